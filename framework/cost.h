@@ -1,0 +1,29 @@
+#pragma once
+// Counts what ops do while it is alive on this thread: layer tables, planners.
+
+#include <string_view>
+#include <vector>
+
+#include "framework/shape.h"
+
+namespace mpigrad {
+
+class CostLog {
+ public:
+  struct Line {
+    std::string_view op;
+    double flops = 0, bytes = 0;
+    std::vector<Shape> inputs, outputs;
+  };
+  std::vector<Line> lines;
+
+  CostLog();
+  ~CostLog();
+  CostLog(const CostLog&) = delete;
+  CostLog& operator=(const CostLog&) = delete;
+
+ private:
+  CostLog* previous_;
+};
+
+}  // namespace mpigrad

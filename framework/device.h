@@ -1,0 +1,40 @@
+#pragma once
+// Where a tensor lives. An op has one `run` per device type; the dry device has shapes and no storage, so it needs none.
+
+#include <cstdint>
+#include <string_view>
+
+namespace mpigrad {
+
+enum class DeviceKind : std::uint8_t { cpu, cuda, dry };
+
+// Passed to `run`; the type picks the kernel. Threads are OpenMP's, set per rank at start-up.
+struct Cpu {};
+struct Cuda {
+  int index = 0;
+};
+
+constexpr std::string_view name_of(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::cpu: return "cpu";
+    case DeviceKind::cuda: return "cuda";
+    case DeviceKind::dry: return "dry";
+  }
+  return "?";
+}
+
+// The device on which this thread creates tensors (factories, parameters). cpu unless a UseDevice is alive.
+DeviceKind current_device();
+
+class UseDevice {
+ public:
+  explicit UseDevice(DeviceKind kind);
+  ~UseDevice();
+  UseDevice(const UseDevice&) = delete;
+  UseDevice& operator=(const UseDevice&) = delete;
+
+ private:
+  DeviceKind previous_;
+};
+
+}  // namespace mpigrad

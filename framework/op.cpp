@@ -1,0 +1,57 @@
+#include "framework/op.h"
+
+#include "framework/cost.h"
+
+namespace mpigrad {
+namespace {
+thread_local CostLog* cost_log = nullptr;
+}  // namespace
+
+CostLog::CostLog() : previous_(cost_log) { cost_log = this; }
+CostLog::~CostLog() { cost_log = previous_; }
+
+namespace detail {
+
+DeviceKind common_device(std::string_view op, Inputs in) {
+  const Tensor* first = nullptr;
+  for (const auto& x : in) {
+    if (!x) continue;
+    if (!first) first = &x;
+    require(x.device() == first->device(), "[{}] operands are on different devices: {} and {}", op, name_of(first->device()),
+            name_of(x.device()));
+    require(x.storage() != nullptr, "[{}] an operand's elements were not kept: {}", op, x);
+  }
+  return first ? first->device() : current_device();
+}
+
+LayoutPtr refuse_layout(std::string_view op, Inputs in) {
+  for (const auto& x : in)
+    if (x && x.layout())
+      fail("[{}] is not defined on a distributed tensor; redistribute it or take its local part first: {}", op, x);
+  return nullptr;
+}
+
+void finish_outputs(Outputs out, bool constant, const LayoutPtr& layout) {
+  for (auto& y : out) {
+    TensorAccess::set_constant(y, constant || !is_floating(y.dtype()));
+    if (layout) y = y.with_layout(layout);
+  }
+}
+
+bool all_constant(Inputs in) {
+  for (const auto& x : in)
+    if (x && !x.is_constant() && is_floating(x.dtype())) return false;
+  return true;
+}
+
+bool counting_costs() { return cost_log != nullptr; }
+
+void count_cost(std::string_view op, const Cost& cost, Inputs in, Outputs out) {
+  CostLog::Line line{op, cost.flops, cost.bytes, {}, {}};
+  for (const auto& x : in) line.inputs.push_back(x ? x.shape() : Shape());
+  for (const auto& y : out) line.outputs.push_back(y.shape());
+  cost_log->lines.push_back(std::move(line));
+}
+
+}  // namespace detail
+}  // namespace mpigrad

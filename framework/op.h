@@ -1,0 +1,154 @@
+#pragma once
+// What an op is. An op is one struct: its attributes, and
+//
+//   static constexpr std::string_view name        as it appears in errors and on the tape
+//   Types infer(Inputs in) const                  types of the outputs; refuses what does not fit, naming rule and operands
+//   void run(Cpu, Inputs in, Outputs out) const   the kernel, one per device; a missing one is a link error
+//   Tensors vjp(const Replay& at, Inputs cotangents) const   cotangents of the inputs, written in ops and nothing else
+//
+// and, where the default does not fit,
+//
+//   Cost cost(Inputs in, Outputs out) const       floating-point operations and bytes; default: one pass over all operands
+//   LayoutPtr layout(Inputs in) const             what the op means on a distributed tensor; default: refused by name
+//   Tensor view(Inputs in) const                  instead of run: the output shares the input's storage
+//   static constexpr unsigned keeps_inputs, keeps_outputs    bit i: the vjp reads the elements of input (output) i; default none
+//   static constexpr bool communicates = true     takes part in every replay; `run(Inputs, Outputs)` serves all devices
+//   static constexpr bool differentiable = false  outputs are constants (comparisons, indices)
+//   auto start_reduction(const Tensor& cotangent) const   the vjp of a parameter's replication, started without waiting, and
+//   const void* reduces_over() const              what tells its ranks from others
+
+#include <concepts>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "framework/tape.h"
+#include "framework/tensor.h"
+
+namespace mpigrad {
+
+using Types = std::vector<TensorType>;
+using Tensors = std::vector<Tensor>;
+using Inputs = std::span<const Tensor>;
+using Outputs = std::span<Tensor>;
+
+struct Cost {
+  double flops = 0;
+  double bytes = 0;
+};
+
+namespace detail {
+
+template <class Op>
+constexpr bool communicates() {
+  if constexpr (requires { Op::communicates; }) return Op::communicates;
+  return false;
+}
+template <class Op>
+constexpr bool differentiable() {
+  if constexpr (requires { Op::differentiable; }) return Op::differentiable;
+  return true;
+}
+template <class Op>
+constexpr unsigned keeps_inputs() {
+  if constexpr (requires { Op::keeps_inputs; }) return Op::keeps_inputs;
+  return 0;
+}
+template <class Op>
+constexpr unsigned keeps_outputs() {
+  if constexpr (requires { Op::keeps_outputs; }) return Op::keeps_outputs;
+  return 0;
+}
+
+template <class Op>
+concept Differentiable = requires(const Op op, const Replay& at, Inputs cotangents) {
+  { op.vjp(at, cotangents) } -> std::same_as<Tensors>;
+};
+
+DeviceKind common_device(std::string_view op, Inputs in);
+LayoutPtr refuse_layout(std::string_view op, Inputs in);
+// Makes constants of outputs that carry no derivative; the others get `layout`.
+void finish_outputs(Outputs out, bool constant, const LayoutPtr& layout);
+bool all_constant(Inputs in);
+void count_cost(std::string_view op, const Cost& cost, Inputs in, Outputs out);
+bool counting_costs();
+
+}  // namespace detail
+
+template <class Op>
+Cost cost_of(const Op& op, Inputs in, Outputs out) {
+  if constexpr (requires { op.cost(in, out); }) {
+    return op.cost(in, out);
+  } else {
+    Cost cost;
+    for (const auto& x : in) cost.bytes += static_cast<double>(x.bytes());
+    for (const auto& y : out) cost.bytes += static_cast<double>(y.bytes()), cost.flops += static_cast<double>(y.elements());
+    return cost;
+  }
+}
+
+// Runs an op: shapes, layout, kernel of the inputs' device, record on the tapes of this thread.
+template <class Op>
+Tensors apply_all(const Op& op, Tensors in) {
+  static_assert(detail::Differentiable<Op> || !detail::differentiable<Op>(), "an op needs a vjp written in ops");
+  const DeviceKind device = detail::common_device(Op::name, in);
+
+  // Layouts come before local shapes: what does not fit is then refused in the same words on all ranks.
+  bool distributed = false;
+  for (const auto& x : in) distributed = distributed || (x && x.layout());
+  LayoutPtr layout;
+  if (distributed) {
+    if constexpr (requires { op.layout(Inputs(in)); }) layout = op.layout(in);
+    else layout = detail::refuse_layout(Op::name, in);
+  }
+  const Types types = op.infer(in);
+
+  Tensors out;
+  out.reserve(types.size());
+  if constexpr (requires { op.view(Inputs(in)); }) {
+    out.push_back(op.view(in));
+  } else {
+    for (const auto& type : types) out.emplace_back(type, device);
+    if constexpr (detail::communicates<Op>()) {
+      op.run(Inputs(in), Outputs(out));
+    } else {
+      switch (device) {
+        case DeviceKind::cpu: op.run(Cpu{}, in, out); break;
+        case DeviceKind::cuda:
+          if constexpr (requires { op.run(Cuda{}, Inputs(in), Outputs(out)); }) op.run(Cuda{}, in, out);
+          else fail("[{}] there is no CUDA kernel in this build", Op::name);
+          break;
+        case DeviceKind::dry: break;
+      }
+    }
+  }
+  if (detail::counting_costs()) detail::count_cost(Op::name, cost_of(op, in, out), in, out);
+
+  const bool constant = !detail::differentiable<Op>() || detail::all_constant(in);
+  detail::finish_outputs(out, constant, layout);
+  if constexpr (detail::differentiable<Op>()) {
+    if (!constant && Tape::recording()) {
+      StartReduction start_reduction;
+      if constexpr (requires { op.start_reduction(in[0]); })
+        start_reduction = {.start = [op](const Tensor& cotangent) { return op.start_reduction(cotangent); },
+                           .over = op.reduces_over()};
+      Tape::record({.name = Op::name,
+                    .communicates = detail::communicates<Op>(),
+                    .keeps_inputs = detail::keeps_inputs<Op>(),
+                    .keeps_outputs = detail::keeps_outputs<Op>(),
+                    .inputs = in,
+                    .outputs = out,
+                    .vjp = [op](const Replay& at, Inputs cotangents) { return op.vjp(at, cotangents); },
+                    .start_reduction = std::move(start_reduction)});
+    }
+  }
+  return out;
+}
+
+template <class Op>
+Tensor apply(const Op& op, Tensors in) {
+  return std::move(apply_all(op, std::move(in)).front());
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,386 @@
+#include "framework/optimizer.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+// GCC makes AVX-512, AVX2 and baseline versions of a plain function and picks one at load time. Sanitizers run before the
+// resolvers do, and clang 14 does not link all uses of the attribute. The square root of Adam vectorises only with
+// -fno-math-errno, which the build sets: twelve times faster.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
+#define MPIGRAD_UPDATE __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define MPIGRAD_UPDATE
+#endif
+#define MPIGRAD_UPDATE_BODY __attribute__((always_inline)) inline
+
+namespace mpigrad {
+namespace {
+
+// ---- loops over one piece; plain functions around a shared body, because templates cannot be cloned
+
+template <class T>
+struct SGDNumbers {
+  T rate, decay, scale, momentum;
+  bool nesterov;
+};
+
+template <class T>
+MPIGRAD_UPDATE_BODY void sgd_body(T* __restrict p, const T* __restrict g, std::int64_t n, SGDNumbers<T> a) {
+  for (std::int64_t i = 0; i < n; ++i) p[i] -= a.rate * (a.scale * g[i] + a.decay * p[i]);
+}
+template <class T>
+MPIGRAD_UPDATE_BODY void momentum_body(T* __restrict p, const T* __restrict g, T* __restrict v, std::int64_t n, SGDNumbers<T> a) {
+  const T of_gradient = a.nesterov ? T(1) : T(0), of_velocity = a.nesterov ? a.momentum : T(1);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T d = a.scale * g[i] + a.decay * p[i];
+    const T w = a.momentum * v[i] + d;
+    v[i] = w;
+    p[i] -= a.rate * (of_gradient * d + of_velocity * w);
+  }
+}
+MPIGRAD_UPDATE void sgd(float* p, const float* g, std::int64_t n, SGDNumbers<float> a) { sgd_body(p, g, n, a); }
+MPIGRAD_UPDATE void sgd(double* p, const double* g, std::int64_t n, SGDNumbers<double> a) { sgd_body(p, g, n, a); }
+MPIGRAD_UPDATE void momentum(float* p, const float* g, float* v, std::int64_t n, SGDNumbers<float> a) {
+  momentum_body(p, g, v, n, a);
+}
+MPIGRAD_UPDATE void momentum(double* p, const double* g, double* v, std::int64_t n, SGDNumbers<double> a) {
+  momentum_body(p, g, v, n, a);
+}
+
+template <class T>
+struct AdamNumbers {
+  T rate;   // over 1 - beta1^t
+  T keep;   // factor of p: 1 - rate weight_decay if decoupled
+  T decay;  // added to the gradient
+  T scale, beta1, beta2, epsilon;
+  T root;  // 1 / sqrt(1 - beta2^t)
+};
+
+template <class T>
+MPIGRAD_UPDATE_BODY void adam_body(T* __restrict p, const T* __restrict g, T* __restrict m, T* __restrict v, std::int64_t n,
+                                   AdamNumbers<T> a) {
+  const T rest1 = 1 - a.beta1, rest2 = 1 - a.beta2;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T d = a.scale * g[i] + a.decay * p[i];
+    const T first = a.beta1 * m[i] + rest1 * d, second = a.beta2 * v[i] + rest2 * d * d;
+    m[i] = first;
+    v[i] = second;
+    p[i] = a.keep * p[i] - a.rate * first / (std::sqrt(second) * a.root + a.epsilon);
+  }
+}
+MPIGRAD_UPDATE void adam(float* p, const float* g, float* m, float* v, std::int64_t n, AdamNumbers<float> a) {
+  adam_body(p, g, m, v, n, a);
+}
+MPIGRAD_UPDATE void adam(double* p, const double* g, double* m, double* v, std::int64_t n, AdamNumbers<double> a) {
+  adam_body(p, g, m, v, n, a);
+}
+
+template <class T>
+MPIGRAD_UPDATE_BODY void average_body(T* __restrict a, const T* __restrict p, std::int64_t n, T rest) {
+  for (std::int64_t i = 0; i < n; ++i) a[i] += rest * (p[i] - a[i]);
+}
+MPIGRAD_UPDATE void average(float* a, const float* p, std::int64_t n, float rest) { average_body(a, p, n, rest); }
+MPIGRAD_UPDATE void average(double* a, const double* p, std::int64_t n, double rest) { average_body(a, p, n, rest); }
+
+// Eight partial sums, so that a fixed order does not mean a chain of additions.
+template <class T>
+MPIGRAD_UPDATE_BODY double squares_body(const T* __restrict x, std::int64_t n) {
+  double sums[8] = {};
+  std::int64_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    for (std::int64_t j = 0; j < 8; ++j) {
+      const auto value = static_cast<double>(x[i + j]);
+      sums[j] += value * value;
+    }
+  for (; i < n; ++i) sums[0] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+MPIGRAD_UPDATE double squares(const float* x, std::int64_t n) { return squares_body(x, n); }
+MPIGRAD_UPDATE double squares(const double* x, std::int64_t n) { return squares_body(x, n); }
+
+// ---- passes over several arrays at once
+
+// Threads take equal shares of the elements of all arrays, whose first elements are at `first` in ascending order, and call
+// f(array, begin, count) for their parts of arrays.
+template <class First, class F>
+void for_shares(std::size_t arrays, std::int64_t elements, const First& first, const F& f) {
+  constexpr std::int64_t line = 16;  // elements: no two threads write to one cache line
+  const auto limit = std::max<std::int64_t>(1, elements / 16384);
+  const int threads = static_cast<int>(std::min<std::int64_t>(omp_get_max_threads(), limit));
+  const auto share = [&](int t) { return t == threads ? elements : elements * t / threads / line * line; };
+#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
+  for (int t = 0; t < threads; ++t) {
+    const std::int64_t begin = share(t), end = share(t + 1);
+    for (std::size_t s = 0; s < arrays; ++s) {
+      const std::int64_t last = s + 1 < arrays ? first(s + 1) : elements;
+      const std::int64_t from = std::max(begin, first(s)), to = std::min(end, last);
+      if (from < to) f(s, from - first(s), to - from);
+    }
+  }
+}
+
+// One zeroed arena per element type, cut like the parameters.
+std::vector<Tensor> state_arena(const Parameters& parameters) {
+  constexpr std::int64_t alignment = 64;
+  const auto rounded = [](std::int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; };
+  std::map<DType, std::int64_t> bytes;
+  for (std::size_t i = 0; i < parameters.size(); ++i) bytes[parameters[i].value.dtype()] += rounded(parameters[i].value.bytes());
+  std::map<DType, std::shared_ptr<Storage>> arenas;
+  std::map<DType, std::int64_t> offsets;
+  std::vector<Tensor> result;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto& value = parameters[i].value;
+    auto& arena = arenas[value.dtype()];
+    if (!arena) {
+      arena = std::make_shared<Storage>(bytes[value.dtype()], value.device());
+      if (arena->data()) std::memset(arena->data(), 0, static_cast<std::size_t>(arena->bytes()));
+    }
+    auto& offset = offsets[value.dtype()];
+    Tensor part(value.type(), arena, offset);
+    offset += rounded(value.bytes());
+    result.push_back(constant(part));
+  }
+  return result;
+}
+
+void require_packed(const char* what, const Parameters& parameters) {
+  require(parameters.size() == 0 || parameters.packed(), "[{}] the parameters are not laid out yet; build the network first",
+          what);
+}
+
+void copy_named(const char* what, const std::vector<NamedTensor>& to, const std::vector<NamedTensor>& from) {
+  std::map<std::string, const Tensor*> by_name;
+  for (const auto& item : from) by_name[item.name] = &item.value;
+  for (const auto& item : to) {
+    const auto found = by_name.find(item.name);
+    require(found != by_name.end(), "[{}] the state has no {}", what, item.name);
+    require(found->second->type() == item.value.type() && found->second->device() == item.value.device(),
+            "[{}] {} is {}, the state has {}", what, item.name, item.value, *found->second);
+  }
+  require(by_name.size() == to.size(), "[{}] the state has {} tensors, {} are needed", what, by_name.size(), to.size());
+  for (const auto& item : to) {
+    const auto* source = by_name[item.name];
+    if (item.value.raw()) std::memmove(item.value.raw(), source->raw(), static_cast<std::size_t>(item.value.bytes()));
+  }
+}
+
+template <class T>
+T* as(std::byte* pointer) {
+  return reinterpret_cast<T*>(pointer);
+}
+template <class T>
+const T* as(const std::byte* pointer) {
+  return reinterpret_cast<const T*>(pointer);
+}
+
+}  // namespace
+
+Optimizer::Optimizer(Parameters& parameters, double learning_rate, double weight_decay, const std::vector<ParameterGroup>& groups,
+                     std::vector<std::string> slots)
+    : parameters_(parameters), learning_rate_(0), slots_(std::move(slots)), segments_(parameters.size()) {
+  set_learning_rate(learning_rate);
+  require(weight_decay >= 0, "[optimizer] weight decay is not negative, got {}", weight_decay);
+  require_packed("optimizer", parameters);
+  for (std::size_t i = 0; i < segments_.size(); ++i) {
+    auto& segment = segments_[i];
+    segment.weight_decay = parameters[i].decay ? weight_decay : 0;
+    segment.first = elements_;
+    elements_ += parameters[i].value.elements();
+    const auto group =
+        std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.contains && g.contains(parameters[i]); });
+    if (group == groups.end()) continue;
+    segment.learning_rate_factor = group->learning_rate_factor;
+    segment.weight_decay = group->weight_decay.value_or(segment.weight_decay);
+  }
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+    const auto arena = state_arena(parameters);
+    for (std::size_t i = 0; i < segments_.size(); ++i) segments_[i].state[slot] = arena[i];
+  }
+}
+
+void Optimizer::set_learning_rate(double rate) {
+  require(std::isfinite(rate) && rate >= 0, "[optimizer] the learning rate is finite and not negative, got {}", rate);
+  learning_rate_ = rate;
+}
+
+void Optimizer::step(const Gradients& gradients, const StepOptions& options) {
+  require(gradients.size() == segments_.size() && parameters_.size() == segments_.size(),
+          "[optimizer] {} gradients for {} parameters, made for {}", gradients.size(), parameters_.size(), segments_.size());
+  bool real = true;
+  for (std::size_t i = 0; i < segments_.size(); ++i) {
+    const auto &p = parameters_[i].value, &g = gradients[i];
+    require(g && g.type() == p.type() && g.device() == p.device(), "[optimizer] the gradient of {} is {}, the parameter {}",
+            parameters_[i].name, g, p);
+    real = real && p.raw() && g.raw();
+    require(p.device() != DeviceKind::cuda, "[optimizer] there is no CUDA kernel in this build");
+  }
+  ++steps_;
+  if (!real) return;  // the dry device
+  for_shares(
+      segments_.size(), elements_, [&](std::size_t s) { return segments_[s].first; },
+      [&](std::size_t s, std::int64_t begin, std::int64_t count) {
+        const auto& segment = segments_[s];
+        const auto& p = parameters_[s].value;
+        const auto bytes = begin * size_of(p.dtype());
+        Piece piece{.dtype = p.dtype(),
+                    .value = p.raw() + bytes,
+                    .gradient = gradients[s].raw() + bytes,
+                    .state = {},
+                    .count = count,
+                    .learning_rate = learning_rate_ * segment.learning_rate_factor,
+                    .weight_decay = segment.weight_decay,
+                    .scale = options.scale};
+        for (std::size_t slot = 0; slot < slots_.size(); ++slot) piece.state[slot] = segment.state[slot].raw() + bytes;
+        update(piece);
+      });
+}
+
+std::vector<NamedTensor> Optimizer::state() const {
+  std::vector<NamedTensor> result;
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot)
+    for (std::size_t i = 0; i < segments_.size(); ++i)
+      result.push_back({slots_[slot] + "/" + parameters_[i].name, segments_[i].state[slot]});
+  return result;
+}
+
+void Optimizer::load_state(const std::vector<NamedTensor>& state, std::int64_t steps) {
+  require(steps >= 0, "[optimizer] {} steps cannot have been made", steps);
+  copy_named("optimizer", this->state(), state);
+  steps_ = steps;
+}
+
+SGD::SGD(Parameters& parameters, const SGDAttributes& a)
+    : Optimizer(parameters, a.learning_rate, a.weight_decay, a.groups,
+                a.momentum != 0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>{}),
+      attributes_(a) {
+  require(a.momentum >= 0 && a.momentum < 1, "[sgd] momentum is in [0, 1), got {}", a.momentum);
+  require(!a.nesterov || a.momentum > 0, "[sgd] Nesterov's rule needs momentum");
+}
+
+void SGD::update(const Piece& at) const {
+  visit_floating(at.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const SGDNumbers<T> a{static_cast<T>(at.learning_rate), static_cast<T>(at.weight_decay), static_cast<T>(at.scale),
+                          static_cast<T>(attributes_.momentum), attributes_.nesterov};
+    if (attributes_.momentum == 0) sgd(as<T>(at.value), as<T>(at.gradient), at.count, a);
+    else momentum(as<T>(at.value), as<T>(at.gradient), as<T>(at.state[0]), at.count, a);
+  });
+}
+
+Adam::Adam(Parameters& parameters, const AdamAttributes& a, bool decoupled)
+    : Optimizer(parameters, a.learning_rate, a.weight_decay, a.groups, {"first_moment", "second_moment"}), attributes_(a),
+      decoupled_(decoupled) {
+  require(a.beta1 >= 0 && a.beta1 < 1 && a.beta2 >= 0 && a.beta2 < 1, "[adam] beta1 and beta2 are in [0, 1), got {} and {}",
+          a.beta1, a.beta2);
+  require(a.epsilon >= 0, "[adam] epsilon is not negative, got {}", a.epsilon);
+}
+
+void Adam::update(const Piece& at) const {
+  const auto t = static_cast<double>(steps());
+  const double rate = at.learning_rate / (1 - std::pow(attributes_.beta1, t)),
+               root = 1 / std::sqrt(1 - std::pow(attributes_.beta2, t));
+  visit_floating(at.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const AdamNumbers<T> a{.rate = static_cast<T>(rate),
+                           .keep = static_cast<T>(decoupled_ ? 1 - at.learning_rate * at.weight_decay : 1),
+                           .decay = static_cast<T>(decoupled_ ? 0 : at.weight_decay),
+                           .scale = static_cast<T>(at.scale),
+                           .beta1 = static_cast<T>(attributes_.beta1),
+                           .beta2 = static_cast<T>(attributes_.beta2),
+                           .epsilon = static_cast<T>(attributes_.epsilon),
+                           .root = static_cast<T>(root)};
+    adam(as<T>(at.value), as<T>(at.gradient), as<T>(at.state[0]), as<T>(at.state[1]), at.count, a);
+  });
+}
+
+double squared_norm(const Gradients& gradients) {
+  constexpr std::int64_t block = 8192;
+  struct Part {
+    std::size_t tensor;
+    std::int64_t begin, count;
+  };
+  std::vector<Part> parts;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (!gradients[i].raw()) continue;
+    const auto n = gradients[i].elements();
+    for (std::int64_t begin = 0; begin < n; begin += block) parts.push_back({i, begin, std::min(block, n - begin)});
+  }
+  std::vector<double> sums(parts.size());
+  const auto count = static_cast<std::int64_t>(parts.size());
+#pragma omp parallel for schedule(static) if (count > 4)
+  for (std::int64_t k = 0; k < count; ++k) {
+    const auto& part = parts[static_cast<std::size_t>(k)];
+    const auto& g = gradients[part.tensor];
+    visit_floating(g.dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      sums[static_cast<std::size_t>(k)] = squares(g.data<T>() + part.begin, part.count);
+    });
+  }
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  return total;
+}
+
+Clipping clip_global_norm(const Gradients& gradients, double max_norm) {
+  require(max_norm > 0, "[clip_global_norm] the largest norm is positive, got {}", max_norm);
+  const double norm = std::sqrt(squared_norm(gradients));
+  const double scale = max_norm / (norm + 1e-6);
+  return {norm, scale > 1 ? 1 : scale};  // not a number stays not a number
+}
+
+AveragedWeights::AveragedWeights(Parameters& parameters, const AveragedWeightsAttributes& attributes)
+    : parameters_(parameters), attributes_(attributes) {
+  require(attributes.decay >= 0 && attributes.decay <= 1, "[averaged weights] decay is in [0, 1], got {}", attributes.decay);
+  require_packed("averaged weights", parameters);
+  averages_ = state_arena(parameters);
+}
+
+void AveragedWeights::update() {
+  require(!swapped_, "[averaged weights] the parameters hold the averages; swap() back before update()");
+  const double rest = updates_ == 0 ? 1 : 1 - attributes_.decay;
+  ++updates_;
+  std::vector<std::int64_t> first(averages_.size() + 1, 0);
+  for (std::size_t i = 0; i < averages_.size(); ++i) {
+    if (!averages_[i].raw()) return;
+    first[i + 1] = first[i] + averages_[i].elements();
+  }
+  for_shares(
+      averages_.size(), first.back(), [&](std::size_t s) { return first[s]; },
+      [&](std::size_t s, std::int64_t begin, std::int64_t count) {
+        const auto& p = parameters_[s].value;
+        visit_floating(p.dtype(), [&](auto zero) {
+          using T = decltype(zero);
+          T* a = as<T>(averages_[s].raw()) + begin;
+          if (rest == 1) std::copy_n(p.data<T>() + begin, count, a);
+          else average(a, p.data<T>() + begin, count, static_cast<T>(rest));
+        });
+      });
+}
+
+void AveragedWeights::swap() {
+  require(updates_ > 0, "[averaged weights] there is no average before the first update()");
+  for (std::size_t i = 0; i < averages_.size(); ++i) {
+    std::byte *a = averages_[i].raw(), *p = parameters_[i].value.raw();
+    if (a && p) std::swap_ranges(a, a + averages_[i].bytes(), p);
+  }
+  swapped_ = !swapped_;
+}
+
+std::vector<NamedTensor> AveragedWeights::state() const {
+  require(!swapped_, "[averaged weights] the parameters hold the averages; swap() back before a checkpoint");
+  std::vector<NamedTensor> result;
+  for (std::size_t i = 0; i < averages_.size(); ++i) result.push_back({"average/" + parameters_[i].name, averages_[i]});
+  return result;
+}
+
+void AveragedWeights::load_state(const std::vector<NamedTensor>& state, std::int64_t updates) {
+  copy_named("averaged weights", this->state(), state);
+  updates_ = updates;
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,89 @@
+#include "framework/parameter.h"
+
+#include <cstring>
+
+namespace mpigrad {
+
+Parameter& Parameters::add(std::string name, const Tensor& value, bool decay) {
+  require(is_floating(value.dtype()), "[parameter] {} must be floating-point: {}", name, value);
+  for (const auto& other : list_) require(other->name != name, "[parameter] there are two named {}", name);
+  packed_ = false;
+  list_.push_back(std::make_unique<Parameter>(Parameter{std::move(name), value.as_variable(), decay}));
+  return *list_.back();
+}
+
+void Parameters::pack() {
+  constexpr std::int64_t alignment = 64;
+  const auto rounded = [](std::int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; };
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    std::int64_t bytes = 0;
+    for (const auto& parameter : list_)
+      if (parameter->value.dtype() == dtype) bytes += rounded(parameter->value.bytes());
+    if (bytes == 0) continue;
+    std::shared_ptr<Storage> arena;
+    std::int64_t offset = 0;
+    for (auto& parameter : list_) {
+      auto& value = parameter->value;
+      if (value.dtype() != dtype) continue;
+      if (!arena) arena = std::make_shared<Storage>(bytes, value.device());
+      if (value.raw()) std::memcpy(arena->data() + offset, value.raw(), static_cast<std::size_t>(value.bytes()));
+      value = Tensor::moved(value, arena, offset);
+      offset += rounded(value.bytes());
+    }
+  }
+  packed_ = true;
+}
+
+const Parameter& Parameters::find(const std::string& name) const {
+  for (const auto& parameter : list_)
+    if (parameter->name == name) return *parameter;
+  fail("[parameter] there is none named {}", name);
+}
+
+std::vector<Tensor> Parameters::tensors() const {
+  std::vector<Tensor> result;
+  for (const auto& parameter : list_) result.push_back(parameter->value);
+  return result;
+}
+
+std::int64_t Parameters::elements() const {
+  std::int64_t sum = 0;
+  for (const auto& parameter : list_) sum += parameter->value.elements();
+  return sum;
+}
+
+void Parameters::defer(std::uint64_t id, const Tensor& cotangent, const StartReduction& reduce) {
+  auto& slot = deferred_[{id, reduce.over}];
+  slot = {slot.cotangent ? mpigrad::add(slot.cotangent, cotangent) : cotangent, reduce};
+}
+
+Tensor Parameters::take_deferred(std::uint64_t id, const StartReduction& reduce) {
+  const auto found = deferred_.find({id, reduce.over});
+  if (found == deferred_.end()) return {};
+  Tensor result = std::move(found->second.cotangent);
+  deferred_.erase(found);
+  return result;
+}
+
+Gradients Parameters::collect(std::vector<Tensor> gradients, bool accumulate) {
+  // A parameter that only earlier micro-batches used; the order is the list's on every rank.
+  std::vector<std::pair<std::size_t, std::unique_ptr<PendingCotangent>>> reductions;
+  if (!accumulate)
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      const auto id = list_[i]->value.id();
+      for (auto at = deferred_.lower_bound({id, nullptr}); at != deferred_.end() && at->first.first == id;
+           at = deferred_.erase(at))
+        reductions.emplace_back(i, at->second.reduce.start(at->second.cotangent));
+    }
+  for (auto& [i, reduction] : reductions) gradients[i] = mpigrad::add(gradients[i], reduction->wait());
+
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const auto id = list_[i]->value.id();
+    auto& kept = accumulated_[id];
+    if (kept) gradients[i] = mpigrad::add(gradients[i], kept);
+    kept = accumulate ? gradients[i] : Tensor();
+  }
+  return Gradients(std::move(gradients));
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,69 @@
+#pragma once
+// Trainable tensors, named by path, in one contiguous arena per element type, and their gradients.
+
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "framework/tape.h"
+
+namespace mpigrad {
+
+struct Parameter {
+  std::string name;
+  Tensor value;
+  bool decay = true;  // false for biases and norms: weight decay and trust ratios leave them alone
+};
+
+// One gradient for each parameter, in the same order. A handle: copies share the tensors.
+class Gradients {
+ public:
+  Gradients() = default;
+  explicit Gradients(std::vector<Tensor> values) : values_(std::move(values)) {}
+  std::size_t size() const { return values_.size(); }
+  const Tensor& operator[](std::size_t i) const { return values_[i]; }
+  const std::vector<Tensor>& tensors() const { return values_; }
+
+ private:
+  std::vector<Tensor> values_;
+};
+
+class Parameters {
+ public:
+  Parameters() = default;
+  Parameters(const Parameters&) = delete;
+  Parameters& operator=(const Parameters&) = delete;
+
+  // Adds a parameter; `value` is moved into the arena by pack().
+  Parameter& add(std::string name, const Tensor& value, bool decay);
+  // Lays all values out contiguously, one arena per element type, keeping order and identities.
+  void pack();
+  bool packed() const { return packed_; }
+
+  std::size_t size() const { return list_.size(); }
+  Parameter& operator[](std::size_t i) { return *list_[i]; }
+  const Parameter& operator[](std::size_t i) const { return *list_[i]; }
+  const Parameter& find(const std::string& name) const;
+  std::vector<Tensor> tensors() const;
+  std::int64_t elements() const;
+
+  // Used by Tape::gradient. Adds a micro-batch's cotangent that is still to be reduced over ranks.
+  void defer(std::uint64_t id, const Tensor& cotangent, const StartReduction& reduce);
+  // What was deferred for this parameter, or none; it is the caller's to reduce.
+  Tensor take_deferred(std::uint64_t id, const StartReduction& reduce);
+  // Keeps the gradients for a later call, or adds what earlier calls kept, after reducing what they deferred.
+  Gradients collect(std::vector<Tensor> gradients, bool accumulate);
+
+ private:
+  struct Deferred {
+    Tensor cotangent;
+    StartReduction reduce;
+  };
+  std::vector<std::unique_ptr<Parameter>> list_;
+  std::unordered_map<std::uint64_t, Tensor> accumulated_;
+  std::map<std::pair<std::uint64_t, const void*>, Deferred> deferred_;
+  bool packed_ = false;
+};
+
+}  // namespace mpigrad

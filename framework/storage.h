@@ -1,0 +1,45 @@
+#pragma once
+// Memory of tensors: reference-counted blocks from a pooled allocator with statistics.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "framework/device.h"
+
+namespace mpigrad {
+
+class Storage {
+ public:
+  // Uninitialised memory, 64-byte aligned. On the dry device nothing is allocated; the bytes are counted all the same.
+  Storage(std::int64_t bytes, DeviceKind device);
+  // Memory that the caller owns; `release` is called when the last tensor is gone.
+  Storage(void* memory, std::int64_t bytes, DeviceKind device, std::function<void()> release);
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  std::byte* data() const { return data_; }
+  std::int64_t bytes() const { return bytes_; }
+  DeviceKind device() const { return device_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::int64_t bytes_ = 0;
+  DeviceKind device_ = DeviceKind::cpu;
+  bool foreign_ = false;
+  std::function<void()> release_;
+};
+
+struct MemoryStatistics {
+  std::int64_t current_bytes = 0;  // held by tensors now
+  std::int64_t peak_bytes = 0;     // highest value of current_bytes since the last reset
+  std::int64_t allocations = 0;    // calls so far
+};
+
+// Of all threads of this process; the dry device counts per thread, because each of its ranks is a thread of its own.
+MemoryStatistics memory_statistics(DeviceKind device);
+void reset_peak_memory(DeviceKind device);
+
+}  // namespace mpigrad

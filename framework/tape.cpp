@@ -1,0 +1,182 @@
+#include "framework/tape.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "framework/op.h"
+#include "framework/parameter.h"
+
+namespace mpigrad {
+namespace {
+
+thread_local std::vector<Tape*> active;
+
+std::vector<Tensor> seeds(const Tensor& objective) {
+  require(objective.elements() == 1, "[gradient] the objective has one element per rank: {}", objective);
+  require(is_floating(objective.dtype()), "[gradient] the objective is floating-point: {}", objective);
+  return {ones_like(objective)};
+}
+
+}  // namespace
+
+Tape::Tape() { active.push_back(this); }
+Tape::Tape(Parameters& parameters) : Tape() { parameters_ = &parameters; }
+Tape::~Tape() { std::erase(active, this); }
+
+bool Tape::recording() {
+  return std::any_of(active.begin(), active.end(), [](const Tape* tape) { return tape->recording_; });
+}
+
+Tape* Tape::innermost() {
+  for (auto tape = active.rbegin(); tape != active.rend(); ++tape)
+    if ((*tape)->recording_) return *tape;
+  return nullptr;
+}
+
+void Tape::record(Entry entry) {
+  // Cotangents are plain local tensors, so what a vjp reads is stripped of its layout.
+  for (std::size_t i = 0; i < entry.inputs.size(); ++i)
+    if (auto& x = entry.inputs[i]) x = entry.keeps_inputs >> i & 1 ? x.without_layout() : x.without_layout().without_storage();
+  for (std::size_t i = 0; i < entry.outputs.size(); ++i)
+    if (auto& y = entry.outputs[i]) y = entry.keeps_outputs >> i & 1 ? y.without_layout() : y.without_layout().without_storage();
+  for (Tape* tape : active) {
+    if (!tape->recording_) continue;
+    tape->entries_.push_back(entry);
+    if (tape->keeps_elements_) continue;
+    for (auto* list : {&tape->entries_.back().inputs, &tape->entries_.back().outputs})
+      for (auto& x : *list)
+        if (x) x = x.without_storage();
+  }
+}
+
+Tensor Tape::memoised(std::uint64_t tensor, const void* key, const std::function<Tensor()>& make) {
+  auto& slot = memo_[{tensor, key}];
+  if (!slot) slot = make();
+  return slot;
+}
+
+std::vector<Tensor> Tape::gradient(const Tensor& objective, const TensorList& with_respect_to, Record record) {
+  if (!objective) return vjp({}, {}, with_respect_to, record);
+  return vjp({objective}, seeds(objective), with_respect_to, record);
+}
+
+Gradients Tape::gradient(const Tensor& objective, const GradientOptions& options) {
+  require(parameters_ != nullptr, "[gradient] this tape was made without parameters: name the tensors to differentiate");
+  Cotangents cotangents;
+  if (objective) cotangents[objective.id()] = seeds(objective)[0];
+  return parameters_->collect(replay(std::move(cotangents), parameters_->tensors(), options), options.accumulate);
+}
+
+std::vector<Tensor> Tape::vjp(const std::vector<Tensor>& outputs, const std::vector<Tensor>& cotangents,
+                              const std::vector<Tensor>& with_respect_to, Record record) {
+  require(outputs.size() == cotangents.size(), "[vjp] {} outputs and {} cotangents", outputs.size(), cotangents.size());
+  Cotangents start;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    require(outputs[i].type() == cotangents[i].type(), "[vjp] output {} is {}, its cotangent {}", i, outputs[i], cotangents[i]);
+    auto& slot = start[outputs[i].id()];
+    slot = slot ? add(slot, cotangents[i].without_layout()) : cotangents[i].without_layout();
+  }
+  auto result = replay(std::move(start), with_respect_to, {.record = record, .accumulate = false});
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    // A tensor that is the same on all ranks has a cotangent that is; blocks stay blocks. A share's cotangent is left untyped.
+    const auto& layout = with_respect_to[i].layout();
+    if (layout && !layout->has(Placement::share)) result[i] = result[i].with_layout(layout);
+  }
+  return result;
+}
+
+std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor>& with_respect_to,
+                                 const GradientOptions& options) {
+  recording_ = options.record == Record::yes;
+  // Without Record::yes the tapes around this one still see the replay: that is how derivatives of derivatives nest.
+
+  // An output matters if it depends on what is asked for, or on a message: another rank may ask.
+  std::unordered_set<std::uint64_t> matters;
+  for (const auto& x : with_respect_to) matters.insert(x.id());
+  const std::size_t end = entries_.size();
+  for (std::size_t e = 0; e < end; ++e) {
+    const auto& entry = entries_[e];
+    const bool any = entry.communicates || std::any_of(entry.inputs.begin(), entry.inputs.end(),
+                                                       [&](const Tensor& x) { return x && matters.contains(x.id()); });
+    if (!any) continue;
+    for (const auto& y : entry.outputs) matters.insert(y.id());
+  }
+
+  std::unordered_map<std::uint64_t, std::unique_ptr<PendingCotangent>> pending;
+  std::unordered_set<std::uint64_t> asked;
+  for (const auto& x : with_respect_to) asked.insert(x.id());
+
+  for (std::size_t e = end; e-- > 0;) {
+    Entry kept;  // the vjp may append entries to this very vector, so it must not refer into it
+    if (options.record == Record::yes) kept = entries_[e];
+    else kept = std::move(entries_[e]), entries_.pop_back();
+
+    std::vector<Tensor> arriving(kept.outputs.size());
+    bool any = false;
+    for (std::size_t i = 0; i < arriving.size(); ++i) {
+      const auto found = cotangents.find(kept.outputs[i].id());
+      if (found == cotangents.end()) continue;
+      arriving[i] = asked.contains(found->first) ? found->second : std::move(found->second);
+      if (!asked.contains(found->first)) cotangents.erase(found);
+      any = true;
+    }
+    if (!any && !kept.communicates) continue;
+
+    std::vector<bool> wants(kept.inputs.size());
+    bool wanted = kept.communicates;
+    for (std::size_t i = 0; i < wants.size(); ++i) {
+      const auto& x = kept.inputs[i];
+      wants[i] = x && !x.is_constant() && is_floating(x.dtype()) && matters.contains(x.id());
+      wanted = wanted || wants[i];
+    }
+    if (!wanted) continue;
+    for (std::size_t i = 0; i < arriving.size(); ++i)
+      if (!arriving[i] && is_floating(kept.outputs[i].dtype())) arriving[i] = zeros_like(kept.outputs[i]);
+
+    if (kept.start_reduction && options.record == Record::no && !recording()) {
+      const auto id = kept.inputs[0].id();
+      if (asked.contains(id) && options.accumulate) {
+        parameters_->defer(id, arriving[0], kept.start_reduction);
+        continue;
+      }
+      if (asked.contains(id) && !pending.contains(id)) {
+        if (const auto before = parameters_ ? parameters_->take_deferred(id, kept.start_reduction) : Tensor())
+          arriving[0] = add(arriving[0], before);
+        pending[id] = kept.start_reduction.start(arriving[0]);
+        continue;
+      }
+    }
+
+    const Replay at(kept.inputs, kept.outputs, wants);
+    auto leaving = kept.vjp(at, arriving);
+    require(leaving.size() == kept.inputs.size(), "[{}] its vjp returns {} cotangents for {} inputs", kept.name, leaving.size(),
+            kept.inputs.size());
+    arriving.clear();
+    for (std::size_t i = 0; i < leaving.size(); ++i) {
+      if (!wants[i] || !leaving[i]) continue;
+      require(leaving[i].type() == kept.inputs[i].type(), "[{}] its vjp returns {} for input {}, which is {}", kept.name,
+              leaving[i], i, kept.inputs[i]);
+      auto& slot = cotangents[kept.inputs[i].id()];
+      slot = slot ? add(slot, leaving[i]) : std::move(leaving[i]);
+    }
+  }
+
+  std::vector<Tensor> result;
+  for (const auto& x : with_respect_to) {
+    if (const auto found = pending.find(x.id()); found != pending.end()) {
+      auto& slot = cotangents[x.id()];
+      const auto reduced = found->second->wait();
+      slot = slot ? add(slot, reduced) : reduced;
+      pending.erase(found);
+    }
+    const auto found = cotangents.find(x.id());
+    result.push_back(found != cotangents.end() ? found->second : zeros_like(x));
+  }
+  if (options.record == Record::no) memo_.clear();
+  return result;
+}
+
+Untaped::Untaped() : suspended_(std::exchange(active, {})) {}
+Untaped::~Untaped() { active = std::move(suspended_); }
+
+}  // namespace mpigrad

@@ -1,0 +1,143 @@
+#pragma once
+// The tape: a flat list of what ran, in program order, replayed backwards.
+//
+// Communication entries are never pruned: a rank that skipped its part of an adjoint collective would leave the others hanging
+// or, worse, matched with the wrong message. Missing cotangents are zeros there. All other entries take part only if they lie
+// between something asked for and the objective.
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "framework/tensor.h"
+
+namespace mpigrad {
+
+class Parameters;
+class Gradients;
+
+enum class Record : std::uint8_t { no, yes };
+
+struct GradientOptions {
+  Record record = Record::no;
+  // Keep this micro-batch's gradients in the parameters, without reducing over ranks; the last call, which does not accumulate,
+  // reduces and returns the sum of all.
+  bool accumulate = false;
+};
+
+// What a vjp sees of its entry.
+class Replay {
+ public:
+  const Tensor& input(std::size_t i) const { return inputs_[i]; }
+  const Tensor& output(std::size_t i) const { return outputs_[i]; }
+  // Whether anybody asked for the cotangent of input i.
+  bool wants(std::size_t i) const { return wants_[i]; }
+  std::size_t inputs() const { return inputs_.size(); }
+
+  Replay(std::span<const Tensor> inputs, std::span<const Tensor> outputs, const std::vector<bool>& wants)
+      : inputs_(inputs), outputs_(outputs), wants_(wants) {}
+
+ private:
+  std::span<const Tensor> inputs_, outputs_;
+  const std::vector<bool>& wants_;
+};
+
+using Vjp = std::function<std::vector<Tensor>(const Replay&, std::span<const Tensor> cotangents)>;
+
+// A reduction of a parameter's cotangent over ranks that is under way.
+class PendingCotangent {
+ public:
+  virtual ~PendingCotangent() = default;
+  virtual Tensor wait() = 0;
+};
+struct StartReduction {
+  std::function<std::unique_ptr<PendingCotangent>(const Tensor& cotangent)> start;
+  const void* over = nullptr;  // tells ranks from other ranks: cotangents with the same `over` may be added before reducing
+  explicit operator bool() const { return start != nullptr; }
+};
+
+// Tensors as an argument, {x, y} or a vector. To a vector itself GCC 12 would convert {.accumulate = true}, too.
+class TensorList {
+ public:
+  TensorList(std::initializer_list<Tensor> tensors) : tensors_(tensors) {}
+  TensorList(const std::vector<Tensor>& tensors) : tensors_(tensors) {}
+  operator const std::vector<Tensor>&() const { return tensors_; }
+
+ private:
+  std::vector<Tensor> tensors_;
+};
+
+class Tape {
+ public:
+  struct Entry {
+    std::string_view name;
+    bool communicates = false;
+    unsigned keeps_inputs = 0, keeps_outputs = 0;
+    std::vector<Tensor> inputs, outputs;
+    Vjp vjp;
+    // Only of `replicate` of a parameter: its vjp started without waiting.
+    StartReduction start_reduction{};
+  };
+
+  // Starts recording on this thread. Tapes nest: each records what runs while it is alive, the replay of an inner one included.
+  Tape();
+  explicit Tape(Parameters& parameters);
+  ~Tape();
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  // Gradients of the sum over ranks of the objectives handed in, with respect to the parameters of the constructor. Collective
+  // over all ranks that communicated under the tape; a rank without an objective hands in none. The objective has one element.
+  // Recording has ended; without Record::yes the entries are freed as the replay goes and the tape is empty afterwards.
+  Gradients gradient(const Tensor& objective = {}, const GradientOptions& options = {});
+  // The same with respect to any tensors; zeros where nothing depends on one.
+  std::vector<Tensor> gradient(const Tensor& objective, const TensorList& with_respect_to, Record record = Record::no);
+  // J^T cotangents, for outputs of any shape.
+  std::vector<Tensor> vjp(const std::vector<Tensor>& outputs, const std::vector<Tensor>& cotangents,
+                          const std::vector<Tensor>& with_respect_to, Record record = Record::no);
+
+  const std::vector<Entry>& entries() const { return entries_; }
+
+  // Used by apply() and by composite ops.
+  static bool recording();
+  static void record(Entry entry);
+  // The innermost tape that records on this thread, or null.
+  static Tape* innermost();
+  // `make()` once per tape and key, so that two uses of a replicated parameter cost one reduction.
+  Tensor memoised(std::uint64_t tensor, const void* key, const std::function<Tensor()>& make);
+  // Keeps identities only, no elements: finds out what a function uses (recompute).
+  void keep_nothing() { keeps_elements_ = false; }
+
+ private:
+  friend class Untaped;
+  using Cotangents = std::unordered_map<std::uint64_t, Tensor>;
+
+  std::vector<Tensor> replay(Cotangents cotangents, const std::vector<Tensor>& with_respect_to, const GradientOptions& options);
+  std::vector<Entry> entries_;
+  std::map<std::pair<std::uint64_t, const void*>, Tensor> memo_;
+  Parameters* parameters_ = nullptr;
+  bool recording_ = true, keeps_elements_ = true;
+};
+
+// Suspends recording by all tapes of this thread: momentum encoders, metrics, running statistics.
+class Untaped {
+ public:
+  Untaped();
+  ~Untaped();
+  Untaped(const Untaped&) = delete;
+  Untaped& operator=(const Untaped&) = delete;
+
+ private:
+  std::vector<Tape*> suspended_;
+};
+
+// The one operation the engine needs, to accumulate cotangents; ops/elementwise defines it.
+Tensor add(const Tensor& a, const Tensor& b);
+
+}  // namespace mpigrad

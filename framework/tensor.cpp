@@ -1,0 +1,140 @@
+#include "framework/tensor.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+namespace mpigrad {
+namespace {
+
+std::uint64_t next_id() {
+  static std::atomic<std::uint64_t> counter{0};
+  return ++counter;
+}
+
+}  // namespace
+
+Tensor::Tensor(const TensorType& type, DeviceKind device)
+    : type_(type), storage_(std::make_shared<Storage>(type.shape.elements() * size_of(type.dtype), device)), id_(next_id()),
+      device_(device) {}
+
+Tensor::Tensor(const TensorType& type, std::shared_ptr<Storage> storage, std::int64_t offset)
+    : type_(type), storage_(std::move(storage)), offset_(offset), id_(next_id()), device_(storage_->device()) {
+  require(offset_ + bytes() <= storage_->bytes(), "[tensor] {} bytes at offset {} do not fit in storage of {} bytes", bytes(),
+          offset_, storage_->bytes());
+}
+
+void Tensor::check_access(DType asked) const {
+  require(id_ != 0, "[tensor] access to an empty tensor");
+  require(asked == dtype(), "[tensor] elements are {}, accessed as {}", name_of(dtype()), name_of(asked));
+  require(device_ == DeviceKind::cpu, "[tensor] elements of a tensor on device {} cannot be read here", name_of(device_));
+  require(storage_ != nullptr, "[tensor] the elements of this tensor were not kept");
+}
+
+double Tensor::item() const {
+  require(elements() == 1, "[item] one element is needed: {}", *this);
+  return to_vector()[0];
+}
+
+std::vector<double> Tensor::to_vector() const {
+  std::vector<double> values(static_cast<std::size_t>(elements()));
+  visit_any(dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T* from = data<T>();
+    std::transform(from, from + elements(), values.begin(), [](T value) { return static_cast<double>(value); });
+  });
+  return values;
+}
+
+Tensor Tensor::with_layout(LayoutPtr layout) const {
+  Tensor result = *this;
+  result.layout_ = std::move(layout);
+  if (result.layout_)
+    require(result.layout_->box().extents() == shape(), "[layout] the local part is {}, the tensor is {}: layout {}",
+            result.layout_->box().extents(), shape(), to_string(*result.layout_));
+  return result;
+}
+
+Tensor Tensor::without_storage() const {
+  Tensor result = *this;
+  result.storage_ = nullptr;
+  return result;
+}
+
+Tensor Tensor::as_constant() const {
+  Tensor result = *this;
+  result.id_ = next_id();
+  result.constant_ = true;
+  return result;
+}
+
+Tensor Tensor::as_variable() const {
+  Tensor result = *this;
+  result.id_ = next_id();
+  result.constant_ = false;
+  return result;
+}
+
+Tensor Tensor::moved(const Tensor& x, std::shared_ptr<Storage> storage, std::int64_t offset) {
+  Tensor result = x;
+  result.storage_ = std::move(storage);
+  result.offset_ = offset;
+  return result;
+}
+
+std::string to_string(const Tensor& x) {
+  if (!x) return "none";
+  auto text = fmt::format("{} {}", name_of(x.dtype()), x.shape());
+  if (x.layout()) text += " of " + to_string(*x.layout());
+  return text;
+}
+
+Tensor full(const Shape& shape, double value, DType dtype) {
+  Tensor result({shape, dtype});
+  if (result.device() == DeviceKind::dry) return result;
+  visit_any(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    std::fill_n(result.mutable_data<T>(), result.elements(), static_cast<T>(value));
+  });
+  return result;
+}
+
+Tensor zeros_like(const Tensor& x) {
+  UseDevice device(x.device());
+  return full(x.shape(), 0, x.dtype());
+}
+
+Tensor ones_like(const Tensor& x) {
+  UseDevice device(x.device());
+  return full(x.shape(), 1, x.dtype());
+}
+
+Tensor arange(std::int64_t n, DType dtype) {
+  Tensor result({Shape{n}, dtype});
+  if (result.device() == DeviceKind::dry) return result;
+  visit_any(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    T* out = result.mutable_data<T>();
+    for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(i);
+  });
+  return result;
+}
+
+Tensor from_vector(const Shape& shape, std::span<const double> values, DType dtype) {
+  require(static_cast<std::int64_t>(values.size()) == shape.elements(), "[from_vector] {} values for shape {}", values.size(),
+          shape);
+  Tensor result({shape, dtype});
+  if (result.device() == DeviceKind::dry) return result;
+  visit_any(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    std::transform(values.begin(), values.end(), result.mutable_data<T>(), [](double value) { return static_cast<T>(value); });
+  });
+  return result;
+}
+
+Tensor wrap(void* memory, const Shape& shape, DType dtype, std::function<void()> release) {
+  const auto bytes = shape.elements() * size_of(dtype);
+  return Tensor({shape, dtype}, std::make_shared<Storage>(memory, bytes, DeviceKind::cpu, std::move(release)));
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,22 @@
+#pragma once
+// Broadcasting: shapes are aligned at the right, extents of 1 repeat.
+
+#include <string_view>
+
+#include "framework/shape.h"
+
+namespace mpigrad {
+
+inline Shape broadcast_shapes(std::string_view op, const Shape& a, const Shape& b) {
+  const Shape& longer = a.rank() >= b.rank() ? a : b;
+  const Shape& shorter = a.rank() >= b.rank() ? b : a;
+  Shape result = longer;
+  for (int i = 1; i <= shorter.rank(); ++i) {
+    const auto x = longer[-i], y = shorter[-i];
+    require(x == y || x == 1 || y == 1, "[{}] shapes do not broadcast: {} and {}", op, a, b);
+    result[-i] = x == 1 ? y : x;
+  }
+  return result;
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,86 @@
+#pragma once
+// Convolution (cross-correlation) as three ops: forward, data and weight are the partial derivatives of one trilinear form,
+//
+//   T(x, w, g) = sum_{n,o,t,c,k} x[n, o stride + t dilation - low, c] w[k, t, c] g[n, o, k],
+//
+// and each one's vjp is the other two. x: [N, D, H, W, C], w: [K, kd, kh, kw, C/groups], g and y: [N, D', H', W', K].
+
+#include <optional>
+
+#include "framework/op.h"
+#include "ops/window.h"
+
+namespace mpigrad {
+
+struct ConvAttributes {
+  Triple stride = 1, dilation = 1, padding_low = 0, padding_high = 0;
+  std::int64_t groups = 1;
+};
+
+// y = dT/dg.  D' = floor((D + low + high - dilation (kd - 1) - 1) / stride) + 1
+Tensor conv(const Tensor& x, const Tensor& w, const ConvAttributes& attributes = {});
+// xbar = dT/dx, of spatial extent `extent`. Used forwards it is the transposed convolution.
+Tensor conv_data(const Tensor& g, const Tensor& w, const Extent3& extent, const ConvAttributes& attributes = {});
+// wbar = dT/dw, of kernel extent `kernel`
+Tensor conv_weight(const Tensor& x, const Tensor& g, const Extent3& kernel, const ConvAttributes& attributes = {});
+// leaky_relu(conv(x, w) + bias, slope) in one pass; bias [K] or none, slope 1 is no activation.
+Tensor conv_bias_activation(const Tensor& x, const Tensor& w, const Tensor& bias, double slope,
+                            const ConvAttributes& attributes = {});
+
+// Transposed convolution: x: [N, D, H, W, K], w: [K, kd, kh, kw, C/groups] -> [N, D', H', W', C],
+// D' = (D - 1) stride - low - high + dilation (kd - 1) + output_padding + 1
+struct ConvTransposeAttributes {
+  Triple stride = 1, dilation = 1, padding_low = 0, padding_high = 0, output_padding = 0;
+  std::int64_t groups = 1;
+};
+Tensor conv_transpose(const Tensor& x, const Tensor& w, const ConvTransposeAttributes& attributes = {});
+
+Extent3 spatial_extent(const Tensor& x);  // dimensions 1 to 3
+
+namespace ops {
+
+struct Conv {
+  ConvAttributes a;
+  static constexpr std::string_view name = "conv";
+  static constexpr unsigned keeps_inputs = 3;
+  Types infer(Inputs in) const;
+  Cost cost(Inputs in, Outputs out) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+struct ConvData {
+  ConvAttributes a;
+  Extent3 extent{};
+  static constexpr std::string_view name = "conv_data";
+  static constexpr unsigned keeps_inputs = 3;
+  Types infer(Inputs in) const;
+  Cost cost(Inputs in, Outputs out) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+struct ConvWeight {
+  ConvAttributes a;
+  Extent3 kernel{};
+  static constexpr std::string_view name = "conv_weight";
+  static constexpr unsigned keeps_inputs = 3;
+  Types infer(Inputs in) const;
+  Cost cost(Inputs in, Outputs out) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+struct ConvBiasActivation {
+  ConvAttributes a;
+  double slope = 1;
+  static constexpr std::string_view name = "conv_bias_activation";
+  static constexpr unsigned keeps_inputs = 3, keeps_outputs = 1;
+  Types infer(Inputs in) const;
+  Cost cost(Inputs in, Outputs out) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+}  // namespace ops
+}  // namespace mpigrad

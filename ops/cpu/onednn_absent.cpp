@@ -1,0 +1,45 @@
+// Without oneDNN: float runs on the kernels that double runs on.
+
+#include "ops/cpu/blas.h"
+#include "ops/cpu/conv_gemm.h"
+#include "ops/cpu/implementation.h"
+#include "ops/cpu/pool.h"
+
+namespace mpigrad::cpu {
+
+bool onednn_present() { return false; }
+std::string implementation_of(Pass, const ConvProblem&) { return "gathered"; }
+std::string implementation_of(const PoolProblem&) { return "separated"; }
+
+template <>
+void conv_forward(const ConvProblem& p, const float* x, const float* w, float* y, const Epilogue& e) {
+  gathered::conv_forward(p, x, w, y, e);
+}
+
+template <>
+void conv_data(const ConvProblem& p, const float* gy, const float* w, float* gx, const Epilogue& e) {
+  gathered::conv_data(p, gy, w, gx, e);
+}
+
+template <>
+void conv_weight(const ConvProblem& p, const float* x, const float* gy, float* gw) {
+  gathered::conv_weight(p, x, gy, gw);
+}
+
+template <>
+void avg_pool_forward(const PoolProblem& p, const float* x, float* y) {
+  separated::avg_pool_forward(p, x, y);
+}
+
+template <>
+bool gemm_is_threaded<float>() {
+  return false;
+}
+
+template <>
+void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda,
+          const float* b, std::int64_t ldb, bool accumulate, float* c, std::int64_t ldc) {
+  plain_gemm(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, accumulate, c, ldc);
+}
+
+}  // namespace mpigrad::cpu

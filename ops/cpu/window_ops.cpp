@@ -1,0 +1,182 @@
+// Convolution, pooling, matmul, normalisation and softmax: from tensors to the kernels of kernels.h.
+
+#include "ops/conv.h"
+#include "ops/cpu/kernels.h"
+#include "ops/matmul.h"
+#include "ops/norm.h"
+#include "ops/pool.h"
+#include "ops/softmax.h"
+
+namespace mpigrad::ops {
+namespace {
+
+cpu::ConvProblem conv_problem(const ConvAttributes& a, const Tensor& x, const Shape& w, const Tensor& y) {
+  return {.batch = x.dim(0),
+          .in = spatial_extent(x),
+          .out = spatial_extent(y),
+          .kernel = {w[1], w[2], w[3]},
+          .stride = a.stride,
+          .dilation = a.dilation,
+          .pad_low = a.padding_low,
+          .in_channels = x.dim(4),
+          .out_channels = y.dim(4),
+          .groups = a.groups};
+}
+
+cpu::PoolProblem pool_problem(const Window& w, const Tensor& x) {
+  return {.batch = x.dim(0),
+          .in = w.in,
+          .out = w.out,
+          .kernel = w.kernel,
+          .stride = w.stride,
+          .dilation = w.dilation,
+          .pad_low = w.low,
+          .channels = x.dim(4)};
+}
+
+std::int64_t rows_of(const Tensor& x) { return x.shape().elements(0, x.rank() - 1); }
+
+template <class F>
+void with_type(const Tensor& x, F&& f) {
+  visit_floating(x.dtype(), f);
+}
+
+}  // namespace
+
+void Conv::run(Cpu, Inputs in, Outputs out) const {
+  with_type(in[0], [&](auto zero) {
+    using T = decltype(zero);
+    cpu::conv_forward(conv_problem(a, in[0], in[1].shape(), out[0]), in[0].data<T>(), in[1].data<T>(), out[0].mutable_data<T>());
+  });
+}
+
+void ConvBiasActivation::run(Cpu, Inputs in, Outputs out) const {
+  with_type(in[0], [&](auto zero) {
+    using T = decltype(zero);
+    cpu::conv_forward(conv_problem(a, in[0], in[1].shape(), out[0]), in[0].data<T>(), in[1].data<T>(), out[0].mutable_data<T>(),
+                      {.bias = in[2] ? in[2].data<T>() : nullptr, .slope = slope});
+  });
+}
+
+void ConvData::run(Cpu, Inputs in, Outputs out) const {
+  with_type(in[0], [&](auto zero) {
+    using T = decltype(zero);
+    cpu::conv_data(conv_problem(a, out[0], in[1].shape(), in[0]), in[0].data<T>(), in[1].data<T>(), out[0].mutable_data<T>());
+  });
+}
+
+void ConvWeight::run(Cpu, Inputs in, Outputs out) const {
+  with_type(in[0], [&](auto zero) {
+    using T = decltype(zero);
+    cpu::conv_weight(conv_problem(a, in[0], out[0].shape(), in[1]), in[0].data<T>(), in[1].data<T>(), out[0].mutable_data<T>());
+  });
+}
+
+void AvgPool::run(Cpu, Inputs in, Outputs out) const {
+  with_type(in[0], [&](auto zero) {
+    using T = decltype(zero);
+    cpu::avg_pool_forward(pool_problem(window, in[0]), in[0].data<T>(), out[0].mutable_data<T>());
+  });
+}
+
+void AvgPoolAdjoint::run(Cpu, Inputs in, Outputs out) const {
+  with_type(in[0], [&](auto zero) {
+    using T = decltype(zero);
+    cpu::avg_pool_adjoint(pool_problem(window, in[0]), in[0].data<T>(), out[0].mutable_data<T>());
+  });
+}
+
+void MaxPool::run(Cpu, Inputs in, Outputs out) const {
+  with_type(in[0], [&](auto zero) {
+    using T = decltype(zero);
+    cpu::max_pool_forward(pool_problem(window, in[0]), in[0].data<T>(), out[0].mutable_data<T>(),
+                          out[1].mutable_data<std::int32_t>());
+  });
+}
+
+void MaxPoolScatter::run(Cpu, Inputs in, Outputs out) const {
+  with_type(in[0], [&](auto zero) {
+    using T = decltype(zero);
+    cpu::max_pool_scatter(pool_problem(window, in[0]), in[0].data<T>(), in[1].data<std::int32_t>(), out[0].mutable_data<T>());
+  });
+}
+
+void MaxPoolGather::run(Cpu, Inputs in, Outputs out) const {
+  with_type(in[0], [&](auto zero) {
+    using T = decltype(zero);
+    cpu::max_pool_gather(pool_problem(window, in[0]), in[0].data<T>(), in[1].data<std::int32_t>(), out[0].mutable_data<T>());
+  });
+}
+
+void Matmul::run(Cpu, Inputs in, Outputs out) const {
+  with_type(in[0], [&](auto zero) {
+    using T = decltype(zero);
+    const auto &x = in[0], &y = in[1];
+    const auto& c = out[0];
+    const auto m = c.dim(-2), n = c.dim(-1), k = a.transpose_a ? x.dim(-2) : x.dim(-1);
+    cpu::matmul<T>({.batch = c.shape().elements(0, c.rank() - 2),
+                    .m = m,
+                    .n = n,
+                    .k = k,
+                    .transpose_a = a.transpose_a,
+                    .transpose_b = a.transpose_b,
+                    .stride_a = x.rank() > 2 ? m * k : 0,
+                    .stride_b = y.rank() > 2 ? k * n : 0},
+                   x.data<T>(), y.data<T>(), out[0].mutable_data<T>());
+  });
+}
+
+void Linear::run(Cpu, Inputs in, Outputs out) const {
+  with_type(in[0], [&](auto zero) {
+    using T = decltype(zero);
+    cpu::matmul<T>({.batch = 1,
+                    .m = in[0].dim(0),
+                    .n = in[1].dim(0),
+                    .k = in[0].dim(1),
+                    .transpose_a = false,
+                    .transpose_b = true,
+                    .stride_a = 0,
+                    .stride_b = 0},
+                   in[0].data<T>(), in[1].data<T>(), out[0].mutable_data<T>(),
+                   {.bias = in[2] ? in[2].data<T>() : nullptr, .slope = slope});
+  });
+}
+
+void ChannelMoments::run(Cpu, Inputs in, Outputs out) const {
+  with_type(in[0], [&](auto zero) {
+    using T = decltype(zero);
+    cpu::channel_moments(rows_of(in[0]), in[0].dim(-1), in[0].data<T>(), out[0].mutable_data<T>(), out[1].mutable_data<T>());
+  });
+}
+
+void ChannelAffine::run(Cpu, Inputs in, Outputs out) const {
+  with_type(in[0], [&](auto zero) {
+    using T = decltype(zero);
+    cpu::channel_affine(rows_of(in[0]), in[0].dim(-1), in[0].data<T>(), in[1].data<T>(), in[2].data<T>(), in[3].data<T>(),
+                        out[0].mutable_data<T>());
+  });
+}
+
+void ChannelDots::run(Cpu, Inputs in, Outputs out) const {
+  with_type(in[0], [&](auto zero) {
+    using T = decltype(zero);
+    cpu::channel_dots(rows_of(in[0]), in[0].dim(-1), in[0].data<T>(), in[1].data<T>(), in[2].data<T>(), out[0].mutable_data<T>(),
+                      out[1].mutable_data<T>());
+  });
+}
+
+void Softmax::run(Cpu, Inputs in, Outputs out) const {
+  with_type(in[0], [&](auto zero) {
+    using T = decltype(zero);
+    cpu::softmax(rows_of(in[0]), in[0].dim(-1), in[0].data<T>(), out[0].mutable_data<T>());
+  });
+}
+
+void LogSoftmax::run(Cpu, Inputs in, Outputs out) const {
+  with_type(in[0], [&](auto zero) {
+    using T = decltype(zero);
+    cpu::log_softmax(rows_of(in[0]), in[0].dim(-1), in[0].data<T>(), out[0].mutable_data<T>());
+  });
+}
+
+}  // namespace mpigrad::ops

@@ -1,0 +1,127 @@
+#include "ops/elementwise.h"
+
+#include "ops/broadcast.h"
+#include "ops/elementwise_ops.h"
+#include "ops/reduce.h"
+#include "ops/views.h"
+
+namespace mpigrad {
+namespace ops {
+namespace {
+
+void require_equal_types(std::string_view op, const Tensor& a, const Tensor& b) {
+  require(a.dtype() == b.dtype(), "[{}] element types differ: {} and {}", op, a, b);
+}
+
+}  // namespace
+
+template <class F>
+Types Binary<F>::infer(Inputs in) const {
+  require_equal_types(name, in[0], in[1]);
+  return {{broadcast_shapes(name, in[0].shape(), in[1].shape()), in[0].dtype()}};
+}
+
+template <class F>
+Types Compare<F>::infer(Inputs in) const {
+  require_equal_types(name, in[0], in[1]);
+  return {{broadcast_shapes(name, in[0].shape(), in[1].shape()), DType::boolean}};
+}
+
+Types Where::infer(Inputs in) const {
+  require(in[0].dtype() == DType::boolean, "[where] the condition is boolean: {}", in[0]);
+  require_equal_types(name, in[1], in[2]);
+  return {{broadcast_shapes(name, in[0].shape(), broadcast_shapes(name, in[1].shape(), in[2].shape())), in[1].dtype()}};
+}
+
+LayoutPtr Where::layout(Inputs in) const { return elementwise_layout(name, in, Elementwise::nonlinear); }
+
+Tensors Where::vjp(const Replay& at, Inputs g) const {
+  Tensors result(3);
+  const Tensor none = constant(zeros_like(g[0]));
+  if (at.wants(1)) result[1] = sum_to(where(at.input(0), g[0], none), at.input(1).shape());
+  if (at.wants(2)) result[2] = sum_to(where(at.input(0), none, g[0]), at.input(2).shape());
+  return result;
+}
+
+Tensor sum_to(const Tensor& g, const Shape& shape) {
+  if (!g || g.shape() == shape) return g;
+  std::vector<int> axes;
+  const int extra = g.rank() - shape.rank();
+  for (int d = 0; d < g.rank(); ++d)
+    if (d < extra || (shape[d - extra] == 1 && g.dim(d) != 1)) axes.push_back(d);
+  return reshape(sum(g, axes), shape);
+}
+
+Tensor selection(const Tensor& winner, const Tensor& loser) {
+  const DType dtype = winner.dtype();
+  return affine(cast(less(loser, winner), dtype) + cast(less_equal(loser, winner), dtype), 0.5, 0);
+}
+
+}  // namespace ops
+
+using namespace ops;
+
+Tensor add(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Add>{}, {a, b}); }
+Tensor subtract(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Subtract>{}, {a, b}); }
+Tensor multiply(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Multiply>{}, {a, b}); }
+Tensor divide(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Divide>{}, {a, b}); }
+Tensor maximum(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Maximum>{}, {a, b}); }
+Tensor minimum(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Minimum>{}, {a, b}); }
+Tensor pow(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Pow>{}, {a, b}); }
+
+Tensor affine(const Tensor& x, double scale, double shift) {
+  if (shift != 0 && x.layout())
+    require(!x.layout()->has(Placement::share), "[affine] adds a constant to a share, once per rank; write once() around it: {}",
+            x);
+  return mpigrad::apply(Unary<Affine>{{.a = scale, .b = shift}}, {x});
+}
+Tensor pow(const Tensor& x, double exponent) {
+  if (exponent == 1) return x;
+  if (exponent == 2) return square(x);
+  return mpigrad::apply(Unary<PowScalar>{{.p = exponent}}, {x});
+}
+
+Tensor exp(const Tensor& x) { return mpigrad::apply(Unary<Exp>{}, {x}); }
+Tensor expm1(const Tensor& x) { return mpigrad::apply(Unary<Expm1>{}, {x}); }
+Tensor log(const Tensor& x) { return mpigrad::apply(Unary<Log>{}, {x}); }
+Tensor log1p(const Tensor& x) { return mpigrad::apply(Unary<Log1p>{}, {x}); }
+Tensor sqrt(const Tensor& x) { return mpigrad::apply(Unary<Sqrt>{}, {x}); }
+Tensor square(const Tensor& x) { return mpigrad::apply(Unary<Square>{}, {x}); }
+Tensor reciprocal(const Tensor& x) { return mpigrad::apply(Unary<Reciprocal>{}, {x}); }
+Tensor abs(const Tensor& x) { return mpigrad::apply(Unary<Abs>{}, {x}); }
+Tensor sign(const Tensor& x) { return mpigrad::apply(Unary<PiecewiseConstant<SignStep>>{}, {x}); }
+Tensor floor(const Tensor& x) { return mpigrad::apply(Unary<PiecewiseConstant<FloorStep>>{}, {x}); }
+Tensor ceil(const Tensor& x) { return mpigrad::apply(Unary<PiecewiseConstant<CeilStep>>{}, {x}); }
+Tensor sin(const Tensor& x) { return mpigrad::apply(Unary<Sin>{}, {x}); }
+Tensor cos(const Tensor& x) { return mpigrad::apply(Unary<Cos>{}, {x}); }
+Tensor tanh(const Tensor& x) { return mpigrad::apply(Unary<Tanh>{}, {x}); }
+Tensor erf(const Tensor& x) { return mpigrad::apply(Unary<Erf>{}, {x}); }
+Tensor sigmoid(const Tensor& x) { return mpigrad::apply(Unary<Sigmoid>{}, {x}); }
+Tensor softplus(const Tensor& x) { return mpigrad::apply(Unary<Softplus>{}, {x}); }
+Tensor relu(const Tensor& x) { return leaky_relu(x, 0); }
+Tensor leaky_relu(const Tensor& x, double slope) {
+  require(slope >= 0, "[leaky_relu] the slope is not negative, got {}", slope);
+  return mpigrad::apply(Unary<LeakyRelu>{{.slope = slope}}, {x});
+}
+Tensor leaky_relu_adjoint(const Tensor& g, const Tensor& y, double slope) {
+  return mpigrad::apply(Binary<LeakyReluAdjoint>{{.slope = slope}}, {g, y});
+}
+Tensor clamp(const Tensor& x, double low, double high) {
+  require(low <= high, "[clamp] low {} is above high {}", low, high);
+  return mpigrad::apply(Unary<Clamp>{{.low = low, .high = high}}, {x});
+}
+
+Tensor equal(const Tensor& a, const Tensor& b) { return mpigrad::apply(Compare<Equal>{}, {a, b}); }
+Tensor not_equal(const Tensor& a, const Tensor& b) { return mpigrad::apply(Compare<NotEqual>{}, {a, b}); }
+Tensor less(const Tensor& a, const Tensor& b) { return mpigrad::apply(Compare<Less>{}, {a, b}); }
+Tensor less_equal(const Tensor& a, const Tensor& b) { return mpigrad::apply(Compare<LessEqual>{}, {a, b}); }
+Tensor logical_and(const Tensor& a, const Tensor& b) { return mpigrad::apply(Compare<LogicalAnd>{}, {a, b}); }
+Tensor logical_or(const Tensor& a, const Tensor& b) { return mpigrad::apply(Compare<LogicalOr>{}, {a, b}); }
+Tensor logical_not(const Tensor& a) {
+  UseDevice device(a.device());
+  return equal(a, constant(full(Shape{}, 0, a.dtype())));
+}
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) { return mpigrad::apply(Where{}, {condition, a, b}); }
+Tensor cast(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : mpigrad::apply(Cast{.to = dtype}, {x}); }
+
+}  // namespace mpigrad

@@ -1,0 +1,27 @@
+#pragma once
+// What ops mean on distributed tensors: rules shared by the ops of one kind. Each returns the layout of the result or refuses,
+// naming the op, the operands and the redistribution that would make it legal.
+
+#include <span>
+#include <string_view>
+
+#include "framework/op.h"
+
+namespace mpigrad {
+
+enum class Elementwise : std::uint8_t { nonlinear, linear, product, quotient };
+
+// Operands have equal layouts, up to broadcasting; linear functions keep shares, a product keeps one share.
+LayoutPtr elementwise_layout(std::string_view op, Inputs in, Elementwise kind);
+// A reduction over `axes` of the one input. Sums over a split dimension give shares; other reductions refuse there.
+LayoutPtr reduction_layout(std::string_view op, const Tensor& x, std::span<const int> axes, bool keep, bool is_sum);
+// Dimension i of the result is dimension order[i] of the input.
+LayoutPtr permutation_layout(const Tensor& x, std::span<const int> order);
+// Reshaping must keep every split dimension, with as many elements behind it in row-major order. `from`, where it is known,
+// tells which dimension of x each one is.
+LayoutPtr reshape_layout(std::string_view op, const Tensor& x, const Shape& local, std::span<const int> from);
+// An op that works inside `axes` (softmax, slice, pad): none of them may be split, nor may anything be a share unless `linear`.
+// The global extents of the listed axes become those of `local`.
+LayoutPtr within_axes_layout(std::string_view op, const Tensor& x, std::span<const int> axes, const Shape& local, bool linear);
+
+}  // namespace mpigrad

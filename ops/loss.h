@@ -1,0 +1,30 @@
+#pragma once
+// Losses. With Reduce::mean they divide by the *global* count, so that on a distributed batch each rank's value is its share.
+
+#include <optional>
+
+#include "framework/tensor.h"
+
+namespace mpigrad {
+
+enum class Reduce : std::uint8_t { none, mean, sum };
+
+Tensor mse(const Tensor& prediction, const Tensor& target, Reduce reduce = Reduce::mean);
+Tensor mae(const Tensor& prediction, const Tensor& target, Reduce reduce = Reduce::mean);
+
+struct CrossEntropyOptions {
+  Tensor weights{};                            // [C]: a factor for each class, or none
+  std::optional<std::int64_t> ignore_index{};  // labels that count neither in the sum nor in the mean
+  Reduce reduce = Reduce::mean;                // the mean divides by the sum of the weights of the labels that count
+};
+// logits: [..., C], labels: integers [...]:  -w[label] log softmax(logits)[label]
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options = {});
+// The same of log-probabilities.
+Tensor negative_log_likelihood(const Tensor& log_probabilities, const Tensor& labels, const CrossEntropyOptions& options = {});
+
+// -(t log p + (1 - t) log(1 - p)) with p = sigmoid(logits), without overflow
+Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target, Reduce reduce = Reduce::mean);
+// The same of probabilities; logarithms are bounded below by -100.
+Tensor binary_cross_entropy(const Tensor& probability, const Tensor& target, Reduce reduce = Reduce::mean);
+
+}  // namespace mpigrad

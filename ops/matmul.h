@@ -1,0 +1,43 @@
+#pragma once
+// Products of matrices.
+
+#include "framework/op.h"
+
+namespace mpigrad {
+
+struct MatmulAttributes {
+  bool transpose_a = false, transpose_b = false;  // of the last two dimensions
+};
+
+// c[..., m, n] = a[..., m, k] b[..., k, n]; dimensions before the last two broadcast.
+Tensor matmul(const Tensor& a, const Tensor& b, const MatmulAttributes& attributes = {});
+// leaky_relu(x w^T + bias, slope): x: [N, in], w: [out, in], bias [out] or none; slope 1 is no activation.
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {}, double slope = 1);
+
+namespace ops {
+
+// C = op(A) op(B);  op(A)bar = Cbar op(B)^T,  op(B)bar = op(A)^T Cbar. Batches are equal, or one operand has none and is
+// used for all.
+struct Matmul {
+  MatmulAttributes a;
+  static constexpr std::string_view name = "matmul";
+  static constexpr unsigned keeps_inputs = 3;
+  Types infer(Inputs in) const;
+  Cost cost(Inputs in, Outputs out) const;
+  LayoutPtr layout(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+struct Linear {
+  double slope = 1;
+  static constexpr std::string_view name = "linear";
+  static constexpr unsigned keeps_inputs = 3, keeps_outputs = 1;
+  Types infer(Inputs in) const;
+  Cost cost(Inputs in, Outputs out) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+}  // namespace ops
+}  // namespace mpigrad

@@ -1,0 +1,84 @@
+#include "ops/norm.h"
+
+#include "ops/elementwise.h"
+
+namespace mpigrad {
+namespace ops {
+namespace {
+
+void require_channels(std::string_view op, const Tensor& x) {
+  require(x.rank() >= 1 && is_floating(x.dtype()), "[{}] needs floating-point elements, channels last: {}", op, x);
+}
+void require_per_channel(std::string_view op, const Tensor& x, const Tensor& v) {
+  require(v.type() == TensorType{Shape{x.dim(-1)}, x.dtype()}, "[{}] one value for each of {} channels: {} for {}", op, x.dim(-1),
+          v, x);
+}
+
+}  // namespace
+
+Types ChannelMoments::infer(Inputs in) const {
+  require_channels(name, in[0]);
+  const TensorType type{Shape{in[0].dim(-1)}, in[0].dtype()};
+  return {type, type};
+}
+Tensors ChannelMoments::vjp(const Replay& at, Inputs g) const {
+  const auto& x = at.input(0);
+  const auto rows = static_cast<double>(x.elements()) / static_cast<double>(std::max<std::int64_t>(1, x.dim(-1)));
+  return {channel_affine(x, at.output(0), g[1] * 2, g[0] / std::max(1.0, rows))};
+}
+
+Types ChannelAffine::infer(Inputs in) const {
+  require_channels(name, in[0]);
+  for (const auto& v : in.subspan(1)) require_per_channel(name, in[0], v);
+  return {in[0].type()};
+}
+Tensors ChannelAffine::vjp(const Replay& at, Inputs g) const {
+  const auto &x = at.input(0), &m = at.input(1), &a = at.input(2);
+  Tensors result(4);
+  if (at.wants(0)) result[0] = g[0] * a;
+  if (at.wants(1) || at.wants(2) || at.wants(3)) {
+    const auto dots = apply_all(ChannelDots{}, {g[0], x, m});
+    if (at.wants(1)) result[1] = -(a * dots[0]);
+    result[2] = dots[1];
+    result[3] = dots[0];
+  }
+  return result;
+}
+
+Types ChannelDots::infer(Inputs in) const {
+  require_channels(name, in[0]);
+  require(in[0].type() == in[1].type(), "[channel_dots] operands differ: {} and {}", in[0], in[1]);
+  require_per_channel(name, in[0], in[2]);
+  return {in[2].type(), in[2].type()};
+}
+Tensors ChannelDots::vjp(const Replay& at, Inputs bar) const {
+  const auto &g = at.input(0), &x = at.input(1), &m = at.input(2);
+  const auto &s_bar = bar[0], &d_bar = bar[1];
+  return {at.wants(0) ? channel_affine(x, m, d_bar, s_bar) : Tensor(), at.wants(1) ? g * d_bar : Tensor(),
+          at.wants(2) ? -(d_bar * at.output(0)) : Tensor()};
+}
+
+}  // namespace ops
+
+Moments channel_moments(const Tensor& x) {
+  auto both = apply_all(ops::ChannelMoments{}, {x});
+  return {both[0], both[1]};
+}
+
+Tensor channel_affine(const Tensor& x, const Tensor& m, const Tensor& a, const Tensor& b) {
+  return mpigrad::apply(ops::ChannelAffine{}, {x, m, a, b});
+}
+
+Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta,
+                 double epsilon) {
+  return channel_affine(x, statistics.mean, gamma * pow(statistics.variance + epsilon, -0.5), beta);
+}
+
+std::pair<Tensor, BatchNormStatistics> batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon) {
+  const auto moments = channel_moments(x);
+  const auto rows = static_cast<double>(x.elements()) / static_cast<double>(std::max<std::int64_t>(1, x.dim(-1)));
+  const BatchNormStatistics statistics{moments.mean, moments.m2 / std::max(1.0, rows)};
+  return {normalise(x, statistics, gamma, beta, epsilon), statistics};
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,53 @@
+#pragma once
+// Statistics and normalisation per channel; the channels are the last dimension, all others are rows.
+
+#include "framework/op.h"
+
+namespace mpigrad {
+
+struct Moments {
+  Tensor mean, m2;  // [C] each; m2 = sum (x - mean)^2, zeros where there are no rows
+};
+Moments channel_moments(const Tensor& x);
+// (x - m) a + b per channel; m, a, b: [C]
+Tensor channel_affine(const Tensor& x, const Tensor& m, const Tensor& a, const Tensor& b);
+
+struct BatchNormStatistics {
+  Tensor mean, variance;  // [C], biased variance
+};
+// (x - mean) / sqrt(variance + epsilon) * gamma + beta with given statistics
+Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta, double epsilon);
+// The same with the statistics of x itself, which are returned too.
+std::pair<Tensor, BatchNormStatistics> batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon);
+
+namespace ops {
+
+// mean = sum x / n, M2 = sum (x - mean)^2;  xbar = meanbar / n + 2 (x - mean) M2bar
+struct ChannelMoments {
+  static constexpr std::string_view name = "channel_moments";
+  static constexpr unsigned keeps_inputs = 1, keeps_outputs = 1;
+  Types infer(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+// y = (x - m) a + b;  xbar = ybar a,  abar = sum ybar (x - m),  bbar = sum ybar,  mbar = -a bbar
+struct ChannelAffine {
+  static constexpr std::string_view name = "channel_affine";
+  static constexpr unsigned keeps_inputs = 7;
+  Types infer(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+// s = sum g,  d = sum g (x - m);  gbar = sbar + dbar (x - m),  xbar = g dbar,  mbar = -dbar s
+struct ChannelDots {
+  static constexpr std::string_view name = "channel_dots";
+  static constexpr unsigned keeps_inputs = 7, keeps_outputs = 1;
+  Types infer(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+}  // namespace ops
+}  // namespace mpigrad

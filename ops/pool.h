@@ -1,0 +1,78 @@
+#pragma once
+// Pooling over windows of [N, D, H, W, C].
+
+#include "framework/op.h"
+#include "ops/window.h"
+
+namespace mpigrad {
+
+struct PoolAttributes {
+  Triple kernel = 1, stride = 1, dilation = 1, padding_low = 0, padding_high = 0;
+  bool ceil_mode = false;         // counts a last, partial window too; no window starts in the right padding
+  bool count_include_pad = true;  // average pooling divides by the window inside the padded input, else by what is not padding
+};
+
+// D' = floor or ceil((D + low + high - dilation (kd - 1) - 1) / stride) + 1
+Tensor avg_pool(const Tensor& x, const PoolAttributes& attributes);
+// Padding never wins; the first of equal maxima takes the whole cotangent.
+Tensor max_pool(const Tensor& x, const PoolAttributes& attributes);
+// Value and place of the maximum in its window (row-major kernel index, int32, -1 for a window without elements).
+std::pair<Tensor, Tensor> max_pool_with_winner(const Tensor& x, const PoolAttributes& attributes);
+Extent3 pool_outputs(const Extent3& extent, const PoolAttributes& attributes);
+// What average pooling multiplies sums / volume by, along one dimension of `n` elements: kernel / divisor, for outputs [first,
+// last) in global coordinates. All ones where every window divides by the whole kernel.
+std::vector<double> avg_pool_scale(std::int64_t n, int dimension, const PoolAttributes& attributes, std::int64_t first,
+                                   std::int64_t last);
+
+namespace ops {
+
+// The window without the rules for its outputs: extents of both sides are given.
+struct Window {
+  Extent3 kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1}, low{0, 0, 0}, in{}, out{};
+};
+
+// y[o] = sum over the window / its volume, padding counts as zeros;  xbar: AvgPoolAdjoint, and the other way round
+struct AvgPool {
+  Window window;
+  static constexpr std::string_view name = "avg_pool";
+  Types infer(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+struct AvgPoolAdjoint {
+  Window window;
+  static constexpr std::string_view name = "avg_pool_adjoint";
+  Types infer(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+// (y, winner) = maximum over the window and its place;  xbar = ybar sent to the winner
+struct MaxPool {
+  Window window;
+  static constexpr std::string_view name = "max_pool";
+  static constexpr unsigned keeps_outputs = 2;
+  Types infer(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+// Given the winners, scattering to them and gathering from them are each other's transpose.
+struct MaxPoolScatter {
+  Window window;
+  static constexpr std::string_view name = "max_pool_scatter";
+  static constexpr unsigned keeps_inputs = 2;
+  Types infer(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+struct MaxPoolGather {
+  Window window;
+  static constexpr std::string_view name = "max_pool_gather";
+  static constexpr unsigned keeps_inputs = 2;
+  Types infer(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+}  // namespace ops
+}  // namespace mpigrad

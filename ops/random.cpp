@@ -1,0 +1,54 @@
+#include "ops/random.h"
+
+#include "ops/elementwise.h"
+
+namespace mpigrad {
+namespace {
+
+// y[local index] = value(global index), the global index being the row-major place in the whole tensor.
+template <class Value>
+Tensor generate(const Shape& shape, DType dtype, const LayoutPtr& layout, const Value& value) {
+  Box box{shape, shape};
+  for (auto& begin : box.begin) begin = 0;
+  if (layout) box = layout->box();
+  const Shape local = box.extents();
+  Tensor result({local, dtype});
+  if (result.device() == DeviceKind::dry) return layout ? result.with_layout(layout) : result;
+  const auto strides = (layout ? layout->global : shape).strides();
+  visit_floating(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    T* y = result.mutable_data<T>();
+    const std::int64_t length = local.rank() ? local.back() : 1, rows = length ? local.elements() / length : 0;
+#pragma omp parallel for if (rows * length > 4096) schedule(static)
+    for (std::int64_t r = 0; r < rows; ++r) {
+      std::int64_t rest = r, at = local.rank() ? box.begin[local.rank() - 1] : 0;
+      for (int d = local.rank() - 2; d >= 0; --d) {
+        at += (box.begin[d] + rest % local[d]) * strides[static_cast<std::size_t>(d)];
+        rest /= local[d];
+      }
+      for (std::int64_t i = 0; i < length; ++i) y[r * length + i] = static_cast<T>(value(static_cast<std::uint64_t>(at + i)));
+    }
+  });
+  return layout ? result.with_layout(layout) : result;
+}
+
+}  // namespace
+
+Tensor random_uniform(const Shape& shape, const Philox& random, double low, double high, DType dtype, LayoutPtr layout) {
+  return generate(shape, dtype, layout, [&](std::uint64_t i) { return low + (high - low) * random.uniform(i); });
+}
+
+Tensor random_normal(const Shape& shape, const Philox& random, double mean, double deviation, DType dtype, LayoutPtr layout) {
+  return generate(shape, dtype, layout, [&](std::uint64_t i) { return mean + deviation * random.normal(i); });
+}
+
+Tensor dropout(const Tensor& x, double keep, const Philox& random) {
+  require(keep > 0 && keep <= 1, "[dropout] the probability to keep is in (0, 1], got {}", keep);
+  if (keep == 1) return x;
+  UseDevice device(x.device());
+  const auto mask =
+      generate(x.shape(), x.dtype(), x.layout(), [&](std::uint64_t i) { return random.uniform(i) < keep ? 1 / keep : 0; });
+  return x * constant(mask);
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,17 @@
+#pragma once
+// Random tensors and dropout. The number at a place depends on seed, stream and *global* index, never on the partition.
+
+#include "framework/random.h"
+#include "framework/tensor.h"
+
+namespace mpigrad {
+
+// On the current device; with a layout, this rank's block of the global tensor.
+Tensor random_uniform(const Shape& shape, const Philox& random, double low = 0, double high = 1, DType dtype = DType::float32,
+                      LayoutPtr layout = {});
+Tensor random_normal(const Shape& shape, const Philox& random, double mean = 0, double deviation = 1,
+                     DType dtype = DType::float32, LayoutPtr layout = {});
+// x * mask / keep, where each element of mask is 1 with probability keep. keep 1 is x.
+Tensor dropout(const Tensor& x, double keep, const Philox& random);
+
+}  // namespace mpigrad

@@ -1,0 +1,48 @@
+#include "ops/recompute.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace mpigrad {
+
+Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
+  if (!Tape::recording()) return f(x);
+
+  // First run under a tape that keeps identities only, to learn what f uses beside x and whether it communicates.
+  Tensor y;
+  Tensors used{x.without_layout()};
+  bool communicates = false;
+  {
+    Untaped outside;
+    Tape trace;
+    trace.keep_nothing();
+    y = f(x);
+    std::unordered_set<std::uint64_t> known{x.id()};
+    for (const auto& entry : trace.entries()) {
+      communicates = communicates || entry.communicates;
+      for (const auto& in : entry.inputs)
+        if (in && !in.is_constant() && is_floating(in.dtype()) && known.insert(in.id()).second) used.push_back(in);
+      for (const auto& out : entry.outputs) known.insert(out.id());
+    }
+  }
+  const auto result = y.as_variable();
+  Tape::record({.name = "recompute",
+                .communicates = communicates,
+                .keeps_inputs = 1,  // x; what else f uses lives in f
+                .keeps_outputs = 0,
+                .inputs = used,
+                .outputs = {result},
+                // ybar J: f runs under a tape of its own, whose replay the outer tapes record if they are asked to.
+                .vjp = [f, layout = x.layout()](const Replay& at, Inputs g) {
+                  Tape inner;
+                  const auto again = f(at.input(0).with_layout(layout));
+                  Tensors with_respect_to;
+                  for (std::size_t i = 0; i < at.inputs(); ++i) with_respect_to.push_back(at.input(i));
+                  auto cotangents = inner.vjp({again.without_layout()}, {g[0]}, with_respect_to);
+                  for (auto& cotangent : cotangents) cotangent = cotangent.without_layout();
+                  return cotangents;
+                }});
+  return result;
+}
+
+}  // namespace mpigrad

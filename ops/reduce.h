@@ -1,0 +1,71 @@
+#pragma once
+// Reductions over chosen dimensions; negative dimensions count from the end, no list means all. With keep, reduced dimensions
+// stay with extent 1. Sums accumulate in double.
+
+#include <vector>
+
+#include "framework/op.h"
+
+namespace mpigrad {
+
+Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep = false);
+Tensor sum(const Tensor& x);
+// Divides by the global number of elements, so that on a split dimension it is this rank's share of the mean.
+Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep = false);
+Tensor mean(const Tensor& x);
+// Where k elements attain the extremum the cotangent is divided among them. Empty extents are refused.
+Tensor max(const Tensor& x, const std::vector<int>& axes, bool keep = false);
+Tensor max(const Tensor& x);
+Tensor min(const Tensor& x, const std::vector<int>& axes, bool keep = false);
+Tensor min(const Tensor& x);
+// Index of the first maximum along one dimension, int64.
+Tensor argmax(const Tensor& x, int axis);
+// sum of the products of corresponding elements: a scalar
+Tensor dot(const Tensor& a, const Tensor& b);
+// Repeats dimensions of extent 1, and adds dimensions in front.
+Tensor broadcast_to(const Tensor& x, const Shape& shape);
+
+namespace ops {
+
+// y[...] = sum of x over `axes` (kept with extent 1);  xbar = broadcast_to(ybar)
+struct Sum {
+  std::vector<int> axes;  // ascending, not negative
+  static constexpr std::string_view name = "sum";
+  Types infer(Inputs in) const;
+  LayoutPtr layout(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+// y = broadcast_to(x, shape);  xbar = sum over what was repeated
+struct BroadcastTo {
+  Shape shape;
+  static constexpr std::string_view name = "broadcast_to";
+  Types infer(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+// y = max (min) over `axes` (kept);  xbar = ybar [x == y] / #{x == y}
+struct Extremum {
+  std::vector<int> axes;
+  bool largest = true;
+  static constexpr std::string_view name = "max/min";
+  static constexpr unsigned keeps_inputs = 1, keeps_outputs = 1;
+  Types infer(Inputs in) const;
+  LayoutPtr layout(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+struct ArgMax {
+  int axis = 0;
+  static constexpr std::string_view name = "argmax";
+  static constexpr bool differentiable = false;
+  Types infer(Inputs in) const;
+  LayoutPtr layout(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+};
+
+}  // namespace ops
+}  // namespace mpigrad

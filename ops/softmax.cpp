@@ -1,0 +1,63 @@
+#include "ops/softmax.h"
+
+#include <numeric>
+
+#include "ops/elementwise.h"
+#include "ops/layout_rules.h"
+#include "ops/reduce.h"
+#include "ops/views.h"
+
+namespace mpigrad {
+namespace ops {
+
+Types Softmax::infer(Inputs in) const {
+  require(in[0].rank() >= 1 && is_floating(in[0].dtype()), "[softmax] needs floating-point elements and a dimension: {}", in[0]);
+  return {in[0].type()};
+}
+LayoutPtr Softmax::layout(Inputs in) const {
+  return within_axes_layout(name, in[0], std::vector{in[0].rank() - 1}, in[0].shape(), false);
+}
+Tensors Softmax::vjp(const Replay& at, Inputs g) const {
+  const auto& y = at.output(0);
+  return {y * (g[0] - sum(g[0] * y, {-1}, true))};
+}
+
+Types LogSoftmax::infer(Inputs in) const { return Softmax{}.infer(in); }
+LayoutPtr LogSoftmax::layout(Inputs in) const {
+  return within_axes_layout(name, in[0], std::vector{in[0].rank() - 1}, in[0].shape(), false);
+}
+Tensors LogSoftmax::vjp(const Replay& at, Inputs g) const { return {g[0] - exp(at.output(0)) * sum(g[0], {-1}, true)}; }
+
+}  // namespace ops
+
+namespace {
+
+template <class Op>
+Tensor along(const Tensor& x, int axis) {
+  axis = checked_dimension("softmax", axis, x.rank());
+  if (axis == x.rank() - 1) return mpigrad::apply(Op{}, {x});
+  std::vector<int> order(static_cast<std::size_t>(x.rank()));
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[static_cast<std::size_t>(axis)], order.back());
+  return permute(mpigrad::apply(Op{}, {permute(x, order)}), order);
+}
+
+}  // namespace
+
+Tensor softmax(const Tensor& x, int axis) { return along<ops::Softmax>(x, axis); }
+Tensor log_softmax(const Tensor& x, int axis) { return along<ops::LogSoftmax>(x, axis); }
+
+Tensor logsumexp(const Tensor& x, const std::vector<int>& axes, bool keep) {
+  // The shift cancels in value and in every derivative, so it is a constant; clamped, because infinity - infinity is not a
+  // number.
+  Tensor shift;
+  {
+    Untaped scope;
+    const double bound = x.dtype() == DType::float32 ? 3e38 : 1e300;
+    shift = constant(clamp(max(x, axes, true), -bound, bound));
+  }
+  const auto y = log(sum(exp(x - shift), axes, true)) + shift;
+  return keep ? y : squeeze(y, axes);
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,35 @@
+#pragma once
+// Softmax along one dimension, stable for any finite input.
+
+#include "framework/op.h"
+
+namespace mpigrad {
+
+Tensor softmax(const Tensor& x, int axis = -1);
+Tensor log_softmax(const Tensor& x, int axis = -1);
+// log(sum(exp(x))) over the dimensions, -infinity where nothing is finite
+Tensor logsumexp(const Tensor& x, const std::vector<int>& axes, bool keep = false);
+
+namespace ops {
+
+// Along the last dimension:  xbar = y (ybar - sum ybar y)
+struct Softmax {
+  static constexpr std::string_view name = "softmax";
+  static constexpr unsigned keeps_outputs = 1;
+  Types infer(Inputs in) const;
+  LayoutPtr layout(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+// xbar = ybar - exp(y) sum ybar
+struct LogSoftmax {
+  static constexpr std::string_view name = "log_softmax";
+  static constexpr unsigned keeps_outputs = 1;
+  Types infer(Inputs in) const;
+  LayoutPtr layout(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+}  // namespace ops
+}  // namespace mpigrad

@@ -1,0 +1,127 @@
+#pragma once
+// Ops that move elements without computing: every element type, every device. Negative dimensions count from the end.
+
+#include <vector>
+
+#include "framework/op.h"
+
+namespace mpigrad {
+
+// The same elements in row-major order under another shape; one extent may be -1. No copy.
+Tensor reshape(const Tensor& x, const std::vector<std::int64_t>& extents);
+Tensor reshape(const Tensor& x, const Shape& shape);
+inline Tensor reshape(const Tensor& x, std::initializer_list<std::int64_t> extents) {
+  return reshape(x, std::vector<std::int64_t>(extents));
+}
+Tensor squeeze(const Tensor& x, const std::vector<int>& axes);  // removes dimensions of extent 1
+Tensor unsqueeze(const Tensor& x, int axis);                    // inserts one
+// Dimension i of the result is dimension order[i] of x.
+Tensor permute(const Tensor& x, const std::vector<int>& order);
+Tensor transpose(const Tensor& x);  // of a matrix
+// x[begin:end:step] in every dimension; step > 0.
+Tensor slice(const Tensor& x, const Shape& begin, const Shape& end);
+Tensor slice(const Tensor& x, const Shape& begin, const Shape& end, const Shape& step);
+Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end);
+// `low` and `high` elements of `value` before and after, in every dimension.
+Tensor pad(const Tensor& x, const Shape& low, const Shape& high, double value = 0);
+Tensor concatenate(const std::vector<Tensor>& parts, int axis);
+// Reverses the order along the listed dimensions.
+Tensor flip(const Tensor& x, const std::vector<int>& axes);
+// Rows of x along dimension 0: y[i] = x[indices[i]]; indices int64 in [0, n). Its adjoint adds rows up.
+Tensor take(const Tensor& x, const Tensor& indices);
+// y[indices[i]] += x[i], y has n rows.
+Tensor scatter_add(const Tensor& x, const Tensor& indices, std::int64_t rows);
+// indices [..] -> [.., classes]: 1 at the index, zeros elsewhere (everywhere for an index outside [0, classes)).
+Tensor one_hot(const Tensor& indices, std::int64_t classes, DType dtype = DType::float32);
+
+namespace ops {
+
+struct Reshape {
+  Shape shape;
+  // Of squeeze and unsqueeze: the dimension of x that each one is, -1 for a new one. Extents of 1 do not tell.
+  std::vector<int> from{};
+  static constexpr std::string_view name = "reshape";
+  Types infer(Inputs in) const;
+  Cost cost(Inputs, Outputs) const { return {}; }
+  LayoutPtr layout(Inputs in) const;
+  Tensor view(Inputs in) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+struct Permute {
+  std::vector<int> order;
+  static constexpr std::string_view name = "permute";
+  Types infer(Inputs in) const;
+  LayoutPtr layout(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+// y[i] = x[begin + i * step];  xbar = ybar put back in zeros (SlicePut)
+struct Slice {
+  Shape begin, end, step;
+  static constexpr std::string_view name = "slice";
+  Types infer(Inputs in) const;
+  LayoutPtr layout(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+// y = value everywhere, except y[begin + i * step] = x[i];  xbar = slice of ybar. Padding is step 1.
+struct SlicePut {
+  Shape begin, step, shape;
+  double value = 0;
+  static constexpr std::string_view name = "pad";
+  Types infer(Inputs in) const;
+  LayoutPtr layout(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+struct Concatenate {
+  int axis = 0;
+  static constexpr std::string_view name = "concatenate";
+  Types infer(Inputs in) const;
+  LayoutPtr layout(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+struct Flip {
+  std::vector<int> axes;
+  static constexpr std::string_view name = "flip";
+  Types infer(Inputs in) const { return {in[0].type()}; }
+  LayoutPtr layout(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay&, Inputs g) const { return {flip(g[0], axes)}; }
+};
+
+// Take and ScatterAdd are each other's transpose in x.
+struct Take {
+  static constexpr std::string_view name = "take";
+  static constexpr unsigned keeps_inputs = 2;
+  Types infer(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+struct ScatterAdd {
+  std::int64_t rows = 0;
+  static constexpr std::string_view name = "scatter_add";
+  static constexpr unsigned keeps_inputs = 2;
+  Types infer(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+struct OneHot {
+  std::int64_t classes = 0;
+  DType dtype = DType::float32;
+  static constexpr std::string_view name = "one_hot";
+  static constexpr bool differentiable = false;
+  Types infer(Inputs in) const;
+  LayoutPtr layout(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+};
+
+}  // namespace ops
+}  // namespace mpigrad

@@ -1,0 +1,300 @@
+// Fast convolutions against the plain ones, adjoints against forwards, and the rule that no network's shape may fall to one of
+// oneDNN's own reference implementations.
+
+#include <doctest/doctest.h>
+#include <omp.h>
+
+#include <thread>
+
+#include "ops/cpu/conv_gemm.h"
+#include "ops/cpu/implementation.h"
+#include "tests/support/kernel_problems.h"
+
+using namespace mpigrad::testing;
+
+namespace {
+
+struct Reference {
+  template <class... A>
+  static void forward(A... a) {
+    reference::conv_forward(a...);
+  }
+  template <class... A>
+  static void data(A... a) {
+    reference::conv_data(a...);
+  }
+  template <class... A>
+  static void weight(A... a) {
+    reference::conv_weight(a...);
+  }
+};
+struct Gathered {
+  template <class... A>
+  static void forward(A... a) {
+    gathered::conv_forward(a...);
+  }
+  template <class... A>
+  static void data(A... a) {
+    gathered::conv_data(a...);
+  }
+  template <class... A>
+  static void weight(A... a) {
+    gathered::conv_weight(a...);
+  }
+};
+struct Fast {
+  template <class... A>
+  static void forward(A... a) {
+    conv_forward(a...);
+  }
+  template <class... A>
+  static void data(A... a) {
+    conv_data(a...);
+  }
+  template <class... A>
+  static void weight(A... a) {
+    conv_weight(a...);
+  }
+};
+
+template <class Kernels, class T>
+void compare_conv(const ConvProblem& p) {
+  INFO(text(p));
+  const Sizes n = sizes(p);
+  const auto x = random_values<T>(n.x), w = random_values<T>(n.w), g = random_values<T>(n.y);
+  const auto bias = random_values<T>(p.out_channels), data_bias = random_values<T>(p.in_channels);
+  const auto compare = [](std::int64_t count, auto run, auto plain, auto scale) {
+    auto got = unset<T>(count), wanted = unset<T>(count), unit = unset<T>(count);
+    run(got.data());
+    plain(wanted.data());
+    scale(unit.data());
+    CHECK(error_in_epsilons(got, wanted, unit) < allowed);
+  };
+  const auto ax = magnitude(x), aw = magnitude(w), ag = magnitude(g), ab = magnitude(bias), adb = magnitude(data_bias);
+  for (const Epilogue& e :
+       {Epilogue{}, Epilogue{.bias = bias.data()}, Epilogue{.bias = bias.data(), .slope = 0.01}, Epilogue{.slope = 0.0}})
+    compare(
+        n.y, [&](T* y) { Kernels::forward(p, x.data(), w.data(), y, e); },
+        [&](T* y) { reference::conv_forward(p, x.data(), w.data(), y, e); },
+        [&](T* y) { reference::conv_forward(p, ax.data(), aw.data(), y, {.bias = ab.data()}); });
+  for (const Epilogue& e : {Epilogue{}, Epilogue{.bias = data_bias.data(), .slope = 0.3}})
+    compare(
+        n.x, [&](T* y) { Kernels::data(p, g.data(), w.data(), y, e); },
+        [&](T* y) { reference::conv_data(p, g.data(), w.data(), y, e); },
+        [&](T* y) { reference::conv_data(p, ag.data(), aw.data(), y, {.bias = adb.data()}); });
+  compare(
+      n.w, [&](T* y) { Kernels::weight(p, x.data(), g.data(), y); },
+      [&](T* y) { reference::conv_weight(p, x.data(), g.data(), y); },
+      [&](T* y) { reference::conv_weight(p, ax.data(), ag.data(), y); });
+}
+
+template <class Kernels, class T>
+void adjoints_conv(const ConvProblem& p) {
+  INFO(text(p));
+  const Sizes n = sizes(p);
+  const auto x = random_values<T>(n.x), w = random_values<T>(n.w), g = random_values<T>(n.y);
+  auto y = unset<T>(n.y), gx = unset<T>(n.x), gw = unset<T>(n.w);
+  Kernels::forward(p, x.data(), w.data(), y.data());
+  Kernels::data(p, g.data(), w.data(), gx.data());
+  Kernels::weight(p, x.data(), g.data(), gw.data());
+  const double tolerance = std::numeric_limits<T>::epsilon() * 20 * (dot(magnitude(y), magnitude(g)) + 1);
+  CHECK(std::abs(dot(y, g) - dot(x, gx)) < tolerance);
+  CHECK(std::abs(dot(y, g) - dot(w, gw)) < tolerance);
+}
+
+}  // namespace
+
+TEST_CASE("plain convolutions: one worked example, and double against float") {
+  // x = 1 2 3 4, w = 1 10 100, stride 2, one zero on the left, outputs 3 (the last one reaches beyond the right edge).
+  const ConvProblem p{.batch = 1,
+                      .in = {1, 1, 4},
+                      .out = {1, 1, 3},
+                      .kernel = {1, 1, 3},
+                      .stride = {1, 1, 2},
+                      .pad_low = {0, 0, 1},
+                      .in_channels = 1,
+                      .out_channels = 1};
+  const std::vector<double> x{1, 2, 3, 4}, w{1, 10, 100}, g{1, 2, 3};
+  std::vector<double> y(3), gx(4), gw(3);
+  reference::conv_forward(p, x.data(), w.data(), y.data());
+  CHECK(y == std::vector<double>{210, 432, 4});
+  reference::conv_data(p, g.data(), w.data(), gx.data());
+  CHECK(gx == std::vector<double>{10, 102, 20, 203});
+  reference::conv_weight(p, x.data(), g.data(), gw.data());
+  CHECK(gw == std::vector<double>{16, 7, 10});
+
+  for (int i = 0; i < 20; ++i) {
+    const ConvProblem q = random_conv();
+    INFO(text(q));
+    const auto xf = random_values<float>(sizes(q).x), wf = random_values<float>(sizes(q).w);
+    auto yf = unset<float>(sizes(q).y);
+    auto yd = unset<double>(sizes(q).y);
+    reference::conv_forward(q, xf.data(), wf.data(), yf.data());
+    reference::conv_forward(q, cast<double>(xf).data(), cast<double>(wf).data(), yd.data());
+    CHECK(error_in_epsilons(yf, cast<float>(yd), magnitude(yf)) <= 1);
+  }
+}
+
+TEST_CASE("gathered convolutions agree with the plain ones, float and double") {
+  for (int i = 0; i < 200; ++i) {
+    const ConvProblem p = random_conv();
+    compare_conv<Gathered, double>(p);
+    if (i % 4 == 0) compare_conv<Gathered, float>(p);
+  }
+}
+
+TEST_CASE("fast convolutions agree with the plain ones") {
+  int by_library = 0, cropped = 0, grouped = 0, beyond = 0;
+  constexpr int problems = 150;
+  for (int i = 0; i < problems; ++i) {
+    const ConvProblem p = random_conv();
+    compare_conv<Fast, float>(p);
+    if (implementation_of(Pass::data, p) == "gathered") continue;
+    ++by_library;
+    grouped += p.groups > 1;
+    bool short_of_edge = false, past_edge = false;
+    for (std::size_t a = 0; a < 3; ++a) {
+      const std::int64_t end = (p.out[a] - 1) * p.stride[a] + (p.kernel[a] - 1) * p.dilation[a] + 1 - p.pad_low[a];
+      short_of_edge |= end < p.in[a];
+      past_edge |= end > p.in[a];
+    }
+    cropped += short_of_edge;
+    beyond += past_edge;
+  }
+  if (onednn_present()) {  // the problems above are no test of it unless it took its share of every kind
+    CHECK(by_library > problems / 4);
+    CHECK(cropped > 3);
+    CHECK(grouped > 3);
+    CHECK(beyond > 3);
+  }
+  compare_conv<Fast, double>(random_conv());
+}
+
+TEST_CASE("no layer of CosmoFlow falls to a reference kernel of the library") {
+  for (const std::int64_t width : {16, 32, 64, 128, 512}) {
+    const std::int64_t channels[] = {4, 16, 32, 64, 128, 256, 256, 256};
+    std::int64_t in = width;
+    for (std::size_t i = 0; i < 7; ++i) {
+      const std::int64_t stride = i == 3 && in > 4 ? 2 : 1;
+      std::int64_t out = (in + stride - 1) / stride;
+      // The whole layer, and one slab of a split in depth whose halo has arrived: no padding in depth.
+      for (const bool slab : {false, true}) {
+        ConvProblem p{.batch = 1,
+                      .in = {in, in, in},
+                      .out = {out, out, out},
+                      .kernel = {3, 3, 3},
+                      .stride = {stride, stride, stride},
+                      .pad_low = {1, 1, 1},
+                      .in_channels = channels[i],
+                      .out_channels = channels[i + 1]};
+        if (slab && out < 4) continue;
+        if (slab) p.out[0] = out / 2, p.in[0] = (out / 2 - 1) * stride + 3, p.pad_low[0] = 0;
+        INFO(text(p));
+        for (const Pass pass : {Pass::forward, Pass::data, Pass::weight}) {
+          const std::string name = implementation_of(pass, p);
+          CHECK(name.find("ref") == std::string::npos);
+          if (onednn_present() && p.batch * volume(p.out) > 128) CHECK(name != "gathered");
+        }
+      }
+      if (out > 2) {
+        const std::int64_t half = (out + 1) / 2;
+        const PoolProblem q{.batch = 1,
+                            .in = {out, out, out},
+                            .out = {half, half, half},
+                            .kernel = {3, 3, 3},
+                            .stride = {2, 2, 2},
+                            .pad_low = {1, 1, 1},
+                            .channels = channels[i + 1]};
+        const std::string name = implementation_of(q);
+        CHECK(name.find("ref") == std::string::npos);
+        if (onednn_present()) CHECK(name != "separated");
+        out = half;
+      }
+      in = out;
+    }
+  }
+}
+
+TEST_CASE("a fused ReLU keeps NaN") {
+  const ConvProblem p{.batch = 1,
+                      .in = {4, 4, 4},
+                      .out = {4, 4, 4},
+                      .kernel = {3, 3, 3},
+                      .pad_low = {1, 1, 1},
+                      .in_channels = 16,
+                      .out_channels = 16};
+  const std::vector<float> x(64 * 16, std::numeric_limits<float>::quiet_NaN()), w(16 * 27 * 16, 1.0F);
+  for (const double slope : {0.0, 0.01, 1.0}) {
+    auto y = std::vector<float>(64 * 16, 0.0F);
+    conv_forward(p, x.data(), w.data(), y.data(), {.slope = slope});
+    CHECK(std::isnan(y[0]));
+  }
+}
+
+TEST_CASE("several threads share primitives and agree") {
+  ConvProblem p{.batch = 1,
+                .in = {9, 8, 8},
+                .out = {9, 8, 8},
+                .kernel = {3, 3, 3},
+                .pad_low = {1, 1, 1},
+                .in_channels = 16,
+                .out_channels = 32};
+  const Sizes n = sizes(p);
+  const auto x = random_values<float>(n.x), w = random_values<float>(n.w), g = random_values<float>(n.y);
+  struct Result {
+    std::vector<float> y, gx, gw;
+  };
+  const auto run = [&] {
+    omp_set_num_threads(1);
+    Result r{unset<float>(n.y), unset<float>(n.x), unset<float>(n.w)};
+    for (int i = 0; i < 20; ++i) {
+      conv_forward(p, x.data(), w.data(), r.y.data(), {.slope = 0.1});
+      conv_data(p, g.data(), w.data(), r.gx.data());
+      conv_weight(p, x.data(), g.data(), r.gw.data());
+    }
+    return r;
+  };
+  std::vector<Result> results(4);
+  std::vector<std::thread> threads;
+  for (auto& result : results) threads.emplace_back([&result, &run] { result = run(); });
+  for (auto& thread : threads) thread.join();
+  for (const auto& result : results) {
+    CHECK(result.y == results[0].y);
+    CHECK(result.gx == results[0].gx);
+    CHECK(result.gw == results[0].gw);
+  }
+}
+
+TEST_CASE("the three convolutions are one trilinear form") {
+  for (int i = 0; i < 50; ++i) {
+    const ConvProblem p = random_conv();
+    adjoints_conv<Reference, double>(p);
+    adjoints_conv<Gathered, double>(p);
+    adjoints_conv<Fast, double>(p);
+    adjoints_conv<Fast, float>(p);
+  }
+}
+
+TEST_CASE("convolutions of nothing") {
+  ConvProblem p{.batch = 0,
+                .in = {4, 4, 4},
+                .out = {4, 4, 4},
+                .kernel = {3, 3, 3},
+                .pad_low = {1, 1, 1},
+                .in_channels = 4,
+                .out_channels = 8};
+  compare_conv<Fast, float>(p);
+  compare_conv<Fast, double>(p);
+  p.batch = 1;
+  p.out = {0, 4, 4};
+  compare_conv<Fast, float>(p);
+  compare_conv<Fast, double>(p);
+  p.in = {0, 4, 4};
+  p.out = {2, 4, 4};  // windows wholly in padding
+  compare_conv<Fast, float>(p);
+  compare_conv<Fast, double>(p);
+  p.pad_low = {-1, 0, 2};  // cropped on the left
+  p.in = {5, 4, 4};
+  compare_conv<Fast, float>(p);
+  compare_conv<Fast, double>(p);
+}

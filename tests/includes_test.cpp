@@ -1,0 +1,161 @@
+// The order of the tree, read from its #include lines: framework <- ops <- comm <- models <- examples, tests. An include points
+// left; leaves are included by nobody; vendor headers stay in their leaves.
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#ifndef MPIGRAD_SOURCE_ROOT
+#define MPIGRAD_SOURCE_ROOT "."
+#endif
+
+namespace {
+
+const std::map<std::string, int> levels{{"framework", 0}, {"ops", 1}, {"comm", 2}, {"models", 3}, {"examples", 4}, {"tests", 5}};
+
+const std::vector<std::string> leaves{"ops/cpu/",   "ops/cuda/",     "framework/cuda/", "comm/mpi/",
+                                      "comm/nccl/", "comm/threads/", "comm/dry/",       "comm/hdf5/"};
+// Headers of leaves that say nothing of the vendor's.
+const std::set<std::string> public_leaf_headers{"comm/mpi/mpi_comm.h", "comm/hdf5/hdf5_file.h", "comm/hdf5/io_thread.h"};
+
+// The beginnings of vendors' header names, and the folders where they may stand.
+const std::map<std::string, std::vector<std::string>> vendors{
+    {"mpi.h", {"comm/mpi/", "comm/hdf5/"}},
+    {"hdf5", {"comm/hdf5/"}},
+    {"H5", {"comm/hdf5/"}},
+    {"oneapi/", {"ops/cpu/"}},
+    {"dnnl", {"ops/cpu/"}},
+    {"cblas", {"ops/cpu/"}},
+    {"openblas", {"ops/cpu/"}},
+    {"nccl", {"comm/nccl/"}},
+    {"cuda", {"framework/cuda/", "ops/cuda/", "comm/nccl/"}},
+    {"cublas", {"ops/cuda/"}},
+    {"cudnn", {"ops/cuda/"}},
+    {"immintrin", {"ops/cpu/"}},
+    {"cairo", {"examples/", "models/"}},
+    {"png", {"examples/", "models/"}},
+    {"fftw", {"examples/"}},
+};
+
+struct Include {
+  std::string name;
+  bool quoted = false;
+};
+struct Source {
+  std::string path, text;  // path from the root
+  std::vector<Include> includes{};
+  std::size_t lines = 0;
+};
+
+const std::vector<Source>& sources() {
+  static const std::vector<Source> all = [] {
+    std::vector<Source> result;
+    const std::filesystem::path root = MPIGRAD_SOURCE_ROOT;
+    const std::regex include(R"re(^\s*#\s*include\s*([<"])([^">]+)[">])re");
+    for (const auto& [folder, level] : levels) {
+      if (!std::filesystem::exists(root / folder)) continue;
+      for (const auto& file : std::filesystem::recursive_directory_iterator(root / folder)) {
+        const auto extension = file.path().extension();
+        if (extension != ".h" && extension != ".cpp" && extension != ".cu" && extension != ".cuh") continue;
+        Source source{std::filesystem::relative(file.path(), root).generic_string(), {}, {}, 0};
+        std::ifstream stream(file.path());
+        for (std::string line; std::getline(stream, line); ++source.lines) {
+          source.text += line + "\n";
+          std::smatch match;
+          if (std::regex_search(line, match, include)) source.includes.push_back({match[2], match[1] == "\""});
+        }
+        result.push_back(std::move(source));
+      }
+    }
+    return result;
+  }();
+  return all;
+}
+
+std::string folder_of(const std::string& path) { return path.substr(0, path.find('/')); }
+
+std::string leaf_of(const std::string& path) {
+  for (const auto& leaf : leaves)
+    if (path.starts_with(leaf)) return leaf;
+  return "";
+}
+
+bool is_header(const std::string& path) { return path.ends_with(".h") || path.ends_with(".cuh"); }
+
+}  // namespace
+
+TEST_CASE("includes: the tree is read") {
+  CHECK(sources().size() > 40);
+  std::set<std::string> paths;
+  for (const auto& source : sources()) paths.insert(source.path);
+  CHECK(paths.contains("framework/tape.h"));
+  CHECK(paths.contains("ops/cpu/elementwise.cpp"));
+  for (const auto& source : sources())
+    if (source.path == "framework/tape.cpp") CHECK(source.includes.size() >= 4);
+}
+
+TEST_CASE("includes: an include points left") {
+  for (const auto& source : sources())
+    for (const auto& include : source.includes) {
+      const auto target = levels.find(folder_of(include.name));
+      const bool ours = target != levels.end() && include.name.find('/') != std::string::npos;
+      INFO(source.path, " includes ", include.name);
+      // Examples show programs from outside, which see the installed headers.
+      const bool installed = include.name.starts_with("mpigrad/");
+      if (include.quoted) CHECK((ours || installed));
+      else CHECK_FALSE(ours);
+      if (!ours) continue;
+      CHECK(target->second <= levels.at(folder_of(source.path)));
+      CHECK(std::filesystem::exists(std::filesystem::path(MPIGRAD_SOURCE_ROOT) / include.name));
+    }
+}
+
+TEST_CASE("includes: leaves are included by nobody but themselves, tests and examples") {
+  for (const auto& source : sources()) {
+    const auto folder = folder_of(source.path);
+    if (folder == "tests" || folder == "examples") continue;
+    for (const auto& include : source.includes) {
+      const auto leaf = leaf_of(include.name);
+      if (leaf.empty() || public_leaf_headers.contains(include.name)) continue;
+      INFO(source.path, " includes ", include.name);
+      CHECK(leaf_of(source.path) == leaf);
+    }
+  }
+}
+
+TEST_CASE("includes: vendor headers stay in their folders") {
+  for (const auto& source : sources())
+    for (const auto& include : source.includes) {
+      if (levels.contains(folder_of(include.name)) && include.name.find('/') != std::string::npos) continue;
+      for (const auto& [vendor, folders] : vendors) {
+        if (!include.name.starts_with(vendor)) continue;
+        INFO(source.path, " includes ", include.name);
+        bool allowed = false;
+        for (const auto& folder : folders) allowed = allowed || source.path.starts_with(folder);
+        // Benches measure the bare libraries, and tests of MPI itself start it.
+        allowed = allowed || source.path.starts_with("tests/bench/") || (vendor == "mpi.h" && source.path.starts_with("tests/"));
+        CHECK(allowed);
+      }
+    }
+  for (const auto& source : sources())
+    if (public_leaf_headers.contains(source.path) && source.path != "comm/mpi/mpi_comm.h")
+      for (const auto& include : source.includes) {
+        INFO(source.path, " includes ", include.name);
+        CHECK((include.quoted || (include.name.find(".h") == std::string::npos) || include.name.starts_with("fmt/")));
+      }
+}
+
+TEST_CASE("includes: headers begin with #pragma once, files are short, no tabs") {
+  for (const auto& source : sources()) {
+    INFO(source.path);
+    if (is_header(source.path)) CHECK(source.text.starts_with("#pragma once\n"));
+    CHECK(source.lines < 500);
+    CHECK(source.text.find('\t') == std::string::npos);
+  }
+}

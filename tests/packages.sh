@@ -1,0 +1,196 @@
+# Shared by tests/run.sh and examples/quickstart.sh, which set `root` to the top of the source tree and source this file.
+#
+#   install_packages   makes sure that everything the build needs is there; installs what is missing on the systems known here
+#   build_all          configures $build once, then brings it up to date; says nothing where there is nothing to do
+#   choose_launcher    sets and exports MPIEXEC, unless it is set: what starts ranks of the MPI that we build with
+#   run_ranks P COMMAND...   runs COMMAND on P ranks
+#
+# POSIX sh; functions end the script with a message when they cannot do their work.
+
+# shellcheck disable=SC2154
+build=$root/build
+
+# One name per line on all the systems known here.
+packages='
+g++ meson ninja-build pkgconf
+mpich libmpich-dev
+libdnnl-dev libopenblas-dev
+libhdf5-mpich-dev libfftw3-dev libcairo2-dev
+libfmt-dev libcli11-dev nlohmann-json3-dev doctest-dev
+'
+
+# What to look for on other systems: a name for people, then a header.
+headers='
+MPI:mpi.h
+oneDNN:oneapi/dnnl/dnnl.hpp
+OpenBLAS:cblas.h
+HDF5:hdf5.h
+FFTW:fftw3.h
+cairo:cairo.h
+fmt:fmt/format.h
+CLI11:CLI/CLI.hpp
+nlohmann-json:nlohmann/json.hpp
+doctest:doctest/doctest.h
+'
+
+say() { printf '%s\n' "$*" >&2; }
+die() { say "error: $*"; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# "debian 12", "ubuntu 24.04", ...
+system_name() {
+  if [ -r /etc/os-release ]; then
+    (. /etc/os-release && printf '%s %s\n' "${ID:-unknown}" "${VERSION_ID:-}")
+  else
+    uname -s
+  fi
+}
+
+install_packages() {
+  case $(system_name) in
+    'debian 12' | 'debian 13' | 'ubuntu 24.04') install_from_distribution ;;
+    *) look_for_parts ;;
+  esac
+}
+
+install_from_distribution() {
+  # Ubuntu 24.04 builds its MPICH such that its own launcher starts ranks that do not find each other; Open MPI's launcher works.
+  case $(system_name) in
+    'ubuntu 24.04') packages="$packages openmpi-bin" ;;
+  esac
+  missing=
+  for package in $packages; do
+    case $(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null) in
+      installed) ;;
+      *) missing="$missing $package" ;;
+    esac
+  done
+  [ -n "$missing" ] || return 0
+
+  if [ "$(id -u)" -eq 0 ]; then
+    as_root=
+  elif have sudo; then
+    as_root=sudo
+  else
+    die "these packages are missing and only root may install them:$missing"
+  fi
+  say "installing with ${as_root:+$as_root }apt-get:$missing"
+  apt_log=$(mktemp)
+  # shellcheck disable=SC2086  # both lists are split on purpose
+  if $as_root env DEBIAN_FRONTEND=noninteractive apt-get update >"$apt_log" 2>&1 &&
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends $missing >>"$apt_log" 2>&1; then
+    rm -f "$apt_log"
+  else
+    tail -n 40 "$apt_log" >&2
+    rm -f "$apt_log"
+    die "apt-get could not install:$missing"
+  fi
+}
+
+# True if the program on standard input gets through the preprocessor with all the flags that pkg-config knows.
+preprocesses() {
+  compiler=${CXX:-c++}
+  if have mpicxx; then compiler=mpicxx; fi
+  flags=
+  for module in mpich hdf5-mpich hdf5 openblas fftw3 cairo fmt CLI11 nlohmann_json dnnl doctest; do
+    # A module that is missing or broken only leaves its flags out.
+    flags="$flags $(pkg-config --cflags "$module" 2>/dev/null)" || true
+  done
+  # shellcheck disable=SC2086
+  $compiler -std=c++20 $flags -E -x c++ - >/dev/null 2>&1
+}
+
+look_for_parts() {
+  missing=
+  newline='
+  '
+  for program in meson ninja pkg-config mpiexec; do
+    have "$program" || missing="$missing$newline$program"
+  done
+  if ! have "${CXX:-c++}"; then
+    missing="$missing${newline}a compiler for C++20 (and libraries, which cannot be looked for without one)"
+  elif ! printf '#include <span>\nstd::span<int> empty;\n' | "${CXX:-c++}" -std=c++20 -fsyntax-only -x c++ - >/dev/null 2>&1; then
+    missing="$missing${newline}a compiler for C++20: ${CXX:-c++} is too old"
+  else
+    for entry in $headers; do
+      printf '#include <%s>\n' "${entry#*:}" | preprocesses ||
+        missing="$missing$newline${entry%%:*} (header ${entry#*:})"
+    done
+    if printf '#include <hdf5.h>\n' | preprocesses &&
+      ! printf '#include <hdf5.h>\n#ifndef H5_HAVE_PARALLEL\n#error serial\n#endif\n' | preprocesses; then
+      missing="$missing${newline}HDF5 with MPI (this one is serial)"
+    fi
+  fi
+  [ -n "$missing" ] || return 0
+  say "On this system ($(system_name)) nothing is installed automatically. Install what is missing, then run this again:$missing"
+  exit 1
+}
+
+build_all() {
+  log=$build/last-build.txt
+  if [ ! -f "$build/build.ninja" ]; then
+    say "configuring $build"
+    mkdir -p "$build"
+    # --wipe clears what an interrupted configuration left behind
+    again=
+    [ ! -d "$build/meson-private" ] || again=--wipe
+    # shellcheck disable=SC2086
+    meson setup "$build" "$root" --buildtype=release $again >"$log.setup" 2>&1 || {
+      cat "$log.setup" >&2
+      die "meson could not configure $build"
+    }
+    mv "$log.setup" "$log"
+  fi
+  if ninja -C "$build" -n 2>/dev/null | grep -q 'no work to do'; then return 0; fi
+  say "building in $build"
+  if [ -t 2 ]; then
+    ninja -C "$build" >&2 || die "the build failed"
+  else
+    ninja -C "$build" >"$log" 2>&1 || {
+      grep -v '^\[[0-9]*/[0-9]*\] ' "$log" >&2
+      die "the build failed; all of it is in $log"
+    }
+  fi
+}
+
+# Several MPIs may live side by side, and a launcher of the wrong one starts P worlds of one rank. So it is tried once, and the
+# answer is kept in $build.
+choose_launcher() {
+  # What Open MPI's launcher needs to start more ranks than cores, for root too, bound to no core; others ignore it.
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
+  [ -z "${MPIEXEC:-}" ] || return 0
+  if [ ! -s "$build/launcher.txt" ]; then find_launcher >"$build/launcher.txt" || exit 1; fi
+  MPIEXEC=$(cat "$build/launcher.txt")
+  export MPIEXEC
+}
+
+find_launcher() {
+  probe=$(mktemp -d)
+  printf '%s\n' '#include <mpi.h>' 'int main(int argc, char** argv) {' '  int size = 0;' '  MPI_Init(&argc, &argv);' \
+    '  MPI_Comm_size(MPI_COMM_WORLD, &size);' '  MPI_Finalize();' '  return size == 2 ? 0 : 1;' '}' >"$probe/probe.cpp"
+  # shellcheck disable=SC2046
+  if ! "${CXX:-c++}" $(pkg-config --cflags mpich) -o "$probe/probe" "$probe/probe.cpp" $(pkg-config --libs mpich) >"$probe/log" 2>&1 &&
+    ! mpicxx -o "$probe/probe" "$probe/probe.cpp" >>"$probe/log" 2>&1; then
+    cat "$probe/log" >&2
+    rm -rf "$probe"
+    die "a small MPI program does not compile"
+  fi
+  for launcher in mpiexec.mpich mpiexec.hydra mpiexec mpirun.openmpi; do
+    if have "$launcher" && timeout -k 5 60 "$launcher" -n 2 "$probe/probe" >"$probe/log" 2>&1 </dev/null; then
+      rm -rf "$probe"
+      printf '%s\n' "$launcher"
+      return 0
+    fi
+  done
+  cat "$probe/log" >&2
+  rm -rf "$probe"
+  die "no launcher starts two ranks of MPICH that find each other; set MPIEXEC to one that does"
+}
+
+run_ranks() {
+  ranks=$1
+  shift
+  # shellcheck disable=SC2086  # MPIEXEC may hold options
+  $MPIEXEC -n "$ranks" "$@"
+}

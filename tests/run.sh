@@ -1,0 +1,115 @@
+#!/bin/sh
+# Installs what is missing, builds, runs every test and ends with one line `N passed, M failed, K skipped`.
+#
+#   sh tests/run.sh          everything that is quick
+#   sh tests/run.sh --all    the long tests as well
+#
+# MPIGRAD_SHOW_SKIPS=1 lists every skipped test. Exits non-zero if a test failed or none ran.
+set -u
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+. "$root/tests/packages.sh"
+
+unit_limit=1800
+ranks_limit=120
+for argument; do
+  case $argument in
+    --all)
+      MPIGRAD_TEST_ALL=1
+      export MPIGRAD_TEST_ALL
+      unit_limit=7200
+      ranks_limit=1200
+      ;;
+    -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) die "run.sh knows only --all, got $argument" ;;
+  esac
+done
+
+install_packages
+build_all
+choose_launcher
+
+passed=0 failed=0 skipped=0
+failures=
+output=$(mktemp) || die "no temporary file"
+trap 'rm -f "$output"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# run_limited SECONDS COMMAND...: output to $output; a test that hangs is ended, and says so.
+run_limited() {
+  limit=$1
+  shift
+  timeout -k 10 "$limit" "$@" >"$output" 2>&1 </dev/null
+  status=$?
+  case $status in
+    124 | 137) printf 'ended after %s seconds\n' "$limit" >>"$output" ;;
+  esac
+  return "$status"
+}
+
+fail_test() {
+  failed=$((failed + 1))
+  failures="$failures
+  $1"
+}
+
+show_output() {
+  printf '\n---- %s\n' "$1"
+  cat "$output"
+  printf -- '---- end of %s\n\n' "$1"
+}
+
+# count_program NAME COMMAND...: a program that runs many tests; its last line is `N passed, M failed, K skipped`, each failed
+# test has a line `failed: NAME`, and each reason for skipping one `skipped: COUNT REASON`.
+count_program() {
+  name=$1
+  shift
+  printf '%s ...\n' "$name"
+  run_limited "$unit_limit" "$@"
+  status=$?
+  line=$(tail -n 1 "$output" | grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$')
+  if [ -z "$line" ]; then
+    show_output "$name"
+    fail_test "$name: ended with status $status before its summary"
+    return
+  fi
+  # shellcheck disable=SC2086  # "3 passed, 0 failed, 1 skipped" is split into words
+  set -- $line
+  passed=$((passed + $1)) failed=$((failed + $3)) skipped=$((skipped + $5))
+  if [ "$3" -gt 0 ] || [ "$status" -ne 0 ]; then
+    show_output "$name"
+    failures="$failures
+$(sed -n 's/^failed: /  /p' "$output")"
+    [ "$3" -gt 0 ] || fail_test "$name: ended with status $status"
+  else
+    grep '^skipped: ' "$output"
+  fi
+}
+
+# count_ranks PROGRAM P: one test, which passes if all ranks exit with 0.
+count_ranks() {
+  name="$(basename "$1") on $2 ranks"
+  if [ "$2" -eq 1 ]; then name="$(basename "$1") on 1 rank"; fi
+  printf '%s ...\n' "$name"
+  # shellcheck disable=SC2086  # MPIEXEC may hold options
+  if run_limited "$ranks_limit" $MPIEXEC -n "$2" "$1"; then
+    passed=$((passed + 1))
+  else
+    show_output "$name"
+    fail_test "$name"
+  fi
+}
+
+if [ -x "$build/tests/unit" ]; then count_program unit "$build/tests/unit"; else fail_test 'unit: not built'; fi
+
+for program in "$build"/tests/mpi_*; do
+  if [ ! -f "$program" ] || [ ! -x "$program" ]; then continue; fi  # meson keeps folders mpi_*.p beside the programs
+  for ranks in 1 2 3 4; do count_ranks "$program" "$ranks"; done
+done
+
+if [ -f "$root/tests/tools.sh" ]; then count_program tools sh "$root/tests/tools.sh"; fi
+
+if [ "$failed" -gt 0 ]; then printf '\nfailed:%s\n\n' "$failures"; fi
+printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
