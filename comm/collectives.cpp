@@ -1,0 +1,218 @@
+#include "comm/collectives.h"
+
+#include <cstring>
+#include <numeric>
+
+#include "comm/grid.h"
+
+namespace mpigrad {
+namespace ops {
+namespace {
+
+Shape with_rows(const Shape& shape, std::int64_t rows) {
+  Shape result = shape;
+  result[0] = rows;
+  return result;
+}
+
+void require_rows(std::string_view op, const Tensor& x, const Communicator& comm, const Rows& rows) {
+  require(x.rank() >= 1, "[{}] blocks lie along dimension 0, which a scalar has not: {}", op, x);
+  require(static_cast<int>(rows.size()) == comm.size(), "[{}] {} numbers of rows for {} ranks", op, rows.size(), comm.size());
+  for (const auto n : rows) require(n >= 0, "[{}] a block has {} rows", op, n);
+}
+
+void require_root(std::string_view op, const Communicator& comm, int root) {
+  require(root >= 0 && root < comm.size(), "[{}] root {} is not one of {} ranks", op, root, comm.size());
+}
+
+std::int64_t sum_of(const Rows& rows) { return std::accumulate(rows.begin(), rows.end(), std::int64_t{0}); }
+
+// Elements in each rank's block.
+Rows elements(const Rows& rows, const Shape& shape) {
+  Rows result = rows;
+  for (auto& n : result) n *= shape.elements(1, shape.rank());
+  return result;
+}
+
+void clear(Tensor& y) {
+  if (y.raw()) std::memset(y.raw(), 0, static_cast<std::size_t>(y.bytes()));
+}
+
+}  // namespace
+
+void AllReduce::run(Inputs in, Outputs out) const {
+  if (comm.moves(in[0])) comm.transport().allreduce(in[0].raw(), out[0].raw(), in[0].elements(), in[0].dtype(), Reduction::sum);
+}
+
+void ReduceToRoot::run(Inputs in, Outputs out) const {
+  if (comm.rank() != root) clear(out[0]);
+  if (comm.moves(in[0]))
+    comm.transport().reduce(in[0].raw(), out[0].raw(), in[0].elements(), in[0].dtype(), Reduction::sum, root);
+}
+
+void Bcast::run(Inputs in, Outputs out) const {
+  if (!comm.moves(in[0])) return;
+  if (comm.rank() == root && in[0].raw()) std::memcpy(out[0].raw(), in[0].raw(), static_cast<std::size_t>(in[0].bytes()));
+  comm.transport().broadcast(out[0].raw(), out[0].elements(), out[0].dtype(), root);
+}
+
+Types Gather::infer(Inputs in) const {
+  require_rows(name, in[0], comm, rows);
+  require_root(name, comm, root);
+  require(in[0].dim(0) == rows[static_cast<std::size_t>(comm.rank())], "[gather] {} rows were announced: {}",
+          rows[static_cast<std::size_t>(comm.rank())], in[0]);
+  return {{with_rows(in[0].shape(), comm.rank() == root ? sum_of(rows) : 0), in[0].dtype()}};
+}
+void Gather::run(Inputs in, Outputs out) const {
+  if (comm.moves(in[0])) comm.transport().gather(in[0].raw(), out[0].raw(), elements(rows, in[0].shape()), in[0].dtype(), root);
+}
+
+Types Scatter::infer(Inputs in) const {
+  require_rows(name, in[0], comm, rows);
+  require_root(name, comm, root);
+  const auto expected = comm.rank() == root ? sum_of(rows) : 0;
+  require(in[0].dim(0) == expected, "[scatter] rank {} hands in {} rows, root is {}: {}", comm.rank(), expected, root, in[0]);
+  return {{with_rows(in[0].shape(), rows[static_cast<std::size_t>(comm.rank())]), in[0].dtype()}};
+}
+void Scatter::run(Inputs in, Outputs out) const {
+  if (comm.moves(in[0])) comm.transport().scatter(in[0].raw(), out[0].raw(), elements(rows, in[0].shape()), in[0].dtype(), root);
+}
+
+Types AllGather::infer(Inputs in) const {
+  require_rows(name, in[0], comm, rows);
+  require(in[0].dim(0) == rows[static_cast<std::size_t>(comm.rank())], "[allgather] {} rows were announced: {}",
+          rows[static_cast<std::size_t>(comm.rank())], in[0]);
+  return {{with_rows(in[0].shape(), sum_of(rows)), in[0].dtype()}};
+}
+void AllGather::run(Inputs in, Outputs out) const {
+  if (comm.moves(in[0])) comm.transport().allgather(in[0].raw(), out[0].raw(), elements(rows, in[0].shape()), in[0].dtype());
+}
+
+Types ReduceScatter::infer(Inputs in) const {
+  require_rows(name, in[0], comm, rows);
+  require(in[0].dim(0) == sum_of(rows), "[reduce_scatter] the blocks have {} rows in all: {}", sum_of(rows), in[0]);
+  return {{with_rows(in[0].shape(), rows[static_cast<std::size_t>(comm.rank())]), in[0].dtype()}};
+}
+void ReduceScatter::run(Inputs in, Outputs out) const {
+  if (comm.moves(in[0]))
+    comm.transport().reduce_scatter(in[0].raw(), out[0].raw(), elements(rows, in[0].shape()), in[0].dtype(), Reduction::sum);
+}
+
+Types AllToAll::infer(Inputs in) const {
+  require_rows(name, in[0], comm, send_rows);
+  require_rows(name, in[0], comm, receive_rows);
+  require(in[0].dim(0) == sum_of(send_rows), "[alltoall] the blocks to send have {} rows in all: {}", sum_of(send_rows), in[0]);
+  return {{with_rows(in[0].shape(), sum_of(receive_rows)), in[0].dtype()}};
+}
+void AllToAll::run(Inputs in, Outputs out) const {
+  if (comm.moves(in[0]))
+    comm.transport().alltoall(in[0].raw(), elements(send_rows, in[0].shape()), out[0].raw(),
+                              elements(receive_rows, in[0].shape()), in[0].dtype());
+}
+
+Types SendRecv::infer(Inputs in) const {
+  for (const int peer : {a.dest, a.source})
+    require(peer >= -1 && peer < comm.size(), "[sendrecv] peer {} is not one of {} ranks, nor -1", peer, comm.size());
+  if (a.receive_rows < 0) return {in[0].type()};
+  require(in[0].rank() >= 1, "[sendrecv] a scalar has no rows: {}", in[0]);
+  return {{with_rows(in[0].shape(), a.receive_rows), in[0].dtype()}};
+}
+void SendRecv::run(Inputs in, Outputs out) const {
+  if (a.source < 0) clear(out[0]);
+  if (!comm.moves(in[0])) return;
+  const Message send{a.dest, a.send_tag, in[0].raw(), in[0].elements()};
+  const Message receive{a.source, a.receive_tag, out[0].raw(), out[0].elements()};
+  comm.transport().exchange(std::span(&send, a.dest < 0 ? 0 : 1), std::span(&receive, a.source < 0 ? 0 : 1), in[0].dtype());
+}
+Tensors SendRecv::vjp(const Replay& at, Inputs g) const {
+  return {sendrecv(g[0], comm,
+                   {.dest = a.source,
+                    .source = a.dest,
+                    .send_tag = a.receive_tag,
+                    .receive_tag = a.send_tag,
+                    .receive_rows = at.input(0).rank() ? at.input(0).dim(0) : -1})};
+}
+
+}  // namespace ops
+
+Rows rows_of_all(const Tensor& x, const Communicator& comm) {
+  require(x.rank() >= 1, "[rows] a scalar has no rows: {}", x);
+  Rows rows(static_cast<std::size_t>(comm.size()), x.dim(0));
+  const std::int64_t mine = x.dim(0);
+  const Rows one(rows.size(), 1);
+  if (comm.transport().name() != "dry") comm.transport().allgather(&mine, rows.data(), one, DType::int64);
+  return rows;
+}
+
+Tensor allreduce(const Tensor& x, const Communicator& comm) { return mpigrad::apply(ops::AllReduce{comm}, {x}); }
+Tensor reduce(const Tensor& x, const Communicator& comm, int root) {
+  ops::require_root("reduce", comm, root);
+  return mpigrad::apply(ops::ReduceToRoot{comm, root}, {x});
+}
+Tensor bcast(const Tensor& x, const Communicator& comm, int root) {
+  ops::require_root("bcast", comm, root);
+  return mpigrad::apply(ops::Bcast{comm, root}, {x});
+}
+Tensor gather(const Tensor& x, const Communicator& comm, int root, Rows rows) {
+  if (rows.empty()) rows = rows_of_all(x, comm);
+  return mpigrad::apply(ops::Gather{comm, root, std::move(rows)}, {x});
+}
+Tensor scatter(const Tensor& x, const Communicator& comm, int root, Rows rows) {
+  return mpigrad::apply(ops::Scatter{comm, root, std::move(rows)}, {x});
+}
+Tensor allgather(const Tensor& x, const Communicator& comm, Rows rows) {
+  if (rows.empty()) rows = rows_of_all(x, comm);
+  return mpigrad::apply(ops::AllGather{comm, std::move(rows)}, {x});
+}
+Tensor reduce_scatter(const Tensor& x, const Communicator& comm, Rows rows) {
+  return mpigrad::apply(ops::ReduceScatter{comm, std::move(rows)}, {x});
+}
+Tensor alltoall(const Tensor& x, const Communicator& comm, Rows send_rows, Rows receive_rows) {
+  ops::require_rows("alltoall", x, comm, send_rows);
+  if (receive_rows.empty()) {
+    require(comm.transport().name() != "dry",
+            "[alltoall] the dry transport cannot ask the others for their rows; name receive_rows: {}", x);
+    receive_rows.resize(send_rows.size());
+    const Rows one(send_rows.size(), 1);
+    comm.transport().alltoall(send_rows.data(), one, receive_rows.data(), one, DType::int64);
+  }
+  return mpigrad::apply(ops::AllToAll{comm, std::move(send_rows), std::move(receive_rows)}, {x});
+}
+Tensor sendrecv(const Tensor& x, const Communicator& comm, const SendRecvAttributes& attributes) {
+  return mpigrad::apply(ops::SendRecv{comm, attributes}, {x});
+}
+Tensor shift(const Tensor& x, const Communicator& comm, int by) {
+  const int p = comm.size(), step = ((by % p) + p) % p;
+  return sendrecv(x, comm, {.dest = (comm.rank() + step) % p, .source = (comm.rank() + p - step) % p});
+}
+
+void barrier(const Communicator& comm) {
+  comm.transport().barrier();
+  if (Tape::recording())
+    Tape::record({.name = "barrier",
+                  .communicates = true,
+                  .keeps_inputs = 0,
+                  .keeps_outputs = 0,
+                  .inputs = {},
+                  .outputs = {},
+                  .vjp = [comm](const Replay&, Inputs) {
+                    barrier(comm);
+                    return Tensors();
+                  }});
+}
+
+double total(const Tensor& share, const Communicator& comm) {
+  double value = share.item();
+  if (const auto& layout = share.layout()) {
+    std::vector<int> axes;
+    for (std::size_t a = 0; a < layout->axes.size(); ++a)
+      if (layout->axes[a].placement == Placement::share) axes.push_back(static_cast<int>(a));
+    const auto group = grid_of(*layout).along(axes);
+    group.transport().allreduce(&value, &value, 1, DType::float64, Reduction::sum);
+  } else {
+    comm.transport().allreduce(&value, &value, 1, DType::float64, Reduction::sum);
+  }
+  return value;
+}
+
+}  // namespace mpigrad

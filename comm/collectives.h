@@ -1,0 +1,140 @@
+#pragma once
+// MPI's operations as differentiable ops. Stack the tensors of all ranks into one vector: each call is a linear map of it, and
+// its vjp is the transpose. Nothing is divided by the number of ranks. S is the sum over ranks.
+//
+// Blocks lie along dimension 0; `rows` lists every rank's block (MPI's counts, in rows), which may differ and may be 0. Where
+// it is left out, the ranks tell each other. Integers and booleans are moved too and carry no derivative.
+
+#include <vector>
+
+#include "comm/communicator.h"
+#include "framework/op.h"
+
+namespace mpigrad {
+
+using Rows = std::vector<std::int64_t>;
+
+Tensor allreduce(const Tensor& x, const Communicator& comm);             // y_r = S x;                         xbar_r = S ybar
+Tensor reduce(const Tensor& x, const Communicator& comm, int root = 0);  // y_root = S x, zeros elsewhere;     xbar_r = ybar_root
+Tensor bcast(const Tensor& x, const Communicator& comm,
+             int root = 0);  // y_r = x_root;                      xbar_root = S ybar, zeros elsewhere
+// y_root = blocks one after the other, nothing ([0, ...]) elsewhere;  xbar_r = block r of ybar_root
+Tensor gather(const Tensor& x, const Communicator& comm, int root = 0, Rows rows = {});
+// y_r = block r of x_root; elsewhere x is [0, ...];  xbar_root = all ybar one after the other
+Tensor scatter(const Tensor& x, const Communicator& comm, int root, Rows rows);
+Tensor allgather(const Tensor& x, const Communicator& comm,
+                 Rows rows = {});  // y_r = all blocks;             xbar_r = block r of S ybar
+Tensor reduce_scatter(const Tensor& x, const Communicator& comm, Rows rows);  // y_r = block r of S x;         xbar_r = all ybar
+// y_r = block r of every rank's x, in rank order;  the transpose swaps what is sent and received
+Tensor alltoall(const Tensor& x, const Communicator& comm, Rows send_rows, Rows receive_rows = {});
+// Sends x to `dest`, receives from `source`; -1 (MPI_PROC_NULL) sends nothing, receives zeros. The adjoint swaps peers and tags.
+struct SendRecvAttributes {
+  int dest = -1, source = -1;
+  int send_tag = 0, receive_tag = 0;
+  std::int64_t receive_rows = -1;  // of what arrives; -1: like x
+};
+Tensor sendrecv(const Tensor& x, const Communicator& comm, const SendRecvAttributes& attributes);
+// y_r = x_{r - by}, periodic.
+Tensor shift(const Tensor& x, const Communicator& comm, int by = 1);
+// Recorded: the replay synchronises at the same place.
+void barrier(const Communicator& comm);
+// Sum over ranks of a scalar, outside the tape: for printing. A distributed tensor is summed over the axes of which it is a
+// share.
+double total(const Tensor& share, const Communicator& comm);
+// Every rank's number of rows of x.
+Rows rows_of_all(const Tensor& x, const Communicator& comm);
+
+namespace ops {
+
+// The members every op here has; what a communication op needs is that `run` serves all devices.
+struct AllReduce {
+  Communicator comm;
+  static constexpr std::string_view name = "allreduce";
+  static constexpr bool communicates = true;
+  Types infer(Inputs in) const { return {in[0].type()}; }
+  void run(Inputs in, Outputs out) const;
+  Tensors vjp(const Replay&, Inputs g) const { return {allreduce(g[0], comm)}; }
+};
+
+// Reduce and Bcast: y_root = S x;  its transpose sends y_root to all. The cotangents of the zeros elsewhere do not count.
+struct ReduceToRoot {
+  Communicator comm;
+  int root = 0;
+  static constexpr std::string_view name = "reduce";
+  static constexpr bool communicates = true;
+  Types infer(Inputs in) const { return {in[0].type()}; }
+  void run(Inputs in, Outputs out) const;
+  Tensors vjp(const Replay&, Inputs g) const { return {bcast(g[0], comm, root)}; }
+};
+struct Bcast {
+  Communicator comm;
+  int root = 0;
+  static constexpr std::string_view name = "bcast";
+  static constexpr bool communicates = true;
+  Types infer(Inputs in) const { return {in[0].type()}; }
+  void run(Inputs in, Outputs out) const;
+  Tensors vjp(const Replay&, Inputs g) const { return {reduce(g[0], comm, root)}; }
+};
+
+struct Gather {
+  Communicator comm;
+  int root = 0;
+  Rows rows;
+  static constexpr std::string_view name = "gather";
+  static constexpr bool communicates = true;
+  Types infer(Inputs in) const;
+  void run(Inputs in, Outputs out) const;
+  Tensors vjp(const Replay&, Inputs g) const { return {scatter(g[0], comm, root, rows)}; }
+};
+struct Scatter {
+  Communicator comm;
+  int root = 0;
+  Rows rows;
+  static constexpr std::string_view name = "scatter";
+  static constexpr bool communicates = true;
+  Types infer(Inputs in) const;
+  void run(Inputs in, Outputs out) const;
+  Tensors vjp(const Replay&, Inputs g) const { return {gather(g[0], comm, root, rows)}; }
+};
+
+struct AllGather {
+  Communicator comm;
+  Rows rows;
+  static constexpr std::string_view name = "allgather";
+  static constexpr bool communicates = true;
+  Types infer(Inputs in) const;
+  void run(Inputs in, Outputs out) const;
+  Tensors vjp(const Replay&, Inputs g) const { return {reduce_scatter(g[0], comm, rows)}; }
+};
+struct ReduceScatter {
+  Communicator comm;
+  Rows rows;
+  static constexpr std::string_view name = "reduce_scatter";
+  static constexpr bool communicates = true;
+  Types infer(Inputs in) const;
+  void run(Inputs in, Outputs out) const;
+  Tensors vjp(const Replay&, Inputs g) const { return {allgather(g[0], comm, rows)}; }
+};
+
+struct AllToAll {
+  Communicator comm;
+  Rows send_rows, receive_rows;
+  static constexpr std::string_view name = "alltoall";
+  static constexpr bool communicates = true;
+  Types infer(Inputs in) const;
+  void run(Inputs in, Outputs out) const;
+  Tensors vjp(const Replay&, Inputs g) const { return {alltoall(g[0], comm, receive_rows, send_rows)}; }
+};
+
+struct SendRecv {
+  Communicator comm;
+  SendRecvAttributes a;
+  static constexpr std::string_view name = "sendrecv";
+  static constexpr bool communicates = true;
+  Types infer(Inputs in) const;
+  void run(Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+}  // namespace ops
+}  // namespace mpigrad

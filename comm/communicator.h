@@ -1,0 +1,43 @@
+#pragma once
+// A group of ranks that communicate: a handle of one rank's end.
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "comm/transport.h"
+#include "framework/tensor.h"
+
+namespace mpigrad {
+
+class Communicator {
+ public:
+  Communicator() = default;
+  explicit Communicator(std::shared_ptr<Transport> transport);
+
+  explicit operator bool() const { return state_ != nullptr; }
+  int rank() const { return transport().rank(); }
+  int size() const { return transport().size(); }
+  Transport& transport() const { return *state_->main; }
+  const std::shared_ptr<Transport>& shared_transport() const { return state_->main; }
+  // A private duplicate for reductions that are under way while other calls go on. Collective at its first use.
+  Transport& reductions() const;
+  // Identity, for memoisation.
+  const void* key() const { return state_.get(); }
+
+  Communicator split(int color, int key) const;
+  Communicator duplicate() const { return Communicator(transport().duplicate()); }
+  Communicator subgroup(std::span<const int> ranks) const { return Communicator(transport().subgroup(ranks)); }
+
+  // Whether data of x really move here: tensors of the dry device move (and are counted) on the dry transport alone, so that a
+  // network can be laid out before training starts.
+  bool moves(const Tensor& x) const;
+
+ private:
+  struct State {
+    std::shared_ptr<Transport> main, reductions;
+  };
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace mpigrad

@@ -1,0 +1,214 @@
+#include "comm/exchange.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace mpigrad {
+namespace {
+
+// A box inside a row-major array that covers `whole`.
+struct Region {
+  Shape extents;
+  std::array<std::int64_t, Shape::max_rank> strides{};
+  std::int64_t offset = 0;
+  bool contiguous = false;
+
+  Region(const Box& whole, const Box& part) : extents(part.extents()) {
+    const auto shape = whole.extents();
+    strides = shape.strides();
+    for (int d = 0; d < shape.rank(); ++d) offset += (part.begin[d] - whole.begin[d]) * strides[static_cast<std::size_t>(d)];
+    // One block of memory if, from some dimension on, everything is whole, and before it there is one index only.
+    int d = shape.rank() - 1;
+    while (d >= 0 && extents[d] == shape[d]) --d;
+    contiguous = true;
+    for (--d; d >= 0; --d) contiguous = contiguous && extents[d] == 1;
+  }
+
+  // f(offset of a row in the array, offset of the row when packed, length)
+  template <class F>
+  void for_each_row(const F& f) const {
+    const std::int64_t length = extents.rank() ? extents.back() : 1;
+    const std::int64_t rows = length ? extents.elements() / length : 0;
+    // Rows of whole trailing dimensions are merged into longer ones.
+    std::int64_t merged = length;
+    int last = extents.rank() - 1;
+    while (last > 0 && strides[static_cast<std::size_t>(last - 1)] == merged) merged *= extents[--last];
+    const std::int64_t count = merged ? rows * length / merged : 0;
+#pragma omp parallel for if (rows * length > 65536) schedule(static)
+    for (std::int64_t r = 0; r < count; ++r) {
+      std::int64_t at = offset, rest = r;
+      for (int d = last - 1; d >= 0; --d) {
+        at += rest % extents[d] * strides[static_cast<std::size_t>(d)];
+        rest /= extents[d];
+      }
+      f(at, r * merged, merged);
+    }
+  }
+};
+
+template <class T>
+void add_into(T* to, const T* from, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(to[i] + from[i]);
+}
+
+// Copies, or adds, a packed part into an array.
+void unpack(const Region& region, Tensor& to, const std::byte* packed, bool add) {
+  if (!add) {
+    const auto item = size_of(to.dtype());
+    region.for_each_row([&](std::int64_t at, std::int64_t from, std::int64_t n) {
+      std::memcpy(to.raw() + at * item, packed + from * item, static_cast<std::size_t>(n * item));
+    });
+    return;
+  }
+  visit_any(to.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* base = to.mutable_data<T>();
+    const T* values = reinterpret_cast<const T*>(packed);
+    region.for_each_row([&](std::int64_t at, std::int64_t from, std::int64_t n) { add_into(base + at, values + from, n); });
+  });
+}
+
+std::vector<BoxPart> parts(const std::vector<Box>& others, const Box& mine) {
+  std::vector<BoxPart> result;
+  if (mine.elements() == 0) return result;
+  for (std::size_t q = 0; q < others.size(); ++q) {
+    // Most pairs do not touch; look before making a box.
+    bool apart = false;
+    for (int d = 0; d < mine.begin.rank() && !apart; ++d)
+      apart = others[q].end[d] <= mine.begin[d] || mine.end[d] <= others[q].begin[d] || others[q].end[d] <= others[q].begin[d];
+    if (!apart) result.push_back({static_cast<int>(q), intersection(mine, others[q])});
+  }
+  return result;
+}
+
+// Of parts that do not overlap.
+bool covers(const std::vector<BoxPart>& received, const Box& box) {
+  std::int64_t sum = 0;
+  for (const auto& part : received) sum += part.box.elements();
+  return sum == box.elements();
+}
+
+TensorType covering(std::string_view op, const Tensor& x, const Box& has, const Box& gets) {
+  require(x.shape() == has.extents(), "[{}] the plan says this rank has box {}: {}", op, to_string(has), x);
+  return {gets.extents(), x.dtype()};
+}
+
+}  // namespace
+
+std::vector<BoxPart> sent_parts(const BoxPlan& plan, int rank) {
+  return parts(plan.need, plan.have[static_cast<std::size_t>(rank)]);
+}
+std::vector<BoxPart> received_parts(const BoxPlan& plan, int rank) {
+  return parts(plan.have, plan.need[static_cast<std::size_t>(rank)]);
+}
+
+void copy_box(const Tensor& from, const Box& from_box, Tensor& to, const Box& to_box, const Box& part) {
+  const Region source(from_box, part), target(to_box, part);
+  const auto item = size_of(from.dtype());
+  const auto pack = [&](std::byte* into) {
+    source.for_each_row([&](std::int64_t at, std::int64_t packed, std::int64_t n) {
+      std::memcpy(into + packed * item, from.raw() + at * item, static_cast<std::size_t>(n * item));
+    });
+  };
+  if (source.contiguous) return unpack(target, to, from.raw() + source.offset * item, false);
+  if (target.contiguous) return pack(to.raw() + target.offset * item);
+  Tensor packed(TensorType{Shape{part.elements()}, from.dtype()}, from.device());
+  pack(packed.raw());
+  unpack(target, to, packed.raw(), false);
+}
+
+void move_boxes(const Communicator& comm, const BoxPlan& plan, const Tensor& from, Tensor& to, bool reverse) {
+  const int rank = comm.rank();
+  const auto mine = static_cast<std::size_t>(rank);
+  const Box& from_box = reverse ? plan.need[mine] : plan.have[mine];
+  const Box& to_box = reverse ? plan.have[mine] : plan.need[mine];
+  const auto outgoing = reverse ? received_parts(plan, rank) : sent_parts(plan, rank);
+  const auto incoming = reverse ? sent_parts(plan, rank) : received_parts(plan, rank);
+  const bool real = to.raw() != nullptr || from.raw() != nullptr;
+  const auto item = size_of(from.dtype());
+
+  std::vector<Message> sends, receives;
+  std::vector<Tensor> buffers;  // packed parts, alive until the exchange is over
+  const BoxPart* own = nullptr;
+  for (const auto& part : outgoing) {
+    if (part.peer == rank) {
+      own = &part;
+      continue;
+    }
+    Message message{part.peer, 0, nullptr, part.box.elements()};
+    if (real) {
+      const Region region(from_box, part.box);
+      if (region.contiguous) {
+        message.data = from.raw() + region.offset * item;
+      } else {
+        buffers.emplace_back(TensorType{Shape{message.count}, from.dtype()}, from.device());
+        std::byte* packed = buffers.back().raw();
+        region.for_each_row([&](std::int64_t at, std::int64_t into, std::int64_t n) {
+          std::memcpy(packed + into * item, from.raw() + at * item, static_cast<std::size_t>(n * item));
+        });
+        message.data = packed;
+      }
+    }
+    sends.push_back(message);
+  }
+  std::vector<const BoxPart*> later;  // received parts to unpack
+  for (const auto& part : incoming) {
+    if (part.peer == rank) continue;
+    Message message{part.peer, 0, nullptr, part.box.elements()};
+    if (real) {
+      const Region region(to_box, part.box);
+      if (region.contiguous && !reverse) {
+        message.data = to.raw() + region.offset * item;
+        later.push_back(nullptr);
+      } else {
+        buffers.emplace_back(TensorType{Shape{message.count}, to.dtype()}, to.device());
+        message.data = buffers.back().raw();
+        later.push_back(&part);
+      }
+    }
+    receives.push_back(message);
+  }
+
+  // Elements that nobody sends are 0; going home, that is what nobody needed. Before receives may write in place.
+  if (real && to.bytes() && !(reverse ? own && own->box == to_box : covers(incoming, to_box)))
+    std::memset(to.raw(), 0, static_cast<std::size_t>(to.bytes()));
+  std::unique_ptr<PendingOperation> pending;
+  if (comm.moves(from) && !(sends.empty() && receives.empty()))
+    pending = comm.transport().start_exchange(sends, receives, from.dtype());
+  if (real && own) copy_box(from, from_box, to, to_box, own->box);  // while messages travel
+  if (pending) pending->wait();
+  if (real)
+    for (std::size_t i = 0; i < receives.size(); ++i)
+      if (later[i]) unpack(Region(to_box, later[i]->box), to, static_cast<const std::byte*>(receives[i].data), reverse);
+}
+
+namespace ops {
+
+Types Exchange::infer(Inputs in) const {
+  const auto r = static_cast<std::size_t>(comm.rank());
+  return {covering(name, in[0], plan->have[r], plan->need[r])};
+}
+Tensors Exchange::vjp(const Replay&, Inputs g) const { return {mpigrad::apply(ReturnBoxes{comm, plan}, {g[0]})}; }
+
+Types ReturnBoxes::infer(Inputs in) const {
+  const auto r = static_cast<std::size_t>(comm.rank());
+  return {covering(name, in[0], plan->need[r], plan->have[r])};
+}
+Tensors ReturnBoxes::vjp(const Replay&, Inputs g) const { return {mpigrad::apply(Exchange{comm, plan}, {g[0]})}; }
+
+}  // namespace ops
+
+Tensor exchange(const Tensor& x, const Communicator& comm, const BoxPlanPtr& plan) {
+  require(static_cast<int>(plan->have.size()) == comm.size() && plan->need.size() == plan->have.size(),
+          "[exchange] a plan of {} and {} boxes for {} ranks", plan->have.size(), plan->need.size(), comm.size());
+  // Counting elements would let parts that overlap pass where others are missing.
+  const auto incoming = received_parts(*plan, comm.rank());
+  for (std::size_t i = 0; i < incoming.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      require(intersection(incoming[i].box, incoming[j].box).elements() == 0,
+              "[exchange] ranks {} and {} both have part of box {}", incoming[j].peer, incoming[i].peer,
+              to_string(plan->need[static_cast<std::size_t>(comm.rank())]));
+  return mpigrad::apply(ops::Exchange{comm, plan}, {x});
+}
+
+}  // namespace mpigrad

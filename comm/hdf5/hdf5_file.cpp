@@ -1,0 +1,314 @@
+#include "comm/hdf5/hdf5_file.h"
+
+#include <algorithm>
+#include <array>
+
+#include "comm/hdf5/detail.h"
+
+namespace mpigrad {
+
+namespace hdf5 {
+
+void open_library() { H5open(); }
+
+std::string error_text() {
+  std::string text;
+  const auto collect = [](unsigned depth, const H5E_error2_t* entry, void* data) -> herr_t {
+    // The innermost two say what happened; the others, through which of its own layers HDF5 learned of it.
+    if (depth < 2 && entry->desc != nullptr)
+      *static_cast<std::string*>(data) += (depth == 0 ? "" : "; ") + std::string(entry->desc);
+    return 0;
+  };
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, collect, &text);
+  H5Eclear2(H5E_DEFAULT);
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+hid_t native_type(DType type) {
+  switch (type) {
+    case DType::float32: return H5T_NATIVE_FLOAT;
+    case DType::float64: return H5T_NATIVE_DOUBLE;
+    case DType::int64: return H5T_NATIVE_INT64;
+    case DType::int32: return H5T_NATIVE_INT32;
+    case DType::int16: return H5T_NATIVE_INT16;
+    case DType::uint8:
+    case DType::boolean: return H5T_NATIVE_UINT8;
+  }
+  return H5I_INVALID_HID;
+}
+
+hid_t file_type(DType type) {
+  switch (type) {
+    case DType::float32: return H5T_IEEE_F32LE;
+    case DType::float64: return H5T_IEEE_F64LE;
+    case DType::int64: return H5T_STD_I64LE;
+    case DType::int32: return H5T_STD_I32LE;
+    case DType::int16: return H5T_STD_I16LE;
+    case DType::uint8:
+    case DType::boolean: return H5T_STD_U8LE;
+  }
+  return H5I_INVALID_HID;
+}
+
+Handle select_box(hid_t space, std::span<const std::int64_t> begin, std::span<const std::int64_t> end,
+                  const std::filesystem::path& path, const std::string& dataset) {
+  std::array<hsize_t, H5S_MAX_RANK> extents{}, start{}, count{};
+  const auto rank = static_cast<std::size_t>(std::max(0, H5Sget_simple_extent_ndims(space)));
+  require(begin.size() == rank && end.size() == rank, "[hdf5] {}: dataset '{}' has {} dimensions, the box {}", path.string(),
+          dataset, rank, begin.size());
+  H5Sget_simple_extent_dims(space, extents.data(), nullptr);
+  bool empty = false;
+  for (std::size_t i = 0; i < rank; ++i) {
+    require(begin[i] >= 0 && begin[i] <= end[i] && end[i] <= static_cast<std::int64_t>(extents[i]),
+            "[hdf5] {}: dataset '{}' has shape [{}], the box is [{}] to [{}]", path.string(), dataset,
+            fmt::join(extents.data(), extents.data() + rank, ", "), fmt::join(begin, ", "), fmt::join(end, ", "));
+    start[i] = static_cast<hsize_t>(begin[i]), count[i] = static_cast<hsize_t>(end[i] - begin[i]);
+    empty = empty || count[i] == 0;
+  }
+  if (rank == 0) return {H5Screate(H5S_SCALAR), H5Sclose};
+  Handle memory(check(H5Screate_simple(static_cast<int>(rank), count.data(), nullptr), path, "no memory space"), H5Sclose);
+  if (empty) H5Sselect_none(space), H5Sselect_none(memory);
+  else check(H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr), path, "no such box");
+  return memory;
+}
+
+}  // namespace hdf5
+
+using hdf5::check;
+using hdf5::Handle;
+using hdf5::on_io_thread;
+
+bool hdf5_available() { return true; }
+
+struct Hdf5Reader::State {
+  std::filesystem::path path;
+  Handle file;
+  ~State() {
+    IoThread::instance().run([this] { file.close(); });
+  }
+
+  std::vector<Hdf5Dataset> datasets() const;
+  Handle open(const std::string& name) const;
+  Hdf5Dataset describe(const std::string& name) const;
+  void read(const std::string& name, std::span<const std::int64_t> begin, std::span<const std::int64_t> end, DType type,
+            void* out) const;
+  Handle open_attribute(const std::string& object, const std::string& name) const;
+};
+
+namespace {
+
+void set_type(hid_t type, Hdf5Dataset& dataset) {
+  using Kind = Hdf5Dataset::Kind;
+  const auto kind = H5Tget_class(type);
+  const auto size = H5Tget_size(type);
+  if (kind == H5T_STRING) {
+    dataset.kind = Kind::text, dataset.stored = "text";
+  } else if (kind == H5T_FLOAT && size <= 8) {
+    dataset.kind = Kind::number, dataset.type = size <= 4 ? DType::float32 : DType::float64;
+    dataset.stored = fmt::format("float{}", 8 * size);
+  } else if (kind == H5T_INTEGER && size <= 8) {
+    const bool is_signed = H5Tget_sign(type) == H5T_SGN_2;
+    dataset.kind = Kind::number, dataset.stored = fmt::format("{}int{}", is_signed ? "" : "u", 8 * size);
+    if (size == 1) dataset.type = is_signed ? DType::int16 : DType::uint8;
+    else if (size == 2) dataset.type = is_signed ? DType::int16 : DType::int32;
+    else dataset.type = size == 4 && is_signed ? DType::int32 : DType::int64;
+  } else if (kind == H5T_ENUM && size == 1 && H5Tget_nmembers(type) == 2) {  // how h5py stores booleans
+    dataset.kind = Kind::number, dataset.type = DType::boolean, dataset.stored = "boolean";
+  } else {
+    dataset.stored = "neither numbers nor text";
+  }
+}
+
+Hdf5Dataset describe_open(hid_t dataset, const std::string& name) {
+  Hdf5Dataset result;
+  result.name = name;
+  const Handle space(H5Dget_space(dataset), H5Sclose), type(H5Dget_type(dataset), H5Tclose);
+  std::array<hsize_t, H5S_MAX_RANK> extents{};
+  const int rank = H5Sget_simple_extent_dims(space, extents.data(), nullptr);
+  set_type(type, result);
+  if (H5Sget_simple_extent_type(space) == H5S_NULL || rank > Shape::max_rank) result.kind = Hdf5Dataset::Kind::other;
+  else
+    for (int i = 0; i < rank; ++i) result.shape.push_back(static_cast<std::int64_t>(extents[static_cast<std::size_t>(i)]));
+  return result;
+}
+
+// `count` strings through `read` (H5Dread or H5Aread into the given memory of the given type), of fixed or variable length.
+template <class Read, class Reclaim>
+std::vector<std::string> strings(hid_t type, std::size_t count, Read read, Reclaim reclaim) {
+  std::vector<std::string> result;
+  if (H5Tis_variable_str(type) > 0) {
+    std::vector<char*> pointers(count, nullptr);
+    read(pointers.data());
+    for (const auto* text : pointers) result.emplace_back(text == nullptr ? "" : text);
+    reclaim(pointers.data());
+  } else {
+    const auto size = H5Tget_size(type);
+    std::vector<char> characters(count * size);
+    read(characters.data());
+    const char filler = H5Tget_strpad(type) == H5T_STR_SPACEPAD ? ' ' : '\0';
+    for (std::size_t i = 0; i < count; ++i) {
+      std::string text(characters.data() + i * size, size);
+      text.resize(std::min(text.size(), text.find('\0')));
+      while (!text.empty() && text.back() == filler) text.pop_back();
+      result.push_back(std::move(text));
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<Hdf5Dataset> Hdf5Reader::State::datasets() const {
+  std::vector<Hdf5Dataset> found;
+  const auto visit = [](hid_t group, const char* name, const H5L_info_t*, void* data) -> herr_t {
+    const Handle object(H5Oopen(group, name, H5P_DEFAULT), H5Oclose);
+    if (object < 0) H5Eclear2(H5E_DEFAULT);  // a link that leads nowhere
+    else if (H5Iget_type(object) == H5I_DATASET)
+      static_cast<std::vector<Hdf5Dataset>*>(data)->push_back(describe_open(object, name));
+    return 0;
+  };
+  check(H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, visit, &found), path, "cannot list the datasets");
+  return found;
+}
+
+Handle Hdf5Reader::State::open(const std::string& name) const {
+  Handle dataset(H5Dopen2(file, name.c_str(), H5P_DEFAULT), H5Dclose);
+  if (dataset >= 0) return dataset;
+  const auto text = hdf5::error_text();
+  std::vector<std::string> names;
+  for (const auto& each : datasets()) names.push_back(each.name);
+  require(std::find(names.begin(), names.end(), name) == names.end(), "[hdf5] {}: dataset '{}' cannot be opened: {}",
+          path.string(), name, text);
+  const auto total = names.size();
+  if (total > 12) names.resize(12), names.emplace_back("...");
+  fail("[hdf5] {}: no dataset '{}'; there {}: {}", path.string(), name, total == 1 ? "is" : "are",
+       total == 0 ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+}
+
+Hdf5Dataset Hdf5Reader::State::describe(const std::string& name) const { return describe_open(open(name), name); }
+
+void Hdf5Reader::State::read(const std::string& name, std::span<const std::int64_t> begin, std::span<const std::int64_t> end,
+                             DType type, void* out) const {
+  const Handle dataset = open(name);
+  const auto stored = describe_open(dataset, name);
+  require(stored.kind == Hdf5Dataset::Kind::number, "[hdf5] {}: dataset '{}' holds {}, not numbers that can be read as {}",
+          path.string(), name, stored.stored, name_of(type));
+  require(is_floating(type) || !is_floating(stored.type), "[hdf5] {}: dataset '{}' is {}, which {} would round", path.string(),
+          name, stored.stored, name_of(type));
+  const Handle space(H5Dget_space(dataset), H5Sclose);
+  const Handle memory = hdf5::select_box(space, begin, end, path, name);
+  if (H5Sget_select_npoints(memory) == 0) return;
+  bool out_of_range = false;
+  const Handle transfer(H5Pcreate(H5P_DATASET_XFER), H5Pclose);
+  const H5T_conv_except_func_t refuse = [](H5T_conv_except_t kind, hid_t, hid_t, void*, void*, void* data) {
+    if (kind != H5T_CONV_EXCEPT_RANGE_HI && kind != H5T_CONV_EXCEPT_RANGE_LOW) return H5T_CONV_UNHANDLED;
+    *static_cast<bool*>(data) = true;
+    return H5T_CONV_ABORT;
+  };
+  H5Pset_type_conv_cb(transfer, refuse, &out_of_range);
+  const auto status = H5Dread(dataset, hdf5::native_type(type), memory, space, transfer, out);
+  require(!out_of_range, "[hdf5] {}: dataset '{}' ({}) holds a value that does not fit {}", path.string(), name, stored.stored,
+          name_of(type));
+  check(status, path, fmt::format("dataset '{}' cannot be read", name));
+}
+
+Handle Hdf5Reader::State::open_attribute(const std::string& object, const std::string& name) const {
+  Handle attribute(H5Aopen_by_name(file, object.c_str(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+  check<hid_t>(attribute, path, fmt::format("no attribute '{}' of '{}'", name, object));
+  return attribute;
+}
+
+Hdf5Reader::Hdf5Reader(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  require(fs::exists(path, ignored), "[hdf5] {}: no such file", path.string());
+  require(!fs::is_directory(path, ignored), "[hdf5] {}: a folder, not a file", path.string());
+  state_ = on_io_thread([&] {
+    const auto state = std::make_shared<State>();
+    state->path = path;
+    // What cannot be opened at all is for H5Fopen to explain.
+    require(H5Fis_hdf5(path.c_str()) != 0, "[hdf5] {}: not an HDF5 file", path.string());
+    const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+    H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
+    state->file = Handle(check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), path, "cannot be opened"), H5Fclose);
+    return state;
+  });
+}
+
+const std::filesystem::path& Hdf5Reader::path() const { return state_->path; }
+
+std::vector<Hdf5Dataset> Hdf5Reader::datasets() const {
+  return on_io_thread([&] { return state_->datasets(); });
+}
+
+bool Hdf5Reader::contains(const std::string& name) const {
+  const auto all = datasets();
+  return std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.name == name; });
+}
+
+Hdf5Dataset Hdf5Reader::describe(const std::string& name) const {
+  return on_io_thread([&] { return state_->describe(name); });
+}
+
+void Hdf5Reader::read(const std::string& name, std::span<const std::int64_t> begin, std::span<const std::int64_t> end, DType type,
+                      void* out) const {
+  on_io_thread([&] { state_->read(name, begin, end, type, out); });
+}
+
+std::future<void> Hdf5Reader::read_async(const std::string& name, std::span<const std::int64_t> begin,
+                                         std::span<const std::int64_t> end, DType type, void* out) const {
+  return IoThread::instance().submit([state = state_, name, type, out, begin = std::vector(begin.begin(), begin.end()),
+                                      end = std::vector(end.begin(), end.end())] { state->read(name, begin, end, type, out); });
+}
+
+std::vector<std::string> Hdf5Reader::read_strings(const std::string& name) const {
+  return on_io_thread([&] {
+    const Handle dataset = state_->open(name);
+    const auto stored = describe_open(dataset, name);
+    require(stored.kind == Hdf5Dataset::Kind::text, "[hdf5] {}: dataset '{}' is {}, not text", path().string(), name,
+            stored.stored);
+    const Handle type(H5Dget_type(dataset), H5Tclose), space(H5Dget_space(dataset), H5Sclose);
+    const auto read = [&](void* out) {
+      check(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, out), path(), fmt::format("dataset '{}' cannot be read", name));
+    };
+    const auto reclaim = [&](void* out) { H5Dvlen_reclaim(type, space, H5P_DEFAULT, out); };
+    return strings(type, static_cast<std::size_t>(stored.shape.elements()), read, reclaim);
+  });
+}
+
+bool Hdf5Reader::has_attribute(const std::string& object, const std::string& name) const {
+  return on_io_thread([&] {
+    const bool found = H5Aexists_by_name(state_->file, object.c_str(), name.c_str(), H5P_DEFAULT) > 0;
+    H5Eclear2(H5E_DEFAULT);
+    return found;
+  });
+}
+
+double Hdf5Reader::number_attribute(const std::string& object, const std::string& name) const {
+  return on_io_thread([&] {
+    const Handle attribute = state_->open_attribute(object, name);
+    const Handle space(H5Aget_space(attribute), H5Sclose), type(H5Aget_type(attribute), H5Tclose);
+    require(H5Sget_simple_extent_npoints(space) == 1 && H5Tget_class(type) != H5T_STRING,
+            "[hdf5] {}: attribute '{}' of '{}' is not one number", path().string(), name, object);
+    double value = 0;
+    check(H5Aread(attribute, H5T_NATIVE_DOUBLE, &value), path(), fmt::format("attribute '{}' cannot be read", name));
+    return value;
+  });
+}
+
+std::string Hdf5Reader::text_attribute(const std::string& object, const std::string& name) const {
+  return on_io_thread([&] {
+    const Handle attribute = state_->open_attribute(object, name);
+    const Handle space(H5Aget_space(attribute), H5Sclose), type(H5Aget_type(attribute), H5Tclose);
+    require(H5Sget_simple_extent_npoints(space) == 1 && H5Tget_class(type) == H5T_STRING,
+            "[hdf5] {}: attribute '{}' of '{}' is not one text", path().string(), name, object);
+    const auto read = [&](void* out) {
+      check(H5Aread(attribute, type, out), path(), fmt::format("attribute '{}' cannot be read", name));
+    };
+    const auto reclaim = [&](void* out) { H5Dvlen_reclaim(type, space, H5P_DEFAULT, out); };
+    return strings(type, 1, read, reclaim).front();
+  });
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,114 @@
+#pragma once
+// HDF5 files. Every call to the library happens on the process's I/O thread (io_thread.h). Errors name the file and the dataset,
+// say what is wrong, and keep HDF5's own text.
+
+#include <cstdint>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/transport.h"
+#include "framework/dtype.h"
+#include "framework/shape.h"
+
+namespace mpigrad {
+
+bool hdf5_available();
+
+struct Hdf5Dataset {
+  enum class Kind : std::uint8_t { number, text, other };
+  std::string name;  // from the root, without the first slash: "train/volume"
+  Shape shape;       // rank 0: a scalar
+  Kind kind = Kind::other;
+  DType type = DType::uint8;  // of numbers: the smallest type that holds every value
+  std::string stored;         // for people: "int16", "uint32", "text", ...
+};
+
+// A file open for reading, by the serial driver: no call communicates, and every rank may read what it likes.
+class Hdf5Reader {
+ public:
+  // Errors: missing, not a file, not HDF5, truncated.
+  explicit Hdf5Reader(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const;
+  std::vector<Hdf5Dataset> datasets() const;  // all of them, groups included, sorted by name
+  bool contains(const std::string& name) const;
+  Hdf5Dataset describe(const std::string& name) const;  // Error if missing: lists what there is
+
+  // The box [begin, end) of a dataset of numbers into `out`, row-major and contiguous, converted to `type`. Errors: missing
+  // dataset, not numbers, another number of dimensions, box outside the extents, floating-point numbers asked for as integers,
+  // a value that does not fit.
+  void read(const std::string& name, std::span<const std::int64_t> begin, std::span<const std::int64_t> end, DType type,
+            void* out) const;
+  // The same without waiting; `out` must live until the future is ready, the reader need not.
+  std::future<void> read_async(const std::string& name, std::span<const std::int64_t> begin, std::span<const std::int64_t> end,
+                               DType type, void* out) const;
+  // All of a dataset, whatever its shape.
+  template <class T>
+  std::vector<T> read(const std::string& name) const {
+    static_assert(!std::is_same_v<T, bool>, "read booleans as std::uint8_t");
+    const Shape shape = describe(name).shape;
+    std::vector<T> values(static_cast<std::size_t>(shape.elements()));
+    const std::vector<std::int64_t> begin(static_cast<std::size_t>(shape.rank()), 0);
+    read(name, begin, shape.span(), dtype_of<T>(), values.data());
+    return values;
+  }
+  std::vector<std::string> read_strings(const std::string& name) const;
+
+  // Attributes of `object`: a dataset, a group, or "/" for the file.
+  bool has_attribute(const std::string& object, const std::string& name) const;
+  double number_attribute(const std::string& object, const std::string& name) const;
+  std::string text_attribute(const std::string& object, const std::string& name) const;
+
+  struct State;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+// A new file, written under a temporary name in the same folder and renamed by commit(): what is found under the final name is
+// always complete. Without commit() nothing remains.
+class Hdf5Writer {
+ public:
+  // By this process alone.
+  Hdf5Writer(const std::filesystem::path& path, bool overwrite);
+  // By all ranks of `transport` together; everything but write_box is then collective, with the same arguments on every rank.
+  // Ranks in processes use MPI's parallel driver, ranks in threads take turns at one open file.
+  Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::shared_ptr<Transport> transport);
+  Hdf5Writer(const Hdf5Writer&) = delete;
+  Hdf5Writer& operator=(const Hdf5Writer&) = delete;
+  ~Hdf5Writer();
+
+  // A dataset of zeros to be filled by write_box. Groups in `name` ("train/volume") are made as needed.
+  void create(const std::string& name, const Shape& shape, DType type);
+  // This rank's box [begin, end) of it, of any type; may be empty, need not be collective.
+  void write_box(const std::string& name, std::span<const std::int64_t> begin, std::span<const std::int64_t> end, DType type,
+                 const void* data);
+  // A whole dataset; the data are rank 0's.
+  void write(const std::string& name, const Shape& shape, DType type, const void* data);
+  template <class T>
+  void write(const std::string& name, std::span<const T> values) {
+    write(name, {static_cast<std::int64_t>(values.size())}, dtype_of<T>(), values.data());
+  }
+  void write_strings(const std::string& name, const std::vector<std::string>& values);  // fixed length, padded with zeros
+  void attribute(const std::string& object, const std::string& name, double value);
+  void attribute(const std::string& object, const std::string& name, std::int64_t value);
+  void attribute(const std::string& object, const std::string& name, const std::string& value);
+
+  // Closes and renames. Errors: whatever could not be written; a file that has appeared under the final name meanwhile.
+  void commit();
+
+  struct State;
+
+ private:
+  template <class F>
+  void everywhere(F f);
+
+  std::shared_ptr<State> state_;
+  std::shared_ptr<Transport> transport_;  // null: alone
+};
+
+}  // namespace mpigrad

@@ -1,0 +1,230 @@
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "comm/hdf5/detail.h"
+
+namespace mpigrad {
+
+using hdf5::check;
+using hdf5::Handle;
+using hdf5::on_io_thread;
+
+struct Hdf5Writer::State {
+  std::filesystem::path path, temporary;
+  bool overwrite = false, committed = false;
+  Handle file;
+  enum class Sharing { alone, processes, threads } sharing = Sharing::alone;
+
+  ~State() {
+    if (committed) return;
+    // Some rank failed. Closing a parallel file waits for the other ranks, which may never come; closing one that cannot be
+    // written makes HDF5 crash at the end of the program. Such files stay open.
+    IoThread::instance().run([this] {
+      std::error_code ignored;
+      std::filesystem::resize_file(temporary, 0, ignored);  // frees the disk for the library's last writes
+      if (sharing != Sharing::processes && file >= 0 && H5Fflush(file, H5F_SCOPE_LOCAL) >= 0) file.close();
+      H5Eclear2(H5E_DEFAULT);
+      file.release();
+      std::filesystem::remove(temporary, ignored);
+    });
+  }
+
+  Handle open(const std::string& name) const {
+    return {check(H5Dopen2(file, name.c_str(), H5P_DEFAULT), path, fmt::format("no dataset '{}'", name)), H5Dclose};
+  }
+  Handle create_dataset(const std::string& name, hid_t type, hid_t space) const {
+    const Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
+    const Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+    H5Pset_create_intermediate_group(links, 1);
+    H5Pset_obj_track_times(creation, false);  // the same data make the same file
+    return {check(H5Dcreate2(file, name.c_str(), type, space, links, creation, H5P_DEFAULT), path,
+                  fmt::format("dataset '{}' cannot be created", name)),
+            H5Dclose};
+  }
+  void create_attribute(const std::string& object, const std::string& name, hid_t type, hid_t memory, const void* value) const {
+    const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
+    const auto what = fmt::format("attribute '{}' of '{}' cannot be written", name, object);
+    const Handle attribute(
+        check(H5Acreate_by_name(file, object.c_str(), name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), path,
+              what),
+        H5Aclose);
+    check(H5Awrite(attribute, memory, value), path, what);
+  }
+};
+
+namespace {
+
+bool is_root(const std::shared_ptr<Transport>& transport) { return !transport || transport->rank() == 0; }
+
+// Every rank throws what f threw at rank 0, so that all learn of it where they stand.
+template <class F>
+void at_root(const std::shared_ptr<Transport>& transport, F f) {
+  if (!transport || transport->size() == 1) return f();
+  std::string problem;
+  const auto attempt = [&] {
+    try {
+      f();
+    } catch (const std::exception& error) {
+      problem = error.what();
+    }
+  };
+  if (transport->rank() == 0) attempt();
+  auto length = static_cast<std::int64_t>(problem.size());
+  transport->broadcast(&length, 1, DType::int64, 0);
+  if (length == 0) return;
+  problem.resize(static_cast<std::size_t>(length));
+  transport->broadcast(problem.data(), length, DType::uint8, 0);
+  throw Error(problem);
+}
+
+void check_target(const std::filesystem::path& path, bool overwrite) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  require(!fs::is_directory(path, ignored), "[hdf5] {}: a folder is in the way", path.string());
+  require(overwrite || !fs::exists(path, ignored), "[hdf5] {}: exists already; it is replaced only when asked to overwrite",
+          path.string());
+  const auto folder = path.parent_path();
+  require(folder.empty() || fs::is_directory(folder, ignored), "[hdf5] {}: there is no folder {}", path.string(),
+          folder.string());
+}
+
+}  // namespace
+
+Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite) : Hdf5Writer(path, overwrite, nullptr) {}
+
+Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::shared_ptr<Transport> transport) {
+  using Sharing = State::Sharing;
+  transport_ = transport && transport->size() > 1 ? std::move(transport) : nullptr;
+  const auto sharing = !transport_ ? Sharing::alone : transport_->name() == "threads" ? Sharing::threads : Sharing::processes;
+  require(sharing != Sharing::processes || transport_->name() == "mpi", "[hdf5] {}: the {} transport cannot write files",
+          path.string(), transport_ ? transport_->name() : "");
+  at_root(transport_, [&] { check_target(path, overwrite); });
+  std::int64_t process = getpid();
+  if (transport_) transport_->broadcast(&process, 1, DType::int64, 0);
+
+  const auto make = [&] {
+    const auto state = std::make_shared<State>();
+    state->path = path, state->overwrite = overwrite, state->sharing = sharing;
+    state->temporary = path;
+    state->temporary += fmt::format(".{}.part", process);
+    state->file = on_io_thread([&] {
+      const Handle access =
+          sharing == Sharing::processes ? hdf5::parallel_access(*transport_) : Handle(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+      H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
+      return Handle(check(H5Fcreate(state->temporary.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), path, "cannot be created"),
+                    H5Fclose);
+    });
+    return state;
+  };
+  if (sharing != Sharing::threads) {
+    state_ = make();
+    return;
+  }
+  at_root(transport_, [&] { state_ = make(); });
+  auto address = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(&state_));
+  transport_->broadcast(&address, 1, DType::int64, 0);
+  if (!is_root(transport_)) state_ = *reinterpret_cast<std::shared_ptr<State>*>(static_cast<std::intptr_t>(address));
+  transport_->barrier();  // rank 0's pointer lives until all have copied it
+}
+
+Hdf5Writer::~Hdf5Writer() = default;
+
+// What changes the file's structure: by all processes together, or by the one thread that does it for all.
+template <class F>
+void Hdf5Writer::everywhere(F f) {
+  if (state_->sharing == State::Sharing::threads) at_root(transport_, [&] { on_io_thread(f); });
+  else on_io_thread(f);
+}
+
+void Hdf5Writer::create(const std::string& name, const Shape& shape, DType type) {
+  everywhere([&] {
+    std::vector<hsize_t> extents(shape.begin(), shape.end());
+    const Handle space(shape.rank() == 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(shape.rank(), extents.data(), nullptr),
+                       H5Sclose);
+    state_->create_dataset(name, hdf5::file_type(type), space);
+  });
+}
+
+void Hdf5Writer::write_box(const std::string& name, std::span<const std::int64_t> begin, std::span<const std::int64_t> end,
+                           DType type, const void* data) {
+  on_io_thread([&] {
+    const Handle dataset = state_->open(name);
+    const Handle space(H5Dget_space(dataset), H5Sclose);
+    const Handle memory = hdf5::select_box(space, begin, end, state_->path, name);
+    if (H5Sget_select_npoints(memory) == 0) return;
+    check(H5Dwrite(dataset, hdf5::native_type(type), memory, space, H5P_DEFAULT, data), state_->path,
+          fmt::format("dataset '{}' cannot be written", name));
+  });
+}
+
+void Hdf5Writer::write(const std::string& name, const Shape& shape, DType type, const void* data) {
+  create(name, shape, type);
+  const std::vector<std::int64_t> begin(static_cast<std::size_t>(shape.rank()), 0);
+  if (is_root(transport_)) write_box(name, begin, shape.span(), type, data);
+}
+
+void Hdf5Writer::write_strings(const std::string& name, const std::vector<std::string>& values) {
+  std::size_t length = 1;
+  for (const auto& value : values) length = std::max(length, value.size());
+  std::string characters;
+  for (const auto& value : values) characters.append(value).append(length - value.size(), '\0');
+  const auto text_type = [&] {
+    Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
+    H5Tset_size(type, length), H5Tset_strpad(type, H5T_STR_NULLPAD);
+    return type;
+  };
+  everywhere([&] {
+    const hsize_t extent = values.size();
+    const Handle space(H5Screate_simple(1, &extent, nullptr), H5Sclose);
+    state_->create_dataset(name, text_type(), space);
+  });
+  if (is_root(transport_) && !values.empty())
+    on_io_thread([&] {
+      check(H5Dwrite(state_->open(name), text_type(), H5S_ALL, H5S_ALL, H5P_DEFAULT, characters.data()), state_->path,
+            fmt::format("dataset '{}' cannot be written", name));
+    });
+}
+
+void Hdf5Writer::attribute(const std::string& object, const std::string& name, double value) {
+  everywhere([&] { state_->create_attribute(object, name, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, &value); });
+}
+
+void Hdf5Writer::attribute(const std::string& object, const std::string& name, std::int64_t value) {
+  everywhere([&] { state_->create_attribute(object, name, H5T_STD_I64LE, H5T_NATIVE_INT64, &value); });
+}
+
+void Hdf5Writer::attribute(const std::string& object, const std::string& name, const std::string& value) {
+  everywhere([&] {
+    const Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
+    H5Tset_size(type, std::max<std::size_t>(1, value.size())), H5Tset_strpad(type, H5T_STR_NULLPAD);
+    state_->create_attribute(object, name, type, type, value.c_str());
+  });
+}
+
+void Hdf5Writer::commit() {
+  const auto close = [&] {
+    on_io_thread([&] {
+      check(H5Fflush(state_->file, H5F_SCOPE_LOCAL), state_->path, "cannot be completed");
+      check(state_->file.close(), state_->path, "cannot be completed");
+    });
+  };
+  if (state_->sharing == State::Sharing::threads) {
+    transport_->barrier();  // all have written
+    at_root(transport_, close);
+  } else {
+    close();
+    if (transport_) transport_->barrier();  // a rank that failed never arrives
+  }
+  at_root(transport_, [&] {
+    check_target(state_->path, state_->overwrite);
+    std::error_code error;
+    std::filesystem::rename(state_->temporary, state_->path, error);
+    require(!error, "[hdf5] {}: cannot be renamed from {}: {}", state_->path.string(), state_->temporary.string(),
+            error.message());
+  });
+  if (transport_) transport_->barrier();  // in threads, the state is one for all
+  state_->committed = true;
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,260 @@
+#include "comm/launch.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "framework/error.h"
+
+namespace mpigrad {
+namespace {
+
+std::optional<std::string> environment(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+// A positive number, or nothing.
+std::optional<int> positive(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < 1) return std::nullopt;
+  return value;
+}
+
+void set_transport(LaunchOptions& options, std::string_view source, std::string_view value) {
+  require(value == "threads" || value == "mpi", "[launch] {} is threads or mpi, got '{}'", source, value);
+  options.transport = value;
+}
+
+void set_ranks(LaunchOptions& options, std::string_view source, std::string_view value) {
+  const auto ranks = positive(value);
+  require(ranks.has_value(), "[launch] {} is a number of ranks, 1 or more, got '{}'", source, value);
+  options.ranks = *ranks;
+}
+
+// How many processes mpiexec or srun started, as they tell their children; 0 if this process was started by hand.
+int processes_of_launcher() {
+  for (const char* name : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS"})
+    if (const auto value = environment(name)) return positive(*value).value_or(0);
+  if (environment("PMIX_RANK"))  // PMIx does not tell the number of processes, Slurm does
+    if (const auto value = environment("SLURM_NTASKS")) return positive(*value).value_or(1);
+  return environment("PMIX_RANK") ? 1 : 0;
+}
+
+void print_error(int rank, int size, const char* message) {
+  const std::string line = size > 1 ? fmt::format("[rank {} of {}] {}\n", rank, size, message) : fmt::format("{}\n", message);
+  std::fflush(stdout);
+  std::fwrite(line.data(), 1, line.size(), stderr);  // one write, so that lines of several ranks do not mix
+  std::fflush(stderr);
+}
+
+// Before MPI runs only the launcher can tell who is first and says it once for all.
+int print_launch_error(const char* message) {
+  bool first = true;
+  for (const char* name : {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"})
+    if (const auto value = environment(name)) first = *value == "0";
+  if (first) print_error(0, 1, message);
+  return 2;
+}
+
+int launch_threads(int ranks, const std::function<int(std::shared_ptr<Transport>)>& body) {
+  std::mutex mutex;
+  bool printed = false;
+  const auto print_first = [&](int rank, const char* message) {
+    std::lock_guard lock(mutex);
+    if (!std::exchange(printed, true)) print_error(rank, ranks, message);
+  };
+  std::vector<int> codes(static_cast<std::size_t>(ranks));
+  try {
+    run_threads(ranks, [&](std::shared_ptr<Transport> world) {
+      const int rank = world->rank();
+      try {
+        set_threads_of_rank(*world);
+        codes[static_cast<std::size_t>(rank)] = body(std::move(world));
+      } catch (const std::exception& error) {
+        print_first(rank, error.what());
+        throw;
+      } catch (...) {
+        print_first(rank, "an exception that is not a std::exception");
+        throw;
+      }
+    });
+  } catch (const std::exception& error) {
+    print_first(0, error.what());  // no rank has printed: the threads could not be started
+    return 1;
+  } catch (...) {
+    return 1;
+  }
+  for (int code : codes)
+    if (code != 0) return code;
+  return 0;
+}
+
+int launch_mpi(int expected, int& argc, char** argv, const std::function<int(std::shared_ptr<Transport>)>& body) {
+  std::shared_ptr<Transport> world;
+  try {
+    world = mpi_world(&argc, &argv);
+  } catch (const std::exception& error) {
+    print_error(0, 1, error.what());
+    return 1;
+  }
+  const int rank = world->rank(), size = world->size();
+  if (expected != 0 && expected != size)
+    return print_launch_error(
+        fmt::format("[launch] --ranks {0} was asked for, but mpiexec started {1}: use mpiexec -n {0}", expected, size).c_str());
+  const auto end = [&](const char* message) {
+    print_error(rank, size, message);
+    if (size == 1) return 1;
+    // Others that fail for the same or another reason get the time to say so.
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    world->abort(1);
+    return 1;
+  };
+  try {
+    set_threads_of_rank(*world);
+    return body(world);
+  } catch (const std::exception& error) {
+    return end(error.what());
+  } catch (...) {
+    return end("an exception that is not a std::exception");
+  }
+}
+
+// What the ranks of a node tell each other about the cores they may run on, one bit each.
+struct Cores {
+  static constexpr std::size_t most = CPU_SETSIZE;
+  std::uint64_t host = 0;
+  std::array<std::uint64_t, most / 64> bits = {};
+
+  bool has(std::size_t core) const { return (bits[core / 64] >> (core % 64) & 1) != 0; }
+  void add(std::size_t core) { bits[core / 64] |= std::uint64_t{1} << (core % 64); }
+};
+
+Cores cores_of_thread() {
+  Cores cores;
+  std::array<char, 256> name = {};
+  gethostname(name.data(), name.size() - 1);
+  cores.host = std::hash<std::string_view>{}(name.data());
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  const bool known = sched_getaffinity(0, sizeof(set), &set) == 0;  // fails with more cores than a cpu_set_t has bits
+  const std::size_t online = std::max(1u, std::thread::hardware_concurrency());
+  for (std::size_t core = 0; core < Cores::most; ++core)
+    if (known ? CPU_ISSET(core, &set) != 0 : core < online) cores.add(core);
+  return cores;
+}
+
+}  // namespace
+
+LaunchOptions take_launch_options(int& argc, char** argv) {
+  LaunchOptions options;
+  if (const auto value = environment("MPIGRAD_TRANSPORT")) set_transport(options, "MPIGRAD_TRANSPORT", *value);
+  if (const auto value = environment("MPIGRAD_RANKS")) set_ranks(options, "MPIGRAD_RANKS", *value);
+  int kept = 0;
+  for (int i = 0; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument == "--") {
+      while (i < argc) argv[kept++] = argv[i++];
+      break;
+    }
+    bool taken = false;
+    for (const std::string_view name : {"--transport", "--ranks"}) {
+      if (i == 0 || !argument.starts_with(name)) continue;
+      const std::string_view rest = argument.substr(name.size());
+      std::string_view value;
+      if (rest.empty()) {
+        require(i + 1 < argc, "[launch] {} needs a value", name);
+        value = argv[++i];
+      } else if (rest[0] == '=') {
+        value = rest.substr(1);
+      } else {
+        continue;  // another option that begins alike
+      }
+      name == "--ranks" ? set_ranks(options, name, value) : set_transport(options, name, value);
+      taken = true;
+      break;
+    }
+    if (!taken) argv[kept++] = argv[i];
+  }
+  if (kept < argc) argv[kept] = nullptr;
+  argc = kept;
+  return options;
+}
+
+LaunchOptions resolve_launch_options(LaunchOptions options) {
+  const int processes = processes_of_launcher();
+  if (options.transport.empty()) options.transport = processes > 0 || (mpi_available() && options.ranks == 0) ? "mpi" : "threads";
+  if (options.transport == "mpi") {
+    require(mpi_available(),
+            "[launch] this build has no MPI: install MPICH and configure with -Dmpi=enabled, or use "
+            "--transport threads --ranks P without mpiexec");
+    require(options.ranks <= 1 || processes > 0, "[launch] --ranks {0} with mpi: start the program with mpiexec -n {0}",
+            options.ranks);
+  } else {
+    require(processes <= 1,
+            "[launch] --transport threads makes its ranks itself, but mpiexec started {} processes: leave out one of the two",
+            processes);
+    if (options.ranks == 0) options.ranks = 1;
+  }
+  return options;
+}
+
+int threads_of_rank(Transport& transport) {
+  const Cores mine = cores_of_thread();
+  const auto size = static_cast<std::size_t>(transport.size());
+  std::vector<Cores> all(size);
+  const std::vector<std::int64_t> counts(size, sizeof(Cores));
+  transport.allgather(&mine, all.data(), counts, DType::uint8);
+  for (const char* name : {"MPIGRAD_THREADS", "OMP_NUM_THREADS"})
+    if (const auto value = environment(name))  // OMP_NUM_THREADS may be a list, one number per level of nesting
+      if (const auto threads = positive(std::string_view(*value).substr(0, value->find(',')))) return *threads;
+  all[static_cast<std::size_t>(transport.rank())] = mine;  // the dry transport moves nothing
+  std::array<int, Cores::most> ranks = {};
+  for (const auto& other : all)
+    for (std::size_t core = 0; other.host == mine.host && core < Cores::most; ++core) ranks[core] += other.has(core) ? 1 : 0;
+  double share = 1e-9;
+  for (std::size_t core = 0; core < Cores::most; ++core)
+    if (mine.has(core)) share += 1.0 / ranks[core];
+  return std::max(1, static_cast<int>(share));
+}
+
+int set_threads_of_rank(Transport& transport) {
+  const int threads = threads_of_rank(transport);
+#ifdef _OPENMP
+  if (environment("MPIGRAD_THREADS") || !environment("OMP_NUM_THREADS")) omp_set_num_threads(threads);
+#endif
+  return threads;
+}
+
+int launch(int& argc, char** argv, const std::function<int(std::shared_ptr<Transport>)>& body) {
+  LaunchOptions options;
+  try {
+    options = resolve_launch_options(take_launch_options(argc, argv));
+  } catch (const std::exception& error) {
+    return print_launch_error(error.what());
+  }
+  return options.transport == "threads" ? launch_threads(options.ranks, body) : launch_mpi(options.ranks, argc, argv, body);
+}
+
+}  // namespace mpigrad

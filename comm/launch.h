@@ -1,0 +1,39 @@
+#pragma once
+// How a program becomes ranks: which transport, how many threads each rank may use, and how errors end the job.
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "comm/transport.h"
+
+namespace mpigrad {
+
+struct LaunchOptions {
+  std::string transport;  // "threads", "mpi", or empty: see resolve_launch_options
+  int ranks = 0;          // 0: not given
+};
+
+// Takes `--transport NAME` and `--ranks P` (also with `=`) out of argc and argv, up to a `--`; what is not given comes from the
+// environment (MPIGRAD_TRANSPORT, MPIGRAD_RANKS). An Error if a value is missing or makes no sense.
+LaunchOptions take_launch_options(int& argc, char** argv);
+
+// Fills in what was not given: mpi if this build has it and the number of ranks was not asked for, or under mpiexec; else
+// threads. An Error for what cannot work, such as `threads` under mpiexec.
+LaunchOptions resolve_launch_options(LaunchOptions options);
+
+// The threads this rank may use: the cores it may run on, each divided by the ranks of its node that may run on it too, rounded
+// down, at least 1. MPIGRAD_THREADS or OMP_NUM_THREADS overrules. Collective.
+int threads_of_rank(Transport& transport);
+
+// Tells OpenMP, for the calling thread: omp_set_num_threads(threads_of_rank(transport)), unless OMP_NUM_THREADS did. Every rank
+// thread calls it before anything else; launch does. Collective. Returns the number.
+int set_threads_of_rank(Transport& transport);
+
+// Runs body(world) on every rank and returns the process's exit code: what body returned (threads: the first that is not 0).
+// Launch options are taken out of argc and argv first. An exception that leaves body on one rank is printed to standard error
+// as `[rank r of P] message` (without the prefix if P = 1), ends the whole job and makes the exit code 1 on every rank. Bad
+// launch options: one line, exit code 2.
+int launch(int& argc, char** argv, const std::function<int(std::shared_ptr<Transport>)>& body);
+
+}  // namespace mpigrad

@@ -1,0 +1,316 @@
+// Every communication op on the `threads` transport: values against what all ranks hold, adjoint and second order; then the ways
+// in which ranks may differ: no loss, no rows, a value that is not used.
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+
+#include "comm/invariant.h"
+#include "ops/elementwise.h"
+#include "ops/reduce.h"
+#include "ops/views.h"
+#include "tests/support/adjoint_check.h"
+#include "tests/support/collective_cases.h"
+#include "tests/support/ranks.h"
+
+using namespace mpigrad;
+using namespace mpigrad::testing;
+
+namespace {
+
+constexpr int sizes[] = {1, 2, 3, 4, 7};
+
+// A function of rank, so that every rank knows what the others hold.
+Tensor ramp(int rank, const Shape& shape) {
+  std::vector<double> values(static_cast<std::size_t>(shape.elements()));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = 0.25 * (rank + 1) + 0.5 * static_cast<double>(i % 7) - 0.125 * static_cast<double>(i) * rank;
+  return from_vector(shape, values, DType::float64);
+}
+
+}  // namespace
+
+TEST_CASE("collectives: values, adjoint and second order at every root") {
+  for (const int size : sizes)
+    check_on_ranks(size, "collectives", [](const Communicator& comm) {
+      for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+        check_collectives(comm, seed, DType::float64);
+        check_collectives(comm, seed, DType::float32);
+      }
+      check_collective_values(comm, 4, DType::int64);
+      check_collective_values(comm, 4, DType::int32);
+    });
+}
+
+TEST_CASE("collectives: sub-communicators") {
+  for (const int size : {3, 4, 7})
+    check_on_ranks(size, "sub-communicators", [](const Communicator& comm) {
+      check_collectives(comm.split(comm.rank() % 2, -comm.rank()), 5, DType::float64);
+      const int self[] = {comm.rank()};
+      check_collectives(comm.subgroup(self), 6, DType::float64);
+      check_collectives(comm.duplicate(), 7, DType::float64);
+      // Some ranks only, in another order; the others are not there.
+      const std::vector<int> some = {comm.size() - 1, 0};
+      if (std::find(some.begin(), some.end(), comm.rank()) != some.end())
+        check_collectives(comm.subgroup(some), 8, DType::float64);
+    });
+}
+
+TEST_CASE("collectives: without `rows` the ranks tell each other") {
+  for (const int size : sizes)
+    check_on_ranks(size, "rows", [](const Communicator& comm) {
+      const auto x = ramp(comm.rank(), {comm.rank() % 3, 2});
+      const auto all = allgather(x, comm);
+      std::int64_t expected = 0;
+      for (int r = 0; r < comm.size(); ++r) expected += r % 3;
+      require(all.dim(0) == expected, "[test] {}", all);
+      require_close("gather", gather(x, comm, comm.size() - 1),
+                    comm.rank() == comm.size() - 1 ? all : zeros({0, 2}, DType::float64), 0);
+      require_close("allgather_invariant", allgather_invariant(x, comm), all, 0);
+      require(rows_of_all(x, comm)[0] == 0, "[test] rows");
+      const Rows send(static_cast<std::size_t>(comm.size()), comm.rank() % 2);
+      const auto y = alltoall(ramp(comm.rank(), {comm.size() * (comm.rank() % 2), 3}), comm, send);
+      require(y.dim(0) == comm.size() / 2, "[test] {}", y);
+      // Balanced blocks.
+      const auto cuts = balanced_cuts(10, comm.size());
+      const auto mine = shard(ramp(0, {10, 2}), comm);
+      const auto r = static_cast<std::size_t>(comm.rank());
+      require_close("shard", mine, slice(ramp(0, {10, 2}), 0, cuts[r], cuts[r + 1]), 0);
+    });
+}
+
+TEST_CASE("collectives: a barrier is replayed") {
+  check_on_ranks(3, "barrier", [](const Communicator& comm) {
+    const auto x = ramp(comm.rank(), {2});
+    Tape tape;
+    barrier(comm);
+    const auto y = allreduce(x, comm);
+    barrier(comm);
+    require(tape.entries().size() == 3, "[test] {} entries", tape.entries().size());
+    const auto g = tape.gradient(comm.rank() == 1 ? sum(y) : Tensor(), {x});
+    require_close("gradient", g[0], ones({2}, DType::float64), 0);
+  });
+}
+
+TEST_CASE("collectives: the loss of one rank only") {
+  for (const int size : {2, 3, 4, 7})
+    check_on_ranks(size, "loss of one rank", [](const Communicator& comm) {
+      const int last = comm.size() - 1;
+      const auto x = ramp(comm.rank(), {2, 3});
+      {
+        Tape tape;
+        const auto all = allgather(x, comm);
+        Tensor loss;
+        if (comm.rank() == last) loss = sum(square(all));
+        require_close("allgather", tape.gradient(loss, {x})[0], x * 2, 1e-13);
+      }
+      {
+        Tape tape;
+        const auto s = allreduce(x, comm);
+        Tensor loss;
+        if (comm.rank() == last) loss = sum(square(s));
+        require_close("allreduce", tape.gradient(loss, {x})[0], constant(s) * 2, 1e-13);
+      }
+      {
+        Tape tape;
+        const auto from_left = shift(tanh(x), comm, 1);
+        Tensor loss;
+        if (comm.rank() == 0) loss = sum(from_left * ramp(9, {2, 3}));
+        const auto expected = comm.rank() == last ? ramp(9, {2, 3}) * (1 - square(tanh(x))) : zeros_like(x);
+        require_close("shift", tape.gradient(loss, {x})[0], expected, 1e-13);
+      }
+    });
+}
+
+TEST_CASE("collectives: no rank has a loss") {
+  check_on_ranks(3, "no loss", [](const Communicator& comm) {
+    const auto x = ramp(comm.rank(), {2});
+    Tape tape;
+    bcast(allreduce(x, comm), comm, 1);
+    require_close("gradient", tape.gradient({}, {x})[0], zeros_like(x), 0);
+  });
+}
+
+TEST_CASE("collectives: values that are received and not used, tensors used on one rank only") {
+  for (const int size : {2, 3, 4, 7})
+    check_on_ranks(size, "unused values", [](const Communicator& comm) {
+      const int last = comm.size() - 1, next = (comm.rank() + 1) % comm.size(), before = (comm.rank() + last) % comm.size();
+      const auto x = ramp(comm.rank(), {3});
+      {
+        // Only rank 0 uses what it gets; the ring goes on.
+        Tape tape;
+        const auto y = sendrecv(x, comm, {.dest = next, .source = before});
+        const auto z = sendrecv(x * 2, comm, {.dest = before, .source = next, .send_tag = 5, .receive_tag = 5});
+        const auto loss = comm.rank() == 0 ? sum(y * z) : sum(x) * 0.5;
+        auto expected = full({3}, comm.rank() == 0 ? 0 : 0.5, DType::float64);
+        if (comm.rank() == last) expected = expected + ramp(1 % comm.size(), {3}) * 2;
+        if (comm.rank() == 1 % comm.size()) expected = expected + ramp(last, {3}) * 2;
+        require_close("ring", tape.gradient(loss, {x})[0], expected, 1e-13);
+      }
+      {
+        // w is the same everywhere, and only the last rank uses it; x of the others takes no part.
+        const auto w = ramp(3, {3});
+        Tape tape;
+        const auto w_ = replicate(w, comm);
+        Tensor loss;
+        if (comm.rank() == last) loss = sum(w_ * x);
+        require_close("w", tape.gradient(loss, {w, x})[0], ramp(last, {3}), 1e-13);
+      }
+      {
+        // Integers travel and carry no derivative.
+        const auto counts = from_vector({1}, {static_cast<double>(comm.rank())}, DType::int64);
+        Tape tape;
+        const auto all = allgather(counts, comm);
+        require(allreduce(counts, comm).item() == 0.5 * comm.size() * last && all.is_constant(), "[test] integers");
+        require(tape.entries().empty(), "[test] integers were recorded");
+        allreduce(constant(x), comm);
+        require(tape.entries().empty(), "[test] constants were recorded");
+      }
+    });
+}
+
+TEST_CASE("collectives: replicate is memoised, and its second derivative counts once") {
+  for (const int size : {1, 2, 4})
+    check_on_ranks(size, "replicate", [](const Communicator& comm) {
+      const auto w = ramp(2, {4}), v = ramp(5, {4});
+      const auto x = ramp(comm.rank(), {4});
+      // f(w) = sum over ranks of sum exp(w x_r);  H v = sum x_r^2 exp(w x_r) v
+      Tensor gradient = zeros_like(w), product = zeros_like(w);
+      for (int r = 0; r < comm.size(); ++r) {
+        const auto x_r = ramp(r, {4}), e = exp(w * x_r);
+        gradient = gradient + x_r * e, product = product + square(x_r) * e * v;
+      }
+      Tape tape;
+      const auto w_ = replicate(w, comm);
+      require(replicate(w, comm).id() == w_.id(), "[test] two reductions");
+      const auto g = tape.gradient(sum(exp(w_ * x)), {w}, Record::yes);
+      require_close("gradient", g[0], gradient);
+      const auto h = tape.gradient(dot(g[0], v), {w}, Record::yes);
+      require_close("Hessian-vector product", h[0], product);
+
+      Tape outer;
+      Tensor inner_gradient;
+      {
+        Tape inner;
+        inner_gradient = inner.gradient(sum(exp(replicate(w, comm) * x)), {w})[0];
+      }
+      require_close("nested", outer.gradient(dot(inner_gradient, v), {w})[0], product);
+    });
+}
+
+TEST_CASE("collectives: two uses of a parameter are one reduction (dry)") {
+  auto log = std::make_shared<std::vector<DryRecord>>();
+  const Communicator comm(dry_world(1, 4, log));
+  UseDevice device(DeviceKind::dry);
+  const auto w = zeros({8}), x = zeros({8});
+  Tape tape;
+  const auto share = sum(replicate(w, comm) * x) + sum(exp(replicate(w, comm)));
+  const auto g = tape.gradient(share, {w});
+  REQUIRE(log->size() == 1);
+  CHECK(log->front().call == "allreduce");
+  CHECK(log->front().bytes == 32);
+  CHECK(g[0].raw() == nullptr);
+  CHECK(error_text([&] { alltoall(x, comm, {2, 2, 2, 2}); }).starts_with("[alltoall] the dry transport cannot ask"));
+  CHECK(alltoall(x, comm, {2, 2, 2, 2}, {3, 3, 3, 3}).dim(0) == 12);
+}
+
+TEST_CASE("collectives: misuse is refused by name") {
+  check_on_ranks(2, "refusals", [](const Communicator& comm) {
+    const auto x = ramp(comm.rank(), {3, 2});
+    const auto expect = [](const char* start, const std::function<void()>& body) {
+      const auto text = error_text(body);
+      require(text.starts_with(start), "[test] '{}' instead of '{}'", text, start);
+    };
+    expect("[bcast] root 2", [&] { bcast(x, comm, 2); });
+    expect("[gather] root -1", [&] { gather(x, comm, -1, {3, 3}); });
+    expect("[allgather] 1 numbers of rows for 2 ranks", [&] { allgather(x, comm, {3}); });
+    expect("[allgather] 4 rows were announced", [&] { allgather(x, comm, {4, 4}); });
+    expect("[reduce_scatter] the blocks have 5 rows", [&] { reduce_scatter(x, comm, {2, 3}); });
+    expect("[shard] the blocks have 4 rows", [&] { shard(x, comm, {2, 2}); });
+    expect("[alltoall] the blocks to send", [&] { alltoall(x, comm, {2, 2}, {2, 2}); });
+    expect("[sendrecv] peer 2", [&] { sendrecv(x, comm, {.dest = 2}); });
+    expect("[allgather]", [&] { allgather(ones({}), comm, {1, 1}); });
+    expect("[rows]", [&] { allgather(ones({}), comm); });
+    expect("[gather] a block has -1 rows", [&] { gather(x, comm, 0, {-1, 3}); });
+  });
+}
+
+// ---- the checker itself
+
+namespace {
+
+// allgather whose vjp takes this rank's slice of its own cotangent and forgets those of the others.
+struct ForgetfulAllGather {
+  Communicator comm;
+  Rows rows;
+  static constexpr std::string_view name = "forgetful_allgather";
+  static constexpr bool communicates = true;
+  Types infer(Inputs in) const { return ops::AllGather{comm, rows}.infer(in); }
+  void run(Inputs in, Outputs out) const { ops::AllGather{comm, rows}.run(in, out); }
+  Tensors vjp(const Replay&, Inputs g) const {
+    const auto begin = std::accumulate(rows.begin(), rows.begin() + comm.rank(), std::int64_t{0});
+    return {slice(g[0], 0, begin, begin + rows[static_cast<std::size_t>(comm.rank())])};
+  }
+};
+
+// bcast whose adjoint goes to the wrong root.
+struct LostBcast {
+  Communicator comm;
+  static constexpr std::string_view name = "lost_bcast";
+  static constexpr bool communicates = true;
+  Types infer(Inputs in) const { return {in[0].type()}; }
+  void run(Inputs in, Outputs out) const { ops::Bcast{comm, 0}.run(in, out); }
+  Tensors vjp(const Replay&, Inputs g) const { return {reduce(g[0], comm, comm.size() - 1)}; }
+};
+
+// The right first derivative, computed behind the tape's back.
+struct UntapedAllReduce {
+  Communicator comm;
+  static constexpr std::string_view name = "untaped_allreduce";
+  static constexpr bool communicates = true;
+  Types infer(Inputs in) const { return {in[0].type()}; }
+  void run(Inputs in, Outputs out) const { ops::AllReduce{comm}.run(in, out); }
+  Tensors vjp(const Replay&, Inputs g) const {
+    Tensor result(g[0].type());
+    comm.transport().allreduce(g[0].raw(), result.raw(), result.elements(), result.dtype(), Reduction::sum);
+    return {result};
+  }
+};
+
+// replicate whose adjoint is the plain allreduce: the first derivative is right, the second P times too large.
+struct PlainReplicate {
+  Communicator comm;
+  static constexpr std::string_view name = "plain_replicate";
+  static constexpr bool communicates = true;
+  Types infer(Inputs in) const { return {in[0].type()}; }
+  Tensor view(Inputs in) const { return in[0].as_variable(); }
+  Tensors vjp(const Replay&, Inputs g) const { return {allreduce(g[0], comm)}; }
+};
+
+}  // namespace
+
+TEST_CASE("adjoint check: planted mistakes are found") {
+  for (const int size : {2, 3, 4})
+    check_on_ranks(size, "planted mistakes", [](const Communicator& comm) {
+      const Rows rows(static_cast<std::size_t>(comm.size()), 2);
+      const auto x = zeros({2, 3}, DType::float64);
+      const auto forgetful = check_adjoint(comm,
+                                           [&](const Tensors& in) {
+                                             return Tensors{apply(ForgetfulAllGather{comm, rows}, {in[0]})};
+                                           },
+                                           {x});
+      require(!forgetful.passed && forgetful.first > 1e-3, "[test] the forgetful allgather passed");
+      const auto lost = check_adjoint(comm, [&](const Tensors& in) { return Tensors{apply(LostBcast{comm}, {in[0]})}; }, {x});
+      require(!lost.passed && lost.first > 1e-3, "[test] the lost bcast passed");
+      const auto untaped =
+          check_adjoint(comm, [&](const Tensors& in) { return Tensors{apply(UntapedAllReduce{comm}, {in[0]})}; }, {x});
+      require(!untaped.passed && untaped.first < 1e-12 && untaped.second > 1e-3, "[test] the vjp that bypasses ops passed");
+      const auto plain = check_adjoint(comm, [&](const Tensors& in) { return Tensors{apply(PlainReplicate{comm}, {in[0]})}; },
+                                       {x}, {.inputs = {Kind::same}, .outputs = {Kind::varying}});
+      require(!plain.passed && plain.first < 1e-12 && plain.second > 1e-3, "[test] the plain replicate passed");
+      // A varying value that is said to be the same.
+      const auto varying = check_adjoint(comm, [&](const Tensors& in) { return Tensors{in[0] * (comm.rank() + 1.0)}; }, {x},
+                                         {.inputs = {Kind::same}, .outputs = {Kind::same}});
+      require(!varying.passed, "[test] a value that differs between ranks passed as the same");
+    });
+}

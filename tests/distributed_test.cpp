@@ -1,0 +1,349 @@
+// Layers on distributed tensors: values and gradients of every grid and every cut are those of one rank; adjoint test and second
+// order.
+
+#include "comm/distributed.h"
+
+#include <functional>
+#include <set>
+#include <string>
+
+#include "comm/invariant.h"
+#include "ops/elementwise.h"
+#include "ops/loss.h"
+#include "ops/matmul.h"
+#include "ops/reduce.h"
+#include "tests/support/distributed.h"
+#include "tests/support/ranks.h"
+
+using namespace mpigrad;
+using namespace mpigrad::testing;
+
+namespace {
+
+// A layer with its attributes, input and parameters; on plain tensors it is what one rank computes.
+struct Layer {
+  std::string name;
+  Shape input;
+  std::vector<Shape> parameters;
+  std::function<Tensor(const Tensors&)> run;  // x, parameters
+  bool linear = false;                        // in x
+};
+
+Extent3 three(Dice& dice, std::int64_t first, std::int64_t last) {
+  return {dice(first, last), dice(first, last), dice(first, last)};
+}
+
+Shape activations(Dice& dice, std::int64_t channels) { return {dice(1, 3), dice(3, 9), dice(3, 9), dice(3, 9), channels}; }
+
+// Attributes at random; those that leave no output are drawn again.
+Layer random_conv(Dice& dice) {
+  for (;;) {
+    const std::int64_t groups = dice(1, 2), in = groups * dice(1, 2), out = groups * dice(1, 2);
+    const Shape x = activations(dice, in);
+    const auto k = three(dice, 1, 3);
+    const ConvAttributes a{.stride = three(dice, 1, 3),
+                           .dilation = three(dice, 1, 2),
+                           .padding_low = three(dice, 0, 3),
+                           .padding_high = three(dice, 0, 3),
+                           .groups = groups};
+    bool fits = true;
+    for (std::size_t i = 0; i < 3; ++i)
+      fits = fits && window_outputs(x[static_cast<int>(i) + 1], k[i], a.stride[i], a.dilation[i], a.padding_low[i],
+                                    a.padding_high[i]) > 0;
+    if (!fits) continue;
+    const double slope = dice(0, 1) ? 1 : 0.25;
+    const bool bias = dice(0, 1);
+    Layer layer{"conv", x, {{out, k[0], k[1], k[2], in / groups}}, {}, slope == 1 && !bias};
+    if (bias) layer.parameters.push_back({out});
+    layer.run = [=](const Tensors& in_) { return distributed::conv(in_[0], in_[1], bias ? in_[2] : Tensor(), slope, a); };
+    return layer;
+  }
+}
+
+Layer random_conv_transpose(Dice& dice) {
+  for (;;) {
+    const std::int64_t groups = dice(1, 2), in = groups * dice(1, 2), out = dice(1, 2);
+    const Shape x{dice(1, 2), dice(2, 6), dice(2, 6), dice(2, 6), in};
+    const auto k = three(dice, 1, 3);
+    ConvTransposeAttributes a{.stride = three(dice, 1, 3),
+                              .dilation = three(dice, 1, 2),
+                              .padding_low = three(dice, 0, 2),
+                              .padding_high = three(dice, 0, 2),
+                              .groups = groups};
+    bool fits = true;
+    for (std::size_t i = 0; i < 3; ++i) {
+      a.output_padding[i] = dice(0, a.stride[i] - 1);
+      fits = fits && (x[static_cast<int>(i) + 1] - 1) * a.stride[i] - a.padding_low[i] - a.padding_high[i] +
+                             a.dilation[i] * (k[i] - 1) + a.output_padding[i] >=
+                         0;
+    }
+    if (!fits) continue;
+    const bool bias = dice(0, 1);
+    Layer layer{"conv_transpose", x, {{in, k[0], k[1], k[2], out}}, {}, !bias};
+    if (bias) layer.parameters.push_back({out * groups});
+    layer.run = [=](const Tensors& in_) { return distributed::conv_transpose(in_[0], in_[1], bias ? in_[2] : Tensor(), a); };
+    return layer;
+  }
+}
+
+Layer random_pool(Dice& dice, bool maximum) {
+  for (;;) {
+    PoolAttributes a{.kernel = three(dice, 1, 3),
+                     .stride = three(dice, 1, 3),
+                     .dilation = three(dice, 1, 2),
+                     .ceil_mode = dice(0, 1) == 1,
+                     .count_include_pad = dice(0, 1) == 1};
+    for (std::size_t i = 0; i < 3; ++i) a.padding_low[i] = dice(0, a.kernel[i] / 2), a.padding_high[i] = dice(0, a.kernel[i] / 2);
+    const Shape x = activations(dice, dice(1, 2));
+    const auto out = pool_outputs({x[1], x[2], x[3]}, a);
+    if (out[0] * out[1] * out[2] == 0) continue;
+    Layer layer{maximum ? "max_pool" : "avg_pool", x, {}, {}, !maximum};
+    layer.run = [=](const Tensors& in) { return maximum ? distributed::max_pool(in[0], a) : distributed::avg_pool(in[0], a); };
+    return layer;
+  }
+}
+
+Layer batch_norm_layer(Dice& dice) {
+  const auto channels = dice(1, 3);
+  return {"batch_norm", activations(dice, channels), {{channels}, {channels}}, [](const Tensors& in) {
+            return distributed::batch_norm(in[0], in[1], in[2], 1e-2).y;
+          }};
+}
+
+Layer global_avg_pool_layer(Dice& dice) {
+  const auto channels = dice(1, 3);
+  return {"global_avg_pool and linear", activations(dice, channels), {{4, channels}, {4}}, [](const Tensors& in) {
+            return distributed::linear(tanh(distributed::global_avg_pool(in[0])), in[1], in[2], 0.5);
+          }};
+}
+
+Layer flatten_layer(Dice& dice) {
+  const Shape x = activations(dice, dice(1, 2));
+  return {"flatten and linear",
+          x,
+          {{3, x.elements(1, 5)}},
+          [](const Tensors& in) { return distributed::linear(distributed::flatten(in[0]), in[1]); },
+          true};
+}
+
+// Several layers in a row, so that the cuts of one are the input of the next.
+Layer network_layer(Dice& dice) {
+  return {"network",
+          {dice(1, 3), dice(7, 10), dice(7, 10), dice(7, 10), 2},
+          {{3, 3, 3, 3, 2}, {3}, {3}, {3}, {2, 2, 2, 2, 3}, {4, 2}, {4}},
+          [](const Tensors& in) {
+            auto y = distributed::conv(in[0], in[1], in[2], 0.1, {.stride = 2, .padding_low = 1, .padding_high = 1});
+            y = distributed::batch_norm(y, in[3], in[4], 1e-2).y;
+            y = distributed::avg_pool(y, {.kernel = 2, .stride = 1});
+            y = distributed::conv(y, in[5], {}, 0.3, {.padding_low = 1});
+            return distributed::linear(distributed::global_avg_pool(y), in[6], in[7]);
+          }};
+}
+
+Tensor scale_at(const Tensor& y, std::uint64_t seed) {
+  const auto shape = y.layout() ? y.layout()->global : y.shape();
+  return constant(global_tensor(shape, seed, y.layout(), y.dtype()));
+}
+
+struct Result {
+  Tensor y;
+  Tensors gradients, second;
+};
+
+// The loss is a random weighted sum of squares and values; the second derivatives are those of a sum of squares of the gradients.
+Result run_layer(const Layer& layer, const Tensors& in, std::uint64_t seed) {
+  Tape tape;
+  const auto y = layer.run(in);
+  const auto loss = sum(y * scale_at(y, seed)) + sum(square(y) * scale_at(y, seed + 1));
+  auto gradients = tape.gradient(loss, in, Record::yes);
+  auto objective = sum(square(gradients[0]) * scale_at(gradients[0], seed + 2));
+  for (std::size_t i = 1; i < gradients.size(); ++i) {
+    const auto term = sum(square(gradients[i]));
+    objective = objective + (objective.layout() ? once(term, objective) : term);
+  }
+  auto second = tape.gradient(objective, in);
+  return {y, std::move(gradients), std::move(second)};
+}
+
+Tensors parameters_of(const Layer& layer, std::uint64_t seed, DType dtype = DType::float64) {
+  Tensors result;
+  for (const auto& shape : layer.parameters) result.push_back(global_tensor(shape, ++seed, {}, dtype));
+  return result;
+}
+
+using Extents = std::array<int, 4>;
+std::vector<Extents> grids(int ranks) {
+  std::vector<Extents> result;
+  for (int n = 1; n <= ranks; ++n)
+    for (int d = 1; d <= ranks; ++d)
+      for (int h = 1; h <= ranks; ++h)
+        for (int w = 1; w <= ranks; ++w)
+          if (n * d * h * w == ranks) result.push_back({n, d, h, w});
+  return result;
+}
+
+LayoutPtr random_layout(const Communicator& comm, Dice& dice, const Shape& global) {
+  const auto all = grids(comm.size());
+  const auto e = all[static_cast<std::size_t>(dice(0, static_cast<std::int64_t>(all.size()) - 1))];
+  const auto grid = make_grid(comm, {.sample = e[0], .depth = e[1], .height = e[2], .width = e[3]});
+  // Now and then an axis along which the ranks hold the same.
+  std::vector<int> dimensions{0, 1, 2, 3};
+  if (dice(0, 3) == 0) dimensions[static_cast<std::size_t>(dice(0, 3))] = -1;
+  auto layout = split_layout(grid, global, dimensions);
+  return dice(0, 2) == 0 ? layout : with_random_cuts(layout, dice);
+}
+
+void compare(const Communicator& comm, const Layer& layer, std::uint64_t seed, Dice& dice, DType dtype) {
+  const bool exact = dtype == DType::float64;
+  const double first = exact ? 1e-12 : 2e-4, second = exact ? 1e-10 : 2e-2;
+  const auto layout = random_layout(comm, dice, layer.input);
+  const auto parameters = parameters_of(layer, seed, dtype);
+  Tensors whole{global_tensor(layer.input, seed, {}, dtype)}, mine{global_tensor(layer.input, seed, layout, dtype)};
+  whole.insert(whole.end(), parameters.begin(), parameters.end());
+  mine.insert(mine.end(), parameters.begin(), parameters.end());
+  const auto expected = run_layer(layer, whole, seed), found = run_layer(layer, mine, seed);
+  const auto what = fmt::format("{} {}, {}, rank {}", layer.name, seed, to_string(*layout), comm.rank());
+  require(found.y.layout() != nullptr, "[test] {} has no layout", what);
+  require_close(what + ": value", found.y, part_of(expected.y, found.y.layout()), first);
+  require_close(what + ": gradient of x", found.gradients[0], part_of(expected.gradients[0], layout), first);
+  require_close(what + ": second derivative of x", found.second[0], part_of(expected.second[0], layout), second);
+  for (std::size_t i = 1; i < mine.size(); ++i) {
+    require_close(fmt::format("{}: gradient of parameter {}", what, i), found.gradients[i], expected.gradients[i], first);
+    require_close(fmt::format("{}: second derivative of parameter {}", what, i), found.second[i], expected.second[i], second);
+  }
+}
+
+void compare_many(const char* name, int cases, const std::function<Layer(Dice&)>& make, DType dtype = DType::float64) {
+  for (const int size : {1, 2, 3, 4, 6, 7, 8})
+    check_on_ranks(size, name, [&](const Communicator& comm) {
+      for (int i = 0; i < (comm.size() == 1 ? cases / 6 : cases); ++i) {
+        const auto seed = static_cast<std::uint64_t>(comm.size() * 1000 + i);
+        Dice dice(seed);
+        const auto layer = make(dice);
+        compare(comm, layer, seed, dice, dtype);
+      }
+    });
+}
+
+}  // namespace
+
+TEST_CASE("distributed: convolution") { compare_many("conv", 60, random_conv); }
+TEST_CASE("distributed: transposed convolution") { compare_many("conv_transpose", 60, random_conv_transpose); }
+TEST_CASE("distributed: average pooling") {
+  compare_many("avg_pool", 40, [](Dice& dice) { return random_pool(dice, false); });
+}
+TEST_CASE("distributed: max pooling") {
+  compare_many("max_pool", 40, [](Dice& dice) { return random_pool(dice, true); });
+}
+TEST_CASE("distributed: batch norm") { compare_many("batch_norm", 40, batch_norm_layer); }
+TEST_CASE("distributed: global average pooling, then a head") { compare_many("head", 40, global_avg_pool_layer); }
+TEST_CASE("distributed: flatten and linear") { compare_many("flatten", 40, flatten_layer); }
+TEST_CASE("distributed: a network") { compare_many("network", 12, network_layer); }
+
+// The fast kernels meet empty blocks, windows wholly in padding and odd paddings only here.
+TEST_CASE("distributed: float32") {
+  compare_many("conv", 40, random_conv, DType::float32);
+  compare_many("conv_transpose", 40, random_conv_transpose, DType::float32);
+  compare_many(
+      "avg_pool", 20, [](Dice& dice) { return random_pool(dice, false); }, DType::float32);
+  compare_many(
+      "max_pool", 20, [](Dice& dice) { return random_pool(dice, true); }, DType::float32);
+  compare_many("batch_norm", 20, batch_norm_layer, DType::float32);
+  compare_many("flatten", 20, flatten_layer, DType::float32);
+}
+
+TEST_CASE("distributed: adjoint and second order of every layer") {
+  const std::vector<std::function<Layer(Dice&)>> makers = {
+      random_conv,      random_conv_transpose, [](Dice& dice) { return random_pool(dice, false); },
+      batch_norm_layer, global_avg_pool_layer, flatten_layer};
+  for (const int size : {1, 2, 3, 4, 7})
+    check_on_ranks(size, "adjoint", [&](const Communicator& comm) {
+      for (std::size_t m = 0; m < makers.size(); ++m)
+        for (std::uint64_t repeat = 0; repeat < 4; ++repeat) {
+          const auto seed = static_cast<std::uint64_t>(comm.size()) * 100 + m * 10 + repeat;
+          Dice dice(seed);
+          const auto layer = makers[m](dice);
+          const auto layout = random_layout(comm, dice, layer.input);
+          const auto parameters = parameters_of(layer, seed);
+          const auto x = global_tensor(layer.input, seed, layout);
+          if (layer.linear) {
+            const auto in_x = [&](const Tensors& in) {
+              Tensors all = in;
+              all.insert(all.end(), parameters.begin(), parameters.end());
+              return Tensors{layer.run(all)};
+            };
+            require_adjoint(layer.name, comm, in_x, {x}, {.seed = seed});
+          }
+          // In x and the parameters together; leaky steps are differentiated away from their kink or not at all.
+          if (layer.name == "conv") continue;
+          Tensors all{x};
+          all.insert(all.end(), parameters.begin(), parameters.end());
+          AdjointOptions options{.inputs = {Kind::varying}, .linear = false, .seed = seed};
+          for (std::size_t i = 0; i < parameters.size(); ++i) options.inputs.push_back(Kind::same);
+          if (layer.name == "global_avg_pool and linear") continue;
+          require_adjoint(
+              layer.name + " with parameters", comm, [&](const Tensors& in) { return Tensors{layer.run(in)}; }, all, options);
+        }
+    });
+}
+
+TEST_CASE("distributed: batch statistics of a rank, of a sample's ranks, of all") {
+  check_on_ranks(4, "statistics", [](const Communicator& comm) {
+    const auto grid = make_grid(comm, {.sample = 2, .depth = 2});
+    const auto layout = with_cuts(activation_layout(grid, {3, 5, 2, 2, 2}), 1, {0, 4, 5});
+    const auto whole = global_tensor(layout->global, 3), x = global_tensor(layout->global, 3, layout);
+    const auto gamma = global_tensor({2}, 4), beta = global_tensor({2}, 5);
+    const auto box = layout->box();
+    const auto check = [&](distributed::Statistics over, const Tensor& part, double count) {
+      const auto found = distributed::batch_norm(x, gamma, beta, 1e-3, over);
+      const auto [y, statistics] = batch_norm(part, gamma, beta, 1e-3);
+      require(found.count == count, "[test] count {}", found.count);
+      require_close("mean", found.statistics.mean, statistics.mean);
+      require_close("variance", found.statistics.variance, statistics.variance);
+    };
+    check(distributed::Statistics::all, whole, 60);
+    check(distributed::Statistics::spatial_group, slice(whole, 0, box.begin[0], box.end[0]),
+          static_cast<double>(box.extents()[0] * 20));
+    check(distributed::Statistics::local, x.without_layout(), static_cast<double>(box.elements()) / 2);
+  });
+}
+
+TEST_CASE("distributed: dropout gives the same mask for every grid") {
+  for (const int size : {2, 3, 4})
+    check_on_ranks(size, "dropout", [](const Communicator& comm) {
+      Dice dice(static_cast<std::uint64_t>(comm.size()));
+      const auto layout = random_layout(comm, dice, {3, 4, 5, 6, 2});
+      const auto whole = dropout(global_tensor(layout->global, 1), 0.7, {.key = 5, .stream = 2});
+      require_close("dropout", dropout(global_tensor(layout->global, 1, layout), 0.7, {.key = 5, .stream = 2}),
+                    part_of(whole, layout), 0);
+    });
+}
+
+TEST_CASE("distributed: what a layer cannot do is refused by name") {
+  check_on_ranks(2, "refusals", [](const Communicator& comm) {
+    const auto expect = [](const char* start, const std::function<void()>& body) {
+      const auto text = error_text(body);
+      require(text.starts_with(start), "[test] '{}' instead of '{}'", text, start);
+    };
+    const auto grid = make_grid(comm, {.depth = 2});
+    const auto channels = split_layout(grid, {1, 4, 4, 4, 2}, {-1, 4, -1, -1});
+    const auto x = zeros(channels->box().extents()).with_layout(channels);
+    const auto w = zeros({2, 1, 1, 1, 2}), one = zeros({2});
+    expect("[window] the channels are split", [&] { distributed::conv(x, w); });
+    expect("[batch_norm] the channels are split", [&] { distributed::batch_norm(x, one, one, 1e-3); });
+    expect("[batch_norm] the channels are split", [&] { distributed::normalise(x, {one, one}, one, one, 1e-3); });
+    const auto features = split_layout(grid, {4, 6}, {-1, 1, -1, -1});
+    expect("[linear] the features of [N, in] must be whole", [&] {
+      distributed::linear(zeros({4, 3}).with_layout(features), zeros({2, 6}));
+    });
+    Layout share = *same_layout(grid, {1, 4, 4, 4, 2});
+    share.axes[1].placement = Placement::share;
+    const auto s = zeros(share.global).with_layout(std::make_shared<Layout>(share));
+    expect("[window] of a share", [&] { distributed::conv(s, w); });
+    expect("[window] of a share", [&] { distributed::max_pool(s, {.kernel = 2}); });
+    expect("[batch_norm] of a share", [&] { distributed::batch_norm(s, one, one, 1e-3); });
+    expect("[replicate] a parameter is the same", [&] { distributed::parameter_for(x, s); });
+    expect("[window] needs [N, D, H, W, C]", [&] { distributed::conv(zeros({4, 6}).with_layout(same_layout(grid, {4, 6})), w); });
+    expect("[grid]", [&] { make_grid(comm, {.depth = 3}); });
+  });
+}

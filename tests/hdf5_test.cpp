@@ -1,0 +1,296 @@
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <numeric>
+
+#include "comm/hdf5/hdf5_file.h"
+#include "comm/hdf5/io_thread.h"
+#include "tests/support/shared_data.h"
+#include "tests/support/skip.h"
+
+namespace mpigrad {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Box = std::vector<std::int64_t>;
+
+// A folder of its own, removed at the end.
+struct Folder {
+  fs::path path = fs::temp_directory_path() / fmt::format("mpigrad_hdf5_test_{}_{}", getpid(), counter()++);
+  Folder() { fs::create_directories(path); }
+  ~Folder() { fs::remove_all(path); }
+  static int& counter() {
+    static int value = 0;
+    return value;
+  }
+  fs::path operator/(const char* name) const { return path / name; }
+  std::size_t files() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(path), fs::directory_iterator()));
+  }
+};
+
+// The message of the Error that f throws, or "".
+template <class F>
+std::string error_of(F f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+bool without_hdf5(const char* name) {
+  if (!hdf5_available()) testing::skip_test(name, "built without HDF5");
+  return !hdf5_available();
+}
+
+fs::path write_example(const Folder& folder, const char* name = "example.h5") {
+  std::vector<std::int16_t> values(4 * 5 * 6);
+  std::iota(values.begin(), values.end(), std::int16_t{-10});
+  Hdf5Writer writer(folder / name, false);
+  writer.write("train/volume", {4, 5, 6}, DType::int16, values.data());
+  const std::vector<double> reals{0.5, -1.25, 1e300};
+  writer.write<double>("reals", reals);
+  const double scalar = 2.5;
+  writer.write("scalar", {}, DType::float64, &scalar);
+  writer.write_strings("names", {"Omega_m", "h", ""});
+  writer.attribute("/", "count", std::int64_t{42});
+  writer.attribute("train/volume", "unit", std::string("particles"));
+  writer.attribute("/", "cell", 0.25);
+  writer.commit();
+  return folder / name;
+}
+
+}  // namespace
+
+TEST_CASE("hdf5: what is written is read back, in boxes and other types") {
+  if (without_hdf5("hdf5 round trip")) return;
+  const Folder folder;
+  const Hdf5Reader reader(write_example(folder));
+  CHECK(folder.files() == 1);
+
+  const auto all = reader.datasets();
+  REQUIRE(all.size() == 4);
+  CHECK(all[0].name == "names");
+  CHECK((all[0].kind == Hdf5Dataset::Kind::text));
+  CHECK(all[2].name == "scalar");
+  CHECK(all[2].shape.rank() == 0);
+  CHECK(all[3].name == "train/volume");
+  CHECK((all[3].shape == Shape{4, 5, 6}));
+  CHECK((all[3].type == DType::int16));
+  CHECK(reader.contains("reals"));
+  CHECK_FALSE(reader.contains("train"));
+
+  CHECK(reader.read<double>("reals") == std::vector<double>{0.5, -1.25, 1e300});
+  CHECK(reader.read<double>("scalar") == std::vector<double>{2.5});
+  CHECK(reader.read_strings("names") == std::vector<std::string>{"Omega_m", "h", ""});
+  CHECK(reader.number_attribute("/", "count") == 42);
+  CHECK(reader.number_attribute("/", "cell") == 0.25);
+  CHECK(reader.text_attribute("train/volume", "unit") == "particles");
+  CHECK(reader.has_attribute("/", "count"));
+  CHECK_FALSE(reader.has_attribute("/", "absent"));
+
+  const Box begin{1, 2, 3}, end{3, 4, 6};
+  const auto expect = [&](auto zero, DType type) {
+    std::vector<decltype(zero)> box(2 * 2 * 3);
+    reader.read("train/volume", begin, end, type, box.data());
+    std::size_t i = 0;
+    for (int x = 1; x < 3; ++x)
+      for (int y = 2; y < 4; ++y)
+        for (int z = 3; z < 6; ++z) CHECK(box[i++] == static_cast<decltype(zero)>(x * 30 + y * 6 + z - 10));
+  };
+  expect(std::int16_t{}, DType::int16);
+  expect(std::uint8_t{}, DType::uint8);
+  expect(std::int32_t{}, DType::int32);
+  expect(std::int64_t{}, DType::int64);
+  expect(float{}, DType::float32);
+  expect(double{}, DType::float64);
+  reader.read("train/volume", Box{2, 2, 2}, Box{2, 3, 3}, DType::float32, nullptr);  // an empty box
+}
+
+TEST_CASE("hdf5: reading ahead") {
+  if (without_hdf5("hdf5 reading ahead")) return;
+  const Folder folder;
+  const auto path = write_example(folder);
+  std::array<std::vector<float>, 4> planes;
+  std::vector<std::future<void>> pending;
+  {
+    const Hdf5Reader reader(path);
+    for (std::int64_t x = 0; x < 4; ++x) {
+      auto& plane = planes[static_cast<std::size_t>(x)];
+      plane.resize(30);
+      pending.push_back(reader.read_async("train/volume", Box{x, 0, 0}, Box{x + 1, 5, 6}, DType::float32, plane.data()));
+    }
+    pending.push_back(reader.read_async("absent", Box{}, Box{}, DType::float32, nullptr));
+  }
+  for (std::size_t x = 0; x < 4; ++x) {
+    pending[x].get();
+    CHECK(planes[x][7] == static_cast<float>(x * 30 + 7) - 10);
+  }
+  CHECK(has(error_of([&] { pending[4].get(); }), "no dataset 'absent'"));
+  // A job may submit another and wait for it.
+  CHECK(IoThread::instance().run([] { return IoThread::instance().run([] { return 7; }); }) == 7);
+}
+
+TEST_CASE("hdf5: bad files and bad requests are refused by name") {
+  if (without_hdf5("hdf5 errors")) return;
+  const Folder folder;
+  const auto path = write_example(folder);
+  const auto open_error = [](const fs::path& which) { return error_of([&] { const Hdf5Reader reader(which); }); };
+  CHECK(has(open_error(folder / "absent.h5"), "absent.h5: no such file"));
+  CHECK(has(open_error(folder.path), "a folder"));
+  std::ofstream(folder / "text.h5") << "not a data file";
+  CHECK(has(open_error(folder / "text.h5"), "text.h5: not an HDF5 file"));
+  std::ofstream(folder / "empty.h5").flush();
+  CHECK(has(open_error(folder / "empty.h5"), "not an HDF5 file"));
+  fs::copy_file(path, folder / "short.h5");
+  fs::resize_file(folder / "short.h5", fs::file_size(path) / 2);
+  CHECK(has(open_error(folder / "short.h5"), "truncated file"));
+
+  const Hdf5Reader reader(path);
+  std::array<double, 200> out{};
+  const auto read_error = [&](const char* name, const Box& begin, const Box& end, DType type) {
+    return error_of([&] { reader.read(name, begin, end, type, out.data()); });
+  };
+  const auto missing = read_error("volume", {0}, {1}, DType::float32);
+  CHECK(has(missing, "example.h5: no dataset 'volume'; there are: names, reals, scalar, train/volume"));
+  CHECK(has(read_error("train", {0}, {1}, DType::float32), "no dataset 'train'"));
+  CHECK(has(read_error("train/volume", {0, 0}, {1, 1}, DType::float32), "has 3 dimensions, the box 2"));
+  CHECK(has(read_error("train/volume", {0, 0, 0}, {4, 5, 7}, DType::float32),
+            "has shape [4, 5, 6], the box is [0, 0, 0] to [4, 5, 7]"));
+  CHECK(has(read_error("train/volume", {2, 0, 0}, {1, 5, 6}, DType::float32), "has shape"));
+  CHECK(has(read_error("reals", {0}, {3}, DType::int32), "is float64, which int32 would round"));
+  CHECK(has(read_error("reals", {0}, {3}, DType::float32), "does not fit float32"));
+  CHECK(has(read_error("names", {0}, {3}, DType::float32), "holds text"));
+  CHECK(has(read_error("train/volume", {0, 0, 0}, {4, 5, 6}, DType::uint8), "holds a value that does not fit uint8"));
+  CHECK(has(error_of([&] { reader.read_strings("reals"); }), "is float64, not text"));
+  CHECK(has(error_of([&] { reader.number_attribute("/", "absent"); }), "no attribute 'absent' of '/'"));
+  CHECK(has(error_of([&] { reader.text_attribute("/", "count"); }), "is not one text"));
+}
+
+TEST_CASE("hdf5: nothing is overwritten or left half written") {
+  if (without_hdf5("hdf5 writing")) return;
+  const Folder folder;
+  const auto path = write_example(folder);
+  CHECK(has(error_of([&] { Hdf5Writer writer(path, false); }), "exists already"));
+  CHECK(has(error_of([&] { Hdf5Writer writer(folder / "absent/x.h5", false); }), "there is no folder"));
+  CHECK(has(error_of([&] { Hdf5Writer writer(folder.path, true); }), "a folder is in the way"));
+  {
+    Hdf5Writer abandoned(path, true);
+    abandoned.create("other", {3}, DType::float32);
+    CHECK(folder.files() == 2);
+  }
+  CHECK(folder.files() == 1);
+  CHECK(Hdf5Reader(path).contains("reals"));
+  {
+    Hdf5Writer writer(path, true);
+    writer.create("other", {3}, DType::float32);
+    CHECK(has(error_of([&] { writer.create("other", {3}, DType::float32); }), "dataset 'other' cannot be created"));
+    CHECK(has(error_of([&] { writer.write_box("absent", Box{0}, Box{0}, DType::float32, nullptr); }), "no dataset 'absent'"));
+    CHECK(has(error_of([&] { writer.write_box("other", Box{0}, Box{4}, DType::float32, nullptr); }), "has shape [3]"));
+    writer.commit();
+  }
+  CHECK(Hdf5Reader(path).read<float>("other") == std::vector<float>(3, 0.0F));
+  {  // somebody else makes the file meanwhile
+    Hdf5Writer writer(folder / "race.h5", false);
+    std::ofstream(folder / "race.h5") << "theirs";
+    CHECK(has(error_of([&] { writer.commit(); }), "exists already"));
+  }
+  CHECK(fs::file_size(folder / "race.h5") == 6);
+  CHECK(folder.files() == 2);
+}
+
+TEST_CASE("hdf5: a full disk is an error and leaves the old file") {
+  if (without_hdf5("hdf5 full disk")) return;
+  const Folder folder;
+  const auto path = write_example(folder);
+  // A limit on the size of files behaves like a full disk, once the signal is ignored.
+  rlimit old{};
+  getrlimit(RLIMIT_FSIZE, &old);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{100000, old.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::string message = error_of([&] {
+    const std::vector<double> many(100000);
+    Hdf5Writer writer(path, true);
+    writer.write<double>("many", many);
+    writer.commit();
+  });
+  setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, handler);
+  CHECK(has(message, "[hdf5] " + path.string()));
+  CHECK(has(message, "File too large"));
+  CHECK(Hdf5Reader(path).contains("reals"));
+  CHECK(folder.files() == 1);
+  CHECK(Hdf5Reader(write_example(folder, "after.h5")).contains("reals"));  // the library still works
+}
+
+TEST_CASE("hdf5: the ranks of one process write one file together") {
+  if (without_hdf5("hdf5 threads")) return;
+  for (const int ranks : {1, 2, 3, 7}) {
+    const Folder folder;
+    run_threads(ranks, [&](const std::shared_ptr<Transport>& transport) {
+      const std::int64_t rank = transport->rank(), size = transport->size();
+      const std::int64_t begin = rank * 5 / size, end = (rank + 1) * 5 / size;  // 7 ranks: some have nothing
+      std::vector<std::int32_t> slab;
+      for (std::int64_t i = 4 * begin; i < 4 * end; ++i) slab.push_back(static_cast<std::int32_t>(i * i));
+      Hdf5Writer writer(folder / "slabs.h5", false, transport);
+      writer.create("slabs", {5, 4}, DType::int32);
+      writer.write_box("slabs", Box{begin, 0}, Box{end, 4}, DType::int32, slab.data());
+      const std::array<double, 2> root{static_cast<double>(10 + rank), 2};
+      writer.write<double>("root", root);
+      writer.write_strings("names", {"a", "bc"});
+      writer.attribute("/", "ranks", size);
+      writer.commit();
+      const auto again = error_of([&] { Hdf5Writer second(folder / "slabs.h5", false, transport); });
+      CHECK(has(again, "exists already"));  // on every rank
+    });
+    CHECK(folder.files() == 1);
+    const Hdf5Reader reader(folder / "slabs.h5");
+    const auto all = reader.read<std::int32_t>("slabs");
+    for (std::size_t i = 0; i < 20; ++i) CHECK(all[i] == static_cast<std::int32_t>(i * i));
+    CHECK(reader.read<double>("root") == std::vector<double>{10, 2});
+    CHECK(reader.number_attribute("/", "ranks") == ranks);
+  }
+}
+
+TEST_CASE("hdf5: a failing rank leaves no file") {
+  if (without_hdf5("hdf5 failing rank")) return;
+  const Folder folder;
+  const auto message = error_of([&] {
+    run_threads(3, [&](const std::shared_ptr<Transport>& transport) {
+      Hdf5Writer writer(folder / "x.h5", false, transport);
+      writer.create("x", {3}, DType::int32);
+      require(transport->rank() != 1, "[test] rank 1 fails");
+      writer.commit();
+    });
+  });
+  CHECK(has(message, "rank 1 fails"));
+  CHECK(folder.files() == 0);
+}
+
+TEST_CASE("hdf5: a medical data set of another library") {
+  if (without_hdf5("hdf5 medical")) return;
+  const auto path = testing::shared_data("3d/adrenalmnist3d/adrenal28.h5");
+  if (path.empty()) return testing::skip_test("hdf5 medical", testing::no_shared_data);
+  const Hdf5Reader reader(path);
+  const auto volume = reader.describe("train/volume"), label = reader.describe("val/label");
+  CHECK((volume.shape == Shape{1188, 28, 28, 28, 1}));
+  CHECK((volume.type == DType::uint8));
+  CHECK(label.shape[0] == 98);
+  std::vector<float> one(28 * 28 * 28);
+  reader.read("train/volume", Box{7, 0, 0, 0, 0}, Box{8, 28, 28, 28, 1}, DType::float32, one.data());
+  CHECK(std::all_of(one.begin(), one.end(), [](float value) { return value == 0 || value == 255; }));
+  CHECK(std::any_of(one.begin(), one.end(), [](float value) { return value == 255; }));
+}
+
+}  // namespace mpigrad

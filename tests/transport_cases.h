@@ -1,0 +1,294 @@
+#pragma once
+// Every call of a transport against its definition, computed locally: what each rank holds is a known function of its rank.
+// Collective; the first wrong value throws. Run by transport_test.cpp (threads) and transport_mpi_test.cpp.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "comm/transport.h"
+#include "framework/error.h"
+
+namespace mpigrad::transport_cases {
+
+constexpr DType all_types[] = {DType::float32, DType::float64, DType::int64,  DType::int32,
+                               DType::int16,   DType::uint8,   DType::boolean};
+constexpr Reduction all_reductions[] = {Reduction::sum, Reduction::max, Reduction::min, Reduction::prod};
+
+// Element i of rank r's buffer: small integers, so that every type holds every result exactly (products of 7 ranks included).
+inline double value(int r, std::int64_t i, DType type) {
+  const auto k = (7 * r + 3 * i + i * i * (r + 1)) % 11;
+  return type == DType::boolean ? static_cast<double>(k % 2) : static_cast<double>(k % 3 == 0 ? 2 : 1 + (k == 4 ? 2 : 0));
+}
+
+// Elements as raw bytes, so that one code path serves all types (std::vector<bool> has no data()).
+struct Buffer {
+  DType type;
+  std::int64_t count;
+  std::vector<std::byte> bytes;
+
+  Buffer(DType t, std::int64_t n) : type(t), count(n), bytes(static_cast<std::size_t>(n * size_of(t)), std::byte{0x55}) {}
+  void* data() { return count == 0 ? nullptr : bytes.data(); }
+  void set(std::int64_t i, double x) {
+    visit_any(type, [&](auto zero) {
+      const auto converted = static_cast<decltype(zero)>(x);
+      std::memcpy(bytes.data() + i * size_of(type), &converted, sizeof(converted));
+    });
+  }
+  double get(std::int64_t i) const {
+    return visit_any(type, [&](auto zero) {
+      if constexpr (sizeof(zero) == 1) return static_cast<double>(bytes[static_cast<std::size_t>(i)]);
+      std::memcpy(&zero, bytes.data() + i * size_of(type), sizeof(zero));
+      return static_cast<double>(zero);
+    });
+  }
+};
+
+inline Buffer filled(int rank, std::int64_t count, DType type, std::int64_t first = 0) {
+  Buffer buffer(type, count);
+  for (std::int64_t i = 0; i < count; ++i) buffer.set(i, value(rank, first + i, type));
+  return buffer;
+}
+
+inline void expect(const Buffer& got, std::int64_t i, double wanted, const std::string& what) {
+  require(got.get(i) == wanted, "[transport_cases] {}, {}: element {} is {} instead of {}", what, name_of(got.type), i,
+          got.get(i), wanted);
+}
+
+inline double reduced(int size, std::int64_t i, DType type, Reduction op) {
+  double result = value(0, i, type);
+  for (int r = 1; r < size; ++r) {
+    const double x = value(r, i, type);
+    if (op == Reduction::sum) result += x;
+    if (op == Reduction::prod) result *= x;
+    if (op == Reduction::max) result = std::max(result, x);
+    if (op == Reduction::min) result = std::min(result, x);
+  }
+  return result;
+}
+
+inline bool allowed(DType type, Reduction op) { return type != DType::boolean || op == Reduction::max || op == Reduction::min; }
+
+// uneven, with zeros
+inline std::vector<std::int64_t> uneven(int size) {
+  std::vector<std::int64_t> counts;
+  for (int r = 0; r < size; ++r) counts.push_back(r % 3 == 1 ? 0 : 2 + 3 * r);
+  return counts;
+}
+
+inline void check_reductions(Transport& t, DType type, Reduction op, std::int64_t count) {
+  const int size = t.size(), rank = t.rank();
+  const auto what = [&](const char* call) {
+    return fmt::format("{} {} of {} on rank {} of {}", call, name_of(op), count, rank, size);
+  };
+  for (const bool in_place : {false, true}) {
+    Buffer in = filled(rank, count, type), out(type, count);
+    t.allreduce(in.data(), in_place ? in.data() : out.data(), count, type, op);
+    for (std::int64_t i = 0; i < count; ++i) expect(in_place ? in : out, i, reduced(size, i, type, op), what("allreduce"));
+  }
+  for (const bool in_place : {false, true}) {
+    Buffer in = filled(rank, count, type), out(type, count);
+    auto pending = t.start_allreduce(in.data(), in_place ? in.data() : out.data(), count, type, op);
+    pending->wait();
+    pending->wait();
+    for (std::int64_t i = 0; i < count; ++i) expect(in_place ? in : out, i, reduced(size, i, type, op), what("start_allreduce"));
+  }
+  const int root = size - 1;
+  for (const bool in_place : {false, true}) {
+    Buffer in = filled(rank, count, type), out(type, count);
+    t.reduce(in.data(), rank != root ? nullptr : in_place ? in.data() : out.data(), count, type, op, root);
+    for (std::int64_t i = 0; i < count; ++i)
+      expect(rank == root && in_place ? in
+             : rank == root           ? out
+                                      : in,
+             i, rank == root ? reduced(size, i, type, op) : value(rank, i, type), what("reduce"));
+  }
+  const auto counts = uneven(size);
+  std::int64_t total = 0, first = 0;
+  for (int r = 0; r < size; ++r) {
+    if (r < rank) first += counts[static_cast<std::size_t>(r)];
+    total += counts[static_cast<std::size_t>(r)];
+  }
+  Buffer in = filled(rank, total, type), out(type, counts[static_cast<std::size_t>(rank)]);
+  t.reduce_scatter(in.data(), out.data(), counts, type, op);
+  for (std::int64_t i = 0; i < out.count; ++i) expect(out, i, reduced(size, first + i, type, op), what("reduce_scatter"));
+}
+
+inline void check_movement(Transport& t, DType type, int root) {
+  const int size = t.size(), rank = t.rank();
+  for (const std::int64_t count : {std::int64_t{0}, std::int64_t{5}}) {
+    Buffer data = filled(rank, count, type);
+    t.broadcast(data.data(), count, type, root);
+    for (std::int64_t i = 0; i < count; ++i) expect(data, i, value(root, i, type), "broadcast");
+  }
+  const auto counts = uneven(size);
+  std::int64_t total = 0;
+  std::vector<std::int64_t> first;
+  for (auto count : counts) first.push_back(total), total += count;
+  const auto own = counts[static_cast<std::size_t>(rank)], own_first = first[static_cast<std::size_t>(rank)];
+  const auto expect_all = [&](const Buffer& all, const char* what) {
+    for (int r = 0; r < size; ++r)
+      for (std::int64_t i = 0; i < counts[static_cast<std::size_t>(r)]; ++i)
+        expect(all, first[static_cast<std::size_t>(r)] + i, value(r, i, type), what);
+  };
+  Buffer part = filled(rank, own, type), gathered(type, rank == root ? total : 0), everywhere(type, total);
+  t.gather(part.data(), gathered.data(), counts, type, root);
+  if (rank == root) expect_all(gathered, "gather");
+  t.allgather(part.data(), everywhere.data(), counts, type);
+  expect_all(everywhere, "allgather");
+
+  Buffer in_place(type, total);  // this rank's part already lies where it belongs
+  if (own > 0) std::memcpy(in_place.bytes.data() + own_first * size_of(type), part.data(), part.bytes.size());
+  t.allgather(in_place.bytes.data() + own_first * size_of(type), in_place.data(), counts, type);
+  expect_all(in_place, "allgather in place");
+
+  Buffer whole = filled(root, rank == root ? total : 0, type), received(type, own);
+  t.scatter(whole.data(), received.data(), counts, type, root);
+  for (std::int64_t i = 0; i < own; ++i) expect(received, i, value(root, own_first + i, type), "scatter");
+}
+
+// Rank r sends (r + 2 s) % 4 elements to rank s.
+inline void check_alltoall(Transport& t, DType type) {
+  const int size = t.size(), rank = t.rank();
+  const auto count = [](int from, int to) { return static_cast<std::int64_t>((from + 2 * to) % 4); };
+  std::vector<std::int64_t> send, receive;
+  std::int64_t sent = 0, expected = 0;
+  for (int s = 0; s < size; ++s) {
+    send.push_back(count(rank, s)), receive.push_back(count(s, rank));
+    sent += send.back(), expected += receive.back();
+  }
+  Buffer in = filled(rank, sent, type), out(type, expected);
+  t.alltoall(in.data(), send, out.data(), receive, type);
+  std::int64_t k = 0;
+  for (int s = 0; s < size; ++s) {
+    std::int64_t first = 0;
+    for (int q = 0; q < rank; ++q) first += count(s, q);
+    for (std::int64_t i = 0; i < count(s, rank); ++i) expect(out, k++, value(s, first + i, type), "alltoall");
+  }
+}
+
+// Every rank sends two messages with the same tag, one with another tag and an empty one to every rank, itself included.
+inline void check_exchange(Transport& t, DType type, bool blocking) {
+  const int size = t.size(), rank = t.rank();
+  const std::int64_t counts[] = {3, 4, 2, 0};
+  const int tags[] = {5, 5, 6, 7};
+  std::vector<Buffer> out, in;
+  std::vector<Message> sends, receives;
+  for (int peer = 0; peer < size; ++peer)
+    for (int m = 0; m < 4; ++m) {
+      out.push_back(filled(rank, counts[m], type, 10 * peer + 100 * m));
+      in.emplace_back(type, counts[m]);
+    }
+  for (int peer = 0; peer < size; ++peer)
+    for (int m = 0; m < 4; ++m) {
+      const auto k = static_cast<std::size_t>(4 * peer + m);
+      sends.push_back({.peer = peer, .tag = tags[m], .data = out[k].data(), .count = counts[m]});
+      receives.push_back({.peer = peer, .tag = tags[m], .data = in[k].data(), .count = counts[m]});
+    }
+  std::rotate(receives.begin(), receives.begin() + 2, receives.begin() + 4);  // other tags of one peer first
+  if (blocking) {
+    t.exchange(sends, receives, type);
+  } else {
+    // Two receives under way from the same peer with the same tag, completed in the other order.
+    const std::vector<Message> first(receives.begin(), receives.begin() + 3), second(receives.begin() + 3, receives.end());
+    auto a = t.start_exchange({}, first, type);
+    auto b = t.start_exchange({}, second, type);
+    auto c = t.start_exchange(sends, {}, type);
+    b->wait(), a->wait(), c->wait();
+  }
+  for (int peer = 0; peer < size; ++peer)
+    for (int m = 0; m < 4; ++m)
+      for (std::int64_t i = 0; i < counts[m]; ++i)
+        expect(in[static_cast<std::size_t>(4 * peer + m)], i, value(peer, 10 * rank + 100 * m + i, type), "exchange");
+}
+
+// The communicator has the members listed, in this order, told apart by their rank in `world`.
+inline void check_members(Transport& t, const std::vector<int>& world_ranks, int world_rank) {
+  require(t.size() == static_cast<int>(world_ranks.size()) && world_ranks[static_cast<std::size_t>(t.rank())] == world_rank,
+          "[transport_cases] rank {} of {}, expected {} ranks", t.rank(), t.size(), world_ranks.size());
+  std::vector<std::int64_t> counts(world_ranks.size(), 1);
+  std::vector<std::int32_t> all(world_ranks.size());
+  const std::int32_t mine = world_rank;
+  t.allgather(&mine, all.data(), counts, DType::int32);
+  require(std::equal(all.begin(), all.end(), world_ranks.begin()), "[transport_cases] other members than expected");
+}
+
+inline void check_communicators(Transport& t) {
+  const int size = t.size(), rank = t.rank();
+  std::vector<int> everyone, reversed, even, odd;
+  for (int r = 0; r < size; ++r) everyone.push_back(r), (r % 2 == 0 ? even : odd).push_back(r);
+  reversed.assign(everyone.rbegin(), everyone.rend());
+
+  check_members(*t.duplicate(), everyone, rank);
+  check_members(*t.subgroup(reversed), reversed, rank);
+  // Only the members call; twice, and then again below it.
+  const auto& mine = rank % 2 == 0 ? even : odd;
+  auto half = t.subgroup(mine);
+  check_members(*half, mine, rank);
+  check_members(*t.subgroup(mine), mine, rank);
+  check_members(*half->duplicate(), mine, rank);
+
+  auto by_parity = t.split(rank % 2, -rank);
+  std::vector<int> backwards(mine.rbegin(), mine.rend());
+  check_members(*by_parity, backwards, rank);
+  auto equal_keys = t.split(3, 0);
+  check_members(*equal_keys, everyone, rank);
+  auto without_last = t.split(rank == size - 1 ? -1 : 0, 0);
+  require((without_last == nullptr) == (rank == size - 1), "[transport_cases] a negative colour gets no communicator");
+
+  // Messages and calls of different communicators do not mix.
+  std::int32_t out[2] = {10 * rank, 10 * rank + 1}, in[2] = {-1, -1};
+  const int next = (rank + 1) % size, previous = (rank + size - 1) % size;
+  auto other = t.duplicate();
+  const Message send[2] = {{next, 1, &out[0], 1}, {next, 1, &out[1], 1}};
+  const Message receive[2] = {{previous, 1, &in[0], 1}, {previous, 1, &in[1], 1}};
+  auto a = other->start_exchange({&send[1], 1}, {}, DType::int32);
+  auto b = t.start_exchange({&send[0], 1}, {&receive[0], 1}, DType::int32);
+  auto c = other->start_exchange({}, {&receive[1], 1}, DType::int32);
+  c->wait(), b->wait(), a->wait();
+  require(in[0] == 10 * previous && in[1] == 10 * previous + 1, "[transport_cases] messages of two communicators are mixed");
+}
+
+// Two reductions under way, finished in another order than started, with a blocking one between.
+inline void check_overlap(Transport& t) {
+  const std::int64_t n = 3000;
+  Buffer a = filled(t.rank(), n, DType::float32), b = filled(t.rank(), n, DType::float64), c(DType::int32, 4);
+  auto first = t.start_allreduce(a.data(), a.data(), n, DType::float32, Reduction::sum);
+  auto second = t.start_allreduce(b.data(), b.data(), n, DType::float64, Reduction::max);
+  Buffer d = filled(t.rank(), 4, DType::int32);
+  t.allreduce(d.data(), c.data(), 4, DType::int32, Reduction::sum);
+  second->wait();
+  first.reset();  // waits
+  for (std::int64_t i = 0; i < n; ++i) {
+    expect(a, i, reduced(t.size(), i, DType::float32, Reduction::sum), "first of two reductions");
+    expect(b, i, reduced(t.size(), i, DType::float64, Reduction::max), "second of two reductions");
+  }
+}
+
+// The error's text, or "" if nothing is thrown.
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+inline void check_refusals(Transport& t) {
+  std::uint8_t flag = 1;
+  const auto refuses = [](const std::string& text, const std::string& part) {
+    require(text.find(part) != std::string::npos, "[transport_cases] expected an error with '{}', got '{}'", part, text);
+  };
+  refuses(error_of([&] { t.allreduce(&flag, &flag, 1, DType::boolean, Reduction::sum); }), "[allreduce] booleans");
+  refuses(error_of([&] { t.broadcast(&flag, -1, DType::uint8, 0); }), "not negative");
+  refuses(error_of([&] { t.broadcast(&flag, 1, DType::uint8, t.size()); }), "is not a rank");
+  const std::vector<int> twice = {t.rank(), t.rank()};
+  refuses(error_of([&] { t.subgroup(twice); }), "listed twice");
+}
+
+}  // namespace mpigrad::transport_cases
