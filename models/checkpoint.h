@@ -1,0 +1,45 @@
+#pragma once
+// Networks in files: HDF5 with one dataset for each parameter, buffer and array of the optimizer, by name. Parameters are the
+// same on all ranks, so a file knows nothing of the grid that wrote it and any grid can read it.
+//
+//   parameters/conv1.weight   buffers/norm1.running_mean   optimizer/momentum/conv1.weight   averages/average/conv1.weight
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "comm/communicator.h"
+#include "framework/optimizer.h"
+#include "models/module.h"
+
+namespace mpigrad {
+
+// What a file says besides tensors. Notes are for the program that wrote it: names without '=', texts without line breaks.
+struct CheckpointInfo {
+  std::int64_t step = 0, epoch = 0;
+  std::map<std::string, std::string> notes{};
+};
+
+struct SaveOptions {
+  const Optimizer* optimizer = nullptr;
+  const AveragedWeights* averages = nullptr;
+  CheckpointInfo info{};
+  bool overwrite = false;
+};
+
+// Collective; rank 0 writes, under a temporary name until the file is complete. What goes wrong there is an Error on every rank.
+void save_checkpoint(const std::filesystem::path& path, nn::Module& net, const Communicator& world,
+                     const SaveOptions& options = {});
+
+struct LoadOptions {
+  Optimizer* optimizer = nullptr;  // of the same kind as the one saved
+  AveragedWeights* averages = nullptr;
+};
+
+// Every rank reads for itself. Names, shapes and element types must be those of the network, in both directions; nothing is
+// changed if they are not.
+CheckpointInfo load_checkpoint(const std::filesystem::path& path, nn::Module& net, const LoadOptions& options = {});
+// The tensors stay in the file.
+CheckpointInfo read_checkpoint_info(const std::filesystem::path& path);
+
+}  // namespace mpigrad

@@ -1,0 +1,122 @@
+#pragma once
+// Batches for training, each rank's own block of them.
+//
+//   data::Loader train("universes/", {.grid = grid, .batch = 8, .seed = 1, .shuffle = true, .flips = true, .shifts = true});
+//   for (auto [x, y] : train.epoch(0)) ...
+//
+// Order and augmentation are drawn from (seed, epoch, sample) alone, so a batch is the same for every grid, bit for bit.
+
+#include <cstddef>
+#include <iterator>
+#include <optional>
+
+#include "comm/grid.h"
+#include "models/data_source.h"
+
+namespace mpigrad::data {
+
+struct LoaderOptions {
+  GridPtr grid{};          // none: plain local tensors
+  std::int64_t batch = 1;  // of all ranks together
+  std::uint64_t seed = 0;
+  bool shuffle = false;         // another order each epoch
+  bool flips = false;           // each spatial axis with probability 1/2
+  bool shifts = false;          // periodic, by any number of cells along each axis
+  bool transpositions = false;  // a random order of the spatial axes; for cubes
+  Transform transform = Transform::of_source;
+  DType dtype = DType::float32;         // of x
+  std::optional<DType> target_dtype{};  // of y; none: int64 for classes, else that of x
+  std::vector<std::int64_t> samples{};  // which ones; empty: all
+  bool drop_last = false;               // leave out a last, smaller batch
+  bool prefetch = true;                 // read the next batch while the current one is used
+  std::int64_t cache_bytes = -1;        // keep what was read if all of it fits; negative: 1 GiB per node
+};
+
+struct Batch {
+  Tensor x;  // [N, D, H, W, C], constant, with layout() of its N
+  Tensor y;  // [N, T], or [N] of classes; constant, with target_layout()
+};
+
+class Loader {
+ public:
+  // Errors: a subset that names samples that do not exist, no batch at all, more ranks along a spatial axis than planes.
+  Loader(SourcePtr source, LoaderOptions options);
+  // Of universes: a folder, or one file.
+  Loader(const std::filesystem::path& path, LoaderOptions options);
+
+  const Source& source() const;
+  const LoaderOptions& options() const;
+  std::int64_t samples() const;  // per epoch
+  std::int64_t steps() const;    // batches per epoch
+  Shape shape() const;           // global [batch, D, H, W, C]
+  // Of a full batch: samples split over the first axis of the grid, planes over the others. None without a grid.
+  LayoutPtr layout() const;
+  LayoutPtr target_layout() const;
+
+  // The samples of step `step` of epoch `epoch`, in order.
+  std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t step) const;
+  // One batch by itself, without reading ahead.
+  Batch batch(std::int64_t epoch, std::int64_t step) const;
+
+  struct Fetch;  // a batch that is being read
+  class Epoch;
+  // The batches of an epoch, in order, for one pass. Not collective, but every rank gets the same number of them. A failed read
+  // throws where its batch is asked for.
+  Epoch epoch(std::int64_t epoch) const;
+
+  struct State;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+class Loader::Epoch {
+ public:
+  class Iterator {
+   public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = Batch;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const Batch*;
+    using reference = const Batch&;
+
+    reference operator*() const { return epoch_->current_; }
+    pointer operator->() const { return &epoch_->current_; }
+    Iterator& operator++() {
+      epoch_->advance();
+      return *this;
+    }
+    void operator++(int) { epoch_->advance(); }
+    bool operator==(std::default_sentinel_t) const { return epoch_->step_ >= epoch_->steps_; }
+
+   private:
+    friend class Epoch;
+    explicit Iterator(Epoch* epoch) : epoch_(epoch) {}
+    Epoch* epoch_;
+  };
+
+  Iterator begin();
+  std::default_sentinel_t end() const { return {}; }
+  std::int64_t size() const { return steps_; }
+
+ private:
+  friend class Loader;
+  Epoch(std::shared_ptr<State> state, std::int64_t epoch, std::int64_t steps)
+      : state_(std::move(state)), epoch_(epoch), steps_(steps) {}
+  void advance();
+
+  std::shared_ptr<State> state_;
+  std::int64_t epoch_, steps_, step_ = -1;
+  std::vector<std::int64_t> order_;
+  Batch current_;
+  std::shared_ptr<Fetch> next_;
+};
+
+// Indices 0 ... n - 1 dealt at random into two lists, each sorted; the same for the same arguments. The test list has
+// round(fraction n) of them, but at least one, and leaves at least one.
+struct Split {
+  std::vector<std::int64_t> train, test;
+};
+Split split_train_test(std::int64_t n, double fraction, std::uint64_t seed);
+
+}  // namespace mpigrad::data

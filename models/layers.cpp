@@ -1,0 +1,136 @@
+#include "models/layers.h"
+
+#include "comm/collectives.h"
+#include "framework/cost.h"
+#include "framework/tape.h"
+#include "ops/elementwise.h"
+#include "ops/random.h"
+
+namespace mpigrad::nn {
+namespace {
+
+double volume(const Extent3& extent) { return static_cast<double>(extent[0] * extent[1] * extent[2]); }
+
+thread_local LayerTrace* layer_trace = nullptr;
+
+}  // namespace
+
+Conv3d::Conv3d(Module& parent, const std::string& name, const Conv3dAttributes& attributes)
+    : Module(parent, name), a_(attributes) {}
+
+Tensor Conv3d::operator()(const Tensor& x) {
+  require(x.rank() == 5, "[{}] needs [N, D, H, W, C]: {}", path(), x);
+  require(a_.groups > 0 && x.dim(4) % a_.groups == 0, "[{}] {} channels are not a multiple of {} groups: {}", path(), x.dim(4),
+          a_.groups, x);
+  const Shape shape{a_.out, a_.kernel[0], a_.kernel[1], a_.kernel[2], x.dim(4) / a_.groups};
+  const double taps = volume(a_.kernel);
+  LayerScope scope(path(), "conv", shape.elements() + (a_.bias ? a_.out : 0));
+  const auto w = parameter("weight", shape,
+                           glorot_uniform(taps * static_cast<double>(shape[4]), taps * static_cast<double>(a_.out / a_.groups)));
+  const auto bias = a_.bias ? parameter("bias", {a_.out}, constant_value(0), false) : Tensor();
+  return scope.done(distributed::conv(x, w, bias, a_.slope,
+                                      {.stride = a_.stride,
+                                       .dilation = a_.dilation,
+                                       .padding_low = a_.padding,
+                                       .padding_high = a_.padding,
+                                       .groups = a_.groups}));
+}
+
+ConvTranspose3d::ConvTranspose3d(Module& parent, const std::string& name, const ConvTranspose3dAttributes& attributes)
+    : Module(parent, name), a_(attributes) {}
+
+Tensor ConvTranspose3d::operator()(const Tensor& x) {
+  require(x.rank() == 5, "[{}] needs [N, D, H, W, C]: {}", path(), x);
+  const Shape shape{x.dim(4), a_.kernel[0], a_.kernel[1], a_.kernel[2], a_.out};
+  const double taps = volume(a_.kernel);
+  LayerScope scope(path(), "conv_transpose", shape.elements() + (a_.bias ? a_.out : 0));
+  const auto w =
+      parameter("weight", shape, glorot_uniform(taps * static_cast<double>(x.dim(4)), taps * static_cast<double>(a_.out)));
+  const auto bias = a_.bias ? parameter("bias", {a_.out}, constant_value(0), false) : Tensor();
+  return scope.done(distributed::conv_transpose(
+      x, w, bias,
+      {.stride = a_.stride, .padding_low = a_.padding, .padding_high = a_.padding, .output_padding = a_.output_padding}));
+}
+
+BatchNorm::BatchNorm(Module& parent, const std::string& name, const BatchNormAttributes& attributes)
+    : Module(parent, name), a_(attributes) {
+  require(a_.momentum >= 0 && a_.momentum < 1, "[{}] momentum is in [0, 1), got {}", path(), a_.momentum);
+}
+
+Tensor BatchNorm::operator()(const Tensor& x) {
+  const Shape shape{x.dim(-1)};
+  LayerScope scope(path(), "batch_norm", 2 * x.dim(-1));
+  const auto gamma = parameter("gamma", shape, constant_value(1), false),
+             beta = parameter("beta", shape, constant_value(0), false);
+  auto &mean = buffer("running_mean", shape, 0), &variance = buffer("running_variance", shape, 1);
+  if (!training() && x.device() != DeviceKind::dry)
+    return scope.done(distributed::normalise(x, {constant(mean), constant(variance)}, gamma, beta, a_.epsilon));
+  auto result = distributed::batch_norm(x, gamma, beta, a_.epsilon, a_.statistics);
+  if (x.device() != DeviceKind::dry) update(x, result, mean, variance);
+  return scope.done(std::move(result.y));
+}
+
+void BatchNorm::update(const Tensor& x, const distributed::BatchNormResult& result, Tensor& mean, Tensor& variance) const {
+  Untaped scope;
+  auto batch_mean = result.statistics.mean;
+  auto batch_variance = result.statistics.variance * (result.count / std::max(1.0, result.count - 1));
+  if (x.layout() && a_.statistics != distributed::Statistics::all) {
+    // Groups have statistics of their own; what evaluation uses is their average, the same on all ranks.
+    const auto group = grid_of(*x.layout()).along(x.layout()->varying_axes());
+    batch_mean = allreduce(batch_mean, group) / group.size();
+    batch_variance = allreduce(batch_variance, group) / group.size();
+  }
+  mean = constant(mean * a_.momentum + batch_mean * (1 - a_.momentum));
+  variance = constant(variance * a_.momentum + batch_variance * (1 - a_.momentum));
+}
+
+Linear::Linear(Module& parent, const std::string& name, const LinearAttributes& attributes)
+    : Module(parent, name), a_(attributes) {}
+
+Tensor Linear::operator()(const Tensor& x) {
+  require(x.rank() == 2, "[{}] needs [N, features]; flatten first: {}", path(), x);
+  LayerScope scope(path(), "linear", a_.out * (x.dim(1) + (a_.bias ? 1 : 0)));
+  const auto w =
+      parameter("weight", {a_.out, x.dim(1)}, glorot_uniform(static_cast<double>(x.dim(1)), static_cast<double>(a_.out)));
+  const auto bias = a_.bias ? parameter("bias", {a_.out}, constant_value(a_.bias_start), false) : Tensor();
+  return scope.done(distributed::linear(x, w, bias, a_.slope));
+}
+
+Dropout::Dropout(Module& parent, const std::string& name, const DropoutAttributes& attributes)
+    : Module(parent, name), a_(attributes) {}
+
+Tensor Dropout::operator()(const Tensor& x) { return training() ? dropout(x, a_.keep, random()) : x; }
+
+LayerTrace::LayerTrace(std::function<std::int64_t()> sent_bytes) : sent_bytes_(std::move(sent_bytes)), previous_(layer_trace) {
+  layer_trace = this;
+}
+LayerTrace::~LayerTrace() { layer_trace = previous_; }
+
+struct LayerScope::Counter {
+  LayerRecord record;
+  std::int64_t sent_before = 0;
+  CostLog costs;
+};
+
+LayerScope::LayerScope(std::string name, std::string kind, std::int64_t parameters) {
+  if (!layer_trace) return;
+  counter_ = std::make_unique<Counter>();
+  counter_->record.name = std::move(name);
+  counter_->record.kind = std::move(kind);
+  counter_->record.parameters = parameters;
+  if (layer_trace->sent_bytes_) counter_->sent_before = layer_trace->sent_bytes_();
+}
+LayerScope::~LayerScope() = default;
+
+Tensor LayerScope::done(Tensor y) {
+  if (!counter_) return y;
+  auto& record = counter_->record;
+  record.out = y.layout() ? y.layout()->global : y.shape();
+  record.activation_bytes = y.bytes();
+  for (const auto& line : counter_->costs.lines) record.flops += line.flops;
+  if (layer_trace->sent_bytes_) record.sent_bytes = layer_trace->sent_bytes_() - counter_->sent_before;
+  layer_trace->layers.push_back(record);
+  return y;
+}
+
+}  // namespace mpigrad::nn

@@ -1,0 +1,117 @@
+#include "models/module.h"
+
+#include <cmath>
+
+#include "comm/grid.h"
+#include "ops/random.h"
+
+namespace mpigrad::nn {
+namespace {
+
+// FNV-1a: a stable number for a name, so that a parameter's start depends on its path and the seed alone.
+std::uint64_t hash(const std::string& text) {
+  std::uint64_t value = 14695981039346656037ULL;
+  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  return value;
+}
+
+}  // namespace
+
+Initialiser constant_value(double value) {
+  return [=](const Shape& shape, DType dtype, const Philox&) { return full(shape, value, dtype); };
+}
+
+Initialiser glorot_uniform(double fan_in, double fan_out) {
+  const double bound = std::sqrt(6 / (fan_in + fan_out));
+  return
+      [=](const Shape& shape, DType dtype, const Philox& random) { return random_uniform(shape, random, -bound, bound, dtype); };
+}
+
+Initialiser he_normal(double fan_in) {
+  return [=](const Shape& shape, DType dtype, const Philox& random) {
+    return random_normal(shape, random, 0, std::sqrt(2 / fan_in), dtype);
+  };
+}
+
+Module::Module() : root_(this), state_(std::make_unique<State>()) {}
+
+Module::Module(Module& parent, const std::string& name)
+    : root_(&parent.root()), path_(parent.path_.empty() ? name : parent.path_ + "." + name) {}
+
+Tensor Module::operator()(const Tensor& x) {
+  fail("[module] {} defines no function of {}", path_.empty() ? "the network" : path_, x);
+}
+
+void Module::build(const LayoutPtr& input, const BuildOptions& options) {
+  UseDevice dry(DeviceKind::dry);
+  create(Tensor({input->box().extents(), options.dtype}).with_layout(input), options);
+}
+
+void Module::build(const Shape& input, const BuildOptions& options) {
+  UseDevice dry(DeviceKind::dry);
+  create(Tensor({input, options.dtype}), options);
+}
+
+void Module::create(const Tensor& input, const BuildOptions& options) {
+  require(this == root_, "[module] build the network, not its part {}", path_);
+  require(!state_->built, "[module] the network is built already");
+  state_->dtype = options.dtype;
+  state_->seed = options.seed;
+  state_->building = true;
+  {
+    Untaped scope;
+    (*this)(input);
+  }
+  state_->building = false;
+
+  UseDevice device(options.device);
+  LayoutPtr layout;
+  if (input.layout()) layout = same_layout(std::dynamic_pointer_cast<const Grid>(input.layout()->grid), Shape{});
+  for (const auto& declared : state_->declared) {
+    Tensor value = declared.initialise(declared.shape, state_->dtype, Philox{state_->seed, hash(declared.name)});
+    if (layout) {
+      Layout same = *layout;
+      same.global = declared.shape;
+      value = value.with_layout(std::make_shared<Layout>(std::move(same)));
+    }
+    state_->places[declared.name] = state_->parameters.size();
+    state_->parameters.add(declared.name, value, declared.decay);
+  }
+  state_->parameters.pack();
+  state_->built = true;
+}
+
+Tensor Module::parameter(const std::string& name, const Shape& shape, const Initialiser& initialise, bool decay) {
+  auto& state = *root().state_;
+  const auto full_name = path_.empty() ? name : path_ + "." + name;
+  if (state.building) {
+    for (const auto& declared : state.declared)
+      if (declared.name == full_name) return Tensor({shape, state.dtype});
+    state.declared.push_back({full_name, shape, initialise, decay});
+    return Tensor({shape, state.dtype});
+  }
+  const auto found = state.places.find(full_name);
+  require(found != state.places.end(), "[module] {} does not exist: call build() with an input of the right shape first",
+          full_name);
+  const auto& value = state.parameters[found->second].value;
+  require(value.shape() == shape, "[module] {} was built as {}, this input needs {}", full_name, value.shape(), shape);
+  return value;
+}
+
+Tensor& Module::buffer(const std::string& name, const Shape& shape, double value) {
+  auto& state = *root().state_;
+  const auto full_name = path_.empty() ? name : path_ + "." + name;
+  auto& slot = state.buffers[full_name];
+  if (!slot) {
+    UseDevice device(DeviceKind::cpu);
+    slot = full(shape, value, state.dtype);
+  }
+  return slot;
+}
+
+Philox Module::random() const {
+  const auto& state = *root().state_;
+  return Philox{state.seed, hash(path_)}.child(static_cast<std::uint64_t>(state.step));
+}
+
+}  // namespace mpigrad::nn

@@ -1,0 +1,94 @@
+#pragma once
+// Networks: modules that own parameters named by path. Input sizes are inferred by running the network once on the dry device, so
+// the same source runs on one rank and on any grid.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/parameter.h"
+#include "framework/random.h"
+#include "framework/tape.h"
+#include "framework/tensor.h"
+
+namespace mpigrad::nn {
+
+// Fills a parameter: shape, type and a generator of its own -> tensor on the current device.
+using Initialiser = std::function<Tensor(const Shape&, DType, const Philox&)>;
+Initialiser constant_value(double value);
+// Uniform in +-sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010)
+Initialiser glorot_uniform(double fan_in, double fan_out);
+// Normal with variance 2 / fan_in (He et al. 2015)
+Initialiser he_normal(double fan_in);
+
+struct BuildOptions {
+  std::uint64_t seed = 0;
+  DType dtype = DType::float32;
+  DeviceKind device = current_device();  // where the parameters are; on the dry device nothing is allocated
+};
+
+class Module {
+ public:
+  Module();                                         // the root of a network
+  Module(Module& parent, const std::string& name);  // a part of one
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  // The network's function. Layers and networks define it.
+  virtual Tensor operator()(const Tensor& x);
+
+  // Creates all parameters for an input of this layout (or shape).
+  void build(const LayoutPtr& input, const BuildOptions& options = {});
+  void build(const Shape& input, const BuildOptions& options = {});
+
+  Parameters& parameters() { return root().state_->parameters; }
+  operator Parameters&() { return parameters(); }  // Tape tape(net); Adam adam(net, ...)
+  // State that is not trained: running statistics, by path.
+  std::map<std::string, Tensor>& buffers() { return root().state_->buffers; }
+
+  // Training or evaluation: dropout and batch norm differ.
+  void train(bool on = true) { root().state_->training = on; }
+  bool training() const { return root().state_->training; }
+  // The number that random layers draw from; dropout masks repeat for a repeated step.
+  void set_step(std::int64_t step) { root().state_->step = step; }
+
+  const std::string& path() const { return path_; }
+
+ protected:
+  // The parameter `name` of this module. The first call, under build(), declares it.
+  Tensor parameter(const std::string& name, const Shape& shape, const Initialiser& initialise, bool decay = true);
+  Tensor& buffer(const std::string& name, const Shape& shape, double value);
+  // Numbers for this module and step.
+  Philox random() const;
+  bool building() const { return root().state_->building; }
+
+ private:
+  struct Declaration {
+    std::string name;
+    Shape shape;
+    Initialiser initialise;
+    bool decay = true;
+  };
+  struct State {
+    Parameters parameters;
+    std::map<std::string, std::size_t> places;
+    std::map<std::string, Tensor> buffers;
+    std::vector<Declaration> declared;
+    DType dtype = DType::float32;
+    std::uint64_t seed = 0;
+    std::int64_t step = 0;
+    bool training = true, building = false, built = false;
+  };
+  Module& root() { return *root_; }
+  const Module& root() const { return *root_; }
+  void create(const Tensor& input, const BuildOptions& options);
+
+  Module* root_;
+  std::string path_;
+  std::unique_ptr<State> state_;  // the root's
+};
+
+}  // namespace mpigrad::nn
