@@ -1,0 +1,66 @@
+#include <algorithm>
+#include <numeric>
+
+#include "examples/classify/classify.h"
+#include "examples/trainer/slices.h"
+
+namespace mpigrad::classify {
+namespace {
+
+// True positives against false positives, from the highest score down.
+plot::Series characteristic(const Results& r) {
+  std::vector<std::size_t> order(r.labels.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto score = [&](std::size_t i) { return r.predictions.predicted[2 * i + 1] - r.predictions.predicted[2 * i]; };
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return score(a) > score(b); });
+  const auto positives = static_cast<double>(std::count(r.labels.begin(), r.labels.end(), 1));
+  const double negatives = static_cast<double>(r.labels.size()) - positives;
+  plot::Series series{.label = fmt::format("AUC {:.3f}", r.score.auc), .x = {0}, .y = {0}};
+  double hits = 0, alarms = 0;
+  for (const auto i : order) {
+    (r.labels[i] == 1 ? hits : alarms) += 1;
+    series.x.push_back(alarms / std::max(1.0, negatives)), series.y.push_back(hits / std::max(1.0, positives));
+  }
+  return series;
+}
+
+}  // namespace
+
+void draw(const std::filesystem::path& path, const Results& r, const data::Source& validation) {
+  constexpr int height = 320;
+  plot::Figure figure("Classification of volumes");
+  std::vector<plot::Panel> slices;
+  for (std::int64_t c = 0; c < std::min<std::int64_t>(r.classes, 4); ++c)
+    for (std::size_t i = 0, found = 0; i < r.labels.size() && found < (r.classes == 2 ? 2 : 1); ++i)
+      if (r.labels[i] == c)
+        ++found, slices.emplace_back(trainer::slice(validation, r.predictions.samples[i], 0, fmt::format("class {}", c)));
+  if (!slices.empty()) figure.row(height, std::move(slices));
+
+  std::vector<plot::Panel> panels;
+  if (r.classes == 2)
+    panels.emplace_back(plot::Lines{.title = "receiver operating characteristic",
+                                    .x_label = "false positives",
+                                    .y_label = "true positives",
+                                    .series = {characteristic(r), {.label = "chance", .x = {0, 1}, .y = {0, 1}}}});
+  if (!r.epochs.empty()) {
+    std::vector<double> training, loss, auc, accuracies;
+    for (const auto& e : r.epochs)
+      training.push_back(e.train_loss), loss.push_back(e.validation.loss), auc.push_back(e.validation.auc),
+          accuracies.push_back(e.validation.accuracy);
+    const auto first = static_cast<double>(r.epochs.front().epoch + 1);
+    panels.emplace_back(
+        plot::Lines{.title = "cross-entropy",
+                    .x_label = "epoch",
+                    .markers = true,
+                    .series = {trainer::curve("training", training, first), trainer::curve("validation", loss, first)}});
+    panels.emplace_back(
+        plot::Lines{.title = "validation",
+                    .x_label = "epoch",
+                    .markers = true,
+                    .series = {trainer::curve("AUC", auc, first), trainer::curve("accuracy", accuracies, first)}});
+  }
+  if (!panels.empty()) figure.row(height, std::move(panels));
+  figure.save(path, true);
+}
+
+}  // namespace mpigrad::classify

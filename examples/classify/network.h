@@ -1,0 +1,51 @@
+#pragma once
+// A small classifier of volumes: four convolutions with batch norm, of which the last three halve the resolution, a global mean.
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include "models/layers.h"
+#include "ops/elementwise.h"
+
+namespace mpigrad::classify {
+
+struct NetworkOptions {
+  std::int64_t classes = 2;
+  std::int64_t filters = 16;  // of the first convolution; each further one has twice as many
+  bool pool_first = true;     // average 2^3 voxels before anything else
+  double keep = 0.8;          // dropout before the last layer
+  nn::BatchNormAttributes norm{};
+};
+
+// [N, D, H, W, C] -> logits [N, classes]
+class Network : public nn::Module {
+ public:
+  explicit Network(const NetworkOptions& options) : o_(options) {
+    for (std::size_t i = 0; i < convs_.size(); ++i) {
+      convs_[i] = std::make_unique<nn::Conv3d>(
+          *this, fmt::format("conv{}", i + 1),
+          nn::Conv3dAttributes{.out = o_.filters << i, .kernel = 3, .stride = i == 0 ? 1 : 2, .padding = 1, .bias = false});
+      norms_[i] = std::make_unique<nn::BatchNorm>(*this, fmt::format("norm{}", i + 1), o_.norm);
+    }
+  }
+
+  Tensor operator()(const Tensor& input) override {
+    Tensor x = input;
+    if (o_.pool_first) {
+      nn::LayerScope scope("pool", "avg_pool");
+      x = scope.done(distributed::avg_pool(x, {.kernel = 2, .stride = 2}));
+    }
+    for (std::size_t i = 0; i < convs_.size(); ++i) x = relu((*norms_[i])((*convs_[i])(x)));
+    return linear_(dropout_(distributed::global_avg_pool(x)));
+  }
+
+ private:
+  NetworkOptions o_;
+  std::array<std::unique_ptr<nn::Conv3d>, 4> convs_;
+  std::array<std::unique_ptr<nn::BatchNorm>, 4> norms_;
+  nn::Dropout dropout_{*this, "dropout", {.keep = o_.keep}};
+  nn::Linear linear_{*this, "linear", {.out = o_.classes}};
+};
+
+}  // namespace mpigrad::classify

@@ -1,0 +1,34 @@
+#include "examples/cosmoflow/cosmoflow.h"
+
+namespace mpigrad::cosmoflow {
+
+CosmoFlowOptions network_options(const Options& o, std::int64_t targets) {
+  return {.variant = o.variant == "mlperf" ? CosmoFlowVariant::mlperf : CosmoFlowVariant::hybrid,
+          .batch_norm = o.batch_norm,
+          .norm = {.momentum = o.norm_momentum, .statistics = trainer::statistics_of(o)},
+          .keep = o.keep,
+          .targets = targets};
+}
+
+int describe(const Communicator& world, const Options& o) {
+  trainer::together(world, [&] {
+    if (world.rank() != 0) return;
+    const auto grid = trainer::parse_grid(o.grid, 1);
+    Shape input{o.size, o.size, o.size, 4};
+    std::int64_t targets = 4;
+    if (!o.data.empty()) {
+      const data::UniverseSource source(o.data);
+      if (o.size == 0) input = {source.extents()[0], source.extents()[1], source.extents()[2], 4};
+      input[3] = source.channels();
+      targets = static_cast<std::int64_t>(source.target_names().size());
+    } else if (o.size == 0) {
+      input = {128, 128, 128, 4};
+    }
+    CosmoFlow net(network_options(o, targets));
+    const auto description = trainer::describe(o, net, {grid.sample, input[0], input[1], input[2], input[3]}, grid);
+    trainer::print(description, o.json, {{"program", "cosmoflow"}, {"variant", o.variant}, {"batch_norm", o.batch_norm}});
+  });
+  return 0;
+}
+
+}  // namespace mpigrad::cosmoflow

@@ -1,0 +1,62 @@
+#include "examples/plot/figure.h"
+
+#include "examples/plot/panels.h"
+#include "framework/error.h"
+
+namespace mpigrad::plot {
+
+namespace {
+
+constexpr int margin = 20, gap = 22, title_height = 44;
+
+void check(const std::vector<Series>& series) {
+  for (const auto& s : series)
+    require(s.x.size() == s.y.size(), "[plot] series '{}' has {} x and {} y", s.label, s.x.size(), s.y.size());
+}
+void check(const Lines& lines) { check(lines.series); }
+void check(const Scatter& scatter) { check(scatter.series); }
+void check(const Image& image) {
+  require(image.rows > 0 && image.columns > 0 && static_cast<std::int64_t>(image.values.size()) == image.rows * image.columns,
+          "[plot] image '{}' is {} x {} with {} values", image.title, image.rows, image.columns, image.values.size());
+}
+
+}  // namespace
+
+Figure::Figure(std::string title, int width) : title_(std::move(title)), width_(width) {}
+
+void Figure::row(int height, std::vector<Panel> panels) {
+  require(!panels.empty() && height > 0, "[plot] a row of {} panels of height {}", panels.size(), height);
+  for (const auto& panel : panels) std::visit([](const auto& p) { check(p); }, panel);
+  rows_.push_back({height, std::move(panels)});
+}
+
+void Figure::save(const std::filesystem::path& path, bool overwrite) const {
+  std::error_code ignored;
+  require(overwrite || !std::filesystem::exists(path, ignored), "[plot] {}: exists already and is not overwritten unasked",
+          path.string());
+  int height = margin + (title_.empty() ? 0 : title_height);
+  for (const auto& row : rows_) height += row.height + gap;
+  Canvas canvas(width_, height + margin - gap);
+  double y = margin;
+  if (!title_.empty()) {
+    canvas.text(width_ / 2.0, y + 10, title_, {.size = 22, .bold = true, .horizontal = 0.5});
+    y += title_height;
+  }
+  for (const auto& row : rows_) {
+    const auto count = static_cast<double>(row.panels.size());
+    double extra = 0;
+    for (const auto& panel : row.panels) extra += std::visit([](const auto& p) { return extra_width(p); }, panel);
+    const double width = (width_ - 2 * margin - gap * (count - 1) - extra) / count;
+    double x = margin;
+    for (const auto& panel : row.panels) {
+      const double all = width + std::visit([](const auto& p) { return extra_width(p); }, panel);
+      const Rectangle area{x, y, all, static_cast<double>(row.height)};
+      std::visit([&](const auto& p) { draw(canvas, area, p); }, panel);
+      x += all + gap;
+    }
+    y += row.height + gap;
+  }
+  canvas.save(path);
+}
+
+}  // namespace mpigrad::plot

@@ -1,0 +1,67 @@
+#pragma once
+// Pictures of results: panels in rows, saved as PNG.
+//
+//   plot::Figure figure("CosmoFlow");
+//   figure.row(340, {plot::Lines{.title = "loss", .x_label = "epoch", .log_y = true, .series = {{"training", epochs, losses}}}});
+//   figure.save("result.png", overwrite);
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace mpigrad::plot {
+
+struct Series {
+  std::string label{};
+  std::vector<double> x{}, y{};  // as many of each; what is not finite is left out
+};
+
+// Curves, with a legend if they have labels.
+struct Lines {
+  std::string title{}, x_label{}, y_label{};
+  bool log_y = false;  // leaves out what is not positive
+  bool markers = false;
+  std::vector<Series> series{};
+};
+
+// Points, with the same range on both axes and the line y = x if `identity`.
+struct Scatter {
+  std::string title{}, x_label{}, y_label{};
+  bool identity = true;
+  std::vector<Series> series{};
+  std::vector<std::string> notes{};  // lines of text below the title
+};
+
+// One slice in colours; pixels are square.
+struct Image {
+  std::string title{};
+  std::int64_t rows = 0, columns = 0;
+  std::vector<double> values{};         // [rows, columns], row 0 on top
+  std::optional<double> low{}, high{};  // what the ends of the colour map mean; else the smallest and largest value
+  bool bar = false;                     // with a scale beside it
+};
+
+using Panel = std::variant<Lines, Scatter, Image>;
+
+class Figure {
+ public:
+  explicit Figure(std::string title = "", int width = 1200);
+  // Panels side by side, of equal size. Errors: a series whose x and y differ in number, an image without its values.
+  void row(int height, std::vector<Panel> panels);
+  // Errors: the file exists and is not to be overwritten, cannot be written.
+  void save(const std::filesystem::path& path, bool overwrite = false) const;
+
+ private:
+  struct Row {
+    int height;
+    std::vector<Panel> panels;
+  };
+  std::string title_;
+  int width_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace mpigrad::plot

@@ -1,0 +1,191 @@
+#include "examples/trainer/options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+namespace mpigrad::trainer {
+
+void add_data_options(CLI::App& app, Options& o) {
+  app.add_flag("--flips", o.flips, "flip each spatial axis with probability 1/2")->group("Data");
+  app.add_option("--dtype", o.dtype, "of parameters and activations: float32 or float64")
+      ->check(CLI::IsMember({"float32", "float64"}))
+      ->capture_default_str()
+      ->group("Data");
+}
+
+void add_grid_option(CLI::App& app, Options& o) {
+  app.add_option("--grid", o.grid,
+                 "ranks along sample, depth, height and width, such as sample=2,depth=2; an axis left out is 1 (default: all "
+                 "ranks along sample)")
+      ->group("Ranks");
+}
+
+void add_norm_options(CLI::App& app, Options& o) {
+  app.add_option("--statistics", o.statistics,
+                 "ranks that share batch statistics: all, spatial (those of the same samples) or local")
+      ->check(CLI::IsMember({"all", "spatial", "local"}))
+      ->capture_default_str()
+      ->group("Network");
+  app.add_option("--norm-momentum", o.norm_momentum,
+                 "of the running statistics of batch norm; 0.999 for more than about 5,000 steps")
+      ->check(CLI::Range(0.0, 0.99999))
+      ->capture_default_str()
+      ->group("Network");
+  app.add_option("--keep", o.keep, "probability with which dropout keeps a feature (default: the network's own)")
+      ->check(CLI::Range(1e-3, 1.0))
+      ->group("Network");
+}
+
+void add_training_options(CLI::App& app, Options& o) {
+  const auto most = std::numeric_limits<std::int64_t>::max();
+  const auto add = [&](const char* name, auto& value, const char* text) {
+    return app.add_option(name, value, text)->capture_default_str()->group("Training");
+  };
+  add("--epochs", o.epochs, "passes over the training set; 0 with --weights evaluates")->check(CLI::Range(std::int64_t{0}, most));
+  add("--batch", o.batch, "samples per step, of all ranks together")->check(CLI::Range(std::int64_t{1}, most));
+  add("--accumulate", o.accumulate, "parts in which a batch is computed one after the other, to save memory")
+      ->check(CLI::Range(std::int64_t{1}, most));
+  add("--optimizer", o.optimizer, "adam, adamw or sgd")->check(CLI::IsMember({"adam", "adamw", "sgd"}));
+  add("--learning-rate", o.learning_rate, "at the start")->check(CLI::PositiveNumber);
+  add("--schedule", o.schedule, "of the learning rate: constant, cosine, step or linear")
+      ->check(CLI::IsMember({"constant", "cosine", "step", "linear"}));
+  add("--warm-up", o.warm_up, "epochs in which the learning rate rises from 0")->check(CLI::NonNegativeNumber);
+  app.add_option("--milestones", o.milestones,
+                 "epochs at which schedule step lowers the rate, separated by commas (default: 1/2 and 3/4 of all)")
+      ->delimiter(',')
+      ->group("Training");
+  add("--decay-factor", o.decay_factor, "by which schedule step lowers the rate")->check(CLI::PositiveNumber);
+  add("--momentum", o.momentum, "of sgd")->check(CLI::Range(0.0, 0.99999));
+  add("--weight-decay", o.weight_decay, "of all weights but biases and norms")->check(CLI::NonNegativeNumber);
+  add("--clip-norm", o.clip_norm, "largest global norm of the gradients; 0: no limit")->check(CLI::NonNegativeNumber);
+  add("--seed", o.seed, "of weights, order, augmentation and dropout; the same for every grid")
+      ->check(CLI::Range(std::int64_t{0}, most));
+}
+
+void add_file_options(CLI::App& app, Options& o) {
+  app.add_option("--out", o.out, "folder for weights, tables and picture")->capture_default_str()->group("Files");
+  app.add_flag("--overwrite", o.overwrite, "replace files of an earlier run there")->group("Files");
+  app.add_option("--weights", o.weights, "start from the weights in this file")->group("Files");
+  app.add_option("--checkpoint-every", o.checkpoint_every, "write checkpoint.h5 after every so many epochs; 0: never")
+      ->check(CLI::Range(0, 1000000000))
+      ->capture_default_str()
+      ->group("Files");
+  app.add_option("--resume", o.resume, "go on from this checkpoint.h5, on any grid")->group("Files");
+  app.add_flag("--quiet", o.quiet, "no progress")->group("Output");
+  app.add_flag("--json", o.json, "print one JSON document and nothing else")->group("Output");
+}
+
+void add_describe_options(CLI::App& app, Options& o) {
+  app.add_flag("--describe", o.describe, "print the layers and what they cost, and train nothing; needs neither data nor ranks")
+      ->group("Description");
+  app.add_option("--size", o.size, "side of the volumes described (default: the data's, else 128)")
+      ->check(CLI::Range(1, 1 << 20))
+      ->group("Description");
+}
+
+GridExtents parse_grid(const std::string& text, int ranks) {
+  if (text.empty()) return {.sample = ranks};
+  GridExtents grid;
+  std::array<std::pair<std::string, int*>, 4> axes{
+      {{"sample", &grid.sample}, {"depth", &grid.depth}, {"height", &grid.height}, {"width", &grid.width}}};
+  std::vector<std::string> seen;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const auto end = std::min(text.find(',', begin), text.size());
+    const auto part = text.substr(begin, end - begin);
+    begin = end + 1;
+    const auto equals = part.find('=');
+    if (equals == std::string::npos)
+      throw UsageError(fmt::format("--grid is AXIS=RANKS,..., such as sample=2,depth=2; got '{}'", part));
+    const auto name = part.substr(0, equals), value = part.substr(equals + 1);
+    const auto axis = std::find_if(axes.begin(), axes.end(), [&](const auto& candidate) { return candidate.first == name; });
+    if (axis == axes.end())
+      throw UsageError(fmt::format("--grid has no axis '{}'; its axes are sample, depth, height and width", name));
+    if (std::find(seen.begin(), seen.end(), name) != seen.end()) throw UsageError(fmt::format("--grid names {} twice", name));
+    seen.push_back(name);
+    int& extent = *axis->second;
+    const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), extent);
+    if (error != std::errc{} || stop != value.data() + value.size() || extent < 1)
+      throw UsageError(fmt::format("--grid {} is a number of ranks, 1 or more, got '{}'", name, value));
+  }
+  if (static_cast<double>(grid.sample) * grid.depth * grid.height * grid.width > 1e8)
+    throw UsageError(fmt::format("--grid {} has too many ranks", text));
+  return grid;
+}
+
+int ranks_of(const GridExtents& g) { return g.sample * g.depth * g.height * g.width; }
+
+std::string to_string(const GridExtents& g) {
+  return fmt::format("sample={},depth={},height={},width={}", g.sample, g.depth, g.height, g.width);
+}
+
+void check_grid(const GridExtents& grid, int ranks) {
+  if (ranks_of(grid) != ranks)
+    throw UsageError(fmt::format("--grid {} needs {} ranks, there {} {}: use mpiexec -n {}", to_string(grid), ranks_of(grid),
+                                 ranks == 1 ? "is" : "are", ranks, ranks_of(grid)));
+}
+
+DType dtype_of(const Options& o) { return o.dtype == "float64" ? DType::float64 : DType::float32; }
+
+distributed::Statistics statistics_of(const Options& o) {
+  using distributed::Statistics;
+  return o.statistics == "all" ? Statistics::all : o.statistics == "spatial" ? Statistics::spatial_group : Statistics::local;
+}
+
+std::unique_ptr<Optimizer> make_optimizer(Parameters& parameters, const Options& o) {
+  if (o.optimizer == "sgd")
+    return std::make_unique<SGD>(
+        parameters, SGDAttributes{.learning_rate = o.learning_rate, .momentum = o.momentum, .weight_decay = o.weight_decay});
+  if (o.optimizer == "adamw")
+    return std::make_unique<AdamW>(parameters, AdamWAttributes{.learning_rate = o.learning_rate, .weight_decay = o.weight_decay});
+  return std::make_unique<Adam>(parameters, AdamAttributes{.learning_rate = o.learning_rate, .weight_decay = o.weight_decay});
+}
+
+Schedule make_schedule(const Options& o, std::int64_t steps_per_epoch) {
+  const auto steps = [&](double epochs) { return std::llround(epochs * static_cast<double>(steps_per_epoch)); };
+  const auto epochs = static_cast<double>(o.epochs);
+  const auto warm_up = steps(std::min(o.warm_up, epochs));
+  const auto after = std::max<std::int64_t>(1, steps(epochs) - warm_up);
+  Schedule rate = schedule::Constant{.rate = o.learning_rate};
+  if (o.schedule == "cosine") rate = schedule::Cosine{.rate = o.learning_rate, .steps = after};
+  if (o.schedule == "linear") rate = schedule::Polynomial{.rate = o.learning_rate, .steps = after};
+  if (o.schedule == "step") {
+    schedule::Step step{.rate = o.learning_rate, .factor = o.decay_factor};
+    for (const double epoch : o.milestones.empty() ? std::vector{0.5 * epochs, 0.75 * epochs} : o.milestones)
+      step.milestones.push_back(std::max<std::int64_t>(0, steps(epoch) - warm_up));
+    rate = step;
+  }
+  return warm_up > 0 ? Schedule(schedule::WarmUp{.steps = warm_up, .then = rate}) : rate;
+}
+
+void check(const Options& o) {
+  if (o.describe) return;
+  if (o.data.empty()) throw UsageError("--data is needed");
+  if (o.out.empty()) throw UsageError("--out is not empty");
+  if (o.batch % o.accumulate != 0)
+    throw UsageError(fmt::format("--batch {} cannot be computed in --accumulate {} equal parts", o.batch, o.accumulate));
+  if (!o.weights.empty() && !o.resume.empty()) throw UsageError("--weights and --resume: one of the two");
+  if (o.epochs == 0 && o.weights.empty()) throw UsageError("--epochs 0 evaluates --weights, which are not given");
+  if (!std::is_sorted(o.milestones.begin(), o.milestones.end())) throw UsageError("--milestones ascend");
+}
+
+int usage_error(const CLI::App& app, std::string message, int rank) {
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  if (rank == 0) fmt::print(stderr, "{}: {}\n", app.get_name(), message);
+  return 2;
+}
+
+int parse(CLI::App& app, int argc, char** argv, int rank) {
+  app.footer("Under mpiexec every process is a rank; --transport threads --ranks P runs P ranks in one process.");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0) return usage_error(app, error.what(), rank);
+    return rank == 0 ? app.exit(error) : 0;  // --help
+  }
+  return -1;
+}
+
+}  // namespace mpigrad::trainer

@@ -1,0 +1,77 @@
+#pragma once
+// Options that all trainers have, and what they mean.
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/distributed.h"
+#include "comm/grid.h"
+#include "framework/optimizer.h"
+#include "framework/schedule.h"
+
+namespace mpigrad::trainer {
+
+// Arguments that make no sense: one line, exit code 2.
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+struct Options {
+  // data
+  std::string data;
+  std::string dtype = "float32";
+  bool flips = false, shifts = false;
+  // ranks
+  std::string grid;
+  // network
+  double keep = -1;  // negative: the network's own
+  bool batch_norm = false;
+  double norm_momentum = 0.9;
+  std::string statistics = "all";
+  // training
+  std::int64_t epochs = 10, batch = 8, accumulate = 1;
+  std::string optimizer = "adam", schedule = "cosine";
+  double learning_rate = 1e-3, warm_up = 0, momentum = 0.9, weight_decay = 0, decay_factor = 0.1, clip_norm = 0;
+  std::vector<double> milestones{};  // epochs
+  std::uint64_t seed = 1;
+  // files
+  std::string out, weights, resume;
+  std::int64_t checkpoint_every = 0;
+  bool overwrite = false, json = false, quiet = false;
+  // instead of training
+  bool describe = false;
+  std::int64_t size = 0;  // extent of the volumes described
+};
+
+void add_data_options(CLI::App& app, Options& options);
+void add_grid_option(CLI::App& app, Options& options);
+void add_norm_options(CLI::App& app, Options& options);
+void add_training_options(CLI::App& app, Options& options);
+void add_file_options(CLI::App& app, Options& options);
+void add_describe_options(CLI::App& app, Options& options);
+
+// "sample=2,depth=2"; axes left out are 1. Empty: all ranks along `sample`. UsageError: an axis that does not exist or comes
+// twice, an extent that is no number.
+GridExtents parse_grid(const std::string& text, int ranks);
+int ranks_of(const GridExtents& grid);
+std::string to_string(const GridExtents& grid);
+// UsageError if the grid has another number of ranks than there are.
+void check_grid(const GridExtents& grid, int ranks);
+
+DType dtype_of(const Options& options);
+distributed::Statistics statistics_of(const Options& options);
+std::unique_ptr<Optimizer> make_optimizer(Parameters& parameters, const Options& options);
+// A function of the optimizer's step.
+Schedule make_schedule(const Options& options, std::int64_t steps_per_epoch);
+// What options cannot be together. Throws UsageError.
+void check(const Options& options);
+
+// Parses; -1: go on. Else the exit code, after the help or one line about what is wrong.
+int parse(CLI::App& app, int argc, char** argv, int rank);
+int usage_error(const CLI::App& app, std::string message, int rank);
+
+}  // namespace mpigrad::trainer

@@ -1,0 +1,95 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "examples/universe/commands.h"
+
+namespace mpigrad::universe {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Before any work, so that nothing is half done: rank 0 looks for all of them, the others wait.
+void prepare_outputs(const GenerateOptions& options) {
+  std::error_code error;
+  std::int64_t existing = 0;
+  std::string example;
+  for (std::int64_t i = 0; i < options.universes; ++i) {
+    const auto name = file_name(static_cast<std::uint64_t>(options.first + i));
+    if (fs::exists(fs::path(options.out) / name, error) && existing++ == 0) example = name;
+  }
+  require(existing == 0 || options.overwrite,
+          "[generate] {} of the {} files exist already in {} ({}{}); --overwrite replaces them", existing, options.universes,
+          options.out, example, existing > 1 ? ", ..." : "");
+  fs::create_directories(options.out, error);
+  require(fs::is_directory(options.out), "[generate] the folder {} cannot be made: {}", options.out, error.message());
+}
+
+nlohmann::ordered_json summary(const GenerateOptions& options, const std::vector<std::int64_t>& largest, double seconds) {
+  const auto& simulation = options.simulation;
+  nlohmann::ordered_json result{{"command", "generate"},
+                                {"out", options.out},
+                                {"size", simulation.size},
+                                {"cell", simulation.cell},
+                                {"box", simulation.cell * static_cast<double>(simulation.size)},
+                                {"seed", simulation.seed},
+                                {"power", name_of(simulation.spectrum)},
+                                {"order", simulation.order},
+                                {"redshifts", redshifts},
+                                {"seconds", seconds}};
+  auto& list = result["universes"] = nlohmann::ordered_json::array();
+  for (std::int64_t i = 0; i < options.universes; ++i) {
+    const auto index = static_cast<std::uint64_t>(options.first + i);
+    const auto draw = draw_parameters(simulation.seed, index);
+    nlohmann::ordered_json entry{{"index", index}, {"file", (fs::path(options.out) / file_name(index)).string()}};
+    for (std::size_t p = 0; p < parameter_names.size(); ++p) entry["parameters"][parameter_names[p]] = draw.physical[p];
+    entry["unit"] = draw.unit;
+    entry["largest_count"] = largest[static_cast<std::size_t>(i)];
+    list.push_back(std::move(entry));
+  }
+  return result;
+}
+
+}  // namespace
+
+int generate(const std::shared_ptr<Transport>& transport, GenerateOptions options) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  auto& simulation = options.simulation;
+  simulation.spectrum = spectrum_of(options.power);
+  const int rank = transport->rank(), ranks = transport->size();
+  if (rank == 0) prepare_outputs(options);
+  transport->barrier();
+
+  const bool spread = options.spread && ranks > 1;
+  const SlabFft fft(spread ? transport->subgroup(std::array{rank}) : transport, simulation.size);
+  const bool progress = rank == 0 && isatty(STDERR_FILENO) != 0;
+  std::vector<std::int64_t> largest(static_cast<std::size_t>(options.universes));
+  for (std::int64_t i = 0; i < options.universes; ++i) {
+    if (spread && i % ranks != rank) continue;
+    const auto index = static_cast<std::uint64_t>(options.first + i);
+    const auto universe = simulate(fft, simulation, index);
+    write_universe(fs::path(options.out) / file_name(index), options.overwrite, fft, simulation, universe);
+    largest[static_cast<std::size_t>(i)] = universe.largest;
+    if (progress) fmt::print(stderr, "\r{} of {} universes, {:.1f} s ", i + 1, options.universes, elapsed());
+  }
+  transport->allreduce(largest.data(), largest.data(), options.universes, DType::int64, Reduction::max);
+  if (progress) fmt::print(stderr, "\n");
+  if (rank != 0) return 0;
+  if (options.json) {
+    fmt::print("{}\n", summary(options, largest, elapsed()).dump(2));
+  } else {
+    fmt::print("{} universes of {}^3 cells of {} Mpc/h in {}: {} to {}, {:.1f} s, at most {} particles in a cell\n",
+               options.universes, simulation.size, simulation.cell, options.out,
+               file_name(static_cast<std::uint64_t>(options.first)),
+               file_name(static_cast<std::uint64_t>(options.first + options.universes - 1)), elapsed(),
+               *std::max_element(largest.begin(), largest.end()));
+  }
+  return 0;
+}
+
+}  // namespace mpigrad::universe

@@ -1,0 +1,219 @@
+#include "tests/bench/cosmoflow_floor.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+
+#include "ops/cpu/onednn.h"
+
+namespace mpigrad::bench {
+
+namespace {
+
+namespace dn = cpu::onednn;
+
+// Something to time, and where its median goes (added: a reorder is two of them).
+struct Action {
+  std::function<void()> run;
+  std::size_t layer = 0;
+  double FloorLayer::*place = nullptr;  // null: the optimizer
+  std::vector<double> seconds{};
+};
+
+dnnl::memory filled(const dn::Desc& desc) {
+  dnnl::memory memory(desc, dn::engine());
+  auto* values = static_cast<float*>(memory.get_data_handle());
+  const auto n = static_cast<std::int64_t>(desc.get_size() / sizeof(float));
+#pragma omp parallel for schedule(static)
+  for (std::int64_t i = 0; i < n; ++i) values[i] = 0.01F * static_cast<float>(i % 17 - 8);
+  return memory;
+}
+
+// A primitive bound to its memory, scratchpad included.
+template <class Primitive, class Descriptor>
+std::function<void()> bound(const Descriptor& descriptor, dn::Arguments arguments) {
+  require(descriptor && !dn::is_plain(descriptor.impl_info_str()),
+          "[bench] oneDNN has no optimised kernel for a layer of CosmoFlow");
+  arguments.emplace(DNNL_ARG_SCRATCHPAD, dnnl::memory(descriptor.scratchpad_desc(), dn::engine()));
+  return [primitive = Primitive(descriptor), arguments = std::move(arguments)] {
+    primitive.execute(dn::stream(), arguments);
+    dn::stream().wait();
+  };
+}
+
+std::function<void()> sgemm(char a_op, char b_op, std::int64_t m, std::int64_t n, std::int64_t k, const dnnl::memory& a,
+                            const dnnl::memory& b, const dnnl::memory& c) {
+  return [=] {
+    const auto* as = static_cast<const float*>(a.get_data_handle());
+    const auto* bs = static_cast<const float*>(b.get_data_handle());
+    dnnl_sgemm(a_op, b_op, m, n, k, 1.0F, as, a_op == 'N' ? k : m, bs, b_op == 'N' ? n : k, 0.0F,
+               static_cast<float*>(c.get_data_handle()), n);
+  };
+}
+
+// One training step: forward actions in order, backward ones in the reverse order of layers.
+class Step {
+ public:
+  explicit Step(Floor& floor) : floor_(floor) {}
+
+  void convolution(const std::string& name, std::int64_t out_channels, std::int64_t stride) {
+    const std::int64_t out = (width_ + stride - 1) / stride;
+    const cpu::ConvProblem p{.batch = 1,
+                             .in = {width_, width_, width_},
+                             .out = {out, out, out},
+                             .kernel = {3, 3, 3},
+                             .stride = {stride, stride, stride},
+                             .pad_low = {1, 1, 1},
+                             .in_channels = channels_,
+                             .out_channels = out_channels};
+    const auto forward = dn::convolution(p);
+    const auto data = dn::convolution_data(p);
+    const auto weight = dn::convolution_weights(p);
+    require(forward && data && weight, "[bench] oneDNN refuses a convolution of CosmoFlow");
+    const dnnl::memory plain = filled(dn::weights(p, true)), own = filled(forward.weights_desc());
+    const dnnl::memory gradient = filled(weight.diff_weights_desc()), plain_gradient = filled(dn::weights(p, true));
+    const dnnl::memory y = filled(forward.dst_desc()), gy = filled(forward.dst_desc());
+    const std::size_t layer = add_layer(name, 2.0 * 27 * static_cast<double>(out * out * out * channels_ * out_channels));
+    floor_.layers[layer].implementations =
+        fmt::format("{} | {} | {}", forward.impl_info_str(), data.impl_info_str(), weight.impl_info_str());
+    floor_.parameters += 27 * channels_ * out_channels;
+    add_forward(layer, &FloorLayer::reorder, reorder(plain, own));
+    add_forward(layer, &FloorLayer::forward,
+                bound<dnnl::convolution_forward>(forward, {{DNNL_ARG_SRC, x_}, {DNNL_ARG_WEIGHTS, own}, {DNNL_ARG_DST, y}}));
+    // Backward actions are listed last one first.
+    if (gx_)
+      add_backward(
+          layer, &FloorLayer::data,
+          bound<dnnl::convolution_backward_data>(
+              data, {{DNNL_ARG_DIFF_DST, gy}, {DNNL_ARG_WEIGHTS, filled(data.weights_desc())}, {DNNL_ARG_DIFF_SRC, gx_}}));
+    add_backward(layer, &FloorLayer::reorder, reorder(gradient, plain_gradient));
+    add_backward(layer, &FloorLayer::weight,
+                 bound<dnnl::convolution_backward_weights>(
+                     weight, {{DNNL_ARG_SRC, x_}, {DNNL_ARG_DIFF_DST, gy}, {DNNL_ARG_DIFF_WEIGHTS, gradient}}));
+    x_ = y, gx_ = gy, width_ = out, channels_ = out_channels;
+  }
+
+  void pool(const std::string& name) {
+    const std::int64_t out = (width_ + 1) / 2;
+    const cpu::PoolProblem p{.batch = 1,
+                             .in = {width_, width_, width_},
+                             .out = {out, out, out},
+                             .kernel = {3, 3, 3},
+                             .stride = {2, 2, 2},
+                             .pad_low = {1, 1, 1},
+                             .channels = channels_};
+    const auto forward = dn::pooling(p);
+    const auto backward = dn::pooling_adjoint(p);
+    require(forward && backward, "[bench] oneDNN refuses a pooling of CosmoFlow");
+    const dnnl::memory y = filled(forward.dst_desc()), gy = filled(forward.dst_desc());
+    const std::size_t layer = add_layer(name, 27.0 * static_cast<double>(out * out * out * channels_));
+    floor_.layers[layer].implementations = fmt::format("{} | {}", forward.impl_info_str(), backward.impl_info_str());
+    add_forward(layer, &FloorLayer::forward, bound<dnnl::pooling_forward>(forward, {{DNNL_ARG_SRC, x_}, {DNNL_ARG_DST, y}}));
+    add_backward(layer, &FloorLayer::data,
+                 bound<dnnl::pooling_backward>(backward, {{DNNL_ARG_DIFF_DST, gy}, {DNNL_ARG_DIFF_SRC, gx_}}));
+    x_ = y, gx_ = gy, width_ = out;
+  }
+
+  // y [1, n] = x [1, k] w^T, w: [n, k]. oneDNN's sgemm in the plain layout: its matmul primitive is slower, and reorders of the
+  // largest weights would cost more than the products.
+  void fully_connected(const std::string& name, std::int64_t n) {
+    const std::int64_t k = channels_ * width_ * width_ * width_;
+    const dnnl::memory w = filled(dn::vector(n * k)), gw = filled(dn::vector(n * k));
+    const dnnl::memory y = filled(dn::vector(n)), gy = filled(dn::vector(n));
+    const std::size_t layer = add_layer(name, 2.0 * static_cast<double>(n * k));
+    floor_.layers[layer].implementations = "sgemm | sgemm | sgemm";
+    floor_.parameters += n * k + n;
+    add_forward(layer, &FloorLayer::forward, sgemm('N', 'T', 1, n, k, x_, w, y));
+    add_backward(layer, &FloorLayer::data, sgemm('N', 'N', 1, k, n, gy, w, gx_));
+    add_backward(layer, &FloorLayer::weight, sgemm('T', 'N', n, k, 1, gy, x_, gw));
+    x_ = y, gx_ = gy, width_ = 1, channels_ = n;
+  }
+
+  void optimizer() {
+    const std::int64_t n = floor_.parameters;
+    const dnnl::memory p = filled(dn::vector(n)), m = filled(dn::vector(n)), v = filled(dn::vector(n)), g = filled(dn::vector(n));
+    actions_.insert(actions_.end(), backward_.rbegin(), backward_.rend());
+    backward_.clear();
+    actions_.push_back({.run = [=] {
+      auto* ps = static_cast<float*>(p.get_data_handle());
+      auto* ms = static_cast<float*>(m.get_data_handle());
+      auto* vs = static_cast<float*>(v.get_data_handle());
+      const auto* gs = static_cast<const float*>(g.get_data_handle());
+#pragma omp parallel for simd schedule(static)
+      for (std::int64_t i = 0; i < n; ++i) ms[i] += gs[i], vs[i] += gs[i], ps[i] += gs[i];
+    }});
+  }
+
+  void start(std::int64_t width, std::int64_t channels) {
+    width_ = width, channels_ = channels;
+    x_ = filled(dn::activation(1, channels, {width, width, width}));
+  }
+
+  std::int64_t width() const { return width_; }
+
+  void time(int repeats) {
+    for (int step = -2; step < repeats; ++step)
+      for (Action& action : actions_) {
+        const auto start = std::chrono::steady_clock::now();
+        action.run();
+        const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+        if (step >= 0) action.seconds.push_back(elapsed.count());
+      }
+    for (Action& action : actions_) {
+      const auto middle = action.seconds.begin() + static_cast<std::ptrdiff_t>(action.seconds.size() / 2);
+      std::nth_element(action.seconds.begin(), middle, action.seconds.end());
+      (action.place == nullptr ? floor_.optimizer : floor_.layers[action.layer].*action.place) += *middle;
+    }
+  }
+
+ private:
+  std::size_t add_layer(const std::string& name, double flop) {
+    floor_.layers.push_back({.name = name, .flop = flop, .implementations = {}});
+    return floor_.layers.size() - 1;
+  }
+  void add_forward(std::size_t layer, double FloorLayer::*place, std::function<void()> run) {
+    actions_.push_back({.run = std::move(run), .layer = layer, .place = place});
+  }
+  void add_backward(std::size_t layer, double FloorLayer::*place, std::function<void()> run) {
+    backward_.push_back({.run = std::move(run), .layer = layer, .place = place});
+  }
+  static std::function<void()> reorder(const dnnl::memory& from, const dnnl::memory& to) {
+    return bound<dnnl::reorder>(dn::reordering(from.get_desc(), to.get_desc()), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+  }
+
+  Floor& floor_;
+  std::vector<Action> actions_, backward_;
+  dnnl::memory x_, gx_;
+  std::int64_t width_ = 0, channels_ = 0;
+};
+
+}  // namespace
+
+double Floor::total() const {
+  double sum = optimizer;
+  for (const FloorLayer& layer : layers) sum += layer.total();
+  return sum;
+}
+
+Floor cosmoflow_floor(std::int64_t width, int threads, int repeats) {
+  require(threads >= 1 && repeats >= 1, "[bench] threads and repeats are positive: {}, {}", threads, repeats);
+  omp_set_num_threads(threads);
+  Floor floor;
+  Step step(floor);
+  step.start(width, 4);
+  const std::vector<std::int64_t> channels{16, 32, 64, 128, 256, 256, 256};
+  for (std::size_t i = 0; i < channels.size(); ++i) {
+    const std::int64_t stride = i == 3 && step.width() > 4 ? 2 : 1;
+    step.convolution(fmt::format("conv{}", i + 1), channels[i], stride);
+    if (step.width() > 2) step.pool(fmt::format("pool{}", i + 1));
+  }
+  const std::vector<std::int64_t> features{2048, 256, 4};
+  for (std::size_t i = 0; i < features.size(); ++i) step.fully_connected(fmt::format("fc{}", i + 1), features[i]);
+  step.optimizer();
+  step.time(repeats);
+  return floor;
+}
+
+}  // namespace mpigrad::bench

@@ -1,0 +1,207 @@
+#!/bin/sh
+# Runs the command-line tools as a user does, on small universes: what they print, write and refuse. Prints `failed: NAME` for
+# each failed test and ends with `N passed, M failed, K skipped`. tests/run.sh calls it.
+set -u
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+. "$root/tests/packages.sh"
+build=${MPIGRAD_BUILD:-$build}
+choose_launcher
+
+tools=$build/examples
+shared=${MPIGRAD_SHARED:-$root/../shared}
+passed=0 failed=0 skipped=0
+work=$(mktemp -d) || die "no temporary folder"
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+if [ ! -x "$tools/cosmoflow" ]; then
+  printf 'skipped: 1 the tools are not built\n0 passed, 0 failed, 1 skipped\n'
+  exit 0
+fi
+
+# run COMMAND...: output to $work/out and $work/err, exit status to $status.
+run() {
+  timeout -k 5 120 "$@" >"$work/out" 2>"$work/err" </dev/null
+  status=$?
+}
+ranks() {
+  p=$1
+  shift
+  # shellcheck disable=SC2086  # MPIEXEC may hold options
+  run $MPIEXEC -n "$p" "$@"
+}
+threads() {
+  p=$1 tool=$2
+  shift 2
+  run "$tool" --transport threads --ranks "$p" "$@"
+}
+
+# judge NAME CONDITION...: one test, passed if the condition, a command, succeeds.
+judge() {
+  name=$1
+  shift
+  if "$@" >>"$work/log" 2>&1; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    printf 'failed: %s\n' "$name"
+    printf '  status %s\n' "$status"
+    sed 's/^/  | /' "$work/err" | tail -n 5
+  fi
+}
+skip() {
+  skipped=$((skipped + 1))
+  printf 'skipped: 1 %s\n' "$1"
+}
+
+# ---- conditions
+succeeds() { [ "$status" -eq 0 ]; }
+says() { succeeds && grep -q -e "$1" "$work/out"; }
+# Exit 2 and one line that matches.
+refuses_arguments() {
+  [ "$status" -eq 2 ] && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q -e "$1" "$work/err" && [ ! -s "$work/out" ]
+}
+# Not 0, and not by a signal or the time limit.
+refuses() { [ "$status" -gt 0 ] && [ "$status" -lt 124 ] && grep -q -e "$1" "$work/err"; }
+is_json() { succeeds && python3 -m json.tool "$work/out" >/dev/null; }
+# key KEY VALUE: a number in the JSON document printed.
+key() { is_json && grep -q "^ *\"$1\": $2,\{0,1\}\$" "$work/out"; }
+# same_losses FILE EPOCH FILE EPOCH: training losses of two runs, to 1e-9 relative.
+same_losses() {
+  awk -F, -v first="$2" -v second="$4" '
+    FNR == 1 { file++ }
+    file == 1 && $1 == first { a = $2 }
+    file == 2 && $1 == second { b = $2 }
+    END { d = a - b; if (d < 0) d = -d; exit !(a > 0 && b > 0 && d <= 1e-9 * a) }' "$1" "$3"
+}
+no_file() { [ ! -e "$1" ]; }
+unchanged() { [ "$(cksum <"$1")" = "$2" ]; }
+
+# ---- help and arguments
+for tool in universe cosmoflow classify; do
+  run "$tools/$tool" --help
+  judge "$tool --help" says 'Usage: '
+  run "$tools/$tool" --no-such-option
+  judge "$tool refuses an unknown option" refuses_arguments "$tool: "
+done
+run "$tools/cosmoflow"
+judge 'cosmoflow without data' refuses_arguments '--data'
+run "$tools/cosmoflow" --data x --epochs two
+judge 'cosmoflow refuses a number that is none' refuses_arguments '--epochs'
+run "$tools/cosmoflow" --data x --variant other
+judge 'cosmoflow refuses an unknown variant' refuses_arguments 'hybrid'
+
+# ---- descriptions
+run "$tools/cosmoflow" --describe --json
+judge 'describe: hybrid' key parameters 9437636
+run "$tools/cosmoflow" --describe --json --batch-norm --size 512 --grid sample=2,depth=16,height=8,width=8
+judge 'describe: batch norm on 2,048 ranks' key parameters 9439652
+run "$tools/cosmoflow" --describe --json --variant mlperf --size 128 --dtype float64
+judge 'describe: mlperf' key parameters 8907556
+run "$tools/cosmoflow" --describe --size 64
+judge 'describe: table' says '^conv7 .*1769472'
+run "$tools/cosmoflow" --describe --size 100
+judge 'describe refuses an extent' refuses_arguments 'power of two'
+run "$tools/cosmoflow" --describe --size 64 --grid depth=65
+judge 'describe refuses more ranks than planes' refuses_arguments '65 ranks along depth'
+run "$tools/cosmoflow" --describe --grid depht=2
+judge 'describe refuses an unknown axis' refuses_arguments "no axis 'depht'"
+run "$tools/classify" --describe --json --size 64 --grid depth=2
+judge 'describe: classifier' is_json
+
+# ---- universes
+run "$tools/universe" power --json --k 0.1,1
+judge 'universe power' is_json
+universes=$work/universes
+ranks 2 "$tools/universe" generate --out "$universes" --universes 12 --size 16 --cell 8 --seed 1 --spread --json
+judge 'universe generate' is_json
+ranks 2 "$tools/universe" generate --out "$universes" --universes 12 --size 16 --cell 8 --seed 1
+judge 'universe generate overwrites nothing' refuses 'overwrite'
+reference=$shared/data/cosmo/monofonic/test_1lpt_sc_generic.hdf5
+if [ -f "$reference" ]; then
+  ranks 2 "$tools/universe" displace --delta "$reference:DM_delta" --box 100 --order 1 --out "$work/moved.hdf5"
+  judge 'universe displace' test -s "$work/moved.hdf5"
+else
+  skip 'the reference data is not on this machine (MPIGRAD_SHARED says where it is)'
+fi
+
+# ---- training: the same run on several grids
+train() { # train TRANSPORT RANKS GRID OUT OPTIONS...
+  transport=$1 p=$2 grid=$3 out=$4
+  shift 4
+  "$transport" "$p" "$tools/cosmoflow" --data "$universes" --grid "$grid" --batch-norm --batch 4 --flips --shifts \
+    --schedule constant --dtype float64 --out "$work/$out" "$@"
+}
+train threads 1 sample=1 one --epochs 2 --json
+judge 'cosmoflow trains on one rank' key parameters 9439652
+for file in weights.h5 metrics.csv predictions.csv cosmoflow.png summary.json; do
+  judge "cosmoflow writes $file" test -s "$work/one/$file"
+done
+train ranks 2 depth=2 two --epochs 1 --checkpoint-every 1
+judge 'cosmoflow trains under the launcher' says '^sigma_8 '
+judge 'two ranks in depth: the same loss' same_losses "$work/one/metrics.csv" 1 "$work/two/metrics.csv" 1
+train threads 3 height=3 three --epochs 1
+judge 'three ranks in height: the same loss' same_losses "$work/one/metrics.csv" 1 "$work/three/metrics.csv" 1
+train threads 4 sample=2,width=2 four --epochs 1
+judge 'samples and width: the same loss' same_losses "$work/one/metrics.csv" 1 "$work/four/metrics.csv" 1
+train threads 2 width=2 resumed --epochs 2 --resume "$work/two/checkpoint.h5"
+judge 'resumed on another grid: the same loss' same_losses "$work/one/metrics.csv" 2 "$work/resumed/metrics.csv" 2
+plain() { # plain OUT OPTIONS...: without what differs between parts of a batch
+  out=$1
+  shift
+  threads 2 "$tools/cosmoflow" --data "$universes" --grid depth=2 --keep 1 --epochs 2 --batch 4 --dtype float64 \
+    --out "$work/$out" "$@"
+}
+plain whole
+plain parts --accumulate 2
+judge 'a batch in parts: the same loss' same_losses "$work/whole/metrics.csv" 2 "$work/parts/metrics.csv" 2
+train threads 2 sample=2 scored --epochs 0 --weights "$work/one/weights.h5" --json
+judge 'weights are evaluated' is_json
+
+volumes=$shared/data/3d/adrenalmnist3d/adrenal28.h5
+if [ -f "$volumes" ]; then
+  ranks 2 "$tools/classify" --data "$volumes" --grid depth=2 --flips --epochs 1 --batch 32 --filters 8 --json \
+    --out "$work/classes"
+  judge 'classify trains under the launcher' is_json
+  judge 'classify writes its picture' test -s "$work/classes/classify.png"
+else
+  skip 'the reference data is not on this machine (MPIGRAD_SHARED says where it is)'
+fi
+
+# ---- what is refused; nothing is written
+before=$(cksum <"$work/one/weights.h5")
+train ranks 2 depth=2 one
+judge 'existing output' refuses 'overwrite'
+judge 'existing output stays' unchanged "$work/one/weights.h5" "$before"
+train ranks 2 depth=3 refused
+judge 'a grid of other ranks' refuses_arguments 'needs 3 ranks'
+train ranks 2 time=2 refused
+judge 'a grid axis that does not exist' refuses_arguments "no axis 'time'"
+train threads 17 depth=17 refused
+judge 'more ranks than planes' refuses '17 ranks along depth for 16 planes'
+first=$universes/universe_00000.hdf5
+ranks 2 "$tools/cosmoflow" --data "$work/nowhere" --grid depth=2 --out "$work/refused"
+judge 'missing data' refuses 'nowhere'
+head -c 3000 "$first" >"$work/truncated.hdf5"
+ranks 2 "$tools/cosmoflow" --data "$work/truncated.hdf5" --grid depth=2 --out "$work/refused"
+judge 'truncated data' refuses 'truncated'
+run "$tools/cosmoflow" --data "$work/one/weights.h5" --out "$work/refused"
+judge 'data of another kind' refuses 'full'
+mkdir "$work/mixed"
+cp "$first" "$work/mixed/a.hdf5"
+run "$tools/universe" generate --out "$work/other" --universes 1 --size 32 --cell 8
+cp "$work/other/universe_00000.hdf5" "$work/mixed/b.hdf5"
+ranks 2 "$tools/cosmoflow" --data "$work/mixed" --grid depth=2 --batch 1 --out "$work/refused"
+judge 'data of two shapes' refuses '32'
+run "$tools/cosmoflow" --data "$universes" --variant mlperf --out "$work/refused"
+judge 'volumes too small for the network' refuses 'power of two'
+run "$tools/cosmoflow" --data "$universes" --batch 4 --weights "$work/one/weights.h5" --out "$work/refused"
+judge 'weights of another network' refuses 'float64'
+run "$tools/classify" --data "$first" --out "$work/refused"
+judge 'classify: data of another kind' refuses 'train'
+judge 'refused runs leave nothing behind' no_file "$work/refused"
+
+printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
+[ "$failed" -eq 0 ]
