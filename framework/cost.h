@@ -1,5 +1,5 @@
 #pragma once
-// Counts what ops do while it is alive on this thread: layer tables, planners.
+// Counts what ops do while it is alive on this thread: layer tables, planners, profiles.
 
 #include <string_view>
 #include <vector>
@@ -13,6 +13,7 @@ class CostLog {
   struct Line {
     std::string_view op;
     double flops = 0, bytes = 0;
+    double seconds = 0;  // on this thread, allocation of the outputs included
     std::vector<Shape> inputs, outputs;
   };
   std::vector<Line> lines;

@@ -1,5 +1,7 @@
 #include "framework/op.h"
 
+#include <chrono>
+
 #include "framework/cost.h"
 
 namespace mpigrad {
@@ -46,8 +48,12 @@ bool all_constant(Inputs in) {
 
 bool counting_costs() { return cost_log != nullptr; }
 
-void count_cost(std::string_view op, const Cost& cost, Inputs in, Outputs out) {
-  CostLog::Line line{op, cost.flops, cost.bytes, {}, {}};
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void count_cost(std::string_view op, const Cost& cost, double seconds, Inputs in, Outputs out) {
+  CostLog::Line line{op, cost.flops, cost.bytes, seconds, {}, {}};
   for (const auto& x : in) line.inputs.push_back(x ? x.shape() : Shape());
   for (const auto& y : out) line.outputs.push_back(y.shape());
   cost_log->lines.push_back(std::move(line));

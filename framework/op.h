@@ -71,8 +71,9 @@ LayoutPtr refuse_layout(std::string_view op, Inputs in);
 // Makes constants of outputs that carry no derivative; the others get `layout`.
 void finish_outputs(Outputs out, bool constant, const LayoutPtr& layout);
 bool all_constant(Inputs in);
-void count_cost(std::string_view op, const Cost& cost, Inputs in, Outputs out);
+void count_cost(std::string_view op, const Cost& cost, double seconds, Inputs in, Outputs out);
 bool counting_costs();
+double seconds_now();
 
 }  // namespace detail
 
@@ -103,6 +104,8 @@ Tensors apply_all(const Op& op, Tensors in) {
     else layout = detail::refuse_layout(Op::name, in);
   }
   const Types types = op.infer(in);
+  const bool counting = detail::counting_costs();
+  const double start = counting ? detail::seconds_now() : 0;
 
   Tensors out;
   out.reserve(types.size());
@@ -123,7 +126,7 @@ Tensors apply_all(const Op& op, Tensors in) {
       }
     }
   }
-  if (detail::counting_costs()) detail::count_cost(Op::name, cost_of(op, in, out), in, out);
+  if (counting) detail::count_cost(Op::name, cost_of(op, in, out), detail::seconds_now() - start, in, out);
 
   const bool constant = !detail::differentiable<Op>() || detail::all_constant(in);
   detail::finish_outputs(out, constant, layout);

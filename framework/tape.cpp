@@ -17,6 +17,18 @@ std::vector<Tensor> seeds(const Tensor& objective) {
   return {ones_like(objective)};
 }
 
+// Reductions that run beside the replay are no ops; a profile sees what starting them and waiting for them takes.
+class ReductionClock {
+ public:
+  ~ReductionClock() {
+    if (counting_) detail::count_cost("start or wait for a reduction", {}, detail::seconds_now() - start_, {}, {});
+  }
+
+ private:
+  bool counting_ = detail::counting_costs();
+  double start_ = counting_ ? detail::seconds_now() : 0;
+};
+
 }  // namespace
 
 Tape::Tape() { active.push_back(this); }
@@ -142,6 +154,7 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
       if (asked.contains(id) && !pending.contains(id)) {
         if (const auto before = parameters_ ? parameters_->take_deferred(id, kept.start_reduction) : Tensor())
           arriving[0] = add(arriving[0], before);
+        const ReductionClock clock;
         pending[id] = kept.start_reduction.start(arriving[0]);
         continue;
       }
@@ -165,7 +178,10 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
   for (const auto& x : with_respect_to) {
     if (const auto found = pending.find(x.id()); found != pending.end()) {
       auto& slot = cotangents[x.id()];
-      const auto reduced = found->second->wait();
+      const auto reduced = [&] {
+        const ReductionClock clock;
+        return found->second->wait();
+      }();
       slot = slot ? add(slot, reduced) : reduced;
       pending.erase(found);
     }

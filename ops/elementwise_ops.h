@@ -174,7 +174,7 @@ struct Softplus {
 struct LeakyRelu {
   MPIGRAD_UNARY(LeakyRelu, "leaky_relu", nonlinear, 0, 1)
   double slope = 0;
-  auto operator()(auto x) const { return x > 0 ? x : static_cast<decltype(x)>(slope) * x; }
+  auto operator()(auto x) const { return x * (x > 0 ? 1 : static_cast<decltype(x)>(slope)); }
   Tensor cotangent(const Tensor& g, const Tensor&, const Tensor& y) const { return leaky_relu_adjoint(g, y, slope); }
 };
 struct Clamp {
@@ -245,7 +245,8 @@ struct Minimum {
 struct LeakyReluAdjoint {  // a is the cotangent, b the result of leaky_relu; linear in a, piecewise constant in b
   MPIGRAD_BINARY("leaky_relu_adjoint", product, ops::second, 0)
   double slope = 0;
-  auto operator()(auto a, auto b) const { return b > 0 ? a : static_cast<decltype(a)>(static_cast<decltype(a)>(slope) * a); }
+  // The product by 1 leaves nothing to branch on: signs are hard to predict.
+  auto operator()(auto a, auto b) const { return static_cast<decltype(a)>(a * (b > 0 ? 1 : static_cast<decltype(a)>(slope))); }
   Tensor first(Ref g, Ref, Ref b, Ref) const { return leaky_relu_adjoint(g, b, slope); }
   Tensor second(Ref, Ref, Ref, Ref) const { return {}; }
 };

@@ -37,12 +37,12 @@ void for_each_row(const Shape& result, const std::array<std::array<std::int64_t,
 }
 
 template <class A, class R, class F>
-void binary(const Tensor& a, const Tensor& b, Tensor& y, const F& f) {
+void binary(const Tensor& a, const Tensor& b, Tensor& y, F f) {
   const A *pa = a.data<A>(), *pb = b.data<A>();
   R* py = y.mutable_data<R>();
   const std::int64_t n = y.elements();
   if (a.shape() == b.shape()) {
-#pragma omp parallel for simd if (n >= parallel_from) schedule(static)
+#pragma omp parallel for simd if (n >= parallel_from) schedule(static) firstprivate(f)
     for (std::int64_t i = 0; i < n; ++i) py[i] = f(pa[i], pb[i]);
     return;
   }
@@ -72,7 +72,7 @@ void Unary<F>::run(Cpu, Inputs in, Outputs out) const {
     T* y = out[0].mutable_data<T>();
     const std::int64_t n = in[0].elements();
     const F function = f;
-#pragma omp parallel for simd if (n >= parallel_from) schedule(static)
+#pragma omp parallel for simd if (n >= parallel_from) schedule(static) firstprivate(function)
     for (std::int64_t i = 0; i < n; ++i) y[i] = function(x[i]);
   });
 }

@@ -1,7 +1,5 @@
 #include "tests/bench/cosmoflow_floor.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -53,11 +51,11 @@ std::function<void()> sgemm(char a_op, char b_op, std::int64_t m, std::int64_t n
   };
 }
 
-// One training step: forward actions in order, backward ones in the reverse order of layers.
-class Step {
- public:
-  explicit Step(Floor& floor) : floor_(floor) {}
+}  // namespace
 
+// One training step: forward actions in order, backward ones in the reverse order of layers.
+class CosmoFlowFloor::Step {
+ public:
   void convolution(const std::string& name, std::int64_t out_channels, std::int64_t stride) {
     const std::int64_t out = (width_ + stride - 1) / stride;
     const cpu::ConvProblem p{.batch = 1,
@@ -153,19 +151,25 @@ class Step {
 
   std::int64_t width() const { return width_; }
 
-  void time(int repeats) {
-    for (int step = -2; step < repeats; ++step)
-      for (Action& action : actions_) {
-        const auto start = std::chrono::steady_clock::now();
-        action.run();
-        const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-        if (step >= 0) action.seconds.push_back(elapsed.count());
-      }
+  void run(bool count) {
     for (Action& action : actions_) {
-      const auto middle = action.seconds.begin() + static_cast<std::ptrdiff_t>(action.seconds.size() / 2);
-      std::nth_element(action.seconds.begin(), middle, action.seconds.end());
-      (action.place == nullptr ? floor_.optimizer : floor_.layers[action.layer].*action.place) += *middle;
+      const auto start = std::chrono::steady_clock::now();
+      action.run();
+      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+      if (count) action.seconds.push_back(elapsed.count());
     }
+  }
+
+  Floor medians() const {
+    Floor result = floor_;
+    for (const Action& action : actions_) {
+      auto seconds = action.seconds;
+      require(!seconds.empty(), "[bench] no step of the floor counted");
+      const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+      std::nth_element(seconds.begin(), middle, seconds.end());
+      (action.place == nullptr ? result.optimizer : result.layers[action.layer].*action.place) += *middle;
+    }
+    return result;
   }
 
  private:
@@ -183,13 +187,11 @@ class Step {
     return bound<dnnl::reorder>(dn::reordering(from.get_desc(), to.get_desc()), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
   }
 
-  Floor& floor_;
+  Floor floor_;
   std::vector<Action> actions_, backward_;
   dnnl::memory x_, gx_;
   std::int64_t width_ = 0, channels_ = 0;
 };
-
-}  // namespace
 
 double Floor::total() const {
   double sum = optimizer;
@@ -197,11 +199,8 @@ double Floor::total() const {
   return sum;
 }
 
-Floor cosmoflow_floor(std::int64_t width, int threads, int repeats) {
-  require(threads >= 1 && repeats >= 1, "[bench] threads and repeats are positive: {}, {}", threads, repeats);
-  omp_set_num_threads(threads);
-  Floor floor;
-  Step step(floor);
+CosmoFlowFloor::CosmoFlowFloor(std::int64_t width) : step_(std::make_unique<Step>()) {
+  Step& step = *step_;
   step.start(width, 4);
   const std::vector<std::int64_t> channels{16, 32, 64, 128, 256, 256, 256};
   for (std::size_t i = 0; i < channels.size(); ++i) {
@@ -212,8 +211,10 @@ Floor cosmoflow_floor(std::int64_t width, int threads, int repeats) {
   const std::vector<std::int64_t> features{2048, 256, 4};
   for (std::size_t i = 0; i < features.size(); ++i) step.fully_connected(fmt::format("fc{}", i + 1), features[i]);
   step.optimizer();
-  step.time(repeats);
-  return floor;
 }
+CosmoFlowFloor::~CosmoFlowFloor() = default;
+
+void CosmoFlowFloor::step(bool count) { step_->run(count); }
+Floor CosmoFlowFloor::medians() const { return step_->medians(); }
 
 }  // namespace mpigrad::bench

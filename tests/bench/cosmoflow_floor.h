@@ -2,6 +2,7 @@
 // How fast a CosmoFlow training step could be: the bare oneDNN primitives of its layers and nothing else.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,9 +25,20 @@ struct Floor {
   double total() const;
 };
 
-// CosmoFlow, hybrid variant, width^3 input (16 to 512), batch 1, float32, `threads` OpenMP threads (left so on return). All
-// primitives run in the order of a training step, so caches are as cold as they are there; `repeats` steps after two for warm-up.
-// Throws Error where oneDNN would use a reference implementation.
-Floor cosmoflow_floor(std::int64_t width, int threads, int repeats = 7);
+// CosmoFlow, hybrid variant, width^3 input (16 to 512), batch 1, float32, for the OpenMP threads set when it is made. All
+// primitives run in the order of a training step, so caches are as cold as they are there.
+class CosmoFlowFloor {
+ public:
+  // Throws Error where oneDNN would use a reference implementation.
+  explicit CosmoFlowFloor(std::int64_t width);
+  ~CosmoFlowFloor();
+  void step(bool count);
+  // Medians over the steps that counted.
+  Floor medians() const;
+
+ private:
+  class Step;
+  std::unique_ptr<Step> step_;
+};
 
 }  // namespace mpigrad::bench
