@@ -95,6 +95,13 @@ Extent3 global_spatial(const Tensor& x) {
   return {x.layout()->global[1], x.layout()->global[2], x.layout()->global[3]};
 }
 
+// The first spatial dimension that the plan splits, or -1: outputs get room for halos there.
+int halo_dimension(const WindowedPlan& plan) {
+  for (std::size_t i = 0; i < 3; ++i)
+    if (plan.split[i]) return static_cast<int>(i) + 1;
+  return -1;
+}
+
 Communicator group_of(const Tensor& x, const std::vector<int>& axes) { return grid_of(*x.layout()).along(axes); }
 
 // Pooling of x on a plan: the local op without rules for its outputs.
@@ -133,6 +140,7 @@ Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, double slope, 
   ConvAttributes local = a;
   for (std::size_t i = 0; i < 3; ++i)
     if (plan.split[i]) local.padding_low[i] = plan.part[i].pad_low, local.padding_high[i] = plan.part[i].pad_high;
+  const HaloRoom room(halo_dimension(plan));
   const auto y = conv_bias_activation(windowed_input(x, plan), parameter_for(x, w), parameter_for(x, bias), slope, local);
   return y.with_layout(plan.out);
 }
@@ -153,6 +161,7 @@ Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, cons
     }
     const auto plan = windowed_plan(x, s, w.dim(4) * a.groups);
     const auto window = windowed_input(x, plan);
+    const HaloRoom room(halo_dimension(plan));
     const auto local_out = plan.out->box().extents();
     ConvAttributes local{.stride = a.stride,
                          .dilation = a.dilation,
@@ -180,6 +189,7 @@ Tensor avg_pool(const Tensor& x, const PoolAttributes& a) {
   const auto s = pooling(x, a);
   const auto plan = windowed_plan(x, s, x.dim(4));
   const auto padded = windowed_input(x, plan);
+  const HaloRoom room(halo_dimension(plan));
   Tensor y = mpigrad::apply(ops::AvgPool{local_window(padded, plan, a)}, {padded});
   const auto in = global_spatial(x);
   const auto box = plan.out->box();
@@ -198,6 +208,7 @@ Tensor max_pool(const Tensor& x, const PoolAttributes& a) {
   if (!x.layout()) return mpigrad::max_pool(x, a);
   const auto plan = windowed_plan(x, pooling(x, a), x.dim(4));
   const auto padded = windowed_input(x, plan);
+  const HaloRoom room(halo_dimension(plan));
   return apply_all(ops::MaxPool{local_window(padded, plan, a)}, {padded})[0].with_layout(plan.out);
 }
 

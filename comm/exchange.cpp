@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 namespace mpigrad {
 namespace {
@@ -93,6 +94,37 @@ TensorType covering(std::string_view op, const Tensor& x, const Box& has, const 
   return {gets.extents(), x.dtype()};
 }
 
+// Bytes from the beginning of x, which covers `has`, to that of a tensor that covers `gets` in the same memory, if the two boxes
+// differ in one dimension only and have one index in all dimensions before it.
+std::optional<std::int64_t> offset_in_memory(const Tensor& x, const Box& has, const Box& gets) {
+  int d = 0;
+  while (d < x.rank() && has.begin[d] == gets.begin[d] && has.end[d] == gets.end[d]) ++d;
+  for (int e = d + 1; e < x.rank(); ++e)
+    if (has.begin[e] != gets.begin[e] || has.end[e] != gets.end[e]) return {};
+  if (d == x.rank()) return 0;
+  if (x.elements() == 0 || gets.elements() == 0 || x.shape().elements(0, d) != 1) return {};
+  return (gets.begin[d] - has.begin[d]) * x.shape().elements(d + 1, x.rank()) * size_of(x.dtype());
+}
+
+// x with room claimed for the rest of `gets`; no tensor if that does not work.
+Tensor around(const Tensor& x, const Box& has, const Box& gets) {
+  const auto offset = offset_in_memory(x, has, gets);
+  auto& storage = *x.storage();
+  if (!offset || x.offset() != storage.room() || x.bytes() + 2 * storage.room() != storage.bytes()) return {};
+  const TensorType type{gets.extents(), x.dtype()};
+  const auto begin = x.offset() + *offset, end = begin + type.shape.elements() * size_of(x.dtype());
+  if (begin < 0 || end > storage.bytes() || !storage.claim_room()) return {};
+  return {type, x.storage(), begin};
+}
+
+// The part `gets` of x, sharing its memory; no tensor if it is not a part or not in one piece.
+Tensor inside(const Tensor& x, const Box& has, const Box& gets) {
+  const auto offset = offset_in_memory(x, has, gets);
+  const TensorType type{gets.extents(), x.dtype()};
+  if (!offset || *offset < 0 || *offset + type.shape.elements() * size_of(x.dtype()) > x.bytes()) return {};
+  return {type, x.storage(), x.offset() + *offset};
+}
+
 }  // namespace
 
 std::vector<BoxPart> sent_parts(const BoxPlan& plan, int rank) {
@@ -175,7 +207,7 @@ void move_boxes(const Communicator& comm, const BoxPlan& plan, const Tensor& fro
   std::unique_ptr<PendingOperation> pending;
   if (comm.moves(from) && !(sends.empty() && receives.empty()))
     pending = comm.transport().start_exchange(sends, receives, from.dtype());
-  if (real && own) copy_box(from, from_box, to, to_box, own->box);  // while messages travel
+  if (real && own && from.storage() != to.storage()) copy_box(from, from_box, to, to_box, own->box);  // while messages travel
   if (pending) pending->wait();
   if (real)
     for (std::size_t i = 0; i < receives.size(); ++i)
@@ -188,11 +220,33 @@ Types Exchange::infer(Inputs in) const {
   const auto r = static_cast<std::size_t>(comm.rank());
   return {covering(name, in[0], plan->have[r], plan->need[r])};
 }
-Tensors Exchange::vjp(const Replay&, Inputs g) const { return {mpigrad::apply(ReturnBoxes{comm, plan}, {g[0]})}; }
+Tensor Exchange::view(Inputs in) const {
+  const auto r = static_cast<std::size_t>(comm.rank());
+  const auto type = infer(in)[0];
+  Tensor out;
+  if (covers(received_parts(*plan, comm.rank()), plan->need[r])) out = around(in[0], plan->have[r], plan->need[r]);
+  if (!out) out = Tensor(type, in[0].device());
+  move_boxes(comm, *plan, in[0], out, false);
+  return out;
+}
+// The cotangent may be ours: replay() gives its own up, so one reference means that nobody reads it afterwards.
+Tensors Exchange::vjp(const Replay&, Inputs g) const {
+  const bool consume = g[0].storage().use_count() == 1 && !g[0].storage()->foreign();
+  return {mpigrad::apply(ReturnBoxes{comm, plan, consume}, {g[0]})};
+}
 
 Types ReturnBoxes::infer(Inputs in) const {
   const auto r = static_cast<std::size_t>(comm.rank());
   return {covering(name, in[0], plan->need[r], plan->have[r])};
+}
+Tensor ReturnBoxes::view(Inputs in) const {
+  const auto r = static_cast<std::size_t>(comm.rank());
+  const auto type = infer(in)[0];
+  Tensor out;
+  if (consume) out = inside(in[0], plan->need[r], plan->have[r]);
+  if (!out) out = Tensor(type, in[0].device());
+  move_boxes(comm, *plan, in[0], out, true);
+  return out;
 }
 Tensors ReturnBoxes::vjp(const Replay&, Inputs g) const { return {mpigrad::apply(Exchange{comm, plan}, {g[0]})}; }
 

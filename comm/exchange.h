@@ -31,7 +31,8 @@ std::vector<BoxPart> sent_parts(const BoxPlan& plan, int rank);
 std::vector<BoxPart> received_parts(const BoxPlan& plan, int rank);
 
 // Moves parts of `from`, which covers `from_box`, into `to`, which covers `to_box`; with `add` the parts are added to what is
-// there. `reverse` runs the plan backwards: needed boxes are sent home. Communicates.
+// there. `reverse` runs the plan backwards: needed boxes are sent home. Where `to` is a view of `from`'s storage, what both have
+// is not moved. Communicates.
 void move_boxes(const Communicator& comm, const BoxPlan& plan, const Tensor& from, Tensor& to, bool reverse);
 
 // The local part of that: `part` of `from`, which covers `from_box`, to its place in `to`.
@@ -46,16 +47,18 @@ struct Exchange {
   static constexpr std::string_view name = "exchange";
   static constexpr bool communicates = true;
   Types infer(Inputs in) const;
-  void run(Inputs in, Outputs out) const { move_boxes(comm, *plan, in[0], out[0], false); }
+  // Where the input's storage has room for what is missing, the result lies around the input.
+  Tensor view(Inputs in) const;
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 struct ReturnBoxes {
   Communicator comm;
   BoxPlanPtr plan;
+  bool consume = false;  // nobody else holds the input: add to it in place, where the result is a part of it
   static constexpr std::string_view name = "return_boxes";
   static constexpr bool communicates = true;
   Types infer(Inputs in) const;
-  void run(Inputs in, Outputs out) const { move_boxes(comm, *plan, in[0], out[0], true); }
+  Tensor view(Inputs in) const;
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 

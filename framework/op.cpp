@@ -48,9 +48,7 @@ bool all_constant(Inputs in) {
 
 bool counting_costs() { return cost_log != nullptr; }
 
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 void count_cost(std::string_view op, const Cost& cost, double seconds, Inputs in, Outputs out) {
   CostLog::Line line{op, cost.flops, cost.bytes, seconds, {}, {}};

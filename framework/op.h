@@ -112,7 +112,7 @@ Tensors apply_all(const Op& op, Tensors in) {
   if constexpr (requires { op.view(Inputs(in)); }) {
     out.push_back(op.view(in));
   } else {
-    for (const auto& type : types) out.emplace_back(type, device);
+    for (const auto& type : types) out.push_back(Tensor::with_room(type, device, HaloRoom::bytes(type, layout)));
     if constexpr (detail::communicates<Op>()) {
       op.run(Inputs(in), Outputs(out));
     } else {

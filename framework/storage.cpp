@@ -116,7 +116,7 @@ DeviceKind current_device() { return thread_device; }
 UseDevice::UseDevice(DeviceKind kind) : previous_(thread_device) { thread_device = kind; }
 UseDevice::~UseDevice() { thread_device = previous_; }
 
-Storage::Storage(std::int64_t bytes, DeviceKind device) : bytes_(bytes), device_(device) {
+Storage::Storage(std::int64_t bytes, DeviceKind device, std::int64_t room) : bytes_(bytes), room_(room), device_(device) {
   require(device != DeviceKind::cuda, "[storage] this build has no CUDA backend");
   if (device == DeviceKind::cpu) data_ = pool().allocate(static_cast<std::size_t>(bytes));
   counters(device).add(bytes);

@@ -12,7 +12,27 @@ std::uint64_t next_id() {
   return ++counter;
 }
 
+thread_local int halo_dimension = -1;
+
 }  // namespace
+
+HaloRoom::HaloRoom(int dimension) : previous_(halo_dimension) { halo_dimension = dimension; }
+HaloRoom::~HaloRoom() { halo_dimension = previous_; }
+
+std::int64_t HaloRoom::bytes(const TensorType& type, const LayoutPtr& layout) {
+  int dimension = halo_dimension;
+  for (int d = 1; layout && dimension < 0 && d < type.shape.rank(); ++d)
+    if (layout->axis_of(d) >= 0) dimension = d;
+  if (dimension < 1 || dimension >= type.shape.rank() || type.shape.elements(0, dimension) != 1) return 0;
+  constexpr std::int64_t alignment = 64;
+  const auto index = type.shape.elements(dimension + 1, type.shape.rank()) * size_of(type.dtype);
+  return (index + alignment - 1) / alignment * alignment;
+}
+
+Tensor Tensor::with_room(const TensorType& type, DeviceKind device, std::int64_t room) {
+  const auto bytes = type.shape.elements() * size_of(type.dtype);
+  return {type, std::make_shared<Storage>(bytes + 2 * room, device, room), room};
+}
 
 Tensor::Tensor(const TensorType& type, DeviceKind device)
     : type_(type), storage_(std::make_shared<Storage>(type.shape.elements() * size_of(type.dtype), device)), id_(next_id()),

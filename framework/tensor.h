@@ -29,6 +29,8 @@ class Tensor {
 
   // Uninitialised.
   explicit Tensor(const TensorType& type, DeviceKind device = current_device());
+  // The same in storage with room before and behind the elements.
+  static Tensor with_room(const TensorType& type, DeviceKind device, std::int64_t room);
   // Shares `storage` from `offset` bytes on.
   Tensor(const TensorType& type, std::shared_ptr<Storage> storage, std::int64_t offset = 0);
 
@@ -90,6 +92,21 @@ class Tensor {
   DeviceKind device_ = DeviceKind::cpu;
   bool constant_ = false;
   LayoutPtr layout_;
+};
+
+// While it lives, outputs of ops on this thread get room for one more index of `dimension` at either end, if they have one index
+// in all dimensions before it. An exchange puts halos there and so need not copy the tensor.
+class HaloRoom {
+ public:
+  explicit HaloRoom(int dimension);
+  ~HaloRoom();
+  HaloRoom(const HaloRoom&) = delete;
+  HaloRoom& operator=(const HaloRoom&) = delete;
+  // Bytes for an output whose layout may be known.
+  static std::int64_t bytes(const TensorType& type, const LayoutPtr& layout);
+
+ private:
+  int previous_;
 };
 
 // Used by apply() alone.
