@@ -8,18 +8,11 @@ void Session::log(const std::string& name, double value) const {
   if (rank() == 0) fmt::print("{} {:.6g}\n", name, value);
 }
 
-int run(int argc, char** argv, const std::function<int(Session&)>& body) {
+int detail::run_on_ranks(int argc, char** argv, const std::function<int(Session&)>& body) {
   return launch(argc, argv, [&](std::shared_ptr<Transport> world) {
     Session session(std::move(world));
     return body(session);
   });
-}
-
-int run(int argc, char** argv, const std::function<void(Session&)>& body) {
-  return run(argc, argv, std::function<int(Session&)>([&](Session& session) {
-               body(session);
-               return 0;
-             }));
 }
 
 }  // namespace mpigrad

@@ -1,7 +1,9 @@
 #pragma once
 // A program's ranks: from argc and argv, or on a communicator that the program already has.
 
+#include <concepts>
 #include <functional>
+#include <type_traits>
 
 #include "comm/grid.h"
 
@@ -24,9 +26,18 @@ class Session {
   Communicator world_;
 };
 
+namespace detail {
+int run_on_ranks(int argc, char** argv, const std::function<int(Session&)>& body);
+}
+
 // Runs body on every rank: under mpiexec or srun each process is one; `--transport threads --ranks P` (or MPIGRAD_TRANSPORT and
 // MPIGRAD_RANKS) makes P threads of this process. An error that escapes prints and ends every rank. Returns the exit code.
-int run(int argc, char** argv, const std::function<int(Session&)>& body);
-int run(int argc, char** argv, const std::function<void(Session&)>& body);
+template <std::invocable<Session&> Body>
+int run(int argc, char** argv, Body body) {
+  return detail::run_on_ranks(argc, argv, [&](Session& session) {
+    if constexpr (std::is_void_v<std::invoke_result_t<Body&, Session&>>) return body(session), 0;
+    else return static_cast<int>(body(session));
+  });
+}
 
 }  // namespace mpigrad

@@ -42,7 +42,7 @@ void binary(const Tensor& a, const Tensor& b, Tensor& y, F f) {
   R* py = y.mutable_data<R>();
   const std::int64_t n = y.elements();
   if (a.shape() == b.shape()) {
-#pragma omp parallel for simd if (n >= parallel_from) schedule(static) firstprivate(f)
+#pragma omp parallel for if (n >= parallel_from) schedule(static) firstprivate(f)
     for (std::int64_t i = 0; i < n; ++i) py[i] = f(pa[i], pb[i]);
     return;
   }
@@ -72,7 +72,7 @@ void Unary<F>::run(Cpu, Inputs in, Outputs out) const {
     T* y = out[0].mutable_data<T>();
     const std::int64_t n = in[0].elements();
     const F function = f;
-#pragma omp parallel for simd if (n >= parallel_from) schedule(static) firstprivate(function)
+#pragma omp parallel for if (n >= parallel_from) schedule(static) firstprivate(function)
     for (std::int64_t i = 0; i < n; ++i) y[i] = function(x[i]);
   });
 }

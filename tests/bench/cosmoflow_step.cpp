@@ -203,7 +203,7 @@ int main(int argc, char** argv) {
   app.add_flag("--step-only", o.step_only, "only mpigrad's step, on the ranks of the launcher; one line of JSON");
   app.add_option("--grid", o.grid, "with --step-only: how the ranks split the volume, such as depth=2");
   CLI11_PARSE(app, argc, argv);
-  if (o.step_only) return run(argc, argv, std::function<void(Session&)>([&](Session& session) { bench::step_only(session, o); }));
+  if (o.step_only) return run(argc, argv, [&](Session& session) { bench::step_only(session, o); });
   try {
     for (const auto size : o.sizes)
       for (const int threads : o.threads) bench::compare_with_floor(size, threads, o.repeats);
