@@ -229,9 +229,8 @@ Tensor Exchange::view(Inputs in) const {
   move_boxes(comm, *plan, in[0], out, false);
   return out;
 }
-// The cotangent may be ours: replay() gives its own up, so one reference means that nobody reads it afterwards.
 Tensors Exchange::vjp(const Replay&, Inputs g) const {
-  const bool consume = g[0].storage().use_count() == 1 && !g[0].storage()->foreign();
+  const bool consume = sole_owner(g[0]);
   return {mpigrad::apply(ReturnBoxes{comm, plan, consume}, {g[0]})};
 }
 

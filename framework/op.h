@@ -11,6 +11,7 @@
 //   Cost cost(Inputs in, Outputs out) const       floating-point operations and bytes; default: one pass over all operands
 //   LayoutPtr layout(Inputs in) const             what the op means on a distributed tensor; default: refused by name
 //   Tensor view(Inputs in) const                  instead of run: the output shares the input's storage
+//   Tensor reuse(Inputs in) const                 beside run: memory for the output, or none; see sole_owner
 //   static constexpr unsigned keeps_inputs, keeps_outputs    bit i: the vjp reads the elements of input (output) i; default none
 //   static constexpr bool communicates = true     takes part in every replay; `run(Inputs, Outputs)` serves all devices
 //   static constexpr bool differentiable = false  outputs are constants (comparisons, indices)
@@ -89,6 +90,12 @@ Cost cost_of(const Op& op, Inputs in, Outputs out) {
   }
 }
 
+// Whether a cotangent that a vjp was given may be overwritten: replay() gives its own reference up, so one reference means that
+// nobody reads it afterwards. Only before the first copy of the handle.
+inline bool sole_owner(const Tensor& cotangent) {
+  return cotangent.storage() && cotangent.storage().use_count() == 1 && !cotangent.storage()->foreign();
+}
+
 // Runs an op: shapes, layout, kernel of the inputs' device, record on the tapes of this thread.
 template <class Op>
 Tensors apply_all(const Op& op, Tensors in) {
@@ -112,7 +119,10 @@ Tensors apply_all(const Op& op, Tensors in) {
   if constexpr (requires { op.view(Inputs(in)); }) {
     out.push_back(op.view(in));
   } else {
-    for (const auto& type : types) out.push_back(Tensor::with_room(type, device, HaloRoom::bytes(type, layout)));
+    if constexpr (requires { op.reuse(Inputs(in)); })
+      if (auto y = op.reuse(in)) out.push_back(std::move(y));
+    for (auto i = out.size(); i < types.size(); ++i)
+      out.push_back(Tensor::with_room(types[i], device, HaloRoom::bytes(types[i], layout)));
     if constexpr (detail::communicates<Op>()) {
       op.run(Inputs(in), Outputs(out));
     } else {

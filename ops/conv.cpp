@@ -99,7 +99,7 @@ Types ConvBiasActivation::infer(Inputs in) const {
 }
 Cost ConvBiasActivation::cost(Inputs in, Outputs out) const { return multiply_add_cost(out[0], in[1], in, out); }
 Tensors ConvBiasActivation::vjp(const Replay& at, Inputs g) const {
-  const auto inner = slope == 1 ? g[0] : leaky_relu_adjoint(g[0], at.output(0), slope);
+  const auto inner = slope == 1 ? g[0] : leaky_relu_adjoint(g[0], at.output(0), slope, true);
   const auto &x = at.input(0), &w = at.input(1);
   return {at.wants(0) ? conv_data(inner, w, spatial_extent(x), a) : Tensor(),
           at.wants(1) ? conv_weight(x, inner, spatial_extent(w), a) : Tensor(),

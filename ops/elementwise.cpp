@@ -103,8 +103,9 @@ Tensor leaky_relu(const Tensor& x, double slope) {
   require(slope >= 0, "[leaky_relu] the slope is not negative, got {}", slope);
   return mpigrad::apply(Unary<LeakyRelu>{{.slope = slope}}, {x});
 }
-Tensor leaky_relu_adjoint(const Tensor& g, const Tensor& y, double slope) {
-  return mpigrad::apply(Binary<LeakyReluAdjoint>{{.slope = slope}}, {g, y});
+Tensor leaky_relu_adjoint(const Tensor& g, const Tensor& y, double slope, bool may_overwrite) {
+  const bool in_place = may_overwrite && sole_owner(g);  // before the call makes a copy of the handle
+  return mpigrad::apply(Binary<LeakyReluAdjoint>{{.slope = slope, .in_place = in_place}}, {g, y});
 }
 Tensor clamp(const Tensor& x, double low, double high) {
   require(low <= high, "[clamp] low {} is above high {}", low, high);

@@ -38,6 +38,11 @@ struct Binary {
 
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const { return elementwise_layout(name, in, F::kind); }
+  Tensor reuse(Inputs in) const {
+    if constexpr (requires { f.in_place; })
+      if (f.in_place && in[0].shape() == in[1].shape()) return {in[0].type(), in[0].storage(), in[0].offset()};
+    return {};
+  }
   void run(Cpu, Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const {
     Tensors result(2);
@@ -175,7 +180,7 @@ struct LeakyRelu {
   MPIGRAD_UNARY(LeakyRelu, "leaky_relu", nonlinear, 0, 1)
   double slope = 0;
   auto operator()(auto x) const { return x * (x > 0 ? 1 : static_cast<decltype(x)>(slope)); }
-  Tensor cotangent(const Tensor& g, const Tensor&, const Tensor& y) const { return leaky_relu_adjoint(g, y, slope); }
+  Tensor cotangent(const Tensor& g, const Tensor&, const Tensor& y) const { return leaky_relu_adjoint(g, y, slope, true); }
 };
 struct Clamp {
   MPIGRAD_UNARY(Clamp, "clamp", nonlinear, 1, 0)
@@ -245,9 +250,10 @@ struct Minimum {
 struct LeakyReluAdjoint {  // a is the cotangent, b the result of leaky_relu; linear in a, piecewise constant in b
   MPIGRAD_BINARY("leaky_relu_adjoint", product, ops::second, 0)
   double slope = 0;
+  bool in_place = false;  // the result takes the memory of a
   // The product by 1 leaves nothing to branch on: signs are hard to predict.
   auto operator()(auto a, auto b) const { return static_cast<decltype(a)>(a * (b > 0 ? 1 : static_cast<decltype(a)>(slope))); }
-  Tensor first(Ref g, Ref, Ref b, Ref) const { return leaky_relu_adjoint(g, b, slope); }
+  Tensor first(Ref g, Ref, Ref b, Ref) const { return leaky_relu_adjoint(g, b, slope, true); }
   Tensor second(Ref, Ref, Ref, Ref) const { return {}; }
 };
 

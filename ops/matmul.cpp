@@ -81,7 +81,7 @@ Cost Linear::cost(Inputs in, Outputs out) const {
 }
 
 Tensors Linear::vjp(const Replay& at, Inputs g) const {
-  const auto inner = slope == 1 ? g[0] : leaky_relu_adjoint(g[0], at.output(0), slope);
+  const auto inner = slope == 1 ? g[0] : leaky_relu_adjoint(g[0], at.output(0), slope, true);
   return {at.wants(0) ? matmul(inner, at.input(1)) : Tensor(),
           at.wants(1) ? matmul(inner, at.input(0), {.transpose_a = true}) : Tensor(), at.wants(2) ? sum(inner, {0}) : Tensor()};
 }

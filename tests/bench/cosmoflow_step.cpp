@@ -140,11 +140,12 @@ std::vector<StepTimes> steps_on_ranks(int ranks, int threads, std::int64_t size,
   return steps;
 }
 
-double seconds_of(const StepTimes& times, std::string_view op) {
-  double sum = 0;
-  for (const auto& line : times.ops)
-    if (line.op == op) sum += line.seconds;
-  return sum;
+std::map<std::string_view, double> seconds_by_op(const StepTimes& times) {
+  std::map<std::string_view, double> sums{{"optimizer", times.optimizer}};
+  double all = times.optimizer;
+  for (const auto& line : times.ops) sums[line.op] += line.seconds, all += line.seconds;
+  sums["between ops"] = times.step - all;
+  return sums;
 }
 
 void compare_ranks(std::int64_t size, int ranks, int repeats) {
@@ -157,12 +158,15 @@ void compare_ranks(std::int64_t size, int ranks, int repeats) {
   fmt::print(
       "\nCosmoFlow {}^3: 1 rank x {} threads {:.2f} ms; {} ranks x 1 thread, split in depth {:.2f} ms: {:.2f} times as fast\n",
       size, ranks, ms(a.step), ranks, ms(b.step), a.step / b.step);
-  const double halos = seconds_of(b, "exchange") + seconds_of(b, "return_boxes"),
-               gradients = seconds_of(b, "start or wait for a reduction");
-  fmt::print(
-      "  of the latter: halos {:.2f} ms ({:.1f} %), reduction of gradients {:.2f} ms ({:.1f} %), optimizer {:.2f} ms ({:.1f} "
-      "%)\n",
-      ms(halos), 100 * halos / b.step, ms(gradients), 100 * gradients / b.step, ms(b.optimizer), 100 * b.optimizer / b.step);
+  fmt::print("{:<32}{:>12}{:>12}{:>10}\n", "milliseconds, by op", fmt::format("1 x {}", ranks), fmt::format("{} x 1", ranks),
+             "share");
+  const auto of_one = seconds_by_op(a), of_split = seconds_by_op(b);
+  for (const auto& [op, seconds] : of_split) {
+    const auto found = of_one.find(op);
+    const double alone = found == of_one.end() ? 0 : found->second;
+    if (std::max(seconds, alone) > 5e-5)
+      fmt::print("{:<32}{:>12.2f}{:>12.2f}{:>8.1f} %\n", op, ms(alone), ms(seconds), 100 * seconds / b.step);
+  }
 }
 
 // For comparisons between processes: peers, memory, MPI.

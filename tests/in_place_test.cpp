@@ -1,5 +1,5 @@
-// Halos without copies: exchanges that put what arrives around the input, and adjoints that add to the cotangent in place. Each
-// must give what the copying one gives, and leave alone what somebody else may read.
+// What is computed in place: exchanges that put what arrives around the input, and adjoints that overwrite a cotangent which
+// nobody else holds. Each must give what the copying one gives, and leave alone what somebody else may read.
 
 #include <doctest/doctest.h>
 
@@ -53,7 +53,7 @@ void require_equal(const char* what, const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-TEST_CASE("halo room: the first exchange fills it, later and wider ones copy") {
+TEST_CASE("in place: the first exchange fills it, later and wider ones copy") {
   for (const int ranks : {2, 3, 5})
     check_on_ranks(ranks, "exchange", [](const Communicator& comm) {
       const Slabs one(comm, 1), two(comm, 2);
@@ -74,7 +74,7 @@ TEST_CASE("halo room: the first exchange fills it, later and wider ones copy") {
     });
 }
 
-TEST_CASE("halo room: a cotangent is added to in place only where nobody holds it") {
+TEST_CASE("in place: a cotangent is added to in place only where nobody holds it") {
   for (const int ranks : {2, 4})
     check_on_ranks(ranks, "adjoint", [](const Communicator& comm) {
       const Slabs slabs(comm, 1);
@@ -103,4 +103,25 @@ TEST_CASE("halo room: a cotangent is added to in place only where nobody holds i
       require(memory == before, "[test] the caller's memory was changed");
       require_equal("cotangents", held, direct);
     });
+}
+
+TEST_CASE("in place: LeakyReLU's adjoint overwrites only what nobody holds") {
+  const auto x = global_tensor({1000}, 1).as_variable(), u = global_tensor({1000}, 2);
+  const auto before = u.to_vector();
+  const auto through_held = [&] {
+    Tape tape;
+    const auto y = leaky_relu(x, 0.25);
+    return tape.vjp({y}, {u}, {x})[0];
+  }();
+  CHECK(u.to_vector() == before);
+  // One cotangent for two uses: whoever comes first must not spoil it for the other.
+  const auto v = global_tensor({1000}, 3).as_variable();
+  Tape tape;
+  const auto gradients = tape.gradient(sum((leaky_relu(x, 0.25) + leaky_relu(v, 0.5) + v) * constant(u)), {x, v});
+  const auto xs = x.to_vector(), vs = v.to_vector();
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    CHECK(gradients[0].to_vector()[i] == (xs[i] > 0 ? 1 : 0.25) * before[i]);
+    CHECK(gradients[1].to_vector()[i] == doctest::Approx((vs[i] > 0 ? 2 : 1.5) * before[i]).epsilon(1e-15));
+    CHECK(through_held.to_vector()[i] == gradients[0].to_vector()[i]);
+  }
 }
