@@ -1,13 +1,17 @@
 #include "comm/communicator.h"
 
+#include <atomic>
+
 namespace mpigrad {
 
 Communicator::Communicator(std::shared_ptr<Transport> transport) {
-  if (transport) state_ = std::make_shared<State>(State{std::move(transport), nullptr});
+  static std::atomic<std::uint64_t> made{0};
+  if (transport) state_ = std::make_shared<State>(State{std::move(transport), nullptr, ++made});
 }
 
 Transport& Communicator::reductions() const {
-  if (!state_->reductions) state_->reductions = state_->main->duplicate();
+  auto& own = *state().main;
+  if (!state_->reductions) state_->reductions = own.duplicate();
   return *state_->reductions;
 }
 

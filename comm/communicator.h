@@ -18,12 +18,15 @@ class Communicator {
   explicit operator bool() const { return state_ != nullptr; }
   int rank() const { return transport().rank(); }
   int size() const { return transport().size(); }
-  Transport& transport() const { return *state_->main; }
-  const std::shared_ptr<Transport>& shared_transport() const { return state_->main; }
+  Transport& transport() const { return *state().main; }
+  const std::shared_ptr<Transport>& shared_transport() const { return state().main; }
   // A private duplicate for reductions that are under way while other calls go on. Collective at its first use.
   Transport& reductions() const;
   // Identity, for memoisation.
   const void* key() const { return state_.get(); }
+  // From 1 in the order in which this process made communicators: ranks that make theirs in the same order agree on what is
+  // first.
+  std::uint64_t number() const { return state().number; }
 
   Communicator split(int color, int key) const;
   Communicator duplicate() const { return Communicator(transport().duplicate()); }
@@ -36,7 +39,12 @@ class Communicator {
  private:
   struct State {
     std::shared_ptr<Transport> main, reductions;
+    std::uint64_t number = 0;
   };
+  State& state() const {
+    require(state_ != nullptr, "[communicator] this rank is not a member of the communicator");
+    return *state_;
+  }
   std::shared_ptr<State> state_;
 };
 

@@ -252,6 +252,7 @@ Tensors ReturnBoxes::vjp(const Replay&, Inputs g) const { return {mpigrad::apply
 }  // namespace ops
 
 Tensor exchange(const Tensor& x, const Communicator& comm, const BoxPlanPtr& plan) {
+  require(plan != nullptr, "[exchange] needs a plan");
   require(static_cast<int>(plan->have.size()) == comm.size() && plan->need.size() == plan->have.size(),
           "[exchange] a plan of {} and {} boxes for {} ranks", plan->have.size(), plan->need.size(), comm.size());
   // Counting elements would let parts that overlap pass where others are missing.

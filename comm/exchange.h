@@ -30,9 +30,8 @@ struct BoxPart {
 std::vector<BoxPart> sent_parts(const BoxPlan& plan, int rank);
 std::vector<BoxPart> received_parts(const BoxPlan& plan, int rank);
 
-// Moves parts of `from`, which covers `from_box`, into `to`, which covers `to_box`; with `add` the parts are added to what is
-// there. `reverse` runs the plan backwards: needed boxes are sent home. Where `to` is a view of `from`'s storage, what both have
-// is not moved. Communicates.
+// Moves parts of `from`, this rank's box that it has, into `to`, its box that it needs. `reverse` runs the plan backwards: needed
+// boxes are sent home and added there. Where `to` is a view of `from`'s storage, what both have is not moved. Communicates.
 void move_boxes(const Communicator& comm, const BoxPlan& plan, const Tensor& from, Tensor& to, bool reverse);
 
 // The local part of that: `part` of `from`, which covers `from_box`, to its place in `to`.

@@ -34,7 +34,7 @@ struct Replicate {
   Tensors vjp(const Replay&, Inputs g) const { return {allreduce_invariant(g[0], comm)}; }
   // The same reduction without waiting, for parameters.
   std::unique_ptr<PendingCotangent> start_reduction(const Tensor& cotangent) const;
-  const void* reduces_over() const { return comm.key(); }
+  std::uint64_t reduces_over() const { return comm.number(); }
 };
 struct AllReduceInvariant {
   Communicator comm;

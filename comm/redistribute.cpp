@@ -102,6 +102,7 @@ Tensor redistribute(const Tensor& x, const LayoutPtr& to) {
 }
 
 Tensor gather_all(const Tensor& x) {
+  require(x.layout() != nullptr, "[gather_all] needs a distributed tensor: {}", x);
   Layout layout = *x.layout();
   for (auto& axis : layout.axes) axis = {Placement::same, -1, {}};
   return redistribute(x, std::make_shared<Layout>(std::move(layout)));

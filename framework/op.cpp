@@ -15,6 +15,7 @@ CostLog::~CostLog() { cost_log = previous_; }
 namespace detail {
 
 DeviceKind common_device(std::string_view op, Inputs in) {
+  require(in.empty() || in[0], "[{}] the first operand is no tensor", op);
   const Tensor* first = nullptr;
   for (const auto& x : in) {
     if (!x) continue;

@@ -16,7 +16,7 @@
 //   static constexpr bool communicates = true     takes part in every replay; `run(Inputs, Outputs)` serves all devices
 //   static constexpr bool differentiable = false  outputs are constants (comparisons, indices)
 //   auto start_reduction(const Tensor& cotangent) const   the vjp of a parameter's replication, started without waiting, and
-//   const void* reduces_over() const              what tells its ranks from others
+//   std::uint64_t reduces_over() const            the number of its group of ranks
 
 #include <concepts>
 #include <span>

@@ -71,8 +71,7 @@ Gradients Parameters::collect(std::vector<Tensor> gradients, bool accumulate) {
   if (!accumulate)
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       const auto id = list_[i]->value.id();
-      for (auto at = deferred_.lower_bound({id, nullptr}); at != deferred_.end() && at->first.first == id;
-           at = deferred_.erase(at))
+      for (auto at = deferred_.lower_bound({id, 0}); at != deferred_.end() && at->first.first == id; at = deferred_.erase(at))
         reductions.emplace_back(i, at->second.reduce.start(at->second.cotangent));
     }
   for (auto& [i, reduction] : reductions) gradients[i] = mpigrad::add(gradients[i], reduction->wait());

@@ -35,7 +35,7 @@ class Parameters {
   Parameters(const Parameters&) = delete;
   Parameters& operator=(const Parameters&) = delete;
 
-  // Adds a parameter; `value` is moved into the arena by pack().
+  // Adds a parameter. pack() copies its value into the arena: read `.value` of the result after that, not before.
   Parameter& add(std::string name, const Tensor& value, bool decay);
   // Lays all values out contiguously, one arena per element type, keeping order and identities.
   void pack();
@@ -62,7 +62,7 @@ class Parameters {
   };
   std::vector<std::unique_ptr<Parameter>> list_;
   std::unordered_map<std::uint64_t, Tensor> accumulated_;
-  std::map<std::pair<std::uint64_t, const void*>, Deferred> deferred_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Deferred> deferred_;  // by tensor and group of ranks
   bool packed_ = false;
 };
 

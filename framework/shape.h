@@ -1,6 +1,8 @@
 #pragma once
 // Extents of a row-major, contiguous tensor. 64-bit everywhere: CosmoFlow's first activation at 512^3 has 2^31 elements.
 
+#include <fmt/ranges.h>
+
 #include <array>
 #include <cstdint>
 #include <initializer_list>

@@ -36,23 +36,24 @@ Tape::Tape(Parameters& parameters) : Tape() { parameters_ = &parameters; }
 Tape::~Tape() { std::erase(active, this); }
 
 bool Tape::recording() {
-  return std::any_of(active.begin(), active.end(), [](const Tape* tape) { return tape->recording_; });
+  return std::any_of(active.begin(), active.end(), [](const Tape* tape) { return tape->sees(); });
 }
 
 Tape* Tape::innermost() {
   for (auto tape = active.rbegin(); tape != active.rend(); ++tape)
-    if ((*tape)->recording_) return *tape;
+    if ((*tape)->sees()) return *tape;
   return nullptr;
 }
 
 void Tape::record(Entry entry) {
-  // Cotangents are plain local tensors, so what a vjp reads is stripped of its layout.
+  // Cotangents are plain local tensors, so what a vjp reads is stripped of its layout. Operands beyond the 32nd are never kept.
+  const auto kept = [](unsigned mask, std::size_t i) { return i < 32 && (mask >> i & 1) != 0; };
   for (std::size_t i = 0; i < entry.inputs.size(); ++i)
-    if (auto& x = entry.inputs[i]) x = entry.keeps_inputs >> i & 1 ? x.without_layout() : x.without_layout().without_storage();
+    if (auto& x = entry.inputs[i]) x = kept(entry.keeps_inputs, i) ? x.without_layout() : x.without_layout().without_storage();
   for (std::size_t i = 0; i < entry.outputs.size(); ++i)
-    if (auto& y = entry.outputs[i]) y = entry.keeps_outputs >> i & 1 ? y.without_layout() : y.without_layout().without_storage();
+    if (auto& y = entry.outputs[i]) y = kept(entry.keeps_outputs, i) ? y.without_layout() : y.without_layout().without_storage();
   for (Tape* tape : active) {
-    if (!tape->recording_) continue;
+    if (!tape->sees()) continue;
     tape->entries_.push_back(entry);
     if (tape->keeps_elements_) continue;
     for (auto* list : {&tape->entries_.back().inputs, &tape->entries_.back().outputs})
@@ -67,15 +68,34 @@ Tensor Tape::memoised(std::uint64_t tensor, const void* key, const std::function
   return slot;
 }
 
+void Tape::require_unspent() const {
+  require(!spent_, "[gradient] this tape is spent: ask for everything in one call, or pass Record::yes to all but the last");
+}
+
+// Zeros for an objective that has nothing to do with the tape would look like a result.
+void Tape::require_known(const Tensor& objective, const std::vector<Tensor>& with_respect_to) const {
+  const auto is_objective = [&](const Tensor& y) { return y.id() == objective.id(); };
+  require_unspent();
+  if (objective.is_constant() || std::any_of(with_respect_to.begin(), with_respect_to.end(), is_objective)) return;
+  for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry)
+    if (std::any_of(entry->outputs.begin(), entry->outputs.end(), is_objective)) return;
+  for (const auto& entry : entries_)
+    if (std::any_of(entry.inputs.begin(), entry.inputs.end(), is_objective)) return;
+  fail("[gradient] the objective was not computed under this tape (a rank without one hands in none): {}", objective);
+}
+
 std::vector<Tensor> Tape::gradient(const Tensor& objective, const TensorList& with_respect_to, Record record) {
   if (!objective) return vjp({}, {}, with_respect_to, record);
-  return vjp({objective}, seeds(objective), with_respect_to, record);
+  const auto cotangents = seeds(objective);
+  require_known(objective, with_respect_to);
+  return vjp({objective}, cotangents, with_respect_to, record);
 }
 
 Gradients Tape::gradient(const Tensor& objective, const GradientOptions& options) {
   require(parameters_ != nullptr, "[gradient] this tape was made without parameters: name the tensors to differentiate");
   Cotangents cotangents;
-  if (objective) cotangents[objective.id()] = seeds(objective)[0];
+  if (objective && !objective.is_constant()) cotangents[objective.id()] = seeds(objective)[0];
+  if (objective) require_known(objective, parameters_->tensors());
   return parameters_->collect(replay(std::move(cotangents), parameters_->tensors(), options), options.accumulate);
 }
 
@@ -85,6 +105,7 @@ std::vector<Tensor> Tape::vjp(const std::vector<Tensor>& outputs, const std::vec
   Cotangents start;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     require(outputs[i].type() == cotangents[i].type(), "[vjp] output {} is {}, its cotangent {}", i, outputs[i], cotangents[i]);
+    if (outputs[i].is_constant()) continue;
     auto& slot = start[outputs[i].id()];
     slot = slot ? add(slot, cotangents[i].without_layout()) : cotangents[i].without_layout();
   }
@@ -99,7 +120,9 @@ std::vector<Tensor> Tape::vjp(const std::vector<Tensor>& outputs, const std::vec
 
 std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor>& with_respect_to,
                                  const GradientOptions& options) {
+  require_unspent();
   recording_ = options.record == Record::yes;
+  spent_ = options.record == Record::no;
   // Without Record::yes the tapes around this one still see the replay: that is how derivatives of derivatives nest.
 
   // An output matters if it depends on what is asked for, or on a message: another rank may ask.
@@ -192,7 +215,13 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
   return result;
 }
 
-Untaped::Untaped() : suspended_(std::exchange(active, {})) {}
-Untaped::~Untaped() { active = std::move(suspended_); }
+Untaped::Untaped() {
+  for (Tape* tape : active)
+    if (!std::exchange(tape->suspended_, true)) suspended_.push_back(tape);
+}
+Untaped::~Untaped() {
+  for (Tape* tape : active)  // some of those suspended may be gone
+    if (std::find(suspended_.begin(), suspended_.end(), tape) != suspended_.end()) tape->suspended_ = false;
+}
 
 }  // namespace mpigrad

@@ -58,7 +58,7 @@ class PendingCotangent {
 };
 struct StartReduction {
   std::function<std::unique_ptr<PendingCotangent>(const Tensor& cotangent)> start;
-  const void* over = nullptr;  // tells ranks from other ranks: cotangents with the same `over` may be added before reducing
+  std::uint64_t over = 0;  // numbers groups of ranks: cotangents with the same `over` may be added before they are reduced
   explicit operator bool() const { return start != nullptr; }
 };
 
@@ -94,7 +94,8 @@ class Tape {
 
   // Gradients of the sum over ranks of the objectives handed in, with respect to the parameters of the constructor. Collective
   // over all ranks that communicated under the tape; a rank without an objective hands in none. The objective has one element.
-  // Recording has ended; without Record::yes the entries are freed as the replay goes and the tape is empty afterwards.
+  // Recording has ended; without Record::yes the entries are freed as the replay goes and the tape is spent: a second call is an
+  // error, as is an objective that the tape knows nothing of.
   Gradients gradient(const Tensor& objective = {}, const GradientOptions& options = {});
   // The same with respect to any tensors; zeros where nothing depends on one.
   std::vector<Tensor> gradient(const Tensor& objective, const TensorList& with_respect_to, Record record = Record::no);
@@ -118,14 +119,17 @@ class Tape {
   friend class Untaped;
   using Cotangents = std::unordered_map<std::uint64_t, Tensor>;
 
+  void require_unspent() const;
+  void require_known(const Tensor& objective, const std::vector<Tensor>& with_respect_to) const;
   std::vector<Tensor> replay(Cotangents cotangents, const std::vector<Tensor>& with_respect_to, const GradientOptions& options);
   std::vector<Entry> entries_;
   std::map<std::pair<std::uint64_t, const void*>, Tensor> memo_;
+  bool sees() const { return recording_ && !suspended_; }
   Parameters* parameters_ = nullptr;
-  bool recording_ = true, keeps_elements_ = true;
+  bool recording_ = true, suspended_ = false, keeps_elements_ = true, spent_ = false;
 };
 
-// Suspends recording by all tapes of this thread: momentum encoders, metrics, running statistics.
+// Suspends recording by the tapes that this thread has now: momentum encoders, metrics, running statistics.
 class Untaped {
  public:
   Untaped();

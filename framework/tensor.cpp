@@ -12,6 +12,15 @@ std::uint64_t next_id() {
   return ++counter;
 }
 
+// Of a tensor that is to be allocated.
+std::int64_t checked_bytes(const TensorType& type) {
+  std::int64_t bytes = size_of(type.dtype);
+  for (const auto extent : type.shape)
+    require(extent >= 0 && !__builtin_mul_overflow(bytes, std::max<std::int64_t>(extent, 1), &bytes),
+            "[tensor] {} {} is no array that memory could hold", name_of(type.dtype), type.shape);
+  return type.shape.elements() * size_of(type.dtype);
+}
+
 thread_local int halo_dimension = -1;
 
 }  // namespace
@@ -30,13 +39,12 @@ std::int64_t HaloRoom::bytes(const TensorType& type, const LayoutPtr& layout) {
 }
 
 Tensor Tensor::with_room(const TensorType& type, DeviceKind device, std::int64_t room) {
-  const auto bytes = type.shape.elements() * size_of(type.dtype);
+  const auto bytes = checked_bytes(type);
   return {type, std::make_shared<Storage>(bytes + 2 * room, device, room), room};
 }
 
 Tensor::Tensor(const TensorType& type, DeviceKind device)
-    : type_(type), storage_(std::make_shared<Storage>(type.shape.elements() * size_of(type.dtype), device)), id_(next_id()),
-      device_(device) {}
+    : type_(type), storage_(std::make_shared<Storage>(checked_bytes(type), device)), id_(next_id()), device_(device) {}
 
 Tensor::Tensor(const TensorType& type, std::shared_ptr<Storage> storage, std::int64_t offset)
     : type_(type), storage_(std::move(storage)), offset_(offset), id_(next_id()), device_(storage_->device()) {
@@ -70,8 +78,8 @@ Tensor Tensor::with_layout(LayoutPtr layout) const {
   Tensor result = *this;
   result.layout_ = std::move(layout);
   if (result.layout_)
-    require(result.layout_->box().extents() == shape(), "[layout] the local part is {}, the tensor is {}: layout {}",
-            result.layout_->box().extents(), shape(), to_string(*result.layout_));
+    if (const auto local = result.layout_->box().extents(); local != shape())
+      fail("[layout] the local part is {}, the tensor is {}: layout {}", local, shape(), to_string(*result.layout_));
   return result;
 }
 
@@ -83,14 +91,14 @@ Tensor Tensor::without_storage() const {
 
 Tensor Tensor::as_constant() const {
   Tensor result = *this;
-  result.id_ = next_id();
+  if (result) result.id_ = next_id();
   result.constant_ = true;
   return result;
 }
 
 Tensor Tensor::as_variable() const {
   Tensor result = *this;
-  result.id_ = next_id();
+  if (result) result.id_ = next_id();
   result.constant_ = false;
   return result;
 }

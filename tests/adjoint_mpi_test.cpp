@@ -14,6 +14,7 @@
 #include "ops/reduce.h"
 #include "tests/support/collective_cases.h"
 #include "tests/support/distributed.h"
+#include "tests/support/layer_cases.h"
 
 using namespace mpigrad;
 using namespace mpigrad::testing;
@@ -90,6 +91,7 @@ int main(int argc, char** argv) {
         {"the same on sub-communicators", check_sub_communicator},
         {"the loss of one rank only", check_one_loss},
         {"second derivatives through replicate", check_second_order},
+        {"adjoint and second order of every distributed layer", [](const Communicator& c) { check_layer_adjoints(c, 1); }},
         {"a distributed network against one rank, redistribution", check_network},
     };
     for (const auto& [what, check] : checks) {

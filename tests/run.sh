@@ -108,6 +108,26 @@ for program in "$build"/tests/mpi_*; do
   for ranks in 1 2 3 4; do count_ranks "$program" "$ranks"; done
 done
 
+# expect_exit KIND STATUS: a job in which one rank ends before the others must end, too, with that status.
+expect_exit() {
+  name="exit_mpi $1"
+  printf '%s ...\n' "$name"
+  # shellcheck disable=SC2086  # MPIEXEC may hold options
+  run_limited 60 $MPIEXEC -n 2 "$build/tests/exit_mpi" "$1"
+  if [ "$status" -eq "$2" ]; then
+    passed=$((passed + 1))
+  else
+    show_output "$name"
+    fail_test "$name: status $status instead of $2"
+  fi
+}
+if [ -x "$build/tests/exit_mpi" ]; then
+  expect_exit return 7
+  expect_exit exit 3
+  expect_exit throw 1
+  expect_exit late 0
+fi
+
 if [ -f "$root/tests/tools.sh" ]; then count_program tools sh "$root/tests/tools.sh"; fi
 
 if [ "$failed" -gt 0 ]; then printf '\nfailed:%s\n\n' "$failures"; fi

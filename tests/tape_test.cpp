@@ -374,3 +374,39 @@ TEST_CASE("tape: a vjp that returns the wrong thing is refused by name") {
   CHECK_THROWS_WITH_AS(tape.vjp({y}, {y}, {x}), "[wrong_type] its vjp returns float64 [2, 1] for input 0, which is float64 [2]",
                        Error);
 }
+
+TEST_CASE("tape: what would silently give zeros is refused") {
+  const auto x = full({2}, 3, f64);
+  const auto before = sum(x * x);
+  Tape tape;
+  const auto y = sum(x * x);
+  CHECK_THROWS_WITH_AS(tape.gradient(before, {x}), doctest::Contains("not computed under this tape"), Error);
+  CHECK(tape.gradient(y, {x})[0].to_vector() == std::vector<double>{6, 6});
+  CHECK_THROWS_WITH_AS(tape.gradient(y, {x}), doctest::Contains("spent"), Error);
+}
+
+TEST_CASE("tape: suspension outlives tapes and leaves new ones alone") {
+  const auto x = full({1}, 3, f64);
+  auto outer = std::make_unique<Tape>();
+  {
+    const Untaped scope;
+    outer.reset();
+    CHECK_FALSE(Tape::recording());
+    Tape inner;
+    CHECK(inner.gradient(sum(x * x), {x})[0].item() == 6);
+  }
+  CHECK_FALSE(Tape::recording());
+  auto made_inside = [] {
+    const Untaped scope;
+    return std::make_unique<Tape>();
+  }();
+  CHECK(made_inside->gradient(sum(x * x), {x})[0].item() == 6);
+}
+
+TEST_CASE("tape: more operands than there are bits") {
+  std::vector<Tensor> parts;
+  for (int i = 0; i < 40; ++i) parts.push_back(full({1}, i, f64).as_variable());
+  Tape tape;
+  const auto gradients = tape.gradient(sum(square(concatenate(parts, 0))), parts);
+  for (std::size_t i = 0; i < parts.size(); ++i) CHECK(gradients[i].item() == 2 * static_cast<double>(i));
+}

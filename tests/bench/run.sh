@@ -1,0 +1,49 @@
+#!/bin/sh
+# Measures CosmoFlow training steps on this machine's cores and writes tests/bench/results/cpu-DATE-COMMIT.md: mpigrad against the
+# bare oneDNN primitives in one run, ranks against threads, and PyTorch's step beside ours where a Python with torch is found.
+#
+#   sh tests/bench/run.sh [PYTHON]      PYTHON: an interpreter that has torch (default: python3)
+set -eu
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+. "$root/tests/packages.sh"
+case "${1:-}" in
+  -h | --help) sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 0 ;;
+esac
+python=${1:-python3}
+peer=$root/../shared/peers/torch_step.py
+
+install_packages
+build_all
+choose_launcher
+step=$build/tests/cosmoflow_step
+[ -x "$step" ] || die "$step is not built: it needs oneDNN and the libraries of the examples"
+
+commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)
+git -C "$root" diff --quiet HEAD 2>/dev/null || commit=$commit-modified
+results=$root/tests/bench/results/cpu-$(date +%F)-$commit.md
+part=$(mktemp)
+trap 'rm -f "$part"' EXIT
+
+{
+  printf '# CosmoFlow steps on CPUs, %s, commit %s\n\n' "$(date +%F)" "$commit"
+  printf '%s, %s cores used; %s; oneDNN %s, compiler %s\n\n' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)" \
+    "$(system_name)" "$(dpkg-query --show --showformat='${Version}' libdnnl-dev 2>/dev/null || echo unknown)" \
+    "$("${CXX:-c++}" --version | head -n 1)"
+  printf '## Against the bare primitives, and ranks against threads\n\n```\n'
+  "$step"
+  printf '```\n\n## One process each: mpigrad, mpigrad on two MPI ranks, PyTorch\n\n```\n'
+  for size in 64 128; do
+    for threads in 1 2; do
+      "$step" --step-only --size "$size" --threads "$threads"
+      if [ -f "$peer" ] && "$python" -c 'import torch' 2>/dev/null; then
+        "$python" "$peer" --size "$size" --threads "$threads" --steps 5
+      fi
+    done
+    run_ranks 2 "$step" --step-only --size "$size" --threads 1 --grid depth=2
+  done
+  printf '```\n'
+} >"$part"
+mv "$part" "$results"
+chmod 644 "$results"
+say "written to $results"
