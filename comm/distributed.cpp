@@ -130,8 +130,9 @@ Tensor parameter_for(const Tensor& x, const Tensor& w) {
 }
 
 Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, double slope, const ConvAttributes& a) {
-  if (!x.layout()) return conv_bias_activation(x, w, bias, slope, a);
   const auto in = global_spatial(x);
+  require_kernel_fits("conv", in, spatial_extent(w), a);
+  if (!x.layout()) return conv_bias_activation(x, w, bias, slope, a);
   require_window("conv", spatial_extent(w), a.stride, a.dilation);
   Spatial s{spatial_extent(w), a.stride, a.dilation, a.padding_low, {}};
   for (std::size_t i = 0; i < 3; ++i)
@@ -288,7 +289,7 @@ Tensor flatten(const Tensor& x) {
       if (axis.placement == Placement::split && axis.dimension != 0) axis = {Placement::same, -1, {}};
     whole = redistribute(x, std::make_shared<Layout>(std::move(layout)));
   }
-  return reshape(whole, Shape{whole.dim(0), whole.shape().elements(1, whole.rank())});
+  return flatten_from(whole, 1);
 }
 
 }  // namespace mpigrad::distributed

@@ -70,7 +70,8 @@ Types ConvData::infer(Inputs in) const {
 Cost ConvData::cost(Inputs in, Outputs out) const { return multiply_add_cost(in[0], in[1], in, out); }
 Tensors ConvData::vjp(const Replay& at, Inputs bar) const {
   const auto &g = at.input(0), &w = at.input(1);
-  return {at.wants(0) ? conv(bar[0], w, a) : Tensor(), at.wants(1) ? conv_weight(bar[0], g, spatial_extent(w), a) : Tensor()};
+  return {at.wants(0) ? mpigrad::apply(Conv{a}, {bar[0], w}) : Tensor(),
+          at.wants(1) ? conv_weight(bar[0], g, spatial_extent(w), a) : Tensor()};
 }
 
 Types ConvWeight::infer(Inputs in) const {
@@ -86,7 +87,8 @@ Types ConvWeight::infer(Inputs in) const {
 Cost ConvWeight::cost(Inputs in, Outputs out) const { return multiply_add_cost(in[1], out[0], in, out); }
 Tensors ConvWeight::vjp(const Replay& at, Inputs bar) const {
   const auto &x = at.input(0), &g = at.input(1);
-  return {at.wants(0) ? conv_data(g, bar[0], spatial_extent(x), a) : Tensor(), at.wants(1) ? conv(x, bar[0], a) : Tensor()};
+  return {at.wants(0) ? conv_data(g, bar[0], spatial_extent(x), a) : Tensor(),
+          at.wants(1) ? mpigrad::apply(Conv{a}, {x, bar[0]}) : Tensor()};
 }
 
 Types ConvBiasActivation::infer(Inputs in) const {
@@ -110,7 +112,21 @@ Tensors ConvBiasActivation::vjp(const Replay& at, Inputs g) const {
 
 Extent3 spatial_extent(const Tensor& x) { return {x.dim(1), x.dim(2), x.dim(3)}; }
 
-Tensor conv(const Tensor& x, const Tensor& w, const ConvAttributes& a) { return mpigrad::apply(ops::Conv{a}, {x, w}); }
+void require_kernel_fits(std::string_view op, const Extent3& extent, const Extent3& kernel, const ConvAttributes& a) {
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto padded = extent[i] + a.padding_low[i] + a.padding_high[i], reach = a.dilation[i] * (kernel[i] - 1) + 1;
+    require(extent[i] == 0 || reach <= padded,
+            "[{}] the kernel reaches over {} elements, the padded input has {} in dimension {}: input ({}), kernel ({}), padding "
+            "({}) and ({}), dilation ({})",
+            op, reach, padded, i + 1, fmt::join(extent, ", "), fmt::join(kernel, ", "), fmt::join(a.padding_low, ", "),
+            fmt::join(a.padding_high, ", "), fmt::join(a.dilation, ", "));
+  }
+}
+
+Tensor conv(const Tensor& x, const Tensor& w, const ConvAttributes& a) {
+  if (!x.layout() && x.rank() == 5 && w.rank() == 5) require_kernel_fits("conv", spatial_extent(x), spatial_extent(w), a);
+  return mpigrad::apply(ops::Conv{a}, {x, w});
+}
 Tensor conv_data(const Tensor& g, const Tensor& w, const Extent3& extent, const ConvAttributes& a) {
   return mpigrad::apply(ops::ConvData{a, extent}, {g, w});
 }
@@ -123,7 +139,11 @@ Tensor conv_bias_activation(const Tensor& x, const Tensor& w, const Tensor& bias
 }
 
 Tensor conv_transpose(const Tensor& x, const Tensor& w, const ConvTransposeAttributes& a) {
-  require(x.rank() == 5 && w.rank() == 5, "[conv_transpose] operands have five dimensions, channels last: {} and {}", x, w);
+  ops::require_operands("conv_transpose", x, w);
+  require_window("conv_transpose", spatial_extent(w), a.stride, a.dilation);
+  require(x.dim(4) == w.dim(0), "[conv_transpose] input has {} channels, weight takes {}: {} and {}", x.dim(4), w.dim(0), x, w);
+  require(a.groups > 0 && w.dim(0) % a.groups == 0, "[conv_transpose] {} channels are not a multiple of {} groups: weight {}",
+          w.dim(0), a.groups, w);
   Extent3 extent{};
   ConvAttributes forward{.stride = a.stride,
                          .dilation = a.dilation,

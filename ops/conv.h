@@ -17,7 +17,7 @@ struct ConvAttributes {
   std::int64_t groups = 1;
 };
 
-// y = dT/dg.  D' = floor((D + low + high - dilation (kd - 1) - 1) / stride) + 1
+// y = dT/dg.  D' = floor((D + low + high - dilation (kd - 1) - 1) / stride) + 1;  a kernel that does not fit is refused
 Tensor conv(const Tensor& x, const Tensor& w, const ConvAttributes& attributes = {});
 // xbar = dT/dx, of spatial extent `extent`. Used forwards it is the transposed convolution.
 Tensor conv_data(const Tensor& g, const Tensor& w, const Extent3& extent, const ConvAttributes& attributes = {});
@@ -36,6 +36,8 @@ struct ConvTransposeAttributes {
 Tensor conv_transpose(const Tensor& x, const Tensor& w, const ConvTransposeAttributes& attributes = {});
 
 Extent3 spatial_extent(const Tensor& x);  // dimensions 1 to 3
+// Refuses a kernel that is larger than the padded input; anything fits an empty one, whose outputs are empty.
+void require_kernel_fits(std::string_view op, const Extent3& extent, const Extent3& kernel, const ConvAttributes& attributes);
 
 namespace ops {
 

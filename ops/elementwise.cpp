@@ -52,6 +52,13 @@ Tensor sum_to(const Tensor& g, const Shape& shape) {
   return reshape(sum(g, axes), shape);
 }
 
+Tensor base_for_derivative(const Tensor& a, const Tensor& b) {
+  UseDevice device(a.device());
+  const auto number = [&](double value) { return constant(full(Shape{}, value, a.dtype())); };
+  const auto zero = number(0);
+  return where(logical_and(equal(a, zero), equal(b, zero)), number(1), a);
+}
+
 Tensor selection(const Tensor& winner, const Tensor& loser) {
   const DType dtype = winner.dtype();
   return affine(cast(less(loser, winner), dtype) + cast(less_equal(loser, winner), dtype), 0.5, 0);
@@ -63,8 +70,14 @@ using namespace ops;
 
 Tensor add(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Add>{}, {a, b}); }
 Tensor subtract(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Subtract>{}, {a, b}); }
-Tensor multiply(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Multiply>{}, {a, b}); }
+Tensor multiply(const Tensor& a, const Tensor& b) {
+  if (b.is_constant()) return mpigrad::apply(Binary<Multiply<ops::second>>{}, {a, b});
+  if (a.is_constant()) return mpigrad::apply(Binary<Multiply<ops::first>>{}, {a, b});
+  return mpigrad::apply(Binary<Multiply<ops::both>>{}, {a, b});
+}
 Tensor divide(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Divide>{}, {a, b}); }
+Tensor operator/(const Tensor& x, double c) { return mpigrad::apply(Unary<DivideBy>{{.c = c}}, {x}); }
+Tensor operator/(double c, const Tensor& x) { return mpigrad::apply(Unary<DivideNumber>{{.c = c}}, {x}); }
 Tensor maximum(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Maximum>{}, {a, b}); }
 Tensor minimum(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Minimum>{}, {a, b}); }
 Tensor pow(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Pow>{}, {a, b}); }

@@ -9,8 +9,9 @@ namespace mpigrad {
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor subtract(const Tensor& a, const Tensor& b);
 Tensor multiply(const Tensor& a, const Tensor& b);
+// Of integers it rounds towards zero; x / 0 is 0, and the lowest number / -1 is itself.
 Tensor divide(const Tensor& a, const Tensor& b);
-Tensor maximum(const Tensor& a, const Tensor& b);  // where a == b the cotangent goes half to each
+Tensor maximum(const Tensor& a, const Tensor& b);  // where a == b the cotangent goes half to each; NaN wins
 Tensor minimum(const Tensor& a, const Tensor& b);
 Tensor pow(const Tensor& a, const Tensor& b);  // a > 0 where b is not constant
 
@@ -38,7 +39,7 @@ Tensor softplus(const Tensor& x);  // log(1 + exp(x)), without overflow
 Tensor relu(const Tensor& x);      // derivative 0 at 0
 // x < 0 ? slope * x : x;  slope >= 0, so that the sign of the result tells the branch
 Tensor leaky_relu(const Tensor& x, double slope);
-// y < 0 ? slope * g : g; the adjoint of leaky_relu, given its result. `may_overwrite`: g is the cotangent that a vjp was given,
+// y > 0 ? g : slope * g; the adjoint of leaky_relu, given its result. `may_overwrite`: g is the cotangent that a vjp was given,
 // which does not read it again.
 Tensor leaky_relu_adjoint(const Tensor& g, const Tensor& y, double slope, bool may_overwrite = false);
 Tensor clamp(const Tensor& x, double low, double high);  // derivative 1 inside and on the bounds
@@ -69,7 +70,7 @@ inline Tensor operator-(const Tensor& x, double c) { return affine(x, 1, -c); }
 inline Tensor operator-(double c, const Tensor& x) { return affine(x, -1, c); }
 inline Tensor operator*(const Tensor& x, double c) { return affine(x, c, 0); }
 inline Tensor operator*(double c, const Tensor& x) { return affine(x, c, 0); }
-inline Tensor operator/(const Tensor& x, double c) { return affine(x, 1 / c, 0); }
-inline Tensor operator/(double c, const Tensor& x) { return affine(reciprocal(x), c, 0); }
+Tensor operator/(const Tensor& x, double c);
+Tensor operator/(double c, const Tensor& x);
 
 }  // namespace mpigrad

@@ -3,6 +3,7 @@
 // (shared by all devices) and its vjp. y = f(x), cotangents have bars:  xbar = ybar f'(x).
 
 #include <cmath>
+#include <type_traits>
 
 #include "framework/op.h"
 #include "ops/elementwise.h"
@@ -73,6 +74,18 @@ struct Affine {  // y = a x + b
   double a = 1, b = 0;
   auto operator()(auto x) const { return static_cast<decltype(x)>(a) * x + static_cast<decltype(x)>(b); }
   Tensor cotangent(const Tensor& g, const Tensor&, const Tensor&) const { return a == 1 ? g : affine(g, a, 0); }
+};
+struct DivideBy {  // y = x / c;  xbar = ybar / c
+  MPIGRAD_UNARY(DivideBy, "divide", linear, 0, 0)
+  double c = 1;
+  auto operator()(auto x) const { return x / static_cast<decltype(x)>(c); }
+  Tensor cotangent(const Tensor& g, const Tensor&, const Tensor&) const { return g / c; }
+};
+struct DivideNumber {  // y = c / x;  xbar = -ybar y / x
+  MPIGRAD_UNARY(DivideNumber, "divide", nonlinear, 1, 1)
+  double c = 1;
+  auto operator()(auto x) const { return static_cast<decltype(x)>(c) / x; }
+  Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor& y) const { return -(g * y / x); }
 };
 struct PowScalar {  // y = x^p;  ybar p x^(p-1)
   MPIGRAD_UNARY(PowScalar, "pow", nonlinear, 1, 0)
@@ -179,7 +192,12 @@ struct Softplus {
 struct LeakyRelu {
   MPIGRAD_UNARY(LeakyRelu, "leaky_relu", nonlinear, 0, 1)
   double slope = 0;
-  auto operator()(auto x) const { return x * (x > 0 ? 1 : static_cast<decltype(x)>(slope)); }
+  // Selections, which vectorise as blends: slope 0 is 0, not 0 * x, which is -0 and at -infinity NaN. NaN stays NaN.
+  template <class T>
+  T operator()(T x) const {
+    const T a = static_cast<T>(slope), below = a == 0 ? T(0) : a * x;
+    return x <= 0 ? below : x;
+  }
   Tensor cotangent(const Tensor& g, const Tensor&, const Tensor& y) const { return leaky_relu_adjoint(g, y, slope, true); }
 };
 struct Clamp {
@@ -215,35 +233,51 @@ struct Subtract {
   Tensor first(Ref g, Ref, Ref, Ref) const { return g; }
   Tensor second(Ref g, Ref, Ref, Ref) const { return -g; }
 };
+template <unsigned keeps_ab>  // an operand whose partner is constant is not read again
 struct Multiply {
-  MPIGRAD_BINARY("multiply", product, both, 0)
+  MPIGRAD_BINARY("multiply", product, keeps_ab, 0)
   auto operator()(auto a, auto b) const { return static_cast<decltype(a)>(a * b); }
   Tensor first(Ref g, Ref, Ref b, Ref) const { return g * b; }
   Tensor second(Ref g, Ref a, Ref, Ref) const { return g * a; }
 };
 struct Divide {
   MPIGRAD_BINARY("divide", quotient, ops::second, 1)
-  auto operator()(auto a, auto b) const { return static_cast<decltype(a)>(a / b); }
+  // Of integers: x / 0 is 0, and the lowest number / -1 is itself; the processor would end the program on both.
+  template <class T>
+  T operator()(T a, T b) const {
+    if constexpr (std::is_same_v<T, bool>) {
+      return a && b;
+    } else if constexpr (std::is_integral_v<T>) {
+      if (b == 0) return 0;
+      if constexpr (std::is_signed_v<T>)
+        if (b == T(-1)) return static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(a));
+      return static_cast<T>(a / b);
+    } else {
+      return a / b;
+    }
+  }
   Tensor first(Ref g, Ref, Ref b, Ref) const { return g / b; }
   Tensor second(Ref g, Ref, Ref b, Ref y) const { return -(g * y / b); }
 };
-struct Pow {  // y = a^b;  abar = ybar b a^(b-1),  bbar = ybar y log a
+// a, but 1 where a and b are both 0.
+Tensor base_for_derivative(const Tensor& a, const Tensor& b);
+struct Pow {  // y = a^b;  abar = ybar b a^(b-1), which is 0 for b = 0 whatever a is,  bbar = ybar y log a
   MPIGRAD_BINARY("pow", nonlinear, both, 1)
   auto operator()(auto a, auto b) const { return static_cast<decltype(a)>(std::pow(a, b)); }
-  Tensor first(Ref g, Ref a, Ref b, Ref) const { return g * b * pow(a, b - 1); }
+  Tensor first(Ref g, Ref a, Ref b, Ref) const { return g * b * pow(base_for_derivative(a, b), b - 1); }
   Tensor second(Ref g, Ref a, Ref, Ref y) const { return g * y * log(a); }
 };
-// The share of the cotangent that goes to a: 1, 0, or 1/2 at a tie.
+// The share of the cotangent that goes to a: 1, 0, or 1/2 at a tie. NaN takes none.
 Tensor selection(const Tensor& winner, const Tensor& loser);
 struct Maximum {
   MPIGRAD_BINARY("maximum", nonlinear, both, 0)
-  auto operator()(auto a, auto b) const { return a < b ? b : a; }
+  auto operator()(auto a, auto b) const { return a > b || a != a ? a : b; }  // NaN, from either side, wins
   Tensor first(Ref g, Ref a, Ref b, Ref) const { return g * selection(a, b); }
   Tensor second(Ref g, Ref a, Ref b, Ref) const { return g * selection(b, a); }
 };
 struct Minimum {
   MPIGRAD_BINARY("minimum", nonlinear, both, 0)
-  auto operator()(auto a, auto b) const { return b < a ? b : a; }
+  auto operator()(auto a, auto b) const { return a < b || a != a ? a : b; }
   Tensor first(Ref g, Ref a, Ref b, Ref) const { return g * selection(b, a); }
   Tensor second(Ref g, Ref a, Ref b, Ref) const { return g * selection(a, b); }
 };
@@ -251,8 +285,11 @@ struct LeakyReluAdjoint {  // a is the cotangent, b the result of leaky_relu; li
   MPIGRAD_BINARY("leaky_relu_adjoint", product, ops::second, 0)
   double slope = 0;
   bool in_place = false;  // the result takes the memory of a
-  // The product by 1 leaves nothing to branch on: signs are hard to predict.
-  auto operator()(auto a, auto b) const { return static_cast<decltype(a)>(a * (b > 0 ? 1 : static_cast<decltype(a)>(slope))); }
+  template <class T>
+  T operator()(T a, T b) const {  // selections, as in LeakyRelu: 0 also for an infinite cotangent
+    const T s = static_cast<T>(slope), below = s == T(0) ? T(0) : static_cast<T>(s * a);
+    return b > T(0) ? a : below;
+  }
   Tensor first(Ref g, Ref, Ref b, Ref) const { return leaky_relu_adjoint(g, b, slope, true); }
   Tensor second(Ref, Ref, Ref, Ref) const { return {}; }
 };

@@ -21,6 +21,34 @@ Placed placed(const Tensor& x, std::size_t axis) {
   return {at.placement, at.dimension - x.rank(), &at.cuts};
 }
 
+// A shape as its split dimensions of extents `sizes` and the numbers of elements before, between and behind them.
+struct Segments {
+  std::vector<std::int64_t> between, sizes;
+};
+using Places = std::vector<std::vector<int>>;
+
+// All ways to find the segments' split dimensions in `shape`, those at the front first.
+void find_places(const Segments& segments, const Shape& shape, int d, std::int64_t before, std::vector<int>& chosen,
+                 Places& result) {
+  const auto k = chosen.size();
+  if (d == shape.rank()) {
+    if (k == segments.sizes.size() && before == segments.between[k]) result.push_back(chosen);
+    return;
+  }
+  if (k < segments.sizes.size() && shape[d] == segments.sizes[k] && before == segments.between[k]) {
+    chosen.push_back(d);
+    find_places(segments, shape, d + 1, 1, chosen, result);
+    chosen.pop_back();
+  }
+  find_places(segments, shape, d + 1, before * shape[d], chosen, result);
+}
+Places places(const Segments& segments, const Shape& shape) {
+  Places result;
+  std::vector<int> chosen;
+  find_places(segments, shape, 0, 1, chosen, result);
+  return result;
+}
+
 }  // namespace
 
 LayoutPtr elementwise_layout(std::string_view op, Inputs in, Elementwise kind) {
@@ -133,22 +161,78 @@ LayoutPtr permutation_layout(const Tensor& x, std::span<const int> order) {
 
 LayoutPtr reshape_layout(std::string_view op, const Tensor& x, const Shape& local, std::span<const int> from) {
   const auto& layout = *x.layout();
-  Layout result{layout.grid, local, layout.axes};
-  for (auto& axis : result.axes) {
-    if (axis.placement != Placement::split) continue;
-    // The split dimension survives if some dimension of the result has the same extent and as many elements behind it. Extents
-    // of 1 leave a choice, which must not differ from the other ranks': where possible a dimension keeps its place.
-    const auto behind = x.shape().elements(axis.dimension + 1, x.rank());
-    int found = -1;
-    for (int d = 0; d < local.rank(); ++d) {
-      const bool is_it = from.empty() ? local.elements(d + 1, local.rank()) == behind && local[d] == x.dim(axis.dimension)
-                                      : from[static_cast<std::size_t>(d)] == axis.dimension;
-      if (is_it && (found < 0 || d == axis.dimension)) found = d;
+  std::vector<std::size_t> split;  // grid axes, in the order of the dimensions that they split
+  for (std::size_t a = 0; a < layout.axes.size(); ++a)
+    if (layout.axes[a].placement == Placement::split) split.push_back(a);
+  if (split.empty()) return std::make_shared<Layout>(Layout{layout.grid, local, layout.axes});
+  const auto dimension = [&](std::size_t k) { return layout.axes[split[k]].dimension; };
+  std::sort(split.begin(), split.end(), [&](auto a, auto b) { return layout.axes[a].dimension < layout.axes[b].dimension; });
+
+  // The split dimensions survive if they are found in the result with as many elements between them.
+  Places found(1);
+  if (from.empty()) {
+    Segments segments;
+    int next = 0;
+    for (std::size_t k = 0; k < split.size(); next = dimension(k) + 1, ++k) {
+      segments.between.push_back(x.shape().elements(next, dimension(k)));
+      segments.sizes.push_back(x.dim(dimension(k)));
     }
-    require(found >= 0, "[{}] merges or cuts dimension {}, which is split; {}: {} to local shape {}", op, axis.dimension,
-            no_split, x, local);
-    result.global[found] = layout.global[axis.dimension];
-    axis.dimension = found;
+    segments.between.push_back(x.shape().elements(next, x.rank()));
+    found = places(segments, local);
+
+    // A block of one index may be found in several places. That is no choice unless all other ranks have it, too: seen from
+    // every combination of blocks with one index and with another number, the places must be the same.
+    for (std::size_t choices = 0; choices < std::size_t{1} << split.size(); ++choices)
+      for (const auto& place : found) {
+        Shape other = local;
+        Segments theirs = segments;
+        bool exists = true;
+        for (std::size_t k = 0; k < split.size(); ++k) {
+          const auto& cuts = layout.axes[split[k]].cuts;
+          const bool one = choices >> k & 1;
+          std::size_t r = 1;
+          while (r < cuts.size() && (cuts[r] - cuts[r - 1] == 1) != one) ++r;
+          exists = exists && r < cuts.size();
+          if (exists) theirs.sizes[k] = other[place[k]] = cuts[r] - cuts[r - 1];
+        }
+        require(!exists || places(theirs, other) == found,
+                "[{}] does not tell on every rank which dimension is the split one, because a block of one index looks like a "
+                "dimension of extent 1; use squeeze(), unsqueeze() or flatten_from(), or redistribute it: {} to local shape {}",
+                op, x, local);
+      }
+  } else {
+    for (std::size_t k = 0; k < split.size(); ++k) {
+      const auto at = std::find(from.begin(), from.end(), dimension(k));
+      if (at == from.end()) found.clear();
+      else if (!found.empty()) found[0].push_back(static_cast<int>(at - from.begin()));
+    }
+  }
+
+  const auto survives = [&](std::size_t k) {
+    if (!from.empty()) return std::find(from.begin(), from.end(), dimension(k)) != from.end();
+    const Segments alone{{x.shape().elements(0, dimension(k)), x.shape().elements(dimension(k) + 1, x.rank())},
+                         {x.dim(dimension(k))}};
+    return !places(alone, local).empty();
+  };
+  if (found.empty()) {
+    std::size_t lost = 0;
+    while (lost + 1 < split.size() && survives(lost)) ++lost;
+    if (survives(lost)) lost = 0;
+    fail("[{}] merges or cuts dimension {}, which is split; {}: {} to local shape {}", op, dimension(lost), no_split, x, local);
+  }
+
+  // Where blocks of one index leave a choice on all ranks, dimensions keep their places as far as possible.
+  const auto kept = [&](const std::vector<int>& place) {
+    std::size_t count = 0;
+    for (std::size_t k = 0; k < place.size(); ++k) count += place[k] == dimension(k) ? 1 : 0;
+    return count;
+  };
+  const auto& best =
+      *std::max_element(found.begin(), found.end(), [&](const auto& a, const auto& b) { return kept(a) < kept(b); });
+  Layout result{layout.grid, local, layout.axes};
+  for (std::size_t k = 0; k < split.size(); ++k) {
+    result.global[best[k]] = layout.global[dimension(k)];
+    result.axes[split[k]].dimension = best[k];
   }
   return std::make_shared<Layout>(std::move(result));
 }

@@ -17,8 +17,8 @@ LayoutPtr elementwise_layout(std::string_view op, Inputs in, Elementwise kind);
 LayoutPtr reduction_layout(std::string_view op, const Tensor& x, std::span<const int> axes, bool keep, bool is_sum);
 // Dimension i of the result is dimension order[i] of the input.
 LayoutPtr permutation_layout(const Tensor& x, std::span<const int> order);
-// Reshaping must keep every split dimension, with as many elements behind it in row-major order. `from`, where it is known,
-// tells which dimension of x each one is.
+// Reshaping must keep every split dimension, with as many elements between them in row-major order. `from`, where it is known,
+// tells which dimension of x each one is; otherwise shapes must tell, on every rank, or all ranks refuse.
 LayoutPtr reshape_layout(std::string_view op, const Tensor& x, const Shape& local, std::span<const int> from);
 // An op that works inside `axes` (softmax, slice, pad): none of them may be split, nor may anything be a share unless `linear`.
 // The global extents of the listed axes become those of `local`.

@@ -6,6 +6,18 @@
 #include "ops/views.h"
 
 namespace mpigrad {
+namespace ops {
+
+Types LabelMask::infer(Inputs in) const {
+  require(!is_floating(in[0].dtype()), "[cross_entropy] labels are integers: {}", in[0]);
+  Shape shape = in[0].shape();
+  shape.push_back(classes);
+  return {{shape, DType::boolean}};
+}
+LayoutPtr LabelMask::layout(Inputs in) const { return OneHot{.classes = classes}.layout(in); }
+
+}  // namespace ops
+
 namespace {
 
 Tensor reduced(const Tensor& x, Reduce reduce) { return reduce == Reduce::none ? x : reduce == Reduce::sum ? sum(x) : mean(x); }
@@ -32,28 +44,27 @@ Tensor negative_log_likelihood(const Tensor& log_p, const Tensor& labels, const 
           "[cross_entropy] labels have the dimensions of the scores but the last: scores {}, labels {}", log_p, labels);
   const auto classes = log_p.dim(-1);
   const auto dtype = log_p.dtype();
-  Tensor chosen;  // weight of each label's class at its place, 0 elsewhere
+  // Selections, not products: the scores of other classes may be infinite.
+  Tensor chosen, weight;  // whether a class is the label's, [..., C];  the label's weight, 0 if it is ignored, [...]
+  const bool weighted = options.ignore_index || options.weights;
   {
     Untaped scope;
-    chosen = one_hot(labels, classes, dtype);
-    if (options.ignore_index) {
-      UseDevice device(labels.device());
-      const auto ignored = constant(full(Shape{}, static_cast<double>(*options.ignore_index), labels.dtype()));
-      chosen = chosen * cast(unsqueeze(not_equal(labels, ignored), -1), dtype);
-    }
+    chosen = mpigrad::apply(ops::LabelMask{classes, options.ignore_index}, {labels});
     if (options.weights) {
       require(options.weights.shape() == Shape{classes}, "[cross_entropy] one weight for each of {} classes: {}", classes,
               options.weights);
-      chosen = chosen * options.weights;
+      weight = constant(sum(where(chosen, constant(options.weights), scalar_like(log_p, 0)), {-1}));
+    } else if (weighted) {
+      weight = constant(sum(cast(chosen, dtype), {-1}));
     }
-    chosen = constant(chosen);
   }
-  const auto losses = -sum(chosen * log_p, {-1});
-  if (options.reduce != Reduce::mean || (!options.ignore_index && !options.weights)) return reduced(losses, options.reduce);
+  auto losses = -sum(where(chosen, log_p, scalar_like(log_p, 0)), {-1});
+  if (options.weights) losses = losses * weight;
+  if (options.reduce != Reduce::mean || !weighted) return reduced(losses, options.reduce);
   require(!log_p.layout(),
           "[cross_entropy] the sum of weights of a distributed batch needs communication; use Reduce::sum and divide by it: {}",
           log_p);
-  return sum(losses) / maximum(sum(chosen), scalar_like(chosen, 1e-30));
+  return sum(losses) / maximum(sum(weight), scalar_like(weight, 1e-30));
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "framework/tensor.h"
+#include "framework/op.h"
 
 namespace mpigrad {
 
@@ -14,10 +14,10 @@ Tensor mae(const Tensor& prediction, const Tensor& target, Reduce reduce = Reduc
 
 struct CrossEntropyOptions {
   Tensor weights{};                            // [C]: a factor for each class, or none
-  std::optional<std::int64_t> ignore_index{};  // labels that count neither in the sum nor in the mean
+  std::optional<std::int64_t> ignore_index{};  // labels that count neither in the sum nor in the mean; may be outside [0, C)
   Reduce reduce = Reduce::mean;                // the mean divides by the sum of the weights of the labels that count
 };
-// logits: [..., C], labels: integers [...]:  -w[label] log softmax(logits)[label]
+// logits: [..., C], labels: integers [...] in [0, C), others are refused:  -w[label] log softmax(logits)[label]
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options = {});
 // The same of log-probabilities.
 Tensor negative_log_likelihood(const Tensor& log_probabilities, const Tensor& labels, const CrossEntropyOptions& options = {});
@@ -26,5 +26,21 @@ Tensor negative_log_likelihood(const Tensor& log_probabilities, const Tensor& la
 Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target, Reduce reduce = Reduce::mean);
 // The same of probabilities; logarithms are bounded below by -100.
 Tensor binary_cross_entropy(const Tensor& probability, const Tensor& target, Reduce reduce = Reduce::mean);
+
+namespace ops {
+
+// labels [...] -> boolean [..., C]: whether a class is the label's; nowhere for `ignored`. Other labels outside [0, C) are
+// refused.
+struct LabelMask {
+  std::int64_t classes = 0;
+  std::optional<std::int64_t> ignored{};
+  static constexpr std::string_view name = "label_mask";
+  static constexpr bool differentiable = false;
+  Types infer(Inputs in) const;
+  LayoutPtr layout(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+};
+
+}  // namespace ops
 
 }  // namespace mpigrad

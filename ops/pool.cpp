@@ -57,7 +57,10 @@ Extent3 pool_outputs(const Extent3& extent, const PoolAttributes& a) {
   Extent3 out{};
   for (std::size_t i = 0; i < 3; ++i) {
     const auto room = extent[i] + a.padding_low[i] + a.padding_high[i] - a.dilation[i] * (a.kernel[i] - 1) - 1;
-    if (room < 0) continue;
+    if (room < 0) {  // the window is larger than the padded input: in ceil mode it is a first, partial one
+      out[i] = a.ceil_mode && room + a.stride[i] > 0 && extent[i] > 0 ? 1 : 0;
+      continue;
+    }
     out[i] = room / a.stride[i] + 1;
     if (a.ceil_mode && room % a.stride[i] != 0 && out[i] * a.stride[i] < extent[i] + a.padding_low[i]) ++out[i];
   }

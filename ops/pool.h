@@ -8,7 +8,7 @@ namespace mpigrad {
 
 struct PoolAttributes {
   Triple kernel = 1, stride = 1, dilation = 1, padding_low = 0, padding_high = 0;
-  bool ceil_mode = false;         // counts a last, partial window too; no window starts in the right padding
+  bool ceil_mode = false;  // counts a last, partial window too, also if it is the only one; none starts in the right padding
   bool count_include_pad = true;  // average pooling divides by the window inside the padded input, else by what is not padding
 };
 

@@ -1,5 +1,9 @@
 #include "ops/random.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "ops/elementwise.h"
 
 namespace mpigrad {
@@ -32,17 +36,35 @@ Tensor generate(const Shape& shape, DType dtype, const LayoutPtr& layout, const 
   return layout ? result.with_layout(layout) : result;
 }
 
+void require_global(const char* op, const Shape& shape, const LayoutPtr& layout) {
+  require(!layout || layout->global == shape, "[{}] the shape is the global one of the layout: {}, layout of {}", op, shape,
+          layout ? layout->global : shape);
+}
+
+template <class T>
+double largest_below(double bound) {
+  T value = static_cast<T>(bound);
+  if (static_cast<double>(value) >= bound) value = std::nextafter(value, -std::numeric_limits<T>::infinity());
+  return static_cast<double>(value);
+}
+
 }  // namespace
 
 Tensor random_uniform(const Shape& shape, const Philox& random, double low, double high, DType dtype, LayoutPtr layout) {
-  return generate(shape, dtype, layout, [&](std::uint64_t i) { return low + (high - low) * random.uniform(i); });
+  require_global("random_uniform", shape, layout);
+  // Rounding could give `high`, which is outside: the largest number below it is the limit.
+  double limit = std::numeric_limits<double>::infinity();
+  if (low < high) limit = dtype == DType::float32 ? largest_below<float>(high) : largest_below<double>(high);
+  return generate(shape, dtype, layout, [&](std::uint64_t i) { return std::min(low + (high - low) * random.uniform(i), limit); });
 }
 
 Tensor random_normal(const Shape& shape, const Philox& random, double mean, double deviation, DType dtype, LayoutPtr layout) {
+  require_global("random_normal", shape, layout);
   return generate(shape, dtype, layout, [&](std::uint64_t i) { return mean + deviation * random.normal(i); });
 }
 
 Tensor dropout(const Tensor& x, double keep, const Philox& random) {
+  require(is_floating(x.dtype()), "[dropout] needs floating-point elements: {}", x);
   require(keep > 0 && keep <= 1, "[dropout] the probability to keep is in (0, 1], got {}", keep);
   if (keep == 1) return x;
   UseDevice device(x.device());

@@ -24,8 +24,11 @@ Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x)
         if (in && !in.is_constant() && is_floating(in.dtype()) && known.insert(in.id()).second) used.push_back(in);
       for (const auto& out : entry.outputs) known.insert(out.id());
     }
+    // f may return what it did not compute.
+    if (!y.is_constant() && known.insert(y.id()).second) used.push_back(y);
   }
-  const auto result = y.as_variable();
+  if (y.is_constant() && !communicates) return y;
+  const auto result = y.is_constant() ? y : y.as_variable();
   Tape::record({.name = "recompute",
                 .communicates = communicates,
                 .keeps_inputs = 1,  // x; what else f uses lives in f

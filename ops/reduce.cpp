@@ -83,9 +83,10 @@ Tensor sum(const Tensor& x) { return sum(x, all_axes(x)); }
 
 Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep) {
   const auto over = normalised("mean", x, axes);
+  require(is_floating(x.dtype()), "[mean] needs floating-point elements: {}", x);
   double count = 1;
   for (const int axis : over) count *= static_cast<double>(x.layout() ? x.layout()->global[axis] : x.dim(axis));
-  return affine(sum(x, over, keep), 1 / count, 0);
+  return sum(x, over, keep) / count;
 }
 Tensor mean(const Tensor& x) { return mean(x, all_axes(x)); }
 

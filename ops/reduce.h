@@ -1,6 +1,6 @@
 #pragma once
-// Reductions over chosen dimensions; negative dimensions count from the end, no list means all. With keep, reduced dimensions
-// stay with extent 1. Sums accumulate in double.
+// Reductions over the listed dimensions, of which negative ones count from the end; an empty list reduces nothing, and the
+// functions without a list reduce all dimensions. With keep, reduced dimensions stay with extent 1. Sums accumulate in double.
 
 #include <vector>
 
@@ -18,7 +18,7 @@ Tensor max(const Tensor& x, const std::vector<int>& axes, bool keep = false);
 Tensor max(const Tensor& x);
 Tensor min(const Tensor& x, const std::vector<int>& axes, bool keep = false);
 Tensor min(const Tensor& x);
-// Index of the first maximum along one dimension, int64.
+// Index of the first maximum along one dimension, int64; of the first NaN where there is one, as max() gives NaN there.
 Tensor argmax(const Tensor& x, int axis);
 // sum of the products of corresponding elements: a scalar
 Tensor dot(const Tensor& a, const Tensor& b);

@@ -22,7 +22,11 @@ Tensors Softmax::vjp(const Replay& at, Inputs g) const {
   return {y * (g[0] - sum(g[0] * y, {-1}, true))};
 }
 
-Types LogSoftmax::infer(Inputs in) const { return Softmax{}.infer(in); }
+Types LogSoftmax::infer(Inputs in) const {
+  require(in[0].rank() >= 1 && is_floating(in[0].dtype()), "[log_softmax] needs floating-point elements and a dimension: {}",
+          in[0]);
+  return {in[0].type()};
+}
 LayoutPtr LogSoftmax::layout(Inputs in) const {
   return within_axes_layout(name, in[0], std::vector{in[0].rank() - 1}, in[0].shape(), false);
 }
@@ -34,8 +38,10 @@ namespace {
 
 template <class Op>
 Tensor along(const Tensor& x, int axis) {
-  axis = checked_dimension("softmax", axis, x.rank());
+  if (x.rank() == 0) return mpigrad::apply(Op{}, {x});  // which refuses it
+  axis = checked_dimension(Op::name.data(), axis, x.rank());
   if (axis == x.rank() - 1) return mpigrad::apply(Op{}, {x});
+  if (x.layout()) within_axes_layout(Op::name, x, std::vector{axis}, x.shape(), false);  // names x's dimension, not the permuted
   std::vector<int> order(static_cast<std::size_t>(x.rank()));
   std::iota(order.begin(), order.end(), 0);
   std::swap(order[static_cast<std::size_t>(axis)], order.back());

@@ -54,8 +54,8 @@ Types Slice::infer(Inputs in) const {
           "[slice] one begin, end and step for each dimension: {} {} {} of {}", begin, end, step, x);
   Shape shape;
   for (int d = 0; d < x.rank(); ++d) {
-    require(begin[d] <= end[d] && end[d] <= x.dim(d) && step[d] > 0, "[slice] {}:{}:{} is outside dimension {} of {}", begin[d],
-            end[d], step[d], d, x);
+    require(begin[d] >= 0 && begin[d] <= end[d] && end[d] <= x.dim(d) && step[d] > 0,
+            "[slice] {}:{}:{} is outside dimension {} of {}", begin[d], end[d], step[d], d, x);
     shape.push_back((end[d] - begin[d] + step[d] - 1) / step[d]);
   }
   return {{shape, x.dtype()}};
@@ -70,8 +70,9 @@ Tensors Slice::vjp(const Replay& at, Inputs g) const {
 
 Types SlicePut::infer(Inputs in) const {
   for (int d = 0; d < shape.rank(); ++d)
-    require(in[0].dim(d) == 0 || begin[d] + (in[0].dim(d) - 1) * step[d] < shape[d], "[pad] {} does not fit in {} from {}", in[0],
-            shape, begin);
+    require(begin[d] >= 0 && step[d] > 0 && begin[d] <= shape[d] &&
+                (in[0].dim(d) == 0 || begin[d] + (in[0].dim(d) - 1) * step[d] < shape[d]),
+            "[pad] {} does not fit in {} from {} by {}, dimension {}", in[0], shape, begin, step, d);
   return {{shape, in[0].dtype()}};
 }
 LayoutPtr SlicePut::layout(Inputs in) const {
@@ -124,6 +125,7 @@ LayoutPtr Flip::layout(Inputs in) const { return within_axes_layout(name, in[0],
 
 Types Take::infer(Inputs in) const {
   require_indices(name, in[1]);
+  require(in[0].rank() > 0, "[take] a tensor with rows is needed: {}", in[0]);
   Shape shape = in[0].shape();
   shape[0] = in[1].dim(0);
   return {{shape, in[0].dtype()}};
@@ -133,6 +135,7 @@ Tensors Take::vjp(const Replay& at, Inputs g) const { return {scatter_add(g[0], 
 Types ScatterAdd::infer(Inputs in) const {
   require_indices(name, in[1]);
   require(in[0].rank() > 0 && in[0].dim(0) == in[1].dim(0), "[scatter_add] one index for each row: {} and {}", in[0], in[1]);
+  require(rows >= 0, "[scatter_add] the number of rows is not negative, got {}: {}", rows, in[0]);
   Shape shape = in[0].shape();
   shape[0] = rows;
   return {{shape, in[0].dtype()}};
@@ -172,7 +175,8 @@ Tensor reshape(const Tensor& x, const std::vector<std::int64_t>& extents) {
 }
 
 Tensor reshape(const Tensor& x, const Shape& shape) {
-  return x.shape() == shape ? x : mpigrad::apply(ops::Reshape{shape, {}}, {x});
+  // The local shapes of a distributed tensor may agree on one rank and differ on another, which must not be told apart.
+  return x.shape() == shape && !x.layout() ? x : mpigrad::apply(ops::Reshape{shape, {}}, {x});
 }
 
 Tensor squeeze(const Tensor& x, const std::vector<int>& axes) {
@@ -195,6 +199,16 @@ Tensor unsqueeze(const Tensor& x, int axis) {
     if (d == axis) shape.push_back(1), from.push_back(-1);
     if (d < x.rank()) shape.push_back(x.dim(d)), from.push_back(d);
   }
+  return mpigrad::apply(ops::Reshape{shape, from}, {x});
+}
+
+Tensor flatten_from(const Tensor& x, int axis) {
+  axis = checked_dimension("flatten_from", axis, x.rank());
+  if (axis == x.rank() - 1) return x;
+  Shape shape;
+  std::vector<int> from;
+  for (int d = 0; d < axis; ++d) shape.push_back(x.dim(d)), from.push_back(d);
+  shape.push_back(x.shape().elements(axis, x.rank())), from.push_back(-1);
   return mpigrad::apply(ops::Reshape{shape, from}, {x});
 }
 
@@ -229,15 +243,24 @@ Tensor pad(const Tensor& x, const Shape& low, const Shape& high, double value) {
   require(low.rank() == x.rank() && high.rank() == x.rank(), "[pad] one amount for each dimension: {} and {} for {}", low, high,
           x);
   Shape shape = x.shape();
-  for (int d = 0; d < x.rank(); ++d) shape[d] += low[d] + high[d];
+  for (int d = 0; d < x.rank(); ++d) {
+    require(low[d] >= 0 && high[d] >= 0, "[pad] amounts are not negative, {} and {} in dimension {}: {}", low[d], high[d], d, x);
+    shape[d] += low[d] + high[d];
+  }
   if (shape == x.shape()) return x;
   return mpigrad::apply(ops::SlicePut{.begin = low, .step = ops::filled(x.rank(), 1), .shape = shape, .value = value}, {x});
 }
 
+Tensor pad(const Tensor& x, std::initializer_list<std::int64_t> low, std::initializer_list<std::int64_t> high, double value) {
+  for (const auto amounts : {low, high})
+    for (const auto amount : amounts) require(amount >= 0, "[pad] amounts are not negative, got {}: {}", amount, x);
+  return pad(x, Shape(low), Shape(high), value);
+}
+
 Tensor concatenate(const std::vector<Tensor>& parts, int axis) {
   require(!parts.empty(), "[concatenate] of nothing");
-  if (parts.size() == 1) return parts[0];
-  return mpigrad::apply(ops::Concatenate{checked_dimension("concatenate", axis, parts[0].rank())}, parts);
+  axis = checked_dimension("concatenate", axis, parts[0].rank());
+  return parts.size() == 1 ? parts[0] : mpigrad::apply(ops::Concatenate{axis}, parts);
 }
 
 Tensor flip(const Tensor& x, const std::vector<int>& axes) {

@@ -7,7 +7,8 @@
 
 namespace mpigrad {
 
-// The same elements in row-major order under another shape; one extent may be -1. No copy.
+// The same elements in row-major order under another shape; one extent may be -1. No copy. Of a distributed tensor the shape is
+// the local one, and must tell on every rank which dimension is the split one: squeeze, unsqueeze and flatten_from always do.
 Tensor reshape(const Tensor& x, const std::vector<std::int64_t>& extents);
 Tensor reshape(const Tensor& x, const Shape& shape);
 inline Tensor reshape(const Tensor& x, std::initializer_list<std::int64_t> extents) {
@@ -15,15 +16,17 @@ inline Tensor reshape(const Tensor& x, std::initializer_list<std::int64_t> exten
 }
 Tensor squeeze(const Tensor& x, const std::vector<int>& axes);  // removes dimensions of extent 1
 Tensor unsqueeze(const Tensor& x, int axis);                    // inserts one
+Tensor flatten_from(const Tensor& x, int axis);                 // merges `axis` and all dimensions behind it in one
 // Dimension i of the result is dimension order[i] of x.
 Tensor permute(const Tensor& x, const std::vector<int>& order);
 Tensor transpose(const Tensor& x);  // of a matrix
-// x[begin:end:step] in every dimension; step > 0.
+// x[begin:end:step] in every dimension; 0 <= begin <= end <= extent, step > 0.
 Tensor slice(const Tensor& x, const Shape& begin, const Shape& end);
 Tensor slice(const Tensor& x, const Shape& begin, const Shape& end, const Shape& step);
 Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end);
 // `low` and `high` elements of `value` before and after, in every dimension.
 Tensor pad(const Tensor& x, const Shape& low, const Shape& high, double value = 0);
+Tensor pad(const Tensor& x, std::initializer_list<std::int64_t> low, std::initializer_list<std::int64_t> high, double value = 0);
 Tensor concatenate(const std::vector<Tensor>& parts, int axis);
 // Reverses the order along the listed dimensions.
 Tensor flip(const Tensor& x, const std::vector<int>& axes);
@@ -38,7 +41,7 @@ namespace ops {
 
 struct Reshape {
   Shape shape;
-  // Of squeeze and unsqueeze: the dimension of x that each one is, -1 for a new one. Extents of 1 do not tell.
+  // Of squeeze, unsqueeze and flatten_from: the dimension of x that each one is, -1 for a new one. Extents of 1 do not tell.
   std::vector<int> from{};
   static constexpr std::string_view name = "reshape";
   Types infer(Inputs in) const;

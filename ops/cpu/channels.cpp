@@ -5,6 +5,7 @@
 
 #include "ops/cpu/clones.h"
 #include "ops/cpu/kernels.h"
+#include "ops/cpu/parallel.h"
 #include "ops/cpu/window.h"
 
 namespace mpigrad::cpu {
@@ -98,24 +99,27 @@ void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, T* me
   const Blocks blocks = blocks_of(rows, channels);
   std::vector<double> partial(static_cast<std::size_t>((blocks.count + 1) * 2 * channels), 0.0);
   double* parts = partial.data();
+  ParallelErrors errors;
 #pragma omp parallel for schedule(static)
-  for (std::int64_t b = 0; b < blocks.count; ++b) {
-    double* block_mean = parts + (b + 1) * 2 * channels;
-    double* block_m2 = block_mean + channels;
-    std::vector<double> chunk(static_cast<std::size_t>(2 * channels));
-    double* chunk_mean = chunk.data();
-    double* chunk_m2 = chunk_mean + channels;
-    double count = 0;
-    const std::int64_t end = std::min(rows, (b + 1) * blocks.rows);
-    for (std::int64_t r = b * blocks.rows; r < end; r += blocks.chunk) {
-      const std::int64_t n = std::min(blocks.chunk, end - r);
-      std::fill(chunk.begin(), chunk.end(), 0.0);
-      add_rows(n, channels, x + r * channels, chunk_mean);
-      for (std::int64_t c = 0; c < channels; ++c) chunk_mean[c] /= static_cast<double>(n);
-      add_squares(n, channels, x + r * channels, chunk_mean, chunk_m2);
-      join_moments(channels, count, block_mean, block_m2, static_cast<double>(n), chunk_mean, chunk_m2);
-    }
-  }
+  for (std::int64_t b = 0; b < blocks.count; ++b)
+    errors.guard([&] {
+      double* block_mean = parts + (b + 1) * 2 * channels;
+      double* block_m2 = block_mean + channels;
+      std::vector<double> chunk(static_cast<std::size_t>(2 * channels));
+      double* chunk_mean = chunk.data();
+      double* chunk_m2 = chunk_mean + channels;
+      double count = 0;
+      const std::int64_t end = std::min(rows, (b + 1) * blocks.rows);
+      for (std::int64_t r = b * blocks.rows; r < end; r += blocks.chunk) {
+        const std::int64_t n = std::min(blocks.chunk, end - r);
+        std::fill(chunk.begin(), chunk.end(), 0.0);
+        add_rows(n, channels, x + r * channels, chunk_mean);
+        for (std::int64_t c = 0; c < channels; ++c) chunk_mean[c] /= static_cast<double>(n);
+        add_squares(n, channels, x + r * channels, chunk_mean, chunk_m2);
+        join_moments(channels, count, block_mean, block_m2, static_cast<double>(n), chunk_mean, chunk_m2);
+      }
+    });
+  errors.rethrow();
   double count = 0;
   for (std::int64_t b = 0; b < blocks.count; ++b) {
     const double* block = parts + (b + 1) * 2 * channels;

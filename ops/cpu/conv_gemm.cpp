@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ops/cpu/blas.h"
+#include "ops/cpu/parallel.h"
 #include "ops/cpu/window.h"
 
 namespace mpigrad::cpu::gathered {
@@ -72,31 +73,35 @@ void convolve(const ConvProblem& p, const T* x, const T* w, const Destination<T>
   const std::int64_t wanted = tiles * p.groups >= threads ? 1 : ceil_div(threads, tiles * p.groups);
   const std::int64_t part = std::max<std::int64_t>(ceil_div(kg, wanted), std::min<std::int64_t>(kg, 16)),
                      parts = ceil_div(kg, part);
+  ParallelErrors errors;
 #pragma omp parallel if (positions * width * kg > 4096)
   {
-    const Buffer<T> rows = buffer<T>(tile * width), products = buffer<T>(tile * part);
+    Buffer<T> rows, products;
+    errors.guard([&] { rows = buffer<T>(tile * width), products = buffer<T>(tile * part); });
 #pragma omp for schedule(static)
-    for (std::int64_t task = 0; task < tiles * p.groups * parts; ++task) {
-      const std::int64_t first = task / parts / p.groups * tile, count = std::min(tile, positions - first);
-      const std::int64_t group = task / parts % p.groups, k = task % parts * part, n = std::min(part, kg - k);
-      for (std::int64_t i = 0; i < count; ++i) {
-        const auto at = position_of(first + i, p.out);
-        T* row = rows.get() + i * width;
-        for (std::int64_t d = 0; d < p.kernel[0]; ++d)
-          for (std::int64_t h = 0; h < p.kernel[1]; ++h, row += run)
-            gather_taps(p, at[0], at[1] * p.stride[0] + d * p.dilation[0] - p.pad_low[0],
-                        at[2] * p.stride[1] + h * p.dilation[1] - p.pad_low[1], at[3], group * cg, x, row);
-      }
-      const std::int64_t channel = group * kg + k;
-      gemm(false, true, count, n, width, rows.get(), width, w + channel * width, width, false, products.get(), n);
-      apply_epilogue(e, count, channel, n, products.get(), n);
-      for (std::int64_t i = 0; i < count; ++i) {
-        const auto at = position_of(first + i, p.out);
-        T* y = to.y + at[0] * to.batch + at[1] * to.step[0] + at[2] * to.step[1] + at[3] * to.step[2] + channel;
-        std::copy_n(products.get() + i * n, n, y);
-      }
-    }
+    for (std::int64_t task = 0; task < tiles * p.groups * parts; ++task)
+      errors.guard([&] {
+        const std::int64_t first = task / parts / p.groups * tile, count = std::min(tile, positions - first);
+        const std::int64_t group = task / parts % p.groups, k = task % parts * part, n = std::min(part, kg - k);
+        for (std::int64_t i = 0; i < count; ++i) {
+          const auto at = position_of(first + i, p.out);
+          T* row = rows.get() + i * width;
+          for (std::int64_t d = 0; d < p.kernel[0]; ++d)
+            for (std::int64_t h = 0; h < p.kernel[1]; ++h, row += run)
+              gather_taps(p, at[0], at[1] * p.stride[0] + d * p.dilation[0] - p.pad_low[0],
+                          at[2] * p.stride[1] + h * p.dilation[1] - p.pad_low[1], at[3], group * cg, x, row);
+        }
+        const std::int64_t channel = group * kg + k;
+        gemm(false, true, count, n, width, rows.get(), width, w + channel * width, width, false, products.get(), n);
+        apply_epilogue(e, count, channel, n, products.get(), n);
+        for (std::int64_t i = 0; i < count; ++i) {
+          const auto at = position_of(first + i, p.out);
+          T* y = to.y + at[0] * to.batch + at[1] * to.step[0] + at[2] * to.step[1] + at[3] * to.step[2] + channel;
+          std::copy_n(products.get() + i * n, n, y);
+        }
+      });
   }
+  errors.rethrow();
 }
 
 // Along one axis the inputs i = first + q*stride are reached by the taps t = last - j*step, j in [0, count), from output
@@ -132,14 +137,16 @@ void conv_data_few(const ConvProblem& p, const T* gy, const T* w, T* gx, const E
   const std::int64_t part = std::clamp<std::int64_t>(ceil_div(width, wanted), 1, 1024), parts = ceil_div(width, part);
   const Buffer<T> columns = buffer<T>(positions * all);
   T* const column = columns.get();
+  ParallelErrors errors;
 #pragma omp parallel if (positions * all * kg > 4096)
   {
 #pragma omp for schedule(static)
-    for (std::int64_t task = 0; task < p.groups * parts; ++task) {
-      const std::int64_t group = task / parts, first = task % parts * part;
-      gemm(false, false, positions, std::min(part, width - first), kg, gy + group * kg, p.out_channels,
-           w + group * kg * width + first, width, false, column + group * width + first, all);
-    }
+    for (std::int64_t task = 0; task < p.groups * parts; ++task)
+      errors.guard([&] {
+        const std::int64_t group = task / parts, first = task % parts * part;
+        gemm(false, false, positions, std::min(part, width - first), kg, gy + group * kg, p.out_channels,
+             w + group * kg * width + first, width, false, column + group * width + first, all);
+      });
 #pragma omp for schedule(static)
     for (std::int64_t i = 0; i < p.batch * volume(p.in); ++i) {
       const auto at = position_of(i, p.in);
@@ -157,6 +164,7 @@ void conv_data_few(const ConvProblem& p, const T* gy, const T* w, T* gx, const E
       apply_epilogue(e, 1, 0, p.in_channels, to, p.in_channels);
     }
   }
+  errors.rethrow();
 }
 
 }  // namespace
@@ -222,26 +230,30 @@ void conv_weight(const ConvProblem& p, const T* x, const T* gy, T* gw) {
   const std::int64_t wanted = ceil_div(2 * omp_get_max_threads(), lines * p.groups);
   const std::int64_t part = std::max<std::int64_t>(ceil_div(kg, wanted), std::min<std::int64_t>(kg, 16)),
                      parts = ceil_div(kg, part);
+  ParallelErrors errors;
 #pragma omp parallel if (positions * lines * run * kg > 4096)
   {
-    const Buffer<T> rows = buffer<T>(std::min(tile, positions) * run);
+    Buffer<T> rows;
+    errors.guard([&] { rows = buffer<T>(std::min(tile, positions) * run); });
 #pragma omp for schedule(dynamic)
-    for (std::int64_t task = 0; task < lines * p.groups * parts; ++task) {
-      const std::int64_t line = task / parts % lines, group = task / parts / lines;
-      const std::int64_t k = group * kg + task % parts * part, n = std::min(part, kg - task % parts * part);
-      const std::int64_t d0 = line / p.kernel[1] * p.dilation[0] - p.pad_low[0];
-      const std::int64_t h0 = line % p.kernel[1] * p.dilation[1] - p.pad_low[1];
-      for (std::int64_t first = 0; first < positions; first += tile) {
-        const std::int64_t count = std::min(tile, positions - first);
-        for (std::int64_t i = 0; i < count; ++i) {
-          const auto at = position_of(first + i, p.out);
-          gather_taps(p, at[0], at[1] * p.stride[0] + d0, at[2] * p.stride[1] + h0, at[3], group * cg, x, rows.get() + i * run);
+    for (std::int64_t task = 0; task < lines * p.groups * parts; ++task)
+      errors.guard([&] {
+        const std::int64_t line = task / parts % lines, group = task / parts / lines;
+        const std::int64_t k = group * kg + task % parts * part, n = std::min(part, kg - task % parts * part);
+        const std::int64_t d0 = line / p.kernel[1] * p.dilation[0] - p.pad_low[0];
+        const std::int64_t h0 = line % p.kernel[1] * p.dilation[1] - p.pad_low[1];
+        for (std::int64_t first = 0; first < positions; first += tile) {
+          const std::int64_t count = std::min(tile, positions - first);
+          for (std::int64_t i = 0; i < count; ++i) {
+            const auto at = position_of(first + i, p.out);
+            gather_taps(p, at[0], at[1] * p.stride[0] + d0, at[2] * p.stride[1] + h0, at[3], group * cg, x, rows.get() + i * run);
+          }
+          gemm(true, false, n, run, count, gy + first * p.out_channels + k, p.out_channels, rows.get(), run, first > 0,
+               gw + (k * lines + line) * run, lines * run);
         }
-        gemm(true, false, n, run, count, gy + first * p.out_channels + k, p.out_channels, rows.get(), run, first > 0,
-             gw + (k * lines + line) * run, lines * run);
-      }
-    }
+      });
   }
+  errors.rethrow();
 }
 
 template void conv_forward(const ConvProblem&, const float*, const float*, float*, const Epilogue&);

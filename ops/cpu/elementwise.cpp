@@ -127,6 +127,8 @@ void Cast::run(Cpu, Inputs in, Outputs out) const {
 }
 
 template void Unary<Affine>::run(Cpu, Inputs, Outputs) const;
+template void Unary<DivideBy>::run(Cpu, Inputs, Outputs) const;
+template void Unary<DivideNumber>::run(Cpu, Inputs, Outputs) const;
 template void Unary<PowScalar>::run(Cpu, Inputs, Outputs) const;
 template void Unary<Exp>::run(Cpu, Inputs, Outputs) const;
 template void Unary<Expm1>::run(Cpu, Inputs, Outputs) const;
@@ -150,7 +152,9 @@ template void Unary<Clamp>::run(Cpu, Inputs, Outputs) const;
 
 template void Binary<Add>::run(Cpu, Inputs, Outputs) const;
 template void Binary<Subtract>::run(Cpu, Inputs, Outputs) const;
-template void Binary<Multiply>::run(Cpu, Inputs, Outputs) const;
+template void Binary<Multiply<first>>::run(Cpu, Inputs, Outputs) const;
+template void Binary<Multiply<second>>::run(Cpu, Inputs, Outputs) const;
+template void Binary<Multiply<both>>::run(Cpu, Inputs, Outputs) const;
 template void Binary<Divide>::run(Cpu, Inputs, Outputs) const;
 template void Binary<Pow>::run(Cpu, Inputs, Outputs) const;
 template void Binary<Maximum>::run(Cpu, Inputs, Outputs) const;

@@ -81,7 +81,7 @@ void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const 
 template <class T>
 void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const T* m, T* sums, T* dots);
 
-// Rows of `n` values with a softmax over each row (n may be strided by nothing: the axis is last; ops permute if it is not).
+// x, y: [rows, n], softmax over each row. The axis is thus the last one; ops permute where it is not.
 template <class T>
 void softmax(std::int64_t rows, std::int64_t n, const T* x, T* y);
 template <class T>

@@ -7,6 +7,7 @@
 #include "ops/cpu/blas.h"
 #include "ops/cpu/clones.h"
 #include "ops/cpu/kernels.h"
+#include "ops/cpu/parallel.h"
 #include "ops/cpu/window.h"
 
 namespace mpigrad::cpu {
@@ -115,16 +116,19 @@ void matmul(const MatmulProblem& p, const T* a, const T* b, T* c, const Epilogue
   const std::int64_t longer = by_rows ? p.m : p.n;
   const std::int64_t wanted = std::clamp<std::int64_t>(ceil_div(threads, p.batch), 1, ceil_div(longer, least_block));
   const std::int64_t block = ceil_div(ceil_div(longer, wanted), least_block) * least_block, blocks = ceil_div(longer, block);
+  ParallelErrors errors;
 #pragma omp parallel for schedule(static) if (threads > 1)
-  for (std::int64_t task = 0; task < p.batch * blocks; ++task) {
-    const std::int64_t batch = task / blocks, first = task % blocks * block, count = std::min(block, longer - first);
-    const std::int64_t i = by_rows ? first : 0, j = by_rows ? 0 : first, m = by_rows ? count : p.m, n = by_rows ? p.n : count;
-    const T* as = a + batch * p.stride_a + (p.transpose_a ? i : i * lda);
-    const T* bs = b + batch * p.stride_b + (p.transpose_b ? j * ldb : j);
-    T* cs = c + (batch * p.m + i) * p.n + j;
-    gemm(p.transpose_a, p.transpose_b, m, n, p.k, as, lda, bs, ldb, false, cs, p.n);
-    apply_epilogue(e, m, j, n, cs, p.n);
-  }
+  for (std::int64_t task = 0; task < p.batch * blocks; ++task)
+    errors.guard([&] {
+      const std::int64_t batch = task / blocks, first = task % blocks * block, count = std::min(block, longer - first);
+      const std::int64_t i = by_rows ? first : 0, j = by_rows ? 0 : first, m = by_rows ? count : p.m, n = by_rows ? p.n : count;
+      const T* as = a + batch * p.stride_a + (p.transpose_a ? i : i * lda);
+      const T* bs = b + batch * p.stride_b + (p.transpose_b ? j * ldb : j);
+      T* cs = c + (batch * p.m + i) * p.n + j;
+      gemm(p.transpose_a, p.transpose_b, m, n, p.k, as, lda, bs, ldb, false, cs, p.n);
+      apply_epilogue(e, m, j, n, cs, p.n);
+    });
+  errors.rethrow();
 }
 
 template void matmul(const MatmulProblem&, const float*, const float*, float*, const Epilogue&);

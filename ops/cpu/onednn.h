@@ -186,16 +186,6 @@ inline dnnl::pooling_backward::primitive_desc pooling_adjoint(const PoolProblem&
   });
 }
 
-inline dnnl::matmul::primitive_desc product(const Desc& a, const Desc& b, const Desc& c) {
-  return or_empty([&] {
-#if DNNL_VERSION_MAJOR >= 3
-    return dnnl::matmul::primitive_desc(engine(), a, b, c, attributes(), true);
-#else
-    return dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, c), attributes(), engine(), true);
-#endif
-  });
-}
-
 inline dnnl::reorder::primitive_desc reordering(const Desc& from, const Desc& to) {
   return {engine(), from, engine(), to, attributes()};
 }

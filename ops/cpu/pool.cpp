@@ -5,6 +5,7 @@
 
 #include "ops/cpu/clones.h"
 #include "ops/cpu/kernels.h"
+#include "ops/cpu/parallel.h"
 #include "ops/cpu/pool.h"
 #include "ops/cpu/window.h"
 
@@ -95,25 +96,29 @@ void separable(std::int64_t batch, std::int64_t channels, const Extent3& from_ex
     spans[static_cast<std::size_t>(w)] = {s.first * channels, s.terms, s.step * channels};
   }
   const Span<T>* const along = spans.get();
+  ParallelErrors errors;
 #pragma omp parallel if (batch * volume(to_extent) * channels > 4096)
   {
-    const auto sums = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(from_row));
+    std::unique_ptr<T[]> sums;
+    errors.guard([&] { sums = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(from_row)); });
 #pragma omp for schedule(static)
-    for (std::int64_t row = 0; row < batch * to_extent[0] * to_extent[1]; ++row) {
-      const std::int64_t n = row / to_extent[1] / to_extent[0];
-      const Sources d = find(0, row / to_extent[1] % to_extent[0]), h = find(1, row % to_extent[1]);
-      T* y = to + row * to_row;
-      if (d.terms * h.terms == 0) {
-        std::fill_n(y, to_row, T{0});
-        continue;
-      }
-      const T* start = from + ((n * from_extent[0] + d.first) * from_extent[1] + h.first) * from_row;
-      for (std::int64_t i = 0; i < d.terms; ++i)
-        for (std::int64_t j = 0; j < h.terms; ++j)
-          add(from_row, start + (i * d.step * from_extent[1] + j * h.step) * from_row, i + j == 0, sums.get());
-      scaled_sums(to_extent[2], channels, along, sums.get(), scale, y);
-    }
+    for (std::int64_t row = 0; row < batch * to_extent[0] * to_extent[1]; ++row)
+      errors.guard([&] {
+        const std::int64_t n = row / to_extent[1] / to_extent[0];
+        const Sources d = find(0, row / to_extent[1] % to_extent[0]), h = find(1, row % to_extent[1]);
+        T* y = to + row * to_row;
+        if (d.terms * h.terms == 0) {
+          std::fill_n(y, to_row, T{0});
+          return;
+        }
+        const T* start = from + ((n * from_extent[0] + d.first) * from_extent[1] + h.first) * from_row;
+        for (std::int64_t i = 0; i < d.terms; ++i)
+          for (std::int64_t j = 0; j < h.terms; ++j)
+            add(from_row, start + (i * d.step * from_extent[1] + j * h.step) * from_row, i + j == 0, sums.get());
+        scaled_sums(to_extent[2], channels, along, sums.get(), scale, y);
+      });
   }
+  errors.rethrow();
 }
 
 }  // namespace

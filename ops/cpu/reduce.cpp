@@ -173,8 +173,10 @@ void ArgMax::run(Cpu, Inputs in, Outputs out) const {
       for (std::int64_t j = 0; j < behind; ++j) {
         const T* from = x + i * n * behind + j;
         std::int64_t best = 0;
-        for (std::int64_t k = 1; k < n; ++k)
-          if (from[best * behind] < from[k * behind]) best = k;
+        for (std::int64_t k = 1; k < n; ++k) {
+          const T a = from[best * behind], b = from[k * behind];
+          if (a == a && (a < b || b != b)) best = k;
+        }
         y[i * behind + j] = best;
       }
   });
