@@ -152,7 +152,7 @@ std::vector<double> UniverseSource::physical(std::int64_t sample) const {
 
 void UniverseSource::check(std::int64_t part, std::int64_t parts) const {
   for (std::int64_t sample = part; sample < size(); sample += parts)
-    IoThread::instance().run([state = state_, sample] { state->reader(sample); });
+    IoThread::instance().run([state = state_, sample] { state->numbers(sample, "unitPar"); });
 }
 
 // ---- one file with all samples
@@ -224,6 +224,14 @@ std::future<std::vector<double>> ArraySource::targets_async(std::int64_t sample)
   return promise.get_future();
 }
 
-void ArraySource::check(std::int64_t, std::int64_t) const {}
+void ArraySource::check(std::int64_t part, std::int64_t parts) const {
+  const auto targets = static_cast<std::int64_t>(state_->names.size());
+  for (std::int64_t sample = part; sample < size(); sample += parts)
+    for (std::int64_t t = 0; t < targets; ++t) {
+      const double value = state_->labels[static_cast<std::size_t>(sample * targets + t)];
+      require(std::isfinite(value), "[data] {}: the label '{}' is {}", name_of_sample(sample),
+              state_->names[static_cast<std::size_t>(t)], value);
+    }
+}
 
 }  // namespace mpigrad::data

@@ -45,8 +45,8 @@ class Source {
   virtual std::future<std::vector<double>> targets_async(std::int64_t sample) const = 0;
   std::vector<double> targets(std::int64_t sample) const { return targets_async(sample).get(); }
 
-  // Opens every `parts`-th sample from `part` on and throws the first error found. Files are opened when first needed: a program
-  // that wants to know before it starts calls this, the ranks sharing the work.
+  // Opens every `parts`-th sample from `part` on, reads its targets and throws the first error found. Files are opened when first
+  // needed: a program that wants to know before it starts calls this, the ranks sharing the work.
   virtual void check(std::int64_t part, std::int64_t parts) const = 0;
 };
 using SourcePtr = std::shared_ptr<const Source>;

@@ -71,16 +71,23 @@ std::vector<int> typical_ranks(const GridExtents& g) {
 }
 
 constexpr double giga = 1e-9;
+constexpr int most_described_ranks = 65536;
 
 }  // namespace
 
 Description describe(nn::Module& net, const Shape& input, const DescribeOptions& options) {
   require(input.rank() == 5, "[describe] the input is [N, D, H, W, C], got {}", input);
+  const auto& g = options.grid;
+  double grid_ranks = 1;
+  for (const int extent : {g.sample, g.depth, g.height, g.width}) {
+    require(extent > 0, "[describe] grid extents are at least 1, got {}", extent);
+    grid_ranks *= extent;
+  }
+  // Every group of ranks is laid out as on the machine itself, which takes minutes for millions.
+  require(grid_ranks <= most_described_ranks, "[describe] {} ranks, sample={} depth={} height={} width={}; at most {}",
+          grid_ranks, g.sample, g.depth, g.height, g.width, most_described_ranks);
   net.build(input, {.dtype = options.dtype, .device = DeviceKind::dry});
   net.train();
-  const auto& g = options.grid;
-  for (const int extent : {g.sample, g.depth, g.height, g.width})
-    require(extent > 0, "[describe] grid extents are at least 1, got {}", extent);
   const std::array<std::pair<const char*, int>, 4> axes{
       {{"sample", g.sample}, {"depth", g.depth}, {"height", g.height}, {"width", g.width}}};
   for (int d = 0; d < 4; ++d) {

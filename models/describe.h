@@ -40,7 +40,7 @@ struct Description {
 };
 
 // `net` is fresh and is built here, on the dry device. `input` is global, [N, D, H, W, C]. Ranks at the corners and in the middle
-// of the grid stand for the others.
+// of the grid stand for the others. Errors: more than 65,536 ranks, more ranks along an axis than it has places.
 Description describe(nn::Module& net, const Shape& input, const DescribeOptions& options = {});
 
 // For people: one line per layer and a line of totals.

@@ -77,6 +77,23 @@ same_losses() {
     END { d = a - b; if (d < 0) d = -d; exit !(a > 0 && b > 0 && d <= 1e-9 * a) }' "$1" "$3"
 }
 no_file() { [ ! -e "$1" ]; }
+# Exit 1 everywhere with one line for all ranks, which matches: nobody was aborted.
+refuses_once() { [ "$status" -eq 1 ] && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q -e "$1" "$work/err"; }
+# The first column of a table, as one line.
+epochs() { [ "$(sed 1d "$1" | cut -d, -f1 | tr '\n' ' ')" = "$2" ]; }
+# patch FILE FORMAT OLD... -- NEW...: replaces the numbers OLD, which must be there, by NEW; FORMAT is Python's for one of them.
+patch() {
+  python3 - "$@" <<'END'
+import struct, sys
+path, form, *rest = sys.argv[1:]
+cut = rest.index("--")
+pack = lambda words: b"".join(struct.pack("<" + form, (float if form == "f" else int)(word)) for word in words)
+content = open(path, "rb").read()
+old, new = pack(rest[:cut]), pack(rest[cut + 1:])
+if old not in content: sys.exit("nothing to patch")
+open(path, "wb").write(content.replace(old, new))
+END
+}
 unchanged() { [ "$(cksum <"$1")" = "$2" ]; }
 
 # ---- help and arguments
@@ -93,6 +110,32 @@ judge 'cosmoflow refuses a number that is none' refuses_arguments '--epochs'
 run "$tools/cosmoflow" --data x --variant other
 judge 'cosmoflow refuses an unknown variant' refuses_arguments 'hybrid'
 
+for bad in nan 1e999 -1; do
+  for option in --keep --clip-norm --warm-up --milestones --learning-rate --decay-factor --weight-decay --momentum \
+    --test-fraction --norm-momentum; do
+    run "$tools/cosmoflow" --data x "$option" "$bad"
+    judge "cosmoflow refuses $option $bad" refuses_arguments "^cosmoflow: $option: .\{10,90\}$"
+  done
+  run "$tools/universe" generate --out "$work/refused" --cell "$bad"
+  judge "universe refuses --cell $bad" refuses_arguments '^universe: --cell: '
+  run "$tools/universe" displace --delta "$work/a:b" --out "$work/refused" --box "$bad"
+  judge "universe refuses --box $bad" refuses_arguments '^universe: --box: '
+  for option in --tcmb --omega-m --omega-b --sigma8 --h0 --redshift --kmin --kmax --k; do
+    run "$tools/universe" power "$option" "$bad"
+    judge "universe refuses $option $bad" refuses_arguments "^universe: $option"
+  done
+done
+run "$tools/universe" power --ns nan
+judge 'universe refuses --ns nan' refuses_arguments '^universe: --ns: '
+run "$tools/universe" power --redshift 1e300
+judge 'universe refuses a redshift beyond computing' refuses_arguments 'redshift 1e+300'
+run "$tools/universe" power --h0 1e300
+judge 'universe refuses what has no power spectrum' refuses_arguments 'no power spectrum'
+for option in --epochs --milestones --warm-up; do
+  run "$tools/cosmoflow" --data x "$option" 9223372036854775807
+  judge "cosmoflow refuses steps beyond counting in $option" refuses_arguments '1000000000'
+done
+
 # ---- descriptions
 run "$tools/cosmoflow" --describe --json
 judge 'describe: hybrid' key parameters 9437636
@@ -108,6 +151,8 @@ run "$tools/cosmoflow" --describe --size 64 --grid depth=65
 judge 'describe refuses more ranks than planes' refuses_arguments '65 ranks along depth'
 run "$tools/cosmoflow" --describe --grid depht=2
 judge 'describe refuses an unknown axis' refuses_arguments "no axis 'depht'"
+run "$tools/cosmoflow" --describe --grid depth=128,height=128,width=128
+judge 'describe refuses millions of ranks' refuses_arguments '2097152 ranks'
 run "$tools/classify" --describe --json --size 64 --grid depth=2
 judge 'describe: classifier' is_json
 
@@ -118,11 +163,28 @@ universes=$work/universes
 ranks 2 "$tools/universe" generate --out "$universes" --universes 12 --size 16 --cell 8 --seed 1 --spread --json
 judge 'universe generate' is_json
 ranks 2 "$tools/universe" generate --out "$universes" --universes 12 --size 16 --cell 8 --seed 1
-judge 'universe generate overwrites nothing' refuses 'overwrite'
+judge 'universe generate overwrites nothing' refuses_once 'overwrite'
+echo 'half a file' >"$work/half"
+cp "$work/half" "$universes/universe_00000.hdf5.part"
+run "$tools/universe" generate --out "$universes" --universes 1 --size 16 --cell 8 --seed 1 --overwrite
+judge 'what an interrupted run left is replaced' no_file "$universes/universe_00000.hdf5.part"
+ln -s "$work/half" "$universes/universe_00000.hdf5.part"
+ranks 2 "$tools/universe" generate --out "$universes" --universes 1 --size 16 --cell 8 --seed 1 --overwrite
+judge 'a link in the way is not followed' refuses_once 'not a regular file'
+rm "$universes/universe_00000.hdf5.part"
+ranks 2 "$tools/universe" generate --out "$work/half" --universes 2 --size 16 --spread
+judge 'universe generate: a folder that cannot be made' refuses_once 'cannot be made'
 reference=$shared/data/cosmo/monofonic/test_1lpt_sc_generic.hdf5
 if [ -f "$reference" ]; then
   ranks 2 "$tools/universe" displace --delta "$reference:DM_delta" --box 100 --order 1 --out "$work/moved.hdf5"
   judge 'universe displace' test -s "$work/moved.hdf5"
+  before=$(cksum <"$work/moved.hdf5")
+  ln "$work/moved.hdf5" "$work/again.hdf5"
+  ranks 2 "$tools/universe" displace --delta "$work/moved.hdf5:dx" --box 100 --out "$work/again.hdf5" --overwrite
+  judge 'universe displace refuses its own input' refuses_arguments 'would be written over'
+  judge 'the input stays' unchanged "$work/moved.hdf5" "$before"
+  ranks 2 "$tools/universe" displace --delta "$work/moved.hdf5:dw" --box 100 --out "$work/new.hdf5"
+  judge 'universe displace: no such field' refuses_once "no dataset 'dw'"
 else
   skip 'the reference data is not on this machine (MPIGRAD_SHARED says where it is)'
 fi
@@ -148,6 +210,19 @@ train threads 4 sample=2,width=2 four --epochs 1
 judge 'samples and width: the same loss' same_losses "$work/one/metrics.csv" 1 "$work/four/metrics.csv" 1
 train threads 2 width=2 resumed --epochs 2 --resume "$work/two/checkpoint.h5"
 judge 'resumed on another grid: the same loss' same_losses "$work/one/metrics.csv" 2 "$work/resumed/metrics.csv" 2
+cp -R "$work/two" "$work/on"
+train threads 2 width=2 on --epochs 2 --resume "$work/on/checkpoint.h5" --overwrite
+judge 'going on in the same folder keeps the first epoch' epochs "$work/on/metrics.csv" '1 2 '
+judge 'the row kept is the same' test "$(sed -n 1,2p "$work/on/metrics.csv")" = "$(cat "$work/two/metrics.csv")"
+train ranks 2 depth=2 refused --epochs 2 --resume "$work/two/checkpoint.h5" --test-fraction 0.4
+judge 'going on with other test samples' refuses_once 'test fraction 0.15, now it is 0.4'
+train ranks 2 depth=2 refused --epochs 2 --resume "$work/two/checkpoint.h5" --optimizer adamw
+judge 'going on with another optimizer' refuses_once 'optimizer adam, now it is adamw'
+mkdir "$work/fewer"
+for file in "$universes"/*[0-8].hdf5; do ln -s "$file" "$work/fewer"; done
+ranks 2 "$tools/cosmoflow" --data "$work/fewer" --grid depth=2 --batch-norm --batch 4 --dtype float64 --epochs 2 \
+  --resume "$work/two/checkpoint.h5" --out "$work/refused"
+judge 'going on with other data' refuses_once 'samples 12, now it is 11'
 plain() { # plain OUT OPTIONS...: without what differs between parts of a batch
   out=$1
   shift
@@ -182,6 +257,16 @@ judge 'a grid axis that does not exist' refuses_arguments "no axis 'time'"
 train threads 17 depth=17 refused
 judge 'more ranks than planes' refuses '17 ranks along depth for 16 planes'
 first=$universes/universe_00000.hdf5
+mkdir "$work/late" "$work/late/checkpoint.h5"
+cp "$work/half" "$work/late/metrics.csv"
+before=$(cksum <"$work/half")
+train ranks 2 depth=2 late --epochs 1 --overwrite --learning-rate 1e200 --optimizer sgd
+judge 'a run that fails early' refuses 'the loss is'
+judge 'a run that fails early leaves the table of an earlier one' unchanged "$work/late/metrics.csv" "$before"
+train ranks 2 depth=2 late --epochs 1 --overwrite --checkpoint-every 1
+judge 'a checkpoint that cannot be written' refuses_once 'a folder is in the way'
+train threads 2 depth=2 "$(printf 'caf\351')" --epochs 1 --json
+judge 'a folder whose name is not UTF-8' is_json
 ranks 2 "$tools/cosmoflow" --data "$work/nowhere" --grid depth=2 --out "$work/refused"
 judge 'missing data' refuses 'nowhere'
 head -c 3000 "$first" >"$work/truncated.hdf5"
@@ -189,6 +274,21 @@ ranks 2 "$tools/cosmoflow" --data "$work/truncated.hdf5" --grid depth=2 --out "$
 judge 'truncated data' refuses 'truncated'
 run "$tools/cosmoflow" --data "$work/one/weights.h5" --out "$work/refused"
 judge 'data of another kind' refuses 'full'
+mkdir "$work/bad" "$work/pipe" "$work/oblong"
+cp "$universes"/*.hdf5 "$work/bad"
+run "$tools/universe" generate --out "$work/numbers" --universes 1 --size 16 --cell 8 --seed 1 --json
+values=$(python3 -c 'import json, sys; print(*json.load(sys.stdin)["universes"][0]["unit"])' <"$work/out")
+# shellcheck disable=SC2086  # four numbers
+patch "$work/bad/universe_00000.hdf5" f $values -- nan 0 0 0
+ranks 2 "$tools/cosmoflow" --data "$work/bad" --grid depth=2 --batch 4 --out "$work/refused"
+judge 'targets that are no numbers' refuses_once "universe_00000.hdf5: 'unitPar' holds nan"
+mkfifo "$work/pipe/a.hdf5"
+ranks 2 "$tools/cosmoflow" --data "$work/pipe" --grid depth=2 --out "$work/refused"
+judge 'a pipe among the data' refuses_once 'not a regular file'
+cp "$first" "$work/oblong/a.hdf5"
+patch "$work/oblong/a.hdf5" q 16 16 16 4 -- 32 16 8 4
+run "$tools/cosmoflow" --describe --data "$work/oblong"
+judge 'describe refuses volumes that are no cubes' refuses_once 'takes cubes'
 mkdir "$work/mixed"
 cp "$first" "$work/mixed/a.hdf5"
 run "$tools/universe" generate --out "$work/other" --universes 1 --size 32 --cell 8

@@ -224,6 +224,8 @@ Hdf5Reader::Hdf5Reader(const std::filesystem::path& path) {
   std::error_code ignored;
   require(fs::exists(path, ignored), "[hdf5] {}: no such file", path.string());
   require(!fs::is_directory(path, ignored), "[hdf5] {}: a folder, not a file", path.string());
+  // Opening a pipe would wait for somebody to write.
+  require(fs::is_regular_file(path, ignored), "[hdf5] {}: not a regular file (a pipe, a socket or a device)", path.string());
   state_ = on_io_thread([&] {
     const auto state = std::make_shared<State>();
     state->path = path;

@@ -1,6 +1,9 @@
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include "comm/hdf5/detail.h"
 
@@ -78,6 +81,9 @@ void at_root(const std::shared_ptr<Transport>& transport, F f) {
   throw Error(problem);
 }
 
+// One name for all attempts: what an interrupted one left behind is replaced by the next, not added to.
+std::filesystem::path temporary_of(std::filesystem::path path) { return path += ".part"; }
+
 void check_target(const std::filesystem::path& path, bool overwrite) {
   namespace fs = std::filesystem;
   std::error_code ignored;
@@ -87,6 +93,33 @@ void check_target(const std::filesystem::path& path, bool overwrite) {
   const auto folder = path.parent_path();
   require(folder.empty() || fs::is_directory(folder, ignored), "[hdf5] {}: there is no folder {}", path.string(),
           folder.string());
+}
+
+// A link would lead the writing elsewhere, a pipe would wait for a reader.
+void check_temporary(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const auto kind = fs::symlink_status(path, ignored).type();
+  require(kind == fs::file_type::not_found || kind == fs::file_type::regular, "[hdf5] {} is in the way: not a regular file",
+          path.string());
+}
+
+// To the disk, so that a name never stands for data that a power failure has taken.
+void synchronise(const std::filesystem::path& path) {
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool written = descriptor >= 0 && fsync(descriptor) == 0;
+  const int reason = errno;
+  if (descriptor >= 0) close(descriptor);
+  require(written, "[hdf5] {}: cannot be completed: {}", path.string(), std::strerror(reason));
+}
+
+// The rename itself; not every file system can.
+void synchronise_folder(const std::filesystem::path& path) {
+  const auto folder = path.parent_path();
+  const int descriptor = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  fsync(descriptor);
+  close(descriptor);
 }
 
 }  // namespace
@@ -99,15 +132,12 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::s
   const auto sharing = !transport_ ? Sharing::alone : transport_->name() == "threads" ? Sharing::threads : Sharing::processes;
   require(sharing != Sharing::processes || transport_->name() == "mpi", "[hdf5] {}: the {} transport cannot write files",
           path.string(), transport_ ? transport_->name() : "");
-  at_root(transport_, [&] { check_target(path, overwrite); });
-  std::int64_t process = getpid();
-  if (transport_) transport_->broadcast(&process, 1, DType::int64, 0);
+  at_root(transport_, [&] { check_target(path, overwrite), check_temporary(temporary_of(path)); });
 
   const auto make = [&] {
     const auto state = std::make_shared<State>();
     state->path = path, state->overwrite = overwrite, state->sharing = sharing;
-    state->temporary = path;
-    state->temporary += fmt::format(".{}.part", process);
+    state->temporary = temporary_of(path);
     state->file = on_io_thread([&] {
       const Handle access =
           sharing == Sharing::processes ? hdf5::parallel_access(*transport_) : Handle(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
@@ -218,10 +248,12 @@ void Hdf5Writer::commit() {
   }
   at_root(transport_, [&] {
     check_target(state_->path, state_->overwrite);
+    synchronise(state_->temporary);
     std::error_code error;
     std::filesystem::rename(state_->temporary, state_->path, error);
     require(!error, "[hdf5] {}: cannot be renamed from {}: {}", state_->path.string(), state_->temporary.string(),
             error.message());
+    synchronise_folder(state_->path);
   });
   if (transport_) transport_->barrier();  // in threads, the state is one for all
   state_->committed = true;

@@ -43,21 +43,18 @@ void draw(const std::filesystem::path& path, const Results& r, const data::Sourc
                                     .y_label = "true positives",
                                     .series = {characteristic(r), {.label = "chance", .x = {0, 1}, .y = {0, 1}}}});
   if (!r.epochs.empty()) {
-    std::vector<double> training, loss, auc, accuracies;
-    for (const auto& e : r.epochs)
-      training.push_back(e.train_loss), loss.push_back(e.validation.loss), auc.push_back(e.validation.auc),
-          accuracies.push_back(e.validation.accuracy);
-    const auto first = static_cast<double>(r.epochs.front().epoch + 1);
     panels.emplace_back(
         plot::Lines{.title = "cross-entropy",
                     .x_label = "epoch",
                     .markers = true,
-                    .series = {trainer::curve("training", training, first), trainer::curve("validation", loss, first)}});
+                    .series = {trainer::curve("training", r.epochs, [](const Epoch& e) { return e.train_loss; }),
+                               trainer::curve("validation", r.epochs, [](const Epoch& e) { return e.validation.loss; })}});
     panels.emplace_back(
         plot::Lines{.title = "validation",
                     .x_label = "epoch",
                     .markers = true,
-                    .series = {trainer::curve("AUC", auc, first), trainer::curve("accuracy", accuracies, first)}});
+                    .series = {trainer::curve("AUC", r.epochs, [](const Epoch& e) { return e.validation.auc; }),
+                               trainer::curve("accuracy", r.epochs, [](const Epoch& e) { return e.validation.accuracy; })}});
   }
   if (!panels.empty()) figure.row(height, std::move(panels));
   figure.save(path, true);

@@ -37,8 +37,8 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   trainer::add_training_options(app, o);
   trainer::add_file_options(app, o);
   trainer::add_describe_options(app, o);
-  if (const int code = trainer::parse(app, argc, argv, world.rank()); code >= 0) return code;
-  return trainer::finish(app, world, [&] {
+  if (const int code = tool::parse(app, argc, argv, world.rank()); code >= 0) return code;
+  return tool::finish(app, *transport, [&] {
     trainer::check(o);
     return o.describe ? describe(world, o) : train(world, o);
   });

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "examples/classify/classify.h"
+#include "examples/trainer/metrics_file.h"
 #include "ops/loss.h"
 
 namespace mpigrad::classify {
@@ -12,7 +13,8 @@ constexpr const char *weights_file = "weights.h5", *checkpoint_file = "checkpoin
                      *predictions_file = "predictions.csv", *picture_file = "classify.png", *summary_file = "summary.json";
 
 std::vector<std::string> output_files(const Options& o) {
-  std::vector<std::string> files{weights_file, metrics_file, predictions_file, picture_file, summary_file};
+  std::vector<std::string> files{weights_file, predictions_file, picture_file, summary_file};
+  if (o.epochs > 0) files.emplace_back(metrics_file);
   if (o.checkpoint_every > 0) files.emplace_back(checkpoint_file);
   return files;
 }
@@ -117,9 +119,15 @@ int train(const Communicator& world, const Options& o) {
             o.batch);
   });
   const auto optimizer = trainer::make_optimizer(*net, o);
-  const std::map<std::string, std::string> notes{
-      {"program", "classify"}, {"seed", std::to_string(o.seed)}, {"batch", std::to_string(o.batch)}};
-  const auto first_epoch = trainer::start_from_files(o, world, *net, *optimizer, notes);
+  // The groups say what is for the validation, the counts whether they are still the same.
+  const trainer::Notes notes{{"program", "classify"},
+                             {"optimizer", o.optimizer},
+                             {"groups", fmt::format("{} and {}", o.train_group, o.validation_group)},
+                             {"samples", fmt::format("{} and {}", training->size(), validation->size())},
+                             {"seed", std::to_string(o.seed)},
+                             {"batch", std::to_string(o.batch)}};
+  const auto first_epoch =
+      trainer::start_from_files(o, world, *net, *optimizer, notes, {"program", "optimizer", "groups", "samples"});
   const auto steps = optimizer_steps(*train_set, o.accumulate);
   out.create(world);
   const double majority = static_cast<double>(*std::max_element(validation_counts.begin(), validation_counts.end())) /
@@ -135,21 +143,19 @@ int train(const Communicator& world, const Options& o) {
 
   Results results;
   results.classes = static_cast<std::int64_t>(counts.size());
-  std::optional<CsvWriter> metrics;
-  trainer::together(world, [&] {
-    if (first)
-      metrics.emplace(out / metrics_file,
-                      std::vector<std::string>{"epoch", "train_loss", "validation_loss", "accuracy", "auc", "learning_rate",
-                                               "samples_per_second", "seconds"},
-                      o.overwrite);
-  });
+  trainer::MetricsFile metrics(
+      out / metrics_file,
+      {"epoch", "train_loss", "validation_loss", "accuracy", "auc", "learning_rate", "samples_per_second", "seconds"},
+      first ? first_epoch : 0);
+  for (const auto& row : metrics.earlier())
+    results.epochs.push_back({std::llround(row[0]) - 1, row[1], {.loss = row[2], .accuracy = row[3], .auc = row[4]}});
   Progress progress(o.epochs, steps * o.accumulate, {.rank = world.rank(), .quiet = o.quiet || o.epochs == 0});
   double training_seconds = 0, samples = 0;
   const auto save = [&](const char* file, std::int64_t epoch, bool with_optimizer) {
-    save_checkpoint(out / file, *net, world,
-                    {.optimizer = with_optimizer ? optimizer.get() : nullptr,
-                     .info = {.step = optimizer->steps(), .epoch = epoch, .notes = notes},
-                     .overwrite = true});
+    trainer::save(out / file, *net, world,
+                  {.optimizer = with_optimizer ? optimizer.get() : nullptr,
+                   .info = {.step = optimizer->steps(), .epoch = epoch, .notes = notes},
+                   .overwrite = true});
   };
   const auto evaluate = [&] {
     results.predictions = predict(*net, *validation_set);
@@ -162,9 +168,11 @@ int train(const Communicator& world, const Options& o) {
     evaluate();
     const auto& s = results.score;
     results.epochs.push_back({report.epoch, report.loss, s});
-    if (metrics)
-      metrics->row({report.epoch + 1, report.loss, s.loss, s.accuracy, s.auc, report.learning_rate, report.samples_per_second,
-                    report.seconds});
+    trainer::together(world, [&] {
+      if (first)
+        metrics.row({report.epoch + 1, report.loss, s.loss, s.accuracy, s.auc, report.learning_rate, report.samples_per_second,
+                     report.seconds});
+    });
     if (o.checkpoint_every > 0 && (report.epoch + 1) % o.checkpoint_every == 0) save(checkpoint_file, report.epoch + 1, true);
     return fmt::format("validation {:.4f}, accuracy {:.3f}, AUC {:.3f}", s.loss, s.accuracy, s.auc);
   };
@@ -205,9 +213,9 @@ int train(const Communicator& world, const Options& o) {
     for (const auto& e : results.epochs)
       epochs.push_back({{"epoch", e.epoch + 1}, {"train_loss", e.train_loss}, {"validation", to_json(e.validation)}});
     document["out"] = o.out;
-    trainer::write_text(out / summary_file, document.dump(2) + "\n");
+    trainer::write_text(out / summary_file, tool::to_text(document) + "\n");
     if (o.json) {
-      fmt::print("{}\n", document.dump(2));
+      fmt::print("{}\n", tool::to_text(document));
       return;
     }
     fmt::print("\nvalidation: AUC {:.3f}, accuracy {:.3f} (most frequent class {:.3f}), cross-entropy {:.4f}\n",

@@ -14,6 +14,7 @@ struct Options : trainer::Options {
 };
 
 CosmoFlowOptions network_options(const Options& options, std::int64_t targets);
+void require_cubes(const Options& options, const data::Source& source);
 
 // Each returns the exit code.
 int describe(const Communicator& world, const Options& options);

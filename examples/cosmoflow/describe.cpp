@@ -10,6 +10,11 @@ CosmoFlowOptions network_options(const Options& o, std::int64_t targets) {
           .targets = targets};
 }
 
+void require_cubes(const Options& o, const data::Source& source) {
+  const auto& e = source.extents();
+  require(e[0] == e[1] && e[1] == e[2], "[data] CosmoFlow takes cubes, the volumes of {} are {}", o.data, e);
+}
+
 int describe(const Communicator& world, const Options& o) {
   trainer::together(world, [&] {
     if (world.rank() != 0) return;
@@ -18,6 +23,7 @@ int describe(const Communicator& world, const Options& o) {
     std::int64_t targets = 4;
     if (!o.data.empty()) {
       const data::UniverseSource source(o.data);
+      require_cubes(o, source);
       if (o.size == 0) input = {source.extents()[0], source.extents()[1], source.extents()[2], 4};
       input[3] = source.channels();
       targets = static_cast<std::int64_t>(source.target_names().size());

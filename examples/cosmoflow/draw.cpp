@@ -29,17 +29,13 @@ void draw(const std::filesystem::path& path, const Results& r, const data::Sourc
   }
   figure.row(height, std::move(scatters));
 
-  if (!r.epochs.empty()) {
-    std::vector<double> training, test;
-    for (const auto& epoch : r.epochs) training.push_back(epoch.train_loss), test.push_back(epoch.test_loss);
-    const auto first = static_cast<double>(r.epochs.front().epoch + 1);
-    figure.row(height,
-               {plot::Lines{.title = "mean squared error",
-                            .x_label = "epoch",
-                            .log_y = true,
-                            .markers = true,
-                            .series = {trainer::curve("training", training, first), trainer::curve("test", test, first)}}});
-  }
+  if (!r.epochs.empty())
+    figure.row(height, {plot::Lines{.title = "mean squared error",
+                                    .x_label = "epoch",
+                                    .log_y = true,
+                                    .markers = true,
+                                    .series = {trainer::curve("training", r.epochs, [](const Epoch& e) { return e.train_loss; }),
+                                               trainer::curve("test", r.epochs, [](const Epoch& e) { return e.test_loss; })}}});
   figure.save(path, true);
 }
 

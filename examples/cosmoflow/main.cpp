@@ -19,7 +19,7 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   o.out = "cosmoflow-out";
   app.add_option("--data", o.data, "an HDF5 file of CosmoFlow's layout, or a folder of them")->group("Data");
   app.add_option("--test-fraction", o.test_fraction, "of the samples, drawn at random, that are kept for the test")
-      ->check(CLI::Range(0.001, 0.999))
+      ->check(tool::number_between(0.001, 0.999))
       ->capture_default_str()
       ->group("Data");
   trainer::add_data_options(app, o);
@@ -34,8 +34,8 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   trainer::add_training_options(app, o);
   trainer::add_file_options(app, o);
   trainer::add_describe_options(app, o);
-  if (const int code = trainer::parse(app, argc, argv, world.rank()); code >= 0) return code;
-  return trainer::finish(app, world, [&] {
+  if (const int code = tool::parse(app, argc, argv, world.rank()); code >= 0) return code;
+  return tool::finish(app, *transport, [&] {
     trainer::check(o);
     if (o.variant == "mlperf" && o.batch_norm) throw trainer::UsageError("--batch-norm: the mlperf variant has none");
     return o.describe ? describe(world, o) : train(world, o);

@@ -4,6 +4,7 @@
 
 #include "comm/collectives.h"
 #include "examples/cosmoflow/cosmoflow.h"
+#include "examples/trainer/metrics_file.h"
 #include "ops/loss.h"
 
 namespace mpigrad::cosmoflow {
@@ -13,7 +14,8 @@ constexpr const char *weights_file = "weights.h5", *checkpoint_file = "checkpoin
                      *predictions_file = "predictions.csv", *picture_file = "cosmoflow.png", *summary_file = "summary.json";
 
 std::vector<std::string> output_files(const Options& o) {
-  std::vector<std::string> files{weights_file, metrics_file, predictions_file, picture_file, summary_file};
+  std::vector<std::string> files{weights_file, predictions_file, picture_file, summary_file};
+  if (o.epochs > 0) files.emplace_back(metrics_file);
   if (o.checkpoint_every > 0) files.emplace_back(checkpoint_file);
   return files;
 }
@@ -50,6 +52,24 @@ void write_predictions(const std::filesystem::path& path, const Results& r, cons
     csv.row(row);
   }
 }
+
+// What a checkpoint is to remember; the first few decide which samples are for the test, and what the optimizer's arrays mean.
+trainer::Notes notes_of(const Options& o, const data::Source& source, const data::Split& split) {
+  std::vector<std::string> test;
+  for (const auto sample : split.test)  // folders may be moved
+    test.push_back(std::filesystem::path(source.name_of_sample(sample)).filename().string());
+  return {{"program", "cosmoflow"},
+          {"optimizer", o.optimizer},
+          {"samples", std::to_string(source.size())},
+          {"test fraction", fmt::format("{}", o.test_fraction)},
+          {"seed", std::to_string(o.seed)},
+          {"test samples", trainer::fingerprint(test)},
+          {"variant", o.variant},
+          {"batch norm", o.batch_norm ? "yes" : "no"},
+          {"batch", std::to_string(o.batch)},
+          {"side", std::to_string(source.extents()[0])}};
+}
+const std::vector<std::string> decisive_notes{"program", "optimizer", "samples", "test fraction", "seed", "test samples"};
 
 void print_scores(const Results& r) {
   fmt::print("\n{:<10} {:>10} {:>10} {:>7} {:>10} {:>10}   on {} test samples, in units of [-1, 1]\n", "parameter", "MSE",
@@ -109,21 +129,15 @@ int train(const Communicator& world, const Options& o) {
     options = common;
     options.samples = split.test;
     test_set.emplace(source, options);
-    const auto& e = source->extents();
-    require(e[0] == e[1] && e[1] == e[2], "[data] CosmoFlow takes cubes, the volumes of {} are {}", o.data, e);
+    require_cubes(o, *source);
     net = std::make_unique<CosmoFlow>(network_options(o, static_cast<std::int64_t>(source->target_names().size())));
     net->build(train_set->shape(), {.seed = o.seed, .dtype = trainer::dtype_of(o)});
     require(optimizer_steps(*train_set, o.accumulate) > 0, "[data] {} samples make no batch of {}", train_set->samples(),
             o.batch);
   });
   const auto optimizer = trainer::make_optimizer(*net, o);
-  const std::map<std::string, std::string> notes{{"program", "cosmoflow"},
-                                                 {"variant", o.variant},
-                                                 {"batch norm", o.batch_norm ? "yes" : "no"},
-                                                 {"seed", std::to_string(o.seed)},
-                                                 {"batch", std::to_string(o.batch)},
-                                                 {"side", std::to_string(source->extents()[0])}};
-  const auto first_epoch = trainer::start_from_files(o, world, *net, *optimizer, notes);
+  const auto notes = notes_of(o, *source, split);
+  const auto first_epoch = trainer::start_from_files(o, world, *net, *optimizer, notes, decisive_notes);
   const auto steps = optimizer_steps(*train_set, o.accumulate);
   out.create(world);
 
@@ -136,21 +150,17 @@ int train(const Communicator& world, const Options& o) {
 
   Results results;
   results.names = source->target_names();
-  std::optional<CsvWriter> metrics;
-  trainer::together(world, [&] {
-    if (first)
-      metrics.emplace(
-          out / metrics_file,
-          std::vector<std::string>{"epoch", "train_loss", "test_loss", "learning_rate", "samples_per_second", "seconds"},
-          o.overwrite);
-  });
+  trainer::MetricsFile metrics(out / metrics_file,
+                               {"epoch", "train_loss", "test_loss", "learning_rate", "samples_per_second", "seconds"},
+                               first ? first_epoch : 0);
+  for (const auto& row : metrics.earlier()) results.epochs.push_back({std::llround(row[0]) - 1, row[1], row[2]});
   Progress progress(o.epochs, steps * o.accumulate, {.rank = world.rank(), .quiet = o.quiet || o.epochs == 0});
   double training_seconds = 0, samples = 0;
   const auto save = [&](const char* file, std::int64_t epoch, bool with_optimizer) {
-    save_checkpoint(out / file, *net, world,
-                    {.optimizer = with_optimizer ? optimizer.get() : nullptr,
-                     .info = {.step = optimizer->steps(), .epoch = epoch, .notes = notes},
-                     .overwrite = true});
+    trainer::save(out / file, *net, world,
+                  {.optimizer = with_optimizer ? optimizer.get() : nullptr,
+                   .info = {.step = optimizer->steps(), .epoch = epoch, .notes = notes},
+                   .overwrite = true});
   };
   const auto after_epoch = [&](const EpochReport& report) {
     training_seconds += report.seconds;
@@ -158,8 +168,10 @@ int train(const Communicator& world, const Options& o) {
     results.predictions = predict(*net, *test_set);
     const double test_loss = mean_squared_error(results.predictions);
     results.epochs.push_back({report.epoch, report.loss, test_loss});
-    if (metrics)
-      metrics->row({report.epoch + 1, report.loss, test_loss, report.learning_rate, report.samples_per_second, report.seconds});
+    trainer::together(world, [&] {
+      if (first)
+        metrics.row({report.epoch + 1, report.loss, test_loss, report.learning_rate, report.samples_per_second, report.seconds});
+    });
     if (o.checkpoint_every > 0 && (report.epoch + 1) % o.checkpoint_every == 0) save(checkpoint_file, report.epoch + 1, true);
     return fmt::format("test {:.4f}", test_loss);
   };
@@ -201,9 +213,9 @@ int train(const Communicator& world, const Options& o) {
                                    {"samples_per_second", training_seconds > 0 ? samples / training_seconds : 0},
                                    {"peak_process_bytes_per_rank", usage.process_bytes},
                                    {"peak_tensor_bytes", usage.tensor_bytes}});
-    trainer::write_text(out / summary_file, document.dump(2) + "\n");
+    trainer::write_text(out / summary_file, tool::to_text(document) + "\n");
     if (o.json) {
-      fmt::print("{}\n", document.dump(2));
+      fmt::print("{}\n", tool::to_text(document));
       return;
     }
     print_scores(results);

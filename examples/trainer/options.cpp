@@ -7,6 +7,12 @@
 #include <limits>
 
 namespace mpigrad::trainer {
+namespace {
+
+// Steps are counted in 64 bits: epochs times steps per epoch, of which there are fewer than samples.
+constexpr int most_epochs = 1000000000, most_batch = 1000000000;
+
+}  // namespace
 
 void add_data_options(CLI::App& app, Options& o) {
   app.add_flag("--flips", o.flips, "flip each spatial axis with probability 1/2")->group("Data");
@@ -31,38 +37,38 @@ void add_norm_options(CLI::App& app, Options& o) {
       ->group("Network");
   app.add_option("--norm-momentum", o.norm_momentum,
                  "of the running statistics of batch norm; 0.999 for more than about 5,000 steps")
-      ->check(CLI::Range(0.0, 0.99999))
+      ->check(tool::number_between(0, 0.99999))
       ->capture_default_str()
       ->group("Network");
   app.add_option("--keep", o.keep, "probability with which dropout keeps a feature (default: the network's own)")
-      ->check(CLI::Range(1e-3, 1.0))
+      ->check(tool::number_between(1e-3, 1))
       ->group("Network");
 }
 
 void add_training_options(CLI::App& app, Options& o) {
-  const auto most = std::numeric_limits<std::int64_t>::max();
   const auto add = [&](const char* name, auto& value, const char* text) {
     return app.add_option(name, value, text)->capture_default_str()->group("Training");
   };
-  add("--epochs", o.epochs, "passes over the training set; 0 with --weights evaluates")->check(CLI::Range(std::int64_t{0}, most));
-  add("--batch", o.batch, "samples per step, of all ranks together")->check(CLI::Range(std::int64_t{1}, most));
+  add("--epochs", o.epochs, "passes over the training set; 0 with --weights evaluates")->check(CLI::Range(0, most_epochs));
+  add("--batch", o.batch, "samples per step, of all ranks together")->check(CLI::Range(1, most_batch));
   add("--accumulate", o.accumulate, "parts in which a batch is computed one after the other, to save memory")
-      ->check(CLI::Range(std::int64_t{1}, most));
+      ->check(CLI::Range(1, most_batch));
   add("--optimizer", o.optimizer, "adam, adamw or sgd")->check(CLI::IsMember({"adam", "adamw", "sgd"}));
-  add("--learning-rate", o.learning_rate, "at the start")->check(CLI::PositiveNumber);
+  add("--learning-rate", o.learning_rate, "at the start")->check(tool::number_above(0));
   add("--schedule", o.schedule, "of the learning rate: constant, cosine, step or linear")
       ->check(CLI::IsMember({"constant", "cosine", "step", "linear"}));
-  add("--warm-up", o.warm_up, "epochs in which the learning rate rises from 0")->check(CLI::NonNegativeNumber);
+  add("--warm-up", o.warm_up, "epochs in which the learning rate rises from 0")->check(tool::number_between(0, most_epochs));
   app.add_option("--milestones", o.milestones,
                  "epochs at which schedule step lowers the rate, separated by commas (default: 1/2 and 3/4 of all)")
       ->delimiter(',')
+      ->check(tool::number_between(0, most_epochs))
       ->group("Training");
-  add("--decay-factor", o.decay_factor, "by which schedule step lowers the rate")->check(CLI::PositiveNumber);
-  add("--momentum", o.momentum, "of sgd")->check(CLI::Range(0.0, 0.99999));
-  add("--weight-decay", o.weight_decay, "of all weights but biases and norms")->check(CLI::NonNegativeNumber);
-  add("--clip-norm", o.clip_norm, "largest global norm of the gradients; 0: no limit")->check(CLI::NonNegativeNumber);
+  add("--decay-factor", o.decay_factor, "by which schedule step lowers the rate")->check(tool::number_above(0));
+  add("--momentum", o.momentum, "of sgd")->check(tool::number_between(0, 0.99999));
+  add("--weight-decay", o.weight_decay, "of all weights but biases and norms")->check(tool::number_from(0));
+  add("--clip-norm", o.clip_norm, "largest global norm of the gradients; 0: no limit")->check(tool::number_from(0));
   add("--seed", o.seed, "of weights, order, augmentation and dropout; the same for every grid")
-      ->check(CLI::Range(std::int64_t{0}, most));
+      ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()));
 }
 
 void add_file_options(CLI::App& app, Options& o) {
@@ -169,23 +175,6 @@ void check(const Options& o) {
   if (!o.weights.empty() && !o.resume.empty()) throw UsageError("--weights and --resume: one of the two");
   if (o.epochs == 0 && o.weights.empty()) throw UsageError("--epochs 0 evaluates --weights, which are not given");
   if (!std::is_sorted(o.milestones.begin(), o.milestones.end())) throw UsageError("--milestones ascend");
-}
-
-int usage_error(const CLI::App& app, std::string message, int rank) {
-  std::replace(message.begin(), message.end(), '\n', ' ');
-  if (rank == 0) fmt::print(stderr, "{}: {}\n", app.get_name(), message);
-  return 2;
-}
-
-int parse(CLI::App& app, int argc, char** argv, int rank) {
-  app.footer("Under mpiexec every process is a rank; --transport threads --ranks P runs P ranks in one process.");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != 0) return usage_error(app, error.what(), rank);
-    return rank == 0 ? app.exit(error) : 0;  // --help
-  }
-  return -1;
 }
 
 }  // namespace mpigrad::trainer

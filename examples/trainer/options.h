@@ -1,7 +1,6 @@
 #pragma once
 // Options that all trainers have, and what they mean.
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -9,16 +8,13 @@
 
 #include "comm/distributed.h"
 #include "comm/grid.h"
+#include "examples/tool/command_line.h"
 #include "framework/optimizer.h"
 #include "framework/schedule.h"
 
 namespace mpigrad::trainer {
 
-// Arguments that make no sense: one line, exit code 2.
-class UsageError : public Error {
- public:
-  using Error::Error;
-};
+using tool::UsageError;
 
 struct Options {
   // data
@@ -69,9 +65,5 @@ std::unique_ptr<Optimizer> make_optimizer(Parameters& parameters, const Options&
 Schedule make_schedule(const Options& options, std::int64_t steps_per_epoch);
 // What options cannot be together. Throws UsageError.
 void check(const Options& options);
-
-// Parses; -1: go on. Else the exit code, after the help or one line about what is wrong.
-int parse(CLI::App& app, int argc, char** argv, int rank);
-int usage_error(const CLI::App& app, std::string message, int rank);
 
 }  // namespace mpigrad::trainer

@@ -2,54 +2,9 @@
 
 #include <cstdio>
 
-#include "comm/hdf5/io_thread.h"
 #include "framework/storage.h"
 
 namespace mpigrad::trainer {
-
-void together(const Communicator& world, const std::function<void()>& f) {
-  std::string error;
-  bool failed = false;
-  std::int64_t usage = 0;
-  try {
-    f();
-  } catch (const UsageError& exception) {
-    error = exception.what();
-    failed = true, usage = 1;
-  } catch (const std::exception& exception) {
-    error = exception.what();
-    failed = true;
-  }
-  auto& transport = world.transport();
-  std::int64_t first = failed ? world.rank() : world.size();
-  transport.allreduce(&first, &first, 1, DType::int64, Reduction::min);
-  if (first == world.size()) return;
-  const int root = static_cast<int>(first);
-  auto length = static_cast<std::int64_t>(error.size());
-  transport.broadcast(&length, 1, DType::int64, root);
-  transport.broadcast(&usage, 1, DType::int64, root);
-  error.resize(static_cast<std::size_t>(length));
-  transport.broadcast(error.data(), length, DType::uint8, root);
-  if (usage != 0) throw UsageError(error);
-  throw SharedError(error);
-}
-
-int finish(const CLI::App& app, const Communicator& world, const std::function<int()>& f) {
-  // Reads ahead that nobody needs any more must end before the process takes HDF5 down.
-  struct Drain {
-    ~Drain() {
-      IoThread::instance().run([] {});
-    }
-  } drain;
-  try {
-    return f();
-  } catch (const UsageError& error) {
-    return usage_error(app, error.what(), world.rank());
-  } catch (const SharedError& error) {
-    if (world.rank() == 0) fmt::print(stderr, "{}\n", error.what());
-    return 1;
-  }
-}
 
 Outputs::Outputs(const Communicator& world, const std::filesystem::path& folder, const std::vector<std::string>& files,
                  bool overwrite)
@@ -72,22 +27,46 @@ void Outputs::create(const Communicator& world) const {
   });
 }
 
+std::string fingerprint(const std::vector<std::string>& names) {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  const auto add = [&](unsigned char c) { hash = (hash ^ c) * 0x100000001b3; };
+  for (const auto& name : names) {
+    for (const char c : name) add(static_cast<unsigned char>(c));
+    add(0);
+  }
+  return fmt::format("{:016x}", hash);
+}
+
 std::int64_t start_from_files(const Options& o, const Communicator& world, nn::Module& net, Optimizer& optimizer,
-                              const std::map<std::string, std::string>& notes) {
+                              const Notes& notes, const std::vector<std::string>& decisive) {
   if (o.weights.empty() && o.resume.empty()) return 0;
   CheckpointInfo info;
+  const auto before = [&](const std::string& name) {
+    const auto found = info.notes.find(name);
+    return found == info.notes.end() ? "unknown" : found->second;
+  };
   together(world, [&] {
-    info = o.resume.empty() ? load_checkpoint(o.weights, net) : load_checkpoint(o.resume, net, {.optimizer = &optimizer});
-    require(o.resume.empty() || info.epoch < o.epochs, "[resume] {} has {} epochs behind it; --epochs {} asks for no more",
-            o.resume, info.epoch, o.epochs);
+    if (o.resume.empty()) {
+      load_checkpoint(o.weights, net);
+      return;
+    }
+    // Before the tensors: another optimizer may have the same ones, and other test samples were trained on.
+    info = read_checkpoint_info(o.resume);
+    for (const auto& name : decisive)
+      require(before(name) == notes.at(name), "[resume] {} was trained with {} {}, now it is {}", o.resume, name, before(name),
+              notes.at(name));
+    require(info.epoch < o.epochs, "[resume] {} has {} epochs behind it; --epochs {} asks for no more", o.resume, info.epoch,
+            o.epochs);
+    load_checkpoint(o.resume, net, {.optimizer = &optimizer});
   });
-  if (o.resume.empty()) return 0;
-  for (const auto& [name, text] : notes) {
-    const auto before = info.notes.find(name);
-    if (world.rank() == 0 && before != info.notes.end() && before->second != text)
-      fmt::print(stderr, "warning: {} was trained with {} {}, now it is {}\n", o.resume, name, before->second, text);
-  }
+  for (const auto& [name, text] : notes)
+    if (world.rank() == 0 && info.notes.count(name) != 0 && before(name) != text)
+      fmt::print(stderr, "warning: {} was trained with {} {}, now it is {}\n", o.resume, name, before(name), text);
   return info.epoch;
+}
+
+void save(const std::filesystem::path& path, nn::Module& net, const Communicator& world, const SaveOptions& options) {
+  together(world, [&] { save_checkpoint(path, net, world, options); });
 }
 
 Usage peak_usage(const Communicator& world) {
@@ -138,7 +117,7 @@ void print(const Description& description, bool json, const nlohmann::ordered_js
   if (!json) return fmt::print("{}", mpigrad::to_string(description));
   auto document = more;
   document.update(to_json(description));
-  fmt::print("{}\n", document.dump(2));
+  fmt::print("{}\n", tool::to_text(document));
 }
 
 void write_text(const std::filesystem::path& path, const std::string& text) {

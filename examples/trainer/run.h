@@ -1,8 +1,9 @@
 #pragma once
-// What trainers do around training: errors that end all ranks alike, output files, summaries.
+// What trainers do around training: output files, going on from a checkpoint, summaries.
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -15,18 +16,7 @@
 
 namespace mpigrad::trainer {
 
-// An error that all ranks have: printed once, exit code 1 everywhere.
-class SharedError : public Error {
- public:
-  using Error::Error;
-};
-
-// Runs f on every rank; if it fails anywhere, all ranks throw what the first of those says, as a SharedError or a UsageError.
-// Collective; f must not communicate after a point where it can fail on some ranks only.
-void together(const Communicator& world, const std::function<void()>& f);
-
-// Runs a trainer and turns UsageError and SharedError into one line and an exit code.
-int finish(const CLI::App& app, const Communicator& world, const std::function<int()>& f);
+inline void together(const Communicator& world, const std::function<void()>& f) { tool::together(world.transport(), f); }
 
 // Output files of a run, in one folder.
 class Outputs {
@@ -41,9 +31,16 @@ class Outputs {
   std::filesystem::path folder_;
 };
 
-// Weights or a checkpoint to start from, if asked for; the first epoch. Warns where notes differ from those of this run.
+// What a checkpoint says about the run that wrote it.
+using Notes = std::map<std::string, std::string>;
+// Eight bytes that differ where the samples' names do, or their order.
+std::string fingerprint(const std::vector<std::string>& names);
+// Weights or a checkpoint to start from, if asked for; the first epoch. Refuses a checkpoint if one of the notes named in
+// `decisive` differs from that of this run, in that order, and warns where others do.
 std::int64_t start_from_files(const Options& options, const Communicator& world, nn::Module& net, Optimizer& optimizer,
-                              const std::map<std::string, std::string>& notes);
+                              const Notes& notes, const std::vector<std::string>& decisive);
+// save_checkpoint, whose errors all ranks have.
+void save(const std::filesystem::path& path, nn::Module& net, const Communicator& world, const SaveOptions& options);
 
 // For summaries.
 struct Usage {

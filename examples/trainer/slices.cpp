@@ -19,10 +19,4 @@ plot::Image slice(const data::Source& source, std::int64_t sample, std::int64_t 
   return image;
 }
 
-plot::Series curve(const std::string& label, const std::vector<double>& values, double first_x) {
-  plot::Series series{.label = label, .x = {}, .y = values};
-  for (std::size_t i = 0; i < values.size(); ++i) series.x.push_back(first_x + static_cast<double>(i));
-  return series;
-}
-
 }  // namespace mpigrad::trainer

@@ -2,6 +2,7 @@
 // Samples as pictures.
 
 #include <string>
+#include <vector>
 
 #include "examples/plot/figure.h"
 #include "models/data_source.h"
@@ -11,7 +12,12 @@ namespace mpigrad::trainer {
 // The middle plane of a sample's channel, as a network sees it.
 plot::Image slice(const data::Source& source, std::int64_t sample, std::int64_t channel, const std::string& title);
 
-// Values at first_x, first_x + 1, ...
-plot::Series curve(const std::string& label, const std::vector<double>& values, double first_x);
+// What `value` makes of each epoch, over the number by which people call it.
+template <class Epoch, class Value>
+plot::Series curve(const std::string& label, const std::vector<Epoch>& epochs, Value value) {
+  plot::Series series{.label = label, .x = {}, .y = {}};
+  for (const auto& each : epochs) series.x.push_back(static_cast<double>(each.epoch + 1)), series.y.push_back(value(each));
+  return series;
+}
 
 }  // namespace mpigrad::trainer

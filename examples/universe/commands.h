@@ -6,16 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "examples/tool/command_line.h"
 #include "examples/universe/simulation.h"
-#include "framework/error.h"
 
 namespace mpigrad::universe {
 
-// Arguments that make no sense: one line, exit code 2.
-class UsageError : public Error {
- public:
-  using Error::Error;
-};
+using tool::UsageError;
 
 struct GenerateOptions {
   std::string out;

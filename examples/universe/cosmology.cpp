@@ -132,7 +132,9 @@ double growth(const Cosmology& cosmology, double redshift) {
       const double s = half * (2 * piece + 1 + node[i]);
       integral += weight[i] * half * 2 * std::pow(s, 4) * std::pow(matter + lambda * std::pow(s, 6), -1.5);
     }
-  return 2.5 * matter * std::sqrt(matter / (a * a * a) + lambda) * integral;
+  const double result = 2.5 * matter * std::sqrt(matter / (a * a * a) + lambda) * integral;
+  require(std::isfinite(result), "[power] redshift {} is beyond what can be computed", redshift);
+  return result;
 }
 
 void check(const Cosmology& c) {
@@ -149,8 +151,13 @@ void check(const Cosmology& c) {
 LinearPower::LinearPower(Spectrum spectrum, const Cosmology& cosmology, double temperature)
     : spectrum_(spectrum), cosmology_(cosmology), temperature_(temperature > 0 ? temperature : default_temperature(spectrum)) {
   check(cosmology);
+  require(std::isfinite(temperature), "[power] the temperature must be finite (K), got {}", temperature);
   growth_today_ = growth(cosmology, 0);
   amplitude_ = std::pow(cosmology.sigma_8 / sigma(8), 2);
+  // Far from our universe the fits leave the range of floating-point numbers.
+  require(growth_today_ > 0 && std::isfinite(amplitude_) && amplitude_ > 0,
+          "[power] no power spectrum comes of Omega_m {}, Omega_b {}, sigma_8 {}, n_s {}, H_0 {}, temperature {}",
+          cosmology.omega_m, cosmology.omega_b, cosmology.sigma_8, cosmology.spectral_index, cosmology.hubble, temperature_);
 }
 
 double LinearPower::operator()(double k) const {

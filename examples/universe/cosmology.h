@@ -36,7 +36,7 @@ double growth(const Cosmology& cosmology, double redshift);
 // P(k, z) = A k^n_s T(k)^2 (D(z) / D(0))^2 with A such that sigma_8 comes out. Error for parameters without meaning.
 class LinearPower {
  public:
-  // temperature <= 0: the spectrum's default.
+  // temperature <= 0: the spectrum's default. Error for one that is not finite.
   LinearPower(Spectrum spectrum, const Cosmology& cosmology, double temperature = 0);
 
   double operator()(double k) const;                   // today

@@ -1,5 +1,6 @@
 #include <cmath>
-#include <nlohmann/json.hpp>
+#include <filesystem>
+#include <optional>
 
 #include "comm/hdf5/hdf5_file.h"
 #include "examples/universe/commands.h"
@@ -14,24 +15,40 @@ int displace(const std::shared_ptr<Transport>& transport, const DisplaceOptions&
     throw UsageError(fmt::format("[displace] --delta is FILE:DATASET, got '{}'", options.delta));
   const fs::path source = options.delta.substr(0, colon);
   const std::string dataset = options.delta.substr(colon + 1);
-  if (transport->rank() == 0)
-    require(options.overwrite || !fs::exists(options.out), "[displace] {} exists already; --overwrite replaces it", options.out);
-  transport->barrier();
+  tool::together(*transport, [&] {
+    if (transport->rank() != 0) return;
+    std::error_code error;
+    for (const auto& name : {options.out, options.out + ".part"})  // also while it is being written
+      if (fs::equivalent(source, name, error))
+        throw UsageError(fmt::format("[displace] --out {} would be written over the field, {}", options.out, source.string()));
+    require(options.overwrite || !fs::exists(options.out, error), "[displace] {} exists already; --overwrite replaces it",
+            options.out);
+  });
 
-  const Hdf5Reader input(source);
-  const auto info = input.describe(dataset);
-  require(info.kind == Hdf5Dataset::Kind::number && is_floating(info.type),
-          "[displace] {}: '{}' must hold floating-point numbers, it holds {}", source.string(), dataset, info.stored);
-  require(info.shape.rank() == 3 && info.shape[0] == info.shape[1] && info.shape[1] == info.shape[2] && info.shape[0] >= 2,
-          "[displace] {}: '{}' must be a cube [N, N, N], its shape is {}", source.string(), dataset, info.shape);
-  const std::int64_t n = info.shape[0];
-  const SlabFft fft(transport, n);
-  const std::array<std::int64_t, 3> begin{fft.x_range().begin, 0, 0}, end{fft.x_range().end, n, n};
-  RealField contrast(fft.real_size());
-  input.read(dataset, begin, end, DType::float64, contrast.data());
-  for (const double value : contrast)
-    require(std::isfinite(value), "[displace] {}: '{}' holds values that are not finite", source.string(), dataset);
+  std::optional<Hdf5Reader> input;
+  std::int64_t n = 0;
+  tool::together(*transport, [&] {
+    input.emplace(source);
+    const auto info = input->describe(dataset);
+    require(info.kind == Hdf5Dataset::Kind::number && is_floating(info.type),
+            "[displace] {}: '{}' must hold floating-point numbers, it holds {}", source.string(), dataset, info.stored);
+    require(info.shape.rank() == 3 && info.shape[0] == info.shape[1] && info.shape[1] == info.shape[2] && info.shape[0] >= 2,
+            "[displace] {}: '{}' must be a cube [N, N, N], its shape is {}", source.string(), dataset, info.shape);
+    n = info.shape[0];
+  });
+  std::optional<SlabFft> slabs;
+  RealField contrast;
+  std::array<std::int64_t, 3> begin{}, end{};
+  tool::together(*transport, [&] {
+    const auto& fft = slabs.emplace(transport, n);
+    begin = {fft.x_range().begin, 0, 0}, end = {fft.x_range().end, n, n};
+    contrast.resize(fft.real_size());
+    input->read(dataset, begin, end, DType::float64, contrast.data());
+    for (const double value : contrast)
+      require(std::isfinite(value), "[displace] {}: '{}' holds values that are not finite", source.string(), dataset);
+  });
 
+  const auto& fft = *slabs;
   const auto delta = fft.forward(contrast);
   Displacement move = first_order(fft, delta);
   if (options.order == 2) {
@@ -42,10 +59,12 @@ int displace(const std::shared_ptr<Transport>& transport, const DisplaceOptions&
 
   constexpr std::array<const char*, 3> names{"dx", "dy", "dz"};
   std::array<double, 3> rms{};
-  Hdf5Writer output(options.out, options.overwrite, transport);
+  std::optional<Hdf5Writer> file;
+  tool::together(*transport, [&] { file.emplace(options.out, options.overwrite, transport); });
+  auto& output = *file;
   for (std::size_t axis = 0; axis < 3; ++axis) {
     output.create(names[axis], {n, n, n}, DType::float64);
-    output.write_box(names[axis], begin, end, DType::float64, move[axis].data());
+    tool::together(*transport, [&] { output.write_box(names[axis], begin, end, DType::float64, move[axis].data()); });
     for (const double value : move[axis]) rms[axis] += value * value;
   }
   output.attribute("/", "box", options.box);
@@ -58,7 +77,7 @@ int displace(const std::shared_ptr<Transport>& transport, const DisplaceOptions&
   if (options.json) {
     const nlohmann::ordered_json result{{"command", "displace"}, {"out", options.out},     {"size", n},
                                         {"box", options.box},    {"order", options.order}, {"rms_mpc_h", rms}};
-    fmt::print("{}\n", result.dump(2));
+    fmt::print("{}\n", tool::to_text(result));
   } else {
     fmt::print("{}: dx, dy, dz of {}^3 cells in units of the box; rms {:.4g}, {:.4g}, {:.4g} Mpc/h\n", options.out, n, rms[0],
                rms[1], rms[2]);

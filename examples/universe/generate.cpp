@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "examples/universe/commands.h"
 
@@ -62,26 +61,35 @@ int generate(const std::shared_ptr<Transport>& transport, GenerateOptions option
   auto& simulation = options.simulation;
   simulation.spectrum = spectrum_of(options.power);
   const int rank = transport->rank(), ranks = transport->size();
-  if (rank == 0) prepare_outputs(options);
-  transport->barrier();
+  tool::together(*transport, [&] {
+    if (rank == 0) prepare_outputs(options);
+  });
 
   const bool spread = options.spread && ranks > 1;
   const SlabFft fft(spread ? transport->subgroup(std::array{rank}) : transport, simulation.size);
   const bool progress = rank == 0 && isatty(STDERR_FILENO) != 0;
   std::vector<std::int64_t> largest(static_cast<std::size_t>(options.universes));
-  for (std::int64_t i = 0; i < options.universes; ++i) {
-    if (spread && i % ranks != rank) continue;
+  const auto make = [&](std::int64_t i) {
     const auto index = static_cast<std::uint64_t>(options.first + i);
     const auto universe = simulate(fft, simulation, index);
     write_universe(fs::path(options.out) / file_name(index), options.overwrite, fft, simulation, universe);
     largest[static_cast<std::size_t>(i)] = universe.largest;
-    if (progress) fmt::print(stderr, "\r{} of {} universes, {:.1f} s ", i + 1, options.universes, elapsed());
+  };
+  for (std::int64_t i = 0; i < options.universes; i += spread ? ranks : 1) {
+    if (spread)
+      tool::together(*transport, [&] {
+        if (i + rank < options.universes) make(i + rank);
+      });
+    else make(i);
+    if (progress)
+      fmt::print(stderr, "\r{} of {} universes, {:.1f} s ", std::min(i + (spread ? ranks : 1), options.universes),
+                 options.universes, elapsed());
   }
   transport->allreduce(largest.data(), largest.data(), options.universes, DType::int64, Reduction::max);
   if (progress) fmt::print(stderr, "\n");
   if (rank != 0) return 0;
   if (options.json) {
-    fmt::print("{}\n", summary(options, largest, elapsed()).dump(2));
+    fmt::print("{}\n", tool::to_text(summary(options, largest, elapsed())));
   } else {
     fmt::print("{} universes of {}^3 cells of {} Mpc/h in {}: {} to {}, {:.1f} s, at most {} particles in a cell\n",
                options.universes, simulation.size, simulation.cell, options.out,

@@ -4,8 +4,6 @@
 //   build/examples/universe power --power bbks --redshift 0,1
 //   build/examples/universe displace --delta ic.hdf5:delta --box 100 --out moved.hdf5
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <limits>
 
 #include "comm/launch.h"
@@ -14,13 +12,6 @@
 namespace mpigrad::universe {
 
 namespace {
-
-// "one line": what CLI11 says may have several.
-int usage_error(const Transport& transport, std::string message) {
-  std::replace(message.begin(), message.end(), '\n', ' ');
-  if (transport.rank() == 0) fmt::print(stderr, "universe: {}\n", message);
-  return 2;
-}
 
 void add_power_name(CLI::App& command, std::string& name) {
   command.add_option("--power", name, "linear power spectrum: bbks, eh (Eisenstein & Hu 1998) or eh-nowiggle")
@@ -31,7 +22,6 @@ void add_power_name(CLI::App& command, std::string& name) {
 int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   CLI::App app("Simulates small universes: Gaussian fields, Lagrangian displacements, particle counts.", "universe");
   app.require_subcommand(1);
-  app.footer("--transport threads --ranks P runs P ranks in one process; under mpiexec every process is a rank.");
 
   GenerateOptions make;
   auto& simulation = make.simulation;
@@ -43,7 +33,7 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
       ->capture_default_str();
   generate_command->add_option("--size", simulation.size, "cells per side")->check(CLI::Range(4, 8192))->capture_default_str();
   generate_command->add_option("--cell", simulation.cell, "side of a cell in Mpc/h; the box is size x cell")
-      ->check(CLI::Range(1e-3, 1e5))
+      ->check(tool::number_between(1e-3, 1e5))
       ->capture_default_str();
   generate_command->add_option("--seed", simulation.seed, "the same seed gives the same universes on any number of ranks")
       ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()))
@@ -59,48 +49,47 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   PowerOptions print;
   auto* power_command = app.add_subcommand("power", "print the linear power spectrum in (Mpc/h)^3");
   auto& cosmology = print.cosmology;
-  power_command->add_option("--omega-m", cosmology.omega_m, "matter density")->capture_default_str();
-  power_command->add_option("--omega-b", cosmology.omega_b, "baryon density")->capture_default_str();
-  power_command->add_option("--sigma8", cosmology.sigma_8, "rms fluctuation in spheres of 8 Mpc/h")->capture_default_str();
-  power_command->add_option("--ns", cosmology.spectral_index, "spectral index")->capture_default_str();
-  power_command->add_option("--h0", cosmology.hubble, "H_0 in km/s/Mpc")->capture_default_str();
+  const auto number = [&](const char* name, double& value, const CLI::Validator& rule, const char* text) {
+    power_command->add_option(name, value, text)->check(rule)->capture_default_str();
+  };
+  number("--omega-m", cosmology.omega_m, tool::number_above(0), "matter density");
+  number("--omega-b", cosmology.omega_b, tool::number_above(0), "baryon density");
+  number("--sigma8", cosmology.sigma_8, tool::number_above(0), "rms fluctuation in spheres of 8 Mpc/h");
+  number("--ns", cosmology.spectral_index, tool::any_number(), "spectral index");
+  number("--h0", cosmology.hubble, tool::number_above(0), "H_0 in km/s/Mpc");
   power_command->add_option("--tcmb", print.temperature, "temperature of the microwave background in K (bbks: 2.7, else 2.725)")
-      ->check(CLI::Range(0.1, 100.0));
+      ->check(tool::number_between(0.1, 100));
   add_power_name(*power_command, print.power);
   power_command->add_option("--redshift,--redshifts", print.redshifts, "redshifts, separated by commas")
       ->delimiter(',')
+      ->check(tool::number_above(-1))
       ->capture_default_str();
-  power_command->add_option("--kmin", print.k_min, "first wavenumber in h/Mpc")->capture_default_str();
-  power_command->add_option("--kmax", print.k_max, "last wavenumber")->capture_default_str();
+  number("--kmin", print.k_min, tool::number_above(0), "first wavenumber in h/Mpc");
+  number("--kmax", print.k_max, tool::number_above(0), "last wavenumber");
   power_command->add_option("--points", print.points, "wavenumbers, evenly spaced in log k")
       ->check(CLI::Range(2, 10000000))
       ->capture_default_str();
-  power_command->add_option("--k", print.k, "wavenumbers, separated by commas, instead of the range")->delimiter(',');
+  power_command->add_option("--k", print.k, "wavenumbers, separated by commas, instead of the range")
+      ->delimiter(',')
+      ->check(tool::number_above(0));
   power_command->add_flag("--json", print.json, "print one JSON document and nothing else");
 
   DisplaceOptions move;
   auto* displace_command =
       app.add_subcommand("displace", "Lagrangian displacement of a density field: x = q + box * (dx, dy, dz)");
   displace_command->add_option("--delta", move.delta, "density contrast [N, N, N], as FILE:DATASET (HDF5)")->required();
-  displace_command->add_option("--box", move.box, "side of the box in Mpc/h")->required()->check(CLI::PositiveNumber);
+  displace_command->add_option("--box", move.box, "side of the box in Mpc/h")->required()->check(tool::number_above(0));
   displace_command->add_option("--order", move.order, "1 (Zel'dovich) or 2")->check(CLI::Range(1, 2))->capture_default_str();
   displace_command->add_option("--out", move.out, "HDF5 file for dx, dy, dz")->required();
   displace_command->add_flag("--overwrite", move.overwrite, "replace the file if it exists");
   displace_command->add_flag("--json", move.json, "print one JSON document and nothing else");
 
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != 0) return usage_error(*transport, error.what());
-    return transport->rank() == 0 ? app.exit(error) : 0;  // --help
-  }
-  try {
+  if (const int code = tool::parse(app, argc, argv, transport->rank()); code >= 0) return code;
+  return tool::finish(app, *transport, [&] {
     if (*generate_command) return generate(transport, make);
     if (*power_command) return print_power(transport, print);
     return displace(transport, move);
-  } catch (const UsageError& error) {
-    return usage_error(*transport, error.what());
-  }
+  });
 }
 
 }  // namespace

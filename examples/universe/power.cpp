@@ -1,5 +1,5 @@
 #include <cmath>
-#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "examples/universe/commands.h"
 
@@ -30,20 +30,20 @@ int print_power(const std::shared_ptr<Transport>& transport, const PowerOptions&
   const auto spectrum = spectrum_of(options.power);
   for (const double z : options.redshifts)
     if (!(z > -1) || !std::isfinite(z)) throw UsageError(fmt::format("[power] --redshift must be above -1, got {}", z));
-  const auto power = [&] {
-    try {
-      return LinearPower(spectrum, options.cosmology, options.temperature);
-    } catch (const Error& error) {
-      throw UsageError(error.what());
-    }
-  }();
-  if (transport->rank() != 0) return 0;
-
+  std::optional<LinearPower> linear;
   std::vector<double> growths, squared;
-  for (const double z : options.redshifts) {
-    growths.push_back(growth(options.cosmology, z));
-    squared.push_back(std::pow(power.relative_growth(z), 2));
+  try {
+    linear.emplace(spectrum, options.cosmology, options.temperature);
+    for (const double z : options.redshifts) {
+      growths.push_back(growth(options.cosmology, z));
+      squared.push_back(std::pow(linear->relative_growth(z), 2));
+    }
+  } catch (const Error& error) {
+    throw UsageError(error.what());
   }
+  if (transport->rank() != 0) return 0;
+  const auto& power = *linear;
+
   if (!options.json) {
     fmt::print("# k [h/Mpc]");
     for (const double z : options.redshifts) fmt::print("  P(k, z = {}) [(Mpc/h)^3]", z);
@@ -76,7 +76,7 @@ int print_power(const std::shared_ptr<Transport>& transport, const PowerOptions&
     for (const double each : k) row.push_back(power(each) * factor);
     rows.push_back(row);
   }
-  fmt::print("{}\n", result.dump(2));
+  fmt::print("{}\n", tool::to_text(result));
   return 0;
 }
 

@@ -1,8 +1,11 @@
 #include "examples/universe/simulation.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 
 #include "comm/hdf5/hdf5_file.h"
+#include "examples/tool/together.h"
 #include "examples/universe/particles.h"
 
 namespace mpigrad::universe {
@@ -33,10 +36,13 @@ std::string file_name(std::uint64_t index) { return fmt::format("universe_{:05}.
 void write_universe(const std::filesystem::path& path, bool overwrite, const SlabFft& fft, const Simulation& simulation,
                     const Universe& universe) {
   const std::int64_t n = fft.n();
-  Hdf5Writer file(path, overwrite, fft.shared_transport());
+  auto& transport = fft.transport();
+  std::optional<Hdf5Writer> writer;
+  tool::together(transport, [&] { writer.emplace(path, overwrite, fft.shared_transport()); });
+  auto& file = *writer;
   file.create("full", {n, n, n, 4}, DType::int16);
-  file.write_box("full", std::array<std::int64_t, 4>{fft.x_range().begin, 0, 0, 0},
-                 std::array<std::int64_t, 4>{fft.x_range().end, n, n, 4}, DType::int16, universe.counts.data());
+  const std::array<std::int64_t, 4> begin{fft.x_range().begin, 0, 0, 0}, end{fft.x_range().end, n, n, 4};
+  tool::together(transport, [&] { file.write_box("full", begin, end, DType::int16, universe.counts.data()); });
   std::array<float, 4> channels{};
   std::copy(redshifts.begin(), redshifts.end(), channels.begin());
   file.write<float>("unitPar", universe.draw.unit);

@@ -1,0 +1,29 @@
+#pragma once
+// What the command-line tools share: numbers as options, parsing, exit codes, JSON.
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "examples/tool/together.h"
+
+namespace mpigrad::tool {
+
+// Checks of floating-point options. CLI11's own let NaN pass, for which every comparison is false, and infinity.
+CLI::Validator any_number();
+CLI::Validator number_above(double low);
+CLI::Validator number_from(double low);
+CLI::Validator number_between(double low, double high);  // both included
+
+// Parses; -1: go on. Else the exit code, after the help or one line about what is wrong.
+int parse(CLI::App& app, int argc, char** argv, int rank);
+int usage_error(const CLI::App& app, std::string message, int rank);
+
+// Runs a program and turns UsageError and SharedError into one line and an exit code.
+int finish(const CLI::App& app, const Transport& transport, const std::function<int()>& f);
+
+// JSON of two spaces' indentation. Names of files need not be UTF-8, JSON is: what is not becomes U+FFFD.
+std::string to_text(const nlohmann::ordered_json& document);
+
+}  // namespace mpigrad::tool

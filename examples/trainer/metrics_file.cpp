@@ -1,0 +1,63 @@
+#include "examples/trainer/metrics_file.h"
+
+#include <cstdlib>
+#include <fstream>
+
+#include "framework/error.h"
+
+namespace mpigrad::trainer {
+namespace {
+
+// No cell of these tables has quotes.
+std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> cells(1);
+  for (const char c : line)
+    if (c == ',') cells.emplace_back();
+    else cells.back() += c;
+  return cells;
+}
+
+}  // namespace
+
+MetricsFile::MetricsFile(const std::filesystem::path& path, const std::vector<std::string>& columns, std::int64_t epochs_before)
+    : path_(path), columns_(columns) {
+  if (epochs_before > 0) read_earlier(epochs_before);
+}
+
+void MetricsFile::read_earlier(std::int64_t epochs) {
+  std::ifstream file(path_);
+  std::string line;
+  if (!std::getline(file, line) || cells_of(line) != columns_) return;
+  double last = 0;
+  while (std::getline(file, line)) {
+    auto cells = cells_of(line);
+    std::vector<double> numbers;
+    for (const auto& cell : cells) {
+      char* end = nullptr;
+      const double number = std::strtod(cell.c_str(), &end);
+      if (cell.empty() || *end != '\0') break;
+      numbers.push_back(number);
+    }
+    // Anything else is no table of ours from here on.
+    if (numbers.size() != columns_.size() || !(numbers[0] > last) || numbers[0] > static_cast<double>(epochs)) return;
+    last = numbers[0];
+    earlier_text_.push_back(std::move(cells)), earlier_.push_back(std::move(numbers));
+  }
+}
+
+void MetricsFile::row(std::initializer_list<CsvCell> cells) {
+  if (csv_) return csv_->row(cells);
+  auto temporary = path_;
+  temporary += ".part";
+  csv_.emplace(temporary, columns_, true);
+  for (const auto& row : earlier_text_) {
+    const std::vector<CsvCell> kept(row.begin(), row.end());
+    csv_->row(kept);
+  }
+  csv_->row(cells);
+  std::error_code error;
+  std::filesystem::rename(temporary, path_, error);  // the open file goes along
+  require(!error, "[csv] {}: cannot be renamed from {}: {}", path_.string(), temporary.string(), error.message());
+}
+
+}  // namespace mpigrad::trainer

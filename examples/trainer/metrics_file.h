@@ -1,0 +1,36 @@
+#pragma once
+// The table of a run: one row for each epoch.
+
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/metrics.h"
+
+namespace mpigrad::trainer {
+
+// A CSV file whose first column is the epoch, from 1. It is neither made nor replaced before the first epoch has ended: a run
+// that fails earlier takes nothing away and leaves nothing in the way.
+class MetricsFile {
+ public:
+  // What a file of that name and those columns says about the first `epochs_before` epochs stays where training goes on.
+  MetricsFile(const std::filesystem::path& path, const std::vector<std::string>& columns, std::int64_t epochs_before);
+
+  // Rows that stay, as numbers.
+  const std::vector<std::vector<double>>& earlier() const { return earlier_; }
+  void row(std::initializer_list<CsvCell> cells);
+
+ private:
+  void read_earlier(std::int64_t epochs);
+
+  std::filesystem::path path_;
+  std::vector<std::string> columns_;
+  std::vector<std::vector<std::string>> earlier_text_;
+  std::vector<std::vector<double>> earlier_;
+  std::optional<CsvWriter> csv_;
+};
+
+}  // namespace mpigrad::trainer
