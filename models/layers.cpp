@@ -75,8 +75,8 @@ void BatchNorm::update(const Tensor& x, const distributed::BatchNormResult& resu
   auto batch_mean = result.statistics.mean;
   auto batch_variance = result.statistics.variance * (result.count / std::max(1.0, result.count - 1));
   if (x.layout() && a_.statistics != distributed::Statistics::all) {
-    // Groups have statistics of their own; what evaluation uses is their average, the same on all ranks. Each counts as many times
-    // as it has values: an empty rank has none.
+    // Groups have statistics of their own; what evaluation uses is their average, the same on all ranks. Each counts as many
+    // times as it has values: an empty rank has none.
     const auto group = grid_of(*x.layout()).along(x.layout()->varying_axes());
     const auto all = std::max(1.0, allreduce(full({}, result.count, DType::float64), group).item());
     batch_mean = allreduce(batch_mean * result.count, group) / all;
