@@ -5,8 +5,10 @@
 #include <functional>
 #include <numeric>
 
+#include "comm/collectives.h"
 #include "comm/launch.h"
 #include "comm/mpi/mpi_comm.h"
+#include "models/session.h"
 #include "tests/transport_cases.h"
 
 using namespace mpigrad;
@@ -53,6 +55,10 @@ void check_wrapped(Transport& world) {
   int compared = MPI_UNEQUAL;
   MPI_Comm_compare(mpi_communicator(*t), own, &compared);
   require(compared == MPI_CONGRUENT, "[transport_mpi_test] the transport's communicator must be a duplicate");
+  const Session session(t);
+  const auto sum = allreduce(full({1}, session.rank()), session.world()).item();
+  require(session.rank() == world.size() - 1 - world.rank() && sum == world.size() * (world.size() - 1) / 2.0,
+          "[transport_mpi_test] a session on the program's own communicator: rank {}, sum {}", session.rank(), sum);
   MPI_Comm_free(&own);
   check_members(*t, reversed, world.rank());
   const auto text = error_of([] { mpi_communicator(*dry_world(0, 1, nullptr)); });
