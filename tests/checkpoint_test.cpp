@@ -13,6 +13,7 @@
 #include "models/session.h"
 #include "ops/loss.h"
 #include "ops/random.h"
+#include "tests/support/files.h"
 #include "tests/support/ranks.h"
 #include "tests/support/skip.h"
 
@@ -20,12 +21,6 @@ using namespace mpigrad;
 using namespace mpigrad::testing;
 
 namespace {
-
-struct Folder {
-  std::filesystem::path path = std::filesystem::temp_directory_path() / fmt::format("mpigrad_checkpoint_{}", getpid());
-  Folder() { std::filesystem::create_directories(path); }
-  ~Folder() { std::filesystem::remove_all(path); }
-};
 
 CosmoFlowOptions small() { return {.batch_norm = true, .filter_divisor = 8}; }
 
@@ -68,7 +63,7 @@ const Shape input{4, 16, 16, 16, 4};
 }  // namespace
 
 TEST_CASE("a checkpoint resumes training on another grid where it stopped") {
-  if (!hdf5_available()) return skip_test("checkpoints", "this build has no HDF5");
+  if (without_hdf5("checkpoints")) return;
   Folder folder;
   const auto file = folder.path / "net.h5";
 
@@ -113,7 +108,7 @@ TEST_CASE("a checkpoint resumes training on another grid where it stopped") {
 }
 
 TEST_CASE("averaged weights travel with a checkpoint") {
-  if (!hdf5_available()) return skip_test("checkpoints", "this build has no HDF5");
+  if (without_hdf5("checkpoints")) return;
   Folder folder;
   const auto file = folder.path / "net.h5";
   run_threads(1, [&](std::shared_ptr<Transport> transport) {
@@ -130,7 +125,7 @@ TEST_CASE("averaged weights travel with a checkpoint") {
 }
 
 TEST_CASE("checkpoints that do not fit are refused") {
-  if (!hdf5_available()) return skip_test("checkpoints", "this build has no HDF5");
+  if (without_hdf5("checkpoints")) return;
   Folder folder;
   const auto file = folder.path / "net.h5";
   run_threads(2, [&](std::shared_ptr<Transport> transport) {

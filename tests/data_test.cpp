@@ -13,40 +13,15 @@
 #include "framework/random.h"
 #include "models/data.h"
 #include "models/data_augment.h"
+#include "tests/support/files.h"
 #include "tests/support/shared_data.h"
 #include "tests/support/skip.h"
 
 using namespace mpigrad;
+using namespace mpigrad::testing;
 namespace fs = std::filesystem;
 
 namespace {
-
-struct Folder {
-  fs::path path;
-  Folder() {
-    static int counter = 0;
-    path = fs::temp_directory_path() / fmt::format("mpigrad_data_test_{}_{}", getpid(), counter++);
-    fs::create_directories(path);
-  }
-  ~Folder() { fs::remove_all(path); }
-};
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-bool without_hdf5(const char* name) {
-  if (!hdf5_available()) testing::skip_test(name, "built without HDF5");
-  return !hdf5_available();
-}
 
 // Count of sample s at cell (d, h, w), channel c.
 std::int16_t count(std::int64_t s, std::int64_t d, std::int64_t h, std::int64_t w, std::int64_t c) {
@@ -288,12 +263,12 @@ TEST_CASE("data: layouts of batches") {
     }
     require(n == std::vector<std::int64_t>{4, 3}, "[test] sizes of batches");
     const auto message =
-        error_of([&] { data::Loader(example(), {.grid = make_grid(Communicator(transport), {.depth = 4}), .batch = 0}); });
+        error_text([&] { data::Loader(example(), {.grid = make_grid(Communicator(transport), {.depth = 4}), .batch = 0}); });
     require(has(message, "at least one sample"), "[test] {}", message);
   });
   run_threads(6, [](std::shared_ptr<Transport> transport) {
     const auto grid = make_grid(Communicator(transport), {.depth = 6});
-    const auto message = error_of([&] { data::Loader(example(), {.grid = grid}); });
+    const auto message = error_text([&] { data::Loader(example(), {.grid = grid}); });
     require(has(message, "6 ranks along depth for 5 planes"), "[test] {}", message);
   });
 }
@@ -302,7 +277,7 @@ TEST_CASE("data: files that are wrong") {
   if (without_hdf5("data: files that are wrong")) return;
   const Folder folder;
   const auto& path = folder.path;
-  const auto open = [](const fs::path& file) { return error_of([&] { data::UniverseSource(file).check(0, 1); }); };
+  const auto open = [](const fs::path& file) { return error_text([&] { data::UniverseSource(file).check(0, 1); }); };
   CHECK(has(open(path / "missing"), "no such file or folder"));
   CHECK(has(open(path), "no universes in this folder"));
   std::ofstream(path / "text.h5") << "this is not HDF5";
@@ -319,7 +294,7 @@ TEST_CASE("data: files that are wrong") {
   CHECK(has(open(path), "b.hdf5"));
   CHECK(has(open(path), "truncated"));
   const data::Loader loader(path, {.batch = 1});
-  CHECK(has(error_of([&] {
+  CHECK(has(error_text([&] {
               for (const auto& batch : loader.epoch(0)) (void)batch;
             }),
             "truncated"));
@@ -334,7 +309,7 @@ TEST_CASE("data: files that are wrong") {
     if (targets > 0) writer.write<float>("unitPar", std::vector<float>(static_cast<std::size_t>(targets), 0.5F));
     writer.commit();
     const auto message = open(path);
-    if (message.empty()) return error_of([&] { (void)data::Loader(path / name, {}).batch(0, 0); });
+    if (message.empty()) return error_text([&] { (void)data::Loader(path / name, {}).batch(0, 0); });
     fs::remove(path / name);
     return message;
   };
@@ -345,10 +320,10 @@ TEST_CASE("data: files that are wrong") {
   CHECK(has(write("c.h5", {4, 4, 4, 2}, DType::int16, 0, 0), "no dataset 'unitPar'"));
   CHECK(has(write("c.h5", {4, 4, 4, 2}, DType::int16, 4, -3), "c.h5: log(1 + x) is for counts, this holds -3"));
 
-  CHECK(has(error_of([&] { data::Loader(example(), {.samples = {7}}); }), "sample 7 of 7"));
-  CHECK(has(error_of([&] { data::Loader(example(), {.batch = 8, .drop_last = true}); }), "7 samples make no batch of 8"));
-  CHECK(has(error_of([&] { data::Loader(example(), {.transpositions = true}); }), "transpositions are for cubes"));
-  CHECK(has(error_of([&] { data::Loader(example(), {.target_dtype = DType::int64}); }), "not classes"));
+  CHECK(has(error_text([&] { data::Loader(example(), {.samples = {7}}); }), "sample 7 of 7"));
+  CHECK(has(error_text([&] { data::Loader(example(), {.batch = 8, .drop_last = true}); }), "7 samples make no batch of 8"));
+  CHECK(has(error_text([&] { data::Loader(example(), {.transpositions = true}); }), "transpositions are for cubes"));
+  CHECK(has(error_text([&] { data::Loader(example(), {.target_dtype = DType::int64}); }), "not classes"));
 }
 
 TEST_CASE("data: volumes with labels in one file") {
@@ -372,8 +347,8 @@ TEST_CASE("data: volumes with labels in one file") {
   CHECK(classes.x.data<float>()[23] == static_cast<float>(230 / 255.0));
   const auto numbers = data::Loader(source, {.batch = 2, .target_dtype = DType::float32, .samples = {1, 2}}).batch(0, 0);
   CHECK(numbers.y.type() == TensorType{{2, 1}, DType::float32});
-  CHECK(has(error_of([&] { data::ArraySource(path, "short"); }), "one label, or a row of them, for each of the 3 volumes"));
-  CHECK(has(error_of([&] { data::ArraySource(path, "test"); }), "no dataset 'test/volume'"));
+  CHECK(has(error_text([&] { data::ArraySource(path, "short"); }), "one label, or a row of them, for each of the 3 volumes"));
+  CHECK(has(error_text([&] { data::ArraySource(path, "test"); }), "no dataset 'test/volume'"));
 }
 
 TEST_CASE("data: real adrenal glands, in slabs") {

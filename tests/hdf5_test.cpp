@@ -10,48 +10,18 @@
 
 #include "comm/hdf5/hdf5_file.h"
 #include "comm/hdf5/io_thread.h"
+#include "tests/support/files.h"
 #include "tests/support/shared_data.h"
 #include "tests/support/skip.h"
 
 namespace mpigrad {
 
+using namespace testing;
+
 namespace {
 
 namespace fs = std::filesystem;
 using Box = std::vector<std::int64_t>;
-
-// A folder of its own, removed at the end.
-struct Folder {
-  fs::path path = fs::temp_directory_path() / fmt::format("mpigrad_hdf5_test_{}_{}", getpid(), counter()++);
-  Folder() { fs::create_directories(path); }
-  ~Folder() { fs::remove_all(path); }
-  static int& counter() {
-    static int value = 0;
-    return value;
-  }
-  fs::path operator/(const char* name) const { return path / name; }
-  std::size_t files() const {
-    return static_cast<std::size_t>(std::distance(fs::directory_iterator(path), fs::directory_iterator()));
-  }
-};
-
-// The message of the Error that f throws, or "".
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-bool without_hdf5(const char* name) {
-  if (!hdf5_available()) testing::skip_test(name, "built without HDF5");
-  return !hdf5_available();
-}
 
 fs::path write_example(const Folder& folder, const char* name = "example.h5") {
   std::vector<std::int16_t> values(4 * 5 * 6);
@@ -136,7 +106,7 @@ TEST_CASE("hdf5: reading ahead") {
     pending[x].get();
     CHECK(planes[x][7] == static_cast<float>(x * 30 + 7) - 10);
   }
-  CHECK(has(error_of([&] { pending[4].get(); }), "no dataset 'absent'"));
+  CHECK(has(error_text([&] { pending[4].get(); }), "no dataset 'absent'"));
   // A job may submit another and wait for it.
   CHECK(IoThread::instance().run([] { return IoThread::instance().run([] { return 7; }); }) == 7);
 }
@@ -145,7 +115,7 @@ TEST_CASE("hdf5: bad files and bad requests are refused by name") {
   if (without_hdf5("hdf5 errors")) return;
   const Folder folder;
   const auto path = write_example(folder);
-  const auto open_error = [](const fs::path& which) { return error_of([&] { const Hdf5Reader reader(which); }); };
+  const auto open_error = [](const fs::path& which) { return error_text([&] { const Hdf5Reader reader(which); }); };
   CHECK(has(open_error(folder / "absent.h5"), "absent.h5: no such file"));
   CHECK(has(open_error(folder.path), "a folder"));
   std::ofstream(folder / "text.h5") << "not a data file";
@@ -159,7 +129,7 @@ TEST_CASE("hdf5: bad files and bad requests are refused by name") {
   const Hdf5Reader reader(path);
   std::array<double, 200> out{};
   const auto read_error = [&](const char* name, const Box& begin, const Box& end, DType type) {
-    return error_of([&] { reader.read(name, begin, end, type, out.data()); });
+    return error_text([&] { reader.read(name, begin, end, type, out.data()); });
   };
   const auto missing = read_error("volume", {0}, {1}, DType::float32);
   CHECK(has(missing, "example.h5: no dataset 'volume'; there are: names, reals, scalar, train/volume"));
@@ -172,18 +142,18 @@ TEST_CASE("hdf5: bad files and bad requests are refused by name") {
   CHECK(has(read_error("reals", {0}, {3}, DType::float32), "does not fit float32"));
   CHECK(has(read_error("names", {0}, {3}, DType::float32), "holds text"));
   CHECK(has(read_error("train/volume", {0, 0, 0}, {4, 5, 6}, DType::uint8), "holds a value that does not fit uint8"));
-  CHECK(has(error_of([&] { reader.read_strings("reals"); }), "is float64, not text"));
-  CHECK(has(error_of([&] { reader.number_attribute("/", "absent"); }), "no attribute 'absent' of '/'"));
-  CHECK(has(error_of([&] { reader.text_attribute("/", "count"); }), "is not one text"));
+  CHECK(has(error_text([&] { reader.read_strings("reals"); }), "is float64, not text"));
+  CHECK(has(error_text([&] { reader.number_attribute("/", "absent"); }), "no attribute 'absent' of '/'"));
+  CHECK(has(error_text([&] { reader.text_attribute("/", "count"); }), "is not one text"));
 }
 
 TEST_CASE("hdf5: nothing is overwritten or left half written") {
   if (without_hdf5("hdf5 writing")) return;
   const Folder folder;
   const auto path = write_example(folder);
-  CHECK(has(error_of([&] { Hdf5Writer writer(path, false); }), "exists already"));
-  CHECK(has(error_of([&] { Hdf5Writer writer(folder / "absent/x.h5", false); }), "there is no folder"));
-  CHECK(has(error_of([&] { Hdf5Writer writer(folder.path, true); }), "a folder is in the way"));
+  CHECK(has(error_text([&] { Hdf5Writer writer(path, false); }), "exists already"));
+  CHECK(has(error_text([&] { Hdf5Writer writer(folder / "absent/x.h5", false); }), "there is no folder"));
+  CHECK(has(error_text([&] { Hdf5Writer writer(folder.path, true); }), "a folder is in the way"));
   {
     Hdf5Writer abandoned(path, true);
     abandoned.create("other", {3}, DType::float32);
@@ -194,16 +164,16 @@ TEST_CASE("hdf5: nothing is overwritten or left half written") {
   {
     Hdf5Writer writer(path, true);
     writer.create("other", {3}, DType::float32);
-    CHECK(has(error_of([&] { writer.create("other", {3}, DType::float32); }), "dataset 'other' cannot be created"));
-    CHECK(has(error_of([&] { writer.write_box("absent", Box{0}, Box{0}, DType::float32, nullptr); }), "no dataset 'absent'"));
-    CHECK(has(error_of([&] { writer.write_box("other", Box{0}, Box{4}, DType::float32, nullptr); }), "has shape [3]"));
+    CHECK(has(error_text([&] { writer.create("other", {3}, DType::float32); }), "dataset 'other' cannot be created"));
+    CHECK(has(error_text([&] { writer.write_box("absent", Box{0}, Box{0}, DType::float32, nullptr); }), "no dataset 'absent'"));
+    CHECK(has(error_text([&] { writer.write_box("other", Box{0}, Box{4}, DType::float32, nullptr); }), "has shape [3]"));
     writer.commit();
   }
   CHECK(Hdf5Reader(path).read<float>("other") == std::vector<float>(3, 0.0F));
   {  // somebody else makes the file meanwhile
     Hdf5Writer writer(folder / "race.h5", false);
     std::ofstream(folder / "race.h5") << "theirs";
-    CHECK(has(error_of([&] { writer.commit(); }), "exists already"));
+    CHECK(has(error_text([&] { writer.commit(); }), "exists already"));
   }
   CHECK(fs::file_size(folder / "race.h5") == 6);
   CHECK(folder.files() == 2);
@@ -219,7 +189,7 @@ TEST_CASE("hdf5: a full disk is an error and leaves the old file") {
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   const rlimit small{100000, old.rlim_max};
   setrlimit(RLIMIT_FSIZE, &small);
-  const std::string message = error_of([&] {
+  const std::string message = error_text([&] {
     const std::vector<double> many(100000);
     Hdf5Writer writer(path, true);
     writer.write<double>("many", many);
@@ -251,7 +221,7 @@ TEST_CASE("hdf5: the ranks of one process write one file together") {
       writer.write_strings("names", {"a", "bc"});
       writer.attribute("/", "ranks", size);
       writer.commit();
-      const auto again = error_of([&] { Hdf5Writer second(folder / "slabs.h5", false, transport); });
+      const auto again = error_text([&] { Hdf5Writer second(folder / "slabs.h5", false, transport); });
       CHECK(has(again, "exists already"));  // on every rank
     });
     CHECK(folder.files() == 1);
@@ -266,7 +236,7 @@ TEST_CASE("hdf5: the ranks of one process write one file together") {
 TEST_CASE("hdf5: a failing rank leaves no file") {
   if (without_hdf5("hdf5 failing rank")) return;
   const Folder folder;
-  const auto message = error_of([&] {
+  const auto message = error_text([&] {
     run_threads(3, [&](const std::shared_ptr<Transport>& transport) {
       Hdf5Writer writer(folder / "x.h5", false, transport);
       writer.create("x", {3}, DType::int32);
@@ -280,8 +250,8 @@ TEST_CASE("hdf5: a failing rank leaves no file") {
 
 TEST_CASE("hdf5: a medical data set of another library") {
   if (without_hdf5("hdf5 medical")) return;
-  const auto path = testing::shared_data("3d/adrenalmnist3d/adrenal28.h5");
-  if (path.empty()) return testing::skip_test("hdf5 medical", testing::no_shared_data);
+  const auto path = shared_data("3d/adrenalmnist3d/adrenal28.h5");
+  if (path.empty()) return skip_test("hdf5 medical", no_shared_data);
   const Hdf5Reader reader(path);
   const auto volume = reader.describe("train/volume"), label = reader.describe("val/label");
   CHECK((volume.shape == Shape{1188, 28, 28, 28, 1}));

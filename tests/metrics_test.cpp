@@ -12,8 +12,10 @@
 #include "framework/random.h"
 #include "models/metrics.h"
 #include "models/progress.h"
+#include "tests/support/files.h"
 
 using namespace mpigrad;
+using namespace mpigrad::testing;
 namespace fs = std::filesystem;
 
 namespace {
@@ -25,18 +27,6 @@ std::string text_of(const fs::path& path) {
   return text.str();
 }
 
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 }  // namespace
 
 TEST_CASE("metrics: CSV files") {
@@ -47,15 +37,16 @@ TEST_CASE("metrics: CSV files") {
     csv.row({0, 0.1, "a, \"b\""});
     CHECK(text_of(path) == "epoch,loss,note\n0,0.1,\"a, \"\"b\"\"\"\n");  // on disk before the writer goes
     csv.row({1, 1.0 / 3, ""});
-    CHECK(has(error_of([&] { csv.row({1, 2}); }), "2 cells for 3 columns"));
+    CHECK(has(error_text([&] { csv.row({1, 2}); }), "2 cells for 3 columns"));
   }
   CHECK(text_of(path) == "epoch,loss,note\n0,0.1,\"a, \"\"b\"\"\"\n1,0.3333333333333333,\n");
-  CHECK(has(error_of([&] { CsvWriter(path, {"x"}); }), "exists already"));
+  CHECK(has(error_text([&] { CsvWriter(path, {"x"}); }), "exists already"));
   CHECK(text_of(path).size() > 20);
   CsvWriter(path, {"x"}, true);
   CHECK(text_of(path) == "x\n");
-  CHECK(has(error_of([&] { CsvWriter(path / "below" / "a.csv", {"x"}); }), "cannot be made"));
-  if (fs::exists("/dev/full")) CHECK(has(error_of([&] { CsvWriter("/dev/full", {"x"}, true); }), "cannot be written: No space"));
+  CHECK(has(error_text([&] { CsvWriter(path / "below" / "a.csv", {"x"}); }), "cannot be made"));
+  if (fs::exists("/dev/full"))
+    CHECK(has(error_text([&] { CsvWriter("/dev/full", {"x"}, true); }), "cannot be written: No space"));
   fs::remove(path);
 }
 
@@ -72,7 +63,7 @@ TEST_CASE("metrics: regression scores next to predict-the-mean") {
   CHECK(scores[1].correlation > 0.99);
   const std::vector<double> means{0, 0};
   CHECK(regression_scores(predicted, truth, 2, means)[0].mean_mse == doctest::Approx(35.0 / 3));
-  CHECK(has(error_of([&] { regression_scores(predicted, truth, 4); }), "[n, 4]"));
+  CHECK(has(error_text([&] { regression_scores(predicted, truth, 4); }), "[n, 4]"));
 }
 
 TEST_CASE("metrics: ROC AUC against counting pairs") {
@@ -91,12 +82,12 @@ TEST_CASE("metrics: ROC AUC against counting pairs") {
         if (labels[i] == 1 && labels[j] == 0) wins += scores[i] > scores[j] ? 1 : scores[i] == scores[j] ? 0.5 : 0, pairs += 1;
     CHECK(roc_auc(scores, labels) == doctest::Approx(wins / pairs).epsilon(1e-12));
   }
-  CHECK(has(error_of([] { roc_auc(std::vector<double>{1, 2}, std::vector<std::int64_t>{1, 1}); }), "both classes"));
-  CHECK(has(error_of([] {
+  CHECK(has(error_text([] { roc_auc(std::vector<double>{1, 2}, std::vector<std::int64_t>{1, 1}); }), "both classes"));
+  CHECK(has(error_text([] {
               roc_auc(std::vector<double>{1, std::nan("")}, std::vector<std::int64_t>{1, 0});
             }),
             "score 1 is not a number"));
-  CHECK(has(error_of([] { roc_auc(std::vector<double>{1, 2}, std::vector<std::int64_t>{1, 2}); }), "labels are 0 or 1"));
+  CHECK(has(error_text([] { roc_auc(std::vector<double>{1, 2}, std::vector<std::int64_t>{1, 2}); }), "labels are 0 or 1"));
 }
 
 TEST_CASE("metrics: accuracy and means") {

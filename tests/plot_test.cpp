@@ -10,8 +10,10 @@
 #include "examples/plot/colour.h"
 #include "examples/plot/figure.h"
 #include "framework/error.h"
+#include "tests/support/files.h"
 
 using namespace mpigrad;
+using namespace mpigrad::testing;
 namespace fs = std::filesystem;
 
 namespace {
@@ -22,18 +24,6 @@ std::vector<std::string> labels(double low, double high, bool log, int wanted) {
     if (!tick.label.empty()) result.push_back(tick.label);
   return result;
 }
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -85,12 +75,12 @@ TEST_CASE("plot: PNG files") {
   std::string head(8, ' ');
   std::ifstream(path).read(head.data(), 8);
   CHECK(head == "\x89PNG\r\n\x1a\n");
-  CHECK(has(error_of([&] { figure.save(path); }), "exists already"));
+  CHECK(has(error_text([&] { figure.save(path); }), "exists already"));
   figure.save(path, true);
   fs::remove(path);
-  CHECK(has(error_of([&] { figure.save(path / "below" / "a.png"); }), "cannot be written"));
+  CHECK(has(error_text([&] { figure.save(path / "below" / "a.png"); }), "cannot be written"));
   for (const auto& entry : fs::directory_iterator(fs::temp_directory_path()))
     CHECK_FALSE(has(entry.path().filename().string(), fmt::format(".mpigrad_plot_test_{}", getpid())));
-  CHECK(has(error_of([&] { figure.row(100, {plot::Lines{.series = {{"s", {1, 2}, {1}}}}}); }), "series 's' has 2 x and 1 y"));
-  CHECK(has(error_of([&] { figure.row(100, {plot::Image{.rows = 2, .columns = 2}}); }), "2 x 2 with 0 values"));
+  CHECK(has(error_text([&] { figure.row(100, {plot::Lines{.series = {{"s", {1, 2}, {1}}}}}); }), "series 's' has 2 x and 1 y"));
+  CHECK(has(error_text([&] { figure.row(100, {plot::Image{.rows = 2, .columns = 2}}); }), "2 x 2 with 0 values"));
 }

@@ -11,6 +11,7 @@
 
 #include "comm/transport.h"
 #include "framework/error.h"
+#include "tests/support/errors.h"
 
 namespace mpigrad::transport_cases {
 
@@ -268,27 +269,16 @@ inline void check_overlap(Transport& t) {
   }
 }
 
-// The error's text, or "" if nothing is thrown.
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return {};
-}
-
 inline void check_refusals(Transport& t) {
   std::uint8_t flag = 1;
   const auto refuses = [](const std::string& text, const std::string& part) {
     require(text.find(part) != std::string::npos, "[transport_cases] expected an error with '{}', got '{}'", part, text);
   };
-  refuses(error_of([&] { t.allreduce(&flag, &flag, 1, DType::boolean, Reduction::sum); }), "[allreduce] booleans");
-  refuses(error_of([&] { t.broadcast(&flag, -1, DType::uint8, 0); }), "not negative");
-  refuses(error_of([&] { t.broadcast(&flag, 1, DType::uint8, t.size()); }), "is not a rank");
+  refuses(testing::error_text([&] { t.allreduce(&flag, &flag, 1, DType::boolean, Reduction::sum); }), "[allreduce] booleans");
+  refuses(testing::error_text([&] { t.broadcast(&flag, -1, DType::uint8, 0); }), "not negative");
+  refuses(testing::error_text([&] { t.broadcast(&flag, 1, DType::uint8, t.size()); }), "is not a rank");
   const std::vector<int> twice = {t.rank(), t.rank()};
-  refuses(error_of([&] { t.subgroup(twice); }), "listed twice");
+  refuses(testing::error_text([&] { t.subgroup(twice); }), "listed twice");
 }
 
 }  // namespace mpigrad::transport_cases

@@ -38,7 +38,7 @@ void check_wrong_counts(Transport& t) {
     const Message to = {1, 3, x, sent}, from = {0, 3, x, 2};
     if (t.rank() == 0) t.exchange({&to, 1}, {}, DType::float64);
     if (t.rank() == 1) {
-      const auto text = error_of([&] { t.exchange({}, {&from, 1}, DType::float64); });
+      const auto text = testing::error_text([&] { t.exchange({}, {&from, 1}, DType::float64); });
       require(text.starts_with("[exchange] "), "[transport_mpi_test] {} elements into 2 gave '{}'", sent, text);
     }
   }
@@ -61,7 +61,7 @@ void check_wrapped(Transport& world) {
           "[transport_mpi_test] a session on the program's own communicator: rank {}, sum {}", session.rank(), sum);
   MPI_Comm_free(&own);
   check_members(*t, reversed, world.rank());
-  const auto text = error_of([] { mpi_communicator(*dry_world(0, 1, nullptr)); });
+  const auto text = testing::error_text([] { mpi_communicator(*dry_world(0, 1, nullptr)); });
   require(text.starts_with("[mpi_communicator] the dry"), "[transport_mpi_test] got '{}'", text);
 }
 

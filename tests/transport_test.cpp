@@ -23,7 +23,7 @@ constexpr int rank_counts[] = {1, 2, 3, 4, 7};
 std::vector<std::string> errors_of(int ranks, const std::function<void(Transport&)>& body) {
   std::vector<std::string> errors(static_cast<std::size_t>(ranks));
   run_threads(ranks, [&](std::shared_ptr<Transport> t) {
-    errors[static_cast<std::size_t>(t->rank())] = error_of([&] { body(*t); });
+    errors[static_cast<std::size_t>(t->rank())] = testing::error_text([&] { body(*t); });
     t->barrier();  // the group still works
   });
   return errors;
@@ -183,7 +183,7 @@ TEST_CASE("threads: an exception with a reduction under way takes its buffers ou
 TEST_CASE("threads: a reduction goes on without the rank that caught an exception and left it") {
   for (int repeat = 0; repeat < 20; ++repeat)
     run_threads(3, [](std::shared_ptr<Transport> t) {
-      const auto error = error_of([&] {
+      const auto error = testing::error_text([&] {
         std::vector<float> x(200000, 1.0f);
         const auto n = static_cast<std::int64_t>(x.size());
         auto a = t->start_allreduce(x.data(), x.data(), n, DType::float32, Reduction::sum);

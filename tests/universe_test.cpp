@@ -13,6 +13,7 @@
 #include "comm/hdf5/hdf5_file.h"
 #include "examples/universe/particles.h"
 #include "examples/universe/simulation.h"
+#include "tests/support/files.h"
 #include "tests/support/shared_data.h"
 #include "tests/support/skip.h"
 
@@ -337,7 +338,7 @@ TEST_CASE("universe: particles go to the nearest cell, around the box") {
 }
 
 TEST_CASE("universe: files have CosmoFlow's layout") {
-  if (!hdf5_available()) return testing::skip_test("universe files", "built without HDF5");
+  if (testing::without_hdf5("universe files")) return;
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("mpigrad_universe_test_{}", getpid());
   std::filesystem::create_directories(folder);
   const Simulation simulation{.size = 16, .cell = 4, .seed = 3};

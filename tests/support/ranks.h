@@ -8,6 +8,7 @@
 
 #include "comm/communicator.h"
 #include "comm/launch.h"
+#include "tests/support/errors.h"
 
 namespace mpigrad::testing {
 
@@ -27,16 +28,6 @@ inline void check_on_ranks(int ranks, const std::string& what, const RankBody& b
   } catch (const std::exception& error) {
     FAIL_CHECK(what << ", " << ranks << " ranks: " << std::string(error.what()));
   }
-}
-
-// What an Error says, or nothing if none is thrown.
-inline std::string error_text(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return {};
 }
 
 }  // namespace mpigrad::testing

@@ -1,0 +1,38 @@
+#pragma once
+// Folders that tests write to.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include "comm/hdf5/hdf5_file.h"
+#include "tests/support/errors.h"
+#include "tests/support/skip.h"
+
+namespace mpigrad::testing {
+
+// A folder of its own, removed at the end.
+struct Folder {
+  std::filesystem::path path = std::filesystem::temp_directory_path() / fmt::format("mpigrad_test_{}_{}", getpid(), counter()++);
+  Folder() { std::filesystem::create_directories(path); }
+  ~Folder() { std::filesystem::remove_all(path); }
+  static int& counter() {
+    static int value = 0;
+    return value;
+  }
+  std::filesystem::path operator/(const char* name) const { return path / name; }
+  std::size_t files() const {
+    return static_cast<std::size_t>(
+        std::distance(std::filesystem::directory_iterator(path), std::filesystem::directory_iterator()));
+  }
+};
+
+// Whether this build has no HDF5; then the surrounding test counts as skipped.
+inline bool without_hdf5(const char* name) {
+  if (!hdf5_available()) skip_test(name, "this build has no HDF5");
+  return !hdf5_available();
+}
+
+}  // namespace mpigrad::testing
