@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "framework/buckets.h"
 #include "framework/op.h"
 #include "framework/parameter.h"
 
@@ -16,18 +17,6 @@ std::vector<Tensor> seeds(const Tensor& objective) {
   require(is_floating(objective.dtype()), "[gradient] the objective is floating-point: {}", objective);
   return {ones_like(objective)};
 }
-
-// Reductions that run beside the replay are no ops; a profile sees what starting them and waiting for them takes.
-class ReductionClock {
- public:
-  ~ReductionClock() {
-    if (counting_) detail::count_cost("start or wait for a reduction", {}, detail::seconds_now() - start_, {}, {});
-  }
-
- private:
-  bool counting_ = detail::counting_costs();
-  double start_ = counting_ ? detail::seconds_now() : 0;
-};
 
 }  // namespace
 
@@ -137,7 +126,7 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
     for (const auto& y : entry.outputs) matters.insert(y.id());
   }
 
-  std::unordered_map<std::uint64_t, std::unique_ptr<PendingCotangent>> pending;
+  ReductionBuckets pending;
   std::unordered_set<std::uint64_t> asked;
   for (const auto& x : with_respect_to) asked.insert(x.id());
 
@@ -177,8 +166,7 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
       if (asked.contains(id) && !pending.contains(id)) {
         if (const auto before = parameters_ ? parameters_->take_deferred(id, kept.start_reduction) : Tensor())
           arriving[0] = add(arriving[0], before);
-        const ReductionClock clock;
-        pending[id] = kept.start_reduction.start(arriving[0]);
+        pending.add(id, arriving[0], kept.start_reduction);
         continue;
       }
     }
@@ -197,16 +185,13 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
     }
   }
 
+  pending.flush();
   std::vector<Tensor> result;
   for (const auto& x : with_respect_to) {
-    if (const auto found = pending.find(x.id()); found != pending.end()) {
+    if (pending.contains(x.id())) {
       auto& slot = cotangents[x.id()];
-      const auto reduced = [&] {
-        const ReductionClock clock;
-        return found->second->wait();
-      }();
+      const auto reduced = pending.wait(x.id());
       slot = slot ? add(slot, reduced) : reduced;
-      pending.erase(found);
     }
     const auto found = cotangents.find(x.id());
     result.push_back(found != cotangents.end() ? found->second : zeros_like(x));

@@ -214,6 +214,40 @@ TEST_CASE("collectives: two uses of a parameter are one reduction (dry)") {
   CHECK(alltoall(x, comm, {2, 2, 2, 2}, {3, 3, 3, 3}).dim(0) == 12);
 }
 
+TEST_CASE("collectives: gradients of small parameters are reduced together") {
+  const auto sum_of = [](const Tensors& parameters, const Communicator& comm, double factor) {
+    Tensor sums = full({}, 0, DType::float64);
+    for (const auto& p : parameters) sums = sums + sum(cast(replicate(p, comm), DType::float64)) * factor;
+    return sums;
+  };
+  // Two types, one parameter that fills a bucket alone, one of no elements, enough small ones for three buckets.
+  const auto make = [] {
+    Tensors parameters{full({200000}, 1, DType::float64), full({0}, 1), full({7}, 1, DType::float64)};
+    for (int i = 0; i < 30; ++i) parameters.push_back(full({100, 250}, 1));
+    return parameters;
+  };
+  for (const int ranks : {2, 3})
+    check_on_ranks(ranks, "buckets", [&](const Communicator& comm) {
+      const auto parameters = make();
+      Tape tape;
+      const auto gradients = tape.gradient(sum_of(parameters, comm, comm.rank() + 1), parameters);
+      for (std::size_t i = 0; i < gradients.size(); ++i)
+        require(gradients[i].type() == parameters[i].type() &&
+                    gradients[i].to_vector() == full(parameters[i].shape(), comm.size() * (comm.size() + 1) / 2).to_vector(),
+                "[test] gradient of parameter {}: {}", i, gradients[i]);
+    });
+  auto log = std::make_shared<std::vector<DryRecord>>();
+  const Communicator comm(dry_world(0, 4, log));
+  UseDevice device(DeviceKind::dry);
+  const auto parameters = make();
+  Tape tape;
+  tape.gradient(sum_of(parameters, comm, 1), parameters);
+  std::vector<std::int64_t> bytes;
+  for (const auto& record : *log) bytes.push_back(record.bytes);
+  // From the last parameter on: eleven of 100,000 bytes fill a bucket.
+  CHECK(bytes == std::vector<std::int64_t>{1100000, 1100000, 1600000, 800000, 56});
+}
+
 TEST_CASE("collectives: misuse is refused by name") {
   check_on_ranks(2, "refusals", [](const Communicator& comm) {
     const auto x = ramp(comm.rank(), {3, 2});

@@ -1,0 +1,73 @@
+#include "framework/buckets.h"
+
+#include <cstring>
+
+#include "framework/op.h"
+
+namespace mpigrad {
+namespace {
+
+// Reductions are no ops; a profile sees what starting them and waiting for them takes.
+class ReductionClock {
+ public:
+  ~ReductionClock() {
+    if (counting_) detail::count_cost("start or wait for a reduction", {}, detail::seconds_now() - start_, {}, {});
+  }
+
+ private:
+  bool counting_ = detail::counting_costs();
+  double start_ = counting_ ? detail::seconds_now() : 0;
+};
+
+}  // namespace
+
+void ReductionBuckets::add(std::uint64_t id, const Tensor& cotangent, const StartReduction& reduce) {
+  if (cotangent.bytes() >= full) {
+    auto alone = std::make_shared<Bucket>(Bucket{reduce, {cotangent}, cotangent.bytes(), nullptr, {}});
+    places_[id] = {alone, cotangent.type(), 0};
+    return start(*alone);
+  }
+  const std::pair key{reduce.over, cotangent.dtype()};
+  auto& bucket = open_[key];
+  if (!bucket) bucket = std::make_shared<Bucket>(Bucket{reduce, {}, 0, nullptr, {}});
+  places_[id] = {bucket, cotangent.type(), bucket->bytes};
+  bucket->parts.push_back(cotangent);
+  bucket->bytes += cotangent.bytes();
+  if (bucket->bytes < full) return;
+  start(*bucket);
+  open_.erase(key);
+}
+
+void ReductionBuckets::start(Bucket& bucket) {
+  const ReductionClock clock;
+  const auto dtype = bucket.parts[0].dtype();
+  Tensor all = bucket.parts[0];
+  if (bucket.parts.size() > 1) {
+    all = Tensor({Shape{bucket.bytes / size_of(dtype)}, dtype}, all.device());
+    std::byte* to = all.raw();
+    for (const auto& part : bucket.parts) {
+      if (!to) break;
+      if (part.bytes()) std::memcpy(to, part.raw(), static_cast<std::size_t>(part.bytes()));
+      to += part.bytes();
+    }
+  }
+  bucket.parts.clear();
+  bucket.pending = bucket.reduce.start(all);
+}
+
+void ReductionBuckets::flush() {
+  for (auto& [key, bucket] : open_) start(*bucket);
+  open_.clear();
+}
+
+Tensor ReductionBuckets::wait(std::uint64_t id) {
+  const auto& [bucket, type, offset] = places_.at(id);
+  if (bucket->pending) {
+    const ReductionClock clock;
+    bucket->result = bucket->pending->wait();
+    bucket->pending = nullptr;
+  }
+  return {type, bucket->result.storage(), bucket->result.offset() + offset};
+}
+
+}  // namespace mpigrad
