@@ -177,10 +177,16 @@ void step_only(const Session& session, const Options& o) {
       omp_set_num_threads(threads);
       CosmoFlowTraining training(session, extents, size);
       std::vector<double> seconds;
+      std::vector<StepTimes> steps;
       for (int i = -2; i < o.repeats; ++i) {
-        const double step = training.step().step;
-        if (i >= 0) seconds.push_back(step);
+        auto times = training.step();
+        if (i < 0) continue;
+        seconds.push_back(times.step);
+        steps.push_back(std::move(times));
       }
+      nlohmann::json by_op;
+      for (const auto& [op, time] : seconds_by_op(median_step(std::move(steps))))
+        if (time > 1e-4) by_op[std::string(op)] = std::round(1e5 * time) / 1e2;
       const auto [fastest, slowest] = std::minmax_element(seconds.begin(), seconds.end());
       if (session.rank() == 0)
         fmt::print("{}\n", nlohmann::json{{"size", size},
@@ -189,6 +195,7 @@ void step_only(const Session& session, const Options& o) {
                                           {"median_s", median(seconds)},
                                           {"min_s", *fastest},
                                           {"max_s", *slowest},
+                                          {"milliseconds", by_op},
                                           {"peak_mib", static_cast<double>(peak_process_bytes()) / (1 << 20)}}
                                .dump());
     }
