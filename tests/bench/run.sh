@@ -22,6 +22,7 @@ step=$build/tests/cosmoflow_step
 commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)
 git -C "$root" diff --quiet HEAD 2>/dev/null || commit=$commit-modified
 results=$root/tests/bench/results/cpu-$(date +%F)-$commit.md
+mkdir -p "$root/tests/bench/results"
 part=$(mktemp)
 trap 'rm -f "$part"' EXIT
 
