@@ -9,6 +9,7 @@
 #include "comm/invariant.h"
 #include "comm/launch.h"
 #include "comm/redistribute.h"
+#include "comm/reductions.h"
 #include "framework/op.h"
 #include "framework/optimizer.h"
 #include "framework/parameter.h"
