@@ -53,8 +53,6 @@ std::vector<WindowPart> window_parts(const WindowSpec& w, const std::vector<std:
       part.begin = std::clamp<std::int64_t>(a, 0, n), part.end = std::clamp<std::int64_t>(b, 0, n);
       part.pad_low = std::min(b - a, std::max<std::int64_t>(0, -a));
       part.pad_high = std::min(b - a, std::max<std::int64_t>(0, b - n));
-      // A window wholly behind the last input: all of it is padding on one side.
-      if (part.begin == part.end) part.pad_low = b - a, part.pad_high = 0;
     }
     parts.push_back(part);
   }

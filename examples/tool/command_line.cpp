@@ -45,7 +45,8 @@ int usage_error(const CLI::App& app, std::string message, int rank) {
 }
 
 int parse(CLI::App& app, int argc, char** argv, int rank) {
-  app.footer("Under mpiexec every process is a rank; --transport threads --ranks P runs P ranks in one process.");
+  if (app.get_footer().empty())
+    app.footer("Under mpiexec every process is a rank; --transport threads --ranks P runs P ranks in one process.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -16,7 +16,8 @@ CLI::Validator number_above(double low);
 CLI::Validator number_from(double low);
 CLI::Validator number_between(double low, double high);  // both included
 
-// Parses; -1: go on. Else the exit code, after the help or one line about what is wrong.
+// Parses; -1: go on. Else the exit code, after the help or one line about what is wrong. The help ends with how ranks are
+// made, unless the program has set a footer of its own.
 int parse(CLI::App& app, int argc, char** argv, int rank);
 int usage_error(const CLI::App& app, std::string message, int rank);
 
