@@ -110,29 +110,6 @@ void AllToAll::run(Inputs in, Outputs out) const {
                               elements(receive_rows, in[0].shape()), in[0].dtype());
 }
 
-Types SendRecv::infer(Inputs in) const {
-  for (const int peer : {a.dest, a.source})
-    require(peer >= -1 && peer < comm.size(), "[sendrecv] peer {} is not one of {} ranks, nor -1", peer, comm.size());
-  if (a.receive_rows < 0) return {in[0].type()};
-  require(in[0].rank() >= 1, "[sendrecv] a scalar has no rows: {}", in[0]);
-  return {{with_rows(in[0].shape(), a.receive_rows), in[0].dtype()}};
-}
-void SendRecv::run(Inputs in, Outputs out) const {
-  if (a.source < 0) clear(out[0]);
-  if (!comm.moves(in[0])) return;
-  const Message send{a.dest, a.send_tag, in[0].raw(), in[0].elements()};
-  const Message receive{a.source, a.receive_tag, out[0].raw(), out[0].elements()};
-  comm.transport().exchange(std::span(&send, a.dest < 0 ? 0 : 1), std::span(&receive, a.source < 0 ? 0 : 1), in[0].dtype());
-}
-Tensors SendRecv::vjp(const Replay& at, Inputs g) const {
-  return {sendrecv(g[0], comm,
-                   {.dest = a.source,
-                    .source = a.dest,
-                    .send_tag = a.receive_tag,
-                    .receive_tag = a.send_tag,
-                    .receive_rows = at.input(0).rank() ? at.input(0).dim(0) : -1})};
-}
-
 }  // namespace ops
 
 Rows rows_of_all(const Tensor& x, const Communicator& comm) {
@@ -178,14 +155,6 @@ Tensor alltoall(const Tensor& x, const Communicator& comm, Rows send_rows, Rows 
   }
   return mpigrad::apply(ops::AllToAll{comm, std::move(send_rows), std::move(receive_rows)}, {x});
 }
-Tensor sendrecv(const Tensor& x, const Communicator& comm, const SendRecvAttributes& attributes) {
-  return mpigrad::apply(ops::SendRecv{comm, attributes}, {x});
-}
-Tensor shift(const Tensor& x, const Communicator& comm, int by) {
-  const int p = comm.size(), step = ((by % p) + p) % p;
-  return sendrecv(x, comm, {.dest = (comm.rank() + step) % p, .source = (comm.rank() + p - step) % p});
-}
-
 void barrier(const Communicator& comm) {
   comm.transport().barrier();
   if (Tape::recording())

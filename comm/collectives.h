@@ -14,28 +14,22 @@ namespace mpigrad {
 
 using Rows = std::vector<std::int64_t>;
 
-Tensor allreduce(const Tensor& x, const Communicator& comm);             // y_r = S x;                         xbar_r = S ybar
-Tensor reduce(const Tensor& x, const Communicator& comm, int root = 0);  // y_root = S x, zeros elsewhere;     xbar_r = ybar_root
-Tensor bcast(const Tensor& x, const Communicator& comm,
-             int root = 0);  // y_r = x_root;                      xbar_root = S ybar, zeros elsewhere
+// y_r = S x;  xbar_r = S ybar
+Tensor allreduce(const Tensor& x, const Communicator& comm);
+// y_root = S x, zeros elsewhere;  xbar_r = ybar_root
+Tensor reduce(const Tensor& x, const Communicator& comm, int root = 0);
+// y_r = x_root;  xbar_root = S ybar, zeros elsewhere
+Tensor bcast(const Tensor& x, const Communicator& comm, int root = 0);
 // y_root = blocks one after the other, nothing ([0, ...]) elsewhere;  xbar_r = block r of ybar_root
 Tensor gather(const Tensor& x, const Communicator& comm, int root = 0, Rows rows = {});
 // y_r = block r of x_root; elsewhere x is [0, ...];  xbar_root = all ybar one after the other
 Tensor scatter(const Tensor& x, const Communicator& comm, int root, Rows rows);
-Tensor allgather(const Tensor& x, const Communicator& comm,
-                 Rows rows = {});  // y_r = all blocks;             xbar_r = block r of S ybar
-Tensor reduce_scatter(const Tensor& x, const Communicator& comm, Rows rows);  // y_r = block r of S x;         xbar_r = all ybar
+// y_r = all blocks;  xbar_r = block r of S ybar
+Tensor allgather(const Tensor& x, const Communicator& comm, Rows rows = {});
+// y_r = block r of S x;  xbar_r = all ybar
+Tensor reduce_scatter(const Tensor& x, const Communicator& comm, Rows rows);
 // y_r = block r of every rank's x, in rank order;  the transpose swaps what is sent and received
 Tensor alltoall(const Tensor& x, const Communicator& comm, Rows send_rows, Rows receive_rows = {});
-// Sends x to `dest`, receives from `source`; -1 (MPI_PROC_NULL) sends nothing, receives zeros. The adjoint swaps peers and tags.
-struct SendRecvAttributes {
-  int dest = -1, source = -1;
-  int send_tag = 0, receive_tag = 0;
-  std::int64_t receive_rows = -1;  // of what arrives; -1: like x
-};
-Tensor sendrecv(const Tensor& x, const Communicator& comm, const SendRecvAttributes& attributes);
-// y_r = x_{r - by}, periodic.
-Tensor shift(const Tensor& x, const Communicator& comm, int by = 1);
 // Recorded: the replay synchronises at the same place.
 void barrier(const Communicator& comm);
 // Sum over ranks of a scalar, outside the tape: for printing. A distributed tensor is summed over the axes of which it is a
@@ -124,16 +118,6 @@ struct AllToAll {
   Types infer(Inputs in) const;
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay&, Inputs g) const { return {alltoall(g[0], comm, receive_rows, send_rows)}; }
-};
-
-struct SendRecv {
-  Communicator comm;
-  SendRecvAttributes a;
-  static constexpr std::string_view name = "sendrecv";
-  static constexpr bool communicates = true;
-  Types infer(Inputs in) const;
-  void run(Inputs in, Outputs out) const;
-  Tensors vjp(const Replay& at, Inputs g) const;
 };
 
 }  // namespace ops

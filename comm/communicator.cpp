@@ -2,11 +2,17 @@
 
 #include <atomic>
 
+#include "comm/messages.h"
+#include "comm/transfer.h"
+
 namespace mpigrad {
 
 Communicator::Communicator(std::shared_ptr<Transport> transport) {
   static std::atomic<std::uint64_t> made{0};
-  if (transport) state_ = std::make_shared<State>(State{std::move(transport), nullptr, ++made});
+  if (!transport) return;
+  auto side = transport->duplicate();
+  state_ = std::make_shared<State>(State{std::move(transport), std::move(side), nullptr, ++made,
+                                         std::make_shared<detail::Messages>(), std::make_shared<detail::OpenCollectives>()});
 }
 
 Transport& Communicator::reductions() const {

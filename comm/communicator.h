@@ -1,5 +1,5 @@
 #pragma once
-// A group of ranks that communicate: a handle of one rank's end.
+// A group of ranks that communicate: a handle of one rank's end. Making one is collective over its ranks.
 
 #include <memory>
 #include <span>
@@ -9,6 +9,11 @@
 #include "framework/tensor.h"
 
 namespace mpigrad {
+
+namespace detail {
+class Messages;
+struct OpenCollectives;
+}  // namespace detail
 
 class Communicator {
  public:
@@ -20,7 +25,9 @@ class Communicator {
   int size() const { return transport().size(); }
   Transport& transport() const { return *state().main; }
   const std::shared_ptr<Transport>& shared_transport() const { return state().main; }
-  // A private duplicate for reductions that are under way while other calls go on. Collective at its first use.
+  // Private duplicates: for messages and collectives of adjoints, and boxes; for reductions of parameters that are under way
+  // while other calls go on. The second is made, collectively, at its first use.
+  Transport& side() const { return *state().side; }
   Transport& reductions() const;
   // Identity, for memoisation.
   const void* key() const { return state_.get(); }
@@ -32,14 +39,21 @@ class Communicator {
   Communicator duplicate() const { return Communicator(transport().duplicate()); }
   Communicator subgroup(std::span<const int> ranks) const { return Communicator(transport().subgroup(ranks)); }
 
+  // What point-to-point and non-blocking calls keep (comm/messages.h, comm/transfer.h).
+  detail::Messages& messages() const { return *state().messages; }
+  const std::shared_ptr<detail::Messages>& shared_messages() const { return state().messages; }
+  const std::shared_ptr<detail::OpenCollectives>& open_collectives() const { return state().open_collectives; }
+
   // Whether data of x really move here: tensors of the dry device move (and are counted) on the dry transport alone, so that a
   // network can be laid out before training starts.
   bool moves(const Tensor& x) const;
 
  private:
   struct State {
-    std::shared_ptr<Transport> main, reductions;
+    std::shared_ptr<Transport> main, side, reductions;
     std::uint64_t number = 0;
+    std::shared_ptr<detail::Messages> messages;
+    std::shared_ptr<detail::OpenCollectives> open_collectives;
   };
   State& state() const {
     require(state_ != nullptr, "[communicator] this rank is not a member of the communicator");

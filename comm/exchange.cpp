@@ -157,6 +157,7 @@ void move_boxes(const Communicator& comm, const BoxPlan& plan, const Tensor& fro
   const auto outgoing = reverse ? received_parts(plan, rank) : sent_parts(plan, rank);
   const auto incoming = reverse ? sent_parts(plan, rank) : received_parts(plan, rank);
   const bool real = to.raw() != nullptr || from.raw() != nullptr;
+  const int tag = comm.side().max_tag();  // which adjoint messages never have
   const auto item = size_of(from.dtype());
 
   std::vector<Message> sends, receives;
@@ -167,7 +168,7 @@ void move_boxes(const Communicator& comm, const BoxPlan& plan, const Tensor& fro
       own = &part;
       continue;
     }
-    Message message{part.peer, 0, nullptr, part.box.elements()};
+    Message message{part.peer, tag, nullptr, part.box.elements()};
     if (real) {
       const Region region(from_box, part.box);
       if (region.contiguous) {
@@ -186,7 +187,7 @@ void move_boxes(const Communicator& comm, const BoxPlan& plan, const Tensor& fro
   std::vector<const BoxPart*> later;  // received parts to unpack
   for (const auto& part : incoming) {
     if (part.peer == rank) continue;
-    Message message{part.peer, 0, nullptr, part.box.elements()};
+    Message message{part.peer, tag, nullptr, part.box.elements()};
     if (real) {
       const Region region(to_box, part.box);
       if (region.contiguous && !reverse) {
@@ -206,7 +207,7 @@ void move_boxes(const Communicator& comm, const BoxPlan& plan, const Tensor& fro
     std::memset(to.raw(), 0, static_cast<std::size_t>(to.bytes()));
   std::unique_ptr<PendingOperation> pending;
   if (comm.moves(from) && !(sends.empty() && receives.empty()))
-    pending = comm.transport().start_exchange(sends, receives, from.dtype());
+    pending = comm.side().start_exchange(sends, receives, from.dtype());
   if (real && own && from.storage() != to.storage()) copy_box(from, from_box, to, to_box, own->box);  // while messages travel
   if (pending) pending->wait();
   if (real)

@@ -3,14 +3,14 @@
 #include <cstring>
 #include <numeric>
 
+#include "comm/point_to_point.h"
+#include "comm/scan.h"
 #include "ops/elementwise.h"
 #include "ops/views.h"
 
 namespace mpigrad {
 namespace ops {
-namespace {
 
-// How much of the cotangent of the extreme value m goes to this rank's x.
 Tensor winners(const Tensor& x, const Tensor& m, const Communicator& comm, Ties ties) {
   Untaped scope;
   const auto wins = cast(equal(x, m), x.dtype());
@@ -18,8 +18,6 @@ Tensor winners(const Tensor& x, const Tensor& m, const Communicator& comm, Ties 
   if (ties == Ties::split) return constant(wins / maximum(allreduce(wins, comm), ones_like(wins)));
   return constant(wins * cast(equal(exscan(wins, comm), zeros_like(wins)), x.dtype()));
 }
-
-}  // namespace
 
 void AllReduceBy::run(Inputs in, Outputs out) const {
   if (comm.moves(in[0])) comm.transport().allreduce(in[0].raw(), out[0].raw(), in[0].elements(), in[0].dtype(), op);
@@ -54,32 +52,35 @@ Tensors ReduceScatterBy::vjp(const Replay& at, Inputs g) const {
   return {allgather(g[0], comm, rows) * winners(at.input(0), extreme, comm, ties)};
 }
 
+Tensors LocatedValue::vjp(const Replay&, Inputs g) const { return {allreduce(g[0], comm) * weight}; }
+
 }  // namespace ops
 
-namespace {
+void require_fits(std::string_view call, const Tensor& x, ReduceOp op) {
+  require(op != ReduceOp::avg || is_floating(x.dtype()), "[{}] the average of integers is none; cast first: {}", call, x);
+  require((op != ReduceOp::logical_and && op != ReduceOp::logical_or) || x.dtype() == DType::boolean,
+          "[{}] {} is for booleans, and has no derivative; compare first: {}", call, name_of(op), x);
+}
 
 Reduction plain(ReduceOp op) {
-  return op == ReduceOp::prod ? Reduction::prod : op == ReduceOp::max ? Reduction::max : Reduction::min;
+  switch (op) {
+    case ReduceOp::prod: return Reduction::prod;
+    case ReduceOp::logical_or:
+    case ReduceOp::max: return Reduction::max;
+    case ReduceOp::logical_and:
+    case ReduceOp::min: return Reduction::min;
+    case ReduceOp::sum:
+    case ReduceOp::avg: break;
+  }
+  return Reduction::sum;
 }
 
-void require_mean(std::string_view call, const Tensor& x) {
-  require(is_floating(x.dtype()), "[{}] the average of integers is none; cast first: {}", call, x);
-}
-
-// What arrives from rank `by` below, zeros on the ranks that have none.
-Tensor from_below(const Tensor& x, const Communicator& comm, int by) {
-  const int r = comm.rank();
-  return sendrecv(x, comm, {.dest = r + by < comm.size() ? r + by : -1, .source = r - by >= 0 ? r - by : -1});
-}
+namespace {
 
 // The last rank's prefix product, sent to the root; zeros elsewhere.
 Tensor product_at(const Tensor& x, const Communicator& comm, int root) {
   const int last = comm.size() - 1, r = comm.rank();
   return sendrecv(scan(x, comm, ReduceOp::prod), comm, {.dest = r == last ? root : -1, .source = r == root ? last : -1});
-}
-
-void require_prefix(std::string_view call, ReduceOp op) {
-  require(op == ReduceOp::sum || op == ReduceOp::prod, "[{}] of {} is not there; sum and prod are", call, name_of(op));
 }
 
 }  // namespace
@@ -91,28 +92,33 @@ std::string_view name_of(ReduceOp op) {
     case ReduceOp::max: return "max";
     case ReduceOp::min: return "min";
     case ReduceOp::prod: return "prod";
+    case ReduceOp::logical_and: return "logical_and";
+    case ReduceOp::logical_or: return "logical_or";
   }
   return "?";
 }
 
 Tensor allreduce(const Tensor& x, const Communicator& comm, ReduceOp op, Ties ties) {
+  require_fits("allreduce", x, op);
   if (op == ReduceOp::sum) return allreduce(x, comm);
-  if (op == ReduceOp::avg) return require_mean("allreduce", x), allreduce(x, comm) / comm.size();
+  if (op == ReduceOp::avg) return allreduce(x, comm) / comm.size();
   if (op == ReduceOp::prod && is_floating(x.dtype())) return bcast(scan(x, comm, op), comm, comm.size() - 1);
   return mpigrad::apply(ops::AllReduceBy{comm, plain(op), ties}, {x});
 }
 
 Tensor reduce(const Tensor& x, const Communicator& comm, int root, ReduceOp op, Ties ties) {
   require(root >= 0 && root < comm.size(), "[reduce] root {} is not one of {} ranks", root, comm.size());
+  require_fits("reduce", x, op);
   if (op == ReduceOp::sum) return reduce(x, comm, root);
-  if (op == ReduceOp::avg) return require_mean("reduce", x), reduce(x, comm, root) / comm.size();
+  if (op == ReduceOp::avg) return reduce(x, comm, root) / comm.size();
   if (op == ReduceOp::prod && is_floating(x.dtype())) return product_at(x, comm, root);
   return mpigrad::apply(ops::ReduceBy{comm, root, plain(op), ties}, {x});
 }
 
 Tensor reduce_scatter(const Tensor& x, const Communicator& comm, const Rows& rows, ReduceOp op, Ties ties) {
+  require_fits("reduce_scatter", x, op);
   if (op == ReduceOp::sum) return reduce_scatter(x, comm, rows);
-  if (op == ReduceOp::avg) return require_mean("reduce_scatter", x), reduce_scatter(x, comm, rows) / comm.size();
+  if (op == ReduceOp::avg) return reduce_scatter(x, comm, rows) / comm.size();
   if (op == ReduceOp::prod && is_floating(x.dtype())) {
     ops::ReduceScatter{comm, rows}.infer(std::span(&x, 1));  // refuses what does not fit before anything is sent
     const auto begin = std::accumulate(rows.begin(), rows.begin() + comm.rank(), std::int64_t{0});
@@ -121,34 +127,36 @@ Tensor reduce_scatter(const Tensor& x, const Communicator& comm, const Rows& row
   return mpigrad::apply(ops::ReduceScatterBy{comm, rows, plain(op), ties}, {x});
 }
 
-Tensor scan(const Tensor& x, const Communicator& comm, ReduceOp op) {
-  require_prefix("scan", op);
-  Tensor y = x;
-  for (int by = 1; by < comm.size(); by *= 2) {
-    const auto below = from_below(y, comm, by);
-    if (comm.rank() < by) continue;
-    y = op == ReduceOp::sum ? below + y : below * y;
+namespace {
+
+Located locate(const Tensor& x, const Communicator& comm, const Tensor& index, ReduceOp op) {
+  const auto call = op == ReduceOp::max ? "allreduce_maxloc" : "allreduce_minloc";
+  require(!index || (index.dtype() == DType::int64 && index.shape() == x.shape()),
+          "[{}] the index is int64 and of x's shape: {}, {}", call, x, index);
+  Located located;
+  Tensor weight;
+  {
+    Untaped scope;
+    const auto mine = index ? index : cast(full(x.shape(), comm.rank(), DType::int64), DType::int64);
+    located.value = allreduce(x, comm, op);
+    const auto wins = equal(x, located.value);
+    const auto none = full(x.shape(), 9e18, DType::int64);
+    located.index = allreduce(where(wins, mine, none), comm, ReduceOp::min);
+    if (!is_floating(x.dtype())) return located;
+    const auto chosen = cast(logical_and(wins, equal(mine, located.index)), x.dtype());
+    weight = constant(chosen / maximum(allreduce(chosen, comm), ones_like(chosen)));
   }
-  return y;
+  located.value = mpigrad::apply(ops::LocatedValue{comm, located.value, weight}, {x});
+  return located;
 }
 
-Tensor exscan(const Tensor& x, const Communicator& comm, ReduceOp op) {
-  require_prefix("exscan", op);
-  const auto below = from_below(scan(x, comm, op), comm, 1);
-  if (op == ReduceOp::prod && comm.rank() == 0) return constant(ones_like(x));
-  return below;
-}
+}  // namespace
 
-Tensor affine_scan(const Tensor& a, const Tensor& b, const Communicator& comm) {
-  require(a.type() == b.type(), "[affine_scan] a is {}, b is {}", a, b);
-  Tensor factor = a, y = b;
-  for (int by = 1; by < comm.size(); by *= 2) {
-    const auto factor_below = from_below(factor, comm, by), y_below = from_below(y, comm, by);
-    if (comm.rank() < by) continue;
-    y = factor * y_below + y;
-    factor = factor_below * factor;
-  }
-  return y;
+Located allreduce_maxloc(const Tensor& x, const Communicator& comm, const Tensor& index) {
+  return locate(x, comm, index, ReduceOp::max);
+}
+Located allreduce_minloc(const Tensor& x, const Communicator& comm, const Tensor& index) {
+  return locate(x, comm, index, ReduceOp::min);
 }
 
 }  // namespace mpigrad

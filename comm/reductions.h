@@ -1,15 +1,15 @@
 #pragma once
-// Reductions over ranks besides the plain sum, and prefix reductions. Conventions as in collectives.h; S is the sum over ranks.
+// Reductions over ranks besides the plain sum. Conventions as in collectives.h; S is the sum over ranks.
 //
 // At a maximum (minimum) that k ranks attain, each of them gets 1/k of the cotangent, or the lowest of them all of it. Which
 // ranks those are is a constant to derivatives of derivatives. Products are prefix products, exact at zeros to every order.
-// Integers: no derivative. Booleans: max is "or", min is "and".
+// Integers: no derivative. The logical ones are for booleans; of numbers they have no derivative and are refused.
 
 #include "comm/collectives.h"
 
 namespace mpigrad {
 
-enum class ReduceOp : std::uint8_t { sum, avg, max, min, prod };
+enum class ReduceOp : std::uint8_t { sum, avg, max, min, prod, logical_and, logical_or };
 enum class Ties : std::uint8_t { split, first };
 
 std::string_view name_of(ReduceOp op);
@@ -23,13 +23,24 @@ Tensor reduce(const Tensor& x, const Communicator& comm, int root, ReduceOp op, 
 // Block r of the same on rank r; all ybar one after the other take the place of S ybar.
 Tensor reduce_scatter(const Tensor& x, const Communicator& comm, const Rows& rows, ReduceOp op, Ties ties = Ties::split);
 
-// y_r = the sum (product) of x_s, s <= r. exscan: s < r; y_0 is 0 (1), where MPI leaves it undefined.
-Tensor scan(const Tensor& x, const Communicator& comm, ReduceOp op = ReduceOp::sum);
-Tensor exscan(const Tensor& x, const Communicator& comm, ReduceOp op = ReduceOp::sum);
-// y_r = a_r y_{r-1} + b_r, y_{-1} = 0, elementwise, by combining pairs (a, b) in log2 P rounds (Hillis and Steele 1986).
-Tensor affine_scan(const Tensor& a, const Tensor& b, const Communicator& comm);
+// The transport's reduction: max, min, prod and sum.
+Reduction plain(ReduceOp op);
+// Refuses, for `call`, an operation that x's type does not have.
+void require_fits(std::string_view call, const Tensor& x, ReduceOp op);
+
+// The extreme value and the index that comes with it, MPI's MAXLOC and MINLOC: of several ranks that attain it the one with the
+// lowest index wins and gets the cotangent; they share it if their indices are equal. index: int64, of x's shape; default: the
+// rank. It carries no derivative.
+struct Located {
+  Tensor value, index;
+};
+Located allreduce_maxloc(const Tensor& x, const Communicator& comm, const Tensor& index = {});
+Located allreduce_minloc(const Tensor& x, const Communicator& comm, const Tensor& index = {});
 
 namespace ops {
+
+// How much of the cotangent of the extreme value m goes to this rank's x: a constant.
+Tensor winners(const Tensor& x, const Tensor& m, const Communicator& comm, Ties ties);
 
 // max and min; prod where nothing is differentiated.
 struct AllReduceBy {
@@ -65,6 +76,17 @@ struct ReduceScatterBy {
   static constexpr bool communicates = true;
   Types infer(Inputs in) const { return ReduceScatter{comm, rows}.infer(in); }
   void run(Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+// The value of MAXLOC: known already, and so is how much of its cotangent each rank gets.
+struct LocatedValue {
+  Communicator comm;
+  Tensor value, weight;
+  static constexpr std::string_view name = "allreduce_loc";
+  static constexpr bool communicates = true;
+  Types infer(Inputs in) const { return {in[0].type()}; }
+  Tensor view(Inputs) const { return value.as_variable(); }
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 

@@ -28,7 +28,11 @@ constexpr std::string_view name_of(Reduction op) {
   return "?";
 }
 
-// One part of an exchange: `count` elements of a contiguous buffer, to or from rank `peer` of the same communicator.
+constexpr int proc_null = -1;   // no peer: nothing is sent, nothing arrives
+constexpr int any_source = -2;  // of receives that take what comes
+constexpr int any_tag = -1;
+
+// One message: `count` elements of a contiguous buffer, to or from rank `peer` of the same communicator.
 struct Message {
   int peer = 0;
   int tag = 0;
@@ -42,6 +46,43 @@ class PendingOperation {
  public:
   virtual ~PendingOperation() = default;
   virtual void wait() = 0;
+  // Whether wait() would return, or throw, at once.
+  virtual bool test() = 0;
+};
+
+// Where a message came from.
+struct Status {
+  int source = proc_null;
+  int tag = any_tag;
+};
+class PendingReceive : public PendingOperation {
+ public:
+  virtual Status status() const = 0;  // after wait()
+};
+
+// A collective call as data, for the non-blocking ones: the arguments of the function of that name below.
+enum class CollectiveKind : std::uint8_t { broadcast, reduce, allreduce, allgather, reduce_scatter, alltoall };
+constexpr std::string_view name_of(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::broadcast: return "ibcast";
+    case CollectiveKind::reduce: return "ireduce";
+    case CollectiveKind::allreduce: return "iallreduce";
+    case CollectiveKind::allgather: return "iallgather";
+    case CollectiveKind::reduce_scatter: return "ireduce_scatter";
+    case CollectiveKind::alltoall: return "ialltoall";
+  }
+  return "?";
+}
+struct Collective {
+  CollectiveKind kind = CollectiveKind::allreduce;
+  const void* in = nullptr;  // broadcast: unused
+  void* out = nullptr;
+  DType type = DType::float32;
+  Reduction op = Reduction::sum;
+  int root = -1;
+  std::int64_t count = -1;                    // where all ranks' parts are alike
+  std::span<const std::int64_t> counts = {};  // one per rank; of alltoall what goes there
+  std::span<const std::int64_t> receive_counts = {};
 };
 
 // One rank's end of one communicator. Collective calls are made by all its ranks in the same order; buffers of length zero
@@ -83,9 +124,15 @@ class Transport {
   // The same, returning at once.
   virtual std::unique_ptr<PendingOperation> start_exchange(std::span<const Message> sends, std::span<const Message> receives,
                                                            DType type) = 0;
-  // Non-blocking allreduce; in == out allowed, on all ranks or none.
-  virtual std::unique_ptr<PendingOperation> start_allreduce(const void* in, void* out, std::int64_t count, DType type,
-                                                            Reduction op) = 0;
+  // A receive whose peer may be any_source and whose tag any_tag. It matches as MPI's do: messages in the order of their arrival,
+  // receives in the order of posting.
+  virtual std::unique_ptr<PendingReceive> start_receive(const Message& message, DType type) = 0;
+  // Non-blocking collectives, matched by the order in which they are started; the spans are copied. allreduce: in == out allowed,
+  // on all ranks or none.
+  virtual std::unique_ptr<PendingOperation> start(const Collective& call) = 0;
+  std::unique_ptr<PendingOperation> start_allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op) {
+    return start({.kind = CollectiveKind::allreduce, .in = in, .out = out, .type = type, .op = op, .count = count});
+  }
 
   // Collective over the listed ranks (of this communicator; the new rank is the place in the list); the caller is one of them.
   virtual std::shared_ptr<Transport> subgroup(std::span<const int> ranks) = 0;
@@ -96,6 +143,9 @@ class Transport {
 
   // Ends the whole job: all ranks, non-zero exit. The message has been printed.
   virtual void abort(int code) = 0;
+
+  // What really moves the data, where this one only watches (comm/checks.h).
+  virtual const Transport& underlying() const { return *this; }
 };
 
 // One communication call as the dry transport logs it; ranks are those of the dry world.

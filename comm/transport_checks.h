@@ -32,12 +32,37 @@ inline void check_reduction(std::string_view call, DType type, Reduction op) {
           "[{}] booleans reduce by max (or) and min (and), not by {}", call, name_of(op));
 }
 
+inline void check_tag(int tag, int max_tag) {
+  require(tag >= 0 && tag <= max_tag, "[exchange] tags are 0 to {}, got {}", max_tag, tag);
+}
+
 inline void check_messages(std::span<const Message> messages, int size, int max_tag) {
   for (const auto& message : messages) {
     check_rank("exchange", "peer", message.peer, size);
     check_count("exchange", message.count);
-    require(message.tag >= 0 && message.tag <= max_tag, "[exchange] tags are 0 to {}, got {}", max_tag, message.tag);
+    check_tag(message.tag, max_tag);
   }
+}
+
+inline void check_receive(const Message& message, int size, int max_tag) {
+  if (message.peer != any_source) check_rank("receive", "source", message.peer, size);
+  if (message.tag != any_tag) check_tag(message.tag, max_tag);
+  check_count("receive", message.count);
+}
+
+inline void check_collective(const Collective& call, int size) {
+  const auto name = name_of(call.kind);
+  switch (call.kind) {
+    case CollectiveKind::broadcast:
+    case CollectiveKind::reduce: check_rank(name, "root", call.root, size); [[fallthrough]];
+    case CollectiveKind::allreduce: check_count(name, call.count); break;
+    case CollectiveKind::alltoall: check_counts(name, call.receive_counts, size); [[fallthrough]];
+    case CollectiveKind::allgather:
+    case CollectiveKind::reduce_scatter: check_counts(name, call.counts, size); break;
+  }
+  if (call.kind == CollectiveKind::reduce || call.kind == CollectiveKind::allreduce ||
+      call.kind == CollectiveKind::reduce_scatter)
+    check_reduction(name, call.type, call.op);
 }
 
 // The caller's place in the list of a subgroup's ranks.

@@ -6,6 +6,8 @@
 #include <numeric>
 
 #include "comm/invariant.h"
+#include "comm/point_to_point.h"
+#include "comm/scan.h"
 #include "ops/elementwise.h"
 #include "ops/reduce.h"
 #include "ops/views.h"

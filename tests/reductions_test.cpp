@@ -2,6 +2,7 @@
 // included; adjoint test at second order.
 
 #include "comm/reductions.h"
+#include "comm/scan.h"
 
 #include <cmath>
 #include <limits>
@@ -36,6 +37,11 @@ Tensor vector_of(int rank, double (*f)(int, std::int64_t), DType dtype = DType::
   std::vector<double> values;
   for (std::int64_t i = 0; i < rows; ++i) values.push_back(f(rank, i));
   return from_vector({rows, 1}, values, dtype);
+}
+
+double identity(ReduceOp op) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  return op == ReduceOp::prod ? 1 : op == ReduceOp::max ? -infinity : op == ReduceOp::min ? infinity : 0;
 }
 
 // The reduction of column i over ranks [first, last), and its derivative by x of rank r.
@@ -89,10 +95,11 @@ void check(const Case& c, ReduceOp op, Ties ties, const Communicator& comm) {
   const auto found = y.to_vector(), slopes = gradient.to_vector();
   for (std::int64_t i = 0; i < y.dim(0); ++i) {
     const auto [first, last] = c.ranks(mine, i + offset(mine), size);
-    const double expected =
-        first == last ? (op == ReduceOp::prod && c.name == "exscan" ? 1 : 0) : value(op, first, last, i + offset(mine), size);
-    require(std::abs(found[static_cast<std::size_t>(i)] - expected) < 1e-13, "[test] {}: row {} is {} instead of {}", what, i,
-            found[static_cast<std::size_t>(i)], expected);
+    const double expected = first != last        ? value(op, first, last, i + offset(mine), size)
+                            : c.name == "exscan" ? identity(op)
+                                                 : 0;
+    require(found[static_cast<std::size_t>(i)] == expected || std::abs(found[static_cast<std::size_t>(i)] - expected) < 1e-13,
+            "[test] {}: row {} is {} instead of {}", what, i, found[static_cast<std::size_t>(i)], expected);
   }
   for (std::int64_t i = 0; i < rows; ++i) {
     double expected = 0;
@@ -132,13 +139,13 @@ TEST_CASE("reductions: values and gradients of all operations, at ties and zeros
           check({"reduce_scatter", [&](const Tensor& x, const auto& c) { return reduce_scatter(x, c, blocks(c), op, ties); },
                  everyone},
                 op, ties, comm);
-          if (op != ReduceOp::sum && op != ReduceOp::prod) return;
-          check({"scan", [&](const Tensor& x, const auto& c) { return scan(x, c, op); },
+          if (op == ReduceOp::avg) return;
+          check({"scan", [&](const Tensor& x, const auto& c) { return scan(x, c, op, ties); },
                  [](int s, std::int64_t, int) {
                    return std::pair{0, s + 1};
                  }},
                 op, ties, comm);
-          check({"exscan", [&](const Tensor& x, const auto& c) { return exscan(x, c, op); },
+          check({"exscan", [&](const Tensor& x, const auto& c) { return exscan(x, c, op, ties); },
                  [](int s, std::int64_t, int) {
                    return std::pair{0, s};
                  }},
@@ -164,6 +171,11 @@ TEST_CASE("reductions: second order") {
             "reduce_scatter " + name, comm,
             [&](const Tensors& in) { return Tensors{reduce_scatter(in[0], comm, blocks(comm), op)}; }, {x}, curved);
       }
+      for (const auto op : {ReduceOp::max, ReduceOp::min})
+        for (const auto direction : {Direction::up, Direction::down})
+          require_adjoint(
+              "scan max", comm, [&](const Tensors& in) { return Tensors{scan(in[0], comm, op, Ties::split, direction)}; }, {x},
+              curved);
       for (const auto op : {ReduceOp::sum, ReduceOp::prod})
         require_adjoint("exscan", comm,
                         [&](const Tensors& in) {
@@ -203,7 +215,10 @@ TEST_CASE("reductions: integers pass unrecorded, what cannot be is refused by na
       require(text.starts_with(start), "[test] '{}' instead of '{}'", text, start);
     };
     expect("[allreduce] the average of integers", [&] { allreduce(x, comm, ReduceOp::avg); });
-    expect("[scan] of max is not there", [&] { scan(x, comm, ReduceOp::max); });
+    expect("[scan] the average of integers", [&] { scan(x, comm, ReduceOp::avg); });
+    expect("[scan] there is no prefix average", [&] { scan(vector_of(0, element), comm, ReduceOp::avg); });
+    expect("[allreduce] logical_and is for booleans", [&] { allreduce(vector_of(0, element), comm, ReduceOp::logical_and); });
+    expect("[exscan] logical_or is for booleans", [&] { exscan(x, comm, ReduceOp::logical_or); });
     expect("[reduce] root 3", [&] { reduce(x, comm, 3, ReduceOp::max); });
     expect("[affine_scan] a is", [&] { affine_scan(x, vector_of(0, element), comm); });
   });

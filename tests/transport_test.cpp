@@ -257,8 +257,8 @@ TEST_CASE("threads: calls that differ are the same error on all ranks, and the g
                    double y[2] = {};
                    t.start_allreduce(y, y, t.rank() + 1, DType::float64, Reduction::sum)->wait();
                  }),
-       "[start_allreduce] the ranks' calls differ: rank 0 start_allreduce(1 float64, sum); "
-       "rank 1 start_allreduce(2 float64, sum)");
+       "[iallreduce] the ranks' calls differ: rank 0 iallreduce(1 float64, sum); "
+       "rank 1 iallreduce(2 float64, sum)");
   const auto sent = errors_of(2, [&](Transport& t) {
     double y[2] = {};
     const Message m = {1 - t.rank(), 3, y, t.rank() + 1};

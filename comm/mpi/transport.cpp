@@ -30,12 +30,16 @@ bool finalized() {
 }
 
 // Requests under way, and what the receives among them (the first ones) must turn out to be.
-class Requests final : public PendingOperation {
+class Requests final : public PendingReceive {
  public:
   Requests(std::string_view call, int rank, DType type, std::span<const Message> receives)
       : call_(call), rank_(rank), type_(type), receives_(receives.begin(), receives.end()) {}
+  Requests(const Requests&) = delete;
+  Requests& operator=(const Requests&) = delete;
 
   MPI_Request* add() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
+  // Keeps what MPI reads until the end.
+  std::vector<Layout> layouts;
 
   ~Requests() override {
     if (requests_.empty() || finalized()) return;
@@ -62,11 +66,23 @@ class Requests final : public PendingOperation {
       Count count = 0;
       check(MPIGRAD_MPI(MPI_Get_count)(&statuses[i], type_of(type_), &count), call_);
       const auto& message = receives_[i];
-      require(count == message.count, "[{}] rank {} sent {} {} with tag {} to rank {}, which expects {}", call_, message.peer,
-              count == MPI_UNDEFINED ? std::string("no whole number of") : std::to_string(count), name_of(type_), message.tag,
+      status_ = {statuses[i].MPI_SOURCE, statuses[i].MPI_TAG};
+      require(count == message.count, "[{}] rank {} sent {} {} with tag {} to rank {}, which expects {}", call_, status_.source,
+              count == MPI_UNDEFINED ? std::string("no whole number of") : std::to_string(count), name_of(type_), status_.tag,
               rank_, message.count);
     }
   }
+
+  bool test() override {
+    for (auto& request : requests_) {
+      int done = 0;
+      if (MPI_Request_get_status(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return true;  // wait tells
+      if (!done) return false;
+    }
+    return true;
+  }
+
+  Status status() const override { return status_; }
 
  private:
   // The stack unwinds and the peers may never answer: the receives are cancelled, the rest is left to the end of the job.
@@ -84,6 +100,7 @@ class Requests final : public PendingOperation {
   DType type_;
   std::vector<Message> receives_;
   std::vector<MPI_Request> requests_;
+  Status status_;
   int exceptions_ = std::uncaught_exceptions();
 };
 
@@ -220,14 +237,49 @@ class MpiTransport final : public Transport {
     return pending;
   }
 
-  std::unique_ptr<PendingOperation> start_allreduce(const void* in, void* out, std::int64_t count, DType type,
-                                                    Reduction op) override {
-    check_count("start_allreduce", count);
-    check_reduction("start_allreduce", type, op);
-    auto pending = std::make_unique<Requests>("start_allreduce", rank_, type, std::span<const Message>{});
-    check(MPIGRAD_MPI(MPI_Iallreduce)(in == out ? MPI_IN_PLACE : in, out, checked(count, "start_allreduce"), type_of(type),
-                                      op_of(op), communicator_, pending->add()),
-          "start_allreduce");
+  std::unique_ptr<PendingReceive> start_receive(const Message& message, DType type) override {
+    check_receive(message, size_, max_tag_);
+    auto pending = std::make_unique<Requests>("receive", rank_, type, std::span(&message, 1));
+    check(MPIGRAD_MPI(MPI_Irecv)(message.data, checked(message.count, "receive"), type_of(type),
+                                 message.peer == any_source ? MPI_ANY_SOURCE : message.peer,
+                                 message.tag == any_tag ? MPI_ANY_TAG : message.tag, communicator_, pending->add()),
+          "receive");
+    return pending;
+  }
+
+  std::unique_ptr<PendingOperation> start(const Collective& c) override {
+    check_collective(c, size_);
+    const auto call = name_of(c.kind);
+    auto pending = std::make_unique<Requests>(call, rank_, c.type, std::span<const Message>{});
+    for (const auto counts : {c.counts, c.receive_counts}) pending->layouts.emplace_back(counts, call);
+    const auto &send = pending->layouts[0], &receive = pending->layouts[1];
+    const auto type = type_of(c.type);
+    const auto count = c.count < 0 ? Count{0} : checked(c.count, call);
+    MPI_Request* request = pending->add();
+    int code = MPI_SUCCESS;
+    switch (c.kind) {
+      case CollectiveKind::broadcast: code = MPIGRAD_MPI(MPI_Ibcast)(c.out, count, type, c.root, communicator_, request); break;
+      case CollectiveKind::reduce:
+        code = MPIGRAD_MPI(MPI_Ireduce)(c.in, rank_ == c.root ? c.out : nullptr, count, type, op_of(c.op), c.root, communicator_,
+                                        request);
+        break;
+      case CollectiveKind::allreduce:
+        code = MPIGRAD_MPI(MPI_Iallreduce)(c.in == c.out ? MPI_IN_PLACE : c.in, c.out, count, type, op_of(c.op), communicator_,
+                                           request);
+        break;
+      case CollectiveKind::allgather:
+        code = MPIGRAD_MPI(MPI_Iallgatherv)(c.in, send.counts[index(rank_)], type, c.out, send.counts.data(),
+                                            send.displacements.data(), type, communicator_, request);
+        break;
+      case CollectiveKind::reduce_scatter:
+        code = MPIGRAD_MPI(MPI_Ireduce_scatter)(c.in, c.out, send.counts.data(), type, op_of(c.op), communicator_, request);
+        break;
+      case CollectiveKind::alltoall:
+        code = MPIGRAD_MPI(MPI_Ialltoallv)(c.in, send.counts.data(), send.displacements.data(), type, c.out,
+                                           receive.counts.data(), receive.displacements.data(), type, communicator_, request);
+        break;
+    }
+    check(code, call);
     return pending;
   }
 
@@ -356,7 +408,7 @@ std::shared_ptr<Transport> mpi_transport(MPI_Comm communicator) {
 }
 
 MPI_Comm mpi_communicator(const Transport& transport) {
-  const auto* mpi = dynamic_cast<const mpi::MpiTransport*>(&transport);
+  const auto* mpi = dynamic_cast<const mpi::MpiTransport*>(&transport.underlying());
   require(mpi != nullptr, "[mpi_communicator] the {} transport has no MPI communicator", transport.name());
   return mpi->communicator();
 }

@@ -66,15 +66,14 @@ std::string describe(const Call& call) {
   if (call.count >= 0) parts.push_back(fmt::format("{} {}", call.count, name_of(call.type)));
   if (!call.counts.empty()) parts.push_back(fmt::format("[{}] {}", listed(call.counts), name_of(call.type)));
   if (!call.receive_counts.empty()) parts.push_back(fmt::format("receiving [{}]", listed(call.receive_counts)));
-  if (call.name == "allreduce" || call.name == "reduce" || call.name == "reduce_scatter" || call.name == "start_allreduce")
-    parts.emplace_back(name_of(call.op));
+  if (call.name.find("reduce") != std::string_view::npos) parts.emplace_back(name_of(call.op));
   if (call.root >= 0) parts.push_back(fmt::format("root {}", call.root));
   return fmt::format("{}({})", call.name, listed(parts));
 }
 
 std::string disagreement(std::span<const Call* const> calls) noexcept {
   const Call& first = *calls[0];
-  const bool pairwise = first.name == "alltoall";
+  const bool pairwise = first.name.ends_with("alltoall");
   const auto agrees = [&](const Call& a) {
     return a.name == first.name && a.type == first.type && a.op == first.op && a.root == first.root && a.count == first.count &&
            (pairwise || std::equal(a.counts.begin(), a.counts.end(), first.counts.begin(), first.counts.end()));
@@ -92,7 +91,7 @@ std::string disagreement(std::span<const Call* const> calls) noexcept {
   for (std::size_t r = 0; pairwise && r < calls.size(); ++r)
     for (std::size_t s = 0; s < calls.size(); ++s)
       if (calls[r]->counts[s] != calls[s]->receive_counts[r])
-        return fmt::format("[alltoall] rank {} sends {} {} to rank {}, which expects {}", r, calls[r]->counts[s],
+        return fmt::format("[{}] rank {} sends {} {} to rank {}, which expects {}", first.name, r, calls[r]->counts[s],
                            name_of(first.type), s, calls[s]->receive_counts[r]);
   return {};
 }
@@ -185,46 +184,85 @@ void Group::wake() {
 
 // ---- Group: messages
 
-void Group::deliver(int source, int destination, int tag, Envelope envelope) {
+namespace {
+
+bool takes(const Group::Posted& posted, const Group::Envelope& envelope) {
+  return (posted.source == any_source || posted.source == envelope.source) &&
+         (posted.tag == any_tag || posted.tag == envelope.tag);
+}
+
+}  // namespace
+
+void Group::deliver(int destination, Envelope envelope) {
   if (world_->failed()) fail("[exchange] {}", world_->failure());
   auto& mailbox = mailboxes_[static_cast<std::size_t>(destination)];
   {
     std::lock_guard lock(mailbox.mutex);
-    auto& channel = mailbox.channels[{source, tag}];
-    channel.waiting.emplace(channel.sent++, std::move(envelope));
+    const auto first =
+        std::find_if(mailbox.posted.begin(), mailbox.posted.end(), [&](const auto& posted) { return takes(*posted, envelope); });
+    if (first == mailbox.posted.end()) {
+      mailbox.arrived.push_back(std::move(envelope));
+      return;
+    }
+    (*first)->envelope = std::move(envelope);
+    (*first)->filled = true;
+    mailbox.posted.erase(first);
   }
   mailbox.changed.notify_all();
 }
 
-std::uint64_t Group::post_receive(int source, int destination, int tag) {
+std::shared_ptr<Group::Posted> Group::post_receive(int source, int destination, int tag) {
   auto& mailbox = mailboxes_[static_cast<std::size_t>(destination)];
+  auto posted = std::make_shared<Posted>(Posted{source, tag});
   std::lock_guard lock(mailbox.mutex);
-  return mailbox.channels[{source, tag}].posted++;
+  const auto first = std::find_if(mailbox.arrived.begin(), mailbox.arrived.end(),
+                                  [&](const auto& envelope) { return takes(*posted, envelope); });
+  if (first == mailbox.arrived.end()) {
+    mailbox.posted.push_back(posted);
+  } else {
+    posted->envelope = std::move(*first);
+    posted->filled = true;
+    mailbox.arrived.erase(first);
+  }
+  return posted;
 }
 
-Group::Envelope Group::take(int source, int destination, int tag, std::uint64_t ticket) {
+void Group::check_sender(const Posted& posted, int destination) const {
+  if (world_->failed()) fail("[exchange] {}", world_->failure());
+  const int receiver = members_[static_cast<std::size_t>(destination)];
+  const auto tag = posted.tag == any_tag ? std::string("any tag") : fmt::format("tag {}", posted.tag);
+  if (posted.source != any_source) {
+    const int sender = members_[static_cast<std::size_t>(posted.source)];
+    require(!world_->ended(sender), "[exchange] rank {} has ended without sending the message with {} that rank {} waits for",
+            sender, tag, receiver);
+    return;
+  }
+  const bool any = std::any_of(members_.begin(), members_.end(), [&](int m) { return m != receiver && !world_->ended(m); });
+  require(any, "[exchange] all others have ended without sending the message with {} that rank {} waits for", tag, receiver);
+}
+
+Group::Envelope Group::take(int destination, const std::shared_ptr<Posted>& posted) {
   auto& mailbox = mailboxes_[static_cast<std::size_t>(destination)];
   std::unique_lock lock(mailbox.mutex);
-  const auto found = mailbox.channels.find({source, tag});
-  auto& channel = found->second;
-  for (;;) {
-    if (auto message = channel.waiting.find(ticket); message != channel.waiting.end()) {
-      Envelope envelope = std::move(message->second);
-      channel.waiting.erase(message);
-      // Nothing outstanding: forget the counters, or rotating tags would fill the map.
-      if (channel.waiting.empty() && channel.sent == channel.posted) mailbox.channels.erase(found);
-      return envelope;
-    }
-    if (world_->failed()) fail("[exchange] {}", world_->failure());
-    const int sender = members_[static_cast<std::size_t>(source)];
-    if (world_->ended(sender))
-      fail("[exchange] rank {} has ended without sending the message with tag {} that rank {} waits for", sender, tag,
-           members_[static_cast<std::size_t>(destination)]);
+  while (!posted->filled) {
+    check_sender(*posted, destination);
     mailbox.changed.wait(lock);
   }
+  return std::move(posted->envelope);
 }
 
-// ---- Group: non-blocking reductions
+bool Group::filled(int destination, const Posted& posted) {
+  std::lock_guard lock(mailboxes_[static_cast<std::size_t>(destination)].mutex);
+  return posted.filled || world_->failed();
+}
+
+void Group::cancel(int destination, const std::shared_ptr<Posted>& posted) noexcept {
+  auto& mailbox = mailboxes_[static_cast<std::size_t>(destination)];
+  std::lock_guard lock(mailbox.mutex);
+  mailbox.posted.remove(posted);
+}
+
+// ---- Group: non-blocking collectives
 
 std::shared_ptr<Group::Started> Group::start(int rank, std::uint64_t ordinal, const Call& call) {
   const auto r = static_cast<std::size_t>(rank);
@@ -235,11 +273,19 @@ std::shared_ptr<Group::Started> Group::start(int rank, std::uint64_t ordinal, co
     auto& slot = started_[ordinal];
     if (!slot) {
       slot = std::make_shared<Started>();
+      slot->name = call.name;
       slot->calls.resize(members_.size());
+      slot->counts.resize(2 * members_.size());
       slot->present.resize(members_.size());
     }
     started = slot;
-    started->calls[r] = call;
+    auto& own = started->calls[r];
+    own = call;
+    for (auto [list, kept] :
+         {std::pair{&own.counts, &started->counts[2 * r]}, {&own.receive_counts, &started->counts[2 * r + 1]}}) {
+      kept->assign(list->begin(), list->end());
+      *list = *kept;
+    }
     started->present[r] = true;
     if (++started->arrived == size()) started_.erase(ordinal);  // each rank holds it by now
   }
@@ -247,40 +293,46 @@ std::shared_ptr<Group::Started> Group::start(int rank, std::uint64_t ordinal, co
   return started;
 }
 
-void Group::complete(Started& started, ReducePart reduce_part) {
-  constexpr std::int64_t part = 32768;
+void Group::complete(Started& started) {
   std::unique_lock lock(mutex_);
   while (started.arrived < size()) {
-    check_alive("start_allreduce", started.present);
+    check_alive(started.name, started.present);
     changed_.wait(lock);
   }
   std::vector<const Call*> calls;
   for (const auto& call : started.calls) calls.push_back(&call);
   if (auto problem = disagreement(calls); !problem.empty()) throw Error(problem);
-  const std::int64_t count = calls[0]->count;
-  while (started.next_part * part < count) {
-    const std::int64_t first = part * started.next_part++;
+  while (started.next_share < size()) {
+    const int share = started.next_share++;
     ++started.active;
     lock.unlock();
-    reduce_part(calls, first, std::min(first + part, count));
+    calls[0]->share(calls, share);
     lock.lock();
     if (--started.active == 0) changed_.notify_all();
   }
   while (started.active > 0) changed_.wait(lock);
 }
 
-void Group::abandon(Started& started, int rank, ReducePart reduce_part) noexcept {
+bool Group::all_started(const Started& started) {
+  std::lock_guard lock(mutex_);
+  return started.arrived == size() || world_->failed();
+}
+
+void Group::abandon(Started& started, int rank) noexcept {
   {
     std::lock_guard lock(mutex_);
     if (started.arrived < size()) {
       Call& call = started.calls[static_cast<std::size_t>(rank)];
-      started.kept.push_back(copy_of(call.in, call.count * size_of(call.type)));
-      call.in = call.out = started.kept.back().get();
+      for (const auto bytes : {call.in_bytes, call.out_bytes})
+        started.kept.push_back(std::make_unique<std::byte[]>(static_cast<std::size_t>(bytes)));
+      std::byte* in = started.kept[started.kept.size() - 2].get();
+      if (call.in_bytes > 0) std::memcpy(in, call.in, static_cast<std::size_t>(call.in_bytes));
+      call.in = in, call.out = started.kept.back().get();
       return;
     }
   }
   try {
-    complete(started, reduce_part);
+    complete(started);
   } catch (const Error&) {  // the calls differ, and no buffer has been touched
   }
 }

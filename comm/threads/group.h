@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -60,6 +61,10 @@ struct Call {
   std::span<const std::int64_t> receive_counts = {};  // of alltoall
   const void* in = nullptr;
   void* out = nullptr;
+  // Does one rank's share of the work in all ranks' memory; all shares together are the collective.
+  using Share = void (*)(std::span<const Call* const> calls, int rank) noexcept;
+  Share share = nullptr;
+  std::int64_t in_bytes = 0, out_bytes = 0;  // of non-blocking calls
 };
 
 // "allreduce(4 float32, sum)"
@@ -86,31 +91,42 @@ class Group {
 
   // A message as it lies in the receiver's mailbox.
   struct Envelope {
+    int source = 0, tag = 0;
     Bytes data;
     std::int64_t count = 0;
     DType type = DType::uint8;
   };
-  void deliver(int source, int destination, int tag, Envelope envelope);
-  // Posting a receive reserves its place, so that receives may be completed in any order.
-  std::uint64_t post_receive(int source, int destination, int tag);
-  Envelope take(int source, int destination, int tag, std::uint64_t ticket);
+  void deliver(int destination, Envelope envelope);
+  // As in MPI, a message goes to the first receive posted that takes it, and a receive takes the first message that has arrived.
+  struct Posted {
+    int source = 0, tag = 0;  // or any_source, any_tag
+    bool filled = false;
+    Envelope envelope = {};
+  };
+  std::shared_ptr<Posted> post_receive(int source, int destination, int tag);
+  // Waits until it is filled.
+  Envelope take(int destination, const std::shared_ptr<Posted>& posted);
+  bool filled(int destination, const Posted& posted);
+  void cancel(int destination, const std::shared_ptr<Posted>& posted) noexcept;
 
-  // One non-blocking allreduce. Once all have started it, any rank may read and write the buffers of all, until no part is left.
+  // One non-blocking collective. Once all have started it, any rank may read and write the buffers of all, until no rank's share
+  // of the work is left.
   struct Started {
+    std::string_view name;
     std::vector<Call> calls;
+    std::vector<std::vector<std::int64_t>> counts;  // that the calls refer to
     std::vector<bool> present;
     int arrived = 0;
-    std::int64_t next_part = 0;
-    int active = 0;
+    int next_share = 0, active = 0;
     std::vector<Bytes> kept;
   };
   std::shared_ptr<Started> start(int rank, std::uint64_t ordinal, const Call& call);
-  // Waits until all ranks have started it, and for all parts: whoever waits takes the next one, reduce_part(calls, first, last).
-  // Throws if the ranks disagree, or one of them has failed or ended.
-  using ReducePart = void (*)(std::span<const Call* const> calls, std::int64_t first, std::int64_t last) noexcept;
-  void complete(Started& started, ReducePart reduce_part);
+  // Waits until all ranks have started it, and for all shares: whoever waits does the next one. Throws if the ranks disagree, or
+  // one of them has failed or ended.
+  void complete(Started& started);
+  bool all_started(const Started& started);
   // The rank's buffers are about to go away: helps to complete what all have started, else leaves a copy to the others.
-  void abandon(Started& started, int rank, ReducePart reduce_part) noexcept;
+  void abandon(Started& started, int rank) noexcept;
 
   // The group of these ranks (of this group) that their ordinal-th such call makes.
   std::shared_ptr<Group> child(std::span<const int> ranks, std::uint64_t ordinal);
@@ -118,15 +134,11 @@ class Group {
   void wake();
 
  private:
-  struct Channel {
-    std::uint64_t sent = 0;
-    std::uint64_t posted = 0;
-    std::map<std::uint64_t, Envelope> waiting;
-  };
   struct Mailbox {
     std::mutex mutex;
     std::condition_variable changed;
-    std::map<std::pair<int, int>, Channel> channels;  // by (source, tag)
+    std::list<std::shared_ptr<Posted>> posted;
+    std::list<Envelope> arrived;
   };
   struct Child {
     std::shared_ptr<Group> group;
@@ -135,6 +147,8 @@ class Group {
 
   // Throws if the world has failed, or if a rank of this group that is not `present` has ended.
   void check_alive(std::string_view call, const std::vector<bool>& present) const;
+  // Throws if nobody is left who could send it.
+  void check_sender(const Posted& posted, int destination) const;
   bool spin(std::uint64_t generation) const;
 
   std::shared_ptr<World> world_;

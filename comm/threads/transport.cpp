@@ -45,11 +45,75 @@ void reduce_slice(Calls calls, std::int64_t first, std::int64_t last, Write writ
   }
 }
 
-void reduce_to_all(Calls calls, std::int64_t first, std::int64_t last) noexcept {
+std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+
+// ---- one rank's share of every collective; see Call::share
+
+// Of `count` elements; few are not worth dividing.
+std::pair<std::int64_t, std::int64_t> slice(Calls calls, int rank) noexcept {
+  const std::int64_t count = calls[0]->count, size = static_cast<std::int64_t>(calls.size());
+  const std::int64_t step = std::max<std::int64_t>(1024, (count + size - 1) / size);
+  return {std::min(count, step * rank), std::min(count, step * (rank + 1))};
+}
+
+void nothing(Calls, int) noexcept {}
+
+void broadcast_share(Calls calls, int rank) noexcept {
+  const Call& mine = *calls[index(rank)];
+  copy(mine.out, calls[index(mine.root)]->in, mine.count * size_of(mine.type));
+}
+
+void allreduce_share(Calls calls, int rank) noexcept {
   const std::int64_t size = size_of(calls[0]->type);
+  const auto [first, last] = slice(calls, rank);
   reduce_slice(calls, first, last, [&](const std::byte* piece, std::int64_t i, std::int64_t n) {
     for (const Call* call : calls) copy(at(call->out, i * size), piece, n * size);
   });
+}
+
+void reduce_share(Calls calls, int rank) noexcept {
+  const std::int64_t size = size_of(calls[0]->type);
+  void* out = calls[index(calls[0]->root)]->out;
+  const auto [first, last] = slice(calls, rank);
+  reduce_slice(calls, first, last,
+               [&](const std::byte* piece, std::int64_t i, std::int64_t n) { copy(at(out, i * size), piece, n * size); });
+}
+
+void allgather_share(Calls calls, int rank) noexcept {
+  const Call& mine = *calls[index(rank)];
+  std::int64_t first = 0;
+  for (std::size_t r = 0; r < calls.size(); ++r) {
+    const auto bytes = mine.counts[r] * size_of(mine.type);
+    copy(at(mine.out, first), calls[r]->in, bytes);
+    first += bytes;
+  }
+}
+void gather_share(Calls calls, int rank) noexcept {
+  if (rank == calls[0]->root) allgather_share(calls, rank);
+}
+
+void scatter_share(Calls calls, int rank) noexcept {
+  const Call& mine = *calls[index(rank)];
+  copy(mine.out, at(calls[index(mine.root)]->in, offset(mine.counts, index(rank)) * size_of(mine.type)),
+       mine.counts[index(rank)] * size_of(mine.type));
+}
+
+void reduce_scatter_share(Calls calls, int rank) noexcept {
+  const Call& mine = *calls[index(rank)];
+  const std::int64_t size = size_of(mine.type), first = offset(mine.counts, index(rank));
+  reduce_slice(calls, first, first + mine.counts[index(rank)], [&](const std::byte* piece, std::int64_t i, std::int64_t n) {
+    copy(at(mine.out, (i - first) * size), piece, n * size);
+  });
+}
+
+void alltoall_share(Calls calls, int rank) noexcept {
+  const Call& mine = *calls[index(rank)];
+  const std::int64_t size = size_of(mine.type);
+  std::int64_t to = 0;
+  for (std::size_t r = 0; r < calls.size(); ++r) {
+    copy(at(mine.out, to * size), at(calls[r]->in, offset(calls[r]->counts, index(rank)) * size), mine.receive_counts[r] * size);
+    to += mine.receive_counts[r];
+  }
 }
 
 class ThreadsTransport final : public Transport {
@@ -62,84 +126,69 @@ class ThreadsTransport final : public Transport {
   int node_rank() const override { return rank_; }
   int node_size() const override { return size(); }
 
-  void barrier() override {
-    collective({.name = "barrier"}, [](Calls) {});
-  }
+  void barrier() override { collective({.name = "barrier", .share = nothing}); }
 
   void broadcast(void* data, std::int64_t count, DType type, int root) override {
     check_count("broadcast", count);
     check_rank("broadcast", "root", root, size());
-    collective({.name = "broadcast", .type = type, .root = root, .count = count, .in = data, .out = data},
-               [&](Calls calls) { copy(data, calls[index(root)]->in, count * size_of(type)); });
+    collective(
+        {.name = "broadcast", .type = type, .root = root, .count = count, .in = data, .out = data, .share = broadcast_share});
   }
 
   void allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op) override {
     check_count("allreduce", count);
     check_reduction("allreduce", type, op);
-    collective({.name = "allreduce", .type = type, .op = op, .count = count, .in = in, .out = out}, [&](Calls calls) {
-      const auto [first, last] = slice(count);
-      reduce_to_all(calls, first, last);
-    });
+    collective({.name = "allreduce", .type = type, .op = op, .count = count, .in = in, .out = out, .share = allreduce_share});
   }
 
   void reduce(const void* in, void* out, std::int64_t count, DType type, Reduction op, int root) override {
     check_count("reduce", count);
     check_reduction("reduce", type, op);
     check_rank("reduce", "root", root, size());
-    collective({.name = "reduce", .type = type, .op = op, .root = root, .count = count, .in = in, .out = out}, [&](Calls calls) {
-      const auto [first, last] = slice(count);
-      reduce_slice(calls, first, last, [&](const std::byte* piece, std::int64_t i, std::int64_t n) {
-        copy(at(calls[index(root)]->out, i * size_of(type)), piece, n * size_of(type));
-      });
-    });
+    collective(
+        {.name = "reduce", .type = type, .op = op, .root = root, .count = count, .in = in, .out = out, .share = reduce_share});
   }
 
   void gather(const void* in, void* out, std::span<const std::int64_t> counts, DType type, int root) override {
     check_counts("gather", counts, size());
     check_rank("gather", "root", root, size());
-    collective({.name = "gather", .type = type, .root = root, .counts = counts, .in = in, .out = out}, [&](Calls calls) {
-      if (rank_ == root) concatenate(calls, out, counts, type);
-    });
+    collective({.name = "gather", .type = type, .root = root, .counts = counts, .in = in, .out = out, .share = gather_share});
   }
 
   void scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType type, int root) override {
     check_counts("scatter", counts, size());
     check_rank("scatter", "root", root, size());
-    collective({.name = "scatter", .type = type, .root = root, .counts = counts, .in = in, .out = out}, [&](Calls calls) {
-      copy(out, at(calls[index(root)]->in, offset(counts, index(rank_)) * size_of(type)), counts[index(rank_)] * size_of(type));
-    });
+    collective({.name = "scatter", .type = type, .root = root, .counts = counts, .in = in, .out = out, .share = scatter_share});
   }
 
   void allgather(const void* in, void* out, std::span<const std::int64_t> counts, DType type) override {
     check_counts("allgather", counts, size());
-    collective({.name = "allgather", .type = type, .counts = counts, .in = in, .out = out},
-               [&](Calls calls) { concatenate(calls, out, counts, type); });
+    collective({.name = "allgather", .type = type, .counts = counts, .in = in, .out = out, .share = allgather_share});
   }
 
   void reduce_scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType type, Reduction op) override {
     check_counts("reduce_scatter", counts, size());
     check_reduction("reduce_scatter", type, op);
-    collective({.name = "reduce_scatter", .type = type, .op = op, .counts = counts, .in = in, .out = out}, [&](Calls calls) {
-      const std::int64_t first = offset(counts, index(rank_));
-      reduce_slice(calls, first, first + counts[index(rank_)], [&](const std::byte* piece, std::int64_t i, std::int64_t n) {
-        copy(at(out, (i - first) * size_of(type)), piece, n * size_of(type));
-      });
-    });
+    collective({.name = "reduce_scatter",
+                .type = type,
+                .op = op,
+                .counts = counts,
+                .in = in,
+                .out = out,
+                .share = reduce_scatter_share});
   }
 
   void alltoall(const void* in, std::span<const std::int64_t> send_counts, void* out,
                 std::span<const std::int64_t> receive_counts, DType type) override {
     check_counts("alltoall", send_counts, size());
     check_counts("alltoall", receive_counts, size());
-    collective({.name = "alltoall", .type = type, .counts = send_counts, .receive_counts = receive_counts, .in = in, .out = out},
-               [&](Calls calls) {
-                 std::int64_t to = 0;
-                 for (std::size_t r = 0; r < calls.size(); ++r) {
-                   const std::int64_t from = offset(calls[r]->counts, index(rank_));
-                   copy(at(out, to * size_of(type)), at(calls[r]->in, from * size_of(type)), receive_counts[r] * size_of(type));
-                   to += receive_counts[r];
-                 }
-               });
+    collective({.name = "alltoall",
+                .type = type,
+                .counts = send_counts,
+                .receive_counts = receive_counts,
+                .in = in,
+                .out = out,
+                .share = alltoall_share});
   }
 
   void exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
@@ -147,8 +196,8 @@ class ThreadsTransport final : public Transport {
   }
   std::unique_ptr<PendingOperation> start_exchange(std::span<const Message> sends, std::span<const Message> receives,
                                                    DType type) override;
-  std::unique_ptr<PendingOperation> start_allreduce(const void* in, void* out, std::int64_t count, DType type,
-                                                    Reduction op) override;
+  std::unique_ptr<PendingReceive> start_receive(const Message& message, DType type) override;
+  std::unique_ptr<PendingOperation> start(const Collective& call) override;
 
   std::shared_ptr<Transport> subgroup(std::span<const int> ranks) override {
     const int place = check_subgroup(ranks, rank_, size());
@@ -159,9 +208,8 @@ class ThreadsTransport final : public Transport {
   std::shared_ptr<Transport> split(int color, int key) override {
     const std::array<int, 2> mine = {color, key};
     std::vector<std::array<int, 2>> all(index(size()));
-    collective({.name = "split", .in = mine.data()}, [&](Calls calls) {
-      for (std::size_t r = 0; r < calls.size(); ++r) std::memcpy(all[r].data(), calls[r]->in, sizeof(mine));
-    });
+    const std::vector<std::int64_t> counts(index(size()), sizeof(mine));
+    collective({.name = "split", .counts = counts, .in = mine.data(), .out = all.data(), .share = allgather_share});
     if (color < 0) return nullptr;
     std::vector<int> ranks;
     for (int r = 0; r < size(); ++r)
@@ -182,103 +230,151 @@ class ThreadsTransport final : public Transport {
   }
 
  private:
-  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-
   // Everything between enter and leave reads memory of other ranks and must not throw. All ranks enter and leave even when
   // their calls differ, so that the error is the same everywhere and the next call finds the group in order.
-  template <class Body>
-  void collective(const Call& call, Body&& body) {
+  void collective(const Call& call) {
     const Calls calls = group_->enter(rank_, call);
     const std::string problem = disagreement(calls);
-    if (problem.empty()) [&]() noexcept { body(calls); }();
+    if (problem.empty()) call.share(calls, rank_);
     group_->leave();
     if (!problem.empty()) throw Error(problem);
   }
 
-  // This rank's share of reducing `count` elements; small ones are not worth dividing.
-  std::pair<std::int64_t, std::int64_t> slice(std::int64_t count) const {
-    const std::int64_t step = std::max<std::int64_t>(1024, (count + size() - 1) / size());
-    return {std::min(count, step * rank_), std::min(count, step * (rank_ + 1))};
-  }
-
-  static void concatenate(Calls calls, void* out, std::span<const std::int64_t> counts, DType type) noexcept {
-    std::int64_t first = 0;
-    for (std::size_t r = 0; r < calls.size(); ++r) {
-      copy(at(out, first * size_of(type)), calls[r]->in, counts[r] * size_of(type));
-      first += counts[r];
-    }
-  }
-
   std::shared_ptr<Group> group_;
   int rank_;
-  std::uint64_t reductions_started_ = 0;
+  std::uint64_t started_ = 0;
   std::map<std::vector<int>, std::uint64_t> subgroups_made_;
 };
 
 // ---- pending operations
 
-// wait() runs `finish` once; the destructor runs it too, or `give_up` while an exception unwinds the stack.
-template <class Finish, class GiveUp>
-class Pending final : public PendingOperation {
+// What a receive waits for, checked against what it expects.
+class Receive final : public PendingReceive {
  public:
-  Pending(Finish finish, GiveUp give_up) : finish_(std::move(finish)), give_up_(std::move(give_up)) {}
-  ~Pending() override {
+  Receive(std::shared_ptr<Group> group, int rank, const Message& message, DType type)
+      : group_(std::move(group)), rank_(rank), message_(message), type_(type),
+        posted_(group_->post_receive(message.peer, rank, message.tag)) {}
+  ~Receive() override {
     if (done_) return;
     if (std::uncaught_exceptions() > exceptions_) {
-      give_up_();
+      group_->cancel(rank_, posted_);
       return;
     }
     try {
-      finish_();
+      wait();
     } catch (...) {  // a failure of the world is seen by the next call
     }
   }
+  Receive(const Receive&) = delete;
+  Receive& operator=(const Receive&) = delete;
+
   void wait() override {
-    if (!std::exchange(done_, true)) finish_();
+    if (std::exchange(done_, true)) return;
+    const auto envelope = group_->take(rank_, posted_);
+    status_ = {envelope.source, envelope.tag};
+    require(envelope.count == message_.count && envelope.type == type_,
+            "[exchange] rank {} sent {} {} with tag {} to rank {}, which expects {} {}", envelope.source, envelope.count,
+            name_of(envelope.type), envelope.tag, rank_, message_.count, name_of(type_));
+    copy(message_.data, envelope.data.get(), message_.count * size_of(type_));
   }
+  bool test() override { return done_ || group_->filled(rank_, *posted_); }
+  Status status() const override { return status_; }
 
  private:
-  Finish finish_;
-  GiveUp give_up_;
+  std::shared_ptr<Group> group_;
+  int rank_;
+  Message message_;
+  DType type_;
+  std::shared_ptr<Group::Posted> posted_;
+  Status status_;
   bool done_ = false;
   int exceptions_ = std::uncaught_exceptions();
 };
 
-template <class Finish, class GiveUp>
-std::unique_ptr<PendingOperation> pending(Finish finish, GiveUp give_up) {
-  return std::make_unique<Pending<Finish, GiveUp>>(std::move(finish), std::move(give_up));
-}
+class Receives final : public PendingOperation {
+ public:
+  std::vector<std::unique_ptr<Receive>> all;
+  void wait() override {
+    for (auto& receive : all) receive->wait();
+  }
+  bool test() override {
+    return std::all_of(all.begin(), all.end(), [](auto& receive) { return receive->test(); });
+  }
+};
+
+class StartedCollective final : public PendingOperation {
+ public:
+  StartedCollective(std::shared_ptr<Group> group, std::shared_ptr<Group::Started> started, int rank)
+      : group_(std::move(group)), started_(std::move(started)), rank_(rank) {}
+  ~StartedCollective() override {
+    if (done_) return;
+    if (std::uncaught_exceptions() > exceptions_) {
+      group_->abandon(*started_, rank_);
+      return;
+    }
+    try {
+      wait();
+    } catch (...) {  // a failure of the world is seen by the next call
+    }
+  }
+  StartedCollective(const StartedCollective&) = delete;
+  StartedCollective& operator=(const StartedCollective&) = delete;
+
+  void wait() override {
+    if (!std::exchange(done_, true)) group_->complete(*started_);
+  }
+  bool test() override { return done_ || group_->all_started(*started_); }
+
+ private:
+  std::shared_ptr<Group> group_;
+  std::shared_ptr<Group::Started> started_;
+  int rank_;
+  bool done_ = false;
+  int exceptions_ = std::uncaught_exceptions();
+};
 
 std::unique_ptr<PendingOperation> ThreadsTransport::start_exchange(std::span<const Message> sends,
                                                                    std::span<const Message> receives, DType type) {
   check_messages(sends, size(), max_tag());
   check_messages(receives, size(), max_tag());
-  std::vector<std::pair<Message, std::uint64_t>> posted;
-  for (const auto& message : receives) posted.emplace_back(message, group_->post_receive(message.peer, rank_, message.tag));
+  auto pending = std::make_unique<Receives>();
+  for (const auto& message : receives) pending->all.push_back(std::make_unique<Receive>(group_, rank_, message, type));
   for (const auto& message : sends) {
     Bytes copied = copy_of(message.data, message.count * size_of(type));
-    group_->deliver(rank_, message.peer, message.tag, {std::move(copied), message.count, type});
+    group_->deliver(message.peer, {rank_, message.tag, std::move(copied), message.count, type});
   }
-  auto finish = [group = group_, rank = rank_, type, posted = std::move(posted)] {
-    for (const auto& [message, ticket] : posted) {
-      const auto envelope = group->take(message.peer, rank, message.tag, ticket);
-      require(envelope.count == message.count && envelope.type == type,
-              "[exchange] rank {} sent {} {} with tag {} to rank {}, which expects {} {}", message.peer, envelope.count,
-              name_of(envelope.type), message.tag, rank, message.count, name_of(type));
-      copy(message.data, envelope.data.get(), message.count * size_of(type));
-    }
-  };
-  return pending(std::move(finish), [] {});  // messages are copies: nobody else touches the receives' buffers
+  return pending;
 }
 
-std::unique_ptr<PendingOperation> ThreadsTransport::start_allreduce(const void* in, void* out, std::int64_t count, DType type,
-                                                                    Reduction op) {
-  check_count("start_allreduce", count);
-  check_reduction("start_allreduce", type, op);
-  const Call call = {.name = "start_allreduce", .type = type, .op = op, .count = count, .in = in, .out = out};
-  auto started = group_->start(rank_, reductions_started_++, call);
-  return pending([group = group_, started] { group->complete(*started, reduce_to_all); },
-                 [group = group_, started, rank = rank_] { group->abandon(*started, rank, reduce_to_all); });
+std::unique_ptr<PendingReceive> ThreadsTransport::start_receive(const Message& message, DType type) {
+  check_receive(message, size(), max_tag());
+  return std::make_unique<Receive>(group_, rank_, message, type);
+}
+
+std::unique_ptr<PendingOperation> ThreadsTransport::start(const Collective& c) {
+  check_collective(c, size());
+  Call call = {.name = name_of(c.kind),
+               .type = c.type,
+               .op = c.op,
+               .root = c.root,
+               .count = c.count,
+               .counts = c.counts,
+               .receive_counts = c.receive_counts,
+               .in = c.in,
+               .out = c.out};
+  const auto all = c.counts.empty() ? std::int64_t{0} : total(c.counts);
+  const auto own = c.counts.empty() ? std::int64_t{0} : c.counts[index(rank_)];
+  std::int64_t in = c.count, out = c.count;
+  switch (c.kind) {
+    case CollectiveKind::broadcast: call.share = broadcast_share, call.in = c.out; break;
+    case CollectiveKind::reduce: call.share = reduce_share, out = rank_ == c.root ? out : 0; break;
+    case CollectiveKind::allreduce: call.share = allreduce_share; break;
+    case CollectiveKind::allgather: call.share = allgather_share, in = own, out = all; break;
+    case CollectiveKind::reduce_scatter: call.share = reduce_scatter_share, in = all, out = own; break;
+    case CollectiveKind::alltoall: call.share = alltoall_share, in = all, out = total(c.receive_counts); break;
+  }
+  call.in_bytes = in * size_of(c.type), call.out_bytes = out * size_of(c.type);
+  return std::make_unique<StartedCollective>(group_, group_->start(rank_, started_++, call), rank_);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 // Everything a program needs.
 
+#include "comm/alltoallw.h"
 #include "comm/collectives.h"
 #include "comm/distributed.h"
 #include "comm/exchange.h"
@@ -8,8 +9,14 @@
 #include "comm/hdf5/hdf5_file.h"
 #include "comm/invariant.h"
 #include "comm/launch.h"
+#include "comm/neighbor.h"
+#include "comm/nonblocking.h"
+#include "comm/one_sided.h"
+#include "comm/point_to_point.h"
 #include "comm/redistribute.h"
 #include "comm/reductions.h"
+#include "comm/scan.h"
+#include "comm/user_reduction.h"
 #include "framework/op.h"
 #include "framework/optimizer.h"
 #include "framework/parameter.h"

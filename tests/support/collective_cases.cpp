@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "comm/invariant.h"
+#include "comm/point_to_point.h"
+#include "comm/scan.h"
 #include "framework/random.h"
 #include "tests/support/adjoint_check.h"
 

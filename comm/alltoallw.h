@@ -1,0 +1,27 @@
+#pragma once
+// MPI's alltoallw: every block is a tensor of its own, of any shape and type.
+
+#include <vector>
+
+#include "comm/collectives.h"
+
+namespace mpigrad {
+
+// blocks[s] goes to rank s; result[s] comes from rank s. `receive` are the types of the results; the ranks tell each other where
+// it is left out.  The transpose swaps the two lists. Integer blocks travel and carry no derivative.
+std::vector<Tensor> alltoallw(const std::vector<Tensor>& blocks, const Communicator& comm, Types receive = {});
+
+namespace ops {
+
+struct AllToAllW {
+  Communicator comm;
+  Types receive;
+  static constexpr std::string_view name = "alltoallw";
+  static constexpr bool communicates = true;
+  Types infer(Inputs in) const;
+  void run(Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+}  // namespace ops
+}  // namespace mpigrad
