@@ -129,8 +129,8 @@ class MpiTransport final : public Transport {
   void allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op) override {
     check_count("allreduce", count);
     check_reduction("allreduce", type, op);
-    check(MPIGRAD_MPI(MPI_Allreduce)(in == out ? MPI_IN_PLACE : in, out, checked(count, "allreduce"), type_of(type), op_of(op),
-                                     communicator_),
+    check(MPIGRAD_MPI(MPI_Allreduce)(in == out ? MPI_IN_PLACE : in, out, checked(count, "allreduce"), type_of(type),
+                                     op_of(op, type), communicator_),
           "allreduce");
   }
 
@@ -146,8 +146,8 @@ class MpiTransport final : public Transport {
       copy.assign(bytes, bytes + count * size_of(type));
       in = copy.data();
     }
-    check(MPIGRAD_MPI(MPI_Reduce)(in, rank_ == root ? out : nullptr, checked(count, "reduce"), type_of(type), op_of(op), root,
-                                  communicator_),
+    check(MPIGRAD_MPI(MPI_Reduce)(in, rank_ == root ? out : nullptr, checked(count, "reduce"), type_of(type), op_of(op, type),
+                                  root, communicator_),
           "reduce");
   }
 
@@ -185,7 +185,7 @@ class MpiTransport final : public Transport {
     check_counts("reduce_scatter", counts, size_);
     check_reduction("reduce_scatter", type, op);
     const Layout layout(counts, "reduce_scatter");
-    check(MPIGRAD_MPI(MPI_Reduce_scatter)(in, out, layout.counts.data(), type_of(type), op_of(op), communicator_),
+    check(MPIGRAD_MPI(MPI_Reduce_scatter)(in, out, layout.counts.data(), type_of(type), op_of(op, type), communicator_),
           "reduce_scatter");
   }
 
@@ -226,7 +226,7 @@ class MpiTransport final : public Transport {
     check_reduction("start_allreduce", type, op);
     auto pending = std::make_unique<Requests>("start_allreduce", rank_, type, std::span<const Message>{});
     check(MPIGRAD_MPI(MPI_Iallreduce)(in == out ? MPI_IN_PLACE : in, out, checked(count, "start_allreduce"), type_of(type),
-                                      op_of(op), communicator_, pending->add()),
+                                      op_of(op, type), communicator_, pending->add()),
           "start_allreduce");
     return pending;
   }
