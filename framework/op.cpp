@@ -1,6 +1,7 @@
 #include "framework/op.h"
 
 #include <chrono>
+#include <string>
 
 #include "framework/cost.h"
 
@@ -32,6 +33,18 @@ LayoutPtr refuse_layout(std::string_view op, Inputs in) {
     if (x && x.layout())
       fail("[{}] is not defined on a distributed tensor; redistribute it or take its local part first: {}", op, x);
   return nullptr;
+}
+
+void refuse_half(std::string_view op, Inputs in, const Types& out) {
+  const auto refuse = [&](DType type) {
+    if (!is_half(type)) return;
+    std::string operands;
+    for (const auto& x : in) operands += fmt::format("{}{}", operands.empty() ? "" : ", ", x);
+    fail("[{}] has no {} kernel on the CPU: cast to float32 first: {}", op, name_of(type), operands);
+  };
+  for (const auto& x : in)
+    if (x) refuse(x.dtype());
+  for (const auto& y : out) refuse(y.dtype);
 }
 
 void finish_outputs(Outputs out, bool constant, const LayoutPtr& layout) {

@@ -15,6 +15,7 @@
 //   static constexpr unsigned keeps_inputs, keeps_outputs    bit i: the vjp reads the elements of input (output) i; default none
 //   static constexpr bool communicates = true     takes part in every replay; `run(Inputs, Outputs)` serves all devices
 //   static constexpr bool differentiable = false  outputs are constants (comparisons, indices)
+//   static constexpr bool takes_half = true       `run` takes bfloat16 and float16 as well; the others are refused them by name
 //   auto start_reduction(const Tensor& cotangent) const   the vjp of a parameter's replication, started without waiting, and
 //   std::uint64_t reduces_over() const            the number of its group of ranks
 
@@ -52,6 +53,11 @@ constexpr bool differentiable() {
   return true;
 }
 template <class Op>
+constexpr bool takes_half() {
+  if constexpr (requires { Op::takes_half; }) return Op::takes_half;
+  return false;
+}
+template <class Op>
 constexpr unsigned keeps_inputs() {
   if constexpr (requires { Op::keeps_inputs; }) return Op::keeps_inputs;
   return 0;
@@ -69,6 +75,7 @@ concept Differentiable = requires(const Op op, const Replay& at, Inputs cotangen
 
 DeviceKind common_device(std::string_view op, Inputs in);
 LayoutPtr refuse_layout(std::string_view op, Inputs in);
+void refuse_half(std::string_view op, Inputs in, const Types& out);
 // Makes constants of outputs that carry no derivative; the others get `layout`.
 void finish_outputs(Outputs out, bool constant, const LayoutPtr& layout);
 bool all_constant(Inputs in);
@@ -111,6 +118,8 @@ Tensors apply_all(const Op& op, Tensors in) {
     else layout = detail::refuse_layout(Op::name, in);
   }
   const Types types = op.infer(in);
+  if constexpr (requires { op.run(Cpu{}, Inputs(in), Outputs()); } && !detail::takes_half<Op>())
+    if (device == DeviceKind::cpu) detail::refuse_half(Op::name, in, types);
   const bool counting = detail::counting_costs();
   const double start = counting ? detail::seconds_now() : 0;
 

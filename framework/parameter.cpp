@@ -6,6 +6,8 @@ namespace mpigrad {
 
 Parameter& Parameters::add(std::string name, const Tensor& value, bool decay) {
   require(is_floating(value.dtype()), "[parameter] {} must be floating-point: {}", name, value);
+  require(!is_half(value.dtype()),
+          "[parameter] {} is to be float32 or float64, which optimizers need; cast it where it is used: {}", name, value);
   for (const auto& other : list_) require(other->name != name, "[parameter] there are two named {}", name);
   packed_ = false;
   list_.push_back(std::make_unique<Parameter>(Parameter{std::move(name), value.as_variable(), decay}));

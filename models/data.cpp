@@ -150,7 +150,7 @@ Batch Loader::State::finish(Fetch& fetch) {
     }
     if (item.targets.valid()) targets[item.sample] = item.targets.get();
     const auto& values = targets.at(item.sample);
-    visit_any(target_dtype, [&](auto zero) {
+    visit_arithmetic(target_dtype, [&](auto zero) {
       using T = decltype(zero);
       for (std::int64_t j = 0; j < t; ++j) y.mutable_data<T>()[i * t + j] = static_cast<T>(values[static_cast<std::size_t>(j)]);
     });
@@ -172,6 +172,8 @@ Loader::Loader(SourcePtr source, LoaderOptions options) : state_(std::make_share
   const auto& extents = s.source->extents();
   require(o.batch > 0, "[data] a batch has at least one sample, not {}", o.batch);
   require(is_floating(o.dtype), "[data] x is of a floating-point type, not {}", name_of(o.dtype));
+  for (const auto dtype : {o.dtype, o.target_dtype.value_or(o.dtype)})
+    require(!is_half(dtype), "[data] batches are float32 or float64, not {}: cast them", name_of(dtype));
   s.samples = o.samples;
   if (s.samples.empty()) {
     s.samples.resize(static_cast<std::size_t>(size));

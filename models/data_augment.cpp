@@ -150,7 +150,7 @@ void copy_piece(const Piece& piece, const Stored& stored, const Shape& extents, 
     in += (piece.box.begin[axis] - stored.region.begin[axis]) * stride;
     out += piece.start[a] * out_strides[a];
   }
-  visit_any(stored.type, [&](auto zero) {
+  visit_arithmetic(stored.type, [&](auto zero) {
     using From = decltype(zero);
     const From* from = static_cast<const From*>(stored.from) + in;
     if constexpr (std::is_signed_v<From>)  // floating-point types are, too

@@ -1,6 +1,7 @@
 #pragma once
 // Functions of corresponding elements. Operands broadcast: shapes are aligned at the right and extents of 1 repeat.
-// Types must be equal; float32 and float64 have derivatives, comparisons give booleans.
+// Types must be equal; floating-point types have derivatives, comparisons give booleans. bfloat16 and float16 are computed in
+// float32 and rounded once.
 
 #include "framework/tensor.h"
 

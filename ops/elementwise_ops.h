@@ -20,6 +20,7 @@ template <class F>
 struct Unary {
   F f{};
   static constexpr std::string_view name = F::name;
+  static constexpr bool takes_half = true;
   static constexpr unsigned keeps_inputs = F::keeps_input, keeps_outputs = F::keeps_output;
 
   Types infer(Inputs in) const {
@@ -35,6 +36,7 @@ template <class F>
 struct Binary {
   F f{};
   static constexpr std::string_view name = F::name;
+  static constexpr bool takes_half = true;
   static constexpr unsigned keeps_inputs = F::keeps_inputs, keeps_outputs = F::keeps_output;
 
   Types infer(Inputs in) const;
@@ -56,6 +58,7 @@ struct Binary {
 template <class F>
 struct Compare {
   static constexpr std::string_view name = F::name;
+  static constexpr bool takes_half = true;
   static constexpr bool differentiable = false;
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const { return elementwise_layout(name, in, Elementwise::nonlinear); }
@@ -324,6 +327,7 @@ struct LogicalOr {
 // y = c ? a : b;  abar = c ? ybar : 0,  bbar = c ? 0 : ybar
 struct Where {
   static constexpr std::string_view name = "where";
+  static constexpr bool takes_half = true;
   static constexpr unsigned keeps_inputs = 1;
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
@@ -334,6 +338,7 @@ struct Where {
 struct Cast {
   DType to = DType::float32;
   static constexpr std::string_view name = "cast";
+  static constexpr bool takes_half = true;
   Types infer(Inputs in) const { return {{in[0].shape(), to}}; }
   LayoutPtr layout(Inputs in) const {
     return elementwise_layout(name, in, is_floating(to) ? Elementwise::linear : Elementwise::nonlinear);

@@ -22,6 +22,11 @@ namespace {
 
 Tensor reduced(const Tensor& x, Reduce reduce) { return reduce == Reduce::none ? x : reduce == Reduce::sum ? sum(x) : mean(x); }
 
+// Their bounds against 0 / 0 need the range of float32.
+void require_wide(const char* op, const Tensor& x) {
+  require(!is_half(x.dtype()), "[{}] has no {} form: cast to float32 first: {}", op, name_of(x.dtype()), x);
+}
+
 Tensor scalar_like(const Tensor& x, double value) {
   UseDevice device(x.device());
   return constant(full(Shape{}, value, x.dtype()));
@@ -42,6 +47,7 @@ Tensor mae(const Tensor& prediction, const Tensor& target, Reduce reduce) {
 Tensor negative_log_likelihood(const Tensor& log_p, const Tensor& labels, const CrossEntropyOptions& options) {
   require(log_p.rank() == labels.rank() + 1,
           "[cross_entropy] labels have the dimensions of the scores but the last: scores {}, labels {}", log_p, labels);
+  require_wide("cross_entropy", log_p);
   const auto classes = log_p.dim(-1);
   const auto dtype = log_p.dtype();
   // Selections, not products: the scores of other classes may be infinite.
@@ -79,6 +85,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targ
 Tensor binary_cross_entropy(const Tensor& probability, const Tensor& target, Reduce reduce) {
   require(probability.shape() == target.shape(), "[binary_cross_entropy] shapes differ: probability {}, target {}", probability,
           target);
+  require_wide("binary_cross_entropy", probability);
   // The inner bound, below exp(-100) and above zero in both types, keeps the derivative from being 0 / 0 at p = 0.
   const auto bounded_log = [](const Tensor& p) { return clamp(log(clamp(p, 1.5e-45, 1)), -100, 0); };
   return reduced(-(target * bounded_log(probability) + (1 - target) * bounded_log(1 - probability)), reduce);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "ops/elementwise.h"
 
@@ -19,7 +20,7 @@ Tensor generate(const Shape& shape, DType dtype, const LayoutPtr& layout, const 
   Tensor result({local, dtype});
   if (result.device() == DeviceKind::dry) return layout ? result.with_layout(layout) : result;
   const auto strides = (layout ? layout->global : shape).strides();
-  visit_floating(dtype, [&](auto zero) {
+  visit_any_floating(dtype, [&](auto zero) {
     using T = decltype(zero);
     T* y = result.mutable_data<T>();
     const std::int64_t length = local.rank() ? local.back() : 1, rows = length ? local.elements() / length : 0;
@@ -42,10 +43,18 @@ void require_global(const char* op, const Shape& shape, const LayoutPtr& layout)
 }
 
 template <class T>
-double largest_below(double bound) {
-  T value = static_cast<T>(bound);
-  if (static_cast<double>(value) >= bound) value = std::nextafter(value, -std::numeric_limits<T>::infinity());
-  return static_cast<double>(value);
+T next_below(T x) {
+  if constexpr (std::is_floating_point_v<T>) return std::nextafter(x, -std::numeric_limits<T>::infinity());
+  else if (x == 0) return T::from_bits(0x8001);
+  else return T::from_bits(static_cast<std::uint16_t>(x > 0 ? x.bits() - 1 : x.bits() + 1));
+}
+
+double largest_below(double bound, DType dtype) {
+  return visit_any_floating(dtype, [&](auto zero) {
+    auto value = static_cast<decltype(zero)>(bound);
+    if (static_cast<double>(value) >= bound) value = next_below(value);
+    return static_cast<double>(value);
+  });
 }
 
 }  // namespace
@@ -54,7 +63,7 @@ Tensor random_uniform(const Shape& shape, const Philox& random, double low, doub
   require_global("random_uniform", shape, layout);
   // Rounding could give `high`, which is outside: the largest number below it is the limit.
   double limit = std::numeric_limits<double>::infinity();
-  if (low < high) limit = dtype == DType::float32 ? largest_below<float>(high) : largest_below<double>(high);
+  if (low < high) limit = largest_below(high, dtype);
   return generate(shape, dtype, layout, [&](std::uint64_t i) { return std::min(low + (high - low) * random.uniform(i), limit); });
 }
 

@@ -84,6 +84,7 @@ Tensor sum(const Tensor& x) { return sum(x, all_axes(x)); }
 Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep) {
   const auto over = normalised("mean", x, axes);
   require(is_floating(x.dtype()), "[mean] needs floating-point elements: {}", x);
+  if (is_half(x.dtype())) return cast(mean(cast(x, DType::float32), axes, keep), x.dtype());  // float16 ends at 65504
   double count = 1;
   for (const int axis : over) count *= static_cast<double>(x.layout() ? x.layout()->global[axis] : x.dim(axis));
   return sum(x, over, keep) / count;

@@ -31,6 +31,7 @@ namespace ops {
 struct Sum {
   std::vector<int> axes;  // ascending, not negative
   static constexpr std::string_view name = "sum";
+  static constexpr bool takes_half = true;
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -41,6 +42,7 @@ struct Sum {
 struct BroadcastTo {
   Shape shape;
   static constexpr std::string_view name = "broadcast_to";
+  static constexpr bool takes_half = true;
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const;
@@ -51,6 +53,7 @@ struct Extremum {
   std::vector<int> axes;
   bool largest = true;
   static constexpr std::string_view name = "max/min";
+  static constexpr bool takes_half = true;
   static constexpr unsigned keeps_inputs = 1, keeps_outputs = 1;
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
@@ -61,6 +64,7 @@ struct Extremum {
 struct ArgMax {
   int axis = 0;
   static constexpr std::string_view name = "argmax";
+  static constexpr bool takes_half = true;
   static constexpr bool differentiable = false;
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;

@@ -59,7 +59,7 @@ Tensor logsumexp(const Tensor& x, const std::vector<int>& axes, bool keep) {
   Tensor shift;
   {
     Untaped scope;
-    const double bound = x.dtype() == DType::float32 ? 3e38 : 1e300;
+    const double bound = x.dtype() == DType::float64 ? 1e300 : x.dtype() == DType::float16 ? 65504 : 3e38;
     shift = constant(clamp(max(x, axes, true), -bound, bound));
   }
   const auto y = log(sum(exp(x - shift), axes, true)) + shift;

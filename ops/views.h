@@ -54,6 +54,7 @@ struct Reshape {
 struct Permute {
   std::vector<int> order;
   static constexpr std::string_view name = "permute";
+  static constexpr bool takes_half = true;
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -64,6 +65,7 @@ struct Permute {
 struct Slice {
   Shape begin, end, step;
   static constexpr std::string_view name = "slice";
+  static constexpr bool takes_half = true;
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -75,6 +77,7 @@ struct SlicePut {
   Shape begin, step, shape;
   double value = 0;
   static constexpr std::string_view name = "pad";
+  static constexpr bool takes_half = true;
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -84,6 +87,7 @@ struct SlicePut {
 struct Concatenate {
   int axis = 0;
   static constexpr std::string_view name = "concatenate";
+  static constexpr bool takes_half = true;
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -93,6 +97,7 @@ struct Concatenate {
 struct Flip {
   std::vector<int> axes;
   static constexpr std::string_view name = "flip";
+  static constexpr bool takes_half = true;
   Types infer(Inputs in) const { return {in[0].type()}; }
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -102,6 +107,7 @@ struct Flip {
 // Take and ScatterAdd are each other's transpose in x.
 struct Take {
   static constexpr std::string_view name = "take";
+  static constexpr bool takes_half = true;
   static constexpr unsigned keeps_inputs = 2;
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -110,6 +116,7 @@ struct Take {
 struct ScatterAdd {
   std::int64_t rows = 0;
   static constexpr std::string_view name = "scatter_add";
+  static constexpr bool takes_half = true;
   static constexpr unsigned keeps_inputs = 2;
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -120,6 +127,7 @@ struct OneHot {
   std::int64_t classes = 0;
   DType dtype = DType::float32;
   static constexpr std::string_view name = "one_hot";
+  static constexpr bool takes_half = true;
   static constexpr bool differentiable = false;
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;

@@ -324,6 +324,7 @@ TEST_CASE("data: files that are wrong") {
   CHECK(has(error_text([&] { data::Loader(example(), {.batch = 8, .drop_last = true}); }), "7 samples make no batch of 8"));
   CHECK(has(error_text([&] { data::Loader(example(), {.transpositions = true}); }), "transpositions are for cubes"));
   CHECK(has(error_text([&] { data::Loader(example(), {.target_dtype = DType::int64}); }), "not classes"));
+  CHECK(has(error_text([&] { data::Loader(example(), {.dtype = DType::bfloat16}); }), "float64, not bfloat16: cast them"));
 }
 
 TEST_CASE("data: volumes with labels in one file") {

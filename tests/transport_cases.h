@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,8 +17,8 @@
 
 namespace mpigrad::transport_cases {
 
-constexpr DType all_types[] = {DType::float32, DType::float64, DType::int64,  DType::int32,
-                               DType::int16,   DType::uint8,   DType::boolean};
+constexpr DType all_types[] = {DType::float32, DType::float64, DType::int64,    DType::int32,  DType::int16,
+                               DType::uint8,   DType::boolean, DType::bfloat16, DType::float16};
 constexpr Reduction all_reductions[] = {Reduction::sum, Reduction::max, Reduction::min, Reduction::prod};
 
 // Element i of rank r's buffer: small integers, so that every type holds every result exactly (products of 7 ranks included).
@@ -116,6 +118,55 @@ inline void check_reductions(Transport& t, DType type, Reduction op, std::int64_
   Buffer in = filled(rank, total, type), out(type, counts[static_cast<std::size_t>(rank)]);
   t.reduce_scatter(in.data(), out.data(), counts, type, op);
   for (std::int64_t i = 0; i < out.count; ++i) expect(out, i, reduced(size, first + i, type, op), what("reduce_scatter"));
+}
+
+// All that combining the numbers, pair by pair in any order and rounded to T each time, can give.
+template <class T>
+std::set<float> any_order(const std::vector<T>& x, Reduction op) {
+  std::vector<std::set<float>> of(std::size_t{1} << x.size());  // by set of ranks
+  for (std::size_t r = 0; r < x.size(); ++r) of[std::size_t{1} << r] = {x[r]};
+  for (std::size_t ranks = 1; ranks < of.size(); ++ranks)
+    for (std::size_t part = (ranks - 1) & ranks; part > 0; part = (part - 1) & ranks)
+      for (const float a : of[part])
+        for (const float b : of[ranks & ~part])
+          of[ranks].insert(T(op == Reduction::sum    ? a + b
+                             : op == Reduction::prod ? a * b
+                             : op == Reduction::max  ? std::max(a, b)
+                                                     : std::min(a, b)));
+  return of.back();
+}
+
+// Results with more digits than T has: rounded at each step. Every fifth element of max and min has a NaN, which wins.
+template <class T>
+void check_rounding(Transport& t, Reduction op) {
+  const std::int64_t count = 60;
+  const auto number = [&](int rank, std::int64_t i) {
+    const auto k = static_cast<float>((37 * (rank + 1) * (i + 3) + 11 * i * i) % 251);
+    if ((op == Reduction::max || op == Reduction::min) && i % 5 == 0 && rank == i % t.size())
+      return T(std::numeric_limits<float>::quiet_NaN());
+    return T(op == Reduction::prod ? 1 + k / 251 : (k - 100) * (i % 2 == 0 ? 1.0F : 0.013F));
+  };
+  std::vector<T> in, out(count), later(count);
+  for (std::int64_t i = 0; i < count; ++i) in.push_back(number(t.rank(), i));
+  t.allreduce(in.data(), out.data(), count, dtype_of<T>(), op);
+  auto pending = t.start_allreduce(in.data(), later.data(), count, dtype_of<T>(), op);
+  pending->wait();
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::vector<T> all;
+    bool number_wins = true;
+    for (int r = 0; r < t.size(); ++r) {
+      all.push_back(number(r, i));
+      number_wins = number_wins && all.back() == all.back();
+    }
+    for (const float y : {float(out[static_cast<std::size_t>(i)]), float(later[static_cast<std::size_t>(i)])})
+      require(number_wins ? any_order(all, op).contains(y) : y != y,
+              "[transport_cases] {} of {} at {} on {} ranks: no order of rounded steps gives {}", name_of(op),
+              name_of(dtype_of<T>()), i, t.size(), y);
+  }
+}
+
+inline void check_half_rounding(Transport& t) {
+  for (auto op : all_reductions) check_rounding<BFloat16>(t, op), check_rounding<Float16>(t, op);
 }
 
 inline void check_movement(Transport& t, DType type, int root) {

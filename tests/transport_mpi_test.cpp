@@ -24,7 +24,7 @@ void check_reduction_types(Transport& t) {
 }
 
 void check_all_movement(Transport& t) {
-  for (auto type : {DType::float32, DType::float64, DType::int16, DType::boolean}) {
+  for (auto type : {DType::float32, DType::float64, DType::int16, DType::boolean, DType::bfloat16}) {
     for (int root = 0; root < t.size(); root += std::max(1, t.size() - 1)) check_movement(t, type, root);
     check_alltoall(t, type);
   }
@@ -89,8 +89,13 @@ int main(int argc, char** argv) {
     const std::pair<const char*, std::function<void(Transport&)>> checks[] = {
         {"node and tags", check_node},
         {"reductions of every type", check_reduction_types},
+        {"reductions of 16-bit types round at each step", check_half_rounding},
         {"broadcast, gather, scatter, allgather, alltoall", check_all_movement},
-        {"exchange", [](Transport& t) { check_exchange(t, DType::float32, true), check_exchange(t, DType::int64, false); }},
+        {"exchange",
+         [](Transport& t) {
+           check_exchange(t, DType::float32, true), check_exchange(t, DType::int64, false),
+               check_exchange(t, DType::float16, true);
+         }},
         {"communicators", check_communicators},
         {"two reductions under way", check_overlap},
         {"refusals", check_refusals},

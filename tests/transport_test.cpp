@@ -43,6 +43,10 @@ TEST_CASE("threads: reductions of every type and operation") {
     });
 }
 
+TEST_CASE("threads: reductions of 16-bit types round at each step") {
+  for (int ranks : {1, 2, 3, 4, 5}) run_threads(ranks, [](std::shared_ptr<Transport> t) { check_half_rounding(*t); });
+}
+
 TEST_CASE("threads: broadcast, gather, scatter, allgather, alltoall with uneven and zero counts") {
   for (int ranks : rank_counts)
     run_threads(ranks, [](std::shared_ptr<Transport> t) {

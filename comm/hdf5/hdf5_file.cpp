@@ -34,8 +34,10 @@ hid_t native_type(DType type) {
     case DType::int16: return H5T_NATIVE_INT16;
     case DType::uint8:
     case DType::boolean: return H5T_NATIVE_UINT8;
+    case DType::bfloat16:
+    case DType::float16: break;
   }
-  return H5I_INVALID_HID;
+  fail("[hdf5] there is no element type {} in files: cast to float32 first", name_of(type));
 }
 
 hid_t file_type(DType type) {
@@ -47,8 +49,10 @@ hid_t file_type(DType type) {
     case DType::int16: return H5T_STD_I16LE;
     case DType::uint8:
     case DType::boolean: return H5T_STD_U8LE;
+    case DType::bfloat16:
+    case DType::float16: break;
   }
-  return H5I_INVALID_HID;
+  fail("[hdf5] there is no element type {} in files: cast to float32 first", name_of(type));
 }
 
 Handle select_box(hid_t space, std::span<const std::int64_t> begin, std::span<const std::int64_t> end,

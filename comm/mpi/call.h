@@ -21,7 +21,7 @@ namespace mpigrad::mpi {
 void check(int code, std::string_view call);
 
 MPI_Datatype type_of(DType type);
-MPI_Op op_of(Reduction op);
+MPI_Op op_of(Reduction op, DType type);
 
 // MPI 4 has 64-bit variants of every call with counts; before that a count must fit an int.
 #if MPI_VERSION >= 4

@@ -146,8 +146,8 @@ class MpiTransport final : public Transport {
   void allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op) override {
     check_count("allreduce", count);
     check_reduction("allreduce", type, op);
-    check(MPIGRAD_MPI(MPI_Allreduce)(in == out ? MPI_IN_PLACE : in, out, checked(count, "allreduce"), type_of(type), op_of(op),
-                                     communicator_),
+    check(MPIGRAD_MPI(MPI_Allreduce)(in == out ? MPI_IN_PLACE : in, out, checked(count, "allreduce"), type_of(type),
+                                     op_of(op, type), communicator_),
           "allreduce");
   }
 
@@ -163,8 +163,8 @@ class MpiTransport final : public Transport {
       copy.assign(bytes, bytes + count * size_of(type));
       in = copy.data();
     }
-    check(MPIGRAD_MPI(MPI_Reduce)(in, rank_ == root ? out : nullptr, checked(count, "reduce"), type_of(type), op_of(op), root,
-                                  communicator_),
+    check(MPIGRAD_MPI(MPI_Reduce)(in, rank_ == root ? out : nullptr, checked(count, "reduce"), type_of(type), op_of(op, type),
+                                  root, communicator_),
           "reduce");
   }
 
@@ -202,7 +202,7 @@ class MpiTransport final : public Transport {
     check_counts("reduce_scatter", counts, size_);
     check_reduction("reduce_scatter", type, op);
     const Layout layout(counts, "reduce_scatter");
-    check(MPIGRAD_MPI(MPI_Reduce_scatter)(in, out, layout.counts.data(), type_of(type), op_of(op), communicator_),
+    check(MPIGRAD_MPI(MPI_Reduce_scatter)(in, out, layout.counts.data(), type_of(type), op_of(op, type), communicator_),
           "reduce_scatter");
   }
 
@@ -260,19 +260,20 @@ class MpiTransport final : public Transport {
     switch (c.kind) {
       case CollectiveKind::broadcast: code = MPIGRAD_MPI(MPI_Ibcast)(c.out, count, type, c.root, communicator_, request); break;
       case CollectiveKind::reduce:
-        code = MPIGRAD_MPI(MPI_Ireduce)(c.in, rank_ == c.root ? c.out : nullptr, count, type, op_of(c.op), c.root, communicator_,
-                                        request);
+        code = MPIGRAD_MPI(MPI_Ireduce)(c.in, rank_ == c.root ? c.out : nullptr, count, type, op_of(c.op, c.type), c.root,
+                                        communicator_, request);
         break;
       case CollectiveKind::allreduce:
-        code = MPIGRAD_MPI(MPI_Iallreduce)(c.in == c.out ? MPI_IN_PLACE : c.in, c.out, count, type, op_of(c.op), communicator_,
-                                           request);
+        code = MPIGRAD_MPI(MPI_Iallreduce)(c.in == c.out ? MPI_IN_PLACE : c.in, c.out, count, type, op_of(c.op, c.type),
+                                           communicator_, request);
         break;
       case CollectiveKind::allgather:
         code = MPIGRAD_MPI(MPI_Iallgatherv)(c.in, send.counts[index(rank_)], type, c.out, send.counts.data(),
                                             send.displacements.data(), type, communicator_, request);
         break;
       case CollectiveKind::reduce_scatter:
-        code = MPIGRAD_MPI(MPI_Ireduce_scatter)(c.in, c.out, send.counts.data(), type, op_of(c.op), communicator_, request);
+        code =
+            MPIGRAD_MPI(MPI_Ireduce_scatter)(c.in, c.out, send.counts.data(), type, op_of(c.op, c.type), communicator_, request);
         break;
       case CollectiveKind::alltoall:
         code = MPIGRAD_MPI(MPI_Ialltoallv)(c.in, send.counts.data(), send.displacements.data(), type, c.out,

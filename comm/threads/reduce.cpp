@@ -1,39 +1,13 @@
 #include "comm/threads/reduce.h"
 
-#include <type_traits>
+#include "comm/combine.h"
 
 namespace mpigrad::threads {
 namespace {
 
 template <class T>
-bool replaces(T a, T b, bool larger) {
-  if constexpr (std::is_floating_point_v<T>) {
-    if (b != b) return true;
-  }
-  return larger ? b > a : b < a;
-}
-
-template <class T>
-void reduce_typed(T* __restrict a, const T* __restrict b, std::int64_t count, Reduction op) {
-  switch (op) {
-    case Reduction::sum:
-      for (std::int64_t i = 0; i < count; ++i) a[i] = static_cast<T>(a[i] + b[i]);
-      return;
-    case Reduction::prod:
-      for (std::int64_t i = 0; i < count; ++i) a[i] = static_cast<T>(a[i] * b[i]);
-      return;
-    case Reduction::max:
-      for (std::int64_t i = 0; i < count; ++i) a[i] = replaces(a[i], b[i], true) ? b[i] : a[i];
-      return;
-    case Reduction::min:
-      for (std::int64_t i = 0; i < count; ++i) a[i] = replaces(a[i], b[i], false) ? b[i] : a[i];
-      return;
-  }
-}
-
-template <class T>
 void reduce_bytes(void* a, const void* b, std::int64_t count, Reduction op) {
-  reduce_typed(static_cast<T*>(a), static_cast<const T*>(b), count, op);
+  combine(static_cast<T*>(a), static_cast<const T*>(b), count, op);
 }
 
 }  // namespace
@@ -52,6 +26,8 @@ void reduce_into(void* accumulator, const void* in, std::int64_t count, DType ty
     case DType::int16: return reduce_bytes<std::int16_t>(accumulator, in, count, op);
     case DType::uint8:
     case DType::boolean: return reduce_bytes<std::uint8_t>(accumulator, in, count, op);
+    case DType::bfloat16: return reduce_bytes<BFloat16>(accumulator, in, count, op);
+    case DType::float16: return reduce_bytes<Float16>(accumulator, in, count, op);
   }
 }
 

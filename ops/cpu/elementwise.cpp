@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "ops/cpu/half.h"
 #include "ops/elementwise_ops.h"
 
 namespace mpigrad::ops {
@@ -66,6 +67,7 @@ void binary(const Tensor& a, const Tensor& b, Tensor& y, F f) {
 
 template <class F>
 void Unary<F>::run(Cpu, Inputs in, Outputs out) const {
+  if (through_float32(*this, in, out)) return;
   visit_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T* x = in[0].data<T>();
@@ -79,7 +81,8 @@ void Unary<F>::run(Cpu, Inputs in, Outputs out) const {
 
 template <class F>
 void Binary<F>::run(Cpu, Inputs in, Outputs out) const {
-  visit_any(in[0].dtype(), [&](auto zero) {
+  if (through_float32(*this, in, out)) return;
+  visit_arithmetic(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     binary<T, T>(in[0], in[1], out[0], f);
   });
@@ -87,7 +90,8 @@ void Binary<F>::run(Cpu, Inputs in, Outputs out) const {
 
 template <class F>
 void Compare<F>::run(Cpu, Inputs in, Outputs out) const {
-  visit_any(in[0].dtype(), [&](auto zero) {
+  if (through_float32(*this, in, out)) return;
+  visit_arithmetic(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     binary<T, bool>(in[0], in[1], out[0], F{});
   });

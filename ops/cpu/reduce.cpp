@@ -4,6 +4,8 @@
 #include <limits>
 #include <vector>
 
+#include "ops/cpu/half.h"
+
 namespace mpigrad::ops {
 namespace {
 
@@ -112,7 +114,7 @@ void reduce(const T* x, T* y, const Plan& plan, Accumulator start, const Fold& f
 }  // namespace
 
 void Sum::run(Cpu, Inputs in, Outputs out) const {
-  visit_floating(in[0].dtype(), [&](auto zero) {
+  visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     reduce(in[0].data<T>(), out[0].mutable_data<T>(), plan(in[0].shape(), axes), 0.0,
            [](double total, double x) { return total + x; });
@@ -145,7 +147,8 @@ void BroadcastTo::run(Cpu, Inputs in, Outputs out) const {
 }
 
 void Extremum::run(Cpu, Inputs in, Outputs out) const {
-  visit_any(in[0].dtype(), [&](auto zero) {
+  if (through_float32(*this, in, out)) return;
+  visit_arithmetic(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     using Limits = std::numeric_limits<T>;
     const auto p = plan(in[0].shape(), axes);
@@ -163,7 +166,8 @@ void Extremum::run(Cpu, Inputs in, Outputs out) const {
 }
 
 void ArgMax::run(Cpu, Inputs in, Outputs out) const {
-  visit_any(in[0].dtype(), [&](auto zero) {
+  if (through_float32(*this, in, out)) return;
+  visit_arithmetic(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     const auto& shape = in[0].shape();
     const std::int64_t before = shape.elements(0, axis), n = shape[axis], behind = shape.elements(axis + 1, shape.rank());

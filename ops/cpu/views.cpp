@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ops/cpu/half.h"
+
 namespace mpigrad::ops {
 namespace {
 
@@ -139,7 +141,8 @@ void Take::run(Cpu, Inputs in, Outputs out) const {
 }
 
 void ScatterAdd::run(Cpu, Inputs in, Outputs out) const {
-  visit_any(in[0].dtype(), [&](auto zero) {
+  if (through_float32(*this, in, out)) return;
+  visit_arithmetic(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     const auto* index = in[1].data<std::int64_t>();
     const T* x = in[0].data<T>();
@@ -155,7 +158,7 @@ void ScatterAdd::run(Cpu, Inputs in, Outputs out) const {
 }
 
 void OneHot::run(Cpu, Inputs in, Outputs out) const {
-  visit_any(in[0].dtype(), [&](auto from) {
+  visit_integral(in[0].dtype(), [&](auto from) {
     using I = decltype(from);
     visit_any(dtype, [&](auto zero) {
       using T = decltype(zero);
