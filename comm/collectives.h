@@ -45,6 +45,7 @@ struct AllReduce {
   Communicator comm;
   static constexpr std::string_view name = "allreduce";
   static constexpr bool communicates = true;
+  int equal_on() const { return comm.rank() == 0 ? comm.size() : 0; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay&, Inputs g) const { return {allreduce(g[0], comm)}; }
