@@ -350,3 +350,37 @@ TEST_CASE("adjoint check: planted mistakes are found") {
       require(!varying.passed, "[test] a value that differs between ranks passed as the same");
     });
 }
+
+TEST_CASE("collectives: blocks along any axis") {
+  for (const int size : {1, 2, 3, 4})
+    check_on_ranks(size, "axis", [](const Communicator& comm) {
+      const int last = comm.size() - 1;
+      // The same as cutting and joining one global tensor [2, n, 3] along dimension 1.
+      Rows rows;
+      for (int r = 0; r < comm.size(); ++r) rows.push_back((r * 2 + 1) % 4);
+      const auto n = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+      const auto before = std::accumulate(rows.begin(), rows.begin() + comm.rank(), std::int64_t{0});
+      const auto whole = ramp(1, {2, n, 3});
+      const auto mine = slice(whole, 1, before, before + rows[static_cast<std::size_t>(comm.rank())]);
+      for (const int axis : {1, -2}) {
+        require_close("allgather", allgather(mine, comm, {}, axis), whole, 0);
+        require_close("gather", gather(mine, comm, last, {}, axis),
+                      comm.rank() == last ? whole : zeros({2, 0, 3}, DType::float64), 0);
+        require_close("scatter", scatter(comm.rank() == last ? whole : zeros({2, 0, 3}, DType::float64), comm, last, rows, axis),
+                      mine, 0);
+        require_close("reduce_scatter", reduce_scatter(whole, comm, rows, axis), mine * comm.size(), 1e-14);
+        // Rank r's block s to rank s: every rank gets its block from all.
+        const Rows receive(rows.size(), rows[static_cast<std::size_t>(comm.rank())]);
+        const auto y = alltoall(whole, comm, rows, receive, axis);
+        require_close("alltoall", y, concatenate(std::vector<Tensor>(rows.size(), mine), 1), 0);
+        require_adjoint("along an axis", comm,
+                        [&](const Tensors& in) {
+                          return Tensors{allgather(in[0], comm, {}, axis), gather(in[0], comm, last, {}, axis),
+                                         reduce_scatter(in[1], comm, rows, axis), alltoall(in[1], comm, rows, receive, axis)};
+                        },
+                        {mine, whole});
+      }
+      require(error_text([&] { allgather(mine, comm, rows, 3); }).starts_with("[collective] blocks along dimension 3"),
+              "[test] axis");
+    });
+}
