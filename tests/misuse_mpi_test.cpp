@@ -5,6 +5,7 @@
 //   missing  rank 1 makes no call that the others make, and works: the watchdog's message
 //   receive  rank 1 waits for a message that nobody sends: likewise
 //   stopped  rank 1 is stopped, as by a debugger, before a call
+//   replicated  every rank hands in the same loss, twice: one warning
 //   slow     rank 1 takes its time, but less than the watchdog's: all end with 0
 
 #include <chrono>
@@ -13,6 +14,7 @@
 #include <thread>
 
 #include "comm/launch.h"
+#include "ops/reduce.h"
 #include "tests/support/misuse.h"
 
 using namespace mpigrad;
@@ -39,6 +41,12 @@ int main(int argc, char** argv) {
     } else if (kind == "stopped") {
       if (odd) std::raise(SIGSTOP);
       allreduce(x, comm);
+    } else if (kind == "replicated") {
+      for (const bool plain : {false, false, true, true}) {
+        Tape tape;
+        const auto share = sum(x);
+        tape.gradient(plain ? allreduce(share, comm) : allreduce_invariant(share, comm), {x});
+      }
     } else if (kind == "slow") {
       if (odd) sleep(0.5);
       allreduce(x, comm);

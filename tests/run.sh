@@ -165,6 +165,16 @@ if [ -x "$build/tests/misuse_mpi" ]; then
   expect_watchdog missing "$waiting" '^  rank 1: not in a call; the last was barrier'
   expect_watchdog receive "$waiting" '^  rank 1: in wait for receive of 4 float64, from rank 0'
   expect_watchdog stopped "$waiting" '^  rank 1: no answer'
+  name='misuse_mpi replicated: one warning'
+  printf '%s ...\n' "$name"
+  # shellcheck disable=SC2086  # MPIEXEC may hold options
+  run_limited 60 $MPIEXEC -n 3 "$build/tests/misuse_mpi" replicated
+  if [ "$status" -eq 0 ] && [ "$(grep -c 'looks like a replicated loss; gradients will be 3 times' "$output")" -eq 1 ]; then
+    passed=$((passed + 1))
+  else
+    show_output "$name"
+    fail_test "$name: status $status"
+  fi
   name='misuse_mpi slow with a watchdog'
   printf '%s ...\n' "$name"
   # shellcheck disable=SC2086  # MPIEXEC may hold options
