@@ -17,6 +17,7 @@
 #include "comm/reductions.h"
 #include "comm/scan.h"
 #include "comm/user_reduction.h"
+#include "framework/jvp.h"
 #include "framework/op.h"
 #include "framework/optimizer.h"
 #include "framework/parameter.h"
