@@ -7,7 +7,7 @@
 #include "ops/elementwise.h"
 #include "ops/reduce.h"
 #include "ops/views.h"
-#include "tests/support/adjoint_check.h"
+#include "tests/support/gradient_check.h"
 #include "tests/support/ranks.h"
 
 using namespace mpigrad;

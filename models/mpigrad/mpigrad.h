@@ -1,6 +1,7 @@
 #pragma once
 // Everything a program needs.
 
+#include "comm/adjoint_check.h"
 #include "comm/alltoallw.h"
 #include "comm/collectives.h"
 #include "comm/distributed.h"
