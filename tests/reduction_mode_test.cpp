@@ -4,10 +4,10 @@
 
 #include <cmath>
 
+#include "comm/adjoint_check.h"
 #include "comm/nonblocking.h"
 #include "framework/half.h"
 #include "ops/elementwise.h"
-#include "tests/support/adjoint_check.h"
 #include "tests/support/ranks.h"
 
 using namespace mpigrad;
@@ -63,11 +63,11 @@ TEST_CASE("reduction mode: a fixed order has the same adjoints") {
   check_on_ranks(3, "adjoint", [](const Communicator& world) {
     const auto comm = world.with({.fixed_order = true});
     require_adjoint(
-        "allreduce and reduce_scatter", comm,
+        "allreduce and reduce_scatter",
         [&](const Tensors& in) {
           return Tensors{allreduce(in[0], comm), reduce_scatter(in[0], comm, {1, 0, 4}), wait(iallreduce(in[0], comm))};
         },
-        {part(comm.rank(), 5, DType::float64)});
+        {part(comm.rank(), 5, DType::float64)}, comm);
   });
 }
 
