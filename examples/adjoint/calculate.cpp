@@ -6,6 +6,7 @@
 
 #include "examples/adjoint/operations.h"
 #include "framework/random.h"
+#include "framework/jvp.h"
 #include "framework/tape.h"
 
 namespace mpigrad::adjoint {
@@ -77,13 +78,9 @@ class Calculator {
     return collected(tape.vjp({y}, {mine(ybar)}, {at})[0], x_sizes_);
   }
 
-  // J v. J^T u is linear in u, and the derivative of <J^T u, v> by u is J v.
-  Fields jvp(const Fields& x, const Fields& v) const {
-    Tape tape;
-    const auto at = mine(x), u = mine(p_.ybar);
-    const auto y = op_.run(at, comm_, p_);
-    const auto g = tape.vjp({y}, {u}, {at}, Record::yes);
-    return collected(tape.vjp(g, {mine(v)}, {u})[0], p_.y_sizes);
+  Fields along(const Fields& x, const Fields& v) const {
+    const auto f = [&](const Tensor& at) { return op_.run(at, comm_, p_); };
+    return collected(jvp(f, mine(x), mine(v)), p_.y_sizes);
   }
 
   // d2 Phi / dx_i dx_j: the gradient of Phi's derivative by x_i, which is the gradient's scalar product with a unit vector.
@@ -106,7 +103,7 @@ class Calculator {
     } else {
       if (has_ties(p_)) return {};
       const auto v = direction();
-      const auto derivative = jvp(p_.x, v);
+      const auto derivative = along(p_.x, v);
       if (comm_.rank() != 0) return {};
       expected = inner(derivative, p_.ybar, op_.same_output);
       found = inner(v, result.xbar, op_.same_input);
