@@ -14,6 +14,7 @@
 #include "comm/call_board.h"
 #include "comm/forwarding.h"
 #include "comm/transport_checks.h"
+#include "comm/words.h"
 #include "framework/error.h"
 #include "framework/op.h"
 
@@ -323,10 +324,7 @@ class WatchedTransport final : public ForwardingTransport {
 
 CheckOptions parse_checks(std::string_view text) {
   CheckOptions options;
-  while (!text.empty()) {
-    const auto comma = text.find(',');
-    const auto word = text.substr(0, comma);
-    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
+  for (const auto word : detail::words_of(text)) {
     const auto equals = word.find('=');
     const auto name = word.substr(0, equals);
     std::optional<double> value;

@@ -7,6 +7,7 @@
 #include "comm/forwarding.h"
 #include "comm/reduce_into.h"
 #include "comm/transport_checks.h"
+#include "comm/words.h"
 #include "framework/error.h"
 
 namespace mpigrad {
@@ -170,10 +171,7 @@ class ModeTransport final : public ForwardingTransport {
 
 ReductionMode parse_reduction_mode(std::string_view text) {
   ReductionMode mode;
-  while (!text.empty()) {
-    const auto comma = text.find(',');
-    const auto word = text.substr(0, comma);
-    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
+  for (const auto word : detail::words_of(text)) {
     require(word == "fixed" || word == "16bit", "[reductions] MPIGRAD_REDUCTIONS knows fixed and 16bit, got '{}'", word);
     (word == "fixed" ? mode.fixed_order : mode.sixteen_bit) = true;
   }

@@ -102,7 +102,7 @@ TEST_CASE("checks: what MPIGRAD_CHECKS may say") {
   CHECK_FALSE(parse_checks(""));
   for (const char* text :
        {"signature", "signatures=0", "signatures=-1", "signatures=1.5", "signatures=", "same=x", "trace=1", "watchdog",
-        "watchdog=0", "watchdog=-3", "watchdog=nan", "watchdog=1e", ",signatures", "signatures,,trace"}) {
+        "watchdog=0", "watchdog=-3", "watchdog=nan", "watchdog=1e", ",signatures", "signatures,", "signatures,,trace"}) {
     CAPTURE(text);
     CHECK(error_text([&] { parse_checks(text); }).starts_with("[checks] MPIGRAD_CHECKS knows"));
   }

@@ -106,7 +106,6 @@ TEST_CASE("reduction mode: what MPIGRAD_REDUCTIONS may say") {
   CHECK(parse_reduction_mode("fixed,16bit") == ReductionMode{.fixed_order = true, .sixteen_bit = true});
   for (const char* text : {"Fixed", "fixed,", ",fixed", "16"}) {
     CAPTURE(text);
-    const auto error = error_text([&] { parse_reduction_mode(text); });
-    CHECK((error.empty() ? std::string(text) == "fixed," : error.starts_with("[reductions] MPIGRAD_REDUCTIONS knows")));
+    CHECK(error_text([&] { parse_reduction_mode(text); }).starts_with("[reductions] MPIGRAD_REDUCTIONS knows"));
   }
 }
