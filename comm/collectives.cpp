@@ -113,11 +113,26 @@ void AllToAll::run(Inputs in, Outputs out) const {
 
 }  // namespace ops
 
-Rows rows_of_all(const Tensor& x, const Communicator& comm, int axis) {
-  require(x.rank() >= 1, "[rows] a scalar has no rows: {}", x);
+namespace {
+
+std::int64_t extent_along(std::string_view call, const Tensor& x, int axis) {
+  require(x.rank() >= 1, "[{}] a scalar has no rows: {}", call, x);
   const int dimension = axis < 0 ? axis + x.rank() : axis;
-  require(dimension >= 0 && dimension < x.rank(), "[rows] there is no dimension {}: {}", axis, x);
-  const std::int64_t mine = x.dim(dimension);
+  require(dimension >= 0 && dimension < x.rank(), "[{}] there is no dimension {}: {}", call, axis, x);
+  return x.dim(dimension);
+}
+
+Rows balanced_rows(std::int64_t extent, int ranks) {
+  const auto cuts = balanced_cuts(extent, ranks);
+  Rows rows;
+  for (std::size_t r = 1; r < cuts.size(); ++r) rows.push_back(cuts[r] - cuts[r - 1]);
+  return rows;
+}
+
+}  // namespace
+
+Rows rows_of_all(const Tensor& x, const Communicator& comm, int axis) {
+  const std::int64_t mine = extent_along("rows", x, axis);
   Rows rows(static_cast<std::size_t>(comm.size()), mine);
   const Rows one(rows.size(), 1);
   if (comm.transport().name() != "dry") comm.transport().allgather(&mine, rows.data(), one, DType::int64);
@@ -149,6 +164,13 @@ Tensor gather(const Tensor& x, const Communicator& comm, int root, Rows rows, in
   return along_axis(x, axis, [&](const Tensor& front) { return mpigrad::apply(ops::Gather{comm, root, rows}, {front}); });
 }
 Tensor scatter(const Tensor& x, const Communicator& comm, int root, Rows rows, int axis) {
+  ops::require_root("scatter", comm, root);
+  if (rows.empty()) {
+    require(comm.transport().name() != "dry", "[scatter] the dry transport cannot ask the root for its rows; name them: {}", x);
+    auto extent = extent_along("scatter", x, axis);
+    comm.transport().broadcast(&extent, 1, DType::int64, root);
+    rows = balanced_rows(extent, comm.size());
+  }
   return along_axis(x, axis, [&](const Tensor& front) { return mpigrad::apply(ops::Scatter{comm, root, rows}, {front}); });
 }
 Tensor allgather(const Tensor& x, const Communicator& comm, Rows rows, int axis) {
@@ -156,6 +178,7 @@ Tensor allgather(const Tensor& x, const Communicator& comm, Rows rows, int axis)
   return along_axis(x, axis, [&](const Tensor& front) { return mpigrad::apply(ops::AllGather{comm, rows}, {front}); });
 }
 Tensor reduce_scatter(const Tensor& x, const Communicator& comm, Rows rows, int axis) {
+  if (rows.empty()) rows = balanced_rows(extent_along("reduce_scatter", x, axis), comm.size());
   return along_axis(x, axis, [&](const Tensor& front) { return mpigrad::apply(ops::ReduceScatter{comm, rows}, {front}); });
 }
 Tensor alltoall(const Tensor& x, const Communicator& comm, Rows send_rows, Rows receive_rows, int axis) {

@@ -3,8 +3,9 @@
 // its vjp is the transpose. Nothing is divided by the number of ranks. S is the sum over ranks.
 //
 // Blocks lie along dimension `axis`, the first unless told (negative ones count from the end); `rows` lists the extent of every
-// rank's block there (MPI's counts, in rows), which may differ and may be 0. Where it is left out, the ranks tell each other.
-// Integers and booleans are moved too and carry no derivative.
+// rank's block there (MPI's counts, in rows), which may differ and may be 0. Where it is left out, the ranks tell each other what
+// they hand in, and what is cut is cut in balanced blocks, of which the first ranks' are one larger. Integers and booleans are
+// moved too and carry no derivative.
 
 #include <functional>
 #include <vector>
@@ -25,11 +26,11 @@ Tensor bcast(const Tensor& x, const Communicator& comm, int root = 0);
 // y_root = blocks one after the other, nothing ([0, ...]) elsewhere;  xbar_r = block r of ybar_root
 Tensor gather(const Tensor& x, const Communicator& comm, int root = 0, Rows rows = {}, int axis = 0);
 // y_r = block r of x_root; elsewhere x is [0, ...];  xbar_root = all ybar one after the other
-Tensor scatter(const Tensor& x, const Communicator& comm, int root, Rows rows, int axis = 0);
+Tensor scatter(const Tensor& x, const Communicator& comm, int root = 0, Rows rows = {}, int axis = 0);
 // y_r = all blocks;  xbar_r = block r of S ybar
 Tensor allgather(const Tensor& x, const Communicator& comm, Rows rows = {}, int axis = 0);
 // y_r = block r of S x;  xbar_r = all ybar
-Tensor reduce_scatter(const Tensor& x, const Communicator& comm, Rows rows, int axis = 0);
+Tensor reduce_scatter(const Tensor& x, const Communicator& comm, Rows rows = {}, int axis = 0);
 // y_r = block r of every rank's x, in rank order;  the transpose swaps what is sent and received
 Tensor alltoall(const Tensor& x, const Communicator& comm, Rows send_rows, Rows receive_rows = {}, int axis = 0);
 // Recorded: the replay synchronises at the same place.

@@ -74,6 +74,9 @@ TEST_CASE("collectives: without `rows` the ranks tell each other") {
       const auto y = alltoall(ramp(comm.rank(), {comm.size() * (comm.rank() % 2), 3}), comm, send);
       require(y.dim(0) == comm.size() / 2, "[test] {}", y);
       // Balanced blocks.
+      const auto whole = ramp(1, {10, 2});
+      require_close("scatter", scatter(comm.rank() == 0 ? whole : zeros({0, 2}, DType::float64), comm), shard(whole, comm), 0);
+      require_close("reduce_scatter", reduce_scatter(whole, comm), shard(whole, comm) * comm.size(), 1e-14);
       const auto cuts = balanced_cuts(10, comm.size());
       const auto mine = shard(ramp(0, {10, 2}), comm);
       const auto r = static_cast<std::size_t>(comm.rank());

@@ -1,6 +1,5 @@
 // MPI, through a private duplicate of the communicator whose errors are returned.
 
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
