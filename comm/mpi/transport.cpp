@@ -82,6 +82,10 @@ class Requests final : public PendingReceive {
     return true;
   }
 
+  void cancel() override {
+    drop();
+    requests_.clear();
+  }
   Status status() const override { return status_; }
 
  private:
@@ -134,6 +138,10 @@ class MpiTransport final : public Transport {
   int node_rank() const override { return node_rank_; }
   int node_size() const override { return node_size_; }
   int max_tag() const override { return max_tag_; }
+  bool any_thread() const override {
+    int level = 0;
+    return MPI_Query_thread(&level) == MPI_SUCCESS && level == MPI_THREAD_MULTIPLE;
+  }
 
   void barrier() override { check(MPI_Barrier(communicator_), "barrier"); }
 

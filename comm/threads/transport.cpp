@@ -11,8 +11,8 @@
 #include <thread>
 #include <utility>
 
+#include "comm/reduce_into.h"
 #include "comm/threads/group.h"
-#include "comm/threads/reduce.h"
 #include "comm/transport_checks.h"
 
 namespace mpigrad::threads {
@@ -278,6 +278,9 @@ class Receive final : public PendingReceive {
     copy(message_.data, envelope.data.get(), message_.count * size_of(type_));
   }
   bool test() override { return done_ || group_->filled(rank_, *posted_); }
+  void cancel() override {
+    if (!std::exchange(done_, true)) group_->cancel(rank_, posted_);
+  }
   Status status() const override { return status_; }
 
  private:
