@@ -186,7 +186,9 @@ if [ -x "$build/tests/misuse_mpi" ]; then
   fi
 fi
 
-if [ -f "$root/tests/tools.sh" ]; then count_program tools sh "$root/tests/tools.sh"; fi
+for suite in tools lessons; do
+  if [ -f "$root/tests/$suite.sh" ]; then count_program "$suite" sh "$root/tests/$suite.sh"; fi
+done
 
 if [ "$failed" -gt 0 ]; then printf '\nfailed:%s\n\n' "$failures"; fi
 printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"

@@ -10,59 +10,14 @@ choose_launcher
 
 tools=$build/examples
 shared=${MPIGRAD_SHARED:-$root/../shared}
-passed=0 failed=0 skipped=0
-work=$(mktemp -d) || die "no temporary folder"
-trap 'rm -rf "$work"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+. "$root/tests/suite.sh"
 
 if [ ! -x "$tools/cosmoflow" ]; then
   printf 'skipped: 1 the tools are not built\n0 passed, 0 failed, 1 skipped\n'
   exit 0
 fi
 
-# run COMMAND...: output to $work/out and $work/err, exit status to $status.
-run() {
-  timeout -k 5 120 "$@" >"$work/out" 2>"$work/err" </dev/null
-  status=$?
-}
-ranks() {
-  p=$1
-  shift
-  # shellcheck disable=SC2086  # MPIEXEC may hold options
-  run $MPIEXEC -n "$p" "$@"
-}
-threads() {
-  p=$1 tool=$2
-  shift 2
-  run "$tool" --transport threads --ranks "$p" "$@"
-}
-
-# judge NAME CONDITION...: one test, passed if the condition, a command, succeeds.
-judge() {
-  name=$1
-  shift
-  if "$@" >>"$work/log" 2>&1; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    printf 'failed: %s\n' "$name"
-    printf '  status %s\n' "$status"
-    sed 's/^/  | /' "$work/err" | tail -n 5
-  fi
-}
-skip() {
-  skipped=$((skipped + 1))
-  printf 'skipped: 1 %s\n' "$1"
-}
-
 # ---- conditions
-succeeds() { [ "$status" -eq 0 ]; }
-says() { succeeds && grep -q -e "$1" "$work/out"; }
-# Exit 2 and one line that matches.
-refuses_arguments() {
-  [ "$status" -eq 2 ] && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q -e "$1" "$work/err" && [ ! -s "$work/out" ]
-}
 # Not 0, and not by a signal or the time limit.
 refuses() { [ "$status" -gt 0 ] && [ "$status" -lt 124 ] && grep -q -e "$1" "$work/err"; }
 is_json() { succeeds && python3 -m json.tool "$work/out" >/dev/null; }
@@ -651,5 +606,4 @@ run "$tools/classify" --data "$first" --out "$work/refused"
 judge 'classify: data of another kind' refuses 'train'
 judge 'refused runs leave nothing behind' no_file "$work/refused"
 
-printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
-[ "$failed" -eq 0 ]
+summary
