@@ -1,5 +1,6 @@
 #include "comm/alltoallw.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -8,7 +9,7 @@ namespace ops {
 
 Types AllToAllW::infer(Inputs in) const {
   const auto size = static_cast<std::size_t>(comm.size());
-  require(in.size() == size && receive.size() == size, "[alltoallw] {} blocks and {} types for {} ranks", in.size(),
+  require(in.size() == size + 1 && receive.size() == size, "[alltoallw] {} blocks and {} types for {} ranks", in.size() - 1,
           receive.size(), size);
   return receive;
 }
@@ -17,7 +18,7 @@ void AllToAllW::run(Inputs in, Outputs out) const {
   if (!comm.moves(in[0])) return;
   std::vector<Message> sends, receives;
   const int tag = comm.side().max_tag();
-  for (std::size_t s = 0; s < in.size(); ++s) {
+  for (std::size_t s = 0; s < receive.size(); ++s) {
     const int peer = static_cast<int>(s);
     if (in[s].bytes() > 0) sends.push_back({peer, tag, in[s].raw(), in[s].bytes()});
     if (out[s].bytes() > 0) receives.push_back({peer, tag, out[s].raw(), out[s].bytes()});
@@ -37,6 +38,7 @@ Tensors AllToAllW::vjp(const Replay& at, Inputs g) const {
   auto result = alltoallw(back, comm, types);
   for (std::size_t s = 0; s < result.size(); ++s)
     if (!is_floating(at.input(s).dtype())) result[s] = {};
+  result.emplace_back();
   return result;
 }
 
@@ -60,7 +62,13 @@ std::vector<Tensor> alltoallw(const std::vector<Tensor>& blocks, const Communica
       receive.push_back({Shape(extents), static_cast<DType>(described[0])});
     }
   }
-  return mpigrad::apply_all(ops::AllToAllW{comm, std::move(receive)}, blocks);
+  const auto floating = [](const auto& block) { return is_floating(block.dtype); };
+  bool recorded = std::any_of(receive.begin(), receive.end(), floating);
+  Tensors in = blocks;
+  for (const auto& block : blocks) recorded = recorded || floating(block.type());
+  UseDevice device(blocks[0].device());
+  in.push_back(recorded ? zeros({0}) : constant(zeros({0})));
+  return mpigrad::apply_all(ops::AllToAllW{comm, std::move(receive)}, std::move(in));
 }
 
 }  // namespace mpigrad

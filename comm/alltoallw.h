@@ -8,11 +8,13 @@
 namespace mpigrad {
 
 // blocks[s] goes to rank s; result[s] comes from rank s. `receive` are the types of the results; the ranks tell each other where
-// it is left out.  The transpose swaps the two lists. Integer blocks travel and carry no derivative.
+// it is left out.  The transpose swaps the two lists. Integer blocks travel and carry no derivative. Recorded, as messages are,
+// where a floating-point block goes or comes, constant or not: a rank that hands in integers alone cannot know.
 std::vector<Tensor> alltoallw(const std::vector<Tensor>& blocks, const Communicator& comm, Types receive = {});
 
 namespace ops {
 
+// The last input has no elements. It says that this is recorded, whatever the blocks are.
 struct AllToAllW {
   Communicator comm;
   Types receive;

@@ -121,7 +121,8 @@ Topology cartesian(const Communicator& comm, const std::vector<int>& extents, co
 
 Tensor neighbor_alltoall(const Tensor& x, const Topology& topology, Rows send_rows, std::optional<Rows> receive_rows) {
   require_rows("destinations", topology.destinations, send_rows);
-  if (!receive_rows) receive_rows = ask(topology, send_rows);  // also without sources: the destinations ask
+  // Who has no sources still tells its destinations.
+  if (!receive_rows) receive_rows = ask(topology, send_rows);
   return mpigrad::apply(ops::NeighborAllToAll{topology, std::move(send_rows), std::move(*receive_rows)}, {x});
 }
 

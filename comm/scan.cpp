@@ -45,14 +45,18 @@ Tensor inclusive(const Tensor& x, const Communicator& comm, Reduction op, Direct
 Tensor identity_of(const Tensor& x, ReduceOp op) {
   if (op == ReduceOp::sum) return zeros_like(x);
   if (op == ReduceOp::prod) return ones_like(x);
+  const bool max = plain(op) == Reduction::max;
+  if (is_floating(x.dtype())) {
+    UseDevice device(x.device());
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    return full(x.shape(), max ? -infinity : infinity, x.dtype());
+  }
   Tensor y(x.type(), x.device());
   if (y.raw())
-    visit_any(x.dtype(), [&](auto zero) {
+    visit_integral(x.dtype(), [&](auto zero) {
       using T = decltype(zero);
       using Limits = std::numeric_limits<T>;
-      T value = plain(op) == Reduction::max ? Limits::lowest() : Limits::max();
-      if constexpr (Limits::has_infinity) value = plain(op) == Reduction::max ? -Limits::infinity() : Limits::infinity();
-      std::fill_n(y.mutable_data<T>(), y.elements(), value);
+      std::fill_n(y.mutable_data<T>(), y.elements(), max ? Limits::lowest() : Limits::max());
     });
   return y;
 }

@@ -9,7 +9,7 @@ namespace mpigrad {
 enum class Direction : std::uint8_t { up, down };
 
 // y_r = the sum (product, maximum, minimum) of x_s, s <= r.  Of sums xbar_r = sum of ybar_s, s >= r; of products exact at zeros
-// to every order; of maxima each y_s sends its cotangent to those q <= s that attain it.
+// to every order; of maxima each y_s sends its cotangent to those q <= s that attain it, `first` being the first from that end.
 Tensor scan(const Tensor& x, const Communicator& comm, ReduceOp op = ReduceOp::sum, Ties ties = Ties::split,
             Direction direction = Direction::up);
 // The same over s < r. Where MPI leaves y_0 undefined, it is 0, 1, -infinity and +infinity (the type's last numbers for

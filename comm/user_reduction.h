@@ -95,7 +95,9 @@ struct LogSumExp {
   Tensor combine(const Tensor& a, const Tensor& b) const {
     const auto largest = finite(constant(maximum(constant(a), constant(b))));
     const auto sum = exp(a - largest) + exp(b - largest);
-    return log(sum) + largest;
+    // An empty sum is 0, whose logarithm has no derivative.
+    const auto empty = equal(constant(sum), constant(zeros_like(sum)));
+    return where(empty, constant(identity(sum)), log(where(empty, constant(ones_like(sum)), sum)) + largest);
   }
   Tensor vjp(const Tensor& x, const Tensor& y, const Tensor& ybar) const { return ybar * exp(x - finite(y)); }
 

@@ -1,5 +1,5 @@
-// Every communication op on the `threads` transport: values against what all ranks hold, adjoint and second order; then the ways
-// in which ranks may differ: no loss, no rows, a value that is not used.
+// The ways in which ranks may differ: no loss, no rows, a value that is not used; one reduction for several uses. Values and
+// adjoints of every operation: adjoint_fuzz_test.cpp.
 
 #include <algorithm>
 #include <memory>
@@ -11,7 +11,6 @@
 #include "ops/elementwise.h"
 #include "ops/reduce.h"
 #include "ops/views.h"
-#include "tests/support/collective_cases.h"
 #include "tests/support/gradient_check.h"
 #include "tests/support/ranks.h"
 
@@ -31,32 +30,6 @@ Tensor ramp(int rank, const Shape& shape) {
 }
 
 }  // namespace
-
-TEST_CASE("collectives: values, adjoint and second order at every root") {
-  for (const int size : sizes)
-    check_on_ranks(size, "collectives", [](const Communicator& comm) {
-      for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-        check_collectives(comm, seed, DType::float64);
-        check_collectives(comm, seed, DType::float32);
-      }
-      check_collective_values(comm, 4, DType::int64);
-      check_collective_values(comm, 4, DType::int32);
-    });
-}
-
-TEST_CASE("collectives: sub-communicators") {
-  for (const int size : {3, 4, 7})
-    check_on_ranks(size, "sub-communicators", [](const Communicator& comm) {
-      check_collectives(comm.split(comm.rank() % 2, -comm.rank()), 5, DType::float64);
-      const int self[] = {comm.rank()};
-      check_collectives(comm.subgroup(self), 6, DType::float64);
-      check_collectives(comm.duplicate(), 7, DType::float64);
-      // Some ranks only, in another order; the others are not there.
-      const std::vector<int> some = {comm.size() - 1, 0};
-      if (std::find(some.begin(), some.end(), comm.rank()) != some.end())
-        check_collectives(comm.subgroup(some), 8, DType::float64);
-    });
-}
 
 TEST_CASE("collectives: without `rows` the ranks tell each other") {
   for (const int size : sizes)
