@@ -79,8 +79,9 @@ std::shared_ptr<Transfer> make(const Spec& spec, const Tensor& x, const Communic
                                       .counts = counts,
                                       .receive_counts = receive_counts});
   }
+  // Recorded whatever ybar is: a rank that got none has zeros, which are no constant.
   transfer->start_adjoint = [spec, comm](const Tensor& ybar) {
-    return detail::start(make(transposed(spec), ybar, comm, true), ybar, false, comm.open_collectives());
+    return detail::start(make(transposed(spec), ybar, comm, true), ybar, true, comm.open_collectives());
   };
   return transfer;
 }

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -83,6 +84,8 @@ class Tape {
     Vjp vjp;
     // Only of `replicate` of a parameter: its vjp started without waiting.
     StartReduction start_reduction{};
+    // Of the two entries of a request, its start and its wait: what it is. A start alone is refused before a replay begins.
+    std::shared_ptr<const std::string> request{};
   };
 
   // Starts recording on this thread. Tapes nest: each records what runs while it is alive, the replay of an inner one included.
@@ -108,6 +111,8 @@ class Tape {
   // Used by apply() and by composite ops.
   static bool recording();
   static void record(Entry entry);
+  // Numbers of the tapes that record on this thread.
+  static std::vector<std::uint64_t> recorders();
   // The innermost tape that records on this thread, or null.
   static Tape* innermost();
   // `make()` once per tape and key, so that two uses of a replicated parameter cost one reduction.
@@ -120,8 +125,10 @@ class Tape {
   using Cotangents = std::unordered_map<std::uint64_t, Tensor>;
 
   void require_unspent() const;
+  void require_waited() const;
   void require_known(const Tensor& objective, const std::vector<Tensor>& with_respect_to) const;
   std::vector<Tensor> replay(Cotangents cotangents, const std::vector<Tensor>& with_respect_to, const GradientOptions& options);
+  const std::uint64_t number_;
   std::vector<Entry> entries_;
   std::map<std::pair<std::uint64_t, const void*>, Tensor> memo_;
   bool sees() const { return recording_ && !suspended_; }
