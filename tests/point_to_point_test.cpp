@@ -242,6 +242,19 @@ TEST_CASE("point to point: errors name the call") {
     });
     CHECK_MESSAGE(has(collective, "[iallreduce] under this tape nobody has waited for this call: iallreduce: "), collective);
   }
+  SUBCASE("waited for under Untaped, which the tape has not seen") {
+    on_ranks(1, [](const Communicator& comm) {
+      const auto x = numbered(comm);
+      Tape tape;
+      auto request = iallreduce(x, comm);
+      Tensor y;
+      {
+        Untaped scope;
+        y = wait(request);
+      }
+      CHECK(has(error_text([&] { tape.vjp({x}, {x}, {x}); }), "[iallreduce] under this tape nobody has waited for this call"));
+    });
+  }
   SUBCASE("waited for under a tape that has not seen the start, after which it can still be waited for") {
     on_ranks(1, [](const Communicator& comm) {
       const auto x = numbered(comm);
