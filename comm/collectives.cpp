@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "comm/grid.h"
+#include "ops/views.h"
 
 namespace mpigrad {
 namespace ops {
@@ -112,13 +113,41 @@ void AllToAll::run(Inputs in, Outputs out) const {
 
 }  // namespace ops
 
-Rows rows_of_all(const Tensor& x, const Communicator& comm) {
-  require(x.rank() >= 1, "[rows] a scalar has no rows: {}", x);
-  Rows rows(static_cast<std::size_t>(comm.size()), x.dim(0));
-  const std::int64_t mine = x.dim(0);
+namespace {
+
+std::int64_t extent_along(std::string_view call, const Tensor& x, int axis) {
+  require(x.rank() >= 1, "[{}] a scalar has no rows: {}", call, x);
+  const int dimension = axis < 0 ? axis + x.rank() : axis;
+  require(dimension >= 0 && dimension < x.rank(), "[{}] there is no dimension {}: {}", call, axis, x);
+  return x.dim(dimension);
+}
+
+Rows balanced_rows(std::int64_t extent, int ranks) {
+  const auto cuts = balanced_cuts(extent, ranks);
+  Rows rows;
+  for (std::size_t r = 1; r < cuts.size(); ++r) rows.push_back(cuts[r] - cuts[r - 1]);
+  return rows;
+}
+
+}  // namespace
+
+Rows rows_of_all(const Tensor& x, const Communicator& comm, int axis) {
+  const std::int64_t mine = extent_along("rows", x, axis);
+  Rows rows(static_cast<std::size_t>(comm.size()), mine);
   const Rows one(rows.size(), 1);
   if (comm.transport().name() != "dry") comm.transport().allgather(&mine, rows.data(), one, DType::int64);
   return rows;
+}
+
+Tensor along_axis(const Tensor& x, int axis, const std::function<Tensor(const Tensor&)>& f) {
+  const int dimension = axis < 0 ? axis + x.rank() : axis;
+  if (dimension == 0) return f(x);
+  require(dimension > 0 && dimension < x.rank(), "[collective] blocks along dimension {}, which is not there: {}", axis, x);
+  std::vector<int> there{dimension}, back;
+  for (int d = 0; d < x.rank(); ++d)
+    if (d != dimension) there.push_back(d);
+  for (int d = 0; d < x.rank(); ++d) back.push_back(d < dimension ? d + 1 : d == dimension ? 0 : d);
+  return permute(f(permute(x, there)), back);
 }
 
 Tensor allreduce(const Tensor& x, const Communicator& comm) { return mpigrad::apply(ops::AllReduce{comm}, {x}); }
@@ -130,21 +159,29 @@ Tensor bcast(const Tensor& x, const Communicator& comm, int root) {
   ops::require_root("bcast", comm, root);
   return mpigrad::apply(ops::Bcast{comm, root}, {x});
 }
-Tensor gather(const Tensor& x, const Communicator& comm, int root, Rows rows) {
-  if (rows.empty()) rows = rows_of_all(x, comm);
-  return mpigrad::apply(ops::Gather{comm, root, std::move(rows)}, {x});
+Tensor gather(const Tensor& x, const Communicator& comm, int root, Rows rows, int axis) {
+  if (rows.empty()) rows = rows_of_all(x, comm, axis);
+  return along_axis(x, axis, [&](const Tensor& front) { return mpigrad::apply(ops::Gather{comm, root, rows}, {front}); });
 }
-Tensor scatter(const Tensor& x, const Communicator& comm, int root, Rows rows) {
-  return mpigrad::apply(ops::Scatter{comm, root, std::move(rows)}, {x});
+Tensor scatter(const Tensor& x, const Communicator& comm, int root, Rows rows, int axis) {
+  ops::require_root("scatter", comm, root);
+  if (rows.empty()) {
+    require(comm.transport().name() != "dry", "[scatter] the dry transport cannot ask the root for its rows; name them: {}", x);
+    auto extent = extent_along("scatter", x, axis);
+    comm.transport().broadcast(&extent, 1, DType::int64, root);
+    rows = balanced_rows(extent, comm.size());
+  }
+  return along_axis(x, axis, [&](const Tensor& front) { return mpigrad::apply(ops::Scatter{comm, root, rows}, {front}); });
 }
-Tensor allgather(const Tensor& x, const Communicator& comm, Rows rows) {
-  if (rows.empty()) rows = rows_of_all(x, comm);
-  return mpigrad::apply(ops::AllGather{comm, std::move(rows)}, {x});
+Tensor allgather(const Tensor& x, const Communicator& comm, Rows rows, int axis) {
+  if (rows.empty()) rows = rows_of_all(x, comm, axis);
+  return along_axis(x, axis, [&](const Tensor& front) { return mpigrad::apply(ops::AllGather{comm, rows}, {front}); });
 }
-Tensor reduce_scatter(const Tensor& x, const Communicator& comm, Rows rows) {
-  return mpigrad::apply(ops::ReduceScatter{comm, std::move(rows)}, {x});
+Tensor reduce_scatter(const Tensor& x, const Communicator& comm, Rows rows, int axis) {
+  if (rows.empty()) rows = balanced_rows(extent_along("reduce_scatter", x, axis), comm.size());
+  return along_axis(x, axis, [&](const Tensor& front) { return mpigrad::apply(ops::ReduceScatter{comm, rows}, {front}); });
 }
-Tensor alltoall(const Tensor& x, const Communicator& comm, Rows send_rows, Rows receive_rows) {
+Tensor alltoall(const Tensor& x, const Communicator& comm, Rows send_rows, Rows receive_rows, int axis) {
   ops::require_rows("alltoall", x, comm, send_rows);
   if (receive_rows.empty()) {
     require(comm.transport().name() != "dry",
@@ -153,8 +190,11 @@ Tensor alltoall(const Tensor& x, const Communicator& comm, Rows send_rows, Rows 
     const Rows one(send_rows.size(), 1);
     comm.transport().alltoall(send_rows.data(), one, receive_rows.data(), one, DType::int64);
   }
-  return mpigrad::apply(ops::AllToAll{comm, std::move(send_rows), std::move(receive_rows)}, {x});
+  return along_axis(x, axis, [&](const Tensor& front) {
+    return mpigrad::apply(ops::AllToAll{comm, send_rows, receive_rows}, {front});
+  });
 }
+
 void barrier(const Communicator& comm) {
   comm.transport().barrier();
   if (Tape::recording())

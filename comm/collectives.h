@@ -2,9 +2,12 @@
 // MPI's operations as differentiable ops. Stack the tensors of all ranks into one vector: each call is a linear map of it, and
 // its vjp is the transpose. Nothing is divided by the number of ranks. S is the sum over ranks.
 //
-// Blocks lie along dimension 0; `rows` lists every rank's block (MPI's counts, in rows), which may differ and may be 0. Where
-// it is left out, the ranks tell each other. Integers and booleans are moved too and carry no derivative.
+// Blocks lie along dimension `axis`, the first unless told (negative ones count from the end); `rows` lists the extent of every
+// rank's block there (MPI's counts, in rows), which may differ and may be 0. Where it is left out, the ranks tell each other what
+// they hand in, and what is cut is cut in balanced blocks, of which the first ranks' are one larger. Integers and booleans are
+// moved too and carry no derivative.
 
+#include <functional>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -21,22 +24,24 @@ Tensor reduce(const Tensor& x, const Communicator& comm, int root = 0);
 // y_r = x_root;  xbar_root = S ybar, zeros elsewhere
 Tensor bcast(const Tensor& x, const Communicator& comm, int root = 0);
 // y_root = blocks one after the other, nothing ([0, ...]) elsewhere;  xbar_r = block r of ybar_root
-Tensor gather(const Tensor& x, const Communicator& comm, int root = 0, Rows rows = {});
+Tensor gather(const Tensor& x, const Communicator& comm, int root = 0, Rows rows = {}, int axis = 0);
 // y_r = block r of x_root; elsewhere x is [0, ...];  xbar_root = all ybar one after the other
-Tensor scatter(const Tensor& x, const Communicator& comm, int root, Rows rows);
+Tensor scatter(const Tensor& x, const Communicator& comm, int root = 0, Rows rows = {}, int axis = 0);
 // y_r = all blocks;  xbar_r = block r of S ybar
-Tensor allgather(const Tensor& x, const Communicator& comm, Rows rows = {});
+Tensor allgather(const Tensor& x, const Communicator& comm, Rows rows = {}, int axis = 0);
 // y_r = block r of S x;  xbar_r = all ybar
-Tensor reduce_scatter(const Tensor& x, const Communicator& comm, Rows rows);
+Tensor reduce_scatter(const Tensor& x, const Communicator& comm, Rows rows = {}, int axis = 0);
 // y_r = block r of every rank's x, in rank order;  the transpose swaps what is sent and received
-Tensor alltoall(const Tensor& x, const Communicator& comm, Rows send_rows, Rows receive_rows = {});
+Tensor alltoall(const Tensor& x, const Communicator& comm, Rows send_rows, Rows receive_rows = {}, int axis = 0);
 // Recorded: the replay synchronises at the same place.
 void barrier(const Communicator& comm);
 // Sum over ranks of a scalar, outside the tape: for printing. A distributed tensor is summed over the axes of which it is a
 // share.
 double total(const Tensor& share, const Communicator& comm);
-// Every rank's number of rows of x.
-Rows rows_of_all(const Tensor& x, const Communicator& comm);
+// Every rank's extent of x along `axis`.
+Rows rows_of_all(const Tensor& x, const Communicator& comm, int axis = 0);
+// f of x with dimension `axis` moved to the front; in its result that dimension moves back.
+Tensor along_axis(const Tensor& x, int axis, const std::function<Tensor(const Tensor&)>& f);
 
 namespace ops {
 
@@ -45,6 +50,7 @@ struct AllReduce {
   Communicator comm;
   static constexpr std::string_view name = "allreduce";
   static constexpr bool communicates = true;
+  int equal_on() const { return comm.rank() == 0 ? comm.size() : 0; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay&, Inputs g) const { return {allreduce(g[0], comm)}; }

@@ -2,17 +2,38 @@
 
 #include <atomic>
 
+#include "comm/checks.h"
 #include "comm/messages.h"
 #include "comm/transfer.h"
 
 namespace mpigrad {
 
+namespace {
+std::atomic<std::uint64_t> communicators_made{0};
+}
+
 Communicator::Communicator(std::shared_ptr<Transport> transport) {
-  static std::atomic<std::uint64_t> made{0};
   if (!transport) return;
-  auto side = transport->duplicate();
-  state_ = std::make_shared<State>(State{std::move(transport), std::move(side), nullptr, ++made,
-                                         std::make_shared<detail::Messages>(), std::make_shared<detail::OpenCollectives>()});
+  State state;
+  state.plain_main = watched(std::move(transport));
+  state.plain_side = state.plain_main->duplicate();
+  state.main = with_mode(state.plain_main, default_reduction_mode());
+  state.side = with_mode(state.plain_side, default_reduction_mode());
+  state.number = ++communicators_made;
+  state.messages = std::make_shared<detail::Messages>();
+  state.open_collectives = std::make_shared<detail::OpenCollectives>();
+  state_ = std::make_shared<State>(std::move(state));
+}
+
+Communicator Communicator::with(const ReductionMode& mode) const {
+  Communicator result;
+  State other = state();
+  other.main = with_mode(other.plain_main, mode);
+  other.side = with_mode(other.plain_side, mode);
+  other.reductions = nullptr;
+  other.number = ++communicators_made;
+  result.state_ = std::make_shared<State>(std::move(other));
+  return result;
 }
 
 Transport& Communicator::reductions() const {

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "comm/reduction_mode.h"
 #include "comm/transport.h"
 #include "framework/tensor.h"
 
@@ -35,6 +36,8 @@ class Communicator {
   // first.
   std::uint64_t number() const { return state().number; }
 
+  // The same ranks and messages, but other sums.
+  Communicator with(const ReductionMode& mode) const;
   Communicator split(int color, int key) const;
   Communicator duplicate() const { return Communicator(transport().duplicate()); }
   Communicator subgroup(std::span<const int> ranks) const { return Communicator(transport().subgroup(ranks)); }
@@ -51,6 +54,7 @@ class Communicator {
  private:
   struct State {
     std::shared_ptr<Transport> main, side, reductions;
+    std::shared_ptr<Transport> plain_main, plain_side;  // without a reduction mode
     std::uint64_t number = 0;
     std::shared_ptr<detail::Messages> messages;
     std::shared_ptr<detail::OpenCollectives> open_collectives;

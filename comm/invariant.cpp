@@ -27,6 +27,28 @@ class PendingAllReduce : public PendingCotangent {
 
 }  // namespace
 
+namespace {
+
+void require_same(std::string_view what, const Tensor& x, const Communicator& comm) {
+  if (comm.moves(x)) comm.transport().require_same(what, x.raw(), x.bytes());
+}
+
+}  // namespace
+
+Tensor Replicate::view(Inputs in) const {
+  require_same("what is replicated", in[0], comm);
+  return in[0].as_variable();
+}
+// The cotangents of what is the same are the same; the results of these replicate and shard, which look no further.
+Tensors AllReduceInvariant::vjp(const Replay&, Inputs g) const {
+  require_same("the cotangent of allreduce_invariant", g[0], comm);
+  return {replicate(g[0], comm)};
+}
+Tensors AllGatherInvariant::vjp(const Replay&, Inputs g) const {
+  require_same("the cotangent of allgather_invariant", g[0], comm);
+  return {shard(g[0], comm, rows)};
+}
+
 std::unique_ptr<PendingCotangent> Replicate::start_reduction(const Tensor& cotangent) const {
   Tensor out(cotangent.type(), cotangent.device());
   std::unique_ptr<PendingOperation> operation;
@@ -47,6 +69,7 @@ Types Shard::infer(Inputs in) const {
 }
 
 void Shard::run(Inputs in, Outputs out) const {
+  require_same("what is cut by shard", in[0], comm);
   if (!in[0].raw() || out[0].bytes() == 0) return;
   const auto before = std::accumulate(rows.begin(), rows.begin() + comm.rank(), std::int64_t{0});
   const auto row_bytes = in[0].shape().elements(1, in[0].rank()) * size_of(in[0].dtype());

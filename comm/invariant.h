@@ -2,6 +2,9 @@
 // Values that are the same on all ranks ("same") against values that vary. A varying tensor lives in a space whose inner product
 // sums over ranks; a same one is one value stored many times and counts once. Two pairs of transposes lead from one to the other,
 // and each op's vjp is the other op of its pair, never the plain collective: otherwise second derivatives are P times too large.
+//
+// That something is the same is a promise. MPIGRAD_CHECKS=same (comm/checks.h) compares what is given to replicate and shard, and
+// the cotangents that come to allreduce_invariant and allgather_invariant.
 
 #include "comm/collectives.h"
 
@@ -30,7 +33,7 @@ struct Replicate {
   static constexpr std::string_view name = "replicate";
   static constexpr bool communicates = true;
   Types infer(Inputs in) const { return {in[0].type()}; }
-  Tensor view(Inputs in) const { return in[0].as_variable(); }
+  Tensor view(Inputs in) const;
   Tensors vjp(const Replay&, Inputs g) const { return {allreduce_invariant(g[0], comm)}; }
   // The same reduction without waiting, for parameters.
   std::unique_ptr<PendingCotangent> start_reduction(const Tensor& cotangent) const;
@@ -42,7 +45,7 @@ struct AllReduceInvariant {
   static constexpr bool communicates = true;
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Inputs in, Outputs out) const { AllReduce{comm}.run(in, out); }
-  Tensors vjp(const Replay&, Inputs g) const { return {replicate(g[0], comm)}; }
+  Tensors vjp(const Replay&, Inputs g) const;
 };
 
 struct Shard {
@@ -61,7 +64,7 @@ struct AllGatherInvariant {
   static constexpr bool communicates = true;
   Types infer(Inputs in) const { return AllGather{comm, rows}.infer(in); }
   void run(Inputs in, Outputs out) const { AllGather{comm, rows}.run(in, out); }
-  Tensors vjp(const Replay&, Inputs g) const { return {shard(g[0], comm, rows)}; }
+  Tensors vjp(const Replay&, Inputs g) const;
 };
 
 // y_0 = x, zeros elsewhere;  xbar = ybar_0 on every rank, by FromFirst, whose transpose is Once

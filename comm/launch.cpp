@@ -23,6 +23,9 @@
 #include <omp.h>
 #endif
 
+#include "comm/checks.h"
+#include "comm/reduction_mode.h"
+#include "comm/watchdog.h"
 #include "framework/error.h"
 
 namespace mpigrad {
@@ -78,6 +81,19 @@ int print_launch_error(const char* message) {
   return 2;
 }
 
+// Runs body with the watchdog that MPIGRAD_CHECKS asks for.
+int run_watched(const std::shared_ptr<Transport>& world, const std::function<int(std::shared_ptr<Transport>)>& body) {
+  set_threads_of_rank(*world);
+  const double seconds = checks_of_environment().watchdog;
+  if (seconds <= 0) return body(world);
+  const auto board = std::make_shared<detail::CallBoard>();
+  detail::board_of_this_thread() = board;
+  Watchdog watchdog(*world, board, seconds);
+  const int code = body(world);
+  watchdog.finish();
+  return code;
+}
+
 int launch_threads(int ranks, const std::function<int(std::shared_ptr<Transport>)>& body) {
   std::mutex mutex;
   bool printed = false;
@@ -90,8 +106,7 @@ int launch_threads(int ranks, const std::function<int(std::shared_ptr<Transport>
     run_threads(ranks, [&](std::shared_ptr<Transport> world) {
       const int rank = world->rank();
       try {
-        set_threads_of_rank(*world);
-        codes[static_cast<std::size_t>(rank)] = body(std::move(world));
+        codes[static_cast<std::size_t>(rank)] = run_watched(world, body);
       } catch (const std::exception& error) {
         print_first(rank, error.what());
         throw;
@@ -132,8 +147,7 @@ int launch_mpi(int expected, int& argc, char** argv, const std::function<int(std
     return 1;
   };
   try {
-    set_threads_of_rank(*world);
-    return body(world);
+    return run_watched(world, body);
   } catch (const std::exception& error) {
     return end(error.what());
   } catch (...) {
@@ -251,6 +265,7 @@ int launch(int& argc, char** argv, const std::function<int(std::shared_ptr<Trans
   LaunchOptions options;
   try {
     options = resolve_launch_options(take_launch_options(argc, argv));
+    checks_of_environment(), default_reduction_mode();  // refused here if they make no sense
   } catch (const std::exception& error) {
     return print_launch_error(error.what());
   }

@@ -119,13 +119,13 @@ Topology cartesian(const Communicator& comm, const std::vector<int>& extents, co
   return topology;
 }
 
-Tensor neighbor_alltoall(const Tensor& x, const Topology& topology, Rows send_rows, Rows receive_rows) {
+Tensor neighbor_alltoall(const Tensor& x, const Topology& topology, Rows send_rows, std::optional<Rows> receive_rows) {
   require_rows("destinations", topology.destinations, send_rows);
-  if (receive_rows.empty() && !topology.sources.empty()) receive_rows = ask(topology, send_rows);
-  return mpigrad::apply(ops::NeighborAllToAll{topology, std::move(send_rows), std::move(receive_rows)}, {x});
+  if (!receive_rows) receive_rows = ask(topology, send_rows);  // also without sources: the destinations ask
+  return mpigrad::apply(ops::NeighborAllToAll{topology, std::move(send_rows), std::move(*receive_rows)}, {x});
 }
 
-Tensor neighbor_allgather(const Tensor& x, const Topology& topology, Rows receive_rows) {
+Tensor neighbor_allgather(const Tensor& x, const Topology& topology, std::optional<Rows> receive_rows) {
   require(x.rank() >= 1, "[neighbor_allgather] blocks lie along dimension 0, which a scalar has not: {}", x);
   const std::vector<Tensor> copies(topology.destinations.size(), x);
   const auto sent = copies.empty() ? slice(x, 0, 0, 0) : concatenate(copies, 0);

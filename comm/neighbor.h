@@ -3,6 +3,7 @@
 // is sent and received exchanged. Blocks are rows, one after the other in the order of the edges.
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "comm/collectives.h"
@@ -28,11 +29,11 @@ Topology graph(const Communicator& comm, const std::vector<int>& destinations);
 // goes down arrives as what comes from above, also where both are the same rank.
 Topology cartesian(const Communicator& comm, const std::vector<int>& extents, const std::vector<bool>& periodic);
 
-// rows: one number per source or destination. Receive rows that are not given are asked for.
+// rows: one number per source or destination. Receive rows that are not given are asked for; all ranks give them, or none.
 // Block i of y = the block that source i sends here;  xbar = what comes back from the destinations
-Tensor neighbor_alltoall(const Tensor& x, const Topology& topology, Rows send_rows, Rows receive_rows = {});
+Tensor neighbor_alltoall(const Tensor& x, const Topology& topology, Rows send_rows, std::optional<Rows> receive_rows = {});
 // Block i of y = x of source i;  xbar = the sum of what the destinations return
-Tensor neighbor_allgather(const Tensor& x, const Topology& topology, Rows receive_rows = {});
+Tensor neighbor_allgather(const Tensor& x, const Topology& topology, std::optional<Rows> receive_rows = {});
 
 namespace ops {
 

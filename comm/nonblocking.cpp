@@ -68,6 +68,7 @@ std::shared_ptr<Transfer> make(const Spec& spec, const Tensor& x, const Communic
     Rows counts = spec.rows, receive_counts = spec.receive_rows;
     for (auto* list : {&counts, &receive_counts})
       for (auto& n : *list) n *= per_row;
+    const detail::RecordedCall scope(detail::is_recorded(x, adjoint));
     transfer->operation = (adjoint ? comm.side() : comm.transport())
                               .start({.kind = spec.kind,
                                       .in = x.raw(),

@@ -57,6 +57,7 @@ struct Status {
 };
 class PendingReceive : public PendingOperation {
  public:
+  virtual void cancel() = 0;          // nobody will send it
   virtual Status status() const = 0;  // after wait()
 };
 
@@ -141,11 +142,15 @@ class Transport {
   virtual std::shared_ptr<Transport> split(int color, int key) = 0;
   virtual std::shared_ptr<Transport> duplicate() = 0;
 
+  // Whether several threads may call at a time, each on a communicator of its own.
+  virtual bool any_thread() const { return true; }
   // Ends the whole job: all ranks, non-zero exit. The message has been printed.
   virtual void abort(int code) = 0;
 
-  // What really moves the data, where this one only watches (comm/checks.h).
+  // What really moves the data, where this one watches or changes calls (comm/checks.h, comm/reduction_mode.h).
   virtual const Transport& underlying() const { return *this; }
+  // Collective: an Error on all ranks if the bytes differ between them. Does nothing unless that check is on (comm/checks.h).
+  virtual void require_same(std::string_view /* what */, const void* /* data */, std::int64_t /* bytes */) {}
 };
 
 // One communication call as the dry transport logs it; ranks are those of the dry world.

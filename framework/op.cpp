@@ -60,6 +60,13 @@ bool all_constant(Inputs in) {
   return true;
 }
 
+namespace {
+thread_local bool recorded = false;
+}
+bool recorded_call() { return recorded; }
+RecordedCall::RecordedCall(bool now) : previous_(std::exchange(recorded, now)) {}
+RecordedCall::~RecordedCall() { recorded = previous_; }
+
 bool counting_costs() { return cost_log != nullptr; }
 
 double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }

@@ -16,6 +16,7 @@
 //   static constexpr bool communicates = true     takes part in every replay; `run(Inputs, Outputs)` serves all devices
 //   static constexpr bool differentiable = false  outputs are constants (comparisons, indices)
 //   static constexpr bool takes_half = true       `run` takes bfloat16 and float16 as well; the others are refused them by name
+//   int equal_on() const                          on how many ranks the output is equal without being of type "same"
 //   auto start_reduction(const Tensor& cotangent) const   the vjp of a parameter's replication, started without waiting, and
 //   std::uint64_t reduces_over() const            the number of its group of ranks
 
@@ -83,6 +84,20 @@ void count_cost(std::string_view op, const Cost& cost, double seconds, Inputs in
 bool counting_costs();
 double seconds_now();
 
+// Whether the communication call that runs on this thread is recorded: checks between ranks compare it, because a rank that does
+// not record what others do will be missing in the replay.
+bool recorded_call();
+class RecordedCall {
+ public:
+  explicit RecordedCall(bool recorded);
+  ~RecordedCall();
+  RecordedCall(const RecordedCall&) = delete;
+  RecordedCall& operator=(const RecordedCall&) = delete;
+
+ private:
+  bool previous_;
+};
+
 }  // namespace detail
 
 template <class Op>
@@ -120,6 +135,9 @@ Tensors apply_all(const Op& op, Tensors in) {
   const Types types = op.infer(in);
   if constexpr (requires { op.run(Cpu{}, Inputs(in), Outputs()); } && !detail::takes_half<Op>())
     if (device == DeviceKind::cpu) detail::refuse_half(Op::name, in, types);
+  const bool constant = !detail::differentiable<Op>() || detail::all_constant(in);
+  const bool record = !constant && Tape::recording();
+  const detail::RecordedCall scope(detail::communicates<Op>() && record);
   const bool counting = detail::counting_costs();
   const double start = counting ? detail::seconds_now() : 0;
 
@@ -147,11 +165,12 @@ Tensors apply_all(const Op& op, Tensors in) {
   }
   if (counting) detail::count_cost(Op::name, cost_of(op, in, out), detail::seconds_now() - start, in, out);
 
-  const bool constant = !detail::differentiable<Op>() || detail::all_constant(in);
   detail::finish_outputs(out, constant, layout);
   if constexpr (detail::differentiable<Op>()) {
-    if (!constant && Tape::recording()) {
+    if (record) {
       StartReduction start_reduction;
+      int equal_on = 0;
+      if constexpr (requires { op.equal_on(); }) equal_on = op.equal_on();
       if constexpr (requires { op.start_reduction(in[0]); })
         start_reduction = {.start = [op](const Tensor& cotangent) { return op.start_reduction(cotangent); },
                            .over = op.reduces_over()};
@@ -162,7 +181,8 @@ Tensors apply_all(const Op& op, Tensors in) {
                     .inputs = in,
                     .outputs = out,
                     .vjp = [op](const Replay& at, Inputs cotangents) { return op.vjp(at, cotangents); },
-                    .start_reduction = std::move(start_reduction)});
+                    .start_reduction = std::move(start_reduction),
+                    .equal_on = equal_on});
     }
   }
   return out;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <unordered_set>
 
 #include "framework/buckets.h"
@@ -97,10 +98,24 @@ void Tape::require_known(const Tensor& objective, const std::vector<Tensor>& wit
   fail("[gradient] the objective was not computed under this tape (a rank without one hands in none): {}", objective);
 }
 
+// The factor of P: every rank hands in the sum of all.
+void Tape::warn_if_replicated(const Tensor& objective) const {
+  static std::atomic_flag warned = ATOMIC_FLAG_INIT;
+  for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
+    if (entry->equal_on < 2 || entry->outputs[0].id() != objective.id() || warned.test_and_set()) continue;
+    fmt::print(
+        stderr,
+        "[gradient] the objective is the result of an allreduce: looks like a replicated loss; gradients will be {0} times "
+        "those of one, if all {0} ranks hand it in. Hand in each rank's share, or use allreduce_invariant.\n",
+        entry->equal_on);
+  }
+}
+
 std::vector<Tensor> Tape::gradient(const Tensor& objective, const TensorList& with_respect_to, Record record) {
   if (!objective) return vjp({}, {}, with_respect_to, record);
   const auto cotangents = seeds(objective);
   require_known(objective, with_respect_to);
+  warn_if_replicated(objective);
   return vjp({objective}, cotangents, with_respect_to, record);
 }
 
@@ -108,7 +123,7 @@ Gradients Tape::gradient(const Tensor& objective, const GradientOptions& options
   require(parameters_ != nullptr, "[gradient] this tape was made without parameters: name the tensors to differentiate");
   Cotangents cotangents;
   if (objective && !objective.is_constant()) cotangents[objective.id()] = seeds(objective)[0];
-  if (objective) require_known(objective, parameters_->tensors());
+  if (objective) require_known(objective, parameters_->tensors()), warn_if_replicated(objective);
   return parameters_->collect(replay(std::move(cotangents), parameters_->tensors(), options), options.accumulate);
 }
 

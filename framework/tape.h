@@ -86,6 +86,8 @@ class Tape {
     StartReduction start_reduction{};
     // Of the two entries of a request, its start and its wait: what it is. A start alone is refused before a replay begins.
     std::shared_ptr<const std::string> request{};
+    // Ranks on which the output is equal without being of type "same": that of a plain allreduce, on rank 0.
+    int equal_on = 0;
   };
 
   // Starts recording on this thread. Tapes nest: each records what runs while it is alive, the replay of an inner one included.
@@ -98,7 +100,8 @@ class Tape {
   // Gradients of the sum over ranks of the objectives handed in, with respect to the parameters of the constructor. Collective
   // over all ranks that communicated under the tape; a rank without an objective hands in none. The objective has one element.
   // Recording has ended; without Record::yes the entries are freed as the replay goes and the tape is spent: a second call is an
-  // error, as is an objective that the tape knows nothing of.
+  // error, as is an objective that the tape knows nothing of. An objective that is the direct result of a plain allreduce is most
+  // likely one loss that every rank hands in; the first one of a program prints a warning.
   Gradients gradient(const Tensor& objective = {}, const GradientOptions& options = {});
   // The same with respect to any tensors; zeros where nothing depends on one.
   std::vector<Tensor> gradient(const Tensor& objective, const TensorList& with_respect_to, Record record = Record::no);
@@ -124,6 +127,7 @@ class Tape {
   friend class Untaped;
   using Cotangents = std::unordered_map<std::uint64_t, Tensor>;
 
+  void warn_if_replicated(const Tensor& objective) const;
   void require_unspent() const;
   void require_waited() const;
   void require_known(const Tensor& objective, const std::vector<Tensor>& with_respect_to) const;

@@ -77,8 +77,9 @@ void check_network(const Communicator& comm) {
   for (std::size_t i = 0; i < found.size(); ++i) require_close("gradient of " + parameters[i].name, found[i], expected[i]);
 
   const auto to = split_layout(grid, layout->global, {-1, 2, -1, 1});
-  require_adjoint("redistribute", comm, [&](const Tensors& in) { return Tensors{redistribute(in[0], to)}; },
-                  {global_tensor(layout->global, 52, layout)});
+  require_adjoint(
+      "redistribute", [&](const Tensors& in) { return Tensors{redistribute(in[0], to)}; },
+      {global_tensor(layout->global, 52, layout)}, comm);
 }
 
 }  // namespace

@@ -11,8 +11,8 @@
 #include "ops/elementwise.h"
 #include "ops/reduce.h"
 #include "ops/views.h"
-#include "tests/support/adjoint_check.h"
 #include "tests/support/collective_cases.h"
+#include "tests/support/gradient_check.h"
 #include "tests/support/ranks.h"
 
 using namespace mpigrad;
@@ -74,6 +74,9 @@ TEST_CASE("collectives: without `rows` the ranks tell each other") {
       const auto y = alltoall(ramp(comm.rank(), {comm.size() * (comm.rank() % 2), 3}), comm, send);
       require(y.dim(0) == comm.size() / 2, "[test] {}", y);
       // Balanced blocks.
+      const auto whole = ramp(1, {10, 2});
+      require_close("scatter", scatter(comm.rank() == 0 ? whole : zeros({0, 2}, DType::float64), comm), shard(whole, comm), 0);
+      require_close("reduce_scatter", reduce_scatter(whole, comm), shard(whole, comm) * comm.size(), 1e-14);
       const auto cuts = balanced_cuts(10, comm.size());
       const auto mine = shard(ramp(0, {10, 2}), comm);
       const auto r = static_cast<std::size_t>(comm.rank());
@@ -271,82 +274,37 @@ TEST_CASE("collectives: misuse is refused by name") {
   });
 }
 
-// ---- the checker itself
-
-namespace {
-
-// allgather whose vjp takes this rank's slice of its own cotangent and forgets those of the others.
-struct ForgetfulAllGather {
-  Communicator comm;
-  Rows rows;
-  static constexpr std::string_view name = "forgetful_allgather";
-  static constexpr bool communicates = true;
-  Types infer(Inputs in) const { return ops::AllGather{comm, rows}.infer(in); }
-  void run(Inputs in, Outputs out) const { ops::AllGather{comm, rows}.run(in, out); }
-  Tensors vjp(const Replay&, Inputs g) const {
-    const auto begin = std::accumulate(rows.begin(), rows.begin() + comm.rank(), std::int64_t{0});
-    return {slice(g[0], 0, begin, begin + rows[static_cast<std::size_t>(comm.rank())])};
-  }
-};
-
-// bcast whose adjoint goes to the wrong root.
-struct LostBcast {
-  Communicator comm;
-  static constexpr std::string_view name = "lost_bcast";
-  static constexpr bool communicates = true;
-  Types infer(Inputs in) const { return {in[0].type()}; }
-  void run(Inputs in, Outputs out) const { ops::Bcast{comm, 0}.run(in, out); }
-  Tensors vjp(const Replay&, Inputs g) const { return {reduce(g[0], comm, comm.size() - 1)}; }
-};
-
-// The right first derivative, computed behind the tape's back.
-struct UntapedAllReduce {
-  Communicator comm;
-  static constexpr std::string_view name = "untaped_allreduce";
-  static constexpr bool communicates = true;
-  Types infer(Inputs in) const { return {in[0].type()}; }
-  void run(Inputs in, Outputs out) const { ops::AllReduce{comm}.run(in, out); }
-  Tensors vjp(const Replay&, Inputs g) const {
-    Tensor result(g[0].type());
-    comm.transport().allreduce(g[0].raw(), result.raw(), result.elements(), result.dtype(), Reduction::sum);
-    return {result};
-  }
-};
-
-// replicate whose adjoint is the plain allreduce: the first derivative is right, the second P times too large.
-struct PlainReplicate {
-  Communicator comm;
-  static constexpr std::string_view name = "plain_replicate";
-  static constexpr bool communicates = true;
-  Types infer(Inputs in) const { return {in[0].type()}; }
-  Tensor view(Inputs in) const { return in[0].as_variable(); }
-  Tensors vjp(const Replay&, Inputs g) const { return {allreduce(g[0], comm)}; }
-};
-
-}  // namespace
-
-TEST_CASE("adjoint check: planted mistakes are found") {
-  for (const int size : {2, 3, 4})
-    check_on_ranks(size, "planted mistakes", [](const Communicator& comm) {
-      const Rows rows(static_cast<std::size_t>(comm.size()), 2);
-      const auto x = zeros({2, 3}, DType::float64);
-      const auto forgetful = check_adjoint(comm,
-                                           [&](const Tensors& in) {
-                                             return Tensors{apply(ForgetfulAllGather{comm, rows}, {in[0]})};
-                                           },
-                                           {x});
-      require(!forgetful.passed && forgetful.first > 1e-3, "[test] the forgetful allgather passed");
-      const auto lost = check_adjoint(comm, [&](const Tensors& in) { return Tensors{apply(LostBcast{comm}, {in[0]})}; }, {x});
-      require(!lost.passed && lost.first > 1e-3, "[test] the lost bcast passed");
-      const auto untaped =
-          check_adjoint(comm, [&](const Tensors& in) { return Tensors{apply(UntapedAllReduce{comm}, {in[0]})}; }, {x});
-      require(!untaped.passed && untaped.first < 1e-12 && untaped.second > 1e-3, "[test] the vjp that bypasses ops passed");
-      const auto plain = check_adjoint(comm, [&](const Tensors& in) { return Tensors{apply(PlainReplicate{comm}, {in[0]})}; },
-                                       {x}, {.inputs = {Kind::same}, .outputs = {Kind::varying}});
-      require(!plain.passed && plain.first < 1e-12 && plain.second > 1e-3, "[test] the plain replicate passed");
-      // A varying value that is said to be the same.
-      const auto varying = check_adjoint(comm, [&](const Tensors& in) { return Tensors{in[0] * (comm.rank() + 1.0)}; }, {x},
-                                         {.inputs = {Kind::same}, .outputs = {Kind::same}});
-      require(!varying.passed, "[test] a value that differs between ranks passed as the same");
+TEST_CASE("collectives: blocks along any axis") {
+  for (const int size : {1, 2, 3, 4})
+    check_on_ranks(size, "axis", [](const Communicator& comm) {
+      const int last = comm.size() - 1;
+      // The same as cutting and joining one global tensor [2, n, 3] along dimension 1.
+      Rows rows;
+      for (int r = 0; r < comm.size(); ++r) rows.push_back((r * 2 + 1) % 4);
+      const auto n = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+      const auto before = std::accumulate(rows.begin(), rows.begin() + comm.rank(), std::int64_t{0});
+      const auto whole = ramp(1, {2, n, 3});
+      const auto mine = slice(whole, 1, before, before + rows[static_cast<std::size_t>(comm.rank())]);
+      for (const int axis : {1, -2}) {
+        require_close("allgather", allgather(mine, comm, {}, axis), whole, 0);
+        require_close("gather", gather(mine, comm, last, {}, axis),
+                      comm.rank() == last ? whole : zeros({2, 0, 3}, DType::float64), 0);
+        require_close("scatter", scatter(comm.rank() == last ? whole : zeros({2, 0, 3}, DType::float64), comm, last, rows, axis),
+                      mine, 0);
+        require_close("reduce_scatter", reduce_scatter(whole, comm, rows, axis), mine * comm.size(), 1e-14);
+        // Rank r's block s to rank s: every rank gets its block from all.
+        const Rows receive(rows.size(), rows[static_cast<std::size_t>(comm.rank())]);
+        const auto y = alltoall(whole, comm, rows, receive, axis);
+        require_close("alltoall", y, concatenate(std::vector<Tensor>(rows.size(), mine), 1), 0);
+        require_adjoint(
+            "along an axis",
+            [&](const Tensors& in) {
+              return Tensors{allgather(in[0], comm, {}, axis), gather(in[0], comm, last, {}, axis),
+                             reduce_scatter(in[1], comm, rows, axis), alltoall(in[1], comm, rows, receive, axis)};
+            },
+            {mine, whole}, comm);
+      }
+      require(error_text([&] { allgather(mine, comm, rows, 3); }).starts_with("[collective] blocks along dimension 3"),
+              "[test] axis");
     });
 }

@@ -12,7 +12,7 @@
 #include "ops/reduce.h"
 #include "ops/softmax.h"
 #include "ops/views.h"
-#include "tests/support/adjoint_check.h"
+#include "tests/support/gradient_check.h"
 #include "tests/support/ranks.h"
 
 using namespace mpigrad;

@@ -9,7 +9,7 @@
 #include "comm/window_plan.h"
 #include "framework/random.h"
 #include "ops/window.h"
-#include "tests/support/adjoint_check.h"
+#include "tests/support/gradient_check.h"
 #include "tests/support/ranks.h"
 
 using namespace mpigrad;
@@ -259,9 +259,8 @@ TEST_CASE("exchange of boxes: values, adjoint, second order") {
         require_close("exchange", exchange(block(plan->have[r], whole), comm, plan), block(plan->need[r], whole), 0);
         const auto integers = from_vector(plan->have[r].extents(), block(plan->have[r], whole).to_vector(), DType::int32);
         require_close("exchange of integers", exchange(integers, comm, plan), block(plan->need[r], whole), 0);
-        require_adjoint(fmt::format("exchange {}", seed), comm,
-                        [&](const Tensors& in) { return Tensors{exchange(in[0], comm, plan)}; }, {block(plan->have[r], whole)},
-                        {.seed = seed});
+        require_adjoint(fmt::format("exchange {}", seed), [&](const Tensors& in) { return Tensors{exchange(in[0], comm, plan)}; },
+                        {block(plan->have[r], whole)}, comm, {.seed = seed});
       }
     });
 }
@@ -275,8 +274,9 @@ TEST_CASE("exchange of boxes: parts that nobody has are 0, and misuse is refused
     const auto x = r == 0 ? from_vector({2}, {1, 2}) : from_vector({3}, {6, 7, 8});
     require_close("holes", exchange(x, comm, plan),
                   r == 0 ? from_vector({5}, {2, 0, 0, 0, 6}) : from_vector({10}, {1, 2, 0, 0, 0, 6, 7, 8, 0, 0}), 0);
-    require_adjoint("holes", comm, [&](const Tensors& in) { return Tensors{exchange(in[0], comm, plan)}; },
-                    {zeros(plan->have[r].extents(), DType::float64)});
+    require_adjoint(
+        "holes", [&](const Tensors& in) { return Tensors{exchange(in[0], comm, plan)}; },
+        {zeros(plan->have[r].extents(), DType::float64)}, comm);
     require(error_text([&] { exchange(zeros({4}), comm, plan); }).starts_with("[exchange] the plan says"), "[test] shape");
     auto short_plan = std::make_shared<BoxPlan>(*plan);
     short_plan->need.pop_back();

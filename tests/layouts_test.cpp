@@ -93,7 +93,7 @@ TEST_CASE("redistribution: any layout to any other") {
         const auto y = redistribute(x, to);
         require(y.layout() && *y.layout() == *to, "[test] {}: the result is {}", what, y);
         require_close(what, y, part_of(whole, to));
-        require_adjoint(what, comm, [&](const Tensors& in) { return Tensors{redistribute(in[0], to)}; }, {x}, {.seed = seed});
+        require_adjoint(what, [&](const Tensors& in) { return Tensors{redistribute(in[0], to)}; }, {x}, comm, {.seed = seed});
         require_close("gather_all", gather_all(x), whole);
       }
     });
@@ -147,10 +147,10 @@ TEST_CASE("layouts: sums over split dimensions are shares, and their adjoints") 
         require_close("sum", gather_all(sum(x, axes)), sum(whole, axes));
         require_close("mean", gather_all(mean(x)), mean(whole));
         require(std::abs(total(mean(x), comm) - mean(whole).item()) < 1e-14, "[test] total of a mean");
-        require_adjoint("sum", comm, [&](const Tensors& in) { return Tensors{sum(in[0], axes)}; }, {x}, {.seed = seed});
-        require_adjoint("mean", comm, [&](const Tensors& in) { return Tensors{mean(in[0] * 2)}; }, {x}, {.seed = seed});
+        require_adjoint("sum", [&](const Tensors& in) { return Tensors{sum(in[0], axes)}; }, {x}, comm, {.seed = seed});
+        require_adjoint("mean", [&](const Tensors& in) { return Tensors{mean(in[0] * 2)}; }, {x}, comm, {.seed = seed});
         // The same, made whole.
-        require_adjoint("gather_all(sum)", comm, [&](const Tensors& in) { return Tensors{gather_all(sum(in[0], axes))}; }, {x},
+        require_adjoint("gather_all(sum)", [&](const Tensors& in) { return Tensors{gather_all(sum(in[0], axes))}; }, {x}, comm,
                         {.seed = seed});
         require_close("permute", gather_all(permute(x, {2, 0, 1})), permute(whole, {2, 0, 1}));
       }

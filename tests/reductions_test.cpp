@@ -12,8 +12,8 @@
 #include "ops/elementwise.h"
 #include "ops/reduce.h"
 #include "ops/views.h"
-#include "tests/support/adjoint_check.h"
 #include "tests/support/errors.h"
+#include "tests/support/gradient_check.h"
 #include "tests/support/ranks.h"
 
 using namespace mpigrad;
@@ -164,26 +164,26 @@ TEST_CASE("reductions: second order") {
       for (const auto op : {ReduceOp::prod, ReduceOp::max}) {
         const std::string name(name_of(op));
         require_adjoint(
-            "allreduce " + name, comm, [&](const Tensors& in) { return Tensors{allreduce(in[0], comm, op)}; }, {x}, curved);
+            "allreduce " + name, [&](const Tensors& in) { return Tensors{allreduce(in[0], comm, op)}; }, {x}, comm, curved);
         require_adjoint(
-            "reduce " + name, comm, [&](const Tensors& in) { return Tensors{reduce(in[0], comm, 0, op)}; }, {x}, curved);
+            "reduce " + name, [&](const Tensors& in) { return Tensors{reduce(in[0], comm, 0, op)}; }, {x}, comm, curved);
         require_adjoint(
-            "reduce_scatter " + name, comm,
-            [&](const Tensors& in) { return Tensors{reduce_scatter(in[0], comm, blocks(comm), op)}; }, {x}, curved);
+            "reduce_scatter " + name, [&](const Tensors& in) { return Tensors{reduce_scatter(in[0], comm, blocks(comm), op)}; },
+            {x}, comm, curved);
       }
       for (const auto op : {ReduceOp::max, ReduceOp::min})
         for (const auto direction : {Direction::up, Direction::down})
           require_adjoint(
-              "scan max", comm, [&](const Tensors& in) { return Tensors{scan(in[0], comm, op, Ties::split, direction)}; }, {x},
+              "scan max", [&](const Tensors& in) { return Tensors{scan(in[0], comm, op, Ties::split, direction)}; }, {x}, comm,
               curved);
       for (const auto op : {ReduceOp::sum, ReduceOp::prod})
-        require_adjoint("exscan", comm,
+        require_adjoint("exscan",
                         [&](const Tensors& in) {
                           return Tensors{scan(in[0], comm, op), exscan(in[0], comm, op)};
                         },
-                        {x}, {.linear = op == ReduceOp::sum});
+                        {x}, comm, {.linear = op == ReduceOp::sum});
       require_adjoint(
-          "affine_scan", comm, [&](const Tensors& in) { return Tensors{affine_scan(in[0], in[1], comm)}; }, {x, x * 2}, curved);
+          "affine_scan", [&](const Tensors& in) { return Tensors{affine_scan(in[0], in[1], comm)}; }, {x, x * 2}, comm, curved);
     });
 }
 

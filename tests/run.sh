@@ -128,7 +128,67 @@ if [ -x "$build/tests/exit_mpi" ]; then
   expect_exit late 0
 fi
 
-if [ -f "$root/tests/tools.sh" ]; then count_program tools sh "$root/tests/tools.sh"; fi
+# expect_misuse KIND: a mistake that the checks between ranks must turn into the same error on all three ranks.
+expect_misuse() {
+  name="misuse_mpi $1"
+  printf '%s ...\n' "$name"
+  # shellcheck disable=SC2086  # MPIEXEC may hold options
+  run_limited 60 env MPIGRAD_CHECKS=signatures,same,watchdog=30 $MPIEXEC -n 3 "$build/tests/misuse_mpi" "$1"
+  told=$(grep -c '^\[rank [012] of 3\] \[checks\] ' "$output")
+  texts=$(sed -n 's/^\[rank [012] of 3\] \(\[checks\] .*\)/\1/p' "$output" | sort -u | wc -l)
+  if [ "$status" -ne 0 ] && [ "$status" -ne 124 ] && [ "$told" -eq 3 ] && [ "$texts" -eq 1 ]; then
+    passed=$((passed + 1))
+  else
+    show_output "$name"
+    fail_test "$name: status $status, $told ranks told, $texts different texts"
+  fi
+}
+# expect_watchdog KIND LINE...: a hang that the watchdog must end, saying so in these lines.
+expect_watchdog() {
+  name="misuse_mpi $1 with a watchdog"
+  printf '%s ...\n' "$name"
+  # shellcheck disable=SC2086  # MPIEXEC may hold options
+  run_limited 50 env MPIGRAD_CHECKS=watchdog=2 $MPIEXEC -n 3 "$build/tests/misuse_mpi" "$1"
+  shift
+  missing=
+  for line; do grep -q "$line" "$output" || missing="$missing; $line"; done
+  if [ "$status" -ne 0 ] && [ "$status" -ne 124 ] && [ -z "$missing" ]; then
+    passed=$((passed + 1))
+  else
+    show_output "$name"
+    fail_test "$name: status $status, missing$missing"
+  fi
+}
+if [ -x "$build/tests/misuse_mpi" ]; then
+  for kind in $("$build/tests/misuse_mpi" list); do expect_misuse "$kind"; done
+  waiting='^  ranks 0,2: in allreduce of 4 float64, sum, call [0-9]* on a communicator of 3, for [0-9.]*'
+  expect_watchdog missing "$waiting" '^  rank 1: not in a call; the last was barrier'
+  expect_watchdog receive "$waiting" '^  rank 1: in wait for receive of 4 float64, from rank 0'
+  expect_watchdog stopped "$waiting" '^  rank 1: no answer'
+  name='misuse_mpi replicated: one warning'
+  printf '%s ...\n' "$name"
+  # shellcheck disable=SC2086  # MPIEXEC may hold options
+  run_limited 60 $MPIEXEC -n 3 "$build/tests/misuse_mpi" replicated
+  if [ "$status" -eq 0 ] && [ "$(grep -c 'looks like a replicated loss; gradients will be 3 times' "$output")" -eq 1 ]; then
+    passed=$((passed + 1))
+  else
+    show_output "$name"
+    fail_test "$name: status $status"
+  fi
+  name='misuse_mpi slow with a watchdog'
+  printf '%s ...\n' "$name"
+  # shellcheck disable=SC2086  # MPIEXEC may hold options
+  if run_limited 60 env MPIGRAD_CHECKS=watchdog=20,trace $MPIEXEC -n 2 "$build/tests/misuse_mpi" slow; then
+    passed=$((passed + 1))
+  else
+    show_output "$name"
+    fail_test "$name"
+  fi
+fi
+
+for suite in tools lessons; do
+  if [ -f "$root/tests/$suite.sh" ]; then count_program "$suite" sh "$root/tests/$suite.sh"; fi
+done
 
 if [ "$failed" -gt 0 ]; then printf '\nfailed:%s\n\n' "$failures"; fi
 printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"

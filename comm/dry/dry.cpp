@@ -17,6 +17,7 @@ class Done final : public PendingReceive {
   explicit Done(Status status) : status_(status) {}
   void wait() override {}
   bool test() override { return true; }
+  void cancel() override {}
   Status status() const override { return status_; }
 
  private:

@@ -61,6 +61,12 @@ MPI_Op half_op(Reduction op) {
 
 }  // namespace
 
+bool finalized() {
+  int flag = 0;
+  MPI_Finalized(&flag);
+  return flag != 0;
+}
+
 void check(int code, std::string_view call) {
   if (code == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING + 1] = {};

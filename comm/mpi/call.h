@@ -20,6 +20,9 @@ namespace mpigrad::mpi {
 // Throws an Error with MPI's own text unless code is MPI_SUCCESS.
 void check(int code, std::string_view call);
 
+// After MPI_Finalize nothing may be called any more.
+bool finalized();
+
 MPI_Datatype type_of(DType type);
 MPI_Op op_of(Reduction op, DType type);
 

@@ -1,20 +1,15 @@
 // MPI, through a private duplicate of the communicator whose errors are returned.
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <numeric>
 #include <string>
-#include <thread>
-#include <utility>
 
 #include "comm/mpi/call.h"
 #include "comm/mpi/mpi_comm.h"
+#include "comm/mpi/requests.h"
 #include "comm/transport_checks.h"
 
 namespace mpigrad {
@@ -22,87 +17,6 @@ namespace mpi {
 namespace {
 
 using namespace transport_checks;
-
-bool finalized() {
-  int flag = 0;
-  MPI_Finalized(&flag);
-  return flag != 0;
-}
-
-// Requests under way, and what the receives among them (the first ones) must turn out to be.
-class Requests final : public PendingReceive {
- public:
-  Requests(std::string_view call, int rank, DType type, std::span<const Message> receives)
-      : call_(call), rank_(rank), type_(type), receives_(receives.begin(), receives.end()) {}
-  Requests(const Requests&) = delete;
-  Requests& operator=(const Requests&) = delete;
-
-  MPI_Request* add() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
-  // Keeps what MPI reads until the end.
-  std::vector<Layout> layouts;
-
-  ~Requests() override {
-    if (requests_.empty() || finalized()) return;
-    if (std::uncaught_exceptions() > exceptions_) {
-      drop();
-      return;
-    }
-    try {
-      wait();
-    } catch (...) {  // the next call meets the same failure
-    }
-  }
-
-  void wait() override {
-    if (requests_.empty()) return;
-    auto requests = std::exchange(requests_, {});
-    std::vector<MPI_Status> statuses(requests.size());
-    // One by one: all are complete, and each has told its own error, whatever happens to the others.
-    int code = MPI_SUCCESS;
-    for (std::size_t i = 0; i < requests.size(); ++i)
-      if (const int one = MPI_Wait(&requests[i], &statuses[i]); code == MPI_SUCCESS) code = one;
-    check(code, call_);
-    for (std::size_t i = 0; i < receives_.size(); ++i) {
-      Count count = 0;
-      check(MPIGRAD_MPI(MPI_Get_count)(&statuses[i], type_of(type_), &count), call_);
-      const auto& message = receives_[i];
-      status_ = {statuses[i].MPI_SOURCE, statuses[i].MPI_TAG};
-      require(count == message.count, "[{}] rank {} sent {} {} with tag {} to rank {}, which expects {}", call_, status_.source,
-              count == MPI_UNDEFINED ? std::string("no whole number of") : std::to_string(count), name_of(type_), status_.tag,
-              rank_, message.count);
-    }
-  }
-
-  bool test() override {
-    for (auto& request : requests_) {
-      int done = 0;
-      if (MPI_Request_get_status(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return true;  // wait tells
-      if (!done) return false;
-    }
-    return true;
-  }
-
-  Status status() const override { return status_; }
-
- private:
-  // The stack unwinds and the peers may never answer: the receives are cancelled, the rest is left to the end of the job.
-  void drop() noexcept {
-    for (std::size_t i = 0; i < requests_.size(); ++i) {
-      if (i < receives_.size()) {
-        MPI_Cancel(&requests_[i]);
-        MPI_Wait(&requests_[i], MPI_STATUS_IGNORE);
-      }
-    }
-  }
-
-  std::string_view call_;
-  int rank_;
-  DType type_;
-  std::vector<Message> receives_;
-  std::vector<MPI_Request> requests_;
-  Status status_;
-  int exceptions_ = std::uncaught_exceptions();
-};
 
 class MpiTransport final : public Transport {
  public:
@@ -134,6 +48,10 @@ class MpiTransport final : public Transport {
   int node_rank() const override { return node_rank_; }
   int node_size() const override { return node_size_; }
   int max_tag() const override { return max_tag_; }
+  bool any_thread() const override {
+    int level = 0;
+    return MPI_Query_thread(&level) == MPI_SUCCESS && level == MPI_THREAD_MULTIPLE;
+  }
 
   void barrier() override { check(MPI_Barrier(communicator_), "barrier"); }
 
@@ -362,38 +280,6 @@ std::vector<int> nodes_of(MPI_Comm communicator) {
   return nodes;
 }
 
-MPI_Comm farewell = MPI_COMM_NULL;  // for nothing but the barrier below
-
-// Ranks that end wait for each other here. One that fails by its exit code alone, while others go on, would leave them waiting
-// for its messages, and itself in MPI_Finalize, for ever.
-void finalize_at_exit(int status, void*) {
-  using namespace std::chrono;
-  constexpr auto patience = seconds(5), silence = seconds(60);
-  if (finalized()) return;
-  MPI_Request request = MPI_REQUEST_NULL;
-  int done = 0, rank = 0, size = 1;
-  MPI_Comm_rank(farewell, &rank);
-  MPI_Comm_size(farewell, &size);
-  if (MPI_Ibarrier(farewell, &request) != MPI_SUCCESS) done = 1;
-  bool told = false;
-  for (const auto start = steady_clock::now(); !done;) {
-    if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done) break;
-    const auto waited = steady_clock::now() - start;
-    if (status != 0 && waited > patience) {
-      fmt::print(stderr, "[rank {} of {}] [mpi] this rank has ended with exit code {} while others go on; ending them, too\n",
-                 rank, size, status);
-      MPI_Abort(MPI_COMM_WORLD, status);
-    }
-    if (waited > silence && !told) {
-      fmt::print(stderr, "[rank {} of {}] [mpi] this rank has ended and waits for the others to end\n", rank, size);
-      told = true;
-    }
-    std::this_thread::sleep_for(milliseconds(waited < milliseconds(10) ? 0 : 5));
-  }
-  MPI_Comm_free(&farewell);
-  MPI_Finalize();
-}
-
 }  // namespace
 }  // namespace mpi
 
@@ -412,25 +298,6 @@ MPI_Comm mpi_communicator(const Transport& transport) {
   const auto* mpi = dynamic_cast<const mpi::MpiTransport*>(&transport.underlying());
   require(mpi != nullptr, "[mpi_communicator] the {} transport has no MPI communicator", transport.name());
   return mpi->communicator();
-}
-
-bool mpi_available() { return true; }
-
-std::shared_ptr<Transport> mpi_world(int* argc, char*** argv) {
-  int initialized = 0;
-  MPI_Initialized(&initialized);
-  if (!initialized) {
-    int provided = 0;
-    mpi::check(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided), "mpi_world");
-    // Errors of waiting meet the handlers of these two, not that of our communicator. Where the program runs MPI itself its
-    // own choice stays.
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-    mpi::check(MPI_Comm_dup(MPI_COMM_WORLD, &mpi::farewell), "mpi_world");
-    // Static objects made later are destroyed earlier: communicators they hold are freed before this runs.
-    on_exit(mpi::finalize_at_exit, nullptr);
-  }
-  return mpi_transport(MPI_COMM_WORLD);
 }
 
 }  // namespace mpigrad

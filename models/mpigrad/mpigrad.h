@@ -1,6 +1,7 @@
 #pragma once
 // Everything a program needs.
 
+#include "comm/adjoint_check.h"
 #include "comm/alltoallw.h"
 #include "comm/collectives.h"
 #include "comm/distributed.h"
@@ -17,6 +18,7 @@
 #include "comm/reductions.h"
 #include "comm/scan.h"
 #include "comm/user_reduction.h"
+#include "framework/jvp.h"
 #include "framework/op.h"
 #include "framework/optimizer.h"
 #include "framework/parameter.h"

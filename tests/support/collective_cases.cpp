@@ -9,7 +9,7 @@
 #include "comm/point_to_point.h"
 #include "comm/scan.h"
 #include "framework/random.h"
-#include "tests/support/adjoint_check.h"
+#include "tests/support/gradient_check.h"
 
 namespace mpigrad::testing {
 namespace {
@@ -21,7 +21,7 @@ constexpr std::int64_t width = 2;  // elements of a row
 
 struct Case {
   std::string name;
-  Kind in = Kind::varying, out = Kind::varying;
+  Across in = Across::varying, out = Across::varying;
   std::function<Shape(int rank)> shape;
   std::function<Tensor(const Tensor&)> op;
   std::function<All(const All&)> expected;
@@ -37,24 +37,25 @@ class Cases {
       if (scalar && few_) break;
       const Shape shape = scalar ? Shape{} : Shape{rows(), width};
       const auto same_shape = [shape](int) { return shape; };
-      add({"allreduce", Kind::varying, Kind::varying, same_shape, [c = comm_](const Tensor& x) { return allreduce(x, c); },
+      add({"allreduce", Across::varying, Across::varying, same_shape, [c = comm_](const Tensor& x) { return allreduce(x, c); },
            [](const All& x) { return everywhere(x, summed(x)); }});
-      add({"allreduce_invariant", Kind::varying, Kind::same, same_shape,
+      add({"allreduce_invariant", Across::varying, Across::same, same_shape,
            [c = comm_](const Tensor& x) { return allreduce_invariant(x, c); },
            [](const All& x) { return everywhere(x, summed(x)); }});
-      add({"replicate", Kind::same, Kind::varying, same_shape, [c = comm_](const Tensor& x) { return replicate(x, c); },
+      add({"replicate", Across::same, Across::varying, same_shape, [c = comm_](const Tensor& x) { return replicate(x, c); },
            [](const All& x) { return x; }});
-      add({"once", Kind::same, Kind::varying, same_shape, [c = comm_](const Tensor& x) { return once(x, c); },
+      add({"once", Across::same, Across::varying, same_shape, [c = comm_](const Tensor& x) { return once(x, c); },
            [](const All& x) { return only(x, 0, x[0]); }});
       for (int root = first_root_; root < p_; ++root) {
-        add({"reduce", Kind::varying, Kind::varying, same_shape,
+        add({"reduce", Across::varying, Across::varying, same_shape,
              [c = comm_, root](const Tensor& x) { return reduce(x, c, root); },
              [root](const All& x) { return only(x, root, summed(x)); }});
-        add({"bcast", Kind::varying, Kind::varying, same_shape, [c = comm_, root](const Tensor& x) { return bcast(x, c, root); },
+        add({"bcast", Across::varying, Across::varying, same_shape,
+             [c = comm_, root](const Tensor& x) { return bcast(x, c, root); },
              [root](const All& x) { return everywhere(x, x[static_cast<std::size_t>(root)]); }});
       }
       for (const int by : few_ ? std::vector{1} : std::vector{0, 1, -1, p_ + 2})
-        add({fmt::format("shift by {}", by), Kind::varying, Kind::varying, same_shape,
+        add({fmt::format("shift by {}", by), Across::varying, Across::varying, same_shape,
              [c = comm_, by](const Tensor& x) { return shift(x, c, by); },
              [p = p_, by](const All& x) {
                All y = x;
@@ -65,10 +66,10 @@ class Cases {
     for (int root = first_root_; root < p_; ++root) {
       const auto n = uneven();
       const auto total = sum_of(n);
-      add({"gather", Kind::varying, Kind::varying, block(n),
+      add({"gather", Across::varying, Across::varying, block(n),
            [c = comm_, root, n](const Tensor& x) { return gather(x, c, root, n); },
            [root](const All& x) { return only(All(x.size()), root, joined(x)); }});
-      add({"scatter", Kind::varying, Kind::varying,
+      add({"scatter", Across::varying, Across::varying,
            [=](int r) {
              return Shape{r == root ? total : 0, width};
            },
@@ -78,17 +79,18 @@ class Cases {
     for (int repeat = 0; repeat < (few_ ? 1 : 2); ++repeat) {
       const auto n = uneven();
       const auto total = sum_of(n);
-      add({"allgather", Kind::varying, Kind::varying, block(n), [c = comm_, n](const Tensor& x) { return allgather(x, c, n); },
+      add({"allgather", Across::varying, Across::varying, block(n),
+           [c = comm_, n](const Tensor& x) { return allgather(x, c, n); },
            [](const All& x) { return everywhere(x, joined(x)); }});
-      add({"allgather_invariant", Kind::varying, Kind::same, block(n),
+      add({"allgather_invariant", Across::varying, Across::same, block(n),
            [c = comm_, n](const Tensor& x) { return allgather_invariant(x, c, n); },
            [](const All& x) { return everywhere(x, joined(x)); }});
-      add({"reduce_scatter", Kind::varying, Kind::varying,
+      add({"reduce_scatter", Across::varying, Across::varying,
            [=](int) {
              return Shape{total, width};
            },
            [c = comm_, n](const Tensor& x) { return reduce_scatter(x, c, n); }, [n](const All& x) { return cut(summed(x), n); }});
-      add({"shard", Kind::same, Kind::varying,
+      add({"shard", Across::same, Across::varying,
            [=](int) {
              return Shape{total, width};
            },
@@ -142,7 +144,7 @@ class Cases {
     for (int s = 0; s < p_; ++s) n.push_back(uneven());
     Rows send = n[static_cast<std::size_t>(comm_.rank())], receive;
     for (int s = 0; s < p_; ++s) receive.push_back(n[static_cast<std::size_t>(s)][static_cast<std::size_t>(comm_.rank())]);
-    add({"alltoall", Kind::varying, Kind::varying,
+    add({"alltoall", Across::varying, Across::varying,
          [n](int r) {
            return Shape{sum_of(n[static_cast<std::size_t>(r)]), width};
          },
@@ -171,7 +173,7 @@ class Cases {
     const auto none = rows();
     Rows out;
     for (const int source : from) out.push_back(source < 0 ? none : n[static_cast<std::size_t>(source)]);
-    add({"sendrecv", Kind::varying, Kind::varying, block(n),
+    add({"sendrecv", Across::varying, Across::varying, block(n),
          [c = comm_, a = SendRecvAttributes{.dest = to[r],
                                             .source = from[r],
                                             .send_tag = 10 + c_tag(comm_.rank()),
@@ -198,7 +200,7 @@ class Cases {
 // Small integers, which every type and every sum holds exactly.
 Tensor input_of(const Case& c, int rank, std::uint64_t seed, DType dtype) {
   const Shape shape = c.shape(rank);
-  const Philox random{.key = seed, .stream = c.in == Kind::same ? 0 : static_cast<std::uint64_t>(rank) + 1};
+  const Philox random{.key = seed, .stream = c.in == Across::same ? 0 : static_cast<std::uint64_t>(rank) + 1};
   Values values(static_cast<std::size_t>(shape.elements()));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(random.below(i, 19)) - 9;
   return from_vector(shape, values, dtype);
@@ -226,7 +228,7 @@ void check_collectives(const Communicator& comm, std::uint64_t seed, DType dtype
   for (const auto& c : Cases(comm, seed, few).all()) {
     check_values(comm, c, seed, dtype);
     const auto x = zeros(c.shape(comm.rank()), dtype);
-    require_adjoint(c.name, comm, [&](const Tensors& in) { return Tensors{c.op(in[0])}; }, {x},
+    require_adjoint(c.name, [&](const Tensors& in) { return Tensors{c.op(in[0])}; }, {x}, comm,
                     {.inputs = {c.in}, .outputs = {c.out}, .tolerance = dtype == DType::float64 ? 1e-12 : 1e-5, .seed = seed});
   }
 }

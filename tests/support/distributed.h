@@ -7,7 +7,7 @@
 #include "framework/random.h"
 #include "ops/random.h"
 #include "ops/views.h"
-#include "tests/support/adjoint_check.h"
+#include "tests/support/gradient_check.h"
 
 namespace mpigrad::testing {
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 
-#include "framework/random.h"
 #include "ops/elementwise.h"
 #include "ops/reduce.h"
 
@@ -77,40 +76,6 @@ void note(GradientReport& report, const char* which, double error, double expect
 
 }  // namespace
 
-double inner_product(const Tensors& a, const Tensors& b) {
-  require(a.size() == b.size(), "[inner_product] {} and {} tensors", a.size(), b.size());
-  double sum = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    require(a[i].shape() == b[i].shape(), "[inner_product] shapes differ: {} and {}", a[i], b[i]);
-    const auto x = a[i].to_vector(), y = b[i].to_vector();
-    for (std::size_t j = 0; j < x.size(); ++j) sum += x[j] * y[j];
-  }
-  return sum;
-}
-
-Tensors random_like(const Tensors& like, std::uint64_t seed) {
-  Tensors result;
-  for (std::size_t i = 0; i < like.size(); ++i) {
-    const Philox random{.key = seed, .stream = i};
-    std::vector<double> values(static_cast<std::size_t>(like[i].elements()));
-    for (std::size_t j = 0; j < values.size(); ++j) values[j] = 2 * random.uniform(j) - 1;
-    result.push_back(from_vector(like[i].shape(), values, like[i].dtype()));
-  }
-  return result;
-}
-
-double largest_difference(const Tensor& a, const Tensor& b) {
-  if (a.shape() != b.shape()) return 1e300;
-  const auto x = a.to_vector(), y = b.to_vector();
-  double largest = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
-    const double error = std::abs(x[i] - y[i]) / std::max(1.0, std::abs(y[i]));
-    largest = std::max(largest, std::isfinite(error) ? error : 1e300);
-  }
-  return largest;
-}
-
 double linearity_error(const TensorFunction& f, const Tensors& inputs, std::uint64_t seed) {
   const Tensors x = moved(inputs, 0, inputs), y = floating(f(x)), u = random_like(y, seed);
   const double forward = inner_product(y, u), adjoint = inner_product(x, gradients(f, x, u));
@@ -173,6 +138,12 @@ GradientReport check_gradients(const TensorFunction& f, const Tensors& inputs, c
   }
   if (report.passed) report.message = fmt::format("first {:.1e}, second {:.1e}", report.first, report.second);
   return report;
+}
+
+void require_close(const std::string& what, const Tensor& found, const Tensor& expected, double tolerance) {
+  require(found.shape() == expected.shape(), "[test] {}: {} instead of {}", what, found, expected);
+  const double difference = largest_difference(found, expected);
+  require(difference <= tolerance, "[test] {} is off by {:.1e}", what, difference);
 }
 
 }  // namespace mpigrad::testing

@@ -7,16 +7,13 @@
 // u is a variable of the second, so that a vjp that bypasses ops is found out even where f is linear.
 
 #include <cstdint>
-#include <functional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "framework/op.h"
+#include "comm/adjoint_check.h"
 
 namespace mpigrad::testing {
-
-using TensorFunction = std::function<Tensors(const Tensors&)>;
 
 struct GradientCheckOptions {
   int directions = 2;
@@ -40,11 +37,7 @@ GradientReport check_gradients(const TensorFunction& f, const Tensors& inputs, c
 // Relative difference of <f(x), u> and <x, J^T u> for a random u: 0 up to rounding where f is linear in all its inputs.
 double linearity_error(const TensorFunction& f, const Tensors& inputs, std::uint64_t seed = 1);
 
-// In double, over all elements; lists of tensors are one long vector.
-double inner_product(const Tensors& a, const Tensors& b);
-// Uniform in [-1, 1), of the types of `like`.
-Tensors random_like(const Tensors& like, std::uint64_t seed);
-// Largest |a - b| over max(1, |b|) of all elements.
-double largest_difference(const Tensor& a, const Tensor& b);
+// Throws if some element differs by more than tolerance max(1, |expected|).
+void require_close(const std::string& what, const Tensor& found, const Tensor& expected, double tolerance = 1e-12);
 
 }  // namespace mpigrad::testing

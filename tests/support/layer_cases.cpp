@@ -1,7 +1,7 @@
 #include "tests/support/layer_cases.h"
 
 #include "ops/elementwise.h"
-#include "tests/support/adjoint_check.h"
+#include "tests/support/gradient_check.h"
 
 namespace mpigrad::testing {
 namespace {
@@ -162,17 +162,17 @@ void check_layer_adjoints(const Communicator& comm, std::uint64_t repeats) {
           all.insert(all.end(), parameters.begin(), parameters.end());
           return Tensors{layer.run(all)};
         };
-        require_adjoint(layer.name, comm, in_x, {x}, {.seed = seed});
+        require_adjoint(layer.name, in_x, {x}, comm, {.seed = seed});
       }
       // In x and the parameters together; leaky steps are differentiated away from their kink or not at all.
       if (layer.name == "conv") continue;
       Tensors all{x};
       all.insert(all.end(), parameters.begin(), parameters.end());
-      AdjointOptions options{.inputs = {Kind::varying}, .linear = false, .seed = seed};
-      for (std::size_t i = 0; i < parameters.size(); ++i) options.inputs.push_back(Kind::same);
+      AdjointOptions options{.inputs = {Across::varying}, .linear = false, .seed = seed};
+      for (std::size_t i = 0; i < parameters.size(); ++i) options.inputs.push_back(Across::same);
       if (layer.name == "global_avg_pool and linear") continue;
       require_adjoint(
-          layer.name + " with parameters", comm, [&](const Tensors& in) { return Tensors{layer.run(in)}; }, all, options);
+          layer.name + " with parameters", [&](const Tensors& in) { return Tensors{layer.run(in)}; }, all, comm, options);
     }
 }
 

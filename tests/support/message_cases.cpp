@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "comm/adjoint_check.h"
 #include "comm/invariant.h"
 #include "comm/nonblocking.h"
 #include "comm/point_to_point.h"
@@ -202,12 +203,12 @@ void check_ways_to_wait(const Communicator& comm) {
     return Tensors{sendrecv_replace(in[0], comm, to, from, 1, 1), sendrecv_replace(in[1], comm, from, to)};
   };
   const Tensors in{own(comm, {3}, 1), own(comm, {3}, 2)};
-  require_adjoint("waitany", comm, any, in);
-  require_adjoint("waitsome", comm, some, in);
-  require_adjoint("test", comm, tested, in);
-  require_adjoint("persistent requests", comm, persistent, in);
-  require_adjoint("any_source and any_tag", comm, any_source_ring, in);
-  require_adjoint("sendrecv_replace", comm, replaced, in);
+  require_adjoint("waitany", any, in, comm);
+  require_adjoint("waitsome", some, in, comm);
+  require_adjoint("test", tested, in, comm);
+  require_adjoint("persistent requests", persistent, in, comm);
+  require_adjoint("any_source and any_tag", any_source_ring, in, comm);
+  require_adjoint("sendrecv_replace", replaced, in, comm);
 }
 
 void check_unused(const Communicator& comm) {
@@ -249,8 +250,8 @@ void check_periodic_halo(const Communicator& comm) {
   };
   const auto x = own(comm, {rows, 2}, 3);
   require_close("a halo by messages", by_messages({x})[0], by_shift({x})[0]);
-  require_adjoint("a periodic halo by messages", comm, by_messages, {x});
-  require_adjoint("a periodic halo by shifts", comm, by_shift, {x});
+  require_adjoint("a periodic halo by messages", by_messages, {x}, comm);
+  require_adjoint("a periodic halo by shifts", by_shift, {x}, comm);
 }
 
 void check_collective_orders(const Communicator& comm, std::uint64_t seed) {
@@ -291,7 +292,7 @@ void check_collective_orders(const Communicator& comm, std::uint64_t seed) {
   const auto plain = run(in, true, {}), found = run(in, false, {});
   for (std::size_t i = 0; i < plain.size(); ++i) require_close("a non-blocking collective", found[i], plain[i]);
   require_adjoint(
-      "non-blocking collectives waited for in any order", comm, [&](const Tensors& x) { return run(x, false, {}); }, in);
+      "non-blocking collectives waited for in any order", [&](const Tensors& x) { return run(x, false, {}); }, in, comm);
 
   Parameters parameters;
   parameters.add("w", global_tensor({3}, 1), true);
@@ -307,7 +308,7 @@ void check_collective_orders(const Communicator& comm, std::uint64_t seed) {
   for (std::size_t i = 0; i < expected.size(); ++i)
     require_close("gradient of " + parameters[i].name, parallel[i], expected[i], 1e-11);
 
-  require_adjoint("maxima and products", comm,
+  require_adjoint("maxima and products",
                   [&](const Tensors& x) {
                     std::vector<Request> requests;
                     requests.push_back(iallreduce(x[0], comm, ReduceOp::max));
@@ -318,21 +319,22 @@ void check_collective_orders(const Communicator& comm, std::uint64_t seed) {
                     for (const auto i : shuffled(3, dice)) y[i] = wait(requests[i]);
                     return y;
                   },
-                  {in[0]}, {.linear = false});
+                  {in[0]}, comm, {.linear = false});
 }
 
 void check_around_recompute(const Communicator& comm) {
   const auto x = own(comm, {3}, 1), z = own(comm, {2}, 2);
-  require_adjoint("a collective under way around recompute", comm,
-                  [&](const Tensors& in) {
-                    auto request = iallreduce(in[0], comm);
-                    Tensor a;
-                    if (comm.rank() % 2 == 1) a = wait(request);
-                    const auto b = recompute([&](const Tensor& v) { return wait(iallreduce(v, comm)) * 2; }, in[1]);
-                    if (request) a = wait(request);
-                    return Tensors{a, b};
-                  },
-                  {x, z});
+  require_adjoint(
+      "a collective under way around recompute",
+      [&](const Tensors& in) {
+        auto request = iallreduce(in[0], comm);
+        Tensor a;
+        if (comm.rank() % 2 == 1) a = wait(request);
+        const auto b = recompute([&](const Tensor& v) { return wait(iallreduce(v, comm)) * 2; }, in[1]);
+        if (request) a = wait(request);
+        return Tensors{a, b};
+      },
+      {x, z}, comm);
 }
 
 }  // namespace mpigrad::testing

@@ -1,8 +1,8 @@
-#include "comm/threads/reduce.h"
+#include "comm/reduce_into.h"
 
 #include "comm/combine.h"
 
-namespace mpigrad::threads {
+namespace mpigrad {
 namespace {
 
 template <class T>
@@ -31,4 +31,4 @@ void reduce_into(void* accumulator, const void* in, std::int64_t count, DType ty
   }
 }
 
-}  // namespace mpigrad::threads
+}  // namespace mpigrad

@@ -1,0 +1,60 @@
+// Lesson 7: the value I received and did not use.
+//
+//   build/examples/lessons/07_unused_message            four ranks, threads of one process
+//   mpiexec -n 2 build/examples/lessons/07_unused_message
+//
+// Each rank squares its number and passes the square on round a ring: y_r = x_{r-1}^2. Rank 0 alone uses what it got, and it
+// alone has a loss,
+//
+//   L = x_0 y_0 = x_0 x_{P-1}^2,      dL/dx_0 = x_{P-1}^2,      dL/dx_{P-1} = 2 x_0 x_{P-1},      0 for all others.
+//
+// Backwards rank r sends ybar_r to rank r - 1. Ranks 1 to P - 1 did not use y_r, so that on their graphs no path leads from the
+// receive to a loss, and a library that walks the graph never comes to it. It sends nothing, and rank 0, whose isend has an
+// adjoint that receives from rank 1, waits for ever. The usual remedy is the user's: dummy dependencies, tokens that thread
+// through every call, or adding 0 * y to a loss. Forget one and the program hangs, or takes another message for the missing one.
+//
+// Here the tape is a list, not a graph: what communicated forwards communicates backwards, on every rank, in reverse order, with
+// zeros where no cotangent came. A rank without a loss calls gradient without one. The backward pass is free of deadlock wherever
+// the forward pass was.
+
+#include "examples/lessons/lesson.h"
+using namespace lesson;
+
+int main(int argc, char** argv) {
+  return run_lesson(argc, argv, 4, [](Session& session) {
+    const auto& comm = session.world();
+    const int P = session.ranks(), rank = session.rank();
+    const Tensor x = full({}, rank + 2, DType::float64);  // 2, 3, ...
+
+    Tape watch, tape;
+    Request outgoing = isend(square(x), comm, (rank + 1) % P);
+    const Tensor y = recv(x.type(), comm, (rank + P - 1) % P);  // on most ranks nobody looks at it
+    wait(outgoing);
+    Tensor loss;
+    if (rank == 0) loss = x * y;
+    const auto before = watch.entries().size();
+    const double gradient = tape.gradient(loss, {x})[0].item();
+    const auto backward = names(std::span(watch.entries()).subspan(before), true);
+
+    const double x_0 = 2, x_last = P + 1;
+    const double expected = (rank == 0 ? x_last * x_last : 0) + (rank == P - 1 ? 2 * x_0 * x_last : 0);
+    say_in_turn(session, fmt::format("rank {}: x = {}, got y = {} and {}; gradient {} (by hand {}); backwards: {}\n", rank,
+                                     x.item(), y.item(), rank == 0 ? "used it" : "left it", gradient, expected, backward));
+    claim(session, gradient == expected, "all gradients are those found by hand");
+    claim(session, backward == "irecv isend wait wait" || backward == "isend irecv wait wait",
+          "every rank took its part in the backward pass");
+
+    // A value used under a condition that differs from rank to rank is no other case: here odd ranks skip the collective's
+    // result.
+    Tape second;
+    const Tensor mean = allreduce(x, comm, ReduceOp::avg);
+    const Tensor share = rank % 2 == 0 ? x * mean : square(x);
+    const double g = second.gradient(share, {x})[0].item();
+    double evens = 0, average = 0;  // sum of the even ranks' x, and the mean
+    for (int r = 0; r < P; ++r) evens += r % 2 == 0 ? r + 2 : 0, average += (r + 2.0) / P;
+    const double by_hand = evens / P + (rank % 2 == 0 ? average : 2 * x.item());
+    say_in_turn(session, fmt::format("rank {}: {} the mean; gradient {:.6f} (by hand {:.6f})\n", rank,
+                                     rank % 2 == 0 ? "uses " : "skips", g, by_hand));
+    claim(session, std::abs(g - by_hand) < 1e-13, "skipping the result of a collective is as harmless");
+  });
+}

@@ -1,0 +1,78 @@
+// What the checks between ranks cost (comm/checks.h): microseconds per call at each level, and the ratio to none, in one run.
+//
+//   build/tests/checks_cost --transport threads --ranks 2      or     mpiexec -n 2 build/tests/checks_cost
+//
+// Calls are made alternately at all levels, and the smallest of several rounds counts.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "comm/call_board.h"
+#include "comm/checks.h"
+#include "comm/invariant.h"
+#include "comm/launch.h"
+#include "comm/point_to_point.h"
+#include "ops/elementwise.h"
+
+using namespace mpigrad;
+
+namespace {
+
+struct Level {
+  std::string name;
+  CheckOptions options;
+};
+
+double microseconds(const Communicator& comm, int calls, const std::function<void()>& call) {
+  comm.transport().barrier();
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < calls; ++i) call();
+  const std::chrono::duration<double, std::micro> elapsed = std::chrono::steady_clock::now() - start;
+  return elapsed.count() / calls;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return launch(argc, argv, [&](std::shared_ptr<Transport> world) {
+    if (argc > 1) {
+      if (world->rank() == 0) std::fprintf(stderr, "checks_cost: knows no arguments, got %s\n", argv[1]);
+      return 2;
+    }
+    // The board alone: a watchdog's thread sleeps.
+    detail::board_of_this_thread() = std::make_shared<detail::CallBoard>();
+    const std::vector<Level> levels{{"none", {}},
+                                    {"signatures", {.signatures = 1}},
+                                    {"signatures=10", {.signatures = 10}},
+                                    {"same", {.same = 1}},
+                                    {"watchdog", {.watchdog = 600}},
+                                    {"signatures,same,watchdog", {.signatures = 1, .same = 1, .watchdog = 600}}};
+    std::vector<Communicator> comms;
+    for (const auto& level : levels) comms.emplace_back(watched(world->duplicate(), level.options));
+    const Tensor one = ones({1}, DType::float64), large = ones({262144}, DType::float32);
+    using Call = std::function<void(const Communicator&)>;
+    const std::vector<std::pair<std::string, Call>> calls{
+        {"allreduce of 8 bytes", [&](const Communicator& c) { allreduce(one, c); }},
+        {"allreduce of 1 MiB", [&](const Communicator& c) { allreduce(large, c); }},
+        {"replicate of 1 MiB", [&](const Communicator& c) { replicate(large, c); }},
+        {"shift of 8 bytes", [&](const Communicator& c) { shift(one, c); }},
+    };
+    if (world->rank() == 0)
+      std::printf("%s, %d ranks: us per call (ratio to none)\n", std::string(world->name()).c_str(), world->size());
+    for (const auto& [what, call] : calls) {
+      const int repeats = what.find("MiB") != std::string::npos ? 50 : 500;
+      std::vector<double> best(levels.size(), 1e300);
+      for (int round = 0; round < 7; ++round)
+        for (std::size_t i = 0; i < levels.size(); ++i)
+          best[i] = std::min(best[i], microseconds(comms[i], repeats, [&] { call(comms[i]); }));
+      for (std::size_t i = 0; i < levels.size(); ++i)
+        if (world->rank() == 0)
+          std::printf("  %-22s %-26s %9.2f  (%.2f)\n", what.c_str(), levels[i].name.c_str(), best[i], best[i] / best[0]);
+    }
+    return 0;
+  });
+}

@@ -1,0 +1,62 @@
+# Shared by the suites of programs run as a user does; they source tests/packages.sh, call choose_launcher and end with `summary`.
+#
+#   run, ranks, threads   run a program: alone, under the launcher, on threads
+#   judge                 one test of what the last one did
+#
+# POSIX sh.
+
+# shellcheck shell=sh disable=SC2034
+passed=0 failed=0 skipped=0
+work=$(mktemp -d) || die "no temporary folder"
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# run COMMAND...: output to $work/out and $work/err, exit status to $status.
+run() {
+  timeout -k 5 120 "$@" >"$work/out" 2>"$work/err" </dev/null
+  status=$?
+}
+ranks() {
+  p=$1
+  shift
+  # shellcheck disable=SC2086  # MPIEXEC may hold options
+  run $MPIEXEC -n "$p" "$@"
+}
+threads() {
+  p=$1 tool=$2
+  shift 2
+  run "$tool" --transport threads --ranks "$p" "$@"
+}
+
+# judge NAME CONDITION...: one test, passed if the condition, a command, succeeds.
+judge() {
+  name=$1
+  shift
+  if "$@" >>"$work/log" 2>&1; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    printf 'failed: %s\n' "$name"
+    printf '  status %s\n' "$status"
+    sed 's/^/  | /' "$work/err" | tail -n 5
+  fi
+}
+skip() {
+  skipped=$((skipped + 1))
+  printf 'skipped: 1 %s\n' "$1"
+}
+
+# `N passed, M failed, K skipped`; its status is the suite's.
+summary() {
+  printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
+  [ "$failed" -eq 0 ]
+}
+
+# ---- conditions
+succeeds() { [ "$status" -eq 0 ]; }
+says() { succeeds && grep -q -e "$1" "$work/out"; }
+# Exit 2 and one line that matches.
+refuses_arguments() {
+  [ "$status" -eq 2 ] && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q -e "$1" "$work/err" && [ ! -s "$work/out" ]
+}
