@@ -4,10 +4,11 @@
 // number among those with the same peer, direction and tag, in posting order. Used inside comm only.
 
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "comm/transport.h"
 
@@ -15,23 +16,44 @@ namespace mpigrad::detail {
 
 // The messages of one rank on one communicator.
 class Messages {
- public:
-  // Number of the next message to `dest` with `tag`.
-  std::int64_t send(int dest, int tag) { return sent_[{dest, tag}]++; }
+  struct Stream;
 
-  // A receive gets its number when it and all posted before it know their source and tag: one that takes any may have taken the
-  // message before.
-  struct Receive {
-    Status status;
-    bool arrived = false;
-    std::int64_t number = -1;
+ public:
+  struct Numbered {
+    int peer = proc_null, tag = 0;  // of a receive that takes any: what has come, once it has been waited for
+    std::int64_t number = -1;       // none while a receive posted before may have taken the message
+    std::int64_t waited = -1;       // when, in waits of this rank
+    // Waited for before the last one with the same adjoint tag: on the other rank that may be the other way round.
+    bool ambiguous = false;
+
+   private:
+    friend Messages;
+    Stream* stream = nullptr;
   };
-  std::shared_ptr<Receive> post();
-  void arrive(Receive& receive, Status status);
+
+  std::shared_ptr<Numbered> send(int dest, int tag);
+  std::shared_ptr<Numbered> receive(int source, int tag);
+  // `identities`: how many numbers adjoint tags tell apart.
+  void waited(Numbered& message, std::int64_t identities);
+  // A receive has been given up, and nobody knows whether it took a message: those after it stay without a number.
+  void lose() { lost_ = true; }
 
  private:
-  std::map<std::pair<int, int>, std::int64_t> sent_, received_;
-  std::deque<std::shared_ptr<Receive>> posted_;  // from the first without a number
+  struct Last {
+    std::int64_t number = -1, waited = -1;
+  };
+  struct Stream {
+    std::int64_t next = 0;
+    std::vector<Last> last;  // by adjoint tag
+  };
+
+  void number_receives(std::int64_t identities);
+  static void compare(Numbered& message, std::int64_t identities);
+
+  std::int64_t waits_ = 0;
+  bool lost_ = false;
+  std::map<std::pair<int, int>, Stream> sent_, received_;
+  std::list<std::shared_ptr<Numbered>> unnumbered_;  // receives, in the order of posting
 };
 
 // Tags of forward messages whose adjoint is to be found again are below this: half of the bits that the transport's tags have,

@@ -68,7 +68,7 @@ std::shared_ptr<Transfer> make(const Spec& spec, const Tensor& x, const Communic
     Rows counts = spec.rows, receive_counts = spec.receive_rows;
     for (auto* list : {&counts, &receive_counts})
       for (auto& n : *list) n *= per_row;
-    const detail::RecordedCall scope(detail::is_recorded(x, false));
+    const detail::RecordedCall scope(detail::is_recorded(x, adjoint));
     transfer->operation = (adjoint ? comm.side() : comm.transport())
                               .start({.kind = spec.kind,
                                       .in = x.raw(),
@@ -80,8 +80,9 @@ std::shared_ptr<Transfer> make(const Spec& spec, const Tensor& x, const Communic
                                       .counts = counts,
                                       .receive_counts = receive_counts});
   }
+  // Recorded whatever ybar is: a rank that got none has zeros, which are no constant.
   transfer->start_adjoint = [spec, comm](const Tensor& ybar) {
-    return detail::start(make(transposed(spec), ybar, comm, true), ybar, false, comm.open_collectives());
+    return detail::start(make(transposed(spec), ybar, comm, true), ybar, true, comm.open_collectives());
   };
   return transfer;
 }

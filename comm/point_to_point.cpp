@@ -32,19 +32,36 @@ void check_plain(std::string_view call, const Tensor& x) { detail::refuse_layout
 
 Request receive_adjoint(const TensorType& type, const Communicator& comm, const Identity& identity, DeviceKind device);
 
-// Sends x by `transport` with `tag`. The adjoint arrives under the message's identity.
+// An adjoint's identity, if there is one that both ranks agree on.
+Identity identity_of(std::string_view call, const Communicator& comm, const Messages::Numbered& message) {
+  const int most = recorded_tags(comm);
+  require(message.number >= 0, "[{}] a receive posted before this one was never waited for: rank {}, tag {}", call, message.peer,
+          message.tag);
+  require(message.tag < most, "[{}] tags are 0 to {} under a tape; a message with tag {} has come", call, most - 1, message.tag);
+  require(!message.ambiguous,
+          "[{}] message {} with rank {} and tag {} was waited for before message {}: it has the same identity", call,
+          message.number, message.peer, message.tag, message.number - most);
+  return {message.peer, message.tag, message.number};
+}
+
+// Sends x by `transport` with `tag`. The adjoint arrives under the message's identity; `message` is none for adjoints.
 Request post_send(const Tensor& x, const Communicator& comm, Transport& transport, int tag, const Identity& identity,
-                  std::string what) {
+                  std::string what, const std::shared_ptr<Messages::Numbered>& message = {}) {
   auto transfer = std::make_shared<Transfer>();
   transfer->name = "isend";
   transfer->what = std::move(what);
   transfer->x = x;
   if (identity.peer != proc_null && comm.moves(x)) {
-    const Message message{identity.peer, tag, x.raw(), x.elements()};
-    transfer->operation = transport.start_exchange(std::span(&message, 1), {}, x.dtype());
+    const Message sent{identity.peer, tag, x.raw(), x.elements()};
+    transfer->operation = transport.start_exchange(std::span(&sent, 1), {}, x.dtype());
   }
-  transfer->start_adjoint = [comm, identity, type = x.type(), device = x.device()](const Tensor&) {
-    return receive_adjoint(type, comm, identity, device);
+  if (message)
+    transfer->arrive = [messages = comm.shared_messages(), message, identities = recorded_tags(comm)](const PendingOperation*) {
+      messages->waited(*message, identities);
+      return Status();
+    };
+  transfer->start_adjoint = [comm, identity, message, type = x.type(), device = x.device()](const Tensor&) {
+    return receive_adjoint(type, comm, message ? identity_of("isend", comm, *message) : identity, device);
   };
   return detail::start(std::move(transfer), x, true);
 }
@@ -86,8 +103,9 @@ Request isend(const Tensor& x, const Communicator& comm, int dest, int tag) {
   check_plain("isend", x);
   check_peer("isend", comm, dest, false);
   check_tag("isend", comm, tag, detail::is_recorded(x, true), false);
-  const Identity identity{dest, tag, dest == proc_null ? -1 : comm.messages().send(dest, tag)};
-  return post_send(x, comm, comm.transport(), tag, identity, fmt::format("isend to rank {}, tag {}: {}", dest, tag, x));
+  const auto message = dest == proc_null ? nullptr : comm.messages().send(dest, tag);
+  return post_send(x, comm, comm.transport(), tag, {dest, tag}, fmt::format("isend to rank {}, tag {}: {}", dest, tag, x),
+                   message);
 }
 
 Request irecv(const TensorType& type, const Communicator& comm, int source, int tag) {
@@ -102,25 +120,24 @@ Request irecv(const TensorType& type, const Communicator& comm, int source, int 
     transfer->start_adjoint = [comm](const Tensor& ybar) { return send_adjoint(ybar, comm, {}); };
     return detail::start(std::move(transfer), {}, true);
   }
-  const auto receive = comm.messages().post();
-  bool real = comm.moves(y);
+  const bool real = comm.moves(y);
+  require(real || (source != any_source && tag != any_tag), "[irecv] on the dry device the source and the tag must be named");
   if (real) {
     const Message message{source, tag, y.raw(), y.elements()};
     transfer->operation = comm.transport().start_receive(message, type.dtype);
   }
-  require(real || (source != any_source && tag != any_tag), "[irecv] on the dry device the source and the tag must be named");
-  transfer->arrive = [messages = comm.shared_messages(), receive, source, tag](const PendingOperation* operation) {
+  const auto messages = comm.shared_messages();
+  const auto message = messages->receive(source, tag);
+  transfer->arrive = [messages, message, identities = recorded_tags(comm)](const PendingOperation* operation) {
     const auto* received = dynamic_cast<const PendingReceive*>(operation);
-    const Status status = received ? received->status() : Status{source, tag};
-    messages->arrive(*receive, status);
+    const Status status = received ? received->status() : Status{message->peer, message->tag};
+    message->peer = status.source, message->tag = status.tag;
+    messages->waited(*message, identities);
     return status;
   };
-  transfer->start_adjoint = [comm, receive](const Tensor& ybar) {
-    require(receive->number >= 0, "[irecv] a receive posted before this one was never waited for: from rank {}, tag {}",
-            receive->status.source, receive->status.tag);
-    require(receive->status.tag < recorded_tags(comm), "[irecv] tags are 0 to {} under a tape; a message with tag {} has come",
-            recorded_tags(comm) - 1, receive->status.tag);
-    return send_adjoint(ybar, comm, {receive->status.source, receive->status.tag, receive->number});
+  transfer->lose = [messages] { messages->lose(); };
+  transfer->start_adjoint = [comm, message](const Tensor& ybar) {
+    return send_adjoint(ybar, comm, identity_of("irecv", comm, *message));
   };
   return detail::start(std::move(transfer), {}, true);
 }
@@ -139,6 +156,9 @@ Tensor sendrecv(const Tensor& x, const Communicator& comm, const SendRecvAttribu
   if (a.receive_rows >= 0) type.shape[0] = a.receive_rows;
   std::optional<Untaped> scope;
   if (x.is_constant()) scope.emplace();
+  const bool recorded = detail::is_recorded(x, false);
+  check_tag("sendrecv", comm, a.send_tag, recorded, false);
+  check_tag("sendrecv", comm, a.receive_tag, recorded, true);
   UseDevice device(x.device());
   auto receive = irecv(type, comm, a.source, a.receive_tag);
   auto sent = isend(x, comm, a.dest, a.send_tag);

@@ -22,12 +22,25 @@ std::vector<Tensor> seeds(const Tensor& objective) {
 
 }  // namespace
 
-Tape::Tape() { active.push_back(this); }
+Tape::Tape()
+    : number_([] {
+        static std::atomic<std::uint64_t> made{0};
+        return ++made;
+      }()) {
+  active.push_back(this);
+}
 Tape::Tape(Parameters& parameters) : Tape() { parameters_ = &parameters; }
 Tape::~Tape() { std::erase(active, this); }
 
 bool Tape::recording() {
   return std::any_of(active.begin(), active.end(), [](const Tape* tape) { return tape->sees(); });
+}
+
+std::vector<std::uint64_t> Tape::recorders() {
+  std::vector<std::uint64_t> numbers;
+  for (const Tape* tape : active)
+    if (tape->sees()) numbers.push_back(tape->number_);
+  return numbers;
 }
 
 Tape* Tape::innermost() {
@@ -61,6 +74,16 @@ Tensor Tape::memoised(std::uint64_t tensor, const void* key, const std::function
 
 void Tape::require_unspent() const {
   require(!spent_, "[gradient] this tape is spent: ask for everything in one call, or pass Record::yes to all but the last");
+}
+
+// Found out half-way, it would leave other ranks waiting for this one's adjoint messages.
+void Tape::require_waited() const {
+  std::unordered_set<const std::string*> started;
+  for (const auto& entry : entries_)
+    if (entry.request && !started.erase(entry.request.get())) started.insert(entry.request.get());
+  for (const auto& entry : entries_)  // the first of them
+    if (entry.request && started.contains(entry.request.get()))
+      fail("[{}] under this tape nobody has waited for this call: {}", entry.name, *entry.request);
 }
 
 // Zeros for an objective that has nothing to do with the tape would look like a result.
@@ -126,6 +149,7 @@ std::vector<Tensor> Tape::vjp(const std::vector<Tensor>& outputs, const std::vec
 std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor>& with_respect_to,
                                  const GradientOptions& options) {
   require_unspent();
+  require_waited();
   recording_ = options.record == Record::yes;
   spent_ = options.record == Record::no;
   // Without Record::yes the tapes around this one still see the replay: that is how derivatives of derivatives nest.

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -83,6 +84,8 @@ class Tape {
     Vjp vjp;
     // Only of `replicate` of a parameter: its vjp started without waiting.
     StartReduction start_reduction{};
+    // Of the two entries of a request, its start and its wait: what it is. A start alone is refused before a replay begins.
+    std::shared_ptr<const std::string> request{};
     // Ranks on which the output is equal without being of type "same": that of a plain allreduce, on rank 0.
     int equal_on = 0;
   };
@@ -111,6 +114,8 @@ class Tape {
   // Used by apply() and by composite ops.
   static bool recording();
   static void record(Entry entry);
+  // Numbers of the tapes that record on this thread.
+  static std::vector<std::uint64_t> recorders();
   // The innermost tape that records on this thread, or null.
   static Tape* innermost();
   // `make()` once per tape and key, so that two uses of a replicated parameter cost one reduction.
@@ -124,8 +129,10 @@ class Tape {
 
   void warn_if_replicated(const Tensor& objective) const;
   void require_unspent() const;
+  void require_waited() const;
   void require_known(const Tensor& objective, const std::vector<Tensor>& with_respect_to) const;
   std::vector<Tensor> replay(Cotangents cotangents, const std::vector<Tensor>& with_respect_to, const GradientOptions& options);
+  const std::uint64_t number_;
   std::vector<Entry> entries_;
   std::map<std::pair<std::uint64_t, const void*>, Tensor> memo_;
   bool sees() const { return recording_ && !suspended_; }

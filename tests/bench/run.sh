@@ -1,6 +1,7 @@
 #!/bin/sh
 # Measures CosmoFlow training steps on this machine's cores and writes tests/bench/results/cpu-DATE-COMMIT.md: mpigrad against the
 # bare oneDNN primitives in one run, ranks against threads, and PyTorch's step beside ours where a Python with torch is found.
+# Then blocking calls beside non-blocking ones, to tests/bench/results/overlap-DATE-COMMIT.md.
 #
 #   sh tests/bench/run.sh [PYTHON]      PYTHON: an interpreter that has torch (default: python3)
 set -eu
@@ -8,7 +9,7 @@ set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 . "$root/tests/packages.sh"
 case "${1:-}" in
-  -h | --help) sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  -h | --help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
 esac
 python=${1:-python3}
 peer=$root/../shared/peers/torch_step.py
@@ -48,3 +49,15 @@ trap 'rm -f "$part"' EXIT
 mv "$part" "$results"
 chmod 644 "$results"
 say "written to $results"
+
+overlap=$root/tests/bench/results/overlap-$(date +%F)-$commit.md
+{
+  printf '# Blocking and non-blocking calls side by side, %s, commit %s\n\n```\n' "$(date +%F)" "$commit"
+  run_ranks 2 "$build/tests/overlap"
+  printf '\n'
+  "$build/tests/overlap" --transport threads --ranks 2
+  printf '```\n'
+} >"$part"
+mv "$part" "$overlap"
+chmod 644 "$overlap"
+say "written to $overlap"
