@@ -260,7 +260,7 @@ void check_collective_orders(const Communicator& comm, std::uint64_t seed) {
   const Rows each(p, 2);
   const auto total = static_cast<std::int64_t>(2 * p);
   // y_i of every call, blocking (then in program order) or not.
-  const auto run = [&, p](const Tensors& in, bool blocking, const Tensor& w) {
+  const auto run = [&](const Tensors& in, bool blocking, const Tensor& w) {
     auto dice = dice_of_rank(comm, seed);
     Tensors y(7);
     if (blocking) {
