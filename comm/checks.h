@@ -5,7 +5,8 @@
 //
 //   signatures      every collective call is compared over its ranks before anything moves: call, number, type, count, reduction,
 //                   root, and whether it is recorded on a tape. A mismatch is the same Error on all ranks, which names the ranks
-//                   that differ and both calls. One allgather of 80 bytes per rank and call.
+//                   that differ and both calls. One allgather of 80 bytes per rank and call. Of a non-blocking call it is told at
+//                   the wait.
 //   signatures=K    the same at every K-th call of a communicator
 //   same, same=K    what is said to be the same on all ranks is compared: the values given to `replicate` (weights that drifted
 //                   apart), the cotangents that come to allreduce_invariant and allgather_invariant. One allgather of a hash.

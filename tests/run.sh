@@ -160,6 +160,15 @@ expect_watchdog() {
   fi
 }
 if [ -x "$build/tests/misuse_mpi" ]; then
+  name='mpi_messages on 2 ranks, checked'
+  printf '%s ...\n' "$name"
+  # shellcheck disable=SC2086  # MPIEXEC may hold options
+  if run_limited "$ranks_limit" env MPIGRAD_CHECKS=signatures,same $MPIEXEC -n 2 "$build/tests/mpi_messages"; then
+    passed=$((passed + 1))
+  else
+    show_output "$name"
+    fail_test "$name"
+  fi
   for kind in $("$build/tests/misuse_mpi" list); do expect_misuse "$kind"; done
   waiting='^  ranks 0,2: in allreduce of 4 float64, sum, call [0-9]* on a communicator of 3, for [0-9.]*'
   expect_watchdog missing "$waiting" '^  rank 1: not in a call; the last was barrier'

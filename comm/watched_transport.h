@@ -1,0 +1,12 @@
+#pragma once
+// A transport that watches another one; see checks.h. Used inside comm only.
+
+#include <memory>
+
+#include "comm/checks.h"
+
+namespace mpigrad::detail {
+
+std::shared_ptr<Transport> watched_transport(std::shared_ptr<Transport> inner, const CheckOptions& options);
+
+}  // namespace mpigrad::detail
