@@ -17,7 +17,10 @@ namespace {
 std::string footer() {
   std::string text =
       "Ranks are separated by semicolons, their numbers by commas; an empty field is a rank that holds nothing.\n"
-      "--transport threads --ranks P (the default) makes P ranks in this process; --transport mpi runs under mpiexec -n P.\n"
+      "--transport threads --ranks P (the default) makes P ranks in this process; --transport mpi runs under mpiexec -n P.\n";
+  text += tool::environment_help;
+  text +=
+      "\n"
       "Operations:";
   std::string line;
   for (const auto& each : operations()) {

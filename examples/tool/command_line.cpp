@@ -47,9 +47,8 @@ int usage_error(const CLI::App& app, std::string message, int rank) {
 int parse(CLI::App& app, int argc, char** argv, int rank) {
   if (app.get_footer().empty())
     app.footer(
-        "Under mpiexec every process is a rank; --transport threads --ranks P runs P ranks in one process.\n"
-        "MPIGRAD_CHECKS=signatures,same,watchdog=SECONDS,trace checks the calls of the ranks against each other, ends hangs and\n"
-        "prints every call; MPIGRAD_REDUCTIONS=fixed adds up in a fixed order.");
+        std::string("Under mpiexec every process is a rank; --transport threads --ranks P runs P ranks in one process.\n") +
+        environment_help);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -16,6 +16,11 @@ CLI::Validator number_above(double low);
 CLI::Validator number_from(double low);
 CLI::Validator number_between(double low, double high);  // both included
 
+// What every tool that runs on ranks takes from the environment, for footers.
+inline constexpr const char* environment_help =
+    "MPIGRAD_CHECKS=signatures,same,watchdog=SECONDS,trace checks the calls of the ranks against each other, ends hangs and\n"
+    "prints every call; MPIGRAD_REDUCTIONS=fixed adds up in a fixed order.";
+
 // Parses; -1: go on. Else the exit code, after the help or one line about what is wrong. The help ends with how ranks are
 // made, unless the program has set a footer of its own.
 int parse(CLI::App& app, int argc, char** argv, int rank);
