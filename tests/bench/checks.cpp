@@ -63,7 +63,9 @@ int main(int argc, char** argv) {
     };
     if (world->rank() == 0)
       std::printf("%s, %d ranks: us per call (ratio to none)\n", std::string(world->name()).c_str(), world->size());
-    for (const auto& [what, call] : calls) {
+    for (const auto& each : calls) {
+      const std::string& what = each.first;
+      const Call& call = each.second;
       const int repeats = what.find("MiB") != std::string::npos ? 50 : 500;
       std::vector<double> best(levels.size(), 1e300);
       for (int round = 0; round < 7; ++round)
