@@ -4,6 +4,8 @@
 #include <cstring>
 #include <optional>
 
+#include "framework/cuda/boxes.h"
+
 namespace mpigrad {
 namespace {
 
@@ -25,24 +27,32 @@ struct Region {
     for (--d; d >= 0; --d) contiguous = contiguous && extents[d] == 1;
   }
 
+  // Rows of whole trailing dimensions are merged into longer ones.
+  cuda::BoxRows rows() const {
+    cuda::BoxRows box;
+    box.length = extents.rank() ? extents.back() : 1;
+    int last = extents.rank() - 1;
+    while (last > 0 && strides[static_cast<std::size_t>(last - 1)] == box.length) box.length *= extents[--last];
+    for (box.rank = 0; box.rank < last; ++box.rank) {
+      box.extents[box.rank] = extents[box.rank];
+      box.strides[box.rank] = strides[static_cast<std::size_t>(box.rank)];
+    }
+    return box;
+  }
+
   // f(offset of a row in the array, offset of the row when packed, length)
   template <class F>
   void for_each_row(const F& f) const {
-    const std::int64_t length = extents.rank() ? extents.back() : 1;
-    const std::int64_t rows = length ? extents.elements() / length : 0;
-    // Rows of whole trailing dimensions are merged into longer ones.
-    std::int64_t merged = length;
-    int last = extents.rank() - 1;
-    while (last > 0 && strides[static_cast<std::size_t>(last - 1)] == merged) merged *= extents[--last];
-    const std::int64_t count = merged ? rows * length / merged : 0;
-#pragma omp parallel for if (rows * length > 65536) schedule(static)
+    const auto box = rows();
+    const std::int64_t count = box.length ? box.rows() : 0;
+#pragma omp parallel for if (count * box.length > 65536) schedule(static)
     for (std::int64_t r = 0; r < count; ++r) {
       std::int64_t at = offset, rest = r;
-      for (int d = last - 1; d >= 0; --d) {
-        at += rest % extents[d] * strides[static_cast<std::size_t>(d)];
-        rest /= extents[d];
+      for (int d = box.rank - 1; d >= 0; --d) {
+        at += rest % box.extents[d] * box.strides[d];
+        rest /= box.extents[d];
       }
-      f(at, r * merged, merged);
+      f(at, r * box.length, box.length);
     }
   }
 };
@@ -52,8 +62,25 @@ void add_into(T* to, const T* from, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(to[i] + from[i]);
 }
 
+void pack(const Region& region, const Tensor& from, std::byte* packed) {
+  const auto item = size_of(from.dtype());
+  if (from.device() == DeviceKind::cuda) return cuda::pack_box(packed, from.raw() + region.offset * item, region.rows(), item);
+  region.for_each_row([&](std::int64_t at, std::int64_t into, std::int64_t n) {
+    std::memcpy(packed + into * item, from.raw() + at * item, static_cast<std::size_t>(n * item));
+  });
+}
+
 // Copies, or adds, a packed part into an array.
 void unpack(const Region& region, Tensor& to, const std::byte* packed, bool add) {
+  if (to.device() == DeviceKind::cuda) {
+    const auto item = size_of(to.dtype());
+    std::byte* array = to.raw() + region.offset * item;
+    if (!add) return cuda::unpack_box(array, packed, region.rows(), item);
+    const auto kind = to.dtype() == DType::bfloat16 ? cuda::Addends::bfloats
+                      : is_floating(to.dtype())     ? cuda::Addends::floats
+                                                    : cuda::Addends::integers;
+    return cuda::add_box(array, packed, region.rows(), item, kind);
+  }
   if (!add) {
     const auto item = size_of(to.dtype());
     region.for_each_row([&](std::int64_t at, std::int64_t from, std::int64_t n) {
@@ -137,15 +164,10 @@ std::vector<BoxPart> received_parts(const BoxPlan& plan, int rank) {
 void copy_box(const Tensor& from, const Box& from_box, Tensor& to, const Box& to_box, const Box& part) {
   const Region source(from_box, part), target(to_box, part);
   const auto item = size_of(from.dtype());
-  const auto pack = [&](std::byte* into) {
-    source.for_each_row([&](std::int64_t at, std::int64_t packed, std::int64_t n) {
-      std::memcpy(into + packed * item, from.raw() + at * item, static_cast<std::size_t>(n * item));
-    });
-  };
   if (source.contiguous) return unpack(target, to, from.raw() + source.offset * item, false);
-  if (target.contiguous) return pack(to.raw() + target.offset * item);
+  if (target.contiguous) return pack(source, from, to.raw() + target.offset * item);
   Tensor packed(TensorType{Shape{part.elements()}, from.dtype()}, from.device());
-  pack(packed.raw());
+  pack(source, from, packed.raw());
   unpack(target, to, packed.raw(), false);
 }
 
@@ -175,11 +197,8 @@ void move_boxes(const Communicator& comm, const BoxPlan& plan, const Tensor& fro
         message.data = from.raw() + region.offset * item;
       } else {
         buffers.emplace_back(TensorType{Shape{message.count}, from.dtype()}, from.device());
-        std::byte* packed = buffers.back().raw();
-        region.for_each_row([&](std::int64_t at, std::int64_t into, std::int64_t n) {
-          std::memcpy(packed + into * item, from.raw() + at * item, static_cast<std::size_t>(n * item));
-        });
-        message.data = packed;
+        pack(region, from, buffers.back().raw());
+        message.data = buffers.back().raw();
       }
     }
     sends.push_back(message);
@@ -204,10 +223,10 @@ void move_boxes(const Communicator& comm, const BoxPlan& plan, const Tensor& fro
 
   // Elements that nobody sends are 0; going home, that is what nobody needed. Before receives may write in place.
   if (real && to.bytes() && !(reverse ? own && own->box == to_box : covers(incoming, to_box)))
-    std::memset(to.raw(), 0, static_cast<std::size_t>(to.bytes()));
+    detail::zero_bytes(to.device(), to.raw(), to.bytes());
   std::unique_ptr<PendingOperation> pending;
-  if (comm.moves(from) && !(sends.empty() && receives.empty()))
-    pending = comm.side().start_exchange(sends, receives, from.dtype());
+  const bool silent = sends.empty() && receives.empty() && from.device() != DeviceKind::cuda;  // a GPU's round is everybody's
+  if (comm.moves(from) && !silent) pending = comm.side(from.device()).start_round(sends, receives, from.dtype());
   if (real && own && from.storage() != to.storage()) copy_box(from, from_box, to, to_box, own->box);  // while messages travel
   if (pending) pending->wait();
   if (real)

@@ -54,7 +54,7 @@ int adjoint_tag(const Communicator& comm, const Identity& identity) {
 }
 
 Request send_adjoint(const Tensor& x, const Communicator& comm, const Identity& identity) {
-  return post_send(x, comm, comm.side(), adjoint_tag(comm, identity), identity,
+  return post_send(x, comm, comm.side(x.device()), adjoint_tag(comm, identity), identity,
                    fmt::format("adjoint message to rank {}, tag {}", identity.peer, identity.tag));
 }
 
@@ -72,7 +72,7 @@ Request receive_adjoint(const TensorType& type, const Communicator& comm, const 
   transfer->y = receive_buffer(type, device, identity.peer);
   if (identity.peer != proc_null && comm.moves(transfer->y)) {
     const Message message{identity.peer, adjoint_tag(comm, identity), transfer->y.raw(), transfer->y.elements()};
-    transfer->operation = comm.side().start_receive(message, type.dtype);
+    transfer->operation = comm.side(device).start_receive(message, type.dtype);
   }
   transfer->start_adjoint = [comm, identity](const Tensor& ybar) { return send_adjoint(ybar, comm, identity); };
   return detail::start(std::move(transfer), {}, true);
@@ -87,7 +87,7 @@ Request isend(const Tensor& x, const Communicator& comm, int dest, int tag) {
   check_peer("isend", comm, dest, false);
   check_tag("isend", comm, tag, detail::is_recorded(x, true), false);
   const Identity identity{dest, tag, dest == proc_null ? -1 : comm.messages().send(dest, tag)};
-  return post_send(x, comm, comm.transport(), tag, identity, fmt::format("isend to rank {}, tag {}: {}", dest, tag, x));
+  return post_send(x, comm, comm.transport(x.device()), tag, identity, fmt::format("isend to rank {}, tag {}: {}", dest, tag, x));
 }
 
 Request irecv(const TensorType& type, const Communicator& comm, int source, int tag) {
@@ -106,7 +106,7 @@ Request irecv(const TensorType& type, const Communicator& comm, int source, int 
   bool real = comm.moves(y);
   if (real) {
     const Message message{source, tag, y.raw(), y.elements()};
-    transfer->operation = comm.transport().start_receive(message, type.dtype);
+    transfer->operation = comm.transport(y.device()).start_receive(message, type.dtype);
   }
   require(real || (source != any_source && tag != any_tag), "[irecv] on the dry device the source and the tag must be named");
   transfer->arrive = [messages = comm.shared_messages(), receive, source, tag](const PendingOperation* operation) {

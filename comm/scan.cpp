@@ -45,7 +45,8 @@ Tensor inclusive(const Tensor& x, const Communicator& comm, Reduction op, Direct
 Tensor identity_of(const Tensor& x, ReduceOp op) {
   if (op == ReduceOp::sum) return zeros_like(x);
   if (op == ReduceOp::prod) return ones_like(x);
-  Tensor y(x.type(), x.device());
+  if (x.device() == DeviceKind::dry) return Tensor(x.type(), x.device());
+  Tensor y(x.type(), DeviceKind::cpu);  // and from there: a double does not hold all integers
   if (y.raw())
     visit_any(x.dtype(), [&](auto zero) {
       using T = decltype(zero);
@@ -54,7 +55,7 @@ Tensor identity_of(const Tensor& x, ReduceOp op) {
       if constexpr (Limits::has_infinity) value = plain(op) == Reduction::max ? -Limits::infinity() : Limits::infinity();
       std::fill_n(y.mutable_data<T>(), y.elements(), value);
     });
-  return y;
+  return x.device() == DeviceKind::cuda ? detail::copied(y, x.device()) : y;
 }
 
 void require_op(std::string_view call, const Tensor& x, ReduceOp op) {
