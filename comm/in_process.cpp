@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <mutex>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -30,6 +31,8 @@ struct Post {
   DeviceMemory::Bytes data;
   std::shared_ptr<DeviceEvent> ready;
   std::atomic<int> readers{1};
+  std::mutex mutex;
+  std::vector<std::shared_ptr<DeviceEvent>> done;  // of those who have let go
 
   bool agrees(const Post& other) const {
     // Of alltoall each rank has counts of its own.
@@ -39,12 +42,36 @@ struct Post {
 };
 static_assert(sizeof(Post*) == sizeof(std::int64_t));
 
-struct LetGo {
-  void operator()(Post* post) const {
-    if (post->readers.fetch_sub(1) == 1) delete post;
+// Posts that this rank reads, until its device has done so: the last reader releases the memory after the work of all of them.
+class Reading {
+ public:
+  Reading(std::shared_ptr<DeviceMemory> memory, std::vector<Post*> posts) : memory_(std::move(memory)), posts_(std::move(posts)) {
+    for (const auto* post : posts_) post->ready->hold();  // also for what is then refused and released
   }
+  ~Reading() {
+    try {
+      const auto done = memory_->mark();
+      for (auto* post : posts_) {
+        {
+          const std::lock_guard lock(post->mutex);
+          post->done.push_back(done);
+        }
+        if (post->readers.fetch_sub(1) != 1) continue;
+        for (const auto& other : post->done) other->hold();
+        delete post;
+      }
+    } catch (...) {  // a device that has failed: what is left is not released
+    }
+  }
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
+  std::size_t size() const { return posts_.size(); }
+  const Post& operator[](std::size_t i) const { return *posts_[i]; }
+
+ private:
+  std::shared_ptr<DeviceMemory> memory_;
+  std::vector<Post*> posts_;
 };
-using Reading = std::unique_ptr<Post, LetGo>;
 
 std::string describe(const Post& post) {
   std::string text = fmt::format("{}(", post.call);
@@ -61,21 +88,20 @@ class Share {
   Share(std::shared_ptr<DeviceMemory> memory, CollectiveKind kind, bool rooted, int rank, void* out)
       : memory_(std::move(memory)), kind_(kind), rooted_(rooted), rank_(rank), out_(static_cast<std::byte*>(out)) {}
 
-  void operator()(const std::vector<Reading>& posts) const {
-    for (const auto& post : posts)
-      require(post->agrees(*posts[0]), "[{}] the ranks' calls differ: rank 0 {}; rank {} {}", posts[0]->call, describe(*posts[0]),
-              &post - posts.data(), describe(*post));
-    const Post& mine = *posts[index(rank_)];
+  void operator()(const Reading& posts) const {
+    for (std::size_t r = 0; r < posts.size(); ++r)
+      require(posts[r].agrees(posts[0]), "[{}] the ranks' calls differ: rank 0 {}; rank {} {}", posts[0].call, describe(posts[0]),
+              r, describe(posts[r]));
+    const Post& mine = posts[index(rank_)];
     if (kind_ == CollectiveKind::alltoall) require_pairs(posts);
-    for (const auto& post : posts) post->ready->hold();
     const auto item = size_of(mine.type);
     const bool at_root = !rooted_ || rank_ == mine.root;
     switch (kind_) {
       case CollectiveKind::broadcast:
         if (mine.counts.empty()) {
-          if (rank_ != mine.root) copy(0, *posts[index(mine.root)], 0, mine.count * item);
+          if (rank_ != mine.root) copy(0, posts[index(mine.root)], 0, mine.count * item);
         } else {  // scatter
-          copy(0, *posts[index(mine.root)], offset(mine.counts, index(rank_)) * item, mine.counts[index(rank_)] * item);
+          copy(0, posts[index(mine.root)], offset(mine.counts, index(rank_)) * item, mine.counts[index(rank_)] * item);
         }
         return;
       case CollectiveKind::reduce:
@@ -85,12 +111,12 @@ class Share {
       case CollectiveKind::reduce_scatter: return add_up(posts, offset(mine.counts, index(rank_)), mine.counts[index(rank_)]);
       case CollectiveKind::allgather:
         for (std::size_t r = 0; at_root && r < posts.size(); ++r)
-          copy(offset(mine.counts, r) * item, *posts[r], 0, mine.counts[r] * item);
+          copy(offset(mine.counts, r) * item, posts[r], 0, mine.counts[r] * item);
         return;
       case CollectiveKind::alltoall: {
         std::int64_t to = 0;
         for (std::size_t r = 0; r < posts.size(); ++r) {
-          copy(to * item, *posts[r], offset(posts[r]->counts, index(rank_)) * item, mine.receive_counts[r] * item);
+          copy(to * item, posts[r], offset(posts[r].counts, index(rank_)) * item, mine.receive_counts[r] * item);
           to += mine.receive_counts[r];
         }
         return;
@@ -105,19 +131,19 @@ class Share {
     if (bytes > 0) memory_->copy(out_ + to, from.data.get() + first, bytes);
   }
 
-  void add_up(const std::vector<Reading>& posts, std::int64_t first, std::int64_t count) const {
-    const Post& mine = *posts[index(rank_)];
+  void add_up(const Reading& posts, std::int64_t first, std::int64_t count) const {
+    const Post& mine = posts[index(rank_)];
     const auto at = first * size_of(mine.type), bytes = count * size_of(mine.type);
     if (bytes == 0) return;
-    memory_->copy(out_, posts[0]->data.get() + at, bytes);
-    for (std::size_t r = 1; r < posts.size(); ++r) memory_->combine(out_, posts[r]->data.get() + at, count, mine.type, mine.op);
+    memory_->copy(out_, posts[0].data.get() + at, bytes);
+    for (std::size_t r = 1; r < posts.size(); ++r) memory_->combine(out_, posts[r].data.get() + at, count, mine.type, mine.op);
   }
 
-  static void require_pairs(const std::vector<Reading>& posts) {
+  static void require_pairs(const Reading& posts) {
     for (std::size_t r = 0; r < posts.size(); ++r)
       for (std::size_t s = 0; s < posts.size(); ++s)
-        require(posts[r]->counts[s] == posts[s]->receive_counts[r], "[alltoall] rank {} sends {} {} to rank {}, which expects {}",
-                r, posts[r]->counts[s], name_of(posts[r]->type), s, posts[s]->receive_counts[r]);
+        require(posts[r].counts[s] == posts[s].receive_counts[r], "[alltoall] rank {} sends {} {} to rank {}, which expects {}",
+                r, posts[r].counts[s], name_of(posts[r].type), s, posts[s].receive_counts[r]);
   }
 
   std::shared_ptr<DeviceMemory> memory_;
@@ -130,7 +156,8 @@ class Share {
 // A collective under way: the addresses of all posts on their way, then this rank's share.
 class StartedPosts final : public PendingOperation {
  public:
-  StartedPosts(Share share, int ranks) : posts(static_cast<std::size_t>(ranks)), share_(std::move(share)) {}
+  StartedPosts(std::shared_ptr<DeviceMemory> memory, Share share, int ranks)
+      : posts(static_cast<std::size_t>(ranks)), memory_(std::move(memory)), share_(std::move(share)) {}
   ~StartedPosts() override {
     if (done_ || !operation || std::uncaught_exceptions() > exceptions_) return;
     try {
@@ -144,9 +171,7 @@ class StartedPosts final : public PendingOperation {
   void wait() override {
     if (std::exchange(done_, true)) return;
     operation->wait();
-    std::vector<Reading> all;
-    for (auto* post : posts) all.emplace_back(post);
-    share_(all);
+    share_(Reading(memory_, posts));
   }
   bool test() override { return done_ || operation->test(); }
 
@@ -154,6 +179,7 @@ class StartedPosts final : public PendingOperation {
   std::vector<Post*> posts;
 
  private:
+  std::shared_ptr<DeviceMemory> memory_;
   Share share_;
   bool done_ = false;
   int exceptions_ = std::uncaught_exceptions();
@@ -182,14 +208,12 @@ class PostedMessages final : public PendingReceive {
     if (std::exchange(done_, true)) return;
     operation->wait();
     if (const auto* receive = dynamic_cast<const PendingReceive*>(operation.get())) status_ = receive->status();
-    std::vector<Reading> arrived;
-    for (auto* post : posts) arrived.emplace_back(post);
+    const Reading arrived(memory_, posts);
     for (std::size_t i = 0; i < arrived.size(); ++i) {
-      const auto& post = *arrived[i];
+      const auto& post = arrived[i];
       require(post.count == receives_[i].count && post.type == type_,
               "[exchange] rank {} sent {} {} with tag {} to rank {}, which expects {} {}", post.root, post.count,
               name_of(post.type), post.counts[0], rank_, receives_[i].count, name_of(type_));
-      post.ready->hold();
       if (post.bytes > 0) memory_->copy(receives_[i].data, post.data.get(), post.bytes);
     }
   }
@@ -349,7 +373,7 @@ class InProcessTransport final : public ForwardingTransport {
     post->op = call.op, post->root = call.root, post->count = call.count;
     post->counts.assign(call.counts.begin(), call.counts.end());
     post->receive_counts.assign(call.receive_counts.begin(), call.receive_counts.end());
-    auto pending = std::make_unique<StartedPosts>(Share(memory_, call.kind, call.root >= 0, rank(), call.out), size());
+    auto pending = std::make_unique<StartedPosts>(memory_, Share(memory_, call.kind, call.root >= 0, rank(), call.out), size());
     pending->mine = post.release();
     const Counts one(static_cast<std::size_t>(size()), 1);
     pending->operation = inner().start({.kind = CollectiveKind::allgather,
