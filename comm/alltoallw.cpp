@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 namespace mpigrad {
 namespace ops {
@@ -23,13 +22,14 @@ void AllToAllW::run(Inputs in, Outputs out) const {
     if (in[s].bytes() > 0) sends.push_back({peer, tag, in[s].raw(), in[s].bytes()});
     if (out[s].bytes() > 0) receives.push_back({peer, tag, out[s].raw(), out[s].bytes()});
   }
-  comm.side().exchange(sends, receives, DType::uint8);
+  comm.side(in[0].device()).start_round(sends, receives, DType::uint8)->wait();
 }
 
 Tensors AllToAllW::vjp(const Replay& at, Inputs g) const {
   // An integer block has no cotangent; bytes of none are sent for it.
   Tensors back;
   Types types;
+  UseDevice device(at.input(0).device());
   const auto none = zeros({0});
   for (std::size_t s = 0; s < g.size(); ++s) {
     back.push_back(is_floating(receive[s].dtype) ? g[s] : none);

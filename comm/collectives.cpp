@@ -1,6 +1,5 @@
 #include "comm/collectives.h"
 
-#include <cstring>
 #include <numeric>
 
 #include "comm/grid.h"
@@ -35,26 +34,25 @@ Rows elements(const Rows& rows, const Shape& shape) {
   return result;
 }
 
-void clear(Tensor& y) {
-  if (y.raw()) std::memset(y.raw(), 0, static_cast<std::size_t>(y.bytes()));
-}
+void clear(Tensor& y) { detail::zero_bytes(y.device(), y.raw(), y.bytes()); }
 
 }  // namespace
 
 void AllReduce::run(Inputs in, Outputs out) const {
-  if (comm.moves(in[0])) comm.transport().allreduce(in[0].raw(), out[0].raw(), in[0].elements(), in[0].dtype(), Reduction::sum);
+  if (comm.moves(in[0]))
+    comm.transport(in[0].device()).allreduce(in[0].raw(), out[0].raw(), in[0].elements(), in[0].dtype(), Reduction::sum);
 }
 
 void ReduceToRoot::run(Inputs in, Outputs out) const {
   if (comm.rank() != root) clear(out[0]);
   if (comm.moves(in[0]))
-    comm.transport().reduce(in[0].raw(), out[0].raw(), in[0].elements(), in[0].dtype(), Reduction::sum, root);
+    comm.transport(in[0].device()).reduce(in[0].raw(), out[0].raw(), in[0].elements(), in[0].dtype(), Reduction::sum, root);
 }
 
 void Bcast::run(Inputs in, Outputs out) const {
   if (!comm.moves(in[0])) return;
-  if (comm.rank() == root && in[0].raw()) std::memcpy(out[0].raw(), in[0].raw(), static_cast<std::size_t>(in[0].bytes()));
-  comm.transport().broadcast(out[0].raw(), out[0].elements(), out[0].dtype(), root);
+  if (comm.rank() == root) detail::copy_bytes(in[0].device(), out[0].raw(), in[0].raw(), in[0].bytes());
+  comm.transport(out[0].device()).broadcast(out[0].raw(), out[0].elements(), out[0].dtype(), root);
 }
 
 Types Gather::infer(Inputs in) const {
@@ -65,7 +63,8 @@ Types Gather::infer(Inputs in) const {
   return {{with_rows(in[0].shape(), comm.rank() == root ? sum_of(rows) : 0), in[0].dtype()}};
 }
 void Gather::run(Inputs in, Outputs out) const {
-  if (comm.moves(in[0])) comm.transport().gather(in[0].raw(), out[0].raw(), elements(rows, in[0].shape()), in[0].dtype(), root);
+  if (comm.moves(in[0]))
+    comm.transport(in[0].device()).gather(in[0].raw(), out[0].raw(), elements(rows, in[0].shape()), in[0].dtype(), root);
 }
 
 Types Scatter::infer(Inputs in) const {
@@ -76,7 +75,8 @@ Types Scatter::infer(Inputs in) const {
   return {{with_rows(in[0].shape(), rows[static_cast<std::size_t>(comm.rank())]), in[0].dtype()}};
 }
 void Scatter::run(Inputs in, Outputs out) const {
-  if (comm.moves(in[0])) comm.transport().scatter(in[0].raw(), out[0].raw(), elements(rows, in[0].shape()), in[0].dtype(), root);
+  if (comm.moves(in[0]))
+    comm.transport(in[0].device()).scatter(in[0].raw(), out[0].raw(), elements(rows, in[0].shape()), in[0].dtype(), root);
 }
 
 Types AllGather::infer(Inputs in) const {
@@ -86,7 +86,8 @@ Types AllGather::infer(Inputs in) const {
   return {{with_rows(in[0].shape(), sum_of(rows)), in[0].dtype()}};
 }
 void AllGather::run(Inputs in, Outputs out) const {
-  if (comm.moves(in[0])) comm.transport().allgather(in[0].raw(), out[0].raw(), elements(rows, in[0].shape()), in[0].dtype());
+  if (comm.moves(in[0]))
+    comm.transport(in[0].device()).allgather(in[0].raw(), out[0].raw(), elements(rows, in[0].shape()), in[0].dtype());
 }
 
 Types ReduceScatter::infer(Inputs in) const {
@@ -96,7 +97,8 @@ Types ReduceScatter::infer(Inputs in) const {
 }
 void ReduceScatter::run(Inputs in, Outputs out) const {
   if (comm.moves(in[0]))
-    comm.transport().reduce_scatter(in[0].raw(), out[0].raw(), elements(rows, in[0].shape()), in[0].dtype(), Reduction::sum);
+    comm.transport(in[0].device())
+        .reduce_scatter(in[0].raw(), out[0].raw(), elements(rows, in[0].shape()), in[0].dtype(), Reduction::sum);
 }
 
 Types AllToAll::infer(Inputs in) const {
@@ -107,8 +109,9 @@ Types AllToAll::infer(Inputs in) const {
 }
 void AllToAll::run(Inputs in, Outputs out) const {
   if (comm.moves(in[0]))
-    comm.transport().alltoall(in[0].raw(), elements(send_rows, in[0].shape()), out[0].raw(),
-                              elements(receive_rows, in[0].shape()), in[0].dtype());
+    comm.transport(in[0].device())
+        .alltoall(in[0].raw(), elements(send_rows, in[0].shape()), out[0].raw(), elements(receive_rows, in[0].shape()),
+                  in[0].dtype());
 }
 
 }  // namespace ops

@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "comm/checks.h"
+#include "comm/device_transport.h"
 #include "comm/messages.h"
 #include "comm/transfer.h"
 
@@ -17,8 +18,9 @@ Communicator::Communicator(std::shared_ptr<Transport> transport) {
   State state;
   state.plain_main = watched(std::move(transport));
   state.plain_side = state.plain_main->duplicate();
-  state.main = with_mode(state.plain_main, default_reduction_mode());
-  state.side = with_mode(state.plain_side, default_reduction_mode());
+  state.mode = default_reduction_mode();
+  state.main = with_mode(state.plain_main, state.mode);
+  state.side = with_mode(state.plain_side, state.mode);
   state.number = ++communicators_made;
   state.messages = std::make_shared<detail::Messages>();
   state.open_collectives = std::make_shared<detail::OpenCollectives>();
@@ -30,7 +32,8 @@ Communicator Communicator::with(const ReductionMode& mode) const {
   State other = state();
   other.main = with_mode(other.plain_main, mode);
   other.side = with_mode(other.plain_side, mode);
-  other.reductions = nullptr;
+  other.reductions = other.device_main = other.device_side = other.device_reductions = nullptr;
+  other.mode = mode;
   other.number = ++communicators_made;
   result.state_ = std::make_shared<State>(std::move(other));
   return result;
@@ -40,6 +43,30 @@ Transport& Communicator::reductions() const {
   auto& own = *state().main;
   if (!state_->reductions) state_->reductions = own.duplicate();
   return *state_->reductions;
+}
+
+namespace {
+
+Transport& on_gpu(std::shared_ptr<Transport>& made, const std::shared_ptr<Transport>& host, const ReductionMode& mode,
+                  Lane lane) {
+  if (!made) made = device_transport(host, mode, lane, cuda_memory(), gpu_place());
+  return *made;
+}
+
+}  // namespace
+
+Transport& Communicator::transport(DeviceKind device) const {
+  if (device != DeviceKind::cuda) return transport();
+  return on_gpu(state().device_main, state().main, state().mode, Lane::halos);
+}
+Transport& Communicator::side(DeviceKind device) const {
+  if (device != DeviceKind::cuda) return side();
+  return on_gpu(state().device_side, state().side, state().mode, Lane::halos);
+}
+Transport& Communicator::reductions(DeviceKind device) const {
+  if (device != DeviceKind::cuda) return reductions();
+  if (!state().device_reductions) reductions();
+  return on_gpu(state().device_reductions, state().reductions, state().mode, Lane::buckets);
 }
 
 Communicator Communicator::split(int color, int key) const { return Communicator(transport().split(color, key)); }

@@ -30,6 +30,11 @@ class Communicator {
   // while other calls go on. The second is made, collectively, at its first use.
   Transport& side() const { return *state().side; }
   Transport& reductions() const;
+  // The same for buffers on a device: those above for host memory and the dry device; for a GPU, comm/device_transport.h. The
+  // latter are made at their first use, which needs nobody else until a collective call or a round.
+  Transport& transport(DeviceKind device) const;
+  Transport& side(DeviceKind device) const;
+  Transport& reductions(DeviceKind device) const;
   // Identity, for memoisation.
   const void* key() const { return state_.get(); }
   // From 1 in the order in which this process made communicators: ranks that make theirs in the same order agree on what is
@@ -55,6 +60,8 @@ class Communicator {
   struct State {
     std::shared_ptr<Transport> main, side, reductions;
     std::shared_ptr<Transport> plain_main, plain_side;  // without a reduction mode
+    std::shared_ptr<Transport> device_main, device_side, device_reductions;
+    ReductionMode mode;
     std::uint64_t number = 0;
     std::shared_ptr<detail::Messages> messages;
     std::shared_ptr<detail::OpenCollectives> open_collectives;

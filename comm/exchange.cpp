@@ -234,8 +234,8 @@ void move_boxes(const Communicator& comm, const BoxPlan& plan, const Tensor& fro
   if (real && to.bytes() && !(reverse ? own && own->box == to_box : covers(incoming, to_box)))
     detail::zero_bytes(to.device(), to.raw(), to.bytes());
   std::unique_ptr<PendingOperation> pending;
-  if (comm.moves(from) && !(sends.empty() && receives.empty()))
-    pending = comm.side().start_exchange(sends, receives, from.dtype());
+  const bool silent = sends.empty() && receives.empty() && from.device() != DeviceKind::cuda;  // a GPU's round is everybody's
+  if (comm.moves(from) && !silent) pending = comm.side(from.device()).start_round(sends, receives, from.dtype());
   if (real && own && from.storage() != to.storage()) copy_box(from, from_box, to, to_box, own->box);  // while messages travel
   if (pending) pending->wait();
   if (real)

@@ -20,9 +20,9 @@ class ForwardingTransport : public Transport {
   bool any_thread() const override { return inner_->any_thread(); }
   const Transport& underlying() const override { return inner_->underlying(); }
   void abort(int code) override { inner_->abort(code); }
-  void require_same(std::string_view what, const void* data, std::int64_t bytes) override {
-    inner_->require_same(what, data, bytes);
-  }
+  void require_same(std::string_view what, const HostBytes& data) override { inner_->require_same(what, data); }
+  bool loses_nan() const override { return inner_->loses_nan(); }
+  std::shared_ptr<Transport> control() override { return inner_->control(); }
 
   void barrier() override { inner_->barrier(); }
   void broadcast(void* data, std::int64_t count, DType type, int root) override { inner_->broadcast(data, count, type, root); }
@@ -54,6 +54,10 @@ class ForwardingTransport : public Transport {
   std::unique_ptr<PendingOperation> start_exchange(std::span<const Message> sends, std::span<const Message> receives,
                                                    DType type) override {
     return inner_->start_exchange(sends, receives, type);
+  }
+  std::unique_ptr<PendingOperation> start_round(std::span<const Message> sends, std::span<const Message> receives,
+                                                DType type) override {
+    return inner_->start_round(sends, receives, type);
   }
   std::unique_ptr<PendingReceive> start_receive(const Message& message, DType type) override {
     return inner_->start_receive(message, type);

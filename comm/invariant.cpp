@@ -1,6 +1,5 @@
 #include "comm/invariant.h"
 
-#include <cstring>
 #include <numeric>
 
 #include "comm/grid.h"
@@ -30,7 +29,12 @@ class PendingAllReduce : public PendingCotangent {
 namespace {
 
 void require_same(std::string_view what, const Tensor& x, const Communicator& comm) {
-  if (comm.moves(x)) comm.transport().require_same(what, x.raw(), x.bytes());
+  if (!comm.moves(x)) return;
+  Tensor host;
+  comm.transport().require_same(what, [&] {
+    host = x.device() == DeviceKind::cuda ? detail::copied(x, DeviceKind::cpu) : x;
+    return std::span<const std::byte>(host.raw(), static_cast<std::size_t>(host.bytes()));
+  });
 }
 
 }  // namespace
@@ -53,8 +57,8 @@ std::unique_ptr<PendingCotangent> Replicate::start_reduction(const Tensor& cotan
   Tensor out(cotangent.type(), cotangent.device());
   std::unique_ptr<PendingOperation> operation;
   if (comm.moves(cotangent))
-    operation =
-        comm.reductions().start_allreduce(cotangent.raw(), out.raw(), cotangent.elements(), cotangent.dtype(), Reduction::sum);
+    operation = comm.reductions(cotangent.device())
+                    .start_allreduce(cotangent.raw(), out.raw(), cotangent.elements(), cotangent.dtype(), Reduction::sum);
   return std::make_unique<PendingAllReduce>(cotangent, out, std::move(operation));
 }
 
@@ -73,13 +77,13 @@ void Shard::run(Inputs in, Outputs out) const {
   if (!in[0].raw() || out[0].bytes() == 0) return;
   const auto before = std::accumulate(rows.begin(), rows.begin() + comm.rank(), std::int64_t{0});
   const auto row_bytes = in[0].shape().elements(1, in[0].rank()) * size_of(in[0].dtype());
-  std::memcpy(out[0].raw(), in[0].raw() + before * row_bytes, static_cast<std::size_t>(out[0].bytes()));
+  detail::copy_bytes(in[0].device(), out[0].raw(), in[0].raw() + before * row_bytes, out[0].bytes());
 }
 
 void Once::run(Inputs in, Outputs out) const {
   if (!in[0].raw()) return;
-  if (comm.rank() == 0) std::memcpy(out[0].raw(), in[0].raw(), static_cast<std::size_t>(in[0].bytes()));
-  else std::memset(out[0].raw(), 0, static_cast<std::size_t>(out[0].bytes()));
+  if (comm.rank() == 0) detail::copy_bytes(in[0].device(), out[0].raw(), in[0].raw(), in[0].bytes());
+  else detail::zero_bytes(out[0].device(), out[0].raw(), out[0].bytes());
 }
 Tensors Once::vjp(const Replay&, Inputs g) const { return {mpigrad::apply(FromFirst{comm}, {g[0]})}; }
 

@@ -24,8 +24,11 @@
 #endif
 
 #include "comm/checks.h"
+#include "comm/device_transport.h"
 #include "comm/reduction_mode.h"
 #include "comm/watchdog.h"
+#include "framework/cuda/cuda.h"
+#include "framework/device.h"
 #include "framework/error.h"
 
 namespace mpigrad {
@@ -48,6 +51,11 @@ std::optional<int> positive(std::string_view text) {
 void set_transport(LaunchOptions& options, std::string_view source, std::string_view value) {
   require(value == "threads" || value == "mpi", "[launch] {} is threads or mpi, got '{}'", source, value);
   options.transport = value;
+}
+
+void set_device(LaunchOptions& options, std::string_view source, std::string_view value) {
+  require(value == "cpu" || value == "cuda", "[launch] {} is cpu or cuda, got '{}'", source, value);
+  options.device = value;
 }
 
 void set_ranks(LaunchOptions& options, std::string_view source, std::string_view value) {
@@ -81,9 +89,13 @@ int print_launch_error(const char* message) {
   return 2;
 }
 
-// Runs body with the watchdog that MPIGRAD_CHECKS asks for.
-int run_watched(const std::shared_ptr<Transport>& world, const std::function<int(std::shared_ptr<Transport>)>& body) {
+// Runs body on the device asked for, with the watchdog that MPIGRAD_CHECKS asks for.
+int run_watched(const std::shared_ptr<Transport>& world, const LaunchOptions& options,
+                const std::function<int(std::shared_ptr<Transport>)>& body) {
   set_threads_of_rank(*world);
+  const bool gpu = options.device == "cuda";
+  if (gpu) cuda::select(gpu_of_rank(*world, cuda::devices()));
+  const UseDevice device(gpu ? DeviceKind::cuda : DeviceKind::cpu);
   const double seconds = checks_of_environment().watchdog;
   if (seconds <= 0) return body(world);
   const auto board = std::make_shared<detail::CallBoard>();
@@ -94,7 +106,8 @@ int run_watched(const std::shared_ptr<Transport>& world, const std::function<int
   return code;
 }
 
-int launch_threads(int ranks, const std::function<int(std::shared_ptr<Transport>)>& body) {
+int launch_threads(const LaunchOptions& options, const std::function<int(std::shared_ptr<Transport>)>& body) {
+  const int ranks = options.ranks;
   std::mutex mutex;
   bool printed = false;
   const auto print_first = [&](int rank, const char* message) {
@@ -106,7 +119,7 @@ int launch_threads(int ranks, const std::function<int(std::shared_ptr<Transport>
     run_threads(ranks, [&](std::shared_ptr<Transport> world) {
       const int rank = world->rank();
       try {
-        codes[static_cast<std::size_t>(rank)] = run_watched(world, body);
+        codes[static_cast<std::size_t>(rank)] = run_watched(world, options, body);
       } catch (const std::exception& error) {
         print_first(rank, error.what());
         throw;
@@ -126,7 +139,8 @@ int launch_threads(int ranks, const std::function<int(std::shared_ptr<Transport>
   return 0;
 }
 
-int launch_mpi(int expected, int& argc, char** argv, const std::function<int(std::shared_ptr<Transport>)>& body) {
+int launch_mpi(const LaunchOptions& options, int& argc, char** argv, const std::function<int(std::shared_ptr<Transport>)>& body) {
+  const int expected = options.ranks;
   std::shared_ptr<Transport> world;
   try {
     world = mpi_world(&argc, &argv);
@@ -147,7 +161,7 @@ int launch_mpi(int expected, int& argc, char** argv, const std::function<int(std
     return 1;
   };
   try {
-    return run_watched(world, body);
+    return run_watched(world, options, body);
   } catch (const std::exception& error) {
     return end(error.what());
   } catch (...) {
@@ -185,6 +199,7 @@ LaunchOptions take_launch_options(int& argc, char** argv) {
   LaunchOptions options;
   if (const auto value = environment("MPIGRAD_TRANSPORT")) set_transport(options, "MPIGRAD_TRANSPORT", *value);
   if (const auto value = environment("MPIGRAD_RANKS")) set_ranks(options, "MPIGRAD_RANKS", *value);
+  if (const auto value = environment("MPIGRAD_DEVICE")) set_device(options, "MPIGRAD_DEVICE", *value);
   int kept = 0;
   for (int i = 0; i < argc; ++i) {
     const std::string_view argument = argv[i];
@@ -193,7 +208,7 @@ LaunchOptions take_launch_options(int& argc, char** argv) {
       break;
     }
     bool taken = false;
-    for (const std::string_view name : {"--transport", "--ranks"}) {
+    for (const std::string_view name : {"--transport", "--ranks", "--device"}) {
       if (i == 0 || !argument.starts_with(name)) continue;
       const std::string_view rest = argument.substr(name.size());
       std::string_view value;
@@ -205,7 +220,8 @@ LaunchOptions take_launch_options(int& argc, char** argv) {
       } else {
         continue;  // another option that begins alike
       }
-      name == "--ranks" ? set_ranks(options, name, value) : set_transport(options, name, value);
+      const auto set = name == "--ranks" ? set_ranks : name == "--device" ? set_device : set_transport;
+      set(options, name, value);
       taken = true;
       break;
     }
@@ -231,7 +247,14 @@ LaunchOptions resolve_launch_options(LaunchOptions options) {
             processes);
     if (options.ranks == 0) options.ranks = 1;
   }
+  if (options.device.empty()) options.device = "cpu";
+  require(options.device == "cpu" || cuda::available(), "[launch] --device cuda: {}", cuda::unavailable());
   return options;
+}
+
+int gpu_of_rank(const Transport& transport, int gpus) {
+  require(gpus > 0, "[launch] there is no GPU for rank {}", transport.rank());
+  return transport.node_rank() % gpus;
 }
 
 int threads_of_rank(Transport& transport) {
@@ -265,11 +288,11 @@ int launch(int& argc, char** argv, const std::function<int(std::shared_ptr<Trans
   LaunchOptions options;
   try {
     options = resolve_launch_options(take_launch_options(argc, argv));
-    checks_of_environment(), default_reduction_mode();  // refused here if they make no sense
+    checks_of_environment(), default_reduction_mode(), cuda_aware_mpi();  // refused here if they make no sense
   } catch (const std::exception& error) {
     return print_launch_error(error.what());
   }
-  return options.transport == "threads" ? launch_threads(options.ranks, body) : launch_mpi(options.ranks, argc, argv, body);
+  return options.transport == "threads" ? launch_threads(options, body) : launch_mpi(options, argc, argv, body);
 }
 
 }  // namespace mpigrad

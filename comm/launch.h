@@ -10,16 +10,18 @@
 namespace mpigrad {
 
 struct LaunchOptions {
-  std::string transport;  // "threads", "mpi", or empty: see resolve_launch_options
-  int ranks = 0;          // 0: not given
+  std::string transport = "";  // "threads", "mpi", or empty: see resolve_launch_options
+  int ranks = 0;               // 0: not given
+  std::string device = "";     // "cpu", "cuda", or empty: cpu
 };
 
-// Takes `--transport NAME` and `--ranks P` (also with `=`) out of argc and argv, up to a `--`; what is not given comes from the
-// environment (MPIGRAD_TRANSPORT, MPIGRAD_RANKS). An Error if a value is missing or makes no sense.
+// Takes `--transport NAME`, `--ranks P` and `--device NAME` (also with `=`) out of argc and argv, up to a `--`; what is not given
+// comes from the environment (MPIGRAD_TRANSPORT, MPIGRAD_RANKS, MPIGRAD_DEVICE). An Error if a value is missing or makes no
+// sense.
 LaunchOptions take_launch_options(int& argc, char** argv);
 
 // Fills in what was not given: mpi if this build has it and the number of ranks was not asked for, or under mpiexec; else
-// threads. An Error for what cannot work, such as `threads` under mpiexec.
+// threads. An Error for what cannot work, such as `threads` under mpiexec, or a GPU where there is none.
 LaunchOptions resolve_launch_options(LaunchOptions options);
 
 // The threads this rank may use: the cores it may run on, each divided by the ranks of its node that may run on it too, rounded
@@ -30,10 +32,13 @@ int threads_of_rank(Transport& transport);
 // thread calls it before anything else; launch does. Collective. Returns the number.
 int set_threads_of_rank(Transport& transport);
 
-// Runs body(world) on every rank and returns the process's exit code: what body returned (threads: the first that is not 0).
-// Launch options are taken out of argc and argv first. An exception that leaves body on one rank is printed to standard error
-// as `[rank r of P] message` (without the prefix if P = 1), ends the whole job and makes the exit code 1 on every rank. Bad
-// launch options: one line, exit code 2.
+// The GPU of this rank: the ranks of a node take the GPUs that they see in turn.
+int gpu_of_rank(const Transport& transport, int gpus);
+
+// Runs body(world) on every rank, with the device asked for as the current one (and the rank's GPU selected), and returns the
+// process's exit code: what body returned (threads: the first that is not 0). Launch options are taken out of argc and argv
+// first. An exception that leaves body on one rank is printed to standard error as `[rank r of P] message` (without the prefix if
+// P = 1), ends the whole job and makes the exit code 1 on every rank. Bad launch options: one line, exit code 2.
 int launch(int& argc, char** argv, const std::function<int(std::shared_ptr<Transport>)>& body);
 
 }  // namespace mpigrad

@@ -1,7 +1,6 @@
 #include "comm/neighbor.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include "ops/views.h"
@@ -41,7 +40,7 @@ Rows ask(const Topology& topology, const Rows& send_rows) {
   require(topology.comm.transport().name() != "dry",
           "[neighbor_alltoall] the dry transport cannot ask the others: name receive_rows");
   const auto n = static_cast<std::int64_t>(send_rows.size());
-  Tensor mine(TensorType{Shape{n}, DType::int64});
+  Tensor mine(TensorType{Shape{n}, DType::int64}, DeviceKind::cpu);
   std::copy(send_rows.begin(), send_rows.end(), mine.mutable_data<std::int64_t>());
   const Rows one_each(send_rows.size(), 1), one_from(topology.sources.size(), 1);
   const auto theirs = mpigrad::apply(ops::NeighborAllToAll{topology, one_each, one_from}, {mine});
@@ -68,11 +67,13 @@ void NeighborAllToAll::run(Inputs in, Outputs out) const {
   const auto& comm = topology.comm;
   const bool open =
       std::any_of(topology.sources.begin(), topology.sources.end(), [](const Edge& e) { return e.peer == proc_null; });
-  if (open && out[0].raw() && out[0].bytes() > 0) std::memset(out[0].raw(), 0, static_cast<std::size_t>(out[0].bytes()));
+  if (open) detail::zero_bytes(out[0].device(), out[0].raw(), out[0].bytes());
   if (!comm.moves(in[0])) return;
   const int tag = comm.side().max_tag();
-  comm.side().exchange(messages(topology.destinations, send_rows, in[0], tag),
-                       messages(topology.sources, receive_rows, out[0], tag), in[0].dtype());
+  comm.side(in[0].device())
+      .start_round(messages(topology.destinations, send_rows, in[0], tag), messages(topology.sources, receive_rows, out[0], tag),
+                   in[0].dtype())
+      ->wait();
 }
 
 }  // namespace ops

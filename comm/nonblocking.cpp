@@ -1,7 +1,5 @@
 #include "comm/nonblocking.h"
 
-#include <cstring>
-
 #include "comm/scan.h"
 #include "comm/transfer.h"
 #include "ops/elementwise.h"
@@ -59,9 +57,9 @@ std::shared_ptr<Transfer> make(const Spec& spec, const Tensor& x, const Communic
   auto& y = transfer->y;
   const bool rooted = spec.kind == CollectiveKind::broadcast || spec.kind == CollectiveKind::reduce;
   if (rooted && y.bytes() > 0 && y.raw()) {
-    const auto bytes = static_cast<std::size_t>(y.bytes());
-    if (spec.kind == CollectiveKind::reduce && comm.rank() != spec.root) std::memset(y.raw(), 0, bytes);
-    if (spec.kind == CollectiveKind::broadcast && comm.rank() == spec.root) std::memcpy(y.raw(), x.raw(), bytes);
+    if (spec.kind == CollectiveKind::reduce && comm.rank() != spec.root) detail::zero_bytes(y.device(), y.raw(), y.bytes());
+    if (spec.kind == CollectiveKind::broadcast && comm.rank() == spec.root)
+      detail::copy_bytes(y.device(), y.raw(), x.raw(), y.bytes());
   }
   if (comm.moves(x)) {
     const auto per_row = x.rank() ? x.shape().elements(1, x.rank()) : 1;
@@ -69,7 +67,7 @@ std::shared_ptr<Transfer> make(const Spec& spec, const Tensor& x, const Communic
     for (auto* list : {&counts, &receive_counts})
       for (auto& n : *list) n *= per_row;
     const detail::RecordedCall scope(detail::is_recorded(x, adjoint));
-    transfer->operation = (adjoint ? comm.side() : comm.transport())
+    transfer->operation = (adjoint ? comm.side(x.device()) : comm.transport(x.device()))
                               .start({.kind = spec.kind,
                                       .in = x.raw(),
                                       .out = y.raw(),

@@ -10,18 +10,19 @@
 namespace mpigrad {
 namespace {
 
-Tensor indices(const std::vector<std::int64_t>& values) {
-  Tensor x(TensorType{Shape{static_cast<std::int64_t>(values.size())}, DType::int64});
+Tensor indices(const std::vector<std::int64_t>& values, DeviceKind device = DeviceKind::cpu) {
+  Tensor x(TensorType{Shape{static_cast<std::int64_t>(values.size())}, DType::int64}, DeviceKind::cpu);
   std::copy(values.begin(), values.end(), x.mutable_data<std::int64_t>());
-  return x;
+  return device == DeviceKind::cuda ? detail::copied(x, device) : x;
 }
 
 // An epoch: the accesses sorted by target, and what each rank is asked for.
 struct Epoch {
-  Rows asked, asking;  // rows accessed of, by every rank
-  Tensor order;        // place i in the sorted list is access order[i]
-  Tensor place;        // its inverse
-  Tensor rows;         // of this rank's window, in the order in which the others ask
+  Rows asked, asking;                  // rows accessed of, by every rank
+  Tensor order;                        // place i in the sorted list is access order[i]
+  Tensor place;                        // its inverse
+  Tensor rows;                         // of this rank's window, in the order in which the others ask
+  std::vector<std::int64_t> accessed;  // the same on the host
 };
 
 // Says on all ranks what is wrong on one of them.
@@ -51,10 +52,13 @@ Epoch open(std::string_view call, const Communicator& comm, const Tensor& window
   }
   const Rows one(epoch.asked.size(), 1);
   comm.transport().alltoall(epoch.asked.data(), one, epoch.asking.data(), one, DType::int64);
-  epoch.order = indices(order), epoch.place = indices(place);
-  epoch.rows = alltoall(indices(sorted), comm, epoch.asked, epoch.asking);
-  const auto* rows = epoch.rows.data<std::int64_t>();
-  const bool outside = std::any_of(rows, rows + epoch.rows.elements(), [&](auto r) { return r < 0 || r >= window.dim(0); });
+  epoch.order = indices(order, window.device()), epoch.place = indices(place, window.device());
+  const auto asked_here = alltoall(indices(sorted), comm, epoch.asked, epoch.asking);
+  const auto* rows = asked_here.data<std::int64_t>();
+  epoch.accessed.assign(rows, rows + asked_here.elements());
+  const bool outside =
+      std::any_of(epoch.accessed.begin(), epoch.accessed.end(), [&](auto r) { return r < 0 || r >= window.dim(0); });
+  epoch.rows = indices(epoch.accessed, window.device());
   agree(call, comm, outside, "a row that is accessed lies outside the window of");
   return epoch;
 }
@@ -91,13 +95,12 @@ Tensor put(const Tensor& window, const Tensor& x, const Communicator& comm, cons
   require_source("put", window, x, access);
   const auto epoch = open("put", comm, window, access);
   std::vector<std::int64_t> writes(static_cast<std::size_t>(window.dim(0)));
-  const auto* rows = epoch.rows.data<std::int64_t>();
-  for (std::int64_t i = 0; i < epoch.rows.elements(); ++i) ++writes[static_cast<std::size_t>(rows[i])];
+  for (const auto row : epoch.accessed) ++writes[static_cast<std::size_t>(row)];
   agree("put", comm, std::any_of(writes.begin(), writes.end(), [](auto n) { return n > 1; }),
         "a row is written twice in one epoch in the window of");
   Shape column = window.shape();
   for (int d = 1; d < column.rank(); ++d) column[d] = 1;
-  const auto written = reshape(equal(indices(writes), ones({window.dim(0)}, DType::int64)), column);
+  const auto written = reshape(equal(indices(writes, window.device()), indices(Rows(writes.size(), 1), window.device())), column);
   const auto arrived = alltoall(take(x, epoch.order), comm, epoch.asked, epoch.asking);
   return where(written, scatter_add(arrived, epoch.rows, window.dim(0)), window);
 }

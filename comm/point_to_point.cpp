@@ -71,7 +71,7 @@ int adjoint_tag(const Communicator& comm, const Identity& identity) {
 }
 
 Request send_adjoint(const Tensor& x, const Communicator& comm, const Identity& identity) {
-  return post_send(x, comm, comm.side(), adjoint_tag(comm, identity), identity,
+  return post_send(x, comm, comm.side(x.device()), adjoint_tag(comm, identity), identity,
                    fmt::format("adjoint message to rank {}, tag {}", identity.peer, identity.tag));
 }
 
@@ -89,7 +89,7 @@ Request receive_adjoint(const TensorType& type, const Communicator& comm, const 
   transfer->y = receive_buffer(type, device, identity.peer);
   if (identity.peer != proc_null && comm.moves(transfer->y)) {
     const Message message{identity.peer, adjoint_tag(comm, identity), transfer->y.raw(), transfer->y.elements()};
-    transfer->operation = comm.side().start_receive(message, type.dtype);
+    transfer->operation = comm.side(device).start_receive(message, type.dtype);
   }
   transfer->start_adjoint = [comm, identity](const Tensor& ybar) { return send_adjoint(ybar, comm, identity); };
   return detail::start(std::move(transfer), {}, true);
@@ -104,8 +104,8 @@ Request isend(const Tensor& x, const Communicator& comm, int dest, int tag) {
   check_peer("isend", comm, dest, false);
   check_tag("isend", comm, tag, detail::is_recorded(x, true), false);
   const auto message = dest == proc_null ? nullptr : comm.messages().send(dest, tag);
-  return post_send(x, comm, comm.transport(), tag, {dest, tag}, fmt::format("isend to rank {}, tag {}: {}", dest, tag, x),
-                   message);
+  return post_send(x, comm, comm.transport(x.device()), tag, {dest, tag},
+                   fmt::format("isend to rank {}, tag {}: {}", dest, tag, x), message);
 }
 
 Request irecv(const TensorType& type, const Communicator& comm, int source, int tag) {
@@ -124,7 +124,7 @@ Request irecv(const TensorType& type, const Communicator& comm, int source, int 
   require(real || (source != any_source && tag != any_tag), "[irecv] on the dry device the source and the tag must be named");
   if (real) {
     const Message message{source, tag, y.raw(), y.elements()};
-    transfer->operation = comm.transport().start_receive(message, type.dtype);
+    transfer->operation = comm.transport(y.device()).start_receive(message, type.dtype);
   }
   const auto messages = comm.shared_messages();
   const auto message = messages->receive(source, tag);

@@ -1,11 +1,10 @@
 #include "comm/reduction_mode.h"
 
 #include <cstdlib>
-#include <cstring>
 #include <vector>
 
+#include "comm/device_memory.h"
 #include "comm/forwarding.h"
-#include "comm/reduce_into.h"
 #include "comm/transport_checks.h"
 #include "comm/words.h"
 #include "framework/error.h"
@@ -15,23 +14,6 @@ namespace {
 
 using transport_checks::offset;
 using transport_checks::total;
-
-std::vector<float> widened(const void* in, std::int64_t count, DType type) {
-  std::vector<float> wide(static_cast<std::size_t>(count));
-  const auto convert = [&](const auto* values) {
-    for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = values[i];
-  };
-  type == DType::bfloat16 ? convert(static_cast<const BFloat16*>(in)) : convert(static_cast<const Float16*>(in));
-  return wide;
-}
-
-void narrow(const std::vector<float>& wide, void* out, DType type) {
-  const auto convert = [&](auto* values) {
-    using T = std::remove_pointer_t<decltype(values)>;
-    for (std::size_t i = 0; i < wide.size(); ++i) values[i] = T(wide[i]);
-  };
-  type == DType::bfloat16 ? convert(static_cast<BFloat16*>(out)) : convert(static_cast<Float16*>(out));
-}
 
 // A collective under way whose result is worked on after it.
 class Finished final : public PendingOperation {
@@ -59,54 +41,56 @@ class Finished final : public PendingOperation {
   int exceptions_ = std::uncaught_exceptions();
 };
 
+// What it works on lies in `memory`.
 class ModeTransport final : public ForwardingTransport {
  public:
-  ModeTransport(std::shared_ptr<Transport> inner, const ReductionMode& mode)
-      : ForwardingTransport(std::move(inner)), mode_(mode) {}
+  ModeTransport(std::shared_ptr<Transport> inner, const ReductionMode& mode, std::shared_ptr<DeviceMemory> memory)
+      : ForwardingTransport(std::move(inner)), mode_(mode), memory_(std::move(memory)) {}
 
   void allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op) override {
     if (widens(type)) {
-      auto wide = widened(in, count, type);
-      allreduce(wide.data(), wide.data(), count, DType::float32, op);
-      return narrow(wide, out, type);
+      const auto wide = widened(in, count, type);
+      allreduce(wide.get(), wide.get(), count, DType::float32, op);
+      return memory_->convert(wide.get(), DType::float32, out, type, count);
     }
-    if (!orders()) return inner().allreduce(in, out, count, type, op);
+    if (!orders(type, op)) return inner().allreduce(in, out, count, type, op);
     const auto parts = blocks(count);
     const auto mine = reduced(in, parts, type, op);
-    inner().allgather(mine.data(), out, parts, type);
+    inner().allgather(mine.get(), out, parts, type);
   }
 
   void reduce(const void* in, void* out, std::int64_t count, DType type, Reduction op, int root) override {
     if (widens(type)) {
-      auto wide = widened(in, count, type);
-      reduce(wide.data(), wide.data(), count, DType::float32, op, root);
-      if (rank() == root) narrow(wide, out, type);
+      const auto wide = widened(in, count, type);
+      reduce(wide.get(), wide.get(), count, DType::float32, op, root);
+      if (rank() == root) memory_->convert(wide.get(), DType::float32, out, type, count);
       return;
     }
-    if (!orders()) return inner().reduce(in, out, count, type, op, root);
+    if (!orders(type, op)) return inner().reduce(in, out, count, type, op, root);
     transport_checks::check_rank("reduce", "root", root, size());
     const auto parts = blocks(count);
     const auto mine = reduced(in, parts, type, op);
-    inner().gather(mine.data(), rank() == root ? out : nullptr, parts, type, root);
+    inner().gather(mine.get(), rank() == root ? out : nullptr, parts, type, root);
   }
 
   void reduce_scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType type, Reduction op) override {
     transport_checks::check_counts("reduce_scatter", counts, size());
+    const auto own = counts[index()];
     if (widens(type)) {
       const auto wide = widened(in, total(counts), type);
-      std::vector<float> mine(static_cast<std::size_t>(counts[index()]));
-      reduce_scatter(wide.data(), mine.data(), counts, DType::float32, op);
-      return narrow(mine, out, type);
+      const auto mine = memory_->allocate(own * size_of(DType::float32));
+      reduce_scatter(wide.get(), mine.get(), counts, DType::float32, op);
+      return memory_->convert(mine.get(), DType::float32, out, type, own);
     }
-    if (!orders()) return inner().reduce_scatter(in, out, counts, type, op);
+    if (!orders(type, op)) return inner().reduce_scatter(in, out, counts, type, op);
     const auto mine = reduced(in, counts, type, op);
-    if (!mine.empty()) std::memcpy(out, mine.data(), mine.size());
+    memory_->copy(out, mine.get(), own * size_of(type));
   }
 
   std::unique_ptr<PendingOperation> start(const Collective& call) override {
     const bool reduces = call.kind == CollectiveKind::allreduce || call.kind == CollectiveKind::reduce ||
                          call.kind == CollectiveKind::reduce_scatter;
-    if (!reduces || !(widens(call.type) || orders())) return inner().start(call);
+    if (!reduces || !(widens(call.type) || orders(call.type, call.op))) return inner().start(call);
     transport_checks::check_collective(call, size());
     const bool scatters = call.kind == CollectiveKind::reduce_scatter;
     const auto elements = scatters ? total(call.counts) : call.count;
@@ -115,34 +99,49 @@ class ModeTransport final : public ForwardingTransport {
                                                                                    : call.count;
     const auto first = scatters ? offset(call.counts, index()) : 0;
     if (widens(call.type)) {
-      auto in = std::make_shared<std::vector<float>>(widened(call.in, elements, call.type));
-      auto out = std::make_shared<std::vector<float>>(static_cast<std::size_t>(mine));
+      const auto in = widened(call.in, elements, call.type);
+      const auto out = memory_->allocate(mine * size_of(DType::float32));
       Collective wide = call;
-      wide.in = in->data(), wide.out = out->data(), wide.type = DType::float32;
-      return std::make_unique<Finished>(start(wide), [in, out, to = call.out, type = call.type] { narrow(*out, to, type); });
+      wide.in = in.get(), wide.out = out.get(), wide.type = DType::float32;
+      return std::make_unique<Finished>(start(wide), [in, out, memory = memory_, mine, to = call.out, type = call.type] {
+        memory->convert(out.get(), DType::float32, to, type, mine);
+      });
     }
     // No second message may be needed at the wait, whose order is each rank's own.
     const auto item = size_of(call.type);
-    auto all = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(elements * item * size()));
+    const auto all = memory_->allocate(elements * item * size());
     const std::vector<std::int64_t> counts(static_cast<std::size_t>(size()), elements);
-    auto gathering = inner().start(
-        {.kind = CollectiveKind::allgather, .in = call.in, .out = all->data(), .type = call.type, .counts = counts});
-    return std::make_unique<Finished>(std::move(gathering), [all, to = static_cast<std::byte*>(call.out), mine, first, elements,
-                                                             item, type = call.type, op = call.op, ranks = size()] {
-      if (mine == 0) return;
-      std::memcpy(to, all->data() + first * item, static_cast<std::size_t>(mine * item));
-      for (int r = 1; r < ranks; ++r) reduce_into(to, all->data() + (r * elements + first) * item, mine, type, op);
-    });
+    auto gathering =
+        inner().start({.kind = CollectiveKind::allgather, .in = call.in, .out = all.get(), .type = call.type, .counts = counts});
+    return std::make_unique<Finished>(std::move(gathering),
+                                      [all, memory = memory_, to = static_cast<std::byte*>(call.out), mine, first, elements, item,
+                                       type = call.type, op = call.op, ranks = size()] {
+                                        if (mine == 0) return;
+                                        memory->copy(to, all.get() + first * item, mine * item);
+                                        for (int r = 1; r < ranks; ++r)
+                                          memory->combine(to, all.get() + (r * elements + first) * item, mine, type, op);
+                                      });
   }
 
-  std::shared_ptr<Transport> subgroup(std::span<const int> ranks) override { return with_mode(inner().subgroup(ranks), mode_); }
-  std::shared_ptr<Transport> split(int color, int key) override { return with_mode(inner().split(color, key), mode_); }
-  std::shared_ptr<Transport> duplicate() override { return with_mode(inner().duplicate(), mode_); }
+  std::shared_ptr<Transport> subgroup(std::span<const int> ranks) override { return wrap(inner().subgroup(ranks)); }
+  std::shared_ptr<Transport> split(int color, int key) override { return wrap(inner().split(color, key)); }
+  std::shared_ptr<Transport> duplicate() override { return wrap(inner().duplicate()); }
 
  private:
+  std::shared_ptr<Transport> wrap(std::shared_ptr<Transport> made) const { return with_mode(std::move(made), mode_, memory_); }
   bool widens(DType type) const { return is_half(type) && !mode_.sixteen_bit; }
-  bool orders() const { return mode_.fixed_order && size() > 1; }
+  bool orders(DType type, Reduction op) const {
+    const bool extreme = is_floating(type) && (op == Reduction::max || op == Reduction::min);
+    return size() > 1 && (mode_.fixed_order || (extreme && inner().loses_nan()));
+  }
   std::size_t index() const { return static_cast<std::size_t>(rank()); }
+
+  DeviceMemory::Bytes widened(const void* in, std::int64_t count, DType type) const {
+    transport_checks::check_count("allreduce", count);
+    auto wide = memory_->allocate(count * size_of(DType::float32));
+    memory_->convert(in, type, wide.get(), DType::float32, count);
+    return wide;
+  }
 
   std::vector<std::int64_t> blocks(std::int64_t count) const {
     transport_checks::check_count("allreduce", count);
@@ -152,19 +151,18 @@ class ModeTransport final : public ForwardingTransport {
   }
 
   // This rank's block of all ranks' inputs, combined in the order of ranks.
-  std::vector<std::byte> reduced(const void* in, std::span<const std::int64_t> parts, DType type, Reduction op) {
+  DeviceMemory::Bytes reduced(const void* in, std::span<const std::int64_t> parts, DType type, Reduction op) {
     transport_checks::check_reduction("allreduce", type, op);
     const auto n = parts[index()], bytes = n * size_of(type);
     const std::vector<std::int64_t> arriving(parts.size(), n);
-    std::vector<std::byte> all(static_cast<std::size_t>(bytes) * parts.size());
-    inner().alltoall(in, parts, all.data(), arriving, type);
-    for (std::size_t r = 1; r < parts.size(); ++r)
-      reduce_into(all.data(), all.data() + static_cast<std::int64_t>(r) * bytes, n, type, op);
-    all.resize(static_cast<std::size_t>(bytes));
+    auto all = memory_->allocate(bytes * size());
+    inner().alltoall(in, parts, all.get(), arriving, type);
+    for (int r = 1; r < size(); ++r) memory_->combine(all.get(), all.get() + r * bytes, n, type, op);
     return all;
   }
 
   ReductionMode mode_;
+  std::shared_ptr<DeviceMemory> memory_;
 };
 
 }  // namespace
@@ -183,9 +181,10 @@ ReductionMode default_reduction_mode() {
   return parse_reduction_mode(text ? text : "");
 }
 
-std::shared_ptr<Transport> with_mode(std::shared_ptr<Transport> transport, const ReductionMode& mode) {
+std::shared_ptr<Transport> with_mode(std::shared_ptr<Transport> transport, const ReductionMode& mode,
+                                     std::shared_ptr<DeviceMemory> memory) {
   if (!transport || transport->name() == "dry") return transport;
-  return std::make_shared<ModeTransport>(std::move(transport), mode);
+  return std::make_shared<ModeTransport>(std::move(transport), mode, memory ? std::move(memory) : host_memory());
 }
 
 }  // namespace mpigrad

@@ -23,7 +23,9 @@ struct ReductionMode {
 ReductionMode parse_reduction_mode(std::string_view text);
 ReductionMode default_reduction_mode();
 
-// `transport` with that mode. No new communicator.
-std::shared_ptr<Transport> with_mode(std::shared_ptr<Transport> transport, const ReductionMode& mode);
+// `transport` with that mode. No new communicator. Buffers lie in `memory`; none is the host's.
+class DeviceMemory;
+std::shared_ptr<Transport> with_mode(std::shared_ptr<Transport> transport, const ReductionMode& mode,
+                                     std::shared_ptr<DeviceMemory> memory = nullptr);
 
 }  // namespace mpigrad

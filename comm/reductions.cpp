@@ -1,6 +1,5 @@
 #include "comm/reductions.h"
 
-#include <cstring>
 #include <numeric>
 
 #include "comm/point_to_point.h"
@@ -20,15 +19,16 @@ Tensor winners(const Tensor& x, const Tensor& m, const Communicator& comm, Ties 
 }
 
 void AllReduceBy::run(Inputs in, Outputs out) const {
-  if (comm.moves(in[0])) comm.transport().allreduce(in[0].raw(), out[0].raw(), in[0].elements(), in[0].dtype(), op);
+  if (comm.moves(in[0])) comm.transport(in[0].device()).allreduce(in[0].raw(), out[0].raw(), in[0].elements(), in[0].dtype(), op);
 }
 Tensors AllReduceBy::vjp(const Replay& at, Inputs g) const {
   return {allreduce(g[0], comm) * winners(at.input(0), at.output(0), comm, ties)};
 }
 
 void ReduceBy::run(Inputs in, Outputs out) const {
-  if (out[0].raw() && comm.rank() != root) std::memset(out[0].raw(), 0, static_cast<std::size_t>(out[0].bytes()));
-  if (comm.moves(in[0])) comm.transport().reduce(in[0].raw(), out[0].raw(), in[0].elements(), in[0].dtype(), op, root);
+  if (comm.rank() != root) detail::zero_bytes(out[0].device(), out[0].raw(), out[0].bytes());
+  if (comm.moves(in[0]))
+    comm.transport(in[0].device()).reduce(in[0].raw(), out[0].raw(), in[0].elements(), in[0].dtype(), op, root);
 }
 Tensors ReduceBy::vjp(const Replay& at, Inputs g) const {
   const auto extreme = [&] {
@@ -42,7 +42,7 @@ void ReduceScatterBy::run(Inputs in, Outputs out) const {
   if (!comm.moves(in[0])) return;
   Rows counts = rows;
   for (auto& n : counts) n *= in[0].shape().elements(1, in[0].rank());
-  comm.transport().reduce_scatter(in[0].raw(), out[0].raw(), counts, in[0].dtype(), op);
+  comm.transport(in[0].device()).reduce_scatter(in[0].raw(), out[0].raw(), counts, in[0].dtype(), op);
 }
 Tensors ReduceScatterBy::vjp(const Replay& at, Inputs g) const {
   const auto extreme = [&] {

@@ -51,14 +51,15 @@ Tensor identity_of(const Tensor& x, ReduceOp op) {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     return full(x.shape(), max ? -infinity : infinity, x.dtype());
   }
-  Tensor y(x.type(), x.device());
+  if (x.device() == DeviceKind::dry) return Tensor(x.type(), x.device());
+  Tensor y(x.type(), DeviceKind::cpu);  // and from there: a double does not hold all integers
   if (y.raw())
     visit_integral(x.dtype(), [&](auto zero) {
       using T = decltype(zero);
       using Limits = std::numeric_limits<T>;
       std::fill_n(y.mutable_data<T>(), y.elements(), max ? Limits::lowest() : Limits::max());
     });
-  return y;
+  return x.device() == DeviceKind::cuda ? detail::copied(y, x.device()) : y;
 }
 
 void require_op(std::string_view call, const Tensor& x, ReduceOp op) {

@@ -1,5 +1,6 @@
 #pragma once
-// What moves bytes between ranks. Four transports implement this interface: mpi, nccl, threads, dry.
+// What moves bytes between ranks. Four transports implement this interface: mpi, nccl, threads, dry. Buffers lie in host memory;
+// those of nccl on the rank's GPU, and comm/device_transport.h tells what serves them otherwise.
 // Nothing here knows tensors, tapes or adjoints; counts are in elements and 64-bit.
 
 #include <cstdint>
@@ -125,6 +126,12 @@ class Transport {
   // The same, returning at once.
   virtual std::unique_ptr<PendingOperation> start_exchange(std::span<const Message> sends, std::span<const Message> receives,
                                                            DType type) = 0;
+  // One round of messages: all ranks call it at the same place among their collective calls, also those without messages, and
+  // each message is sent and received in the same round. So a transport may match them without tags. For buffers on a GPU.
+  virtual std::unique_ptr<PendingOperation> start_round(std::span<const Message> sends, std::span<const Message> receives,
+                                                        DType type) {
+    return start_exchange(sends, receives, type);
+  }
   // A receive whose peer may be any_source and whose tag any_tag. It matches as MPI's do: messages in the order of their arrival,
   // receives in the order of posting.
   virtual std::unique_ptr<PendingReceive> start_receive(const Message& message, DType type) = 0;
@@ -141,6 +148,11 @@ class Transport {
   // transport, which cannot ask the others, refuses: use subgroup.
   virtual std::shared_ptr<Transport> split(int color, int key) = 0;
   virtual std::shared_ptr<Transport> duplicate() = 0;
+  // Collective. A duplicate whose buffers lie in host memory, also where this one's are on a GPU.
+  virtual std::shared_ptr<Transport> control() { return duplicate(); }
+
+  // Whether max and min of this transport let a number win over NaN.
+  virtual bool loses_nan() const { return false; }
 
   // Whether several threads may call at a time, each on a communicator of its own.
   virtual bool any_thread() const { return true; }
@@ -149,8 +161,10 @@ class Transport {
 
   // What really moves the data, where this one watches or changes calls (comm/checks.h, comm/reduction_mode.h).
   virtual const Transport& underlying() const { return *this; }
-  // Collective: an Error on all ranks if the bytes differ between them. Does nothing unless that check is on (comm/checks.h).
-  virtual void require_same(std::string_view /* what */, const void* /* data */, std::int64_t /* bytes */) {}
+  // Collective: an Error on all ranks if the bytes, in host memory, differ between them. Does nothing, and does not ask for them,
+  // unless that check is on (comm/checks.h).
+  using HostBytes = std::function<std::span<const std::byte>()>;
+  virtual void require_same(std::string_view /* what */, const HostBytes& /* data */) {}
 };
 
 // One communication call as the dry transport logs it; ranks are those of the dry world.
@@ -177,5 +191,15 @@ std::shared_ptr<Transport> mpi_world(int* argc, char*** argv);
 // comm/dry: rank `rank` of `size`, moves nothing, appends to `log` (shared by all communicators made from it; may be null).
 // Every rank counts as a node of its own.
 std::shared_ptr<Transport> dry_world(int rank, int size, std::shared_ptr<std::vector<DryRecord>> log);
+
+// comm/nccl: buffers on this thread's GPU; one for each rank. `host` makes the connection and stays for control; it is not used
+// by others. Calls are issued to the halo stream or to the bucket stream and return at once: results are there for what the
+// compute stream is given after the call, or after wait(). No host waits for a GPU. Collective, also its end, except after an
+// error. start_exchange is refused: messages have no tags here (start_round), and receives take no wildcards.
+enum class Lane : std::uint8_t { halos, buckets };
+bool nccl_available();
+std::shared_ptr<Transport> nccl_transport(std::shared_ptr<Transport> host, Lane lane);
+// The PCI bus and MIG instance of this thread's GPU, by which NCCL tells GPUs of a host apart; empty without NCCL.
+std::string nccl_gpu();
 
 }  // namespace mpigrad

@@ -20,15 +20,15 @@ std::uint64_t hash(std::span<const std::int64_t> counts) {
   for (const auto count : counts) value = (value ^ static_cast<std::uint64_t>(count)) * 1099511628211ULL;
   return value;
 }
-std::uint64_t hash(const void* data, std::int64_t bytes) {
-  return std::hash<std::string_view>{}({static_cast<const char*>(data), static_cast<std::size_t>(bytes)});
+std::uint64_t hash(std::span<const std::byte> data) {
+  return std::hash<std::string_view>{}({reinterpret_cast<const char*>(data.data()), data.size()});
 }
 
 class WatchedTransport final : public ForwardingTransport {
  public:
   WatchedTransport(std::shared_ptr<Transport> inner, const CheckOptions& options)
       : ForwardingTransport(std::move(inner)), options_(options), board_(board_of_this_thread()) {
-    if (options_.signatures > 0 || options_.same > 0) control_ = this->inner().duplicate();
+    if (options_.signatures > 0 || options_.same > 0) control_ = this->inner().control();
   }
 
   void barrier() override {
@@ -105,6 +105,14 @@ class WatchedTransport final : public ForwardingTransport {
                                           [&] { pending = inner().start_exchange(sends, receives, type); });
     return later(std::move(pending), messages("wait for exchange", sends, receives, type), peers(call, sends, receives));
   }
+  std::unique_ptr<PendingOperation> start_round(std::span<const Message> sends, std::span<const Message> receives,
+                                                DType type) override {
+    const auto call = messages("start_round", sends, receives, type);
+    std::unique_ptr<PendingOperation> pending;
+    Watch(options_, board(), call, *this)([&] { return peers(call, sends, receives); },
+                                          [&] { pending = inner().start_round(sends, receives, type); });
+    return later(std::move(pending), messages("wait for round", sends, receives, type), peers(call, sends, receives));
+  }
   std::unique_ptr<PendingReceive> start_receive(const Message& message, DType type) override {
     const auto call = messages("start_receive", {}, {&message, 1}, type);
     std::unique_ptr<PendingReceive> pending;
@@ -116,9 +124,10 @@ class WatchedTransport final : public ForwardingTransport {
     return later(std::move(pending), messages("wait for receive", {}, {&message, 1}, type), peers(call, {}, {&message, 1}));
   }
 
-  void require_same(std::string_view what, const void* data, std::int64_t bytes) override {
+  void require_same(std::string_view what, const HostBytes& data) override {
     if (options_.same == 0 || ++compared_ % options_.same != 0) return;
-    const std::uint64_t mine = hash(data, bytes) ^ static_cast<std::uint64_t>(bytes) << 56;
+    const auto bytes = data();
+    const std::uint64_t mine = hash(bytes) ^ static_cast<std::uint64_t>(bytes.size()) << 56;
     std::vector<std::uint64_t> all(static_cast<std::size_t>(size()));
     const std::vector<std::int64_t> one(all.size(), 1);
     control_->allgather(&mine, all.data(), one, DType::int64);

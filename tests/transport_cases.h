@@ -257,6 +257,89 @@ inline void check_exchange(Transport& t, DType type, bool blocking) {
         expect(in[static_cast<std::size_t>(4 * peer + m)], i, value(peer, 10 * rank + 100 * m + i, type), "exchange");
 }
 
+// Every rank sends to every rank, itself included, messages with tags that are posted in another order than they are received, of
+// lengths that differ between pairs; then a round in which only rank 0 has something to say.
+inline void check_round(Transport& t, DType type) {
+  const int size = t.size(), rank = t.rank();
+  const int sent_tags[] = {9, 5, 9, 7}, received_tags[] = {5, 7, 9, 9};
+  const int sent_place[] = {1, 3, 0, 2};  // where in the sender's list what is received lies
+  const auto count = [](int from, int to, int m) { return static_cast<std::int64_t>((from + 2 * to + 3 * m) % 5); };
+  std::vector<Buffer> out, in;
+  std::vector<Message> sends, receives;
+  for (int peer = 0; peer < size; ++peer)
+    for (int m = 0; m < 4; ++m) {
+      out.push_back(filled(rank, count(rank, peer, m), type, 10 * peer + 100 * m));
+      in.emplace_back(type, count(peer, rank, sent_place[m]));
+    }
+  for (int peer = 0; peer < size; ++peer)
+    for (int m = 0; m < 4; ++m) {
+      const auto k = static_cast<std::size_t>(4 * peer + m);
+      sends.push_back({.peer = peer, .tag = sent_tags[m], .data = out[k].data(), .count = out[k].count});
+      receives.push_back({.peer = peer, .tag = received_tags[m], .data = in[k].data(), .count = in[k].count});
+    }
+  auto pending = t.start_round(sends, receives, type);
+  pending->wait();
+  for (int peer = 0; peer < size; ++peer)
+    for (int m = 0; m < 4; ++m) {
+      const auto& got = in[static_cast<std::size_t>(4 * peer + m)];
+      for (std::int64_t i = 0; i < got.count; ++i)
+        expect(got, i, value(peer, 10 * rank + 100 * sent_place[m] + i, type), "round");
+    }
+  Buffer news = filled(0, 3, type), heard(type, 3);
+  sends.clear(), receives.clear();
+  if (rank == 0)
+    for (int peer = 1; peer < size; ++peer) sends.push_back({.peer = peer, .tag = 1, .data = news.data(), .count = 3});
+  if (rank != 0) receives.push_back({.peer = 0, .tag = 1, .data = heard.data(), .count = 3});
+  t.start_round(sends, receives, type)->wait();
+  for (std::int64_t i = 0; rank != 0 && i < 3; ++i) expect(heard, i, value(0, i, type), "round of one rank");
+  t.start_round({}, {}, type)->wait();
+}
+
+// The non-blocking forms of what moves.
+inline void check_started_movement(Transport& t, DType type) {
+  const int size = t.size(), rank = t.rank(), root = size - 1;
+  const auto counts = uneven(size);
+  std::int64_t total = 0;
+  for (const auto count : counts) total += count;
+  Buffer data = filled(rank, 6, type), part = filled(rank, counts[static_cast<std::size_t>(rank)], type), all(type, total);
+  auto broadcast = t.start({.kind = CollectiveKind::broadcast, .out = data.data(), .type = type, .root = root, .count = 6});
+  auto gathering =
+      t.start({.kind = CollectiveKind::allgather, .in = part.data(), .out = all.data(), .type = type, .counts = counts});
+  const std::vector<std::int64_t> two(counts.size(), 2);
+  Buffer in = filled(rank, 2 * size, type), out(type, 2 * size);
+  auto turning = t.start(
+      {.kind = CollectiveKind::alltoall, .in = in.data(), .out = out.data(), .type = type, .counts = two, .receive_counts = two});
+  turning->wait(), broadcast->wait(), gathering->wait();
+  for (std::int64_t i = 0; i < 6; ++i) expect(data, i, value(root, i, type), "ibcast");
+  std::int64_t k = 0;
+  for (int r = 0; r < size; ++r) {
+    for (std::int64_t i = 0; i < counts[static_cast<std::size_t>(r)]; ++i) expect(all, k++, value(r, i, type), "iallgather");
+    for (std::int64_t i = 0; i < 2; ++i) expect(out, 2 * r + i, value(r, 2 * rank + i, type), "ialltoall");
+  }
+  if (!allowed(type, Reduction::max)) return;
+  Buffer sum(type, 6), scattered(type, counts[static_cast<std::size_t>(rank)]);
+  Buffer mine = filled(rank, 6, type), whole = filled(rank, total, type);
+  auto reducing = t.start({.kind = CollectiveKind::reduce,
+                           .in = mine.data(),
+                           .out = rank == root ? sum.data() : nullptr,
+                           .type = type,
+                           .op = Reduction::max,
+                           .root = root,
+                           .count = 6});
+  auto scattering = t.start({.kind = CollectiveKind::reduce_scatter,
+                             .in = whole.data(),
+                             .out = scattered.data(),
+                             .type = type,
+                             .op = Reduction::max,
+                             .counts = counts});
+  scattering->wait(), reducing->wait();
+  for (std::int64_t i = 0; rank == root && i < 6; ++i) expect(sum, i, reduced(size, i, type, Reduction::max), "ireduce");
+  std::int64_t first = 0;
+  for (int r = 0; r < rank; ++r) first += counts[static_cast<std::size_t>(r)];
+  for (std::int64_t i = 0; i < scattered.count; ++i)
+    expect(scattered, i, reduced(size, first + i, type, Reduction::max), "ireduce_scatter");
+}
+
 // The communicator has the members listed, in this order, told apart by their rank in `world`.
 inline void check_members(Transport& t, const std::vector<int>& world_ranks, int world_rank) {
   require(t.size() == static_cast<int>(world_ranks.size()) && world_ranks[static_cast<std::size_t>(t.rank())] == world_rank,

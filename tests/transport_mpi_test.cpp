@@ -6,8 +6,10 @@
 #include <numeric>
 
 #include "comm/collectives.h"
+#include "comm/device_transport.h"
 #include "comm/launch.h"
 #include "comm/mpi/mpi_comm.h"
+#include "comm/staged.h"
 #include "models/session.h"
 #include "tests/transport_cases.h"
 
@@ -65,6 +67,29 @@ void check_wrapped(Transport& world) {
   require(text.starts_with("[mpi_communicator] the dry"), "[transport_mpi_test] got '{}'", text);
 }
 
+// What a GPU's tensors take without NCCL; host memory plays the GPU.
+void check_staged(Transport& world) {
+  std::shared_ptr<Transport> host = world.duplicate();
+  for (const bool direct : {false, true}) {
+    const auto t = staged(host, host_memory(), {.direct = direct, .direct_reductions = direct});
+    for (auto type : {DType::float32, DType::boolean}) {
+      check_reductions(*t, type, Reduction::max, 7);
+      check_movement(*t, type, t->size() - 1);
+      check_alltoall(*t, type);
+      check_started_movement(*t, type);
+      check_round(*t, type);
+      check_exchange(*t, type, true), check_exchange(*t, type, false);
+    }
+    check_overlap(*t);
+  }
+  const ReductionMode mode{.sixteen_bit = true};
+  const auto t = device_transport(with_mode(host, mode), mode, Lane::halos, host_memory(), {});
+  check_reductions(*t, DType::bfloat16, Reduction::sum, 7);
+  check_round(*t, DType::int64);
+  check_exchange(*t, DType::float64, false);
+  check_communicators(*t);
+}
+
 void check_node(Transport& t) {
   require(t.name() == "mpi" && t.node_size() >= 1 && t.node_size() <= t.size() && t.node_rank() < t.node_size() &&
               t.max_tag() >= 32767,
@@ -101,6 +126,7 @@ int main(int argc, char** argv) {
         {"refusals", check_refusals},
         {"messages of another length", check_wrong_counts},
         {"a communicator of the caller's", check_wrapped},
+        {"through host memory", check_staged},
     };
     for (const auto& [what, check] : checks) {
       check(*world);
