@@ -1,7 +1,5 @@
 #include "framework/buckets.h"
 
-#include <cstring>
-
 #include "framework/op.h"
 
 namespace mpigrad {
@@ -47,7 +45,7 @@ void ReductionBuckets::start(Bucket& bucket) {
     std::byte* to = all.raw();
     for (const auto& part : bucket.parts) {
       if (!to) break;
-      if (part.bytes()) std::memcpy(to, part.raw(), static_cast<std::size_t>(part.bytes()));
+      detail::copy_bytes(all.device(), to, part.raw(), part.bytes());
       to += part.bytes();
     }
   }

@@ -8,6 +8,7 @@
 namespace mpigrad {
 namespace {
 thread_local CostLog* cost_log = nullptr;
+thread_local std::string_view running_op;
 }  // namespace
 
 CostLog::CostLog() : previous_(cost_log) { cost_log = this; }
@@ -34,6 +35,14 @@ LayoutPtr refuse_layout(std::string_view op, Inputs in) {
       fail("[{}] is not defined on a distributed tensor; redistribute it or take its local part first: {}", op, x);
   return nullptr;
 }
+
+void refuse_cuda(std::string_view op) {
+  fail("[{}] has no CUDA kernel: copy its operands with to(x, DeviceKind::cpu) first", op);
+}
+
+std::string_view current_op() { return running_op; }
+OpScope::OpScope(std::string_view op) : previous_(std::exchange(running_op, op)) {}
+OpScope::~OpScope() { running_op = previous_; }
 
 void refuse_half(std::string_view op, Inputs in, const Types& out) {
   const auto refuse = [&](DType type) {

@@ -3,7 +3,8 @@
 //
 //   static constexpr std::string_view name        as it appears in errors and on the tape
 //   Types infer(Inputs in) const                  types of the outputs; refuses what does not fit, naming rule and operands
-//   void run(Cpu, Inputs in, Outputs out) const   the kernel, one per device; a missing one is a link error
+//   void run(Cpu, Inputs in, Outputs out) const   the kernel, one per device
+//   void run(Cuda, Inputs in, Outputs out) const
 //   Tensors vjp(const Replay& at, Inputs cotangents) const   cotangents of the inputs, written in ops and nothing else
 //
 // and, where the default does not fit,
@@ -19,6 +20,10 @@
 //   int equal_on() const                          on how many ranks the output is equal without being of type "same"
 //   auto start_reduction(const Tensor& cotangent) const   the vjp of a parameter's replication, started without waiting, and
 //   std::uint64_t reduces_over() const            the number of its group of ranks
+
+// Kernels: the library's ops declare both. In a build with CUDA the second is defined in ops/cuda, and a missing one is a link
+// error; the files ops/cuda/*absent.cpp define it elsewhere, where no tensor can be on a GPU, so that no use is ever reached. An
+// op that does not declare the second (a user's own) is refused by name on a GPU.
 
 #include <concepts>
 #include <span>
@@ -76,6 +81,7 @@ concept Differentiable = requires(const Op op, const Replay& at, Inputs cotangen
 
 DeviceKind common_device(std::string_view op, Inputs in);
 LayoutPtr refuse_layout(std::string_view op, Inputs in);
+[[noreturn]] void refuse_cuda(std::string_view op);
 void refuse_half(std::string_view op, Inputs in, const Types& out);
 // Makes constants of outputs that carry no derivative; the others get `layout`.
 void finish_outputs(Outputs out, bool constant, const LayoutPtr& layout);
@@ -83,6 +89,19 @@ bool all_constant(Inputs in);
 void count_cost(std::string_view op, const Cost& cost, double seconds, Inputs in, Outputs out);
 bool counting_costs();
 double seconds_now();
+
+// The op that runs on this thread, for errors from below; empty outside of ops.
+std::string_view current_op();
+class OpScope {
+ public:
+  explicit OpScope(std::string_view op);
+  ~OpScope();
+  OpScope(const OpScope&) = delete;
+  OpScope& operator=(const OpScope&) = delete;
+
+ private:
+  std::string_view previous_;
+};
 
 // Whether the communication call that runs on this thread is recorded: checks between ranks compare it, because a rank that does
 // not record what others do will be missing in the replay.
@@ -135,6 +154,7 @@ Tensors apply_all(const Op& op, Tensors in) {
   const Types types = op.infer(in);
   if constexpr (requires { op.run(Cpu{}, Inputs(in), Outputs()); } && !detail::takes_half<Op>())
     if (device == DeviceKind::cpu) detail::refuse_half(Op::name, in, types);
+  const detail::OpScope running(Op::name);
   const bool constant = !detail::differentiable<Op>() || detail::all_constant(in);
   const bool record = !constant && Tape::recording();
   const detail::RecordedCall scope(detail::communicates<Op>() && record);
@@ -157,7 +177,7 @@ Tensors apply_all(const Op& op, Tensors in) {
         case DeviceKind::cpu: op.run(Cpu{}, in, out); break;
         case DeviceKind::cuda:
           if constexpr (requires { op.run(Cuda{}, Inputs(in), Outputs(out)); }) op.run(Cuda{}, in, out);
-          else fail("[{}] there is no CUDA kernel in this build", Op::name);
+          else detail::refuse_cuda(Op::name);
           break;
         case DeviceKind::dry: break;
       }

@@ -138,7 +138,7 @@ std::vector<Tensor> state_arena(const Parameters& parameters) {
     auto& arena = arenas[value.dtype()];
     if (!arena) {
       arena = std::make_shared<Storage>(bytes[value.dtype()], value.device());
-      if (arena->data()) std::memset(arena->data(), 0, static_cast<std::size_t>(arena->bytes()));
+      detail::zero_bytes(value.device(), arena->data(), arena->bytes());
     }
     auto& offset = offsets[value.dtype()];
     Tensor part(value.type(), arena, offset);
@@ -165,7 +165,7 @@ void copy_named(const char* what, const std::vector<NamedTensor>& to, const std:
   require(by_name.size() == to.size(), "[{}] the state has {} tensors, {} are needed", what, by_name.size(), to.size());
   for (const auto& item : to) {
     const auto* source = by_name[item.name];
-    if (item.value.raw()) std::memmove(item.value.raw(), source->raw(), static_cast<std::size_t>(item.value.bytes()));
+    detail::copy_bytes(item.value.device(), item.value.raw(), source->raw(), item.value.bytes());
   }
 }
 

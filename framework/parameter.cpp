@@ -1,7 +1,5 @@
 #include "framework/parameter.h"
 
-#include <cstring>
-
 namespace mpigrad {
 
 Parameter& Parameters::add(std::string name, const Tensor& value, bool decay) {
@@ -28,7 +26,7 @@ void Parameters::pack() {
       auto& value = parameter->value;
       if (value.dtype() != dtype) continue;
       if (!arena) arena = std::make_shared<Storage>(bytes, value.device());
-      if (value.raw()) std::memcpy(arena->data() + offset, value.raw(), static_cast<std::size_t>(value.bytes()));
+      if (value.raw()) detail::copy_bytes(value.device(), arena->data() + offset, value.raw(), value.bytes());
       value = Tensor::moved(value, arena, offset);
       offset += rounded(value.bytes());
     }

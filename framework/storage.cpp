@@ -10,6 +10,7 @@
 #include <mutex>
 #include <new>
 
+#include "framework/cuda/cuda.h"
 #include "framework/error.h"
 
 namespace mpigrad {
@@ -105,9 +106,9 @@ struct Counters {
 };
 
 Counters& counters(DeviceKind device) {
-  static Counters real;
+  static Counters real, gpu;
   thread_local Counters dry;
-  return device == DeviceKind::dry ? dry : real;
+  return device == DeviceKind::dry ? dry : device == DeviceKind::cuda ? gpu : real;
 }
 
 }  // namespace
@@ -117,7 +118,10 @@ UseDevice::UseDevice(DeviceKind kind) : previous_(thread_device) { thread_device
 UseDevice::~UseDevice() { thread_device = previous_; }
 
 Storage::Storage(std::int64_t bytes, DeviceKind device, std::int64_t room) : bytes_(bytes), room_(room), device_(device) {
-  require(device != DeviceKind::cuda, "[storage] this build has no CUDA backend");
+  if (device == DeviceKind::cuda) {
+    require(cuda::available(), "[storage] {}", cuda::unavailable());
+    data_ = static_cast<std::byte*>(cuda::allocate(bytes));
+  }
   if (device == DeviceKind::cpu) data_ = pool().allocate(static_cast<std::size_t>(bytes));
   counters(device).add(bytes);
 }
@@ -131,6 +135,7 @@ Storage::~Storage() {
     return;
   }
   if (device_ == DeviceKind::cpu) pool().release(data_);
+  if (device_ == DeviceKind::cuda) cuda::release(data_);
   counters(device_).add(-bytes_);
 }
 

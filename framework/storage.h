@@ -13,8 +13,8 @@ namespace mpigrad {
 
 class Storage {
  public:
-  // Uninitialised memory, 64-byte aligned. On the dry device nothing is allocated; the bytes are counted all the same. The first
-  // and the last `room` bytes belong to no tensor until somebody claims them.
+  // Uninitialised memory, 64-byte aligned; on a GPU that of this thread. On the dry device nothing is allocated; the bytes are
+  // counted all the same. The first and the last `room` bytes belong to no tensor until somebody claims them.
   Storage(std::int64_t bytes, DeviceKind device, std::int64_t room = 0);
   // Memory that the caller owns; `release` is called when the last tensor is gone.
   Storage(void* memory, std::int64_t bytes, DeviceKind device, std::function<void()> release);

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "framework/cuda/cuda.h"
+
 namespace mpigrad {
 namespace {
 
@@ -23,7 +25,49 @@ std::int64_t checked_bytes(const TensorType& type) {
 
 thread_local int halo_dimension = -1;
 
+// make() makes the tensor on the CPU; for a GPU it is copied from there.
+template <class Make>
+Tensor on_current_device(const TensorType& type, const Make& make) {
+  if (current_device() == DeviceKind::dry) return Tensor(type);
+  if (current_device() == DeviceKind::cpu) return make();
+  Tensor result;
+  {
+    UseDevice cpu(DeviceKind::cpu);
+    result = make();
+  }
+  return detail::copied(result, current_device());
+}
+
 }  // namespace
+
+namespace detail {
+
+Tensor copied(const Tensor& x, DeviceKind to) {
+  require(x.device() != DeviceKind::dry && to != DeviceKind::dry, "[to] the dry device has no elements to copy: {}", x);
+  require(x.storage() != nullptr, "[to] the elements of this tensor were not kept: {}", x);
+  Tensor result(x.type(), to);
+  if (x.bytes() == 0) return result;
+  const bool from_gpu = x.device() == DeviceKind::cuda, to_gpu = to == DeviceKind::cuda;
+  if (from_gpu && to_gpu) cuda::copy_on_device(result.raw(), x.raw(), x.bytes());
+  else if (to_gpu) cuda::copy_to_device(result.raw(), x.raw(), x.bytes());
+  else if (from_gpu) cuda::copy_to_host(result.raw(), x.raw(), x.bytes());
+  else std::memcpy(result.raw(), x.raw(), static_cast<std::size_t>(x.bytes()));
+  return result;
+}
+
+void copy_bytes(DeviceKind device, void* to, const void* from, std::int64_t bytes) {
+  if (bytes == 0 || !to || !from) return;
+  if (device == DeviceKind::cuda) cuda::copy_on_device(to, from, bytes);
+  else std::memmove(to, from, static_cast<std::size_t>(bytes));
+}
+
+void zero_bytes(DeviceKind device, void* memory, std::int64_t bytes) {
+  if (bytes == 0 || !memory) return;
+  if (device == DeviceKind::cuda) cuda::zero(memory, bytes);
+  else std::memset(memory, 0, static_cast<std::size_t>(bytes));
+}
+
+}  // namespace detail
 
 HaloRoom::HaloRoom(int dimension) : previous_(halo_dimension) { halo_dimension = dimension; }
 HaloRoom::~HaloRoom() { halo_dimension = previous_; }
@@ -55,6 +99,8 @@ Tensor::Tensor(const TensorType& type, std::shared_ptr<Storage> storage, std::in
 void Tensor::check_access(DType asked) const {
   require(id_ != 0, "[tensor] access to an empty tensor");
   require(asked == dtype(), "[tensor] elements are {}, accessed as {}", name_of(dtype()), name_of(asked));
+  require(device_ != DeviceKind::cuda, "[tensor] the elements are on the GPU; copy them with to(x, DeviceKind::cpu) first: {}",
+          *this);
   require(device_ == DeviceKind::cpu, "[tensor] elements of a tensor on device {} cannot be read here", name_of(device_));
   require(storage_ != nullptr, "[tensor] the elements of this tensor were not kept");
 }
@@ -65,6 +111,7 @@ double Tensor::item() const {
 }
 
 std::vector<double> Tensor::to_vector() const {
+  if (device_ == DeviceKind::cuda && storage_) return detail::copied(*this, DeviceKind::cpu).to_vector();
   std::vector<double> values(static_cast<std::size_t>(elements()));
   visit_any(dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -122,7 +169,9 @@ Tensor full(const Shape& shape, double value, DType dtype) {
   if (result.device() == DeviceKind::dry) return result;
   visit_any(dtype, [&](auto zero) {
     using T = decltype(zero);
-    std::fill_n(result.mutable_data<T>(), result.elements(), static_cast<T>(value));
+    const auto element = static_cast<T>(value);
+    if (result.device() == DeviceKind::cuda) cuda::fill(result.raw(), result.elements(), size_of(dtype), &element);
+    else std::fill_n(result.mutable_data<T>(), result.elements(), element);
   });
   return result;
 }
@@ -138,26 +187,30 @@ Tensor ones_like(const Tensor& x) {
 }
 
 Tensor arange(std::int64_t n, DType dtype) {
-  Tensor result({Shape{n}, dtype});
-  if (result.device() == DeviceKind::dry) return result;
-  visit_any(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    T* out = result.mutable_data<T>();
-    for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(i);
+  const TensorType type{Shape{n}, dtype};
+  return on_current_device(type, [&] {
+    Tensor result(type);
+    visit_any(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      T* out = result.mutable_data<T>();
+      for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(i);
+    });
+    return result;
   });
-  return result;
 }
 
 Tensor from_vector(const Shape& shape, std::span<const double> values, DType dtype) {
   require(static_cast<std::int64_t>(values.size()) == shape.elements(), "[from_vector] {} values for shape {}", values.size(),
           shape);
-  Tensor result({shape, dtype});
-  if (result.device() == DeviceKind::dry) return result;
-  visit_any(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    std::transform(values.begin(), values.end(), result.mutable_data<T>(), [](double value) { return static_cast<T>(value); });
+  const TensorType type{shape, dtype};
+  return on_current_device(type, [&] {
+    Tensor result(type);
+    visit_any(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      std::transform(values.begin(), values.end(), result.mutable_data<T>(), [](double value) { return static_cast<T>(value); });
+    });
+    return result;
   });
-  return result;
 }
 
 Tensor wrap(void* memory, const Shape& shape, DType dtype, std::function<void()> release) {

@@ -44,7 +44,7 @@ class Tensor {
   std::int64_t bytes() const { return elements() * size_of(type_.dtype); }
   DeviceKind device() const { return device_; }
 
-  // Elements on the CPU; T must be the tensor's type.
+  // Elements on the CPU; T must be the tensor's type. A GPU's are refused: to_vector() or to() copies them.
   template <class T>
   const T* data() const {
     check_access(dtype_of<T>());
@@ -60,7 +60,7 @@ class Tensor {
   const std::shared_ptr<Storage>& storage() const { return storage_; }
   std::int64_t offset() const { return offset_; }
 
-  // The single element, as a double.
+  // The single element, as a double. From a GPU these two copy, for which the host waits.
   double item() const;
   std::vector<double> to_vector() const;
 
@@ -115,6 +115,14 @@ class TensorAccess {
   static void set_constant(Tensor& x, bool constant) { x.constant_ = constant; }
   static void set_layout(Tensor& x, LayoutPtr layout) { x.layout_ = std::move(layout); }
 };
+
+namespace detail {
+// The elements of x on a device, which may be x's own; not on the tape. See to() in ops/device.h for the op.
+Tensor copied(const Tensor& x, DeviceKind to);
+// Inside the memory of one device; nothing where there is no memory (the dry device).
+void copy_bytes(DeviceKind device, void* to, const void* from, std::int64_t bytes);
+void zero_bytes(DeviceKind device, void* memory, std::int64_t bytes);
+}  // namespace detail
 
 // "float32 [8, 32, 32]", with the layout where there is one.
 std::string to_string(const Tensor& x);

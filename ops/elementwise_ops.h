@@ -29,6 +29,7 @@ struct Unary {
   }
   LayoutPtr layout(Inputs in) const { return elementwise_layout(name, in, F::kind); }
   void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const { return {f.cotangent(g[0], at.input(0), at.output(0))}; }
 };
 
@@ -47,6 +48,7 @@ struct Binary {
     return {};
   }
   void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const {
     Tensors result(2);
     if (at.wants(0)) result[0] = sum_to(f.first(g[0], at.input(0), at.input(1), at.output(0)), at.input(0).shape());
@@ -63,6 +65,7 @@ struct Compare {
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const { return elementwise_layout(name, in, Elementwise::nonlinear); }
   void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
 };
 
 // ---- unary functions
@@ -156,6 +159,9 @@ struct CeilStep {
   static constexpr std::string_view name = "ceil";
   static auto value(auto x) { return std::ceil(x); }
 };
+using Sign = PiecewiseConstant<SignStep>;
+using Floor = PiecewiseConstant<FloorStep>;
+using Ceil = PiecewiseConstant<CeilStep>;
 struct Sin {
   MPIGRAD_UNARY(Sin, "sin", nonlinear, 1, 0)
   auto operator()(auto x) const { return std::sin(x); }
@@ -332,6 +338,7 @@ struct Where {
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 
@@ -344,6 +351,7 @@ struct Cast {
     return elementwise_layout(name, in, is_floating(to) ? Elementwise::linear : Elementwise::nonlinear);
   }
   void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const { return {cast(g[0], at.input(0).dtype())}; }
 };
 

@@ -39,6 +39,7 @@ struct LabelMask {
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
 };
 
 }  // namespace ops

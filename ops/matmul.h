@@ -26,6 +26,7 @@ struct Matmul {
   Cost cost(Inputs in, Outputs out) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 
@@ -36,6 +37,7 @@ struct Linear {
   Types infer(Inputs in) const;
   Cost cost(Inputs in, Outputs out) const;
   void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 

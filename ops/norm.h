@@ -28,6 +28,7 @@ struct ChannelMoments {
   static constexpr unsigned keeps_inputs = 1, keeps_outputs = 1;
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 
@@ -37,6 +38,7 @@ struct ChannelAffine {
   static constexpr unsigned keeps_inputs = 7;
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 
@@ -46,6 +48,7 @@ struct ChannelDots {
   static constexpr unsigned keeps_inputs = 7, keeps_outputs = 1;
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 

@@ -37,6 +37,7 @@ struct AvgPool {
   static constexpr std::string_view name = "avg_pool";
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 struct AvgPoolAdjoint {
@@ -44,6 +45,7 @@ struct AvgPoolAdjoint {
   static constexpr std::string_view name = "avg_pool_adjoint";
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 
@@ -54,6 +56,7 @@ struct MaxPool {
   static constexpr unsigned keeps_outputs = 2;
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 // Given the winners, scattering to them and gathering from them are each other's transpose.
@@ -63,6 +66,7 @@ struct MaxPoolScatter {
   static constexpr unsigned keeps_inputs = 2;
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 struct MaxPoolGather {
@@ -71,6 +75,7 @@ struct MaxPoolGather {
   static constexpr unsigned keeps_inputs = 2;
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 

@@ -19,6 +19,7 @@ struct Softmax {
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 // xbar = ybar - exp(y) sum ybar
@@ -28,6 +29,7 @@ struct LogSoftmax {
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 

@@ -34,6 +34,7 @@
 #include "models/session.h"
 #include "models/training.h"
 #include "ops/conv.h"
+#include "ops/device.h"
 #include "ops/elementwise.h"
 #include "ops/loss.h"
 #include "ops/matmul.h"

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "ops/cpu/half.h"
+#include "ops/elementwise_list.h"
 #include "ops/elementwise_ops.h"
 
 namespace mpigrad::ops {
@@ -130,46 +131,14 @@ void Cast::run(Cpu, Inputs in, Outputs out) const {
   });
 }
 
-template void Unary<Affine>::run(Cpu, Inputs, Outputs) const;
-template void Unary<DivideBy>::run(Cpu, Inputs, Outputs) const;
-template void Unary<DivideNumber>::run(Cpu, Inputs, Outputs) const;
-template void Unary<PowScalar>::run(Cpu, Inputs, Outputs) const;
-template void Unary<Exp>::run(Cpu, Inputs, Outputs) const;
-template void Unary<Expm1>::run(Cpu, Inputs, Outputs) const;
-template void Unary<Log>::run(Cpu, Inputs, Outputs) const;
-template void Unary<Log1p>::run(Cpu, Inputs, Outputs) const;
-template void Unary<Sqrt>::run(Cpu, Inputs, Outputs) const;
-template void Unary<Square>::run(Cpu, Inputs, Outputs) const;
-template void Unary<Reciprocal>::run(Cpu, Inputs, Outputs) const;
-template void Unary<Abs>::run(Cpu, Inputs, Outputs) const;
-template void Unary<PiecewiseConstant<SignStep>>::run(Cpu, Inputs, Outputs) const;
-template void Unary<PiecewiseConstant<FloorStep>>::run(Cpu, Inputs, Outputs) const;
-template void Unary<PiecewiseConstant<CeilStep>>::run(Cpu, Inputs, Outputs) const;
-template void Unary<Sin>::run(Cpu, Inputs, Outputs) const;
-template void Unary<Cos>::run(Cpu, Inputs, Outputs) const;
-template void Unary<Tanh>::run(Cpu, Inputs, Outputs) const;
-template void Unary<Erf>::run(Cpu, Inputs, Outputs) const;
-template void Unary<Sigmoid>::run(Cpu, Inputs, Outputs) const;
-template void Unary<Softplus>::run(Cpu, Inputs, Outputs) const;
-template void Unary<LeakyRelu>::run(Cpu, Inputs, Outputs) const;
-template void Unary<Clamp>::run(Cpu, Inputs, Outputs) const;
-
-template void Binary<Add>::run(Cpu, Inputs, Outputs) const;
-template void Binary<Subtract>::run(Cpu, Inputs, Outputs) const;
-template void Binary<Multiply<first>>::run(Cpu, Inputs, Outputs) const;
-template void Binary<Multiply<second>>::run(Cpu, Inputs, Outputs) const;
-template void Binary<Multiply<both>>::run(Cpu, Inputs, Outputs) const;
-template void Binary<Divide>::run(Cpu, Inputs, Outputs) const;
-template void Binary<Pow>::run(Cpu, Inputs, Outputs) const;
-template void Binary<Maximum>::run(Cpu, Inputs, Outputs) const;
-template void Binary<Minimum>::run(Cpu, Inputs, Outputs) const;
-template void Binary<LeakyReluAdjoint>::run(Cpu, Inputs, Outputs) const;
-
-template void Compare<Equal>::run(Cpu, Inputs, Outputs) const;
-template void Compare<NotEqual>::run(Cpu, Inputs, Outputs) const;
-template void Compare<Less>::run(Cpu, Inputs, Outputs) const;
-template void Compare<LessEqual>::run(Cpu, Inputs, Outputs) const;
-template void Compare<LogicalAnd>::run(Cpu, Inputs, Outputs) const;
-template void Compare<LogicalOr>::run(Cpu, Inputs, Outputs) const;
+#define MPIGRAD_MAKE(F) template void Unary<F>::run(Cpu, Inputs, Outputs) const;
+MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
+#define MPIGRAD_MAKE(F) template void Binary<F>::run(Cpu, Inputs, Outputs) const;
+MPIGRAD_BINARY_FUNCTIONS(MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
+#define MPIGRAD_MAKE(F) template void Compare<F>::run(Cpu, Inputs, Outputs) const;
+MPIGRAD_COMPARE_FUNCTIONS(MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
 
 }  // namespace mpigrad::ops

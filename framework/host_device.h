@@ -1,0 +1,8 @@
+#pragma once
+// Marks scalar functions that CPU kernels and CUDA kernels share. Without nvcc it is nothing.
+
+#ifdef __CUDACC__
+#define MPIGRAD_HOST_DEVICE __host__ __device__
+#else
+#define MPIGRAD_HOST_DEVICE
+#endif

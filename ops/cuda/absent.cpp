@@ -1,0 +1,38 @@
+// All ops but those of cuDNN and cuBLAS, without CUDA.
+
+#include "ops/cuda/absent.h"
+
+#include "ops/elementwise_list.h"
+#include "ops/elementwise_ops.h"
+#include "ops/loss.h"
+#include "ops/norm.h"
+#include "ops/reduce.h"
+#include "ops/softmax.h"
+#include "ops/views.h"
+
+namespace mpigrad::ops {
+
+template <class F>
+MPIGRAD_ABSENT(Unary<F>)
+template <class F>
+MPIGRAD_ABSENT(Binary<F>)
+template <class F>
+MPIGRAD_ABSENT(Compare<F>)
+
+#define MPIGRAD_MAKE(F) template void Unary<F>::run(Cuda, Inputs, Outputs) const;
+MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
+#define MPIGRAD_MAKE(F) template void Binary<F>::run(Cuda, Inputs, Outputs) const;
+    MPIGRAD_BINARY_FUNCTIONS(MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
+#define MPIGRAD_MAKE(F) template void Compare<F>::run(Cuda, Inputs, Outputs) const;
+        MPIGRAD_COMPARE_FUNCTIONS(MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
+
+            MPIGRAD_ABSENT(Where) MPIGRAD_ABSENT(Cast) MPIGRAD_ABSENT(Permute) MPIGRAD_ABSENT(Slice) MPIGRAD_ABSENT(SlicePut)
+                MPIGRAD_ABSENT(Concatenate) MPIGRAD_ABSENT(Flip) MPIGRAD_ABSENT(Take) MPIGRAD_ABSENT(ScatterAdd)
+                    MPIGRAD_ABSENT(OneHot) MPIGRAD_ABSENT(Sum) MPIGRAD_ABSENT(BroadcastTo) MPIGRAD_ABSENT(Extremum)
+                        MPIGRAD_ABSENT(ArgMax) MPIGRAD_ABSENT(Softmax) MPIGRAD_ABSENT(LogSoftmax) MPIGRAD_ABSENT(ChannelMoments)
+                            MPIGRAD_ABSENT(ChannelAffine) MPIGRAD_ABSENT(ChannelDots) MPIGRAD_ABSENT(LabelMask)
+
+}  // namespace mpigrad::ops

@@ -1,0 +1,14 @@
+// Pooling without CUDA.
+
+#include "ops/cuda/absent.h"
+#include "ops/pool.h"
+
+namespace mpigrad::ops {
+
+MPIGRAD_ABSENT(AvgPool)
+MPIGRAD_ABSENT(AvgPoolAdjoint)
+MPIGRAD_ABSENT(MaxPool)
+MPIGRAD_ABSENT(MaxPoolScatter)
+MPIGRAD_ABSENT(MaxPoolGather)
+
+}  // namespace mpigrad::ops

@@ -1,0 +1,24 @@
+#pragma once
+// Moving a tensor between devices.
+
+#include "framework/op.h"
+
+namespace mpigrad {
+
+// The same elements on another device; x itself if it is there. The cotangent travels back. From a GPU the host waits.
+Tensor to(const Tensor& x, DeviceKind device);
+
+namespace ops {
+
+// y = x elsewhere;  xbar = ybar where x was
+struct ToDevice {
+  DeviceKind device = DeviceKind::cpu;
+  static constexpr std::string_view name = "to";
+  Types infer(Inputs in) const { return {in[0].type()}; }
+  LayoutPtr layout(Inputs in) const { return in[0].layout(); }
+  Tensor view(Inputs in) const { return detail::copied(in[0], device); }
+  Tensors vjp(const Replay& at, Inputs g) const { return {to(g[0], at.input(0).device())}; }
+};
+
+}  // namespace ops
+}  // namespace mpigrad
