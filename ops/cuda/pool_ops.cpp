@@ -18,34 +18,44 @@ kernel::PoolProblem problem_of(const Window& w, const Tensor& x) {
           .channels = x.dim(4)};
 }
 
+// Addresses on the GPU, which data() refuses.
+template <class T>
+const T* read(const Tensor& x) {
+  return reinterpret_cast<const T*>(x.raw());
+}
+template <class T>
+T* write(const Tensor& x) {
+  return reinterpret_cast<T*>(x.raw());
+}
+
 }  // namespace
 
 void AvgPool::run(Cuda, Inputs in, Outputs out) const {
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    cuda::avg_pool_forward(problem_of(window, in[0]), in[0].data<T>(), out[0].mutable_data<T>(), cuda::compute_stream());
+    cuda::avg_pool_forward(problem_of(window, in[0]), read<T>(in[0]), write<T>(out[0]), cuda::compute_stream());
   });
 }
 
 void AvgPoolAdjoint::run(Cuda, Inputs in, Outputs out) const {
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    cuda::avg_pool_adjoint(problem_of(window, in[0]), in[0].data<T>(), out[0].mutable_data<T>(), cuda::compute_stream());
+    cuda::avg_pool_adjoint(problem_of(window, in[0]), read<T>(in[0]), write<T>(out[0]), cuda::compute_stream());
   });
 }
 
 void MaxPool::run(Cuda, Inputs in, Outputs out) const {
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    cuda::max_pool_forward(problem_of(window, in[0]), in[0].data<T>(), out[0].mutable_data<T>(),
-                           out[1].mutable_data<std::int32_t>(), cuda::compute_stream());
+    cuda::max_pool_forward(problem_of(window, in[0]), read<T>(in[0]), write<T>(out[0]), write<std::int32_t>(out[1]),
+                           cuda::compute_stream());
   });
 }
 
 void MaxPoolScatter::run(Cuda, Inputs in, Outputs out) const {
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    cuda::max_pool_scatter(problem_of(window, in[0]), in[0].data<T>(), in[1].data<std::int32_t>(), out[0].mutable_data<T>(),
+    cuda::max_pool_scatter(problem_of(window, in[0]), read<T>(in[0]), read<std::int32_t>(in[1]), write<T>(out[0]),
                            cuda::compute_stream());
   });
 }
@@ -53,7 +63,7 @@ void MaxPoolScatter::run(Cuda, Inputs in, Outputs out) const {
 void MaxPoolGather::run(Cuda, Inputs in, Outputs out) const {
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    cuda::max_pool_gather(problem_of(window, in[0]), in[0].data<T>(), in[1].data<std::int32_t>(), out[0].mutable_data<T>(),
+    cuda::max_pool_gather(problem_of(window, in[0]), read<T>(in[0]), read<std::int32_t>(in[1]), write<T>(out[0]),
                           cuda::compute_stream());
   });
 }
