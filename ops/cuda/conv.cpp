@@ -25,32 +25,31 @@ struct Choice {
 // What is asked: the problem as a call without any treatment, and how to choose.
 struct Question {
   ConvCall call;
-  bool autotune = false;
+  bool copies_weights = false, autotune = false;
   std::int64_t workspace = 0;
   bool operator==(const Question&) const = default;
 };
 struct QuestionHash {
   std::size_t operator()(const Question& q) const {
-    return CallHash{}(q.call) * 31 + static_cast<std::size_t>(q.workspace) * 2 + (q.autotune ? 1 : 0);
+    return CallHash{}(q.call) * 31 + static_cast<std::size_t>(q.workspace) * 4 + (q.copies_weights ? 2 : 0) +
+           (q.autotune ? 1 : 0);
   }
 };
 
 struct CudnnContext {
-  explicit CudnnContext(int index) : device(index) {
-    check_cudnn(cudnn().cudnnCreate(&handle), "cudnnCreate");
-    check_cudnn(cudnn().cudnnSetStream(handle, native(compute_stream())), "cudnnSetStream");
-  }
+  explicit CudnnContext(int index) : device(index) { check_cudnn(cudnn().cudnnCreate(&handle), "cudnnCreate"); }
   const int device;
   cudnnHandle_t handle{};
   PlanCache<Question, Choice, QuestionHash> choices;
 };
-// The stream is the thread's, and contexts pass from thread to thread.
+// The stream is the thread's, and contexts pass from thread to thread. Asking for it first makes the thread's GPU the current
+// one.
 CudnnContext& context() {
+  const auto stream = native(compute_stream());
   auto& here = Leased<CudnnContext>::of_this_thread();
-  cudaStream_t stream{};
-  check_cudnn(cudnn().cudnnGetStream(here.handle, &stream), "cudnnGetStream");
-  if (stream != native(compute_stream()))
-    check_cudnn(cudnn().cudnnSetStream(here.handle, native(compute_stream())), "cudnnSetStream");
+  cudaStream_t held{};
+  check_cudnn(cudnn().cudnnGetStream(here.handle, &held), "cudnnGetStream");
+  if (held != stream) check_cudnn(cudnn().cudnnSetStream(here.handle, stream), "cudnnSetStream");
   return here;
 }
 
@@ -181,6 +180,7 @@ std::vector<ConvForm> forms_to_try(const Question& q, const ConvProblem& p, bool
   for (auto& form : forms) {
     form.call.deterministic = q.call.deterministic;
     form.call.alignment = q.call.alignment;
+    form.moves_weights = form.moves_weights || q.copies_weights;
     if (inside) form.call.bias = q.call.bias, form.call.slope = q.call.slope;
   }
   // Kernels of fused graphs are compiled as they are asked for; only calls on the operands as they lie are worth it.
@@ -251,11 +251,14 @@ void run_slab(Pass pass, DType type, const ConvProblem& p, const Pointers& own) 
     return;
   }
   const auto settings = gpu_settings();
-  Question q{form_of(p, pass, type, {.padded = true, .flat = false}).call, settings.autotune, settings.workspace};
+  // Parameters lie side by side in one arena: weights at odd addresses are copied rather than read slowly.
+  const auto alignment = alignment_of({own.image, own.outputs});
+  Question q{form_of(p, pass, type, {.padded = true, .flat = false}).call, alignment_of({own.weights}) < 16, settings.autotune,
+             settings.workspace};
   q.call.in = p.in, q.call.pad_low = p.pad_low;
   q.call.tf32 = settings.tf32 && type == DType::float32, q.call.deterministic = settings.deterministic;
   q.call.bias = own.epilogue.bias != nullptr, q.call.slope = own.epilogue.slope;
-  q.call.alignment = alignment_of({own.image, own.weights, own.outputs, own.epilogue.bias});
+  q.call.alignment = alignment;
   auto& here = context();
   const auto choice = here.choices.find(q, [&] { return choose(here, q, p, own); });
   perform(here, *choice, p, own);
@@ -291,7 +294,10 @@ std::byte* bytes(const void* pointer) { return static_cast<std::byte*>(const_cas
 }  // namespace
 
 void conv_forward(DType type, const ConvProblem& p, const void* x, const void* w, void* y, const Epilogue& e) {
-  run(Pass::forward, type, p, {bytes(x), bytes(w), bytes(y), e});
+  const bool copies = alignment_of({e.bias}) < 16;
+  const Scratch bias(copies ? p.out_channels * size_of(type) : 0);
+  if (copies) copy_on_device(bias.data(), e.bias, p.out_channels * size_of(type));
+  run(Pass::forward, type, p, {bytes(x), bytes(w), bytes(y), {.bias = copies ? bias.data() : e.bias, .slope = e.slope}});
 }
 void conv_data(DType type, const ConvProblem& p, const void* gy, const void* w, void* gx) {
   run(Pass::data, type, p, {bytes(gx), bytes(w), bytes(gy)});

@@ -178,6 +178,7 @@ void matmul(DType type, const MatmulProblem& p, const void* a, const void* b, vo
   if (p.k == 0) {
     zero(c, p.batch * p.m * p.n * size_of(type));
   } else {
+    const auto stream = cuda::native(compute_stream());  // this first: it makes the thread's GPU the current one
     auto& here = Leased<CublasContext>::of_this_thread();
     const auto settings = gpu_settings();
     const Question q{p,
@@ -203,7 +204,7 @@ void matmul(DType type, const MatmulProblem& p, const void* a, const void* b, vo
     MPIGRAD_CUBLAS(Matmul, here.handle, product.operation.of, is_double ? static_cast<const void*>(&one) : &one_single, b,
                    product.first.of, a, product.second.of, is_double ? static_cast<const void*>(&nothing) : &nothing_single, c,
                    product.result.of, c, product.result.of, &choice->algorithm, workspace.data(),
-                   static_cast<std::size_t>(choice->workspace), cuda::native(compute_stream()));
+                   static_cast<std::size_t>(choice->workspace), stream);
   }
   // The library's own ReLU is not said to keep NaN, and it has no slope.
   visit_any_floating(type, [&](auto none) {

@@ -5,10 +5,10 @@
 #include <string>
 
 #include "framework/error.h"
-#ifdef MPIGRAD_CUDNN
+#ifdef MPIGRAD_HAS_CUDNN
 #include "ops/cuda/vendor_cudnn.h"
 #endif
-#ifdef MPIGRAD_CUBLAS
+#ifdef MPIGRAD_HAS_CUBLAS
 #include "ops/cuda/vendor_cublas.h"
 #endif
 
@@ -51,7 +51,7 @@ class Library {
 
 #define MPIGRAD_FIND(name) library.find(#name, all.name);
 
-#ifdef MPIGRAD_CUDNN
+#ifdef MPIGRAD_HAS_CUDNN
 const Cudnn& cudnn() {
   static const Cudnn functions = [] {
     const Library library("cudnn", CUDNN_MAJOR);
@@ -63,7 +63,7 @@ const Cudnn& cudnn() {
 }
 #endif
 
-#ifdef MPIGRAD_CUBLAS
+#ifdef MPIGRAD_HAS_CUBLAS
 const CublasLt& cublas_lt() {
   static const CublasLt functions = [] {
     const Library library("cublasLt", CUBLAS_VER_MAJOR);
