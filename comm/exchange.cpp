@@ -4,6 +4,8 @@
 #include <cstring>
 #include <optional>
 
+#include "framework/cuda/cuda.h"
+
 namespace mpigrad {
 namespace {
 
@@ -47,6 +49,28 @@ struct Region {
   }
 };
 
+// The region's elements in an array, first, and packed one behind the other.
+StridedArrays<2> against_packed(const Region& region) {
+  const auto packed = region.extents.strides();
+  StridedArrays<2> walk;
+  for (int d = 0; d < region.extents.rank(); ++d)
+    walk.add(region.extents[d], {region.strides[static_cast<std::size_t>(d)], packed[static_cast<std::size_t>(d)]});
+  return walk;
+}
+
+// Copies a part of an array to where it is packed.
+void pack(const Region& region, const Tensor& from, std::byte* packed) {
+  const auto item = size_of(from.dtype());
+  if (from.device() == DeviceKind::cuda) {
+    auto walk = against_packed(region);
+    std::swap(walk.strides[0], walk.strides[1]);
+    return cuda::copy_strided(packed, from.raw() + region.offset * item, item, walk, cuda::compute_stream());
+  }
+  region.for_each_row([&](std::int64_t at, std::int64_t into, std::int64_t n) {
+    std::memcpy(packed + into * item, from.raw() + at * item, static_cast<std::size_t>(n * item));
+  });
+}
+
 template <class T>
 void add_into(T* to, const T* from, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(to[i] + from[i]);
@@ -54,8 +78,13 @@ void add_into(T* to, const T* from, std::int64_t n) {
 
 // Copies, or adds, a packed part into an array.
 void unpack(const Region& region, Tensor& to, const std::byte* packed, bool add) {
+  const auto item = size_of(to.dtype());
+  if (to.device() == DeviceKind::cuda) {
+    auto* first = to.raw() + region.offset * item;
+    if (add) return cuda::add_strided(first, packed, to.dtype(), against_packed(region), cuda::compute_stream());
+    return cuda::copy_strided(first, packed, item, against_packed(region), cuda::compute_stream());
+  }
   if (!add) {
-    const auto item = size_of(to.dtype());
     region.for_each_row([&](std::int64_t at, std::int64_t from, std::int64_t n) {
       std::memcpy(to.raw() + at * item, packed + from * item, static_cast<std::size_t>(n * item));
     });
@@ -137,15 +166,17 @@ std::vector<BoxPart> received_parts(const BoxPlan& plan, int rank) {
 void copy_box(const Tensor& from, const Box& from_box, Tensor& to, const Box& to_box, const Box& part) {
   const Region source(from_box, part), target(to_box, part);
   const auto item = size_of(from.dtype());
-  const auto pack = [&](std::byte* into) {
-    source.for_each_row([&](std::int64_t at, std::int64_t packed, std::int64_t n) {
-      std::memcpy(into + packed * item, from.raw() + at * item, static_cast<std::size_t>(n * item));
-    });
-  };
   if (source.contiguous) return unpack(target, to, from.raw() + source.offset * item, false);
-  if (target.contiguous) return pack(to.raw() + target.offset * item);
+  if (target.contiguous) return pack(source, from, to.raw() + target.offset * item);
+  if (from.device() == DeviceKind::cuda) {
+    StridedArrays<2> walk;
+    for (int d = 0; d < source.extents.rank(); ++d)
+      walk.add(source.extents[d], {target.strides[static_cast<std::size_t>(d)], source.strides[static_cast<std::size_t>(d)]});
+    return cuda::copy_strided(to.raw() + target.offset * item, from.raw() + source.offset * item, item, walk,
+                              cuda::compute_stream());
+  }
   Tensor packed(TensorType{Shape{part.elements()}, from.dtype()}, from.device());
-  pack(packed.raw());
+  pack(source, from, packed.raw());
   unpack(target, to, packed.raw(), false);
 }
 
@@ -175,11 +206,8 @@ void move_boxes(const Communicator& comm, const BoxPlan& plan, const Tensor& fro
         message.data = from.raw() + region.offset * item;
       } else {
         buffers.emplace_back(TensorType{Shape{message.count}, from.dtype()}, from.device());
-        std::byte* packed = buffers.back().raw();
-        region.for_each_row([&](std::int64_t at, std::int64_t into, std::int64_t n) {
-          std::memcpy(packed + into * item, from.raw() + at * item, static_cast<std::size_t>(n * item));
-        });
-        message.data = packed;
+        pack(region, from, buffers.back().raw());
+        message.data = buffers.back().raw();
       }
     }
     sends.push_back(message);
@@ -204,7 +232,7 @@ void move_boxes(const Communicator& comm, const BoxPlan& plan, const Tensor& fro
 
   // Elements that nobody sends are 0; going home, that is what nobody needed. Before receives may write in place.
   if (real && to.bytes() && !(reverse ? own && own->box == to_box : covers(incoming, to_box)))
-    std::memset(to.raw(), 0, static_cast<std::size_t>(to.bytes()));
+    detail::zero_bytes(to.device(), to.raw(), to.bytes());
   std::unique_ptr<PendingOperation> pending;
   if (comm.moves(from) && !(sends.empty() && receives.empty()))
     pending = comm.side().start_exchange(sends, receives, from.dtype());

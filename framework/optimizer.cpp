@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <map>
+
+#include "framework/cuda/cuda.h"
+#include "framework/update.h"
 
 // GCC makes AVX-512, AVX2 and baseline versions of a plain function and picks one at load time. Sanitizers run before the
 // resolvers do, and clang 14 does not link all uses of the attribute. The square root of Adam vectorises only with
@@ -24,24 +26,12 @@ namespace {
 // ---- loops over one piece; plain functions around a shared body, because templates cannot be cloned
 
 template <class T>
-struct SGDNumbers {
-  T rate, decay, scale, momentum;
-  bool nesterov;
-};
-
-template <class T>
 MPIGRAD_UPDATE_BODY void sgd_body(T* __restrict p, const T* __restrict g, std::int64_t n, SGDNumbers<T> a) {
-  for (std::int64_t i = 0; i < n; ++i) p[i] -= a.rate * (a.scale * g[i] + a.decay * p[i]);
+  for (std::int64_t i = 0; i < n; ++i) sgd_update(p[i], g[i], a);
 }
 template <class T>
 MPIGRAD_UPDATE_BODY void momentum_body(T* __restrict p, const T* __restrict g, T* __restrict v, std::int64_t n, SGDNumbers<T> a) {
-  const T of_gradient = a.nesterov ? T(1) : T(0), of_velocity = a.nesterov ? a.momentum : T(1);
-  for (std::int64_t i = 0; i < n; ++i) {
-    const T d = a.scale * g[i] + a.decay * p[i];
-    const T w = a.momentum * v[i] + d;
-    v[i] = w;
-    p[i] -= a.rate * (of_gradient * d + of_velocity * w);
-  }
+  for (std::int64_t i = 0; i < n; ++i) momentum_update(p[i], g[i], v[i], a);
 }
 MPIGRAD_UPDATE void sgd(float* p, const float* g, std::int64_t n, SGDNumbers<float> a) { sgd_body(p, g, n, a); }
 MPIGRAD_UPDATE void sgd(double* p, const double* g, std::int64_t n, SGDNumbers<double> a) { sgd_body(p, g, n, a); }
@@ -53,25 +43,9 @@ MPIGRAD_UPDATE void momentum(double* p, const double* g, double* v, std::int64_t
 }
 
 template <class T>
-struct AdamNumbers {
-  T rate;   // over 1 - beta1^t
-  T keep;   // factor of p: 1 - rate weight_decay if decoupled
-  T decay;  // added to the gradient
-  T scale, beta1, beta2, epsilon;
-  T root;  // 1 / sqrt(1 - beta2^t)
-};
-
-template <class T>
 MPIGRAD_UPDATE_BODY void adam_body(T* __restrict p, const T* __restrict g, T* __restrict m, T* __restrict v, std::int64_t n,
                                    AdamNumbers<T> a) {
-  const T rest1 = 1 - a.beta1, rest2 = 1 - a.beta2;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const T d = a.scale * g[i] + a.decay * p[i];
-    const T first = a.beta1 * m[i] + rest1 * d, second = a.beta2 * v[i] + rest2 * d * d;
-    m[i] = first;
-    v[i] = second;
-    p[i] = a.keep * p[i] - a.rate * first / (std::sqrt(second) * a.root + a.epsilon);
-  }
+  for (std::int64_t i = 0; i < n; ++i) adam_update(p[i], g[i], m[i], v[i], a);
 }
 MPIGRAD_UPDATE void adam(float* p, const float* g, float* m, float* v, std::int64_t n, AdamNumbers<float> a) {
   adam_body(p, g, m, v, n, a);
@@ -82,7 +56,7 @@ MPIGRAD_UPDATE void adam(double* p, const double* g, double* m, double* v, std::
 
 template <class T>
 MPIGRAD_UPDATE_BODY void average_body(T* __restrict a, const T* __restrict p, std::int64_t n, T rest) {
-  for (std::int64_t i = 0; i < n; ++i) a[i] += rest * (p[i] - a[i]);
+  for (std::int64_t i = 0; i < n; ++i) average_update(a[i], p[i], rest);
 }
 MPIGRAD_UPDATE void average(float* a, const float* p, std::int64_t n, float rest) { average_body(a, p, n, rest); }
 MPIGRAD_UPDATE void average(double* a, const double* p, std::int64_t n, double rest) { average_body(a, p, n, rest); }
@@ -217,10 +191,10 @@ void Optimizer::step(const Gradients& gradients, const StepOptions& options) {
     require(g && g.type() == p.type() && g.device() == p.device(), "[optimizer] the gradient of {} is {}, the parameter {}",
             parameters_[i].name, g, p);
     real = real && p.raw() && g.raw();
-    require(p.device() != DeviceKind::cuda, "[optimizer] there is no CUDA kernel in this build");
   }
   ++steps_;
   if (!real) return;  // the dry device
+  if (!segments_.empty() && parameters_[0].value.device() == DeviceKind::cuda) return step_on_gpu(gradients, options);
   for_shares(
       segments_.size(), elements_, [&](std::size_t s) { return segments_[s].first; },
       [&](std::size_t s, std::int64_t begin, std::int64_t count) {
@@ -238,6 +212,29 @@ void Optimizer::step(const Gradients& gradients, const StepOptions& options) {
         for (std::size_t slot = 0; slot < slots_.size(); ++slot) piece.state[slot] = segment.state[slot].raw() + bytes;
         update(piece);
       });
+}
+
+void Optimizer::step_on_gpu(const Gradients& gradients, const StepOptions& options) {
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    std::vector<UpdateSegment> segments;
+    for (std::size_t i = 0; i < segments_.size(); ++i) {
+      const auto& p = parameters_[i].value;
+      if (p.dtype() != dtype) continue;
+      UpdateSegment segment{.count = p.elements(),
+                            .value = p.raw(),
+                            .gradient = gradients[i].raw(),
+                            .state = {},
+                            .rate = learning_rate_ * segments_[i].learning_rate_factor,
+                            .decay = segments_[i].weight_decay};
+      for (std::size_t slot = 0; slot < slots_.size(); ++slot) segment.state[slot] = segments_[i].state[slot].raw();
+      segments.push_back(segment);
+    }
+    if (!segments.empty()) update_on_gpu(dtype, segments, options.scale);
+  }
+}
+
+void Optimizer::update_on_gpu(DType, std::span<const UpdateSegment>, double) const {
+  fail("[optimizer] this one has no CUDA kernel");
 }
 
 std::vector<NamedTensor> Optimizer::state() const {
@@ -262,14 +259,21 @@ SGD::SGD(Parameters& parameters, const SGDAttributes& a)
   require(!a.nesterov || a.momentum > 0, "[sgd] Nesterov's rule needs momentum");
 }
 
+SGDRule SGD::rule(double scale) const {
+  return {.scale = scale, .momentum = attributes_.momentum, .nesterov = attributes_.nesterov};
+}
+
 void SGD::update(const Piece& at) const {
   visit_floating(at.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const SGDNumbers<T> a{static_cast<T>(at.learning_rate), static_cast<T>(at.weight_decay), static_cast<T>(at.scale),
-                          static_cast<T>(attributes_.momentum), attributes_.nesterov};
+    const auto a = rule(at.scale).numbers<T>(at.learning_rate, at.weight_decay);
     if (attributes_.momentum == 0) sgd(as<T>(at.value), as<T>(at.gradient), at.count, a);
     else momentum(as<T>(at.value), as<T>(at.gradient), as<T>(at.state[0]), at.count, a);
   });
+}
+
+void SGD::update_on_gpu(DType dtype, std::span<const UpdateSegment> segments, double scale) const {
+  cuda::update(dtype, segments, rule(scale));
 }
 
 Adam::Adam(Parameters& parameters, const AdamAttributes& a, bool decoupled)
@@ -280,25 +284,40 @@ Adam::Adam(Parameters& parameters, const AdamAttributes& a, bool decoupled)
   require(a.epsilon >= 0, "[adam] epsilon is not negative, got {}", a.epsilon);
 }
 
-void Adam::update(const Piece& at) const {
+AdamRule Adam::rule(double scale) const {
   const auto t = static_cast<double>(steps());
-  const double rate = at.learning_rate / (1 - std::pow(attributes_.beta1, t)),
-               root = 1 / std::sqrt(1 - std::pow(attributes_.beta2, t));
+  return {.scale = scale,
+          .beta1 = attributes_.beta1,
+          .beta2 = attributes_.beta2,
+          .epsilon = attributes_.epsilon,
+          .correction1 = 1 - std::pow(attributes_.beta1, t),
+          .correction2 = 1 - std::pow(attributes_.beta2, t),
+          .decoupled = decoupled_};
+}
+
+void Adam::update(const Piece& at) const {
   visit_floating(at.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const AdamNumbers<T> a{.rate = static_cast<T>(rate),
-                           .keep = static_cast<T>(decoupled_ ? 1 - at.learning_rate * at.weight_decay : 1),
-                           .decay = static_cast<T>(decoupled_ ? 0 : at.weight_decay),
-                           .scale = static_cast<T>(at.scale),
-                           .beta1 = static_cast<T>(attributes_.beta1),
-                           .beta2 = static_cast<T>(attributes_.beta2),
-                           .epsilon = static_cast<T>(attributes_.epsilon),
-                           .root = static_cast<T>(root)};
+    const auto a = rule(at.scale).numbers<T>(at.learning_rate, at.weight_decay);
     adam(as<T>(at.value), as<T>(at.gradient), as<T>(at.state[0]), as<T>(at.state[1]), at.count, a);
   });
 }
 
+void Adam::update_on_gpu(DType dtype, std::span<const UpdateSegment> segments, double scale) const {
+  cuda::update(dtype, segments, rule(scale));
+}
+
 double squared_norm(const Gradients& gradients) {
+  if (gradients.size() > 0 && gradients[0].device() == DeviceKind::cuda) {
+    double total = 0;
+    for (const DType dtype : {DType::float32, DType::float64}) {
+      std::vector<UpdateSegment> segments;
+      for (std::size_t i = 0; i < gradients.size(); ++i)
+        if (gradients[i].dtype() == dtype) segments.push_back({.count = gradients[i].elements(), .gradient = gradients[i].raw()});
+      total += cuda::squared_norm(dtype, segments);
+    }
+    return total;
+  }
   constexpr std::int64_t block = 8192;
   struct Part {
     std::size_t tensor;
@@ -349,6 +368,17 @@ void AveragedWeights::update() {
     if (!averages_[i].raw()) return;
     first[i + 1] = first[i] + averages_[i].elements();
   }
+  if (!averages_.empty() && averages_[0].device() == DeviceKind::cuda) {
+    for (const DType dtype : {DType::float32, DType::float64}) {
+      std::vector<UpdateSegment> segments;
+      for (std::size_t i = 0; i < averages_.size(); ++i)
+        if (averages_[i].dtype() == dtype)
+          segments.push_back(
+              {.count = averages_[i].elements(), .value = averages_[i].raw(), .gradient = parameters_[i].value.raw()});
+      cuda::update(dtype, segments, AverageRule{.rest = rest});
+    }
+    return;
+  }
   for_shares(
       averages_.size(), first.back(), [&](std::size_t s) { return first[s]; },
       [&](std::size_t s, std::int64_t begin, std::int64_t count) {
@@ -366,7 +396,14 @@ void AveragedWeights::swap() {
   require(updates_ > 0, "[averaged weights] there is no average before the first update()");
   for (std::size_t i = 0; i < averages_.size(); ++i) {
     std::byte *a = averages_[i].raw(), *p = parameters_[i].value.raw();
-    if (a && p) std::swap_ranges(a, a + averages_[i].bytes(), p);
+    if (!a || !p) continue;
+    if (averages_[i].device() == DeviceKind::cuda) {
+      const Tensor kept = detail::copied(averages_[i], DeviceKind::cuda);
+      cuda::copy_on_device(a, p, kept.bytes());
+      cuda::copy_on_device(p, kept.raw(), kept.bytes());
+    } else {
+      std::swap_ranges(a, a + averages_[i].bytes(), p);
+    }
   }
   swapped_ = !swapped_;
 }

@@ -10,10 +10,12 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "framework/parameter.h"
+#include "framework/update.h"
 
 namespace mpigrad {
 
@@ -69,8 +71,11 @@ class Optimizer {
             std::vector<std::string> slots);
   // steps() already counts the step that runs. Called by several threads at once.
   virtual void update(const Piece& piece) const = 0;
+  // The same for whole parameters of one element type on a GPU; `scale` is that of the gradients. Refused unless overridden.
+  virtual void update_on_gpu(DType dtype, std::span<const UpdateSegment> segments, double scale) const;
 
  private:
+  void step_on_gpu(const Gradients& gradients, const StepOptions& options);
   struct Segment {
     double learning_rate_factor = 1, weight_decay = 0;
     std::array<Tensor, max_slots> state{};
@@ -98,6 +103,8 @@ class SGD : public Optimizer {
 
  private:
   void update(const Piece& piece) const override;
+  void update_on_gpu(DType dtype, std::span<const UpdateSegment> segments, double scale) const override;
+  SGDRule rule(double scale) const;
   SGDAttributes attributes_;
 };
 
@@ -117,6 +124,8 @@ class Adam : public Optimizer {
 
  private:
   void update(const Piece& piece) const override;
+  void update_on_gpu(DType dtype, std::span<const UpdateSegment> segments, double scale) const override;
+  AdamRule rule(double scale) const;
   AdamAttributes attributes_;
   bool decoupled_;
 };

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <numbers>
 
+#include "framework/host_device.h"
+
 namespace mpigrad {
 
 struct Philox {
@@ -15,7 +17,7 @@ struct Philox {
   std::uint64_t stream = 0;  // what the numbers are for: step, layer, ...
 
   // Four random words at position `counter` of the stream.
-  std::array<std::uint32_t, 4> words(std::uint64_t counter) const {
+  MPIGRAD_HOST_DEVICE std::array<std::uint32_t, 4> words(std::uint64_t counter) const {
     std::array<std::uint32_t, 4> c{static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32),
                                    static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)};
     auto k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
@@ -29,13 +31,13 @@ struct Philox {
   }
 
   // Uniform in [0, 1), 53 bits.
-  double uniform(std::uint64_t counter) const {
+  MPIGRAD_HOST_DEVICE double uniform(std::uint64_t counter) const {
     const auto w = words(counter);
     return static_cast<double>((std::uint64_t{w[0]} << 21) ^ (w[1] >> 11)) * 0x1p-53;
   }
 
   // Standard normal by Box and Muller.
-  double normal(std::uint64_t counter) const {
+  MPIGRAD_HOST_DEVICE double normal(std::uint64_t counter) const {
     const auto w = words(counter);
     const double u = (static_cast<double>((std::uint64_t{w[0]} << 21) ^ (w[1] >> 11)) + 0.5) * 0x1p-53;
     const double v = static_cast<double>((std::uint64_t{w[2]} << 21) ^ (w[3] >> 11)) * 0x1p-53;
@@ -43,7 +45,7 @@ struct Philox {
   }
 
   // Uniform integer in [0, n).
-  std::uint64_t below(std::uint64_t counter, std::uint64_t n) const {
+  MPIGRAD_HOST_DEVICE std::uint64_t below(std::uint64_t counter, std::uint64_t n) const {
     const auto w = words(counter);
     // The high word of a product of 128 bits, from 32-bit halves of the random word.
     const std::uint64_t low = (std::uint64_t{w[1]} * (n & 0xffffffff)) >> 32;
@@ -53,7 +55,7 @@ struct Philox {
   }
 
   // A generator for a sub-purpose, independent of this one.
-  Philox child(std::uint64_t index) const {
+  MPIGRAD_HOST_DEVICE Philox child(std::uint64_t index) const {
     const auto w = words(index ^ 0x5851F42D4C957F2DULL);
     return {(std::uint64_t{w[0]} << 32) | w[1], (std::uint64_t{w[2]} << 32) | w[3]};
   }

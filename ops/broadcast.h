@@ -1,6 +1,7 @@
 #pragma once
 // Broadcasting: shapes are aligned at the right, extents of 1 repeat.
 
+#include <array>
 #include <string_view>
 
 #include "framework/shape.h"
@@ -17,6 +18,16 @@ inline Shape broadcast_shapes(std::string_view op, const Shape& a, const Shape& 
     result[-i] = x == 1 ? y : x;
   }
   return result;
+}
+
+// Strides of an operand in the shape of the result, 0 where it repeats.
+inline std::array<std::int64_t, Shape::max_rank> broadcast_strides(const Shape& operand, const Shape& result) {
+  const auto own = operand.strides();
+  std::array<std::int64_t, Shape::max_rank> strides{};
+  const int extra = result.rank() - operand.rank();
+  for (int d = extra; d < result.rank(); ++d)
+    if (operand[d - extra] != 1) strides[static_cast<std::size_t>(d)] = own[static_cast<std::size_t>(d - extra)];
+  return strides;
 }
 
 }  // namespace mpigrad

@@ -5,7 +5,8 @@
 
 namespace mpigrad {
 
-// The same elements on another device; x itself if it is there. The cotangent travels back. From a GPU the host waits.
+// The same elements on another device; x itself if it is there. The cotangent travels back. From a GPU the host
+// waits. A tensor without elements stays on the dry device, to which no other can be moved.
 Tensor to(const Tensor& x, DeviceKind device);
 
 namespace ops {
@@ -16,7 +17,9 @@ struct ToDevice {
   static constexpr std::string_view name = "to";
   Types infer(Inputs in) const { return {in[0].type()}; }
   LayoutPtr layout(Inputs in) const { return in[0].layout(); }
-  Tensor view(Inputs in) const { return detail::copied(in[0], device); }
+  Tensor view(Inputs in) const {
+    return in[0].device() == DeviceKind::dry ? Tensor(in[0].type(), DeviceKind::dry) : detail::copied(in[0], device);
+  }
   Tensors vjp(const Replay& at, Inputs g) const { return {to(g[0], at.input(0).device())}; }
 };
 

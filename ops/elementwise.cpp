@@ -76,8 +76,8 @@ Tensor multiply(const Tensor& a, const Tensor& b) {
   return mpigrad::apply(Binary<Multiply<ops::both>>{}, {a, b});
 }
 Tensor divide(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Divide>{}, {a, b}); }
-Tensor operator/(const Tensor& x, double c) { return mpigrad::apply(Unary<DivideBy>{{.c = c}}, {x}); }
-Tensor operator/(double c, const Tensor& x) { return mpigrad::apply(Unary<DivideNumber>{{.c = c}}, {x}); }
+Tensor operator/(const Tensor& x, double c) { return mpigrad::apply(Unary<DivideBy>{{{.c = c}}}, {x}); }
+Tensor operator/(double c, const Tensor& x) { return mpigrad::apply(Unary<DivideNumber>{{{.c = c}}}, {x}); }
 Tensor maximum(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Maximum>{}, {a, b}); }
 Tensor minimum(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Minimum>{}, {a, b}); }
 Tensor pow(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Pow>{}, {a, b}); }
@@ -86,12 +86,12 @@ Tensor affine(const Tensor& x, double scale, double shift) {
   if (shift != 0 && x.layout())
     require(!x.layout()->has(Placement::share), "[affine] adds a constant to a share, once per rank; write once() around it: {}",
             x);
-  return mpigrad::apply(Unary<Affine>{{.a = scale, .b = shift}}, {x});
+  return mpigrad::apply(Unary<Affine>{{{.a = scale, .b = shift}}}, {x});
 }
 Tensor pow(const Tensor& x, double exponent) {
   if (exponent == 1) return x;
   if (exponent == 2) return square(x);
-  return mpigrad::apply(Unary<PowScalar>{{.p = exponent}}, {x});
+  return mpigrad::apply(Unary<PowScalar>{{{.p = exponent}}}, {x});
 }
 
 Tensor exp(const Tensor& x) { return mpigrad::apply(Unary<Exp>{}, {x}); }
@@ -102,9 +102,9 @@ Tensor sqrt(const Tensor& x) { return mpigrad::apply(Unary<Sqrt>{}, {x}); }
 Tensor square(const Tensor& x) { return mpigrad::apply(Unary<Square>{}, {x}); }
 Tensor reciprocal(const Tensor& x) { return mpigrad::apply(Unary<Reciprocal>{}, {x}); }
 Tensor abs(const Tensor& x) { return mpigrad::apply(Unary<Abs>{}, {x}); }
-Tensor sign(const Tensor& x) { return mpigrad::apply(Unary<PiecewiseConstant<SignStep>>{}, {x}); }
-Tensor floor(const Tensor& x) { return mpigrad::apply(Unary<PiecewiseConstant<FloorStep>>{}, {x}); }
-Tensor ceil(const Tensor& x) { return mpigrad::apply(Unary<PiecewiseConstant<CeilStep>>{}, {x}); }
+Tensor sign(const Tensor& x) { return mpigrad::apply(Unary<Sign>{}, {x}); }
+Tensor floor(const Tensor& x) { return mpigrad::apply(Unary<Floor>{}, {x}); }
+Tensor ceil(const Tensor& x) { return mpigrad::apply(Unary<Ceil>{}, {x}); }
 Tensor sin(const Tensor& x) { return mpigrad::apply(Unary<Sin>{}, {x}); }
 Tensor cos(const Tensor& x) { return mpigrad::apply(Unary<Cos>{}, {x}); }
 Tensor tanh(const Tensor& x) { return mpigrad::apply(Unary<Tanh>{}, {x}); }
@@ -114,15 +114,15 @@ Tensor softplus(const Tensor& x) { return mpigrad::apply(Unary<Softplus>{}, {x})
 Tensor relu(const Tensor& x) { return leaky_relu(x, 0); }
 Tensor leaky_relu(const Tensor& x, double slope) {
   require(slope >= 0, "[leaky_relu] the slope is not negative, got {}", slope);
-  return mpigrad::apply(Unary<LeakyRelu>{{.slope = slope}}, {x});
+  return mpigrad::apply(Unary<LeakyRelu>{{{.slope = slope}}}, {x});
 }
 Tensor leaky_relu_adjoint(const Tensor& g, const Tensor& y, double slope, bool may_overwrite) {
   const bool in_place = may_overwrite && sole_owner(g);  // before the call makes a copy of the handle
-  return mpigrad::apply(Binary<LeakyReluAdjoint>{{.slope = slope, .in_place = in_place}}, {g, y});
+  return mpigrad::apply(Binary<LeakyReluAdjoint>{{{.slope = slope}, in_place}}, {g, y});
 }
 Tensor clamp(const Tensor& x, double low, double high) {
   require(low <= high, "[clamp] low {} is above high {}", low, high);
-  return mpigrad::apply(Unary<Clamp>{{.low = low, .high = high}}, {x});
+  return mpigrad::apply(Unary<Clamp>{{{.low = low, .high = high}}}, {x});
 }
 
 Tensor equal(const Tensor& a, const Tensor& b) { return mpigrad::apply(Compare<Equal>{}, {a, b}); }

@@ -12,7 +12,7 @@ namespace {
 
 // y[local index] = value(global index), the global index being the row-major place in the whole tensor.
 template <class Value>
-Tensor generate(const Shape& shape, DType dtype, const LayoutPtr& layout, const Value& value) {
+Tensor generate(const Shape& shape, DType dtype, const LayoutPtr& layout, const ops::RandomNumbers& numbers, const Value& value) {
   Box box{shape, shape};
   for (auto& begin : box.begin) begin = 0;
   if (layout) box = layout->box();
@@ -20,6 +20,10 @@ Tensor generate(const Shape& shape, DType dtype, const LayoutPtr& layout, const 
   Tensor result({local, dtype});
   if (result.device() == DeviceKind::dry) return layout ? result.with_layout(layout) : result;
   const auto strides = (layout ? layout->global : shape).strides();
+  if (result.device() == DeviceKind::cuda) {
+    ops::random_on_gpu(numbers, box, layout ? layout->global : shape, result);
+    return layout ? result.with_layout(layout) : result;
+  }
   visit_any_floating(dtype, [&](auto zero) {
     using T = decltype(zero);
     T* y = result.mutable_data<T>();
@@ -64,12 +68,14 @@ Tensor random_uniform(const Shape& shape, const Philox& random, double low, doub
   // Rounding could give `high`, which is outside: the largest number below it is the limit.
   double limit = std::numeric_limits<double>::infinity();
   if (low < high) limit = largest_below(high, dtype);
-  return generate(shape, dtype, layout, [&](std::uint64_t i) { return std::min(low + (high - low) * random.uniform(i), limit); });
+  return generate(shape, dtype, layout, {ops::RandomNumbers::Kind::uniform, random, low, high - low, limit},
+                  [&](std::uint64_t i) { return std::min(low + (high - low) * random.uniform(i), limit); });
 }
 
 Tensor random_normal(const Shape& shape, const Philox& random, double mean, double deviation, DType dtype, LayoutPtr layout) {
   require_global("random_normal", shape, layout);
-  return generate(shape, dtype, layout, [&](std::uint64_t i) { return mean + deviation * random.normal(i); });
+  return generate(shape, dtype, layout, {ops::RandomNumbers::Kind::normal, random, mean, deviation, 0},
+                  [&](std::uint64_t i) { return mean + deviation * random.normal(i); });
 }
 
 Tensor dropout(const Tensor& x, double keep, const Philox& random) {
@@ -77,8 +83,8 @@ Tensor dropout(const Tensor& x, double keep, const Philox& random) {
   require(keep > 0 && keep <= 1, "[dropout] the probability to keep is in (0, 1], got {}", keep);
   if (keep == 1) return x;
   UseDevice device(x.device());
-  const auto mask =
-      generate(x.shape(), x.dtype(), x.layout(), [&](std::uint64_t i) { return random.uniform(i) < keep ? 1 / keep : 0; });
+  const auto mask = generate(x.shape(), x.dtype(), x.layout(), {ops::RandomNumbers::Kind::mask, random, keep, 1 / keep, 0},
+                             [&](std::uint64_t i) { return random.uniform(i) < keep ? 1 / keep : 0; });
   return x * constant(mask);
 }
 

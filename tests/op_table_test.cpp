@@ -12,6 +12,7 @@
 
 #include "framework/random.h"
 #include "ops/conv.h"
+#include "ops/device.h"
 #include "ops/elementwise.h"
 #include "ops/loss.h"
 #include "ops/matmul.h"
@@ -182,6 +183,7 @@ std::vector<Row> view_rows() {
       {"concatenate", {{{2, 3}}, {{2, 1}}, {{2, 4}}}, F(concatenate({x[0], x[1], x[2]}, -1)), true},
       {"concatenate with itself", {{{2, 3}}}, F(square(concatenate({x[0], x[0] * 2}, 0)))},
       {"flip", {{s}}, F(flip(x[0], {0, -1})), true},
+      {"to", {{s}}, F(mpigrad::apply(ops::ToDevice{.device = DeviceKind::cpu}, {x[0]})), true},
       {"take", {{{3, 2}}}, F(take(x[0], indices())), true},
       {"take, squared", {{{3, 2}}}, F(square(take(x[0], indices())))},
       {"scatter_add", {{{5, 2}}}, F(scatter_add(x[0], indices(), 4)), true},
@@ -397,14 +399,15 @@ std::set<std::string> declared_ops() {
     std::stringstream text;
     text << stream.rdbuf();
     const std::string source = text.str();
-    const std::regex declaration(R"re(struct \w+ \{)re"),
-        name(R"re((?:string_view name = |MPIGRAD_UNARY\(\w+, |MPIGRAD_BINARY\()"([^"]+)")re");
+    const std::regex declaration(R"re(struct \w+ (?:: scalar::\w+ )?\{)re"),
+        name(R"re((?:string_view name = |MPIGRAD_UNARY\(\w+, |MPIGRAD_BINARY\(\w+, )"([^"]+)")re");
     for (auto at = std::sregex_iterator(source.begin(), source.end(), declaration); at != std::sregex_iterator(); ++at) {
       const auto begin = static_cast<std::size_t>(at->position());
       const std::string body = source.substr(begin, source.find("\n}", begin) - begin);
       std::smatch match;
       const bool constant =
-          body.find("differentiable = false") != std::string::npos || body.find("bool operator()(") != std::string::npos;
+          body.find("differentiable = false") != std::string::npos ||
+          (body.find("using Scalar") != std::string::npos && body.find("string_view name") != std::string::npos);  // comparisons
       if (!constant && std::regex_search(body, match, name)) result.insert(match[1]);
     }
   }

@@ -61,5 +61,12 @@ void copy_to_host(void*, const void*, std::int64_t) { refuse("nothing can be cop
 void copy_on_device(void*, const void*, std::int64_t) { refuse("nothing can be copied"); }
 void zero(void*, std::int64_t) { refuse("there is no memory to fill"); }
 void fill(void*, std::int64_t, std::int64_t, const void*) { refuse("there is no memory to fill"); }
+void copy_strided(void*, const void*, std::int64_t, const StridedArrays<2>&, Stream) { refuse("nothing can be copied"); }
+void add_strided(void*, const void*, DType, const StridedArrays<2>&, Stream) { refuse("nothing can be added"); }
+void update(DType, std::span<const UpdateSegment>, const SGDRule&) { refuse("there are no kernels"); }
+void update(DType, std::span<const UpdateSegment>, const AdamRule&) { refuse("there are no kernels"); }
+void update(DType, std::span<const UpdateSegment>, const AverageRule&) { refuse("there are no kernels"); }
+double squared_norm(DType, std::span<const UpdateSegment>) { refuse("there are no kernels"); }
+Fault* fault_record() { refuse("there are no kernels"); }
 
 }  // namespace mpigrad::cuda

@@ -4,9 +4,9 @@
 
 #include <cuda_runtime_api.h>
 
-#include "framework/cuda/cuda.h"
-
 namespace mpigrad::cuda {
+
+using Stream = void*;  // as in cuda.h, which nvcc cannot read
 
 // Throws "[cuda] CALL failed: TEXT (NAME), GPU 0".
 [[noreturn]] void fail_call(cudaError_t code, const char* call);

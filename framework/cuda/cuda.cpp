@@ -6,11 +6,12 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <utility>
 #include <vector>
 
 #include "framework/cuda/check.h"
-#include "framework/cuda/fill.h"
+#include "framework/cuda/kernels.h"
 #include "framework/error.h"
 #include "framework/op.h"
 
@@ -90,7 +91,11 @@ struct Context {
     MPIGRAD_CUDA(cudaStreamCreateWithPriority(&halo, cudaStreamNonBlocking, highest));
     MPIGRAD_CUDA(cudaStreamCreateWithPriority(&bucket, cudaStreamNonBlocking, lowest));
     MPIGRAD_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    void* record = nullptr;
+    MPIGRAD_CUDA(cudaHostAlloc(&record, sizeof(Fault), cudaHostAllocPortable | cudaHostAllocMapped));
+    fault_ = new (record) Fault;
   }
+  Fault* fault() const { return fault_; }
 
   // The allocator may be asked on a thread that uses another GPU.
   template <class F>
@@ -123,6 +128,9 @@ struct Context {
   cudaEvent_t event{};  // of wait(): a stream that waits for an event waits for its state at the call
   CachingAllocator allocator;
   Staging staging;
+
+ private:
+  Fault* fault_ = nullptr;
 };
 
 // Contexts outlive their threads, because tensors do; a later thread takes over what an earlier one left. Never destroyed.
@@ -173,6 +181,18 @@ Context& context() {
   return lease.of(thread_index);
 }
 
+void throw_fault(const Context& here) {
+  const Fault found = *here.fault();
+  if (found.kind == FaultKind::none) return;
+  *here.fault() = {};
+  const auto late = "(found when the host next waited for the GPU)";
+  switch (found.kind) {
+    case FaultKind::take: fail("[take] index {} is outside the {} rows {}", found.index, found.limit, late);
+    case FaultKind::scatter_add: fail("[scatter_add] index {} is outside {} rows {}", found.index, found.limit, late);
+    default: fail("[cross_entropy] label {} is not one of {} classes and not ignored {}", found.index, found.limit, late);
+  }
+}
+
 void count_copy(cudaMemcpyKind kind, std::int64_t bytes) {
   auto& counter = kind == cudaMemcpyHostToDevice   ? counters.to_device
                   : kind == cudaMemcpyDeviceToHost ? counters.to_host
@@ -214,7 +234,10 @@ void wait(Stream stream, Stream after) {
 void synchronise(Stream stream) {
   count_synchronisation();
   MPIGRAD_CUDA(cudaStreamSynchronize(native(stream)));
+  throw_fault(context());
 }
+
+Fault* fault_record() { return context().fault(); }
 
 Event::Event() {
   context();
@@ -368,6 +391,35 @@ void copy_on_device(void* to, const void* from, std::int64_t bytes) {
 void zero(void* memory, std::int64_t bytes) {
   if (bytes == 0) return;
   MPIGRAD_CUDA(cudaMemsetAsync(memory, 0, static_cast<std::size_t>(bytes), native(compute_stream())));
+}
+
+void copy_strided(void* to, const void* from, std::int64_t item, const StridedArrays<2>& walk, Stream stream) {
+  if (walk.elements() == 0) return;
+  auto arrays = walk.collapsed();
+  // As wide as strides, extents and both addresses allow, up to 16 bytes at a time.
+  const auto either = reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from);
+  std::int64_t most = 16 / item;
+  while (most > 1 && either % static_cast<std::uintptr_t>(most * item) != 0) most /= 2;
+  const auto width = arrays.widest(most);
+  arrays = arrays.widened(width);
+  const StridedWalk<2> kernel_walk(arrays);
+  const auto count = arrays.elements();
+  switch (item * width) {
+    case 1: return move_elements<1>(to, from, kernel_walk, count, stream);
+    case 2: return move_elements<2>(to, from, kernel_walk, count, stream);
+    case 4: return move_elements<4>(to, from, kernel_walk, count, stream);
+    case 8: return move_elements<8>(to, from, kernel_walk, count, stream);
+    default: return move_elements<16>(to, from, kernel_walk, count, stream);
+  }
+}
+
+void add_strided(void* to, const void* from, DType dtype, const StridedArrays<2>& walk, Stream stream) {
+  if (walk.elements() == 0) return;
+  const StridedWalk<2> kernel_walk(walk.collapsed());
+  visit_any(dtype, [&](auto zero_of_type) {
+    using T = decltype(zero_of_type);
+    add_elements(static_cast<T*>(to), static_cast<const T*>(from), kernel_walk, walk.elements(), stream);
+  });
 }
 
 void fill(void* memory, std::int64_t count, std::int64_t item, const void* value) {

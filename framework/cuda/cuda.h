@@ -10,10 +10,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <span>
 #include <string>
 
 #include "framework/cuda/allocator.h"
+#include "framework/cuda/fault.h"
+#include "framework/dtype.h"
+#include "framework/strided.h"
+#include "framework/update.h"
 
 namespace mpigrad::cuda {
 
@@ -104,5 +108,23 @@ void copy_on_device(void* to, const void* from, std::int64_t bytes);
 void zero(void* memory, std::int64_t bytes);
 // `count` elements of `item` bytes (1, 2, 4 or 8), each with the bytes at `value`, which is on the host.
 void fill(void* memory, std::int64_t count, std::int64_t item, const void* value);
+// Elements of `item` bytes; the first array of `walk` is `to`, the second `from`. Packs and unpacks boxes, permutes, flips,
+// repeats.
+void copy_strided(void* to, const void* from, std::int64_t item, const StridedArrays<2>& walk, Stream stream);
+// The same with to += from; no two elements go to one place.
+void add_strided(void* to, const void* from, DType dtype, const StridedArrays<2>& walk, Stream stream);
+
+// ---- optimizers: one pass over all segments of one type, float32 or float64
+
+void update(DType dtype, std::span<const UpdateSegment> segments, const SGDRule& rule);
+void update(DType dtype, std::span<const UpdateSegment> segments, const AdamRule& rule);
+void update(DType dtype, std::span<const UpdateSegment> segments, const AverageRule& rule);
+// Sum of squares of the segments' gradients, in double; the host waits for it, which is counted.
+double squared_norm(DType dtype, std::span<const UpdateSegment> segments);
+
+// ---- faults
+
+// Of this thread's context, in pinned memory.
+Fault* fault_record();
 
 }  // namespace mpigrad::cuda

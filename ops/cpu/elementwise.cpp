@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "ops/broadcast.h"
 #include "ops/cpu/half.h"
 #include "ops/elementwise_list.h"
 #include "ops/elementwise_ops.h"
@@ -9,16 +10,6 @@ namespace mpigrad::ops {
 namespace {
 
 constexpr std::int64_t parallel_from = 1 << 15;  // elements; below, starting threads costs more than it saves
-
-// Strides of an operand in the shape of the result, 0 where it repeats.
-std::array<std::int64_t, Shape::max_rank> broadcast_strides(const Shape& operand, const Shape& result) {
-  const auto own = operand.strides();
-  std::array<std::int64_t, Shape::max_rank> strides{};
-  const int extra = result.rank() - operand.rank();
-  for (int d = extra; d < result.rank(); ++d)
-    if (operand[d - extra] != 1) strides[static_cast<std::size_t>(d)] = own[static_cast<std::size_t>(d - extra)];
-  return strides;
-}
 
 // Calls row(offset in the result, offsets of the operands) for each run of the last dimension.
 template <std::size_t N, class Row>

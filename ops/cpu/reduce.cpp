@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "ops/broadcast.h"
 #include "ops/cpu/half.h"
 
 namespace mpigrad::ops {
@@ -124,12 +125,7 @@ void Sum::run(Cpu, Inputs in, Outputs out) const {
 void BroadcastTo::run(Cpu, Inputs in, Outputs out) const {
   visit_any(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const auto& from = in[0].shape();
-    const auto own = from.strides();
-    const int extra = shape.rank() - from.rank();
-    std::array<std::int64_t, Shape::max_rank> strides{};
-    for (int d = extra; d < shape.rank(); ++d)
-      if (from[d - extra] != 1) strides[static_cast<std::size_t>(d)] = own[static_cast<std::size_t>(d - extra)];
+    const auto strides = broadcast_strides(in[0].shape(), shape);
     const std::int64_t length = shape.rank() ? shape.back() : 1, rows = length ? shape.elements() / length : 0;
     const std::int64_t step = shape.rank() ? strides[static_cast<std::size_t>(shape.rank() - 1)] : 1;
     const T* x = in[0].data<T>();

@@ -6,6 +6,7 @@
 #include "ops/elementwise_ops.h"
 #include "ops/loss.h"
 #include "ops/norm.h"
+#include "ops/random.h"
 #include "ops/reduce.h"
 #include "ops/softmax.h"
 #include "ops/views.h"
@@ -18,7 +19,6 @@ template <class F>
 MPIGRAD_ABSENT(Binary<F>)
 template <class F>
 MPIGRAD_ABSENT(Compare<F>)
-
 #define MPIGRAD_MAKE(F) template void Unary<F>::run(Cuda, Inputs, Outputs) const;
 MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
@@ -34,5 +34,9 @@ MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_MAKE)
                     MPIGRAD_ABSENT(OneHot) MPIGRAD_ABSENT(Sum) MPIGRAD_ABSENT(BroadcastTo) MPIGRAD_ABSENT(Extremum)
                         MPIGRAD_ABSENT(ArgMax) MPIGRAD_ABSENT(Softmax) MPIGRAD_ABSENT(LogSoftmax) MPIGRAD_ABSENT(ChannelMoments)
                             MPIGRAD_ABSENT(ChannelAffine) MPIGRAD_ABSENT(ChannelDots) MPIGRAD_ABSENT(LabelMask)
+
+                                void random_on_gpu(const RandomNumbers&, const Box&, const Shape&, Tensor&) {
+  detail::refuse_cuda("random");
+}
 
 }  // namespace mpigrad::ops

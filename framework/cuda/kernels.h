@@ -1,0 +1,37 @@
+#pragma once
+// Kernels of the foundation itself, as functions of pointers.
+
+#include <cstdint>
+
+#include "framework/strided.h"
+#include "framework/update.h"
+
+namespace mpigrad::cuda {
+
+using Stream = void*;
+
+// y[i] = value; T is one of the unsigned integers.
+template <class T>
+void fill_elements(T* y, T value, std::int64_t count, Stream stream);
+// Elements of `bytes` bytes, 1 to 16; the first array of the walk is `to`.
+template <int bytes>
+void move_elements(void* to, const void* from, const StridedWalk<2>& walk, std::int64_t count, Stream stream);
+template <class T>
+void add_elements(T* to, const T* from, const StridedWalk<2>& walk, std::int64_t count, Stream stream);
+
+// What a block of an optimizer's pass looks up: segments by the number of their first block.
+struct UpdateEntry {
+  UpdateSegment segment;
+  std::int64_t first_block = 0;
+};
+constexpr std::int64_t update_block = 4096;  // elements of a block
+// T float or double; `entries` are on the GPU.
+template <class T, class Rule>
+void update_elements(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const Rule& rule, Stream stream);
+// One double for each block, whose gradients are squared and summed.
+template <class T>
+void squares_of_blocks(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, double* partial, Stream stream);
+// The sum of partial[0, count) in a fixed order.
+void sum_partial(const double* partial, std::int64_t count, double* total, Stream stream);
+
+}  // namespace mpigrad::cuda

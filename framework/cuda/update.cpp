@@ -1,0 +1,76 @@
+// The table of an optimizer's pass: made on the host, copied without waiting.
+
+#include <vector>
+
+#include "framework/cuda/cuda.h"
+#include "framework/cuda/kernels.h"
+#include "framework/error.h"
+
+namespace mpigrad::cuda {
+namespace {
+
+// Released when the kernels that use it are issued, which come before those of whoever gets the memory next.
+class DeviceMemory {
+ public:
+  explicit DeviceMemory(std::int64_t bytes) : data_(allocate(bytes)) {}
+  ~DeviceMemory() { release(data_); }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+
+ private:
+  void* data_;
+};
+
+struct Table {
+  std::vector<UpdateEntry> entries;
+  std::int64_t blocks = 0;
+  explicit Table(std::span<const UpdateSegment> segments) {
+    for (const auto& segment : segments) {
+      if (segment.count == 0) continue;
+      entries.push_back({segment, blocks});
+      blocks += (segment.count + update_block - 1) / update_block;
+    }
+  }
+  std::int64_t bytes() const { return static_cast<std::int64_t>(entries.size() * sizeof(UpdateEntry)); }
+};
+
+template <class Rule>
+void update_all(DType dtype, std::span<const UpdateSegment> segments, const Rule& rule) {
+  const Table table(segments);
+  if (table.blocks == 0) return;
+  const DeviceMemory entries(table.bytes());
+  copy_to_device(entries.as<void>(), table.entries.data(), table.bytes());
+  visit_floating(dtype, [&](auto zero_of_type) {
+    using T = decltype(zero_of_type);
+    update_elements<T>(entries.as<UpdateEntry>(), static_cast<std::int64_t>(table.entries.size()), table.blocks, rule,
+                       compute_stream());
+  });
+}
+
+}  // namespace
+
+void update(DType dtype, std::span<const UpdateSegment> segments, const SGDRule& rule) { update_all(dtype, segments, rule); }
+void update(DType dtype, std::span<const UpdateSegment> segments, const AdamRule& rule) { update_all(dtype, segments, rule); }
+void update(DType dtype, std::span<const UpdateSegment> segments, const AverageRule& rule) { update_all(dtype, segments, rule); }
+
+double squared_norm(DType dtype, std::span<const UpdateSegment> segments) {
+  const Table table(segments);
+  if (table.blocks == 0) return 0;
+  const DeviceMemory entries(table.bytes()), partial((table.blocks + 1) * static_cast<std::int64_t>(sizeof(double)));
+  copy_to_device(entries.as<void>(), table.entries.data(), table.bytes());
+  auto* sums = partial.as<double>();
+  visit_floating(dtype, [&](auto zero_of_type) {
+    squares_of_blocks<decltype(zero_of_type)>(entries.as<UpdateEntry>(), static_cast<std::int64_t>(table.entries.size()),
+                                              table.blocks, sums, compute_stream());
+  });
+  sum_partial(sums, table.blocks, sums + table.blocks, compute_stream());
+  double total = 0;
+  copy_to_host(&total, sums + table.blocks, sizeof(double));
+  return total;
+}
+
+}  // namespace mpigrad::cuda

@@ -1,0 +1,135 @@
+// One kernel for an optimizer's pass over all parameters: blocks of 4096 elements find their parameter in a table.
+
+#include "framework/cuda/kernels.h"
+#include "framework/cuda/launch.cuh"
+
+namespace mpigrad::cuda {
+namespace {
+
+// The last entry whose first block is not behind this one.
+__device__ const UpdateEntry& entry_of(const UpdateEntry* entries, std::int64_t count, std::int64_t block) {
+  std::int64_t low = 0, high = count;
+  while (high - low > 1) {
+    const std::int64_t middle = (low + high) / 2;
+    if (entries[middle].first_block <= block) low = middle;
+    else high = middle;
+  }
+  return entries[low];
+}
+
+template <class T>
+struct Elements {
+  T *value, *first, *second;
+  const T* gradient;
+  std::int64_t end;
+  double rate, decay;
+};
+template <class T>
+__device__ Elements<T> elements_of(const UpdateEntry& entry, std::int64_t block) {
+  const auto& s = entry.segment;
+  const std::int64_t at = (block - entry.first_block) * update_block, rest = s.count - at;
+  const auto moved = [&](void* pointer) { return pointer ? static_cast<T*>(pointer) + at : nullptr; };
+  return {moved(s.value),
+          moved(s.state[0]),
+          moved(s.state[1]),
+          static_cast<const T*>(s.gradient) + at,
+          rest < update_block ? rest : update_block,
+          s.rate,
+          s.decay};
+}
+
+template <class T>
+__device__ void apply(const SGDRule& rule, const Elements<T>& e) {
+  const auto a = rule.template numbers<T>(e.rate, e.decay);
+  if (e.first)
+    for (std::int64_t i = threadIdx.x; i < e.end; i += blockDim.x) momentum_update(e.value[i], e.gradient[i], e.first[i], a);
+  else
+    for (std::int64_t i = threadIdx.x; i < e.end; i += blockDim.x) sgd_update(e.value[i], e.gradient[i], a);
+}
+template <class T>
+__device__ void apply(const AdamRule& rule, const Elements<T>& e) {
+  const auto a = rule.template numbers<T>(e.rate, e.decay);
+  for (std::int64_t i = threadIdx.x; i < e.end; i += blockDim.x)
+    adam_update(e.value[i], e.gradient[i], e.first[i], e.second[i], a);
+}
+template <class T>
+__device__ void apply(const AverageRule& rule, const Elements<T>& e) {
+  const auto rest = static_cast<T>(rule.rest);
+  for (std::int64_t i = threadIdx.x; i < e.end; i += blockDim.x) {
+    if (rest == T(1)) e.value[i] = e.gradient[i];
+    else average_update(e.value[i], e.gradient[i], rest);
+  }
+}
+
+template <class T, class Rule>
+__global__ void update_kernel(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, Rule rule) {
+  for (std::int64_t block = blockIdx.x; block < blocks; block += gridDim.x)
+    apply(rule, elements_of<T>(entry_of(entries, count, block), block));
+}
+
+// Adds over a block of 256 threads; thread 0 has the sum.
+__device__ double block_sum(double value) {
+  __shared__ double shared[block_threads];
+  shared[threadIdx.x] = value;
+  __syncthreads();
+  for (unsigned half = block_threads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
+    __syncthreads();
+  }
+  const double sum = shared[0];
+  __syncthreads();
+  return sum;
+}
+
+template <class T>
+__global__ void squares_kernel(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, double* partial) {
+  for (std::int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
+    const auto e = elements_of<T>(entry_of(entries, count, block), block);
+    double sum = 0;
+    for (std::int64_t i = threadIdx.x; i < e.end; i += blockDim.x)
+      sum += static_cast<double>(e.gradient[i]) * static_cast<double>(e.gradient[i]);
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) partial[block] = sum;
+  }
+}
+
+__global__ void sum_kernel(const double* partial, std::int64_t count, double* total) {
+  double sum = 0;
+  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) sum += partial[i];
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) *total = sum;
+}
+
+unsigned at_most(std::int64_t blocks) { return static_cast<unsigned>(blocks < max_blocks ? blocks : max_blocks); }
+
+}  // namespace
+
+template <class T, class Rule>
+void update_elements(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const Rule& rule, Stream stream) {
+  if (blocks == 0) return;
+  update_kernel<T><<<at_most(blocks), block_threads, 0, native(stream)>>>(entries, count, blocks, rule);
+  check_launch("optimizer");
+}
+#define MPIGRAD_MAKE(T)                                                                                      \
+  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const SGDRule&, Stream);  \
+  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const AdamRule&, Stream); \
+  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const AverageRule&, Stream);
+MPIGRAD_MAKE(float)
+MPIGRAD_MAKE(double)
+#undef MPIGRAD_MAKE
+
+template <class T>
+void squares_of_blocks(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, double* partial, Stream stream) {
+  if (blocks == 0) return;
+  squares_kernel<T><<<at_most(blocks), block_threads, 0, native(stream)>>>(entries, count, blocks, partial);
+  check_launch("squared_norm");
+}
+template void squares_of_blocks<float>(const UpdateEntry*, std::int64_t, std::int64_t, double*, Stream);
+template void squares_of_blocks<double>(const UpdateEntry*, std::int64_t, std::int64_t, double*, Stream);
+
+void sum_partial(const double* partial, std::int64_t count, double* total, Stream stream) {
+  sum_kernel<<<1, block_threads, 0, native(stream)>>>(partial, count, total);
+  check_launch("squared_norm");
+}
+
+}  // namespace mpigrad::cuda

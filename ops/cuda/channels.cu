@@ -1,0 +1,235 @@
+// Statistics and affine maps per channel, channels last. Blocks take rows by their number alone and are combined in a fixed
+// order.
+
+#include "framework/cuda/element.cuh"
+#include "framework/cuda/launch.cuh"
+#include "ops/cuda/fold.cuh"
+#include "ops/cuda/kernels.h"
+#include "ops/cuda/map.cuh"
+#include "ops/cuda/types.h"
+
+namespace mpigrad::cuda {
+namespace {
+
+// Threads along x have neighbouring channels, threads along y rows.
+unsigned tile_width(std::int64_t channels) {
+  unsigned width = 1;
+  while (width < warp && width < channels) width *= 2;
+  return width;
+}
+std::int64_t tiles_of(std::int64_t channels) { return (channels + tile_width(channels) - 1) / tile_width(channels); }
+
+// Sums two values over the threads along y; those with threadIdx.y == 0 have the results.
+__device__ void add_along_y(double& a, double& b) {
+  __shared__ double shared[2][block_threads];
+  const unsigned own = threadIdx.y * blockDim.x + threadIdx.x;
+  shared[0][own] = a;
+  shared[1][own] = b;
+  __syncthreads();
+  for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
+    if (threadIdx.y < half)
+      for (auto& of : shared) of[own] += of[own + half * blockDim.x];
+    __syncthreads();
+  }
+  a = shared[0][own];
+  b = shared[1][own];
+}
+
+// scratch: [blocks, 2, channels]: mean and m2 of each block's rows. Values are shifted by the block's first row, so that the
+// squares of the shifted ones lose no digits to a large mean.
+template <class T>
+__global__ void moments_kernel(std::int64_t rows, std::int64_t channels, std::int64_t block_rows, const T* x, double* scratch) {
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + static_cast<std::int64_t>(threadIdx.x);
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.y) * block_rows, end = min(rows, begin + block_rows);
+  double sum = 0, squares = 0, shift = 0;
+  if (c < channels) {
+    shift = static_cast<double>(load(x[begin * channels + c]));
+    for (std::int64_t r = begin + static_cast<std::int64_t>(threadIdx.y); r < end; r += blockDim.y) {
+      const double d = static_cast<double>(load(x[r * channels + c])) - shift;
+      sum += d;
+      squares += d * d;
+    }
+  }
+  add_along_y(sum, squares);
+  if (threadIdx.y != 0 || c >= channels) return;
+  const auto n = static_cast<double>(end - begin);
+  double* block = scratch + static_cast<std::int64_t>(blockIdx.y) * 2 * channels;
+  block[c] = shift + sum / n;
+  block[channels + c] = max(0.0, squares - sum * sum / n);
+}
+
+struct Moments {
+  double count, mean, m2;
+};
+// Chan et al., "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+__device__ Moments joined(const Moments& a, const Moments& b) {
+  if (b.count == 0) return a;
+  if (a.count == 0) return b;
+  const double total = a.count + b.count, delta = b.mean - a.mean;
+  return {total, a.mean + delta * (b.count / total), a.m2 + b.m2 + delta * delta * (a.count * b.count / total)};
+}
+
+// A warp for each channel.
+template <class T>
+__global__ void join_moments_kernel(std::int64_t rows, std::int64_t channels, std::int64_t blocks, std::int64_t block_rows,
+                                    const double* scratch, T* mean, T* m2) {
+  const std::int64_t lane = static_cast<std::int64_t>(threadIdx.x) % warp;
+  for (std::int64_t c = first_index() / warp; c < channels; c += grid_stride() / warp) {
+    Moments all{0, 0, 0};
+    for (std::int64_t b = lane; b < blocks; b += warp) {
+      const auto n = static_cast<double>(min(block_rows, rows - b * block_rows));
+      all = joined(all, {n, scratch[b * 2 * channels + c], scratch[(b * 2 + 1) * channels + c]});
+    }
+    for (int step = warp / 2; step > 0; step /= 2) {
+      Moments other;
+      other.count = __shfl_down_sync(0xffffffffU, all.count, step);
+      other.mean = __shfl_down_sync(0xffffffffU, all.mean, step);
+      other.m2 = __shfl_down_sync(0xffffffffU, all.m2, step);
+      all = joined(all, other);
+    }
+    if (lane != 0) continue;
+    mean[c] = store<T>(all.mean);
+    m2[c] = store<T>(all.m2);
+  }
+}
+
+// y = (x - m) a + b. The channel of consecutive elements goes up by one and around.
+template <int V, class T>
+__global__ void affine_kernel(std::int64_t n, FastDivide channels, bool packed, const T* x, const T* m, const T* a, const T* b,
+                              T* y) {
+  const std::int64_t packs = (n + V - 1) / V, width = channels.divisor();
+  for (std::int64_t p = first_index(); p < packs; p += grid_stride()) {
+    const std::int64_t at = p * V;
+    std::int64_t c = at - channels.quotient(at) * width;
+    if (packed) {  // V divides both n and the channels
+      const auto in = *reinterpret_cast<const Pack<T, V>*>(x + at);
+      const auto of_m = *reinterpret_cast<const Pack<T, V>*>(m + c), of_a = *reinterpret_cast<const Pack<T, V>*>(a + c),
+                 of_b = *reinterpret_cast<const Pack<T, V>*>(b + c);
+      Pack<T, V> out;
+#pragma unroll
+      for (int i = 0; i < V; ++i) out.of[i] = store<T>((load(in.of[i]) - load(of_m.of[i])) * load(of_a.of[i]) + load(of_b.of[i]));
+      *reinterpret_cast<Pack<T, V>*>(y + at) = out;
+    } else {
+      for (std::int64_t i = at; i < at + V && i < n; ++i) {
+        y[i] = store<T>((load(x[i]) - load(m[c])) * load(a[c]) + load(b[c]));
+        if (++c == width) c = 0;
+      }
+    }
+  }
+}
+
+// scratch: [blocks, 2, channels]: sum g and sum g (x - m) of each block's rows
+template <class T>
+__global__ void dots_kernel(std::int64_t rows, std::int64_t channels, std::int64_t block_rows, const T* g, const T* x, const T* m,
+                            double* scratch) {
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + static_cast<std::int64_t>(threadIdx.x);
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.y) * block_rows, end = min(rows, begin + block_rows);
+  double sum = 0, dot = 0;
+  if (c < channels) {
+    const auto centre = static_cast<double>(load(m[c]));
+    for (std::int64_t r = begin + static_cast<std::int64_t>(threadIdx.y); r < end; r += blockDim.y) {
+      const auto of_g = static_cast<double>(load(g[r * channels + c]));
+      sum += of_g;
+      dot += of_g * (static_cast<double>(load(x[r * channels + c])) - centre);
+    }
+  }
+  add_along_y(sum, dot);
+  if (threadIdx.y != 0 || c >= channels) return;
+  double* block = scratch + static_cast<std::int64_t>(blockIdx.y) * 2 * channels;
+  block[c] = sum;
+  block[channels + c] = dot;
+}
+
+template <class T>
+__global__ void join_dots_kernel(std::int64_t channels, std::int64_t blocks, const double* scratch, T* sums, T* dots) {
+  const std::int64_t lane = static_cast<std::int64_t>(threadIdx.x) % warp;
+  for (std::int64_t c = first_index() / warp; c < channels; c += grid_stride() / warp) {
+    double sum = 0, dot = 0;
+    for (std::int64_t b = lane; b < blocks; b += warp) {
+      sum += scratch[b * 2 * channels + c];
+      dot += scratch[(b * 2 + 1) * channels + c];
+    }
+    sum = fold_warp(sum, AddFold{});
+    dot = fold_warp(dot, AddFold{});
+    if (lane != 0) continue;
+    sums[c] = store<T>(sum);
+    dots[c] = store<T>(dot);
+  }
+}
+
+struct Launch {
+  dim3 block, grid;
+  std::int64_t blocks = 0, block_rows = 0;
+};
+Launch launch_of(std::int64_t rows, std::int64_t channels) {
+  Launch l;
+  const unsigned width = tile_width(channels);
+  l.block = dim3(width, block_threads / width);
+  const auto wanted = channel_blocks(rows, channels);
+  l.block_rows = wanted ? (rows + wanted - 1) / wanted : 1;
+  l.blocks = (rows + l.block_rows - 1) / l.block_rows;  // none is empty
+  l.grid = dim3(static_cast<unsigned>(tiles_of(channels)), static_cast<unsigned>(l.blocks));
+  return l;
+}
+
+}  // namespace
+
+std::int64_t channel_blocks(std::int64_t rows, std::int64_t channels) {
+  if (rows == 0 || channels == 0) return 0;
+  const std::int64_t height = block_threads / tile_width(channels), tiles = tiles_of(channels);
+  const std::int64_t most = tiles < 2048 ? 2048 / tiles : 1;
+  const std::int64_t full = (rows + height * 8 - 1) / (height * 8);  // 8 rows for each thread
+  return full < most ? full : most;
+}
+
+template <class T>
+void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, double* scratch, T* mean, T* m2, Stream stream) {
+  if (channels == 0) return;
+  const auto l = launch_of(rows, channels);
+  const auto on = native(stream);
+  if (l.blocks > 0) {
+    moments_kernel<<<l.grid, l.block, 0, on>>>(rows, channels, l.block_rows, x, scratch);
+    check_launch("channel_moments");
+  }
+  join_moments_kernel<<<blocks_for(channels * warp), block_threads, 0, on>>>(rows, channels, l.blocks, l.block_rows, scratch,
+                                                                             mean, m2);
+  check_launch("channel_moments");
+}
+
+template <class T>
+void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b, T* y,
+                    Stream stream) {
+  const std::int64_t n = rows * channels;
+  if (n == 0) return;
+  constexpr int V = static_cast<int>(16 / sizeof(T));
+  bool packed = channels % V == 0;
+  for (const void* pointer : {static_cast<const void*>(x), static_cast<const void*>(m), static_cast<const void*>(a),
+                              static_cast<const void*>(b), static_cast<const void*>(y)})
+    packed = packed && aligned(pointer, 16);
+  affine_kernel<V>
+      <<<blocks_for((n + V - 1) / V), block_threads, 0, native(stream)>>>(n, FastDivide(channels), packed, x, m, a, b, y);
+  check_launch("channel_affine");
+}
+
+template <class T>
+void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const T* m, double* scratch, T* sums, T* dots,
+                  Stream stream) {
+  if (channels == 0) return;
+  const auto l = launch_of(rows, channels);
+  const auto on = native(stream);
+  if (l.blocks > 0) {
+    dots_kernel<<<l.grid, l.block, 0, on>>>(rows, channels, l.block_rows, g, x, m, scratch);
+    check_launch("channel_dots");
+  }
+  join_dots_kernel<<<blocks_for(channels * warp), block_threads, 0, on>>>(channels, l.blocks, scratch, sums, dots);
+  check_launch("channel_dots");
+}
+
+#define MPIGRAD_MAKE(T)                                                                                         \
+  template void channel_moments(std::int64_t, std::int64_t, const T*, double*, T*, T*, Stream);                 \
+  template void channel_affine(std::int64_t, std::int64_t, const T*, const T*, const T*, const T*, T*, Stream); \
+  template void channel_dots(std::int64_t, std::int64_t, const T*, const T*, const T*, double*, T*, T*, Stream);
+MPIGRAD_FLOATING_TYPES(MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
+
+}  // namespace mpigrad::cuda

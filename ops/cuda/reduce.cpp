@@ -1,0 +1,126 @@
+#include "ops/reduce.h"
+
+#include "ops/broadcast.h"
+#include "ops/cuda/kernels.h"
+#include "ops/cuda/plan.h"
+#include "ops/cuda/tensors.h"
+#include "ops/loss.h"
+#include "ops/norm.h"
+#include "ops/random.h"
+#include "ops/softmax.h"
+
+namespace mpigrad::ops {
+namespace {
+
+struct Rows {
+  std::int64_t count, length;
+};
+Rows rows_of(const Tensor& x) { return {x.shape().elements(0, x.rank() - 1), x.dim(-1)}; }
+
+}  // namespace
+
+void Sum::run(Cuda, Inputs in, Outputs out) const {
+  const auto reduction = cuda::reduction_of(in[0].shape(), axes);
+  Tensor partial;
+  if (reduction.chunks > 1) partial = scratch(reduction.chunks * reduction.outputs, DType::float64);
+  visit_any_floating(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    cuda::sum(reduction, read<T>(in[0]), partial ? written<double>(partial) : nullptr, written<T>(out[0]),
+              cuda::compute_stream());
+  });
+}
+
+void BroadcastTo::run(Cuda, Inputs in, Outputs out) const {
+  cuda::copy_strided(out[0].raw(), in[0].raw(), size_of(in[0].dtype()),
+                     walk_of(shape, shape.strides(), broadcast_strides(in[0].shape(), shape)), cuda::compute_stream());
+}
+
+void Extremum::run(Cuda, Inputs in, Outputs out) const {
+  require(in[0].dtype() != DType::boolean, "[max/min] of booleans; cast to uint8 first: {}", in[0]);
+  const auto reduction = cuda::reduction_of(in[0].shape(), axes);
+  Tensor partial;
+  if (reduction.chunks > 1) partial = scratch(reduction.chunks * reduction.outputs, DType::float64);  // at least as wide
+  visit_any(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (!std::is_same_v<T, bool>)
+      cuda::extremum(reduction, largest, read<T>(in[0]), partial ? partial.raw() : nullptr, written<T>(out[0]),
+                     cuda::compute_stream());
+  });
+}
+
+void ArgMax::run(Cuda, Inputs in, Outputs out) const {
+  const auto& shape = in[0].shape();
+  visit_any(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    cuda::argmax(shape.elements(0, axis), shape[axis], shape.elements(axis + 1, shape.rank()), read<T>(in[0]),
+                 written<std::int64_t>(out[0]), cuda::compute_stream());
+  });
+}
+
+void Softmax::run(Cuda, Inputs in, Outputs out) const {
+  const auto rows = rows_of(in[0]);
+  visit_any_floating(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    cuda::softmax(rows.count, rows.length, read<T>(in[0]), written<T>(out[0]), false, cuda::compute_stream());
+  });
+}
+void LogSoftmax::run(Cuda, Inputs in, Outputs out) const {
+  const auto rows = rows_of(in[0]);
+  visit_any_floating(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    cuda::softmax(rows.count, rows.length, read<T>(in[0]), written<T>(out[0]), true, cuda::compute_stream());
+  });
+}
+
+void ChannelMoments::run(Cuda, Inputs in, Outputs out) const {
+  const auto rows = rows_of(in[0]);
+  Tensor work = scratch(cuda::channel_scratch(rows.count, rows.length), DType::float64);
+  visit_any_floating(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    cuda::channel_moments(rows.count, rows.length, read<T>(in[0]), written<double>(work), written<T>(out[0]), written<T>(out[1]),
+                          cuda::compute_stream());
+  });
+}
+void ChannelAffine::run(Cuda, Inputs in, Outputs out) const {
+  const auto rows = rows_of(in[0]);
+  visit_any_floating(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    cuda::channel_affine(rows.count, rows.length, read<T>(in[0]), read<T>(in[1]), read<T>(in[2]), read<T>(in[3]),
+                         written<T>(out[0]), cuda::compute_stream());
+  });
+}
+void ChannelDots::run(Cuda, Inputs in, Outputs out) const {
+  const auto rows = rows_of(in[0]);
+  Tensor work = scratch(cuda::channel_scratch(rows.count, rows.length), DType::float64);
+  visit_any_floating(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    cuda::channel_dots(rows.count, rows.length, read<T>(in[0]), read<T>(in[1]), read<T>(in[2]), written<double>(work),
+                       written<T>(out[0]), written<T>(out[1]), cuda::compute_stream());
+  });
+}
+
+void LabelMask::run(Cuda, Inputs in, Outputs out) const {
+  visit_integral(in[0].dtype(), [&](auto zero) {
+    using I = decltype(zero);
+    cuda::label_mask(in[0].elements(), classes, ignored.has_value(), ignored.value_or(0), read<I>(in[0]), written<bool>(out[0]),
+                     cuda::fault_record(), cuda::compute_stream());
+  });
+}
+
+void random_on_gpu(const RandomNumbers& numbers, const Box& box, const Shape& global, Tensor& y) {
+  const auto strides = global.strides();
+  cuda::RandomProblem problem{.kind = static_cast<int>(numbers.kind),
+                              .random = numbers.random,
+                              .a = numbers.a,
+                              .b = numbers.b,
+                              .limit = numbers.limit,
+                              .place = StridedWalk<1>(walk_of(y.shape(), strides).collapsed()),
+                              .first = 0};
+  for (int d = 0; d < global.rank(); ++d) problem.first += box.begin[d] * strides[static_cast<std::size_t>(d)];
+  visit_any_floating(y.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    cuda::random(problem, y.elements(), written<T>(y), cuda::compute_stream());
+  });
+}
+
+}  // namespace mpigrad::ops

@@ -1,0 +1,24 @@
+// One kernel for each function of one argument and floating-point type.
+
+#include "ops/cuda/kernels.h"
+#include "ops/cuda/map.cuh"
+#include "ops/cuda/types.h"
+#include "ops/elementwise_list.h"
+#include "ops/scalar.h"
+
+namespace mpigrad::cuda {
+
+template <class F, class T>
+void unary(const F& f, std::int64_t n, const T* x, T* y, Stream stream) {
+  map(f, n, stream, "unary", y, x);
+}
+
+#define MPIGRAD_MAKE(F)                                                                    \
+  template void unary(const scalar::F&, std::int64_t, const float*, float*, Stream);       \
+  template void unary(const scalar::F&, std::int64_t, const double*, double*, Stream);     \
+  template void unary(const scalar::F&, std::int64_t, const BFloat16*, BFloat16*, Stream); \
+  template void unary(const scalar::F&, std::int64_t, const Float16*, Float16*, Stream);
+MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
+
+}  // namespace mpigrad::cuda
