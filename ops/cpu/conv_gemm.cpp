@@ -10,7 +10,7 @@
 
 #include "ops/cpu/blas.h"
 #include "ops/cpu/parallel.h"
-#include "ops/cpu/window.h"
+#include "ops/problems.h"
 
 namespace mpigrad::cpu::gathered {
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/window.h"
+#include "ops/problems.h"
 
 namespace mpigrad::cpu::reference {
 

@@ -5,28 +5,13 @@
 // Every function has two versions where a library offers a faster one: namespace `reference` (plain loops, any of float and
 // double, the arbiter) and the one without a namespace, which picks oneDNN or OpenBLAS for float32 and must agree with it.
 
-#include <array>
 #include <cstdint>
+
+#include "ops/problems.h"
 
 namespace mpigrad::cpu {
 
-using Extent3 = std::array<std::int64_t, 3>;
-
-// Cross-correlation  y[n,o,k] = sum_{t,c} x[n, o*stride + t*dilation - pad_low, c] w[k,t,c];  x is zero outside [0, in).
-// `out` is given: positions beyond the right edge are zeros as well, so the right padding is implied (and may be negative).
-struct ConvProblem {
-  std::int64_t batch = 0;
-  Extent3 in{}, out{}, kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1}, pad_low{0, 0, 0};
-  std::int64_t in_channels = 0, out_channels = 0, groups = 1;
-  bool operator==(const ConvProblem&) const = default;
-};
-
-// Activation that may ride on a convolution or a matmul: y < 0 ? slope * y : y. slope 1 is none, 0 is ReLU (+0, also for
-// -infinity). NaN stays NaN.
-struct Epilogue {
-  const void* bias = nullptr;  // [K] of the same type, or null
-  double slope = 1.0;
-};
+using namespace kernel;
 
 // y = conv(x, w) (+ bias, activation);  gx = adjoint in x of gy;  gw = adjoint in w of gy. Outputs are overwritten.
 template <class T>
@@ -35,13 +20,6 @@ template <class T>
 void conv_data(const ConvProblem&, const T* gy, const T* w, T* gx, const Epilogue& = {});  // bias [C] on gx
 template <class T>
 void conv_weight(const ConvProblem&, const T* x, const T* gy, T* gw);
-
-struct PoolProblem {
-  std::int64_t batch = 0;
-  Extent3 in{}, out{}, kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1}, pad_low{0, 0, 0};
-  std::int64_t channels = 0;
-  bool operator==(const PoolProblem&) const = default;
-};
 
 // Average pooling that always divides by the kernel's volume (padding counts as zeros); other divisors are a product by a
 // constant at the level of ops. gx is its transpose.
@@ -59,14 +37,6 @@ void max_pool_scatter(const PoolProblem&, const T* gy, const std::int32_t* winne
 template <class T>
 void max_pool_gather(const PoolProblem&, const T* x, const std::int32_t* winner, T* y);
 
-// c[b] = op(a[b]) op(b[b]), c: [batch, m, n]; a is [m, k] or, transposed, [k, m]; b is [k, n] or [n, k]. Strides between
-// batches in elements; 0 repeats the operand. k == 0 gives zeros.
-struct MatmulProblem {
-  std::int64_t batch = 1, m = 0, n = 0, k = 0;
-  bool transpose_a = false, transpose_b = false;
-  std::int64_t stride_a = 0, stride_b = 0;
-  bool operator==(const MatmulProblem&) const = default;
-};
 template <class T>
 void matmul(const MatmulProblem&, const T* a, const T* b, T* c, const Epilogue& = {});  // bias [n]
 

@@ -8,7 +8,7 @@
 #include "ops/cpu/clones.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/parallel.h"
-#include "ops/cpu/window.h"
+#include "ops/problems.h"
 
 namespace mpigrad::cpu {
 

@@ -4,7 +4,7 @@
 
 #include "ops/cpu/clones.h"
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/window.h"
+#include "ops/problems.h"
 
 namespace mpigrad::cpu {
 

@@ -11,7 +11,7 @@
 #include "ops/cpu/conv_gemm.h"
 #include "ops/cpu/implementation.h"
 #include "ops/cpu/onednn.h"
-#include "ops/cpu/window.h"
+#include "ops/problems.h"
 
 namespace mpigrad::cpu {
 

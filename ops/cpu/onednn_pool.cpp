@@ -9,7 +9,7 @@
 #include "ops/cpu/implementation.h"
 #include "ops/cpu/onednn.h"
 #include "ops/cpu/pool.h"
-#include "ops/cpu/window.h"
+#include "ops/problems.h"
 
 namespace mpigrad::cpu {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/window.h"
+#include "ops/problems.h"
 
 namespace mpigrad::testing {
 

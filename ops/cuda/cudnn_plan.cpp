@@ -1,0 +1,127 @@
+#include "ops/cuda/cudnn_plan.h"
+
+#include <algorithm>
+#include <array>
+
+#include "framework/error.h"
+
+namespace mpigrad::cuda {
+
+bool precise_enough(const ConvCall& call, std::span<const cudnnBackendNumericalNote_t> notes) {
+  const auto has = [&](cudnnBackendNumericalNote_t note) { return std::find(notes.begin(), notes.end(), note) != notes.end(); };
+  if (call.deterministic && has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
+  if (call.type == DType::float64) return !has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
+  if (has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) return false;
+  if (call.type != DType::float32 || call.tf32) return true;
+  for (const auto note : {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, CUDNN_NUMERICAL_NOTE_FFT,
+                          CUDNN_NUMERICAL_NOTE_WINOGRAD, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4,
+                          CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13})
+    if (has(note)) return false;
+  return true;
+}
+
+namespace {
+
+// Engine configurations in the order of the heuristic; empty where it has none for this graph.
+std::vector<Descriptor> configurations(const Graph& graph, const Target& target, cudnnBackendHeurMode_t mode, std::string& why) {
+  Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, *graph.graph);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+#if CUDNN_VERSION >= 90800
+  if (target.device) heuristic.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *target.device);
+#else
+  static_cast<void>(target);
+#endif
+  if (const auto status = heuristic.try_finalize(); status != CUDNN_STATUS_SUCCESS) {
+    why = cudnn_text(status);
+    return {};
+  }
+  std::int64_t count = 0;
+  const auto counted = cudnn().cudnnBackendGetAttribute(heuristic.handle(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                                        CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr);
+  if (counted != CUDNN_STATUS_SUCCESS) {
+    why = cudnn_text(counted);
+    return {};
+  }
+  std::vector<Descriptor> results;
+  std::vector<cudnnBackendDescriptor_t> handles;
+  for (std::int64_t i = 0; i < count; ++i) handles.push_back(results.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).handle());
+  if (count > 0) count = heuristic.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, handles.data());
+  while (static_cast<std::int64_t>(results.size()) > count) results.pop_back();
+  return results;
+}
+
+struct EngineFacts {
+  std::int64_t number = -1;
+  std::vector<cudnnBackendNumericalNote_t> notes;
+};
+EngineFacts facts_of(const Descriptor& configuration) {
+  // A finished configuration copies its engine into a descriptor that is there already.
+  Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  auto handle = engine.handle();
+  configuration.get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &handle);
+  EngineFacts facts;
+  engine.get(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &facts.number);
+  facts.notes.resize(CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
+  const auto count = engine.get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
+                                facts.notes.data());
+  facts.notes.resize(static_cast<std::size_t>(std::min<std::int64_t>(count, CUDNN_NUMERICAL_NOTE_TYPE_COUNT)));
+  return facts;
+}
+
+}  // namespace
+
+std::vector<CudnnPlan> plans_of(const ConvCall& call, const Target& target, std::size_t most, std::int64_t workspace,
+                                std::string& why) {
+  const auto graph = graph_of(call, target);
+  std::vector<CudnnPlan> plans, large;
+  std::size_t imprecise = 0;
+  for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    for (const auto& configuration : configurations(graph, target, mode, why)) {
+      if (plans.size() >= most) break;
+      auto facts = facts_of(configuration);
+      if (!precise_enough(call, facts.notes)) {
+        ++imprecise;
+        continue;
+      }
+      CudnnPlan plan{std::make_unique<Descriptor>(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), graph.operands, 0, facts.number,
+                     std::move(facts.notes)};
+      plan.plan->set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+      if (const auto status = plan.plan->try_finalize(); status != CUDNN_STATUS_SUCCESS) {
+        why = cudnn_text(status);
+        continue;
+      }
+      plan.plan->get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &plan.workspace);
+      (plan.workspace <= workspace ? plans : large).push_back(std::move(plan));
+    }
+    if (!plans.empty()) break;  // the fallback is for graphs that the first knows nothing of
+  }
+  std::stable_sort(large.begin(), large.end(), [](const auto& a, const auto& b) { return a.workspace < b.workspace; });
+  for (auto& plan : large)
+    if (plans.size() < most) plans.push_back(std::move(plan));
+  if (plans.empty() && imprecise > 0) why = fmt::format("{} engines would round more than asked for; {}", imprecise, why);
+  return plans;
+}
+
+void execute(cudnnHandle_t handle, const CudnnPlan& plan, const ConvOperands& operands, void* workspace) {
+  std::array<void*, 4> pointers{};
+  std::array<std::int64_t, 4> ids{};
+  const auto count = static_cast<std::int64_t>(plan.operands.size());
+  for (std::size_t i = 0; i < plan.operands.size(); ++i) {
+    ids[i] = static_cast<std::int64_t>(plan.operands[i]);
+    switch (plan.operands[i]) {
+      case Operand::image: pointers[i] = operands.image; break;
+      case Operand::weights: pointers[i] = operands.weights; break;
+      case Operand::outputs: pointers[i] = operands.outputs; break;
+      case Operand::bias: pointers[i] = const_cast<void*>(operands.bias); break;
+    }
+  }
+  Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids.data());
+  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, pointers.data());
+  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+  pack.finalize();
+  check_cudnn(cudnn().cudnnBackendExecute(handle, plan.plan->handle(), pack.handle()), "cudnnBackendExecute");
+}
+
+}  // namespace mpigrad::cuda

@@ -1,0 +1,71 @@
+#pragma once
+// Memory for the length of a call; what was issued before its end comes first, so that nothing waits.
+
+#include <cstdint>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "framework/cuda/cuda.h"
+
+namespace mpigrad::cuda {
+
+class Scratch {
+ public:
+  explicit Scratch(std::int64_t bytes) : memory_(bytes > 0 ? allocate(bytes) : nullptr) {}
+  ~Scratch() { release(memory_); }
+  Scratch(Scratch&& other) noexcept : memory_(std::exchange(other.memory_, nullptr)) {}
+  Scratch& operator=(Scratch&& other) noexcept {
+    std::swap(memory_, other.memory_);
+    return *this;
+  }
+  void* data() const { return memory_; }
+
+ private:
+  void* memory_ = nullptr;
+};
+
+// What a thread holds of a vendor's library: a handle for its GPU, with plans. Contexts are never destroyed, because at the end
+// of a process the driver may be gone before they are; a later thread takes over what an earlier one left.
+template <class Context>
+class Leased {
+ public:
+  static Context& of_this_thread() {
+    thread_local Leased lease;
+    const int device = selected();
+    if (!lease.context_ || lease.context_->device != device) {
+      lease.give_back();
+      auto& idle = waiting();
+      const std::lock_guard lock(idle.mutex);
+      for (auto at = idle.contexts.begin(); at != idle.contexts.end(); ++at)
+        if ((*at)->device == device) {
+          lease.context_ = *at;
+          idle.contexts.erase(at);
+          return *lease.context_;
+        }
+      lease.context_ = new Context(device);
+    }
+    return *lease.context_;
+  }
+
+ private:
+  struct Waiting {
+    std::mutex mutex;
+    std::vector<Context*> contexts;
+  };
+  static Waiting& waiting() {
+    static auto* instance = new Waiting;
+    return *instance;
+  }
+  Leased() = default;
+  ~Leased() { give_back(); }
+  void give_back() {
+    if (!context_) return;
+    auto& idle = waiting();
+    const std::lock_guard lock(idle.mutex);
+    idle.contexts.push_back(std::exchange(context_, nullptr));
+  }
+  Context* context_ = nullptr;
+};
+
+}  // namespace mpigrad::cuda

@@ -1,0 +1,49 @@
+#pragma once
+// Our own kernels around windows and products, as functions of shapes, pointers and a stream: pooling (pool.cu), and what brings
+// operands into the form that a library wants (convert.cu). T is float, double, BFloat16 or Float16; 16-bit types are computed
+// with as float32 and rounded once. Sums have a fixed order.
+
+#include <cstdint>
+
+#include "framework/half.h"
+#include "ops/problems.h"
+
+namespace mpigrad::cuda {
+
+using namespace kernel;
+
+// The meaning of every function of the CPU's of the same name, ties, NaN and windows wholly in padding included.
+template <class T>
+void avg_pool_forward(const PoolProblem& problem, const T* x, T* y, void* stream);
+template <class T>
+void avg_pool_adjoint(const PoolProblem& problem, const T* gy, T* gx, void* stream);
+template <class T>
+void max_pool_forward(const PoolProblem& problem, const T* x, T* y, std::int32_t* winner, void* stream);
+template <class T>
+void max_pool_scatter(const PoolProblem& problem, const T* gy, const std::int32_t* winner, T* gx, void* stream);
+template <class T>
+void max_pool_gather(const PoolProblem& problem, const T* x, const std::int32_t* winner, T* y, void* stream);
+
+// to[n, i, c] = from[n, i + offset, c], or 0 outside of `from`: pads, crops and fills up channels, and undoes each of them.
+struct Box {
+  std::int64_t batch = 0;
+  Extent3 from{}, to{}, offset{};
+  std::int64_t from_channels = 0, to_channels = 0;
+};
+// Elements of `width` bytes: 2, 4 or 8.
+void move_box(const Box& box, std::int64_t width, const void* from, void* to, void* stream);
+// from: [batch, rows, columns] -> to: [batch, columns, rows]
+void transpose(std::int64_t batch, std::int64_t rows, std::int64_t columns, std::int64_t width, const void* from, void* to,
+               void* stream);
+
+// y: [rows, channels]; y += bias (if there is one); y = y < 0 ? slope * y : y. slope 0 gives +0, NaN stays.
+template <class T>
+void bias_activation(std::int64_t rows, std::int64_t channels, const T* bias, double slope, T* y, void* stream);
+
+// sum = x, or sum += x; then y = sum. Of 16-bit numbers the sum is float32, so that it is rounded once.
+template <class T, class Sum>
+void add_up(std::int64_t n, const T* x, Sum* sum, bool first, void* stream);
+template <class T, class Sum>
+void round_sum(std::int64_t n, const Sum* sum, T* y, void* stream);
+
+}  // namespace mpigrad::cuda

@@ -1,0 +1,72 @@
+#pragma once
+// What kernels of windows and products are asked for, in numbers, and which taps of a window fall where: shared by the kernels of
+// all devices. Activations are [N, D, H, W, C], convolution weights [K, kd, kh, kw, C/groups], all row-major. Compiles as CUDA.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace mpigrad::kernel {
+
+using Extent3 = std::array<std::int64_t, 3>;
+
+// Cross-correlation  y[n,o,k] = sum_{t,c} x[n, o*stride + t*dilation - pad_low, c] w[k,t,c];  x is zero outside [0, in).
+// `out` is given: positions beyond the right edge are zeros as well, so the right padding is implied (and may be negative).
+struct ConvProblem {
+  std::int64_t batch = 0;
+  Extent3 in{}, out{}, kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1}, pad_low{0, 0, 0};
+  std::int64_t in_channels = 0, out_channels = 0, groups = 1;
+  bool operator==(const ConvProblem&) const = default;
+};
+
+// Activation that may ride on a convolution or a matmul: y < 0 ? slope * y : y. slope 1 is none, 0 is ReLU (+0, also for
+// -infinity). NaN stays NaN.
+struct Epilogue {
+  const void* bias = nullptr;  // [K] of the same type, or null
+  double slope = 1.0;
+};
+
+struct PoolProblem {
+  std::int64_t batch = 0;
+  Extent3 in{}, out{}, kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1}, pad_low{0, 0, 0};
+  std::int64_t channels = 0;
+  bool operator==(const PoolProblem&) const = default;
+};
+
+// c[b] = op(a[b]) op(b[b]), c: [batch, m, n]; a is [m, k] or, transposed, [k, m]; b is [k, n] or [n, k]. Strides between
+// batches in elements; 0 repeats the operand. k == 0 gives zeros.
+struct MatmulProblem {
+  std::int64_t batch = 1, m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+  std::int64_t stride_a = 0, stride_b = 0;
+  bool operator==(const MatmulProblem&) const = default;
+};
+
+constexpr std::int64_t volume(const Extent3& e) { return e[0] * e[1] * e[2]; }
+
+constexpr std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return -floor_div(-a, b); }
+
+// Half-open range of indices.
+struct Range {
+  std::int64_t begin = 0, end = 0;
+};
+
+// The j in [0, count) with start + j * step in [0, extent); step > 0.
+constexpr Range inside(std::int64_t start, std::int64_t step, std::int64_t count, std::int64_t extent) {
+  const std::int64_t begin = std::clamp<std::int64_t>(ceil_div(-start, step), 0, count);
+  const std::int64_t end = std::clamp<std::int64_t>(floor_div(extent - 1 - start, step) + 1, begin, count);
+  return {begin, end};
+}
+
+// The output whose tap t reads input i along axis a, or -1: the o with o * stride + t * dilation - pad_low == i.
+template <class Problem>
+constexpr std::int64_t output_of(const Problem& p, std::size_t a, std::int64_t i, std::int64_t t) {
+  const std::int64_t position = i + p.pad_low[a] - t * p.dilation[a];
+  if (position < 0 || position % p.stride[a] != 0) return -1;
+  const std::int64_t o = position / p.stride[a];
+  return o < p.out[a] ? o : -1;
+}
+
+}  // namespace mpigrad::kernel
