@@ -13,29 +13,44 @@
 
 namespace mpigrad::ops {
 
-template <class F>
-MPIGRAD_ABSENT(Unary<F>)
-template <class F>
-MPIGRAD_ABSENT(Binary<F>)
-template <class F>
-MPIGRAD_ABSENT(Compare<F>)
+// Lists of macros that end without semicolons.
+// clang-format off
+template <class F> MPIGRAD_ABSENT(Unary<F>)
+template <class F> MPIGRAD_ABSENT(Binary<F>)
+template <class F> MPIGRAD_ABSENT(Compare<F>)
 #define MPIGRAD_MAKE(F) template void Unary<F>::run(Cuda, Inputs, Outputs) const;
 MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
 #define MPIGRAD_MAKE(F) template void Binary<F>::run(Cuda, Inputs, Outputs) const;
-    MPIGRAD_BINARY_FUNCTIONS(MPIGRAD_MAKE)
+MPIGRAD_BINARY_FUNCTIONS(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
 #define MPIGRAD_MAKE(F) template void Compare<F>::run(Cuda, Inputs, Outputs) const;
-        MPIGRAD_COMPARE_FUNCTIONS(MPIGRAD_MAKE)
+MPIGRAD_COMPARE_FUNCTIONS(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
 
-            MPIGRAD_ABSENT(Where) MPIGRAD_ABSENT(Cast) MPIGRAD_ABSENT(Permute) MPIGRAD_ABSENT(Slice) MPIGRAD_ABSENT(SlicePut)
-                MPIGRAD_ABSENT(Concatenate) MPIGRAD_ABSENT(Flip) MPIGRAD_ABSENT(Take) MPIGRAD_ABSENT(ScatterAdd)
-                    MPIGRAD_ABSENT(OneHot) MPIGRAD_ABSENT(Sum) MPIGRAD_ABSENT(BroadcastTo) MPIGRAD_ABSENT(Extremum)
-                        MPIGRAD_ABSENT(ArgMax) MPIGRAD_ABSENT(Softmax) MPIGRAD_ABSENT(LogSoftmax) MPIGRAD_ABSENT(ChannelMoments)
-                            MPIGRAD_ABSENT(ChannelAffine) MPIGRAD_ABSENT(ChannelDots) MPIGRAD_ABSENT(LabelMask)
+MPIGRAD_ABSENT(Where)
+MPIGRAD_ABSENT(Cast)
+MPIGRAD_ABSENT(Permute)
+MPIGRAD_ABSENT(Slice)
+MPIGRAD_ABSENT(SlicePut)
+MPIGRAD_ABSENT(Concatenate)
+MPIGRAD_ABSENT(Flip)
+MPIGRAD_ABSENT(Take)
+MPIGRAD_ABSENT(ScatterAdd)
+MPIGRAD_ABSENT(OneHot)
+MPIGRAD_ABSENT(Sum)
+MPIGRAD_ABSENT(BroadcastTo)
+MPIGRAD_ABSENT(Extremum)
+MPIGRAD_ABSENT(ArgMax)
+MPIGRAD_ABSENT(Softmax)
+MPIGRAD_ABSENT(LogSoftmax)
+MPIGRAD_ABSENT(ChannelMoments)
+MPIGRAD_ABSENT(ChannelAffine)
+MPIGRAD_ABSENT(ChannelDots)
+MPIGRAD_ABSENT(LabelMask)
+    // clang-format on
 
-                                void random_on_gpu(const RandomNumbers&, const Box&, const Shape&, Tensor&) {
+    void random_on_gpu(const RandomNumbers&, const Box&, const Shape&, Tensor&) {
   detail::refuse_cuda("random");
 }
 
