@@ -17,6 +17,7 @@
 #include "comm/point_to_point.h"
 #include "comm/redistribute.h"
 #include "comm/reductions.h"
+#include "comm/ring.h"
 #include "comm/scan.h"
 #include "comm/user_reduction.h"
 #include "framework/jvp.h"
