@@ -7,18 +7,8 @@
 #include <map>
 
 #include "framework/cuda/cuda.h"
+#include "framework/target_clones.h"
 #include "framework/update.h"
-
-// GCC makes AVX-512, AVX2 and baseline versions of a plain function and picks one at load time. Sanitizers run before the
-// resolvers do, and clang 14 does not link all uses of the attribute. The square root of Adam vectorises only with
-// -fno-math-errno, which the build sets: twelve times faster.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define MPIGRAD_UPDATE __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define MPIGRAD_UPDATE
-#endif
-#define MPIGRAD_UPDATE_BODY __attribute__((always_inline)) inline
 
 namespace mpigrad {
 namespace {
@@ -80,22 +70,23 @@ MPIGRAD_UPDATE double squares(const double* x, std::int64_t n) { return squares_
 // ---- passes over several arrays at once
 
 // Threads take equal shares of the elements of all arrays, whose first elements are at `first` in ascending order, and call
-// f(array, begin, count) for their parts of arrays.
+// f(array, begin, count) for their parts of arrays. Parts begin at multiples of a line: no two threads write to one cache line,
+// and what the vector loop leaves over, which may be rounded otherwise, is the same for any number of threads.
 template <class First, class F>
 void for_shares(std::size_t arrays, std::int64_t elements, const First& first, const F& f) {
-  constexpr std::int64_t line = 16;  // elements: no two threads write to one cache line
+  constexpr std::int64_t line = 16;  // elements
   const auto limit = std::max<std::int64_t>(1, elements / 16384);
   const int threads = static_cast<int>(std::min<std::int64_t>(omp_get_max_threads(), limit));
-  const auto share = [&](int t) { return t == threads ? elements : elements * t / threads / line * line; };
 #pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
-  for (int t = 0; t < threads; ++t) {
-    const std::int64_t begin = share(t), end = share(t + 1);
+  for (int t = 0; t < threads; ++t)
     for (std::size_t s = 0; s < arrays; ++s) {
-      const std::int64_t last = s + 1 < arrays ? first(s + 1) : elements;
-      const std::int64_t from = std::max(begin, first(s)), to = std::min(end, last);
-      if (from < to) f(s, from - first(s), to - from);
+      const std::int64_t begin = first(s), count = (s + 1 < arrays ? first(s + 1) : elements) - begin;
+      const auto cut = [&](int share) {
+        const std::int64_t at = elements * share / threads - begin;
+        return at <= 0 ? 0 : at >= count ? count : at / line * line;
+      };
+      if (cut(t) < cut(t + 1)) f(s, cut(t), cut(t + 1) - cut(t));
     }
-  }
 }
 
 // One zeroed arena per element type, cut like the parameters.
@@ -195,23 +186,35 @@ void Optimizer::step(const Gradients& gradients, const StepOptions& options) {
   ++steps_;
   if (!real) return;  // the dry device
   if (!segments_.empty() && parameters_[0].value.device() == DeviceKind::cuda) return step_on_gpu(gradients, options);
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < segments_.size(); ++i) {
+    const auto& segment = segments_[i];
+    const auto& p = parameters_[i].value;
+    pieces.push_back({.dtype = p.dtype(),
+                      .value = p.raw(),
+                      .gradient = gradients[i].raw(),
+                      .state = {},
+                      .count = p.elements(),
+                      .learning_rate = learning_rate_ * segment.learning_rate_factor,
+                      .weight_decay = segment.weight_decay,
+                      .scale = options.scale,
+                      .trust = 1});
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot) pieces.back().state[slot] = segment.state[slot].raw();
+  }
+  prepare(pieces);
   for_shares(
       segments_.size(), elements_, [&](std::size_t s) { return segments_[s].first; },
-      [&](std::size_t s, std::int64_t begin, std::int64_t count) {
-        const auto& segment = segments_[s];
-        const auto& p = parameters_[s].value;
-        const auto bytes = begin * size_of(p.dtype());
-        Piece piece{.dtype = p.dtype(),
-                    .value = p.raw() + bytes,
-                    .gradient = gradients[s].raw() + bytes,
-                    .state = {},
-                    .count = count,
-                    .learning_rate = learning_rate_ * segment.learning_rate_factor,
-                    .weight_decay = segment.weight_decay,
-                    .scale = options.scale};
-        for (std::size_t slot = 0; slot < slots_.size(); ++slot) piece.state[slot] = segment.state[slot].raw() + bytes;
-        update(piece);
-      });
+      [&](std::size_t s, std::int64_t begin, std::int64_t count) { update(part_of(pieces[s], begin, count)); });
+}
+
+Optimizer::Piece Optimizer::part_of(Piece piece, std::int64_t begin, std::int64_t count) {
+  const auto bytes = begin * size_of(piece.dtype);
+  piece.value += bytes;
+  piece.gradient += bytes;
+  for (auto& state : piece.state)
+    if (state) state += bytes;
+  piece.count = count;
+  return piece;
 }
 
 void Optimizer::step_on_gpu(const Gradients& gradients, const StepOptions& options) {

@@ -64,11 +64,18 @@ class Optimizer {
     std::array<std::byte*, max_slots> state{};
     std::int64_t count = 0;
     double learning_rate = 0, weight_decay = 0, scale = 1;
+    double trust = 1;  // of the whole parameter; what prepare() makes it
   };
+
+  // Some consecutive elements of a piece.
+  static Piece part_of(Piece piece, std::int64_t begin, std::int64_t count);
 
   // `slots` names the state arrays; each has one element for each of the parameters'.
   Optimizer(Parameters& parameters, double learning_rate, double weight_decay, const std::vector<ParameterGroup>& groups,
             std::vector<std::string> slots);
+  // Before the updates of a step, with each parameter as one piece: for numbers that need all of its elements.
+  virtual void prepare(std::span<Piece>) {}
+  const Parameters& parameters() const { return parameters_; }
   // steps() already counts the step that runs. Called by several threads at once.
   virtual void update(const Piece& piece) const = 0;
   // The same for whole parameters of one element type on a GPU; `scale` is that of the gradients. Refused unless overridden.

@@ -1,5 +1,7 @@
 #include "models/layers.h"
 
+#include <utility>
+
 #include "comm/collectives.h"
 #include "framework/cost.h"
 #include "framework/tape.h"
@@ -12,6 +14,7 @@ namespace {
 double volume(const Extent3& extent) { return static_cast<double>(extent[0] * extent[1] * extent[2]); }
 
 thread_local LayerTrace* layer_trace = nullptr;
+thread_local const char* no_batch_statistics = nullptr;  // why
 
 }  // namespace
 
@@ -65,10 +68,15 @@ Tensor BatchNorm::operator()(const Tensor& x) {
   auto &mean = buffer("running_mean", shape, 0), &variance = buffer("running_variance", shape, 1);
   if (!training() && x.device() != DeviceKind::dry)
     return scope.done(distributed::normalise(x, {constant(mean), constant(variance)}, gamma, beta, a_.epsilon));
+  require(building() || !no_batch_statistics, "[{}] uses statistics of the whole batch, but {}; put it in evaluation mode: {}",
+          path(), no_batch_statistics ? no_batch_statistics : "", x);
   auto result = distributed::batch_norm(x, gamma, beta, a_.epsilon, a_.statistics);
   if (x.device() != DeviceKind::dry) update(x, result, mean, variance);
   return scope.done(std::move(result.y));
 }
+
+NoBatchStatistics::NoBatchStatistics(const char* why) : previous_(std::exchange(no_batch_statistics, why)) {}
+NoBatchStatistics::~NoBatchStatistics() { no_batch_statistics = previous_; }
 
 void BatchNorm::update(const Tensor& x, const distributed::BatchNormResult& result, Tensor& mean, Tensor& variance) const {
   Untaped scope;

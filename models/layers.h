@@ -55,6 +55,19 @@ class BatchNorm : public Module {
   BatchNormAttributes a_;
 };
 
+// While it is alive on this thread, a batch norm that would use statistics of its batch throws, by its name: code that encodes
+// parts of a batch one after the other is not to change the result.
+class NoBatchStatistics {
+ public:
+  explicit NoBatchStatistics(const char* why);
+  ~NoBatchStatistics();
+  NoBatchStatistics(const NoBatchStatistics&) = delete;
+  NoBatchStatistics& operator=(const NoBatchStatistics&) = delete;
+
+ private:
+  const char* previous_;
+};
+
 struct LinearAttributes {
   std::int64_t out = 0;
   bool bias = true;

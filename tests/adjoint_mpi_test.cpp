@@ -15,6 +15,7 @@
 #include "ops/loss.h"
 #include "ops/reduce.h"
 #include "tests/adjoint_fuzz.h"
+#include "tests/support/contrastive_cases.h"
 #include "tests/support/distributed.h"
 #include "tests/support/layer_cases.h"
 
@@ -85,6 +86,19 @@ void check_network(const Communicator& comm) {
       {global_tensor(layout->global, 52, layout)}, comm);
 }
 
+void check_contrastive(const Communicator& comm) {
+  using namespace mpigrad::testing::contrastive;
+  const auto alone = comm.split(comm.rank(), 0);
+  for (const auto& loss : cases()) {
+    const auto expected = gradient_of(loss, part_of(alone, balanced(1)), DType::float64);
+    for (const auto& rows : {balanced(comm.size()), lopsided(comm.size())}) {
+      const auto part = part_of(comm, rows);
+      const auto difference = relative_difference(gradient_of(loss, part, DType::float64), expected, part);
+      require(difference < 1e-11, "[test] {}: the gradient is {:.1e} off", loss.name, difference);
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -95,6 +109,7 @@ int main(int argc, char** argv) {
         {"the loss of one rank only", check_one_loss},
         {"second derivatives through replicate", check_second_order},
         {"adjoint and second order of every distributed layer", [](const Communicator& c) { check_layer_adjoints(c, 1); }},
+        {"contrastive losses against one rank", check_contrastive},
         {"a distributed network against one rank, redistribution", check_network},
     };
     for (const auto& [what, check] : checks) {

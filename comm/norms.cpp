@@ -1,0 +1,19 @@
+#include "comm/norms.h"
+
+namespace mpigrad {
+
+NormReduction sum_norms_over(const Communicator& comm, std::function<bool(const Parameter&)> is_cut) {
+  return [comm, is_cut = std::move(is_cut)](const Parameters& parameters, std::span<double> squares) {
+    std::vector<double> cut;
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      if (is_cut(parameters[i])) cut.insert(cut.end(), {squares[2 * i], squares[2 * i + 1]});
+    if (cut.empty() || comm.transport().name() == "dry") return;
+    std::vector<double> sums(cut.size());
+    comm.transport().allreduce(cut.data(), sums.data(), static_cast<std::int64_t>(cut.size()), DType::float64, Reduction::sum);
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      if (is_cut(parameters[i])) squares[2 * i] = sums[next++], squares[2 * i + 1] = sums[next++];
+  };
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,18 @@
+#pragma once
+// Norms of parameters that are cut over ranks, for the optimizers of framework/trust_ratio.h.
+
+#include <functional>
+
+#include "comm/communicator.h"
+#include "framework/trust_ratio.h"
+
+namespace mpigrad {
+
+// Adds up over the ranks of `comm` the squares of the parameters for which is_cut, of which each rank has a part; the others are
+// the same on all ranks, or of ranks that need nothing of each other, and stay as they are. Collective in every step, so that
+// parameters and is_cut are in the same order on all ranks.
+//
+//   LAMB lamb(parameters, {.reduce_norms = sum_norms_over(comm, [](const Parameter& p) { return p.name.ends_with("shard"); })});
+NormReduction sum_norms_over(const Communicator& comm, std::function<bool(const Parameter&)> is_cut);
+
+}  // namespace mpigrad

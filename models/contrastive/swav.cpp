@@ -1,0 +1,77 @@
+#include "models/contrastive/swav.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "comm/invariant.h"
+#include "comm/reductions.h"
+#include "ops/elementwise.h"
+#include "ops/matmul.h"
+#include "ops/reduce.h"
+#include "ops/softmax.h"
+#include "ops/views.h"
+
+namespace mpigrad::contrastive {
+namespace {
+
+// log of the sum over the samples of all ranks: [1, K]
+Tensor logsumexp_of_samples(const Tensor& x, const Communicator& comm) {
+  const auto none = full({1, x.dim(1)}, std::numeric_limits<double>::lowest(), DType::float64);
+  const auto largest = allreduce(x.dim(0) > 0 ? max(x, {0}, true) : cast(none, x.dtype()), comm, ReduceOp::max);
+  return log(allreduce(sum(exp(x - largest), {0}, true), comm)) + largest;
+}
+
+}  // namespace
+
+Tensor sinkhorn(const Tensor& scores, const Communicator& comm, const SinkhornAttributes& at) {
+  require(scores.rank() == 2 && scores.dim(1) > 0, "[sinkhorn] scores are [samples, prototypes]: {}", scores);
+  require(at.epsilon > 0 && at.iterations > 0, "[sinkhorn] epsilon and iterations are positive, got {} and {}", at.epsilon,
+          at.iterations);
+  Untaped scope;
+  UseDevice device(scores.device());
+  const auto prototypes = static_cast<double>(scores.dim(1));
+  auto q = (is_half(scores.dtype()) ? cast(scores.without_layout(), DType::float32) : scores.without_layout()) / at.epsilon;
+  // The factors N and the division by the sum of all cancel: each sample's assignments sum to 1 after the last step.
+  for (int i = 0; i < at.iterations; ++i) {
+    q = q - logsumexp_of_samples(q, comm) - std::log(prototypes);
+    q = q - logsumexp(q, {1}, true);
+  }
+  return constant(exp(q));
+}
+
+Tensor swav(const Tensors& crops, const Tensor& prototypes, const Communicator& comm, const SwavAttributes& at) {
+  const auto count = static_cast<int>(crops.size());
+  require(at.assigned_crops >= 1 && count >= 2 && at.assigned_crops <= count, "[swav] {} of {} crops are assigned",
+          at.assigned_crops, count);
+  require(prototypes.rank() == 2 && prototypes.dim(0) > 0, "[swav] prototypes are [prototypes, width]: {}", prototypes);
+  const auto batch = inspect("swav", crops, comm, {.refuse_zeros = at.refuse_zeros, .temperature = at.temperature});
+  require(prototypes.dim(1) == batch.width, "[swav] prototypes are {}, embeddings {}", prototypes, crops[0]);
+  const auto dtype = batch.views[0].dtype();
+  const auto replicated = at.freeze_prototypes ? constant(prototypes) : replicate(prototypes, comm);
+  const auto targets = replicated.dtype() == dtype ? replicated : cast(replicated, dtype);
+  Tensors scores, predictions;
+  for (const auto& crop : batch.views) {
+    scores.push_back(matmul(unit_rows(crop), targets, {.transpose_b = true}));
+    predictions.push_back(log_softmax(scores.back() * (1 / at.temperature)));
+  }
+  Tensor share;
+  for (int a = 0; a < at.assigned_crops; ++a) {
+    const auto assignment = sinkhorn(scores[static_cast<std::size_t>(a)], comm, at.sinkhorn);
+    for (int v = 0; v < count; ++v) {
+      if (v == a) continue;
+      const auto term = sum(assignment * predictions[static_cast<std::size_t>(v)]);
+      share = share ? share + term : term;
+    }
+  }
+  return batch.share(share * (-1 / (static_cast<double>(batch.all) * at.assigned_crops * (count - 1))));
+}
+
+void renormalise_prototypes(Tensor prototypes) {
+  require(prototypes.rank() == 2, "[swav] prototypes are [prototypes, width]: {}", prototypes);
+  Untaped scope;
+  const auto unit = unit_rows(constant(prototypes));
+  if (prototypes.raw()) std::memcpy(prototypes.raw(), unit.raw(), static_cast<std::size_t>(unit.bytes()));
+}
+
+}  // namespace mpigrad::contrastive
