@@ -18,6 +18,7 @@ using namespace std::chrono;
 
 constexpr int alarm_tag = 1, question_tag = 2, answer_tag = 3;
 constexpr auto answer_patience = seconds(5), question_patience = seconds(10);
+constexpr auto to_be_read = milliseconds(500);  // launchers may drop what a job prints just before it is aborted
 
 Message message_of(int peer, int tag, CallBoard::State& state) { return {peer, tag, &state, sizeof(state)}; }
 
@@ -124,6 +125,7 @@ void Watchdog::watch() {
     } else if (told && !answer && steady_clock::now() - told_at > question_patience) {
       print(fmt::format("[watchdog] a call has taken longer than {} s, and rank 0 does not answer\n  rank {}: {}\n", seconds_,
                         rank, describe(board_->state())));
+      std::this_thread::sleep_for(to_be_read);
       messages_->abort(1);
     }
   }
@@ -153,6 +155,7 @@ void Watchdog::report() {
   }
   print(fmt::format("[watchdog] a call has taken longer than {} s; what the {} ranks are doing:\n{}", seconds_, size,
                     grouped(states, answered)));
+  std::this_thread::sleep_for(to_be_read);
   messages_->abort(1);
 }
 
