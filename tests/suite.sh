@@ -29,6 +29,13 @@ threads() {
   run "$tool" --transport threads --ranks "$p" "$@"
 }
 
+# ---- conditions
+
+# Not 0, and not by a signal or the time limit.
+refuses() { [ "$status" -gt 0 ] && [ "$status" -lt 124 ] && grep -q -e "$1" "$work/err"; }
+is_json() { succeeds && python3 -m json.tool "$work/out" >/dev/null; }
+no_file() { [ ! -e "$1" ]; }
+
 # judge NAME CONDITION...: one test, passed if the condition, a command, succeeds.
 judge() {
   name=$1

@@ -5,34 +5,11 @@
 #include "ops/matmul.h"
 #include "ops/norm.h"
 #include "ops/pool.h"
+#include "ops/problem_of.h"
 #include "ops/softmax.h"
 
 namespace mpigrad::ops {
 namespace {
-
-cpu::ConvProblem conv_problem(const ConvAttributes& a, const Tensor& x, const Shape& w, const Tensor& y) {
-  return {.batch = x.dim(0),
-          .in = spatial_extent(x),
-          .out = spatial_extent(y),
-          .kernel = {w[1], w[2], w[3]},
-          .stride = a.stride,
-          .dilation = a.dilation,
-          .pad_low = a.padding_low,
-          .in_channels = x.dim(4),
-          .out_channels = y.dim(4),
-          .groups = a.groups};
-}
-
-cpu::PoolProblem pool_problem(const Window& w, const Tensor& x) {
-  return {.batch = x.dim(0),
-          .in = w.in,
-          .out = w.out,
-          .kernel = w.kernel,
-          .stride = w.stride,
-          .dilation = w.dilation,
-          .pad_low = w.low,
-          .channels = x.dim(4)};
-}
 
 std::int64_t rows_of(const Tensor& x) { return x.shape().elements(0, x.rank() - 1); }
 
@@ -46,14 +23,14 @@ void with_type(const Tensor& x, F&& f) {
 void Conv::run(Cpu, Inputs in, Outputs out) const {
   with_type(in[0], [&](auto zero) {
     using T = decltype(zero);
-    cpu::conv_forward(conv_problem(a, in[0], in[1].shape(), out[0]), in[0].data<T>(), in[1].data<T>(), out[0].mutable_data<T>());
+    cpu::conv_forward(problem_of(a, in[0], in[1].shape(), out[0]), in[0].data<T>(), in[1].data<T>(), out[0].mutable_data<T>());
   });
 }
 
 void ConvBiasActivation::run(Cpu, Inputs in, Outputs out) const {
   with_type(in[0], [&](auto zero) {
     using T = decltype(zero);
-    cpu::conv_forward(conv_problem(a, in[0], in[1].shape(), out[0]), in[0].data<T>(), in[1].data<T>(), out[0].mutable_data<T>(),
+    cpu::conv_forward(problem_of(a, in[0], in[1].shape(), out[0]), in[0].data<T>(), in[1].data<T>(), out[0].mutable_data<T>(),
                       {.bias = in[2] ? in[2].data<T>() : nullptr, .slope = slope});
   });
 }
@@ -61,35 +38,35 @@ void ConvBiasActivation::run(Cpu, Inputs in, Outputs out) const {
 void ConvData::run(Cpu, Inputs in, Outputs out) const {
   with_type(in[0], [&](auto zero) {
     using T = decltype(zero);
-    cpu::conv_data(conv_problem(a, out[0], in[1].shape(), in[0]), in[0].data<T>(), in[1].data<T>(), out[0].mutable_data<T>());
+    cpu::conv_data(problem_of(a, out[0], in[1].shape(), in[0]), in[0].data<T>(), in[1].data<T>(), out[0].mutable_data<T>());
   });
 }
 
 void ConvWeight::run(Cpu, Inputs in, Outputs out) const {
   with_type(in[0], [&](auto zero) {
     using T = decltype(zero);
-    cpu::conv_weight(conv_problem(a, in[0], out[0].shape(), in[1]), in[0].data<T>(), in[1].data<T>(), out[0].mutable_data<T>());
+    cpu::conv_weight(problem_of(a, in[0], out[0].shape(), in[1]), in[0].data<T>(), in[1].data<T>(), out[0].mutable_data<T>());
   });
 }
 
 void AvgPool::run(Cpu, Inputs in, Outputs out) const {
   with_type(in[0], [&](auto zero) {
     using T = decltype(zero);
-    cpu::avg_pool_forward(pool_problem(window, in[0]), in[0].data<T>(), out[0].mutable_data<T>());
+    cpu::avg_pool_forward(problem_of(window, in[0]), in[0].data<T>(), out[0].mutable_data<T>());
   });
 }
 
 void AvgPoolAdjoint::run(Cpu, Inputs in, Outputs out) const {
   with_type(in[0], [&](auto zero) {
     using T = decltype(zero);
-    cpu::avg_pool_adjoint(pool_problem(window, in[0]), in[0].data<T>(), out[0].mutable_data<T>());
+    cpu::avg_pool_adjoint(problem_of(window, in[0]), in[0].data<T>(), out[0].mutable_data<T>());
   });
 }
 
 void MaxPool::run(Cpu, Inputs in, Outputs out) const {
   with_type(in[0], [&](auto zero) {
     using T = decltype(zero);
-    cpu::max_pool_forward(pool_problem(window, in[0]), in[0].data<T>(), out[0].mutable_data<T>(),
+    cpu::max_pool_forward(problem_of(window, in[0]), in[0].data<T>(), out[0].mutable_data<T>(),
                           out[1].mutable_data<std::int32_t>());
   });
 }
@@ -97,14 +74,14 @@ void MaxPool::run(Cpu, Inputs in, Outputs out) const {
 void MaxPoolScatter::run(Cpu, Inputs in, Outputs out) const {
   with_type(in[0], [&](auto zero) {
     using T = decltype(zero);
-    cpu::max_pool_scatter(pool_problem(window, in[0]), in[0].data<T>(), in[1].data<std::int32_t>(), out[0].mutable_data<T>());
+    cpu::max_pool_scatter(problem_of(window, in[0]), in[0].data<T>(), in[1].data<std::int32_t>(), out[0].mutable_data<T>());
   });
 }
 
 void MaxPoolGather::run(Cpu, Inputs in, Outputs out) const {
   with_type(in[0], [&](auto zero) {
     using T = decltype(zero);
-    cpu::max_pool_gather(pool_problem(window, in[0]), in[0].data<T>(), in[1].data<std::int32_t>(), out[0].mutable_data<T>());
+    cpu::max_pool_gather(problem_of(window, in[0]), in[0].data<T>(), in[1].data<std::int32_t>(), out[0].mutable_data<T>());
   });
 }
 

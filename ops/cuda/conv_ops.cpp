@@ -2,25 +2,9 @@
 
 #include "ops/conv.h"
 #include "ops/cuda/libraries.h"
+#include "ops/problem_of.h"
 
 namespace mpigrad::ops {
-namespace {
-
-kernel::ConvProblem problem_of(const ConvAttributes& a, const Tensor& x, const Shape& w, const Tensor& y) {
-  return {.batch = x.dim(0),
-          .in = spatial_extent(x),
-          .out = spatial_extent(y),
-          .kernel = {w[1], w[2], w[3]},
-          .stride = a.stride,
-          .dilation = a.dilation,
-          .pad_low = a.padding_low,
-          .in_channels = x.dim(4),
-          .out_channels = y.dim(4),
-          .groups = a.groups};
-}
-
-}  // namespace
-
 void Conv::run(Cuda, Inputs in, Outputs out) const {
   cuda::conv_forward(in[0].dtype(), problem_of(a, in[0], in[1].shape(), out[0]), in[0].raw(), in[1].raw(), out[0].raw());
 }

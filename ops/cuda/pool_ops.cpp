@@ -3,20 +3,10 @@
 #include "framework/cuda/cuda.h"
 #include "ops/cuda/window_kernels.h"
 #include "ops/pool.h"
+#include "ops/problem_of.h"
 
 namespace mpigrad::ops {
 namespace {
-
-kernel::PoolProblem problem_of(const Window& w, const Tensor& x) {
-  return {.batch = x.dim(0),
-          .in = w.in,
-          .out = w.out,
-          .kernel = w.kernel,
-          .stride = w.stride,
-          .dilation = w.dilation,
-          .pad_low = w.low,
-          .channels = x.dim(4)};
-}
 
 // Addresses on the GPU, which data() refuses.
 template <class T>
