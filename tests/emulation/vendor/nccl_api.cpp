@@ -36,14 +36,16 @@ int current_device() {
   if (cudaGetDevice != nullptr) cudaGetDevice(&device);
   return device;
 }
+std::uintptr_t this_thread() { return std::hash<std::thread::id>{}(std::this_thread::get_id()) | 1; }
+
 std::string place() {
   const char* named = std::getenv("NCCL_HOSTID");
   char host[200] = {};
   gethostname(host, sizeof host - 1);
-  return fmt::format("{} GPU {}", named ? named : host, current_device());
+  // Without a runtime there are as many GPUs as threads.
+  const auto gpu = cudaGetDevice == nullptr ? this_thread() : static_cast<std::uintptr_t>(current_device());
+  return fmt::format("{} GPU {}", named ? named : host, gpu);
 }
-
-std::uintptr_t this_thread() { return std::hash<std::thread::id>{}(std::this_thread::get_id()) | 1; }
 
 // From the first call of a group to its end a communicator is one thread's; and so is a GPU (the manual, "Thread Safety").
 class Users {
@@ -58,7 +60,7 @@ class Users {
 
 class Launch {
  public:
-  explicit Launch(int device) : device_(device) {
+  explicit Launch(std::intptr_t device) : device_(device) {
     const std::lock_guard lock(mutex());
     if (!busy().insert(device).second) die(fmt::format("two threads launch on GPU {} at once", device));
   }
@@ -74,11 +76,11 @@ class Launch {
     static auto* one = new std::mutex;
     return *one;
   }
-  static std::set<int>& busy() {
-    static auto* all = new std::set<int>;
+  static std::set<std::intptr_t>& busy() {
+    static auto* all = new std::set<std::intptr_t>;
     return *all;
   }
-  int device_;
+  std::intptr_t device_;
 };
 
 thread_local int depth = 0;
@@ -91,7 +93,7 @@ ncclResult_t end_of_group() {
   std::set<ncclComm_t> communicators;
   for (const auto& call : calls) communicators.insert(call.communicator);
   if (error == ncclSuccess && !calls.empty()) {
-    const Launch launch(calls[0].communicator->device);
+    const Launch launch(cudaGetDevice == nullptr ? static_cast<std::intptr_t>(this_thread()) : calls[0].communicator->device);
     perform(std::move(calls));
   }
   for (auto* c : communicators) Users::leave(c);
