@@ -180,6 +180,13 @@ cudaError_t cudaSetDevice(int index) {
   device = index;
   return cudaSuccess;
 }
+cudaError_t cudaDeviceGetPCIBusId(char* name, int room, int index) {
+  if (index < 0 || index >= settings().devices) return refuse(cudaErrorInvalidDevice);
+  const auto text = "0000:" + std::to_string(10 + index) + ":00.0";
+  if (room <= static_cast<int>(text.size())) return refuse(cudaErrorInvalidValue);
+  std::memcpy(name, text.c_str(), text.size() + 1);
+  return cudaSuccess;
+}
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0, *greatest = -5;
   return cudaSuccess;
