@@ -61,6 +61,18 @@ class CudaEvent final : public DeviceEvent {
 // Pinned buffers, which are expensive to make: each waits here until the copies that its last user issued are done.
 class PinnedPool {
  public:
+  PinnedPool() = default;
+  // The last copies may still be under way, and freeing memory does not wait for them.
+  ~PinnedPool() {
+    try {
+      for (const auto& buffer : idle_)
+        if (!buffer.busy.reached()) buffer.busy.synchronise();
+    } catch (...) {  // a device that has failed
+    }
+  }
+  PinnedPool(const PinnedPool&) = delete;
+  PinnedPool& operator=(const PinnedPool&) = delete;
+
   std::byte* take(std::int64_t bytes) {
     std::int64_t size = 4096;
     while (size < bytes) size *= 2;
