@@ -26,6 +26,7 @@ using namespace mpigrad::testing;
 namespace {
 
 using Values = std::vector<double>;
+using TensorFunction = std::function<Tensors(const Tensors&)>;
 
 const std::vector<DType> floating{DType::float64, DType::float32, DType::bfloat16, DType::float16};
 const std::vector<DType> integral{DType::int64, DType::int32, DType::int16, DType::uint8};

@@ -141,8 +141,10 @@ class FromHost final : public DeviceMemory {
   }
   void to_device(void* host, const void* device, std::int64_t bytes) override {
     if (bytes == 0) return;
-    device_->to_host(host, device, bytes);
+    const auto kept = device_->allocate_host(bytes);  // the caller's memory is not for a GPU
+    device_->to_host(kept.get(), device, bytes);
     device_->synchronise();
+    std::memcpy(host, kept.get(), static_cast<std::size_t>(bytes));
   }
   void synchronise() override {}  // the device's work is in order
 
