@@ -103,11 +103,12 @@ count_ranks() {
 
 if [ -x "$build/tests/unit" ]; then count_program unit "$build/tests/unit"; else fail_test 'unit: not built'; fi
 
-# What needs a GPU, on GPUs that the CPU plays: all at once, and as late as a stream may.
+# What needs a GPU, on GPUs that the CPU plays: one that does everything as late as it may, and two on which streams run side by
+# side.
 if [ -x "$build/tests/emulation/emulation" ]; then
-  for mode in '' late; do
-    count_program "emulation${mode:+, $mode}" env MPIGRAD_EMULATION="$mode" "$build/tests/emulation/emulation"
-    count_program "unit on emulated GPUs${mode:+, $mode}" env MPIGRAD_EMULATION="$mode" sh "$root/tests/emulated.sh" \
+  for mode in late concurrent,devices=2; do
+    count_program "emulation, $mode" env MPIGRAD_EMULATION="$mode" "$build/tests/emulation/emulation"
+    count_program "unit on emulated GPUs, $mode" env MPIGRAD_EMULATION="$mode" sh "$root/tests/emulated.sh" \
       "$build/tests/unit" -tc='gpu:*'
   done
 fi

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <shared_mutex>
 #include <sstream>
+#include <utility>
 
 #include "tests/emulation/runtime.h"
 
@@ -20,7 +21,8 @@ Settings read_settings() {
   const char* text = std::getenv("MPIGRAD_EMULATION");
   std::istringstream words(text ? text : "");
   for (std::string word; std::getline(words, word, ',');) {
-    if (word == "late") result.late = true;
+    if (word == "late") result.mode = Mode::late;
+    else if (word == "concurrent") result.mode = Mode::concurrent;
     else if (word.rfind("devices=", 0) == 0) result.devices = std::atoi(word.c_str() + 8);
     else if (word.rfind("memory=", 0) == 0) result.memory = std::strtoull(word.c_str() + 7, nullptr, 10);
     else if (!word.empty()) std::abort();  // a test that asks for something else than it gets
