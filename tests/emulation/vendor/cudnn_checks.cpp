@@ -63,9 +63,9 @@ std::int64_t Tensor::reach() const {
   for (std::size_t d = 0; d < 5; ++d) last += (dimensions[d] - 1) * strides[d];
   return last + 1;
 }
-bool Tensor::channels_last() const {
+bool Tensor::packed(const std::array<std::size_t, 5>& order) const {
   std::int64_t stride = 1;
-  for (const std::size_t d : {1, 4, 3, 2, 0}) {
+  for (const auto d : order) {
     if (dimensions[d] > 1 && strides[d] != stride) return false;
     stride *= dimensions[d];
   }

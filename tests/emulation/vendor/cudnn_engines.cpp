@@ -30,7 +30,7 @@ void check_support(const ConvGraph& g) {
   for (const auto& t : g.operands) {
     demand(t.reach() <= std::numeric_limits<std::int32_t>::max(), CUDNN_STATUS_NOT_SUPPORTED_SHAPE,
            "a tensor has more than 2^31 - 1 elements");
-    const bool last = t.channels_last() && t.dimensions[1] > 1 && t.elements() > t.dimensions[1];
+    const bool last = t.channels_last() && !t.channels_first();  // a tensor of one point is both
     const bool refused = asked.has("no-channels-last") || (asked.has("no-double-channels-last") && t.type == Element::float64) ||
                          (asked.has("whole-channels") && is_half(t.type) && t.dimensions[1] % 8 != 0);
     demand(!last || !refused, CUDNN_STATUS_NOT_SUPPORTED_LAYOUT, "channels last is not supported for this tensor");

@@ -18,8 +18,10 @@ struct Tensor {
   int rank = 0;
   Extents dimensions{}, strides{};
   std::int64_t elements() const;
-  std::int64_t reach() const;  // from the first element to behind the last, in memory
-  bool channels_last() const;
+  std::int64_t reach() const;                                  // from the first element to behind the last, in memory
+  bool packed(const std::array<std::size_t, 5>& order) const;  // without gaps, the first dimension listed varying fastest
+  bool channels_last() const { return packed({1, 4, 3, 2, 0}); }
+  bool channels_first() const { return packed({4, 3, 2, 1, 0}); }
   bool operator==(const Tensor&) const = default;
 };
 Tensor tensor_of(const Node&);
