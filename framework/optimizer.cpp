@@ -348,11 +348,15 @@ double squared_norm(const Gradients& gradients) {
   return total;
 }
 
+double clip_scale(double norm, double max_norm) {
+  const double scale = max_norm / (norm + 1e-6);
+  return scale > 1 ? 1 : scale;  // not a number stays not a number
+}
+
 Clipping clip_global_norm(const Gradients& gradients, double max_norm) {
   require(max_norm > 0, "[clip_global_norm] the largest norm is positive, got {}", max_norm);
   const double norm = std::sqrt(squared_norm(gradients));
-  const double scale = max_norm / (norm + 1e-6);
-  return {norm, scale > 1 ? 1 : scale};  // not a number stays not a number
+  return {norm, clip_scale(norm, max_norm)};
 }
 
 AveragedWeights::AveragedWeights(Parameters& parameters, const AveragedWeightsAttributes& attributes)

@@ -156,7 +156,9 @@ double squared_norm(const Gradients& gradients);
 struct Clipping {
   double norm = 0, scale = 1;
 };
-// scale = min(1, max_norm / (norm + 1e-6)), to be given to step().
+// min(1, max_norm / (norm + 1e-6))
+double clip_scale(double norm, double max_norm);
+// The norm and its clip_scale, to be given to step().
 Clipping clip_global_norm(const Gradients& gradients, double max_norm);
 
 struct AveragedWeightsAttributes {
