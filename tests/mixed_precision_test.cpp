@@ -297,7 +297,8 @@ TEST_CASE("mixed precision: gradients are those of float32 within the noise of 1
   CHECK(noise < 0.03);
   CHECK(relative(f16.values, reference.values) < noise / 4);  // three digits more
   CHECK(noise > 1e-3);                                        // it did compute in 16 bits
-  for (const GridExtents& grid : {GridExtents{.depth = 2}, {.sample = 2, .depth = 2}, {.depth = 2, .width = 2}, {.sample = 4}}) {
+  for (const GridExtents& grid : {GridExtents{.depth = 2}, GridExtents{.sample = 2, .depth = 2},
+                                  GridExtents{.depth = 2, .width = 2}, GridExtents{.sample = 4}}) {
     const auto found = gradient_of(grid, DType::bfloat16);
     CHECK(relative(found.values, bf16.values) < noise);
     CHECK(relative(found.values, reference.values) < 0.03);
