@@ -4,7 +4,7 @@
 //
 //   Adam adam(parameters, {.learning_rate = 1e-3});
 //   const auto gradients = tape.gradient(loss);
-//   adam.step(gradients, {.scale = clip_global_norm(gradients, 1.0).scale});
+//   adam.step(gradients, {.max_norm = 1.0});
 
 #include <array>
 #include <cstdint>
@@ -29,6 +29,9 @@ struct ParameterGroup {
 
 struct StepOptions {
   double scale = 1;  // of the gradients: clipping, loss scaling
+  // Scaled gradients whose global norm is larger are scaled down to it, as clip_global_norm() says; 0: no limit. On a GPU the
+  // host does not wait for the norm.
+  double max_norm = 0;
 };
 
 struct NamedTensor {
@@ -78,8 +81,8 @@ class Optimizer {
   const Parameters& parameters() const { return parameters_; }
   // steps() already counts the step that runs. Called by several threads at once.
   virtual void update(const Piece& piece) const = 0;
-  // The same for whole parameters of one element type on a GPU; `scale` is that of the gradients. Refused unless overridden.
-  virtual void update_on_gpu(DType dtype, std::span<const UpdateSegment> segments, double scale) const;
+  // The same for whole parameters of one element type on a GPU. Refused unless overridden.
+  virtual void update_on_gpu(DType dtype, std::span<const UpdateSegment> segments, const GradientScale& scale) const;
 
  private:
   void step_on_gpu(const Gradients& gradients, const StepOptions& options);
@@ -110,8 +113,8 @@ class SGD : public Optimizer {
 
  private:
   void update(const Piece& piece) const override;
-  void update_on_gpu(DType dtype, std::span<const UpdateSegment> segments, double scale) const override;
-  SGDRule rule(double scale) const;
+  void update_on_gpu(DType dtype, std::span<const UpdateSegment> segments, const GradientScale& scale) const override;
+  SGDRule rule(const GradientScale& scale) const;
   SGDAttributes attributes_;
 };
 
@@ -131,8 +134,8 @@ class Adam : public Optimizer {
 
  private:
   void update(const Piece& piece) const override;
-  void update_on_gpu(DType dtype, std::span<const UpdateSegment> segments, double scale) const override;
-  AdamRule rule(double scale) const;
+  void update_on_gpu(DType dtype, std::span<const UpdateSegment> segments, const GradientScale& scale) const override;
+  AdamRule rule(const GradientScale& scale) const;
   AdamAttributes attributes_;
   bool decoupled_;
 };
@@ -156,7 +159,8 @@ double squared_norm(const Gradients& gradients);
 struct Clipping {
   double norm = 0, scale = 1;
 };
-// scale = min(1, max_norm / (norm + 1e-6)), to be given to step().
+// scale = min(1, max_norm / (norm + 1e-6)), to be given to step(); on a GPU the host waits for the norm, unlike for max_norm
+// there.
 Clipping clip_global_norm(const Gradients& gradients, double max_norm);
 
 struct AveragedWeightsAttributes {

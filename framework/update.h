@@ -20,6 +20,12 @@ struct UpdateSegment {
   double rate = 0, decay = 0;  // learning rate and weight decay
 };
 
+// Of the gradients in one step.
+struct GradientScale {
+  double factor = 1;
+  const double* on_gpu = nullptr;  // where a GPU finds it instead, so that the host need not know it
+};
+
 template <class T>
 struct SGDNumbers {
   T rate, decay, scale, momentum;
@@ -63,7 +69,9 @@ MPIGRAD_UPDATE_INLINE void average_update(T& a, T p, T rest) {
 // ---- a step's numbers for all parameters; `numbers` makes those of one of them
 
 struct SGDRule {
-  double scale = 1, momentum = 0;
+  double scale = 1;
+  const double* scale_on_gpu = nullptr;  // what `scale` becomes there, if any
+  double momentum = 0;
   bool nesterov = false;
   template <class T>
   MPIGRAD_HOST_DEVICE SGDNumbers<T> numbers(double rate, double weight_decay) const {
@@ -72,7 +80,9 @@ struct SGDRule {
 };
 
 struct AdamRule {
-  double scale = 1, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double scale = 1;
+  const double* scale_on_gpu = nullptr;
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   double correction1 = 1, correction2 = 1;  // 1 - beta^t
   bool decoupled = false;
   template <class T>

@@ -63,6 +63,8 @@ __device__ void apply(const AverageRule& rule, const Elements<T>& e) {
 
 template <class T, class Rule>
 __global__ void update_kernel(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, Rule rule) {
+  if constexpr (requires { rule.scale_on_gpu; })
+    if (rule.scale_on_gpu) rule.scale = *rule.scale_on_gpu;
   for (std::int64_t block = blockIdx.x; block < blocks; block += gridDim.x)
     apply(rule, elements_of<T>(entry_of(entries, count, block), block));
 }
@@ -100,6 +102,11 @@ __global__ void sum_kernel(const double* partial, std::int64_t count, double* to
   if (threadIdx.x == 0) *total = sum;
 }
 
+__global__ void clip_kernel(const double* squares, double scale, double max_norm, double* factor) {
+  const double limit = max_norm / (fabs(scale) * sqrt(*squares) + 1e-6);
+  *factor = limit > 1 ? scale : scale * limit;
+}
+
 unsigned at_most(std::int64_t blocks) { return static_cast<unsigned>(blocks < max_blocks ? blocks : max_blocks); }
 
 }  // namespace
@@ -130,6 +137,11 @@ template void squares_of_blocks<double>(const UpdateEntry*, std::int64_t, std::i
 void sum_partial(const double* partial, std::int64_t count, double* total, Stream stream) {
   sum_kernel<<<1, block_threads, 0, native(stream)>>>(partial, count, total);
   check_launch("squared_norm");
+}
+
+void clip(const double* squares, double scale, double max_norm, double* factor, Stream stream) {
+  clip_kernel<<<1, 1, 0, native(stream)>>>(squares, scale, max_norm, factor);
+  check_launch("clip_norm");
 }
 
 }  // namespace mpigrad::cuda
