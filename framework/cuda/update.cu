@@ -114,8 +114,7 @@ unsigned at_most(std::int64_t blocks) { return static_cast<unsigned>(blocks < ma
 template <class T, class Rule>
 void update_elements(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const Rule& rule, Stream stream) {
   if (blocks == 0) return;
-  update_kernel<T><<<at_most(blocks), block_threads, 0, native(stream)>>>(entries, count, blocks, rule);
-  check_launch("optimizer");
+  launch("optimizer", update_kernel<T, Rule>, at_most(blocks), block_threads, stream, entries, count, blocks, rule);
 }
 #define MPIGRAD_MAKE(T)                                                                                      \
   template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const SGDRule&, Stream);  \
@@ -128,15 +127,13 @@ MPIGRAD_MAKE(double)
 template <class T>
 void squares_of_blocks(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, double* partial, Stream stream) {
   if (blocks == 0) return;
-  squares_kernel<T><<<at_most(blocks), block_threads, 0, native(stream)>>>(entries, count, blocks, partial);
-  check_launch("squared_norm");
+  launch("squared_norm", squares_kernel<T>, at_most(blocks), block_threads, stream, entries, count, blocks, partial);
 }
 template void squares_of_blocks<float>(const UpdateEntry*, std::int64_t, std::int64_t, double*, Stream);
 template void squares_of_blocks<double>(const UpdateEntry*, std::int64_t, std::int64_t, double*, Stream);
 
 void sum_partial(const double* partial, std::int64_t count, double* total, Stream stream) {
-  sum_kernel<<<1, block_threads, 0, native(stream)>>>(partial, count, total);
-  check_launch("squared_norm");
+  launch("squared_norm", sum_kernel, 1, block_threads, stream, partial, count, total);
 }
 
 void clip(const double* squares, double scale, double max_norm, double* factor, Stream stream) {
