@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <limits>
 
+#include "ops/gpu_settings.h"
+
 namespace mpigrad::trainer {
 namespace {
 
@@ -27,6 +29,17 @@ void add_grid_option(CLI::App& app, Options& o) {
                  "ranks along sample, depth, height and width, such as sample=2,depth=2; an axis left out is 1 (default: all "
                  "ranks along sample)")
       ->group("Ranks");
+}
+
+void add_device_options(CLI::App& app, Options& o) {
+  o.device = name_of(current_device());
+  app.add_option("--device", o.device, "cpu, or cuda: the ranks of a node take its GPUs in turn; also MPIGRAD_DEVICE")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str()
+      ->group("Device");
+  app.add_flag("--autotune", o.autotune, "time the kernels that a GPU has for a convolution at its first call; take the fastest")
+      ->group("Device");
+  app.add_flag("--deterministic", o.deterministic, "on a GPU only kernels that give the same bits in every run")->group("Device");
 }
 
 void add_norm_options(CLI::App& app, Options& o) {
@@ -166,8 +179,16 @@ Schedule make_schedule(const Options& o, std::int64_t steps_per_epoch) {
   return warm_up > 0 ? Schedule(schedule::WarmUp{.steps = warm_up, .then = rate}) : rate;
 }
 
+void apply_device_options(const Options& o) {
+  auto settings = gpu_settings();
+  settings.autotune = o.autotune, settings.deterministic = o.deterministic;
+  set_gpu_settings(settings);
+}
+
 void check(const Options& o) {
   if (o.describe) return;
+  if (o.autotune && current_device() != DeviceKind::cuda)
+    throw UsageError("--autotune times the kernels of a GPU: --device cuda goes with it");
   if (o.data.empty()) throw UsageError("--data is needed");
   if (o.out.empty()) throw UsageError("--out is not empty");
   if (o.batch % o.accumulate != 0)

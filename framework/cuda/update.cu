@@ -137,8 +137,7 @@ void sum_partial(const double* partial, std::int64_t count, double* total, Strea
 }
 
 void clip(const double* squares, double scale, double max_norm, double* factor, Stream stream) {
-  clip_kernel<<<1, 1, 0, native(stream)>>>(squares, scale, max_norm, factor);
-  check_launch("clip_norm");
+  launch("clip_norm", clip_kernel, 1, 1, stream, squares, scale, max_norm, factor);
 }
 
 }  // namespace mpigrad::cuda
