@@ -142,11 +142,6 @@ std::vector<UpdateSegment> segments_of(const Gradients& gradients, DType dtype) 
   return segments;
 }
 
-double clip_scale(double norm, double max_norm) {
-  const double scale = max_norm / (norm + 1e-6);
-  return scale > 1 ? 1 : scale;  // not a number stays not a number
-}
-
 template <class T>
 T* as(std::byte* pointer) {
   return reinterpret_cast<T*>(pointer);
@@ -366,6 +361,11 @@ double squared_norm(const Gradients& gradients) {
   double total = 0;
   for (const double sum : sums) total += sum;
   return total;
+}
+
+double clip_scale(double norm, double max_norm) {
+  const double scale = max_norm / (norm + 1e-6);
+  return scale > 1 ? 1 : scale;  // not a number stays not a number
 }
 
 Clipping clip_global_norm(const Gradients& gradients, double max_norm) {

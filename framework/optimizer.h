@@ -159,8 +159,9 @@ double squared_norm(const Gradients& gradients);
 struct Clipping {
   double norm = 0, scale = 1;
 };
-// scale = min(1, max_norm / (norm + 1e-6)), to be given to step(); on a GPU the host waits for the norm, unlike for max_norm
-// there.
+// min(1, max_norm / (norm + 1e-6))
+double clip_scale(double norm, double max_norm);
+// The norm and its clip_scale, to be given to step(); for the norm of a GPU's gradients the host waits, unlike for max_norm there.
 Clipping clip_global_norm(const Gradients& gradients, double max_norm);
 
 struct AveragedWeightsAttributes {
