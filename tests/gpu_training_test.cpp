@@ -265,7 +265,7 @@ TEST_CASE("gpu: steps limited to a norm are those of a CPU") {
     for (const double scale : {1.0, 0.25, -2.0})
       for (const double max_norm : {0.0, 0.5, 1e6})
         for (const double special : {1.0, infinity}) {
-          INFO(use_adam ? "Adam" : "SGD", ", scale ", scale, ", norm at most ", max_norm, ", special ", special);
+          INFO((use_adam ? "Adam" : "SGD"), ", scale ", scale, ", norm at most ", max_norm, ", special ", special);
           const auto after = [&](DeviceKind on) {
             UseDevice device(on);
             Parameters parameters;
