@@ -49,8 +49,9 @@ Fiber::~Fiber() {
 
 #ifdef __x86_64__
 void Fiber::restart(void (*entry)()) {
-  // Six registers, the address to go to, and a return address of none: where a call would have left the stack.
-  auto* top = reinterpret_cast<std::uintptr_t*>(stack_ + stack_bytes - 64);
+  // Six registers, the address to go to, and a return address of none: where a call would have left the stack, 8 bytes off a
+  // multiple of 16.
+  auto* top = reinterpret_cast<std::uintptr_t*>(stack_ + stack_bytes - 56);
   top[0] = 0;
   top[-1] = reinterpret_cast<std::uintptr_t>(entry);
   for (int i = 2; i < 8; ++i) top[-i] = 0;
