@@ -105,6 +105,7 @@ class CudaMemory final : public DeviceMemory {
   void copy(void* to, const void* from, std::int64_t bytes) override {
     if (bytes > 0 && to != from) cuda::copy(to, from, bytes, cuda::compute_stream());
   }
+  int device() const override { return device_; }
   bool computes(DType type) const override { return is_floating(type) || type == DType::int64 || type == DType::int32; }
   void combine(void* a, const void* in, std::int64_t count, DType type, Reduction op) override {
     if (count == 0) return;
@@ -133,6 +134,7 @@ class CudaMemory final : public DeviceMemory {
   void synchronise() override { cuda::synchronise(cuda::compute_stream()); }
 
  private:
+  const int device_ = cuda::selected();
   std::shared_ptr<PinnedPool> pool_ = std::make_shared<PinnedPool>();
 };
 

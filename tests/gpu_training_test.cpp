@@ -62,6 +62,7 @@ struct Run {
   double clip_norm = 0;
   std::int64_t epochs = 3, batch = 4, accumulate = 1;
   distributed::Statistics over = distributed::Statistics::all;
+  bool spread = false;  // over the GPUs that there are
 };
 
 struct Found {
@@ -92,6 +93,7 @@ Found train(const Run& run, DeviceKind on) {
   std::mutex mutex;
   on_ranks(run.grid.sample * run.grid.depth * run.grid.height * run.grid.width, [&](const Communicator& world) {
     UseDevice device(on);
+    if (on == DeviceKind::cuda) cuda::select(run.spread ? world.rank() % cuda::devices() : 0);
     const data::Loader loader(std::make_shared<MadeSource>(run.samples), loader_options(run, make_grid(world, run.grid)));
     Net net(run.over);
     net.build(loader.shape(), {.seed = 5, .dtype = run.dtype});
@@ -145,6 +147,7 @@ TEST_CASE("gpu: training is that of a CPU") {
            {"two ranks, samples", {.grid = {.sample = 2}, .samples = ragged, .clip_norm = 0.1}, 1e-10},
            {"two ranks, space", {.dtype = DType::float32, .grid = {.depth = 2}}, 1e-5},
            {"local statistics", {.grid = {.sample = 2}, .over = distributed::Statistics::local}, 1e-10},
+           {"three ranks, a GPU each", {.dtype = DType::float32, .grid = {.sample = 3}, .spread = true}, 1e-5},
            {"four ranks", {.grid = {.sample = 2, .height = 2}, .over = distributed::Statistics::spatial_group}, 1e-10}}) {
     INFO(name);
     check_equal(train(run, DeviceKind::cuda), train(run, DeviceKind::cpu), tolerance);
