@@ -29,7 +29,7 @@ struct Post {
   Counts counts, receive_counts;
   std::int64_t bytes = 0;
   DeviceMemory::Bytes data;
-  int device = 0;
+  int place = 0;
   std::shared_ptr<DeviceEvent> ready;
   std::atomic<int> readers{1};
   std::mutex mutex;
@@ -137,15 +137,15 @@ class Share {
     const auto at = first * size_of(mine.type), bytes = count * size_of(mine.type);
     if (bytes == 0) return;
     memory_->copy(out_, posts[0].data.get() + at, bytes);
-    DeviceMemory::Bytes fetched;
+    DeviceMemory::Bytes near;  // what another GPU holds is fetched first
     for (std::size_t r = 1; r < posts.size(); ++r) {
-      const auto* in = posts[r].data.get() + at;
-      if (posts[r].device != memory_->device()) {
-        if (!fetched) fetched = memory_->allocate(bytes);
-        memory_->copy(fetched.get(), in, bytes);
-        in = fetched.get();
+      const std::byte* part = posts[r].data.get() + at;
+      if (posts[r].place != memory_->place()) {
+        if (!near) near = memory_->allocate(bytes);
+        memory_->copy(near.get(), part, bytes);
+        part = near.get();
       }
-      memory_->combine(out_, in, count, mine.type, mine.op);
+      memory_->combine(out_, part, count, mine.type, mine.op);
     }
   }
 
@@ -358,8 +358,8 @@ class InProcessTransport final : public ForwardingTransport {
     auto post = std::make_unique<Post>();
     post->call = call, post->type = type, post->bytes = bytes, post->readers = readers;
     if (bytes > 0) {
-      post->device = memory_->device();
       post->data = memory_->allocate(bytes);
+      post->place = memory_->place();
       memory_->copy(post->data.get(), data, bytes);
     }
     post->ready = memory_->mark();

@@ -51,7 +51,7 @@ Fiber::~Fiber() {
 void Fiber::restart(void (*entry)()) {
   // Six registers, the address to go to, and a return address of none: where a call would have left the stack, 8 bytes off a
   // multiple of 16.
-  auto* top = reinterpret_cast<std::uintptr_t*>(stack_ + stack_bytes - 56);
+  auto* top = reinterpret_cast<std::uintptr_t*>(stack_ + stack_bytes - 72);
   top[0] = 0;
   top[-1] = reinterpret_cast<std::uintptr_t>(entry);
   for (int i = 2; i < 8; ++i) top[-i] = 0;

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <shared_mutex>
 #include <sstream>
+#include <utility>
 
 #include "tests/emulation/runtime.h"
 
@@ -20,7 +21,8 @@ Settings read_settings() {
   const char* text = std::getenv("MPIGRAD_EMULATION");
   std::istringstream words(text ? text : "");
   for (std::string word; std::getline(words, word, ',');) {
-    if (word == "late") result.late = true;
+    if (word == "late") result.mode = Mode::late;
+    else if (word == "concurrent") result.mode = Mode::concurrent;
     else if (word.rfind("devices=", 0) == 0) result.devices = std::atoi(word.c_str() + 8);
     else if (word.rfind("memory=", 0) == 0) result.memory = std::strtoull(word.c_str() + 7, nullptr, 10);
     else if (!word.empty()) std::abort();  // a test that asks for something else than it gets
@@ -183,6 +185,13 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
 cudaError_t cudaSetDevice(int index) {
   if (index < 0 || index >= settings().devices) return refuse(cudaErrorInvalidDevice);
   device = index;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char* name, int room, int index) {
+  if (index < 0 || index >= settings().devices) return refuse(cudaErrorInvalidDevice);
+  const auto text = "0000:" + std::to_string(10 + index) + ":00.0";
+  if (room <= static_cast<int>(text.size())) return refuse(cudaErrorInvalidValue);
+  std::memcpy(name, text.c_str(), text.size() + 1);
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {

@@ -6,9 +6,12 @@
 //
 // MPIGRAD_EMULATION, a list separated by commas:
 //   late         a stream does nothing until somebody waits for it, and then no more than that: who forgets to wait reads what is
-//                not there yet. Threads and blocks run in the opposite order. Otherwise all is done at once.
-//   devices=N    2 if not given
+//                not there yet. Threads and blocks run in the opposite order.
+//   concurrent   each stream has a thread, as NCCL needs it between ranks of one process, whose calls wait for each other
+//   devices=N    1 if not given
 //   memory=N     bytes of each, 1 GiB if not given
+//
+// Without the first two all is done at once.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,9 +22,10 @@
 
 namespace mpigrad::emulation {
 
+enum class Mode { at_once, late, concurrent };
 struct Settings {
-  bool late = false;
-  int devices = 2;
+  Mode mode = Mode::at_once;
+  int devices = 1;
   std::size_t memory = std::size_t{1} << 30;
 };
 const Settings& settings();

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <mutex>
 #include <set>
-#include <vector>
+#include <thread>
+#include <utility>
 
 #include "tests/emulation/kernel.h"
 #include "tests/emulation/runtime.h"
@@ -23,8 +25,9 @@ struct CUstream_st {
     std::size_t bytes = 0;
   };
   int device = 0;
-  std::deque<Work> queue;
+  std::deque<Work> queue;  // what is under way is still its front
   std::uint64_t given = 0, done = 0;
+  bool has_thread = false;
 };
 
 // A point of a stream: after the work of that number. Without one it is reached.
@@ -38,9 +41,10 @@ struct CUevent_st {
 
 namespace {
 
-// One at a time goes through queues. Who waits does the work of others on the way.
+// Where streams have no threads, one of the host at a time goes through queues, and who waits does the work of others on the way.
 struct Order {
   std::recursive_mutex mutex;
+  std::condition_variable_any changed;
   std::set<CUstream_st*> streams;  // never deleted: events point there
   std::set<CUevent_st*> events;
 };
@@ -50,13 +54,29 @@ Order& order() {
 }
 
 void do_one(CUstream_st& stream) {
-  auto work = std::move(stream.queue.front());
+  stream.queue.front().run();
   stream.queue.pop_front();
-  work.run();
   ++stream.done;
 }
+// With the lock, once.
 void do_until(CUstream_st& stream, std::uint64_t number) {
-  while (stream.done < number) do_one(stream);
+  if (settings().mode == Mode::concurrent) order().changed.wait(order().mutex, [&] { return stream.done >= number; });
+  else
+    while (stream.done < number) do_one(stream);
+}
+// A stream's own thread, which ends with the process.
+void serve(CUstream_st& stream) {
+  std::unique_lock lock(order().mutex);
+  for (;;) {
+    order().changed.wait(lock, [&] { return !stream.queue.empty(); });
+    auto& work = stream.queue.front();
+    lock.unlock();
+    work.run();
+    lock.lock();
+    stream.queue.pop_front();
+    ++stream.done;
+    order().changed.notify_all();
+  }
 }
 
 cudaError_t state() { return failed_for_good() ? fail_for_good({}) : cudaSuccess; }
@@ -82,19 +102,24 @@ int device_of(cudaStream_t stream) { return stream->device; }
 
 cudaError_t give(cudaStream_t stream, std::function<void()> work, const void* host, std::size_t bytes) {
   if (failed_for_good()) return fail_for_good({});
-  if (!settings().late) {
+  if (settings().mode == Mode::at_once) {
     work();
     return state();
   }
   const std::lock_guard lock(order().mutex);
   stream->queue.push_back({std::move(work), static_cast<const std::byte*>(host), bytes});
   ++stream->given;
+  if (settings().mode == Mode::concurrent) {
+    if (!std::exchange(stream->has_thread, true)) std::thread([stream] { serve(*stream); }).detach();
+    order().changed.notify_all();
+  }
   return cudaSuccess;
 }
 
 void finish(int device) {
   const std::lock_guard lock(order().mutex);
-  for (auto* stream : order().streams)
+  const auto streams = order().streams;  // others may make new ones meanwhile
+  for (auto* stream : streams)
     if (stream->device == device) do_until(*stream, stream->given);
 }
 
@@ -126,7 +151,7 @@ cudaError_t launch(const cudaLaunchConfig_t& c, KernelCall call) {
       return fail_for_good("a kernel is given " + why);
   }
   return give(c.stream, [g, b, call = std::move(call)] {
-    const auto why = run_kernel(g, b, call, settings().late);
+    const auto why = run_kernel(g, b, call, settings().mode == Mode::late);
     if (!why.empty()) fail_for_good(why);
   });
 }
@@ -164,7 +189,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (!valid(stream)) return no_stream();
   const std::lock_guard lock(order().mutex);
   if (stream->done == stream->given) return state();
-  do_one(*stream);
+  if (settings().mode == Mode::late) do_one(*stream);
   return refuse(cudaErrorNotReady);
 }
 cudaError_t cudaDeviceSynchronize() {
@@ -176,7 +201,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (!known(event)) return no_event();
   const std::lock_guard lock(order().mutex);
   if (!event->stream || event->stream->done >= event->number) return state();
-  return give(stream, [on = event->stream, number = event->number] { do_until(*on, number); });
+  return give(stream, [on = event->stream, number = event->number] {
+    const std::lock_guard lock(order().mutex);
+    do_until(*on, number);
+  });
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   if (!valid(stream)) return no_stream();
@@ -213,7 +241,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::lock_guard lock(order().mutex);
   if (!known(event)) return no_event();
   if (!event->stream || event->stream->done >= event->number) return state();
-  do_one(*event->stream);  // who asks again and again comes to an end
+  if (settings().mode == Mode::late) do_one(*event->stream);  // who asks again and again comes to an end
   return refuse(cudaErrorNotReady);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {

@@ -83,7 +83,7 @@ class FakeDevice final : public DeviceMemory {
   void copy(void* to, const void* from, std::int64_t bytes) override {
     if (bytes > 0 && to != from) stream_.push([=] { std::memcpy(to, from, static_cast<std::size_t>(bytes)); });
   }
-  int device() const override { return device_; }
+  int place() const override { return device_; }
   bool computes(DType type) const override { return !limited_ || type == DType::float32; }
   void combine(void* a, const void* in, std::int64_t count, DType type, Reduction op) override {
     stream_.push([=, host = host_] { host->combine(a, in, count, type, op); });
@@ -149,8 +149,10 @@ class FromHost final : public DeviceMemory {
   }
   void to_device(void* host, const void* device, std::int64_t bytes) override {
     if (bytes == 0) return;
-    device_->to_host(host, device, bytes);
+    const auto kept = device_->allocate_host(bytes);  // the caller's memory is not for a GPU
+    device_->to_host(kept.get(), device, bytes);
     device_->synchronise();
+    std::memcpy(host, kept.get(), static_cast<std::size_t>(bytes));
   }
   void synchronise() override {}  // the device's work is in order
 

@@ -43,14 +43,10 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* configuration, void (*k
                                         },
                                         call,
                                         {}};
-  std::apply(
-      [&](const auto&... each) {
-        const auto note = [&](const auto& argument) {
-          if constexpr (std::is_pointer_v<std::remove_cvref_t<decltype(argument)>>) launch.pointers.push_back(argument);
-        };
-        (note(each), ...);
-      },
-      call->arguments);
+  [[maybe_unused]] const auto note = [&]([[maybe_unused]] const auto& argument) {
+    if constexpr (std::is_pointer_v<std::remove_cvref_t<decltype(argument)>>) launch.pointers.push_back(argument);
+  };
+  std::apply([&](const auto&... each) { (note(each), ...); }, call->arguments);
   return mpigrad::emulation::launch(*configuration, std::move(launch));
 }
 

@@ -75,6 +75,7 @@ cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaDeviceGetPCIBusId(char* name, int room, int device);
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
 
 cudaError_t cudaGetLastError();
