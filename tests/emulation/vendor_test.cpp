@@ -116,6 +116,13 @@ std::string error_text(F&& f) {
 
 }  // namespace
 
+// Calls by name, which makes them libraries of this program.
+TEST_CASE("emulated libraries: those that are loaded") {
+  CHECK(cudnnGetVersion() == cuda::cudnn().cudnnGetVersion());
+  CHECK(reinterpret_cast<void*>(&cudnnGetVersion) == reinterpret_cast<void*>(cuda::cudnn().cudnnGetVersion));
+  CHECK(reinterpret_cast<void*>(&cublasLtGetVersion) == reinterpret_cast<void*>(cuda::cublas_lt().cublasLtGetVersion));
+}
+
 TEST_CASE("emulated cuDNN: all plans of random problems give what the plain kernels give") {
   int plans = 0;
   for (int i = 0; i < 60; ++i) {

@@ -52,7 +52,7 @@ std::vector<Engine> engines_of(const ConvGraph& g, cudnnBackendHeurMode_t mode) 
     engines.push_back({number, rounding, std::move(notes), large ? std::int64_t{3} << 30 : workspace});
   };
   if (mode == CUDNN_HEUR_MODE_A) {
-    bool small = g.groups() == 1, last = true, aligned = true;
+    bool small = g.groups() == 1 && g.w.elements() > g.w.dimensions[0] * g.w.dimensions[1], last = true, aligned = true;
     for (std::size_t a = 0; a < 3; ++a)
       small = small && g.stride[a] == 1 && g.dilation[a] == 1 && g.w.dimensions[a + 2] <= 3 && g.direction != Direction::filter;
     for (const auto& t : g.operands) last = last && t.channels_last(), aligned = aligned && t.alignment % 16 == 0;
