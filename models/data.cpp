@@ -6,6 +6,7 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "framework/cuda/cuda.h"
 #include "framework/random.h"
 #include "models/data_augment.h"
 
@@ -27,6 +28,22 @@ struct Region {
   }
 };
 using RegionPtr = std::shared_ptr<Region>;
+
+// Memory of the host from which a batch goes to a GPU.
+struct Pinned {
+  cuda::PinnedBuffer memory;
+  cuda::Event copied;
+
+  explicit Pinned(std::int64_t bytes) : memory(bytes) {}
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+  ~Pinned() {
+    try {
+      if (!copied.reached()) copied.synchronise();
+    } catch (...) {  // a GPU that has failed reads nothing more
+    }
+  }
+};
 
 // The same for every rank.
 void shuffle(std::vector<std::int64_t>& values, const Philox& random) {
@@ -70,7 +87,39 @@ struct Loader::State {
   RegionPtr read(std::int64_t sample, const Box& box) const;
   RegionPtr region(std::int64_t sample, const Box& box);
   std::shared_ptr<Fetch> start(std::int64_t epoch, const std::vector<std::int64_t>& order, std::int64_t step);
+  // The types of this rank's part of a batch.
+  std::pair<TensorType, TensorType> types(const Fetch& fetch) const;
+  // Decodes and augments into memory of the host.
+  void fill(Fetch& fetch, std::byte* x, std::byte* y);
+  Batch laid_out(const Fetch& fetch, const Tensor& x, const Tensor& y);
   Batch finish(Fetch& fetch);
+  Batch finish(Fetch& fetch, Places& places);
+
+  std::array<std::unique_ptr<Pinned>, 2> pinned;  // in turn
+  std::size_t next_pinned = 0;
+};
+
+// Where the batches of an epoch are on a GPU: two places in turn, so that one is filled while the other is computed with.
+struct Loader::Places {
+  struct Place {
+    std::shared_ptr<Storage> x, y;
+    cuda::Event used;  // behind the work of the step that used it
+  };
+  std::array<Place, 2> places;
+  std::size_t next = 0;
+
+  // The step that used the batch before has been given out.
+  void step_is_given() { places[1 - next].used.record(cuda::compute_stream()); }
+
+  // Memory at `place` that nobody uses any more when the copy stream gets there.
+  static Tensor free_memory(std::shared_ptr<Storage>& storage, const TensorType& type) {
+    const auto bytes = type.shape.elements() * size_of(type.dtype);
+    if (!storage || storage.use_count() > 1 || storage->bytes() < bytes) {
+      storage = std::make_shared<Storage>(bytes, DeviceKind::cuda);
+      cuda::wait(cuda::copy_stream(), cuda::compute_stream());  // which may have given it back just now
+    }
+    return {type, storage, 0};
+  }
 };
 
 struct Loader::Fetch {
@@ -132,12 +181,17 @@ std::shared_ptr<Loader::Fetch> Loader::State::start(std::int64_t epoch, const st
   return fetch;
 }
 
-Batch Loader::State::finish(Fetch& fetch) {
+std::pair<TensorType, TensorType> Loader::State::types(const Fetch& fetch) const {
+  const auto n = static_cast<std::int64_t>(fetch.items.size()), t = static_cast<std::int64_t>(source->target_names().size());
+  const auto extents = spatial.extents();
+  return {{Shape{n, extents[0], extents[1], extents[2], source->channels()}, options.dtype},
+          {classes ? Shape{n} : Shape{n, t}, target_dtype}};
+}
+
+void Loader::State::fill(Fetch& fetch, std::byte* x, std::byte* y) {
   const auto n = static_cast<std::int64_t>(fetch.items.size());
   const auto extents = spatial.extents();
   const auto channels = source->channels(), t = static_cast<std::int64_t>(source->target_names().size());
-  Tensor x({Shape{n, extents[0], extents[1], extents[2], channels}, options.dtype}, DeviceKind::cpu);
-  Tensor y({classes ? Shape{n} : Shape{n, t}, target_dtype}, DeviceKind::cpu);
   const auto bytes = extents.elements() * channels * size_of(options.dtype);
   for (std::int64_t i = 0; i < n; ++i) {
     auto& item = fetch.items[static_cast<std::size_t>(i)];
@@ -146,18 +200,53 @@ Batch Loader::State::finish(Fetch& fetch) {
       const auto& region = *item.regions[p];
       region.ready.get();
       copy_piece(item.pieces[p], {region.box, source->type(), region.bytes.get()}, extents, channels, transform, options.dtype,
-                 x.raw() + i * bytes, name);
+                 x + i * bytes, name);
     }
     if (item.targets.valid()) targets[item.sample] = item.targets.get();
     const auto& values = targets.at(item.sample);
     visit_arithmetic(target_dtype, [&](auto zero) {
       using T = decltype(zero);
-      for (std::int64_t j = 0; j < t; ++j) y.mutable_data<T>()[i * t + j] = static_cast<T>(values[static_cast<std::size_t>(j)]);
+      auto* to = reinterpret_cast<T*>(y) + i * t;
+      for (std::int64_t j = 0; j < t; ++j) to[j] = static_cast<T>(values[static_cast<std::size_t>(j)]);
     });
   }
+}
+
+Batch Loader::State::laid_out(const Fetch& fetch, const Tensor& x, const Tensor& y) {
   const auto& layout = layouts_for(fetch.n);
-  x = constant(x), y = constant(y);
-  return layout.x ? Batch{x.with_layout(layout.x), y.with_layout(layout.y)} : Batch{x, y};
+  if (!layout.x) return {constant(x), constant(y)};
+  return {constant(x).with_layout(layout.x), constant(y).with_layout(layout.y)};
+}
+
+Batch Loader::State::finish(Fetch& fetch) {
+  const auto [x_type, y_type] = types(fetch);
+  const Tensor x(x_type, DeviceKind::cpu), y(y_type, DeviceKind::cpu);
+  fill(fetch, x.raw(), y.raw());
+  if (options.device != DeviceKind::cuda) return laid_out(fetch, x, y);
+  return laid_out(fetch, detail::copied(x, options.device), detail::copied(y, options.device));
+}
+
+// The host waits for nothing but the copy of the batch before the last, which has been used.
+Batch Loader::State::finish(Fetch& fetch, Places& places) {
+  constexpr std::int64_t alignment = 512;
+  const auto [x_type, y_type] = types(fetch);
+  const auto of_x = x_type.shape.elements() * size_of(x_type.dtype), of_y = y_type.shape.elements() * size_of(y_type.dtype);
+  const auto before_y = (of_x + alignment - 1) / alignment * alignment;
+  auto& host = pinned[std::exchange(next_pinned, 1 - next_pinned)];
+  if (host) host->copied.throttle();
+  if (!host || host->memory.bytes() < before_y + of_y) host = std::make_unique<Pinned>(before_y + of_y);
+  auto* from = host->memory.data();
+  fill(fetch, from, from + before_y);
+
+  auto& place = places.places[std::exchange(places.next, 1 - places.next)];
+  const auto stream = cuda::copy_stream();
+  place.used.hold(stream);
+  const auto x = Places::free_memory(place.x, x_type), y = Places::free_memory(place.y, y_type);
+  cuda::copy(x.raw(), from, of_x, stream);
+  cuda::copy(y.raw(), from + before_y, of_y, stream);
+  host->copied.record(stream);
+  host->copied.hold(cuda::compute_stream());
+  return laid_out(fetch, x, y);
 }
 
 // ---- Loader
@@ -249,10 +338,16 @@ Loader::Epoch::Iterator Loader::Epoch::begin() {
 
 void Loader::Epoch::advance() {
   current_ = {};
+  if (places_) places_->step_is_given();
   if (++step_ >= steps_) return;
   const auto fetch = next_ ? std::move(next_) : state_->start(epoch_, order_, step_);
   next_ = state_->options.prefetch && step_ + 1 < steps_ ? state_->start(epoch_, order_, step_ + 1) : nullptr;
-  current_ = state_->finish(*fetch);
+  if (state_->options.device != DeviceKind::cuda) {
+    current_ = state_->finish(*fetch);
+  } else {
+    if (!places_) places_ = std::make_shared<Places>();
+    current_ = state_->finish(*fetch, *places_);
+  }
 }
 
 Split split_train_test(std::int64_t n, double fraction, std::uint64_t seed) {

@@ -30,6 +30,8 @@ struct LoaderOptions {
   bool drop_last = false;               // leave out a last, smaller batch
   bool prefetch = true;                 // read the next batch while the current one is used
   std::int64_t cache_bytes = -1;        // keep what was read if all of it fits; negative: 1 GiB per node
+  // Of the batches. To a GPU they are copied while the step before is computed.
+  DeviceKind device = current_device();
 };
 
 struct Batch {
@@ -58,7 +60,8 @@ class Loader {
   // One batch by itself, without reading ahead.
   Batch batch(std::int64_t epoch, std::int64_t step) const;
 
-  struct Fetch;  // a batch that is being read
+  struct Fetch;   // a batch that is being read
+  struct Places;  // where batches on a GPU are
   class Epoch;
   // The batches of an epoch, in order, for one pass. Not collective, but every rank gets the same number of them. A failed read
   // throws where its batch is asked for.
@@ -109,6 +112,7 @@ class Loader::Epoch {
   std::int64_t epoch_, steps_, step_ = -1;
   std::vector<std::int64_t> order_;
   Batch current_;
+  std::shared_ptr<Places> places_;  // of batches on a GPU
   std::shared_ptr<Fetch> next_;
 };
 

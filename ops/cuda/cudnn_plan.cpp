@@ -86,6 +86,9 @@ std::vector<CudnnPlan> plans_of(const ConvCall& call, const Target& target, std:
       }
       CudnnPlan plan{std::make_unique<Descriptor>(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), graph.operands, 0, facts.number,
                      std::move(facts.notes)};
+      // Required before 9.8, deprecated since.
+      if (target.handle && cudnn().cudnnGetVersion() < 90800)
+        plan.plan->set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle);
       plan.plan->set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
       if (const auto status = plan.plan->try_finalize(); status != CUDNN_STATUS_SUCCESS) {
         why = cudnn_text(status);
