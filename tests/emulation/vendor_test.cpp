@@ -7,9 +7,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <thread>
 
 #include "framework/error.h"
@@ -32,16 +34,20 @@ struct Option {
 // 256-byte aligned, filled with NaN.
 template <class T>
 struct Aligned {
-  std::vector<T> all;
-  T* data = nullptr;
-  explicit Aligned(std::int64_t n) : all(static_cast<std::size_t>(n) + 256 / sizeof(T)) {
-    data = all.data();
-    while (reinterpret_cast<std::uintptr_t>(data) % 256 != 0) ++data;
-    std::memset(static_cast<void*>(data), 0xFF, static_cast<std::size_t>(n) * sizeof(T));
-  }
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<T, Free> memory;
+  T* data;
+  explicit Aligned(std::int64_t n) : Aligned(n, (static_cast<std::size_t>(n) * sizeof(T) / 256 + 1) * 256) {}
   explicit Aligned(const std::vector<double>& values) : Aligned(static_cast<std::int64_t>(values.size())) {
     for (std::size_t i = 0; i < values.size(); ++i) data[i] = T(static_cast<float>(values[i]));
     if constexpr (std::is_same_v<T, double>) std::copy(values.begin(), values.end(), data);
+  }
+
+ private:
+  Aligned(std::int64_t, std::size_t bytes) : memory(static_cast<T*>(std::aligned_alloc(256, bytes))), data(memory.get()) {
+    std::memset(static_cast<void*>(data), 0xFF, bytes);
   }
 };
 

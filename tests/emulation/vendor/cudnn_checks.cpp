@@ -5,6 +5,7 @@
 #include <set>
 
 #include "tests/emulation/vendor/cudnn_graph.h"
+#include "tests/emulation/vendor/options.h"
 
 namespace mpigrad::emulation::vendor {
 namespace {
@@ -265,6 +266,7 @@ std::shared_ptr<const ConvGraph> parse(const Node& node) {
     last = p.y;
     graph->then.push_back(std::move(p));
   }
+  pattern(operations.size() == 1 || !Options("MPIGRAD_EMULATED_CUDNN").has("no-graphs"), "no graphs of several operations");
   demand(!last.is_virtual, CUDNN_STATUS_BAD_PARAM, "the result of a graph is virtual");
   for (const auto* t : {&graph->x, &graph->w})
     demand(!t->is_virtual, CUDNN_STATUS_BAD_PARAM, "x and w of a graph's only convolution lie in memory");

@@ -3,7 +3,8 @@
 //
 //   fail-N                   engine N proposes itself and cannot be built
 //   no-heuristics            mode A knows nothing of any graph; the fallback does
-//   no-fusion, no-slope      graphs of several operations; a ReLU with a slope
+//   no-graphs, no-fusion     graphs of several operations, as they are made or by the heuristics
+//   no-slope                 a ReLU with a slope
 //   no-channels-last         any tensor in that order;  no-double-channels-last: of doubles only
 //   whole-channels           16-bit tensors whose channels are no multiple of 8, channels last
 //   equal-padding            padding that differs between the two sides

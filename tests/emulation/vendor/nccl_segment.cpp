@@ -31,10 +31,8 @@ void die(const std::string& text) {
 
 void wait_until(const std::function<bool()>& done, const std::function<std::string()>& what) {
   using Clock = std::chrono::steady_clock;
-  static const auto most = [] {
-    const char* text = std::getenv("MPIGRAD_EMULATED_NCCL_SECONDS");
-    return std::chrono::seconds(text ? std::atoi(text) : 60);
-  }();
+  const char* limit = std::getenv("MPIGRAD_EMULATED_NCCL_SECONDS");
+  const auto most = std::chrono::seconds(limit ? std::atoi(limit) : 60);
   const auto begin = Clock::now();
   for (int turn = 0; !done(); ++turn) {
     if (turn < 200) {
