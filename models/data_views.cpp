@@ -57,7 +57,7 @@ struct ViewLoader::State {
   std::map<std::int64_t, std::vector<LayoutPtr>> layouts;  // by the batch's N: of every view, then of labels and indices
   std::optional<Regions> regions;
   mutable std::atomic<std::int64_t> delivered = 0, waited = 0, worked = 0;  // times in nanoseconds
-  std::optional<Workers> workers;                                   // ends first
+  std::optional<Workers> workers;                                           // ends first
 
   const std::vector<LayoutPtr>& layouts_for(std::int64_t n);
   Shape shape(std::size_t view, std::int64_t n) const {
