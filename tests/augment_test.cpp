@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 
@@ -118,6 +119,13 @@ TEST_CASE("augment: flips and turns move cells exactly") {
       ++seen[y.values];
     }
     CHECK(seen.size() == expected);
+    // Mirror images are a flip, and an exchange of two axes.
+    CHECK(seen.contains(flipped(counting(extents), 2).values) == mirrors);
+    for (const auto& axes : {std::array<int, 3>{0, 2, 1}, {1, 0, 2}, {2, 1, 0}}) {
+      const auto exchanged = permuted(counting(extents), {.axes = axes});
+      if (exchanged.extents == extents && extents[0] == extents[1]) CHECK(seen.contains(exchanged.values) == mirrors);
+    }
+    if (extents == Shape{1, 2, 2}) CHECK(seen.contains(Values{0, 2, 1, 3}) == mirrors);
     for (const auto& [values, times] : seen) CHECK(times > draws / static_cast<int>(expected) / 3);
   }
 }
