@@ -21,13 +21,14 @@ thread_local const char* no_batch_statistics = nullptr;  // why
 Conv3d::Conv3d(Module& parent, const std::string& name, const Conv3dAttributes& attributes)
     : Module(parent, name), a_(attributes) {}
 
-Tensor Conv3d::operator()(const Tensor& x) {
-  require(x.rank() == 5, "[{}] needs [N, D, H, W, C]: {}", path(), x);
-  require(a_.groups > 0 && x.dim(4) % a_.groups == 0, "[{}] {} channels are not a multiple of {} groups: {}", path(), x.dim(4),
-          a_.groups, x);
-  const Shape shape{a_.out, a_.kernel[0], a_.kernel[1], a_.kernel[2], x.dim(4) / a_.groups};
+Tensor Conv3d::operator()(const Tensor& input) {
+  require(input.rank() == 5, "[{}] needs [N, D, H, W, C]: {}", path(), input);
+  require(a_.groups > 0 && input.dim(4) % a_.groups == 0, "[{}] {} channels are not a multiple of {} groups: {}", path(),
+          input.dim(4), a_.groups, input);
+  const Shape shape{a_.out, a_.kernel[0], a_.kernel[1], a_.kernel[2], input.dim(4) / a_.groups};
   const double taps = volume(a_.kernel);
   LayerScope scope(path(), "conv", shape.elements() + (a_.bias ? a_.out : 0));
+  const auto x = computed(input);
   const auto w = parameter("weight", shape,
                            glorot_uniform(taps * static_cast<double>(shape[4]), taps * static_cast<double>(a_.out / a_.groups)));
   const auto bias = a_.bias ? parameter("bias", {a_.out}, constant_value(0), false) : Tensor();
@@ -42,11 +43,12 @@ Tensor Conv3d::operator()(const Tensor& x) {
 ConvTranspose3d::ConvTranspose3d(Module& parent, const std::string& name, const ConvTranspose3dAttributes& attributes)
     : Module(parent, name), a_(attributes) {}
 
-Tensor ConvTranspose3d::operator()(const Tensor& x) {
-  require(x.rank() == 5, "[{}] needs [N, D, H, W, C]: {}", path(), x);
-  const Shape shape{x.dim(4), a_.kernel[0], a_.kernel[1], a_.kernel[2], a_.out};
+Tensor ConvTranspose3d::operator()(const Tensor& input) {
+  require(input.rank() == 5, "[{}] needs [N, D, H, W, C]: {}", path(), input);
+  const Shape shape{input.dim(4), a_.kernel[0], a_.kernel[1], a_.kernel[2], a_.out};
   const double taps = volume(a_.kernel);
   LayerScope scope(path(), "conv_transpose", shape.elements() + (a_.bias ? a_.out : 0));
+  const auto x = computed(input);
   const auto w =
       parameter("weight", shape, glorot_uniform(taps * static_cast<double>(x.dim(4)), taps * static_cast<double>(a_.out)));
   const auto bias = a_.bias ? parameter("bias", {a_.out}, constant_value(0), false) : Tensor();
@@ -97,9 +99,10 @@ void BatchNorm::update(const Tensor& x, const distributed::BatchNormResult& resu
 Linear::Linear(Module& parent, const std::string& name, const LinearAttributes& attributes)
     : Module(parent, name), a_(attributes) {}
 
-Tensor Linear::operator()(const Tensor& x) {
-  require(x.rank() == 2, "[{}] needs [N, features]; flatten first: {}", path(), x);
-  LayerScope scope(path(), "linear", a_.out * (x.dim(1) + (a_.bias ? 1 : 0)));
+Tensor Linear::operator()(const Tensor& input) {
+  require(input.rank() == 2, "[{}] needs [N, features]; flatten first: {}", path(), input);
+  LayerScope scope(path(), "linear", a_.out * (input.dim(1) + (a_.bias ? 1 : 0)));
+  const auto x = computed(input);
   const auto w =
       parameter("weight", {a_.out, x.dim(1)}, glorot_uniform(static_cast<double>(x.dim(1)), static_cast<double>(a_.out)));
   const auto bias = a_.bias ? parameter("bias", {a_.out}, constant_value(a_.bias_start), false) : Tensor();
