@@ -9,25 +9,11 @@
 #include "framework/cuda/cuda.h"
 #include "framework/random.h"
 #include "models/data_augment.h"
+#include "models/data_parts.h"
 
 namespace mpigrad::data {
 
 namespace {
-
-// A box of a sample in memory, or on its way there. The I/O thread writes into it, so it waits before it goes.
-struct Region {
-  Box box;
-  std::unique_ptr<std::byte[]> bytes;
-  std::shared_future<void> ready;
-
-  Region() = default;
-  Region(const Region&) = delete;
-  Region& operator=(const Region&) = delete;
-  ~Region() {
-    if (ready.valid()) ready.wait();
-  }
-};
-using RegionPtr = std::shared_ptr<Region>;
 
 // Memory of the host from which a batch goes to a GPU.
 struct Pinned {
@@ -45,47 +31,34 @@ struct Pinned {
   }
 };
 
-// The same for every rank.
-void shuffle(std::vector<std::int64_t>& values, const Philox& random) {
-  for (std::size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[random.below(i, i)]);
-}
-
 }  // namespace
 
 struct Loader::State {
+  State(SourcePtr source_, LoaderOptions options_)
+      : source(std::move(source_)), options(std::move(options_)),
+        schedule(*source, options.samples, options.batch, options.seed, options.shuffle, options.drop_last) {}
+
   SourcePtr source;
   LoaderOptions options;
-  std::vector<std::int64_t> samples;
+  Schedule schedule;
   AugmentationKinds kinds;
   Transform transform = Transform::none;
   DType target_dtype = DType::float32;
-  bool classes = false;
-  bool keep = false;  // all regions that this rank ever needs fit in the cache
-  Box spatial;        // this rank's block of [D, H, W]
+  bool classes = false;  // y is [N]
+  Box spatial;           // this rank's block of [D, H, W]
+  std::optional<Regions> regions;
 
   struct Layouts {
     LayoutPtr x, y;
   };
   std::map<std::int64_t, Layouts> layouts;  // by the batch's N
-  std::unordered_map<std::int64_t, RegionPtr> kept;
   std::unordered_map<std::int64_t, std::vector<double>> targets;
 
-  std::int64_t steps() const {
-    const auto n = static_cast<std::int64_t>(samples.size());
-    return options.drop_last ? n / options.batch : (n + options.batch - 1) / options.batch;
-  }
-  std::vector<std::int64_t> order(std::int64_t epoch) const {
-    auto result = samples;
-    if (options.shuffle) shuffle(result, Philox{options.seed, static_cast<std::uint64_t>(epoch)}.child(0));
-    return result;
-  }
   Shape shape(std::int64_t n) const {
     const auto& e = source->extents();
     return {n, e[0], e[1], e[2], source->channels()};
   }
   const Layouts& layouts_for(std::int64_t n);
-  RegionPtr read(std::int64_t sample, const Box& box) const;
-  RegionPtr region(std::int64_t sample, const Box& box);
   std::shared_ptr<Fetch> start(std::int64_t epoch, const std::vector<std::int64_t>& order, std::int64_t step);
   // The types of this rank's part of a batch.
   std::pair<TensorType, TensorType> types(const Fetch& fetch) const;
@@ -143,23 +116,6 @@ const Loader::State::Layouts& Loader::State::layouts_for(std::int64_t n) {
   return found;
 }
 
-RegionPtr Loader::State::read(std::int64_t sample, const Box& box) const {
-  auto region = std::make_shared<Region>();
-  region->box = box;
-  const auto bytes = box.elements() * source->channels() * size_of(source->type());
-  region->bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes));
-  region->ready = source->read_async(sample, box.begin.span(), box.end.span(), source->type(), region->bytes.get()).share();
-  return region;
-}
-
-// What holds `box`: of what is kept, one region of the sample holds every box that is ever asked for.
-RegionPtr Loader::State::region(std::int64_t sample, const Box& box) {
-  if (!keep) return read(sample, box);
-  auto& found = kept[sample];
-  if (!found) found = read(sample, kinds.any() ? Box{Shape{0, 0, 0}, source->extents()} : spatial);
-  return found;
-}
-
 std::shared_ptr<Loader::Fetch> Loader::State::start(std::int64_t epoch, const std::vector<std::int64_t>& order,
                                                     std::int64_t step) {
   auto fetch = std::make_shared<Fetch>();
@@ -176,7 +132,7 @@ std::shared_ptr<Loader::Fetch> Loader::State::start(std::int64_t epoch, const st
     if (!targets.contains(item.sample)) item.targets = source->targets_async(item.sample);
     item.pieces =
         pieces_of(spatial, source->extents(), draw_augmentation(options.seed, epoch, item.sample, source->extents(), kinds));
-    for (const auto& piece : item.pieces) item.regions.push_back(region(item.sample, piece.box));
+    for (const auto& piece : item.pieces) item.regions.push_back(regions->get(item.sample, piece.box));
   }
   return fetch;
 }
@@ -251,25 +207,15 @@ Batch Loader::State::finish(Fetch& fetch, Places& places) {
 
 // ---- Loader
 
-Loader::Loader(SourcePtr source, LoaderOptions options) : state_(std::make_shared<State>()) {
-  auto& s = *state_;
-  s.source = std::move(source);
-  s.options = std::move(options);
-  const auto& o = s.options;
-  require(s.source != nullptr, "[data] a loader needs a source");
-  const auto size = s.source->size();
-  const auto& extents = s.source->extents();
-  require(o.batch > 0, "[data] a batch has at least one sample, not {}", o.batch);
-  require(is_floating(o.dtype), "[data] x is of a floating-point type, not {}", name_of(o.dtype));
-  for (const auto dtype : {o.dtype, o.target_dtype.value_or(o.dtype)})
+Loader::Loader(SourcePtr source, LoaderOptions options) {
+  require(source != nullptr, "[data] a loader needs a source");
+  const auto& extents = source->extents();
+  require(is_floating(options.dtype), "[data] x is of a floating-point type, not {}", name_of(options.dtype));
+  for (const auto dtype : {options.dtype, options.target_dtype.value_or(options.dtype)})
     require(!is_half(dtype), "[data] batches are float32 or float64, not {}: cast them", name_of(dtype));
-  s.samples = o.samples;
-  if (s.samples.empty()) {
-    s.samples.resize(static_cast<std::size_t>(size));
-    std::iota(s.samples.begin(), s.samples.end(), 0);
-  }
-  for (const auto sample : s.samples) require(sample >= 0 && sample < size, "[data] sample {} of {}", sample, size);
-  require(s.steps() > 0, "[data] {} samples make no batch of {}", s.samples.size(), o.batch);
+  state_ = std::make_shared<State>(source, std::move(options));
+  auto& s = *state_;
+  const auto& o = s.options;
   require(!o.transpositions || (extents[0] == extents[1] && extents[1] == extents[2]), "[data] transpositions are for cubes: {}",
           extents);
 
@@ -280,23 +226,16 @@ Loader::Loader(SourcePtr source, LoaderOptions options) : state_(std::make_share
           name_of(s.target_dtype));
   require(s.target_dtype != DType::int64 || s.source->target_type() == DType::int64,
           "[data] targets are numbers, not classes: {}", fmt::join(s.source->target_names(), ", "));
-  s.classes = s.target_dtype == DType::int64;
+  s.classes = s.target_dtype == DType::int64 && s.source->target_names().size() == 1;
 
   s.spatial = {Shape{0, 0, 0}, extents};
   if (o.grid) {
     const auto box = s.layouts_for(o.batch).x->box();
-    for (int a = 0; a < 3; ++a) {
-      const auto ranks = o.grid->extents[static_cast<std::size_t>(a + 1)];
-      require(ranks <= extents[a], "[data] {} ranks along {} for {} planes: input {}", ranks,
-              o.grid->names[static_cast<std::size_t>(a + 1)], extents[a], s.shape(o.batch));
-      s.spatial.begin[a] = box.begin[a + 1], s.spatial.end[a] = box.end[a + 1];
-    }
+    require_planes(o.grid, s.shape(o.batch));
+    for (int a = 0; a < 3; ++a) s.spatial.begin[a] = box.begin[a + 1], s.spatial.end[a] = box.end[a + 1];
   }
-  const auto budget =
-      o.cache_bytes >= 0 ? o.cache_bytes : (std::int64_t{1} << 30) / (o.grid ? o.grid->world().transport().node_size() : 1);
-  const auto values = (s.kinds.any() ? extents : s.spatial.extents()).elements() * s.source->channels();
-  s.keep = static_cast<double>(values) * static_cast<double>(size_of(s.source->type())) * static_cast<double>(s.samples.size()) <=
-           static_cast<double>(budget);
+  const Box whole{Shape{0, 0, 0}, extents};
+  s.regions.emplace(s.source, s.kinds.any() ? whole : s.spatial, s.schedule.samples.size(), o.cache_bytes, o.grid);
 }
 
 Loader::Loader(const std::filesystem::path& path, LoaderOptions options)
@@ -304,50 +243,32 @@ Loader::Loader(const std::filesystem::path& path, LoaderOptions options)
 
 const Source& Loader::source() const { return *state_->source; }
 const LoaderOptions& Loader::options() const { return state_->options; }
-std::int64_t Loader::samples() const {
-  const auto n = static_cast<std::int64_t>(state_->samples.size());
-  return state_->options.drop_last ? n / state_->options.batch * state_->options.batch : n;
-}
-std::int64_t Loader::steps() const { return state_->steps(); }
+std::int64_t Loader::samples() const { return state_->schedule.samples_per_epoch(); }
+std::int64_t Loader::steps() const { return state_->schedule.steps(); }
 Shape Loader::shape() const { return state_->shape(state_->options.batch); }
 LayoutPtr Loader::layout() const { return state_->layouts_for(state_->options.batch).x; }
 LayoutPtr Loader::target_layout() const { return state_->layouts_for(state_->options.batch).y; }
 
 std::vector<std::int64_t> Loader::samples_of(std::int64_t epoch, std::int64_t step) const {
-  require(step >= 0 && step < steps(), "[data] step {} of {}", step, steps());
-  const auto order = state_->order(epoch);
-  const auto begin = step * state_->options.batch;
-  const auto end = std::min(begin + state_->options.batch, static_cast<std::int64_t>(order.size()));
-  return {order.begin() + begin, order.begin() + end};
+  return state_->schedule.samples_of(epoch, step);
 }
 
 Batch Loader::batch(std::int64_t epoch, std::int64_t step) const {
   require(step >= 0 && step < steps(), "[data] step {} of {}", step, steps());
-  return state_->finish(*state_->start(epoch, state_->order(epoch), step));
+  return state_->finish(*state_->start(epoch, state_->schedule.order(epoch), step));
 }
 
-Loader::Epoch Loader::epoch(std::int64_t epoch) const { return {state_, epoch, steps()}; }
-
-Loader::Epoch::Iterator Loader::Epoch::begin() {
-  if (step_ < 0) {
-    order_ = state_->order(epoch_);
-    advance();
-  }
-  return Iterator(this);
-}
-
-void Loader::Epoch::advance() {
-  current_ = {};
-  if (places_) places_->step_is_given();
-  if (++step_ >= steps_) return;
-  const auto fetch = next_ ? std::move(next_) : state_->start(epoch_, order_, step_);
-  next_ = state_->options.prefetch && step_ + 1 < steps_ ? state_->start(epoch_, order_, step_ + 1) : nullptr;
-  if (state_->options.device != DeviceKind::cuda) {
-    current_ = state_->finish(*fetch);
-  } else {
-    if (!places_) places_ = std::make_shared<Places>();
-    current_ = state_->finish(*fetch, *places_);
-  }
+Batches<Batch> Loader::epoch(std::int64_t epoch) const {
+  return {steps(), [state = state_, epoch, order = state_->schedule.order(epoch), places = std::shared_ptr<Places>(),
+                    next = std::shared_ptr<Fetch>()](std::int64_t step) mutable {
+            if (places) places->step_is_given();
+            const auto fetch = next ? std::move(next) : state->start(epoch, order, step);
+            const bool ahead = state->options.prefetch && step + 1 < state->schedule.steps();
+            next = ahead ? state->start(epoch, order, step + 1) : nullptr;
+            if (state->options.device != DeviceKind::cuda) return state->finish(*fetch);
+            if (!places) places = std::make_shared<Places>();
+            return state->finish(*fetch, *places);
+          }};
 }
 
 Split split_train_test(std::int64_t n, double fraction, std::uint64_t seed) {
