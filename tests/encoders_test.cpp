@@ -244,10 +244,11 @@ EncoderResult alone(const EncoderCase& encoder, DType dtype) {
 void check_grids(DType dtype, const std::vector<GridExtents>& grids) {
   for (const auto& encoder : encoder_cases()) {
     const auto expected = alone(encoder, dtype);
-    // Fifty layers of few channels multiply rounding errors: no grid can be closer to one rank than that is to the truth.
+    // Fifty layers with random weights multiply rounding errors (rounding the weights alone moves the gradient by 600 times as
+    // much): grids are as close to one rank as that is to float64.
     const double tolerance = dtype == DType::float64 ? 1e-11
                              : encoder.name == "resnet, bottlenecks"
-                                 ? std::max(1e-5, compare(expected, alone(encoder, DType::float64)).gradient)
+                                 ? 4 * compare(expected, alone(encoder, DType::float64)).gradient
                                  : 1e-5;
     for (const auto& extents : grids)
       check_on_ranks(extents.sample * extents.depth * extents.height * extents.width, encoder.name,

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstdint>
 #include <type_traits>
 
 #include "ops/broadcast.h"
@@ -89,6 +91,17 @@ void binary(const Tensor& a, const Tensor& b, Tensor& y, F f) {
   });
 }
 
+// c ? a : b of their bits, without the branch that a compiler makes of it, ten times slower for masks without a pattern.
+template <class T>
+T either(bool c, T a, T b) {
+  using Bits = std::conditional_t<
+      sizeof(T) == 8, std::uint64_t,
+      std::conditional_t<sizeof(T) == 4, std::uint32_t, std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint8_t>>>;
+  const auto mask = static_cast<Bits>(-static_cast<Bits>(c));
+  return std::bit_cast<T>(
+      static_cast<Bits>((std::bit_cast<Bits>(a) & mask) | (std::bit_cast<Bits>(b) & static_cast<Bits>(~mask))));
+}
+
 }  // namespace
 
 template <class F>
@@ -140,7 +153,7 @@ void Where::run(Cpu, Inputs in, Outputs out) const {
       T* ry = y + at;
       // Steps that the compiler knows, for what masks are used for.
       const auto choose = [&](auto step_a, auto step_b) {
-        for (std::int64_t i = 0; i < count; ++i) ry[i] = rc[i] ? ra[i * step_a] : rb[i * step_b];
+        for (std::int64_t i = 0; i < count; ++i) ry[i] = either(rc[i], ra[i * step_a], rb[i * step_b]);
       };
       constexpr std::integral_constant<std::int64_t, 0> still{};
       constexpr std::integral_constant<std::int64_t, 1> forth{};
