@@ -281,6 +281,57 @@ TEST_CASE("encoders: gradients under contrastive losses are one rank's on every 
   check_grids(DType::float32, {{.sample = 2, .height = 2}, {.sample = 2}, {.height = 2}, {.sample = 4}, {.height = 4}});
 }
 
+TEST_CASE("encoders: statistics of a sample's ranks are those of its samples alone") {
+  const ResNetOptions options{
+      .depth = 10, .width = 4, .small_images = true, .norm = {.statistics = distributed::Statistics::spatial_group}};
+  const Shape shape{6, 1, 11, 8, 2};
+  check_on_ranks(6, "groups", [&](const Communicator& comm) {
+    const auto grid = make_grid(comm, {.sample = 2, .height = 3});
+    const auto layout = activation_layout(grid, shape);
+    ResNet net(options), alone(options);
+    net.build(layout, {.seed = 6, .dtype = DType::float64});
+    alone.build(shape, {.seed = 6, .dtype = DType::float64});
+    const auto box = layout->box();
+    const auto expected = alone(slice(global_tensor(shape, 8), 0, box.begin[0], box.end[0]));
+    require_close("features", net(global_tensor(shape, 8, layout)), expected, 1e-12);
+  });
+}
+
+TEST_CASE("encoders: heads of the papers, prototypes, learned numbers") {
+  struct Heads : nn::Module {
+    explicit Heads(const ProjectionOptions& options) : head(*this, "head", options) {}
+    Tensor operator()(const Tensor& x) override {
+      const auto z = head(x);
+      prototypes(z), number.value();
+      return z;
+    }
+    ProjectionHead head;
+    Prototypes prototypes{*this, "prototypes", 7};
+    LearnedNumber number{*this, "number"};
+  };
+  const auto parameters = [](const ProjectionOptions& options) {
+    Heads net(options);
+    const auto n = count(net, {4, 10});
+    return n - 7 * options.out - 1;
+  };
+  CHECK(parameters(simclr_head(20, 6)) == 10 * 20 + 2 * 20 + 20 * 6);
+  CHECK(parameters(moco_head(20, 6)) == 10 * 20 + 20 + 20 * 6 + 6);
+  CHECK(parameters(swav_head(20, 6)) == 10 * 20 + 2 * 20 + 20 * 6 + 6);
+  CHECK(parameters(barlow_twins_head(20)) == 10 * 20 + 2 * 20 + 20 * 20 + 2 * 20 + 20 * 20);
+  CHECK(parameters(vicreg_head(20)) == parameters(barlow_twins_head(20)));
+  CHECK(parameters({.layers = 1, .out = 6}) == 10 * 6);
+
+  Heads net(simclr_head(20, 6));
+  net.build(Shape{4, 10}, {.dtype = DType::float64});
+  CHECK(net(global_tensor({4, 10}, 3)).shape() == Shape{4, 6});
+  // Behind the last norm each feature has mean 0 and variance 1.
+  const auto z = net(global_tensor({40, 10}, 3));
+  require_close("mean", mean(z, {0}), zeros({6}, DType::float64), 1e-12);
+  require_close("variance", mean(square(z), {0}), ones({6}, DType::float64), 1e-2);
+  require_close("prototypes", sum(square(net.prototypes(z)), {1}), ones({7}, DType::float64), 1e-12);
+  CHECK(net.number.value().item() == doctest::Approx(std::log(1 / 0.07)));
+}
+
 TEST_CASE("encoders: volumes of odd extents split in depth, 28 planes over 3 ranks") {
   const EncoderCase volume{"encoder3d", {2, 28, 7, 6, 1}};
   const auto expected = alone(volume, DType::float64);
