@@ -29,8 +29,9 @@ Tensor Conv3d::operator()(const Tensor& input) {
   const double taps = volume(a_.kernel);
   LayerScope scope(path(), "conv", shape.elements() + (a_.bias ? a_.out : 0));
   const auto x = computed(input);
-  const auto w = parameter("weight", shape,
-                           glorot_uniform(taps * static_cast<double>(shape[4]), taps * static_cast<double>(a_.out / a_.groups)));
+  const double fan_in = taps * static_cast<double>(shape[4]), fan_out = taps * static_cast<double>(a_.out / a_.groups);
+  const auto w =
+      parameter("weight", shape, a_.start == WeightStart::he_fan_out ? he_normal(fan_out) : glorot_uniform(fan_in, fan_out));
   const auto bias = a_.bias ? parameter("bias", {a_.out}, constant_value(0), false) : Tensor();
   return scope.done(distributed::conv(x, w, bias, a_.slope,
                                       {.stride = a_.stride,
@@ -64,9 +65,11 @@ BatchNorm::BatchNorm(Module& parent, const std::string& name, const BatchNormAtt
 
 Tensor BatchNorm::operator()(const Tensor& x) {
   const Shape shape{x.dim(-1)};
-  LayerScope scope(path(), "batch_norm", 2 * x.dim(-1));
-  const auto gamma = parameter("gamma", shape, constant_value(1), false),
-             beta = parameter("beta", shape, constant_value(0), false);
+  LayerScope scope(path(), "batch_norm", a_.affine ? 2 * x.dim(-1) : 0);
+  UseDevice device(x.device());
+  const auto gamma =
+                 a_.affine ? parameter("gamma", shape, constant_value(a_.gamma_start), false) : constant(ones(shape, x.dtype())),
+             beta = a_.affine ? parameter("beta", shape, constant_value(0), false) : constant(zeros(shape, x.dtype()));
   auto &mean = buffer("running_mean", shape, 0), &variance = buffer("running_variance", shape, 1);
   if (!training() && x.device() != DeviceKind::dry)
     return scope.done(distributed::normalise(x, {constant(mean), constant(variance)}, gamma, beta, a_.epsilon));
