@@ -7,6 +7,7 @@
 #include <deque>
 #include <mutex>
 #include <new>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -44,6 +45,14 @@ const Presence& presence() {
 }
 
 void count_synchronisation() { counters.synchronisations.fetch_add(1, std::memory_order_relaxed); }
+
+bool poisons() {
+  static const bool asked = [] {
+    const char* value = std::getenv("MPIGRAD_GPU_POISON");
+    return value && *value && std::string_view(value) != "0";
+  }();
+  return asked;
+}
 
 // Pinned buffers through which pageable memory travels; each is free again when its event is reached.
 class Staging {
@@ -294,7 +303,10 @@ void* allocate(std::int64_t bytes) {
   auto& here = context();
   void* memory = here.allocator.allocate(bytes);
   if (!memory && trim_memory() > 0) memory = here.allocator.allocate(bytes);  // other threads' caches on the same GPU
-  if (memory) return memory;
+  if (memory) {
+    if (poisons()) MPIGRAD_CUDA(cudaMemsetAsync(memory, 0xFF, static_cast<std::size_t>(bytes), here.compute));
+    return memory;
+  }
   const auto op = detail::current_op();
   std::size_t free = 0, total = 0;
   static_cast<void>(cudaMemGetInfo(&free, &total));

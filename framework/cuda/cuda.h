@@ -78,7 +78,7 @@ Statistics statistics();
 // ---- memory
 
 // Of this thread's GPU, 512-byte aligned. Where there is none: releases what is cached, tries again, then throws an Error that
-// names the op, the request and the allocator's state.
+// names the op, the request and the allocator's state. With MPIGRAD_GPU_POISON=1, for tests, it is full of NaN each time.
 void* allocate(std::int64_t bytes);
 // From any thread; work that the releasing thread's compute stream has been given comes first.
 void release(void* memory) noexcept;

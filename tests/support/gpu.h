@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <string>
 #include <vector>
@@ -21,6 +22,11 @@ inline bool no_gpu(const char* test) {
   skip_test(test, cuda::unavailable());
   return true;
 }
+
+// Whether the CPU plays the GPUs, which takes a thousand times as long: tests/emulated.sh.
+inline bool emulated() { return std::getenv("MPIGRAD_EMULATION") != nullptr; }
+// How many of n random cases are tried.
+inline int cases(int n) { return emulated() ? (n + 7) / 8 : n; }
 
 // What an error says if it is that a vendor's library was not found; empty otherwise.
 inline std::string missing_library(const std::string& error) {
