@@ -10,5 +10,6 @@ set -u
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 emulation=${MPIGRAD_BUILD:-$root/build}/tests/emulation
 LD_LIBRARY_PATH=$emulation:$emulation/vendor${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export LD_LIBRARY_PATH
+MPIGRAD_EMULATION=${MPIGRAD_EMULATION:-} MPIGRAD_GPU_POISON=${MPIGRAD_GPU_POISON:-1}
+export LD_LIBRARY_PATH MPIGRAD_EMULATION MPIGRAD_GPU_POISON
 exec "$@"

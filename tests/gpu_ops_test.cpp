@@ -129,7 +129,7 @@ TEST_CASE("gpu: convolutions of every kind") {
   if (no_cudnn("gpu: convolutions of every kind")) return;
   for (const auto& kind : kinds) {
     const Settings settings(kind);
-    for (int i = 0; i < 60; ++i) check_conv(random_conv(), kind);
+    for (int i = 0; i < cases(60); ++i) check_conv(random_conv(), kind);
     check_conv(layer(16, 1, 4, 16), kind);
     check_conv(layer(16, 2, 1, 8), kind);
     check_conv(layer(8, 1, 32, 64), kind);
@@ -159,8 +159,8 @@ TEST_CASE("gpu: convolutions timed once") {
   if (no_cudnn("gpu: convolutions timed once")) return;
   for (const auto& kind : kinds) {
     const Settings settings(kind, true);
-    for (int i = 0; i < 6; ++i) check_conv(random_conv(), kind);
-    check_conv(layer(16, 1, 4, 16), kind);
+    for (int i = 0; i < cases(6); ++i) check_conv(random_conv(), kind);
+    check_conv(layer(emulated() ? 6 : 16, 1, 4, 16), kind);
   }
 }
 
@@ -257,7 +257,7 @@ void check_pool(const PoolProblem& p, const Kind& kind, const Values* image = nu
 TEST_CASE("gpu: pools of every kind") {
   if (no_gpu("gpu: pools of every kind")) return;
   for (const auto& kind : kinds) {
-    for (int i = 0; i < 80; ++i) check_pool(random_pool(), kind);
+    for (int i = 0; i < cases(80); ++i) check_pool(random_pool(), kind);
     // Ties, NaN and infinities; and windows wholly in padding.
     PoolProblem p{.batch = 2,
                   .in = {5, 6, 7},
@@ -321,7 +321,7 @@ TEST_CASE("gpu: products of matrices") {
   if (no_cublas("gpu: products of matrices")) return;
   for (const auto& kind : kinds) {
     const Settings settings(kind);
-    for (int i = 0; i < 80; ++i) check_product(kind, i % 10 == 0);
+    for (int i = 0; i < cases(80); ++i) check_product(kind, i % 10 == 0);
   }
 }
 

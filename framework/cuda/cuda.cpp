@@ -7,6 +7,7 @@
 #include <deque>
 #include <mutex>
 #include <new>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,7 +20,7 @@ namespace mpigrad::cuda {
 namespace {
 
 struct Counters {
-  std::atomic<std::int64_t> synchronisations{0}, to_device{0}, to_host{0}, on_device{0};
+  std::atomic<std::int64_t> synchronisations{0}, throttles{0}, to_device{0}, to_host{0}, on_device{0};
 };
 Counters counters;
 
@@ -44,6 +45,14 @@ const Presence& presence() {
 }
 
 void count_synchronisation() { counters.synchronisations.fetch_add(1, std::memory_order_relaxed); }
+
+bool poisons() {
+  static const bool asked = [] {
+    const char* value = std::getenv("MPIGRAD_GPU_POISON");
+    return value && *value && std::string_view(value) != "0";
+  }();
+  return asked;
+}
 
 // Pinned buffers through which pageable memory travels; each is free again when its event is reached.
 class Staging {
@@ -90,6 +99,7 @@ struct Context {
     MPIGRAD_CUDA(cudaStreamCreateWithPriority(&compute, cudaStreamNonBlocking, (lowest + highest) / 2));
     MPIGRAD_CUDA(cudaStreamCreateWithPriority(&halo, cudaStreamNonBlocking, highest));
     MPIGRAD_CUDA(cudaStreamCreateWithPriority(&bucket, cudaStreamNonBlocking, lowest));
+    MPIGRAD_CUDA(cudaStreamCreateWithPriority(&copy, cudaStreamNonBlocking, (lowest + highest) / 2));
     MPIGRAD_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     void* record = nullptr;
     MPIGRAD_CUDA(cudaHostAlloc(&record, sizeof(Fault), cudaHostAllocPortable | cudaHostAllocMapped));
@@ -124,7 +134,7 @@ struct Context {
   }
 
   const int device;
-  cudaStream_t compute{}, halo{}, bucket{};
+  cudaStream_t compute{}, halo{}, bucket{}, copy{};
   cudaEvent_t event{};  // of wait(): a stream that waits for an event waits for its state at the call
   CachingAllocator allocator;
   Staging staging;
@@ -219,10 +229,16 @@ void select(int index) {
   lease.of(index);
 }
 int selected() { return thread_index; }
+std::string name() {
+  cudaDeviceProp properties{};
+  MPIGRAD_CUDA(cudaGetDeviceProperties(&properties, context().device));
+  return properties.name;
+}
 
 Stream compute_stream() { return context().compute; }
 Stream halo_stream() { return context().halo; }
 Stream bucket_stream() { return context().bucket; }
+Stream copy_stream() { return context().copy; }
 
 void wait(Stream stream, Stream after) {
   if (stream == after) return;
@@ -269,15 +285,28 @@ void Event::synchronise() const {
   MPIGRAD_CUDA(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)));
 }
 
+void Event::throttle() const {
+  if (!reached()) {
+    counters.throttles.fetch_add(1, std::memory_order_relaxed);
+    MPIGRAD_CUDA(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)));
+  }
+  // A kernel may still be writing down what it found.
+  if (context().fault()->kind != FaultKind::none) cuda::synchronise(compute_stream());
+}
+
 Statistics statistics() {
-  return {counters.synchronisations.load(), counters.to_device.load(), counters.to_host.load(), counters.on_device.load()};
+  return {counters.synchronisations.load(), counters.throttles.load(), counters.to_device.load(), counters.to_host.load(),
+          counters.on_device.load()};
 }
 
 void* allocate(std::int64_t bytes) {
   auto& here = context();
   void* memory = here.allocator.allocate(bytes);
   if (!memory && trim_memory() > 0) memory = here.allocator.allocate(bytes);  // other threads' caches on the same GPU
-  if (memory) return memory;
+  if (memory) {
+    if (poisons()) MPIGRAD_CUDA(cudaMemsetAsync(memory, 0xFF, static_cast<std::size_t>(bytes), here.compute));
+    return memory;
+  }
   const auto op = detail::current_op();
   std::size_t free = 0, total = 0;
   static_cast<void>(cudaMemGetInfo(&free, &total));

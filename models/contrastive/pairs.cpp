@@ -61,10 +61,10 @@ Tensor nt_xent(const Tensor& a, const Tensor& b, const Communicator& comm, const
 }
 
 Tensor sup_con(const Tensor& embeddings, const Tensor& labels, const Communicator& comm, const SupConAttributes& at) {
-  require(labels.rank() == 1 && labels.dtype() == DType::int64 && embeddings.rank() >= 1 && labels.dim(0) == embeddings.dim(0),
-          "[sup_con] each row has one label, int64: embeddings {}, labels {}", embeddings, labels);
-  const auto batch =
-      inspect("sup_con", {embeddings}, comm, {.refuse_zeros = at.refuse_zeros && at.normalise, .temperature = at.temperature});
+  const bool fit =
+      labels.rank() == 1 && labels.dtype() == DType::int64 && embeddings.rank() >= 1 && labels.dim(0) == embeddings.dim(0);
+  const auto batch = inspect("sup_con", {embeddings}, comm,
+                             {.refuse_zeros = at.refuse_zeros && at.normalise, .temperature = at.temperature, .labels_fit = fit});
   const auto z = at.normalise ? unit_rows(batch.views[0]) : batch.views[0];
   const auto s = against_all(z * (1 / at.temperature), z, comm, batch.rows);
   const auto own = diagonal(batch.here, batch.all, batch.first, z.device());
@@ -116,6 +116,11 @@ Tensor clip(const Tensor& a, const Tensor& b, const Tensor& log_scale, const Com
 
 void limit_log_scale(Tensor log_scale, double largest) {
   if (!log_scale.raw()) return;
+  if (log_scale.device() == DeviceKind::cuda) {
+    const Untaped scope;
+    const auto limited = clamp(constant(log_scale), -std::numeric_limits<double>::infinity(), largest);
+    return detail::copy_bytes(log_scale.device(), log_scale.raw(), limited.raw(), log_scale.bytes());
+  }
   visit_floating(log_scale.dtype(), [&](auto zero) {
     using T = decltype(zero);
     auto* t = log_scale.mutable_data<T>();

@@ -177,6 +177,11 @@ cudaError_t cudaGetDevice(int* result) {
   *result = device;
   return cudaSuccess;
 }
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
+  if (index < 0 || index >= settings().devices) return refuse(cudaErrorInvalidDevice);
+  *properties = {"GPU that the CPU plays"};
+  return cudaSuccess;
+}
 cudaError_t cudaSetDevice(int index) {
   if (index < 0 || index >= settings().devices) return refuse(cudaErrorInvalidDevice);
   device = index;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <string>
 #include <vector>
@@ -22,8 +23,18 @@ inline bool no_gpu(const char* test) {
   return true;
 }
 
-// What an error says if it is that a vendor's library was not found; empty otherwise.
+// Whether the CPU plays the GPUs, which takes a thousand times as long: tests/emulated.sh.
+inline bool emulated() { return std::getenv("MPIGRAD_EMULATION") != nullptr; }
+// How many of n random cases are tried.
+inline int cases(int n) { return emulated() ? (n + 7) / 8 : n; }
+
+// What an error says if it is that a vendor's library was not found, by the build or by the program; empty otherwise.
 inline std::string missing_library(const std::string& error) {
+  if (error.find("] has no CUDA kernel") != std::string::npos) {
+    if (error.find("[conv") != std::string::npos) return "this build has no cuDNN";
+    if (error.find("[matmul]") != std::string::npos || error.find("[linear]") != std::string::npos)
+      return "this build has no cuBLASLt";
+  }
   const auto begin = error.find("[cuda] lib"), end = error.find(" was not found", begin);
   return begin == std::string::npos || end == std::string::npos ? std::string() : error.substr(begin + 7, end - begin + 7);
 }

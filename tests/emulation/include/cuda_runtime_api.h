@@ -54,6 +54,10 @@ struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
 
+struct cudaDeviceProp {
+  char name[256];
+};
+
 struct cudaLaunchAttribute;
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
@@ -70,6 +74,7 @@ cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaDeviceSynchronize();
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDeviceGetPCIBusId(char* name, int room, int device);
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
 
