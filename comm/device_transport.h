@@ -15,7 +15,7 @@ namespace mpigrad {
 // Where a rank's GPU is, as ranks tell each other.
 struct GpuPlace {
   char host[256] = {};  // the node's name
-  char gpu[64] = {};    // the PCI bus and MIG instance; empty where the rank cannot use NCCL
+  char gpu[64] = {};    // the PCI bus; empty where the rank cannot use NCCL
   // NCCL_HOSTID is set: the user says what counts as a node, and ranks may share a GPU in NCCL's eyes (tests do).
   bool named_host = false;
 };

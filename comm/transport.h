@@ -199,7 +199,7 @@ std::shared_ptr<Transport> dry_world(int rank, int size, std::shared_ptr<std::ve
 enum class Lane : std::uint8_t { halos, buckets };
 bool nccl_available();
 std::shared_ptr<Transport> nccl_transport(std::shared_ptr<Transport> host, Lane lane);
-// The PCI bus and MIG instance of this thread's GPU, by which NCCL tells GPUs of a host apart; empty without NCCL.
+// The PCI bus of this thread's GPU, by which NCCL tells GPUs of a host apart (and MIG instances not); empty without NCCL.
 std::string nccl_gpu();
 
 }  // namespace mpigrad

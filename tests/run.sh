@@ -113,6 +113,24 @@ if [ -x "$build/tests/emulation/emulation" ]; then
   done
 fi
 
+if [ -x "$build/tests/emulation/vendor/emulated_libraries" ]; then
+  count_program 'emulated libraries' "$build/tests/emulation/vendor/emulated_libraries"
+  if [ -x "$build/tests/nccl_ranks" ]; then
+    for ranks in 2 3; do
+      name="nccl_ranks on emulated GPUs, $ranks ranks"
+      printf '%s ...\n' "$name"
+      # shellcheck disable=SC2086  # MPIEXEC may hold options
+      if run_limited "$ranks_limit" env MPIGRAD_EMULATION=late sh "$root/tests/emulated.sh" $MPIEXEC -n "$ranks" \
+        "$build/tests/nccl_ranks" --transport mpi --device cuda; then
+        passed=$((passed + 1))
+      else
+        show_output "$name"
+        fail_test "$name"
+      fi
+    done
+  fi
+fi
+
 for program in "$build"/tests/mpi_*; do
   if [ ! -f "$program" ] || [ ! -x "$program" ]; then continue; fi  # meson keeps folders mpi_*.p beside the programs
   for ranks in 1 2 3 4; do count_ranks "$program" "$ranks"; done

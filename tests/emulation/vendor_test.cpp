@@ -1,7 +1,6 @@
 // The emulated libraries of tests/emulation/vendor by themselves, without a runtime: on host memory, at once. That they compute
 // what they are asked for, and refuse what NVIDIA's would refuse or, worse, would not notice.
 
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 #include <nccl.h>
 #include <sys/wait.h>
