@@ -218,8 +218,9 @@ Optimizer::Piece Optimizer::part_of(Piece piece, std::int64_t begin, std::int64_
 }
 
 void Optimizer::step_on_gpu(const Gradients& gradients, const StepOptions& options) {
+  std::vector<GpuGroup> groups;
   for (const DType dtype : {DType::float32, DType::float64}) {
-    std::vector<UpdateSegment> segments;
+    GpuGroup group{.dtype = dtype};
     for (std::size_t i = 0; i < segments_.size(); ++i) {
       const auto& p = parameters_[i].value;
       if (p.dtype() != dtype) continue;
@@ -228,17 +229,18 @@ void Optimizer::step_on_gpu(const Gradients& gradients, const StepOptions& optio
                             .gradient = gradients[i].raw(),
                             .state = {},
                             .rate = learning_rate_ * segments_[i].learning_rate_factor,
-                            .decay = segments_[i].weight_decay};
+                            .decay = segments_[i].weight_decay,
+                            .ratio = parameters_[i].decay};
       for (std::size_t slot = 0; slot < slots_.size(); ++slot) segment.state[slot] = segments_[i].state[slot].raw();
-      segments.push_back(segment);
+      group.segments.push_back(segment);
+      group.places.push_back(i);
     }
-    if (!segments.empty()) update_on_gpu(dtype, segments, options.scale);
+    if (!group.segments.empty()) groups.push_back(std::move(group));
   }
+  update_on_gpu(groups, options.scale);
 }
 
-void Optimizer::update_on_gpu(DType, std::span<const UpdateSegment>, double) const {
-  fail("[optimizer] this one has no CUDA kernel");
-}
+void Optimizer::update_on_gpu(std::span<const GpuGroup>, double) const { fail("[optimizer] this one has no CUDA kernel"); }
 
 std::vector<NamedTensor> Optimizer::state() const {
   std::vector<NamedTensor> result;
@@ -275,8 +277,8 @@ void SGD::update(const Piece& at) const {
   });
 }
 
-void SGD::update_on_gpu(DType dtype, std::span<const UpdateSegment> segments, double scale) const {
-  cuda::update(dtype, segments, rule(scale));
+void SGD::update_on_gpu(std::span<const GpuGroup> groups, double scale) const {
+  for (const auto& group : groups) cuda::update(group.dtype, group.segments, rule(scale));
 }
 
 Adam::Adam(Parameters& parameters, const AdamAttributes& a, bool decoupled)
@@ -306,8 +308,8 @@ void Adam::update(const Piece& at) const {
   });
 }
 
-void Adam::update_on_gpu(DType dtype, std::span<const UpdateSegment> segments, double scale) const {
-  cuda::update(dtype, segments, rule(scale));
+void Adam::update_on_gpu(std::span<const GpuGroup> groups, double scale) const {
+  for (const auto& group : groups) cuda::update(group.dtype, group.segments, rule(scale));
 }
 
 double squared_norm(const Gradients& gradients) {
@@ -348,11 +350,15 @@ double squared_norm(const Gradients& gradients) {
   return total;
 }
 
+double clip_scale(double norm, double max_norm) {
+  const double scale = max_norm / (norm + 1e-6);
+  return scale > 1 ? 1 : scale;  // not a number stays not a number
+}
+
 Clipping clip_global_norm(const Gradients& gradients, double max_norm) {
   require(max_norm > 0, "[clip_global_norm] the largest norm is positive, got {}", max_norm);
   const double norm = std::sqrt(squared_norm(gradients));
-  const double scale = max_norm / (norm + 1e-6);
-  return {norm, scale > 1 ? 1 : scale};  // not a number stays not a number
+  return {norm, clip_scale(norm, max_norm)};
 }
 
 AveragedWeights::AveragedWeights(Parameters& parameters, const AveragedWeightsAttributes& attributes)

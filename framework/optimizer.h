@@ -78,8 +78,14 @@ class Optimizer {
   const Parameters& parameters() const { return parameters_; }
   // steps() already counts the step that runs. Called by several threads at once.
   virtual void update(const Piece& piece) const = 0;
-  // The same for whole parameters of one element type on a GPU; `scale` is that of the gradients. Refused unless overridden.
-  virtual void update_on_gpu(DType dtype, std::span<const UpdateSegment> segments, double scale) const;
+  // Whole parameters of one element type on a GPU, and their places in the list.
+  struct GpuGroup {
+    DType dtype = DType::float32;
+    std::vector<UpdateSegment> segments{};
+    std::vector<std::size_t> places{};
+  };
+  // update() on a GPU, of all parameters; `scale` is that of the gradients. Refused unless overridden.
+  virtual void update_on_gpu(std::span<const GpuGroup> groups, double scale) const;
 
  private:
   void step_on_gpu(const Gradients& gradients, const StepOptions& options);
@@ -110,7 +116,7 @@ class SGD : public Optimizer {
 
  private:
   void update(const Piece& piece) const override;
-  void update_on_gpu(DType dtype, std::span<const UpdateSegment> segments, double scale) const override;
+  void update_on_gpu(std::span<const GpuGroup> groups, double scale) const override;
   SGDRule rule(double scale) const;
   SGDAttributes attributes_;
 };
@@ -131,7 +137,7 @@ class Adam : public Optimizer {
 
  private:
   void update(const Piece& piece) const override;
-  void update_on_gpu(DType dtype, std::span<const UpdateSegment> segments, double scale) const override;
+  void update_on_gpu(std::span<const GpuGroup> groups, double scale) const override;
   AdamRule rule(double scale) const;
   AdamAttributes attributes_;
   bool decoupled_;
@@ -156,7 +162,9 @@ double squared_norm(const Gradients& gradients);
 struct Clipping {
   double norm = 0, scale = 1;
 };
-// scale = min(1, max_norm / (norm + 1e-6)), to be given to step().
+// min(1, max_norm / (norm + 1e-6))
+double clip_scale(double norm, double max_norm);
+// The norm and its clip_scale, to be given to step().
 Clipping clip_global_norm(const Gradients& gradients, double max_norm);
 
 struct AveragedWeightsAttributes {

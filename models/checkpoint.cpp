@@ -41,6 +41,12 @@ void write_file(const std::filesystem::path& path, const std::vector<NamedTensor
   file.attribute("/", "epoch", options.info.epoch);
   if (options.optimizer) file.attribute("/", "optimizer_steps", options.optimizer->steps());
   if (options.averages) file.attribute("/", "average_updates", options.averages->updates());
+  if (options.loss_scale) {
+    const auto& state = options.loss_scale->state();
+    file.attribute("/", "loss_scale", state.value);
+    file.attribute("/", "loss_scale_good_steps", state.good_steps);
+    file.attribute("/", "loss_scale_skipped", state.skipped);
+  }
   file.commit();
 }
 
@@ -137,6 +143,10 @@ CheckpointInfo load_checkpoint(const std::filesystem::path& path, nn::Module& ne
     options.optimizer->load_state(state, static_cast<std::int64_t>(file.number_attribute("/", "optimizer_steps")));
   if (options.averages)
     options.averages->load_state(averages, static_cast<std::int64_t>(file.number_attribute("/", "average_updates")));
+  if (options.loss_scale && file.has_attribute("/", "loss_scale"))
+    options.loss_scale->load_state({.value = file.number_attribute("/", "loss_scale"),
+                                    .good_steps = static_cast<std::int64_t>(file.number_attribute("/", "loss_scale_good_steps")),
+                                    .skipped = static_cast<std::int64_t>(file.number_attribute("/", "loss_scale_skipped"))});
   return info;
 }
 

@@ -61,10 +61,14 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
       net.set_step(epoch * steps * options.accumulate + micro - 1);
       if (options.learning_rate) optimizer.set_learning_rate(options.learning_rate(step));
       Tape tape(net);
-      const auto share = loss(net(batch.x), batch.y);
-      const auto objective = options.accumulate == 1 ? share : share * (1.0 / static_cast<double>(options.accumulate));
+      const auto share = loss(cast(net(batch.x), net.dtype()), batch.y);
+      const double factor = (options.loss_scale ? options.loss_scale->value() : 1) / static_cast<double>(options.accumulate);
+      const auto objective = factor == 1 ? share : share * factor;
       const auto gradients = tape.gradient(objective, {.accumulate = !last});
-      if (last) {
+      if (last && options.loss_scale) {
+        if (const auto step = options.loss_scale->unscaled(gradients, options.clip_norm))
+          optimizer.step(gradients, {.scale = step->scale});
+      } else if (last) {
         const double scale = options.clip_norm > 0 ? clip_global_norm(gradients, options.clip_norm).scale : 1;
         optimizer.step(gradients, {.scale = scale});
       }
@@ -77,7 +81,8 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
       if (options.progress) options.progress->step(n, value);
     }
     const double seconds = seconds_since(start);
-    const EpochReport report{epoch, (epoch + 1) * steps, mean.mean(), optimizer.learning_rate(), samples / seconds, seconds};
+    EpochReport report{epoch, (epoch + 1) * steps, mean.mean(), optimizer.learning_rate(), samples / seconds, seconds};
+    if (options.loss_scale) report.loss_scale = options.loss_scale->value(), report.skipped_steps = options.loss_scale->skipped();
     const auto text = options.after_epoch ? options.after_epoch(report) : std::string();
     if (options.progress) options.progress->end_epoch(text);
   }
@@ -91,7 +96,7 @@ Predictions predict(nn::Module& net, const data::Loader& loader) {
   for (const auto& batch : loader.epoch(0)) {
     const auto samples = loader.samples_of(0, step++);
     result.samples.insert(result.samples.end(), samples.begin(), samples.end());
-    append(result.predicted, net(batch.x));
+    append(result.predicted, cast(net(batch.x), net.dtype()));
     append(result.truth, batch.y);
   }
   const auto n = static_cast<std::int64_t>(result.samples.size());

@@ -40,6 +40,7 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   if (const int code = tool::parse(app, argc, argv, world.rank()); code >= 0) return code;
   return tool::finish(app, *transport, [&] {
     trainer::check(o);
+    trainer::apply_precision(o);
     return o.describe ? describe(world, o) : train(world, o);
   });
 }

@@ -6,6 +6,9 @@
 #include <cstdio>
 #include <limits>
 
+#include "comm/norms.h"
+#include "ops/gpu_settings.h"
+
 namespace mpigrad::trainer {
 namespace {
 
@@ -19,6 +22,11 @@ void add_data_options(CLI::App& app, Options& o) {
   app.add_option("--dtype", o.dtype, "of parameters and activations: float32 or float64")
       ->check(CLI::IsMember({"float32", "float64"}))
       ->capture_default_str()
+      ->group("Data");
+  app.add_option("--precision", o.precision,
+                 "in which layers compute beside float32 parameters: float32, tf32 (float32 whose products may be rounded to 10 "
+                 "bits on a GPU; on a CPU float32), bfloat16, or float16 with loss scaling (default: that of --dtype)")
+      ->check(CLI::IsMember({"float32", "tf32", "bfloat16", "float16"}))
       ->group("Data");
 }
 
@@ -135,6 +143,25 @@ void check_grid(const GridExtents& grid, int ranks) {
 
 DType dtype_of(const Options& o) { return o.dtype == "float64" ? DType::float64 : DType::float32; }
 
+std::optional<DType> compute_of(const Options& o) {
+  if (o.precision == "bfloat16") return DType::bfloat16;
+  if (o.precision == "float16") return DType::float16;
+  return std::nullopt;
+}
+
+std::string precision_of(const Options& o) { return o.precision.empty() ? o.dtype : o.precision; }
+
+std::unique_ptr<LossScale> make_loss_scale(const Options& o, const Communicator& world) {
+  if (o.precision != "float16") return nullptr;
+  return std::make_unique<LossScale>(LossScaleAttributes{.ranks = world.size(), .agree = all_agree(world)});
+}
+
+void apply_precision(const Options& o) {
+  auto settings = gpu_settings();
+  settings.tf32 = o.precision == "tf32";
+  set_gpu_settings(settings);
+}
+
 distributed::Statistics statistics_of(const Options& o) {
   using distributed::Statistics;
   return o.statistics == "all" ? Statistics::all : o.statistics == "spatial" ? Statistics::spatial_group : Statistics::local;
@@ -167,6 +194,8 @@ Schedule make_schedule(const Options& o, std::int64_t steps_per_epoch) {
 }
 
 void check(const Options& o) {
+  if (o.dtype == "float64" && !o.precision.empty())
+    throw UsageError(fmt::format("--precision {} is beside parameters of float32, not of --dtype float64", o.precision));
   if (o.describe) return;
   if (o.data.empty()) throw UsageError("--data is needed");
   if (o.out.empty()) throw UsageError("--out is not empty");

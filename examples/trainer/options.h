@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/distributed.h"
 #include "comm/grid.h"
 #include "examples/tool/command_line.h"
+#include "framework/loss_scale.h"
 #include "framework/optimizer.h"
 #include "framework/schedule.h"
 
@@ -19,7 +21,7 @@ using tool::UsageError;
 struct Options {
   // data
   std::string data;
-  std::string dtype = "float32";
+  std::string dtype = "float32", precision;  // precision empty: that of dtype
   bool flips = false, shifts = false;
   // ranks
   std::string grid;
@@ -59,6 +61,14 @@ std::string to_string(const GridExtents& grid);
 void check_grid(const GridExtents& grid, int ranks);
 
 DType dtype_of(const Options& options);
+// What layers compute in; none is dtype.
+std::optional<DType> compute_of(const Options& options);
+// The option, or the dtype that it stands for.
+std::string precision_of(const Options& options);
+// Of float16; none otherwise.
+std::unique_ptr<LossScale> make_loss_scale(const Options& options, const Communicator& world);
+// GpuSettings of the process.
+void apply_precision(const Options& options);
 distributed::Statistics statistics_of(const Options& options);
 std::unique_ptr<Optimizer> make_optimizer(Parameters& parameters, const Options& options);
 // A function of the optimizer's step.

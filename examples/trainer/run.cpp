@@ -38,7 +38,7 @@ std::string fingerprint(const std::vector<std::string>& names) {
 }
 
 std::int64_t start_from_files(const Options& o, const Communicator& world, nn::Module& net, Optimizer& optimizer,
-                              const Notes& notes, const std::vector<std::string>& decisive) {
+                              LossScale* loss_scale, const Notes& notes, const std::vector<std::string>& decisive) {
   if (o.weights.empty() && o.resume.empty()) return 0;
   CheckpointInfo info;
   const auto before = [&](const std::string& name) {
@@ -57,7 +57,7 @@ std::int64_t start_from_files(const Options& o, const Communicator& world, nn::M
               notes.at(name));
     require(info.epoch < o.epochs, "[resume] {} has {} epochs behind it; --epochs {} asks for no more", o.resume, info.epoch,
             o.epochs);
-    load_checkpoint(o.resume, net, {.optimizer = &optimizer});
+    load_checkpoint(o.resume, net, {.optimizer = &optimizer, .loss_scale = loss_scale});
   });
   for (const auto& [name, text] : notes)
     if (world.rank() == 0 && info.notes.count(name) != 0 && before(name) != text)
@@ -67,6 +67,11 @@ std::int64_t start_from_files(const Options& o, const Communicator& world, nn::M
 
 void save(const std::filesystem::path& path, nn::Module& net, const Communicator& world, const SaveOptions& options) {
   together(world, [&] { save_checkpoint(path, net, world, options); });
+}
+
+std::string scale_text(const EpochReport& report) {
+  if (report.loss_scale == 1 && report.skipped_steps == 0) return {};
+  return fmt::format(", loss scale {}, {} steps skipped", report.loss_scale, report.skipped_steps);
 }
 
 Usage peak_usage(const Communicator& world) {
@@ -83,6 +88,7 @@ nlohmann::ordered_json to_json(const Description& d) {
   const auto extents = [](const Shape& shape) { return std::vector<std::int64_t>(shape.begin(), shape.end()); };
   nlohmann::ordered_json result{{"input", extents(d.input)},
                                 {"dtype", name_of(d.dtype)},
+                                {"compute", name_of(d.compute)},
                                 {"grid", to_json(d.grid)},
                                 {"ranks", d.ranks},
                                 {"parameters", d.parameters},
@@ -106,7 +112,7 @@ nlohmann::ordered_json to_json(const Description& d) {
 
 Description describe(const Options& o, nn::Module& net, const Shape& input, const GridExtents& grid) {
   try {
-    return mpigrad::describe(net, input, {.grid = grid, .dtype = dtype_of(o)});
+    return mpigrad::describe(net, input, {.grid = grid, .dtype = dtype_of(o), .compute = compute_of(o)});
   } catch (const Error& error) {
     if (o.data.empty()) throw UsageError(error.what());
     throw;

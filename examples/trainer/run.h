@@ -38,9 +38,12 @@ std::string fingerprint(const std::vector<std::string>& names);
 // Weights or a checkpoint to start from, if asked for; the first epoch. Refuses a checkpoint if one of the notes named in
 // `decisive` differs from that of this run, in that order, and warns where others do.
 std::int64_t start_from_files(const Options& options, const Communicator& world, nn::Module& net, Optimizer& optimizer,
-                              const Notes& notes, const std::vector<std::string>& decisive);
+                              LossScale* loss_scale, const Notes& notes, const std::vector<std::string>& decisive);
 // save_checkpoint, whose errors all ranks have.
 void save(const std::filesystem::path& path, nn::Module& net, const Communicator& world, const SaveOptions& options);
+
+// ", loss scale 65536, 3 steps skipped", of a training with one; else nothing.
+std::string scale_text(const EpochReport& report);
 
 // For summaries.
 struct Usage {

@@ -66,6 +66,10 @@ void add_strided(void*, const void*, DType, const StridedArrays<2>&, Stream) { r
 void update(DType, std::span<const UpdateSegment>, const SGDRule&) { refuse("there are no kernels"); }
 void update(DType, std::span<const UpdateSegment>, const AdamRule&) { refuse("there are no kernels"); }
 void update(DType, std::span<const UpdateSegment>, const AverageRule&) { refuse("there are no kernels"); }
+void measure(DType, std::span<const UpdateSegment>, const LarsRule&, double*) { refuse("there are no kernels"); }
+void measure(DType, std::span<const UpdateSegment>, const LambRule&, double*) { refuse("there are no kernels"); }
+void update(DType, std::span<const UpdateSegment>, const LarsRule&, const double*) { refuse("there are no kernels"); }
+void update(DType, std::span<const UpdateSegment>, const LambRule&, const double*) { refuse("there are no kernels"); }
 double squared_norm(DType, std::span<const UpdateSegment>) { refuse("there are no kernels"); }
 Fault* fault_record() { refuse("there are no kernels"); }
 

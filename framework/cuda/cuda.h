@@ -119,6 +119,12 @@ void add_strided(void* to, const void* from, DType dtype, const StridedArrays<2>
 void update(DType dtype, std::span<const UpdateSegment> segments, const SGDRule& rule);
 void update(DType dtype, std::span<const UpdateSegment> segments, const AdamRule& rule);
 void update(DType dtype, std::span<const UpdateSegment> segments, const AverageRule& rule);
+// Trust ratios in two passes: the first puts sums of squares of each segment's weights and of its step into `squares`, two
+// doubles for each on the GPU, and updates LAMB's moments; the second reads them. The host waits for neither.
+void measure(DType dtype, std::span<const UpdateSegment> segments, const LarsRule& rule, double* squares);
+void measure(DType dtype, std::span<const UpdateSegment> segments, const LambRule& rule, double* squares);
+void update(DType dtype, std::span<const UpdateSegment> segments, const LarsRule& rule, const double* squares);
+void update(DType dtype, std::span<const UpdateSegment> segments, const LambRule& rule, const double* squares);
 // Sum of squares of the segments' gradients, in double; the host waits for it, which is counted.
 double squared_norm(DType dtype, std::span<const UpdateSegment> segments);
 

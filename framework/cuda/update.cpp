@@ -31,7 +31,7 @@ struct Table {
   explicit Table(std::span<const UpdateSegment> segments) {
     for (const auto& segment : segments) {
       if (segment.count == 0) continue;
-      entries.push_back({segment, blocks});
+      entries.push_back({segment, blocks, &segment - segments.data()});
       blocks += (segment.count + update_block - 1) / update_block;
     }
   }
@@ -56,6 +56,39 @@ void update_all(DType dtype, std::span<const UpdateSegment> segments, const Rule
 void update(DType dtype, std::span<const UpdateSegment> segments, const SGDRule& rule) { update_all(dtype, segments, rule); }
 void update(DType dtype, std::span<const UpdateSegment> segments, const AdamRule& rule) { update_all(dtype, segments, rule); }
 void update(DType dtype, std::span<const UpdateSegment> segments, const AverageRule& rule) { update_all(dtype, segments, rule); }
+
+namespace {
+
+template <class Rule>
+void measure_all(DType dtype, std::span<const UpdateSegment> segments, const Rule& rule, double* squares) {
+  constexpr auto width = static_cast<std::int64_t>(2 * sizeof(double));
+  zero(squares, static_cast<std::int64_t>(segments.size()) * width);  // of segments without elements
+  const Table table(segments);
+  if (table.blocks == 0) return;
+  const DeviceMemory entries(table.bytes()), partial(table.blocks * width);
+  copy_to_device(entries.as<void>(), table.entries.data(), table.bytes());
+  const auto count = static_cast<std::int64_t>(table.entries.size());
+  visit_floating(dtype, [&](auto zero_of_type) {
+    using T = decltype(zero_of_type);
+    measure_blocks<T>(entries.as<UpdateEntry>(), count, table.blocks, rule, partial.as<double>(), compute_stream());
+  });
+  sum_measures(entries.as<UpdateEntry>(), count, table.blocks, partial.as<double>(), squares, compute_stream());
+}
+
+}  // namespace
+
+void measure(DType dtype, std::span<const UpdateSegment> segments, const LarsRule& rule, double* squares) {
+  measure_all(dtype, segments, rule, squares);
+}
+void measure(DType dtype, std::span<const UpdateSegment> segments, const LambRule& rule, double* squares) {
+  measure_all(dtype, segments, rule, squares);
+}
+void update(DType dtype, std::span<const UpdateSegment> segments, const LarsRule& rule, const double* squares) {
+  update_all(dtype, segments, WithRatio<LarsRule>{rule, squares});
+}
+void update(DType dtype, std::span<const UpdateSegment> segments, const LambRule& rule, const double* squares) {
+  update_all(dtype, segments, WithRatio<LambRule>{rule, squares});
+}
 
 double squared_norm(DType dtype, std::span<const UpdateSegment> segments) {
   const Table table(segments);

@@ -23,6 +23,8 @@ struct Elements {
   const T* gradient;
   std::int64_t end;
   double rate, decay;
+  bool ratio;
+  std::int64_t number;
 };
 template <class T>
 __device__ Elements<T> elements_of(const UpdateEntry& entry, std::int64_t block) {
@@ -35,7 +37,9 @@ __device__ Elements<T> elements_of(const UpdateEntry& entry, std::int64_t block)
           static_cast<const T*>(s.gradient) + at,
           rest < update_block ? rest : update_block,
           s.rate,
-          s.decay};
+          s.decay,
+          s.ratio,
+          entry.number};
 }
 
 template <class T>
@@ -59,6 +63,24 @@ __device__ void apply(const AverageRule& rule, const Elements<T>& e) {
     if (rest == T(1)) e.value[i] = e.gradient[i];
     else average_update(e.value[i], e.gradient[i], rest);
   }
+}
+
+// What the trust ratio makes of the learning rate.
+template <class Rule, class T>
+__device__ double rate_of(const WithRatio<Rule>& scaled, const Elements<T>& e) {
+  const double* squares = scaled.squares + 2 * e.number;
+  return e.rate * trust_ratio(scaled.rule, e.ratio, squares[0], squares[1], e.decay);
+}
+template <class T>
+__device__ void apply(const WithRatio<LarsRule>& scaled, const Elements<T>& e) {
+  const auto a = scaled.rule.template numbers<T>(rate_of(scaled, e), e.decay);
+  for (std::int64_t i = threadIdx.x; i < e.end; i += blockDim.x) lars_update(e.value[i], e.gradient[i], e.first[i], a);
+}
+template <class T>
+__device__ void apply(const WithRatio<LambRule>& scaled, const Elements<T>& e) {
+  const auto a = scaled.rule.template numbers<T>(rate_of(scaled, e), e.decay);
+  for (std::int64_t i = threadIdx.x; i < e.end; i += blockDim.x)
+    e.value[i] -= a.rate * lamb_step(e.value[i], e.first[i], e.second[i], a);
 }
 
 template <class T, class Rule>
@@ -93,6 +115,48 @@ __global__ void squares_kernel(const UpdateEntry* entries, std::int64_t count, s
   }
 }
 
+// What the norm of the step is made of.
+template <class T>
+__device__ T step_of(const LarsNumbers<T>& a, const Elements<T>& e, std::int64_t i) {
+  return a.scale * e.gradient[i];
+}
+template <class T>
+__device__ T step_of(const LambNumbers<T>& a, const Elements<T>& e, std::int64_t i) {
+  lamb_moments(e.gradient[i], e.first[i], e.second[i], a);
+  return lamb_step(e.value[i], e.first[i], e.second[i], a);
+}
+
+template <class T, class Rule>
+__global__ void measure_kernel(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, Rule rule, double* partial) {
+  for (std::int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
+    const auto e = elements_of<T>(entry_of(entries, count, block), block);
+    const auto a = rule.template numbers<T>(e.rate, e.decay);
+    double weights = 0, steps = 0;
+    for (std::int64_t i = threadIdx.x; i < e.end; i += blockDim.x) {
+      const double p = static_cast<double>(e.value[i]), step = static_cast<double>(step_of(a, e, i));
+      weights += p * p;
+      steps += step * step;
+    }
+    weights = block_sum(weights);
+    steps = block_sum(steps);
+    if (threadIdx.x == 0) partial[2 * block] = weights, partial[2 * block + 1] = steps;
+  }
+}
+
+// A block for each entry, whose parts follow one another.
+__global__ void sum_measures_kernel(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const double* partial,
+                                    double* squares) {
+  for (std::int64_t k = blockIdx.x; k < count; k += gridDim.x) {
+    const std::int64_t begin = entries[k].first_block, end = k + 1 < count ? entries[k + 1].first_block : blocks;
+    for (int of = 0; of < 2; ++of) {
+      double sum = 0;
+      for (std::int64_t i = begin + static_cast<std::int64_t>(threadIdx.x); i < end; i += blockDim.x) sum += partial[2 * i + of];
+      sum = block_sum(sum);
+      if (threadIdx.x == 0) squares[2 * entries[k].number + of] = sum;
+    }
+  }
+}
+
 __global__ void sum_kernel(const double* partial, std::int64_t count, double* total) {
   double sum = 0;
   for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) sum += partial[i];
@@ -110,10 +174,21 @@ void update_elements(const UpdateEntry* entries, std::int64_t count, std::int64_
   update_kernel<T><<<at_most(blocks), block_threads, 0, native(stream)>>>(entries, count, blocks, rule);
   check_launch("optimizer");
 }
-#define MPIGRAD_MAKE(T)                                                                                      \
-  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const SGDRule&, Stream);  \
-  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const AdamRule&, Stream); \
-  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const AverageRule&, Stream);
+template <class T, class Rule>
+void measure_blocks(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const Rule& rule, double* partial,
+                    Stream stream) {
+  if (blocks == 0) return;
+  measure_kernel<T><<<at_most(blocks), block_threads, 0, native(stream)>>>(entries, count, blocks, rule, partial);
+  check_launch("optimizer");
+}
+#define MPIGRAD_MAKE(T)                                                                                                 \
+  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const SGDRule&, Stream);             \
+  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const AdamRule&, Stream);            \
+  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const AverageRule&, Stream);         \
+  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const WithRatio<LarsRule>&, Stream); \
+  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const WithRatio<LambRule>&, Stream); \
+  template void measure_blocks<T>(const UpdateEntry*, std::int64_t, std::int64_t, const LarsRule&, double*, Stream);    \
+  template void measure_blocks<T>(const UpdateEntry*, std::int64_t, std::int64_t, const LambRule&, double*, Stream);
 MPIGRAD_MAKE(float)
 MPIGRAD_MAKE(double)
 #undef MPIGRAD_MAKE
@@ -126,6 +201,13 @@ void squares_of_blocks(const UpdateEntry* entries, std::int64_t count, std::int6
 }
 template void squares_of_blocks<float>(const UpdateEntry*, std::int64_t, std::int64_t, double*, Stream);
 template void squares_of_blocks<double>(const UpdateEntry*, std::int64_t, std::int64_t, double*, Stream);
+
+void sum_measures(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const double* partial, double* squares,
+                  Stream stream) {
+  if (count == 0) return;
+  sum_measures_kernel<<<at_most(count), block_threads, 0, native(stream)>>>(entries, count, blocks, partial, squares);
+  check_launch("optimizer");
+}
 
 void sum_partial(const double* partial, std::int64_t count, double* total, Stream stream) {
   sum_kernel<<<1, block_threads, 0, native(stream)>>>(partial, count, total);

@@ -21,6 +21,7 @@
 #include "comm/scan.h"
 #include "comm/user_reduction.h"
 #include "framework/jvp.h"
+#include "framework/loss_scale.h"
 #include "framework/op.h"
 #include "framework/optimizer.h"
 #include "framework/parameter.h"
