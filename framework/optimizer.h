@@ -4,7 +4,7 @@
 //
 //   Adam adam(parameters, {.learning_rate = 1e-3});
 //   const auto gradients = tape.gradient(loss);
-//   adam.step(gradients, {.scale = clip_global_norm(gradients, 1.0).scale});
+//   adam.step(gradients, {.max_norm = 1.0});
 
 #include <array>
 #include <cstdint>
@@ -29,6 +29,9 @@ struct ParameterGroup {
 
 struct StepOptions {
   double scale = 1;  // of the gradients: clipping, loss scaling
+  // Scaled gradients whose global norm is larger are scaled down to it, as clip_global_norm() says; 0: no limit. On a GPU the
+  // host does not wait for the norm.
+  double max_norm = 0;
 };
 
 struct NamedTensor {
@@ -84,8 +87,8 @@ class Optimizer {
     std::vector<UpdateSegment> segments{};
     std::vector<std::size_t> places{};
   };
-  // update() on a GPU, of all parameters; `scale` is that of the gradients. Refused unless overridden.
-  virtual void update_on_gpu(std::span<const GpuGroup> groups, double scale) const;
+  // update() on a GPU, of all parameters. Refused unless overridden.
+  virtual void update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& scale) const;
 
  private:
   void step_on_gpu(const Gradients& gradients, const StepOptions& options);
@@ -116,8 +119,8 @@ class SGD : public Optimizer {
 
  private:
   void update(const Piece& piece) const override;
-  void update_on_gpu(std::span<const GpuGroup> groups, double scale) const override;
-  SGDRule rule(double scale) const;
+  void update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& scale) const override;
+  SGDRule rule(const GradientScale& scale) const;
   SGDAttributes attributes_;
 };
 
@@ -137,8 +140,8 @@ class Adam : public Optimizer {
 
  private:
   void update(const Piece& piece) const override;
-  void update_on_gpu(std::span<const GpuGroup> groups, double scale) const override;
-  AdamRule rule(double scale) const;
+  void update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& scale) const override;
+  AdamRule rule(const GradientScale& scale) const;
   AdamAttributes attributes_;
   bool decoupled_;
 };
@@ -164,7 +167,8 @@ struct Clipping {
 };
 // min(1, max_norm / (norm + 1e-6))
 double clip_scale(double norm, double max_norm);
-// The norm and its clip_scale, to be given to step().
+// The norm and its clip_scale, to be given to step(); for the norm of a GPU's gradients the host waits, unlike for max_norm
+// there.
 Clipping clip_global_norm(const Gradients& gradients, double max_norm);
 
 struct AveragedWeightsAttributes {

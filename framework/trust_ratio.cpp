@@ -115,7 +115,7 @@ void TrustRatioOptimizer::prepare(std::span<Piece> pieces) {
       pieces[s].trust = trust_of({.weights = squares[2 * s], .step = squares[2 * s + 1]}, pieces[s].weight_decay);
 }
 
-void TrustRatioOptimizer::update_on_gpu(std::span<const GpuGroup> groups, double scale) const {
+void TrustRatioOptimizer::update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& scale) const {
   constexpr auto width = static_cast<std::int64_t>(sizeof(double));
   std::vector<Tensor> squares;  // on the GPU
   for (const auto& group : groups) {
@@ -159,26 +159,30 @@ LARS::Squares LARS::measure(const Piece& at) const {
   return {sums.weights, sums.step};
 }
 
-LarsRule LARS::rule(double scale) const {
-  return {.scale = scale, .momentum = attributes_.momentum, .trust = attributes_.trust, .epsilon = attributes_.epsilon};
+LarsRule LARS::rule(const GradientScale& scale) const {
+  return {.scale = scale.factor,
+          .scale_on_gpu = scale.on_gpu,
+          .momentum = attributes_.momentum,
+          .trust = attributes_.trust,
+          .epsilon = attributes_.epsilon};
 }
 
 double LARS::trust_of(const Squares& squares, double weight_decay) const {
-  return trust_ratio(rule(1), true, squares.weights, squares.step, weight_decay);
+  return trust_ratio(rule({}), true, squares.weights, squares.step, weight_decay);
 }
 
 void LARS::update(const Piece& at) const {
   visit_floating(at.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const auto a = rule(at.scale).numbers<T>(at.learning_rate * at.trust, at.weight_decay);
+    const auto a = rule({.factor = at.scale}).numbers<T>(at.learning_rate * at.trust, at.weight_decay);
     lars(as<T>(at.value), as<T>(at.gradient), as<T>(at.state[0]), at.count, a);
   });
 }
 
-void LARS::measure_on_gpu(const GpuGroup& group, double scale, double* squares) const {
+void LARS::measure_on_gpu(const GpuGroup& group, const GradientScale& scale, double* squares) const {
   cuda::measure(group.dtype, group.segments, rule(scale), squares);
 }
-void LARS::apply_on_gpu(const GpuGroup& group, double scale, const double* squares) const {
+void LARS::apply_on_gpu(const GpuGroup& group, const GradientScale& scale, const double* squares) const {
   cuda::update(group.dtype, group.segments, rule(scale), squares);
 }
 
@@ -191,9 +195,10 @@ LAMB::LAMB(Parameters& parameters, const LambAttributes& a)
   require(a.epsilon >= 0, "[lamb] epsilon is not negative, got {}", a.epsilon);
 }
 
-LambRule LAMB::rule(double scale) const {
+LambRule LAMB::rule(const GradientScale& scale) const {
   const auto t = static_cast<double>(steps());
-  return {.scale = scale,
+  return {.scale = scale.factor,
+          .scale_on_gpu = scale.on_gpu,
           .beta1 = attributes_.beta1,
           .beta2 = attributes_.beta2,
           .epsilon = attributes_.epsilon,
@@ -206,27 +211,27 @@ LAMB::Squares LAMB::measure(const Piece& at) const {
   visit_floating(at.dtype, [&](auto zero) {
     using T = decltype(zero);
     sums = lamb_norms(as<T>(at.value), as<T>(at.gradient), as<T>(at.state[0]), as<T>(at.state[1]), at.count,
-                      rule(at.scale).numbers<T>(at.learning_rate, at.weight_decay));
+                      rule({.factor = at.scale}).numbers<T>(at.learning_rate, at.weight_decay));
   });
   return {sums.weights, sums.step};
 }
 
 double LAMB::trust_of(const Squares& squares, double weight_decay) const {
-  return trust_ratio(rule(1), true, squares.weights, squares.step, weight_decay);
+  return trust_ratio(rule({}), true, squares.weights, squares.step, weight_decay);
 }
 
 void LAMB::update(const Piece& at) const {
   visit_floating(at.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const auto a = rule(at.scale).numbers<T>(at.learning_rate * at.trust, at.weight_decay);
+    const auto a = rule({.factor = at.scale}).numbers<T>(at.learning_rate * at.trust, at.weight_decay);
     lamb(as<T>(at.value), as<T>(at.state[0]), as<T>(at.state[1]), at.count, a);
   });
 }
 
-void LAMB::measure_on_gpu(const GpuGroup& group, double scale, double* squares) const {
+void LAMB::measure_on_gpu(const GpuGroup& group, const GradientScale& scale, double* squares) const {
   cuda::measure(group.dtype, group.segments, rule(scale), squares);
 }
-void LAMB::apply_on_gpu(const GpuGroup& group, double scale, const double* squares) const {
+void LAMB::apply_on_gpu(const GpuGroup& group, const GradientScale& scale, const double* squares) const {
   cuda::update(group.dtype, group.segments, rule(scale), squares);
 }
 

@@ -28,12 +28,12 @@ class TrustRatioOptimizer : public Optimizer {
   virtual double trust_of(const Squares& squares, double weight_decay) const = 0;
   // On a GPU: squares of the group's segments, two doubles each, and the update that reads them. The host waits for nothing
   // unless the norms are reduced over ranks.
-  virtual void measure_on_gpu(const GpuGroup& group, double scale, double* squares) const = 0;
-  virtual void apply_on_gpu(const GpuGroup& group, double scale, const double* squares) const = 0;
+  virtual void measure_on_gpu(const GpuGroup& group, const GradientScale& scale, double* squares) const = 0;
+  virtual void apply_on_gpu(const GpuGroup& group, const GradientScale& scale, const double* squares) const = 0;
 
  private:
   void prepare(std::span<Piece> pieces) override;
-  void update_on_gpu(std::span<const GpuGroup> groups, double scale) const override;
+  void update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& scale) const override;
   NormReduction reduce_norms_;
 };
 
@@ -56,9 +56,9 @@ class LARS : public TrustRatioOptimizer {
   Squares measure(const Piece& piece) const override;
   double trust_of(const Squares& squares, double weight_decay) const override;
   void update(const Piece& piece) const override;
-  void measure_on_gpu(const GpuGroup& group, double scale, double* squares) const override;
-  void apply_on_gpu(const GpuGroup& group, double scale, const double* squares) const override;
-  LarsRule rule(double scale) const;
+  void measure_on_gpu(const GpuGroup& group, const GradientScale& scale, double* squares) const override;
+  void apply_on_gpu(const GpuGroup& group, const GradientScale& scale, const double* squares) const override;
+  LarsRule rule(const GradientScale& scale) const;
   LarsAttributes attributes_;
 };
 
@@ -80,9 +80,9 @@ class LAMB : public TrustRatioOptimizer {
   Squares measure(const Piece& piece) const override;
   double trust_of(const Squares& squares, double weight_decay) const override;
   void update(const Piece& piece) const override;
-  void measure_on_gpu(const GpuGroup& group, double scale, double* squares) const override;
-  void apply_on_gpu(const GpuGroup& group, double scale, const double* squares) const override;
-  LambRule rule(double scale) const;
+  void measure_on_gpu(const GpuGroup& group, const GradientScale& scale, double* squares) const override;
+  void apply_on_gpu(const GpuGroup& group, const GradientScale& scale, const double* squares) const override;
+  LambRule rule(const GradientScale& scale) const;
   LambAttributes attributes_;
 };
 

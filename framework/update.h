@@ -21,6 +21,12 @@ struct UpdateSegment {
   bool ratio = false;          // whether its step is scaled by a trust ratio, by optimizers that have one
 };
 
+// Of the gradients in one step.
+struct GradientScale {
+  double factor = 1;
+  const double* on_gpu = nullptr;  // where a GPU finds it instead, so that the host need not know it
+};
+
 template <class T>
 struct SGDNumbers {
   T rate, decay, scale, momentum;
@@ -92,7 +98,9 @@ MPIGRAD_UPDATE_INLINE T lamb_step(T p, T m, T v, const LambNumbers<T>& a) {
 // ---- a step's numbers for all parameters; `numbers` makes those of one of them
 
 struct SGDRule {
-  double scale = 1, momentum = 0;
+  double scale = 1;
+  const double* scale_on_gpu = nullptr;  // what `scale` becomes there, if any
+  double momentum = 0;
   bool nesterov = false;
   template <class T>
   MPIGRAD_HOST_DEVICE SGDNumbers<T> numbers(double rate, double weight_decay) const {
@@ -101,7 +109,9 @@ struct SGDRule {
 };
 
 struct AdamRule {
-  double scale = 1, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double scale = 1;
+  const double* scale_on_gpu = nullptr;
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   double correction1 = 1, correction2 = 1;  // 1 - beta^t
   bool decoupled = false;
   template <class T>
@@ -123,7 +133,9 @@ struct AverageRule {
 
 // `ratio` is the trust ratio of a parameter with the norms |weights| and |step|, both above 0.
 struct LarsRule {
-  double scale = 1, momentum = 0, trust = 1e-3, epsilon = 0;
+  double scale = 1;
+  const double* scale_on_gpu = nullptr;
+  double momentum = 0, trust = 1e-3, epsilon = 0;
   MPIGRAD_HOST_DEVICE double ratio(double weights, double step, double weight_decay) const {
     return trust * weights / (step + weight_decay * weights + epsilon);
   }
@@ -134,7 +146,9 @@ struct LarsRule {
 };
 
 struct LambRule {
-  double scale = 1, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6;
+  double scale = 1;
+  const double* scale_on_gpu = nullptr;
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6;
   double correction1 = 1, correction2 = 1;  // 1 - beta^t
   MPIGRAD_HOST_DEVICE double ratio(double weights, double step, double) const { return weights / step; }
   template <class T>

@@ -91,7 +91,9 @@ void BatchNorm::update(const Tensor& x, const distributed::BatchNormResult& resu
     // Groups have statistics of their own; what evaluation uses is their average, the same on all ranks. Each counts as many
     // times as it has values: an empty rank has none.
     const auto group = grid_of(*x.layout()).along(x.layout()->varying_axes());
-    const auto all = std::max(1.0, allreduce(full({}, result.count, DType::float64), group).item());
+    double all = result.count;  // known on the host, which need not wait for a GPU
+    group.transport().allreduce(&all, &all, 1, DType::float64, Reduction::sum);
+    all = std::max(1.0, all);
     batch_mean = allreduce(batch_mean * result.count, group) / all;
     batch_variance = allreduce(batch_variance * result.count, group) / all;
   }

@@ -63,6 +63,7 @@ void Module::create(const Tensor& input, const BuildOptions& options) {
   state_->dtype = options.dtype;
   state_->compute = compute;
   state_->seed = options.seed;
+  state_->buffers_on = options.device == DeviceKind::cuda ? DeviceKind::cuda : DeviceKind::cpu;
   state_->building = true;
   {
     Untaped scope;
@@ -111,7 +112,7 @@ Tensor& Module::buffer(const std::string& name, const Shape& shape, double value
   const auto full_name = path_.empty() ? name : path_ + "." + name;
   auto& slot = state.buffers[full_name];
   if (!slot) {
-    UseDevice device(DeviceKind::cpu);
+    UseDevice device(state.buffers_on);
     slot = full(shape, value, state.dtype);
   }
   return slot;

@@ -87,6 +87,7 @@ class Module {
     std::map<std::string, Tensor> buffers;
     std::vector<Declaration> declared;
     DType dtype = DType::float32, compute = DType::float32;
+    DeviceKind buffers_on = DeviceKind::cpu;  // also where parameters have no storage
     std::uint64_t seed = 0;
     std::int64_t step = 0;
     bool training = true, building = false, built = false;

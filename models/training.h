@@ -43,7 +43,8 @@ struct FitOptions {
 // Steps per epoch; a rest of fewer than `accumulate` batches is left out.
 std::int64_t optimizer_steps(const data::Loader& loader, std::int64_t accumulate);
 
-// Collective. Errors: a loss that is not finite; no step in an epoch.
+// Collective. Errors: a loss that is not finite; no step in an epoch. On a GPU the host does not wait in a step: it reads each
+// loss while the next step is computed, so that one that is not finite is found a step late, but before after_epoch.
 void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, const LossFunction& loss, const Communicator& world,
          const FitOptions& options = {});
 

@@ -21,8 +21,8 @@ std::vector<std::string> output_files(const Options& o) {
 
 data::SourcePtr open(const Options& o, const std::string& group) {
   auto source = std::make_shared<data::ArraySource>(o.data, group, data::ArrayNames{.volume = o.volume, .label = o.label});
-  require(source->target_type() == DType::int64, "[classify] the labels in {} are not classes: integers, one for each sample",
-          source->name_of_sample(0));
+  require(source->target_type() == DType::int64 && source->target_names().size() == 1,
+          "[classify] the labels in {} are not classes: integers, one for each sample", source->name_of_sample(0));
   return source;
 }
 
@@ -214,9 +214,8 @@ int train(const Communicator& world, const Options& o) {
                                     {"majority_accuracy", majority},
                                     {"seconds", seconds},
                                     {"training_seconds", training_seconds},
-                                    {"samples_per_second", training_seconds > 0 ? samples / training_seconds : 0},
-                                    {"peak_process_bytes_per_rank", usage.process_bytes},
-                                    {"peak_tensor_bytes", usage.tensor_bytes}};
+                                    {"samples_per_second", training_seconds > 0 ? samples / training_seconds : 0}};
+    trainer::add(document, usage);
     auto& epochs = document["epochs"] = nlohmann::ordered_json::array();
     for (const auto& e : results.epochs)
       epochs.push_back({{"epoch", e.epoch + 1}, {"train_loss", e.train_loss}, {"validation", to_json(e.validation)}});
@@ -230,8 +229,8 @@ int train(const Communicator& world, const Options& o) {
                results.score.auc, results.score.accuracy, majority, results.score.loss);
     if (training_seconds > 0)
       fmt::print("{} training at {:.1f} samples/s, ", format_duration(training_seconds), samples / training_seconds);
-    fmt::print("{} in all; at most {} of memory per rank\nwritten to {}: {}\n", format_duration(seconds),
-               readable_bytes(usage.process_bytes), o.out, fmt::join(output_files(o), ", "));
+    fmt::print("{} in all; {}\nwritten to {}: {}\n", format_duration(seconds), trainer::to_string(usage), o.out,
+               fmt::join(output_files(o), ", "));
   });
   return 0;
 }

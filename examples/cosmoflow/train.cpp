@@ -204,24 +204,23 @@ int train(const Communicator& world, const Options& o) {
     write_predictions(out / predictions_file, results, *source, true);
     draw(out / picture_file, results, *source);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    const auto document = summary(o, results,
-                                  {{"program", "cosmoflow"},
-                                   {"variant", o.variant},
-                                   {"batch_norm", o.batch_norm},
-                                   {"precision", trainer::precision_of(o)},
-                                   {"loss_scale", loss_scale ? loss_scale->value() : 1},
-                                   {"skipped_steps", loss_scale ? loss_scale->skipped() : 0},
-                                   {"grid", trainer::to_json(extents)},
-                                   {"ranks", world.size()},
-                                   {"side", source->extents()[0]},
-                                   {"training_samples", split.train.size()},
-                                   {"test_samples", split.test.size()},
-                                   {"parameters", net->parameters().elements()},
-                                   {"seconds", seconds},
-                                   {"training_seconds", training_seconds},
-                                   {"samples_per_second", training_seconds > 0 ? samples / training_seconds : 0},
-                                   {"peak_process_bytes_per_rank", usage.process_bytes},
-                                   {"peak_tensor_bytes", usage.tensor_bytes}});
+    nlohmann::ordered_json run{{"program", "cosmoflow"},
+                               {"variant", o.variant},
+                               {"batch_norm", o.batch_norm},
+                               {"precision", trainer::precision_of(o)},
+                               {"loss_scale", loss_scale ? loss_scale->value() : 1},
+                               {"skipped_steps", loss_scale ? loss_scale->skipped() : 0},
+                               {"grid", trainer::to_json(extents)},
+                               {"ranks", world.size()},
+                               {"side", source->extents()[0]},
+                               {"training_samples", split.train.size()},
+                               {"test_samples", split.test.size()},
+                               {"parameters", net->parameters().elements()},
+                               {"seconds", seconds},
+                               {"training_seconds", training_seconds},
+                               {"samples_per_second", training_seconds > 0 ? samples / training_seconds : 0}};
+    trainer::add(run, usage);
+    const auto document = summary(o, results, run);
     trainer::write_text(out / summary_file, tool::to_text(document) + "\n");
     if (o.json) {
       fmt::print("{}\n", tool::to_text(document));
@@ -231,8 +230,8 @@ int train(const Communicator& world, const Options& o) {
     if (training_seconds > 0)
       fmt::print("\n{} training at {:.1f} samples/s, ", format_duration(training_seconds), samples / training_seconds);
     else fmt::print("\n");
-    fmt::print("{} in all; at most {} of memory per rank\nwritten to {}: {}\n", format_duration(seconds),
-               readable_bytes(usage.process_bytes), o.out, fmt::join(output_files(o), ", "));
+    fmt::print("{} in all; {}\nwritten to {}: {}\n", format_duration(seconds), trainer::to_string(usage), o.out,
+               fmt::join(output_files(o), ", "));
   });
   return 0;
 }

@@ -37,6 +37,17 @@ void add_grid_option(CLI::App& app, Options& o) {
       ->group("Ranks");
 }
 
+void add_device_options(CLI::App& app, Options& o) {
+  o.device = name_of(current_device());
+  app.add_option("--device", o.device, "cpu, or cuda: the ranks of a node take its GPUs in turn; also MPIGRAD_DEVICE")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str()
+      ->group("Device");
+  app.add_flag("--autotune", o.autotune, "time the kernels that a GPU has for a convolution at its first call; take the fastest")
+      ->group("Device");
+  app.add_flag("--deterministic", o.deterministic, "on a GPU only kernels that give the same bits in every run")->group("Device");
+}
+
 void add_norm_options(CLI::App& app, Options& o) {
   app.add_option("--statistics", o.statistics,
                  "ranks that share batch statistics: all, spatial (those of the same samples) or local")
@@ -193,10 +204,18 @@ Schedule make_schedule(const Options& o, std::int64_t steps_per_epoch) {
   return warm_up > 0 ? Schedule(schedule::WarmUp{.steps = warm_up, .then = rate}) : rate;
 }
 
+void apply_device_options(const Options& o) {
+  auto settings = gpu_settings();
+  settings.autotune = o.autotune, settings.deterministic = o.deterministic;
+  set_gpu_settings(settings);
+}
+
 void check(const Options& o) {
   if (o.dtype == "float64" && !o.precision.empty())
     throw UsageError(fmt::format("--precision {} is beside parameters of float32, not of --dtype float64", o.precision));
   if (o.describe) return;
+  if (o.autotune && current_device() != DeviceKind::cuda)
+    throw UsageError("--autotune times the kernels of a GPU: --device cuda goes with it");
   if (o.data.empty()) throw UsageError("--data is needed");
   if (o.out.empty()) throw UsageError("--out is not empty");
   if (o.batch % o.accumulate != 0)

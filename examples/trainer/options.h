@@ -25,6 +25,9 @@ struct Options {
   bool flips = false, shifts = false;
   // ranks
   std::string grid;
+  // device
+  std::string device;  // which launch() has chosen already
+  bool autotune = false, deterministic = false;
   // network
   double keep = -1;  // negative: the network's own
   bool batch_norm = false;
@@ -47,6 +50,7 @@ struct Options {
 
 void add_data_options(CLI::App& app, Options& options);
 void add_grid_option(CLI::App& app, Options& options);
+void add_device_options(CLI::App& app, Options& options);
 void add_norm_options(CLI::App& app, Options& options);
 void add_training_options(CLI::App& app, Options& options);
 void add_file_options(CLI::App& app, Options& options);
@@ -73,6 +77,8 @@ distributed::Statistics statistics_of(const Options& options);
 std::unique_ptr<Optimizer> make_optimizer(Parameters& parameters, const Options& options);
 // A function of the optimizer's step.
 Schedule make_schedule(const Options& options, std::int64_t steps_per_epoch);
+// Tells the libraries of GPUs what was asked for.
+void apply_device_options(const Options& options);
 // What options cannot be together. Throws UsageError.
 void check(const Options& options);
 

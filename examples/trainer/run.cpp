@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "framework/cuda/cuda.h"
 #include "framework/storage.h"
 
 namespace mpigrad::trainer {
@@ -75,9 +76,30 @@ std::string scale_text(const EpochReport& report) {
 }
 
 Usage peak_usage(const Communicator& world) {
-  std::array<std::int64_t, 2> peaks{peak_process_bytes(), memory_statistics(DeviceKind::cpu).peak_bytes};
-  world.transport().allreduce(peaks.data(), peaks.data(), 2, DType::int64, Reduction::max);
-  return {peaks[0], peaks[1]};
+  const bool gpu = current_device() == DeviceKind::cuda;
+  const auto of_gpu = gpu ? cuda::memory() : cuda::AllocatorStatistics();
+  std::array<std::int64_t, 4> peaks{peak_process_bytes(), memory_statistics(current_device()).peak_bytes, of_gpu.peak,
+                                    of_gpu.peak_reserved};
+  world.transport().allreduce(peaks.data(), peaks.data(), peaks.size(), DType::int64, Reduction::max);
+  return {peaks[0], peaks[1], peaks[2], peaks[3], gpu ? cuda::name() : std::string()};
+}
+
+std::string to_string(const Usage& usage) {
+  auto text = fmt::format("at most {} of memory per rank", readable_bytes(usage.process_bytes));
+  if (!usage.gpu.empty())
+    text += fmt::format(" and {} of its {} ({} taken from it)", readable_bytes(usage.gpu_bytes), usage.gpu,
+                        readable_bytes(usage.gpu_reserved_bytes));
+  return text;
+}
+
+void add(nlohmann::ordered_json& document, const Usage& usage) {
+  document["peak_process_bytes_per_rank"] = usage.process_bytes;
+  document["peak_tensor_bytes"] = usage.tensor_bytes;
+  document["device"] = usage.gpu.empty() ? "cpu" : "cuda";
+  if (usage.gpu.empty()) return;
+  document["gpu"] = usage.gpu;
+  document["peak_gpu_bytes_per_rank"] = usage.gpu_bytes;
+  document["peak_gpu_reserved_bytes_per_rank"] = usage.gpu_reserved_bytes;
 }
 
 nlohmann::ordered_json to_json(const GridExtents& g) {

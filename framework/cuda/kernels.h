@@ -47,5 +47,7 @@ void sum_measures(const UpdateEntry* entries, std::int64_t count, std::int64_t b
                   Stream stream);
 // The sum of partial[0, count) in a fixed order.
 void sum_partial(const double* partial, std::int64_t count, double* total, Stream stream);
+// *factor = scale min(1, max_norm / (|scale| sqrt(*squares) + 1e-6)); NaN stays NaN.
+void clip(const double* squares, double scale, double max_norm, double* factor, Stream stream);
 
 }  // namespace mpigrad::cuda

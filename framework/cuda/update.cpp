@@ -1,5 +1,6 @@
 // The table of an optimizer's pass: made on the host, copied without waiting.
 
+#include <optional>
 #include <vector>
 
 #include "framework/cuda/cuda.h"
@@ -51,6 +52,36 @@ void update_all(DType dtype, std::span<const UpdateSegment> segments, const Rule
   });
 }
 
+// The sum of the squares of gradients of both types, on the GPU.
+class Squares {
+ public:
+  Squares(std::span<const UpdateSegment> singles, std::span<const UpdateSegment> doubles) {
+    const Table single(singles), twice(doubles);
+    const auto blocks = single.blocks + twice.blocks;
+    if (blocks == 0) return;
+    partial_.emplace((blocks + 1) * static_cast<std::int64_t>(sizeof(double)));
+    auto* sums = partial_->as<double>();
+    of_blocks<float>(single, sums);
+    of_blocks<double>(twice, sums + single.blocks);
+    total_ = sums + blocks;
+    sum_partial(sums, blocks, total_, compute_stream());
+  }
+  // None where there are no elements.
+  const double* total() const { return total_; }
+
+ private:
+  template <class T>
+  static void of_blocks(const Table& table, double* sums) {
+    if (table.blocks == 0) return;
+    const DeviceMemory entries(table.bytes());
+    copy_to_device(entries.as<void>(), table.entries.data(), table.bytes());
+    squares_of_blocks<T>(entries.as<UpdateEntry>(), static_cast<std::int64_t>(table.entries.size()), table.blocks, sums,
+                         compute_stream());
+  }
+  std::optional<DeviceMemory> partial_;
+  double* total_ = nullptr;
+};
+
 }  // namespace
 
 void update(DType dtype, std::span<const UpdateSegment> segments, const SGDRule& rule) { update_all(dtype, segments, rule); }
@@ -91,19 +122,20 @@ void update(DType dtype, std::span<const UpdateSegment> segments, const LambRule
 }
 
 double squared_norm(DType dtype, std::span<const UpdateSegment> segments) {
-  const Table table(segments);
-  if (table.blocks == 0) return 0;
-  const DeviceMemory entries(table.bytes()), partial((table.blocks + 1) * static_cast<std::int64_t>(sizeof(double)));
-  copy_to_device(entries.as<void>(), table.entries.data(), table.bytes());
-  auto* sums = partial.as<double>();
-  visit_floating(dtype, [&](auto zero_of_type) {
-    squares_of_blocks<decltype(zero_of_type)>(entries.as<UpdateEntry>(), static_cast<std::int64_t>(table.entries.size()),
-                                              table.blocks, sums, compute_stream());
-  });
-  sum_partial(sums, table.blocks, sums + table.blocks, compute_stream());
+  const bool single = dtype == DType::float32;
+  const Squares squares(single ? segments : std::span<const UpdateSegment>(),
+                        single ? std::span<const UpdateSegment>() : segments);
+  if (!squares.total()) return 0;
   double total = 0;
-  copy_to_host(&total, sums + table.blocks, sizeof(double));
+  copy_to_host(&total, squares.total(), sizeof(double));
   return total;
+}
+
+void clip_factor(std::span<const UpdateSegment> singles, std::span<const UpdateSegment> doubles, double scale, double max_norm,
+                 double* factor) {
+  const Squares squares(singles, doubles);
+  if (squares.total()) clip(squares.total(), scale, max_norm, factor, compute_stream());
+  else fill(factor, 1, sizeof(double), &scale);
 }
 
 }  // namespace mpigrad::cuda

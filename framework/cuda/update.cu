@@ -83,8 +83,18 @@ __device__ void apply(const WithRatio<LambRule>& scaled, const Elements<T>& e) {
     e.value[i] -= a.rate * lamb_step(e.value[i], e.first[i], e.second[i], a);
 }
 
+template <class Rule>
+__device__ void take_scale(Rule& rule) {
+  if constexpr (requires { rule.rule; }) {
+    take_scale(rule.rule);
+  } else if constexpr (requires { rule.scale_on_gpu; }) {
+    if (rule.scale_on_gpu) rule.scale = *rule.scale_on_gpu;
+  }
+}
+
 template <class T, class Rule>
 __global__ void update_kernel(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, Rule rule) {
+  take_scale(rule);
   for (std::int64_t block = blockIdx.x; block < blocks; block += gridDim.x)
     apply(rule, elements_of<T>(entry_of(entries, count, block), block));
 }
@@ -128,6 +138,7 @@ __device__ T step_of(const LambNumbers<T>& a, const Elements<T>& e, std::int64_t
 
 template <class T, class Rule>
 __global__ void measure_kernel(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, Rule rule, double* partial) {
+  take_scale(rule);
   for (std::int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
     const auto e = elements_of<T>(entry_of(entries, count, block), block);
     const auto a = rule.template numbers<T>(e.rate, e.decay);
@@ -164,6 +175,11 @@ __global__ void sum_kernel(const double* partial, std::int64_t count, double* to
   if (threadIdx.x == 0) *total = sum;
 }
 
+__global__ void clip_kernel(const double* squares, double scale, double max_norm, double* factor) {
+  const double limit = max_norm / (fabs(scale) * sqrt(*squares) + 1e-6);
+  *factor = limit > 1 ? scale : scale * limit;
+}
+
 unsigned at_most(std::int64_t blocks) { return static_cast<unsigned>(blocks < max_blocks ? blocks : max_blocks); }
 
 }  // namespace
@@ -171,15 +187,13 @@ unsigned at_most(std::int64_t blocks) { return static_cast<unsigned>(blocks < ma
 template <class T, class Rule>
 void update_elements(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const Rule& rule, Stream stream) {
   if (blocks == 0) return;
-  update_kernel<T><<<at_most(blocks), block_threads, 0, native(stream)>>>(entries, count, blocks, rule);
-  check_launch("optimizer");
+  launch("optimizer", update_kernel<T, Rule>, at_most(blocks), block_threads, stream, entries, count, blocks, rule);
 }
 template <class T, class Rule>
 void measure_blocks(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const Rule& rule, double* partial,
                     Stream stream) {
   if (blocks == 0) return;
-  measure_kernel<T><<<at_most(blocks), block_threads, 0, native(stream)>>>(entries, count, blocks, rule, partial);
-  check_launch("optimizer");
+  launch("optimizer", measure_kernel<T, Rule>, at_most(blocks), block_threads, stream, entries, count, blocks, rule, partial);
 }
 #define MPIGRAD_MAKE(T)                                                                                                 \
   template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const SGDRule&, Stream);             \
@@ -196,8 +210,7 @@ MPIGRAD_MAKE(double)
 template <class T>
 void squares_of_blocks(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, double* partial, Stream stream) {
   if (blocks == 0) return;
-  squares_kernel<T><<<at_most(blocks), block_threads, 0, native(stream)>>>(entries, count, blocks, partial);
-  check_launch("squared_norm");
+  launch("squared_norm", squares_kernel<T>, at_most(blocks), block_threads, stream, entries, count, blocks, partial);
 }
 template void squares_of_blocks<float>(const UpdateEntry*, std::int64_t, std::int64_t, double*, Stream);
 template void squares_of_blocks<double>(const UpdateEntry*, std::int64_t, std::int64_t, double*, Stream);
@@ -205,13 +218,15 @@ template void squares_of_blocks<double>(const UpdateEntry*, std::int64_t, std::i
 void sum_measures(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const double* partial, double* squares,
                   Stream stream) {
   if (count == 0) return;
-  sum_measures_kernel<<<at_most(count), block_threads, 0, native(stream)>>>(entries, count, blocks, partial, squares);
-  check_launch("optimizer");
+  launch("optimizer", sum_measures_kernel, at_most(count), block_threads, stream, entries, count, blocks, partial, squares);
 }
 
 void sum_partial(const double* partial, std::int64_t count, double* total, Stream stream) {
-  sum_kernel<<<1, block_threads, 0, native(stream)>>>(partial, count, total);
-  check_launch("squared_norm");
+  launch("squared_norm", sum_kernel, 1, block_threads, stream, partial, count, total);
+}
+
+void clip(const double* squares, double scale, double max_norm, double* factor, Stream stream) {
+  launch("clip_norm", clip_kernel, 1, 1, stream, squares, scale, max_norm, factor);
 }
 
 }  // namespace mpigrad::cuda

@@ -129,8 +129,9 @@ Batch inspect(std::string_view loss, const Tensors& views, const Communicator& c
     const auto plain = view.without_layout();
     if (mine.fault != Fault::none) continue;
     batch.views.push_back(is_half(plain.dtype()) ? cast(plain, DType::float32) : plain);
-    const auto& z = batch.views.back();
+    auto z = batch.views.back();
     if (!z.raw()) continue;
+    if (z.device() == DeviceKind::cuda) z = detail::copied(z, DeviceKind::cpu);  // the host waits
     visit_floating(z.dtype(), [&](auto zero) {
       scan_view(z.data<decltype(zero)>(), mine, static_cast<std::int64_t>(batch.views.size()) - 1, rules, mine);
     });
@@ -154,12 +155,13 @@ Tensor unit_rows(const Tensor& z) {
 }
 
 Tensor diagonal(std::int64_t rows, std::int64_t columns, std::int64_t first, DeviceKind device) {
-  Tensor mask({Shape{rows, columns}, DType::boolean}, device);
+  const bool gpu = device == DeviceKind::cuda;
+  Tensor mask({Shape{rows, columns}, DType::boolean}, gpu ? DeviceKind::cpu : device);
   if (auto* mark = mask.raw()) {
     std::memset(mark, 0, static_cast<std::size_t>(mask.bytes()));
     for (std::int64_t i = 0; i < rows; ++i) mark[i * columns + first + i] = std::byte{1};
   }
-  return constant(mask);
+  return constant(gpu ? detail::copied(mask, device) : mask);
 }
 
 Tensor masked(const Tensor& x, const Tensor& condition, double value) {

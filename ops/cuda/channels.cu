@@ -186,14 +186,11 @@ template <class T, class S>
 void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, double* scratch, S* mean, S* m2, Stream stream) {
   if (channels == 0) return;
   const auto l = launch_of(rows, channels);
-  const auto on = native(stream);
   if (l.blocks > 0) {
-    moments_kernel<<<l.grid, l.block, 0, on>>>(rows, channels, l.block_rows, x, scratch);
-    check_launch("channel_moments");
+    launch("channel_moments", moments_kernel<T>, l.grid, l.block, stream, rows, channels, l.block_rows, x, scratch);
   }
-  join_moments_kernel<<<blocks_for(channels * warp), block_threads, 0, on>>>(rows, channels, l.blocks, l.block_rows, scratch,
-                                                                             mean, m2);
-  check_launch("channel_moments");
+  launch("channel_moments", join_moments_kernel<S>, blocks_for(channels * warp), block_threads, stream, rows, channels, l.blocks,
+         l.block_rows, scratch, mean, m2);
 }
 
 template <class T, class S>
@@ -204,9 +201,8 @@ void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const 
   constexpr int V = static_cast<int>(16 / sizeof(T));
   bool packed = channels % V == 0 && aligned(x, sizeof(T) * V) && aligned(y, sizeof(T) * V);
   for (const S* of_channels : {m, a, b}) packed = packed && aligned(of_channels, sizeof(S) * V);
-  affine_kernel<V>
-      <<<blocks_for((n + V - 1) / V), block_threads, 0, native(stream)>>>(n, FastDivide(channels), packed, x, m, a, b, y);
-  check_launch("channel_affine");
+  launch("channel_affine", affine_kernel<V, T, S>, blocks_for((n + V - 1) / V), block_threads, stream, n, FastDivide(channels),
+         packed, x, m, a, b, y);
 }
 
 template <class T, class S>
@@ -214,13 +210,11 @@ void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T*
                   Stream stream) {
   if (channels == 0) return;
   const auto l = launch_of(rows, channels);
-  const auto on = native(stream);
   if (l.blocks > 0) {
-    dots_kernel<<<l.grid, l.block, 0, on>>>(rows, channels, l.block_rows, g, x, m, scratch);
-    check_launch("channel_dots");
+    launch("channel_dots", dots_kernel<T, S>, l.grid, l.block, stream, rows, channels, l.block_rows, g, x, m, scratch);
   }
-  join_dots_kernel<<<blocks_for(channels * warp), block_threads, 0, on>>>(channels, l.blocks, scratch, sums, dots);
-  check_launch("channel_dots");
+  launch("channel_dots", join_dots_kernel<S>, blocks_for(channels * warp), block_threads, stream, channels, l.blocks, scratch,
+         sums, dots);
 }
 
 #define MPIGRAD_MAKE(T)                                                                                                       \
