@@ -5,11 +5,11 @@
 //       [--steps 600] [--batch 128] [--seeds 3] [--optimizer sgd|adam] [--rate R] [--only PART-OF-A-NAME]
 //
 // Each loss trains the same network (784 -> 256 -> 128, and a head of 64 that the loss sees) from the same weights on the same
-// pairs of views for the same number of steps, each rank with its part of the batch; --ranks 1 shows how much chance there is.
-// Labels are used afterwards only. Printed are means over seeds, and in brackets the distance from the smallest to the largest:
-// the share of test samples whose 20 nearest training samples vote for their label; alignment, the mean squared distance of two
-// views of a sample, and uniformity, how evenly samples are spread over the sphere (Wang and Isola 2020; smaller is better in
-// both); the effective number of dimensions.
+// pairs of views for the same number of steps, each rank with its part of the batch; --ranks 1 shows what is the same without
+// ranks. Labels are used afterwards only. Printed are means over seeds, and in brackets the distance from the smallest to the
+// largest: the share of test samples, moved and turned like views, whose 20 nearest training samples vote for their label;
+// alignment, the mean squared distance of two views of a sample, and uniformity, how evenly samples are spread over the sphere
+// (Wang and Isola 2020; smaller is better in both); the effective number of dimensions.
 
 #include <charconv>
 #include <cstdio>
@@ -126,7 +126,8 @@ struct Net {
 };
 
 struct Scores {
-  double neighbours = 0, alignment = 0, uniformity = 0, rank = 0;
+  double neighbours = 0, alignment = 0, uniformity = 0, dimensions = 0;
+  bool diverged = false;
 };
 
 // This rank's rows [begin, end) of a list of samples, as they are or as views.
@@ -150,7 +151,8 @@ Scores train(const wrong::Loss& loss, const Images& images, const Options& o, st
   if (o.optimizer == "adam")
     optimizer = std::make_unique<Adam>(net.parameters, AdamAttributes{.learning_rate = o.rate > 0 ? o.rate : 1e-3});
   else
-    optimizer = std::make_unique<SGD>(net.parameters, SGDAttributes{.learning_rate = o.rate > 0 ? o.rate : 0.1, .momentum = 0.9});
+    optimizer =
+        std::make_unique<SGD>(net.parameters, SGDAttributes{.learning_rate = o.rate > 0 ? o.rate : loss.rate, .momentum = 0.9});
   for (std::int64_t step = 0; step < o.steps; ++step) {
     const Philox random{.key = seed, .stream = static_cast<std::uint64_t>(step)};
     std::vector<std::int64_t> samples;
@@ -174,17 +176,21 @@ Scores train(const wrong::Loss& loss, const Images& images, const Options& o, st
   };
   const Philox random{.key = 77};
   const auto one = random.child(1), other = random.child(2);
-  const auto a = net(batch_of(images, queries, comm, &one), comm), b = net(batch_of(images, queries, comm, &other), comm);
-  const auto samples = embedded(queries, training);
-  return {100 * contrastive::neighbour_accuracy(samples, embedded(bank, 0), comm), contrastive::alignment(a, b, comm),
-          contrastive::uniformity(a, comm), contrastive::collapse(samples.embeddings, comm).effective_rank};
+  const auto view = batch_of(images, queries, comm, &one);
+  const auto a = net(view, comm), b = net(batch_of(images, queries, comm, &other), comm);
+  if (!std::isfinite(total(sum(a), comm))) return {.diverged = true};
+  const contrastive::Labelled moved{net.features(view, comm), my_rows(slice(labels, 0, training, images.count()), comm)};
+  return {.neighbours = 100 * contrastive::neighbour_accuracy(moved, embedded(bank, 0), comm),
+          .alignment = contrastive::alignment(a, b, comm),
+          .uniformity = contrastive::uniformity(a, comm),
+          .dimensions = contrastive::collapse(moved.embeddings, comm).effective_rank};
 }
 
 template <class Number>
 void read(Number& value, std::string_view name, std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  require(error == std::errc() && end == text.data() + text.size() && value > 0,
-          "[lesson] {}: a positive number is needed, got '{}'", name, text);
+  require(error == std::errc() && end == text.data() + text.size() && value >= 0,
+          "[lesson] {}: a number that is not negative is needed, got '{}'", name, text);
 }
 Options parse(int argc, char** argv) {
   Options o;
@@ -199,6 +205,7 @@ Options parse(int argc, char** argv) {
     else if (name == "--rate") read(o.rate, name, value);
     else fail("[lesson] there is no option {}; the head of the source lists them", name);
   }
+  require(o.batch >= 2 && o.seeds >= 1, "[lesson] --batch is 2 or more, --seeds 1 or more, got {} and {}", o.batch, o.seeds);
   require(o.optimizer == "sgd" || o.optimizer == "adam", "[lesson] --optimizer is sgd or adam, not {}", o.optimizer);
   return o;
 }
@@ -206,6 +213,8 @@ Options parse(int argc, char** argv) {
 // "mean (spread)" of one of the scores
 std::string text(const std::vector<Scores>& runs, double Scores::*score, int digits) {
   double mean = 0, low = 1e300, high = -1e300;
+  for (const auto& run : runs)
+    if (run.diverged) return "diverged";
   for (const auto& run : runs)
     mean += run.*score / double(runs.size()), low = std::min(low, run.*score), high = std::max(high, run.*score);
   return fmt::format("{:.{}f} ({:.{}f})", mean, digits, high - low, digits);
@@ -235,7 +244,7 @@ int main(int argc, char** argv) {
       for (std::int64_t seed = 1; seed <= o.seeds; ++seed)
         runs.push_back(train(loss, images, o, static_cast<std::uint64_t>(seed), session.world()));
       say(session, "| {} | {} | {} | {} | {} |", loss.name, text(runs, &Scores::neighbours, 1), text(runs, &Scores::alignment, 3),
-          text(runs, &Scores::uniformity, 3), text(runs, &Scores::rank, 1));
+          text(runs, &Scores::uniformity, 3), text(runs, &Scores::dimensions, 1));
       std::fflush(stdout);
     }
   });

@@ -9,6 +9,7 @@ namespace lesson::wrong {
 struct Loss {
   std::string name;
   std::string truth;  // the name of the right one
+  double rate = 0;    // that suits the right one: of SGD with momentum 0.9
   std::function<Tensor(const Tensor& a, const Tensor& b, const Communicator& comm)> share;
 };
 
@@ -66,7 +67,10 @@ inline std::vector<Loss> losses() {
   using T = const Tensor&;
   using C = const Communicator&;
   std::vector<Loss> list;
-  const auto add = [&](const char* name, const char* truth, auto share) { list.push_back({name, truth, share}); };
+  const auto add = [&](const char* name, const char* truth, auto share) {
+    const std::string right = truth;
+    list.push_back({name, right, right.starts_with("InfoNCE") ? 0.1 : right.starts_with("Barlow") ? 0.3 : 0.01, share});
+  };
   // Both views' columns by `columns(z, comm, first)`, and what a rank hands in multiplied by `factor(ranks)`.
   const auto rows_against = [](auto columns, auto factor) {
     return [=](T za, T zb, C comm) {

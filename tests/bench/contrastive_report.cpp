@@ -24,9 +24,9 @@ std::vector<Measurement> read(const std::filesystem::path& csv) {
     std::vector<std::string> cells;
     std::istringstream stream(line);
     for (std::string cell; std::getline(stream, cell, ',');) cells.push_back(cell);
-    require(cells.size() == 9, "[contrastive_memory] {} cells in {}: {}", cells.size(), csv.string(), line);
+    require(cells.size() == 10, "[contrastive_memory] {} cells in {}: {}", cells.size(), csv.string(), line);
     all.push_back({cells[0], cells[1], cells[2], std::stoll(cells[3]), std::stod(cells[4]), std::stod(cells[5]),
-                   std::stod(cells[6]), std::stod(cells[7]), std::stod(cells[8])});
+                   std::stod(cells[6]), std::stod(cells[7]), std::stod(cells[8]), std::stod(cells[9])});
   }
   return all;
 }
@@ -56,23 +56,23 @@ std::string exponent(const Measurement& m, const Measurement* before, double Mea
 }
 
 void write_table(std::ofstream& out, const Lines& lines) {
-  out << "| N | form | tensors, MiB | grows as N^ | predicted, MiB | process, MiB | seconds | grows as N^ | products alone, s | "
-         "ratio |\n|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|\n";
+  out << "| N | form | tensors, MiB | grows as N^ | predicted, MiB | process, MiB | seconds | processor s | "
+         "grows as N^ | products alone | ratio |\n|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n";
   const Measurement* before = nullptr;
   for (const auto& m : lines) {
     if (m.tensors <= 0) {
-      out << fmt::format("| {} | {} | not run | | {} | | | | | |\n", m.samples, m.form, mib(m.predicted));
+      out << fmt::format("| {} | {} | not run | | {} | | | | | | |\n", m.samples, m.form, mib(m.predicted));
       continue;
     }
-    out << fmt::format("| {} | {} | {} | {} | {} | {} | {:.3f} | {} | {:.3f} | {:.2f} |\n", m.samples, m.form, mib(m.tensors),
-                       exponent(m, before, &Measurement::tensors), mib(m.predicted), mib(m.process), m.seconds,
-                       exponent(m, before, &Measurement::seconds), m.floor, m.seconds / m.floor);
+    out << fmt::format("| {} | {} | {} | {} | {} | {} | {:.3f} | {:.3f} | {} | {:.3f} | {:.2f} |\n", m.samples, m.form,
+                       mib(m.tensors), exponent(m, before, &Measurement::tensors), mib(m.predicted), mib(m.process), m.seconds,
+                       m.processor, exponent(m, before, &Measurement::processor), m.floor, m.processor / m.floor);
     before = &m;
   }
 }
 
 plot::Lines panel(const Lines& all, const std::string& loss, bool memory) {
-  plot::Lines lines{.title = fmt::format("{}, {}", title(loss), memory ? "peak memory of tensors" : "time of a step"),
+  plot::Lines lines{.title = fmt::format("{}, {}", title(loss), memory ? "peak memory of tensors" : "processor time of a step"),
                     .x_label = "samples",
                     .y_label = memory ? "MiB" : "seconds",
                     .log_x = true,
@@ -86,7 +86,7 @@ plot::Lines panel(const Lines& all, const std::string& loss, bool memory) {
       for (const auto& m : chosen(all, loss, form, setting)) {
         if (m.tensors <= 0) continue;
         series.x.push_back(static_cast<double>(m.samples));
-        series.y.push_back(memory ? m.tensors / mebibyte : m.seconds);
+        series.y.push_back(memory ? m.tensors / mebibyte : m.processor);
       }
       lines.series.push_back(std::move(series));
     }
@@ -97,8 +97,8 @@ plot::Lines panel(const Lines& all, const std::string& loss, bool memory) {
 
 void append(const std::filesystem::path& csv, const Measurement& m) {
   std::ofstream out(csv, std::ios::app);
-  out << fmt::format("{},{},{},{},{},{},{},{},{}\n", m.loss, m.form, m.setting, m.samples, m.predicted, m.tensors, m.process,
-                     m.seconds, m.floor);
+  out << fmt::format("{},{},{},{},{},{},{},{},{},{}\n", m.loss, m.form, m.setting, m.samples, m.predicted, m.tensors, m.process,
+                     m.seconds, m.processor, m.floor);
   require(out.flush().good(), "[contrastive_memory] cannot write {}", csv.string());
 }
 
