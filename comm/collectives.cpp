@@ -213,9 +213,10 @@ void barrier(const Communicator& comm) {
                   }});
 }
 
-double total(const Tensor& share, const Communicator& comm) {
-  double value = share.item();
-  if (const auto& layout = share.layout()) {
+double total(const Tensor& share, const Communicator& comm) { return total(share.item(), share.layout(), comm); }
+
+double total(double value, const LayoutPtr& layout, const Communicator& comm) {
+  if (layout) {
     std::vector<int> axes;
     for (std::size_t a = 0; a < layout->axes.size(); ++a)
       if (layout->axes[a].placement == Placement::share) axes.push_back(static_cast<int>(a));

@@ -38,6 +38,8 @@ void barrier(const Communicator& comm);
 // Sum over ranks of a scalar, outside the tape: for printing. A distributed tensor is summed over the axes of which it is a
 // share.
 double total(const Tensor& share, const Communicator& comm);
+// The same of a share with that layout, or none, whose value is on the host already.
+double total(double share, const LayoutPtr& layout, const Communicator& comm);
 // Every rank's extent of x along `axis`.
 Rows rows_of_all(const Tensor& x, const Communicator& comm, int axis = 0);
 // f of x with dimension `axis` moved to the front; in its result that dimension moves back.

@@ -61,6 +61,18 @@ class CudaEvent final : public DeviceEvent {
 // Pinned buffers, which are expensive to make: each waits here until the copies that its last user issued are done.
 class PinnedPool {
  public:
+  PinnedPool() = default;
+  // The last copies may still be under way, and freeing memory does not wait for them.
+  ~PinnedPool() {
+    try {
+      for (const auto& buffer : idle_)
+        if (!buffer.busy.reached()) buffer.busy.synchronise();
+    } catch (...) {  // a device that has failed
+    }
+  }
+  PinnedPool(const PinnedPool&) = delete;
+  PinnedPool& operator=(const PinnedPool&) = delete;
+
   std::byte* take(std::int64_t bytes) {
     std::int64_t size = 4096;
     while (size < bytes) size *= 2;
@@ -105,6 +117,7 @@ class CudaMemory final : public DeviceMemory {
   void copy(void* to, const void* from, std::int64_t bytes) override {
     if (bytes > 0 && to != from) cuda::copy(to, from, bytes, cuda::compute_stream());
   }
+  int place() const override { return cuda::selected(); }
   bool computes(DType type) const override { return is_floating(type) || type == DType::int64 || type == DType::int32; }
   void combine(void* a, const void* in, std::int64_t count, DType type, Reduction op) override {
     if (count == 0) return;

@@ -27,6 +27,8 @@ class DeviceMemory {
   // Uninitialised. May be released while work on it is under way.
   virtual Bytes allocate(std::int64_t bytes) = 0;
   virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
+  // Kernels read and write memory of one place, a GPU; copies find their way between places.
+  virtual int place() const { return 0; }
   // Whether combine() knows the type.
   virtual bool computes(DType type) const = 0;
   // a[i] = op(a[i], in[i]); a NaN in either operand of max and min stays. 16-bit types: computed in float32 and rounded.

@@ -56,7 +56,10 @@ class DeviceTransport final : public ForwardingTransport {
   std::unique_ptr<PendingOperation> start(const Collective& call) override {
     const bool reduces = call.kind == CollectiveKind::allreduce || call.kind == CollectiveKind::reduce ||
                          call.kind == CollectiveKind::reduce_scatter;
-    return (reduces ? reducing(call.type) : engine()).start(call);
+    if (lane_ == Lane::buckets) return (reduces ? reducing(call.type) : engine()).start(call);
+    // What a program starts waits for nobody: another rank may be in a call on another communicator that needs this one. So it
+    // is no place for all ranks to meet and choose an engine, nor for NCCL, which wants one order of all calls on a stream.
+    return (reduces && !memory_->computes(call.type) ? *staged_ : *messages_).start(call);
   }
   std::unique_ptr<PendingOperation> start_round(std::span<const Message> sends, std::span<const Message> receives,
                                                 DType type) override {

@@ -33,9 +33,10 @@ constexpr std::string_view name_of(DeviceEngine engine) {
 // `places` are those of all ranks; `host` is the name of the host's transport. The same answer on every rank.
 DeviceEngine choose_engine(std::span<const GpuPlace> places, std::string_view host);
 
-// Local. Collectives and rounds go to the engine, which all ranks choose, collectively, at the first of these calls; messages
-// with tags and wildcards go through the host's transport, and so do reductions in types that no kernel has. `mode` is that of
-// `host`, whose buffers, calls and messages it shares; `place` is asked once.
+// Local. Collectives and rounds go to the engine, which all ranks choose, collectively, at the first of these calls. Messages
+// with tags and wildcards go through the host's transport, and so do collectives that are only started, but for those of the
+// buckets' lane, and reductions in types that no kernel has. `mode` is that of `host`, whose buffers, calls and messages it
+// shares; `place` is asked once.
 std::shared_ptr<Transport> device_transport(std::shared_ptr<Transport> host, const ReductionMode& mode, Lane lane,
                                             std::shared_ptr<DeviceMemory> memory, const GpuPlace& place);
 

@@ -122,17 +122,30 @@ Spatial pooling(const Tensor& x, const PoolAttributes& a) {
 
 }  // namespace
 
-Tensor parameter_for(const Tensor& x, const Tensor& w) {
+namespace {
+
+Tensor replicated_for(const Tensor& x, const Tensor& w) {
   if (!w || !x.layout()) return w;
   if (w.layout()) require(w.layout()->varying_axes().empty(), "[replicate] a parameter is the same on all ranks: {}", w);
   const auto axes = x.layout()->varying_axes();
   return axes.empty() ? w.without_layout() : replicate(w, group_of(x, axes));
 }
 
+}  // namespace
+
+Tensor parameter_for(const Tensor& x, const Tensor& w) {
+  const auto whole = replicated_for(x, w);
+  if (!whole || !is_half(x.dtype()) || whole.dtype() != DType::float32) return whole;
+  static constexpr char keys[2] = {};  // their addresses
+  auto* tape = Tape::innermost();
+  const auto make = [&] { return cast(whole, x.dtype()); };
+  return tape ? tape->memoised(whole.id(), &keys[x.dtype() == DType::bfloat16 ? 0 : 1], make) : make();
+}
+
 Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, double slope, const ConvAttributes& a) {
   const auto in = global_spatial(x);
   require_kernel_fits("conv", in, spatial_extent(w), a);
-  if (!x.layout()) return conv_bias_activation(x, w, bias, slope, a);
+  if (!x.layout()) return conv_bias_activation(x, parameter_for(x, w), parameter_for(x, bias), slope, a);
   require_window("conv", spatial_extent(w), a.stride, a.dilation);
   Spatial s{spatial_extent(w), a.stride, a.dilation, a.padding_low, {}};
   for (std::size_t i = 0; i < 3; ++i)
@@ -151,7 +164,7 @@ Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, cons
   Tensor y;
   LayoutPtr layout;
   if (!x.layout()) {
-    y = mpigrad::conv_transpose(x, w, a);
+    y = mpigrad::conv_transpose(x, parameter_for(x, w), a);
   } else {
     require_window("conv_transpose", spatial_extent(w), a.stride, a.dilation);
     Spatial s{spatial_extent(w), a.stride, a.dilation, a.padding_low, {}, true};
@@ -214,6 +227,8 @@ Tensor max_pool(const Tensor& x, const PoolAttributes& a) {
 }
 
 Tensor global_avg_pool(const Tensor& x) {
+  // Sums over ranks round once, too.
+  if (is_half(x.dtype())) return cast(global_avg_pool(cast(x, DType::float32)), x.dtype());
   const auto y = mean(x, {1, 2, 3});
   if (!y.layout() || !y.layout()->has(Placement::share)) return y;
   Layout whole = *y.layout();
@@ -258,14 +273,14 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& b
     m2 = allreduce(moments.m2 + square(moments.mean - mean) * mine, group);
   }
   const BatchNormStatistics statistics{mean, m2 / std::max(1.0, count)};
-  auto y = mpigrad::normalise(local, statistics, parameter_for(x, gamma), parameter_for(x, beta), epsilon);
+  auto y = mpigrad::normalise(local, statistics, replicated_for(x, gamma), replicated_for(x, beta), epsilon);
   return {y.with_layout(x.layout()), statistics, count};
 }
 
 Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta,
                  double epsilon) {
   require_whole_channels(x);
-  return mpigrad::normalise(x.without_layout(), statistics, parameter_for(x, gamma), parameter_for(x, beta), epsilon)
+  return mpigrad::normalise(x.without_layout(), statistics, replicated_for(x, gamma), replicated_for(x, beta), epsilon)
       .with_layout(x.layout());
 }
 

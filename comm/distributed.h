@@ -1,7 +1,9 @@
 #pragma once
 // Layers' arithmetic on distributed tensors. Every function takes a plain tensor, too, and then is the local op. With a layout,
 // windows that cross a cut are completed by an exchange of boxes first, and parameters, which are the same on all ranks, are
-// replicated over exactly those grid axes along which x varies: replicating over more would multiply their gradient.
+// replicated over exactly those grid axes along which x varies: replicating over more would multiply their gradient. Where x has
+// 16 bits, float32 weights and biases are rounded to its type behind that, so that their gradients are float32 when they are
+// reduced, and halos travel in 16 bits; statistics, gamma and beta of norms stay float32.
 
 #include "comm/redistribute.h"
 #include "ops/conv.h"
@@ -37,7 +39,8 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {}, double 
 // [N, ...] -> [N, product]; the features become the same on all ranks of the axes that split them.
 Tensor flatten(const Tensor& x);
 
-// w for use beside x: replicated over the axes along which x varies.
+// w for use beside x: replicated over the axes along which x varies, and float32 cast to x's type if that has 16 bits. Once per
+// tape, x's type and axes: a weight that is used twice is cast once.
 Tensor parameter_for(const Tensor& x, const Tensor& w);
 
 }  // namespace mpigrad::distributed

@@ -29,6 +29,7 @@ struct Post {
   Counts counts, receive_counts;
   std::int64_t bytes = 0;
   DeviceMemory::Bytes data;
+  int place = 0;
   std::shared_ptr<DeviceEvent> ready;
   std::atomic<int> readers{1};
   std::mutex mutex;
@@ -136,7 +137,16 @@ class Share {
     const auto at = first * size_of(mine.type), bytes = count * size_of(mine.type);
     if (bytes == 0) return;
     memory_->copy(out_, posts[0].data.get() + at, bytes);
-    for (std::size_t r = 1; r < posts.size(); ++r) memory_->combine(out_, posts[r].data.get() + at, count, mine.type, mine.op);
+    DeviceMemory::Bytes near;  // what another GPU holds is fetched first
+    for (std::size_t r = 1; r < posts.size(); ++r) {
+      const std::byte* part = posts[r].data.get() + at;
+      if (posts[r].place != memory_->place()) {
+        if (!near) near = memory_->allocate(bytes);
+        memory_->copy(near.get(), part, bytes);
+        part = near.get();
+      }
+      memory_->combine(out_, part, count, mine.type, mine.op);
+    }
   }
 
   static void require_pairs(const Reading& posts) {
@@ -349,6 +359,7 @@ class InProcessTransport final : public ForwardingTransport {
     post->call = call, post->type = type, post->bytes = bytes, post->readers = readers;
     if (bytes > 0) {
       post->data = memory_->allocate(bytes);
+      post->place = memory_->place();
       memory_->copy(post->data.get(), data, bytes);
     }
     post->ready = memory_->mark();

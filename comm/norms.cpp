@@ -16,4 +16,13 @@ NormReduction sum_norms_over(const Communicator& comm, std::function<bool(const 
   };
 }
 
+Agreement all_agree(const Communicator& comm) {
+  return [comm](bool mine) {
+    if (comm.size() == 1 || comm.transport().name() == "dry") return mine;
+    std::int64_t yes = mine ? 1 : 0, all = 0;
+    comm.transport().allreduce(&yes, &all, 1, DType::int64, Reduction::min);
+    return all == 1;
+  };
+}
+
 }  // namespace mpigrad

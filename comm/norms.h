@@ -1,9 +1,11 @@
 #pragma once
-// Norms of parameters that are cut over ranks, for the optimizers of framework/trust_ratio.h.
+// What optimizers ask all ranks: norms of parameters that are cut over ranks (framework/trust_ratio.h), and whether gradients are
+// finite everywhere (framework/loss_scale.h).
 
 #include <functional>
 
 #include "comm/communicator.h"
+#include "framework/loss_scale.h"
 #include "framework/trust_ratio.h"
 
 namespace mpigrad {
@@ -14,5 +16,8 @@ namespace mpigrad {
 //
 //   LAMB lamb(parameters, {.reduce_norms = sum_norms_over(comm, [](const Parameter& p) { return p.name.ends_with("shard"); })});
 NormReduction sum_norms_over(const Communicator& comm, std::function<bool(const Parameter&)> is_cut);
+
+// Whether all ranks of `comm` say yes.
+Agreement all_agree(const Communicator& comm);
 
 }  // namespace mpigrad

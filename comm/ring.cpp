@@ -56,12 +56,13 @@ Tensor products(const Tensor& q, const Tensor& k, const Range& rows, const Range
     return where(equal(unsqueeze(rows_in(names.rows, rows), 1), unsqueeze(rows_in(names.columns, columns), 0)), none, x);
   const auto begin = std::max(rows.begin, columns.begin), end = std::min(rows.end, columns.end);
   if (!names.own || begin >= end) return x;
-  Tensor mask({x.shape(), DType::boolean}, x.device());
+  const bool gpu = x.device() == DeviceKind::cuda;
+  Tensor mask({x.shape(), DType::boolean}, gpu ? DeviceKind::cpu : x.device());
   if (auto* mark = mask.raw()) {
     std::memset(mark, 0, static_cast<std::size_t>(mask.bytes()));
     for (auto i = begin; i < end; ++i) mark[(i - rows.begin) * x.dim(1) + i - columns.begin] = std::byte{1};
   }
-  return where(constant(mask), none, x);
+  return where(constant(gpu ? detail::copied(mask, x.device()) : mask), none, x);
 }
 
 // One way round the ring. Blocks of `travelling` come by, the own one first; the next one is under way meanwhile, and so are its
@@ -112,9 +113,7 @@ Tensor round_trip(const Tensor& travelling, const Communicator& comm, const Ring
   return home;
 }
 
-void fill(Tensor& y, const Tensor& from) {
-  if (y.raw() && y.bytes() > 0) std::memcpy(y.raw(), from.raw(), static_cast<std::size_t>(y.bytes()));
-}
+void fill(Tensor& y, const Tensor& from) { detail::copy_bytes(y.device(), y.raw(), from.raw(), y.bytes()); }
 
 }  // namespace
 

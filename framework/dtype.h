@@ -44,6 +44,8 @@ constexpr std::string_view name_of(DType type) {
 
 // bfloat16 and float16: stored and sent, computed with as float32.
 constexpr bool is_half(DType type) { return type == DType::bfloat16 || type == DType::float16; }
+// What numbers of a type are computed with; statistics of 16-bit tensors stay in it.
+constexpr DType computed_in(DType type) { return is_half(type) ? DType::float32 : type; }
 
 // Only floating-point tensors carry derivatives.
 constexpr bool is_floating(DType type) { return type == DType::float32 || type == DType::float64 || is_half(type); }

@@ -44,18 +44,6 @@ std::string_view current_op() { return running_op; }
 OpScope::OpScope(std::string_view op) : previous_(std::exchange(running_op, op)) {}
 OpScope::~OpScope() { running_op = previous_; }
 
-void refuse_half(std::string_view op, Inputs in, const Types& out) {
-  const auto refuse = [&](DType type) {
-    if (!is_half(type)) return;
-    std::string operands;
-    for (const auto& x : in) operands += fmt::format("{}{}", operands.empty() ? "" : ", ", x);
-    fail("[{}] has no {} kernel on the CPU: cast to float32 first: {}", op, name_of(type), operands);
-  };
-  for (const auto& x : in)
-    if (x) refuse(x.dtype());
-  for (const auto& y : out) refuse(y.dtype);
-}
-
 void finish_outputs(Outputs out, bool constant, const LayoutPtr& layout) {
   for (auto& y : out) {
     TensorAccess::set_constant(y, constant || !is_floating(y.dtype()));

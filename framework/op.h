@@ -16,7 +16,9 @@
 //   static constexpr unsigned keeps_inputs, keeps_outputs    bit i: the vjp reads the elements of input (output) i; default none
 //   static constexpr bool communicates = true     takes part in every replay; `run(Inputs, Outputs)` serves all devices
 //   static constexpr bool differentiable = false  outputs are constants (comparisons, indices)
-//   static constexpr bool takes_half = true       `run` takes bfloat16 and float16 as well; the others are refused them by name
+//   static constexpr bool takes_half = true       `run` on the CPU takes bfloat16 and float16 as well; to the others their
+//   elements
+//                                                 come as float32, and what they compute is rounded once
 //   int equal_on() const                          on how many ranks the output is equal without being of type "same"
 //   auto start_reduction(const Tensor& cotangent) const   the vjp of a parameter's replication, started without waiting, and
 //   std::uint64_t reduces_over() const            the number of its group of ranks
@@ -82,7 +84,11 @@ concept Differentiable = requires(const Op op, const Replay& at, Inputs cotangen
 DeviceKind common_device(std::string_view op, Inputs in);
 LayoutPtr refuse_layout(std::string_view op, Inputs in);
 [[noreturn]] void refuse_cuda(std::string_view op);
-void refuse_half(std::string_view op, Inputs in, const Types& out);
+// 16-bit tensors as float32: whether there are any; copies of operands; room for results, which are rounded to `out`.
+bool any_half(Inputs in, Outputs out);
+Tensors widened(Inputs in);
+Tensors wide_outputs(Outputs out);
+void narrow(Inputs wide, Outputs out);
 // Makes constants of outputs that carry no derivative; the others get `layout`.
 void finish_outputs(Outputs out, bool constant, const LayoutPtr& layout);
 bool all_constant(Inputs in);
@@ -137,6 +143,20 @@ inline bool sole_owner(const Tensor& cotangent) {
   return cotangent.storage() && cotangent.storage().use_count() == 1 && !cotangent.storage()->foreign();
 }
 
+namespace detail {
+
+// The kernels of the CPU compute with float32 and float64. Rounding once, they are what the 16-bit kernels of a GPU approach.
+template <class Op>
+void run_on_cpu(const Op& op, Inputs in, Outputs out) {
+  if (takes_half<Op>() || !any_half(in, out)) return op.run(Cpu{}, in, out);
+  const Tensors wide = widened(in);
+  Tensors results = wide_outputs(out);
+  op.run(Cpu{}, Inputs(wide), Outputs(results));
+  narrow(results, out);
+}
+
+}  // namespace detail
+
 // Runs an op: shapes, layout, kernel of the inputs' device, record on the tapes of this thread.
 template <class Op>
 Tensors apply_all(const Op& op, Tensors in) {
@@ -152,8 +172,6 @@ Tensors apply_all(const Op& op, Tensors in) {
     else layout = detail::refuse_layout(Op::name, in);
   }
   const Types types = op.infer(in);
-  if constexpr (requires { op.run(Cpu{}, Inputs(in), Outputs()); } && !detail::takes_half<Op>())
-    if (device == DeviceKind::cpu) detail::refuse_half(Op::name, in, types);
   const detail::OpScope running(Op::name);
   const bool constant = !detail::differentiable<Op>() || detail::all_constant(in);
   const bool record = !constant && Tape::recording();
@@ -174,7 +192,7 @@ Tensors apply_all(const Op& op, Tensors in) {
       op.run(Inputs(in), Outputs(out));
     } else {
       switch (device) {
-        case DeviceKind::cpu: op.run(Cpu{}, in, out); break;
+        case DeviceKind::cpu: detail::run_on_cpu(op, in, out); break;
         case DeviceKind::cuda:
           if constexpr (requires { op.run(Cuda{}, Inputs(in), Outputs(out)); }) op.run(Cuda{}, in, out);
           else detail::refuse_cuda(Op::name);

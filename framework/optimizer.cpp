@@ -134,6 +134,14 @@ void copy_named(const char* what, const std::vector<NamedTensor>& to, const std:
   }
 }
 
+// Gradients of one type alone, for norms on a GPU.
+std::vector<UpdateSegment> segments_of(const Gradients& gradients, DType dtype) {
+  std::vector<UpdateSegment> segments;
+  for (const auto& g : gradients.tensors())
+    if (g.dtype() == dtype) segments.push_back({.count = g.elements(), .gradient = g.raw()});
+  return segments;
+}
+
 template <class T>
 T* as(std::byte* pointer) {
   return reinterpret_cast<T*>(pointer);
@@ -176,6 +184,7 @@ void Optimizer::set_learning_rate(double rate) {
 void Optimizer::step(const Gradients& gradients, const StepOptions& options) {
   require(gradients.size() == segments_.size() && parameters_.size() == segments_.size(),
           "[optimizer] {} gradients for {} parameters, made for {}", gradients.size(), parameters_.size(), segments_.size());
+  require(options.max_norm >= 0, "[optimizer] the largest norm is not negative, got {}", options.max_norm);
   bool real = true;
   for (std::size_t i = 0; i < segments_.size(); ++i) {
     const auto &p = parameters_[i].value, &g = gradients[i];
@@ -186,6 +195,8 @@ void Optimizer::step(const Gradients& gradients, const StepOptions& options) {
   ++steps_;
   if (!real) return;  // the dry device
   if (!segments_.empty() && parameters_[0].value.device() == DeviceKind::cuda) return step_on_gpu(gradients, options);
+  double scale = options.scale;
+  if (options.max_norm > 0) scale *= clip_scale(std::abs(scale) * std::sqrt(squared_norm(gradients)), options.max_norm);
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < segments_.size(); ++i) {
     const auto& segment = segments_[i];
@@ -197,7 +208,7 @@ void Optimizer::step(const Gradients& gradients, const StepOptions& options) {
                       .count = p.elements(),
                       .learning_rate = learning_rate_ * segment.learning_rate_factor,
                       .weight_decay = segment.weight_decay,
-                      .scale = options.scale,
+                      .scale = scale,
                       .trust = 1});
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) pieces.back().state[slot] = segment.state[slot].raw();
   }
@@ -218,8 +229,15 @@ Optimizer::Piece Optimizer::part_of(Piece piece, std::int64_t begin, std::int64_
 }
 
 void Optimizer::step_on_gpu(const Gradients& gradients, const StepOptions& options) {
+  Tensor factor;
+  if (options.max_norm > 0) {
+    factor = Tensor({Shape{}, DType::float64}, DeviceKind::cuda);
+    cuda::clip_factor(segments_of(gradients, DType::float32), segments_of(gradients, DType::float64), options.scale,
+                      options.max_norm, reinterpret_cast<double*>(factor.raw()));
+  }
+  std::vector<GpuGroup> groups;
   for (const DType dtype : {DType::float32, DType::float64}) {
-    std::vector<UpdateSegment> segments;
+    GpuGroup group{.dtype = dtype};
     for (std::size_t i = 0; i < segments_.size(); ++i) {
       const auto& p = parameters_[i].value;
       if (p.dtype() != dtype) continue;
@@ -228,15 +246,18 @@ void Optimizer::step_on_gpu(const Gradients& gradients, const StepOptions& optio
                             .gradient = gradients[i].raw(),
                             .state = {},
                             .rate = learning_rate_ * segments_[i].learning_rate_factor,
-                            .decay = segments_[i].weight_decay};
+                            .decay = segments_[i].weight_decay,
+                            .ratio = parameters_[i].decay};
       for (std::size_t slot = 0; slot < slots_.size(); ++slot) segment.state[slot] = segments_[i].state[slot].raw();
-      segments.push_back(segment);
+      group.segments.push_back(segment);
+      group.places.push_back(i);
     }
-    if (!segments.empty()) update_on_gpu(dtype, segments, options.scale);
+    if (!group.segments.empty()) groups.push_back(std::move(group));
   }
+  update_on_gpu(groups, {options.scale, factor ? reinterpret_cast<double*>(factor.raw()) : nullptr});
 }
 
-void Optimizer::update_on_gpu(DType, std::span<const UpdateSegment>, double) const {
+void Optimizer::update_on_gpu(std::span<const GpuGroup>, const GradientScale&) const {
   fail("[optimizer] this one has no CUDA kernel");
 }
 
@@ -262,21 +283,22 @@ SGD::SGD(Parameters& parameters, const SGDAttributes& a)
   require(!a.nesterov || a.momentum > 0, "[sgd] Nesterov's rule needs momentum");
 }
 
-SGDRule SGD::rule(double scale) const {
-  return {.scale = scale, .momentum = attributes_.momentum, .nesterov = attributes_.nesterov};
+SGDRule SGD::rule(const GradientScale& scale) const {
+  return {
+      .scale = scale.factor, .scale_on_gpu = scale.on_gpu, .momentum = attributes_.momentum, .nesterov = attributes_.nesterov};
 }
 
 void SGD::update(const Piece& at) const {
   visit_floating(at.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const auto a = rule(at.scale).numbers<T>(at.learning_rate, at.weight_decay);
+    const auto a = rule({.factor = at.scale}).numbers<T>(at.learning_rate, at.weight_decay);
     if (attributes_.momentum == 0) sgd(as<T>(at.value), as<T>(at.gradient), at.count, a);
     else momentum(as<T>(at.value), as<T>(at.gradient), as<T>(at.state[0]), at.count, a);
   });
 }
 
-void SGD::update_on_gpu(DType dtype, std::span<const UpdateSegment> segments, double scale) const {
-  cuda::update(dtype, segments, rule(scale));
+void SGD::update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& scale) const {
+  for (const auto& group : groups) cuda::update(group.dtype, group.segments, rule(scale));
 }
 
 Adam::Adam(Parameters& parameters, const AdamAttributes& a, bool decoupled)
@@ -287,9 +309,10 @@ Adam::Adam(Parameters& parameters, const AdamAttributes& a, bool decoupled)
   require(a.epsilon >= 0, "[adam] epsilon is not negative, got {}", a.epsilon);
 }
 
-AdamRule Adam::rule(double scale) const {
+AdamRule Adam::rule(const GradientScale& scale) const {
   const auto t = static_cast<double>(steps());
-  return {.scale = scale,
+  return {.scale = scale.factor,
+          .scale_on_gpu = scale.on_gpu,
           .beta1 = attributes_.beta1,
           .beta2 = attributes_.beta2,
           .epsilon = attributes_.epsilon,
@@ -301,24 +324,19 @@ AdamRule Adam::rule(double scale) const {
 void Adam::update(const Piece& at) const {
   visit_floating(at.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const auto a = rule(at.scale).numbers<T>(at.learning_rate, at.weight_decay);
+    const auto a = rule({.factor = at.scale}).numbers<T>(at.learning_rate, at.weight_decay);
     adam(as<T>(at.value), as<T>(at.gradient), as<T>(at.state[0]), as<T>(at.state[1]), at.count, a);
   });
 }
 
-void Adam::update_on_gpu(DType dtype, std::span<const UpdateSegment> segments, double scale) const {
-  cuda::update(dtype, segments, rule(scale));
+void Adam::update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& scale) const {
+  for (const auto& group : groups) cuda::update(group.dtype, group.segments, rule(scale));
 }
 
 double squared_norm(const Gradients& gradients) {
   if (gradients.size() > 0 && gradients[0].device() == DeviceKind::cuda) {
     double total = 0;
-    for (const DType dtype : {DType::float32, DType::float64}) {
-      std::vector<UpdateSegment> segments;
-      for (std::size_t i = 0; i < gradients.size(); ++i)
-        if (gradients[i].dtype() == dtype) segments.push_back({.count = gradients[i].elements(), .gradient = gradients[i].raw()});
-      total += cuda::squared_norm(dtype, segments);
-    }
+    for (const DType dtype : {DType::float32, DType::float64}) total += cuda::squared_norm(dtype, segments_of(gradients, dtype));
     return total;
   }
   constexpr std::int64_t block = 8192;
@@ -348,11 +366,15 @@ double squared_norm(const Gradients& gradients) {
   return total;
 }
 
+double clip_scale(double norm, double max_norm) {
+  const double scale = max_norm / (norm + 1e-6);
+  return scale > 1 ? 1 : scale;  // not a number stays not a number
+}
+
 Clipping clip_global_norm(const Gradients& gradients, double max_norm) {
   require(max_norm > 0, "[clip_global_norm] the largest norm is positive, got {}", max_norm);
   const double norm = std::sqrt(squared_norm(gradients));
-  const double scale = max_norm / (norm + 1e-6);
-  return {norm, scale > 1 ? 1 : scale};  // not a number stays not a number
+  return {norm, clip_scale(norm, max_norm)};
 }
 
 AveragedWeights::AveragedWeights(Parameters& parameters, const AveragedWeightsAttributes& attributes)

@@ -4,7 +4,7 @@
 //
 //   Adam adam(parameters, {.learning_rate = 1e-3});
 //   const auto gradients = tape.gradient(loss);
-//   adam.step(gradients, {.scale = clip_global_norm(gradients, 1.0).scale});
+//   adam.step(gradients, {.max_norm = 1.0});
 
 #include <array>
 #include <cstdint>
@@ -29,6 +29,9 @@ struct ParameterGroup {
 
 struct StepOptions {
   double scale = 1;  // of the gradients: clipping, loss scaling
+  // Scaled gradients whose global norm is larger are scaled down to it, as clip_global_norm() says; 0: no limit. On a GPU the
+  // host does not wait for the norm.
+  double max_norm = 0;
 };
 
 struct NamedTensor {
@@ -78,8 +81,14 @@ class Optimizer {
   const Parameters& parameters() const { return parameters_; }
   // steps() already counts the step that runs. Called by several threads at once.
   virtual void update(const Piece& piece) const = 0;
-  // The same for whole parameters of one element type on a GPU; `scale` is that of the gradients. Refused unless overridden.
-  virtual void update_on_gpu(DType dtype, std::span<const UpdateSegment> segments, double scale) const;
+  // Whole parameters of one element type on a GPU, and their places in the list.
+  struct GpuGroup {
+    DType dtype = DType::float32;
+    std::vector<UpdateSegment> segments{};
+    std::vector<std::size_t> places{};
+  };
+  // update() on a GPU, of all parameters. Refused unless overridden.
+  virtual void update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& scale) const;
 
  private:
   void step_on_gpu(const Gradients& gradients, const StepOptions& options);
@@ -110,8 +119,8 @@ class SGD : public Optimizer {
 
  private:
   void update(const Piece& piece) const override;
-  void update_on_gpu(DType dtype, std::span<const UpdateSegment> segments, double scale) const override;
-  SGDRule rule(double scale) const;
+  void update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& scale) const override;
+  SGDRule rule(const GradientScale& scale) const;
   SGDAttributes attributes_;
 };
 
@@ -131,8 +140,8 @@ class Adam : public Optimizer {
 
  private:
   void update(const Piece& piece) const override;
-  void update_on_gpu(DType dtype, std::span<const UpdateSegment> segments, double scale) const override;
-  AdamRule rule(double scale) const;
+  void update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& scale) const override;
+  AdamRule rule(const GradientScale& scale) const;
   AdamAttributes attributes_;
   bool decoupled_;
 };
@@ -156,7 +165,10 @@ double squared_norm(const Gradients& gradients);
 struct Clipping {
   double norm = 0, scale = 1;
 };
-// scale = min(1, max_norm / (norm + 1e-6)), to be given to step().
+// min(1, max_norm / (norm + 1e-6))
+double clip_scale(double norm, double max_norm);
+// The norm and its clip_scale, to be given to step(); for the norm of a GPU's gradients the host waits, unlike for max_norm
+// there.
 Clipping clip_global_norm(const Gradients& gradients, double max_norm);
 
 struct AveragedWeightsAttributes {

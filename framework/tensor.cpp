@@ -56,7 +56,7 @@ Tensor copied(const Tensor& x, DeviceKind to) {
 }
 
 void copy_bytes(DeviceKind device, void* to, const void* from, std::int64_t bytes) {
-  if (bytes == 0 || !to || !from) return;
+  if (bytes == 0 || !to || !from || to == from) return;
   if (device == DeviceKind::cuda) cuda::copy_on_device(to, from, bytes);
   else std::memmove(to, from, static_cast<std::size_t>(bytes));
 }

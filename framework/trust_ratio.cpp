@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "framework/cuda/cuda.h"
 #include "framework/target_clones.h"
+#include "framework/update.h"
 
 namespace mpigrad {
 namespace {
@@ -30,20 +32,12 @@ MPIGRAD_UPDATE_BODY Sums sums_of(const T* __restrict p, std::int64_t n, const St
 }
 
 template <class T>
-struct LarsNumbers {
-  T rate, decay, scale, momentum;
-};
-template <class T>
 MPIGRAD_UPDATE_BODY Sums lars_norms_body(const T* p, const T* g, std::int64_t n, T scale) {
   return sums_of(p, n, [&](std::int64_t i) { return scale * g[i]; });
 }
 template <class T>
 MPIGRAD_UPDATE_BODY void lars_body(T* __restrict p, const T* __restrict g, T* __restrict v, std::int64_t n, LarsNumbers<T> a) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    const T w = a.momentum * v[i] + a.rate * (a.scale * g[i] + a.decay * p[i]);
-    v[i] = w;
-    p[i] -= w;
-  }
+  for (std::int64_t i = 0; i < n; ++i) lars_update(p[i], g[i], v[i], a);
 }
 MPIGRAD_UPDATE Sums lars_norms(const float* p, const float* g, std::int64_t n, float s) { return lars_norms_body(p, g, n, s); }
 MPIGRAD_UPDATE Sums lars_norms(const double* p, const double* g, std::int64_t n, double s) { return lars_norms_body(p, g, n, s); }
@@ -53,29 +47,15 @@ MPIGRAD_UPDATE void lars(double* p, const double* g, double* v, std::int64_t n, 
 }
 
 template <class T>
-struct LambNumbers {
-  T rate, decay, scale, beta1, beta2, epsilon;
-  T first, root;  // 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t)
-};
-template <class T>
-MPIGRAD_UPDATE_BODY T lamb_step(const T* p, const T* m, const T* v, std::int64_t i, const LambNumbers<T>& a) {
-  return a.first * m[i] / (std::sqrt(v[i]) * a.root + a.epsilon) + a.decay * p[i];
-}
-template <class T>
 MPIGRAD_UPDATE_BODY Sums lamb_norms_body(const T* __restrict p, const T* __restrict g, T* __restrict m, T* __restrict v,
                                          std::int64_t n, LambNumbers<T> a) {
-  const T rest1 = 1 - a.beta1, rest2 = 1 - a.beta2;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const T d = a.scale * g[i];
-    m[i] = a.beta1 * m[i] + rest1 * d;
-    v[i] = a.beta2 * v[i] + rest2 * d * d;
-  }
-  return sums_of(p, n, [&](std::int64_t i) { return lamb_step(p, m, v, i, a); });
+  for (std::int64_t i = 0; i < n; ++i) lamb_moments(g[i], m[i], v[i], a);
+  return sums_of(p, n, [&](std::int64_t i) { return lamb_step(p[i], m[i], v[i], a); });
 }
 template <class T>
 MPIGRAD_UPDATE_BODY void lamb_body(T* __restrict p, const T* __restrict m, const T* __restrict v, std::int64_t n,
                                    LambNumbers<T> a) {
-  for (std::int64_t i = 0; i < n; ++i) p[i] -= a.rate * lamb_step(p, m, v, i, a);
+  for (std::int64_t i = 0; i < n; ++i) p[i] -= a.rate * lamb_step(p[i], m[i], v[i], a);
 }
 MPIGRAD_UPDATE Sums lamb_norms(const float* p, const float* g, float* m, float* v, std::int64_t n, LambNumbers<float> a) {
   return lamb_norms_body(p, g, m, v, n, a);
@@ -130,11 +110,38 @@ void TrustRatioOptimizer::prepare(std::span<Piece> pieces) {
     squares[2 * part.parameter + 1] += part.squares.step;
   }
   if (reduce_norms_) reduce_norms_(parameters(), squares);
-  for (std::size_t s = 0; s < pieces.size(); ++s) {
-    if (!parameters()[s].decay) continue;
-    const double weights = std::sqrt(squares[2 * s]), step = std::sqrt(squares[2 * s + 1]);
-    if (weights != 0 && step != 0) pieces[s].trust = trust_of(weights, step, pieces[s].weight_decay);
+  for (std::size_t s = 0; s < pieces.size(); ++s)
+    if (parameters()[s].decay)
+      pieces[s].trust = trust_of({.weights = squares[2 * s], .step = squares[2 * s + 1]}, pieces[s].weight_decay);
+}
+
+void TrustRatioOptimizer::update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& scale) const {
+  constexpr auto width = static_cast<std::int64_t>(sizeof(double));
+  std::vector<Tensor> squares;  // on the GPU
+  for (const auto& group : groups) {
+    const auto n = 2 * static_cast<std::int64_t>(group.segments.size());
+    squares.push_back(Tensor({Shape{n}, DType::float64}, DeviceKind::cuda));
+    measure_on_gpu(group, scale, as<double>(squares.back().raw()));
   }
+  if (reduce_norms_) {
+    std::vector<double> all(2 * parameters().size(), 0.0), part;
+    const auto for_parts = [&](const auto& f) {
+      for (std::size_t k = 0; k < groups.size(); ++k) {
+        part.resize(2 * groups[k].places.size());
+        f(groups[k].places, squares[k].raw());
+      }
+    };
+    for_parts([&](const std::vector<std::size_t>& places, const std::byte* from) {
+      cuda::copy_to_host(part.data(), from, static_cast<std::int64_t>(part.size()) * width);
+      for (std::size_t i = 0; i < part.size(); ++i) all[2 * places[i / 2] + i % 2] = part[i];
+    });
+    reduce_norms_(parameters(), all);
+    for_parts([&](const std::vector<std::size_t>& places, std::byte* to) {
+      for (std::size_t i = 0; i < part.size(); ++i) part[i] = all[2 * places[i / 2] + i % 2];
+      cuda::copy_to_device(to, part.data(), static_cast<std::int64_t>(part.size()) * width);
+    });
+  }
+  for (std::size_t k = 0; k < groups.size(); ++k) apply_on_gpu(groups[k], scale, as<double>(squares[k].raw()));
 }
 
 LARS::LARS(Parameters& parameters, const LarsAttributes& a)
@@ -152,17 +159,31 @@ LARS::Squares LARS::measure(const Piece& at) const {
   return {sums.weights, sums.step};
 }
 
-double LARS::trust_of(double weight_norm, double step_norm, double weight_decay) const {
-  return attributes_.trust * weight_norm / (step_norm + weight_decay * weight_norm + attributes_.epsilon);
+LarsRule LARS::rule(const GradientScale& scale) const {
+  return {.scale = scale.factor,
+          .scale_on_gpu = scale.on_gpu,
+          .momentum = attributes_.momentum,
+          .trust = attributes_.trust,
+          .epsilon = attributes_.epsilon};
+}
+
+double LARS::trust_of(const Squares& squares, double weight_decay) const {
+  return trust_ratio(rule({}), true, squares.weights, squares.step, weight_decay);
 }
 
 void LARS::update(const Piece& at) const {
   visit_floating(at.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const LarsNumbers<T> a{static_cast<T>(at.learning_rate * at.trust), static_cast<T>(at.weight_decay), static_cast<T>(at.scale),
-                           static_cast<T>(attributes_.momentum)};
+    const auto a = rule({.factor = at.scale}).numbers<T>(at.learning_rate * at.trust, at.weight_decay);
     lars(as<T>(at.value), as<T>(at.gradient), as<T>(at.state[0]), at.count, a);
   });
+}
+
+void LARS::measure_on_gpu(const GpuGroup& group, const GradientScale& scale, double* squares) const {
+  cuda::measure(group.dtype, group.segments, rule(scale), squares);
+}
+void LARS::apply_on_gpu(const GpuGroup& group, const GradientScale& scale, const double* squares) const {
+  cuda::update(group.dtype, group.segments, rule(scale), squares);
 }
 
 LAMB::LAMB(Parameters& parameters, const LambAttributes& a)
@@ -174,35 +195,44 @@ LAMB::LAMB(Parameters& parameters, const LambAttributes& a)
   require(a.epsilon >= 0, "[lamb] epsilon is not negative, got {}", a.epsilon);
 }
 
-template <class T>
-auto LAMB::numbers(const Piece& at) const {
+LambRule LAMB::rule(const GradientScale& scale) const {
   const auto t = static_cast<double>(steps());
-  return LambNumbers<T>{.rate = static_cast<T>(at.learning_rate * at.trust),
-                        .decay = static_cast<T>(at.weight_decay),
-                        .scale = static_cast<T>(at.scale),
-                        .beta1 = static_cast<T>(attributes_.beta1),
-                        .beta2 = static_cast<T>(attributes_.beta2),
-                        .epsilon = static_cast<T>(attributes_.epsilon),
-                        .first = static_cast<T>(1 / (1 - std::pow(attributes_.beta1, t))),
-                        .root = static_cast<T>(1 / std::sqrt(1 - std::pow(attributes_.beta2, t)))};
+  return {.scale = scale.factor,
+          .scale_on_gpu = scale.on_gpu,
+          .beta1 = attributes_.beta1,
+          .beta2 = attributes_.beta2,
+          .epsilon = attributes_.epsilon,
+          .correction1 = 1 - std::pow(attributes_.beta1, t),
+          .correction2 = 1 - std::pow(attributes_.beta2, t)};
 }
 
 LAMB::Squares LAMB::measure(const Piece& at) const {
   Sums sums;
   visit_floating(at.dtype, [&](auto zero) {
     using T = decltype(zero);
-    sums = lamb_norms(as<T>(at.value), as<T>(at.gradient), as<T>(at.state[0]), as<T>(at.state[1]), at.count, numbers<T>(at));
+    sums = lamb_norms(as<T>(at.value), as<T>(at.gradient), as<T>(at.state[0]), as<T>(at.state[1]), at.count,
+                      rule({.factor = at.scale}).numbers<T>(at.learning_rate, at.weight_decay));
   });
   return {sums.weights, sums.step};
 }
 
-double LAMB::trust_of(double weight_norm, double step_norm, double) const { return weight_norm / step_norm; }
+double LAMB::trust_of(const Squares& squares, double weight_decay) const {
+  return trust_ratio(rule({}), true, squares.weights, squares.step, weight_decay);
+}
 
 void LAMB::update(const Piece& at) const {
   visit_floating(at.dtype, [&](auto zero) {
     using T = decltype(zero);
-    lamb(as<T>(at.value), as<T>(at.state[0]), as<T>(at.state[1]), at.count, numbers<T>(at));
+    const auto a = rule({.factor = at.scale}).numbers<T>(at.learning_rate * at.trust, at.weight_decay);
+    lamb(as<T>(at.value), as<T>(at.state[0]), as<T>(at.state[1]), at.count, a);
   });
+}
+
+void LAMB::measure_on_gpu(const GpuGroup& group, const GradientScale& scale, double* squares) const {
+  cuda::measure(group.dtype, group.segments, rule(scale), squares);
+}
+void LAMB::apply_on_gpu(const GpuGroup& group, const GradientScale& scale, const double* squares) const {
+  cuda::update(group.dtype, group.segments, rule(scale), squares);
 }
 
 }  // namespace mpigrad

@@ -25,10 +25,15 @@ class TrustRatioOptimizer : public Optimizer {
   };
   // Sums of squares of a piece, some thousand elements at most; may update its state. Called by several threads at once.
   virtual Squares measure(const Piece& piece) const = 0;
-  virtual double trust_of(double weight_norm, double step_norm, double weight_decay) const = 0;
+  virtual double trust_of(const Squares& squares, double weight_decay) const = 0;
+  // On a GPU: squares of the group's segments, two doubles each, and the update that reads them. The host waits for nothing
+  // unless the norms are reduced over ranks.
+  virtual void measure_on_gpu(const GpuGroup& group, const GradientScale& scale, double* squares) const = 0;
+  virtual void apply_on_gpu(const GpuGroup& group, const GradientScale& scale, const double* squares) const = 0;
 
  private:
   void prepare(std::span<Piece> pieces) override;
+  void update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& scale) const override;
   NormReduction reduce_norms_;
 };
 
@@ -49,8 +54,11 @@ class LARS : public TrustRatioOptimizer {
 
  private:
   Squares measure(const Piece& piece) const override;
-  double trust_of(double weight_norm, double step_norm, double weight_decay) const override;
+  double trust_of(const Squares& squares, double weight_decay) const override;
   void update(const Piece& piece) const override;
+  void measure_on_gpu(const GpuGroup& group, const GradientScale& scale, double* squares) const override;
+  void apply_on_gpu(const GpuGroup& group, const GradientScale& scale, const double* squares) const override;
+  LarsRule rule(const GradientScale& scale) const;
   LarsAttributes attributes_;
 };
 
@@ -70,10 +78,11 @@ class LAMB : public TrustRatioOptimizer {
 
  private:
   Squares measure(const Piece& piece) const override;
-  double trust_of(double weight_norm, double step_norm, double weight_decay) const override;
+  double trust_of(const Squares& squares, double weight_decay) const override;
   void update(const Piece& piece) const override;
-  template <class T>
-  auto numbers(const Piece& piece) const;
+  void measure_on_gpu(const GpuGroup& group, const GradientScale& scale, double* squares) const override;
+  void apply_on_gpu(const GpuGroup& group, const GradientScale& scale, const double* squares) const override;
+  LambRule rule(const GradientScale& scale) const;
   LambAttributes attributes_;
 };
 

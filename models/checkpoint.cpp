@@ -3,6 +3,7 @@
 #include <set>
 
 #include "comm/hdf5/hdf5_file.h"
+#include "framework/cuda/cuda.h"
 
 namespace mpigrad {
 namespace {
@@ -32,8 +33,9 @@ void write_file(const std::filesystem::path& path, const std::vector<NamedTensor
   }
   Hdf5Writer file(path, options.overwrite);
   for (const auto& [name, value] : tensors) {
-    require(value.device() == DeviceKind::cpu, "[checkpoint] {} is on the {} device: {}", name, name_of(value.device()), value);
-    file.write(name, value.shape(), value.dtype(), value.raw());
+    require(value.device() != DeviceKind::dry, "[checkpoint] {} is on the dry device: {}", name, value);
+    const auto on_host = value.device() == DeviceKind::cuda ? detail::copied(value, DeviceKind::cpu) : value;
+    file.write(name, value.shape(), value.dtype(), on_host.raw());
   }
   if (!notes.empty()) file.write_strings("notes", notes);
   file.attribute("/", "format", std::string(format_name));
@@ -41,6 +43,12 @@ void write_file(const std::filesystem::path& path, const std::vector<NamedTensor
   file.attribute("/", "epoch", options.info.epoch);
   if (options.optimizer) file.attribute("/", "optimizer_steps", options.optimizer->steps());
   if (options.averages) file.attribute("/", "average_updates", options.averages->updates());
+  if (options.loss_scale) {
+    const auto& state = options.loss_scale->state();
+    file.attribute("/", "loss_scale", state.value);
+    file.attribute("/", "loss_scale_good_steps", state.good_steps);
+    file.attribute("/", "loss_scale_skipped", state.skipped);
+  }
   file.commit();
 }
 
@@ -87,7 +95,11 @@ void check_tensors(const Hdf5Reader& file, const std::vector<NamedTensor>& tenso
 
 void read_into(const Hdf5Reader& file, const NamedTensor& tensor) {
   const std::vector<std::int64_t> begin(static_cast<std::size_t>(tensor.value.rank()), 0);
-  file.read(tensor.name, begin, tensor.value.shape().span(), tensor.value.dtype(), tensor.value.raw());
+  const auto& value = tensor.value;
+  const bool gpu = value.device() == DeviceKind::cuda;
+  const auto on_host = gpu ? Tensor(value.type(), DeviceKind::cpu) : value;
+  file.read(tensor.name, begin, value.shape().span(), value.dtype(), on_host.raw());
+  if (gpu) cuda::copy_to_device(value.raw(), on_host.raw(), value.bytes());
 }
 
 }  // namespace
@@ -111,32 +123,29 @@ CheckpointInfo load_checkpoint(const std::filesystem::path& path, nn::Module& ne
   const Hdf5Reader file(path);
   auto info = read_info(file);
   auto tensors = network_tensors(net);
-  const auto of_network = tensors.size();
   if (options.optimizer) {
     require(file.has_attribute("/", "optimizer_steps"), "[checkpoint] {} holds no optimizer", path.string());
     append(tensors, "optimizer", options.optimizer->state());
   }
-  const auto before_averages = tensors.size();
   if (options.averages) {
     require(file.has_attribute("/", "average_updates"), "[checkpoint] {} holds no averaged weights", path.string());
     append(tensors, "averages", options.averages->state());
   }
   check_tensors(file, tensors);
 
-  // Everything fits: from here on only reading can fail. An optimizer copies its arrays itself.
-  std::vector<NamedTensor> state, averages;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    auto tensor = tensors[i];
-    if (i >= of_network) tensor.value = Tensor(tensor.value.type(), DeviceKind::cpu);
-    read_into(file, tensor);
-    if (i < of_network) continue;
-    tensor.name = tensor.name.substr(tensor.name.find('/') + 1);
-    (i < before_averages ? state : averages).push_back(std::move(tensor));
-  }
+  // The arrays of an optimizer and of averages are filled where they are, one tensor after the other.
   if (options.optimizer)
-    options.optimizer->load_state(state, static_cast<std::int64_t>(file.number_attribute("/", "optimizer_steps")));
+    options.optimizer->load_state(options.optimizer->state(),
+                                  static_cast<std::int64_t>(file.number_attribute("/", "optimizer_steps")));
   if (options.averages)
-    options.averages->load_state(averages, static_cast<std::int64_t>(file.number_attribute("/", "average_updates")));
+    options.averages->load_state(options.averages->state(),
+                                 static_cast<std::int64_t>(file.number_attribute("/", "average_updates")));
+  if (options.loss_scale && file.has_attribute("/", "loss_scale"))
+    options.loss_scale->load_state({.value = file.number_attribute("/", "loss_scale"),
+                                    .good_steps = static_cast<std::int64_t>(file.number_attribute("/", "loss_scale_good_steps")),
+                                    .skipped = static_cast<std::int64_t>(file.number_attribute("/", "loss_scale_skipped"))});
+  // Everything fits: from here on only reading can fail.
+  for (const auto& tensor : tensors) read_into(file, tensor);
   return info;
 }
 

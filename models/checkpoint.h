@@ -9,6 +9,7 @@
 #include <string>
 
 #include "comm/communicator.h"
+#include "framework/loss_scale.h"
 #include "framework/optimizer.h"
 #include "models/module.h"
 
@@ -23,6 +24,7 @@ struct CheckpointInfo {
 struct SaveOptions {
   const Optimizer* optimizer = nullptr;
   const AveragedWeights* averages = nullptr;
+  const LossScale* loss_scale = nullptr;
   CheckpointInfo info{};
   bool overwrite = false;
 };
@@ -34,6 +36,7 @@ void save_checkpoint(const std::filesystem::path& path, nn::Module& net, const C
 struct LoadOptions {
   Optimizer* optimizer = nullptr;  // of the same kind as the one saved
   AveragedWeights* averages = nullptr;
+  LossScale* loss_scale = nullptr;  // stays as it is where the file has none: training may go on in another precision
 };
 
 // Every rank reads for itself. Names, shapes and element types must be those of the network, in both directions; nothing is

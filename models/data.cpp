@@ -6,71 +6,93 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "framework/cuda/cuda.h"
 #include "framework/random.h"
 #include "models/data_augment.h"
+#include "models/data_parts.h"
 
 namespace mpigrad::data {
 
 namespace {
 
-// A box of a sample in memory, or on its way there. The I/O thread writes into it, so it waits before it goes.
-struct Region {
-  Box box;
-  std::unique_ptr<std::byte[]> bytes;
-  std::shared_future<void> ready;
+// Memory of the host from which a batch goes to a GPU.
+struct Pinned {
+  cuda::PinnedBuffer memory;
+  cuda::Event copied;
 
-  Region() = default;
-  Region(const Region&) = delete;
-  Region& operator=(const Region&) = delete;
-  ~Region() {
-    if (ready.valid()) ready.wait();
+  explicit Pinned(std::int64_t bytes) : memory(bytes) {}
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+  ~Pinned() {
+    try {
+      if (!copied.reached()) copied.synchronise();
+    } catch (...) {  // a GPU that has failed reads nothing more
+    }
   }
 };
-using RegionPtr = std::shared_ptr<Region>;
-
-// The same for every rank.
-void shuffle(std::vector<std::int64_t>& values, const Philox& random) {
-  for (std::size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[random.below(i, i)]);
-}
 
 }  // namespace
 
 struct Loader::State {
+  State(SourcePtr source_, LoaderOptions options_)
+      : source(std::move(source_)), options(std::move(options_)),
+        schedule(*source, options.samples, options.batch, options.seed, options.shuffle, options.drop_last) {}
+
   SourcePtr source;
   LoaderOptions options;
-  std::vector<std::int64_t> samples;
+  Schedule schedule;
   AugmentationKinds kinds;
   Transform transform = Transform::none;
   DType target_dtype = DType::float32;
-  bool classes = false;
-  bool keep = false;  // all regions that this rank ever needs fit in the cache
-  Box spatial;        // this rank's block of [D, H, W]
+  bool classes = false;  // y is [N]
+  Box spatial;           // this rank's block of [D, H, W]
+  std::optional<Regions> regions;
 
   struct Layouts {
     LayoutPtr x, y;
   };
   std::map<std::int64_t, Layouts> layouts;  // by the batch's N
-  std::unordered_map<std::int64_t, RegionPtr> kept;
   std::unordered_map<std::int64_t, std::vector<double>> targets;
 
-  std::int64_t steps() const {
-    const auto n = static_cast<std::int64_t>(samples.size());
-    return options.drop_last ? n / options.batch : (n + options.batch - 1) / options.batch;
-  }
-  std::vector<std::int64_t> order(std::int64_t epoch) const {
-    auto result = samples;
-    if (options.shuffle) shuffle(result, Philox{options.seed, static_cast<std::uint64_t>(epoch)}.child(0));
-    return result;
-  }
   Shape shape(std::int64_t n) const {
     const auto& e = source->extents();
     return {n, e[0], e[1], e[2], source->channels()};
   }
   const Layouts& layouts_for(std::int64_t n);
-  RegionPtr read(std::int64_t sample, const Box& box) const;
-  RegionPtr region(std::int64_t sample, const Box& box);
   std::shared_ptr<Fetch> start(std::int64_t epoch, const std::vector<std::int64_t>& order, std::int64_t step);
+  // The types of this rank's part of a batch.
+  std::pair<TensorType, TensorType> types(const Fetch& fetch) const;
+  // Decodes and augments into memory of the host.
+  void fill(Fetch& fetch, std::byte* x, std::byte* y);
+  Batch laid_out(const Fetch& fetch, const Tensor& x, const Tensor& y);
   Batch finish(Fetch& fetch);
+  Batch finish(Fetch& fetch, Places& places);
+
+  std::array<std::unique_ptr<Pinned>, 2> pinned;  // in turn
+  std::size_t next_pinned = 0;
+};
+
+// Where the batches of an epoch are on a GPU: two places in turn, so that one is filled while the other is computed with.
+struct Loader::Places {
+  struct Place {
+    std::shared_ptr<Storage> x, y;
+    cuda::Event used;  // behind the work of the step that used it
+  };
+  std::array<Place, 2> places;
+  std::size_t next = 0;
+
+  // The step that used the batch before has been given out.
+  void step_is_given() { places[1 - next].used.record(cuda::compute_stream()); }
+
+  // Memory at `place` that nobody uses any more when the copy stream gets there.
+  static Tensor free_memory(std::shared_ptr<Storage>& storage, const TensorType& type) {
+    const auto bytes = type.shape.elements() * size_of(type.dtype);
+    if (!storage || storage.use_count() > 1 || storage->bytes() < bytes) {
+      storage = std::make_shared<Storage>(bytes, DeviceKind::cuda);
+      cuda::wait(cuda::copy_stream(), cuda::compute_stream());  // which may have given it back just now
+    }
+    return {type, storage, 0};
+  }
 };
 
 struct Loader::Fetch {
@@ -94,23 +116,6 @@ const Loader::State::Layouts& Loader::State::layouts_for(std::int64_t n) {
   return found;
 }
 
-RegionPtr Loader::State::read(std::int64_t sample, const Box& box) const {
-  auto region = std::make_shared<Region>();
-  region->box = box;
-  const auto bytes = box.elements() * source->channels() * size_of(source->type());
-  region->bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes));
-  region->ready = source->read_async(sample, box.begin.span(), box.end.span(), source->type(), region->bytes.get()).share();
-  return region;
-}
-
-// What holds `box`: of what is kept, one region of the sample holds every box that is ever asked for.
-RegionPtr Loader::State::region(std::int64_t sample, const Box& box) {
-  if (!keep) return read(sample, box);
-  auto& found = kept[sample];
-  if (!found) found = read(sample, kinds.any() ? Box{Shape{0, 0, 0}, source->extents()} : spatial);
-  return found;
-}
-
 std::shared_ptr<Loader::Fetch> Loader::State::start(std::int64_t epoch, const std::vector<std::int64_t>& order,
                                                     std::int64_t step) {
   auto fetch = std::make_shared<Fetch>();
@@ -127,17 +132,22 @@ std::shared_ptr<Loader::Fetch> Loader::State::start(std::int64_t epoch, const st
     if (!targets.contains(item.sample)) item.targets = source->targets_async(item.sample);
     item.pieces =
         pieces_of(spatial, source->extents(), draw_augmentation(options.seed, epoch, item.sample, source->extents(), kinds));
-    for (const auto& piece : item.pieces) item.regions.push_back(region(item.sample, piece.box));
+    for (const auto& piece : item.pieces) item.regions.push_back(regions->get(item.sample, piece.box));
   }
   return fetch;
 }
 
-Batch Loader::State::finish(Fetch& fetch) {
+std::pair<TensorType, TensorType> Loader::State::types(const Fetch& fetch) const {
+  const auto n = static_cast<std::int64_t>(fetch.items.size()), t = static_cast<std::int64_t>(source->target_names().size());
+  const auto extents = spatial.extents();
+  return {{Shape{n, extents[0], extents[1], extents[2], source->channels()}, options.dtype},
+          {classes ? Shape{n} : Shape{n, t}, target_dtype}};
+}
+
+void Loader::State::fill(Fetch& fetch, std::byte* x, std::byte* y) {
   const auto n = static_cast<std::int64_t>(fetch.items.size());
   const auto extents = spatial.extents();
   const auto channels = source->channels(), t = static_cast<std::int64_t>(source->target_names().size());
-  Tensor x({Shape{n, extents[0], extents[1], extents[2], channels}, options.dtype}, DeviceKind::cpu);
-  Tensor y({classes ? Shape{n} : Shape{n, t}, target_dtype}, DeviceKind::cpu);
   const auto bytes = extents.elements() * channels * size_of(options.dtype);
   for (std::int64_t i = 0; i < n; ++i) {
     auto& item = fetch.items[static_cast<std::size_t>(i)];
@@ -146,41 +156,66 @@ Batch Loader::State::finish(Fetch& fetch) {
       const auto& region = *item.regions[p];
       region.ready.get();
       copy_piece(item.pieces[p], {region.box, source->type(), region.bytes.get()}, extents, channels, transform, options.dtype,
-                 x.raw() + i * bytes, name);
+                 x + i * bytes, name);
     }
     if (item.targets.valid()) targets[item.sample] = item.targets.get();
     const auto& values = targets.at(item.sample);
     visit_arithmetic(target_dtype, [&](auto zero) {
       using T = decltype(zero);
-      for (std::int64_t j = 0; j < t; ++j) y.mutable_data<T>()[i * t + j] = static_cast<T>(values[static_cast<std::size_t>(j)]);
+      auto* to = reinterpret_cast<T*>(y) + i * t;
+      for (std::int64_t j = 0; j < t; ++j) to[j] = static_cast<T>(values[static_cast<std::size_t>(j)]);
     });
   }
+}
+
+Batch Loader::State::laid_out(const Fetch& fetch, const Tensor& x, const Tensor& y) {
   const auto& layout = layouts_for(fetch.n);
-  x = constant(x), y = constant(y);
-  return layout.x ? Batch{x.with_layout(layout.x), y.with_layout(layout.y)} : Batch{x, y};
+  if (!layout.x) return {constant(x), constant(y)};
+  return {constant(x).with_layout(layout.x), constant(y).with_layout(layout.y)};
+}
+
+Batch Loader::State::finish(Fetch& fetch) {
+  const auto [x_type, y_type] = types(fetch);
+  const Tensor x(x_type, DeviceKind::cpu), y(y_type, DeviceKind::cpu);
+  fill(fetch, x.raw(), y.raw());
+  if (options.device != DeviceKind::cuda) return laid_out(fetch, x, y);
+  return laid_out(fetch, detail::copied(x, options.device), detail::copied(y, options.device));
+}
+
+// The host waits for nothing but the copy of the batch before the last, which has been used.
+Batch Loader::State::finish(Fetch& fetch, Places& places) {
+  constexpr std::int64_t alignment = 512;
+  const auto [x_type, y_type] = types(fetch);
+  const auto of_x = x_type.shape.elements() * size_of(x_type.dtype), of_y = y_type.shape.elements() * size_of(y_type.dtype);
+  const auto before_y = (of_x + alignment - 1) / alignment * alignment;
+  auto& host = pinned[std::exchange(next_pinned, 1 - next_pinned)];
+  if (host) host->copied.throttle();
+  if (!host || host->memory.bytes() < before_y + of_y) host = std::make_unique<Pinned>(before_y + of_y);
+  auto* from = host->memory.data();
+  fill(fetch, from, from + before_y);
+
+  auto& place = places.places[std::exchange(places.next, 1 - places.next)];
+  const auto stream = cuda::copy_stream();
+  place.used.hold(stream);
+  const auto x = Places::free_memory(place.x, x_type), y = Places::free_memory(place.y, y_type);
+  cuda::copy(x.raw(), from, of_x, stream);
+  cuda::copy(y.raw(), from + before_y, of_y, stream);
+  host->copied.record(stream);
+  host->copied.hold(cuda::compute_stream());
+  return laid_out(fetch, x, y);
 }
 
 // ---- Loader
 
-Loader::Loader(SourcePtr source, LoaderOptions options) : state_(std::make_shared<State>()) {
-  auto& s = *state_;
-  s.source = std::move(source);
-  s.options = std::move(options);
-  const auto& o = s.options;
-  require(s.source != nullptr, "[data] a loader needs a source");
-  const auto size = s.source->size();
-  const auto& extents = s.source->extents();
-  require(o.batch > 0, "[data] a batch has at least one sample, not {}", o.batch);
-  require(is_floating(o.dtype), "[data] x is of a floating-point type, not {}", name_of(o.dtype));
-  for (const auto dtype : {o.dtype, o.target_dtype.value_or(o.dtype)})
+Loader::Loader(SourcePtr source, LoaderOptions options) {
+  require(source != nullptr, "[data] a loader needs a source");
+  const auto& extents = source->extents();
+  require(is_floating(options.dtype), "[data] x is of a floating-point type, not {}", name_of(options.dtype));
+  for (const auto dtype : {options.dtype, options.target_dtype.value_or(options.dtype)})
     require(!is_half(dtype), "[data] batches are float32 or float64, not {}: cast them", name_of(dtype));
-  s.samples = o.samples;
-  if (s.samples.empty()) {
-    s.samples.resize(static_cast<std::size_t>(size));
-    std::iota(s.samples.begin(), s.samples.end(), 0);
-  }
-  for (const auto sample : s.samples) require(sample >= 0 && sample < size, "[data] sample {} of {}", sample, size);
-  require(s.steps() > 0, "[data] {} samples make no batch of {}", s.samples.size(), o.batch);
+  state_ = std::make_shared<State>(source, std::move(options));
+  auto& s = *state_;
+  const auto& o = s.options;
   require(!o.transpositions || (extents[0] == extents[1] && extents[1] == extents[2]), "[data] transpositions are for cubes: {}",
           extents);
 
@@ -191,23 +226,16 @@ Loader::Loader(SourcePtr source, LoaderOptions options) : state_(std::make_share
           name_of(s.target_dtype));
   require(s.target_dtype != DType::int64 || s.source->target_type() == DType::int64,
           "[data] targets are numbers, not classes: {}", fmt::join(s.source->target_names(), ", "));
-  s.classes = s.target_dtype == DType::int64;
+  s.classes = s.target_dtype == DType::int64 && s.source->target_names().size() == 1;
 
   s.spatial = {Shape{0, 0, 0}, extents};
   if (o.grid) {
     const auto box = s.layouts_for(o.batch).x->box();
-    for (int a = 0; a < 3; ++a) {
-      const auto ranks = o.grid->extents[static_cast<std::size_t>(a + 1)];
-      require(ranks <= extents[a], "[data] {} ranks along {} for {} planes: input {}", ranks,
-              o.grid->names[static_cast<std::size_t>(a + 1)], extents[a], s.shape(o.batch));
-      s.spatial.begin[a] = box.begin[a + 1], s.spatial.end[a] = box.end[a + 1];
-    }
+    require_planes(o.grid, s.shape(o.batch));
+    for (int a = 0; a < 3; ++a) s.spatial.begin[a] = box.begin[a + 1], s.spatial.end[a] = box.end[a + 1];
   }
-  const auto budget =
-      o.cache_bytes >= 0 ? o.cache_bytes : (std::int64_t{1} << 30) / (o.grid ? o.grid->world().transport().node_size() : 1);
-  const auto values = (s.kinds.any() ? extents : s.spatial.extents()).elements() * s.source->channels();
-  s.keep = static_cast<double>(values) * static_cast<double>(size_of(s.source->type())) * static_cast<double>(s.samples.size()) <=
-           static_cast<double>(budget);
+  const Box whole{Shape{0, 0, 0}, extents};
+  s.regions.emplace(s.source, s.kinds.any() ? whole : s.spatial, s.schedule.samples.size(), o.cache_bytes, o.grid);
 }
 
 Loader::Loader(const std::filesystem::path& path, LoaderOptions options)
@@ -215,44 +243,32 @@ Loader::Loader(const std::filesystem::path& path, LoaderOptions options)
 
 const Source& Loader::source() const { return *state_->source; }
 const LoaderOptions& Loader::options() const { return state_->options; }
-std::int64_t Loader::samples() const {
-  const auto n = static_cast<std::int64_t>(state_->samples.size());
-  return state_->options.drop_last ? n / state_->options.batch * state_->options.batch : n;
-}
-std::int64_t Loader::steps() const { return state_->steps(); }
+std::int64_t Loader::samples() const { return state_->schedule.samples_per_epoch(); }
+std::int64_t Loader::steps() const { return state_->schedule.steps(); }
 Shape Loader::shape() const { return state_->shape(state_->options.batch); }
 LayoutPtr Loader::layout() const { return state_->layouts_for(state_->options.batch).x; }
 LayoutPtr Loader::target_layout() const { return state_->layouts_for(state_->options.batch).y; }
 
 std::vector<std::int64_t> Loader::samples_of(std::int64_t epoch, std::int64_t step) const {
-  require(step >= 0 && step < steps(), "[data] step {} of {}", step, steps());
-  const auto order = state_->order(epoch);
-  const auto begin = step * state_->options.batch;
-  const auto end = std::min(begin + state_->options.batch, static_cast<std::int64_t>(order.size()));
-  return {order.begin() + begin, order.begin() + end};
+  return state_->schedule.samples_of(epoch, step);
 }
 
 Batch Loader::batch(std::int64_t epoch, std::int64_t step) const {
   require(step >= 0 && step < steps(), "[data] step {} of {}", step, steps());
-  return state_->finish(*state_->start(epoch, state_->order(epoch), step));
+  return state_->finish(*state_->start(epoch, state_->schedule.order(epoch), step));
 }
 
-Loader::Epoch Loader::epoch(std::int64_t epoch) const { return {state_, epoch, steps()}; }
-
-Loader::Epoch::Iterator Loader::Epoch::begin() {
-  if (step_ < 0) {
-    order_ = state_->order(epoch_);
-    advance();
-  }
-  return Iterator(this);
-}
-
-void Loader::Epoch::advance() {
-  current_ = {};
-  if (++step_ >= steps_) return;
-  const auto fetch = next_ ? std::move(next_) : state_->start(epoch_, order_, step_);
-  next_ = state_->options.prefetch && step_ + 1 < steps_ ? state_->start(epoch_, order_, step_ + 1) : nullptr;
-  current_ = state_->finish(*fetch);
+Batches<Batch> Loader::epoch(std::int64_t epoch) const {
+  return {steps(), [state = state_, epoch, order = state_->schedule.order(epoch), places = std::shared_ptr<Places>(),
+                    next = std::shared_ptr<Fetch>()](std::int64_t step) mutable {
+            if (places) places->step_is_given();
+            const auto fetch = next ? std::move(next) : state->start(epoch, order, step);
+            const bool ahead = state->options.prefetch && step + 1 < state->schedule.steps();
+            next = ahead ? state->start(epoch, order, step + 1) : nullptr;
+            if (state->options.device != DeviceKind::cuda) return state->finish(*fetch);
+            if (!places) places = std::make_shared<Places>();
+            return state->finish(*fetch, *places);
+          }};
 }
 
 Split split_train_test(std::int64_t n, double fraction, std::uint64_t seed) {

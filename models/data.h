@@ -6,11 +6,10 @@
 //
 // Order and augmentation are drawn from (seed, epoch, sample) alone, so a batch is the same for every grid, bit for bit.
 
-#include <cstddef>
-#include <iterator>
 #include <optional>
 
 #include "comm/grid.h"
+#include "models/data_batches.h"
 #include "models/data_source.h"
 
 namespace mpigrad::data {
@@ -30,11 +29,13 @@ struct LoaderOptions {
   bool drop_last = false;               // leave out a last, smaller batch
   bool prefetch = true;                 // read the next batch while the current one is used
   std::int64_t cache_bytes = -1;        // keep what was read if all of it fits; negative: 1 GiB per node
+  // Of the batches. To a GPU they are copied while the step before is computed.
+  DeviceKind device = current_device();
 };
 
 struct Batch {
   Tensor x;  // [N, D, H, W, C], constant, with layout() of its N
-  Tensor y;  // [N, T], or [N] of classes; constant, with target_layout()
+  Tensor y;  // [N, T], or [N] if it is one class each; constant, with target_layout()
 };
 
 class Loader {
@@ -58,58 +59,16 @@ class Loader {
   // One batch by itself, without reading ahead.
   Batch batch(std::int64_t epoch, std::int64_t step) const;
 
-  struct Fetch;  // a batch that is being read
-  class Epoch;
   // The batches of an epoch, in order, for one pass. Not collective, but every rank gets the same number of them. A failed read
   // throws where its batch is asked for.
-  Epoch epoch(std::int64_t epoch) const;
+  Batches<Batch> epoch(std::int64_t epoch) const;
 
+  struct Fetch;   // a batch that is being read
+  struct Places;  // where batches on a GPU are
   struct State;
 
  private:
   std::shared_ptr<State> state_;
-};
-
-class Loader::Epoch {
- public:
-  class Iterator {
-   public:
-    using iterator_category = std::input_iterator_tag;
-    using value_type = Batch;
-    using difference_type = std::ptrdiff_t;
-    using pointer = const Batch*;
-    using reference = const Batch&;
-
-    reference operator*() const { return epoch_->current_; }
-    pointer operator->() const { return &epoch_->current_; }
-    Iterator& operator++() {
-      epoch_->advance();
-      return *this;
-    }
-    void operator++(int) { epoch_->advance(); }
-    bool operator==(std::default_sentinel_t) const { return epoch_->step_ >= epoch_->steps_; }
-
-   private:
-    friend class Epoch;
-    explicit Iterator(Epoch* epoch) : epoch_(epoch) {}
-    Epoch* epoch_;
-  };
-
-  Iterator begin();
-  std::default_sentinel_t end() const { return {}; }
-  std::int64_t size() const { return steps_; }
-
- private:
-  friend class Loader;
-  Epoch(std::shared_ptr<State> state, std::int64_t epoch, std::int64_t steps)
-      : state_(std::move(state)), epoch_(epoch), steps_(steps) {}
-  void advance();
-
-  std::shared_ptr<State> state_;
-  std::int64_t epoch_, steps_, step_ = -1;
-  std::vector<std::int64_t> order_;
-  Batch current_;
-  std::shared_ptr<Fetch> next_;
 };
 
 // Indices 0 ... n - 1 dealt at random into two lists, each sorted; the same for the same arguments. The test list has

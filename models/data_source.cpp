@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <list>
 #include <unordered_map>
 
@@ -19,7 +20,59 @@ void check_sample(std::int64_t sample, std::int64_t size) {
   require(sample >= 0 && sample < size, "[data] sample {} of {}", sample, size);
 }
 
-std::vector<fs::path> universe_files(const fs::path& path) {
+// Files that are open for reading, the most recently used ones; for the I/O thread alone, so that needs no lock.
+class OpenFiles {
+ public:
+  using Inspect = std::function<void(std::size_t, const Hdf5Reader&)>;  // what is wrong with a file that was opened
+  OpenFiles(std::vector<fs::path> paths, std::size_t limit, Inspect inspect)
+      : paths_(std::move(paths)), limit_(limit), inspect_(std::move(inspect)) {}
+
+  const std::vector<fs::path>& paths() const { return paths_; }
+  const Hdf5Reader& operator[](std::size_t file) {
+    if (const auto found = where_.find(file); found != where_.end()) {
+      open_.splice(open_.begin(), open_, found->second);
+      return open_.front().second;
+    }
+    Hdf5Reader fresh(paths_[file]);
+    inspect_(file, fresh);
+    if (open_.size() >= limit_) {
+      where_.erase(open_.back().first);
+      open_.pop_back();
+    }
+    open_.emplace_front(file, std::move(fresh));
+    where_[file] = open_.begin();
+    return open_.front().second;
+  }
+
+ private:
+  std::vector<fs::path> paths_;
+  std::size_t limit_;
+  Inspect inspect_;
+  std::list<std::pair<std::size_t, Hdf5Reader>> open_;  // most recently used first
+  std::unordered_map<std::size_t, std::list<std::pair<std::size_t, Hdf5Reader>>::iterator> where_;
+};
+
+bool is_number(const Hdf5Dataset& dataset) { return dataset.kind == Hdf5Dataset::Kind::number; }
+
+Transform transform_named(const std::string& name, const fs::path& path) {
+  for (const auto transform : {Transform::none, Transform::log1p, Transform::unit})
+    if (name_of(transform) == name) return transform;
+  fail("[data] {}: the transform '{}' is not known", path.string(), name);
+}
+
+}  // namespace
+
+std::string_view name_of(Transform transform) {
+  switch (transform) {
+    case Transform::of_source: return "of_source";
+    case Transform::none: return "none";
+    case Transform::log1p: return "log1p";
+    case Transform::unit: return "unit";
+  }
+  return "?";
+}
+
+std::vector<fs::path> hdf5_files(const fs::path& path) {
   std::error_code error;
   require(fs::exists(path, error), "[data] {}: no such file or folder", path.string());
   if (!fs::is_directory(path, error)) return {path};
@@ -36,44 +89,18 @@ std::vector<fs::path> universe_files(const fs::path& path) {
   return files;
 }
 
-bool is_number(const Hdf5Dataset& dataset) { return dataset.kind == Hdf5Dataset::Kind::number; }
-
-}  // namespace
-
 // ---- universes
 
-// Files are opened, checked and closed on the I/O thread alone, so that needs no lock.
 struct UniverseSource::State {
-  struct Open {
-    std::int64_t file;
-    Hdf5Reader reader;
-  };
+  State(std::vector<fs::path> paths, int limit)
+      : files(std::move(paths), static_cast<std::size_t>(limit),
+              [this](std::size_t, const Hdf5Reader& reader) { inspect(reader); }) {}
 
-  std::vector<fs::path> files;
-  std::size_t limit = 64;
+  OpenFiles files;
   Shape extents;
   std::int64_t channels = 0;
   DType type = DType::int16;
   std::vector<std::string> names;
-  std::list<Open> open;  // most recently used first
-  std::unordered_map<std::int64_t, std::list<Open>::iterator> where;
-
-  const Hdf5Reader& reader(std::int64_t file) {
-    if (const auto found = where.find(file); found != where.end()) {
-      open.splice(open.begin(), open, found->second);
-      return open.front().reader;
-    }
-    Hdf5Reader fresh(files[static_cast<std::size_t>(file)]);
-    inspect(fresh);
-    if (open.size() >= limit) {
-      where.erase(open.back().file);
-      open.pop_back();
-    }
-    open.push_front({file, std::move(fresh)});
-    where[file] = open.begin();
-    return open.front().reader;
-  }
-
   // The first file settles what all must be.
   void inspect(const Hdf5Reader& reader) {
     const auto path = reader.path().string();
@@ -95,7 +122,7 @@ struct UniverseSource::State {
         names.push_back(fmt::format("target {}", i));
       return;
     }
-    const auto first = files.front().string();
+    const auto first = files.paths().front().string();
     require(volume == extents && full.shape[3] == channels, "[data] {}: 'full' is {}; in {} it is [{}, {}]", path, full.shape,
             first, fmt::join(extents, ", "), channels);
     require(full.type == type, "[data] {}: 'full' is {}; in {} it is {}", path, full.stored, first, name_of(type));
@@ -104,8 +131,8 @@ struct UniverseSource::State {
   }
 
   std::vector<double> numbers(std::int64_t sample, const std::string& dataset) {
-    auto values = reader(sample).read<double>(dataset);
-    const auto path = files[static_cast<std::size_t>(sample)].string();
+    auto values = files[static_cast<std::size_t>(sample)].read<double>(dataset);
+    const auto path = files.paths()[static_cast<std::size_t>(sample)].string();
     require(values.size() == names.size(), "[data] {}: '{}' has {} values, there are {} names", path, dataset, values.size(),
             names.size());
     for (const double value : values) require(std::isfinite(value), "[data] {}: '{}' holds {}", path, dataset, value);
@@ -113,14 +140,13 @@ struct UniverseSource::State {
   }
 };
 
-UniverseSource::UniverseSource(const fs::path& path, int open_files) : state_(std::make_shared<State>()) {
+UniverseSource::UniverseSource(const fs::path& path, int open_files) {
   require(open_files > 0, "[data] at least one file is kept open, not {}", open_files);
-  state_->files = universe_files(path);
-  state_->limit = static_cast<std::size_t>(open_files);
-  IoThread::instance().run([state = state_] { state->reader(0); });
+  state_ = std::make_shared<State>(hdf5_files(path), open_files);
+  IoThread::instance().run([state = state_] { (void)state->files[0]; });
 }
 
-std::int64_t UniverseSource::size() const { return static_cast<std::int64_t>(state_->files.size()); }
+std::int64_t UniverseSource::size() const { return static_cast<std::int64_t>(state_->files.paths().size()); }
 const Shape& UniverseSource::extents() const { return state_->extents; }
 std::int64_t UniverseSource::channels() const { return state_->channels; }
 DType UniverseSource::type() const { return state_->type; }
@@ -128,7 +154,7 @@ const std::vector<std::string>& UniverseSource::target_names() const { return st
 
 std::string UniverseSource::name_of_sample(std::int64_t sample) const {
   check_sample(sample, size());
-  return state_->files[static_cast<std::size_t>(sample)].string();
+  return state_->files.paths()[static_cast<std::size_t>(sample)].string();
 }
 
 std::future<void> UniverseSource::read_async(std::int64_t sample, std::span<const std::int64_t> begin,
@@ -136,8 +162,9 @@ std::future<void> UniverseSource::read_async(std::int64_t sample, std::span<cons
   check_sample(sample, size());
   require(begin.size() == 3 && end.size() == 3, "[data] a box of [D, H, W] has 3 dimensions, this one {}", begin.size());
   const std::array<std::int64_t, 4> from{begin[0], begin[1], begin[2], 0}, to{end[0], end[1], end[2], state_->channels};
-  return IoThread::instance().submit(
-      [state = state_, sample, from, to, type, out] { state->reader(sample).read("full", from, to, type, out); });
+  return IoThread::instance().submit([state = state_, sample, from, to, type, out] {
+    state->files[static_cast<std::size_t>(sample)].read("full", from, to, type, out);
+  });
 }
 
 std::future<std::vector<double>> UniverseSource::targets_async(std::int64_t sample) const {
@@ -155,82 +182,138 @@ void UniverseSource::check(std::int64_t part, std::int64_t parts) const {
     IoThread::instance().run([state = state_, sample] { state->numbers(sample, "unitPar"); });
 }
 
-// ---- one file with all samples
+// ---- files with many samples each
 
-struct ArraySource::State {
-  explicit State(const fs::path& path) : reader(path) {}
-
-  Hdf5Reader reader;
-  std::string volume;
+// What one file holds.
+struct ArrayPart {
   std::int64_t size = 0, channels = 0;
   Shape extents;
   DType type = DType::uint8, target_type = DType::int64;
+  Transform transform = Transform::none;
   std::vector<std::string> names;
   std::vector<double> labels;  // [n, T]
 };
 
-ArraySource::ArraySource(const fs::path& path, const std::string& group, const ArrayNames& names)
-    : state_(std::make_shared<State>(path)) {
-  auto& s = *state_;
-  const auto prefix = group.empty() ? "" : group + "/";
-  s.volume = prefix + names.volume;
-  const auto label = prefix + names.label;
-  const auto volumes = s.reader.describe(s.volume), labels = s.reader.describe(label);
-  const auto file = path.string();
-  require(is_number(volumes), "[data] {}: '{}' holds {}, not numbers", file, s.volume, volumes.stored);
+struct ArraySource::State {
+  State(std::vector<fs::path> paths, std::string volume_name)
+      : files(std::move(paths), 64, [](std::size_t, const Hdf5Reader&) {}), volume(std::move(volume_name)) {}
+
+  OpenFiles files;
+  std::string volume;
+  ArrayPart all;                    // of all files together
+  std::vector<std::int64_t> first;  // sample of each file, and their number
+
+  ArrayPart part(const Hdf5Reader& reader, const std::string& prefix, const ArrayNames& names) const;
+  void add(ArrayPart part, const fs::path& path);
+  std::size_t file_of(std::int64_t sample) const {
+    return static_cast<std::size_t>(std::upper_bound(first.begin(), first.end(), sample) - first.begin()) - 1;
+  }
+};
+
+ArrayPart ArraySource::State::part(const Hdf5Reader& reader, const std::string& prefix, const ArrayNames& names) const {
+  ArrayPart p;
+  const auto file = reader.path().string();
+  const auto volumes = reader.describe(volume);
+  require(is_number(volumes), "[data] {}: '{}' holds {}, not numbers", file, volume, volumes.stored);
   require(volumes.shape.rank() == 5 && volumes.shape.elements() > 0, "[data] {}: '{}' is [n, D, H, W, C], this is {}", file,
-          s.volume, volumes.shape);
+          volume, volumes.shape);
+  p.size = volumes.shape[0], p.channels = volumes.shape[4], p.type = volumes.type;
+  p.extents = Shape{volumes.shape[1], volumes.shape[2], volumes.shape[3]};
+  p.transform = p.type == DType::uint8 ? Transform::unit : Transform::none;
+  if (reader.has_attribute(volume, "transform"))
+    p.transform = transform_named(reader.text_attribute(volume, "transform"), reader.path());
+  if (names.label.empty()) return p;
+
+  const auto label = prefix + names.label, label_names = prefix + names.label + "_names";
+  const auto labels = reader.describe(label);
   require(is_number(labels), "[data] {}: '{}' holds {}, not numbers", file, label, labels.stored);
-  require((labels.shape.rank() == 1 || labels.shape.rank() == 2) && labels.shape[0] == volumes.shape[0] &&
-              labels.shape.elements() > 0,
-          "[data] {}: '{}' is one label, or a row of them, for each of the {} volumes; this is {}", file, label, volumes.shape[0],
+  require((labels.shape.rank() == 1 || labels.shape.rank() == 2) && labels.shape[0] == p.size && labels.shape.elements() > 0,
+          "[data] {}: '{}' is one label, or a row of them, for each of the {} volumes; this is {}", file, label, p.size,
           labels.shape);
-  s.size = volumes.shape[0], s.channels = volumes.shape[4], s.type = volumes.type;
-  s.extents = Shape{volumes.shape[1], volumes.shape[2], volumes.shape[3]};
   const auto targets = labels.shape.rank() == 2 ? labels.shape[1] : 1;
-  s.target_type = is_floating(labels.type) ? DType::float32 : targets == 1 ? DType::int64 : DType::float32;
-  for (std::int64_t i = 0; i < targets; ++i) s.names.push_back(targets == 1 ? names.label : fmt::format("{} {}", names.label, i));
-  s.labels = s.reader.read<double>(label);
+  p.target_type = is_floating(labels.type) ? DType::float32 : DType::int64;
+  if (reader.contains(label_names)) p.names = reader.read_strings(label_names);
+  if (static_cast<std::int64_t>(p.names.size()) != targets) {
+    p.names.clear();
+    for (std::int64_t i = 0; i < targets; ++i)
+      p.names.push_back(targets == 1 ? names.label : fmt::format("{} {}", names.label, i));
+  }
+  p.labels = reader.read<double>(label);
+  return p;
 }
 
-std::int64_t ArraySource::size() const { return state_->size; }
-const Shape& ArraySource::extents() const { return state_->extents; }
-std::int64_t ArraySource::channels() const { return state_->channels; }
-DType ArraySource::type() const { return state_->type; }
-Transform ArraySource::transform() const { return state_->type == DType::uint8 ? Transform::unit : Transform::none; }
-const std::vector<std::string>& ArraySource::target_names() const { return state_->names; }
-DType ArraySource::target_type() const { return state_->target_type; }
+// The first file settles what all must be.
+void ArraySource::State::add(ArrayPart part, const fs::path& path) {
+  first.push_back(all.size);
+  if (first.size() == 1) {
+    all = std::move(part);
+    return;
+  }
+  const auto start = files.paths().front().string();
+  require(part.extents == all.extents && part.channels == all.channels,
+          "[data] {}: volumes are [{}, {}]; in {} they are [{}, {}]", path.string(), fmt::join(part.extents, ", "), part.channels,
+          start, fmt::join(all.extents, ", "), all.channels);
+  require(part.type == all.type && part.transform == all.transform, "[data] {}: volumes are {} ({}); in {} they are {} ({})",
+          path.string(), name_of(part.type), name_of(part.transform), start, name_of(all.type), name_of(all.transform));
+  require(part.names == all.names && part.target_type == all.target_type, "[data] {}: labels are {}; in {} they are {}",
+          path.string(), fmt::join(part.names, ", "), start, fmt::join(all.names, ", "));
+  all.size += part.size;
+  all.labels.insert(all.labels.end(), part.labels.begin(), part.labels.end());
+}
+
+ArraySource::ArraySource(const fs::path& path, const std::string& group, const ArrayNames& names) {
+  const auto prefix = group.empty() ? "" : group + "/";
+  state_ = std::make_shared<State>(hdf5_files(path), prefix + names.volume);
+  IoThread::instance().run([&] {
+    auto& s = *state_;
+    for (std::size_t file = 0; file < s.files.paths().size(); ++file)
+      s.add(s.part(s.files[file], prefix, names), s.files.paths()[file]);
+    s.first.push_back(s.all.size);
+  });
+}
+
+std::int64_t ArraySource::size() const { return state_->all.size; }
+const Shape& ArraySource::extents() const { return state_->all.extents; }
+std::int64_t ArraySource::channels() const { return state_->all.channels; }
+DType ArraySource::type() const { return state_->all.type; }
+Transform ArraySource::transform() const { return state_->all.transform; }
+const std::vector<std::string>& ArraySource::target_names() const { return state_->all.names; }
+DType ArraySource::target_type() const { return state_->all.target_type; }
 
 std::string ArraySource::name_of_sample(std::int64_t sample) const {
   check_sample(sample, size());
-  return fmt::format("{}: '{}' [{}]", state_->reader.path().string(), state_->volume, sample);
+  const auto file = state_->file_of(sample);
+  return fmt::format("{}: '{}' [{}]", state_->files.paths()[file].string(), state_->volume, sample - state_->first[file]);
 }
 
 std::future<void> ArraySource::read_async(std::int64_t sample, std::span<const std::int64_t> begin,
                                           std::span<const std::int64_t> end, DType type, void* out) const {
   check_sample(sample, size());
   require(begin.size() == 3 && end.size() == 3, "[data] a box of [D, H, W] has 3 dimensions, this one {}", begin.size());
-  const std::array<std::int64_t, 5> from{sample, begin[0], begin[1], begin[2], 0};
-  const std::array<std::int64_t, 5> to{sample + 1, end[0], end[1], end[2], state_->channels};
-  return state_->reader.read_async(state_->volume, from, to, type, out);
+  const auto file = state_->file_of(sample);
+  const auto row = sample - state_->first[file];
+  const std::array<std::int64_t, 5> from{row, begin[0], begin[1], begin[2], 0};
+  const std::array<std::int64_t, 5> to{row + 1, end[0], end[1], end[2], state_->all.channels};
+  return IoThread::instance().submit(
+      [state = state_, file, from, to, type, out] { state->files[file].read(state->volume, from, to, type, out); });
 }
 
 std::future<std::vector<double>> ArraySource::targets_async(std::int64_t sample) const {
   check_sample(sample, size());
-  const auto targets = static_cast<std::ptrdiff_t>(state_->names.size());
-  const auto row = state_->labels.begin() + sample * targets;
+  const auto targets = static_cast<std::ptrdiff_t>(state_->all.names.size());
+  const auto row = state_->all.labels.begin() + sample * targets;
   std::promise<std::vector<double>> promise;
   promise.set_value({row, row + targets});
   return promise.get_future();
 }
 
 void ArraySource::check(std::int64_t part, std::int64_t parts) const {
-  const auto targets = static_cast<std::int64_t>(state_->names.size());
+  const auto targets = static_cast<std::int64_t>(state_->all.names.size());
   for (std::int64_t sample = part; sample < size(); sample += parts)
     for (std::int64_t t = 0; t < targets; ++t) {
-      const double value = state_->labels[static_cast<std::size_t>(sample * targets + t)];
+      const double value = state_->all.labels[static_cast<std::size_t>(sample * targets + t)];
       require(std::isfinite(value), "[data] {}: the label '{}' is {}", name_of_sample(sample),
-              state_->names[static_cast<std::size_t>(t)], value);
+              state_->all.names[static_cast<std::size_t>(t)], value);
     }
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "framework/dtype.h"
@@ -22,6 +23,7 @@ enum class Transform : std::uint8_t {
   log1p,  // log(1 + x), for counts: an Error where x is negative
   unit,   // x / 255
 };
+std::string_view name_of(Transform transform);
 
 class Source {
  public:
@@ -33,7 +35,9 @@ class Source {
   virtual DType type() const = 0;           // as stored
   virtual Transform transform() const = 0;  // what of_source means; never of_source itself
   virtual const std::vector<std::string>& target_names() const = 0;
-  virtual DType target_type() const = 0;  // int64: one class per sample; else floating
+  virtual DType target_type() const = 0;  // int64: classes, one for each name; else floating
+  // Whether reading is copying within memory, so that nobody need keep what was read.
+  virtual bool in_memory() const { return false; }
   // For messages: the file, and where in it.
   virtual std::string name_of_sample(std::int64_t sample) const = 0;
 
@@ -80,12 +84,17 @@ class UniverseSource : public Source {
   std::shared_ptr<State> state_;
 };
 
+// A file itself, or the files *.hdf5 and *.h5 of a folder, sorted by name. Errors: missing, none in the folder.
+std::vector<std::filesystem::path> hdf5_files(const std::filesystem::path& path);
+
 struct ArrayNames {
   std::string volume = "volume", label = "label";
 };
 
 // One file with all samples: in `group` ("" for the root) a dataset of volumes, numbers [n, D, H, W, C], and one of labels, [n]
-// or [n, T]. Integer labels [n] or [n, 1] are classes.
+// or [n, T]; integers are classes. Without a name there are no labels. Or a folder of such files (what pack() writes), whose
+// samples follow each other in the order of the files' names. Where there are any, texts `label_names` name the labels, and the
+// attribute `transform` of the volumes says what of_source means; else bytes are `unit` and others `none`.
 class ArraySource : public Source {
  public:
   explicit ArraySource(const std::filesystem::path& path, const std::string& group = "", const ArrayNames& names = {});

@@ -86,7 +86,7 @@ Description describe(nn::Module& net, const Shape& input, const DescribeOptions&
   // Every group of ranks is laid out as on the machine itself, which takes minutes for millions.
   require(grid_ranks <= most_described_ranks, "[describe] {} ranks, sample={} depth={} height={} width={}; at most {}",
           grid_ranks, g.sample, g.depth, g.height, g.width, most_described_ranks);
-  net.build(input, {.dtype = options.dtype, .device = DeviceKind::dry});
+  net.build(input, {.dtype = options.dtype, .compute = options.compute, .device = DeviceKind::dry});
   net.train();
   const std::array<std::pair<const char*, int>, 4> axes{
       {{"sample", g.sample}, {"depth", g.depth}, {"height", g.height}, {"width", g.width}}};
@@ -94,7 +94,11 @@ Description describe(nn::Module& net, const Shape& input, const DescribeOptions&
     const auto& [name, ranks] = axes[static_cast<std::size_t>(d)];
     require(ranks <= input[d], "[describe] {} ranks along {} for an extent of {}: input {}", ranks, name, input[d], input);
   }
-  Description result{.input = input, .grid = g, .ranks = g.sample * g.depth * g.height * g.width, .dtype = options.dtype};
+  Description result{.input = input,
+                     .grid = g,
+                     .ranks = g.sample * g.depth * g.height * g.width,
+                     .dtype = options.dtype,
+                     .compute = net.compute_dtype()};
   result.parameters = net.parameters().elements();
 
   const auto whole = trace(net, input, {.grid = {}, .dtype = options.dtype}, 0, 1);
@@ -135,7 +139,8 @@ std::string readable_bytes(std::int64_t bytes) {
 
 std::string to_string(const Description& d) {
   constexpr auto row = "{:<12} {:<13} {:<26} {:>12} {:>14} {:>14} {:>14}\n";
-  std::string text = fmt::format("input {} {}, grid sample={} depth={} height={} width={}\n\n", name_of(d.dtype), d.input,
+  const auto in = d.compute == d.dtype ? std::string() : fmt::format(", computed in {}", name_of(d.compute));
+  std::string text = fmt::format("input {} {}{}, grid sample={} depth={} height={} width={}\n\n", name_of(d.dtype), d.input, in,
                                  d.grid.sample, d.grid.depth, d.grid.height, d.grid.width);
   text += fmt::format(row, "", "", "", "", "forward", "activations", "halo sent");
   text += fmt::format(row, "layer", "kind", "output", "parameters", "GFLOP", "per rank", "per rank");

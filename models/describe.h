@@ -1,6 +1,7 @@
 #pragma once
 // What a network is and what it costs, without running it: its layers laid out on the dry device, for ranks of any grid.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,8 @@ namespace mpigrad {
 
 struct DescribeOptions {
   GridExtents grid{};
-  DType dtype = DType::float32;
+  DType dtype = DType::float32;    // of the input and of parameters
+  std::optional<DType> compute{};  // see nn::BuildOptions
 };
 
 struct LayerDescription {
@@ -27,7 +29,7 @@ struct Description {
   Shape input;  // global
   GridExtents grid;
   int ranks = 1;
-  DType dtype = DType::float32;
+  DType dtype = DType::float32, compute = DType::float32;
   std::vector<LayerDescription> layers{};  // in the order in which they run
   std::int64_t parameters = 0;             // all of the network's
   double forward_gflop = 0;

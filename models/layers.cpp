@@ -21,15 +21,17 @@ thread_local const char* no_batch_statistics = nullptr;  // why
 Conv3d::Conv3d(Module& parent, const std::string& name, const Conv3dAttributes& attributes)
     : Module(parent, name), a_(attributes) {}
 
-Tensor Conv3d::operator()(const Tensor& x) {
-  require(x.rank() == 5, "[{}] needs [N, D, H, W, C]: {}", path(), x);
-  require(a_.groups > 0 && x.dim(4) % a_.groups == 0, "[{}] {} channels are not a multiple of {} groups: {}", path(), x.dim(4),
-          a_.groups, x);
-  const Shape shape{a_.out, a_.kernel[0], a_.kernel[1], a_.kernel[2], x.dim(4) / a_.groups};
+Tensor Conv3d::operator()(const Tensor& input) {
+  require(input.rank() == 5, "[{}] needs [N, D, H, W, C]: {}", path(), input);
+  require(a_.groups > 0 && input.dim(4) % a_.groups == 0, "[{}] {} channels are not a multiple of {} groups: {}", path(),
+          input.dim(4), a_.groups, input);
+  const Shape shape{a_.out, a_.kernel[0], a_.kernel[1], a_.kernel[2], input.dim(4) / a_.groups};
   const double taps = volume(a_.kernel);
   LayerScope scope(path(), "conv", shape.elements() + (a_.bias ? a_.out : 0));
-  const auto w = parameter("weight", shape,
-                           glorot_uniform(taps * static_cast<double>(shape[4]), taps * static_cast<double>(a_.out / a_.groups)));
+  const auto x = computed(input);
+  const double fan_in = taps * static_cast<double>(shape[4]), fan_out = taps * static_cast<double>(a_.out / a_.groups);
+  const auto w =
+      parameter("weight", shape, a_.start == WeightStart::he_fan_out ? he_normal(fan_out) : glorot_uniform(fan_in, fan_out));
   const auto bias = a_.bias ? parameter("bias", {a_.out}, constant_value(0), false) : Tensor();
   return scope.done(distributed::conv(x, w, bias, a_.slope,
                                       {.stride = a_.stride,
@@ -42,11 +44,12 @@ Tensor Conv3d::operator()(const Tensor& x) {
 ConvTranspose3d::ConvTranspose3d(Module& parent, const std::string& name, const ConvTranspose3dAttributes& attributes)
     : Module(parent, name), a_(attributes) {}
 
-Tensor ConvTranspose3d::operator()(const Tensor& x) {
-  require(x.rank() == 5, "[{}] needs [N, D, H, W, C]: {}", path(), x);
-  const Shape shape{x.dim(4), a_.kernel[0], a_.kernel[1], a_.kernel[2], a_.out};
+Tensor ConvTranspose3d::operator()(const Tensor& input) {
+  require(input.rank() == 5, "[{}] needs [N, D, H, W, C]: {}", path(), input);
+  const Shape shape{input.dim(4), a_.kernel[0], a_.kernel[1], a_.kernel[2], a_.out};
   const double taps = volume(a_.kernel);
   LayerScope scope(path(), "conv_transpose", shape.elements() + (a_.bias ? a_.out : 0));
+  const auto x = computed(input);
   const auto w =
       parameter("weight", shape, glorot_uniform(taps * static_cast<double>(x.dim(4)), taps * static_cast<double>(a_.out)));
   const auto bias = a_.bias ? parameter("bias", {a_.out}, constant_value(0), false) : Tensor();
@@ -62,9 +65,11 @@ BatchNorm::BatchNorm(Module& parent, const std::string& name, const BatchNormAtt
 
 Tensor BatchNorm::operator()(const Tensor& x) {
   const Shape shape{x.dim(-1)};
-  LayerScope scope(path(), "batch_norm", 2 * x.dim(-1));
-  const auto gamma = parameter("gamma", shape, constant_value(1), false),
-             beta = parameter("beta", shape, constant_value(0), false);
+  LayerScope scope(path(), "batch_norm", a_.affine ? 2 * x.dim(-1) : 0);
+  UseDevice device(x.device());
+  const auto gamma =
+                 a_.affine ? parameter("gamma", shape, constant_value(a_.gamma_start), false) : constant(ones(shape, x.dtype())),
+             beta = a_.affine ? parameter("beta", shape, constant_value(0), false) : constant(zeros(shape, x.dtype()));
   auto &mean = buffer("running_mean", shape, 0), &variance = buffer("running_variance", shape, 1);
   if (!training() && x.device() != DeviceKind::dry)
     return scope.done(distributed::normalise(x, {constant(mean), constant(variance)}, gamma, beta, a_.epsilon));
@@ -86,7 +91,9 @@ void BatchNorm::update(const Tensor& x, const distributed::BatchNormResult& resu
     // Groups have statistics of their own; what evaluation uses is their average, the same on all ranks. Each counts as many
     // times as it has values: an empty rank has none.
     const auto group = grid_of(*x.layout()).along(x.layout()->varying_axes());
-    const auto all = std::max(1.0, allreduce(full({}, result.count, DType::float64), group).item());
+    double all = result.count;  // known on the host, which need not wait for a GPU
+    group.transport().allreduce(&all, &all, 1, DType::float64, Reduction::sum);
+    all = std::max(1.0, all);
     batch_mean = allreduce(batch_mean * result.count, group) / all;
     batch_variance = allreduce(batch_variance * result.count, group) / all;
   }
@@ -97,9 +104,10 @@ void BatchNorm::update(const Tensor& x, const distributed::BatchNormResult& resu
 Linear::Linear(Module& parent, const std::string& name, const LinearAttributes& attributes)
     : Module(parent, name), a_(attributes) {}
 
-Tensor Linear::operator()(const Tensor& x) {
-  require(x.rank() == 2, "[{}] needs [N, features]; flatten first: {}", path(), x);
-  LayerScope scope(path(), "linear", a_.out * (x.dim(1) + (a_.bias ? 1 : 0)));
+Tensor Linear::operator()(const Tensor& input) {
+  require(input.rank() == 2, "[{}] needs [N, features]; flatten first: {}", path(), input);
+  LayerScope scope(path(), "linear", a_.out * (input.dim(1) + (a_.bias ? 1 : 0)));
+  const auto x = computed(input);
   const auto w =
       parameter("weight", {a_.out, x.dim(1)}, glorot_uniform(static_cast<double>(x.dim(1)), static_cast<double>(a_.out)));
   const auto bias = a_.bias ? parameter("bias", {a_.out}, constant_value(a_.bias_start), false) : Tensor();

@@ -8,14 +8,17 @@
 
 namespace mpigrad::nn {
 
+enum class WeightStart : std::uint8_t { glorot_uniform, he_fan_out };  // he_fan_out: normal, variance 2 / (out * taps)
+
 struct Conv3dAttributes {
   std::int64_t out = 0;
   Triple kernel = 1, stride = 1, padding = 0, dilation = 1;
   std::int64_t groups = 1;
   bool bias = true;
   double slope = 1;  // of a LeakyReLU applied in the same pass; 0 is ReLU, 1 is none
+  WeightStart start = WeightStart::glorot_uniform;
 };
-// [N, D, H, W, C] -> [N, D', H', W', out]; weights Glorot uniform, bias 0.
+// [N, D, H, W, C] -> [N, D', H', W', out]; bias 0 at the start.
 class Conv3d : public Module {
  public:
   Conv3d(Module& parent, const std::string& name, const Conv3dAttributes& attributes);
@@ -43,6 +46,8 @@ struct BatchNormAttributes {
   double momentum = 0.9;  // running = momentum * running + (1 - momentum) * batch
   double epsilon = 1e-5;
   distributed::Statistics statistics = distributed::Statistics::all;
+  bool affine = true;      // learns a factor gamma and a summand beta per channel
+  double gamma_start = 1;  // 0 for the last norm of a residual branch: the block begins as the identity
 };
 // Channels are last. In training, statistics of the batch; in evaluation, running ones (with the unbiased variance).
 class BatchNorm : public Module {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "comm/grid.h"
+#include "ops/elementwise.h"
 #include "ops/random.h"
 
 namespace mpigrad::nn {
@@ -55,8 +56,14 @@ void Module::build(const Shape& input, const BuildOptions& options) {
 void Module::create(const Tensor& input, const BuildOptions& options) {
   require(this == root_, "[module] build the network, not its part {}", path_);
   require(!state_->built, "[module] the network is built already");
+  const auto compute = options.compute.value_or(options.dtype);
+  require(compute == options.dtype || (options.dtype == DType::float32 && is_half(compute)),
+          "[module] beside parameters of {} layers compute in {}, not in {}", name_of(options.dtype),
+          options.dtype == DType::float32 ? "float32, bfloat16 or float16" : name_of(options.dtype), name_of(compute));
   state_->dtype = options.dtype;
+  state_->compute = compute;
   state_->seed = options.seed;
+  state_->buffers_on = options.device == DeviceKind::cuda ? DeviceKind::cuda : DeviceKind::cpu;
   state_->building = true;
   {
     Untaped scope;
@@ -98,12 +105,14 @@ Tensor Module::parameter(const std::string& name, const Shape& shape, const Init
   return value;
 }
 
+Tensor Module::computed(const Tensor& x) const { return is_half(compute_dtype()) ? cast(x, compute_dtype()) : x; }
+
 Tensor& Module::buffer(const std::string& name, const Shape& shape, double value) {
   auto& state = *root().state_;
   const auto full_name = path_.empty() ? name : path_ + "." + name;
   auto& slot = state.buffers[full_name];
   if (!slot) {
-    UseDevice device(DeviceKind::cpu);
+    UseDevice device(state.buffers_on);
     slot = full(shape, value, state.dtype);
   }
   return slot;

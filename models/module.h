@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,11 @@ Initialiser he_normal(double fan_in);
 
 struct BuildOptions {
   std::uint64_t seed = 0;
-  DType dtype = DType::float32;
+  DType dtype = DType::float32;  // of parameters, gradients, statistics and the optimizer's state
+  // What layers compute in: none is dtype; bfloat16 or float16 beside float32 is mixed precision. Convolutions and products round
+  // what they take in, weights included, whose gradients become float32 again before they are reduced over ranks. The result has
+  // the type, too: cast it to dtype for the loss. float16 needs loss scaling (framework/loss_scale.h).
+  std::optional<DType> compute{};
   DeviceKind device = current_device();  // where the parameters are; on the dry device nothing is allocated
 };
 
@@ -56,8 +61,12 @@ class Module {
   void set_step(std::int64_t step) { root().state_->step = step; }
 
   const std::string& path() const { return path_; }
+  DType dtype() const { return root().state_->dtype; }
+  DType compute_dtype() const { return root().state_->compute; }
 
  protected:
+  // x as what layers compute in. A layer with weights calls it first, so that its input, and with it halos, has that type.
+  Tensor computed(const Tensor& x) const;
   // The parameter `name` of this module. The first call, under build(), declares it.
   Tensor parameter(const std::string& name, const Shape& shape, const Initialiser& initialise, bool decay = true);
   Tensor& buffer(const std::string& name, const Shape& shape, double value);
@@ -77,7 +86,8 @@ class Module {
     std::map<std::string, std::size_t> places;
     std::map<std::string, Tensor> buffers;
     std::vector<Declaration> declared;
-    DType dtype = DType::float32;
+    DType dtype = DType::float32, compute = DType::float32;
+    DeviceKind buffers_on = DeviceKind::cpu;  // also where parameters have no storage
     std::uint64_t seed = 0;
     std::int64_t step = 0;
     bool training = true, building = false, built = false;

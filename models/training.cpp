@@ -2,11 +2,17 @@
 
 #include <sys/resource.h>
 
+#include <array>
 #include <chrono>
 #include <cmath>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <utility>
 
 #include "comm/collectives.h"
 #include "comm/redistribute.h"
+#include "framework/cuda/cuda.h"
 #include "ops/elementwise.h"
 
 namespace mpigrad {
@@ -16,10 +22,85 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-void append(std::vector<double>& values, const Tensor& x) {
-  const auto more = (x.layout() ? gather_all(x) : x).to_vector();
-  values.insert(values.end(), more.begin(), more.end());
+// The rows of all parts, one after the other.
+std::vector<double> values_of(const std::vector<Tensor>& parts) {
+  std::vector<double> values;
+  for (const auto& part : parts) {
+    const auto more = part.to_vector();
+    values.insert(values.end(), more.begin(), more.end());
+  }
+  return values;
 }
+
+// The losses of steps, on their way to the host. On a GPU one is read when the next has been given out.
+class Losses {
+ public:
+  struct Step {
+    std::int64_t epoch = 0, step = 0, samples = 0;
+    double loss = 0;
+  };
+  // `arrived` gets the steps in order, on all ranks after the same calls.
+  Losses(const Communicator& world, std::function<void(const Step&)> arrived) : world_(world), arrived_(std::move(arrived)) {}
+  ~Losses() {
+    for (const auto& each : pending_) {  // an exception is on its way; their memory is about to go
+      try {
+        each.place->done.synchronise();
+      } catch (...) {
+      }
+    }
+  }
+  Losses(const Losses&) = delete;
+  Losses& operator=(const Losses&) = delete;
+
+  void add(const Tensor& share, const Step& step) {
+    if (share.device() != DeviceKind::cuda) return arrive(step, share.item(), share.layout());
+    require(share.elements() == 1, "[fit] a loss has one element: {}", share);
+    auto& place = places_[std::exchange(next_, 1 - next_)];
+    if (!place) place = std::make_unique<Place>();
+    cuda::copy(place->memory.data(), share.raw(), share.bytes(), cuda::compute_stream());
+    place->done.record(cuda::compute_stream());
+    pending_.push_back({step, share.dtype(), share.layout(), place.get()});
+    if (pending_.size() > 1) take();
+  }
+  void finish() {
+    while (!pending_.empty()) take();
+  }
+
+ private:
+  struct Place {
+    cuda::PinnedBuffer memory{sizeof(double)};
+    cuda::Event done;
+  };
+  struct Pending {
+    Step step;
+    DType dtype = DType::float32;
+    LayoutPtr layout;
+    Place* place = nullptr;
+  };
+  void take() {
+    const auto& first = pending_.front();
+    first.place->done.throttle();
+    const auto value = visit_any_floating(first.dtype, [&](auto zero) {
+      std::memcpy(&zero, first.place->memory.data(), sizeof(zero));
+      return static_cast<double>(zero);
+    });
+    const auto taken = first;
+    pending_.pop_front();
+    arrive(taken.step, value, taken.layout);
+  }
+  void arrive(Step step, double share, const LayoutPtr& layout) {
+    step.loss = total(share, layout, world_);
+    require(std::isfinite(step.loss), "[fit] the loss is {} in epoch {}, step {}: a smaller learning rate or clipping may help",
+            step.loss, step.epoch + 1, step.step + 1);
+    arrived_(step);
+  }
+
+  const Communicator& world_;
+  std::function<void(const Step&)> arrived_;
+  std::array<std::unique_ptr<Place>, 2> places_;
+  std::size_t next_ = 0;
+  std::deque<Pending> pending_;
+};
 
 // Restores a network's mode.
 class EvaluationMode {
@@ -47,11 +128,17 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
   require(steps > 0, "[fit] an epoch has no step: {} samples, batches of {}, {} of them per step", loader.samples(),
           loader.shape()[0], options.accumulate);
   net.train();
+  RunningMean mean;
+  double samples = 0;
+  Losses losses(world, [&](const Losses::Step& at) {
+    mean.add(at.loss, static_cast<double>(at.samples));
+    samples += static_cast<double>(at.samples);
+    if (options.progress) options.progress->step(at.samples, at.loss);
+  });
   for (auto epoch = options.first_epoch; epoch < options.epochs; ++epoch) {
     const auto start = std::chrono::steady_clock::now();
     if (options.progress) options.progress->begin_epoch(epoch);
-    RunningMean mean;
-    double samples = 0;
+    mean.reset(), samples = 0;
     std::int64_t micro = 0;
     for (const auto& batch : loader.epoch(epoch)) {
       if (micro == steps * options.accumulate) break;
@@ -61,23 +148,23 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
       net.set_step(epoch * steps * options.accumulate + micro - 1);
       if (options.learning_rate) optimizer.set_learning_rate(options.learning_rate(step));
       Tape tape(net);
-      const auto share = loss(net(batch.x), batch.y);
-      const auto objective = options.accumulate == 1 ? share : share * (1.0 / static_cast<double>(options.accumulate));
+      const auto share = loss(cast(net(batch.x), net.dtype()), batch.y);
+      const double factor = (options.loss_scale ? options.loss_scale->value() : 1) / static_cast<double>(options.accumulate);
+      const auto objective = factor == 1 ? share : share * factor;
       const auto gradients = tape.gradient(objective, {.accumulate = !last});
-      if (last) {
-        const double scale = options.clip_norm > 0 ? clip_global_norm(gradients, options.clip_norm).scale : 1;
-        optimizer.step(gradients, {.scale = scale});
+      if (last && options.loss_scale) {
+        if (const auto taken = options.loss_scale->unscaled(gradients, options.clip_norm))
+          optimizer.step(gradients, {.scale = taken->scale});
+      } else if (last) {
+        optimizer.step(gradients, {.max_norm = options.clip_norm});
       }
-      const double value = total(share, world);
-      require(std::isfinite(value), "[fit] the loss is {} in epoch {}, step {}: a smaller learning rate or clipping may help",
-              value, epoch + 1, step + 1);
       const auto n = batch.x.layout() ? batch.x.layout()->global[0] : batch.x.dim(0);
-      mean.add(value, static_cast<double>(n));
-      samples += static_cast<double>(n);
-      if (options.progress) options.progress->step(n, value);
+      losses.add(share, {.epoch = epoch, .step = step, .samples = n});
     }
+    losses.finish();
     const double seconds = seconds_since(start);
-    const EpochReport report{epoch, (epoch + 1) * steps, mean.mean(), optimizer.learning_rate(), samples / seconds, seconds};
+    EpochReport report{epoch, (epoch + 1) * steps, mean.mean(), optimizer.learning_rate(), samples / seconds, seconds};
+    if (options.loss_scale) report.loss_scale = options.loss_scale->value(), report.skipped_steps = options.loss_scale->skipped();
     const auto text = options.after_epoch ? options.after_epoch(report) : std::string();
     if (options.progress) options.progress->end_epoch(text);
   }
@@ -87,13 +174,16 @@ Predictions predict(nn::Module& net, const data::Loader& loader) {
   Untaped scope;
   EvaluationMode mode(net);
   Predictions result;
+  std::vector<Tensor> predicted, truth;  // to the host when all is given out
+  const auto whole = [](const Tensor& x) { return x.layout() ? gather_all(x) : x; };
   std::int64_t step = 0;
   for (const auto& batch : loader.epoch(0)) {
     const auto samples = loader.samples_of(0, step++);
     result.samples.insert(result.samples.end(), samples.begin(), samples.end());
-    append(result.predicted, net(batch.x));
-    append(result.truth, batch.y);
+    predicted.push_back(whole(cast(net(batch.x), net.dtype())));
+    truth.push_back(whole(batch.y));
   }
+  result.predicted = values_of(predicted), result.truth = values_of(truth);
   const auto n = static_cast<std::int64_t>(result.samples.size());
   if (n == 0) return result;
   result.outputs = static_cast<std::int64_t>(result.predicted.size()) / n;

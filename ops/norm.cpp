@@ -10,15 +10,22 @@ void require_channels(std::string_view op, const Tensor& x) {
   require(x.rank() >= 1 && is_floating(x.dtype()), "[{}] needs floating-point elements, channels last: {}", op, x);
 }
 void require_per_channel(std::string_view op, const Tensor& x, const Tensor& v) {
-  require(v.type() == TensorType{Shape{x.dim(-1)}, x.dtype()}, "[{}] one value for each of {} channels: {} for {}", op, x.dim(-1),
-          v, x);
+  require(v.type() == TensorType{Shape{x.dim(-1)}, computed_in(x.dtype())}, "[{}] one {}value for each of {} channels: {} for {}",
+          op, is_half(x.dtype()) ? "float32 " : "", x.dim(-1), v, x);
+}
+
+// g a per channel, of g's type
+Tensor per_channel(const Tensor& g, const Tensor& a) {
+  if (g.dtype() == a.dtype()) return g * a;
+  const auto zero = constant(zeros_like(a));
+  return channel_affine(g, zero, a, zero);
 }
 
 }  // namespace
 
 Types ChannelMoments::infer(Inputs in) const {
   require_channels(name, in[0]);
-  const TensorType type{Shape{in[0].dim(-1)}, in[0].dtype()};
+  const TensorType type{Shape{in[0].dim(-1)}, computed_in(in[0].dtype())};
   return {type, type};
 }
 Tensors ChannelMoments::vjp(const Replay& at, Inputs g) const {
@@ -35,7 +42,7 @@ Types ChannelAffine::infer(Inputs in) const {
 Tensors ChannelAffine::vjp(const Replay& at, Inputs g) const {
   const auto &x = at.input(0), &m = at.input(1), &a = at.input(2);
   Tensors result(4);
-  if (at.wants(0)) result[0] = g[0] * a;
+  if (at.wants(0)) result[0] = per_channel(g[0], a);
   if (at.wants(1) || at.wants(2) || at.wants(3)) {
     const auto dots = apply_all(ChannelDots{}, {g[0], x, m});
     if (at.wants(1)) result[1] = -(a * dots[0]);
@@ -54,7 +61,7 @@ Types ChannelDots::infer(Inputs in) const {
 Tensors ChannelDots::vjp(const Replay& at, Inputs bar) const {
   const auto &g = at.input(0), &x = at.input(1), &m = at.input(2);
   const auto &s_bar = bar[0], &d_bar = bar[1];
-  return {at.wants(0) ? channel_affine(x, m, d_bar, s_bar) : Tensor(), at.wants(1) ? g * d_bar : Tensor(),
+  return {at.wants(0) ? channel_affine(x, m, d_bar, s_bar) : Tensor(), at.wants(1) ? per_channel(g, d_bar) : Tensor(),
           at.wants(2) ? -(d_bar * at.output(0)) : Tensor()};
 }
 

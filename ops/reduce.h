@@ -55,7 +55,6 @@ struct Extremum {
   std::vector<int> axes;
   bool largest = true;
   static constexpr std::string_view name = "max/min";
-  static constexpr bool takes_half = true;
   static constexpr unsigned keeps_inputs = 1, keeps_outputs = 1;
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
@@ -67,7 +66,6 @@ struct Extremum {
 struct ArgMax {
   int axis = 0;
   static constexpr std::string_view name = "argmax";
-  static constexpr bool takes_half = true;
   static constexpr bool differentiable = false;
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;

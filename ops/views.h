@@ -122,7 +122,6 @@ struct Take {
 struct ScatterAdd {
   std::int64_t rows = 0;
   static constexpr std::string_view name = "scatter_add";
-  static constexpr bool takes_half = true;
   static constexpr unsigned keeps_inputs = 2;
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;

@@ -17,6 +17,7 @@
 #include "tests/adjoint_fuzz.h"
 #include "tests/support/contrastive_cases.h"
 #include "tests/support/distributed.h"
+#include "tests/support/encoder_cases.h"
 #include "tests/support/layer_cases.h"
 
 using namespace mpigrad;
@@ -99,6 +100,18 @@ void check_contrastive(const Communicator& comm) {
   }
 }
 
+// An encoder split over space under a loss over samples.
+void check_encoders(const Communicator& comm) {
+  const auto alone = make_grid(comm.split(comm.rank(), 0), {});
+  const int p = comm.size();
+  const auto grid = make_grid(comm, p % 2 == 0 ? GridExtents{.sample = p / 2, .height = 2} : GridExtents{.sample = p});
+  for (const auto& encoder : encoder_cases()) {
+    if (encoder.name != "clip" && encoder.name != "resnet, views joined") continue;
+    const auto errors = compare(run_encoder(encoder, grid, DType::float64), run_encoder(encoder, alone, DType::float64));
+    require(errors.gradient < 1e-11, "[test] {}: the gradient is {:.1e} off", encoder.name, errors.gradient);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -110,6 +123,7 @@ int main(int argc, char** argv) {
         {"second derivatives through replicate", check_second_order},
         {"adjoint and second order of every distributed layer", [](const Communicator& c) { check_layer_adjoints(c, 1); }},
         {"contrastive losses against one rank", check_contrastive},
+        {"encoders under contrastive losses against one rank", check_encoders},
         {"a distributed network against one rank, redistribution", check_network},
     };
     for (const auto& [what, check] : checks) {

@@ -1,5 +1,5 @@
-// What stands around contrastive losses: gradient caching, distributed embeddings, bad batches, MoCo's queue and
-// shuffling, SwAV's assignments.
+// What stands around contrastive losses: gradient caching, distributed embeddings, MoCo's queue and shuffling, SwAV's
+// assignments and queue.
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,6 @@
 
 #include "comm/grid.h"
 #include "comm/invariant.h"
-#include "framework/optimizer.h"
 #include "models/contrastive/gradient_cache.h"
 #include "models/contrastive/moco.h"
 #include "models/contrastive/pairs.h"
@@ -35,19 +34,6 @@ namespace {
 
 Tensor random_tensor(const Shape& shape, std::uint64_t seed, DType dtype = DType::float64) {
   return cast(random_like({zeros(shape, DType::float64)}, seed)[0], dtype);
-}
-
-// The same error on all ranks, without its rank's own exception taking the others down.
-std::vector<std::string> texts_of(int ranks, const std::function<void(const Communicator&)>& body) {
-  std::vector<std::string> texts(static_cast<std::size_t>(ranks));
-  on_ranks(ranks, [&](const Communicator& comm) {
-    texts[static_cast<std::size_t>(comm.rank())] = error_text([&] { body(comm); });
-    barrier(comm);  // nothing is left over
-  });
-  return texts;
-}
-void check_refused(const std::string& expected, const std::function<void(const Communicator&)>& body, int ranks = 3) {
-  for (const auto& text : texts_of(ranks, body)) CHECK(text == expected);
 }
 
 }  // namespace
@@ -171,89 +157,6 @@ TEST_CASE("contrastive: distributed embeddings, batch and space split at once") 
         for (std::size_t i = 0; i < found.size(); ++i) require_close(names[i], found[i], expected[i], 1e-11);
       }
     });
-}
-
-TEST_CASE("contrastive: a batch that cannot be used is the same error on all ranks") {
-  const auto good = [](const Communicator& comm, std::int64_t n = 2, std::int64_t d = width, std::uint64_t seed = 1) {
-    return random_tensor({n, d}, 100 * seed + static_cast<std::uint64_t>(comm.rank()));
-  };
-  const auto with = [](const Tensor& z, std::int64_t row, double value) {
-    auto values = z.to_vector();
-    for (std::int64_t j = 0; j < z.dim(1); ++j)
-      if (value == 0 || j == 1) values[static_cast<std::size_t>(row * z.dim(1) + j)] = value;
-    return from_vector(z.shape(), values, z.dtype());
-  };
-  const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
-  check_refused("[nt_xent] needs at least 2 samples in all ranks together, the batch has 1", [&](const Communicator& comm) {
-    losses::nt_xent(good(comm, comm.rank() == 1 ? 1 : 0), good(comm, comm.rank() == 1 ? 1 : 0), comm);
-  });
-  for (const double value : {nan, infinity, -infinity})
-    check_refused("[nt_xent] the embedding of sample 3 (rank 1, its sample 1, view 1) is not finite",
-                  [&](const Communicator& comm) {
-                    const auto b = good(comm, 2, width, 2);
-                    losses::nt_xent(good(comm), comm.rank() == 0 ? b : with(b, comm.rank() == 1 ? 1 : 0, value), comm);
-                  });
-  check_refused("[barlow_twins] the embedding of sample 4 (rank 2, its sample 0, view 0) is not finite",
-                [&](const Communicator& comm) {
-                  const auto a = good(comm);
-                  losses::barlow_twins(comm.rank() == 2 ? with(a, 0, nan) : a, good(comm), comm);
-                });
-  check_refused(
-      "[clip] the embedding of sample 1 (rank 0, its sample 1, view 0) is zero and has no direction (refuse_zeros = false allows "
-      "it)",
-      [&](const Communicator& comm) {
-        const auto a = good(comm);
-        losses::clip(comm.rank() == 0 ? with(a, 1, 0) : a, good(comm), ones({}, DType::float64), comm);
-      });
-  check_refused("[vicreg] ranks have embeddings of different widths: 5 on rank 0, 6 on rank 2", [&](const Communicator& comm) {
-    const auto d = comm.rank() == 2 ? width + 1 : width;
-    losses::vicreg(good(comm, 2, d), good(comm, 2, d), comm);
-  });
-  check_refused("[spectral] ranks have embeddings of different types: float64 on rank 0, float32 on rank 1",
-                [&](const Communicator& comm) {
-                  const auto z = comm.rank() == 1 ? cast(good(comm), DType::float32) : good(comm);
-                  losses::spectral(z, z, comm);
-                });
-  check_refused("[siglip] all views have one shape and type; those of rank 1 differ", [&](const Communicator& comm) {
-    const auto one = ones({}, DType::float64);
-    losses::siglip(good(comm), good(comm, comm.rank() == 1 ? 3 : 2), one, one, comm);
-  });
-  check_refused("[moco] embeddings are floating-point matrices [samples, width]; those of rank 2 are not",
-                [&](const Communicator& comm) {
-                  const auto z = comm.rank() == 2 ? ones({3}, DType::float64) : good(comm);
-                  losses::moco(z, z, ones({4, width}, DType::float64), comm);
-                });
-  for (const double temperature : {0.0, -0.1, nan})
-    check_refused(fmt::format("[nt_xent] the temperature is positive and finite, got {} on rank 1", temperature),
-                  [&](const Communicator& comm) {
-                    losses::nt_xent(good(comm), good(comm), comm, {.temperature = comm.rank() == 1 ? temperature : 0.1});
-                  });
-  check_refused("[swav] ranks have different temperatures: 0.1 on rank 0, 0.2 on rank 2", [&](const Communicator& comm) {
-    losses::swav({good(comm), good(comm)}, good(comm), comm, {.temperature = comm.rank() == 2 ? 0.2 : 0.1});
-  });
-  check_refused("[clip] the learned scale or bias is not finite on rank 0: nan",
-                [&](const Communicator& comm) { losses::clip(good(comm), good(comm), full({}, nan, DType::float64), comm); });
-}
-
-TEST_CASE("contrastive: a refused step leaves the weights as they were") {
-  on_ranks(3, [](const Communicator& comm) {
-    Parameters parameters;
-    parameters.add("w", weights(DType::float64), true);
-    parameters.pack();
-    SGD sgd(parameters, {.learning_rate = 0.1, .momentum = 0.9});
-    const auto before = parameters[0].value.to_vector();
-    const auto part = part_of(comm, balanced(3));
-    const auto step = [&](double noise) {
-      Tape tape(parameters);
-      const auto z = linear(part.of(inputs_of(0, DType::float64)) + noise, replicate(parameters[0].value, comm));
-      sgd.step(tape.gradient(losses::nt_xent(z, z + 0.1, comm)));
-    };
-    const auto text = error_text([&] { step(comm.rank() == 1 ? std::nan("") : 0); });
-    require(text == "[nt_xent] the embedding of sample 3 (rank 1, its sample 0, view 0) is not finite", "[test] {}", text);
-    require(parameters[0].value.to_vector() == before && sgd.steps() == 0, "[test] the weights have changed");
-    step(0);
-    require(parameters[0].value.to_vector() != before, "[test] the next step works");
-  });
 }
 
 TEST_CASE("contrastive: zeros are allowed on request, with finite gradients") {

@@ -215,6 +215,36 @@ TEST_CASE("no layer of CosmoFlow falls to a reference kernel of the library") {
   }
 }
 
+// Batches of small images, as encoders of contrastive training meet them: one and three channels, flat kernels, strided 1x1.
+TEST_CASE("no layer of image encoders falls to a reference kernel of the library") {
+  struct Layer {
+    std::int64_t extent, kernel, stride, in, out;
+  };
+  const std::vector<Layer> layers{{28, 3, 1, 1, 64},    {32, 3, 1, 3, 64},    {105, 3, 1, 1, 64},  {28, 3, 1, 1, 32},
+                                  {14, 3, 1, 64, 64},   {7, 3, 1, 64, 64},    {3, 3, 1, 64, 64},   {224, 7, 2, 3, 64},
+                                  {56, 3, 1, 64, 64},   {56, 3, 2, 64, 128},  {56, 1, 2, 64, 128}, {56, 1, 1, 64, 256},
+                                  {56, 3, 2, 128, 128}, {28, 3, 2, 128, 256}, {7, 1, 1, 512, 2048}};
+  for (const auto& layer : layers)
+    for (const bool strip : {false, true}) {  // the upper half of a split in height, its halo from below
+      const auto pad = layer.kernel / 2, out = (layer.extent + layer.stride - 1) / layer.stride;
+      ConvProblem p{.batch = 128,
+                    .in = {1, layer.extent, layer.extent},
+                    .out = {1, out, out},
+                    .kernel = {1, layer.kernel, layer.kernel},
+                    .stride = {1, layer.stride, layer.stride},
+                    .pad_low = {0, pad, pad},
+                    .in_channels = layer.in,
+                    .out_channels = layer.out};
+      if (strip) p.out[1] = out / 2, p.in[1] = (out / 2 - 1) * layer.stride + layer.kernel - pad;
+      INFO(text(p));
+      for (const Pass pass : {Pass::forward, Pass::data, Pass::weight}) {
+        const std::string name = implementation_of(pass, p);
+        CHECK(name.find("ref") == std::string::npos);
+        if (onednn_present()) CHECK(name != "gathered");
+      }
+    }
+}
+
 TEST_CASE("a fused ReLU keeps NaN") {
   const ConvProblem p{.batch = 1,
                       .in = {4, 4, 4},

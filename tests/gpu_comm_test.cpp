@@ -8,6 +8,7 @@
 #include "comm/exchange.h"
 #include "comm/in_process.h"
 #include "comm/launch.h"
+#include "comm/nonblocking.h"
 #include "comm/staged.h"
 #include "framework/cuda/cuda.h"
 #include "framework/tape.h"
@@ -129,5 +130,18 @@ TEST_CASE("gpu: no host waits for collectives and rounds between threads") {
     comm.transport().barrier();
     require(before == after, "[test] the hosts waited {} times", after - before);
     require(y.to_vector()[999] == 3, "[test] wrong sum");
+  });
+}
+
+TEST_CASE("gpu: what is started waits for nobody") {
+  if (skipped("gpu: what is started waits for nobody")) return;
+  on_gpus(2, "started", [](const Communicator& comm) {
+    const Communicator one(comm.transport().duplicate()), other(comm.transport().duplicate());
+    const auto x = full({5}, comm.rank() + 1.0);
+    Request request;
+    if (comm.rank() == 0) request = iallreduce(x, one);
+    const auto sum = allreduce(x, other);
+    if (comm.rank() == 1) request = iallreduce(x, one);
+    require(wait(request).to_vector()[4] == 3 && sum.to_vector()[4] == 3, "[test] wrong sums");
   });
 }

@@ -290,22 +290,13 @@ TEST_CASE("half: gradients of reductions, selections and moves") {
   }
 }
 
-TEST_CASE("half: what has no 16-bit kernel says so by name") {
+TEST_CASE("half: what has no 16-bit form says so by name") {
   for (const auto type : half_types) {
+    const Tensor m = zeros({2, 2}, type);
     const std::string name(name_of(type));
-    const auto refused = [&](const std::string& op, const std::function<void()>& body) {
-      const auto text = error_text(body);
-      CAPTURE(text);
-      CHECK(text.starts_with("[" + op + "] has no " + name + " kernel on the CPU: cast to float32 first: " + name + " ["));
-    };
-    const Tensor x = zeros({1, 4, 4, 4, 2}, type), w = zeros({3, 2, 2, 2, 2}, type), m = zeros({2, 2}, type);
-    refused("conv", [&] { conv(x, w); });
-    refused("matmul", [&] { matmul(m, m); });
-    refused("linear", [&] { linear(m, m, {}, 1); });
-    refused("softmax", [&] { softmax(m, -1); });
-    refused("log_softmax", [&] { cross_entropy(m, zeros({2}, DType::int64)); });
-    CHECK(error_text([&] { conv(x, w); }).ends_with(name + " [1, 4, 4, 4, 2], " + name + " [3, 2, 2, 2, 2]"));
     CHECK(has(error_text([&] { binary_cross_entropy(m, m); }), "[binary_cross_entropy] has no " + name));
+    CHECK(has(error_text([&] { cross_entropy(m, zeros({2}, DType::int64)); }), "[cross_entropy] has no " + name));
+    CHECK(has(error_text([&] { matmul(m, zeros({2, 2})); }), "[matmul] operands are floating-point of one type"));
     Parameters parameters;
     CHECK(has(error_text([&] { parameters.add("w", m, true); }), "[parameter] w is to be float32 or float64"));
     UseDevice dry(DeviceKind::dry);

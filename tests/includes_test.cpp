@@ -22,8 +22,9 @@ const std::map<std::string, int> levels{{"framework", 0}, {"ops", 1}, {"comm", 2
 const std::vector<std::string> leaves{"ops/cpu/",   "ops/cuda/",     "framework/cuda/", "comm/mpi/",
                                       "comm/nccl/", "comm/threads/", "comm/dry/",       "comm/hdf5/"};
 // Headers of leaves that say nothing of the vendor's.
-const std::set<std::string> public_leaf_headers{"comm/mpi/mpi_comm.h", "comm/hdf5/hdf5_file.h", "comm/hdf5/io_thread.h",
-                                                "framework/cuda/cuda.h"};
+const std::set<std::string> public_leaf_headers{
+    "comm/mpi/mpi_comm.h",   "comm/hdf5/hdf5_file.h",          "comm/hdf5/io_thread.h",
+    "framework/cuda/cuda.h", "models/compressed/compressed.h", "models/images/decode.h"};
 // The leaves that are written in CUDA share its foundation.
 const std::set<std::string> cuda_leaves{"framework/cuda/", "ops/cuda/", "comm/nccl/"};
 
@@ -42,7 +43,10 @@ const std::map<std::string, std::vector<std::string>> vendors{
     {"cudnn", {"ops/cuda/"}},
     {"immintrin", {"ops/cpu/"}},
     {"cairo", {"examples/", "models/"}},
-    {"png", {"examples/", "models/"}},
+    {"png", {"models/images/", "tests/support/image_files"}},
+    {"turbojpeg", {"models/images/", "tests/support/image_files"}},
+    {"zlib", {"models/compressed/"}},
+    {"zip", {"models/compressed/"}},
     {"fftw", {"examples/"}},
 };
 

@@ -43,6 +43,7 @@ void check_bare(Transport& world) {
       check_round(*t, type);
     }
     check_movement(*t, DType::int16, 0);
+    check_parts(*t);
     check_communicators(*from_host(device_transport(world.duplicate(), {}, lane, cuda_memory(), gpu_place())));
     check_overlap(*t);
   }

@@ -1,4 +1,4 @@
-// Values of ops, worked out by hand, and the messages of what they refuse. Derivatives are in op_table_test.cpp.
+// Values of ops, worked out by hand, and the messages of what they refuse. Derivatives are in op_derivatives_test.cpp.
 
 #include <doctest/doctest.h>
 

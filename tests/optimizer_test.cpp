@@ -208,6 +208,26 @@ TEST_CASE("clipping to a global norm") {
   CHECK(squared_norm(Gradients({ones({1 << 24}), ones({3})})) == (1 << 24) + 3);
 }
 
+TEST_CASE("a step limits the norm of the scaled gradients") {
+  const auto after = [](const StepOptions& options) {
+    Parameters parameters;
+    fill(parameters);
+    SGD sgd(parameters, {.learning_rate = 0.1});
+    sgd.step(random_gradients(parameters, 1), options);
+    return values_of(parameters);
+  };
+  Parameters parameters;
+  fill(parameters);
+  const auto gradients = random_gradients(parameters, 1);
+  const double norm = clip_global_norm(gradients, 1).norm;
+  CHECK(after({.max_norm = 0.1}) == after({.scale = clip_global_norm(gradients, 0.1).scale}));
+  CHECK(after({.scale = 0.5, .max_norm = norm}) == after({.scale = 0.5}));  // scaled ones are short enough
+  CHECK(after({.scale = -4, .max_norm = norm}) == after({.scale = -4 * clip_scale(4 * norm, norm)}));
+  SGD sgd(parameters);
+  CHECK_THROWS_AS(sgd.step(gradients, {.max_norm = -1}), Error);
+  CHECK_THROWS_AS(sgd.step(gradients, {.max_norm = NAN}), Error);
+}
+
 TEST_CASE("averaged weights follow their recursion, and swap in and out") {
   Parameters parameters;
   fill(parameters);

@@ -16,6 +16,7 @@ g++ meson ninja-build pkgconf
 mpich libmpich-dev
 libdnnl-dev libopenblas-dev
 libhdf5-mpich-dev libfftw3-dev libcairo2-dev
+zlib1g-dev libzip-dev libpng-dev libturbojpeg0-dev
 libfmt-dev libcli11-dev nlohmann-json3-dev doctest-dev
 '
 
@@ -27,6 +28,10 @@ OpenBLAS:cblas.h
 HDF5:hdf5.h
 FFTW:fftw3.h
 cairo:cairo.h
+zlib:zlib.h
+libzip:zip.h
+libpng:png.h
+libjpeg-turbo:turbojpeg.h
 fmt:fmt/format.h
 CLI11:CLI/CLI.hpp
 nlohmann-json:nlohmann/json.hpp
@@ -92,7 +97,7 @@ preprocesses() {
   compiler=${CXX:-c++}
   if have mpicxx; then compiler=mpicxx; fi
   flags=
-  for module in mpich hdf5-mpich hdf5 openblas fftw3 cairo fmt CLI11 nlohmann_json dnnl doctest; do
+  for module in mpich hdf5-mpich hdf5 openblas fftw3 cairo zlib libzip libpng libturbojpeg fmt CLI11 nlohmann_json dnnl doctest; do
     # A module that is missing or broken only leaves its flags out.
     flags="$flags $(pkg-config --cflags "$module" 2>/dev/null)" || true
   done

@@ -103,6 +103,16 @@ count_ranks() {
 
 if [ -x "$build/tests/unit" ]; then count_program unit "$build/tests/unit"; else fail_test 'unit: not built'; fi
 
+# What needs a GPU, on GPUs that the CPU plays: one that does everything as late as it may, and two on which streams run side by
+# side.
+if [ -x "$build/tests/emulation/emulation" ]; then
+  for mode in late concurrent,devices=2; do
+    count_program "emulation, $mode" env MPIGRAD_EMULATION="$mode" "$build/tests/emulation/emulation"
+    count_program "unit on emulated GPUs, $mode" env MPIGRAD_EMULATION="$mode" sh "$root/tests/emulated.sh" \
+      "$build/tests/unit" -tc='gpu:*'
+  done
+fi
+
 for program in "$build"/tests/mpi_*; do
   if [ ! -f "$program" ] || [ ! -x "$program" ]; then continue; fi  # meson keeps folders mpi_*.p beside the programs
   for ranks in 1 2 3 4; do count_ranks "$program" "$ranks"; done

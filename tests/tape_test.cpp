@@ -1,4 +1,4 @@
-// The tape: what it records, keeps, frees and refuses. Derivatives of ops are in op_table_test.cpp.
+// The tape: what it records, keeps, frees and refuses. Derivatives of ops are in op_derivatives_test.cpp.
 
 #include "framework/tape.h"
 

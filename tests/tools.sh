@@ -96,6 +96,10 @@ run "$tools/cosmoflow" --describe --json --variant mlperf --size 128 --dtype flo
 judge 'describe: mlperf' key parameters 8907556
 run "$tools/cosmoflow" --describe --size 64
 judge 'describe: table' says '^conv7 .*1769472'
+run "$tools/cosmoflow" --describe --size 64 --precision bfloat16
+judge 'describe: 16 bits' says 'computed in bfloat16'
+run "$tools/cosmoflow" --data x --precision bfloat16 --dtype float64
+judge 'cosmoflow refuses 16 bits beside float64' refuses_arguments 'beside parameters of float32'
 run "$tools/cosmoflow" --describe --size 100
 judge 'describe refuses an extent' refuses_arguments 'power of two'
 run "$tools/cosmoflow" --describe --size 64 --grid depth=65
@@ -183,6 +187,19 @@ plain() { # plain OUT OPTIONS...: without what differs between parts of a batch
 plain whole
 plain parts --accumulate 2
 judge 'a batch in parts: the same loss' same_losses "$work/whole/metrics.csv" 2 "$work/parts/metrics.csv" 2
+half() { # half OUT OPTIONS...: in float16, whose loss scale is part of what training goes on with
+  out=$1
+  shift
+  threads 2 "$tools/cosmoflow" --data "$universes" --grid depth=2 --batch-norm --batch 4 --precision float16 \
+    --schedule constant --out "$work/$out" "$@"
+}
+half sixteen --epochs 2
+judge 'cosmoflow trains in float16' grep -q 'loss scale [0-9]*, [1-9][0-9]* steps skipped' "$work/err"
+half sixteen-first --epochs 1 --checkpoint-every 1
+half sixteen-resumed --epochs 2 --resume "$work/sixteen-first/checkpoint.h5"
+judge 'resumed in float16: the same loss' same_losses "$work/sixteen/metrics.csv" 2 "$work/sixteen-resumed/metrics.csv" 2
+judge 'resumed in float16: the same scale' test "$(tail -n 1 "$work/sixteen/metrics.csv" | cut -d , -f 7,8)" = \
+  "$(tail -n 1 "$work/sixteen-resumed/metrics.csv" | cut -d , -f 7,8)"
 train threads 2 sample=2 scored --epochs 0 --weights "$work/one/weights.h5" --json
 judge 'weights are evaluated' is_json
 

@@ -351,7 +351,7 @@ inline void check_members(Transport& t, const std::vector<int>& world_ranks, int
   require(std::equal(all.begin(), all.end(), world_ranks.begin()), "[transport_cases] other members than expected");
 }
 
-inline void check_communicators(Transport& t) {
+inline void check_parts(Transport& t) {
   const int size = t.size(), rank = t.rank();
   std::vector<int> everyone, reversed, even, odd;
   for (int r = 0; r < size; ++r) everyone.push_back(r), (r % 2 == 0 ? even : odd).push_back(r);
@@ -373,7 +373,11 @@ inline void check_communicators(Transport& t) {
   check_members(*equal_keys, everyone, rank);
   auto without_last = t.split(rank == size - 1 ? -1 : 0, 0);
   require((without_last == nullptr) == (rank == size - 1), "[transport_cases] a negative colour gets no communicator");
+}
 
+inline void check_communicators(Transport& t) {
+  check_parts(t);
+  const int size = t.size(), rank = t.rank();
   // Messages and calls of different communicators do not mix.
   std::int32_t out[2] = {10 * rank, 10 * rank + 1}, in[2] = {-1, -1};
   const int next = (rank + 1) % size, previous = (rank + size - 1) % size;

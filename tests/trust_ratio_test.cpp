@@ -11,10 +11,13 @@
 #include "comm/collectives.h"
 #include "comm/invariant.h"
 #include "comm/norms.h"
+#include "framework/cuda/cuda.h"
 #include "framework/random.h"
 #include "framework/schedule.h"
+#include "ops/device.h"
 #include "ops/views.h"
 #include "tests/support/ranks.h"
+#include "tests/support/skip.h"
 
 using namespace mpigrad;
 using namespace mpigrad::testing;
@@ -160,6 +163,26 @@ TEST_CASE("lars and lamb follow their formulas") {
       CHECK_NOTHROW(require_values(parameters[i].value, expected[i], i));
     }
   }
+}
+
+TEST_CASE("gpu: lars and lamb follow their formulas") {
+  if (!cuda::available()) return skip_test("gpu: lars and lamb follow their formulas", cuda::unavailable());
+  const UseDevice gpu(DeviceKind::cuda);
+  int calls = 0;
+  for (const auto& rule : rules)
+    for (const auto& reduce : {NormReduction(), NormReduction([&](const Parameters& parameters, std::span<double> squares) {
+                                 require(squares.size() == 2 * parameters.size(), "[test] {} squares", squares.size());
+                                 ++calls;
+                               })}) {
+      Parameters parameters;
+      run_rule(rule, parameters, reduce, [](const Tensor& x, std::size_t) { return to(x, DeviceKind::cuda); });
+      const auto expected = rule.by_hand();
+      for (std::size_t i = 0; i < kinds.size(); ++i) {
+        INFO(std::string(rule.name));
+        CHECK_NOTHROW(require_values(parameters[i].value, expected[i], i));
+      }
+    }
+  CHECK(calls == 2 * steps);
 }
 
 TEST_CASE("lars and lamb are right for parameters that are cut over ranks, and for those that are not") {

@@ -96,11 +96,34 @@ Connection::Connection(std::shared_ptr<Transport> host, Lane lane) : host_(std::
   require(cuda::available(), "[nccl] {}", cuda::unavailable());
   static_cast<void>(version());
   static_cast<void>(stream());  // makes this thread's GPU the current one
+  connect();
+  monitor().add(this);
+}
+
+void Connection::connect() {
   ncclUniqueId id = {};
   if (host_->rank() == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
   host_->broadcast(id.internal, NCCL_UNIQUE_ID_BYTES, DType::uint8, 0);
   check(ncclCommInitRank(&communicator_, host_->size(), id, host_->rank()), "ncclCommInitRank");
-  monitor().add(this);
+}
+
+Connection::Connection(std::shared_ptr<Transport> host, Connection& parent, int color, int key)
+    : host_(std::move(host)), lane_(parent.lane_) {
+  static_cast<void>(stream());
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
+  // Nothing may be under way on the parent meanwhile (NCCL's manual, "ncclCommSplit").
+  cuda::synchronise(stream());
+  // Nothing is shared: what happens to one does not happen to the other, and both may be at work at a time.
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.splitShare = 0;
+  const std::lock_guard lock(parent.mutex_);
+  parent.check(ncclCommSplit(parent.communicator_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &communicator_, &config),
+               "ncclCommSplit");
+#else
+  static_cast<void>(color), static_cast<void>(key);
+  if (host_) connect();
+#endif
+  if (communicator_) monitor().add(this);
 }
 
 Connection::~Connection() {

@@ -20,6 +20,9 @@ class Connection {
  public:
   // Collective over the ranks of `host`, which carries the unique id.
   Connection(std::shared_ptr<Transport> host, Lane lane);
+  // Collective over the ranks of `parent`, which waits for what it has been given: the part of equal colours, ordered by (key,
+  // rank), with `host` for its control. Without one this rank has a negative colour and its connection is empty.
+  Connection(std::shared_ptr<Transport> host, Connection& parent, int color, int key);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -66,6 +69,7 @@ class Connection {
     bool open_ = true;
   };
 
+  void connect();
   void begin(std::string_view call);
   std::string asynchronous_error();
 

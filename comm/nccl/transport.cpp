@@ -184,18 +184,24 @@ class NcclTransport final : public Transport {
   }
   std::unique_ptr<PendingReceive> start_receive(const Message&, DType) override { refuse(); }
 
-  // New unique ids, because ncclCommSplit would need ranks that are not members.
-  std::shared_ptr<Transport> subgroup(std::span<const int> ranks) override { return connect(host().subgroup(ranks)); }
-  std::shared_ptr<Transport> split(int color, int key) override { return connect(host().split(color, key)); }
-  std::shared_ptr<Transport> duplicate() override { return connect(host().duplicate()); }
+  // A new unique id, because ncclCommSplit would need ranks that are not members.
+  std::shared_ptr<Transport> subgroup(std::span<const int> ranks) override {
+    return nccl_transport(host().subgroup(ranks), connection_->lane());
+  }
+  std::shared_ptr<Transport> split(int color, int key) override {
+    auto part = host().split(color, key);
+    const bool is_member = part != nullptr;
+    auto connection = std::make_shared<Connection>(std::move(part), *connection_, color, key);
+    return is_member ? std::make_shared<NcclTransport>(std::move(connection)) : nullptr;
+  }
+  std::shared_ptr<Transport> duplicate() override {
+    return std::make_shared<NcclTransport>(std::make_shared<Connection>(host().duplicate(), *connection_, 0, rank()));
+  }
   std::shared_ptr<Transport> control() override { return host().duplicate(); }
 
  private:
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
   Transport& host() const { return connection_->host(); }
-  std::shared_ptr<Transport> connect(std::shared_ptr<Transport> host) const {
-    return host ? nccl_transport(std::move(host), connection_->lane()) : nullptr;
-  }
   [[noreturn]] static void refuse() {
     fail(
         "[nccl] messages with tags and wildcards go through the host's transport; NCCL moves rounds, which all ranks take part "

@@ -28,6 +28,7 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   name("--label", o.label, "dataset of labels in a group");
   trainer::add_data_options(app, o);
   trainer::add_grid_option(app, o);
+  trainer::add_device_options(app, o);
   app.add_option("--filters", o.filters, "of the first convolution; each further one has twice as many")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str()
@@ -40,6 +41,8 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   if (const int code = tool::parse(app, argc, argv, world.rank()); code >= 0) return code;
   return tool::finish(app, *transport, [&] {
     trainer::check(o);
+    trainer::apply_precision(o);
+    trainer::apply_device_options(o);
     return o.describe ? describe(world, o) : train(world, o);
   });
 }

@@ -21,8 +21,8 @@ std::vector<std::string> output_files(const Options& o) {
 
 data::SourcePtr open(const Options& o, const std::string& group) {
   auto source = std::make_shared<data::ArraySource>(o.data, group, data::ArrayNames{.volume = o.volume, .label = o.label});
-  require(source->target_type() == DType::int64, "[classify] the labels in {} are not classes: integers, one for each sample",
-          source->name_of_sample(0));
+  require(source->target_type() == DType::int64 && source->target_names().size() == 1,
+          "[classify] the labels in {} are not classes: integers, one for each sample", source->name_of_sample(0));
   return source;
 }
 
@@ -114,20 +114,22 @@ int train(const Communicator& world, const Options& o) {
     train_set.emplace(training, options);
     validation_set.emplace(validation, common);
     net = std::make_unique<Network>(network_options(o, static_cast<std::int64_t>(counts.size())));
-    net->build(train_set->shape(), {.seed = o.seed, .dtype = trainer::dtype_of(o)});
+    net->build(train_set->shape(), {.seed = o.seed, .dtype = trainer::dtype_of(o), .compute = trainer::compute_of(o)});
     require(optimizer_steps(*train_set, o.accumulate) > 0, "[data] {} samples make no batch of {}", train_set->samples(),
             o.batch);
   });
   const auto optimizer = trainer::make_optimizer(*net, o);
+  const auto loss_scale = trainer::make_loss_scale(o, world);
   // The groups say what is for the validation, the counts whether they are still the same.
   const trainer::Notes notes{{"program", "classify"},
                              {"optimizer", o.optimizer},
                              {"groups", fmt::format("{} and {}", o.train_group, o.validation_group)},
                              {"samples", fmt::format("{} and {}", training->size(), validation->size())},
                              {"seed", std::to_string(o.seed)},
-                             {"batch", std::to_string(o.batch)}};
-  const auto first_epoch =
-      trainer::start_from_files(o, world, *net, *optimizer, notes, {"program", "optimizer", "groups", "samples"});
+                             {"batch", std::to_string(o.batch)},
+                             {"precision", trainer::precision_of(o)}};
+  const auto first_epoch = trainer::start_from_files(o, world, *net, *optimizer, loss_scale.get(), notes,
+                                                     {"program", "optimizer", "groups", "samples"});
   const auto steps = optimizer_steps(*train_set, o.accumulate);
   out.create(world);
   const double majority = static_cast<double>(*std::max_element(validation_counts.begin(), validation_counts.end())) /
@@ -143,10 +145,10 @@ int train(const Communicator& world, const Options& o) {
 
   Results results;
   results.classes = static_cast<std::int64_t>(counts.size());
-  trainer::MetricsFile metrics(
-      out / metrics_file,
-      {"epoch", "train_loss", "validation_loss", "accuracy", "auc", "learning_rate", "samples_per_second", "seconds"},
-      first ? first_epoch : 0);
+  trainer::MetricsFile metrics(out / metrics_file,
+                               {"epoch", "train_loss", "validation_loss", "accuracy", "auc", "learning_rate",
+                                "samples_per_second", "seconds", "loss_scale", "skipped_steps"},
+                               first ? first_epoch : 0);
   for (const auto& row : metrics.earlier())
     results.epochs.push_back({std::llround(row[0]) - 1, row[1], {.loss = row[2], .accuracy = row[3], .auc = row[4]}});
   Progress progress(o.epochs, steps * o.accumulate, {.rank = world.rank(), .quiet = o.quiet || o.epochs == 0});
@@ -154,6 +156,7 @@ int train(const Communicator& world, const Options& o) {
   const auto save = [&](const char* file, std::int64_t epoch, bool with_optimizer) {
     trainer::save(out / file, *net, world,
                   {.optimizer = with_optimizer ? optimizer.get() : nullptr,
+                   .loss_scale = with_optimizer ? loss_scale.get() : nullptr,
                    .info = {.step = optimizer->steps(), .epoch = epoch, .notes = notes},
                    .overwrite = true});
   };
@@ -171,10 +174,11 @@ int train(const Communicator& world, const Options& o) {
     trainer::together(world, [&] {
       if (first)
         metrics.row({report.epoch + 1, report.loss, s.loss, s.accuracy, s.auc, report.learning_rate, report.samples_per_second,
-                     report.seconds});
+                     report.seconds, report.loss_scale, report.skipped_steps});
     });
     if (o.checkpoint_every > 0 && (report.epoch + 1) % o.checkpoint_every == 0) save(checkpoint_file, report.epoch + 1, true);
-    return fmt::format("validation {:.4f}, accuracy {:.3f}, AUC {:.3f}", s.loss, s.accuracy, s.auc);
+    return fmt::format("validation {:.4f}, accuracy {:.3f}, AUC {:.3f}{}", s.loss, s.accuracy, s.auc,
+                       trainer::scale_text(report));
   };
   if (o.epochs > 0)
     fit(*net, *optimizer, *train_set, [](const Tensor& logits, const Tensor& labels) { return cross_entropy(logits, labels); },
@@ -183,6 +187,7 @@ int train(const Communicator& world, const Options& o) {
          .first_epoch = first_epoch,
          .learning_rate = trainer::make_schedule(o, steps),
          .clip_norm = o.clip_norm,
+         .loss_scale = loss_scale.get(),
          .accumulate = o.accumulate,
          .progress = &progress,
          .after_epoch = after_epoch});
@@ -196,6 +201,9 @@ int train(const Communicator& world, const Options& o) {
     draw(out / picture_file, results, *validation);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     nlohmann::ordered_json document{{"program", "classify"},
+                                    {"precision", trainer::precision_of(o)},
+                                    {"loss_scale", loss_scale ? loss_scale->value() : 1},
+                                    {"skipped_steps", loss_scale ? loss_scale->skipped() : 0},
                                     {"grid", trainer::to_json(extents)},
                                     {"ranks", world.size()},
                                     {"training_samples", training->size()},
@@ -206,9 +214,8 @@ int train(const Communicator& world, const Options& o) {
                                     {"majority_accuracy", majority},
                                     {"seconds", seconds},
                                     {"training_seconds", training_seconds},
-                                    {"samples_per_second", training_seconds > 0 ? samples / training_seconds : 0},
-                                    {"peak_process_bytes_per_rank", usage.process_bytes},
-                                    {"peak_tensor_bytes", usage.tensor_bytes}};
+                                    {"samples_per_second", training_seconds > 0 ? samples / training_seconds : 0}};
+    trainer::add(document, usage);
     auto& epochs = document["epochs"] = nlohmann::ordered_json::array();
     for (const auto& e : results.epochs)
       epochs.push_back({{"epoch", e.epoch + 1}, {"train_loss", e.train_loss}, {"validation", to_json(e.validation)}});
@@ -222,8 +229,8 @@ int train(const Communicator& world, const Options& o) {
                results.score.auc, results.score.accuracy, majority, results.score.loss);
     if (training_seconds > 0)
       fmt::print("{} training at {:.1f} samples/s, ", format_duration(training_seconds), samples / training_seconds);
-    fmt::print("{} in all; at most {} of memory per rank\nwritten to {}: {}\n", format_duration(seconds),
-               readable_bytes(usage.process_bytes), o.out, fmt::join(output_files(o), ", "));
+    fmt::print("{} in all; {}\nwritten to {}: {}\n", format_duration(seconds), trainer::to_string(usage), o.out,
+               fmt::join(output_files(o), ", "));
   });
   return 0;
 }

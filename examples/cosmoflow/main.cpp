@@ -25,6 +25,7 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   trainer::add_data_options(app, o);
   app.add_flag("--shifts", o.shifts, "shift volumes at random, periodically; for periodic boxes")->group("Data");
   trainer::add_grid_option(app, o);
+  trainer::add_device_options(app, o);
   app.add_option("--variant", o.variant, "hybrid (seven convolutions, average pooling) or mlperf (five, max pooling)")
       ->check(CLI::IsMember({"hybrid", "mlperf"}))
       ->capture_default_str()
@@ -37,6 +38,8 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   if (const int code = tool::parse(app, argc, argv, world.rank()); code >= 0) return code;
   return tool::finish(app, *transport, [&] {
     trainer::check(o);
+    trainer::apply_precision(o);
+    trainer::apply_device_options(o);
     if (o.variant == "mlperf" && o.batch_norm) throw trainer::UsageError("--batch-norm: the mlperf variant has none");
     return o.describe ? describe(world, o) : train(world, o);
   });

@@ -67,6 +67,7 @@ trainer::Notes notes_of(const Options& o, const data::Source& source, const data
           {"variant", o.variant},
           {"batch norm", o.batch_norm ? "yes" : "no"},
           {"batch", std::to_string(o.batch)},
+          {"precision", trainer::precision_of(o)},
           {"side", std::to_string(source.extents()[0])}};
 }
 const std::vector<std::string> decisive_notes{"program", "optimizer", "samples", "test fraction", "seed", "test samples"};
@@ -131,13 +132,14 @@ int train(const Communicator& world, const Options& o) {
     test_set.emplace(source, options);
     require_cubes(o, *source);
     net = std::make_unique<CosmoFlow>(network_options(o, static_cast<std::int64_t>(source->target_names().size())));
-    net->build(train_set->shape(), {.seed = o.seed, .dtype = trainer::dtype_of(o)});
+    net->build(train_set->shape(), {.seed = o.seed, .dtype = trainer::dtype_of(o), .compute = trainer::compute_of(o)});
     require(optimizer_steps(*train_set, o.accumulate) > 0, "[data] {} samples make no batch of {}", train_set->samples(),
             o.batch);
   });
   const auto optimizer = trainer::make_optimizer(*net, o);
+  const auto loss_scale = trainer::make_loss_scale(o, world);
   const auto notes = notes_of(o, *source, split);
-  const auto first_epoch = trainer::start_from_files(o, world, *net, *optimizer, notes, decisive_notes);
+  const auto first_epoch = trainer::start_from_files(o, world, *net, *optimizer, loss_scale.get(), notes, decisive_notes);
   const auto steps = optimizer_steps(*train_set, o.accumulate);
   out.create(world);
 
@@ -150,15 +152,17 @@ int train(const Communicator& world, const Options& o) {
 
   Results results;
   results.names = source->target_names();
-  trainer::MetricsFile metrics(out / metrics_file,
-                               {"epoch", "train_loss", "test_loss", "learning_rate", "samples_per_second", "seconds"},
-                               first ? first_epoch : 0);
+  trainer::MetricsFile metrics(
+      out / metrics_file,
+      {"epoch", "train_loss", "test_loss", "learning_rate", "samples_per_second", "seconds", "loss_scale", "skipped_steps"},
+      first ? first_epoch : 0);
   for (const auto& row : metrics.earlier()) results.epochs.push_back({std::llround(row[0]) - 1, row[1], row[2]});
   Progress progress(o.epochs, steps * o.accumulate, {.rank = world.rank(), .quiet = o.quiet || o.epochs == 0});
   double training_seconds = 0, samples = 0;
   const auto save = [&](const char* file, std::int64_t epoch, bool with_optimizer) {
     trainer::save(out / file, *net, world,
                   {.optimizer = with_optimizer ? optimizer.get() : nullptr,
+                   .loss_scale = with_optimizer ? loss_scale.get() : nullptr,
                    .info = {.step = optimizer->steps(), .epoch = epoch, .notes = notes},
                    .overwrite = true});
   };
@@ -170,10 +174,11 @@ int train(const Communicator& world, const Options& o) {
     results.epochs.push_back({report.epoch, report.loss, test_loss});
     trainer::together(world, [&] {
       if (first)
-        metrics.row({report.epoch + 1, report.loss, test_loss, report.learning_rate, report.samples_per_second, report.seconds});
+        metrics.row({report.epoch + 1, report.loss, test_loss, report.learning_rate, report.samples_per_second, report.seconds,
+                     report.loss_scale, report.skipped_steps});
     });
     if (o.checkpoint_every > 0 && (report.epoch + 1) % o.checkpoint_every == 0) save(checkpoint_file, report.epoch + 1, true);
-    return fmt::format("test {:.4f}", test_loss);
+    return fmt::format("test {:.4f}{}", test_loss, trainer::scale_text(report));
   };
   if (o.epochs > 0)
     fit(*net, *optimizer, *train_set, [](const Tensor& prediction, const Tensor& target) { return mse(prediction, target); },
@@ -182,6 +187,7 @@ int train(const Communicator& world, const Options& o) {
          .first_epoch = first_epoch,
          .learning_rate = trainer::make_schedule(o, steps),
          .clip_norm = o.clip_norm,
+         .loss_scale = loss_scale.get(),
          .accumulate = o.accumulate,
          .progress = &progress,
          .after_epoch = after_epoch});
@@ -198,21 +204,23 @@ int train(const Communicator& world, const Options& o) {
     write_predictions(out / predictions_file, results, *source, true);
     draw(out / picture_file, results, *source);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    const auto document = summary(o, results,
-                                  {{"program", "cosmoflow"},
-                                   {"variant", o.variant},
-                                   {"batch_norm", o.batch_norm},
-                                   {"grid", trainer::to_json(extents)},
-                                   {"ranks", world.size()},
-                                   {"side", source->extents()[0]},
-                                   {"training_samples", split.train.size()},
-                                   {"test_samples", split.test.size()},
-                                   {"parameters", net->parameters().elements()},
-                                   {"seconds", seconds},
-                                   {"training_seconds", training_seconds},
-                                   {"samples_per_second", training_seconds > 0 ? samples / training_seconds : 0},
-                                   {"peak_process_bytes_per_rank", usage.process_bytes},
-                                   {"peak_tensor_bytes", usage.tensor_bytes}});
+    nlohmann::ordered_json run{{"program", "cosmoflow"},
+                               {"variant", o.variant},
+                               {"batch_norm", o.batch_norm},
+                               {"precision", trainer::precision_of(o)},
+                               {"loss_scale", loss_scale ? loss_scale->value() : 1},
+                               {"skipped_steps", loss_scale ? loss_scale->skipped() : 0},
+                               {"grid", trainer::to_json(extents)},
+                               {"ranks", world.size()},
+                               {"side", source->extents()[0]},
+                               {"training_samples", split.train.size()},
+                               {"test_samples", split.test.size()},
+                               {"parameters", net->parameters().elements()},
+                               {"seconds", seconds},
+                               {"training_seconds", training_seconds},
+                               {"samples_per_second", training_seconds > 0 ? samples / training_seconds : 0}};
+    trainer::add(run, usage);
+    const auto document = summary(o, results, run);
     trainer::write_text(out / summary_file, tool::to_text(document) + "\n");
     if (o.json) {
       fmt::print("{}\n", tool::to_text(document));
@@ -222,8 +230,8 @@ int train(const Communicator& world, const Options& o) {
     if (training_seconds > 0)
       fmt::print("\n{} training at {:.1f} samples/s, ", format_duration(training_seconds), samples / training_seconds);
     else fmt::print("\n");
-    fmt::print("{} in all; at most {} of memory per rank\nwritten to {}: {}\n", format_duration(seconds),
-               readable_bytes(usage.process_bytes), o.out, fmt::join(output_files(o), ", "));
+    fmt::print("{} in all; {}\nwritten to {}: {}\n", format_duration(seconds), trainer::to_string(usage), o.out,
+               fmt::join(output_files(o), ", "));
   });
   return 0;
 }

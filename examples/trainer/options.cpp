@@ -6,6 +6,9 @@
 #include <cstdio>
 #include <limits>
 
+#include "comm/norms.h"
+#include "ops/gpu_settings.h"
+
 namespace mpigrad::trainer {
 namespace {
 
@@ -20,6 +23,11 @@ void add_data_options(CLI::App& app, Options& o) {
       ->check(CLI::IsMember({"float32", "float64"}))
       ->capture_default_str()
       ->group("Data");
+  app.add_option("--precision", o.precision,
+                 "in which layers compute beside float32 parameters: float32, tf32 (float32 whose products may be rounded to 10 "
+                 "bits on a GPU; on a CPU float32), bfloat16, or float16 with loss scaling (default: that of --dtype)")
+      ->check(CLI::IsMember({"float32", "tf32", "bfloat16", "float16"}))
+      ->group("Data");
 }
 
 void add_grid_option(CLI::App& app, Options& o) {
@@ -27,6 +35,17 @@ void add_grid_option(CLI::App& app, Options& o) {
                  "ranks along sample, depth, height and width, such as sample=2,depth=2; an axis left out is 1 (default: all "
                  "ranks along sample)")
       ->group("Ranks");
+}
+
+void add_device_options(CLI::App& app, Options& o) {
+  o.device = name_of(current_device());
+  app.add_option("--device", o.device, "cpu, or cuda: the ranks of a node take its GPUs in turn; also MPIGRAD_DEVICE")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str()
+      ->group("Device");
+  app.add_flag("--autotune", o.autotune, "time the kernels that a GPU has for a convolution at its first call; take the fastest")
+      ->group("Device");
+  app.add_flag("--deterministic", o.deterministic, "on a GPU only kernels that give the same bits in every run")->group("Device");
 }
 
 void add_norm_options(CLI::App& app, Options& o) {
@@ -135,6 +154,25 @@ void check_grid(const GridExtents& grid, int ranks) {
 
 DType dtype_of(const Options& o) { return o.dtype == "float64" ? DType::float64 : DType::float32; }
 
+std::optional<DType> compute_of(const Options& o) {
+  if (o.precision == "bfloat16") return DType::bfloat16;
+  if (o.precision == "float16") return DType::float16;
+  return std::nullopt;
+}
+
+std::string precision_of(const Options& o) { return o.precision.empty() ? o.dtype : o.precision; }
+
+std::unique_ptr<LossScale> make_loss_scale(const Options& o, const Communicator& world) {
+  if (o.precision != "float16") return nullptr;
+  return std::make_unique<LossScale>(LossScaleAttributes{.ranks = world.size(), .agree = all_agree(world)});
+}
+
+void apply_precision(const Options& o) {
+  auto settings = gpu_settings();
+  settings.tf32 = o.precision == "tf32";
+  set_gpu_settings(settings);
+}
+
 distributed::Statistics statistics_of(const Options& o) {
   using distributed::Statistics;
   return o.statistics == "all" ? Statistics::all : o.statistics == "spatial" ? Statistics::spatial_group : Statistics::local;
@@ -166,8 +204,18 @@ Schedule make_schedule(const Options& o, std::int64_t steps_per_epoch) {
   return warm_up > 0 ? Schedule(schedule::WarmUp{.steps = warm_up, .then = rate}) : rate;
 }
 
+void apply_device_options(const Options& o) {
+  auto settings = gpu_settings();
+  settings.autotune = o.autotune, settings.deterministic = o.deterministic;
+  set_gpu_settings(settings);
+}
+
 void check(const Options& o) {
+  if (o.dtype == "float64" && !o.precision.empty())
+    throw UsageError(fmt::format("--precision {} is beside parameters of float32, not of --dtype float64", o.precision));
   if (o.describe) return;
+  if (o.autotune && current_device() != DeviceKind::cuda)
+    throw UsageError("--autotune times the kernels of a GPU: --device cuda goes with it");
   if (o.data.empty()) throw UsageError("--data is needed");
   if (o.out.empty()) throw UsageError("--out is not empty");
   if (o.batch % o.accumulate != 0)

@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/distributed.h"
 #include "comm/grid.h"
 #include "examples/tool/command_line.h"
+#include "framework/loss_scale.h"
 #include "framework/optimizer.h"
 #include "framework/schedule.h"
 
@@ -19,10 +21,13 @@ using tool::UsageError;
 struct Options {
   // data
   std::string data;
-  std::string dtype = "float32";
+  std::string dtype = "float32", precision;  // precision empty: that of dtype
   bool flips = false, shifts = false;
   // ranks
   std::string grid;
+  // device
+  std::string device;  // which launch() has chosen already
+  bool autotune = false, deterministic = false;
   // network
   double keep = -1;  // negative: the network's own
   bool batch_norm = false;
@@ -45,6 +50,7 @@ struct Options {
 
 void add_data_options(CLI::App& app, Options& options);
 void add_grid_option(CLI::App& app, Options& options);
+void add_device_options(CLI::App& app, Options& options);
 void add_norm_options(CLI::App& app, Options& options);
 void add_training_options(CLI::App& app, Options& options);
 void add_file_options(CLI::App& app, Options& options);
@@ -59,10 +65,20 @@ std::string to_string(const GridExtents& grid);
 void check_grid(const GridExtents& grid, int ranks);
 
 DType dtype_of(const Options& options);
+// What layers compute in; none is dtype.
+std::optional<DType> compute_of(const Options& options);
+// The option, or the dtype that it stands for.
+std::string precision_of(const Options& options);
+// Of float16; none otherwise.
+std::unique_ptr<LossScale> make_loss_scale(const Options& options, const Communicator& world);
+// GpuSettings of the process.
+void apply_precision(const Options& options);
 distributed::Statistics statistics_of(const Options& options);
 std::unique_ptr<Optimizer> make_optimizer(Parameters& parameters, const Options& options);
 // A function of the optimizer's step.
 Schedule make_schedule(const Options& options, std::int64_t steps_per_epoch);
+// Tells the libraries of GPUs what was asked for.
+void apply_device_options(const Options& options);
 // What options cannot be together. Throws UsageError.
 void check(const Options& options);
 

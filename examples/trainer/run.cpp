@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "framework/cuda/cuda.h"
 #include "framework/storage.h"
 
 namespace mpigrad::trainer {
@@ -38,7 +39,7 @@ std::string fingerprint(const std::vector<std::string>& names) {
 }
 
 std::int64_t start_from_files(const Options& o, const Communicator& world, nn::Module& net, Optimizer& optimizer,
-                              const Notes& notes, const std::vector<std::string>& decisive) {
+                              LossScale* loss_scale, const Notes& notes, const std::vector<std::string>& decisive) {
   if (o.weights.empty() && o.resume.empty()) return 0;
   CheckpointInfo info;
   const auto before = [&](const std::string& name) {
@@ -57,7 +58,7 @@ std::int64_t start_from_files(const Options& o, const Communicator& world, nn::M
               notes.at(name));
     require(info.epoch < o.epochs, "[resume] {} has {} epochs behind it; --epochs {} asks for no more", o.resume, info.epoch,
             o.epochs);
-    load_checkpoint(o.resume, net, {.optimizer = &optimizer});
+    load_checkpoint(o.resume, net, {.optimizer = &optimizer, .loss_scale = loss_scale});
   });
   for (const auto& [name, text] : notes)
     if (world.rank() == 0 && info.notes.count(name) != 0 && before(name) != text)
@@ -69,10 +70,36 @@ void save(const std::filesystem::path& path, nn::Module& net, const Communicator
   together(world, [&] { save_checkpoint(path, net, world, options); });
 }
 
+std::string scale_text(const EpochReport& report) {
+  if (report.loss_scale == 1 && report.skipped_steps == 0) return {};
+  return fmt::format(", loss scale {}, {} steps skipped", report.loss_scale, report.skipped_steps);
+}
+
 Usage peak_usage(const Communicator& world) {
-  std::array<std::int64_t, 2> peaks{peak_process_bytes(), memory_statistics(DeviceKind::cpu).peak_bytes};
-  world.transport().allreduce(peaks.data(), peaks.data(), 2, DType::int64, Reduction::max);
-  return {peaks[0], peaks[1]};
+  const bool gpu = current_device() == DeviceKind::cuda;
+  const auto of_gpu = gpu ? cuda::memory() : cuda::AllocatorStatistics();
+  std::array<std::int64_t, 4> peaks{peak_process_bytes(), memory_statistics(current_device()).peak_bytes, of_gpu.peak,
+                                    of_gpu.peak_reserved};
+  world.transport().allreduce(peaks.data(), peaks.data(), peaks.size(), DType::int64, Reduction::max);
+  return {peaks[0], peaks[1], peaks[2], peaks[3], gpu ? cuda::name() : std::string()};
+}
+
+std::string to_string(const Usage& usage) {
+  auto text = fmt::format("at most {} of memory per rank", readable_bytes(usage.process_bytes));
+  if (!usage.gpu.empty())
+    text += fmt::format(" and {} of its {} ({} taken from it)", readable_bytes(usage.gpu_bytes), usage.gpu,
+                        readable_bytes(usage.gpu_reserved_bytes));
+  return text;
+}
+
+void add(nlohmann::ordered_json& document, const Usage& usage) {
+  document["peak_process_bytes_per_rank"] = usage.process_bytes;
+  document["peak_tensor_bytes"] = usage.tensor_bytes;
+  document["device"] = usage.gpu.empty() ? "cpu" : "cuda";
+  if (usage.gpu.empty()) return;
+  document["gpu"] = usage.gpu;
+  document["peak_gpu_bytes_per_rank"] = usage.gpu_bytes;
+  document["peak_gpu_reserved_bytes_per_rank"] = usage.gpu_reserved_bytes;
 }
 
 nlohmann::ordered_json to_json(const GridExtents& g) {
@@ -83,6 +110,7 @@ nlohmann::ordered_json to_json(const Description& d) {
   const auto extents = [](const Shape& shape) { return std::vector<std::int64_t>(shape.begin(), shape.end()); };
   nlohmann::ordered_json result{{"input", extents(d.input)},
                                 {"dtype", name_of(d.dtype)},
+                                {"compute", name_of(d.compute)},
                                 {"grid", to_json(d.grid)},
                                 {"ranks", d.ranks},
                                 {"parameters", d.parameters},
@@ -106,7 +134,7 @@ nlohmann::ordered_json to_json(const Description& d) {
 
 Description describe(const Options& o, nn::Module& net, const Shape& input, const GridExtents& grid) {
   try {
-    return mpigrad::describe(net, input, {.grid = grid, .dtype = dtype_of(o)});
+    return mpigrad::describe(net, input, {.grid = grid, .dtype = dtype_of(o), .compute = compute_of(o)});
   } catch (const Error& error) {
     if (o.data.empty()) throw UsageError(error.what());
     throw;

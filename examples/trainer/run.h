@@ -38,15 +38,24 @@ std::string fingerprint(const std::vector<std::string>& names);
 // Weights or a checkpoint to start from, if asked for; the first epoch. Refuses a checkpoint if one of the notes named in
 // `decisive` differs from that of this run, in that order, and warns where others do.
 std::int64_t start_from_files(const Options& options, const Communicator& world, nn::Module& net, Optimizer& optimizer,
-                              const Notes& notes, const std::vector<std::string>& decisive);
+                              LossScale* loss_scale, const Notes& notes, const std::vector<std::string>& decisive);
 // save_checkpoint, whose errors all ranks have.
 void save(const std::filesystem::path& path, nn::Module& net, const Communicator& world, const SaveOptions& options);
 
+// ", loss scale 65536, 3 steps skipped", of a training with one; else nothing.
+std::string scale_text(const EpochReport& report);
+
 // For summaries.
 struct Usage {
-  std::int64_t process_bytes = 0, tensor_bytes = 0;  // peaks, of the rank where they are largest
+  // Peaks, of the rank where they are largest. Tensors are those of the device that computes; the rest is a GPU's: what its
+  // blocks hold, workspaces of libraries included, and what was taken from it.
+  std::int64_t process_bytes = 0, tensor_bytes = 0, gpu_bytes = 0, gpu_reserved_bytes = 0;
+  std::string gpu;  // this rank's, as its vendor calls it; empty: none
 };
 Usage peak_usage(const Communicator& world);
+// "at most 1.2 GiB of memory per rank", and of the GPU
+std::string to_string(const Usage& usage);
+void add(nlohmann::ordered_json& document, const Usage& usage);
 
 nlohmann::ordered_json to_json(const GridExtents& grid);
 nlohmann::ordered_json to_json(const Description& description);

@@ -17,10 +17,12 @@ std::string unavailable() { return "this build has no CUDA backend: install the 
 int devices() { return 0; }
 void select(int) { refuse("no GPU can be selected"); }
 int selected() { return 0; }
+std::string name() { refuse("there is no GPU to name"); }
 
 Stream compute_stream() { refuse("there are no streams"); }
 Stream halo_stream() { refuse("there are no streams"); }
 Stream bucket_stream() { refuse("there are no streams"); }
+Stream copy_stream() { refuse("there are no streams"); }
 void wait(Stream, Stream) { refuse("there are no streams"); }
 void synchronise(Stream) { refuse("there are no streams"); }
 
@@ -35,6 +37,7 @@ void Event::record(Stream) { refuse("there are no events"); }
 void Event::hold(Stream) const { refuse("there are no events"); }
 bool Event::reached() const { refuse("there are no events"); }
 void Event::synchronise() const { refuse("there are no events"); }
+void Event::throttle() const { refuse("there are no events"); }
 
 Statistics statistics() { return {}; }
 
@@ -66,7 +69,14 @@ void add_strided(void*, const void*, DType, const StridedArrays<2>&, Stream) { r
 void update(DType, std::span<const UpdateSegment>, const SGDRule&) { refuse("there are no kernels"); }
 void update(DType, std::span<const UpdateSegment>, const AdamRule&) { refuse("there are no kernels"); }
 void update(DType, std::span<const UpdateSegment>, const AverageRule&) { refuse("there are no kernels"); }
+void measure(DType, std::span<const UpdateSegment>, const LarsRule&, double*) { refuse("there are no kernels"); }
+void measure(DType, std::span<const UpdateSegment>, const LambRule&, double*) { refuse("there are no kernels"); }
+void update(DType, std::span<const UpdateSegment>, const LarsRule&, const double*) { refuse("there are no kernels"); }
+void update(DType, std::span<const UpdateSegment>, const LambRule&, const double*) { refuse("there are no kernels"); }
 double squared_norm(DType, std::span<const UpdateSegment>) { refuse("there are no kernels"); }
+void clip_factor(std::span<const UpdateSegment>, std::span<const UpdateSegment>, double, double, double*) {
+  refuse("there are no kernels");
+}
 Fault* fault_record() { refuse("there are no kernels"); }
 
 }  // namespace mpigrad::cuda

@@ -1,5 +1,5 @@
 #pragma once
-// For CUDA leaves: codes become errors, kernel launches are checked, and opaque streams become CUDA's. No fmt here, because nvcc
+// For CUDA leaves: codes become errors, and opaque streams become CUDA's. No fmt here, because nvcc
 // does not compile it.
 
 #include <cuda_runtime_api.h>
@@ -13,8 +13,6 @@ using Stream = void*;  // as in cuda.h, which nvcc cannot read
 inline void check(cudaError_t code, const char* call) {
   if (code != cudaSuccess) fail_call(code, call);
 }
-// After a launch: a kernel that could not start. What fails while it runs shows up at a later call.
-inline void check_launch(const char* kernel) { check(cudaGetLastError(), kernel); }
 
 inline cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream); }
 

@@ -19,7 +19,7 @@ namespace mpigrad::cuda {
 namespace {
 
 struct Counters {
-  std::atomic<std::int64_t> synchronisations{0}, to_device{0}, to_host{0}, on_device{0};
+  std::atomic<std::int64_t> synchronisations{0}, throttles{0}, to_device{0}, to_host{0}, on_device{0};
 };
 Counters counters;
 
@@ -90,6 +90,7 @@ struct Context {
     MPIGRAD_CUDA(cudaStreamCreateWithPriority(&compute, cudaStreamNonBlocking, (lowest + highest) / 2));
     MPIGRAD_CUDA(cudaStreamCreateWithPriority(&halo, cudaStreamNonBlocking, highest));
     MPIGRAD_CUDA(cudaStreamCreateWithPriority(&bucket, cudaStreamNonBlocking, lowest));
+    MPIGRAD_CUDA(cudaStreamCreateWithPriority(&copy, cudaStreamNonBlocking, (lowest + highest) / 2));
     MPIGRAD_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     void* record = nullptr;
     MPIGRAD_CUDA(cudaHostAlloc(&record, sizeof(Fault), cudaHostAllocPortable | cudaHostAllocMapped));
@@ -124,7 +125,7 @@ struct Context {
   }
 
   const int device;
-  cudaStream_t compute{}, halo{}, bucket{};
+  cudaStream_t compute{}, halo{}, bucket{}, copy{};
   cudaEvent_t event{};  // of wait(): a stream that waits for an event waits for its state at the call
   CachingAllocator allocator;
   Staging staging;
@@ -219,10 +220,16 @@ void select(int index) {
   lease.of(index);
 }
 int selected() { return thread_index; }
+std::string name() {
+  cudaDeviceProp properties{};
+  MPIGRAD_CUDA(cudaGetDeviceProperties(&properties, context().device));
+  return properties.name;
+}
 
 Stream compute_stream() { return context().compute; }
 Stream halo_stream() { return context().halo; }
 Stream bucket_stream() { return context().bucket; }
+Stream copy_stream() { return context().copy; }
 
 void wait(Stream stream, Stream after) {
   if (stream == after) return;
@@ -269,8 +276,18 @@ void Event::synchronise() const {
   MPIGRAD_CUDA(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)));
 }
 
+void Event::throttle() const {
+  if (!reached()) {
+    counters.throttles.fetch_add(1, std::memory_order_relaxed);
+    MPIGRAD_CUDA(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)));
+  }
+  // A kernel may still be writing down what it found.
+  if (context().fault()->kind != FaultKind::none) cuda::synchronise(compute_stream());
+}
+
 Statistics statistics() {
-  return {counters.synchronisations.load(), counters.to_device.load(), counters.to_host.load(), counters.on_device.load()};
+  return {counters.synchronisations.load(), counters.throttles.load(), counters.to_device.load(), counters.to_host.load(),
+          counters.on_device.load()};
 }
 
 void* allocate(std::int64_t bytes) {

@@ -4,9 +4,10 @@
 // false. Failures of CUDA throw an Error that names the call, the GPU and CUDA's own text.
 //
 // Every thread that uses a GPU has a context: a GPU, a compute stream, a stream for halos (highest priority), one for gradient
-// buckets (lowest), and a caching allocator. Kernels and copies are issued to the compute stream unless said otherwise, so
-// nothing here waits for the GPU but what says so, and those waits are counted. A thread's memory belongs to its compute stream:
-// whoever uses it on another stream makes the compute stream wait for that one before the memory is released.
+// buckets (lowest), one for batches that arrive, and a caching allocator. Kernels and copies are issued to the compute stream
+// unless said otherwise, so nothing here waits for the GPU but what says so, and those waits are counted. A thread's memory
+// belongs to its compute stream: whoever uses it on another stream makes the compute stream wait for that one before the memory
+// is released.
 
 #include <cstddef>
 #include <cstdint>
@@ -32,12 +33,15 @@ int devices();  // GPUs of this process; 0 where CUDA is not available
 // The GPU of this thread, 0 unless selected (by rank on the node). Tensors stay on the GPU on which they were made.
 void select(int index);
 int selected();
+// Of this thread's GPU, as its vendor calls it.
+std::string name();
 
 // ---- order on the GPU
 
 Stream compute_stream();
 Stream halo_stream();
 Stream bucket_stream();
+Stream copy_stream();  // of what comes from the host while a step is computed
 // What is issued to `stream` from now on begins after what `after` has been given so far. The host does not wait.
 void wait(Stream stream, Stream after);
 // The host waits for all that `stream` has been given so far; counted.
@@ -55,6 +59,9 @@ class Event {
   void hold(Stream stream) const;
   bool reached() const;      // does not wait
   void synchronise() const;  // the host waits; counted
+  // The host waits because it is ahead of the GPU, which has more to do behind this point; counted by itself. Throws what kernels
+  // have found wrong meanwhile.
+  void throttle() const;
 
  private:
   void* event_ = nullptr;  // a cudaEvent_t
@@ -63,6 +70,7 @@ class Event {
 // Of this process.
 struct Statistics {
   std::int64_t host_synchronisations = 0;  // times the host waited for a GPU: a training step has none
+  std::int64_t throttles = 0;              // times it let a GPU that had more to do catch up with it
   std::int64_t bytes_to_device = 0, bytes_to_host = 0, bytes_on_device = 0;
 };
 Statistics statistics();
@@ -119,8 +127,18 @@ void add_strided(void* to, const void* from, DType dtype, const StridedArrays<2>
 void update(DType dtype, std::span<const UpdateSegment> segments, const SGDRule& rule);
 void update(DType dtype, std::span<const UpdateSegment> segments, const AdamRule& rule);
 void update(DType dtype, std::span<const UpdateSegment> segments, const AverageRule& rule);
+// Trust ratios in two passes: the first puts sums of squares of each segment's weights and of its step into `squares`, two
+// doubles for each on the GPU, and updates LAMB's moments; the second reads them. The host waits for neither.
+void measure(DType dtype, std::span<const UpdateSegment> segments, const LarsRule& rule, double* squares);
+void measure(DType dtype, std::span<const UpdateSegment> segments, const LambRule& rule, double* squares);
+void update(DType dtype, std::span<const UpdateSegment> segments, const LarsRule& rule, const double* squares);
+void update(DType dtype, std::span<const UpdateSegment> segments, const LambRule& rule, const double* squares);
 // Sum of squares of the segments' gradients, in double; the host waits for it, which is counted.
 double squared_norm(DType dtype, std::span<const UpdateSegment> segments);
+// *factor = scale min(1, max_norm / (|scale| norm + 1e-6)), of the norm of all gradients, float32 ones and float64 ones; `factor`
+// is on the GPU and the host does not wait.
+void clip_factor(std::span<const UpdateSegment> singles, std::span<const UpdateSegment> doubles, double scale, double max_norm,
+                 double* factor);
 
 // ---- faults
 

@@ -35,8 +35,7 @@ __global__ void add_kernel(T* to, const T* from, StridedWalk<2> walk, std::int64
 template <class T>
 void fill_elements(T* y, T value, std::int64_t count, Stream stream) {
   if (count == 0) return;
-  fill_kernel<<<blocks_for(count), block_threads, 0, native(stream)>>>(y, value, count);
-  check_launch("fill");
+  launch("fill", fill_kernel<T>, blocks_for(count), block_threads, stream, y, value, count);
 }
 template void fill_elements(std::uint8_t*, std::uint8_t, std::int64_t, Stream);
 template void fill_elements(std::uint16_t*, std::uint16_t, std::int64_t, Stream);
@@ -49,9 +48,8 @@ void move_elements(void* to, const void* from, const StridedWalk<2>& walk, std::
       bytes == 1, std::uint8_t,
       std::conditional_t<bytes == 2, std::uint16_t,
                          std::conditional_t<bytes == 4, std::uint32_t, std::conditional_t<bytes == 8, std::uint64_t, uint4>>>>;
-  move_kernel<<<blocks_for(count), block_threads, 0, native(stream)>>>(static_cast<T*>(to), static_cast<const T*>(from), walk,
-                                                                       count);
-  check_launch("move");
+  launch("move", move_kernel<T>, blocks_for(count), block_threads, stream, static_cast<T*>(to), static_cast<const T*>(from), walk,
+         count);
 }
 template void move_elements<1>(void*, const void*, const StridedWalk<2>&, std::int64_t, Stream);
 template void move_elements<2>(void*, const void*, const StridedWalk<2>&, std::int64_t, Stream);
@@ -61,8 +59,7 @@ template void move_elements<16>(void*, const void*, const StridedWalk<2>&, std::
 
 template <class T>
 void add_elements(T* to, const T* from, const StridedWalk<2>& walk, std::int64_t count, Stream stream) {
-  add_kernel<<<blocks_for(count), block_threads, 0, native(stream)>>>(to, from, walk, count);
-  check_launch("add");
+  launch("add", add_kernel<T>, blocks_for(count), block_threads, stream, to, from, walk, count);
 }
 #define MPIGRAD_MAKE(T) template void add_elements(T*, const T*, const StridedWalk<2>&, std::int64_t, Stream);
 MPIGRAD_MAKE(float)

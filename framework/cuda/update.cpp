@@ -1,5 +1,6 @@
 // The table of an optimizer's pass: made on the host, copied without waiting.
 
+#include <optional>
 #include <vector>
 
 #include "framework/cuda/cuda.h"
@@ -31,7 +32,7 @@ struct Table {
   explicit Table(std::span<const UpdateSegment> segments) {
     for (const auto& segment : segments) {
       if (segment.count == 0) continue;
-      entries.push_back({segment, blocks});
+      entries.push_back({segment, blocks, &segment - segments.data()});
       blocks += (segment.count + update_block - 1) / update_block;
     }
   }
@@ -51,26 +52,90 @@ void update_all(DType dtype, std::span<const UpdateSegment> segments, const Rule
   });
 }
 
+// The sum of the squares of gradients of both types, on the GPU.
+class Squares {
+ public:
+  Squares(std::span<const UpdateSegment> singles, std::span<const UpdateSegment> doubles) {
+    const Table single(singles), twice(doubles);
+    const auto blocks = single.blocks + twice.blocks;
+    if (blocks == 0) return;
+    partial_.emplace((blocks + 1) * static_cast<std::int64_t>(sizeof(double)));
+    auto* sums = partial_->as<double>();
+    of_blocks<float>(single, sums);
+    of_blocks<double>(twice, sums + single.blocks);
+    total_ = sums + blocks;
+    sum_partial(sums, blocks, total_, compute_stream());
+  }
+  // None where there are no elements.
+  const double* total() const { return total_; }
+
+ private:
+  template <class T>
+  static void of_blocks(const Table& table, double* sums) {
+    if (table.blocks == 0) return;
+    const DeviceMemory entries(table.bytes());
+    copy_to_device(entries.as<void>(), table.entries.data(), table.bytes());
+    squares_of_blocks<T>(entries.as<UpdateEntry>(), static_cast<std::int64_t>(table.entries.size()), table.blocks, sums,
+                         compute_stream());
+  }
+  std::optional<DeviceMemory> partial_;
+  double* total_ = nullptr;
+};
+
 }  // namespace
 
 void update(DType dtype, std::span<const UpdateSegment> segments, const SGDRule& rule) { update_all(dtype, segments, rule); }
 void update(DType dtype, std::span<const UpdateSegment> segments, const AdamRule& rule) { update_all(dtype, segments, rule); }
 void update(DType dtype, std::span<const UpdateSegment> segments, const AverageRule& rule) { update_all(dtype, segments, rule); }
 
-double squared_norm(DType dtype, std::span<const UpdateSegment> segments) {
+namespace {
+
+template <class Rule>
+void measure_all(DType dtype, std::span<const UpdateSegment> segments, const Rule& rule, double* squares) {
+  constexpr auto width = static_cast<std::int64_t>(2 * sizeof(double));
+  zero(squares, static_cast<std::int64_t>(segments.size()) * width);  // of segments without elements
   const Table table(segments);
-  if (table.blocks == 0) return 0;
-  const DeviceMemory entries(table.bytes()), partial((table.blocks + 1) * static_cast<std::int64_t>(sizeof(double)));
+  if (table.blocks == 0) return;
+  const DeviceMemory entries(table.bytes()), partial(table.blocks * width);
   copy_to_device(entries.as<void>(), table.entries.data(), table.bytes());
-  auto* sums = partial.as<double>();
+  const auto count = static_cast<std::int64_t>(table.entries.size());
   visit_floating(dtype, [&](auto zero_of_type) {
-    squares_of_blocks<decltype(zero_of_type)>(entries.as<UpdateEntry>(), static_cast<std::int64_t>(table.entries.size()),
-                                              table.blocks, sums, compute_stream());
+    using T = decltype(zero_of_type);
+    measure_blocks<T>(entries.as<UpdateEntry>(), count, table.blocks, rule, partial.as<double>(), compute_stream());
   });
-  sum_partial(sums, table.blocks, sums + table.blocks, compute_stream());
+  sum_measures(entries.as<UpdateEntry>(), count, table.blocks, partial.as<double>(), squares, compute_stream());
+}
+
+}  // namespace
+
+void measure(DType dtype, std::span<const UpdateSegment> segments, const LarsRule& rule, double* squares) {
+  measure_all(dtype, segments, rule, squares);
+}
+void measure(DType dtype, std::span<const UpdateSegment> segments, const LambRule& rule, double* squares) {
+  measure_all(dtype, segments, rule, squares);
+}
+void update(DType dtype, std::span<const UpdateSegment> segments, const LarsRule& rule, const double* squares) {
+  update_all(dtype, segments, WithRatio<LarsRule>{rule, squares});
+}
+void update(DType dtype, std::span<const UpdateSegment> segments, const LambRule& rule, const double* squares) {
+  update_all(dtype, segments, WithRatio<LambRule>{rule, squares});
+}
+
+double squared_norm(DType dtype, std::span<const UpdateSegment> segments) {
+  const bool single = dtype == DType::float32;
+  const Squares squares(single ? segments : std::span<const UpdateSegment>(),
+                        single ? std::span<const UpdateSegment>() : segments);
+  if (!squares.total()) return 0;
   double total = 0;
-  copy_to_host(&total, sums + table.blocks, sizeof(double));
+  copy_to_host(&total, squares.total(), sizeof(double));
   return total;
+}
+
+void clip_factor(std::span<const UpdateSegment> singles, std::span<const UpdateSegment> doubles, double scale, double max_norm,
+                 double* factor) {
+  const Squares squares(singles, doubles);
+  if (squares.total()) clip(squares.total(), scale, max_norm, factor, compute_stream());
+  else fill(factor, 1, sizeof(double), &scale);
 }
 
 }  // namespace mpigrad::cuda

@@ -23,6 +23,8 @@ struct Elements {
   const T* gradient;
   std::int64_t end;
   double rate, decay;
+  bool ratio;
+  std::int64_t number;
 };
 template <class T>
 __device__ Elements<T> elements_of(const UpdateEntry& entry, std::int64_t block) {
@@ -35,7 +37,9 @@ __device__ Elements<T> elements_of(const UpdateEntry& entry, std::int64_t block)
           static_cast<const T*>(s.gradient) + at,
           rest < update_block ? rest : update_block,
           s.rate,
-          s.decay};
+          s.decay,
+          s.ratio,
+          entry.number};
 }
 
 template <class T>
@@ -61,8 +65,36 @@ __device__ void apply(const AverageRule& rule, const Elements<T>& e) {
   }
 }
 
+// What the trust ratio makes of the learning rate.
+template <class Rule, class T>
+__device__ double rate_of(const WithRatio<Rule>& scaled, const Elements<T>& e) {
+  const double* squares = scaled.squares + 2 * e.number;
+  return e.rate * trust_ratio(scaled.rule, e.ratio, squares[0], squares[1], e.decay);
+}
+template <class T>
+__device__ void apply(const WithRatio<LarsRule>& scaled, const Elements<T>& e) {
+  const auto a = scaled.rule.template numbers<T>(rate_of(scaled, e), e.decay);
+  for (std::int64_t i = threadIdx.x; i < e.end; i += blockDim.x) lars_update(e.value[i], e.gradient[i], e.first[i], a);
+}
+template <class T>
+__device__ void apply(const WithRatio<LambRule>& scaled, const Elements<T>& e) {
+  const auto a = scaled.rule.template numbers<T>(rate_of(scaled, e), e.decay);
+  for (std::int64_t i = threadIdx.x; i < e.end; i += blockDim.x)
+    e.value[i] -= a.rate * lamb_step(e.value[i], e.first[i], e.second[i], a);
+}
+
+template <class Rule>
+__device__ void take_scale(Rule& rule) {
+  if constexpr (requires { rule.rule; }) {
+    take_scale(rule.rule);
+  } else if constexpr (requires { rule.scale_on_gpu; }) {
+    if (rule.scale_on_gpu) rule.scale = *rule.scale_on_gpu;
+  }
+}
+
 template <class T, class Rule>
 __global__ void update_kernel(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, Rule rule) {
+  take_scale(rule);
   for (std::int64_t block = blockIdx.x; block < blocks; block += gridDim.x)
     apply(rule, elements_of<T>(entry_of(entries, count, block), block));
 }
@@ -93,11 +125,59 @@ __global__ void squares_kernel(const UpdateEntry* entries, std::int64_t count, s
   }
 }
 
+// What the norm of the step is made of.
+template <class T>
+__device__ T step_of(const LarsNumbers<T>& a, const Elements<T>& e, std::int64_t i) {
+  return a.scale * e.gradient[i];
+}
+template <class T>
+__device__ T step_of(const LambNumbers<T>& a, const Elements<T>& e, std::int64_t i) {
+  lamb_moments(e.gradient[i], e.first[i], e.second[i], a);
+  return lamb_step(e.value[i], e.first[i], e.second[i], a);
+}
+
+template <class T, class Rule>
+__global__ void measure_kernel(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, Rule rule, double* partial) {
+  take_scale(rule);
+  for (std::int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
+    const auto e = elements_of<T>(entry_of(entries, count, block), block);
+    const auto a = rule.template numbers<T>(e.rate, e.decay);
+    double weights = 0, steps = 0;
+    for (std::int64_t i = threadIdx.x; i < e.end; i += blockDim.x) {
+      const double p = static_cast<double>(e.value[i]), step = static_cast<double>(step_of(a, e, i));
+      weights += p * p;
+      steps += step * step;
+    }
+    weights = block_sum(weights);
+    steps = block_sum(steps);
+    if (threadIdx.x == 0) partial[2 * block] = weights, partial[2 * block + 1] = steps;
+  }
+}
+
+// A block for each entry, whose parts follow one another.
+__global__ void sum_measures_kernel(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const double* partial,
+                                    double* squares) {
+  for (std::int64_t k = blockIdx.x; k < count; k += gridDim.x) {
+    const std::int64_t begin = entries[k].first_block, end = k + 1 < count ? entries[k + 1].first_block : blocks;
+    for (int of = 0; of < 2; ++of) {
+      double sum = 0;
+      for (std::int64_t i = begin + static_cast<std::int64_t>(threadIdx.x); i < end; i += blockDim.x) sum += partial[2 * i + of];
+      sum = block_sum(sum);
+      if (threadIdx.x == 0) squares[2 * entries[k].number + of] = sum;
+    }
+  }
+}
+
 __global__ void sum_kernel(const double* partial, std::int64_t count, double* total) {
   double sum = 0;
   for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) sum += partial[i];
   sum = block_sum(sum);
   if (threadIdx.x == 0) *total = sum;
+}
+
+__global__ void clip_kernel(const double* squares, double scale, double max_norm, double* factor) {
+  const double limit = max_norm / (fabs(scale) * sqrt(*squares) + 1e-6);
+  *factor = limit > 1 ? scale : scale * limit;
 }
 
 unsigned at_most(std::int64_t blocks) { return static_cast<unsigned>(blocks < max_blocks ? blocks : max_blocks); }
@@ -107,13 +187,22 @@ unsigned at_most(std::int64_t blocks) { return static_cast<unsigned>(blocks < ma
 template <class T, class Rule>
 void update_elements(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const Rule& rule, Stream stream) {
   if (blocks == 0) return;
-  update_kernel<T><<<at_most(blocks), block_threads, 0, native(stream)>>>(entries, count, blocks, rule);
-  check_launch("optimizer");
+  launch("optimizer", update_kernel<T, Rule>, at_most(blocks), block_threads, stream, entries, count, blocks, rule);
 }
-#define MPIGRAD_MAKE(T)                                                                                      \
-  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const SGDRule&, Stream);  \
-  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const AdamRule&, Stream); \
-  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const AverageRule&, Stream);
+template <class T, class Rule>
+void measure_blocks(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const Rule& rule, double* partial,
+                    Stream stream) {
+  if (blocks == 0) return;
+  launch("optimizer", measure_kernel<T, Rule>, at_most(blocks), block_threads, stream, entries, count, blocks, rule, partial);
+}
+#define MPIGRAD_MAKE(T)                                                                                                 \
+  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const SGDRule&, Stream);             \
+  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const AdamRule&, Stream);            \
+  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const AverageRule&, Stream);         \
+  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const WithRatio<LarsRule>&, Stream); \
+  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const WithRatio<LambRule>&, Stream); \
+  template void measure_blocks<T>(const UpdateEntry*, std::int64_t, std::int64_t, const LarsRule&, double*, Stream);    \
+  template void measure_blocks<T>(const UpdateEntry*, std::int64_t, std::int64_t, const LambRule&, double*, Stream);
 MPIGRAD_MAKE(float)
 MPIGRAD_MAKE(double)
 #undef MPIGRAD_MAKE
@@ -121,15 +210,23 @@ MPIGRAD_MAKE(double)
 template <class T>
 void squares_of_blocks(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, double* partial, Stream stream) {
   if (blocks == 0) return;
-  squares_kernel<T><<<at_most(blocks), block_threads, 0, native(stream)>>>(entries, count, blocks, partial);
-  check_launch("squared_norm");
+  launch("squared_norm", squares_kernel<T>, at_most(blocks), block_threads, stream, entries, count, blocks, partial);
 }
 template void squares_of_blocks<float>(const UpdateEntry*, std::int64_t, std::int64_t, double*, Stream);
 template void squares_of_blocks<double>(const UpdateEntry*, std::int64_t, std::int64_t, double*, Stream);
 
+void sum_measures(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const double* partial, double* squares,
+                  Stream stream) {
+  if (count == 0) return;
+  launch("optimizer", sum_measures_kernel, at_most(count), block_threads, stream, entries, count, blocks, partial, squares);
+}
+
 void sum_partial(const double* partial, std::int64_t count, double* total, Stream stream) {
-  sum_kernel<<<1, block_threads, 0, native(stream)>>>(partial, count, total);
-  check_launch("squared_norm");
+  launch("squared_norm", sum_kernel, 1, block_threads, stream, partial, count, total);
+}
+
+void clip(const double* squares, double scale, double max_norm, double* factor, Stream stream) {
+  launch("clip_norm", clip_kernel, 1, 1, stream, squares, scale, max_norm, factor);
 }
 
 }  // namespace mpigrad::cuda

@@ -12,7 +12,7 @@
 namespace mpigrad::contrastive {
 namespace {
 
-enum class Fault : std::int64_t { none, not_matrix, views_differ, layout };
+enum class Fault : std::int64_t { none, not_matrix, views_differ, layout, labels };
 enum class Flaw : std::int64_t { none, not_finite, zero };
 
 // What a rank tells the others.
@@ -54,6 +54,7 @@ Header header_of(const Tensors& views, const Communicator& comm, const BatchRule
     if (view.type() != z.type()) result.fault = Fault::views_differ;
     if (view.layout() && sample_group(view).size() != comm.size()) result.fault = Fault::layout;
   }
+  if (result.fault == Fault::none && !rules.labels_fit) result.fault = Fault::labels;
   return result;
 }
 
@@ -71,6 +72,7 @@ void require_usable(std::string_view loss, const std::vector<Header>& headers, s
             "[{}] embeddings are floating-point matrices [samples, width]; those of rank {} are not", loss, r);
     require(h.fault != Fault::views_differ, "[{}] all views have one shape and type; those of rank {} differ", loss, r);
     require(h.fault != Fault::layout, "[{}] the embeddings of rank {} are split over other ranks than the loss's", loss, r);
+    require(h.fault != Fault::labels, "[{}] each row has one label, int64; the labels of rank {} are others", loss, r);
     require(std::isfinite(h.temperature) && h.temperature > 0, "[{}] the temperature is positive and finite, got {} on rank {}",
             loss, h.temperature, r);
     require(std::isfinite(h.learned), "[{}] the learned scale or bias is not finite on rank {}: {}", loss, r, h.learned);
@@ -127,8 +129,9 @@ Batch inspect(std::string_view loss, const Tensors& views, const Communicator& c
     const auto plain = view.without_layout();
     if (mine.fault != Fault::none) continue;
     batch.views.push_back(is_half(plain.dtype()) ? cast(plain, DType::float32) : plain);
-    const auto& z = batch.views.back();
+    auto z = batch.views.back();
     if (!z.raw()) continue;
+    if (z.device() == DeviceKind::cuda) z = detail::copied(z, DeviceKind::cpu);  // the host waits
     visit_floating(z.dtype(), [&](auto zero) {
       scan_view(z.data<decltype(zero)>(), mine, static_cast<std::int64_t>(batch.views.size()) - 1, rules, mine);
     });
@@ -152,12 +155,13 @@ Tensor unit_rows(const Tensor& z) {
 }
 
 Tensor diagonal(std::int64_t rows, std::int64_t columns, std::int64_t first, DeviceKind device) {
-  Tensor mask({Shape{rows, columns}, DType::boolean}, device);
+  const bool gpu = device == DeviceKind::cuda;
+  Tensor mask({Shape{rows, columns}, DType::boolean}, gpu ? DeviceKind::cpu : device);
   if (auto* mark = mask.raw()) {
     std::memset(mark, 0, static_cast<std::size_t>(mask.bytes()));
     for (std::int64_t i = 0; i < rows; ++i) mark[i * columns + first + i] = std::byte{1};
   }
-  return constant(mask);
+  return constant(gpu ? detail::copied(mask, device) : mask);
 }
 
 Tensor masked(const Tensor& x, const Tensor& condition, double value) {

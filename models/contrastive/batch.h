@@ -18,6 +18,7 @@ struct BatchRules {
   bool refuse_zeros = true;   // rows whose norm is below 1e-12
   double temperature = 1;     // positive, the same on all ranks
   double learned = 0;         // a learned scale's value; finite
+  bool labels_fit = true;     // what else the loss needs of this rank: a label for each row
 };
 
 struct Batch {
@@ -33,11 +34,11 @@ struct Batch {
 };
 
 // Views of the same samples, [n, D] each, on every rank of `comm`; n may differ from rank to rank and be 0. A distributed view is
-// split over exactly these ranks. Collective; one allgather of 64 bytes per rank.
+// split over exactly these ranks. Collective; one allgather of 72 bytes per rank.
 //
 // Errors, on all ranks alike: what is no matrix of floating-point numbers; views of different shapes; widths, types or
 // temperatures that differ between ranks; fewer samples than `smallest`; a temperature or learned scale that is none; a sample
-// that is not finite, or zero, by its global index.
+// that is not finite, or zero, by its global index; labels that are not one for each row.
 Batch inspect(std::string_view loss, const Tensors& views, const Communicator& comm, const BatchRules& rules = {});
 
 // z / max(|z|, 1e-12), row by row: [n, D] -> [n, D]

@@ -1,9 +1,9 @@
 #include "models/contrastive/moco.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
+#include "framework/cuda/cuda.h"
 #include "ops/elementwise.h"
 #include "ops/matmul.h"
 #include "ops/random.h"
@@ -30,10 +30,11 @@ void KeyQueue::enqueue(const Tensor& keys, const Communicator& comm) {
   if (!keys_.raw()) return;
   // Steps that are still on a tape hold the old keys.
   Tensor fresh(keys_.type(), keys_.device());
-  std::memcpy(fresh.raw(), keys_.raw(), static_cast<std::size_t>(keys_.bytes()));
+  const auto device = keys_.device();
+  detail::copy_bytes(device, fresh.raw(), keys_.raw(), keys_.bytes());
   const auto row = keys_.bytes() / capacity, whole = std::min(count, capacity - next_);
-  std::memcpy(fresh.raw() + next_ * row, arrived.raw(), static_cast<std::size_t>(whole * row));
-  std::memcpy(fresh.raw(), arrived.raw() + whole * row, static_cast<std::size_t>((count - whole) * row));
+  detail::copy_bytes(device, fresh.raw() + next_ * row, arrived.raw(), whole * row);
+  detail::copy_bytes(device, fresh.raw(), arrived.raw() + whole * row, (count - whole) * row);
   keys_ = constant(fresh);
   next_ = (next_ + count) % capacity;
 }
@@ -72,6 +73,11 @@ void update_momentum_encoder(Parameters& key, const Parameters& query, double mo
   for (std::size_t i = 0; i < key.size(); ++i) {
     auto& value = key[i].value;
     if (!value.raw()) continue;
+    if (value.device() == DeviceKind::cuda) {
+      const UpdateSegment segment{.count = value.elements(), .value = value.raw(), .gradient = query[i].value.raw()};
+      cuda::update(value.dtype(), {&segment, 1}, AverageRule{.rest = 1 - momentum});
+      continue;
+    }
     visit_floating(value.dtype(), [&](auto zero) {
       using T = decltype(zero);
       auto* to = value.mutable_data<T>();

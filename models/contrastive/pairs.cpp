@@ -80,6 +80,11 @@ Tensor clip(const Tensor& a, const Tensor& b, const Tensor& log_scale, const Com
 
 void limit_log_scale(Tensor log_scale, double largest) {
   if (!log_scale.raw()) return;
+  if (log_scale.device() == DeviceKind::cuda) {
+    const Untaped scope;
+    const auto limited = clamp(constant(log_scale), -std::numeric_limits<double>::infinity(), largest);
+    return detail::copy_bytes(log_scale.device(), log_scale.raw(), limited.raw(), log_scale.bytes());
+  }
   visit_floating(log_scale.dtype(), [&](auto zero) {
     using T = decltype(zero);
     auto* t = log_scale.mutable_data<T>();

@@ -142,11 +142,11 @@ RowLosses ring(const Tensor& z, const Tensor& labels, const Batch& batch, const 
 }  // namespace
 
 Tensor sup_con(const Tensor& embeddings, const Tensor& labels, const Communicator& comm, const SupConAttributes& at) {
-  require(labels.rank() == 1 && labels.dtype() == DType::int64 && embeddings.rank() >= 1 && labels.dim(0) == embeddings.dim(0),
-          "[sup_con] each row has one label, int64: embeddings {}, labels {}", embeddings, labels);
   require(at.tile > 0, "[sup_con] a tile has at least one row, got {}", at.tile);
-  const auto batch =
-      inspect("sup_con", {embeddings}, comm, {.refuse_zeros = at.refuse_zeros && at.normalise, .temperature = at.temperature});
+  const bool fit =
+      labels.rank() == 1 && labels.dtype() == DType::int64 && embeddings.rank() >= 1 && labels.dim(0) == embeddings.dim(0);
+  const auto batch = inspect("sup_con", {embeddings}, comm,
+                             {.refuse_zeros = at.refuse_zeros && at.normalise, .temperature = at.temperature, .labels_fit = fit});
   UseDevice device(batch.views[0].device());
   const auto z = at.normalise ? unit_rows(batch.views[0]) : batch.views[0];
   const auto names = constant(labels.without_layout());

@@ -1,7 +1,6 @@
 #include "models/contrastive/swav.h"
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "comm/invariant.h"
@@ -119,7 +118,7 @@ void renormalise_prototypes(Tensor prototypes) {
   require(prototypes.rank() == 2, "[swav] prototypes are [prototypes, width]: {}", prototypes);
   Untaped scope;
   const auto unit = unit_rows(constant(prototypes));
-  if (prototypes.raw()) std::memcpy(prototypes.raw(), unit.raw(), static_cast<std::size_t>(unit.bytes()));
+  detail::copy_bytes(unit.device(), prototypes.raw(), unit.raw(), unit.bytes());
 }
 
 }  // namespace mpigrad::contrastive

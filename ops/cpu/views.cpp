@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ops/cpu/half.h"
-
 namespace mpigrad::ops {
 namespace {
 
@@ -141,7 +139,6 @@ void Take::run(Cpu, Inputs in, Outputs out) const {
 }
 
 void ScatterAdd::run(Cpu, Inputs in, Outputs out) const {
-  if (through_float32(*this, in, out)) return;
   visit_arithmetic(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     const auto* index = in[1].data<std::int64_t>();

@@ -27,8 +27,7 @@ void binary(const F& f, std::int64_t n, const T* a, const T* b, T* y, Stream str
 template <class F, class T>
 void binary_strided(const F& f, const StridedWalk<2>& walk, std::int64_t n, const T* a, const T* b, T* y, Stream stream) {
   if (n == 0) return;
-  strided_kernel<<<blocks_for(n), block_threads, 0, native(stream)>>>(f, walk, n, a, b, y);
-  check_launch("binary");
+  launch("binary", strided_kernel<F, T>, blocks_for(n), block_threads, stream, f, walk, n, a, b, y);
 }
 
 #define MPIGRAD_PACKED(F, T) template void binary(const scalar::F&, std::int64_t, const T*, const T*, T*, Stream);

@@ -70,9 +70,9 @@ __device__ Moments joined(const Moments& a, const Moments& b) {
 }
 
 // A warp for each channel.
-template <class T>
+template <class S>
 __global__ void join_moments_kernel(std::int64_t rows, std::int64_t channels, std::int64_t blocks, std::int64_t block_rows,
-                                    const double* scratch, T* mean, T* m2) {
+                                    const double* scratch, S* mean, S* m2) {
   const std::int64_t lane = static_cast<std::int64_t>(threadIdx.x) % warp;
   for (std::int64_t c = first_index() / warp; c < channels; c += grid_stride() / warp) {
     Moments all{0, 0, 0};
@@ -88,14 +88,14 @@ __global__ void join_moments_kernel(std::int64_t rows, std::int64_t channels, st
       all = joined(all, other);
     }
     if (lane != 0) continue;
-    mean[c] = store<T>(all.mean);
-    m2[c] = store<T>(all.m2);
+    mean[c] = store<S>(all.mean);
+    m2[c] = store<S>(all.m2);
   }
 }
 
 // y = (x - m) a + b. The channel of consecutive elements goes up by one and around.
-template <int V, class T>
-__global__ void affine_kernel(std::int64_t n, FastDivide channels, bool packed, const T* x, const T* m, const T* a, const T* b,
+template <int V, class T, class S>
+__global__ void affine_kernel(std::int64_t n, FastDivide channels, bool packed, const T* x, const S* m, const S* a, const S* b,
                               T* y) {
   const std::int64_t packs = (n + V - 1) / V, width = channels.divisor();
   for (std::int64_t p = first_index(); p < packs; p += grid_stride()) {
@@ -103,15 +103,15 @@ __global__ void affine_kernel(std::int64_t n, FastDivide channels, bool packed, 
     std::int64_t c = at - channels.quotient(at) * width;
     if (packed) {  // V divides both n and the channels
       const auto in = *reinterpret_cast<const Pack<T, V>*>(x + at);
-      const auto of_m = *reinterpret_cast<const Pack<T, V>*>(m + c), of_a = *reinterpret_cast<const Pack<T, V>*>(a + c),
-                 of_b = *reinterpret_cast<const Pack<T, V>*>(b + c);
+      const auto of_m = *reinterpret_cast<const Pack<S, V>*>(m + c), of_a = *reinterpret_cast<const Pack<S, V>*>(a + c),
+                 of_b = *reinterpret_cast<const Pack<S, V>*>(b + c);
       Pack<T, V> out;
 #pragma unroll
-      for (int i = 0; i < V; ++i) out.of[i] = store<T>((load(in.of[i]) - load(of_m.of[i])) * load(of_a.of[i]) + load(of_b.of[i]));
+      for (int i = 0; i < V; ++i) out.of[i] = store<T>((load(in.of[i]) - of_m.of[i]) * of_a.of[i] + of_b.of[i]);
       *reinterpret_cast<Pack<T, V>*>(y + at) = out;
     } else {
       for (std::int64_t i = at; i < at + V && i < n; ++i) {
-        y[i] = store<T>((load(x[i]) - load(m[c])) * load(a[c]) + load(b[c]));
+        y[i] = store<T>((load(x[i]) - m[c]) * a[c] + b[c]);
         if (++c == width) c = 0;
       }
     }
@@ -119,14 +119,14 @@ __global__ void affine_kernel(std::int64_t n, FastDivide channels, bool packed, 
 }
 
 // scratch: [blocks, 2, channels]: sum g and sum g (x - m) of each block's rows
-template <class T>
-__global__ void dots_kernel(std::int64_t rows, std::int64_t channels, std::int64_t block_rows, const T* g, const T* x, const T* m,
+template <class T, class S>
+__global__ void dots_kernel(std::int64_t rows, std::int64_t channels, std::int64_t block_rows, const T* g, const T* x, const S* m,
                             double* scratch) {
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + static_cast<std::int64_t>(threadIdx.x);
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.y) * block_rows, end = min(rows, begin + block_rows);
   double sum = 0, dot = 0;
   if (c < channels) {
-    const auto centre = static_cast<double>(load(m[c]));
+    const auto centre = static_cast<double>(m[c]);
     for (std::int64_t r = begin + static_cast<std::int64_t>(threadIdx.y); r < end; r += blockDim.y) {
       const auto of_g = static_cast<double>(load(g[r * channels + c]));
       sum += of_g;
@@ -140,8 +140,8 @@ __global__ void dots_kernel(std::int64_t rows, std::int64_t channels, std::int64
   block[channels + c] = dot;
 }
 
-template <class T>
-__global__ void join_dots_kernel(std::int64_t channels, std::int64_t blocks, const double* scratch, T* sums, T* dots) {
+template <class S>
+__global__ void join_dots_kernel(std::int64_t channels, std::int64_t blocks, const double* scratch, S* sums, S* dots) {
   const std::int64_t lane = static_cast<std::int64_t>(threadIdx.x) % warp;
   for (std::int64_t c = first_index() / warp; c < channels; c += grid_stride() / warp) {
     double sum = 0, dot = 0;
@@ -152,8 +152,8 @@ __global__ void join_dots_kernel(std::int64_t channels, std::int64_t blocks, con
     sum = fold_warp(sum, AddFold{});
     dot = fold_warp(dot, AddFold{});
     if (lane != 0) continue;
-    sums[c] = store<T>(sum);
-    dots[c] = store<T>(dot);
+    sums[c] = store<S>(sum);
+    dots[c] = store<S>(dot);
   }
 }
 
@@ -182,53 +182,47 @@ std::int64_t channel_blocks(std::int64_t rows, std::int64_t channels) {
   return full < most ? full : most;
 }
 
-template <class T>
-void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, double* scratch, T* mean, T* m2, Stream stream) {
+template <class T, class S>
+void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, double* scratch, S* mean, S* m2, Stream stream) {
   if (channels == 0) return;
   const auto l = launch_of(rows, channels);
-  const auto on = native(stream);
   if (l.blocks > 0) {
-    moments_kernel<<<l.grid, l.block, 0, on>>>(rows, channels, l.block_rows, x, scratch);
-    check_launch("channel_moments");
+    launch("channel_moments", moments_kernel<T>, l.grid, l.block, stream, rows, channels, l.block_rows, x, scratch);
   }
-  join_moments_kernel<<<blocks_for(channels * warp), block_threads, 0, on>>>(rows, channels, l.blocks, l.block_rows, scratch,
-                                                                             mean, m2);
-  check_launch("channel_moments");
+  launch("channel_moments", join_moments_kernel<S>, blocks_for(channels * warp), block_threads, stream, rows, channels, l.blocks,
+         l.block_rows, scratch, mean, m2);
 }
 
-template <class T>
-void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b, T* y,
+template <class T, class S>
+void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const S* m, const S* a, const S* b, T* y,
                     Stream stream) {
   const std::int64_t n = rows * channels;
   if (n == 0) return;
   constexpr int V = static_cast<int>(16 / sizeof(T));
-  bool packed = channels % V == 0;
-  for (const void* pointer : {static_cast<const void*>(x), static_cast<const void*>(m), static_cast<const void*>(a),
-                              static_cast<const void*>(b), static_cast<const void*>(y)})
-    packed = packed && aligned(pointer, 16);
-  affine_kernel<V>
-      <<<blocks_for((n + V - 1) / V), block_threads, 0, native(stream)>>>(n, FastDivide(channels), packed, x, m, a, b, y);
-  check_launch("channel_affine");
+  bool packed = channels % V == 0 && aligned(x, sizeof(T) * V) && aligned(y, sizeof(T) * V);
+  for (const S* of_channels : {m, a, b}) packed = packed && aligned(of_channels, sizeof(S) * V);
+  launch("channel_affine", affine_kernel<V, T, S>, blocks_for((n + V - 1) / V), block_threads, stream, n, FastDivide(channels),
+         packed, x, m, a, b, y);
 }
 
-template <class T>
-void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const T* m, double* scratch, T* sums, T* dots,
+template <class T, class S>
+void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const S* m, double* scratch, S* sums, S* dots,
                   Stream stream) {
   if (channels == 0) return;
   const auto l = launch_of(rows, channels);
-  const auto on = native(stream);
   if (l.blocks > 0) {
-    dots_kernel<<<l.grid, l.block, 0, on>>>(rows, channels, l.block_rows, g, x, m, scratch);
-    check_launch("channel_dots");
+    launch("channel_dots", dots_kernel<T, S>, l.grid, l.block, stream, rows, channels, l.block_rows, g, x, m, scratch);
   }
-  join_dots_kernel<<<blocks_for(channels * warp), block_threads, 0, on>>>(channels, l.blocks, scratch, sums, dots);
-  check_launch("channel_dots");
+  launch("channel_dots", join_dots_kernel<S>, blocks_for(channels * warp), block_threads, stream, channels, l.blocks, scratch,
+         sums, dots);
 }
 
-#define MPIGRAD_MAKE(T)                                                                                         \
-  template void channel_moments(std::int64_t, std::int64_t, const T*, double*, T*, T*, Stream);                 \
-  template void channel_affine(std::int64_t, std::int64_t, const T*, const T*, const T*, const T*, T*, Stream); \
-  template void channel_dots(std::int64_t, std::int64_t, const T*, const T*, const T*, double*, T*, T*, Stream);
+#define MPIGRAD_MAKE(T)                                                                                                       \
+  template void channel_moments(std::int64_t, std::int64_t, const T*, double*, Compute<T>*, Compute<T>*, Stream);             \
+  template void channel_affine(std::int64_t, std::int64_t, const T*, const Compute<T>*, const Compute<T>*, const Compute<T>*, \
+                               T*, Stream);                                                                                   \
+  template void channel_dots(std::int64_t, std::int64_t, const T*, const T*, const Compute<T>*, double*, Compute<T>*,         \
+                             Compute<T>*, Stream);
 MPIGRAD_FLOATING_TYPES(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
 

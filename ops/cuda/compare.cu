@@ -36,15 +36,13 @@ struct Same {
 template <class F, class T>
 void compare(const F& f, const StridedWalk<2>& walk, std::int64_t n, const T* a, const T* b, bool* y, Stream stream) {
   if (n == 0) return;
-  compare_kernel<<<blocks_for(n), block_threads, 0, native(stream)>>>(f, walk, n, a, b, y);
-  check_launch("compare");
+  launch("compare", compare_kernel<F, T>, blocks_for(n), block_threads, stream, f, walk, n, a, b, y);
 }
 
 template <class T>
 void where(const StridedWalk<3>& walk, std::int64_t n, const bool* c, const T* a, const T* b, T* y, Stream stream) {
   if (n == 0) return;
-  where_kernel<<<blocks_for(n), block_threads, 0, native(stream)>>>(walk, n, c, a, b, y);
-  check_launch("where");
+  launch("where", where_kernel<T>, blocks_for(n), block_threads, stream, walk, n, c, a, b, y);
 }
 
 template <class From, class To>

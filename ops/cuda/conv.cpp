@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <limits>
 #include <optional>
 
@@ -238,7 +239,9 @@ std::int64_t alignment_of(std::initializer_list<const void*> pointers) {
 // One slab. Sums over nothing are zeros.
 void run_slab(Pass pass, DType type, const ConvProblem& p, const Pointers& own) {
   const auto width = size_of(type);
-  const bool sums_nothing = p.batch * volume(p.in) * volume(p.out) * volume(p.kernel) * p.in_channels * p.out_channels == 0;
+  // One by one: the product of all is beyond 2^63 for large layers.
+  const std::int64_t extents[] = {p.batch, volume(p.in), volume(p.out), volume(p.kernel), p.in_channels, p.out_channels};
+  const bool sums_nothing = std::find(std::begin(extents), std::end(extents), 0) != std::end(extents);
   if (sums_nothing) {
     if (pass == Pass::forward) {
       zero(own.outputs, p.batch * volume(p.out) * p.out_channels * width);

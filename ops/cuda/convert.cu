@@ -34,8 +34,7 @@ void run_box(const Box& box, std::int64_t per_pack, const void* from, void* to, 
             static_cast<unsigned>(box.to_channels / per_pack), 0};
   b.items = static_cast<unsigned>(box.to[2]) * b.to_packs;
   const auto g = row_grid(b.rows, b.items);
-  box_kernel<<<g.grid, g.block, 0, native(stream)>>>(b, static_cast<const P*>(from), static_cast<P*>(to));
-  check_launch("move_box");
+  launch("move_box", box_kernel<P>, g.grid, g.block, stream, b, static_cast<const P*>(from), static_cast<P*>(to));
 }
 
 constexpr int tile = 32, tile_rows = 8;
@@ -68,9 +67,8 @@ template <class T>
 void run_transpose(std::int64_t batch, std::int64_t rows, std::int64_t columns, const void* from, void* to, void* stream) {
   const std::int64_t down = (rows + tile - 1) / tile, across = (columns + tile - 1) / tile, blocks = batch * down * across;
   constexpr std::int64_t most = 1 << 20;
-  transpose_kernel<<<static_cast<unsigned>(blocks < most ? blocks : most), dim3(tile, tile_rows), 0, native(stream)>>>(
-      batch, rows, columns, down, across, static_cast<const T*>(from), static_cast<T*>(to));
-  check_launch("transpose");
+  launch("transpose", transpose_kernel<T>, static_cast<unsigned>(blocks < most ? blocks : most), dim3(tile, tile_rows), stream,
+         batch, rows, columns, down, across, static_cast<const T*>(from), static_cast<T*>(to));
 }
 
 template <class T, int V>
@@ -125,9 +123,8 @@ void bias_activation(std::int64_t rows, std::int64_t channels, const T* bias, do
     constexpr int V = decltype(v)::value;
     const auto items = static_cast<unsigned>(channels / V);
     const auto g = row_grid(rows, items);
-    bias_activation_kernel<T, V><<<g.grid, g.block, 0, native(stream)>>>(
-        rows, items, reinterpret_cast<const Pack<T, V>*>(bias), static_cast<Compute<T>>(slope), reinterpret_cast<Pack<T, V>*>(y));
-    check_launch("bias_activation");
+    launch("bias_activation", bias_activation_kernel<T, V>, g.grid, g.block, stream, rows, items,
+           reinterpret_cast<const Pack<T, V>*>(bias), static_cast<Compute<T>>(slope), reinterpret_cast<Pack<T, V>*>(y));
   };
   constexpr int wide = 16 / sizeof(T);
   if (channels % wide == 0 && aligned_to(y, 16) && aligned_to(bias, 16)) run(std::integral_constant<int, wide>{});
@@ -137,14 +134,12 @@ void bias_activation(std::int64_t rows, std::int64_t channels, const T* bias, do
 template <class T, class Sum>
 void add_up(std::int64_t n, const T* x, Sum* sum, bool first, void* stream) {
   if (n == 0) return;
-  add_up_kernel<<<blocks_for(n), block_threads, 0, native(stream)>>>(n, x, sum, first);
-  check_launch("add_up");
+  launch("add_up", add_up_kernel<T, Sum>, blocks_for(n), block_threads, stream, n, x, sum, first);
 }
 template <class T, class Sum>
 void round_sum(std::int64_t n, const Sum* sum, T* y, void* stream) {
   if (n == 0) return;
-  round_kernel<<<blocks_for(n), block_threads, 0, native(stream)>>>(n, sum, y);
-  check_launch("round_sum");
+  launch("round_sum", round_kernel<T, Sum>, blocks_for(n), block_threads, stream, n, sum, y);
 }
 
 #define MPIGRAD_MAKE(T, Sum)                                                              \

@@ -19,7 +19,10 @@ std::string cudnn_text(cudnnStatus_t status) {
 void check_cudnn(cudnnStatus_t status, std::string_view call) {
   if (status == CUDNN_STATUS_SUCCESS) return;
   const auto op = detail::current_op();
-  fail("[{}] cuDNN {}: {} failed: {}", op.empty() ? "cuda" : op, cudnn().cudnnGetVersion(), call, cudnn_text(status));
+  const auto text =
+      fmt::format("[{}] cuDNN {}: {} failed: {}", op.empty() ? "cuda" : op, cudnn().cudnnGetVersion(), call, cudnn_text(status));
+  if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) throw NotSupported(text);
+  throw Error(text);
 }
 
 Descriptor::Descriptor(cudnnBackendDescriptorType_t type) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/error.h"
 #include "ops/cuda/conv_call.h"
 #include "ops/cuda/vendor_cudnn.h"
 
@@ -16,7 +17,12 @@ namespace mpigrad::cuda {
 
 // "CUDNN_STATUS_BAD_PARAM: what cuDNN says of the last error on this thread"
 std::string cudnn_text(cudnnStatus_t status);
-// Throws "[op] cuDNN: CALL failed: TEXT".
+// A status of the family CUDNN_STATUS_NOT_SUPPORTED: another form of the same call may be.
+class NotSupported : public Error {
+ public:
+  using Error::Error;
+};
+// Throws "[op] cuDNN: CALL failed: TEXT", as NotSupported where that is what cuDNN says.
 void check_cudnn(cudnnStatus_t status, std::string_view call);
 
 // A backend descriptor: attributes are set, then it is final.

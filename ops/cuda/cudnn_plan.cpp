@@ -10,8 +10,8 @@ namespace mpigrad::cuda {
 bool precise_enough(const ConvCall& call, std::span<const cudnnBackendNumericalNote_t> notes) {
   const auto has = [&](cudnnBackendNumericalNote_t note) { return std::find(notes.begin(), notes.end(), note) != notes.end(); };
   if (call.deterministic && has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
-  if (call.type == DType::float64) return !has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
   if (has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) return false;
+  if (call.type == DType::float64) return !has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
   if (call.type != DType::float32 || call.tf32) return true;
   for (const auto note : {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, CUDNN_NUMERICAL_NOTE_FFT,
                           CUDNN_NUMERICAL_NOTE_WINOGRAD, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4,
@@ -73,7 +73,13 @@ EngineFacts facts_of(const Descriptor& configuration) {
 
 std::vector<CudnnPlan> plans_of(const ConvCall& call, const Target& target, std::size_t most, std::int64_t workspace,
                                 std::string& why) {
-  const auto graph = graph_of(call, target);
+  Graph graph;
+  try {
+    graph = graph_of(call, target);
+  } catch (const NotSupported& refusal) {  // of a tensor, or of operations one behind another
+    why = refusal.what();
+    return {};
+  }
   std::vector<CudnnPlan> plans, large;
   std::size_t imprecise = 0;
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
@@ -86,6 +92,9 @@ std::vector<CudnnPlan> plans_of(const ConvCall& call, const Target& target, std:
       }
       CudnnPlan plan{std::make_unique<Descriptor>(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), graph.operands, 0, facts.number,
                      std::move(facts.notes)};
+      // Required before 9.8, deprecated since.
+      if (target.handle && cudnn().cudnnGetVersion() < 90800)
+        plan.plan->set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle);
       plan.plan->set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
       if (const auto status = plan.plan->try_finalize(); status != CUDNN_STATUS_SUCCESS) {
         why = cudnn_text(status);

@@ -124,35 +124,30 @@ void take(std::int64_t count, std::int64_t rows, std::int64_t length, const T* x
           Stream stream) {
   const std::int64_t n = count * length;
   if (n == 0) return;
-  take_kernel<<<blocks_for(n), block_threads, 0, native(stream)>>>(n, rows, FastDivide(length), x, index, y, fault);
-  check_launch("take");
+  launch("take", take_kernel<T>, blocks_for(n), block_threads, stream, n, rows, FastDivide(length), x, index, y, fault);
 }
 
 template <class T>
 void scatter_add(std::int64_t count, std::int64_t rows, std::int64_t length, const T* x, const std::int64_t* index,
                  std::int64_t* scratch, T* y, Fault* fault, Stream stream) {
   if (rows == 0 && count == 0) return;
-  const auto on = native(stream);
   std::int64_t *positions = scratch, *ends = positions + count, *cursors = ends + rows + 1;
-  check(cudaMemsetAsync(ends, 0, static_cast<std::size_t>(rows + 1) * sizeof(std::int64_t), on), "cudaMemsetAsync");
-  if (count > 0) count_kernel<<<blocks_for(count), block_threads, 0, on>>>(count, rows, index, ends, fault);
-  check_launch("scatter_add: count");
+  check(cudaMemsetAsync(ends, 0, static_cast<std::size_t>(rows + 1) * sizeof(std::int64_t), native(stream)), "cudaMemsetAsync");
+  if (count > 0)
+    launch("scatter_add: count", count_kernel, blocks_for(count), block_threads, stream, count, rows, index, ends, fault);
   if (rows * length == 0) return;
-  scan_kernel<<<1, wide_block, 0, on>>>(rows, ends, cursors);
-  check_launch("scatter_add: scan");
-  if (count > 0) place_kernel<<<1, wide_block, 0, on>>>(count, rows, index, cursors, positions);
-  check_launch("scatter_add: place");
+  launch("scatter_add: scan", scan_kernel, 1, wide_block, stream, rows, ends, cursors);
+  if (count > 0) launch("scatter_add: place", place_kernel, 1, wide_block, stream, count, rows, index, cursors, positions);
   const std::int64_t n = rows * length;
-  add_rows_kernel<<<blocks_for(n), block_threads, 0, on>>>(n, FastDivide(length), x, ends, positions, y);
-  check_launch("scatter_add: add");
+  launch("scatter_add: add", add_rows_kernel<T>, blocks_for(n), block_threads, stream, n, FastDivide(length), x, ends, positions,
+         y);
 }
 
 template <class I, class T>
 void one_hot(std::int64_t count, std::int64_t classes, const I* label, T one, T* y, Stream stream) {
   const std::int64_t n = count * classes;
   if (n == 0) return;
-  one_hot_kernel<<<blocks_for(n), block_threads, 0, native(stream)>>>(n, FastDivide(classes), label, one, y);
-  check_launch("one_hot");
+  launch("one_hot", one_hot_kernel<I, T>, blocks_for(n), block_threads, stream, n, FastDivide(classes), label, one, y);
 }
 
 template <class I>
@@ -160,9 +155,8 @@ void label_mask(std::int64_t count, std::int64_t classes, bool has_ignored, std:
                 Fault* fault, Stream stream) {
   const std::int64_t n = count * classes;
   if (n == 0) return;
-  label_mask_kernel<<<blocks_for(n), block_threads, 0, native(stream)>>>(n, FastDivide(classes), has_ignored, ignored, label, y,
-                                                                         fault);
-  check_launch("label_mask");
+  launch("label_mask", label_mask_kernel<I>, blocks_for(n), block_threads, stream, n, FastDivide(classes), has_ignored, ignored,
+         label, y, fault);
 }
 
 #define MPIGRAD_MAKE(T) \

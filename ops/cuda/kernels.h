@@ -53,7 +53,8 @@ void argmax(std::int64_t before, std::int64_t n, std::int64_t behind, const T* x
 template <class T>
 void softmax(std::int64_t rows, std::int64_t n, const T* x, T* y, bool logarithm, Stream stream);
 
-// ---- channels last (channels.cu): x: [rows, channels]; sums in double
+// ---- channels last (channels.cu): x: [rows, channels]; sums in double. S, of what there is per channel, is what T is computed
+// in: float for 16-bit types, else T.
 
 // Blocks of rows for moments and dots, and doubles that both need as scratch.
 std::int64_t channel_blocks(std::int64_t rows, std::int64_t channels);
@@ -61,15 +62,15 @@ inline std::int64_t channel_scratch(std::int64_t rows, std::int64_t channels) {
   return channel_blocks(rows, channels) * 2 * channels;
 }
 // mean[c] and m2[c] = sum (x - mean)^2; blocks are combined by Chan's formula.
-template <class T>
-void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, double* scratch, T* mean, T* m2, Stream stream);
+template <class T, class S>
+void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, double* scratch, S* mean, S* m2, Stream stream);
 // y = (x - m) * a + b per channel
-template <class T>
-void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b, T* y,
+template <class T, class S>
+void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const S* m, const S* a, const S* b, T* y,
                     Stream stream);
 // sums[c] = sum g, dots[c] = sum g * (x - m)
-template <class T>
-void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const T* m, double* scratch, T* sums, T* dots,
+template <class T, class S>
+void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const S* m, double* scratch, S* sums, S* dots,
                   Stream stream);
 
 // ---- indices (index.cu)

@@ -39,8 +39,7 @@ void map(const F& f, std::int64_t n, Stream stream, const char* name, R* y, cons
   }();
   constexpr int V = static_cast<int>(16 / widest);
   const bool packed = aligned(y, sizeof(R) * V) && (aligned(x, sizeof(A) * V) && ...);
-  map_kernel<V><<<blocks_for((n + V - 1) / V), block_threads, 0, native(stream)>>>(f, n, packed, y, x...);
-  check_launch(name);
+  launch(name, map_kernel<V, F, R, A...>, blocks_for((n + V - 1) / V), block_threads, stream, f, n, packed, y, x...);
 }
 
 }  // namespace mpigrad::cuda

@@ -149,8 +149,9 @@ std::optional<Choice> ask(CublasContext& here, const Question& q, const void* bi
   const Product product(q, bias);
   Preference preference;
   preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(q.workspace));
-  // Parts of a sum are not rounded to 16 bits before they are added.
-  const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  // Parts of a sum are not rounded to 16 bits before they are added: "in place" is in the output's type.
+  const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE |
+                                   (is_half(q.type) ? 0U : static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_INPLACE));
   preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, q.alignments[1]);
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, q.alignments[0]);

@@ -194,13 +194,12 @@ Windows windows_of(const PoolProblem& p, const Extent3& result, int v) {
 
 // f(windows, grid, V) with as many channels to a thread as their number and the addresses allow.
 template <class T, class F>
-void launch(const PoolProblem& p, const Extent3& result, bool can_pack, const char* name, const F& f) {
+void over_windows(const PoolProblem& p, const Extent3& result, bool can_pack, const F& f) {
   if (p.batch * volume(result) * p.channels == 0) return;
   constexpr int wide = sizeof(T) == 8 ? 2 : 4;
   const auto run = [&](auto v) {
     const auto windows = windows_of(p, result, decltype(v)::value);
     f(windows, row_grid(windows.rows, windows.items), v);
-    check_launch(name);
   };
   if (can_pack && p.channels % wide == 0) run(std::integral_constant<int, wide>{});
   else run(std::integral_constant<int, 1>{});
@@ -230,37 +229,39 @@ Compute<T> mean_scale(const PoolProblem& p) {
 
 template <class T>
 void avg_pool_forward(const PoolProblem& p, const T* x, T* y, void* stream) {
-  launch<T>(p, p.out, can_pack<T>(x, y), "avg_pool", [&](const Windows& w, const RowGrid& g, auto v) {
+  over_windows<T>(p, p.out, can_pack<T>(x, y), [&](const Windows& w, const RowGrid& g, auto v) {
     constexpr int V = decltype(v)::value;
-    avg_forward_kernel<T, V><<<g.grid, g.block, 0, native(stream)>>>(w, mean_scale<T>(p), packs<V>(x), packs<V>(y));
+    launch("avg_pool", avg_forward_kernel<T, V>, g.grid, g.block, stream, w, mean_scale<T>(p), packs<V>(x), packs<V>(y));
   });
 }
 template <class T>
 void avg_pool_adjoint(const PoolProblem& p, const T* gy, T* gx, void* stream) {
-  launch<T>(p, p.in, can_pack<T>(gy, gx), "avg_pool_adjoint", [&](const Windows& w, const RowGrid& g, auto v) {
+  over_windows<T>(p, p.in, can_pack<T>(gy, gx), [&](const Windows& w, const RowGrid& g, auto v) {
     constexpr int V = decltype(v)::value;
-    avg_adjoint_kernel<T, V><<<g.grid, g.block, 0, native(stream)>>>(w, mean_scale<T>(p), packs<V>(gy), packs<V>(gx));
+    launch("avg_pool_adjoint", avg_adjoint_kernel<T, V>, g.grid, g.block, stream, w, mean_scale<T>(p), packs<V>(gy),
+           packs<V>(gx));
   });
 }
 template <class T>
 void max_pool_forward(const PoolProblem& p, const T* x, T* y, std::int32_t* winner, void* stream) {
-  launch<T>(p, p.out, can_pack<T>(x, y, winner), "max_pool", [&](const Windows& w, const RowGrid& g, auto v) {
+  over_windows<T>(p, p.out, can_pack<T>(x, y, winner), [&](const Windows& w, const RowGrid& g, auto v) {
     constexpr int V = decltype(v)::value;
-    max_forward_kernel<T, V><<<g.grid, g.block, 0, native(stream)>>>(w, packs<V>(x), packs<V>(y), packs<V>(winner));
+    launch("max_pool", max_forward_kernel<T, V>, g.grid, g.block, stream, w, packs<V>(x), packs<V>(y), packs<V>(winner));
   });
 }
 template <class T>
 void max_pool_scatter(const PoolProblem& p, const T* gy, const std::int32_t* winner, T* gx, void* stream) {
-  launch<T>(p, p.in, can_pack<T>(gy, gx, winner), "max_pool_scatter", [&](const Windows& w, const RowGrid& g, auto v) {
+  over_windows<T>(p, p.in, can_pack<T>(gy, gx, winner), [&](const Windows& w, const RowGrid& g, auto v) {
     constexpr int V = decltype(v)::value;
-    max_scatter_kernel<T, V><<<g.grid, g.block, 0, native(stream)>>>(w, packs<V>(gy), packs<V>(winner), packs<V>(gx));
+    launch("max_pool_scatter", max_scatter_kernel<T, V>, g.grid, g.block, stream, w, packs<V>(gy), packs<V>(winner),
+           packs<V>(gx));
   });
 }
 template <class T>
 void max_pool_gather(const PoolProblem& p, const T* x, const std::int32_t* winner, T* y, void* stream) {
-  launch<T>(p, p.out, can_pack<T>(y, winner), "max_pool_gather", [&](const Windows& w, const RowGrid& g, auto v) {
+  over_windows<T>(p, p.out, can_pack<T>(y, winner), [&](const Windows& w, const RowGrid& g, auto v) {
     constexpr int V = decltype(v)::value;
-    max_gather_kernel<T, V><<<g.grid, g.block, 0, native(stream)>>>(w, x, packs<V>(winner), packs<V>(y));
+    launch("max_pool_gather", max_gather_kernel<T, V>, g.grid, g.block, stream, w, x, packs<V>(winner), packs<V>(y));
   });
 }
 

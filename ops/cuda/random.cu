@@ -33,8 +33,7 @@ __global__ void random_kernel(RandomProblem problem, std::int64_t n, T* y) {
 template <class T>
 void random(const RandomProblem& problem, std::int64_t n, T* y, Stream stream) {
   if (n == 0) return;
-  random_kernel<<<blocks_for(n), block_threads, 0, native(stream)>>>(problem, n, y);
-  check_launch("random");
+  launch("random", random_kernel<T>, blocks_for(n), block_threads, stream, problem, n, y);
 }
 
 #define MPIGRAD_MAKE(T) template void random(const RandomProblem&, std::int64_t, T*, Stream);

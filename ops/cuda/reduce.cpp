@@ -17,6 +17,10 @@ struct Rows {
 };
 Rows rows_of(const Tensor& x) { return {x.shape().elements(0, x.rank() - 1), x.dim(-1)}; }
 
+// What there is per channel of T.
+template <class T>
+using PerChannel = std::conditional_t<is_half(dtype_of<T>()), float, T>;
+
 }  // namespace
 
 void Sum::run(Cuda, Inputs in, Outputs out) const {
@@ -77,7 +81,8 @@ void ChannelMoments::run(Cuda, Inputs in, Outputs out) const {
   Tensor work = scratch(cuda::channel_scratch(rows.count, rows.length), DType::float64);
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    cuda::channel_moments(rows.count, rows.length, read<T>(in[0]), written<double>(work), written<T>(out[0]), written<T>(out[1]),
+    using S = PerChannel<T>;
+    cuda::channel_moments(rows.count, rows.length, read<T>(in[0]), written<double>(work), written<S>(out[0]), written<S>(out[1]),
                           cuda::compute_stream());
   });
 }
@@ -85,7 +90,8 @@ void ChannelAffine::run(Cuda, Inputs in, Outputs out) const {
   const auto rows = rows_of(in[0]);
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    cuda::channel_affine(rows.count, rows.length, read<T>(in[0]), read<T>(in[1]), read<T>(in[2]), read<T>(in[3]),
+    using S = PerChannel<T>;
+    cuda::channel_affine(rows.count, rows.length, read<T>(in[0]), read<S>(in[1]), read<S>(in[2]), read<S>(in[3]),
                          written<T>(out[0]), cuda::compute_stream());
   });
 }
@@ -94,8 +100,9 @@ void ChannelDots::run(Cuda, Inputs in, Outputs out) const {
   Tensor work = scratch(cuda::channel_scratch(rows.count, rows.length), DType::float64);
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    cuda::channel_dots(rows.count, rows.length, read<T>(in[0]), read<T>(in[1]), read<T>(in[2]), written<double>(work),
-                       written<T>(out[0]), written<T>(out[1]), cuda::compute_stream());
+    using S = PerChannel<T>;
+    cuda::channel_dots(rows.count, rows.length, read<T>(in[0]), read<T>(in[1]), read<S>(in[2]), written<double>(work),
+                       written<S>(out[0]), written<S>(out[1]), cuda::compute_stream());
   });
 }
 

@@ -48,11 +48,10 @@ __global__ void fold_short_kernel(Reduction r, A start, Fold fold, const T* x, T
   }
 }
 
-// Threads along x have outputs that lie side by side, threads along y share their elements. blockDim.x * blockDim.y values of A.
+// Threads along x have outputs that lie side by side, threads along y share their elements. Of block_threads threads.
 template <class A, class T, class Fold>
 __global__ void fold_outer_kernel(Reduction r, A start, Fold fold, const T* x, A* partial, T* y) {
-  extern __shared__ double shared_bytes[];  // of the largest alignment that is needed
-  A* shared = reinterpret_cast<A*>(shared_bytes);
+  __shared__ A shared[block_threads];
   const std::int64_t tiles = (r.outputs + blockDim.x - 1) / blockDim.x;
   const int own = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
   for (std::int64_t item = blockIdx.x; item < tiles * r.chunks; item += gridDim.x) {
@@ -91,22 +90,21 @@ unsigned at_most(std::int64_t blocks) { return static_cast<unsigned>(blocks < ma
 template <class A, class T, class Fold>
 void reduce(const Reduction& r, A start, const Fold& fold, const T* x, A* partial, T* y, Stream stream) {
   if (r.outputs == 0) return;
-  const auto on = native(stream);
   if (r.kept_is_contiguous) {
     unsigned width = 1;
     while (width < warp && width < r.outputs) width *= 2;
     const dim3 block(width, block_threads / width);
     const std::int64_t tiles = (r.outputs + width - 1) / width;
-    fold_outer_kernel<<<at_most(tiles * r.chunks), block, block_threads * sizeof(A), on>>>(r, start, fold, x, partial, y);
+    launch("reduce", fold_outer_kernel<A, T, Fold>, at_most(tiles * r.chunks), block, stream, r, start, fold, x, partial, y);
   } else if (r.chunks == 1 && r.count <= 8 * warp) {
-    fold_short_kernel<<<blocks_for(r.outputs * warp), block_threads, 0, on>>>(r, start, fold, x, y);
+    launch("reduce", fold_short_kernel<A, T, Fold>, blocks_for(r.outputs * warp), block_threads, stream, r, start, fold, x, y);
   } else {
-    fold_inner_kernel<<<at_most(r.outputs * r.chunks), block_threads, 0, on>>>(r, start, fold, x, partial, y);
+    launch("reduce", fold_inner_kernel<A, T, Fold>, at_most(r.outputs * r.chunks), block_threads, stream, r, start, fold, x,
+           partial, y);
   }
-  check_launch("reduce");
   if (!partial) return;
-  fold_chunks_kernel<<<blocks_for(r.outputs * warp), block_threads, 0, on>>>(r.outputs, r.chunks, start, fold, partial, y);
-  check_launch("reduce");
+  launch("reduce", fold_chunks_kernel<A, T, Fold>, blocks_for(r.outputs * warp), block_threads, stream, r.outputs, r.chunks,
+         start, fold, partial, y);
 }
 
 template <class A>
@@ -165,8 +163,8 @@ void extremum(const Reduction& reduction, bool largest, const T* x, void* partia
 template <class T>
 void argmax(std::int64_t before, std::int64_t n, std::int64_t behind, const T* x, std::int64_t* y, Stream stream) {
   if (before * behind == 0) return;
-  argmax_kernel<<<blocks_for(before * behind * warp), block_threads, 0, native(stream)>>>(before, n, FastDivide(behind), x, y);
-  check_launch("argmax");
+  launch("argmax", argmax_kernel<T>, blocks_for(before * behind * warp), block_threads, stream, before, n, FastDivide(behind), x,
+         y);
 }
 
 #define MPIGRAD_MAKE(T) template void sum(const Reduction&, const T*, double*, T*, Stream);

@@ -2,7 +2,7 @@
 // Launches of kernels over [rows, items]: rows along the grid, items of a row along the threads, so that most of an index is
 // computed once per row and the rest in 32 bits.
 
-#include "framework/cuda/check.h"
+#include "framework/cuda/launch.cuh"
 
 namespace mpigrad::cuda {
 

@@ -42,8 +42,7 @@ void softmax(std::int64_t rows, std::int64_t n, const T* x, T* y, bool logarithm
   if (rows == 0 || n == 0) return;
   const int threads = n <= 64 ? 32 : n <= 1024 ? 128 : 512;
   const auto blocks = static_cast<unsigned>(rows < max_blocks ? rows : max_blocks);
-  softmax_kernel<<<blocks, threads, 0, native(stream)>>>(rows, n, x, y, logarithm);
-  check_launch("softmax");
+  launch("softmax", softmax_kernel<T>, blocks, threads, stream, rows, n, x, y, logarithm);
 }
 
 #define MPIGRAD_MAKE(T) template void softmax(std::int64_t, std::int64_t, const T*, T*, bool, Stream);

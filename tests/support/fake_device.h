@@ -2,6 +2,7 @@
 // Host memory that plays a GPU: each rank has a stream, a thread that does what it is given in order and late, so that whoever
 // forgets to wait reads memory that is not there yet, and whoever lets go of memory too early finds it overwritten.
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -82,6 +83,7 @@ class FakeDevice final : public DeviceMemory {
   void copy(void* to, const void* from, std::int64_t bytes) override {
     if (bytes > 0 && to != from) stream_.push([=] { std::memcpy(to, from, static_cast<std::size_t>(bytes)); });
   }
+  int place() const override { return device_; }
   bool computes(DType type) const override { return !limited_ || type == DType::float32; }
   void combine(void* a, const void* in, std::int64_t count, DType type, Reduction op) override {
     stream_.push([=, host = host_] { host->combine(a, in, count, type, op); });
@@ -112,7 +114,13 @@ class FakeDevice final : public DeviceMemory {
       FakeStream::current()->push([reached = this->reached] { reached.wait(); });
     }
   };
+  // Some ranks share a device.
+  static int next_device() {
+    static std::atomic<int> made{0};
+    return made++ % 2;
+  }
   bool limited_;
+  const int device_ = next_device();
   std::shared_ptr<DeviceMemory> host_ = host_memory();
   FakeStream stream_;
 };
@@ -141,8 +149,10 @@ class FromHost final : public DeviceMemory {
   }
   void to_device(void* host, const void* device, std::int64_t bytes) override {
     if (bytes == 0) return;
-    device_->to_host(host, device, bytes);
+    const auto kept = device_->allocate_host(bytes);  // the caller's memory is not for a GPU
+    device_->to_host(kept.get(), device, bytes);
     device_->synchronise();
+    std::memcpy(host, kept.get(), static_cast<std::size_t>(bytes));
   }
   void synchronise() override {}  // the device's work is in order
 

@@ -1,7 +1,4 @@
-// One table of every op. Each row is checked at first and second order against differences in float64, in float32 against
-// float64, and on the dry device for its shapes; linear ops pass the dot-product test besides.
-
-#include <doctest/doctest.h>
+#include "tests/support/op_table.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -10,6 +7,7 @@
 #include <regex>
 #include <sstream>
 
+#include "framework/error.h"
 #include "framework/random.h"
 #include "ops/conv.h"
 #include "ops/device.h"
@@ -24,53 +22,17 @@
 #include "ops/reduce.h"
 #include "ops/softmax.h"
 #include "ops/views.h"
-#include "tests/support/gradient_check.h"
-#include "tests/support/skip.h"
 
 #ifndef MPIGRAD_SOURCE_ROOT
 #define MPIGRAD_SOURCE_ROOT "."
 #endif
 
-using namespace mpigrad;
-using namespace mpigrad::testing;
-
+namespace mpigrad::testing {
 namespace {
 
-// Uniform in [low, high), or in random order at equal distances, none at 0 where the bounds are opposite: for ops with kinks.
-struct Operand {
-  Shape shape{};
-  double low = -1, high = 1;
-  bool separated = false;
-};
+using Operand = Row::Operand;
+
 Operand apart(const Shape& shape, double low = -1, double high = 1) { return {shape, low, high, true}; }
-
-struct Row {
-  std::string name;
-  std::vector<Operand> operands;
-  TensorFunction f;  // of tensors of any floating-point type, on any device
-  bool linear = false;
-  double step = 2e-3, tolerance = 1e-7;
-};
-
-Tensors make_operands(const Row& row, DType dtype) {
-  Tensors result;
-  for (std::size_t i = 0; i < row.operands.size(); ++i) {
-    const auto& operand = row.operands[i];
-    const Philox random{.key = 7, .stream = i};
-    const auto n = static_cast<std::size_t>(operand.shape.elements());
-    std::vector<double> values(n);
-    for (std::size_t j = 0; j < n; ++j) values[j] = random.uniform(j);
-    if (operand.separated) {
-      std::vector<std::size_t> order(n);
-      std::iota(order.begin(), order.end(), 0);
-      std::sort(order.begin(), order.end(), [&](auto a, auto b) { return values[a] < values[b]; });
-      for (std::size_t j = 0; j < n; ++j) values[order[j]] = (static_cast<double>(j) + 0.3) / static_cast<double>(n);
-    }
-    for (auto& value : values) value = operand.low + (operand.high - operand.low) * value;
-    result.push_back(from_vector(operand.shape, values, dtype));
-  }
-  return result;
-}
 
 #define F(...) [](const Tensors& x) -> Tensors { return {__VA_ARGS__}; }
 
@@ -373,6 +335,28 @@ std::vector<Row> normalisation_and_loss_rows() {
 
 #undef F
 
+}  // namespace
+
+Tensors make_operands(const Row& row, DType dtype) {
+  Tensors result;
+  for (std::size_t i = 0; i < row.operands.size(); ++i) {
+    const auto& operand = row.operands[i];
+    const Philox random{.key = 7, .stream = i};
+    const auto n = static_cast<std::size_t>(operand.shape.elements());
+    std::vector<double> values(n);
+    for (std::size_t j = 0; j < n; ++j) values[j] = random.uniform(j);
+    if (operand.separated) {
+      std::vector<std::size_t> order(n);
+      std::iota(order.begin(), order.end(), 0);
+      std::sort(order.begin(), order.end(), [&](auto a, auto b) { return values[a] < values[b]; });
+      for (std::size_t j = 0; j < n; ++j) values[order[j]] = (static_cast<double>(j) + 0.3) / static_cast<double>(n);
+    }
+    for (auto& value : values) value = operand.low + (operand.high - operand.low) * value;
+    result.push_back(from_vector(operand.shape, values, dtype));
+  }
+  return result;
+}
+
 std::vector<Row> op_table() {
   std::vector<Row> rows;
   for (const auto& part : {elementwise_rows(), reduction_rows(), view_rows(), matrix_rows(), convolution_rows(), pooling_rows(),
@@ -381,22 +365,7 @@ std::vector<Row> op_table() {
   return rows;
 }
 
-// Runs `check` on each row: an empty text is a pass.
-void for_rows(const std::string& what, const std::function<std::string(const Row&)>& check) {
-  for (const auto& row : op_table()) {
-    std::string why;
-    try {
-      why = check(row);
-    } catch (const std::exception& error) {
-      why = error.what();
-    }
-    if (why.empty()) count_passed();
-    else count_failed(what + ": " + row.name, why);
-  }
-}
-
-// Names of all differentiable ops of the headers in ops/.
-std::set<std::string> declared_ops() {
+std::set<std::string> declared_ops(bool with_constants) {
   std::set<std::string> result;
   for (const auto& file : std::filesystem::directory_iterator(std::filesystem::path(MPIGRAD_SOURCE_ROOT) / "ops")) {
     if (file.path().extension() != ".h") continue;
@@ -413,77 +382,10 @@ std::set<std::string> declared_ops() {
       const bool constant =
           body.find("differentiable = false") != std::string::npos ||
           (body.find("using Scalar") != std::string::npos && body.find("string_view name") != std::string::npos);  // comparisons
-      if (!constant && std::regex_search(body, match, name)) result.insert(match[1]);
+      if ((with_constants || !constant) && std::regex_search(body, match, name)) result.insert(match[1]);
     }
   }
   return result;
 }
 
-}  // namespace
-
-TEST_CASE("op table: first and second order in float64, and no op is missing") {
-  std::set<std::string> met;
-  for_rows("derivatives", [&](const Row& row) -> std::string {
-    const auto report =
-        check_gradients(row.f, make_operands(row, DType::float64), {.step = row.step, .tolerance = row.tolerance});
-    met.insert(report.entries.begin(), report.entries.end());
-    return report.passed ? "" : report.message;
-  });
-  const auto declared = declared_ops();
-  CHECK(declared.size() >= 57);  // the search itself works
-  for (const auto& name : declared) {
-    INFO("no row of the table runs the op ", name);
-    CHECK(met.contains(name));
-  }
-}
-
-TEST_CASE("op table: linear ops pass the dot-product test") {
-  for_rows("dot product", [](const Row& row) -> std::string {
-    if (!row.linear) return "";
-    const double error = linearity_error(row.f, make_operands(row, DType::float64));
-    return error < 1e-12 ? "" : fmt::format("<f(x), u> and <x, adjoint of u> differ by {:.1e}", error);
-  });
-}
-
-TEST_CASE("op table: float32 agrees with float64") {
-  for_rows("float32", [](const Row& row) -> std::string {
-    std::array<Tensors, 2> results;
-    for (const bool narrow : {false, true}) {
-      Tensors x = make_operands(row, DType::float32);
-      if (!narrow)
-        for (auto& operand : x) operand = cast(operand, DType::float64).as_variable();
-      Tape tape;
-      Tensors y = row.f(x);
-      const auto g = tape.vjp(y, random_like(y, 5), x);
-      y.insert(y.end(), g.begin(), g.end());
-      results[narrow] = y;
-    }
-    for (std::size_t i = 0; i < results[0].size(); ++i) {
-      if (results[1][i].dtype() != DType::float32) return fmt::format("result {} is {}", i, results[1][i]);
-      const double error = largest_difference(results[1][i], results[0][i]);
-      if (!(error < 5e-5)) return fmt::format("result {} (values, then gradients) differs by {:.1e}", i, error);
-    }
-    return "";
-  });
-}
-
-TEST_CASE("op table: the dry device gives the same shapes, derivatives included") {
-  for_rows("dry", [](const Row& row) -> std::string {
-    const auto run = [&](DeviceKind device) {
-      UseDevice use(device);
-      Tensors x;
-      for (const auto& operand : row.operands) x.push_back(full(operand.shape, 0.5));
-      Tape tape;
-      Tensors y = row.f(x), u;
-      for (const auto& part : y) u.push_back(ones_like(part));
-      const auto g = tape.vjp(y, u, x);
-      y.insert(y.end(), g.begin(), g.end());
-      return y;
-    };
-    const auto real = run(DeviceKind::cpu), dry = run(DeviceKind::dry);
-    for (std::size_t i = 0; i < real.size(); ++i)
-      if (dry[i].type() != real[i].type() || dry[i].device() != DeviceKind::dry)
-        return fmt::format("{} instead of {}", dry[i], real[i]);
-    return "";
-  });
-}
+}  // namespace mpigrad::testing

@@ -1,0 +1,59 @@
+#pragma once
+// A row of batches to go through once: for (const auto& batch : loader.epoch(0)) ...
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <utility>
+
+namespace mpigrad::data {
+
+template <class Batch>
+class Batches {
+ public:
+  // next(step) makes the batches 0 ... steps - 1, in order.
+  Batches(std::int64_t steps, std::function<Batch(std::int64_t)> next) : steps_(steps), next_(std::move(next)) {}
+
+  class Iterator {
+   public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = Batch;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const Batch*;
+    using reference = const Batch&;
+
+    reference operator*() const { return batches_->current_; }
+    pointer operator->() const { return &batches_->current_; }
+    Iterator& operator++() {
+      batches_->advance();
+      return *this;
+    }
+    void operator++(int) { batches_->advance(); }
+    bool operator==(std::default_sentinel_t) const { return batches_->step_ >= batches_->steps_; }
+
+   private:
+    friend class Batches;
+    explicit Iterator(Batches* batches) : batches_(batches) {}
+    Batches* batches_;
+  };
+
+  Iterator begin() {
+    if (step_ < 0) advance();
+    return Iterator(this);
+  }
+  std::default_sentinel_t end() const { return {}; }
+  std::int64_t size() const { return steps_; }
+
+ private:
+  void advance() {
+    current_ = {};  // its memory goes before the next batch comes
+    if (++step_ < steps_) current_ = next_(step_);
+  }
+
+  std::int64_t steps_, step_ = -1;
+  std::function<Batch(std::int64_t)> next_;
+  Batch current_;
+};
+
+}  // namespace mpigrad::data

@@ -1,0 +1,160 @@
+// Times CosmoFlow training steps on a GPU: the whole step beside a peer's, memory beside its memory, and every convolution
+// beside cuDNN's bare calls, in one run. Prints tables in Markdown.
+//
+//   gpu_step --size 128 256 --batch 1 2 4 8 --precision tf32 bfloat16 --peer "python3 torch_step.py"
+//   mpiexec -n 2 gpu_step --size 512 --batch 1 --no-layers          two GPUs, each with half of the volume
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "comm/launch.h"
+#include "framework/cuda/cuda.h"
+#include "framework/error.h"
+#include "ops/gpu_settings.h"
+#include "tests/bench/gpu/layers.h"
+#include "tests/bench/gpu/step.h"
+
+namespace mpigrad::bench {
+namespace {
+
+struct Options {
+  std::vector<std::int64_t> sizes{128, 256}, batches{1, 2, 4, 8};
+  std::vector<std::string> precisions{"tf32", "bfloat16"};
+  std::string variant = "hybrid", peer;
+  int steps = 10;
+  bool no_layers = false, layers_only = false, no_autotune = false;
+};
+
+double ms(double seconds) { return 1e3 * seconds; }
+
+DType type_of(const std::string& precision) { return precision == "bfloat16" ? DType::bfloat16 : DType::float32; }
+
+void print_layers(const StepProblem& problem) {
+  fmt::print("\nConvolutions of {} {}^3, batch {}, {}; milliseconds: cuDNN's fastest bare call, ours, ratio\n\n",
+             problem.variant == CosmoFlowVariant::hybrid ? "hybrid" : "mlperf", problem.width, problem.batch, problem.precision);
+  fmt::print(
+      "| layer | forward | ours | ratio | with LeakyReLU | data | ours | ratio | weight | ours | ratio |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|\n");
+  const auto print = [](const std::string& name, const ConvTimes& t) {
+    fmt::print("| {} |", name);
+    for (const auto* pass : {&t.forward, &t.data, &t.weight}) {
+      if (pass->ours == 0) fmt::print(" | | |");
+      else fmt::print(" {:.3f} | {:.3f} | {:.2f} |", ms(pass->bare), ms(pass->ours), pass->ours / pass->bare);
+      if (pass == &t.forward) fmt::print(" {:.3f} |", ms(pass->activation));
+    }
+    fmt::print("\n");
+    std::fflush(stdout);
+  };
+  ConvTimes all;
+  for (const auto& layer : convolutions_of(problem.variant, problem.width, problem.batch)) {
+    ConvTimes times;
+    try {
+      times = time_layer(layer, type_of(problem.precision));
+    } catch (const Error& error) {
+      fmt::print("| {} | {} |\n", layer.name, error.what());
+      continue;
+    }
+    print(layer.name, times);
+    for (auto pass : {&ConvTimes::forward, &ConvTimes::data, &ConvTimes::weight}) {
+      (all.*pass).bare += (times.*pass).bare, (all.*pass).ours += (times.*pass).ours;
+      (all.*pass).activation += (times.*pass).activation;
+    }
+  }
+  print("all", all);
+  fmt::print("\nall convolutions: {:.3f} ms bare, {:.3f} ms ours, ratio {:.3f}\n", ms(all.bare()), ms(all.ours()),
+             all.ours() / all.bare());
+}
+
+// One row; a configuration that does not fit, or a peer that fails, says so and the others go on.
+void print_row(const Session& session, const Options& o, const StepProblem& problem) {
+  const bool speaks = session.rank() == 0;
+  if (speaks) fmt::print("| {} | {} | {} |", problem.width, problem.batch, problem.precision);
+  StepResult ours;
+  try {
+    ours = time_step(session, problem, o.steps);
+  } catch (const Error& error) {
+    if (session.ranks() > 1) throw;  // the others wait for this rank
+    fmt::print(" {} |\n", error.what());
+    return;
+  }
+  if (!speaks) return;
+  fmt::print(" {:.2f} ({:.2f} to {:.2f}) | {:.0f} | {:.0f} | {:.1f} |", ms(ours.median), ms(ours.fastest), ms(ours.slowest),
+             ours.peak_mib, ours.peak_reserved_mib, ours.waits);
+  if (!o.peer.empty() && session.ranks() == 1) {
+    std::optional<StepResult> best;
+    for (const bool compiled : {false, true}) {
+      try {
+        const auto peer = time_peer(o.peer, problem, o.steps, compiled);
+        if (!peer) {
+          fmt::print(" |");
+          continue;
+        }
+        fmt::print(" {:.2f}, {:.0f} MiB |", ms(peer->median), peer->peak_mib);
+        if (!best || peer->median < best->median) best = peer;
+      } catch (const std::exception& error) {
+        fmt::print(stderr, "{}\n", error.what());
+        fmt::print(" failed |");
+      }
+    }
+    if (best) fmt::print(" {:.2f} | {:.2f} |", best->median / ours.median, ours.peak_mib / best->peak_mib);
+  }
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
+void print_steps(const Session& session, const Options& o, const std::vector<StepProblem>& problems) {
+  if (session.rank() == 0) {
+    fmt::print("CosmoFlow ({}) training steps on {} rank{}, convolutions {}; milliseconds: median (fastest to slowest)\n\n",
+               o.variant, session.ranks(), session.ranks() == 1 ? "" : "s", o.no_autotune ? "by heuristics" : "timed once");
+    fmt::print("| size | batch | precision | mpigrad | MiB in use | MiB held | host waits |");
+    if (!o.peer.empty()) fmt::print(" peer | peer, compiled | times as fast as the faster | memory ratio |");
+    fmt::print("\n|---|---|---|---|---|---|---|{}\n", o.peer.empty() ? "" : "---|---|---|---|");
+  }
+  for (const auto& problem : problems) print_row(session, o, problem);
+}
+
+void bench(const Session& session, const Options& o) {
+  require(cuda::available(), "[bench] {}", cuda::unavailable());
+  auto settings = gpu_settings();
+  settings.autotune = !o.no_autotune;
+  set_gpu_settings(settings);
+  const auto variant = o.variant == "mlperf" ? CosmoFlowVariant::mlperf : CosmoFlowVariant::hybrid;
+  std::vector<StepProblem> problems;
+  for (const auto size : o.sizes)
+    for (const auto batch : o.batches)
+      for (const auto& precision : o.precisions) problems.push_back({variant, size, batch, precision});
+  if (!o.layers_only) print_steps(session, o, problems);
+  if (o.no_layers || session.ranks() > 1) return;
+  for (const auto& problem : problems) {
+    auto exact = gpu_settings();
+    exact.tf32 = problem.precision != "float32";
+    set_gpu_settings(exact);
+    print_layers(problem);
+  }
+}
+
+}  // namespace
+}  // namespace mpigrad::bench
+
+int main(int argc, char** argv) {
+  using namespace mpigrad;
+  bench::Options o;
+  CLI::App app("Times CosmoFlow training steps on a GPU, beside cuDNN's bare convolutions and a peer");
+  app.add_option("--size", o.sizes, "extents of the volume, powers of two")->expected(1, 8)->capture_default_str();
+  app.add_option("--batch", o.batches, "samples of a step")->expected(1, 8)->capture_default_str();
+  app.add_option("--precision", o.precisions, "float32, tf32, bfloat16")
+      ->expected(1, 3)
+      ->check(CLI::IsMember({"float32", "tf32", "bfloat16"}))
+      ->capture_default_str();
+  app.add_option("--variant", o.variant, "of the network")->check(CLI::IsMember({"hybrid", "mlperf"}))->capture_default_str();
+  app.add_option("--steps", o.steps, "that count, after three that do not")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--peer", o.peer, "command that times PyTorch's step: takes --model --size --batch --dtype --compile ...");
+  app.add_flag("--no-layers", o.no_layers, "only whole steps");
+  app.add_flag("--layers-only", o.layers_only, "only the convolutions")->excludes("--no-layers");
+  app.add_flag("--no-autotune", o.no_autotune, "take cuDNN's first proposals instead of timing several once");
+  // Its own options first: what remains says which ranks and which device.
+  app.allow_extras();
+  CLI11_PARSE(app, argc, argv);
+  return run(argc, argv, [&](Session& session) { bench::bench(session, o); });
+}

@@ -1,0 +1,101 @@
+#include "tests/bench/gpu/step.h"
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "comm/collectives.h"
+#include "framework/cuda/cuda.h"
+#include "framework/optimizer.h"
+#include "ops/gpu_settings.h"
+#include "ops/loss.h"
+#include "ops/random.h"
+
+namespace mpigrad::bench {
+namespace {
+
+double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+constexpr double mib = 1 << 20;
+constexpr int warm_up = 3;  // plans are chosen, the allocator finds its segments
+
+}  // namespace
+
+StepResult time_step(const Session& session, const StepProblem& problem, int steps) {
+  auto settings = gpu_settings();
+  settings.tf32 = problem.precision != "float32";
+  set_gpu_settings(settings);
+  const UseDevice device(DeviceKind::cuda);
+  cuda::trim_memory();
+  cuda::reset_peak_memory();
+
+  const auto grid = session.grid({1, session.ranks(), 1, 1});
+  const auto w = problem.width;
+  const auto layout = activation_layout(grid, {problem.batch, w, w, w, 4});
+  const auto target_layout = split_layout(grid, {problem.batch, 4}, {0, -1, -1, -1});
+  CosmoFlow net({.variant = problem.variant});
+  net.build(layout, {.seed = 1});
+  Adam adam(net, AdamAttributes{.learning_rate = 1e-4});
+  const Philox random{1, 2};
+  const auto x = constant(random_normal(layout->global, random, 0, 1, DType::float32, layout));
+  const auto y = constant(random_normal(target_layout->global, random.child(1), 0, 1, DType::float32, target_layout));
+
+  StepResult result;
+  std::vector<double> seconds;
+  Tensor loss;
+  std::int64_t waits = 0;
+  for (int i = -warm_up; i < steps; ++i) {
+    session.world().transport().barrier();
+    cuda::synchronise(cuda::compute_stream());
+    const auto before = cuda::statistics().host_synchronisations;
+    const double start = seconds_now();
+    net.set_step(i + warm_up);
+    {
+      Tape tape(net);
+      loss = mse(net(x), y);
+      adam.step(tape.gradient(loss));
+    }
+    const auto after = cuda::statistics().host_synchronisations;
+    cuda::synchronise(cuda::compute_stream());
+    if (i >= 0) seconds.push_back(seconds_now() - start), waits += after - before;
+  }
+  std::sort(seconds.begin(), seconds.end());
+  const auto memory = cuda::memory();
+  result.median = seconds[seconds.size() / 2], result.fastest = seconds.front(), result.slowest = seconds.back();
+  result.peak_mib = static_cast<double>(memory.peak) / mib;
+  result.peak_reserved_mib = static_cast<double>(memory.peak_reserved) / mib;
+  result.waits = static_cast<double>(waits) / steps;
+  result.loss = total(loss, session.world());
+  return result;
+}
+
+std::optional<StepResult> time_peer(const std::string& command, const StepProblem& problem, int steps, bool compiled) {
+  if (problem.variant != CosmoFlowVariant::hybrid) return {};
+  cuda::trim_memory();
+  const std::string type = problem.precision == "bfloat16" ? "bf16" : problem.precision == "tf32" ? "tf32" : "fp32";
+  const auto line = fmt::format(
+      "{} --model cosmoflow --device cuda --channels-last --size {} --batch {} --dtype {} --steps {} --warmup {}{} 2>&1", command,
+      problem.width, problem.batch, type, steps, warm_up, compiled ? " --compile" : "");
+  std::string output;
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(line.c_str(), "r"), pclose);
+  require(pipe != nullptr, "[bench] {} cannot be run", line);
+  std::array<char, 4096> part{};
+  while (std::fgets(part.data(), part.size(), pipe.get())) output += part.data();
+  // Warnings may come before the line of JSON.
+  const auto at = output.rfind("{\"peer\"");
+  require(at != std::string::npos, "[bench] {} printed no result:\n{}", line, output);
+  const auto json = nlohmann::json::parse(output.substr(at, output.find('\n', at) - at));
+  return StepResult{.median = json.at("median_s"),
+                    .fastest = json.at("min_s"),
+                    .slowest = json.at("max_s"),
+                    .peak_mib = json.at("peak_mib"),
+                    .loss = json.at("loss")};
+}
+
+}  // namespace mpigrad::bench

@@ -1,0 +1,33 @@
+#pragma once
+// A CosmoFlow training step on a GPU as a user writes it, and a peer's step in a process of its own.
+
+#include <optional>
+#include <string>
+
+#include "models/cosmoflow.h"
+#include "models/session.h"
+
+namespace mpigrad::bench {
+
+struct StepProblem {
+  CosmoFlowVariant variant = CosmoFlowVariant::hybrid;
+  std::int64_t width = 128, batch = 1;
+  std::string precision = "tf32";  // float32, tf32, bfloat16
+};
+
+struct StepResult {
+  double median = 0, fastest = 0, slowest = 0;  // seconds per step: forward, loss, backward, Adam; the host waits after each
+  double peak_mib = 0;                          // of the GPU's allocator: bytes in use
+  double peak_reserved_mib = 0;                 // of the driver's memory that it held
+  double waits = 0;                             // of the host for the GPU, in a step
+  double loss = 0;                              // after the last step
+};
+
+// Collective over the ranks of the session; the volume is cut along its depth.
+StepResult time_step(const Session& session, const StepProblem& problem, int steps);
+
+// Runs `command` with the problem as arguments of PyTorch's step (--model cosmoflow --size S ...); none for what it does not
+// have. Throws with the command's output if it fails or prints no line of JSON.
+std::optional<StepResult> time_peer(const std::string& command, const StepProblem& problem, int steps, bool compiled);
+
+}  // namespace mpigrad::bench

@@ -1,0 +1,12 @@
+#pragma once
+// float16 of the toolkit, as far as this project converts it.
+
+#include "framework/half.h"
+
+struct __half {
+  unsigned short bits;
+};
+inline __half __float2half_rn(float x) { return {mpigrad::Float16(x).bits()}; }
+inline float __half2float(__half x) { return mpigrad::Float16::from_bits(x.bits); }
+inline unsigned short __half_as_ushort(__half x) { return x.bits; }
+inline __half __ushort_as_half(unsigned short bits) { return {bits}; }

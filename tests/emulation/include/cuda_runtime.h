@@ -1,0 +1,145 @@
+#pragma once
+// CUDA's language for an ordinary C++ compiler: what kernels of this project use of it, and how they are launched.
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "tests/emulation/include/cuda_runtime_api.h"
+#include "tests/emulation/kernel.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __restrict__ __restrict
+// A block's threads all run on the thread that launches it, one block after the other.
+#define __shared__ static thread_local
+
+// ---- a thread's place
+
+extern constinit thread_local uint3 threadIdx, blockIdx;
+extern constinit thread_local dim3 blockDim, gridDim;
+
+// ---- launches
+
+template <class... P, class... A>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* configuration, void (*kernel)(P...), A&&... arguments) {
+  static_assert((sizeof(P) + ... + 0) <= 4096, "a kernel has 4096 bytes of arguments");
+  static_assert((std::is_trivially_copyable_v<P> && ...), "arguments travel to the GPU as bytes");
+  struct Call {
+    void (*kernel)(P...);
+    std::tuple<P...> arguments;
+  };
+  const auto call = std::make_shared<const Call>(Call{kernel, std::tuple<P...>(std::forward<A>(arguments)...)});
+  mpigrad::emulation::KernelCall launch{[](const void* data) {
+                                          const auto& one = *static_cast<const Call*>(data);
+                                          std::apply(one.kernel, one.arguments);
+                                        },
+                                        call,
+                                        {}};
+  [[maybe_unused]] const auto note = [&]([[maybe_unused]] const auto& argument) {
+    if constexpr (std::is_pointer_v<std::remove_cvref_t<decltype(argument)>>) launch.pointers.push_back(argument);
+  };
+  std::apply([&](const auto&... each) { (note(each), ...); }, call->arguments);
+  return mpigrad::emulation::launch(*configuration, std::move(launch));
+}
+
+// ---- synchronisation
+
+inline void __syncthreads() { mpigrad::emulation::synchronise_block(); }
+inline void __syncwarp(unsigned mask = 0xffffffffU) { mpigrad::emulation::exchange(mask, 0, 0, -1); }
+inline void __threadfence() {}
+
+// ---- exchange between the lanes of a warp, for the types of the toolkit
+
+namespace mpigrad::emulation {
+template <class T>
+T shuffle(unsigned mask, T value, int source) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(T));
+  bits = exchange(mask, bits, 1, source);
+  std::memcpy(&value, &bits, sizeof(T));
+  return value;
+}
+// The lane that is `step` away, or the own one where that lies outside of the group of `width` lanes.
+inline int lane_in_group(int source, int width) {
+  const int own = lane();
+  return source >= own / width * width && source < (own / width + 1) * width ? source : own;
+}
+}  // namespace mpigrad::emulation
+
+#define MPIGRAD_EMULATE_SHUFFLES(T)                                                                                       \
+  inline T __shfl_sync(unsigned mask, T value, int source, int width = 32) {                                              \
+    return mpigrad::emulation::shuffle(mask, value, mpigrad::emulation::lane() / width * width + (source & (width - 1))); \
+  }                                                                                                                       \
+  inline T __shfl_up_sync(unsigned mask, T value, unsigned step, int width = 32) {                                        \
+    const int source = mpigrad::emulation::lane() - static_cast<int>(step);                                               \
+    return mpigrad::emulation::shuffle(mask, value, mpigrad::emulation::lane_in_group(source, width));                    \
+  }                                                                                                                       \
+  inline T __shfl_down_sync(unsigned mask, T value, unsigned step, int width = 32) {                                      \
+    const int source = mpigrad::emulation::lane() + static_cast<int>(step);                                               \
+    return mpigrad::emulation::shuffle(mask, value, mpigrad::emulation::lane_in_group(source, width));                    \
+  }                                                                                                                       \
+  inline T __shfl_xor_sync(unsigned mask, T value, int bits, int width = 32) {                                            \
+    const int source = mpigrad::emulation::lane() ^ bits;                                                                 \
+    return mpigrad::emulation::shuffle(mask, value, mpigrad::emulation::lane_in_group(source, width));                    \
+  }
+MPIGRAD_EMULATE_SHUFFLES(int)
+MPIGRAD_EMULATE_SHUFFLES(unsigned)
+MPIGRAD_EMULATE_SHUFFLES(long)
+MPIGRAD_EMULATE_SHUFFLES(unsigned long)
+MPIGRAD_EMULATE_SHUFFLES(long long)
+MPIGRAD_EMULATE_SHUFFLES(unsigned long long)
+MPIGRAD_EMULATE_SHUFFLES(float)
+MPIGRAD_EMULATE_SHUFFLES(double)
+#undef MPIGRAD_EMULATE_SHUFFLES
+
+// ---- atomic operations; kernels of several host threads run side by side
+
+namespace mpigrad::emulation {
+template <class T, class F>
+T atomically(T* at, const F& f) {
+  T old, wanted;
+  __atomic_load(at, &old, __ATOMIC_RELAXED);
+  do wanted = f(old);
+  while (!__atomic_compare_exchange(at, &old, &wanted, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  return old;
+}
+}  // namespace mpigrad::emulation
+#define MPIGRAD_EMULATE_ATOMICS(T)                                                                 \
+  inline T atomicAdd(T* at, T value) {                                                             \
+    return mpigrad::emulation::atomically(at, [&](T old) { return static_cast<T>(old + value); }); \
+  }
+MPIGRAD_EMULATE_ATOMICS(int)
+MPIGRAD_EMULATE_ATOMICS(unsigned)
+MPIGRAD_EMULATE_ATOMICS(unsigned long long)
+MPIGRAD_EMULATE_ATOMICS(float)
+MPIGRAD_EMULATE_ATOMICS(double)
+#undef MPIGRAD_EMULATE_ATOMICS
+
+// ---- arithmetic; of a number and a NaN, the number
+
+#define MPIGRAD_EMULATE_EXTREMA(T, least, largest) \
+  inline T min(T a, T b) { return least; }         \
+  inline T max(T a, T b) { return largest; }
+MPIGRAD_EMULATE_EXTREMA(int, a < b ? a : b, a < b ? b : a)
+MPIGRAD_EMULATE_EXTREMA(unsigned, a < b ? a : b, a < b ? b : a)
+MPIGRAD_EMULATE_EXTREMA(long, a < b ? a : b, a < b ? b : a)
+MPIGRAD_EMULATE_EXTREMA(unsigned long, a < b ? a : b, a < b ? b : a)
+MPIGRAD_EMULATE_EXTREMA(long long, a < b ? a : b, a < b ? b : a)
+MPIGRAD_EMULATE_EXTREMA(unsigned long long, a < b ? a : b, a < b ? b : a)
+MPIGRAD_EMULATE_EXTREMA(float, std::fmin(a, b), std::fmax(a, b))
+MPIGRAD_EMULATE_EXTREMA(double, std::fmin(a, b), std::fmax(a, b))
+#undef MPIGRAD_EMULATE_EXTREMA
+
+inline float __uint_as_float(unsigned bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}

@@ -1,0 +1,293 @@
+// Streams, events, copies and launches of the emulation.
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "tests/emulation/kernel.h"
+#include "tests/emulation/runtime.h"
+
+using namespace mpigrad::emulation;
+
+// ---- order
+
+// Work is numbered from 1 on as it is given.
+struct CUstream_st {
+  struct Work {
+    std::function<void()> run;
+    const std::byte* host = nullptr;
+    std::size_t bytes = 0;
+  };
+  int device = 0;
+  std::deque<Work> queue;  // what is under way is still its front
+  std::uint64_t given = 0, done = 0;
+  bool has_thread = false;
+};
+
+// A point of a stream: after the work of that number. Without one it is reached.
+struct CUevent_st {
+  int device = 0;
+  bool timed = true;
+  CUstream_st* stream = nullptr;
+  std::uint64_t number = 0;
+  std::chrono::steady_clock::time_point time{};
+};
+
+namespace {
+
+// Where streams have no threads, one of the host at a time goes through queues, and who waits does the work of others on the way.
+struct Order {
+  std::recursive_mutex mutex;
+  std::condition_variable_any changed;
+  std::set<CUstream_st*> streams;  // never deleted: events point there
+  std::set<CUevent_st*> events;
+};
+Order& order() {
+  static auto* instance = new Order;
+  return *instance;
+}
+
+void do_one(CUstream_st& stream) {
+  stream.queue.front().run();
+  stream.queue.pop_front();
+  ++stream.done;
+}
+// With the lock, once.
+void do_until(CUstream_st& stream, std::uint64_t number) {
+  if (settings().mode == Mode::concurrent) order().changed.wait(order().mutex, [&] { return stream.done >= number; });
+  else
+    while (stream.done < number) do_one(stream);
+}
+// A stream's own thread, which ends with the process.
+void serve(CUstream_st& stream) {
+  std::unique_lock lock(order().mutex);
+  for (;;) {
+    order().changed.wait(lock, [&] { return !stream.queue.empty(); });
+    auto& work = stream.queue.front();
+    lock.unlock();
+    work.run();
+    lock.lock();
+    stream.queue.pop_front();
+    ++stream.done;
+    order().changed.notify_all();
+  }
+}
+
+cudaError_t state() { return failed_for_good() ? fail_for_good({}) : cudaSuccess; }
+
+bool known(cudaEvent_t event) {
+  const std::lock_guard lock(order().mutex);
+  return order().events.contains(event);
+}
+cudaError_t no_stream() {
+  return refuse(cudaErrorInvalidResourceHandle, "not a stream that is there; the default one is not emulated");
+}
+cudaError_t no_event() { return refuse(cudaErrorInvalidResourceHandle, "not an event that is there"); }
+
+}  // namespace
+
+namespace mpigrad::emulation {
+
+bool valid(cudaStream_t stream) {
+  const std::lock_guard lock(order().mutex);
+  return order().streams.contains(stream);
+}
+int device_of(cudaStream_t stream) { return stream->device; }
+
+cudaError_t give(cudaStream_t stream, std::function<void()> work, const void* host, std::size_t bytes) {
+  if (failed_for_good()) return fail_for_good({});
+  if (settings().mode == Mode::at_once) {
+    work();
+    return state();
+  }
+  const std::lock_guard lock(order().mutex);
+  stream->queue.push_back({std::move(work), static_cast<const std::byte*>(host), bytes});
+  ++stream->given;
+  if (settings().mode == Mode::concurrent) {
+    if (!std::exchange(stream->has_thread, true)) std::thread([stream] { serve(*stream); }).detach();
+    order().changed.notify_all();
+  }
+  return cudaSuccess;
+}
+
+void finish(int device) {
+  const std::lock_guard lock(order().mutex);
+  const auto streams = order().streams;  // others may make new ones meanwhile
+  for (auto* stream : streams)
+    if (stream->device == device) do_until(*stream, stream->given);
+}
+
+bool host_memory_in_use(const void* host, std::size_t bytes) {
+  const auto* first = static_cast<const std::byte*>(host);
+  const std::lock_guard lock(order().mutex);
+  for (const auto* stream : order().streams)
+    for (const auto& work : stream->queue)
+      if (work.bytes > 0 && work.host < first + bytes && first < work.host + work.bytes) return true;
+  return false;
+}
+
+cudaError_t launch(const cudaLaunchConfig_t& c, KernelCall call) {
+  const auto &g = c.gridDim, &b = c.blockDim;
+  const auto threads = std::uint64_t{b.x} * b.y * b.z;
+  if (!valid(c.stream)) return no_stream();
+  if (c.stream->device != current_device())
+    return refuse(cudaErrorInvalidResourceHandle, "the stream is of another GPU than the current one");
+  if (threads == 0 || threads > 1024 || b.z > 64)
+    return refuse(cudaErrorInvalidConfiguration, "a block of " + std::to_string(threads) + " threads");
+  if (g.x == 0 || g.y == 0 || g.z == 0 || g.x > 0x7FFFFFFF || g.y > 65535 || g.z > 65535)
+    return refuse(cudaErrorInvalidConfiguration,
+                  "a grid of " + std::to_string(g.x) + " x " + std::to_string(g.y) + " x " + std::to_string(g.z) + " blocks");
+  if (c.dynamicSmemBytes > 0 || c.numAttrs > 0)
+    return refuse(cudaErrorInvalidConfiguration, "dynamic shared memory and attributes are not emulated");
+  for (const auto* pointer : call.pointers) {
+    if (!pointer) continue;
+    if (const auto why = unreachable(pointer, 0, c.stream->device); !why.empty())
+      return fail_for_good("a kernel is given " + why);
+  }
+  return give(c.stream, [g, b, call = std::move(call)] {
+    const auto why = run_kernel(g, b, call, settings().mode == Mode::late);
+    if (!why.empty()) fail_for_good(why);
+  });
+}
+
+}  // namespace mpigrad::emulation
+
+extern "C" {
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+  if (flags > cudaStreamNonBlocking || priority > 0 || priority < -5) return refuse(cudaErrorInvalidValue);
+  const std::lock_guard lock(order().mutex);
+  *stream = new CUstream_st;
+  (*stream)->device = current_device();
+  order().streams.insert(*stream);
+  return state();
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+// Work that was given is still done.
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  if (!valid(stream)) return no_stream();
+  const std::lock_guard lock(order().mutex);
+  do_until(*stream, stream->given);
+  order().streams.erase(stream);
+  return state();
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (!valid(stream)) return no_stream();
+  const std::lock_guard lock(order().mutex);
+  do_until(*stream, stream->given);
+  return state();
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (!valid(stream)) return no_stream();
+  const std::lock_guard lock(order().mutex);
+  if (stream->done == stream->given) return state();
+  if (settings().mode == Mode::late) do_one(*stream);
+  return refuse(cudaErrorNotReady);
+}
+cudaError_t cudaDeviceSynchronize() {
+  finish(current_device());
+  return state();
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (!valid(stream)) return no_stream();
+  if (!known(event)) return no_event();
+  const std::lock_guard lock(order().mutex);
+  if (!event->stream || event->stream->done >= event->number) return state();
+  return give(stream, [on = event->stream, number = event->number] {
+    const std::lock_guard lock(order().mutex);
+    do_until(*on, number);
+  });
+}
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  if (!valid(stream)) return no_stream();
+  return give(stream, [function, data] { function(data); });
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  const std::lock_guard lock(order().mutex);
+  *event = new CUevent_st;
+  (*event)->device = current_device();
+  (*event)->timed = (flags & cudaEventDisableTiming) == 0;
+  order().events.insert(*event);
+  return state();
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
+// What waits for it goes on waiting for the point that it stood for.
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  const std::lock_guard lock(order().mutex);
+  if (order().events.erase(event) == 0) return no_event();
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (!valid(stream)) return no_stream();
+  if (!known(event)) return no_event();
+  const std::lock_guard lock(order().mutex);
+  if (event->device != stream->device)
+    return refuse(cudaErrorInvalidResourceHandle, "the event is of another GPU than the stream");
+  event->stream = stream, event->number = stream->given;
+  event->time = std::chrono::steady_clock::now();
+  return state();
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const std::lock_guard lock(order().mutex);
+  if (!known(event)) return no_event();
+  if (!event->stream || event->stream->done >= event->number) return state();
+  if (settings().mode == Mode::late) do_one(*event->stream);  // who asks again and again comes to an end
+  return refuse(cudaErrorNotReady);
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const std::lock_guard lock(order().mutex);
+  if (!known(event)) return no_event();
+  if (event->stream) do_until(*event->stream, event->number);
+  return state();
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  const std::lock_guard lock(order().mutex);
+  if (!known(begin) || !known(end)) return no_event();
+  if (!begin->timed || !end->timed || !begin->stream || !end->stream || begin->device != end->device)
+    return refuse(cudaErrorInvalidResourceHandle, "an event that was not recorded, or without time, or of another GPU");
+  for (const auto* each : {begin, end})
+    if (each->stream->done < each->number) return refuse(cudaErrorNotReady);
+  *milliseconds = std::chrono::duration<float, std::milli>(end->time - begin->time).count();
+  return state();
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  if (!valid(stream)) return no_stream();
+  if (bytes == 0) return state();
+  const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+  const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+  // Between GPUs the hardware finds its way.
+  for (const auto& [address, on_device] : {std::pair<const void*, bool>{to, to_device}, {from, from_device}})
+    if (const auto why = unreachable(address, bytes, -1, on_device); !why.empty())
+      return refuse(cudaErrorInvalidValue,
+                    "a copy of " + std::to_string(bytes) + " bytes " + (address == to ? "to " : "from ") + why);
+  const auto is_host = [&](const void* address) { return unreachable(address, bytes, -1, true) == "memory of the host"; };
+  if ((kind == cudaMemcpyHostToDevice || kind == cudaMemcpyHostToHost) && !is_host(from))
+    return refuse(cudaErrorInvalidValue, "a copy from the host of what is on a GPU");
+  if ((kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyHostToHost) && !is_host(to))
+    return refuse(cudaErrorInvalidValue, "a copy to the host of what is on a GPU");
+  const auto *a = static_cast<const std::byte*>(from), *b = static_cast<const std::byte*>(to);
+  if (a < b + bytes && b < a + bytes) return refuse(cudaErrorInvalidValue, "a copy onto itself");
+  const void* host = is_host(from) ? from : is_host(to) ? to : nullptr;
+  return give(
+      stream, [=] { std::memcpy(to, from, bytes); }, host, host ? bytes : 0);
+}
+cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t stream) {
+  if (!valid(stream)) return no_stream();
+  if (bytes == 0) return state();
+  if (const auto why = unreachable(memory, bytes, stream->device); !why.empty())
+    return refuse(cudaErrorInvalidValue, "setting " + why);
+  return give(stream, [=] { std::memset(memory, value, bytes); });
+}
+
+}  // extern "C"

@@ -1,0 +1,65 @@
+#pragma once
+// For tests that need a GPU: what to skip, and how results are compared.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "framework/cuda/cuda.h"
+#include "framework/error.h"
+#include "ops/conv.h"
+#include "ops/matmul.h"
+#include "tests/support/skip.h"
+
+namespace mpigrad::testing {
+
+// Whether there is none; then the surrounding test counts as skipped.
+inline bool no_gpu(const char* test) {
+  if (cuda::available()) return false;
+  skip_test(test, cuda::unavailable());
+  return true;
+}
+
+// What an error says if it is that a vendor's library was not found; empty otherwise.
+inline std::string missing_library(const std::string& error) {
+  const auto begin = error.find("[cuda] lib"), end = error.find(" was not found", begin);
+  return begin == std::string::npos || end == std::string::npos ? std::string() : error.substr(begin + 7, end - begin + 7);
+}
+
+// Also where cuDNN, or cuBLASLt, is not there.
+template <class Op>
+bool no_library(const char* test, const Op& op, const std::vector<Shape>& shapes) {
+  if (no_gpu(test)) return true;
+  const UseDevice device(DeviceKind::cuda);
+  std::vector<Tensor> operands;
+  for (const auto& shape : shapes) operands.push_back(full(shape, 1));
+  try {
+    apply(op, operands);
+  } catch (const Error& error) {
+    const auto missing = missing_library(error.what());
+    if (missing.empty()) throw;
+    skip_test(test, missing);
+    return true;
+  }
+  return false;
+}
+inline bool no_cudnn(const char* test) { return no_library(test, ops::Conv{}, {{1, 1, 1, 1, 1}, {1, 1, 1, 1, 1}}); }
+inline bool no_cublas(const char* test) { return no_library(test, ops::Matmul{}, {{1, 1}, {1, 1}}); }
+
+// max |a - b| / max |b|; infinite where one is NaN and the other is not, and for different infinities.
+inline double relative_error(const std::vector<double>& a, const std::vector<double>& b) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  if (a.size() != b.size()) return infinity;
+  double worst = 0, largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::isfinite(b[i])) largest = std::max(largest, std::abs(b[i]));
+    if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
+    const double error = std::abs(a[i] - b[i]);
+    worst = std::isfinite(error) ? std::max(worst, error) : infinity;
+  }
+  return largest > 0 ? worst / largest : worst;
+}
+
+}  // namespace mpigrad::testing

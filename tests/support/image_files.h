@@ -1,0 +1,16 @@
+#pragma once
+// Pictures as files, for tests of what reads them.
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+namespace mpigrad::testing {
+
+// Whether this build has libpng and libjpeg-turbo; without them the others are errors.
+bool pictures_can_be_written();
+// values: [height, width, channels], 1 or 3 channels.
+void write_png(const std::filesystem::path& path, int height, int width, int channels, const std::vector<std::uint8_t>& values);
+void write_jpeg(const std::filesystem::path& path, int height, int width, int channels, const std::vector<std::uint8_t>& values);
+
+}  // namespace mpigrad::testing
