@@ -10,14 +10,17 @@ namespace mpigrad {
 namespace ops {
 namespace {
 
-bool computes(DType dtype) { return dtype == DType::float32 || dtype == DType::float64; }
+void require_wide(std::string_view op, const Tensor& x) {
+  require(is_floating(x.dtype()), "[{}] needs floating-point elements: {}", op, x);
+  require(!is_half(x.dtype()), "[{}] has no {} form: cast to float32 first: {}", op, name_of(x.dtype()), x);
+}
 
 }  // namespace
 
 Types LogSumExpAlong::infer(Inputs in) const {
   const auto& x = in[0];
-  require(computes(x.dtype()) && axis >= 0 && axis < x.rank(), "[logsumexp] along dimension {} of {}, float32 or float64", axis,
-          x);
+  require_wide(name, x);
+  require(axis >= 0 && axis < x.rank(), "[logsumexp] along dimension {} of {}", axis, x);
   std::vector<std::int64_t> rest;
   for (int d = 0; d < x.rank(); ++d)
     if (d != axis) rest.push_back(x.dim(d));
@@ -34,9 +37,9 @@ Tensors LogSumExpAlong::vjp(const Replay& at, Inputs g) const {
 Types ExpScaled::infer(Inputs in) const {
   const auto &x = in[0], &a = in[1], &b = in[2];
   const bool fits = x.rank() == 2 && (a.shape() == Shape{x.dim(0), 1} || a.shape() == Shape{1, x.dim(1)});
-  require(fits && a.type() == b.type() && a.dtype() == x.dtype() && computes(x.dtype()),
-          "[exp_scaled] shift and scale are a column or a row beside a matrix, all of float32 or float64: {}, {} and {}", x, a,
-          b);
+  require_wide(name, x);
+  require(fits && a.type() == b.type() && a.dtype() == x.dtype(),
+          "[exp_scaled] shift and scale are a column or a row beside a matrix, of its type: {}, {} and {}", x, a, b);
   return {x.type()};
 }
 
@@ -53,6 +56,7 @@ Tensors ExpScaled::vjp(const Replay& at, Inputs g) const {
 }  // namespace ops
 
 Tensor zero_if_nothing(const Tensor& y) {
+  UseDevice device(y.device());
   const auto none = equal(constant(y), constant(full({}, -std::numeric_limits<double>::infinity(), y.dtype())));
   return where(none, constant(zeros_like(y)), y);
 }
