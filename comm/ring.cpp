@@ -8,6 +8,7 @@
 #include "comm/point_to_point.h"
 #include "comm/user_reduction.h"
 #include "ops/elementwise.h"
+#include "ops/exponential.h"
 #include "ops/matmul.h"
 #include "ops/reduce.h"
 #include "ops/softmax.h"
@@ -19,7 +20,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 // Messages of a step may overtake each other only under different tags.
-constexpr int block_tag = 0, home_tag = 1;
+constexpr int block_tag = 0, home_tag = 1, label_tag = 2;
 
 // Half-open ranges of at most `length` that cover n.
 struct Range {
@@ -41,49 +42,58 @@ Tensor joined(const std::vector<Tensor>& tiles, const Tensor& empty) { return ti
 
 void accumulate(Tensor& sum, const Tensor& x) { sum = sum ? sum + x : x; }
 
-// Minus infinities stand for sums of nothing, whose terms are all 0: a finite number in their place keeps NaN away.
-Tensor finite(const Tensor& y) {
-  const auto none = equal(constant(y), constant(full({}, -infinity, y.dtype())));
-  return where(none, constant(zeros_like(y)), y);
-}
+// What the columns of a block are called, beside the names of this rank's rows.
+struct Names {
+  Tensor rows, columns;  // none, or int64
+  bool own = false;      // the block is this rank's: row i and column i are one sample
+};
 
-// Inner products of a tile; -infinity where row and column are the same sample.
-Tensor products(const Tensor& q, const Tensor& k, const Range& rows, const Range& columns, bool own) {
+// Inner products of a tile; -infinity where row and column are the same sample, or have the same label.
+Tensor products(const Tensor& q, const Tensor& k, const Range& rows, const Range& columns, const Names& names) {
   const auto x = matmul(q, k, {.transpose_b = true});
+  const auto none = constant(full({}, -infinity, x.dtype()));
+  if (names.rows)
+    return where(equal(unsqueeze(rows_in(names.rows, rows), 1), unsqueeze(rows_in(names.columns, columns), 0)), none, x);
   const auto begin = std::max(rows.begin, columns.begin), end = std::min(rows.end, columns.end);
-  if (!own || begin >= end) return x;
+  if (!names.own || begin >= end) return x;
   const bool gpu = x.device() == DeviceKind::cuda;
   Tensor mask({x.shape(), DType::boolean}, gpu ? DeviceKind::cpu : x.device());
   if (auto* mark = mask.raw()) {
     std::memset(mark, 0, static_cast<std::size_t>(mask.bytes()));
     for (auto i = begin; i < end; ++i) mark[(i - rows.begin) * x.dim(1) + i - columns.begin] = std::byte{1};
   }
-  return where(constant(gpu ? detail::copied(mask, x.device()) : mask), constant(full({}, -infinity, x.dtype())), x);
+  return where(constant(gpu ? detail::copied(mask, x.device()) : mask), none, x);
 }
 
-// One way round the ring. Blocks of `travelling` come by, the own one first; the next one is under way meanwhile.
-// `visit(block, own)` returns what is added to, or by `merge` joined with, what goes home with the block, or nothing.
+// One way round the ring. Blocks of `travelling` come by, the own one first; the next one is under way meanwhile, and so are its
+// labels if there are any. `visit(block, names)` returns what is added to, or by `merge` joined with, what goes home with the
+// block, or nothing.
 template <class Visit, class Merge>
-Tensor round_trip(const Tensor& travelling, const Communicator& comm, const Rows& rows, const Visit& visit, const Merge& merge) {
+Tensor round_trip(const Tensor& travelling, const Communicator& comm, const RingAttributes& a, const Visit& visit,
+                  const Merge& merge) {
   const int p = comm.size(), r = comm.rank(), next = (r + 1) % p, before = (r + p - 1) % p;
   UseDevice device(travelling.device());
-  Tensor block = travelling;
+  Tensor block = travelling, labels = a.labels;
   Request home_sent, home_coming;
   for (int step = 0; step < p; ++step) {
-    Request coming, sent;
+    Request coming, sent, labels_coming, labels_sent;
     if (step + 1 < p) {
       auto type = travelling.type();
-      type.shape[0] = rows[static_cast<std::size_t>((r + p - step - 1) % p)];
+      type.shape[0] = a.rows[static_cast<std::size_t>((r + p - step - 1) % p)];
       coming = irecv(type, comm, before, block_tag);
       sent = isend(block, comm, next, block_tag);
+      if (labels) {
+        labels_coming = irecv({Shape{type.shape[0]}, DType::int64}, comm, before, label_tag);
+        labels_sent = isend(labels, comm, next, label_tag);
+      }
     }
-    Tensor mine = visit(block, step == 0);
+    Tensor mine = visit(block, Names{a.labels, labels, step == 0 && a.skip_own});
     if (mine && p > 1) {
       if (home_coming) mine = merge(wait(home_coming), mine);
       wait(home_sent);
       // After this step the rank before this one has the block that comes here next; in the last step, this rank's own.
       auto type = mine.type();
-      type.shape[0] = rows[static_cast<std::size_t>((r + p - step - 1) % p)];
+      type.shape[0] = a.rows[static_cast<std::size_t>((r + p - step - 1) % p)];
       home_coming = irecv(type, comm, before, home_tag);
       home_sent = isend(mine, comm, next, home_tag);
     } else if (mine) {
@@ -92,6 +102,10 @@ Tensor round_trip(const Tensor& travelling, const Communicator& comm, const Rows
     if (sent) {
       block = wait(coming);
       wait(sent);
+    }
+    if (labels_sent) {
+      labels = wait(labels_coming);
+      wait(labels_sent);
     }
   }
   const auto home = wait(home_coming);
@@ -112,6 +126,9 @@ Types RingLogSumExp::infer(Inputs in) const {
           "[ring_logsumexp] {} ranks announced {} numbers of rows, this one {}: {}", comm.size(), a.rows.size(),
           comm.rank() < static_cast<int>(a.rows.size()) ? a.rows[static_cast<std::size_t>(comm.rank())] : -1, k);
   require(!a.skip_own || q.dim(0) == k.dim(0), "[ring_logsumexp] rows of q and k are the same samples: {} and {}", q, k);
+  require(!a.labels || (!columns && a.labels.type() == TensorType{Shape{q.dim(0)}, DType::int64} && q.dim(0) == k.dim(0)),
+          "[ring_logsumexp] each row of q, and the row of k of the same sample, has a label, int64: {} for {} and {}", a.labels,
+          q, k);
   require(a.tile > 0, "[ring_logsumexp] a tile has at least one row, got {}", a.tile);
   Types types{{Shape{q.dim(0)}, q.dtype()}};
   if (columns) types.push_back({Shape{k.dim(0)}, q.dtype()});
@@ -131,13 +148,13 @@ void RingLogSumExp::run(Inputs in, Outputs out) const {
   const auto q = tiles_of(in[0], row_ranges);
   std::vector<Tensor> rows(q.size());
   const auto merge = [&](const Tensor& x, const Tensor& y) { return either.combine(x, y); };
-  const auto visit = [&](const Tensor& block, bool own) -> Tensor {
+  const auto visit = [&](const Tensor& block, const Names& names) -> Tensor {
     std::vector<Tensor> of_columns;
     for (const auto& range : ranges(block.dim(0), a.tile)) {
       const auto k = rows_in(block, range);
       Tensor of_tile;
       for (std::size_t i = 0; i < q.size(); ++i) {
-        const auto x = products(q[i], k, row_ranges[i], range, own && a.skip_own);
+        const auto x = products(q[i], k, row_ranges[i], range, names);
         const auto of_rows = logsumexp(x, {1});
         rows[i] = rows[i] ? merge(rows[i], of_rows) : of_rows;
         if (!columns) continue;
@@ -148,7 +165,7 @@ void RingLogSumExp::run(Inputs in, Outputs out) const {
     }
     return columns ? joined(of_columns, zeros({0}, block.dtype())) : Tensor();
   };
-  const auto home = round_trip(in[1], comm, a.rows, visit, merge);
+  const auto home = round_trip(in[1], comm, a, visit, merge);
   for (std::size_t i = 0; i < rows.size(); ++i)
     if (!rows[i]) rows[i] = full({q[i].dim(0)}, -infinity, q[i].dtype());
   fill(out[0], joined(rows, out[0]));
@@ -162,10 +179,10 @@ Tensors RingLogSumExp::vjp(const Replay& at, Inputs g) const {
   const auto &q_all = at.input(0), &k_all = at.input(1);
   const auto width = q_all.dim(1);
   const auto row_ranges = ranges(q_all.dim(0), a.tile);
-  const auto q = tiles_of(q_all, row_ranges), r = tiles_of(unsqueeze(finite(at.output(0)), 1), row_ranges),
+  const auto q = tiles_of(q_all, row_ranges), r = tiles_of(unsqueeze(zero_if_nothing(at.output(0)), 1), row_ranges),
              rbar = tiles_of(unsqueeze(g[0], 1), row_ranges);
   std::vector<Tensor> qbar(q.size());
-  const auto visit = [&](const Tensor& block, bool own) -> Tensor {
+  const auto visit = [&](const Tensor& block, const Names& names) -> Tensor {
     std::vector<Tensor> kbar;
     for (const auto& range : ranges(block.dim(0), a.tile)) {
       const auto part = rows_in(block, range), k = columns ? slice(part, 1, 0, width) : part;
@@ -173,9 +190,9 @@ Tensors RingLogSumExp::vjp(const Replay& at, Inputs g) const {
                  cbar = columns ? transpose(slice(part, 1, width + 1, width + 2)) : Tensor();
       Tensor of_tile;
       for (std::size_t i = 0; i < q.size(); ++i) {
-        const auto x = products(q[i], k, row_ranges[i], range, own && a.skip_own);
-        auto xbar = exp(x - r[i]) * rbar[i];
-        if (columns) xbar = xbar + exp(x - c) * cbar;
+        const auto x = products(q[i], k, row_ranges[i], range, names);
+        auto xbar = exp_scaled(x, r[i], rbar[i]);
+        if (columns) xbar = xbar + exp_scaled(x, c, cbar);
         accumulate(qbar[i], matmul(xbar, k));
         accumulate(of_tile, matmul(xbar, q[i], {.transpose_a = true}));
       }
@@ -183,8 +200,9 @@ Tensors RingLogSumExp::vjp(const Replay& at, Inputs g) const {
     }
     return joined(kbar, zeros_like(columns ? slice(block, 1, 0, width) : block));
   };
-  const auto travelling = columns ? concatenate({k_all, unsqueeze(finite(at.output(1)), 1), unsqueeze(g[1], 1)}, 1) : k_all;
-  const auto kbar = round_trip(travelling, comm, a.rows, visit, [](const Tensor& x, const Tensor& y) { return x + y; });
+  const auto travelling =
+      columns ? concatenate({k_all, unsqueeze(zero_if_nothing(at.output(1)), 1), unsqueeze(g[1], 1)}, 1) : k_all;
+  const auto kbar = round_trip(travelling, comm, a, visit, [](const Tensor& x, const Tensor& y) { return x + y; });
   for (std::size_t i = 0; i < q.size(); ++i)
     if (!qbar[i]) qbar[i] = zeros_like(q[i]);
   return {joined(qbar, zeros_like(q_all)), kbar};

@@ -9,8 +9,11 @@
 namespace mpigrad {
 
 struct RingAttributes {
-  Rows rows{};               // of k on every rank; left out, the ranks tell each other
-  bool skip_own = false;     // row i of q and row i of k, on the same rank, are one sample: their product is left out
+  Rows rows{};            // of k on every rank; left out, the ranks tell each other
+  bool skip_own = false;  // row i of q and row i of k, on the same rank, are one sample: their product is left out
+  // Rows i of q and of k, on the same rank, have labels[i]: products of equal labels are left out, the own one with them. int64
+  // [n], constant; they travel with the columns. Of ring_logsumexp alone.
+  Tensor labels{};
   std::int64_t tile = 1024;  // rows and columns of a tile
 };
 

@@ -68,8 +68,8 @@ Tensor BatchNorm::operator()(const Tensor& x) {
   LayerScope scope(path(), "batch_norm", a_.affine ? 2 * x.dim(-1) : 0);
   UseDevice device(x.device());
   const auto gamma =
-                 a_.affine ? parameter("gamma", shape, constant_value(a_.gamma_start), false) : constant(ones(shape, x.dtype())),
-             beta = a_.affine ? parameter("beta", shape, constant_value(0), false) : constant(zeros(shape, x.dtype()));
+                 a_.affine ? parameter("gamma", shape, constant_value(a_.gamma_start), false) : constant(ones(shape, dtype())),
+             beta = a_.affine ? parameter("beta", shape, constant_value(0), false) : constant(zeros(shape, dtype()));
   auto &mean = buffer("running_mean", shape, 0), &variance = buffer("running_variance", shape, 1);
   if (!training() && x.device() != DeviceKind::dry)
     return scope.done(distributed::normalise(x, {constant(mean), constant(variance)}, gamma, beta, a_.epsilon));

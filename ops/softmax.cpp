@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "ops/elementwise.h"
+#include "ops/exponential.h"
 #include "ops/layout_rules.h"
 #include "ops/reduce.h"
 #include "ops/views.h"
@@ -54,6 +55,11 @@ Tensor softmax(const Tensor& x, int axis) { return along<ops::Softmax>(x, axis);
 Tensor log_softmax(const Tensor& x, int axis) { return along<ops::LogSoftmax>(x, axis); }
 
 Tensor logsumexp(const Tensor& x, const std::vector<int>& axes, bool keep) {
+  if (axes.size() == 1 && !x.layout() && x.rank() > 0 && is_floating(x.dtype()) && !is_half(x.dtype())) {
+    const int axis = checked_dimension("logsumexp", axes[0], x.rank());
+    const auto y = mpigrad::apply(ops::LogSumExpAlong{axis}, {x});
+    return keep ? unsqueeze(y, axis) : y;
+  }
   // The shift cancels in value and in every derivative, so it is a constant; clamped, because infinity - infinity is not a
   // number.
   Tensor shift;

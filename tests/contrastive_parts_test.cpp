@@ -1,5 +1,5 @@
-// What stands around contrastive losses: gradient caching, 16-bit embeddings, distributed ones, MoCo's queue and shuffling,
-// SwAV's assignments.
+// What stands around contrastive losses: gradient caching, distributed embeddings, MoCo's queue and shuffling, SwAV's
+// assignments and queue.
 
 #include <doctest/doctest.h>
 
@@ -119,35 +119,6 @@ TEST_CASE("contrastive: gradient caching refuses what chunks would change") {
     CHECK(has(error_text([&] { losses::cached_gradient(net, fickle, loss, comm, {.samples = 4, .chunk = 2}); }),
               "the second time"));
   });
-}
-
-TEST_CASE("contrastive: 16-bit embeddings are computed with in float32") {
-  for (const auto type : {DType::bfloat16, DType::float16})
-    for (const auto& loss : cases()) {
-      if (loss.name.find("mean over pairs") != std::string::npos) continue;
-      check_on_ranks(2, loss.name, [&](const Communicator& comm) {
-        const auto part = part_of(comm, balanced(2));
-        Tensors rounded, wide;
-        for (int v = 0; v < loss.views; ++v) {
-          rounded.push_back(part.of(random_tensor({samples, width}, 40 + static_cast<std::uint64_t>(v), type)).as_variable());
-          wide.push_back(constant(cast(rounded.back(), DType::float32)).as_variable());
-        }
-        const auto gradient = [&](const Tensors& z, double& value) {
-          Tape tape;
-          const auto share = loss.share(z, learned_of(loss, DType::float32), part);
-          require(share.dtype() == DType::float32, "[test] the share is {}", share);
-          value = share.item();
-          return tape.gradient(share, z);
-        };
-        double a = 0, b = 0;
-        const auto found = gradient(rounded, a), expected = gradient(wide, b);
-        require(a == b, "[test] shares {} and {}", a, b);
-        for (std::size_t v = 0; v < found.size(); ++v) {
-          require(found[v].dtype() == type, "[test] {}", found[v]);
-          require_close("cotangent", cast(found[v], DType::float32), cast(cast(expected[v], type), DType::float32), 1e-30);
-        }
-      });
-    }
 }
 
 TEST_CASE("contrastive: distributed embeddings, batch and space split at once") {
@@ -276,6 +247,41 @@ TEST_CASE("contrastive: sinkhorn's assignments are the paper's, and do not overf
       // exp(1 / 0.001) has no float32.
       for (const double value : losses::sinkhorn(cast(part.of(scores), DType::float32), comm, {.epsilon = 0.001}).to_vector())
         require(value >= 0 && value <= 1 + 1e-5, "[test] {}", value);
+    });
+}
+
+TEST_CASE("contrastive: swav's queue keeps the latest embeddings, and gives them when it is full") {
+  for (const int size : {1, 2, 3})
+    check_on_ranks(size, "queue", [&](const Communicator& comm) {
+      losses::SwavQueue queue({.crops = 2, .samples = 5, .width = 2, .dtype = DType::float64});
+      require(!queue.full() && queue.embeddings().empty(), "[test] it begins empty");
+      const auto cuts = balanced_cuts(2, size);
+      const auto r = static_cast<std::size_t>(comm.rank());
+      for (int step = 0; step < 3; ++step) {
+        require(!queue.full(), "[test] full at step {}", step);
+        // Two samples each time, of lengths that are brought to 1; the second crop looks the other way.
+        const auto all = from_vector({2, 2}, {2.0 + step, 0, 0, 3.0 + step}, DType::float64) * (step == 1 ? -1 : 1);
+        const auto mine = slice(all, 0, cuts[r], cuts[r + 1]);
+        queue.enqueue({mine, -mine}, comm);
+      }
+      require(queue.full() && queue.stored() == 6 && queue.next() == 1, "[test] {} {}", queue.stored(), queue.next());
+      const auto found = queue.embeddings();
+      require(found[0].to_vector() == std::vector<double>{0, 1, 0, 1, -1, 0, 0, -1, 1, 0}, "[test] first crop");
+      require(found[1].to_vector() == (-found[0]).to_vector(), "[test] second crop");
+      losses::SwavQueue other({.crops = 2, .samples = 5, .width = 2, .dtype = DType::float64});
+      other.load(queue.state(), queue.next(), queue.stored());
+      require(other.full() && other.embeddings()[1].to_vector() == found[1].to_vector() && other.next() == 1, "[test] loaded");
+      require(has(error_text([&] {
+                    queue.enqueue({zeros({1, 2})}, comm);
+                  }),
+                  "[swav] the queue has 2 crops, 1 are given"),
+              "[test] crops");
+      const auto z = random_tensor({4, 2}, 5 + static_cast<std::uint64_t>(comm.rank()));
+      require(has(error_text([&] {
+                    losses::swav({z, z}, random_tensor({3, 2}, 1), comm, {.queue = {found[0]}});
+                  }),
+                  "[swav] 2 crops are assigned, the queue has 1"),
+              "[test] queue of one crop");
     });
 }
 

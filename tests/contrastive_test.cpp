@@ -146,7 +146,10 @@ TEST_CASE("contrastive: second derivatives") {
 }
 
 TEST_CASE("contrastive: ring forms equal the direct ones") {
-  for (const std::string name : {"nt_xent", "clip"}) {
+  std::vector<std::string> names{"nt_xent", "clip"};
+  for (const std::string kind : {"L_out", "positives apart"})
+    for (const std::string per : {"samples", "pairs"}) names.push_back(fmt::format("sup_con, {}, mean over {}", kind, per));
+  for (const auto& name : names) {
     const auto expected = one_rank(case_named(name), DType::float64);
     for (const int size : sizes) {
       const auto found = errors(case_named(name + ", ring"), expected, size, DType::float64);

@@ -332,6 +332,23 @@ TEST_CASE("encoders: heads of the papers, prototypes, learned numbers") {
   CHECK(net.number.value().item() == doctest::Approx(std::log(1 / 0.07)));
 }
 
+TEST_CASE("encoders: layers that compute in bfloat16 give nearly the same embeddings") {
+  struct Net : nn::Module {
+    Tensor operator()(const Tensor& x) override { return head(encoder(x)); }
+    ResNet encoder{*this, "encoder", {.depth = 10, .width = 8, .small_images = true}};
+    ProjectionHead head{*this, "head", {.hidden = 16, .out = 6, .final_norm = true}};
+  } half, whole;
+  const Shape shape{8, 1, 12, 12, 3};
+  half.build(shape, {.compute = DType::bfloat16});
+  whole.build(shape);
+  const auto x = global_tensor(shape, 5, {}, DType::float32);
+  const auto found = half(x), expected = whole(x);
+  CHECK(found.dtype() == DType::bfloat16);
+  const double error = mean(square(cast(found, DType::float32) - expected), {0, 1}).item();
+  CHECK(error < 0.05);  // of a variance of 1
+  CHECK(error > 0);
+}
+
 TEST_CASE("encoders: volumes of odd extents split in depth, 28 planes over 3 ranks") {
   const EncoderCase volume{"encoder3d", {2, 28, 7, 6, 1}};
   const auto expected = alone(volume, DType::float64);

@@ -245,6 +245,24 @@ TEST_CASE("gpu: batches are those of a CPU, also where they are kept") {
     }
 }
 
+TEST_CASE("gpu: a batch stays until the step that uses it is done, however far the host is ahead") {
+  if (no_gpu("gpu: a batch stays until the step that uses it is done, however far the host is ahead")) return;
+  const auto sums = [](DeviceKind on) {
+    UseDevice device(on);
+    const data::Loader loader(std::make_shared<MadeSource>(MadeSamples{.samples = 24}), {.batch = 2, .dtype = DType::float64});
+    Tensors found;
+    for (const auto& batch : loader.epoch(0)) {
+      Tensor slow = zeros_like(batch.x);
+      for (int i = 0; i < 40; ++i) slow = slow * 0.5 + 1;
+      found.push_back(sum(square(batch.x * slow), {1, 2, 3, 4}));
+    }
+    Values values;
+    for (const auto& each : found) append(values, each);
+    return values;
+  };
+  CHECK(difference(sums(DeviceKind::cuda), sums(DeviceKind::cpu)) < 1e-9);
+}
+
 TEST_CASE("gpu: a loader's places are used again, and an epoch may be left") {
   if (no_gpu("gpu: a loader's places are used again, and an epoch may be left")) return;
   UseDevice device(DeviceKind::cuda);

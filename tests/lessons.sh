@@ -42,6 +42,7 @@ lesson 06_overlap 3 '^holds: backwards: isend irecv wait wait'
 lesson 07_unused_message 4 '^holds: every rank took its part in the backward pass'
 lesson 08_contrastive 4 '^full, plain  *P\.000000  1\.000000'
 lesson 09_hessian_vector 4 '^holds: H v is P\.000000 times too large'
+lesson 10_wrong_gradients 4 '^full matrix, gradients summed  *P\.000000  1\.000000'
 
 # What the exercises say.
 threads 7 "$lessons/02_sum_over_ranks"
@@ -61,6 +62,13 @@ judge '08_contrastive: the exercise' says '^gather, no grad  *0\.581132  0\.9035
 judge '08_contrastive: local negatives' says '^local negatives  *0\.513545'
 threads 8 "$lessons/09_hessian_vector"
 judge '09_hessian_vector: the exercise' says '^vjp by a plain allreduce .* 19\.38104460'
+
+threads 8 "$lessons/10_wrong_gradients"
+judge '10_wrong_gradients: own columns put back' says '^the same, own columns put back  *0\.907411  0\.965140'
+threads 2 "$lessons/10_wrong_training" --steps 2 --seeds 1 --batch 16 --only 'InfoNCE, exact'
+judge '10_wrong_training' says '^| InfoNCE, exact | [0-9.]* (0\.0) |'
+run "$lessons/10_wrong_training" --batch 1
+judge '10_wrong_training: a batch of one' refuses_arguments '--batch is 2 or more'
 
 under_launcher 04_heat 2 '^E^T 1   111111111111111111111112|211111111111111111111111$'
 under_launcher 06_overlap 2 '^holds: backwards: isend irecv wait wait'

@@ -67,7 +67,8 @@ TEST_CASE("plot: PNG files") {
   const double nan = std::nan("");
   plot::Figure figure("test", 600);
   figure.row(200, {plot::Lines{.title = "with gaps", .log_y = true, .series = {{"a", {0, 1, 2, 3}, {1, nan, -1, 10}}}},
-                   plot::Lines{}, plot::Lines{.series = {{"all not numbers", {0, 1}, {nan, nan}}}}});
+                   plot::Lines{.log_x = true, .series = {{"", {0, 1, 1000}, {1, 2, 3}}}},
+                   plot::Lines{.series = {{"all not numbers", {0, 1}, {nan, nan}}}}});
   figure.row(200, {plot::Scatter{.series = {{"", {1, 2, nan}, {1, 2, 3}}}, .notes = {"note"}}, plot::Scatter{},
                    plot::Image{.rows = 2, .columns = 3, .values = {0, 1, 2, 3, nan, 5}, .bar = true},
                    plot::Image{.title = "constant", .rows = 1, .columns = 1, .values = {4}, .bar = true}});

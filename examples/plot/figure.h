@@ -22,7 +22,7 @@ struct Series {
 // Curves, with a legend if they have labels.
 struct Lines {
   std::string title{}, x_label{}, y_label{};
-  bool log_y = false;  // leaves out what is not positive
+  bool log_x = false, log_y = false;  // leave out what is not positive
   bool markers = false;
   std::vector<Series> series{};
 };

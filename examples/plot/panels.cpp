@@ -32,7 +32,7 @@ struct Plane {
 };
 
 Plane draw_plane(Canvas& canvas, const Rectangle& area, const std::string& title, const std::vector<std::string>& notes,
-                 const std::string& x_label, const std::string& y_label, const Range& x, const Range& y, bool log_y,
+                 const std::string& x_label, const std::string& y_label, const Range& x, const Range& y, bool log_x, bool log_y,
                  bool square) {
   Plane plane;
   const double bottom = 26 + (x_label.empty() ? 0 : 24);
@@ -48,9 +48,10 @@ Plane draw_plane(Canvas& canvas, const Rectangle& area, const std::string& title
     width = height = side;
     plane.y = make_axis(y, log_y, static_cast<int>(side / 55));
   }
-  plane.x = make_axis(x, false, static_cast<int>(width / (square ? 55 : 75)));
+  plane.x = make_axis(x, log_x, static_cast<int>(width / (square ? 55 : 75)));
   const auto& in = plane.inside;
-  for (const auto& tick : plane.x.ticks) canvas.line(plane.left(tick.value), in.y, plane.left(tick.value), in.bottom(), faint);
+  for (const auto& tick : plane.x.ticks)
+    canvas.line(plane.left(tick.value), in.y, plane.left(tick.value), in.bottom(), tick.label.empty() ? fainter : faint);
   for (const auto& tick : plane.y.ticks)
     canvas.line(in.x, plane.top(tick.value), in.right(), plane.top(tick.value), tick.label.empty() ? fainter : faint);
   for (const auto& tick : plane.x.ticks)
@@ -113,16 +114,21 @@ double extra_width(const Image& image) { return image.bar ? bar_room : 0; }
 
 void draw(Canvas& canvas, const Rectangle& area, const Lines& lines) {
   Range x, y;
+  const auto shown = [&](const Series& s, std::size_t i) {
+    return std::isfinite(s.y[i]) && (!lines.log_y || s.y[i] > 0) && (!lines.log_x || s.x[i] > 0);
+  };
   for (const auto& s : lines.series)
     for (std::size_t i = 0; i < s.x.size(); ++i)
-      if (std::isfinite(s.y[i]) && (!lines.log_y || s.y[i] > 0)) x.include(s.x[i]), y.include(s.y[i]);
-  const auto plane = draw_plane(canvas, area, lines.title, {}, lines.x_label, lines.y_label, x, y, lines.log_y, false);
+      if (shown(s, i)) x.include(s.x[i]), y.include(s.y[i]);
+  const auto plane =
+      draw_plane(canvas, area, lines.title, {}, lines.x_label, lines.y_label, x, y, lines.log_x, lines.log_y, false);
   canvas.clip(plane.inside);
   for (std::size_t k = 0; k < lines.series.size(); ++k) {
     const auto& s = lines.series[k];
     std::vector<std::pair<double, double>> points;
     for (std::size_t i = 0; i < s.x.size(); ++i)
-      points.emplace_back(plane.left(s.x[i]), lines.log_y && s.y[i] <= 0 ? std::nan("") : plane.top(s.y[i]));
+      if (shown(s, i)) points.emplace_back(plane.left(s.x[i]), plane.top(s.y[i]));
+      else points.emplace_back(std::nan(""), std::nan(""));
     canvas.polyline(points, series_colour(k), 2.2);
     if (!lines.markers && points.size() > 1) continue;
     for (const auto& [left, top] : points)
@@ -141,8 +147,8 @@ void draw(Canvas& canvas, const Rectangle& area, const Scatter& scatter) {
     for (const double value : {y.low, y.high}) x.include(value);
     y = x;
   }
-  const auto plane =
-      draw_plane(canvas, area, scatter.title, scatter.notes, scatter.x_label, scatter.y_label, x, y, false, scatter.identity);
+  const auto plane = draw_plane(canvas, area, scatter.title, scatter.notes, scatter.x_label, scatter.y_label, x, y, false, false,
+                                scatter.identity);
   canvas.clip(plane.inside);
   if (scatter.identity) {
     const auto& range = plane.x.range;

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "comm/invariant.h"
-#include "comm/point_to_point.h"
 #include "comm/ring.h"
+#include "models/contrastive/blocks.h"
 #include "ops/elementwise.h"
 #include "ops/matmul.h"
 #include "ops/recompute.h"
@@ -60,42 +60,6 @@ Tensor nt_xent(const Tensor& a, const Tensor& b, const Communicator& comm, const
   return batch.share((sum(denominators) - numerators) * (0.5 / static_cast<double>(batch.all)));
 }
 
-Tensor sup_con(const Tensor& embeddings, const Tensor& labels, const Communicator& comm, const SupConAttributes& at) {
-  const bool fit =
-      labels.rank() == 1 && labels.dtype() == DType::int64 && embeddings.rank() >= 1 && labels.dim(0) == embeddings.dim(0);
-  const auto batch = inspect("sup_con", {embeddings}, comm,
-                             {.refuse_zeros = at.refuse_zeros && at.normalise, .temperature = at.temperature, .labels_fit = fit});
-  const auto z = at.normalise ? unit_rows(batch.views[0]) : batch.views[0];
-  const auto s = against_all(z * (1 / at.temperature), z, comm, batch.rows);
-  const auto own = diagonal(batch.here, batch.all, batch.first, z.device());
-  Tensor positive, counts, negative;  // [n, M], [n], [n, M]
-  {
-    Untaped scope;
-    const auto mine = labels.without_layout();
-    const auto alike = equal(unsqueeze(mine, 1), unsqueeze(allgather(mine, comm, batch.rows), 0));
-    positive = constant(logical_and(alike, logical_not(own)));
-    negative = constant(logical_not(alike));
-    counts = constant(sum(cast(positive, s.dtype()), {1}));
-  }
-  const auto zero = constant(zeros({}, s.dtype()));
-  Tensor losses;  // of each row, summed over its positives
-  if (at.positives_in_denominator) {
-    losses = counts * logsumexp(masked(s, own, -infinity), {1}) - sum(where(positive, s, zero), {1});
-  } else {
-    // -log( e^s / (e^s + sum of the negatives') ) = softplus(log sum of the negatives' - s). Where there is no negative it is 0,
-    // and what stands in the place of the empty sum does not matter.
-    const auto none = constant(equal(sum(cast(negative, s.dtype()), {1}, true), zero));
-    const auto others = logsumexp(masked(s, constant(logical_not(logical_or(negative, none))), -infinity), {1}, true);
-    losses = sum(where(constant(logical_and(positive, logical_not(none))), softplus(others - s), zero), {1});
-  }
-  if (at.mean_over_samples) {
-    losses = losses / constant(maximum(counts, constant(ones({}, s.dtype()))));
-    return batch.share(sum(losses) * (1 / static_cast<double>(batch.all)));
-  }
-  const auto pairs = std::max(1.0, total(sum(counts), comm));
-  return batch.share(sum(losses) * (1 / pairs));
-}
-
 Tensor clip(const Tensor& a, const Tensor& b, const Tensor& log_scale, const Communicator& comm, const ClipAttributes& at) {
   const auto batch =
       inspect("clip", {a, b}, comm, {.refuse_zeros = at.refuse_zeros && at.normalise, .learned = value_of("clip", log_scale)});
@@ -144,25 +108,16 @@ Tensor siglip(const Tensor& a, const Tensor& b, const Tensor& log_scale, const T
     return result;
   };
   const auto rows = tiles(scaled);
-  const int p = comm.size(), r = comm.rank();
   UseDevice device(x.device());
   // All pairs as if they were negatives: -log sigmoid(-l) = softplus(l); a positive's is softplus(-l) = softplus(l) - l.
   Tensor share = -(sum(scaled * y) + shift * static_cast<double>(batch.here));
-  Tensor block = y;
-  for (int step = 0; step < p; ++step) {
-    Request coming, sent;
-    if (step + 1 < p) {
-      const auto coming_rows = batch.rows[static_cast<std::size_t>((r + p - step - 1) % p)];
-      coming = irecv({Shape{coming_rows, batch.width}, y.dtype()}, comm, (r + p - 1) % p);
-      sent = isend(block, comm, (r + 1) % p);
-    }
-    for (const auto& columns : tiles(block))
+  for_each_block({y}, comm, batch.rows, [&](const Tensors& block, int) {
+    for (const auto& columns : tiles(block[0]))
       for (const auto& q : rows)
         share =
             share + recompute([q, shift](const Tensor& k) { return sum(softplus(matmul(q, k, {.transpose_b = true}) + shift)); },
                               columns);
-    if (sent) block = wait(coming), wait(sent);
-  }
+  });
   return batch.share(share * (1 / static_cast<double>(batch.all)));
 }
 

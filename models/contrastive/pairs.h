@@ -36,6 +36,8 @@ struct SupConAttributes {
   bool positives_in_denominator = true;
   // Mean over samples of the mean over their positives; otherwise the mean over all positive pairs.
   bool mean_over_samples = true;
+  Form form = Form::direct;  // round a ring, labels travel with the embeddings
+  std::int64_t tile = 1024;
 };
 
 // Supervised contrastive (Khosla et al. 2020, L_out). z: [n, D], all views one after the other; labels: integers [n]. P(i) are

@@ -30,6 +30,7 @@
 #include "framework/trust_ratio.h"
 #include "models/augment/recipe.h"
 #include "models/checkpoint.h"
+#include "models/contrastive/evaluate.h"
 #include "models/contrastive/gradient_cache.h"
 #include "models/contrastive/moco.h"
 #include "models/contrastive/pairs.h"

@@ -4,6 +4,7 @@
 
 #include "ops/elementwise_list.h"
 #include "ops/elementwise_ops.h"
+#include "ops/exponential.h"
 #include "ops/loss.h"
 #include "ops/norm.h"
 #include "ops/random.h"
@@ -44,6 +45,8 @@ MPIGRAD_ABSENT(Extremum)
 MPIGRAD_ABSENT(ArgMax)
 MPIGRAD_ABSENT(Softmax)
 MPIGRAD_ABSENT(LogSoftmax)
+MPIGRAD_ABSENT(LogSumExpAlong)
+MPIGRAD_ABSENT(ExpScaled)
 MPIGRAD_ABSENT(ChannelMoments)
 MPIGRAD_ABSENT(ChannelAffine)
 MPIGRAD_ABSENT(ChannelDots)

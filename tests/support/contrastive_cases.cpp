@@ -26,6 +26,10 @@ Tensor random_tensor(const Shape& shape, std::uint64_t seed, DType dtype) {
 Tensor queue(DType dtype) { return constant(mpigrad::contrastive::unit_rows(random_tensor({6, width}, 21, dtype))); }
 Tensor prototypes(DType dtype) { return constant(mpigrad::contrastive::unit_rows(random_tensor({4, width}, 22, dtype))); }
 
+Tensors earlier() {
+  return {queue(DType::float64), constant(mpigrad::contrastive::unit_rows(random_tensor({6, width}, 23, DType::float64)))};
+}
+
 std::function<Tensors(DType)> numbers(const std::vector<double>& values) {
   return [values](DType dtype) {
     Tensors result;
@@ -54,19 +58,23 @@ std::vector<LossCase> make_cases() {
   }
   for (const bool together : {true, false})
     for (const bool per_sample : {true, false})
-      list.push_back(
-          {.name =
-               fmt::format("sup_con, {}, mean over {}", together ? "L_out" : "positives apart", per_sample ? "samples" : "pairs"),
-           .views = 1,
-           .share =
-               [=](const Tensors& z, const Tensors&, const Part& at) {
-                 return sup_con(z[0], at.of(class_labels()), at.comm,
-                                {.temperature = heat, .positives_in_denominator = together, .mean_over_samples = per_sample});
-               },
-           .formula =
-               [=](const auto& z, const auto&) {
-                 return formulas::sup_con(z[0], class_labels().to_vector(), heat, together, per_sample);
-               }});
+      for (const auto form : {Form::direct, Form::ring})
+        list.push_back({.name = fmt::format("sup_con, {}, mean over {}{}", together ? "L_out" : "positives apart",
+                                            per_sample ? "samples" : "pairs", form == Form::ring ? ", ring" : ""),
+                        .views = 1,
+                        .share =
+                            [=](const Tensors& z, const Tensors&, const Part& at) {
+                              return sup_con(z[0], at.of(class_labels()), at.comm,
+                                             {.temperature = heat,
+                                              .positives_in_denominator = together,
+                                              .mean_over_samples = per_sample,
+                                              .form = form,
+                                              .tile = 3});
+                            },
+                        .formula =
+                            [=](const auto& z, const auto&) {
+                              return formulas::sup_con(z[0], class_labels().to_vector(), heat, together, per_sample);
+                            }});
   list.push_back(
       {.name = "siglip",
        .learned = numbers({0.9, -1.5}),
@@ -98,6 +106,17 @@ std::vector<LossCase> make_cases() {
                               const Part& at) { return swav(z, c[0], at.comm, {.sinkhorn = {.epsilon = 0.25}}); },
                   .formula = [](const auto& z, const auto& c) { return formulas::swav(z, matrix_of(c[0]), 0.1, 0.25); },
                   .second_order = false});
+  list.push_back(
+      {.name = "swav, queue",
+       .views = 3,
+       .learned = [](DType dtype) { return Tensors{prototypes(dtype).as_variable()}; },
+       .share = [](const Tensors& z, const Tensors& c,
+                   const Part& at) { return swav(z, c[0], at.comm, {.sinkhorn = {.epsilon = 0.25}, .queue = earlier()}); },
+       .formula =
+           [](const auto& z, const auto& c) {
+             return formulas::swav(z, matrix_of(c[0]), 0.1, 0.25, {matrix_of(earlier()[0]), matrix_of(earlier()[1])});
+           },
+       .second_order = false});
   return list;
 }
 

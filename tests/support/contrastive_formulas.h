@@ -170,7 +170,9 @@ inline Rows sinkhorn(const Rows& scores, double epsilon) {
   return q;
 }
 
-inline double swav(const std::vector<Rows>& crops, const Rows& prototypes, double temperature, double epsilon) {
+// queue: earlier unit rows for each of the two assigned crops, or none
+inline double swav(const std::vector<Rows>& crops, const Rows& prototypes, double temperature, double epsilon,
+                   const std::vector<Rows>& queue = {}) {
   std::vector<Rows> scores;
   for (const auto& crop : crops) {
     scores.emplace_back();
@@ -181,7 +183,14 @@ inline double swav(const std::vector<Rows>& crops, const Rows& prototypes, doubl
   }
   double loss = 0;
   for (std::size_t a = 0; a < 2; ++a) {
-    const auto q = sinkhorn(scores[a], epsilon);
+    auto together = scores[a];
+    if (!queue.empty())
+      for (const auto& z : queue[a]) {
+        together.emplace_back();
+        for (const auto& c : prototypes) together.back().push_back(dot(z, c));
+      }
+    auto q = sinkhorn(together, epsilon);
+    q.resize(scores[a].size());
     for (std::size_t v = 0; v < crops.size(); ++v) {
       if (v == a) continue;
       for (std::size_t i = 0; i < q.size(); ++i) {

@@ -12,6 +12,7 @@
 #include "ops/conv.h"
 #include "ops/device.h"
 #include "ops/elementwise.h"
+#include "ops/exponential.h"
 #include "ops/loss.h"
 #include "ops/matmul.h"
 #include "ops/norm.h"
@@ -122,6 +123,10 @@ std::vector<Row> reduction_rows() {
       {"log_softmax", {{s}}, F(log_softmax(x[0]))},
       {"log_softmax along the middle", {{s}}, F(log_softmax(x[0], 1))},
       {"logsumexp", {{s}}, F(logsumexp(x[0], {-1}))},
+      {"logsumexp along the middle, kept", {{s}}, F(logsumexp(x[0], {1}, true))},
+      {"logsumexp of a matrix's columns", {{{3, 4}}}, F(logsumexp(x[0], {0}))},
+      {"exp_scaled by rows", {{{3, 4}}, {{3, 1}}, {{3, 1}}}, F(exp_scaled(x[0], x[1], x[2]))},
+      {"exp_scaled by columns", {{{3, 4}}, {{1, 4}}, {{1, 4}}}, F(exp_scaled(x[0], x[1], x[2]))},
       {"logsumexp of several, kept", {{s}}, F(logsumexp(x[0], {0, 2}, true))},
   };
 }
