@@ -26,7 +26,8 @@ class DeviceTransport final : public ForwardingTransport {
     // A node's threads exchange addresses; what MPI can do with device memory only its user knows.
     const bool direct = host->name() == "mpi" && cuda_aware_mpi();
     staged_ = staged(host, memory_, {.direct = direct, .direct_reductions = direct && !mode_.fixed_order});
-    messages_ = host->name() == "threads" ? in_process(host, memory_) : staged_;
+    // What is staged has the mode of the host's transport.
+    messages_ = host->name() == "threads" ? with_mode(in_process(host, memory_), mode_, memory_) : staged_;
   }
 
   void barrier() override { engine().barrier(); }

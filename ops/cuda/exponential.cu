@@ -63,18 +63,16 @@ void log_sum_exp(std::int64_t before, std::int64_t n, std::int64_t behind, const
   if (behind == 1) {
     const int threads = n <= 64 ? 32 : n <= 1024 ? 128 : 512;
     const auto blocks = static_cast<unsigned>(before < max_blocks ? before : max_blocks);
-    rows_kernel<<<blocks, threads, 0, native(stream)>>>(before, n, x, y);
+    launch("logsumexp", rows_kernel<T>, blocks, threads, stream, before, n, x, y);
   } else {
-    columns_kernel<<<blocks_for(before * behind), block_threads, 0, native(stream)>>>(before, n, behind, x, y);
+    launch("logsumexp", columns_kernel<T>, blocks_for(before * behind), block_threads, stream, before, n, behind, x, y);
   }
-  check_launch("logsumexp");
 }
 
 template <class T>
 void exp_scaled(std::int64_t rows, std::int64_t columns, bool of_rows, const T* x, const T* a, const T* b, T* y, Stream stream) {
   if (rows * columns == 0) return;
-  scaled_kernel<<<blocks_for(rows * columns), block_threads, 0, native(stream)>>>(rows, columns, of_rows, x, a, b, y);
-  check_launch("exp_scaled");
+  launch("exp_scaled", scaled_kernel<T>, blocks_for(rows * columns), block_threads, stream, rows, columns, of_rows, x, a, b, y);
 }
 
 #define MPIGRAD_MAKE(T)                                                                      \
