@@ -19,6 +19,7 @@
 #include "ops/softmax.h"
 #include "ops/views.h"
 #include "tests/support/gpu.h"
+#include "tests/support/op_table.h"
 
 using namespace mpigrad;
 using namespace mpigrad::testing;
@@ -258,8 +259,13 @@ TEST_CASE("gpu: channels of every number") {
                  return {m.mean, m.m2};
                }},
               floating, 2);
-      check({"affine of " + text, {{rows, c}, {c}, {c}, {c}}, F(channel_affine(x[0], x[1], x[2], x[3]))}, floating);
-      check({"dots of " + text, {{rows, c}, {rows, c}, {c}}, [](const Tensors& x) { return apply_all(ops::ChannelDots{}, x); }},
+      check({"affine of " + text, {{rows, c}, {c}, {c}, {c}}, F(channel_affine(x[0], wide(x[1]), wide(x[2]), wide(x[3])))},
+            floating);
+      check({"dots of " + text,
+             {{rows, c}, {rows, c}, {c}},
+             [](const Tensors& x) {
+               return apply_all(ops::ChannelDots{}, {x[0], x[1], wide(x[2])});
+             }},
             floating, 2);
     }
   // Digits are not lost to a large mean.

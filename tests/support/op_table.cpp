@@ -297,12 +297,18 @@ std::vector<Row> normalisation_and_loss_rows() {
          const auto m = channel_moments(x[0]);
          return {m.mean, m.m2};
        }},
-      {"channel_affine", {{s}, {{4}}, {{4}}, {{4}}}, F(channel_affine(x[0], x[1], x[2], x[3]))},
-      {"channel_dots", {{s}, {s}, {{4}}}, [](const Tensors& x) { return apply_all(ops::ChannelDots{}, x); }},
+      {"channel_affine", {{s}, {{4}}, {{4}}, {{4}}}, F(channel_affine(x[0], wide(x[1]), wide(x[2]), wide(x[3])))},
+      {"channel_dots",
+       {{s}, {s}, {{4}}},
+       [](const Tensors& x) {
+         return apply_all(ops::ChannelDots{}, {x[0], x[1], wide(x[2])});
+       }},
       {"batch_norm",
        {{s}, {{4}, 0.5, 1.5}, {{4}}},
-       [](const Tensors& x) { return with_statistics(batch_norm(x[0], x[1], x[2], 1e-3)); }},
-      {"normalise", {{s}, {{4}}, {{4}, 0.5, 1.5}, {{4}}, {{4}}}, F(normalise(x[0], {x[1], x[2]}, x[3], x[4], 1e-3))},
+       [](const Tensors& x) { return with_statistics(batch_norm(x[0], wide(x[1]), wide(x[2]), 1e-3)); }},
+      {"normalise",
+       {{s}, {{4}}, {{4}, 0.5, 1.5}, {{4}}, {{4}}},
+       F(normalise(x[0], {wide(x[1]), wide(x[2])}, wide(x[3]), wide(x[4]), 1e-3))},
       {"mse", {{s}, {s}}, F(mse(x[0], x[1]))},
       {"mse, none", {{s}, {s}}, F(mse(x[0], x[1], Reduce::none))},
       {"mae", {apart(s), apart(s, -1.1, 0.93)}, F(mae(x[0], x[1]))},
@@ -356,6 +362,8 @@ Tensors make_operands(const Row& row, DType dtype) {
   }
   return result;
 }
+
+Tensor wide(const Tensor& x) { return cast(x, is_half(x.dtype()) ? DType::float32 : x.dtype()); }
 
 std::vector<Row> op_table() {
   std::vector<Row> rows;

@@ -26,6 +26,8 @@ struct Row {
 
 std::vector<Row> op_table();
 Tensors make_operands(const Row& row, DType dtype);
+// Statistics of 16-bit elements are float32: what x becomes where they are asked for.
+Tensor wide(const Tensor& x);
 
 // Names of the ops of the headers in ops/: of the differentiable ones, or of all.
 std::set<std::string> declared_ops(bool with_constants = false);
