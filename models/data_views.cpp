@@ -169,8 +169,8 @@ ViewBatch ViewLoader::State::finish(Fetch& fetch) {
     if (!item.finite && batch.bad_sample < 0)
       batch.bad_sample = item.sample, batch.bad_name = source->name_of_sample(item.sample);
   }
-  const auto finished = [&](Tensor& tensor, const LayoutPtr& own) {
-    tensor = constant(tensor);
+  const auto finished = [&](Tensor& tensor, const LayoutPtr own) {
+    tensor = constant(options.device == DeviceKind::cuda ? detail::copied(tensor, options.device) : tensor);
     if (own) tensor = tensor.with_layout(own);
   };
   for (auto& x : batch.x) finished(x, x.layout());

@@ -38,6 +38,8 @@ struct ViewOptions {
   int workers = 1;                      // threads that prepare samples; 0: the one that asks for the batch
   int ahead = 2;                        // batches that are prepared while one is used
   std::int64_t cache_bytes = -1;        // as in LoaderOptions
+  // Of the batches; to a GPU they are copied when they are asked for, and no host waits.
+  DeviceKind device = current_device();
 };
 
 struct ViewBatch {

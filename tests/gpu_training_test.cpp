@@ -14,6 +14,7 @@
 #include "framework/cuda/cuda.h"
 #include "framework/error.h"
 #include "models/checkpoint.h"
+#include "models/data_views.h"
 #include "models/layers.h"
 #include "models/training.h"
 #include "ops/device.h"
@@ -261,6 +262,29 @@ TEST_CASE("gpu: a batch stays until the step that uses it is done, however far t
     return values;
   };
   CHECK(difference(sums(DeviceKind::cuda), sums(DeviceKind::cpu)) < 1e-9);
+}
+
+TEST_CASE("gpu: views are those of a CPU") {
+  if (no_gpu("gpu: views are those of a CPU")) return;
+  on_ranks(2, [](const Communicator& world) {
+    const auto loader_on = [&](DeviceKind on) {
+      return data::ViewLoader(
+          std::make_shared<MadeSource>(MadeSamples{.samples = 9, .classes = true}),
+          {.grid = make_grid(world, {.depth = 2}), .batch = 4, .seed = 2, .views = {{.count = 2}}, .device = on});
+    };
+    const auto on_cpu = loader_on(DeviceKind::cpu), on_gpu = loader_on(DeviceKind::cuda);
+    for (std::int64_t step = 0; step < on_cpu.steps(); ++step) {
+      const auto expected = on_cpu.batch(0, step), got = on_gpu.batch(0, step);
+      const auto same = [](const Tensor& a, const Tensor& b) {
+        require(b.device() == DeviceKind::cuda && b.is_constant() && a.type() == b.type() && a.layout() && b.layout() &&
+                    a.to_vector() == b.to_vector(),
+                "[test] {} and {}", a, b);
+      };
+      for (std::size_t v = 0; v < 2; ++v) same(expected.x[v], got.x[v]);
+      same(expected.labels[0], got.labels[0]);
+      same(expected.indices, got.indices);
+    }
+  });
 }
 
 TEST_CASE("gpu: a loader's places are used again, and an epoch may be left") {
