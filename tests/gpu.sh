@@ -174,7 +174,7 @@ run_training() {
     touch "$data/done"
   fi
   common="--data $data --batch-norm --epochs 8 --batch 16 --seed 1 --json --quiet --overwrite"
-  printf '| device | precision | ranks | test loss | seconds |\n|---|---|---|---|---|\n'
+  printf '| device | precision | ranks | training loss | test loss | seconds | MiB |\n|---|---|---|---|---|---|---|\n'
   for case in 'cpu float32 1' 'cuda float32 1' 'cuda tf32 1' 'cuda bfloat16 1' 'cuda float16 1' 'cuda float32 2'; do
     # shellcheck disable=SC2086
     set -- $case
@@ -182,15 +182,19 @@ run_training() {
     # shellcheck disable=SC2086
     run_limited 600 "$build/examples/cosmoflow" --transport threads --ranks "$3" --device "$1" --precision "$2" --grid "$grid" \
       $common --out "$build/trained-$1-$2-$3"
+    sed -n '/^{/,$p' "$output" >"$build/trained.json"
     if [ "$status" -eq 0 ]; then
       good
-      python3 - "$output" "$@" <<'PY'
+      # Standard output is one JSON document.
+      python3 - "$build/trained.json" "$@" <<'PY'
 import json, sys
-result = json.loads(open(sys.argv[1]).read()[open(sys.argv[1]).read().index("{"):])
-print("| {} | {} | {} | {} | {} |".format(*sys.argv[2:5], result.get("test_loss"), result.get("seconds")))
+result = json.load(open(sys.argv[1]))
+last = result["epochs"][-1]
+print("| {} | {} | {} | {:.4f} | {:.4f} | {:.1f} | {} |".format(*sys.argv[2:5], last["train_loss"], last["test_loss"],
+      result["training_seconds"], result.get("peak_gpu_bytes_per_rank", 0) >> 20))
 PY
     else
-      printf '| %s | %s | %s | failed | |\n' "$@"
+      printf '| %s | %s | %s | failed | | | |\n' "$@"
       bad "cosmoflow $*"
     fi
   done

@@ -81,8 +81,12 @@ double bare_time(const ConvProblem& p, cuda::Pass pass, DType type) {
   double sum = 0;
   for (const auto& slab : cuda::slabs_of(p, pass)) {
     const auto same = std::find_if(known.begin(), known.end(), [&](const auto& k) { return k.first == slab.problem; });
-    if (same == known.end()) known.emplace_back(slab.problem, bare_slab(slab.problem, pass, type));
-    sum += same == known.end() ? known.back().second : same->second;
+    if (same != known.end()) {
+      sum += same->second;
+      continue;
+    }
+    known.emplace_back(slab.problem, bare_slab(slab.problem, pass, type));
+    sum += known.back().second;
   }
   return sum;
 }

@@ -13,6 +13,7 @@
 #include "comm/collectives.h"
 #include "framework/cuda/cuda.h"
 #include "framework/optimizer.h"
+#include "ops/elementwise.h"
 #include "ops/gpu_settings.h"
 #include "ops/loss.h"
 #include "ops/random.h"
@@ -40,7 +41,7 @@ StepResult time_step(const Session& session, const StepProblem& problem, int ste
   const auto layout = activation_layout(grid, {problem.batch, w, w, w, 4});
   const auto target_layout = split_layout(grid, {problem.batch, 4}, {0, -1, -1, -1});
   CosmoFlow net({.variant = problem.variant});
-  net.build(layout, {.seed = 1});
+  net.build(layout, {.seed = 1, .compute = problem.precision == "bfloat16" ? DType::bfloat16 : DType::float32});
   Adam adam(net, AdamAttributes{.learning_rate = 1e-4});
   const Philox random{1, 2};
   const auto x = constant(random_normal(layout->global, random, 0, 1, DType::float32, layout));
@@ -58,7 +59,7 @@ StepResult time_step(const Session& session, const StepProblem& problem, int ste
     net.set_step(i + warm_up);
     {
       Tape tape(net);
-      loss = mse(net(x), y);
+      loss = mse(cast(net(x), DType::float32), y);
       adam.step(tape.gradient(loss));
     }
     const auto after = cuda::statistics().host_synchronisations;
