@@ -139,6 +139,8 @@ run_sanitizer() {
 # are on two hosts.
 run_ranks_with_nccl() {
   gpus=$(nvidia-smi -L | wc -l)
+  # It ends the script where there is no MPI.
+  if (choose_launcher) >/dev/null 2>&1; then choose_launcher; fi
   if [ ! -x "$build/tests/nccl_ranks" ] || [ -z "${MPIEXEC:-}" ]; then
     skipped=$((skipped + 1))
     printf 'skipped: NCCL between processes needs MPI\n\n'
