@@ -47,6 +47,8 @@ const std::map<std::string, std::vector<std::string>> vendors{
     {"turbojpeg", {"models/images/", "tests/support/image_files"}},
     {"zlib", {"models/compressed/"}},
     {"zip", {"models/compressed/"}},
+    {"google/protobuf", {"models/tensorboard/"}},
+    {"event.pb", {"models/tensorboard/"}},
     {"fftw", {"examples/"}},
 };
 

@@ -17,6 +17,7 @@ mpich libmpich-dev
 libdnnl-dev libopenblas-dev
 libhdf5-mpich-dev libfftw3-dev libcairo2-dev
 zlib1g-dev libzip-dev libpng-dev libturbojpeg0-dev
+libprotobuf-dev protobuf-compiler
 libfmt-dev libcli11-dev nlohmann-json3-dev doctest-dev
 '
 
@@ -32,6 +33,7 @@ zlib:zlib.h
 libzip:zip.h
 libpng:png.h
 libjpeg-turbo:turbojpeg.h
+protobuf:google/protobuf/message_lite.h
 fmt:fmt/format.h
 CLI11:CLI/CLI.hpp
 nlohmann-json:nlohmann/json.hpp
@@ -97,7 +99,7 @@ preprocesses() {
   compiler=${CXX:-c++}
   if have mpicxx; then compiler=mpicxx; fi
   flags=
-  for module in mpich hdf5-mpich hdf5 openblas fftw3 cairo zlib libzip libpng libturbojpeg fmt CLI11 nlohmann_json dnnl doctest; do
+  for module in mpich hdf5-mpich hdf5 openblas fftw3 cairo zlib libzip libpng libturbojpeg protobuf-lite fmt CLI11 nlohmann_json dnnl doctest; do
     # A module that is missing or broken only leaves its flags out.
     flags="$flags $(pkg-config --cflags "$module" 2>/dev/null)" || true
   done
@@ -109,7 +111,7 @@ look_for_parts() {
   missing=
   newline='
   '
-  for program in meson ninja pkg-config mpiexec; do
+  for program in meson ninja pkg-config protoc mpiexec; do
     have "$program" || missing="$missing$newline$program"
   done
   if ! have "${CXX:-c++}"; then

@@ -223,7 +223,7 @@ if [ -x "$build/tests/misuse_mpi" ]; then
   fi
 fi
 
-for suite in tools halo adjoint lessons; do
+for suite in tools halo adjoint lessons contrastive; do
   if [ -f "$root/tests/$suite.sh" ]; then count_program "$suite" sh "$root/tests/$suite.sh"; fi
 done
 

@@ -12,11 +12,14 @@
 #include <variant>
 #include <vector>
 
+#include "examples/plot/colour.h"
+
 namespace mpigrad::plot {
 
 struct Series {
   std::string label{};
-  std::vector<double> x{}, y{};  // as many of each; what is not finite is left out
+  std::vector<double> x{}, y{};    // as many of each; what is not finite is left out
+  std::optional<Colour> colour{};  // none: by its place among the series
 };
 
 // Curves, with a legend if they have labels.
@@ -42,6 +45,7 @@ struct Image {
   std::vector<double> values{};         // [rows, columns], row 0 on top
   std::optional<double> low{}, high{};  // what the ends of the colour map mean; else the smallest and largest value
   bool bar = false;                     // with a scale beside it
+  std::optional<Colour> frame{};        // around it
 };
 
 using Panel = std::variant<Lines, Scatter, Image>;

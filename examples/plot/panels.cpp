@@ -13,6 +13,8 @@ constexpr Colour ink{0.13, 0.13, 0.15}, faint{0.90, 0.90, 0.92}, fainter{0.95, 0
 constexpr double title_height = 30, tick_size = 14, label_size = 15;
 constexpr double label_room = 26, tick_room = 50, bar_room = 84, note_height = 18;
 
+Colour colour_of(const std::vector<Series>& series, std::size_t i) { return series[i].colour.value_or(series_colour(i)); }
+
 void draw_title(Canvas& canvas, const Rectangle& area, const std::string& title) {
   canvas.text(area.x + area.width / 2, area.y + title_height / 2 - 3, title, {.size = 16, .bold = true, .horizontal = 0.5});
 }
@@ -99,8 +101,8 @@ void draw_legend(Canvas& canvas, const Plane& plane, const std::vector<Series>& 
   double y = best.y + 15;
   for (std::size_t i = 0; i < series.size(); ++i) {
     if (series[i].label.empty()) continue;
-    if (dots) canvas.dot(best.x + 22, y, 4, series_colour(i));
-    else canvas.polyline({{best.x + 10, y}, {best.x + 34, y}}, series_colour(i), 2.5);
+    if (dots) canvas.dot(best.x + 22, y, 4, colour_of(series, i));
+    else canvas.polyline({{best.x + 10, y}, {best.x + 34, y}}, colour_of(series, i), 2.5);
     canvas.text(best.x + 42, y, series[i].label, {.size = tick_size});
     y += 22;
   }
@@ -129,10 +131,10 @@ void draw(Canvas& canvas, const Rectangle& area, const Lines& lines) {
     for (std::size_t i = 0; i < s.x.size(); ++i)
       if (shown(s, i)) points.emplace_back(plane.left(s.x[i]), plane.top(s.y[i]));
       else points.emplace_back(std::nan(""), std::nan(""));
-    canvas.polyline(points, series_colour(k), 2.2);
+    canvas.polyline(points, colour_of(lines.series, k), 2.2);
     if (!lines.markers && points.size() > 1) continue;
     for (const auto& [left, top] : points)
-      if (std::isfinite(left) && std::isfinite(top)) canvas.dot(left, top, 3.6, series_colour(k));
+      if (std::isfinite(left) && std::isfinite(top)) canvas.dot(left, top, 3.6, colour_of(lines.series, k));
   }
   canvas.unclip();
   draw_legend(canvas, plane, lines.series, false);
@@ -160,7 +162,7 @@ void draw(Canvas& canvas, const Rectangle& area, const Scatter& scatter) {
     const double radius = s.x.size() > 400 ? 2.2 : 3.4;
     for (std::size_t i = 0; i < s.x.size(); ++i)
       if (std::isfinite(s.x[i]) && std::isfinite(s.y[i]))
-        canvas.dot(plane.left(s.x[i]), plane.top(s.y[i]), radius, series_colour(k), 0.65);
+        canvas.dot(plane.left(s.x[i]), plane.top(s.y[i]), radius, colour_of(scatter.series, k), 0.65);
   }
   canvas.unclip();
   draw_legend(canvas, plane, scatter.series, true);
@@ -188,6 +190,7 @@ void draw(Canvas& canvas, const Rectangle& area, const Image& image) {
   pixels.reserve(image.values.size());
   for (const double value : image.values) pixels.push_back(colour_map((value - range.low) * scale));
   canvas.image(inside, static_cast<int>(image.rows), static_cast<int>(image.columns), pixels);
+  if (image.frame) canvas.frame({inside.x - 2, inside.y - 2, inside.width + 4, inside.height + 4}, *image.frame, 4);
   if (!image.title.empty()) draw_title(canvas, {inside.x, inside.y - title_height, inside.width, title_height}, image.title);
   if (!image.bar) return;
   const Rectangle strip{inside.right() + 12, inside.y, 16, inside.height};

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "comm/norms.h"
+#include "framework/trust_ratio.h"
 #include "ops/gpu_settings.h"
 
 namespace mpigrad::trainer {
@@ -72,7 +73,8 @@ void add_training_options(CLI::App& app, Options& o) {
   add("--batch", o.batch, "samples per step, of all ranks together")->check(CLI::Range(1, most_batch));
   add("--accumulate", o.accumulate, "parts in which a batch is computed one after the other, to save memory")
       ->check(CLI::Range(1, most_batch));
-  add("--optimizer", o.optimizer, "adam, adamw or sgd")->check(CLI::IsMember({"adam", "adamw", "sgd"}));
+  add("--optimizer", o.optimizer, "adam, adamw, sgd, and for large batches lars or lamb")
+      ->check(CLI::IsMember({"adam", "adamw", "sgd", "lars", "lamb"}));
   add("--learning-rate", o.learning_rate, "at the start")->check(tool::number_above(0));
   add("--schedule", o.schedule, "of the learning rate: constant, cosine, step or linear")
       ->check(CLI::IsMember({"constant", "cosine", "step", "linear"}));
@@ -83,7 +85,7 @@ void add_training_options(CLI::App& app, Options& o) {
       ->check(tool::number_between(0, most_epochs))
       ->group("Training");
   add("--decay-factor", o.decay_factor, "by which schedule step lowers the rate")->check(tool::number_above(0));
-  add("--momentum", o.momentum, "of sgd")->check(tool::number_between(0, 0.99999));
+  add("--momentum", o.momentum, "of sgd and lars")->check(tool::number_between(0, 0.99999));
   add("--weight-decay", o.weight_decay, "of all weights but biases and norms")->check(tool::number_from(0));
   add("--clip-norm", o.clip_norm, "largest global norm of the gradients; 0: no limit")->check(tool::number_from(0));
   add("--seed", o.seed, "of weights, order, augmentation and dropout; the same for every grid")
@@ -182,6 +184,11 @@ std::unique_ptr<Optimizer> make_optimizer(Parameters& parameters, const Options&
   if (o.optimizer == "sgd")
     return std::make_unique<SGD>(
         parameters, SGDAttributes{.learning_rate = o.learning_rate, .momentum = o.momentum, .weight_decay = o.weight_decay});
+  if (o.optimizer == "lars")
+    return std::make_unique<LARS>(
+        parameters, LarsAttributes{.learning_rate = o.learning_rate, .momentum = o.momentum, .weight_decay = o.weight_decay});
+  if (o.optimizer == "lamb")
+    return std::make_unique<LAMB>(parameters, LambAttributes{.learning_rate = o.learning_rate, .weight_decay = o.weight_decay});
   if (o.optimizer == "adamw")
     return std::make_unique<AdamW>(parameters, AdamWAttributes{.learning_rate = o.learning_rate, .weight_decay = o.weight_decay});
   return std::make_unique<Adam>(parameters, AdamAttributes{.learning_rate = o.learning_rate, .weight_decay = o.weight_decay});

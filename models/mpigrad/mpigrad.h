@@ -52,6 +52,7 @@
 #include "models/session.h"
 #include "models/sources/open.h"
 #include "models/sources/pack.h"
+#include "models/tensorboard/events.h"
 #include "models/training.h"
 #include "ops/conv.h"
 #include "ops/device.h"

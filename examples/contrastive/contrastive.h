@@ -1,0 +1,14 @@
+#pragma once
+// The commands of the program `contrastive`. Each is collective over the ranks and returns the exit code.
+
+#include "comm/communicator.h"
+#include "examples/contrastive/options.h"
+
+namespace mpigrad::contrast {
+
+int train(const Communicator& world, TrainOptions options);
+int embed(const Communicator& world, const EmbedOptions& options);
+int evaluate(const Communicator& world, const EvaluateOptions& options);
+int pack(const Communicator& world, const PackOptions& options);
+
+}  // namespace mpigrad::contrast

@@ -1,0 +1,57 @@
+// Learns representations without labels, and says how good they are.
+//
+//   mpiexec -n 2 build/examples/contrastive train --data mnist-images-idx3-ubyte.gz --loss nt-xent --out run
+//   build/examples/contrastive evaluate --weights run/weights.h5 --data mnist-images-idx3-ubyte.gz --test-fraction 0.125
+//
+// `train` shows the loss and how a monitor's nearest neighbours fare, `embed` writes embeddings as .npy, `evaluate` prints a
+// table and draws neighbours and a projection, `pack` turns any data into HDF5.
+
+#include "comm/launch.h"
+#include "examples/contrastive/contrastive.h"
+
+namespace mpigrad::contrast {
+namespace {
+
+int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
+  const Communicator world(transport);
+  CLI::App app("Contrastive and self-supervised training of encoders for images and volumes, on any grid of ranks.",
+               "contrastive");
+  app.require_subcommand(1);
+  TrainOptions train_options;
+  auto* train_command = app.add_subcommand("train", "train an encoder on pairs of views");
+  add_options(*train_command, train_options);
+  EmbedOptions embed_options;
+  auto* embed_command = app.add_subcommand("embed", "write an encoder's features of samples as .npy");
+  add_options(*embed_command, embed_options);
+  EvaluateOptions evaluate_options;
+  auto* evaluate_command = app.add_subcommand("evaluate", "neighbours, linear probe, retrieval, geometry, few examples");
+  add_options(*evaluate_command, evaluate_options);
+  PackOptions pack_options;
+  auto* pack_command = app.add_subcommand("pack", "write any data as HDF5 that thousands of ranks can read");
+  add_options(*pack_command, pack_options);
+
+  if (const int code = tool::parse(app, argc, argv, world.rank()); code >= 0) return code;
+  return tool::finish(app, *transport, [&] {
+    if (*train_command) {
+      check(train_options);
+      trainer::apply_precision(train_options);
+      trainer::apply_device_options(train_options);
+      return train(world, train_options);
+    }
+    if (*embed_command) return embed(world, embed_options);
+    if (*evaluate_command) {
+      check(evaluate_options);
+      return evaluate(world, evaluate_options);
+    }
+    return pack(world, pack_options);
+  });
+}
+
+}  // namespace
+}  // namespace mpigrad::contrast
+
+int main(int argc, char** argv) {
+  return mpigrad::launch(argc, argv, [&](const std::shared_ptr<mpigrad::Transport>& transport) {
+    return mpigrad::contrast::run(transport, argc, argv);
+  });
+}

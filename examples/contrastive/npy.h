@@ -1,0 +1,14 @@
+#pragma once
+// Tensors as NumPy's files.
+
+#include <filesystem>
+
+#include "framework/tensor.h"
+
+namespace mpigrad::contrast {
+
+// Version 1.0 of the format (numpy.lib.format), row-major: float32, float64 or int64 in CPU memory. Errors: another type, a file
+// that cannot be written.
+void write_npy(const std::filesystem::path& path, const Tensor& x);
+
+}  // namespace mpigrad::contrast

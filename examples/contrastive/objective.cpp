@@ -1,0 +1,158 @@
+#include "examples/contrastive/objective.h"
+
+#include "comm/grid.h"
+#include "models/contrastive/pairs.h"
+#include "models/contrastive/statistics.h"
+#include "models/contrastive/views.h"
+#include "ops/device.h"
+#include "ops/elementwise.h"
+#include "ops/views.h"
+
+namespace mpigrad::contrast {
+namespace {
+
+using namespace contrastive;
+
+double or_else(double temperature, double otherwise) { return temperature > 0 ? temperature : otherwise; }
+
+Tensor integer(std::int64_t value) { return from_vector({1}, {static_cast<double>(value)}, DType::int64); }
+
+// Samples of every rank of comm.
+Rows rows_of(std::int64_t mine, const Communicator& comm) {
+  Rows rows(static_cast<std::size_t>(comm.size()), mine);
+  comm.transport().allgather(&mine, rows.data(), std::vector<std::int64_t>(rows.size(), 1), DType::int64);
+  return rows;
+}
+
+}  // namespace
+
+Tensor input_of(const Tensor& x, const nn::Module& net) { return constant(cast(to(x, current_device()), net.dtype())); }
+
+Objective::Objective(const TrainOptions& options, const NetworkConfig& config, Network& net, const nn::BatchNormAttributes& norm,
+                     std::size_t label)
+    : o_(options), net_(net), label_(label) {
+  const auto width = config.options.head_out;
+  if (o_.loss == "moco") {
+    key_net_ = std::make_unique<Network>(config, norm);
+    key_net_->build(config.input(o_.batch),
+                    {.seed = o_.seed, .dtype = trainer::dtype_of(o_), .compute = trainer::compute_of(o_)});
+    begin();
+    queue_.emplace(QueueAttributes{.keys = o_.queue, .width = width, .dtype = net_.dtype(), .seed = o_.seed});
+  }
+  if (o_.loss == "swav" && o_.queue > 0)
+    swav_queue_.emplace(SwavQueueAttributes{.samples = o_.queue, .width = width, .dtype = net_.dtype()});
+}
+
+Tensor Objective::key_of(const Tensor& x, std::int64_t step) {
+  Untaped scope;
+  auto& key_net = *key_net_;
+  key_net.train(net_.training());
+  key_net.set_step(step);
+  // Where each rank has statistics of its own, a query's key is to be among others than the query was.
+  const bool shuffled = o_.statistics == "local" && x.layout() && sample_group(x).size() > 1 &&
+                        sample_group(x).size() == grid_of(*x.layout()).world().size();
+  if (!shuffled) return constant(key_net(x).without_layout());
+  const auto comm = sample_group(x);
+  const SampleShuffle shuffle(comm, rows_of(x.dim(0), comm), Philox{o_.seed, static_cast<std::uint64_t>(step)}.child(4));
+  return constant(shuffle.restore(key_net(shuffle.shuffle(x.without_layout()))));
+}
+
+Objective::Step Objective::operator()(const Tensors& x, const data::ViewBatch& batch, std::int64_t step) {
+  steps_ = step;
+  Step result;
+  if (o_.loss == "moco") {
+    key_ = key_of(x[1], step);
+    result.views = {net_(x[0])};
+  } else {
+    result.views = split_views(net_(join_views({x[0], x[1]})));
+    if (x.size() > 2) {
+      const auto small = split_views(net_(join_views({x.begin() + 2, x.end()})), static_cast<int>(x.size()) - 2);
+      result.views.insert(result.views.end(), small.begin(), small.end());
+    }
+  }
+  const auto& z = result.views[0];
+  require(z.layout() != nullptr, "[contrastive] embeddings without a layout");
+  result.share = loss(result.views, batch, sample_group(z));
+  if (o_.loss == "moco") result.views.push_back(z.layout() ? key_.with_layout(z.layout()) : key_);
+  return result;
+}
+
+Tensor Objective::loss(const Tensors& z, const data::ViewBatch& batch, const Communicator& comm) {
+  const auto form = o_.form == "ring" ? Form::ring : Form::direct;
+  if (o_.loss == "nt-xent")
+    return nt_xent(z[0], z[1], comm, {.temperature = or_else(o_.temperature, 0.1), .form = form, .tile = o_.tile});
+  if (o_.loss == "supcon") {
+    const auto labels = to(batch.labels.at(label_).without_layout(), current_device());
+    return sup_con(join_views(z), concatenate({labels, labels}, 0), comm,
+                   {.temperature = or_else(o_.temperature, 0.1), .form = form, .tile = o_.tile});
+  }
+  if (o_.loss == "clip") return clip(z[0], z[1], net_.scale(), comm, {.form = form, .tile = o_.tile});
+  if (o_.loss == "siglip") return siglip(z[0], z[1], net_.scale(), net_.bias(), comm, {.tile = o_.tile});
+  if (o_.loss == "barlow") return barlow_twins(z[0], z[1], comm, {.lambda = o_.lambda});
+  if (o_.loss == "vicreg") return vicreg(z[0], z[1], comm);
+  if (o_.loss == "spectral") return spectral(z[0], z[1], comm);
+  if (o_.loss == "moco") return moco(z[0], key_, queue_->keys(), comm, {.temperature = or_else(o_.temperature, 0.07)});
+  prototypes_ = {net_.prototypes(z[0])};
+  return swav(z, prototypes_[0], comm,
+              {.temperature = or_else(o_.temperature, 0.1),
+               .freeze_prototypes = steps_ < o_.freeze_prototypes,
+               .queue = swav_queue_ ? swav_queue_->embeddings() : Tensors{}});
+}
+
+void Objective::finish(const Step& step) {
+  Untaped scope;
+  if (o_.loss == "clip") limit_log_scale(net_.scale());
+  const auto plain = [&](std::size_t view) { return constant(step.views[view].without_layout()); };
+  if (o_.loss == "moco") {
+    update_momentum_encoder(*key_net_, net_, o_.key_momentum);
+    queue_->enqueue(unit_rows(key_), sample_group(step.views[0]));
+  }
+  if (o_.loss == "swav") {
+    renormalise_prototypes(prototypes_[0]);
+    if (swav_queue_) swav_queue_->enqueue({plain(0), plain(1)}, sample_group(step.views[0]));
+  }
+}
+
+void Objective::begin() {
+  if (!key_net_) return;
+  update_momentum_encoder(*key_net_, net_, 0);
+  Untaped scope;  // copies: a checkpoint fills both
+  for (const auto& [name, value] : net_.buffers()) key_net_->buffers()[name] = constant(value * 1);
+}
+
+void Objective::publish() {
+  auto& buffers = net_.buffers();
+  const std::string prefix = state_prefix;
+  if (key_net_) {
+    for (std::size_t i = 0; i < key_net_->parameters().size(); ++i)
+      buffers[prefix + "key/" + key_net_->parameters()[i].name] = key_net_->parameters()[i].value;
+    for (const auto& [name, value] : key_net_->buffers()) buffers[prefix + "key_buffers/" + name] = value;
+    buffers[prefix + "queue"] = queue_->keys();
+    buffers[prefix + "queue_next"] = integer(queue_->next());
+  }
+  if (swav_queue_) {
+    const auto state = swav_queue_->state();
+    for (std::size_t i = 0; i < state.size(); ++i) buffers[fmt::format("{}queue{}", prefix, i)] = state[i];
+    buffers[prefix + "queue_next"] = integer(swav_queue_->next());
+    buffers[prefix + "queue_stored"] = integer(swav_queue_->stored());
+  }
+}
+
+void Objective::restore() {
+  auto& buffers = net_.buffers();
+  const std::string prefix = state_prefix;
+  const auto number = [&](const char* name) { return static_cast<std::int64_t>(buffers.at(prefix + name).item()); };
+  if (key_net_) queue_->load(buffers.at(prefix + "queue"), number("queue_next"));
+  if (swav_queue_) {
+    Tensors state;
+    for (std::size_t i = 0; i < swav_queue_->state().size(); ++i)
+      state.push_back(buffers.at(fmt::format("{}queue{}", prefix, i)));
+    swav_queue_->load(state, number("queue_next"), number("queue_stored"));
+  }
+}
+
+void Objective::withdraw() {
+  std::erase_if(net_.buffers(), [](const auto& entry) { return entry.first.starts_with(state_prefix); });
+}
+
+}  // namespace mpigrad::contrast

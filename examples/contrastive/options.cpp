@@ -1,0 +1,247 @@
+#include "examples/contrastive/options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+namespace mpigrad::contrast {
+namespace {
+
+constexpr std::int64_t most = 1000000000;
+
+template <class T>
+CLI::Option* add(CLI::App& app, const char* group, const char* name, T& value, const std::string& text) {
+  return app.add_option(name, value, text)->group(group);
+}
+
+void add_list(CLI::App& app, const char* name, std::vector<std::string>& value, const char* text) {
+  add(app, "Data", name, value, text)->allow_extra_args(false);
+}
+
+void add_source_options(CLI::App& app, DataOptions& o) {
+  add(app, "Data", "--data", o.data,
+      "IDX, .npy, .npz, CIFAR's .bin, a folder of pictures or volumes (PNG, JPEG, NIfTI), HDF5 or a folder of shards");
+  add(app, "Data", "--part", o.part, "of HDF5 the group, of .npz the arrays' first word, of CIFAR train or test");
+  add(app, "Data", "--volume", o.volume, "dataset of samples in HDF5")->capture_default_str();
+  add(app, "Data", "--label-dataset", o.label_dataset, "dataset of labels in HDF5; '' for none")->capture_default_str();
+  add_list(app, "--labels", o.labels, "NAME=FILE: integers (IDX or .npy), one for each sample, instead of the data's own");
+  add(app, "Data", "--stored", o.stored, "extents to which samples are brought when they are read, as H,W or D,H,W");
+  add(app, "Data", "--channels", o.channels, "of folders of pictures: 1 or 3 (default: as stored)")->check(CLI::IsMember({1, 3}));
+}
+
+void add_split_options(CLI::App& app, DataOptions& o) {
+  add(app, "Data", "--workers", o.workers, "threads that prepare samples, for each rank")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  add(app, "Data", "--label", o.label, "name of the labels that count (default: the first)");
+  add_list(app, "--where", o.where, "NAME=V,V,...: only samples with one of these labels; may be given several times");
+  add_list(app, "--test-where", o.test_where, "NAME=V,V,...: samples with one of these labels are for the test");
+  add(app, "Data", "--test-fraction", o.test_fraction, "of the samples, drawn at random, that are for the test")
+      ->check(tool::number_between(0, 0.999))
+      ->capture_default_str();
+  add(app, "Data", "--split-seed", o.split_seed, "of that draw")
+      ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()))
+      ->capture_default_str();
+}
+
+void add_network_options(CLI::App& app, NetworkOptions& o) {
+  constexpr const char* group = "Network";
+  add(app, group, "--encoder", o.encoder, "conv4 (tiny images), resnet10 to resnet152 (images) or encoder3d (volumes)")
+      ->check(CLI::IsMember({"conv4", "resnet10", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "encoder3d"}))
+      ->capture_default_str();
+  add(app, group, "--width", o.width, "channels of the first stage (default: 64, of encoder3d 16)")->check(CLI::Range(1, 65536));
+  add(app, group, "--blocks", o.blocks, "of each stage of encoder3d, such as 1,1,1,1; of conv4 one number")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 100));
+  add(app, group, "--growth", o.growth, "of conv4: each block has so many times the channels of the last")
+      ->check(tool::number_above(0))
+      ->capture_default_str();
+  app.add_flag("--average", o.average, "conv4 ends in a mean over the image instead of all of it in a row")->group(group);
+  app.add_flag("--small-images", o.small_images, "ResNets begin with a 3 x 3 convolution of stride 1, without pooling")
+      ->group(group);
+  add(app, group, "--head-layers", o.head_layers, "of the projection head, 1 to 3; 0: none (default: the loss's paper's)")
+      ->check(CLI::Range(0, 3));
+  add(app, group, "--head-hidden", o.head_hidden, "width of its hidden layers")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  add(app, group, "--head-out", o.head_out, "width of what the loss sees")->check(CLI::Range(1, 65536))->capture_default_str();
+  add(app, group, "--prototypes", o.prototypes, "of swav")->check(CLI::Range(1, 1000000))->capture_default_str();
+}
+
+void add_loss_options(CLI::App& app, TrainOptions& o) {
+  constexpr const char* group = "Loss";
+  add(app, group, "--loss", o.loss, "nt-xent, supcon (uses labels), clip, siglip, barlow, vicreg, spectral, moco or swav")
+      ->check(CLI::IsMember({"nt-xent", "supcon", "clip", "siglip", "barlow", "vicreg", "spectral", "moco", "swav"}))
+      ->capture_default_str();
+  add(app, group, "--temperature", o.temperature, "of nt-xent, supcon and swav (default 0.1), of moco (0.07)")
+      ->check(tool::number_above(0));
+  add(app, group, "--form", o.form, "of nt-xent, supcon and clip: direct, or ring, which never holds all similarities")
+      ->check(CLI::IsMember({"direct", "ring"}))
+      ->capture_default_str();
+  add(app, group, "--tile", o.tile, "rows of a tile of the ring")
+      ->check(CLI::Range(std::int64_t{1}, most))
+      ->capture_default_str();
+  add(app, group, "--lambda", o.lambda, "of barlow, in front of the redundancy")
+      ->check(tool::number_from(0))
+      ->capture_default_str();
+  add(app, group, "--queue", o.queue, "keys of moco, or samples of each crop that swav assigns along (0: none)")
+      ->check(CLI::Range(std::int64_t{0}, most))
+      ->capture_default_str();
+  add(app, group, "--key-momentum", o.key_momentum, "of moco's key encoder")
+      ->check(tool::number_between(0, 1))
+      ->capture_default_str();
+  add(app, group, "--freeze-prototypes", o.freeze_prototypes, "steps for which those of swav stay as they are")
+      ->check(CLI::Range(std::int64_t{0}, most))
+      ->capture_default_str();
+  add(app, group, "--small-crops", o.small_crops, "of swav, besides the two large ones")->check(CLI::Range(0, 64));
+  add(app, group, "--small-size", o.small_size, "their extents, as H,W");
+  add(app, group, "--cached", o.cached,
+      "encode a batch in so many parts, one after the other, with the exact gradient of the whole; with --frozen-norm")
+      ->check(CLI::Range(std::int64_t{0}, most));
+  app.add_flag("--frozen-norm", o.frozen_norm, "batch norms use their running statistics, also while training")->group(group);
+}
+
+// Options of all trainers that mean nothing here.
+void remove(CLI::App& app, std::initializer_list<const char*> names) {
+  for (const auto* name : names) app.remove_option(app.get_option(name));
+}
+
+void add_encode_options(CLI::App& app, EncodeOptions& o) {
+  add_source_options(app, o.source);
+  add_split_options(app, o.source);
+  trainer::add_grid_option(app, o);
+  trainer::add_device_options(app, o);
+  add(app, "Network", "--weights", o.weights, "weights.h5 or checkpoint.h5 of a training");
+  app.add_flag("--projected", o.projected, "what the projection head makes of the features")->group("Network");
+  add(app, "Network", "--batch", o.batch, "samples that are encoded at once, of all ranks together")
+      ->check(CLI::Range(std::int64_t{1}, most))
+      ->capture_default_str();
+  add(app, "Files", "--out", o.out, "folder for what is written");
+  app.add_flag("--overwrite", o.overwrite, "replace files of an earlier run there")->group("Files");
+  app.add_flag("--json", o.json, "print one JSON document and nothing else")->group("Output");
+}
+
+}  // namespace
+
+void add_options(CLI::App& app, TrainOptions& o) {
+  o.out = "contrastive-out";
+  o.batch = 256;
+  add_source_options(app, o.source);
+  add_split_options(app, o.source);
+  add(app, "Data", "--size", o.source.size, "extents of the views, as H,W or D,H,W (default: the samples')");
+  add(app, "Data", "--augment", o.augment,
+      "how a view is made: steps separated by commas, each NAME or NAME:KEY=VALUE:... Recipes: simclr, handwriting, volume, none "
+      "(default: by the data). Steps: crop (area, to), cut (padding), flip (axis), turn, mirror, warp (rotation, shear, scale, "
+      "stretch, move, elastic, spacing), colour (strength), grey, blur (low, high), intensity (strength), noise (deviation), "
+      "erase (area); p=PROBABILITY goes with each");
+  trainer::add_data_options(app, o);
+  trainer::add_grid_option(app, o);
+  trainer::add_device_options(app, o);
+  add_loss_options(app, o);
+  add_network_options(app, o.network);
+  trainer::add_norm_options(app, o);
+  trainer::add_training_options(app, o);
+  app.get_option("--batch")->description("samples per step, of all ranks together; two views of each");
+  add(app, "Training", "--monitor", o.monitor, "training samples looked at after each epoch: neighbours, collapse; 0: none")
+      ->check(CLI::Range(std::int64_t{0}, most))
+      ->capture_default_str();
+  app.add_flag("--skip-bad", o.skip_bad, "leave out batches with samples that are not finite, instead of ending")
+      ->group("Training");
+  trainer::add_file_options(app, o);
+  remove(app, {"--flips", "--accumulate", "--keep"});
+}
+
+void add_options(CLI::App& app, EmbedOptions& o) {
+  o.batch = 256, o.out = "embeddings";
+  add_encode_options(app, o);
+}
+
+void add_options(CLI::App& app, EvaluateOptions& o) {
+  o.batch = 256;
+  add_encode_options(app, o);
+  constexpr const char* group = "Evaluation";
+  app.add_flag("--pixels", o.pixels, "evaluate the samples themselves instead of an encoder's features")->group(group);
+  add(app, group, "--size", o.source.size, "extents of the samples, with --pixels");
+  add(app, group, "--test-data", o.test_data, "the test set, where it is another file");
+  add(app, group, "--test-part", o.test_part, "the test set, where it is another part of the data, such as val");
+  add(app, group, "--metrics", o.metrics,
+      "of knn, probe, retrieval, geometry; separated by commas (default: all that make sense)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"knn", "probe", "retrieval", "geometry", "none"}));
+  add(app, group, "--neighbours", o.neighbours, "of knn")->check(CLI::Range(std::int64_t{1}, most))->capture_default_str();
+  add(app, group, "--decay", o.decay, "of the probe's squared weights, halved")
+      ->check(tool::number_from(0))
+      ->capture_default_str();
+  add(app, group, "--few-shot", o.few_shot,
+      "SUPPORT QUERY: episodes, in which so many test samples of a class are known and so many others are classified")
+      ->expected(2)
+      ->check(CLI::Range(std::int64_t{1}, most));
+  add(app, group, "--ways", o.ways, "classes of an episode")->check(CLI::Range(std::int64_t{2}, most))->capture_default_str();
+  add(app, group, "--episodes", o.episodes, "how many")->check(CLI::Range(std::int64_t{1}, most))->capture_default_str();
+  add(app, group, "--group", o.group, "name of the labels of which an episode's classes share one, such as the alphabet");
+  add(app, group, "--seed", o.seed, "of episodes and views")
+      ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()))
+      ->capture_default_str();
+}
+
+void add_options(CLI::App& app, PackOptions& o) {
+  add_source_options(app, o.source);
+  add(app, "Files", "--out", o.out, "the HDF5 file, or with --samples-per-file the folder, to write; does not exist yet");
+  add(app, "Files", "--samples-per-file", o.samples_per_file, "0: all in one")->check(CLI::Range(std::int64_t{0}, most));
+  app.add_flag("--quiet", o.quiet, "no progress")->group("Output");
+  app.add_flag("--json", o.json, "print one JSON document and nothing else")->group("Output");
+}
+
+void check(const TrainOptions& o) {
+  auto common = o;
+  common.data = o.source.data;
+  // Untrained weights are worth a look here.
+  if (common.epochs == 0) common.epochs = 1;
+  trainer::check(common);
+  if (o.batch < 2) throw UsageError("--batch 1 has nothing to contrast a sample with; 2 or more");
+  if (o.dtype == "float64" && !o.precision.empty()) throw UsageError("--precision is for --dtype float32");
+  const bool has_form = o.loss == "nt-xent" || o.loss == "supcon" || o.loss == "clip";
+  if (o.form == "ring" && !has_form)
+    throw UsageError(fmt::format("--form ring is of nt-xent, supcon and clip, not of {}", o.loss));
+  const bool has_temperature = o.loss == "nt-xent" || o.loss == "supcon" || o.loss == "moco" || o.loss == "swav";
+  if (o.temperature > 0 && !has_temperature) throw UsageError(fmt::format("--temperature: {} has none that is chosen", o.loss));
+  if (o.small_crops > 0 && o.loss != "swav") throw UsageError("--small-crops are of swav");
+  if (o.small_crops > 0 && o.network.encoder == "conv4" && !o.network.average)
+    throw UsageError("--small-crops: features of conv4 depend on the extents without --average");
+  if (o.loss == "moco" && o.queue < o.batch)
+    throw UsageError(fmt::format("--queue {} of moco holds at least one --batch, {}", o.queue, o.batch));
+  if (o.loss == "swav" && o.queue > 0 && o.queue < o.batch)
+    throw UsageError(fmt::format("--queue {} holds at least one --batch, {}; 0 is none", o.queue, o.batch));
+  if ((o.loss == "moco" || o.loss == "swav") && o.network.head_layers == 0)
+    throw UsageError(fmt::format("--head-layers 0: {} needs a projection head", o.loss));
+  if (o.cached > 0 && (o.loss == "moco" || o.loss == "swav")) throw UsageError(fmt::format("--cached is not for {}", o.loss));
+  if (o.cached > 0 && !o.frozen_norm)
+    throw UsageError("--cached needs --frozen-norm: statistics of a part of a batch are others than those of the batch");
+  if (o.network.encoder == "conv4" && o.network.blocks.size() > 1) throw UsageError("--blocks of conv4 is one number");
+}
+
+void check(const EvaluateOptions& o) {
+  if (o.weights.empty() != o.pixels) throw UsageError("--weights or --pixels: one of the two is evaluated");
+  if (o.pixels && o.projected) throw UsageError("--projected is for --weights");
+  if (!o.test_data.empty() && !o.test_part.empty()) throw UsageError("--test-data and --test-part: one of the two");
+  if ((!o.test_data.empty() || !o.test_part.empty()) && (o.source.test_fraction > 0 || !o.source.test_where.empty()))
+    throw UsageError("--test-data and --test-part are the whole test set: no --test-fraction and no --test-where");
+}
+
+Shape parse_extents(const std::string& option, const std::string& text) {
+  Shape result;
+  for (std::size_t begin = 0; !text.empty() && begin <= text.size();) {
+    const auto end = std::min(text.find(',', begin), text.size());
+    std::int64_t extent = 0;
+    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, extent);
+    if (error != std::errc{} || stop != text.data() + end || extent < 1 || extent > 65536 || result.rank() == 3)
+      throw UsageError(fmt::format("{} is H,W or D,H,W, such as 32,32; got '{}'", option, text));
+    result.push_back(extent);
+    begin = end + 1;
+  }
+  if (result.rank() == 1) result = Shape{1, result[0], result[0]};
+  if (result.rank() == 2) result = Shape{1, result[0], result[1]};
+  return result;
+}
+
+}  // namespace mpigrad::contrast

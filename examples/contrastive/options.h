@@ -1,0 +1,88 @@
+#pragma once
+// What the commands of `contrastive` are told.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "examples/trainer/options.h"
+
+namespace mpigrad::contrast {
+
+using trainer::UsageError;
+
+// Samples, and which of them are for training and for testing.
+struct DataOptions {
+  std::string data, part;
+  std::string volume = "volume", label_dataset = "label";  // of HDF5
+  std::vector<std::string> labels{};                       // NAME=FILE
+  std::string stored, size;                                // extents, see parse_extents
+  int channels = 0, workers = 1;
+  std::string label;                               // the one that counts; empty: the first
+  std::vector<std::string> where{}, test_where{};  // see data.h
+  double test_fraction = 0;
+  std::uint64_t split_seed = 1;
+};
+
+struct NetworkOptions {
+  std::string encoder = "conv4";
+  std::int64_t width = 0;     // 0: the encoder's own
+  std::vector<int> blocks{};  // of each stage; for conv4 one number
+  bool small_images = false, average = false;
+  double growth = 1;
+  int head_layers = -1;  // negative: what the loss's paper has; 0: none
+  std::int64_t head_hidden = 256, head_out = 128, prototypes = 300;
+};
+
+struct TrainOptions : trainer::Options {
+  DataOptions source{};
+  NetworkOptions network{};
+  std::string loss = "nt-xent", form = "direct", augment;
+  double temperature = -1;  // negative: the loss's own
+  std::int64_t tile = 1024;
+  double lambda = 0.0051;
+  std::int64_t queue = 4096, freeze_prototypes = 0;
+  double key_momentum = 0.99;
+  int small_crops = 0;
+  std::string small_size;
+  std::int64_t cached = 0;
+  bool frozen_norm = false, skip_bad = false;
+  std::int64_t monitor = 512;
+};
+
+// What embed and evaluate have in common.
+struct EncodeOptions : trainer::Options {
+  DataOptions source{};
+  bool projected = false;
+};
+
+struct EmbedOptions : EncodeOptions {};
+
+struct EvaluateOptions : EncodeOptions {
+  bool pixels = false;
+  std::string test_data, test_part, group;
+  std::vector<std::string> metrics{};
+  std::int64_t neighbours = 20, ways = 20, episodes = 400;
+  double decay = 1e-4;
+  std::vector<std::int64_t> few_shot{};  // support, query
+};
+
+struct PackOptions {
+  DataOptions source{};
+  std::string out;
+  std::int64_t samples_per_file = 0;
+  bool json = false, quiet = false;
+};
+
+void add_options(CLI::App& app, TrainOptions& options);
+void add_options(CLI::App& app, EmbedOptions& options);
+void add_options(CLI::App& app, EvaluateOptions& options);
+void add_options(CLI::App& app, PackOptions& options);
+// What options cannot be together. Throw UsageError.
+void check(const TrainOptions& options);
+void check(const EvaluateOptions& options);
+
+// "32" and "32,48" are pictures, "28,28,28" volumes: [D, H, W]; "" no extents. UsageError: anything else.
+Shape parse_extents(const std::string& option, const std::string& text);
+
+}  // namespace mpigrad::contrast

@@ -1,0 +1,287 @@
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "examples/contrastive/contrastive.h"
+#include "examples/contrastive/encode.h"
+#include "examples/contrastive/samples.h"
+#include "examples/contrastive/training.h"
+#include "examples/plot/figure.h"
+#include "examples/trainer/metrics_file.h"
+#include "examples/trainer/run.h"
+#include "examples/trainer/slices.h"
+#include "models/contrastive/evaluate.h"
+#include "models/tensorboard/events.h"
+#include "ops/reduce.h"
+#include "ops/views.h"
+
+namespace mpigrad::contrast {
+namespace {
+
+constexpr const char *weights_file = "weights.h5", *checkpoint_file = "checkpoint.h5", *metrics_file = "metrics.csv",
+                     *picture_file = "training.png", *summary_file = "summary.json";
+
+std::vector<std::string> output_files(const TrainOptions& o) {
+  std::vector<std::string> files{weights_file, summary_file};
+  if (o.epochs > 0) files.insert(files.end(), {metrics_file, picture_file});
+  if (o.checkpoint_every > 0) files.emplace_back(checkpoint_file);
+  return files;
+}
+
+// How features and what the loss sees look after an epoch.
+struct Look {
+  double neighbours = std::nan("");  // accuracy, if there are labels
+  double deviation = std::nan(""), effective_rank = std::nan("");
+};
+
+// Some of the training samples, evenly spread; every other one is the bank in which the others look for neighbours.
+class Monitor {
+ public:
+  Monitor(const TrainOptions& o, Network& net, const data::SourcePtr& source, const std::vector<std::int64_t>& samples,
+          const Communicator& world, const EncodeAttributes& encode)
+      : net_(net), source_(source), world_(world), encode_(encode) {
+    const auto all = static_cast<std::int64_t>(samples.size());
+    const auto count = std::min(o.monitor, all);
+    const auto labels = has_labels(*source) ? labels_of(*source, o.source.label, "the monitor") : std::vector<std::int64_t>();
+    for (std::int64_t i = 0; i < count; ++i) samples_.push_back(samples[static_cast<std::size_t>(i * all / count)]);
+    for (const auto sample : samples_)
+      if (!labels.empty()) labels_.push_back(static_cast<double>(labels[static_cast<std::size_t>(sample)]));
+  }
+
+  Look operator()() const {
+    Look result;
+    if (samples_.size() < 4) return result;
+    Untaped scope;
+    const auto all = encode(net_, source_, samples_, world_, encode_)[0];
+    UseDevice device(DeviceKind::cpu);
+    // Only --skip-bad lets samples that are not finite come here.
+    std::vector<double> good;
+    const auto sums = sum(all, {1}).to_vector();
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      if (std::isfinite(sums[i])) good.push_back(static_cast<double>(i));
+    if (good.size() < 4) return result;
+    const auto found = contrastive::collapse(part_of(rows_of(all, good), world_), world_);
+    result.deviation = found.mean_deviation, result.effective_rank = found.effective_rank;
+    if (labels_.empty()) return result;
+    const auto half = [&](std::size_t first) {
+      std::vector<double> places, names;
+      for (auto i = first; i < good.size(); i += 2)
+        places.push_back(good[i]), names.push_back(labels_[static_cast<std::size_t>(good[i])]);
+      const auto n = static_cast<std::int64_t>(places.size());
+      return contrastive::Labelled{part_of(rows_of(all, places), world_), part_of(from_vector({n}, names, DType::int64), world_)};
+    };
+    result.neighbours = contrastive::neighbour_accuracy(half(1), half(0), world_);
+    return result;
+  }
+
+ private:
+  static Tensor rows_of(const Tensor& x, const std::vector<double>& places) {
+    return take(x, from_vector({static_cast<std::int64_t>(places.size())}, places, DType::int64));
+  }
+
+  Network& net_;
+  data::SourcePtr source_;
+  Communicator world_;
+  EncodeAttributes encode_;
+  std::vector<std::int64_t> samples_;
+  std::vector<double> labels_;
+};
+
+struct Record {
+  Epoch epoch;
+  Look look;
+};
+
+void draw(const std::filesystem::path& path, const std::vector<std::vector<double>>& rows) {
+  const auto curve = [&](const char* label, std::size_t column) {
+    plot::Series series{.label = label};
+    for (const auto& row : rows) series.x.push_back(row[0]), series.y.push_back(row[column]);
+    return series;
+  };
+  plot::Figure figure("Contrastive training");
+  figure.row(320, {plot::Lines{.title = "loss", .x_label = "epoch", .markers = true, .series = {curve("", 1)}},
+                   plot::Lines{.title = "accuracy",
+                               .x_label = "epoch",
+                               .markers = true,
+                               .series = {curve("nearest neighbours", 2), curve("pairs of the last batch", 3)}},
+                   plot::Lines{.title = "effective rank", .x_label = "epoch", .markers = true, .series = {curve("", 5)}}});
+  figure.save(path, true);
+}
+
+augment::Recipe small_recipe(const TrainOptions& o, const Shape& large) {
+  const auto to = parse_extents("--small-size", o.small_size);
+  return augment::photographs(to.rank() == 3 ? to : Shape{1, (large[1] + 1) / 2, (large[2] + 1) / 2}, {0.05, 0.14});
+}
+
+}  // namespace
+
+int train(const Communicator& world, TrainOptions o) {
+  const auto start = std::chrono::steady_clock::now();
+  const bool first = world.rank() == 0;
+  o.data = o.source.data;
+  const auto extents = trainer::parse_grid(o.grid, world.size());
+  trainer::check_grid(extents, world.size());
+  if (o.cached > 0 && extents.sample != world.size()) throw UsageError("--cached takes a --grid of samples only");
+  const trainer::Outputs out(world, o.out, output_files(o), o.overwrite);
+
+  const auto grid = make_grid(world, extents);
+  const nn::BatchNormAttributes norm{.momentum = o.norm_momentum, .statistics = trainer::statistics_of(o)};
+  data::SourcePtr source;
+  Split samples;
+  NetworkConfig config{
+      .options = o.network, .loss = o.loss, .dtype = o.dtype, .precision = trainer::precision_of(o), .augment = {}};
+  std::optional<data::ViewLoader> loader;
+  std::unique_ptr<Network> net;
+  std::size_t label = 0;
+  trainer::together(world, [&] {
+    source = open(o.source);
+    samples = split(*source, o.source);
+    if (o.loss == "supcon") labels_of(*source, o.source.label, "--loss supcon");
+    if (has_labels(*source)) label = label_index(*source, o.source.label);
+    const auto size = parse_extents("--size", o.source.size);
+    config.extents = size.rank() == 3 ? size : source->extents();
+    config.channels = source->channels();
+    config.augment = o.augment.empty() ? default_recipe(*source) : o.augment;
+    if (o.batch > static_cast<std::int64_t>(samples.train.size()))
+      throw UsageError(fmt::format("--batch {} is more than the {} samples for training", o.batch, samples.train.size()));
+    data::ViewOptions options{.grid = grid,
+                              .batch = o.batch,
+                              .seed = o.seed,
+                              .views = {{parse_recipe(config.augment, config.extents), 2}},
+                              .samples = samples.train,
+                              .workers = o.source.workers};
+    if (o.small_crops > 0) options.views.push_back({small_recipe(o, config.extents), o.small_crops});
+    loader.emplace(source, options);
+    const auto made = loader->shape(0);
+    require(made == config.input(o.batch), "[contrastive] '{}' makes {}, --size asks for {}", config.augment, made,
+            config.extents);
+    net = std::make_unique<Network>(config, norm);
+    net->build(loader->shape(0), {.seed = o.seed, .dtype = trainer::dtype_of(o), .compute = trainer::compute_of(o)});
+  });
+  const auto optimizer = trainer::make_optimizer(*net, o);
+  const auto loss_scale = trainer::make_loss_scale(o, world);
+  Objective objective(o, config, *net, norm, label);
+  const trainer::Notes notes{{"program", "contrastive"},
+                             {"network", config.text()},
+                             {"loss", o.loss},
+                             {"optimizer", o.optimizer},
+                             {"samples", std::to_string(samples.train.size())},
+                             {"views", loader->text()},
+                             {"seed", std::to_string(o.seed)},
+                             {"batch", std::to_string(o.batch)},
+                             {"precision", trainer::precision_of(o)}};
+  auto files = o;
+  files.epochs = std::max<std::int64_t>(1, o.epochs);
+  if (!o.resume.empty()) objective.publish();
+  const auto first_epoch = trainer::start_from_files(files, world, *net, *optimizer, loss_scale.get(), notes,
+                                                     {"program", "loss", "optimizer", "samples"});
+  if (!o.resume.empty()) objective.restore(), objective.withdraw();
+  else if (!o.weights.empty()) objective.begin();
+  const auto steps = loader->steps();
+  out.create(world);
+
+  if (first && !o.json)
+    fmt::print("{} samples of {} for training{}; views of {}: {}\n{} parameters, grid {}, {} steps of {} samples per epoch\n",
+               samples.train.size(), source->extents(),
+               samples.test.empty() ? "" : fmt::format(", {} kept for the test", samples.test.size()), config.extents,
+               loader->text(), net->parameters().elements(), trainer::to_string(extents), steps, o.batch);
+  std::fflush(stdout);
+
+  const Monitor monitor(o, *net, source, samples.train, world,
+                        {.grid = grid,
+                         .batch = std::max<std::int64_t>(o.batch, world.size()),
+                         .workers = o.source.workers,
+                         .recipe = plain_recipe(source->extents(), config.extents),
+                         .refuse_bad = !o.skip_bad});
+  trainer::MetricsFile metrics(
+      out / metrics_file,
+      {"epoch", "loss", "neighbour_accuracy", "retrieval", "deviation", "effective_rank", "learning_rate", "samples_per_second",
+       "waiting_seconds", "seconds", "loss_scale", "skipped_steps", "bad_batches"},
+      first ? first_epoch : 0);
+  auto rows = metrics.earlier();
+  std::optional<tensorboard::EventFile> events;
+  if (first && tensorboard::available()) events.emplace(out / tensorboard::event_file_name(first_epoch * steps));
+  Progress progress(o.epochs, steps, {.rank = world.rank(), .quiet = o.quiet || o.epochs == 0});
+  const auto save = [&](const char* file, std::int64_t epoch, bool to_go_on) {
+    if (to_go_on) objective.publish();
+    trainer::save(out / file, *net, world,
+                  {.optimizer = to_go_on ? optimizer.get() : nullptr,
+                   .loss_scale = to_go_on ? loss_scale.get() : nullptr,
+                   .info = {.step = optimizer->steps(), .epoch = epoch, .notes = notes},
+                   .overwrite = true});
+    objective.withdraw();
+  };
+  double training_seconds = 0, trained = 0;
+  Record last;
+  std::int64_t bad_batches = 0;
+  Trainer training(o, *net, objective, *optimizer, loss_scale.get(), *loader, world, trainer::make_schedule(o, steps));
+  for (auto epoch = first_epoch; epoch < o.epochs; ++epoch) {
+    const auto e = training.run(epoch, progress);
+    const auto look = monitor();
+    last = {e, look};
+    training_seconds += e.seconds, trained += e.seconds * e.samples_per_second, bad_batches += e.bad_batches;
+    trainer::together(world, [&] {
+      if (!first) return;
+      metrics.row({epoch + 1, e.loss, look.neighbours, e.retrieval, look.deviation, look.effective_rank, e.learning_rate,
+                   e.samples_per_second, e.waiting, e.seconds, e.loss_scale, e.skipped_steps, e.bad_batches});
+      rows.push_back({static_cast<double>(epoch + 1), e.loss, look.neighbours, e.retrieval, look.deviation, look.effective_rank});
+      if (events)
+        events->scalars(e.steps, {{"loss", e.loss},
+                                  {"learning_rate", e.learning_rate},
+                                  {"samples_per_second", e.samples_per_second},
+                                  {"retrieval", e.retrieval},
+                                  {"neighbour_accuracy", look.neighbours},
+                                  {"collapse/deviation", look.deviation},
+                                  {"collapse/effective_rank", look.effective_rank}});
+    });
+    if (o.checkpoint_every > 0 && (epoch + 1) % o.checkpoint_every == 0) save(checkpoint_file, epoch + 1, true);
+    auto text = fmt::format("pairs {:.3f}, rank {:.1f}", e.retrieval, look.effective_rank);
+    if (std::isfinite(look.neighbours)) text = fmt::format("neighbours {:.3f}, ", look.neighbours) + text;
+    progress.end_epoch(text + trainer::scale_text({.loss_scale = e.loss_scale, .skipped_steps = e.skipped_steps}));
+  }
+  if (o.epochs == 0) last.look = monitor();
+  save(weights_file, o.epochs, false);
+  const auto usage = trainer::peak_usage(world);
+
+  trainer::together(world, [&] {
+    if (!first) return;
+    if (o.epochs > 0) draw(out / picture_file, rows);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double rate = training_seconds > 0 ? trained / training_seconds : 0;
+    nlohmann::ordered_json document{{"program", "contrastive"},
+                                    {"command", "train"},
+                                    {"loss", o.loss},
+                                    {"precision", trainer::precision_of(o)},
+                                    {"grid", trainer::to_json(extents)},
+                                    {"ranks", world.size()},
+                                    {"training_samples", samples.train.size()},
+                                    {"views", loader->text()},
+                                    {"parameters", net->parameters().elements()},
+                                    {"epochs", o.epochs},
+                                    {"final_loss", last.epoch.loss},
+                                    {"retrieval", last.epoch.retrieval},
+                                    {"neighbour_accuracy", last.look.neighbours},
+                                    {"deviation", last.look.deviation},
+                                    {"effective_rank", last.look.effective_rank},
+                                    {"bad_batches", bad_batches},
+                                    {"seconds", seconds},
+                                    {"training_seconds", training_seconds},
+                                    {"samples_per_second", rate},
+                                    {"out", o.out}};
+    trainer::add(document, usage);
+    trainer::write_text(out / summary_file, tool::to_text(document) + "\n");
+    if (o.json) {
+      fmt::print("{}\n", tool::to_text(document));
+      return;
+    }
+    if (o.epochs > 0) fmt::print("\nloss {:.4f}; pairs found in the last batch {:.3f}\n", last.epoch.loss, last.epoch.retrieval);
+    if (std::isfinite(last.look.neighbours)) fmt::print("nearest neighbours are right in {:.3f}\n", last.look.neighbours);
+    fmt::print("collapse: deviation {:.3f} of 1, effective rank {:.1f}\n", last.look.deviation, last.look.effective_rank);
+    if (training_seconds > 0) fmt::print("{} training at {:.1f} samples/s, ", format_duration(training_seconds), rate);
+    fmt::print("{} in all; {}\nwritten to {}: {}\n", format_duration(seconds), trainer::to_string(usage), o.out,
+               fmt::join(output_files(o), ", "));
+  });
+  return 0;
+}
+
+}  // namespace mpigrad::contrast

@@ -1,0 +1,136 @@
+#include "examples/contrastive/training.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "comm/grid.h"
+#include "examples/trainer/run.h"
+#include "models/contrastive/evaluate.h"
+#include "models/contrastive/gradient_cache.h"
+#include "models/contrastive/views.h"
+#include "ops/elementwise.h"
+#include "ops/views.h"
+
+namespace mpigrad::contrast {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// This rank's samples `begin` to `end` of x, where every rank takes the same part of its own: samples c * chunk and on.
+Tensor chunk_of(const Tensor& x, std::int64_t begin, std::int64_t end, std::int64_t c, std::int64_t chunk) {
+  const auto& layout = *x.layout();
+  std::vector<std::int64_t> cuts{0};
+  const auto& whole = layout.axes[0].cuts;
+  for (std::size_t r = 0; r + 1 < whole.size(); ++r) {
+    const auto n = whole[r + 1] - whole[r];
+    cuts.push_back(cuts.back() + std::min(n, (c + 1) * chunk) - std::min(n, c * chunk));
+  }
+  auto part = std::make_shared<Layout>(layout);
+  part->global[0] = cuts.back();
+  part->axes[0].cuts = cuts;
+  Untaped scope;
+  return constant(slice(x.without_layout(), 0, begin, end)).with_layout(part);
+}
+
+}  // namespace
+
+Trainer::Trainer(const TrainOptions& options, Network& net, Objective& objective, Optimizer& optimizer, LossScale* loss_scale,
+                 const data::ViewLoader& loader, const Communicator& world, const Schedule& learning_rate)
+    : o_(options), net_(net), objective_(objective), optimizer_(optimizer), loss_scale_(loss_scale), loader_(loader),
+      world_(world), learning_rate_(learning_rate) {}
+
+bool Trainer::usable(const data::ViewBatch& batch, Progress& progress) const {
+  try {
+    trainer::together(world_, [&] { data::require_finite(batch, world_); });
+    return true;
+  } catch (const tool::SharedError& error) {
+    if (!o_.skip_bad) throw;
+    progress.print(fmt::format("left out: {}", error.what()));
+    return false;
+  }
+}
+
+Objective::Step Trainer::differentiate(const data::ViewBatch& batch, std::int64_t step, Gradients& gradients) {
+  Tensors x;
+  for (const auto& view : batch.x) x.push_back(input_of(view, net_));
+  if (o_.cached > 0) return differentiate_in_parts(x, batch, gradients);
+  Tape tape(net_);
+  auto result = objective_(x, batch, step);
+  gradients = tape.gradient(loss_scale_ ? result.share * loss_scale_->value() : result.share);
+  return result;
+}
+
+Objective::Step Trainer::differentiate_in_parts(const Tensors& x, const data::ViewBatch& batch, Gradients& gradients) {
+  // All ranks have chunks of one size, so that their layouts are known without asking.
+  const auto most = (x[0].layout()->global[0] + world_.size() - 1) / world_.size();
+  const auto chunk = (most + o_.cached - 1) / o_.cached;
+  Objective::Step result;
+  const auto factor = loss_scale_ ? loss_scale_->value() : 1;
+  const auto encode = [&](std::int64_t begin, std::int64_t end) {
+    const auto c = call_++ % parts_;
+    return contrastive::split_views(
+        net_(contrastive::join_views({chunk_of(x[0], begin, end, c, chunk), chunk_of(x[1], begin, end, c, chunk)})));
+  };
+  const auto loss = [&](const Tensors& z) {
+    for (const auto& view : z) result.views.push_back(constant(view));
+    return objective_.loss(z, batch, world_) * factor;
+  };
+  parts_ = (most + chunk - 1) / chunk, call_ = 0;
+  const auto cached = contrastive::cached_gradient(net_, encode, loss, world_, {.samples = x[0].dim(0), .chunk = chunk});
+  gradients = cached.gradients;
+  Untaped scope;
+  result.share = cached.share * (1 / factor);
+  return result;
+}
+
+Epoch Trainer::run(std::int64_t epoch, Progress& progress) {
+  net_.train(!o_.frozen_norm);
+  const auto start = Clock::now();
+  const auto waited = loader_.throughput().waited;
+  progress.begin_epoch(epoch);
+  Epoch report{.epoch = epoch};
+  RunningMean mean;
+  double samples = 0;
+  std::int64_t position = 0;
+  for (const auto& batch : loader_.epoch(epoch)) {
+    const auto step = epoch * loader_.steps() + position++;
+    const auto n = batch.x[0].layout()->global[0];
+    if (!usable(batch, progress)) {
+      ++report.bad_batches;
+      continue;
+    }
+    net_.set_step(step);
+    optimizer_.set_learning_rate(learning_rate_(step));
+    Gradients gradients;
+    const auto result = differentiate(batch, step, gradients);
+    const double value = total(result.share, world_);
+    require(std::isfinite(value), "[contrastive] the loss is {} in epoch {}, step {}: a smaller learning rate may help", value,
+            epoch + 1, position);
+    if (loss_scale_) {
+      if (const auto scaled = loss_scale_->unscaled(gradients, o_.clip_norm))
+        optimizer_.step(gradients, {.scale = scaled->scale});
+    } else {
+      optimizer_.step(gradients, {.scale = o_.clip_norm > 0 ? clip_global_norm(gradients, o_.clip_norm).scale : 1});
+    }
+    objective_.finish(result);
+    mean.add(value, static_cast<double>(n));
+    samples += static_cast<double>(n);
+    progress.step(n, value);
+    if (position == loader_.steps()) {
+      const auto& z = result.views;
+      const auto comm = z[0].layout() ? contrastive::sample_group(z[0]) : world_;
+      report.retrieval =
+          contrastive::paired_recall(constant(z[0]).without_layout(), constant(z[1]).without_layout(), comm, {1})[0];
+    }
+  }
+  require(mean.weight() > 0, "[contrastive] epoch {} had no batch that could be used", epoch + 1);
+  report.steps = (epoch + 1) * loader_.steps();
+  report.loss = mean.mean(), report.learning_rate = optimizer_.learning_rate();
+  report.seconds = seconds_since(start), report.samples_per_second = samples / report.seconds;
+  report.waiting = loader_.throughput().waited - waited;
+  if (loss_scale_) report.loss_scale = loss_scale_->value(), report.skipped_steps = loss_scale_->skipped();
+  return report;
+}
+
+}  // namespace mpigrad::contrast

@@ -1,0 +1,46 @@
+#pragma once
+// Epochs of contrastive training.
+
+#include "examples/contrastive/objective.h"
+#include "framework/loss_scale.h"
+#include "framework/schedule.h"
+#include "models/progress.h"
+
+namespace mpigrad::contrast {
+
+// What an epoch was like.
+struct Epoch {
+  std::int64_t epoch = 0, steps = 0;  // steps: of the training so far, left out ones included
+  double loss = 0, learning_rate = 0, samples_per_second = 0, waiting = 0, seconds = 0;
+  double retrieval = 0;  // of the last batch: how often a view's nearest is its pair
+  double loss_scale = 1;
+  std::int64_t skipped_steps = 0;  // because gradients overflowed, since the start
+  std::int64_t bad_batches = 0;    // in this epoch
+};
+
+// One pass over the loader's batches. Collective. A batch with a sample that is not finite is an Error on all ranks before
+// anything has changed, or with --skip-bad a line and nothing else. Errors: as the losses say; a loss that is not finite.
+class Trainer {
+ public:
+  Trainer(const TrainOptions& options, Network& net, Objective& objective, Optimizer& optimizer, LossScale* loss_scale,
+          const data::ViewLoader& loader, const Communicator& world, const Schedule& learning_rate);
+  Epoch run(std::int64_t epoch, Progress& progress);
+
+ private:
+  // Whether the batch can be used.
+  bool usable(const data::ViewBatch& batch, Progress& progress) const;
+  Objective::Step differentiate(const data::ViewBatch& batch, std::int64_t step, Gradients& gradients);
+  Objective::Step differentiate_in_parts(const Tensors& x, const data::ViewBatch& batch, Gradients& gradients);
+
+  const TrainOptions& o_;
+  Network& net_;
+  Objective& objective_;
+  Optimizer& optimizer_;
+  LossScale* loss_scale_;
+  const data::ViewLoader& loader_;
+  Communicator world_;
+  Schedule learning_rate_;
+  std::int64_t parts_ = 1, call_ = 0;  // of a batch that is encoded in parts: how many, and encoded so far
+};
+
+}  // namespace mpigrad::contrast

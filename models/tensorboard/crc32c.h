@@ -1,0 +1,14 @@
+#pragma once
+// The checksum of TFRecord frames.
+
+#include <cstdint>
+#include <string_view>
+
+namespace mpigrad::tensorboard {
+
+// CRC-32C (Castagnoli): reflected polynomial 0x82f63b78 (RFC 3720, appendix B.4).
+std::uint32_t crc32c(std::string_view bytes);
+// As frames store it, so that a checksum of bytes that hold checksums is no weak one (tensorflow/core/lib/hash/crc32c.h).
+std::uint32_t masked_crc32c(std::string_view bytes);
+
+}  // namespace mpigrad::tensorboard

@@ -1,0 +1,255 @@
+#!/bin/sh
+# Runs the contrastive tool as a user does, on small made-up pictures: what it prints, writes and refuses. Prints `failed: NAME`
+# for each failed test and ends with `N passed, M failed, K skipped`. tests/run.sh calls it.
+set -u
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+. "$root/tests/packages.sh"
+build=${MPIGRAD_BUILD:-$build}
+choose_launcher
+. "$root/tests/suite.sh"
+
+tool=$build/examples/contrastive
+if [ ! -x "$tool" ]; then
+  printf 'skipped: 1 the contrastive tool is not built\n0 passed, 0 failed, 1 skipped\n'
+  exit 0
+fi
+
+# ---- data: 48 pictures of 12 x 12, bars and rings in four classes and two families, as IDX, and as .npy without labels
+python3 - "$work" <<'END'
+import random, struct, sys
+work = sys.argv[1]
+random.seed(3)
+n, side = 48, 12
+pixels, kinds, families = bytearray(), bytearray(), bytearray()
+for i in range(n):
+    kind = i % 4
+    at = random.randrange(3, side - 3)
+    for y in range(side):
+        for x in range(side):
+            ink = [abs(x - at) < 2, abs(y - at) < 2, abs(x - y) < 2, 4 < (x - 6) ** 2 + (y - 6) ** 2 < 18][kind]
+            pixels.append(min(255, 230 * ink + random.randrange(25)))
+    kinds.append(kind)
+    families.append(kind // 2)
+def idx(name, extents, data):
+    open(f"{work}/{name}", "wb").write(struct.pack(f">BBBB{len(extents)}I", 0, 0, 8, len(extents), *extents) + data)
+idx("bars-images-idx3-ubyte", [n, side, side], pixels)
+idx("bars-kind-idx1-ubyte", [n], kinds)
+idx("bars-family-idx1-ubyte", [n], families)
+def npy(name, descr, extents, data):
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': ({', '.join(map(str, extents))},), }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    open(f"{work}/{name}", "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + data)
+values = [p / 255 for p in pixels]
+npy("plain.npy", "<f4", [n, side, side], struct.pack(f"<{len(values)}f", *values))
+values[17 * side * side + 5] = float("nan")
+npy("bad.npy", "<f4", [n, side, side], struct.pack(f"<{len(values)}f", *values))
+npy("kinds.npy", "<i8", [n], struct.pack(f"<{n}q", *kinds))
+END
+data=$work/bars-images-idx3-ubyte
+head -c 2000 "$data" >"$work/cut-images-idx3-ubyte"
+
+# ---- conditions
+# same_losses FILE EPOCH FILE EPOCH: losses of two runs, to 1e-9 relative.
+same_losses() {
+  awk -F, -v first="$2" -v second="$4" '
+    FNR == 1 { file++ }
+    file == 1 && $1 == first { a = $2 }
+    file == 2 && $1 == second { b = $2 }
+    END { d = a - b; if (d < 0) d = -d; if (a < 0) a = -a; exit !(a > 0 && d <= 1e-9 * a) }' "$1" "$3"
+}
+# Exit 1 everywhere with one line for all ranks, which matches.
+refuses_once() { [ "$status" -eq 1 ] && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q -e "$1" "$work/err"; }
+# value NAME LOW HIGH: a number in the JSON document printed.
+value() {
+  is_json && python3 - "$work/out" "$@" <<'END'
+import json, sys
+def find(node, name):
+    if isinstance(node, dict):
+        for key, inner in node.items():
+            if key == name: return inner
+            found = find(inner, name)
+            if found is not None: return found
+low, high = map(float, sys.argv[3:])
+sys.exit(not low <= find(json.load(open(sys.argv[1])), sys.argv[2]) <= high)
+END
+}
+# npy FILE SHAPE: a .npy of finite numbers.
+npy() {
+  python3 - "$@" <<'END'
+import ast, math, struct, sys
+content = open(sys.argv[1], "rb").read()
+length = struct.unpack("<H", content[8:10])[0]
+header = ast.literal_eval(content[10:10 + length].decode())
+data = content[10 + length:]
+kind = {"<f4": "f", "<f8": "d", "<i8": "q"}[header["descr"]]
+count = math.prod(header["shape"])
+values = struct.unpack(f"<{count}{kind}", data)
+good = "x".join(map(str, header["shape"])) == sys.argv[2] and all(map(math.isfinite, values)) and (10 + length) % 64 == 0
+sys.exit(not good or len(set(values)) < 2)
+END
+}
+# events FILE TAG: frames with the right checksums, the first with the version, others with that tag.
+events() {
+  python3 - "$@" <<'END'
+import struct, sys
+def crc(data):
+    value = 0xffffffff
+    for byte in data:
+        value ^= byte
+        for _ in range(8): value = value >> 1 ^ (0x82f63b78 if value & 1 else 0)
+    value ^= 0xffffffff
+    return ((value >> 15 | value << 17) + 0xa282ead8) & 0xffffffff
+content, at, messages = open(sys.argv[1], "rb").read(), 0, []
+while at < len(content):
+    length, check = struct.unpack_from("<QI", content, at)
+    message = content[at + 12:at + 12 + length]
+    if crc(content[at:at + 8]) != check or struct.unpack_from("<I", content, at + 12 + length)[0] != crc(message): sys.exit(1)
+    messages.append(message)
+    at += 16 + length
+tags = [sys.argv[2].encode() in message for message in messages]
+sys.exit(not (b"brain.Event:2" in messages[0] and len(tags) == 3 and all(tags[1:])))
+END
+}
+same_files() { cmp -s "$1" "$2"; }
+
+train() { # train TRANSPORT RANKS OUT EPOCHS OPTIONS...
+  transport=$1 p=$2 out=$3 epochs=$4
+  shift 4
+  "$transport" "$p" "$tool" train --data "$data" --width 4 --blocks 2 --head-hidden 8 --head-out 6 --schedule constant \
+    --monitor 16 --batch ${batch:-12} --dtype ${dtype:-float64} --epochs "$epochs" --out "$work/$out" "$@"
+}
+
+# ---- help and arguments
+run "$tool" --help
+judge 'contrastive --help' says 'Usage: '
+for command in train embed evaluate pack; do
+  run "$tool" "$command" --help
+  judge "contrastive $command --help" says 'Usage: '
+  run "$tool" "$command" --no-such-option
+  judge "contrastive $command refuses an unknown option" refuses_arguments '^contrastive: '
+done
+refuse() { # refuse NAME PATTERN OPTIONS...
+  name=$1 pattern=$2
+  shift 2
+  train ranks 2 refused 1 "$@"
+  judge "$name" refuses_arguments "$pattern"
+}
+for bad in 0 -1 nan; do refuse "temperature $bad" '--temperature: ' --temperature "$bad"; done
+batch=1
+refuse 'a batch of one' 'nothing to contrast'
+batch=64
+refuse 'a batch larger than the data' 'more than the 48 samples'
+batch=12
+refuse 'a loss that does not exist' 'nt-xent' --loss other
+refuse 'a step of views that does not exist' "no step 'fold'" --augment fold
+refuse 'a number that a step does not have' "no number 'angle'" --augment warp:angle=3
+refuse 'a ring of statistics' 'ring is of' --form ring --loss barlow
+refuse 'parts of a batch with statistics' 'frozen-norm' --cached 2
+refuse 'small crops for features that depend on extents' '--average' --loss swav --small-crops 1
+refuse 'a condition that is none' 'NAME=V,V' --where kind
+refuse 'a grid of other ranks' 'needs 3 ranks' --grid sample=3
+run "$tool" evaluate --data "$data"
+judge 'evaluate needs weights or pixels' refuses_arguments 'weights or --pixels'
+run "$tool" embed --data "$data"
+judge 'embed needs weights' refuses_arguments 'weights'
+
+# ---- training: the same on every grid
+train threads 1 one 2 --json
+judge 'train on one rank' value neighbour_accuracy 0 1
+for file in weights.h5 metrics.csv training.png summary.json; do judge "train writes $file" test -s "$work/one/$file"; done
+if [ -f "$work/one/events.out.tfevents.0000000000.mpigrad" ]; then
+  judge 'the event file decodes' events "$work/one/events.out.tfevents.0000000000.mpigrad" collapse/effective_rank
+else
+  skip 'this build writes no event files'
+fi
+train ranks 2 two 1 --checkpoint-every 1
+judge 'train under the launcher' says '^nearest neighbours are right'
+judge 'two ranks: the same loss' same_losses "$work/one/metrics.csv" 1 "$work/two/metrics.csv" 1
+train threads 4 four 1 --grid sample=2,height=2
+judge 'samples and height: the same loss' same_losses "$work/one/metrics.csv" 1 "$work/four/metrics.csv" 1
+train threads 3 ring 1 --form ring --tile 2 --grid width=3
+judge 'round a ring, split in width: the same loss' same_losses "$work/one/metrics.csv" 1 "$work/ring/metrics.csv" 1
+train threads 2 resumed 2 --resume "$work/two/checkpoint.h5" --grid width=2
+judge 'resumed on another grid: the same loss' same_losses "$work/one/metrics.csv" 2 "$work/resumed/metrics.csv" 2
+train threads 1 whole 1 --frozen-norm
+train threads 2 parts 1 --frozen-norm --cached 3
+judge 'a batch in parts: the same loss' same_losses "$work/whole/metrics.csv" 1 "$work/parts/metrics.csv" 1
+for loss in supcon clip siglip barlow vicreg spectral moco swav; do
+  options='--queue 16'
+  [ $loss != swav ] || options='--queue 16 --prototypes 5 --small-crops 1 --average --optimizer lars'
+  # shellcheck disable=SC2086
+  train threads 1 "$loss-1" 2 --loss $loss $options
+  # shellcheck disable=SC2086
+  train threads 2 "$loss-2" 1 --loss $loss --checkpoint-every 1 $options
+  # shellcheck disable=SC2086
+  train threads 2 "$loss-3" 2 --loss $loss --resume "$work/$loss-2/checkpoint.h5" $options
+  judge "$loss: the same loss on two ranks" same_losses "$work/$loss-1/metrics.csv" 1 "$work/$loss-2/metrics.csv" 1
+  judge "$loss: resumed equals uninterrupted" same_losses "$work/$loss-1/metrics.csv" 2 "$work/$loss-3/metrics.csv" 2
+done
+train ranks 2 refused 2 --resume "$work/two/checkpoint.h5" --loss barlow
+judge 'going on with another loss' refuses_once 'loss nt-xent, now it is barlow'
+dtype=float32
+train threads 2 sixteen 1 --precision bfloat16 --optimizer lamb
+judge 'train in 16 bits' succeeds
+dtype=float64
+
+# ---- embeddings and what they are worth
+ranks 2 "$tool" embed --data "$data" --weights "$work/one/weights.h5" --batch 7 --grid height=2 --out "$work/embedded"
+judge 'embed' npy "$work/embedded/embeddings.npy" 48x36
+judge 'embed writes labels' npy "$work/embedded/kind.npy" 48
+run "$tool" embed --data "$data" --weights "$work/moco-2/checkpoint.h5" --projected --out "$work/projected"
+judge 'embed from a checkpoint with a queue' npy "$work/projected/embeddings.npy" 48x6
+run "$tool" evaluate --data "$data" --weights "$work/one/weights.h5" --label kind --test-fraction 0.5 --few-shot 1 1 --ways 2 \
+  --group family --episodes 20 --out "$work/evaluated" --json
+judge 'evaluate: probe' value probe_accuracy 0.5 1
+judge 'evaluate: neighbours' value neighbour_accuracy 0 1
+judge 'evaluate: episodes' value few_shot_accuracy 0.2 1
+judge 'evaluate draws' test -s "$work/evaluated/evaluation.png"
+threads 3 "$tool" evaluate --data "$data" --weights "$work/one/weights.h5" --label kind --test-fraction 0.5 --few-shot 1 1 --ways 2 \
+  --group family --episodes 20 --json
+numbers() { python3 -c 'import json, sys; print(*(f"{v:.6g}" for v in json.load(open(sys.argv[1]))["results"].values()))' "$1"; }
+judge 'evaluate on three ranks: the same' test "$(numbers "$work/out")" = "$(numbers "$work/evaluated/evaluation.json")"
+run "$tool" evaluate --data "$data" --pixels --label family --test-fraction 0.25 --json
+judge 'evaluate pixels: area under the curve' value probe_auc 0.6 1
+run "$tool" evaluate --data "$work/embedded/embeddings.npy" --pixels
+judge 'evaluate: embeddings are no pictures' refuses 'embeddings.npy'
+
+# ---- packing
+run "$tool" pack --data "$data" --samples-per-file 20 --out "$work/shards" --json
+judge 'pack' value samples 48 48
+judge 'pack writes shards' test -s "$work/shards/shard_00002.h5"
+"$tool" embed --data "$work/shards" --weights "$work/one/weights.h5" --out "$work/again" >/dev/null 2>&1
+judge 'packed samples give the same embeddings' npy "$work/again/embeddings.npy" 48x36
+judge 'packed labels' same_files "$work/again/kind.npy" "$work/embedded/kind.npy"
+run "$tool" pack --data "$data" --out "$work/shards"
+judge 'pack overwrites nothing' refuses 'shards'
+
+# ---- what is refused
+train ranks 2 one 1
+judge 'existing output' refuses_once 'overwrite'
+small='--width 4 --blocks 2 --head-hidden 8 --head-out 6 --batch 12 --epochs 1'
+# shellcheck disable=SC2086
+ranks 2 "$tool" train --data "$work/bad.npy" $small --out "$work/nan"
+judge 'a sample that is not a number' refuses_once 'sample 17'
+judge 'no weights are written' no_file "$work/nan/weights.h5"
+# shellcheck disable=SC2086
+ranks 2 "$tool" train --data "$work/bad.npy" $small --out "$work/nan" --overwrite --skip-bad --json
+judge 'such a batch can be left out' value bad_batches 1 1
+# shellcheck disable=SC2086
+ranks 2 "$tool" train --data "$work/plain.npy" $small --loss supcon --out "$work/refused"
+judge 'labels missing for training' refuses_once 'needs labels'
+ranks 2 "$tool" evaluate --data "$work/plain.npy" --pixels
+judge 'labels missing for evaluation' refuses_once 'evaluation needs labels'
+run "$tool" evaluate --data "$work/plain.npy" --pixels --metrics geometry --json
+judge 'geometry needs no labels' value uniformity -10 0
+run "$tool" evaluate --data "$work/plain.npy" --labels kind="$work/kinds.npy" --pixels --json
+judge 'labels from a file' value probe_accuracy 0 1
+# shellcheck disable=SC2086
+ranks 2 "$tool" train --data "$work/cut-images-idx3-ubyte" $small --out "$work/refused"
+judge 'a truncated file' refuses_once 'cut-images-idx3-ubyte'
+ranks 2 "$tool" embed --data "$data" --weights "$data" --out "$work/refused"
+judge 'weights that are none' refuses_once 'bars-images'
+judge 'refused runs leave nothing behind' no_file "$work/refused"
+
+summary
