@@ -304,7 +304,12 @@ void* allocate(std::int64_t bytes) {
   void* memory = here.allocator.allocate(bytes);
   if (!memory && trim_memory() > 0) memory = here.allocator.allocate(bytes);  // other threads' caches on the same GPU
   if (memory) {
-    if (poisons()) MPIGRAD_CUDA(cudaMemsetAsync(memory, 0xFF, static_cast<std::size_t>(bytes), here.compute));
+    if (poisons()) {  // also behind the last element, with something that most functions change
+      constexpr auto granule = CachingAllocator::granule;
+      const auto size = static_cast<std::size_t>(bytes), rest = static_cast<std::size_t>((granule - bytes % granule) % granule);
+      MPIGRAD_CUDA(cudaMemsetAsync(memory, 0xFF, size, here.compute));
+      MPIGRAD_CUDA(cudaMemsetAsync(static_cast<std::byte*>(memory) + bytes, 0x7F, rest, here.compute));
+    }
     return memory;
   }
   const auto op = detail::current_op();
