@@ -139,11 +139,31 @@ int launch_threads(const LaunchOptions& options, const std::function<int(std::sh
   return 0;
 }
 
-int launch_mpi(const LaunchOptions& options, int& argc, char** argv, const std::function<int(std::shared_ptr<Transport>)>& body) {
+// Whether options make no sense, or ask for what is not there, on any rank: they may differ, and so may the nodes. Says so once.
+// Collective.
+bool any_refuses(Transport& world, const std::string& mine) {
+  const auto size = static_cast<std::size_t>(world.size());
+  const auto length = static_cast<std::int64_t>(mine.size());
+  std::vector<std::int64_t> lengths(size);
+  world.allgather(&length, lengths.data(), std::vector<std::int64_t>(size, 1), DType::int64);
+  const auto first = std::find_if(lengths.begin(), lengths.end(), [](auto n) { return n > 0; });
+  if (first == lengths.end()) return false;
+  const auto refusing = std::count_if(lengths.begin(), lengths.end(), [](auto n) { return n > 0; });
+  const auto rank = static_cast<int>(first - lengths.begin());
+  if (rank == world.rank()) {
+    const bool all = refusing == world.size();
+    print_error(rank, all ? 1 : world.size(), mine.c_str());
+  }
+  return true;
+}
+
+int launch_mpi(const LaunchOptions& options, const std::string& problem, int& argc, char** argv,
+               const std::function<int(std::shared_ptr<Transport>)>& body) {
   const int expected = options.ranks;
   std::shared_ptr<Transport> world;
   try {
     world = mpi_world(&argc, &argv);
+    if (any_refuses(*world, problem)) return 2;
   } catch (const std::exception& error) {
     print_error(0, 1, error.what());
     return 1;
@@ -286,13 +306,17 @@ int set_threads_of_rank(Transport& transport) {
 
 int launch(int& argc, char** argv, const std::function<int(std::shared_ptr<Transport>)>& body) {
   LaunchOptions options;
+  std::string problem;
   try {
     options = resolve_launch_options(take_launch_options(argc, argv));
     checks_of_environment(), default_reduction_mode(), cuda_aware_mpi();  // refused here if they make no sense
   } catch (const std::exception& error) {
-    return print_launch_error(error.what());
+    // A process that ends before MPI has begun leaves the others waiting for it.
+    if (!mpi_available() || processes_of_launcher() <= 1) return print_launch_error(error.what());
+    problem = error.what();
   }
-  return options.transport == "threads" ? launch_threads(options, body) : launch_mpi(options, argc, argv, body);
+  if (problem.empty() && options.transport == "threads") return launch_threads(options, body);
+  return launch_mpi(options, problem, argc, argv, body);
 }
 
 }  // namespace mpigrad

@@ -154,6 +154,18 @@ if [ -x "$build/tests/exit_mpi" ]; then
   expect_exit exit 3
   expect_exit throw 1
   expect_exit late 0
+  # What one rank refuses before MPI runs must not leave the other waiting for it.
+  name='exit_mpi, a device that one rank refuses'
+  printf '%s ...\n' "$name"
+  # shellcheck disable=SC2086  # MPIEXEC may hold options
+  run_limited 60 $MPIEXEC -n 1 "$build/tests/exit_mpi" late : -n 1 env MPIGRAD_DEVICE=none "$build/tests/exit_mpi" late
+  told=$(grep -c '^\[rank 1 of 2\] \[launch\] MPIGRAD_DEVICE is cpu or cuda' "$output")
+  if [ "$status" -eq 2 ] && [ "$told" -eq 1 ] && [ "$(wc -l <"$output")" -eq 1 ]; then
+    passed=$((passed + 1))
+  else
+    show_output "$name"
+    fail_test "$name: status $status instead of 2, told $told times"
+  fi
 fi
 
 # expect_misuse KIND: a mistake that the checks between ranks must turn into the same error on all three ranks.
