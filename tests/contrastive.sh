@@ -42,9 +42,13 @@ def npy(name, descr, extents, data):
     open(f"{work}/{name}", "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + data)
 values = [p / 255 for p in pixels]
 npy("plain.npy", "<f4", [n, side, side], struct.pack(f"<{len(values)}f", *values))
-values[17 * side * side + 5] = float("nan")
-npy("bad.npy", "<f4", [n, side, side], struct.pack(f"<{len(values)}f", *values))
+bad = list(values)
+bad[17 * side * side + 5] = float("nan")
+npy("bad.npy", "<f4", [n, side, side], struct.pack(f"<{len(values)}f", *bad))
 npy("kinds.npy", "<i8", [n], struct.pack(f"<{n}q", *kinds))
+npy("blank.npy", "<f4", [n, side, side], struct.pack(f"<{len(values)}f", *(v * (i // side**2 != 17) for i, v in enumerate(values))))
+npy("zeros.npy", "<f4", [n, side, side], bytes(4 * n * side**2))
+npy("volumes.npy", "<f4", [n, 4, 6, 6], struct.pack(f"<{len(values)}f", *values))
 END
 data=$work/bars-images-idx3-ubyte
 head -c 2000 "$data" >"$work/cut-images-idx3-ubyte"
@@ -117,7 +121,7 @@ train() { # train TRANSPORT RANKS OUT EPOCHS OPTIONS...
   transport=$1 p=$2 out=$3 epochs=$4
   shift 4
   "$transport" "$p" "$tool" train --data "$data" --width 4 --blocks 2 --head-hidden 8 --head-out 6 --schedule constant \
-    --monitor 16 --batch ${batch:-12} --dtype ${dtype:-float64} --epochs "$epochs" --out "$work/$out" "$@"
+    --monitor ${monitor:-16} --batch ${batch:-12} --dtype ${dtype:-float64} --epochs "$epochs" --out "$work/$out" "$@"
 }
 
 # ---- help and arguments
@@ -173,8 +177,26 @@ judge 'round a ring, split in width: the same loss' same_losses "$work/one/metri
 train threads 2 resumed 2 --resume "$work/two/checkpoint.h5" --grid width=2
 judge 'resumed on another grid: the same loss' same_losses "$work/one/metrics.csv" 2 "$work/resumed/metrics.csv" 2
 train threads 1 whole 1 --frozen-norm
-train threads 2 parts 1 --frozen-norm --cached 3
-judge 'a batch in parts: the same loss' same_losses "$work/whole/metrics.csv" 1 "$work/parts/metrics.csv" 1
+for p in 1 2; do
+  train threads "$p" "parts$p" 1 --frozen-norm --cached 3
+  judge "a batch in parts, $p ranks: the same loss" same_losses "$work/whole/metrics.csv" 1 "$work/parts$p/metrics.csv" 1
+done
+# Classes follow each other in the data, over and over.
+monitor=48
+train threads 1 all 1 --label kind --json
+judge 'the monitor finds classes among all' value neighbour_accuracy 0.3 1
+monitor=24
+train threads 1 some 1 --label kind --json
+judge 'the monitor finds classes among some' value neighbour_accuracy 0.2 0.99
+monitor=16
+train threads 4 local 1 --loss moco --queue 16 --statistics local --grid sample=2,height=2
+judge 'moco with statistics of its own on a spatial grid' succeeds
+train threads 1 conditions 1 --where kind=0,1 --where kind=2 --json
+judge 'conditions of one name are one' value training_samples 36 36
+# shellcheck disable=SC2086
+run "$tool" train --data "$work/volumes.npy" --encoder encoder3d --blocks 1 --width 4 --head-hidden 8 --head-out 6 --batch 12 \
+  --epochs 1 --loss swav --queue 0 --small-crops 2 --out "$work/small-volumes"
+judge 'small crops of volumes' says 'resized crop \[2, 3, 3\]'
 for loss in supcon clip siglip barlow vicreg spectral moco swav; do
   options='--queue 16'
   [ $loss != swav ] || options='--queue 16 --prototypes 5 --small-crops 1 --average --optimizer lars'
@@ -189,6 +211,12 @@ for loss in supcon clip siglip barlow vicreg spectral moco swav; do
 done
 train ranks 2 refused 2 --resume "$work/two/checkpoint.h5" --loss barlow
 judge 'going on with another loss' refuses_once 'loss nt-xent, now it is barlow'
+train ranks 2 refused 2 --resume "$work/two/checkpoint.h5" --where kind=0,1,2,3 --test-fraction 0
+judge 'going on with the same samples' succeeds
+rm -rf "$work/refused"
+train threads 1 fewer 1 --where family=0 --checkpoint-every 1
+train ranks 2 refused 2 --resume "$work/fewer/checkpoint.h5" --where family=1
+judge 'going on with other samples' refuses_once 'training samples'
 dtype=float32
 train threads 2 sixteen 1 --precision bfloat16 --optimizer lamb
 judge 'train in 16 bits' succeeds
@@ -236,6 +264,16 @@ judge 'no weights are written' no_file "$work/nan/weights.h5"
 # shellcheck disable=SC2086
 ranks 2 "$tool" train --data "$work/bad.npy" $small --out "$work/nan" --overwrite --skip-bad --json
 judge 'such a batch can be left out' value bad_batches 1 1
+# shellcheck disable=SC2086
+ranks 2 "$tool" train --data "$work/zeros.npy" $small --augment none --out "$work/zeros"
+judge 'embeddings of zeros, by their sample' refuses_once 'zeros.npy \[[0-9]*\] is zero and has no direction$'
+# shellcheck disable=SC2086
+ranks 2 "$tool" train --data "$work/zeros.npy" $small --augment none --loss barlow --out "$work/zeros" --overwrite
+judge 'embeddings of zeros where they are allowed' succeeds
+ranks 2 "$tool" evaluate --data "$work/blank.npy" --labels kind="$work/kinds.npy" --test-fraction 0.9 --pixels
+judge 'a blank picture has no direction' refuses_once 'blank.npy \[17\] is zero.*--metrics probe'
+run "$tool" evaluate --data "$work/blank.npy" --labels kind="$work/kinds.npy" --test-fraction 0.9 --pixels --metrics probe --json
+judge 'a probe needs none' value probe_accuracy 0 1
 # shellcheck disable=SC2086
 ranks 2 "$tool" train --data "$work/plain.npy" $small --loss supcon --out "$work/refused"
 judge 'labels missing for training' refuses_once 'needs labels'

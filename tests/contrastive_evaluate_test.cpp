@@ -331,10 +331,10 @@ TEST_CASE("evaluate: few-shot episodes do not depend on ranks, and are chance wh
   on_ranks(2, [&](const Communicator& comm) {
     const losses::Labelled here{mine(z, comm), mine(classes, comm)};
     require(has(error_text([&] { losses::few_shot(here, mine(alphabets, comm), comm, {.ways = 9}); }),
-                "[few_shot] no group has 9 classes of at least 2"),
+                "[few_shot] no group has as many classes as there are ways, 9, with at least 2"),
             "[test] ways");
     require(has(error_text([&] { losses::few_shot(here, {}, comm, {.ways = 2, .shots = 5}); }),
-                "no group has 2 classes of at least 6"),
+                "no group has as many classes as there are ways, 2, with at least 6"),
             "[test] shots");
     require(has(error_text([&] {
                   losses::few_shot(here, mine(integers(std::vector<double>(labels.size(), 0)), comm) + mine(arange(count), comm),

@@ -113,11 +113,11 @@ void draw(const std::filesystem::path& path, const data::Source& source, const s
     plot::Figure figure("Test samples and their nearest neighbours; green frames: of the same label", 1200);
     for (std::int64_t q = 0; q < count; ++q) {
       const auto query = static_cast<std::size_t>(places[static_cast<std::size_t>(q)]);
-      std::vector<plot::Panel> panels{trainer::slice(source, samples[query], 0, "")};
+      std::vector<plot::Panel> panels{trainer::picture(source, samples[query])};
       for (std::int64_t k = 0; k < found.count && panels.size() <= static_cast<std::size_t>(shown); ++k) {
         const auto other = static_cast<std::size_t>(found.neighbour[static_cast<std::size_t>(q * found.count + k)]);
         if (other == query) continue;
-        auto image = trainer::slice(source, samples[other], 0, "");
+        auto image = trainer::picture(source, samples[other]);
         if (!labels.empty() && labels[other] == labels[query]) image.frame = plot::Colour{0.1, 0.65, 0.2};
         panels.emplace_back(std::move(image));
       }

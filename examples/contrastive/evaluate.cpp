@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <set>
 
 #include "examples/contrastive/contrastive.h"
@@ -9,6 +10,8 @@
 #include "examples/trainer/run.h"
 #include "models/contrastive/evaluate.h"
 #include "models/progress.h"
+#include "ops/elementwise.h"
+#include "ops/reduce.h"
 
 namespace mpigrad::contrast {
 namespace {
@@ -90,6 +93,17 @@ void open_sets(const EvaluateOptions& o, Set& train, Set& test) {
   }
 }
 
+// What compares directions needs all of them.
+void require_directions(const Set& set) {
+  const auto squares = sum(square(cast(set.z, DType::float64)), {1}).to_vector();
+  for (std::size_t i = 0; i < squares.size(); ++i) {
+    const auto name = [&] { return set.source->name_of_sample(set.samples[i]); };
+    require(std::isfinite(squares[i]), "[contrastive] what is to be evaluated of {} is not finite", name());
+    require(squares[i] > 1e-24,
+            "[contrastive] what is to be evaluated of {} is zero and has no direction; --metrics probe does without", name());
+  }
+}
+
 std::int64_t classes_of(const Set& train, const Set& test) {
   std::int64_t most = 0;
   for (const auto* set : {&train, &test})
@@ -167,7 +181,11 @@ int evaluate(const Communicator& world, const EvaluateOptions& o) {
   UseDevice cpu(DeviceKind::cpu);
   Untaped scope;
   Results results;
-  trainer::together(world, [&] { results = measure(o, plan, train, test, world); });
+  trainer::together(world, [&] {
+    if (plan.knn) require_directions(train);
+    if (plan.knn || plan.retrieval || plan.few_shot || plan.geometry) require_directions(test);
+    results = measure(o, plan, train, test, world);
+  });
   if (plan.geometry) {
     if (!pairs.empty())
       results.emplace_back("alignment", contrastive::alignment(part_of(pairs[0], world), part_of(pairs[1], world), world));

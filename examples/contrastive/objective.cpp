@@ -49,8 +49,9 @@ Tensor Objective::key_of(const Tensor& x, std::int64_t step) {
   key_net.train(net_.training());
   key_net.set_step(step);
   // Where each rank has statistics of its own, a query's key is to be among others than the query was.
-  const bool shuffled = o_.statistics == "local" && x.layout() && sample_group(x).size() > 1 &&
-                        sample_group(x).size() == grid_of(*x.layout()).world().size();
+  const int axis = x.layout() ? x.layout()->axis_of(0) : -1;
+  const bool shuffled = o_.statistics == "local" && axis >= 0 &&
+                        x.layout()->grid->extents[static_cast<std::size_t>(axis)] == x.layout()->grid->ranks();
   if (!shuffled) return constant(key_net(x).without_layout());
   const auto comm = sample_group(x);
   const SampleShuffle shuffle(comm, rows_of(x.dim(0), comm), Philox{o_.seed, static_cast<std::uint64_t>(step)}.child(4));

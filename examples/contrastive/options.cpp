@@ -39,7 +39,7 @@ void add_split_options(CLI::App& app, DataOptions& o) {
   add(app, "Data", "--test-fraction", o.test_fraction, "of the samples, drawn at random, that are for the test")
       ->check(tool::number_between(0, 0.999))
       ->capture_default_str();
-  add(app, "Data", "--split-seed", o.split_seed, "of that draw")
+  add(app, "Data", "--split-seed", o.split_seed, "of the draw of --test-fraction")
       ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()))
       ->capture_default_str();
 }
@@ -65,7 +65,9 @@ void add_network_options(CLI::App& app, NetworkOptions& o) {
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
   add(app, group, "--head-out", o.head_out, "width of what the loss sees")->check(CLI::Range(1, 65536))->capture_default_str();
-  add(app, group, "--prototypes", o.prototypes, "of swav")->check(CLI::Range(1, 1000000))->capture_default_str();
+  add(app, group, "--prototypes", o.prototypes, "classes into which swav sorts")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
 }
 
 void add_loss_options(CLI::App& app, TrainOptions& o) {
@@ -93,8 +95,8 @@ void add_loss_options(CLI::App& app, TrainOptions& o) {
   add(app, group, "--freeze-prototypes", o.freeze_prototypes, "steps for which those of swav stay as they are")
       ->check(CLI::Range(std::int64_t{0}, most))
       ->capture_default_str();
-  add(app, group, "--small-crops", o.small_crops, "of swav, besides the two large ones")->check(CLI::Range(0, 64));
-  add(app, group, "--small-size", o.small_size, "their extents, as H,W");
+  add(app, group, "--small-crops", o.small_crops, "views of swav besides the two large ones")->check(CLI::Range(0, 64));
+  add(app, group, "--small-size", o.small_size, "extents of the small crops, as H,W or D,H,W (default: half of --size)");
   add(app, group, "--cached", o.cached,
       "encode a batch in so many parts, one after the other, with the exact gradient of the whole; with --frozen-norm")
       ->check(CLI::Range(std::int64_t{0}, most));
@@ -142,6 +144,7 @@ void add_options(CLI::App& app, TrainOptions& o) {
   trainer::add_norm_options(app, o);
   trainer::add_training_options(app, o);
   app.get_option("--batch")->description("samples per step, of all ranks together; two views of each");
+  app.get_option("--epochs")->description("passes over the training set; 0 writes the weights as they begin");
   add(app, "Training", "--monitor", o.monitor, "training samples looked at after each epoch: neighbours, collapse; 0: none")
       ->check(CLI::Range(std::int64_t{0}, most))
       ->capture_default_str();
@@ -168,7 +171,9 @@ void add_options(CLI::App& app, EvaluateOptions& o) {
       "of knn, probe, retrieval, geometry; separated by commas (default: all that make sense)")
       ->delimiter(',')
       ->check(CLI::IsMember({"knn", "probe", "retrieval", "geometry", "none"}));
-  add(app, group, "--neighbours", o.neighbours, "of knn")->check(CLI::Range(std::int64_t{1}, most))->capture_default_str();
+  add(app, group, "--neighbours", o.neighbours, "that vote in knn")
+      ->check(CLI::Range(std::int64_t{1}, most))
+      ->capture_default_str();
   add(app, group, "--decay", o.decay, "of the probe's squared weights, halved")
       ->check(tool::number_from(0))
       ->capture_default_str();
@@ -176,8 +181,10 @@ void add_options(CLI::App& app, EvaluateOptions& o) {
       "SUPPORT QUERY: episodes, in which so many test samples of a class are known and so many others are classified")
       ->expected(2)
       ->check(CLI::Range(std::int64_t{1}, most));
-  add(app, group, "--ways", o.ways, "classes of an episode")->check(CLI::Range(std::int64_t{2}, most))->capture_default_str();
-  add(app, group, "--episodes", o.episodes, "how many")->check(CLI::Range(std::int64_t{1}, most))->capture_default_str();
+  add(app, group, "--ways", o.ways, "classes of an episode of --few-shot")
+      ->check(CLI::Range(std::int64_t{2}, most))
+      ->capture_default_str();
+  add(app, group, "--episodes", o.episodes, "of --few-shot")->check(CLI::Range(std::int64_t{1}, most))->capture_default_str();
   add(app, group, "--group", o.group, "name of the labels of which an episode's classes share one, such as the alphabet");
   add(app, group, "--seed", o.seed, "of episodes and views")
       ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()))
@@ -206,6 +213,7 @@ void check(const TrainOptions& o) {
   const bool has_temperature = o.loss == "nt-xent" || o.loss == "supcon" || o.loss == "moco" || o.loss == "swav";
   if (o.temperature > 0 && !has_temperature) throw UsageError(fmt::format("--temperature: {} has none that is chosen", o.loss));
   if (o.small_crops > 0 && o.loss != "swav") throw UsageError("--small-crops are of swav");
+  if (!o.small_size.empty() && o.small_crops == 0) throw UsageError("--small-size is of --small-crops");
   if (o.small_crops > 0 && o.network.encoder == "conv4" && !o.network.average)
     throw UsageError("--small-crops: features of conv4 depend on the extents without --average");
   if (o.loss == "moco" && o.queue < o.batch)
@@ -223,6 +231,9 @@ void check(const TrainOptions& o) {
 void check(const EvaluateOptions& o) {
   if (o.weights.empty() != o.pixels) throw UsageError("--weights or --pixels: one of the two is evaluated");
   if (o.pixels && o.projected) throw UsageError("--projected is for --weights");
+  if (!o.pixels && !o.source.size.empty())
+    throw UsageError("--size is for --pixels: a network's samples have the extents of its training");
+  if (o.few_shot.empty() && !o.group.empty()) throw UsageError("--group is for --few-shot");
   if (!o.test_data.empty() && !o.test_part.empty()) throw UsageError("--test-data and --test-part: one of the two");
   if ((!o.test_data.empty() || !o.test_part.empty()) && (o.source.test_fraction > 0 || !o.source.test_where.empty()))
     throw UsageError("--test-data and --test-part are the whole test set: no --test-fraction and no --test-where");

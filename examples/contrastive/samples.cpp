@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <set>
 
 #include "models/data.h"
@@ -36,10 +37,14 @@ Condition parse_condition(const std::string& option, const std::string& text) {
 // Which samples meet all conditions; those of one name are one condition.
 std::vector<bool> meeting(const data::Source& source, const std::string& option, const std::vector<std::string>& texts) {
   std::vector<bool> result(static_cast<std::size_t>(source.size()), true);
+  std::map<std::string, std::set<std::int64_t>> conditions;
   for (const auto& text : texts) {
-    const auto condition = parse_condition(option, text);
-    const auto labels = labels_of(source, condition.name, option);
-    for (std::size_t i = 0; i < labels.size(); ++i) result[i] = result[i] && condition.values.contains(labels[i]);
+    auto condition = parse_condition(option, text);
+    conditions[condition.name].merge(condition.values);
+  }
+  for (const auto& [name, values] : conditions) {
+    const auto labels = labels_of(source, name, option);
+    for (std::size_t i = 0; i < labels.size(); ++i) result[i] = result[i] && values.contains(labels[i]);
   }
   return result;
 }

@@ -24,17 +24,18 @@ constexpr const char *weights_file = "weights.h5", *checkpoint_file = "checkpoin
 std::vector<std::string> output_files(const TrainOptions& o) {
   std::vector<std::string> files{weights_file, summary_file};
   if (o.epochs > 0) files.insert(files.end(), {metrics_file, picture_file});
+  if (o.epochs > 0 && o.resume.empty() && tensorboard::available()) files.push_back(tensorboard::event_file_name(0));
   if (o.checkpoint_every > 0) files.emplace_back(checkpoint_file);
   return files;
 }
 
-// How features and what the loss sees look after an epoch.
+// How features look after an epoch; what cannot be said is not a number.
 struct Look {
   double neighbours = std::nan("");  // accuracy, if there are labels
   double deviation = std::nan(""), effective_rank = std::nan("");
 };
 
-// Some of the training samples, evenly spread; every other one is the bank in which the others look for neighbours.
+// Some of the training samples, drawn at random; half of them are the bank in which the others look for neighbours.
 class Monitor {
  public:
   Monitor(const TrainOptions& o, Network& net, const data::SourcePtr& source, const std::vector<std::int64_t>& samples,
@@ -42,15 +43,21 @@ class Monitor {
       : net_(net), source_(source), world_(world), encode_(encode) {
     const auto all = static_cast<std::int64_t>(samples.size());
     const auto count = std::min(o.monitor, all);
+    if (count < least) return;
     const auto labels = has_labels(*source) ? labels_of(*source, o.source.label, "the monitor") : std::vector<std::int64_t>();
-    for (std::int64_t i = 0; i < count; ++i) samples_.push_back(samples[static_cast<std::size_t>(i * all / count)]);
+    if (count == all) samples_ = samples;
+    else
+      for (const auto i : data::split_train_test(all, static_cast<double>(count) / static_cast<double>(all), seed).test)
+        samples_.push_back(samples[static_cast<std::size_t>(i)]);
+    in_bank_.resize(samples_.size());
+    for (const auto i : data::split_train_test(count, 0.5, seed).test) in_bank_[static_cast<std::size_t>(i)] = true;
     for (const auto sample : samples_)
       if (!labels.empty()) labels_.push_back(static_cast<double>(labels[static_cast<std::size_t>(sample)]));
   }
 
   Look operator()() const {
     Look result;
-    if (samples_.size() < 4) return result;
+    if (samples_.empty()) return result;
     Untaped scope;
     const auto all = encode(net_, source_, samples_, world_, encode_)[0];
     UseDevice device(DeviceKind::cpu);
@@ -59,18 +66,22 @@ class Monitor {
     const auto sums = sum(all, {1}).to_vector();
     for (std::size_t i = 0; i < sums.size(); ++i)
       if (std::isfinite(sums[i])) good.push_back(static_cast<double>(i));
-    if (good.size() < 4) return result;
+    if (static_cast<std::int64_t>(good.size()) < least) return result;
     const auto found = contrastive::collapse(part_of(rows_of(all, good), world_), world_);
     result.deviation = found.mean_deviation, result.effective_rank = found.effective_rank;
     if (labels_.empty()) return result;
-    const auto half = [&](std::size_t first) {
+    const auto half = [&](bool bank) {
       std::vector<double> places, names;
-      for (auto i = first; i < good.size(); i += 2)
-        places.push_back(good[i]), names.push_back(labels_[static_cast<std::size_t>(good[i])]);
+      for (const double place : good)
+        if (in_bank_[static_cast<std::size_t>(place)] == bank)
+          places.push_back(place), names.push_back(labels_[static_cast<std::size_t>(place)]);
       const auto n = static_cast<std::int64_t>(places.size());
       return contrastive::Labelled{part_of(rows_of(all, places), world_), part_of(from_vector({n}, names, DType::int64), world_)};
     };
-    result.neighbours = contrastive::neighbour_accuracy(half(1), half(0), world_);
+    if (const auto in_bank =
+            std::count_if(good.begin(), good.end(), [&](double at) { return in_bank_[static_cast<std::size_t>(at)]; });
+        in_bank > 0 && in_bank < static_cast<std::int64_t>(good.size()))
+      result.neighbours = score_or_nan([&] { return contrastive::neighbour_accuracy(half(false), half(true), world_); });
     return result;
   }
 
@@ -83,12 +94,15 @@ class Monitor {
   data::SourcePtr source_;
   Communicator world_;
   EncodeAttributes encode_;
+  static constexpr std::int64_t least = 4;
+  static constexpr std::uint64_t seed = 1;  // of what is looked at, whatever is trained
   std::vector<std::int64_t> samples_;
   std::vector<double> labels_;
+  std::vector<bool> in_bank_;
 };
 
 struct Record {
-  Epoch epoch;
+  Epoch epoch{.loss = std::nan(""), .retrieval = std::nan("")};
   Look look;
 };
 
@@ -108,9 +122,15 @@ void draw(const std::filesystem::path& path, const std::vector<std::vector<doubl
   figure.save(path, true);
 }
 
-augment::Recipe small_recipe(const TrainOptions& o, const Shape& large) {
-  const auto to = parse_extents("--small-size", o.small_size);
-  return augment::photographs(to.rank() == 3 ? to : Shape{1, (large[1] + 1) / 2, (large[2] + 1) / 2}, {0.05, 0.14});
+// As SwAV's (Caron et al. 2020) of pictures: a twentieth to a seventh of the area. Other steps are those of large views.
+augment::Recipe small_recipe(const TrainOptions& o, const std::string& recipe, const Shape& large) {
+  auto to = parse_extents("--small-size", o.small_size);
+  if (to.rank() != 3) to = {(large[0] + 1) / 2, (large[1] + 1) / 2, (large[2] + 1) / 2};
+  if ((to[0] == 1) != (large[0] == 1)) throw UsageError(fmt::format("--small-size {} is not of samples of {}", to, large));
+  if (recipe == "simclr") return augment::photographs(to, {0.05, 0.14});
+  augment::Recipe result{augment::random_resized_crop({.to = to, .area = {0.05, 0.14}})};
+  if (recipe == "volume") result.add(augment::random_turn(true));
+  return result;
 }
 
 }  // namespace
@@ -150,7 +170,7 @@ int train(const Communicator& world, TrainOptions o) {
                               .views = {{parse_recipe(config.augment, config.extents), 2}},
                               .samples = samples.train,
                               .workers = o.source.workers};
-    if (o.small_crops > 0) options.views.push_back({small_recipe(o, config.extents), o.small_crops});
+    if (o.small_crops > 0) options.views.push_back({small_recipe(o, config.augment, config.extents), o.small_crops});
     loader.emplace(source, options);
     const auto made = loader->shape(0);
     require(made == config.input(o.batch), "[contrastive] '{}' makes {}, --size asks for {}", config.augment, made,
@@ -161,11 +181,17 @@ int train(const Communicator& world, TrainOptions o) {
   const auto optimizer = trainer::make_optimizer(*net, o);
   const auto loss_scale = trainer::make_loss_scale(o, world);
   Objective objective(o, config, *net, norm, label);
+  // Without the folder: data may move between runs.
+  std::vector<std::string> names;
+  for (const auto sample : samples.train)
+    names.push_back(fmt::format("{} {}", sample, std::filesystem::path(source->name_of_sample(sample)).filename().string()));
   const trainer::Notes notes{{"program", "contrastive"},
                              {"network", config.text()},
                              {"loss", o.loss},
                              {"optimizer", o.optimizer},
                              {"samples", std::to_string(samples.train.size())},
+                             {"training samples", trainer::fingerprint(names)},
+                             {"temperature", fmt::format("{}", o.temperature)},
                              {"views", loader->text()},
                              {"seed", std::to_string(o.seed)},
                              {"batch", std::to_string(o.batch)},
@@ -174,7 +200,7 @@ int train(const Communicator& world, TrainOptions o) {
   files.epochs = std::max<std::int64_t>(1, o.epochs);
   if (!o.resume.empty()) objective.publish();
   const auto first_epoch = trainer::start_from_files(files, world, *net, *optimizer, loss_scale.get(), notes,
-                                                     {"program", "loss", "optimizer", "samples"});
+                                                     {"program", "loss", "optimizer", "samples", "training samples"});
   if (!o.resume.empty()) objective.restore(), objective.withdraw();
   else if (!o.weights.empty()) objective.begin();
   const auto steps = loader->steps();
@@ -200,6 +226,7 @@ int train(const Communicator& world, TrainOptions o) {
       first ? first_epoch : 0);
   auto rows = metrics.earlier();
   std::optional<tensorboard::EventFile> events;
+  if (first && o.resume.empty()) tensorboard::remove_event_files(out / "");
   if (first && tensorboard::available()) events.emplace(out / tensorboard::event_file_name(first_epoch * steps));
   Progress progress(o.epochs, steps, {.rank = world.rank(), .quiet = o.quiet || o.epochs == 0});
   const auto save = [&](const char* file, std::int64_t epoch, bool to_go_on) {
@@ -214,7 +241,7 @@ int train(const Communicator& world, TrainOptions o) {
   double training_seconds = 0, trained = 0;
   Record last;
   std::int64_t bad_batches = 0;
-  Trainer training(o, *net, objective, *optimizer, loss_scale.get(), *loader, world, trainer::make_schedule(o, steps));
+  Trainer training(o, *net, objective, *optimizer, loss_scale.get(), *source, *loader, world, trainer::make_schedule(o, steps));
   for (auto epoch = first_epoch; epoch < o.epochs; ++epoch) {
     const auto e = training.run(epoch, progress);
     const auto look = monitor();
@@ -235,8 +262,11 @@ int train(const Communicator& world, TrainOptions o) {
                                   {"collapse/effective_rank", look.effective_rank}});
     });
     if (o.checkpoint_every > 0 && (epoch + 1) % o.checkpoint_every == 0) save(checkpoint_file, epoch + 1, true);
-    auto text = fmt::format("pairs {:.3f}, rank {:.1f}", e.retrieval, look.effective_rank);
-    if (std::isfinite(look.neighbours)) text = fmt::format("neighbours {:.3f}, ", look.neighbours) + text;
+    std::vector<std::string> parts;
+    if (std::isfinite(look.neighbours)) parts.push_back(fmt::format("neighbours {:.3f}", look.neighbours));
+    if (std::isfinite(e.retrieval)) parts.push_back(fmt::format("pairs {:.3f}", e.retrieval));
+    if (std::isfinite(look.effective_rank)) parts.push_back(fmt::format("rank {:.1f}", look.effective_rank));
+    const auto text = fmt::format("{}", fmt::join(parts, ", "));
     progress.end_epoch(text + trainer::scale_text({.loss_scale = e.loss_scale, .skipped_steps = e.skipped_steps}));
   }
   if (o.epochs == 0) last.look = monitor();
@@ -274,9 +304,13 @@ int train(const Communicator& world, TrainOptions o) {
       fmt::print("{}\n", tool::to_text(document));
       return;
     }
-    if (o.epochs > 0) fmt::print("\nloss {:.4f}; pairs found in the last batch {:.3f}\n", last.epoch.loss, last.epoch.retrieval);
+    if (o.epochs > 0) fmt::print("\nloss {:.4f}", last.epoch.loss);
+    if (std::isfinite(last.epoch.retrieval)) fmt::print("; pairs found in the last batch {:.3f}", last.epoch.retrieval);
+    if (o.epochs > 0) fmt::print("\n");
+    if (bad_batches > 0) fmt::print("{} batches with samples that are not finite were left out\n", bad_batches);
     if (std::isfinite(last.look.neighbours)) fmt::print("nearest neighbours are right in {:.3f}\n", last.look.neighbours);
-    fmt::print("collapse: deviation {:.3f} of 1, effective rank {:.1f}\n", last.look.deviation, last.look.effective_rank);
+    if (std::isfinite(last.look.deviation))
+      fmt::print("collapse: deviation {:.3f} of 1, effective rank {:.1f}\n", last.look.deviation, last.look.effective_rank);
     if (training_seconds > 0) fmt::print("{} training at {:.1f} samples/s, ", format_duration(training_seconds), rate);
     fmt::print("{} in all; {}\nwritten to {}: {}\n", format_duration(seconds), trainer::to_string(usage), o.out,
                fmt::join(output_files(o), ", "));

@@ -27,8 +27,8 @@ Tensor chunk_of(const Tensor& x, std::int64_t begin, std::int64_t end, std::int6
     cuts.push_back(cuts.back() + std::min(n, (c + 1) * chunk) - std::min(n, c * chunk));
   }
   auto part = std::make_shared<Layout>(layout);
-  part->global[0] = cuts.back();
-  part->axes[0].cuts = cuts;
+  part->global[0] = whole.empty() ? end - begin : cuts.back();  // one rank has no cuts
+  if (!whole.empty()) part->axes[0].cuts = cuts;
   Untaped scope;
   return constant(slice(x.without_layout(), 0, begin, end)).with_layout(part);
 }
@@ -36,9 +36,10 @@ Tensor chunk_of(const Tensor& x, std::int64_t begin, std::int64_t end, std::int6
 }  // namespace
 
 Trainer::Trainer(const TrainOptions& options, Network& net, Objective& objective, Optimizer& optimizer, LossScale* loss_scale,
-                 const data::ViewLoader& loader, const Communicator& world, const Schedule& learning_rate)
-    : o_(options), net_(net), objective_(objective), optimizer_(optimizer), loss_scale_(loss_scale), loader_(loader),
-      world_(world), learning_rate_(learning_rate) {}
+                 const data::Source& source, const data::ViewLoader& loader, const Communicator& world,
+                 const Schedule& learning_rate)
+    : o_(options), net_(net), objective_(objective), optimizer_(optimizer), loss_scale_(loss_scale), source_(source),
+      loader_(loader), world_(world), learning_rate_(learning_rate) {}
 
 bool Trainer::usable(const data::ViewBatch& batch, Progress& progress) const {
   try {
@@ -49,6 +50,21 @@ bool Trainer::usable(const data::ViewBatch& batch, Progress& progress) const {
     progress.print(fmt::format("left out: {}", error.what()));
     return false;
   }
+}
+
+void Trainer::fail_for(const contrastive::SampleError& error, const data::ViewBatch& batch) const {
+  const auto& layout = batch.x[0].layout();
+  const auto axis = layout ? layout->axis_of(0) : -1;
+  const auto comm = axis < 0 ? Communicator() : grid_of(*layout).along({axis});
+  std::int64_t sample = -1;
+  if (axis < 0 || comm.rank() == error.place().rank) {
+    // Rows of several views follow each other.
+    const auto row = static_cast<std::size_t>(error.place().row % batch.x[0].dim(0));
+    sample = static_cast<std::int64_t>(batch.indices.without_layout().to_vector()[row]);
+  }
+  if (axis >= 0) comm.transport().broadcast(&sample, 1, DType::int64, error.place().rank);
+  throw tool::SharedError(
+      fmt::format("[contrastive] the embedding of {} {}", source_.name_of_sample(sample), error.place().flaw));
 }
 
 Objective::Step Trainer::differentiate(const data::ViewBatch& batch, std::int64_t step, Gradients& gradients) {
@@ -103,7 +119,12 @@ Epoch Trainer::run(std::int64_t epoch, Progress& progress) {
     net_.set_step(step);
     optimizer_.set_learning_rate(learning_rate_(step));
     Gradients gradients;
-    const auto result = differentiate(batch, step, gradients);
+    Objective::Step result;
+    try {
+      result = differentiate(batch, step, gradients);
+    } catch (const contrastive::SampleError& error) {
+      fail_for(error, batch);
+    }
     const double value = total(result.share, world_);
     require(std::isfinite(value), "[contrastive] the loss is {} in epoch {}, step {}: a smaller learning rate may help", value,
             epoch + 1, position);
@@ -120,8 +141,9 @@ Epoch Trainer::run(std::int64_t epoch, Progress& progress) {
     if (position == loader_.steps()) {
       const auto& z = result.views;
       const auto comm = z[0].layout() ? contrastive::sample_group(z[0]) : world_;
-      report.retrieval =
-          contrastive::paired_recall(constant(z[0]).without_layout(), constant(z[1]).without_layout(), comm, {1})[0];
+      report.retrieval = score_or_nan([&] {
+        return contrastive::paired_recall(constant(z[0]).without_layout(), constant(z[1]).without_layout(), comm, {1})[0];
+      });
     }
   }
   require(mean.weight() > 0, "[contrastive] epoch {} had no batch that could be used", epoch + 1);

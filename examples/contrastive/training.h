@@ -1,18 +1,31 @@
 #pragma once
 // Epochs of contrastive training.
 
+#include <limits>
+
 #include "examples/contrastive/objective.h"
 #include "framework/loss_scale.h"
 #include "framework/schedule.h"
+#include "models/contrastive/batch.h"
 #include "models/progress.h"
 
 namespace mpigrad::contrast {
+
+// A score that some samples do not have, such as zero vectors, is not a number. Collective where `score` is.
+template <class Score>
+double score_or_nan(const Score& score) {
+  try {
+    return score();
+  } catch (const contrastive::SampleError&) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+}
 
 // What an epoch was like.
 struct Epoch {
   std::int64_t epoch = 0, steps = 0;  // steps: of the training so far, left out ones included
   double loss = 0, learning_rate = 0, samples_per_second = 0, waiting = 0, seconds = 0;
-  double retrieval = 0;  // of the last batch: how often a view's nearest is its pair
+  double retrieval = std::numeric_limits<double>::quiet_NaN();  // of the last batch: how often a view's nearest is its pair
   double loss_scale = 1;
   std::int64_t skipped_steps = 0;  // because gradients overflowed, since the start
   std::int64_t bad_batches = 0;    // in this epoch
@@ -23,13 +36,15 @@ struct Epoch {
 class Trainer {
  public:
   Trainer(const TrainOptions& options, Network& net, Objective& objective, Optimizer& optimizer, LossScale* loss_scale,
-          const data::ViewLoader& loader, const Communicator& world, const Schedule& learning_rate);
+          const data::Source& source, const data::ViewLoader& loader, const Communicator& world, const Schedule& learning_rate);
   Epoch run(std::int64_t epoch, Progress& progress);
 
  private:
   // Whether the batch can be used.
   bool usable(const data::ViewBatch& batch, Progress& progress) const;
   Objective::Step differentiate(const data::ViewBatch& batch, std::int64_t step, Gradients& gradients);
+  // Says it of the sample in the data instead of its place in the batch.
+  [[noreturn]] void fail_for(const contrastive::SampleError& error, const data::ViewBatch& batch) const;
   Objective::Step differentiate_in_parts(const Tensors& x, const data::ViewBatch& batch, Gradients& gradients);
 
   const TrainOptions& o_;
@@ -37,6 +52,7 @@ class Trainer {
   Objective& objective_;
   Optimizer& optimizer_;
   LossScale* loss_scale_;
+  const data::Source& source_;
   const data::ViewLoader& loader_;
   Communicator world_;
   Schedule learning_rate_;

@@ -16,7 +16,8 @@ void check(const std::vector<Series>& series) {
 void check(const Lines& lines) { check(lines.series); }
 void check(const Scatter& scatter) { check(scatter.series); }
 void check(const Image& image) {
-  require(image.rows > 0 && image.columns > 0 && static_cast<std::int64_t>(image.values.size()) == image.rows * image.columns,
+  require(image.rows > 0 && image.columns > 0 &&
+              static_cast<std::int64_t>(image.values.size() + image.pixels.size()) == image.rows * image.columns,
           "[plot] image '{}' is {} x {} with {} values", image.title, image.rows, image.columns, image.values.size());
 }
 

@@ -43,6 +43,7 @@ struct Image {
   std::string title{};
   std::int64_t rows = 0, columns = 0;
   std::vector<double> values{};         // [rows, columns], row 0 on top
+  std::vector<Colour> pixels{};         // in place of values: [rows, columns] as they are to look
   std::optional<double> low{}, high{};  // what the ends of the colour map mean; else the smallest and largest value
   bool bar = false;                     // with a scale beside it
   std::optional<Colour> frame{};        // around it

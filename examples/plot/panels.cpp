@@ -186,8 +186,8 @@ void draw(Canvas& canvas, const Rectangle& area, const Image& image) {
   const double width = cell * columns, height = cell * rows;
   const Rectangle inside{std::round(area.x + (area.width - width - bar) / 2), std::round(area.y + title), std::round(width),
                          std::round(height)};
-  std::vector<Colour> pixels;
-  pixels.reserve(image.values.size());
+  auto pixels = image.pixels;
+  pixels.reserve(pixels.size() + image.values.size());
   for (const double value : image.values) pixels.push_back(colour_map((value - range.low) * scale));
   canvas.image(inside, static_cast<int>(image.rows), static_cast<int>(image.columns), pixels);
   if (image.frame) canvas.frame({inside.x - 2, inside.y - 2, inside.width + 4, inside.height + 4}, *image.frame, 4);

@@ -1,20 +1,43 @@
 #include "examples/trainer/slices.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
 namespace mpigrad::trainer {
 
-plot::Image slice(const data::Source& source, std::int64_t sample, std::int64_t channel, const std::string& title) {
+namespace {
+
+// [rows, columns, channels] of the middle plane.
+std::vector<float> plane(const data::Source& source, std::int64_t sample) {
   const auto& extents = source.extents();
-  const auto channels = source.channels();
   const std::array<std::int64_t, 3> begin{extents[0] / 2, 0, 0}, end{extents[0] / 2 + 1, extents[1], extents[2]};
-  std::vector<float> stored(static_cast<std::size_t>(extents[1] * extents[2] * channels));
+  std::vector<float> stored(static_cast<std::size_t>(extents[1] * extents[2] * source.channels()));
   source.read_async(sample, begin, end, DType::float32, stored.data()).get();
-  plot::Image image{.title = title, .rows = extents[1], .columns = extents[2]};
+  return stored;
+}
+
+}  // namespace
+
+plot::Image slice(const data::Source& source, std::int64_t sample, std::int64_t channel, const std::string& title) {
+  const auto channels = source.channels();
+  const auto stored = plane(source, sample);
+  plot::Image image{.title = title, .rows = source.extents()[1], .columns = source.extents()[2]};
   for (auto i = static_cast<std::size_t>(channel); i < stored.size(); i += static_cast<std::size_t>(channels)) {
     const double value = stored[i];
     image.values.push_back(source.transform() == data::Transform::log1p ? std::log1p(value) : value);
+  }
+  return image;
+}
+
+plot::Image picture(const data::Source& source, std::int64_t sample) {
+  const auto channels = static_cast<std::size_t>(source.channels());
+  if (source.extents()[0] != 1 || (channels != 1 && channels != 3)) return slice(source, sample, 0, "");
+  const auto stored = plane(source, sample);
+  plot::Image image{.rows = source.extents()[1], .columns = source.extents()[2]};
+  for (std::size_t i = 0; i < stored.size(); i += channels) {
+    const auto at = [&](std::size_t c) { return std::clamp(static_cast<double>(stored[i + (channels == 1 ? 0 : c)]), 0.0, 1.0); };
+    image.pixels.push_back({at(0), at(1), at(2)});
   }
   return image;
 }

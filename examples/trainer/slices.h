@@ -12,6 +12,9 @@ namespace mpigrad::trainer {
 // The middle plane of a sample's channel, as a network sees it.
 plot::Image slice(const data::Source& source, std::int64_t sample, std::int64_t channel, const std::string& title);
 
+// A picture of 1 or 3 channels in its own colours, what is stored in [0, 1]; else the slice of the first channel.
+plot::Image picture(const data::Source& source, std::int64_t sample);
+
 // What `value` makes of each epoch, over the number by which people call it.
 template <class Epoch, class Value>
 plot::Series curve(const std::string& label, const std::vector<Epoch>& epochs, Value value) {

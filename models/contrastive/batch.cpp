@@ -92,9 +92,12 @@ void require_usable(std::string_view loss, const std::vector<Header>& headers, s
   std::int64_t first = 0;
   for (std::size_t r = 0; r < headers.size(); first += headers[r++].rows) {
     const auto& h = headers[r];
-    require(h.flaw != Flaw::not_finite, "[{}] the embedding of {} is not finite", loss, where(h, r, first, views));
-    require(h.flaw != Flaw::zero, "[{}] the embedding of {} is zero and has no direction (refuse_zeros = false allows it)", loss,
-            where(h, r, first, views));
+    if (h.flaw != Flaw::not_finite && h.flaw != Flaw::zero) continue;
+    const bool zero = h.flaw == Flaw::zero;
+    const std::string flaw = zero ? "is zero and has no direction" : "is not finite";
+    throw SampleError(fmt::format("[{}] the embedding of {} {}{}", loss, where(h, r, first, views), flaw,
+                                  zero ? " (refuse_zeros = false allows it)" : ""),
+                      {.rank = static_cast<int>(r), .row = h.sample, .flaw = flaw});
   }
 }
 

@@ -2,7 +2,9 @@
 // What all contrastive losses begin with: how many samples each rank has, and whether they can be used at all. Every rank finds
 // the same mistakes and throws the same Error, before anything else is sent, so that no weight changes.
 
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "comm/collectives.h"
@@ -12,6 +14,21 @@ namespace mpigrad::contrastive {
 // The ranks among which a distributed tensor's samples are split: the communicator for its loss. Errors: no layout, a sample that
 // is not whole on its rank.
 Communicator sample_group(const Tensor& z);
+
+// A sample that cannot be used, on all ranks alike: the caller may know it by a better name.
+class SampleError : public Error {
+ public:
+  struct Place {
+    int rank = 0;           // of the communicator
+    std::int64_t row = 0;   // of that rank's embeddings
+    std::string flaw = "";  // "is zero and has no direction"
+  };
+  SampleError(const std::string& text, Place place) : Error(text), place_(std::move(place)) {}
+  const Place& place() const { return place_; }
+
+ private:
+  Place place_;
+};
 
 struct BatchRules {
   std::int64_t smallest = 2;  // samples of all ranks together
@@ -37,8 +54,8 @@ struct Batch {
 // split over exactly these ranks. Collective; one allgather of 72 bytes per rank.
 //
 // Errors, on all ranks alike: what is no matrix of floating-point numbers; views of different shapes; widths, types or
-// temperatures that differ between ranks; fewer samples than `smallest`; a temperature or learned scale that is none; a sample
-// that is not finite, or zero, by its global index; labels that are not one for each row.
+// temperatures that differ between ranks; fewer samples than `smallest`; a temperature or learned scale that is none; labels that
+// are not one for each row; a SampleError for one that is not finite, or zero, by its global index.
 Batch inspect(std::string_view loss, const Tensors& views, const Communicator& comm, const BatchRules& rules = {});
 
 // z / max(|z|, 1e-12), row by row: [n, D] -> [n, D]

@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 
+#include "comm/collectives.h"
 #include "models/contrastive/evaluate.h"
 #include "models/contrastive/evaluate_set.h"
 #include "ops/elementwise.h"
@@ -28,12 +31,15 @@ void to_tridiagonal(std::vector<double>& a, std::size_t n, std::vector<double>& 
     if (square == 0) continue;
     // A <- H A H, H = 1 - 2 v v^T / |v|^2:  p = 2 A v / |v|^2,  w = p - (p.v / |v|^2) v,  A <- A - v w^T - w v^T
     double dot = 0;
+#pragma omp parallel for if (n - k > 256)
     for (std::size_t i = k + 1; i < n; ++i) {
       double sum = 0;
       for (std::size_t j = k + 1; j < n; ++j) sum += at(i, j) * v[j];
-      p[i] = 2 * sum / square, dot += p[i] * v[i];
+      p[i] = 2 * sum / square;
     }
+    for (std::size_t i = k + 1; i < n; ++i) dot += p[i] * v[i];
     for (std::size_t i = k + 1; i < n; ++i) p[i] -= dot / square * v[i];
+#pragma omp parallel for if (n - k > 256)
     for (std::size_t i = k + 1; i < n; ++i)
       for (std::size_t j = k + 1; j < n; ++j) at(i, j) -= v[i] * p[j] + p[i] * v[j];
   }
@@ -81,7 +87,7 @@ std::vector<double> symmetric_eigenvalues(std::vector<double> matrix, std::int64
   return result;
 }
 
-Collapse collapse(const Tensor& z, const Communicator& comm) {
+Collapse collapse(const Tensor& z, const Communicator& comm, std::int64_t most) {
   Untaped scope;
   const auto batch = inspect("collapse", {z}, comm, {.refuse_zeros = false});
   const auto n = static_cast<double>(batch.all), width = static_cast<double>(batch.width);
@@ -100,11 +106,25 @@ Collapse collapse(const Tensor& z, const Communicator& comm) {
     result.mean_deviation += value / width * std::sqrt(width);
   }
   const auto x = centred(here);
-  auto covariance = matmul(x, x, {.transpose_a = true}).to_vector();
-  sum_over_ranks(covariance, comm);
-  auto squares = symmetric_eigenvalues(covariance, batch.width);
-  // What centring leaves of embeddings that are all the same is rounding, and has any rank.
-  const double rounding = 1e-24 * sum_over_ranks(sum(square(here)).item(), comm);
+  const auto size = std::min(batch.all, batch.width);
+  if (size > most) {
+    result.effective_rank = std::nan("");
+    return result;
+  }
+  // X^T X and X X^T have the same eigenvalues besides zeros.
+  std::vector<double> products;
+  if (batch.all < batch.width) {
+    const auto all = allgather(x, comm);
+    products = matmul(all, all, {.transpose_b = true}).to_vector();
+  } else {
+    products = matmul(x, x, {.transpose_a = true}).to_vector();
+    sum_over_ranks(products, comm);
+  }
+  auto squares = symmetric_eigenvalues(std::move(products), size);
+  // What centring leaves of embeddings that are all the same is rounding, and has any rank; and so are the smallest eigenvalues.
+  const double largest = squares.empty() ? 0 : squares.back();
+  const double rounding = std::max(1e-24 * sum_over_ranks(sum(square(here)).item(), comm),
+                                   static_cast<double>(size) * std::numeric_limits<double>::epsilon() * largest);
   for (auto& value : squares) value = value > rounding ? value : 0;
   double sum_of = 0, entropy = 0;
   for (const double value : squares) sum_of += std::sqrt(value);

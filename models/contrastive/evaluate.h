@@ -69,7 +69,8 @@ struct Collapse {
   double mean_deviation = 0;      // times sqrt(D): 1 on average for directions that are uniform, 0 for one point
   double effective_rank = 0;      // exp of the entropy of the singular values of the centred embeddings (Roy and Vetterli 2007)
 };
-Collapse collapse(const Tensor& z, const Communicator& comm);
+// The effective rank takes min(n, D)^3 operations on every rank; where that extent is above `most`, it is NaN.
+Collapse collapse(const Tensor& z, const Communicator& comm, std::int64_t most = 4096);
 // Eigenvalues of a symmetric matrix, row-major, in ascending order.
 std::vector<double> symmetric_eigenvalues(std::vector<double> matrix, std::int64_t n);
 

@@ -20,6 +20,9 @@ bool available();
 // goes on at a step replaces what an earlier file says of later ones.
 std::string event_file_name(std::int64_t first_step);
 
+// Takes those of earlier runs out of a folder: TensorBoard would show all of them as one.
+void remove_event_files(const std::filesystem::path& folder);
+
 // TFRecord frames around protobuf messages. The file is made with the first numbers: a run that fails earlier leaves none.
 class EventFile {
  public:

@@ -1,0 +1,104 @@
+#!/bin/sh
+# Trains encoders without labels on two ranks, on drawings of characters, digits and volumes, and says what their features are
+# good for, beside pixels and the untrained encoder. Writes tests/bench/results/contrastive-training-DATE.md and pictures.
+#
+#   sh tests/bench/contrastive_training.sh [FOLDER]      FOLDER: with 2d/omniglot_small1-*, 2d/mnist8k-* (IDX) and
+#                                                        3d/adrenalmnist3d/adrenal28.h5; ../shared/data by default
+set -eu
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+. "$root/tests/packages.sh"
+case "${1:-}" in
+  -h | --help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
+esac
+data=${1:-$root/../shared/data}
+[ -d "$data" ] || die "there is no folder $data"
+
+install_packages
+build_all
+choose_launcher
+tool=$build/examples/contrastive
+[ -x "$tool" ] || die "$tool is not built: it needs the libraries of the examples"
+
+results=$root/tests/bench/results/contrastive-training-$(date +%F)
+mkdir -p "$root/tests/bench/results"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+page=$work/page.md
+
+# read_number FILE NAME: a number of a JSON document, wherever it is.
+read_number() { sed -n "s/^ *\"$2\": \([-0-9.e]*\),*\$/\1/p" "$1" | head -n 1; }
+
+# row WHAT OPTIONS: one line of the table; $numbers are the names of what is shown, $evaluation the options of evaluate.
+row() {
+  what=$1
+  shift
+  # shellcheck disable=SC2086  # options are split into words
+  "$tool" evaluate --data "$source" $evaluation "$@" --json >"$work/numbers.json"
+  line="| $what |"
+  for number in $numbers; do line="$line $(printf '%.3f' "$(read_number "$work/numbers.json" "$number")") |"; done
+  say "$line"
+  printf '%s\n' "$line" >>"$page"
+}
+
+# training NAME TITLE: trains on two ranks with $options on $source, then evaluates.
+training() {
+  name=$1 title=$2
+  say "$name ..."
+  # shellcheck disable=SC2086
+  run_ranks 2 "$tool" train --data "$source" $options --out "$work/$name" --quiet >&2
+  # shellcheck disable=SC2086
+  "$tool" train --data "$source" $options --epochs 0 --out "$work/untrained" --overwrite --quiet >/dev/null
+  summary=$work/$name/summary.json
+  {
+    printf '\n## %s\n\n```\nmpiexec -n 2 build/examples/contrastive train --data %s %s\n' "$title" "$(basename "$source")" "$options"
+    printf 'build/examples/contrastive evaluate --data %s %s\n```\n\n' "$(basename "$source")" "$evaluation"
+    printf '%s parameters, %s samples; %s epochs in %.0f s, %.0f samples (pairs of views) a second, %s MiB per rank\n\n' \
+      "$(read_number "$summary" parameters)" "$(read_number "$summary" training_samples)" "$(read_number "$summary" epochs)" \
+      "$(read_number "$summary" seconds)" "$(read_number "$summary" samples_per_second)" \
+      "$(($(read_number "$summary" peak_process_bytes_per_rank) / 1048576))"
+    printf '| |'
+    for number in $numbers; do printf ' %s |' "$(printf %s "$number" | tr _ ' ')"; done
+    printf '\n|---|'
+    for number in $numbers; do printf -- '--:|'; done
+    printf '\n'
+  } >>"$page"
+  # Pixels are looked at as the network sees them.
+  row pixels --pixels $size
+  row 'untrained encoder' --weights "$work/untrained/weights.h5"
+  row 'features' --weights "$work/$name/weights.h5"
+  row 'behind the head' --weights "$work/$name/weights.h5" --projected
+  cp "$work/$name/training.png" "$results-$name.png"
+  chmod 644 "$results-$name.png"
+  printf '\n![loss, neighbours and rank](%s)\n' "$(basename "$results-$name.png")" >>"$page"
+}
+
+commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)
+{
+  printf '# Training without labels, %s, commit %s\n\n' "$(date +%F)" "$commit"
+  printf '%s, %s cores, two MPI ranks. The pictures show each epoch.\n' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" \
+    "$(nproc)"
+} >"$page"
+
+source=$data/2d/omniglot_small1-images-idx3-ubyte.gz size=
+options='--stored 32,32 --test-where alphabets=3,4 --label charlabels --epochs 300'
+evaluation='--stored 32,32 --test-where alphabets=3,4 --label charlabels --group alphabets --few-shot 1 1 --ways 20 --episodes 400 --metrics none'
+numbers='few_shot_accuracy few_shot_standard_error'
+training omniglot 'Omniglot: characters of unseen alphabets, 20-way one-shot'
+
+source=$data/2d/mnist8k-images-idx3-ubyte.gz
+options='--test-fraction 0.125 --epochs 60'
+evaluation='--test-fraction 0.125'
+numbers='probe_accuracy neighbour_accuracy retrieval_at_1'
+training mnist 'MNIST: 7,000 digits without labels, 1,000 kept aside'
+
+source=$data/3d/adrenalmnist3d/adrenal28.h5 size='--size 16,16,16'
+options='--part train --encoder encoder3d --blocks 1,1,1 --size 16,16,16 --batch 128 --learning-rate 0.003 --warm-up 2 --epochs 40'
+options="$options --augment crop:area=0.7,flip:axis=0:p=0.5,flip:axis=1:p=0.5,flip:axis=2:p=0.5,noise:p=0.5"
+evaluation='--part train --test-part val'
+numbers='probe_auc probe_accuracy neighbour_accuracy'
+training adrenal 'Adrenal glands, volumes'
+
+mv "$page" "$results.md"
+chmod 644 "$results.md"
+say "written to $results.md"
