@@ -34,9 +34,11 @@ plot::Image picture(const data::Source& source, std::int64_t sample) {
   const auto channels = static_cast<std::size_t>(source.channels());
   if (source.extents()[0] != 1 || (channels != 1 && channels != 3)) return slice(source, sample, 0, "");
   const auto stored = plane(source, sample);
+  double low = 0, high = source.transform() == data::Transform::unit ? 255 : 1;
+  for (const double value : stored) low = std::min(low, value), high = std::max(high, value);
   plot::Image image{.rows = source.extents()[1], .columns = source.extents()[2]};
   for (std::size_t i = 0; i < stored.size(); i += channels) {
-    const auto at = [&](std::size_t c) { return std::clamp(static_cast<double>(stored[i + (channels == 1 ? 0 : c)]), 0.0, 1.0); };
+    const auto at = [&](std::size_t c) { return (stored[i + (channels == 1 ? 0 : c)] - low) / (high - low); };
     image.pixels.push_back({at(0), at(1), at(2)});
   }
   return image;

@@ -12,7 +12,8 @@ namespace mpigrad::trainer {
 // The middle plane of a sample's channel, as a network sees it.
 plot::Image slice(const data::Source& source, std::int64_t sample, std::int64_t channel, const std::string& title);
 
-// A picture of 1 or 3 channels in its own colours, what is stored in [0, 1]; else the slice of the first channel.
+// A picture of 1 or 3 channels in its own colours: bytes, or from 0 to 1, or to its own largest value; else the slice of the
+// first channel.
 plot::Image picture(const data::Source& source, std::int64_t sample);
 
 // What `value` makes of each epoch, over the number by which people call it.
