@@ -30,6 +30,11 @@ class DeviceTransport final : public ForwardingTransport {
     messages_ = host->name() == "threads" ? with_mode(in_process(host, memory_), mode_, memory_) : staged_;
   }
 
+  bool capturable() override {
+    static_cast<void>(engine());
+    return size() == 1 || (kind_ == DeviceEngine::nccl && !mode_.fixed_order);
+  }
+
   void barrier() override { engine().barrier(); }
   void broadcast(void* data, std::int64_t count, DType type, int root) override { engine().broadcast(data, count, type, root); }
   void allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op) override {
@@ -138,8 +143,8 @@ GpuPlace gpu_place() {
 DeviceEngine choose_engine(std::span<const GpuPlace> places, std::string_view host) {
   const bool in_process = host == "threads";
   const auto otherwise = in_process ? DeviceEngine::in_process : DeviceEngine::staged;
-  // One rank needs nobody's GPU.
-  if (places.size() < 2) return otherwise;
+  // A rank alone needs no host to meet others on: grids have axes of one rank.
+  if (places.size() < 2) return DeviceEngine::in_process;
   if (std::any_of(places.begin(), places.end(), [](const GpuPlace& p) { return p.gpu[0] == '\0'; })) return otherwise;
   // NCCL asks the environment of the process, which threads share.
   if (!in_process && std::all_of(places.begin(), places.end(), [](const GpuPlace& p) { return p.named_host; }))

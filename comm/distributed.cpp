@@ -5,6 +5,7 @@
 #include "comm/exchange.h"
 #include "comm/invariant.h"
 #include "comm/window_plan.h"
+#include "ops/activation.h"
 #include "ops/elementwise.h"
 #include "ops/matmul.h"
 #include "ops/reduce.h"
@@ -99,6 +100,12 @@ Extent3 global_spatial(const Tensor& x) {
 int halo_dimension(const WindowedPlan& plan) {
   for (std::size_t i = 0; i < 3; ++i)
     if (plan.split[i]) return static_cast<int>(i) + 1;
+  return -1;
+}
+
+int halo_dimension(const Layout& layout) {
+  for (int d = 1; d + 1 < layout.global.rank(); ++d)
+    if (layout.axis_of(d) >= 0) return d;
   return -1;
 }
 
@@ -198,25 +205,19 @@ Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, cons
   return layout ? y.with_layout(layout) : y;
 }
 
-Tensor avg_pool(const Tensor& x, const PoolAttributes& a) {
-  if (!x.layout()) return mpigrad::avg_pool(x, a);
-  const auto s = pooling(x, a);
-  const auto plan = windowed_plan(x, s, x.dim(4));
+Tensor leaky_avg_pool(const Tensor& x, double slope, const PoolAttributes& a) {
+  if (!x.layout()) return mpigrad::leaky_avg_pool(x, slope, a);
+  const auto plan = windowed_plan(x, pooling(x, a), x.dim(4));
   const auto padded = windowed_input(x, plan);
   const HaloRoom room(halo_dimension(plan));
-  Tensor y = mpigrad::apply(ops::AvgPool{local_window(padded, plan, a)}, {padded});
-  const auto in = global_spatial(x);
+  const auto window = local_window(padded, plan, a);
+  const Tensor y =
+      slope == 1 ? mpigrad::apply(ops::AvgPool{window}, {padded}) : mpigrad::apply(ops::LeakyAvgPool{window, slope}, {padded});
   const auto box = plan.out->box();
-  for (int i = 0; i < 3; ++i) {
-    const auto scale = avg_pool_scale(in[static_cast<std::size_t>(i)], i, a, box.begin[i + 1], box.end[i + 1]);
-    if (std::all_of(scale.begin(), scale.end(), [](double value) { return value == 1; })) continue;
-    Shape shape{1, 1, 1, 1, 1};
-    shape[i + 1] = static_cast<std::int64_t>(scale.size());
-    UseDevice device(x.device());
-    y = y * constant(from_vector(shape, scale, x.dtype()));
-  }
-  return y.with_layout(plan.out);
+  return with_divisors(y, global_spatial(x), a, {box.begin[1], box.begin[2], box.begin[3]}, {box.end[1], box.end[2], box.end[3]})
+      .with_layout(plan.out);
 }
+Tensor avg_pool(const Tensor& x, const PoolAttributes& a) { return distributed::leaky_avg_pool(x, 1, a); }
 
 Tensor max_pool(const Tensor& x, const PoolAttributes& a) {
   if (!x.layout()) return mpigrad::max_pool(x, a);
@@ -224,6 +225,15 @@ Tensor max_pool(const Tensor& x, const PoolAttributes& a) {
   const auto padded = windowed_input(x, plan);
   const HaloRoom room(halo_dimension(plan));
   return apply_all(ops::MaxPool{local_window(padded, plan, a)}, {padded})[0].with_layout(plan.out);
+}
+
+Tensor bias_activation(const Tensor& x, const Tensor& bias, double slope) {
+  if (!x.layout()) return mpigrad::bias_activation(x, parameter_for(x, bias), slope);
+  const auto& layout = *x.layout();
+  require(!layout.has(Placement::share), "[bias_activation] of a share; make it whole with redistribute() first: {}", x);
+  require(layout.axis_of(x.rank() - 1) < 0, "[bias_activation] the channels are split; redistribute them first: {}", x);
+  const HaloRoom room(halo_dimension(layout));
+  return mpigrad::bias_activation(x.without_layout(), parameter_for(x, bias), slope).with_layout(x.layout());
 }
 
 Tensor global_avg_pool(const Tensor& x) {
@@ -245,7 +255,8 @@ void require_whole_channels(const Tensor& x) {
 }
 }  // namespace
 
-BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon, Statistics over) {
+BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon, Statistics over,
+                           double slope) {
   require_whole_channels(x);
   const auto local = x.without_layout();
   const auto moments = channel_moments(local);
@@ -273,14 +284,16 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& b
     m2 = allreduce(moments.m2 + square(moments.mean - mean) * mine, group);
   }
   const BatchNormStatistics statistics{mean, m2 / std::max(1.0, count)};
-  auto y = mpigrad::normalise(local, statistics, replicated_for(x, gamma), replicated_for(x, beta), epsilon);
+  const HaloRoom room(x.layout() ? halo_dimension(*x.layout()) : -1);
+  auto y = mpigrad::normalise(local, statistics, replicated_for(x, gamma), replicated_for(x, beta), epsilon, slope);
   return {y.with_layout(x.layout()), statistics, count};
 }
 
-Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta,
-                 double epsilon) {
+Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta, double epsilon,
+                 double slope) {
   require_whole_channels(x);
-  return mpigrad::normalise(x.without_layout(), statistics, replicated_for(x, gamma), replicated_for(x, beta), epsilon)
+  const HaloRoom room(x.layout() ? halo_dimension(*x.layout()) : -1);
+  return mpigrad::normalise(x.without_layout(), statistics, replicated_for(x, gamma), replicated_for(x, beta), epsilon, slope)
       .with_layout(x.layout());
 }
 

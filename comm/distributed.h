@@ -17,7 +17,10 @@ namespace mpigrad::distributed {
 Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias = {}, double slope = 1, const ConvAttributes& attributes = {});
 Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const ConvTransposeAttributes& attributes = {});
 Tensor avg_pool(const Tensor& x, const PoolAttributes& attributes);
+Tensor leaky_avg_pool(const Tensor& x, double slope, const PoolAttributes& attributes);
 Tensor max_pool(const Tensor& x, const PoolAttributes& attributes);
+// leaky_relu(x + bias, slope), bias [C] or none.
+Tensor bias_activation(const Tensor& x, const Tensor& bias, double slope);
 // Mean over D, H, W: [N, D, H, W, C] -> [N, C], the same on all ranks of the spatial axes.
 Tensor global_avg_pool(const Tensor& x);
 
@@ -28,11 +31,12 @@ struct BatchNormResult {
   BatchNormStatistics statistics;  // biased variance
   double count = 0;                // rows they were taken over
 };
-// Ranks combine (count, mean, M2) by Chan's formula.
+// Ranks combine (count, mean, M2) by Chan's formula. Then leaky_relu(., slope).
 BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon,
-                           Statistics over = Statistics::all);
+                           Statistics over = Statistics::all, double slope = 1);
 // With given statistics.
-Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta, double epsilon);
+Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta, double epsilon,
+                 double slope = 1);
 
 // leaky_relu(x w^T + bias, slope); x: [N, in], whose features are whole on every rank.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {}, double slope = 1);

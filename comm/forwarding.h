@@ -22,6 +22,7 @@ class ForwardingTransport : public Transport {
   void abort(int code) override { inner_->abort(code); }
   void require_same(std::string_view what, const HostBytes& data) override { inner_->require_same(what, data); }
   bool loses_nan() const override { return inner_->loses_nan(); }
+  bool capturable() override { return inner_->capturable(); }
   std::shared_ptr<Transport> control() override { return inner_->control(); }
 
   void barrier() override { inner_->barrier(); }

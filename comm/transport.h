@@ -154,6 +154,10 @@ class Transport {
   // Whether max and min of this transport let a number win over NaN.
   virtual bool loses_nan() const { return false; }
 
+  // Whether what it does with buffers on a GPU is work of this rank's streams alone, which a graph of them captures
+  // (framework/cuda/graph.h). Collective: ranks may have to find out first what serves them.
+  virtual bool capturable() { return size() == 1; }
+
   // Whether several threads may call at a time, each on a communicator of its own.
   virtual bool any_thread() const { return true; }
   // Ends the whole job: all ranks, non-zero exit. The message has been printed.

@@ -31,6 +31,9 @@ class WatchedTransport final : public ForwardingTransport {
     if (options_.signatures > 0 || options_.same > 0) control_ = this->inner().control();
   }
 
+  // Repetitions would not be checked.
+  bool capturable() override { return size() == 1 && inner().capturable(); }
+
   void barrier() override {
     watch(signature("barrier"), 0, [&] { inner().barrier(); });
   }

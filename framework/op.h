@@ -14,6 +14,7 @@
 //   Tensor view(Inputs in) const                  instead of run: the output shares the input's storage
 //   Tensor reuse(Inputs in) const                 beside run: memory for the output, or none; see sole_owner
 //   static constexpr unsigned keeps_inputs, keeps_outputs    bit i: the vjp reads the elements of input (output) i; default none
+//   unsigned kept_outputs() const                 the latter, where it depends on the attributes
 //   static constexpr bool communicates = true     takes part in every replay; `run(Inputs, Outputs)` serves all devices
 //   static constexpr bool differentiable = false  outputs are constants (comparisons, indices)
 //   static constexpr bool takes_half = true       `run` on the CPU takes bfloat16 and float16 as well; to the others their
@@ -71,9 +72,10 @@ constexpr unsigned keeps_inputs() {
   return 0;
 }
 template <class Op>
-constexpr unsigned keeps_outputs() {
-  if constexpr (requires { Op::keeps_outputs; }) return Op::keeps_outputs;
-  return 0;
+unsigned keeps_outputs(const Op& op) {
+  if constexpr (requires { op.kept_outputs(); }) return op.kept_outputs();
+  else if constexpr (requires { Op::keeps_outputs; }) return Op::keeps_outputs;
+  else return 0;
 }
 
 template <class Op>
@@ -215,7 +217,7 @@ Tensors apply_all(const Op& op, Tensors in) {
       Tape::record({.name = Op::name,
                     .communicates = detail::communicates<Op>(),
                     .keeps_inputs = detail::keeps_inputs<Op>(),
-                    .keeps_outputs = detail::keeps_outputs<Op>(),
+                    .keeps_outputs = detail::keeps_outputs(op),
                     .inputs = in,
                     .outputs = out,
                     .vjp = [op](const Replay& at, Inputs cotangents) { return op.vjp(at, cotangents); },

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "framework/cuda/cuda.h"
+#include "framework/cuda/graph.h"
 #include "framework/target_clones.h"
 #include "framework/update.h"
 
@@ -181,6 +182,11 @@ void Optimizer::set_learning_rate(double rate) {
   learning_rate_ = rate;
 }
 
+StepScalars Optimizer::scalars() const {
+  const auto of_moments = corrections();
+  return {.learning_rate = learning_rate_, .correction1 = of_moments[0], .correction2 = of_moments[1], .step = 0};
+}
+
 void Optimizer::step(const Gradients& gradients, const StepOptions& options) {
   require(gradients.size() == segments_.size() && parameters_.size() == segments_.size(),
           "[optimizer] {} gradients for {} parameters, made for {}", gradients.size(), parameters_.size(), segments_.size());
@@ -235,6 +241,7 @@ void Optimizer::step_on_gpu(const Gradients& gradients, const StepOptions& optio
     cuda::clip_factor(segments_of(gradients, DType::float32), segments_of(gradients, DType::float64), options.scale,
                       options.max_norm, reinterpret_cast<double*>(factor.raw()));
   }
+  const double rate = cuda::capturing() ? 1 : learning_rate_;  // the GPU finds it in the scalars
   std::vector<GpuGroup> groups;
   for (const DType dtype : {DType::float32, DType::float64}) {
     GpuGroup group{.dtype = dtype};
@@ -245,7 +252,7 @@ void Optimizer::step_on_gpu(const Gradients& gradients, const StepOptions& optio
                             .value = p.raw(),
                             .gradient = gradients[i].raw(),
                             .state = {},
-                            .rate = learning_rate_ * segments_[i].learning_rate_factor,
+                            .rate = rate * segments_[i].learning_rate_factor,
                             .decay = segments_[i].weight_decay,
                             .ratio = parameters_[i].decay};
       for (std::size_t slot = 0; slot < slots_.size(); ++slot) segment.state[slot] = segments_[i].state[slot].raw();
@@ -309,15 +316,20 @@ Adam::Adam(Parameters& parameters, const AdamAttributes& a, bool decoupled)
   require(a.epsilon >= 0, "[adam] epsilon is not negative, got {}", a.epsilon);
 }
 
-AdamRule Adam::rule(const GradientScale& scale) const {
+std::array<double, 2> Adam::corrections() const {
   const auto t = static_cast<double>(steps());
+  return {1 - std::pow(attributes_.beta1, t), 1 - std::pow(attributes_.beta2, t)};
+}
+
+AdamRule Adam::rule(const GradientScale& scale) const {
+  const auto of_moments = corrections();
   return {.scale = scale.factor,
           .scale_on_gpu = scale.on_gpu,
           .beta1 = attributes_.beta1,
           .beta2 = attributes_.beta2,
           .epsilon = attributes_.epsilon,
-          .correction1 = 1 - std::pow(attributes_.beta1, t),
-          .correction2 = 1 - std::pow(attributes_.beta2, t),
+          .correction1 = of_moments[0],
+          .correction2 = of_moments[1],
           .decoupled = decoupled_};
 }
 
@@ -386,6 +398,7 @@ AveragedWeights::AveragedWeights(Parameters& parameters, const AveragedWeightsAt
 
 void AveragedWeights::update() {
   require(!swapped_, "[averaged weights] the parameters hold the averages; swap() back before update()");
+  require(!cuda::capturing(), "[averaged weights] update() counts on the host: call it behind a captured step, not within");
   const double rest = updates_ == 0 ? 1 : 1 - attributes_.decay;
   ++updates_;
   std::vector<std::int64_t> first(averages_.size() + 1, 0);

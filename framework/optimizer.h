@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "framework/parameter.h"
+#include "framework/step_scalars.h"
 #include "framework/update.h"
 
 namespace mpigrad {
@@ -52,6 +53,11 @@ class Optimizer {
   void set_learning_rate(double rate);
   std::int64_t steps() const { return steps_; }
 
+  // For steps that a GPU repeats without this object (framework/cuda/graph.h): counts one, or sets the count back; the numbers of
+  // the step that was counted last, and none of the module's.
+  void count_steps(std::int64_t steps) { steps_ = steps; }
+  StepScalars scalars() const;
+
   // For checkpoints: "momentum/PARAMETER" and so on. The tensors share the optimizer's memory and change with the next step.
   std::vector<NamedTensor> state() const;
   // Copies what state() of an equal optimizer returned, in any order.
@@ -87,6 +93,8 @@ class Optimizer {
     std::vector<UpdateSegment> segments{};
     std::vector<std::size_t> places{};
   };
+  // 1 - beta^t of both moments, t = steps(); 1 without.
+  virtual std::array<double, 2> corrections() const { return {1, 1}; }
   // update() on a GPU, of all parameters. Refused unless overridden.
   virtual void update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& scale) const;
 
@@ -139,6 +147,7 @@ class Adam : public Optimizer {
   Adam(Parameters& parameters, const AdamAttributes& attributes, bool decoupled);
 
  private:
+  std::array<double, 2> corrections() const override;
   void update(const Piece& piece) const override;
   void update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& scale) const override;
   AdamRule rule(const GradientScale& scale) const;

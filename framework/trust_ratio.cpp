@@ -195,15 +195,20 @@ LAMB::LAMB(Parameters& parameters, const LambAttributes& a)
   require(a.epsilon >= 0, "[lamb] epsilon is not negative, got {}", a.epsilon);
 }
 
-LambRule LAMB::rule(const GradientScale& scale) const {
+std::array<double, 2> LAMB::corrections() const {
   const auto t = static_cast<double>(steps());
+  return {1 - std::pow(attributes_.beta1, t), 1 - std::pow(attributes_.beta2, t)};
+}
+
+LambRule LAMB::rule(const GradientScale& scale) const {
+  const auto of_moments = corrections();
   return {.scale = scale.factor,
           .scale_on_gpu = scale.on_gpu,
           .beta1 = attributes_.beta1,
           .beta2 = attributes_.beta2,
           .epsilon = attributes_.epsilon,
-          .correction1 = 1 - std::pow(attributes_.beta1, t),
-          .correction2 = 1 - std::pow(attributes_.beta2, t)};
+          .correction1 = of_moments[0],
+          .correction2 = of_moments[1]};
 }
 
 LAMB::Squares LAMB::measure(const Piece& at) const {

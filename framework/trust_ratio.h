@@ -77,6 +77,7 @@ class LAMB : public TrustRatioOptimizer {
   explicit LAMB(Parameters& parameters, const LambAttributes& attributes = {});
 
  private:
+  std::array<double, 2> corrections() const override;
   Squares measure(const Piece& piece) const override;
   double trust_of(const Squares& squares, double weight_decay) const override;
   void update(const Piece& piece) const override;

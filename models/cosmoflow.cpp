@@ -51,12 +51,20 @@ CosmoFlow::CosmoFlow(const CosmoFlowOptions& options) : o_(options) {
   }
 }
 
-Tensor CosmoFlow::pooled(const Tensor& x, std::size_t block) const {
+// Convolution, activation, pooling where there is something left to pool.
+Tensor CosmoFlow::block(const Tensor& x, std::size_t i) {
   const bool hybrid = o_.variant == CosmoFlowVariant::hybrid;
-  if (hybrid && extent_of(x) <= 2) return x;
-  nn::LayerScope scope(fmt::format("pool{}", block + 1), hybrid ? "avg_pool" : "max_pool");
-  return scope.done(hybrid ? distributed::avg_pool(x, {.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1})
-                           : distributed::max_pool(x, {.kernel = 2, .stride = 2}));
+  auto& conv = strided_[i] && extent_of(x) > 4 ? *strided_[i] : *convs_[i];
+  const auto name = fmt::format("pool{}", i + 1);
+  const auto outputs = &conv == strided_[i].get() ? (extent_of(x) + 1) / 2 : extent_of(x);
+  if (!hybrid) return conv.pooled(x, name, nn::Pooling::maximum, {.kernel = 2, .stride = 2});
+  const PoolAttributes pool{.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1};
+  const bool pools = outputs > 2;
+  if (!o_.batch_norm) return pools ? conv.pooled(x, name, nn::Pooling::average, pool) : conv(x);
+  const auto z = (*norms_[i])(conv(x));
+  if (!pools) return leaky_relu(z, hybrid_slope);
+  nn::LayerScope scope(name, "avg_pool");
+  return scope.done(distributed::leaky_avg_pool(z, hybrid_slope, pool));
 }
 
 Tensor CosmoFlow::operator()(const Tensor& input) {
@@ -66,12 +74,7 @@ Tensor CosmoFlow::operator()(const Tensor& input) {
   const std::int64_t smallest = hybrid ? 16 : 32;
   require(extent >= smallest && (extent & (extent - 1)) == 0, "[cosmoflow] W is a power of two from {}: {}", smallest, input);
   Tensor x = input;
-  for (std::size_t i = 0; i < convs_.size(); ++i) {
-    auto& conv = strided_[i] && extent_of(x) > 4 ? *strided_[i] : *convs_[i];
-    x = conv(x);
-    if (o_.batch_norm) x = leaky_relu((*norms_[i])(x), hybrid_slope);
-    x = pooled(x, i);
-  }
+  for (std::size_t i = 0; i < convs_.size(); ++i) x = block(x, i);
   x = distributed::flatten(x);
   for (std::size_t i = 0; i < linears_.size(); ++i) {
     // Dropout stands before each product in the hybrid variant, behind the activations in the other.

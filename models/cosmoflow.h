@@ -29,7 +29,7 @@ class CosmoFlow : public nn::Module {
   Tensor operator()(const Tensor& x) override;
 
  private:
-  Tensor pooled(const Tensor& x, std::size_t block) const;
+  Tensor block(const Tensor& x, std::size_t i);
   CosmoFlowOptions o_;
   std::vector<std::unique_ptr<nn::Conv3d>> convs_, strided_;
   std::vector<std::unique_ptr<nn::BatchNorm>> norms_;

@@ -54,14 +54,15 @@ Tensor Encoder3d::operator()(const Tensor& x) {
   require(x.rank() == 5, "[encoder3d] needs [N, D, H, W, C]: {}", x);
   const auto size = longest(x);
   const auto stride = size >= strided_stem_from ? stride_for(x) : Triple(1);
-  Tensor y = nn::conv_norm(*this, "1", x, {.out = o_.width, .kernel = o_.kernel, .stride = stride, .norm = o_.norm});
-  if (size >= pooled_stem_from) {
+  const bool pools = size >= pooled_stem_from;
+  Tensor y = nn::conv_norm(*this, "1", x,
+                           {.out = o_.width, .kernel = o_.kernel, .stride = stride, .norm = o_.norm, .slope = pools ? 1.0 : 0.0});
+  if (pools) {
     // Before the activation, which it leaves less to do: maxima and ReLU commute.
     const auto by = stride_for(y);
     nn::LayerScope scope("pool", "max_pool");
-    y = scope.done(distributed::max_pool(y, {.kernel = by, .stride = by}));
+    y = relu(scope.done(distributed::max_pool(y, {.kernel = by, .stride = by})));
   }
-  y = relu(y);
   for (std::size_t s = 0; s < stages_.size(); ++s)
     for (std::size_t b = 0; b < stages_[s].size(); ++b) y = (*stages_[s][b])(y, s > 0 && b == 0 ? stride_for(y) : Triple(1));
   return distributed::global_avg_pool(y);

@@ -21,7 +21,9 @@ thread_local const char* no_batch_statistics = nullptr;  // why
 Conv3d::Conv3d(Module& parent, const std::string& name, const Conv3dAttributes& attributes)
     : Module(parent, name), a_(attributes) {}
 
-Tensor Conv3d::operator()(const Tensor& input) {
+Tensor Conv3d::bias() { return a_.bias ? parameter("bias", {a_.out}, constant_value(0), false) : Tensor(); }
+
+Tensor Conv3d::convolved(const Tensor& input, bool with_bias, double slope) {
   require(input.rank() == 5, "[{}] needs [N, D, H, W, C]: {}", path(), input);
   require(a_.groups > 0 && input.dim(4) % a_.groups == 0, "[{}] {} channels are not a multiple of {} groups: {}", path(),
           input.dim(4), a_.groups, input);
@@ -32,13 +34,26 @@ Tensor Conv3d::operator()(const Tensor& input) {
   const double fan_in = taps * static_cast<double>(shape[4]), fan_out = taps * static_cast<double>(a_.out / a_.groups);
   const auto w =
       parameter("weight", shape, a_.start == WeightStart::he_fan_out ? he_normal(fan_out) : glorot_uniform(fan_in, fan_out));
-  const auto bias = a_.bias ? parameter("bias", {a_.out}, constant_value(0), false) : Tensor();
-  return scope.done(distributed::conv(x, w, bias, a_.slope,
+  const auto b = bias();
+  return scope.done(distributed::conv(x, w, with_bias ? b : Tensor(), slope,
                                       {.stride = a_.stride,
                                        .dilation = a_.dilation,
                                        .padding_low = a_.padding,
                                        .padding_high = a_.padding,
                                        .groups = a_.groups}));
+}
+
+Tensor Conv3d::operator()(const Tensor& x) { return convolved(x, true, a_.slope); }
+
+// For f(z) = leaky_relu(z + bias, slope), which never falls: max f(z) = f(max z), ties and NaN included. Only what takes the
+// cotangent of two elements of which rounding makes equal ones may differ, and -infinity of a window wholly in padding, which
+// f with slope 0 makes 0.
+Tensor Conv3d::pooled(const Tensor& x, const std::string& name, Pooling pooling, const PoolAttributes& pool) {
+  const bool average = pooling == Pooling::average;
+  const auto z = convolved(x, average, 1);
+  LayerScope scope(name, average ? "avg_pool" : "max_pool");
+  return scope.done(average ? distributed::leaky_avg_pool(z, a_.slope, pool)
+                            : distributed::bias_activation(distributed::max_pool(z, pool), bias(), a_.slope));
 }
 
 ConvTranspose3d::ConvTranspose3d(Module& parent, const std::string& name, const ConvTranspose3dAttributes& attributes)
@@ -72,10 +87,10 @@ Tensor BatchNorm::operator()(const Tensor& x) {
              beta = a_.affine ? parameter("beta", shape, constant_value(0), false) : constant(zeros(shape, dtype()));
   auto &mean = buffer("running_mean", shape, 0), &variance = buffer("running_variance", shape, 1);
   if (!training() && x.device() != DeviceKind::dry)
-    return scope.done(distributed::normalise(x, {constant(mean), constant(variance)}, gamma, beta, a_.epsilon));
+    return scope.done(distributed::normalise(x, {constant(mean), constant(variance)}, gamma, beta, a_.epsilon, a_.slope));
   require(building() || !no_batch_statistics, "[{}] uses statistics of the whole batch, but {}; put it in evaluation mode: {}",
           path(), no_batch_statistics ? no_batch_statistics : "", x);
-  auto result = distributed::batch_norm(x, gamma, beta, a_.epsilon, a_.statistics);
+  auto result = distributed::batch_norm(x, gamma, beta, a_.epsilon, a_.statistics, a_.slope);
   if (x.device() != DeviceKind::dry) update(x, result, mean, variance);
   return scope.done(std::move(result.y));
 }
@@ -97,8 +112,13 @@ void BatchNorm::update(const Tensor& x, const distributed::BatchNormResult& resu
     batch_mean = allreduce(batch_mean * result.count, group) / all;
     batch_variance = allreduce(batch_variance * result.count, group) / all;
   }
-  mean = constant(mean * a_.momentum + batch_mean * (1 - a_.momentum));
-  variance = constant(variance * a_.momentum + batch_variance * (1 - a_.momentum));
+  // On a GPU in place: a captured step goes on with the memory that it began with.
+  const auto take = [](Tensor& kept, const Tensor& value) {
+    if (kept.device() == DeviceKind::cuda) detail::copy_bytes(kept.device(), kept.raw(), value.raw(), value.bytes());
+    else kept = constant(value);
+  };
+  take(mean, mean * a_.momentum + batch_mean * (1 - a_.momentum));
+  take(variance, variance * a_.momentum + batch_variance * (1 - a_.momentum));
 }
 
 Linear::Linear(Module& parent, const std::string& name, const LinearAttributes& attributes)
@@ -117,7 +137,9 @@ Tensor Linear::operator()(const Tensor& input) {
 Dropout::Dropout(Module& parent, const std::string& name, const DropoutAttributes& attributes)
     : Module(parent, name), a_(attributes) {}
 
-Tensor Dropout::operator()(const Tensor& x) { return training() ? dropout(x, a_.keep, random()) : x; }
+Tensor Dropout::operator()(const Tensor& x) {
+  return training() ? dropout(x, a_.keep, random_of_all_steps(), static_cast<std::uint64_t>(step())) : x;
+}
 
 LayerTrace::LayerTrace(std::function<std::int64_t()> sent_bytes) : sent_bytes_(std::move(sent_bytes)), previous_(layer_trace) {
   layer_trace = this;

@@ -18,13 +18,20 @@ struct Conv3dAttributes {
   double slope = 1;  // of a LeakyReLU applied in the same pass; 0 is ReLU, 1 is none
   WeightStart start = WeightStart::glorot_uniform;
 };
+enum class Pooling : std::uint8_t { average, maximum };
 // [N, D, H, W, C] -> [N, D', H', W', out]; bias 0 at the start.
 class Conv3d : public Module {
  public:
   Conv3d(Module& parent, const std::string& name, const Conv3dAttributes& attributes);
   Tensor operator()(const Tensor& x) override;
+  // pool(conv(x)), called `name` in tables, in the order that goes over the large tensor least often and keeps nothing of it:
+  // the activation is part of the average's pass, which keeps signs; bias and activation do not change which element is the
+  // largest, so that they follow the maximum.
+  Tensor pooled(const Tensor& x, const std::string& name, Pooling pooling, const PoolAttributes& pool);
 
  private:
+  Tensor convolved(const Tensor& x, bool with_bias, double slope);
+  Tensor bias();
   Conv3dAttributes a_;
 };
 
@@ -48,6 +55,7 @@ struct BatchNormAttributes {
   distributed::Statistics statistics = distributed::Statistics::all;
   bool affine = true;      // learns a factor gamma and a summand beta per channel
   double gamma_start = 1;  // 0 for the last norm of a residual branch: the block begins as the identity
+  double slope = 1;        // of a LeakyReLU applied in the same pass, as of a convolution
 };
 // Channels are last. In training, statistics of the batch; in evaluation, running ones (with the unbiased variance).
 class BatchNorm : public Module {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "comm/grid.h"
+#include "framework/cuda/graph.h"
 #include "ops/elementwise.h"
 #include "ops/random.h"
 
@@ -118,9 +119,10 @@ Tensor& Module::buffer(const std::string& name, const Shape& shape, double value
   return slot;
 }
 
+Philox Module::random_of_all_steps() const { return {root().state_->seed, hash(path_)}; }
 Philox Module::random() const {
-  const auto& state = *root().state_;
-  return Philox{state.seed, hash(path_)}.child(static_cast<std::uint64_t>(state.step));
+  require(!cuda::capturing(), "[{}] draws numbers that would be the same in every repetition of a captured step", path());
+  return random_of_all_steps().child(static_cast<std::uint64_t>(step()));
 }
 
 }  // namespace mpigrad::nn

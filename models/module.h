@@ -51,7 +51,7 @@ class Module {
 
   Parameters& parameters() { return root().state_->parameters; }
   operator Parameters&() { return parameters(); }  // Tape tape(net); Adam adam(net, ...)
-  // State that is not trained: running statistics, by path.
+  // State that is not trained: running statistics, by path. On a GPU steps change them where they are.
   std::map<std::string, Tensor>& buffers() { return root().state_->buffers; }
 
   // Training or evaluation: dropout and batch norm differ.
@@ -59,6 +59,7 @@ class Module {
   bool training() const { return root().state_->training; }
   // The number that random layers draw from; dropout masks repeat for a repeated step.
   void set_step(std::int64_t step) { root().state_->step = step; }
+  std::int64_t step() const { return root().state_->step; }
 
   const std::string& path() const { return path_; }
   DType dtype() const { return root().state_->dtype; }
@@ -70,7 +71,9 @@ class Module {
   // The parameter `name` of this module. The first call, under build(), declares it.
   Tensor parameter(const std::string& name, const Shape& shape, const Initialiser& initialise, bool decay = true);
   Tensor& buffer(const std::string& name, const Shape& shape, double value);
-  // Numbers for this module and step.
+  // Numbers for this module; those of a step are its child(step()).
+  Philox random_of_all_steps() const;
+  // Numbers for this module and step. A step that draws from them on the host cannot be captured.
   Philox random() const;
   bool building() const { return root().state_->building; }
 

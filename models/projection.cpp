@@ -27,11 +27,13 @@ ProjectionHead::ProjectionHead(nn::Module& parent, const std::string& name, cons
 
 Tensor ProjectionHead::operator()(const Tensor& x) {
   Tensor y = x;
+  auto activated = o_.norm;
+  activated.slope = 0;
   for (int i = 1; i < o_.layers; ++i) {
     nn::Linear linear(*this, fmt::format("linear{}", i),
                       {.out = o_.hidden, .bias = !o_.hidden_norm, .slope = o_.hidden_norm ? 1.0 : 0.0});
     y = linear(y);
-    if (o_.hidden_norm) y = relu(nn::BatchNorm(*this, fmt::format("norm{}", i), o_.norm)(y));
+    if (o_.hidden_norm) y = nn::BatchNorm(*this, fmt::format("norm{}", i), activated)(y);
   }
   y = nn::Linear(*this, fmt::format("linear{}", o_.layers), {.out = o_.out, .bias = o_.bias})(y);
   if (!o_.final_norm) return y;

@@ -15,7 +15,9 @@ Tensor conv_norm(Module& parent, const std::string& number, const Tensor& x, con
                .padding = padding,
                .bias = false,
                .start = WeightStart::he_fan_out});
-  BatchNorm norm(parent, "norm" + number, a.norm);
+  auto activated = a.norm;
+  activated.slope = a.slope;
+  BatchNorm norm(parent, "norm" + number, activated);
   return norm(conv(x));
 }
 
@@ -30,11 +32,11 @@ Tensor ResidualBlock::operator()(const Tensor& x, const Triple& stride) {
   if (a_.zero_start) last.gamma_start = 0;
   Tensor y;
   if (a_.bottleneck) {
-    y = relu(conv_norm(*this, "1", x, {.out = a_.width, .kernel = 1, .norm = a_.norm}));
-    y = relu(conv_norm(*this, "2", y, {.out = a_.width, .kernel = a_.kernel, .stride = stride, .norm = a_.norm}));
+    y = conv_norm(*this, "1", x, {.out = a_.width, .kernel = 1, .norm = a_.norm, .slope = 0});
+    y = conv_norm(*this, "2", y, {.out = a_.width, .kernel = a_.kernel, .stride = stride, .norm = a_.norm, .slope = 0});
     y = conv_norm(*this, "3", y, {.out = out(), .kernel = 1, .norm = last});
   } else {
-    y = relu(conv_norm(*this, "1", x, {.out = a_.width, .kernel = a_.kernel, .stride = stride, .norm = a_.norm}));
+    y = conv_norm(*this, "1", x, {.out = a_.width, .kernel = a_.kernel, .stride = stride, .norm = a_.norm, .slope = 0});
     y = conv_norm(*this, "2", y, {.out = a_.width, .kernel = a_.kernel, .norm = last});
   }
   const bool same = x.dim(-1) == out() && stride == Triple(1);

@@ -8,11 +8,13 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "comm/collectives.h"
 #include "comm/redistribute.h"
 #include "framework/cuda/cuda.h"
+#include "models/step_graph.h"
 #include "ops/elementwise.h"
 
 namespace mpigrad {
@@ -135,6 +137,27 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
     samples += static_cast<double>(at.samples);
     if (options.progress) options.progress->step(at.samples, at.loss);
   });
+  bool last = true;  // of the batches of a step
+  const StepGraph::Step one_step = [&](const std::vector<Tensor>& batch) {
+    Tape tape(net);
+    const auto share = loss(cast(net(batch[0]), net.dtype()), batch[1]);
+    const double factor = (options.loss_scale ? options.loss_scale->value() : 1) / static_cast<double>(options.accumulate);
+    const auto objective = factor == 1 ? share : share * factor;
+    const auto gradients = tape.gradient(objective, {.accumulate = !last});
+    if (last && options.loss_scale) {
+      if (const auto taken = options.loss_scale->unscaled(gradients, options.clip_norm))
+        optimizer.step(gradients, {.scale = taken->scale});
+    } else if (last) {
+      optimizer.step(gradients, {.max_norm = options.clip_norm});
+    }
+    return share;
+  };
+  std::optional<StepGraph> graph;
+  if (options.graph)
+    graph.emplace(net, optimizer, world,
+                  StepGraphOptions{.reason = options.loss_scale       ? "the host looks at the gradients for the loss scale"
+                                             : options.accumulate > 1 ? "several batches make a step"
+                                                                      : ""});
   for (auto epoch = options.first_epoch; epoch < options.epochs; ++epoch) {
     const auto start = std::chrono::steady_clock::now();
     if (options.progress) options.progress->begin_epoch(epoch);
@@ -143,25 +166,16 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
     for (const auto& batch : loader.epoch(epoch)) {
       if (micro == steps * options.accumulate) break;
       const auto step = epoch * steps + micro / options.accumulate;
-      const bool last = ++micro % options.accumulate == 0;
+      last = ++micro % options.accumulate == 0;
       // Every micro-batch has dropout masks of its own.
       net.set_step(epoch * steps * options.accumulate + micro - 1);
       if (options.learning_rate) optimizer.set_learning_rate(options.learning_rate(step));
-      Tape tape(net);
-      const auto share = loss(cast(net(batch.x), net.dtype()), batch.y);
-      const double factor = (options.loss_scale ? options.loss_scale->value() : 1) / static_cast<double>(options.accumulate);
-      const auto objective = factor == 1 ? share : share * factor;
-      const auto gradients = tape.gradient(objective, {.accumulate = !last});
-      if (last && options.loss_scale) {
-        if (const auto taken = options.loss_scale->unscaled(gradients, options.clip_norm))
-          optimizer.step(gradients, {.scale = taken->scale});
-      } else if (last) {
-        optimizer.step(gradients, {.max_norm = options.clip_norm});
-      }
+      const auto share = graph ? (*graph)({batch.x, batch.y}, one_step) : one_step({batch.x, batch.y});
       const auto n = batch.x.layout() ? batch.x.layout()->global[0] : batch.x.dim(0);
       losses.add(share, {.epoch = epoch, .step = step, .samples = n});
     }
     losses.finish();
+    if (graph) graph->release();  // its memory, for what comes after an epoch
     const double seconds = seconds_since(start);
     EpochReport report{epoch, (epoch + 1) * steps, mean.mean(), optimizer.learning_rate(), samples / seconds, seconds};
     if (options.loss_scale) report.loss_scale = options.loss_scale->value(), report.skipped_steps = options.loss_scale->skipped();

@@ -35,6 +35,9 @@ struct FitOptions {
   double clip_norm = 0;             // global norm of the gradients; 0: no limit
   LossScale* loss_scale = nullptr;  // for layers that compute in float16
   std::int64_t accumulate = 1;      // batches of the loader per step of the optimizer; their gradients are averaged
+  // On a GPU: after a few steps one is captured and then repeated, without a call of the host for each kernel
+  // (models/step_graph.h).
+  bool graph = false;
   Progress* progress = nullptr;
   // After every epoch, on all ranks; what it returns closes the line of progress.
   std::function<std::string(const EpochReport&)> after_epoch{};

@@ -1,7 +1,6 @@
 #include "ops/conv.h"
 
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
+#include "ops/activation.h"
 
 namespace mpigrad {
 namespace ops {
@@ -101,11 +100,10 @@ Types ConvBiasActivation::infer(Inputs in) const {
 }
 Cost ConvBiasActivation::cost(Inputs in, Outputs out) const { return multiply_add_cost(out[0], in[1], in, out); }
 Tensors ConvBiasActivation::vjp(const Replay& at, Inputs g) const {
-  const auto inner = slope == 1 ? g[0] : leaky_relu_adjoint(g[0], at.output(0), slope, true);
+  const auto inner = bias_activation_adjoint(g[0], at.output(0), slope, {.of_bias = at.wants(2), .may_overwrite = true});
   const auto &x = at.input(0), &w = at.input(1);
-  return {at.wants(0) ? conv_data(inner, w, spatial_extent(x), a) : Tensor(),
-          at.wants(1) ? conv_weight(x, inner, spatial_extent(w), a) : Tensor(),
-          at.wants(2) ? sum(inner, {0, 1, 2, 3}) : Tensor()};
+  return {at.wants(0) ? conv_data(inner.x, w, spatial_extent(x), a) : Tensor(),
+          at.wants(1) ? conv_weight(x, inner.x, spatial_extent(w), a) : Tensor(), inner.bias};
 }
 
 }  // namespace ops

@@ -1,7 +1,7 @@
 #include "ops/matmul.h"
 
+#include "ops/activation.h"
 #include "ops/broadcast.h"
-#include "ops/elementwise.h"
 #include "ops/elementwise_ops.h"
 #include "ops/reduce.h"
 #include "ops/views.h"
@@ -81,9 +81,9 @@ Cost Linear::cost(Inputs in, Outputs out) const {
 }
 
 Tensors Linear::vjp(const Replay& at, Inputs g) const {
-  const auto inner = slope == 1 ? g[0] : leaky_relu_adjoint(g[0], at.output(0), slope, true);
-  return {at.wants(0) ? matmul(inner, at.input(1)) : Tensor(),
-          at.wants(1) ? matmul(inner, at.input(0), {.transpose_a = true}) : Tensor(), at.wants(2) ? sum(inner, {0}) : Tensor()};
+  const auto inner = bias_activation_adjoint(g[0], at.output(0), slope, {.of_bias = at.wants(2), .may_overwrite = true});
+  return {at.wants(0) ? matmul(inner.x, at.input(1)) : Tensor(),
+          at.wants(1) ? matmul(inner.x, at.input(0), {.transpose_a = true}) : Tensor(), inner.bias};
 }
 
 }  // namespace ops

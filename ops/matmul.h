@@ -33,7 +33,8 @@ struct Matmul {
 struct Linear {
   double slope = 1;
   static constexpr std::string_view name = "linear";
-  static constexpr unsigned keeps_inputs = 3, keeps_outputs = 1;
+  static constexpr unsigned keeps_inputs = 3;
+  unsigned kept_outputs() const { return slope == 1 ? 0 : 1; }
   Types infer(Inputs in) const;
   Cost cost(Inputs in, Outputs out) const;
   void run(Cpu, Inputs in, Outputs out) const;

@@ -37,14 +37,16 @@ Tensors ChannelMoments::vjp(const Replay& at, Inputs g) const {
 Types ChannelAffine::infer(Inputs in) const {
   require_channels(name, in[0]);
   for (const auto& v : in.subspan(1)) require_per_channel(name, in[0], v);
+  require(slope >= 0, "[{}] the slope is not negative, got {}", name, slope);
   return {in[0].type()};
 }
 Tensors ChannelAffine::vjp(const Replay& at, Inputs g) const {
   const auto &x = at.input(0), &m = at.input(1), &a = at.input(2);
+  const auto inner = slope == 1 ? g[0] : leaky_relu_adjoint(g[0], at.output(0), slope, true);
   Tensors result(4);
-  if (at.wants(0)) result[0] = per_channel(g[0], a);
+  if (at.wants(0)) result[0] = per_channel(inner, a);
   if (at.wants(1) || at.wants(2) || at.wants(3)) {
-    const auto dots = apply_all(ChannelDots{}, {g[0], x, m});
+    const auto dots = apply_all(ChannelDots{}, {inner, x, m});
     if (at.wants(1)) result[1] = -(a * dots[0]);
     result[2] = dots[1];
     result[3] = dots[0];
@@ -72,20 +74,21 @@ Moments channel_moments(const Tensor& x) {
   return {both[0], both[1]};
 }
 
-Tensor channel_affine(const Tensor& x, const Tensor& m, const Tensor& a, const Tensor& b) {
-  return mpigrad::apply(ops::ChannelAffine{}, {x, m, a, b});
+Tensor channel_affine(const Tensor& x, const Tensor& m, const Tensor& a, const Tensor& b, double slope) {
+  return mpigrad::apply(ops::ChannelAffine{slope}, {x, m, a, b});
 }
 
-Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta,
-                 double epsilon) {
-  return channel_affine(x, statistics.mean, gamma * pow(statistics.variance + epsilon, -0.5), beta);
+Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta, double epsilon,
+                 double slope) {
+  return channel_affine(x, statistics.mean, gamma * pow(statistics.variance + epsilon, -0.5), beta, slope);
 }
 
-std::pair<Tensor, BatchNormStatistics> batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon) {
+std::pair<Tensor, BatchNormStatistics> batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon,
+                                                  double slope) {
   const auto moments = channel_moments(x);
   const auto rows = static_cast<double>(x.elements()) / static_cast<double>(std::max<std::int64_t>(1, x.dim(-1)));
   const BatchNormStatistics statistics{moments.mean, moments.m2 / std::max(1.0, rows)};
-  return {normalise(x, statistics, gamma, beta, epsilon), statistics};
+  return {normalise(x, statistics, gamma, beta, epsilon, slope), statistics};
 }
 
 }  // namespace mpigrad

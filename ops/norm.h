@@ -10,16 +10,18 @@ struct Moments {
   Tensor mean, m2;  // [C] each; m2 = sum (x - mean)^2, zeros where there are no rows
 };
 Moments channel_moments(const Tensor& x);
-// (x - m) a + b per channel; m, a, b: [C]
-Tensor channel_affine(const Tensor& x, const Tensor& m, const Tensor& a, const Tensor& b);
+// leaky_relu((x - m) a + b, slope) per channel; m, a, b: [C]; slope 1 is no activation
+Tensor channel_affine(const Tensor& x, const Tensor& m, const Tensor& a, const Tensor& b, double slope = 1);
 
 struct BatchNormStatistics {
   Tensor mean, variance;  // [C], biased variance
 };
-// (x - mean) / sqrt(variance + epsilon) * gamma + beta with given statistics
-Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta, double epsilon);
+// leaky_relu((x - mean) / sqrt(variance + epsilon) * gamma + beta, slope) with given statistics
+Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta, double epsilon,
+                 double slope = 1);
 // The same with the statistics of x itself, which are returned too.
-std::pair<Tensor, BatchNormStatistics> batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon);
+std::pair<Tensor, BatchNormStatistics> batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon,
+                                                  double slope = 1);
 
 namespace ops {
 
@@ -33,10 +35,13 @@ struct ChannelMoments {
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 
-// y = (x - m) a + b;  xbar = ybar a,  abar = sum ybar (x - m),  bbar = sum ybar,  mbar = -a bbar
+// y = f((x - m) a + b), f(z) = z > 0 ? z : slope z;  zbar = ybar f'(y),  xbar = zbar a,  abar = sum zbar (x - m),
+// bbar = sum zbar,  mbar = -a bbar
 struct ChannelAffine {
+  double slope = 1;
   static constexpr std::string_view name = "channel_affine";
   static constexpr unsigned keeps_inputs = 7;
+  unsigned kept_outputs() const { return slope == 1 ? 0 : 1; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;

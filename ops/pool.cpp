@@ -23,6 +23,45 @@ Tensors AvgPool::vjp(const Replay&, Inputs g) const { return {mpigrad::apply(Avg
 Types AvgPoolAdjoint::infer(Inputs in) const { return resized(name, in[0], window.out, window.in); }
 Tensors AvgPoolAdjoint::vjp(const Replay&, Inputs g) const { return {mpigrad::apply(AvgPool{window}, {g[0]})}; }
 
+namespace {
+
+TensorType signs_type(const Tensor& x, const Extent3& extent) {
+  return {Shape{x.dim(0), extent[0], extent[1], extent[2], (x.dim(4) + 7) / 8}, DType::uint8};
+}
+void require_signs(std::string_view op, const Tensor& x, const Extent3& extent, const Tensor& signs) {
+  require(signs.type() == signs_type(x, extent), "[{}] signs of another tensor: {} for {}", op, signs, x);
+}
+
+}  // namespace
+
+Types LeakyAvgPool::infer(Inputs in) const {
+  auto types = resized(name, in[0], window.in, window.out);
+  require(slope >= 0, "[{}] the slope is not negative, got {}", name, slope);
+  types.push_back(signs_type(in[0], window.in));
+  return types;
+}
+Tensors LeakyAvgPool::vjp(const Replay& at, Inputs g) const {
+  return {mpigrad::apply(LeakyAvgPoolAdjoint{window, slope}, {g[0], at.output(1)})};
+}
+
+Types LeakyAvgPoolAdjoint::infer(Inputs in) const {
+  auto types = resized(name, in[0], window.out, window.in);
+  require_signs(name, in[0], window.in, in[1]);
+  return types;
+}
+Tensors LeakyAvgPoolAdjoint::vjp(const Replay& at, Inputs g) const {
+  return {mpigrad::apply(SignedAvgPool{window, slope}, {g[0], at.input(1)}), {}};
+}
+
+Types SignedAvgPool::infer(Inputs in) const {
+  auto types = resized(name, in[0], window.in, window.out);
+  require_signs(name, in[0], window.in, in[1]);
+  return types;
+}
+Tensors SignedAvgPool::vjp(const Replay& at, Inputs g) const {
+  return {mpigrad::apply(LeakyAvgPoolAdjoint{window, slope}, {g[0], at.input(1)}), {}};
+}
+
 Types MaxPool::infer(Inputs in) const {
   auto types = resized(name, in[0], window.in, window.out);
   types.push_back({types[0].shape, DType::int32});
@@ -82,18 +121,27 @@ std::vector<double> avg_pool_scale(std::int64_t n, int dimension, const PoolAttr
   return scale;
 }
 
-Tensor avg_pool(const Tensor& x, const PoolAttributes& a) {
-  const auto window = window_of(x, a);
-  Tensor y = mpigrad::apply(ops::AvgPool{window}, {x});
-  for (int i = 0; i < 3; ++i) {
-    const auto scale = avg_pool_scale(window.in[static_cast<std::size_t>(i)], i, a, 0, window.out[static_cast<std::size_t>(i)]);
+Tensor with_divisors(Tensor y, const Extent3& in, const PoolAttributes& a, const Extent3& first, const Extent3& last) {
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto scale = avg_pool_scale(in[i], static_cast<int>(i), a, first[i], last[i]);
     if (std::all_of(scale.begin(), scale.end(), [](double value) { return value == 1; })) continue;
     Shape shape{1, 1, 1, 1, 1};
-    shape[i + 1] = static_cast<std::int64_t>(scale.size());
-    UseDevice device(x.device());
-    y = y * constant(from_vector(shape, scale, x.dtype()));
+    shape[static_cast<int>(i) + 1] = static_cast<std::int64_t>(scale.size());
+    UseDevice device(y.device());
+    y = y * constant(from_vector(shape, scale, y.dtype()));
   }
   return y;
+}
+
+Tensor avg_pool(const Tensor& x, const PoolAttributes& a) {
+  const auto window = window_of(x, a);
+  return with_divisors(mpigrad::apply(ops::AvgPool{window}, {x}), window.in, a, {0, 0, 0}, window.out);
+}
+
+Tensor leaky_avg_pool(const Tensor& x, double slope, const PoolAttributes& a) {
+  if (slope == 1) return avg_pool(x, a);
+  const auto window = window_of(x, a);
+  return with_divisors(mpigrad::apply(ops::LeakyAvgPool{window, slope}, {x}), window.in, a, {0, 0, 0}, window.out);
 }
 
 std::pair<Tensor, Tensor> max_pool_with_winner(const Tensor& x, const PoolAttributes& a) {

@@ -14,6 +14,8 @@ struct PoolAttributes {
 
 // D' = floor or ceil((D + low + high - dilation (kd - 1) - 1) / stride) + 1
 Tensor avg_pool(const Tensor& x, const PoolAttributes& attributes);
+// avg_pool(leaky_relu(x, slope)). What stays for the replay is one bit for each element of x, its sign, instead of x.
+Tensor leaky_avg_pool(const Tensor& x, double slope, const PoolAttributes& attributes);
 // Padding never wins; the first of equal maxima takes the whole cotangent.
 Tensor max_pool(const Tensor& x, const PoolAttributes& attributes);
 // Value and place of the maximum in its window (row-major kernel index, int32, -1 for a window without elements).
@@ -23,6 +25,8 @@ Extent3 pool_outputs(const Extent3& extent, const PoolAttributes& attributes);
 // last) in global coordinates. All ones where every window divides by the whole kernel.
 std::vector<double> avg_pool_scale(std::int64_t n, int dimension, const PoolAttributes& attributes, std::int64_t first,
                                    std::int64_t last);
+// y, sums / volume of windows of a tensor of extent `in`, whose outputs are [first, last) in global coordinates, times these.
+Tensor with_divisors(Tensor y, const Extent3& in, const PoolAttributes& attributes, const Extent3& first, const Extent3& last);
 
 namespace ops {
 
@@ -43,6 +47,40 @@ struct AvgPool {
 struct AvgPoolAdjoint {
   Window window;
   static constexpr std::string_view name = "avg_pool_adjoint";
+  Types infer(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+// (y, signs) = average of f(x) over the window, f(x) = x > 0 ? x : slope x, and where x > 0: bit c % 8 of byte c / 8 of
+// [N, D, H, W, ceil(C / 8)];  xbar = f'(x) AvgPoolAdjoint(ybar), of which only the signs of x matter
+struct LeakyAvgPool {
+  Window window;
+  double slope = 1;
+  static constexpr std::string_view name = "leaky_avg_pool";
+  static constexpr unsigned keeps_outputs = 2;
+  Types infer(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+// Given the signs, averages of f'(x) h and f'(x) times spread averages are each other's transpose.
+struct LeakyAvgPoolAdjoint {
+  Window window;
+  double slope = 1;
+  static constexpr std::string_view name = "leaky_avg_pool_adjoint";
+  static constexpr unsigned keeps_inputs = 2;
+  Types infer(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+struct SignedAvgPool {
+  Window window;
+  double slope = 1;
+  static constexpr std::string_view name = "signed_avg_pool";
+  static constexpr unsigned keeps_inputs = 2;
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;

@@ -69,4 +69,17 @@ constexpr std::int64_t output_of(const Problem& p, std::size_t a, std::int64_t i
   return o < p.out[a] ? o : -1;
 }
 
+// Every input along axis a belongs to one output, to whose window it most likely belongs: what is to be done once for each input
+// is done by that output.
+template <class Problem>
+constexpr Range owned_inputs(const Problem& p, std::size_t a, std::int64_t o) {
+  const auto first = [&](std::int64_t at) {
+    if (at == 0 || at == p.out[a]) return at == 0 ? std::int64_t{0} : p.in[a];
+    return std::clamp<std::int64_t>(at * p.stride[a] - p.pad_low[a], 0, p.in[a]);
+  };
+  return {first(o), first(o + 1)};
+}
+// Bytes for one bit for each channel.
+constexpr std::int64_t octets(std::int64_t channels) { return (channels + 7) / 8; }
+
 }  // namespace mpigrad::kernel

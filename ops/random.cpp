@@ -78,14 +78,26 @@ Tensor random_normal(const Shape& shape, const Philox& random, double mean, doub
                   [&](std::uint64_t i) { return mean + deviation * random.normal(i); });
 }
 
-Tensor dropout(const Tensor& x, double keep, const Philox& random) {
+namespace {
+
+// The mask is drawn from `random`; `numbers` says the same of it to a GPU.
+Tensor masked(const Tensor& x, double keep, const Philox& random, const ops::RandomNumbers& numbers) {
   require(is_floating(x.dtype()), "[dropout] needs floating-point elements: {}", x);
   require(keep > 0 && keep <= 1, "[dropout] the probability to keep is in (0, 1], got {}", keep);
   if (keep == 1) return x;
   UseDevice device(x.device());
-  const auto mask = generate(x.shape(), x.dtype(), x.layout(), {ops::RandomNumbers::Kind::mask, random, keep, 1 / keep, 0},
+  const auto mask = generate(x.shape(), x.dtype(), x.layout(), numbers,
                              [&](std::uint64_t i) { return random.uniform(i) < keep ? 1 / keep : 0; });
   return x * constant(mask);
+}
+
+}  // namespace
+
+Tensor dropout(const Tensor& x, double keep, const Philox& random) {
+  return masked(x, keep, random, {ops::RandomNumbers::Kind::mask, random, keep, 1 / keep, 0});
+}
+Tensor dropout(const Tensor& x, double keep, const Philox& random, std::uint64_t step) {
+  return masked(x, keep, random.child(step), {ops::RandomNumbers::Kind::mask, random, keep, 1 / keep, 0, step});
 }
 
 }  // namespace mpigrad

@@ -1,6 +1,8 @@
 #pragma once
 // Random tensors and dropout. The number at a place depends on seed, stream and *global* index, never on the partition.
 
+#include <optional>
+
 #include "framework/random.h"
 #include "framework/tensor.h"
 
@@ -13,6 +15,9 @@ Tensor random_normal(const Shape& shape, const Philox& random, double mean = 0, 
                      DType dtype = DType::float32, LayoutPtr layout = {});
 // x * mask / keep, where each element of mask is 1 with probability keep. keep 1 is x.
 Tensor dropout(const Tensor& x, double keep, const Philox& random);
+// dropout(x, keep, random.child(step)). Where a step is captured (framework/cuda/graph.h), repetitions draw with the numbers of
+// theirs; other random tensors refuse to be captured, because they would be the same every time.
+Tensor dropout(const Tensor& x, double keep, const Philox& random, std::uint64_t step);
 
 namespace ops {
 
@@ -22,6 +27,7 @@ struct RandomNumbers {
   Kind kind = Kind::uniform;
   Philox random;
   double a = 0, b = 1, limit = 0;
+  std::optional<std::uint64_t> step{};  // the numbers are those of random.child(*step)
 };
 // y is the part `box` of a tensor of shape `global`.
 void random_on_gpu(const RandomNumbers& numbers, const Box& box, const Shape& global, Tensor& y);

@@ -116,7 +116,7 @@ TEST_CASE_TEMPLATE("channel statistics", T, float, double) {
     auto mean = unset<T>(channels), m2 = mean, sums = mean, dots = mean, y = unset<T>(count);
     channel_moments(rows, channels, x.data(), mean.data(), m2.data());
     channel_dots(rows, channels, g.data(), x.data(), mean.data(), sums.data(), dots.data());
-    channel_affine(rows, channels, x.data(), mean.data(), a.data(), b.data(), y.data());
+    channel_affine(rows, channels, x.data(), mean.data(), a.data(), b.data(), 1, y.data());
     double worst = 0;
     for (std::int64_t c = 0; c < channels; ++c) {
       double sum = 0, squares = 0, g_sum = 0, g_dot = 0;

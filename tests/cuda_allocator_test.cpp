@@ -232,3 +232,85 @@ TEST_CASE("to: a tensor that is there is itself; the dry device has nothing to c
   const auto g = from_vector(Shape{3}, {5, 7, 11}, DType::float64);
   CHECK(tape.vjp({z}, {g}, {y})[0].to_vector() == g.to_vector());
 }
+
+TEST_CASE("cuda allocator: a pool's memory is nobody else's") {
+  Driver driver(std::int64_t{1} << 40);
+  CachingAllocator allocator(driver.callbacks());
+  void* kept = allocator.allocate(40 * mebi);  // a parameter, say
+  void* warm = allocator.allocate(64 * mebi);
+  void* idle = allocator.allocate(128 * mebi);
+  CHECK(allocator.release(warm));
+  CHECK(allocator.release(idle));
+  const auto calls = driver.calls;
+
+  const int pool = allocator.open_pool();
+  void* a = allocator.allocate(64 * mebi);
+  CHECK(a == warm);  // what nobody used goes along
+  CHECK(allocator.release(a));
+  void* again = allocator.allocate(60 * mebi);
+  CHECK(again == a);  // and is used again there
+  CHECK(allocator.release(again));
+  CHECK(allocator.release(kept));  // it was read, so that it stays
+  CHECK(allocator.statistics().current == 40 * mebi);
+  allocator.close_pool();
+  CHECK(driver.calls == calls);
+  CHECK(allocator.statistics().pools == 64 * mebi);
+
+  std::map<void*, std::int64_t> others;
+  for (int i = 0; i < 4; ++i) {
+    void* block = allocator.allocate(40 * mebi);
+    CHECK(block != a);
+    CHECK(block != kept);
+    others[block] = 40 * mebi;
+  }
+  CHECK(others.contains(idle));  // no work in the pool used it: it went back
+  for (const auto& [block, bytes] : others) CHECK(allocator.release(block));
+  CHECK(allocator.trim() > 0);
+  CHECK(driver.holds(a, 64 * mebi));
+  CHECK(driver.holds(kept, 40 * mebi));
+  CHECK(to_string(allocator.statistics()).find("0.062 GiB kept for captured steps") != std::string::npos);
+
+  allocator.drop_pool(pool);
+  CHECK(allocator.statistics().current == 0);
+  CHECK(allocator.statistics().pools == 0);
+  CHECK(allocator.allocate(64 * mebi) == a);
+  CHECK(allocator.allocate(40 * mebi) == kept);
+}
+
+TEST_CASE("cuda allocator: blocks of a pool may outlive it, and pools do not mix") {
+  Driver driver(std::int64_t{1} << 40);
+  CachingAllocator allocator(driver.callbacks());
+  const int first = allocator.open_pool();
+  void* small = allocator.allocate(100);
+  void* large = allocator.allocate(40 * mebi);
+  allocator.close_pool();
+  const int second = allocator.open_pool();
+  CHECK(allocator.allocate(100) != small);
+  CHECK(allocator.release(large));  // of the first: neither pool may use it now
+  CHECK(allocator.allocate(40 * mebi) != large);
+  allocator.close_pool();
+  allocator.drop_pool(first);
+  CHECK(allocator.owns(small));
+  CHECK(allocator.allocate(40 * mebi) != large);
+  allocator.drop_pool(second);
+  CHECK(allocator.release(small));
+  CHECK(!allocator.owns(large));
+  const auto before = driver.segments.size();
+  CHECK(allocator.allocate(40 * mebi) != nullptr);
+  CHECK(driver.segments.size() == before);
+}
+
+TEST_CASE("cuda allocator: a pool that finds no memory gives none back meanwhile") {
+  Driver driver(100 * mebi);
+  CachingAllocator allocator(driver.callbacks());
+  void* part = allocator.allocate(20 * mebi);  // of a segment of 32, which is in use
+  void* block = allocator.allocate(60 * mebi);
+  CHECK(allocator.release(block));
+  const int pool = allocator.open_pool();
+  CHECK(allocator.allocate(80 * mebi) == nullptr);
+  CHECK(driver.segments.size() == 2);
+  CHECK(allocator.allocate(60 * mebi) == block);
+  allocator.close_pool();
+  allocator.drop_pool(pool);
+  CHECK(allocator.release(part));
+}

@@ -236,9 +236,12 @@ TEST_CASE("CosmoFlow's table is the published one") {
     CHECK(std::abs(2 * 4 * elements / (1 << 30) / numbers[1] - 1) < 0.001);
     CHECK(d.backward_gflop == doctest::Approx(2 * d.forward_gflop - first).epsilon(0.02));
     CHECK(d.halo_bytes == 0);
-    // A training step holds the results, and at times cotangents of the largest beside them, but never all of both.
-    CHECK(d.peak_bytes > d.activation_bytes);
-    CHECK(static_cast<double>(d.peak_bytes) < 0.7 * 8 * elements + 4.0 * 4 * 9437636);
+    // A training step holds the largest result or its cotangent, and of those that were pooled nothing but signs besides: less
+    // than all results together, beside the parameters, their gradients and the optimizer's state.
+    double largest = 0;
+    for (const auto& layer : d.layers) largest = std::max(largest, static_cast<double>(layer.out.elements()));
+    CHECK(static_cast<double>(d.peak_bytes) > 4 * largest);
+    CHECK(static_cast<double>(d.peak_bytes) < static_cast<double>(d.activation_bytes) + 4.0 * 4 * 9437636);
   }
   CHECK(describe_hybrid(128, {}, true).parameters == 9439652);
   CosmoFlow mlperf({.variant = CosmoFlowVariant::mlperf});

@@ -308,7 +308,8 @@ TEST_CASE("device transport: the engine is NCCL where every rank has a GPU of it
   CHECK(choose({a0, a1, b0, a0}) == "staged");
   CHECK(choose({a0, none}) == "staged");
   CHECK(choose({none, none}) == "staged");
-  CHECK(choose({a0}) == "staged");
+  CHECK(choose({a0}) == "in_process");
+  CHECK(choose({none}) == "in_process");
   CHECK(choose({a0, a1}, "threads") == "nccl");
   CHECK(choose({a0, a0}, "threads") == "in_process");
   CHECK(choose({none}, "threads") == "in_process");

@@ -177,13 +177,13 @@ run_training() {
   fi
   common="--data $data --batch-norm --epochs 8 --batch 16 --seed 1 --json --quiet --overwrite"
   printf '| device | precision | ranks | training loss | test loss | seconds | MiB |\n|---|---|---|---|---|---|---|\n'
-  for case in 'cpu float32 1' 'cuda float32 1' 'cuda tf32 1' 'cuda bfloat16 1' 'cuda float16 1' 'cuda float32 2'; do
+  for case in 'cpu float32 1' 'cuda float32 1' 'cuda tf32 1' 'cuda bfloat16 1' 'cuda float16 1' 'cuda float32 2' 'cuda float32 1 --graph'; do
     # shellcheck disable=SC2086
     set -- $case
     grid=depth=$3
     # shellcheck disable=SC2086
     run_limited 600 "$build/examples/cosmoflow" --transport threads --ranks "$3" --device "$1" --precision "$2" --grid "$grid" \
-      $common --out "$build/trained-$1-$2-$3"
+      ${4:-} $common --out "$build/trained-$1-$2-$3${4:-}"
     sed -n '/^{/,$p' "$output" >"$build/trained.json"
     if [ "$status" -eq 0 ]; then
       good
@@ -192,11 +192,11 @@ run_training() {
 import json, sys
 result = json.load(open(sys.argv[1]))
 last = result["epochs"][-1]
-print("| {} | {} | {} | {:.4f} | {:.4f} | {:.1f} | {} |".format(*sys.argv[2:5], last["train_loss"], last["test_loss"],
+print("| {} | {} | {} | {:.4f} | {:.4f} | {:.1f} | {} |".format(sys.argv[2], " ".join(sys.argv[3:4] + sys.argv[5:]), sys.argv[4], last["train_loss"], last["test_loss"],
       result["training_seconds"], result.get("peak_gpu_bytes_per_rank", 0) >> 20))
 PY
     else
-      printf '| %s | %s | %s | failed | | | |\n' "$@"
+      printf '| %s | %s | %s | failed | | | |\n' "$1" "$2 ${4:-}" "$3"
       bad "cosmoflow $*"
     fi
   done

@@ -139,7 +139,12 @@ void check_equal(const Found& a, const Found& b, double tolerance) {
 TEST_CASE("gpu: training is that of a CPU") {
   if (no_gpu("gpu: training is that of a CPU")) return;
   const MadeSamples ragged{.samples = 10};  // the last batch is smaller
-  for (const auto& [name, run, tolerance] : std::vector<std::tuple<std::string, Run, double>>{
+  struct Case {
+    std::string name;
+    Run run;
+    double tolerance;
+  };
+  for (const auto& each : std::vector<Case>{
            {"plain", {}, 1e-10},
            {"float32", {.dtype = DType::float32}, 1e-5},
            {"ragged", {.samples = ragged}, 1e-10},
@@ -150,8 +155,8 @@ TEST_CASE("gpu: training is that of a CPU") {
            {"local statistics", {.grid = {.sample = 2}, .over = distributed::Statistics::local}, 1e-10},
            {"three ranks, a GPU each", {.dtype = DType::float32, .grid = {.sample = 3}, .spread = true}, 1e-5},
            {"four ranks", {.grid = {.sample = 2, .height = 2}, .over = distributed::Statistics::spatial_group}, 1e-10}}) {
-    INFO(name);
-    check_equal(train(run, DeviceKind::cuda), train(run, DeviceKind::cpu), tolerance);
+    INFO(each.name);
+    check_equal(train(each.run, DeviceKind::cuda), train(each.run, DeviceKind::cpu), each.tolerance);
   }
 }
 

@@ -9,12 +9,19 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "comm/collectives.h"
 #include "comm/device_transport.h"
 #include "comm/launch.h"
 #include "comm/staged.h"
 #include "framework/cuda/cuda.h"
+#include "framework/optimizer.h"
+#include "models/layers.h"
+#include "models/step_graph.h"
+#include "ops/elementwise.h"
+#include "ops/random.h"
+#include "ops/reduce.h"
 #include "tests/adjoint_fuzz.h"
 #include "tests/support/device_cases.h"
 
@@ -98,6 +105,49 @@ void check_ops(Transport& world) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) run_fuzz_case(comm, seed);
 }
 
+// Halos, sums of statistics and of gradients: [N, D, H, W, C] -> [N, C]
+class Pooled : public nn::Module {
+ public:
+  Tensor operator()(const Tensor& x) override {
+    const PoolAttributes pool{.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1};
+    return distributed::global_avg_pool(square(distributed::leaky_avg_pool(norm_(x), 0.1, pool)));
+  }
+
+ private:
+  nn::BatchNorm norm_{*this, "norm"};
+};
+
+// A volume cut along its depth; steps of it as they are, and as repetitions of a captured one.
+void check_graph(Transport& world) {
+  const Communicator comm(world.duplicate());
+  const UseDevice device(DeviceKind::cuda);
+  const auto grid = make_grid(comm, {.depth = comm.size()});
+  const auto layout = activation_layout(grid, {2, 4 * comm.size(), 4, 4, 8});
+  std::vector<double> results[2];
+  for (const bool captured : {false, true}) {
+    Pooled net;
+    net.build(layout, {.seed = 1, .dtype = DType::float64});
+    Adam adam(net, {.learning_rate = 0.1});
+    StepGraph graph(net, adam, comm, {.warm_up = 2, .reason = captured ? "" : "it is compared with", .quiet = true});
+    for (std::uint64_t step = 0; step < 6; ++step) {
+      const auto x = constant(random_normal(layout->global, {1, step}, 0, 1, DType::float64, layout));
+      const auto loss = graph({x}, [&](const std::vector<Tensor>& in) {
+        Tape tape(net);
+        const auto share = mean(square(net(in[0]) - 1.0)) * (1.0 / comm.size());
+        adam.step(tape.gradient(share));
+        return share;
+      });
+      results[captured].push_back(total(loss, comm));
+    }
+    require(!captured || graph.repeated() == 4, "[nccl_test] {} steps were repeated: {}", graph.repeated(), graph.reason());
+    for (const auto& value : net.parameters().tensors())
+      for (const double each : value.to_vector()) results[captured].push_back(each);
+  }
+  for (std::size_t i = 0; i < results[0].size(); ++i)
+    require(std::abs(results[0][i] - results[1][i]) <= 1e-12 * std::abs(results[0][i]), "[nccl_test] {} became {} by a graph",
+            results[0][i], results[1][i]);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -111,7 +161,7 @@ int main(int argc, char** argv) {
     const std::pair<const char*, std::function<void(Transport&)>> checks[] = {
         {"NCCL's calls", check_bare},      {"the choice of NCCL, and what goes beside it", check_engine},
         {"max and min of NaN", check_nan}, {"buckets and halos at once", check_lanes},
-        {"communication ops", check_ops},
+        {"communication ops", check_ops},  {"captured steps", check_graph},
     };
     for (const auto& [what, check] : checks) {
       check(*world);

@@ -41,7 +41,7 @@ TEST_CASE("op table: first and second order in float64, and no op is missing") {
     return report.passed ? "" : report.message;
   });
   const auto declared = declared_ops();
-  CHECK(declared.size() >= 57);  // the search itself works
+  CHECK(declared.size() >= 62);  // the search itself works
   for (const auto& name : declared) {
     INFO("no row of the table runs the op ", name);
     CHECK(met.contains(name));

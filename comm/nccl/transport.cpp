@@ -90,6 +90,7 @@ class NcclTransport final : public Transport {
   int node_size() const override { return host().node_size(); }
   int max_tag() const override { return host().max_tag(); }
   bool any_thread() const override { return false; }
+  bool capturable() override { return true; }
   bool loses_nan() const override { return true; }  // its kernels use fmin and fmax
   void abort(int code) override { host().abort(code); }
   void barrier() override { host().barrier(); }

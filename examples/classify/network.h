@@ -6,7 +6,6 @@
 #include <string>
 
 #include "models/layers.h"
-#include "ops/elementwise.h"
 
 namespace mpigrad::classify {
 
@@ -26,7 +25,9 @@ class Network : public nn::Module {
       convs_[i] = std::make_unique<nn::Conv3d>(
           *this, fmt::format("conv{}", i + 1),
           nn::Conv3dAttributes{.out = o_.filters << i, .kernel = 3, .stride = i == 0 ? 1 : 2, .padding = 1, .bias = false});
-      norms_[i] = std::make_unique<nn::BatchNorm>(*this, fmt::format("norm{}", i + 1), o_.norm);
+      auto norm = o_.norm;
+      norm.slope = 0;  // ReLU
+      norms_[i] = std::make_unique<nn::BatchNorm>(*this, fmt::format("norm{}", i + 1), norm);
     }
   }
 
@@ -36,7 +37,7 @@ class Network : public nn::Module {
       nn::LayerScope scope("pool", "avg_pool");
       x = scope.done(distributed::avg_pool(x, {.kernel = 2, .stride = 2}));
     }
-    for (std::size_t i = 0; i < convs_.size(); ++i) x = relu((*norms_[i])((*convs_[i])(x)));
+    for (std::size_t i = 0; i < convs_.size(); ++i) x = (*norms_[i])((*convs_[i])(x));
     return linear_(dropout_(distributed::global_avg_pool(x)));
   }
 

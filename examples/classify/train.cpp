@@ -189,6 +189,7 @@ int train(const Communicator& world, const Options& o) {
          .clip_norm = o.clip_norm,
          .loss_scale = loss_scale.get(),
          .accumulate = o.accumulate,
+         .graph = o.graph,
          .progress = &progress,
          .after_epoch = after_epoch});
   else evaluate();

@@ -121,6 +121,7 @@ void add_encode_options(CLI::App& app, EncodeOptions& o) {
   add(app, "Files", "--out", o.out, "folder for what is written");
   app.add_flag("--overwrite", o.overwrite, "replace files of an earlier run there")->group("Files");
   app.add_flag("--json", o.json, "print one JSON document and nothing else")->group("Output");
+  remove(app, {"--graph"});
 }
 
 }  // namespace
@@ -151,7 +152,7 @@ void add_options(CLI::App& app, TrainOptions& o) {
   app.add_flag("--skip-bad", o.skip_bad, "leave out batches with samples that are not finite, instead of ending")
       ->group("Training");
   trainer::add_file_options(app, o);
-  remove(app, {"--flips", "--accumulate", "--keep"});
+  remove(app, {"--flips", "--accumulate", "--keep", "--graph"});
 }
 
 void add_options(CLI::App& app, EmbedOptions& o) {

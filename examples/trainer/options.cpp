@@ -46,6 +46,11 @@ void add_device_options(CLI::App& app, Options& o) {
       ->group("Device");
   app.add_flag("--autotune", o.autotune, "time the kernels that a GPU has for a convolution at its first call; take the fastest")
       ->group("Device");
+  app.add_flag(
+         "--graph", o.graph,
+         "on a GPU capture a training step once and repeat it as one piece of work; not with --accumulate or float16; so far "
+         "run on emulated GPUs only")
+      ->group("Device");
   app.add_flag("--deterministic", o.deterministic, "on a GPU only kernels that give the same bits in every run")->group("Device");
 }
 
@@ -223,6 +228,8 @@ void check(const Options& o) {
   if (o.describe) return;
   if (o.autotune && current_device() != DeviceKind::cuda)
     throw UsageError("--autotune times the kernels of a GPU: --device cuda goes with it");
+  if (o.graph && current_device() != DeviceKind::cuda)
+    throw UsageError("--graph repeats the work of a GPU: --device cuda goes with it");
   if (o.data.empty()) throw UsageError("--data is needed");
   if (o.out.empty()) throw UsageError("--out is not empty");
   if (o.batch % o.accumulate != 0)

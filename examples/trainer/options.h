@@ -27,7 +27,7 @@ struct Options {
   std::string grid;
   // device
   std::string device;  // which launch() has chosen already
-  bool autotune = false, deterministic = false;
+  bool autotune = false, deterministic = false, graph = false;
   // network
   double keep = -1;  // negative: the network's own
   bool batch_norm = false;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "framework/cuda/cuda.h"
+#include "framework/cuda/graph.h"
 #include "framework/error.h"
 
 namespace mpigrad::cuda {
@@ -77,6 +78,12 @@ double squared_norm(DType, std::span<const UpdateSegment>) { refuse("there are n
 void clip_factor(std::span<const UpdateSegment>, std::span<const UpdateSegment>, double, double, double*) {
   refuse("there are no kernels");
 }
+struct CapturedGraph::State {};
+CapturedGraph::CapturedGraph(const std::function<void()>&) { refuse("nothing can be captured"); }
+CapturedGraph::~CapturedGraph() = default;
+void CapturedGraph::launch(const StepScalars&) { refuse("nothing can be repeated"); }
+bool capturing() { return false; }
+const StepScalars* live_scalars() { return nullptr; }
 Fault* fault_record() { refuse("there are no kernels"); }
 
 }  // namespace mpigrad::cuda

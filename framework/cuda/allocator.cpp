@@ -20,13 +20,15 @@ double AllocatorStatistics::fragmentation() const {
 }
 
 std::string to_string(const AllocatorStatistics& s) {
-  return fmt::format("in use {} (peak {}), reserved {}, largest free block {}, fragmentation {:.2f}, {} retries",
-                     gibibytes(s.current), gibibytes(s.peak), gibibytes(s.reserved), gibibytes(s.largest_free), s.fragmentation(),
-                     s.retries);
+  auto text = fmt::format("in use {} (peak {}), reserved {}, largest free block {}, fragmentation {:.2f}, {} retries",
+                          gibibytes(s.current), gibibytes(s.peak), gibibytes(s.reserved), gibibytes(s.largest_free),
+                          s.fragmentation(), s.retries);
+  if (s.pools > 0) text += fmt::format(", {} kept for captured steps", gibibytes(s.pools));
+  return text;
 }
 
 CachingAllocator::Blocks::iterator CachingAllocator::find(std::int64_t bytes, bool small) {
-  auto& free = free_blocks(small);
+  auto& free = free_[{open_, small}];
   const auto fits = free.lower_bound({bytes, nullptr});
   return fits == free.end() ? blocks_.end() : blocks_.find(fits->second);
 }
@@ -35,16 +37,19 @@ bool CachingAllocator::grow(std::int64_t bytes, bool small) {
   const auto wanted = small ? small_segment : bytes <= large_segment ? large_segment : rounded_up(bytes, large_granule);
   auto size = wanted;
   void* segment = driver_.allocate(size);
-  if (!segment && trim_locked() > 0) {
+  // What is captured must not wait for the GPU, as giving memory back does.
+  if (!segment && open_ == 0 && trim_locked() > 0) {
     ++statistics_.retries;
     segment = driver_.allocate(size);
   }
   if (!segment && bytes < size) segment = driver_.allocate(size = bytes);  // the last that is there
   if (!segment) return false;
   auto* first = static_cast<std::byte*>(segment);
-  segments_[first] = size;
-  blocks_[first] = {.bytes = size, .segment = first, .used = false, .small = small};
-  free_blocks(small).insert({size, first});
+  segments_[first] = {.bytes = size};
+  const Block whole{.bytes = size, .segment = first, .used = false, .small = small, .pool = open_};
+  blocks_[first] = whole;
+  free_blocks(whole).insert({size, first});
+  if (open_ != 0) statistics_.pools += size;
   statistics_.reserved += size;
   statistics_.peak_reserved = std::max(statistics_.peak_reserved, statistics_.reserved);
   ++statistics_.segments_requested;
@@ -61,13 +66,15 @@ void* CachingAllocator::allocate(std::int64_t bytes) {
     block = find(bytes, small);
   }
   auto& [address, state] = *block;
-  free_blocks(small).erase({state.bytes, address});
+  free_blocks(state).erase({state.bytes, address});
   if (state.bytes > bytes) {
     auto* rest = address + bytes;
-    blocks_[rest] = {.bytes = state.bytes - bytes, .segment = state.segment, .used = false, .small = small};
-    free_blocks(small).insert({state.bytes - bytes, rest});
+    auto& behind = blocks_[rest] = state;
+    behind.bytes = state.bytes - bytes;
+    free_blocks(behind).insert({behind.bytes, rest});
     state.bytes = bytes;
   }
+  segments_[state.segment].touched = true;
   state.used = true;
   statistics_.current += bytes;
   statistics_.peak = std::max(statistics_.peak, statistics_.current);
@@ -79,7 +86,13 @@ bool CachingAllocator::release(void* memory) {
   std::lock_guard lock(mutex_);
   auto block = blocks_.find(static_cast<std::byte*>(memory));
   if (block == blocks_.end() || !block->second.used) return false;
-  auto& free = free_blocks(block->second.small);
+  if (open_ == 0 || block->second.pool == open_) release_locked(block);
+  else parked_[open_].push_back(block->first);
+  return true;
+}
+
+void CachingAllocator::release_locked(Blocks::iterator block) {
+  auto& free = free_blocks(block->second);
   statistics_.current -= block->second.bytes;
   block->second.used = false;
   const auto swallow_next = [&](Blocks::iterator at) {
@@ -99,7 +112,6 @@ bool CachingAllocator::release(void* memory) {
     }
   }
   free.insert({block->second.bytes, block->first});
-  return true;
 }
 
 bool CachingAllocator::owns(void* memory) const {
@@ -112,14 +124,14 @@ std::int64_t CachingAllocator::trim_locked() {
   std::int64_t bytes = 0;
   for (auto segment = segments_.begin(); segment != segments_.end();) {
     const auto block = blocks_.find(segment->first);
-    if (block->second.used || block->second.bytes != segment->second) {
+    if (block->second.used || block->second.bytes != segment->second.bytes || block->second.pool != 0) {
       ++segment;
       continue;
     }
-    free_blocks(block->second.small).erase({block->second.bytes, block->first});
+    free_blocks(block->second).erase({block->second.bytes, block->first});
     blocks_.erase(block);
     driver_.release(segment->first);
-    bytes += segment->second;
+    bytes += segment->second.bytes;
     segment = segments_.erase(segment);
   }
   statistics_.reserved -= bytes;
@@ -131,10 +143,51 @@ std::int64_t CachingAllocator::trim() {
   return trim_locked();
 }
 
+// A segment's blocks touch, so that they follow one another in the map.
+void CachingAllocator::move_segment(std::byte* first, int to) {
+  const auto bytes = segments_[first].bytes;
+  auto block = blocks_.find(first);
+  if ((block->second.pool == 0) != (to == 0)) statistics_.pools += to == 0 ? -bytes : bytes;
+  for (; block != blocks_.end() && block->second.segment == first; ++block) {
+    auto& state = block->second;
+    if (!state.used) free_blocks(state).erase({state.bytes, block->first});
+    state.pool = to;
+    if (!state.used) free_blocks(state).insert({state.bytes, block->first});
+  }
+}
+
+int CachingAllocator::open_pool() {
+  std::lock_guard lock(mutex_);
+  open_ = ++last_pool_;
+  for (auto& [first, segment] : segments_) {
+    const auto& block = blocks_[first];
+    if (block.used || block.pool != 0 || block.bytes != segment.bytes) continue;
+    segment.touched = false;
+    move_segment(first, open_);
+  }
+  return open_;
+}
+
+void CachingAllocator::close_pool() {
+  std::lock_guard lock(mutex_);
+  for (const auto& [first, segment] : segments_)
+    if (blocks_[first].pool == open_ && !segment.touched) move_segment(first, 0);
+  open_ = 0;
+}
+
+void CachingAllocator::drop_pool(int pool) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [first, segment] : segments_)
+    if (blocks_[first].pool == pool) move_segment(first, 0);
+  for (auto* block : parked_[pool]) release_locked(blocks_.find(block));
+  parked_.erase(pool);
+  std::erase_if(free_, [&](const auto& each) { return each.first.first == pool; });
+}
+
 AllocatorStatistics CachingAllocator::statistics() const {
   std::lock_guard lock(mutex_);
   auto result = statistics_;
-  for (const auto& free : free_)
+  for (const auto& [pool, free] : free_)
     if (!free.empty()) result.largest_free = std::max(result.largest_free, free.rbegin()->first);
   return result;
 }

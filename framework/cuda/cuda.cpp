@@ -13,6 +13,7 @@
 
 #include "framework/cuda/check.h"
 #include "framework/cuda/kernels.h"
+#include "framework/cuda/recording.h"
 #include "framework/error.h"
 #include "framework/op.h"
 
@@ -248,6 +249,7 @@ void wait(Stream stream, Stream after) {
 }
 
 void synchronise(Stream stream) {
+  require_not_recording("the host");
   count_synchronisation();
   MPIGRAD_CUDA(cudaStreamSynchronize(native(stream)));
   throw_fault(context());
@@ -281,6 +283,7 @@ bool Event::reached() const {
   return true;
 }
 void Event::synchronise() const {
+  require_not_recording("the host");
   count_synchronisation();
   MPIGRAD_CUDA(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)));
 }
@@ -302,7 +305,8 @@ Statistics statistics() {
 void* allocate(std::int64_t bytes) {
   auto& here = context();
   void* memory = here.allocator.allocate(bytes);
-  if (!memory && trim_memory() > 0) memory = here.allocator.allocate(bytes);  // other threads' caches on the same GPU
+  if (!memory && !recording() && trim_memory() > 0)
+    memory = here.allocator.allocate(bytes);  // other threads' caches on the same GPU
   if (memory) {
     if (poisons()) {  // also behind the last element, with something that most functions change
       constexpr auto granule = CachingAllocator::granule;
@@ -337,6 +341,7 @@ void release(void* memory) noexcept {
   }
 }
 
+CachingAllocator& allocator_of_this_thread() { return context().allocator; }
 AllocatorStatistics memory() { return context().allocator.statistics(); }
 AllocatorStatistics memory_of_process() {
   AllocatorStatistics sum;
@@ -347,6 +352,7 @@ AllocatorStatistics memory_of_process() {
     sum.current += one.current, sum.peak += one.peak;
     sum.reserved += one.reserved, sum.peak_reserved += one.peak_reserved;
     sum.largest_free = std::max(sum.largest_free, one.largest_free);
+    sum.pools += one.pools;
     sum.allocations += one.allocations, sum.segments_requested += one.segments_requested, sum.retries += one.retries;
   }
   return sum;
@@ -388,6 +394,11 @@ void copy(void* to, const void* from, std::int64_t bytes, Stream stream) {
 
 void copy_to_device(void* to, const void* from, std::int64_t bytes) {
   auto& here = context();
+  if (auto* captured = recording(); captured && bytes > 0) {
+    MPIGRAD_CUDA(
+        cudaMemcpyAsync(to, captured->kept(from, bytes), static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, here.compute));
+    return;
+  }
   for (std::int64_t at = 0; at < bytes; at += Staging::largest) {
     const auto part = std::min(Staging::largest, bytes - at);
     const auto size = static_cast<std::size_t>(part);
@@ -402,6 +413,7 @@ void copy_to_device(void* to, const void* from, std::int64_t bytes) {
 }
 
 void copy_to_host(void* to, const void* from, std::int64_t bytes) {
+  require_not_recording("a copy to the host");
   auto& here = context();
   for (std::int64_t at = 0; at < bytes; at += Staging::largest) {
     const auto part = std::min(Staging::largest, bytes - at);

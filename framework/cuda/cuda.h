@@ -122,7 +122,8 @@ void copy_strided(void* to, const void* from, std::int64_t item, const StridedAr
 // The same with to += from; no two elements go to one place.
 void add_strided(void* to, const void* from, DType dtype, const StridedArrays<2>& walk, Stream stream);
 
-// ---- optimizers: one pass over all segments of one type, float32 or float64
+// ---- optimizers: one pass over all segments of one type, float32 or float64. While a step is captured (graph.h), rates of
+// segments are factors of the learning rate, which is found on the GPU with the corrections of the rule.
 
 void update(DType dtype, std::span<const UpdateSegment> segments, const SGDRule& rule);
 void update(DType dtype, std::span<const UpdateSegment> segments, const AdamRule& rule);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "framework/step_scalars.h"
 #include "framework/strided.h"
 #include "framework/update.h"
 
@@ -32,16 +33,18 @@ struct WithRatio {
   Rule rule;
   const double* squares = nullptr;
 };
-// T float or double; `entries` are on the GPU.
+// T float or double; `entries` are on the GPU. With `live`, which is there, too, rates of segments are factors of the learning
+// rate, which is found there with the corrections of the rule.
 template <class T, class Rule>
-void update_elements(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const Rule& rule, Stream stream);
+void update_elements(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const Rule& rule,
+                     const StepScalars* live, Stream stream);
 // One double for each block, whose gradients are squared and summed.
 template <class T>
 void squares_of_blocks(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, double* partial, Stream stream);
 // Two doubles for each block: squares of weights, and of the steps that LARS and LAMB scale.
 template <class T, class Rule>
-void measure_blocks(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const Rule& rule, double* partial,
-                    Stream stream);
+void measure_blocks(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const Rule& rule,
+                    const StepScalars* live, double* partial, Stream stream);
 // Their sums for each segment, in a fixed order.
 void sum_measures(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const double* partial, double* squares,
                   Stream stream);
@@ -49,5 +52,8 @@ void sum_measures(const UpdateEntry* entries, std::int64_t count, std::int64_t b
 void sum_partial(const double* partial, std::int64_t count, double* total, Stream stream);
 // *factor = scale min(1, max_norm / (|scale| sqrt(*squares) + 1e-6)); NaN stays NaN.
 void clip(const double* squares, double scale, double max_norm, double* factor, Stream stream);
+
+// *to = scalars, which travel as an argument.
+void set_scalars(StepScalars* to, const StepScalars& scalars, Stream stream);
 
 }  // namespace mpigrad::cuda

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "framework/cuda/cuda.h"
+#include "framework/cuda/graph.h"
 #include "framework/cuda/kernels.h"
 #include "framework/error.h"
 
@@ -48,7 +49,7 @@ void update_all(DType dtype, std::span<const UpdateSegment> segments, const Rule
   visit_floating(dtype, [&](auto zero_of_type) {
     using T = decltype(zero_of_type);
     update_elements<T>(entries.as<UpdateEntry>(), static_cast<std::int64_t>(table.entries.size()), table.blocks, rule,
-                       compute_stream());
+                       live_scalars(), compute_stream());
   });
 }
 
@@ -101,7 +102,8 @@ void measure_all(DType dtype, std::span<const UpdateSegment> segments, const Rul
   const auto count = static_cast<std::int64_t>(table.entries.size());
   visit_floating(dtype, [&](auto zero_of_type) {
     using T = decltype(zero_of_type);
-    measure_blocks<T>(entries.as<UpdateEntry>(), count, table.blocks, rule, partial.as<double>(), compute_stream());
+    measure_blocks<T>(entries.as<UpdateEntry>(), count, table.blocks, rule, live_scalars(), partial.as<double>(),
+                      compute_stream());
   });
   sum_measures(entries.as<UpdateEntry>(), count, table.blocks, partial.as<double>(), squares, compute_stream());
 }

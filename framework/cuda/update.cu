@@ -27,7 +27,7 @@ struct Elements {
   std::int64_t number;
 };
 template <class T>
-__device__ Elements<T> elements_of(const UpdateEntry& entry, std::int64_t block) {
+__device__ Elements<T> elements_of(const UpdateEntry& entry, std::int64_t block, const StepScalars* live = nullptr) {
   const auto& s = entry.segment;
   const std::int64_t at = (block - entry.first_block) * update_block, rest = s.count - at;
   const auto moved = [&](void* pointer) { return pointer ? static_cast<T*>(pointer) + at : nullptr; };
@@ -36,7 +36,7 @@ __device__ Elements<T> elements_of(const UpdateEntry& entry, std::int64_t block)
           moved(s.state[1]),
           static_cast<const T*>(s.gradient) + at,
           rest < update_block ? rest : update_block,
-          s.rate,
+          live ? live->learning_rate * s.rate : s.rate,
           s.decay,
           s.ratio,
           entry.number};
@@ -83,20 +83,25 @@ __device__ void apply(const WithRatio<LambRule>& scaled, const Elements<T>& e) {
     e.value[i] -= a.rate * lamb_step(e.value[i], e.first[i], e.second[i], a);
 }
 
+// What the rule finds on the GPU rather than in itself.
 template <class Rule>
-__device__ void take_scale(Rule& rule) {
+__device__ void take_numbers(Rule& rule, const StepScalars* live) {
   if constexpr (requires { rule.rule; }) {
-    take_scale(rule.rule);
-  } else if constexpr (requires { rule.scale_on_gpu; }) {
-    if (rule.scale_on_gpu) rule.scale = *rule.scale_on_gpu;
+    take_numbers(rule.rule, live);
+  } else {
+    if constexpr (requires { rule.scale_on_gpu; })
+      if (rule.scale_on_gpu) rule.scale = *rule.scale_on_gpu;
+    if constexpr (requires { rule.correction1; })
+      if (live) rule.correction1 = live->correction1, rule.correction2 = live->correction2;
   }
 }
 
 template <class T, class Rule>
-__global__ void update_kernel(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, Rule rule) {
-  take_scale(rule);
+__global__ void update_kernel(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, Rule rule,
+                              const StepScalars* live) {
+  take_numbers(rule, live);
   for (std::int64_t block = blockIdx.x; block < blocks; block += gridDim.x)
-    apply(rule, elements_of<T>(entry_of(entries, count, block), block));
+    apply(rule, elements_of<T>(entry_of(entries, count, block), block, live));
 }
 
 // Adds over a block of 256 threads; thread 0 has the sum.
@@ -137,10 +142,11 @@ __device__ T step_of(const LambNumbers<T>& a, const Elements<T>& e, std::int64_t
 }
 
 template <class T, class Rule>
-__global__ void measure_kernel(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, Rule rule, double* partial) {
-  take_scale(rule);
+__global__ void measure_kernel(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, Rule rule,
+                               const StepScalars* live, double* partial) {
+  take_numbers(rule, live);
   for (std::int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
-    const auto e = elements_of<T>(entry_of(entries, count, block), block);
+    const auto e = elements_of<T>(entry_of(entries, count, block), block, live);
     const auto a = rule.template numbers<T>(e.rate, e.decay);
     double weights = 0, steps = 0;
     for (std::int64_t i = threadIdx.x; i < e.end; i += blockDim.x) {
@@ -180,29 +186,38 @@ __global__ void clip_kernel(const double* squares, double scale, double max_norm
   *factor = limit > 1 ? scale : scale * limit;
 }
 
+__global__ void set_scalars_kernel(StepScalars* to, StepScalars scalars) { *to = scalars; }
+
 unsigned at_most(std::int64_t blocks) { return static_cast<unsigned>(blocks < max_blocks ? blocks : max_blocks); }
 
 }  // namespace
 
 template <class T, class Rule>
-void update_elements(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const Rule& rule, Stream stream) {
+void update_elements(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const Rule& rule,
+                     const StepScalars* live, Stream stream) {
   if (blocks == 0) return;
-  launch("optimizer", update_kernel<T, Rule>, at_most(blocks), block_threads, stream, entries, count, blocks, rule);
+  launch("optimizer", update_kernel<T, Rule>, at_most(blocks), block_threads, stream, entries, count, blocks, rule, live);
 }
 template <class T, class Rule>
-void measure_blocks(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const Rule& rule, double* partial,
-                    Stream stream) {
+void measure_blocks(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const Rule& rule,
+                    const StepScalars* live, double* partial, Stream stream) {
   if (blocks == 0) return;
-  launch("optimizer", measure_kernel<T, Rule>, at_most(blocks), block_threads, stream, entries, count, blocks, rule, partial);
+  launch("optimizer", measure_kernel<T, Rule>, at_most(blocks), block_threads, stream, entries, count, blocks, rule, live,
+         partial);
 }
-#define MPIGRAD_MAKE(T)                                                                                                 \
-  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const SGDRule&, Stream);             \
-  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const AdamRule&, Stream);            \
-  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const AverageRule&, Stream);         \
-  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const WithRatio<LarsRule>&, Stream); \
-  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const WithRatio<LambRule>&, Stream); \
-  template void measure_blocks<T>(const UpdateEntry*, std::int64_t, std::int64_t, const LarsRule&, double*, Stream);    \
-  template void measure_blocks<T>(const UpdateEntry*, std::int64_t, std::int64_t, const LambRule&, double*, Stream);
+#define MPIGRAD_UPDATE_OF(T, Rule) \
+  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const Rule&, const StepScalars*, Stream);
+#define MPIGRAD_MEASURE_OF(T, Rule)                                                                                         \
+  template void measure_blocks<T>(const UpdateEntry*, std::int64_t, std::int64_t, const Rule&, const StepScalars*, double*, \
+                                  Stream);
+#define MPIGRAD_MAKE(T)                     \
+  MPIGRAD_UPDATE_OF(T, SGDRule)             \
+  MPIGRAD_UPDATE_OF(T, AdamRule)            \
+  MPIGRAD_UPDATE_OF(T, AverageRule)         \
+  MPIGRAD_UPDATE_OF(T, WithRatio<LarsRule>) \
+  MPIGRAD_UPDATE_OF(T, WithRatio<LambRule>) \
+  MPIGRAD_MEASURE_OF(T, LarsRule)           \
+  MPIGRAD_MEASURE_OF(T, LambRule)
 MPIGRAD_MAKE(float)
 MPIGRAD_MAKE(double)
 #undef MPIGRAD_MAKE
@@ -227,6 +242,10 @@ void sum_partial(const double* partial, std::int64_t count, double* total, Strea
 
 void clip(const double* squares, double scale, double max_norm, double* factor, Stream stream) {
   launch("clip_norm", clip_kernel, 1, 1, stream, squares, scale, max_norm, factor);
+}
+
+void set_scalars(StepScalars* to, const StepScalars& scalars, Stream stream) {
+  launch("set_scalars", set_scalars_kernel, 1, 1, stream, to, scalars);
 }
 
 }  // namespace mpigrad::cuda

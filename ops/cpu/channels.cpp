@@ -7,6 +7,7 @@
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/parallel.h"
 #include "ops/problems.h"
+#include "ops/scalar.h"
 
 namespace mpigrad::cpu {
 
@@ -56,25 +57,55 @@ MPIGRAD_BODY void add_dots_body(std::int64_t rows, std::int64_t channels, const 
 }
 
 template <class T>
-MPIGRAD_BODY void affine_body(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b, T* y) {
-  for (std::int64_t r = 0; r < rows; ++r, x += channels, y += channels)
+MPIGRAD_BODY void affine_body(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b,
+                              double slope, T* y) {
+  const scalar::LeakyRelu f{slope};
+  for (std::int64_t r = 0; r < rows; ++r, x += channels, y += channels) {
+    if (slope == 1) {
 #pragma omp simd
-    for (std::int64_t c = 0; c < channels; ++c) y[c] = (x[c] - m[c]) * a[c] + b[c];
+      for (std::int64_t c = 0; c < channels; ++c) y[c] = (x[c] - m[c]) * a[c] + b[c];
+    } else {
+#pragma omp simd
+      for (std::int64_t c = 0; c < channels; ++c) y[c] = f((x[c] - m[c]) * a[c] + b[c]);
+    }
+  }
 }
 
-#define MPIGRAD_CHANNEL_ROWS(T)                                                                                                \
-  MPIGRAD_CLONES void add_rows(std::int64_t rows, std::int64_t channels, const T* x, double* sum) {                            \
-    add_rows_body(rows, channels, x, sum);                                                                                     \
-  }                                                                                                                            \
-  MPIGRAD_CLONES void add_squares(std::int64_t rows, std::int64_t channels, const T* x, const double* mean, double* m2) {      \
-    add_squares_body(rows, channels, x, mean, m2);                                                                             \
-  }                                                                                                                            \
-  MPIGRAD_CLONES void add_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const T* m, double* sum,      \
-                               double* dot) {                                                                                  \
-    add_dots_body(rows, channels, g, x, m, sum, dot);                                                                          \
-  }                                                                                                                            \
-  MPIGRAD_CLONES void affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b, T* y) { \
-    affine_body(rows, channels, x, m, a, b, y);                                                                                \
+template <class T>
+MPIGRAD_BODY void leaky_bias_body(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, double slope, T* y) {
+  const scalar::LeakyRelu f{slope};
+  for (std::int64_t r = 0; r < rows; ++r, x += channels, y += channels)
+#pragma omp simd
+    for (std::int64_t c = 0; c < channels; ++c) y[c] = f(x[c] + bias[c]);
+}
+
+template <class T>
+MPIGRAD_BODY void leaky_adjoint_body(std::int64_t n, const T* g, const T* __restrict y, double slope, T* inner) {
+  const scalar::LeakyReluAdjoint f{slope};
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) inner[i] = f(g[i], y[i]);
+}
+
+#define MPIGRAD_CHANNEL_ROWS(T)                                                                                             \
+  MPIGRAD_CLONES void add_rows(std::int64_t rows, std::int64_t channels, const T* x, double* sum) {                         \
+    add_rows_body(rows, channels, x, sum);                                                                                  \
+  }                                                                                                                         \
+  MPIGRAD_CLONES void add_squares(std::int64_t rows, std::int64_t channels, const T* x, const double* mean, double* m2) {   \
+    add_squares_body(rows, channels, x, mean, m2);                                                                          \
+  }                                                                                                                         \
+  MPIGRAD_CLONES void add_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const T* m, double* sum,   \
+                               double* dot) {                                                                               \
+    add_dots_body(rows, channels, g, x, m, sum, dot);                                                                       \
+  }                                                                                                                         \
+  MPIGRAD_CLONES void affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b,      \
+                             double slope, T* y) {                                                                          \
+    affine_body(rows, channels, x, m, a, b, slope, y);                                                                      \
+  }                                                                                                                         \
+  MPIGRAD_CLONES void leaky_bias(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, double slope, T* y) { \
+    leaky_bias_body(rows, channels, x, bias, slope, y);                                                                     \
+  }                                                                                                                         \
+  MPIGRAD_CLONES void leaky_adjoint(std::int64_t n, const T* g, const T* y, double slope, T* inner) {                       \
+    leaky_adjoint_body(n, g, y, slope, inner);                                                                              \
   }
 MPIGRAD_CHANNEL_ROWS(float)
 MPIGRAD_CHANNEL_ROWS(double)
@@ -133,11 +164,12 @@ void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, T* me
 }
 
 template <class T>
-void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b, T* y) {
+void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b, double slope,
+                    T* y) {
   const std::int64_t chunk = blocks_of(rows, channels).chunk, chunks = ceil_div(rows, chunk);
 #pragma omp parallel for schedule(static)
   for (std::int64_t i = 0; i < chunks; ++i)
-    affine(std::min(chunk, rows - i * chunk), channels, x + i * chunk * channels, m, a, b, y + i * chunk * channels);
+    affine(std::min(chunk, rows - i * chunk), channels, x + i * chunk * channels, m, a, b, slope, y + i * chunk * channels);
 }
 
 template <class T>
@@ -159,10 +191,43 @@ void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T*
   }
 }
 
+template <class T>
+void bias_activation(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, double slope, T* y) {
+  const std::int64_t chunk = blocks_of(rows, channels).chunk, chunks = ceil_div(rows, chunk);
+#pragma omp parallel for schedule(static)
+  for (std::int64_t i = 0; i < chunks; ++i)
+    leaky_bias(std::min(chunk, rows - i * chunk), channels, x + i * chunk * channels, bias, slope, y + i * chunk * channels);
+}
+
+// A chunk is summed while it is in the cache.
+template <class T>
+void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* y, double slope, T* inner, T* sums) {
+  const Blocks blocks = blocks_of(rows, channels);
+  std::vector<double> partial(static_cast<std::size_t>((blocks.count + 1) * channels), 0.0);
+  double* parts = partial.data();
+#pragma omp parallel for schedule(static)
+  for (std::int64_t b = 0; b < blocks.count; ++b) {
+    const std::int64_t end = std::min(rows, (b + 1) * blocks.rows);
+    for (std::int64_t r = b * blocks.rows; r < end; r += blocks.chunk) {
+      const std::int64_t n = std::min(blocks.chunk, end - r), at = r * channels;
+      leaky_adjoint(n * channels, g + at, y + at, slope, inner + at);
+      add_rows(n, channels, inner + at, parts + (b + 1) * channels);
+    }
+  }
+  for (std::int64_t b = 1; b <= blocks.count; ++b)
+    for (std::int64_t c = 0; c < channels; ++c) parts[c] += parts[b * channels + c];
+  for (std::int64_t c = 0; c < channels; ++c) sums[c] = static_cast<T>(parts[c]);
+}
+
+template void bias_activation(std::int64_t, std::int64_t, const float*, const float*, double, float*);
+template void bias_activation(std::int64_t, std::int64_t, const double*, const double*, double, double*);
+template void bias_activation_adjoint(std::int64_t, std::int64_t, const float*, const float*, double, float*, float*);
+template void bias_activation_adjoint(std::int64_t, std::int64_t, const double*, const double*, double, double*, double*);
 template void channel_moments(std::int64_t, std::int64_t, const float*, float*, float*);
 template void channel_moments(std::int64_t, std::int64_t, const double*, double*, double*);
-template void channel_affine(std::int64_t, std::int64_t, const float*, const float*, const float*, const float*, float*);
-template void channel_affine(std::int64_t, std::int64_t, const double*, const double*, const double*, const double*, double*);
+template void channel_affine(std::int64_t, std::int64_t, const float*, const float*, const float*, const float*, double, float*);
+template void channel_affine(std::int64_t, std::int64_t, const double*, const double*, const double*, const double*, double,
+                             double*);
 template void channel_dots(std::int64_t, std::int64_t, const float*, const float*, const float*, float*, float*);
 template void channel_dots(std::int64_t, std::int64_t, const double*, const double*, const double*, double*, double*);
 

@@ -27,6 +27,14 @@ template <class T>
 void avg_pool_forward(const PoolProblem&, const T* x, T* y);
 template <class T>
 void avg_pool_adjoint(const PoolProblem&, const T* gy, T* gx);
+// The same of f(x), f(x) = x > 0 ? x : slope * x, and signs: [batch, in, ceil(channels / 8)], bit c % 8 of byte c / 8 tells
+// whether x > 0. Given these, the transpose: gx = f'(x) * (adjoint of the average), and y = average of f'(x) * h.
+template <class T>
+void leaky_avg_pool(const PoolProblem&, double slope, const T* x, T* y, std::uint8_t* signs);
+template <class T>
+void leaky_avg_pool_adjoint(const PoolProblem&, double slope, const T* gy, const std::uint8_t* signs, T* gx);
+template <class T>
+void signed_avg_pool(const PoolProblem&, double slope, const T* h, const std::uint8_t* signs, T* y);
 // Maximum over the window (padding never wins) and `winner`, the place of the maximum in the window, kernel-row-major
 // (the first one on ties); NaN wins. A window wholly in padding gives -infinity and winner -1.
 template <class T>
@@ -44,9 +52,14 @@ void matmul(const MatmulProblem&, const T* a, const T* b, T* c, const Epilogue& 
 // mean[c] and m2[c] = sum (x - mean)^2, in two passes over cache-sized chunks combined by Chan's formula.
 template <class T>
 void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, T* mean, T* m2);
-// y = (x - m) * a + b per channel
+// y = leaky_relu((x - m) * a + b, slope) per channel
 template <class T>
-void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b, T* y);
+void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b, double slope, T* y);
+// y = leaky_relu(x + bias, slope);  inner = y > 0 ? g : slope * g, which may be g itself, and sums[c] = sum inner
+template <class T>
+void bias_activation(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, double slope, T* y);
+template <class T>
+void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* y, double slope, T* inner, T* sums);
 // sums[c] = sum g, dots[c] = sum g * (x - m)
 template <class T>
 void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const T* m, T* sums, T* dots);

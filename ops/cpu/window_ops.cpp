@@ -1,5 +1,6 @@
 // Convolution, pooling, matmul, normalisation and softmax: from tensors to the kernels of kernels.h.
 
+#include "ops/activation.h"
 #include "ops/conv.h"
 #include "ops/cpu/kernels.h"
 #include "ops/matmul.h"
@@ -63,6 +64,29 @@ void AvgPoolAdjoint::run(Cpu, Inputs in, Outputs out) const {
   });
 }
 
+void LeakyAvgPool::run(Cpu, Inputs in, Outputs out) const {
+  with_type(in[0], [&](auto zero) {
+    using T = decltype(zero);
+    cpu::leaky_avg_pool(problem_of(window, in[0]), slope, in[0].data<T>(), out[0].mutable_data<T>(),
+                        out[1].mutable_data<std::uint8_t>());
+  });
+}
+
+void LeakyAvgPoolAdjoint::run(Cpu, Inputs in, Outputs out) const {
+  with_type(in[0], [&](auto zero) {
+    using T = decltype(zero);
+    cpu::leaky_avg_pool_adjoint(problem_of(window, in[0]), slope, in[0].data<T>(), in[1].data<std::uint8_t>(),
+                                out[0].mutable_data<T>());
+  });
+}
+
+void SignedAvgPool::run(Cpu, Inputs in, Outputs out) const {
+  with_type(in[0], [&](auto zero) {
+    using T = decltype(zero);
+    cpu::signed_avg_pool(problem_of(window, in[0]), slope, in[0].data<T>(), in[1].data<std::uint8_t>(), out[0].mutable_data<T>());
+  });
+}
+
 void MaxPool::run(Cpu, Inputs in, Outputs out) const {
   with_type(in[0], [&](auto zero) {
     using T = decltype(zero);
@@ -119,6 +143,21 @@ void Linear::run(Cpu, Inputs in, Outputs out) const {
   });
 }
 
+void BiasActivation::run(Cpu, Inputs in, Outputs out) const {
+  with_type(in[0], [&](auto zero) {
+    using T = decltype(zero);
+    cpu::bias_activation(rows_of(in[0]), in[0].dim(-1), in[0].data<T>(), in[1].data<T>(), slope, out[0].mutable_data<T>());
+  });
+}
+
+void BiasActivationAdjoint::run(Cpu, Inputs in, Outputs out) const {
+  with_type(in[0], [&](auto zero) {
+    using T = decltype(zero);
+    cpu::bias_activation_adjoint(rows_of(in[0]), in[0].dim(-1), in[0].data<T>(), in[1].data<T>(), slope, out[0].mutable_data<T>(),
+                                 out[1].mutable_data<T>());
+  });
+}
+
 void ChannelMoments::run(Cpu, Inputs in, Outputs out) const {
   with_type(in[0], [&](auto zero) {
     using T = decltype(zero);
@@ -129,7 +168,7 @@ void ChannelMoments::run(Cpu, Inputs in, Outputs out) const {
 void ChannelAffine::run(Cpu, Inputs in, Outputs out) const {
   with_type(in[0], [&](auto zero) {
     using T = decltype(zero);
-    cpu::channel_affine(rows_of(in[0]), in[0].dim(-1), in[0].data<T>(), in[1].data<T>(), in[2].data<T>(), in[3].data<T>(),
+    cpu::channel_affine(rows_of(in[0]), in[0].dim(-1), in[0].data<T>(), in[1].data<T>(), in[2].data<T>(), in[3].data<T>(), slope,
                         out[0].mutable_data<T>());
   });
 }

@@ -2,6 +2,7 @@
 
 #include "ops/cuda/absent.h"
 
+#include "ops/activation.h"
 #include "ops/elementwise_list.h"
 #include "ops/elementwise_ops.h"
 #include "ops/exponential.h"
@@ -45,6 +46,8 @@ MPIGRAD_ABSENT(Extremum)
 MPIGRAD_ABSENT(ArgMax)
 MPIGRAD_ABSENT(Softmax)
 MPIGRAD_ABSENT(LogSoftmax)
+MPIGRAD_ABSENT(BiasActivation)
+MPIGRAD_ABSENT(BiasActivationAdjoint)
 MPIGRAD_ABSENT(LogSumExpAlong)
 MPIGRAD_ABSENT(ExpScaled)
 MPIGRAD_ABSENT(ChannelMoments)

@@ -7,6 +7,7 @@
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/map.cuh"
 #include "ops/cuda/types.h"
+#include "ops/scalar.h"
 
 namespace mpigrad::cuda {
 namespace {
@@ -93,10 +94,12 @@ __global__ void join_moments_kernel(std::int64_t rows, std::int64_t channels, st
   }
 }
 
-// y = (x - m) a + b. The channel of consecutive elements goes up by one and around.
+// y = f((x - m) a + b). The channel of consecutive elements goes up by one and around.
 template <int V, class T, class S>
-__global__ void affine_kernel(std::int64_t n, FastDivide channels, bool packed, const T* x, const S* m, const S* a, const S* b,
-                              T* y) {
+__global__ void affine_kernel(std::int64_t n, FastDivide channels, bool packed, S slope, const T* x, const S* m, const S* a,
+                              const S* b, T* y) {
+  // With slope 1 nothing changes, -0 and NaN included; with 0 it is 0, also for -infinity.
+  const auto f = [slope](S z) { return z < 0 ? (slope == 0 ? S{} : slope * z) : z; };
   const std::int64_t packs = (n + V - 1) / V, width = channels.divisor();
   for (std::int64_t p = first_index(); p < packs; p += grid_stride()) {
     const std::int64_t at = p * V;
@@ -107,11 +110,11 @@ __global__ void affine_kernel(std::int64_t n, FastDivide channels, bool packed, 
                  of_b = *reinterpret_cast<const Pack<S, V>*>(b + c);
       Pack<T, V> out;
 #pragma unroll
-      for (int i = 0; i < V; ++i) out.of[i] = store<T>((load(in.of[i]) - of_m.of[i]) * of_a.of[i] + of_b.of[i]);
+      for (int i = 0; i < V; ++i) out.of[i] = store<T>(f((load(in.of[i]) - of_m.of[i]) * of_a.of[i] + of_b.of[i]));
       *reinterpret_cast<Pack<T, V>*>(y + at) = out;
     } else {
       for (std::int64_t i = at; i < at + V && i < n; ++i) {
-        y[i] = store<T>((load(x[i]) - m[c]) * a[c] + b[c]);
+        y[i] = store<T>(f((load(x[i]) - m[c]) * a[c] + b[c]));
         if (++c == width) c = 0;
       }
     }
@@ -157,6 +160,52 @@ __global__ void join_dots_kernel(std::int64_t channels, std::int64_t blocks, con
   }
 }
 
+// h = y > 0 ? g : slope g, which may be g, and scratch: [blocks, channels], the sums of h over each block's rows. Threads along x
+// have packs of V channels.
+template <int V, class T>
+__global__ void leaky_sums_kernel(std::int64_t rows, std::int64_t packs, std::int64_t block_rows, scalar::LeakyReluAdjoint f,
+                                  const Pack<T, V>* g, const Pack<T, V>* y, Pack<T, V>* h, double* scratch) {
+  __shared__ double shared[V][block_threads];
+  const std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + static_cast<std::int64_t>(threadIdx.x);
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.y) * block_rows, end = min(rows, begin + block_rows);
+  const unsigned own = threadIdx.y * blockDim.x + threadIdx.x;
+  double sums[V] = {};
+  if (pack < packs)
+    for (std::int64_t r = begin + static_cast<std::int64_t>(threadIdx.y); r < end; r += blockDim.y) {
+      auto values = g[r * packs + pack];
+      const auto of_y = y[r * packs + pack];
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        values.of[i] = store<T>(f(load(values.of[i]), load(of_y.of[i])));
+        sums[i] += static_cast<double>(load(values.of[i]));
+      }
+      h[r * packs + pack] = values;
+    }
+#pragma unroll
+  for (int i = 0; i < V; ++i) shared[i][own] = sums[i];
+  __syncthreads();
+  for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
+    if (threadIdx.y < half)
+#pragma unroll
+      for (int i = 0; i < V; ++i) shared[i][own] += shared[i][own + half * blockDim.x];
+    __syncthreads();
+  }
+  if (threadIdx.y != 0 || pack >= packs) return;
+#pragma unroll
+  for (int i = 0; i < V; ++i) scratch[(static_cast<std::int64_t>(blockIdx.y) * packs + pack) * V + i] = shared[i][own];
+}
+
+template <class T>
+__global__ void join_sums_kernel(std::int64_t channels, std::int64_t blocks, const double* scratch, T* sums) {
+  const std::int64_t lane = static_cast<std::int64_t>(threadIdx.x) % warp;
+  for (std::int64_t c = first_index() / warp; c < channels; c += grid_stride() / warp) {
+    double sum = 0;
+    for (std::int64_t b = lane; b < blocks; b += warp) sum += scratch[b * channels + c];
+    sum = fold_warp(sum, AddFold{});
+    if (lane == 0) sums[c] = store<T>(sum);
+  }
+}
+
 struct Launch {
   dim3 block, grid;
   std::int64_t blocks = 0, block_rows = 0;
@@ -182,6 +231,15 @@ std::int64_t channel_blocks(std::int64_t rows, std::int64_t channels) {
   return full < most ? full : most;
 }
 
+std::int64_t bias_activation_scratch(std::int64_t rows, std::int64_t channels) {
+  std::int64_t most = 0;  // for packs of any width
+  for (const int width : {1, 2, 4}) {
+    const auto blocks = channel_blocks(rows, channels / width);
+    most = blocks > most ? blocks : most;
+  }
+  return most * channels;
+}
+
 template <class T, class S>
 void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, double* scratch, S* mean, S* m2, Stream stream) {
   if (channels == 0) return;
@@ -194,7 +252,7 @@ void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, doubl
 }
 
 template <class T, class S>
-void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const S* m, const S* a, const S* b, T* y,
+void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const S* m, const S* a, const S* b, double slope, T* y,
                     Stream stream) {
   const std::int64_t n = rows * channels;
   if (n == 0) return;
@@ -202,7 +260,7 @@ void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const 
   bool packed = channels % V == 0 && aligned(x, sizeof(T) * V) && aligned(y, sizeof(T) * V);
   for (const S* of_channels : {m, a, b}) packed = packed && aligned(of_channels, sizeof(S) * V);
   launch("channel_affine", affine_kernel<V, T, S>, blocks_for((n + V - 1) / V), block_threads, stream, n, FastDivide(channels),
-         packed, x, m, a, b, y);
+         packed, static_cast<S>(slope), x, m, a, b, y);
 }
 
 template <class T, class S>
@@ -217,10 +275,33 @@ void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T*
          sums, dots);
 }
 
+template <class T>
+void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* y, double slope, double* scratch,
+                             T* h, T* sums, Stream stream) {
+  if (channels == 0) return;
+  std::int64_t blocks = 0;
+  const auto run = [&](auto v) {
+    constexpr int V = decltype(v)::value;
+    const auto l = launch_of(rows, channels / V);
+    blocks = l.blocks;
+    if (blocks > 0)
+      launch("bias_activation_adjoint", leaky_sums_kernel<V, T>, l.grid, l.block, stream, rows, channels / V, l.block_rows,
+             scalar::LeakyReluAdjoint{slope}, reinterpret_cast<const Pack<T, V>*>(g), reinterpret_cast<const Pack<T, V>*>(y),
+             reinterpret_cast<Pack<T, V>*>(h), scratch);
+  };
+  constexpr int wide = static_cast<int>(16 / sizeof(T)) < 4 ? static_cast<int>(16 / sizeof(T)) : 4;
+  if (channels % wide == 0 && aligned(g, wide * sizeof(T)) && aligned(y, wide * sizeof(T)) && aligned(h, wide * sizeof(T)))
+    run(std::integral_constant<int, wide>{});
+  else run(std::integral_constant<int, 1>{});
+  launch("bias_activation_adjoint", join_sums_kernel<T>, blocks_for(channels * warp), block_threads, stream, channels, blocks,
+         scratch, sums);
+}
+
 #define MPIGRAD_MAKE(T)                                                                                                       \
   template void channel_moments(std::int64_t, std::int64_t, const T*, double*, Compute<T>*, Compute<T>*, Stream);             \
   template void channel_affine(std::int64_t, std::int64_t, const T*, const Compute<T>*, const Compute<T>*, const Compute<T>*, \
-                               T*, Stream);                                                                                   \
+                               double, T*, Stream);                                                                           \
+  template void bias_activation_adjoint(std::int64_t, std::int64_t, const T*, const T*, double, double*, T*, T*, Stream);     \
   template void channel_dots(std::int64_t, std::int64_t, const T*, const T*, const Compute<T>*, double*, Compute<T>*,         \
                              Compute<T>*, Stream);
 MPIGRAD_FLOATING_TYPES(MPIGRAD_MAKE)

@@ -68,8 +68,8 @@ void with_type(DType type, F&& f) {
 void finish(DType type, const ConvProblem& p, const Epilogue& e, void* outputs) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
-    bias_activation(p.batch * volume(p.out), p.out_channels, static_cast<const T*>(e.bias), e.slope, static_cast<T*>(outputs),
-                    compute_stream());
+    auto* y = static_cast<T*>(outputs);
+    bias_activation(p.batch * volume(p.out), p.out_channels, y, static_cast<const T*>(e.bias), e.slope, y, compute_stream());
   });
 }
 

@@ -72,10 +72,10 @@ void run_transpose(std::int64_t batch, std::int64_t rows, std::int64_t columns, 
 }
 
 template <class T, int V>
-__global__ void bias_activation_kernel(std::int64_t rows, unsigned items, const Pack<T, V>* bias, Compute<T> slope,
-                                       Pack<T, V>* y) {
+__global__ void bias_activation_kernel(std::int64_t rows, unsigned items, const Pack<T, V>* x, const Pack<T, V>* bias,
+                                       Compute<T> slope, Pack<T, V>* y) {
   for_rows(rows, items, [&](std::int64_t row, unsigned item) {
-    auto pack = y[row * items + item];
+    auto pack = x[row * items + item];
 #pragma unroll
     for (int i = 0; i < V; ++i) {
       Compute<T> value = load(pack.of[i]);
@@ -117,17 +117,19 @@ void transpose(std::int64_t batch, std::int64_t rows, std::int64_t columns, std:
 }
 
 template <class T>
-void bias_activation(std::int64_t rows, std::int64_t channels, const T* bias, double slope, T* y, void* stream) {
-  if ((!bias && slope == 1) || rows * channels == 0) return;
+void bias_activation(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, double slope, T* y, void* stream) {
+  if ((x == y && !bias && slope == 1) || rows * channels == 0) return;
   const auto run = [&](auto v) {
     constexpr int V = decltype(v)::value;
     const auto items = static_cast<unsigned>(channels / V);
     const auto g = row_grid(rows, items);
     launch("bias_activation", bias_activation_kernel<T, V>, g.grid, g.block, stream, rows, items,
-           reinterpret_cast<const Pack<T, V>*>(bias), static_cast<Compute<T>>(slope), reinterpret_cast<Pack<T, V>*>(y));
+           reinterpret_cast<const Pack<T, V>*>(x), reinterpret_cast<const Pack<T, V>*>(bias), static_cast<Compute<T>>(slope),
+           reinterpret_cast<Pack<T, V>*>(y));
   };
   constexpr int wide = 16 / sizeof(T);
-  if (channels % wide == 0 && aligned_to(y, 16) && aligned_to(bias, 16)) run(std::integral_constant<int, wide>{});
+  if (channels % wide == 0 && aligned_to(x, 16) && aligned_to(y, 16) && aligned_to(bias, 16))
+    run(std::integral_constant<int, wide>{});
   else run(std::integral_constant<int, 1>{});
 }
 
@@ -142,9 +144,9 @@ void round_sum(std::int64_t n, const Sum* sum, T* y, void* stream) {
   launch("round_sum", round_kernel<T, Sum>, blocks_for(n), block_threads, stream, n, sum, y);
 }
 
-#define MPIGRAD_MAKE(T, Sum)                                                              \
-  template void bias_activation(std::int64_t, std::int64_t, const T*, double, T*, void*); \
-  template void add_up(std::int64_t, const T*, Sum*, bool, void*);                        \
+#define MPIGRAD_MAKE(T, Sum)                                                                        \
+  template void bias_activation(std::int64_t, std::int64_t, const T*, const T*, double, T*, void*); \
+  template void add_up(std::int64_t, const T*, Sum*, bool, void*);                                  \
   template void round_sum(std::int64_t, const Sum*, T*, void*);
 MPIGRAD_MAKE(float, float)
 MPIGRAD_MAKE(double, double)

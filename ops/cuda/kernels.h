@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "framework/random.h"
+#include "framework/step_scalars.h"
 #include "framework/strided.h"
 
 namespace mpigrad::cuda {
@@ -64,10 +65,15 @@ inline std::int64_t channel_scratch(std::int64_t rows, std::int64_t channels) {
 // mean[c] and m2[c] = sum (x - mean)^2; blocks are combined by Chan's formula.
 template <class T, class S>
 void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, double* scratch, S* mean, S* m2, Stream stream);
-// y = (x - m) * a + b per channel
+// y = leaky_relu((x - m) * a + b, slope) per channel
 template <class T, class S>
-void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const S* m, const S* a, const S* b, T* y,
+void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const S* m, const S* a, const S* b, double slope, T* y,
                     Stream stream);
+// h = y > 0 ? g : slope * g, which may be g, and sums[c] = sum h; doubles that are needed as scratch
+std::int64_t bias_activation_scratch(std::int64_t rows, std::int64_t channels);
+template <class T>
+void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* y, double slope, double* scratch,
+                             T* h, T* sums, Stream stream);
 // sums[c] = sum g, dots[c] = sum g * (x - m)
 template <class T, class S>
 void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const S* m, double* scratch, S* sums, S* dots,
@@ -102,6 +108,7 @@ struct RandomProblem {
   double a = 0, b = 1, limit = 0;
   StridedWalk<1> place;  // of local elements in the global array, from `first` on
   std::int64_t first = 0;
+  const StepScalars* live = nullptr;  // on the GPU: numbers of random.child(live->step)
 };
 template <class T>
 void random(const RandomProblem& problem, std::int64_t n, T* y, Stream stream);

@@ -210,8 +210,8 @@ void matmul(DType type, const MatmulProblem& p, const void* a, const void* b, vo
   // The library's own ReLU is not said to keep NaN, and it has no slope.
   visit_any_floating(type, [&](auto none) {
     using T = decltype(none);
-    bias_activation(p.batch * p.m, p.n, adds_bias ? nullptr : static_cast<const T*>(e.bias), e.slope, static_cast<T*>(c),
-                    compute_stream());
+    auto* y = static_cast<T*>(c);
+    bias_activation(p.batch * p.m, p.n, y, adds_bias ? nullptr : static_cast<const T*>(e.bias), e.slope, y, compute_stream());
   });
 }
 

@@ -7,6 +7,9 @@ namespace mpigrad::ops {
 
 MPIGRAD_ABSENT(AvgPool)
 MPIGRAD_ABSENT(AvgPoolAdjoint)
+MPIGRAD_ABSENT(LeakyAvgPool)
+MPIGRAD_ABSENT(LeakyAvgPoolAdjoint)
+MPIGRAD_ABSENT(SignedAvgPool)
 MPIGRAD_ABSENT(MaxPool)
 MPIGRAD_ABSENT(MaxPoolScatter)
 MPIGRAD_ABSENT(MaxPoolGather)

@@ -10,6 +10,7 @@ namespace {
 
 template <class T>
 __global__ void random_kernel(RandomProblem problem, std::int64_t n, T* y) {
+  if (problem.live) problem.random = problem.random.child(problem.live->step);
   for (std::int64_t i = first_index(); i < n; i += grid_stride()) {
     const auto counter = static_cast<std::uint64_t>(problem.first + problem.place.offset(i));
     double value = 0;

@@ -1,9 +1,12 @@
 #include "ops/reduce.h"
 
+#include "framework/cuda/graph.h"
+#include "ops/activation.h"
 #include "ops/broadcast.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/plan.h"
 #include "ops/cuda/tensors.h"
+#include "ops/cuda/window_kernels.h"
 #include "ops/loss.h"
 #include "ops/norm.h"
 #include "ops/random.h"
@@ -91,7 +94,7 @@ void ChannelAffine::run(Cuda, Inputs in, Outputs out) const {
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     using S = PerChannel<T>;
-    cuda::channel_affine(rows.count, rows.length, read<T>(in[0]), read<S>(in[1]), read<S>(in[2]), read<S>(in[3]),
+    cuda::channel_affine(rows.count, rows.length, read<T>(in[0]), read<S>(in[1]), read<S>(in[2]), read<S>(in[3]), slope,
                          written<T>(out[0]), cuda::compute_stream());
   });
 }
@@ -106,6 +109,24 @@ void ChannelDots::run(Cuda, Inputs in, Outputs out) const {
   });
 }
 
+void BiasActivation::run(Cuda, Inputs in, Outputs out) const {
+  const auto rows = rows_of(in[0]);
+  visit_any_floating(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    cuda::bias_activation(rows.count, rows.length, read<T>(in[0]), read<T>(in[1]), slope, written<T>(out[0]),
+                          cuda::compute_stream());
+  });
+}
+void BiasActivationAdjoint::run(Cuda, Inputs in, Outputs out) const {
+  const auto rows = rows_of(in[0]);
+  Tensor work = scratch(cuda::bias_activation_scratch(rows.count, rows.length), DType::float64);
+  visit_any_floating(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    cuda::bias_activation_adjoint(rows.count, rows.length, read<T>(in[0]), read<T>(in[1]), slope, written<double>(work),
+                                  written<T>(out[0]), written<T>(out[1]), cuda::compute_stream());
+  });
+}
+
 void LabelMask::run(Cuda, Inputs in, Outputs out) const {
   visit_integral(in[0].dtype(), [&](auto zero) {
     using I = decltype(zero);
@@ -116,13 +137,16 @@ void LabelMask::run(Cuda, Inputs in, Outputs out) const {
 
 void random_on_gpu(const RandomNumbers& numbers, const Box& box, const Shape& global, Tensor& y) {
   const auto strides = global.strides();
+  const auto* live = cuda::live_scalars();
+  require(numbers.step || !cuda::capturing(), "[graph] random numbers would be the same in every repetition of a captured step");
   cuda::RandomProblem problem{.kind = static_cast<int>(numbers.kind),
-                              .random = numbers.random,
+                              .random = numbers.step && !live ? numbers.random.child(*numbers.step) : numbers.random,
                               .a = numbers.a,
                               .b = numbers.b,
                               .limit = numbers.limit,
                               .place = StridedWalk<1>(walk_of(y.shape(), strides).collapsed()),
-                              .first = 0};
+                              .first = 0,
+                              .live = live};
   for (int d = 0; d < global.rank(); ++d) problem.first += box.begin[d] * strides[static_cast<std::size_t>(d)];
   visit_any_floating(y.dtype(), [&](auto zero) {
     using T = decltype(zero);

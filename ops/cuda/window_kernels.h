@@ -18,6 +18,13 @@ void avg_pool_forward(const PoolProblem& problem, const T* x, T* y, void* stream
 template <class T>
 void avg_pool_adjoint(const PoolProblem& problem, const T* gy, T* gx, void* stream);
 template <class T>
+void leaky_avg_pool(const PoolProblem& problem, double slope, const T* x, T* y, std::uint8_t* signs, void* stream);
+template <class T>
+void signed_avg_pool(const PoolProblem& problem, double slope, const T* h, const std::uint8_t* signs, T* y, void* stream);
+template <class T>
+void leaky_avg_pool_adjoint(const PoolProblem& problem, double slope, const T* gy, const std::uint8_t* signs, T* gx,
+                            void* stream);
+template <class T>
 void max_pool_forward(const PoolProblem& problem, const T* x, T* y, std::int32_t* winner, void* stream);
 template <class T>
 void max_pool_scatter(const PoolProblem& problem, const T* gy, const std::int32_t* winner, T* gx, void* stream);
@@ -36,9 +43,10 @@ void move_box(const Box& box, std::int64_t width, const void* from, void* to, vo
 void transpose(std::int64_t batch, std::int64_t rows, std::int64_t columns, std::int64_t width, const void* from, void* to,
                void* stream);
 
-// y: [rows, channels]; y += bias (if there is one); y = y < 0 ? slope * y : y. slope 0 gives +0, NaN stays.
+// x, y: [rows, channels], which may be one; y = x + bias (if there is one); y = y < 0 ? slope * y : y. slope 0 gives +0, NaN
+// stays.
 template <class T>
-void bias_activation(std::int64_t rows, std::int64_t channels, const T* bias, double slope, T* y, void* stream);
+void bias_activation(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, double slope, T* y, void* stream);
 
 // sum = x, or sum += x; then y = sum. Of 16-bit numbers the sum is float32, so that it is rounded once.
 template <class T, class Sum>

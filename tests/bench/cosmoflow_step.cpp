@@ -57,15 +57,16 @@ Attribution attribute(const StepTimes& times, const Floor& floor) {
     result.all += op.seconds;
     const auto place = [&](const std::string& kind, bool backward, double FloorLayer::*part) {
       const auto& list = names.at(kind);
-      const auto i = seen[std::string(op.op) + (part == &FloorLayer::weight ? " weight" : "")]++;
+      const char* pass = part == &FloorLayer::forward ? " forward" : part == &FloorLayer::data ? " data" : " weight";
+      const auto i = seen[kind + pass]++;
       require(i < list.size(), "[bench] more {} than layers of kind {}", op.op, kind);
       result.layers[list[backward ? list.size() - 1 - i : i]].*part += op.seconds;
     };
     if (op.op == "conv" || op.op == "conv_bias_activation") place("conv", false, &FloorLayer::forward);
     else if (op.op == "conv_data") place("conv", true, &FloorLayer::data);
     else if (op.op == "conv_weight") place("conv", true, &FloorLayer::weight);
-    else if (op.op == "avg_pool") place("pool", false, &FloorLayer::forward);
-    else if (op.op == "avg_pool_adjoint") place("pool", true, &FloorLayer::data);
+    else if (op.op == "avg_pool" || op.op == "leaky_avg_pool") place("pool", false, &FloorLayer::forward);
+    else if (op.op == "avg_pool_adjoint" || op.op == "leaky_avg_pool_adjoint") place("pool", true, &FloorLayer::data);
     else if (op.op == "linear") place("fc", false, &FloorLayer::forward);
     else if (op.op == "matmul") place("fc", true, op.outputs[0][0] > 1 ? &FloorLayer::weight : &FloorLayer::data);
     else result.others[std::string(op.op)] += op.seconds;

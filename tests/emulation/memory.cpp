@@ -11,6 +11,7 @@
 #include <sstream>
 #include <utility>
 
+#include "tests/emulation/capture.h"
 #include "tests/emulation/runtime.h"
 
 namespace mpigrad::emulation {
@@ -53,6 +54,16 @@ constexpr Name names[] = {
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
     {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
+     "operation failed due to a previous error during capture"},
+    {cudaErrorStreamCaptureMerge, "cudaErrorStreamCaptureMerge",
+     "operation would result in a merge of separate capture sequences"},
+    {cudaErrorStreamCaptureUnmatched, "cudaErrorStreamCaptureUnmatched", "capture was not ended in the same stream as it began"},
+    {cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined", "capturing stream has unjoined work"},
+    {cudaErrorStreamCaptureIsolation, "cudaErrorStreamCaptureIsolation",
+     "dependency created on uncaptured work in another stream"},
+    {cudaErrorCapturedEvent, "cudaErrorCapturedEvent", "operation not permitted on an event last recorded in a capturing stream"},
 };
 
 // ---- memory
@@ -88,6 +99,7 @@ void* map_memory(std::size_t bytes, std::size_t& mapped) {
 
 cudaError_t allocate(void** result, std::size_t bytes, int on) {
   if (has_failed) return fail_for_good({});
+  if (const auto why = forbidden_by_capture(false); !why.empty()) return refuse(cudaErrorStreamCaptureUnsupported, why);
   if (!result) return refuse(cudaErrorInvalidValue, "no place for the address");
   *result = nullptr;
   if (bytes == 0) return cudaSuccess;
@@ -104,6 +116,7 @@ cudaError_t allocate(void** result, std::size_t bytes, int on) {
 
 cudaError_t release(void* address, bool on_device) {
   if (!address) return cudaSuccess;
+  if (const auto why = forbidden_by_capture(on_device); !why.empty()) return refuse(cudaErrorStreamCaptureUnsupported, why);
   auto& all = memory();
   Piece piece;
   {

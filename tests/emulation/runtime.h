@@ -49,6 +49,9 @@ bool valid(cudaStream_t stream);
 int device_of(cudaStream_t stream);
 // Gives work to a stream. It may read and write the pinned memory at [host, host + bytes).
 cudaError_t give(cudaStream_t stream, std::function<void()> work, const void* host = nullptr, std::size_t bytes = 0);
+// Whether the stream is captured, which then has the work; `in_order`: behind what was last given so, on whatever stream of the
+// capture.
+bool give_if_captured(cudaStream_t stream, const std::function<void()>& work, bool in_order);
 // Does all that the streams of a device have been given.
 void finish(int device);
 // Whether a copy that is not done uses this host memory.

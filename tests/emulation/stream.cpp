@@ -9,7 +9,9 @@
 #include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "tests/emulation/capture.h"
 #include "tests/emulation/kernel.h"
 #include "tests/emulation/runtime.h"
 
@@ -28,6 +30,7 @@ struct CUstream_st {
   std::deque<Work> queue;  // what is under way is still its front
   std::uint64_t given = 0, done = 0;
   bool has_thread = false;
+  CapturePtr capture;  // which notes what is given instead of doing it
 };
 
 // A point of a stream: after the work of that number. Without one it is reached.
@@ -37,6 +40,14 @@ struct CUevent_st {
   CUstream_st* stream = nullptr;
   std::uint64_t number = 0;
   std::chrono::steady_clock::time_point time{};
+  CapturePtr capture;  // or a point of what is captured
+  Nodes points;
+};
+struct CUgraph_st {
+  std::vector<Node> nodes;
+};
+struct CUgraphExec_st {
+  std::shared_ptr<const std::vector<Node>> nodes;
 };
 
 namespace {
@@ -88,6 +99,14 @@ bool known(cudaEvent_t event) {
 cudaError_t no_stream() {
   return refuse(cudaErrorInvalidResourceHandle, "not a stream that is there; the default one is not emulated");
 }
+// Who asks whether captured work is done ends the capture.
+cudaError_t captured(const CapturePtr& capture, const char* call) {
+  if (capture) capture->invalid = std::string(call) + " on a stream that is captured";
+  return refuse(cudaErrorStreamCaptureUnsupported, capture ? capture->invalid : call);
+}
+cudaError_t captured_event() {
+  return refuse(cudaErrorCapturedEvent, "the event was last recorded on a stream that was captured");
+}
 cudaError_t no_event() { return refuse(cudaErrorInvalidResourceHandle, "not an event that is there"); }
 
 }  // namespace
@@ -102,6 +121,10 @@ int device_of(cudaStream_t stream) { return stream->device; }
 
 cudaError_t give(cudaStream_t stream, std::function<void()> work, const void* host, std::size_t bytes) {
   if (failed_for_good()) return fail_for_good({});
+  if (stream->capture) {
+    stream->capture->add(stream, std::move(work));
+    return cudaSuccess;
+  }
   if (settings().mode == Mode::at_once) {
     work();
     return state();
@@ -114,6 +137,13 @@ cudaError_t give(cudaStream_t stream, std::function<void()> work, const void* ho
     order().changed.notify_all();
   }
   return cudaSuccess;
+}
+
+bool give_if_captured(cudaStream_t stream, const std::function<void()>& work, bool in_order) {
+  if (!stream->capture) return false;
+  if (in_order) stream->capture->add_in_order(stream, work);
+  else stream->capture->add(stream, work);
+  return true;
 }
 
 void finish(int device) {
@@ -174,6 +204,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
 // Work that was given is still done.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   if (!valid(stream)) return no_stream();
+  if (stream->capture) return captured(stream->capture, "cudaStreamDestroy");
   const std::lock_guard lock(order().mutex);
   do_until(*stream, stream->given);
   order().streams.erase(stream);
@@ -181,18 +212,21 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (!valid(stream)) return no_stream();
+  if (stream->capture) return captured(stream->capture, "cudaStreamSynchronize");
   const std::lock_guard lock(order().mutex);
   do_until(*stream, stream->given);
   return state();
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (!valid(stream)) return no_stream();
+  if (stream->capture) return captured(stream->capture, "cudaStreamQuery");
   const std::lock_guard lock(order().mutex);
   if (stream->done == stream->given) return state();
   if (settings().mode == Mode::late) do_one(*stream);
   return refuse(cudaErrorNotReady);
 }
 cudaError_t cudaDeviceSynchronize() {
+  if (const auto why = forbidden_by_capture(true); !why.empty()) return refuse(cudaErrorStreamCaptureUnsupported, why);
   finish(current_device());
   return state();
 }
@@ -200,6 +234,20 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (!valid(stream)) return no_stream();
   if (!known(event)) return no_event();
   const std::lock_guard lock(order().mutex);
+  if (event->capture) {
+    if (!event->capture->ends.contains(event->capture->origin)) return captured_event();  // it has ended
+    if (stream->capture && stream->capture != event->capture) {
+      stream->capture->invalid = event->capture->invalid = "two captures are to become one";
+      return refuse(cudaErrorStreamCaptureMerge, stream->capture->invalid);
+    }
+    stream->capture = event->capture;
+    event->capture->join(stream, event->points);
+    return state();
+  }
+  if (stream->capture && event->stream) {
+    stream->capture->invalid = "captured work waits for what is not";
+    return refuse(cudaErrorStreamCaptureIsolation, stream->capture->invalid);
+  }
   if (!event->stream || event->stream->done >= event->number) return state();
   return give(stream, [on = event->stream, number = event->number] {
     const std::lock_guard lock(order().mutex);
@@ -233,6 +281,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const std::lock_guard lock(order().mutex);
   if (event->device != stream->device)
     return refuse(cudaErrorInvalidResourceHandle, "the event is of another GPU than the stream");
+  event->capture = stream->capture;
+  if (stream->capture) {
+    event->points = stream->capture->ends[stream], event->stream = nullptr;
+    return state();
+  }
   event->stream = stream, event->number = stream->given;
   event->time = std::chrono::steady_clock::now();
   return state();
@@ -240,6 +293,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::lock_guard lock(order().mutex);
   if (!known(event)) return no_event();
+  if (event->capture) return captured_event();
   if (!event->stream || event->stream->done >= event->number) return state();
   if (settings().mode == Mode::late) do_one(*event->stream);  // who asks again and again comes to an end
   return refuse(cudaErrorNotReady);
@@ -247,6 +301,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const std::lock_guard lock(order().mutex);
   if (!known(event)) return no_event();
+  if (event->capture) return captured_event();
   if (event->stream) do_until(*event->stream, event->number);
   return state();
 }
@@ -258,6 +313,51 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   for (const auto* each : {begin, end})
     if (each->stream->done < each->number) return refuse(cudaErrorNotReady);
   *milliseconds = std::chrono::duration<float, std::milli>(end->time - begin->time).count();
+  return state();
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  if (!valid(stream)) return no_stream();
+  const std::lock_guard lock(order().mutex);
+  if (stream->capture || capture_of_this_thread()) return captured(stream->capture, "cudaStreamBeginCapture");
+  stream->capture = std::make_shared<Capture>();
+  stream->capture->origin = stream, stream->capture->relaxed = mode == cudaStreamCaptureModeRelaxed;
+  stream->capture->ends[stream] = {};
+  capture_of_this_thread() = stream->capture.get();
+  return state();
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  *graph = nullptr;
+  if (!valid(stream)) return no_stream();
+  const std::lock_guard lock(order().mutex);
+  const auto capture = stream->capture;
+  if (!capture || capture->origin != stream)
+    return refuse(cudaErrorStreamCaptureUnmatched, "no capture was begun on this stream");
+  const bool joined = capture->joined();
+  for (const auto& [each, end] : capture->ends) each->capture = nullptr;
+  capture->ends.clear();
+  capture_of_this_thread() = nullptr;
+  if (!capture->invalid.empty()) return refuse(cudaErrorStreamCaptureInvalidated, capture->invalid);
+  if (!joined) return refuse(cudaErrorStreamCaptureUnjoined, "work of another stream was never waited for");
+  *graph = new CUgraph_st{std::move(capture->nodes)};
+  return state();
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return state();
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long flags) {
+  if (!graph || flags != 0) return refuse(cudaErrorInvalidValue, "no graph, or flags");
+  *executable = new CUgraphExec_st{std::make_shared<const std::vector<Node>>(graph->nodes)};
+  return state();
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  if (!valid(stream)) return no_stream();
+  if (stream->capture) return captured(stream->capture, "cudaGraphLaunch");
+  return give(stream, [nodes = executable->nodes] { run_nodes(*nodes, settings().mode == Mode::late); });
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  delete executable;
   return state();
 }
 

@@ -9,6 +9,7 @@
 
 #include "framework/error.h"
 #include "framework/random.h"
+#include "ops/activation.h"
 #include "ops/conv.h"
 #include "ops/device.h"
 #include "ops/elementwise.h"
@@ -277,6 +278,9 @@ std::vector<Row> pooling_rows() {
     const auto a = one.a;
     rows.push_back(
         {std::string("avg_pool") + one.text, {{one.x}}, [a](const Tensors& x) -> Tensors { return {avg_pool(x[0], a)}; }, true});
+    rows.push_back({std::string("leaky_avg_pool") + one.text, {apart(one.x)}, [a](const Tensors& x) -> Tensors {
+                      return {leaky_avg_pool(x[0], 0.3, a)};
+                    }});
     rows.push_back({std::string("max_pool") + one.text, {apart(one.x, -2, 2)}, [a](const Tensors& x) -> Tensors {
                       return {max_pool(x[0], a)};
                     }});
@@ -284,6 +288,8 @@ std::vector<Row> pooling_rows() {
                       return {max_pool(square(x[0]), a)};
                     }});
   }
+  rows.push_back({"leaky_avg_pool, 19 channels", {apart({1, 2, 4, 2, 19})}, F(leaky_avg_pool(x[0], 0.1, {.kernel = 2}))});
+  rows.push_back({"leaky_avg_pool, 16 channels", {apart({2, 2, 2, 3, 16})}, F(leaky_avg_pool(x[0], 0, {.kernel = 2}))});
   return rows;
 }
 
@@ -298,6 +304,15 @@ std::vector<Row> normalisation_and_loss_rows() {
          return {m.mean, m.m2};
        }},
       {"channel_affine", {{s}, {{4}}, {{4}}, {{4}}}, F(channel_affine(x[0], wide(x[1]), wide(x[2]), wide(x[3])))},
+      {"channel_affine with activation",
+       {apart(s), {{4}, -0.01, 0.01}, {{4}, 0.9, 1.1}, {{4}, -0.01, 0.01}},
+       F(channel_affine(x[0], wide(x[1]), wide(x[2]), wide(x[3]), 0.2)),
+       false,
+       1e-3},
+      {"bias_activation", {apart(s), {{4}, -0.01, 0.01}}, F(bias_activation(x[0], x[1], 0.2)), false, 1e-3},
+      {"bias_activation_adjoint",
+       {{s}, apart(s)},
+       [](const Tensors& x) { return apply_all(ops::BiasActivationAdjoint{0.2}, x); }},
       {"channel_dots",
        {{s}, {s}, {{4}}},
        [](const Tensors& x) {

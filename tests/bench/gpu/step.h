@@ -13,6 +13,7 @@ struct StepProblem {
   CosmoFlowVariant variant = CosmoFlowVariant::hybrid;
   std::int64_t width = 128, batch = 1;
   std::string precision = "tf32";  // float32, tf32, bfloat16
+  bool graph = false;              // captured once and repeated
 };
 
 struct StepResult {
@@ -21,6 +22,7 @@ struct StepResult {
   double peak_reserved_mib = 0;                 // of the driver's memory that it held
   double waits = 0;                             // of the host for the GPU, in a step
   double loss = 0;                              // after the last step
+  std::string not_captured{};                   // why, where a graph was asked for
 };
 
 // Collective over the ranks of the session; the volume is cut along its depth.

@@ -2,17 +2,20 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
+#include <utility>
 
 // Of the program, if it emulates CUDA.
 extern "C" {
-[[gnu::weak]] cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data);
 [[gnu::weak]] cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 [[gnu::weak]] cudaError_t cudaGetDevice(int* device);
 }
 namespace mpigrad::emulation {
+[[gnu::weak]] bool valid(cudaStream_t stream);
+// Which may do it several times, if the stream is captured.
+[[gnu::weak]] cudaError_t give(cudaStream_t stream, std::function<void()> work, const void* host, std::size_t bytes);
+[[gnu::weak]] bool give_if_captured(cudaStream_t stream, const std::function<void()>& work, bool in_order);
 [[gnu::weak]] std::string unreachable(const void* from, std::size_t bytes, int device, bool only_device);
-}
+}  // namespace mpigrad::emulation
 
 namespace mpigrad::emulation::vendor {
 namespace {
@@ -23,16 +26,18 @@ void require(cudaError_t code, const char* call) {
   std::abort();
 }
 
-void run(void* data) {
-  const std::unique_ptr<std::function<void()>> work(static_cast<std::function<void()>*>(data));
-  (*work)();
-}
-
 }  // namespace
 
 void enqueue(cudaStream_t stream, std::function<void()> work) {
-  if (cudaLaunchHostFunc == nullptr) return work();
-  require(cudaLaunchHostFunc(stream, run, new std::function<void()>(std::move(work))), "cudaLaunchHostFunc");
+  if (emulation::give == nullptr) return work();
+  require(emulation::valid(stream) ? emulation::give(stream, std::move(work), nullptr, 0) : cudaErrorInvalidResourceHandle,
+          "giving work to a stream");
+}
+
+bool enqueue_if_captured(cudaStream_t stream, const std::function<void()>& work, bool in_order) {
+  if (emulation::give_if_captured == nullptr) return false;
+  require(emulation::valid(stream) ? cudaSuccess : cudaErrorInvalidResourceHandle, "giving work to a stream");
+  return emulation::give_if_captured(stream, work, in_order);
 }
 
 void wait_for(cudaStream_t stream) {

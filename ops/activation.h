@@ -1,0 +1,51 @@
+#pragma once
+// A bias for each channel and LeakyReLU in one pass, and both their cotangents in another. The channels are the last dimension,
+// all others are rows.
+
+#include "framework/op.h"
+
+namespace mpigrad {
+
+// leaky_relu(x + bias, slope); bias [C] or none, slope 1 is no activation.
+Tensor bias_activation(const Tensor& x, const Tensor& bias, double slope);
+
+// Given y = leaky_relu(x + bias, slope) and its cotangent g: those of x, which is g where y > 0 and slope g elsewhere, and of the
+// bias, the sum of that over the rows.
+struct BiasActivationCotangents {
+  Tensor x, bias;
+};
+struct BiasActivationAdjointOptions {
+  bool of_bias = true;         // else the bias has none
+  bool may_overwrite = false;  // g is the cotangent that a vjp was given, which does not read it again
+};
+BiasActivationCotangents bias_activation_adjoint(const Tensor& g, const Tensor& y, double slope,
+                                                 const BiasActivationAdjointOptions& options = {});
+
+namespace ops {
+
+struct BiasActivation {
+  double slope = 1;
+  static constexpr std::string_view name = "bias_activation";
+  static constexpr unsigned keeps_outputs = 1;
+  Types infer(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+// (g, y) -> (h, s): h = y > 0 ? g : slope g, s = sum over rows of h;  gbar = (hbar + sbar) where y > 0, slope times that
+// elsewhere
+struct BiasActivationAdjoint {
+  double slope = 1;
+  bool in_place = false;  // h takes the memory of g
+  static constexpr std::string_view name = "bias_activation_adjoint";
+  static constexpr unsigned keeps_inputs = 2;
+  Types infer(Inputs in) const;
+  Tensor reuse(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+}  // namespace ops
+}  // namespace mpigrad
