@@ -41,17 +41,18 @@ row() {
   printf '%s\n' "$line" >>"$page"
 }
 
-# training NAME TITLE: trains on two ranks with $options on $source, then evaluates.
+# training NAME TITLE: trains on two ranks with $options and $grid on $source, then evaluates.
 training() {
   name=$1 title=$2
   say "$name ..."
   # shellcheck disable=SC2086
-  run_ranks 2 "$tool" train --data "$source" $options --out "$work/$name" --quiet >&2
+  run_ranks 2 "$tool" train --data "$source" $options $grid --epochs "$epochs" --out "$work/$name" --quiet >&2
   # shellcheck disable=SC2086
   "$tool" train --data "$source" $options --epochs 0 --out "$work/untrained" --overwrite --quiet >/dev/null
   summary=$work/$name/summary.json
   {
-    printf '\n## %s\n\n```\nmpiexec -n 2 build/examples/contrastive train --data %s %s\n' "$title" "$(basename "$source")" "$options"
+    printf '\n## %s\n\n```\nmpiexec -n 2 build/examples/contrastive train --data %s %s --epochs %s\n' "$title" "$(basename "$source")" \
+      "$options${grid:+ $grid}" "$epochs"
     printf 'build/examples/contrastive evaluate --data %s %s\n```\n\n' "$(basename "$source")" "$evaluation"
     printf '%s parameters, %s samples; %s epochs in %.0f s, %.0f samples (pairs of views) a second, %s MiB per rank\n\n' \
       "$(read_number "$summary" parameters)" "$(read_number "$summary" training_samples)" "$(read_number "$summary" epochs)" \
@@ -80,20 +81,20 @@ commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)
     "$(nproc)"
 } >"$page"
 
-source=$data/2d/omniglot_small1-images-idx3-ubyte.gz size=
-options='--stored 32,32 --test-where alphabets=3,4 --label charlabels --epochs 300'
+source=$data/2d/omniglot_small1-images-idx3-ubyte.gz size= grid=
+options='--stored 32,32 --test-where alphabets=3,4 --label charlabels' epochs=300
 evaluation='--stored 32,32 --test-where alphabets=3,4 --label charlabels --group alphabets --few-shot 1 1 --ways 20 --episodes 400 --metrics none'
 numbers='few_shot_accuracy few_shot_standard_error'
 training omniglot 'Omniglot: characters of unseen alphabets, 20-way one-shot'
 
 source=$data/2d/mnist8k-images-idx3-ubyte.gz
-options='--test-fraction 0.125 --epochs 60'
+options='--test-fraction 0.125' epochs=60
 evaluation='--test-fraction 0.125'
 numbers='probe_accuracy neighbour_accuracy retrieval_at_1'
 training mnist 'MNIST: 7,000 digits without labels, 1,000 kept aside'
 
-source=$data/3d/adrenalmnist3d/adrenal28.h5 size='--size 16,16,16'
-options='--part train --encoder encoder3d --blocks 1,1,1 --size 16,16,16 --batch 128 --learning-rate 0.003 --warm-up 2 --epochs 40'
+source=$data/3d/adrenalmnist3d/adrenal28.h5 size='--size 16,16,16' grid='--grid depth=2'
+options='--part train --encoder encoder3d --blocks 1,1,1 --size 16,16,16 --batch 128 --learning-rate 0.003 --warm-up 2' epochs=40
 options="$options --augment crop:area=0.7,flip:axis=0:p=0.5,flip:axis=1:p=0.5,flip:axis=2:p=0.5,noise:p=0.5"
 evaluation='--part train --test-part val'
 numbers='probe_auc probe_accuracy neighbour_accuracy'
