@@ -32,7 +32,8 @@ class DeviceTransport final : public ForwardingTransport {
 
   bool capturable() override {
     static_cast<void>(engine());
-    return size() == 1 || (kind_ == DeviceEngine::nccl && !mode_.fixed_order);
+    // NCCL's guide, "Using NCCL with CUDA Graphs": captured work of several GPUs in one process may wait for each other for ever.
+    return size() == 1 || (kind_ == DeviceEngine::nccl && !mode_.fixed_order && inner().name() != "threads");
   }
 
   void barrier() override { engine().barrier(); }

@@ -113,14 +113,14 @@ Found train(const Run& run, const std::function<std::unique_ptr<nn::Module>()>& 
 
 // Most steps are repetitions; or none is, after one in vain.
 void check_same_training(const Run& run, const std::function<std::unique_ptr<nn::Module>()>& make, double tolerance,
-                         bool repeats = true) {
+                         bool repeats = true, int attempts = 1) {
   auto ordinary = run;
   ordinary.graph = false;
   const auto wanted = train(ordinary, make), found = train(run, make);
   CHECK(relative_error(found.losses, wanted.losses) <= tolerance);
   CHECK(relative_error(found.state, wanted.state) <= tolerance);
   if (repeats) CHECK(found.calls < wanted.calls);
-  else CHECK(found.calls == wanted.calls + 1);
+  else CHECK(found.calls == wanted.calls + attempts);
 }
 
 const auto small_net = [] { return std::make_unique<Net>(); };
@@ -198,6 +198,14 @@ TEST_CASE("gpu: what cannot be captured says so, and nothing has happened") {
   CHECK(refused([&] { random_uniform({3}, {1, 2}); }).find("would be the same in every repetition") != std::string::npos);
   CHECK(refused([&] { dropout(x, 0.5, {1, 2}); }).find("would be the same in every repetition") != std::string::npos);
   CHECK(refused([&] { const cuda::CapturedGraph within([] {}); }).find("a step is captured within a step") != std::string::npos);
+  // A stream that is drawn into it and comes to no end; what CUDA says of it is not found by what runs next.
+  const auto stray = [&] {
+    const auto y = square(x);
+    cuda::wait(cuda::copy_stream(), cuda::compute_stream());
+    cuda::copy(y.raw(), x.raw(), x.bytes(), cuda::copy_stream());
+  };
+  CHECK(refused(stray).find("cudaStreamEndCapture") != std::string::npos);
+  CHECK(sum(x).item() == 100);
   CHECK(refused([&] { fail("an error of its own"); }) == "an error of its own");
   CHECK(refused([&] { square(x); }) == "nothing");
   CHECK(!cuda::capturing());
@@ -253,24 +261,13 @@ TEST_CASE("gpu: training falls back to ordinary steps where the loss waits for t
   check_same_training(run, small_net, 0, false);
 }
 
-TEST_CASE("gpu: ranks on GPUs of their own capture halos and sums, too") {
-  if (no_gpu("gpu: ranks on GPUs of their own capture halos and sums, too")) return;
-  if (cuda::devices() < 2 || !nccl_available())
-    return skip_test("gpu: ranks on GPUs of their own capture halos and sums, too", "there are not two GPUs with NCCL");
-  // Captured work of two threads meets, and the emulation's late mode does all work in one place.
-  const char* mode = std::getenv("MPIGRAD_EMULATION");
-  if (mode && std::string_view(mode).starts_with("late"))
-    return skip_test("gpu: ranks on GPUs of their own capture halos and sums, too", "this emulation does one thing at a time");
+// Processes on GPUs of their own do (tests/nccl_test.cpp).
+TEST_CASE("gpu: ranks that are threads capture nothing") {
+  if (no_gpu("gpu: ranks that are threads capture nothing")) return;
   for (const auto& grid : {GridExtents{.sample = 2}, GridExtents{.depth = 2}}) {
     INFO("depth ", grid.depth);
-    check_same_training({.clip_norm = 1e-2, .samples = 30, .grid = grid}, small_net, 1e-12);
+    check_same_training({.clip_norm = 1e-2, .samples = 30, .grid = grid}, small_net, 1e-12, false, 0);
   }
-  Run waiting{.grid = {.depth = 2}};
-  waiting.loss = [](const Tensor& prediction, const Tensor& target) {
-    const auto loss = mse(prediction, target);
-    return loss.item() > 1e9 ? loss * 0.5 : loss;
-  };
-  CHECK_THROWS_WITH_AS(train(waiting, small_net), doctest::Contains("train without captured steps"), Error);
 }
 
 TEST_CASE("gpu: CosmoFlow with a captured step is that without") {

@@ -214,6 +214,7 @@ void count_copy(cudaMemcpyKind kind, std::int64_t bytes) {
 }  // namespace
 
 void fail_call(cudaError_t code, const char* call) {
+  static_cast<void>(cudaGetLastError());  // or the next launch would find it, where someone goes on after this
   const auto op = detail::current_op();
   fail("[cuda] {} failed{}{}: {} ({}), GPU {}", call, op.empty() ? "" : " in ", op, cudaGetErrorString(code),
        cudaGetErrorName(code), thread_index);
@@ -332,6 +333,10 @@ void release(void* memory) noexcept {
   std::lock_guard lock(known.mutex);
   for (auto* other : known.all) {
     if (other == mine || !other->allocator.owns(memory)) continue;
+    if (recording()) {  // waiting would draw the other stream into what is captured
+      recording()->release_later(memory);
+      return;
+    }
     if (mine) {
       static_cast<void>(cudaEventRecord(mine->event, mine->compute));
       static_cast<void>(cudaStreamWaitEvent(other->compute, mine->event, 0));

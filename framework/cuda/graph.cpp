@@ -65,7 +65,7 @@ struct CapturedGraph::State {
     const auto stream = native(compute_stream());
     // Relaxed: memory may be taken from the driver meanwhile, and other threads do as they like.
     MPIGRAD_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
-    running = {&kept, scalars};
+    running = {&kept, scalars};  // from here on end() must follow
     pool = allocator.open_pool();
     for (const auto other : {halo_stream(), bucket_stream()}) wait(other, compute_stream());  // they are captured, too
   }
@@ -74,7 +74,7 @@ struct CapturedGraph::State {
     cudaGraph_t graph = nullptr;
     if (join)
       for (const auto other : {halo_stream(), bucket_stream()}) wait(compute_stream(), other);
-    allocator.close_pool();
+    if (pool != 0) allocator.close_pool();
     running = {};
     const auto code = cudaStreamEndCapture(native(compute_stream()), &graph);
     if (join) check(code, "cudaStreamEndCapture");
@@ -93,16 +93,17 @@ CapturedGraph::CapturedGraph(const std::function<void()>& f) {
   require(!capturing(), "[graph] a step is captured within a step");
   static_cast<void>(compute_stream());  // this thread's context
   state_ = std::make_unique<State>(allocator_of_this_thread());
-  state_->begin();
   cudaGraph_t graph = nullptr;
   try {
+    state_->begin();
     f();
     graph = state_->end(true);
   } catch (...) {
     if (capturing()) destroy(state_->end(false));
     throw;
   }
-  const auto code = cudaGraphInstantiate(&state_->executable, graph, 0);
+  // Halos and buckets keep the priorities of their streams.
+  const auto code = cudaGraphInstantiate(&state_->executable, graph, cudaGraphInstantiateFlagUseNodePriority);
   destroy(graph);
   check(code, "cudaGraphInstantiate");
 }

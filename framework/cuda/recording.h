@@ -15,10 +15,19 @@ class Recording {
  public:
   // Pinned memory with these bytes, which stay.
   const std::byte* kept(const void* bytes, std::int64_t count);
+  // Memory of another thread's, given back with the recording.
+  void release_later(void* memory) { others_.push_back(memory); }
+  Recording() = default;
+  ~Recording() {
+    for (auto* memory : others_) release(memory);
+  }
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
 
  private:
   static constexpr std::int64_t piece = 1 << 20;
   std::vector<PinnedBuffer> memory_;
+  std::vector<void*> others_;
   std::int64_t used_ = 0;  // of the last one
 };
 

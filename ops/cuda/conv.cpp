@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "framework/cuda/check.h"
+#include "framework/cuda/graph.h"
 #include "framework/error.h"
 #include "ops/cuda/cudnn_plan.h"
 #include "ops/cuda/libraries.h"
@@ -201,13 +202,14 @@ Choice choose(CudnnContext& here, const Question& q, const ConvProblem& p, const
   std::string why = "it proposes none";
   std::optional<Choice> best, plain;
   float best_time = std::numeric_limits<float>::infinity();
+  const bool tune = q.autotune && !capturing();  // timing waits
   const bool epilogue = q.call.bias || q.call.slope != 1;
   for (const bool inside : {true, false}) {
     if (inside && !epilogue) continue;
     for (const auto& form : forms_to_try(q, p, inside)) {
-      for (auto& plan : plans_of(form.call, {.handle = here.handle}, q.autotune ? 6 : 1, q.workspace, why)) {
+      for (auto& plan : plans_of(form.call, {.handle = here.handle}, tune ? 6 : 1, q.workspace, why)) {
         Choice candidate{form, std::move(plan)};
-        if (q.autotune) {
+        if (tune) {
           try {
             const float time = time_of(here, candidate, p, own);
             if (time < best_time) best_time = time, best = std::move(candidate);
@@ -221,7 +223,7 @@ Choice choose(CudnnContext& here, const Question& q, const ConvProblem& p, const
         }
       }
     }
-    if (!q.autotune && plain && !epilogue) break;
+    if (!tune && plain && !epilogue) break;
   }
   if (!best) best = std::move(plain);
   if (!best)

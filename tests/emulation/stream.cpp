@@ -347,7 +347,8 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   return state();
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long flags) {
-  if (!graph || flags != 0) return refuse(cudaErrorInvalidValue, "no graph, or flags");
+  if (!graph || (flags & ~static_cast<unsigned long long>(cudaGraphInstantiateFlagUseNodePriority)) != 0)
+    return refuse(cudaErrorInvalidValue, "no graph, or flags");
   *executable = new CUgraphExec_st{std::make_shared<const std::vector<Node>>(graph->nodes)};
   return state();
 }
