@@ -72,6 +72,11 @@ std::string_view name_of(Transform transform) {
   return "?";
 }
 
+void require_exact(double label, const std::string& name, const std::string& file) {
+  require(std::abs(label) < 0x1p53, "[data] {}: the label '{}' is {:.0f}: from 2^53 on different classes become one", file, name,
+          label);
+}
+
 std::vector<fs::path> hdf5_files(const fs::path& path) {
   std::error_code error;
   require(fs::exists(path, error), "[data] {}: no such file or folder", path.string());
@@ -187,6 +192,7 @@ void UniverseSource::check(std::int64_t part, std::int64_t parts) const {
 // What one file holds.
 struct ArrayPart {
   std::int64_t size = 0, channels = 0;
+  std::int64_t place = 0, together = 0;  // of pack()'s files: its first sample's number, and how many all have; else 0, 0
   Shape extents;
   DType type = DType::uint8, target_type = DType::int64;
   Transform transform = Transform::none;
@@ -222,6 +228,10 @@ ArrayPart ArraySource::State::part(const Hdf5Reader& reader, const std::string& 
   p.transform = p.type == DType::uint8 ? Transform::unit : Transform::none;
   if (reader.has_attribute(volume, "transform"))
     p.transform = transform_named(reader.text_attribute(volume, "transform"), reader.path());
+  if (reader.has_attribute(volume, "first") && reader.has_attribute(volume, "samples")) {
+    p.place = static_cast<std::int64_t>(reader.number_attribute(volume, "first"));
+    p.together = static_cast<std::int64_t>(reader.number_attribute(volume, "samples"));
+  }
   if (names.label.empty()) return p;
 
   const auto label = prefix + names.label, label_names = prefix + names.label + "_names";
@@ -239,6 +249,8 @@ ArrayPart ArraySource::State::part(const Hdf5Reader& reader, const std::string& 
       p.names.push_back(targets == 1 ? names.label : fmt::format("{} {}", names.label, i));
   }
   p.labels = reader.read<double>(label);
+  for (const double value : p.labels)
+    if (p.target_type == DType::int64) require_exact(value, label, file);
   return p;
 }
 
@@ -264,10 +276,24 @@ void ArraySource::State::add(ArrayPart part, const fs::path& path) {
 ArraySource::ArraySource(const fs::path& path, const std::string& group, const ArrayNames& names) {
   const auto prefix = group.empty() ? "" : group + "/";
   state_ = std::make_shared<State>(hdf5_files(path), prefix + names.volume);
+  std::error_code error;
+  const bool folder = fs::is_directory(path, error);
   IoThread::instance().run([&] {
     auto& s = *state_;
-    for (std::size_t file = 0; file < s.files.paths().size(); ++file)
-      s.add(s.part(s.files[file], prefix, names), s.files.paths()[file]);
+    std::int64_t next = 0, together = 0;  // what the file that follows must begin with
+    for (std::size_t file = 0; file < s.files.paths().size(); ++file) {
+      auto part = s.part(s.files[file], prefix, names);
+      if (folder && (next > 0 || part.together > 0)) {
+        require(part.place == next && (next == 0 || part.together == together),
+                "[data] {}: begins with sample {} of {}; a file with sample {} on is missing before it",
+                s.files.paths()[file].string(), part.place, part.together > 0 ? part.together : part.size, next);
+        together = part.together;
+        next += part.size;
+        if (next == together) next = 0;
+      }
+      s.add(std::move(part), s.files.paths()[file]);
+    }
+    require(next == 0, "[data] {}: the files end after {} of {} samples; the last are missing", path.string(), next, together);
     s.first.push_back(s.all.size);
   });
 }

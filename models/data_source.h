@@ -53,6 +53,8 @@ class Source {
   // needed: a program that wants to know before it starts calls this, the ranks sharing the work.
   virtual void check(std::int64_t part, std::int64_t parts) const = 0;
 };
+// Targets travel as float64. Error: a class that may be another one's rounding, of magnitude 2^53 or more.
+void require_exact(double label, const std::string& name, const std::string& file);
 using SourcePtr = std::shared_ptr<const Source>;
 
 // CosmoFlow's files, one universe each: `full` integers [D, H, W, C] (counts of particles), `unitPar` [T] in [-1, 1]; `namePar`
@@ -94,7 +96,8 @@ struct ArrayNames {
 // One file with all samples: in `group` ("" for the root) a dataset of volumes, numbers [n, D, H, W, C], and one of labels, [n]
 // or [n, T]; integers are classes. Without a name there are no labels. Or a folder of such files (what pack() writes), whose
 // samples follow each other in the order of the files' names. Where there are any, texts `label_names` name the labels, and the
-// attribute `transform` of the volumes says what of_source means; else bytes are `unit` and others `none`.
+// attribute `transform` of the volumes says what of_source means; else bytes are `unit` and others `none`. Errors beside those of
+// files: a folder in which a file of pack()'s is missing; classes beyond 2^53.
 class ArraySource : public Source {
  public:
   explicit ArraySource(const std::filesystem::path& path, const std::string& group = "", const ArrayNames& names = {});

@@ -250,8 +250,16 @@ judge 'pack writes shards' test -s "$work/shards/shard_00002.h5"
 "$tool" embed --data "$work/shards" --weights "$work/one/weights.h5" --out "$work/again" >/dev/null 2>&1
 judge 'packed samples give the same embeddings' npy "$work/again/embeddings.npy" 48x36
 judge 'packed labels' same_files "$work/again/kind.npy" "$work/embedded/kind.npy"
+rm "$work/shards/shard_00001.h5"
+run "$tool" evaluate --data "$work/shards" --pixels
+judge 'a lost shard' refuses 'shard_00002.h5: begins with sample 40 of 48'
 run "$tool" pack --data "$data" --out "$work/shards"
 judge 'pack overwrites nothing' refuses 'shards'
+
+for bad in embeddings samples ../kind .kind; do
+  run "$tool" embed --data "$data" --labels "$bad=$work/bars-kind-idx1-ubyte" --weights "$work/one/weights.h5" --out "$work/refused"
+  judge "embed refuses labels called $bad" refuses_arguments "labels called '$bad'"
+done
 
 # ---- what is refused
 train ranks 2 one 1
@@ -264,6 +272,11 @@ judge 'no weights are written' no_file "$work/nan/weights.h5"
 # shellcheck disable=SC2086
 ranks 2 "$tool" train --data "$work/bad.npy" $small --out "$work/nan" --overwrite --skip-bad --json
 judge 'such a batch can be left out' value bad_batches 1 1
+ranks 2 "$tool" embed --data "$work/bad.npy" --weights "$work/one/weights.h5" --out "$work/nan"
+judge 'nor are embeddings of it' refuses_once 'sample 17'
+# shellcheck disable=SC2086
+ranks 2 "$tool" train --data "$data" $small --size 3 --out "$work/nan" --overwrite
+judge 'views that all ranks fail to make' refuses_once 'closer than one of 3 pixels'
 # shellcheck disable=SC2086
 ranks 2 "$tool" train --data "$work/zeros.npy" $small --augment none --out "$work/zeros"
 judge 'embeddings of zeros, by their sample' refuses_once 'zeros.npy \[[0-9]*\] is zero and has no direction$'
@@ -288,6 +301,66 @@ ranks 2 "$tool" train --data "$work/cut-images-idx3-ubyte" $small --out "$work/r
 judge 'a truncated file' refuses_once 'cut-images-idx3-ubyte'
 ranks 2 "$tool" embed --data "$data" --weights "$data" --out "$work/refused"
 judge 'weights that are none' refuses_once 'bars-images'
+mkdir "$work/disk"
+if unshare -rm mount -t tmpfs -o size=16k tmpfs "$work/disk" 2>/dev/null; then
+  # shellcheck disable=SC2086,SC2016
+  run unshare -rm sh -c 'mount -t tmpfs -o size=16k tmpfs "$0" && exec "$@"' "$work/disk" \
+    "$tool" train --transport threads --data "$data" $small --checkpoint-every 1 --out "$work/disk/run" --quiet
+  judge 'a full disk' refuses_once 'checkpoint.h5: cannot be .*: No space left on device'
+  # shellcheck disable=SC2016
+  run unshare -rm sh -c 'mount -t tmpfs -o size=4k tmpfs "$0" && "$@"; ls "$0/e" >&2; exit 1' "$work/disk" \
+    "$tool" embed --transport threads --data "$data" --weights "$work/one/weights.h5" --out "$work/disk/e"
+  judge 'embeddings that a full disk cuts are not there' refuses_once 'embeddings.npy could not be .*: No space left on device'
+  for command in train embed evaluate; do
+    options="--weights $work/one/weights.h5"
+    [ $command != train ] || options=$small
+    # shellcheck disable=SC2086,SC2016
+    run unshare -rm sh -c 'mount -t tmpfs -o ro tmpfs "$0" && exec "$@"' "$work/disk" \
+      "$tool" $command --transport threads --data "$data" $options --out "$work/disk"
+    judge "$command: a folder that cannot be written" refuses_once 'cannot be written: Read-only file system'
+  done
+  # shellcheck disable=SC2016
+  run unshare -rm sh -c 'mount -t tmpfs -o ro tmpfs "$0" && exec "$@"' "$work/disk" \
+    "$tool" pack --transport threads --data "$data" --samples-per-file 20 --out "$work/disk/shards"
+  judge 'pack: a folder that cannot be written' refuses_once 'cannot be created: Read-only file system'
+else
+  skip 'this machine lets nobody mount a small disk'
+fi
+unequal '--seed 1' '--seed 2' "$tool" train --data "$data" --out "$work/refused"
+judge 'ranks with different arguments' refuses_arguments "rank 0 has '--seed 1', rank 1 has '--seed 2'"
+unequal '' '--checkpoint-every 1' "$tool" train --data "$data" --out "$work/refused"
+judge 'ranks of which one has more arguments' refuses_arguments "rank 0 has no more, rank 1 has '--checkpoint-every 1'"
+mkdir "$work/here" "$work/there"
+cp "$data" "$work/bars-kind-idx1-ubyte" "$work/here"
+cp "$data" "$work/there"
+cp "$work/bars-family-idx1-ubyte" "$work/there/bars-kind-idx1-ubyte"
+# shellcheck disable=SC2086
+unequal_folders "$work/here" "$work/there" "$tool" train --data "$(basename "$data")" $small --out "$work/refused"
+judge 'ranks that find different data' refuses_once 'the data of the ranks differ'
+cp "$work/bars-kind-idx1-ubyte" "$work/there"
+cp "$work/one/weights.h5" "$work/here"
+cp "$work/two/weights.h5" "$work/there"
+unequal_folders "$work/here" "$work/there" "$tool" embed --data "$data" --weights weights.h5 --out "$work/refused"
+judge 'ranks that find different weights' refuses_once 'weights.h5 differ'
+python3 - "$work" <<'END'
+import os, random, struct, sys, zlib
+random.seed(1)
+def chunk(kind, data): return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+for i in range(24):
+    rows = b"".join(bytes([0] + [random.randrange(256) for _ in range(12)]) for _ in range(12))
+    header = struct.pack(">IIBBBBB", 12, 12, 8, 0, 0, 0, 0)
+    picture = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    for place, cut in ("here", len(picture)), ("there", len(picture) if i == 0 else 60):
+        os.makedirs(f"{sys.argv[1]}/{place}/pictures", exist_ok=True)
+        open(f"{sys.argv[1]}/{place}/pictures/{i:02}.png", "wb").write(picture[:cut])
+END
+if run "$tool" embed --data "$work/here/pictures" --weights "$work/one/weights.h5" --out "$work/pictures" && succeeds; then
+  unequal_folders "$work/here" "$work/there" "$tool" embed --data pictures --weights "$work/one/weights.h5" --out "$work/pictures" \
+    --overwrite
+  judge 'an error of one rank ends all' refuses '^\[rank 1 of 2\] \[png\] pictures/'
+else
+  skip 'this build reads no PNG'
+fi
 judge 'refused runs leave nothing behind' no_file "$work/refused"
 
 summary

@@ -23,6 +23,19 @@ ranks() {
   # shellcheck disable=SC2086  # MPIEXEC may hold options
   run $MPIEXEC -n "$p" "$@"
 }
+# Rank 0 gets arguments or a folder that others do not: unequal FIRST OTHERS COMMAND..., unequal_folders FIRST OTHERS COMMAND...
+cat >"$work/unequal" <<'END'
+#!/bin/sh
+how=$1 mine=$2
+[ "${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-0}}}" = 0 ] || mine=$3
+shift 3
+if [ "$how" = folder ]; then cd "$mine" && exec "$@"; fi
+# shellcheck disable=SC2086  # may be several arguments
+exec "$@" $mine
+END
+chmod +x "$work/unequal"
+unequal() { ranks 2 "$work/unequal" arguments "$@"; }
+unequal_folders() { ranks 2 "$work/unequal" folder "$@"; }
 threads() {
   p=$1 tool=$2
   shift 2

@@ -87,6 +87,11 @@ for option in --epochs --milestones --warm-up; do
   judge "cosmoflow refuses steps beyond counting in $option" refuses_arguments '1000000000'
 done
 
+unequal '--epochs 1' '--epochs 2' "$tools/cosmoflow" --data x
+judge 'cosmoflow refuses ranks with different arguments' refuses_arguments "rank 0 has '--epochs 1', rank 1 has '--epochs 2'"
+unequal 'power' '--help' "$tools/universe"
+judge 'universe refuses ranks with different arguments' refuses_arguments "rank 0 has 'power', rank 1 has '--help'"
+
 # ---- descriptions
 run "$tools/cosmoflow" --describe --json
 judge 'describe: hybrid' key parameters 9437636

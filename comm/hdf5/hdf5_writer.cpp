@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,16 +22,36 @@ struct Hdf5Writer::State {
 
   ~State() {
     if (committed) return;
-    // Some rank failed. Closing a parallel file waits for the other ranks, which may never come; closing one that cannot be
-    // written makes HDF5 crash at the end of the program. Such files stay open.
+    // Some rank failed. Closing a parallel file waits for the other ranks, which may never come: it stays open.
     IoThread::instance().run([this] {
       std::error_code ignored;
-      std::filesystem::resize_file(temporary, 0, ignored);  // frees the disk for the library's last writes
-      if (sharing != Sharing::processes && file >= 0 && H5Fflush(file, H5F_SCOPE_LOCAL) >= 0) file.close();
+      const auto flushed_to_freed_disk = [&] {
+        std::filesystem::resize_file(temporary, 0, ignored);
+        return flushed();
+      };
+      if (sharing != Sharing::processes && file >= 0 && (flushed_to_memory() || flushed_to_freed_disk())) file.close();
       H5Eclear2(H5E_DEFAULT);
       file.release();
       std::filesystem::remove(temporary, ignored);
     });
+  }
+
+  bool flushed() const { return H5Fflush(file, H5F_SCOPE_LOCAL) >= 0; }
+  // A file that cannot be written cannot be closed either, and when the program ends HDF5 crashes over one that is open. So the
+  // last writes go to memory.
+  bool flushed_to_memory() const {
+    void* handle = nullptr;
+    if (H5Fget_vfd_handle(file, H5P_DEFAULT, &handle) < 0) return false;
+    const int descriptor = *static_cast<int*>(handle);
+    const int disk = fcntl(descriptor, F_DUPFD_CLOEXEC, 0), memory = memfd_create("mpigrad", MFD_CLOEXEC);
+    bool done = false;
+    if (disk >= 0 && memory >= 0 && dup2(memory, descriptor) >= 0) {
+      done = flushed();
+      if (!done) dup2(disk, descriptor);  // HDF5 knows open files by their numbers on the disk, which must not be given again
+    }
+    for (const int each : {disk, memory})
+      if (each >= 0) ::close(each);
+    return done;
   }
 
   Handle open(const std::string& name) const {

@@ -64,7 +64,7 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   app.add_option("--second", o.second, "ranks i,j: adds the second derivative by x_i and x_j of the sum of <ybar, y>")
       ->type_name("I,J");
   app.add_flag("--json", o.json, "print one JSON document and nothing else");
-  if (const int code = tool::parse(app, argc, argv, world.rank()); code >= 0) return code;
+  if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
   return tool::finish(app, *transport, [&] {
     const auto problem = make_problem(o, world.size());
     const auto result = calculate(problem, world, !o.json);

@@ -38,7 +38,7 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   trainer::add_training_options(app, o);
   trainer::add_file_options(app, o);
   trainer::add_describe_options(app, o);
-  if (const int code = tool::parse(app, argc, argv, world.rank()); code >= 0) return code;
+  if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
   return tool::finish(app, *transport, [&] {
     trainer::check(o);
     trainer::apply_precision(o);

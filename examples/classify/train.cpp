@@ -118,6 +118,7 @@ int train(const Communicator& world, const Options& o) {
     require(optimizer_steps(*train_set, o.accumulate) > 0, "[data] {} samples make no batch of {}", train_set->samples(),
             o.batch);
   });
+  for (const auto& each : {training, validation}) trainer::require_same_data(world, *each);
   const auto optimizer = trainer::make_optimizer(*net, o);
   const auto loss_scale = trainer::make_loss_scale(o, world);
   // The groups say what is for the validation, the counts whether they are still the same.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <numeric>
 
@@ -15,6 +16,16 @@ Tensor integers(const std::vector<std::int64_t>& values) {
   Tensor result({Shape{static_cast<std::int64_t>(values.size())}, DType::int64}, DeviceKind::cpu);
   std::copy(values.begin(), values.end(), result.mutable_data<std::int64_t>());
   return result;
+}
+
+// Labels' names come from the user or from files. They must neither lead out of the folder nor to another result.
+std::string file_of(const std::string& label, const std::vector<std::string>& taken) {
+  auto file = label + ".npy";
+  if (label.empty() || label.front() == '.' || label.find('/') != std::string::npos || label.find('\0') != std::string::npos)
+    throw UsageError(fmt::format("labels called '{}' cannot be written as a file of that name", label));
+  if (std::find(taken.begin(), taken.end(), file) != taken.end())
+    throw UsageError(fmt::format("labels called '{}' would be written over {}, another result", label, file));
+  return file;
 }
 
 }  // namespace
@@ -36,8 +47,9 @@ int embed(const Communicator& world, const EmbedOptions& o) {
     samples.insert(samples.end(), parts.test.begin(), parts.test.end());
     std::sort(samples.begin(), samples.end());
     if (has_labels(*source))
-      for (const auto& name : source->target_names()) files.push_back(name + ".npy");
+      for (const auto& name : source->target_names()) files.push_back(file_of(name, files));
   });
+  trainer::require_same_data(world, *source);
   const trainer::Outputs out(world, o.out, files, o.overwrite);
   out.create(world);
   const auto z = encode(*loaded.net, source, samples, world,

@@ -64,8 +64,9 @@ Tensor part_of(const Tensor& whole, const Communicator& world) {
 
 Loaded load_network(const std::string& weights, const Communicator& world) {
   Loaded result;
+  CheckpointInfo info;
   trainer::together(world, [&] {
-    const auto info = read_checkpoint_info(weights);
+    info = read_checkpoint_info(weights);
     const auto program = info.notes.find("program"), network = info.notes.find("network");
     require(program != info.notes.end() && program->second == "contrastive" && network != info.notes.end(),
             "[contrastive] {} was not written by contrastive train", weights);
@@ -84,6 +85,7 @@ Loaded load_network(const std::string& weights, const Communicator& world) {
     load_checkpoint(weights, *result.net);
     std::erase_if(result.net->buffers(), [](const auto& entry) { return entry.first.starts_with(state_prefix); });
   });
+  trainer::require_same_file(world, weights, info);
   return result;
 }
 

@@ -158,6 +158,8 @@ int evaluate(const Communicator& world, const EvaluateOptions& o) {
     for (const auto* set : {&train, &test})
       if (!o.pixels) require_fitting(loaded.config, *set->source);
   });
+  trainer::require_same_data(world, *train.source);
+  if (test.source != train.source) trainer::require_same_data(world, *test.source);
   std::optional<trainer::Outputs> out;
   if (!o.out.empty()) out.emplace(world, o.out, std::vector<std::string>{picture_file, results_file}, o.overwrite);
 
@@ -168,6 +170,7 @@ int evaluate(const Communicator& world, const EvaluateOptions& o) {
                             .workers = o.source.workers,
                             .projected = o.projected,
                             .seed = o.seed};
+  if (out) out->create(world);
   const auto features = [&](const Set& set, const augment::Recipe& recipe, int views) {
     auto at = encoding;
     at.recipe = recipe, at.views = views;
@@ -194,10 +197,7 @@ int evaluate(const Communicator& world, const EvaluateOptions& o) {
     results.emplace_back("deviation", collapse.mean_deviation);
     results.emplace_back("effective_rank", collapse.effective_rank);
   }
-  if (out) {
-    out->create(world);
-    draw(*out / picture_file, *test.source, test.samples, test.z, test.labels, world);
-  }
+  if (out) draw(*out / picture_file, *test.source, test.samples, test.z, test.labels, world);
   trainer::together(world, [&] {
     if (world.rank() != 0) return;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

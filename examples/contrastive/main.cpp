@@ -30,7 +30,7 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   auto* pack_command = app.add_subcommand("pack", "write any data as HDF5 that thousands of ranks can read");
   add_options(*pack_command, pack_options);
 
-  if (const int code = tool::parse(app, argc, argv, world.rank()); code >= 0) return code;
+  if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
   return tool::finish(app, *transport, [&] {
     if (*train_command) {
       check(train_options);

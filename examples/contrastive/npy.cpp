@@ -1,7 +1,8 @@
 #include "examples/contrastive/npy.h"
 
+#include <cerrno>
 #include <cstdio>
-#include <memory>
+#include <cstring>
 
 namespace mpigrad::contrast {
 
@@ -18,13 +19,24 @@ void write_npy(const std::filesystem::path& path, const Tensor& x) {
   head.push_back(static_cast<char>(header.size() & 0xff)), head.push_back(static_cast<char>(header.size() >> 8));
   head += header;
 
-  const auto close = [](std::FILE* file) { std::fclose(file); };
-  std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "wb"), close);
-  require(file != nullptr, "[npy] {} cannot be written", path.string());
+  // Under another name until it is complete.
+  auto temporary = path;
+  temporary += ".part";
+  std::error_code error;
+  std::FILE* file = std::fopen(temporary.c_str(), "wb");
+  int reason = errno;
+  require(file != nullptr, "[npy] {} cannot be written: {}", path.string(), std::strerror(reason));
   const auto bytes = static_cast<std::size_t>(x.bytes());
-  const bool written = std::fwrite(head.data(), 1, head.size(), file.get()) == head.size() &&
-                       std::fwrite(x.raw(), 1, bytes, file.get()) == bytes && std::fflush(file.get()) == 0;
-  require(written, "[npy] {} could not be written completely", path.string());
+  bool written = std::fwrite(head.data(), 1, head.size(), file) == head.size() && std::fwrite(x.raw(), 1, bytes, file) == bytes &&
+                 std::fflush(file) == 0;
+  reason = errno;
+  written = std::fclose(file) == 0 && written;
+  if (written) std::filesystem::rename(temporary, path, error);
+  if (!written || error) {
+    const auto why = written ? error.message() : std::string(std::strerror(reason));
+    std::filesystem::remove(temporary, error);
+    fail("[npy] {} could not be written completely: {}", path.string(), why);
+  }
 }
 
 }  // namespace mpigrad::contrast

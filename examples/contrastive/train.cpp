@@ -178,6 +178,7 @@ int train(const Communicator& world, TrainOptions o) {
     net = std::make_unique<Network>(config, norm);
     net->build(loader->shape(0), {.seed = o.seed, .dtype = trainer::dtype_of(o), .compute = trainer::compute_of(o)});
   });
+  trainer::require_same_data(world, *source);
   const auto optimizer = trainer::make_optimizer(*net, o);
   const auto loss_scale = trainer::make_loss_scale(o, world);
   Objective objective(o, config, *net, norm, label);

@@ -136,6 +136,7 @@ int train(const Communicator& world, const Options& o) {
     require(optimizer_steps(*train_set, o.accumulate) > 0, "[data] {} samples make no batch of {}", train_set->samples(),
             o.batch);
   });
+  trainer::require_same_data(world, *source);
   const auto optimizer = trainer::make_optimizer(*net, o);
   const auto loss_scale = trainer::make_loss_scale(o, world);
   const auto notes = notes_of(o, *source, split);

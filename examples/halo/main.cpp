@@ -35,7 +35,7 @@ int run(int argc, char** argv) {
       app.add_flag("--transposed", o.transposed, "the transposed window: (n - 1) s - 2p + d (k - 1) + op + 1 outputs");
   number("--output-padding", o.output_padding, 0, "op, more outputs on the right")->needs(transposed)->capture_default_str();
   app.add_flag("--json", o.json, "print one JSON document and nothing else");
-  if (const int code = tool::parse(app, argc, argv, 0); code >= 0) return code;
+  if (const int code = tool::parse(app, argc, argv); code >= 0) return code;
   try {
     if (given->count() > 0) o.input_blocks = parse_blocks(blocks);
     const auto plan = make_plan(o);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
+#include <sstream>
 
 #include "comm/hdf5/io_thread.h"
 
@@ -21,6 +23,54 @@ CLI::Validator number(const std::string& rule, const std::function<bool(double)>
                         : fmt::format("a finite number {} is needed, not {}", rule, text);
   };
   return {check, rule, "number"};
+}
+
+// The argument at `place` with the option that it belongs to, or the option with its value.
+std::string argument_at(const std::vector<std::string>& arguments, std::size_t place) {
+  const auto option = [&](std::size_t i) { return i < arguments.size() && arguments[i].starts_with('-'); };
+  if (place >= arguments.size()) return "no more";
+  if (!option(place))
+    return fmt::format("'{}{}'", place > 0 && option(place - 1) ? arguments[place - 1] + " " : "", arguments[place]);
+  const bool value = place + 1 < arguments.size() && !option(place + 1);
+  return fmt::format("'{}{}'", arguments[place], value ? " " + arguments[place + 1] : "");
+}
+
+int parse_on(CLI::App& app, int argc, char** argv, Transport* transport) {
+  const int rank = transport != nullptr ? transport->rank() : 0;
+  if (app.get_footer().empty())
+    app.footer(
+        std::string("Under mpiexec every process is a rank; --transport threads --ranks P runs P ranks in one process.\n") +
+        environment_help);
+  std::optional<std::string> problem;
+  std::ostringstream help;
+  bool helped = false;
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    helped = error.get_exit_code() == 0;
+    if (helped) app.exit(error, help, help);
+    else problem = error.what();
+  }
+  try {
+    if (transport != nullptr) {
+      const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);  // nodes may differ in the program's path
+      require_same(*transport, arguments, [&](const Difference& difference) {
+        throw UsageError(fmt::format("all ranks take the same arguments: rank 0 has {}, rank {} has {}",
+                                     argument_at(difference.first, difference.place), difference.rank,
+                                     argument_at(arguments, difference.place)));
+      });
+      together(*transport, [&] {  // a node may lack what another has
+        if (problem) throw UsageError(*problem);
+      });
+    } else if (problem) {
+      throw UsageError(*problem);
+    }
+  } catch (const UsageError& error) {
+    return usage_error(app, error.what(), rank);
+  }
+  if (!helped) return -1;
+  if (rank == 0) fmt::print("{}", help.str());
+  return 0;
 }
 
 }  // namespace
@@ -44,33 +94,26 @@ int usage_error(const CLI::App& app, std::string message, int rank) {
   return 2;
 }
 
-int parse(CLI::App& app, int argc, char** argv, int rank) {
-  if (app.get_footer().empty())
-    app.footer(
-        std::string("Under mpiexec every process is a rank; --transport threads --ranks P runs P ranks in one process.\n") +
-        environment_help);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != 0) return usage_error(app, error.what(), rank);
-    return rank == 0 ? app.exit(error) : 0;  // --help
-  }
-  return -1;
-}
+int parse(CLI::App& app, int argc, char** argv) { return parse_on(app, argc, argv, nullptr); }
+int parse(CLI::App& app, int argc, char** argv, Transport& transport) { return parse_on(app, argc, argv, &transport); }
 
-int finish(const CLI::App& app, const Transport& transport, const std::function<int()>& f) {
+int finish(const CLI::App& app, Transport& transport, const std::function<int()>& f) {
   // Reads ahead that nobody needs any more must end before the process takes HDF5 down.
   struct Drain {
     ~Drain() {
       IoThread::instance().run([] {});
     }
   } drain;
+  LastWords last_words(transport);
   try {
     return f();
   } catch (const UsageError& error) {
     return usage_error(app, error.what(), transport.rank());
   } catch (const SharedError& error) {
     if (transport.rank() == 0) fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  } catch (const std::exception& error) {
+    if (!last_words.all_end(error.what())) throw;
     return 1;
   }
 }

@@ -22,12 +22,16 @@ inline constexpr const char* environment_help =
     "prints every call; MPIGRAD_REDUCTIONS=fixed adds up in a fixed order.";
 
 // Parses; -1: go on. Else the exit code, after the help or one line about what is wrong. The help ends with how ranks are
-// made, unless the program has set a footer of its own.
-int parse(CLI::App& app, int argc, char** argv, int rank);
+// made, unless the program has set a footer of its own. Collective: ranks started with different arguments would wait for
+// messages that nobody sends, or train something that nobody asked for; all of them refuse.
+int parse(CLI::App& app, int argc, char** argv, Transport& transport);
+// In programs without ranks.
+int parse(CLI::App& app, int argc, char** argv);
 int usage_error(const CLI::App& app, std::string message, int rank);
 
-// Runs a program and turns UsageError and SharedError into one line and an exit code.
-int finish(const CLI::App& app, const Transport& transport, const std::function<int()>& f);
+// Runs a program and turns UsageError and SharedError into one line and an exit code; so other errors, if all ranks have the
+// same. Collective.
+int finish(const CLI::App& app, Transport& transport, const std::function<int()>& f);
 
 // JSON of two spaces' indentation. Names of files need not be UTF-8, JSON is: what is not becomes U+FFFD.
 std::string to_text(const nlohmann::ordered_json& document);

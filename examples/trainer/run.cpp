@@ -1,6 +1,11 @@
 #include "examples/trainer/run.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 
 #include "framework/cuda/cuda.h"
 #include "framework/storage.h"
@@ -25,17 +30,48 @@ void Outputs::create(const Communicator& world) const {
     std::error_code error;
     std::filesystem::create_directories(folder_, error);
     require(std::filesystem::is_directory(folder_), "[out] the folder {} cannot be made: {}", folder_.string(), error.message());
+    // Asked now and not after an epoch; only trying tells, permissions are not all there is.
+    auto name = (folder_ / ".mpigrad-XXXXXX").string();
+    const int file = mkstemp(name.data());
+    const int reason = errno;
+    require(file >= 0, "[out] the folder {} cannot be written: {}", folder_.string(), std::strerror(reason));
+    close(file);
+    std::filesystem::remove(name, error);
   });
 }
 
-std::string fingerprint(const std::vector<std::string>& names) {
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  const auto add = [&](unsigned char c) { hash = (hash ^ c) * 0x100000001b3; };
-  for (const auto& name : names) {
-    for (const char c : name) add(static_cast<unsigned char>(c));
-    add(0);
-  }
-  return fmt::format("{:016x}", hash);
+std::string fingerprint(const std::vector<std::string>& names) { return fmt::format("{:016x}", tool::fingerprint(names)); }
+
+void require_same(const Communicator& world, const std::string& what, const std::vector<std::string>& texts) {
+  tool::require_same(world.transport(), texts, [&](const tool::Difference& difference) {
+    const auto at = [&](const std::vector<std::string>& list) {
+      return difference.place < list.size() ? fmt::format("'{}'", list[difference.place]) : std::string("nothing");
+    };
+    fail("[ranks] {} differ: rank 0 has {}, rank {} {}", what, at(difference.first), difference.rank, at(texts));
+  });
+}
+
+void require_same_file(const Communicator& world, const std::filesystem::path& path, const CheckpointInfo& info) {
+  std::error_code ignored;
+  std::vector<std::string> texts{fmt::format("{} bytes", std::filesystem::file_size(path, ignored)),
+                                 fmt::format("step {}", info.step), fmt::format("epoch {}", info.epoch)};
+  for (const auto& [name, text] : info.notes) texts.push_back(fmt::format("{} {}", name, text));
+  require_same(world, fmt::format("the ranks' files {}", path.string()), texts);
+}
+
+void require_same_data(const Communicator& world, const data::Source& source) {
+  std::vector<std::string> texts{fmt::format("{} samples of {} with {} channels, {} ({})", source.size(), source.extents(),
+                                             source.channels(), name_of(source.type()), data::name_of(source.transform())),
+                                 fmt::format("targets {}", fmt::join(source.target_names(), ", "))};
+  // Classes are in memory, other targets in a file for each sample.
+  const bool classes = source.target_type() == DType::int64 && !source.target_names().empty();
+  together(world, [&] {
+    for (std::int64_t i = 0; i < source.size(); ++i) {
+      texts.push_back(source.name_of_sample(i));
+      if (classes) texts.back() += fmt::format(": {}", fmt::join(source.targets(i), ", "));
+    }
+  });
+  require_same(world, "the data of the ranks", texts);
 }
 
 std::int64_t start_from_files(const Options& o, const Communicator& world, nn::Module& net, Optimizer& optimizer,
@@ -60,6 +96,7 @@ std::int64_t start_from_files(const Options& o, const Communicator& world, nn::M
             o.epochs);
     load_checkpoint(o.resume, net, {.optimizer = &optimizer, .loss_scale = loss_scale});
   });
+  require_same_file(world, o.resume.empty() ? o.weights : o.resume, info);
   for (const auto& [name, text] : notes)
     if (world.rank() == 0 && info.notes.count(name) != 0 && before(name) != text)
       fmt::print(stderr, "warning: {} was trained with {} {}, now it is {}\n", o.resume, name, before(name), text);
@@ -150,7 +187,8 @@ void print(const Description& description, bool json, const nlohmann::ordered_js
 
 void write_text(const std::filesystem::path& path, const std::string& text) {
   std::FILE* file = std::fopen(path.c_str(), "w");
-  require(file != nullptr, "[out] {} cannot be written", path.string());
+  const int reason = errno;
+  require(file != nullptr, "[out] {} cannot be written: {}", path.string(), std::strerror(reason));
   const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
   require((std::fclose(file) == 0) && written, "[out] {} could not be written completely", path.string());
 }

@@ -11,6 +11,7 @@
 #include "comm/communicator.h"
 #include "examples/trainer/options.h"
 #include "models/checkpoint.h"
+#include "models/data_source.h"
 #include "models/describe.h"
 #include "models/training.h"
 
@@ -23,7 +24,7 @@ class Outputs {
  public:
   // Rank 0 looks whether any of the files exists already.
   Outputs(const Communicator& world, const std::filesystem::path& folder, const std::vector<std::string>& files, bool overwrite);
-  // Makes the folder, when everything else is known to be right.
+  // Makes the folder, when everything else is known to be right, and finds out whether files can be made in it.
   void create(const Communicator& world) const;
   std::filesystem::path operator/(const std::string& file) const { return folder_ / file; }
 
@@ -35,6 +36,12 @@ class Outputs {
 using Notes = std::map<std::string, std::string>;
 // Eight bytes that differ where the samples' names do, or their order.
 std::string fingerprint(const std::vector<std::string>& names);
+// Texts that are the same on all ranks, else an error that all have and that shows the first difference. Collective.
+void require_same(const Communicator& world, const std::string& what, const std::vector<std::string>& texts);
+// Ranks read files for themselves, and nodes may have others under the same name. Compares number, kind and names of the samples,
+// and their classes; of weights and checkpoints the length and what they say about themselves. Collective.
+void require_same_file(const Communicator& world, const std::filesystem::path& path, const CheckpointInfo& info);
+void require_same_data(const Communicator& world, const data::Source& source);
 // Weights or a checkpoint to start from, if asked for; the first epoch. Refuses a checkpoint if one of the notes named in
 // `decisive` differs from that of this run, in that order, and warns where others do.
 std::int64_t start_from_files(const Options& options, const Communicator& world, nn::Module& net, Optimizer& optimizer,

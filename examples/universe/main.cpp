@@ -84,7 +84,7 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   displace_command->add_flag("--overwrite", move.overwrite, "replace the file if it exists");
   displace_command->add_flag("--json", move.json, "print one JSON document and nothing else");
 
-  if (const int code = tool::parse(app, argc, argv, transport->rank()); code >= 0) return code;
+  if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
   return tool::finish(app, *transport, [&] {
     if (*generate_command) return generate(transport, make);
     if (*power_command) return print_power(transport, print);

@@ -7,6 +7,7 @@ namespace mpigrad::data {
 void require_labels(const Labels& labels, std::int64_t samples, const std::string& of) {
   require(static_cast<std::int64_t>(labels.values.size()) == samples, "[data] {} labels '{}' for the {} samples of {}",
           labels.values.size(), labels.name, samples, of);
+  for (const auto value : labels.values) require_exact(static_cast<double>(value), labels.name, of);
 }
 
 MemorySource::MemorySource(Samples samples, std::vector<Labels> labels)

@@ -48,7 +48,7 @@ class MemorySource : public Source {
   std::vector<std::string> names_;
 };
 
-// Labels of `samples` samples, or an Error that names the file of either.
+// Labels of `samples` samples, or an Error that names the file of either; so for classes of magnitude 2^53 or more.
 void require_labels(const Labels& labels, std::int64_t samples, const std::string& of);
 // Every sample with other extents; bytes stay bytes, rounded.
 Samples fitted(Samples samples, const Shape& extents, augment::Fit fit);

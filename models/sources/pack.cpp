@@ -39,6 +39,10 @@ void write_file(const fs::path& path, const Source& source, std::int64_t begin, 
   Hdf5Writer writer(path, false);
   writer.create("volume", {n, e[0], e[1], e[2], c}, source.type());
   writer.attribute("volume", "transform", std::string(name_of(source.transform())));
+  if (n < source.size()) {  // by which a reader of the folder knows that none is missing
+    writer.attribute("volume", "first", begin);
+    writer.attribute("volume", "samples", source.size());
+  }
   const auto bytes = e.elements() * c * size_of(source.type());
   const auto at_once = std::clamp<std::int64_t>((std::int64_t{64} << 20) / bytes, 1, n);
   std::vector<std::byte> buffer(static_cast<std::size_t>(at_once * bytes));
@@ -90,7 +94,8 @@ void pack(const Source& source, const fs::path& path, const PackOptions& options
   folder += ".part";
   require(!fs::exists(fs::symlink_status(folder, error)),
           "[pack] {} is in the way: an attempt that was interrupted, or another one", folder.string());
-  require(fs::create_directory(folder, error) && !error, "[pack] {}: cannot be created: {}", folder.string(), error.message());
+  const bool created = fs::create_directory(folder, error);
+  require(created && !error, "[pack] {}: cannot be created: {}", folder.string(), error.message());
   Unfinished unfinished{folder};
   for (std::int64_t begin = 0, file = 0; begin < n; begin += each, ++file)
     write_file(folder / fmt::format("shard_{:05}.h5", file), source, begin, std::min(n, begin + each), options);

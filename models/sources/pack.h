@@ -6,7 +6,8 @@
 namespace mpigrad::data {
 
 struct PackOptions {
-  // 0: all samples in the one file `path`. Else `path` is a new folder of shard_00000.h5, ...
+  // 0: all samples in the one file `path`. Else `path` is a new folder of shard_00000.h5, ... whose `volume` have the attributes
+  // `first` and `samples`, by which readers of the folder notice a file that is missing.
   std::int64_t samples_per_file = 0;
   std::function<void(std::int64_t done)> progress{};  // after each part that is written
 };
