@@ -1,13 +1,11 @@
 #include "framework/optimizer.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "framework/cuda/cuda.h"
 #include "framework/cuda/graph.h"
+#include "framework/optimizer_state.h"
 #include "framework/target_clones.h"
 #include "framework/update.h"
 
@@ -45,13 +43,6 @@ MPIGRAD_UPDATE void adam(double* p, const double* g, double* m, double* v, std::
   adam_body(p, g, m, v, n, a);
 }
 
-template <class T>
-MPIGRAD_UPDATE_BODY void average_body(T* __restrict a, const T* __restrict p, std::int64_t n, T rest) {
-  for (std::int64_t i = 0; i < n; ++i) average_update(a[i], p[i], rest);
-}
-MPIGRAD_UPDATE void average(float* a, const float* p, std::int64_t n, float rest) { average_body(a, p, n, rest); }
-MPIGRAD_UPDATE void average(double* a, const double* p, std::int64_t n, double rest) { average_body(a, p, n, rest); }
-
 // Eight partial sums, so that a fixed order does not mean a chain of additions.
 template <class T>
 MPIGRAD_UPDATE_BODY double squares_body(const T* __restrict x, std::int64_t n) {
@@ -68,88 +59,12 @@ MPIGRAD_UPDATE_BODY double squares_body(const T* __restrict x, std::int64_t n) {
 MPIGRAD_UPDATE double squares(const float* x, std::int64_t n) { return squares_body(x, n); }
 MPIGRAD_UPDATE double squares(const double* x, std::int64_t n) { return squares_body(x, n); }
 
-// ---- passes over several arrays at once
-
-// Threads take equal shares of the elements of all arrays, whose first elements are at `first` in ascending order, and call
-// f(array, begin, count) for their parts of arrays. Parts begin at multiples of a line: no two threads write to one cache line,
-// and what the vector loop leaves over, which may be rounded otherwise, is the same for any number of threads.
-template <class First, class F>
-void for_shares(std::size_t arrays, std::int64_t elements, const First& first, const F& f) {
-  constexpr std::int64_t line = 16;  // elements
-  const auto limit = std::max<std::int64_t>(1, elements / 16384);
-  const int threads = static_cast<int>(std::min<std::int64_t>(omp_get_max_threads(), limit));
-#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
-  for (int t = 0; t < threads; ++t)
-    for (std::size_t s = 0; s < arrays; ++s) {
-      const std::int64_t begin = first(s), count = (s + 1 < arrays ? first(s + 1) : elements) - begin;
-      const auto cut = [&](int share) {
-        const std::int64_t at = elements * share / threads - begin;
-        return at <= 0 ? 0 : at >= count ? count : at / line * line;
-      };
-      if (cut(t) < cut(t + 1)) f(s, cut(t), cut(t + 1) - cut(t));
-    }
-}
-
-// One zeroed arena per element type, cut like the parameters.
-std::vector<Tensor> state_arena(const Parameters& parameters) {
-  constexpr std::int64_t alignment = 64;
-  const auto rounded = [](std::int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; };
-  std::map<DType, std::int64_t> bytes;
-  for (std::size_t i = 0; i < parameters.size(); ++i) bytes[parameters[i].value.dtype()] += rounded(parameters[i].value.bytes());
-  std::map<DType, std::shared_ptr<Storage>> arenas;
-  std::map<DType, std::int64_t> offsets;
-  std::vector<Tensor> result;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const auto& value = parameters[i].value;
-    auto& arena = arenas[value.dtype()];
-    if (!arena) {
-      arena = std::make_shared<Storage>(bytes[value.dtype()], value.device());
-      detail::zero_bytes(value.device(), arena->data(), arena->bytes());
-    }
-    auto& offset = offsets[value.dtype()];
-    Tensor part(value.type(), arena, offset);
-    offset += rounded(value.bytes());
-    result.push_back(constant(part));
-  }
-  return result;
-}
-
-void require_packed(const char* what, const Parameters& parameters) {
-  require(parameters.size() == 0 || parameters.packed(), "[{}] the parameters are not laid out yet; build the network first",
-          what);
-}
-
-void copy_named(const char* what, const std::vector<NamedTensor>& to, const std::vector<NamedTensor>& from) {
-  std::map<std::string, const Tensor*> by_name;
-  for (const auto& item : from) by_name[item.name] = &item.value;
-  for (const auto& item : to) {
-    const auto found = by_name.find(item.name);
-    require(found != by_name.end(), "[{}] the state has no {}", what, item.name);
-    require(found->second->type() == item.value.type() && found->second->device() == item.value.device(),
-            "[{}] {} is {}, the state has {}", what, item.name, item.value, *found->second);
-  }
-  require(by_name.size() == to.size(), "[{}] the state has {} tensors, {} are needed", what, by_name.size(), to.size());
-  for (const auto& item : to) {
-    const auto* source = by_name[item.name];
-    detail::copy_bytes(item.value.device(), item.value.raw(), source->raw(), item.value.bytes());
-  }
-}
-
 // Gradients of one type alone, for norms on a GPU.
 std::vector<UpdateSegment> segments_of(const Gradients& gradients, DType dtype) {
   std::vector<UpdateSegment> segments;
   for (const auto& g : gradients.tensors())
     if (g.dtype() == dtype) segments.push_back({.count = g.elements(), .gradient = g.raw()});
   return segments;
-}
-
-template <class T>
-T* as(std::byte* pointer) {
-  return reinterpret_cast<T*>(pointer);
-}
-template <class T>
-const T* as(const std::byte* pointer) {
-  return reinterpret_cast<const T*>(pointer);
 }
 
 }  // namespace
@@ -159,7 +74,7 @@ Optimizer::Optimizer(Parameters& parameters, double learning_rate, double weight
     : parameters_(parameters), learning_rate_(0), slots_(std::move(slots)), segments_(parameters.size()) {
   set_learning_rate(learning_rate);
   require(weight_decay >= 0, "[optimizer] weight decay is not negative, got {}", weight_decay);
-  require_packed("optimizer", parameters);
+  detail::require_packed("optimizer", parameters);
   for (std::size_t i = 0; i < segments_.size(); ++i) {
     auto& segment = segments_[i];
     segment.weight_decay = parameters[i].decay ? weight_decay : 0;
@@ -172,7 +87,7 @@ Optimizer::Optimizer(Parameters& parameters, double learning_rate, double weight
     segment.weight_decay = group->weight_decay.value_or(segment.weight_decay);
   }
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
-    const auto arena = state_arena(parameters);
+    const auto arena = detail::state_arena(parameters);
     for (std::size_t i = 0; i < segments_.size(); ++i) segments_[i].state[slot] = arena[i];
   }
 }
@@ -219,7 +134,7 @@ void Optimizer::step(const Gradients& gradients, const StepOptions& options) {
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) pieces.back().state[slot] = segment.state[slot].raw();
   }
   prepare(pieces);
-  for_shares(
+  detail::for_shares(
       segments_.size(), elements_, [&](std::size_t s) { return segments_[s].first; },
       [&](std::size_t s, std::int64_t begin, std::int64_t count) { update(part_of(pieces[s], begin, count)); });
 }
@@ -278,7 +193,7 @@ std::vector<NamedTensor> Optimizer::state() const {
 
 void Optimizer::load_state(const std::vector<NamedTensor>& state, std::int64_t steps) {
   require(steps >= 0, "[optimizer] {} steps cannot have been made", steps);
-  copy_named("optimizer", this->state(), state);
+  detail::copy_named("optimizer", this->state(), state);
   steps_ = steps;
 }
 
@@ -299,8 +214,8 @@ void SGD::update(const Piece& at) const {
   visit_floating(at.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto a = rule({.factor = at.scale}).numbers<T>(at.learning_rate, at.weight_decay);
-    if (attributes_.momentum == 0) sgd(as<T>(at.value), as<T>(at.gradient), at.count, a);
-    else momentum(as<T>(at.value), as<T>(at.gradient), as<T>(at.state[0]), at.count, a);
+    if (attributes_.momentum == 0) sgd(detail::as<T>(at.value), detail::as<T>(at.gradient), at.count, a);
+    else momentum(detail::as<T>(at.value), detail::as<T>(at.gradient), detail::as<T>(at.state[0]), at.count, a);
   });
 }
 
@@ -337,7 +252,8 @@ void Adam::update(const Piece& at) const {
   visit_floating(at.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto a = rule({.factor = at.scale}).numbers<T>(at.learning_rate, at.weight_decay);
-    adam(as<T>(at.value), as<T>(at.gradient), as<T>(at.state[0]), as<T>(at.state[1]), at.count, a);
+    adam(detail::as<T>(at.value), detail::as<T>(at.gradient), detail::as<T>(at.state[0]), detail::as<T>(at.state[1]), at.count,
+         a);
   });
 }
 
@@ -387,75 +303,6 @@ Clipping clip_global_norm(const Gradients& gradients, double max_norm) {
   require(max_norm > 0, "[clip_global_norm] the largest norm is positive, got {}", max_norm);
   const double norm = std::sqrt(squared_norm(gradients));
   return {norm, clip_scale(norm, max_norm)};
-}
-
-AveragedWeights::AveragedWeights(Parameters& parameters, const AveragedWeightsAttributes& attributes)
-    : parameters_(parameters), attributes_(attributes) {
-  require(attributes.decay >= 0 && attributes.decay <= 1, "[averaged weights] decay is in [0, 1], got {}", attributes.decay);
-  require_packed("averaged weights", parameters);
-  averages_ = state_arena(parameters);
-}
-
-void AveragedWeights::update() {
-  require(!swapped_, "[averaged weights] the parameters hold the averages; swap() back before update()");
-  require(!cuda::capturing(), "[averaged weights] update() counts on the host: call it behind a captured step, not within");
-  const double rest = updates_ == 0 ? 1 : 1 - attributes_.decay;
-  ++updates_;
-  std::vector<std::int64_t> first(averages_.size() + 1, 0);
-  for (std::size_t i = 0; i < averages_.size(); ++i) {
-    if (!averages_[i].raw()) return;
-    first[i + 1] = first[i] + averages_[i].elements();
-  }
-  if (!averages_.empty() && averages_[0].device() == DeviceKind::cuda) {
-    for (const DType dtype : {DType::float32, DType::float64}) {
-      std::vector<UpdateSegment> segments;
-      for (std::size_t i = 0; i < averages_.size(); ++i)
-        if (averages_[i].dtype() == dtype)
-          segments.push_back(
-              {.count = averages_[i].elements(), .value = averages_[i].raw(), .gradient = parameters_[i].value.raw()});
-      cuda::update(dtype, segments, AverageRule{.rest = rest});
-    }
-    return;
-  }
-  for_shares(
-      averages_.size(), first.back(), [&](std::size_t s) { return first[s]; },
-      [&](std::size_t s, std::int64_t begin, std::int64_t count) {
-        const auto& p = parameters_[s].value;
-        visit_floating(p.dtype(), [&](auto zero) {
-          using T = decltype(zero);
-          T* a = as<T>(averages_[s].raw()) + begin;
-          if (rest == 1) std::copy_n(p.data<T>() + begin, count, a);
-          else average(a, p.data<T>() + begin, count, static_cast<T>(rest));
-        });
-      });
-}
-
-void AveragedWeights::swap() {
-  require(updates_ > 0, "[averaged weights] there is no average before the first update()");
-  for (std::size_t i = 0; i < averages_.size(); ++i) {
-    std::byte *a = averages_[i].raw(), *p = parameters_[i].value.raw();
-    if (!a || !p) continue;
-    if (averages_[i].device() == DeviceKind::cuda) {
-      const Tensor kept = detail::copied(averages_[i], DeviceKind::cuda);
-      cuda::copy_on_device(a, p, kept.bytes());
-      cuda::copy_on_device(p, kept.raw(), kept.bytes());
-    } else {
-      std::swap_ranges(a, a + averages_[i].bytes(), p);
-    }
-  }
-  swapped_ = !swapped_;
-}
-
-std::vector<NamedTensor> AveragedWeights::state() const {
-  require(!swapped_, "[averaged weights] the parameters hold the averages; swap() back before a checkpoint");
-  std::vector<NamedTensor> result;
-  for (std::size_t i = 0; i < averages_.size(); ++i) result.push_back({"average/" + parameters_[i].name, averages_[i]});
-  return result;
-}
-
-void AveragedWeights::load_state(const std::vector<NamedTensor>& state, std::int64_t updates) {
-  copy_named("averaged weights", this->state(), state);
-  updates_ = updates;
 }
 
 }  // namespace mpigrad
