@@ -148,6 +148,10 @@ batch=12
 refuse 'a loss that does not exist' 'nt-xent' --loss other
 refuse 'a step of views that does not exist' "no step 'fold'" --augment fold
 refuse 'a number that a step does not have' "no number 'angle'" --augment warp:angle=3
+refuse 'a number given twice' "'shear' is given twice" --augment warp:shear=3:shear=4
+refuse 'a probability that is none' 'is a probability' --augment erase:p=-1
+refuse 'half an axis' 'is an integer' --augment flip:axis=1.5
+refuse 'labels of one name twice' 'is given twice' --labels a=x --labels a=y
 refuse 'a ring of statistics' 'ring is of' --form ring --loss barlow
 refuse 'parts of a batch with statistics' 'frozen-norm' --cached 2
 refuse 'small crops for features that depend on extents' '--average' --loss swav --small-crops 1
@@ -155,6 +159,8 @@ refuse 'a condition that is none' 'NAME=V,V' --where kind
 refuse 'a grid of other ranks' 'needs 3 ranks' --grid sample=3
 run "$tool" evaluate --data "$data"
 judge 'evaluate needs weights or pixels' refuses_arguments 'weights or --pixels'
+run "$tool" evaluate --data "$data" --pixels --ways 3
+judge 'ways are of episodes' refuses_arguments '--few-shot'
 run "$tool" embed --data "$data"
 judge 'embed needs weights' refuses_arguments 'weights'
 

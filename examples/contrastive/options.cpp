@@ -187,6 +187,7 @@ void add_options(CLI::App& app, EvaluateOptions& o) {
       ->capture_default_str();
   add(app, group, "--episodes", o.episodes, "of --few-shot")->check(CLI::Range(std::int64_t{1}, most))->capture_default_str();
   add(app, group, "--group", o.group, "name of the labels of which an episode's classes share one, such as the alphabet");
+  for (const auto* name : {"--ways", "--episodes", "--group"}) app.get_option(name)->needs("--few-shot");
   add(app, group, "--seed", o.seed, "of episodes and views")
       ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()))
       ->capture_default_str();
@@ -234,7 +235,6 @@ void check(const EvaluateOptions& o) {
   if (o.pixels && o.projected) throw UsageError("--projected is for --weights");
   if (!o.pixels && !o.source.size.empty())
     throw UsageError("--size is for --pixels: a network's samples have the extents of its training");
-  if (o.few_shot.empty() && !o.group.empty()) throw UsageError("--group is for --few-shot");
   if (!o.test_data.empty() && !o.test_part.empty()) throw UsageError("--test-data and --test-part: one of the two");
   if ((!o.test_data.empty() || !o.test_part.empty()) && (o.source.test_fraction > 0 || !o.source.test_where.empty()))
     throw UsageError("--test-data and --test-part are the whole test set: no --test-fraction and no --test-where");

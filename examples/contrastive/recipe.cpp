@@ -1,7 +1,9 @@
 // The words of --augment.
 
+#include <cmath>
 #include <functional>
 #include <map>
+#include <optional>
 
 #include "examples/contrastive/samples.h"
 
@@ -31,9 +33,10 @@ class Numbers {
       const auto key = parts[i].substr(0, equals), value = equals == std::string::npos ? "" : parts[i].substr(equals + 1);
       char* end = nullptr;
       const double number = std::strtod(value.c_str(), &end);
-      if (value.empty() || *end != '\0' || !(number > -1e9 && number < 1e9) || numbers_.contains(key))
+      if (value.empty() || *end != '\0' || !(number > -1e9 && number < 1e9))
         throw UsageError(fmt::format("--augment: '{}' is not KEY=NUMBER in '{}'", parts[i], text));
-      numbers_[key] = number;
+      if (!numbers_.emplace(key, number).second)
+        throw UsageError(fmt::format("--augment: '{}' is given twice in '{}'", key, text));
     }
   }
   const std::string& name() const { return name_; }
@@ -43,6 +46,18 @@ class Numbers {
     const double number = found->second;
     numbers_.erase(found);
     return number;
+  }
+  std::int64_t integer(const std::string& key, std::int64_t otherwise) {
+    const double number = (*this)(key, static_cast<double>(otherwise));
+    if (number != std::floor(number))
+      throw UsageError(fmt::format("--augment: {} of {} is an integer, got {}", key, name_, number));
+    return static_cast<std::int64_t>(number);
+  }
+  std::optional<double> probability() {
+    if (!numbers_.contains("p")) return std::nullopt;
+    const double p = (*this)("p", 1);
+    if (p < 0 || p > 1) throw UsageError(fmt::format("--augment: p of {} is a probability, got {}", name_, p));
+    return p;
   }
   void finish() const {
     if (!numbers_.empty()) throw UsageError(fmt::format("--augment: {} has no number '{}'", name_, numbers_.begin()->first));
@@ -75,8 +90,8 @@ const std::map<std::string, Maker>& makers() {
       {"crop", one([](Numbers& n, const Shape& to) {
          return random_resized_crop({.to = to, .area = {n("area", 0.08), n("to", 1)}});
        })},
-      {"cut", one([](Numbers& n, const Shape& to) { return random_crop(to, static_cast<std::int64_t>(n("padding", 0))); })},
-      {"flip", one([](Numbers& n, const Shape&) { return random_flip(static_cast<int>(n("axis", 2))); })},
+      {"cut", one([](Numbers& n, const Shape& to) { return random_crop(to, n.integer("padding", 0)); })},
+      {"flip", one([](Numbers& n, const Shape&) { return random_flip(static_cast<int>(n.integer("axis", 2))); })},
       {"turn", one([](Numbers&, const Shape&) { return random_turn(false); })},
       {"mirror", one([](Numbers&, const Shape&) { return random_turn(true); })},
       {"warp", one([](Numbers& n, const Shape& to) {
@@ -119,11 +134,11 @@ augment::Recipe parse_recipe(const std::string& text, const Shape& to) {
     Numbers numbers(part);
     const auto found = makers().find(numbers.name());
     if (found == makers().end()) throw UsageError(fmt::format("--augment has no step '{}'; --help lists them", numbers.name()));
-    const double probability = numbers("p", -1);
+    const auto probability = numbers.probability();
     try {
       for (auto step : found->second(numbers, to)) {
-        if (probability >= 0) step.probability = 1;
-        recipe.add(probability >= 0 ? augment::with(probability, std::move(step)) : std::move(step));
+        if (probability) step.probability = 1;
+        recipe.add(probability ? augment::with(*probability, std::move(step)) : std::move(step));
       }
     } catch (const UsageError&) {
       throw;

@@ -60,7 +60,8 @@ data::SourcePtr open(const DataOptions& o, const std::string& path, const std::s
     const auto equals = text.find('=');
     if (equals == std::string::npos || equals == 0)
       throw UsageError(fmt::format("--labels is NAME=FILE, such as kind=kinds.npy; got '{}'", text));
-    options.labels[text.substr(0, equals)] = text.substr(equals + 1);
+    if (!options.labels.emplace(text.substr(0, equals), text.substr(equals + 1)).second)
+      throw UsageError(fmt::format("--labels: '{}' is given twice", text.substr(0, equals)));
   }
   return data::open_source(path, options);
 }
