@@ -195,8 +195,11 @@ monitor=24
 train threads 1 some 1 --label kind --json
 judge 'the monitor finds classes among some' value neighbour_accuracy 0.2 0.99
 monitor=16
-train threads 4 local 1 --loss moco --queue 16 --statistics local --grid sample=2,height=2
-judge 'moco with statistics of its own on a spatial grid' succeeds
+train threads 2 local 1 --loss moco --queue 16 --statistics local
+train threads 4 spatial 1 --loss moco --queue 16 --statistics spatial --grid sample=2,height=2
+judge 'shuffled keys of moco, split in height: the same loss' same_losses "$work/local/metrics.csv" 1 "$work/spatial/metrics.csv" 1
+train threads 4 local-spatial 1 --loss moco --queue 16 --statistics local --grid sample=2,height=2
+judge 'moco with statistics of each part' succeeds
 train threads 1 conditions 1 --where kind=0,1 --where kind=2 --json
 judge 'conditions of one name are one' value training_samples 36 36
 # shellcheck disable=SC2086

@@ -48,14 +48,15 @@ Tensor Objective::key_of(const Tensor& x, std::int64_t step) {
   auto& key_net = *key_net_;
   key_net.train(net_.training());
   key_net.set_step(step);
-  // Where each rank has statistics of its own, a query's key is to be among others than the query was.
-  const int axis = x.layout() ? x.layout()->axis_of(0) : -1;
-  const bool shuffled = o_.statistics == "local" && axis >= 0 &&
-                        x.layout()->grid->extents[static_cast<std::size_t>(axis)] == x.layout()->grid->ranks();
-  if (!shuffled) return constant(key_net(x).without_layout());
-  const auto comm = sample_group(x);
+  // Where ranks have statistics of their own samples, a query's key is to be among others than the query was.
+  const int axis = o_.statistics != "all" && x.layout() ? x.layout()->axis_of(0) : -1;
+  if (axis < 0 || x.layout()->grid->extents[static_cast<std::size_t>(axis)] == 1)
+    return constant(key_net(x).without_layout());
+  // Ranks of one part of space among themselves, all in the same order.
+  const auto comm = grid_of(*x.layout()).along({axis});
   const SampleShuffle shuffle(comm, rows_of(x.dim(0), comm), Philox{o_.seed, static_cast<std::uint64_t>(step)}.child(4));
-  return constant(shuffle.restore(key_net(shuffle.shuffle(x.without_layout()))));
+  const auto mixed = constant(shuffle.shuffle(x.without_layout())).with_layout(x.layout());
+  return constant(shuffle.restore(key_net(mixed).without_layout()));
 }
 
 Objective::Step Objective::operator()(const Tensors& x, const data::ViewBatch& batch, std::int64_t step) {

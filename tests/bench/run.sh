@@ -34,13 +34,13 @@ trap 'rm -f "$part"' EXIT
     "$("${CXX:-c++}" --version | head -n 1)"
   printf '## Against the bare primitives, and ranks against threads\n\n```\n'
   "$step"
-  printf '```\n\n## One process each: mpigrad, mpigrad on two MPI ranks, PyTorch\n\n```\n'
+  with_torch=
+  if [ -f "$peer" ] && "$python" -c 'import torch' 2>/dev/null; then with_torch=1; fi
+  printf '```\n\n## One process each: mpigrad, mpigrad on two MPI ranks%s\n\n```\n' "${with_torch:+, PyTorch}"
   for size in 64 128; do
     for threads in 1 2; do
       "$step" --step-only --size "$size" --threads "$threads"
-      if [ -f "$peer" ] && "$python" -c 'import torch' 2>/dev/null; then
-        "$python" "$peer" --size "$size" --threads "$threads" --steps 5
-      fi
+      if [ -n "$with_torch" ]; then "$python" "$peer" --size "$size" --threads "$threads" --steps 5; fi
     done
     run_ranks 2 "$step" --step-only --size "$size" --threads 1 --grid depth=2
   done
