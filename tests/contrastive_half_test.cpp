@@ -12,20 +12,13 @@
 #include "ops/views.h"
 #include "tests/support/contrastive_cases.h"
 #include "tests/support/gradient_check.h"
+#include "tests/support/random.h"
 #include "tests/support/ranks.h"
 
 using namespace mpigrad;
 using namespace mpigrad::testing;
 using namespace mpigrad::testing::contrastive;
 namespace losses = mpigrad::contrastive;
-
-namespace {
-
-Tensor random_tensor(const Shape& shape, std::uint64_t seed, DType dtype = DType::float64) {
-  return cast(random_like({zeros(shape, DType::float64)}, seed)[0], dtype);
-}
-
-}  // namespace
 
 TEST_CASE("contrastive: 16-bit embeddings are computed with in float32") {
   for (const auto type : {DType::bfloat16, DType::float16})

@@ -23,20 +23,13 @@
 #include "tests/support/contrastive_formulas.h"
 #include "tests/support/distributed.h"
 #include "tests/support/gradient_check.h"
+#include "tests/support/random.h"
 #include "tests/support/ranks.h"
 
 using namespace mpigrad;
 using namespace mpigrad::testing;
 using namespace mpigrad::testing::contrastive;
 namespace losses = mpigrad::contrastive;
-
-namespace {
-
-Tensor random_tensor(const Shape& shape, std::uint64_t seed, DType dtype = DType::float64) {
-  return cast(random_like({zeros(shape, DType::float64)}, seed)[0], dtype);
-}
-
-}  // namespace
 
 TEST_CASE("contrastive: cached gradients are those of the whole batch") {
   for (const int size : {1, 2, 3, 8})

@@ -15,6 +15,7 @@
 #include "ops/matmul.h"
 #include "tests/support/contrastive_cases.h"
 #include "tests/support/gradient_check.h"
+#include "tests/support/random.h"
 #include "tests/support/ranks.h"
 
 using namespace mpigrad;
@@ -23,8 +24,6 @@ using namespace mpigrad::testing::contrastive;
 namespace losses = mpigrad::contrastive;
 
 namespace {
-
-Tensor random_tensor(const Shape& shape, std::uint64_t seed) { return random_like({zeros(shape, DType::float64)}, seed)[0]; }
 
 // The same error on all ranks, without its rank's own exception taking the others down.
 std::vector<std::string> texts_of(int ranks, const std::function<void(const Communicator&)>& body) {

@@ -13,6 +13,7 @@
 #include "ops/softmax.h"
 #include "ops/views.h"
 #include "tests/support/gradient_check.h"
+#include "tests/support/random.h"
 #include "tests/support/ranks.h"
 
 using namespace mpigrad;
@@ -22,8 +23,6 @@ namespace {
 
 constexpr std::int64_t samples = 7, features = 3, hidden = 4;
 constexpr int sizes[] = {1, 2, 3, 4, 5, 8};  // at 8 some rank has no sample
-
-Tensor random_tensor(const Shape& shape, std::uint64_t seed) { return random_like({zeros(shape, DType::float64)}, seed)[0]; }
 
 // All the data, the same on every rank.
 struct Data {

@@ -14,6 +14,7 @@
 #include "ops/softmax.h"
 #include "ops/views.h"
 #include "tests/support/gradient_check.h"
+#include "tests/support/random.h"
 #include "tests/support/ranks.h"
 
 using namespace mpigrad;
@@ -22,8 +23,6 @@ using namespace mpigrad::testing;
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-
-Tensor random_tensor(const Shape& shape, std::uint64_t seed) { return random_like({zeros(shape, DType::float64)}, seed)[0]; }
 
 // Uneven, with ranks that have nothing.
 Rows rows_for(std::int64_t n, int ranks, int empty) {

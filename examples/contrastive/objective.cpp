@@ -17,13 +17,6 @@ double or_else(double temperature, double otherwise) { return temperature > 0 ? 
 
 Tensor integer(std::int64_t value) { return from_vector({1}, {static_cast<double>(value)}, DType::int64); }
 
-// Samples of every rank of comm.
-Rows rows_of(std::int64_t mine, const Communicator& comm) {
-  Rows rows(static_cast<std::size_t>(comm.size()), mine);
-  comm.transport().allgather(&mine, rows.data(), std::vector<std::int64_t>(rows.size(), 1), DType::int64);
-  return rows;
-}
-
 }  // namespace
 
 Tensor input_of(const Tensor& x, const nn::Module& net) { return constant(cast(to(x, current_device()), net.dtype())); }
@@ -50,11 +43,13 @@ Tensor Objective::key_of(const Tensor& x, std::int64_t step) {
   key_net.set_step(step);
   // Where ranks have statistics of their own samples, a query's key is to be among others than the query was.
   const int axis = o_.statistics != "all" && x.layout() ? x.layout()->axis_of(0) : -1;
-  if (axis < 0 || x.layout()->grid->extents[static_cast<std::size_t>(axis)] == 1)
-    return constant(key_net(x).without_layout());
+  if (axis < 0 || x.layout()->grid->extents[static_cast<std::size_t>(axis)] == 1) return constant(key_net(x).without_layout());
   // Ranks of one part of space among themselves, all in the same order.
   const auto comm = grid_of(*x.layout()).along({axis});
-  const SampleShuffle shuffle(comm, rows_of(x.dim(0), comm), Philox{o_.seed, static_cast<std::uint64_t>(step)}.child(4));
+  const auto& cuts = x.layout()->axes[static_cast<std::size_t>(axis)].cuts;
+  Rows rows(cuts.size() - 1);
+  for (std::size_t r = 0; r < rows.size(); ++r) rows[r] = cuts[r + 1] - cuts[r];
+  const SampleShuffle shuffle(comm, rows, Philox{o_.seed, static_cast<std::uint64_t>(step)}.child(4));
   const auto mixed = constant(shuffle.shuffle(x.without_layout())).with_layout(x.layout());
   return constant(shuffle.restore(key_net(mixed).without_layout()));
 }

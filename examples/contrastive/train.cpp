@@ -122,7 +122,8 @@ void draw(const std::filesystem::path& path, const std::vector<std::vector<doubl
   figure.save(path, true);
 }
 
-// As SwAV's (Caron et al. 2020) of pictures: a twentieth to a seventh of the area. Other steps are those of large views.
+// A twentieth to a seventh of the area, or of the volume, as SwAV's of pictures (Caron et al. 2020); with the other steps of
+// recipes for photographs, with the symmetries of the cube for volumes.
 augment::Recipe small_recipe(const TrainOptions& o, const std::string& recipe, const Shape& large) {
   auto to = parse_extents("--small-size", o.small_size);
   if (to.rank() != 3) to = {(large[0] + 1) / 2, (large[1] + 1) / 2, (large[2] + 1) / 2};
@@ -227,7 +228,9 @@ int train(const Communicator& world, TrainOptions o) {
       first ? first_epoch : 0);
   auto rows = metrics.earlier();
   std::optional<tensorboard::EventFile> events;
-  if (first && o.resume.empty()) tensorboard::remove_event_files(out / "");
+  trainer::together(world, [&] {
+    if (first && o.overwrite && o.resume.empty()) tensorboard::remove_event_files(out / "");
+  });
   if (first && tensorboard::available()) events.emplace(out / tensorboard::event_file_name(first_epoch * steps));
   Progress progress(o.epochs, steps, {.rank = world.rank(), .quiet = o.quiet || o.epochs == 0});
   const auto save = [&](const char* file, std::int64_t epoch, bool to_go_on) {

@@ -43,10 +43,10 @@ Trainer::Trainer(const TrainOptions& options, Network& net, Objective& objective
 
 bool Trainer::usable(const data::ViewBatch& batch, Progress& progress) const {
   try {
-    trainer::together(world_, [&] { data::require_finite(batch, world_); });
+    data::require_finite(batch, world_);  // the same on all ranks
     return true;
-  } catch (const tool::SharedError& error) {
-    if (!o_.skip_bad) throw;
+  } catch (const Error& error) {
+    if (!o_.skip_bad) throw tool::SharedError(error.what());
     progress.print(fmt::format("left out: {}", error.what()));
     return false;
   }

@@ -15,13 +15,10 @@
 #include "ops/reduce.h"
 #include "ops/views.h"
 #include "tests/support/contrastive_formulas.h"
+#include "tests/support/random.h"
 
 namespace mpigrad::testing::contrastive {
 namespace {
-
-Tensor random_tensor(const Shape& shape, std::uint64_t seed, DType dtype) {
-  return cast(random_like({zeros(shape, DType::float64)}, seed)[0], dtype);
-}
 
 Tensor queue(DType dtype) { return constant(mpigrad::contrastive::unit_rows(random_tensor({6, width}, 21, dtype))); }
 Tensor prototypes(DType dtype) { return constant(mpigrad::contrastive::unit_rows(random_tensor({4, width}, 22, dtype))); }
