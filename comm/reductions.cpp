@@ -5,6 +5,7 @@
 #include "comm/point_to_point.h"
 #include "comm/scan.h"
 #include "ops/elementwise.h"
+#include "ops/reduce.h"
 #include "ops/views.h"
 
 namespace mpigrad {
@@ -12,8 +13,7 @@ namespace ops {
 
 Tensor winners(const Tensor& x, const Tensor& m, const Communicator& comm, Ties ties) {
   Untaped scope;
-  const auto wins = cast(equal(x, m), x.dtype());
-  // Where NaN is extreme nobody equals it; the cotangent is lost there, as the value is.
+  const auto wins = cast(attains(x, m), x.dtype());
   if (ties == Ties::split) return constant(wins / maximum(allreduce(wins, comm), ones_like(wins)));
   return constant(wins * cast(equal(exscan(wins, comm), zeros_like(wins)), x.dtype()));
 }
@@ -139,7 +139,7 @@ Located locate(const Tensor& x, const Communicator& comm, const Tensor& index, R
     Untaped scope;
     const auto mine = index ? index : cast(full(x.shape(), comm.rank(), DType::int64), DType::int64);
     located.value = allreduce(x, comm, op);
-    const auto wins = equal(x, located.value);
+    const auto wins = ops::attains(x, located.value);
     const auto none = full(x.shape(), 9e18, DType::int64);
     located.index = allreduce(where(wins, mine, none), comm, ReduceOp::min);
     if (!is_floating(x.dtype())) return located;

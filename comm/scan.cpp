@@ -5,6 +5,7 @@
 
 #include "comm/point_to_point.h"
 #include "ops/elementwise.h"
+#include "ops/reduce.h"
 
 namespace mpigrad {
 
@@ -83,9 +84,9 @@ Tensors ScanBy::vjp(const Replay& at, Inputs g) const {
   Tensor wins, continues, cotangent = g[0];
   {
     Untaped scope;
-    wins = constant(cast(equal(x, y), x.dtype()));
+    wins = constant(cast(attains(x, y), x.dtype()));
     const auto before = from_before(y, comm, 1, direction);
-    continues = constant(is_first(comm, 1, direction) ? zeros_like(x) : cast(equal(y, before), x.dtype()));
+    continues = constant(is_first(comm, 1, direction) ? zeros_like(x) : cast(attains(before, y), x.dtype()));
     if (ties == Ties::first) wins = constant(wins * (1.0 - continues));
   }
   if (ties == Ties::split) {

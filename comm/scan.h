@@ -31,7 +31,8 @@ bool is_first(const Communicator& comm, int by, Direction direction = Direction:
 namespace ops {
 
 // max and min. Along the ranks the maximum changes where a new one is met; between two changes lies a run of equal y. With
-// w_r = 1 where x_r = y_r, a_r = 1 where y_r continues a run, and k_r = a_r k_{r-1} + w_r the number of those that attain y_r,
+// w_r = 1 where x_r attains y_r, a_r = 1 where y_r continues a run, and k_r = a_r k_{r-1} + w_r the number of those that attain
+// y_r,
 //   t_r = ybar_r / k_r + a_{r+1} t_{r+1},  xbar_r = w_r t_r;  ties first: without k, and w_r = 0 inside a run.
 struct ScanBy {
   Communicator comm;

@@ -9,8 +9,8 @@ namespace mpigrad {
 // leaky_relu(x + bias, slope); bias [C] or none, slope 1 is no activation.
 Tensor bias_activation(const Tensor& x, const Tensor& bias, double slope);
 
-// Given y = leaky_relu(x + bias, slope) and its cotangent g: those of x, which is g where y > 0 and slope g elsewhere, and of the
-// bias, the sum of that over the rows.
+// Given y = leaky_relu(x + bias, slope) and its cotangent g: those of x, which is slope g where y <= 0 and g elsewhere, and of
+// the bias, the sum of that over the rows.
 struct BiasActivationCotangents {
   Tensor x, bias;
 };
@@ -33,8 +33,8 @@ struct BiasActivation {
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 
-// (g, y) -> (h, s): h = y > 0 ? g : slope g, s = sum over rows of h;  gbar = (hbar + sbar) where y > 0, slope times that
-// elsewhere
+// (g, y) -> (h, s): h = y <= 0 ? slope g : g, s = sum over rows of h;  gbar = (hbar + sbar), slope times that where
+// y <= 0
 struct BiasActivationAdjoint {
   double slope = 1;
   bool in_place = false;  // h takes the memory of g

@@ -61,7 +61,12 @@ Tensor base_for_derivative(const Tensor& a, const Tensor& b) {
 
 Tensor selection(const Tensor& winner, const Tensor& loser) {
   const DType dtype = winner.dtype();
-  return affine(cast(less(loser, winner), dtype) + cast(less_equal(loser, winner), dtype), 0.5, 0);
+  return affine(cast(less(winner, loser), dtype) + cast(less_equal(winner, loser), dtype), -0.5, 1);
+}
+
+Tensor slope_of_abs(const Tensor& x) {
+  UseDevice device(x.device());
+  return where(equal(x, x), sign(constant(x)), constant(full(Shape{}, 1, x.dtype())));
 }
 
 }  // namespace ops

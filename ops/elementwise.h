@@ -2,6 +2,13 @@
 // Functions of corresponding elements. Operands broadcast: shapes are aligned at the right and extents of 1 repeat.
 // Types must be equal; floating-point types have derivatives, comparisons give booleans. bfloat16 and float16 are computed in
 // float32 and rounded once.
+//
+// Where a function is not smooth and its argument is NaN, its value is NaN and the cotangent passes: relu, leaky_relu, abs and
+// clamp hand it on, maximum and minimum to both operands, and reductions, pooling and scans to the elements that are NaN, those
+// over ranks included. So an error shows in the gradients of everything behind it, where a derivative of 0 would keep what is
+// there as it was and hide that it has gone wrong. Every kernel follows this, fused ones too: masks are !(y <= 0), not y > 0.
+// (PyTorch does so in relu, maximum, minimum, max and max pooling; in leaky_relu it passes slope times the cotangent, in abs and
+// clamp nothing.) sign, floor and ceil have no derivative anywhere, and sign(NaN) is NaN.
 
 #include "framework/tensor.h"
 
@@ -12,7 +19,7 @@ Tensor subtract(const Tensor& a, const Tensor& b);
 Tensor multiply(const Tensor& a, const Tensor& b);
 // Of integers it rounds towards zero; x / 0 is 0, and the lowest number / -1 is itself.
 Tensor divide(const Tensor& a, const Tensor& b);
-Tensor maximum(const Tensor& a, const Tensor& b);  // where a == b the cotangent goes half to each; NaN wins
+Tensor maximum(const Tensor& a, const Tensor& b);  // where a == b the cotangent goes half to each
 Tensor minimum(const Tensor& a, const Tensor& b);
 Tensor pow(const Tensor& a, const Tensor& b);  // a > 0 where b is not constant
 
@@ -40,7 +47,7 @@ Tensor softplus(const Tensor& x);  // log(1 + exp(x)), without overflow
 Tensor relu(const Tensor& x);      // derivative 0 at 0
 // x < 0 ? slope * x : x;  slope >= 0, so that the sign of the result tells the branch
 Tensor leaky_relu(const Tensor& x, double slope);
-// y > 0 ? g : slope * g; the adjoint of leaky_relu, given its result. `may_overwrite`: g is the cotangent that a vjp was given,
+// y <= 0 ? slope * g : g; the adjoint of leaky_relu, given its result. `may_overwrite`: g is the cotangent that a vjp was given,
 // which does not read it again.
 Tensor leaky_relu_adjoint(const Tensor& g, const Tensor& y, double slope, bool may_overwrite = false);
 Tensor clamp(const Tensor& x, double low, double high);  // derivative 1 inside and on the bounds

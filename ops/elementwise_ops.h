@@ -119,9 +119,11 @@ struct Reciprocal : scalar::Reciprocal {
   MPIGRAD_UNARY(Reciprocal, "reciprocal", nonlinear, 0, 1)
   Tensor cotangent(const Tensor& g, const Tensor&, const Tensor& y) const { return affine(g * square(y), -1, 0); }
 };
+// The derivative of |x|: the sign of x, 1 where it is NaN.
+Tensor slope_of_abs(const Tensor& x);
 struct Abs : scalar::Abs {
   MPIGRAD_UNARY(Abs, "abs", nonlinear, 1, 0)
-  Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const { return g * sign(x); }
+  Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const { return g * slope_of_abs(x); }
 };
 struct Sign : scalar::Sign {
   MPIGRAD_UNARY(Sign, "sign", nonlinear, 0, 0)
@@ -170,7 +172,7 @@ struct Clamp : scalar::Clamp {
   Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const {
     const auto bound = [&](double value) { return constant(full(Shape{}, value, x.dtype())); };
     UseDevice device(x.device());
-    return where(logical_and(less_equal(bound(low), x), less_equal(x, bound(high))), g, zeros_like(g));
+    return where(logical_or(less(x, bound(low)), less(bound(high), x)), constant(zeros_like(g)), g);
   }
 };
 
@@ -213,7 +215,7 @@ struct Pow : scalar::Pow {  // y = a^b;  abar = ybar b a^(b-1), which is 0 for b
   Tensor first(Ref g, Ref a, Ref b, Ref) const { return g * b * pow(base_for_derivative(a, b), b - 1); }
   Tensor second(Ref g, Ref a, Ref, Ref y) const { return g * y * log(a); }
 };
-// The share of the cotangent that goes to a: 1, 0, or 1/2 at a tie. NaN takes none.
+// The share of the cotangent that goes to the winner: 1, 0, or 1/2 at a tie; 1 for either where one of them is NaN.
 Tensor selection(const Tensor& winner, const Tensor& loser);
 struct Maximum : scalar::Maximum {
   MPIGRAD_BINARY(Maximum, "maximum", nonlinear, both, 0)

@@ -35,7 +35,7 @@ struct ChannelMoments {
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 
-// y = f((x - m) a + b), f(z) = z > 0 ? z : slope z;  zbar = ybar f'(y),  xbar = zbar a,  abar = sum zbar (x - m),
+// y = f((x - m) a + b), f(z) = z <= 0 ? slope z : z;  zbar = ybar f'(y),  xbar = zbar a,  abar = sum zbar (x - m),
 // bbar = sum zbar,  mbar = -a bbar
 struct ChannelAffine {
   double slope = 1;

@@ -16,7 +16,7 @@ struct PoolAttributes {
 Tensor avg_pool(const Tensor& x, const PoolAttributes& attributes);
 // avg_pool(leaky_relu(x, slope)). What stays for the replay is one bit for each element of x, its sign, instead of x.
 Tensor leaky_avg_pool(const Tensor& x, double slope, const PoolAttributes& attributes);
-// Padding never wins; the first of equal maxima takes the whole cotangent.
+// Padding never wins; the first of equal maxima takes the whole cotangent, as does the first NaN (see ops/elementwise.h).
 Tensor max_pool(const Tensor& x, const PoolAttributes& attributes);
 // Value and place of the maximum in its window (row-major kernel index, int32, -1 for a window without elements).
 std::pair<Tensor, Tensor> max_pool_with_winner(const Tensor& x, const PoolAttributes& attributes);
@@ -53,7 +53,7 @@ struct AvgPoolAdjoint {
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 
-// (y, signs) = average of f(x) over the window, f(x) = x > 0 ? x : slope x, and where x > 0: bit c % 8 of byte c / 8 of
+// (y, signs) = average of f(x) over the window, f(x) = x <= 0 ? slope x : x, and where !(x <= 0): bit c % 8 of byte c / 8 of
 // [N, D, H, W, ceil(C / 8)];  xbar = f'(x) AvgPoolAdjoint(ybar), of which only the signs of x matter
 struct LeakyAvgPool {
   Window window;

@@ -33,13 +33,15 @@ Types BroadcastTo::infer(Inputs in) const {
 }
 Tensors BroadcastTo::vjp(const Replay& at, Inputs g) const { return {sum_to(g[0], at.input(0).shape())}; }
 
+Tensor attains(const Tensor& x, const Tensor& m) { return logical_or(equal(x, m), not_equal(x, x)); }
+
 Types Extremum::infer(Inputs in) const {
   for (const int axis : axes) require(in[0].dim(axis) > 0, "[max/min] of nothing, dimension {} is empty: {}", axis, in[0]);
   return {{kept_shape(in[0].shape(), axes), in[0].dtype()}};
 }
 LayoutPtr Extremum::layout(Inputs in) const { return reduction_layout(name, in[0], axes, true, false); }
 Tensors Extremum::vjp(const Replay& at, Inputs g) const {
-  const auto winners = cast(equal(at.input(0), at.output(0)), g[0].dtype());
+  const auto winners = cast(attains(at.input(0), at.output(0)), g[0].dtype());
   return {winners * (g[0] / sum(winners, axes, true))};
 }
 

@@ -13,7 +13,8 @@ Tensor sum(const Tensor& x);
 // Divides by the global number of elements, so that on a split dimension it is this rank's share of the mean.
 Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep = false);
 Tensor mean(const Tensor& x);
-// Where k elements attain the extremum the cotangent is divided among them. Empty extents are refused.
+// Where k elements attain the extremum the cotangent is divided among them, or among those that are NaN (see
+// ops/elementwise.h). Empty extents are refused.
 Tensor max(const Tensor& x, const std::vector<int>& axes, bool keep = false);
 Tensor max(const Tensor& x);
 Tensor min(const Tensor& x, const std::vector<int>& axes, bool keep = false);
@@ -50,7 +51,10 @@ struct BroadcastTo {
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 
-// y = max (min) over `axes` (kept);  xbar = ybar [x == y] / #{x == y}
+// Whether x is what its maximum (minimum) m was taken from: equal, or NaN, where m is NaN as well. Broadcasts; boolean.
+Tensor attains(const Tensor& x, const Tensor& m);
+
+// y = max (min) over `axes` (kept);  xbar = ybar a / sum a, a = attains(x, y)
 struct Extremum {
   std::vector<int> axes;
   bool largest = true;

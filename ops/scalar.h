@@ -41,7 +41,7 @@ MPIGRAD_SCALAR(Sqrt, std::sqrt(x))
 MPIGRAD_SCALAR(Square, x* x)
 MPIGRAD_SCALAR(Reciprocal, decltype(x)(1) / x)
 MPIGRAD_SCALAR(Abs, std::abs(x))
-MPIGRAD_SCALAR(Sign, decltype(x)((decltype(x)(0) < x) - (x < decltype(x)(0))))
+MPIGRAD_SCALAR(Sign, x != x ? x : decltype(x)((decltype(x)(0) < x) - (x < decltype(x)(0))))
 MPIGRAD_SCALAR(Floor, std::floor(x))
 MPIGRAD_SCALAR(Ceil, std::ceil(x))
 MPIGRAD_SCALAR(Sin, std::sin(x))
@@ -112,10 +112,11 @@ struct Minimum {
 };
 struct LeakyReluAdjoint {
   double slope = 0;
+  // Selections, as in LeakyRelu: 0 also for an infinite cotangent. Not b > 0: where b is NaN, a passes.
   template <class T>
-  MPIGRAD_HOST_DEVICE T operator()(T a, T b) const {  // selections, as in LeakyRelu: 0 also for an infinite cotangent
+  MPIGRAD_HOST_DEVICE T operator()(T a, T b) const {
     const T s = static_cast<T>(slope), below = s == T(0) ? T(0) : static_cast<T>(s * a);
-    return b > T(0) ? a : below;
+    return b <= T(0) ? below : a;
   }
 };
 

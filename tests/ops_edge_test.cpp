@@ -84,10 +84,11 @@ TEST_CASE("edges: relu of infinities and zeros, and its adjoint of infinite cota
     const auto x = vector({-infinity, -1, -0.0, 0, 1, infinity, NAN}, dtype);
     check(relu(x), {0, 0, 0, 0, 1, infinity, NAN});
     check(leaky_relu(x, 0.5), {-infinity, -0.5, -0.0, 0, 1, infinity, NAN});
+    check(sign(x), {-1, -1, 0, 0, 1, 1, NAN});
     Tape tape;
     const auto y = relu(x);
-    check(tape.vjp({y}, {full({7}, infinity, dtype)}, {x})[0], {0, 0, 0, 0, infinity, infinity, 0});
-    check(leaky_relu_adjoint(full({7}, 2, dtype), leaky_relu(x, 0.5), 0.5), {1, 1, 1, 1, 2, 2, 1});
+    check(tape.vjp({y}, {full({7}, infinity, dtype)}, {x})[0], {0, 0, 0, 0, infinity, infinity, infinity});
+    check(leaky_relu_adjoint(full({7}, 2, dtype), leaky_relu(x, 0.5), 0.5), {1, 1, 1, 1, 2, 2, 2});
   }
 }
 

@@ -27,8 +27,8 @@ template <class T>
 void avg_pool_forward(const PoolProblem&, const T* x, T* y);
 template <class T>
 void avg_pool_adjoint(const PoolProblem&, const T* gy, T* gx);
-// The same of f(x), f(x) = x > 0 ? x : slope * x, and signs: [batch, in, ceil(channels / 8)], bit c % 8 of byte c / 8 tells
-// whether x > 0. Given these, the transpose: gx = f'(x) * (adjoint of the average), and y = average of f'(x) * h.
+// The same of f(x), f(x) = x <= 0 ? slope * x : x, and signs: [batch, in, ceil(channels / 8)], bit c % 8 of byte c / 8 tells
+// whether !(x <= 0). Given these, the transpose: gx = f'(x) * (adjoint of the average), and y = average of f'(x) * h.
 template <class T>
 void leaky_avg_pool(const PoolProblem&, double slope, const T* x, T* y, std::uint8_t* signs);
 template <class T>
@@ -55,7 +55,7 @@ void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, T* me
 // y = leaky_relu((x - m) * a + b, slope) per channel
 template <class T>
 void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b, double slope, T* y);
-// y = leaky_relu(x + bias, slope);  inner = y > 0 ? g : slope * g, which may be g itself, and sums[c] = sum inner
+// y = leaky_relu(x + bias, slope);  inner = y <= 0 ? slope * g : g, which may be g itself, and sums[c] = sum inner
 template <class T>
 void bias_activation(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, double slope, T* y);
 template <class T>

@@ -96,16 +96,16 @@ inline std::uint8_t packed(const std::uint8_t* bytes) {
   return static_cast<std::uint8_t>(byte);
 }
 
-// Bit i of signs = x[i] > 0, the last byte filled up with zeros.
+// Bit i of signs = whether x[i] passes, !(x[i] <= 0), the last byte filled up with zeros.
 template <class T>
 MPIGRAD_BODY void signs_body(std::int64_t n, const T* __restrict x, std::uint8_t* __restrict signs) {
   constexpr std::int64_t most = 1024;
-  std::uint8_t positive[most];
+  std::uint8_t passes[most];
   for (std::int64_t begin = 0; begin < n; begin += most) {
     const std::int64_t count = std::min(most, n - begin);
-    for (std::int64_t i = 0; i < count; ++i) positive[i] = x[begin + i] > T(0) ? 1 : 0;
-    for (std::int64_t i = count; i % 8 != 0; ++i) positive[i] = 0;
-    for (std::int64_t i = 0; i < count; i += 8) signs[(begin + i) / 8] = packed(positive + i);
+    for (std::int64_t i = 0; i < count; ++i) passes[i] = x[begin + i] <= T(0) ? 0 : 1;
+    for (std::int64_t i = count; i % 8 != 0; ++i) passes[i] = 0;
+    for (std::int64_t i = 0; i < count; i += 8) signs[(begin + i) / 8] = packed(passes + i);
   }
 }
 
@@ -263,7 +263,7 @@ struct Leaky {
   }
 };
 
-// Multiplies finished rows of the adjoint by the slope where x was not positive.
+// Multiplies finished rows of the adjoint by the slope where x was 0 or below.
 struct Signed : Plain {
   const PoolProblem& p;
   double slope;

@@ -160,8 +160,8 @@ __global__ void join_dots_kernel(std::int64_t channels, std::int64_t blocks, con
   }
 }
 
-// h = y > 0 ? g : slope g, which may be g, and scratch: [blocks, channels], the sums of h over each block's rows. Threads along x
-// have packs of V channels.
+// h = y <= 0 ? slope g : g, which may be g, and scratch: [blocks, channels], the sums of h over each block's rows. Threads along
+// x have packs of V channels.
 template <int V, class T>
 __global__ void leaky_sums_kernel(std::int64_t rows, std::int64_t packs, std::int64_t block_rows, scalar::LeakyReluAdjoint f,
                                   const Pack<T, V>* g, const Pack<T, V>* y, Pack<T, V>* h, double* scratch) {

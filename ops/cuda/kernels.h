@@ -69,7 +69,7 @@ void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, doubl
 template <class T, class S>
 void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const S* m, const S* a, const S* b, double slope, T* y,
                     Stream stream);
-// h = y > 0 ? g : slope * g, which may be g, and sums[c] = sum h; doubles that are needed as scratch
+// h = y <= 0 ? slope * g : g, which may be g, and sums[c] = sum h; doubles that are needed as scratch
 std::int64_t bias_activation_scratch(std::int64_t rows, std::int64_t channels);
 template <class T>
 void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* y, double slope, double* scratch,

@@ -104,7 +104,7 @@ __global__ void leaky_forward_kernel(Windows p, int channels, scalar::LeakyRelu 
           load_octet<whole>(x + pixel * channels + first, channels - first, values);
           unsigned byte = 0;
 #pragma unroll
-          for (int c = 0; c < 8; ++c) byte |= (values[c] > Compute<T>{} ? 1U : 0U) << c;
+          for (int c = 0; c < 8; ++c) byte |= (values[c] <= Compute<T>{} ? 0U : 1U) << c;
           signs[pixel * p.packs + o.pack] = static_cast<std::uint8_t>(byte);
         }
   });

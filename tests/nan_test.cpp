@@ -1,0 +1,418 @@
+// Where a function is not smooth and its argument is NaN, the cotangent passes (ops/elementwise.h): on the CPU, on GPUs and over
+// ranks, by every kernel that knows the function.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iterator>
+#include <limits>
+
+#include "comm/scan.h"
+#include "ops/activation.h"
+#include "ops/device.h"
+#include "ops/elementwise_list.h"
+#include "ops/elementwise_ops.h"
+#include "ops/matmul.h"
+#include "ops/norm.h"
+#include "ops/pool.h"
+#include "ops/reduce.h"
+#include "tests/support/gpu.h"
+#include "tests/support/random.h"
+#include "tests/support/ranks.h"
+
+using namespace mpigrad;
+using namespace mpigrad::testing;
+
+namespace {
+
+constexpr double slopes[] = {0, 0.25};
+using Values = std::vector<double>;
+using Function = std::function<Tensor(const Tensors&)>;
+
+struct Device {
+  DeviceKind kind;
+  DType type;
+  double tolerance;  // of what is added up
+  Tensor operator()(const Shape& shape, const Values& values) const { return to(from_vector(shape, values, type), kind); }
+};
+
+// The cotangents of all inputs where that of the result is 1, 2, 3, ... (up to 100, which all types hold).
+Tensors cotangents(const Function& f, const Tensors& in,
+                   const std::function<Tensor(const Tensor& y, const Tensor& g)>& change = {}) {
+  Tensors x;
+  for (const auto& input : in) x.push_back(input.as_variable());
+  Tape tape;
+  const auto y = f(x);
+  Values g(static_cast<std::size_t>(y.elements()));
+  for (std::size_t i = 0; i < g.size(); ++i) g[i] = static_cast<double>(i % 100 + 1);
+  auto ybar = to(from_vector(y.shape(), g, y.dtype()), y.device());
+  if (change) ybar = change(y, ybar);
+  return tape.vjp({y}, {ybar}, x);
+}
+
+void check_equal(const Tensor& found, const Values& expected, double tolerance = 0) {
+  const auto values = found.to_vector();
+  REQUIRE(values.size() == expected.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    CAPTURE(i);
+    if (std::isnan(expected[i])) CHECK(std::isnan(values[i]));
+    else CHECK(std::abs(values[i] - expected[i]) <= tolerance * std::max(1.0, std::abs(expected[i])));
+  }
+}
+
+// A third NaN, the rest on both sides of every kink and on it; `with` in the place of NaN.
+Values mixed(std::int64_t n, double with = NAN) {
+  const double numbers[] = {-1.5, 0.5, 0, 2, -0.25, -0.0, 1};
+  Values values;
+  for (std::int64_t i = 0; i < n; ++i) values.push_back(i % 3 == 1 ? with : numbers[i % 7]);
+  return values;
+}
+std::size_t nans_in(const Tensor& x) {
+  std::size_t count = 0;
+  for (const double value : x.to_vector()) count += std::isnan(value);
+  return count;
+}
+
+void check_unary(const Device& on) {
+  constexpr std::int64_t n = 53;
+  struct Named {
+    const char* name;
+    std::function<Tensor(const Tensor&)> f;
+  };
+  for (const auto& [name, f] :
+       {Named{"relu", relu}, Named{"leaky_relu", [](const Tensor& x) { return leaky_relu(x, 0.25); }},
+        Named{"abs", [](const Tensor& x) { return abs(x); }}, Named{"clamp", [](const Tensor& x) { return clamp(x, -1, 1); }}}) {
+    INFO(name);
+    const Function of_one = [&call = f](const Tensors& x) { return call(x[0]); };
+    const auto x = on({n}, mixed(n));
+    CHECK(nans_in(of_one({x})) == nans_in(x));
+    // In the place of NaN as where the slope is 1, elsewhere as without NaN.
+    check_equal(cotangents(of_one, {x})[0], cotangents(of_one, {on({n}, mixed(n, 0.5))})[0].to_vector());
+  }
+}
+
+void check_binary(const Device& on) {
+  const Values a{NAN, 1, NAN, 1, 2, 3, 3}, b{1, NAN, NAN, 2, 1, 3, NAN};
+  const auto n = static_cast<std::int64_t>(a.size());
+  const Tensors in{on({n}, a), on({n}, b)};
+  const auto of_max = cotangents([](const Tensors& x) { return maximum(x[0], x[1]); }, in);
+  check_equal(of_max[0], {1, 2, 3, 0, 5, 3, 7});
+  check_equal(of_max[1], {1, 2, 3, 4, 0, 3, 7});
+  const auto of_min = cotangents([](const Tensors& x) { return minimum(x[0], x[1]); }, in);
+  check_equal(of_min[0], {1, 2, 3, 4, 0, 3, 7});
+  check_equal(of_min[1], {1, 2, 3, 0, 5, 3, 7});
+}
+
+void check_reductions(const Device& on) {
+  constexpr std::int64_t rows = 4, columns = 5;
+  Values values(rows * columns, 1.0);
+  values[1] = values[11] = NAN;        // two of column 1
+  values[2] = 7, values[7] = -7;       // column 2
+  values[4] = NAN, values[14] = -2.0;  // one of column 4
+  const auto x = on({rows, columns}, values);
+  for (const bool largest : {true, false}) {
+    INFO(std::string(largest ? "max" : "min"));
+    const auto reduced = [&](std::vector<int> axes) {
+      return cotangents([=](const Tensors& in) { return largest ? max(in[0], axes) : min(in[0], axes); }, {x})[0];
+    };
+    Values expected(rows * columns, 0.0);
+    for (const std::size_t row : {0, 5, 10, 15}) expected[row] = 0.25, expected[row + 3] = 1;
+    expected[1] = expected[11] = 1;  // half of 2
+    expected[largest ? 2 : 7] = 3;
+    expected[4] = 5;
+    check_equal(reduced({0}), expected);
+    std::fill(expected.begin(), expected.end(), 0.0);
+    expected[1] = expected[4] = 0.5, expected[11] = 3;  // half of 1 each, the whole of 3
+    expected[largest ? 5 : 7] = 2;
+    if (largest) expected[5] = expected[6] = expected[8] = expected[9] = 0.5;
+    for (const std::size_t i : {15, 16, 17, 18, 19}) expected[i] = 0.8;
+    check_equal(reduced({1}), expected, on.type == DType::float64 ? 1e-15 : 1e-2);
+    std::fill(expected.begin(), expected.end(), 0.0);
+    expected[1] = expected[4] = expected[11] = 1.0 / 3;
+    check_equal(reduced({0, 1}), expected, on.type == DType::float64 ? 1e-15 : 1e-2);
+  }
+}
+
+void check_pools(const Device& on) {
+  for (const std::int64_t channels : {3, 11, 16}) {
+    const Shape shape{1, 2, 4, 4, channels};
+    CAPTURE(channels);
+    // The first NaN of a window wins.
+    const PoolAttributes pairs{.kernel = 2, .stride = 2};
+    Values values(static_cast<std::size_t>(shape.elements())), expected(values.size(), 0.0);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i % 13);
+    const auto place = [&](std::int64_t h, std::int64_t w) { return static_cast<std::size_t>((h * 4 + w) * channels); };
+    for (const auto& [h, w] : {std::pair{0, 1}, std::pair{1, 0}, std::pair{2, 3}}) values[place(h, w)] = NAN;
+    const auto found = cotangents([&](const Tensors& x) { return max_pool(x[0], pairs); }, {on(shape, values)})[0].to_vector();
+    CHECK(found[place(0, 1)] == 1);
+    CHECK(found[place(1, 0)] == 0);
+    CHECK(found[place(2, 3)] == static_cast<double>(3 * channels % 100 + 1));
+    // What passes an average does so before it.
+    for (const double slope : slopes)
+      for (const auto& pool : {pairs, PoolAttributes{.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1}}) {
+        CAPTURE(slope);
+        const auto x = on(shape, mixed(shape.elements()));
+        const auto of_x = mixed(shape.elements());
+        auto mean = cotangents([&](const Tensors& in) { return avg_pool(in[0], pool); }, {x})[0].to_vector();
+        for (std::size_t i = 0; i < mean.size(); ++i) mean[i] *= of_x[i] <= 0 ? slope : 1;
+        check_equal(cotangents([&](const Tensors& in) { return leaky_avg_pool(in[0], slope, pool); }, {x})[0], mean,
+                    on.tolerance);
+      }
+  }
+}
+
+// A function with an activation behind it, as one op and as two.
+void check_fused(const char* name, const Device& on, const std::function<Tensor(const Tensors&, double)>& fused,
+                 const Tensors& in, std::size_t expected_nans) {
+  INFO(name);
+  for (const double slope : slopes) {
+    CAPTURE(slope);
+    const Function one = [&](const Tensors& x) { return fused(x, slope); };
+    CHECK(nans_in(one(in)) == expected_nans);
+    const auto passes = [&](const Tensor& y, const Tensor& g) {
+      auto values = g.to_vector();
+      const auto of_y = y.to_vector();
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] *= of_y[i] <= 0 ? slope : 1;
+      return to(from_vector(g.shape(), values, g.dtype()), g.device());
+    };
+    const auto found = cotangents(one, in);
+    const auto expected = cotangents([&](const Tensors& x) { return fused(x, 1); }, in, passes);
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      CAPTURE(i);
+      check_equal(found[i], expected[i].to_vector(), on.tolerance);
+    }
+  }
+}
+
+Tensor numbers(const Device& on, const Shape& shape, std::uint64_t seed) {
+  return on(shape, random_tensor(shape, seed).to_vector());
+}
+Tensor with_nan(const Device& on, const Shape& shape, std::uint64_t seed, std::initializer_list<std::size_t> places) {
+  auto values = random_tensor(shape, seed).to_vector();
+  for (const auto place : places) values[place] = NAN;
+  return on(shape, values);
+}
+
+void check_rows(const Device& on) {
+  for (const std::int64_t channels : {5, 16}) {
+    const Shape x{37, channels}, per_channel{channels};
+    const auto width = static_cast<std::size_t>(channels);
+    check_fused(
+        "bias_activation", on, [](const Tensors& in, double slope) { return bias_activation(in[0], in[1], slope); },
+        {with_nan(on, x, 1, {0, 3, 2 * width, 36 * width + 4}), numbers(on, per_channel, 2)}, 4);
+    auto wide = on;
+    wide.type = computed_in(on.type);  // of what there is of each channel
+    check_fused(
+        "channel_affine", on, [&](const Tensors& in, double slope) { return channel_affine(in[0], in[1], in[2], in[3], slope); },
+        {with_nan(on, x, 3, {1, 4 * width + 2}), numbers(wide, per_channel, 4), numbers(wide, per_channel, 5),
+         numbers(wide, per_channel, 6)},
+        2);
+  }
+}
+
+// Of one NaN in 16 channels the outputs around it are NaN, 3 x 3 x 3 times 16 of them.
+void check_conv(const Device& on, const Extent3& extent) {
+  const Shape x{1, extent[0], extent[1], extent[2], 16};
+  const auto middle = static_cast<std::size_t>(((1 * extent[1] + 1) * extent[2] + 1) * 16);
+  for (const bool with_bias : {true, false})
+    check_fused(
+        with_bias ? "convolution with bias" : "convolution", on,
+        [&](const Tensors& in, double slope) {
+          return conv_bias_activation(in[0], in[1], with_bias ? in[2] : Tensor(), slope, {.padding_low = 1, .padding_high = 1});
+        },
+        {with_nan(on, x, 7, {middle}), numbers(on, {16, 3, 3, 3, 16}, 8), numbers(on, {16}, 9)}, 27 * 16);
+}
+void check_linear(const Device& on) {
+  check_fused(
+      "linear", on, [](const Tensors& in, double slope) { return linear(in[0], in[1], in[2], slope); },
+      {with_nan(on, {6, 8}, 10, {17}), numbers(on, {24, 8}, 11), numbers(on, {24}, 12)}, 24);
+}
+
+void check_all(const Device& on) {
+  INFO(name_of(on.type));
+  check_unary(on);
+  check_binary(on);
+  check_reductions(on);
+  check_pools(on);
+  check_rows(on);
+}
+
+constexpr std::pair<DType, double> types[] = {
+    {DType::float64, 1e-12}, {DType::float32, 1e-5}, {DType::bfloat16, 0.05}, {DType::float16, 0.01}};
+
+}  // namespace
+
+TEST_CASE("NaN: every function that is not smooth passes the cotangent") {
+  for (const auto& [type, tolerance] : types) {
+    const Device on{DeviceKind::cpu, type, tolerance};
+    check_all(on);
+    check_linear(on);
+    check_conv(on, {5, 6, 6});  // by the library's kernels, in float32
+    check_conv(on, {3, 3, 3});  // by those for few outputs
+  }
+}
+
+TEST_CASE("gpu: NaN: every function that is not smooth passes the cotangent") {
+  if (no_gpu("gpu: NaN: every function that is not smooth passes the cotangent")) return;
+  for (const auto& [type, tolerance] : types) {
+    const UseDevice device(DeviceKind::cuda);
+    check_all({DeviceKind::cuda, type, tolerance});
+  }
+}
+
+TEST_CASE("gpu: NaN: activations behind convolutions pass the cotangent") {
+  if (no_cudnn("gpu: NaN: activations behind convolutions pass the cotangent")) return;
+  const UseDevice device(DeviceKind::cuda);
+  for (const auto& [type, tolerance] : types) check_conv({DeviceKind::cuda, type, tolerance}, {3, 3, 3});
+}
+
+TEST_CASE("gpu: NaN: activations behind products pass the cotangent") {
+  if (no_cublas("gpu: NaN: activations behind products pass the cotangent")) return;
+  const UseDevice device(DeviceKind::cuda);
+  for (const auto& [type, tolerance] : types) check_linear({DeviceKind::cuda, type, tolerance});
+}
+
+namespace {
+
+// Of NaN a function is NaN, and a cotangent of 1 does not become 0 on its way to `inputs`.
+void check_seen(std::string_view name, const Function& f, const Tensors& in, std::initializer_list<std::size_t> inputs) {
+  INFO(name);
+  Tape tape;
+  const auto y = f(in);
+  CHECK(std::isnan(y.item()));
+  const auto found = tape.vjp({y}, {ones_like(y)}, in);
+  for (const auto i : inputs) CHECK(found[i].item() != 0);
+}
+
+template <class F>
+void check_seen_unary() {
+  constexpr bool flat = std::is_same_v<F, ops::Sign> || std::is_same_v<F, ops::Floor> || std::is_same_v<F, ops::Ceil>;
+  const auto f = [](const Tensors& x) { return apply(ops::Unary<F>{}, {x[0]}); };
+  const auto x = full({1}, NAN, DType::float64);
+  if constexpr (flat) check_seen(F::name, f, {x}, {});
+  else check_seen(F::name, f, {x}, {0});
+}
+
+}  // namespace
+
+TEST_CASE("NaN: no elementwise function hides it from the gradient") {
+  {
+    using namespace ops;
+#define MPIGRAD_MAKE(F) check_seen_unary<F>();
+    MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
+  }
+  using BinaryFunction = Tensor (*)(const Tensor&, const Tensor&);
+  const std::pair<const char*, BinaryFunction> binary[] = {{"add", add},        {"subtract", subtract}, {"multiply", multiply},
+                                                           {"divide", divide},  {"pow", pow},           {"maximum", maximum},
+                                                           {"minimum", minimum}};
+  for (const auto& [name, f] : binary) {
+    const auto of_two = [call = f](const Tensors& x) { return call(x[0], x[1]); };
+    const auto x = full({1}, NAN, DType::float64), two = full({1}, 2, DType::float64);
+    check_seen(name, of_two, {x, two}, {0, 1});
+    check_seen(name, of_two, {two, x}, {0, 1});
+  }
+  // Multiplication is there three times, and leaky_relu's adjoint is tested with it: a function that is new is to be added above.
+#define MPIGRAD_MAKE(F) +1
+  static_assert(MPIGRAD_BINARY_FUNCTIONS(MPIGRAD_MAKE) == std::size(binary) + 3);
+#undef MPIGRAD_MAKE
+}
+
+namespace {
+
+// Ranks' values of some elements, [element][rank]: NaN on one rank, on two, on all; and a tie.
+std::vector<Values> over_ranks(int size) {
+  const auto ranks = static_cast<std::size_t>(size);
+  std::vector<Values> values(5, Values(ranks));
+  for (std::size_t r = 0; r < ranks; ++r) {
+    for (auto& element : values) element[r] = static_cast<double>(r * 3 % 5);
+    values[2][r] = NAN, values[3][r] = 1;
+  }
+  values[0][ranks / 2] = values[1][0] = values[1][ranks - 1] = values[4][ranks - 1] = NAN;
+  return values;
+}
+
+// Adds what goes of the cotangent of the extremum of some ranks to each of them.
+void add_shares(Values& shares, double cotangent, const Values& x, std::vector<std::size_t> ranks, bool largest, Ties ties) {
+  const auto wins = [&](std::size_t a, std::size_t b) {
+    if (std::isnan(x[a]) || std::isnan(x[b])) return std::isnan(x[a]) && !std::isnan(x[b]);
+    return largest ? x[a] > x[b] : x[a] < x[b];
+  };
+  std::vector<std::size_t> winners;
+  for (const auto r : ranks)
+    if (std::none_of(ranks.begin(), ranks.end(), [&](auto other) { return wins(other, r); })) winners.push_back(r);
+  if (ties == Ties::first && !winners.empty()) winners.erase(winners.begin() + 1, winners.end());
+  for (const auto r : winners) shares[r] += cotangent / static_cast<double>(winners.size());
+}
+
+enum class Form : std::uint8_t { allreduce, reduce, reduce_scatter, scan, scan_down, exscan, loc };
+
+void check_over_ranks(const Communicator& comm, Form form, bool largest, Ties ties, DType type) {
+  const auto size = static_cast<std::size_t>(comm.size()), rank = static_cast<std::size_t>(comm.rank());
+  const auto values = over_ranks(comm.size());
+  const auto n = static_cast<std::int64_t>(values.size());
+  const int root = comm.size() - 1;
+  Rows rows(size, 0);
+  rows[0] = 2, rows[size - 1] += n - 2;
+  Values mine;
+  for (const auto& element : values) mine.push_back(element[rank]);
+  const auto x = from_vector({n}, mine, type);
+  const auto op = largest ? ReduceOp::max : ReduceOp::min;
+  Tape tape;
+  const auto y = [&] {
+    switch (form) {
+      case Form::allreduce: return allreduce(x, comm, op, ties);
+      case Form::reduce: return reduce(x, comm, root, op, ties);
+      case Form::reduce_scatter: return reduce_scatter(x, comm, rows, op, ties);
+      case Form::scan: return scan(x, comm, op, ties);
+      case Form::scan_down: return scan(x, comm, op, ties, Direction::down);
+      case Form::exscan: return exscan(x, comm, op, ties);
+      case Form::loc: break;
+    }
+    const auto located = largest ? allreduce_maxloc(x, comm) : allreduce_minloc(x, comm);
+    const auto index = located.index.to_vector();
+    for (std::size_t i = 0; i < index.size(); ++i) {
+      Values shares(size, 0.0);
+      std::vector<std::size_t> all(size);
+      for (std::size_t r = 0; r < size; ++r) all[r] = r;
+      add_shares(shares, 1, values[i], all, largest, Ties::first);
+      require(shares[static_cast<std::size_t>(index[i])] == 1, "[test] the extremum of element {} is not on rank {}", i,
+              index[i]);
+    }
+    return located.value;
+  }();
+  const auto found = tape.vjp({y}, {full(y.shape(), static_cast<double>(rank) + 1, type)}, {x})[0].to_vector();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    Values shares(size, 0.0);
+    for (std::size_t s = 0; s < size; ++s) {  // the cotangent of rank s, and which ranks its value comes from
+      std::vector<std::size_t> from;
+      for (std::size_t r = 0; r < size; ++r)
+        if (form == Form::scan ? r <= s : form == Form::exscan ? r < s : form != Form::scan_down || r >= s) from.push_back(r);
+      if (form == Form::scan_down) std::reverse(from.begin(), from.end());
+      const auto begin = static_cast<std::size_t>(s == 0 ? 0 : 2);
+      const bool has = form == Form::reduce ? s == static_cast<std::size_t>(root)
+                                            : form != Form::reduce_scatter || size == 1 ||
+                                                  (i >= begin && i < begin + static_cast<std::size_t>(rows[s]));
+      if (has) add_shares(shares, static_cast<double>(s) + 1, values[i], from, largest, form == Form::loc ? Ties::first : ties);
+    }
+    require(std::abs(found[i] - shares[rank]) <= (is_half(type) ? 0.02 : 1e-6) * std::abs(shares[rank]),
+            "[test] form {}, {}, ties {}, {}: cotangent {} of element {}, not {}", static_cast<int>(form), name_of(op),
+            static_cast<int>(ties), name_of(type), found[i], i, shares[rank]);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("NaN: maxima and minima over ranks pass the cotangent to the ranks that have it") {
+  for (const int size : {1, 2, 3, 5})
+    check_on_ranks(size, "maxima and minima", [](const Communicator& comm) {
+      for (const auto form :
+           {Form::allreduce, Form::reduce, Form::reduce_scatter, Form::scan, Form::scan_down, Form::exscan, Form::loc})
+        for (const bool largest : {true, false})
+          for (const auto ties : {Ties::split, Ties::first})
+            for (const auto type : {DType::float64, DType::float32, DType::bfloat16})
+              check_over_ranks(comm, form, largest, ties, type);
+    });
+}
