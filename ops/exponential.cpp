@@ -61,6 +61,18 @@ Tensor zero_if_nothing(const Tensor& y) {
   return where(none, constant(zeros_like(y)), y);
 }
 
+Tensor finite_shift(const Tensor& maximum) {
+  const auto largest = [&]() -> double {
+    switch (maximum.dtype()) {
+      case DType::float64: return std::numeric_limits<double>::max();
+      case DType::bfloat16: return BFloat16::from_bits(0x7F7F);
+      case DType::float16: return 65504;
+      default: return std::numeric_limits<float>::max();
+    }
+  }();
+  return clamp(constant(maximum), -largest, largest);
+}
+
 Tensor exp_scaled(const Tensor& x, const Tensor& shift, const Tensor& scale) {
   return mpigrad::apply(ops::ExpScaled{}, {x, shift, scale});
 }

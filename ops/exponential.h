@@ -12,6 +12,9 @@ Tensor exp_scaled(const Tensor& x, const Tensor& shift, const Tensor& scale);
 // 0 in place of minus infinity: the logarithm of a sum of nothing, whose terms are all 0 whatever they are divided by; a finite
 // number keeps NaN away.
 Tensor zero_if_nothing(const Tensor& y);
+// The shift of a sum of exponentials, given its largest term: a constant, as it cancels in the sum's logarithm and in all
+// derivatives, and finite, as infinity - infinity is no number. NaN stays NaN.
+Tensor finite_shift(const Tensor& maximum);
 
 namespace ops {
 

@@ -1,5 +1,6 @@
 #include "ops/softmax.h"
 
+#include <limits>
 #include <numeric>
 
 #include "ops/elementwise.h"
@@ -60,15 +61,13 @@ Tensor logsumexp(const Tensor& x, const std::vector<int>& axes, bool keep) {
     const auto y = mpigrad::apply(ops::LogSumExpAlong{axis}, {x});
     return keep ? unsqueeze(y, axis) : y;
   }
-  // The shift cancels in value and in every derivative, so it is a constant; clamped, because infinity - infinity is not a
-  // number.
-  Tensor shift;
-  {
-    Untaped scope;
-    const double bound = x.dtype() == DType::float64 ? 1e300 : x.dtype() == DType::float16 ? 65504 : 3e38;
-    shift = constant(clamp(max(x, axes, true), -bound, bound));
-  }
-  const auto y = log(sum(exp(x - shift), axes, true)) + shift;
+  UseDevice device(x.device());
+  const auto number = [&](double value) { return constant(full({}, value, x.dtype())); };
+  const auto shift = finite_shift(max(constant(x), axes, true));
+  const auto terms = sum(exp(x - shift), axes, true);
+  // A sum of nothing is 0, whose logarithm has no derivative.
+  const auto nothing = equal(constant(terms), number(0));
+  const auto y = log(where(nothing, number(1), terms)) + where(nothing, number(-std::numeric_limits<double>::infinity()), shift);
   return keep ? y : squeeze(y, axes);
 }
 

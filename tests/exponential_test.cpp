@@ -97,3 +97,29 @@ TEST_CASE("logsumexp: NaN stays, nothing gives minus infinity and no NaN in deri
     CHECK(tape.vjp({y}, {ones_like(y)}, {nothing})[0].to_vector() == std::vector<double>{0, 0, 0});
   }
 }
+
+// Over several dimensions, and in 16 bits, it is another composition.
+TEST_CASE("logsumexp: over several dimensions and in 16 bits as over one") {
+  for (const auto dtype : {DType::float32, DType::float64, DType::bfloat16, DType::float16}) {
+    CAPTURE(name_of(dtype));
+    const double largest = dtype == DType::float64    ? std::numeric_limits<double>::max()
+                           : dtype == DType::float16  ? 65504
+                           : dtype == DType::bfloat16 ? 0x1.FEp127
+                                                      : std::numeric_limits<float>::max();
+    const std::vector<double> one[] = {
+        {-infinity, -infinity}, {infinity, 1}, {-infinity, 2}, {largest, 0}, {-largest, -infinity}};
+    const double values[] = {-infinity, infinity, 2, largest, -largest};
+    for (std::size_t i = 0; i < 5; ++i) {
+      CAPTURE(i);
+      const auto x = from_vector({1, 1, 2}, one[i], dtype);
+      Tape tape;
+      const auto y = logsumexp(x, {1, 2});
+      CHECK(y.item() == values[i]);
+      const auto found = tape.vjp({y}, {ones_like(y)}, {x})[0].to_vector();
+      if (i == 1) CHECK(std::isnan(found[0]));  // as of infinity - infinity
+      else CHECK(found[0] == (i == 0 || i == 2 ? 0 : 1));
+      CHECK(found[1] == (i == 2 ? 1 : 0));
+    }
+    CHECK(std::isnan(logsumexp(from_vector({2, 1}, {infinity, std::nan("")}, dtype), {0, 1}).item()));
+  }
+}

@@ -140,6 +140,40 @@ TEST_CASE("ring_logsumexp: large products do not overflow, sums of nothing are m
   });
 }
 
+TEST_CASE("ring_logsumexp: where a product overflows it is infinite, and so is its gradient's NaN where the matrix has it") {
+  // In float32 the product of the first row and the second column is infinite, that of the second row and the third column minus
+  // infinity.
+  const auto q = from_vector({3, 1}, {1e20, -1e20, 1}), k = from_vector({3, 1}, {1, 1e20, -1e-3});
+  Tensors gradient;
+  const auto expected = [&] {
+    Tape tape;
+    const auto y = whole(q, k, false);
+    gradient = objective_gradient(y, {ones({3}), ones({3})}, tape, {q, k});
+    return y;
+  }();
+  CHECK(expected[0].to_vector()[0] == infinity);
+  const auto same = [](const char* what, const Tensor& a, const Tensor& b) {
+    const auto x = a.to_vector(), y = b.to_vector();
+    for (std::size_t i = 0; i < x.size(); ++i)
+      require((std::isnan(x[i]) && std::isnan(y[i])) || x[i] == y[i] || std::abs(x[i] - y[i]) <= 1e-5 * std::abs(y[i]),
+              "[test] {} {}: {} instead of {}", what, i, x[i], y[i]);
+  };
+  for (const int size : {1, 2, 3})
+    for (const std::int64_t tile : {1, 64})
+      check_on_ranks(size, "ring_logsumexp", [&](const Communicator& comm) {
+        const auto rows = rows_for(3, size, -1);
+        const auto q_ = mine(q, rows, comm.rank()), k_ = mine(k, rows, comm.rank());
+        const RingAttributes at{.rows = rows, .tile = tile};
+        Tape tape;
+        const auto y = ring_logsumexps(q_, k_, comm, at);
+        same("row", y.rows, mine(expected[0], rows, comm.rank()));
+        same("column", y.columns, mine(expected[1], rows, comm.rank()));
+        const auto g = objective_gradient({y.rows, y.columns}, {ones_like(y.rows), ones_like(y.columns)}, tape, {q_, k_});
+        same("q", g[0], mine(gradient[0], rows, comm.rank()));
+        same("k", g[1], mine(gradient[1], rows, comm.rank()));
+      });
+}
+
 TEST_CASE("ring_logsumexp: memory grows linearly, that of the matrix with the square") {
   const auto peak = [](std::int64_t n, int ranks, bool ring) {
     std::int64_t bytes = 0;

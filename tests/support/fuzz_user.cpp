@@ -79,7 +79,7 @@ FuzzCase make_user(FuzzContext& f, std::string_view name, const R& reduction, st
         std::vector<Row> list;
         for (std::size_t s = 0; s < terms; ++s)
           list.push_back(block_of(x[s][0], Rows(static_cast<std::size_t>(shape[0]), 1), static_cast<std::size_t>(i), columns));
-        const auto row = list.size() == 1 && form >= 3 ? list[0] : fold(list);
+        const auto row = fold(list);
         y.insert(y.end(), row.begin(), row.end());
       }
       if (form == 1 && r != static_cast<std::size_t>(root)) return Row(y.size());
