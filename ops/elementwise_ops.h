@@ -20,6 +20,7 @@ template <class F>
 struct Unary {
   F f{};
   static constexpr std::string_view name = F::name;
+  static constexpr bool takes_half = true;
   static constexpr unsigned keeps_inputs = F::keeps_input, keeps_outputs = F::keeps_output;
 
   Types infer(Inputs in) const {
@@ -36,6 +37,7 @@ template <class F>
 struct Binary {
   F f{};
   static constexpr std::string_view name = F::name;
+  static constexpr bool takes_half = true;
   static constexpr unsigned keeps_inputs = F::keeps_inputs, keeps_outputs = F::keeps_output;
 
   Types infer(Inputs in) const;
@@ -58,6 +60,7 @@ struct Binary {
 template <class F>
 struct Compare {
   static constexpr std::string_view name = F::name;
+  static constexpr bool takes_half = true;
   static constexpr bool differentiable = false;
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const { return elementwise_layout(name, in, Elementwise::nonlinear); }

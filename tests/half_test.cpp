@@ -175,9 +175,14 @@ TEST_CASE("half: cast between all types") {
 }
 
 TEST_CASE("half: elementwise ops are float32 ones, rounded once") {
+  // Of less than a block, and of several blocks, whose ends are not those of rows.
+  const std::pair<Shape, Shape> shapes[] = {{{7, 40}, {7, 40}},     {{7, 40}, {40}},       {{7, 40}, {7, 1}},     {{7, 40}, {}},
+                                            {{5, 3001}, {5, 3001}}, {{5, 3001}, {3001}},   {{5, 3001}, {5, 1}},   {{5, 3001}, {}},
+                                            {{2, 3, 701}, {3, 1}},  {{701, 3, 4}, {3, 1}}, {{701, 3}, {2, 1, 3}}, {{0, 3}, {3}}};
   for (const auto type : half_types)
-    for (const Shape& other : {Shape{7, 40}, Shape{40}, Shape{7, 1}, Shape{}}) {
-      const Tensor a = numbers({7, 40}, type), b = numbers(other, type, 2);
+    for (const auto& [shape, other] : shapes) {
+      INFO(fmt::format("{} and {}", shape, other));
+      const Tensor a = numbers(shape, type), b = numbers(other, type, 2);
       const auto check = [&](const Tensor& y, const Tensor& y32) { CHECK(same(y, cast(y32, type))); };
       check(a + b, wide(a) + wide(b));
       check(a - b, wide(a) - wide(b));
@@ -194,8 +199,32 @@ TEST_CASE("half: elementwise ops are float32 ones, rounded once") {
       CHECK(same(equal(a, a), ones(a.shape(), DType::boolean)));
       CHECK(same(logical_not(a), logical_not(wide(a))));
       check(where(less(a, b), a, b), minimum(wide(a), wide(b)));
+      check(leaky_relu_adjoint(a, b, 0.25), leaky_relu_adjoint(wide(a), wide(b), 0.25));
     }
   CHECK(has(error_text([] { zeros({1}, DType::float16) + zeros({1}, DType::bfloat16); }), "[add] element types differ"));
+}
+
+TEST_CASE("half: elementwise ops take the memory of their results and no more") {
+  for (const auto type : half_types) {
+    const Shape shape{64, 8192};
+    const Tensor a = numbers(shape, type), row = numbers({8192}, type, 2);
+    const auto check = [&](const char* name, const std::function<Tensor()>& f) {
+      CAPTURE(name);
+      const auto before = memory_statistics(DeviceKind::cpu).current_bytes;
+      reset_peak_memory(DeviceKind::cpu);
+      const Tensor y = f();
+      CHECK(memory_statistics(DeviceKind::cpu).peak_bytes - before == y.bytes());
+    };
+    check("exp", [&] { return exp(a); });
+    check("relu", [&] { return relu(a); });
+    check("affine", [&] { return affine(a, 2, 1); });
+    check("add", [&] { return a + a; });
+    check("multiply by a row", [&] { return a * row; });
+    check("maximum of a row", [&] { return maximum(row, a); });
+    check("less", [&] { return less(a, a); });
+    check("equal to a row", [&] { return equal(a, row); });
+    check("leaky_relu_adjoint", [&] { return leaky_relu_adjoint(a, a, 0.5); });
+  }
 }
 
 TEST_CASE("half: reductions accumulate in more digits and round once") {

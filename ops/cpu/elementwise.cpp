@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "framework/half_rows.h"
 #include "ops/broadcast.h"
 #include "ops/elementwise_list.h"
 #include "ops/elementwise_ops.h"
@@ -90,6 +91,71 @@ void binary(const Tensor& a, const Tensor& b, Tensor& y, F f) {
   });
 }
 
+// 16-bit elements come as float32 and go back in blocks, which stay in the first cache: whole operands would take three times
+// their memory. The functions see the same numbers either way.
+constexpr std::int64_t block = 1 << 11;
+
+// Calls f(first element, elements) for blocks of n elements.
+template <class F>
+void for_each_block(std::int64_t n, F&& f) {
+#pragma omp parallel for if (n >= parallel_from) schedule(static)
+  for (std::int64_t at = 0; at < n; at += block) f(at, std::min(block, n - at));
+}
+
+void widen(const Tensor& x, std::int64_t at, std::int64_t count, float* to) {
+  if (x.dtype() == DType::bfloat16) detail::convert(x.data<BFloat16>() + at, to, count);
+  else detail::convert(x.data<Float16>() + at, to, count);
+}
+void round(const float* from, std::int64_t count, Tensor& y, std::int64_t at) {
+  if (y.dtype() == DType::bfloat16) detail::convert(from, y.mutable_data<BFloat16>() + at, count);
+  else detail::convert(from, y.mutable_data<Float16>() + at, count);
+}
+
+// The same of operand i of a walk, repeated where it is.
+template <std::size_t N, class H>
+void widen(const Walk<N>& walk, std::size_t i, const H* x, std::int64_t at, std::int64_t count, float* to) {
+  const std::int64_t length = walk.extents[0], step = walk.steps[0][i];
+  for (std::int64_t done = 0; done < count;) {
+    std::int64_t rest = (at + done) / length;
+    const std::int64_t first = at + done - rest * length, n = std::min(length - first, count - done);
+    const H* row = x + first * step;
+    for (std::size_t d = 1; d < walk.dimensions; ++d) {
+      row += rest % walk.extents[d] * walk.steps[d][i];
+      rest /= walk.extents[d];
+    }
+    if (step == 0) std::fill_n(to + done, n, float{*row});
+    else
+      for (std::int64_t j = 0; j < n; ++j) to[done + j] = row[j * step];
+    done += n;
+  }
+}
+template <std::size_t N>
+void widen(const Walk<N>& walk, std::size_t i, const Tensor& x, std::int64_t at, std::int64_t count, float* to) {
+  if (walk.dimensions == 1 && walk.steps[0][i] == 1) return widen(x, at, count, to);
+  if (x.dtype() == DType::bfloat16) widen(walk, i, x.data<BFloat16>(), at, count, to);
+  else widen(walk, i, x.data<Float16>(), at, count, to);
+}
+
+// y[i] = f(a[i], b[i]), of the operands' 16-bit type or boolean
+template <class F>
+void binary_of_half(const Tensor& a, const Tensor& b, Tensor& y, F f) {
+  const auto& shape = y.shape();
+  const auto walk = walk_of<2>(shape, std::array{broadcast_strides(a.shape(), shape), broadcast_strides(b.shape(), shape)});
+  for_each_block(y.elements(), [&](std::int64_t at, std::int64_t count) {
+    alignas(64) float of_a[block], of_b[block];
+    widen(walk, 0, a, at, count, of_a);
+    widen(walk, 1, b, at, count, of_b);
+    const F function = f;
+    if constexpr (std::is_same_v<decltype(function(1.0F, 1.0F)), bool>) {
+      bool* py = y.mutable_data<bool>() + at;
+      for (std::int64_t i = 0; i < count; ++i) py[i] = function(of_a[i], of_b[i]);
+    } else {
+      for (std::int64_t i = 0; i < count; ++i) of_a[i] = function(of_a[i], of_b[i]);
+      round(of_a, count, y, at);
+    }
+  });
+}
+
 // c ? a : b of their bits, without the branch that a compiler makes of it, ten times slower for masks without a pattern.
 template <class T>
 T either(bool c, T a, T b) {
@@ -105,6 +171,15 @@ T either(bool c, T a, T b) {
 
 template <class F>
 void Unary<F>::run(Cpu, Inputs in, Outputs out) const {
+  if (is_half(in[0].dtype())) {
+    return for_each_block(in[0].elements(), [&](std::int64_t at, std::int64_t count) {
+      alignas(64) float of_x[block];
+      widen(in[0], at, count, of_x);
+      const F function = f;
+      for (std::int64_t i = 0; i < count; ++i) of_x[i] = function(of_x[i]);
+      round(of_x, count, out[0], at);
+    });
+  }
   visit_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T* x = in[0].data<T>();
@@ -118,6 +193,7 @@ void Unary<F>::run(Cpu, Inputs in, Outputs out) const {
 
 template <class F>
 void Binary<F>::run(Cpu, Inputs in, Outputs out) const {
+  if (is_half(in[0].dtype())) return binary_of_half(in[0], in[1], out[0], f);
   visit_arithmetic(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     binary<T, T>(in[0], in[1], out[0], f);
@@ -126,6 +202,7 @@ void Binary<F>::run(Cpu, Inputs in, Outputs out) const {
 
 template <class F>
 void Compare<F>::run(Cpu, Inputs in, Outputs out) const {
+  if (is_half(in[0].dtype())) return binary_of_half(in[0], in[1], out[0], F{});
   visit_arithmetic(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     binary<T, bool>(in[0], in[1], out[0], F{});

@@ -1,0 +1,15 @@
+#pragma once
+// Rows of 16-bit numbers as float32 and back, by the vector units that are there. Used inside the library only.
+
+#include <cstdint>
+
+#include "framework/half.h"
+
+namespace mpigrad::detail {
+
+void convert(const BFloat16* from, float* to, std::int64_t n);
+void convert(const Float16* from, float* to, std::int64_t n);
+void convert(const float* from, BFloat16* to, std::int64_t n);
+void convert(const float* from, Float16* to, std::int64_t n);
+
+}  // namespace mpigrad::detail
