@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "comm/collectives.h"
+
 namespace mpigrad {
 
 Grid::Grid(const Communicator& world, std::vector<std::string> axis_names, std::vector<int> axis_extents) : world_(world) {
@@ -36,6 +38,11 @@ Communicator Grid::along(const std::vector<int>& axes) const {
   const auto ranks_of_group = members(wanted);
   group = static_cast<int>(ranks_of_group.size()) == world_.size() ? world_ : world_.subgroup(ranks_of_group);
   return group;
+}
+
+Tensor Grid::sum_over(const std::vector<int>& axes, const Tensor& x) const {
+  const Untaped scope;
+  return allreduce(constant(x.without_layout()), along(axes));
 }
 
 GridPtr make_grid(const Communicator& world, const GridExtents& e) {

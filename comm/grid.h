@@ -21,6 +21,7 @@ class Grid : public GridShape {
   Communicator along(const std::vector<int>& axes) const;
   // These ranks of the grid, in the order of that communicator.
   std::vector<int> members(const std::vector<int>& axes) const;
+  Tensor sum_over(const std::vector<int>& axes, const Tensor& x) const override;
 
  private:
   Communicator world_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "framework/tensor.h"
+
 namespace mpigrad {
 
 Shape Box::extents() const {
@@ -37,6 +39,10 @@ std::vector<int> GridShape::coordinates(int rank) const {
   std::vector<int> result(extents.size());
   for (std::size_t i = extents.size(); i-- > 0;) result[i] = rank % extents[i], rank /= extents[i];
   return result;
+}
+
+Tensor GridShape::sum_over(const std::vector<int>&, const Tensor& x) const {
+  fail("[layout] this grid has no communicators to add over: {}", x);
 }
 
 Box Layout::box(int rank) const {

@@ -16,6 +16,8 @@
 
 namespace mpigrad {
 
+class Tensor;
+
 // Half-open box in global coordinates.
 struct Box {
   Shape begin, end;
@@ -39,6 +41,9 @@ struct GridShape {
   int axes() const { return static_cast<int>(extents.size()); }
   int ranks() const;
   std::vector<int> coordinates(int rank) const;
+  // The sum of x over the ranks that differ from this one only along `axes`, as a constant and outside of any tape: for counts.
+  // Collective among them. An Error here, where there are no communicators.
+  virtual Tensor sum_over(const std::vector<int>& axes, const Tensor& x) const;
 };
 
 enum class Placement : std::uint8_t { split, same, share };

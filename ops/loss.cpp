@@ -44,10 +44,38 @@ Tensor mae(const Tensor& prediction, const Tensor& target, Reduce reduce) {
   return reduced(abs(prediction - target), reduce);
 }
 
+namespace {
+
+// A plain tensor is the same on all ranks: as one of the labels' grid, it broadcasts against what is split.
+Tensor class_weights(const Tensor& weights, const Tensor& log_p) {
+  const auto classes = log_p.dim(-1);
+  require(weights.shape() == Shape{classes} && (!weights.layout() || weights.layout()->varying_axes().empty()),
+          "[cross_entropy] one weight for each of {} classes: {}", classes, weights);
+  require(weights.dtype() == log_p.dtype(), "[cross_entropy] weights have the type of the scores: {} and {}", weights, log_p);
+  const auto all = constant(weights.without_layout());
+  if (!log_p.layout()) return all;
+  const auto& layout = *log_p.layout();
+  return all.with_layout(std::make_shared<Layout>(
+      Layout{layout.grid, all.shape(), std::vector<AxisPlacement>(layout.axes.size(), {Placement::same, -1, {}})}));
+}
+
+// The sum of all ranks' weights.
+Tensor total_weight(const Tensor& weight) {
+  const auto mine = sum(weight);
+  if (!mine.layout() || !mine.layout()->has(Placement::share)) return mine;
+  return mine.layout()->grid->sum_over(mine.layout()->varying_axes(), mine);
+}
+
+}  // namespace
+
 Tensor negative_log_likelihood(const Tensor& log_p, const Tensor& labels, const CrossEntropyOptions& options) {
   require(log_p.rank() == labels.rank() + 1,
           "[cross_entropy] labels have the dimensions of the scores but the last: scores {}, labels {}", log_p, labels);
   require_wide("cross_entropy", log_p);
+  require(!log_p.layout() == !labels.layout(), "[cross_entropy] scores and labels are both distributed or both local: {}, {}",
+          log_p, labels);
+  require(!log_p.layout() || log_p.layout()->axis_of(log_p.rank() - 1) < 0,
+          "[cross_entropy] the classes are split; redistribute the scores first: {}", log_p);
   const auto classes = log_p.dim(-1);
   const auto dtype = log_p.dtype();
   // Selections, not products: the scores of other classes may be infinite.
@@ -56,21 +84,15 @@ Tensor negative_log_likelihood(const Tensor& log_p, const Tensor& labels, const 
   {
     Untaped scope;
     chosen = mpigrad::apply(ops::LabelMask{classes, options.ignore_index}, {labels});
-    if (options.weights) {
-      require(options.weights.shape() == Shape{classes}, "[cross_entropy] one weight for each of {} classes: {}", classes,
-              options.weights);
-      weight = constant(sum(where(chosen, constant(options.weights), scalar_like(log_p, 0)), {-1}));
-    } else if (weighted) {
-      weight = constant(sum(cast(chosen, dtype), {-1}));
-    }
+    if (options.weights)
+      weight = constant(sum(where(chosen, class_weights(options.weights, log_p), scalar_like(log_p, 0)), {-1}));
+    else if (weighted) weight = constant(sum(cast(chosen, dtype), {-1}));
   }
   auto losses = -sum(where(chosen, log_p, scalar_like(log_p, 0)), {-1});
   if (options.weights) losses = losses * weight;
   if (options.reduce != Reduce::mean || !weighted) return reduced(losses, options.reduce);
-  require(!log_p.layout(),
-          "[cross_entropy] the sum of weights of a distributed batch needs communication; use Reduce::sum and divide by it: {}",
-          log_p);
-  return sum(losses) / maximum(sum(weight), scalar_like(weight, 1e-30));
+  const Tensor share = sum(losses), all = total_weight(weight);
+  return share / maximum(all, scalar_like(all, 1e-30));
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {

@@ -13,11 +13,13 @@ Tensor mse(const Tensor& prediction, const Tensor& target, Reduce reduce = Reduc
 Tensor mae(const Tensor& prediction, const Tensor& target, Reduce reduce = Reduce::mean);
 
 struct CrossEntropyOptions {
-  Tensor weights{};                            // [C]: a factor for each class, or none
+  Tensor weights{};  // [C]: a factor for each class, the same on all ranks, with a layout or without; or none
   std::optional<std::int64_t> ignore_index{};  // labels that count neither in the sum nor in the mean; may be outside [0, C)
   Reduce reduce = Reduce::mean;                // the mean divides by the sum of the weights of the labels that count
 };
 // logits: [..., C], labels: integers [...] in [0, C), others are refused:  -w[label] log softmax(logits)[label]
+// Of distributed logits any dimension but the classes may be split, and the labels with it. A mean with weights or ignored labels
+// is then collective: one number, the sum of the weights, is added over the ranks that differ.
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options = {});
 // The same of log-probabilities.
 Tensor negative_log_likelihood(const Tensor& log_probabilities, const Tensor& labels, const CrossEntropyOptions& options = {});

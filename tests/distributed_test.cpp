@@ -109,6 +109,98 @@ TEST_CASE("distributed: adjoint and second order of every layer") {
     check_on_ranks(size, "adjoint", [](const Communicator& comm) { check_layer_adjoints(comm, 4); });
 }
 
+namespace {
+
+// The first and second derivatives of a cross-entropy, and its value on all ranks.
+struct LossResult {
+  double value = 0;
+  Tensor gradient, second;
+};
+LossResult run_loss(const Tensor& scores, const Tensor& labels, const CrossEntropyOptions& options, const Communicator& comm) {
+  Tape tape;
+  const auto loss = cross_entropy(scores, labels, options);
+  const auto share = options.reduce == Reduce::none ? sum(loss * scale_at(loss, 4)) : loss;
+  auto gradient = tape.gradient(share, {scores}, Record::yes)[0];
+  auto second = tape.gradient(sum(square(gradient) * scale_at(gradient, 5)), {scores})[0];
+  return {scores.layout() ? total(share, comm) : share.item(), std::move(gradient), std::move(second)};
+}
+
+// Labels of 0 to 3.
+Tensor labels_of(const Shape& shape, const LayoutPtr& layout = {}) {
+  return constant(cast(affine(global_tensor(shape, 6, layout), 2, 2), DType::int64));
+}
+
+LayoutPtr without_last(const LayoutPtr& layout) {
+  Layout result = *layout;
+  result.global = Shape(std::span(layout->global.begin(), static_cast<std::size_t>(layout->global.rank() - 1)));
+  return std::make_shared<Layout>(std::move(result));
+}
+
+}  // namespace
+
+TEST_CASE("distributed: cross-entropy with class weights and ignored labels is that of one rank, on every grid and cut") {
+  const auto weights = from_vector({4}, {1, 0.5, 2, 0.25}, DType::float64);
+  const std::vector<CrossEntropyOptions> kinds{{.weights = weights},
+                                               {.ignore_index = 1},
+                                               {.weights = weights, .ignore_index = 2},
+                                               {.weights = weights, .ignore_index = 100}};
+  for (const int size : {1, 2, 3, 4, 6})
+    check_on_ranks(size, "cross_entropy", [&](const Communicator& comm) {
+      Dice dice(static_cast<std::uint64_t>(comm.size()));
+      for (int i = 0; i < 6; ++i) {
+        const Shape shape = i % 2 == 0 ? Shape{7, 4} : Shape{3, 4, 5, 2, 4};
+        LayoutPtr layout;
+        if (shape.rank() == 5) layout = random_layout(comm, dice, shape);
+        else layout = with_random_cuts(split_layout(make_grid(comm, {.sample = comm.size()}), shape, {0, -1, -1, -1}), dice);
+        const auto of_labels = without_last(layout);
+        const auto whole = global_tensor(shape, 3), mine = global_tensor(shape, 3, layout);
+        for (auto options : kinds)
+          for (const auto reduce : {Reduce::mean, Reduce::sum, Reduce::none}) {
+            options.reduce = reduce;
+            const auto expected = run_loss(whole, labels_of(of_labels->global), options, comm);
+            // Weights may have a layout, too.
+            if (options.weights && dice(0, 1) == 1) {
+              Layout same = *layout;
+              same.global = {4};
+              for (auto& axis : same.axes) axis = {Placement::same, -1, {}};
+              options.weights = weights.with_layout(std::make_shared<Layout>(std::move(same)));
+            }
+            const auto found = run_loss(mine, labels_of(of_labels->global, of_labels), options, comm);
+            const auto what = fmt::format("{}, rank {}", to_string(*layout), comm.rank());
+            require(std::abs(found.value - expected.value) <= 1e-13 * std::max(1.0, std::abs(expected.value)),
+                    "[test] {}: {} not {}", what, found.value, expected.value);
+            require_close(what + ": gradient", found.gradient, part_of(expected.gradient, layout), 1e-13);
+            require_close(what + ": second derivative", found.second, part_of(expected.second, layout), 1e-13);
+          }
+      }
+    });
+}
+
+TEST_CASE("distributed: a loss of split classes, of local labels or of weights that vary is refused by name") {
+  check_on_ranks(2, "refusals", [](const Communicator& comm) {
+    const auto grid = make_grid(comm, {.sample = 2});
+    const auto expect = [](const std::string& start, const std::function<void()>& body) {
+      const auto text = error_text(body);
+      require(text.starts_with(start), "[test] '{}' instead of '{}'", text, start);
+    };
+    const auto layout = split_layout(grid, {4, 2}, {0, -1, -1, -1}), of_labels = split_layout(grid, {4}, {0, -1, -1, -1});
+    const auto scores = global_tensor({4, 2}, 1, layout), labels = constant(zeros({2}, DType::int64)).with_layout(of_labels);
+    const auto weights = ones({2}, DType::float64);
+    const auto classes = split_layout(grid, {4, 2}, {1, -1, -1, -1});
+    expect("[cross_entropy] the classes are split", [&] {
+      negative_log_likelihood(global_tensor({4, 2}, 1, classes),
+                              constant(zeros({4}, DType::int64)).with_layout(same_layout(grid, {4})));
+    });
+    expect("[cross_entropy] scores and labels are both distributed or both local",
+           [&] { cross_entropy(scores, labels.without_layout(), {.weights = weights}); });
+    expect("[cross_entropy] weights have the type of the scores", [&] { cross_entropy(scores, labels, {.weights = ones({2})}); });
+    expect("[cross_entropy] one weight for each of 2 classes", [&] { cross_entropy(scores, labels, {.weights = ones({3})}); });
+    expect("[cross_entropy] one weight for each of 2 classes", [&] {
+      cross_entropy(scores, labels, {.weights = ones({2}, DType::float64).with_layout(split_layout(grid, {4}, {0, -1, -1, -1}))});
+    });
+  });
+}
+
 TEST_CASE("distributed: batch statistics of a rank, of a sample's ranks, of all") {
   check_on_ranks(4, "statistics", [](const Communicator& comm) {
     const auto grid = make_grid(comm, {.sample = 2, .depth = 2});
