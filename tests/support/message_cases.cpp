@@ -330,7 +330,7 @@ void check_around_recompute(const Communicator& comm) {
         auto request = iallreduce(in[0], comm);
         Tensor a;
         if (comm.rank() % 2 == 1) a = wait(request);
-        const auto b = recompute([&](const Tensor& v) { return wait(iallreduce(v, comm)) * 2; }, in[1]);
+        const auto b = recompute([comm](const Tensor& v) { return wait(iallreduce(v, comm)) * 2; }, in[1]);
         if (request) a = wait(request);
         return Tensors{a, b};
       },
