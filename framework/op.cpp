@@ -4,6 +4,7 @@
 #include <string>
 
 #include "framework/cost.h"
+#include "framework/parameter.h"
 
 namespace mpigrad {
 namespace {
@@ -24,7 +25,7 @@ DeviceKind common_device(std::string_view op, Inputs in) {
     if (!first) first = &x;
     require(x.device() == first->device(), "[{}] operands are on different devices: {} and {}", op, name_of(first->device()),
             name_of(x.device()));
-    require(x.storage() != nullptr, "[{}] an operand's elements were not kept: {}", op, x);
+    if (!x.storage()) refuse_unkept(op, "an operand's elements", x);
   }
   return first ? first->device() : current_device();
 }
@@ -32,7 +33,8 @@ DeviceKind common_device(std::string_view op, Inputs in) {
 LayoutPtr refuse_layout(std::string_view op, Inputs in) {
   for (const auto& x : in)
     if (x && x.layout())
-      fail("[{}] is not defined on a distributed tensor; redistribute it or take its local part first: {}", op, x);
+      fail("[{}] is not defined on a distributed tensor; {}: {}", op,
+           parameter_hint(in, "redistribute it or take its local part first"), x);
   return nullptr;
 }
 

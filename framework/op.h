@@ -177,6 +177,7 @@ Tensors apply_all(const Op& op, Tensors in) {
   const detail::OpScope running(Op::name);
   const bool constant = !detail::differentiable<Op>() || detail::all_constant(in);
   const bool record = !constant && Tape::recording();
+  if (!record && !constant) Tape::read_unrecorded(in);
   const detail::RecordedCall scope(detail::communicates<Op>() && record);
   const bool counting = detail::counting_costs();
   const double start = counting ? detail::seconds_now() : 0;

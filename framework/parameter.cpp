@@ -1,6 +1,38 @@
 #include "framework/parameter.h"
 
+#include <algorithm>
+#include <array>
+
 namespace mpigrad {
+namespace {
+
+struct NamedParameter {
+  std::uint64_t id = 0;
+  std::string name;
+};
+struct NamedLately {
+  std::array<NamedParameter, 16> all;
+  std::size_t next = 0;
+};
+thread_local NamedLately named_lately;
+
+}  // namespace
+
+void detail::name_parameter(const Tensor& parameter, const std::string& name) {
+  named_lately.all[named_lately.next] = {parameter.id(), name};
+  named_lately.next = (named_lately.next + 1) % named_lately.all.size();
+}
+
+std::string detail::parameter_hint(std::span<const Tensor> operands, std::string_view otherwise) {
+  for (const auto& x : operands)
+    for (const auto& [id, name] : named_lately.all)
+      if (x && x.id() == id)
+        return fmt::format(
+            "{} is a parameter, which is the same on all ranks: a layer of one's own computes with distributed::parameter_for(x, "
+            "parameter) and x.without_layout(), and gives the result its layout by with_layout() (examples/own_layer.cpp)",
+            name);
+  return std::string(otherwise);
+}
 
 Parameter& Parameters::add(std::string name, const Tensor& value, bool decay) {
   require(is_floating(value.dtype()), "[parameter] {} must be floating-point: {}", name, value);
@@ -63,6 +95,24 @@ Tensor Parameters::take_deferred(std::uint64_t id, const StartReduction& reduce)
   Tensor result = std::move(found->second.cotangent);
   deferred_.erase(found);
   return result;
+}
+
+bool Parameters::accumulating() const {
+  return !deferred_.empty() ||
+         std::any_of(accumulated_.begin(), accumulated_.end(), [](const auto& kept) { return static_cast<bool>(kept.second); });
+}
+
+void Parameters::require_nothing_accumulated(std::string_view who) const {
+  require(!accumulating(),
+          "[{}] the parameters keep gradients of earlier micro-batches, which would enter: finish those with {{.accumulate = "
+          "false}}, "
+          "or forget them with drop_accumulated()",
+          who);
+}
+
+void Parameters::drop_accumulated() {
+  accumulated_.clear();
+  deferred_.clear();
 }
 
 Gradients Parameters::collect(std::vector<Tensor> gradients, bool accumulate) {

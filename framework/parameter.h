@@ -2,7 +2,10 @@
 // Trainable tensors, named by path, in one contiguous arena per element type, and their gradients.
 
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -48,6 +51,12 @@ class Parameters {
   std::vector<Tensor> tensors() const;
   std::int64_t elements() const;
 
+  // Whether micro-batches wait for the last one (GradientOptions::accumulate), and forgetting them.
+  bool accumulating() const;
+  void drop_accumulated();
+  // An Error of `who`, whose sum they would enter.
+  void require_nothing_accumulated(std::string_view who) const;
+
   // Used by Tape::gradient. Adds a micro-batch's cotangent that is still to be reduced over ranks.
   void defer(std::uint64_t id, const Tensor& cotangent, const StartReduction& reduce);
   // What was deferred for this parameter, or none; it is the caller's to reduce.
@@ -65,5 +74,13 @@ class Parameters {
   std::map<std::pair<std::uint64_t, std::uint64_t>, Deferred> deferred_;  // by tensor and group of ranks
   bool packed_ = false;
 };
+
+namespace detail {
+// Errors of this thread call this tensor by the full name that a layer knows it by; the last few are remembered.
+void name_parameter(const Tensor& parameter, const std::string& name);
+// For an error about operands of which some are distributed: what to do if one of them is a parameter of a layer of one's own,
+// else `otherwise`.
+std::string parameter_hint(std::span<const Tensor> operands, std::string_view otherwise);
+}  // namespace detail
 
 }  // namespace mpigrad

@@ -2,17 +2,49 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <unordered_set>
+#include <utility>
 
 #include "framework/buckets.h"
 #include "framework/op.h"
 #include "framework/parameter.h"
+#include "framework/warning.h"
 
 namespace mpigrad {
 namespace {
 
 thread_local std::vector<Tape*> active;
+
+// Whether a replay runs on this thread, and the entry whose vjp does.
+struct Replaying {
+  bool now = false;
+  const Tape::Entry* entry = nullptr;
+};
+thread_local Replaying replaying;
+class ReplayScope {
+ public:
+  explicit ReplayScope(const Tape::Entry* entry = nullptr) : previous_(std::exchange(replaying, {true, entry})) {}
+  ~ReplayScope() { replaying = previous_; }
+  ReplayScope(const ReplayScope&) = delete;
+  ReplayScope& operator=(const ReplayScope&) = delete;
+
+ private:
+  Replaying previous_;
+};
+
+// Tensors that ops read lately while no tape recorded.
+struct ReadUnrecorded {
+  static constexpr std::size_t most = 4096;
+  std::vector<std::uint64_t> ids;
+  std::size_t next = 0;
+  void add(std::uint64_t id) {
+    if (ids.size() < most) return ids.push_back(id);
+    ids[next] = id;
+    next = (next + 1) % most;
+  }
+  bool contains(std::uint64_t id) const { return std::find(ids.begin(), ids.end(), id) != ids.end(); }
+};
+thread_local ReadUnrecorded read_lately;
 
 std::vector<Tensor> seeds(const Tensor& objective) {
   require(objective.elements() == 1, "[gradient] the objective has one element per rank: {}", objective);
@@ -21,6 +53,27 @@ std::vector<Tensor> seeds(const Tensor& objective) {
 }
 
 }  // namespace
+
+void detail::refuse_unkept(std::string_view reader, std::string_view what, const Tensor& x) {
+  if (const auto* entry = replaying.entry) {
+    const auto refuse = [&](const char* member, const char* operand, std::size_t i, unsigned kept) {
+      require(i < 32, "[{}] its vjp reads {} {}, but of no more than 32 can the elements be kept: {}", entry->name, operand, i,
+              x);
+      fail(
+          "[{}] its vjp reads the elements of {} {}, which were not kept: the op needs `static constexpr unsigned {} = {};`, "
+          "where bit i is {} i: {}",
+          entry->name, operand, i, member, kept | 1U << i, operand, x);
+    };
+    const auto is_x = [&](const Tensor& y) { return y && !y.storage() && y.id() == x.id(); };
+    for (std::size_t i = 0; i < entry->inputs.size(); ++i)
+      if (is_x(entry->inputs[i])) refuse("keeps_inputs", "input", i, entry->keeps_inputs);
+    for (std::size_t i = 0; i < entry->outputs.size(); ++i)
+      if (is_x(entry->outputs[i])) refuse("keeps_outputs", "output", i, entry->keeps_outputs);
+    fail("[{}] {} were not kept, in the vjp of {}, whose keeps_inputs and keeps_outputs tell what is: {}", reader, what,
+         entry->name, x);
+  }
+  fail("[{}] {} were not kept: {}", reader, what, x);
+}
 
 Tape::Tape()
     : number_([] {
@@ -47,6 +100,14 @@ Tape* Tape::innermost() {
   for (auto tape = active.rbegin(); tape != active.rend(); ++tape)
     if ((*tape)->sees()) return *tape;
   return nullptr;
+}
+
+std::uint64_t Tape::outermost_number() { return active.empty() ? 0 : active.front()->number_; }
+
+void Tape::read_unrecorded(std::span<const Tensor> inputs) {
+  if (replaying.now) return;
+  for (const auto& x : inputs)
+    if (x && !x.is_constant()) read_lately.add(x.id());
 }
 
 void Tape::record(Entry entry) {
@@ -100,14 +161,33 @@ void Tape::require_known(const Tensor& objective, const std::vector<Tensor>& wit
 
 // The factor of P: every rank hands in the sum of all.
 void Tape::warn_if_replicated(const Tensor& objective) const {
-  static std::atomic_flag warned = ATOMIC_FLAG_INIT;
   for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
-    if (entry->equal_on < 2 || entry->outputs[0].id() != objective.id() || warned.test_and_set()) continue;
-    fmt::print(
-        stderr,
-        "[gradient] the objective is the result of an allreduce: looks like a replicated loss; gradients will be {0} times "
-        "those of one, if all {0} ranks hand it in. Hand in each rank's share, or use allreduce_invariant.\n",
-        entry->equal_on);
+    if (entry->equal_on < 2 || entry->outputs[0].id() != objective.id()) continue;
+    warn_once(
+        "replicated loss",
+        fmt::format("[gradient] the objective is the result of an allreduce: looks like a replicated loss; gradients will be "
+                    "{0} times those of one, if all {0} ranks hand it in. Hand in each rank's share, or use "
+                    "allreduce_invariant.",
+                    entry->equal_on));
+  }
+}
+
+// No error: a rank may have looked at a tensor before and have no use for it now.
+void Tape::warn_of_unused(const std::vector<Tensor>& with_respect_to) const {
+  if (replaying.now) return;
+  for (std::size_t i = 0; i < with_respect_to.size(); ++i) {
+    const auto& x = with_respect_to[i];
+    if (x.is_constant() || !read_lately.contains(x.id())) continue;
+    const auto is_x = [&](const Tensor& y) { return y && y.id() == x.id(); };
+    const bool known = std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+      return std::any_of(entry.inputs.begin(), entry.inputs.end(), is_x) ||
+             std::any_of(entry.outputs.begin(), entry.outputs.end(), is_x);
+    });
+    if (!known)
+      warn_once("unused under the tape",
+                fmt::format("[gradient] nothing under this tape uses tensor {} of those asked for, so that its gradient is zero, "
+                            "but ops have read it without the tape. Begin the tape before anything is computed from it: {}",
+                            i, x));
   }
 }
 
@@ -121,10 +201,15 @@ std::vector<Tensor> Tape::gradient(const Tensor& objective, const TensorList& wi
 
 Gradients Tape::gradient(const Tensor& objective, const GradientOptions& options) {
   require(parameters_ != nullptr, "[gradient] this tape was made without parameters: name the tensors to differentiate");
+  require(
+      options.accumulate.has_value() || !parameters_->accumulating(),
+      "[gradient] the parameters keep gradients of earlier micro-batches, and this call does not say whether it is another one: "
+      "say {{.accumulate = true}}, or {{.accumulate = false}} if it is the last and is to return the sum; if it has nothing to "
+      "do with them, name its tensors: gradient(objective, parameters.tensors())");
   Cotangents cotangents;
   if (objective && !objective.is_constant()) cotangents[objective.id()] = seeds(objective)[0];
   if (objective) require_known(objective, parameters_->tensors()), warn_if_replicated(objective);
-  return parameters_->collect(replay(std::move(cotangents), parameters_->tensors(), options), options.accumulate);
+  return parameters_->collect(replay(std::move(cotangents), parameters_->tensors(), options), options.accumulate.value_or(false));
 }
 
 std::vector<Tensor> Tape::vjp(const std::vector<Tensor>& outputs, const std::vector<Tensor>& cotangents,
@@ -137,7 +222,8 @@ std::vector<Tensor> Tape::vjp(const std::vector<Tensor>& outputs, const std::vec
     auto& slot = start[outputs[i].id()];
     slot = slot ? add(slot, cotangents[i].without_layout()) : cotangents[i].without_layout();
   }
-  auto result = replay(std::move(start), with_respect_to, {.record = record, .accumulate = false});
+  if (!outputs.empty()) require_unspent(), warn_of_unused(with_respect_to);
+  auto result = replay(std::move(start), with_respect_to, {.record = record, .accumulate = {}});
   for (std::size_t i = 0; i < result.size(); ++i) {
     // A tensor that is the same on all ranks has a cotangent that is; blocks stay blocks. A share's cotangent is left untyped.
     const auto& layout = with_respect_to[i].layout();
@@ -150,6 +236,7 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
                                  const GradientOptions& options) {
   require_unspent();
   require_waited();
+  const ReplayScope scope;
   recording_ = options.record == Record::yes;
   spent_ = options.record == Record::no;
   // Without Record::yes the tapes around this one still see the replay: that is how derivatives of derivatives nest.
@@ -199,12 +286,14 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
 
     if (kept.start_reduction && options.record == Record::no && !recording()) {
       const auto id = kept.inputs[0].id();
-      if (asked.contains(id) && options.accumulate) {
+      if (asked.contains(id) && options.accumulate.value_or(false)) {
         parameters_->defer(id, arriving[0], kept.start_reduction);
         continue;
       }
       if (asked.contains(id) && !pending.contains(id)) {
-        if (const auto before = parameters_ ? parameters_->take_deferred(id, kept.start_reduction) : Tensor())
+        // Only the last of the micro-batches, which says so, adds what the earlier ones left.
+        const bool last = options.accumulate.has_value();
+        if (const auto before = last ? parameters_->take_deferred(id, kept.start_reduction) : Tensor())
           arriving[0] = add(arriving[0], before);
         pending.add(id, arriving[0], kept.start_reduction);
         continue;
@@ -212,6 +301,7 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
     }
 
     const Replay at(kept.inputs, kept.outputs, wants);
+    const ReplayScope vjp_scope(&kept);
     auto leaving = kept.vjp(at, arriving);
     require(leaving.size() == kept.inputs.size(), "[{}] its vjp returns {} cotangents for {} inputs", kept.name, leaving.size(),
             kept.inputs.size());

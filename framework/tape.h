@@ -10,6 +10,7 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,9 +28,12 @@ enum class Record : std::uint8_t { no, yes };
 
 struct GradientOptions {
   Record record = Record::no;
-  // Keep this micro-batch's gradients in the parameters, without reducing over ranks; the last call, which does not accumulate,
-  // reduces and returns the sum of all.
-  bool accumulate = false;
+  // Of micro-batches, `.accumulate = micro < last`. true: keep the gradients in the parameters, without reducing over ranks.
+  // false, of the last one: reduce and return the sum of all. While earlier ones are kept, a call that says neither is refused,
+  // because it may be one of these or have nothing to do with them. Gradients that have nothing to do with them name their
+  // tensors, gradient(objective, parameters.tensors()): kept micro-batches neither enter them nor are used up by them.
+  // Parameters::drop_accumulated() forgets what is kept.
+  std::optional<bool> accumulate{};
 };
 
 // What a vjp sees of its entry.
@@ -102,8 +106,11 @@ class Tape {
   // Recording has ended; without Record::yes the entries are freed as the replay goes and the tape is spent: a second call is an
   // error, as is an objective that the tape knows nothing of. An objective that is the direct result of a plain allreduce is most
   // likely one loss that every rank hands in; the first one of a program prints a warning.
+  // What was computed before the tape began, or under Untaped, is a constant to it.
   Gradients gradient(const Tensor& objective = {}, const GradientOptions& options = {});
-  // The same with respect to any tensors; zeros where nothing depends on one.
+  // The same with respect to any tensors; zeros where nothing depends on one. That is legal, as on a rank that has no use for a
+  // tensor; of one that ops of this thread have read without this tape, before it began or under Untaped, and none with it, the
+  // first of a program prints a warning.
   std::vector<Tensor> gradient(const Tensor& objective, const TensorList& with_respect_to, Record record = Record::no);
   // J^T cotangents, for outputs of any shape.
   std::vector<Tensor> vjp(const std::vector<Tensor>& outputs, const std::vector<Tensor>& cotangents,
@@ -114,10 +121,14 @@ class Tape {
   // Used by apply() and by composite ops.
   static bool recording();
   static void record(Entry entry);
+  // Told of what an op reads while no tape records, outside of replays.
+  static void read_unrecorded(std::span<const Tensor> inputs);
   // Numbers of the tapes that record on this thread.
   static std::vector<std::uint64_t> recorders();
   // The innermost tape that records on this thread, or null.
   static Tape* innermost();
+  // The number of the outermost tape that lives on this thread, suspended or not, or 0: one training step's, all of it.
+  static std::uint64_t outermost_number();
   // `make()` once per tape and key, so that two uses of a replicated parameter cost one reduction.
   Tensor memoised(std::uint64_t tensor, const void* key, const std::function<Tensor()>& make);
   // Keeps identities only, no elements: finds out what a function uses (recompute).
@@ -131,6 +142,7 @@ class Tape {
   void require_unspent() const;
   void require_waited() const;
   void require_known(const Tensor& objective, const std::vector<Tensor>& with_respect_to) const;
+  void warn_of_unused(const std::vector<Tensor>& with_respect_to) const;
   std::vector<Tensor> replay(Cotangents cotangents, const std::vector<Tensor>& with_respect_to, const GradientOptions& options);
   const std::uint64_t number_;
   std::vector<Entry> entries_;

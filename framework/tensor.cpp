@@ -44,7 +44,7 @@ namespace detail {
 
 Tensor copied(const Tensor& x, DeviceKind to) {
   require(x.device() != DeviceKind::dry && to != DeviceKind::dry, "[to] the dry device has no elements to copy: {}", x);
-  require(x.storage() != nullptr, "[to] the elements of this tensor were not kept: {}", x);
+  if (!x.storage()) refuse_unkept("to", "the elements of this tensor", x);
   Tensor result(x.type(), to);
   if (x.bytes() == 0) return result;
   const bool from_gpu = x.device() == DeviceKind::cuda, to_gpu = to == DeviceKind::cuda;
@@ -102,7 +102,7 @@ void Tensor::check_access(DType asked) const {
   require(device_ != DeviceKind::cuda, "[tensor] the elements are on the GPU; copy them with to(x, DeviceKind::cpu) first: {}",
           *this);
   require(device_ == DeviceKind::cpu, "[tensor] elements of a tensor on device {} cannot be read here", name_of(device_));
-  require(storage_ != nullptr, "[tensor] the elements of this tensor were not kept");
+  if (!storage_) detail::refuse_unkept("tensor", "the elements of this tensor", *this);
 }
 
 double Tensor::item() const {

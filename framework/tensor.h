@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "framework/device.h"
@@ -122,6 +123,8 @@ Tensor copied(const Tensor& x, DeviceKind to);
 // Inside the memory of one device; nothing where there is no memory (the dry device).
 void copy_bytes(DeviceKind device, void* to, const void* from, std::int64_t bytes);
 void zero_bytes(DeviceKind device, void* memory, std::int64_t bytes);
+// The error of who reads elements that the tape did not keep. In a vjp it names the op, and the member that would have kept them.
+[[noreturn]] void refuse_unkept(std::string_view reader, std::string_view what, const Tensor& x);
 }  // namespace detail
 
 // "float32 [8, 32, 32]", with the layout where there is one.

@@ -129,6 +129,7 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
   const auto steps = optimizer_steps(loader, options.accumulate);
   require(steps > 0, "[fit] an epoch has no step: {} samples, batches of {}, {} of them per step", loader.samples(),
           loader.shape()[0], options.accumulate);
+  net.parameters().require_nothing_accumulated("fit");
   net.train();
   RunningMean mean;
   double samples = 0;

@@ -137,6 +137,41 @@ TEST_CASE("cookbook: parameters and micro-batches, one reduction for all") {
     });
 }
 
+TEST_CASE("cookbook: a gradient between micro-batches neither takes nor loses what waits to be reduced") {
+  const Data d;
+  const auto expected = reference([&](const Tensors& p) { return squared_error(d.x, d.t, p[0]); }, {d.w})[0];
+  const auto other = reference([&](const Tensors& p) { return sum(exp(p[0])); }, {d.w})[0];
+  for (const int size : sizes)
+    check_on_ranks(size, "between micro-batches", [&](const Communicator& comm) {
+      Parameters parameters;
+      parameters.add("w", d.w, true);
+      parameters.pack();
+      const auto& w = parameters[0].value;
+      const auto x = rows_for(d.x, comm), t = rows_for(d.t, comm);
+      const auto n = x.dim(0);
+      const auto part = [&](std::int64_t first, std::int64_t last) {
+        return squared_error(slice(x, 0, first, last), slice(t, 0, first, last), replicate(w, comm));
+      };
+      {
+        Tape tape(parameters);
+        tape.gradient(part(0, n / 2), {.accumulate = true});
+      }
+      for (int i = 0; i < 2; ++i) {
+        Tape tape(parameters);
+        const auto w_ = replicate(w, comm);  // whose reduction the micro-batches have put off
+        const auto found = tape.gradient(sum(exp(w_)) / static_cast<double>(comm.size()), {w})[0];
+        require_close("another objective", found, other);
+      }
+      const auto text = error_text([&] {
+        Tape tape(parameters);
+        tape.gradient(part(n / 2, n));
+      });
+      require(has(text, "[gradient] the parameters keep gradients of earlier micro-batches"), "[test] refused: {}", text);
+      Tape tape(parameters);
+      require_close("sum", tape.gradient(part(n / 2, n), {.accumulate = false})[0], expected);
+    });
+}
+
 TEST_CASE("cookbook: sharded parameters") {
   const Data d;
   const auto expected = reference([&](const Tensors& p) { return squared_error(d.x, d.t, p[0]); }, {d.w})[0];

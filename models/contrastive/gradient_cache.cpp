@@ -74,6 +74,7 @@ LossPart differentiate(const Parameters& parameters, const EmbeddingLoss& loss, 
 CachedGradient cached_gradient(Parameters& parameters, const ChunkEncoder& encode, const EmbeddingLoss& loss,
                                const Communicator& comm, const GradientCacheAttributes& at) {
   require(at.chunk > 0 && at.samples >= 0, "[gradient cache] {} samples in chunks of {}", at.samples, at.chunk);
+  parameters.require_nothing_accumulated("gradient cache");
   const auto chunks = most_of(std::max<std::int64_t>(1, (at.samples + at.chunk - 1) / at.chunk), comm);
   const auto range = [&](std::int64_t c) {
     return std::pair{std::min(at.samples, c * at.chunk), std::min(at.samples, (c + 1) * at.chunk)};

@@ -1,0 +1,146 @@
+// What is easily done wrong with a tape, and what it says: ops that keep too little, tapes that begin too late, gradients between
+// micro-batches.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "framework/op.h"
+#include "framework/parameter.h"
+#include "framework/tape.h"
+#include "framework/warning.h"
+#include "ops/elementwise.h"
+#include "ops/reduce.h"
+#include "tests/support/errors.h"
+
+using namespace mpigrad;
+using namespace mpigrad::testing;
+
+namespace {
+
+constexpr auto f64 = DType::float64;
+
+Tensor vector64(std::initializer_list<double> values) {
+  return from_vector({static_cast<std::int64_t>(values.size())}, values, f64);
+}
+
+void check_values(const Tensor& x, const std::vector<double>& expected) { CHECK(x.to_vector() == expected); }
+
+// Sines whose vjp reads what was not kept, in different ways.
+enum class Reads : std::uint8_t { input, output, renamed, elements };
+template <Reads reads>
+struct ForgetfulSine {
+  static constexpr std::string_view name = "forgetful_sine";
+  static constexpr unsigned keeps_outputs = reads == Reads::output ? 1 : 0;
+  Types infer(Inputs in) const { return {in[0].type(), in[0].type()}; }
+  void run(Cpu, Inputs in, Outputs out) const {
+    for (auto& y : out)
+      for (std::int64_t i = 0; i < y.elements(); ++i) y.mutable_data<double>()[i] = std::sin(in[0].data<double>()[i]);
+  }
+  Tensors vjp(const Replay& at, Inputs g) const {
+    switch (reads) {
+      case Reads::input: return {g[0] * cos(at.input(0))};
+      case Reads::output: return {g[0] * at.output(1)};
+      case Reads::renamed: return {g[0] * cos(constant(at.input(0)))};
+      case Reads::elements: return {g[0] * at.input(0).to_vector()[0]};
+    }
+    return {};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("tape: a vjp that reads what its op does not keep is told the op and the member that would keep it") {
+  const auto x = vector64({1, 2});
+  const auto text = [&](const auto& op) {
+    Tape tape;
+    const auto y = apply_all(op, {x})[0];
+    return error_text([&] { tape.vjp({y}, {ones({2}, f64)}, {x}); });
+  };
+  CHECK(text(ForgetfulSine<Reads::input>{}) ==
+        "[forgetful_sine] its vjp reads the elements of input 0, which were not kept: the op needs `static constexpr unsigned "
+        "keeps_inputs = 1;`, where bit i is input i: float64 [2]");
+  CHECK(text(ForgetfulSine<Reads::output>{}) ==
+        "[forgetful_sine] its vjp reads the elements of output 1, which were not kept: the op needs `static constexpr unsigned "
+        "keeps_outputs = 3;`, where bit i is output i: float64 [2]");
+  CHECK(text(ForgetfulSine<Reads::elements>{}).starts_with("[forgetful_sine] its vjp reads the elements of input 0"));
+  // Under another identity it could be anything.
+  CHECK(text(ForgetfulSine<Reads::renamed>{}) ==
+        "[cos] an operand's elements were not kept, in the vjp of forgetful_sine, whose keeps_inputs and keeps_outputs tell what "
+        "is: float64 [2]");
+}
+
+TEST_CASE("tape: zeros of what was used before the tape began come with a warning") {
+  const auto x = vector64({1, 2}), w = vector64({3, 4});
+  const auto before = square(x);
+  detail::take_warnings();
+  const auto differentiate = [&] {
+    Tape tape;
+    return tape.gradient(sum(before * w), {w, x});
+  };
+  const auto g = differentiate();
+  check_values(g[0], {1, 4});
+  check_values(g[1], {0, 0});
+  differentiate();
+  const auto warnings = detail::take_warnings();
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0].starts_with(
+      "[gradient] nothing under this tape uses tensor 1 of those asked for, so that its gradient is zero"));
+  CHECK(warnings[0].ends_with("float64 [2]"));
+  {
+    Tape outer;
+    {
+      const Untaped scope;
+      square(w);
+    }
+    outer.gradient(sum(x), {w});
+  }
+  CHECK(detail::take_warnings().size() == 1);
+}
+
+TEST_CASE("tape: zeros that are meant come without a warning") {
+  const auto x = vector64({1, 2}), w = vector64({3, 4}), never = vector64({1});
+  detail::take_warnings();
+  for (int step = 0; step < 2; ++step) {  // x is used in the first alone, by its replay as well
+    Tape tape;
+    tape.gradient(step == 0 ? sum(square(x) * w) : sum(square(w)), {x, w, never});
+  }
+  sum(square(w));  // a look at w, which is used under the tape, too
+  {
+    Tape tape;
+    check_values(tape.gradient(sum(square(w)), {w, never})[0], {6, 8});
+  }
+  {
+    Tape tape;  // a rank without an objective
+    square(x);
+    tape.gradient({}, {w});
+  }
+  CHECK(detail::take_warnings().empty());
+}
+
+TEST_CASE("tape: a gradient between micro-batches is kept apart or refused") {
+  Parameters parameters;
+  parameters.add("w", vector64({1, 2}), true);
+  parameters.pack();
+  const auto& w = parameters[0].value;
+  const auto gradient = [&](double factor, const GradientOptions& options) {
+    Tape tape(parameters);
+    return tape.gradient(sum(w) * factor, options)[0];
+  };
+  gradient(1, {.accumulate = true});
+  CHECK(parameters.accumulating());
+  {
+    Tape tape(parameters);
+    check_values(tape.gradient(sum(square(w)), {w})[0], {2, 4});
+  }
+  CHECK_THROWS_WITH_AS(gradient(10, {}), doctest::Contains("[gradient] the parameters keep gradients of earlier micro-batches"),
+                       Error);
+  CHECK_THROWS_WITH_AS(gradient(10, {.record = Record::yes}), doctest::Contains("say {.accumulate = true}"), Error);
+  gradient(100, {.accumulate = true});
+  check_values(gradient(1000, {.accumulate = false}), {1101, 1101});
+  CHECK_FALSE(parameters.accumulating());
+  check_values(gradient(10, {}), {10, 10});
+  gradient(1, {.accumulate = true});
+  parameters.drop_accumulated();
+  check_values(gradient(10, {}), {10, 10});
+}
