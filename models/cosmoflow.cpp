@@ -6,7 +6,8 @@ namespace mpigrad {
 namespace {
 
 constexpr double hybrid_slope = 0.01, mlperf_slope = 0.3;
-constexpr std::size_t strided_block = 3;  // conv4 has stride 2, where the volume is large enough
+constexpr std::size_t strided_block =
+    3;  // conv4 has stride 2, where the volume is large enough: a layer is made where it is used
 
 std::vector<std::int64_t> filters(const CosmoFlowOptions& o) {
   auto list = o.variant == CosmoFlowVariant::hybrid ? std::vector<std::int64_t>{16, 32, 64, 128, 256, 256, 256}
@@ -29,13 +30,7 @@ CosmoFlow::CosmoFlow(const CosmoFlowOptions& options) : o_(options) {
   const double slope = hybrid ? hybrid_slope : mlperf_slope;
   const auto channels = filters(o_);
   for (std::size_t i = 0; i < channels.size(); ++i) {
-    const auto name = fmt::format("conv{}", i + 1);
-    const nn::Conv3dAttributes a{
-        .out = channels[i], .kernel = 3, .padding = 1, .bias = !hybrid, .slope = o_.batch_norm ? 1 : slope};
-    convs_.push_back(std::make_unique<nn::Conv3d>(*this, name, a));
-    auto with_stride = a;
-    with_stride.stride = 2;
-    strided_.push_back(hybrid && i == strided_block ? std::make_unique<nn::Conv3d>(*this, name, with_stride) : nullptr);
+    convs_.push_back({.out = channels[i], .kernel = 3, .padding = 1, .bias = !hybrid, .slope = o_.batch_norm ? 1 : slope});
     if (o_.batch_norm) norms_.push_back(std::make_unique<nn::BatchNorm>(*this, fmt::format("norm{}", i + 1), o_.norm));
   }
   const auto widths = hybrid ? std::vector<std::int64_t>{2048, 256, o_.targets} : std::vector<std::int64_t>{128, 64, o_.targets};
@@ -54,9 +49,11 @@ CosmoFlow::CosmoFlow(const CosmoFlowOptions& options) : o_(options) {
 // Convolution, activation, pooling where there is something left to pool.
 Tensor CosmoFlow::block(const Tensor& x, std::size_t i) {
   const bool hybrid = o_.variant == CosmoFlowVariant::hybrid;
-  auto& conv = strided_[i] && extent_of(x) > 4 ? *strided_[i] : *convs_[i];
+  auto attributes = convs_[i];
+  if (hybrid && i == strided_block && extent_of(x) > 4) attributes.stride = 2;
+  nn::Conv3d conv(*this, fmt::format("conv{}", i + 1), attributes);
   const auto name = fmt::format("pool{}", i + 1);
-  const auto outputs = &conv == strided_[i].get() ? (extent_of(x) + 1) / 2 : extent_of(x);
+  const auto outputs = (extent_of(x) + attributes.stride[0] - 1) / attributes.stride[0];
   if (!hybrid) return conv.pooled(x, name, nn::Pooling::maximum, {.kernel = 2, .stride = 2});
   const PoolAttributes pool{.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1};
   const bool pools = outputs > 2;

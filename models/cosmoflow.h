@@ -31,7 +31,7 @@ class CosmoFlow : public nn::Module {
  private:
   Tensor block(const Tensor& x, std::size_t i);
   CosmoFlowOptions o_;
-  std::vector<std::unique_ptr<nn::Conv3d>> convs_, strided_;
+  std::vector<nn::Conv3dAttributes> convs_;
   std::vector<std::unique_ptr<nn::BatchNorm>> norms_;
   std::vector<std::unique_ptr<nn::Linear>> linears_;
   std::vector<std::unique_ptr<nn::Dropout>> dropouts_;

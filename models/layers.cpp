@@ -138,7 +138,8 @@ Dropout::Dropout(Module& parent, const std::string& name, const DropoutAttribute
     : Module(parent, name), a_(attributes) {}
 
 Tensor Dropout::operator()(const Tensor& x) {
-  return training() ? dropout(x, a_.keep, random_of_all_steps(), static_cast<std::uint64_t>(step())) : x;
+  if (!training() || a_.keep == 1) return x;
+  return dropout(x, a_.keep, random_of_all_steps(), static_cast<std::uint64_t>(drawn_step()));
 }
 
 LayerTrace::LayerTrace(std::function<std::int64_t()> sent_bytes) : sent_bytes_(std::move(sent_bytes)), previous_(layer_trace) {

@@ -1,9 +1,12 @@
 #include "models/module.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "comm/grid.h"
 #include "framework/cuda/graph.h"
+#include "framework/warning.h"
 #include "ops/elementwise.h"
 #include "ops/random.h"
 
@@ -35,10 +38,21 @@ Initialiser he_normal(double fan_in) {
   };
 }
 
-Module::Module() : root_(this), state_(std::make_unique<State>()) {}
+Module::Module() : root_(this), paths_(std::make_shared<Paths>()), state_(std::make_unique<State>()) {}
 
 Module::Module(Module& parent, const std::string& name)
-    : root_(&parent.root()), path_(parent.path_.empty() ? name : parent.path_ + "." + name) {}
+    : root_(&parent.root()), path_(parent.path_.empty() ? name : parent.path_ + "." + name), paths_(parent.paths_) {
+  auto& state = *root().state_;
+  const bool again = state.building && &parent == root_ && !state.made_in_build.insert(path_).second;
+  require(!again && paths_->insert(path_).second,
+          "[module] there are two layers named {}, which would share their parameters; give them names of their own, or call one "
+          "object twice",
+          path_);
+}
+
+Module::~Module() {
+  if (root_ != this) paths_->erase(path_);
+}
 
 Tensor Module::operator()(const Tensor& x) {
   fail("[module] {} defines no function of {}", path_.empty() ? "the network" : path_, x);
@@ -65,7 +79,9 @@ void Module::create(const Tensor& input, const BuildOptions& options) {
   state_->compute = compute;
   state_->seed = options.seed;
   state_->buffers_on = options.device == DeviceKind::cuda ? DeviceKind::cuda : DeviceKind::cpu;
+  state_->rank = input.layout() ? input.layout()->grid->rank : 0;
   state_->building = true;
+  state_->made_in_build.clear();
   {
     Untaped scope;
     (*this)(input);
@@ -93,16 +109,19 @@ Tensor Module::parameter(const std::string& name, const Shape& shape, const Init
   auto& state = *root().state_;
   const auto full_name = path_.empty() ? name : path_ + "." + name;
   if (state.building) {
-    for (const auto& declared : state.declared)
-      if (declared.name == full_name) return Tensor({shape, state.dtype});
-    state.declared.push_back({full_name, shape, initialise, decay});
-    return Tensor({shape, state.dtype});
+    const bool known = std::any_of(state.declared.begin(), state.declared.end(),
+                                   [&](const Declaration& declared) { return declared.name == full_name; });
+    if (!known) state.declared.push_back({full_name, shape, initialise, decay});
+    const Tensor stand_in({shape, state.dtype});
+    detail::name_parameter(stand_in, full_name);
+    return stand_in;
   }
   const auto found = state.places.find(full_name);
   require(found != state.places.end(), "[module] {} does not exist: call build() with an input of the right shape first",
           full_name);
   const auto& value = state.parameters[found->second].value;
   require(value.shape() == shape, "[module] {} was built as {}, this input needs {}", full_name, value.shape(), shape);
+  detail::name_parameter(value, full_name);
   return value;
 }
 
@@ -122,7 +141,23 @@ Tensor& Module::buffer(const std::string& name, const Shape& shape, double value
 Philox Module::random_of_all_steps() const { return {root().state_->seed, hash(path_)}; }
 Philox Module::random() const {
   require(!cuda::capturing(), "[{}] draws numbers that would be the same in every repetition of a captured step", path());
-  return random_of_all_steps().child(static_cast<std::uint64_t>(step()));
+  return random_of_all_steps().child(static_cast<std::uint64_t>(drawn_step()));
+}
+
+// Layers that draw again under the same tape, as recomputation and a layer that is used twice do, are of the same step.
+std::int64_t Module::drawn_step() const {
+  auto& state = *root().state_;
+  const auto tape = Tape::outermost_number();
+  const bool draws = state.training && !state.building && current_device() != DeviceKind::dry;
+  if (state.told_step || !draws || tape == 0) return state.step;
+  const auto before = std::exchange(state.drawn_under, tape);
+  if (before != 0 && before != tape && state.rank == 0)
+    warn_once(
+        "step never set",
+        fmt::format("[{}] draws the random numbers of step {} again: nobody has called set_step(), without which every step has "
+                    "the same ones, and dropout one mask for ever",
+                    path(), state.step));
+  return state.step;
 }
 
 }  // namespace mpigrad::nn

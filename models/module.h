@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,9 +37,12 @@ struct BuildOptions {
 
 class Module {
  public:
-  Module();                                         // the root of a network
-  Module(Module& parent, const std::string& name);  // a part of one
-  virtual ~Module() = default;
+  Module();  // the root of a network
+  // A part of one. No two that live at the same time, nor two that the root makes while build() runs its function, have one path:
+  // they would be one layer. To share a layer call the same object twice. Parts of parts may be made where they are used, again
+  // for each call; of these the ones of one name are one layer.
+  Module(Module& parent, const std::string& name);
+  virtual ~Module();
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
@@ -57,8 +61,9 @@ class Module {
   // Training or evaluation: dropout and batch norm differ.
   void train(bool on = true) { root().state_->training = on; }
   bool training() const { return root().state_->training; }
-  // The number that random layers draw from; dropout masks repeat for a repeated step.
-  void set_step(std::int64_t step) { root().state_->step = step; }
+  // The number that random layers draw from; dropout masks repeat for a repeated step. A network that is trained without ever
+  // being told its step, so that every step has the same masks, prints a warning. fit() tells it.
+  void set_step(std::int64_t step) { root().state_->step = step, root().state_->told_step = true; }
   std::int64_t step() const { return root().state_->step; }
 
   const std::string& path() const { return path_; }
@@ -75,6 +80,8 @@ class Module {
   Philox random_of_all_steps() const;
   // Numbers for this module and step. A step that draws from them on the host cannot be captured.
   Philox random() const;
+  // step(), for a layer that draws numbers with it now.
+  std::int64_t drawn_step() const;
   bool building() const { return root().state_->building; }
 
  private:
@@ -93,14 +100,20 @@ class Module {
     DeviceKind buffers_on = DeviceKind::cpu;  // also where parameters have no storage
     std::uint64_t seed = 0;
     std::int64_t step = 0;
+    bool told_step = false;
+    std::uint64_t drawn_under = 0;  // the tape under which numbers were drawn last, if the step was never told
+    int rank = 0;
     bool training = true, building = false, built = false;
+    std::set<std::string> made_in_build;  // the root's parts that its function makes
   };
+  using Paths = std::set<std::string>;
   Module& root() { return *root_; }
   const Module& root() const { return *root_; }
   void create(const Tensor& input, const BuildOptions& options);
 
   Module* root_;
   std::string path_;
+  std::shared_ptr<Paths> paths_;  // of all parts that live; theirs too, because parts may outlive the root
   std::unique_ptr<State> state_;  // the root's
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/parameter.h"
 #include "ops/broadcast.h"
 
 namespace mpigrad {
@@ -57,9 +58,10 @@ LayoutPtr elementwise_layout(std::string_view op, Inputs in, Elementwise kind) {
   bool first = true;
   for (const auto& x : in) {
     if (!x.layout()) {
-      require(x.elements() == 1 && x.is_constant(), "[{}] mixes a distributed tensor with a local one; give it a layout: {}, {}",
-              op, in.front(), in.back());
-      continue;
+      if (x.elements() == 1 && x.is_constant()) continue;
+      fail("[{}] mixes a distributed tensor with a local one; {}: {}, {}", op,
+           detail::parameter_hint(in, "give it a layout; of a layer's own parameter, see distributed::parameter_for()"),
+           in.front(), in.back());
     }
     require(!model || model->layout()->grid == x.layout()->grid, "[{}] operands are on different process grids: {}, {}", op,
             in.front(), in.back());
@@ -86,9 +88,9 @@ LayoutPtr elementwise_layout(std::string_view op, Inputs in, Elementwise kind) {
       if (here.placement == Placement::share) ++shares;
       if (split.cuts && here.placement == Placement::same) {
         const bool broadcasts = -split.from_right > x.rank() || x.dim(split.from_right) == 1;
-        require(x.is_constant() && broadcasts,
-                "[{}] one operand is split over grid axis {}, the other is the same on all its ranks; replicate it: {}, {}", op,
-                result.grid->names[a], in.front(), in.back());
+        if (!x.is_constant() || !broadcasts)
+          fail("[{}] one operand is split over grid axis {}, the other is the same on all its ranks; {}: {}, {}", op,
+               result.grid->names[a], detail::parameter_hint(in, "replicate it"), in.front(), in.back());
       } else if (split.cuts) {
         require(here.placement == Placement::split && here.from_right == split.from_right && *here.cuts == *split.cuts,
                 "[{}] operands are laid out differently over grid axis {}; redistribute one: {}, {}", op, result.grid->names[a],

@@ -1,5 +1,6 @@
 #include "ops/matmul.h"
 
+#include "framework/parameter.h"
 #include "ops/activation.h"
 #include "ops/broadcast.h"
 #include "ops/elementwise_ops.h"
@@ -40,10 +41,10 @@ Cost Matmul::cost(Inputs in, Outputs out) const {
 
 LayoutPtr Matmul::layout(Inputs in) const {
   for (const auto& x : in)
-    require(x.layout() && !x.layout()->has(Placement::split) && !x.layout()->has(Placement::share),
-            "[matmul] across a split dimension or of a share; gather it with redistribute(), or use a layer, which replicates "
-            "its weights: {} and {}",
-            in[0], in[1]);
+    if (!x.layout() || x.layout()->has(Placement::split) || x.layout()->has(Placement::share))
+      fail("[matmul] across a split dimension or of a share; {}: {} and {}",
+           detail::parameter_hint(in, "gather it with redistribute(), or use a layer, which replicates its weights"), in[0],
+           in[1]);
   Layout result = *in[0].layout();
   result.global = infer(in)[0].shape;
   return std::make_shared<Layout>(std::move(result));

@@ -116,6 +116,19 @@ judge 'describe refuses millions of ranks' refuses_arguments '2097152 ranks'
 run "$tools/classify" --describe --json --size 64 --grid depth=2
 judge 'describe: classifier' is_json
 
+# ---- a layer of one's own: the same numbers on every rank, of any number
+run "$tools/own_layer"
+judge 'own_layer' says '^rank 0: loss [0-9.]*, scale\.factor |gradient| [0-9.]*$'
+alone=$(sed 's/^rank 0: //' "$work/out")
+as_alone() { # RANKS: each of them printed what one rank prints
+  succeeds && [ "$(wc -l <"$work/out")" -eq $(($1 * 3)) ] &&
+    [ "$(sed 's/^rank [0-9]*: //' "$work/out" | sort -u)" = "$(printf '%s\n' "$alone" | sort)" ]
+}
+threads 3 "$tools/own_layer"
+judge 'own_layer on 3 threads' as_alone 3
+ranks 2 "$tools/own_layer"
+judge 'own_layer on 2 processes' as_alone 2
+
 # ---- universes
 run "$tools/universe" power --json --k 0.1,1
 judge 'universe power' is_json
