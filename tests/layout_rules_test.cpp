@@ -220,7 +220,8 @@ TEST_CASE("layouts: cross-entropy of a split batch is a share, but not its mean 
   const auto loss = cross_entropy(logits, labels);
   check_layout(loss, {}, {share, whole});
   CHECK(loss.item() == doctest::Approx(std::log(3.0) / 2));
-  check_refused([&] { cross_entropy(logits, labels, {.ignore_index = 0}); }, "[layout] this grid has no communicators to add over");
+  check_refused([&] { cross_entropy(logits, labels, {.ignore_index = 0}); },
+                "[layout] this grid has no communicators to add over");
 }
 
 TEST_CASE("layouts: the tape works on local tensors and gives gradients the layout of what they belong to") {
