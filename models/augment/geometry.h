@@ -23,13 +23,22 @@ enum class Filter : std::uint8_t {
 // The window at `to` cells: output i along an axis is the stored coordinate begin + (i + 1/2) (end - begin) / to - 1/2, held
 // inside the window. With Filter::linear and integer windows: torchvision's resized_crop without antialiasing.
 Sample resized(const Sample& x, const Window& window, const Shape& to, Filter filter);
+// In double no result leaves the range of the values that it is a mean of, and values of weight 0 have no part in it.
+WideSample resized(const WideSample& x, const Window& window, const Shape& to, Filter filter);
 
 // How a sample gets extents that it does not have.
 enum class Fit : std::uint8_t {
-  cover,  // scaled by the one factor (Filter::area) that makes it cover them, then the middle of it
+  cover,  // scaled by the one factor (Filter::area) that makes it cover them, then the middle of it; cells where that is 1
   pad,    // as it is: the middle of it, zeros around
 };
 Sample fitted(const Sample& x, const Shape& to, Fit fit);
+// What of a sample of `extents` Fit::cover scales to `to`. A window of `to` cells begins at a cell: nothing is scaled.
+Window cover_window(const Shape& extents, const Shape& to);
+// Cells that go where they are, without change: `count` cells along each axis, from `from` of the old to `at` of the new extents.
+struct Middle {
+  std::array<std::int64_t, 3> from{}, at{}, count{};
+};
+Middle middle_of(const Shape& extents, const Shape& to);
 
 // Flips, exchanges of axes and periodic shifts, as data::Augmentation describes them.
 Sample permuted(const Sample& x, const data::Augmentation& map);

@@ -11,15 +11,19 @@
 namespace mpigrad::augment {
 
 // Values [D, H, W, C], row-major; a picture has D = 1.
-struct Sample {
+template <class T>
+struct BasicSample {
   Shape extents{1, 1, 1};  // [D, H, W]
   std::int64_t channels = 1;
-  std::vector<float> values;
+  std::vector<T> values;
 
-  Sample() = default;
-  Sample(const Shape& extents_, std::int64_t channels_)
+  BasicSample() = default;
+  BasicSample(const Shape& extents_, std::int64_t channels_)
       : extents(extents_), channels(channels_), values(static_cast<std::size_t>(extents_.elements() * channels_)) {}
 };
+using Sample = BasicSample<float>;
+// What stored numbers are resized in: exact for every integer below 2^53.
+using WideSample = BasicSample<double>;
 
 // Random numbers in a row: the n-th is a function of the generator and n alone.
 class Draws {

@@ -116,10 +116,9 @@ Decoded FolderSource::State::load(std::int64_t sample) const {
   const auto& path = files[static_cast<std::size_t>(sample)];
   auto decoded = decode(path, options.channels);
   if (options.extents.rank() > 0 && decoded.extents != extents) {
-    const auto x = to_sample(decoded.values.data(), decoded.type, decoded.extents, decoded.channels);
-    decoded.extents = extents;
-    decoded.values.resize(static_cast<std::size_t>(extents.elements() * decoded.channels * size_of(decoded.type)));
-    from_sample(augment::fitted(x, extents, fit), decoded.type, decoded.values.data());
+    Bytes values(static_cast<std::size_t>(extents.elements() * decoded.channels * size_of(decoded.type)));
+    fit_stored(decoded.values.data(), decoded.type, decoded.extents, decoded.channels, extents, fit, values.data());
+    decoded.extents = extents, decoded.values = std::move(values);
   }
   const auto first = files.front().string();
   require(channels == 0 || decoded.channels == channels, "[data] {} has {} channels, {} has {}: say which number is wanted",

@@ -1,6 +1,8 @@
 #include "models/sources/memory.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace mpigrad::data {
 
@@ -42,21 +44,52 @@ std::future<std::vector<double>> MemorySource::targets_async(std::int64_t sample
   return done.get_future();
 }
 
-augment::Sample to_sample(const std::byte* values, DType type, const Shape& extents, std::int64_t channels) {
-  augment::Sample sample(extents, channels);
-  const std::array<std::int64_t, 3> begin{};
-  copy_box(values, type, extents, channels, begin, extents.span(), DType::float32, sample.values.data());
-  return sample;
+namespace {
+
+// The value of a type that is nearest, halves away from zero.
+template <class T>
+T nearest(double value) {
+  if constexpr (std::is_same_v<T, bool>) return value >= 0.5;
+  else if constexpr (std::is_floating_point_v<T>) return static_cast<T>(value);
+  else {
+    using Limits = std::numeric_limits<T>;
+    const double rounded = std::round(value);
+    if (rounded >= static_cast<double>(Limits::max())) return Limits::max();  // which as a double is 2^63 for int64
+    return rounded <= static_cast<double>(Limits::min()) ? Limits::min() : static_cast<T>(rounded);
+  }
 }
 
-void from_sample(const augment::Sample& sample, DType type, std::byte* values) {
+// Rows of the middle, bit for bit; zeros around it.
+void copy_middle(const std::byte* from, const Shape& extents, std::int64_t cell_bytes, const Shape& to, std::byte* out) {
+  std::fill_n(out, to.elements() * cell_bytes, std::byte{0});
+  const auto [first, at, count] = augment::middle_of(extents, to);
+  const auto place = [&](const Shape& of, std::int64_t d, std::int64_t h, std::int64_t w) {
+    return ((d * of[1] + h) * of[2] + w) * cell_bytes;
+  };
+  for (std::int64_t d = 0; d < count[0]; ++d)
+    for (std::int64_t h = 0; h < count[1]; ++h)
+      std::copy_n(from + place(extents, first[0] + d, first[1] + h, first[2]), count[2] * cell_bytes,
+                  out + place(to, at[0] + d, at[1] + h, at[2]));
+}
+
+}  // namespace
+
+void fit_stored(const std::byte* values, DType type, const Shape& extents, std::int64_t channels, const Shape& to,
+                augment::Fit fit, std::byte* out) {
+  const auto window = augment::cover_window(extents, to);
+  bool scaled = false;
+  for (int a = 0; a < 3; ++a) {
+    const auto i = static_cast<std::size_t>(a);
+    scaled = scaled || window.end[i] - window.begin[i] != static_cast<double>(to[a]);
+  }
+  if (fit == augment::Fit::pad || !scaled) return copy_middle(values, extents, channels * size_of(type), to, out);
+  augment::WideSample wide(extents, channels);
+  const std::array<std::int64_t, 3> begin{};
+  copy_box(values, type, extents, channels, begin, extents.span(), DType::float64, wide.values.data());
+  wide = augment::resized(wide, window, to, augment::Filter::area);
   visit_arithmetic(type, [&](auto zero) {
     using T = decltype(zero);
-    auto* out = reinterpret_cast<T*>(values);
-    for (const float value : sample.values) {
-      if constexpr (std::is_integral_v<T>) *out++ = static_cast<T>(std::lround(value));
-      else *out++ = static_cast<T>(value);
-    }
+    std::transform(wide.values.begin(), wide.values.end(), reinterpret_cast<T*>(out), nearest<T>);
   });
 }
 
@@ -66,10 +99,9 @@ Samples fitted(Samples samples, const Shape& extents, augment::Fit fit) {
   const auto from = samples.extents.elements() * samples.channels * size_of(samples.type);
   const auto to = extents.elements() * samples.channels * size_of(samples.type);
   result.values.resize(static_cast<std::size_t>(to * samples.count));
-  for (std::int64_t i = 0; i < samples.count; ++i) {
-    const auto sample = to_sample(samples.values.data() + i * from, samples.type, samples.extents, samples.channels);
-    from_sample(augment::fitted(sample, extents, fit), samples.type, result.values.data() + i * to);
-  }
+  for (std::int64_t i = 0; i < samples.count; ++i)
+    fit_stored(samples.values.data() + i * from, samples.type, samples.extents, samples.channels, extents, fit,
+               result.values.data() + i * to);
   return result;
 }
 

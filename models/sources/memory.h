@@ -50,10 +50,12 @@ class MemorySource : public Source {
 
 // Labels of `samples` samples, or an Error that names the file of either; so for classes of magnitude 2^53 or more.
 void require_labels(const Labels& labels, std::int64_t samples, const std::string& of);
-// Every sample with other extents; bytes stay bytes, rounded.
+// Every sample with other extents, of the same type.
 Samples fitted(Samples samples, const Shape& extents, augment::Fit fit);
-// One sample: values of a stored type to floating point and back.
-augment::Sample to_sample(const std::byte* values, DType type, const Shape& extents, std::int64_t channels);
-void from_sample(const augment::Sample& sample, DType type, std::byte* values);
+// One sample [D, H, W, C] of `extents` as it is stored, with the extents `to` instead. Where nothing is scaled, all its bits
+// stay; else it is resized in double and rounded to the nearest number of its type, so that integers up to 2^53 are not changed
+// on the way. Labels are none of a sample's values and are never resized.
+void fit_stored(const std::byte* values, DType type, const Shape& extents, std::int64_t channels, const Shape& to,
+                augment::Fit fit, std::byte* out);
 
 }  // namespace mpigrad::data
