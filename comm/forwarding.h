@@ -65,7 +65,6 @@ class ForwardingTransport : public Transport {
   }
   std::unique_ptr<PendingOperation> start(const Collective& call) override { return inner_->start(call); }
 
- protected:
   Transport& inner() const { return *inner_; }
 
  private:

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "comm/grid.h"
+#include "comm/same_parameters.h"
 
 namespace mpigrad {
 namespace ops {
@@ -92,6 +93,7 @@ Tensors Once::vjp(const Replay&, Inputs g) const { return {mpigrad::apply(FromFi
 Tensor replicate(const Tensor& x, const Communicator& comm) {
   const auto make = [&] { return mpigrad::apply(ops::Replicate{comm}, {x.without_layout()}); };
   if (comm.size() == 1) return x.without_layout();
+  detail::note_replicated(x, comm);
   auto* tape = Tape::innermost();
   return tape ? tape->memoised(x.id(), comm.key(), make) : make();
 }

@@ -82,10 +82,7 @@ void print_error(int rank, int size, const char* message) {
 
 // Before MPI runs only the launcher can tell who is first and says it once for all.
 int print_launch_error(const char* message) {
-  bool first = true;
-  for (const char* name : {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"})
-    if (const auto value = environment(name)) first = *value == "0";
-  if (first) print_error(0, 1, message);
+  if (first_of_launch()) print_error(0, 1, message);
   return 2;
 }
 
@@ -214,6 +211,13 @@ Cores cores_of_thread() {
 }
 
 }  // namespace
+
+bool first_of_launch() {
+  bool first = true;
+  for (const char* name : {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"})
+    if (const auto value = environment(name)) first = *value == "0";
+  return first;
+}
 
 LaunchOptions take_launch_options(int& argc, char** argv) {
   LaunchOptions options;

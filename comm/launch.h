@@ -35,6 +35,10 @@ int set_threads_of_rank(Transport& transport);
 // The GPU of this rank: the ranks of a node take the GPUs that they see in turn.
 int gpu_of_rank(const Transport& transport, int gpus);
 
+// Whether this process is the first that its launcher started, as far as its environment tells; true for one started by hand. For
+// what is said once where no communicator is at hand.
+bool first_of_launch();
+
 // Runs body(world) on every rank, with the device asked for as the current one (and the rank's GPU selected), and returns the
 // process's exit code: what body returned (threads: the first that is not 0). Launch options are taken out of argc and argv
 // first. An exception that leaves body on one rank is printed to standard error as `[rank r of P] message` (without the prefix if

@@ -5,6 +5,7 @@
 
 #include "comm/call_board.h"
 #include "comm/forwarding.h"
+#include "comm/same_parameters.h"
 #include "comm/transport_checks.h"
 #include "comm/watch.h"
 #include "framework/error.h"
@@ -29,7 +30,10 @@ class WatchedTransport final : public ForwardingTransport {
   WatchedTransport(std::shared_ptr<Transport> inner, const CheckOptions& options)
       : ForwardingTransport(std::move(inner)), options_(options), board_(board_of_this_thread()) {
     if (options_.signatures > 0 || options_.same > 0) control_ = this->inner().control();
+    if (options_.same > 0) compare_parameters_after_steps();
   }
+
+  int same() const { return options_.same; }
 
   // Repetitions would not be checked.
   bool capturable() override { return size() == 1 && inner().capturable(); }
@@ -261,6 +265,12 @@ class WatchedTransport final : public ForwardingTransport {
 
 std::shared_ptr<Transport> watched_transport(std::shared_ptr<Transport> inner, const CheckOptions& options) {
   return std::make_shared<WatchedTransport>(std::move(inner), options);
+}
+
+int same_every(const Transport& transport) {
+  if (const auto* watched = dynamic_cast<const WatchedTransport*>(&transport)) return watched->same();
+  const auto* forwarding = dynamic_cast<const ForwardingTransport*>(&transport);
+  return forwarding ? same_every(forwarding->inner()) : 0;
 }
 
 }  // namespace mpigrad::detail

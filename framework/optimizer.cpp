@@ -1,11 +1,13 @@
 #include "framework/optimizer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include "framework/cuda/cuda.h"
 #include "framework/cuda/graph.h"
 #include "framework/optimizer_state.h"
+#include "framework/step_hook.h"
 #include "framework/target_clones.h"
 #include "framework/update.h"
 
@@ -67,7 +69,15 @@ std::vector<UpdateSegment> segments_of(const Gradients& gradients, DType dtype) 
   return segments;
 }
 
+std::atomic<StepHook> step_hook{nullptr};
+
+void tell(const Parameters& parameters, std::int64_t steps) {
+  if (const auto hook = step_hook.load(std::memory_order_acquire)) hook(parameters, steps);
+}
+
 }  // namespace
+
+void set_step_hook(StepHook hook) { step_hook.store(hook, std::memory_order_release); }
 
 Optimizer::Optimizer(Parameters& parameters, double learning_rate, double weight_decay, const std::vector<ParameterGroup>& groups,
                      std::vector<std::string> slots)
@@ -115,7 +125,10 @@ void Optimizer::step(const Gradients& gradients, const StepOptions& options) {
   }
   ++steps_;
   if (!real) return;  // the dry device
-  if (!segments_.empty() && parameters_[0].value.device() == DeviceKind::cuda) return step_on_gpu(gradients, options);
+  if (!segments_.empty() && parameters_[0].value.device() == DeviceKind::cuda) {
+    step_on_gpu(gradients, options);
+    return tell(parameters_, steps_);
+  }
   double scale = options.scale;
   if (options.max_norm > 0) scale *= clip_scale(std::abs(scale) * std::sqrt(squared_norm(gradients)), options.max_norm);
   std::vector<Piece> pieces;
@@ -137,6 +150,7 @@ void Optimizer::step(const Gradients& gradients, const StepOptions& options) {
   detail::for_shares(
       segments_.size(), elements_, [&](std::size_t s) { return segments_[s].first; },
       [&](std::size_t s, std::int64_t begin, std::int64_t count) { update(part_of(pieces[s], begin, count)); });
+  tell(parameters_, steps_);
 }
 
 Optimizer::Piece Optimizer::part_of(Piece piece, std::int64_t begin, std::int64_t count) {

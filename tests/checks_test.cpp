@@ -8,8 +8,11 @@
 #include <set>
 
 #include "comm/adjoint_check.h"
+#include "comm/grid.h"
 #include "comm/reduction_mode.h"
 #include "comm/scan.h"
+#include "framework/optimizer.h"
+#include "ops/reduce.h"
 #include "tests/support/misuse.h"
 #include "tests/support/ranks.h"
 
@@ -68,6 +71,76 @@ TEST_CASE("checks: a right program passes, on sub-communicators and at second or
             {ones({3}, DType::float64)}, c);
     });
     CHECK(errors.count("") == static_cast<std::size_t>(ranks));
+  }
+}
+
+namespace {
+
+// Two steps of an optimizer on parameters "replicated" and `name`, whose gradients vary from rank to rank.
+template <class Optimizer>
+void two_steps(const Communicator& comm, const std::string& name, const std::function<Tensor(const Tensor&)>& use,
+               const std::function<Tensor(const Tensor&)>& made = {}) {
+  const auto start = ones({3}, DType::float32);
+  Parameters parameters;
+  parameters.add("replicated", start, true);
+  parameters.add(name, made ? made(start) : start, true);
+  parameters.pack();
+  Optimizer optimizer(parameters);
+  const auto x = ones({3}, DType::float32) * static_cast<double>(comm.rank() + 1);
+  for (int step = 0; step < 2; ++step) {
+    Tape tape(parameters);
+    const auto loss = sum(replicate(parameters[0].value, comm) * x) + sum(square(use(parameters[1].value)) * x);
+    optimizer.step(tape.gradient(loss));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("checks: weights that drift apart in a step are named, and what is meant to differ is not") {
+  for (const int ranks : {2, 3}) {
+    const auto steps = [&](const CheckOptions& options, const RankBody& body) {
+      const auto errors = errors_of(ranks, options, body);
+      CHECK(static_cast<int>(errors.count(*errors.begin())) == ranks);
+      return *errors.begin();
+    };
+    // What goes around replicate, and around a layout.
+    const auto plainly = [](const Tensor& w) { return w.without_layout(); };
+    const auto drifting = [&](const Communicator& comm) { two_steps<SGD>(comm, "drifting", plainly); };
+    const auto first = steps({.same = 1}, drifting);
+    CHECK(has(first, "[checks] after step 1 of the optimizer: drifting is not the same on all"));
+    CHECK(has(first, "the first of 1 parameters that are not, of 2"));
+    CHECK(has(first, ranks == 2 ? "hashes: rank 0 " : "; rank 2 "));
+    CHECK(has(steps({.same = 2}, drifting), "after step 2"));
+    CHECK(steps({.same = 3}, drifting).empty());
+    CHECK(steps({.signatures = 1}, drifting).empty());
+    const auto laid_out = [](const Communicator& comm) {
+      return [grid = make_grid(comm, {.sample = comm.size()})](const Tensor& w) {
+        return w.with_layout(same_layout(grid, w.shape()));
+      };
+    };
+    const auto around_layout =
+        steps({.same = 1}, [&](const Communicator& comm) { two_steps<SGD>(comm, "drifting", plainly, laid_out(comm)); });
+    CHECK_MESSAGE(has(around_layout, "drifting is not the same on all"), around_layout);
+
+    // Right programs: everything replicated; a part of a parameter, by its layout; a list of which nothing is replicated.
+    CHECK(steps({.same = 1}, [](const Communicator& comm) {
+            two_steps<Adam>(comm, "fine", [&](const Tensor& w) { return replicate(w, comm); });
+          }).empty());
+    CHECK(steps({.same = 1}, [&](const Communicator& comm) {
+            const auto grid = make_grid(comm, {.sample = comm.size()});
+            const auto layout = split_layout(grid, {3 * comm.size()}, {0, -1, -1, -1});
+            two_steps<SGD>(comm, "part", plainly, [&](const Tensor& w) { return w.with_layout(layout); });
+          }).empty());
+    CHECK(steps({.same = 1}, [](const Communicator& comm) {
+            Parameters parameters;
+            parameters.add("own", ones({2}, DType::float64) * static_cast<double>(comm.rank() + 1), true);
+            parameters.pack();
+            SGD sgd(parameters);
+            for (int step = 0; step <= comm.rank(); ++step) {  // not even the same number of steps
+              Tape tape(parameters);
+              sgd.step(tape.gradient(sum(parameters[0].value)));
+            }
+          }).empty());
   }
 }
 

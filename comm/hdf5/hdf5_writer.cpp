@@ -14,6 +14,17 @@ using hdf5::check;
 using hdf5::Handle;
 using hdf5::on_io_thread;
 
+namespace {
+
+// How a file, a group or a dataset is created: without times, so that the same data make the same file.
+Handle untimed(hid_t kind) {
+  Handle creation(H5Pcreate(kind), H5Pclose);
+  H5Pset_obj_track_times(creation, false);
+  return creation;
+}
+
+}  // namespace
+
 struct Hdf5Writer::State {
   std::filesystem::path path, temporary;
   bool overwrite = false, committed = false;
@@ -57,12 +68,21 @@ struct Hdf5Writer::State {
   Handle open(const std::string& name) const {
     return {check(H5Dopen2(file, name.c_str(), H5P_DEFAULT), path, fmt::format("no dataset '{}'", name)), H5Dclose};
   }
+  // The groups in a dataset's name, as far as they are not there. HDF5 would make them, too, but with the time in them.
+  void create_groups(const std::string& name) const {
+    const Handle creation = untimed(H5P_GROUP_CREATE);
+    for (auto slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1)) {
+      const auto group = name.substr(0, slash);
+      if (group.empty() || H5Lexists(file, group.c_str(), H5P_DEFAULT) != 0) continue;
+      const Handle made(check(H5Gcreate2(file, group.c_str(), H5P_DEFAULT, creation, H5P_DEFAULT), path,
+                              fmt::format("group '{}' cannot be created", group)),
+                        H5Gclose);
+    }
+  }
   Handle create_dataset(const std::string& name, hid_t type, hid_t space) const {
-    const Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
-    const Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
-    H5Pset_create_intermediate_group(links, 1);
-    H5Pset_obj_track_times(creation, false);  // the same data make the same file
-    return {check(H5Dcreate2(file, name.c_str(), type, space, links, creation, H5P_DEFAULT), path,
+    create_groups(name);
+    const Handle creation = untimed(H5P_DATASET_CREATE);
+    return {check(H5Dcreate2(file, name.c_str(), type, space, H5P_DEFAULT, creation, H5P_DEFAULT), path,
                   fmt::format("dataset '{}' cannot be created", name)),
             H5Dclose};
   }
@@ -163,7 +183,10 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::s
       const Handle access =
           sharing == Sharing::processes ? hdf5::parallel_access(*transport_) : Handle(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
       H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
-      return Handle(check(H5Fcreate(state->temporary.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), path, "cannot be created"),
+      // The format since HDF5 1.8 has checksums of all that is not elements: damage is refused before it is believed.
+      H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_LATEST);
+      const Handle creation = untimed(H5P_FILE_CREATE);
+      return Handle(check(H5Fcreate(state->temporary.c_str(), H5F_ACC_TRUNC, creation, access), path, "cannot be created"),
                     H5Fclose);
     });
     return state;

@@ -9,7 +9,9 @@
 #include "comm/invariant.h"
 #include "comm/nonblocking.h"
 #include "comm/point_to_point.h"
+#include "framework/optimizer.h"
 #include "ops/elementwise.h"
+#include "ops/reduce.h"
 
 namespace mpigrad::testing {
 
@@ -68,6 +70,16 @@ inline std::vector<Misuse> misuses() {
          Tape tape;
          const auto loss = mpigrad::allreduce_invariant(x, c);
          tape.vjp({loss}, {vector(4) * (c.rank() + 1)}, {x});
+       }},
+      {"weights", "after step 1 of the optimizer: own is not the same on all",
+       [=](const auto& c) {
+         Parameters parameters;
+         for (const char* name : {"shared", "own"}) parameters.add(name, vector(4), true);
+         parameters.pack();
+         SGD sgd(parameters);
+         const auto x = vector(4) * (c.rank() + 1);
+         Tape tape(parameters);
+         sgd.step(tape.gradient(sum(replicate(parameters[0].value, c) * x + parameters[1].value * x)));
        }},
   };
 }
