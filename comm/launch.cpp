@@ -30,6 +30,7 @@
 #include "framework/cuda/cuda.h"
 #include "framework/device.h"
 #include "framework/error.h"
+#include "framework/printable.h"
 
 namespace mpigrad {
 namespace {
@@ -73,8 +74,14 @@ int processes_of_launcher() {
   return environment("PMIX_RANK") ? 1 : 0;
 }
 
-void print_error(int rank, int size, const char* message) {
-  const std::string line = size > 1 ? fmt::format("[rank {} of {}] {}\n", rank, size, message) : fmt::format("{}\n", message);
+void print_error(int rank, int size, std::string_view message) {
+  std::string line = size > 1 ? fmt::format("[rank {} of {}] ", rank, size) : "";
+  for (bool more = true; more;) {  // a message may have lines, and in them the names of files
+    const auto end = message.find('\n');
+    line += printable(message.substr(0, end), std::string::npos) + "\n";
+    more = end != std::string_view::npos;
+    if (more) message.remove_prefix(end + 1);
+  }
   std::fflush(stdout);
   std::fwrite(line.data(), 1, line.size(), stderr);  // one write, so that lines of several ranks do not mix
   std::fflush(stderr);

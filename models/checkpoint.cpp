@@ -11,6 +11,7 @@
 #include "comm/same_parameters.h"
 #include "framework/content_hash.h"
 #include "framework/cuda/cuda.h"
+#include "framework/printable.h"
 
 namespace mpigrad {
 namespace {
@@ -122,7 +123,7 @@ bool verify_seal(const Hdf5Reader& file, const std::string& format, const std::v
     if (!is_tensor(dataset.name)) continue;
     const bool has = file.has_attribute(dataset.name, checksum_name);
     any = any || has;
-    if (format == format_name) require(has, "[checkpoint] {} is damaged: {} has no checksum", where, dataset.name);
+    if (format == format_name) require(has, "[checkpoint] {} is damaged: {} has no checksum", where, printable(dataset.name));
     if (has) seal.add(dataset.name, file.text_attribute(dataset.name, checksum_name));
   }
   if (!notes.empty()) seal.add_notes(notes);
@@ -173,7 +174,8 @@ void check_tensors(const Hdf5Reader& file, const std::vector<NamedTensor>& tenso
   }
   for (const auto& [name, dataset] : datasets) {
     const bool network = name.starts_with("parameters/") || name.starts_with("buffers/");
-    require(!network || expected.contains(name), "[checkpoint] {} has {}, which the network does not have", where, name);
+    require(!network || expected.contains(name), "[checkpoint] {} has {}, which the network does not have", where,
+            printable(name));
   }
 }
 

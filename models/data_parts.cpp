@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "framework/host_memory.h"
+
 namespace mpigrad::data {
 
 void shuffle(std::vector<std::int64_t>& values, const Philox& random) {
@@ -60,6 +62,9 @@ RegionPtr Regions::read(std::int64_t sample, const Box& box) const {
   auto region = std::make_shared<Region>();
   region->box = box;
   const auto bytes = box.elements() * source_->channels() * size_of(source_->type());
+  if (bytes > (std::int64_t{1} << 26))
+    require_host_memory(fmt::format("[data] {}: the cells {}", source_->name_of_sample(sample), to_string(box)),
+                        static_cast<double>(bytes));
   region->bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes));
   region->ready = source_->read_async(sample, box.begin.span(), box.end.span(), source_->type(), region->bytes.get()).share();
   return region;

@@ -9,6 +9,8 @@
 
 #include "comm/hdf5/hdf5_file.h"
 #include "comm/hdf5/io_thread.h"
+#include "framework/host_memory.h"
+#include "framework/printable.h"
 
 namespace mpigrad::data {
 
@@ -54,10 +56,23 @@ class OpenFiles {
 
 bool is_number(const Hdf5Dataset& dataset) { return dataset.kind == Hdf5Dataset::Kind::number; }
 
+// Texts of a file that people will read.
+std::vector<std::string> names_in(const Hdf5Reader& reader, const std::string& dataset) {
+  auto names = reader.read_strings(dataset);
+  for (auto& name : names) name = printable(name);
+  return names;
+}
+
+// Zeros that nobody wrote are no data.
+void require_written(const Hdf5Reader& reader, const Hdf5Dataset& dataset) {
+  require(dataset.written, "[data] {}: '{}' claims {} and was never written", reader.path().string(), printable(dataset.name),
+          dataset.shape);
+}
+
 Transform transform_named(const std::string& name, const fs::path& path) {
   for (const auto transform : {Transform::none, Transform::log1p, Transform::unit})
     if (name_of(transform) == name) return transform;
-  fail("[data] {}: the transform '{}' is not known", path.string(), name);
+  fail("[data] {}: the transform '{}' is not known", path.string(), printable(name));
 }
 
 }  // namespace
@@ -115,12 +130,13 @@ struct UniverseSource::State {
             full.shape);
     require(is_number(unit) && unit.shape.rank() == 1 && unit.shape[0] > 0, "[data] {}: 'unitPar' is numbers [T], this is {} {}",
             path, unit.stored, unit.shape);
+    require_written(reader, full);
     const Shape volume{full.shape[0], full.shape[1], full.shape[2]};
     if (channels == 0) {
       extents = volume, channels = full.shape[3], type = full.type;
       if (reader.contains("namePar")) {
         const auto dataset = reader.describe("namePar");
-        if (dataset.kind == Hdf5Dataset::Kind::text && dataset.shape == unit.shape) names = reader.read_strings("namePar");
+        if (dataset.kind == Hdf5Dataset::Kind::text && dataset.shape == unit.shape) names = names_in(reader, "namePar");
       }
       if (names.empty() && unit.shape[0] == 4) names = {"Omega_m", "sigma_8", "n_s", "H_0"};
       for (std::int64_t i = static_cast<std::int64_t>(names.size()); i < unit.shape[0]; ++i)
@@ -223,6 +239,10 @@ ArrayPart ArraySource::State::part(const Hdf5Reader& reader, const std::string& 
   require(is_number(volumes), "[data] {}: '{}' holds {}, not numbers", file, volume, volumes.stored);
   require(volumes.shape.rank() == 5 && volumes.shape.elements() > 0, "[data] {}: '{}' is [n, D, H, W, C], this is {}", file,
           volume, volumes.shape);
+  require_written(reader, volumes);
+  // Loaders keep the order of all samples.
+  require_host_memory(fmt::format("[data] {}: '{}', {} samples", file, volume, volumes.shape[0]),
+                      static_cast<double>(volumes.shape[0]) * 3 * sizeof(std::int64_t));
   p.size = volumes.shape[0], p.channels = volumes.shape[4], p.type = volumes.type;
   p.extents = Shape{volumes.shape[1], volumes.shape[2], volumes.shape[3]};
   p.transform = p.type == DType::uint8 ? Transform::unit : Transform::none;
@@ -242,7 +262,7 @@ ArrayPart ArraySource::State::part(const Hdf5Reader& reader, const std::string& 
           labels.shape);
   const auto targets = labels.shape.rank() == 2 ? labels.shape[1] : 1;
   p.target_type = is_floating(labels.type) ? DType::float32 : DType::int64;
-  if (reader.contains(label_names)) p.names = reader.read_strings(label_names);
+  if (reader.contains(label_names)) p.names = names_in(reader, label_names);
   if (static_cast<std::int64_t>(p.names.size()) != targets) {
     p.names.clear();
     for (std::int64_t i = 0; i < targets; ++i)

@@ -31,7 +31,7 @@ const std::set<std::string> cuda_leaves{"framework/cuda/", "ops/cuda/", "comm/nc
 // The beginnings of vendors' header names, and the folders where they may stand.
 const std::map<std::string, std::vector<std::string>> vendors{
     {"mpi.h", {"comm/mpi/", "comm/hdf5/"}},
-    {"hdf5", {"comm/hdf5/"}},
+    {"hdf5", {"comm/hdf5/", "tests/support/hdf5_files"}},
     {"H5", {"comm/hdf5/"}},
     {"oneapi/", {"ops/cpu/"}},
     {"dnnl", {"ops/cpu/"}},

@@ -105,7 +105,8 @@ TEST_CASE("sources: IDX") {
     auto two = gzip({plain.data(), half});
     const auto rest = gzip({plain.data() + half, plain.size() - half});
     two.insert(two.end(), rest.begin(), rest.end());
-    CHECK(gunzip(two, "two") == plain);
+    write_file(folder / "two.gz", two);
+    CHECK(read_bytes(folder / "two.gz") == plain);
   }
 
   write_file(folder / "t-letter-idx1-ubyte", idx_file(0x08, {4}, {0, 1, 2, 3}));

@@ -28,6 +28,7 @@ std::future<void> Hdf5Reader::read_async(const std::string&, std::span<const std
                                          void*) const {
   refuse();
 }
+Shape Hdf5Reader::whole(const std::string&, std::size_t) const { refuse(); }
 std::vector<std::string> Hdf5Reader::read_strings(const std::string&) const { refuse(); }
 bool Hdf5Reader::has_attribute(const std::string&, const std::string&) const { refuse(); }
 double Hdf5Reader::number_attribute(const std::string&, const std::string&) const { refuse(); }

@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <array>
 
+#include <set>
+
 #include "comm/hdf5/detail.h"
+#include "framework/host_memory.h"
+#include "framework/printable.h"
 
 namespace mpigrad {
 
@@ -101,6 +105,7 @@ bool hdf5_available() { return true; }
 struct Hdf5Reader::State {
   std::filesystem::path path;
   Handle file;
+  mutable std::set<std::string> within_folder;  // datasets that were looked at
   ~State() {
     IoThread::instance().run([this] { file.close(); });
   }
@@ -144,7 +149,18 @@ Hdf5Dataset describe_open(hid_t dataset, const std::string& name) {
   std::array<hsize_t, H5S_MAX_RANK> extents{};
   const int rank = H5Sget_simple_extent_dims(space, extents.data(), nullptr);
   set_type(type, result);
-  if (H5Sget_simple_extent_type(space) == H5S_NULL || rank > Shape::max_rank) result.kind = Hdf5Dataset::Kind::other;
+  H5D_space_status_t status = H5D_SPACE_STATUS_ALLOCATED;
+  const Handle creation(H5Dget_create_plist(dataset), H5Pclose);
+  if (H5Pget_layout(creation) != H5D_VIRTUAL) H5Dget_space_status(dataset, &status);
+  result.written = status != H5D_SPACE_STATUS_NOT_ALLOCATED;
+  double elements = 1;
+  for (int i = 0; i < rank; ++i) elements *= static_cast<double>(extents[static_cast<std::size_t>(i)]);
+  constexpr double countable = 0x1p59;  // in bytes
+  if (elements > countable) {
+    result.kind = Hdf5Dataset::Kind::other;
+    result.stored = fmt::format("{} in shape [{}], more than there can be", result.stored,
+                                fmt::join(extents.data(), extents.data() + rank, ", "));
+  } else if (H5Sget_simple_extent_type(space) == H5S_NULL || rank > Shape::max_rank) result.kind = Hdf5Dataset::Kind::other;
   else
     for (int i = 0; i < rank; ++i) result.shape.push_back(static_cast<std::int64_t>(extents[static_cast<std::size_t>(i)]));
   return result;
@@ -152,8 +168,9 @@ Hdf5Dataset describe_open(hid_t dataset, const std::string& name) {
 
 // `count` strings through `read` (H5Dread or H5Aread into the given memory of the given type), of fixed or variable length.
 template <class Read, class Reclaim>
-std::vector<std::string> strings(hid_t type, std::size_t count, Read read, Reclaim reclaim) {
+std::vector<std::string> strings(const std::string& where, hid_t type, std::size_t count, Read read, Reclaim reclaim) {
   std::vector<std::string> result;
+  require_host_memory(where, static_cast<double>(count) * (64 + 2 * static_cast<double>(H5Tget_size(type))));
   if (H5Tis_variable_str(type) > 0) {
     std::vector<char*> pointers(count, nullptr);
     read(pointers.data());
@@ -179,7 +196,9 @@ std::vector<std::string> strings(hid_t type, std::size_t count, Read read, Recla
 std::vector<Hdf5Dataset> Hdf5Reader::State::datasets() const {
   std::vector<Hdf5Dataset> found;
   const auto visit = [](hid_t group, const char* name, const H5L_info_t*, void* data) -> herr_t {
-    const Handle object(H5Oopen(group, name, H5P_DEFAULT), H5Oclose);
+    std::string refused;
+    const Handle access = hdf5::access_within_folder(H5P_LINK_ACCESS, refused);
+    const Handle object(H5Oopen(group, name, access), H5Oclose);
     if (object < 0) H5Eclear2(H5E_DEFAULT);  // a link that leads nowhere
     else if (H5Iget_type(object) == H5I_DATASET)
       static_cast<std::vector<Hdf5Dataset>*>(data)->push_back(describe_open(object, name));
@@ -190,16 +209,22 @@ std::vector<Hdf5Dataset> Hdf5Reader::State::datasets() const {
 }
 
 Handle Hdf5Reader::State::open(const std::string& name) const {
-  Handle dataset(H5Dopen2(file, name.c_str(), H5P_DEFAULT), H5Dclose);
-  if (dataset >= 0) return dataset;
+  std::string refused;
+  const Handle access = hdf5::access_within_folder(H5P_DATASET_ACCESS, refused);
+  Handle dataset(H5Dopen2(file, name.c_str(), access), H5Dclose);
+  if (dataset >= 0) {
+    if (!within_folder.contains(name)) hdf5::require_within_folder(dataset, path, name), within_folder.insert(name);
+    return dataset;
+  }
   const auto text = hdf5::error_text();
   std::vector<std::string> names;
-  for (const auto& each : datasets()) names.push_back(each.name);
-  require(std::find(names.begin(), names.end(), name) == names.end(), "[hdf5] {}: dataset '{}' cannot be opened: {}",
-          path.string(), name, text);
+  bool listed = !refused.empty();
+  for (const auto& each : datasets()) listed = listed || each.name == name, names.push_back(printable(each.name, 100));
+  require(!listed, "[hdf5] {}: dataset '{}' cannot be opened: {}", path.string(), printable(name),
+          refused.empty() ? text : refused);
   const auto total = names.size();
   if (total > 12) names.resize(12), names.emplace_back("...");
-  fail("[hdf5] {}: no dataset '{}'; there {}: {}", path.string(), name, total == 1 ? "is" : "are",
+  fail("[hdf5] {}: no dataset '{}'; there {}: {}", path.string(), printable(name), total == 1 ? "is" : "are",
        total == 0 ? "none" : fmt::format("{}", fmt::join(names, ", ")));
 }
 
@@ -231,7 +256,9 @@ void Hdf5Reader::State::read(const std::string& name, std::span<const std::int64
 }
 
 Handle Hdf5Reader::State::open_attribute(const std::string& object, const std::string& name) const {
-  Handle attribute(H5Aopen_by_name(file, object.c_str(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+  std::string refused;
+  const Handle access = hdf5::access_within_folder(H5P_LINK_ACCESS, refused);
+  Handle attribute(H5Aopen_by_name(file, object.c_str(), name.c_str(), H5P_DEFAULT, access), H5Aclose);
   check<hid_t>(attribute, path, fmt::format("no attribute '{}' of '{}'", name, object));
   return attribute;
 }
@@ -270,6 +297,13 @@ Hdf5Dataset Hdf5Reader::describe(const std::string& name) const {
   return on_io_thread([&] { return state_->describe(name); });
 }
 
+Shape Hdf5Reader::whole(const std::string& name, std::size_t bytes) const {
+  const auto dataset = describe(name);
+  require_host_memory(fmt::format("[hdf5] {}: dataset '{}', {}", path().string(), printable(name), dataset.shape),
+                      static_cast<double>(dataset.shape.elements()) * static_cast<double>(bytes));
+  return dataset.shape;
+}
+
 void Hdf5Reader::read(const std::string& name, std::span<const std::int64_t> begin, std::span<const std::int64_t> end, DType type,
                       void* out) const {
   on_io_thread([&] { state_->read(name, begin, end, type, out); });
@@ -292,13 +326,16 @@ std::vector<std::string> Hdf5Reader::read_strings(const std::string& name) const
       check(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, out), path(), fmt::format("dataset '{}' cannot be read", name));
     };
     const auto reclaim = [&](void* out) { H5Dvlen_reclaim(type, space, H5P_DEFAULT, out); };
-    return strings(type, static_cast<std::size_t>(stored.shape.elements()), read, reclaim);
+    return strings(fmt::format("[hdf5] {}: dataset '{}'", path().string(), printable(name)), type,
+                   static_cast<std::size_t>(stored.shape.elements()), read, reclaim);
   });
 }
 
 bool Hdf5Reader::has_attribute(const std::string& object, const std::string& name) const {
   return on_io_thread([&] {
-    const bool found = H5Aexists_by_name(state_->file, object.c_str(), name.c_str(), H5P_DEFAULT) > 0;
+    std::string refused;
+    const Handle access = hdf5::access_within_folder(H5P_LINK_ACCESS, refused);
+    const bool found = H5Aexists_by_name(state_->file, object.c_str(), name.c_str(), access) > 0;
     H5Eclear2(H5E_DEFAULT);
     return found;
   });
@@ -326,7 +363,7 @@ std::string Hdf5Reader::text_attribute(const std::string& object, const std::str
       check(H5Aread(attribute, type, out), path(), fmt::format("attribute '{}' cannot be read", name));
     };
     const auto reclaim = [&](void* out) { H5Dvlen_reclaim(type, space, H5P_DEFAULT, out); };
-    return strings(type, 1, read, reclaim).front();
+    return strings(fmt::format("[hdf5] {}: attribute '{}'", path().string(), name), type, 1, read, reclaim).front();
   });
 }
 

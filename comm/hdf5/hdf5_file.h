@@ -25,9 +25,13 @@ struct Hdf5Dataset {
   Kind kind = Kind::other;
   DType type = DType::uint8;  // of numbers: the smallest type that holds every value
   std::string stored;         // for people: "int16", "uint32", "text", ...
+  bool written = true;        // false: nothing was ever written to it, and reading gives zeros
 };
 
-// A file open for reading, by the serial driver: no call communicates, and every rank may read what it likes.
+// A file open for reading, by the serial driver: no call communicates, and every rank may read what it likes. Names, sizes and
+// texts in it are believed as far as they do no harm: links and virtual datasets may lead to other files of its folder and not
+// out of it, elements in files of another format (external storage) are refused, and what is read whole is an Error that names
+// its size where there is not the memory for it.
 class Hdf5Reader {
  public:
   // Errors: missing, not a file, not HDF5, truncated.
@@ -50,7 +54,7 @@ class Hdf5Reader {
   template <class T>
   std::vector<T> read(const std::string& name) const {
     static_assert(!std::is_same_v<T, bool>, "read booleans as std::uint8_t");
-    const Shape shape = describe(name).shape;
+    const Shape shape = whole(name, sizeof(T));
     std::vector<T> values(static_cast<std::size_t>(shape.elements()));
     const std::vector<std::int64_t> begin(static_cast<std::size_t>(shape.rank()), 0);
     read(name, begin, shape.span(), dtype_of<T>(), values.data());
@@ -66,6 +70,9 @@ class Hdf5Reader {
   struct State;
 
  private:
+  // Its shape, if there is memory for all of it in elements of so many bytes.
+  Shape whole(const std::string& name, std::size_t bytes) const;
+
   std::shared_ptr<State> state_;
 };
 

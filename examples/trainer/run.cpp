@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "framework/cuda/cuda.h"
+#include "framework/printable.h"
 #include "framework/storage.h"
 
 namespace mpigrad::trainer {
@@ -99,7 +100,7 @@ std::int64_t start_from_files(const Options& o, const Communicator& world, nn::M
   require_same_file(world, o.resume.empty() ? o.weights : o.resume, info);
   for (const auto& [name, text] : notes)
     if (world.rank() == 0 && info.notes.count(name) != 0 && before(name) != text)
-      fmt::print(stderr, "warning: {} was trained with {} {}, now it is {}\n", o.resume, name, before(name), text);
+      fmt::print(stderr, "warning: {} was trained with {} {}, now it is {}\n", o.resume, name, printable(before(name)), text);
   return info.epoch;
 }
 

@@ -4,7 +4,7 @@
 namespace mpigrad::data {
 
 bool gzip_available() { return false; }
-Bytes gunzip(std::span<const std::byte>, const std::string& name) {
+ByteStreamPtr gunzip(ByteStreamPtr, const std::string& name) {
   fail("[gzip] {}: built without zlib: install zlib1g-dev and configure again", name);
 }
 Bytes gzip(std::span<const std::byte>) { fail("[gzip] built without zlib: install zlib1g-dev and configure again"); }

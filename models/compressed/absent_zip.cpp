@@ -10,6 +10,6 @@ namespace {
 
 bool zip_available() { return false; }
 std::vector<std::string> zip_names(const std::filesystem::path& path) { refuse(path); }
-Bytes unzip(const std::filesystem::path& path, const std::string&) { refuse(path); }
+ByteStreamPtr unzip(const std::filesystem::path& path, const std::string&) { refuse(path); }
 
 }  // namespace mpigrad::data

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,16 +12,27 @@ namespace mpigrad::data {
 
 using Bytes = std::vector<std::byte>;
 
+// Bytes one after the other: of a file, or of what is unpacked on the way, of which no more is unpacked than is read.
+class ByteStream {
+ public:
+  virtual ~ByteStream() = default;
+  // Up to `count` further bytes to `to`; fewer only at the end. Error: what is wrong with a file that is truncated or corrupt.
+  virtual std::size_t read(std::byte* to, std::size_t count) = 0;
+  // No more bytes can come than this; of a packed file an estimate.
+  virtual double most_left() const = 0;
+};
+using ByteStreamPtr = std::unique_ptr<ByteStream>;
+
 bool gzip_available();
-// What the gzip members in `compressed` hold, one after the other. `name` is for messages. Errors: truncated, corrupt.
-Bytes gunzip(std::span<const std::byte> compressed, const std::string& name);
+// What the gzip members in `packed` hold, one after the other. `name` is for messages. Errors: truncated, corrupt.
+ByteStreamPtr gunzip(ByteStreamPtr packed, const std::string& name);
 // One gzip member.
 Bytes gzip(std::span<const std::byte> plain);
 
 bool zip_available();
 // The names of the files in a zip archive, in its order. Errors: no archive.
 std::vector<std::string> zip_names(const std::filesystem::path& path);
-// One of them, its checksum verified. Errors: no such file in it, truncated, corrupt.
-Bytes unzip(const std::filesystem::path& path, const std::string& name);
+// One of them; its checksum is verified where it ends. Errors: no such file in it, truncated, corrupt.
+ByteStreamPtr unzip(const std::filesystem::path& path, const std::string& name);
 
 }  // namespace mpigrad::data

@@ -22,35 +22,53 @@ struct Inflation {
 
 Bytef* pointer(const std::byte* bytes) { return reinterpret_cast<Bytef*>(const_cast<std::byte*>(bytes)); }
 
+class GunzipStream final : public ByteStream {
+ public:
+  GunzipStream(ByteStreamPtr packed, std::string name) : packed_(std::move(packed)), name_(std::move(name)), input_(1 << 16) {}
+
+  std::size_t read(std::byte* to, std::size_t count) override {
+    auto& z = inflation_.stream;
+    std::size_t got = 0;
+    while (got < count) {
+      bool dry = false;
+      if (z.avail_in == 0) {
+        z.avail_in = static_cast<uInt>(packed_->read(input_.data(), input_.size()));
+        dry = z.avail_in == 0;
+        z.next_in = pointer(input_.data());
+        if (dry && ended_) return got;
+      }
+      if (ended_) require(inflateReset(&z) == Z_OK, "[gzip] {}: zlib does not start again", name_);
+      const auto out = static_cast<uInt>(std::min(most, count - got));
+      z.next_out = pointer(to + got), z.avail_out = out;
+      const int status = inflate(&z, Z_NO_FLUSH);
+      // What zlib still holds comes without more input.
+      require(!dry || z.avail_out < out || status == Z_STREAM_END, "[gzip] {}: the file is truncated", name_);
+      got += out - z.avail_out;
+      ended_ = status == Z_STREAM_END;
+      if (!ended_ && status != Z_OK && status != Z_BUF_ERROR)  // that one: more input is needed
+        fail("[gzip] {}: the file is corrupt: {}", name_, z.msg != nullptr ? z.msg : zError(status));
+    }
+    return got;
+  }
+  // Deflate makes at most 258 bytes of 2 bits; and what has been read of the packed bytes is less than the buffer.
+  double most_left() const override {
+    return (packed_->most_left() + static_cast<double>(input_.size())) * 1032 + static_cast<double>(input_.size());
+  }
+
+ private:
+  ByteStreamPtr packed_;
+  std::string name_;
+  Bytes input_;
+  Inflation inflation_;
+  bool ended_ = false;  // a member; another one may follow
+};
+
 }  // namespace
 
 bool gzip_available() { return true; }
 
-Bytes gunzip(std::span<const std::byte> compressed, const std::string& name) {
-  Inflation inflation;
-  auto& z = inflation.stream;
-  Bytes plain(std::max<std::size_t>(4 * compressed.size(), 1 << 16));
-  std::size_t used = 0, taken = 0;
-  bool ended = false;
-  while (!ended || taken < compressed.size()) {
-    if (ended) require(inflateReset(&z) == Z_OK, "[gzip] {}: zlib does not start again", name);
-    if (used == plain.size()) plain.resize(2 * plain.size());
-    const auto in = std::min(most, compressed.size() - taken), out = std::min(most, plain.size() - used);
-    z.next_in = pointer(compressed.data() + taken), z.avail_in = static_cast<uInt>(in);
-    z.next_out = pointer(plain.data() + used), z.avail_out = static_cast<uInt>(out);
-    const int status = inflate(&z, Z_NO_FLUSH);
-    taken += in - z.avail_in, used += out - z.avail_out;
-    ended = status == Z_STREAM_END;
-    if (ended || status == Z_OK) {
-      const bool stuck = !ended && taken == compressed.size() && z.avail_out > 0;
-      require(!stuck, "[gzip] {}: the file is truncated", name);
-      continue;
-    }
-    require(status != Z_BUF_ERROR, "[gzip] {}: the file is truncated", name);
-    fail("[gzip] {}: the file is corrupt: {}", name, z.msg != nullptr ? z.msg : zError(status));
-  }
-  plain.resize(used);
-  return plain;
+ByteStreamPtr gunzip(ByteStreamPtr packed, const std::string& name) {
+  return std::make_unique<GunzipStream>(std::move(packed), name);
 }
 
 Bytes gzip(std::span<const std::byte> plain) {

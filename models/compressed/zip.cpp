@@ -1,9 +1,9 @@
 #include <zip.h>
 
-#include <algorithm>
 #include <memory>
 
 #include "framework/error.h"
+#include "framework/printable.h"
 #include "models/compressed/compressed.h"
 
 namespace mpigrad::data {
@@ -28,6 +28,43 @@ Archive open_archive(const std::filesystem::path& path) {
   return archive;
 }
 
+class UnzipStream final : public ByteStream {
+ public:
+  UnzipStream(const std::filesystem::path& path, const std::string& name)
+      : where_(fmt::format("{}: '{}'", path.string(), printable(name))), archive_(open_archive(path)) {
+    zip_stat_t stat;
+    zip_stat_init(&stat);
+    require(zip_stat(archive_.get(), name.c_str(), 0, &stat) == 0 && (stat.valid & ZIP_STAT_SIZE) != 0, "[zip] {} is not in it",
+            where_);
+    size_ = stat.size;
+    file_.reset(zip_fopen(archive_.get(), name.c_str(), 0));
+    require(file_ != nullptr, "[zip] {} cannot be opened: {}", where_, zip_strerror(archive_.get()));
+  }
+
+  // The archive's directory may promise any size, and the file in it be longer.
+  std::size_t read(std::byte* to, std::size_t count) override {
+    std::size_t got = 0;
+    while (got < count) {
+      const auto more = zip_fread(file_.get(), to + got, count - got);
+      require(more >= 0, "[zip] {} is corrupt: {}", where_, zip_file_strerror(file_.get()));
+      if (more == 0) {
+        require(used_ + got == size_, "[zip] {} is truncated: {} of {} bytes", where_, used_ + got, size_);
+        break;
+      }
+      got += static_cast<std::size_t>(more);
+    }
+    used_ += got;
+    return got;
+  }
+  double most_left() const override { return static_cast<double>(size_) - static_cast<double>(used_); }
+
+ private:
+  std::string where_;
+  Archive archive_;
+  std::unique_ptr<zip_file_t, Discard> file_;  // goes before the archive
+  std::uint64_t size_ = 0, used_ = 0;
+};
+
 }  // namespace
 
 bool zip_available() { return true; }
@@ -43,27 +80,8 @@ std::vector<std::string> zip_names(const std::filesystem::path& path) {
   return names;
 }
 
-Bytes unzip(const std::filesystem::path& path, const std::string& name) {
-  const auto archive = open_archive(path);
-  zip_stat_t stat;
-  zip_stat_init(&stat);
-  require(zip_stat(archive.get(), name.c_str(), 0, &stat) == 0 && (stat.valid & ZIP_STAT_SIZE) != 0, "[zip] {}: no '{}' in it",
-          path.string(), name);
-  const std::unique_ptr<zip_file_t, Discard> file(zip_fopen(archive.get(), name.c_str(), 0));
-  require(file != nullptr, "[zip] {}: '{}' cannot be opened: {}", path.string(), name, zip_strerror(archive.get()));
-  // Grows as it is read: a corrupt directory may promise any size.
-  Bytes bytes;
-  std::size_t used = 0;
-  for (;;) {
-    if (used == bytes.size()) bytes.resize(used + std::max<std::size_t>(1 << 20, used));
-    const auto got = zip_fread(file.get(), bytes.data() + used, bytes.size() - used);
-    require(got >= 0, "[zip] {}: '{}' is corrupt: {}", path.string(), name, zip_file_strerror(file.get()));
-    if (got == 0) break;
-    used += static_cast<std::size_t>(got);
-  }
-  require(used == stat.size, "[zip] {}: '{}' is truncated: {} of {} bytes", path.string(), name, used, stat.size);
-  bytes.resize(used);
-  return bytes;
+ByteStreamPtr unzip(const std::filesystem::path& path, const std::string& name) {
+  return std::make_unique<UnzipStream>(path, name);
 }
 
 }  // namespace mpigrad::data

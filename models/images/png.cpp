@@ -1,6 +1,7 @@
 #include <png.h>
 
 #include "framework/error.h"
+#include "framework/host_memory.h"
 #include "models/images/decode.h"
 
 namespace mpigrad::data {
@@ -22,6 +23,7 @@ Pixels decode_png(std::span<const std::byte> bytes, int channels, const std::str
   const bool colour = channels == 0 ? (image.format & PNG_FORMAT_FLAG_COLOR) != 0 : channels == 3;
   image.format = colour ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
   Pixels pixels{image.height, image.width, colour ? 3 : 1, {}};
+  require_host_memory(fmt::format("[png] {}: {} x {} pixels", name, image.height, image.width), 2.0 * PNG_IMAGE_SIZE(image));
   pixels.values.resize(PNG_IMAGE_SIZE(image));
   const png_color black{0, 0, 0};
   require(png_image_finish_read(&image, &black, pixels.values.data(), 0, nullptr) != 0, "[png] {}: {}", name, image.message);

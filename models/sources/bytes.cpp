@@ -1,28 +1,106 @@
 #include "models/sources/bytes.h"
 
 #include <algorithm>
+#include <array>
 #include <fstream>
+
+#include "framework/host_memory.h"
 
 namespace mpigrad::data {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+class FileStream final : public ByteStream {
+ public:
+  explicit FileStream(const fs::path& path) : name_(path.string()) {
+    std::error_code error;
+    require(fs::exists(path, error), "[data] {}: no such file", name_);
+    // Opening a pipe would wait for somebody to write.
+    require(fs::is_regular_file(path, error), "[data] {}: not a regular file", name_);
+    size_ = fs::file_size(path, error);
+    require(!error, "[data] {}: {}", name_, error.message());
+    stream_.open(path, std::ios::binary);
+    require(stream_.good(), "[data] {}: cannot be opened", name_);
+  }
+  std::size_t read(std::byte* to, std::size_t count) override {
+    const auto wanted = std::min<std::uint64_t>(count, size_ - used_);
+    stream_.read(reinterpret_cast<char*>(to), static_cast<std::streamsize>(wanted));
+    used_ += static_cast<std::uint64_t>(stream_.gcount());
+    require(stream_.gcount() == static_cast<std::streamsize>(wanted), "[data] {}: only {} of {} bytes can be read", name_, used_,
+            size_);
+    return static_cast<std::size_t>(wanted);
+  }
+  double most_left() const override { return static_cast<double>(size_ - used_); }
+  void begin_again() { stream_.seekg(0), used_ = 0; }
+
+ private:
+  std::string name_;
+  std::ifstream stream_;
+  std::uint64_t size_ = 0, used_ = 0;
+};
+
+struct Opened {
+  ByteStreamPtr stream;
+  bool packed = false;
+};
+
+Opened open_file(const fs::path& path) {
+  auto file = std::make_unique<FileStream>(path);
+  std::array<std::byte, 2> first{};
+  const bool packed = file->read(first.data(), 2) == 2 && first == std::array{std::byte{0x1f}, std::byte{0x8b}};
+  file->begin_again();
+  if (packed) return {gunzip(std::move(file), path.string()), true};
+  return {std::move(file), false};
+}
+
+}  // namespace
+
+ByteStreamPtr open_stream(const fs::path& path) { return open_file(path).stream; }
+
+Bytes take(ByteStream& stream, std::size_t count) {
+  // In steps that grow: an estimate of what is left may be far too large.
+  constexpr std::size_t at_once = 1 << 20;
+  Bytes bytes;
+  std::size_t used = 0;
+  while (used < count) {
+    const auto step = std::min(count - used, std::max(at_once, used));
+    bytes.resize(used + step);
+    const auto got = stream.read(bytes.data() + used, step);
+    used += got;
+    if (got < step) break;
+  }
+  bytes.resize(used);
+  return bytes;
+}
+
+bool at_end(ByteStream& stream) {
+  std::byte next{};
+  return stream.read(&next, 1) == 0;
+}
+
+Bytes take_elements(ByteStream& stream, double total, double more, const std::string& where, const std::string& shape) {
+  const auto left = stream.most_left();
+  require(total <= left, "{}: truncated: {:.0f} bytes of elements, {:.0f} make {}", where, left, total, shape);
+  require_host_memory(where, total + more);
+  auto bytes = take(stream, static_cast<std::size_t>(total));
+  require(static_cast<double>(bytes.size()) == total, "{}: truncated: {} bytes of elements, {:.0f} make {}", where, bytes.size(),
+          total, shape);
+  require(at_end(stream), "{}: longer than it says: there are more than the {:.0f} bytes of elements that make {}", where, total,
+          shape);
+  return bytes;
+}
+
 Bytes read_bytes(const fs::path& path) {
-  std::error_code error;
-  const auto name = path.string();
-  require(fs::exists(path, error), "[data] {}: no such file", name);
-  // Opening a pipe would wait for somebody to write.
-  require(fs::is_regular_file(path, error), "[data] {}: not a regular file", name);
-  const auto size = fs::file_size(path, error);
-  require(!error, "[data] {}: {}", name, error.message());
-  Bytes bytes(size);
-  std::ifstream stream(path, std::ios::binary);
-  require(stream.good(), "[data] {}: cannot be opened", name);
-  stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
-  require(stream.gcount() == static_cast<std::streamsize>(size), "[data] {}: only {} of {} bytes can be read", name,
-          stream.gcount(), size);
-  const bool packed = size >= 2 && bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b};
-  return packed ? gunzip(bytes, name) : bytes;
+  constexpr std::size_t most_unpacked = std::size_t{1} << 30;
+  const auto [stream, packed] = open_file(path);
+  const auto where = fmt::format("[data] {}", path.string());
+  const auto all = packed ? most_unpacked : static_cast<std::size_t>(stream->most_left());
+  require_host_memory(where, std::min(static_cast<double>(all), stream->most_left()));
+  auto bytes = take(*stream, all);
+  require(at_end(*stream), "{}: more than {} bytes when it is unpacked", where, most_unpacked);
+  return bytes;
 }
 
 StoredType stored_type(char kind, int size, bool big, const std::string& name) {
@@ -73,6 +151,12 @@ void visit_stored(const StoredType& s, F f) {
   }
 }
 
+void require_positive(const Bytes& values, const std::string& name) {
+  const auto* from = reinterpret_cast<const std::int64_t*>(values.data());
+  for (std::size_t i = 0; i < values.size() / sizeof(std::int64_t); ++i)
+    require(from[i] >= 0, "[data] {}: a number above 2^63 - 1", name);
+}
+
 }  // namespace
 
 Bytes converted(const std::byte* from, std::int64_t count, const StoredType& stored, const std::string& name) {
@@ -85,10 +169,29 @@ Bytes converted(const std::byte* from, std::int64_t count, const StoredType& sto
       if constexpr (!std::is_same_v<From, Float16> || std::is_floating_point_v<To>) convert<From, To>(from, count, swap, values);
     });
   });
-  if (stored.kind == 'u' && stored.size == 8)
-    for (std::int64_t i = 0; i < count; ++i)
-      require(reinterpret_cast<const std::int64_t*>(values.data())[i] >= 0, "[data] {}: a number above 2^63 - 1", name);
+  if (stored.kind == 'u' && stored.size == 8) require_positive(values, name);
   return values;
+}
+
+namespace {
+
+// Whether the stored bytes are the elements.
+bool as_stored(const StoredType& stored) {
+  const bool native = stored.size == 1 || stored.big_endian == (std::endian::native == std::endian::big);
+  return native && size_of(stored.type) == stored.size && stored.kind != 'b';  // any byte may stand for true
+}
+
+}  // namespace
+
+double bytes_of_conversion(double elements, const StoredType& stored) {
+  return as_stored(stored) ? 0 : elements * static_cast<double>(size_of(stored.type));
+}
+
+Bytes converted(Bytes bytes, const StoredType& stored, const std::string& name) {
+  const auto count = static_cast<std::int64_t>(bytes.size()) / stored.size;
+  if (!as_stored(stored)) return converted(bytes.data(), count, stored, name);
+  if (stored.kind == 'u' && stored.size == 8) require_positive(bytes, name);
+  return bytes;
 }
 
 std::vector<std::int64_t> integers(const Bytes& values, DType type, const std::string& name) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/printable.h"
 #include "models/images/decode.h"
 #include "models/sources/formats.h"
 
@@ -25,7 +26,7 @@ struct Decoded {
 };
 
 Decoded decode(const fs::path& path, int channels) {
-  const auto name = path.string();
+  const auto name = printable(path.string());
   if (is_volume(path)) {
     const auto volume = read_nifti(path);
     Decoded result{volume.extents, volume.channels, DType::float32, Bytes(volume.values.size() * sizeof(float))};
@@ -97,7 +98,7 @@ void FolderSource::State::list(const fs::path& path) {
     require(!inside.empty(), "[data] {}: no pictures and no volumes in this class", folder.string());
     files.insert(files.end(), inside.begin(), inside.end());
     labels_of_folders.values.insert(labels_of_folders.values.end(), inside.size(), static_cast<std::int64_t>(classes.size()));
-    classes.push_back(folder.filename().string());
+    classes.push_back(printable(folder.filename().string()));
   }
   require(!files.empty(), "[data] {}: no pictures (*.png, *.jpg) and no volumes (*.nii, *.nii.gz) in this folder", path.string());
   for (const auto& file : files)
@@ -152,7 +153,7 @@ const std::vector<std::string>& FolderSource::classes() const { return state_->c
 
 std::string FolderSource::name_of_sample(std::int64_t sample) const {
   require(sample >= 0 && sample < size(), "[data] sample {} of {}", sample, size());
-  return state_->files[static_cast<std::size_t>(sample)].string();
+  return printable(state_->files[static_cast<std::size_t>(sample)].string());
 }
 
 std::future<void> FolderSource::read_async(std::int64_t sample, std::span<const std::int64_t> begin,

@@ -21,7 +21,7 @@ NumberArray read_idx(const std::filesystem::path& path);
 
 // NumPy's .npy, versions 1 to 3 (numpy.lib.format): numbers in either byte order, C order.
 NumberArray read_npy(const std::filesystem::path& path);
-NumberArray parse_npy(std::span<const std::byte> bytes, const std::string& name);
+NumberArray parse_npy(ByteStream& stream, const std::string& name);
 
 // The arrays of an .npz archive, by name without ".npy".
 struct NamedArray {

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "framework/host_memory.h"
 #include "models/sources/formats.h"
 
 namespace mpigrad::data {
@@ -45,8 +46,9 @@ class Fields {
 }  // namespace
 
 augment::Sample read_nifti(const std::filesystem::path& path) {
-  const auto bytes = read_bytes(path);
+  const auto stream = open_stream(path);
   const auto name = path.string();
+  const auto bytes = take(*stream, header_bytes);
   require(bytes.size() >= header_bytes, "[nifti] {}: not a NIfTI-1 file: {} bytes are shorter than its header", name,
           bytes.size());
   const bool big = Fields(bytes, true).at<std::int32_t>(0, 'i') == 348;
@@ -68,17 +70,30 @@ augment::Sample read_nifti(const std::filesystem::path& path) {
   }
   const auto type = element_type(fields.at<std::int16_t>(70, 'i'), big, name);
   const auto offset = static_cast<double>(fields.at<float>(108, 'f'));
-  const auto stored = static_cast<double>(bytes.size());
-  require(offset >= 348 && offset <= stored && offset == std::floor(offset), "[nifti] {}: the volume begins at byte {} of {}",
-          name, offset, stored);
-  require(stored >= offset + total * type.size, "[nifti] {}: truncated: {} bytes of elements, {} make {} x {} x {} x {}", name,
-          stored - offset, total * type.size, dim[1], dim[2], dim[3], dim[4]);
+  const auto left = stream->most_left();
+  require(offset >= 348 && offset - 348 <= left && offset == std::floor(offset), "[nifti] {}: the volume begins at byte {} of {}",
+          name, offset, left + 348);
+  const auto shape = fmt::format("{} x {} x {} x {}", dim[1], dim[2], dim[3], dim[4]);
+  const auto bytes_of_all = total * type.size;
+  const auto before = offset - 348;
+  require(before + bytes_of_all <= left, "[nifti] {}: truncated: {:.0f} bytes of elements, {:.0f} make {}", name, left - before,
+          bytes_of_all, shape);
+  require_host_memory(fmt::format("[nifti] {}", name),
+                      before + bytes_of_all + bytes_of_conversion(total, type) + total * sizeof(float));
+  (void)take(*stream, static_cast<std::size_t>(before));  // extensions of the header
+  auto elements = take(*stream, static_cast<std::size_t>(bytes_of_all));
+  require(static_cast<double>(elements.size()) == bytes_of_all, "[nifti] {}: truncated: {} bytes of elements, {:.0f} make {}",
+          name, elements.size(), bytes_of_all, shape);
+  // Some bytes may follow, and gzip's checksum is behind them.
+  constexpr std::size_t rest = 1 << 20;
+  require(take(*stream, rest).size() < rest, "[nifti] {}: longer than it says: {:.0f} bytes of elements make {}", name,
+          bytes_of_all, shape);
 
   augment::Sample sample({dim[3], dim[2], dim[1]}, dim[4]);
   const auto cells = sample.extents.elements();
   auto slope = static_cast<double>(fields.at<float>(112, 'f')), shift = static_cast<double>(fields.at<float>(116, 'f'));
   if (slope == 0 || !std::isfinite(slope) || !std::isfinite(shift)) slope = 1, shift = 0;
-  const auto values = converted(bytes.data() + static_cast<std::size_t>(offset), cells * dim[4], type, name);
+  const auto values = converted(std::move(elements), type, name);
   double least = std::numeric_limits<double>::infinity(), most = -least;
   visit_arithmetic(type.type, [&](auto zero) {
     const auto* from = reinterpret_cast<const decltype(zero)*>(values.data());

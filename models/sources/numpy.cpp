@@ -2,6 +2,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "framework/printable.h"
 #include "models/sources/formats.h"
 
 namespace mpigrad::data {
@@ -34,7 +35,7 @@ class Header {
   bool fortran = false, shaped = false;
 
  private:
-  [[noreturn]] void broken() const { fail("[npy] {}: the header is not one of numpy's: {}", name_, text_); }
+  [[noreturn]] void broken() const { fail("[npy] {}: the header is not one of numpy's: {}", name_, printable(text_, 200)); }
   void skip() {
     while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_])) != 0) ++at_;
   }
@@ -50,7 +51,8 @@ class Header {
   std::string quoted() {
     skip();
     const char quote = at_ < text_.size() ? text_[at_] : ' ';
-    require(quote == '\'' || quote == '"', "[npy] {}: elements that are records, or no numpy header: {}", name_, text_);
+    require(quote == '\'' || quote == '"', "[npy] {}: elements that are records, or no numpy header: {}", name_,
+            printable(text_, 200));
     const auto end = text_.find(quote, at_ + 1);
     if (end == std::string_view::npos) broken();
     std::string result(text_.substr(at_ + 1, end - at_ - 1));
@@ -91,18 +93,26 @@ class Header {
 
 }  // namespace
 
-NumberArray parse_npy(std::span<const std::byte> bytes, const std::string& name) {
+NumberArray parse_npy(ByteStream& stream, const std::string& name) {
   constexpr std::string_view magic = "\x93NUMPY";
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  require(text.size() >= 12 && text.starts_with(magic), "[npy] {}: not a .npy file", name);
-  require(text[6] >= 1 && text[6] <= 3, "[npy] {}: version {} of the format is not known", name, static_cast<int>(text[6]));
+  const auto text_of = [](const Bytes& bytes) {
+    return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  const auto start = take(stream, 8);
+  const auto version = start.size() == 8 ? static_cast<int>(start[6]) : 0;
   // The header's length is two bytes long in version 1 and four later.
-  const std::size_t width = text[6] == 1 ? 2 : 4;
+  const std::size_t width = version == 1 ? 2 : 4;
+  const auto digits = take(stream, width);
+  require(digits.size() == width && text_of(start).starts_with(magic), "[npy] {}: not a .npy file", name);
+  require(version >= 1 && version <= 3, "[npy] {}: version {} of the format is not known", name, version);
   std::size_t length = 0;
-  for (std::size_t i = width; i-- > 0;) length = length * 256 + static_cast<std::size_t>(bytes[8 + i]);
-  const auto start = 8 + width + length;
-  require(start <= bytes.size(), "[npy] {}: the file ends in its header", name);
-  Header header(text.substr(8 + width, length), name);
+  for (std::size_t i = width; i-- > 0;) length = length * 256 + static_cast<std::size_t>(digits[i]);
+  require(static_cast<double>(length) <= stream.most_left(), "[npy] {}: the file ends in its header", name);
+  constexpr std::size_t longest = 1 << 20;
+  require(length <= longest, "[npy] {}: a header of {} bytes is not one of numpy's", name, length);
+  const auto text = take(stream, length);
+  require(text.size() == length, "[npy] {}: the file ends in its header", name);
+  Header header(text_of(text), name);
   header.parse();
   require(!header.fortran || header.shape.rank() <= 1, "[npy] {}: in Fortran order; save it with numpy.ascontiguousarray", name);
 
@@ -111,17 +121,16 @@ NumberArray parse_npy(std::span<const std::byte> bytes, const std::string& name)
   const bool known = d.size() >= 3 && std::string_view("<>|=").find(d[0]) != std::string_view::npos &&
                      std::string_view("uifb").find(d[1]) != std::string_view::npos &&
                      std::from_chars(d.data() + 2, d.data() + d.size(), size).ptr == d.data() + d.size();
-  require(known, "[npy] {}: elements '{}' are not numbers that are read", name, d);
+  require(known, "[npy] {}: elements '{}' are not numbers that are read", name, printable(d, 200));
   const auto type = stored_type(d[1], size, d[0] == '>', name);
-  double total = size;
-  for (const auto extent : header.shape) total *= static_cast<double>(extent);
-  const auto stored = static_cast<double>(bytes.size() - start);
-  require(stored == total, "[npy] {}: {}: {} bytes of elements, {} make {}", name,
-          stored < total ? "truncated" : "longer than it says", stored, total, header.shape);
-  return {header.shape, type.type, converted(bytes.data() + start, header.shape.elements(), type, name)};
+  double elements = 1;
+  for (const auto extent : header.shape) elements *= static_cast<double>(extent);
+  auto values = take_elements(stream, elements * size, bytes_of_conversion(elements, type), fmt::format("[npy] {}", name),
+                              fmt::format("{}", header.shape));
+  return {header.shape, type.type, converted(std::move(values), type, name)};
 }
 
-NumberArray read_npy(const std::filesystem::path& path) { return parse_npy(read_bytes(path), path.string()); }
+NumberArray read_npy(const std::filesystem::path& path) { return parse_npy(*open_stream(path), path.string()); }
 
 std::vector<NamedArray> read_npz(const std::filesystem::path& path, const std::string& prefix) {
   std::vector<NamedArray> arrays;
@@ -129,7 +138,7 @@ std::vector<NamedArray> read_npz(const std::filesystem::path& path, const std::s
     constexpr std::string_view extension = ".npy";
     if (!file.ends_with(extension) || !file.starts_with(prefix)) continue;
     auto name = file.substr(0, file.size() - extension.size());
-    arrays.push_back({name, parse_npy(unzip(path, file), fmt::format("{}: '{}'", path.string(), name))});
+    arrays.push_back({name, parse_npy(*unzip(path, file), fmt::format("{}: '{}'", path.string(), printable(name)))});
   }
   return arrays;
 }

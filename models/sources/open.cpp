@@ -4,6 +4,7 @@
 #include <regex>
 
 #include "comm/hdf5/hdf5_file.h"
+#include "framework/printable.h"
 #include "models/sources/formats.h"
 
 namespace mpigrad::data {
@@ -26,13 +27,14 @@ NumberArray read_array(const fs::path& path) { return ends(path, {".npy", ".npy.
 
 // One label array for a vector, one for each column of a matrix.
 std::vector<Labels> labels_of(const NumberArray& array, const std::string& name, const fs::path& file) {
-  const auto text = fmt::format("{}: '{}'", file.string(), name);
+  const auto text = fmt::format("{}: '{}'", file.string(), printable(name));
   require(array.shape.rank() == 1 || array.shape.rank() == 2, "[data] {}: labels are [n] or [n, T], not {}", text, array.shape);
   const auto values = integers(array.values, array.type, text);
+  const auto shown = printable(name);
   const auto columns = array.shape.rank() == 2 ? static_cast<std::size_t>(array.shape[1]) : 1;
   std::vector<Labels> result(columns);
   for (std::size_t t = 0; t < columns; ++t) {
-    result[t].name = columns == 1 ? name : fmt::format("{} {}", name, t);
+    result[t].name = columns == 1 ? shown : fmt::format("{} {}", shown, t);
     for (std::size_t i = t; i < values.size(); i += columns) result[t].values.push_back(values[i]);
   }
   return result;
@@ -86,7 +88,7 @@ SourcePtr open_npz(const fs::path& path, const OpenOptions& o) {
   std::vector<std::string> names, images;
   std::vector<Labels> labels;
   for (const auto& [name, array] : arrays) {
-    names.push_back(fmt::format("{} {}", name, array.shape));
+    names.push_back(fmt::format("{} {}", printable(name), array.shape));
     const auto rank = array.shape.rank();
     if (rank >= 3) images.push_back(name);
     if ((rank == 1 || rank == 2) && !is_floating(array.type)) append(labels, labels_of(array, name.substr(prefix.size()), path));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/hdf5/hdf5_file.h"
+#include "framework/host_memory.h"
 
 namespace mpigrad::data {
 
@@ -45,6 +46,7 @@ void write_file(const fs::path& path, const Source& source, std::int64_t begin, 
   }
   const auto bytes = e.elements() * c * size_of(source.type());
   const auto at_once = std::clamp<std::int64_t>((std::int64_t{64} << 20) / bytes, 1, n);
+  require_host_memory(fmt::format("[pack] {}", source.name_of_sample(begin)), static_cast<double>(at_once * bytes));
   std::vector<std::byte> buffer(static_cast<std::size_t>(at_once * bytes));
   const Shape origin{0, 0, 0};
   for (auto first = begin; first < end; first += at_once) {

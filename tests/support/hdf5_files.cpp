@@ -1,0 +1,81 @@
+#include "tests/support/hdf5_files.h"
+
+#ifndef MPICH_SKIP_MPICXX
+#define MPICH_SKIP_MPICXX 1
+#endif
+#include <hdf5.h>
+
+#include "comm/hdf5/io_thread.h"
+#include "framework/error.h"
+
+namespace mpigrad::testing {
+namespace {
+
+// Runs f(file) on a new file.
+template <class F>
+void in_file(const std::filesystem::path& path, F f) {
+  IoThread::instance().run([&] {
+    const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    require(file >= 0, "[test] {} cannot be made", path.string());
+    f(file);
+    require(H5Fclose(file) >= 0, "[test] {} cannot be closed", path.string());
+  });
+}
+
+template <class Change>
+void make_dataset(hid_t file, const std::string& name, const std::vector<std::uint64_t>& extents, bool written, Change change) {
+  const std::vector<hsize_t> shape(extents.begin(), extents.end());
+  const hid_t space = H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr);
+  const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+  change(creation, space);
+  const hid_t dataset = H5Dcreate2(file, name.c_str(), H5T_STD_U8LE, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+  require(dataset >= 0, "[test] the dataset {} cannot be made", name);
+  if (written) {
+    const std::vector<hsize_t> start(shape.size(), 0), one(shape.size(), 1);
+    const hid_t cell = H5Screate_simple(static_cast<int>(one.size()), one.data(), nullptr);
+    H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, one.data(), nullptr);
+    const unsigned char seven = 7;
+    require(H5Dwrite(dataset, H5T_NATIVE_UCHAR, cell, space, H5P_DEFAULT, &seven) >= 0, "[test] {} cannot be written", name);
+    H5Sclose(cell);
+  }
+  H5Dclose(dataset), H5Pclose(creation), H5Sclose(space);
+}
+
+}  // namespace
+
+void write_claim(const std::filesystem::path& path, const std::string& dataset, const std::vector<std::uint64_t>& extents,
+                 bool written) {
+  in_file(path, [&](hid_t file) {
+    make_dataset(file, dataset, extents, written, [&](hid_t creation, hid_t) {
+      const std::vector<hsize_t> chunk(extents.size(), 1);
+      H5Pset_chunk(creation, static_cast<int>(chunk.size()), chunk.data());
+    });
+  });
+}
+
+void write_external_storage(const std::filesystem::path& path, const std::string& dataset, const std::string& elements,
+                            std::uint64_t count) {
+  in_file(path, [&](hid_t file) {
+    make_dataset(file, dataset, {count}, false,
+                 [&](hid_t creation, hid_t) { H5Pset_external(creation, elements.c_str(), 0, count); });
+  });
+}
+
+void write_external_link(const std::filesystem::path& path, const std::string& name, const std::string& file,
+                         const std::string& object) {
+  in_file(path, [&](hid_t own) {
+    require(H5Lcreate_external(file.c_str(), object.c_str(), own, name.c_str(), H5P_DEFAULT, H5P_DEFAULT) >= 0,
+            "[test] the link {} cannot be made", name);
+  });
+}
+
+void write_virtual(const std::filesystem::path& path, const std::string& dataset, const std::vector<std::uint64_t>& extents,
+                   const std::string& file, const std::string& source) {
+  in_file(path, [&](hid_t own) {
+    make_dataset(own, dataset, extents, false, [&](hid_t creation, hid_t space) {
+      require(H5Pset_virtual(creation, space, file.c_str(), source.c_str(), space) >= 0, "[test] {} cannot be virtual", dataset);
+    });
+  });
+}
+
+}  // namespace mpigrad::testing

@@ -1,0 +1,24 @@
+#pragma once
+// HDF5 files that this library does not write: what others may claim in theirs, and lead to. Only in builds with HDF5.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace mpigrad::testing {
+
+// A chunked dataset of bytes that claims these extents; with `written`, its first cell is 7.
+void write_claim(const std::filesystem::path& path, const std::string& dataset, const std::vector<std::uint64_t>& extents,
+                 bool written);
+// A dataset of `count` bytes that are in the file `elements`.
+void write_external_storage(const std::filesystem::path& path, const std::string& dataset, const std::string& elements,
+                            std::uint64_t count);
+// A link to an object of another file.
+void write_external_link(const std::filesystem::path& path, const std::string& name, const std::string& file,
+                         const std::string& object);
+// A dataset of bytes whose elements are those of another file's, of the same extents.
+void write_virtual(const std::filesystem::path& path, const std::string& dataset, const std::vector<std::uint64_t>& extents,
+                   const std::string& file, const std::string& source);
+
+}  // namespace mpigrad::testing
