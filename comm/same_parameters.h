@@ -10,8 +10,8 @@
 namespace mpigrad {
 
 // Collective over the ranks of `transport`, which all have the same list: compares a hash of every parameter's bits, by one
-// allgather of 8 bytes and a pass over the parameters (0.3 ms per MiB), which come from a GPU first. The Error, the same on all
-// ranks, begins with `what` and names the first parameter that differs and the ranks that hold each value.
+// allgather of 8 bytes and a pass over the parameters (0.19 ms per MiB of float32), which come from a GPU first. The Error, the
+// same on all ranks, begins with `what` and names the first parameter that differs and the ranks that hold each value.
 void require_same_parameters(std::string_view what, const Parameters& parameters, Transport& transport);
 
 namespace detail {
