@@ -14,6 +14,9 @@
 #ifndef MPIGRAD_SOURCE_ROOT
 #define MPIGRAD_SOURCE_ROOT "."
 #endif
+#ifndef MPIGRAD_BUILD_ROOT
+#define MPIGRAD_BUILD_ROOT "build"
+#endif
 
 namespace {
 
@@ -97,6 +100,17 @@ std::string leaf_of(const std::string& path) {
 
 bool is_header(const std::string& path) { return path.ends_with(".h") || path.ends_with(".cuh"); }
 
+// Headers that `meson install` copies, by their paths from the root, and where to; as Meson itself says.
+std::map<std::string, std::string> installed_headers() {
+  std::ifstream stream(std::filesystem::path(MPIGRAD_BUILD_ROOT) / "meson-info" / "intro-installed.json");
+  const std::string text{std::istreambuf_iterator<char>(stream), {}}, root = std::string(MPIGRAD_SOURCE_ROOT) + "/";
+  const std::regex pair(R"re("([^"]+\.h)": "([^"]+)")re");
+  std::map<std::string, std::string> result;
+  for (std::sregex_iterator match(text.begin(), text.end(), pair), end; match != end; ++match)
+    if (const auto from = (*match)[1].str(); from.starts_with(root)) result[from.substr(root.size())] = (*match)[2];
+  return result;
+}
+
 }  // namespace
 
 TEST_CASE("includes: the tree is read") {
@@ -161,6 +175,30 @@ TEST_CASE("includes: vendor headers stay in their folders") {
         INFO(source.path, " includes ", include.name);
         CHECK((include.quoted || (include.name.find(".h") == std::string::npos) || include.name.starts_with("fmt/")));
       }
+}
+
+// The installed library lies alone: what its headers include must lie beside them, and none but mpi_comm.h may need a vendor's.
+TEST_CASE("includes: every header that an installed one includes is installed, and only mpi_comm.h needs more than fmt") {
+  const auto installed = installed_headers();
+  CHECK(installed.size() > 40);
+  CHECK(installed.contains("models/mpigrad/mpigrad.h"));
+  std::size_t read = 0;
+  for (const auto& source : sources()) {
+    const auto place = installed.find(source.path);
+    if (place == installed.end()) continue;
+    ++read;
+    INFO(source.path);
+    // <mpigrad/mpigrad.h> and "framework/tape.h" are found from the folders of pkg-config's flags.
+    const bool umbrella = source.path == "models/mpigrad/mpigrad.h";
+    CHECK(place->second.ends_with(umbrella ? "/mpigrad/mpigrad.h" : "/mpigrad/" + source.path));
+    for (const auto& include : source.includes) {
+      INFO("includes ", include.name);
+      if (include.quoted) CHECK(installed.contains(include.name));
+      else if (source.path != "comm/mpi/mpi_comm.h")
+        CHECK((include.name.find(".h") == std::string::npos || include.name.starts_with("fmt/")));
+    }
+  }
+  CHECK(read == installed.size());
 }
 
 TEST_CASE("includes: headers begin with #pragma once, files are short, no tabs") {
