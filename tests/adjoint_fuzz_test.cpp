@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "tests/support/progress.h"
 #include "tests/support/ranks.h"
 
 using namespace mpigrad;
@@ -16,5 +17,8 @@ TEST_CASE("adjoint fuzz: values, gradients and second derivatives of every opera
     check_on_ranks(static_cast<int>(seed % 7) + 1, "fuzz", [&](const Communicator& comm) { run_fuzz_case(comm, seed); });
   };
   if (asked >= 0) return run(static_cast<std::uint64_t>(asked));
-  for (std::uint64_t seed = 0; seed < cases; ++seed) run(seed);
+  for (std::uint64_t seed = 0; seed < cases; ++seed) {
+    if (seed % 1000 == 0) note_progress("adjoint fuzz, from seed " + std::to_string(seed));
+    run(seed);
+  }
 }

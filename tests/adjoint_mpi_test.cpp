@@ -19,6 +19,7 @@
 #include "tests/support/distributed.h"
 #include "tests/support/encoder_cases.h"
 #include "tests/support/layer_cases.h"
+#include "tests/support/progress.h"
 
 using namespace mpigrad;
 using namespace mpigrad::testing;
@@ -29,7 +30,10 @@ namespace {
 void check_random_cases(const Communicator& comm) {
   if (const auto asked = asked_fuzz_seed(); asked >= 0) return run_fuzz_case(comm, static_cast<std::uint64_t>(asked));
   const auto cases = (std::getenv("MPIGRAD_TEST_ALL") != nullptr ? 30 : 2) * all_makers().size();
-  for (std::uint64_t i = 0; i < cases; ++i) run_fuzz_case(comm, 7 * (i + cases * static_cast<std::uint64_t>(comm.size())));
+  for (std::uint64_t i = 0; i < cases; ++i) {
+    if (i % 100 == 0 && comm.rank() == 0) note_progress(fmt::format("random operations, from case {}", i));
+    run_fuzz_case(comm, 7 * (i + cases * static_cast<std::uint64_t>(comm.size())));
+  }
 }
 
 void check_one_loss(const Communicator& comm) {

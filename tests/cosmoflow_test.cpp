@@ -13,6 +13,7 @@
 #include "models/session.h"
 #include "ops/loss.h"
 #include "ops/random.h"
+#include "tests/support/progress.h"
 
 using namespace mpigrad;
 
@@ -90,6 +91,7 @@ void check_grids(const Run& run, const std::vector<GridExtents>& list) {
     CAPTURE(g.depth);
     CAPTURE(g.height);
     CAPTURE(g.width);
+    testing::note_progress("CosmoFlow on another grid");
     CHECK(largest_difference(train(run, g), one) < 1e-10);
   }
 }

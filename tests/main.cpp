@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "tests/support/progress.h"
 #include "tests/support/skip.h"
 
 namespace {
@@ -20,7 +21,10 @@ std::string current_case;
 
 struct CaseCounter : doctest::IReporter {
   explicit CaseCounter(const doctest::ContextOptions&) {}
-  void test_case_start(const doctest::TestCaseData& test) override { current_case = test.m_name; }
+  void test_case_start(const doctest::TestCaseData& test) override {
+    current_case = test.m_name;
+    mpigrad::testing::note_progress(current_case);
+  }
   void test_case_end(const doctest::CurrentTestCaseStats& statistics) override {
     const bool skipped = Tally::instance().take_current_case_skipped();
     if (statistics.failure_flags != 0) Tally::instance().fail(current_case);

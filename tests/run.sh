@@ -10,15 +10,18 @@ set -u
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 . "$root/tests/packages.sh"
 
-unit_limit=1800
-ranks_limit=120
+# Seconds in which no test ends: it hangs. Far above what any test takes on a loaded machine; the suites end their own first.
+test_limit=300
+suite_limit=360
+most_seconds=14400
 for argument; do
   case $argument in
     --all)
       MPIGRAD_TEST_ALL=1
       export MPIGRAD_TEST_ALL
-      unit_limit=7200
-      ranks_limit=1200
+      test_limit=1800
+      suite_limit=1860
+      most_seconds=172800
       ;;
     -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) die "run.sh knows only --all, got $argument" ;;
@@ -31,33 +34,12 @@ choose_launcher
 
 passed=0 failed=0 skipped=0
 failures=
-output=$(mktemp) || die "no temporary file"
-trap 'rm -f "$output"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-# run_limited SECONDS COMMAND...: output to $output; a test that hangs is ended, and says so.
-run_limited() {
-  limit=$1
-  shift
-  timeout -k 10 "$limit" "$@" >"$output" 2>&1 </dev/null
-  status=$?
-  case $status in
-    124 | 137) printf 'ended after %s seconds\n' "$limit" >>"$output" ;;
-  esac
-  return "$status"
-}
+. "$root/tests/watch.sh"
 
 fail_test() {
   failed=$((failed + 1))
   failures="$failures
   $1"
-}
-
-show_output() {
-  printf '\n---- %s\n' "$1"
-  cat "$output"
-  printf -- '---- end of %s\n\n' "$1"
 }
 
 # count_program NAME COMMAND...: a program that runs many tests; its last line is `N passed, M failed, K skipped`, each failed
@@ -66,7 +48,7 @@ count_program() {
   name=$1
   shift
   printf '%s ...\n' "$name"
-  run_limited "$unit_limit" "$@"
+  run_limited "$test_limit" "$@"
   status=$?
   line=$(tail -n 1 "$output" | grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$')
   if [ -z "$line" ]; then
@@ -93,7 +75,7 @@ count_ranks() {
   if [ "$2" -eq 1 ]; then name="$(basename "$1") on 1 rank"; fi
   printf '%s ...\n' "$name"
   # shellcheck disable=SC2086  # MPIEXEC may hold options
-  if run_limited "$ranks_limit" $MPIEXEC -n "$2" "$1"; then
+  if run_limited "$test_limit" $MPIEXEC -n "$2" "$1"; then
     passed=$((passed + 1))
   else
     show_output "$name"
@@ -120,7 +102,7 @@ if [ -x "$build/tests/emulation/vendor/emulated_libraries" ]; then
       name="nccl_ranks on emulated GPUs, $ranks ranks"
       printf '%s ...\n' "$name"
       # shellcheck disable=SC2086  # MPIEXEC may hold options
-      if run_limited "$ranks_limit" env MPIGRAD_EMULATION=late sh "$root/tests/emulated.sh" $MPIEXEC -n "$ranks" \
+      if run_limited "$test_limit" env MPIGRAD_EMULATION=late sh "$root/tests/emulated.sh" $MPIEXEC -n "$ranks" \
         "$build/tests/nccl_ranks" --transport mpi --device cuda; then
         passed=$((passed + 1))
       else
@@ -141,7 +123,7 @@ expect_exit() {
   name="exit_mpi $1"
   printf '%s ...\n' "$name"
   # shellcheck disable=SC2086  # MPIEXEC may hold options
-  run_limited 60 $MPIEXEC -n 2 "$build/tests/exit_mpi" "$1"
+  run_limited "$test_limit" $MPIEXEC -n 2 "$build/tests/exit_mpi" "$1"
   if [ "$status" -eq "$2" ]; then
     passed=$((passed + 1))
   else
@@ -158,7 +140,7 @@ if [ -x "$build/tests/exit_mpi" ]; then
   name='exit_mpi, a device that one rank refuses'
   printf '%s ...\n' "$name"
   # shellcheck disable=SC2086  # MPIEXEC may hold options
-  run_limited 60 $MPIEXEC -n 1 "$build/tests/exit_mpi" late : -n 1 env MPIGRAD_DEVICE=none "$build/tests/exit_mpi" late
+  run_limited "$test_limit" $MPIEXEC -n 1 "$build/tests/exit_mpi" late : -n 1 env MPIGRAD_DEVICE=none "$build/tests/exit_mpi" late
   told=$(grep -c '^\[rank 1 of 2\] \[launch\] MPIGRAD_DEVICE is cpu or cuda' "$output")
   if [ "$status" -eq 2 ] && [ "$told" -eq 1 ] && [ "$(wc -l <"$output")" -eq 1 ]; then
     passed=$((passed + 1))
@@ -173,7 +155,7 @@ expect_misuse() {
   name="misuse_mpi $1"
   printf '%s ...\n' "$name"
   # shellcheck disable=SC2086  # MPIEXEC may hold options
-  run_limited 60 env MPIGRAD_CHECKS=signatures,same,watchdog=30 $MPIEXEC -n 3 "$build/tests/misuse_mpi" "$1"
+  run_limited "$test_limit" env MPIGRAD_CHECKS=signatures,same,watchdog=30 $MPIEXEC -n 3 "$build/tests/misuse_mpi" "$1"
   told=$(grep -c '^\[rank [012] of 3\] \[checks\] ' "$output")
   texts=$(sed -n 's/^\[rank [012] of 3\] \(\[checks\] .*\)/\1/p' "$output" | sort -u | wc -l)
   if [ "$status" -ne 0 ] && [ "$status" -ne 124 ] && [ "$told" -eq 3 ] && [ "$texts" -eq 1 ]; then
@@ -188,7 +170,7 @@ expect_watchdog() {
   name="misuse_mpi $1 with a watchdog"
   printf '%s ...\n' "$name"
   # shellcheck disable=SC2086  # MPIEXEC may hold options
-  run_limited 50 env MPIGRAD_CHECKS=watchdog=2 $MPIEXEC -n 3 "$build/tests/misuse_mpi" "$1"
+  run_limited "$test_limit" env MPIGRAD_CHECKS=watchdog=2 $MPIEXEC -n 3 "$build/tests/misuse_mpi" "$1"
   shift
   missing=
   for line; do grep -q "$line" "$output" || missing="$missing; $line"; done
@@ -203,7 +185,7 @@ if [ -x "$build/tests/misuse_mpi" ]; then
   name='mpi_messages on 2 ranks, checked'
   printf '%s ...\n' "$name"
   # shellcheck disable=SC2086  # MPIEXEC may hold options
-  if run_limited "$ranks_limit" env MPIGRAD_CHECKS=signatures,same $MPIEXEC -n 2 "$build/tests/mpi_messages"; then
+  if run_limited "$test_limit" env MPIGRAD_CHECKS=signatures,same $MPIEXEC -n 2 "$build/tests/mpi_messages"; then
     passed=$((passed + 1))
   else
     show_output "$name"
@@ -217,7 +199,7 @@ if [ -x "$build/tests/misuse_mpi" ]; then
   name='misuse_mpi replicated: one warning'
   printf '%s ...\n' "$name"
   # shellcheck disable=SC2086  # MPIEXEC may hold options
-  run_limited 60 $MPIEXEC -n 3 "$build/tests/misuse_mpi" replicated
+  run_limited "$test_limit" $MPIEXEC -n 3 "$build/tests/misuse_mpi" replicated
   if [ "$status" -eq 0 ] && [ "$(grep -c 'looks like a replicated loss; gradients will be 3 times' "$output")" -eq 1 ]; then
     passed=$((passed + 1))
   else
@@ -227,7 +209,7 @@ if [ -x "$build/tests/misuse_mpi" ]; then
   name='misuse_mpi slow with a watchdog'
   printf '%s ...\n' "$name"
   # shellcheck disable=SC2086  # MPIEXEC may hold options
-  if run_limited 60 env MPIGRAD_CHECKS=watchdog=20,trace $MPIEXEC -n 2 "$build/tests/misuse_mpi" slow; then
+  if run_limited "$test_limit" env MPIGRAD_CHECKS=watchdog=20,trace $MPIEXEC -n 2 "$build/tests/misuse_mpi" slow; then
     passed=$((passed + 1))
   else
     show_output "$name"
@@ -235,7 +217,8 @@ if [ -x "$build/tests/misuse_mpi" ]; then
   fi
 fi
 
-for suite in tools halo adjoint lessons contrastive; do
+test_limit=$suite_limit
+for suite in watched installed tools halo adjoint lessons contrastive; do
   if [ -f "$root/tests/$suite.sh" ]; then count_program "$suite" sh "$root/tests/$suite.sh"; fi
 done
 

@@ -1,0 +1,21 @@
+#pragma once
+// Tells whoever watches the test program that it gets on (tests/watch.sh).
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace mpigrad::testing {
+
+// Adds a line to the file that MPIGRAD_TEST_PROGRESS names, if it does: at the beginning of every test, and now and then within
+// one that takes many minutes. Safe to call from any thread and process.
+inline void note_progress(const std::string& what) {
+  const char* path = std::getenv("MPIGRAD_TEST_PROGRESS");
+  if (path == nullptr || *path == 0) return;
+  std::FILE* file = std::fopen(path, "a");
+  if (file == nullptr) return;
+  std::fputs((what + "\n").c_str(), file);
+  std::fclose(file);
+}
+
+}  // namespace mpigrad::testing

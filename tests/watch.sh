@@ -1,0 +1,61 @@
+# Shared by scripts that run tests and source tests/packages.sh: a program is ended when it hangs, not when the machine is slow.
+#
+#   run_limited SECONDS COMMAND...   output to $output, exit status to $status; a program in which for SECONDS no test has begun or
+#                                    ended is ended, with status 124 and a last line that names the test
+#   show_output NAME                 what it printed
+#
+# Programs that run many tests add a line for each one that begins to the file that MPIGRAD_TEST_PROGRESS names
+# (tests/support/progress.h, tests/suite.sh); one that adds none is a single test. $most_seconds ends what makes progress for ever.
+#
+# POSIX sh.
+
+# shellcheck shell=sh
+output=$(mktemp) progress=$(mktemp) hung=$(mktemp) running=$(mktemp) || die "no temporary file"
+watcher=
+trap 'rm -f "$output" "$progress" "$hung" "$running"; [ -z "$watcher" ] || kill "$watcher" 2>/dev/null' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+: "${most_seconds:=14400}" "${watch_step:=5}"
+
+# Counts its own steps, not the clock: on a machine so loaded that it sleeps too long, others have had less time, too.
+watch_progress() {
+  idle=0 seen=
+  while sleep "$watch_step"; do
+    begun=$(wc -c <"$progress")
+    if [ "$begun" = "$seen" ]; then idle=$((idle + watch_step)); else idle=0 seen=$begun; fi
+    [ "$idle" -lt "$1" ] || break
+  done
+  printf 'ended: for %s seconds no test has begun or ended; the last to begin: %s\n' "$1" "$(tail -n 1 "$progress")" >"$hung"
+  kill "$(cat "$running")"
+}
+
+run_limited() {
+  limit=$1
+  shift
+  : >"$progress"
+  : >"$hung"
+  : >"$running"
+  watch_progress "$limit" >/dev/null 2>&1 </dev/null &
+  watcher=$!
+  # In the foreground, because programs in the background ignore interrupts. The id that the watcher reads is timeout's.
+  # shellcheck disable=SC2016
+  MPIGRAD_TEST_PROGRESS=$progress sh -c 'printf "%s\n" "$$" >"$1"; shift; exec timeout -k 10 "$@"' sh "$running" "$most_seconds" "$@" \
+    >"$output" 2>&1 </dev/null
+  status=$?
+  kill "$watcher" 2>/dev/null
+  wait "$watcher" 2>/dev/null
+  watcher=
+  if [ -s "$hung" ]; then
+    cat "$hung" >>"$output"
+    status=124
+  elif [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
+    printf 'ended after %s seconds in all, or killed; the last test to begin: %s\n' "$most_seconds" "$(tail -n 1 "$progress")" >>"$output"
+  fi
+  return "$status"
+}
+
+show_output() {
+  printf '\n---- %s\n' "$1"
+  cat "$output"
+  printf -- '---- end of %s\n\n' "$1"
+}
