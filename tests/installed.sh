@@ -28,10 +28,10 @@ export PKG_CONFIG_PATH
 # The compiler is a user's: no flag, and no folder to look for headers in, comes from the environment.
 unset CPATH CPLUS_INCLUDE_PATH
 flags() { pkg-config --define-variable=prefix="$prefix" "$@" mpigrad; }
-run flags --exists
+run pkg-config --exists mpigrad
 judge 'pkg-config knows the installed library' succeeds
 
-# What $work/err holds of the source tree: nothing may come from there.
+# Of all that the compiler read nothing lies in the source tree.
 apart_from_tree() { succeeds && ! grep -F -e "$root/" "$work/depends" >&2 && grep -q -F -e "$headers/" "$work/depends"; }
 cp "$root/examples/two_ranks.cpp" "$work/program.cpp"
 cd "$work" || die "no folder $work"

@@ -4,6 +4,7 @@
 #   build_all          configures $build once, then brings it up to date; says nothing where there is nothing to do
 #   choose_launcher    sets and exports MPIEXEC, unless it is set: what starts ranks of the MPI that we build with
 #   run_ranks P COMMAND...   runs COMMAND on P ranks
+#   processor          what measurements are of: the processor, its cores, and the instructions that the build uses of it
 #
 # POSIX sh; functions end the script with a message when they cannot do their work.
 
@@ -200,4 +201,9 @@ run_ranks() {
   shift
   # shellcheck disable=SC2086  # MPIEXEC may hold options
   $MPIEXEC -n "$ranks" "$@"
+}
+
+processor() {
+  printf '%s, %s cores; %s' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)" \
+    "$("$build/tests/cosmoflow_step" --instructions 2>/dev/null || echo 'instructions unknown')"
 }

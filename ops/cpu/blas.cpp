@@ -14,6 +14,7 @@
 
 #include "framework/error.h"
 #include "ops/cpu/blas.h"
+#include "ops/cpu/implementation.h"
 
 namespace mpigrad::cpu {
 
@@ -27,6 +28,8 @@ blasint checked(std::int64_t extent) {
 CBLAS_TRANSPOSE op(bool transpose) { return transpose ? CblasTrans : CblasNoTrans; }
 
 }  // namespace
+
+std::string blas_kernels() { return openblas_get_corename(); }
 
 template <>
 bool gemm_is_threaded<double>() {

@@ -1,8 +1,11 @@
 // Without OpenBLAS: products of double as plain loops.
 
 #include "ops/cpu/blas.h"
+#include "ops/cpu/implementation.h"
 
 namespace mpigrad::cpu {
+
+std::string blas_kernels() { return {}; }
 
 template <>
 bool gemm_is_threaded<double>() {

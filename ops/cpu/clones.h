@@ -5,6 +5,7 @@
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
+#define MPIGRAD_HAS_CLONES
 #define MPIGRAD_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define MPIGRAD_CLONES

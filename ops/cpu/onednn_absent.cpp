@@ -8,6 +8,7 @@
 namespace mpigrad::cpu {
 
 bool onednn_present() { return false; }
+std::string onednn_instruction_set() { return {}; }
 std::string implementation_of(Pass, const ConvProblem&) { return "gathered"; }
 std::string implementation_of(const PoolProblem&) { return "separated"; }
 

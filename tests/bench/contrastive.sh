@@ -44,8 +44,8 @@ done
 
 {
   printf '# Contrastive losses: time and memory, %s, commit %s\n\n' "$(date +%F)" "$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)"
-  printf '%s, %s cores used; %s; %s. Measured in %s minutes.\n\n' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)" \
-    "$(system_name)" "$("${CXX:-c++}" --version | head -n 1)" "$((($(date +%s) - begun + 59) / 60))"
+  printf '%s; %s; %s. Measured in %s minutes.\n\n' "$(processor)" "$(system_name)" \
+    "$("${CXX:-c++}" --version | head -n 1)" "$((($(date +%s) - begun + 59) / 60))"
   cat <<'TEXT'
 One step, forward and backward, float32: N samples in two views through an encoder 64 -> 512 -> 128, and the loss of their
 embeddings (D = 128), whose matrix has 2N rows for NT-Xent and N for CLIP. Memory is the peak of all ranks together, of tensors and

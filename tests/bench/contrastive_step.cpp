@@ -20,6 +20,7 @@
 #include "models/encoder3d.h"
 #include "models/projection.h"
 #include "models/resnet.h"
+#include "ops/cpu/implementation.h"
 #include "ops/random.h"
 
 namespace mpigrad::bench {
@@ -83,8 +84,8 @@ void run(const Options& o, const Communicator& comm) {
   // The fastest step's ops: others on the machine add to the slower ones.
   std::vector<std::pair<std::string, Line>> sorted(steps[0].second.begin(), steps[0].second.end());
   std::ranges::sort(sorted, [](const auto& x, const auto& y) { return x.second.seconds > y.second.seconds; });
-  fmt::print("{}: 2 x {} of {} x {} x {}, width {}, {} parameters, {} threads\n", o.encoder, o.batch, o.size, o.size, o.channels,
-             o.width, net.parameters().elements(), o.threads);
+  fmt::print("{}: 2 x {} of {} x {} x {}, width {}, {} parameters, {} threads; {}\n", o.encoder, o.batch, o.size, o.size,
+             o.channels, o.width, net.parameters().elements(), o.threads, cpu::instruction_sets());
   fmt::print("{:<24}{:>8}{:>12}\n", "op", "calls", "ms");
   double all = 0;
   for (const auto& [op, line] : sorted) {

@@ -77,8 +77,7 @@ training() {
 commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)
 {
   printf '# Training without labels, %s, commit %s\n\n' "$(date +%F)" "$commit"
-  printf '%s, %s cores, two MPI ranks. The pictures show each epoch.\n' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" \
-    "$(nproc)"
+  printf '%s; two MPI ranks. The pictures show each epoch.\n' "$(processor)"
 } >"$page"
 
 source=$data/2d/omniglot_small1-images-idx3-ubyte.gz size= grid=

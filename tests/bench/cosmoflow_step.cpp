@@ -3,6 +3,7 @@
 //
 //   cosmoflow_step --size 64 128 --threads 1 2
 //   mpiexec -n 2 cosmoflow_step --step-only --grid depth=2 --size 128 --threads 1
+//   ONEDNN_MAX_CPU_ISA=AVX2 cosmoflow_step      as on a processor without AVX-512, but for the own loops; the first line tells
 
 #include <fmt/format.h>
 #include <omp.h>
@@ -14,6 +15,7 @@
 #include "comm/launch.h"
 #include "examples/trainer/options.h"
 #include "models/training.h"
+#include "ops/cpu/implementation.h"
 #include "tests/bench/cosmoflow_floor.h"
 #include "tests/bench/cosmoflow_training.h"
 
@@ -24,7 +26,7 @@ struct Options {
   std::vector<std::int64_t> sizes{64, 128};
   std::vector<int> threads{1, 2};
   int repeats = 9;
-  bool step_only = false;
+  bool step_only = false, instructions = false;
   std::string grid;
 };
 
@@ -193,6 +195,7 @@ void step_only(const Session& session, const Options& o) {
         fmt::print("{}\n", nlohmann::json{{"size", size},
                                           {"ranks", session.ranks()},
                                           {"threads", threads},
+                                          {"instructions", cpu::instruction_sets()},
                                           {"median_s", median(seconds)},
                                           {"min_s", *fastest},
                                           {"max_s", *slowest},
@@ -214,9 +217,12 @@ int main(int argc, char** argv) {
   app.add_option("--repeats", o.repeats, "steps that count")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_flag("--step-only", o.step_only, "only mpigrad's step, on the ranks of the launcher; one line of JSON");
   app.add_option("--grid", o.grid, "with --step-only: how the ranks split the volume, such as depth=2");
+  app.add_flag("--instructions", o.instructions, "print which instructions are used, and nothing else");
   CLI11_PARSE(app, argc, argv);
+  if (o.instructions) return fmt::print("{}\n", cpu::instruction_sets()), 0;
   if (o.step_only) return run(argc, argv, [&](Session& session) { bench::step_only(session, o); });
   try {
+    fmt::print("{}\n", cpu::instruction_sets());
     for (const auto size : o.sizes)
       for (const int threads : o.threads) bench::compare_with_floor(size, threads, o.repeats);
     for (const auto size : o.sizes) bench::compare_ranks(size, 2, o.repeats);

@@ -3,6 +3,8 @@
 # bare oneDNN primitives in one run, ranks against threads, and PyTorch's step beside ours where a Python with torch is found.
 # Then blocking calls beside non-blocking ones, to tests/bench/results/overlap-DATE-COMMIT.md.
 #
+# The instructions used are written with the numbers; ONEDNN_MAX_CPU_ISA=AVX2 measures oneDNN as it is on a processor without AVX-512.
+#
 #   sh tests/bench/run.sh [PYTHON]      PYTHON: an interpreter that has torch (default: python3)
 set -eu
 
@@ -29,8 +31,8 @@ trap 'rm -f "$part"' EXIT
 
 {
   printf '# CosmoFlow steps on CPUs, %s, commit %s\n\n' "$(date +%F)" "$commit"
-  printf '%s, %s cores used; %s; oneDNN %s, compiler %s\n\n' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)" \
-    "$(system_name)" "$(dpkg-query --show --showformat='${Version}' libdnnl-dev 2>/dev/null || echo unknown)" \
+  printf '%s; %s; oneDNN %s, compiler %s\n\n' "$(processor)" "$(system_name)" \
+    "$(dpkg-query --show --showformat='${Version}' libdnnl-dev 2>/dev/null || echo unknown)" \
     "$("${CXX:-c++}" --version | head -n 1)"
   printf '## Against the bare primitives, and ranks against threads\n\n```\n'
   "$step"
