@@ -222,6 +222,12 @@ for suite in watched installed tools halo adjoint lessons contrastive; do
   if [ -f "$root/tests/$suite.sh" ]; then count_program "$suite" sh "$root/tests/$suite.sh"; fi
 done
 
+# It builds for hours before the first test.
+if [ -n "${MPIGRAD_TEST_ALL:-}" ]; then
+  test_limit=$most_seconds
+  count_program sanitizers sh "$root/tests/sanitizers.sh"
+fi
+
 if [ "$failed" -gt 0 ]; then printf '\nfailed:%s\n\n' "$failures"; fi
 printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -1,0 +1,120 @@
+#!/bin/sh
+# Builds the library and `unit` with GCC's sanitizers, in folders of their own, and runs the tests in parts:
+#
+#   sh tests/sanitizers.sh [address] [thread]      both where none is named
+#
+#   address   addresses, leaks and undefined behaviour in one build; all tests
+#   thread    races and deadlocks of what runs on several threads: ranks of the `threads` transport, watchdog, I/O thread, loaders.
+#             With OMP_NUM_THREADS=1, because libgomp is not instrumented and its barriers are not seen.
+#
+# A finding fails its part, and is shown. What is suppressed stands in tests/sanitizers/, with the reason. Prints `failed: NAME` for
+# each part that failed and ends with `N passed, M failed, K skipped`, of tests; tests/run.sh --all calls it. MPIGRAD_SANITIZED_TESTS
+# chooses tests by name, as -tc of `unit` does. Some hours on two cores, most of them for the compiler.
+set -u
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+. "$root/tests/packages.sh"
+build=${MPIGRAD_BUILD:-$build}
+outer_progress=${MPIGRAD_TEST_PROGRESS:-}
+. "$root/tests/watch.sh"
+lists=$root/tests/sanitizers
+case " $* " in
+  *' -h '* | *' --help '*) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
+esac
+for kind; do
+  case $kind in
+    address | thread) ;;
+    *) die "sanitizers.sh knows address and thread, got $kind" ;;
+  esac
+done
+[ "$#" -gt 0 ] || set -- address thread
+
+passed=0 failed=0 skipped=0
+# Source files of `unit` whose tests the thread sanitizer sees something in.
+threaded='*adjoint_fuzz*,*checkpoint*,*checks*,*collectives*,*comparison*,*data_test*,*device_transport*,*distributed*,*exchange*'
+threaded="$threaded,*hdf5*,*launch*,*layouts*,*point_to_point*,*reduction*,*ring*,*sources*,*transport*,*views*,*watch*"
+
+# Only what is needed is built, with the plain loops of ops/cpu/clones.h and line numbers. Sums of the optimiser stay as they are.
+build_sanitized() {
+  folder=$build/sanitize-$1
+  case $1 in
+    address) flags=address,undefined ;;
+    thread) flags=thread ;;
+  esac
+  say "building with -fsanitize=$flags in $folder"
+  if [ ! -f "$folder/build.ninja" ]; then
+    meson setup "$folder" "$root" --buildtype=plain -Doptimization=1 -Db_sanitize="$flags" -Dcpp_args='-g1 -fno-omit-frame-pointer' \
+      -Dcuda=disabled >"$output" 2>&1 || return 1
+  fi
+  ninja -C "$folder" tests/unit >"$output" 2>&1
+}
+
+# part NAME COMMAND...: some tests of one build.
+part() {
+  name=$1
+  shift
+  [ -z "$outer_progress" ] || printf '%s\n' "$name" >>"$outer_progress"
+  say "$name"
+  run_limited 1800 "$@"
+  found=$(grep -c -E '(ERROR|WARNING): (Address|Leak|Thread)Sanitizer|: runtime error: ' "$output")
+  line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$output" | tail -n 1)
+  if [ -n "$line" ]; then
+    # shellcheck disable=SC2086  # split into words
+    set -- $line
+    passed=$((passed + $1)) failed=$((failed + $3)) skipped=$((skipped + $5))
+    sed -n '/^failed: /p' "$output"
+    [ "$3" -eq 0 ] || show_output "$name"
+  fi
+  if [ -z "$line" ] || [ "$found" -gt 0 ] || { [ "$status" -ne 0 ] && [ "$3" -eq 0 ]; }; then
+    failed=$((failed + 1))
+    printf 'failed: %s: %s findings, status %s\n' "$name" "$found" "$status"
+    if [ -z "$line" ] || [ "$3" -eq 0 ]; then show_output "$name"; fi
+  fi
+}
+
+# in_parts KIND FILES: the tests of these source files, twenty at a time, so that one that ends the program takes few with it.
+in_parts() {
+  kind=$1 files=$2
+  unit=$build/sanitize-$kind/tests/unit
+  count=$("$unit" -c -sf="$files" -tc="${MPIGRAD_SANITIZED_TESTS:-*}" 2>/dev/null | sed -n 's/.*current filters: \([0-9]*\).*/\1/p')
+  if [ "${count:-0}" -eq 0 ]; then
+    failed=$((failed + 1))
+    printf 'failed: %s sanitizer: no test was found\n' "$kind"
+    return
+  fi
+  first=1
+  while [ "$first" -le "$count" ]; do
+    last=$((first + 19))
+    [ "$last" -le "$count" ] || last=$count
+    # The thread sanitizer of GCC 12 needs addresses where they were before kernels spread them wider.
+    # shellcheck disable=SC2086  # several words, or none
+    part "$kind sanitizer, tests $first to $last" $fixed_addresses "$unit" -sf="$files" -tc="${MPIGRAD_SANITIZED_TESTS:-*}" \
+      -f="$first" -l="$last"
+    first=$((last + 1))
+  done
+}
+
+unset MPIGRAD_TEST_ALL  # the long tests take days here
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+export ASAN_OPTIONS="detect_stack_use_after_return=1:allocator_may_return_null=1:detect_leaks=1"
+export LSAN_OPTIONS="suppressions=$lists/leak.txt:print_suppressions=0"
+export UBSAN_OPTIONS="print_stacktrace=1"
+export TSAN_OPTIONS="suppressions=$lists/thread.txt:second_deadlock_stack=1:history_size=4"
+fixed_addresses=
+if have setarch && setarch "$(uname -m)" -R true 2>/dev/null; then fixed_addresses="setarch $(uname -m) -R"; fi
+
+for kind; do
+  if ! build_sanitized "$kind"; then
+    failed=$((failed + 1))
+    printf 'failed: the build for the %s sanitizer\n' "$kind"
+    tail -n 40 "$output"
+    continue
+  fi
+  case $kind in
+    address) in_parts address '*' ;;
+    thread) in_parts thread "$threaded" ;;
+  esac
+done
+
+printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
