@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -25,6 +27,7 @@
 
 #include "comm/checks.h"
 #include "comm/device_transport.h"
+#include "comm/environment.h"
 #include "comm/reduction_mode.h"
 #include "comm/watchdog.h"
 #include "framework/cuda/cuda.h"
@@ -59,6 +62,20 @@ void set_device(LaunchOptions& options, std::string_view source, std::string_vie
   options.device = value;
 }
 
+// None: not given.
+std::optional<int> threads_asked_for() {
+  const auto value = environment("MPIGRAD_THREADS");
+  if (!value) return std::nullopt;
+  const auto threads = positive(*value);
+  require(threads.has_value(), "[launch] MPIGRAD_THREADS is a number of threads, 1 or more, got '{}'", *value);
+  return threads;
+}
+
+void require_switch(const char* name) {
+  const auto value = environment(name).value_or("0");
+  require(value == "0" || value == "1", "[launch] {} is 0 or 1, got '{}'", name, value);
+}
+
 void set_ranks(LaunchOptions& options, std::string_view source, std::string_view value) {
   const auto ranks = positive(value);
   require(ranks.has_value(), "[launch] {} is a number of ranks, 1 or more, got '{}'", source, value);
@@ -91,6 +108,14 @@ void print_error(int rank, int size, std::string_view message) {
 int print_launch_error(const char* message) {
   if (first_of_launch()) print_error(0, 1, message);
   return 2;
+}
+
+// The exit code of a rank that has ended well.
+int output_code(int rank, int size) {
+  const auto problem = output_problem();
+  if (problem.empty()) return 0;
+  print_error(rank, size, problem.c_str());
+  return 1;
 }
 
 // Runs body on the device asked for, with the watchdog that MPIGRAD_CHECKS asks for.
@@ -140,7 +165,7 @@ int launch_threads(const LaunchOptions& options, const std::function<int(std::sh
   }
   for (int code : codes)
     if (code != 0) return code;
-  return 0;
+  return output_code(0, 1);
 }
 
 // Whether options make no sense, or ask for what is not there, on any rank: they may differ, and so may the nodes. Says so once.
@@ -185,7 +210,8 @@ int launch_mpi(const LaunchOptions& options, const std::string& problem, int& ar
     return 1;
   };
   try {
-    return run_watched(world, options, body);
+    const int code = run_watched(world, options, body);
+    return code != 0 ? code : output_code(rank, size);
   } catch (const std::exception& error) {
     return end(error.what());
   } catch (...) {
@@ -224,6 +250,15 @@ bool first_of_launch() {
   for (const char* name : {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"})
     if (const auto value = environment(name)) first = *value == "0";
   return first;
+}
+
+std::string output_problem() {
+  errno = 0;
+  const bool flushed = std::fflush(stdout) == 0;
+  const int reason = errno;
+  if (flushed && std::ferror(stdout) == 0) return {};
+  return fmt::format("[output] standard output could not be written completely{}{}", reason != 0 ? ": " : "",
+                     reason != 0 ? std::strerror(reason) : "");
 }
 
 LaunchOptions take_launch_options(int& argc, char** argv) {
@@ -294,9 +329,10 @@ int threads_of_rank(Transport& transport) {
   std::vector<Cores> all(size);
   const std::vector<std::int64_t> counts(size, sizeof(Cores));
   transport.allgather(&mine, all.data(), counts, DType::uint8);
-  for (const char* name : {"MPIGRAD_THREADS", "OMP_NUM_THREADS"})
-    if (const auto value = environment(name))  // OMP_NUM_THREADS may be a list, one number per level of nesting
-      if (const auto threads = positive(std::string_view(*value).substr(0, value->find(',')))) return *threads;
+  if (const auto threads = threads_asked_for()) return *threads;
+  if (const auto value =
+          environment("OMP_NUM_THREADS"))  // may be a list, one number per level of nesting; OpenMP says if it is none
+    if (const auto threads = positive(std::string_view(*value).substr(0, value->find(',')))) return *threads;
   all[static_cast<std::size_t>(transport.rank())] = mine;  // the dry transport moves nothing
   std::array<int, Cores::most> ranks = {};
   for (const auto& other : all)
@@ -320,7 +356,11 @@ int launch(int& argc, char** argv, const std::function<int(std::shared_ptr<Trans
   std::string problem;
   try {
     options = resolve_launch_options(take_launch_options(argc, argv));
-    checks_of_environment(), default_reduction_mode(), cuda_aware_mpi();  // refused here if they make no sense
+    // Refused here if they make no sense.
+    checks_of_environment(), default_reduction_mode(), cuda_aware_mpi(), threads_asked_for();
+    require_switch("MPIGRAD_GPU_POISON");
+    for (const auto& warning : mistyped_variables())
+      if (first_of_launch()) print_error(0, 1, warning.c_str());
   } catch (const std::exception& error) {
     // A process that ends before MPI has begun leaves the others waiting for it.
     if (!mpi_available() || processes_of_launcher() <= 1) return print_launch_error(error.what());

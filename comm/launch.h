@@ -25,7 +25,8 @@ LaunchOptions take_launch_options(int& argc, char** argv);
 LaunchOptions resolve_launch_options(LaunchOptions options);
 
 // The threads this rank may use: the cores it may run on, each divided by the ranks of its node that may run on it too, rounded
-// down, at least 1. MPIGRAD_THREADS or OMP_NUM_THREADS overrules. Collective.
+// down, at least 1. MPIGRAD_THREADS or OMP_NUM_THREADS overrules. Collective. Error: an MPIGRAD_THREADS that is no number of
+// threads.
 int threads_of_rank(Transport& transport);
 
 // Tells OpenMP, for the calling thread: omp_set_num_threads(threads_of_rank(transport)), unless OMP_NUM_THREADS did. Every rank
@@ -39,10 +40,15 @@ int gpu_of_rank(const Transport& transport, int gpus);
 // what is said once where no communicator is at hand.
 bool first_of_launch();
 
+// Empty if all that this process has printed to standard output has arrived, else what kept it. What a full disk refuses is
+// seen only when the last buffer is written, which would be after main has returned 0.
+std::string output_problem();
+
 // Runs body(world) on every rank, with the device asked for as the current one (and the rank's GPU selected), and returns the
 // process's exit code: what body returned (threads: the first that is not 0). Launch options are taken out of argc and argv
 // first. An exception that leaves body on one rank is printed to standard error as `[rank r of P] message` (without the prefix if
-// P = 1), ends the whole job and makes the exit code 1 on every rank. Bad launch options: one line, exit code 2.
+// P = 1), ends the whole job and makes the exit code 1 on every rank. A process whose standard output could not be written says
+// so and returns 1 instead of 0. Bad launch options: one line, exit code 2.
 int launch(int& argc, char** argv, const std::function<int(std::shared_ptr<Transport>)>& body);
 
 }  // namespace mpigrad

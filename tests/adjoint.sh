@@ -280,4 +280,15 @@ judge 'adjoint refuses ranks that the launcher has not started' refuses_argument
 ranks 2 "$tools/adjoint" allreduce --x '1;2,3' --ybar '1;2'
 judge 'adjoint under the launcher refuses unequal lengths' refuses_arguments '^adjoint: --x'
 
+# What did not arrive was not printed.
+for option in --json --periodic; do
+  full "$tools/adjoint" halo --ranks 3 --x '1;2;3' --ybar '1,2,3;1,2,3;1,2,3' $option
+  judge "adjoint $option to a full device fails" refuses_full
+done
+full "$tools/adjoint" --help
+judge 'adjoint --help to a full device fails' refuses_full
+# shellcheck disable=SC2016
+ranks 2 sh -c 'exec "$@" >/dev/full' sh "$tools/adjoint" allreduce --x '1;2' --ybar '1;2'
+judge 'adjoint to a full device fails under the launcher' refuses_full
+
 summary

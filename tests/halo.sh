@@ -99,5 +99,15 @@ refused_plan 'no outputs: the window covers 13 inputs, with padding there are 12
 refused_plan 'no outputs' --extent 3 --ranks 2 --kernel 1 --padding 2 --transposed
 refused_plan 'more than 10000000 messages' --extent 5001 --ranks 5001 --kernel 5001 --padding 2500
 refused_plan 'expected' --extent 10 --ranks 2 --kernel 3 more
+refused_plan '--extent' --extent 010 --ranks 2 --kernel 3
+
+# What did not arrive was not printed.
+for option in --json --transposed --help; do
+  full "$tools/halo" --extent 10 --ranks 2 --kernel 3 $option
+  judge "halo $option to a full device fails" refuses_full
+done
+# More than one buffer of it.
+full "$tools/halo" --extent 4000 --ranks 1000 --kernel 3 --json
+judge 'halo: much to a full device fails' refuses_full
 
 summary

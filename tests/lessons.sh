@@ -82,4 +82,17 @@ judge 'a number of ranks that is none' refuses_arguments '--ranks'
 run "$lessons/01_allgather" --help
 judge '--help' says '^Usage: '
 
+
+# What did not arrive was not printed.
+for each in 01_allgather 02_sum_over_ranks 03_data_parallel 04_heat 05_split_convolution 06_overlap 07_unused_message \
+  08_contrastive 09_hessian_vector 10_wrong_gradients; do
+  full "$lessons/$each"
+  judge "$each to a full device fails" refuses_full
+done
+full "$lessons/01_allgather" --help
+judge 'a lesson'"'"'s --help to a full device fails' refuses_full
+# shellcheck disable=SC2016
+ranks 2 sh -c 'exec "$@" >/dev/full' sh "$lessons/07_unused_message"
+judge 'a lesson to a full device fails under the launcher' refuses 'No space left on device'
+
 summary

@@ -37,6 +37,12 @@ END
 chmod +x "$work/unequal"
 unequal() { ranks 2 "$work/unequal" arguments "$@"; }
 unequal_folders() { ranks 2 "$work/unequal" folder "$@"; }
+# full COMMAND...: run, with standard output on a device that is full.
+full() {
+  : >"$work/out"
+  timeout -k 5 120 "$@" >/dev/full 2>"$work/err" </dev/null
+  status=$?
+}
 threads() {
   p=$1 tool=$2
   shift 2
@@ -45,6 +51,11 @@ threads() {
 
 # ---- conditions
 
+# Exit 1 and one line that says why.
+refuses_full() { [ "$status" -eq 1 ] && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q 'No space left on device$' "$work/err"; }
+# Exit 0 and a warning that matches.
+warns() { succeeds && grep -q -e "^warning: .*$1" "$work/err"; }
+silent() { succeeds && [ ! -s "$work/err" ]; }
 # Not 0, and not by a signal or the time limit.
 refuses() { [ "$status" -gt 0 ] && [ "$status" -lt 124 ] && grep -q -e "$1" "$work/err"; }
 is_json() { succeeds && python3 -m json.tool "$work/out" >/dev/null; }

@@ -48,11 +48,11 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   app.add_option("--counts", o.counts, "the v form: of every rank, as 1,0,2; alltoall: a matrix, as 1,2;0,1")
       ->type_name("COUNTS");
   app.add_option("--width", o.width, "of halo: ghosts on each side")
-      ->check(CLI::Range(std::int64_t{0}, most_width))
+      ->check(tool::whole_number(0, most_width))
       ->capture_default_str();
   app.add_flag("--periodic", o.periodic, "of halo: what lies beyond one end is the other end");
   app.add_option("--by", o.by, "of shift: rank r gets what rank r - K holds")
-      ->check(CLI::Range(std::int64_t{-1'000'000}, std::int64_t{1'000'000}))
+      ->check(tool::whole_number(-1'000'000, 1'000'000))
       ->capture_default_str();
   const auto peers = [&](const char* name, std::optional<std::string>& value, const char* text) {
     app.add_option(name, value, text)->type_name("RANKS");
@@ -68,7 +68,9 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   return tool::finish(app, *transport, [&] {
     const auto problem = make_problem(o, world.size());
     const auto result = calculate(problem, world, !o.json);
-    if (world.rank() == 0) fmt::print("{}", o.json ? tool::to_text(to_json(problem, result)) + "\n" : to_text(problem, result));
+    std::string text;  // rank 0 knows the result
+    if (world.rank() == 0) text = o.json ? tool::to_text(to_json(problem, result)) + "\n" : to_text(problem, result);
+    tool::print_once(*transport, text);
     return 0;
   });
 }

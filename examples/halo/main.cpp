@@ -5,7 +5,6 @@
 // One dimension; in several dimensions the box of a rank is the product of the windows. Needs no launcher and moves no data.
 
 #include <cstdio>
-#include <exception>
 
 #include "examples/halo/plan.h"
 
@@ -17,10 +16,10 @@ int run(int argc, char** argv) {
   app.footer("Negative left or right: inputs of the own block that are not needed. Negative crop: zeros that are added.");
   Options o;
   const auto number = [&](const char* name, std::int64_t& value, std::int64_t low, const char* text) {
-    return app.add_option(name, value, text)->check(CLI::Range(low, largest));
+    return app.add_option(name, value, text)->check(tool::whole_number(low, largest));
   };
   number("--extent", o.extent, 1, "inputs")->required();
-  app.add_option("--ranks", o.ranks, "ranks that share them")->required()->check(CLI::Range(1, most_ranks));
+  app.add_option("--ranks", o.ranks, "ranks that share them")->required()->check(tool::whole_number(1, most_ranks));
   number("--kernel", o.window.kernel, 1, "taps of the window")->required();
   number("--stride", o.window.stride, 1, "distance of windows (transposed: of inputs)")->capture_default_str();
   number("--padding", o.window.padding_low, 0, "on each side (transposed: outputs taken away)")->capture_default_str();
@@ -36,25 +35,16 @@ int run(int argc, char** argv) {
   number("--output-padding", o.output_padding, 0, "op, more outputs on the right")->needs(transposed)->capture_default_str();
   app.add_flag("--json", o.json, "print one JSON document and nothing else");
   if (const int code = tool::parse(app, argc, argv); code >= 0) return code;
-  try {
+  return tool::finish(app, [&] {
     if (given->count() > 0) o.input_blocks = parse_blocks(blocks);
     const auto plan = make_plan(o);
     if (o.json) fmt::print("{}\n", tool::to_text(to_json(plan, o.transposed)));
     else fmt::print("{}", to_text(plan, o));
     return 0;
-  } catch (const tool::UsageError& error) {
-    return tool::usage_error(app, error.what(), 0);
-  }
+  });
 }
 
 }  // namespace
 }  // namespace mpigrad::halo
 
-int main(int argc, char** argv) {
-  try {
-    return mpigrad::halo::run(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return mpigrad::halo::run(argc, argv); }

@@ -1,6 +1,7 @@
 #include "examples/tool/command_line.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -8,6 +9,7 @@
 #include <sstream>
 
 #include "comm/hdf5/io_thread.h"
+#include "comm/launch.h"
 
 namespace mpigrad::tool {
 namespace {
@@ -33,6 +35,21 @@ std::string argument_at(const std::vector<std::string>& arguments, std::size_t p
     return fmt::format("'{}{}'", place > 0 && option(place - 1) ? arguments[place - 1] + " " : "", arguments[place]);
   const bool value = place + 1 < arguments.size() && !option(place + 1);
   return fmt::format("'{}{}'", arguments[place], value ? " " + arguments[place + 1] : "");
+}
+
+// The exit code of a program that has printed all it wants to.
+int printed(Transport* transport) {
+  const auto check = [] {
+    if (const auto problem = output_problem(); !problem.empty()) throw Error(problem);
+  };
+  try {
+    if (transport != nullptr) together(*transport, check);
+    else check();
+  } catch (const std::exception& error) {
+    if (transport == nullptr || transport->rank() == 0) fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+  return 0;
 }
 
 int parse_on(CLI::App& app, int argc, char** argv, Transport* transport) {
@@ -70,7 +87,7 @@ int parse_on(CLI::App& app, int argc, char** argv, Transport* transport) {
   }
   if (!helped) return -1;
   if (rank == 0) fmt::print("{}", help.str());
-  return 0;
+  return printed(transport);
 }
 
 }  // namespace
@@ -86,6 +103,38 @@ CLI::Validator number_from(double low) {
 }
 CLI::Validator number_between(double low, double high) {
   return number(fmt::format("from {} to {}", low, high), [low, high](double x) { return x >= low && x <= high; });
+}
+CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
+  const auto check = [low, high](std::string& text) {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const auto digits = text.find_first_not_of('-');
+    const bool plain = digits != std::string::npos && (text[digits] != '0' || digits + 1 == text.size());
+    if (error == std::errc() && end == text.data() + text.size() && plain && value >= low && value <= high) return std::string();
+    return high == std::numeric_limits<std::int64_t>::max()
+               ? fmt::format("a whole number of {} or more, below 2^63, is needed, not '{}'", low, text)
+               : fmt::format("a whole number from {} to {} is needed, not '{}'", low, high, text);
+  };
+  return {check,
+          high == std::numeric_limits<std::int64_t>::max() ? fmt::format("of {} or more", low)
+                                                           : fmt::format("from {} to {}", low, high),
+          "whole number"};
+}
+
+std::set<std::string> given_options(const CLI::App& app) {
+  std::set<std::string> names;
+  for (const auto* option : app.get_options([](const CLI::Option* each) { return each->count() > 0; }))
+    if (!option->get_lnames().empty()) names.insert("--" + option->get_lnames().front());
+  for (const auto* command : app.get_subcommands()) names.merge(given_options(*command));
+  return names;
+}
+
+void warn_of_no_effect(const std::set<std::string>& given, const std::set<std::string>& effective, const std::string& what,
+                       int rank) {
+  std::vector<std::string> idle;
+  std::set_difference(given.begin(), given.end(), effective.begin(), effective.end(), std::back_inserter(idle));
+  if (rank == 0 && !idle.empty())
+    fmt::print(stderr, "warning: {} {} no effect with {}\n", fmt::join(idle, ", "), idle.size() == 1 ? "has" : "have", what);
 }
 
 int usage_error(const CLI::App& app, std::string message, int rank) {
@@ -106,7 +155,8 @@ int finish(const CLI::App& app, Transport& transport, const std::function<int()>
   } drain;
   LastWords last_words(transport);
   try {
-    return f();
+    const int code = f();
+    return code != 0 ? code : printed(&transport);
   } catch (const UsageError& error) {
     return usage_error(app, error.what(), transport.rank());
   } catch (const SharedError& error) {
@@ -116,6 +166,24 @@ int finish(const CLI::App& app, Transport& transport, const std::function<int()>
     if (!last_words.all_end(error.what())) throw;
     return 1;
   }
+}
+
+int finish(const CLI::App& app, const std::function<int()>& f) {
+  try {
+    const int code = f();
+    return code != 0 ? code : printed(nullptr);
+  } catch (const UsageError& error) {
+    return usage_error(app, error.what(), 0);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}
+
+void print_once(Transport& transport, const std::string& text) {
+  together(transport, [&] {
+    if (transport.rank() == 0) fmt::print("{}", text);
+  });
 }
 
 std::string to_text(const nlohmann::ordered_json& document) {

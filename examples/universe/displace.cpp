@@ -73,14 +73,14 @@ int displace(const std::shared_ptr<Transport>& transport, const DisplaceOptions&
 
   transport->allreduce(rms.data(), rms.data(), 3, DType::float64, Reduction::sum);
   for (auto& value : rms) value = options.box * std::sqrt(value / static_cast<double>(n * n * n));
-  if (transport->rank() != 0) return 0;
   if (options.json) {
     const nlohmann::ordered_json result{{"command", "displace"}, {"out", options.out},     {"size", n},
                                         {"box", options.box},    {"order", options.order}, {"rms_mpc_h", rms}};
-    fmt::print("{}\n", tool::to_text(result));
+    tool::print_once(*transport, tool::to_text(result) + "\n");
   } else {
-    fmt::print("{}: dx, dy, dz of {}^3 cells in units of the box; rms {:.4g}, {:.4g}, {:.4g} Mpc/h\n", options.out, n, rms[0],
-               rms[1], rms[2]);
+    tool::print_once(*transport,
+                     fmt::format("{}: dx, dy, dz of {}^3 cells in units of the box; rms {:.4g}, {:.4g}, {:.4g} Mpc/h\n",
+                                 options.out, n, rms[0], rms[1], rms[2]));
   }
   return 0;
 }

@@ -87,15 +87,16 @@ int generate(const std::shared_ptr<Transport>& transport, GenerateOptions option
   }
   transport->allreduce(largest.data(), largest.data(), options.universes, DType::int64, Reduction::max);
   if (progress) fmt::print(stderr, "\n");
-  if (rank != 0) return 0;
   if (options.json) {
-    fmt::print("{}\n", tool::to_text(summary(options, largest, elapsed())));
+    tool::print_once(*transport, tool::to_text(summary(options, largest, elapsed())) + "\n");
   } else {
-    fmt::print("{} universes of {}^3 cells of {} Mpc/h in {}: {} to {}, {:.1f} s, at most {} particles in a cell\n",
-               options.universes, simulation.size, simulation.cell, options.out,
-               file_name(static_cast<std::uint64_t>(options.first)),
-               file_name(static_cast<std::uint64_t>(options.first + options.universes - 1)), elapsed(),
-               *std::max_element(largest.begin(), largest.end()));
+    tool::print_once(
+        *transport,
+        fmt::format("{} universes of {}^3 cells of {} Mpc/h in {}: {} to {}, {:.1f} s, at most {} particles in a cell\n",
+                    options.universes, simulation.size, simulation.cell, options.out,
+                    file_name(static_cast<std::uint64_t>(options.first)),
+                    file_name(static_cast<std::uint64_t>(options.first + options.universes - 1)), elapsed(),
+                    *std::max_element(largest.begin(), largest.end())));
   }
   return 0;
 }

@@ -4,8 +4,6 @@
 //   build/examples/universe power --power bbks --redshift 0,1
 //   build/examples/universe displace --delta ic.hdf5:delta --box 100 --out moved.hdf5
 
-#include <limits>
-
 #include "comm/launch.h"
 #include "examples/universe/commands.h"
 
@@ -27,20 +25,24 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   auto& simulation = make.simulation;
   auto* generate_command = app.add_subcommand("generate", "draw parameters, simulate, write one HDF5 file per universe");
   generate_command->add_option("--out", make.out, "folder for universe_00000.hdf5 and so on")->required();
-  generate_command->add_option("--universes", make.universes, "how many")->check(CLI::Range(1, 100000))->capture_default_str();
-  generate_command->add_option("--first", make.first, "number of the first one")
-      ->check(CLI::Range(0, 1000000000))
+  generate_command->add_option("--universes", make.universes, "how many")
+      ->check(tool::whole_number(1, 100000))
       ->capture_default_str();
-  generate_command->add_option("--size", simulation.size, "cells per side")->check(CLI::Range(4, 8192))->capture_default_str();
+  generate_command->add_option("--first", make.first, "number of the first one")
+      ->check(tool::whole_number(0, 1000000000))
+      ->capture_default_str();
+  generate_command->add_option("--size", simulation.size, "cells per side")
+      ->check(tool::whole_number(4, 8192))
+      ->capture_default_str();
   generate_command->add_option("--cell", simulation.cell, "side of a cell in Mpc/h; the box is size x cell")
       ->check(tool::number_between(1e-3, 1e5))
       ->capture_default_str();
   generate_command->add_option("--seed", simulation.seed, "the same seed gives the same universes on any number of ranks")
-      ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()))
+      ->check(tool::whole_number(0))
       ->capture_default_str();
   add_power_name(*generate_command, make.power);
   generate_command->add_option("--order", simulation.order, "of the displacement: 1 (Zel'dovich) or 2")
-      ->check(CLI::Range(1, 2))
+      ->check(tool::whole_number(1, 2))
       ->capture_default_str();
   generate_command->add_flag("--spread", make.spread, "one universe per rank instead of all ranks on one universe");
   generate_command->add_flag("--overwrite", make.overwrite, "replace files that exist");
@@ -67,7 +69,7 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   number("--kmin", print.k_min, tool::number_above(0), "first wavenumber in h/Mpc");
   number("--kmax", print.k_max, tool::number_above(0), "last wavenumber");
   power_command->add_option("--points", print.points, "wavenumbers, evenly spaced in log k")
-      ->check(CLI::Range(2, 10000000))
+      ->check(tool::whole_number(2, 10000000))
       ->capture_default_str();
   power_command->add_option("--k", print.k, "wavenumbers, separated by commas, instead of the range")
       ->delimiter(',')
@@ -79,13 +81,19 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
       app.add_subcommand("displace", "Lagrangian displacement of a density field: x = q + box * (dx, dy, dz)");
   displace_command->add_option("--delta", move.delta, "density contrast [N, N, N], as FILE:DATASET (HDF5)")->required();
   displace_command->add_option("--box", move.box, "side of the box in Mpc/h")->required()->check(tool::number_above(0));
-  displace_command->add_option("--order", move.order, "1 (Zel'dovich) or 2")->check(CLI::Range(1, 2))->capture_default_str();
+  displace_command->add_option("--order", move.order, "1 (Zel'dovich) or 2")
+      ->check(tool::whole_number(1, 2))
+      ->capture_default_str();
   displace_command->add_option("--out", move.out, "HDF5 file for dx, dy, dz")->required();
   displace_command->add_flag("--overwrite", move.overwrite, "replace the file if it exists");
   displace_command->add_flag("--json", move.json, "print one JSON document and nothing else");
 
   if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
+  const auto given = tool::given_options(app);
   return tool::finish(app, *transport, [&] {
+    for (const auto* option : {"--kmin", "--kmax", "--points"})
+      if (given.contains(option) && !print.k.empty())
+        throw UsageError(fmt::format("{} is of a range, --k names all wavenumbers", option));
     if (*generate_command) return generate(transport, make);
     if (*power_command) return print_power(transport, print);
     return displace(transport, move);

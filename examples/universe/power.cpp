@@ -41,19 +41,19 @@ int print_power(const std::shared_ptr<Transport>& transport, const PowerOptions&
   } catch (const Error& error) {
     throw UsageError(error.what());
   }
-  if (transport->rank() != 0) return 0;
   const auto& power = *linear;
 
   if (!options.json) {
-    fmt::print("# k [h/Mpc]");
-    for (const double z : options.redshifts) fmt::print("  P(k, z = {}) [(Mpc/h)^3]", z);
-    fmt::print("\n");
+    std::string text = "# k [h/Mpc]";
+    for (const double z : options.redshifts) text += fmt::format("  P(k, z = {}) [(Mpc/h)^3]", z);
+    text += "\n";
     for (const double each : k) {
-      fmt::print("{:.10e}", each);
+      text += fmt::format("{:.10e}", each);
       const double today = power(each);
-      for (const double factor : squared) fmt::print(" {:.10e}", today * factor);
-      fmt::print("\n");
+      for (const double factor : squared) text += fmt::format(" {:.10e}", today * factor);
+      text += "\n";
     }
+    tool::print_once(*transport, text);
     return 0;
   }
   const auto& c = options.cosmology;
@@ -76,7 +76,7 @@ int print_power(const std::shared_ptr<Transport>& transport, const PowerOptions&
     for (const double each : k) row.push_back(power(each) * factor);
     rows.push_back(row);
   }
-  fmt::print("{}\n", tool::to_text(result));
+  tool::print_once(*transport, tool::to_text(result) + "\n");
   return 0;
 }
 
