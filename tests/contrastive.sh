@@ -115,6 +115,7 @@ tags = [sys.argv[2].encode() in message for message in messages]
 sys.exit(not (b"brain.Event:2" in messages[0] and len(tags) == 3 and all(tags[1:])))
 END
 }
+no_warning() { succeeds && ! grep -q '^warning' "$work/err"; }
 same_files() { cmp -s "$1" "$2"; }
 
 train() { # train TRANSPORT RANKS OUT EPOCHS OPTIONS...
@@ -157,6 +158,26 @@ refuse 'parts of a batch with statistics' 'frozen-norm' --cached 2
 refuse 'small crops for features that depend on extents' '--average' --loss swav --small-crops 1
 refuse 'a condition that is none' 'NAME=V,V' --where kind
 refuse 'a grid of other ranks' 'needs 3 ranks' --grid sample=3
+for bad in 99999999999999999999 010; do refuse "seed $bad" '--seed: a whole number' --seed "$bad"; done
+run "$tool" train --data "$work/plain.npy" --label nope --out "$work/refused"
+judge 'labels asked for that no sample has' refuses_once '--label nope: the samples of .*plain.npy.* have no labels'
+ranks 2 "$tool" train --data "$data" --label nope --out "$work/refused"
+judge 'labels asked for that are not there' refuses_once "there are no labels 'nope', but family, kind"
+run "$tool" evaluate --data "$work/plain.npy" --pixels --label nope --metrics geometry
+judge 'evaluate: labels that are not there' refuses_once '--label nope'
+# unused WHAT OPTIONS...: data of a kind that has no use for the options
+unused() {
+  what=$1
+  shift
+  run "$tool" pack --out "$work/refused" "$@"
+  judge "pack refuses $*" refuses_once "$what"
+}
+unused 'a choice of 3 channels means nothing' --data "$work/plain.npy" --channels 3
+unused 'a choice of 1 channels means nothing' --data "$data" --channels 1
+unused "the part 'train' means nothing" --data "$data" --part train
+unused "a dataset of volumes, 'other', means nothing" --data "$data" --volume other
+unused "a dataset of labels, 'other', means nothing" --data "$work/plain.npy" --label-dataset other
+unused 'a choice of 1 channels means nothing for a file of this kind' --data "$work/kinds.npy" --channels 1
 run "$tool" evaluate --data "$data"
 judge 'evaluate needs weights or pixels' refuses_arguments 'weights or --pixels'
 run "$tool" evaluate --data "$data" --pixels --ways 3
@@ -231,6 +252,68 @@ train threads 2 sixteen 1 --precision bfloat16 --optimizer lamb
 judge 'train in 16 bits' succeeds
 dtype=float64
 
+# ---- what has no effect is said
+idle() { # idle PATTERN OPTIONS...
+  pattern=$1
+  shift
+  train threads 1 idle 0 --overwrite "$@"
+  judge "train says that $* means nothing" warns "$pattern"
+}
+idle '--queue has no effect: it is of --loss moco and swav, not of nt-xent' --queue 64
+idle '--tile has no effect: it is of --form ring' --tile 4
+idle '--lambda has no effect' --lambda 0.1
+idle '--prototypes has no effect' --prototypes 7
+idle '--small-images has no effect: it is of ResNets' --small-images
+idle '--split-seed has no effect' --split-seed 3
+idle '--clip-norm has no effect: --epochs 0 trains nothing' --clip-norm 1
+train threads 1 idle 1 --overwrite --label kind
+judge 'train warns of nothing else' no_warning
+run "$tool" evaluate --data "$data" --pixels --metrics geometry --neighbours 3 --overwrite
+judge 'evaluate says what means nothing' warns '--neighbours has no effect'
+judge 'evaluate says that nothing is written' warns '--overwrite has no effect'
+run "$tool" embed --data "$data" --weights "$work/one/weights.h5" --label kind --out "$work/idle-embedded"
+judge 'embed says that a choice of labels means nothing' warns '--label has no effect: embed writes all'
+
+# ---- what a step costs
+number() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$work/out" "$1"; }
+describe() { # describe OPTIONS...
+  run "$tool" train --describe --json --size 12 --width 4 --blocks 2 --head-hidden 8 --head-out 6 "$@"
+}
+describe --batch 12
+judge 'describe needs no data' is_json
+weights=$(number parameters) gflop=$(number forward_gflop)
+judge 'describe: the optimizer' test "$(number optimizer_bytes_per_rank)" = $((8 * weights))
+describe --batch 24 --grid sample=2
+judge 'describe: the batch asked for' awk -v one="$gflop" -v two="$(number forward_gflop)" 'BEGIN { exit !(two > 1.99 * one && two < 2.01 * one) }'
+judge 'describe: gradients are reduced' test "$(number reduced_bytes_per_rank)" -ge $((4 * weights))
+judge 'describe: embeddings are gathered' test "$(number gathered_bytes_per_rank)" -gt 0
+describe --batch 2048
+large=$(number peak_bytes_per_rank)
+describe --batch 2048 --form ring
+judge 'describe: similarities are in memory, but for a ring' test $((large - $(number peak_bytes_per_rank))) -gt $((4 * 2048 * 2048))
+for loss in supcon clip siglip barlow vicreg spectral moco swav; do
+  describe --batch 24 --loss $loss --grid sample=2,height=2 --queue 64
+  judge "describe: $loss" is_json
+done
+run "$tool" train --describe --data "$data" --batch 12 --width 4 --blocks 2
+judge 'describe: of data' says 'a training step of 12 samples'
+run "$tool" train --describe
+judge 'describe needs data or extents' refuses_arguments '--data, or --size'
+
+# ---- a run that was killed after its last checkpoint
+train threads 1 short 2 --checkpoint-every 1
+cp -R "$work/short" "$work/short-killed"
+rm "$work/short-killed/weights.h5" "$work/short-killed/training.png" "$work/short-killed/summary.json"
+train threads 1 short-killed 2 --resume "$work/short-killed/checkpoint.h5" --overwrite
+judge 'resumed after its last epoch: ends well' succeeds
+for file in weights.h5 metrics.csv training.png; do
+  judge "resumed after its last epoch: the same $file" same_files "$work/short/$file" "$work/short-killed/$file"
+done
+judge 'resumed after its last epoch: the loss' test "$(sed -n '/final_loss/p' "$work/short/summary.json")" = \
+  "$(sed -n '/final_loss/p' "$work/short-killed/summary.json")"
+train threads 1 refused 1 --resume "$work/short/checkpoint.h5"
+judge 'resumed for fewer epochs than there were' refuses_once '--epochs 1 asks for fewer'
+
 # ---- embeddings and what they are worth
 ranks 2 "$tool" embed --data "$data" --weights "$work/one/weights.h5" --batch 7 --grid height=2 --out "$work/embedded"
 judge 'embed' npy "$work/embedded/embeddings.npy" 48x36
@@ -262,6 +345,10 @@ judge 'packed labels' same_files "$work/again/kind.npy" "$work/embedded/kind.npy
 rm "$work/shards/shard_00001.h5"
 run "$tool" evaluate --data "$work/shards" --pixels
 judge 'a lost shard' refuses 'shard_00002.h5: begins with sample 40 of 48'
+run "$tool" pack --data "$work/shards" --label-dataset nope --out "$work/refused"
+judge 'a dataset of labels that is not there' refuses_once 'nope'
+run "$tool" pack --data "$work/shards" --channels 1 --out "$work/refused"
+judge 'channels of HDF5' refuses_once 'means nothing for HDF5'
 run "$tool" pack --data "$data" --out "$work/shards"
 judge 'pack overwrites nothing' refuses 'shards'
 

@@ -218,7 +218,7 @@ if [ -x "$build/tests/misuse_mpi" ]; then
 fi
 
 test_limit=$suite_limit
-for suite in watched installed tools halo adjoint lessons contrastive; do
+for suite in watched installed tools arguments halo adjoint lessons contrastive; do
   if [ -f "$root/tests/$suite.sh" ]; then count_program "$suite" sh "$root/tests/$suite.sh"; fi
 done
 

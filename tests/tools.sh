@@ -99,6 +99,29 @@ run "$tools/cosmoflow" --describe --json --batch-norm --size 512 --grid sample=2
 judge 'describe: batch norm on 2,048 ranks' key parameters 9439652
 run "$tools/cosmoflow" --describe --json --variant mlperf --size 128 --dtype float64
 judge 'describe: mlperf' key parameters 8907556
+number() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$work/out" "$1"; }
+# about A B [PART]: equal to a thousandth, or that part.
+about() { awk -v a="$1" -v b="$2" -v part="${3:-0.001}" 'BEGIN { r = a / b; exit !(r > 1 - part && r < 1 + part) }'; }
+# in_proportion TWO TWELVE: what 12 samples cost is 6 times what 2 do, to a thousandth.
+in_proportion() { about "$(awk -v two="$1" 'BEGIN { printf "%.9g", 6 * two }')" "$2"; }
+run "$tools/cosmoflow" --describe --json --size 64 --grid depth=2 --batch 2
+gflop=$(number forward_gflop) halo=$(number halo_bytes_per_rank) activations=$(number activation_bytes_per_rank)
+judge 'describe: adam has two numbers for each weight' about "$(number optimizer_bytes_per_rank)" $((2 * 4 * 9437636))
+run "$tools/cosmoflow" --describe --json --size 64 --grid sample=2
+judge 'describe: each gradient is reduced once' test "$(number reduced_bytes_per_rank)" = $((4 * 9437636))
+run "$tools/cosmoflow" --describe --json --size 64 --grid depth=2 --batch 12 --optimizer sgd --momentum 0.9
+judge 'describe: the batch asked for' key batch 12
+judge 'describe: work of the batch' in_proportion "$gflop" "$(number forward_gflop)"
+judge 'describe: halos of the batch' in_proportion "$halo" "$(number halo_bytes_per_rank)"
+judge 'describe: activations of the batch' in_proportion "$activations" "$(number activation_bytes_per_rank)"
+judge 'describe: sgd has one number for each weight' about "$(number optimizer_bytes_per_rank)" $((4 * 9437636))
+run "$tools/cosmoflow" --describe --json --size 64 --grid depth=2 --batch 12 --accumulate 6
+judge 'describe: activations of a part' test "$(number activation_bytes_per_rank)" = "$activations"
+judge 'describe: work of all parts' in_proportion "$gflop" "$(number forward_gflop)"
+run "$tools/cosmoflow" --describe --size 64 --batch 12 --accumulate 5
+judge 'describe refuses unequal parts' refuses_arguments 'equal parts'
+run "$tools/classify" --describe --json --size 32 --batch 6
+judge 'describe: classifier, the batch asked for' key batch 6
 run "$tools/cosmoflow" --describe --size 64
 judge 'describe: table' says '^conv7 .*1769472'
 run "$tools/cosmoflow" --describe --size 64 --precision bfloat16
@@ -220,6 +243,121 @@ judge 'resumed in float16: the same scale' test "$(tail -n 1 "$work/sixteen/metr
   "$(tail -n 1 "$work/sixteen-resumed/metrics.csv" | cut -d , -f 7,8)"
 train threads 2 sample=2 scored --epochs 0 --weights "$work/one/weights.h5" --json
 judge 'weights are evaluated' is_json
+judge 'weights that were trained on these data: it is said' warns 'is what .* was trained on: 10 of these 12 volumes are no test'
+judge 'options of training mean nothing to evaluation: it is said' warns '--flips, --schedule, --shifts have no effect with --epochs 0'
+
+# ---- what --describe says of a step, beside steps that run: one of a second epoch, and the memory of one rank
+reductions() { # reductions EPOCHS: bytes that rank 0 handed to reductions, in a training with one step per epoch
+  run env MPIGRAD_CHECKS=trace "$tools/cosmoflow" --transport threads --ranks 2 --grid sample=2 --batch-norm \
+    --data "$universes" --batch 10 --epochs "$1" --out "$work/traced" --overwrite --quiet
+  python3 - "$work/err" <<'END'
+import re, sys
+calls = re.findall(r"^\[rank 0 of 2\] #\d+ i?allreduce of .*: (\d+) bytes", open(sys.argv[1]).read(), re.M)
+print(sum(map(int, calls)))
+END
+}
+once=$(reductions 1) twice=$(reductions 2)
+run "$tools/cosmoflow" --describe --json --size 16 --batch-norm --grid sample=2 --batch 10
+judge 'describe: reductions as in a step that runs' about $((twice - once)) "$(number reduced_bytes_per_rank)"
+threads 1 "$tools/cosmoflow" --batch-norm --data "$universes" --batch 10 --epochs 1 --out "$work/traced" --overwrite --json
+peak=$(number peak_tensor_bytes)
+run "$tools/cosmoflow" --describe --json --size 16 --batch-norm --batch 10
+judge 'describe: memory as in a step that runs' about "$(number peak_bytes_per_rank)" "$peak" 0.1
+
+# ---- evaluation on data that the network has not seen: all of them, against a mean that is none of one volume
+# scored FOLDER PARAMETERS: every volume is predicted once, and the scores are those of the predictions beside the means of
+# PARAMETERS, a document of `universe generate`; `own`: of the volumes themselves. The last: how many samples of the document are
+# for training, by the table of a training's test.
+scored() {
+  python3 - "$@" <<'END'
+import csv, json, sys
+folder, parameters, *test = sys.argv[1:]
+rows = list(csv.DictReader(open(folder + "/predictions.csv")))
+summary = json.load(open(folder + "/summary.json"))
+assert len({row["sample"] for row in rows}) == len(rows) == summary["test_samples"], "volumes predicted"
+def means():
+    if parameters == "own": return None
+    known = {row["sample"].split("/")[-1] for row in csv.DictReader(open(test[0] + "/predictions.csv"))}
+    units = [u["unit"] for u in json.load(open(parameters))["universes"] if u["file"].split("/")[-1] not in known]
+    return [sum(column) / len(units) for column in zip(*units)]
+expected = means()
+for t, (name, score) in enumerate(summary["test"].items()):
+    truth = [float(row[name + "_true"]) for row in rows]
+    made = [float(row[name + "_predicted"]) for row in rows]
+    mean = expected[t] if expected else sum(truth) / len(truth)
+    for key, numbers in ("mean_mse", [mean] * len(truth)), ("mse", made):
+        value = sum((a - b) ** 2 for a, b in zip(numbers, truth)) / len(truth)
+        assert abs(value - score[key]) < 1e-6 * (value + 1e-3), (name, key, value, score[key])
+END
+}
+rows() { [ "$(wc -l <"$1")" -eq $(($2 + 1)) ]; }
+# The same numbers to 1e-9, in the same order.
+same_predictions() {
+  python3 - "$1" "$2" <<'END'
+import csv, sys
+a, b = (list(csv.reader(open(name)))[1:] for name in sys.argv[1:])
+assert [row[0] for row in a] == [row[0] for row in b]
+assert all(abs(float(x) - float(y)) < 1e-9 for one, two in zip(a, b) for x, y in zip(one[1:], two[1:]))
+END
+}
+run "$tools/universe" generate --out "$work/again-12" --universes 12 --size 16 --cell 8 --seed 1 --json
+cp "$work/out" "$work/parameters.json"
+run "$tools/universe" generate --out "$work/unseen" --first 100 --universes 5 --size 16 --cell 8 --seed 9
+judge 'a training holds its test against its own mean' scored "$work/one" "$work/parameters.json" "$work/one"
+evaluate() { # evaluate TRANSPORT RANKS GRID DATA OUT OPTIONS...
+  transport=$1 p=$2 grid=$3 data=$4 out=$5
+  shift 5
+  "$transport" "$p" "$tools/cosmoflow" --data "$data" --grid "$grid" --batch-norm --dtype float64 --epochs 0 \
+    --weights "$work/one/weights.h5" --out "$work/$out" "$@"
+}
+evaluate threads 1 sample=1 "$work/unseen" unseen-1 --batch 8
+judge 'evaluation of fewer volumes than a batch' rows "$work/unseen-1/predictions.csv" 5
+judge 'evaluation says whose mean it is' says '^of mean: of predicting the mean of the training set'
+judge 'evaluation against the mean of the training set' scored "$work/unseen-1" "$work/parameters.json" "$work/one"
+judge 'evaluation warns of nothing' silent
+judge 'evaluation writes no weights' no_file "$work/unseen-1/weights.h5"
+evaluate ranks 2 sample=2 "$work/unseen" unseen-2 --batch 4 --test-fraction 0.999
+judge 'evaluation is of all volumes' rows "$work/unseen-2/predictions.csv" 5
+judge 'a test fraction means nothing to evaluation: it is said' warns '--test-fraction has no effect with --epochs 0'
+judge 'a last batch that leaves a rank without a volume: the same predictions' same_predictions \
+  "$work/unseen-1/predictions.csv" "$work/unseen-2/predictions.csv"
+evaluate threads 3 depth=3 "$work/unseen/universe_00102.hdf5" unseen-3
+judge 'evaluation of a single volume' rows "$work/unseen-3/predictions.csv" 1
+mkdir "$work/renamed"
+python3 - "$work/unseen" "$work/renamed" <<'END'
+import os, sys
+for name in os.listdir(sys.argv[1]):
+    content = open(f"{sys.argv[1]}/{name}", "rb").read()
+    assert b"sigma_8" in content
+    open(f"{sys.argv[2]}/{name}", "wb").write(content.replace(b"sigma_8", b"sigma_9"))
+END
+evaluate threads 1 sample=1 "$work/renamed" unseen-4
+judge 'targets of other names: it is said' warns 'was trained to predict .*sigma_8.*; the targets of .* are called .*sigma_9'
+judge 'targets of other names: against their own mean' scored "$work/unseen-4" own
+judge 'which is said, too' says '^of mean: of predicting the mean of the samples evaluated'
+
+# ---- a run that was killed after its last checkpoint
+# Takes the last files of a run away and lets it go on; they come back as they were.
+killed() { # killed FOLDER FILES...: of what the command line in `resume` does
+  folder=$1
+  shift
+  cp -R "$folder" "$folder-killed"
+  for file; do rm "$folder-killed/$file"; done
+}
+train threads 1 sample=1 short --epochs 2 --checkpoint-every 1
+killed "$work/short" weights.h5 predictions.csv cosmoflow.png summary.json
+echo 'part of a picture' >"$work/short-killed/.cosmoflow.png.4711.tmp"
+train threads 1 sample=1 short-killed --epochs 2 --resume "$work/short-killed/checkpoint.h5" --overwrite
+judge 'resumed after its last epoch: ends well' succeeds
+for file in weights.h5 predictions.csv metrics.csv checkpoint.h5; do
+  judge "resumed after its last epoch: the same $file" cmp -s "$work/short/$file" "$work/short-killed/$file"
+done
+for file in cosmoflow.png summary.json; do
+  judge "resumed after its last epoch: $file" test -s "$work/short-killed/$file"
+done
+judge 'what the killed run left of a picture is gone' no_file "$work/short-killed/.cosmoflow.png.4711.tmp"
+train ranks 2 depth=2 refused --epochs 1 --resume "$work/short/checkpoint.h5"
+judge 'resumed for fewer epochs than there were' refuses_once '2 epochs behind it; --epochs 1 asks for fewer'
 
 volumes=$shared/data/3d/adrenalmnist3d/adrenal28.h5
 if [ -f "$volumes" ]; then
@@ -227,6 +365,12 @@ if [ -f "$volumes" ]; then
     --out "$work/classes"
   judge 'classify trains under the launcher' is_json
   judge 'classify writes its picture' test -s "$work/classes/classify.png"
+  score=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["validation"]["loss"])' "$work/classes/summary.json")
+  # Without a group for training, and with a batch that no group fills.
+  ranks 2 "$tools/classify" --data "$volumes" --grid depth=2 --epochs 0 --batch 100000 --filters 8 --train-group none \
+    --weights "$work/classes/weights.h5" --json --out "$work/classes-scored"
+  judge 'classify evaluates weights' key loss "$score"
+  judge 'classify evaluates every volume' rows "$work/classes-scored/predictions.csv" "$(number validation_samples)"
 else
   skip 'the reference data is not on this machine (MPIGRAD_SHARED says where it is)'
 fi

@@ -16,14 +16,14 @@ int describe(const Communicator& world, const Options& o) {
     if (world.rank() != 0) return;
     const auto grid = trainer::parse_grid(o.grid, 1);
     const std::int64_t size = o.size != 0 ? o.size : 128;
-    Shape input{grid.sample, size, size, size, 1};
+    Shape input{trainer::described_batch(o, grid), size, size, size, 1};
     if (!o.data.empty()) {
       const data::ArraySource source(o.data, o.train_group, {.volume = o.volume, .label = o.label});
       for (int d = 0; d < 3 && o.size == 0; ++d) input[d + 1] = source.extents()[d];
       input[4] = source.channels();
     }
     Network net(network_options(o, 2));
-    trainer::print(trainer::describe(o, net, input, grid), o.json, {{"program", "classify"}});
+    trainer::print(trainer::describe(o, net, input, grid), o, {{"program", "classify"}});
   });
   return 0;
 }

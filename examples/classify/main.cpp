@@ -30,7 +30,7 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   trainer::add_grid_option(app, o);
   trainer::add_device_options(app, o);
   app.add_option("--filters", o.filters, "of the first convolution; each further one has twice as many")
-      ->check(CLI::Range(1, 4096))
+      ->check(tool::whole_number(1, 4096))
       ->capture_default_str()
       ->group("Network");
   app.add_flag("--full-resolution", o.full_resolution, "do not average 2^3 voxels first")->group("Network");
@@ -39,11 +39,16 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   trainer::add_file_options(app, o);
   trainer::add_describe_options(app, o);
   if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
+  o.given = tool::given_options(app);
   return tool::finish(app, *transport, [&] {
     trainer::check(o);
     trainer::apply_precision(o);
     trainer::apply_device_options(o);
-    return o.describe ? describe(world, o) : train(world, o);
+    std::set<std::string> own{"--validation-group", "--volume", "--label", "--filters", "--full-resolution"};
+    if (o.describe) own.insert("--train-group");
+    trainer::warn(o, own, world.rank());
+    if (o.describe) return describe(world, o);
+    return o.epochs == 0 ? evaluate(world, o) : train(world, o);
   });
 }
 

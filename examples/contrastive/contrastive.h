@@ -7,6 +7,7 @@
 namespace mpigrad::contrast {
 
 int train(const Communicator& world, TrainOptions options);
+int describe(const Communicator& world, const TrainOptions& options);  // train --describe
 int embed(const Communicator& world, const EmbedOptions& options);
 int evaluate(const Communicator& world, const EvaluateOptions& options);
 int pack(const Communicator& world, const PackOptions& options);

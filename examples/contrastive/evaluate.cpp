@@ -86,6 +86,7 @@ void open_sets(const EvaluateOptions& o, Set& train, Set& test) {
     only.test_fraction = 0, only.test_where.clear();
     test.samples = split(*test.source, only).train;
   }
+  if (!has_labels(*train.source) || !separate) require_label(*test.source, o.source.label);
   for (auto* set : {&train, &test}) {
     if (!has_labels(*set->source)) continue;
     set->labels = chosen(labels_of(*set->source, o.source.label, "--label"), set->samples);

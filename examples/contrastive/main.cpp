@@ -31,16 +31,23 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   add_options(*pack_command, pack_options);
 
   if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
+  for (auto* options : std::initializer_list<trainer::Options*>{&train_options, &embed_options, &evaluate_options})
+    options->given = tool::given_options(app);
   return tool::finish(app, *transport, [&] {
     if (*train_command) {
       check(train_options);
+      warn(train_options, world.rank());
       trainer::apply_precision(train_options);
       trainer::apply_device_options(train_options);
-      return train(world, train_options);
+      return train_options.describe ? describe(world, train_options) : train(world, train_options);
     }
-    if (*embed_command) return embed(world, embed_options);
+    if (*embed_command) {
+      warn(embed_options, world.rank());
+      return embed(world, embed_options);
+    }
     if (*evaluate_command) {
       check(evaluate_options);
+      warn(evaluate_options, world.rank());
       return evaluate(world, evaluate_options);
     }
     return pack(world, pack_options);

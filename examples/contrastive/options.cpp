@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <limits>
 
 namespace mpigrad::contrast {
 namespace {
@@ -31,7 +30,7 @@ void add_source_options(CLI::App& app, DataOptions& o) {
 
 void add_split_options(CLI::App& app, DataOptions& o) {
   add(app, "Data", "--workers", o.workers, "threads that prepare samples, for each rank")
-      ->check(CLI::Range(0, 1024))
+      ->check(tool::whole_number(0, 1024))
       ->capture_default_str();
   add(app, "Data", "--label", o.label, "name of the labels that count (default: the first)");
   add_list(app, "--where", o.where, "NAME=V,V,...: only samples with one of these labels; may be given several times");
@@ -40,7 +39,7 @@ void add_split_options(CLI::App& app, DataOptions& o) {
       ->check(tool::number_between(0, 0.999))
       ->capture_default_str();
   add(app, "Data", "--split-seed", o.split_seed, "of the draw of --test-fraction")
-      ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()))
+      ->check(tool::whole_number(0))
       ->capture_default_str();
 }
 
@@ -49,10 +48,11 @@ void add_network_options(CLI::App& app, NetworkOptions& o) {
   add(app, group, "--encoder", o.encoder, "conv4 (tiny images), resnet10 to resnet152 (images) or encoder3d (volumes)")
       ->check(CLI::IsMember({"conv4", "resnet10", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "encoder3d"}))
       ->capture_default_str();
-  add(app, group, "--width", o.width, "channels of the first stage (default: 64, of encoder3d 16)")->check(CLI::Range(1, 65536));
+  add(app, group, "--width", o.width, "channels of the first stage (default: 64, of encoder3d 16)")
+      ->check(tool::whole_number(1, 65536));
   add(app, group, "--blocks", o.blocks, "of each stage of encoder3d, such as 1,1,1,1; of conv4 one number")
       ->delimiter(',')
-      ->check(CLI::Range(1, 100));
+      ->check(tool::whole_number(1, 100));
   add(app, group, "--growth", o.growth, "of conv4: each block has so many times the channels of the last")
       ->check(tool::number_above(0))
       ->capture_default_str();
@@ -60,13 +60,15 @@ void add_network_options(CLI::App& app, NetworkOptions& o) {
   app.add_flag("--small-images", o.small_images, "ResNets begin with a 3 x 3 convolution of stride 1, without pooling")
       ->group(group);
   add(app, group, "--head-layers", o.head_layers, "of the projection head, 1 to 3; 0: none (default: the loss's paper's)")
-      ->check(CLI::Range(0, 3));
+      ->check(tool::whole_number(0, 3));
   add(app, group, "--head-hidden", o.head_hidden, "width of its hidden layers")
-      ->check(CLI::Range(1, 65536))
+      ->check(tool::whole_number(1, 65536))
       ->capture_default_str();
-  add(app, group, "--head-out", o.head_out, "width of what the loss sees")->check(CLI::Range(1, 65536))->capture_default_str();
+  add(app, group, "--head-out", o.head_out, "width of what the loss sees")
+      ->check(tool::whole_number(1, 65536))
+      ->capture_default_str();
   add(app, group, "--prototypes", o.prototypes, "classes into which swav sorts")
-      ->check(CLI::Range(1, 1000000))
+      ->check(tool::whole_number(1, 1000000))
       ->capture_default_str();
 }
 
@@ -80,26 +82,24 @@ void add_loss_options(CLI::App& app, TrainOptions& o) {
   add(app, group, "--form", o.form, "of nt-xent, supcon and clip: direct, or ring, which never holds all similarities")
       ->check(CLI::IsMember({"direct", "ring"}))
       ->capture_default_str();
-  add(app, group, "--tile", o.tile, "rows of a tile of the ring")
-      ->check(CLI::Range(std::int64_t{1}, most))
-      ->capture_default_str();
+  add(app, group, "--tile", o.tile, "rows of a tile of the ring")->check(tool::whole_number(1, most))->capture_default_str();
   add(app, group, "--lambda", o.lambda, "of barlow, in front of the redundancy")
       ->check(tool::number_from(0))
       ->capture_default_str();
   add(app, group, "--queue", o.queue, "keys of moco, or samples of each crop that swav assigns along (0: none)")
-      ->check(CLI::Range(std::int64_t{0}, most))
+      ->check(tool::whole_number(0, most))
       ->capture_default_str();
   add(app, group, "--key-momentum", o.key_momentum, "of moco's key encoder")
       ->check(tool::number_between(0, 1))
       ->capture_default_str();
   add(app, group, "--freeze-prototypes", o.freeze_prototypes, "steps for which those of swav stay as they are")
-      ->check(CLI::Range(std::int64_t{0}, most))
+      ->check(tool::whole_number(0, most))
       ->capture_default_str();
-  add(app, group, "--small-crops", o.small_crops, "views of swav besides the two large ones")->check(CLI::Range(0, 64));
+  add(app, group, "--small-crops", o.small_crops, "views of swav besides the two large ones")->check(tool::whole_number(0, 64));
   add(app, group, "--small-size", o.small_size, "extents of the small crops, as H,W or D,H,W (default: half of --size)");
   add(app, group, "--cached", o.cached,
       "encode a batch in so many parts, one after the other, with the exact gradient of the whole; with --frozen-norm")
-      ->check(CLI::Range(std::int64_t{0}, most));
+      ->check(tool::whole_number(0, most));
   app.add_flag("--frozen-norm", o.frozen_norm, "batch norms use their running statistics, also while training")->group(group);
 }
 
@@ -116,7 +116,7 @@ void add_encode_options(CLI::App& app, EncodeOptions& o) {
   add(app, "Network", "--weights", o.weights, "weights.h5 or checkpoint.h5 of a training");
   app.add_flag("--projected", o.projected, "what the projection head makes of the features")->group("Network");
   add(app, "Network", "--batch", o.batch, "samples that are encoded at once, of all ranks together")
-      ->check(CLI::Range(std::int64_t{1}, most))
+      ->check(tool::whole_number(1, most))
       ->capture_default_str();
   add(app, "Files", "--out", o.out, "folder for what is written");
   app.add_flag("--overwrite", o.overwrite, "replace files of an earlier run there")->group("Files");
@@ -147,11 +147,14 @@ void add_options(CLI::App& app, TrainOptions& o) {
   app.get_option("--batch")->description("samples per step, of all ranks together; two views of each");
   app.get_option("--epochs")->description("passes over the training set; 0 writes the weights as they begin");
   add(app, "Training", "--monitor", o.monitor, "training samples looked at after each epoch: neighbours, collapse; 0: none")
-      ->check(CLI::Range(std::int64_t{0}, most))
+      ->check(tool::whole_number(0, most))
       ->capture_default_str();
   app.add_flag("--skip-bad", o.skip_bad, "leave out batches with samples that are not finite, instead of ending")
       ->group("Training");
   trainer::add_file_options(app, o);
+  trainer::add_describe_flag(app, o);
+  app.get_option("--describe")
+      ->description("print the layers and what a step costs, and train nothing; with --size without data");
   remove(app, {"--flips", "--accumulate", "--keep", "--graph"});
 }
 
@@ -172,31 +175,27 @@ void add_options(CLI::App& app, EvaluateOptions& o) {
       "of knn, probe, retrieval, geometry; separated by commas (default: all that make sense)")
       ->delimiter(',')
       ->check(CLI::IsMember({"knn", "probe", "retrieval", "geometry", "none"}));
-  add(app, group, "--neighbours", o.neighbours, "that vote in knn")
-      ->check(CLI::Range(std::int64_t{1}, most))
-      ->capture_default_str();
+  add(app, group, "--neighbours", o.neighbours, "that vote in knn")->check(tool::whole_number(1, most))->capture_default_str();
   add(app, group, "--decay", o.decay, "of the probe's squared weights, halved")
       ->check(tool::number_from(0))
       ->capture_default_str();
   add(app, group, "--few-shot", o.few_shot,
       "SUPPORT QUERY: episodes, in which so many test samples of a class are known and so many others are classified")
       ->expected(2)
-      ->check(CLI::Range(std::int64_t{1}, most));
+      ->check(tool::whole_number(1, most));
   add(app, group, "--ways", o.ways, "classes of an episode of --few-shot")
-      ->check(CLI::Range(std::int64_t{2}, most))
+      ->check(tool::whole_number(2, most))
       ->capture_default_str();
-  add(app, group, "--episodes", o.episodes, "of --few-shot")->check(CLI::Range(std::int64_t{1}, most))->capture_default_str();
+  add(app, group, "--episodes", o.episodes, "of --few-shot")->check(tool::whole_number(1, most))->capture_default_str();
   add(app, group, "--group", o.group, "name of the labels of which an episode's classes share one, such as the alphabet");
   for (const auto* name : {"--ways", "--episodes", "--group"}) app.get_option(name)->needs("--few-shot");
-  add(app, group, "--seed", o.seed, "of episodes and views")
-      ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()))
-      ->capture_default_str();
+  add(app, group, "--seed", o.seed, "of episodes and views")->check(tool::whole_number(0))->capture_default_str();
 }
 
 void add_options(CLI::App& app, PackOptions& o) {
   add_source_options(app, o.source);
   add(app, "Files", "--out", o.out, "the HDF5 file, or with --samples-per-file the folder, to write; does not exist yet");
-  add(app, "Files", "--samples-per-file", o.samples_per_file, "0: all in one")->check(CLI::Range(std::int64_t{0}, most));
+  add(app, "Files", "--samples-per-file", o.samples_per_file, "0: all in one")->check(tool::whole_number(0, most));
   app.add_flag("--quiet", o.quiet, "no progress")->group("Output");
   app.add_flag("--json", o.json, "print one JSON document and nothing else")->group("Output");
 }
@@ -238,6 +237,75 @@ void check(const EvaluateOptions& o) {
   if (!o.test_data.empty() && !o.test_part.empty()) throw UsageError("--test-data and --test-part: one of the two");
   if ((!o.test_data.empty() || !o.test_part.empty()) && (o.source.test_fraction > 0 || !o.source.test_where.empty()))
     throw UsageError("--test-data and --test-part are the whole test set: no --test-fraction and no --test-where");
+}
+
+namespace {
+
+// On one rank, a line for each option that was given and is not `effective`.
+class Idle {
+ public:
+  Idle(const std::set<std::string>& given, int rank) : given_(given), rank_(rank) {}
+  void operator()(bool effective, std::initializer_list<const char*> options, const std::string& why) const {
+    if (effective || rank_ != 0) return;
+    for (const auto* option : options)
+      if (given_.contains(option)) fmt::print(stderr, "warning: {} has no effect: {}\n", option, why);
+  }
+
+ private:
+  const std::set<std::string>& given_;
+  int rank_;
+};
+
+bool draws_test(const DataOptions& o) { return o.test_fraction > 0; }
+
+}  // namespace
+
+void warn(const TrainOptions& o, int rank) {
+  const Idle only(o.given, rank);
+  const auto loss_is = [&](auto... names) { return ((o.loss == names) || ...); };
+  const auto& encoder = o.network.encoder;
+  const auto of_loss = [&](const char* names) { return fmt::format("it is of --loss {}, not of {}", names, o.loss); };
+  only(o.form == "ring", {"--tile"}, "it is of --form ring");
+  only(loss_is("barlow"), {"--lambda"}, of_loss("barlow"));
+  only(loss_is("moco", "swav"), {"--queue"}, of_loss("moco and swav"));
+  only(loss_is("moco"), {"--key-momentum"}, of_loss("moco"));
+  only(loss_is("swav"), {"--freeze-prototypes", "--prototypes"}, of_loss("swav"));
+  only(encoder == "conv4", {"--growth", "--average"}, fmt::format("it is of --encoder conv4, not of {}", encoder));
+  only(!encoder.starts_with("resnet"), {"--blocks"}, fmt::format("{} has the blocks of its name", encoder));
+  only(encoder.starts_with("resnet"), {"--small-images"}, fmt::format("it is of ResNets, not of --encoder {}", encoder));
+  only(o.network.head_layers != 0, {"--head-hidden", "--head-out"}, "there is no head, --head-layers 0");
+  only(o.network.head_layers != 1, {"--head-hidden"}, "the head has one layer, --head-layers 1");
+  only(!o.frozen_norm, {"--statistics", "--norm-momentum"}, "batch norms use their running statistics, --frozen-norm");
+  only(draws_test(o.source), {"--split-seed"}, "nothing is drawn without --test-fraction");
+  only(o.epochs > 0,
+       {"--learning-rate", "--schedule", "--warm-up", "--milestones", "--decay-factor", "--optimizer", "--momentum",
+        "--weight-decay", "--clip-norm", "--checkpoint-every", "--skip-bad"},
+       "--epochs 0 trains nothing");
+  only(!o.describe, {"--epochs",       "--learning-rate",    "--schedule",      "--warm-up",   "--milestones", "--decay-factor",
+                     "--weight-decay", "--clip-norm",        "--seed",          "--out",       "--overwrite",  "--weights",
+                     "--resume",       "--checkpoint-every", "--quiet",         "--monitor",   "--skip-bad",   "--workers",
+                     "--where",        "--test-where",       "--test-fraction", "--split-seed"},
+       "--describe trains nothing");
+  if (o.epochs > 0 && !o.describe) trainer::warn(o, {}, rank);
+}
+
+void warn(const EmbedOptions& o, int rank) {
+  const Idle only(o.given, rank);
+  only(false, {"--label", "--test-where", "--test-fraction", "--split-seed"}, "embed writes all samples and all labels");
+}
+
+void warn(const EvaluateOptions& o, int rank) {
+  const Idle only(o.given, rank);
+  const auto measures = [&](const char* metric) {
+    return o.metrics.empty() || std::find(o.metrics.begin(), o.metrics.end(), metric) != o.metrics.end();
+  };
+  only(measures("knn"), {"--neighbours"}, "--metrics has no knn");
+  only(measures("probe"), {"--decay"}, "--metrics has no probe");
+  only(measures("geometry") || !o.few_shot.empty(), {"--seed"},
+       "there are neither episodes nor views, without --few-shot and geometry");
+  only(!o.out.empty(), {"--overwrite"}, "nothing is written without --out");
+  only(draws_test(o.source) || (o.source.test_where.empty() && o.test_data.empty() && o.test_part.empty()), {"--split-seed"},
+       "the test set is not drawn");
 }
 
 Shape parse_extents(const std::string& option, const std::string& text) {

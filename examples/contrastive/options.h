@@ -81,6 +81,10 @@ void add_options(CLI::App& app, PackOptions& options);
 // What options cannot be together. Throw UsageError.
 void check(const TrainOptions& options);
 void check(const EvaluateOptions& options);
+// Says which of the options given have no effect beside the others.
+void warn(const TrainOptions& options, int rank);
+void warn(const EmbedOptions& options, int rank);
+void warn(const EvaluateOptions& options, int rank);
 
 // "32" and "32,48" are pictures, "28,28,28" volumes: [D, H, W]; "" no extents. UsageError: anything else.
 Shape parse_extents(const std::string& option, const std::string& text);

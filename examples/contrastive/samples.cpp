@@ -71,6 +71,12 @@ data::SourcePtr open(const DataOptions& o) {
   return open(o, o.data, o.part);
 }
 
+void require_label(const data::Source& source, const std::string& name) {
+  if (name.empty()) return;
+  require(has_labels(source), "[contrastive] --label {}: the samples of {} have no labels", name, source.name_of_sample(0));
+  label_index(source, name);
+}
+
 bool has_labels(const data::Source& source) { return source.target_type() == DType::int64 && !source.target_names().empty(); }
 
 std::size_t label_index(const data::Source& source, const std::string& name) {
@@ -116,6 +122,13 @@ Split split(const data::Source& source, const DataOptions& o) {
 std::string default_recipe(const data::Source& source) {
   if (source.extents()[0] > 1) return "volume";
   return source.channels() == 1 ? "handwriting" : "simclr";
+}
+
+Shape small_extents(const TrainOptions& o, const Shape& large) {
+  auto to = parse_extents("--small-size", o.small_size);
+  if (to.rank() != 3) to = {(large[0] + 1) / 2, (large[1] + 1) / 2, (large[2] + 1) / 2};
+  if ((to[0] == 1) != (large[0] == 1)) throw UsageError(fmt::format("--small-size {} is not of samples of {}", to, large));
+  return to;
 }
 
 augment::Recipe plain_recipe(const Shape& stored, const Shape& to) {

@@ -17,6 +17,8 @@ data::SourcePtr open(const DataOptions& options, const std::string& data, const 
 // targets that are no classes.
 std::vector<std::int64_t> labels_of(const data::Source& source, const std::string& name, const std::string& what);
 bool has_labels(const data::Source& source);
+// Error: --label names labels that are not there.
+void require_label(const data::Source& source, const std::string& name);
 // The place of `name` among the source's labels; "" is 0. Error: no such name.
 std::size_t label_index(const data::Source& source, const std::string& name);
 
@@ -31,6 +33,8 @@ Split split(const data::Source& source, const DataOptions& options);
 augment::Recipe parse_recipe(const std::string& text, const Shape& to);
 // What there is to do without a word from the user: handwriting for pictures of one channel, simclr for others, volume.
 std::string default_recipe(const data::Source& source);
+// Extents of the small crops of views of `large` extents. UsageError: --small-size that is not of such samples.
+Shape small_extents(const TrainOptions& options, const Shape& large);
 // The sample as it is, at other extents.
 augment::Recipe plain_recipe(const Shape& stored, const Shape& to);
 

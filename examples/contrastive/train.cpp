@@ -125,9 +125,7 @@ void draw(const std::filesystem::path& path, const std::vector<std::vector<doubl
 // A twentieth to a seventh of the area, or of the volume, as SwAV's of pictures (Caron et al. 2020); with the other steps of
 // recipes for photographs, with the symmetries of the cube for volumes.
 augment::Recipe small_recipe(const TrainOptions& o, const std::string& recipe, const Shape& large) {
-  auto to = parse_extents("--small-size", o.small_size);
-  if (to.rank() != 3) to = {(large[0] + 1) / 2, (large[1] + 1) / 2, (large[2] + 1) / 2};
-  if ((to[0] == 1) != (large[0] == 1)) throw UsageError(fmt::format("--small-size {} is not of samples of {}", to, large));
+  const auto to = small_extents(o, large);
   if (recipe == "simclr") return augment::photographs(to, {0.05, 0.14});
   augment::Recipe result{augment::random_resized_crop({.to = to, .area = {0.05, 0.14}})};
   if (recipe == "volume") result.add(augment::random_turn(true));
@@ -156,6 +154,7 @@ int train(const Communicator& world, TrainOptions o) {
   std::size_t label = 0;
   trainer::together(world, [&] {
     source = open(o.source);
+    require_label(*source, o.source.label);
     samples = split(*source, o.source);
     if (o.loss == "supcon") labels_of(*source, o.source.label, "--loss supcon");
     if (has_labels(*source)) label = label_index(*source, o.source.label);
@@ -198,10 +197,8 @@ int train(const Communicator& world, TrainOptions o) {
                              {"seed", std::to_string(o.seed)},
                              {"batch", std::to_string(o.batch)},
                              {"precision", trainer::precision_of(o)}};
-  auto files = o;
-  files.epochs = std::max<std::int64_t>(1, o.epochs);
   if (!o.resume.empty()) objective.publish();
-  const auto first_epoch = trainer::start_from_files(files, world, *net, *optimizer, loss_scale.get(), notes,
+  const auto first_epoch = trainer::start_from_files(o, world, *net, *optimizer, loss_scale.get(), notes,
                                                      {"program", "loss", "optimizer", "samples", "training samples"});
   if (!o.resume.empty()) objective.restore(), objective.withdraw();
   else if (!o.weights.empty()) objective.begin();
@@ -231,7 +228,8 @@ int train(const Communicator& world, TrainOptions o) {
   trainer::together(world, [&] {
     if (first && o.overwrite && o.resume.empty()) tensorboard::remove_event_files(out / "");
   });
-  if (first && tensorboard::available()) events.emplace(out / tensorboard::event_file_name(first_epoch * steps));
+  if (first && tensorboard::available() && first_epoch < o.epochs)
+    events.emplace(out / tensorboard::event_file_name(first_epoch * steps));
   Progress progress(o.epochs, steps, {.rank = world.rank(), .quiet = o.quiet || o.epochs == 0});
   const auto save = [&](const char* file, std::int64_t epoch, bool to_go_on) {
     if (to_go_on) objective.publish();
@@ -273,13 +271,17 @@ int train(const Communicator& world, TrainOptions o) {
     const auto text = fmt::format("{}", fmt::join(parts, ", "));
     progress.end_epoch(text + trainer::scale_text({.loss_scale = e.loss_scale, .skipped_steps = e.skipped_steps}));
   }
-  if (o.epochs == 0) last.look = monitor();
+  if (first_epoch == o.epochs) {
+    last.look = monitor();
+    if (!rows.empty() && rows.back()[0] == static_cast<double>(o.epochs))
+      last.epoch.loss = rows.back()[1], last.epoch.retrieval = rows.back()[3];
+  }
   save(weights_file, o.epochs, false);
   const auto usage = trainer::peak_usage(world);
 
   trainer::together(world, [&] {
     if (!first) return;
-    if (o.epochs > 0) draw(out / picture_file, rows);
+    if (!rows.empty()) draw(out / picture_file, rows);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const double rate = training_seconds > 0 ? trained / training_seconds : 0;
     nlohmann::ordered_json document{{"program", "contrastive"},
@@ -308,16 +310,16 @@ int train(const Communicator& world, TrainOptions o) {
       fmt::print("{}\n", tool::to_text(document));
       return;
     }
-    if (o.epochs > 0) fmt::print("\nloss {:.4f}", last.epoch.loss);
+    if (std::isfinite(last.epoch.loss)) fmt::print("\nloss {:.4f}", last.epoch.loss);
     if (std::isfinite(last.epoch.retrieval)) fmt::print("; pairs found in the last batch {:.3f}", last.epoch.retrieval);
-    if (o.epochs > 0) fmt::print("\n");
+    if (std::isfinite(last.epoch.loss)) fmt::print("\n");
     if (bad_batches > 0) fmt::print("{} batches with samples that are not finite were left out\n", bad_batches);
     if (std::isfinite(last.look.neighbours)) fmt::print("nearest neighbours are right in {:.3f}\n", last.look.neighbours);
     if (std::isfinite(last.look.deviation))
       fmt::print("collapse: deviation {:.3f} of 1, effective rank {:.1f}\n", last.look.deviation, last.look.effective_rank);
     if (training_seconds > 0) fmt::print("{} training at {:.1f} samples/s, ", format_duration(training_seconds), rate);
     fmt::print("{} in all; {}\nwritten to {}: {}\n", format_duration(seconds), trainer::to_string(usage), o.out,
-               fmt::join(output_files(o), ", "));
+               fmt::join(out.written(output_files(o)), ", "));
   });
   return 0;
 }

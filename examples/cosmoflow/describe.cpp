@@ -31,8 +31,9 @@ int describe(const Communicator& world, const Options& o) {
       input = {128, 128, 128, 4};
     }
     CosmoFlow net(network_options(o, targets));
-    const auto description = trainer::describe(o, net, {grid.sample, input[0], input[1], input[2], input[3]}, grid);
-    trainer::print(description, o.json, {{"program", "cosmoflow"}, {"variant", o.variant}, {"batch_norm", o.batch_norm}});
+    const auto description =
+        trainer::describe(o, net, {trainer::described_batch(o, grid), input[0], input[1], input[2], input[3]}, grid);
+    trainer::print(description, o, {{"program", "cosmoflow"}, {"variant", o.variant}, {"batch_norm", o.batch_norm}});
   });
   return 0;
 }

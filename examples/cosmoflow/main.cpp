@@ -36,12 +36,17 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   trainer::add_file_options(app, o);
   trainer::add_describe_options(app, o);
   if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
+  o.given = tool::given_options(app);
   return tool::finish(app, *transport, [&] {
     trainer::check(o);
     trainer::apply_precision(o);
     trainer::apply_device_options(o);
     if (o.variant == "mlperf" && o.batch_norm) throw trainer::UsageError("--batch-norm: the mlperf variant has none");
-    return o.describe ? describe(world, o) : train(world, o);
+    for (const auto* option : {"--statistics", "--norm-momentum"})
+      if (o.given.contains(option) && !o.batch_norm) throw trainer::UsageError(fmt::format("{} is of --batch-norm", option));
+    trainer::warn(o, {"--variant", "--batch-norm"}, world.rank());
+    if (o.describe) return describe(world, o);
+    return o.epochs == 0 ? evaluate(world, o) : train(world, o);
   });
 }
 

@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <limits>
 
 #include "comm/norms.h"
 #include "framework/trust_ratio.h"
@@ -74,10 +73,11 @@ void add_training_options(CLI::App& app, Options& o) {
   const auto add = [&](const char* name, auto& value, const char* text) {
     return app.add_option(name, value, text)->capture_default_str()->group("Training");
   };
-  add("--epochs", o.epochs, "passes over the training set; 0 with --weights evaluates")->check(CLI::Range(0, most_epochs));
-  add("--batch", o.batch, "samples per step, of all ranks together")->check(CLI::Range(1, most_batch));
+  add("--epochs", o.epochs, "passes over the training set; 0 with --weights evaluates")
+      ->check(tool::whole_number(0, most_epochs));
+  add("--batch", o.batch, "samples per step, of all ranks together")->check(tool::whole_number(1, most_batch));
   add("--accumulate", o.accumulate, "parts in which a batch is computed one after the other, to save memory")
-      ->check(CLI::Range(1, most_batch));
+      ->check(tool::whole_number(1, most_batch));
   add("--optimizer", o.optimizer, "adam, adamw, sgd, and for large batches lars or lamb")
       ->check(CLI::IsMember({"adam", "adamw", "sgd", "lars", "lamb"}));
   add("--learning-rate", o.learning_rate, "at the start")->check(tool::number_above(0));
@@ -93,8 +93,7 @@ void add_training_options(CLI::App& app, Options& o) {
   add("--momentum", o.momentum, "of sgd and lars")->check(tool::number_between(0, 0.99999));
   add("--weight-decay", o.weight_decay, "of all weights but biases and norms")->check(tool::number_from(0));
   add("--clip-norm", o.clip_norm, "largest global norm of the gradients; 0: no limit")->check(tool::number_from(0));
-  add("--seed", o.seed, "of weights, order, augmentation and dropout; the same for every grid")
-      ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()));
+  add("--seed", o.seed, "of weights, order, augmentation and dropout; the same for every grid")->check(tool::whole_number(0));
 }
 
 void add_file_options(CLI::App& app, Options& o) {
@@ -102,7 +101,7 @@ void add_file_options(CLI::App& app, Options& o) {
   app.add_flag("--overwrite", o.overwrite, "replace files of an earlier run there")->group("Files");
   app.add_option("--weights", o.weights, "start from the weights in this file")->group("Files");
   app.add_option("--checkpoint-every", o.checkpoint_every, "write checkpoint.h5 after every so many epochs; 0: never")
-      ->check(CLI::Range(0, 1000000000))
+      ->check(tool::whole_number(0, 1000000000))
       ->capture_default_str()
       ->group("Files");
   app.add_option("--resume", o.resume, "go on from this checkpoint.h5, on any grid")->group("Files");
@@ -110,11 +109,16 @@ void add_file_options(CLI::App& app, Options& o) {
   app.add_flag("--json", o.json, "print one JSON document and nothing else")->group("Output");
 }
 
-void add_describe_options(CLI::App& app, Options& o) {
-  app.add_flag("--describe", o.describe, "print the layers and what they cost, and train nothing; needs neither data nor ranks")
+void add_describe_flag(CLI::App& app, Options& o) {
+  app.add_flag("--describe", o.describe,
+               "print the layers and what a step of --batch costs, and train nothing; needs neither data nor ranks")
       ->group("Description");
+}
+
+void add_describe_options(CLI::App& app, Options& o) {
+  add_describe_flag(app, o);
   app.add_option("--size", o.size, "side of the volumes described (default: the data's, else 128)")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(tool::whole_number(1, 1 << 20))
       ->group("Description");
 }
 
@@ -225,18 +229,48 @@ void apply_device_options(const Options& o) {
 void check(const Options& o) {
   if (o.dtype == "float64" && !o.precision.empty())
     throw UsageError(fmt::format("--precision {} is beside parameters of float32, not of --dtype float64", o.precision));
+  if (o.batch % o.accumulate != 0)
+    throw UsageError(fmt::format("--batch {} cannot be computed in --accumulate {} equal parts", o.batch, o.accumulate));
   if (o.describe) return;
+  if (o.size != 0) throw UsageError("--size is for --describe; volumes that are trained on have their own");
   if (o.autotune && current_device() != DeviceKind::cuda)
     throw UsageError("--autotune times the kernels of a GPU: --device cuda goes with it");
   if (o.graph && current_device() != DeviceKind::cuda)
     throw UsageError("--graph repeats the work of a GPU: --device cuda goes with it");
   if (o.data.empty()) throw UsageError("--data is needed");
   if (o.out.empty()) throw UsageError("--out is not empty");
-  if (o.batch % o.accumulate != 0)
-    throw UsageError(fmt::format("--batch {} cannot be computed in --accumulate {} equal parts", o.batch, o.accumulate));
   if (!o.weights.empty() && !o.resume.empty()) throw UsageError("--weights and --resume: one of the two");
   if (o.epochs == 0 && o.weights.empty()) throw UsageError("--epochs 0 evaluates --weights, which are not given");
   if (!std::is_sorted(o.milestones.begin(), o.milestones.end())) throw UsageError("--milestones ascend");
+  if (o.epochs == 0) return;
+  for (const auto* option : {"--milestones", "--decay-factor"})
+    if (o.given.contains(option) && o.schedule != "step")
+      throw UsageError(fmt::format("{} is of --schedule step, not of {}", option, o.schedule));
+  if (o.given.contains("--momentum") && o.optimizer != "sgd" && o.optimizer != "lars")
+    throw UsageError(fmt::format("--momentum is of --optimizer sgd and lars, not of {}", o.optimizer));
+}
+
+void warn(const Options& o, const std::set<std::string>& own, int rank) {
+  auto effective = own;
+  if (o.describe) {
+    effective.insert({"--data", "--describe", "--size", "--grid", "--batch", "--accumulate", "--dtype", "--precision", "--keep",
+                      "--optimizer", "--momentum", "--statistics", "--json"});
+    tool::warn_of_no_effect(o.given, effective, "--describe", rank);
+    return;
+  }
+  if (o.epochs == 0) {
+    effective.insert({"--data", "--grid", "--batch", "--dtype", "--precision", "--autotune", "--deterministic", "--epochs",
+                      "--weights", "--out", "--overwrite", "--json", "--quiet"});
+    tool::warn_of_no_effect(o.given, effective, "--epochs 0", rank);
+    return;
+  }
+  if (rank != 0) return;
+  const auto epochs = static_cast<double>(o.epochs);
+  if (!o.milestones.empty() && o.milestones.back() >= epochs)
+    fmt::print(stderr, "warning: --milestones {}: nothing is lowered after the last of --epochs {}\n", o.milestones.back(),
+               o.epochs);
+  if (o.checkpoint_every > o.epochs)
+    fmt::print(stderr, "warning: --checkpoint-every {}: no checkpoint comes of --epochs {}\n", o.checkpoint_every, o.epochs);
 }
 
 }  // namespace mpigrad::trainer

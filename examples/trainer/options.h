@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,8 @@ struct Options {
   // instead of training
   bool describe = false;
   std::int64_t size = 0;  // extent of the volumes described
+  // Which options were given, whatever their values.
+  std::set<std::string> given{};
 };
 
 void add_data_options(CLI::App& app, Options& options);
@@ -54,7 +57,8 @@ void add_device_options(CLI::App& app, Options& options);
 void add_norm_options(CLI::App& app, Options& options);
 void add_training_options(CLI::App& app, Options& options);
 void add_file_options(CLI::App& app, Options& options);
-void add_describe_options(CLI::App& app, Options& options);
+void add_describe_flag(CLI::App& app, Options& options);
+void add_describe_options(CLI::App& app, Options& options);  // with --size, of cubes
 
 // "sample=2,depth=2"; axes left out are 1. Empty: all ranks along `sample`. UsageError: an axis that does not exist or comes
 // twice, an extent that is no number.
@@ -81,5 +85,8 @@ Schedule make_schedule(const Options& options, std::int64_t steps_per_epoch);
 void apply_device_options(const Options& options);
 // What options cannot be together. Throws UsageError.
 void check(const Options& options);
+// Says which options mean nothing because nothing is trained, or not for long enough; `own` are the program's that mean something
+// all the same.
+void warn(const Options& options, const std::set<std::string>& own, int rank);
 
 }  // namespace mpigrad::trainer

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -41,6 +42,12 @@ void Outputs::create(const Communicator& world) const {
   });
 }
 
+std::vector<std::string> Outputs::written(std::vector<std::string> files) const {
+  std::error_code error;
+  std::erase_if(files, [&](const auto& file) { return !std::filesystem::exists(folder_ / file, error); });
+  return files;
+}
+
 std::string fingerprint(const std::vector<std::string>& names) { return fmt::format("{:016x}", tool::fingerprint(names)); }
 
 void require_same(const Communicator& world, const std::string& what, const std::vector<std::string>& texts) {
@@ -75,29 +82,33 @@ void require_same_data(const Communicator& world, const data::Source& source) {
   require_same(world, "the data of the ranks", texts);
 }
 
+CheckpointInfo load_weights(const std::string& path, const Communicator& world, nn::Module& net) {
+  CheckpointInfo info;
+  together(world, [&] { info = load_checkpoint(path, net); });
+  require_same_file(world, path, info);
+  return info;
+}
+
 std::int64_t start_from_files(const Options& o, const Communicator& world, nn::Module& net, Optimizer& optimizer,
                               LossScale* loss_scale, const Notes& notes, const std::vector<std::string>& decisive) {
-  if (o.weights.empty() && o.resume.empty()) return 0;
+  if (!o.weights.empty()) load_weights(o.weights, world, net);
+  if (o.resume.empty()) return 0;
   CheckpointInfo info;
   const auto before = [&](const std::string& name) {
     const auto found = info.notes.find(name);
     return found == info.notes.end() ? "unknown" : found->second;
   };
   together(world, [&] {
-    if (o.resume.empty()) {
-      load_checkpoint(o.weights, net);
-      return;
-    }
     // Before the tensors: another optimizer may have the same ones, and other test samples were trained on.
     info = read_checkpoint_info(o.resume);
     for (const auto& name : decisive)
       require(before(name) == notes.at(name), "[resume] {} was trained with {} {}, now it is {}", o.resume, name, before(name),
               notes.at(name));
-    require(info.epoch < o.epochs, "[resume] {} has {} epochs behind it; --epochs {} asks for no more", o.resume, info.epoch,
+    require(info.epoch <= o.epochs, "[resume] {} has {} epochs behind it; --epochs {} asks for fewer", o.resume, info.epoch,
             o.epochs);
     load_checkpoint(o.resume, net, {.optimizer = &optimizer, .loss_scale = loss_scale});
   });
-  require_same_file(world, o.resume.empty() ? o.weights : o.resume, info);
+  require_same_file(world, o.resume, info);
   for (const auto& [name, text] : notes)
     if (world.rank() == 0 && info.notes.count(name) != 0 && before(name) != text)
       fmt::print(stderr, "warning: {} was trained with {} {}, now it is {}\n", o.resume, name, printable(before(name)), text);
@@ -151,13 +162,18 @@ nlohmann::ordered_json to_json(const Description& d) {
                                 {"compute", name_of(d.compute)},
                                 {"grid", to_json(d.grid)},
                                 {"ranks", d.ranks},
+                                {"batch", d.input[0]},
+                                {"accumulate", d.accumulate},
                                 {"parameters", d.parameters},
                                 {"forward_gflop", d.forward_gflop},
                                 {"backward_gflop", d.backward_gflop},
                                 {"activation_bytes_per_rank", d.activation_bytes},
                                 {"peak_bytes_per_rank", d.peak_bytes},
                                 {"halo_bytes_per_rank", d.halo_bytes},
-                                {"sent_bytes_per_rank", d.sent_bytes}};
+                                {"sent_bytes_per_rank", d.sent_bytes},
+                                {"reduced_bytes_per_rank", d.reduced_bytes},
+                                {"gathered_bytes_per_rank", d.gathered_bytes},
+                                {"optimizer_bytes_per_rank", d.optimizer_bytes}};
   auto& layers = result["layers"] = nlohmann::ordered_json::array();
   for (const auto& layer : d.layers)
     layers.push_back({{"name", layer.name},
@@ -170,18 +186,30 @@ nlohmann::ordered_json to_json(const Description& d) {
   return result;
 }
 
-Description describe(const Options& o, nn::Module& net, const Shape& input, const GridExtents& grid) {
+std::int64_t described_batch(const Options& o, const GridExtents& grid) {
+  return o.given.contains("--batch") ? o.batch : std::max(o.batch, grid.sample * o.accumulate);
+}
+
+Description describe(const Options& o, nn::Module& net, const Shape& input, const GridExtents& grid,
+                     const std::function<Tensor(const Tensor&)>& objective) {
   try {
-    return mpigrad::describe(net, input, {.grid = grid, .dtype = dtype_of(o), .compute = compute_of(o)});
+    return mpigrad::describe(net, input,
+                             {.grid = grid,
+                              .dtype = dtype_of(o),
+                              .compute = compute_of(o),
+                              .accumulate = o.accumulate,
+                              .optimizer = [&](Parameters& parameters) { return make_optimizer(parameters, o); },
+                              .objective = objective});
   } catch (const Error& error) {
     if (o.data.empty()) throw UsageError(error.what());
     throw;
   }
 }
 
-void print(const Description& description, bool json, const nlohmann::ordered_json& more) {
-  if (!json) return fmt::print("{}", mpigrad::to_string(description));
+void print(const Description& description, const Options& o, const nlohmann::ordered_json& more) {
+  if (!o.json) return fmt::print("{}", mpigrad::to_string(description));
   auto document = more;
+  document["optimizer"] = o.optimizer;
   document.update(to_json(description));
   fmt::print("{}\n", tool::to_text(document));
 }

@@ -26,6 +26,8 @@ class Outputs {
   Outputs(const Communicator& world, const std::filesystem::path& folder, const std::vector<std::string>& files, bool overwrite);
   // Makes the folder, when everything else is known to be right, and finds out whether files can be made in it.
   void create(const Communicator& world) const;
+  // Those of the files that are there.
+  std::vector<std::string> written(std::vector<std::string> files) const;
   std::filesystem::path operator/(const std::string& file) const { return folder_ / file; }
 
  private:
@@ -42,8 +44,11 @@ void require_same(const Communicator& world, const std::string& what, const std:
 // and their classes; of weights and checkpoints the length and what they say about themselves. Collective.
 void require_same_file(const Communicator& world, const std::filesystem::path& path, const CheckpointInfo& info);
 void require_same_data(const Communicator& world, const data::Source& source);
+// Weights alone, and what their file says. Collective.
+CheckpointInfo load_weights(const std::string& path, const Communicator& world, nn::Module& net);
 // Weights or a checkpoint to start from, if asked for; the first epoch. Refuses a checkpoint if one of the notes named in
-// `decisive` differs from that of this run, in that order, and warns where others do.
+// `decisive` differs from that of this run, in that order, and warns where others do. One with all epochs behind it is taken:
+// its run may have ended before the files that come last were written.
 std::int64_t start_from_files(const Options& options, const Communicator& world, nn::Module& net, Optimizer& optimizer,
                               LossScale* loss_scale, const Notes& notes, const std::vector<std::string>& decisive);
 // save_checkpoint, whose errors all ranks have.
@@ -66,10 +71,14 @@ void add(nlohmann::ordered_json& document, const Usage& usage);
 
 nlohmann::ordered_json to_json(const GridExtents& grid);
 nlohmann::ordered_json to_json(const Description& description);
-// Where no data say how large volumes are, one that does not fit is the arguments' fault.
-Description describe(const Options& options, nn::Module& net, const Shape& input, const GridExtents& grid);
+// Samples of a step: --batch; where it was not given at least one for each rank along `sample`.
+std::int64_t described_batch(const Options& options, const GridExtents& grid);
+// A training step with the optimizer asked for. Where no data say how large volumes are, one that does not fit is the arguments'
+// fault.
+Description describe(const Options& options, nn::Module& net, const Shape& input, const GridExtents& grid,
+                     const std::function<Tensor(const Tensor&)>& objective = {});
 // Prints a description, for people or as JSON with `more` in front.
-void print(const Description& description, bool json, const nlohmann::ordered_json& more);
+void print(const Description& description, const Options& options, const nlohmann::ordered_json& more);
 void write_text(const std::filesystem::path& path, const std::string& text);
 
 }  // namespace mpigrad::trainer

@@ -18,6 +18,20 @@ bool ends(const fs::path& path, std::initializer_list<std::string_view> endings)
   return std::any_of(endings.begin(), endings.end(), [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
+// Refuses options that this kind of data has no use for; `what` is the kind.
+struct Uses {
+  bool group = false, channels = false, names = false;
+};
+void require_used(const fs::path& path, const OpenOptions& o, const char* what, const Uses& uses) {
+  const auto refuse = [&](const std::string& option) { fail("[data] {}: {} means nothing for {}", path.string(), option, what); };
+  if (!o.group.empty() && !uses.group) refuse(fmt::format("the part '{}'", o.group));
+  if (o.channels != 0 && !uses.channels) refuse(fmt::format("a choice of {} channels", o.channels));
+  const ArrayNames usual;
+  if (uses.names) return;
+  if (o.names.volume != usual.volume) refuse(fmt::format("a dataset of volumes, '{}',", o.names.volume));
+  if (o.names.label != usual.label) refuse(fmt::format("a dataset of labels, '{}',", o.names.label));
+}
+
 bool is_idx(const fs::path& path) {
   static const std::regex pattern(R"(.*idx\d-[a-z]+(\.gz)?|.*\.idx(\.gz)?)");
   return std::regex_match(path.filename().string(), pattern);
@@ -83,6 +97,7 @@ SourcePtr in_memory(Samples samples, std::vector<Labels> labels, const OpenOptio
 }
 
 SourcePtr open_npz(const fs::path& path, const OpenOptions& o) {
+  require_used(path, o, "arrays of .npz", {.group = true});
   const auto prefix = o.group.empty() ? "" : o.group + "_";
   auto arrays = read_npz(path, prefix);
   std::vector<std::string> names, images;
@@ -114,9 +129,13 @@ SourcePtr open_hdf5(const fs::path& path, const OpenOptions& o) {
   require(o.labels.empty(), "[data] {}: labels of HDF5 files are in them", path.string());
   const auto files = hdf5_files(path);
   const Hdf5Reader first(files.front());
-  if (o.group.empty() && first.contains("full")) return std::make_shared<UniverseSource>(path);
+  const bool universes = o.group.empty() && first.contains("full");
+  require_used(path, o, universes ? "universes" : "HDF5", {.group = true, .names = !universes});
+  if (universes) return std::make_shared<UniverseSource>(path);
   auto names = o.names;
-  if (!first.contains((o.group.empty() ? "" : o.group + "/") + names.label)) names.label.clear();
+  // Labels that were not asked for by name may be missing.
+  if (names.label == ArrayNames{}.label && !first.contains((o.group.empty() ? "" : o.group + "/") + names.label))
+    names.label.clear();
   return std::make_shared<ArraySource>(path, o.group, names);
 }
 
@@ -133,6 +152,7 @@ SourcePtr open_folder(const fs::path& path, const OpenOptions& o) {
     other = other || is_picture(each) || is_volume(each) || fs::is_directory(each, error);
   }
   if (!train.empty() || !test.empty()) {
+    require_used(path, o, "CIFAR", {.group = true});
     require(o.group.empty() || o.group == "train" || o.group == "test", "[data] {}: CIFAR has the groups train and test, not {}",
             path.string(), o.group);
     auto& files = o.group == "test" ? test : train;
@@ -144,9 +164,12 @@ SourcePtr open_folder(const fs::path& path, const OpenOptions& o) {
   if (hdf5) return open_hdf5(path, o);
   require(other, "[data] {}: nothing in this folder that is read: pictures, volumes, folders of them, *.h5, CIFAR's *.bin",
           path.string());
-  return std::make_shared<FolderSource>(
+  const auto source = std::make_shared<FolderSource>(
       path,
       FolderOptions{.extents = o.extents, .fit = o.fit, .channels = o.channels, .threads = o.threads, .labels = given_labels(o)});
+  const bool pictures = source->type() == DType::uint8;
+  require_used(path, o, pictures ? "a folder of pictures" : "a folder of volumes", {.channels = pictures});
+  return source;
 }
 
 }  // namespace
@@ -157,6 +180,7 @@ SourcePtr open_source(const fs::path& path, const OpenOptions& o) {
   if (fs::is_directory(path, error)) return open_folder(path, o);
   if (ends(path, {".h5", ".hdf5"})) return open_hdf5(path, o);
   if (ends(path, {".npz"})) return open_npz(path, o);
+  require_used(path, o, "a file of this kind", {});
   if (ends(path, {".bin", ".bin.gz"})) return open_cifar({path}, o);
   if (ends(path, {".npy", ".npy.gz"})) return in_memory(samples_of(read_npy(path), path), {}, o);
   if (is_idx(path))

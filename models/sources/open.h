@@ -32,7 +32,8 @@ struct OpenOptions {
   ArrayNames names{};
 };
 
-// Errors name the file: missing, of no known format, and what the formats say (models/sources/formats.h).
+// Errors name the file: missing, of no known format, an option that its format has no use for, and what the formats say
+// (models/sources/formats.h).
 SourcePtr open_source(const std::filesystem::path& path, const OpenOptions& options = {});
 
 }  // namespace mpigrad::data
