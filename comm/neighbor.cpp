@@ -45,7 +45,12 @@ Rows ask(const Topology& topology, const Rows& send_rows) {
   const Rows one_each(send_rows.size(), 1), one_from(topology.sources.size(), 1);
   const auto theirs = mpigrad::apply(ops::NeighborAllToAll{topology, one_each, one_from}, {mine});
   const auto* data = theirs.data<std::int64_t>();
-  return Rows(data, data + theirs.elements());
+  Rows rows(data, data + theirs.elements());
+  const auto& destinations = topology.destinations;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (topology.sources[i].peer == proc_null)
+      rows[i] = i < destinations.size() && destinations[i].peer == proc_null ? send_rows[i] : 0;
+  return rows;
 }
 
 }  // namespace
@@ -131,7 +136,13 @@ Tensor neighbor_allgather(const Tensor& x, const Topology& topology, std::option
   require(x.rank() >= 1, "[neighbor_allgather] blocks lie along dimension 0, which a scalar has not: {}", x);
   const std::vector<Tensor> copies(topology.destinations.size(), x);
   const auto sent = copies.empty() ? slice(x, 0, 0, 0) : concatenate(copies, 0);
-  return neighbor_alltoall(sent, topology, Rows(copies.size(), x.dim(0)), std::move(receive_rows));
+  Rows send_rows(copies.size(), x.dim(0));
+  if (!receive_rows) {
+    receive_rows = ask(topology, send_rows);
+    for (std::size_t i = 0; i < topology.sources.size(); ++i)
+      if (topology.sources[i].peer == proc_null) (*receive_rows)[i] = x.dim(0);
+  }
+  return neighbor_alltoall(sent, topology, std::move(send_rows), std::move(receive_rows));
 }
 
 }  // namespace mpigrad

@@ -11,7 +11,8 @@
 namespace mpigrad {
 
 // One end of an edge. Edges between the same two ranks are told apart by their label, which both ends know. A peer may be
-// proc_null (the open end of a grid): nothing is sent, zeros arrive.
+// proc_null (the open end of a grid): nothing is sent, and its block is there, of zeros, as the receive buffers of MPI's
+// MPI_PROC_NULL are; what is sent there gets no cotangent.
 struct Edge {
   int peer = 0;
   int label = 0;
@@ -30,7 +31,8 @@ Topology graph(const Communicator& comm, const std::vector<int>& destinations);
 Topology cartesian(const Communicator& comm, const std::vector<int>& extents, const std::vector<bool>& periodic);
 
 // rows: one number per source or destination. Receive rows that are not given are asked for; all ranks give them, or none, those
-// without sources included.
+// without sources included. Nobody is there to ask at an open end: its block has as many rows as the block that is sent there,
+// the destination at the same place in the list (where that is no open end: none), and in neighbor_allgather as many as x.
 // Block i of y = the block that source i sends here;  xbar = what comes back from the destinations
 Tensor neighbor_alltoall(const Tensor& x, const Topology& topology, Rows send_rows, std::optional<Rows> receive_rows = {});
 // Block i of y = x of source i;  xbar = the sum of what the destinations return

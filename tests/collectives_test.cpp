@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "comm/invariant.h"
+#include "comm/neighbor.h"
 #include "comm/point_to_point.h"
 #include "comm/scan.h"
 #include "ops/elementwise.h"
@@ -54,6 +55,33 @@ TEST_CASE("collectives: without `rows` the ranks tell each other") {
       const auto mine = shard(ramp(0, {10, 2}), comm);
       const auto r = static_cast<std::size_t>(comm.rank());
       require_close("shard", mine, slice(ramp(0, {10, 2}), 0, cuts[r], cuts[r + 1]), 0);
+    });
+}
+
+TEST_CASE("neighbourhood collectives: the open end of a grid has its block of zeros, asked for or given") {
+  for (const int size : {1, 2, 4})
+    check_on_ranks(size, "open ends", [](const Communicator& comm) {
+      const auto line = cartesian(comm, {comm.size()}, {false});
+      const int r = comm.rank(), last = comm.size() - 1;
+      const auto rows = [](int rank) { return std::int64_t{rank} % 2 + 1; };
+      const auto block = [&](int rank) {
+        return rank < 0 || rank > last ? zeros({rows(r), 2}, DType::float64) : ramp(rank, {rows(rank), 2});
+      };
+      const auto x = ramp(r, {rows(r), 2});
+      const auto expected = concatenate({block(r - 1), block(r + 1)}, 0);
+      const Rows given{r > 0 ? rows(r - 1) : rows(r), r < last ? rows(r + 1) : rows(r)};
+      Tape tape;
+      const auto asked = neighbor_allgather(x, line), told = neighbor_allgather(x, line, given);
+      require_close("asked for", asked, expected, 0);
+      require_close("given", told, expected, 0);
+      // xbar is what the neighbours return: of the open ends nothing.
+      const auto neighbours = static_cast<double>((r > 0 ? 1 : 0) + (r < last ? 1 : 0));
+      require_close("gradient", tape.gradient(sum(asked), {x})[0], full({rows(r), 2}, neighbours, DType::float64), 1e-14);
+      // Of different blocks each way: the open end's has as many rows as what would go there.
+      const auto both = ramp(r, {3, 2});
+      const auto y = neighbor_alltoall(both, line, {1, 2});
+      require(y.dim(0) == (r > 0 ? 2 : 1) + (r < last ? 1 : 2), "[test] {}", y);
+      if (r == 0) require_close("nothing came", slice(y, 0, 0, 1), zeros({1, 2}, DType::float64), 0);
     });
 }
 

@@ -82,11 +82,13 @@ FuzzCase make_neighbor_alltoall(FuzzContext& f, const Net& net) {
   for (std::size_t s = 0; s < f.ranks(); ++s)
     for (std::size_t i = 0; i < net.destinations[s].size(); ++i) send[s].push_back(f.rows());
   const bool ask = f.one_in(3);
-  const auto rows_of = [=](const Arrival& a) {
-    return a.peer != proc_null ? send[static_cast<std::size_t>(a.peer)][a.block] : ask ? 0 : missing;
+  // Block i of rank r. Who asks gets from an open end as many rows as go there.
+  const auto rows_of = [=](std::size_t r, std::size_t i) {
+    const auto& a = net.arrivals[r][i];
+    return a.peer != proc_null ? send[static_cast<std::size_t>(a.peer)][a.block] : ask ? send[r][i] : missing;
   };
   std::optional<Rows> receive = Rows();
-  for (const auto& a : net.arrivals[f.me()]) receive->push_back(rows_of(a));
+  for (std::size_t i = 0; i < net.arrivals[f.me()].size(); ++i) receive->push_back(rows_of(f.me(), i));
   if (ask) receive.reset();
   return {.name = "neighbor_alltoall on " + net.name,
           .shapes = shapes_per_rank(f.ranks(),
@@ -99,9 +101,10 @@ FuzzCase make_neighbor_alltoall(FuzzContext& f, const Net& net) {
               [=](const All& x) {
                 return per_rank(x.size(), [&](std::size_t r) {
                   Row y;
-                  for (const auto& a : net.arrivals[r]) {
+                  for (std::size_t i = 0; i < net.arrivals[r].size(); ++i) {
+                    const auto& a = net.arrivals[r][i];
                     const auto from = static_cast<std::size_t>(a.peer);
-                    const auto block = a.peer == proc_null ? Row(static_cast<std::size_t>(rows_of(a) * width))
+                    const auto block = a.peer == proc_null ? Row(static_cast<std::size_t>(rows_of(r, i) * width))
                                                            : block_of(x[from][0], send[from], a.block, width);
                     y.insert(y.end(), block.begin(), block.end());
                   }
@@ -114,11 +117,11 @@ FuzzCase make_neighbor_allgather(FuzzContext& f, const Net& net) {
   const auto width = f.dice(1, 2), missing = f.rows();
   const auto rows = f.rows_of_ranks();
   const bool ask = f.one_in(3);
-  const auto rows_of = [=](const Arrival& a) {
-    return a.peer != proc_null ? rows[static_cast<std::size_t>(a.peer)] : ask ? 0 : missing;
+  const auto rows_of = [=](std::size_t r, const Arrival& a) {
+    return a.peer != proc_null ? rows[static_cast<std::size_t>(a.peer)] : ask ? rows[r] : missing;
   };
   std::optional<Rows> receive = Rows();
-  for (const auto& a : net.arrivals[f.me()]) receive->push_back(rows_of(a));
+  for (const auto& a : net.arrivals[f.me()]) receive->push_back(rows_of(f.me(), a));
   if (ask) receive.reset();
   return {.name = "neighbor_allgather on " + net.name,
           .shapes = shapes_per_rank(f.ranks(),
@@ -131,7 +134,7 @@ FuzzCase make_neighbor_allgather(FuzzContext& f, const Net& net) {
                 return per_rank(x.size(), [&](std::size_t r) {
                   Row y;
                   for (const auto& a : net.arrivals[r]) {
-                    const auto block = a.peer == proc_null ? Row(static_cast<std::size_t>(rows_of(a) * width))
+                    const auto block = a.peer == proc_null ? Row(static_cast<std::size_t>(rows_of(r, a) * width))
                                                            : x[static_cast<std::size_t>(a.peer)][0];
                     y.insert(y.end(), block.begin(), block.end());
                   }
