@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
         {"a periodic halo", check_periodic_halo},
         {"non-blocking collectives waited for in any order", [](const Communicator& c) { check_collective_orders(c, 1); }},
         {"a collective under way around recompute", check_around_recompute},
+        {"messages of another length or type than expected", check_wrong_messages},
     };
     for (const auto& [what, check] : checks) {
       check(comm);

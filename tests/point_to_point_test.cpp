@@ -218,6 +218,10 @@ TEST_CASE("point to point: an error in the middle of a replay ends all ranks") {
   CHECK(text == "[broken] this vjp fails");
 }
 
+TEST_CASE("point to point: a message of another length or type names both ends and what was expected") {
+  for (const int ranks : {2, 3}) check_on_ranks(ranks, "wrong messages", check_wrong_messages);
+}
+
 TEST_CASE("point to point: errors name the call") {
   SUBCASE("never waited for, found before anybody waits for its adjoint") {
     const auto text = gradient_error([](const Communicator& comm) {

@@ -40,8 +40,18 @@ class Requests final : public PendingReceive {
     std::vector<MPI_Status> statuses(requests.size());
     // One by one: all are complete, and each has told its own error, whatever happens to the others.
     int code = MPI_SUCCESS;
+    std::size_t failed = 0;
     for (std::size_t i = 0; i < requests.size(); ++i)
-      if (const int one = MPI_Wait(&requests[i], &statuses[i]); code == MPI_SUCCESS) code = one;
+      if (const int one = MPI_Wait(&requests[i], &statuses[i]); code == MPI_SUCCESS && one != MPI_SUCCESS) code = one, failed = i;
+    int error = MPI_SUCCESS;
+    if (code != MPI_SUCCESS) MPI_Error_class(code, &error);
+    if (error == MPI_ERR_TRUNCATE && failed < receives_.size()) {
+      // Which message it was stands in the status; its length does not.
+      const auto& message = receives_[failed];
+      fail("[{}] rank {} sent more than {} {} with tag {} to rank {}, which expects {}: more elements, or larger ones", call_,
+           message.peer == any_source ? statuses[failed].MPI_SOURCE : message.peer, message.count, name_of(type_),
+           message.tag == any_tag ? statuses[failed].MPI_TAG : message.tag, rank_, message.count);
+    }
     check(code, call_);
     for (std::size_t i = 0; i < receives_.size(); ++i) {
       Count count = 0;

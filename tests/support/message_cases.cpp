@@ -13,6 +13,7 @@
 #include "ops/reduce.h"
 #include "ops/views.h"
 #include "tests/support/distributed.h"
+#include "tests/support/errors.h"
 
 namespace mpigrad::testing {
 namespace {
@@ -335,6 +336,40 @@ void check_around_recompute(const Communicator& comm) {
         return Tensors{a, b};
       },
       {x, z}, comm);
+}
+
+void check_wrong_messages(const Communicator& comm) {
+  if (comm.size() < 2) return;
+  const int last = comm.size() - 1;
+  const auto take = [&](const std::string& way, const TensorType& type) {
+    const int source = way == "wildcards" ? any_source : 0, tag = way == "wildcards" ? any_tag : 7;
+    if (way == "persistent") {
+      auto receive = recv_init(type, comm, source, tag);
+      auto request = receive.start();
+      wait(request);
+    } else if (way == "irecv") {
+      auto request = irecv(type, comm, source, tag);
+      wait(request);
+    } else {
+      recv(type, comm, source, tag);
+    }
+  };
+  const TensorType sent{Shape{5}, DType::float64};
+  for (const std::string way : {"recv", "irecv", "wildcards", "persistent"})
+    for (const auto& [expected, number] : std::vector<std::pair<TensorType, std::string>>{{{Shape{4}, DType::float64}, "4"},
+                                                                                          {{Shape{6}, DType::float64}, "6"},
+                                                                                          {{Shape{0}, DType::float64}, "0"},
+                                                                                          {{Shape{5}, DType::float32}, "5"}}) {
+      barrier(comm);  // any_source takes the message of this round
+      if (comm.rank() == 0) send(zeros(sent.shape, sent.dtype), comm, last, 7);
+      if (comm.rank() != last) continue;
+      const auto text = error_text([&] { take(way, expected); });
+      const auto told = fmt::format(" with tag 7 to rank {}, which expects {}", last, number);
+      require(text.starts_with("[") && text.find("] rank 0 sent ") != std::string::npos && text.find(told) != std::string::npos &&
+                  text.find('\n') == std::string::npos,
+              "[test] {} of {} {} where 5 float64 were sent: '{}'", way, number, name_of(expected.dtype), text);
+    }
+  barrier(comm);
 }
 
 }  // namespace mpigrad::testing

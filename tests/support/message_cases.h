@@ -23,6 +23,9 @@ void check_unused(const Communicator& comm);
 void check_periodic_halo(const Communicator& comm);
 // Several non-blocking collectives under way, each rank waiting in an order of its own, blocking ones and parameters between.
 void check_collective_orders(const Communicator& comm, std::uint64_t seed);
+// Messages that are shorter or longer than what is expected, or of another type, taken in every way: the receiver's error names
+// both ends, the tag and what was expected.
+void check_wrong_messages(const Communicator& comm);
 // A collective under way while recompute runs another: some ranks wait for it before, some after.
 void check_around_recompute(const Communicator& comm);
 
