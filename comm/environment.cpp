@@ -1,20 +1,41 @@
 #include "comm/environment.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
+#include <cstdlib>
 #include <numeric>
-#include <string_view>
 #include <utility>
+#include <vector>
+
+#include "comm/watch.h"
+#include "comm/words.h"
 
 namespace mpigrad {
 namespace {
 
-constexpr std::array<std::string_view, 8> known{"MPIGRAD_TRANSPORT",      "MPIGRAD_RANKS",     "MPIGRAD_DEVICE",
-                                                "MPIGRAD_THREADS",        "MPIGRAD_CHECKS",    "MPIGRAD_REDUCTIONS",
-                                                "MPIGRAD_CUDA_AWARE_MPI", "MPIGRAD_GPU_POISON"};
+// Texts of all ranks, in their order.
+std::vector<std::string> gather(Transport& transport, const std::string& mine) {
+  const auto size = static_cast<std::size_t>(transport.size());
+  const auto length = static_cast<std::int64_t>(mine.size());
+  std::vector<std::int64_t> lengths(size);
+  transport.allgather(&length, lengths.data(), std::vector<std::int64_t>(size, 1), DType::int64);
+  std::int64_t total = 0;
+  for (const auto n : lengths) total += n;
+  std::string all(static_cast<std::size_t>(total), '\0');
+  transport.allgather(mine.data(), all.data(), lengths, DType::uint8);
+  std::vector<std::string> texts;
+  std::size_t begin = 0;
+  for (const auto n : lengths) texts.push_back(all.substr(begin, static_cast<std::size_t>(n))), begin += texts.back().size();
+  return texts;
+}
+
+std::string without_trace(std::string_view checks) {
+  auto words = detail::words_of(checks);
+  std::erase(words, "trace");
+  std::sort(words.begin(), words.end());
+  return fmt::format("{}", fmt::join(words, ","));
+}
 
 // Letters to put in, to leave out or to change until one word is the other.
 std::size_t distance(std::string_view a, std::string_view b) {
@@ -28,9 +49,50 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+// Each variable that is read.
+std::vector<std::string_view> known_variables() {
+  std::vector<std::string_view> names(shared_variables.begin(), shared_variables.end());
+  names.insert(names.end(), launch_variables.begin(), launch_variables.end());
+  names.insert(names.end(), own_variables.begin(), own_variables.end());
+  return names;
+}
+
 }  // namespace
 
+void require_same_settings(Transport& transport, std::span<const Setting> mine) {
+  if (transport.size() == 1) return;
+  std::string compared;
+  for (const auto& setting : mine) compared += setting.compared, compared.push_back('\0');
+  const auto all = gather(transport, compared);
+  if (std::all_of(all.begin(), all.end(), [&](const auto& text) { return text == all[0]; })) return;
+  // Which one is told by rank 0 and the first rank that differs from it, and so the same on all ranks.
+  const auto& other = *std::find_if(all.begin(), all.end(), [&](const auto& text) { return text != all[0]; });
+  const auto at = std::mismatch(all[0].begin(), all[0].end(), other.begin(), other.end()).first;
+  const auto& setting = mine[static_cast<std::size_t>(std::count(all[0].begin(), at, '\0'))];
+  constexpr std::size_t most = 4;  // of a thousand ranks each may have its own
+  const auto groups = detail::groups_of(gather(transport, setting.shown));
+  std::string text;
+  for (std::size_t i = 0; i < std::min(groups.size(), most); ++i) {
+    const auto& [value, ranks] = groups[i];
+    text += fmt::format("{}{}{} {}", i == 0 ? "" : "; ", detail::plural(ranks), detail::ranges(ranks),
+                        value.empty() ? "without" : fmt::format("{:?}", value));
+  }
+  if (groups.size() > most) text += fmt::format("; and {} other values", groups.size() - most);
+  throw SettingsError(fmt::format("[launch] {} must be the same on all ranks: {}", setting.name, text));
+}
+
+void require_same_environment(Transport& transport) {
+  std::vector<Setting> settings;
+  for (const auto name : shared_variables) {
+    const char* value = std::getenv(std::string(name).c_str());
+    const std::string text = value ? value : "";
+    settings.push_back({std::string(name), name == "MPIGRAD_CHECKS" ? without_trace(text) : text, text});
+  }
+  require_same_settings(transport, settings);
+}
+
 std::vector<std::string> mistyped_variables() {
+  const auto known = known_variables();
   std::vector<std::string> warnings;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry, name = text.substr(0, text.find('='));

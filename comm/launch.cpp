@@ -104,7 +104,7 @@ void print_error(int rank, int size, std::string_view message) {
   std::fflush(stderr);
 }
 
-// Before MPI runs only the launcher can tell who is first and says it once for all.
+// Where MPI does not run (yet) only the launcher can tell who is first and says it once for all.
 int print_launch_error(const char* message) {
   if (first_of_launch()) print_error(0, 1, message);
   return 2;
@@ -186,21 +186,25 @@ bool any_refuses(Transport& world, const std::string& mine) {
   return true;
 }
 
-int launch_mpi(const LaunchOptions& options, const std::string& problem, int& argc, char** argv,
+int launch_mpi(const LaunchOptions& options, std::string problem, int& argc, char** argv,
                const std::function<int(std::shared_ptr<Transport>)>& body) {
   const int expected = options.ranks;
   std::shared_ptr<Transport> world;
   try {
     world = mpi_world(&argc, &argv);
+    if (problem.empty() && expected != 0 && expected != world->size())
+      problem =
+          fmt::format("[launch] --ranks {0} was asked for, but mpiexec started {1}: use mpiexec -n {0}", expected, world->size());
     if (any_refuses(*world, problem)) return 2;
+    const Setting device{"--device (or MPIGRAD_DEVICE)", options.device, options.device};
+    require_same_settings(*world, {&device, 1});
+  } catch (const SettingsError& error) {
+    return print_launch_error(error.what());
   } catch (const std::exception& error) {
     print_error(0, 1, error.what());
     return 1;
   }
   const int rank = world->rank(), size = world->size();
-  if (expected != 0 && expected != size)
-    return print_launch_error(
-        fmt::format("[launch] --ranks {0} was asked for, but mpiexec started {1}: use mpiexec -n {0}", expected, size).c_str());
   const auto end = [&](const char* message) {
     print_error(rank, size, message);
     if (size == 1) return 1;

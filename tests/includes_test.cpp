@@ -8,8 +8,11 @@
 #include <map>
 #include <regex>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
+
+#include "comm/environment.h"
 
 #ifndef MPIGRAD_SOURCE_ROOT
 #define MPIGRAD_SOURCE_ROOT "."
@@ -17,6 +20,8 @@
 #ifndef MPIGRAD_BUILD_ROOT
 #define MPIGRAD_BUILD_ROOT "build"
 #endif
+
+using namespace mpigrad;
 
 namespace {
 
@@ -199,6 +204,18 @@ TEST_CASE("includes: every header that an installed one includes is installed, a
     }
   }
   CHECK(read == installed.size());
+}
+
+TEST_CASE("includes: every variable that the library reads is compared between ranks, or known to be one rank's own") {
+  std::set<std::string> known, read;
+  for (const auto& list : {std::span(shared_variables), std::span(launch_variables)}) known.insert(list.begin(), list.end());
+  known.insert(own_variables.begin(), own_variables.end());
+  const std::regex name(R"re("(MPIGRAD_[A-Z_]+)")re");
+  for (const auto& source : sources()) {
+    if (levels.at(folder_of(source.path)) > levels.at("models") || source.path == "comm/environment.h") continue;
+    for (std::sregex_iterator at(source.text.begin(), source.text.end(), name), end; at != end; ++at) read.insert((*at)[1]);
+  }
+  CHECK(read == known);
 }
 
 TEST_CASE("includes: headers begin with #pragma once, files are short, no tabs") {

@@ -13,7 +13,8 @@
 namespace mpigrad {
 
 // A transport over the ranks of `communicator`. Collective over them. All traffic goes over a private duplicate; the caller's
-// communicator stays the caller's. MPI must be initialised, and is not finalised by us.
+// communicator stays the caller's. MPI must be initialised, and is not finalised by us. A SettingsError on all ranks if the
+// environment's MPIGRAD_* variables differ between them (comm/environment.h).
 std::shared_ptr<Transport> mpi_transport(MPI_Comm communicator);
 
 // The communicator of an mpi transport (parallel HDF5 wants one). It belongs to the transport: use it only for calls that

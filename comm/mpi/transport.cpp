@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdio>
-#include <cstdlib>
 #include <numeric>
 #include <string>
 
+#include "comm/environment.h"
 #include "comm/mpi/call.h"
 #include "comm/mpi/mpi_comm.h"
 #include "comm/mpi/requests.h"
@@ -291,7 +290,9 @@ std::shared_ptr<Transport> mpi_transport(MPI_Comm communicator) {
   MPI_Comm own = MPI_COMM_NULL;
   mpi::check(MPI_Comm_dup(communicator, &own), "mpi_transport");
   MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
-  return std::make_shared<mpi::MpiTransport>(own, mpi::nodes_of(own));
+  auto made = std::make_shared<mpi::MpiTransport>(own, mpi::nodes_of(own));
+  require_same_environment(*made);  // before anything is wrapped as the environment asks for
+  return made;
 }
 
 MPI_Comm mpi_communicator(const Transport& transport) {
