@@ -29,7 +29,7 @@ std::string ranges(const std::vector<int>& ranks) {
 
 void CallBoard::begin(const Signature& call, int ranks) {
   std::lock_guard lock(mutex_);
-  state_ = {call, 0, 1, ranks};
+  state_ = {.call = call, .milliseconds = 0, .waiting = 1, .ranks = ranks};
   since_ = std::chrono::steady_clock::now();
 }
 void CallBoard::end() {
@@ -41,6 +41,7 @@ CallBoard::State CallBoard::state() const {
   std::lock_guard lock(mutex_);
   State result = state_;
   result.milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - since_).count();
+  result.counts = activity_->trains && activity_->unhurried == 0 ? 1 : 0;
   return result;
 }
 

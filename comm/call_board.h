@@ -1,5 +1,6 @@
 #pragma once
-// What a rank is doing, for its watchdog and for errors: the last call, and since when it waits. Used inside comm only.
+// What a rank is doing, for its watchdog and for errors: the last call, and since when it waits. Made on the rank's own thread.
+// Used inside comm only.
 
 #include <array>
 #include <chrono>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "comm/transport.h"
+#include "framework/activity.h"
 
 namespace mpigrad::detail {
 
@@ -40,6 +42,8 @@ class CallBoard {
     std::int64_t milliseconds = 0;  // in this call, or since it ended
     std::int32_t waiting = 0;       // 1 inside the call
     std::int32_t ranks = 0;         // of the call's communicator
+    std::int32_t counts = 0;        // 1 in training, outside phases that may take any time
+    std::int32_t unused = 0;        // every byte is set
   };
   void begin(const Signature& call, int ranks);
   void end();
@@ -49,6 +53,7 @@ class CallBoard {
   mutable std::mutex mutex_;
   State state_;
   std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+  std::shared_ptr<const Activity> activity_ = activity_of_this_thread();
 };
 
 // Of the rank that runs on this thread; may be null. Transports made on it keep it.

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "comm/call_board.h"
 #include "comm/watched_transport.h"
 #include "comm/words.h"
 #include "framework/error.h"
@@ -24,13 +25,24 @@ CheckOptions parse_checks(std::string_view text) {
       if (error == std::errc{} && end == digits.data() + digits.size() && number > 0 && number < 1e9) value = number;
       else value = -1;
     }
+    if (word == "watchdog=off") {
+      options.no_watchdog = true;
+      continue;
+    }
     const bool count = value.value_or(1) >= 1 && value.value_or(1) == static_cast<int>(value.value_or(1));
     if (name == "trace" && !value) options.trace = true;
     else if (name == "signatures" && count) options.signatures = static_cast<int>(value.value_or(1));
     else if (name == "same" && count) options.same = static_cast<int>(value.value_or(1));
     else if (name == "watchdog" && value.value_or(-1) > 0) options.watchdog = *value;
-    else fail("[checks] MPIGRAD_CHECKS knows signatures, signatures=K, same, same=K, trace and watchdog=SECONDS, got '{}'", word);
+    else if (name == "stall" && value.value_or(-1) > 0) options.stall = *value;
+    else
+      fail(
+          "[checks] MPIGRAD_CHECKS knows signatures, signatures=K, same, same=K, trace, watchdog=SECONDS, stall=SECONDS and "
+          "watchdog=off, got '{}'",
+          word);
   }
+  require(!options.no_watchdog || (options.watchdog == 0 && options.stall == 0),
+          "[checks] MPIGRAD_CHECKS asks for a watchdog and for none: {}", text);
   return options;
 }
 
@@ -40,7 +52,8 @@ CheckOptions checks_of_environment() {
 }
 
 std::shared_ptr<Transport> watched(std::shared_ptr<Transport> transport, const CheckOptions& options) {
-  if (!options || !transport || transport->name() == "dry" || &transport->underlying() != transport.get()) return transport;
+  const bool wanted = options || detail::board_of_this_thread() != nullptr;
+  if (!wanted || !transport || transport->name() == "dry" || &transport->underlying() != transport.get()) return transport;
   return detail::watched_transport(std::move(transport), options);
 }
 

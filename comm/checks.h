@@ -14,9 +14,14 @@
 //                   `replicate` included; what is meant to differ has a layout that splits it (comm/same_parameters.h).
 //   trace           every call prints a line to standard error: rank, number, call, peers, bytes, milliseconds
 //   watchdog=T      a call that takes longer than T seconds ends the job, on all ranks, with what each was doing
-//   (comm/watchdog.h)
+//                   (comm/watchdog.h)
+//   stall=T         only where nobody can go on, in training: from the first step of an optimizer on the job ends if a call takes
+//                   longer than T seconds and every rank is in such a call, or one does not answer for another T / 2 seconds.
+//                   Evaluation, checkpoints and files do not count. Over more than one host this is on, with T = 600, in
+//                   programs that launch() or run() starts.
+//   watchdog=off    neither of the two
 //
-// Without it nothing is wrapped and nothing costs anything.
+// Without any, and on one host, nothing is wrapped and nothing costs anything.
 
 #include <memory>
 #include <string_view>
@@ -30,6 +35,8 @@ struct CheckOptions {
   int same = 0;        // likewise
   bool trace = false;
   double watchdog = 0;  // seconds; 0: none
+  double stall = 0;     // seconds; 0: none, but over more than one host
+  bool no_watchdog = false;
   explicit operator bool() const { return signatures > 0 || same > 0 || trace || watchdog > 0; }
 };
 
@@ -37,7 +44,8 @@ struct CheckOptions {
 CheckOptions parse_checks(std::string_view text);
 CheckOptions checks_of_environment();
 
-// `transport` watched as asked for; itself if nothing is, if it is watched already, or if it is the dry one. Collective.
+// `transport` watched as asked for, and for this rank's watchdog if it has one; itself if there is nothing to do, if it is
+// watched already, or if it is the dry one. Collective.
 std::shared_ptr<Transport> watched(std::shared_ptr<Transport> transport, const CheckOptions& options = checks_of_environment());
 
 }  // namespace mpigrad

@@ -118,20 +118,41 @@ int output_code(int rank, int size) {
   return 1;
 }
 
-// Runs body on the device asked for, with the watchdog that MPIGRAD_CHECKS asks for.
+// The watchdog that MPIGRAD_CHECKS asks for, or the one of jobs over several hosts; none if there is no need. Collective.
+std::unique_ptr<Watchdog> make_watchdog(Transport& world) {
+  constexpr double default_limit = 600;  // see comm/watchdog.h
+  const auto checks = checks_of_environment();
+  auto patience = Patience::none;
+  double seconds = checks.watchdog;
+  if (seconds <= 0 && !checks.no_watchdog) {
+    const bool several_hosts = world.node_size() < world.size();
+    patience = Patience::training;
+    seconds = checks.stall > 0 ? checks.stall : several_hosts ? default_limit : 0;
+    if (checks.stall <= 0 && several_hosts && !world.any_thread()) {
+      if (world.rank() == 0)
+        fmt::print(stderr,
+                   "[watchdog] this MPI library gives no MPI_THREAD_MULTIPLE: nothing ends this job if the link between its "
+                   "hosts is cut (MPIGRAD_CHECKS=watchdog=off says so no more)\n");
+      return nullptr;
+    }
+  }
+  if (seconds <= 0) return nullptr;
+  const auto board = std::make_shared<detail::CallBoard>();
+  auto watchdog = std::make_unique<Watchdog>(world, board, seconds, patience);
+  detail::board_of_this_thread() = board;
+  return watchdog;
+}
+
+// Runs body on the device asked for, watched.
 int run_watched(const std::shared_ptr<Transport>& world, const LaunchOptions& options,
                 const std::function<int(std::shared_ptr<Transport>)>& body) {
   set_threads_of_rank(*world);
   const bool gpu = options.device == "cuda";
   if (gpu) cuda::select(gpu_of_rank(*world, cuda::devices()));
   const UseDevice device(gpu ? DeviceKind::cuda : DeviceKind::cpu);
-  const double seconds = checks_of_environment().watchdog;
-  if (seconds <= 0) return body(world);
-  const auto board = std::make_shared<detail::CallBoard>();
-  detail::board_of_this_thread() = board;
-  Watchdog watchdog(*world, board, seconds);
+  const auto watchdog = make_watchdog(*world);
   const int code = body(world);
-  watchdog.finish();
+  if (watchdog) watchdog->finish(code);
   return code;
 }
 

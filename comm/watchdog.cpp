@@ -17,7 +17,6 @@ using detail::CallBoard;
 using namespace std::chrono;
 
 constexpr int alarm_tag = 1, question_tag = 2, answer_tag = 3;
-constexpr auto answer_patience = seconds(5), question_patience = seconds(10);
 constexpr auto to_be_read = milliseconds(500);  // launchers may drop what a job prints just before it is aborted
 
 Message message_of(int peer, int tag, CallBoard::State& state) { return {peer, tag, &state, sizeof(state)}; }
@@ -68,70 +67,106 @@ void print(const std::string& text) {
 
 }  // namespace
 
-Watchdog::Watchdog(Transport& world, std::shared_ptr<CallBoard> board, double limit)
-    : messages_(world.duplicate()), farewell_(world.duplicate()), board_(std::move(board)), seconds_(limit) {
+Watchdog::Watchdog(Transport& world, std::shared_ptr<CallBoard> board, double limit, Patience patience)
+    : messages_(world.duplicate()), farewell_(world.duplicate()), board_(std::move(board)), seconds_(limit), patience_(patience) {
   require(world.any_thread(), "[watchdog] it needs MPI_THREAD_MULTIPLE, which this MPI library does not give");
+  const auto half = duration_cast<Clock::duration>(duration<double>(limit / 2));
+  answer_patience_ = patience == Patience::none ? seconds(5) : half;
+  question_patience_ = patience == Patience::none ? seconds(10) : half;
   thread_ = std::thread([this] {
     try {
       watch();
     } catch (const std::exception& error) {
       print(fmt::format("[watchdog] rank {} is no longer watched: {}\n", messages_->rank(), error.what()));
+      try {
+        if (receive_) receive_->cancel();  // nobody may send it any more
+      } catch (const std::exception&) {    // then its end waits for nothing either
+      }
     }
   });
 }
 
 Watchdog::~Watchdog() {
-  {
-    std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
+  stop_ = true;  // also for a report that is under way and keeps the mutex
+  { std::lock_guard lock(mutex_); }
   changed_.notify_all();
   thread_.join();
 }
 
-void Watchdog::finish() {
+void Watchdog::finish(int code) {
+  constexpr auto patience = seconds(1);  // MPI's end has some of its own
   board_->begin({"end of the program", 0}, messages_->size());
   board_->end();
-  std::int64_t all = 0;
-  const auto pending = farewell_->start_allreduce(&all, &all, 1, DType::int64, Reduction::sum);
-  while (!pending->test()) std::this_thread::sleep_for(milliseconds(5));
-  pending->wait();
+  struct Farewell {
+    std::int64_t all = 0;
+    std::unique_ptr<PendingOperation> pending{};
+  };
+  auto farewell = std::make_unique<Farewell>();
+  auto* all = &farewell->all;
+  farewell->pending = farewell_->start_allreduce(all, all, 1, DType::int64, Reduction::sum);
+  const auto start = Clock::now();
+  while (!farewell->pending->test()) {
+    std::this_thread::sleep_for(milliseconds(5));
+    if (code == 0 || Clock::now() - start < patience) continue;
+    farewell.release();  // NOLINT: nobody may wait for it, and its buffer is in use
+    return;
+  }
+  farewell->pending->wait();
 }
 
-bool Watchdog::late() const {
-  const auto state = board_->state();
-  return state.waiting && static_cast<double>(state.milliseconds) > 1e3 * seconds_;
+bool Watchdog::late(const CallBoard::State& state) const {
+  return state.waiting && (patience_ == Patience::none || state.counts) &&
+         static_cast<double>(state.milliseconds) > 1e3 * seconds_;
+}
+
+bool Watchdog::again() const { return !asked_ || Clock::now() - asked_at_ > duration<double>(seconds_); }
+
+void Watchdog::expect() {
+  const auto message =
+      messages_->rank() == 0 ? message_of(any_source, alarm_tag, incoming_) : message_of(0, question_tag, incoming_);
+  receive_ = messages_->start_receive(message, DType::uint8);
 }
 
 void Watchdog::watch() {
-  const int rank = messages_->rank();
   const auto interval = duration<double>(std::clamp(seconds_ / 4, 0.005, 0.1));
-  CallBoard::State incoming, mine, alarm;
-  const auto expected = rank == 0 ? message_of(any_source, alarm_tag, incoming) : message_of(0, question_tag, incoming);
-  auto receive = messages_->start_receive(expected, DType::uint8);
-  std::unique_ptr<PendingOperation> told, answer;
-  auto told_at = steady_clock::now();
-  for (std::unique_lock lock(mutex_); !changed_.wait_for(lock, interval, [&] { return stop_; });) {
-    if (rank == 0) {
-      if (receive->test() || late()) report();
-    } else if (!answer && receive->test()) {
-      mine = board_->state();
-      const auto message = message_of(0, answer_tag, mine);
-      answer = messages_->start_exchange({&message, 1}, {}, DType::uint8);
-    } else if (!told && late()) {
-      alarm = board_->state(), told_at = steady_clock::now();
-      const auto message = message_of(0, alarm_tag, alarm);
-      told = messages_->start_exchange({&message, 1}, {}, DType::uint8);
-    } else if (told && !answer && steady_clock::now() - told_at > question_patience) {
-      print(fmt::format("[watchdog] a call has taken longer than {} s, and rank 0 does not answer\n  rank {}: {}\n", seconds_,
-                        rank, describe(board_->state())));
-      std::this_thread::sleep_for(to_be_read);
-      messages_->abort(1);
-    }
+  expect();
+  for (std::unique_lock lock(mutex_); !changed_.wait_for(lock, interval, [&] { return stop_.load(); });) {
+    if (messages_->rank() == 0) serve();
+    else answer_or_tell();
   }
-  receive->cancel();
+  receive_->cancel();
 }
 
+void Watchdog::serve() {
+  if (!receive_->test() && !(late() && again())) return;
+  report();
+  asked_ = true, asked_at_ = Clock::now();
+  // All have been asked, whoever has told.
+  while (receive_->test()) receive_->wait(), expect();
+}
+
+void Watchdog::answer_or_tell() {
+  if (receive_->test()) {
+    receive_->wait();
+    expect();
+    asked_ = true, asked_at_ = Clock::now();
+    told_.reset(), answer_.reset();  // rank 0 has received both, or keeps them
+    mine_ = board_->state();
+    const auto message = message_of(0, answer_tag, mine_);
+    answer_ = messages_->start_exchange({&message, 1}, {}, DType::uint8);
+  } else if (!told_ && late() && again()) {
+    alarm_ = board_->state(), told_at_ = Clock::now();
+    const auto message = message_of(0, alarm_tag, alarm_);
+    told_ = messages_->start_exchange({&message, 1}, {}, DType::uint8);
+  } else if (told_ && Clock::now() - told_at_ > question_patience_) {
+    print(fmt::format("[watchdog] a call has taken longer than {} s, and rank 0 does not answer\n  rank {}: {}\n", seconds_,
+                      messages_->rank(), describe(board_->state())));
+    std::this_thread::sleep_for(to_be_read);
+    messages_->abort(1);
+  }
+}
+
+// Comes back if a job in training goes on, or ends.
 void Watchdog::report() {
   const auto size = static_cast<std::size_t>(messages_->size());
   std::vector<CallBoard::State> states(size);
@@ -145,13 +180,24 @@ void Watchdog::report() {
     const auto message = message_of(static_cast<int>(r), question_tag, question);
     questions.push_back(messages_->start_exchange({&message, 1}, {}, DType::uint8));
   }
-  const auto start = steady_clock::now();
-  for (bool all = false; !all && steady_clock::now() - start < answer_patience; std::this_thread::sleep_for(milliseconds(5))) {
+  const auto start = Clock::now();
+  for (bool all = false; !all && Clock::now() - start < answer_patience_; std::this_thread::sleep_for(milliseconds(5))) {
     all = true;
     for (std::size_t r = 1; r < size; ++r) {
       if (!answered[r] && answers[r]->test()) answers[r]->wait(), answered[r] = true;
       all = all && answered[r];
     }
+    if (stop_ && !all) {  // this rank has met all others at the end: there is no hang
+      for (std::size_t r = 1; r < size; ++r)
+        if (!answered[r]) answers[r]->cancel();
+      return;
+    }
+  }
+  if (patience_ == Patience::training) {
+    bool somebody_goes_on = std::find(answered.begin(), answered.end(), false) == answered.end();
+    if (somebody_goes_on)
+      somebody_goes_on = std::any_of(states.begin(), states.end(), [&](const auto& state) { return !late(state); });
+    if (somebody_goes_on) return;
   }
   print(fmt::format("[watchdog] a call has taken longer than {} s; what the {} ranks are doing:\n{}", seconds_, size,
                     grouped(states, answered)));

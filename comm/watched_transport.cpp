@@ -35,8 +35,8 @@ class WatchedTransport final : public ForwardingTransport {
 
   int same() const { return options_.same; }
 
-  // Repetitions would not be checked.
-  bool capturable() override { return size() == 1 && inner().capturable(); }
+  // Repetitions would not be checked. The watchdog that nobody has asked for is no reason to do without them.
+  bool capturable() override { return (size() == 1 || !options_) && inner().capturable(); }
 
   void barrier() override {
     watch(signature("barrier"), 0, [&] { inner().barrier(); });
@@ -160,7 +160,7 @@ class WatchedTransport final : public ForwardingTransport {
   std::shared_ptr<Transport> wrap(std::shared_ptr<Transport> made) const {
     return made ? std::make_shared<WatchedTransport>(std::move(made), options_) : nullptr;
   }
-  CallBoard* board() const { return options_.watchdog > 0 ? board_.get() : nullptr; }
+  CallBoard* board() const { return board_.get(); }
 
   Signature signature(std::string_view name) {
     Signature call(name, ++calls_);

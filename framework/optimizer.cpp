@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 
+#include "framework/activity.h"
 #include "framework/cuda/cuda.h"
 #include "framework/cuda/graph.h"
 #include "framework/optimizer_state.h"
@@ -116,6 +117,7 @@ void Optimizer::step(const Gradients& gradients, const StepOptions& options) {
   require(gradients.size() == segments_.size() && parameters_.size() == segments_.size(),
           "[optimizer] {} gradients for {} parameters, made for {}", gradients.size(), parameters_.size(), segments_.size());
   require(options.max_norm >= 0, "[optimizer] the largest norm is not negative, got {}", options.max_norm);
+  detail::activity_of_this_thread()->trains = true;
   bool real = true;
   for (std::size_t i = 0; i < segments_.size(); ++i) {
     const auto &p = parameters_[i].value, &g = gradients[i];

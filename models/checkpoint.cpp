@@ -9,6 +9,7 @@
 #include "comm/hdf5/hdf5_file.h"
 #include "comm/launch.h"
 #include "comm/same_parameters.h"
+#include "framework/activity.h"
 #include "framework/content_hash.h"
 #include "framework/cuda/cuda.h"
 #include "framework/printable.h"
@@ -194,6 +195,7 @@ Tensor read_tensor(const Hdf5Reader& file, const NamedTensor& tensor, bool verif
 }  // namespace
 
 void save_checkpoint(const std::filesystem::path& path, nn::Module& net, const Communicator& world, const SaveOptions& options) {
+  const detail::UnhurriedPhase phase;
   require_same_parameters(fmt::format("[checkpoint] {} is not written", path.string()), net.parameters(), world.transport());
   std::string error;
   if (world.rank() == 0) {
@@ -210,6 +212,7 @@ void save_checkpoint(const std::filesystem::path& path, nn::Module& net, const C
 }
 
 CheckpointInfo load_checkpoint(const std::filesystem::path& path, nn::Module& net, const LoadOptions& options) {
+  const detail::UnhurriedPhase phase;
   const Hdf5Reader file(path);
   auto info = read_info(file);
   auto tensors = network_tensors(net);

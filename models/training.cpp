@@ -13,6 +13,7 @@
 
 #include "comm/collectives.h"
 #include "comm/redistribute.h"
+#include "framework/activity.h"
 #include "framework/cuda/cuda.h"
 #include "models/step_graph.h"
 #include "ops/elementwise.h"
@@ -180,7 +181,11 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
     const double seconds = seconds_since(start);
     EpochReport report{epoch, (epoch + 1) * steps, mean.mean(), optimizer.learning_rate(), samples / seconds, seconds};
     if (options.loss_scale) report.loss_scale = options.loss_scale->value(), report.skipped_steps = options.loss_scale->skipped();
-    const auto text = options.after_epoch ? options.after_epoch(report) : std::string();
+    std::string text;
+    if (options.after_epoch) {
+      const detail::UnhurriedPhase phase;  // it evaluates and writes
+      text = options.after_epoch(report);
+    }
     if (options.progress) options.progress->end_epoch(text);
   }
 }
@@ -188,6 +193,7 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
 Predictions predict(nn::Module& net, const data::Loader& loader) {
   Untaped scope;
   EvaluationMode mode(net);
+  const detail::UnhurriedPhase phase;
   Predictions result;
   std::vector<Tensor> predicted, truth;  // to the host when all is given out
   const auto whole = [](const Tensor& x) { return x.layout() ? gather_all(x) : x; };

@@ -8,6 +8,8 @@
 #include <set>
 
 #include "comm/adjoint_check.h"
+#include "comm/call_board.h"
+#include "comm/environment.h"
 #include "comm/grid.h"
 #include "comm/reduction_mode.h"
 #include "comm/scan.h"
@@ -166,6 +168,57 @@ TEST_CASE("checks: without any nothing is wrapped; the dry transport never is") 
   CHECK(watched(dry, everything) == dry);
 }
 
+TEST_CASE("settings: what differs between ranks is the same error on all of them, before anything depends on it") {
+  const auto errors = [](int ranks, const std::function<Setting(int)>& of_rank) {
+    std::multiset<std::string> texts;
+    std::mutex mutex;
+    run_threads(ranks, [&](const std::shared_ptr<Transport>& plain) {
+      const std::vector<Setting> settings{{"MPIGRAD_FIRST", "", ""}, of_rank(plain->rank()), {"MPIGRAD_LAST", "x", "x"}};
+      auto text = error_text([&] { require_same_settings(*plain, settings); });
+      std::lock_guard lock(mutex);
+      texts.insert(std::move(text));
+    });
+    return texts;
+  };
+  const auto all = [](int ranks, const std::string& text) {
+    std::multiset<std::string> texts;
+    for (int r = 0; r < ranks; ++r) texts.insert(text);
+    return texts;
+  };
+  const auto setting = [](const std::string& value) { return Setting{"MPIGRAD_CHECKS", value, value}; };
+  CHECK(errors(1, [&](int) { return setting("a"); }) == all(1, ""));
+  CHECK(errors(4, [&](int) { return setting("signatures"); }) == all(4, ""));
+  CHECK(errors(4, [&](int r) { return setting(r == 2 ? "signatures" : ""); }) ==
+        all(4, "[launch] MPIGRAD_CHECKS must be the same on all ranks: ranks 0-1,3 without; rank 2 \"signatures\""));
+  CHECK(errors(2, [&](int r) { return setting(r == 0 ? "a" : "ab\nc"); }) ==
+        all(2, R"([launch] MPIGRAD_CHECKS must be the same on all ranks: rank 0 "a"; rank 1 "ab\nc")"));
+  const auto many = errors(7, [&](int r) { return setting(std::to_string(r)); });
+  CHECK(many.count(*many.begin()) == 7);
+  CHECK(many.begin()->ends_with("; and 3 other values"));
+  // What is shown may differ where what is compared does not.
+  CHECK(errors(2, [&](int r) { return Setting{"MPIGRAD_CHECKS", "", r == 0 ? "trace" : ""}; }) == all(2, ""));
+}
+
+TEST_CASE("checks: a watchdog of training counts from the first step, and not in phases that take their time") {
+  run_threads(1, [](const std::shared_ptr<Transport>&) {
+    const detail::CallBoard board;
+    REQUIRE(board.state().counts == 0);
+    Parameters parameters;
+    parameters.add("w", ones({2}), false);
+    parameters.pack();
+    SGD optimizer(parameters, {.learning_rate = 0.1});
+    REQUIRE(board.state().counts == 0);
+    optimizer.step(Gradients({zeros({2})}));
+    REQUIRE(board.state().counts == 1);
+    {
+      const detail::UnhurriedPhase evaluation;
+      const detail::UnhurriedPhase checkpoint;
+      REQUIRE(board.state().counts == 0);
+    }
+    REQUIRE(board.state().counts == 1);
+  });
+}
+
 TEST_CASE("checks: what MPIGRAD_CHECKS may say") {
   const auto options = parse_checks("signatures=10,same,trace,watchdog=2.5");
   CHECK(options.signatures == 10);
@@ -173,9 +226,12 @@ TEST_CASE("checks: what MPIGRAD_CHECKS may say") {
   CHECK(options.trace);
   CHECK(options.watchdog == 2.5);
   CHECK_FALSE(parse_checks(""));
-  for (const char* text :
-       {"signature", "signatures=0", "signatures=-1", "signatures=1.5", "signatures=", "same=x", "trace=1", "watchdog",
-        "watchdog=0", "watchdog=-3", "watchdog=nan", "watchdog=1e", ",signatures", "signatures,", "signatures,,trace"}) {
+  CHECK(parse_checks("stall=60").stall == 60);
+  CHECK(parse_checks("same,watchdog=off").no_watchdog);
+  CHECK(error_text([] { parse_checks("watchdog=off,stall=3"); }).starts_with("[checks] MPIGRAD_CHECKS asks for a watchdog and"));
+  for (const char* text : {"signature", "signatures=0", "signatures=-1", "signatures=1.5", "signatures=", "same=x", "trace=1",
+                           "watchdog", "watchdog=0", "stall", "stall=0", "watchdog=of", "watchdog=-3", "watchdog=nan",
+                           "watchdog=1e", ",signatures", "signatures,", "signatures,,trace"}) {
     CAPTURE(text);
     CHECK(error_text([&] { parse_checks(text); }).starts_with("[checks] MPIGRAD_CHECKS knows"));
   }

@@ -7,6 +7,11 @@
 //   stopped  rank 1 is stopped, as by a debugger, before a call
 //   replicated  every rank hands in the same loss, twice: one warning
 //   slow     rank 1 takes its time, but less than the watchdog's: all end with 0
+// With a watchdog of training:
+//   stalled  after a step of training all ranks wait for messages that nobody sends
+//   busy     after a step one rank computes for longer than the limit: all end with 0
+//   apart    before the first step all ranks wait in a call for longer than the limit, but for one that does not: likewise
+//   train    steps for a minute, which nothing disturbs but who runs it; says so after the first one
 
 #include <chrono>
 #include <csignal>
@@ -14,6 +19,7 @@
 #include <thread>
 
 #include "comm/launch.h"
+#include "framework/optimizer.h"
 #include "ops/reduce.h"
 #include "tests/support/misuse.h"
 
@@ -49,6 +55,24 @@ int main(int argc, char** argv) {
       }
     } else if (kind == "slow") {
       if (odd) sleep(0.5);
+      allreduce(x, comm);
+    } else if (kind == "stalled" || kind == "busy" || kind == "train") {
+      Parameters parameters;
+      parameters.add("w", x, false);
+      parameters.pack();
+      SGD optimizer(parameters, {.learning_rate = 0.1});
+      const auto step = [&] { optimizer.step(Gradients({allreduce(x, comm)})); };
+      step();
+      if (kind == "train") {
+        if (comm.rank() == 0) std::printf("the first step\n"), std::fflush(stdout);
+        const auto start = std::chrono::steady_clock::now();
+        while (std::chrono::steady_clock::now() - start < std::chrono::minutes(1)) sleep(0.01), step();
+      }
+      if (kind == "stalled") recv(x.type(), comm, (comm.rank() + 1) % comm.size(), 7);
+      if (kind == "busy" && odd) sleep(5);
+      step();
+    } else if (kind == "apart") {
+      if (odd) sleep(5);
       allreduce(x, comm);
     }
     for (const auto& misuse : misuses())

@@ -45,8 +45,6 @@ int main(int argc, char** argv) {
       if (world->rank() == 0) std::fprintf(stderr, "checks_cost: knows no arguments, got %s\n", argv[1]);
       return 2;
     }
-    // The board alone: a watchdog's thread sleeps.
-    detail::board_of_this_thread() = std::make_shared<detail::CallBoard>();
     const std::vector<Level> levels{{"none", {}},
                                     {"signatures", {.signatures = 1}},
                                     {"signatures=10", {.signatures = 10}},
@@ -54,7 +52,11 @@ int main(int argc, char** argv) {
                                     {"watchdog", {.watchdog = 600}},
                                     {"signatures,same,watchdog", {.signatures = 1, .same = 1, .watchdog = 600}}};
     std::vector<Communicator> comms;
-    for (const auto& level : levels) comms.emplace_back(watched(world->duplicate(), level.options));
+    for (const auto& level : levels) {
+      // The board alone: a watchdog's thread sleeps.
+      detail::board_of_this_thread() = level.options.watchdog > 0 ? std::make_shared<detail::CallBoard>() : nullptr;
+      comms.emplace_back(watched(world->duplicate(), level.options));
+    }
     const Tensor one = ones({1}, DType::float64), large = ones({262144}, DType::float32);
     // A parameter of 1 MiB for each level, which is compared after a step.
     const Gradients gradient({large});

@@ -1,0 +1,29 @@
+#pragma once
+// What a rank is at, as whoever watches over hangs must know (comm/watchdog.h).
+
+#include <atomic>
+#include <memory>
+
+namespace mpigrad::detail {
+
+struct Activity {
+  std::atomic<bool> trains = false;  // an optimizer has made a step
+  std::atomic<int> unhurried = 0;    // how many phases are under way in which a call may take any time
+};
+
+// Of the rank that runs on this thread. Others may keep it and read it.
+const std::shared_ptr<Activity>& activity_of_this_thread();
+
+// While one lives, what this rank waits for may take any time: others evaluate, write a checkpoint, read files.
+class UnhurriedPhase {
+ public:
+  UnhurriedPhase() : activity_(activity_of_this_thread()) { ++activity_->unhurried; }
+  ~UnhurriedPhase() { --activity_->unhurried; }
+  UnhurriedPhase(const UnhurriedPhase&) = delete;
+  UnhurriedPhase& operator=(const UnhurriedPhase&) = delete;
+
+ private:
+  std::shared_ptr<Activity> activity_;
+};
+
+}  // namespace mpigrad::detail
