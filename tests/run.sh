@@ -136,6 +136,47 @@ if [ -x "$build/tests/exit_mpi" ]; then
   expect_exit exit 3
   expect_exit throw 1
   expect_exit late 0
+  # MPICH's own handler would let the rank go on.
+  name='exit_mpi, a rank that gets SIGUSR1 ends the job'
+  printf '%s ...\n' "$name"
+  # shellcheck disable=SC2086  # MPIEXEC may hold options
+  run_limited 60 $MPIEXEC -n 2 "$build/tests/exit_mpi" signal
+  if [ "$status" -ne 0 ] && [ "$status" -ne 124 ]; then
+    passed=$((passed + 1))
+  else
+    show_output "$name"
+    fail_test "$name: status $status"
+  fi
+  # expect_settings STATUS VARIABLE: rank 1 alone has it. What ranks must share is the same line for all, and nobody waits.
+  expect_settings() {
+    name="exit_mpi, $2 on one rank only"
+    printf '%s ...\n' "$name"
+    # shellcheck disable=SC2086  # MPIEXEC may hold options
+    run_limited 60 $MPIEXEC -n 1 "$build/tests/exit_mpi" late : -n 1 env "$2" "$build/tests/exit_mpi" late
+    told=$(grep -c "^\[launch\] ${2%%=*} must be the same on all ranks: rank 0 without; rank 1 \"${2#*=}\"\$" "$output")
+    if [ "$status" -eq "$1" ] && [ "$(wc -l <"$output")" -eq "$told" ] && [ "$told" -eq $(($1 / 2)) ]; then
+      passed=$((passed + 1))
+    else
+      show_output "$name"
+      fail_test "$name: status $status instead of $1, told $told times"
+    fi
+  }
+  for setting in MPIGRAD_CHECKS=signatures MPIGRAD_CHECKS=same=10 MPIGRAD_CHECKS=watchdog=60 MPIGRAD_REDUCTIONS=fixed; do
+    expect_settings 2 "$setting"
+  done
+  for setting in MPIGRAD_THREADS=1 MPIGRAD_TRANSPORT=mpi; do expect_settings 0 "$setting"; done
+  if [ -n "${MPIGRAD_TEST_ALL:-}" ]; then
+    name='exit_mpi, an MPI_Finalize that does not come back'
+    printf '%s ...\n' "$name"
+    # shellcheck disable=SC2086  # MPIEXEC may hold options
+    run_limited 60 $MPIEXEC -n 2 "$build/tests/exit_mpi" stuck
+    if [ "$status" -eq 5 ] && grep -q 'kept until the end' "$output" && grep -q 'leaving it with exit code 5' "$output"; then
+      passed=$((passed + 1))
+    else
+      show_output "$name"
+      fail_test "$name: status $status instead of 5"
+    fi
+  fi
   # What one rank refuses before MPI runs must not leave the other waiting for it.
   name='exit_mpi, a device that one rank refuses'
   printf '%s ...\n' "$name"
@@ -196,6 +237,22 @@ if [ -x "$build/tests/misuse_mpi" ]; then
   expect_watchdog missing "$waiting" '^  rank 1: not in a call; the last was barrier'
   expect_watchdog receive "$waiting" '^  rank 1: in wait for receive of 4 float64, from rank 0'
   expect_watchdog stopped "$waiting" '^  rank 1: no answer'
+  # expect_patience KIND STATUS: the watchdog of training ends the job where nobody can go on, and nowhere else.
+  expect_patience() {
+    name="misuse_mpi $1 with a watchdog of training"
+    printf '%s ...\n' "$name"
+    # shellcheck disable=SC2086  # MPIEXEC may hold options
+    run_limited 60 env MPIGRAD_CHECKS=stall=2 $MPIEXEC -n 3 "$build/tests/misuse_mpi" "$1"
+    if [ "$status" -eq "$2" ] && { [ "$2" -eq 0 ] || grep -q '^  ranks* [-0-2,]*: in wait for receive' "$output"; }; then
+      passed=$((passed + 1))
+    else
+      show_output "$name"
+      fail_test "$name: status $status instead of $2"
+    fi
+  }
+  expect_patience stalled 1
+  expect_patience busy 0
+  expect_patience apart 0
   name='misuse_mpi replicated: one warning'
   printf '%s ...\n' "$name"
   # shellcheck disable=SC2086  # MPIEXEC may hold options
@@ -218,7 +275,7 @@ if [ -x "$build/tests/misuse_mpi" ]; then
 fi
 
 test_limit=$suite_limit
-for suite in watched installed tools arguments halo adjoint lessons contrastive; do
+for suite in watched installed tools arguments halo adjoint lessons contrastive hosts; do
   if [ -f "$root/tests/$suite.sh" ]; then count_program "$suite" sh "$root/tests/$suite.sh"; fi
 done
 

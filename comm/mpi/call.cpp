@@ -1,6 +1,13 @@
 #include "comm/mpi/call.h"
 
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
 #include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
 
 #include "comm/combine.h"
 
@@ -73,6 +80,26 @@ void check(int code, std::string_view call) {
   int length = 0;
   if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) length = 0;
   fail("[{}] MPI: {}", call, length > 0 ? std::string(text, static_cast<std::size_t>(length)) : fmt::format("error {}", code));
+}
+
+void end_process_in(int seconds, int code, std::string line) {
+  try {
+    std::thread([seconds, code, line = std::move(line)] {
+      std::this_thread::sleep_for(std::chrono::seconds(seconds));
+      std::fwrite(line.data(), 1, line.size(), stderr);
+      std::cout.flush();
+      std::fflush(nullptr);
+      std::_Exit(code);
+    }).detach();
+  } catch (const std::system_error&) {  // no more threads: then without
+  }
+}
+
+void abort_job(int code) {
+  std::fflush(nullptr);
+  end_process_in(5, code);
+  MPI_Abort(MPI_COMM_WORLD, code);
+  std::_Exit(code);
 }
 
 MPI_Datatype type_of(DType type) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,6 +23,11 @@ void check(int code, std::string_view call);
 
 // After MPI_Finalize nothing may be called any more.
 bool finalized();
+
+// MPI_Abort, which waits for the process manager's answer: where that cannot be reached, this process ends by itself.
+[[noreturn]] void abort_job(int code);
+// Ends this process with that exit code after some seconds, if it is still there then; `line`, if any, is printed first.
+void end_process_in(int seconds, int code, std::string line = {});
 
 MPI_Datatype type_of(DType type);
 MPI_Op op_of(Reduction op, DType type);

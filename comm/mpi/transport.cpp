@@ -240,11 +240,7 @@ class MpiTransport final : public Transport {
     return std::make_shared<MpiTransport>(made, nodes_);
   }
 
-  void abort(int code) override {
-    std::fflush(nullptr);
-    MPI_Abort(MPI_COMM_WORLD, code == 0 ? 1 : code);
-    std::_Exit(code == 0 ? 1 : code);
-  }
+  void abort(int code) override { abort_job(code == 0 ? 1 : code); }
 
  private:
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
