@@ -164,7 +164,7 @@ if [ -x "$build/tests/exit_mpi" ]; then
   for setting in MPIGRAD_CHECKS=signatures MPIGRAD_CHECKS=same=10 MPIGRAD_CHECKS=watchdog=60 MPIGRAD_REDUCTIONS=fixed; do
     expect_settings 2 "$setting"
   done
-  for setting in MPIGRAD_THREADS=1 MPIGRAD_TRANSPORT=mpi; do expect_settings 0 "$setting"; done
+  for setting in MPIGRAD_THREADS=1 MPIGRAD_TRANSPORT=mpi MPIGRAD_CHECKS=trace; do expect_settings 0 "$setting"; done
   if [ -n "${MPIGRAD_TEST_ALL:-}" ]; then
     name='exit_mpi, an MPI_Finalize that does not come back'
     printf '%s ...\n' "$name"

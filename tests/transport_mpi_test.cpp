@@ -2,6 +2,7 @@
 // with a non-zero exit code.
 
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <numeric>
 
@@ -67,6 +68,21 @@ void check_wrapped(Transport& world) {
   require(text.starts_with("[mpi_communicator] the dry"), "[transport_mpi_test] got '{}'", text);
 }
 
+// A program's own communicator, too, is refused to ranks that would wait for each other.
+void check_settings(Transport& world) {
+  if (world.size() < 2) return;
+  const char* variable = "MPIGRAD_REDUCTIONS";
+  const char* before = std::getenv(variable);
+  const std::string mine = world.rank() == 1 ? "fixed" : "16bit", restored = before ? before : "";
+  setenv(variable, mine.c_str(), 1);
+  const auto text = testing::error_text([] { mpi_transport(MPI_COMM_WORLD); });
+  if (before) setenv(variable, restored.c_str(), 1);
+  else unsetenv(variable);
+  require(text.starts_with("[launch] MPIGRAD_REDUCTIONS must be the same on all ranks: rank") &&
+              text.find("rank 1 \"fixed\"") != std::string::npos,
+          "[transport_mpi_test] different settings gave '{}'", text);
+}
+
 // What a GPU's tensors take without NCCL; host memory plays the GPU.
 void check_staged(Transport& world) {
   std::shared_ptr<Transport> host = world.duplicate();
@@ -126,6 +142,7 @@ int main(int argc, char** argv) {
         {"refusals", check_refusals},
         {"messages of another length", check_wrong_counts},
         {"a communicator of the caller's", check_wrapped},
+        {"settings that differ", check_settings},
         {"through host memory", check_staged},
     };
     for (const auto& [what, check] : checks) {

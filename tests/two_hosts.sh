@@ -68,7 +68,7 @@ fi
 
 # ---- the two hosts
 
-delay= rate= limit=300
+delay='' rate='' limit=300
 while [ $# -gt 0 ]; do
   case $1 in
     --delay) delay=$2; shift 2 ;;
@@ -82,6 +82,7 @@ done
 [ $# -gt 0 ] || die "two_hosts.sh needs a command; --help tells more"
 
 [ "$(id -u)" -eq 0 ] || unable 'only root may make network namespaces'
+# shellcheck disable=SC2034  # it is what install_from_distribution installs
 have ip || (packages=iproute2 && install_from_distribution) >&2
 have ip || unable 'iproute2 is not installed'
 launcher=
@@ -123,8 +124,8 @@ problem=$(ip netns add "$TWO_HOSTS-a" 2>&1 && ip netns add "$TWO_HOSTS-b" 2>&1 &
 on_host a ip address add "$first/30" dev "$wire"
 on_host b ip address add "$second/30" dev "$wire"
 for host in a b; do
-  on_host $host ip link set lo up
-  on_host $host ip link set "$wire" up
+  on_host "$host" ip link set lo up
+  on_host "$host" ip link set "$wire" up
 done
 for host in a b; do  # the kernel takes a moment to find that the other end is up, too
   tries=50
@@ -148,4 +149,6 @@ export MPIEXEC LINK UCX_TLS UCX_NET_DEVICES FI_PROVIDER
 [ -z "$delay" ] || "$LINK" delay "$delay" || unable 'the link cannot be delayed (tc netem)'
 [ -z "$rate" ] || "$LINK" rate "$rate" || unable 'the link cannot be slowed (tc tbf)'
 
-timeout -k 5 "$limit" ip netns exec "$TWO_HOSTS-a" "$@"
+# In the background, so that a signal to this script is heard at once.
+timeout -k 5 "$limit" ip netns exec "$TWO_HOSTS-a" "$@" &
+wait $!
