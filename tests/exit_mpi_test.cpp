@@ -7,6 +7,7 @@
 //   signal   rank 1 gets SIGUSR1, as from a batch system whose time is up
 //   stuck    MPI_Finalize never comes back; rank 1's exit code is 5, and it has printed without a newline
 //   single   the program has started MPI for one thread only; all end with 0
+//   pair     0 if there are two ranks, else 77: the launcher is not the library's
 //   hosts    0 if the ranks are watched for a hang though nobody asked for it, else 3
 
 #include <mpi.h>
@@ -39,6 +40,7 @@ int main(int argc, char** argv) {
   if (kind == "single") MPI_Init_thread(&argc, &argv, MPI_THREAD_SINGLE, &threads);
   const int code = launch(argc, argv, [&](std::shared_ptr<Transport> world) {
     if (kind == "single") return 0;
+    if (kind == "pair") return world->size() == 2 ? 0 : 77;
     if (kind == "hosts") return detail::board_of_this_thread() ? 0 : 3;
     if (world->rank() == 1) {
       if (kind == "return") return 7;
