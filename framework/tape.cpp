@@ -105,7 +105,7 @@ Tape* Tape::innermost() {
 std::uint64_t Tape::outermost_number() { return active.empty() ? 0 : active.front()->number_; }
 
 void Tape::read_unrecorded(std::span<const Tensor> inputs) {
-  if (replaying.now) return;
+  if (replaying.now || std::any_of(active.begin(), active.end(), [](const Tape* tape) { return tape->suspended_; })) return;
   for (const auto& x : inputs)
     if (x && !x.is_constant()) read_lately.add(x.id());
 }
@@ -184,10 +184,11 @@ void Tape::warn_of_unused(const std::vector<Tensor>& with_respect_to) const {
              std::any_of(entry.outputs.begin(), entry.outputs.end(), is_x);
     });
     if (!known)
-      warn_once("unused under the tape",
-                fmt::format("[gradient] nothing under this tape uses tensor {} of those asked for, so that its gradient is zero, "
-                            "but ops have read it without the tape. Begin the tape before anything is computed from it: {}",
-                            i, x));
+      warn_once(
+          "unused under the tape",
+          fmt::format("[gradient] nothing under this tape uses tensor {} of those asked for, so that its gradient is zero, "
+                      "but ops have read it while there was no tape. Begin the tape before anything is computed from it: {}",
+                      i, x));
   }
 }
 

@@ -109,8 +109,8 @@ class Tape {
   // What was computed before the tape began, or under Untaped, is a constant to it.
   Gradients gradient(const Tensor& objective = {}, const GradientOptions& options = {});
   // The same with respect to any tensors; zeros where nothing depends on one. That is legal, as on a rank that has no use for a
-  // tensor; of one that ops of this thread have read without this tape, before it began or under Untaped, and none with it, the
-  // first of a program prints a warning.
+  // tensor; of one that ops of this thread have read while there was no tape, and none under this one, the first of a program
+  // prints a warning: it was most likely used too early.
   std::vector<Tensor> gradient(const Tensor& objective, const TensorList& with_respect_to, Record record = Record::no);
   // J^T cotangents, for outputs of any shape.
   std::vector<Tensor> vjp(const std::vector<Tensor>& outputs, const std::vector<Tensor>& cotangents,
@@ -121,7 +121,7 @@ class Tape {
   // Used by apply() and by composite ops.
   static bool recording();
   static void record(Entry entry);
-  // Told of what an op reads while no tape records, outside of replays.
+  // Told of what an op reads while no tape records. Replays and what Untaped keeps from a tape are meant.
   static void read_unrecorded(std::span<const Tensor> inputs);
   // Numbers of the tapes that record on this thread.
   static std::vector<std::uint64_t> recorders();

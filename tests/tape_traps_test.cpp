@@ -87,15 +87,6 @@ TEST_CASE("tape: zeros of what was used before the tape began come with a warnin
   CHECK(warnings[0].starts_with(
       "[gradient] nothing under this tape uses tensor 1 of those asked for, so that its gradient is zero"));
   CHECK(warnings[0].ends_with("float64 [2]"));
-  {
-    Tape outer;
-    {
-      const Untaped scope;
-      square(w);
-    }
-    outer.gradient(sum(x), {w});
-  }
-  CHECK(detail::take_warnings().size() == 1);
 }
 
 TEST_CASE("tape: zeros that are meant come without a warning") {
@@ -109,6 +100,14 @@ TEST_CASE("tape: zeros that are meant come without a warning") {
   {
     Tape tape;
     check_values(tape.gradient(sum(square(w)), {w, never})[0], {6, 8});
+  }
+  {
+    Tape tape;
+    {
+      const Untaped scope;  // a target
+      square(x);
+    }
+    tape.gradient(sum(square(w)), {x, w});
   }
   {
     Tape tape;  // a rank without an objective
