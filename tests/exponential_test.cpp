@@ -101,7 +101,7 @@ TEST_CASE("logsumexp: NaN stays, nothing gives minus infinity and no NaN in deri
 // Over several dimensions, and in 16 bits, it is another composition.
 TEST_CASE("logsumexp: over several dimensions and in 16 bits as over one") {
   for (const auto dtype : {DType::float32, DType::float64, DType::bfloat16, DType::float16}) {
-    CAPTURE(name_of(dtype));
+    INFO(std::string(name_of(dtype)));
     const double largest = dtype == DType::float64    ? std::numeric_limits<double>::max()
                            : dtype == DType::float16  ? 65504
                            : dtype == DType::bfloat16 ? 0x1.FEp127

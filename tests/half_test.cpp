@@ -209,7 +209,7 @@ TEST_CASE("half: elementwise ops take the memory of their results and no more") 
     const Shape shape{64, 8192};
     const Tensor a = numbers(shape, type), row = numbers({8192}, type, 2);
     const auto check = [&](const char* name, const std::function<Tensor()>& f) {
-      CAPTURE(name);
+      INFO(std::string(name));
       const auto before = memory_statistics(DeviceKind::cpu).current_bytes;
       reset_peak_memory(DeviceKind::cpu);
       const Tensor y = f();
