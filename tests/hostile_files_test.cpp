@@ -153,6 +153,12 @@ TEST_CASE("hostile files: HDF5 leads nowhere outside its folder") {
   write_virtual(inside / "next.h5", "x", {3}, "../secret.h5", "x");  // and by a detour
   write_virtual(file, "v", {3}, "next.h5", "x");
   CHECK(has(read_error(), "next.h5: dataset 'x' has its elements in ../secret.h5"));
+  // Names in a file that a link led to are of that file's folder.
+  fs::create_directory(inside / "deeper");
+  fs::create_symlink(folder / "secret.h5", inside / "deeper/beside.h5");
+  write_virtual(inside / "deeper/b.h5", "x", {3}, "beside.h5", "x");
+  write_external_link(file, "v", "deeper/b.h5", "x");
+  CHECK(has(read_error(), "deeper/b.h5: dataset 'v' has its elements in beside.h5, which is outside this file's folder"));
 }
 
 TEST_CASE("hostile files: their text does nothing to a terminal") {

@@ -70,8 +70,9 @@ Handle select_box(hid_t space, std::span<const std::int64_t> begin, std::span<co
 // An access list of class `kind` (H5P_LINK_ACCESS, H5P_DATASET_ACCESS) that follows links into other files only within the folder
 // of the file that has them; `refused` gets the reason where one is not followed, and must outlive the list.
 Handle access_within_folder(hid_t kind, std::string& refused);
-// Error: elements that are not in the file itself, but in another one outside its folder or of no format.
-void require_within_folder(hid_t dataset, const std::filesystem::path& path, const std::string& name);
+// Error: elements that are not in the dataset's file itself, but in another one outside its folder or of no format.
+void require_within_folder(hid_t dataset, const std::string& name);
+bool is_within_folder(hid_t dataset, const std::string& name);
 
 // A file access list for all ranks of an "mpi" transport: parallel.cpp, or absent_parallel.cpp where HDF5 is built without MPI.
 Handle parallel_access(const Transport& transport);

@@ -106,6 +106,7 @@ struct Hdf5Reader::State {
   std::filesystem::path path;
   Handle file;
   mutable std::set<std::string> within_folder;  // datasets that were looked at
+  mutable std::string refused;                  // why a link was not followed; virtual datasets keep its address
   ~State() {
     IoThread::instance().run([this] { file.close(); });
   }
@@ -200,7 +201,7 @@ std::vector<Hdf5Dataset> Hdf5Reader::State::datasets() const {
     const Handle access = hdf5::access_within_folder(H5P_LINK_ACCESS, refused);
     const Handle object(H5Oopen(group, name, access), H5Oclose);
     if (object < 0) H5Eclear2(H5E_DEFAULT);  // a link that leads nowhere
-    else if (H5Iget_type(object) == H5I_DATASET)
+    else if (H5Iget_type(object) == H5I_DATASET && hdf5::is_within_folder(object, name))
       static_cast<std::vector<Hdf5Dataset>*>(data)->push_back(describe_open(object, name));
     return 0;
   };
@@ -209,19 +210,20 @@ std::vector<Hdf5Dataset> Hdf5Reader::State::datasets() const {
 }
 
 Handle Hdf5Reader::State::open(const std::string& name) const {
-  std::string refused;
+  refused.clear();
   const Handle access = hdf5::access_within_folder(H5P_DATASET_ACCESS, refused);
   Handle dataset(H5Dopen2(file, name.c_str(), access), H5Dclose);
   if (dataset >= 0) {
-    if (!within_folder.contains(name)) hdf5::require_within_folder(dataset, path, name), within_folder.insert(name);
+    if (!within_folder.contains(name)) hdf5::require_within_folder(dataset, name), within_folder.insert(name);
     return dataset;
   }
   const auto text = hdf5::error_text();
   std::vector<std::string> names;
-  bool listed = !refused.empty();
+  const auto reason = refused;
+  bool listed = !reason.empty();
   for (const auto& each : datasets()) listed = listed || each.name == name, names.push_back(printable(each.name, 100));
   require(!listed, "[hdf5] {}: dataset '{}' cannot be opened: {}", path.string(), printable(name),
-          refused.empty() ? text : refused);
+          reason.empty() ? text : reason);
   const auto total = names.size();
   if (total > 12) names.resize(12), names.emplace_back("...");
   fail("[hdf5] {}: no dataset '{}'; there {}: {}", path.string(), printable(name), total == 1 ? "is" : "are",

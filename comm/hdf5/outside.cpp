@@ -1,5 +1,7 @@
 // What a file may lead its readers to: nothing outside its own folder.
 
+#include <algorithm>
+
 #include "comm/hdf5/detail.h"
 #include "framework/printable.h"
 
@@ -30,7 +32,16 @@ herr_t follow(const char* parent, const char*, const char* target, const char*, 
 
 constexpr int deepest = 8;  // virtual datasets of virtual datasets
 
-void require_within(hid_t dataset, const fs::path& path, const std::string& name, int depth) {
+// The file that a dataset is in, which a link may have led to.
+fs::path file_of(hid_t dataset) {
+  const auto length = std::max<ssize_t>(H5Fget_name(dataset, nullptr, 0), 0);
+  std::string name(static_cast<std::size_t>(length) + 1, '\0');
+  H5Fget_name(dataset, name.data(), name.size());
+  return name.c_str();
+}
+
+void require_within(hid_t dataset, const std::string& name, int depth) {
+  const auto path = file_of(dataset);
   const auto where = fmt::format("[hdf5] {}: dataset '{}'", path.string(), printable(name));
   const Handle creation(H5Dget_create_plist(dataset), H5Pclose);
   if (H5Pget_external_count(creation) > 0) {
@@ -62,7 +73,7 @@ void require_within(hid_t dataset, const fs::path& path, const std::string& name
     const Handle inner(H5Dopen2(opened, source.c_str(), access), H5Dclose);
     require(inner >= 0, "{} has its elements in {}: no dataset '{}'{}{}", where, printable(file), printable(source),
             refused.empty() ? "" : ": ", refused);
-    require_within(inner, next, source, depth + 1);
+    require_within(inner, source, depth + 1);
   }
 }
 
@@ -74,8 +85,15 @@ Handle access_within_folder(hid_t kind, std::string& refused) {
   return access;
 }
 
-void require_within_folder(hid_t dataset, const fs::path& path, const std::string& name) {
-  require_within(dataset, path, name, 0);
+void require_within_folder(hid_t dataset, const std::string& name) { require_within(dataset, name, 0); }
+
+bool is_within_folder(hid_t dataset, const std::string& name) {
+  try {
+    require_within(dataset, name, 0);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 }  // namespace mpigrad::hdf5

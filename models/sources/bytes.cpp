@@ -60,9 +60,10 @@ Opened open_file(const fs::path& path) {
 ByteStreamPtr open_stream(const fs::path& path) { return open_file(path).stream; }
 
 Bytes take(ByteStream& stream, std::size_t count) {
-  // In steps that grow: an estimate of what is left may be far too large.
+  // Only what arrives is touched: an estimate of what is left may be far too large.
   constexpr std::size_t at_once = 1 << 20;
   Bytes bytes;
+  bytes.reserve(static_cast<std::size_t>(std::min(static_cast<double>(count), stream.most_left())));
   std::size_t used = 0;
   while (used < count) {
     const auto step = std::min(count - used, std::max(at_once, used));
@@ -93,13 +94,19 @@ Bytes take_elements(ByteStream& stream, double total, double more, const std::st
 }
 
 Bytes read_bytes(const fs::path& path) {
-  constexpr std::size_t most_unpacked = std::size_t{1} << 30;
+  constexpr std::size_t most_unpacked = std::size_t{1} << 30, some = std::size_t{1} << 26;
   const auto [stream, packed] = open_file(path);
   const auto where = fmt::format("[data] {}", path.string());
-  const auto all = packed ? most_unpacked : static_cast<std::size_t>(stream->most_left());
-  require_host_memory(where, std::min(static_cast<double>(all), stream->most_left()));
-  auto bytes = take(*stream, all);
+  if (!packed) {
+    require_host_memory(where, stream->most_left());
+    return take(*stream, static_cast<std::size_t>(stream->most_left()));
+  }
+  auto bytes = take(*stream, some);
+  if (bytes.size() < some) return bytes;
+  require_host_memory(where, most_unpacked);
+  const auto more = take(*stream, most_unpacked - some);
   require(at_end(*stream), "{}: more than {} bytes when it is unpacked", where, most_unpacked);
+  bytes.insert(bytes.end(), more.begin(), more.end());
   return bytes;
 }
 
