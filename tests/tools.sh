@@ -365,11 +365,11 @@ if [ -f "$volumes" ]; then
     --out "$work/classes"
   judge 'classify trains under the launcher' is_json
   judge 'classify writes its picture' test -s "$work/classes/classify.png"
-  score=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["validation"]["loss"])' "$work/classes/summary.json")
+  validation_loss() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["validation"]["loss"])' "$1"; }
   # Without a group for training, and with a batch that no group fills.
   ranks 2 "$tools/classify" --data "$volumes" --grid depth=2 --epochs 0 --batch 100000 --filters 8 --train-group none \
     --weights "$work/classes/weights.h5" --json --out "$work/classes-scored"
-  judge 'classify evaluates weights' key loss "$score"
+  judge 'classify evaluates weights' about "$(validation_loss "$work/classes/summary.json")" "$(validation_loss "$work/out")" 1e-5
   judge 'classify evaluates every volume' rows "$work/classes-scored/predictions.csv" "$(number validation_samples)"
 else
   skip 'the reference data is not on this machine (MPIGRAD_SHARED says where it is)'

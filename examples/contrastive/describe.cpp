@@ -41,7 +41,7 @@ class DryStep {
       objective_.reset();
       objective_ = std::make_unique<Objective>(o_, config_, net_, norm_, 0);
     }
-    const auto grid = x.layout()->grid;
+    const auto grid = std::static_pointer_cast<const Grid>(x.layout()->grid);
     const auto n = x.layout()->global[0];
     const auto view = [&](const Shape& extents) {
       const auto layout = activation_layout(grid, {n, extents[0], extents[1], extents[2], config_.channels});
