@@ -100,6 +100,9 @@ export ASAN_OPTIONS="detect_stack_use_after_return=1:allocator_may_return_null=1
 export LSAN_OPTIONS="suppressions=$lists/leak.txt:print_suppressions=0"
 export UBSAN_OPTIONS="print_stacktrace=1"
 export TSAN_OPTIONS="suppressions=$lists/thread.txt:second_deadlock_stack=1:history_size=4"
+# UCX, which MPICH may bring along, replaces madvise() in the C library; threads that end call it where the thread sanitizer has
+# already forgotten them, and crashes.
+export UCX_MEM_MMAP_HOOK_MODE=none
 fixed_addresses=
 if have setarch && setarch "$(uname -m)" -R true 2>/dev/null; then fixed_addresses="setarch $(uname -m) -R"; fi
 

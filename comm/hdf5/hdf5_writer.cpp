@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -27,7 +28,8 @@ Handle untimed(hid_t kind) {
 
 struct Hdf5Writer::State {
   std::filesystem::path path, temporary;
-  bool overwrite = false, committed = false;
+  bool overwrite = false;
+  std::atomic<bool> committed = false;  // set by every rank, of which threads share one state
   Handle file;
   enum class Sharing { alone, processes, threads } sharing = Sharing::alone;
 
@@ -299,7 +301,7 @@ void Hdf5Writer::commit() {
             error.message());
     synchronise_folder(state_->path);
   });
-  if (transport_) transport_->barrier();  // in threads, the state is one for all
+  if (transport_) transport_->barrier();
   state_->committed = true;
 }
 
