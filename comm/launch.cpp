@@ -278,9 +278,13 @@ bool first_of_launch() {
 }
 
 std::string output_problem() {
+  // Of ranks that are threads only the first is told why: what could not be written is gone.
+  static std::mutex mutex;
+  static int reason = 0;
+  const std::lock_guard lock(mutex);
   errno = 0;
   const bool flushed = std::fflush(stdout) == 0;
-  const int reason = errno;
+  if (!flushed) reason = errno;
   if (flushed && std::ferror(stdout) == 0) return {};
   return fmt::format("[output] standard output could not be written completely{}{}", reason != 0 ? ": " : "",
                      reason != 0 ? std::strerror(reason) : "");
