@@ -62,7 +62,7 @@ if [ "${1:-}" = on-hosts ]; then
       trap 'kill $spinning' EXIT
       left=0
       for _ in $(seq "$2"); do
-        if timeout -k 3 10 "$MPIEXEC" -n 2 "$build/tests/exit_mpi" late >"$3/out" 2>&1; then left=$((left + 1)); fi
+        if timeout -k 3 60 "$MPIEXEC" -n 2 "$build/tests/exit_mpi" late >"$3/out" 2>&1; then left=$((left + 1)); fi
       done
       echo "$left of $2 jobs have ended"
       [ "$left" -eq "$2" ]
