@@ -140,7 +140,7 @@ if [ -x "$build/tests/exit_mpi" ]; then
   name='exit_mpi, a rank that gets SIGUSR1 ends the job'
   printf '%s ...\n' "$name"
   # shellcheck disable=SC2086  # MPIEXEC may hold options
-  run_limited 60 $MPIEXEC -n 2 "$build/tests/exit_mpi" signal
+  run_limited "$test_limit" $MPIEXEC -n 2 "$build/tests/exit_mpi" signal
   if [ "$status" -ne 0 ] && [ "$status" -ne 124 ]; then
     passed=$((passed + 1))
   else
@@ -152,7 +152,7 @@ if [ -x "$build/tests/exit_mpi" ]; then
     name="exit_mpi, $2 on one rank only"
     printf '%s ...\n' "$name"
     # shellcheck disable=SC2086  # MPIEXEC may hold options
-    run_limited 60 $MPIEXEC -n 1 "$build/tests/exit_mpi" late : -n 1 env "$2" "$build/tests/exit_mpi" late
+    run_limited "$test_limit" $MPIEXEC -n 1 "$build/tests/exit_mpi" late : -n 1 env "$2" "$build/tests/exit_mpi" late
     told=$(grep -c "^\[launch\] ${2%%=*} must be the same on all ranks: rank 0 without; rank 1 \"${2#*=}\"\$" "$output")
     if [ "$status" -eq "$1" ] && [ "$(wc -l <"$output")" -eq "$told" ] && [ "$told" -eq $(($1 / 2)) ]; then
       passed=$((passed + 1))
@@ -169,7 +169,7 @@ if [ -x "$build/tests/exit_mpi" ]; then
     name='exit_mpi, an MPI_Finalize that does not come back'
     printf '%s ...\n' "$name"
     # shellcheck disable=SC2086  # MPIEXEC may hold options
-    run_limited 60 $MPIEXEC -n 2 "$build/tests/exit_mpi" stuck
+    run_limited "$test_limit" $MPIEXEC -n 2 "$build/tests/exit_mpi" stuck
     if [ "$status" -eq 5 ] && grep -q 'kept until the end' "$output" && grep -q 'leaving it with exit code 5' "$output"; then
       passed=$((passed + 1))
     else
@@ -242,7 +242,7 @@ if [ -x "$build/tests/misuse_mpi" ]; then
     name="misuse_mpi $1 with a watchdog of training"
     printf '%s ...\n' "$name"
     # shellcheck disable=SC2086  # MPIEXEC may hold options
-    run_limited 60 env MPIGRAD_CHECKS=stall=2 $MPIEXEC -n 3 "$build/tests/misuse_mpi" "$1"
+    run_limited "$test_limit" env MPIGRAD_CHECKS=stall=2 $MPIEXEC -n 3 "$build/tests/misuse_mpi" "$1"
     if [ "$status" -eq "$2" ] && { [ "$2" -eq 0 ] || grep -q '^  ranks* [-0-2,]*: in wait for receive' "$output"; }; then
       passed=$((passed + 1))
     else
