@@ -57,7 +57,8 @@ TEST_CASE("packed: classes that float64 would round to others") {
   CHECK(source_of({1 - large, large - 1}).targets(0)[0] == static_cast<double>(1 - large));
   CHECK(has(error_text([&] { source_of({5, large + 1}); }), "made: the label 'kind' is 900719925474099"));
   Hdf5Writer writer(folder / "large.h5", false);
-  writer.create("volume", {1, 1, 1, 1, 1}, DType::float32);
+  const float cell = 0;
+  writer.write("volume", {1, 1, 1, 1, 1}, DType::float32, &cell);
   const std::vector<std::int64_t> classes{-large - 1};
   writer.write<std::int64_t>("label", classes);
   writer.commit();
