@@ -24,7 +24,9 @@ step=$build/tests/cosmoflow_step
 
 commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)
 git -C "$root" diff --quiet HEAD 2>/dev/null || commit=$commit-modified
-results=$root/tests/bench/results/cpu-$(date +%F)-$commit.md
+# Of a run with fewer instructions than the processor has.
+limited=${ONEDNN_MAX_CPU_ISA:+-$(printf %s "$ONEDNN_MAX_CPU_ISA" | tr '[:upper:]' '[:lower:]')}
+results=$root/tests/bench/results/cpu-$(date +%F)-$commit$limited.md
 mkdir -p "$root/tests/bench/results"
 part=$(mktemp)
 trap 'rm -f "$part"' EXIT
@@ -34,10 +36,14 @@ trap 'rm -f "$part"' EXIT
   printf '%s; %s; oneDNN %s, compiler %s\n\n' "$(processor)" "$(system_name)" \
     "$(dpkg-query --show --showformat='${Version}' libdnnl-dev 2>/dev/null || echo unknown)" \
     "$("${CXX:-c++}" --version | head -n 1)"
+  # shellcheck disable=SC2016  # backquotes of Markdown
+  printf 'From `%s%ssh tests/bench/run.sh PYTHON`.\n\n' "${ONEDNN_MAX_CPU_ISA:+ONEDNN_MAX_CPU_ISA=$ONEDNN_MAX_CPU_ISA }" \
+    "${OPENBLAS_CORETYPE:+OPENBLAS_CORETYPE=$OPENBLAS_CORETYPE }"
   printf '## Against the bare primitives, and ranks against threads\n\n```\n'
   "$step"
   with_torch=
   if [ -f "$peer" ] && "$python" -c 'import torch' 2>/dev/null; then with_torch=1; fi
+  # shellcheck disable=SC2016
   printf '```\n\n## One process each: mpigrad, mpigrad on two MPI ranks%s\n\n```\n' "${with_torch:+, PyTorch}"
   for size in 64 128; do
     for threads in 1 2; do
@@ -52,7 +58,7 @@ mv "$part" "$results"
 chmod 644 "$results"
 say "written to $results"
 
-overlap=$root/tests/bench/results/overlap-$(date +%F)-$commit.md
+overlap=$root/tests/bench/results/overlap-$(date +%F)-$commit$limited.md
 {
   printf '# Blocking and non-blocking calls side by side, %s, commit %s\n\n```\n' "$(date +%F)" "$commit"
   run_ranks 2 "$build/tests/overlap"
