@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-
 #include <set>
 
 #include "comm/hdf5/detail.h"

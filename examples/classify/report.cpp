@@ -30,7 +30,6 @@ data::SourcePtr open(const Options& o, const std::string& group) {
   return source;
 }
 
-// How often each class occurs.
 std::vector<std::int64_t> count_classes(const data::Source& source) {
   std::vector<std::int64_t> counts;
   for (std::int64_t i = 0; i < source.size(); ++i) {
