@@ -28,7 +28,9 @@ bool ordinary(const PoolProblem& p) {
   const onednn::Dims high = onednn::pad_high(p);
   for (std::size_t a = 0; a < 3; ++a)
     if (p.pad_low[a] < 0 || p.pad_low[a] >= p.kernel[a] || high[a] >= p.kernel[a]) return false;
-  return true;
+  // Where a whole window more would fit into the width, oneDNN's kernels for AVX2 and SSE4.1 (of 2.6) give wrong sums and write
+  // beyond the result: 26 of 4,643 random problems, and none of 35,357 others.
+  return high[2] > -p.stride[2];
 }
 
 Plan make_plan(const PoolProblem& p) {
