@@ -9,7 +9,8 @@
 #
 # A finding fails its part, and is shown. What is suppressed stands in tests/sanitizers/, with the reason. Prints `failed: NAME` for
 # each part that failed and ends with `N passed, M failed, K skipped`, of tests; tests/run.sh --all calls it. MPIGRAD_SANITIZED_TESTS
-# chooses tests by name, as -tc of `unit` does. Some hours on two cores, most of them for the compiler.
+# chooses tests by name, as -tc of `unit` does; MPIGRAD_SANITIZER_FROM=N begins with the N-th test, where a run was ended. Some hours
+# on two cores, most of them for the compiler.
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
@@ -19,7 +20,7 @@ outer_progress=${MPIGRAD_TEST_PROGRESS:-}
 . "$root/tests/watch.sh"
 lists=$root/tests/sanitizers
 case " $* " in
-  *' -h '* | *' --help '*) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  *' -h '* | *' --help '*) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
 esac
 for kind; do
   case $kind in
@@ -33,6 +34,9 @@ passed=0 failed=0 skipped=0
 # Source files of `unit` whose tests the thread sanitizer sees something in.
 threaded='*adjoint_fuzz*,*checkpoint*,*checks*,*collectives*,*comparison*,*data_test*,*device_transport*,*distributed*,*exchange*'
 threaded="$threaded,*hdf5*,*launch*,*layouts*,*point_to_point*,*reduction*,*ring*,*sources*,*transport*,*views*,*watch*"
+
+# Trainings of a minute and more, which would take an hour each: their layers, grids and steps are in shorter tests.
+too_long='CosmoFlow*20 steps*'
 
 # Only what is needed is built, with the plain loops of ops/cpu/clones.h and line numbers. Sums of the optimiser stay as they are.
 build_sanitized() {
@@ -76,20 +80,20 @@ part() {
 in_parts() {
   kind=$1 files=$2
   unit=$build/sanitize-$kind/tests/unit
-  count=$("$unit" -c -sf="$files" -tc="${MPIGRAD_SANITIZED_TESTS:-*}" 2>/dev/null | sed -n 's/.*current filters: \([0-9]*\).*/\1/p')
+  count=$("$unit" -c -sf="$files" -tc="${MPIGRAD_SANITIZED_TESTS:-*}" -tce="$too_long" 2>/dev/null | sed -n 's/.*current filters: \([0-9]*\).*/\1/p')
   if [ "${count:-0}" -eq 0 ]; then
     failed=$((failed + 1))
     printf 'failed: %s sanitizer: no test was found\n' "$kind"
     return
   fi
-  first=1
+  first=${MPIGRAD_SANITIZER_FROM:-1}
   while [ "$first" -le "$count" ]; do
     last=$((first + 19))
     [ "$last" -le "$count" ] || last=$count
     # The thread sanitizer of GCC 12 needs addresses where they were before kernels spread them wider.
     # shellcheck disable=SC2086  # several words, or none
     part "$kind sanitizer, tests $first to $last" $fixed_addresses "$unit" -sf="$files" -tc="${MPIGRAD_SANITIZED_TESTS:-*}" \
-      -f="$first" -l="$last"
+      -tce="$too_long" -f="$first" -l="$last"
     first=$((last + 1))
   done
 }

@@ -1,15 +1,18 @@
 #!/bin/sh
 # Trains encoders without labels on two ranks, on drawings of characters, digits and volumes, and says what their features are
-# good for, beside pixels and the untrained encoder. Writes tests/bench/results/contrastive-training-DATE.md and pictures.
+# good for, beside pixels and the untrained encoder: the mean of several seeds, smallest and largest. Writes
+# tests/bench/results/contrastive-training-DATE.md and pictures of the first seed. Some 18 minutes for each seed.
 #
 #   sh tests/bench/contrastive_training.sh [FOLDER]      FOLDER: with 2d/omniglot_small1-*, 2d/mnist8k-* (IDX) and
 #                                                        3d/adrenalmnist3d/adrenal28.h5; ../shared/data by default
+#
+# MPIGRAD_SEEDS: the seeds, "1 2 3" by default.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 . "$root/tests/packages.sh"
 case "${1:-}" in
-  -h | --help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
 esac
 data=${1:-$root/../shared/data}
 [ -d "$data" ] || die "there is no folder $data"
@@ -20,6 +23,8 @@ choose_launcher
 tool=$build/examples/contrastive
 [ -x "$tool" ] || die "$tool is not built: it needs the libraries of the examples"
 
+seeds=${MPIGRAD_SEEDS:-1 2 3}
+first_seed=${seeds%% *}
 results=$root/tests/bench/results/contrastive-training-$(date +%F)
 mkdir -p "$root/tests/bench/results"
 work=$(mktemp -d)
@@ -29,14 +34,23 @@ page=$work/page.md
 # read_number FILE NAME: a number of a JSON document, wherever it is.
 read_number() { sed -n "s/^ *\"$2\": \([-0-9.e]*\),*\$/\1/p" "$1" | head -n 1; }
 
-# row WHAT OPTIONS: one line of the table; $numbers are the names of what is shown, $evaluation the options of evaluate.
-row() {
-  what=$1
+# evaluated FILE OPTIONS...: what encoders are good for, by $evaluation.
+evaluated() {
+  file=$1
   shift
   # shellcheck disable=SC2086  # options are split into words
-  "$tool" evaluate --data "$source" $evaluation "$@" --json >"$work/numbers.json"
-  line="| $what |"
-  for number in $numbers; do line="$line $(printf '%.3f' "$(read_number "$work/numbers.json" "$number")") |"; done
+  "$tool" evaluate --data "$source" $evaluation "$@" --json >"$file"
+}
+
+# row WHAT FILE...: one line of the table, of the mean of the files; $numbers are the names of what is shown.
+row() {
+  line="| $1 |"
+  shift
+  for number in $numbers; do
+    line="$line $(for file; do read_number "$file" "$number"; done | awk '
+      { sum += $1; if (NR == 1 || $1 < low) low = $1; if (NR == 1 || $1 > high) high = $1 }
+      END { if (NR == 1) printf "%.3f", sum; else printf "%.3f (%.3f to %.3f)", sum / NR, low, high }') |"
+  done
   say "$line"
   printf '%s\n' "$line" >>"$page"
 }
@@ -44,15 +58,24 @@ row() {
 # training NAME TITLE: trains on two ranks with $options and $grid on $source, then evaluates.
 training() {
   name=$1 title=$2
-  say "$name ..."
+  for seed in $seeds; do
+    say "$name, seed $seed ..."
+    out=$work/$name-$seed
+    # shellcheck disable=SC2086
+    run_ranks 2 "$tool" train --data "$source" $options $grid --epochs "$epochs" --seed "$seed" --out "$out" --quiet >&2
+    # shellcheck disable=SC2086
+    "$tool" train --data "$source" $options --epochs 0 --seed "$seed" --out "$out-0" --quiet >/dev/null
+    evaluated "$out.untrained.json" --weights "$out-0/weights.h5"
+    evaluated "$out.features.json" --weights "$out/weights.h5"
+    evaluated "$out.head.json" --weights "$out/weights.h5" --projected
+  done
+  # Pixels are looked at as the network sees them.
   # shellcheck disable=SC2086
-  run_ranks 2 "$tool" train --data "$source" $options $grid --epochs "$epochs" --out "$work/$name" --quiet >&2
-  # shellcheck disable=SC2086
-  "$tool" train --data "$source" $options --epochs 0 --out "$work/untrained" --overwrite --quiet >/dev/null
-  summary=$work/$name/summary.json
+  evaluated "$work/$name.pixels.json" --pixels $size
+  summary=$work/$name-$first_seed/summary.json
   {
-    printf '\n## %s\n\n```\nmpiexec -n 2 build/examples/contrastive train --data %s %s --epochs %s\n' "$title" "$(basename "$source")" \
-      "$options${grid:+ $grid}" "$epochs"
+    printf '\n## %s\n\n```\nmpiexec -n 2 build/examples/contrastive train --data %s %s --epochs %s --seed SEED\n' "$title" \
+      "$(basename "$source")" "$options${grid:+ $grid}" "$epochs"
     printf 'build/examples/contrastive evaluate --data %s %s\n```\n\n' "$(basename "$source")" "$evaluation"
     printf '%s parameters, %s samples; %s epochs in %.0f s, %.0f samples (pairs of views) a second, %s MiB per rank\n\n' \
       "$(read_number "$summary" parameters)" "$(read_number "$summary" training_samples)" "$(read_number "$summary" epochs)" \
@@ -64,12 +87,11 @@ training() {
     for number in $numbers; do printf -- '--:|'; done
     printf '\n'
   } >>"$page"
-  # Pixels are looked at as the network sees them.
-  row pixels --pixels $size
-  row 'untrained encoder' --weights "$work/untrained/weights.h5"
-  row 'features' --weights "$work/$name/weights.h5"
-  row 'behind the head' --weights "$work/$name/weights.h5" --projected
-  cp "$work/$name/training.png" "$results-$name.png"
+  row pixels "$work/$name.pixels.json"
+  row 'untrained encoder' "$work/$name"-*.untrained.json
+  row 'features' "$work/$name"-*.features.json
+  row 'behind the head' "$work/$name"-*.head.json
+  cp "$work/$name-$first_seed/training.png" "$results-$name.png"
   chmod 644 "$results-$name.png"
   printf '\n![loss, neighbours and rank](%s)\n' "$(basename "$results-$name.png")" >>"$page"
 }
@@ -77,7 +99,8 @@ training() {
 commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)
 {
   printf '# Training without labels, %s, commit %s\n\n' "$(date +%F)" "$commit"
-  printf '%s; two MPI ranks. The pictures show each epoch.\n' "$(processor)"
+  printf '%s; two MPI ranks. Seeds %s: the mean, smallest and largest. The pictures show each epoch of seed %s.\n' "$(processor)" \
+    "$seeds" "$first_seed"
 } >"$page"
 
 source=$data/2d/omniglot_small1-images-idx3-ubyte.gz size= grid=
