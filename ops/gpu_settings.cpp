@@ -7,6 +7,7 @@ namespace {
 
 std::mutex mutex;
 GpuSettings settings;
+GpuTuning tuning;
 
 }  // namespace
 
@@ -18,6 +19,17 @@ GpuSettings gpu_settings() {
 void set_gpu_settings(const GpuSettings& value) {
   const std::lock_guard lock(mutex);
   settings = value;
+}
+
+GpuTuning gpu_tuning() {
+  const std::lock_guard lock(mutex);
+  return tuning;
+}
+
+void detail::add_tuning(const GpuTuning& more) {
+  const std::lock_guard lock(mutex);
+  tuning.problems += more.problems, tuning.kernels += more.kernels, tuning.remembered += more.remembered;
+  tuning.seconds += more.seconds;
 }
 
 }  // namespace mpigrad

@@ -4,6 +4,7 @@
 
 #include "framework/error.h"
 #include "ops/cuda/cudnn_plan.h"
+#include "tests/support/described_gpu.h"
 #include "tests/support/kernel_problems.h"
 #include "tests/support/skip.h"
 
@@ -13,46 +14,21 @@ using cuda::Pass;
 
 namespace {
 
-// What cuDNN itself writes of an H200; an A100 has fewer multiprocessors and less shared memory.
-std::string description(bool hopper) {
-  return fmt::format(
-      R"({{"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsPerBlock":65536,"multiProcessorCount":{},)"
-      R"("warpSize":32,"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":{},"reservedSharedMemoryPerBlock":1024,)"
-      R"("maxRegistersPerSM":65536,"maxCtasPerSM":32,"maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":0,)"
-      R"("isTccDriver":0,"supportCoopLaunch":1,"totalGlobalMem":{},"smClockRateKHz":{},"memClockRateKHz":{},"l2CacheSize":{},)"
-      R"("deviceName":"NVIDIA {}","cudaDeviceId":0,"deviceVer":{},"driverVer":13000}})",
-      hopper ? 132 : 108, hopper ? 232448 : 166912, hopper ? 150000000000 : 84000000000, hopper ? 1980000 : 1410000,
-      hopper ? 3201000 : 1512000, hopper ? 62914560 : 41943040, hopper ? "H200" : "A100", hopper ? 900 : 800);
-}
-
 // Null, and the case skipped, where this cuDNN does not plan without a GPU.
 std::unique_ptr<cuda::Descriptor> described_gpu(bool hopper, const char* name) {
-#if CUDNN_VERSION >= 91100
   try {
-    if (cuda::cudnn().cudnnGetVersion() >= 91100) {
-      auto device = std::make_unique<cuda::Descriptor>(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-      const auto text = description(hopper);
-      device->set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, static_cast<std::int64_t>(text.size()),
-                  text.data());
-      device->finalize();
-      return device;
-    }
+    return testing::described_gpu(hopper);
   } catch (const Error& error) {
     skip_test(name, error.what());
     return nullptr;
   }
-#else
-  static_cast<void>(hopper);
-#endif
-  skip_test(name, "cuDNN is older than 9.11 and plans on a GPU only");
-  return nullptr;
 }
 
 // The first form for which there is a plan, as the forms are tried on a GPU.
 std::vector<cuda::CudnnPlan> plan_for(const ConvProblem& p, Pass pass, DType type, bool tf32, const cuda::Target& target,
                                       cuda::ConvForm& taken, std::string& why) {
   for (const auto& form : cuda::forms_of(p, pass, type, tf32)) {
-    auto plans = cuda::plans_of(form.call, target, 1, std::int64_t{1} << 30, why);
+    auto plans = cuda::plans_of(form.call, target, {}, why);
     if (plans.empty()) continue;
     taken = form;
     return plans;
@@ -130,12 +106,12 @@ TEST_CASE("cuDNN plans: bias and ReLU in the same graph, and a fallback where th
     auto call = cuda::form_of(p, Pass::forward, type).call;
     call.bias = true;
     INFO(std::string(name_of(type)), " ", why);
-    const auto plans = cuda::plans_of(call, {.device = device.get()}, 3, std::int64_t{1} << 30, why);
+    const auto plans = cuda::plans_of(call, {.device = device.get()}, {.most = 3}, why);
     REQUIRE(!plans.empty());
     CHECK(plans[0].operands ==
           std::vector{cuda::Operand::image, cuda::Operand::weights, cuda::Operand::outputs, cuda::Operand::bias});
     call.slope = 0;
-    if (type == DType::bfloat16) CHECK(!cuda::plans_of(call, {.device = device.get()}, 1, std::int64_t{1} << 30, why).empty());
+    if (type == DType::bfloat16) CHECK(!cuda::plans_of(call, {.device = device.get()}, {.compiled = 1}, why).empty());
   }
   // With a slope the graph is legal, whoever can run it.
   auto call = cuda::form_of(p, Pass::forward, DType::bfloat16).call;
@@ -153,7 +129,7 @@ TEST_CASE("cuDNN plans: float32 is float32 unless TF32 is allowed") {
     call.tf32 = tf32;
     std::string why;
     bool found = false;
-    for (const auto& plan : cuda::plans_of(call, {.device = device.get()}, 20, std::int64_t{1} << 30, why))
+    for (const auto& plan : cuda::plans_of(call, {.device = device.get()}, {.most = 20, .built = 20, .compiled = 20}, why))
       for (const auto note : plan.notes) found = found || note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
     return found;
   };
@@ -183,7 +159,7 @@ TEST_CASE("cuDNN plans: engines that need less memory come first") {
   auto call = cuda::form_of(layer(32, 1, 4, 16), Pass::forward, DType::bfloat16).call;
   std::string why;
   bool late = false;
-  for (const auto& plan : cuda::plans_of(call, {.device = device.get()}, 20, 0, why)) {
+  for (const auto& plan : cuda::plans_of(call, {.device = device.get()}, {.most = 20, .built = 20, .workspace = 0}, why)) {
     if (plan.workspace > 0) late = true;
     else CHECK_FALSE(late);
   }

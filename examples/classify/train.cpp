@@ -104,7 +104,7 @@ int train(const Communicator& world, const Options& o) {
     });
     if (o.checkpoint_every > 0 && (report.epoch + 1) % o.checkpoint_every == 0) save(checkpoint_file, report.epoch + 1, true);
     return fmt::format("validation {:.4f}, accuracy {:.3f}, AUC {:.3f}{}", s.loss, s.accuracy, s.auc,
-                       trainer::scale_text(report));
+                       trainer::remarks(report));
   };
   if (first_epoch == o.epochs) evaluate(*net, *validation_set, results);  // only the last files were missing
   else

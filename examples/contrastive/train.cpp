@@ -269,7 +269,7 @@ int train(const Communicator& world, TrainOptions o) {
     if (std::isfinite(e.retrieval)) parts.push_back(fmt::format("pairs {:.3f}", e.retrieval));
     if (std::isfinite(look.effective_rank)) parts.push_back(fmt::format("rank {:.1f}", look.effective_rank));
     const auto text = fmt::format("{}", fmt::join(parts, ", "));
-    progress.end_epoch(text + trainer::scale_text({.loss_scale = e.loss_scale, .skipped_steps = e.skipped_steps}));
+    progress.end_epoch(text + trainer::remarks({.loss_scale = e.loss_scale, .skipped_steps = e.skipped_steps}));
   }
   if (first_epoch == o.epochs) {
     last.look = monitor();

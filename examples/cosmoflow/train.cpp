@@ -119,7 +119,7 @@ int train(const Communicator& world, const Options& o) {
                      report.loss_scale, report.skipped_steps});
     });
     if (o.checkpoint_every > 0 && (report.epoch + 1) % o.checkpoint_every == 0) save(checkpoint_file, report.epoch + 1, true);
-    return fmt::format("test {:.4f}{}", test_loss, trainer::scale_text(report));
+    return fmt::format("test {:.4f}{}", test_loss, trainer::remarks(report));
   };
   if (first_epoch == o.epochs) results.predictions = predict(*net, *test_set);  // only the last files were missing
   else

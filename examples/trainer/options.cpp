@@ -43,7 +43,10 @@ void add_device_options(CLI::App& app, Options& o) {
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str()
       ->group("Device");
-  app.add_flag("--autotune", o.autotune, "time the kernels that a GPU has for a convolution at its first call; take the fastest")
+  app.add_flag("--autotune", o.autotune,
+               "time the kernels that a GPU has for a convolution at its first call, for 2 s each at most; take the fastest, and "
+               "keep what was "
+               "found for later runs (MPIGRAD_TUNING_FILE)")
       ->group("Device");
   app.add_flag(
          "--graph", o.graph,

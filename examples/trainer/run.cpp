@@ -7,10 +7,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "framework/cuda/cuda.h"
 #include "framework/printable.h"
 #include "framework/storage.h"
+#include "ops/gpu_settings.h"
 
 namespace mpigrad::trainer {
 
@@ -119,9 +121,16 @@ void save(const std::filesystem::path& path, nn::Module& net, const Communicator
   together(world, [&] { save_checkpoint(path, net, world, options); });
 }
 
-std::string scale_text(const EpochReport& report) {
-  if (report.loss_scale == 1 && report.skipped_steps == 0) return {};
-  return fmt::format(", loss scale {}, {} steps skipped", report.loss_scale, report.skipped_steps);
+std::string remarks(const EpochReport& report) {
+  std::string text;
+  if (report.loss_scale != 1 || report.skipped_steps != 0)
+    text = fmt::format(", loss scale {}, {} steps skipped", report.loss_scale, report.skipped_steps);
+  thread_local std::int64_t told = 0;  // a rank may be a thread
+  const auto tuning = gpu_tuning();
+  if (const auto all = tuning.problems + tuning.remembered; all != std::exchange(told, all))
+    text += fmt::format(", kernels of {} convolutions timed in {:.1f} s (at most {:g} s each), of {} known from before",
+                        tuning.problems, tuning.seconds, gpu_settings().tuning_seconds, tuning.remembered);
+  return text;
 }
 
 Usage peak_usage(const Communicator& world) {

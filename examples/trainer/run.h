@@ -54,8 +54,9 @@ std::int64_t start_from_files(const Options& options, const Communicator& world,
 // save_checkpoint, whose errors all ranks have.
 void save(const std::filesystem::path& path, nn::Module& net, const Communicator& world, const SaveOptions& options);
 
-// ", loss scale 65536, 3 steps skipped", of a training with one; else nothing.
-std::string scale_text(const EpochReport& report);
+// What is said behind the losses of an epoch: ", loss scale 65536, 3 steps skipped" of a training with one, and what timing a
+// GPU's kernels took, where it took something since this thread asked last.
+std::string remarks(const EpochReport& report);
 
 // For summaries.
 struct Usage {

@@ -19,6 +19,7 @@ int devices() { return 0; }
 void select(int) { refuse("no GPU can be selected"); }
 int selected() { return 0; }
 std::string name() { refuse("there is no GPU to name"); }
+std::int64_t total_memory() { refuse("there is no GPU to ask for its memory"); }
 
 Stream compute_stream() { refuse("there are no streams"); }
 Stream halo_stream() { refuse("there are no streams"); }

@@ -67,6 +67,9 @@ struct Context {
     MPIGRAD_CUDA(cudaStreamCreateWithPriority(&bucket, cudaStreamNonBlocking, lowest));
     MPIGRAD_CUDA(cudaStreamCreateWithPriority(&copy, cudaStreamNonBlocking, (lowest + highest) / 2));
     MPIGRAD_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    std::size_t free = 0, all = 0;
+    MPIGRAD_CUDA(cudaMemGetInfo(&free, &all));
+    total_memory = static_cast<std::int64_t>(all);
     void* record = nullptr;
     MPIGRAD_CUDA(cudaHostAlloc(&record, sizeof(Fault), cudaHostAllocPortable | cudaHostAllocMapped));
     fault_ = new (record) Fault;
@@ -100,6 +103,7 @@ struct Context {
   }
 
   const int device;
+  std::int64_t total_memory = 0;  // bytes of the GPU
   cudaStream_t compute{}, halo{}, bucket{}, copy{};
   cudaEvent_t event{};  // of wait(): a stream that waits for an event waits for its state at the call
   CachingAllocator allocator;

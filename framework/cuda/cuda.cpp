@@ -134,6 +134,8 @@ std::string name() {
   return properties.name;
 }
 
+std::int64_t total_memory() { return context().total_memory; }
+
 Stream compute_stream() { return context().compute; }
 Stream halo_stream() { return context().halo; }
 Stream bucket_stream() { return context().bucket; }

@@ -35,6 +35,7 @@ void select(int index);
 int selected();
 // Of this thread's GPU, as its vendor calls it.
 std::string name();
+std::int64_t total_memory();  // bytes of this thread's GPU
 
 // ---- order on the GPU
 

@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
-#include <limits>
 #include <optional>
 
 #include "framework/cuda/check.h"
-#include "framework/cuda/graph.h"
 #include "framework/error.h"
-#include "ops/cuda/cudnn_plan.h"
+#include "ops/cuda/conv_choice.h"
 #include "ops/cuda/libraries.h"
 #include "ops/cuda/plan_cache.h"
 #include "ops/cuda/scratch.h"
@@ -18,25 +16,6 @@
 
 namespace mpigrad::cuda {
 namespace {
-
-struct Choice {
-  ConvForm form;
-  CudnnPlan plan;
-};
-
-// What is asked: the problem as a call without any treatment, and how to choose.
-struct Question {
-  ConvCall call;
-  bool copies_weights = false, autotune = false;
-  std::int64_t workspace = 0;
-  bool operator==(const Question&) const = default;
-};
-struct QuestionHash {
-  std::size_t operator()(const Question& q) const {
-    return CallHash{}(q.call) * 31 + static_cast<std::size_t>(q.workspace) * 4 + (q.copies_weights ? 2 : 0) +
-           (q.autotune ? 1 : 0);
-  }
-};
 
 struct CudnnContext {
   explicit CudnnContext(int index) : device(index) { check_cudnn(cudnn().cudnnCreate(&handle), "cudnnCreate"); }
@@ -139,96 +118,38 @@ class Operands {
   Operand image_, weights_, outputs_;
 };
 
-void perform(CudnnContext& here, const Choice& choice, const ConvProblem& p, const Pointers& own) {
+void perform(CudnnContext& here, const Choice& choice, const ConvProblem& p, const Pointers& own, void* workspace) {
   const auto& call = choice.form.call;
+  const auto& wanted = own.epilogue;
   Operands operands(p, choice.form, own);
   operands.bring(call.pass);
   auto at = operands.call();
-  at.bias = own.epilogue.bias;
-  {
-    const Scratch workspace(choice.plan.workspace);
-    execute(here.handle, choice.plan, at, workspace.data());
-  }
+  at.bias = wanted.bias;
+  execute(here.handle, choice.plan, at, workspace);
   operands.take_back(call.pass);
+  if (call.pass != Pass::forward) return;
   // What the plan does not do itself.
-  if (call.pass == Pass::forward && !call.bias && call.slope == 1) finish(call.type, p, own.epilogue, own.outputs);
+  const bool adds = wanted.bias && !call.bias, activates = wanted.slope != call.slope;
+  if (adds || activates)
+    finish(call.type, p, {.bias = adds ? wanted.bias : nullptr, .slope = activates ? wanted.slope : 1}, own.outputs);
 }
 
-// Milliseconds of the fastest of a few runs.
-float time_of(CudnnContext& here, const Choice& choice, const ConvProblem& p, const Pointers& own) {
-  struct Timer {
-    cudaEvent_t event{};
-    Timer() { MPIGRAD_CUDA(cudaEventCreate(&event)); }
-    ~Timer() { static_cast<void>(cudaEventDestroy(event)); }
-  } begin, end;
-  const auto stream = native(compute_stream());
-  float best = std::numeric_limits<float>::infinity();
-  perform(here, choice, p, own);
-  for (int run = 0; run < 3; ++run) {
-    MPIGRAD_CUDA(cudaEventRecord(begin.event, stream));
-    perform(here, choice, p, own);
-    MPIGRAD_CUDA(cudaEventRecord(end.event, stream));
-    MPIGRAD_CUDA(cudaEventSynchronize(end.event));
-    float time = 0;
-    MPIGRAD_CUDA(cudaEventElapsedTime(&time, begin.event, end.event));
-    best = std::min(best, time);
-  }
-  return best;
+Choice choose_for(CudnnContext& here, const Question& q, const ConvProblem& p, const Pointers& own) {
+  return choose(here.handle, q, p, own.outputs, [&](const Choice& choice, const void* bias) {
+    auto at = own;
+    if (bias) at.epilogue.bias = bias;
+    const Scratch workspace(choice.plan.workspace);
+    perform(here, choice, p, at, workspace.data());
+  });
 }
 
-// Forms with the epilogue inside of the call, where its bias is as long as the call's channels; then those without.
-std::vector<ConvForm> forms_to_try(const Question& q, const ConvProblem& p, bool inside) {
-  auto forms = forms_of(p, q.call.pass, q.call.type, q.call.tf32);
-  for (auto& form : forms) {
-    form.call.deterministic = q.call.deterministic;
-    form.call.alignment = q.call.alignment;
-    form.moves_weights = form.moves_weights || q.copies_weights;
-    if (inside) form.call.bias = q.call.bias, form.call.slope = q.call.slope;
+// Null where there is no memory for it.
+std::optional<Scratch> workspace_of(const Choice& choice) {
+  try {
+    return Scratch(choice.plan.workspace);
+  } catch (const Error&) {
+    return std::nullopt;
   }
-  // Kernels of fused graphs are compiled as they are asked for; only calls on the operands as they lie are worth it.
-  if (inside)
-    std::erase_if(
-        forms, [&](const ConvForm& f) { return f.call.out_channels != p.out_channels || f.call.order != Order::channels_last; });
-  if (q.call.alignment < 16 && !inside) {  // then everything is copied to where it is aligned
-    auto form = form_of(p, q.call.pass, q.call.type, {.padded = true});
-    form.call.tf32 = q.call.tf32, form.call.deterministic = q.call.deterministic;
-    form.moves_image = form.moves_weights = form.moves_outputs = true;
-    forms.push_back(form);
-  }
-  return forms;
-}
-
-Choice choose(CudnnContext& here, const Question& q, const ConvProblem& p, const Pointers& own) {
-  std::string why = "it proposes none";
-  std::optional<Choice> best, plain;
-  float best_time = std::numeric_limits<float>::infinity();
-  const bool tune = q.autotune && !capturing();  // timing waits
-  const bool epilogue = q.call.bias || q.call.slope != 1;
-  for (const bool inside : {true, false}) {
-    if (inside && !epilogue) continue;
-    for (const auto& form : forms_to_try(q, p, inside)) {
-      for (auto& plan : plans_of(form.call, {.handle = here.handle}, tune ? 6 : 1, q.workspace, why)) {
-        Choice candidate{form, std::move(plan)};
-        if (tune) {
-          try {
-            const float time = time_of(here, candidate, p, own);
-            if (time < best_time) best_time = time, best = std::move(candidate);
-          } catch (const Error& error) {  // no memory for its workspace, perhaps: one of the others will do
-            why = error.what();
-          }
-        } else if (candidate.plan.engine != 0) {
-          return candidate;
-        } else if (!plain) {  // engine 0 takes anything and is rarely fast: another form may have a better one
-          plain = std::move(candidate);
-        }
-      }
-    }
-    if (!tune && plain && !epilogue) break;
-  }
-  if (!best) best = std::move(plain);
-  if (!best)
-    fail("[{}] cuDNN {} has no engine for {}: {}", name_of(q.call.pass), cudnn().cudnnGetVersion(), to_string(q.call), why);
-  return std::move(*best);
 }
 
 // The largest power of two, at most 16, to which all addresses are aligned.
@@ -256,17 +177,27 @@ void run_slab(Pass pass, DType type, const ConvProblem& p, const Pointers& own) 
     return;
   }
   const auto settings = gpu_settings();
-  // Parameters lie side by side in one arena: weights at odd addresses are copied rather than read slowly.
-  const auto alignment = alignment_of({own.image, own.outputs});
-  Question q{form_of(p, pass, type, {.padded = true, .flat = false}).call, alignment_of({own.weights}) < 16, settings.autotune,
-             settings.workspace};
+  auto& here = context();
+  Question q{.call = form_of(p, pass, type, {.padded = true, .flat = false}).call,
+             // Parameters lie side by side in one arena: weights at odd addresses are copied rather than read slowly.
+             .copies_weights = alignment_of({own.weights}) < 16,
+             .autotune = settings.autotune,
+             .reference = settings.reference,
+             .workspace = workspace_limit(settings.workspace),
+             .tuning_seconds = settings.tuning_seconds};
   q.call.in = p.in, q.call.pad_low = p.pad_low;
   q.call.tf32 = settings.tf32 && type == DType::float32, q.call.deterministic = settings.deterministic;
   q.call.bias = own.epilogue.bias != nullptr, q.call.slope = own.epilogue.slope;
-  q.call.alignment = alignment;
-  auto& here = context();
-  const auto choice = here.choices.find(q, [&] { return choose(here, q, p, own); });
-  perform(here, *choice, p, own);
+  q.call.alignment = alignment_of({own.image, own.outputs});
+  const auto find = [&] { return here.choices.find(q, [&] { return choose_for(here, q, p, own); }); };
+  auto choice = find();
+  auto workspace = workspace_of(*choice);
+  if (!workspace) {  // a kernel that needs less
+    q.workspace = 0, q.autotune = false;
+    choice = find();
+    workspace = Scratch(choice->plan.workspace);
+  }
+  perform(here, *choice, p, own, workspace->data());
 }
 
 void run(Pass pass, DType type, const ConvProblem& p, const Pointers& own) {

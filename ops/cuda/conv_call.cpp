@@ -13,11 +13,12 @@ std::string_view name_of(Pass pass) { return pass == Pass::forward ? "conv" : pa
 
 std::string to_string(const ConvCall& c) {
   return fmt::format(
-      "{} {}{}{}{} batch {} in {} out {} kernel {} stride {} dilation {} padding {} and {} channels {} -> {} groups {}{}{}",
+      "{} {}{}{}{} batch {} in {} out {} kernel {} stride {} dilation {} padding {} and {} channels {} -> {} groups {}{}{}{}",
       name_of(c.pass), name_of(c.type), c.tf32 ? " (TF32)" : "", c.flat ? " 2D" : " 3D",
       c.order == Order::channels_first ? " channels first" : "", c.batch, c.in, c.out, c.kernel, c.stride, c.dilation, c.pad_low,
       c.pad_high, c.in_channels, c.out_channels, c.groups, c.bias ? " + bias" : "",
-      c.slope == 1 ? std::string() : fmt::format(" slope {}", c.slope));
+      c.slope == 1 ? std::string() : fmt::format(" slope {}", c.slope),
+      c.alignment == 16 ? std::string() : fmt::format(" aligned to {}", c.alignment));
 }
 
 std::size_t CallHash::operator()(const ConvCall& c) const {

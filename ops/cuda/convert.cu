@@ -91,6 +91,23 @@ template <class T, class Sum>
 __global__ void add_up_kernel(std::int64_t n, const T* x, Sum* sum, bool first) {
   for (std::int64_t i = first_index(); i < n; i += grid_stride()) sum[i] = first ? load(x[i]) : sum[i] + load(x[i]);
 }
+template <class T>
+__global__ void special_bias_kernel(std::int64_t n, T* bias) {
+  for (std::int64_t i = first_index(); i < n; i += grid_stride())
+    bias[i] = store<T>(static_cast<Compute<T>>(i % 2 == 0 ? NAN : INFINITY));
+}
+// NaN is wanted in the even channels; a sum with +infinity is that or, of another infinity or NaN, NaN.
+template <class T>
+__global__ void ordinary_kernel(std::int64_t n, std::int64_t channels, const T* y, std::int32_t* found) {
+  bool ordinary = false;
+  for (std::int64_t i = first_index(); i < n; i += grid_stride()) {
+    const Compute<T> value = load(y[i]);
+    const bool is_nan = value != value, is_infinity = value == static_cast<Compute<T>>(INFINITY);
+    ordinary = ordinary || !(is_nan || (is_infinity && i % channels % 2 != 0));
+  }
+  if (ordinary) *found = 1;
+}
+
 template <class T, class Sum>
 __global__ void round_kernel(std::int64_t n, const Sum* sum, T* y) {
   for (std::int64_t i = first_index(); i < n; i += grid_stride()) y[i] = store<T>(sum[i]);
@@ -133,6 +150,16 @@ void bias_activation(std::int64_t rows, std::int64_t channels, const T* x, const
   else run(std::integral_constant<int, 1>{});
 }
 
+template <class T>
+void special_bias(std::int64_t channels, T* bias, void* stream) {
+  launch("special_bias", special_bias_kernel<T>, blocks_for(channels), block_threads, stream, channels, bias);
+}
+template <class T>
+void find_ordinary(std::int64_t rows, std::int64_t channels, const T* y, std::int32_t* found, void* stream) {
+  const std::int64_t n = rows * channels;
+  launch("find_ordinary", ordinary_kernel<T>, blocks_for(n), block_threads, stream, n, channels, y, found);
+}
+
 template <class T, class Sum>
 void add_up(std::int64_t n, const T* x, Sum* sum, bool first, void* stream) {
   if (n == 0) return;
@@ -146,6 +173,8 @@ void round_sum(std::int64_t n, const Sum* sum, T* y, void* stream) {
 
 #define MPIGRAD_MAKE(T, Sum)                                                                        \
   template void bias_activation(std::int64_t, std::int64_t, const T*, const T*, double, T*, void*); \
+  template void special_bias(std::int64_t, T*, void*);                                              \
+  template void find_ordinary(std::int64_t, std::int64_t, const T*, std::int32_t*, void*);          \
   template void add_up(std::int64_t, const T*, Sum*, bool, void*);                                  \
   template void round_sum(std::int64_t, const Sum*, T*, void*);
 MPIGRAD_MAKE(float, float)

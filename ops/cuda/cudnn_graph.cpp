@@ -1,7 +1,6 @@
 #include "ops/cuda/cudnn_graph.h"
 
 #include <array>
-#include <limits>
 #include <utility>
 
 #include "framework/error.h"
@@ -164,10 +163,9 @@ Descriptor pointwise(const ConvCall& call, cudnnPointwiseMode_t mode) {
   p.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
   if (mode == CUDNN_POINTWISE_RELU_FWD) {
     const auto nan = CUDNN_PROPAGATE_NAN;  // a diverged network must show
-    const double lower = 0, upper = std::numeric_limits<double>::infinity(), slope = call.slope;
+    const double lower = 0, slope = call.slope;  // no upper clip: infinity would be clamped to what is finite
     p.set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &nan);
     p.set(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, CUDNN_TYPE_DOUBLE, 1, &lower);
-    p.set(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, CUDNN_TYPE_DOUBLE, 1, &upper);
     p.set(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, CUDNN_TYPE_DOUBLE, 1, &slope);
   }
   p.finalize();

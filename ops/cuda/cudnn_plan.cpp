@@ -7,8 +7,23 @@
 
 namespace mpigrad::cuda {
 
+namespace {
+
+bool contains(std::span<const cudnnBackendNumericalNote_t> notes, cudnnBackendNumericalNote_t note) {
+  return std::find(notes.begin(), notes.end(), note) != notes.end();
+}
+
+}  // namespace
+
+bool CudnnPlan::has(cudnnBackendNumericalNote_t note) const { return contains(notes, note); }
+
+bool fast_enough(const ConvCall& call, std::int64_t engine, std::span<const cudnnBackendNumericalNote_t> notes) {
+  const bool tensor_cores = is_half(call.type) || (call.type == DType::float32 && call.tf32);
+  return engine != 0 && (!tensor_cores || contains(notes, CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
+}
+
 bool precise_enough(const ConvCall& call, std::span<const cudnnBackendNumericalNote_t> notes) {
-  const auto has = [&](cudnnBackendNumericalNote_t note) { return std::find(notes.begin(), notes.end(), note) != notes.end(); };
+  const auto has = [&](cudnnBackendNumericalNote_t note) { return contains(notes, note); };
   if (call.deterministic && has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
   if (has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) return false;
   if (call.type == DType::float64) return !has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
@@ -54,7 +69,18 @@ std::vector<Descriptor> configurations(const Graph& graph, const Target& target,
 struct EngineFacts {
   std::int64_t number = -1;
   std::vector<cudnnBackendNumericalNote_t> notes;
+  bool compiled = false;
 };
+
+template <class Note>
+std::vector<Note> notes_of(const Descriptor& engine, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                           Note most) {
+  std::vector<Note> notes(static_cast<std::size_t>(most));
+  const auto room = static_cast<std::int64_t>(notes.size());
+  notes.resize(static_cast<std::size_t>(std::min(engine.get(name, type, room, notes.data()), room)));
+  return notes;
+}
+
 EngineFacts facts_of(const Descriptor& configuration) {
   // A finished configuration copies its engine into a descriptor that is there already.
   Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
@@ -62,17 +88,19 @@ EngineFacts facts_of(const Descriptor& configuration) {
   configuration.get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &handle);
   EngineFacts facts;
   engine.get(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &facts.number);
-  facts.notes.resize(CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
-  const auto count = engine.get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
-                                facts.notes.data());
-  facts.notes.resize(static_cast<std::size_t>(std::min<std::int64_t>(count, CUDNN_NUMERICAL_NOTE_TYPE_COUNT)));
+  facts.notes = notes_of(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
+  const auto behaviour =
+      notes_of(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT);
+  facts.compiled = std::find(behaviour.begin(), behaviour.end(), CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) != behaviour.end();
   return facts;
 }
 
+// Where a plan comes in the order of plans_of.
+int rank_of(const CudnnPlan& plan, std::int64_t workspace) { return (plan.workspace <= workspace ? 0 : 2) + (plan.fast ? 0 : 1); }
+
 }  // namespace
 
-std::vector<CudnnPlan> plans_of(const ConvCall& call, const Target& target, std::size_t most, std::int64_t workspace,
-                                std::string& why) {
+std::vector<CudnnPlan> plans_of(const ConvCall& call, const Target& target, const Search& search, std::string& why) {
   Graph graph;
   try {
     graph = graph_of(call, target);
@@ -80,18 +108,32 @@ std::vector<CudnnPlan> plans_of(const ConvCall& call, const Target& target, std:
     why = refusal.what();
     return {};
   }
-  std::vector<CudnnPlan> plans, large;
-  std::size_t imprecise = 0;
+  std::vector<CudnnPlan> plans;
+  std::size_t imprecise = 0, compiled = 0, good = 0;
+  std::int64_t place = -1;  // both modes have places of their own, one behind the other
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     for (const auto& configuration : configurations(graph, target, mode, why)) {
-      if (plans.size() >= most) break;
+      ++place;
+      if (good >= search.most || plans.size() >= search.built) break;
+      if (search.place && place != *search.place) continue;
       auto facts = facts_of(configuration);
+      if (search.engine && facts.number != *search.engine) continue;
       if (!precise_enough(call, facts.notes)) {
         ++imprecise;
         continue;
       }
-      CudnnPlan plan{std::make_unique<Descriptor>(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), graph.operands, 0, facts.number,
-                     std::move(facts.notes)};
+      if (facts.compiled && compiled >= search.compiled) {
+        why = fmt::format("engine {} compiles its kernel first", facts.number);
+        continue;
+      }
+      compiled += facts.compiled;
+      CudnnPlan plan{.plan = std::make_unique<Descriptor>(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR),
+                     .operands = graph.operands,
+                     .engine = facts.number,
+                     .place = place,
+                     .compiled = facts.compiled,
+                     .fast = fast_enough(call, facts.number, facts.notes),
+                     .notes = std::move(facts.notes)};
       // Required before 9.8, deprecated since.
       if (target.handle && cudnn().cudnnGetVersion() < 90800)
         plan.plan->set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle);
@@ -101,13 +143,14 @@ std::vector<CudnnPlan> plans_of(const ConvCall& call, const Target& target, std:
         continue;
       }
       plan.plan->get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &plan.workspace);
-      (plan.workspace <= workspace ? plans : large).push_back(std::move(plan));
+      good += rank_of(plan, search.workspace) == 0;
+      plans.push_back(std::move(plan));
     }
     if (!plans.empty()) break;  // the fallback is for graphs that the first knows nothing of
   }
-  std::stable_sort(large.begin(), large.end(), [](const auto& a, const auto& b) { return a.workspace < b.workspace; });
-  for (auto& plan : large)
-    if (plans.size() < most) plans.push_back(std::move(plan));
+  std::stable_sort(plans.begin(), plans.end(),
+                   [&](const auto& a, const auto& b) { return rank_of(a, search.workspace) < rank_of(b, search.workspace); });
+  if (plans.size() > search.most) plans.resize(search.most);
   if (plans.empty() && imprecise > 0) why = fmt::format("{} engines would round more than asked for; {}", imprecise, why);
   return plans;
 }

@@ -185,7 +185,7 @@ void matmul(DType type, const MatmulProblem& p, const void* a, const void* b, vo
     const Question q{p,
                      type,
                      settings.tf32 && type == DType::float32,
-                     settings.workspace,
+                     workspace_limit(settings.workspace),
                      {alignment_of(a), alignment_of(b), alignment_of(c), alignment_of(e.bias)}};
     const auto choice = here.choices.find(q, [&]() -> Choice {
       auto status = CUBLAS_STATUS_SUCCESS;

@@ -25,6 +25,9 @@ class Scratch {
   void* memory_ = nullptr;
 };
 
+// Bytes of scratch memory beyond which another kernel is preferred (GpuSettings::workspace).
+inline std::int64_t workspace_limit(std::int64_t setting) { return setting < 0 ? total_memory() / 16 : setting; }
+
 // What a thread holds of a vendor's library: a handle for its GPU, with plans. Contexts are never destroyed, because at the end
 // of a process the driver may be gone before they are; a later thread takes over what an earlier one left.
 template <class Context>

@@ -48,6 +48,13 @@ void transpose(std::int64_t batch, std::int64_t rows, std::int64_t columns, std:
 template <class T>
 void bias_activation(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, double slope, T* y, void* stream);
 
+// What tells whether an activation keeps NaN and infinity: a bias of NaN and +infinity in turns; and *found = 1 if an element of
+// y [n / channels, channels] that was made with it is an ordinary number.
+template <class T>
+void special_bias(std::int64_t channels, T* bias, void* stream);
+template <class T>
+void find_ordinary(std::int64_t rows, std::int64_t channels, const T* y, std::int32_t* found, void* stream);
+
 // sum = x, or sum += x; then y = sum. Of 16-bit numbers the sum is float32, so that it is rounded once.
 template <class T, class Sum>
 void add_up(std::int64_t n, const T* x, Sum* sum, bool first, void* stream);

@@ -11,6 +11,7 @@
 #include "framework/error.h"
 #include "ops/cuda/cudnn_plan.h"
 #include "ops/cuda/libraries.h"
+#include "ops/cuda/scratch.h"
 #include "ops/gpu_settings.h"
 #include "ops/random.h"
 
@@ -60,13 +61,14 @@ double bare_slab(const ConvProblem& p, cuda::Pass pass, DType type) {
   const auto settings = gpu_settings();
   double best = std::numeric_limits<double>::infinity();
   std::string why = "it proposes none";
+  const cuda::Search search{.most = 16, .built = 16, .compiled = 4, .workspace = cuda::workspace_limit(settings.workspace)};
   for (auto form : cuda::forms_of(p, pass, type, settings.tf32)) {
     auto& c = form.call;
     c.deterministic = settings.deterministic;
     const auto image = numbers(c.batch * volume(c.in) * c.in_channels, type);
     const auto weights = numbers(c.out_channels * volume(c.kernel) * (c.in_channels / c.groups), type);
     const auto outputs = numbers(c.batch * volume(c.out) * c.out_channels, type);
-    for (const auto& plan : cuda::plans_of(c, {.handle = handle()}, 16, settings.workspace, why)) {
+    for (const auto& plan : cuda::plans_of(c, {.handle = handle()}, search, why)) {
       const auto workspace = numbers((plan.workspace + size_of(type) - 1) / size_of(type), type);
       const cuda::ConvOperands at{image.raw(), weights.raw(), outputs.raw(), nullptr};
       best = std::min(best, time_of([&] { cuda::execute(handle(), plan, at, workspace.raw()); }));

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "tests/emulation/vendor/cudnn_graph.h"
+#include "tests/emulation/vendor/options.h"
 
 struct cudnnContext {
   cudaStream_t stream = nullptr;
@@ -157,6 +158,11 @@ std::int64_t get(const Node& node, cudnnBackendAttributeName_t name, cudnnBacken
     return give<std::int64_t>({node.engine->number}, room, to);
   if (is(CUDNN_BACKEND_ENGINE_DESCRIPTOR, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE))
     return give(node.engine->notes, room, to);
+  if (is(CUDNN_BACKEND_ENGINE_DESCRIPTOR, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE)) {
+    std::vector<cudnnBackendBehaviorNote_t> notes;
+    if (node.engine->compiled) notes.push_back(CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION);
+    return give(notes, room, to);
+  }
   if (is(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64))
     return give<std::int64_t>({workspace_of(node)}, room, to);
   throw Refusal{CUDNN_STATUS_NOT_SUPPORTED, fmt::format("attribute {} of type {} is not read here", int{name}, int{node.type})};
@@ -169,7 +175,12 @@ using namespace mpigrad::emulation::vendor;
 
 extern "C" {
 
-size_t cudnnGetVersion() { return CUDNN_VERSION; }
+size_t cudnnGetVersion() {
+  const Options asked("MPIGRAD_EMULATED_CUDNN");
+  for (const size_t pretended : {90800U, 91002U, 91400U, 91500U, 91600U})
+    if (asked.has(fmt::format("version-{}", pretended))) return pretended;
+  return CUDNN_VERSION;
+}
 
 const char* cudnnGetErrorString(cudnnStatus_t status) {
   switch (status) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "tests/emulation/vendor/cudnn_graph.h"
@@ -257,7 +258,10 @@ std::shared_ptr<const ConvGraph> parse(const Node& node) {
     }
     const auto clip = [&](int name, double otherwise) { return how.has(name) ? how.one<double>(name) : otherwise; };
     p.lower = clip(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, 0);
-    p.upper = clip(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, INFINITY);
+    // A clip that is given is a number: infinity becomes the largest.
+    p.upper = how.has(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP)
+                  ? std::min<double>(how.one<double>(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP), std::numeric_limits<float>::max())
+                  : INFINITY;
     p.slope = clip(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, 0);
     const auto factor = [&](int name) { return operation.has(name) ? scale_of(operation, name, p.compute) : 1.0; };
     p.alpha1 = factor(CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1), p.alpha2 = factor(CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2);

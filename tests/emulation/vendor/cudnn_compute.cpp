@@ -44,7 +44,8 @@ Dense<T> read(const Tensor& t, const void* memory, Engine::Rounding rounding = E
 }
 
 template <class T>
-void run(const ConvGraph& g, Engine::Rounding rounding, const std::vector<void*>& at) {
+void run(const ConvGraph& g, const Engine& engine, const std::vector<void*>& at) {
+  const auto rounding = engine.rounding;
   const auto memory = [&](const Tensor& t) -> void* {
     for (std::size_t i = 0; i < at.size(); ++i)
       if (g.operands[i].id == t.id) return at[i];
@@ -121,6 +122,7 @@ void run(const ConvGraph& g, Engine::Rounding rounding, const std::vector<void*>
       const auto lower = static_cast<T>(p.lower), upper = static_cast<T>(p.upper), slope = static_cast<T>(p.slope);
       for (auto& value : result.values) {
         value *= static_cast<T>(p.alpha1);
+        if (engine.loses_nan && value != value) value = 0;
         if (value < lower) value = slope == 0 ? lower : lower + slope * (value - lower);
         else if (value > upper) value = upper;
       }
@@ -135,9 +137,9 @@ void run(const ConvGraph& g, Engine::Rounding rounding, const std::vector<void*>
 
 }  // namespace
 
-void compute(const ConvGraph& graph, Engine::Rounding rounding, const std::vector<void*>& at) {
-  if (graph.compute == Element::float64) run<double>(graph, rounding, at);
-  else run<float>(graph, rounding, at);
+void compute(const ConvGraph& graph, const Engine& engine, const std::vector<void*>& at) {
+  if (graph.compute == Element::float64) run<double>(graph, engine, at);
+  else run<float>(graph, engine, at);
 }
 
 }  // namespace mpigrad::emulation::vendor

@@ -9,6 +9,9 @@
 //   whole-channels           16-bit tensors whose channels are no multiple of 8, channels last
 //   equal-padding            padding that differs between the two sides
 //   large-workspace          all engines but 0 ask for 3 GiB, which nobody has
+//   no-compiler              engines that compile their kernels propose themselves and cannot be built
+//   lost-nan                 the fast engines' activations make 0 of NaN
+//   version-91002            the library says that it is 9.10.2
 
 #include <limits>
 
@@ -50,8 +53,20 @@ std::vector<Engine> engines_of(const ConvGraph& g, cudnnBackendHeurMode_t mode) 
   const auto type = g.x.type;
   const auto add = [&](int number, Rounding rounding, Notes notes, std::int64_t workspace) {
     const bool large = number != 0 && options().has("large-workspace");
-    engines.push_back({number, rounding, std::move(notes), large ? std::int64_t{3} << 30 : workspace});
+    engines.push_back({.number = number,
+                       .rounding = rounding,
+                       .notes = std::move(notes),
+                       .workspace = large ? std::int64_t{3} << 30 : workspace,
+                       .compiled = number >= 100,
+                       .loses_nan = number != 0 && options().has("lost-nan")});
   };
+  // Kernels of some graphs exist only as text that is compiled when a plan is made.
+  bool slopes = false;
+  for (const auto& p : g.then) slopes = slopes || (!p.adds && p.slope != 0);
+  if (slopes) {
+    if (mode == CUDNN_HEUR_MODE_A) add(100, Rounding::exact, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, 128);
+    return engines;
+  }
   if (mode == CUDNN_HEUR_MODE_A) {
     bool small = g.groups() == 1 && g.w.elements() > g.w.dimensions[0] * g.w.dimensions[1], last = true, aligned = true;
     for (std::size_t a = 0; a < 3; ++a)
@@ -67,7 +82,7 @@ std::vector<Engine> engines_of(const ConvGraph& g, cudnnBackendHeurMode_t mode) 
     if (g.direction != Direction::forward) add(20, Rounding::exact, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, 0);
     add(3, Rounding::exact, {}, 333);
   }
-  add(0, Rounding::exact, {}, 0);
+  add(0, Rounding::exact, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}, 0);
   return engines;
 }
 
@@ -99,6 +114,8 @@ void check_plan(const Node& plan) {
   const int number = configuration.engine->number;
   demand(!options().has(fmt::format("fail-{}", number)), CUDNN_STATUS_NOT_SUPPORTED,
          fmt::format("engine {} cannot be built for this graph", number));
+  demand(!configuration.engine->compiled || !options().has("no-compiler"), CUDNN_STATUS_NOT_SUPPORTED,
+         "there is no compiler for kernels");
   if (plan.has(CUDNN_ATTR_EXECUTION_PLAN_HANDLE))
     demand(plan.one<cudnnHandle_t>(CUDNN_ATTR_EXECUTION_PLAN_HANDLE) == configuration.graph->handle, CUDNN_STATUS_BAD_PARAM,
            "the plan and its graph have different handles");
@@ -145,7 +162,7 @@ void execute(cudaStream_t stream, const Snapshot& plan, const Node& pack) {
   demand(why.empty(), CUDNN_STATUS_BAD_PARAM, "the workspace is " + why);
   enqueue(stream, [plan, configuration, at, workspace, size] {
     if (size > 0) std::memset(workspace, 0xA5, static_cast<std::size_t>(size));
-    compute(*configuration->graph, configuration->engine->rounding, at);
+    compute(*configuration->graph, *configuration->engine, at);
   });
 }
 

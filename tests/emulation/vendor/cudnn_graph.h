@@ -57,9 +57,10 @@ struct Engine {
   Rounding rounding = Rounding::exact;
   std::vector<cudnnBackendNumericalNote_t> notes;
   std::int64_t workspace = 0;
+  bool compiled = false, loses_nan = false;  // at run time; in its activations
 };
 
 // Computes the graph. `at` has the address of every operand of the graph, by its place.
-void compute(const ConvGraph& graph, Engine::Rounding rounding, const std::vector<void*>& at);
+void compute(const ConvGraph& graph, const Engine& engine, const std::vector<void*>& at);
 
 }  // namespace mpigrad::emulation::vendor

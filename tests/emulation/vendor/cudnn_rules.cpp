@@ -111,6 +111,7 @@ std::size_t size_of(cudnnBackendAttributeType_t kind) {
     case CUDNN_TYPE_HEUR_MODE:
     case CUDNN_TYPE_NAN_PROPOGATION:
     case CUDNN_TYPE_NUMERICAL_NOTE:
+    case CUDNN_TYPE_BEHAVIOR_NOTE:
     case CUDNN_TYPE_POINTWISE_MODE: return sizeof(int);
     default: throw Refusal{CUDNN_STATUS_BAD_PARAM, fmt::format("attribute type {} is not emulated", int{kind})};
   }

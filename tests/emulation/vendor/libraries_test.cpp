@@ -24,6 +24,8 @@ using cuda::Pass;
 
 namespace {
 
+const cuda::Search all_plans{.most = 20, .built = 20, .compiled = 20};
+
 struct Option {
   const char* name;
   Option(const char* variable, const char* words) : name(variable) { setenv(name, words, 1); }
@@ -95,7 +97,7 @@ int check_plans(const ConvProblem& p, DType type, bool tf32, double tolerance, b
         reference::conv_weight(p, x.data(), g.data(), wanted.data());
       }
       std::string why;
-      for (const auto& plan : cuda::plans_of(form.call, {.handle = handle()}, 20, std::int64_t{1} << 30, why)) {
+      for (const auto& plan : cuda::plans_of(form.call, {.handle = handle()}, all_plans, why)) {
         Aligned<T> image(x), weights(w), outputs(g), b(bias);
         const Aligned<std::byte> workspace(plan.workspace);
         T* const result = pass == Pass::forward ? outputs.data : pass == Pass::data ? image.data : weights.data;
@@ -152,14 +154,14 @@ TEST_CASE("emulated cuDNN: engines fail and refuse as asked") {
   const auto numbers = [&](DType type, std::string* text = nullptr) {
     std::string why;
     std::vector<std::int64_t> result;
-    for (const auto& plan : cuda::plans_of(cuda::form_of(p, Pass::forward, type).call, {.handle = handle()}, 20, 1 << 20, why))
+    for (const auto& plan : cuda::plans_of(cuda::form_of(p, Pass::forward, type).call, {.handle = handle()}, all_plans, why))
       result.push_back(plan.engine);
     if (text) *text = why;
     return result;
   };
   using Numbers = std::vector<std::int64_t>;
   CHECK(numbers(DType::float32) == Numbers{3, 0});
-  CHECK(numbers(DType::bfloat16) == Numbers{50, 41, 3, 0});
+  CHECK(numbers(DType::bfloat16) == Numbers{41, 50, 3, 0});  // what tensor cores do comes first
   {
     const Option option("MPIGRAD_EMULATED_CUDNN", "fail-50,fail-3");
     CHECK(numbers(DType::bfloat16) == Numbers{41, 0});
@@ -170,7 +172,7 @@ TEST_CASE("emulated cuDNN: engines fail and refuse as asked") {
   }
   {
     const Option option("MPIGRAD_EMULATED_CUDNN", "large-workspace");
-    CHECK(numbers(DType::bfloat16) == Numbers{0, 50, 41, 3});
+    CHECK(numbers(DType::bfloat16) == Numbers{0, 41, 50, 3});
   }
   {
     const Option option("MPIGRAD_EMULATED_CUDNN", "no-channels-last");
@@ -178,6 +180,38 @@ TEST_CASE("emulated cuDNN: engines fail and refuse as asked") {
     CHECK(numbers(DType::bfloat16, &why).empty());
     CHECK(why.find("channels last is not supported") != std::string::npos);
   }
+}
+
+TEST_CASE("emulated cuDNN: plans are looked for as asked") {
+  const ConvProblem p{.batch = 1,
+                      .in = {4, 5, 6},
+                      .out = {4, 5, 6},
+                      .kernel = {3, 3, 3},
+                      .pad_low = {1, 1, 1},
+                      .in_channels = 8,
+                      .out_channels = 8};
+  const auto engines = [&](const cuda::Search& search, double slope = 1) {
+    auto call = cuda::form_of(p, Pass::forward, DType::bfloat16).call;
+    call.bias = slope != 1, call.slope = slope;
+    std::string why;
+    std::vector<std::int64_t> result;
+    for (const auto& plan : cuda::plans_of(call, {.handle = handle()}, search, why)) result.push_back(plan.engine);
+    return result;
+  };
+  using Numbers = std::vector<std::int64_t>;
+  // Tensor cores before what comes first and has none.
+  CHECK(engines({}) == Numbers{41});
+  CHECK(engines({.built = 1}) == Numbers{50});
+  CHECK(engines({.most = 2}) == Numbers{41, 50});
+  CHECK(engines({.engine = 0}) == Numbers{0});
+  CHECK(engines({.place = 3}) == Numbers{3});
+  CHECK(engines({.engine = 0, .place = 3}).empty());
+  // A slope needs a kernel that is compiled first.
+  CHECK(engines({.most = 20}, 0.25).empty());
+  CHECK(engines({.most = 20, .compiled = 1}, 0.25) == Numbers{100});
+  CHECK(engines({.most = 20}, 0) == Numbers{41, 50, 3, 0});
+  // Less memory before speed.
+  CHECK(engines({.workspace = 500}) == Numbers{3});
 }
 
 TEST_CASE("emulated cuDNN: what it is not told, or told wrongly, it refuses") {
@@ -210,7 +244,7 @@ TEST_CASE("emulated cuDNN: what it is not told, or told wrongly, it refuses") {
   // Plans: wrong alignment, no workspace, a result on top of an operand.
   cuda::ConvCall call{.batch = 1, .in_channels = 4, .out_channels = 4, .in = {2, 2, 2}, .out = {2, 2, 2}};
   std::string why;
-  const auto plans = cuda::plans_of(call, {.handle = handle()}, 1, 1 << 20, why);
+  const auto plans = cuda::plans_of(call, {.handle = handle()}, {}, why);
   REQUIRE(plans.size() == 1);
   CHECK(plans[0].workspace > 0);
   Aligned<float> x(64), w(64), y(64);

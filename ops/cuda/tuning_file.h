@@ -1,0 +1,36 @@
+#pragma once
+// What was measured on a GPU, kept in a file of lines, so that a later run measures nothing. Several processes may add to one
+// file at the same time; what is damaged is measured again.
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+
+namespace mpigrad::cuda {
+
+class TuningFile {
+ public:
+  // Without a path everything is kept as long as this lives.
+  explicit TuningFile(std::string path) : path_(std::move(path)) {}
+
+  const std::string& path() const { return path_; }
+  std::optional<std::string> find(const std::string& key);
+  // Nothing if the key has an answer already. Neither may contain tabs or ends of lines. Where the file cannot be written a
+  // warning says so, once, and the answer is kept by this object.
+  void add(const std::string& key, const std::string& answer);
+
+ private:
+  void read();
+
+  std::string path_;
+  std::mutex mutex_;
+  bool is_read_ = false;
+  std::map<std::string, std::string> known_;
+};
+
+// That of the process: MPIGRAD_TUNING_FILE, or mpigrad/tuning.txt in the user's folder of caches (XDG_CACHE_HOME, else ~/.cache);
+// MPIGRAD_TUNING_FILE=none keeps nothing beyond the process.
+TuningFile& tuning_file();
+
+}  // namespace mpigrad::cuda
