@@ -1,8 +1,6 @@
 // Average pooling behind a LeakyReLU, and its adjoint, which needs nothing but the signs of what came in. A thread makes eight
 // neighbouring channels, whose signs are one byte.
 
-#include "framework/cuda/launch.cuh"
-#include "ops/cuda/window_kernels.h"
 #include "ops/cuda/windows.cuh"
 #include "ops/scalar.h"
 
@@ -44,22 +42,17 @@ __device__ inline void select(const scalar::LeakyReluAdjoint& f, unsigned signs,
 }
 
 // Sums of eight channels of the pixels of a window; each(pixel, values) changes them first.
-template <bool whole, class T, class F>
+template <class Form, bool whole, class T, class F>
 __device__ inline void sum_window(const Windows& p, const Place& o, int channels, const T* x, const F& each,
                                   Compute<T> (&sum)[8]) {
-  const Taps d = taps_of(p.d, o.d), h = taps_of(p.h, o.h), w = taps_of(p.w, o.w);
-  const int first = static_cast<int>(o.pack) * 8;
-  for (int i = d.begin; i < d.end; ++i)
-    for (int j = h.begin; j < h.end; ++j)
-      for (int k = w.begin; k < w.end; ++k) {
-        const auto pixel = pixel_index(o.n, p.d.in, p.h.in, p.w.in, d.start + i * p.d.dilation, h.start + j * p.h.dilation,
-                                       w.start + k * p.w.dilation);
-        Compute<T> values[8];
-        load_octet<whole>(x + pixel * channels + first, channels - first, values);
-        each(pixel, values);
+  const int first = o.pack * 8;
+  for_taps<Form>(p, o, [&](int, std::int64_t pixel) {
+    Compute<T> values[8];
+    load_octet<whole>(x + pixel * channels + first, channels - first, values);
+    each(pixel, values);
 #pragma unroll
-        for (int c = 0; c < 8; ++c) sum[c] += values[c];
-      }
+    for (int c = 0; c < 8; ++c) sum[c] += values[c];
+  });
 }
 
 template <bool whole, class T>
@@ -67,72 +60,73 @@ __device__ inline void store_mean(const Windows& p, std::int64_t row, const Plac
                                   Compute<T> (&sum)[8], T* y) {
 #pragma unroll
   for (auto& value : sum) value *= scale;
-  const int first = static_cast<int>(o.pack) * 8;
+  const int first = o.pack * 8;
   store_octet<whole>(sum, channels - first, y + (row * p.w.out + o.w) * channels + first);
 }
 
 // As owned_inputs of ops/problems.h.
+template <class Form>
 __device__ inline Range owned_by(const Axis& a, int o) {
   const auto first = [&](int at) {
-    const int start = at * a.stride - a.low;
+    const int start = at * Form::stride(a) - a.low;
     return at == 0 ? 0 : at == a.out ? a.in : start < 0 ? 0 : start > a.in ? a.in : start;
   };
   return {first(o), first(o + 1)};
 }
 
-template <bool whole, class T>
+template <class Form, bool whole, class T>
 __global__ void leaky_forward_kernel(Windows p, int channels, scalar::LeakyRelu f, Compute<T> scale, const T* x, T* y,
                                      std::uint8_t* signs) {
   for_rows(p.rows, p.items, [&](std::int64_t row, unsigned item) {
-    const Place o = place_of(p, row, item, p.d.out, p.h.out);
+    const Place o = place_of(p, row, item);
     Compute<T> sum[8] = {};
     const auto leaky = [&](std::int64_t, Compute<T>(&values)[8]) {
 #pragma unroll
       for (auto& value : values) value = f(value);
     };
-    sum_window<whole>(p, o, channels, x, leaky, sum);
+    sum_window<Form, whole>(p, o, channels, x, leaky, sum);
     store_mean<whole>(p, row, o, channels, scale, sum, y);
     // Most of these inputs were in the window just now.
-    const Range d = owned_by(p.d, o.d), h = owned_by(p.h, o.h), w = owned_by(p.w, o.w);
-    const int first = static_cast<int>(o.pack) * 8;
+    const Range d = owned_by<Form>(p.d, o.d), h = owned_by<Form>(p.h, o.h), w = owned_by<Form>(p.w, o.w);
+    const int first = o.pack * 8;
     for (auto i = d.begin; i < d.end; ++i)
       for (auto j = h.begin; j < h.end; ++j)
         for (auto k = w.begin; k < w.end; ++k) {
-          const auto pixel =
-              pixel_index(o.n, p.d.in, p.h.in, p.w.in, static_cast<int>(i), static_cast<int>(j), static_cast<int>(k));
+          const auto pixel = ((o.n * p.d.in + i) * p.h.in + j) * p.w.in + k;
           Compute<T> values[8];
           load_octet<whole>(x + pixel * channels + first, channels - first, values);
           unsigned byte = 0;
 #pragma unroll
           for (int c = 0; c < 8; ++c) byte |= (values[c] <= Compute<T>{} ? 0U : 1U) << c;
-          signs[pixel * p.packs + o.pack] = static_cast<std::uint8_t>(byte);
+          signs[pixel * p.packs.divisor() + o.pack] = static_cast<std::uint8_t>(byte);
         }
   });
 }
 
-template <bool whole, class T>
+template <class Form, bool whole, class T>
 __global__ void signed_forward_kernel(Windows p, int channels, scalar::LeakyReluAdjoint f, Compute<T> scale, const T* x,
                                       const std::uint8_t* signs, T* y) {
   for_rows(p.rows, p.items, [&](std::int64_t row, unsigned item) {
-    const Place o = place_of(p, row, item, p.d.out, p.h.out);
+    const Place o = place_of(p, row, item);
     Compute<T> sum[8] = {};
-    const auto selected = [&](std::int64_t pixel, Compute<T>(&values)[8]) { select(f, signs[pixel * p.packs + o.pack], values); };
-    sum_window<whole>(p, o, channels, x, selected, sum);
+    const auto selected = [&](std::int64_t pixel, Compute<T>(&values)[8]) {
+      select(f, signs[pixel * p.packs.divisor() + o.pack], values);
+    };
+    sum_window<Form, whole>(p, o, channels, x, selected, sum);
     store_mean<whole>(p, row, o, channels, scale, sum, y);
   });
 }
 
-template <bool whole, class T>
+template <class Form, bool whole, class T>
 __global__ void leaky_adjoint_kernel(Windows p, int channels, scalar::LeakyReluAdjoint f, Compute<T> scale, const T* gy,
                                      const std::uint8_t* signs, T* gx) {
   for_rows(p.rows, p.items, [&](std::int64_t row, unsigned item) {
-    const Place i = place_of(p, row, item, p.d.in, p.h.in);
-    const int first = static_cast<int>(i.pack) * 8;
+    const Place i = place_of(p, row, item);
+    const int first = i.pack * 8;
     Compute<T> sum[8] = {};
-    for_outputs(p, i, [&](int, int od, int oh, int ow) {
+    for_outputs<Form>(p, i, [&](int, std::int64_t pixel) {
       Compute<T> values[8];
-      load_octet<whole>(gy + pixel_index(i.n, p.d.out, p.h.out, p.w.out, od, oh, ow) * channels + first, channels - first,
-                        values);
+      load_octet<whole>(gy + pixel * channels + first, channels - first, values);
 #pragma unroll
       for (int c = 0; c < 8; ++c) sum[c] += values[c];
     });
@@ -143,44 +137,48 @@ __global__ void leaky_adjoint_kernel(Windows p, int channels, scalar::LeakyReluA
   });
 }
 
-// run(windows, grid, whole)
+// run(windows, grid, whole, form)
 template <class F>
-void over_octets(const PoolProblem& p, const Extent3& result, const void* a, const void* b, const F& run) {
+void over_octets(const PoolProblem& p, const Extent3& result, PoolKernels wanted, const void* a, const void* b, const F& run) {
   if (p.batch * volume(result) * p.channels == 0) return;
   const auto windows = windows_of(p, result, 8);
   const auto grid = row_grid(windows.rows, windows.items);
-  if (p.channels % 8 == 0 && aligned_to(a, 16) && aligned_to(b, 16)) run(windows, grid, std::true_type{});
-  else run(windows, grid, std::false_type{});
+  with_form(p, wanted, [&](auto form) {
+    if (p.channels % 8 == 0 && aligned_to(a, 16) && aligned_to(b, 16)) run(windows, grid, std::true_type{}, form);
+    else run(windows, grid, std::false_type{}, form);
+  });
 }
 
 }  // namespace
 
 template <class T>
-void leaky_avg_pool(const PoolProblem& p, double slope, const T* x, T* y, std::uint8_t* signs, void* stream) {
-  over_octets(p, p.out, x, y, [&](const Windows& w, const RowGrid& g, auto whole) {
-    launch("leaky_avg_pool", leaky_forward_kernel<decltype(whole)::value, T>, g.grid, g.block, stream, w,
+void leaky_avg_pool(const PoolProblem& p, double slope, const T* x, T* y, std::uint8_t* signs, void* stream, PoolKernels wanted) {
+  over_octets(p, p.out, wanted, x, y, [&](const Windows& w, const RowGrid& g, auto whole, auto form) {
+    launch("leaky_avg_pool", leaky_forward_kernel<decltype(form), decltype(whole)::value, T>, g.grid, g.block, stream, w,
            static_cast<int>(p.channels), scalar::LeakyRelu{slope}, mean_scale<T>(p), x, y, signs);
   });
 }
 template <class T>
-void signed_avg_pool(const PoolProblem& p, double slope, const T* x, const std::uint8_t* signs, T* y, void* stream) {
-  over_octets(p, p.out, x, y, [&](const Windows& w, const RowGrid& g, auto whole) {
-    launch("signed_avg_pool", signed_forward_kernel<decltype(whole)::value, T>, g.grid, g.block, stream, w,
+void signed_avg_pool(const PoolProblem& p, double slope, const T* x, const std::uint8_t* signs, T* y, void* stream,
+                     PoolKernels wanted) {
+  over_octets(p, p.out, wanted, x, y, [&](const Windows& w, const RowGrid& g, auto whole, auto form) {
+    launch("signed_avg_pool", signed_forward_kernel<decltype(form), decltype(whole)::value, T>, g.grid, g.block, stream, w,
            static_cast<int>(p.channels), scalar::LeakyReluAdjoint{slope}, mean_scale<T>(p), x, signs, y);
   });
 }
 template <class T>
-void leaky_avg_pool_adjoint(const PoolProblem& p, double slope, const T* gy, const std::uint8_t* signs, T* gx, void* stream) {
-  over_octets(p, p.in, gy, gx, [&](const Windows& w, const RowGrid& g, auto whole) {
-    launch("leaky_avg_pool_adjoint", leaky_adjoint_kernel<decltype(whole)::value, T>, g.grid, g.block, stream, w,
+void leaky_avg_pool_adjoint(const PoolProblem& p, double slope, const T* gy, const std::uint8_t* signs, T* gx, void* stream,
+                            PoolKernels wanted) {
+  over_octets(p, p.in, wanted, gy, gx, [&](const Windows& w, const RowGrid& g, auto whole, auto form) {
+    launch("leaky_avg_pool_adjoint", leaky_adjoint_kernel<decltype(form), decltype(whole)::value, T>, g.grid, g.block, stream, w,
            static_cast<int>(p.channels), scalar::LeakyReluAdjoint{slope}, mean_scale<T>(p), gy, signs, gx);
   });
 }
 
-#define MPIGRAD_MAKE(T)                                                                                \
-  template void leaky_avg_pool(const PoolProblem&, double, const T*, T*, std::uint8_t*, void*);        \
-  template void signed_avg_pool(const PoolProblem&, double, const T*, const std::uint8_t*, T*, void*); \
-  template void leaky_avg_pool_adjoint(const PoolProblem&, double, const T*, const std::uint8_t*, T*, void*);
+#define MPIGRAD_MAKE(T)                                                                                             \
+  template void leaky_avg_pool(const PoolProblem&, double, const T*, T*, std::uint8_t*, void*, PoolKernels);        \
+  template void signed_avg_pool(const PoolProblem&, double, const T*, const std::uint8_t*, T*, void*, PoolKernels); \
+  template void leaky_avg_pool_adjoint(const PoolProblem&, double, const T*, const std::uint8_t*, T*, void*, PoolKernels);
 MPIGRAD_MAKE(float)
 MPIGRAD_MAKE(double)
 MPIGRAD_MAKE(BFloat16)
