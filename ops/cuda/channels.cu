@@ -12,51 +12,75 @@
 namespace mpigrad::cuda {
 namespace {
 
-// Threads along x have neighbouring channels, threads along y rows.
-unsigned tile_width(std::int64_t channels) {
+// Threads along x have neighbouring packs of channels, threads along y rows.
+unsigned tile_width(std::int64_t packs) {
   unsigned width = 1;
-  while (width < warp && width < channels) width *= 2;
+  while (width < warp && width < packs) width *= 2;
   return width;
 }
-std::int64_t tiles_of(std::int64_t channels) { return (channels + tile_width(channels) - 1) / tile_width(channels); }
+std::int64_t tiles_of(std::int64_t packs) { return (packs + tile_width(packs) - 1) / tile_width(packs); }
 
-// Sums two values over the threads along y; those with threadIdx.y == 0 have the results.
-__device__ void add_along_y(double& a, double& b) {
-  __shared__ double shared[2][block_threads];
+// The part of [rows, packs] that a block of threads has: V neighbouring channels along x, rows along y.
+struct Part {
+  std::int64_t pack, begin, end;
+  __device__ Part(std::int64_t rows, std::int64_t block_rows)
+      : pack(static_cast<std::int64_t>(blockIdx.x) * blockDim.x + static_cast<std::int64_t>(threadIdx.x)),
+        begin(static_cast<std::int64_t>(blockIdx.y) * block_rows), end(min(rows, begin + block_rows)) {}
+  // for (rows of this thread) f(row)
+  template <class F>
+  __device__ void for_rows(const F& f) const {
+    for (std::int64_t r = begin + static_cast<std::int64_t>(threadIdx.y); r < end; r += blockDim.y) f(r);
+  }
+};
+
+// Sums N values for each of V channels over the threads along y; those with threadIdx.y == 0 have the results.
+template <int N, int V>
+__device__ void add_along_y(double (&values)[N][V]) {
+  __shared__ double shared[N * V][block_threads];
   const unsigned own = threadIdx.y * blockDim.x + threadIdx.x;
-  shared[0][own] = a;
-  shared[1][own] = b;
+#pragma unroll
+  for (int i = 0; i < N * V; ++i) shared[i][own] = values[i / V][i % V];
   __syncthreads();
   for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
     if (threadIdx.y < half)
-      for (auto& of : shared) of[own] += of[own + half * blockDim.x];
+#pragma unroll
+      for (int i = 0; i < N * V; ++i) shared[i][own] += shared[i][own + half * blockDim.x];
     __syncthreads();
   }
-  a = shared[0][own];
-  b = shared[1][own];
+#pragma unroll
+  for (int i = 0; i < N * V; ++i) values[i / V][i % V] = shared[i][own];
 }
 
 // scratch: [blocks, 2, channels]: mean and m2 of each block's rows. Values are shifted by the block's first row, so that the
 // squares of the shifted ones lose no digits to a large mean.
-template <class T>
-__global__ void moments_kernel(std::int64_t rows, std::int64_t channels, std::int64_t block_rows, const T* x, double* scratch) {
-  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + static_cast<std::int64_t>(threadIdx.x);
-  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.y) * block_rows, end = min(rows, begin + block_rows);
-  double sum = 0, squares = 0, shift = 0;
-  if (c < channels) {
-    shift = static_cast<double>(load(x[begin * channels + c]));
-    for (std::int64_t r = begin + static_cast<std::int64_t>(threadIdx.y); r < end; r += blockDim.y) {
-      const double d = static_cast<double>(load(x[r * channels + c])) - shift;
-      sum += d;
-      squares += d * d;
-    }
+template <class T, int V>
+__global__ void moments_kernel(std::int64_t rows, std::int64_t packs, std::int64_t block_rows, const Pack<T, V>* x,
+                               double* scratch) {
+  const Part part(rows, block_rows);
+  double sums[2][V] = {}, shift[V] = {};
+  if (part.pack < packs) {
+    const auto first = x[part.begin * packs + part.pack];
+#pragma unroll
+    for (int i = 0; i < V; ++i) shift[i] = static_cast<double>(load(first.of[i]));
+    part.for_rows([&](std::int64_t r) {
+      const auto in = x[r * packs + part.pack];
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        const double d = static_cast<double>(load(in.of[i])) - shift[i];
+        sums[0][i] += d;
+        sums[1][i] += d * d;
+      }
+    });
   }
-  add_along_y(sum, squares);
-  if (threadIdx.y != 0 || c >= channels) return;
-  const auto n = static_cast<double>(end - begin);
-  double* block = scratch + static_cast<std::int64_t>(blockIdx.y) * 2 * channels;
-  block[c] = shift + sum / n;
-  block[channels + c] = max(0.0, squares - sum * sum / n);
+  add_along_y(sums);
+  if (threadIdx.y != 0 || part.pack >= packs) return;
+  const auto n = static_cast<double>(part.end - part.begin);
+  double* block = scratch + (static_cast<std::int64_t>(blockIdx.y) * 2 * packs + part.pack) * V;
+#pragma unroll
+  for (int i = 0; i < V; ++i) {
+    block[i] = shift[i] + sums[0][i] / n;
+    block[packs * V + i] = max(0.0, sums[1][i] - sums[0][i] * sums[0][i] / n);
+  }
 }
 
 struct Moments {
@@ -122,25 +146,33 @@ __global__ void affine_kernel(std::int64_t n, FastDivide channels, bool packed, 
 }
 
 // scratch: [blocks, 2, channels]: sum g and sum g (x - m) of each block's rows
-template <class T, class S>
-__global__ void dots_kernel(std::int64_t rows, std::int64_t channels, std::int64_t block_rows, const T* g, const T* x, const S* m,
-                            double* scratch) {
-  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + static_cast<std::int64_t>(threadIdx.x);
-  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.y) * block_rows, end = min(rows, begin + block_rows);
-  double sum = 0, dot = 0;
-  if (c < channels) {
-    const auto centre = static_cast<double>(m[c]);
-    for (std::int64_t r = begin + static_cast<std::int64_t>(threadIdx.y); r < end; r += blockDim.y) {
-      const auto of_g = static_cast<double>(load(g[r * channels + c]));
-      sum += of_g;
-      dot += of_g * (static_cast<double>(load(x[r * channels + c])) - centre);
-    }
+template <class T, int V, class S>
+__global__ void dots_kernel(std::int64_t rows, std::int64_t packs, std::int64_t block_rows, const Pack<T, V>* g,
+                            const Pack<T, V>* x, const S* m, double* scratch) {
+  const Part part(rows, block_rows);
+  double sums[2][V] = {};
+  if (part.pack < packs) {
+    double centre[V];
+#pragma unroll
+    for (int i = 0; i < V; ++i) centre[i] = static_cast<double>(m[part.pack * V + i]);
+    part.for_rows([&](std::int64_t r) {
+      const auto of_g = g[r * packs + part.pack], of_x = x[r * packs + part.pack];
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        const auto value = static_cast<double>(load(of_g.of[i]));
+        sums[0][i] += value;
+        sums[1][i] += value * (static_cast<double>(load(of_x.of[i])) - centre[i]);
+      }
+    });
   }
-  add_along_y(sum, dot);
-  if (threadIdx.y != 0 || c >= channels) return;
-  double* block = scratch + static_cast<std::int64_t>(blockIdx.y) * 2 * channels;
-  block[c] = sum;
-  block[channels + c] = dot;
+  add_along_y(sums);
+  if (threadIdx.y != 0 || part.pack >= packs) return;
+  double* block = scratch + (static_cast<std::int64_t>(blockIdx.y) * 2 * packs + part.pack) * V;
+#pragma unroll
+  for (int i = 0; i < V; ++i) {
+    block[i] = sums[0][i];
+    block[packs * V + i] = sums[1][i];
+  }
 }
 
 template <class S>
@@ -160,39 +192,27 @@ __global__ void join_dots_kernel(std::int64_t channels, std::int64_t blocks, con
   }
 }
 
-// h = y <= 0 ? slope g : g, which may be g, and scratch: [blocks, channels], the sums of h over each block's rows. Threads along
-// x have packs of V channels.
-template <int V, class T>
+// h = y <= 0 ? slope g : g, which may be g, and scratch: [blocks, channels], the sums of h over each block's rows.
+template <class T, int V>
 __global__ void leaky_sums_kernel(std::int64_t rows, std::int64_t packs, std::int64_t block_rows, scalar::LeakyReluAdjoint f,
                                   const Pack<T, V>* g, const Pack<T, V>* y, Pack<T, V>* h, double* scratch) {
-  __shared__ double shared[V][block_threads];
-  const std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + static_cast<std::int64_t>(threadIdx.x);
-  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.y) * block_rows, end = min(rows, begin + block_rows);
-  const unsigned own = threadIdx.y * blockDim.x + threadIdx.x;
-  double sums[V] = {};
-  if (pack < packs)
-    for (std::int64_t r = begin + static_cast<std::int64_t>(threadIdx.y); r < end; r += blockDim.y) {
-      auto values = g[r * packs + pack];
-      const auto of_y = y[r * packs + pack];
+  const Part part(rows, block_rows);
+  double sums[1][V] = {};
+  if (part.pack < packs)
+    part.for_rows([&](std::int64_t r) {
+      auto values = g[r * packs + part.pack];
+      const auto of_y = y[r * packs + part.pack];
 #pragma unroll
       for (int i = 0; i < V; ++i) {
         values.of[i] = store<T>(f(load(values.of[i]), load(of_y.of[i])));
-        sums[i] += static_cast<double>(load(values.of[i]));
+        sums[0][i] += static_cast<double>(load(values.of[i]));
       }
-      h[r * packs + pack] = values;
-    }
+      h[r * packs + part.pack] = values;
+    });
+  add_along_y(sums);
+  if (threadIdx.y != 0 || part.pack >= packs) return;
 #pragma unroll
-  for (int i = 0; i < V; ++i) shared[i][own] = sums[i];
-  __syncthreads();
-  for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
-    if (threadIdx.y < half)
-#pragma unroll
-      for (int i = 0; i < V; ++i) shared[i][own] += shared[i][own + half * blockDim.x];
-    __syncthreads();
-  }
-  if (threadIdx.y != 0 || pack >= packs) return;
-#pragma unroll
-  for (int i = 0; i < V; ++i) scratch[(static_cast<std::int64_t>(blockIdx.y) * packs + pack) * V + i] = shared[i][own];
+  for (int i = 0; i < V; ++i) scratch[(static_cast<std::int64_t>(blockIdx.y) * packs + part.pack) * V + i] = sums[0][i];
 }
 
 template <class T>
@@ -206,47 +226,71 @@ __global__ void join_sums_kernel(std::int64_t channels, std::int64_t blocks, con
   }
 }
 
-struct Launch {
-  dim3 block, grid;
-  std::int64_t blocks = 0, block_rows = 0;
-};
-Launch launch_of(std::int64_t rows, std::int64_t channels) {
-  Launch l;
-  const unsigned width = tile_width(channels);
-  l.block = dim3(width, block_threads / width);
-  const auto wanted = channel_blocks(rows, channels);
-  l.block_rows = wanted ? (rows + wanted - 1) / wanted : 1;
-  l.blocks = (rows + l.block_rows - 1) / l.block_rows;  // none is empty
-  l.grid = dim3(static_cast<unsigned>(tiles_of(channels)), static_cast<unsigned>(l.blocks));
-  return l;
-}
-
-}  // namespace
-
-std::int64_t channel_blocks(std::int64_t rows, std::int64_t channels) {
-  if (rows == 0 || channels == 0) return 0;
-  const std::int64_t height = block_threads / tile_width(channels), tiles = tiles_of(channels);
+// Blocks of rows of packs.
+std::int64_t blocks_of(std::int64_t rows, std::int64_t packs) {
+  if (rows == 0 || packs == 0) return 0;
+  const std::int64_t height = block_threads / tile_width(packs), tiles = tiles_of(packs);
   const std::int64_t most = tiles < 2048 ? 2048 / tiles : 1;
   const std::int64_t full = (rows + height * 8 - 1) / (height * 8);  // 8 rows for each thread
   return full < most ? full : most;
 }
 
-std::int64_t bias_activation_scratch(std::int64_t rows, std::int64_t channels) {
+struct Launch {
+  dim3 block, grid;
+  std::int64_t packs = 0, blocks = 0, block_rows = 0;
+};
+Launch launch_of(std::int64_t rows, std::int64_t packs) {
+  Launch l;
+  l.packs = packs;
+  const unsigned width = tile_width(packs);
+  l.block = dim3(width, block_threads / width);
+  const auto wanted = blocks_of(rows, packs);
+  l.block_rows = wanted ? (rows + wanted - 1) / wanted : 1;
+  l.blocks = (rows + l.block_rows - 1) / l.block_rows;  // none is empty
+  l.grid = dim3(static_cast<unsigned>(tiles_of(packs)), static_cast<unsigned>(l.blocks));
+  return l;
+}
+
+template <int V, class T>
+auto packs_at(T* pointer) {
+  using Packs = std::conditional_t<std::is_const_v<T>, const Pack<std::remove_const_t<T>, V>, Pack<T, V>>;
+  return reinterpret_cast<Packs*>(pointer);
+}
+
+// f(launch, V) unless there are no rows, with packs of 16 bytes if the number of channels and the addresses allow it. What it
+// launched.
+template <class T, class F, class... P>
+Launch over_packs(std::int64_t rows, std::int64_t channels, const F& f, const P*... pointers) {
+  const auto run = [&](auto v) {
+    const auto l = launch_of(rows, channels / v);
+    if (l.blocks > 0) f(l, v);
+    return l;
+  };
+  constexpr int wide = static_cast<int>(16 / sizeof(T));
+  if (channels % wide == 0 && (aligned(pointers, 16) && ...)) return run(std::integral_constant<int, wide>{});
+  return run(std::integral_constant<int, 1>{});
+}
+
+}  // namespace
+
+std::int64_t channel_blocks(std::int64_t rows, std::int64_t channels) {
   std::int64_t most = 0;  // for packs of any width
-  for (const int width : {1, 2, 4}) {
-    const auto blocks = channel_blocks(rows, channels / width);
+  for (const int width : {1, 2, 4, 8}) {
+    const auto blocks = blocks_of(rows, channels / width);
     most = blocks > most ? blocks : most;
   }
-  return most * channels;
+  return most;
 }
 
 template <class T, class S>
 void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, double* scratch, S* mean, S* m2, Stream stream) {
   if (channels == 0) return;
-  const auto l = launch_of(rows, channels);
-  if (l.blocks > 0) {
-    launch("channel_moments", moments_kernel<T>, l.grid, l.block, stream, rows, channels, l.block_rows, x, scratch);
-  }
+  const auto run = [&](const Launch& l, auto v) {
+    constexpr int V = decltype(v)::value;
+    launch("channel_moments", moments_kernel<T, V>, l.grid, l.block, stream, rows, l.packs, l.block_rows, packs_at<V>(x),
+           scratch);
+  };
+  const auto l = over_packs<T>(rows, channels, run, x);
   launch("channel_moments", join_moments_kernel<S>, blocks_for(channels * warp), block_threads, stream, rows, channels, l.blocks,
          l.block_rows, scratch, mean, m2);
 }
@@ -267,10 +311,12 @@ template <class T, class S>
 void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const S* m, double* scratch, S* sums, S* dots,
                   Stream stream) {
   if (channels == 0) return;
-  const auto l = launch_of(rows, channels);
-  if (l.blocks > 0) {
-    launch("channel_dots", dots_kernel<T, S>, l.grid, l.block, stream, rows, channels, l.block_rows, g, x, m, scratch);
-  }
+  const auto run = [&](const Launch& l, auto v) {
+    constexpr int V = decltype(v)::value;
+    launch("channel_dots", dots_kernel<T, V, S>, l.grid, l.block, stream, rows, l.packs, l.block_rows, packs_at<V>(g),
+           packs_at<V>(x), m, scratch);
+  };
+  const auto l = over_packs<T>(rows, channels, run, g, x);
   launch("channel_dots", join_dots_kernel<S>, blocks_for(channels * warp), block_threads, stream, channels, l.blocks, scratch,
          sums, dots);
 }
@@ -279,21 +325,13 @@ template <class T>
 void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* y, double slope, double* scratch,
                              T* h, T* sums, Stream stream) {
   if (channels == 0) return;
-  std::int64_t blocks = 0;
-  const auto run = [&](auto v) {
+  const auto run = [&](const Launch& l, auto v) {
     constexpr int V = decltype(v)::value;
-    const auto l = launch_of(rows, channels / V);
-    blocks = l.blocks;
-    if (blocks > 0)
-      launch("bias_activation_adjoint", leaky_sums_kernel<V, T>, l.grid, l.block, stream, rows, channels / V, l.block_rows,
-             scalar::LeakyReluAdjoint{slope}, reinterpret_cast<const Pack<T, V>*>(g), reinterpret_cast<const Pack<T, V>*>(y),
-             reinterpret_cast<Pack<T, V>*>(h), scratch);
+    launch("bias_activation_adjoint", leaky_sums_kernel<T, V>, l.grid, l.block, stream, rows, l.packs, l.block_rows,
+           scalar::LeakyReluAdjoint{slope}, packs_at<V>(g), packs_at<V>(y), packs_at<V>(h), scratch);
   };
-  constexpr int wide = static_cast<int>(16 / sizeof(T)) < 4 ? static_cast<int>(16 / sizeof(T)) : 4;
-  if (channels % wide == 0 && aligned(g, wide * sizeof(T)) && aligned(y, wide * sizeof(T)) && aligned(h, wide * sizeof(T)))
-    run(std::integral_constant<int, wide>{});
-  else run(std::integral_constant<int, 1>{});
-  launch("bias_activation_adjoint", join_sums_kernel<T>, blocks_for(channels * warp), block_threads, stream, channels, blocks,
+  const auto l = over_packs<T>(rows, channels, run, g, y, h);
+  launch("bias_activation_adjoint", join_sums_kernel<T>, blocks_for(channels * warp), block_threads, stream, channels, l.blocks,
          scratch, sums);
 }
 

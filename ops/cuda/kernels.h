@@ -57,7 +57,7 @@ void softmax(std::int64_t rows, std::int64_t n, const T* x, T* y, bool logarithm
 // ---- channels last (channels.cu): x: [rows, channels]; sums in double. S, of what there is per channel, is what T is computed
 // in: float for 16-bit types, else T.
 
-// Blocks of rows for moments and dots, and doubles that both need as scratch.
+// At most so many blocks of rows have sums of their own, one after the other in what the functions below need as scratch.
 std::int64_t channel_blocks(std::int64_t rows, std::int64_t channels);
 inline std::int64_t channel_scratch(std::int64_t rows, std::int64_t channels) {
   return channel_blocks(rows, channels) * 2 * channels;
@@ -69,8 +69,7 @@ void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, doubl
 template <class T, class S>
 void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const S* m, const S* a, const S* b, double slope, T* y,
                     Stream stream);
-// h = y <= 0 ? slope * g : g, which may be g, and sums[c] = sum h; doubles that are needed as scratch
-std::int64_t bias_activation_scratch(std::int64_t rows, std::int64_t channels);
+// h = y <= 0 ? slope * g : g, which may be g, and sums[c] = sum h
 template <class T>
 void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* y, double slope, double* scratch,
                              T* h, T* sums, Stream stream);

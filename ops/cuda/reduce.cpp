@@ -119,7 +119,7 @@ void BiasActivation::run(Cuda, Inputs in, Outputs out) const {
 }
 void BiasActivationAdjoint::run(Cuda, Inputs in, Outputs out) const {
   const auto rows = rows_of(in[0]);
-  Tensor work = scratch(cuda::bias_activation_scratch(rows.count, rows.length), DType::float64);
+  Tensor work = scratch(cuda::channel_scratch(rows.count, rows.length), DType::float64);
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     cuda::bias_activation_adjoint(rows.count, rows.length, read<T>(in[0]), read<T>(in[1]), slope, written<double>(work),
