@@ -7,6 +7,7 @@
 #include "framework/tape.h"
 #include "ops/elementwise.h"
 #include "ops/random.h"
+#include "ops/running.h"
 
 namespace mpigrad::nn {
 namespace {
@@ -100,8 +101,8 @@ NoBatchStatistics::~NoBatchStatistics() { no_batch_statistics = previous_; }
 
 void BatchNorm::update(const Tensor& x, const distributed::BatchNormResult& result, Tensor& mean, Tensor& variance) const {
   Untaped scope;
-  auto batch_mean = result.statistics.mean;
-  auto batch_variance = result.statistics.variance * (result.count / std::max(1.0, result.count - 1));
+  auto batch = result.statistics;
+  double correction = result.count / std::max(1.0, result.count - 1);
   if (x.layout() && a_.statistics != distributed::Statistics::all) {
     // Groups have statistics of their own; what evaluation uses is their average, the same on all ranks. Each counts as many
     // times as it has values: an empty rank has none.
@@ -109,16 +110,11 @@ void BatchNorm::update(const Tensor& x, const distributed::BatchNormResult& resu
     double all = result.count;  // known on the host, which need not wait for a GPU
     group.transport().allreduce(&all, &all, 1, DType::float64, Reduction::sum);
     all = std::max(1.0, all);
-    batch_mean = allreduce(batch_mean * result.count, group) / all;
-    batch_variance = allreduce(batch_variance * result.count, group) / all;
+    batch.mean = allreduce(batch.mean * result.count, group) / all;
+    batch.variance = allreduce(batch.variance * correction * result.count, group) / all;
+    correction = 1;
   }
-  // On a GPU in place: a captured step goes on with the memory that it began with.
-  const auto take = [](Tensor& kept, const Tensor& value) {
-    if (kept.device() == DeviceKind::cuda) detail::copy_bytes(kept.device(), kept.raw(), value.raw(), value.bytes());
-    else kept = constant(value);
-  };
-  take(mean, mean * a_.momentum + batch_mean * (1 - a_.momentum));
-  take(variance, variance * a_.momentum + batch_variance * (1 - a_.momentum));
+  update_running(mean, variance, batch, a_.momentum, correction);
 }
 
 Linear::Linear(Module& parent, const std::string& name, const LinearAttributes& attributes)

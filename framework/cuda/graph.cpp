@@ -87,6 +87,7 @@ struct CapturedGraph::State {
   int pool = 0;
   Recording kept;
   cudaGraphExec_t executable = nullptr;
+  std::size_t nodes = 0;
 };
 
 CapturedGraph::CapturedGraph(const std::function<void()>& f) {
@@ -103,11 +104,14 @@ CapturedGraph::CapturedGraph(const std::function<void()>& f) {
     throw;
   }
   // Halos and buckets keep the priorities of their streams.
+  const auto counted = cudaGraphGetNodes(graph, nullptr, &state_->nodes);
   const auto code = cudaGraphInstantiate(&state_->executable, graph, cudaGraphInstantiateFlagUseNodePriority);
   destroy(graph);
+  check(counted, "cudaGraphGetNodes");
   check(code, "cudaGraphInstantiate");
 }
 CapturedGraph::~CapturedGraph() = default;
+std::size_t CapturedGraph::nodes() const { return state_->nodes; }
 
 void CapturedGraph::launch(const StepScalars& scalars) {
   require(!capturing(), "[graph] a graph is started within a step that is captured");

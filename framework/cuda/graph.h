@@ -1,6 +1,7 @@
 #pragma once
 // Work that a GPU repeats without its host: captured once, with all addresses and arguments, then started by one call.
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 
@@ -22,6 +23,8 @@ class CapturedGraph {
 
   // Once more, behind what the compute stream has been given; on the thread that captured it.
   void launch(const StepScalars& scalars);
+  // Kernels, copies and the like that a repetition consists of.
+  std::size_t nodes() const;
 
  private:
   struct State;

@@ -10,6 +10,7 @@
 #include "ops/norm.h"
 #include "ops/random.h"
 #include "ops/reduce.h"
+#include "ops/running.h"
 #include "ops/softmax.h"
 #include "ops/views.h"
 
@@ -53,6 +54,7 @@ MPIGRAD_ABSENT(ExpScaled)
 MPIGRAD_ABSENT(ChannelMoments)
 MPIGRAD_ABSENT(ChannelAffine)
 MPIGRAD_ABSENT(ChannelDots)
+MPIGRAD_ABSENT(RunningAverages)
 MPIGRAD_ABSENT(LabelMask)
     // clang-format on
 

@@ -5,11 +5,13 @@
 #include "ops/broadcast.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/plan.h"
+#include "ops/cuda/running.h"
 #include "ops/cuda/tensors.h"
 #include "ops/cuda/window_kernels.h"
 #include "ops/loss.h"
 #include "ops/norm.h"
 #include "ops/random.h"
+#include "ops/running.h"
 #include "ops/softmax.h"
 
 namespace mpigrad::ops {
@@ -106,6 +108,17 @@ void ChannelDots::run(Cuda, Inputs in, Outputs out) const {
     using S = PerChannel<T>;
     cuda::channel_dots(rows.count, rows.length, read<T>(in[0]), read<T>(in[1]), read<S>(in[2]), written<double>(work),
                        written<S>(out[0]), written<S>(out[1]), cuda::compute_stream());
+  });
+}
+
+void RunningAverages::run(Cuda, Inputs in, Outputs) const {
+  visit_floating(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    Tensor to_mean = in[4], to_variance = in[5];
+    cuda::running_averages<T>(
+        in[0].elements(),
+        {read<T>(in[0]), read<T>(in[1]), read<T>(in[2]), read<T>(in[3]), written<T>(to_mean), written<T>(to_variance)},
+        {momentum, correction}, cuda::compute_stream());
   });
 }
 

@@ -346,6 +346,11 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   delete graph;
   return state();
 }
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::size_t* count) {
+  if (!graph || nodes) return refuse(cudaErrorInvalidValue, "no graph, or more than the number of nodes is asked for");
+  *count = graph->nodes.size();
+  return state();
+}
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long flags) {
   if (!graph || (flags & ~static_cast<unsigned long long>(cudaGraphInstantiateFlagUseNodePriority)) != 0)
     return refuse(cudaErrorInvalidValue, "no graph, or flags");
