@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <optional>
 
-#include "framework/cuda/check.h"
 #include "framework/cuda/graph.h"
+#include "framework/cuda/timer.h"
 #include "framework/error.h"
 #include "framework/warning.h"
 #include "ops/cuda/cudnn_defects.h"
@@ -26,14 +26,6 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 // What of the bias and the activation is inside of the call. The rest is done by a kernel of our own behind it.
 enum class Fused : std::uint8_t { both, bias, nothing };
-
-struct Timer {
-  cudaEvent_t event{};
-  Timer() { MPIGRAD_CUDA(cudaEventCreate(&event)); }
-  ~Timer() { static_cast<void>(cudaEventDestroy(event)); }
-  Timer(const Timer&) = delete;
-  Timer& operator=(const Timer&) = delete;
-};
 
 // Images and outputs are the large operands; weights are small.
 bool copies(const ConvForm& form) { return form.moves_image || form.moves_outputs; }
@@ -126,20 +118,20 @@ class Chooser {
       return choice;
     }
     const auto start = Clock::now();
-    float milliseconds = 0;
+    double best_time = 0;
     std::int64_t timed = 0;
-    auto choice = by_time(start, milliseconds, timed);
+    auto choice = by_time(start, best_time, timed);
     if (choice)
       tuning_file().add(key(), fmt::format("{}|{}|{}|{:.4g} ms", to_string(choice->form.call), choice->plan.place,
-                                           choice->plan.engine, milliseconds));
+                                           choice->plan.engine, 1e3 * best_time));
     detail::add_tuning({.problems = 1, .kernels = timed, .seconds = seconds_since(start)});
     return choice;
   }
 
   // Forms that copy their large operands are worth it where no other has a fast kernel.
-  std::optional<Choice> by_time(Clock::time_point start, float& best_time, std::int64_t& timed) {
+  std::optional<Choice> by_time(Clock::time_point start, double& best_time, std::int64_t& timed) {
     std::optional<Choice> best;
-    best_time = std::numeric_limits<float>::infinity();
+    best_time = std::numeric_limits<double>::infinity();
     for (const bool copying : {false, true}) {
       if (copying && best && best->plan.fast) break;
       for (const auto fused : levels())
@@ -152,7 +144,7 @@ class Chooser {
             try {
               if (!keeps_specials(candidate)) continue;
               const bool any = !best || best->plan.engine == 0;
-              const float time = time_of(candidate, any ? std::numeric_limits<float>::infinity() : best_time);
+              const double time = time_of(candidate, any ? std::numeric_limits<double>::infinity() : best_time);
               ++timed;
               if (any || time < best_time) best_time = time, best = std::move(candidate);
             } catch (const Error& error) {  // no memory for its workspace, perhaps: one of the others will do
@@ -164,20 +156,16 @@ class Chooser {
     return best;
   }
 
-  // Milliseconds of the fastest of a few runs; of one, where that is more than twice `best`.
-  float time_of(const Choice& candidate, float best) {
-    const Timer begin, end;
-    const auto stream = native(compute_stream());
-    float fastest = std::numeric_limits<float>::infinity();
+  // Seconds of the fastest of a few runs; of one, where that is more than twice `best`.
+  double time_of(const Choice& candidate, double best) {
+    Timer timer;
+    double fastest = std::numeric_limits<double>::infinity();
     trial_(candidate, nullptr);  // loads the kernel
     for (int run = 0; run < 3; ++run) {
-      MPIGRAD_CUDA(cudaEventRecord(begin.event, stream));
+      timer.begin(compute_stream());
       trial_(candidate, nullptr);
-      MPIGRAD_CUDA(cudaEventRecord(end.event, stream));
-      MPIGRAD_CUDA(cudaEventSynchronize(end.event));
-      float time = 0;
-      MPIGRAD_CUDA(cudaEventElapsedTime(&time, begin.event, end.event));
-      fastest = std::min(fastest, time);
+      timer.end(compute_stream());
+      fastest = std::min(fastest, timer.seconds());
       if (fastest > 2 * best) break;
     }
     return fastest;

@@ -1,0 +1,278 @@
+// Times our own kernels on a GPU at CosmoFlow's shapes beside the bandwidth of copies, measured in the same run: what must be
+// read and written at least, divided by the time that it takes. Prints a table in Markdown, a row as soon as it is known. Tensors
+// that are small enough to stay in the GPU's cache may be faster than copies of large ones.
+//
+//   gpu_kernels --device cuda --size 128 --precision bfloat16 float32
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "comm/launch.h"
+#include "framework/cuda/timer.h"
+#include "framework/error.h"
+#include "models/session.h"
+#include "ops/cuda/plan.h"
+#include "ops/cuda/window_kernels.h"
+#include "ops/random.h"
+#include "ops/scalar.h"
+
+namespace mpigrad::bench {
+namespace {
+
+using kernel::Extent3;
+using kernel::PoolProblem;
+using kernel::volume;
+
+struct Options {
+  std::int64_t size = 128, batch = 1;
+  std::vector<std::string> precisions{"float32", "bfloat16"};
+  bool any_form = false;
+};
+
+// The best of some rounds; a round is long enough for its launches to hide behind the work.
+double time_of(const std::function<void()>& call) {
+  cuda::Timer timer;
+  const auto round = [&](int calls) {
+    timer.begin(cuda::compute_stream());
+    for (int i = 0; i < calls; ++i) call();
+    timer.end(cuda::compute_stream());
+    return timer.seconds() / calls;
+  };
+  call();
+  const double once = std::max(round(1), 1e-6);
+  const int calls = std::clamp(static_cast<int>(0.01 / once), 1, 200);
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < 5; ++i) best = std::min(best, round(calls));
+  return best;
+}
+
+// Numbers, not zeros: multiplying zeros takes less power and then less time.
+Tensor numbers(std::int64_t elements, DType type) { return random_normal({elements}, {.key = 1}, 0, 1, type); }
+
+template <class T>
+T* at(const Tensor& x) {
+  return reinterpret_cast<T*>(x.raw());
+}
+
+class Table {
+ public:
+  // Copies of `bytes`, read and written.
+  explicit Table(std::int64_t bytes) {
+    const auto from = numbers(bytes / 4, DType::float32), to = zeros_like(from);
+    const double seconds = time_of([&] { cuda::copy_on_device(to.raw(), from.raw(), from.bytes()); });
+    rate_ = 2 * static_cast<double>(from.bytes()) / seconds;
+    fmt::print("Own kernels on {}; copies of {:.0f} MiB read and write {:.0f} GB/s\n\n", cuda::name(),
+               static_cast<double>(from.bytes()) / (1 << 20), rate_ / 1e9);
+    fmt::print("| kernel | shape | type | ms | MB at least | GB/s | of copying |\n|---|---|---|---|---|---|---|\n");
+    std::fflush(stdout);
+  }
+  // `make` makes operands and returns the call. What does not fit says so, and the others go on.
+  void row(const std::string& kernel, const std::string& shape, DType type, double bytes,
+           const std::function<std::function<void()>()>& make) const {
+    fmt::print("| {} | {} | {} |", kernel, shape, name_of(type));
+    try {
+      const double seconds = time_of(make());
+      const double rate = bytes / seconds;
+      fmt::print(" {:.4f} | {:.3f} | {:.0f} | {:.0f}% |\n", 1e3 * seconds, bytes / 1e6, rate / 1e9, 100 * rate / rate_);
+    } catch (const Error& error) {
+      fmt::print(" {} |\n", error.what());
+    }
+    std::fflush(stdout);
+  }
+
+ private:
+  double rate_ = 0;
+};
+
+template <class T>
+using PerChannel = std::conditional_t<is_half(dtype_of<T>()), float, T>;
+
+// On the first convolution's output.
+template <class T>
+void elementwise_rows(const Table& table, std::int64_t rows, std::int64_t channels) {
+  using Call = std::function<void()>;
+  const auto type = dtype_of<T>();
+  const auto n = rows * channels;
+  const auto shape = fmt::format("{} x {}", rows, channels);
+  const double bytes = static_cast<double>(n) * sizeof(T);
+  const auto stream = cuda::compute_stream();
+  table.row("add", shape, type, 3 * bytes, [&]() -> Call {
+    return [=, a = numbers(n, type), b = numbers(n, type), y = numbers(n, type)] {
+      cuda::binary(scalar::Add{}, n, at<T>(a), at<T>(b), at<T>(y), stream);
+    };
+  });
+  table.row("leaky relu", shape, type, 2 * bytes, [&]() -> Call {
+    return
+        [=, x = numbers(n, type), y = numbers(n, type)] { cuda::unary(scalar::LeakyRelu{0.01}, n, at<T>(x), at<T>(y), stream); };
+  });
+  table.row("sum of all", shape, type, bytes, [&]() -> Call {
+    const auto reduction = cuda::reduction_of(Shape{n}, {0});
+    return [=, x = numbers(n, type), partial = numbers(std::max<std::int64_t>(1, reduction.chunks), DType::float64),
+            y = numbers(1, type)] {
+      cuda::sum(reduction, at<T>(x), reduction.chunks > 1 ? at<double>(partial) : nullptr, at<T>(y), stream);
+    };
+  });
+  table.row("transposing copy", shape, type, 2 * bytes, [&]() -> Call {
+    return [=, x = numbers(n, type), y = numbers(n, type)] {
+      cuda::transpose(1, rows, channels, sizeof(T), x.raw(), y.raw(), stream);
+    };
+  });
+  if (type == DType::float32)
+    table.row("cast to bfloat16", shape, type, 1.5 * bytes, [&]() -> Call {
+      return [=, x = numbers(n, DType::float32), y = numbers(n, DType::bfloat16)] {
+        cuda::cast(n, at<float>(x), at<BFloat16>(y), stream);
+      };
+    });
+}
+
+template <class T>
+void channel_rows(const Table& table, std::int64_t rows, std::int64_t channels) {
+  using Call = std::function<void()>;
+  using S = PerChannel<T>;
+  const auto type = dtype_of<T>(), of_channels = dtype_of<S>();
+  const auto n = rows * channels;
+  const auto shape = fmt::format("{} x {}", rows, channels);
+  const double bytes = static_cast<double>(n) * sizeof(T);
+  const auto stream = cuda::compute_stream();
+  const auto scratch = numbers(cuda::channel_scratch(rows, channels), DType::float64);
+  const auto a = numbers(channels, of_channels), b = numbers(channels, of_channels), m = numbers(channels, of_channels);
+  table.row("channel moments", shape, type, bytes, [&]() -> Call {
+    return [=, x = numbers(n, type)] {
+      cuda::channel_moments(rows, channels, at<T>(x), at<double>(scratch), at<S>(a), at<S>(b), stream);
+    };
+  });
+  table.row("channel affine", shape, type, 2 * bytes, [&]() -> Call {
+    return [=, x = numbers(n, type), y = numbers(n, type)] {
+      cuda::channel_affine(rows, channels, at<T>(x), at<S>(m), at<S>(a), at<S>(b), 0.01, at<T>(y), stream);
+    };
+  });
+  table.row("channel dots", shape, type, 2 * bytes, [&]() -> Call {
+    return [=, x = numbers(n, type), g = numbers(n, type)] {
+      cuda::channel_dots(rows, channels, at<T>(g), at<T>(x), at<S>(m), at<double>(scratch), at<S>(a), at<S>(b), stream);
+    };
+  });
+  table.row("bias gradient behind an activation", shape, type, 3 * bytes, [&]() -> Call {
+    return [=, g = numbers(n, type), y = numbers(n, type), h = numbers(n, type), sums = numbers(channels, type)] {
+      cuda::bias_activation_adjoint(rows, channels, at<T>(g), at<T>(y), 0.01, at<double>(scratch), at<T>(h), at<T>(sums), stream);
+    };
+  });
+}
+
+template <class T>
+void pool_rows(const Table& table, const PoolProblem& p, bool average, cuda::PoolKernels which) {
+  using Call = std::function<void()>;
+  const auto type = dtype_of<T>();
+  const auto in = p.batch * volume(p.in) * p.channels, out = p.batch * volume(p.out) * p.channels;
+  const auto signs = p.batch * volume(p.in) * kernel::octets(p.channels);
+  const auto shape = fmt::format("{}^3 x {}, {} by {}", p.in[0], p.channels, p.kernel[0], p.stride[0]);
+  const double both = static_cast<double>(in + out) * sizeof(T);
+  const auto stream = cuda::compute_stream();
+  const auto pool = [&](const std::string& name, double bytes, const auto& run) {
+    table.row(name, shape, type, bytes, [&]() -> Call {
+      const auto x = numbers(in, type), y = numbers(out, type);
+      const auto winner = zeros({average ? 0 : out}, DType::int32), bits = zeros({average ? signs : 0}, DType::uint8);
+      // Winners as they come, not zeros.
+      if (!average) cuda::max_pool_forward(p, at<T>(x), at<T>(y), at<std::int32_t>(winner), stream, which);
+      return [=] { run(at<T>(x), at<T>(y), at<std::int32_t>(winner), at<std::uint8_t>(bits)); };
+    });
+  };
+  const auto of_signs = static_cast<double>(signs), of_winners = 4 * static_cast<double>(out);
+  if (average) {
+    pool("average pool", both, [=](T* x, T* y, auto...) { cuda::avg_pool_forward(p, x, y, stream, which); });
+    pool("average pool, adjoint", both, [=](T* x, T* y, auto...) { cuda::avg_pool_adjoint(p, y, x, stream, which); });
+    pool("leaky average pool", both + of_signs,
+         [=](T* x, T* y, auto, std::uint8_t* s) { cuda::leaky_avg_pool(p, 0.01, x, y, s, stream, which); });
+    pool("leaky average pool, adjoint", both + of_signs,
+         [=](T* x, T* y, auto, std::uint8_t* s) { cuda::leaky_avg_pool_adjoint(p, 0.01, y, s, x, stream, which); });
+  } else {
+    pool("maximum pool", both + of_winners,
+         [=](T* x, T* y, std::int32_t* w, auto) { cuda::max_pool_forward(p, x, y, w, stream, which); });
+    pool("maximum pool, adjoint", both + of_winners,
+         [=](T* x, T* y, std::int32_t* w, auto) { cuda::max_pool_scatter(p, y, w, x, stream, which); });
+  }
+}
+
+// Parameters and moments are float32, whatever is computed with.
+void update_rows(const Table& table, std::int64_t n) {
+  const auto type = DType::float32;
+  const double bytes = 4 * static_cast<double>(n);
+  const auto with = [&](const std::string& name, double passes, const auto& rule) {
+    table.row(name, fmt::format("{}", n), type, passes * bytes, [&]() -> std::function<void()> {
+      const auto value = numbers(n, type), gradient = numbers(n, type), first = zeros({n}, type), second = zeros({n}, type);
+      return [=] {
+        const UpdateSegment segment{
+            .count = n, .value = value.raw(), .gradient = gradient.raw(), .state = {first.raw(), second.raw()}, .rate = 1e-4};
+        cuda::update(type, {&segment, 1}, rule);
+      };
+    });
+  };
+  with("SGD with momentum", 5, SGDRule{.momentum = 0.9});
+  with("Adam", 7, AdamRule{.correction1 = 0.1, .correction2 = 0.001});
+}
+
+// Of the layers whose pooling is not too small to matter.
+std::vector<PoolProblem> pools(const Options& o, bool average) {
+  std::vector<PoolProblem> found;
+  std::int64_t extent = o.size, channels = average ? 16 : 32;
+  for (int i = 0; i < 3 && extent >= 4; ++i, channels *= 2) {
+    const auto k = average ? 3 : 2, out = static_cast<int>((extent + (average ? 1 : 0)) / 2), low = average ? 1 : 0;
+    found.push_back({.batch = o.batch,
+                     .in = {extent, extent, extent},
+                     .out = {out, out, out},
+                     .kernel = {k, k, k},
+                     .stride = {2, 2, 2},
+                     .pad_low = {low, low, low},
+                     .channels = channels});
+    extent = out;
+  }
+  return found;
+}
+
+void bench(const Options& o) {
+  require(cuda::available(), "[bench] {}", cuda::unavailable());
+  const UseDevice device(DeviceKind::cuda);
+  const auto rows = o.batch * o.size * o.size * o.size;
+  const Table table(rows * 16 * 8);
+  for (const auto& precision : o.precisions) {
+    const auto type = precision == "bfloat16"  ? DType::bfloat16
+                      : precision == "float16" ? DType::float16
+                      : precision == "float64" ? DType::float64
+                                               : DType::float32;
+    visit_any_floating(type, [&](auto zero) {
+      using T = decltype(zero);
+      elementwise_rows<T>(table, rows, 16);
+      channel_rows<T>(table, rows, 16);
+      const auto which = o.any_form ? cuda::PoolKernels::any_form : cuda::PoolKernels::fitting;
+      for (const bool average : {true, false})
+        for (const auto& p : pools(o, average)) pool_rows<T>(table, p, average, which);
+    });
+  }
+  update_rows(table, rows * 8);
+}
+
+}  // namespace
+}  // namespace mpigrad::bench
+
+int main(int argc, char** argv) {
+  using namespace mpigrad;
+  bench::Options o;
+  CLI::App app("Times our own kernels on a GPU beside copies");
+  app.add_option("--size", o.size, "extent of the volume")->check(CLI::Range(4, 1024))->capture_default_str();
+  app.add_option("--batch", o.batch, "samples")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--precision", o.precisions, "float32, bfloat16, float16, float64")
+      ->expected(1, 4)
+      ->check(CLI::IsMember({"float32", "bfloat16", "float16", "float64"}))
+      ->capture_default_str();
+  app.add_flag("--any-form", o.any_form, "pools by the kernels for windows of any form, the reference of the others");
+  // Its own options first: what remains says which device.
+  app.allow_extras();
+  CLI11_PARSE(app, argc, argv);
+  return run(argc, argv, [&](Session&) { bench::bench(o); });
+}
