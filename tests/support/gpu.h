@@ -25,8 +25,12 @@ inline bool no_gpu(const char* test) {
 
 // Whether the CPU plays the GPUs, which takes a thousand times as long: tests/emulated.sh.
 inline bool emulated() { return std::getenv("MPIGRAD_EMULATION") != nullptr; }
-// How many of n random cases are tried.
-inline int cases(int n) { return emulated() ? (n + 7) / 8 : n; }
+// How many of n random cases are tried: one in MPIGRAD_GPU_SAMPLE, by default all, and one in eight where the CPU plays.
+inline int cases(int n) {
+  const char* told = std::getenv("MPIGRAD_GPU_SAMPLE");
+  const int of = std::max(told != nullptr ? std::atoi(told) : emulated() ? 8 : 1, 1);
+  return (n + of - 1) / of;
+}
 
 // What an error says if it is that a vendor's library was not found, by the build or by the program; empty otherwise.
 inline std::string missing_library(const std::string& error) {

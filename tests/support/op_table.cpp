@@ -390,7 +390,10 @@ std::vector<Row> op_table() {
 
 std::set<std::string> declared_ops(bool with_constants) {
   std::set<std::string> result;
-  for (const auto& file : std::filesystem::directory_iterator(std::filesystem::path(MPIGRAD_SOURCE_ROOT) / "ops")) {
+  // A program that was built elsewhere is told where the tree lies here.
+  const char* told = std::getenv("MPIGRAD_SOURCE_ROOT");
+  const std::filesystem::path root = told != nullptr ? told : MPIGRAD_SOURCE_ROOT;
+  for (const auto& file : std::filesystem::directory_iterator(root / "ops")) {
     if (file.path().extension() != ".h") continue;
     std::ifstream stream(file.path());
     std::stringstream text;

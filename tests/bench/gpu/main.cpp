@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "comm/launch.h"
 #include "framework/cuda/cuda.h"
@@ -64,10 +65,13 @@ void print_layers(const StepProblem& problem) {
   print("all", all);
   fmt::print("\nall convolutions: {:.3f} ms bare, {:.3f} ms ours, ratio {:.3f}\n", ms(all.bare()), ms(all.ours()),
              all.ours() / all.bare());
+  fmt::print("measured: convolutions-{}-{}-{} {:.3f} times cuDNN's bare calls\n", problem.width, problem.batch, problem.precision,
+             all.ours() / all.bare());
 }
 
-// One row; a configuration that does not fit, or a peer that fails, says so and the others go on.
-void print_row(const Session& session, const Options& o, const StepProblem& problem) {
+// One row; a configuration that does not fit, or a peer that fails, says so and the others go on. To `measured` lines for the
+// report of tests/gpu.sh.
+void print_row(const Session& session, const Options& o, const StepProblem& problem, std::vector<std::string>& measured) {
   const bool speaks = session.rank() == 0;
   if (speaks) fmt::print("| {} | {} | {} |", problem.width, problem.batch, problem.precision);
   StepResult ours, graph;
@@ -87,10 +91,19 @@ void print_row(const Session& session, const Options& o, const StepProblem& prob
     graph.not_captured = error.what();
   }
   if (!speaks) return;
-  fmt::print(" {:.2f} ({:.2f} to {:.2f}) | {:.0f} | {:.0f} | {:.1f} |", ms(ours.median), ms(ours.fastest), ms(ours.slowest),
-             ours.peak_mib, ours.peak_reserved_mib, ours.waits);
-  if (graph.not_captured.empty()) fmt::print(" {:.2f} |", ms(graph.median));
+  fmt::print(" {:.2f} ({:.2f} to {:.2f}) | {:.0f} | {:.0f} | {:.0f} | {:.1f} |", ms(ours.median), ms(ours.fastest),
+             ms(ours.slowest), ours.peak_mib, ours.predicted_mib, ours.peak_reserved_mib, ours.waits);
+  const bool captured = graph.not_captured.empty();
+  if (captured) fmt::print(" {:.2f} |", ms(graph.median));
   else fmt::print(" {} |", graph.not_captured);
+  const double seconds = captured ? std::min(ours.median, graph.median) : ours.median;
+  const double samples = static_cast<double>(problem.batch) / seconds;
+  fmt::print(" {:.1f} | {:.2f} |", samples, 1e-12 * ours.flops / seconds);
+  const auto note = [&](const char* what, const std::string& value) {
+    measured.push_back(fmt::format("measured: {}-{}-{}-{} {}", what, problem.width, problem.batch, problem.precision, value));
+  };
+  note("samples", fmt::format("{:.1f} samples/s", samples));
+  note("memory", fmt::format("{:.0f} MiB, predicted {:.0f}", ours.peak_mib, ours.predicted_mib));
   if (!o.peer.empty() && session.ranks() == 1) {
     std::optional<StepResult> best;
     for (const bool compiled : {false, true}) {
@@ -107,7 +120,11 @@ void print_row(const Session& session, const Options& o, const StepProblem& prob
         fmt::print(" failed |");
       }
     }
-    if (best) fmt::print(" {:.2f} | {:.2f} |", best->median / ours.median, ours.peak_mib / best->peak_mib);
+    if (best) {
+      fmt::print(" {:.2f} | {:.2f} |", best->median / seconds, ours.peak_mib / best->peak_mib);
+      note("beside-peer",
+           fmt::format("{:.2f} times as fast, {:.2f} of the memory", best->median / seconds, ours.peak_mib / best->peak_mib));
+    }
   }
   fmt::print("\n");
   std::fflush(stdout);
@@ -115,13 +132,19 @@ void print_row(const Session& session, const Options& o, const StepProblem& prob
 
 void print_steps(const Session& session, const Options& o, const std::vector<StepProblem>& problems) {
   if (session.rank() == 0) {
-    fmt::print("CosmoFlow ({}) training steps on {} rank{}, convolutions {}; milliseconds: median (fastest to slowest)\n\n",
-               o.variant, session.ranks(), session.ranks() == 1 ? "" : "s", o.no_autotune ? "by heuristics" : "timed once");
-    fmt::print("| size | batch | precision | mpigrad | MiB in use | MiB held | host waits | as a graph |");
+    fmt::print(
+        "CosmoFlow ({}) training steps on {} rank{}, convolutions {}; milliseconds: median (fastest to slowest); rates are of "
+        "the faster of ordinary and captured steps\n\n",
+        o.variant, session.ranks(), session.ranks() == 1 ? "" : "s", o.no_autotune ? "by heuristics" : "timed once");
+    fmt::print(
+        "| size | batch | precision | mpigrad | MiB in use | predicted | MiB held | host waits | as a graph | "
+        "samples/s | TFLOP/s |");
     if (!o.peer.empty()) fmt::print(" peer | peer, compiled | times as fast as the faster | memory ratio |");
-    fmt::print("\n|---|---|---|---|---|---|---|---|{}\n", o.peer.empty() ? "" : "---|---|---|---|");
+    fmt::print("\n|---|---|---|---|---|---|---|---|---|---|---|{}\n", o.peer.empty() ? "" : "---|---|---|---|");
   }
-  for (const auto& problem : problems) print_row(session, o, problem);
+  std::vector<std::string> measured;
+  for (const auto& problem : problems) print_row(session, o, problem, measured);
+  for (const auto& line : measured) fmt::print("{}\n", line);
 }
 
 void bench(const Session& session, const Options& o) {

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "comm/collectives.h"
+#include "framework/cost.h"
 #include "framework/cuda/cuda.h"
 #include "framework/optimizer.h"
+#include "models/describe.h"
 #include "models/step_graph.h"
 #include "ops/elementwise.h"
 #include "ops/gpu_settings.h"
@@ -26,6 +28,25 @@ double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_
 
 constexpr double mib = 1 << 20;
 constexpr int warm_up = 3;  // plans are chosen, the allocator finds its segments
+
+DType compute_type(const StepProblem& problem) { return problem.precision == "bfloat16" ? DType::bfloat16 : DType::float32; }
+
+double predicted_mib(const Session& session, const StepProblem& problem) {
+  CosmoFlow net({.variant = problem.variant});
+  const auto w = problem.width;
+  const auto description =
+      describe(net, {problem.batch, w, w, w, 4},
+               {.grid = {1, session.ranks(), 1, 1}, .compute = compute_type(problem), .optimizer = [](Parameters& p) {
+                  return std::make_unique<Adam>(p);
+                }});
+  return static_cast<double>(description.peak_bytes) / mib;
+}
+
+double flops_of(const CostLog& log) {
+  double sum = 0;
+  for (const auto& line : log.lines) sum += line.flops;
+  return sum;
+}
 
 }  // namespace
 
@@ -42,7 +63,7 @@ StepResult time_step(const Session& session, const StepProblem& problem, int ste
   const auto layout = activation_layout(grid, {problem.batch, w, w, w, 4});
   const auto target_layout = split_layout(grid, {problem.batch, 4}, {0, -1, -1, -1});
   CosmoFlow net({.variant = problem.variant});
-  net.build(layout, {.seed = 1, .compute = problem.precision == "bfloat16" ? DType::bfloat16 : DType::float32});
+  net.build(layout, {.seed = 1, .compute = compute_type(problem)});
   Adam adam(net, AdamAttributes{.learning_rate = 1e-4});
   const Philox random{1, 2};
   const auto x = constant(random_normal(layout->global, random, 0, 1, DType::float32, layout));
@@ -66,7 +87,11 @@ StepResult time_step(const Session& session, const StepProblem& problem, int ste
     const auto before = cuda::statistics().host_synchronisations;
     const double start = seconds_now();
     net.set_step(i + warm_up);
+    std::optional<CostLog> log;
+    if (i == -warm_up) log.emplace();  // an ordinary step, also where a later one is captured
     loss = graph({x, y}, step);
+    if (log) result.flops = flops_of(*log) * session.ranks();
+    log.reset();
     const auto after = cuda::statistics().host_synchronisations;
     cuda::synchronise(cuda::compute_stream());
     if (i >= 0) seconds.push_back(seconds_now() - start), waits += after - before;
@@ -76,6 +101,7 @@ StepResult time_step(const Session& session, const StepProblem& problem, int ste
   result.median = seconds[seconds.size() / 2], result.fastest = seconds.front(), result.slowest = seconds.back();
   result.peak_mib = static_cast<double>(memory.peak) / mib;
   result.peak_reserved_mib = static_cast<double>(memory.peak_reserved) / mib;
+  result.predicted_mib = predicted_mib(session, problem);
   result.waits = static_cast<double>(waits) / steps;
   result.loss = total(loss, session.world());
   result.not_captured = graph.reason();
