@@ -149,7 +149,7 @@ run_step() {
 
 do_step() {
   say "$1 ..."
-  left=$(seconds_left) limit=$3
+  limit=$3
   if [ "$left" -lt "$limit" ]; then limit=$left; fi
   append "@begin $1 $(date +%s)"
   start=$(date +%s)
@@ -219,7 +219,8 @@ if [ "$wanted" != ' report' ]; then
       case ${1:-} in
         passed | failed) if [ "$step" != build ] || [ -x "$programs/unit" ]; then continue; fi ;;
         interrupted)
-          if [ "${2:-0}" -ge 2 ]; then
+          # A build goes on where it was.
+          if [ "${2:-0}" -ge 2 ] && [ "${step#build}" = "$step" ]; then
             append "@begin $step $(date +%s)"
             append 'was ended in the middle twice: not tried again by itself'
             append "@end $step failed 0 0 1 0"
@@ -233,10 +234,11 @@ if [ "$wanted" != ' report' ]; then
         append "@end build passed 0 1 0 0"
         continue
       fi
-      if [ "$expected" -gt "$(seconds_left)" ]; then
-        say "$step would take $expected seconds, $(seconds_left) remain: not started"
-        continue
-      fi
+    fi
+    left=$(seconds_left)
+    if [ "$expected" -gt "$left" ] || [ "$left" -lt 1 ]; then
+      say "$step would take $expected seconds, $left remain: not started"
+      continue
     fi
     do_step "$step" "$expected" "$limit"
     write_report

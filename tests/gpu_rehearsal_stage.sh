@@ -3,6 +3,8 @@
 #   set_stage           a copy of the scripts in a repository of its own, within another; a driver's programs; what runs programs
 #   run gpu OPTIONS...  tests/gpu.sh there
 #   run_interrupted STEP OPTIONS...   the same, killed with all it has started when the step has printed a few lines
+#   without_network     programs in $work/no-network that can install nothing
+#   run_terminated STEP   the same, asked to end by SIGTERM while the step hangs
 #   stage_says WHAT STEP   a step fails, is empty, hangs or misses libraries; without arguments, none
 #
 # POSIX sh.
@@ -32,7 +34,8 @@ set_stage() {
   # Threads that wait for others take the time of those on a machine that does more than this.
   MPIGRAD_EMULATE=$root/tests/emulated.sh MPIGRAD_GPU_SAMPLE=64 OMP_NUM_THREADS=1
   export PATH MPIGRAD_BUILD MPIGRAD_GPU_PROGRAMS MPIGRAD_GPU_RUNNER MPIGRAD_GPU_SMALL MPIGRAD_STAGE MPIGRAD_EMULATE MPIGRAD_GPU_SAMPLE OMP_NUM_THREADS
-  unset MPIGRAD_COMMIT MPIGRAD_REPORT MPIGRAD_PEER MPIGRAD_EMULATION
+  every_interruption=${MPIGRAD_TEST_ALL:-}
+  unset MPIGRAD_TEST_ALL MPIGRAD_COMMIT MPIGRAD_REPORT MPIGRAD_PEER MPIGRAD_EMULATION
 }
 
 make_repository() {
@@ -56,12 +59,25 @@ run_interrupted() {
   stage_says ends "$1"
   shift
   [ -z "${MPIGRAD_TEST_PROGRESS:-}" ] || printf '%s\n' "interrupted $*" >>"$MPIGRAD_TEST_PROGRESS"
-  sh "$tree/tests/gpu.sh" "$@" >"$work/out" 2>"$work/err" </dev/null &
+  setsid sh "$tree/tests/gpu.sh" "$@" >"$work/out" 2>"$work/err" </dev/null &
   printf '%s\n' "$!" >"$work/stage.pid"
   wait $! 2>/dev/null
   status=$?
-  # What still writes has nothing more to read.
-  sleep 1
+  stage_says
+}
+# The same, asked to end by a signal while a step hangs.
+run_terminated() {
+  stage_says hangs "$1"
+  rm -f "$work/stage.child"
+  sh "$tree/tests/gpu.sh" --report "$work/report" "$1" >"$work/out" 2>"$work/err" </dev/null &
+  gpu=$!
+  for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    if [ -s "$work/stage.child" ]; then break; fi
+    sleep 1
+  done
+  kill -TERM "$gpu"
+  wait "$gpu" 2>/dev/null
+  status=$?
   stage_says
 }
 stage_says() { printf '%s %s\n' "${1:-}" "${2:-}" >"$work/stage"; }
@@ -96,7 +112,16 @@ echo 'Memory Throughput'
 END
 }
 
-# Runs what a step runs, on emulated GPUs; what takes long there is played, unless MPIGRAD_TEST_ALL is set.
+# Packages are missing, and cannot be had; the build's programs only say what they are asked.
+without_network() {
+  mkdir -p "$work/no-network" "$work/none"
+  printf '#!/bin/sh\necho "Could not resolve host"\nexit 100\n' >"$work/no-network/apt-get"
+  printf '#!/bin/sh\nexit 1\n' >"$work/no-network/dpkg-query"
+  for name in meson ninja; do printf '#!/bin/sh\necho %s "$@"\n' "$name" >"$work/no-network/$name"; done
+  chmod +x "$work/no-network"/*
+}
+
+# Runs what a step runs, on emulated GPUs; what takes long there is played: tests/run.sh runs it elsewhere.
 write_runner() {
   cat >"$work/bin/runner" <<'END'
 #!/bin/sh
@@ -105,50 +130,54 @@ read -r what step <"$MPIGRAD_STAGE"
 case $what in
   ends)
     printf 'a line\nthe line before the end\nhalf a li'
-    kill -KILL "$PPID" "$(cat "$MPIGRAD_STAGE.pid")"
-    exit 1
+    sleep 1
+    # The command with all that writes for it, then the step.
+    kill -KILL "-$(cat "$MPIGRAD_STAGE.pid")"
+    kill -KILL 0
     ;;
   fails) printf 'ERROR: it is planted\nfailed: gpu: planted\n0 passed, 1 failed, 0 skipped\n'; exit 1 ;;
   empty) echo '0 passed, 0 failed, 0 skipped'; exit 0 ;;
-  hangs) echo begun; exec sleep 100 ;;
+  hangs)
+    echo begun
+    echo "$$" >"$MPIGRAD_STAGE.child"
+    exec sleep 100
+    ;;
   libraries) echo 'unit: error while loading shared libraries: libmissing.so: cannot open shared object file' >&2; exit 127 ;;
 esac
 case $1 in
   echo | */ncu | */compute-sanitizer) exec "$@" ;;
 esac
 # `stdbuf -oL program`, `mpiexec -n 2 program`, ...
-program='' filter=''
+program='' filter='' unit=''
 for word; do
   case $word in
-    */tests/* | */examples/*) [ -n "$program" ] || program=${word##*/} ;;
+    */tests/* | */examples/*) [ -n "$program" ] || unit=$word program=${word##*/} ;;
     -tc=*) filter=$word ;;
   esac
 done
-if [ -z "${MPIGRAD_TEST_ALL:-}" ]; then
-  case $program in
-    unit)
-      slow='gpu: biases*,gpu: convolutions*,gpu: a convolution of more*,gpu: the table*,gpu: the comparisons*,gpu: reductions*'
-      slow="$slow,gpu: channels*,gpu: rows*,gpu: average pooling*,gpu: more elements*,gpu: pools*,gpu: contrastive*,gpu: steps limited*"
-      slow="$slow,gpu: training is*,gpu: the host does*,gpu: a loader*,gpu: checkpoints*,gpu: transports*,gpu: copies*,gpu: batches*,gpu: collectives*,gpu: training with*,gpu: products*,gpu: CosmoFlow*"
-      unit=$(command -v "$3") || unit=$3
-      if [ "$("$unit" --list-test-cases "$filter" "-tce=$slow" | grep -c '^gpu\|^cuDNN')" -eq 0 ]; then
-        count=$("$unit" --list-test-cases "$filter" | grep '^gpu\|^cuDNN' | tee /dev/stderr | wc -l)
-        echo "0 passed, 0 failed, $count skipped"
-        exit 0
-      fi
-      set -- "$@" "-tce=$slow"
-      ;;
-    gpu_step)
-      case $MPIGRAD_GPU_STEP in
-        step-128-4-bf16) ;;
-        layers*) printf '| layer | forward |\n|---|---|\n| conv1 | 1 |\nmeasured: convolutions-128-1-bfloat16 1.020 times\n'; exit 0 ;;
-        *) printf '| size | batch |\n|---|---|\n| 128 | 8 |\nmeasured: samples-128-8-bfloat16 1.5 samples/s\n'; exit 0 ;;
-      esac
-      ;;
-    nccl_ranks | mpi_adjoint) echo 'ok: played'; exit 0 ;;
-    cosmoflow) echo '{"epochs": [{"train_loss": 1, "test_loss": 1}], "training_seconds": 1}'; exit 0 ;;
-  esac
-fi
+case $program in
+  unit)
+    slow='gpu: biases*,gpu: convolutions*,gpu: a convolution of more*,gpu: the table*,gpu: the comparisons*,gpu: reductions*'
+    slow="$slow,gpu: channels*,gpu: rows*,gpu: average pooling*,gpu: more elements*,gpu: pools*,gpu: contrastive*,gpu: steps limited*"
+    slow="$slow,gpu: training is*,gpu: the host does*,gpu: a loader*,gpu: checkpoints*,gpu: transports*"
+    slow="$slow,gpu: copies*,gpu: batches*,gpu: collectives*,gpu: training with*,gpu: products*,gpu: CosmoFlow*"
+    if [ "$("$unit" --list-test-cases "$filter" "-tce=$slow" | grep -c '^gpu\|^cuDNN')" -eq 0 ]; then
+      count=$("$unit" --list-test-cases "$filter" | grep '^gpu\|^cuDNN' | tee /dev/stderr | wc -l)
+      echo "0 passed, 0 failed, $count skipped"
+      exit 0
+    fi
+    set -- "$@" "-tce=$slow"
+    ;;
+  gpu_step)
+    case $MPIGRAD_GPU_STEP in
+      step-128-4-bf16) ;;
+      layers*) printf '| layer | forward |\n|---|---|\n| conv1 | 1 |\nmeasured: convolutions-128-1-bfloat16 1.020 times\n'; exit 0 ;;
+      *) printf '| size | batch |\n|---|---|\n| 128 | 8 |\nmeasured: samples-128-8-bfloat16 1.5 samples/s\n'; exit 0 ;;
+    esac
+    ;;
+  nccl_ranks | mpi_adjoint) echo 'ok: played'; exit 0 ;;
+  cosmoflow) echo '{"epochs": [{"train_loss": 1, "test_loss": 1}], "training_seconds": 1}'; exit 0 ;;
+esac
 exec sh "$MPIGRAD_EMULATE" "$@"
 END
 }

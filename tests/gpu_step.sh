@@ -47,8 +47,19 @@ print("PyTorch", torch.__version__, "CUDA", torch.version.cuda, "cuDNN", torch.b
   done
 }
 
+# What apt-get waits for where there is no network is not worth a step.
+install_what_can_be() {
+  if [ -f "$root/.gpu-bundle/bundle.tar.gz" ] || [ "$(id -u)" -ne 0 ] || ! have apt-get; then return 0; fi
+  case $(system_name) in
+    'debian 12' | 'debian 13' | 'ubuntu 24.04') ;;
+    *) return 0 ;;
+  esac
+  # shellcheck disable=SC2016  # that shell's own argument
+  timeout -k 5 150 sh -c 'root=$1; . "$root/tests/packages.sh"; install_packages' sh "$root" || echo 'building with what is here'
+}
 configure() {
   if [ -f "$build/build.ninja" ]; then return 0; fi
+  install_what_can_be
   arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d '. ')
   # shellcheck disable=SC2086  # several options
   check meson setup "$build" "$root" --buildtype=release -Dcuda=enabled -Dcudnn=enabled "-Dgpu_archs=$arch" ${MPIGRAD_GPU_OPTIONS:-} ||
@@ -71,6 +82,11 @@ build_rest() {
 
 # A test is named when it begins, and again with its seconds.
 unit() { MPIGRAD_TEST_PROGRESS=/dev/stdout check start unit -d "-tc=$*"; }
+# All other tests: the same program, on another machine.
+on_the_processor() {
+  [ "$programs" = "$build/tests" ] || lacks 'tests of the CPU read the tree that they were built in'
+  MPIGRAD_TEST_PROGRESS=/dev/stdout check start unit -d '-tce=gpu*'
+}
 # bench PROGRAM OPTIONS...; where shapes are to be small, sizes and batches are.
 bench() {
   if [ -n "${MPIGRAD_GPU_SMALL:-}" ]; then

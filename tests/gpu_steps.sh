@@ -12,7 +12,7 @@
 # `gpu.sh --list` shows what they took. In order: what decides most comes first.
 steps() {
   cat <<'END'
-there 5 60 look
+there 15 60 look
 build 300 590 build_programs_here
 plans 10 120 unit cuDNN plans:*
 questions 90 300 bench gpu_questions --device cuda
@@ -59,6 +59,7 @@ nccl 60 300 ranks_with_nccl
 trainers 180 590 trainers
 layers-128-8 90 300 layers 128 8 bfloat16
 layers-256-1 90 300 layers 256 1 bfloat16
+processor 240 590 on_the_processor
 END
 }
 

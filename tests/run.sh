@@ -275,7 +275,7 @@ if [ -x "$build/tests/misuse_mpi" ]; then
 fi
 
 test_limit=$suite_limit
-for suite in watched installed tools arguments halo adjoint lessons contrastive hosts gpu_rehearsal; do
+for suite in watched installed tools arguments halo adjoint lessons contrastive hosts gpu_bundle_test gpu_rehearsal; do
   if [ -f "$root/tests/$suite.sh" ]; then count_program "$suite" sh "$root/tests/$suite.sh"; fi
 done
 
