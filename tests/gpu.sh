@@ -177,14 +177,16 @@ do_step() {
     status=1
   fi
   case $status in
-    0) if [ "$f" -eq 0 ]; then result=passed; else result=failed; fi ;;
+    0)
+      if [ "$f" -gt 0 ]; then result=failed; elif [ "$tests" -gt 0 ] && [ "$p" -eq 0 ]; then result=skipped; else result=passed; fi
+      ;;
     77) result=skipped ;;
     *) result=failed ;;
   esac
   case $result in
     passed) [ "$tests" -gt 0 ] || p=1 ;;
     failed) [ "$f" -gt 0 ] || f=1 ;;
-    skipped) k=$((k + 1)) ;;
+    skipped) [ "$tests" -gt 0 ] || k=1 ;;
   esac
   append "@end $name $result $took $p $f $k"
 }

@@ -66,7 +66,7 @@ run gpu --report "$work/report"
 whole() { steps | while read -r name _; do ended "$name" || { echo "no end of $name"; exit 1; }; done; }
 judge 'the next command goes on: no step is lost' whole
 judge 'and no step has failed' succeeds
-once() { [ "$(begins there)" -eq 1 ] && [ "$(begins plans)" -eq 1 ] && [ "$(begins elementwise)" -eq 2 ] && [ "$(begins views)" -eq 1 ]; }
+once() { [ "$(begins there)" -eq 1 ] && [ "$(begins elementwise)" -eq 2 ] && [ "$(begins views)" -eq 1 ]; }
 judge 'steps that had ended are not repeated, the interrupted one is' once
 page=$work/report/gpu-$today-$commit.md
 kept() { grep -q '^| elementwise | passed |' "$page" && grep -q '^the line before the end$' "$page" && grep -q '^(interrupted; begun again)$' "$page"; }
@@ -77,7 +77,7 @@ judge 'what was measured stands beside what is hoped for' measured
 [ -z "${MPIGRAD_SHOW_SKIPS:-}" ] || printf 'the list took %s seconds\n' "$(($(date +%s) - started))"
 begins_before=$(grep -c '^@begin' "$journal")
 run gpu --report "$work/report"
-no_more() { succeeds && [ "$(grep '^@begin' "$journal" | tail -n +"$((begins_before + 1))" | grep -vc 'questions\|kernels\|ncu\|processor')" -eq 0 ]; }
+no_more() { succeeds && [ "$(grep '^@begin' "$journal" | tail -n +"$((begins_before + 1))" | grep -vc 'plans\|questions\|kernels\|ncu\|processor')" -eq 0 ]; }
 judge 'a list that has been run is not run again, but for what was skipped' no_more
 
 # ---- going on elsewhere
@@ -103,6 +103,10 @@ judge 'a step is repeated by its name' succeeds
 stage_says empty views
 run gpu --report "$work/report" views
 judge 'a step in which no test ran has failed' fails_named
+stage_says skips views
+run gpu --report "$work/report" views
+only_skips() { [ "$(grep '^@end views' "$journal" | tail -n 1 | cut -d' ' -f3,5-)" = 'skipped 0 0 2' ]; }
+judge 'a step whose tests have all been skipped has not passed' only_skips
 stage_says hangs views
 sed -i 's/^views 5 60 /views 1 2 /' "$tree/tests/gpu_steps.sh"
 run gpu --report "$work/report" views
@@ -191,19 +195,22 @@ judge 'rows of other reports stay' others_stay
 if [ -n "$every_interruption" ]; then
   git -C "$tree" checkout --quiet .
   rm -rf "$tree/build-gpu/report"
-  for name in $(steps | awk '{ print $1 }'); do
-    run_interrupted "$name" --report "$work/each"
-    # Where there is nothing to run a step with, nothing is interrupted.
+  # With programs for every step; that of the last one is skipped here.
+  play_programs
+  for middle in $(steps | awk '$1 != "processor" { print $1 }'); do
+    run_interrupted "$middle" --report "$work/each"
     journal=$work/each/journal.txt
-    broken() { begun "$name" && { ! ended "$name" || grep -q "^@end $name skipped" "$journal"; }; }
-    judge "ended in the middle of $name" broken
+    broken() { [ "$status" -eq 137 ] && begun "$middle" && ! ended "$middle"; }
+    judge "ended in the middle of $middle" broken
   done
   run gpu --report "$work/each"
   judge 'every step ended in the middle, and all of them went on' succeeds
   judge 'none is lost' whole
   at_most_twice() { ! steps | while read -r name _; do ! grep -q "^@end $name passed" "$journal" || [ "$(begins "$name")" -le 2 ] || echo "$name"; done | grep .; }
   judge 'and none was run a third time' at_most_twice
+  MPIGRAD_GPU_PROGRAMS=$build/tests
   # No MPI, HDF5 or oneDNN: programs that need them are not there.
+  rm -rf "$tree/build-gpu/report"
   mkdir "$work/lean"
   for program in unit gpu_step; do ln -s "$build/tests/$program" "$work/lean/$program"; done
   run env MPIGRAD_GPU_PROGRAMS="$work/lean" sh "$tree/tests/gpu.sh" --report "$work/lean-report" nccl trainers views

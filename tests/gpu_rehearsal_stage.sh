@@ -5,7 +5,8 @@
 #   run_interrupted STEP OPTIONS...   the same, killed with all it has started when the step has printed a few lines
 #   without_network     programs in $work/no-network that can install nothing
 #   run_terminated STEP   the same, asked to end by SIGTERM while the step hangs
-#   stage_says WHAT STEP   a step fails, is empty, hangs or misses libraries; without arguments, none
+#   play_programs       programs for every step, whatever the build has
+#   stage_says WHAT STEP   a step fails, is empty, skips its tests, hangs or misses libraries; without arguments, none
 #
 # POSIX sh.
 
@@ -121,6 +122,18 @@ without_network() {
   chmod +x "$work/no-network"/*
 }
 
+# Those of the build, and in place of what it has not a word of theirs.
+play_programs() {
+  MPIGRAD_GPU_PROGRAMS=$work/played/tests
+  mkdir -p "$MPIGRAD_GPU_PROGRAMS"
+  ln -s "$build/examples" "$work/played/examples"
+  for program in unit gpu_step nccl_ranks mpi_adjoint; do ln -s "$build/tests/$program" "$MPIGRAD_GPU_PROGRAMS/$program"; done
+  for program in gpu_questions gpu_kernels; do
+    printf '#!/bin/sh\necho "measured: bandwidth-pool 81 %% of a copy"\n' >"$MPIGRAD_GPU_PROGRAMS/$program"
+    chmod +x "$MPIGRAD_GPU_PROGRAMS/$program"
+  done
+}
+
 # Runs what a step runs, on emulated GPUs; what takes long there is played: tests/run.sh runs it elsewhere.
 write_runner() {
   cat >"$work/bin/runner" <<'END'
@@ -136,6 +149,7 @@ case $what in
     kill -KILL 0
     ;;
   fails) printf 'ERROR: it is planted\nfailed: gpu: planted\n0 passed, 1 failed, 0 skipped\n'; exit 1 ;;
+  skips) echo '0 passed, 0 failed, 2 skipped'; exit 0 ;;
   empty) echo '0 passed, 0 failed, 0 skipped'; exit 0 ;;
   hangs)
     echo begun
@@ -163,7 +177,7 @@ case $program in
     slow="$slow,gpu: copies*,gpu: batches*,gpu: collectives*,gpu: training with*,gpu: products*,gpu: CosmoFlow*"
     if [ "$("$unit" --list-test-cases "$filter" "-tce=$slow" | grep -c '^gpu\|^cuDNN')" -eq 0 ]; then
       count=$("$unit" --list-test-cases "$filter" | grep '^gpu\|^cuDNN' | tee /dev/stderr | wc -l)
-      echo "0 passed, 0 failed, $count skipped"
+      echo "$count passed, 0 failed, 0 skipped"
       exit 0
     fi
     set -- "$@" "-tce=$slow"
