@@ -1,4 +1,4 @@
-# Sourced by tests/gpu.sh, with tests/packages.sh before it: what a machine lacks that can install nothing.
+# Sourced by tests/gpu.sh, with tests/packages.sh and tests/gpu_report.sh before it: what a machine lacks that can install nothing.
 #
 #   make_bundle KIND FOLDER   packs into FOLDER, from this machine's packages:
 #                               full    headers and libraries for a build with MPI, HDF5 and the trainers
@@ -76,7 +76,7 @@ make_bundle() {
   tar -C "$tree" -czf "$2/bundle.tar.gz" .
   rm -rf "$tree" "$2/files"
   printf '%s\n' "$1" >"$2/kind"
-  commit_of_tree >"$2/commit"
+  keep_commit "$2"
   for peer in "$root/../shared/peers/torch_step.py" "$root/shared/peers/torch_step.py"; do
     if [ -f "$peer" ]; then cp "$peer" "$2/peer.py"; fi
   done

@@ -156,20 +156,31 @@ run gpu --report "$work/commits" optimizers
 judge 'a changed tree is no commit, and what another had done is put aside' commit_named "$commit-modified"
 judge 'what another had done is kept' [ -f "$work/commits/journal-$commit.txt" ]
 git -C "$tree" checkout --quiet tests/emulated.sh
+mkdir "$work/kept"
+(
+  root=$tree
+  . "$root/tests/gpu_report.sh"
+  keep_commit "$work/kept"
+)
 mv "$tree/.git" "$work/inner.git"
 rm -rf "$tree/build-gpu/report"
 run gpu --report "$work/commits" optimizers
 judge 'a tree inside another repository has not its commit' commit_named unknown
 mkdir -p "$tree/.gpu-bundle"
-echo abcdef1 >"$tree/.gpu-bundle/commit"
-rm -rf "$tree/build-gpu/report"
+cp "$work/kept"/* "$tree/.gpu-bundle/"
+rm -rf "$tree/build-gpu/report" "$work/commits"
 run gpu --report "$work/commits" optimizers
-judge 'but that which the bundle was made of' commit_named abcdef1
+judge 'but that which the bundle was made of' commit_named "$commit"
+echo more >>"$tree/tests/emulated.sh"
+rm -rf "$tree/build-gpu/report" "$work/commits"
+run gpu --report "$work/commits" optimizers
+judge 'unless the tree has changed since' commit_named "$commit-modified"
 rm -rf "$tree/build-gpu/report"
 run env MPIGRAD_COMMIT=1234567 sh "$tree/tests/gpu.sh" --report "$work/commits" optimizers
 judge 'and MPIGRAD_COMMIT knows better' commit_named 1234567
 rm -rf "$tree/.gpu-bundle"
 mv "$work/inner.git" "$tree/.git"
+git -C "$tree" checkout --quiet tests/emulated.sh
 
 # ---- what has run on which GPU
 

@@ -35,6 +35,9 @@ set_stage() {
   # Threads that wait for others take the time of those on a machine that does more than this.
   MPIGRAD_EMULATE=$root/tests/emulated.sh MPIGRAD_GPU_SAMPLE=64 OMP_NUM_THREADS=1
   export PATH MPIGRAD_BUILD MPIGRAD_GPU_PROGRAMS MPIGRAD_GPU_RUNNER MPIGRAD_GPU_SMALL MPIGRAD_STAGE MPIGRAD_EMULATE MPIGRAD_GPU_SAMPLE OMP_NUM_THREADS
+  # Steps of `unit` have another file for it.
+  MPIGRAD_STAGE_PROGRESS=${MPIGRAD_TEST_PROGRESS:-}
+  export MPIGRAD_STAGE_PROGRESS
   every_interruption=${MPIGRAD_TEST_ALL:-}
   unset MPIGRAD_TEST_ALL MPIGRAD_COMMIT MPIGRAD_REPORT MPIGRAD_PEER MPIGRAD_EMULATION
 }
@@ -52,7 +55,7 @@ run() {
     set -- sh "$tree/tests/gpu.sh" "$@"
   fi
   [ -z "${MPIGRAD_TEST_PROGRESS:-}" ] || printf '%s\n' "$*" >>"$MPIGRAD_TEST_PROGRESS"
-  timeout -k 5 300 "$@" >"$work/out" 2>"$work/err" </dev/null
+  timeout -k 5 900 "$@" >"$work/out" 2>"$work/err" </dev/null
   status=$?
 }
 
@@ -139,6 +142,7 @@ write_runner() {
   cat >"$work/bin/runner" <<'END'
 #!/bin/sh
 read -r what step <"$MPIGRAD_STAGE"
+[ -z "${MPIGRAD_STAGE_PROGRESS:-}" ] || printf '%s\n' "${MPIGRAD_GPU_STEP:-}" >>"$MPIGRAD_STAGE_PROGRESS"
 [ "$step" = "${MPIGRAD_GPU_STEP:-}" ] || what=
 case $what in
   ends)

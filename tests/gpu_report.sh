@@ -7,6 +7,7 @@
 #     @cut STEP SECONDS                 the time of the whole command was over
 #   A step without an end was interrupted. The report is made of the journal after every step.
 #
+#   keep_commit FOLDER   writes down there what the tree is
 #   commit_of_tree    this project's, also inside another repository and where there is none
 #   states            per step of the journal: NAME RESULT SECONDS P F K INTERRUPTIONS; the result may be interrupted
 #   write_report      $report/gpu-DATE-COMMIT.md
@@ -18,17 +19,30 @@
 
 results=$root/tests/bench/results
 
+# tree_sum LIST: of the files that a list names.
+tree_sum() { (cd "$root" && tr '\n' '\0' <"$1" | xargs -0 cat 2>&1 | cksum); }
+# keep_commit FOLDER: for a tree that is carried without its repository.
+keep_commit() {
+  commit_of_tree >"$1/commit"
+  git -C "$root" ls-files 2>/dev/null | grep -v '^README\.md$' >"$1/files"
+  tree_sum "$1/files" >"$1/sum"
+}
+
 # What MPIGRAD_COMMIT says; else git's, if the tree is a repository's top and not a folder of another; else what the bundle was made
 # of. The report writes to README.md itself.
 commit_of_tree() {
   if [ -n "${MPIGRAD_COMMIT:-}" ]; then
     printf '%s\n' "$MPIGRAD_COMMIT"
   elif [ "$(git -C "$root" rev-parse --show-toplevel 2>/dev/null)" = "$(cd "$root" && pwd -P)" ]; then
-    commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unborn)
-    git -C "$root" diff --quiet HEAD -- . ':!README.md' 2>/dev/null || commit=$commit-modified
-    printf '%s\n' "$commit"
+    head=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unborn)
+    git -C "$root" diff --quiet HEAD -- . ':!README.md' 2>/dev/null || head=$head-modified
+    printf '%s\n' "$head"
   elif [ -s "$root/.gpu-bundle/commit" ]; then
-    cat "$root/.gpu-bundle/commit"
+    head=$(cat "$root/.gpu-bundle/commit")
+    if [ -s "$root/.gpu-bundle/files" ] && [ "$(tree_sum "$root/.gpu-bundle/files")" != "$(cat "$root/.gpu-bundle/sum")" ]; then
+      head=${head%-modified}-modified
+    fi
+    printf '%s\n' "$head"
   else
     echo unknown
   fi
