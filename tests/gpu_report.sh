@@ -174,6 +174,7 @@ fill_readme() {
     /^<!-- gpu\.sh: end/ { head(); print rows; inside = 0 }
     !inside { print; next }
     /^\| GPU, driver|^\|---/ { next }
+    /^\| none yet/ { next }
     /^\|/ && !index($0, link) { head(); print }' "$root/README.md" >"$report/.readme" && cat "$report/.readme" >"$root/README.md"
   rm -f "$report/.readme"
 }

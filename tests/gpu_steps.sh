@@ -18,7 +18,7 @@ plans 10 120 unit cuDNN plans:*
 questions 90 300 bench gpu_questions --device cuda
 elementwise 15 90 unit gpu: elementwise*,gpu: more elements*,gpu: comparisons and*,gpu: random numbers*
 reductions 15 90 unit gpu: reductions*,gpu: softmax*,gpu: rows*,gpu: norms*
-channels 10 90 unit gpu: channels*
+channels 10 90 unit gpu: channels*,gpu: running averages*
 fused 15 120 unit gpu: biases*,gpu: average pooling*,gpu: a cotangent*
 pools 15 90 unit gpu: pools*
 products 15 90 unit gpu: products*,gpu: NaN: activations behind products*
@@ -31,10 +31,11 @@ graphs 20 120 unit gpu: a graph*,gpu: what cannot*,gpu: the masks*,gpu: why step
 captured 30 180 unit gpu: training with a captured*,gpu: training falls back*,gpu: ranks that*,gpu: CosmoFlow*
 training 30 180 unit gpu: training is*,gpu: the host does not*,gpu: a loss*,gpu: batches*,gpu: a batch*,gpu: views are*,gpu: a loader*
 trained 20 120 unit gpu: steps limited*,gpu: checkpoints*,gpu: contrastive*
-conv-nan 10 90 unit gpu: a convolution keeps*,gpu: NaN: activations behind conv*,gpu: convolutions of nothing*
+conv-nan 10 90 unit gpu: a convolution keeps*,gpu: an activation that*,gpu: NaN: activations behind conv*,gpu: convolutions of nothing*
+conv-128 30 180 unit gpu: convolutions of the sizes*,gpu: what a version*
 conv-large 20 120 unit gpu: a convolution of more than*
 conv-kinds 60 300 sample unit gpu: convolutions of every*,gpu: convolutions and products*,gpu: the comparisons*
-conv-timed 60 300 sample unit gpu: convolutions timed*
+conv-timed 60 300 sample unit gpu: convolutions timed*,gpu: what was timed*,gpu: no kernel*
 table 60 300 unit gpu: the table*
 layers-128-bf16 60 240 layers 128 1 bfloat16
 layers-128-tf32 60 240 layers 128 1 tf32

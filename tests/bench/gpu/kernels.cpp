@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <functional>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -75,20 +76,30 @@ class Table {
   }
   // `make` makes operands and returns the call. What does not fit says so, and the others go on.
   void row(const std::string& kernel, const std::string& shape, DType type, double bytes,
-           const std::function<std::function<void()>()>& make) const {
+           const std::function<std::function<void()>()>& make) {
     fmt::print("| {} | {} | {} |", kernel, shape, name_of(type));
     try {
       const double seconds = time_of(make());
       const double rate = bytes / seconds;
       fmt::print(" {:.4f} | {:.3f} | {:.0f} | {:.0f}% |\n", 1e3 * seconds, bytes / 1e6, rate / 1e9, 100 * rate / rate_);
+      auto name = fmt::format("{}-{}", kernel, name_of(type));
+      std::replace(name.begin(), name.end(), ' ', '-');
+      name.erase(std::remove(name.begin(), name.end(), ','), name.end());
+      shares_.emplace(name, rate / rate_);  // of the first, largest shape
     } catch (const Error& error) {
       fmt::print(" {} |\n", error.what());
     }
     std::fflush(stdout);
   }
+  // For reports.
+  void summary() const {
+    fmt::print("\n");
+    for (const auto& [name, share] : shares_) fmt::print("measured: bandwidth-{} {:.0f} % of a copy's\n", name, 100 * share);
+  }
 
  private:
   double rate_ = 0;
+  std::map<std::string, double> shares_;
 };
 
 template <class T>
@@ -96,7 +107,7 @@ using PerChannel = std::conditional_t<is_half(dtype_of<T>()), float, T>;
 
 // On the first convolution's output.
 template <class T>
-void elementwise_rows(const Table& table, std::int64_t rows, std::int64_t channels) {
+void elementwise_rows(Table& table, std::int64_t rows, std::int64_t channels) {
   using Call = std::function<void()>;
   const auto type = dtype_of<T>();
   const auto n = rows * channels;
@@ -133,7 +144,7 @@ void elementwise_rows(const Table& table, std::int64_t rows, std::int64_t channe
 }
 
 template <class T>
-void channel_rows(const Table& table, std::int64_t rows, std::int64_t channels) {
+void channel_rows(Table& table, std::int64_t rows, std::int64_t channels) {
   using Call = std::function<void()>;
   using S = PerChannel<T>;
   const auto type = dtype_of<T>(), of_channels = dtype_of<S>();
@@ -166,7 +177,7 @@ void channel_rows(const Table& table, std::int64_t rows, std::int64_t channels) 
 }
 
 template <class T>
-void pool_rows(const Table& table, const PoolProblem& p, bool average, cuda::PoolKernels which) {
+void pool_rows(Table& table, const PoolProblem& p, bool average, cuda::PoolKernels which) {
   using Call = std::function<void()>;
   const auto type = dtype_of<T>();
   const auto in = p.batch * volume(p.in) * p.channels, out = p.batch * volume(p.out) * p.channels;
@@ -200,7 +211,7 @@ void pool_rows(const Table& table, const PoolProblem& p, bool average, cuda::Poo
 }
 
 // Parameters and moments are float32, whatever is computed with.
-void update_rows(const Table& table, std::int64_t n) {
+void update_rows(Table& table, std::int64_t n) {
   const auto type = DType::float32;
   const double bytes = 4 * static_cast<double>(n);
   const auto with = [&](const std::string& name, double passes, const auto& rule) {
@@ -239,7 +250,7 @@ void bench(const Options& o) {
   require(cuda::available(), "[bench] {}", cuda::unavailable());
   const UseDevice device(DeviceKind::cuda);
   const auto rows = o.batch * o.size * o.size * o.size;
-  const Table table(rows * 16 * 8);
+  Table table(rows * 16 * 8);
   for (const auto& precision : o.precisions) {
     const auto type = precision == "bfloat16"  ? DType::bfloat16
                       : precision == "float16" ? DType::float16
@@ -255,6 +266,7 @@ void bench(const Options& o) {
     });
   }
   update_rows(table, rows * 8);
+  table.summary();
 }
 
 }  // namespace
