@@ -90,6 +90,7 @@ if [ -n "$list" ]; then list_steps; exit; fi
 commit=$(commit_of_tree)
 if [ "$wanted" = ' report' ]; then
   [ -z "$from" ] || cp "$from/journal.txt" "$journal" || exit 1
+  if [ -n "$from" ] && [ -f "$from/tuning.txt" ]; then cp "$from/tuning.txt" "$report/"; fi
   [ -s "$journal" ] || die "there is no $journal"
   write_report
   keep_report
@@ -201,6 +202,9 @@ if [ "$wanted" != ' report' ]; then
     why=$(use_programs "$bundle" "$arch") && programs=$build/built/bin
     [ -z "$why" ] || append "@note $(printf '%s\n' "$why" | tr '\n' ' ')"
   fi
+  # What is timed of cuDNN's kernels comes back with the report, and a later run times nothing.
+  MPIGRAD_TUNING_FILE=${MPIGRAD_TUNING_FILE:-$report/tuning.txt}
+  export MPIGRAD_TUNING_FILE
   MPIGRAD_SOURCE_ROOT=$root MPIGRAD_GPU_BUILD=$build MPIGRAD_GPU_PROGRAMS=$programs MPIGRAD_GPU_OPTIONS=$(meson_options "$bundle")
   export MPIGRAD_SOURCE_ROOT MPIGRAD_GPU_BUILD MPIGRAD_GPU_PROGRAMS MPIGRAD_GPU_OPTIONS
   if [ -z "${MPIGRAD_PEER:-}" ]; then

@@ -105,6 +105,20 @@ TEST_CASE("gpu: an activation that loses NaN is not used") {
     }
 }
 
+TEST_CASE("gpu: where there is no memory for a kernel's workspace, one that needs less is taken") {
+  const char* test = "gpu: where there is no memory for a kernel's workspace, one that needs less is taken";
+  if (no_cudnn(test) || no_emulation(test)) return;
+  const Emulated cudnn("large-workspace");  // 3 GiB, of which the GPU has less
+  for (const auto& kind : kinds) {
+    INFO(label(kind));
+    const Settings settings(kind);
+    auto generous = gpu_settings();
+    generous.workspace = std::int64_t{1} << 40;
+    set_gpu_settings(generous);
+    check_conv(layer(7, 1, 4, 8), kind);
+  }
+}
+
 TEST_CASE("gpu: what a version of cuDNN computes wrongly is computed otherwise, and said") {
   const char* test = "gpu: what a version of cuDNN computes wrongly is computed otherwise, and said";
   if (no_cudnn(test) || no_emulation(test)) return;

@@ -31,7 +31,7 @@ graphs 20 120 unit gpu: a graph*,gpu: what cannot*,gpu: the masks*,gpu: why step
 captured 30 180 unit gpu: training with a captured*,gpu: training falls back*,gpu: ranks that*,gpu: CosmoFlow*
 training 30 180 unit gpu: training is*,gpu: the host does not*,gpu: a loss*,gpu: batches*,gpu: a batch*,gpu: views are*,gpu: a loader*
 trained 20 120 unit gpu: steps limited*,gpu: checkpoints*,gpu: contrastive*
-conv-nan 10 90 unit gpu: a convolution keeps*,gpu: an activation that*,gpu: NaN: activations behind conv*,gpu: convolutions of nothing*
+conv-nan 10 90 unit gpu: a convolution keeps*,gpu: an activation that*,gpu: where there is no memory*,gpu: NaN: activations behind conv*,gpu: convolutions of nothing*
 conv-128 30 180 unit gpu: convolutions of the sizes*,gpu: what a version*
 conv-large 20 120 unit gpu: a convolution of more than*
 conv-kinds 60 300 sample unit gpu: convolutions of every*,gpu: convolutions and products*,gpu: the comparisons*

@@ -182,7 +182,13 @@ class Chooser {
       why_ = "whether an activation keeps NaN is tried before a step is captured";
       return false;
     }
-    const bool kept = try_specials(candidate);
+    bool kept = false;
+    try {
+      kept = try_specials(candidate);
+    } catch (const Error& error) {  // no memory for its workspace, perhaps: nothing is known of it then
+      why_ = error.what();
+      return false;
+    }
     if (!kept) why_ = fmt::format("engine {} loses NaN or infinity in its activation", candidate.plan.engine);
     tuning_file().add(key, kept ? "kept" : "lost");
     return kept;
