@@ -83,6 +83,7 @@ list_steps() {
 mkdir -p "$report" "$build/steps"
 report=$(cd "$report" && pwd)
 journal=$report/journal.txt
+if [ -n "$from" ] && [ -f "$from/tuning.txt" ] && [ ! -f "$report/tuning.txt" ]; then cp "$from/tuning.txt" "$report/"; fi
 if [ -n "$list" ]; then list_steps; exit; fi
 
 # ---- what is known
@@ -90,7 +91,6 @@ if [ -n "$list" ]; then list_steps; exit; fi
 commit=$(commit_of_tree)
 if [ "$wanted" = ' report' ]; then
   [ -z "$from" ] || cp "$from/journal.txt" "$journal" || exit 1
-  if [ -n "$from" ] && [ -f "$from/tuning.txt" ]; then cp "$from/tuning.txt" "$report/"; fi
   [ -s "$journal" ] || die "there is no $journal"
   write_report
   keep_report
