@@ -12,6 +12,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,9 @@ class Table {
     rate_ = 2 * static_cast<double>(from.bytes()) / seconds;
     fmt::print("Own kernels on {}; copies of {:.0f} MiB read and write {:.0f} GB/s\n\n", cuda::name(),
                static_cast<double>(from.bytes()) / (1 << 20), rate_ / 1e9);
+    head();
+  }
+  void head() const {
     fmt::print("| kernel | shape | type | ms | MB at least | GB/s | of copying |\n|---|---|---|---|---|---|---|\n");
     std::fflush(stdout);
   }
@@ -91,7 +95,7 @@ class Table {
     }
     std::fflush(stdout);
   }
-  // For reports.
+  // For reports, of the rows until now.
   void summary() const {
     fmt::print("\n");
     for (const auto& [name, share] : shares_) fmt::print("measured: bandwidth-{} {:.0f} % of a copy's\n", name, 100 * share);
@@ -246,6 +250,36 @@ std::vector<PoolProblem> pools(const Options& o, bool average) {
   return found;
 }
 
+// What a step pays for which there would be other ways: whether they are worth it is decided by these rows.
+void avoidable_rows(Table& table, const Options& o) {
+  using Call = std::function<void()>;
+  const auto stream = cuda::compute_stream();
+  // The batch of a network in 16 bits is rounded and then given the channels that tensor cores want, instead of coming so.
+  const Extent3 extent{o.size, o.size, o.size};
+  const auto batch = o.batch, cells = batch * volume(extent);
+  const auto shape = fmt::format("{}^3 x 4", o.size);
+  table.row("batch to 16 bits", shape, DType::bfloat16, static_cast<double>(cells) * 4 * (4 + 2), [&]() -> Call {
+    return [=, x = numbers(cells * 4, DType::float32), y = numbers(cells * 4, DType::bfloat16)] {
+      cuda::cast(cells * 4, at<float>(x), at<BFloat16>(y), stream);
+    };
+  });
+  table.row("batch to 8 channels", shape, DType::bfloat16, static_cast<double>(cells) * 2 * (4 + 8), [&]() -> Call {
+    return [=, x = numbers(cells * 4, DType::bfloat16), y = numbers(cells * 8, DType::bfloat16)] {
+      cuda::move_box({.batch = batch, .from = extent, .to = extent, .from_channels = 4, .to_channels = 8}, 2, x.raw(), y.raw(),
+                     stream);
+    };
+  });
+  // Contrastive losses look at the embeddings on the host before anything is sent.
+  const std::int64_t samples = 4096, width = 128;
+  table.row("embeddings to the host", fmt::format("{} x {}", samples, width), DType::float32,
+            4.0 * static_cast<double>(samples * width), [&]() -> Call {
+              return
+                  [=, x = numbers(samples * width, DType::float32), y = std::make_shared<std::vector<float>>(samples * width)] {
+                    cuda::copy_to_host(y->data(), x.raw(), x.bytes());
+                  };
+            });
+}
+
 void bench(const Options& o) {
   require(cuda::available(), "[bench] {}", cuda::unavailable());
   const UseDevice device(DeviceKind::cuda);
@@ -267,6 +301,9 @@ void bench(const Options& o) {
   }
   update_rows(table, rows * 8);
   table.summary();
+  fmt::print("\n");
+  table.head();
+  avoidable_rows(table, o);
 }
 
 }  // namespace
