@@ -5,6 +5,7 @@
 #include "framework/error.h"
 #include "ops/cuda/cudnn_plan.h"
 #include "tests/support/described_gpu.h"
+#include "tests/support/gpu_cases.h"
 #include "tests/support/kernel_problems.h"
 #include "tests/support/skip.h"
 
@@ -36,18 +37,6 @@ std::vector<cuda::CudnnPlan> plan_for(const ConvProblem& p, Pass pass, DType typ
   return {};
 }
 
-ConvProblem layer(std::int64_t in, std::int64_t stride, std::int64_t c, std::int64_t k) {
-  const auto out = (in + stride - 1) / stride;
-  return {.batch = 2,
-          .in = {in, in, in},
-          .out = {out, out, out},
-          .kernel = {3, 3, 3},
-          .stride = {stride, stride, stride},
-          .pad_low = {1, 1, 1},
-          .in_channels = c,
-          .out_channels = k};
-}
-
 }  // namespace
 
 TEST_CASE("cuDNN plans: every layer of CosmoFlow, in every type, on the tensors as they lie") {
@@ -59,7 +48,7 @@ TEST_CASE("cuDNN plans: every layer of CosmoFlow, in every type, on the tensors 
       for (const bool tf32 : {false, true}) {
         if (tf32 && type != DType::float32) continue;
         for (std::size_t i = 0; i < 5; ++i) {
-          auto p = layer(std::int64_t{64} >> i, i == 3 ? 2 : 1, channels[i], channels[i + 1]);
+          auto p = layer(std::int64_t{64} >> i, i == 3 ? 2 : 1, channels[i], channels[i + 1], 2);
           for (const bool slab : {false, true}) {  // of a split in depth, whose halo has arrived
             if (slab) p.out[0] /= 2, p.in[0] = (p.out[0] - 1) * p.stride[0] + 3, p.pad_low[0] = 0;
             for (const auto pass : {Pass::forward, Pass::data, Pass::weight}) {

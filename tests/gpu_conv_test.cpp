@@ -119,6 +119,23 @@ TEST_CASE("gpu: where there is no memory for a kernel's workspace, one that need
   }
 }
 
+TEST_CASE("gpu: an activation that is tried does not hide what an earlier kernel has found wrong") {
+  const char* test = "gpu: an activation that is tried does not hide what an earlier kernel has found wrong";
+  if (no_cudnn(test)) return;
+  const auto& kind = kinds[1];
+  for (const bool timed : {false, true}) {
+    const Settings settings(kind, timed);
+    const auto p = layer(timed ? 9 : 10, 1, 4, 8);  // shapes of their own
+    const Operand x(activation(1, p.in, 4), kind.type), w({8, 3, 3, 3, 4}, kind.type), bias(Shape{8}, kind.type);
+    const auto index = to(from_vector({1}, {99.0}, DType::int64), DeviceKind::cuda);
+    const auto both = [&] {
+      const auto outside = take(bias.on_device, index);
+      apply(ops::ConvBiasActivation{attributes_of(p), 0.0}, {x.on_device, w.on_device, bias.on_device}).to_vector();
+    };
+    CHECK_THROWS_WITH_AS(both(), doctest::Contains("[take]"), Error);
+  }
+}
+
 TEST_CASE("gpu: what a version of cuDNN computes wrongly is computed otherwise, and said") {
   const char* test = "gpu: what a version of cuDNN computes wrongly is computed otherwise, and said";
   if (no_cudnn(test) || no_emulation(test)) return;

@@ -142,8 +142,8 @@ class Chooser {
           for (auto& plan : plans(form, 6, 1)) {
             if (best && (plan.engine == 0 || seconds_since(start) > q_.tuning_seconds)) continue;
             Choice candidate{form, std::move(plan)};
+            if (!keeps_specials(candidate)) continue;
             try {
-              if (!keeps_specials(candidate)) continue;
               const bool any = !best || best->plan.engine == 0;
               const double time = time_of(candidate, any ? std::numeric_limits<double>::infinity() : best_time);
               ++timed;
@@ -182,16 +182,22 @@ class Chooser {
       why_ = "whether an activation keeps NaN is tried before a step is captured";
       return false;
     }
-    bool kept = false;
-    try {
-      kept = try_specials(candidate);
-    } catch (const Error& error) {  // no memory for its workspace, perhaps: nothing is known of it then
-      why_ = error.what();
-      return false;
-    }
+    if (!has_room(candidate)) return false;
+    // Not caught: the host waits, and may be told what earlier kernels have found wrong.
+    const bool kept = try_specials(candidate);
     if (!kept) why_ = fmt::format("engine {} loses NaN or infinity in its activation", candidate.plan.engine);
     tuning_file().add(key, kept ? "kept" : "lost");
     return kept;
+  }
+
+  bool has_room(const Choice& candidate) {
+    try {
+      const Scratch workspace(candidate.plan.workspace);
+      return true;
+    } catch (const Error& error) {
+      why_ = error.what();
+      return false;
+    }
   }
 
   bool try_specials(const Choice& candidate) {

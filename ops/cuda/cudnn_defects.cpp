@@ -46,7 +46,8 @@ const Defect* defect_of(std::size_t version, const ConvCall& call) {
 
 std::string text_of(const Defect& defect, std::size_t version) {
   return fmt::format(
-      "cuDNN {} computes {} wrongly ({}); {} and newer do not, and MPIGRAD_CUDNN_DEFECTS=ignore uses them all the same",
+      "cuDNN {} computes {} wrongly ({}); of {} and newer nothing is known, and MPIGRAD_CUDNN_DEFECTS=ignore uses them all the "
+      "same",
       version_text(version), defect.what, defect.source, version_text(defect.end));
 }
 

@@ -105,9 +105,9 @@ inline void check_conv(const ConvProblem& p, const Kind& kind) {
   }
 }
 
-inline ConvProblem layer(std::int64_t in, std::int64_t stride, std::int64_t c, std::int64_t k) {
+inline ConvProblem layer(std::int64_t in, std::int64_t stride, std::int64_t c, std::int64_t k, std::int64_t batch = 1) {
   const auto out = (in + stride - 1) / stride;
-  return {.batch = 1,
+  return {.batch = batch,
           .in = {in, in, in},
           .out = {out, out, out},
           .kernel = {3, 3, 3},

@@ -56,10 +56,13 @@ struct Answer {
 };
 Answer ask(const ConvProblem& p, Pass pass, const Precision& precision, const cuda::Target& target, double slope = 1) {
   Answer answer;
+  // As without a setting (ops/cuda/conv_choice.h); the described H200 has 150 GB.
+  const cuda::Search search{.compiled = slope == 1 ? 0U : 1U,
+                            .workspace = target.handle ? cuda::workspace_limit(-1) : 150000000000 / 16};
   const double start = now();
   for (auto form : cuda::forms_of(p, pass, precision.type, precision.tf32)) {
     if (slope != 1) form.call.bias = true, form.call.slope = slope;
-    auto plans = cuda::plans_of(form.call, target, {.compiled = slope == 1 ? 0U : 1U}, answer.why);
+    auto plans = cuda::plans_of(form.call, target, search, answer.why);
     if (plans.empty() && answer.why.empty()) answer.why = "cuDNN proposes nothing";
     if (plans.empty() || (answer.plan && !plans[0].fast)) continue;
     answer.form = form, answer.plan = std::move(plans[0]);
