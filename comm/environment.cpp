@@ -10,6 +10,7 @@
 
 #include "comm/watch.h"
 #include "comm/words.h"
+#include "framework/joined.h"
 
 namespace mpigrad {
 namespace {
@@ -34,7 +35,7 @@ std::string without_trace(std::string_view checks) {
   auto words = detail::words_of(checks);
   std::erase(words, "trace");
   std::sort(words.begin(), words.end());
-  return fmt::format("{}", fmt::join(words, ","));
+  return joined(words, ",");
 }
 
 // Letters to put in, to leave out or to change until one word is the other.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/collectives.h"
+#include "framework/joined.h"
 
 namespace mpigrad {
 
@@ -10,8 +11,8 @@ Grid::Grid(const Communicator& world, std::vector<std::string> axis_names, std::
   names = std::move(axis_names);
   extents = std::move(axis_extents);
   rank = world.rank();
-  for (const int extent : extents) require(extent > 0, "[grid] extents are at least 1, got {}", fmt::join(extents, " x "));
-  require(ranks() == world.size(), "[grid] {} = {} does not match {} ranks", fmt::join(extents, " x "), ranks(), world.size());
+  for (const int extent : extents) require(extent > 0, "[grid] extents are at least 1, got {}", joined(extents, " x "));
+  require(ranks() == world.size(), "[grid] {} = {} does not match {} ranks", joined(extents, " x "), ranks(), world.size());
 }
 
 std::vector<int> Grid::members(const std::vector<int>& free) const {
@@ -85,7 +86,7 @@ LayoutPtr with_cuts(const LayoutPtr& layout, int dimension, std::vector<std::int
   const auto a = static_cast<std::size_t>(axis);
   require(static_cast<int>(cuts.size()) == layout->grid->extents[a] + 1 && cuts.front() == 0 &&
               cuts.back() == layout->global[dimension] && std::is_sorted(cuts.begin(), cuts.end()),
-          "[layout] cuts {} do not divide {} elements among {} ranks", fmt::join(cuts, ", "), layout->global[dimension],
+          "[layout] cuts {} do not divide {} elements among {} ranks", joined(cuts, ", "), layout->global[dimension],
           layout->grid->extents[a]);
   Layout result = *layout;
   result.axes[a].cuts = std::move(cuts);

@@ -10,6 +10,7 @@
 
 #include "comm/forwarding.h"
 #include "comm/transport_checks.h"
+#include "framework/joined.h"
 
 namespace mpigrad {
 namespace {
@@ -77,7 +78,7 @@ class Reading {
 std::string describe(const Post& post) {
   std::string text = fmt::format("{}(", post.call);
   if (post.counts.empty()) text += fmt::format("{} {}", post.count, name_of(post.type));
-  else text += fmt::format("[{}] {}", fmt::join(post.counts, ", "), name_of(post.type));
+  else text += fmt::format("[{}] {}", joined(post.counts, ", "), name_of(post.type));
   if (post.call.find("reduce") != std::string_view::npos) text += fmt::format(", {}", name_of(post.op));
   if (post.root >= 0) text += fmt::format(", root {}", post.root);
   return text + ")";

@@ -1,7 +1,7 @@
 #pragma once
 // Parts of the transport that watches another one. Used inside comm only.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <chrono>

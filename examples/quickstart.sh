@@ -15,7 +15,8 @@ case "${1:-}" in
 esac
 
 install_packages
-build_all
+configure_programs
+build_targets examples/universe examples/cosmoflow
 choose_launcher
 
 output=$build/quickstart

@@ -1,7 +1,7 @@
 #pragma once
 // Errors of the library. Every message has one form: `[op] the rule in words: each operand with its shape`.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <stdexcept>
 #include <string>
@@ -14,15 +14,20 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+namespace detail {
+// Out of line, as formatting is: every file includes this.
+[[noreturn]] void throw_error(fmt::string_view format, fmt::format_args arguments);
+}  // namespace detail
+
 // fail("[matmul] inner extents differ: {} and {}", a.shape(), b.shape());
 template <class... Arguments>
-[[noreturn]] void fail(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-  throw Error(fmt::format(format, std::forward<Arguments>(arguments)...));
+[[noreturn]] void fail(fmt::format_string<Arguments...> format, const Arguments&... arguments) {
+  detail::throw_error(format, fmt::make_format_args(arguments...));
 }
 
 template <class... Arguments>
-void require(bool condition, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-  if (!condition) fail(format, std::forward<Arguments>(arguments)...);
+void require(bool condition, fmt::format_string<Arguments...> format, const Arguments&... arguments) {
+  if (!condition) detail::throw_error(format, fmt::make_format_args(arguments...));
 }
 
 }  // namespace mpigrad

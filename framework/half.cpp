@@ -2,7 +2,6 @@
 
 #include "framework/half_rows.h"
 
-#include "framework/op.h"
 #include "framework/target_clones.h"
 
 namespace mpigrad::detail {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/joined.h"
 #include "framework/tensor.h"
 
 namespace mpigrad {
@@ -81,7 +82,7 @@ std::string to_string(const Layout& layout) {
     const auto& axis = layout.axes[a];
     text += a == 0 ? " " : ", ";
     text += layout.grid->names[a] + ": ";
-    if (axis.placement == Placement::split) text += fmt::format("split dim {} at {}", axis.dimension, fmt::join(axis.cuts, "|"));
+    if (axis.placement == Placement::split) text += fmt::format("split dim {} at {}", axis.dimension, joined(axis.cuts, "|"));
     else text += axis.placement == Placement::same ? "same" : "share";
   }
   return text;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "framework/cost.h"
+#include "framework/half_rows.h"
 #include "framework/parameter.h"
 
 namespace mpigrad {
@@ -16,6 +17,7 @@ CostLog::CostLog() : previous_(cost_log) { cost_log = this; }
 CostLog::~CostLog() { cost_log = previous_; }
 
 namespace detail {
+namespace {
 
 DeviceKind common_device(std::string_view op, Inputs in) {
   require(in.empty() || in[0], "[{}] the first operand is no tensor", op);
@@ -30,6 +32,8 @@ DeviceKind common_device(std::string_view op, Inputs in) {
   return first ? first->device() : current_device();
 }
 
+}  // namespace
+
 LayoutPtr refuse_layout(std::string_view op, Inputs in) {
   for (const auto& x : in)
     if (x && x.layout())
@@ -42,10 +46,31 @@ void refuse_cuda(std::string_view op) {
   fail("[{}] has no CUDA kernel: copy its operands with to(x, DeviceKind::cpu) first", op);
 }
 
+bool counting_costs() { return cost_log != nullptr; }
+
+void count_cost(std::string_view op, const Cost& cost, double seconds, Inputs in, Outputs out) {
+  CostLog::Line line{op, cost.flops, cost.bytes, seconds, {}, {}};
+  for (const auto& x : in) line.inputs.push_back(x ? x.shape() : Shape());
+  for (const auto& y : out) line.outputs.push_back(y.shape());
+  cost_log->lines.push_back(std::move(line));
+}
+
+double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
 std::string_view current_op() { return running_op; }
 OpScope::OpScope(std::string_view op) : previous_(std::exchange(running_op, op)) {}
 OpScope::~OpScope() { running_op = previous_; }
 
+namespace {
+thread_local bool recorded = false;
+}
+bool recorded_call() { return recorded; }
+RecordedCall::RecordedCall(bool now) : previous_(std::exchange(recorded, now)) {}
+RecordedCall::~RecordedCall() { recorded = previous_; }
+
+namespace {
+
+// Makes constants of outputs that carry no derivative; the others get `layout`.
 void finish_outputs(Outputs out, bool constant, const LayoutPtr& layout) {
   for (auto& y : out) {
     TensorAccess::set_constant(y, constant || !is_floating(y.dtype()));
@@ -59,22 +84,82 @@ bool all_constant(Inputs in) {
   return true;
 }
 
-namespace {
-thread_local bool recorded = false;
+Cost cost_of(const void* op, const OpFunctions& f, Inputs in, Outputs out) {
+  if (f.cost) return f.cost(op, in, out);
+  Cost cost;
+  for (const auto& x : in) cost.bytes += static_cast<double>(x.bytes());
+  for (const auto& y : out) cost.bytes += static_cast<double>(y.bytes()), cost.flops += static_cast<double>(y.elements());
+  return cost;
 }
-bool recorded_call() { return recorded; }
-RecordedCall::RecordedCall(bool now) : previous_(std::exchange(recorded, now)) {}
-RecordedCall::~RecordedCall() { recorded = previous_; }
 
-bool counting_costs() { return cost_log != nullptr; }
+// The kernels of the CPU compute with float32 and float64. Rounding once, they are what the 16-bit kernels of a GPU approach.
+void run_on_cpu(const void* op, const OpFunctions& f, Inputs in, Outputs out) {
+  if (f.takes_half || !any_half(in, out)) return f.run_on_cpu(op, in, out);
+  const Tensors wide = widened(in);
+  Tensors results = wide_outputs(out);
+  f.run_on_cpu(op, wide, results);
+  narrow(results, out);
+}
 
-double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+void run(const void* op, const OpFunctions& f, DeviceKind device, Inputs in, Outputs out) {
+  if (f.communicates) return f.run(op, in, out);
+  switch (device) {
+    case DeviceKind::cpu: return run_on_cpu(op, f, in, out);
+    case DeviceKind::cuda:
+      if (!f.run_on_cuda) refuse_cuda(f.name);
+      return f.run_on_cuda(op, in, out);
+    case DeviceKind::dry: return;
+  }
+}
 
-void count_cost(std::string_view op, const Cost& cost, double seconds, Inputs in, Outputs out) {
-  CostLog::Line line{op, cost.flops, cost.bytes, seconds, {}, {}};
-  for (const auto& x : in) line.inputs.push_back(x ? x.shape() : Shape());
-  for (const auto& y : out) line.outputs.push_back(y.shape());
-  cost_log->lines.push_back(std::move(line));
+}  // namespace
+
+Tensors apply_all(const void* op, const OpFunctions& f, Tensors in) {
+  const DeviceKind device = common_device(f.name, in);
+
+  // Layouts come before local shapes: what does not fit is then refused in the same words on all ranks.
+  bool distributed = false;
+  for (const auto& x : in) distributed = distributed || (x && x.layout());
+  LayoutPtr layout;
+  if (distributed) layout = f.layout ? f.layout(op, in) : refuse_layout(f.name, in);
+  const Types types = f.infer(op, in);
+  const OpScope running(f.name);
+  const bool constant = !f.differentiable || all_constant(in);
+  const bool record = !constant && Tape::recording();
+  if (!record && !constant) Tape::read_unrecorded(in);
+  const RecordedCall scope(f.communicates && record);
+  const bool counting = counting_costs();
+  const double start = counting ? seconds_now() : 0;
+
+  Tensors out;
+  out.reserve(types.size());
+  if (f.view) {
+    out.push_back(f.view(op, in));
+  } else {
+    if (f.reuse)
+      if (auto y = f.reuse(op, in)) out.push_back(std::move(y));
+    for (auto i = out.size(); i < types.size(); ++i)
+      out.push_back(Tensor::with_room(types[i], device, HaloRoom::bytes(types[i], layout)));
+    run(op, f, device, in, out);
+  }
+  if (counting) count_cost(f.name, cost_of(op, f, in, out), seconds_now() - start, in, out);
+
+  finish_outputs(out, constant, layout);
+  if (record)
+    Tape::record({.name = f.name,
+                  .communicates = f.communicates,
+                  .keeps_inputs = f.keeps_inputs,
+                  .keeps_outputs = f.keeps_outputs ? f.keeps_outputs(op) : 0,
+                  .inputs = std::move(in),
+                  .outputs = out,
+                  .vjp = f.vjp(op),
+                  .start_reduction = f.start_reduction ? f.start_reduction(op) : StartReduction{},
+                  .equal_on = f.equal_on ? f.equal_on(op) : 0});
+  return out;
+}
+
+Tensor apply(const void* op, const OpFunctions& functions, Tensors in) {
+  return std::move(apply_all(op, functions, std::move(in)).front());
 }
 
 }  // namespace detail

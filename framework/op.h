@@ -52,50 +52,19 @@ struct Cost {
 namespace detail {
 
 template <class Op>
-constexpr bool communicates() {
-  if constexpr (requires { Op::communicates; }) return Op::communicates;
-  return false;
-}
+concept Differentiable = requires(const Op op, const Replay& at, Inputs cotangents) {
+  { op.vjp(at, cotangents) } -> std::same_as<Tensors>;
+};
 template <class Op>
 constexpr bool differentiable() {
   if constexpr (requires { Op::differentiable; }) return Op::differentiable;
   return true;
 }
-template <class Op>
-constexpr bool takes_half() {
-  if constexpr (requires { Op::takes_half; }) return Op::takes_half;
-  return false;
-}
-template <class Op>
-constexpr unsigned keeps_inputs() {
-  if constexpr (requires { Op::keeps_inputs; }) return Op::keeps_inputs;
-  return 0;
-}
-template <class Op>
-unsigned keeps_outputs(const Op& op) {
-  if constexpr (requires { op.kept_outputs(); }) return op.kept_outputs();
-  else if constexpr (requires { Op::keeps_outputs; }) return Op::keeps_outputs;
-  else return 0;
-}
 
-template <class Op>
-concept Differentiable = requires(const Op op, const Replay& at, Inputs cotangents) {
-  { op.vjp(at, cotangents) } -> std::same_as<Tensors>;
-};
-
-DeviceKind common_device(std::string_view op, Inputs in);
 LayoutPtr refuse_layout(std::string_view op, Inputs in);
 [[noreturn]] void refuse_cuda(std::string_view op);
-// 16-bit tensors as float32: whether there are any; copies of operands; room for results, which are rounded to `out`.
-bool any_half(Inputs in, Outputs out);
-Tensors widened(Inputs in);
-Tensors wide_outputs(Outputs out);
-void narrow(Inputs wide, Outputs out);
-// Makes constants of outputs that carry no derivative; the others get `layout`.
-void finish_outputs(Outputs out, bool constant, const LayoutPtr& layout);
-bool all_constant(Inputs in);
-void count_cost(std::string_view op, const Cost& cost, double seconds, Inputs in, Outputs out);
 bool counting_costs();
+void count_cost(std::string_view op, const Cost& cost, double seconds, Inputs in, Outputs out);
 double seconds_now();
 
 // The op that runs on this thread, for errors from below; empty outside of ops.
@@ -127,18 +96,6 @@ class RecordedCall {
 
 }  // namespace detail
 
-template <class Op>
-Cost cost_of(const Op& op, Inputs in, Outputs out) {
-  if constexpr (requires { op.cost(in, out); }) {
-    return op.cost(in, out);
-  } else {
-    Cost cost;
-    for (const auto& x : in) cost.bytes += static_cast<double>(x.bytes());
-    for (const auto& y : out) cost.bytes += static_cast<double>(y.bytes()), cost.flops += static_cast<double>(y.elements());
-    return cost;
-  }
-}
-
 // Whether a cotangent that a vjp was given may be overwritten: replay() gives its own reference up, so one reference means that
 // nobody reads it afterwards. Only before the first copy of the handle.
 inline bool sole_owner(const Tensor& cotangent) {
@@ -147,91 +104,87 @@ inline bool sole_owner(const Tensor& cotangent) {
 
 namespace detail {
 
-// The kernels of the CPU compute with float32 and float64. Rounding once, they are what the 16-bit kernels of a GPU approach.
+// What apply() needs of an op, without its type: the same code then runs every op, and a file that defines one compiles little
+// beside the op itself. Null where the op does not say.
+struct OpFunctions {
+  std::string_view name;
+  bool communicates = false, differentiable = true, takes_half = false;
+  unsigned keeps_inputs = 0;
+  Types (*infer)(const void* op, Inputs in) = nullptr;
+  LayoutPtr (*layout)(const void* op, Inputs in) = nullptr;
+  Tensor (*view)(const void* op, Inputs in) = nullptr;
+  Tensor (*reuse)(const void* op, Inputs in) = nullptr;
+  void (*run)(const void* op, Inputs in, Outputs out) = nullptr;       // of an op that communicates
+  void (*run_on_cpu)(const void* op, Inputs in, Outputs out) = nullptr;
+  void (*run_on_cuda)(const void* op, Inputs in, Outputs out) = nullptr;
+  Cost (*cost)(const void* op, Inputs in, Outputs out) = nullptr;
+  unsigned (*keeps_outputs)(const void* op) = nullptr;
+  int (*equal_on)(const void* op) = nullptr;
+  Vjp (*vjp)(const void* op) = nullptr;
+  StartReduction (*start_reduction)(const void* op) = nullptr;
+};
+
 template <class Op>
-void run_on_cpu(const Op& op, Inputs in, Outputs out) {
-  if (takes_half<Op>() || !any_half(in, out)) return op.run(Cpu{}, in, out);
-  const Tensors wide = widened(in);
-  Tensors results = wide_outputs(out);
-  op.run(Cpu{}, Inputs(wide), Outputs(results));
-  narrow(results, out);
+constexpr OpFunctions functions_of() {
+  OpFunctions f{.name = Op::name};
+  if constexpr (requires { Op::communicates; }) f.communicates = Op::communicates;
+  f.differentiable = differentiable<Op>();
+  static_assert(Differentiable<Op> || !differentiable<Op>(), "an op needs a vjp written in ops");
+  if constexpr (requires { Op::takes_half; }) f.takes_half = Op::takes_half;
+  if constexpr (requires { Op::keeps_inputs; }) f.keeps_inputs = Op::keeps_inputs;
+  f.infer = [](const void* op, Inputs in) { return static_cast<const Op*>(op)->infer(in); };
+  if constexpr (requires(const Op op, Inputs in) { op.layout(in); })
+    f.layout = [](const void* op, Inputs in) -> LayoutPtr { return static_cast<const Op*>(op)->layout(in); };
+  if constexpr (requires(const Op op, Inputs in) { op.view(in); }) {
+    f.view = [](const void* op, Inputs in) { return static_cast<const Op*>(op)->view(in); };
+  } else {
+    if constexpr (requires(const Op op, Inputs in) { op.reuse(in); })
+      f.reuse = [](const void* op, Inputs in) { return static_cast<const Op*>(op)->reuse(in); };
+    if constexpr (requires { requires Op::communicates; }) {
+      f.run = [](const void* op, Inputs in, Outputs out) { static_cast<const Op*>(op)->run(in, out); };
+    } else {
+      f.run_on_cpu = [](const void* op, Inputs in, Outputs out) { static_cast<const Op*>(op)->run(Cpu{}, in, out); };
+      if constexpr (requires(const Op op, Inputs in, Outputs out) { op.run(Cuda{}, in, out); })
+        f.run_on_cuda = [](const void* op, Inputs in, Outputs out) { static_cast<const Op*>(op)->run(Cuda{}, in, out); };
+    }
+  }
+  if constexpr (requires(const Op op, Inputs in, Outputs out) { op.cost(in, out); })
+    f.cost = [](const void* op, Inputs in, Outputs out) -> Cost { return static_cast<const Op*>(op)->cost(in, out); };
+  if constexpr (requires(const Op op) { op.kept_outputs(); })
+    f.keeps_outputs = [](const void* op) { return static_cast<const Op*>(op)->kept_outputs(); };
+  else if constexpr (requires { Op::keeps_outputs; })
+    f.keeps_outputs = [](const void*) -> unsigned { return Op::keeps_outputs; };
+  if constexpr (requires(const Op op) { op.equal_on(); })
+    f.equal_on = [](const void* op) { return static_cast<const Op*>(op)->equal_on(); };
+  if constexpr (Differentiable<Op>)
+    f.vjp = [](const void* op) -> Vjp {
+      return [copy = *static_cast<const Op*>(op)](const Replay& at, Inputs cotangents) { return copy.vjp(at, cotangents); };
+    };
+  if constexpr (requires(const Op op, const Tensor& cotangent) { op.start_reduction(cotangent); })
+    f.start_reduction = [](const void* op) {
+      const Op& self = *static_cast<const Op*>(op);
+      return StartReduction{.start = [self](const Tensor& cotangent) { return self.start_reduction(cotangent); },
+                            .over = self.reduces_over()};
+    };
+  return f;
 }
+
+Tensors apply_all(const void* op, const OpFunctions& functions, Tensors in);
+Tensor apply(const void* op, const OpFunctions& functions, Tensors in);
 
 }  // namespace detail
 
 // Runs an op: shapes, layout, kernel of the inputs' device, record on the tapes of this thread.
 template <class Op>
 Tensors apply_all(const Op& op, Tensors in) {
-  static_assert(detail::Differentiable<Op> || !detail::differentiable<Op>(), "an op needs a vjp written in ops");
-  const DeviceKind device = detail::common_device(Op::name, in);
-
-  // Layouts come before local shapes: what does not fit is then refused in the same words on all ranks.
-  bool distributed = false;
-  for (const auto& x : in) distributed = distributed || (x && x.layout());
-  LayoutPtr layout;
-  if (distributed) {
-    if constexpr (requires { op.layout(Inputs(in)); }) layout = op.layout(in);
-    else layout = detail::refuse_layout(Op::name, in);
-  }
-  const Types types = op.infer(in);
-  const detail::OpScope running(Op::name);
-  const bool constant = !detail::differentiable<Op>() || detail::all_constant(in);
-  const bool record = !constant && Tape::recording();
-  if (!record && !constant) Tape::read_unrecorded(in);
-  const detail::RecordedCall scope(detail::communicates<Op>() && record);
-  const bool counting = detail::counting_costs();
-  const double start = counting ? detail::seconds_now() : 0;
-
-  Tensors out;
-  out.reserve(types.size());
-  if constexpr (requires { op.view(Inputs(in)); }) {
-    out.push_back(op.view(in));
-  } else {
-    if constexpr (requires { op.reuse(Inputs(in)); })
-      if (auto y = op.reuse(in)) out.push_back(std::move(y));
-    for (auto i = out.size(); i < types.size(); ++i)
-      out.push_back(Tensor::with_room(types[i], device, HaloRoom::bytes(types[i], layout)));
-    if constexpr (detail::communicates<Op>()) {
-      op.run(Inputs(in), Outputs(out));
-    } else {
-      switch (device) {
-        case DeviceKind::cpu: detail::run_on_cpu(op, in, out); break;
-        case DeviceKind::cuda:
-          if constexpr (requires { op.run(Cuda{}, Inputs(in), Outputs(out)); }) op.run(Cuda{}, in, out);
-          else detail::refuse_cuda(Op::name);
-          break;
-        case DeviceKind::dry: break;
-      }
-    }
-  }
-  if (counting) detail::count_cost(Op::name, cost_of(op, in, out), detail::seconds_now() - start, in, out);
-
-  detail::finish_outputs(out, constant, layout);
-  if constexpr (detail::differentiable<Op>()) {
-    if (record) {
-      StartReduction start_reduction;
-      int equal_on = 0;
-      if constexpr (requires { op.equal_on(); }) equal_on = op.equal_on();
-      if constexpr (requires { op.start_reduction(in[0]); })
-        start_reduction = {.start = [op](const Tensor& cotangent) { return op.start_reduction(cotangent); },
-                           .over = op.reduces_over()};
-      Tape::record({.name = Op::name,
-                    .communicates = detail::communicates<Op>(),
-                    .keeps_inputs = detail::keeps_inputs<Op>(),
-                    .keeps_outputs = detail::keeps_outputs(op),
-                    .inputs = in,
-                    .outputs = out,
-                    .vjp = [op](const Replay& at, Inputs cotangents) { return op.vjp(at, cotangents); },
-                    .start_reduction = std::move(start_reduction),
-                    .equal_on = equal_on});
-    }
-  }
-  return out;
+  static constexpr detail::OpFunctions functions = detail::functions_of<Op>();
+  return detail::apply_all(&op, functions, std::move(in));
 }
 
 template <class Op>
 Tensor apply(const Op& op, Tensors in) {
-  return std::move(apply_all(op, std::move(in)).front());
+  static constexpr detail::OpFunctions functions = detail::functions_of<Op>();
+  return detail::apply(&op, functions, std::move(in));
 }
 
 }  // namespace mpigrad

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "framework/error.h"
+#include "framework/joined.h"
 
 namespace mpigrad::schedule {
 namespace {
@@ -25,7 +26,7 @@ double Cosine::operator()(std::int64_t step) const {
 
 double Step::operator()(std::int64_t step) const {
   require(std::is_sorted(milestones.begin(), milestones.end()), "[schedule] milestones are not ascending: {}",
-          fmt::join(milestones, ", "));
+          joined(milestones, ", "));
   const auto reached = std::upper_bound(milestones.begin(), milestones.end(), step) - milestones.begin();
   return rate * std::pow(factor, static_cast<double>(reached));
 }

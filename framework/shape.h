@@ -1,8 +1,6 @@
 #pragma once
 // Extents of a row-major, contiguous tensor. 64-bit everywhere: CosmoFlow's first activation at 512^3 has 2^31 elements.
 
-#include <fmt/ranges.h>
-
 #include <array>
 #include <cstdint>
 #include <initializer_list>
@@ -68,19 +66,15 @@ class Shape {
 };
 
 // "[8, 32, 32]"
-inline std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", ")); }
+std::string to_string(const Shape& shape);
 
 // -1 counts from the end; anything outside is an error that names `op`.
-inline int checked_dimension(const char* op, int dimension, int rank) {
-  require(dimension >= -rank && dimension < rank, "[{}] dimension {} is outside a tensor of {} dimensions", op, dimension, rank);
-  return dimension < 0 ? dimension + rank : dimension;
-}
+int checked_dimension(const char* op, int dimension, int rank);
 
 }  // namespace mpigrad
 
 template <>
-struct fmt::formatter<mpigrad::Shape> : fmt::formatter<std::string> {
-  auto format(const mpigrad::Shape& shape, fmt::format_context& context) const {
-    return fmt::formatter<std::string>::format(mpigrad::to_string(shape), context);
-  }
+struct fmt::formatter<mpigrad::Shape> {
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }  // {} alone
+  fmt::format_context::iterator format(const mpigrad::Shape& shape, fmt::format_context& context) const;
 };

@@ -87,6 +87,12 @@ Tensor Tensor::with_room(const TensorType& type, DeviceKind device, std::int64_t
   return {type, std::make_shared<Storage>(bytes + 2 * room, device, room), room};
 }
 
+Tensor::Tensor(const Tensor& other) = default;
+Tensor& Tensor::operator=(const Tensor& other) = default;
+Tensor::Tensor(Tensor&& other) noexcept = default;
+Tensor& Tensor::operator=(Tensor&& other) noexcept = default;
+Tensor::~Tensor() = default;
+
 Tensor::Tensor(const TensorType& type, DeviceKind device)
     : type_(type), storage_(std::make_shared<Storage>(checked_bytes(type), device)), id_(next_id()), device_(device) {}
 
@@ -219,3 +225,7 @@ Tensor wrap(void* memory, const Shape& shape, DType dtype, std::function<void()>
 }
 
 }  // namespace mpigrad
+
+fmt::format_context::iterator fmt::formatter<mpigrad::Tensor>::format(const mpigrad::Tensor& x, fmt::format_context& context) const {
+  return fmt::format_to(context.out(), "{}", mpigrad::to_string(x));
+}

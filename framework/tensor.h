@@ -27,6 +27,12 @@ struct TensorType {
 class Tensor {
  public:
   Tensor() = default;  // no tensor: `if (!x)`
+  // Not inline: every file would compile them at every use, and a call costs nothing beside an op.
+  Tensor(const Tensor& other);
+  Tensor& operator=(const Tensor& other);
+  Tensor(Tensor&& other) noexcept;
+  Tensor& operator=(Tensor&& other) noexcept;
+  ~Tensor();
 
   // Uninitialised.
   explicit Tensor(const TensorType& type, DeviceKind device = current_device());
@@ -153,8 +159,7 @@ inline Tensor constant(const Tensor& x) { return x.as_constant(); }
 }  // namespace mpigrad
 
 template <>
-struct fmt::formatter<mpigrad::Tensor> : fmt::formatter<std::string> {
-  auto format(const mpigrad::Tensor& x, fmt::format_context& context) const {
-    return fmt::formatter<std::string>::format(mpigrad::to_string(x), context);
-  }
+struct fmt::formatter<mpigrad::Tensor> {
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }  // {} alone
+  fmt::format_context::iterator format(const mpigrad::Tensor& x, fmt::format_context& context) const;
 };

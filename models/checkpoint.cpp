@@ -12,6 +12,7 @@
 #include "framework/activity.h"
 #include "framework/content_hash.h"
 #include "framework/cuda/cuda.h"
+#include "framework/joined.h"
 #include "framework/printable.h"
 
 namespace mpigrad {
@@ -38,7 +39,7 @@ class Seal {
  public:
   void add(const std::string& name, const std::string& text) { hash_ += content_hash(name + "=" + text); }
   void add(const std::string& name, double number) { add(name, text_of(std::bit_cast<std::uint64_t>(number))); }
-  void add_notes(const std::vector<std::string>& notes) { add(notes_name, fmt::format("{}", fmt::join(notes, "\n"))); }
+  void add_notes(const std::vector<std::string>& notes) { add(notes_name, joined(notes, "\n")); }
   std::string text() const { return text_of(hash_); }
 
  private:

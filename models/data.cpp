@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "framework/cuda/cuda.h"
+#include "framework/joined.h"
 #include "framework/random.h"
 #include "models/data_augment.h"
 #include "models/data_parts.h"
@@ -225,7 +226,7 @@ Loader::Loader(SourcePtr source, LoaderOptions options) {
   require(s.target_dtype == DType::int64 || is_floating(s.target_dtype), "[data] y is int64 or floating-point, not {}",
           name_of(s.target_dtype));
   require(s.target_dtype != DType::int64 || s.source->target_type() == DType::int64,
-          "[data] targets are numbers, not classes: {}", fmt::join(s.source->target_names(), ", "));
+          "[data] targets are numbers, not classes: {}", joined(s.source->target_names(), ", "));
   s.classes = s.target_dtype == DType::int64 && s.source->target_names().size() == 1;
 
   s.spatial = {Shape{0, 0, 0}, extents};

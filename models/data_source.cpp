@@ -10,6 +10,7 @@
 #include "comm/hdf5/hdf5_file.h"
 #include "comm/hdf5/io_thread.h"
 #include "framework/host_memory.h"
+#include "framework/joined.h"
 #include "framework/printable.h"
 
 namespace mpigrad::data {
@@ -145,7 +146,7 @@ struct UniverseSource::State {
     }
     const auto first = files.paths().front().string();
     require(volume == extents && full.shape[3] == channels, "[data] {}: 'full' is {}; in {} it is [{}, {}]", path, full.shape,
-            first, fmt::join(extents, ", "), channels);
+            first, joined(extents, ", "), channels);
     require(full.type == type, "[data] {}: 'full' is {}; in {} it is {}", path, full.stored, first, name_of(type));
     require(unit.shape[0] == static_cast<std::int64_t>(names.size()), "[data] {}: 'unitPar' has {} values; in {} it has {}", path,
             unit.shape[0], first, names.size());
@@ -283,12 +284,12 @@ void ArraySource::State::add(ArrayPart part, const fs::path& path) {
   }
   const auto start = files.paths().front().string();
   require(part.extents == all.extents && part.channels == all.channels,
-          "[data] {}: volumes are [{}, {}]; in {} they are [{}, {}]", path.string(), fmt::join(part.extents, ", "), part.channels,
-          start, fmt::join(all.extents, ", "), all.channels);
+          "[data] {}: volumes are [{}, {}]; in {} they are [{}, {}]", path.string(), joined(part.extents, ", "), part.channels,
+          start, joined(all.extents, ", "), all.channels);
   require(part.type == all.type && part.transform == all.transform, "[data] {}: volumes are {} ({}); in {} they are {} ({})",
           path.string(), name_of(part.type), name_of(part.transform), start, name_of(all.type), name_of(all.transform));
   require(part.names == all.names && part.target_type == all.target_type, "[data] {}: labels are {}; in {} they are {}",
-          path.string(), fmt::join(part.names, ", "), start, fmt::join(all.names, ", "));
+          path.string(), joined(part.names, ", "), start, joined(all.names, ", "));
   all.size += part.size;
   all.labels.insert(all.labels.end(), part.labels.begin(), part.labels.end());
 }

@@ -1,5 +1,7 @@
 #include "models/describe.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <set>

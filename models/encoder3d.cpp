@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/joined.h"
 #include "ops/elementwise.h"
 
 namespace mpigrad {
@@ -35,7 +36,7 @@ Encoder3d::Encoder3d(nn::Module& parent, const std::string& name, const Encoder3
 void Encoder3d::make() {
   require(o_.width > 0 && !o_.blocks.empty() && std::ranges::min(o_.blocks) > 0,
           "[encoder3d] width is positive, and there is a block in each of one or more stages: width {}, blocks ({})", o_.width,
-          fmt::join(o_.blocks, ", "));
+          joined(o_.blocks, ", "));
   auto width = o_.width;
   for (const int blocks : o_.blocks) {
     auto& stage = stages_.emplace_back();

@@ -1,5 +1,6 @@
 #include "models/residual.h"
 
+#include "framework/joined.h"
 #include "ops/elementwise.h"
 
 namespace mpigrad::nn {
@@ -24,7 +25,7 @@ Tensor conv_norm(Module& parent, const std::string& number, const Tensor& x, con
 ResidualBlock::ResidualBlock(Module& parent, const std::string& name, const ResidualAttributes& attributes)
     : Module(parent, name), a_(attributes) {
   for (const auto extent : a_.kernel)
-    require(extent % 2 == 1, "[{}] kernels of residual blocks are odd, got ({})", path(), fmt::join(a_.kernel, ", "));
+    require(extent % 2 == 1, "[{}] kernels of residual blocks are odd, got ({})", path(), joined(a_.kernel, ", "));
 }
 
 Tensor ResidualBlock::operator()(const Tensor& x, const Triple& stride) {

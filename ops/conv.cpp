@@ -1,5 +1,6 @@
 #include "ops/conv.h"
 
+#include "framework/joined.h"
 #include "ops/activation.h"
 
 namespace mpigrad {
@@ -63,7 +64,7 @@ Types ConvData::infer(Inputs in) const {
   require(a.groups > 0 && w.dim(0) % a.groups == 0, "[conv_data] {} channels are not a multiple of {} groups: weight {}",
           w.dim(0), a.groups, w);
   require(outputs(extent, spatial_extent(w), a) == spatial_extent(g),
-          "[conv_data] extent ({}) does not give outputs like {} with weight {}", fmt::join(extent, ", "), g, w);
+          "[conv_data] extent ({}) does not give outputs like {} with weight {}", joined(extent, ", "), g, w);
   return {{with_spatial(g.dim(0), extent, w.dim(4) * a.groups), g.dtype()}};
 }
 Cost ConvData::cost(Inputs in, Outputs out) const { return multiply_add_cost(in[0], in[1], in, out); }
@@ -78,7 +79,7 @@ Types ConvWeight::infer(Inputs in) const {
   require_operands(name, x, g);
   require_window(name, kernel, a.stride, a.dilation);
   require(x.dim(0) == g.dim(0) && outputs(spatial_extent(x), kernel, a) == spatial_extent(g),
-          "[conv_weight] kernel ({}) does not take {} to {}", fmt::join(kernel, ", "), x, g);
+          "[conv_weight] kernel ({}) does not take {} to {}", joined(kernel, ", "), x, g);
   require(a.groups > 0 && x.dim(4) % a.groups == 0 && g.dim(4) % a.groups == 0,
           "[conv_weight] channels are not multiples of {} groups: {} and {}", a.groups, x, g);
   return {{with_spatial(g.dim(4), kernel, x.dim(4) / a.groups), x.dtype()}};
@@ -116,8 +117,8 @@ void require_kernel_fits(std::string_view op, const Extent3& extent, const Exten
     require(extent[i] == 0 || reach <= padded,
             "[{}] the kernel reaches over {} elements, the padded input has {} in dimension {}: input ({}), kernel ({}), padding "
             "({}) and ({}), dilation ({})",
-            op, reach, padded, i + 1, fmt::join(extent, ", "), fmt::join(kernel, ", "), fmt::join(a.padding_low, ", "),
-            fmt::join(a.padding_high, ", "), fmt::join(a.dilation, ", "));
+            op, reach, padded, i + 1, joined(extent, ", "), joined(kernel, ", "), joined(a.padding_low, ", "),
+            joined(a.padding_high, ", "), joined(a.dilation, ", "));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/joined.h"
 #include "ops/broadcast.h"
 #include "ops/elementwise.h"
 #include "ops/elementwise_ops.h"
@@ -63,7 +64,7 @@ std::vector<int> normalised(const char* op, const Tensor& x, const std::vector<i
   for (const int axis : axes) result.push_back(checked_dimension(op, axis, x.rank()));
   std::sort(result.begin(), result.end());
   require(std::adjacent_find(result.begin(), result.end()) == result.end(), "[{}] a dimension is named twice: {}", op,
-          fmt::join(axes, ", "));
+          joined(axes, ", "));
   return result;
 }
 

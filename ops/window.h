@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <string_view>
 
-#include "framework/error.h"
-
 namespace mpigrad {
 
 using Extent3 = std::array<std::int64_t, 3>;  // depth, height, width
@@ -25,11 +23,6 @@ inline std::int64_t window_outputs(std::int64_t n, std::int64_t kernel, std::int
   return room < 0 ? 0 : room / stride + 1;
 }
 
-inline void require_window(std::string_view op, const Extent3& kernel, const Extent3& stride, const Extent3& dilation) {
-  for (std::size_t i = 0; i < 3; ++i)
-    require(kernel[i] > 0 && stride[i] > 0 && dilation[i] > 0,
-            "[{}] kernel, stride and dilation are at least 1: ({}), ({}), ({})", op, fmt::join(kernel, ", "),
-            fmt::join(stride, ", "), fmt::join(dilation, ", "));
-}
+void require_window(std::string_view op, const Extent3& kernel, const Extent3& stride, const Extent3& dilation);
 
 }  // namespace mpigrad

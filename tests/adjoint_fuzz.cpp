@@ -6,6 +6,8 @@
 #include <numeric>
 #include <optional>
 
+#include "framework/joined.h"
+
 namespace mpigrad::testing {
 namespace {
 
@@ -32,7 +34,7 @@ Chosen choose(const Communicator& world, Dice& dice) {
     order.resize(static_cast<std::size_t>(dice(1, static_cast<std::int64_t>(p))));
     const auto mine = std::find(order.begin(), order.end(), world.rank());
     if (mine == order.end()) return {};
-    Chosen chosen{world.subgroup(order), fmt::format("subgroup {}", fmt::join(order, ","))};
+    Chosen chosen{world.subgroup(order), fmt::format("subgroup {}", mpigrad::joined(order, ","))};
     require(chosen.comm.rank() == mine - order.begin(), "[fuzz] subgroup: rank {}", chosen.comm.rank());
     return chosen;
   }
@@ -42,7 +44,7 @@ Chosen choose(const Communicator& world, Dice& dice) {
     key[r] = what == 4 ? -static_cast<int>(r) : static_cast<int>(dice(-3, 3));
   }
   Chosen chosen{world.split(color[me], key[me]),
-                fmt::format("split by colours {} and keys {}", fmt::join(color, ","), fmt::join(key, ",")), color[me]};
+                fmt::format("split by colours {} and keys {}", mpigrad::joined(color, ","), mpigrad::joined(key, ",")), color[me]};
   require(static_cast<bool>(chosen.comm) == (color[me] >= 0), "[fuzz] split: a colour that is negative");
   if (!chosen.comm) return {};
   int before = 0;

@@ -18,9 +18,9 @@ namespace {
 
 using Values = std::vector<double>;
 
-struct Tensors {
+struct Operands {
   Values image, weights, outputs;
-  explicit Tensors(const ConvProblem& p)
+  explicit Operands(const ConvProblem& p)
       : image(random_values<double>(sizes(p).x)), weights(random_values<double>(sizes(p).w)),
         outputs(random_values<double>(sizes(p).y)) {}
 };
@@ -31,7 +31,7 @@ void compute(Pass pass, const ConvProblem& p, double* image, double* weights, do
   else reference::conv_weight(p, image, outputs, weights);
 }
 
-Values& result(Pass pass, Tensors& t) { return pass == Pass::forward ? t.outputs : pass == Pass::data ? t.image : t.weights; }
+Values& result(Pass pass, Operands& t) { return pass == Pass::forward ? t.outputs : pass == Pass::data ? t.image : t.weights; }
 
 double difference(const Values& a, const Values& b) {
   REQUIRE(a.size() == b.size());
@@ -87,7 +87,7 @@ ConvProblem problem_of(const cuda::ConvCall& c) {
 void check_form(const ConvProblem& p, const cuda::ConvForm& form) {
   const auto& c = form.call;
   INFO(text(p), " as ", cuda::to_string(c));
-  Tensors own(p), wanted = own;
+  Operands own(p), wanted = own;
   compute(c.pass, p, wanted.image.data(), wanted.weights.data(), wanted.outputs.data());
 
   const auto q = problem_of(c);
@@ -178,7 +178,7 @@ TEST_CASE("conv call: slabs cover the whole, each within the limit, and add up t
         CHECK(std::string(error.what()).find("one plane of") != std::string::npos);
         continue;
       }
-      Tensors own(p), wanted = own;
+      Operands own(p), wanted = own;
       compute(pass, p, wanted.image.data(), wanted.weights.data(), wanted.outputs.data());
       std::fill(result(pass, own).begin(), result(pass, own).end(), std::numeric_limits<double>::quiet_NaN());
       Values sum(own.weights.size(), 0);

@@ -7,6 +7,7 @@
 
 #include "comm/exchange.h"
 #include "comm/window_plan.h"
+#include "framework/joined.h"
 #include "framework/random.h"
 #include "ops/window.h"
 #include "tests/support/gradient_check.h"
@@ -105,7 +106,7 @@ std::string run_case(Random& random, bool transposed, Counts& counts) {
                                 : centred_cuts(s, outputs, in);
   const auto what = [&](const char* rule) {
     return fmt::format("{}: {} n {} outputs {} k {} s {} p {} {} d {} in {} out {}", rule, transposed ? "transposed" : "window",
-                       n, outputs, s.kernel, s.stride, s.padding_low, high, s.dilation, fmt::join(in, "|"), fmt::join(out, "|"));
+                       n, outputs, s.kernel, s.stride, s.padding_low, high, s.dilation, joined(in, "|"), joined(out, "|"));
   };
   if (static_cast<std::int64_t>(out.size()) != ranks + 1 || out.front() != 0 || out.back() != outputs ||
       !std::is_sorted(out.begin(), out.end()))

@@ -56,7 +56,8 @@ make_bundle() {
     small | built) bundled=$small_packages ;;
     *) die "bundles are full, small and built, not $1" ;;
   esac
-  install_packages
+  # shellcheck disable=SC2086,SC2154  # several names, from packages.sh
+  install_packages $test_packages
   tree=$2/tree
   rm -rf "$2"
   mkdir -p "$tree"
@@ -93,7 +94,7 @@ build_programs() {
   mkdir -p "$portable"
   if [ -f "$portable/build.ninja" ]; then meson configure "$portable" "-Dgpu_archs=$archs" >"$log" 2>&1 || die "see $log"; else
     # shellcheck disable=SC2086,SC2016  # several options; the loader knows $ORIGIN
-    LDFLAGS='-Wl,--disable-new-dtags -Wl,-rpath,$ORIGIN/../lib' meson setup "$portable" "$root" --buildtype=release $small_options \
+    LDFLAGS='-Wl,--disable-new-dtags -Wl,-rpath,$ORIGIN/../lib' meson setup "$portable" "$root" --buildtype=release -Dtests=true $small_options \
       -Dcuda=enabled -Dcudnn=enabled -Dnccl=disabled -Dformats=disabled -Dtensorboard=disabled "-Dgpu_archs=$archs" >"$log" 2>&1 ||
       die "meson could not configure $portable: see $log"
   fi
@@ -104,7 +105,8 @@ build_programs() {
   for program in $gpu_programs; do
     if [ -x "$portable/tests/$program" ]; then strip -o "$1/programs/bin/$program" "$portable/tests/$program"; fi
   done
-  strip --strip-unneeded -o "$1/programs/lib/libmpigrad.so.0" "$portable/libmpigrad.so.0"
+  soname=$(readelf -d "$portable/libmpigrad.so" | sed -n 's/.*SONAME.*\[\(.*\)\].*/\1/p')
+  strip --strip-unneeded -o "$1/programs/lib/$soname" "$portable/$soname"
   cp "$(readlink -f "$(ldconfig -p | sed -n 's/.*libgomp\.so\.1 .*=> //p' | head -n 1)")" "$1/programs/lib/libgomp.so.1"
   needed_by "$portable/tests" | grep '/libfmt\.' | while read -r library; do cp -L "$library" "$1/programs/lib/"; done
   printf '%s\n' "$archs" >"$1/programs/archs"

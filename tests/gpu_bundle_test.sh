@@ -140,7 +140,7 @@ if [ -n "${MPIGRAD_TEST_ALL:-}" ] && have dpkg-query && have nvcc; then
   unset LDFLAGS LIBRARY_PATH CPLUS_INCLUDE_PATH PKG_CONFIG PKG_CONFIG_SYSROOT_DIR PKG_CONFIG_LIBDIR MPIEXEC
   use_bundle "$work/real"
   # shellcheck disable=SC2046  # several options
-  run meson setup "$build" "$root" $(meson_options "$work/real")
+  run meson setup "$build" "$root" -Dtests=true $(meson_options "$work/real")
   configured() { says 'MPI *: no' && says 'HDF5 *: no' && says 'oneDNN *: no' && ninja -C "$build" -t targets all | grep -q '^tests/gpu_step:'; }
   judge 'with a small bundle all that needs no MPI is configured' configured
 fi

@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
@@ -12,6 +11,7 @@
 #include <string_view>
 
 #include "framework/cost.h"
+#include "framework/joined.h"
 #include "framework/optimizer.h"
 #include "framework/random.h"
 #include "ops/device.h"
@@ -219,7 +219,7 @@ TEST_CASE("gpu: reductions of every form") {
                                 {{7, 8}, {}}};
   for (const auto& [shape, axes] : forms) {
     const auto over = axes;
-    const auto text = fmt::format("{} over {}", shape, fmt::join(axes, ","));
+    const auto text = fmt::format("{} over {}", shape, joined(axes, ","));
     check({"sum of " + text, {shape}, F(sum(x[0] * x[0], over))}, floating, 2);
     if (shape[0] > 0)
       check({"extrema of " + text, {shape}, F(max(x[0], over), min(x[0], over))},

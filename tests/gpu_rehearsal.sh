@@ -6,7 +6,6 @@ set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 . "$root/tests/packages.sh"
-build=${MPIGRAD_BUILD:-$build}
 . "$root/tests/suite.sh"
 . "$root/tests/gpu_steps.sh"
 . "$root/tests/gpu_rehearsal_stage.sh"

@@ -55,14 +55,14 @@ install_what_can_be() {
     *) return 0 ;;
   esac
   # shellcheck disable=SC2016  # that shell's own argument
-  timeout -k 5 150 sh -c 'root=$1; . "$root/tests/packages.sh"; install_packages' sh "$root" || echo 'building with what is here'
+  timeout -k 5 150 sh -c 'root=$1; . "$root/tests/packages.sh"; install_packages $test_packages' sh "$root" || echo 'building with what is here'
 }
 configure() {
   if [ -f "$build/build.ninja" ]; then return 0; fi
   install_what_can_be
   arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d '. ')
   # shellcheck disable=SC2086  # several options
-  check meson setup "$build" "$root" --buildtype=release -Dcuda=enabled -Dcudnn=enabled "-Dgpu_archs=$arch" ${MPIGRAD_GPU_OPTIONS:-} ||
+  check meson setup "$build" "$root" --buildtype=release -Dtests=true -Dcuda=enabled -Dcudnn=enabled "-Dgpu_archs=$arch" ${MPIGRAD_GPU_OPTIONS:-} ||
     exit 1
 }
 build_programs_here() {

@@ -1,6 +1,7 @@
 // The program `halo`: its JSON against counting, tap by tap, which inputs each output touches.
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <map>

@@ -21,7 +21,7 @@ using namespace testing;
 namespace {
 
 namespace fs = std::filesystem;
-using Box = std::vector<std::int64_t>;
+using Block = std::vector<std::int64_t>;
 
 fs::path write_example(const Folder& folder, const char* name = "example.h5") {
   std::vector<std::int16_t> values(4 * 5 * 6);
@@ -69,7 +69,7 @@ TEST_CASE("hdf5: what is written is read back, in boxes and other types") {
   CHECK(reader.has_attribute("/", "count"));
   CHECK_FALSE(reader.has_attribute("/", "absent"));
 
-  const Box begin{1, 2, 3}, end{3, 4, 6};
+  const Block begin{1, 2, 3}, end{3, 4, 6};
   const auto expect = [&](auto zero, DType type) {
     std::vector<decltype(zero)> box(2 * 2 * 3);
     reader.read("train/volume", begin, end, type, box.data());
@@ -84,7 +84,7 @@ TEST_CASE("hdf5: what is written is read back, in boxes and other types") {
   expect(std::int64_t{}, DType::int64);
   expect(float{}, DType::float32);
   expect(double{}, DType::float64);
-  reader.read("train/volume", Box{2, 2, 2}, Box{2, 3, 3}, DType::float32, nullptr);  // an empty box
+  reader.read("train/volume", Block{2, 2, 2}, Block{2, 3, 3}, DType::float32, nullptr);  // an empty box
 }
 
 TEST_CASE("hdf5: reading ahead") {
@@ -98,9 +98,9 @@ TEST_CASE("hdf5: reading ahead") {
     for (std::int64_t x = 0; x < 4; ++x) {
       auto& plane = planes[static_cast<std::size_t>(x)];
       plane.resize(30);
-      pending.push_back(reader.read_async("train/volume", Box{x, 0, 0}, Box{x + 1, 5, 6}, DType::float32, plane.data()));
+      pending.push_back(reader.read_async("train/volume", Block{x, 0, 0}, Block{x + 1, 5, 6}, DType::float32, plane.data()));
     }
-    pending.push_back(reader.read_async("absent", Box{}, Box{}, DType::float32, nullptr));
+    pending.push_back(reader.read_async("absent", Block{}, Block{}, DType::float32, nullptr));
   }
   for (std::size_t x = 0; x < 4; ++x) {
     pending[x].get();
@@ -128,7 +128,7 @@ TEST_CASE("hdf5: bad files and bad requests are refused by name") {
 
   const Hdf5Reader reader(path);
   std::array<double, 200> out{};
-  const auto read_error = [&](const char* name, const Box& begin, const Box& end, DType type) {
+  const auto read_error = [&](const char* name, const Block& begin, const Block& end, DType type) {
     return error_text([&] { reader.read(name, begin, end, type, out.data()); });
   };
   const auto missing = read_error("volume", {0}, {1}, DType::float32);
@@ -166,8 +166,8 @@ TEST_CASE("hdf5: nothing is overwritten or left half written") {
     Hdf5Writer writer(path, true);
     writer.create("other", {3}, DType::float32);
     CHECK(has(error_text([&] { writer.create("other", {3}, DType::float32); }), "dataset 'other' cannot be created"));
-    CHECK(has(error_text([&] { writer.write_box("absent", Box{0}, Box{0}, DType::float32, nullptr); }), "no dataset 'absent'"));
-    CHECK(has(error_text([&] { writer.write_box("other", Box{0}, Box{4}, DType::float32, nullptr); }), "has shape [3]"));
+    CHECK(has(error_text([&] { writer.write_box("absent", Block{0}, Block{0}, DType::float32, nullptr); }), "no dataset 'absent'"));
+    CHECK(has(error_text([&] { writer.write_box("other", Block{0}, Block{4}, DType::float32, nullptr); }), "has shape [3]"));
     writer.commit();
   }
   CHECK(Hdf5Reader(path).read<float>("other") == std::vector<float>(3, 0.0F));
@@ -216,7 +216,7 @@ TEST_CASE("hdf5: the ranks of one process write one file together") {
       for (std::int64_t i = 4 * begin; i < 4 * end; ++i) slab.push_back(static_cast<std::int32_t>(i * i));
       Hdf5Writer writer(folder / "slabs.h5", false, transport);
       writer.create("slabs", {5, 4}, DType::int32);
-      writer.write_box("slabs", Box{begin, 0}, Box{end, 4}, DType::int32, slab.data());
+      writer.write_box("slabs", Block{begin, 0}, Block{end, 4}, DType::int32, slab.data());
       const std::array<double, 2> root{static_cast<double>(10 + rank), 2};
       writer.write<double>("root", root);
       writer.write_strings("names", {"a", "bc"});
@@ -259,7 +259,7 @@ TEST_CASE("hdf5: a medical data set of another library") {
   CHECK((volume.type == DType::uint8));
   CHECK(label.shape[0] == 98);
   std::vector<float> one(28 * 28 * 28);
-  reader.read("train/volume", Box{7, 0, 0, 0, 0}, Box{8, 28, 28, 28, 1}, DType::float32, one.data());
+  reader.read("train/volume", Block{7, 0, 0, 0, 0}, Block{8, 28, 28, 28, 1}, DType::float32, one.data());
   CHECK(std::all_of(one.begin(), one.end(), [](float value) { return value == 0 || value == 255; }));
   CHECK(std::any_of(one.begin(), one.end(), [](float value) { return value == 255; }));
 }

@@ -221,7 +221,8 @@ TEST_CASE("includes: every variable that the library reads is compared between r
 TEST_CASE("includes: headers begin with #pragma once, files are short, no tabs") {
   for (const auto& source : sources()) {
     INFO(source.path);
-    if (is_header(source.path)) CHECK(source.text.starts_with("#pragma once\n"));
+    // What is precompiled is a file of its own, in which compilers warn of it.
+    if (is_header(source.path) && source.path.find("/precompiled") == std::string::npos) CHECK(source.text.starts_with("#pragma once\n"));
     CHECK(source.lines < 500);
     CHECK(source.text.find('\t') == std::string::npos);
   }

@@ -1,12 +1,11 @@
 #!/bin/sh
-# Installs the build to a folder of its own and compiles and runs README's program from there, as a user does: with what pkg-config
-# says and nothing of the source tree. Prints `failed: NAME` for each failed test and ends with `N passed, M failed, K skipped`.
-# tests/run.sh calls it. With MPIGRAD_TEST_ALL every installed header is compiled by itself, too.
+# Installs the build to a folder of its own and uses it from there as others do, with nothing of the source tree in reach: every
+# header by itself, and programs found by pkg-config, by CMake and as a Meson subproject (of a copy of the sources), run on two
+# ranks. Prints `failed: NAME` for each failed test and ends with `N passed, M failed, K skipped`.
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 . "$root/tests/packages.sh"
-build=${MPIGRAD_BUILD:-$build}
 choose_launcher
 . "$root/tests/suite.sh"
 
@@ -26,56 +25,110 @@ installed=$(find "$work/root" -name mpigrad.pc)
 PKG_CONFIG_PATH=$(dirname "$installed")${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 export PKG_CONFIG_PATH
 # The compiler is a user's: no flag, and no folder to look for headers in, comes from the environment.
-unset CPATH CPLUS_INCLUDE_PATH
+unset CPATH CPLUS_INCLUDE_PATH CPPFLAGS CXXFLAGS LDFLAGS
 flags() { pkg-config --define-variable=prefix="$prefix" "$@" mpigrad; }
 run pkg-config --exists mpigrad
 judge 'pkg-config knows the installed library' succeeds
+soname=$(readelf -d "$(find "$work/root" -name libmpigrad.so)" | sed -n 's/.*SONAME.*\[\(.*\)\].*/\1/p')
+soname_fits() { [ "$soname" = "libmpigrad.so.$(pkg-config --modversion mpigrad | sed 's/^0\.\([0-9]*\)\..*/0.\1/; t; s/\..*//')" ]; }
+judge "the soname follows the version: $soname" soname_fits
 
-# Of all that the compiler read nothing lies in the source tree.
-apart_from_tree() { succeeds && ! grep -F -e "$root/" "$work/depends" >&2 && grep -q -F -e "$headers/" "$work/depends"; }
-cp "$root/examples/two_ranks.cpp" "$work/program.cpp"
-cd "$work" || die "no folder $work"
-# shellcheck disable=SC2046  # flags are words
-run "$compiler" -std=c++20 -MD -MF depends program.cpp $(flags --cflags --libs)
-judge 'two_ranks.cpp is compiled from what is installed alone' apart_from_tree
-if [ -x a.out ]; then
-  numbers='loss 15174.644020.*gradient. 4837.428430'
-  both_say() { succeeds && [ "$(grep -c "planes, $numbers" "$work/out")" -eq "$1" ]; }
-  run ./a.out
-  judge 'two_ranks.cpp from the installed library on 1 rank' both_say 1
-  threads 3 ./a.out
-  judge 'two_ranks.cpp from the installed library on 3 threads' both_say 3
-  if [ -f "$headers/comm/mpi/mpi_comm.h" ]; then
-    ranks 2 ./a.out
-    judge 'two_ranks.cpp from the installed library on 2 ranks' both_say 2
-  fi
-fi
+mkdir "$work/user"
+programs='two_ranks own_layer own_op'
+for program in $programs; do cp "$root/examples/$program.cpp" "$work/user/"; done
+cp "$root/tests/package/CMakeLists.txt" "$root/tests/package/meson.build" "$work/user/"
+cd "$work/user" || die "no folder $work/user"
 
-# Public headers must not need a vendor's, which a user may not have: here these end the compiler. Only mpi_comm.h needs MPI's.
+# what_they_print FOLDER HOW: the programs in FOLDER, on two ranks where MPI is, else on two threads.
+numbers='loss 15174.644020.*gradient. 4837.428430'
+both_say() { succeeds && [ "$(grep -c "planes, $numbers" "$work/out")" -eq "$1" ]; }
+same_mean() { succeeds && [ "$(sed -n 's/.*: mean \([^;]*\);.*/\1/p' "$work/out" | sort -u | wc -l)" -eq 1 ] && [ "$(wc -l <"$work/out")" -eq 2 ]; }
+same_loss() { succeeds && [ "$(sed -n 's/.*: loss \([^,]*\),.*/\1/p' "$work/out" | sort -u | wc -l)" -eq 1 ] && [ "$(wc -l <"$work/out")" -eq 6 ]; }
+on_two() { if [ -f "$headers/comm/mpi/mpi_comm.h" ]; then ranks 2 "$@"; else threads 2 "$@"; fi; }
+what_they_print() {
+  on_two "$1/two_ranks"
+  judge "two_ranks on 2 ranks, $2" both_say 2
+  on_two "$1/own_layer"
+  judge "own_layer on 2 ranks, $2" same_loss
+  on_two "$1/own_op"
+  judge "own_op on 2 ranks, $2" same_mean
+}
+
+# ---- pkg-config. Of all that the compiler read nothing lies in the source tree.
+apart_from_tree() { succeeds && ! grep -F -e "$root/" depends >&2 && grep -q -F -e "$headers/" depends; }
+for program in $programs; do
+  # shellcheck disable=SC2046  # flags are words
+  run "$compiler" -std=c++20 -MD -MF depends "$program.cpp" -o "$program" $(flags --cflags --libs)
+  judge "$program.cpp is compiled by pkg-config from what is installed alone" apart_from_tree
+done
+run ./two_ranks
+judge 'two_ranks on 1 rank' both_say 1
+threads 3 ./two_ranks
+judge 'two_ranks on 3 threads' both_say 3
+what_they_print . 'by pkg-config'
+
+# ---- every header by itself. Public headers must not need a vendor's, which a user may not have: here these end the compiler.
+# Only mpi_comm.h needs MPI's.
 mkdir -p poison/oneapi/dnnl
 for header in mpi.h hdf5.h cblas.h oneapi/dnnl/dnnl.hpp cuda.h cuda_runtime.h cuda_runtime_api.h cudnn.h cudnn_graph.h cublas_v2.h \
   cublasLt.h nccl.h zlib.h zip.h png.h turbojpeg.h; do
   printf '#error "a public header includes %s"\n' "$header" >"poison/$header"
 done
-(cd "$headers" && find . -name '*.h' ! -name mpi_comm.h | sed 's,^\./\(.*\),#include "\1",' | sort) >every.cpp
-many() { succeeds && [ "$(wc -l <every.cpp)" -gt 40 ]; }
+(cd "$headers" && find . -name '*.h' ! -name mpi_comm.h | sed 's,^\./,,' | sort) >headers.txt
+flags --cflags >flags.txt
+cat >one_header <<'END'
+printf '#include <%s>\n' "$2" | "$1" -std=c++20 -Wall -Wextra -Werror -fsyntax-only -Ipoison $(cat flags.txt) -x c++ - ||
+  printf '%s\n' "$2" >>wrong.txt
+END
+: >wrong.txt
+# shellcheck disable=SC2016  # that shell's own arguments
+run sh -c 'xargs -P "$(nproc)" -n 1 sh one_header "$1" <headers.txt' sh "$compiler"
+none_wrong() { succeeds && [ ! -s wrong.txt ] && [ "$(wc -l <headers.txt)" -gt 80 ]; }
+judge "each of $(wc -l <headers.txt) installed headers compiles by itself, without headers of MPI, CUDA or other vendors; not: $(tr '\n' ' ' <wrong.txt)" \
+  none_wrong
+sed 's,.*,#include <&>,' headers.txt >every.cpp
 # shellcheck disable=SC2046
 run "$compiler" -std=c++20 -Wall -Wextra -Werror -fsyntax-only -Ipoison every.cpp $(flags --cflags)
-judge 'all installed headers compile together, without headers of MPI, CUDA or other vendors' many
+judge 'all installed headers compile together' succeeds
 if [ -f "$headers/comm/mpi/mpi_comm.h" ]; then
   printf '%s\n' '#include <mpigrad/comm/mpi/mpi_comm.h>' 'int main() { return mpigrad::mpi_transport(MPI_COMM_WORLD)->size(); }' >own.cpp
   # shellcheck disable=SC2046
-  run "$compiler" -std=c++20 -fsyntax-only own.cpp $(flags --cflags)
+  run "$compiler" -std=c++20 -fsyntax-only own.cpp $(flags --cflags) $(pkg-config --cflags mpich 2>/dev/null)
   judge 'mpi_comm.h compiles where MPI is' succeeds
 fi
-if [ -n "${MPIGRAD_TEST_ALL:-}" ]; then
-  while read -r line; do
-    printf '%s\n' "$line" >one.cpp
-    # shellcheck disable=SC2046
-    run "$compiler" -std=c++20 -Wall -Wextra -fsyntax-only -Ipoison one.cpp $(flags --cflags)
-    judge "compiles by itself: $line" succeeds
-  done <every.cpp
+
+# ---- Spack's recipe names options that there are
+options_of() { sed -n "s/^option('\([a-z0-9_]*\)'.*/\1/p" "$root/meson_options.txt"; }
+recipe=$root/examples/packaging/spack/package.py
+named=$(sed -n 's/.*feature("\([a-z0-9]*\)")[,)].*/\1/p; s/.*feature("[a-z0-9]*", "\([a-z0-9]*\)").*/\1/p; s/.*"-D\([a-z_]*\)=.*/\1/p' "$recipe" | grep -v '^0$' | sort -u)
+known() { [ "$(printf '%s\n' "$named" | wc -l)" -gt 8 ] && for option in $named; do options_of | grep -qx "$option" || return 1; done; }
+status=0
+: >"$work/err"
+judge 'options in the recipe for Spack are those of meson_options.txt' known
+
+# ---- CMake
+if have cmake; then
+  run cmake -S . -B by-cmake -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$compiler"
+  judge 'CMake finds the package' succeeds
+  run cmake --build by-cmake
+  judge 'the programs are compiled by CMake' succeeds
+  what_they_print by-cmake 'by CMake'
+  sed 's/mpigrad 0.1 REQUIRED/mpigrad 0.2 REQUIRED/' CMakeLists.txt >other.txt && mkdir other && mv other.txt other/CMakeLists.txt
+  run cmake -S other -B other/build -DCMAKE_PREFIX_PATH="$prefix"
+  judge 'CMake refuses another version' refuses 'compatible with requested version'
+else
+  skip 'CMake is not installed'
 fi
+
+# ---- a Meson subproject. Not optimised: it is compiled once more.
+mkdir -p subprojects/mpigrad
+(cd "$root" && tar -cf - --exclude='./build*' --exclude=./.git --exclude=./tests/bench/results .) | tar -C subprojects/mpigrad -xf -
+unset PKG_CONFIG_PATH
+run meson setup by-meson . --buildtype=plain -Dmpigrad:cuda=disabled
+judge 'a Meson project takes the library as a subproject' succeeds
+run ninja -C by-meson two_ranks own_layer own_op
+judge 'the programs are compiled with a subproject' succeeds
+what_they_print by-meson 'from a Meson subproject'
 cd / || exit 1
 
 summary

@@ -6,7 +6,6 @@ set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 . "$root/tests/packages.sh"
-build=${MPIGRAD_BUILD:-$build}
 choose_launcher
 . "$root/tests/suite.sh"
 

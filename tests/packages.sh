@@ -1,7 +1,9 @@
 # Shared by tests/run.sh and examples/quickstart.sh, which set `root` to the top of the source tree and source this file.
 #
-#   install_packages   makes sure that everything the build needs is there; installs what is missing on the systems known here
-#   build_all          configures $build once, then brings it up to date; says nothing where there is nothing to do
+#   install_packages NAME...   makes sure that everything the build needs is there, and those; installs what is missing on the
+#                      systems known here
+#   configure_programs, configure_tests   configure $build once, for programs alone or with tests
+#   build_targets TARGET...   brings it, or parts of it, up to date; says nothing where there is nothing to do
 #   choose_launcher    sets and exports MPIEXEC, unless it is set: what starts ranks of the MPI that we build with
 #   run_ranks P COMMAND...   runs COMMAND on P ranks
 #   processor          what measurements are of: the processor, its cores, and the instructions that the build uses of it
@@ -9,7 +11,7 @@
 # POSIX sh; functions end the script with a message when they cannot do their work.
 
 # shellcheck disable=SC2154
-build=$root/build
+build=${MPIGRAD_BUILD:-$root/build}
 
 # One name per line on all the systems known here.
 packages='
@@ -19,8 +21,10 @@ libdnnl-dev libopenblas-dev
 libhdf5-mpich-dev libfftw3-dev libcairo2-dev
 zlib1g-dev libzip-dev libpng-dev libturbojpeg0-dev
 libprotobuf-dev protobuf-compiler
-libfmt-dev libcli11-dev nlohmann-json3-dev doctest-dev
+libfmt-dev libcli11-dev nlohmann-json3-dev
 '
+# What the tests need beside them.
+test_packages='doctest-dev cmake'
 
 # What to look for on other systems: a name for people, then a header.
 headers='
@@ -55,6 +59,7 @@ system_name() {
 }
 
 install_packages() {
+  packages="$packages $*"
   case $(system_name) in
     'debian 12' | 'debian 13' | 'ubuntu 24.04') install_from_distribution ;;
     *) look_for_parts ;;
@@ -121,6 +126,7 @@ look_for_parts() {
     missing="$missing${newline}a compiler for C++20: ${CXX:-c++} is too old"
   else
     for entry in $headers; do
+      case $packages:$entry in *doctest*:doctest*) ;; *:doctest*) continue ;; esac
       printf '#include <%s>\n' "${entry#*:}" | preprocesses ||
         missing="$missing$newline${entry%%:*} (header ${entry#*:})"
     done
@@ -134,7 +140,12 @@ look_for_parts() {
   exit 1
 }
 
-build_all() {
+# Whether there is a GPU to run on, whatever can be compiled.
+gpu_visible() { have nvidia-smi && nvidia-smi -L 2>/dev/null | grep -q GPU; }
+
+# configure OPTION...: makes $build, or gives an existing one those options where it has others. What an option means here is what
+# Meson's introspection says, so that a build that is right is left alone.
+configure() {
   log=$build/last-build.txt
   if [ ! -f "$build/build.ninja" ]; then
     say "configuring $build"
@@ -143,22 +154,86 @@ build_all() {
     again=
     [ ! -d "$build/meson-private" ] || again=--wipe
     # shellcheck disable=SC2086
-    meson setup "$build" "$root" --buildtype=release $again >"$log.setup" 2>&1 || {
+    meson setup "$build" "$root" --buildtype=release "$@" $again >"$log.setup" 2>&1 || {
       cat "$log.setup" >&2
       die "meson could not configure $build"
     }
     mv "$log.setup" "$log"
+    return 0
   fi
-  if ninja -C "$build" -n 2>/dev/null | grep -q 'no work to do'; then return 0; fi
+  changed=$(python3 - "$build/meson-info/intro-buildoptions.json" "$@" <<'END'
+import json, sys
+known = {option['name']: option['value'] for option in json.load(open(sys.argv[1]))}
+text = lambda value: ','.join(value) if isinstance(value, list) else str(value).lower()
+for argument in sys.argv[2:]:
+    name, value = argument[2:].split('=', 1)
+    if text(known.get(name)) != value:
+        print(argument)
+END
+  ) || die "$build is not a build that Meson knows; remove it"
+  if [ -n "$changed" ]; then
+    # shellcheck disable=SC2086  # several options
+    meson configure "$build" $changed >"$log" 2>&1 || { cat "$log" >&2; die "meson could not configure $build"; }
+  fi
+}
+
+# For programs alone: for CPUs, unless there is a GPU. A build that is there stays what it is.
+configure_programs() {
+  if [ -f "$build/build.ninja" ]; then return 0; fi
+  if gpu_visible; then configure; return; fi
+  configure -Dcuda=disabled
+  : >"$build/for-cpus.txt"
+}
+
+# With tests and all that Meson finds. A build that has only been for CPUs for want of a GPU compiles the kernels from here on, and
+# nothing else again. The tests need them for one architecture.
+configure_tests() {
+  archs=90
+  if gpu_visible; then archs=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d '. '); fi
+  if [ ! -f "$build/build.ninja" ]; then
+    configure -Dtests=true "-Dgpu_archs=$archs"
+  elif [ -f "$build/for-cpus.txt" ]; then
+    configure -Dtests=true -Dcuda=auto "-Dgpu_archs=$archs"
+    rm -f "$build/for-cpus.txt"
+  else
+    configure -Dtests=true
+  fi
+}
+
+# build_targets [TARGET...]: all of them, or some. Says how far it is, in lines where the output is no terminal.
+build_targets() {
+  log=$build/last-build.txt
+  if ninja -C "$build" -n "$@" 2>/dev/null | grep -q 'no work to do'; then return 0; fi
   say "building in $build"
   if [ -t 2 ]; then
-    ninja -C "$build" >&2 || die "the build failed"
-  else
-    ninja -C "$build" >"$log" 2>&1 || {
-      grep -v '^\[[0-9]*/[0-9]*\] ' "$log" >&2
-      die "the build failed; all of it is in $log"
-    }
+    NINJA_STATUS='[%f of %t files, %es] ' ninja -C "$build" "$@" >&2 || die "the build failed"
+    return 0
   fi
+  : >"$log"
+  { NINJA_STATUS='[%f/%t] ' ninja -C "$build" "$@" 2>&1; echo "$?" >"$log.status"; } | follow_build
+  if [ "$(cat "$log.status")" != 0 ]; then
+    grep -v '^\[[0-9]*/[0-9]*\] ' "$log" >&2
+    die "the build failed; all of it is in $log"
+  fi
+}
+
+# Reads what ninja prints: all of it to $log, and every ten seconds a line.
+follow_build() {
+  begun=$(date +%s) next=10 seconds=0 files=
+  while IFS= read -r line; do
+    printf '%s\n' "$line" >>"$log"
+    case $line in
+      \[[0-9]*/*\]*)
+        files=${line%%\]*}
+        files=${files#\[}
+        seconds=$(($(date +%s) - begun))
+        [ "$seconds" -ge "$next" ] || continue
+        next=$((seconds + 10))
+        say "  ${files%/*} of ${files#*/} files, $((seconds / 60)) min $((seconds % 60)) s"
+        ;;
+    esac
+  done
+  [ -z "$files" ] || say "  ${files%/*} of ${files#*/} files, $((seconds / 60)) min $((seconds % 60)) s"
 }
 
 # Several MPIs may live side by side, and a launcher of the wrong one starts P worlds of one rank. So it is tried once, and the

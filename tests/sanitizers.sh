@@ -15,7 +15,6 @@ set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 . "$root/tests/packages.sh"
-build=${MPIGRAD_BUILD:-$build}
 outer_progress=${MPIGRAD_TEST_PROGRESS:-}
 . "$root/tests/watch.sh"
 lists=$root/tests/sanitizers
@@ -48,7 +47,7 @@ build_sanitized() {
   say "building with -fsanitize=$flags in $folder"
   if [ ! -f "$folder/build.ninja" ]; then
     meson setup "$folder" "$root" --buildtype=plain -Doptimization=1 -Db_sanitize="$flags" -Dcpp_args='-g1 -fno-omit-frame-pointer' \
-      -Dcuda=disabled >"$output" 2>&1 || return 1
+      -Dtests=true -Dcuda=disabled >"$output" 2>&1 || return 1
   fi
   ninja -C "$folder" tests/unit >"$output" 2>&1
 }

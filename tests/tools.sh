@@ -5,7 +5,6 @@ set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 . "$root/tests/packages.sh"
-build=${MPIGRAD_BUILD:-$build}
 choose_launcher
 
 tools=$build/examples

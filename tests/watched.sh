@@ -5,7 +5,6 @@ set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 . "$root/tests/packages.sh"
-build=${MPIGRAD_BUILD:-$build}
 . "$root/tests/suite.sh"
 
 # under_watch SECONDS COMMAND...: a script of its own, as tests/run.sh is one; its status and output are the command's.

@@ -1,11 +1,14 @@
 #include "comm/hdf5/hdf5_file.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <set>
 
 #include "comm/hdf5/detail.h"
 #include "framework/host_memory.h"
+#include "framework/joined.h"
 #include "framework/printable.h"
 
 namespace mpigrad {
@@ -82,7 +85,7 @@ Handle select_box(hid_t space, std::span<const std::int64_t> begin, std::span<co
   for (std::size_t i = 0; i < rank; ++i) {
     require(begin[i] >= 0 && begin[i] <= end[i] && end[i] <= static_cast<std::int64_t>(extents[i]),
             "[hdf5] {}: dataset '{}' has shape [{}], the box is [{}] to [{}]", path.string(), dataset,
-            fmt::join(extents.data(), extents.data() + rank, ", "), fmt::join(begin, ", "), fmt::join(end, ", "));
+            fmt::join(extents.data(), extents.data() + rank, ", "), joined(begin, ", "), joined(end, ", "));
     start[i] = static_cast<hsize_t>(begin[i]), count[i] = static_cast<hsize_t>(end[i] - begin[i]);
     empty = empty || count[i] == 0;
   }
@@ -226,7 +229,7 @@ Handle Hdf5Reader::State::open(const std::string& name) const {
   const auto total = names.size();
   if (total > 12) names.resize(12), names.emplace_back("...");
   fail("[hdf5] {}: no dataset '{}'; there {}: {}", path.string(), printable(name), total == 1 ? "is" : "are",
-       total == 0 ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+       total == 0 ? "none" : joined(names, ", "));
 }
 
 Hdf5Dataset Hdf5Reader::State::describe(const std::string& name) const { return describe_open(open(name), name); }

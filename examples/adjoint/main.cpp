@@ -4,6 +4,9 @@
 //
 // Stack the ranks' vectors: each linear operation is a matrix, and the adjoint multiplies by its transpose. Both are shown.
 
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
 #include <cstdio>
 #include <utility>
 

@@ -1,5 +1,7 @@
 // What the calculator shows: JSON for programs; for people a table of the ranks and the operation as a matrix.
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cmath>
 

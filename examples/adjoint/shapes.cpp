@@ -1,11 +1,10 @@
 // How much every rank holds after an operation, and what does not fit.
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <numeric>
 
 #include "examples/adjoint/operations.h"
+#include "framework/joined.h"
 #include "framework/layout.h"
 
 namespace mpigrad::adjoint::shapes {
@@ -23,7 +22,7 @@ void require_equal(const Problem& p, const char* hint) {
   const auto sizes = sizes_of(p);
   for (const auto n : sizes)
     if (n != sizes[0])
-      refuse("--x: {} takes as many numbers from every rank, not {}{}", p.operation->name, fmt::join(sizes, ", "), hint);
+      refuse("--x: {} takes as many numbers from every rank, not {}{}", p.operation->name, joined(sizes, ", "), hint);
 }
 
 Rows one_count_per_rank(const Problem& p) {

@@ -1,5 +1,7 @@
 #include "examples/classify/classify.h"
 
+#include <nlohmann/json.hpp>
+
 namespace mpigrad::classify {
 
 NetworkOptions network_options(const Options& o, std::int64_t classes) {

@@ -1,5 +1,7 @@
 // What weights are worth on a group of volumes: every one is classified once.
 
+#include <nlohmann/json.hpp>
+
 #include <chrono>
 
 #include "comm/hdf5/hdf5_file.h"

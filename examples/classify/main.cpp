@@ -6,6 +6,8 @@
 // loss, accuracy and area under the ROC curve on the second.
 
 #include "comm/launch.h"
+
+#include <CLI/CLI.hpp>
 #include "examples/classify/classify.h"
 
 namespace mpigrad::classify {

@@ -1,8 +1,11 @@
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "examples/classify/classify.h"
+#include "framework/joined.h"
 
 namespace mpigrad::classify {
 namespace {
@@ -102,7 +105,7 @@ void report(const Options& o, const trainer::Outputs& out, const Results& r, con
   }
   fmt::print(
       "\nvalidation: AUC {:.3f}, accuracy {:.3f} (most frequent class {:.3f}), cross-entropy {:.4f}\n{}\nwritten to {}: {}\n",
-      r.score.auc, r.score.accuracy, r.majority, r.score.loss, text, o.out, fmt::join(out.written(files), ", "));
+      r.score.auc, r.score.accuracy, r.majority, r.score.loss, text, o.out, joined(out.written(files), ", "));
 }
 
 }  // namespace mpigrad::classify

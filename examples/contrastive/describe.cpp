@@ -1,6 +1,8 @@
 // What a training step costs, without data or ranks: encoder, head and loss on the dry device.
 
 #include "comm/grid.h"
+
+#include <nlohmann/json.hpp>
 #include "examples/contrastive/contrastive.h"
 #include "examples/contrastive/objective.h"
 #include "examples/contrastive/samples.h"

@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <chrono>
 #include <numeric>
@@ -7,6 +9,7 @@
 #include "examples/contrastive/npy.h"
 #include "examples/contrastive/samples.h"
 #include "examples/trainer/run.h"
+#include "framework/joined.h"
 #include "models/progress.h"
 
 namespace mpigrad::contrast {
@@ -70,7 +73,7 @@ int embed(const Communicator& world, const EmbedOptions& o) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (!o.json) {
       fmt::print("{} embeddings of width {} in {}\nwritten to {}: {}\n", z.dim(0), z.dim(1), format_duration(seconds), o.out,
-                 fmt::join(files, ", "));
+                 joined(files, ", "));
       return;
     }
     const nlohmann::ordered_json document{

@@ -7,6 +7,8 @@
 // table and draws neighbours and a projection, `pack` turns any data into HDF5.
 
 #include "comm/launch.h"
+
+#include <CLI/CLI.hpp>
 #include "examples/contrastive/contrastive.h"
 
 namespace mpigrad::contrast {

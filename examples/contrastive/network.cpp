@@ -1,5 +1,7 @@
 #include "examples/contrastive/network.h"
 
+#include <nlohmann/json.hpp>
+
 #include <cmath>
 
 #include "models/conv4.h"

@@ -1,5 +1,7 @@
 #include "examples/contrastive/options.h"
 
+#include <CLI/CLI.hpp>
+
 #include <algorithm>
 #include <charconv>
 

@@ -1,5 +1,7 @@
 #include "models/sources/pack.h"
 
+#include <nlohmann/json.hpp>
+
 #include <chrono>
 
 #include "examples/contrastive/contrastive.h"

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "framework/joined.h"
 #include "models/data.h"
 #include "models/sources/open.h"
 
@@ -83,7 +84,7 @@ std::size_t label_index(const data::Source& source, const std::string& name) {
   const auto& names = source.target_names();
   if (name.empty()) return 0;
   const auto found = std::find(names.begin(), names.end(), name);
-  require(found != names.end(), "[contrastive] there are no labels '{}', but {}", name, fmt::join(names, ", "));
+  require(found != names.end(), "[contrastive] there are no labels '{}', but {}", name, joined(names, ", "));
   return static_cast<std::size_t>(found - names.begin());
 }
 

@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -10,6 +12,7 @@
 #include "examples/trainer/metrics_file.h"
 #include "examples/trainer/run.h"
 #include "examples/trainer/slices.h"
+#include "framework/joined.h"
 #include "models/contrastive/evaluate.h"
 #include "models/tensorboard/events.h"
 #include "ops/reduce.h"
@@ -268,7 +271,7 @@ int train(const Communicator& world, TrainOptions o) {
     if (std::isfinite(look.neighbours)) parts.push_back(fmt::format("neighbours {:.3f}", look.neighbours));
     if (std::isfinite(e.retrieval)) parts.push_back(fmt::format("pairs {:.3f}", e.retrieval));
     if (std::isfinite(look.effective_rank)) parts.push_back(fmt::format("rank {:.1f}", look.effective_rank));
-    const auto text = fmt::format("{}", fmt::join(parts, ", "));
+    const auto text = joined(parts, ", ");
     progress.end_epoch(text + trainer::remarks({.loss_scale = e.loss_scale, .skipped_steps = e.skipped_steps}));
   }
   if (first_epoch == o.epochs) {
@@ -319,7 +322,7 @@ int train(const Communicator& world, TrainOptions o) {
       fmt::print("collapse: deviation {:.3f} of 1, effective rank {:.1f}\n", last.look.deviation, last.look.effective_rank);
     if (training_seconds > 0) fmt::print("{} training at {:.1f} samples/s, ", format_duration(training_seconds), rate);
     fmt::print("{} in all; {}\nwritten to {}: {}\n", format_duration(seconds), trainer::to_string(usage), o.out,
-               fmt::join(out.written(output_files(o)), ", "));
+               joined(out.written(output_files(o)), ", "));
   });
   return 0;
 }

@@ -1,5 +1,7 @@
 #include "examples/cosmoflow/cosmoflow.h"
 
+#include <nlohmann/json.hpp>
+
 namespace mpigrad::cosmoflow {
 
 CosmoFlowOptions network_options(const Options& o, std::int64_t targets) {

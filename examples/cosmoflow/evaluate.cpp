@@ -1,9 +1,12 @@
 // What weights are worth on data that they have not seen: every volume is predicted once.
 
+#include <nlohmann/json.hpp>
+
 #include <chrono>
 #include <cstdlib>
 
 #include "examples/cosmoflow/cosmoflow.h"
+#include "framework/joined.h"
 
 namespace mpigrad::cosmoflow {
 namespace {
@@ -58,7 +61,7 @@ int evaluate(const Communicator& world, const Options& o) {
   if (means && means->names != results.names) {
     if (first)
       fmt::print(stderr, "warning: {} was trained to predict {}; the targets of {} are called {}\n", o.weights,
-                 fmt::join(means->names, ", "), o.data, fmt::join(results.names, ", "));
+                 joined(means->names, ", "), o.data, joined(results.names, ", "));
     means.reset();
   }
   if (first && !o.json)

@@ -6,6 +6,8 @@
 // While it trains it shows the loss, and at the end each parameter's error on the test set beside that of predicting the mean.
 
 #include "comm/launch.h"
+
+#include <CLI/CLI.hpp>
 #include "examples/cosmoflow/cosmoflow.h"
 
 namespace mpigrad::cosmoflow {

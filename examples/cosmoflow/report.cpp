@@ -1,6 +1,9 @@
+#include <nlohmann/json.hpp>
+
 #include <cmath>
 
 #include "examples/cosmoflow/cosmoflow.h"
+#include "framework/joined.h"
 
 namespace mpigrad::cosmoflow {
 namespace {
@@ -108,7 +111,7 @@ void report(const Options& o, const trainer::Outputs& out, const Results& r, con
     return;
   }
   print_scores(r);
-  fmt::print("\n{}\nwritten to {}: {}\n", text, o.out, fmt::join(out.written(files), ", "));
+  fmt::print("\n{}\nwritten to {}: {}\n", text, o.out, joined(out.written(files), ", "));
 }
 
 }  // namespace mpigrad::cosmoflow

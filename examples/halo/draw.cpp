@@ -1,10 +1,9 @@
 // The plan for people: for every rank a line of inputs, a line of outputs below it, and a sentence.
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 
 #include "examples/halo/plan.h"
+#include "framework/joined.h"
 
 namespace mpigrad::halo {
 namespace {
@@ -72,7 +71,7 @@ std::string range(const char* name, std::int64_t begin, std::int64_t end) {
 std::string messages(const char* verb, const char* towards, const std::vector<Receive>& list) {
   std::vector<std::string> words;
   for (const auto& each : list) words.push_back(fmt::format("{} {} rank {}", each.count, towards, each.from));
-  return fmt::format("{} {}", verb, words.empty() ? "nothing" : fmt::format("{}", fmt::join(words, ", ")));
+  return fmt::format("{} {}", verb, words.empty() ? "nothing" : joined(words, ", "));
 }
 
 std::string cropping(const RankPlan& rank) {

@@ -4,6 +4,9 @@
 //
 // One dimension; in several dimensions the box of a rank is the product of the windows. Needs no launcher and moves no data.
 
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
 #include <cstdio>
 
 #include "examples/halo/plan.h"

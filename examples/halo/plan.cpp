@@ -1,6 +1,7 @@
 #include "examples/halo/plan.h"
 
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <charconv>

@@ -1,5 +1,8 @@
 #include "examples/tool/command_line.h"
 
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -10,6 +13,7 @@
 
 #include "comm/hdf5/io_thread.h"
 #include "comm/launch.h"
+#include "framework/joined.h"
 
 namespace mpigrad::tool {
 namespace {
@@ -134,7 +138,7 @@ void warn_of_no_effect(const std::set<std::string>& given, const std::set<std::s
   std::vector<std::string> idle;
   std::set_difference(given.begin(), given.end(), effective.begin(), effective.end(), std::back_inserter(idle));
   if (rank == 0 && !idle.empty())
-    fmt::print(stderr, "warning: {} {} no effect with {}\n", fmt::join(idle, ", "), idle.size() == 1 ? "has" : "have", what);
+    fmt::print(stderr, "warning: {} {} no effect with {}\n", joined(idle, ", "), idle.size() == 1 ? "has" : "have", what);
 }
 
 int usage_error(const CLI::App& app, std::string message, int rank) {

@@ -1,15 +1,20 @@
 #pragma once
 // What the command-line tools share: numbers as options, parsing, exit codes, JSON.
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <set>
 #include <string>
 
 #include "examples/tool/together.h"
+
+// The whole of CLI11 takes as long to compile as a tool; only what adds options and parses needs it.
+namespace CLI {
+class App;
+class Validator;
+}  // namespace CLI
 
 namespace mpigrad::tool {
 

@@ -1,5 +1,7 @@
 #include "examples/trainer/options.h"
 
+#include <CLI/CLI.hpp>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>

@@ -1,5 +1,7 @@
 #include "examples/trainer/run.h"
 
+#include <nlohmann/json.hpp>
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +12,7 @@
 #include <utility>
 
 #include "framework/cuda/cuda.h"
+#include "framework/joined.h"
 #include "framework/printable.h"
 #include "framework/storage.h"
 #include "ops/gpu_settings.h"
@@ -72,13 +75,13 @@ void require_same_file(const Communicator& world, const std::filesystem::path& p
 void require_same_data(const Communicator& world, const data::Source& source) {
   std::vector<std::string> texts{fmt::format("{} samples of {} with {} channels, {} ({})", source.size(), source.extents(),
                                              source.channels(), name_of(source.type()), data::name_of(source.transform())),
-                                 fmt::format("targets {}", fmt::join(source.target_names(), ", "))};
+                                 fmt::format("targets {}", joined(source.target_names(), ", "))};
   // Classes are in memory, other targets in a file for each sample.
   const bool classes = source.target_type() == DType::int64 && !source.target_names().empty();
   together(world, [&] {
     for (std::int64_t i = 0; i < source.size(); ++i) {
       texts.push_back(source.name_of_sample(i));
-      if (classes) texts.back() += fmt::format(": {}", fmt::join(source.targets(i), ", "));
+      if (classes) texts.back() += fmt::format(": {}", joined(source.targets(i), ", "));
     }
   });
   require_same(world, "the data of the ranks", texts);

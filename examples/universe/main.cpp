@@ -5,6 +5,8 @@
 //   build/examples/universe displace --delta ic.hdf5:delta --box 100 --out moved.hdf5
 
 #include "comm/launch.h"
+
+#include <CLI/CLI.hpp>
 #include "examples/universe/commands.h"
 
 namespace mpigrad::universe {

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "framework/host_memory.h"
+#include "framework/joined.h"
 
 namespace mpigrad::data {
 
@@ -217,7 +218,7 @@ void copy_box(const void* from, DType stored, const Shape& extents, std::int64_t
   require(begin.size() == 3 && end.size() == 3, "[data] a box of [D, H, W] has 3 dimensions, this one {}", begin.size());
   for (std::size_t a = 0; a < 3; ++a)
     require(begin[a] >= 0 && begin[a] <= end[a] && end[a] <= extents[static_cast<int>(a)],
-            "[data] the box [{}] to [{}] is not inside {}", fmt::join(begin, ", "), fmt::join(end, ", "), extents);
+            "[data] the box [{}] to [{}] is not inside {}", joined(begin, ", "), joined(end, ", "), extents);
   require(is_floating(type) || !is_floating(stored), "[data] {} would round values that are {}", name_of(type), name_of(stored));
   const auto row = (end[2] - begin[2]) * channels;
   visit_arithmetic(stored, [&](auto zero) {

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "framework/host_memory.h"
+#include "framework/joined.h"
 #include "models/sources/formats.h"
 
 namespace mpigrad::data {
@@ -65,7 +66,7 @@ augment::Sample read_nifti(const std::filesystem::path& path) {
   for (std::size_t i = 1; i < 8; ++i) {
     if (static_cast<std::int64_t>(i) > dim[0]) dim[i] = 1;
     require(dim[i] >= 1 && (i <= 4 || dim[i] == 1), "[nifti] {}: extents {}: volumes [x, y, z] or [x, y, z, C] are read", name,
-            fmt::join(dim.begin() + 1, dim.end(), ", "));
+            joined(std::span(dim).subspan(1), ", "));
     total *= static_cast<double>(dim[i]);
   }
   const auto type = element_type(fields.at<std::int16_t>(70, 'i'), big, name);

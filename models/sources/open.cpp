@@ -4,6 +4,7 @@
 #include <regex>
 
 #include "comm/hdf5/hdf5_file.h"
+#include "framework/joined.h"
 #include "framework/printable.h"
 #include "models/sources/formats.h"
 
@@ -110,7 +111,7 @@ SourcePtr open_npz(const fs::path& path, const OpenOptions& o) {
   }
   require(images.size() == 1,
           "[data] {}: {} arrays '{}*' of samples, of rank 3 to 5; a group (train, val, test) chooses. It has: {}", path.string(),
-          images.size(), prefix, names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+          images.size(), prefix, names.empty() ? "none" : joined(names, ", "));
   const auto found = std::find_if(arrays.begin(), arrays.end(), [&](const auto& each) { return each.name == images.front(); });
   return in_memory(samples_of(std::move(found->array), path), std::move(labels), o);
 }

@@ -12,8 +12,10 @@ case "${1:-}" in
 esac
 largest=${1:-65536}
 
-install_packages
-build_all
+# shellcheck disable=SC2086,SC2154  # several names, from packages.sh
+install_packages $test_packages
+configure_tests
+build_targets
 choose_launcher
 program=$build/tests/contrastive_memory
 [ -x "$program" ] || die "$program is not built: it needs the libraries of the examples"

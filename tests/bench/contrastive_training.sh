@@ -17,8 +17,10 @@ esac
 data=${1:-$root/../shared/data}
 [ -d "$data" ] || die "there is no folder $data"
 
-install_packages
-build_all
+# shellcheck disable=SC2086,SC2154  # several names, from packages.sh
+install_packages $test_packages
+configure_tests
+build_targets
 choose_launcher
 tool=$build/examples/contrastive
 [ -x "$tool" ] || die "$tool is not built: it needs the libraries of the examples"

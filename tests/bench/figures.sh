@@ -22,8 +22,10 @@ for name; do
 done
 [ $# -eq 0 ] || names=$*
 
-install_packages
-build_all
+# shellcheck disable=SC2086,SC2154  # several names, from packages.sh
+install_packages $test_packages
+configure_tests
+build_targets
 choose_launcher
 shared=${MPIGRAD_SHARED:-$root/../shared}
 work=$(mktemp -d)

@@ -16,8 +16,10 @@ esac
 python=${1:-python3}
 peer=$root/../shared/peers/torch_step.py
 
-install_packages
-build_all
+# shellcheck disable=SC2086,SC2154  # several names, from packages.sh
+install_packages $test_packages
+configure_tests
+build_targets
 choose_launcher
 step=$build/tests/cosmoflow_step
 [ -x "$step" ] || die "$step is not built: it needs oneDNN and the libraries of the examples"

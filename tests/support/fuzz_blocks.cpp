@@ -1,5 +1,7 @@
 // Operations that move blocks, in their blocking forms; values that are the same on all ranks; boxes.
 
+#include <fmt/ranges.h>
+
 #include <array>
 #include <numeric>
 
@@ -7,6 +9,7 @@
 #include "comm/exchange.h"
 #include "comm/invariant.h"
 #include "comm/point_to_point.h"
+#include "framework/joined.h"
 #include "tests/adjoint_fuzz.h"
 
 namespace mpigrad::testing {
@@ -69,7 +72,7 @@ FuzzCase make_gather(FuzzContext& f) {
   const auto width = f.dice(1, 2);
   const int root = f.below(f.size());
   const bool ask = f.one_in(3);
-  return {.name = fmt::format("gather to {} of rows {}", root, fmt::join(rows, ",")),
+  return {.name = fmt::format("gather to {} of rows {}", root, mpigrad::joined(rows, ",")),
           .shapes = shapes_per_rank(f.ranks(),
                                     [&](std::size_t r) {
                                       return Shape{rows[r], width};
@@ -86,7 +89,7 @@ FuzzCase make_scatter(FuzzContext& f) {
   const auto width = f.dice(1, 2);
   const auto root = static_cast<std::size_t>(f.below(f.size()));
   return {
-      .name = fmt::format("scatter from {} of rows {}", root, fmt::join(rows, ",")),
+      .name = fmt::format("scatter from {} of rows {}", root, mpigrad::joined(rows, ",")),
       .shapes = shapes_per_rank(f.ranks(),
                                 [&](std::size_t r) {
                                   return Shape{r == root ? total_of(rows) : 0, width};
@@ -152,7 +155,7 @@ FuzzCase make_sendrecv(FuzzContext& f) {
   const auto rows = [=](std::size_t r) { return from[r] < 0 ? common : n[source_of(r)]; };
   const auto tag = [](int rank) { return rank < 0 ? 0 : 10 + rank % 3; };
   const auto me = f.me();
-  return {.name = fmt::format("sendrecv{} to {}", replace ? "_replace" : "", fmt::join(to, ",")),
+  return {.name = fmt::format("sendrecv{} to {}", replace ? "_replace" : "", mpigrad::joined(to, ",")),
           .shapes = shapes_per_rank(p,
                                     [&](std::size_t r) {
                                       return Shape{n[r], width};
@@ -225,12 +228,12 @@ FuzzCase make_blocks_of_same(FuzzContext& f) {
   const auto shape = [&](std::size_t r) { return Shape{gathers ? rows[r] : total_of(rows), width}; };
   const auto given = left_out ? Rows() : rows;
   if (gathers)
-    return {.name = fmt::format("allgather_invariant of rows {}", fmt::join(rows, ",")),
+    return {.name = fmt::format("allgather_invariant of rows {}", mpigrad::joined(rows, ",")),
             .out = Across::same,
             .shapes = shapes_per_rank(f.ranks(), shape),
             .run = [=, comm = f.comm](const Tensors& x) { return Tensors{allgather_invariant(x[0], comm, given)}; },
             .expected = [](const All& x) { return everywhere(x.size(), joined(x)); }};
-  return {.name = fmt::format("shard of rows {}", fmt::join(rows, ",")),
+  return {.name = fmt::format("shard of rows {}", mpigrad::joined(rows, ",")),
           .in = Across::same,
           .shapes = shapes_per_rank(f.ranks(), shape),
           .run = [=, comm = f.comm](const Tensors& x) { return Tensors{shard(x[0], comm, given)}; },
@@ -329,7 +332,7 @@ CollectivePiece random_piece(FuzzContext& f, CollectiveKind kind) {
                     return per_rank(x.size(), [&](std::size_t r) { return only_at(at, r, y); });
                   }};
     case CollectiveKind::allgather:
-      return {.name = fmt::format("allgather of rows {}", fmt::join(rows, ",")),
+      return {.name = fmt::format("allgather of rows {}", mpigrad::joined(rows, ",")),
               .shapes = shapes_per_rank(f.ranks(),
                                         [&](std::size_t r) {
                                           return Shape{rows[r], width};
@@ -338,7 +341,7 @@ CollectivePiece random_piece(FuzzContext& f, CollectiveKind kind) {
               .start = [=, comm = f.comm](const Tensor& x) { return iallgather(x, comm, rows); },
               .expected = [](const All& x) { return everywhere(x.size(), joined(x)); }};
     case CollectiveKind::reduce_scatter:
-      return {.name = fmt::format("reduce_scatter of rows {}", fmt::join(rows, ",")),
+      return {.name = fmt::format("reduce_scatter of rows {}", mpigrad::joined(rows, ",")),
               .shapes = shapes_per_rank(f.ranks(),
                                         [&](auto) {
                                           return Shape{total_of(rows), width};

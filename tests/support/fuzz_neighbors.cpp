@@ -1,10 +1,13 @@
 // Neighbourhood collectives on random graphs and grids; one-sided access.
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 
 #include "comm/neighbor.h"
 #include "comm/one_sided.h"
+#include "framework/joined.h"
 #include "tests/adjoint_fuzz.h"
 
 namespace mpigrad::testing {
@@ -33,7 +36,7 @@ Net random_graph(FuzzContext& f) {
   for (std::size_t s = 0; s < p; ++s)
     for (std::size_t i = 0; i < net.destinations[s].size(); ++i)
       net.arrivals[static_cast<std::size_t>(net.destinations[s][i])].push_back({static_cast<int>(s), i});
-  for (const auto& list : net.destinations) net.name += fmt::format(" {};", fmt::join(list, ","));
+  for (const auto& list : net.destinations) net.name += fmt::format(" {};", mpigrad::joined(list, ","));
   net.mine = graph(f.comm, net.destinations[f.me()]);
   return net;
 }
@@ -50,7 +53,7 @@ Net random_grid(FuzzContext& f) {
     extents.push_back(extent), periodic.push_back(f.one_in(2));
     rest /= extent;
   }
-  Net net{fmt::format("grid {} periodic {}", fmt::join(extents, "x"), fmt::join(periodic, ",")),
+  Net net{fmt::format("grid {} periodic {}", mpigrad::joined(extents, "x"), fmt::join(periodic, ",")),
           cartesian(f.comm, extents, periodic), std::vector<std::vector<int>>(p), std::vector<std::vector<Arrival>>(p)};
   for (std::size_t r = 0; r < p; ++r) {
     std::vector<int> at(extents.size());

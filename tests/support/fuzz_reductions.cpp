@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "comm/scan.h"
+#include "framework/joined.h"
 #include "tests/adjoint_fuzz.h"
 
 namespace mpigrad::testing {
@@ -66,7 +67,7 @@ FuzzCase make_reduce_scatter(FuzzContext& f) {
   const auto c = choose_reduction(f, true, true);
   const auto rows = f.rows_of_ranks();
   const auto width = f.dice(1, 2);
-  return {.name = fmt::format("reduce_scatter {} of rows {}", c.name, fmt::join(rows, ",")),
+  return {.name = fmt::format("reduce_scatter {} of rows {}", c.name, mpigrad::joined(rows, ",")),
           .shapes = shapes_per_rank(f.ranks(),
                                     [&](auto) {
                                       return Shape{total_of(rows), width};

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "framework/joined.h"
 #include "ops/conv.h"
 #include "ops/elementwise.h"
 #include "ops/loss.h"
@@ -106,8 +107,8 @@ PoolAttributes pool_attributes(const OnnxNode& node, const std::vector<OnnxWindo
 
 void require_outputs(const Tensor& y, const std::vector<OnnxWindow>& windows) {
   const auto expected = triple(windows, &OnnxWindow::out, 1);
-  require(spatial_extent(y) == expected, "[onnx] the pool made [{}] outputs instead of [{}]", fmt::join(spatial_extent(y), ", "),
-          fmt::join(expected, ", "));
+  require(spatial_extent(y) == expected, "[onnx] the pool made [{}] outputs instead of [{}]", joined(spatial_extent(y), ", "),
+          joined(expected, ", "));
 }
 
 Arguments average_pool(const OnnxNode& node, const Arguments& in) {

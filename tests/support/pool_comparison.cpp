@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "comm/distributed.h"
+#include "framework/joined.h"
 #include "tests/comparison_fuzz.h"
 
 namespace mpigrad::testing {
@@ -62,7 +63,7 @@ PoolCase draw(Dice& dice) {
 }
 
 std::string text(const PoolCase& c) {
-  const auto three = [](const Extent3& e) { return fmt::format("{}", fmt::join(e, ",")); };
+  const auto three = [](const Extent3& e) { return joined(e, ","); };
   static const char* const names[] = {"avg_pool", "leaky_avg_pool", "max_pool"};
   return fmt::format("{} of {}, {}, kernel {}, stride {}, dilation {}, padding {} and {}, ceil {}, counts padding {}, slope {}",
                      names[static_cast<int>(c.kind)], c.integers ? "integers" : "reals", c.x, three(c.a.kernel),

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/distributed.h"
+#include "framework/joined.h"
 #include "ops/conv.h"
 #include "ops/cpu/kernels.h"
 #include "tests/comparison_fuzz.h"
@@ -118,7 +119,7 @@ std::vector<double> by_channel(const std::vector<double>& rows, std::size_t chan
 }
 
 std::string text(const WindowCase& c) {
-  const auto three = [](const Extent3& e) { return fmt::format("{}", fmt::join(e, ",")); };
+  const auto three = [](const Extent3& e) { return joined(e, ","); };
   return fmt::format(
       "{} of {}, {} by {}, stride {}, dilation {}, padding {} and {}, output padding {}, groups {}, bias {}, slope {}",
       c.transposed ? "conv_transpose" : "conv", c.integers ? "integers" : "reals", c.x, c.w, three(c.a.stride),

@@ -1,0 +1,47 @@
+// An op of one's own, with a kernel and a derivative: y = x exp(-x^2).
+//
+//   mpiexec -n 2 build/examples/own_op
+//
+// prints the same mean on any number of ranks, and how far the derivatives are off: from differences (first order), from what the
+// kernel's own linear parts say (exactly), and of the derivative itself (second order).
+//
+// framework/op.h lists what an op may have beside what this one has. Its vjp is written in ops, so that it can be differentiated
+// again; `layout` makes it one of distributed tensors, too: y is divided as x is.
+
+#include <mpigrad/mpigrad.h>
+using namespace mpigrad;
+
+struct Wavelet {
+  static constexpr std::string_view name = "wavelet";
+  static constexpr unsigned keeps_inputs = 1;  // the vjp reads x
+  Types infer(Inputs in) const {
+    require(is_floating(in[0].dtype()), "[wavelet] takes real numbers, not {}", in[0]);
+    return {in[0].type()};
+  }
+  LayoutPtr layout(Inputs in) const { return elementwise_layout(name, in, Elementwise::nonlinear); }
+  void run(Cpu, Inputs in, Outputs out) const {
+    visit_floating(in[0].dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      const T* x = in[0].data<T>();
+      T* y = out[0].mutable_data<T>();
+      for (std::int64_t i = 0; i < in[0].elements(); ++i) y[i] = x[i] * std::exp(-x[i] * x[i]);
+    });
+  }
+  Tensors vjp(const Replay& at, Inputs cotangents) const {
+    const Tensor& x = at.input(0);
+    return {cotangents[0] * (1 - 2 * square(x)) * exp(-square(x))};
+  }
+};
+Tensor wavelet(const Tensor& x) { return apply(Wavelet{}, {x}); }
+
+int main(int argc, char** argv) {
+  return run(argc, argv, [](Session& session) {
+    const auto slabs = activation_layout(session.grid({.depth = session.ranks()}), {1, 8, 4, 4, 1});
+    const Tensor x = random_normal(slabs->global, {.key = 1}, 0, 1, DType::float64, slabs);  // each rank has its planes only
+    const double value = total(mean(wavelet(x)), session.world());
+    const auto f = [](const Tensors& inputs) { return Tensors{wavelet(inputs[0])}; };
+    const auto report = adjoint_check(f, {x.without_layout()}, session.world(), {.linear = false});
+    fmt::print("rank {}: mean {:.12f}; first order off by {:.0e}, exactly {:.0e}, second {:.0e}\n", session.rank(), value, report.first,
+               report.exact, report.second);
+  });
+}

@@ -1,0 +1,18 @@
+#include "framework/shape.h"
+
+#include <fmt/ranges.h>
+
+namespace mpigrad {
+
+std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", ")); }
+
+int checked_dimension(const char* op, int dimension, int rank) {
+  require(dimension >= -rank && dimension < rank, "[{}] dimension {} is outside a tensor of {} dimensions", op, dimension, rank);
+  return dimension < 0 ? dimension + rank : dimension;
+}
+
+}  // namespace mpigrad
+
+fmt::format_context::iterator fmt::formatter<mpigrad::Shape>::format(const mpigrad::Shape& shape, fmt::format_context& context) const {
+  return fmt::format_to(context.out(), "[{}]", fmt::join(shape.begin(), shape.end(), ", "));
+}

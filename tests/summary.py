@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Sums up what `meson test` has run, and programs of many tests beside it: python3 tests/summary.py BUILD [NAME=OUTPUT]...
+
+Prints the output of what failed, why tests were skipped, how to repeat each failed one alone, and as the last line
+`N passed, M failed, K skipped`. Exits with 1 if a test failed or none ran.
+"""
+
+import json
+import pathlib
+import re
+import shlex
+import sys
+
+
+def repeat_line(build, test, name):
+    """The command that runs one failed test again: of a program of many tests that one alone, where it can."""
+    command = f'meson test -C {shlex.quote(build)} {shlex.quote(test)}'
+    if test.startswith('unit') and not re.search(r'ended with status', name):
+        # Commas separate doctest's filters, and ? stands for any character.
+        chosen = "-tc='" + re.sub(r"[,'\"\\]", '?', name) + "'"
+        command += ' --test-args=' + shlex.quote(chosen)
+    return command
+
+
+def main():
+    build = sys.argv[1]
+    passed = failed = skipped = 0
+    failures, reasons = [], {}
+    log = pathlib.Path(build) / 'meson-logs' / 'testlog.json'
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    for argument in sys.argv[2:]:
+        name, output = argument.split('=', 1)
+        entries.append({'name': name, 'stdout': pathlib.Path(output).read_text(), 'returncode': 'unknown'})
+    for entry in entries:
+        name = entry['name'].split(' / ')[-1]
+        output = entry.get('stdout', '')
+        last = output.rstrip().rsplit('\n', 1)[-1]
+        counts = re.fullmatch(r'(\d+) passed, (\d+) failed, (\d+) skipped', last)
+        if counts is None:
+            counts, named = (0, 1, 0), [f'{name}: ended with status {entry["returncode"]}']
+        else:
+            counts = tuple(map(int, counts.groups()))
+            named = re.findall(r'^failed: (.*)$', output, re.M)
+        passed, failed, skipped = passed + counts[0], failed + counts[1], skipped + counts[2]
+        for count, reason in re.findall(r'^skipped: (\d+) (.*)$', output, re.M):
+            reasons[reason] = reasons.get(reason, 0) + int(count)
+        if counts[1]:
+            print(f'\n---- {name}\n{output}{entry.get("stderr", "")}\n---- end of {name}\n')
+            failures += [(failure, repeat_line(build, name, failure)) for failure in named or [name]]
+    for reason, count in sorted(reasons.items()):
+        print(f'skipped: {count} {reason}')
+    if failures:
+        print('\nfailed, and how to repeat it:')
+        for failure, command in failures:
+            print(f'  {failure}\n    {command}')
+        print()
+    print(f'{passed} passed, {failed} failed, {skipped} skipped')
+    return 1 if failed or not passed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
