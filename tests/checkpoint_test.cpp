@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 
@@ -266,7 +267,9 @@ TEST_CASE("a flipped bit of a checkpoint is refused or changes nothing that is r
                        (values.size() == expected.size() && std::memcmp(values.data(), expected.data(), 8 * values.size()) == 0);
     if (!right) FAIL_CHECK("bit " << bit << " of byte " << byte << " changes what is read");
   };
-  // Every bit of the weights and of a note, where no format of HDF5's helps, and one bit of every byte of the file.
+  // Every bit of the weights and of a note, where no format of HDF5's helps, and one bit of every byte of the file, or of every
+  // third.
+  const std::size_t step = std::getenv("MPIGRAD_TEST_ALL") != nullptr ? 1 : 3;
   const Hdf5Reader reader(file);
   const auto weights = reader.read<float>("parameters/scale");
   for (const std::string_view part : {std::string_view(reinterpret_cast<const char*>(weights.data()), 4 * weights.size()),
@@ -278,8 +281,8 @@ TEST_CASE("a flipped bit of a checkpoint is refused or changes nothing that is r
     CHECK(unseen == before);
   }
   const Philox random{11, 0};
-  for (std::size_t byte = 0; byte < good.size(); ++byte) flip(byte, static_cast<int>(random.below(byte, 8)));
-  CHECK(refused > 1000);
+  for (std::size_t byte = 0; byte < good.size(); byte += step) flip(byte, static_cast<int>(random.below(byte, 8)));
+  CHECK(refused > 300);
 
   auto bytes = good;
   bytes[good.find(std::string_view(reinterpret_cast<const char*>(weights.data()), 8))] ^= 1;

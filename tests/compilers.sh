@@ -1,15 +1,16 @@
 #!/bin/sh
-# Compiles everything (the library for CPUs, examples, tests) with other compilers, without warnings, and runs a few tests of each
-# build. Not part of tests/run.sh: it takes minutes a compiler.
+# Compiles everything (the library for CPUs, examples, tests) with other compilers, without warnings and without precompiled headers,
+# which shows that every file includes what it uses; and runs a few tests of each build. It takes minutes a compiler: tests/run.sh
+# does it with one, and with --all alone.
 #
-#   sh tests/compilers.sh [COMPILER...]     default: g++ 12 to 14 and clang++ 14 to 19, those that are installed
+#   sh tests/compilers.sh [COMPILER...]   default: g++ 12 to 14 and clang++ 14 to 19, those that are installed
 #
 # Builds in build/compilers/. Prints `failed: NAME` for each that fails and ends with `N passed, M failed, K skipped`.
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 . "$root/tests/packages.sh"
-case "${1:-}" in -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
+case "${1:-}" in -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 [ "$#" -gt 0 ] || set -- g++-12 g++-13 g++-14 clang++-14 clang++-15 clang++-16 clang++-17 clang++-18 clang++-19
 choose_launcher
 . "$root/tests/suite.sh"
@@ -24,7 +25,7 @@ for compiler; do
   say "$compiler"
   most=14400
   if [ ! -f "$folder/build.ninja" ]; then
-    run env CXX="$compiler" meson setup "$folder" "$root" --buildtype=plain -Doptimization=1 -Dwerror=true -Dtests=true -Dcuda=disabled
+    run env CXX="$compiler" meson setup "$folder" "$root" --buildtype=plain -Doptimization=1 -Dwerror=true -Db_pch=false -Dtests=true -Dcuda=disabled
     judge "$compiler: configured" succeeds
   fi
   timeout -k 5 "$most" ninja -C "$folder" -k 0 >"$work/out" 2>"$work/err"

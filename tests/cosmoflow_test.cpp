@@ -84,7 +84,7 @@ std::vector<GridExtents> grids(bool all) {
 bool all_tests() { return std::getenv("MPIGRAD_TEST_ALL") != nullptr; }
 
 // Of the full network with all tests; else of one with fewer filters, whose layers are the same.
-CosmoFlowOptions hybrid() { return {.batch_norm = true, .filter_divisor = all_tests() ? 1 : 4}; }
+CosmoFlowOptions hybrid() { return {.batch_norm = true, .filter_divisor = all_tests() ? 1 : 8}; }
 
 void check_grids(const Run& run, const std::vector<GridExtents>& list) {
   const auto one = train(run, {});
@@ -114,5 +114,5 @@ TEST_CASE("CosmoFlow, hybrid: 20 steps are the same on every grid") {
 TEST_CASE("CosmoFlow, MLPerf: 20 steps are the same on mixed grids") {
   Run run{.options = {.variant = CosmoFlowVariant::mlperf, .filter_divisor = 8}, .extent = 32};
   if (all_tests()) return check_grids(run, grids(true));
-  check_grids(run, {{2, 1, 1, 1}, {1, 3, 1, 1}, {2, 2, 1, 1}, {1, 1, 2, 2}, {3, 2, 1, 1}, {2, 2, 2, 1}});
+  check_grids(run, {{1, 3, 1, 1}, {1, 1, 2, 2}, {3, 2, 1, 1}, {2, 2, 2, 1}});
 }

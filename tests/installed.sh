@@ -110,7 +110,7 @@ judge 'options in the recipe for Spack are those of meson_options.txt' known
 if have cmake; then
   run cmake -S . -B by-cmake -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$compiler"
   judge 'CMake finds the package' succeeds
-  run cmake --build by-cmake
+  run cmake --build by-cmake --parallel "$(nproc)"
   judge 'the programs are compiled by CMake' succeeds
   what_they_print by-cmake 'by CMake'
   sed 's/mpigrad 0.1 REQUIRED/mpigrad 0.2 REQUIRED/' CMakeLists.txt >other.txt && mkdir other && mv other.txt other/CMakeLists.txt

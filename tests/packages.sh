@@ -172,8 +172,9 @@ for argument in sys.argv[2:]:
 END
   ) || die "$build is not a build that Meson knows; remove it"
   if [ -n "$changed" ]; then
+    # Not meson configure, to which an option is unknown that was not there when the build was made.
     # shellcheck disable=SC2086  # several options
-    meson configure "$build" $changed >"$log" 2>&1 || { cat "$log" >&2; die "meson could not configure $build"; }
+    meson setup --reconfigure $changed "$build" "$root" >"$log" 2>&1 || { cat "$log" >&2; die "meson could not configure $build"; }
   fi
 }
 

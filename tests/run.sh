@@ -33,11 +33,13 @@ choose_launcher
 # The list is in tests/meson.build. Limits are one.sh's.
 rm -f "$build/meson-logs/testlog.json"
 # shellcheck disable=SC2086  # several options
-PYTHONUNBUFFERED=1 meson test -C "$build" --no-rebuild --num-processes 1 $suites || [ -s "$build/meson-logs/testlog.json" ] || die "no test ran"
+PYTHONUNBUFFERED=1 meson test -C "$build" --no-rebuild --num-processes 2 $suites || [ -s "$build/meson-logs/testlog.json" ] || die "no test ran"
 if [ -z "${MPIGRAD_TEST_ALL:-}" ] || [ -n "$suites" ]; then exec python3 "$root/tests/summary.py" "$build"; fi
 
-# It builds for hours before its first test.
+# These build for hours before their first test.
 . "$root/tests/watch.sh"
 most_seconds=172800
+run_limited "$most_seconds" sh "$root/tests/compilers.sh" "${CXX:-g++}"
+cp "$output" "$build/compilers.txt"
 run_limited "$most_seconds" sh "$root/tests/sanitizers.sh"
-python3 "$root/tests/summary.py" "$build" "sanitizers=$output"
+python3 "$root/tests/summary.py" "$build" "compilers=$build/compilers.txt" "sanitizers=$output"
