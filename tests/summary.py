@@ -17,8 +17,7 @@ def repeat_line(build, test, name):
     command = f'meson test -C {shlex.quote(build)} {shlex.quote(test)}'
     if test.startswith('unit') and not re.search(r'ended with status', name):
         # Commas separate doctest's filters, and ? stands for any character.
-        chosen = "-tc='" + re.sub(r"[,'\"\\]", '?', name) + "'"
-        command += ' --test-args=' + shlex.quote(chosen)
+        command += ' --test-args="-tc=\'' + re.sub(r'[,\'"\\$`]', '?', name) + '\'"'
     return command
 
 
