@@ -20,7 +20,7 @@ struct Samples {
   std::int64_t count = 0, channels = 1;
   Shape extents{1, 1, 1};  // [D, H, W]
   DType type = DType::uint8;
-  Bytes values;  // [count, D, H, W, C]
+  Bytes values{};  // [count, D, H, W, C]
 };
 
 class MemorySource : public Source {
