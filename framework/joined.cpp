@@ -19,6 +19,7 @@ std::string joined_values(std::span<const T> values, std::string_view separator)
 
 std::string joined(std::span<const int> values, std::string_view separator) { return joined_values(values, separator); }
 std::string joined(std::span<const std::int64_t> values, std::string_view separator) { return joined_values(values, separator); }
+std::string joined(std::span<const std::size_t> values, std::string_view separator) { return joined_values(values, separator); }
 std::string joined(std::span<const double> values, std::string_view separator) { return joined_values(values, separator); }
 std::string joined(std::span<const std::string> values, std::string_view separator) { return joined_values(values, separator); }
 std::string joined(std::span<const std::string_view> values, std::string_view separator) { return joined_values(values, separator); }

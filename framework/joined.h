@@ -1,6 +1,7 @@
 #pragma once
 // Lists in messages. fmt::join compiles the formatting of numbers again in every file that uses it.
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -11,6 +12,7 @@ namespace mpigrad {
 namespace detail {
 std::string joined(std::span<const int> values, std::string_view separator);
 std::string joined(std::span<const std::int64_t> values, std::string_view separator);
+std::string joined(std::span<const std::size_t> values, std::string_view separator);
 std::string joined(std::span<const double> values, std::string_view separator);
 std::string joined(std::span<const std::string> values, std::string_view separator);
 std::string joined(std::span<const std::string_view> values, std::string_view separator);

@@ -158,9 +158,5 @@ Tensors apply_all(const void* op, const OpFunctions& f, Tensors in) {
   return out;
 }
 
-Tensor apply(const void* op, const OpFunctions& functions, Tensors in) {
-  return std::move(apply_all(op, functions, std::move(in)).front());
-}
-
 }  // namespace detail
 }  // namespace mpigrad

@@ -114,7 +114,7 @@ struct OpFunctions {
   LayoutPtr (*layout)(const void* op, Inputs in) = nullptr;
   Tensor (*view)(const void* op, Inputs in) = nullptr;
   Tensor (*reuse)(const void* op, Inputs in) = nullptr;
-  void (*run)(const void* op, Inputs in, Outputs out) = nullptr;       // of an op that communicates
+  void (*run)(const void* op, Inputs in, Outputs out) = nullptr;  // of an op that communicates
   void (*run_on_cpu)(const void* op, Inputs in, Outputs out) = nullptr;
   void (*run_on_cuda)(const void* op, Inputs in, Outputs out) = nullptr;
   Cost (*cost)(const void* op, Inputs in, Outputs out) = nullptr;
@@ -169,22 +169,22 @@ constexpr OpFunctions functions_of() {
   return f;
 }
 
+template <class Op>
+inline constexpr OpFunctions functions = functions_of<Op>();
+
 Tensors apply_all(const void* op, const OpFunctions& functions, Tensors in);
-Tensor apply(const void* op, const OpFunctions& functions, Tensors in);
 
 }  // namespace detail
 
 // Runs an op: shapes, layout, kernel of the inputs' device, record on the tapes of this thread.
 template <class Op>
 Tensors apply_all(const Op& op, Tensors in) {
-  static constexpr detail::OpFunctions functions = detail::functions_of<Op>();
-  return detail::apply_all(&op, functions, std::move(in));
+  return detail::apply_all(&op, detail::functions<Op>, std::move(in));
 }
 
 template <class Op>
 Tensor apply(const Op& op, Tensors in) {
-  static constexpr detail::OpFunctions functions = detail::functions_of<Op>();
-  return detail::apply(&op, functions, std::move(in));
+  return std::move(apply_all(op, std::move(in)).front());
 }
 
 }  // namespace mpigrad

@@ -1,10 +1,12 @@
 #include "framework/shape.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
+
+#include "framework/joined.h"
 
 namespace mpigrad {
 
-std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", ")); }
+std::string to_string(const Shape& shape) { return "[" + joined(shape.span(), ", ") + "]"; }
 
 int checked_dimension(const char* op, int dimension, int rank) {
   require(dimension >= -rank && dimension < rank, "[{}] dimension {} is outside a tensor of {} dimensions", op, dimension, rank);
@@ -14,5 +16,5 @@ int checked_dimension(const char* op, int dimension, int rank) {
 }  // namespace mpigrad
 
 fmt::format_context::iterator fmt::formatter<mpigrad::Shape>::format(const mpigrad::Shape& shape, fmt::format_context& context) const {
-  return fmt::format_to(context.out(), "[{}]", fmt::join(shape.begin(), shape.end(), ", "));
+  return fmt::format_to(context.out(), "{}", mpigrad::to_string(shape));
 }

@@ -108,7 +108,7 @@ else
   fi
 fi
 gpu=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1)
-arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d '. ')
+arch=$(gpu_arch)
 kind=emulated
 if [ -z "${MPIGRAD_GPU_RUNNER:-}${MPIGRAD_EMULATION:-}" ]; then
   for sign in /dev/nvidiactl /dev/nvidia0 /dev/dxg /proc/driver/nvidia/version; do

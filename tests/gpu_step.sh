@@ -60,7 +60,7 @@ install_what_can_be() {
 configure() {
   if [ -f "$build/build.ninja" ]; then return 0; fi
   install_what_can_be
-  arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d '. ')
+  arch=$(gpu_arch)
   # shellcheck disable=SC2086  # several options
   check meson setup "$build" "$root" --buildtype=release -Dtests=true -Dcuda=enabled -Dcudnn=enabled "-Dgpu_archs=$arch" ${MPIGRAD_GPU_OPTIONS:-} ||
     exit 1

@@ -143,9 +143,12 @@ look_for_parts() {
 # Whether there is a GPU to run on, whatever can be compiled.
 gpu_visible() { have nvidia-smi && nvidia-smi -L 2>/dev/null | grep -q GPU; }
 
-# configure OPTION...: makes $build, or gives an existing one those options where it has others. What an option means here is what
+# Its architecture as -Dgpu_archs names it: 90.
+gpu_arch() { nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d '. '; }
+
+# configure_with OPTION...: makes $build, or gives an existing one those options where it has others. What an option means here is what
 # Meson's introspection says, so that a build that is right is left alone.
-configure() {
+configure_with() {
   log=$build/last-build.txt
   if [ ! -f "$build/build.ninja" ]; then
     say "configuring $build"
@@ -181,8 +184,8 @@ END
 # For programs alone: for CPUs, unless there is a GPU. A build that is there stays what it is.
 configure_programs() {
   if [ -f "$build/build.ninja" ]; then return 0; fi
-  if gpu_visible; then configure; return; fi
-  configure -Dcuda=disabled
+  if gpu_visible; then configure_with "-Dgpu_archs=$(gpu_arch)"; return; fi
+  configure_with -Dcuda=disabled
   : >"$build/for-cpus.txt"
 }
 
@@ -190,14 +193,14 @@ configure_programs() {
 # nothing else again. The tests need them for one architecture.
 configure_tests() {
   archs=90
-  if gpu_visible; then archs=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d '. '); fi
+  if gpu_visible; then archs=$(gpu_arch); fi
   if [ ! -f "$build/build.ninja" ]; then
-    configure -Dtests=true "-Dgpu_archs=$archs"
+    configure_with -Dtests=true "-Dgpu_archs=$archs"
   elif [ -f "$build/for-cpus.txt" ]; then
-    configure -Dtests=true -Dcuda=auto "-Dgpu_archs=$archs"
+    configure_with -Dtests=true -Dcuda=auto "-Dgpu_archs=$archs"
     rm -f "$build/for-cpus.txt"
   else
-    configure -Dtests=true
+    configure_with -Dtests=true
   fi
 }
 

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "framework/error.h"
+#include "framework/joined.h"
 
 namespace mpigrad::threads {
 
@@ -49,26 +50,14 @@ void World::wake_all() {
 
 // ---- calls
 
-namespace {
-
-// "1, 2, 3"; fmt::join makes g++ 12 warn inside fmt 9.
-template <class Values>
-std::string listed(const Values& values, const char* between = ", ") {
-  std::string text;
-  for (const auto& value : values) text += fmt::format("{}{}", text.empty() ? "" : between, value);
-  return text;
-}
-
-}  // namespace
-
 std::string describe(const Call& call) {
   std::vector<std::string> parts;
   if (call.count >= 0) parts.push_back(fmt::format("{} {}", call.count, name_of(call.type)));
-  if (!call.counts.empty()) parts.push_back(fmt::format("[{}] {}", listed(call.counts), name_of(call.type)));
-  if (!call.receive_counts.empty()) parts.push_back(fmt::format("receiving [{}]", listed(call.receive_counts)));
+  if (!call.counts.empty()) parts.push_back(fmt::format("[{}] {}", joined(call.counts, ", "), name_of(call.type)));
+  if (!call.receive_counts.empty()) parts.push_back(fmt::format("receiving [{}]", joined(call.receive_counts, ", ")));
   if (call.name.find("reduce") != std::string_view::npos) parts.emplace_back(name_of(call.op));
   if (call.root >= 0) parts.push_back(fmt::format("root {}", call.root));
-  return fmt::format("{}({})", call.name, listed(parts));
+  return fmt::format("{}({})", call.name, joined(parts, ", "));
 }
 
 std::string disagreement(std::span<const Call* const> calls) noexcept {
@@ -84,9 +73,9 @@ std::string disagreement(std::span<const Call* const> calls) noexcept {
     for (std::size_t q = 0; q < calls.size(); ++q) kinds[describe(*calls[q])].push_back(q);
     std::vector<std::string> parts;
     for (const auto& [what, ranks] : kinds)
-      parts.push_back(fmt::format("{} {} {}", ranks.size() == 1 ? "rank" : "ranks", listed(ranks), what));
+      parts.push_back(fmt::format("{} {} {}", ranks.size() == 1 ? "rank" : "ranks", joined(ranks, ", "), what));
     std::sort(parts.begin(), parts.end());
-    return fmt::format("[{}] the ranks' calls differ: {}", first.name, listed(parts, "; "));
+    return fmt::format("[{}] the ranks' calls differ: {}", first.name, joined(parts, "; "));
   }
   for (std::size_t r = 0; pairwise && r < calls.size(); ++r)
     for (std::size_t s = 0; s < calls.size(); ++s)

@@ -10,10 +10,7 @@ class Mpigrad(MesonPackage, CudaPackage):
     """Tensors and reverse-mode automatic differentiation in C++ in which MPI operations are differentiable, for neural networks
     on volumes that are split over ranks."""
 
-    # Of a source tree beside the recipe: `spack dev-build mpigrad@0.1.0` in it, or git = the place that you have it from.
-    homepage = "https://example.org/mpigrad"
-    has_code = True
-
+    # Without a place to fetch it from: `spack dev-build mpigrad@0.1.0` in the source tree, or add git = the place you have it from.
     license("Apache-2.0")
 
     version("0.1.0")
