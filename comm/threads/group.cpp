@@ -190,7 +190,8 @@ void Group::deliver(int destination, Envelope envelope) {
     const auto first =
         std::find_if(mailbox.posted.begin(), mailbox.posted.end(), [&](const auto& posted) { return takes(*posted, envelope); });
     if (first == mailbox.posted.end()) {
-      mailbox.arrived.push_back(std::move(envelope));
+      auto& queue = mailbox.arrived[{envelope.source, envelope.tag}];
+      queue.emplace_back(mailbox.arrivals++, std::move(envelope));
       return;
     }
     (*first)->envelope = std::move(envelope);
@@ -204,15 +205,21 @@ std::shared_ptr<Group::Posted> Group::post_receive(int source, int destination, 
   auto& mailbox = mailboxes_[static_cast<std::size_t>(destination)];
   auto posted = std::make_shared<Posted>(Posted{source, tag});
   std::lock_guard lock(mailbox.mutex);
-  const auto first = std::find_if(mailbox.arrived.begin(), mailbox.arrived.end(),
-                                  [&](const auto& envelope) { return takes(*posted, envelope); });
+  auto first = mailbox.arrived.find({source, tag});
+  if (source == any_source || tag == any_tag) {
+    for (auto queue = mailbox.arrived.begin(); queue != mailbox.arrived.end(); ++queue)
+      if (takes(*posted, queue->second.front().second) &&
+          (first == mailbox.arrived.end() || queue->second.front().first < first->second.front().first))
+        first = queue;
+  }
   if (first == mailbox.arrived.end()) {
     mailbox.posted.push_back(posted);
-  } else {
-    posted->envelope = std::move(*first);
-    posted->filled = true;
-    mailbox.arrived.erase(first);
+    return posted;
   }
+  posted->envelope = std::move(first->second.front().second);
+  posted->filled = true;
+  first->second.pop_front();
+  if (first->second.empty()) mailbox.arrived.erase(first);
   return posted;
 }
 

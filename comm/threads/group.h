@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <list>
 #include <map>
 #include <memory>
@@ -138,7 +139,10 @@ class Group {
     std::mutex mutex;
     std::condition_variable changed;
     std::list<std::shared_ptr<Posted>> posted;
-    std::list<Envelope> arrived;
+    // By source and tag, so that thousands of messages that wait cost a named receive no more than a few; each with its place in
+    // the order of arrival, for receives of any_source or any_tag.
+    std::map<std::pair<int, int>, std::deque<std::pair<std::uint64_t, Envelope>>> arrived;
+    std::uint64_t arrivals = 0;
   };
   struct Child {
     std::shared_ptr<Group> group;
