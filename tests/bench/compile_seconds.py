@@ -18,6 +18,7 @@ import pathlib
 import random
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 
@@ -84,8 +85,8 @@ def seconds(build, command):
     return spent
 
 
-def measure(work, jobs):
-    """{(tree, command): seconds}"""
+def measure(work, jobs, shared):
+    """{(tree, command): seconds}; shared: {(build in which it is made, file): another build that needs it}"""
     spent = {}
     done = 0
 
@@ -93,6 +94,9 @@ def measure(work, jobs):
         nonlocal done
         build, key = item
         spent[key] = seconds(build, key[1])
+        output = output_of(key[1])
+        if (build, output) in shared and (build / output).exists():
+            shutil.copy2(build / output, shared[build, output] / output)
         done += 1
         if done % 50 == 0 or done == len(work):
             print(f'[{done}/{len(work)}]', file=sys.stderr, flush=True)
@@ -130,9 +134,9 @@ def main():
     trees = dict(tree.split('=', 1) for tree in options.tree or [f'this tree={root}'])
     rows = options.only or list(ROWS)
 
-    # A command that is the same in both builds of a tree is measured once, because paths in it are relative to the build; but both
-    # need the headers that are made.
-    needed, work, known = {}, [], set()
+    # A command that is the same in both builds of a tree is measured once, because paths in it are relative to the build, and the
+    # other build gets a copy; but each makes headers of its own.
+    needed, work, known, shared = {}, [], {}, {}
     for name, folder in trees.items():
         for row in rows:
             _, cpu_only, targets = ROWS[row]
@@ -141,10 +145,12 @@ def main():
             for command in needed[name, row]:
                 seen = (name, command, build if kind(command) == 0 else None)
                 if seen not in known:
-                    known.add(seen)
+                    known[seen] = build
                     work.append(((name, command), build))
+                elif known[seen] != build:
+                    shared[known[seen], output_of(command)] = build
                 (build / output_of(command)).parent.mkdir(parents=True, exist_ok=True)
-    spent = measure(work, options.jobs)
+    spent = measure(work, options.jobs, shared)
     if options.json:
         options.json.write_text(json.dumps([[tree, output_of(command), value] for (tree, command), value in spent.items()], indent=0))
 
