@@ -246,6 +246,7 @@ choose_launcher() {
   # What Open MPI's launcher needs to start more ranks than cores, for root too, bound to no core; others ignore it.
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
+  export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none  # Open MPI 5
   [ -z "${MPIEXEC:-}" ] || return 0
   if [ ! -s "$build/launcher.txt" ]; then find_launcher >"$build/launcher.txt" || exit 1; fi
   MPIEXEC=$(cat "$build/launcher.txt")
