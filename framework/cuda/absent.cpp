@@ -82,6 +82,7 @@ void clip_factor(std::span<const UpdateSegment>, std::span<const UpdateSegment>,
 struct CapturedGraph::State {};
 CapturedGraph::CapturedGraph(const std::function<void()>&) { refuse("nothing can be captured"); }
 CapturedGraph::~CapturedGraph() = default;
+std::size_t CapturedGraph::nodes() const { refuse("nothing is captured"); }
 void CapturedGraph::launch(const StepScalars&) { refuse("nothing can be repeated"); }
 bool capturing() { return false; }
 const StepScalars* live_scalars() { return nullptr; }
