@@ -172,8 +172,8 @@ TEST_CASE("universe: the distributed transform is the Fourier sum, its inverse u
           std::complex<double> sum = 0;
           for (std::int64_t i = 0; i < n * n * n; ++i) {
             const std::int64_t phase = kx * (i / (n * n)) + ky * (i / n % n) + kz * (i % n);
-            sum += std::polar(all[static_cast<std::size_t>(i)],
-                              -2 * std::numbers::pi * static_cast<double>(phase) / static_cast<double>(n));
+            sum += all[static_cast<std::size_t>(i)] *
+                   std::polar(1.0, -2 * std::numbers::pi * static_cast<double>(phase) / static_cast<double>(n));
           }
           worst = std::max(worst, std::abs(sum - transformed[offset]));
         });
