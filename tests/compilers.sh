@@ -30,7 +30,7 @@ for compiler; do
   fi
   timeout -k 5 "$most" ninja -C "$folder" -k 0 >"$work/out" 2>"$work/err"
   status=$?
-  if [ "$status" -ne 0 ]; then grep -E 'error|warning' "$work/out" | sort | uniq -c | sort -rn | head -n 20 >&2; fi
+  if [ "$status" -ne 0 ]; then grep -E ' (error|warning): ' "$work/out" | sort | uniq -c | sort -rn | head -n 20 >&2; fi
   judge "$compiler: compiles without warnings" succeeds
   run "$folder/tests/unit" '-tc=tape*,ops*,collectives*,layers*,distributed*'
   judge "$compiler: tests of tape, ops, collectives and layers" succeeds

@@ -127,7 +127,9 @@ TEST_CASE("cuda reductions: plans cover every element once, whatever the shape")
                                 {{40000}, {0}},
                                 {{9000, 4}, {0}},
                                 {{3, 9000}, {1}}};
-  for (const auto& [shape, axes] : cases) {
+  for (const auto& reduced : cases) {
+    const auto& shape = reduced.shape;
+    const auto& axes = reduced.axes;
     CAPTURE(shape);
     const auto r = cuda::reduction_of(shape, axes);
     UseDevice device(DeviceKind::cpu);

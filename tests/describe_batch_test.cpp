@@ -97,7 +97,8 @@ void real_step(Small& net, Optimizer& optimizer, const GridPtr& grid, Shape inpu
 }  // namespace
 
 TEST_CASE("describe counts the batch asked for: memory as in a step that runs, the optimizer's state included") {
-  for (const auto& [batch, parts] : {std::pair{std::int64_t{1}, std::int64_t{1}}, {6, 1}, {12, 1}, {12, 3}}) {
+  for (const auto& sizes : {std::pair{std::int64_t{1}, std::int64_t{1}}, {6, 1}, {12, 1}, {12, 3}}) {
+    const auto batch = sizes.first, parts = sizes.second;
     CAPTURE(batch);
     CAPTURE(parts);
     const Shape input{batch, 16, 16, 16, 2};

@@ -175,7 +175,8 @@ TEST_CASE("gpu: convolutions of the sizes of CosmoFlow's at 128^3 are those of c
   const UseDevice on(DeviceKind::cuda);
   for (const auto& kind : kinds) {
     if (kind.type == DType::float64 || (kind.type == DType::float32 && !kind.tf32)) continue;
-    for (const auto& [c, k] : {std::pair{4, 16}, {16, 32}}) {
+    for (const auto& channels : {std::pair{4, 16}, {16, 32}}) {
+      const int c = channels.first, k = channels.second;
       INFO(label(kind), " ", c, " -> ", k, " channels");
       const auto p = layer(extent, 1, c, k);
       const auto a = attributes_of(p);

@@ -180,7 +180,8 @@ TEST_CASE("half: elementwise ops are float32 ones, rounded once") {
                                             {{5, 3001}, {5, 3001}}, {{5, 3001}, {3001}},   {{5, 3001}, {5, 1}},   {{5, 3001}, {}},
                                             {{2, 3, 701}, {3, 1}},  {{701, 3, 4}, {3, 1}}, {{701, 3}, {2, 1, 3}}, {{0, 3}, {3}}};
   for (const auto type : half_types)
-    for (const auto& [shape, other] : shapes) {
+    for (const auto& two : shapes) {
+      const auto &shape = two.first, &other = two.second;
       INFO(fmt::format("{} and {}", shape, other));
       const Tensor a = numbers(shape, type), b = numbers(other, type, 2);
       const auto check = [&](const Tensor& y, const Tensor& y32) { CHECK(same(y, cast(y32, type))); };

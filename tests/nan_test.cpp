@@ -84,11 +84,11 @@ void check_unary(const Device& on) {
     std::string name;
     std::function<Tensor(const Tensor&)> f;
   };
-  for (const auto& [name, f] :
+  for (const auto& named :
        {Named{"relu", relu}, Named{"leaky_relu", [](const Tensor& x) { return leaky_relu(x, 0.25); }},
         Named{"abs", [](const Tensor& x) { return abs(x); }}, Named{"clamp", [](const Tensor& x) { return clamp(x, -1, 1); }}}) {
-    INFO(name);
-    const Function of_one = [&call = f](const Tensors& x) { return call(x[0]); };
+    INFO(named.name);
+    const Function of_one = [&call = named.f](const Tensors& x) { return call(x[0]); };
     const auto x = on({n}, mixed(n));
     CHECK(nans_in(of_one({x})) == nans_in(x));
     // In the place of NaN as where the slope is 1, elsewhere as without NaN.

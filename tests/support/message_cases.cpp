@@ -363,7 +363,7 @@ void check_wrong_messages(const Communicator& comm) {
       barrier(comm);  // any_source takes the message of this round
       if (comm.rank() == 0) send(zeros(sent.shape, sent.dtype), comm, last, 7);
       if (comm.rank() != last) continue;
-      const auto text = error_text([&] { take(way, expected); });
+      const auto text = error_text([&, &type = expected] { take(way, type); });
       const auto told = fmt::format(" with tag 7 to rank {}, which expects {}", last, number);
       require(text.starts_with("[") && text.find("] rank 0 sent ") != std::string::npos && text.find(told) != std::string::npos &&
                   text.find('\n') == std::string::npos,
