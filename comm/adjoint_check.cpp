@@ -4,8 +4,8 @@
 #include <array>
 #include <cmath>
 
-#include "comm/grid.h"
-#include "framework/random.h"
+#include "comm/spatial/grid.h"
+#include "framework/tensor/random.h"
 
 namespace mpigrad {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "comm/grid.h"
+#include "comm/spatial/grid.h"
 #include "ops/views.h"
 
 namespace mpigrad {

@@ -2,10 +2,12 @@
 
 #include <atomic>
 
-#include "comm/checks.h"
-#include "comm/device_transport.h"
-#include "comm/messages.h"
-#include "comm/transfer.h"
+#include "comm/messages/messages.h"
+#include "comm/messages/transfer.h"
+#include "comm/spatial/same_parameters.h"
+#include "comm/transport/checks.h"
+#include "comm/transport/device/device_transport.h"
+#include "comm/transport/watched_transport.h"
 
 namespace mpigrad {
 
@@ -17,6 +19,7 @@ Communicator::Communicator(std::shared_ptr<Transport> transport) {
   if (!transport) return;
   State state;
   state.plain_main = watched(std::move(transport));
+  if (detail::same_every(*state.plain_main) > 0) detail::compare_parameters_after_steps();
   state.plain_side = state.plain_main->duplicate();
   state.mode = default_reduction_mode();
   state.main = with_mode(state.plain_main, state.mode);

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "comm/reduction_mode.h"
-#include "comm/transport.h"
-#include "framework/tensor.h"
+#include "comm/transport/reduction_mode.h"
+#include "comm/transport/transport.h"
+#include "framework/tensor/tensor.h"
 
 namespace mpigrad {
 
@@ -30,7 +30,7 @@ class Communicator {
   // while other calls go on. The second is made, collectively, at its first use.
   Transport& side() const { return *state().side; }
   Transport& reductions() const;
-  // The same for buffers on a device: those above for host memory and the dry device; for a GPU, comm/device_transport.h. The
+  // The same for buffers on a device: those above for host memory and the dry device; for a GPU, comm/transport/device/device_transport.h. The
   // latter are made at their first use, which needs nobody else until a collective call or a round.
   Transport& transport(DeviceKind device) const;
   Transport& side(DeviceKind device) const;
@@ -47,7 +47,7 @@ class Communicator {
   Communicator duplicate() const { return Communicator(transport().duplicate()); }
   Communicator subgroup(std::span<const int> ranks) const { return Communicator(transport().subgroup(ranks)); }
 
-  // What point-to-point and non-blocking calls keep (comm/messages.h, comm/transfer.h).
+  // What point-to-point and non-blocking calls keep (comm/messages/messages.h, comm/messages/transfer.h).
   detail::Messages& messages() const { return *state().messages; }
   const std::shared_ptr<detail::Messages>& shared_messages() const { return state().messages; }
   const std::shared_ptr<detail::OpenCollectives>& open_collectives() const { return state().open_collectives; }

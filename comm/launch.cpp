@@ -25,15 +25,15 @@
 #include <omp.h>
 #endif
 
-#include "comm/checks.h"
-#include "comm/device_transport.h"
-#include "comm/environment.h"
-#include "comm/reduction_mode.h"
-#include "comm/watchdog.h"
+#include "comm/transport/checks.h"
+#include "comm/transport/device/device_transport.h"
+#include "comm/transport/environment.h"
+#include "comm/transport/reduction_mode.h"
+#include "comm/transport/watchdog.h"
 #include "framework/cuda/cuda.h"
-#include "framework/device.h"
 #include "framework/error.h"
-#include "framework/printable.h"
+#include "framework/tensor/device.h"
+#include "framework/tensor/printable.h"
 
 namespace mpigrad {
 namespace {
@@ -120,7 +120,7 @@ int output_code(int rank, int size) {
 
 // The watchdog that MPIGRAD_CHECKS asks for, or the one of jobs over several hosts; none if there is no need. Collective.
 std::unique_ptr<Watchdog> make_watchdog(Transport& world) {
-  constexpr double default_limit = 600;  // see comm/watchdog.h
+  constexpr double default_limit = 600;  // see comm/transport/watchdog.h
   const auto checks = checks_of_environment();
   auto patience = Patience::none;
   double seconds = checks.watchdog;

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "comm/transport.h"
+#include "comm/transport/transport.h"
 
 namespace mpigrad {
 
@@ -49,7 +49,7 @@ std::string output_problem();
 // first. An exception that leaves body on one rank is printed to standard error as `[rank r of P] message` (without the prefix if
 // P = 1), ends the whole job and makes the exit code 1 on every rank. A process whose standard output could not be written says
 // so and returns 1 instead of 0. Bad launch options, and options or MPIGRAD_* variables that differ between processes and must not
-// (comm/environment.h): one line, exit code 2 on every rank.
+// (comm/transport/environment.h): one line, exit code 2 on every rank.
 int launch(int& argc, char** argv, const std::function<int(std::shared_ptr<Transport>)>& body);
 
 }  // namespace mpigrad

@@ -1,12 +1,12 @@
 #pragma once
-// What optimizers ask all ranks: norms of parameters that are cut over ranks (framework/trust_ratio.h), and whether gradients are
-// finite everywhere (framework/loss_scale.h).
+// What optimizers ask all ranks: norms of parameters that are cut over ranks (framework/optim/trust_ratio.h), and whether gradients are
+// finite everywhere (framework/optim/loss_scale.h).
 
 #include <functional>
 
 #include "comm/communicator.h"
-#include "framework/loss_scale.h"
-#include "framework/trust_ratio.h"
+#include "framework/optim/loss_scale.h"
+#include "framework/optim/trust_ratio.h"
 
 namespace mpigrad {
 

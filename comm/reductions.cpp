@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "comm/point_to_point.h"
+#include "comm/messages/point_to_point.h"
 #include "comm/scan.h"
 #include "ops/elementwise.h"
 #include "ops/reduce.h"

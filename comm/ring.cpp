@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "comm/point_to_point.h"
+#include "comm/messages/point_to_point.h"
 #include "comm/user_reduction.h"
 #include "ops/elementwise.h"
 #include "ops/exponential.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "comm/point_to_point.h"
+#include "comm/messages/point_to_point.h"
 #include "ops/elementwise.h"
 #include "ops/reduce.h"
 

@@ -14,7 +14,7 @@
 #include <concepts>
 #include <limits>
 
-#include "comm/point_to_point.h"
+#include "comm/messages/point_to_point.h"
 #include "comm/scan.h"
 #include "ops/elementwise.h"
 #include "ops/exponential.h"

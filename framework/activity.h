@@ -1,5 +1,5 @@
 #pragma once
-// What a rank is at, as whoever watches over hangs must know (comm/watchdog.h).
+// What a rank is at, as whoever watches over hangs must know (comm/transport/watchdog.h).
 
 #include <atomic>
 #include <memory>

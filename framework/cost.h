@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/shape.h"
+#include "framework/tensor/shape.h"
 
 namespace mpigrad {
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "framework/cost.h"
-#include "framework/half_rows.h"
 #include "framework/parameter.h"
+#include "framework/tensor/half_rows.h"
 
 namespace mpigrad {
 namespace {

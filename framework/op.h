@@ -35,7 +35,7 @@
 #include <vector>
 
 #include "framework/tape.h"
-#include "framework/tensor.h"
+#include "framework/tensor/tensor.h"
 
 namespace mpigrad {
 

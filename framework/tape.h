@@ -17,7 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "framework/tensor.h"
+#include "framework/tensor/tensor.h"
 
 namespace mpigrad {
 

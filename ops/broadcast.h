@@ -4,7 +4,7 @@
 #include <array>
 #include <string_view>
 
-#include "framework/shape.h"
+#include "framework/tensor/shape.h"
 
 namespace mpigrad {
 

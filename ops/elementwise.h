@@ -10,7 +10,7 @@
 // (PyTorch does so in relu, maximum, minimum, max and max pooling; in leaky_relu it passes slope times the cotangent, in abs and
 // clamp nothing.) sign, floor and ceil have no derivative anywhere, and sign(NaN) is NaN.
 
-#include "framework/tensor.h"
+#include "framework/tensor/tensor.h"
 
 namespace mpigrad {
 

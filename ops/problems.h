@@ -23,7 +23,7 @@ struct ConvProblem {
 // Activation that may ride on a convolution or a matmul: y < 0 ? slope * y : y. slope 1 is none, 0 is ReLU (+0, also for
 // -infinity). NaN stays NaN, as ops/elementwise.h has it: oneDNN's ReLU, which makes 0 of it, and cuBLASLt's, which promises
 // nothing, are replaced by loops of our own; oneDNN's LeakyReLU and cuDNN's activations, told to propagate NaN, are used and
-// tested (tests/nan_test.cpp). No library's backward pass of an activation is used.
+// tested (tests/framework/nan_test.cpp). No library's backward pass of an activation is used.
 struct Epilogue {
   const void* bias = nullptr;  // [K] of the same type, or null
   double slope = 1.0;

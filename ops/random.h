@@ -3,8 +3,8 @@
 
 #include <optional>
 
-#include "framework/random.h"
-#include "framework/tensor.h"
+#include "framework/tensor/random.h"
+#include "framework/tensor/tensor.h"
 
 namespace mpigrad {
 

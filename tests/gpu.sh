@@ -18,9 +18,9 @@ set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 . "$root/tests/packages.sh"
-. "$root/tests/gpu_steps.sh"
-. "$root/tests/gpu_report.sh"
-. "$root/tests/gpu_bundle.sh"
+. "$root/tests/gpu/gpu_steps.sh"
+. "$root/tests/gpu/gpu_report.sh"
+. "$root/tests/gpu/gpu_bundle.sh"
 build=$root/build-gpu
 bundle=$root/.gpu-bundle
 report=${MPIGRAD_REPORT:-$build/report}
@@ -52,7 +52,7 @@ while [ $# -gt 0 ]; do
       export MPIGRAD_TEST_ALL
       ;;
     --list) list=1 ;;
-    --rehearse) exec sh "$root/tests/gpu_rehearsal.sh" ;;
+    --rehearse) exec sh "$root/tests/gpu/gpu_rehearsal.sh" ;;
     -h | --help) sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) die "gpu.sh does not know $1; see --help" ;;
     *)
@@ -140,7 +140,7 @@ run_step() {
   tidy=${filter:+$around_tests}
   {
     # shellcheck disable=SC2016  # timeout's own id
-    sh -c 'printf "%s\n" "$$" >"$0"; exec timeout -k 10 "$@"' "$timeout_pid" "$2" sh "$root/tests/gpu_step.sh" "$1" 2>&1 </dev/null
+    sh -c 'printf "%s\n" "$$" >"$0"; exec timeout -k 10 "$@"' "$timeout_pid" "$2" sh "$root/tests/gpu/gpu_step.sh" "$1" 2>&1 </dev/null
     echo $? >"$status_file"
   } | sed -u "$tidy" | tee "$build/steps/$1.txt" | sed -u -n "1,${most_lines}p" >>"$journal" &
   wait $!

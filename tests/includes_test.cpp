@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/environment.h"
+#include "comm/transport/environment.h"
 
 #ifndef MPIGRAD_SOURCE_ROOT
 #define MPIGRAD_SOURCE_ROOT "."
@@ -27,36 +27,43 @@ namespace {
 
 const std::map<std::string, int> levels{{"framework", 0}, {"ops", 1}, {"comm", 2}, {"models", 3}, {"examples", 4}, {"tests", 5}};
 
-const std::vector<std::string> leaves{"ops/cpu/",   "ops/cuda/",     "framework/cuda/", "comm/mpi/",
-                                      "comm/nccl/", "comm/threads/", "comm/dry/",       "comm/hdf5/"};
+const std::vector<std::string> leaves{"ops/cpu/",
+                                      "ops/cuda/",
+                                      "framework/cuda/",
+                                      "comm/transport/mpi/",
+                                      "comm/transport/nccl/",
+                                      "comm/transport/threads/",
+                                      "comm/transport/dry/",
+                                      "comm/hdf5/"};
 // Headers of leaves that say nothing of the vendor's.
-const std::set<std::string> public_leaf_headers{
-    "comm/mpi/mpi_comm.h",    "comm/hdf5/hdf5_file.h",          "comm/hdf5/io_thread.h", "framework/cuda/cuda.h",
-    "framework/cuda/graph.h", "models/compressed/compressed.h", "models/images/decode.h"};
+const std::set<std::string> public_leaf_headers{"comm/transport/mpi/mpi_comm.h", "comm/hdf5/hdf5_file.h",
+                                                "comm/hdf5/io_thread.h",         "framework/cuda/cuda.h",
+                                                "framework/cuda/graph.h",        "models/data/compressed/compressed.h",
+                                                "models/data/images/decode.h"};
 // The leaves that are written in CUDA share its foundation.
-const std::set<std::string> cuda_leaves{"framework/cuda/", "ops/cuda/", "comm/nccl/"};
+const std::set<std::string> cuda_leaves{"framework/cuda/", "ops/cuda/", "comm/transport/nccl/"};
 
 // The beginnings of vendors' header names, and the folders where they may stand.
 const std::map<std::string, std::vector<std::string>> vendors{
-    {"mpi.h", {"comm/mpi/", "comm/hdf5/"}},
+    {"mpi.h", {"comm/transport/mpi/", "comm/hdf5/"}},
     {"hdf5", {"comm/hdf5/", "tests/support/hdf5_files"}},
     {"H5", {"comm/hdf5/"}},
     {"oneapi/", {"ops/cpu/"}},
     {"dnnl", {"ops/cpu/"}},
     {"cblas", {"ops/cpu/"}},
     {"openblas", {"ops/cpu/"}},
-    {"nccl", {"comm/nccl/"}},
-    {"cuda", {"framework/cuda/", "ops/cuda/", "comm/nccl/"}},
+    {"nccl", {"comm/transport/nccl/"}},
+    {"cuda", {"framework/cuda/", "ops/cuda/", "comm/transport/nccl/"}},
     {"cublas", {"ops/cuda/"}},
     {"cudnn", {"ops/cuda/"}},
     {"immintrin", {"ops/cpu/"}},
     {"cairo", {"examples/", "models/"}},
-    {"png", {"models/images/", "tests/support/image_files"}},
-    {"turbojpeg", {"models/images/", "tests/support/image_files"}},
-    {"zlib", {"models/compressed/"}},
-    {"zip", {"models/compressed/"}},
-    {"google/protobuf", {"models/tensorboard/"}},
-    {"event.pb", {"models/tensorboard/"}},
+    {"png", {"models/data/images/", "tests/support/image_files"}},
+    {"turbojpeg", {"models/data/images/", "tests/support/image_files"}},
+    {"zlib", {"models/data/compressed/"}},
+    {"zip", {"models/data/compressed/"}},
+    {"google/protobuf", {"models/train/tensorboard/"}},
+    {"event.pb", {"models/train/tensorboard/"}},
     {"fftw", {"examples/"}},
 };
 
@@ -144,6 +151,17 @@ TEST_CASE("includes: an include points left") {
     }
 }
 
+// What moves bytes knows nothing of tensors that are divided, of tapes over ranks, or of what users call.
+TEST_CASE("includes: transports include nothing of comm but transports") {
+  for (const auto& source : sources()) {
+    if (!source.path.starts_with("comm/transport/")) continue;
+    for (const auto& include : source.includes) {
+      INFO(source.path, " includes ", include.name);
+      CHECK((!include.name.starts_with("comm/") || include.name.starts_with("comm/transport/")));
+    }
+  }
+}
+
 TEST_CASE("includes: leaves are included by nobody but themselves, tests and examples") {
   for (const auto& source : sources()) {
     const auto folder = folder_of(source.path);
@@ -175,7 +193,7 @@ TEST_CASE("includes: vendor headers stay in their folders") {
       }
     }
   for (const auto& source : sources())
-    if (public_leaf_headers.contains(source.path) && source.path != "comm/mpi/mpi_comm.h")
+    if (public_leaf_headers.contains(source.path) && source.path != "comm/transport/mpi/mpi_comm.h")
       for (const auto& include : source.includes) {
         INFO(source.path, " includes ", include.name);
         CHECK((include.quoted || (include.name.find(".h") == std::string::npos) || include.name.starts_with("fmt/")));
@@ -199,7 +217,7 @@ TEST_CASE("includes: every header that an installed one includes is installed, a
     for (const auto& include : source.includes) {
       INFO("includes ", include.name);
       if (include.quoted) CHECK(installed.contains(include.name));
-      else if (source.path != "comm/mpi/mpi_comm.h")
+      else if (source.path != "comm/transport/mpi/mpi_comm.h")
         CHECK((include.name.find(".h") == std::string::npos || include.name.starts_with("fmt/")));
     }
   }
@@ -212,7 +230,7 @@ TEST_CASE("includes: every variable that the library reads is compared between r
   known.insert(own_variables.begin(), own_variables.end());
   const std::regex name(R"re("(MPIGRAD_[A-Z_]+)")re");
   for (const auto& source : sources()) {
-    if (levels.at(folder_of(source.path)) > levels.at("models") || source.path == "comm/environment.h") continue;
+    if (levels.at(folder_of(source.path)) > levels.at("models") || source.path == "comm/transport/environment.h") continue;
     for (std::sregex_iterator at(source.text.begin(), source.text.end(), name), end; at != end; ++at) read.insert((*at)[1]);
   }
   CHECK(read == known);
@@ -222,7 +240,8 @@ TEST_CASE("includes: headers begin with #pragma once, files are short, no tabs")
   for (const auto& source : sources()) {
     INFO(source.path);
     // What is precompiled is a file of its own, in which compilers warn of it.
-    if (is_header(source.path) && source.path.find("/precompiled") == std::string::npos) CHECK(source.text.starts_with("#pragma once\n"));
+    if (is_header(source.path) && source.path.find("/precompiled") == std::string::npos)
+      CHECK(source.text.starts_with("#pragma once\n"));
     CHECK(source.lines < 500);
     CHECK(source.text.find('\t') == std::string::npos);
   }

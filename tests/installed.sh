@@ -44,7 +44,7 @@ numbers='loss 15174.644020.*gradient. 4837.428430'
 both_say() { succeeds && [ "$(grep -c "planes, $numbers" "$work/out")" -eq "$1" ]; }
 same_mean() { succeeds && [ "$(sed -n 's/.*: mean \([^;]*\);.*/\1/p' "$work/out" | sort -u | wc -l)" -eq 1 ] && [ "$(wc -l <"$work/out")" -eq 2 ]; }
 same_loss() { succeeds && [ "$(sed -n 's/.*: loss \([^,]*\),.*/\1/p' "$work/out" | sort -u | wc -l)" -eq 1 ] && [ "$(wc -l <"$work/out")" -eq 6 ]; }
-on_two() { if [ -f "$headers/comm/mpi/mpi_comm.h" ]; then ranks 2 "$@"; else threads 2 "$@"; fi; }
+on_two() { if [ -f "$headers/comm/transport/mpi/mpi_comm.h" ]; then ranks 2 "$@"; else threads 2 "$@"; fi; }
 what_they_print() {
   on_two "$1/two_ranks"
   judge "two_ranks on 2 ranks, $2" both_say 2
@@ -90,8 +90,8 @@ sed 's,.*,#include <&>,' headers.txt >every.cpp
 # shellcheck disable=SC2046
 run "$compiler" -std=c++20 -Wall -Wextra -Werror -fsyntax-only -Ipoison every.cpp $(flags --cflags)
 judge 'all installed headers compile together' succeeds
-if [ -f "$headers/comm/mpi/mpi_comm.h" ]; then
-  printf '%s\n' '#include <mpigrad/comm/mpi/mpi_comm.h>' 'int main() { return mpigrad::mpi_transport(MPI_COMM_WORLD)->size(); }' >own.cpp
+if [ -f "$headers/comm/transport/mpi/mpi_comm.h" ]; then
+  printf '%s\n' '#include <mpigrad/comm/transport/mpi/mpi_comm.h>' 'int main() { return mpigrad::mpi_transport(MPI_COMM_WORLD)->size(); }' >own.cpp
   # shellcheck disable=SC2046
   run "$compiler" -std=c++20 -fsyntax-only own.cpp $(flags --cflags) $(pkg-config --cflags mpich 2>/dev/null)
   judge 'mpi_comm.h compiles where MPI is' succeeds

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/transport.h"
+#include "comm/transport/transport.h"
 #include "framework/error.h"
 #include "tests/support/errors.h"
 

@@ -7,9 +7,9 @@
 #include <set>
 
 #include "comm/hdf5/detail.h"
-#include "framework/host_memory.h"
 #include "framework/joined.h"
-#include "framework/printable.h"
+#include "framework/tensor/host_memory.h"
+#include "framework/tensor/printable.h"
 
 namespace mpigrad {
 

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/transport.h"
-#include "framework/dtype.h"
-#include "framework/shape.h"
+#include "comm/transport/transport.h"
+#include "framework/tensor/dtype.h"
+#include "framework/tensor/shape.h"
 
 namespace mpigrad {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "comm/hdf5/detail.h"
-#include "framework/printable.h"
+#include "framework/tensor/printable.h"
 
 namespace mpigrad::hdf5 {
 

@@ -1,5 +1,5 @@
 #include "comm/hdf5/detail.h"
-#include "comm/mpi/mpi_comm.h"
+#include "comm/transport/mpi/mpi_comm.h"
 
 namespace mpigrad::hdf5 {
 

@@ -5,9 +5,9 @@
 #include <numeric>
 
 #include "examples/adjoint/operations.h"
-#include "framework/random.h"
 #include "framework/jvp.h"
 #include "framework/tape.h"
+#include "framework/tensor/random.h"
 
 namespace mpigrad::adjoint {
 namespace {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <numeric>
 
-#include "comm/exchange.h"
-#include "comm/invariant.h"
+#include "comm/messages/nonblocking.h"
+#include "comm/messages/one_sided.h"
+#include "comm/messages/point_to_point.h"
 #include "comm/neighbor.h"
-#include "comm/nonblocking.h"
-#include "comm/one_sided.h"
-#include "comm/point_to_point.h"
 #include "comm/scan.h"
+#include "comm/spatial/exchange.h"
+#include "comm/spatial/invariant.h"
 #include "ops/views.h"
 
 namespace mpigrad::adjoint {

@@ -5,7 +5,7 @@
 
 #include "examples/adjoint/operations.h"
 #include "framework/joined.h"
-#include "framework/layout.h"
+#include "framework/tensor/layout.h"
 
 namespace mpigrad::adjoint::shapes {
 namespace {

@@ -4,7 +4,7 @@
 #include "comm/communicator.h"
 #include "examples/classify/network.h"
 #include "examples/trainer/run.h"
-#include "models/metrics.h"
+#include "models/train/metrics.h"
 
 namespace mpigrad::classify {
 

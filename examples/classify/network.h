@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "models/layers.h"
+#include "models/nn/layers.h"
 
 namespace mpigrad::classify {
 

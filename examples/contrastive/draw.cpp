@@ -7,8 +7,8 @@
 #include "examples/contrastive/evaluation.h"
 #include "examples/trainer/run.h"
 #include "examples/trainer/slices.h"
-#include "framework/random.h"
-#include "models/contrastive/evaluate.h"
+#include "framework/tensor/random.h"
+#include "models/contrastive/evaluate/evaluate.h"
 #include "ops/elementwise.h"
 #include "ops/views.h"
 

@@ -10,7 +10,7 @@
 #include "examples/contrastive/samples.h"
 #include "examples/trainer/run.h"
 #include "framework/joined.h"
-#include "models/progress.h"
+#include "models/train/progress.h"
 
 namespace mpigrad::contrast {
 namespace {

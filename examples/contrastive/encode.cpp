@@ -1,7 +1,7 @@
 #include "examples/contrastive/encode.h"
 
 #include "comm/hdf5/hdf5_file.h"
-#include "comm/redistribute.h"
+#include "comm/spatial/redistribute.h"
 #include "examples/contrastive/objective.h"
 #include "examples/trainer/run.h"
 #include "ops/device.h"

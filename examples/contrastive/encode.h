@@ -1,10 +1,10 @@
 #pragma once
 // Embeddings of a whole set of samples, on any grid.
 
-#include "comm/grid.h"
+#include "comm/spatial/grid.h"
 #include "examples/contrastive/network.h"
-#include "models/augment/recipe.h"
-#include "models/data_source.h"
+#include "models/data/augment/recipe.h"
+#include "models/data/data_source.h"
 
 namespace mpigrad::contrast {
 

@@ -10,8 +10,8 @@
 #include "examples/contrastive/evaluation.h"
 #include "examples/contrastive/samples.h"
 #include "examples/trainer/run.h"
-#include "models/contrastive/evaluate.h"
-#include "models/progress.h"
+#include "models/contrastive/evaluate/evaluate.h"
+#include "models/train/progress.h"
 #include "ops/elementwise.h"
 #include "ops/reduce.h"
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "framework/tensor.h"
-#include "models/data_source.h"
+#include "framework/tensor/tensor.h"
+#include "models/data/data_source.h"
 
 namespace mpigrad::contrast {
 

@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "models/conv4.h"
-#include "models/encoder3d.h"
-#include "models/resnet.h"
+#include "models/networks/conv4.h"
+#include "models/networks/encoder3d.h"
+#include "models/networks/resnet.h"
 #include "ops/elementwise.h"
 
 namespace mpigrad::contrast {

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "examples/contrastive/options.h"
-#include "models/layers.h"
-#include "models/projection.h"
+#include "models/networks/projection.h"
+#include "models/nn/layers.h"
 
 namespace mpigrad::contrast {
 

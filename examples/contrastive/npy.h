@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "framework/tensor.h"
+#include "framework/tensor/tensor.h"
 
 namespace mpigrad::contrast {
 

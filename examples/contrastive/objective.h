@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "examples/contrastive/network.h"
-#include "models/contrastive/moco.h"
-#include "models/contrastive/swav.h"
-#include "models/data_views.h"
+#include "models/contrastive/losses/moco.h"
+#include "models/contrastive/losses/swav.h"
+#include "models/data/data_views.h"
 
 namespace mpigrad::contrast {
 

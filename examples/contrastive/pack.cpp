@@ -1,4 +1,4 @@
-#include "models/sources/pack.h"
+#include "models/data/sources/pack.h"
 
 #include <nlohmann/json.hpp>
 
@@ -7,7 +7,7 @@
 #include "examples/contrastive/contrastive.h"
 #include "examples/contrastive/samples.h"
 #include "examples/trainer/run.h"
-#include "models/progress.h"
+#include "models/train/progress.h"
 
 namespace mpigrad::contrast {
 

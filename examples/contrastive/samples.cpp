@@ -6,8 +6,8 @@
 #include <set>
 
 #include "framework/joined.h"
-#include "models/data.h"
-#include "models/sources/open.h"
+#include "models/data/data.h"
+#include "models/data/sources/open.h"
 
 namespace mpigrad::contrast {
 namespace {

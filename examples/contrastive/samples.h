@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "examples/contrastive/options.h"
-#include "models/augment/recipe.h"
-#include "models/data_source.h"
+#include "models/data/augment/recipe.h"
+#include "models/data/data_source.h"
 
 namespace mpigrad::contrast {
 

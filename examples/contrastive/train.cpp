@@ -13,8 +13,8 @@
 #include "examples/trainer/run.h"
 #include "examples/trainer/slices.h"
 #include "framework/joined.h"
-#include "models/contrastive/evaluate.h"
-#include "models/tensorboard/events.h"
+#include "models/contrastive/evaluate/evaluate.h"
+#include "models/train/tensorboard/events.h"
 #include "ops/reduce.h"
 #include "ops/views.h"
 

@@ -3,11 +3,11 @@
 #include <chrono>
 #include <cmath>
 
-#include "comm/grid.h"
+#include "comm/spatial/grid.h"
 #include "examples/trainer/run.h"
-#include "models/contrastive/evaluate.h"
-#include "models/contrastive/gradient_cache.h"
-#include "models/contrastive/views.h"
+#include "models/contrastive/evaluate/evaluate.h"
+#include "models/contrastive/losses/gradient_cache.h"
+#include "models/contrastive/losses/views.h"
 #include "ops/elementwise.h"
 #include "ops/views.h"
 

@@ -4,10 +4,10 @@
 #include <limits>
 
 #include "examples/contrastive/objective.h"
-#include "framework/loss_scale.h"
-#include "framework/schedule.h"
-#include "models/contrastive/batch.h"
-#include "models/progress.h"
+#include "framework/optim/loss_scale.h"
+#include "framework/optim/schedule.h"
+#include "models/contrastive/losses/batch.h"
+#include "models/train/progress.h"
 
 namespace mpigrad::contrast {
 

@@ -5,8 +5,8 @@
 
 #include "comm/communicator.h"
 #include "examples/trainer/run.h"
-#include "models/cosmoflow.h"
-#include "models/metrics.h"
+#include "models/networks/cosmoflow.h"
+#include "models/train/metrics.h"
 
 namespace mpigrad::cosmoflow {
 

@@ -7,7 +7,7 @@
 #include <charconv>
 #include <numeric>
 
-#include "framework/layout.h"
+#include "framework/tensor/layout.h"
 #include "ops/window.h"
 
 namespace mpigrad::halo {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "models/metrics.h"
+#include "models/train/metrics.h"
 
 namespace mpigrad::trainer {
 

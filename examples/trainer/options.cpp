@@ -8,7 +8,7 @@
 #include <cstdio>
 
 #include "comm/norms.h"
-#include "framework/trust_ratio.h"
+#include "framework/optim/trust_ratio.h"
 #include "ops/gpu_settings.h"
 
 namespace mpigrad::trainer {

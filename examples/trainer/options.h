@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "comm/distributed.h"
-#include "comm/grid.h"
+#include "comm/spatial/distributed.h"
+#include "comm/spatial/grid.h"
 #include "examples/tool/command_line.h"
-#include "framework/loss_scale.h"
-#include "framework/optimizer.h"
-#include "framework/schedule.h"
+#include "framework/optim/loss_scale.h"
+#include "framework/optim/optimizer.h"
+#include "framework/optim/schedule.h"
 
 namespace mpigrad::trainer {
 

@@ -13,8 +13,8 @@
 
 #include "framework/cuda/cuda.h"
 #include "framework/joined.h"
-#include "framework/printable.h"
-#include "framework/storage.h"
+#include "framework/tensor/printable.h"
+#include "framework/tensor/storage.h"
 #include "ops/gpu_settings.h"
 
 namespace mpigrad::trainer {

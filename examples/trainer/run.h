@@ -10,10 +10,10 @@
 
 #include "comm/communicator.h"
 #include "examples/trainer/options.h"
-#include "models/checkpoint.h"
-#include "models/data_source.h"
-#include "models/describe.h"
-#include "models/training.h"
+#include "models/data/data_source.h"
+#include "models/nn/describe.h"
+#include "models/train/checkpoint.h"
+#include "models/train/training.h"
 
 namespace mpigrad::trainer {
 

@@ -9,7 +9,7 @@
 #include <new>
 #include <vector>
 
-#include "comm/transport.h"
+#include "comm/transport/transport.h"
 
 namespace mpigrad::universe {
 

@@ -4,7 +4,7 @@
 #include <numbers>
 
 #include "framework/error.h"
-#include "framework/random.h"
+#include "framework/tensor/random.h"
 
 namespace mpigrad::universe {
 

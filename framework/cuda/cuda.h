@@ -16,9 +16,9 @@
 
 #include "framework/cuda/allocator.h"
 #include "framework/cuda/fault.h"
-#include "framework/dtype.h"
-#include "framework/strided.h"
-#include "framework/update.h"
+#include "framework/optim/update.h"
+#include "framework/tensor/dtype.h"
+#include "framework/tensor/strided.h"
 
 namespace mpigrad::cuda {
 

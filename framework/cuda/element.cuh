@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "framework/half.h"
+#include "framework/tensor/half.h"
 
 namespace mpigrad::cuda {
 

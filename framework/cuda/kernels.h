@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "framework/step_scalars.h"
-#include "framework/strided.h"
-#include "framework/update.h"
+#include "framework/optim/step_scalars.h"
+#include "framework/optim/update.h"
+#include "framework/tensor/strided.h"
 
 namespace mpigrad::cuda {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "framework/half_rows.h"
+#include "framework/tensor/half_rows.h"
 #include "ops/broadcast.h"
 #include "ops/elementwise_list.h"
 #include "ops/elementwise_ops.h"

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-#include "framework/random.h"
-#include "framework/step_scalars.h"
-#include "framework/strided.h"
+#include "framework/optim/step_scalars.h"
+#include "framework/tensor/random.h"
+#include "framework/tensor/strided.h"
 
 namespace mpigrad::cuda {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "framework/shape.h"
+#include "framework/tensor/shape.h"
 #include "ops/cuda/kernels.h"
 
 namespace mpigrad::cuda {

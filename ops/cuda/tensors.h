@@ -6,7 +6,7 @@
 
 #include "framework/cuda/cuda.h"
 #include "framework/op.h"
-#include "framework/strided.h"
+#include "framework/tensor/strided.h"
 
 namespace mpigrad::ops {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "framework/half.h"
+#include "framework/tensor/half.h"
 
 #define MPIGRAD_FLOATING_TYPES(X) X(float) X(double) X(BFloat16) X(Float16)
 #define MPIGRAD_INTEGER_TYPES(X) X(std::int64_t) X(std::int32_t) X(std::int16_t) X(std::uint8_t)

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "framework/half.h"
+#include "framework/tensor/half.h"
 #include "ops/problems.h"
 
 namespace mpigrad::cuda {

@@ -4,7 +4,7 @@
 // where nothing is divided but by powers of two, and for windows of any form: the same taps in the same order.
 
 #include "framework/cuda/element.cuh"
-#include "framework/strided.h"
+#include "framework/tensor/strided.h"
 #include "ops/cuda/divide.h"
 #include "ops/cuda/rows.cuh"
 #include "ops/cuda/window_kernels.h"

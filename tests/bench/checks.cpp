@@ -1,4 +1,4 @@
-// What the checks between ranks cost (comm/checks.h): microseconds per call at each level, and the ratio to none, in one run.
+// What the checks between ranks cost (comm/transport/checks.h): microseconds per call at each level, and the ratio to none, in one run.
 //
 //   build/tests/checks_cost --transport threads --ranks 2      or     mpiexec -n 2 build/tests/checks_cost
 //
@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "comm/call_board.h"
-#include "comm/checks.h"
-#include "comm/invariant.h"
 #include "comm/launch.h"
-#include "comm/point_to_point.h"
-#include "framework/optimizer.h"
+#include "comm/messages/point_to_point.h"
+#include "comm/spatial/invariant.h"
+#include "comm/transport/call_board.h"
+#include "comm/transport/checks.h"
+#include "framework/optim/optimizer.h"
 #include "ops/elementwise.h"
 
 using namespace mpigrad;

@@ -19,10 +19,10 @@
 #include <fstream>
 #include <string>
 
-#include "comm/invariant.h"
 #include "comm/launch.h"
-#include "models/contrastive/gradient_cache.h"
-#include "models/contrastive/pairs.h"
+#include "comm/spatial/invariant.h"
+#include "models/contrastive/losses/gradient_cache.h"
+#include "models/contrastive/losses/pairs.h"
 #include "ops/elementwise.h"
 #include "ops/matmul.h"
 #include "ops/random.h"

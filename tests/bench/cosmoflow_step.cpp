@@ -14,7 +14,7 @@
 
 #include "comm/launch.h"
 #include "examples/trainer/options.h"
-#include "models/training.h"
+#include "models/train/training.h"
 #include "ops/cpu/implementation.h"
 #include "tests/bench/cosmoflow_floor.h"
 #include "tests/bench/cosmoflow_training.h"

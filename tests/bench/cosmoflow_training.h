@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "framework/cost.h"
-#include "framework/optimizer.h"
-#include "models/cosmoflow.h"
-#include "models/session.h"
+#include "framework/optim/optimizer.h"
+#include "models/networks/cosmoflow.h"
+#include "models/train/session.h"
 
 namespace mpigrad::bench {
 

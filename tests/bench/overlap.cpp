@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "comm/launch.h"
-#include "comm/nonblocking.h"
-#include "comm/point_to_point.h"
+#include "comm/messages/nonblocking.h"
+#include "comm/messages/point_to_point.h"
 #include "ops/matmul.h"
 
 namespace mpigrad::bench {

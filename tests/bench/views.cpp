@@ -8,9 +8,9 @@
 #include <memory>
 #include <vector>
 
-#include "framework/random.h"
-#include "models/data_views.h"
-#include "models/sources/memory.h"
+#include "framework/tensor/random.h"
+#include "models/data/data_views.h"
+#include "models/data/sources/memory.h"
 
 using namespace mpigrad;
 

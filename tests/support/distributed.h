@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "comm/grid.h"
-#include "framework/random.h"
+#include "comm/spatial/grid.h"
+#include "framework/tensor/random.h"
 #include "ops/random.h"
 #include "ops/views.h"
 #include "tests/support/gradient_check.h"

@@ -12,7 +12,7 @@
 #include <mutex>
 #include <thread>
 
-#include "comm/device_memory.h"
+#include "comm/transport/device/device_memory.h"
 
 namespace mpigrad::testing {
 

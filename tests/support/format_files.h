@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/compressed/compressed.h"
+#include "models/data/compressed/compressed.h"
 
 namespace mpigrad::testing {
 

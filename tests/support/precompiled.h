@@ -2,7 +2,7 @@
 
 #include "comm/collectives.h"
 #include "framework/jvp.h"
-#include "framework/optimizer.h"
+#include "framework/optim/optimizer.h"
 #include "framework/precompiled.h"
 #include "ops/conv.h"
 #include "ops/elementwise.h"

@@ -19,7 +19,7 @@
 #include "comm/launch.h"
 #include "framework/cuda/timer.h"
 #include "framework/error.h"
-#include "models/session.h"
+#include "models/train/session.h"
 #include "ops/cuda/plan.h"
 #include "ops/cuda/window_kernels.h"
 #include "ops/random.h"

@@ -9,9 +9,9 @@
 #include "framework/cuda/check.h"
 #include "framework/cuda/cuda.h"
 #include "framework/error.h"
-#include "ops/cuda/cudnn_plan.h"
-#include "ops/cuda/libraries.h"
-#include "ops/cuda/scratch.h"
+#include "ops/cuda/libraries/cudnn_plan.h"
+#include "ops/cuda/libraries/libraries.h"
+#include "ops/cuda/libraries/scratch.h"
 #include "ops/gpu_settings.h"
 #include "ops/random.h"
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "framework/dtype.h"
-#include "models/cosmoflow.h"
+#include "framework/tensor/dtype.h"
+#include "models/networks/cosmoflow.h"
 #include "ops/problems.h"
 
 namespace mpigrad::bench {

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "models/cosmoflow.h"
-#include "models/session.h"
+#include "models/networks/cosmoflow.h"
+#include "models/train/session.h"
 
 namespace mpigrad::bench {
 
@@ -20,7 +20,7 @@ struct StepResult {
   double median = 0, fastest = 0, slowest = 0;  // seconds per step: forward, loss, backward, Adam; the host waits after each
   double peak_mib = 0;                          // of the GPU's allocator: bytes in use
   double peak_reserved_mib = 0;                 // of the driver's memory that it held
-  double predicted_mib = 0;                     // by models/describe.h: tensors alive at once, on one rank
+  double predicted_mib = 0;                     // by models/nn/describe.h: tensors alive at once, on one rank
   double waits = 0;                             // of the host for the GPU, in a step
   double flops = 0;                             // of a step, all ranks: what its ops count
   double loss = 0;                              // after the last step

@@ -1,7 +1,7 @@
 #pragma once
 // bfloat16 of the toolkit, as far as this project converts it.
 
-#include "framework/half.h"
+#include "framework/tensor/half.h"
 
 struct __nv_bfloat16 {
   unsigned short bits;

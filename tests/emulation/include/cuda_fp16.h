@@ -1,7 +1,7 @@
 #pragma once
 // float16 of the toolkit, as far as this project converts it.
 
-#include "framework/half.h"
+#include "framework/tensor/half.h"
 
 struct __half {
   unsigned short bits;

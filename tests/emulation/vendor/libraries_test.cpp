@@ -14,9 +14,9 @@
 #include <thread>
 
 #include "framework/error.h"
-#include "ops/cuda/cudnn_plan.h"
-#include "ops/cuda/vendor_cublas.h"
-#include "tests/support/kernel_problems.h"
+#include "ops/cuda/libraries/cudnn_plan.h"
+#include "ops/cuda/libraries/vendor_cublas.h"
+#include "tests/support/cases/kernel_problems.h"
 
 using namespace mpigrad;
 using namespace mpigrad::testing;

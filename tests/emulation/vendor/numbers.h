@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "framework/half.h"
+#include "framework/tensor/half.h"
 
 namespace mpigrad::emulation::vendor {
 

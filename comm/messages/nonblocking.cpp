@@ -1,0 +1,125 @@
+#include "comm/messages/nonblocking.h"
+
+#include "comm/messages/transfer.h"
+#include "comm/scan.h"
+#include "ops/elementwise.h"
+
+namespace mpigrad {
+namespace {
+
+using detail::Transfer;
+
+// A collective and its attributes; rows of alltoall are what is sent, receive_rows what arrives.
+struct Spec {
+  CollectiveKind kind = CollectiveKind::allreduce;
+  Reduction op = Reduction::sum;
+  int root = -1;
+  Rows rows = {}, receive_rows = {};
+};
+
+Spec transposed(const Spec& spec) {
+  Spec result = spec;
+  switch (spec.kind) {
+    case CollectiveKind::broadcast: result.kind = CollectiveKind::reduce; break;
+    case CollectiveKind::reduce: result.kind = CollectiveKind::broadcast; break;
+    case CollectiveKind::allgather: result.kind = CollectiveKind::reduce_scatter; break;
+    case CollectiveKind::reduce_scatter: result.kind = CollectiveKind::allgather; break;
+    case CollectiveKind::alltoall: std::swap(result.rows, result.receive_rows); break;
+    case CollectiveKind::allreduce: break;
+  }
+  result.op = Reduction::sum;  // maxima and products are taken apart afterwards
+  return result;
+}
+
+// The blocking op says what comes out, and refuses what does not fit.
+TensorType result_of(const Spec& spec, const Communicator& comm, const Tensor& x) {
+  const Inputs in(&x, 1);
+  switch (spec.kind) {
+    case CollectiveKind::allgather: return ops::AllGather{comm, spec.rows}.infer(in)[0];
+    case CollectiveKind::reduce_scatter: return ops::ReduceScatter{comm, spec.rows}.infer(in)[0];
+    case CollectiveKind::alltoall: return ops::AllToAll{comm, spec.rows, spec.receive_rows}.infer(in)[0];
+    default: return x.type();
+  }
+}
+
+void require_root(std::string_view call, const Communicator& comm, int root) {
+  require(root >= 0 && root < comm.size(), "[{}] root {} is not one of {} ranks", call, root, comm.size());
+}
+
+std::shared_ptr<Transfer> make(const Spec& spec, const Tensor& x, const Communicator& comm, bool adjoint) {
+  const auto name = name_of(spec.kind);
+  detail::refuse_layout(name, std::span(&x, 1));
+  auto transfer = std::make_shared<Transfer>();
+  transfer->name = name;
+  transfer->what = fmt::format("{}{}: {}", adjoint ? "adjoint " : "", name, x);
+  transfer->x = x;
+  transfer->y = Tensor(result_of(spec, comm, x), x.device());
+  auto& y = transfer->y;
+  const bool rooted = spec.kind == CollectiveKind::broadcast || spec.kind == CollectiveKind::reduce;
+  if (rooted && y.bytes() > 0 && y.raw()) {
+    if (spec.kind == CollectiveKind::reduce && comm.rank() != spec.root) detail::zero_bytes(y.device(), y.raw(), y.bytes());
+    if (spec.kind == CollectiveKind::broadcast && comm.rank() == spec.root)
+      detail::copy_bytes(y.device(), y.raw(), x.raw(), y.bytes());
+  }
+  if (comm.moves(x)) {
+    const auto per_row = x.rank() ? x.shape().elements(1, x.rank()) : 1;
+    Rows counts = spec.rows, receive_counts = spec.receive_rows;
+    for (auto* list : {&counts, &receive_counts})
+      for (auto& n : *list) n *= per_row;
+    const detail::RecordedCall scope(detail::is_recorded(x, adjoint));
+    transfer->operation = (adjoint ? comm.side(x.device()) : comm.transport(x.device()))
+                              .start({.kind = spec.kind,
+                                      .in = x.raw(),
+                                      .out = y.raw(),
+                                      .type = x.dtype(),
+                                      .op = spec.op,
+                                      .root = spec.root,
+                                      .count = counts.empty() ? x.elements() : -1,
+                                      .counts = counts,
+                                      .receive_counts = receive_counts});
+  }
+  // Recorded whatever ybar is: a rank that got none has zeros, which are no constant.
+  transfer->start_adjoint = [spec, comm](const Tensor& ybar) {
+    return detail::start(make(transposed(spec), ybar, comm, true), ybar, true, comm.open_collectives());
+  };
+  return transfer;
+}
+
+Request start(const Spec& spec, const Tensor& x, const Communicator& comm) {
+  return detail::start(make(spec, x, comm, false), x, false, comm.open_collectives());
+}
+
+}  // namespace
+
+Request iallreduce(const Tensor& x, const Communicator& comm, ReduceOp op, Ties ties) {
+  require_fits("iallreduce", x, op);
+  if (op == ReduceOp::avg) return start({}, x / comm.size(), comm);
+  auto transfer = make({.op = plain(op)}, x, comm, false);
+  if (op == ReduceOp::max || op == ReduceOp::min)
+    transfer->finish_adjoint = [comm, ties, y = transfer->y](const Replay& at, const Tensor& sum) {
+      return sum * ops::winners(at.input(0), y, comm, ties);
+    };
+  if (op == ReduceOp::prod)
+    transfer->finish_adjoint = [comm](const Replay& at, const Tensor& sum) { return sum * product_of_others(at.input(0), comm); };
+  return detail::start(std::move(transfer), x, false, comm.open_collectives());
+}
+
+Request ireduce(const Tensor& x, const Communicator& comm, int root) {
+  require_root("ireduce", comm, root);
+  return start({.kind = CollectiveKind::reduce, .root = root}, x, comm);
+}
+Request ibcast(const Tensor& x, const Communicator& comm, int root) {
+  require_root("ibcast", comm, root);
+  return start({.kind = CollectiveKind::broadcast, .root = root}, x, comm);
+}
+Request iallgather(const Tensor& x, const Communicator& comm, const Rows& rows) {
+  return start({.kind = CollectiveKind::allgather, .rows = rows}, x, comm);
+}
+Request ireduce_scatter(const Tensor& x, const Communicator& comm, const Rows& rows) {
+  return start({.kind = CollectiveKind::reduce_scatter, .rows = rows}, x, comm);
+}
+Request ialltoall(const Tensor& x, const Communicator& comm, const Rows& send_rows, const Rows& receive_rows) {
+  return start({.kind = CollectiveKind::alltoall, .rows = send_rows, .receive_rows = receive_rows}, x, comm);
+}
+
+}  // namespace mpigrad

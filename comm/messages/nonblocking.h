@@ -1,0 +1,22 @@
+#pragma once
+// Non-blocking collectives, differentiable: the adjoint of `wait` starts the transposed collective, the adjoint of the call
+// completes it. All ranks make these calls in the same order; they may wait in different ones. Rows as in collectives.h, but
+// always given: asking the others would block.
+
+#include "comm/messages/request.h"
+#include "comm/reductions.h"
+
+namespace mpigrad {
+
+// As allreduce, for every ReduceOp.
+Request iallreduce(const Tensor& x, const Communicator& comm, ReduceOp op = ReduceOp::sum, Ties ties = Ties::split);
+// y_root = S x, zeros elsewhere;  its adjoint is ibcast, and the other way round
+Request ireduce(const Tensor& x, const Communicator& comm, int root = 0);
+Request ibcast(const Tensor& x, const Communicator& comm, int root = 0);
+// y_r = all blocks;  its adjoint is ireduce_scatter, and the other way round
+Request iallgather(const Tensor& x, const Communicator& comm, const Rows& rows);
+Request ireduce_scatter(const Tensor& x, const Communicator& comm, const Rows& rows);
+// y_r = block r of every rank's x;  the transpose swaps what is sent and received
+Request ialltoall(const Tensor& x, const Communicator& comm, const Rows& send_rows, const Rows& receive_rows);
+
+}  // namespace mpigrad

@@ -1,0 +1,56 @@
+#pragma once
+// Operations under way, MPI's requests. The adjoint of `wait` starts the opposite transfer and the adjoint of the call that made
+// the request completes it: what overlaps forwards overlaps backwards.
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "comm/transport/transport.h"
+#include "framework/tensor/tensor.h"
+
+namespace mpigrad {
+
+namespace detail {
+struct Transfer;
+}
+
+// What isend, irecv, iallreduce, ... return; it can be moved, not copied, and is empty once it has been waited for. Every request
+// is waited for, under the tape that saw it start: gradient() refuses others by name. An untaped one that is destroyed waits,
+// except while an exception unwinds the stack.
+class [[nodiscard]] Request {
+ public:
+  Request() = default;
+  explicit Request(std::shared_ptr<detail::Transfer> transfer) : transfer_(std::move(transfer)) {}
+  Request(Request&&) noexcept = default;
+  Request& operator=(Request&& other) noexcept;
+  ~Request();
+
+  explicit operator bool() const { return transfer_ != nullptr; }
+  detail::Transfer* get() const { return transfer_.get(); }
+  std::shared_ptr<detail::Transfer> release() { return std::move(transfer_); }
+
+ private:
+  std::shared_ptr<detail::Transfer> transfer_;
+};
+
+// What has arrived: no tensor for a send, nor for an empty request. `status` tells where a message came from.
+Tensor wait(Request& request, Status* status = nullptr);
+inline Tensor wait(Request&& request, Status* status = nullptr) { return wait(request, status); }
+// One by one, in the order of the list.
+std::vector<Tensor> waitall(std::span<Request> requests);
+// Waits for the first that is complete; index -1 if all are empty.
+struct Completed {
+  int index = -1;
+  Tensor value;
+  Status status;
+};
+Completed waitany(std::span<Request> requests);
+// Waits until one is complete, and takes all that are. Nothing if all are empty.
+std::vector<Completed> waitsome(std::span<Request> requests);
+// wait(request) if that does not block, else nothing.
+std::optional<Tensor> test(Request& request, Status* status = nullptr);
+
+}  // namespace mpigrad

@@ -1,0 +1,96 @@
+#include "comm/spatial/grid.h"
+
+#include <algorithm>
+
+#include "comm/collectives.h"
+#include "framework/joined.h"
+
+namespace mpigrad {
+
+Grid::Grid(const Communicator& world, std::vector<std::string> axis_names, std::vector<int> axis_extents) : world_(world) {
+  names = std::move(axis_names);
+  extents = std::move(axis_extents);
+  rank = world.rank();
+  for (const int extent : extents) require(extent > 0, "[grid] extents are at least 1, got {}", joined(extents, " x "));
+  require(ranks() == world.size(), "[grid] {} = {} does not match {} ranks", joined(extents, " x "), ranks(), world.size());
+}
+
+std::vector<int> Grid::members(const std::vector<int>& free) const {
+  const auto mine = coordinates(rank);
+  std::vector<int> result;
+  for (int r = 0; r < ranks(); ++r) {
+    const auto other = coordinates(r);
+    bool member = true;
+    for (int a = 0; a < axes(); ++a)
+      member = member && (other[static_cast<std::size_t>(a)] == mine[static_cast<std::size_t>(a)] ||
+                          std::find(free.begin(), free.end(), a) != free.end());
+    if (member) result.push_back(r);
+  }
+  return result;
+}
+
+Communicator Grid::along(const std::vector<int>& axes) const {
+  std::vector<int> wanted;
+  for (const int axis : axes)
+    if (extents[static_cast<std::size_t>(axis)] > 1) wanted.push_back(axis);
+  std::sort(wanted.begin(), wanted.end());
+  auto& group = groups_[wanted];
+  if (group) return group;
+  const auto ranks_of_group = members(wanted);
+  group = static_cast<int>(ranks_of_group.size()) == world_.size() ? world_ : world_.subgroup(ranks_of_group);
+  return group;
+}
+
+Tensor Grid::sum_over(const std::vector<int>& axes, const Tensor& x) const {
+  const Untaped scope;
+  return allreduce(constant(x.without_layout()), along(axes));
+}
+
+GridPtr make_grid(const Communicator& world, const GridExtents& e) {
+  return std::make_shared<Grid>(world, std::vector<std::string>{"sample", "depth", "height", "width"},
+                                std::vector<int>{e.sample, e.depth, e.height, e.width});
+}
+
+const Grid& grid_of(const Layout& layout) {
+  const auto* grid = dynamic_cast<const Grid*>(layout.grid.get());
+  require(grid != nullptr, "[layout] its grid has no communicators: {}", to_string(layout));
+  return *grid;
+}
+
+LayoutPtr split_layout(const GridPtr& grid, const Shape& global, const std::vector<int>& dimensions) {
+  require(static_cast<int>(dimensions.size()) == grid->axes(), "[layout] {} dimensions for {} grid axes", dimensions.size(),
+          grid->axes());
+  Layout layout{grid, global, std::vector<AxisPlacement>(dimensions.size())};
+  for (std::size_t a = 0; a < dimensions.size(); ++a) {
+    if (dimensions[a] < 0 || grid->extents[a] == 1) continue;  // one rank along the axis: the value is the same on all of them
+    const int dimension = checked_dimension("layout", dimensions[a], global.rank());
+    require(layout.axis_of(dimension) < 0, "[layout] two grid axes split dimension {}", dimension);
+    layout.axes[a] = {Placement::split, dimension, balanced_cuts(global[dimension], grid->extents[a])};
+  }
+  return std::make_shared<Layout>(std::move(layout));
+}
+
+LayoutPtr same_layout(const GridPtr& grid, const Shape& global) {
+  return split_layout(grid, global, std::vector<int>(grid->extents.size(), -1));
+}
+
+LayoutPtr activation_layout(const GridPtr& grid, const Shape& global) {
+  require(grid->axes() == 4 && global.rank() == 5, "[layout] [N, D, H, W, C] on sample x depth x height x width: {} on {} axes",
+          global, grid->axes());
+  return split_layout(grid, global, {0, 1, 2, 3});
+}
+
+LayoutPtr with_cuts(const LayoutPtr& layout, int dimension, std::vector<std::int64_t> cuts) {
+  const int axis = layout->axis_of(dimension);
+  require(axis >= 0, "[layout] dimension {} is not split: {}", dimension, to_string(*layout));
+  const auto a = static_cast<std::size_t>(axis);
+  require(static_cast<int>(cuts.size()) == layout->grid->extents[a] + 1 && cuts.front() == 0 &&
+              cuts.back() == layout->global[dimension] && std::is_sorted(cuts.begin(), cuts.end()),
+          "[layout] cuts {} do not divide {} elements among {} ranks", joined(cuts, ", "), layout->global[dimension],
+          layout->grid->extents[a]);
+  Layout result = *layout;
+  result.axes[a].cuts = std::move(cuts);
+  return std::make_shared<Layout>(std::move(result));
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,47 @@
+#pragma once
+// A process grid: the ranks of a communicator arranged by named axes, with a communicator along every set of axes.
+
+#include <map>
+
+#include "comm/communicator.h"
+#include "framework/tensor/layout.h"
+
+namespace mpigrad {
+
+struct GridExtents {
+  int sample = 1, depth = 1, height = 1, width = 1;
+};
+
+class Grid : public GridShape {
+ public:
+  Grid(const Communicator& world, std::vector<std::string> names, std::vector<int> extents);
+
+  const Communicator& world() const { return world_; }
+  // Ranks that differ from this one only along `axes`. Collective among them at the first use.
+  Communicator along(const std::vector<int>& axes) const;
+  // These ranks of the grid, in the order of that communicator.
+  std::vector<int> members(const std::vector<int>& axes) const;
+  Tensor sum_over(const std::vector<int>& axes, const Tensor& x) const override;
+
+ private:
+  Communicator world_;
+  mutable std::map<std::vector<int>, Communicator> groups_;
+};
+using GridPtr = std::shared_ptr<const Grid>;
+
+// sample x depth x height x width over all ranks of `world`; an Error if the product is not their number.
+GridPtr make_grid(const Communicator& world, const GridExtents& extents);
+const Grid& grid_of(const Layout& layout);
+
+// ---- layouts on a grid; cuts left out are balanced
+
+// The same value on all ranks.
+LayoutPtr same_layout(const GridPtr& grid, const Shape& global);
+// Activations [N, D, H, W, C] with the first four dimensions split over the four axes of make_grid.
+LayoutPtr activation_layout(const GridPtr& grid, const Shape& global);
+// Axis a of the grid splits dimension dimensions[a] (-1: same).
+LayoutPtr split_layout(const GridPtr& grid, const Shape& global, const std::vector<int>& dimensions);
+// With dimension `dimension` cut at `cuts` along the grid axis that splits it.
+LayoutPtr with_cuts(const LayoutPtr& layout, int dimension, std::vector<std::int64_t> cuts);
+
+}  // namespace mpigrad

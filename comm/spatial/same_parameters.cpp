@@ -1,0 +1,139 @@
+#include "comm/spatial/same_parameters.h"
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "comm/spatial/grid.h"
+#include "comm/transport/watch.h"
+#include "comm/transport/watched_transport.h"
+#include "framework/optim/step_hook.h"
+#include "framework/tensor/content_hash.h"
+
+namespace mpigrad {
+namespace {
+
+using List = std::vector<const Parameter*>;
+
+// Of name, type and elements.
+std::uint64_t hash_of(const Parameter& parameter) {
+  const auto& value = parameter.value;
+  std::uint64_t hash = content_hash(fmt::format("{} {} {}", parameter.name, name_of(value.dtype()), value.shape()));
+  if (!value.raw()) return hash;  // of the dry device
+  const auto host = value.device() == DeviceKind::cuda ? mpigrad::detail::copied(value, DeviceKind::cpu) : value;
+  return hash + content_hash(value.dtype(), host.raw(), value.elements());
+}
+
+std::vector<std::uint64_t> of_all(const std::vector<std::uint64_t>& mine, Transport& transport) {
+  std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(transport.size()));
+  const std::vector<std::int64_t> counts(static_cast<std::size_t>(transport.size()), static_cast<std::int64_t>(mine.size()));
+  transport.allgather(mine.data(), all.data(), counts, DType::int64);
+  return all;
+}
+
+std::string text_of(const std::vector<std::uint64_t>& values, std::string_view format) {
+  std::string text;
+  for (const auto& [value, ranks] : detail::groups_of(values))
+    text += fmt::format("{}{}{} {}", text.empty() ? "" : "; ", detail::plural(ranks), detail::ranges(ranks),
+                        fmt::format(fmt::runtime(format), value));
+  return text;
+}
+
+void compare(std::string_view what, const List& list, Transport& transport) {
+  if (transport.size() == 1 || transport.name() == "dry") return;
+  std::vector<std::uint64_t> mine;
+  for (const auto* parameter : list) mine.push_back(hash_of(*parameter));
+  const auto n = mine.size();
+  const auto together = of_all({content_hash(DType::int64, mine.data(), static_cast<std::int64_t>(n))}, transport);
+  if (detail::groups_of(together).size() == 1) return;
+
+  const auto counts = of_all({n}, transport);
+  if (detail::groups_of(counts).size() > 1) fail("{}: ranks have other numbers of parameters: {}", what, text_of(counts, "{}"));
+  const auto all = of_all(mine, transport);
+  std::size_t differing = 0, first = n;
+  std::vector<std::uint64_t> of_first;
+  for (std::size_t i = 0; i < n; ++i) {
+    std::vector<std::uint64_t> values;
+    for (std::size_t r = 0; r < together.size(); ++r) values.push_back(all[r * n + i]);
+    if (detail::groups_of(values).size() == 1) continue;
+    if (differing++ == 0) first = i, of_first = values;
+  }
+  if (differing == 0) fail("{}: ranks have the same parameters in other orders", what);
+  fail(
+      "{}: {} is not the same on all {} ranks, and is the first of {} parameters that are not, of {}; hashes: {}. What a rank "
+      "does to a parameter without `replicate` or its layout is not added up over the ranks",
+      what, list[first]->name, transport.size(), differing, n, text_of(of_first, "{:016x}"));
+}
+
+// ---- after steps
+
+struct Noted {
+  std::weak_ptr<Transport> over;
+  std::int64_t at = 0;  // number of steps of this thread
+};
+// Of the rank that runs on this thread.
+struct Notes {
+  std::unordered_map<std::uint64_t, Noted> by_tensor;
+  std::int64_t steps = 0;
+};
+thread_local Notes notes;
+
+std::shared_ptr<Transport> noted(const Parameter& parameter) {
+  const auto found = notes.by_tensor.find(parameter.value.id());
+  return found == notes.by_tensor.end() ? nullptr : found->second.over.lock();
+}
+
+// The ranks of its grid that hold the same; none for a parameter without a layout.
+std::shared_ptr<Transport> by_layout(const Parameter& parameter) {
+  const auto& layout = parameter.value.layout();
+  if (!layout || dynamic_cast<const Grid*>(layout->grid.get()) == nullptr) return nullptr;
+  std::vector<int> axes;
+  for (int a = 0; a < layout->grid->axes(); ++a)
+    if (layout->axes[static_cast<std::size_t>(a)].placement == Placement::same) axes.push_back(a);
+  return grid_of(*layout).along(axes).shared_transport();
+}
+
+void compare_after_step(const Parameters& parameters, std::int64_t steps) {
+  ++notes.steps;
+  std::vector<std::shared_ptr<Transport>> over;
+  std::shared_ptr<Transport> most;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto& parameter = parameters[i];
+    over.push_back(parameter.value.layout() ? by_layout(parameter) : noted(parameter));
+    if (over.back() && (!most || over.back()->size() > most->size())) most = over.back();
+  }
+  // Tensors that are no parameters are replicated, too, and never asked for.
+  constexpr std::int64_t forgotten = 1000;
+  if (notes.steps % forgotten == 0)
+    std::erase_if(notes.by_tensor, [](const auto& each) { return each.second.at + forgotten < notes.steps; });
+  std::vector<std::pair<Transport*, List>> groups;  // in the order of the parameters: the same on all ranks
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    auto* transport = over[i] ? over[i].get() : parameters[i].value.layout() ? nullptr : most.get();
+    if (!transport) continue;
+    const auto found = std::find_if(groups.begin(), groups.end(), [&](const auto& each) { return each.first == transport; });
+    if (found == groups.end()) groups.push_back({transport, {&parameters[i]}});
+    else found->second.push_back(&parameters[i]);
+  }
+  for (const auto& [transport, list] : groups)
+    if (const int every = detail::same_every(*transport); every > 0 && steps % every == 0)
+      compare(fmt::format("[checks] after step {} of the optimizer", steps), list, *transport);
+}
+
+}  // namespace
+
+void require_same_parameters(std::string_view what, const Parameters& parameters, Transport& transport) {
+  List list;
+  for (std::size_t i = 0; i < parameters.size(); ++i) list.push_back(&parameters[i]);
+  compare(what, list, transport);
+}
+
+void detail::compare_parameters_after_steps() { set_step_hook(compare_after_step); }
+
+void detail::note_replicated(const Tensor& x, const Communicator& comm) {
+  if (same_every(comm.transport()) == 0) return;
+  auto& slot = notes.by_tensor[x.id()];
+  if (const auto before = slot.over.lock(); !before || before->size() < comm.size()) slot.over = comm.shared_transport();
+  slot.at = notes.steps;
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,36 @@
+#pragma once
+// The elementwise steps of reductions, for transports that compute them. Used inside comm only.
+
+#include <cstdint>
+#include <type_traits>
+
+#include "comm/transport/transport.h"
+
+namespace mpigrad {
+
+// a[i] = op(a[i], b[i]); a NaN in either operand of max and min stays. 16-bit types: computed in float32 and rounded.
+template <class T>
+void combine(T* __restrict a, const T* __restrict b, std::int64_t count, Reduction op) {
+  const auto replaces = [](T x, T y, bool larger) {
+    if constexpr (!std::is_integral_v<T>) {
+      if (y != y) return true;
+    }
+    return larger ? y > x : y < x;
+  };
+  switch (op) {
+    case Reduction::sum:
+      for (std::int64_t i = 0; i < count; ++i) a[i] = static_cast<T>(a[i] + b[i]);
+      return;
+    case Reduction::prod:
+      for (std::int64_t i = 0; i < count; ++i) a[i] = static_cast<T>(a[i] * b[i]);
+      return;
+    case Reduction::max:
+      for (std::int64_t i = 0; i < count; ++i) a[i] = replaces(a[i], b[i], true) ? b[i] : a[i];
+      return;
+    case Reduction::min:
+      for (std::int64_t i = 0; i < count; ++i) a[i] = replaces(a[i], b[i], false) ? b[i] : a[i];
+      return;
+  }
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,172 @@
+#include "comm/transport/device/device_transport.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "comm/transport/checks.h"
+#include "comm/transport/device/in_process.h"
+#include "comm/transport/device/staged.h"
+#include "comm/transport/forwarding.h"
+#include "framework/error.h"
+
+namespace mpigrad {
+namespace {
+
+// Everything but collectives and rounds as the host's transport has it.
+class DeviceTransport final : public ForwardingTransport {
+ public:
+  DeviceTransport(std::shared_ptr<Transport> host, const ReductionMode& mode, Lane lane, std::shared_ptr<DeviceMemory> memory,
+                  const GpuPlace& place)
+      : ForwardingTransport(host), mode_(mode), lane_(lane), memory_(std::move(memory)), place_(place) {
+    // A node's threads exchange addresses; what MPI can do with device memory only its user knows.
+    const bool direct = host->name() == "mpi" && cuda_aware_mpi();
+    staged_ = staged(host, memory_, {.direct = direct, .direct_reductions = direct && !mode_.fixed_order});
+    // What is staged has the mode of the host's transport.
+    messages_ = host->name() == "threads" ? with_mode(in_process(host, memory_), mode_, memory_) : staged_;
+  }
+
+  bool capturable() override {
+    static_cast<void>(engine());
+    // NCCL's guide, "Using NCCL with CUDA Graphs": captured work of several GPUs in one process may wait for each other for ever.
+    return size() == 1 || (kind_ == DeviceEngine::nccl && !mode_.fixed_order && inner().name() != "threads");
+  }
+
+  void barrier() override { engine().barrier(); }
+  void broadcast(void* data, std::int64_t count, DType type, int root) override { engine().broadcast(data, count, type, root); }
+  void allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op) override {
+    reducing(type).allreduce(in, out, count, type, op);
+  }
+  void reduce(const void* in, void* out, std::int64_t count, DType type, Reduction op, int root) override {
+    reducing(type).reduce(in, out, count, type, op, root);
+  }
+  void gather(const void* in, void* out, std::span<const std::int64_t> counts, DType type, int root) override {
+    engine().gather(in, out, counts, type, root);
+  }
+  void scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType type, int root) override {
+    engine().scatter(in, out, counts, type, root);
+  }
+  void allgather(const void* in, void* out, std::span<const std::int64_t> counts, DType type) override {
+    engine().allgather(in, out, counts, type);
+  }
+  void reduce_scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType type, Reduction op) override {
+    reducing(type).reduce_scatter(in, out, counts, type, op);
+  }
+  void alltoall(const void* in, std::span<const std::int64_t> send_counts, void* out,
+                std::span<const std::int64_t> receive_counts, DType type) override {
+    engine().alltoall(in, send_counts, out, receive_counts, type);
+  }
+  std::unique_ptr<PendingOperation> start(const Collective& call) override {
+    const bool reduces = call.kind == CollectiveKind::allreduce || call.kind == CollectiveKind::reduce ||
+                         call.kind == CollectiveKind::reduce_scatter;
+    if (lane_ == Lane::buckets) return (reduces ? reducing(call.type) : engine()).start(call);
+    // What a program starts waits for nobody: another rank may be in a call on another communicator that needs this one. So it
+    // is no place for all ranks to meet and choose an engine, nor for NCCL, which wants one order of all calls on a stream.
+    return (reduces && !memory_->computes(call.type) ? *staged_ : *messages_).start(call);
+  }
+  std::unique_ptr<PendingOperation> start_round(std::span<const Message> sends, std::span<const Message> receives,
+                                                DType type) override {
+    return engine().start_round(sends, receives, type);
+  }
+
+  void exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
+    messages_->exchange(sends, receives, type);
+  }
+  std::unique_ptr<PendingOperation> start_exchange(std::span<const Message> sends, std::span<const Message> receives,
+                                                   DType type) override {
+    return messages_->start_exchange(sends, receives, type);
+  }
+  std::unique_ptr<PendingReceive> start_receive(const Message& message, DType type) override {
+    return messages_->start_receive(message, type);
+  }
+
+  std::shared_ptr<Transport> subgroup(std::span<const int> ranks) override { return wrap(inner().subgroup(ranks)); }
+  std::shared_ptr<Transport> split(int color, int key) override { return wrap(inner().split(color, key)); }
+  std::shared_ptr<Transport> duplicate() override { return wrap(inner().duplicate()); }
+  std::shared_ptr<Transport> control() override { return inner().duplicate(); }
+
+ private:
+  std::shared_ptr<Transport> wrap(std::shared_ptr<Transport> made) const {
+    return made ? device_transport(std::move(made), mode_, lane_, memory_, place_) : nullptr;
+  }
+
+  Transport& engine() {
+    if (!engine_) engine_ = make_engine();
+    return *engine_;
+  }
+  Transport& reducing(DType type) {
+    auto& engine = this->engine();
+    if (kind_ == DeviceEngine::staged || memory_->computes(type)) return engine;
+    const bool known = kind_ == DeviceEngine::nccl && type != DType::int16 && !mode_.fixed_order;
+    return known ? engine : *staged_;
+  }
+
+  std::shared_ptr<Transport> make_engine() {
+    std::vector<GpuPlace> places(static_cast<std::size_t>(size()));
+    const std::vector<std::int64_t> counts(places.size(), sizeof(GpuPlace));
+    inner().allgather(&place_, places.data(), counts, DType::uint8);
+    kind_ = choose_engine(places, inner().name());
+    if (kind_ == DeviceEngine::staged) return staged_;
+    auto host = inner().duplicate();
+    auto made = kind_ == DeviceEngine::nccl ? nccl_transport(std::move(host), lane_) : in_process(std::move(host), memory_);
+    return with_mode(watched(std::move(made)), mode_, memory_);
+  }
+
+  ReductionMode mode_;
+  Lane lane_;
+  std::shared_ptr<DeviceMemory> memory_;
+  GpuPlace place_;
+  std::shared_ptr<Transport> staged_, messages_, engine_;
+  DeviceEngine kind_ = DeviceEngine::staged;
+};
+
+bool is_set(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
+}  // namespace
+
+GpuPlace gpu_place() {
+  GpuPlace place;
+  gethostname(place.host, sizeof(place.host) - 1);
+  const auto gpu = nccl_gpu();
+  require(gpu.size() < sizeof(place.gpu), "[nccl] the GPU's name is too long: {}", gpu);
+  std::memcpy(place.gpu, gpu.data(), gpu.size());
+  place.named_host = is_set("NCCL_HOSTID");
+  return place;
+}
+
+DeviceEngine choose_engine(std::span<const GpuPlace> places, std::string_view host) {
+  const bool in_process = host == "threads";
+  const auto otherwise = in_process ? DeviceEngine::in_process : DeviceEngine::staged;
+  // A rank alone needs no host to meet others on: grids have axes of one rank.
+  if (places.size() < 2) return DeviceEngine::in_process;
+  if (std::any_of(places.begin(), places.end(), [](const GpuPlace& p) { return p.gpu[0] == '\0'; })) return otherwise;
+  // NCCL asks the environment of the process, which threads share.
+  if (!in_process && std::all_of(places.begin(), places.end(), [](const GpuPlace& p) { return p.named_host; }))
+    return DeviceEngine::nccl;
+  std::vector<std::pair<std::string_view, std::string_view>> gpus;
+  for (const auto& place : places) gpus.emplace_back(place.host, place.gpu);
+  std::sort(gpus.begin(), gpus.end());
+  const bool shared = std::adjacent_find(gpus.begin(), gpus.end()) != gpus.end();
+  return shared ? otherwise : DeviceEngine::nccl;
+}
+
+std::shared_ptr<Transport> device_transport(std::shared_ptr<Transport> host, const ReductionMode& mode, Lane lane,
+                                            std::shared_ptr<DeviceMemory> memory, const GpuPlace& place) {
+  return std::make_shared<DeviceTransport>(std::move(host), mode, lane, std::move(memory), place);
+}
+
+bool cuda_aware_mpi() {
+  const char* value = std::getenv("MPIGRAD_CUDA_AWARE_MPI");
+  const std::string_view text = value ? value : "";
+  require(text.empty() || text == "0" || text == "1", "[staged] MPIGRAD_CUDA_AWARE_MPI is 0 or 1, got '{}'", text);
+  return text == "1";
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,16 @@
+// Built without MPI.
+
+#include "comm/transport/transport.h"
+#include "framework/error.h"
+
+namespace mpigrad {
+
+bool mpi_available() { return false; }
+
+std::shared_ptr<Transport> mpi_world(int*, char***) {
+  fail(
+      "[mpi] this build has no MPI: install MPICH (libmpich-dev) and configure with -Dmpi=enabled, or run with "
+      "--transport threads --ranks P");
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,132 @@
+#include "comm/transport/mpi/call.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "comm/transport/combine.h"
+
+namespace mpigrad::mpi {
+namespace {
+
+// MPI has no bfloat16, and MPICH ends the program in a sum of its 16-bit float: two bytes and functions of our own. Made at the
+// first use; MPI_Finalize begins by deleting what is attached to MPI_COMM_SELF, which frees them, whoever calls it.
+template <class T>
+struct HalfInMpi {
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  MPI_Op sum = MPI_OP_NULL, max = MPI_OP_NULL, min = MPI_OP_NULL, prod = MPI_OP_NULL;
+
+  static const HalfInMpi& get() {
+    static HalfInMpi made;
+    return made;
+  }
+
+ private:
+  template <Reduction op>
+  static void step(void* in, void* accumulator, Count* count, MPI_Datatype*) {
+    combine(static_cast<T*>(accumulator), static_cast<const T*>(in), static_cast<std::int64_t>(*count), op);
+  }
+
+  HalfInMpi() {
+    check(MPI_Type_contiguous(sizeof(T), MPI_BYTE, &type), "mpi");
+    check(MPI_Type_commit(&type), "mpi");
+    constexpr int commutes = 1;
+    check(MPIGRAD_MPI(MPI_Op_create)(step<Reduction::sum>, commutes, &sum), "mpi");
+    check(MPIGRAD_MPI(MPI_Op_create)(step<Reduction::max>, commutes, &max), "mpi");
+    check(MPIGRAD_MPI(MPI_Op_create)(step<Reduction::min>, commutes, &min), "mpi");
+    check(MPIGRAD_MPI(MPI_Op_create)(step<Reduction::prod>, commutes, &prod), "mpi");
+    int key = MPI_KEYVAL_INVALID;
+    check(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, release, &key, nullptr), "mpi");
+    check(MPI_Comm_set_attr(MPI_COMM_SELF, key, this), "mpi");
+    check(MPI_Comm_free_keyval(&key), "mpi");
+  }
+
+  static int release(MPI_Comm, int, void* made, void*) {
+    auto* ours = static_cast<HalfInMpi*>(made);
+    MPI_Type_free(&ours->type);
+    for (MPI_Op* op : {&ours->sum, &ours->max, &ours->min, &ours->prod}) MPI_Op_free(op);
+    return MPI_SUCCESS;
+  }
+};
+
+template <class T>
+MPI_Op half_op(Reduction op) {
+  const auto& ours = HalfInMpi<T>::get();
+  switch (op) {
+    case Reduction::sum: return ours.sum;
+    case Reduction::max: return ours.max;
+    case Reduction::min: return ours.min;
+    case Reduction::prod: return ours.prod;
+  }
+  fail("[mpi] unknown reduction {}", static_cast<int>(op));
+}
+
+}  // namespace
+
+bool finalized() {
+  int flag = 0;
+  MPI_Finalized(&flag);
+  return flag != 0;
+}
+
+void check(int code, std::string_view call) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING + 1] = {};
+  int length = 0;
+  if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) length = 0;
+  fail("[{}] MPI: {}", call, length > 0 ? std::string(text, static_cast<std::size_t>(length)) : fmt::format("error {}", code));
+}
+
+void end_process_in(int seconds, int code, std::string line) {
+  try {
+    std::thread([seconds, code, line = std::move(line)] {
+      std::this_thread::sleep_for(std::chrono::seconds(seconds));
+      std::fwrite(line.data(), 1, line.size(), stderr);
+      std::cout.flush();
+      std::fflush(nullptr);
+      std::_Exit(code);
+    }).detach();
+  } catch (const std::system_error&) {  // no more threads: then without
+  }
+}
+
+void abort_job(int code) {
+  std::fflush(nullptr);
+  end_process_in(5, code);
+  MPI_Abort(MPI_COMM_WORLD, code);
+  std::_Exit(code);
+}
+
+MPI_Datatype type_of(DType type) {
+  switch (type) {
+    case DType::float32: return MPI_FLOAT;
+    case DType::float64: return MPI_DOUBLE;
+    case DType::int64: return MPI_INT64_T;
+    case DType::int32: return MPI_INT32_T;
+    case DType::int16: return MPI_INT16_T;
+    case DType::uint8: return MPI_UINT8_T;
+    case DType::boolean: return MPI_UINT8_T;  // 0 or 1: max is or, min is and
+    case DType::bfloat16: return HalfInMpi<BFloat16>::get().type;
+    case DType::float16: return HalfInMpi<Float16>::get().type;
+  }
+  fail("[mpi] unknown element type {}", static_cast<int>(type));
+}
+
+MPI_Op op_of(Reduction op, DType type) {
+  if (type == DType::bfloat16) return half_op<BFloat16>(op);
+  if (type == DType::float16) return half_op<Float16>(op);
+  switch (op) {
+    case Reduction::sum: return MPI_SUM;
+    case Reduction::max: return MPI_MAX;
+    case Reduction::min: return MPI_MIN;
+    case Reduction::prod: return MPI_PROD;
+  }
+  fail("[mpi] unknown reduction {}", static_cast<int>(op));
+}
+
+}  // namespace mpigrad::mpi

@@ -1,0 +1,67 @@
+#pragma once
+// How this folder talks to MPI: checked calls, element types and 64-bit counts.
+
+#ifndef MPICH_SKIP_MPICXX
+#define MPICH_SKIP_MPICXX 1  // the C++ bindings that MPI removed in 2012: needless symbols and warnings
+#endif
+#include <mpi.h>
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/transport/transport.h"
+#include "framework/error.h"
+
+namespace mpigrad::mpi {
+
+// Throws an Error with MPI's own text unless code is MPI_SUCCESS.
+void check(int code, std::string_view call);
+
+// After MPI_Finalize nothing may be called any more.
+bool finalized();
+
+// MPI_Abort, which waits for the process manager's answer: where that cannot be reached, this process ends by itself.
+[[noreturn]] void abort_job(int code);
+// Ends this process with that exit code after some seconds, if it is still there then; `line`, if any, is printed first.
+void end_process_in(int seconds, int code, std::string line = {});
+
+MPI_Datatype type_of(DType type);
+MPI_Op op_of(Reduction op, DType type);
+
+// MPI 4 has 64-bit variants of every call with counts; before that a count must fit an int.
+#if MPI_VERSION >= 4
+#define MPIGRAD_MPI(name) name##_c
+using Count = MPI_Count;
+using Displacement = MPI_Aint;
+#else
+#define MPIGRAD_MPI(name) name
+using Count = int;
+using Displacement = int;
+#endif
+
+template <class To = Count>
+To checked(std::int64_t count, std::string_view call) {
+  require(count <= static_cast<std::int64_t>(std::numeric_limits<To>::max()),
+          "[{}] {} elements do not fit the counts of this MPI library (an MPI 4 library takes more)", call, count);
+  return static_cast<To>(count);
+}
+
+// Counts and displacements as the v-collectives want them.
+struct Layout {
+  std::vector<Count> counts;
+  std::vector<Displacement> displacements;
+  Layout(std::span<const std::int64_t> elements, std::string_view call) {
+    std::int64_t offset = 0;
+    for (auto count : elements) {
+      counts.push_back(checked<Count>(count, call));
+      displacements.push_back(checked<Displacement>(offset, call));
+      offset += count;
+    }
+  }
+};
+
+}  // namespace mpigrad::mpi

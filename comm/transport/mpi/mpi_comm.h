@@ -1,0 +1,24 @@
+#pragma once
+// For programs that already run MPI: the one optional header of the library that includes mpi.h.
+
+#ifndef MPICH_SKIP_MPICXX
+#define MPICH_SKIP_MPICXX 1  // the C++ bindings that MPI removed in 2012: needless symbols and warnings
+#endif
+#include <mpi.h>
+
+#include <memory>
+
+#include "comm/transport/transport.h"
+
+namespace mpigrad {
+
+// A transport over the ranks of `communicator`. Collective over them. All traffic goes over a private duplicate; the caller's
+// communicator stays the caller's. MPI must be initialised, and is not finalised by us. A SettingsError on all ranks if the
+// environment's MPIGRAD_* variables differ between them (comm/transport/environment.h).
+std::shared_ptr<Transport> mpi_transport(MPI_Comm communicator);
+
+// The communicator of an mpi transport (parallel HDF5 wants one). It belongs to the transport: use it only for calls that
+// duplicate it. An Error for any other transport.
+MPI_Comm mpi_communicator(const Transport& transport);
+
+}  // namespace mpigrad

@@ -1,0 +1,102 @@
+#pragma once
+// MPI requests under way.
+
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/transport/mpi/call.h"
+
+namespace mpigrad::mpi {
+
+// Requests under way, and what the receives among them (the first ones) must turn out to be.
+class Requests final : public PendingReceive {
+ public:
+  Requests(std::string_view call, int rank, DType type, std::span<const Message> receives)
+      : call_(call), rank_(rank), type_(type), receives_(receives.begin(), receives.end()) {}
+  Requests(const Requests&) = delete;
+  Requests& operator=(const Requests&) = delete;
+
+  MPI_Request* add() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
+  // Keeps what MPI reads until the end.
+  std::vector<Layout> layouts;
+
+  ~Requests() override {
+    if (requests_.empty() || finalized()) return;
+    if (std::uncaught_exceptions() > exceptions_) {
+      drop();
+      return;
+    }
+    try {
+      wait();
+    } catch (...) {  // the next call meets the same failure
+    }
+  }
+
+  void wait() override {
+    if (requests_.empty()) return;
+    auto requests = std::exchange(requests_, {});
+    std::vector<MPI_Status> statuses(requests.size());
+    // One by one: all are complete, and each has told its own error, whatever happens to the others.
+    int code = MPI_SUCCESS;
+    std::size_t failed = 0;
+    for (std::size_t i = 0; i < requests.size(); ++i)
+      if (const int one = MPI_Wait(&requests[i], &statuses[i]); code == MPI_SUCCESS && one != MPI_SUCCESS) code = one, failed = i;
+    int error = MPI_SUCCESS;
+    if (code != MPI_SUCCESS) MPI_Error_class(code, &error);
+    if (error == MPI_ERR_TRUNCATE && failed < receives_.size()) {
+      // Which message it was stands in the status; its length does not.
+      const auto& message = receives_[failed];
+      fail("[{}] rank {} sent more than {} {} with tag {} to rank {}, which expects {}: more elements, or larger ones", call_,
+           message.peer == any_source ? statuses[failed].MPI_SOURCE : message.peer, message.count, name_of(type_),
+           message.tag == any_tag ? statuses[failed].MPI_TAG : message.tag, rank_, message.count);
+    }
+    check(code, call_);
+    for (std::size_t i = 0; i < receives_.size(); ++i) {
+      Count count = 0;
+      check(MPIGRAD_MPI(MPI_Get_count)(&statuses[i], type_of(type_), &count), call_);
+      const auto& message = receives_[i];
+      status_ = {statuses[i].MPI_SOURCE, statuses[i].MPI_TAG};
+      require(count == message.count, "[{}] rank {} sent {} {} with tag {} to rank {}, which expects {}", call_, status_.source,
+              count == MPI_UNDEFINED ? std::string("no whole number of") : std::to_string(count), name_of(type_), status_.tag,
+              rank_, message.count);
+    }
+  }
+
+  bool test() override {
+    for (auto& request : requests_) {
+      int done = 0;
+      if (MPI_Request_get_status(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return true;  // wait tells
+      if (!done) return false;
+    }
+    return true;
+  }
+
+  void cancel() override {
+    drop();
+    requests_.clear();
+  }
+  Status status() const override { return status_; }
+
+ private:
+  // The stack unwinds and the peers may never answer: the receives are cancelled, the rest is left to the end of the job.
+  void drop() noexcept {
+    for (std::size_t i = 0; i < requests_.size(); ++i) {
+      if (i < receives_.size()) {
+        MPI_Cancel(&requests_[i]);
+        MPI_Wait(&requests_[i], MPI_STATUS_IGNORE);
+      }
+    }
+  }
+
+  std::string_view call_;
+  int rank_;
+  DType type_;
+  std::vector<Message> receives_;
+  std::vector<MPI_Request> requests_;
+  Status status_;
+  int exceptions_ = std::uncaught_exceptions();
+};
+
+}  // namespace mpigrad::mpi

@@ -1,0 +1,353 @@
+#include "comm/transport/threads/group.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "framework/error.h"
+#include "framework/joined.h"
+
+namespace mpigrad::threads {
+
+// ---- World
+
+World::World(int size)
+    : ended_(static_cast<std::size_t>(size)), spins_(static_cast<unsigned>(size) <= std::thread::hardware_concurrency()) {}
+
+void World::fail(int rank, std::string message) {
+  {
+    std::lock_guard lock(mutex_);
+    if (failed()) return;
+    failed_rank_ = rank;
+    message_ = std::move(message);
+    failed_.store(true, std::memory_order_release);
+  }
+  wake_all();
+}
+
+void World::end(int rank) {
+  ended_[static_cast<std::size_t>(rank)].store(true, std::memory_order_release);
+  wake_all();
+}
+
+std::string World::failure() const { return fmt::format("rank {} of {} failed: {}", failed_rank_, ended_.size(), message_); }
+
+void World::add(const std::shared_ptr<Group>& group) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(groups_, [](const auto& old) { return old.expired(); });
+  groups_.push_back(group);
+}
+
+void World::wake_all() {
+  std::vector<std::shared_ptr<Group>> live;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& group : groups_)
+      if (auto held = group.lock()) live.push_back(std::move(held));
+  }
+  for (const auto& group : live) group->wake();
+}
+
+// ---- calls
+
+std::string describe(const Call& call) {
+  std::vector<std::string> parts;
+  if (call.count >= 0) parts.push_back(fmt::format("{} {}", call.count, name_of(call.type)));
+  if (!call.counts.empty()) parts.push_back(fmt::format("[{}] {}", joined(call.counts, ", "), name_of(call.type)));
+  if (!call.receive_counts.empty()) parts.push_back(fmt::format("receiving [{}]", joined(call.receive_counts, ", ")));
+  if (call.name.find("reduce") != std::string_view::npos) parts.emplace_back(name_of(call.op));
+  if (call.root >= 0) parts.push_back(fmt::format("root {}", call.root));
+  return fmt::format("{}({})", call.name, joined(parts, ", "));
+}
+
+std::string disagreement(std::span<const Call* const> calls) noexcept {
+  const Call& first = *calls[0];
+  const bool pairwise = first.name.ends_with("alltoall");
+  const auto agrees = [&](const Call& a) {
+    return a.name == first.name && a.type == first.type && a.op == first.op && a.root == first.root && a.count == first.count &&
+           (pairwise || std::equal(a.counts.begin(), a.counts.end(), first.counts.begin(), first.counts.end()));
+  };
+  for (std::size_t r = 1; r < calls.size(); ++r) {
+    if (agrees(*calls[r])) continue;
+    std::map<std::string, std::vector<std::size_t>> kinds;
+    for (std::size_t q = 0; q < calls.size(); ++q) kinds[describe(*calls[q])].push_back(q);
+    std::vector<std::string> parts;
+    for (const auto& [what, ranks] : kinds)
+      parts.push_back(fmt::format("{} {} {}", ranks.size() == 1 ? "rank" : "ranks", joined(ranks, ", "), what));
+    std::sort(parts.begin(), parts.end());
+    return fmt::format("[{}] the ranks' calls differ: {}", first.name, joined(parts, "; "));
+  }
+  for (std::size_t r = 0; pairwise && r < calls.size(); ++r)
+    for (std::size_t s = 0; s < calls.size(); ++s)
+      if (calls[r]->counts[s] != calls[s]->receive_counts[r])
+        return fmt::format("[{}] rank {} sends {} {} to rank {}, which expects {}", first.name, r, calls[r]->counts[s],
+                           name_of(first.type), s, calls[s]->receive_counts[r]);
+  return {};
+}
+
+Bytes copy_of(const void* data, std::int64_t bytes) {
+  auto copy = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes));
+  if (bytes > 0) std::memcpy(copy.get(), data, static_cast<std::size_t>(bytes));
+  return copy;
+}
+
+// ---- Group: entering and leaving
+
+Group::Group(std::shared_ptr<World> world, std::vector<int> members)
+    : world_(std::move(world)), members_(std::move(members)), calls_(members_.size()), present_(members_.size()),
+      mailboxes_(members_.size()) {}
+
+void Group::check_alive(std::string_view call, const std::vector<bool>& present) const {
+  if (world_->failed()) fail("[{}] {}", call, world_->failure());
+  for (std::size_t r = 0; r < members_.size(); ++r)
+    if (!present[r] && world_->ended(members_[r])) fail("[{}] rank {} has ended without taking part", call, members_[r]);
+}
+
+bool Group::spin(std::uint64_t generation) const {
+  for (int i = 0; world_->spins() && i < 4000; ++i) {
+    if (generation_.load(std::memory_order_acquire) != generation) return true;
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+  return false;
+}
+
+std::span<const Call* const> Group::enter(int rank, const Call& call) {
+  const auto r = static_cast<std::size_t>(rank);
+  std::unique_lock lock(mutex_);
+  check_alive(call.name, present_);
+  calls_[r] = &call;
+  const auto generation = generation_.load(std::memory_order_relaxed);
+  if (++arrived_ == size()) {
+    arrived_ = 0;
+    present_.assign(present_.size(), false);
+    generation_.store(generation + 1, std::memory_order_release);
+    lock.unlock();
+    changed_.notify_all();
+    return calls_;
+  }
+  present_[r] = true;
+  lock.unlock();
+  if (spin(generation)) return calls_;
+  lock.lock();
+  while (generation_.load(std::memory_order_relaxed) == generation) {
+    try {
+      check_alive(call.name, present_);
+    } catch (...) {
+      // Taken back, so that the others can never complete an entry whose memory is gone.
+      --arrived_;
+      present_[r] = false;
+      throw;
+    }
+    changed_.wait(lock);
+  }
+  return calls_;
+}
+
+void Group::leave() noexcept {
+  std::unique_lock lock(mutex_);
+  const auto generation = generation_.load(std::memory_order_relaxed);
+  if (++arrived_ == size()) {
+    arrived_ = 0;
+    generation_.store(generation + 1, std::memory_order_release);
+    lock.unlock();
+    changed_.notify_all();
+    return;
+  }
+  lock.unlock();
+  if (spin(generation)) return;
+  lock.lock();
+  while (generation_.load(std::memory_order_relaxed) == generation) changed_.wait(lock);
+}
+
+void Group::wake() {
+  // Taking the lock orders this after the check of anyone who is about to wait.
+  { std::lock_guard lock(mutex_); }
+  changed_.notify_all();
+  for (auto& mailbox : mailboxes_) {
+    { std::lock_guard lock(mailbox.mutex); }
+    mailbox.changed.notify_all();
+  }
+}
+
+// ---- Group: messages
+
+namespace {
+
+bool takes(const Group::Posted& posted, const Group::Envelope& envelope) {
+  return (posted.source == any_source || posted.source == envelope.source) &&
+         (posted.tag == any_tag || posted.tag == envelope.tag);
+}
+
+}  // namespace
+
+void Group::deliver(int destination, Envelope envelope) {
+  if (world_->failed()) fail("[exchange] {}", world_->failure());
+  auto& mailbox = mailboxes_[static_cast<std::size_t>(destination)];
+  {
+    std::lock_guard lock(mailbox.mutex);
+    const auto first =
+        std::find_if(mailbox.posted.begin(), mailbox.posted.end(), [&](const auto& posted) { return takes(*posted, envelope); });
+    if (first == mailbox.posted.end()) {
+      auto& queue = mailbox.arrived[{envelope.source, envelope.tag}];
+      queue.emplace_back(mailbox.arrivals++, std::move(envelope));
+      return;
+    }
+    (*first)->envelope = std::move(envelope);
+    (*first)->filled = true;
+    mailbox.posted.erase(first);
+  }
+  mailbox.changed.notify_all();
+}
+
+std::shared_ptr<Group::Posted> Group::post_receive(int source, int destination, int tag) {
+  auto& mailbox = mailboxes_[static_cast<std::size_t>(destination)];
+  auto posted = std::make_shared<Posted>(Posted{source, tag});
+  std::lock_guard lock(mailbox.mutex);
+  auto first = mailbox.arrived.find({source, tag});
+  if (source == any_source || tag == any_tag) {
+    for (auto queue = mailbox.arrived.begin(); queue != mailbox.arrived.end(); ++queue)
+      if (takes(*posted, queue->second.front().second) &&
+          (first == mailbox.arrived.end() || queue->second.front().first < first->second.front().first))
+        first = queue;
+  }
+  if (first == mailbox.arrived.end()) {
+    mailbox.posted.push_back(posted);
+    return posted;
+  }
+  posted->envelope = std::move(first->second.front().second);
+  posted->filled = true;
+  first->second.pop_front();
+  if (first->second.empty()) mailbox.arrived.erase(first);
+  return posted;
+}
+
+void Group::check_sender(const Posted& posted, int destination) const {
+  if (world_->failed()) fail("[exchange] {}", world_->failure());
+  const int receiver = members_[static_cast<std::size_t>(destination)];
+  const auto tag = posted.tag == any_tag ? std::string("any tag") : fmt::format("tag {}", posted.tag);
+  if (posted.source != any_source) {
+    const int sender = members_[static_cast<std::size_t>(posted.source)];
+    require(!world_->ended(sender), "[exchange] rank {} has ended without sending the message with {} that rank {} waits for",
+            sender, tag, receiver);
+    return;
+  }
+  const bool any = std::any_of(members_.begin(), members_.end(), [&](int m) { return m != receiver && !world_->ended(m); });
+  require(any, "[exchange] all others have ended without sending the message with {} that rank {} waits for", tag, receiver);
+}
+
+Group::Envelope Group::take(int destination, const std::shared_ptr<Posted>& posted) {
+  auto& mailbox = mailboxes_[static_cast<std::size_t>(destination)];
+  std::unique_lock lock(mailbox.mutex);
+  while (!posted->filled) {
+    check_sender(*posted, destination);
+    mailbox.changed.wait(lock);
+  }
+  return std::move(posted->envelope);
+}
+
+bool Group::filled(int destination, const Posted& posted) {
+  std::lock_guard lock(mailboxes_[static_cast<std::size_t>(destination)].mutex);
+  return posted.filled || world_->failed();
+}
+
+void Group::cancel(int destination, const std::shared_ptr<Posted>& posted) noexcept {
+  auto& mailbox = mailboxes_[static_cast<std::size_t>(destination)];
+  std::lock_guard lock(mailbox.mutex);
+  mailbox.posted.remove(posted);
+}
+
+// ---- Group: non-blocking collectives
+
+std::shared_ptr<Group::Started> Group::start(int rank, std::uint64_t ordinal, const Call& call) {
+  const auto r = static_cast<std::size_t>(rank);
+  std::shared_ptr<Started> started;
+  {
+    std::lock_guard lock(mutex_);
+    if (world_->failed()) fail("[{}] {}", call.name, world_->failure());
+    auto& slot = started_[ordinal];
+    if (!slot) {
+      slot = std::make_shared<Started>();
+      slot->name = call.name;
+      slot->calls.resize(members_.size());
+      slot->counts.resize(2 * members_.size());
+      slot->present.resize(members_.size());
+    }
+    started = slot;
+    auto& own = started->calls[r];
+    own = call;
+    for (auto [list, kept] :
+         {std::pair{&own.counts, &started->counts[2 * r]}, {&own.receive_counts, &started->counts[2 * r + 1]}}) {
+      kept->assign(list->begin(), list->end());
+      *list = *kept;
+    }
+    started->present[r] = true;
+    if (++started->arrived == size()) started_.erase(ordinal);  // each rank holds it by now
+  }
+  changed_.notify_all();
+  return started;
+}
+
+void Group::complete(Started& started) {
+  std::unique_lock lock(mutex_);
+  while (started.arrived < size()) {
+    check_alive(started.name, started.present);
+    changed_.wait(lock);
+  }
+  std::vector<const Call*> calls;
+  for (const auto& call : started.calls) calls.push_back(&call);
+  if (auto problem = disagreement(calls); !problem.empty()) throw Error(problem);
+  while (started.next_share < size()) {
+    const int share = started.next_share++;
+    ++started.active;
+    lock.unlock();
+    calls[0]->share(calls, share);
+    lock.lock();
+    if (--started.active == 0) changed_.notify_all();
+  }
+  while (started.active > 0) changed_.wait(lock);
+}
+
+bool Group::all_started(const Started& started) {
+  std::lock_guard lock(mutex_);
+  return started.arrived == size() || world_->failed();
+}
+
+void Group::abandon(Started& started, int rank) noexcept {
+  {
+    std::lock_guard lock(mutex_);
+    if (started.arrived < size()) {
+      Call& call = started.calls[static_cast<std::size_t>(rank)];
+      for (const auto bytes : {call.in_bytes, call.out_bytes})
+        started.kept.push_back(std::make_unique<std::byte[]>(static_cast<std::size_t>(bytes)));
+      std::byte* in = started.kept[started.kept.size() - 2].get();
+      if (call.in_bytes > 0) std::memcpy(in, call.in, static_cast<std::size_t>(call.in_bytes));
+      call.in = in, call.out = started.kept.back().get();
+      return;
+    }
+  }
+  try {
+    complete(started);
+  } catch (const Error&) {  // the calls differ, and no buffer has been touched
+  }
+}
+
+// ---- Group: communicators
+
+std::shared_ptr<Group> Group::child(std::span<const int> ranks, std::uint64_t ordinal) {
+  std::vector<int> members;
+  for (int rank : ranks) members.push_back(members_[static_cast<std::size_t>(rank)]);
+  std::lock_guard lock(mutex_);
+  const std::pair key(std::vector<int>(ranks.begin(), ranks.end()), ordinal);
+  auto& child = children_[key];
+  if (!child.group) {
+    child.group = std::make_shared<Group>(world_, std::move(members));
+    world_->add(child.group);
+  }
+  auto group = child.group;
+  if (++child.taken == ranks.size()) children_.erase(key);
+  return group;
+}
+
+}  // namespace mpigrad::threads

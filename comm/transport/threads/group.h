@@ -1,0 +1,173 @@
+#pragma once
+// What the rank threads of one communicator share. A collective call publishes each rank's pointers, enters (all have
+// published), reads the others' memory, and leaves (all have read).
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "comm/transport/transport.h"
+
+namespace mpigrad::threads {
+
+class Group;
+
+// One run_threads: which of its ranks failed or ended. Shared by all groups made inside it.
+class World {
+ public:
+  explicit World(int size);
+
+  // The first failure only; wakes every rank that waits.
+  void fail(int rank, std::string message);
+  void end(int rank);
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+  bool ended(int rank) const { return ended_[static_cast<std::size_t>(rank)].load(std::memory_order_acquire); }
+  // "rank 2 of 4 failed: ...", once failed() is true.
+  std::string failure() const;
+  void add(const std::shared_ptr<Group>& group);
+  // Spinning helps only while every rank has a core.
+  bool spins() const { return spins_; }
+
+ private:
+  void wake_all();
+
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<Group>> groups_;
+  std::vector<std::atomic<bool>> ended_;
+  std::atomic<bool> failed_ = false;
+  int failed_rank_ = -1;
+  std::string message_;
+  bool spins_ = false;
+};
+
+// What one rank asks for in a collective; lives on that rank's stack until leave(). Fields that a call lacks keep their defaults.
+struct Call {
+  std::string_view name;
+  DType type = DType::uint8;
+  Reduction op = Reduction::sum;
+  int root = -1;
+  std::int64_t count = -1;
+  std::span<const std::int64_t> counts = {};          // of alltoall: to send
+  std::span<const std::int64_t> receive_counts = {};  // of alltoall
+  const void* in = nullptr;
+  void* out = nullptr;
+  // Does one rank's share of the work in all ranks' memory; all shares together are the collective.
+  using Share = void (*)(std::span<const Call* const> calls, int rank) noexcept;
+  Share share = nullptr;
+  std::int64_t in_bytes = 0, out_bytes = 0;  // of non-blocking calls
+};
+
+// "allreduce(4 float32, sum)"
+std::string describe(const Call& call);
+// Empty if the calls fit together; else the error's text, the same on every rank.
+std::string disagreement(std::span<const Call* const> calls) noexcept;
+
+using Bytes = std::unique_ptr<std::byte[]>;
+Bytes copy_of(const void* data, std::int64_t bytes);
+
+class Group {
+ public:
+  // members: world ranks, in order of the group's ranks.
+  Group(std::shared_ptr<World> world, std::vector<int> members);
+
+  int size() const { return static_cast<int>(members_.size()); }
+  World& world() const { return *world_; }
+
+  // Waits until all ranks are here; returns their calls. Throws if one of them has failed or ended.
+  std::span<const Call* const> enter(int rank, const Call& call);
+  // Waits until all ranks have read. Never throws: whoever has entered reads and leaves, and a rank that left early would take
+  // away memory that others still read.
+  void leave() noexcept;
+
+  // A message as it lies in the receiver's mailbox.
+  struct Envelope {
+    int source = 0, tag = 0;
+    Bytes data;
+    std::int64_t count = 0;
+    DType type = DType::uint8;
+  };
+  void deliver(int destination, Envelope envelope);
+  // As in MPI, a message goes to the first receive posted that takes it, and a receive takes the first message that has arrived.
+  struct Posted {
+    int source = 0, tag = 0;  // or any_source, any_tag
+    bool filled = false;
+    Envelope envelope = {};
+  };
+  std::shared_ptr<Posted> post_receive(int source, int destination, int tag);
+  // Waits until it is filled.
+  Envelope take(int destination, const std::shared_ptr<Posted>& posted);
+  bool filled(int destination, const Posted& posted);
+  void cancel(int destination, const std::shared_ptr<Posted>& posted) noexcept;
+
+  // One non-blocking collective. Once all have started it, any rank may read and write the buffers of all, until no rank's share
+  // of the work is left.
+  struct Started {
+    std::string_view name;
+    std::vector<Call> calls;
+    std::vector<std::vector<std::int64_t>> counts;  // that the calls refer to
+    std::vector<bool> present;
+    int arrived = 0;
+    int next_share = 0, active = 0;
+    std::vector<Bytes> kept;
+  };
+  std::shared_ptr<Started> start(int rank, std::uint64_t ordinal, const Call& call);
+  // Waits until all ranks have started it, and for all shares: whoever waits does the next one. Throws if the ranks disagree, or
+  // one of them has failed or ended.
+  void complete(Started& started);
+  bool all_started(const Started& started);
+  // The rank's buffers are about to go away: helps to complete what all have started, else leaves a copy to the others.
+  void abandon(Started& started, int rank) noexcept;
+
+  // The group of these ranks (of this group) that their ordinal-th such call makes.
+  std::shared_ptr<Group> child(std::span<const int> ranks, std::uint64_t ordinal);
+
+  void wake();
+
+ private:
+  struct Mailbox {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::list<std::shared_ptr<Posted>> posted;
+    // By source and tag, so that thousands of messages that wait cost a named receive no more than a few; each with its place in
+    // the order of arrival, for receives of any_source or any_tag.
+    std::map<std::pair<int, int>, std::deque<std::pair<std::uint64_t, Envelope>>> arrived;
+    std::uint64_t arrivals = 0;
+  };
+  struct Child {
+    std::shared_ptr<Group> group;
+    std::size_t taken = 0;
+  };
+
+  // Throws if the world has failed, or if a rank of this group that is not `present` has ended.
+  void check_alive(std::string_view call, const std::vector<bool>& present) const;
+  // Throws if nobody is left who could send it.
+  void check_sender(const Posted& posted, int destination) const;
+  bool spin(std::uint64_t generation) const;
+
+  std::shared_ptr<World> world_;
+  std::vector<int> members_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<const Call*> calls_;
+  std::vector<bool> present_;
+  int arrived_ = 0;
+  std::atomic<std::uint64_t> generation_ = 0;
+
+  std::vector<Mailbox> mailboxes_;
+  std::map<std::uint64_t, std::shared_ptr<Started>> started_;
+  std::map<std::pair<std::vector<int>, std::uint64_t>, Child> children_;
+};
+
+}  // namespace mpigrad::threads

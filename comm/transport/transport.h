@@ -1,0 +1,209 @@
+#pragma once
+// What moves bytes between ranks. Four transports implement this interface: mpi, nccl, threads, dry. Buffers lie in host memory;
+// those of nccl on the rank's GPU, and comm/transport/device/device_transport.h tells what serves them otherwise.
+// Nothing here knows tensors, tapes or adjoints; counts are in elements and 64-bit.
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/tensor/dtype.h"
+
+namespace mpigrad {
+
+// On booleans max is "or", min is "and", and sum and prod are refused.
+enum class Reduction : std::uint8_t { sum, max, min, prod };
+
+constexpr std::string_view name_of(Reduction op) {
+  switch (op) {
+    case Reduction::sum: return "sum";
+    case Reduction::max: return "max";
+    case Reduction::min: return "min";
+    case Reduction::prod: return "prod";
+  }
+  return "?";
+}
+
+constexpr int proc_null = -1;   // no peer: nothing is sent, nothing arrives
+constexpr int any_source = -2;  // of receives that take what comes
+constexpr int any_tag = -1;
+
+// One message: `count` elements of a contiguous buffer, to or from rank `peer` of the same communicator.
+struct Message {
+  int peer = 0;
+  int tag = 0;
+  void* data = nullptr;  // never written through when sending
+  std::int64_t count = 0;
+};
+
+// An operation under way. Buffers must live until wait() returns; destroying a pending request waits for it, except while an
+// exception unwinds the stack (the peers may never answer; the buffers then hold nothing useful).
+class PendingOperation {
+ public:
+  virtual ~PendingOperation() = default;
+  virtual void wait() = 0;
+  // Whether wait() would return, or throw, at once.
+  virtual bool test() = 0;
+};
+
+// Where a message came from.
+struct Status {
+  int source = proc_null;
+  int tag = any_tag;
+};
+class PendingReceive : public PendingOperation {
+ public:
+  virtual void cancel() = 0;          // nobody will send it
+  virtual Status status() const = 0;  // after wait()
+};
+
+// A collective call as data, for the non-blocking ones: the arguments of the function of that name below.
+enum class CollectiveKind : std::uint8_t { broadcast, reduce, allreduce, allgather, reduce_scatter, alltoall };
+constexpr std::string_view name_of(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::broadcast: return "ibcast";
+    case CollectiveKind::reduce: return "ireduce";
+    case CollectiveKind::allreduce: return "iallreduce";
+    case CollectiveKind::allgather: return "iallgather";
+    case CollectiveKind::reduce_scatter: return "ireduce_scatter";
+    case CollectiveKind::alltoall: return "ialltoall";
+  }
+  return "?";
+}
+struct Collective {
+  CollectiveKind kind = CollectiveKind::allreduce;
+  const void* in = nullptr;  // broadcast: unused
+  void* out = nullptr;
+  DType type = DType::float32;
+  Reduction op = Reduction::sum;
+  int root = -1;
+  std::int64_t count = -1;                    // where all ranks' parts are alike
+  std::span<const std::int64_t> counts = {};  // one per rank; of alltoall what goes there
+  std::span<const std::int64_t> receive_counts = {};
+};
+
+// One rank's end of one communicator. Collective calls are made by all its ranks in the same order; buffers of length zero
+// may be null. Buffers must not overlap, except that `in == out` is allowed where the doc says so (MPI_IN_PLACE). One thread at
+// a time uses a communicator. Errors: misuse seen by one rank (a negative count, a rank that does not exist) throws there;
+// `threads` also compares the calls of all ranks and throws the same Error on each of them when they differ.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  virtual std::string_view name() const = 0;  // "mpi", "threads", "dry", "nccl"
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  // Ranks that share this rank's memory (its node), and this rank's place among them.
+  virtual int node_rank() const = 0;
+  virtual int node_size() const = 0;
+  // Tags are 0 ... max_tag().
+  virtual int max_tag() const { return std::numeric_limits<int>::max(); }
+
+  virtual void barrier() = 0;
+  virtual void broadcast(void* data, std::int64_t count, DType type, int root) = 0;
+  // in == out allowed, on all ranks or none; for reduce, at the root, which alone uses `out`.
+  virtual void allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op) = 0;
+  virtual void reduce(const void* in, void* out, std::int64_t count, DType type, Reduction op, int root) = 0;
+  // counts[r] elements come from (go to) rank r, concatenated in rank order without gaps; every rank passes the same counts.
+  // gather, scatter (at the root) and allgather: the smaller buffer may be this rank's own part of the larger one.
+  virtual void gather(const void* in, void* out, std::span<const std::int64_t> counts, DType type, int root) = 0;
+  virtual void scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType type, int root) = 0;
+  virtual void allgather(const void* in, void* out, std::span<const std::int64_t> counts, DType type) = 0;
+  virtual void reduce_scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType type, Reduction op) = 0;
+  // send_counts[s] elements go to rank s, receive_counts[s] come from it; each send has the count its receiver names.
+  virtual void alltoall(const void* in, std::span<const std::int64_t> send_counts, void* out,
+                        std::span<const std::int64_t> receive_counts, DType type) = 0;
+
+  // Point to point: all sends and receives of one call are posted together and all are complete on return. A message matches
+  // by (source, tag) in posting order, and its count and type are those of its receive. Not collective: a rank with no
+  // messages need not call. Messages to oneself are allowed.
+  virtual void exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) = 0;
+  // The same, returning at once.
+  virtual std::unique_ptr<PendingOperation> start_exchange(std::span<const Message> sends, std::span<const Message> receives,
+                                                           DType type) = 0;
+  // One round of messages: all ranks call it at the same place among their collective calls, also those without messages, and
+  // each message is sent and received in the same round. So a transport may match them without tags. For buffers on a GPU.
+  virtual std::unique_ptr<PendingOperation> start_round(std::span<const Message> sends, std::span<const Message> receives,
+                                                        DType type) {
+    return start_exchange(sends, receives, type);
+  }
+  // A receive whose peer may be any_source and whose tag any_tag. It matches as MPI's do: messages in the order of their arrival,
+  // receives in the order of posting.
+  virtual std::unique_ptr<PendingReceive> start_receive(const Message& message, DType type) = 0;
+  // Non-blocking collectives, matched by the order in which they are started; the spans are copied. allreduce: in == out allowed,
+  // on all ranks or none.
+  virtual std::unique_ptr<PendingOperation> start(const Collective& call) = 0;
+  std::unique_ptr<PendingOperation> start_allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op) {
+    return start({.kind = CollectiveKind::allreduce, .in = in, .out = out, .type = type, .op = op, .count = count});
+  }
+
+  // Collective over the listed ranks (of this communicator; the new rank is the place in the list); the caller is one of them.
+  virtual std::shared_ptr<Transport> subgroup(std::span<const int> ranks) = 0;
+  // Collective. Ranks of equal colour form a communicator, ordered by (key, rank); a negative colour gets nullptr. The dry
+  // transport, which cannot ask the others, refuses: use subgroup.
+  virtual std::shared_ptr<Transport> split(int color, int key) = 0;
+  virtual std::shared_ptr<Transport> duplicate() = 0;
+  // Collective. A duplicate whose buffers lie in host memory, also where this one's are on a GPU.
+  virtual std::shared_ptr<Transport> control() { return duplicate(); }
+
+  // Whether max and min of this transport let a number win over NaN.
+  virtual bool loses_nan() const { return false; }
+
+  // Whether what it does with buffers on a GPU is work of this rank's streams alone, which a graph of them captures
+  // (framework/cuda/graph.h). Collective: ranks may have to find out first what serves them.
+  virtual bool capturable() { return size() == 1; }
+
+  // Whether several threads may call at a time, each on a communicator of its own.
+  virtual bool any_thread() const { return true; }
+  // Ends the whole job: all ranks, non-zero exit. The message has been printed.
+  virtual void abort(int code) = 0;
+
+  // What really moves the data, where this one watches or changes calls (comm/transport/checks.h, comm/transport/reduction_mode.h).
+  virtual const Transport& underlying() const { return *this; }
+  // Collective: an Error on all ranks if the bytes, in host memory, differ between them. Does nothing, and does not ask for them,
+  // unless that check is on (comm/transport/checks.h).
+  using HostBytes = std::function<std::span<const std::byte>()>;
+  virtual void require_same(std::string_view /* what */, const HostBytes& /* data */) {}
+};
+
+// One communication call as the dry transport logs it; ranks are those of the dry world.
+struct DryRecord {
+  std::string_view call;  // "send", "receive", "allreduce", ...
+  int peer = -1;          // of send and receive, root of rooted collectives; else -1
+  int tag = 0;
+  std::int64_t bytes = 0;     // of this message, or what this rank hands in (broadcast and scatter: at the root only)
+  std::uint64_t members = 0;  // hash of the members' world ranks
+};
+
+// ---- how the transports are made; each function is defined in its own folder, or in that folder's absent.cpp
+
+// comm/transport/threads: runs body(transport) on `ranks` new threads of this process. The first exception poisons all groups (the other
+// ranks' pending and later calls throw an Error that names the failed rank) and is rethrown here when all threads have ended.
+// A rank that waits for one whose body has returned throws too. Sets nothing global, and may be nested.
+void run_threads(int ranks, const std::function<void(std::shared_ptr<Transport>)>& body);
+
+// comm/transport/mpi. MPI_Init_thread on the first call (not if MPI is already initialised), MPI_Finalize at exit if we initialised it.
+// Collective: each call makes a private duplicate of MPI_COMM_WORLD. An existing communicator: comm/transport/mpi/mpi_comm.h.
+bool mpi_available();
+std::shared_ptr<Transport> mpi_world(int* argc, char*** argv);
+
+// comm/transport/dry: rank `rank` of `size`, moves nothing, appends to `log` (shared by all communicators made from it; may be null).
+// Every rank counts as a node of its own.
+std::shared_ptr<Transport> dry_world(int rank, int size, std::shared_ptr<std::vector<DryRecord>> log);
+
+// comm/transport/nccl: buffers on this thread's GPU; one for each rank. `host` makes the connection and stays for control; it is not used
+// by others. Calls are issued to the halo stream or to the bucket stream and return at once: results are there for what the
+// compute stream is given after the call, or after wait(). No host waits for a GPU. Collective, also its end, except after an
+// error. start_exchange is refused: messages have no tags here (start_round), and receives take no wildcards.
+enum class Lane : std::uint8_t { halos, buckets };
+bool nccl_available();
+std::shared_ptr<Transport> nccl_transport(std::shared_ptr<Transport> host, Lane lane);
+// The PCI bus of this thread's GPU, by which NCCL tells GPUs of a host apart (and MIG instances not); empty without NCCL.
+std::string nccl_gpu();
+
+}  // namespace mpigrad

@@ -1,0 +1,87 @@
+#pragma once
+// Checks of the arguments of transport calls, the same in every transport. Used inside comm only.
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "comm/transport/transport.h"
+#include "framework/error.h"
+
+namespace mpigrad::transport_checks {
+
+inline void check_count(std::string_view call, std::int64_t count) {
+  require(count >= 0, "[{}] counts are not negative, got {}", call, count);
+}
+
+inline void check_counts(std::string_view call, std::span<const std::int64_t> counts, int size) {
+  require(counts.size() == static_cast<std::size_t>(size), "[{}] one count per rank: {} counts for {} ranks", call, counts.size(),
+          size);
+  for (auto count : counts) check_count(call, count);
+}
+
+inline void check_rank(std::string_view call, std::string_view what, int rank, int size) {
+  require(rank >= 0 && rank < size, "[{}] {} {} is not a rank of this communicator of {}", call, what, rank, size);
+}
+
+inline void check_reduction(std::string_view call, DType type, Reduction op) {
+  require(type != DType::boolean || op == Reduction::max || op == Reduction::min,
+          "[{}] booleans reduce by max (or) and min (and), not by {}", call, name_of(op));
+}
+
+inline void check_tag(int tag, int max_tag) {
+  require(tag >= 0 && tag <= max_tag, "[exchange] tags are 0 to {}, got {}", max_tag, tag);
+}
+
+inline void check_messages(std::span<const Message> messages, int size, int max_tag) {
+  for (const auto& message : messages) {
+    check_rank("exchange", "peer", message.peer, size);
+    check_count("exchange", message.count);
+    check_tag(message.tag, max_tag);
+  }
+}
+
+inline void check_receive(const Message& message, int size, int max_tag) {
+  if (message.peer != any_source) check_rank("receive", "source", message.peer, size);
+  if (message.tag != any_tag) check_tag(message.tag, max_tag);
+  check_count("receive", message.count);
+}
+
+inline void check_collective(const Collective& call, int size) {
+  const auto name = name_of(call.kind);
+  switch (call.kind) {
+    case CollectiveKind::broadcast:
+    case CollectiveKind::reduce: check_rank(name, "root", call.root, size); [[fallthrough]];
+    case CollectiveKind::allreduce: check_count(name, call.count); break;
+    case CollectiveKind::alltoall: check_counts(name, call.receive_counts, size); [[fallthrough]];
+    case CollectiveKind::allgather:
+    case CollectiveKind::reduce_scatter: check_counts(name, call.counts, size); break;
+  }
+  if (call.kind == CollectiveKind::reduce || call.kind == CollectiveKind::allreduce ||
+      call.kind == CollectiveKind::reduce_scatter)
+    check_reduction(name, call.type, call.op);
+}
+
+// The caller's place in the list of a subgroup's ranks.
+inline int check_subgroup(std::span<const int> ranks, int rank, int size) {
+  std::vector<bool> seen(static_cast<std::size_t>(size));
+  for (int member : ranks) {
+    check_rank("subgroup", "member", member, size);
+    require(!seen[static_cast<std::size_t>(member)], "[subgroup] rank {} is listed twice", member);
+    seen[static_cast<std::size_t>(member)] = true;
+  }
+  const auto place = std::find(ranks.begin(), ranks.end(), rank);
+  require(place != ranks.end(), "[subgroup] the caller, rank {}, is not in the list of {} ranks", rank, ranks.size());
+  return static_cast<int>(place - ranks.begin());
+}
+
+// Elements before rank r's part; offset(counts, counts.size()) is the total.
+inline std::int64_t offset(std::span<const std::int64_t> counts, std::size_t r) {
+  return std::accumulate(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(r), std::int64_t{0});
+}
+inline std::int64_t total(std::span<const std::int64_t> counts) { return offset(counts, counts.size()); }
+
+}  // namespace mpigrad::transport_checks

@@ -1,0 +1,208 @@
+#include "comm/transport/watchdog.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "framework/error.h"
+
+namespace mpigrad {
+namespace {
+
+using detail::CallBoard;
+using namespace std::chrono;
+
+constexpr int alarm_tag = 1, question_tag = 2, answer_tag = 3;
+constexpr auto to_be_read = milliseconds(500);  // launchers may drop what a job prints just before it is aborted
+
+Message message_of(int peer, int tag, CallBoard::State& state) { return {peer, tag, &state, sizeof(state)}; }
+
+std::string describe(const CallBoard::State& state) {
+  if (state.call.call[0] == '\0') return "no communication call yet";
+  const auto call = to_string(state.call) +
+                    (state.call.number > 0 ? fmt::format(", call {}", state.call.number) : std::string()) +
+                    fmt::format(" on a communicator of {}", state.ranks);
+  return state.waiting ? "in " + call : "not in a call; the last was " + call;
+}
+
+// Equal lines of many ranks become one.
+std::string grouped(const std::vector<CallBoard::State>& states, const std::vector<bool>& answered) {
+  struct Line {
+    std::string what;
+    std::vector<int> ranks;
+    std::int64_t shortest, longest;
+  };
+  std::vector<Line> lines;
+  for (std::size_t r = 0; r < states.size(); ++r) {
+    const auto what = answered[r] ? describe(states[r]) : std::string("no answer");
+    const auto time = answered[r] ? states[r].milliseconds : -1;
+    const auto found = std::find_if(lines.begin(), lines.end(), [&](const Line& line) { return line.what == what; });
+    if (found == lines.end()) {
+      lines.push_back({what, {static_cast<int>(r)}, time, time});
+      continue;
+    }
+    found->ranks.push_back(static_cast<int>(r));
+    found->shortest = std::min(found->shortest, time), found->longest = std::max(found->longest, time);
+  }
+  std::string text;
+  for (const auto& line : lines) {
+    text += fmt::format("  {} {}: {}", line.ranks.size() > 1 ? "ranks" : "rank", detail::ranges(line.ranks), line.what);
+    const double from = 1e-3 * static_cast<double>(line.shortest), to = 1e-3 * static_cast<double>(line.longest);
+    if (line.shortest >= 0)
+      text += to - from < 0.05 ? fmt::format(", for {:.1f} s", to) : fmt::format(", for {:.1f} to {:.1f} s", from, to);
+    text += '\n';
+  }
+  return text;
+}
+
+void print(const std::string& text) {
+  std::fflush(stdout);
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+}  // namespace
+
+Watchdog::Watchdog(Transport& world, std::shared_ptr<CallBoard> board, double limit, Patience patience)
+    : messages_(world.duplicate()), farewell_(world.duplicate()), board_(std::move(board)), seconds_(limit), patience_(patience) {
+  require(world.any_thread(), "[watchdog] it needs MPI_THREAD_MULTIPLE, which this MPI library does not give");
+  const auto half = duration_cast<Clock::duration>(duration<double>(limit / 2));
+  answer_patience_ = patience == Patience::none ? seconds(5) : half;
+  question_patience_ = patience == Patience::none ? seconds(10) : half;
+  thread_ = std::thread([this] {
+    try {
+      watch();
+    } catch (const std::exception& error) {
+      print(fmt::format("[watchdog] rank {} is no longer watched: {}\n", messages_->rank(), error.what()));
+      try {
+        if (receive_) receive_->cancel();  // nobody may send it any more
+      } catch (const std::exception&) {    // then its end waits for nothing either
+      }
+    }
+  });
+}
+
+Watchdog::~Watchdog() {
+  stop_ = true;  // also for a report that is under way and keeps the mutex
+  { std::lock_guard lock(mutex_); }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Watchdog::finish(int code) {
+  constexpr auto patience = seconds(1);  // MPI's end has some of its own
+  board_->begin({"end of the program", 0}, messages_->size());
+  board_->end();
+  struct Farewell {
+    std::int64_t all = 0;
+    std::unique_ptr<PendingOperation> pending{};
+  };
+  auto farewell = std::make_unique<Farewell>();
+  auto* all = &farewell->all;
+  farewell->pending = farewell_->start_allreduce(all, all, 1, DType::int64, Reduction::sum);
+  const auto start = Clock::now();
+  while (!farewell->pending->test()) {
+    std::this_thread::sleep_for(milliseconds(5));
+    if (code == 0 || Clock::now() - start < patience) continue;
+    farewell.release();  // NOLINT: nobody may wait for it, and its buffer is in use
+    return;
+  }
+  farewell->pending->wait();
+}
+
+bool Watchdog::late(const CallBoard::State& state) const {
+  return state.waiting && (patience_ == Patience::none || state.counts) &&
+         static_cast<double>(state.milliseconds) > 1e3 * seconds_;
+}
+
+bool Watchdog::again() const { return !asked_ || Clock::now() - asked_at_ > duration<double>(seconds_); }
+
+void Watchdog::expect() {
+  const auto message =
+      messages_->rank() == 0 ? message_of(any_source, alarm_tag, incoming_) : message_of(0, question_tag, incoming_);
+  receive_ = messages_->start_receive(message, DType::uint8);
+}
+
+void Watchdog::watch() {
+  const auto interval = duration<double>(std::clamp(seconds_ / 4, 0.005, 0.1));
+  expect();
+  for (std::unique_lock lock(mutex_); !changed_.wait_for(lock, interval, [&] { return stop_.load(); });) {
+    if (messages_->rank() == 0) serve();
+    else answer_or_tell();
+  }
+  receive_->cancel();
+}
+
+void Watchdog::serve() {
+  if (!receive_->test() && !(late() && again())) return;
+  report();
+  asked_ = true, asked_at_ = Clock::now();
+  // All have been asked, whoever has told.
+  while (receive_->test()) receive_->wait(), expect();
+}
+
+void Watchdog::answer_or_tell() {
+  if (receive_->test()) {
+    receive_->wait();
+    expect();
+    asked_ = true, asked_at_ = Clock::now();
+    told_.reset(), answer_.reset();  // rank 0 has received both, or keeps them
+    mine_ = board_->state();
+    const auto message = message_of(0, answer_tag, mine_);
+    answer_ = messages_->start_exchange({&message, 1}, {}, DType::uint8);
+  } else if (!told_ && late() && again()) {
+    alarm_ = board_->state(), told_at_ = Clock::now();
+    const auto message = message_of(0, alarm_tag, alarm_);
+    told_ = messages_->start_exchange({&message, 1}, {}, DType::uint8);
+  } else if (told_ && Clock::now() - told_at_ > question_patience_) {
+    print(fmt::format("[watchdog] a call has taken longer than {} s, and rank 0 does not answer\n  rank {}: {}\n", seconds_,
+                      messages_->rank(), describe(board_->state())));
+    std::this_thread::sleep_for(to_be_read);
+    messages_->abort(1);
+  }
+}
+
+// Comes back if a job in training goes on, or ends.
+void Watchdog::report() {
+  const auto size = static_cast<std::size_t>(messages_->size());
+  std::vector<CallBoard::State> states(size);
+  std::vector<bool> answered(size);
+  states[0] = board_->state(), answered[0] = true;
+  CallBoard::State question;
+  std::vector<std::unique_ptr<PendingOperation>> questions;
+  std::vector<std::unique_ptr<PendingReceive>> answers(size);
+  for (std::size_t r = 1; r < size; ++r) {
+    answers[r] = messages_->start_receive(message_of(static_cast<int>(r), answer_tag, states[r]), DType::uint8);
+    const auto message = message_of(static_cast<int>(r), question_tag, question);
+    questions.push_back(messages_->start_exchange({&message, 1}, {}, DType::uint8));
+  }
+  const auto start = Clock::now();
+  for (bool all = false; !all && Clock::now() - start < answer_patience_; std::this_thread::sleep_for(milliseconds(5))) {
+    all = true;
+    for (std::size_t r = 1; r < size; ++r) {
+      if (!answered[r] && answers[r]->test()) answers[r]->wait(), answered[r] = true;
+      all = all && answered[r];
+    }
+    if (stop_ && !all) {  // this rank has met all others at the end: there is no hang
+      for (std::size_t r = 1; r < size; ++r)
+        if (!answered[r]) answers[r]->cancel();
+      return;
+    }
+  }
+  if (patience_ == Patience::training) {
+    bool somebody_goes_on = std::find(answered.begin(), answered.end(), false) == answered.end();
+    if (somebody_goes_on)
+      somebody_goes_on = std::any_of(states.begin(), states.end(), [&](const auto& state) { return !late(state); });
+    if (somebody_goes_on) return;
+  }
+  print(fmt::format("[watchdog] a call has taken longer than {} s; what the {} ranks are doing:\n{}", seconds_, size,
+                    grouped(states, answered)));
+  std::this_thread::sleep_for(to_be_read);
+  messages_->abort(1);
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,75 @@
+#pragma once
+// Ends a hang after a chosen time, and says what every rank was doing.
+//
+// There are two kinds. The one that somebody asks for ends any call that takes longer. The one that is there over several hosts,
+// because a link between them that is cut may otherwise leave ranks waiting for ever, must never end a sound job. It
+// * begins with the first step of an optimizer, and does not count evaluation, checkpoints and reading (UnhurriedPhase in
+//   framework/activity.h);
+// * ends the job only if every rank has been in a communication call for longer than the limit, so that nobody is left who could
+//   go on, or if a rank cannot be reached for half the limit more. A rank that computes or reads keeps all others alive;
+// * has a limit of 600 s: a single call that takes ten minutes on all ranks would be, say, a gradient of 3 GiB over a link of
+//   40 Mbit/s, and TCP itself gives up a connection that has been silent for about 15 minutes.
+// On a GPU it sees the calls of the host only: what NCCL waits for on a stream NCCL's own limits end.
+//
+// Each rank has a thread of its own that sleeps, looks at the rank's last call a few times per second, and talks to the others
+// over a communicator of its own: what hangs is a call on some other communicator, and the MPI library goes on serving this one
+// (which needs MPI_THREAD_MULTIPLE). Who waits too long tells rank 0's thread; it asks all others, prints their answers grouped
+// by ranges of ranks, and aborts the job. Ranks that do not answer within 5 s (stopped, dead) are listed as such; if rank 0 does
+// not answer within 10 s, whoever has told it prints what it is doing itself and aborts (half the limit in both cases for the
+// watchdog of training).
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "comm/transport/call_board.h"
+#include "comm/transport/transport.h"
+
+namespace mpigrad {
+
+enum class Patience : std::uint8_t { none, training };
+
+class Watchdog {
+ public:
+  // Collective; `world` is not watched; `board` is this thread's. Error: MPI without MPI_THREAD_MULTIPLE.
+  Watchdog(Transport& world, std::shared_ptr<detail::CallBoard> board, double seconds, Patience patience = Patience::none);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+  // This rank has ended with that exit code. Waits for the others, so that their questions are answered; after a failure for 1 s
+  // only, because they may wait for this rank.
+  void finish(int code);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void watch();
+  void serve();           // of rank 0
+  void answer_or_tell();  // of the others
+  void report();
+  bool late(const detail::CallBoard::State& state) const;
+  bool late() const { return late(board_->state()); }
+  bool again() const;  // whether it is time to ask, or to tell, once more
+  void expect();
+
+  std::shared_ptr<Transport> messages_, farewell_;
+  std::shared_ptr<detail::CallBoard> board_;
+  double seconds_;
+  Patience patience_;
+  Clock::duration answer_patience_, question_patience_;
+  // Of the thread; buffers before what uses them.
+  detail::CallBoard::State incoming_, mine_, alarm_;
+  std::unique_ptr<PendingReceive> receive_;
+  std::unique_ptr<PendingOperation> told_, answer_;
+  Clock::time_point told_at_{}, asked_at_{};
+  bool asked_ = false;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace mpigrad

@@ -1,0 +1,324 @@
+#include "framework/optim/optimizer.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+
+#include "framework/activity.h"
+#include "framework/cuda/cuda.h"
+#include "framework/cuda/graph.h"
+#include "framework/optim/optimizer_state.h"
+#include "framework/optim/step_hook.h"
+#include "framework/optim/update.h"
+#include "framework/target_clones.h"
+
+namespace mpigrad {
+namespace {
+
+// ---- loops over one piece; plain functions around a shared body, because templates cannot be cloned
+
+template <class T>
+MPIGRAD_UPDATE_BODY void sgd_body(T* __restrict p, const T* __restrict g, std::int64_t n, SGDNumbers<T> a) {
+  for (std::int64_t i = 0; i < n; ++i) sgd_update(p[i], g[i], a);
+}
+template <class T>
+MPIGRAD_UPDATE_BODY void momentum_body(T* __restrict p, const T* __restrict g, T* __restrict v, std::int64_t n, SGDNumbers<T> a) {
+  for (std::int64_t i = 0; i < n; ++i) momentum_update(p[i], g[i], v[i], a);
+}
+MPIGRAD_UPDATE void sgd(float* p, const float* g, std::int64_t n, SGDNumbers<float> a) { sgd_body(p, g, n, a); }
+MPIGRAD_UPDATE void sgd(double* p, const double* g, std::int64_t n, SGDNumbers<double> a) { sgd_body(p, g, n, a); }
+MPIGRAD_UPDATE void momentum(float* p, const float* g, float* v, std::int64_t n, SGDNumbers<float> a) {
+  momentum_body(p, g, v, n, a);
+}
+MPIGRAD_UPDATE void momentum(double* p, const double* g, double* v, std::int64_t n, SGDNumbers<double> a) {
+  momentum_body(p, g, v, n, a);
+}
+
+template <class T>
+MPIGRAD_UPDATE_BODY void adam_body(T* __restrict p, const T* __restrict g, T* __restrict m, T* __restrict v, std::int64_t n,
+                                   AdamNumbers<T> a) {
+  for (std::int64_t i = 0; i < n; ++i) adam_update(p[i], g[i], m[i], v[i], a);
+}
+MPIGRAD_UPDATE void adam(float* p, const float* g, float* m, float* v, std::int64_t n, AdamNumbers<float> a) {
+  adam_body(p, g, m, v, n, a);
+}
+MPIGRAD_UPDATE void adam(double* p, const double* g, double* m, double* v, std::int64_t n, AdamNumbers<double> a) {
+  adam_body(p, g, m, v, n, a);
+}
+
+// Eight partial sums, so that a fixed order does not mean a chain of additions.
+template <class T>
+MPIGRAD_UPDATE_BODY double squares_body(const T* __restrict x, std::int64_t n) {
+  double sums[8] = {};
+  std::int64_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    for (std::int64_t j = 0; j < 8; ++j) {
+      const auto value = static_cast<double>(x[i + j]);
+      sums[j] += value * value;
+    }
+  for (; i < n; ++i) sums[0] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+MPIGRAD_UPDATE double squares(const float* x, std::int64_t n) { return squares_body(x, n); }
+MPIGRAD_UPDATE double squares(const double* x, std::int64_t n) { return squares_body(x, n); }
+
+// Gradients of one type alone, for norms on a GPU.
+std::vector<UpdateSegment> segments_of(const Gradients& gradients, DType dtype) {
+  std::vector<UpdateSegment> segments;
+  for (const auto& g : gradients.tensors())
+    if (g.dtype() == dtype) segments.push_back({.count = g.elements(), .gradient = g.raw()});
+  return segments;
+}
+
+std::atomic<StepHook> step_hook{nullptr};
+
+void tell(const Parameters& parameters, std::int64_t steps) {
+  if (const auto hook = step_hook.load(std::memory_order_acquire)) hook(parameters, steps);
+}
+
+}  // namespace
+
+void set_step_hook(StepHook hook) { step_hook.store(hook, std::memory_order_release); }
+
+Optimizer::Optimizer(Parameters& parameters, double learning_rate, double weight_decay, const std::vector<ParameterGroup>& groups,
+                     std::vector<std::string> slots)
+    : parameters_(parameters), learning_rate_(0), slots_(std::move(slots)), segments_(parameters.size()) {
+  set_learning_rate(learning_rate);
+  require(weight_decay >= 0, "[optimizer] weight decay is not negative, got {}", weight_decay);
+  detail::require_packed("optimizer", parameters);
+  for (std::size_t i = 0; i < segments_.size(); ++i) {
+    auto& segment = segments_[i];
+    segment.weight_decay = parameters[i].decay ? weight_decay : 0;
+    segment.first = elements_;
+    elements_ += parameters[i].value.elements();
+    const auto group =
+        std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.contains && g.contains(parameters[i]); });
+    if (group == groups.end()) continue;
+    segment.learning_rate_factor = group->learning_rate_factor;
+    segment.weight_decay = group->weight_decay.value_or(segment.weight_decay);
+  }
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+    const auto arena = detail::state_arena(parameters);
+    for (std::size_t i = 0; i < segments_.size(); ++i) segments_[i].state[slot] = arena[i];
+  }
+}
+
+void Optimizer::set_learning_rate(double rate) {
+  require(std::isfinite(rate) && rate >= 0, "[optimizer] the learning rate is finite and not negative, got {}", rate);
+  learning_rate_ = rate;
+}
+
+StepScalars Optimizer::scalars() const {
+  const auto of_moments = corrections();
+  return {.learning_rate = learning_rate_, .correction1 = of_moments[0], .correction2 = of_moments[1], .step = 0};
+}
+
+void Optimizer::step(const Gradients& gradients, const StepOptions& options) {
+  require(gradients.size() == segments_.size() && parameters_.size() == segments_.size(),
+          "[optimizer] {} gradients for {} parameters, made for {}", gradients.size(), parameters_.size(), segments_.size());
+  require(options.max_norm >= 0, "[optimizer] the largest norm is not negative, got {}", options.max_norm);
+  detail::activity_of_this_thread()->trains = true;
+  bool real = true;
+  for (std::size_t i = 0; i < segments_.size(); ++i) {
+    const auto &p = parameters_[i].value, &g = gradients[i];
+    require(g && g.type() == p.type() && g.device() == p.device(), "[optimizer] the gradient of {} is {}, the parameter {}",
+            parameters_[i].name, g, p);
+    real = real && p.raw() && g.raw();
+  }
+  ++steps_;
+  if (!real) return;  // the dry device
+  if (!segments_.empty() && parameters_[0].value.device() == DeviceKind::cuda) {
+    step_on_gpu(gradients, options);
+    return tell(parameters_, steps_);
+  }
+  double scale = options.scale;
+  if (options.max_norm > 0) scale *= clip_scale(std::abs(scale) * std::sqrt(squared_norm(gradients)), options.max_norm);
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < segments_.size(); ++i) {
+    const auto& segment = segments_[i];
+    const auto& p = parameters_[i].value;
+    pieces.push_back({.dtype = p.dtype(),
+                      .value = p.raw(),
+                      .gradient = gradients[i].raw(),
+                      .state = {},
+                      .count = p.elements(),
+                      .learning_rate = learning_rate_ * segment.learning_rate_factor,
+                      .weight_decay = segment.weight_decay,
+                      .scale = scale,
+                      .trust = 1});
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot) pieces.back().state[slot] = segment.state[slot].raw();
+  }
+  prepare(pieces);
+  detail::for_shares(
+      segments_.size(), elements_, [&](std::size_t s) { return segments_[s].first; },
+      [&](std::size_t s, std::int64_t begin, std::int64_t count) { update(part_of(pieces[s], begin, count)); });
+  tell(parameters_, steps_);
+}
+
+Optimizer::Piece Optimizer::part_of(Piece piece, std::int64_t begin, std::int64_t count) {
+  const auto bytes = begin * size_of(piece.dtype);
+  piece.value += bytes;
+  piece.gradient += bytes;
+  for (auto& state : piece.state)
+    if (state) state += bytes;
+  piece.count = count;
+  return piece;
+}
+
+void Optimizer::step_on_gpu(const Gradients& gradients, const StepOptions& options) {
+  Tensor factor;
+  if (options.max_norm > 0) {
+    factor = Tensor({Shape{}, DType::float64}, DeviceKind::cuda);
+    cuda::clip_factor(segments_of(gradients, DType::float32), segments_of(gradients, DType::float64), options.scale,
+                      options.max_norm, reinterpret_cast<double*>(factor.raw()));
+  }
+  const double rate = cuda::capturing() ? 1 : learning_rate_;  // the GPU finds it in the scalars
+  std::vector<GpuGroup> groups;
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    GpuGroup group{.dtype = dtype};
+    for (std::size_t i = 0; i < segments_.size(); ++i) {
+      const auto& p = parameters_[i].value;
+      if (p.dtype() != dtype) continue;
+      UpdateSegment segment{.count = p.elements(),
+                            .value = p.raw(),
+                            .gradient = gradients[i].raw(),
+                            .state = {},
+                            .rate = rate * segments_[i].learning_rate_factor,
+                            .decay = segments_[i].weight_decay,
+                            .ratio = parameters_[i].decay};
+      for (std::size_t slot = 0; slot < slots_.size(); ++slot) segment.state[slot] = segments_[i].state[slot].raw();
+      group.segments.push_back(segment);
+      group.places.push_back(i);
+    }
+    if (!group.segments.empty()) groups.push_back(std::move(group));
+  }
+  update_on_gpu(groups, {options.scale, factor ? reinterpret_cast<double*>(factor.raw()) : nullptr});
+}
+
+void Optimizer::update_on_gpu(std::span<const GpuGroup>, const GradientScale&) const {
+  fail("[optimizer] this one has no CUDA kernel");
+}
+
+std::vector<NamedTensor> Optimizer::state() const {
+  std::vector<NamedTensor> result;
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot)
+    for (std::size_t i = 0; i < segments_.size(); ++i)
+      result.push_back({slots_[slot] + "/" + parameters_[i].name, segments_[i].state[slot]});
+  return result;
+}
+
+void Optimizer::load_state(const std::vector<NamedTensor>& state, std::int64_t steps) {
+  require(steps >= 0, "[optimizer] {} steps cannot have been made", steps);
+  detail::copy_named("optimizer", this->state(), state);
+  steps_ = steps;
+}
+
+SGD::SGD(Parameters& parameters, const SGDAttributes& a)
+    : Optimizer(parameters, a.learning_rate, a.weight_decay, a.groups,
+                a.momentum != 0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>{}),
+      attributes_(a) {
+  require(a.momentum >= 0 && a.momentum < 1, "[sgd] momentum is in [0, 1), got {}", a.momentum);
+  require(!a.nesterov || a.momentum > 0, "[sgd] Nesterov's rule needs momentum");
+}
+
+SGDRule SGD::rule(const GradientScale& scale) const {
+  return {
+      .scale = scale.factor, .scale_on_gpu = scale.on_gpu, .momentum = attributes_.momentum, .nesterov = attributes_.nesterov};
+}
+
+void SGD::update(const Piece& at) const {
+  visit_floating(at.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const auto a = rule({.factor = at.scale}).numbers<T>(at.learning_rate, at.weight_decay);
+    if (attributes_.momentum == 0) sgd(detail::as<T>(at.value), detail::as<T>(at.gradient), at.count, a);
+    else momentum(detail::as<T>(at.value), detail::as<T>(at.gradient), detail::as<T>(at.state[0]), at.count, a);
+  });
+}
+
+void SGD::update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& scale) const {
+  for (const auto& group : groups) cuda::update(group.dtype, group.segments, rule(scale));
+}
+
+Adam::Adam(Parameters& parameters, const AdamAttributes& a, bool decoupled)
+    : Optimizer(parameters, a.learning_rate, a.weight_decay, a.groups, {"first_moment", "second_moment"}), attributes_(a),
+      decoupled_(decoupled) {
+  require(a.beta1 >= 0 && a.beta1 < 1 && a.beta2 >= 0 && a.beta2 < 1, "[adam] beta1 and beta2 are in [0, 1), got {} and {}",
+          a.beta1, a.beta2);
+  require(a.epsilon >= 0, "[adam] epsilon is not negative, got {}", a.epsilon);
+}
+
+std::array<double, 2> Adam::corrections() const {
+  const auto t = static_cast<double>(steps());
+  return {1 - std::pow(attributes_.beta1, t), 1 - std::pow(attributes_.beta2, t)};
+}
+
+AdamRule Adam::rule(const GradientScale& scale) const {
+  const auto of_moments = corrections();
+  return {.scale = scale.factor,
+          .scale_on_gpu = scale.on_gpu,
+          .beta1 = attributes_.beta1,
+          .beta2 = attributes_.beta2,
+          .epsilon = attributes_.epsilon,
+          .correction1 = of_moments[0],
+          .correction2 = of_moments[1],
+          .decoupled = decoupled_};
+}
+
+void Adam::update(const Piece& at) const {
+  visit_floating(at.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const auto a = rule({.factor = at.scale}).numbers<T>(at.learning_rate, at.weight_decay);
+    adam(detail::as<T>(at.value), detail::as<T>(at.gradient), detail::as<T>(at.state[0]), detail::as<T>(at.state[1]), at.count,
+         a);
+  });
+}
+
+void Adam::update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& scale) const {
+  for (const auto& group : groups) cuda::update(group.dtype, group.segments, rule(scale));
+}
+
+double squared_norm(const Gradients& gradients) {
+  if (gradients.size() > 0 && gradients[0].device() == DeviceKind::cuda) {
+    double total = 0;
+    for (const DType dtype : {DType::float32, DType::float64}) total += cuda::squared_norm(dtype, segments_of(gradients, dtype));
+    return total;
+  }
+  constexpr std::int64_t block = 8192;
+  struct Part {
+    std::size_t tensor;
+    std::int64_t begin, count;
+  };
+  std::vector<Part> parts;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (!gradients[i].raw()) continue;
+    const auto n = gradients[i].elements();
+    for (std::int64_t begin = 0; begin < n; begin += block) parts.push_back({i, begin, std::min(block, n - begin)});
+  }
+  std::vector<double> sums(parts.size());
+  const auto count = static_cast<std::int64_t>(parts.size());
+#pragma omp parallel for schedule(static) if (count > 4)
+  for (std::int64_t k = 0; k < count; ++k) {
+    const auto& part = parts[static_cast<std::size_t>(k)];
+    const auto& g = gradients[part.tensor];
+    visit_floating(g.dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      sums[static_cast<std::size_t>(k)] = squares(g.data<T>() + part.begin, part.count);
+    });
+  }
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  return total;
+}
+
+double clip_scale(double norm, double max_norm) {
+  const double scale = max_norm / (norm + 1e-6);
+  return scale > 1 ? 1 : scale;  // not a number stays not a number
+}
+
+Clipping clip_global_norm(const Gradients& gradients, double max_norm) {
+  require(max_norm > 0, "[clip_global_norm] the largest norm is positive, got {}", max_norm);
+  const double norm = std::sqrt(squared_norm(gradients));
+  return {norm, clip_scale(norm, max_norm)};
+}
+
+}  // namespace mpigrad

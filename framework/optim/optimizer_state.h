@@ -1,0 +1,50 @@
+#pragma once
+// What optimizers and averages of weights keep beside the parameters, and passes over it. Used inside framework only.
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "framework/optim/optimizer.h"
+
+namespace mpigrad::detail {
+
+// One zeroed arena per element type, cut like the parameters.
+std::vector<Tensor> state_arena(const Parameters& parameters);
+void require_packed(const char* what, const Parameters& parameters);
+// Copies each tensor of `from` to that of its name in `to`. Errors: other names, types or devices; nothing has been copied then.
+void copy_named(const char* what, const std::vector<NamedTensor>& to, const std::vector<NamedTensor>& from);
+
+template <class T>
+T* as(std::byte* pointer) {
+  return reinterpret_cast<T*>(pointer);
+}
+template <class T>
+const T* as(const std::byte* pointer) {
+  return reinterpret_cast<const T*>(pointer);
+}
+
+// Threads take equal shares of the elements of all arrays, whose first elements are at `first` in ascending order, and call
+// f(array, begin, count) for their parts of arrays. Parts begin at multiples of a line: no two threads write to one cache line,
+// and what the vector loop leaves over, which may be rounded otherwise, is the same for any number of threads.
+template <class First, class F>
+void for_shares(std::size_t arrays, std::int64_t elements, const First& first, const F& f) {
+  constexpr std::int64_t line = 16;  // elements
+  const auto limit = std::max<std::int64_t>(1, elements / 16384);
+  const int threads = static_cast<int>(std::min<std::int64_t>(omp_get_max_threads(), limit));
+#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
+  for (int t = 0; t < threads; ++t)
+    for (std::size_t s = 0; s < arrays; ++s) {
+      const std::int64_t begin = first(s), count = (s + 1 < arrays ? first(s + 1) : elements) - begin;
+      const auto cut = [&](int share) {
+        const std::int64_t at = elements * share / threads - begin;
+        return at <= 0 ? 0 : at >= count ? count : at / line * line;
+      };
+      if (cut(t) < cut(t + 1)) f(s, cut(t), cut(t + 1) - cut(t));
+    }
+}
+
+}  // namespace mpigrad::detail

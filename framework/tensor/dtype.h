@@ -1,0 +1,116 @@
+#pragma once
+// Element types.
+
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include "framework/error.h"
+#include "framework/tensor/half.h"
+
+namespace mpigrad {
+
+enum class DType : std::uint8_t { float32, float64, int64, int32, int16, uint8, boolean, bfloat16, float16 };
+
+constexpr std::int64_t size_of(DType type) {
+  switch (type) {
+    case DType::float64:
+    case DType::int64: return 8;
+    case DType::float32:
+    case DType::int32: return 4;
+    case DType::int16:
+    case DType::bfloat16:
+    case DType::float16: return 2;
+    case DType::uint8:
+    case DType::boolean: return 1;
+  }
+  return 0;
+}
+
+constexpr std::string_view name_of(DType type) {
+  switch (type) {
+    case DType::float32: return "float32";
+    case DType::float64: return "float64";
+    case DType::int64: return "int64";
+    case DType::int32: return "int32";
+    case DType::int16: return "int16";
+    case DType::uint8: return "uint8";
+    case DType::boolean: return "boolean";
+    case DType::bfloat16: return "bfloat16";
+    case DType::float16: return "float16";
+  }
+  return "?";
+}
+
+// bfloat16 and float16: stored and sent, computed with as float32.
+constexpr bool is_half(DType type) { return type == DType::bfloat16 || type == DType::float16; }
+// What numbers of a type are computed with; statistics of 16-bit tensors stay in it.
+constexpr DType computed_in(DType type) { return is_half(type) ? DType::float32 : type; }
+
+// Only floating-point tensors carry derivatives.
+constexpr bool is_floating(DType type) { return type == DType::float32 || type == DType::float64 || is_half(type); }
+
+template <class T>
+constexpr DType dtype_of() {
+  if constexpr (std::is_same_v<T, float>) return DType::float32;
+  else if constexpr (std::is_same_v<T, double>) return DType::float64;
+  else if constexpr (std::is_same_v<T, std::int64_t>) return DType::int64;
+  else if constexpr (std::is_same_v<T, std::int32_t>) return DType::int32;
+  else if constexpr (std::is_same_v<T, std::int16_t>) return DType::int16;
+  else if constexpr (std::is_same_v<T, std::uint8_t>) return DType::uint8;
+  else if constexpr (std::is_same_v<T, bool>) return DType::boolean;
+  else if constexpr (std::is_same_v<T, BFloat16>) return DType::bfloat16;
+  else if constexpr (std::is_same_v<T, Float16>) return DType::float16;
+  else static_assert(sizeof(T) == 0, "no DType for this type");
+}
+
+// Calls f with a value of the C++ type: visit_floating(type, [&](auto zero) { using T = decltype(zero); ... }).
+//
+//   visit_floating       float32, float64                  kernels that compute; a 16-bit type is refused
+//   visit_any_floating   these, bfloat16 and float16       what only converts and rounds
+//   visit_integral       the integers and booleans
+//   visit_arithmetic     float32, float64, visit_integral  as visit_floating
+//   visit_any            all                               what only moves and converts
+template <class F>
+decltype(auto) visit_floating(DType type, F&& f) {
+  switch (type) {
+    case DType::float32: return f(float{});
+    case DType::float64: return f(double{});
+    case DType::bfloat16:
+    case DType::float16: fail("[dtype] nothing computes with {} here; cast to float32 first", name_of(type));
+    default: fail("[dtype] {} is not a floating-point type; float32 or float64 is needed", name_of(type));
+  }
+}
+
+template <class F>
+decltype(auto) visit_any_floating(DType type, F&& f) {
+  switch (type) {
+    case DType::bfloat16: return f(BFloat16{});
+    case DType::float16: return f(Float16{});
+    default: return visit_floating(type, f);
+  }
+}
+
+template <class F>
+decltype(auto) visit_integral(DType type, F&& f) {
+  switch (type) {
+    case DType::int64: return f(std::int64_t{});
+    case DType::int32: return f(std::int32_t{});
+    case DType::int16: return f(std::int16_t{});
+    case DType::uint8: return f(std::uint8_t{});
+    case DType::boolean: return f(false);
+    default: fail("[dtype] {} is not a type of integers or booleans", name_of(type));
+  }
+}
+
+template <class F>
+decltype(auto) visit_arithmetic(DType type, F&& f) {
+  return is_floating(type) ? visit_floating(type, f) : visit_integral(type, f);
+}
+
+template <class F>
+decltype(auto) visit_any(DType type, F&& f) {
+  return is_floating(type) ? visit_any_floating(type, f) : visit_integral(type, f);
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,72 @@
+#include "framework/tensor/host_memory.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "framework/error.h"
+
+namespace mpigrad {
+namespace {
+
+constexpr auto unlimited = std::numeric_limits<std::int64_t>::max();
+
+// The number behind `key` in a file of lines "key number"; without a key the file's first.
+std::optional<std::int64_t> number_in(const std::filesystem::path& path, const std::string& key = "") {
+  std::ifstream file(path);
+  std::string word;
+  while (key != "" && file >> word && word != key) file.ignore(unlimited, '\n');
+  std::int64_t number = 0;
+  if (file >> number) return number;
+  return std::nullopt;
+}
+
+std::int64_t of_system() {
+  const auto available = number_in("/proc/meminfo", "MemAvailable:"), swap = number_in("/proc/meminfo", "SwapFree:");
+  return available ? (*available + swap.value_or(0)) * 1024 : unlimited;
+}
+
+// The control group (version 2) and those around it; in a container the root of what it sees. Pages of files are given back.
+std::int64_t of_control_groups() {
+  const std::filesystem::path root("/sys/fs/cgroup");
+  std::ifstream file("/proc/self/cgroup");
+  std::string line;
+  while (std::getline(file, line) && !line.starts_with("0::")) {
+  }
+  std::int64_t least = unlimited;
+  std::filesystem::path group = root / std::filesystem::path(line.starts_with("0::") ? line.substr(3) : "").relative_path();
+  for (;; group = group.parent_path()) {
+    const auto limit = number_in(group / "memory.max"), used = number_in(group / "memory.current");
+    const auto pages = number_in(group / "memory.stat", "inactive_file");
+    if (limit && used) least = std::min(least, std::max<std::int64_t>(0, *limit - *used + pages.value_or(0)));
+    if (group == root || !group.has_relative_path()) return least;
+  }
+}
+
+std::int64_t of_address_space() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return unlimited;
+  const auto pages = number_in("/proc/self/statm");
+  const auto used = pages.value_or(0) * static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
+  return std::max<std::int64_t>(0, static_cast<std::int64_t>(std::min<rlim_t>(limit.rlim_cur, unlimited)) - used);
+}
+
+}  // namespace
+
+std::int64_t available_host_bytes() { return std::min({of_system(), of_control_groups(), of_address_space()}); }
+
+void require_host_memory(std::string_view what, double bytes) {
+  if (bytes < 0x1p26) return;
+  const auto available = static_cast<double>(available_host_bytes());
+  constexpr double gib = 0x1p30;
+  require(bytes <= available, "{}: {:.0f} bytes ({:.1f} GiB) of memory are needed, {:.0f} ({:.1f} GiB) are available", what,
+          bytes, bytes / gib, available, available / gib);
+}
+
+}  // namespace mpigrad

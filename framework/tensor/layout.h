@@ -1,0 +1,77 @@
+#pragma once
+// Which part of a global tensor a rank's local tensor is. Data only: what moves parts between ranks is in comm/.
+//
+// Ranks form a process grid. For each grid axis a tensor is
+//   split  one of its dimensions is cut in blocks along the axis;
+//   same   one value, stored on all ranks of the axis; its cotangent is the same on all of them, too;
+//   share  the value is the sum of what the ranks of the axis hold.
+// A tensor without a layout is plainly local: it varies from rank to rank and every op on it is local.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/tensor/shape.h"
+
+namespace mpigrad {
+
+class Tensor;
+
+// Half-open box in global coordinates.
+struct Box {
+  Shape begin, end;
+  Shape extents() const;
+  std::int64_t elements() const { return extents().elements(); }
+  bool operator==(const Box&) const = default;
+};
+Box intersection(const Box& a, const Box& b);  // empty boxes have begin == end in some dimension
+std::string to_string(const Box& box);
+
+// Cuts of n elements in `parts` balanced blocks, the first ones one longer: parts + 1 offsets from 0 to n.
+std::vector<std::int64_t> balanced_cuts(std::int64_t n, int parts);
+
+// Shape of the process grid and this rank's place in it; comm/spatial/grid.h adds communicators. Ranks are row-major in the extents.
+struct GridShape {
+  std::vector<std::string> names;
+  std::vector<int> extents;
+  int rank = 0;
+
+  virtual ~GridShape() = default;
+  int axes() const { return static_cast<int>(extents.size()); }
+  int ranks() const;
+  std::vector<int> coordinates(int rank) const;
+  // The sum of x over the ranks that differ from this one only along `axes`, as a constant and outside of any tape: for counts.
+  // Collective among them. An Error here, where there are no communicators.
+  virtual Tensor sum_over(const std::vector<int>& axes, const Tensor& x) const;
+};
+
+enum class Placement : std::uint8_t { split, same, share };
+
+struct AxisPlacement {
+  Placement placement = Placement::same;
+  int dimension = -1;              // of split
+  std::vector<std::int64_t> cuts;  // of split: extent + 1 offsets into the global dimension
+  bool operator==(const AxisPlacement&) const = default;
+};
+
+struct Layout {
+  std::shared_ptr<const GridShape> grid;
+  Shape global;
+  std::vector<AxisPlacement> axes;  // one per grid axis
+
+  Box box(int rank) const;  // the part of rank `rank` of the grid
+  Box box() const { return box(grid->rank); }
+  bool has(Placement placement) const;
+  // The grid axis that splits `dimension`, or -1.
+  int axis_of(int dimension) const;
+  // Grid axes along which the local tensor differs from rank to rank: split or share.
+  std::vector<int> varying_axes() const;
+  bool operator==(const Layout& other) const { return grid == other.grid && global == other.global && axes == other.axes; }
+};
+using LayoutPtr = std::shared_ptr<const Layout>;
+
+// "[8, 32, 32] sample: split dim 0, depth: same"
+std::string to_string(const Layout& layout);
+
+}  // namespace mpigrad

@@ -1,0 +1,54 @@
+#pragma once
+// Memory of tensors: reference-counted blocks from a pooled allocator with statistics.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "framework/tensor/device.h"
+
+namespace mpigrad {
+
+class Storage {
+ public:
+  // Uninitialised memory, 64-byte aligned; on a GPU that of this thread. On the dry device nothing is allocated; the bytes are
+  // counted all the same. The first and the last `room` bytes belong to no tensor until somebody claims them.
+  Storage(std::int64_t bytes, DeviceKind device, std::int64_t room = 0);
+  // Memory that the caller owns; `release` is called when the last tensor is gone.
+  Storage(void* memory, std::int64_t bytes, DeviceKind device, std::function<void()> release);
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  std::int64_t room() const { return room_; }
+  // True for the first caller only.
+  bool claim_room() { return !room_claimed_.exchange(true); }
+  // Memory that the caller of the second constructor owns.
+  bool foreign() const { return foreign_; }
+
+  std::byte* data() const { return data_; }
+  std::int64_t bytes() const { return bytes_; }
+  DeviceKind device() const { return device_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::int64_t bytes_ = 0, room_ = 0;
+  DeviceKind device_ = DeviceKind::cpu;
+  bool foreign_ = false;
+  std::atomic<bool> room_claimed_{false};
+  std::function<void()> release_;
+};
+
+struct MemoryStatistics {
+  std::int64_t current_bytes = 0;  // held by tensors now
+  std::int64_t peak_bytes = 0;     // highest value of current_bytes since the last reset
+  std::int64_t allocations = 0;    // calls so far
+};
+
+// Of all threads of this process; the dry device counts per thread, because each of its ranks is a thread of its own.
+MemoryStatistics memory_statistics(DeviceKind device);
+void reset_peak_memory(DeviceKind device);
+
+}  // namespace mpigrad

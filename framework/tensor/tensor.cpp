@@ -1,0 +1,231 @@
+#include "framework/tensor/tensor.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "framework/cuda/cuda.h"
+
+namespace mpigrad {
+namespace {
+
+std::uint64_t next_id() {
+  static std::atomic<std::uint64_t> counter{0};
+  return ++counter;
+}
+
+// Of a tensor that is to be allocated.
+std::int64_t checked_bytes(const TensorType& type) {
+  std::int64_t bytes = size_of(type.dtype);
+  for (const auto extent : type.shape)
+    require(extent >= 0 && !__builtin_mul_overflow(bytes, std::max<std::int64_t>(extent, 1), &bytes),
+            "[tensor] {} {} is no array that memory could hold", name_of(type.dtype), type.shape);
+  return type.shape.elements() * size_of(type.dtype);
+}
+
+thread_local int halo_dimension = -1;
+
+// make() makes the tensor on the CPU; for a GPU it is copied from there.
+template <class Make>
+Tensor on_current_device(const TensorType& type, const Make& make) {
+  if (current_device() == DeviceKind::dry) return Tensor(type);
+  if (current_device() == DeviceKind::cpu) return make();
+  Tensor result;
+  {
+    UseDevice cpu(DeviceKind::cpu);
+    result = make();
+  }
+  return detail::copied(result, current_device());
+}
+
+}  // namespace
+
+namespace detail {
+
+Tensor copied(const Tensor& x, DeviceKind to) {
+  require(x.device() != DeviceKind::dry && to != DeviceKind::dry, "[to] the dry device has no elements to copy: {}", x);
+  if (!x.storage()) refuse_unkept("to", "the elements of this tensor", x);
+  Tensor result(x.type(), to);
+  if (x.bytes() == 0) return result;
+  const bool from_gpu = x.device() == DeviceKind::cuda, to_gpu = to == DeviceKind::cuda;
+  if (from_gpu && to_gpu) cuda::copy_on_device(result.raw(), x.raw(), x.bytes());
+  else if (to_gpu) cuda::copy_to_device(result.raw(), x.raw(), x.bytes());
+  else if (from_gpu) cuda::copy_to_host(result.raw(), x.raw(), x.bytes());
+  else std::memcpy(result.raw(), x.raw(), static_cast<std::size_t>(x.bytes()));
+  return result;
+}
+
+void copy_bytes(DeviceKind device, void* to, const void* from, std::int64_t bytes) {
+  if (bytes == 0 || !to || !from || to == from) return;
+  if (device == DeviceKind::cuda) cuda::copy_on_device(to, from, bytes);
+  else std::memmove(to, from, static_cast<std::size_t>(bytes));
+}
+
+void zero_bytes(DeviceKind device, void* memory, std::int64_t bytes) {
+  if (bytes == 0 || !memory) return;
+  if (device == DeviceKind::cuda) cuda::zero(memory, bytes);
+  else std::memset(memory, 0, static_cast<std::size_t>(bytes));
+}
+
+}  // namespace detail
+
+HaloRoom::HaloRoom(int dimension) : previous_(halo_dimension) { halo_dimension = dimension; }
+HaloRoom::~HaloRoom() { halo_dimension = previous_; }
+
+std::int64_t HaloRoom::bytes(const TensorType& type, const LayoutPtr& layout) {
+  int dimension = halo_dimension;
+  for (int d = 1; layout && dimension < 0 && d < type.shape.rank(); ++d)
+    if (layout->axis_of(d) >= 0) dimension = d;
+  if (dimension < 1 || dimension >= type.shape.rank() || type.shape.elements(0, dimension) != 1) return 0;
+  constexpr std::int64_t alignment = 64;
+  const auto index = type.shape.elements(dimension + 1, type.shape.rank()) * size_of(type.dtype);
+  return (index + alignment - 1) / alignment * alignment;
+}
+
+Tensor Tensor::with_room(const TensorType& type, DeviceKind device, std::int64_t room) {
+  const auto bytes = checked_bytes(type);
+  return {type, std::make_shared<Storage>(bytes + 2 * room, device, room), room};
+}
+
+Tensor::Tensor(const Tensor& other) = default;
+Tensor& Tensor::operator=(const Tensor& other) = default;
+Tensor::Tensor(Tensor&& other) noexcept = default;
+Tensor& Tensor::operator=(Tensor&& other) noexcept = default;
+Tensor::~Tensor() = default;
+
+Tensor::Tensor(const TensorType& type, DeviceKind device)
+    : type_(type), storage_(std::make_shared<Storage>(checked_bytes(type), device)), id_(next_id()), device_(device) {}
+
+Tensor::Tensor(const TensorType& type, std::shared_ptr<Storage> storage, std::int64_t offset)
+    : type_(type), storage_(std::move(storage)), offset_(offset), id_(next_id()), device_(storage_->device()) {
+  require(offset_ + bytes() <= storage_->bytes(), "[tensor] {} bytes at offset {} do not fit in storage of {} bytes", bytes(),
+          offset_, storage_->bytes());
+}
+
+void Tensor::check_access(DType asked) const {
+  require(id_ != 0, "[tensor] access to an empty tensor");
+  require(asked == dtype(), "[tensor] elements are {}, accessed as {}", name_of(dtype()), name_of(asked));
+  require(device_ != DeviceKind::cuda, "[tensor] the elements are on the GPU; copy them with to(x, DeviceKind::cpu) first: {}",
+          *this);
+  require(device_ == DeviceKind::cpu, "[tensor] elements of a tensor on device {} cannot be read here", name_of(device_));
+  if (!storage_) detail::refuse_unkept("tensor", "the elements of this tensor", *this);
+}
+
+double Tensor::item() const {
+  require(elements() == 1, "[item] one element is needed: {}", *this);
+  return to_vector()[0];
+}
+
+std::vector<double> Tensor::to_vector() const {
+  if (device_ == DeviceKind::cuda && storage_) return detail::copied(*this, DeviceKind::cpu).to_vector();
+  std::vector<double> values(static_cast<std::size_t>(elements()));
+  visit_any(dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T* from = data<T>();
+    std::transform(from, from + elements(), values.begin(), [](T value) { return static_cast<double>(value); });
+  });
+  return values;
+}
+
+Tensor Tensor::with_layout(LayoutPtr layout) const {
+  Tensor result = *this;
+  result.layout_ = std::move(layout);
+  if (result.layout_)
+    if (const auto local = result.layout_->box().extents(); local != shape())
+      fail("[layout] the local part is {}, the tensor is {}: layout {}", local, shape(), to_string(*result.layout_));
+  return result;
+}
+
+Tensor Tensor::without_storage() const {
+  Tensor result = *this;
+  result.storage_ = nullptr;
+  return result;
+}
+
+Tensor Tensor::as_constant() const {
+  Tensor result = *this;
+  if (result) result.id_ = next_id();
+  result.constant_ = true;
+  return result;
+}
+
+Tensor Tensor::as_variable() const {
+  Tensor result = *this;
+  if (result) result.id_ = next_id();
+  result.constant_ = false;
+  return result;
+}
+
+Tensor Tensor::moved(const Tensor& x, std::shared_ptr<Storage> storage, std::int64_t offset) {
+  Tensor result = x;
+  result.storage_ = std::move(storage);
+  result.offset_ = offset;
+  return result;
+}
+
+std::string to_string(const Tensor& x) {
+  if (!x) return "none";
+  auto text = fmt::format("{} {}", name_of(x.dtype()), x.shape());
+  if (x.layout()) text += " of " + to_string(*x.layout());
+  return text;
+}
+
+Tensor full(const Shape& shape, double value, DType dtype) {
+  Tensor result({shape, dtype});
+  if (result.device() == DeviceKind::dry) return result;
+  visit_any(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const auto element = static_cast<T>(value);
+    if (result.device() == DeviceKind::cuda) cuda::fill(result.raw(), result.elements(), size_of(dtype), &element);
+    else std::fill_n(result.mutable_data<T>(), result.elements(), element);
+  });
+  return result;
+}
+
+Tensor zeros_like(const Tensor& x) {
+  UseDevice device(x.device());
+  return full(x.shape(), 0, x.dtype());
+}
+
+Tensor ones_like(const Tensor& x) {
+  UseDevice device(x.device());
+  return full(x.shape(), 1, x.dtype());
+}
+
+Tensor arange(std::int64_t n, DType dtype) {
+  const TensorType type{Shape{n}, dtype};
+  return on_current_device(type, [&] {
+    Tensor result(type);
+    visit_any(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      T* out = result.mutable_data<T>();
+      for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(i);
+    });
+    return result;
+  });
+}
+
+Tensor from_vector(const Shape& shape, std::span<const double> values, DType dtype) {
+  require(static_cast<std::int64_t>(values.size()) == shape.elements(), "[from_vector] {} values for shape {}", values.size(),
+          shape);
+  const TensorType type{shape, dtype};
+  return on_current_device(type, [&] {
+    Tensor result(type);
+    visit_any(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      std::transform(values.begin(), values.end(), result.mutable_data<T>(), [](double value) { return static_cast<T>(value); });
+    });
+    return result;
+  });
+}
+
+Tensor wrap(void* memory, const Shape& shape, DType dtype, std::function<void()> release) {
+  const auto bytes = shape.elements() * size_of(dtype);
+  return Tensor({shape, dtype}, std::make_shared<Storage>(memory, bytes, DeviceKind::cpu, std::move(release)));
+}
+
+}  // namespace mpigrad
+
+fmt::format_context::iterator fmt::formatter<mpigrad::Tensor>::format(const mpigrad::Tensor& x, fmt::format_context& context) const {
+  return fmt::format_to(context.out(), "{}", mpigrad::to_string(x));
+}

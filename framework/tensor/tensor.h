@@ -1,0 +1,165 @@
+#pragma once
+// A tensor: a row-major, contiguous array with a type, a device and an identity for the tape. Copies of a handle are the same
+// tensor. User-facing functions return new tensors; nothing modifies a recorded tensor in place.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/tensor/device.h"
+#include "framework/tensor/dtype.h"
+#include "framework/tensor/layout.h"
+#include "framework/tensor/shape.h"
+#include "framework/tensor/storage.h"
+
+namespace mpigrad {
+
+struct TensorType {
+  Shape shape;
+  DType dtype = DType::float32;
+  bool operator==(const TensorType&) const = default;
+};
+
+class Tensor {
+ public:
+  Tensor() = default;  // no tensor: `if (!x)`
+  // Not inline: every file would compile them at every use, and a call costs nothing beside an op.
+  Tensor(const Tensor& other);
+  Tensor& operator=(const Tensor& other);
+  Tensor(Tensor&& other) noexcept;
+  Tensor& operator=(Tensor&& other) noexcept;
+  ~Tensor();
+
+  // Uninitialised.
+  explicit Tensor(const TensorType& type, DeviceKind device = current_device());
+  // The same in storage with room before and behind the elements.
+  static Tensor with_room(const TensorType& type, DeviceKind device, std::int64_t room);
+  // Shares `storage` from `offset` bytes on.
+  Tensor(const TensorType& type, std::shared_ptr<Storage> storage, std::int64_t offset = 0);
+
+  explicit operator bool() const { return id_ != 0; }
+  const Shape& shape() const { return type_.shape; }
+  std::int64_t dim(int i) const { return type_.shape[i]; }
+  int rank() const { return type_.shape.rank(); }
+  DType dtype() const { return type_.dtype; }
+  const TensorType& type() const { return type_; }
+  std::int64_t elements() const { return type_.shape.elements(); }
+  std::int64_t bytes() const { return elements() * size_of(type_.dtype); }
+  DeviceKind device() const { return device_; }
+
+  // Elements on the CPU; T must be the tensor's type. A GPU's are refused: to_vector() or to() copies them.
+  template <class T>
+  const T* data() const {
+    check_access(dtype_of<T>());
+    return reinterpret_cast<const T*>(raw());
+  }
+  // Only for filling a tensor that nobody has recorded or read yet.
+  template <class T>
+  T* mutable_data() {
+    check_access(dtype_of<T>());
+    return reinterpret_cast<T*>(raw());
+  }
+  std::byte* raw() const { return storage_ && storage_->data() ? storage_->data() + offset_ : nullptr; }
+  const std::shared_ptr<Storage>& storage() const { return storage_; }
+  std::int64_t offset() const { return offset_; }
+
+  // The single element, as a double. From a GPU these two copy, for which the host waits.
+  double item() const;
+  std::vector<double> to_vector() const;
+
+  // Identity on the tape.
+  std::uint64_t id() const { return id_; }
+  // Declared constant on all ranks, or computed from constants alone: no cotangent, never recorded.
+  bool is_constant() const { return constant_; }
+  const LayoutPtr& layout() const { return layout_; }
+
+  // The same tensor (same identity) described differently.
+  Tensor with_layout(LayoutPtr layout) const;
+  Tensor without_layout() const { return with_layout(nullptr); }
+  Tensor without_storage() const;
+  // The same elements under a new identity, so that no cotangent flows back.
+  Tensor as_constant() const;
+  // A fresh identity, not constant.
+  Tensor as_variable() const;
+  // x with its elements elsewhere; the same identity.
+  static Tensor moved(const Tensor& x, std::shared_ptr<Storage> storage, std::int64_t offset);
+
+ private:
+  friend class TensorAccess;
+  void check_access(DType asked) const;
+
+  TensorType type_;
+  std::shared_ptr<Storage> storage_;
+  std::int64_t offset_ = 0;  // in bytes
+  std::uint64_t id_ = 0;
+  DeviceKind device_ = DeviceKind::cpu;
+  bool constant_ = false;
+  LayoutPtr layout_;
+};
+
+// While it lives, outputs of ops on this thread get room for one more index of `dimension` at either end, if they have one index
+// in all dimensions before it. An exchange puts halos there and so need not copy the tensor.
+class HaloRoom {
+ public:
+  explicit HaloRoom(int dimension);
+  ~HaloRoom();
+  HaloRoom(const HaloRoom&) = delete;
+  HaloRoom& operator=(const HaloRoom&) = delete;
+  // Bytes for an output whose layout may be known.
+  static std::int64_t bytes(const TensorType& type, const LayoutPtr& layout);
+
+ private:
+  int previous_;
+};
+
+// Used by apply() alone.
+class TensorAccess {
+ public:
+  static void set_constant(Tensor& x, bool constant) { x.constant_ = constant; }
+  static void set_layout(Tensor& x, LayoutPtr layout) { x.layout_ = std::move(layout); }
+};
+
+namespace detail {
+// The elements of x on a device, which may be x's own; not on the tape. See to() in ops/device.h for the op.
+Tensor copied(const Tensor& x, DeviceKind to);
+// Inside the memory of one device; nothing where there is no memory (the dry device).
+void copy_bytes(DeviceKind device, void* to, const void* from, std::int64_t bytes);
+void zero_bytes(DeviceKind device, void* memory, std::int64_t bytes);
+// The error of who reads elements that the tape did not keep. In a vjp it names the op, and the member that would have kept them.
+[[noreturn]] void refuse_unkept(std::string_view reader, std::string_view what, const Tensor& x);
+}  // namespace detail
+
+// "float32 [8, 32, 32]", with the layout where there is one.
+std::string to_string(const Tensor& x);
+
+// ---- making tensors; on the current device. Their values are variables to the tape; see constant().
+
+Tensor full(const Shape& shape, double value, DType dtype = DType::float32);
+inline Tensor zeros(const Shape& shape, DType dtype = DType::float32) { return full(shape, 0, dtype); }
+inline Tensor ones(const Shape& shape, DType dtype = DType::float32) { return full(shape, 1, dtype); }
+Tensor zeros_like(const Tensor& x);
+Tensor ones_like(const Tensor& x);
+// 0, 1, ..., n - 1
+Tensor arange(std::int64_t n, DType dtype = DType::int64);
+// values, row-major, converted to dtype
+Tensor from_vector(const Shape& shape, std::span<const double> values, DType dtype = DType::float32);
+inline Tensor from_vector(const Shape& shape, std::initializer_list<double> values, DType dtype = DType::float32) {
+  return from_vector(shape, std::span<const double>(values.begin(), values.size()), dtype);
+}
+// Memory of the caller's, which must outlive every tensor that uses it; `release` runs when none does any more.
+Tensor wrap(void* memory, const Shape& shape, DType dtype, std::function<void()> release = {});
+
+// Declares x the same kind of constant on all ranks (what a data loader returns): no cotangent is ever computed for it.
+inline Tensor constant(const Tensor& x) { return x.as_constant(); }
+
+}  // namespace mpigrad
+
+template <>
+struct fmt::formatter<mpigrad::Tensor> {
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }  // {} alone
+  fmt::format_context::iterator format(const mpigrad::Tensor& x, fmt::format_context& context) const;
+};

@@ -1,0 +1,164 @@
+#include "models/data/augment/intensity.h"
+
+#include <algorithm>
+#include <numbers>
+
+namespace mpigrad::augment {
+namespace {
+
+float unit(float value) { return std::clamp(value, 0.0F, 1.0F); }
+
+float luma(const float* rgb) { return 0.299F * rgb[0] + 0.587F * rgb[1] + 0.114F * rgb[2]; }
+
+// Whether there is colour to change.
+bool has_colour(const Sample& x, const char* what) {
+  require(x.channels == 1 || x.channels == 3, "[augment] {} is for 1 or 3 channels, not {}", what, x.channels);
+  return x.channels == 3;
+}
+
+// Hue in parts of the circle; saturation and value in [0, 1].
+void turn_hue(float* rgb, float turn) {
+  const float value = std::max({rgb[0], rgb[1], rgb[2]}), least = std::min({rgb[0], rgb[1], rgb[2]});
+  const float chroma = value - least;
+  if (chroma <= 0) return;
+  float sixth = 0;  // of the circle, from red
+  if (value == rgb[0]) sixth = (rgb[1] - rgb[2]) / chroma;
+  else if (value == rgb[1]) sixth = 2 + (rgb[2] - rgb[0]) / chroma;
+  else sixth = 4 + (rgb[0] - rgb[1]) / chroma;
+  sixth += 6 * turn;
+  // f(n) = V - C max(0, min(k, 4 - k, 1)) with k = (n + H) mod 6, for n = 5, 3, 1
+  for (int c = 0; c < 3; ++c) {
+    float k = std::fmod(static_cast<float>(5 - 2 * c) + sixth, 6.0F);
+    if (k < 0) k += 6;
+    rgb[c] = value - chroma * std::max(0.0F, std::min({k, 4 - k, 1.0F}));
+  }
+}
+
+}  // namespace
+
+void brightness(Sample& x, double factor) {
+  const auto f = static_cast<float>(factor);
+  for (auto& value : x.values) value = unit(f * value);
+}
+
+void contrast(Sample& x, double factor) {
+  double sum = 0;
+  std::size_t n = x.values.size();
+  if (x.channels == 3) {
+    n /= 3;
+    for (std::size_t i = 0; i < n; ++i) sum += static_cast<double>(luma(x.values.data() + 3 * i));
+  } else {
+    for (const auto value : x.values) sum += static_cast<double>(value);
+  }
+  const auto f = static_cast<float>(factor), rest = (1 - f) * static_cast<float>(sum / static_cast<double>(n));
+  for (auto& value : x.values) value = unit(f * value + rest);
+}
+
+void saturation(Sample& x, double factor) {
+  if (!has_colour(x, "saturation")) return;
+  const auto f = static_cast<float>(factor);
+  for (std::size_t i = 0; i < x.values.size(); i += 3) {
+    float* rgb = x.values.data() + i;
+    const float rest = (1 - f) * luma(rgb);
+    for (int c = 0; c < 3; ++c) rgb[c] = unit(f * rgb[c] + rest);
+  }
+}
+
+void hue(Sample& x, double turn) {
+  require(turn >= -0.5 && turn <= 0.5, "[augment] a hue turns by -1/2 to 1/2, not {}", turn);
+  if (!has_colour(x, "hue") || turn == 0) return;
+  for (std::size_t i = 0; i < x.values.size(); i += 3) turn_hue(x.values.data() + i, static_cast<float>(turn));
+}
+
+void grey(Sample& x) {
+  if (!has_colour(x, "grey")) return;
+  for (std::size_t i = 0; i < x.values.size(); i += 3) {
+    float* rgb = x.values.data() + i;
+    rgb[0] = rgb[1] = rgb[2] = luma(rgb);
+  }
+}
+
+void linear(Sample& x, double scale, double shift) {
+  const auto a = static_cast<float>(scale), b = static_cast<float>(shift);
+  for (auto& value : x.values) value = a * value + b;
+}
+
+void gamma(Sample& x, double exponent) {
+  require(exponent > 0, "[augment] the exponent is positive, not {}", exponent);
+  if (exponent == 1) return;
+  const auto e = static_cast<float>(exponent);
+  for (auto& value : x.values) value = std::pow(std::max(value, 0.0F), e);
+}
+
+void noise(Sample& x, double deviation, const Philox& random) {
+  const auto s = static_cast<float>(deviation);
+  constexpr float circle = 2 * std::numbers::pi_v<float> * 0x1p-32F;
+  const auto n = x.values.size();
+  for (std::size_t i = 0; i < n; i += 4) {
+    const auto w = random.words(i / 4);
+    float normal[4];
+    for (std::size_t k = 0; k < 4; k += 2) {
+      const float radius = std::sqrt(-2 * std::log((static_cast<float>(w[k]) + 0.5F) * 0x1p-32F));
+      const float angle = circle * static_cast<float>(w[k + 1]);
+      normal[k] = radius * std::cos(angle), normal[k + 1] = radius * std::sin(angle);
+    }
+    for (std::size_t k = 0; k < std::min<std::size_t>(4, n - i); ++k) x.values[i + k] += s * normal[k];
+  }
+}
+
+void normalise(Sample& x, std::span<const double> mean, std::span<const double> deviation) {
+  const auto channels = static_cast<std::size_t>(x.channels);
+  require((mean.size() == 1 || mean.size() == channels) && deviation.size() == mean.size(),
+          "[augment] {} means and {} deviations for {} channels", mean.size(), deviation.size(), channels);
+  for (std::size_t c = 0; c < channels; ++c) {
+    const auto k = mean.size() == 1 ? 0 : c;
+    require(deviation[k] > 0, "[augment] a deviation is positive, not {}", deviation[k]);
+    const auto m = static_cast<float>(mean[k]), s = static_cast<float>(1 / deviation[k]);
+    for (std::size_t i = c; i < x.values.size(); i += channels) x.values[i] = (x.values[i] - m) * s;
+  }
+}
+
+void blur(Sample& x, double sigma) {
+  require(sigma >= 0 && sigma < 1e4, "[augment] a width of blur is not negative: {}", sigma);
+  if (sigma == 0) return;
+  const auto radius = static_cast<std::int64_t>(std::ceil(3 * sigma));
+  std::vector<float> kernel;
+  double sum = 0;
+  const auto weight = [&](std::int64_t k) { return std::exp(-static_cast<double>(k * k) / (2 * sigma * sigma)); };
+  for (auto k = -radius; k <= radius; ++k) sum += weight(k);
+  for (auto k = -radius; k <= radius; ++k) kernel.push_back(static_cast<float>(weight(k) / sum));
+
+  std::vector<float> y(x.values.size());
+  for (int axis = 0; axis < 3; ++axis) {
+    const auto n = x.extents[axis];
+    if (n == 1) continue;
+    const auto outer = x.extents.elements(0, axis), inner = x.extents.elements(axis + 1, 3) * x.channels;
+    std::fill(y.begin(), y.end(), 0.0F);
+    const auto mirrored = [n](std::int64_t i) {
+      const auto period = 2 * (n - 1), j = ((i % period) + period) % period;
+      return std::min(j, period - j);
+    };
+    for (std::int64_t o = 0; o < outer; ++o)
+      for (std::int64_t i = 0; i < n; ++i)
+        for (auto k = -radius; k <= radius; ++k) {
+          const float w = kernel[static_cast<std::size_t>(k + radius)];
+          const float* in = x.values.data() + (o * n + mirrored(i + k)) * inner;
+          float* out = y.data() + (o * n + i) * inner;
+          for (std::int64_t j = 0; j < inner; ++j) out[j] += w * in[j];
+        }
+    std::swap(x.values, y);
+  }
+}
+
+void erase(Sample& x, const Box& box, double value) {
+  for (int a = 0; a < 3; ++a)
+    require(box.begin[a] >= 0 && box.begin[a] <= box.end[a] && box.end[a] <= x.extents[a],
+            "[augment] the box {} is not inside {}", to_string(box), x.extents);
+  const auto count = box.end[2] - box.begin[2];
+  for (auto d = box.begin[0]; d < box.end[0]; ++d)
+    for (auto h = box.begin[1]; h < box.end[1]; ++h)
+      std::fill_n(x.values.begin() + ((d * x.extents[1] + h) * x.extents[2] + box.begin[2]) * x.channels, count * x.channels,
+                  static_cast<float>(value));
+}
+
+}  // namespace mpigrad::augment

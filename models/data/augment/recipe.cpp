@@ -1,0 +1,71 @@
+#include "models/data/augment/recipe.h"
+
+namespace mpigrad::augment {
+
+Recipe& Recipe::add(Step step) {
+  steps_.push_back(std::move(step));
+  return *this;
+}
+
+Shape Recipe::extents(Shape input) const {
+  for (const auto& step : steps_)
+    if (step.extents) {
+      const auto output = step.extents(input);
+      // Which step is left out is random, so only one that is always there may change the extents.
+      require(output == input || step.probability >= 1, "[augment] '{}' changes {} to {} with a probability of only {}",
+              step.text, input, output, step.probability);
+      input = output;
+    }
+  return input;
+}
+
+void Recipe::apply(Sample& x, const Philox& random) const {
+  for (std::size_t k = 0; k < steps_.size(); ++k) {
+    const auto& step = steps_[k];
+    const auto own = random.child(k);
+    if (step.probability < 1 && own.uniform(0) >= step.probability) continue;
+    step.apply(x, own.child(0));
+  }
+}
+
+std::string Recipe::text() const {
+  std::string result;
+  for (const auto& step : steps_) {
+    if (!result.empty()) result += ", ";
+    if (step.probability < 1) result += fmt::format("{}: ", step.probability);
+    result += step.text;
+  }
+  return result.empty() ? "nothing" : result;
+}
+
+Step with(double probability, Step step) {
+  require(probability >= 0 && probability <= 1, "[augment] a probability is 0 to 1, not {}", probability);
+  step.probability *= probability;
+  return step;
+}
+
+Recipe photographs(const Shape& to, Range area) {
+  Recipe recipe{random_resized_crop({.to = to, .area = area}), random_flip(2), with(0.8, colour_jitter({})),
+                with(0.2, to_grey())};
+  const auto edge = static_cast<double>(to[1]);
+  if (to[1] >= 64) recipe.add(with(0.5, random_blur({0.1 * edge / 224, 2 * edge / 224})));
+  return recipe;
+}
+
+Recipe handwriting(const Shape& to) {
+  return {random_warp({.to = to,
+                       .rotation = 15,
+                       .shear = 15,
+                       .scale = {0.8, 1.2},
+                       .stretch = {0.8, 1.25},
+                       .move = 0.08,
+                       .elastic = 0.03,
+                       .spacing = 0.2})};
+}
+
+Recipe volumes(const Shape& to) {
+  return {random_resized_crop({.to = to, .area = {0.4, 1}}), random_turn(true), with(0.8, random_intensity({})),
+          with(0.5, random_noise({0, 0.1})), with(0.5, random_erase({.area = {0.02, 0.2}}))};
+}
+
+}  // namespace mpigrad::augment

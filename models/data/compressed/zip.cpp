@@ -1,0 +1,87 @@
+#include <zip.h>
+
+#include <memory>
+
+#include "framework/error.h"
+#include "framework/tensor/printable.h"
+#include "models/data/compressed/compressed.h"
+
+namespace mpigrad::data {
+namespace {
+
+struct Discard {
+  void operator()(zip_t* archive) const { zip_discard(archive); }
+  void operator()(zip_file_t* file) const { zip_fclose(file); }
+};
+using Archive = std::unique_ptr<zip_t, Discard>;
+
+Archive open_archive(const std::filesystem::path& path) {
+  int code = 0;
+  Archive archive(zip_open(path.c_str(), ZIP_RDONLY, &code));
+  if (!archive) {
+    zip_error_t error;
+    zip_error_init_with_code(&error, code);
+    const std::string text = zip_error_strerror(&error);
+    zip_error_fini(&error);
+    fail("[zip] {}: cannot be opened: {}", path.string(), text);
+  }
+  return archive;
+}
+
+class UnzipStream final : public ByteStream {
+ public:
+  UnzipStream(const std::filesystem::path& path, const std::string& name)
+      : where_(fmt::format("{}: '{}'", path.string(), printable(name))), archive_(open_archive(path)) {
+    zip_stat_t stat;
+    zip_stat_init(&stat);
+    require(zip_stat(archive_.get(), name.c_str(), 0, &stat) == 0 && (stat.valid & ZIP_STAT_SIZE) != 0, "[zip] {} is not in it",
+            where_);
+    size_ = stat.size;
+    file_.reset(zip_fopen(archive_.get(), name.c_str(), 0));
+    require(file_ != nullptr, "[zip] {} cannot be opened: {}", where_, zip_strerror(archive_.get()));
+  }
+
+  // The archive's directory may promise any size, and the file in it be longer.
+  std::size_t read(std::byte* to, std::size_t count) override {
+    std::size_t got = 0;
+    while (got < count) {
+      const auto more = zip_fread(file_.get(), to + got, count - got);
+      require(more >= 0, "[zip] {} is corrupt: {}", where_, zip_file_strerror(file_.get()));
+      if (more == 0) {
+        require(used_ + got == size_, "[zip] {} is truncated: {} of {} bytes", where_, used_ + got, size_);
+        break;
+      }
+      got += static_cast<std::size_t>(more);
+    }
+    used_ += got;
+    return got;
+  }
+  double most_left() const override { return static_cast<double>(size_) - static_cast<double>(used_); }
+
+ private:
+  std::string where_;
+  Archive archive_;
+  std::unique_ptr<zip_file_t, Discard> file_;  // goes before the archive
+  std::uint64_t size_ = 0, used_ = 0;
+};
+
+}  // namespace
+
+bool zip_available() { return true; }
+
+std::vector<std::string> zip_names(const std::filesystem::path& path) {
+  const auto archive = open_archive(path);
+  std::vector<std::string> names;
+  const auto entries = zip_get_num_entries(archive.get(), 0);
+  for (zip_int64_t i = 0; i < entries; ++i) {
+    const char* name = zip_get_name(archive.get(), static_cast<zip_uint64_t>(i), 0);
+    if (name != nullptr) names.emplace_back(name);
+  }
+  return names;
+}
+
+ByteStreamPtr unzip(const std::filesystem::path& path, const std::string& name) {
+  return std::make_unique<UnzipStream>(path, name);
+}
+
+}  // namespace mpigrad::data

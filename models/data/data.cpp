@@ -1,0 +1,288 @@
+#include "models/data/data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <unordered_map>
+
+#include "framework/cuda/cuda.h"
+#include "framework/joined.h"
+#include "framework/tensor/random.h"
+#include "models/data/data_augment.h"
+#include "models/data/data_parts.h"
+
+namespace mpigrad::data {
+
+namespace {
+
+// Memory of the host from which a batch goes to a GPU.
+struct Pinned {
+  cuda::PinnedBuffer memory;
+  cuda::Event copied;
+
+  explicit Pinned(std::int64_t bytes) : memory(bytes) {}
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+  ~Pinned() {
+    try {
+      if (!copied.reached()) copied.synchronise();
+    } catch (...) {  // a GPU that has failed reads nothing more
+    }
+  }
+};
+
+}  // namespace
+
+struct Loader::State {
+  State(SourcePtr source_, LoaderOptions options_)
+      : source(std::move(source_)), options(std::move(options_)),
+        schedule(*source, options.samples, options.batch, options.seed, options.shuffle, options.drop_last) {}
+
+  SourcePtr source;
+  LoaderOptions options;
+  Schedule schedule;
+  AugmentationKinds kinds;
+  Transform transform = Transform::none;
+  DType target_dtype = DType::float32;
+  bool classes = false;  // y is [N]
+  Box spatial;           // this rank's block of [D, H, W]
+  std::optional<Regions> regions;
+
+  struct Layouts {
+    LayoutPtr x, y;
+  };
+  std::map<std::int64_t, Layouts> layouts;  // by the batch's N
+  std::unordered_map<std::int64_t, std::vector<double>> targets;
+
+  Shape shape(std::int64_t n) const {
+    const auto& e = source->extents();
+    return {n, e[0], e[1], e[2], source->channels()};
+  }
+  const Layouts& layouts_for(std::int64_t n);
+  std::shared_ptr<Fetch> start(std::int64_t epoch, const std::vector<std::int64_t>& order, std::int64_t step);
+  // The types of this rank's part of a batch.
+  std::pair<TensorType, TensorType> types(const Fetch& fetch) const;
+  // Decodes and augments into memory of the host.
+  void fill(Fetch& fetch, std::byte* x, std::byte* y);
+  Batch laid_out(const Fetch& fetch, const Tensor& x, const Tensor& y);
+  Batch finish(Fetch& fetch);
+  Batch finish(Fetch& fetch, Places& places);
+
+  std::array<std::unique_ptr<Pinned>, 2> pinned;  // in turn
+  std::size_t next_pinned = 0;
+};
+
+// Where the batches of an epoch are on a GPU: two places in turn, so that one is filled while the other is computed with.
+struct Loader::Places {
+  struct Place {
+    std::shared_ptr<Storage> x, y;
+    cuda::Event used;  // behind the work of the step that used it
+  };
+  std::array<Place, 2> places;
+  std::size_t next = 0;
+
+  // The step that used the batch before has been given out.
+  void step_is_given() { places[1 - next].used.record(cuda::compute_stream()); }
+
+  // Memory at `place` that nobody uses any more when the copy stream gets there.
+  static Tensor free_memory(std::shared_ptr<Storage>& storage, const TensorType& type) {
+    const auto bytes = type.shape.elements() * size_of(type.dtype);
+    if (!storage || storage.use_count() > 1 || storage->bytes() < bytes) {
+      storage = std::make_shared<Storage>(bytes, DeviceKind::cuda);
+      cuda::wait(cuda::copy_stream(), cuda::compute_stream());  // which may have given it back just now
+    }
+    return {type, storage, 0};
+  }
+};
+
+struct Loader::Fetch {
+  struct Item {
+    std::int64_t sample = 0;
+    std::vector<Piece> pieces;
+    std::vector<RegionPtr> regions;  // one for each piece
+    std::future<std::vector<double>> targets;
+  };
+  std::int64_t n = 0;       // of all ranks
+  std::vector<Item> items;  // this rank's
+};
+
+const Loader::State::Layouts& Loader::State::layouts_for(std::int64_t n) {
+  auto& found = layouts[n];
+  if (!found.x && options.grid) {
+    found.x = activation_layout(options.grid, shape(n));
+    const auto t = static_cast<std::int64_t>(source->target_names().size());
+    found.y = split_layout(options.grid, classes ? Shape{n} : Shape{n, t}, {0, -1, -1, -1});
+  }
+  return found;
+}
+
+std::shared_ptr<Loader::Fetch> Loader::State::start(std::int64_t epoch, const std::vector<std::int64_t>& order,
+                                                    std::int64_t step) {
+  auto fetch = std::make_shared<Fetch>();
+  const auto first = step * options.batch;
+  fetch->n = std::min(options.batch, static_cast<std::int64_t>(order.size()) - first);
+  std::int64_t begin = 0, end = fetch->n;
+  if (const auto& layout = layouts_for(fetch->n).x) {
+    const auto box = layout->box();
+    begin = box.begin[0], end = box.end[0];
+  }
+  for (auto i = begin; i < end; ++i) {
+    auto& item = fetch->items.emplace_back();
+    item.sample = order[static_cast<std::size_t>(first + i)];
+    if (!targets.contains(item.sample)) item.targets = source->targets_async(item.sample);
+    item.pieces =
+        pieces_of(spatial, source->extents(), draw_augmentation(options.seed, epoch, item.sample, source->extents(), kinds));
+    for (const auto& piece : item.pieces) item.regions.push_back(regions->get(item.sample, piece.box));
+  }
+  return fetch;
+}
+
+std::pair<TensorType, TensorType> Loader::State::types(const Fetch& fetch) const {
+  const auto n = static_cast<std::int64_t>(fetch.items.size()), t = static_cast<std::int64_t>(source->target_names().size());
+  const auto extents = spatial.extents();
+  return {{Shape{n, extents[0], extents[1], extents[2], source->channels()}, options.dtype},
+          {classes ? Shape{n} : Shape{n, t}, target_dtype}};
+}
+
+void Loader::State::fill(Fetch& fetch, std::byte* x, std::byte* y) {
+  const auto n = static_cast<std::int64_t>(fetch.items.size());
+  const auto extents = spatial.extents();
+  const auto channels = source->channels(), t = static_cast<std::int64_t>(source->target_names().size());
+  const auto bytes = extents.elements() * channels * size_of(options.dtype);
+  for (std::int64_t i = 0; i < n; ++i) {
+    auto& item = fetch.items[static_cast<std::size_t>(i)];
+    const auto name = [&] { return source->name_of_sample(item.sample); };
+    for (std::size_t p = 0; p < item.pieces.size(); ++p) {
+      const auto& region = *item.regions[p];
+      region.ready.get();
+      copy_piece(item.pieces[p], {region.box, source->type(), region.bytes.get()}, extents, channels, transform, options.dtype,
+                 x + i * bytes, name);
+    }
+    if (item.targets.valid()) targets[item.sample] = item.targets.get();
+    const auto& values = targets.at(item.sample);
+    visit_arithmetic(target_dtype, [&](auto zero) {
+      using T = decltype(zero);
+      auto* to = reinterpret_cast<T*>(y) + i * t;
+      for (std::int64_t j = 0; j < t; ++j) to[j] = static_cast<T>(values[static_cast<std::size_t>(j)]);
+    });
+  }
+}
+
+Batch Loader::State::laid_out(const Fetch& fetch, const Tensor& x, const Tensor& y) {
+  const auto& layout = layouts_for(fetch.n);
+  if (!layout.x) return {constant(x), constant(y)};
+  return {constant(x).with_layout(layout.x), constant(y).with_layout(layout.y)};
+}
+
+Batch Loader::State::finish(Fetch& fetch) {
+  const auto [x_type, y_type] = types(fetch);
+  const Tensor x(x_type, DeviceKind::cpu), y(y_type, DeviceKind::cpu);
+  fill(fetch, x.raw(), y.raw());
+  if (options.device != DeviceKind::cuda) return laid_out(fetch, x, y);
+  return laid_out(fetch, detail::copied(x, options.device), detail::copied(y, options.device));
+}
+
+// The host waits for nothing but the copy of the batch before the last, which has been used.
+Batch Loader::State::finish(Fetch& fetch, Places& places) {
+  constexpr std::int64_t alignment = 512;
+  const auto [x_type, y_type] = types(fetch);
+  const auto of_x = x_type.shape.elements() * size_of(x_type.dtype), of_y = y_type.shape.elements() * size_of(y_type.dtype);
+  const auto before_y = (of_x + alignment - 1) / alignment * alignment;
+  auto& host = pinned[std::exchange(next_pinned, 1 - next_pinned)];
+  if (host) host->copied.throttle();
+  if (!host || host->memory.bytes() < before_y + of_y) host = std::make_unique<Pinned>(before_y + of_y);
+  auto* from = host->memory.data();
+  fill(fetch, from, from + before_y);
+
+  auto& place = places.places[std::exchange(places.next, 1 - places.next)];
+  const auto stream = cuda::copy_stream();
+  place.used.hold(stream);
+  const auto x = Places::free_memory(place.x, x_type), y = Places::free_memory(place.y, y_type);
+  cuda::copy(x.raw(), from, of_x, stream);
+  cuda::copy(y.raw(), from + before_y, of_y, stream);
+  host->copied.record(stream);
+  host->copied.hold(cuda::compute_stream());
+  return laid_out(fetch, x, y);
+}
+
+// ---- Loader
+
+Loader::Loader(SourcePtr source, LoaderOptions options) {
+  require(source != nullptr, "[data] a loader needs a source");
+  const auto& extents = source->extents();
+  require(is_floating(options.dtype), "[data] x is of a floating-point type, not {}", name_of(options.dtype));
+  for (const auto dtype : {options.dtype, options.target_dtype.value_or(options.dtype)})
+    require(!is_half(dtype), "[data] batches are float32 or float64, not {}: cast them", name_of(dtype));
+  state_ = std::make_shared<State>(source, std::move(options));
+  auto& s = *state_;
+  const auto& o = s.options;
+  require(!o.transpositions || (extents[0] == extents[1] && extents[1] == extents[2]), "[data] transpositions are for cubes: {}",
+          extents);
+
+  s.kinds = {o.flips, o.shifts, o.transpositions};
+  s.transform = o.transform == Transform::of_source ? s.source->transform() : o.transform;
+  s.target_dtype = o.target_dtype.value_or(s.source->target_type() == DType::int64 ? DType::int64 : o.dtype);
+  require(s.target_dtype == DType::int64 || is_floating(s.target_dtype), "[data] y is int64 or floating-point, not {}",
+          name_of(s.target_dtype));
+  require(s.target_dtype != DType::int64 || s.source->target_type() == DType::int64,
+          "[data] targets are numbers, not classes: {}", joined(s.source->target_names(), ", "));
+  s.classes = s.target_dtype == DType::int64 && s.source->target_names().size() == 1;
+
+  s.spatial = {Shape{0, 0, 0}, extents};
+  if (o.grid) {
+    const auto box = s.layouts_for(o.batch).x->box();
+    require_planes(o.grid, s.shape(o.batch));
+    for (int a = 0; a < 3; ++a) s.spatial.begin[a] = box.begin[a + 1], s.spatial.end[a] = box.end[a + 1];
+  }
+  const Box whole{Shape{0, 0, 0}, extents};
+  s.regions.emplace(s.source, s.kinds.any() ? whole : s.spatial, s.schedule.samples.size(), o.cache_bytes, o.grid);
+}
+
+Loader::Loader(const std::filesystem::path& path, LoaderOptions options)
+    : Loader(std::make_shared<UniverseSource>(path), std::move(options)) {}
+
+const Source& Loader::source() const { return *state_->source; }
+const LoaderOptions& Loader::options() const { return state_->options; }
+std::int64_t Loader::samples() const { return state_->schedule.samples_per_epoch(); }
+std::int64_t Loader::steps() const { return state_->schedule.steps(); }
+Shape Loader::shape() const { return state_->shape(state_->options.batch); }
+LayoutPtr Loader::layout() const { return state_->layouts_for(state_->options.batch).x; }
+LayoutPtr Loader::target_layout() const { return state_->layouts_for(state_->options.batch).y; }
+
+std::vector<std::int64_t> Loader::samples_of(std::int64_t epoch, std::int64_t step) const {
+  return state_->schedule.samples_of(epoch, step);
+}
+
+Batch Loader::batch(std::int64_t epoch, std::int64_t step) const {
+  require(step >= 0 && step < steps(), "[data] step {} of {}", step, steps());
+  return state_->finish(*state_->start(epoch, state_->schedule.order(epoch), step));
+}
+
+Batches<Batch> Loader::epoch(std::int64_t epoch) const {
+  return {steps(), [state = state_, epoch, order = state_->schedule.order(epoch), places = std::shared_ptr<Places>(),
+                    next = std::shared_ptr<Fetch>()](std::int64_t step) mutable {
+            if (places) places->step_is_given();
+            const auto fetch = next ? std::move(next) : state->start(epoch, order, step);
+            const bool ahead = state->options.prefetch && step + 1 < state->schedule.steps();
+            next = ahead ? state->start(epoch, order, step + 1) : nullptr;
+            if (state->options.device != DeviceKind::cuda) return state->finish(*fetch);
+            if (!places) places = std::make_shared<Places>();
+            return state->finish(*fetch, *places);
+          }};
+}
+
+Split split_train_test(std::int64_t n, double fraction, std::uint64_t seed) {
+  require(n >= 2 && fraction > 0 && fraction < 1, "[data] {} samples cannot be split with a fraction of {} for the test", n,
+          fraction);
+  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  shuffle(order, Philox{seed, 0}.child(2));
+  const auto count = std::clamp<std::int64_t>(std::llround(fraction * static_cast<double>(n)), 1, n - 1);
+  Split split{{order.begin() + count, order.end()}, {order.begin(), order.begin() + count}};
+  std::sort(split.train.begin(), split.train.end());
+  std::sort(split.test.begin(), split.test.end());
+  return split;
+}
+
+}  // namespace mpigrad::data

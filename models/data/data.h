@@ -1,0 +1,81 @@
+#pragma once
+// Batches for training, each rank's own block of them.
+//
+//   data::Loader train("universes/", {.grid = grid, .batch = 8, .seed = 1, .shuffle = true, .flips = true, .shifts = true});
+//   for (auto [x, y] : train.epoch(0)) ...
+//
+// Order and augmentation are drawn from (seed, epoch, sample) alone, so a batch is the same for every grid, bit for bit.
+
+#include <optional>
+
+#include "comm/spatial/grid.h"
+#include "models/data/data_batches.h"
+#include "models/data/data_source.h"
+
+namespace mpigrad::data {
+
+struct LoaderOptions {
+  GridPtr grid{};          // none: plain local tensors
+  std::int64_t batch = 1;  // of all ranks together
+  std::uint64_t seed = 0;
+  bool shuffle = false;         // another order each epoch
+  bool flips = false;           // each spatial axis with probability 1/2
+  bool shifts = false;          // periodic, by any number of cells along each axis
+  bool transpositions = false;  // a random order of the spatial axes; for cubes
+  Transform transform = Transform::of_source;
+  DType dtype = DType::float32;         // of x
+  std::optional<DType> target_dtype{};  // of y; none: int64 for classes, else that of x
+  std::vector<std::int64_t> samples{};  // which ones; empty: all
+  bool drop_last = false;               // leave out a last, smaller batch
+  bool prefetch = true;                 // read the next batch while the current one is used
+  std::int64_t cache_bytes = -1;        // keep what was read if all of it fits; negative: 1 GiB per node
+  // Of the batches. To a GPU they are copied while the step before is computed.
+  DeviceKind device = current_device();
+};
+
+struct Batch {
+  Tensor x;  // [N, D, H, W, C], constant, with layout() of its N
+  Tensor y;  // [N, T], or [N] if it is one class each; constant, with target_layout()
+};
+
+class Loader {
+ public:
+  // Errors: a subset that names samples that do not exist, no batch at all, more ranks along a spatial axis than planes.
+  Loader(SourcePtr source, LoaderOptions options);
+  // Of universes: a folder, or one file.
+  Loader(const std::filesystem::path& path, LoaderOptions options);
+
+  const Source& source() const;
+  const LoaderOptions& options() const;
+  std::int64_t samples() const;  // per epoch
+  std::int64_t steps() const;    // batches per epoch
+  Shape shape() const;           // global [batch, D, H, W, C]
+  // Of a full batch: samples split over the first axis of the grid, planes over the others. None without a grid.
+  LayoutPtr layout() const;
+  LayoutPtr target_layout() const;
+
+  // The samples of step `step` of epoch `epoch`, in order.
+  std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t step) const;
+  // One batch by itself, without reading ahead.
+  Batch batch(std::int64_t epoch, std::int64_t step) const;
+
+  // The batches of an epoch, in order, for one pass. Not collective, but every rank gets the same number of them. A failed read
+  // throws where its batch is asked for.
+  Batches<Batch> epoch(std::int64_t epoch) const;
+
+  struct Fetch;   // a batch that is being read
+  struct Places;  // where batches on a GPU are
+  struct State;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+// Indices 0 ... n - 1 dealt at random into two lists, each sorted; the same for the same arguments. The test list has
+// round(fraction n) of them, but at least one, and leaves at least one.
+struct Split {
+  std::vector<std::int64_t> train, test;
+};
+Split split_train_test(std::int64_t n, double fraction, std::uint64_t seed);
+
+}  // namespace mpigrad::data

@@ -1,0 +1,89 @@
+#include "models/data/data_parts.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "framework/tensor/host_memory.h"
+
+namespace mpigrad::data {
+
+void shuffle(std::vector<std::int64_t>& values, const Philox& random) {
+  for (std::size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[random.below(i, i)]);
+}
+
+// ---- Schedule
+
+Schedule::Schedule(const Source& source, std::vector<std::int64_t> which, std::int64_t batch_, std::uint64_t seed_, bool shuffle_,
+                   bool drop_last_)
+    : samples(std::move(which)), batch(batch_), seed(seed_), shuffle(shuffle_), drop_last(drop_last_) {
+  require(batch > 0, "[data] a batch has at least one sample, not {}", batch);
+  if (samples.empty()) {
+    samples.resize(static_cast<std::size_t>(source.size()));
+    std::iota(samples.begin(), samples.end(), 0);
+  }
+  for (const auto sample : samples)
+    require(sample >= 0 && sample < source.size(), "[data] sample {} of {}", sample, source.size());
+  require(steps() > 0, "[data] {} samples make no batch of {}", samples.size(), batch);
+}
+
+std::int64_t Schedule::steps() const {
+  const auto n = static_cast<std::int64_t>(samples.size());
+  return drop_last ? n / batch : (n + batch - 1) / batch;
+}
+
+std::int64_t Schedule::samples_per_epoch() const {
+  const auto n = static_cast<std::int64_t>(samples.size());
+  return drop_last ? n / batch * batch : n;
+}
+
+std::vector<std::int64_t> Schedule::order(std::int64_t epoch) const {
+  auto result = samples;
+  if (shuffle) data::shuffle(result, Philox{seed, static_cast<std::uint64_t>(epoch)}.child(0));
+  return result;
+}
+
+std::vector<std::int64_t> Schedule::samples_of(std::int64_t epoch, std::int64_t step) const {
+  require(step >= 0 && step < steps(), "[data] step {} of {}", step, steps());
+  const auto all = order(epoch);
+  const auto begin = step * batch, end = std::min(begin + batch, static_cast<std::int64_t>(all.size()));
+  return {all.begin() + begin, all.begin() + end};
+}
+
+// ---- Regions
+
+Regions::Regions(SourcePtr source, const Box& largest, std::size_t samples, std::int64_t bytes, const GridPtr& grid)
+    : source_(std::move(source)), largest_(largest) {
+  const auto budget = bytes >= 0 ? bytes : (std::int64_t{1} << 30) / (grid ? grid->world().transport().node_size() : 1);
+  const auto each = static_cast<double>(largest.elements() * source_->channels() * size_of(source_->type()));
+  keep_ = !source_->in_memory() && each * static_cast<double>(samples) <= static_cast<double>(budget);
+}
+
+RegionPtr Regions::read(std::int64_t sample, const Box& box) const {
+  auto region = std::make_shared<Region>();
+  region->box = box;
+  const auto bytes = box.elements() * source_->channels() * size_of(source_->type());
+  if (bytes > (std::int64_t{1} << 26))
+    require_host_memory(fmt::format("[data] {}: the cells {}", source_->name_of_sample(sample), to_string(box)),
+                        static_cast<double>(bytes));
+  region->bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes));
+  region->ready = source_->read_async(sample, box.begin.span(), box.end.span(), source_->type(), region->bytes.get()).share();
+  return region;
+}
+
+// What holds `box`: of what is kept, one region of the sample holds every box that is ever asked for.
+RegionPtr Regions::get(std::int64_t sample, const Box& box) {
+  if (!keep_) return read(sample, box);
+  auto& found = kept_[sample];
+  if (!found) found = read(sample, largest_);
+  return found;
+}
+
+void require_planes(const GridPtr& grid, const Shape& global) {
+  for (int a = 0; a < 3; ++a) {
+    const auto ranks = grid->extents[static_cast<std::size_t>(a + 1)];
+    require(ranks <= global[a + 1], "[data] {} ranks along {} for {} planes: input {}", ranks,
+            grid->names[static_cast<std::size_t>(a + 1)], global[a + 1], global);
+  }
+}
+
+}  // namespace mpigrad::data

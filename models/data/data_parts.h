@@ -1,0 +1,70 @@
+#pragma once
+// What the loaders are made of: which samples a step has, and what was read of them.
+
+#include <cstddef>
+#include <future>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "comm/spatial/grid.h"
+#include "framework/tensor/random.h"
+#include "models/data/data_source.h"
+
+namespace mpigrad::data {
+
+// The steps of an epoch; the same on every rank.
+struct Schedule {
+  std::vector<std::int64_t> samples;
+  std::int64_t batch = 1;
+  std::uint64_t seed = 0;
+  bool shuffle = false, drop_last = false;
+
+  // `samples`, or all of the source's if there are none. Errors: a sample that does not exist, no batch at all.
+  Schedule(const Source& source, std::vector<std::int64_t> samples, std::int64_t batch, std::uint64_t seed, bool shuffle,
+           bool drop_last);
+
+  std::int64_t steps() const;
+  std::int64_t samples_per_epoch() const;
+  std::vector<std::int64_t> order(std::int64_t epoch) const;
+  std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t step) const;  // Error: no such step
+};
+// The same for every rank.
+void shuffle(std::vector<std::int64_t>& values, const Philox& random);
+
+// A box of a sample in memory, or on its way there. Other threads write into it, so it waits before it goes.
+struct Region {
+  Box box;
+  std::unique_ptr<std::byte[]> bytes;
+  std::shared_future<void> ready;
+
+  Region() = default;
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+  ~Region() {
+    if (ready.valid()) ready.wait();
+  }
+};
+using RegionPtr = std::shared_ptr<Region>;
+
+// Reads boxes of samples; keeps them if all that is ever asked for fits. For one thread.
+class Regions {
+ public:
+  // `largest` holds every box that is ever asked for; `samples` are the different samples of this rank. bytes < 0: 1 GiB per
+  // node.
+  Regions(SourcePtr source, const Box& largest, std::size_t samples, std::int64_t bytes, const GridPtr& grid);
+  RegionPtr get(std::int64_t sample, const Box& box);
+
+ private:
+  RegionPtr read(std::int64_t sample, const Box& box) const;
+
+  SourcePtr source_;
+  Box largest_;
+  bool keep_ = false;
+  std::unordered_map<std::int64_t, RegionPtr> kept_;
+};
+
+// Errors: more ranks along a spatial axis than planes of global [N, D, H, W, C].
+void require_planes(const GridPtr& grid, const Shape& global);
+
+}  // namespace mpigrad::data

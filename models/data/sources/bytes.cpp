@@ -1,0 +1,240 @@
+#include "models/data/sources/bytes.h"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+
+#include "framework/joined.h"
+#include "framework/tensor/host_memory.h"
+
+namespace mpigrad::data {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+class FileStream final : public ByteStream {
+ public:
+  explicit FileStream(const fs::path& path) : name_(path.string()) {
+    std::error_code error;
+    require(fs::exists(path, error), "[data] {}: no such file", name_);
+    // Opening a pipe would wait for somebody to write.
+    require(fs::is_regular_file(path, error), "[data] {}: not a regular file", name_);
+    size_ = fs::file_size(path, error);
+    require(!error, "[data] {}: {}", name_, error.message());
+    stream_.open(path, std::ios::binary);
+    require(stream_.good(), "[data] {}: cannot be opened", name_);
+  }
+  std::size_t read(std::byte* to, std::size_t count) override {
+    const auto wanted = std::min<std::uint64_t>(count, size_ - used_);
+    stream_.read(reinterpret_cast<char*>(to), static_cast<std::streamsize>(wanted));
+    used_ += static_cast<std::uint64_t>(stream_.gcount());
+    require(stream_.gcount() == static_cast<std::streamsize>(wanted), "[data] {}: only {} of {} bytes can be read", name_, used_,
+            size_);
+    return static_cast<std::size_t>(wanted);
+  }
+  double most_left() const override { return static_cast<double>(size_ - used_); }
+  void begin_again() { stream_.seekg(0), used_ = 0; }
+
+ private:
+  std::string name_;
+  std::ifstream stream_;
+  std::uint64_t size_ = 0, used_ = 0;
+};
+
+struct Opened {
+  ByteStreamPtr stream;
+  bool packed = false;
+};
+
+Opened open_file(const fs::path& path) {
+  auto file = std::make_unique<FileStream>(path);
+  std::array<std::byte, 2> first{};
+  const bool packed = file->read(first.data(), 2) == 2 && first == std::array{std::byte{0x1f}, std::byte{0x8b}};
+  file->begin_again();
+  if (packed) return {gunzip(std::move(file), path.string()), true};
+  return {std::move(file), false};
+}
+
+}  // namespace
+
+ByteStreamPtr open_stream(const fs::path& path) { return open_file(path).stream; }
+
+Bytes take(ByteStream& stream, std::size_t count) {
+  // Only what arrives is touched: an estimate of what is left may be far too large.
+  constexpr std::size_t at_once = 1 << 20;
+  Bytes bytes;
+  bytes.reserve(static_cast<std::size_t>(std::min(static_cast<double>(count), stream.most_left())));
+  std::size_t used = 0;
+  while (used < count) {
+    const auto step = std::min(count - used, std::max(at_once, used));
+    bytes.resize(used + step);
+    const auto got = stream.read(bytes.data() + used, step);
+    used += got;
+    if (got < step) break;
+  }
+  bytes.resize(used);
+  return bytes;
+}
+
+bool at_end(ByteStream& stream) {
+  std::byte next{};
+  return stream.read(&next, 1) == 0;
+}
+
+Bytes take_elements(ByteStream& stream, double total, double more, const std::string& where, const std::string& shape) {
+  const auto left = stream.most_left();
+  require(total <= left, "{}: truncated: {:.0f} bytes of elements, {:.0f} make {}", where, left, total, shape);
+  require_host_memory(where, total + more);
+  auto bytes = take(stream, static_cast<std::size_t>(total));
+  require(static_cast<double>(bytes.size()) == total, "{}: truncated: {} bytes of elements, {:.0f} make {}", where, bytes.size(),
+          total, shape);
+  require(at_end(stream), "{}: longer than it says: there are more than the {:.0f} bytes of elements that make {}", where, total,
+          shape);
+  return bytes;
+}
+
+Bytes read_bytes(const fs::path& path) {
+  constexpr std::size_t most_unpacked = std::size_t{1} << 30, some = std::size_t{1} << 26;
+  const auto [stream, packed] = open_file(path);
+  const auto where = fmt::format("[data] {}", path.string());
+  if (!packed) {
+    require_host_memory(where, stream->most_left());
+    return take(*stream, static_cast<std::size_t>(stream->most_left()));
+  }
+  auto bytes = take(*stream, some);
+  if (bytes.size() < some) return bytes;
+  require_host_memory(where, most_unpacked);
+  const auto more = take(*stream, most_unpacked - some);
+  require(at_end(*stream), "{}: more than {} bytes when it is unpacked", where, most_unpacked);
+  bytes.insert(bytes.end(), more.begin(), more.end());
+  return bytes;
+}
+
+StoredType stored_type(char kind, int size, bool big, const std::string& name) {
+  StoredType result{DType::uint8, kind, size, big};
+  if (kind == 'f' && (size == 4 || size == 8)) result.type = size == 4 ? DType::float32 : DType::float64;
+  else if (kind == 'f' && size == 2) result.type = DType::float32;
+  else if (kind == 'b' && size == 1) result.type = DType::boolean;
+  else if (kind == 'i' && (size == 1 || size == 2)) result.type = DType::int16;
+  else if (kind == 'i' && (size == 4 || size == 8)) result.type = size == 4 ? DType::int32 : DType::int64;
+  else if (kind == 'u' && size == 2) result.type = DType::int32;
+  else if (kind == 'u' && (size == 4 || size == 8)) result.type = DType::int64;
+  else require(kind == 'u' && size == 1, "[data] {}: elements of kind {} and {} bytes are not read", name, kind, size);
+  return result;
+}
+
+namespace {
+
+template <class T>
+T load(const std::byte* from, bool swap) {
+  std::array<std::byte, sizeof(T)> bytes;
+  std::memcpy(bytes.data(), from, sizeof(T));
+  if (swap) std::reverse(bytes.begin(), bytes.end());
+  return std::bit_cast<T>(bytes);
+}
+
+template <class From, class To>
+void convert(const std::byte* from, std::int64_t count, bool swap, Bytes& to) {
+  auto* out = reinterpret_cast<To*>(to.data());
+  for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<To>(load<From>(from + i * std::int64_t{sizeof(From)}, swap));
+}
+
+template <class F>
+void visit_stored(const StoredType& s, F f) {
+  if (s.kind == 'f') {
+    if (s.size == 2) f(Float16{});
+    else if (s.size == 4) f(float{});
+    else f(double{});
+  } else if (s.kind == 'i') {
+    if (s.size == 1) f(std::int8_t{});
+    else if (s.size == 2) f(std::int16_t{});
+    else if (s.size == 4) f(std::int32_t{});
+    else f(std::int64_t{});
+  } else {
+    if (s.size == 1) f(std::uint8_t{});
+    else if (s.size == 2) f(std::uint16_t{});
+    else if (s.size == 4) f(std::uint32_t{});
+    else f(std::uint64_t{});
+  }
+}
+
+void require_positive(const Bytes& values, const std::string& name) {
+  const auto* from = reinterpret_cast<const std::int64_t*>(values.data());
+  for (std::size_t i = 0; i < values.size() / sizeof(std::int64_t); ++i)
+    require(from[i] >= 0, "[data] {}: a number above 2^63 - 1", name);
+}
+
+}  // namespace
+
+Bytes converted(const std::byte* from, std::int64_t count, const StoredType& stored, const std::string& name) {
+  Bytes values(static_cast<std::size_t>(count * size_of(stored.type)));
+  const bool swap = stored.big_endian != (std::endian::native == std::endian::big);
+  visit_stored(stored, [&](auto zero) {
+    using From = decltype(zero);
+    visit_arithmetic(stored.type, [&](auto nought) {
+      using To = decltype(nought);
+      if constexpr (!std::is_same_v<From, Float16> || std::is_floating_point_v<To>) convert<From, To>(from, count, swap, values);
+    });
+  });
+  if (stored.kind == 'u' && stored.size == 8) require_positive(values, name);
+  return values;
+}
+
+namespace {
+
+// Whether the stored bytes are the elements.
+bool as_stored(const StoredType& stored) {
+  const bool native = stored.size == 1 || stored.big_endian == (std::endian::native == std::endian::big);
+  return native && size_of(stored.type) == stored.size && stored.kind != 'b';  // any byte may stand for true
+}
+
+}  // namespace
+
+double bytes_of_conversion(double elements, const StoredType& stored) {
+  return as_stored(stored) ? 0 : elements * static_cast<double>(size_of(stored.type));
+}
+
+Bytes converted(Bytes bytes, const StoredType& stored, const std::string& name) {
+  const auto count = static_cast<std::int64_t>(bytes.size()) / stored.size;
+  if (!as_stored(stored)) return converted(bytes.data(), count, stored, name);
+  if (stored.kind == 'u' && stored.size == 8) require_positive(bytes, name);
+  return bytes;
+}
+
+std::vector<std::int64_t> integers(const Bytes& values, DType type, const std::string& name) {
+  require(!is_floating(type), "[data] {}: labels are integers, not {}", name, name_of(type));
+  std::vector<std::int64_t> result;
+  visit_integral(type, [&](auto zero) {
+    using T = decltype(zero);
+    const auto* from = reinterpret_cast<const T*>(values.data());
+    result.assign(from, from + values.size() / sizeof(T));
+  });
+  return result;
+}
+
+void copy_box(const void* from, DType stored, const Shape& extents, std::int64_t channels, std::span<const std::int64_t> begin,
+              std::span<const std::int64_t> end, DType type, void* out) {
+  require(begin.size() == 3 && end.size() == 3, "[data] a box of [D, H, W] has 3 dimensions, this one {}", begin.size());
+  for (std::size_t a = 0; a < 3; ++a)
+    require(begin[a] >= 0 && begin[a] <= end[a] && end[a] <= extents[static_cast<int>(a)],
+            "[data] the box [{}] to [{}] is not inside {}", joined(begin, ", "), joined(end, ", "), extents);
+  require(is_floating(type) || !is_floating(stored), "[data] {} would round values that are {}", name_of(type), name_of(stored));
+  const auto row = (end[2] - begin[2]) * channels;
+  visit_arithmetic(stored, [&](auto zero) {
+    using From = decltype(zero);
+    visit_arithmetic(type, [&](auto nought) {
+      using To = decltype(nought);
+      auto* to = static_cast<To*>(out);
+      for (auto d = begin[0]; d < end[0]; ++d)
+        for (auto h = begin[1]; h < end[1]; ++h, to += row) {
+          const auto* in = static_cast<const From*>(from) + ((d * extents[1] + h) * extents[2] + begin[2]) * channels;
+          if constexpr (std::is_same_v<From, To>) std::copy_n(in, row, to);
+          else
+            for (std::int64_t i = 0; i < row; ++i) to[i] = static_cast<To>(in[i]);
+        }
+    });
+  });
+}
+
+}  // namespace mpigrad::data

@@ -1,0 +1,56 @@
+#pragma once
+// Files as bytes, and numbers in them.
+
+#include <bit>
+#include <cstring>
+#include <filesystem>
+
+#include "framework/tensor/dtype.h"
+#include "framework/tensor/shape.h"
+#include "models/data/compressed/compressed.h"
+
+namespace mpigrad::data {
+
+// A file; what gzip has packed is unpacked on the way, whatever the file is called. Errors name the file: missing, a folder,
+// cannot be read, truncated.
+ByteStreamPtr open_stream(const std::filesystem::path& path);
+// A whole file. Errors beside those: more bytes than there is memory for, or more than 1 GiB unpacked.
+Bytes read_bytes(const std::filesystem::path& path);
+// `count` further bytes, fewer at the end.
+Bytes take(ByteStream& stream, std::size_t count);
+// All that a header claims and no more. `where` is for messages: "[idx] FILE". Errors: fewer or more bytes than `total`, both
+// found without reading what is too much; not enough memory for them and for `more` bytes beside them.
+Bytes take_elements(ByteStream& stream, double total, double more, const std::string& where, const std::string& shape);
+// Whether nothing follows.
+bool at_end(ByteStream& stream);
+
+// Elements of a file's own byte order and of types that the engine has or that fit into a wider one.
+struct StoredType {
+  DType type = DType::uint8;  // the smallest that holds every value
+  char kind = 'u';            // u, i, f: unsigned, signed, floating; b: boolean
+  int size = 1;               // bytes, as stored
+  bool big_endian = false;
+};
+StoredType stored_type(char kind, int size, bool big_endian, const std::string& name);
+// `count` elements at `from`, as elements of stored.type. Error: a number that does not fit (uint64 above 2^63 - 1).
+Bytes converted(const std::byte* from, std::int64_t count, const StoredType& stored, const std::string& name);
+// All elements in `bytes`, in the same memory where nothing has to be done.
+Bytes converted(Bytes bytes, const StoredType& stored, const std::string& name);
+// How many bytes that takes beside the `elements` as they are stored.
+double bytes_of_conversion(double elements, const StoredType& stored);
+
+// Integers of a type, row-major, as int64. Error: floating-point numbers.
+std::vector<std::int64_t> integers(const Bytes& values, DType type, const std::string& name);
+
+template <class T>
+T big_endian(const std::byte* from) {
+  T value = 0;
+  for (std::size_t i = 0; i < sizeof(T); ++i) value = static_cast<T>((value << 8) | static_cast<T>(from[i]));
+  return value;
+}
+
+// The box [begin, end) of a sample [D, H, W] of `extents` into `out`, [d, h, w, C], converted. Error: floating-point to integers.
+void copy_box(const void* from, DType stored, const Shape& extents, std::int64_t channels, std::span<const std::int64_t> begin,
+              std::span<const std::int64_t> end, DType type, void* out);
+
+}  // namespace mpigrad::data

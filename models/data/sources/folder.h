@@ -1,0 +1,56 @@
+#pragma once
+// A folder of pictures or of volumes, one sample in each file.
+
+#include <optional>
+
+#include "models/data/data_workers.h"
+#include "models/data/sources/memory.h"
+
+namespace mpigrad::data {
+
+struct FolderOptions {
+  // [H, W] or [D, H, W] that samples of other extents get, and how: none: all files have the same.
+  Shape extents{};
+  std::optional<augment::Fit> fit{};  // none: cover for pictures, pad for volumes
+  int channels = 0;                   // of pictures, 1 or 3; 0: as the first file, and all files must
+  int threads = 2;                    // that decode; 0: the one that asks
+  std::vector<Labels> labels{};       // instead of the classes, one for each file in the order of their names
+};
+
+// Files *.png, *.jpg and *.jpeg, or *.nii and *.nii.gz, in the folder itself (no classes) or in its folders, each of which is a
+// class: numbered from 0 in the order of their names. Others are passed over. One file is decoded when the source is made, the
+// others when they are asked for, whole. Opening a million small files slows file systems down: pack() them.
+class FolderSource : public Source {
+ public:
+  // Errors, with the file: nothing to read, pictures and volumes together, files beside folders, a class without files, labels of
+  // another number; and when a file is asked for: corrupt, truncated, of other extents or channels.
+  explicit FolderSource(const std::filesystem::path& path, FolderOptions options = {});
+
+  std::int64_t size() const override;
+  const Shape& extents() const override;
+  std::int64_t channels() const override;
+  DType type() const override;  // uint8, or float32 in [0, 1] for volumes
+  Transform transform() const override { return type() == DType::uint8 ? Transform::unit : Transform::none; }
+  const std::vector<std::string>& target_names() const override;
+  DType target_type() const override { return DType::int64; }
+  std::string name_of_sample(std::int64_t sample) const override;
+  std::future<void> read_async(std::int64_t sample, std::span<const std::int64_t> begin, std::span<const std::int64_t> end,
+                               DType type, void* out) const override;
+  std::future<std::vector<double>> targets_async(std::int64_t sample) const override;
+  // Decodes them.
+  void check(std::int64_t part, std::int64_t parts) const override;
+
+  const std::vector<std::string>& classes() const;  // names of the folders
+
+  struct State;
+
+ private:
+  std::shared_ptr<State> state_;
+  std::shared_ptr<Workers> workers_;  // destroyed first: their jobs hold the state, not the pool
+};
+
+// Whether a file's name is one that FolderSource reads.
+bool is_picture(const std::filesystem::path& path);
+bool is_volume(const std::filesystem::path& path);
+
+}  // namespace mpigrad::data

@@ -1,0 +1,39 @@
+#pragma once
+// Any data there is, by its name and content.
+//
+//   source                                        labels
+//   *-images-idx3-ubyte[.gz]  (IDX)               every *-NAME-idx1-ubyte[.gz] beside it, as NAME
+//   *.npy                                         given
+//   *.npz                                         its integer arrays of rank 1 and 2
+//   *.bin, or a folder of data_batch_*.bin or     in the records
+//     train.bin and test.bin  (CIFAR)
+//   a folder of pictures or volumes               its folders' names
+//   *.nii, *.nii.gz  (one volume)                 given
+//   *.h5, *.hdf5, or a folder of them             `label`
+//
+// Samples are [1, H, W, C] or [D, H, W, C]; bytes are seen as [0, 1] (Transform::unit), other numbers as they are stored, volumes
+// of NIfTI scaled to [0, 1].
+
+#include <map>
+
+#include "models/data/sources/folder.h"
+
+namespace mpigrad::data {
+
+struct OpenOptions {
+  // Of HDF5 the group, of .npz the first part of the arrays' names up to "_" ("train" for train_images), of CIFAR train or test.
+  std::string group{};
+  // Files of integers (IDX or .npy), one for each sample; the key names them. These instead of the labels in the table.
+  std::map<std::string, std::filesystem::path> labels{};
+  Shape extents{};  // [H, W] or [D, H, W]: samples of other extents get these; not for HDF5
+  std::optional<augment::Fit> fit{};
+  int channels = 0;  // of folders of pictures
+  int threads = 2;   // that decode folders
+  ArrayNames names{};
+};
+
+// Errors name the file: missing, of no known format, an option that its format has no use for, and what the formats say
+// (models/data/sources/formats.h).
+SourcePtr open_source(const std::filesystem::path& path, const OpenOptions& options = {});
+
+}  // namespace mpigrad::data

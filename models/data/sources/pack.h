@@ -1,0 +1,23 @@
+#pragma once
+// Any source as HDF5, which thousands of ranks can read: a few large files instead of a million small ones.
+
+#include "models/data/data_source.h"
+
+namespace mpigrad::data {
+
+struct PackOptions {
+  // 0: all samples in the one file `path`. Else `path` is a new folder of shard_00000.h5, ... whose `volume` have the attributes
+  // `first` and `samples`, by which readers of the folder notice a file that is missing.
+  std::int64_t samples_per_file = 0;
+  std::function<void(std::int64_t done)> progress{};  // after each part that is written
+};
+
+// Writes every sample and its targets as they are stored: `volume` [n, D, H, W, C] with the attribute `transform`, `label` [n, T]
+// and `label_names` where there are targets. open_source(path) and ArraySource(path) then give what the source gives. Called by
+// one process, with nobody waiting; it reads about 64 MiB at a time.
+//
+// Errors: anything at `path`; whatever cannot be read or written, a full disk included. Files are written under other names and
+// renamed when they are complete, so after an error there is nothing at `path`.
+void pack(const Source& source, const std::filesystem::path& path, const PackOptions& options = {});
+
+}  // namespace mpigrad::data

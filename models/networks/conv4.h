@@ -1,0 +1,29 @@
+#pragma once
+// A small encoder for tiny images, such as 28 x 28 or 32 x 32: the "Conv-4" of few-shot learning.
+
+#include "models/networks/residual.h"
+
+namespace mpigrad {
+
+struct Conv4Options {
+  std::int64_t width = 64;  // channels of every block; 64 in the papers
+  int blocks = 4;
+  double growth = 1;     // each block has so many times the channels of the last
+  bool average = false;  // mean over what is left of the image, else all of it in a row
+  nn::BatchNormAttributes norm{};
+};
+
+// [N, 1, H, W, C] -> [N, features]: `blocks` times 3x3 convolution, batch norm, ReLU, 2x2 maxima (Vinyals et al. 2016; Snell et
+// al. 2017). 28 x 28 leaves 1 x 1, 64 features at width 64; 32 x 32 leaves 2 x 2, 256 features. An extent of 1 is not pooled.
+class Conv4 : public nn::Module {
+ public:
+  explicit Conv4(const Conv4Options& options = {});
+  Conv4(nn::Module& parent, const std::string& name, const Conv4Options& options = {});
+  Tensor operator()(const Tensor& x) override;
+
+ private:
+  void check() const;
+  Conv4Options o_;
+};
+
+}  // namespace mpigrad

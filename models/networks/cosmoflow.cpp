@@ -1,0 +1,85 @@
+#include "models/networks/cosmoflow.h"
+
+#include "ops/elementwise.h"
+
+namespace mpigrad {
+namespace {
+
+constexpr double hybrid_slope = 0.01, mlperf_slope = 0.3;
+constexpr std::size_t strided_block =
+    3;  // conv4 has stride 2, where the volume is large enough: a layer is made where it is used
+
+std::vector<std::int64_t> filters(const CosmoFlowOptions& o) {
+  auto list = o.variant == CosmoFlowVariant::hybrid ? std::vector<std::int64_t>{16, 32, 64, 128, 256, 256, 256}
+                                                    : std::vector<std::int64_t>{32, 64, 128, 256, 512};
+  for (auto& count : list) {
+    require(o.filter_divisor > 0 && count % o.filter_divisor == 0, "[cosmoflow] {} filters cannot be divided by {}", count,
+            o.filter_divisor);
+    count /= o.filter_divisor;
+  }
+  return list;
+}
+
+std::int64_t extent_of(const Tensor& x) { return x.layout() ? x.layout()->global[1] : x.dim(1); }
+
+}  // namespace
+
+CosmoFlow::CosmoFlow(const CosmoFlowOptions& options) : o_(options) {
+  const bool hybrid = o_.variant == CosmoFlowVariant::hybrid;
+  require(hybrid || !o_.batch_norm, "[cosmoflow] the MLPerf variant has no batch norm");
+  const double slope = hybrid ? hybrid_slope : mlperf_slope;
+  const auto channels = filters(o_);
+  for (std::size_t i = 0; i < channels.size(); ++i) {
+    convs_.push_back({.out = channels[i], .kernel = 3, .padding = 1, .bias = !hybrid, .slope = o_.batch_norm ? 1 : slope});
+    if (o_.batch_norm) norms_.push_back(std::make_unique<nn::BatchNorm>(*this, fmt::format("norm{}", i + 1), o_.norm));
+  }
+  const auto widths = hybrid ? std::vector<std::int64_t>{2048, 256, o_.targets} : std::vector<std::int64_t>{128, 64, o_.targets};
+  const double keep = o_.keep > 0 ? o_.keep : hybrid ? 0.8 : 0.5;
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    const bool last = i + 1 == widths.size();
+    linears_.push_back(std::make_unique<nn::Linear>(*this, fmt::format("linear{}", i + 1),
+                                                    nn::LinearAttributes{.out = last ? widths[i] : widths[i] / o_.filter_divisor,
+                                                                         .bias_start = hybrid ? 0.1 : 0.0,
+                                                                         .slope = last ? 1 : slope}));
+    dropouts_.push_back(
+        std::make_unique<nn::Dropout>(*this, fmt::format("dropout{}", i + 1), nn::DropoutAttributes{.keep = keep}));
+  }
+}
+
+// Convolution, activation, pooling where there is something left to pool.
+Tensor CosmoFlow::block(const Tensor& x, std::size_t i) {
+  const bool hybrid = o_.variant == CosmoFlowVariant::hybrid;
+  auto attributes = convs_[i];
+  if (hybrid && i == strided_block && extent_of(x) > 4) attributes.stride = 2;
+  nn::Conv3d conv(*this, fmt::format("conv{}", i + 1), attributes);
+  const auto name = fmt::format("pool{}", i + 1);
+  const auto outputs = (extent_of(x) + attributes.stride[0] - 1) / attributes.stride[0];
+  if (!hybrid) return conv.pooled(x, name, nn::Pooling::maximum, {.kernel = 2, .stride = 2});
+  const PoolAttributes pool{.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1};
+  const bool pools = outputs > 2;
+  if (!o_.batch_norm) return pools ? conv.pooled(x, name, nn::Pooling::average, pool) : conv(x);
+  const auto z = (*norms_[i])(conv(x));
+  if (!pools) return leaky_relu(z, hybrid_slope);
+  nn::LayerScope scope(name, "avg_pool");
+  return scope.done(distributed::leaky_avg_pool(z, hybrid_slope, pool));
+}
+
+Tensor CosmoFlow::operator()(const Tensor& input) {
+  const bool hybrid = o_.variant == CosmoFlowVariant::hybrid;
+  require(input.rank() == 5, "[cosmoflow] needs [N, W, W, W, C]: {}", input);
+  const auto extent = extent_of(input);
+  const std::int64_t smallest = hybrid ? 16 : 32;
+  require(extent >= smallest && (extent & (extent - 1)) == 0, "[cosmoflow] W is a power of two from {}: {}", smallest, input);
+  Tensor x = input;
+  for (std::size_t i = 0; i < convs_.size(); ++i) x = block(x, i);
+  x = distributed::flatten(x);
+  for (std::size_t i = 0; i < linears_.size(); ++i) {
+    // Dropout stands before each product in the hybrid variant, behind the activations in the other.
+    if (hybrid) x = (*dropouts_[i])(x);
+    x = (*linears_[i])(x);
+    if (!hybrid && i + 1 < linears_.size()) x = (*dropouts_[i])(x);
+  }
+  return hybrid ? x : tanh(x) * 1.2;
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,72 @@
+#include "models/networks/encoder3d.h"
+
+#include <algorithm>
+
+#include "framework/joined.h"
+#include "ops/elementwise.h"
+
+namespace mpigrad {
+namespace {
+
+constexpr std::int64_t strided_stem_from = 64, pooled_stem_from = 128;
+
+Extent3 extents_of(const Tensor& x) {
+  const auto& shape = x.layout() ? x.layout()->global : x.shape();
+  return {shape[1], shape[2], shape[3]};
+}
+std::int64_t longest(const Tensor& x) { return std::ranges::max(extents_of(x)); }
+
+// Divides by 2 what is long enough.
+Triple stride_for(const Tensor& x) {
+  Triple stride = 1;
+  const auto extents = extents_of(x);
+  for (std::size_t i = 0; i < 3; ++i)
+    if (extents[i] > 2 && 2 * extents[i] > longest(x)) stride[i] = 2;
+  return stride;
+}
+
+}  // namespace
+
+Encoder3d::Encoder3d(const Encoder3dOptions& options) : o_(options) { make(); }
+Encoder3d::Encoder3d(nn::Module& parent, const std::string& name, const Encoder3dOptions& options)
+    : nn::Module(parent, name), o_(options) {
+  make();
+}
+
+void Encoder3d::make() {
+  require(o_.width > 0 && !o_.blocks.empty() && std::ranges::min(o_.blocks) > 0,
+          "[encoder3d] width is positive, and there is a block in each of one or more stages: width {}, blocks ({})", o_.width,
+          joined(o_.blocks, ", "));
+  auto width = o_.width;
+  for (const int blocks : o_.blocks) {
+    auto& stage = stages_.emplace_back();
+    for (int b = 0; b < blocks; ++b)
+      stage.push_back(std::make_unique<nn::ResidualBlock>(
+          *this, fmt::format("stage{}.block{}", stages_.size(), b + 1),
+          nn::ResidualAttributes{
+              .width = width, .bottleneck = o_.bottleneck, .kernel = o_.kernel, .zero_start = o_.zero_start, .norm = o_.norm}));
+    width *= 2;
+  }
+}
+
+std::int64_t Encoder3d::features() const { return stages_.back().back()->out(); }
+
+Tensor Encoder3d::operator()(const Tensor& x) {
+  require(x.rank() == 5, "[encoder3d] needs [N, D, H, W, C]: {}", x);
+  const auto size = longest(x);
+  const auto stride = size >= strided_stem_from ? stride_for(x) : Triple(1);
+  const bool pools = size >= pooled_stem_from;
+  Tensor y = nn::conv_norm(*this, "1", x,
+                           {.out = o_.width, .kernel = o_.kernel, .stride = stride, .norm = o_.norm, .slope = pools ? 1.0 : 0.0});
+  if (pools) {
+    // Before the activation, which it leaves less to do: maxima and ReLU commute.
+    const auto by = stride_for(y);
+    nn::LayerScope scope("pool", "max_pool");
+    y = relu(scope.done(distributed::max_pool(y, {.kernel = by, .stride = by})));
+  }
+  for (std::size_t s = 0; s < stages_.size(); ++s)
+    for (std::size_t b = 0; b < stages_[s].size(); ++b) y = (*stages_[s][b])(y, s > 0 && b == 0 ? stride_for(y) : Triple(1));
+  return distributed::global_avg_pool(y);
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,36 @@
+#pragma once
+// A residual encoder for volumes of about 16^3 to 512^3, cubes or not.
+
+#include <memory>
+
+#include "models/networks/residual.h"
+
+namespace mpigrad {
+
+struct Encoder3dOptions {
+  std::int64_t width = 16;              // channels of the stem and the first stage; each stage has twice those of the last
+  std::vector<int> blocks{1, 1, 1, 1};  // of each stage
+  bool bottleneck = false;
+  Triple kernel = 3;
+  bool zero_start = false;  // see nn::ResidualAttributes
+  nn::BatchNormAttributes norm{};
+};
+
+// [N, D, H, W, C] -> [N, features()], means over the volume, the same on all ranks that share the samples. A stem of stride 2 for
+// extents from 64, with pooling by 2 behind it from 128; then residual stages, all but the first of stride 2. An axis along which
+// the tensor is at most half as long as along the longest, or at most 2, is not divided: slabs become cubes. Strides follow from
+// the global extents alone, parameters from neither.
+class Encoder3d : public nn::Module {
+ public:
+  explicit Encoder3d(const Encoder3dOptions& options = {});
+  Encoder3d(nn::Module& parent, const std::string& name, const Encoder3dOptions& options = {});
+  Tensor operator()(const Tensor& x) override;
+  std::int64_t features() const;
+
+ private:
+  void make();
+  Encoder3dOptions o_;
+  std::vector<std::vector<std::unique_ptr<nn::ResidualBlock>>> stages_;
+};
+
+}  // namespace mpigrad

@@ -1,0 +1,65 @@
+#include "models/networks/projection.h"
+
+#include "models/contrastive/losses/batch.h"
+#include "ops/elementwise.h"
+#include "ops/random.h"
+
+namespace mpigrad {
+
+ProjectionOptions simclr_head(std::int64_t hidden, std::int64_t out) {
+  return {.layers = 2, .hidden = hidden, .out = out, .final_norm = true};
+}
+ProjectionOptions moco_head(std::int64_t hidden, std::int64_t out) {
+  return {.layers = 2, .hidden = hidden, .out = out, .hidden_norm = false, .bias = true};
+}
+ProjectionOptions swav_head(std::int64_t hidden, std::int64_t out) {
+  return {.layers = 2, .hidden = hidden, .out = out, .bias = true};
+}
+ProjectionOptions barlow_twins_head(std::int64_t width) { return {.layers = 3, .hidden = width, .out = width}; }
+ProjectionOptions vicreg_head(std::int64_t width) { return {.layers = 3, .hidden = width, .out = width}; }
+
+ProjectionHead::ProjectionHead(nn::Module& parent, const std::string& name, const ProjectionOptions& options)
+    : nn::Module(parent, name), o_(options) {
+  require(o_.layers >= 1 && o_.layers <= 3, "[{}] a projection head has 1 to 3 layers, got {}", path(), o_.layers);
+  require(o_.out > 0 && (o_.layers == 1 || o_.hidden > 0), "[{}] widths are positive: hidden {}, out {}", path(), o_.hidden,
+          o_.out);
+}
+
+Tensor ProjectionHead::operator()(const Tensor& x) {
+  Tensor y = x;
+  auto activated = o_.norm;
+  activated.slope = 0;
+  for (int i = 1; i < o_.layers; ++i) {
+    nn::Linear linear(*this, fmt::format("linear{}", i),
+                      {.out = o_.hidden, .bias = !o_.hidden_norm, .slope = o_.hidden_norm ? 1.0 : 0.0});
+    y = linear(y);
+    if (o_.hidden_norm) y = nn::BatchNorm(*this, fmt::format("norm{}", i), activated)(y);
+  }
+  y = nn::Linear(*this, fmt::format("linear{}", o_.layers), {.out = o_.out, .bias = o_.bias})(y);
+  if (!o_.final_norm) return y;
+  auto plain = o_.norm;
+  plain.affine = false;
+  return nn::BatchNorm(*this, fmt::format("norm{}", o_.layers), plain)(y);
+}
+
+Prototypes::Prototypes(nn::Module& parent, const std::string& name, std::int64_t count)
+    : nn::Module(parent, name), count_(count) {
+  require(count > 0, "[{}] needs one prototype at least, got {}", path(), count);
+}
+
+Tensor Prototypes::operator()(const Tensor& z) {
+  require(z.rank() == 2, "[{}] needs embeddings [N, width]: {}", path(), z);
+  return parameter(
+      "weight", {count_, z.dim(1)},
+      [](const Shape& shape, DType dtype, const Philox& random) {
+        return contrastive::unit_rows(random_normal(shape, random, 0, 1, dtype));
+      },
+      false);
+}
+
+LearnedNumber::LearnedNumber(nn::Module& parent, const std::string& name, double start)
+    : nn::Module(parent, name), start_(start) {}
+
+Tensor LearnedNumber::value() { return parameter("value", Shape(), nn::constant_value(start_), false); }
+
+}  // namespace mpigrad

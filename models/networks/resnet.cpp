@@ -1,0 +1,68 @@
+#include "models/networks/resnet.h"
+
+#include "ops/elementwise.h"
+
+namespace mpigrad {
+namespace {
+
+std::vector<int> blocks_of(int depth) {
+  switch (depth) {
+    case 10: return {1, 1, 1, 1};
+    case 18: return {2, 2, 2, 2};
+    case 34:
+    case 50: return {3, 4, 6, 3};
+    case 101: return {3, 4, 23, 3};
+    case 152: return {3, 8, 36, 3};
+    default: fail("[resnet] depth is 10, 18, 34, 50, 101 or 152, got {}", depth);
+  }
+}
+
+}  // namespace
+
+ResNet::ResNet(const ResNetOptions& options) : o_(options) { make(); }
+ResNet::ResNet(nn::Module& parent, const std::string& name, const ResNetOptions& options)
+    : nn::Module(parent, name), o_(options) {
+  make();
+}
+
+void ResNet::make() {
+  require(o_.width > 0 && o_.classes >= 0, "[resnet] width is positive, classes are not negative, got {} and {}", o_.width,
+          o_.classes);
+  bottleneck_ = o_.depth >= 50;
+  auto width = o_.width;
+  for (const int blocks : blocks_of(o_.depth)) {
+    auto& stage = stages_.emplace_back();
+    for (int b = 0; b < blocks; ++b)
+      stage.push_back(std::make_unique<nn::ResidualBlock>(
+          *this, fmt::format("stage{}.block{}", stages_.size(), b + 1),
+          nn::ResidualAttributes{
+              .width = width, .bottleneck = bottleneck_, .kernel = {1, 3, 3}, .zero_start = o_.zero_start, .norm = o_.norm}));
+    width *= 2;
+  }
+}
+
+std::int64_t ResNet::features() const { return stages_.back().back()->out(); }
+
+Tensor ResNet::operator()(const Tensor& x) {
+  require(x.rank() == 5 && (x.layout() ? x.layout()->global[1] : x.dim(1)) == 1, "[resnet] needs images [N, 1, H, W, C]: {}", x);
+  const Triple once = 1, twice{1, 2, 2};
+  const nn::ConvNormAttributes stem{.out = o_.width,
+                                    .kernel = o_.small_images ? Triple(1, 3, 3) : Triple(1, 7, 7),
+                                    .stride = o_.small_images ? once : twice,
+                                    .norm = o_.norm,
+                                    .slope = o_.small_images ? 0.0 : 1.0};
+  Tensor y = nn::conv_norm(*this, "1", x, stem);
+  // A maximum of non-negative numbers is that of all, or 0: the pooling may come before the activation and leaves it less to do.
+  if (!o_.small_images) {
+    nn::LayerScope scope("pool", "max_pool");
+    y = relu(scope.done(
+        distributed::max_pool(y, {.kernel = {1, 3, 3}, .stride = twice, .padding_low = {0, 1, 1}, .padding_high = {0, 1, 1}})));
+  }
+  for (std::size_t s = 0; s < stages_.size(); ++s)
+    for (std::size_t b = 0; b < stages_[s].size(); ++b) y = (*stages_[s][b])(y, s > 0 && b == 0 ? twice : once);
+  y = distributed::global_avg_pool(y);
+  if (o_.classes == 0) return y;
+  return nn::Linear(*this, "classifier", {.out = o_.classes})(y);
+}
+
+}  // namespace mpigrad

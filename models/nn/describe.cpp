@@ -1,0 +1,208 @@
+#include "models/nn/describe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include "comm/communicator.h"
+#include "framework/cost.h"
+#include "models/nn/layers.h"
+#include "ops/elementwise.h"
+#include "ops/reduce.h"
+
+namespace mpigrad {
+namespace {
+
+// Bytes that were handed to calls so far; the log is read once.
+class Bytes {
+ public:
+  explicit Bytes(std::shared_ptr<std::vector<DryRecord>> log) : log_(std::move(log)) {}
+
+  std::int64_t sent() { return read(), sent_; }
+  std::int64_t reduced() { return read(), reduced_; }
+  std::int64_t gathered() { return read(), gathered_; }
+
+ private:
+  void read() {
+    for (; read_ < log_->size(); ++read_) {
+      const auto& record = (*log_)[read_];
+      if (record.call == "send") sent_ += record.bytes;
+      else if (record.call == "allreduce" || record.call == "reduce" || record.call == "reduce_scatter") reduced_ += record.bytes;
+      else if (record.call != "receive") gathered_ += record.bytes;
+    }
+  }
+
+  std::shared_ptr<std::vector<DryRecord>> log_;
+  std::size_t read_ = 0;
+  std::int64_t sent_ = 0, reduced_ = 0, gathered_ = 0;
+};
+
+struct Trace {
+  std::vector<nn::LayerRecord> layers;  // of one part of the batch
+  double backward_flops = 0;
+  std::int64_t sent_bytes = 0, reduced_bytes = 0, gathered_bytes = 0, optimizer_bytes = 0, peak_bytes = 0;
+};
+
+// One training step of rank `rank`. `part` is what is computed at once.
+Trace trace(nn::Module& net, const Shape& part, const DescribeOptions& options, int rank, int ranks) {
+  UseDevice dry(DeviceKind::dry);
+  const auto log = std::make_shared<std::vector<DryRecord>>();
+  const auto grid = make_grid(Communicator(dry_world(rank, ranks, log)), options.grid);
+  const auto layout = activation_layout(grid, part);
+  const auto bytes = std::make_shared<Bytes>(log);
+  const auto memory = [] { return memory_statistics(DeviceKind::dry); };
+
+  Trace result;
+  const auto before = memory().current_bytes;
+  const auto optimizer = options.optimizer ? options.optimizer(net.parameters()) : nullptr;
+  result.optimizer_bytes = memory().current_bytes - before;
+  reset_peak_memory(DeviceKind::dry);
+  // All parts cost the same, but only the last one's gradients are reduced over ranks, with those of the others.
+  const auto parts = std::min<std::int64_t>(options.accumulate, 2);
+  for (std::int64_t i = 0; i < parts; ++i) {
+    const bool last = i + 1 == parts;
+    const double times = last ? 1 : static_cast<double>(options.accumulate - 1);
+    const auto sent = bytes->sent(), reduced = bytes->reduced(), gathered = bytes->gathered();
+    const auto x = constant(Tensor({layout->box().extents(), options.dtype}).with_layout(layout));
+    Tape tape(net);
+    Tensor share;
+    {
+      nn::LayerTrace layers([bytes] { return bytes->sent(); });
+      share = options.objective ? options.objective(x) : sum(cast(net(x), net.dtype()));
+      result.layers = std::move(layers.layers);
+    }
+    CostLog costs;
+    const auto gradients = tape.gradient(share, {.accumulate = !last});
+    for (const auto& line : costs.lines) result.backward_flops += times * line.flops;
+    if (last && optimizer) optimizer->step(gradients);
+    const auto all = [&](std::int64_t now, std::int64_t then) { return static_cast<std::int64_t>(times) * (now - then); };
+    result.sent_bytes += all(bytes->sent(), sent);
+    result.reduced_bytes += all(bytes->reduced(), reduced);
+    result.gathered_bytes += all(bytes->gathered(), gathered);
+  }
+  result.peak_bytes = memory().peak_bytes;
+  return result;
+}
+
+// Ranks among which the extremes are: at the ends and in the middle of every axis. Blocks of samples only shrink along theirs.
+std::vector<int> typical_ranks(const GridExtents& g) {
+  const auto places = [](int n) { return std::set<int>{0, n / 2, n - 1}; };
+  std::vector<int> ranks;
+  for (const int depth : places(g.depth))
+    for (const int height : places(g.height))
+      for (const int width : places(g.width)) ranks.push_back((depth * g.height + height) * g.width + width);
+  return ranks;
+}
+
+constexpr double giga = 1e-9;
+constexpr int most_described_ranks = 65536;
+
+}  // namespace
+
+Description describe(nn::Module& net, const Shape& input, const DescribeOptions& options) {
+  require(input.rank() == 5, "[describe] the input is [N, D, H, W, C], got {}", input);
+  const auto& g = options.grid;
+  double grid_ranks = 1;
+  for (const int extent : {g.sample, g.depth, g.height, g.width}) {
+    require(extent > 0, "[describe] grid extents are at least 1, got {}", extent);
+    grid_ranks *= extent;
+  }
+  // Every group of ranks is laid out as on the machine itself, which takes minutes for millions.
+  require(grid_ranks <= most_described_ranks, "[describe] {} ranks, sample={} depth={} height={} width={}; at most {}",
+          grid_ranks, g.sample, g.depth, g.height, g.width, most_described_ranks);
+  const auto parts = options.accumulate;
+  require(parts >= 1 && input[0] % parts == 0, "[describe] {} samples cannot be computed in {} equal parts", input[0], parts);
+  auto part = input;
+  part[0] /= parts;
+  const auto others = memory_statistics(DeviceKind::dry).current_bytes;  // of other networks on this thread
+  net.build(part, {.dtype = options.dtype, .compute = options.compute, .device = DeviceKind::dry});
+  net.train();
+  const std::array<std::pair<const char*, int>, 4> axes{
+      {{"sample", g.sample}, {"depth", g.depth}, {"height", g.height}, {"width", g.width}}};
+  for (int d = 0; d < 4; ++d) {
+    const auto& [name, ranks] = axes[static_cast<std::size_t>(d)];
+    require(ranks <= part[d], "[describe] {} ranks along {} for an extent of {}: input {}", ranks, name, part[d], part);
+  }
+  Description result{.input = input,
+                     .grid = g,
+                     .ranks = g.sample * g.depth * g.height * g.width,
+                     .accumulate = parts,
+                     .dtype = options.dtype,
+                     .compute = net.compute_dtype()};
+  result.parameters = net.parameters().elements();
+
+  auto alone = options;
+  alone.grid = {};
+  const auto whole = trace(net, part, alone, 0, 1);
+  for (const auto& layer : whole.layers) {
+    const double gflop = layer.flops * giga * static_cast<double>(parts);
+    result.layers.push_back({layer.name, layer.kind, layer.out, layer.parameters, gflop, 0, 0});
+    result.forward_gflop += gflop;
+  }
+  result.backward_gflop = whole.backward_flops * giga;
+
+  for (const int rank : typical_ranks(g)) {
+    const auto step = result.ranks == 1 ? whole : trace(net, part, options, rank, result.ranks);
+    require(step.layers.size() == result.layers.size(),
+            "[describe] the network has {} layers on one rank and {} on rank {} of {}", result.layers.size(), step.layers.size(),
+            rank, result.ranks);
+    std::int64_t activations = 0, halos = 0;
+    for (std::size_t i = 0; i < step.layers.size(); ++i) {
+      auto& layer = result.layers[i];
+      layer.activation_bytes = std::max(layer.activation_bytes, step.layers[i].activation_bytes);
+      layer.halo_bytes = std::max(layer.halo_bytes, step.layers[i].sent_bytes);
+      activations += step.layers[i].activation_bytes, halos += step.layers[i].sent_bytes;
+    }
+    result.activation_bytes = std::max(result.activation_bytes, activations);
+    result.halo_bytes = std::max(result.halo_bytes, halos);
+    result.sent_bytes = std::max(result.sent_bytes, step.sent_bytes);
+    result.reduced_bytes = std::max(result.reduced_bytes, step.reduced_bytes);
+    result.gathered_bytes = std::max(result.gathered_bytes, step.gathered_bytes);
+    result.optimizer_bytes = std::max(result.optimizer_bytes, step.optimizer_bytes);
+    result.peak_bytes = std::max(result.peak_bytes, step.peak_bytes - others);
+  }
+  return result;
+}
+
+std::string readable_bytes(std::int64_t bytes) {
+  constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(units)) value /= 1024, ++unit;
+  if (unit == 0) return fmt::format("{} B", bytes);
+  return value < 10 ? fmt::format("{:.2f} {}", value, units[unit]) : fmt::format("{:.1f} {}", value, units[unit]);
+}
+
+std::string to_string(const Description& d) {
+  constexpr auto row = "{:<12} {:<13} {:<26} {:>12} {:>14} {:>14} {:>14}\n";
+  const auto in = d.compute == d.dtype ? std::string() : fmt::format(", computed in {}", name_of(d.compute));
+  std::string text = fmt::format("input {} {}{}, grid sample={} depth={} height={} width={}\n\n", name_of(d.dtype), d.input, in,
+                                 d.grid.sample, d.grid.depth, d.grid.height, d.grid.width);
+  text += fmt::format(row, "", "", "", "", "forward", "activations", "halo sent");
+  text += fmt::format(row, "layer", "kind", "output", "parameters", "GFLOP", "per rank", "per rank");
+  for (const auto& layer : d.layers)
+    text += fmt::format(row, layer.name, layer.kind, fmt::format("{}", layer.out),
+                        layer.parameters ? fmt::to_string(layer.parameters) : "", fmt::format("{:.4f}", layer.gflop),
+                        readable_bytes(layer.activation_bytes), layer.halo_bytes ? readable_bytes(layer.halo_bytes) : "");
+  text += fmt::format(row, "total", "", "", d.parameters, fmt::format("{:.4f}", d.forward_gflop),
+                      readable_bytes(d.activation_bytes), readable_bytes(d.halo_bytes));
+  text += fmt::format("\n{} parameters\na training step of {} samples{}:\n", d.parameters, d.input[0],
+                      d.accumulate == 1 ? std::string()
+                                        : fmt::format(", {} parts of {} one after the other (activations and halos are of one)",
+                                                      d.accumulate, d.input[0] / d.accumulate));
+  text += fmt::format("{:.4g} GFLOP forward, {:.4g} backward (without the gradient of the input)\n", d.forward_gflop,
+                      d.backward_gflop);
+  text += fmt::format("at most {} of tensors on a rank, {}\n", readable_bytes(d.peak_bytes),
+                      d.optimizer_bytes > 0 ? fmt::format("{} of them the optimizer's", readable_bytes(d.optimizer_bytes))
+                                            : std::string("nothing of it the optimizer's"));
+  if (d.ranks > 1)
+    text +=
+        fmt::format("at most {} sent by a rank, {} handed to reductions of gradients and statistics, {} to other collectives\n",
+                    readable_bytes(d.sent_bytes), readable_bytes(d.reduced_bytes), readable_bytes(d.gathered_bytes));
+  return text;
+}
+
+}  // namespace mpigrad

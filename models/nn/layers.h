@@ -1,0 +1,151 @@
+#pragma once
+// Layers. Each works on plain tensors and on distributed ones; attributes are designated initialisers:
+//
+//   nn::Conv3d conv{*this, "conv", {.out = 16, .kernel = 3, .padding = 1}};
+
+#include "comm/spatial/distributed.h"
+#include "models/nn/module.h"
+
+namespace mpigrad::nn {
+
+enum class WeightStart : std::uint8_t { glorot_uniform, he_fan_out };  // he_fan_out: normal, variance 2 / (out * taps)
+
+struct Conv3dAttributes {
+  std::int64_t out = 0;
+  Triple kernel = 1, stride = 1, padding = 0, dilation = 1;
+  std::int64_t groups = 1;
+  bool bias = true;
+  double slope = 1;  // of a LeakyReLU applied in the same pass; 0 is ReLU, 1 is none
+  WeightStart start = WeightStart::glorot_uniform;
+};
+enum class Pooling : std::uint8_t { average, maximum };
+// [N, D, H, W, C] -> [N, D', H', W', out]; bias 0 at the start.
+class Conv3d : public Module {
+ public:
+  Conv3d(Module& parent, const std::string& name, const Conv3dAttributes& attributes);
+  Tensor operator()(const Tensor& x) override;
+  // pool(conv(x)), called `name` in tables, in the order that goes over the large tensor least often and keeps nothing of it:
+  // the activation is part of the average's pass, which keeps signs; bias and activation do not change which element is the
+  // largest, so that they follow the maximum.
+  Tensor pooled(const Tensor& x, const std::string& name, Pooling pooling, const PoolAttributes& pool);
+
+ private:
+  Tensor convolved(const Tensor& x, bool with_bias, double slope);
+  Tensor bias();
+  Conv3dAttributes a_;
+};
+
+struct ConvTranspose3dAttributes {
+  std::int64_t out = 0;
+  Triple kernel = 1, stride = 1, padding = 0, output_padding = 0;
+  bool bias = true;
+};
+class ConvTranspose3d : public Module {
+ public:
+  ConvTranspose3d(Module& parent, const std::string& name, const ConvTranspose3dAttributes& attributes);
+  Tensor operator()(const Tensor& x) override;
+
+ private:
+  ConvTranspose3dAttributes a_;
+};
+
+struct BatchNormAttributes {
+  double momentum = 0.9;  // running = momentum * running + (1 - momentum) * batch
+  double epsilon = 1e-5;
+  distributed::Statistics statistics = distributed::Statistics::all;
+  bool affine = true;      // learns a factor gamma and a summand beta per channel
+  double gamma_start = 1;  // 0 for the last norm of a residual branch: the block begins as the identity
+  double slope = 1;        // of a LeakyReLU applied in the same pass, as of a convolution
+};
+// Channels are last. In training, statistics of the batch; in evaluation, running ones (with the unbiased variance).
+class BatchNorm : public Module {
+ public:
+  BatchNorm(Module& parent, const std::string& name, const BatchNormAttributes& attributes = {});
+  Tensor operator()(const Tensor& x) override;
+
+ private:
+  void update(const Tensor& x, const distributed::BatchNormResult& result, Tensor& mean, Tensor& variance) const;
+  BatchNormAttributes a_;
+};
+
+// While it is alive on this thread, a batch norm that would use statistics of its batch throws, by its name: code that encodes
+// parts of a batch one after the other is not to change the result.
+class NoBatchStatistics {
+ public:
+  explicit NoBatchStatistics(const char* why);
+  ~NoBatchStatistics();
+  NoBatchStatistics(const NoBatchStatistics&) = delete;
+  NoBatchStatistics& operator=(const NoBatchStatistics&) = delete;
+
+ private:
+  const char* previous_;
+};
+
+struct LinearAttributes {
+  std::int64_t out = 0;
+  bool bias = true;
+  double bias_start = 0;
+  double slope = 1;
+};
+// [N, in] -> [N, out]
+class Linear : public Module {
+ public:
+  Linear(Module& parent, const std::string& name, const LinearAttributes& attributes);
+  Tensor operator()(const Tensor& x) override;
+
+ private:
+  LinearAttributes a_;
+};
+
+struct DropoutAttributes {
+  double keep = 0.5;
+};
+// The same mask for every grid.
+class Dropout : public Module {
+ public:
+  Dropout(Module& parent, const std::string& name, const DropoutAttributes& attributes = {});
+  Tensor operator()(const Tensor& x) override;
+
+ private:
+  DropoutAttributes a_;
+};
+
+// What one layer did, for tables; see models/nn/describe.h.
+struct LayerRecord {
+  std::string name, kind;
+  Shape out;  // global
+  std::int64_t parameters = 0;
+  double flops = 0;                   // forward, this rank
+  std::int64_t activation_bytes = 0;  // of the local result
+  std::int64_t sent_bytes = 0;        // forward, this rank
+};
+
+// While it is alive on this thread, layers append what they did.
+class LayerTrace {
+ public:
+  explicit LayerTrace(std::function<std::int64_t()> sent_bytes = {});
+  ~LayerTrace();
+  LayerTrace(const LayerTrace&) = delete;
+  LayerTrace& operator=(const LayerTrace&) = delete;
+
+  std::vector<LayerRecord> layers;
+
+ private:
+  friend class LayerScope;
+  std::function<std::int64_t()> sent_bytes_;
+  LayerTrace* previous_;
+};
+
+// One layer's forward pass.
+class LayerScope {
+ public:
+  LayerScope(std::string name, std::string kind, std::int64_t parameters = 0);
+  ~LayerScope();
+  Tensor done(Tensor y);
+
+ private:
+  struct Counter;
+  std::unique_ptr<Counter> counter_;
+};
+
+}  // namespace mpigrad::nn

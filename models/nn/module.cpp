@@ -1,0 +1,163 @@
+#include "models/nn/module.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "comm/spatial/grid.h"
+#include "framework/cuda/graph.h"
+#include "framework/warning.h"
+#include "ops/elementwise.h"
+#include "ops/random.h"
+
+namespace mpigrad::nn {
+namespace {
+
+// FNV-1a: a stable number for a name, so that a parameter's start depends on its path and the seed alone.
+std::uint64_t hash(const std::string& text) {
+  std::uint64_t value = 14695981039346656037ULL;
+  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  return value;
+}
+
+}  // namespace
+
+Initialiser constant_value(double value) {
+  return [=](const Shape& shape, DType dtype, const Philox&) { return full(shape, value, dtype); };
+}
+
+Initialiser glorot_uniform(double fan_in, double fan_out) {
+  const double bound = std::sqrt(6 / (fan_in + fan_out));
+  return
+      [=](const Shape& shape, DType dtype, const Philox& random) { return random_uniform(shape, random, -bound, bound, dtype); };
+}
+
+Initialiser he_normal(double fan_in) {
+  return [=](const Shape& shape, DType dtype, const Philox& random) {
+    return random_normal(shape, random, 0, std::sqrt(2 / fan_in), dtype);
+  };
+}
+
+Module::Module() : root_(this), paths_(std::make_shared<Paths>()), state_(std::make_unique<State>()) {}
+
+Module::Module(Module& parent, const std::string& name)
+    : root_(&parent.root()), path_(parent.path_.empty() ? name : parent.path_ + "." + name), paths_(parent.paths_) {
+  auto& state = *root().state_;
+  const bool again = state.building && &parent == root_ && !state.made_in_build.insert(path_).second;
+  require(!again && paths_->insert(path_).second,
+          "[module] there are two layers named {}, which would share their parameters; give them names of their own, or call one "
+          "object twice",
+          path_);
+}
+
+Module::~Module() {
+  if (root_ != this) paths_->erase(path_);
+}
+
+Tensor Module::operator()(const Tensor& x) {
+  fail("[module] {} defines no function of {}", path_.empty() ? "the network" : path_, x);
+}
+
+void Module::build(const LayoutPtr& input, const BuildOptions& options) {
+  UseDevice dry(DeviceKind::dry);
+  create(Tensor({input->box().extents(), options.dtype}).with_layout(input), options);
+}
+
+void Module::build(const Shape& input, const BuildOptions& options) {
+  UseDevice dry(DeviceKind::dry);
+  create(Tensor({input, options.dtype}), options);
+}
+
+void Module::create(const Tensor& input, const BuildOptions& options) {
+  require(this == root_, "[module] build the network, not its part {}", path_);
+  require(!state_->built, "[module] the network is built already");
+  const auto compute = options.compute.value_or(options.dtype);
+  require(compute == options.dtype || (options.dtype == DType::float32 && is_half(compute)),
+          "[module] beside parameters of {} layers compute in {}, not in {}", name_of(options.dtype),
+          options.dtype == DType::float32 ? "float32, bfloat16 or float16" : name_of(options.dtype), name_of(compute));
+  state_->dtype = options.dtype;
+  state_->compute = compute;
+  state_->seed = options.seed;
+  state_->buffers_on = options.device == DeviceKind::cuda ? DeviceKind::cuda : DeviceKind::cpu;
+  state_->rank = input.layout() ? input.layout()->grid->rank : 0;
+  state_->building = true;
+  state_->made_in_build.clear();
+  {
+    Untaped scope;
+    (*this)(input);
+  }
+  state_->building = false;
+
+  UseDevice device(options.device);
+  LayoutPtr layout;
+  if (input.layout()) layout = same_layout(std::dynamic_pointer_cast<const Grid>(input.layout()->grid), Shape{});
+  for (const auto& declared : state_->declared) {
+    Tensor value = declared.initialise(declared.shape, state_->dtype, Philox{state_->seed, hash(declared.name)});
+    if (layout) {
+      Layout same = *layout;
+      same.global = declared.shape;
+      value = value.with_layout(std::make_shared<Layout>(std::move(same)));
+    }
+    state_->places[declared.name] = state_->parameters.size();
+    state_->parameters.add(declared.name, value, declared.decay);
+  }
+  state_->parameters.pack();
+  state_->built = true;
+}
+
+Tensor Module::parameter(const std::string& name, const Shape& shape, const Initialiser& initialise, bool decay) {
+  auto& state = *root().state_;
+  const auto full_name = path_.empty() ? name : path_ + "." + name;
+  if (state.building) {
+    const bool known = std::any_of(state.declared.begin(), state.declared.end(),
+                                   [&](const Declaration& declared) { return declared.name == full_name; });
+    if (!known) state.declared.push_back({full_name, shape, initialise, decay});
+    const Tensor stand_in({shape, state.dtype});
+    detail::name_parameter(stand_in, full_name);
+    return stand_in;
+  }
+  const auto found = state.places.find(full_name);
+  require(found != state.places.end(), "[module] {} does not exist: call build() with an input of the right shape first",
+          full_name);
+  const auto& value = state.parameters[found->second].value;
+  require(value.shape() == shape, "[module] {} was built as {}, this input needs {}", full_name, value.shape(), shape);
+  detail::name_parameter(value, full_name);
+  return value;
+}
+
+Tensor Module::computed(const Tensor& x) const { return is_half(compute_dtype()) ? cast(x, compute_dtype()) : x; }
+
+Tensor& Module::buffer(const std::string& name, const Shape& shape, double value) {
+  auto& state = *root().state_;
+  const auto full_name = path_.empty() ? name : path_ + "." + name;
+  auto& slot = state.buffers[full_name];
+  if (!slot) {
+    UseDevice device(state.buffers_on);
+    slot = full(shape, value, state.dtype);
+  }
+  return slot;
+}
+
+Philox Module::random_of_all_steps() const { return {root().state_->seed, hash(path_)}; }
+Philox Module::random() const {
+  require(!cuda::capturing(), "[{}] draws numbers that would be the same in every repetition of a captured step", path());
+  return random_of_all_steps().child(static_cast<std::uint64_t>(drawn_step()));
+}
+
+// Layers that draw again under the same tape, as recomputation and a layer that is used twice do, are of the same step.
+std::int64_t Module::drawn_step() const {
+  auto& state = *root().state_;
+  const auto tape = Tape::outermost_number();
+  const bool draws = state.training && !state.building && current_device() != DeviceKind::dry;
+  if (state.told_step || !draws || tape == 0) return state.step;
+  const auto before = std::exchange(state.drawn_under, tape);
+  if (before != 0 && before != tape && state.rank == 0)
+    warn_once(
+        "step never set",
+        fmt::format("[{}] draws the random numbers of step {} again: nobody has called set_step(), without which every step has "
+                    "the same ones, and dropout one mask for ever",
+                    path(), state.step));
+  return state.step;
+}
+
+}  // namespace mpigrad::nn

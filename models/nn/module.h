@@ -1,0 +1,120 @@
+#pragma once
+// Networks: modules that own parameters named by path. Input sizes are inferred by running the network once on the dry device, so
+// the same source runs on one rank and on any grid.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "framework/parameter.h"
+#include "framework/tape.h"
+#include "framework/tensor/random.h"
+#include "framework/tensor/tensor.h"
+
+namespace mpigrad::nn {
+
+// Fills a parameter: shape, type and a generator of its own -> tensor on the current device.
+using Initialiser = std::function<Tensor(const Shape&, DType, const Philox&)>;
+Initialiser constant_value(double value);
+// Uniform in +-sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010)
+Initialiser glorot_uniform(double fan_in, double fan_out);
+// Normal with variance 2 / fan_in (He et al. 2015)
+Initialiser he_normal(double fan_in);
+
+struct BuildOptions {
+  std::uint64_t seed = 0;
+  DType dtype = DType::float32;  // of parameters, gradients, statistics and the optimizer's state
+  // What layers compute in: none is dtype; bfloat16 or float16 beside float32 is mixed precision. Convolutions and products round
+  // what they take in, weights included, whose gradients become float32 again before they are reduced over ranks. The result has
+  // the type, too: cast it to dtype for the loss. float16 needs loss scaling (framework/optim/loss_scale.h).
+  std::optional<DType> compute{};
+  DeviceKind device = current_device();  // where the parameters are; on the dry device nothing is allocated
+};
+
+class Module {
+ public:
+  Module();  // the root of a network
+  // A part of one. No two that live at the same time, nor two that the root makes while build() runs its function, have one path:
+  // they would be one layer. To share a layer call the same object twice. Parts of parts may be made where they are used, again
+  // for each call; of these the ones of one name are one layer.
+  Module(Module& parent, const std::string& name);
+  virtual ~Module();
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  // The network's function. Layers and networks define it.
+  virtual Tensor operator()(const Tensor& x);
+
+  // Creates all parameters for an input of this layout (or shape).
+  void build(const LayoutPtr& input, const BuildOptions& options = {});
+  void build(const Shape& input, const BuildOptions& options = {});
+
+  Parameters& parameters() { return root().state_->parameters; }
+  operator Parameters&() { return parameters(); }  // Tape tape(net); Adam adam(net, ...)
+  // State that is not trained: running statistics, by path. On a GPU steps change them where they are.
+  std::map<std::string, Tensor>& buffers() { return root().state_->buffers; }
+
+  // Training or evaluation: dropout and batch norm differ.
+  void train(bool on = true) { root().state_->training = on; }
+  bool training() const { return root().state_->training; }
+  // The number that random layers draw from; dropout masks repeat for a repeated step. A network that is trained without ever
+  // being told its step, so that every step has the same masks, prints a warning. fit() tells it.
+  void set_step(std::int64_t step) { root().state_->step = step, root().state_->told_step = true; }
+  std::int64_t step() const { return root().state_->step; }
+
+  const std::string& path() const { return path_; }
+  DType dtype() const { return root().state_->dtype; }
+  DType compute_dtype() const { return root().state_->compute; }
+
+ protected:
+  // x as what layers compute in. A layer with weights calls it first, so that its input, and with it halos, has that type.
+  Tensor computed(const Tensor& x) const;
+  // The parameter `name` of this module. The first call, under build(), declares it.
+  Tensor parameter(const std::string& name, const Shape& shape, const Initialiser& initialise, bool decay = true);
+  Tensor& buffer(const std::string& name, const Shape& shape, double value);
+  // Numbers for this module; those of a step are its child(step()).
+  Philox random_of_all_steps() const;
+  // Numbers for this module and step. A step that draws from them on the host cannot be captured.
+  Philox random() const;
+  // step(), for a layer that draws numbers with it now.
+  std::int64_t drawn_step() const;
+  bool building() const { return root().state_->building; }
+
+ private:
+  struct Declaration {
+    std::string name;
+    Shape shape;
+    Initialiser initialise;
+    bool decay = true;
+  };
+  struct State {
+    Parameters parameters;
+    std::map<std::string, std::size_t> places;
+    std::map<std::string, Tensor> buffers;
+    std::vector<Declaration> declared;
+    DType dtype = DType::float32, compute = DType::float32;
+    DeviceKind buffers_on = DeviceKind::cpu;  // also where parameters have no storage
+    std::uint64_t seed = 0;
+    std::int64_t step = 0;
+    bool told_step = false;
+    std::uint64_t drawn_under = 0;  // the tape under which numbers were drawn last, if the step was never told
+    int rank = 0;
+    bool training = true, building = false, built = false;
+    std::set<std::string> made_in_build;  // the root's parts that its function makes
+  };
+  using Paths = std::set<std::string>;
+  Module& root() { return *root_; }
+  const Module& root() const { return *root_; }
+  void create(const Tensor& input, const BuildOptions& options);
+
+  Module* root_;
+  std::string path_;
+  std::shared_ptr<Paths> paths_;  // of all parts that live; theirs too, because parts may outlive the root
+  std::unique_ptr<State> state_;  // the root's
+};
+
+}  // namespace mpigrad::nn

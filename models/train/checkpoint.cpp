@@ -1,0 +1,254 @@
+#include "models/train/checkpoint.h"
+
+#include <array>
+#include <bit>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "comm/hdf5/hdf5_file.h"
+#include "comm/launch.h"
+#include "comm/spatial/same_parameters.h"
+#include "framework/activity.h"
+#include "framework/cuda/cuda.h"
+#include "framework/joined.h"
+#include "framework/tensor/content_hash.h"
+#include "framework/tensor/printable.h"
+
+namespace mpigrad {
+namespace {
+
+constexpr const char* format_name = "mpigrad checkpoint 2";
+constexpr const char* unverified_format_name = "mpigrad checkpoint 1";  // had no checksums
+constexpr const char* checksum_name = "checksum";                       // attribute of every dataset, and of "/": Seal
+constexpr const char* notes_name = "notes";
+
+// Every number that may stand beside the tensors; an attribute of "/".
+constexpr std::array number_names{
+    "step", "epoch", "optimizer_steps", "average_updates", "loss_scale", "loss_scale_good_steps", "loss_scale_skipped"};
+
+std::string text_of(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
+
+std::string checksum_of(DType type, const Shape& shape, const void* values) {
+  return text_of(content_hash(fmt::format("{} {}", name_of(type), shape)) + content_hash(type, values, shape.elements()));
+}
+
+// One checksum of the numbers, the notes and the names and checksums of all tensors, so that none can be missing or another
+// one's.
+class Seal {
+ public:
+  void add(const std::string& name, const std::string& text) { hash_ += content_hash(name + "=" + text); }
+  void add(const std::string& name, double number) { add(name, text_of(std::bit_cast<std::uint64_t>(number))); }
+  void add_notes(const std::vector<std::string>& notes) { add(notes_name, joined(notes, "\n")); }
+  std::string text() const { return text_of(hash_); }
+
+ private:
+  std::uint64_t hash_ = 0;
+};
+
+std::vector<NamedTensor> network_tensors(nn::Module& net) {
+  std::vector<NamedTensor> list;
+  auto& parameters = net.parameters();
+  require(parameters.size() > 0, "[checkpoint] the network has no parameters: call build() first");
+  for (std::size_t i = 0; i < parameters.size(); ++i) list.push_back({"parameters/" + parameters[i].name, parameters[i].value});
+  for (const auto& [name, value] : net.buffers()) list.push_back({"buffers/" + name, value});
+  return list;
+}
+
+void append(std::vector<NamedTensor>& list, const std::string& group, const std::vector<NamedTensor>& more) {
+  for (const auto& tensor : more) list.push_back({group + "/" + tensor.name, tensor.value});
+}
+
+// What rank 0 does. Throws.
+void write_file(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors, const SaveOptions& options) {
+  std::vector<std::string> notes;
+  for (const auto& [name, text] : options.info.notes) {
+    require(!name.empty() && (name + text).find('\n') == std::string::npos && name.find('=') == std::string::npos,
+            "[checkpoint] a note is a name without '=' and a text of one line: '{}'", name);
+    notes.push_back(name + "=" + text);
+  }
+  Hdf5Writer file(path, options.overwrite);
+  Seal seal;
+  for (const auto& [name, value] : tensors) {
+    require(value.device() != DeviceKind::dry, "[checkpoint] {} is on the dry device: {}", name, value);
+    const auto on_host = value.device() == DeviceKind::cuda ? detail::copied(value, DeviceKind::cpu) : value;
+    file.write(name, value.shape(), value.dtype(), on_host.raw());
+    const auto checksum = checksum_of(value.dtype(), value.shape(), on_host.raw());
+    file.attribute(name, checksum_name, checksum);
+    seal.add(name, checksum);
+  }
+  if (!notes.empty()) file.write_strings(notes_name, notes), seal.add_notes(notes);
+  file.attribute("/", "format", std::string(format_name));
+  const auto number = [&](const char* name, auto value) {
+    file.attribute("/", name, value);
+    seal.add(name, static_cast<double>(value));
+  };
+  number("step", options.info.step);
+  number("epoch", options.info.epoch);
+  if (options.optimizer) number("optimizer_steps", options.optimizer->steps());
+  if (options.averages) number("average_updates", options.averages->updates());
+  if (options.loss_scale) {
+    const auto& state = options.loss_scale->state();
+    number("loss_scale", state.value);
+    number("loss_scale_good_steps", state.good_steps);
+    number("loss_scale_skipped", state.skipped);
+  }
+  file.attribute("/", checksum_name, seal.text());
+  file.commit();
+}
+
+// Every rank learns what went wrong on rank 0, so that none waits for the others.
+void throw_everywhere(const Communicator& world, std::string error) {
+  auto length = static_cast<std::int64_t>(error.size());
+  world.transport().broadcast(&length, 1, DType::int64, 0);
+  if (length == 0) return;
+  error.resize(static_cast<std::size_t>(length));
+  world.transport().broadcast(error.data(), length, DType::uint8, 0);
+  throw Error(error);
+}
+
+// Of the datasets that belong to checkpoints: others may be in the file, too.
+bool is_tensor(const std::string& name) {
+  for (const std::string_view group : {"parameters/", "buffers/", "optimizer/", "averages/"})
+    if (name.starts_with(group)) return true;
+  return false;
+}
+
+// Whether all but the elements is as it was written: false in files that were written before there were checksums. Throws.
+bool verify_seal(const Hdf5Reader& file, const std::string& format, const std::vector<std::string>& notes) {
+  const auto where = file.path().string();
+  Seal seal;
+  bool any = file.has_attribute("/", checksum_name);
+  for (const char* name : number_names)
+    if (file.has_attribute("/", name)) seal.add(name, file.number_attribute("/", name));
+  for (const auto& dataset : file.datasets()) {
+    if (!is_tensor(dataset.name)) continue;
+    const bool has = file.has_attribute(dataset.name, checksum_name);
+    any = any || has;
+    if (format == format_name) require(has, "[checkpoint] {} is damaged: {} has no checksum", where, printable(dataset.name));
+    if (has) seal.add(dataset.name, file.text_attribute(dataset.name, checksum_name));
+  }
+  if (!notes.empty()) seal.add_notes(notes);
+  if (format == unverified_format_name && !any) return false;
+  require(file.has_attribute("/", checksum_name) && file.text_attribute("/", checksum_name) == seal.text(),
+          "[checkpoint] {} is damaged: its numbers, notes or names of tensors are not those that were written (checksum)", where);
+  return true;
+}
+
+// One line for each file of a program.
+void say_unverified(const std::filesystem::path& path) {
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  const std::lock_guard lock(mutex);
+  if (said.insert(path.string()).second && first_of_launch())
+    fmt::print(stderr, "warning: {} was written before files had checksums: whether it is damaged cannot be told\n",
+               path.string());
+}
+
+CheckpointInfo read_info(const Hdf5Reader& file) {
+  const auto format = file.has_attribute("/", "format") ? file.text_attribute("/", "format") : std::string();
+  require(format == format_name || format == unverified_format_name,
+          "[checkpoint] {} is an HDF5 file, but not a checkpoint (format '{}')", file.path().string(), format_name);
+  const auto notes = file.contains(notes_name) ? file.read_strings(notes_name) : std::vector<std::string>();
+  CheckpointInfo info;
+  info.verified = verify_seal(file, format, notes);
+  if (!info.verified) say_unverified(file.path());
+  info.step = static_cast<std::int64_t>(file.number_attribute("/", "step"));
+  info.epoch = static_cast<std::int64_t>(file.number_attribute("/", "epoch"));
+  for (const auto& note : notes) info.notes[note.substr(0, note.find('='))] = note.substr(note.find('=') + 1);
+  return info;
+}
+
+// The file and the network name the same tensors, of the same types.
+void check_tensors(const Hdf5Reader& file, const std::vector<NamedTensor>& tensors) {
+  const auto where = file.path().string();
+  std::map<std::string, Hdf5Dataset> datasets;
+  for (auto& dataset : file.datasets()) datasets.emplace(dataset.name, dataset);
+  std::set<std::string> expected;
+  for (const auto& [name, value] : tensors) {
+    expected.insert(name);
+    const auto found = datasets.find(name);
+    require(found != datasets.end(), "[checkpoint] {} has no {}, which is needed: {}", where, name, value);
+    const auto& stored = found->second;
+    require(stored.kind == Hdf5Dataset::Kind::number && stored.shape == value.shape() && stored.type == value.dtype(),
+            "[checkpoint] {} in {} is {} {}, the network's is {} {}", name, where, stored.stored, stored.shape,
+            name_of(value.dtype()), value.shape());
+  }
+  for (const auto& [name, dataset] : datasets) {
+    const bool network = name.starts_with("parameters/") || name.starts_with("buffers/");
+    require(!network || expected.contains(name), "[checkpoint] {} has {}, which the network does not have", where,
+            printable(name));
+  }
+}
+
+// A tensor of the file in host memory.
+Tensor read_tensor(const Hdf5Reader& file, const NamedTensor& tensor, bool verified) {
+  const Tensor read(tensor.value.type(), DeviceKind::cpu);
+  const auto& shape = read.shape();
+  const std::vector<std::int64_t> begin(static_cast<std::size_t>(shape.rank()), 0);
+  file.read(tensor.name, begin, shape.span(), read.dtype(), read.raw());
+  require(!verified || checksum_of(read.dtype(), shape, read.raw()) == file.text_attribute(tensor.name, checksum_name),
+          "[checkpoint] {} is damaged: the elements of {} are not those that were written (checksum)", file.path().string(),
+          tensor.name);
+  return read;
+}
+
+}  // namespace
+
+void save_checkpoint(const std::filesystem::path& path, nn::Module& net, const Communicator& world, const SaveOptions& options) {
+  const detail::UnhurriedPhase phase;
+  require_same_parameters(fmt::format("[checkpoint] {} is not written", path.string()), net.parameters(), world.transport());
+  std::string error;
+  if (world.rank() == 0) {
+    try {
+      auto tensors = network_tensors(net);
+      if (options.optimizer) append(tensors, "optimizer", options.optimizer->state());
+      if (options.averages) append(tensors, "averages", options.averages->state());
+      write_file(path, tensors, options);
+    } catch (const std::exception& exception) {
+      error = exception.what();
+    }
+  }
+  throw_everywhere(world, std::move(error));
+}
+
+CheckpointInfo load_checkpoint(const std::filesystem::path& path, nn::Module& net, const LoadOptions& options) {
+  const detail::UnhurriedPhase phase;
+  const Hdf5Reader file(path);
+  auto info = read_info(file);
+  auto tensors = network_tensors(net);
+  if (options.optimizer) {
+    require(file.has_attribute("/", "optimizer_steps"), "[checkpoint] {} holds no optimizer", path.string());
+    append(tensors, "optimizer", options.optimizer->state());
+  }
+  if (options.averages) {
+    require(file.has_attribute("/", "average_updates"), "[checkpoint] {} holds no averaged weights", path.string());
+    append(tensors, "averages", options.averages->state());
+  }
+  check_tensors(file, tensors);
+  // All of it before anything changes: a checksum may be wrong.
+  std::vector<Tensor> read;
+  for (const auto& tensor : tensors) read.push_back(read_tensor(file, tensor, info.verified));
+
+  // The arrays of an optimizer and of averages are filled where they are, one tensor after the other.
+  if (options.optimizer)
+    options.optimizer->load_state(options.optimizer->state(),
+                                  static_cast<std::int64_t>(file.number_attribute("/", "optimizer_steps")));
+  if (options.averages)
+    options.averages->load_state(options.averages->state(),
+                                 static_cast<std::int64_t>(file.number_attribute("/", "average_updates")));
+  if (options.loss_scale && file.has_attribute("/", "loss_scale"))
+    options.loss_scale->load_state({.value = file.number_attribute("/", "loss_scale"),
+                                    .good_steps = static_cast<std::int64_t>(file.number_attribute("/", "loss_scale_good_steps")),
+                                    .skipped = static_cast<std::int64_t>(file.number_attribute("/", "loss_scale_skipped"))});
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const auto& to = tensors[i].value;
+    if (to.device() == DeviceKind::cuda) cuda::copy_to_device(to.raw(), read[i].raw(), to.bytes());
+    else detail::copy_bytes(to.device(), to.raw(), read[i].raw(), to.bytes());
+  }
+  return info;
+}
+
+CheckpointInfo read_checkpoint_info(const std::filesystem::path& path) { return read_info(Hdf5Reader(path)); }
+
+}  // namespace mpigrad

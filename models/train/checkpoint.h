@@ -1,0 +1,54 @@
+#pragma once
+// Networks in files: HDF5 with one dataset for each parameter, buffer and array of the optimizer, by name. Parameters are the
+// same on all ranks, so a file knows nothing of the grid that wrote it and any grid can read it.
+//
+//   parameters/conv1.weight   buffers/norm1.running_mean   optimizer/momentum/conv1.weight   averages/average/conv1.weight
+//
+// Every dataset has an attribute `checksum`, of its type, shape and elements, and the file one of all the rest
+// (framework/tensor/content_hash.h); both are verified before a load changes anything.
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "comm/communicator.h"
+#include "framework/optim/loss_scale.h"
+#include "framework/optim/optimizer.h"
+#include "models/nn/module.h"
+
+namespace mpigrad {
+
+// What a file says besides tensors. Notes are for the program that wrote it: names without '=', texts without line breaks.
+struct CheckpointInfo {
+  std::int64_t step = 0, epoch = 0;
+  std::map<std::string, std::string> notes{};
+  bool verified = true;  // read: false for files from before there were checksums, of which a line on standard error tells
+};
+
+struct SaveOptions {
+  const Optimizer* optimizer = nullptr;
+  const AveragedWeights* averages = nullptr;
+  const LossScale* loss_scale = nullptr;
+  CheckpointInfo info{};
+  bool overwrite = false;
+};
+
+// Collective; rank 0 writes, under a temporary name until the file is complete. What goes wrong there is an Error on every rank.
+// Before that the parameters of all ranks are compared (comm/spatial/same_parameters.h): where they have drifted apart nothing is
+// written, and an older file stays. Buffers and the optimizer's state are rank 0's.
+void save_checkpoint(const std::filesystem::path& path, nn::Module& net, const Communicator& world,
+                     const SaveOptions& options = {});
+
+struct LoadOptions {
+  Optimizer* optimizer = nullptr;  // of the same kind as the one saved
+  AveragedWeights* averages = nullptr;
+  LossScale* loss_scale = nullptr;  // stays as it is where the file has none: training may go on in another precision
+};
+
+// Every rank reads for itself. Names, shapes and element types must be those of the network, in both directions, and the file
+// undamaged; nothing is changed if they are not. The tensors are in memory twice for that moment.
+CheckpointInfo load_checkpoint(const std::filesystem::path& path, nn::Module& net, const LoadOptions& options = {});
+// The tensors stay in the file.
+CheckpointInfo read_checkpoint_info(const std::filesystem::path& path);
+
+}  // namespace mpigrad

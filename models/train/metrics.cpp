@@ -1,0 +1,118 @@
+#include "models/train/metrics.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <numeric>
+
+#include "framework/error.h"
+
+namespace mpigrad {
+
+std::string CsvCell::text() const {
+  if (const auto* number = std::get_if<double>(&value_)) return fmt::format("{}", *number);
+  if (const auto* number = std::get_if<std::int64_t>(&value_)) return fmt::format("{}", *number);
+  const auto& text = std::get<std::string>(value_);
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + '"';
+}
+
+CsvWriter::CsvWriter(const std::filesystem::path& path, std::vector<std::string> columns, bool overwrite)
+    : path_(path), columns_(columns.size()) {
+  require(!columns.empty(), "[csv] {}: a table has at least one column", path.string());
+  file_.reset(std::fopen(path.c_str(), overwrite ? "w" : "wx"));
+  const int reason = errno;
+  require(file_ || reason != EEXIST, "[csv] {}: exists already and is not overwritten unasked", path.string());
+  require(file_ != nullptr, "[csv] {}: cannot be made: {}", path.string(), std::strerror(reason));
+  const std::vector<CsvCell> header(columns.begin(), columns.end());
+  row(header);
+}
+
+void CsvWriter::row(std::span<const CsvCell> cells) {
+  require(cells.size() == columns_, "[csv] {}: {} cells for {} columns", path_.string(), cells.size(), columns_);
+  std::string line;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (i > 0) line += ',';
+    line += cells[i].text();
+  }
+  line += '\n';
+  write(line);
+}
+
+void CsvWriter::write(const std::string& line) {
+  const bool written = std::fwrite(line.data(), 1, line.size(), file_.get()) == line.size() && std::fflush(file_.get()) == 0;
+  require(written, "[csv] {}: cannot be written: {}", path_.string(), std::strerror(errno));
+}
+
+std::vector<RegressionScore> regression_scores(std::span<const double> predicted, std::span<const double> truth,
+                                               std::int64_t targets, std::span<const double> means) {
+  require(
+      targets > 0 && predicted.size() == truth.size() && !truth.empty() && truth.size() % static_cast<std::size_t>(targets) == 0,
+      "[regression_scores] predictions and truth are [n, {}] with n > 0, not {} and {} values", targets, predicted.size(),
+      truth.size());
+  const auto columns = static_cast<std::size_t>(targets), n = truth.size() / columns;
+  require(means.empty() || means.size() == columns, "[regression_scores] {} means for {} targets", means.size(), targets);
+  std::vector<RegressionScore> scores(columns);
+  for (std::size_t t = 0; t < columns; ++t) {
+    auto& s = scores[t];
+    double truth_mean = 0, predicted_mean = 0;
+    for (std::size_t i = t; i < truth.size(); i += columns) truth_mean += truth[i], predicted_mean += predicted[i];
+    truth_mean /= static_cast<double>(n), predicted_mean /= static_cast<double>(n);
+    s.mean = means.empty() ? truth_mean : means[t];
+    double covariance = 0, truth_variance = 0, predicted_variance = 0;
+    for (std::size_t i = t; i < truth.size(); i += columns) {
+      const double error = predicted[i] - truth[i], mean_error = s.mean - truth[i];
+      s.mse += error * error, s.mae += std::abs(error);
+      s.mean_mse += mean_error * mean_error, s.mean_mae += std::abs(mean_error);
+      const double a = predicted[i] - predicted_mean, b = truth[i] - truth_mean;
+      covariance += a * b, predicted_variance += a * a, truth_variance += b * b;
+    }
+    for (double* sum : {&s.mse, &s.mae, &s.mean_mse, &s.mean_mae}) *sum /= static_cast<double>(n);
+    const double scale = std::sqrt(predicted_variance * truth_variance);
+    s.correlation = scale > 0 ? covariance / scale : 0;
+  }
+  return scores;
+}
+
+double roc_auc(std::span<const double> scores, std::span<const std::int64_t> labels) {
+  require(scores.size() == labels.size(), "[roc_auc] {} scores for {} labels", scores.size(), labels.size());
+  double positives = 0;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    require(labels[i] == 0 || labels[i] == 1, "[roc_auc] labels are 0 or 1, label {} is {}", i, labels[i]);
+    require(!std::isnan(scores[i]), "[roc_auc] score {} is not a number", i);
+    positives += static_cast<double>(labels[i]);
+  }
+  const double negatives = static_cast<double>(labels.size()) - positives;
+  require(positives > 0 && negatives > 0, "[roc_auc] both classes are needed: {} positives, {} negatives", positives, negatives);
+  std::vector<std::size_t> order(scores.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return scores[a] < scores[b]; });
+  double rank_sum = 0;
+  for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+    while (end < order.size() && scores[order[end]] == scores[order[begin]]) ++end;
+    const double rank = 0.5 * static_cast<double>(begin + 1 + end);  // the mean of ranks begin + 1 ... end
+    for (std::size_t i = begin; i < end; ++i) rank_sum += rank * static_cast<double>(labels[order[i]]);
+  }
+  return (rank_sum - positives * (positives + 1) / 2) / (positives * negatives);
+}
+
+double accuracy(std::span<const std::int64_t> predicted, std::span<const std::int64_t> labels) {
+  require(predicted.size() == labels.size() && !labels.empty(), "[accuracy] {} predictions for {} labels", predicted.size(),
+          labels.size());
+  std::size_t equal = 0;
+  for (std::size_t i = 0; i < labels.size(); ++i) equal += predicted[i] == labels[i] ? 1 : 0;
+  return static_cast<double>(equal) / static_cast<double>(labels.size());
+}
+
+std::vector<std::int64_t> argmax_rows(std::span<const double> scores, std::int64_t classes) {
+  require(classes > 0 && scores.size() % static_cast<std::size_t>(classes) == 0,
+          "[argmax_rows] scores are [n, {}], not {} values", classes, scores.size());
+  std::vector<std::int64_t> result;
+  for (auto row = scores.begin(); row != scores.end(); row += classes)
+    result.push_back(std::max_element(row, row + classes) - row);
+  return result;
+}
+
+}  // namespace mpigrad

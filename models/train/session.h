@@ -1,0 +1,43 @@
+#pragma once
+// A program's ranks: from argc and argv, or on a communicator that the program already has.
+
+#include <concepts>
+#include <functional>
+#include <type_traits>
+
+#include "comm/spatial/grid.h"
+
+namespace mpigrad {
+
+class Session {
+ public:
+  explicit Session(std::shared_ptr<Transport> transport) : world_(std::move(transport)) {}
+  explicit Session(const Communicator& world) : world_(world) {}
+
+  const Communicator& world() const { return world_; }
+  int rank() const { return world_.rank(); }
+  int ranks() const { return world_.size(); }
+  // All ranks as sample x depth x height x width.
+  GridPtr grid(const GridExtents& extents) const { return make_grid(world_, extents); }
+  // Rank 0 prints one line, "name value".
+  void log(const std::string& name, double value) const;
+
+ private:
+  Communicator world_;
+};
+
+namespace detail {
+int run_on_ranks(int argc, char** argv, const std::function<int(Session&)>& body);
+}
+
+// Runs body on every rank: under mpiexec or srun each process is one; `--transport threads --ranks P` (or MPIGRAD_TRANSPORT and
+// MPIGRAD_RANKS) makes P threads of this process. An error that escapes prints and ends every rank. Returns the exit code.
+template <std::invocable<Session&> Body>
+int run(int argc, char** argv, Body body) {
+  return detail::run_on_ranks(argc, argv, [&](Session& session) {
+    if constexpr (std::is_void_v<std::invoke_result_t<Body&, Session&>>) return body(session), 0;
+    else return static_cast<int>(body(session));
+  });
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,73 @@
+#include "models/train/tensorboard/events.h"
+
+#include <event.pb.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+
+#include "framework/error.h"
+#include "models/train/tensorboard/crc32c.h"
+
+namespace mpigrad::tensorboard {
+namespace {
+
+// Little-endian.
+template <class T>
+std::string bytes_of(T value) {
+  std::string bytes;
+  for (std::size_t i = 0; i < sizeof(T); ++i) bytes.push_back(static_cast<char>((value >> (8 * i)) & 0xff));
+  return bytes;
+}
+
+double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+struct Close {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+
+}  // namespace
+
+struct EventFile::State {
+  std::filesystem::path path;
+  std::unique_ptr<std::FILE, Close> file{};
+
+  // A record is its length, the length's checksum, the message, its checksum.
+  void write(const Event& event) {
+    const auto message = event.SerializeAsString();
+    const auto length = bytes_of(static_cast<std::uint64_t>(message.size()));
+    const auto record = length + bytes_of(masked_crc32c(length)) + message + bytes_of(masked_crc32c(message));
+    const bool written = std::fwrite(record.data(), 1, record.size(), file.get()) == record.size();
+    require(written && std::fflush(file.get()) == 0, "[tensorboard] {} could not be written completely", path.string());
+  }
+
+  void open() {
+    file.reset(std::fopen(path.c_str(), "wb"));
+    require(file != nullptr, "[tensorboard] {} cannot be written", path.string());
+    Event first;
+    first.set_wall_time(now());
+    first.set_file_version("brain.Event:2");
+    write(first);
+  }
+};
+
+bool available() { return true; }
+
+EventFile::EventFile(const std::filesystem::path& path) : state_(new State{.path = path}) {}
+EventFile::~EventFile() = default;
+
+void EventFile::scalars(std::int64_t step, const std::vector<std::pair<std::string, double>>& values) {
+  if (!state_->file) state_->open();
+  Event event;
+  event.set_wall_time(now());
+  event.set_step(step);
+  for (const auto& [tag, number] : values) {
+    if (!std::isfinite(number)) continue;
+    auto* value = event.mutable_summary()->add_value();
+    value->set_tag(tag);
+    value->set_simple_value(static_cast<float>(number));
+  }
+  state_->write(event);
+}
+
+}  // namespace mpigrad::tensorboard

@@ -1,0 +1,221 @@
+#include "models/train/training.h"
+
+#include <sys/resource.h>
+
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "comm/collectives.h"
+#include "comm/spatial/redistribute.h"
+#include "framework/activity.h"
+#include "framework/cuda/cuda.h"
+#include "models/train/step_graph.h"
+#include "ops/elementwise.h"
+
+namespace mpigrad {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// The rows of all parts, one after the other.
+std::vector<double> values_of(const std::vector<Tensor>& parts) {
+  std::vector<double> values;
+  for (const auto& part : parts) {
+    const auto more = part.to_vector();
+    values.insert(values.end(), more.begin(), more.end());
+  }
+  return values;
+}
+
+// The losses of steps, on their way to the host. On a GPU one is read when the next has been given out.
+class Losses {
+ public:
+  struct Step {
+    std::int64_t epoch = 0, step = 0, samples = 0;
+    double loss = 0;
+  };
+  // `arrived` gets the steps in order, on all ranks after the same calls.
+  Losses(const Communicator& world, std::function<void(const Step&)> arrived) : world_(world), arrived_(std::move(arrived)) {}
+  ~Losses() {
+    for (const auto& each : pending_) {  // an exception is on its way; their memory is about to go
+      try {
+        each.place->done.synchronise();
+      } catch (...) {
+      }
+    }
+  }
+  Losses(const Losses&) = delete;
+  Losses& operator=(const Losses&) = delete;
+
+  void add(const Tensor& share, const Step& step) {
+    if (share.device() != DeviceKind::cuda) return arrive(step, share.item(), share.layout());
+    require(share.elements() == 1, "[fit] a loss has one element: {}", share);
+    auto& place = places_[std::exchange(next_, 1 - next_)];
+    if (!place) place = std::make_unique<Place>();
+    cuda::copy(place->memory.data(), share.raw(), share.bytes(), cuda::compute_stream());
+    place->done.record(cuda::compute_stream());
+    pending_.push_back({step, share.dtype(), share.layout(), place.get()});
+    if (pending_.size() > 1) take();
+  }
+  void finish() {
+    while (!pending_.empty()) take();
+  }
+
+ private:
+  struct Place {
+    cuda::PinnedBuffer memory{sizeof(double)};
+    cuda::Event done;
+  };
+  struct Pending {
+    Step step;
+    DType dtype = DType::float32;
+    LayoutPtr layout;
+    Place* place = nullptr;
+  };
+  void take() {
+    const auto& first = pending_.front();
+    first.place->done.throttle();
+    const auto value = visit_any_floating(first.dtype, [&](auto zero) {
+      std::memcpy(&zero, first.place->memory.data(), sizeof(zero));
+      return static_cast<double>(zero);
+    });
+    const auto taken = first;
+    pending_.pop_front();
+    arrive(taken.step, value, taken.layout);
+  }
+  void arrive(Step step, double share, const LayoutPtr& layout) {
+    step.loss = total(share, layout, world_);
+    require(std::isfinite(step.loss), "[fit] the loss is {} in epoch {}, step {}: a smaller learning rate or clipping may help",
+            step.loss, step.epoch + 1, step.step + 1);
+    arrived_(step);
+  }
+
+  const Communicator& world_;
+  std::function<void(const Step&)> arrived_;
+  std::array<std::unique_ptr<Place>, 2> places_;
+  std::size_t next_ = 0;
+  std::deque<Pending> pending_;
+};
+
+// Restores a network's mode.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(nn::Module& net) : net_(net), training_(net.training()) { net_.train(false); }
+  ~EvaluationMode() { net_.train(training_); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  nn::Module& net_;
+  bool training_;
+};
+
+}  // namespace
+
+std::int64_t optimizer_steps(const data::Loader& loader, std::int64_t accumulate) {
+  require(accumulate > 0, "[fit] gradients of at least one batch make a step, got {}", accumulate);
+  return loader.steps() / accumulate;
+}
+
+void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, const LossFunction& loss, const Communicator& world,
+         const FitOptions& options) {
+  const auto steps = optimizer_steps(loader, options.accumulate);
+  require(steps > 0, "[fit] an epoch has no step: {} samples, batches of {}, {} of them per step", loader.samples(),
+          loader.shape()[0], options.accumulate);
+  net.parameters().require_nothing_accumulated("fit");
+  net.train();
+  RunningMean mean;
+  double samples = 0;
+  Losses losses(world, [&](const Losses::Step& at) {
+    mean.add(at.loss, static_cast<double>(at.samples));
+    samples += static_cast<double>(at.samples);
+    if (options.progress) options.progress->step(at.samples, at.loss);
+  });
+  bool last = true;  // of the batches of a step
+  const StepGraph::Step one_step = [&](const std::vector<Tensor>& batch) {
+    Tape tape(net);
+    const auto share = loss(cast(net(batch[0]), net.dtype()), batch[1]);
+    const double factor = (options.loss_scale ? options.loss_scale->value() : 1) / static_cast<double>(options.accumulate);
+    const auto objective = factor == 1 ? share : share * factor;
+    const auto gradients = tape.gradient(objective, {.accumulate = !last});
+    if (last && options.loss_scale) {
+      if (const auto taken = options.loss_scale->unscaled(gradients, options.clip_norm))
+        optimizer.step(gradients, {.scale = taken->scale});
+    } else if (last) {
+      optimizer.step(gradients, {.max_norm = options.clip_norm});
+    }
+    return share;
+  };
+  std::optional<StepGraph> graph;
+  if (options.graph)
+    graph.emplace(net, optimizer, world,
+                  StepGraphOptions{.reason = options.loss_scale       ? "the host looks at the gradients for the loss scale"
+                                             : options.accumulate > 1 ? "several batches make a step"
+                                                                      : ""});
+  for (auto epoch = options.first_epoch; epoch < options.epochs; ++epoch) {
+    const auto start = std::chrono::steady_clock::now();
+    if (options.progress) options.progress->begin_epoch(epoch);
+    mean.reset(), samples = 0;
+    std::int64_t micro = 0;
+    for (const auto& batch : loader.epoch(epoch)) {
+      if (micro == steps * options.accumulate) break;
+      const auto step = epoch * steps + micro / options.accumulate;
+      last = ++micro % options.accumulate == 0;
+      // Every micro-batch has dropout masks of its own.
+      net.set_step(epoch * steps * options.accumulate + micro - 1);
+      if (options.learning_rate) optimizer.set_learning_rate(options.learning_rate(step));
+      const auto share = graph ? (*graph)({batch.x, batch.y}, one_step) : one_step({batch.x, batch.y});
+      const auto n = batch.x.layout() ? batch.x.layout()->global[0] : batch.x.dim(0);
+      losses.add(share, {.epoch = epoch, .step = step, .samples = n});
+    }
+    losses.finish();
+    if (graph) graph->release();  // its memory, for what comes after an epoch
+    const double seconds = seconds_since(start);
+    EpochReport report{epoch, (epoch + 1) * steps, mean.mean(), optimizer.learning_rate(), samples / seconds, seconds};
+    if (options.loss_scale) report.loss_scale = options.loss_scale->value(), report.skipped_steps = options.loss_scale->skipped();
+    std::string text;
+    if (options.after_epoch) {
+      const detail::UnhurriedPhase phase;  // it evaluates and writes
+      text = options.after_epoch(report);
+    }
+    if (options.progress) options.progress->end_epoch(text);
+  }
+}
+
+Predictions predict(nn::Module& net, const data::Loader& loader) {
+  Untaped scope;
+  EvaluationMode mode(net);
+  const detail::UnhurriedPhase phase;
+  Predictions result;
+  std::vector<Tensor> predicted, truth;  // to the host when all is given out
+  const auto whole = [](const Tensor& x) { return x.layout() ? gather_all(x) : x; };
+  std::int64_t step = 0;
+  for (const auto& batch : loader.epoch(0)) {
+    const auto samples = loader.samples_of(0, step++);
+    result.samples.insert(result.samples.end(), samples.begin(), samples.end());
+    predicted.push_back(whole(cast(net(batch.x), net.dtype())));
+    truth.push_back(whole(batch.y));
+  }
+  result.predicted = values_of(predicted), result.truth = values_of(truth);
+  const auto n = static_cast<std::int64_t>(result.samples.size());
+  if (n == 0) return result;
+  result.outputs = static_cast<std::int64_t>(result.predicted.size()) / n;
+  result.targets = static_cast<std::int64_t>(result.truth.size()) / n;
+  return result;
+}
+
+std::int64_t peak_process_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return std::int64_t{usage.ru_maxrss} * 1024;
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,66 @@
+#pragma once
+// The loop that trains a network, and what it predicts afterwards; the same on one rank and on any grid.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "framework/optim/loss_scale.h"
+#include "framework/optim/optimizer.h"
+#include "framework/optim/schedule.h"
+#include "models/data/data.h"
+#include "models/nn/module.h"
+#include "models/train/progress.h"
+
+namespace mpigrad {
+
+// (prediction, target) -> loss of a batch; a distributed batch gives this rank's share. Predictions are of the network's dtype,
+// whatever its layers compute in.
+using LossFunction = std::function<Tensor(const Tensor&, const Tensor&)>;
+
+struct EpochReport {
+  std::int64_t epoch = 0;  // from 0
+  std::int64_t steps = 0;  // of the optimizer, so far; skipped ones count
+  double loss = 0;         // mean over the epoch's batches, as they were trained on
+  double learning_rate = 0, samples_per_second = 0, seconds = 0;
+  double loss_scale = 1;           // for the next step
+  std::int64_t skipped_steps = 0;  // of the whole training, because gradients overflowed
+};
+
+struct FitOptions {
+  std::int64_t epochs = 1;          // in all, those before first_epoch included
+  std::int64_t first_epoch = 0;     // when training goes on
+  Schedule learning_rate{};         // of the optimizer's step; none: the optimizer's own
+  double clip_norm = 0;             // global norm of the gradients; 0: no limit
+  LossScale* loss_scale = nullptr;  // for layers that compute in float16
+  std::int64_t accumulate = 1;      // batches of the loader per step of the optimizer; their gradients are averaged
+  // On a GPU: after a few steps one is captured and then repeated, without a call of the host for each kernel
+  // (models/train/step_graph.h).
+  bool graph = false;
+  Progress* progress = nullptr;
+  // After every epoch, on all ranks; what it returns closes the line of progress.
+  std::function<std::string(const EpochReport&)> after_epoch{};
+};
+
+// Steps per epoch; a rest of fewer than `accumulate` batches is left out.
+std::int64_t optimizer_steps(const data::Loader& loader, std::int64_t accumulate);
+
+// Collective. Errors: a loss that is not finite; no step in an epoch. On a GPU the host does not wait in a step: it reads each
+// loss while the next step is computed, so that one that is not finite is found a step late, but before after_epoch.
+void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, const LossFunction& loss, const Communicator& world,
+         const FitOptions& options = {});
+
+// Predictions for every sample of a loader, in its order of epoch 0, the same on every rank.
+struct Predictions {
+  std::int64_t outputs = 0, targets = 0;  // per sample
+  std::vector<std::int64_t> samples;      // numbers in the source
+  std::vector<double> predicted, truth;   // [samples, outputs], [samples, targets]
+};
+// Collective. Runs the network in evaluation mode and leaves it in the mode in which it was.
+Predictions predict(nn::Module& net, const data::Loader& loader);
+
+// The most memory that this process has held so far, as the operating system counts it.
+std::int64_t peak_process_bytes();
+
+}  // namespace mpigrad

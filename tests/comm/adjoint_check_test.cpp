@@ -1,0 +1,157 @@
+// The adjoint check: it passes right adjoints, and finds planted mistakes where they are.
+
+#include "comm/adjoint_check.h"
+
+#include <numeric>
+
+#include "comm/spatial/invariant.h"
+#include "ops/elementwise.h"
+#include "ops/reduce.h"
+#include "ops/views.h"
+#include "tests/support/ranks.h"
+
+using namespace mpigrad;
+using namespace mpigrad::testing;
+
+namespace {
+
+// allgather whose vjp takes this rank's slice of its own cotangent and forgets those of the others.
+struct ForgetfulAllGather {
+  Communicator comm;
+  Rows rows;
+  static constexpr std::string_view name = "forgetful_allgather";
+  static constexpr bool communicates = true;
+  Types infer(Inputs in) const { return ops::AllGather{comm, rows}.infer(in); }
+  void run(Inputs in, Outputs out) const { ops::AllGather{comm, rows}.run(in, out); }
+  Tensors vjp(const Replay&, Inputs g) const {
+    const auto begin = std::accumulate(rows.begin(), rows.begin() + comm.rank(), std::int64_t{0});
+    return {slice(g[0], 0, begin, begin + rows[static_cast<std::size_t>(comm.rank())])};
+  }
+};
+
+// bcast whose adjoint goes to the wrong root.
+struct LostBcast {
+  Communicator comm;
+  static constexpr std::string_view name = "lost_bcast";
+  static constexpr bool communicates = true;
+  Types infer(Inputs in) const { return {in[0].type()}; }
+  void run(Inputs in, Outputs out) const { ops::Bcast{comm, 0}.run(in, out); }
+  Tensors vjp(const Replay&, Inputs g) const { return {reduce(g[0], comm, comm.size() - 1)}; }
+};
+
+// The right first derivative, computed behind the tape's back.
+struct UntapedAllReduce {
+  Communicator comm;
+  static constexpr std::string_view name = "untaped_allreduce";
+  static constexpr bool communicates = true;
+  Types infer(Inputs in) const { return {in[0].type()}; }
+  void run(Inputs in, Outputs out) const { ops::AllReduce{comm}.run(in, out); }
+  Tensors vjp(const Replay&, Inputs g) const {
+    Tensor result(g[0].type());
+    comm.transport().allreduce(g[0].raw(), result.raw(), result.elements(), result.dtype(), Reduction::sum);
+    return {result};
+  }
+};
+
+// replicate whose adjoint is the plain allreduce: the first derivative is right, the second P times too large.
+struct PlainReplicate {
+  Communicator comm;
+  static constexpr std::string_view name = "crooked";
+  static constexpr bool communicates = true;
+  Types infer(Inputs in) const { return {in[0].type()}; }
+  Tensor view(Inputs in) const { return in[0].as_variable(); }
+  Tensors vjp(const Replay&, Inputs g) const { return {allreduce(g[0], comm)}; }
+};
+
+// y = sum over ranks of x^2, with a slope that may be wrong, and an adjoint whose own adjoint may be.
+struct SquareSum {
+  Communicator comm;
+  double slope = 2;
+  bool crooked = false;
+  static constexpr std::string_view name = "square_sum";
+  static constexpr unsigned keeps_inputs = 1;
+  static constexpr bool communicates = true;
+  Types infer(Inputs in) const { return {in[0].type()}; }
+  Tensor view(Inputs in) const {
+    Untaped scope;
+    return allreduce(square(in[0]), comm).as_variable();
+  }
+  Tensors vjp(const Replay& at, Inputs g) const {
+    const auto sum = allreduce(g[0], comm);
+    return {at.input(0) * (crooked ? mpigrad::apply(Untransposed{}, {sum}) : sum) * slope};
+  }
+  // Moves nothing, and says that its adjoint is a third of that.
+  struct Untransposed {
+    static constexpr std::string_view name = "untransposed";
+    Types infer(Inputs in) const { return {in[0].type()}; }
+    Tensor view(Inputs in) const { return in[0].as_variable(); }
+    Tensors vjp(const Replay&, Inputs g) const { return {g[0] / 3}; }
+  };
+};
+
+}  // namespace
+
+TEST_CASE("adjoint check: planted mistakes are found") {
+  for (const int size : {2, 3, 4})
+    check_on_ranks(size, "planted mistakes", [](const Communicator& comm) {
+      const Rows rows(static_cast<std::size_t>(comm.size()), 2);
+      const auto x = zeros({2, 3}, DType::float64);
+      const auto forgetful = adjoint_check(
+          [&](const Tensors& in) {
+            return Tensors{apply(ForgetfulAllGather{comm, rows}, {in[0]})};
+          },
+          {x}, comm);
+      require(!forgetful.passed && forgetful.first > 1e-3, "[test] the forgetful allgather passed");
+      const auto lost = adjoint_check([&](const Tensors& in) { return Tensors{apply(LostBcast{comm}, {in[0]})}; }, {x}, comm);
+      require(!lost.passed && lost.first > 1e-3, "[test] the lost bcast passed");
+      const auto untaped =
+          adjoint_check([&](const Tensors& in) { return Tensors{apply(UntapedAllReduce{comm}, {in[0]})}; }, {x}, comm);
+      require(!untaped.passed && untaped.first < 1e-12 && untaped.second > 1e-3, "[test] the vjp that bypasses ops passed");
+      const auto plain = adjoint_check([&](const Tensors& in) { return Tensors{apply(PlainReplicate{comm}, {in[0]})}; }, {x},
+                                       comm, {.inputs = {Across::same}, .outputs = {Across::varying}});
+      require(!plain.passed && plain.first < 1e-12 && plain.second > 1e-3, "[test] the plain replicate passed");
+      // A varying value that is said to be the same.
+      const auto varying = adjoint_check([&](const Tensors& in) { return Tensors{in[0] * (comm.rank() + 1.0)}; }, {x}, comm,
+                                         {.inputs = {Across::same}, .outputs = {Across::same}});
+      require(!varying.passed, "[test] a value that differs between ranks passed as the same");
+    });
+}
+
+TEST_CASE("adjoint check: functions that are not linear, exactly and by differences") {
+  for (const int size : {1, 3})
+    check_on_ranks(size, "not linear", [](const Communicator& comm) {
+      const auto x = from_vector({3}, {0.5 + comm.rank(), -1.25, 0.75 - comm.rank()}, DType::float64);
+      const auto check = [&](const SquareSum& op) {
+        return adjoint_check([&](const Tensors& in) { return apply_all(op, in); }, {x}, comm, {.linear = false});
+      };
+      const auto right = check({comm});
+      require(right.passed && right.exact < 1e-13 && right.first < 1e-9, "[test] {}", right.message);
+      require(right.entries.contains("square_sum") && right.entries.contains("allreduce"), "[test] entries");
+      // Consistent with itself, but the adjoint of something else.
+      const auto steep = check({comm, 2.001});
+      require(!steep.passed && steep.exact < 1e-13 && steep.first > 1e-5, "[test] the wrong slope passed");
+      // The right first derivative by an op whose own transpose is wrong.
+      const auto crooked = check({comm, 2, true});
+      require(!crooked.passed && crooked.first < 1e-9 && crooked.exact > 0.1, "[test] the wrong transpose passed");
+      require(has(crooked.message, "<J v, u> and <v, J^T u> is off"), "[test] {}", crooked.message);
+    });
+}
+
+TEST_CASE("adjoint check: outputs without a derivative are left out, inputs without one refused, failures named") {
+  check_on_ranks(2, "edges", [](const Communicator& comm) {
+    const auto x = zeros({comm.rank() * 2, 3}, DType::float64);  // nothing on rank 0
+    require_adjoint(
+        "allgather",
+        [&](const Tensors& in) {
+          return Tensors{allgather(in[0], comm), equal(in[0], in[0])};
+        },
+        {x}, comm);
+    const auto integers = error_text([&] { adjoint_check([](const Tensors& in) { return in; }, {arange(3)}, comm); });
+    require(integers.starts_with("[adjoint_check] inputs are floating-point tensors: int64 [3]"), "[test] {}", integers);
+    const auto wrong = error_text([&] {
+      require_adjoint(
+          "a square", [](const Tensors& in) { return Tensors{square(in[0])}; }, {ones({2}, DType::float64)}, comm);
+    });
+    require(wrong.starts_with("[adjoint] a square on 2 ranks: first order is off by"), "[test] {}", wrong);
+  });
+}

@@ -1,0 +1,52 @@
+#!/bin/sh
+# How ranks end: together, with the exit code of the one that failed; and refused in one line where they were started unequally.
+# Prints `failed: NAME` for each failed test and ends with `N passed, M failed, K skipped`.
+set -u
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+. "$root/tests/packages.sh"
+choose_launcher
+. "$root/tests/suite.sh"
+program=$build/tests/exit_mpi
+
+ends_with() { [ "$status" -eq "$1" ]; }
+for kind in return:7 exit:3 throw:1 late:0; do
+  ranks 2 "$program" "${kind%:*}"
+  judge "exit_mpi ${kind%:*}" ends_with "${kind#*:}"
+done
+# MPICH's own handler would let the rank go on.
+ended() { [ "$status" -ne 0 ] && [ "$status" -ne 124 ]; }
+ranks 2 "$program" signal
+judge 'exit_mpi, a rank that gets SIGUSR1 ends the job' ended
+
+# told STATUS TIMES REGEX: all that was said is that line, so often.
+told() {
+  cat "$work/out" "$work/err" >"$work/all"
+  [ "$status" -eq "$1" ] && [ "$(wc -l <"$work/all")" -eq "$2" ] && [ "$(grep -c "$3" "$work/all")" -eq "$2" ]
+}
+# with_setting VARIABLE: rank 1 alone has it.
+with_setting() {
+  # shellcheck disable=SC2086  # MPIEXEC may hold options
+  run $MPIEXEC -n 1 "$program" late : -n 1 env "$1" "$program" late
+}
+# What ranks must share is the same line for all, and nobody waits.
+for setting in MPIGRAD_CHECKS=signatures MPIGRAD_CHECKS=same=10 MPIGRAD_CHECKS=watchdog=60 MPIGRAD_REDUCTIONS=fixed; do
+  with_setting "$setting"
+  judge "exit_mpi, $setting on one rank only" told 2 1 \
+    "^\[launch\] ${setting%%=*} must be the same on all ranks: rank 0 without; rank 1 \"${setting#*=}\"\$"
+done
+for setting in MPIGRAD_THREADS=1 MPIGRAD_TRANSPORT=mpi MPIGRAD_CHECKS=trace; do
+  with_setting "$setting"
+  judge "exit_mpi, $setting on one rank only" told 0 0 .
+done
+# What one rank refuses before MPI runs must not leave the other waiting for it.
+with_setting MPIGRAD_DEVICE=none
+judge 'exit_mpi, a device that one rank refuses' told 2 1 '^\[rank 1 of 2\] \[launch\] MPIGRAD_DEVICE is cpu or cuda'
+
+if [ -n "${MPIGRAD_TEST_ALL:-}" ]; then
+  left() { [ "$status" -eq 5 ] && grep -q 'kept until the end' "$work/out" "$work/err" && grep -q 'leaving it with exit code 5' "$work/out" "$work/err"; }
+  ranks 2 "$program" stuck
+  judge 'exit_mpi, an MPI_Finalize that does not come back' left
+fi
+
+summary

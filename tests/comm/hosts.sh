@@ -1,0 +1,120 @@
+#!/bin/sh
+# Jobs over two hosts, which are network namespaces (tests/comm/two_hosts.sh): how they end, and what a cut link does. Prints
+# `failed: NAME` for each failed test and ends with `N passed, M failed, K skipped`. tests/run.sh calls it.
+#
+#   sh tests/comm/hosts.sh           what is quick
+#   sh tests/comm/hosts.sh exits N   how many of N jobs end while all cores are busy
+set -u
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+. "$root/tests/packages.sh"
+
+ranks_left() {
+  for process in $(ip netns pids "$TWO_HOSTS-a") $(ip netns pids "$TWO_HOSTS-b"); do
+    if [ "$(cat "/proc/$process/comm" 2>/dev/null)" = misuse_mpi ]; then return 0; fi
+  done
+  return 1
+}
+
+# Among the two hosts: what follows runs there, one script for each test.
+if [ "${1:-}" = on-hosts ]; then
+  shift
+  case $1 in
+    start) exec "$MPIEXEC" -n 2 "$build/tests/exit_mpi" pair ;;
+    job) shift && exec "$MPIEXEC" "$@" ;;
+    cut)
+      # The link is cut after the first step of training. Whether a rank is left is asked once the launcher has gone.
+      "$MPIEXEC" -n 2 "$build/tests/misuse_mpi" train >"$2/out" 2>&1 &
+      job=$!
+      tries=300
+      until grep -q 'the first step' "$2/out"; do
+        tries=$((tries - 1))
+        if [ "$tries" -eq 0 ] || ! kill -0 "$job" 2>/dev/null; then exit 98; fi
+        sleep 0.1
+      done
+      "$LINK" cut
+      wait "$job"
+      status=$?
+      tries=100
+      while ranks_left; do
+        tries=$((tries - 1))
+        [ "$tries" -gt 0 ] || exit 99
+        sleep 0.1
+      done
+      exit "$status"
+      ;;
+    mended)
+      "$MPIEXEC" -n 2 "$build/tests/misuse_mpi" train >"$2/out" 2>&1 &
+      job=$!
+      sleep 5
+      "$LINK" cut && sleep 10 && "$LINK" mend
+      wait "$job"
+      exit
+      ;;
+    exits)
+      spinning=
+      for _ in $(seq "$(nproc)"); do
+        sh -c 'while :; do :; done' &
+        spinning="$spinning $!"
+      done
+      # shellcheck disable=SC2086  # one word for each
+      trap 'kill $spinning' EXIT
+      left=0
+      for _ in $(seq "$2"); do
+        if timeout -k 3 60 "$MPIEXEC" -n 2 "$build/tests/exit_mpi" late >"$3/out" 2>&1; then left=$((left + 1)); fi
+      done
+      echo "$left of $2 jobs have ended"
+      [ "$left" -eq "$2" ]
+      exit
+      ;;
+  esac
+fi
+
+. "$root/tests/suite.sh"
+
+hosts() { run sh "$root/tests/comm/two_hosts.sh" --limit 100 sh "$root/tests/comm/hosts.sh" on-hosts "$@"; }
+gives() { [ "$status" -eq "$1" ]; }
+tells_once() { [ "$status" -eq 0 ] && [ "$(grep -c "$1" "$work/err")" -eq 1 ]; }
+# The job has ended by itself, no rank is left, and the watchdog has said why.
+ends_by_watchdog() {
+  [ "$status" -ne 0 ] && [ "$status" -lt 98 ] && grep -q '^\[watchdog\] a call has taken longer than 3 s' "$work/out"
+}
+
+if [ ! -x "$build/tests/exit_mpi" ]; then
+  printf 'skipped: 1 the tests of MPI are not built\n0 passed, 0 failed, 1 skipped\n'
+  exit 0
+fi
+hosts start
+if [ "$status" -eq 77 ]; then
+  why=$(tail -n 1 "$work/err")
+  printf 'skipped: 1 %s\n0 passed, 0 failed, 1 skipped\n' "${why:-"no two hosts: the launcher's ranks do not find each other"}"
+  exit 0
+fi
+
+if [ "${1:-}" = exits ]; then
+  timeout -k 5 3600 sh "$root/tests/comm/two_hosts.sh" --limit 3500 sh "$root/tests/comm/hosts.sh" on-hosts exits "${2:-50}" "$work"
+  exit
+fi
+
+hosts job -n 2 "$build/tests/exit_mpi" late
+judge 'hosts: a finished job ends' gives 0
+hosts job -n 2 "$build/tests/exit_mpi" throw
+judge 'hosts: a job with a failed rank ends' gives 1
+hosts job -n 2 "$build/tests/exit_mpi" return
+judge 'hosts: a job ends in which one rank fails by its exit code while another waits for it' gives 7
+hosts job -n 2 "$build/tests/exit_mpi" single
+judge 'hosts: who has no threads of MPI is told that nothing watches' tells_once '^\[watchdog\] this MPI library gives no'
+hosts job -n 2 "$build/tests/exit_mpi" hosts
+judge 'hosts: ranks on several hosts are watched' gives 0
+MPIGRAD_CHECKS=watchdog=off hosts job -n 2 "$build/tests/exit_mpi" hosts
+judge 'hosts: but for those that ask for no watchdog' gives 3
+MPIGRAD_CHECKS=stall=3 hosts cut "$work"
+cp "$work/out" "$work/err"
+judge 'hosts: a cut link ends the job on both sides, with what the ranks were doing' ends_by_watchdog
+if [ -n "${MPIGRAD_TEST_ALL:-}" ]; then
+  hosts mended "$work"
+  judge 'hosts: a link that comes back leaves a sound job alone' gives 0
+  run sh "$root/tests/comm/hosts.sh" exits 50
+  judge 'hosts: 50 of 50 finished jobs end on busy machines' says '^50 of 50 jobs have ended'
+fi
+summary

@@ -1,0 +1,253 @@
+// Redistribution from any layout to any other, and what ordinary ops mean on distributed tensors: blocks, values that are the
+// same, shares; what would be wrong is refused by name.
+
+#include <functional>
+#include <string>
+
+#include "comm/spatial/distributed.h"
+#include "comm/spatial/invariant.h"
+#include "ops/elementwise.h"
+#include "ops/loss.h"
+#include "ops/matmul.h"
+#include "ops/reduce.h"
+#include "ops/softmax.h"
+#include "tests/support/distributed.h"
+#include "tests/support/ranks.h"
+
+using namespace mpigrad;
+using namespace mpigrad::testing;
+
+namespace {
+
+GridPtr random_grid(const Communicator& comm, Dice& dice) {
+  // Random factors of the number of ranks.
+  std::vector<int> extents;
+  std::vector<std::string> names;
+  int rest = comm.size();
+  const auto axes = dice(1, 3);
+  for (std::int64_t a = 0; a < axes; ++a) {
+    int extent = static_cast<int>(dice(1, rest));
+    while (rest % extent != 0) --extent;
+    if (a + 1 == axes) extent = rest;
+    extents.push_back(extent), names.push_back(fmt::format("axis{}", a));
+    rest /= extent;
+  }
+  return std::make_shared<Grid>(comm, names, extents);
+}
+
+LayoutPtr random_layout(const GridPtr& grid, const Shape& global, Dice& dice, bool shares) {
+  std::vector<int> dimensions;
+  for (int a = 0; a < grid->axes(); ++a) {
+    int d = static_cast<int>(dice(-1, global.rank() - 1));
+    if (std::find(dimensions.begin(), dimensions.end(), d) != dimensions.end()) d = -1;
+    dimensions.push_back(d);
+  }
+  auto layout = split_layout(grid, global, dimensions);
+  if (dice(0, 1)) layout = with_random_cuts(layout, dice);
+  Layout result = *layout;
+  for (auto& axis : result.axes)
+    if (shares && axis.placement == Placement::same && dice(0, 1)) axis.placement = Placement::share;
+  return std::make_shared<Layout>(std::move(result));
+}
+
+// A part of a global tensor such that along shares the parts add up to it.
+Tensor shared_part_of(const Tensor& global, const LayoutPtr& layout) {
+  double factor = 1;
+  const auto at = layout->grid->coordinates(layout->grid->rank);
+  for (std::size_t a = 0; a < at.size(); ++a) {
+    const int extent = layout->grid->extents[a];
+    if (layout->axes[a].placement == Placement::share) factor *= (at[a] + 1) / (0.5 * extent * (extent + 1));
+  }
+  return part_of((global * factor).as_variable(), layout);
+}
+
+void expect(const char* start, const std::function<void()>& body) {
+  const auto text = error_text(body);
+  require(text.starts_with(start), "[test] '{}' instead of '{}'", text, start);
+}
+
+Tensor filled(const LayoutPtr& layout, double value = 1) {
+  return full(layout->box().extents(), value, DType::float64).with_layout(layout);
+}
+
+LayoutPtr with_share(const LayoutPtr& layout, std::size_t axis) {
+  Layout result = *layout;
+  result.axes[axis] = {Placement::share, -1, {}};
+  return std::make_shared<Layout>(std::move(result));
+}
+
+}  // namespace
+
+TEST_CASE("redistribution: any layout to any other") {
+  for (const int size : {1, 2, 3, 4, 6, 7, 8})
+    check_on_ranks(size, "redistribute", [](const Communicator& comm) {
+      for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+        Dice dice(seed * 10 + static_cast<std::uint64_t>(comm.size()));
+        Shape global;
+        for (auto rank = dice(0, 4); rank > 0; --rank) global.push_back(dice(1, 6));
+        const auto grid = random_grid(comm, dice), other = dice(0, 2) ? grid : random_grid(comm, dice);
+        const auto from = random_layout(grid, global, dice, true), to = random_layout(other, global, dice, false);
+        const auto what = fmt::format("{} to {}", to_string(*from), to_string(*to));
+        const auto whole = global_tensor(global, seed);
+        const auto x = shared_part_of(whole, from);
+        const auto y = redistribute(x, to);
+        require(y.layout() && *y.layout() == *to, "[test] {}: the result is {}", what, y);
+        require_close(what, y, part_of(whole, to));
+        require_adjoint(what, [&](const Tensors& in) { return Tensors{redistribute(in[0], to)}; }, {x}, comm, {.seed = seed});
+        require_close("gather_all", gather_all(x), whole);
+      }
+    });
+}
+
+TEST_CASE("redistribution: of integers, and of the same layout") {
+  check_on_ranks(4, "redistribute", [](const Communicator& comm) {
+    const auto grid = make_grid(comm, {.sample = 4});
+    const auto split = split_layout(grid, {6, 2}, {0, -1, -1, -1}),
+               across = with_cuts(split_layout(grid, {6, 2}, {1, -1, -1, -1}), 1, {0, 0, 2, 2, 2});
+    const auto labels = reshape(arange(12), Shape{6, 2});
+    const auto x = part_of(labels, split);
+    require(redistribute(x, split_layout(grid, {6, 2}, {0, -1, -1, -1})).id() == x.id(), "[test] an equal layout moves nothing");
+    Tape tape;
+    require_close("labels", redistribute(x, across), part_of(labels, across), 0);
+    require(tape.entries().empty(), "[test] integers were recorded");
+  });
+}
+
+TEST_CASE("redistribution: what is wrong is refused by name") {
+  check_on_ranks(2, "refusals", [](const Communicator& comm) {
+    const auto grid = make_grid(comm, {.depth = 2}), again = make_grid(comm, {.height = 2});
+    const auto same = same_layout(grid, {4}), split = split_layout(grid, {4}, {-1, 0, -1, -1});
+    const auto share = with_share(same, 1), other_share = with_share(same_layout(again, {4}), 2);
+    expect("[redistribute] the tensor and the target need layouts", [&] { redistribute(ones({4}), same); });
+    expect("[redistribute] the tensor and the target need layouts", [&] { redistribute(filled(same), nullptr); });
+    expect("[redistribute] global shapes differ", [&] { redistribute(filled(same), same_layout(grid, {5})); });
+    expect("[redistribute] only once() makes a share", [&] { redistribute(filled(same), share); });
+    expect("[redistribute] only once() makes a share", [&] { redistribute(filled(split), share); });
+    expect("[redistribute] only once() makes a share", [&] { redistribute(filled(same), other_share); });
+    expect("[redistribute] only once() makes a share", [&] { redistribute(filled(share), other_share); });
+    const int self[] = {comm.rank()};
+    expect("[redistribute] layouts over 2 and 1 ranks",
+           [&] { redistribute(filled(same), same_layout(make_grid(comm.subgroup(self), {}), {4})); });
+    expect("[layout] cuts", [&] { with_cuts(split, 0, {0, 5, 4}); });
+    expect("[layout] dimension 0 is not split", [&] { with_cuts(same, 0, {0, 2, 4}); });
+    expect("[layout] the local part is", [&] { ones({3}).with_layout(split); });
+  });
+}
+
+TEST_CASE("layouts: sums over split dimensions are shares, and their adjoints") {
+  for (const int size : {1, 2, 4, 6})
+    check_on_ranks(size, "sums", [](const Communicator& comm) {
+      for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+        Dice dice(seed);
+        const Shape global{dice(1, 5), dice(1, 5), dice(1, 5)};
+        const auto layout = random_layout(random_grid(comm, dice), global, dice, false);
+        const auto whole = global_tensor(global, seed);
+        const std::vector<int> axes{static_cast<int>(dice(0, 2))};
+        const auto x = part_of(whole, layout);
+        require_close("sum", gather_all(sum(x, axes)), sum(whole, axes));
+        require_close("mean", gather_all(mean(x)), mean(whole));
+        require(std::abs(total(mean(x), comm) - mean(whole).item()) < 1e-14, "[test] total of a mean");
+        require_adjoint("sum", [&](const Tensors& in) { return Tensors{sum(in[0], axes)}; }, {x}, comm, {.seed = seed});
+        require_adjoint("mean", [&](const Tensors& in) { return Tensors{mean(in[0] * 2)}; }, {x}, comm, {.seed = seed});
+        // The same, made whole.
+        require_adjoint("gather_all(sum)", [&](const Tensors& in) { return Tensors{gather_all(sum(in[0], axes))}; }, {x}, comm,
+                        {.seed = seed});
+        require_close("permute", gather_all(permute(x, {2, 0, 1})), permute(whole, {2, 0, 1}));
+      }
+    });
+}
+
+TEST_CASE("layouts: the head behind global pooling on samples x depth counts exactly once") {
+  check_on_ranks(4, "2 x 2", [](const Communicator& comm) {
+    const auto grid = make_grid(comm, {.sample = 2, .depth = 2});
+    const auto layout = with_cuts(with_cuts(activation_layout(grid, {5, 7, 3, 2, 2}), 1, {0, 2, 7}), 0, {0, 4, 5});
+    const auto labels = with_cuts(split_layout(grid, {5, 4}, {0, -1, -1, -1}), 0, {0, 4, 5});
+    const auto w = global_tensor({3, 2, 2, 2, 2}, 1), v = global_tensor({4, 3}, 2), c = global_tensor({4}, 3);
+    const auto loss = [&](const Tensor& x, const Tensor& t) {
+      const auto features = tanh(distributed::global_avg_pool(distributed::conv(x, w, {}, 0.2, {.padding_low = 1})));
+      return mse(distributed::linear(features, v, c), t);
+    };
+    Tensors expected;
+    double value = 0;
+    {
+      Tape tape;
+      const auto whole = loss(global_tensor(layout->global, 4), global_tensor({5, 4}, 5));
+      value = whole.item();
+      expected = tape.gradient(whole, {w, v, c});
+    }
+    Tape tape;
+    const auto x = constant(global_tensor(layout->global, 4, layout)), t = constant(global_tensor({5, 4}, 5, labels));
+    const auto share = loss(x, t);
+    require(share.layout()->axes[0].placement == Placement::share && share.layout()->axes[1].placement == Placement::same,
+            "[test] {}", share);
+    require(std::abs(total(share, comm) - value) < 1e-14, "[test] total {} instead of {}", total(share, comm), value);
+    // Replicated over the axes along which the inputs vary, and no others.
+    for (const auto& entry : tape.entries()) require(entry.name != "allreduce", "[test] a plain allreduce");
+    const auto g = tape.gradient(share, {w, v, c});
+    for (std::size_t i = 0; i < g.size(); ++i) require_close(fmt::format("parameter {}", i), g[i], expected[i]);
+  });
+}
+
+TEST_CASE("layouts: a penalty joins a share by once()") {
+  for (const int size : {1, 2, 4, 6})
+    check_on_ranks(size, "once", [](const Communicator& comm) {
+      const auto grid =
+          make_grid(comm, {.sample = comm.size() % 2 ? 1 : 2, .depth = comm.size() % 2 ? comm.size() : comm.size() / 2});
+      const auto layout = split_layout(grid, {5, 7}, {0, 1, -1, -1});
+      const auto whole = global_tensor({5, 7}, 1), w = global_tensor({3}, 2);
+      Tape tape;
+      const auto x = global_tensor({5, 7}, 1, layout);
+      const auto share = mean(square(x));
+      const auto loss = share + once(0.5 * dot(w, w), share);
+      require(std::abs(total(loss, comm) - mean(square(whole)).item() - 0.5 * dot(w, w).item()) < 1e-13, "[test] total");
+      const auto g = tape.gradient(loss, {x, w});
+      require_close("x", g[0], part_of(whole * (2.0 / 35), layout));
+      require_close("w", g[1], w);
+      if (comm.size() > 1) expect("[add]", [&] { share + 0.5 * dot(w, w); });
+      if (comm.size() > 1) expect("[affine] adds a constant to a share", [&] { share + 1.0; });
+    });
+}
+
+TEST_CASE("layouts: what is wrong on a distributed tensor is refused by name") {
+  check_on_ranks(2, "refusals", [](const Communicator& comm) {
+    const auto grid = make_grid(comm, {.sample = 2}), twin = make_grid(comm, {.sample = 2});
+    const auto rows = split_layout(grid, {4, 6}, {0, -1, -1, -1}), columns = split_layout(grid, {4, 6}, {1, -1, -1, -1});
+    const auto uneven = with_cuts(rows, 0, {0, 1, 4});
+    const auto x = filled(rows), y = filled(columns), s = sum(x), same = filled(same_layout(grid, {}));
+    expect("[max/min] over dimension 0, which is split", [&] { max(x, {0}); });
+    expect("[max/min] over dimension 0, which is split", [&] { min(x); });
+    expect("[argmax] over dimension 0, which is split", [&] { argmax(x, 0); });
+    expect("[max/min] of a share", [&] { max(sum(x, {0}), {0}); });
+    expect("[log_softmax]", [&] { log_softmax(y, 1); });
+    expect("[softmax]", [&] { softmax(y); });
+    expect("[multiply] is a product of shares", [&] { s* s; });
+    expect("[divide] divides by a share", [&] { same / s; });
+    expect("[add] adds a value that is the same on all ranks to a share", [&] { s + same; });
+    expect("[subtract] adds a value that is the same", [&] { same - s; });
+    expect("[exp] of a share", [&] { exp(s); });
+    expect("[square] of a share", [&] { square(s); });
+    expect("[add] operands are laid out differently", [&] { x + y; });
+    expect("[add]", [&] { x + filled(uneven); });
+    expect("[add] operands are on different process grids", [&] { x + filled(split_layout(twin, {4, 6}, {0, -1, -1, -1})); });
+    expect("[add] mixes a distributed tensor with a local one", [&] { x + ones({2, 6}, DType::float64); });
+    expect("[multiply] one operand is split", [&] { x* filled(same_layout(grid, {6})); });
+    expect("[slice] across dimension 0, which is split", [&] { slice(x, 0, 0, 1); });
+    expect("[pad] across dimension 0, which is split", [&] { pad(x, {1, 0}, {0, 0}); });
+    expect("[flip] across dimension 0, which is split", [&] { flip(x, {0}); });
+    expect("[concatenate]", [&] { concatenate({x, x}, 0); });
+    expect("[reshape] merges or cuts dimension 1, which is split", [&] { reshape(y, Shape{12}); });
+    expect("[matmul]", [&] { matmul(x, transpose(y)); });
+    expect("[allreduce] is not defined on a distributed tensor", [&] { allreduce(x, comm); });
+    expect("[broadcast_to] is not defined", [&] { broadcast_to(x, Shape{3, 2, 6}); });
+    expect("[once] needs a share", [&] { once(same, x); });
+    expect("[once] the share has no layout", [&] { once(same, ones({})); });
+    // And what is right: linear functions keep shares, one share may be scaled by what is the same.
+    require((s * 2.0).layout()->axes[0].placement == Placement::share, "[test] scaled share");
+    require((s + s).layout()->axes[0].placement == Placement::share, "[test] sum of shares");
+    require((s * same).layout()->axes[0].placement == Placement::share, "[test] product with a same value");
+    require((s / same).layout()->axes[0].placement == Placement::share, "[test] quotient by a same value");
+    require(exp(x).layout()->axes[0].placement == Placement::split, "[test] exp of a block");
+    require(max(x, {1}).layout()->axes[0].dimension == 0, "[test] maximum of a row");
+    require(reshape(x, Shape{2, 2, 3}).layout()->global == Shape{4, 2, 3}, "[test] reshape behind the split");
+  });
+}

@@ -1,0 +1,125 @@
+// What is decided about kernels of GPUs without one: versions of cuDNN that compute wrongly, and the file of what was measured.
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "framework/warning.h"
+#include "ops/cuda/libraries/cudnn_defects.h"
+#include "ops/cuda/libraries/tuning_file.h"
+#include "tests/support/files.h"
+
+using namespace mpigrad;
+using namespace mpigrad::testing;
+using cuda::ConvCall;
+using cuda::Order;
+using cuda::TuningFile;
+
+TEST_CASE("defects of cuDNN: the versions and calls that they concern") {
+  const auto concerns = [](std::size_t version, const ConvCall& call) { return cuda::defect_of(version, call) != nullptr; };
+  const ConvCall half{
+      .type = DType::bfloat16, .order = Order::channels_first, .in_channels = 8, .out_channels = 16, .kernel = {3, 3, 3}};
+  CHECK(!concerns(90701, half));
+  CHECK(concerns(90800, half));
+  CHECK(concerns(91400, half));
+  CHECK(!concerns(91500, half));
+  auto call = half;
+  call.type = DType::float16;
+  CHECK(concerns(91002, call));
+  call.type = DType::float32;
+  CHECK(!concerns(91002, call));
+  call = half, call.order = Order::channels_last;
+  CHECK(!concerns(91002, call));
+  call.in_channels = call.out_channels = 1;  // then they are the same
+  CHECK(concerns(91002, call));
+  call = half, call.kernel = {1, 1, 1};
+  CHECK(!concerns(91002, call));
+  call = half, call.flat = true;
+  CHECK(!concerns(91002, call));
+
+  const ConvCall tf32{.tf32 = true, .kernel = {1, 3, 3}};
+  CHECK(!concerns(91001, tf32));
+  CHECK(concerns(91002, tf32));
+  CHECK(concerns(91501, tf32));
+  CHECK(!concerns(91600, tf32));
+  REQUIRE(cuda::defect_of(91501, tf32) != nullptr);
+  const auto& defect = *cuda::defect_of(91501, tf32);
+  CHECK(defect.float32_instead);
+  CHECK(
+      cuda::text_of(defect, 91501).starts_with("cuDNN 9.15.1 computes three-dimensional convolutions in TF32 wrongly (https://"));
+  CHECK(cuda::text_of(defect, 91501).find("of 9.16.0 and newer nothing is known") != std::string::npos);
+
+  setenv("MPIGRAD_CUDNN_DEFECTS", "ignore", 1);
+  CHECK(!concerns(91002, half));
+  CHECK(!concerns(91002, tf32));
+  setenv("MPIGRAD_CUDNN_DEFECTS", "", 1);
+  CHECK(concerns(91002, half));
+  unsetenv("MPIGRAD_CUDNN_DEFECTS");
+}
+
+TEST_CASE("tuning file: answers outlive the process, whoever writes them") {
+  const Folder folder;
+  const auto path = (folder.path / "caches" / "tuning.txt").string();
+  {
+    TuningFile one(path), other(path);
+    CHECK(!one.find("a problem"));
+    one.add("a problem", "engine 1");
+    other.add("a problem", "engine 2");  // too late
+    other.add("another", "engine 3");
+    CHECK(*one.find("a problem") == "engine 1");
+    CHECK(*other.find("a problem") == "engine 1");
+  }
+  TuningFile later(path);
+  CHECK(*later.find("a problem") == "engine 1");
+  CHECK(*later.find("another") == "engine 3");
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      TuningFile mine(path);
+      for (int i = 0; i < 50; ++i) mine.add("key " + std::to_string(i), "thread " + std::to_string(t));
+    });
+  for (auto& thread : threads) thread.join();
+  TuningFile all(path);
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  for (int i = 0; i < 50; ++i) {
+    const auto key = "key " + std::to_string(i);
+    REQUIRE(all.find(key));
+    const auto once = text.str().find("\n" + key + "\t");
+    REQUIRE(once != std::string::npos);
+    CHECK(text.str().find("\n" + key + "\t", once + 1) == std::string::npos);
+  }
+}
+
+TEST_CASE("tuning file: what is damaged is as if it were not there, and what cannot be written is said once") {
+  const Folder folder;
+  const auto path = (folder / "tuning.txt").string();
+  std::ofstream(path) << "whole\tengine 7\tok\ncut off\tengine\nno tab\n\tok\nlast\teng";
+  TuningFile file(path);
+  CHECK(*file.find("whole") == "engine 7");
+  for (const char* key : {"cut off", "no tab", "last", ""}) CHECK(!file.find(key));
+  file.add("last", "engine 1");
+  TuningFile again(path);
+  CHECK(*again.find("last") == "engine 1");
+  CHECK(*again.find("whole") == "engine 7");
+
+  detail::take_warnings();
+  TuningFile nowhere(path + "/below/a file");
+  nowhere.add("a problem", "engine 1");
+  nowhere.add("another", "engine 1");
+  CHECK(*nowhere.find("a problem") == "engine 1");
+  const auto warnings = detail::take_warnings();
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0].find("cannot be kept in") != std::string::npos);
+
+  TuningFile none("");
+  none.add("a problem", "engine 1");
+  CHECK(*none.find("a problem") == "engine 1");
+  CHECK(detail::take_warnings().empty());
+}

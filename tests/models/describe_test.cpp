@@ -1,0 +1,310 @@
+// Layer tables against published numbers, and whole networks laid out for thousands of ranks on the dry device and transport.
+
+#include "models/nn/describe.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "models/networks/cosmoflow.h"
+#include "models/train/session.h"
+#include "ops/loss.h"
+#include "tests/support/ranks.h"
+
+using namespace mpigrad;
+using namespace mpigrad::testing;
+
+namespace {
+
+constexpr std::int64_t mebi = 1 << 20;
+
+Shape volume(std::int64_t batch, std::int64_t extent) { return {batch, extent, extent, extent, 4}; }
+
+Description describe_hybrid(std::int64_t extent, const DescribeOptions& options = {}, bool batch_norm = false) {
+  CosmoFlow net({.batch_norm = batch_norm});
+  return describe(net, volume(options.grid.sample, extent), options);
+}
+
+// ---- what the ranks of a grid exchange in the hybrid variant, from the definition of a window alone
+
+constexpr std::int64_t owner_shift = 1;  // every window is 3 wide and its output belongs to the owner of its centre
+
+struct Stage {
+  std::int64_t channels, stride;
+};
+
+struct AxisStage {
+  std::vector<std::int64_t> need, own;  // inputs of each rank: needed, and needed ones that it has
+};
+
+// Seven convolutions, each with its pooling.
+std::vector<Stage> hybrid_stages() {
+  const std::array<std::int64_t, 8> channels{4, 16, 32, 64, 128, 256, 256, 256};
+  std::vector<Stage> stages;
+  for (std::size_t i = 0; i < 7; ++i) {
+    stages.push_back({channels[i], i == 3 ? 2 : 1});
+    stages.push_back({channels[i + 1], 2});
+  }
+  return stages;
+}
+
+// One axis of 512 cells over `ranks`; at the end 2 cells are left, whose numbers per rank are in `rest`.
+std::vector<AxisStage> axis_stages(int ranks, std::vector<std::int64_t>& rest) {
+  auto cuts = balanced_cuts(512, ranks);
+  std::vector<AxisStage> result;
+  for (const auto& stage : hybrid_stages()) {
+    const std::int64_t n = cuts.back(), outputs = (n - 1) / stage.stride + 1;
+    std::vector<std::int64_t> next{0};
+    std::int64_t o = 0;
+    for (int r = 0; r < ranks; ++r) {
+      while (o < outputs &&
+             std::clamp<std::int64_t>(o * stage.stride - 1 + owner_shift, 0, n - 1) < cuts[static_cast<std::size_t>(r) + 1])
+        ++o;
+      next.push_back(o);
+    }
+    AxisStage axis;
+    for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) {
+      std::int64_t need = 0, own = 0;
+      if (next[r] < next[r + 1]) {
+        for (std::int64_t i = next[r] * stage.stride - 1; i < (next[r + 1] - 1) * stage.stride + 2; ++i) {
+          if (i < 0 || i >= n) continue;
+          ++need;
+          own += i >= cuts[r] && i < cuts[r + 1];
+        }
+      }
+      axis.need.push_back(need), axis.own.push_back(own);
+    }
+    result.push_back(std::move(axis));
+    cuts = next;
+  }
+  CHECK(cuts.back() == 2);
+  for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) rest.push_back(cuts[r + 1] - cuts[r]);
+  return result;
+}
+
+struct Prediction {
+  std::array<std::vector<AxisStage>, 3> axes;
+  std::array<std::vector<std::int64_t>, 3> rest;
+  std::int64_t samples;  // of a group
+
+  Prediction(const GridExtents& g, std::int64_t batch) : samples(batch / g.sample) {
+    axes[0] = axis_stages(g.depth, rest[0]);
+    axes[1] = axis_stages(g.height, rest[1]);
+    axes[2] = axis_stages(g.width, rest[2]);
+  }
+  // Bytes that the rank at (d, h, w) receives in a forward pass.
+  std::int64_t received(const std::array<std::size_t, 3>& at) const {
+    const auto stages = hybrid_stages();
+    std::int64_t elements = 0;
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      std::int64_t need = 1, own = 1;
+      for (std::size_t a = 0; a < 3; ++a) need *= axes[a][s].need[at[a]], own *= axes[a][s].own[at[a]];
+      elements += stages[s].channels * (need - own);
+    }
+    std::int64_t mine = 1;
+    for (std::size_t a = 0; a < 3; ++a) mine *= rest[a][at[a]];
+    elements += 256 * (8 - mine);  // the flatten: everybody gets all features
+    return elements * samples * 4;
+  }
+};
+
+// ---- dry training steps
+
+struct DryStep {
+  std::vector<DryRecord> log;
+  std::size_t forward = 0;  // records of the forward pass
+};
+
+DryStep dry_step(CosmoFlow& net, const GridExtents& extents, std::int64_t batch, int rank, int ranks) {
+  UseDevice dry(DeviceKind::dry);
+  const auto log = std::make_shared<std::vector<DryRecord>>();
+  const auto grid = make_grid(Communicator(dry_world(rank, ranks, log)), extents);
+  const auto layout = activation_layout(grid, volume(batch, 512));
+  const auto targets = split_layout(grid, {batch, 4}, {0, -1, -1, -1});
+  const auto x = constant(Tensor({layout->box().extents(), DType::float32}).with_layout(layout));
+  const auto y = constant(Tensor({targets->box().extents(), DType::float32}).with_layout(targets));
+  Tape tape(net);
+  const auto loss = mse(net(x), y);
+  const auto forward = log->size();
+  tape.gradient(loss);
+  return {std::move(*log), forward};
+}
+
+// A message as both ends see it.
+std::uint64_t message_key(int from, int to, const DryRecord& record) {
+  std::uint64_t key = 14695981039346656037ULL;
+  for (const auto part : {static_cast<std::uint64_t>(from), static_cast<std::uint64_t>(to),
+                          static_cast<std::uint64_t>(record.tag), static_cast<std::uint64_t>(record.bytes), record.members}) {
+    key = (key ^ part) * 0x9E3779B97F4A7C15ULL;
+    key ^= key >> 29;
+  }
+  return key;
+}
+
+// Sends and receives of many ranks, and the order of collective calls of every group.
+class Ledger {
+ public:
+  template <class Inside>
+  void add(int rank, const std::vector<DryRecord>& log, const Inside& inside) {
+    std::map<std::uint64_t, std::uint64_t> calls;
+    for (const auto& record : log) {
+      if (record.call == "send") {
+        if (inside(record.peer)) sends_.push_back(message_key(rank, record.peer, record));
+      } else if (record.call == "receive") {
+        if (inside(record.peer)) receives_.push_back(message_key(record.peer, rank, record));
+      } else {
+        auto& hash = calls[record.members];
+        for (const char c : record.call) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+        // Reductions hand in equal parts; the others need not.
+        if (record.call == "allreduce") hash = (hash ^ static_cast<std::uint64_t>(record.bytes)) * 1099511628211ULL;
+      }
+    }
+    for (const auto& [members, hash] : calls) {
+      const auto [entry, fresh] = calls_.emplace(members, hash);
+      differing_ += !fresh && entry->second != hash;
+    }
+  }
+  std::size_t messages() const { return sends_.size(); }
+  int differing() const { return differing_; }
+  bool matched() {
+    std::sort(sends_.begin(), sends_.end());
+    std::sort(receives_.begin(), receives_.end());
+    return sends_ == receives_;
+  }
+
+ private:
+  std::vector<std::uint64_t> sends_, receives_;
+  std::map<std::uint64_t, std::uint64_t> calls_;
+  int differing_ = 0;
+};
+
+std::int64_t received_bytes(const DryStep& step) {
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < step.forward; ++i)
+    if (step.log[i].call == "receive") bytes += step.log[i].bytes;
+  return bytes;
+}
+
+std::array<std::size_t, 3> place(const GridExtents& g, int rank) {
+  const int spatial = rank % (g.depth * g.height * g.width);
+  return {static_cast<std::size_t>(spatial / (g.height * g.width)), static_cast<std::size_t>(spatial / g.width % g.height),
+          static_cast<std::size_t>(spatial % g.width)};
+}
+
+// All ranks of a grid.
+void check_all_ranks(const GridExtents& g, std::int64_t batch) {
+  const int ranks = g.sample * g.depth * g.height * g.width;
+  CosmoFlow net({.batch_norm = true});
+  net.build(volume(1, 512), {.device = DeviceKind::dry});
+  const Prediction prediction(g, batch);
+  Ledger ledger;
+  int wrong = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto step = dry_step(net, g, batch, rank, ranks);
+    wrong += received_bytes(step) != prediction.received(place(g, rank));
+    ledger.add(rank, step.log, [](int) { return true; });
+  }
+  CHECK(wrong == 0);
+  CHECK(ledger.messages() > static_cast<std::size_t>(ranks));
+  CHECK(ledger.matched());
+  CHECK(ledger.differing() == 0);
+}
+
+}  // namespace
+
+TEST_CASE("CosmoFlow's table is the published one") {
+  const std::map<std::int64_t, std::array<double, 2>> published{{128, {55.6, 0.824}}, {256, {443.8, 6.59}}, {512, {3550, 52.7}}};
+  for (const auto& entry : published) {
+    const auto extent = entry.first;
+    const auto& numbers = entry.second;
+    CAPTURE(extent);
+    const auto d = describe_hybrid(extent);
+    CHECK(d.parameters == 9437636);
+    // Published: twice the forward pass again for backward, the input's gradient included.
+    CHECK(std::abs(3 * d.forward_gflop / numbers[0] - 1) < 0.002);
+    // Published: each result and its error signal; activations stand beside the convolutions they follow, the input is held
+    // twice.
+    double elements = 2 * static_cast<double>(d.input.elements());
+    double first = 0;
+    for (const auto& layer : d.layers) {
+      elements += static_cast<double>(layer.out.elements()) * (layer.kind == "conv" ? 2 : 1);
+      if (layer.name == "conv1") first = layer.gflop;
+    }
+    CHECK(std::abs(2 * 4 * elements / (1 << 30) / numbers[1] - 1) < 0.001);
+    CHECK(d.backward_gflop == doctest::Approx(2 * d.forward_gflop - first).epsilon(0.02));
+    CHECK(d.halo_bytes == 0);
+    // A training step holds the largest result or its cotangent, and of those that were pooled nothing but signs besides: less
+    // than all results together, beside the parameters, their gradients and the optimizer's state.
+    double largest = 0;
+    for (const auto& layer : d.layers) largest = std::max(largest, static_cast<double>(layer.out.elements()));
+    CHECK(static_cast<double>(d.peak_bytes) > 4 * largest);
+    CHECK(static_cast<double>(d.peak_bytes) < static_cast<double>(d.activation_bytes) + 4.0 * 4 * 9437636);
+  }
+  CHECK(describe_hybrid(128, {}, true).parameters == 9439652);
+  CosmoFlow mlperf({.variant = CosmoFlowVariant::mlperf});
+  CHECK(describe(mlperf, volume(1, 128)).parameters == 8907556);
+
+  const auto d = describe_hybrid(512);
+  const std::map<std::string, double> forward{{"conv1", 463.9}, {"conv2", 463.9}, {"conv3", 231.9}, {"conv4", 14.5},
+                                              {"conv5", 7.25},  {"conv6", 1.81},  {"conv7", 0.226}};
+  for (const auto& layer : d.layers)
+    if (const auto expected = forward.find(layer.name); expected != forward.end())
+      CHECK(std::abs(layer.gflop / expected->second - 1) < 0.003);
+}
+
+TEST_CASE("a split in depth sends what it must") {
+  const auto d = describe_hybrid(512, {.grid = {.depth = 4}});
+  std::int64_t pools = 0, convolutions = 0, last_conv = 0;
+  for (const auto& layer : d.layers) {
+    (layer.kind == "conv" ? convolutions : pools) += layer.halo_bytes;
+    if (layer.name == "conv1") CHECK(layer.halo_bytes == 2 * 4 * mebi);  // one plane of the input to each side
+    if (layer.name == "pool1") CHECK(layer.halo_bytes == 16 * mebi);     // one plane, to the right neighbour
+    if (layer.name == "conv7") last_conv = layer.halo_bytes;
+  }
+  CHECK(last_conv == 2 * 4 * 4 * 256 * 4);
+  // To one neighbour a plane of every layer's input goes: about 40 MiB, 72 % of it for pooling.
+  const double neighbour = static_cast<double>(convolutions) / 2 + static_cast<double>(pools);
+  CHECK(neighbour / mebi == doctest::Approx(40).epsilon(0.02));
+  CHECK(static_cast<double>(pools) / neighbour == doctest::Approx(0.72).epsilon(0.01));
+  // Each rank holds a quarter.
+  CHECK(d.activation_bytes < describe_hybrid(512).activation_bytes * 26 / 100);
+  CHECK(to_string(d).find("9437636 parameters") != std::string::npos);
+  CHECK(!error_text([] { describe_hybrid(100); }).empty());
+  CHECK(!error_text([] { describe_hybrid(128, {.grid = {.depth = 0}}); }).empty());
+}
+
+TEST_CASE("CosmoFlow at 512^3 on 2,048 ranks, samples and space: every send has its receive") {
+  check_all_ranks({.sample = 32, .depth = 4, .height = 4, .width = 4}, 64);
+}
+
+TEST_CASE("CosmoFlow at 512^3 on 2,048 ranks, uneven blocks: every send has its receive") {
+  check_all_ranks({.sample = 1, .depth = 16, .height = 16, .width = 8}, 1);
+}
+
+TEST_CASE("CosmoFlow at 512^3 on 15,000 ranks: a sample of them agrees") {
+  const GridExtents g{.depth = 25, .height = 25, .width = 24};
+  const int ranks = g.depth * g.height * g.width;
+  std::vector<int> sample;
+  // Neighbours at the border between longer and shorter blocks, and the far corner.
+  for (int d = 11; d < 14; ++d)
+    for (int h = 11; h < 14; ++h)
+      for (int w = 7; w < 10; ++w) sample.push_back((d * g.height + h) * g.width + w);
+  for (int d = 23; d < 25; ++d)
+    for (int h = 23; h < 25; ++h)
+      for (int w = 22; w < 24; ++w) sample.push_back((d * g.height + h) * g.width + w);
+  CosmoFlow net;
+  net.build(volume(1, 512), {.device = DeviceKind::dry});
+  const Prediction prediction(g, 1);
+  Ledger ledger;
+  for (const int rank : sample) {
+    const auto step = dry_step(net, g, 1, rank, ranks);
+    CHECK(received_bytes(step) == prediction.received(place(g, rank)));
+    ledger.add(rank, step.log, [&](int peer) { return std::find(sample.begin(), sample.end(), peer) != sample.end(); });
+  }
+  CHECK(ledger.messages() > 1000);
+  CHECK(ledger.matched());
+  CHECK(ledger.differing() == 0);
+}

@@ -1,0 +1,100 @@
+// Each row of the table of ops at first and second order against differences in float64, in float32 against float64, and on the
+// dry device for its shapes; linear ops pass the dot-product test besides.
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <functional>
+
+#include "ops/elementwise.h"
+#include "ops/views.h"
+#include "tests/support/cases/op_table.h"
+#include "tests/support/skip.h"
+
+using namespace mpigrad;
+using namespace mpigrad::testing;
+
+namespace {
+
+// Runs `check` on each row: an empty text is a pass.
+void for_rows(const std::string& what, const std::function<std::string(const Row&)>& check) {
+  for (const auto& row : op_table()) {
+    std::string why;
+    try {
+      why = check(row);
+    } catch (const std::exception& error) {
+      why = error.what();
+    }
+    if (why.empty()) count_passed();
+    else count_failed(what + ": " + row.name, why);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("op table: first and second order in float64, and no op is missing") {
+  std::set<std::string> met;
+  for_rows("derivatives", [&](const Row& row) -> std::string {
+    const auto report =
+        check_gradients(row.f, make_operands(row, DType::float64), {.step = row.step, .tolerance = row.tolerance});
+    met.insert(report.entries.begin(), report.entries.end());
+    return report.passed ? "" : report.message;
+  });
+  const auto declared = declared_ops();
+  CHECK(declared.size() >= 62);  // the search itself works
+  for (const auto& name : declared) {
+    INFO("no row of the table runs the op ", name);
+    CHECK(met.contains(name));
+  }
+}
+
+TEST_CASE("op table: linear ops pass the dot-product test") {
+  for_rows("dot product", [](const Row& row) -> std::string {
+    if (!row.linear) return "";
+    const double error = linearity_error(row.f, make_operands(row, DType::float64));
+    return error < 1e-12 ? "" : fmt::format("<f(x), u> and <x, adjoint of u> differ by {:.1e}", error);
+  });
+}
+
+TEST_CASE("op table: float32 agrees with float64") {
+  for_rows("float32", [](const Row& row) -> std::string {
+    std::array<Tensors, 2> results;
+    for (const bool narrow : {false, true}) {
+      Tensors x = make_operands(row, DType::float32);
+      if (!narrow)
+        for (auto& operand : x) operand = cast(operand, DType::float64).as_variable();
+      Tape tape;
+      Tensors y = row.f(x);
+      const auto g = tape.vjp(y, random_like(y, 5), x);
+      y.insert(y.end(), g.begin(), g.end());
+      results[narrow] = y;
+    }
+    for (std::size_t i = 0; i < results[0].size(); ++i) {
+      if (results[1][i].dtype() != DType::float32) return fmt::format("result {} is {}", i, results[1][i]);
+      const double error = largest_difference(results[1][i], results[0][i]);
+      if (!(error < 5e-5)) return fmt::format("result {} (values, then gradients) differs by {:.1e}", i, error);
+    }
+    return "";
+  });
+}
+
+TEST_CASE("op table: the dry device gives the same shapes, derivatives included") {
+  for_rows("dry", [](const Row& row) -> std::string {
+    const auto run = [&](DeviceKind device) {
+      UseDevice use(device);
+      Tensors x;
+      for (const auto& operand : row.operands) x.push_back(full(operand.shape, 0.5));
+      Tape tape;
+      Tensors y = row.f(x), u;
+      for (const auto& part : y) u.push_back(ones_like(part));
+      const auto g = tape.vjp(y, u, x);
+      y.insert(y.end(), g.begin(), g.end());
+      return y;
+    };
+    const auto real = run(DeviceKind::cpu), dry = run(DeviceKind::dry);
+    for (std::size_t i = 0; i < real.size(); ++i)
+      if (dry[i].type() != real[i].type() || dry[i].device() != DeviceKind::dry)
+        return fmt::format("{} instead of {}", dry[i], real[i]);
+    return "";
+  });
+}

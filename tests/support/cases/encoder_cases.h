@@ -1,0 +1,36 @@
+#pragma once
+// Whole networks under contrastive losses, split over samples and space at once: what every grid must find as one rank does.
+
+#include <string>
+#include <vector>
+
+#include "comm/spatial/grid.h"
+#include "framework/parameter.h"
+
+namespace mpigrad::testing {
+
+struct EncoderCase {
+  std::string name;
+  Shape input;  // of a view, global
+};
+
+// Each with a projection head: residual encoders and Conv-4 under NT-Xent, two towers under CLIP with a learned scale.
+const std::vector<EncoderCase>& encoder_cases();
+
+struct EncoderResult {
+  double loss = 0;
+  std::vector<std::string> names;
+  std::vector<Tensor> gradients;  // of all parameters, the learned scale's included
+  std::vector<Tensor> running;    // running statistics after the step
+};
+EncoderResult run_encoder(const EncoderCase& encoder, const GridPtr& grid, DType dtype);
+
+struct EncoderErrors {
+  double gradient = 0;  // |g - expected| / |expected| over all parameters together
+  double worst = 0;     // of one parameter, relative to the whole
+  double running = 0;   // largest, relative to 1 + |expected|
+  double loss = 0;      // relative
+};
+EncoderErrors compare(const EncoderResult& found, const EncoderResult& expected);
+
+}  // namespace mpigrad::testing
