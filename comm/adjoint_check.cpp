@@ -49,7 +49,7 @@ double drift(const Place& at, const Tensor& x) {
   if (!at.group || at.group.size() == 1) return 0;
   auto values = x.to_vector();
   auto first = values;
-  at.group.transport().broadcast(first.data(), static_cast<std::int64_t>(first.size()), DType::float64, 0);
+  at.group.transport().bcast(first.data(), static_cast<std::int64_t>(first.size()), DType::float64, 0);
   double largest = 0;
   for (std::size_t i = 0; i < values.size(); ++i)
     if (!(values[i] == first[i])) largest = std::max(largest, std::abs(values[i] - first[i]) / std::max(1.0, std::abs(first[i])));

@@ -22,7 +22,7 @@ void AllToAllW::run(Inputs in, Outputs out) const {
     if (in[s].bytes() > 0) sends.push_back({peer, tag, in[s].raw(), in[s].bytes()});
     if (out[s].bytes() > 0) receives.push_back({peer, tag, out[s].raw(), out[s].bytes()});
   }
-  comm.side(in[0].device()).start_round(sends, receives, DType::uint8)->wait();
+  comm.side(in[0].device()).start_round(sends, receives, DType::uint8).wait();
 }
 
 Tensors AllToAllW::vjp(const Replay& at, Inputs g) const {
@@ -48,7 +48,7 @@ std::vector<Tensor> alltoallw(const std::vector<Tensor>& blocks, const Communica
   require(blocks.size() == static_cast<std::size_t>(comm.size()), "[alltoallw] {} blocks for {} ranks", blocks.size(),
           comm.size());
   if (receive.empty()) {
-    require(comm.transport().name() != "dry", "[alltoallw] the dry transport cannot ask the others: name the types received");
+    require(comm.transport().can_ask(), "[alltoallw] the dry transport cannot ask the others: name the types received");
     using Described = std::array<std::int64_t, 2 + Shape::max_rank>;  // type, number of dimensions, extents
     std::vector<Described> mine(blocks.size()), theirs(blocks.size());
     for (std::size_t s = 0; s < blocks.size(); ++s) {

@@ -52,7 +52,7 @@ void ReduceToRoot::run(Inputs in, Outputs out) const {
 void Bcast::run(Inputs in, Outputs out) const {
   if (!comm.moves(in[0])) return;
   if (comm.rank() == root) detail::copy_bytes(in[0].device(), out[0].raw(), in[0].raw(), in[0].bytes());
-  comm.transport(out[0].device()).broadcast(out[0].raw(), out[0].elements(), out[0].dtype(), root);
+  comm.transport(out[0].device()).bcast(out[0].raw(), out[0].elements(), out[0].dtype(), root);
 }
 
 Types Gather::infer(Inputs in) const {
@@ -138,7 +138,7 @@ Rows rows_of_all(const Tensor& x, const Communicator& comm, int axis) {
   const std::int64_t mine = extent_along("rows", x, axis);
   Rows rows(static_cast<std::size_t>(comm.size()), mine);
   const Rows one(rows.size(), 1);
-  if (comm.transport().name() != "dry") comm.transport().allgather(&mine, rows.data(), one, DType::int64);
+  if (comm.transport().can_ask()) comm.transport().allgather(&mine, rows.data(), one, DType::int64);
   return rows;
 }
 
@@ -169,9 +169,9 @@ Tensor gather(const Tensor& x, const Communicator& comm, int root, Rows rows, in
 Tensor scatter(const Tensor& x, const Communicator& comm, int root, Rows rows, int axis) {
   ops::require_root("scatter", comm, root);
   if (rows.empty()) {
-    require(comm.transport().name() != "dry", "[scatter] the dry transport cannot ask the root for its rows; name them: {}", x);
+    require(comm.transport().can_ask(), "[scatter] the dry transport cannot ask the root for its rows; name them: {}", x);
     auto extent = extent_along("scatter", x, axis);
-    comm.transport().broadcast(&extent, 1, DType::int64, root);
+    comm.transport().bcast(&extent, 1, DType::int64, root);
     rows = balanced_rows(extent, comm.size());
   }
   return along_axis(x, axis, [&](const Tensor& front) { return mpigrad::apply(ops::Scatter{comm, root, rows}, {front}); });
@@ -187,7 +187,7 @@ Tensor reduce_scatter(const Tensor& x, const Communicator& comm, Rows rows, int 
 Tensor alltoall(const Tensor& x, const Communicator& comm, Rows send_rows, Rows receive_rows, int axis) {
   ops::require_rows("alltoall", x, comm, send_rows);
   if (receive_rows.empty()) {
-    require(comm.transport().name() != "dry",
+    require(comm.transport().can_ask(),
             "[alltoall] the dry transport cannot ask the others for their rows; name receive_rows: {}", x);
     receive_rows.resize(send_rows.size());
     const Rows one(send_rows.size(), 1);

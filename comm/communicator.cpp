@@ -74,6 +74,6 @@ Transport& Communicator::reductions(DeviceKind device) const {
 
 Communicator Communicator::split(int color, int key) const { return Communicator(transport().split(color, key)); }
 
-bool Communicator::moves(const Tensor& x) const { return (x.device() == DeviceKind::dry) == (transport().name() == "dry"); }
+bool Communicator::moves(const Tensor& x) const { return (x.device() == DeviceKind::dry) != transport().can_ask(); }
 
 }  // namespace mpigrad

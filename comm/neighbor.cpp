@@ -37,8 +37,7 @@ void require_rows(std::string_view what, const std::vector<Edge>& edges, const R
 std::int64_t sum_of(const Rows& rows) { return std::accumulate(rows.begin(), rows.end(), std::int64_t{0}); }
 
 Rows ask(const Topology& topology, const Rows& send_rows) {
-  require(topology.comm.transport().name() != "dry",
-          "[neighbor_alltoall] the dry transport cannot ask the others: name receive_rows");
+  require(topology.comm.transport().can_ask(), "[neighbor_alltoall] the dry transport cannot ask the others: name receive_rows");
   const auto n = static_cast<std::int64_t>(send_rows.size());
   Tensor mine(TensorType{Shape{n}, DType::int64}, DeviceKind::cpu);
   std::copy(send_rows.begin(), send_rows.end(), mine.mutable_data<std::int64_t>());
@@ -78,7 +77,7 @@ void NeighborAllToAll::run(Inputs in, Outputs out) const {
   comm.side(in[0].device())
       .start_round(messages(topology.destinations, send_rows, in[0], tag), messages(topology.sources, receive_rows, out[0], tag),
                    in[0].dtype())
-      ->wait();
+      .wait();
 }
 
 }  // namespace ops

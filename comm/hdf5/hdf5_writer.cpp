@@ -117,10 +117,10 @@ void at_root(const std::shared_ptr<Transport>& transport, F f) {
   };
   if (transport->rank() == 0) attempt();
   auto length = static_cast<std::int64_t>(problem.size());
-  transport->broadcast(&length, 1, DType::int64, 0);
+  transport->bcast(&length, 1, DType::int64, 0);
   if (length == 0) return;
   problem.resize(static_cast<std::size_t>(length));
-  transport->broadcast(problem.data(), length, DType::uint8, 0);
+  transport->bcast(problem.data(), length, DType::uint8, 0);
   throw Error(problem);
 }
 
@@ -172,9 +172,9 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite) : Hdf5
 Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::shared_ptr<Transport> transport) {
   using Sharing = State::Sharing;
   transport_ = transport && transport->size() > 1 ? std::move(transport) : nullptr;
-  const auto sharing = !transport_ ? Sharing::alone : transport_->name() == "threads" ? Sharing::threads : Sharing::processes;
-  require(sharing != Sharing::processes || transport_->name() == "mpi", "[hdf5] {}: the {} transport cannot write files",
-          path.string(), transport_ ? transport_->name() : "");
+  const auto sharing = !transport_ ? Sharing::alone : transport_->in_one_process() ? Sharing::threads : Sharing::processes;
+  require(sharing != Sharing::processes || transport_->can_ask(), "[hdf5] {}: the {} transport cannot write files", path.string(),
+          transport_ ? transport_->name() : "");
   at_root(transport_, [&] { check_target(path, overwrite), check_temporary(temporary_of(path)); });
 
   const auto make = [&] {
@@ -199,7 +199,7 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::s
   }
   at_root(transport_, [&] { state_ = make(); });
   auto address = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(&state_));
-  transport_->broadcast(&address, 1, DType::int64, 0);
+  transport_->bcast(&address, 1, DType::int64, 0);
   if (!is_root(transport_)) state_ = *reinterpret_cast<std::shared_ptr<State>*>(static_cast<std::intptr_t>(address));
   transport_->barrier();  // rank 0's pointer lives until all have copied it
 }

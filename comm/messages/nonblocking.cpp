@@ -20,12 +20,14 @@ struct Spec {
 Spec transposed(const Spec& spec) {
   Spec result = spec;
   switch (spec.kind) {
-    case CollectiveKind::broadcast: result.kind = CollectiveKind::reduce; break;
-    case CollectiveKind::reduce: result.kind = CollectiveKind::broadcast; break;
+    case CollectiveKind::bcast: result.kind = CollectiveKind::reduce; break;
+    case CollectiveKind::reduce: result.kind = CollectiveKind::bcast; break;
     case CollectiveKind::allgather: result.kind = CollectiveKind::reduce_scatter; break;
     case CollectiveKind::reduce_scatter: result.kind = CollectiveKind::allgather; break;
     case CollectiveKind::alltoall: std::swap(result.rows, result.receive_rows); break;
-    case CollectiveKind::allreduce: break;
+    case CollectiveKind::gather: result.kind = CollectiveKind::scatter; break;
+    case CollectiveKind::scatter: result.kind = CollectiveKind::gather; break;
+    default: break;  // allreduce; no others are offered
   }
   result.op = Reduction::sum;  // maxima and products are taken apart afterwards
   return result;
@@ -38,6 +40,8 @@ TensorType result_of(const Spec& spec, const Communicator& comm, const Tensor& x
     case CollectiveKind::allgather: return ops::AllGather{comm, spec.rows}.infer(in)[0];
     case CollectiveKind::reduce_scatter: return ops::ReduceScatter{comm, spec.rows}.infer(in)[0];
     case CollectiveKind::alltoall: return ops::AllToAll{comm, spec.rows, spec.receive_rows}.infer(in)[0];
+    case CollectiveKind::gather: return ops::Gather{comm, spec.root, spec.rows}.infer(in)[0];
+    case CollectiveKind::scatter: return ops::Scatter{comm, spec.root, spec.rows}.infer(in)[0];
     default: return x.type();
   }
 }
@@ -47,7 +51,7 @@ void require_root(std::string_view call, const Communicator& comm, int root) {
 }
 
 std::shared_ptr<Transfer> make(const Spec& spec, const Tensor& x, const Communicator& comm, bool adjoint) {
-  const auto name = name_of(spec.kind);
+  const auto name = traits_of(spec.kind).nonblocking;
   detail::refuse_layout(name, std::span(&x, 1));
   auto transfer = std::make_shared<Transfer>();
   transfer->name = name;
@@ -55,10 +59,10 @@ std::shared_ptr<Transfer> make(const Spec& spec, const Tensor& x, const Communic
   transfer->x = x;
   transfer->y = Tensor(result_of(spec, comm, x), x.device());
   auto& y = transfer->y;
-  const bool rooted = spec.kind == CollectiveKind::broadcast || spec.kind == CollectiveKind::reduce;
+  const bool rooted = spec.kind == CollectiveKind::bcast || spec.kind == CollectiveKind::reduce;
   if (rooted && y.bytes() > 0 && y.raw()) {
     if (spec.kind == CollectiveKind::reduce && comm.rank() != spec.root) detail::zero_bytes(y.device(), y.raw(), y.bytes());
-    if (spec.kind == CollectiveKind::broadcast && comm.rank() == spec.root)
+    if (spec.kind == CollectiveKind::bcast && comm.rank() == spec.root)
       detail::copy_bytes(y.device(), y.raw(), x.raw(), y.bytes());
   }
   if (comm.moves(x)) {
@@ -74,7 +78,7 @@ std::shared_ptr<Transfer> make(const Spec& spec, const Tensor& x, const Communic
                                       .type = x.dtype(),
                                       .op = spec.op,
                                       .root = spec.root,
-                                      .count = counts.empty() ? x.elements() : -1,
+                                      .count = counts.empty() ? x.elements() : 0,
                                       .counts = counts,
                                       .receive_counts = receive_counts});
   }
@@ -110,7 +114,15 @@ Request ireduce(const Tensor& x, const Communicator& comm, int root) {
 }
 Request ibcast(const Tensor& x, const Communicator& comm, int root) {
   require_root("ibcast", comm, root);
-  return start({.kind = CollectiveKind::broadcast, .root = root}, x, comm);
+  return start({.kind = CollectiveKind::bcast, .root = root}, x, comm);
+}
+Request igather(const Tensor& x, const Communicator& comm, int root, const Rows& rows) {
+  require_root("igather", comm, root);
+  return start({.kind = CollectiveKind::gather, .root = root, .rows = rows}, x, comm);
+}
+Request iscatter(const Tensor& x, const Communicator& comm, int root, const Rows& rows) {
+  require_root("iscatter", comm, root);
+  return start({.kind = CollectiveKind::scatter, .root = root, .rows = rows}, x, comm);
 }
 Request iallgather(const Tensor& x, const Communicator& comm, const Rows& rows) {
   return start({.kind = CollectiveKind::allgather, .rows = rows}, x, comm);

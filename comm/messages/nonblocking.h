@@ -13,6 +13,9 @@ Request iallreduce(const Tensor& x, const Communicator& comm, ReduceOp op = Redu
 // y_root = S x, zeros elsewhere;  its adjoint is ibcast, and the other way round
 Request ireduce(const Tensor& x, const Communicator& comm, int root = 0);
 Request ibcast(const Tensor& x, const Communicator& comm, int root = 0);
+// y_root = all blocks, nothing elsewhere;  its adjoint is iscatter, and the other way round
+Request igather(const Tensor& x, const Communicator& comm, int root, const Rows& rows);
+Request iscatter(const Tensor& x, const Communicator& comm, int root, const Rows& rows);
 // y_r = all blocks;  its adjoint is ireduce_scatter, and the other way round
 Request iallgather(const Tensor& x, const Communicator& comm, const Rows& rows);
 Request ireduce_scatter(const Tensor& x, const Communicator& comm, const Rows& rows);

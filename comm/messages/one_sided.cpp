@@ -33,7 +33,7 @@ void agree(std::string_view call, const Communicator& comm, bool mine, std::stri
 }
 
 Epoch open(std::string_view call, const Communicator& comm, const Tensor& window, const Access& access) {
-  require(comm.transport().name() != "dry", "[{}] the dry transport cannot ask the others what they access", call);
+  require(comm.transport().can_ask(), "[{}] the dry transport cannot ask the others what they access", call);
   bool wrong = access.targets.size() != access.rows.size() || window.rank() < 1;
   for (const int target : access.targets) wrong = wrong || target < 0 || target >= comm.size();
   agree(call, comm, wrong, "a window has rows, and each access one target, a rank of the communicator, and one row");

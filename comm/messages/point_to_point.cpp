@@ -56,7 +56,7 @@ Request post_send(const Tensor& x, const Communicator& comm, Transport& transpor
     transfer->operation = transport.start_exchange(std::span(&sent, 1), {}, x.dtype());
   }
   if (message)
-    transfer->arrive = [messages = comm.shared_messages(), message, identities = recorded_tags(comm)](const PendingOperation*) {
+    transfer->arrive = [messages = comm.shared_messages(), message, identities = recorded_tags(comm)](const Pending&) {
       messages->waited(*message, identities);
       return Status();
     };
@@ -128,9 +128,8 @@ Request irecv(const TensorType& type, const Communicator& comm, int source, int 
   }
   const auto messages = comm.shared_messages();
   const auto message = messages->receive(source, tag);
-  transfer->arrive = [messages, message, identities = recorded_tags(comm)](const PendingOperation* operation) {
-    const auto* received = dynamic_cast<const PendingReceive*>(operation);
-    const Status status = received ? received->status() : Status{message->peer, message->tag};
+  transfer->arrive = [messages, message, identities = recorded_tags(comm)](const Pending& operation) {
+    const Status status = operation ? operation.status() : Status{message->peer, message->tag};
     message->peer = status.source, message->tag = status.tag;
     messages->waited(*message, identities);
     return status;

@@ -38,9 +38,9 @@ void close(const std::shared_ptr<Transfer>& transfer) {
 }
 
 Status finish(Transfer& transfer) {
-  if (transfer.operation) transfer.operation->wait();
-  const Status arrived = transfer.arrive ? transfer.arrive(transfer.operation.get()) : Status();
-  transfer.operation = nullptr;
+  transfer.operation.wait();
+  const Status arrived = transfer.arrive ? transfer.arrive(transfer.operation) : Status();
+  transfer.operation = {};
   transfer.x = {};
   return arrived;
 }
@@ -128,7 +128,8 @@ void Transfer::give_up() noexcept {
     buffers.push_back(std::move(x));
     buffers.push_back(std::move(y));
   }
-  operation = nullptr;
+  operation.cancel();
+  operation = {};
   if (lose) lose();
 }
 
@@ -164,7 +165,7 @@ std::vector<Tensor> waitall(std::span<Request> requests) {
 }
 
 std::optional<Tensor> test(Request& request, Status* status) {
-  if (request && request.get()->operation && !request.get()->operation->test()) return std::nullopt;
+  if (request && !request.get()->operation.test()) return std::nullopt;
   return wait(request, status);
 }
 

@@ -25,12 +25,12 @@ struct Transfer {
   // Whether an exception that was thrown since this was made unwinds the stack.
   bool unwinding() const;
 
-  std::string_view name;                                  // "isend"
-  std::string what;                                       // "isend to rank 3, tag 5", for errors
-  Tensor x, y;                                            // buffers, until it is complete
-  std::unique_ptr<PendingOperation> operation;            // none if nothing moves
-  std::function<Status(const PendingOperation*)> arrive;  // after the operation; may be none
-  std::function<void()> lose;                             // instead, if it is given up; may be none
+  std::string_view name;                         // "isend"
+  std::string what;                              // "isend to rank 3, tag 5", for errors
+  Tensor x, y;                                   // buffers, until it is complete
+  Pending operation;                             // none if nothing moves
+  std::function<Status(const Pending&)> arrive;  // after the operation; may be none
+  std::function<void()> lose;                    // instead, if it is given up; may be none
 
   // The opposite transfer, from the cotangent of y, if there is one.
   std::function<Request(const Tensor& ybar)> start_adjoint;

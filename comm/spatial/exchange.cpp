@@ -233,11 +233,11 @@ void move_boxes(const Communicator& comm, const BoxPlan& plan, const Tensor& fro
   // Elements that nobody sends are 0; going home, that is what nobody needed. Before receives may write in place.
   if (real && to.bytes() && !(reverse ? own && own->box == to_box : covers(incoming, to_box)))
     detail::zero_bytes(to.device(), to.raw(), to.bytes());
-  std::unique_ptr<PendingOperation> pending;
+  Pending pending;
   const bool silent = sends.empty() && receives.empty() && from.device() != DeviceKind::cuda;  // a GPU's round is everybody's
   if (comm.moves(from) && !silent) pending = comm.side(from.device()).start_round(sends, receives, from.dtype());
   if (real && own && from.storage() != to.storage()) copy_box(from, from_box, to, to_box, own->box);  // while messages travel
-  if (pending) pending->wait();
+  pending.wait();
   if (real)
     for (std::size_t i = 0; i < receives.size(); ++i)
       if (later[i]) unpack(Region(to_box, later[i]->box), to, static_cast<const std::byte*>(receives[i].data), reverse);

@@ -11,18 +11,18 @@ namespace {
 
 class PendingAllReduce : public PendingCotangent {
  public:
-  PendingAllReduce(Tensor in, Tensor out, std::unique_ptr<PendingOperation> operation)
+  PendingAllReduce(Tensor in, Tensor out, Pending operation)
       : in_(std::move(in)), out_(std::move(out)), operation_(std::move(operation)) {}
   Tensor wait() override {
-    if (operation_) operation_->wait();
-    operation_ = nullptr;
+    operation_.wait();
+    operation_ = {};
     in_ = {};
     return out_;
   }
 
  private:
   Tensor in_, out_;  // in_ keeps the buffer alive
-  std::unique_ptr<PendingOperation> operation_;
+  Pending operation_;
 };
 
 }  // namespace
@@ -56,7 +56,7 @@ Tensors AllGatherInvariant::vjp(const Replay&, Inputs g) const {
 
 std::unique_ptr<PendingCotangent> Replicate::start_reduction(const Tensor& cotangent) const {
   Tensor out(cotangent.type(), cotangent.device());
-  std::unique_ptr<PendingOperation> operation;
+  Pending operation;
   if (comm.moves(cotangent))
     operation = comm.reductions(cotangent.device())
                     .start_allreduce(cotangent.raw(), out.raw(), cotangent.elements(), cotangent.dtype(), Reduction::sum);

@@ -40,7 +40,7 @@ std::string text_of(const std::vector<std::uint64_t>& values, std::string_view f
 }
 
 void compare(std::string_view what, const List& list, Transport& transport) {
-  if (transport.size() == 1 || transport.name() == "dry") return;
+  if (transport.size() == 1 || !transport.can_ask()) return;
   std::vector<std::uint64_t> mine;
   for (const auto* parameter : list) mine.push_back(hash_of(*parameter));
   const auto n = mine.size();

@@ -53,7 +53,7 @@ CheckOptions checks_of_environment() {
 
 std::shared_ptr<Transport> watched(std::shared_ptr<Transport> transport, const CheckOptions& options) {
   const bool wanted = options || detail::board_of_this_thread() != nullptr;
-  if (!wanted || !transport || transport->name() == "dry" || &transport->underlying() != transport.get()) return transport;
+  if (!wanted || !transport || !transport->can_ask() || &transport->underlying() != transport.get()) return transport;
   return detail::watched_transport(std::move(transport), options);
 }
 

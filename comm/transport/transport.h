@@ -12,26 +12,11 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/transport/collective.h"
+#include "comm/transport/pending.h"
 #include "framework/tensor/dtype.h"
 
 namespace mpigrad {
-
-// On booleans max is "or", min is "and", and sum and prod are refused.
-enum class Reduction : std::uint8_t { sum, max, min, prod };
-
-constexpr std::string_view name_of(Reduction op) {
-  switch (op) {
-    case Reduction::sum: return "sum";
-    case Reduction::max: return "max";
-    case Reduction::min: return "min";
-    case Reduction::prod: return "prod";
-  }
-  return "?";
-}
-
-constexpr int proc_null = -1;   // no peer: nothing is sent, nothing arrives
-constexpr int any_source = -2;  // of receives that take what comes
-constexpr int any_tag = -1;
 
 // One message: `count` elements of a contiguous buffer, to or from rank `peer` of the same communicator.
 struct Message {
@@ -39,52 +24,6 @@ struct Message {
   int tag = 0;
   void* data = nullptr;  // never written through when sending
   std::int64_t count = 0;
-};
-
-// An operation under way. Buffers must live until wait() returns; destroying a pending request waits for it, except while an
-// exception unwinds the stack (the peers may never answer; the buffers then hold nothing useful).
-class PendingOperation {
- public:
-  virtual ~PendingOperation() = default;
-  virtual void wait() = 0;
-  // Whether wait() would return, or throw, at once.
-  virtual bool test() = 0;
-};
-
-// Where a message came from.
-struct Status {
-  int source = proc_null;
-  int tag = any_tag;
-};
-class PendingReceive : public PendingOperation {
- public:
-  virtual void cancel() = 0;          // nobody will send it
-  virtual Status status() const = 0;  // after wait()
-};
-
-// A collective call as data, for the non-blocking ones: the arguments of the function of that name below.
-enum class CollectiveKind : std::uint8_t { broadcast, reduce, allreduce, allgather, reduce_scatter, alltoall };
-constexpr std::string_view name_of(CollectiveKind kind) {
-  switch (kind) {
-    case CollectiveKind::broadcast: return "ibcast";
-    case CollectiveKind::reduce: return "ireduce";
-    case CollectiveKind::allreduce: return "iallreduce";
-    case CollectiveKind::allgather: return "iallgather";
-    case CollectiveKind::reduce_scatter: return "ireduce_scatter";
-    case CollectiveKind::alltoall: return "ialltoall";
-  }
-  return "?";
-}
-struct Collective {
-  CollectiveKind kind = CollectiveKind::allreduce;
-  const void* in = nullptr;  // broadcast: unused
-  void* out = nullptr;
-  DType type = DType::float32;
-  Reduction op = Reduction::sum;
-  int root = -1;
-  std::int64_t count = -1;                    // where all ranks' parts are alike
-  std::span<const std::int64_t> counts = {};  // one per rank; of alltoall what goes there
-  std::span<const std::int64_t> receive_counts = {};
 };
 
 // One rank's end of one communicator. Collective calls are made by all its ranks in the same order; buffers of length zero
@@ -95,52 +34,55 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  virtual std::string_view name() const = 0;  // "mpi", "threads", "dry", "nccl"
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
+  std::string_view name() const { return place_.name; }  // "mpi", "threads", "dry", "nccl"
+  int rank() const { return place_.rank; }
+  int size() const { return place_.size; }
   // Ranks that share this rank's memory (its node), and this rank's place among them.
-  virtual int node_rank() const = 0;
-  virtual int node_size() const = 0;
+  int node_rank() const { return place_.node_rank; }
+  int node_size() const { return place_.node_size; }
+  // Whether what ranks send arrives: where it does not (the dry transport) nobody can be asked for anything.
+  bool can_ask() const { return place_.can_ask; }
+  // Whether the ranks are threads of one process, which read each other's memory.
+  bool in_one_process() const { return place_.in_one_process; }
   // Tags are 0 ... max_tag().
   virtual int max_tag() const { return std::numeric_limits<int>::max(); }
 
-  virtual void barrier() = 0;
-  virtual void broadcast(void* data, std::int64_t count, DType type, int root) = 0;
+  void barrier();
+  void bcast(void* data, std::int64_t count, DType type, int root);
   // in == out allowed, on all ranks or none; for reduce, at the root, which alone uses `out`.
-  virtual void allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op) = 0;
-  virtual void reduce(const void* in, void* out, std::int64_t count, DType type, Reduction op, int root) = 0;
+  void allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op);
+  void reduce(const void* in, void* out, std::int64_t count, DType type, Reduction op, int root);
   // counts[r] elements come from (go to) rank r, concatenated in rank order without gaps; every rank passes the same counts.
   // gather, scatter (at the root) and allgather: the smaller buffer may be this rank's own part of the larger one.
-  virtual void gather(const void* in, void* out, std::span<const std::int64_t> counts, DType type, int root) = 0;
-  virtual void scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType type, int root) = 0;
-  virtual void allgather(const void* in, void* out, std::span<const std::int64_t> counts, DType type) = 0;
-  virtual void reduce_scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType type, Reduction op) = 0;
+  void gather(const void* in, void* out, std::span<const std::int64_t> counts, DType type, int root);
+  void scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType type, int root);
+  void allgather(const void* in, void* out, std::span<const std::int64_t> counts, DType type);
+  void reduce_scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType type, Reduction op);
   // send_counts[s] elements go to rank s, receive_counts[s] come from it; each send has the count its receiver names.
-  virtual void alltoall(const void* in, std::span<const std::int64_t> send_counts, void* out,
-                        std::span<const std::int64_t> receive_counts, DType type) = 0;
+  void alltoall(const void* in, std::span<const std::int64_t> send_counts, void* out,
+                std::span<const std::int64_t> receive_counts, DType type);
+  // Each of these as data. `start` returns at once; non-blocking collectives match by the order in which they are started, the
+  // spans are copied, and of the places where buffers may overlap only allreduce's in == out is allowed.
+  void run(const Collective& call);
+  Pending start(const Collective& call);
+  Pending start_allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op);
 
   // Point to point: all sends and receives of one call are posted together and all are complete on return. A message matches
   // by (source, tag) in posting order, and its count and type are those of its receive. Not collective: a rank with no
   // messages need not call. Messages to oneself are allowed.
-  virtual void exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) = 0;
+  virtual void exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) {
+    start_exchange(sends, receives, type).wait();
+  }
   // The same, returning at once.
-  virtual std::unique_ptr<PendingOperation> start_exchange(std::span<const Message> sends, std::span<const Message> receives,
-                                                           DType type) = 0;
+  virtual Pending start_exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) = 0;
   // One round of messages: all ranks call it at the same place among their collective calls, also those without messages, and
   // each message is sent and received in the same round. So a transport may match them without tags. For buffers on a GPU.
-  virtual std::unique_ptr<PendingOperation> start_round(std::span<const Message> sends, std::span<const Message> receives,
-                                                        DType type) {
+  virtual Pending start_round(std::span<const Message> sends, std::span<const Message> receives, DType type) {
     return start_exchange(sends, receives, type);
   }
   // A receive whose peer may be any_source and whose tag any_tag. It matches as MPI's do: messages in the order of their arrival,
   // receives in the order of posting.
-  virtual std::unique_ptr<PendingReceive> start_receive(const Message& message, DType type) = 0;
-  // Non-blocking collectives, matched by the order in which they are started; the spans are copied. allreduce: in == out allowed,
-  // on all ranks or none.
-  virtual std::unique_ptr<PendingOperation> start(const Collective& call) = 0;
-  std::unique_ptr<PendingOperation> start_allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op) {
-    return start({.kind = CollectiveKind::allreduce, .in = in, .out = out, .type = type, .op = op, .count = count});
-  }
+  virtual Pending start_receive(const Message& message, DType type) = 0;
 
   // Collective over the listed ranks (of this communicator; the new rank is the place in the list); the caller is one of them.
   virtual std::shared_ptr<Transport> subgroup(std::span<const int> ranks) = 0;
@@ -163,12 +105,29 @@ class Transport {
   // Ends the whole job: all ranks, non-zero exit. The message has been printed.
   virtual void abort(int code) = 0;
 
-  // What really moves the data, where this one watches or changes calls (comm/transport/checks.h, comm/transport/reduction_mode.h).
+  // What really moves the data, where this one watches or changes calls (comm/transport/checks.h,
+  // comm/transport/reduction_mode.h).
   virtual const Transport& underlying() const { return *this; }
   // Collective: an Error on all ranks if the bytes, in host memory, differ between them. Does nothing, and does not ask for them,
   // unless that check is on (comm/transport/checks.h).
   using HostBytes = std::function<std::span<const std::byte>()>;
   virtual void require_same(std::string_view /* what */, const HostBytes& /* data */) {}
+
+  // What run() and start() do with arguments that have been checked, for transports and for what wraps one.
+  virtual void perform(const Collective& call) = 0;
+  virtual Pending begin(const Collective& call) = 0;
+
+ protected:
+  struct Place {
+    std::string_view name;
+    int rank = 0, size = 1, node_rank = 0, node_size = 1;
+    bool can_ask = true, in_one_process = false;
+  };
+  explicit Transport(const Place& place) : place_(place) {}
+  static const Place& place_of(const Transport& other) { return other.place_; }
+
+ private:
+  Place place_;
 };
 
 // One communication call as the dry transport logs it; ranks are those of the dry world.
@@ -176,29 +135,30 @@ struct DryRecord {
   std::string_view call;  // "send", "receive", "allreduce", ...
   int peer = -1;          // of send and receive, root of rooted collectives; else -1
   int tag = 0;
-  std::int64_t bytes = 0;     // of this message, or what this rank hands in (broadcast and scatter: at the root only)
+  std::int64_t bytes = 0;     // of this message, or what this rank hands in (bcast and scatter: at the root only)
   std::uint64_t members = 0;  // hash of the members' world ranks
 };
 
 // ---- how the transports are made; each function is defined in its own folder, or in that folder's absent.cpp
 
-// comm/transport/threads: runs body(transport) on `ranks` new threads of this process. The first exception poisons all groups (the other
-// ranks' pending and later calls throw an Error that names the failed rank) and is rethrown here when all threads have ended.
-// A rank that waits for one whose body has returned throws too. Sets nothing global, and may be nested.
+// comm/transport/threads: runs body(transport) on `ranks` new threads of this process. The first exception poisons all groups
+// (the other ranks' pending and later calls throw an Error that names the failed rank) and is rethrown here when all threads have
+// ended. A rank that waits for one whose body has returned throws too. Sets nothing global, and may be nested.
 void run_threads(int ranks, const std::function<void(std::shared_ptr<Transport>)>& body);
 
-// comm/transport/mpi. MPI_Init_thread on the first call (not if MPI is already initialised), MPI_Finalize at exit if we initialised it.
-// Collective: each call makes a private duplicate of MPI_COMM_WORLD. An existing communicator: comm/transport/mpi/mpi_comm.h.
+// comm/transport/mpi. MPI_Init_thread on the first call (not if MPI is already initialised), MPI_Finalize at exit if we
+// initialised it. Collective: each call makes a private duplicate of MPI_COMM_WORLD. An existing communicator:
+// comm/transport/mpi/mpi_comm.h.
 bool mpi_available();
 std::shared_ptr<Transport> mpi_world(int* argc, char*** argv);
 
-// comm/transport/dry: rank `rank` of `size`, moves nothing, appends to `log` (shared by all communicators made from it; may be null).
-// Every rank counts as a node of its own.
+// comm/transport/dry: rank `rank` of `size`, moves nothing, appends to `log` (shared by all communicators made from it; may be
+// null). Every rank counts as a node of its own.
 std::shared_ptr<Transport> dry_world(int rank, int size, std::shared_ptr<std::vector<DryRecord>> log);
 
-// comm/transport/nccl: buffers on this thread's GPU; one for each rank. `host` makes the connection and stays for control; it is not used
-// by others. Calls are issued to the halo stream or to the bucket stream and return at once: results are there for what the
-// compute stream is given after the call, or after wait(). No host waits for a GPU. Collective, also its end, except after an
+// comm/transport/nccl: buffers on this thread's GPU; one for each rank. `host` makes the connection and stays for control; it is
+// not used by others. Calls are issued to the halo stream or to the bucket stream and return at once: results are there for what
+// the compute stream is given after the call, or after wait(). No host waits for a GPU. Collective, also its end, except after an
 // error. start_exchange is refused: messages have no tags here (start_round), and receives take no wildcards.
 enum class Lane : std::uint8_t { halos, buckets };
 bool nccl_available();

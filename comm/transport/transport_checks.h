@@ -50,21 +50,6 @@ inline void check_receive(const Message& message, int size, int max_tag) {
   check_count("receive", message.count);
 }
 
-inline void check_collective(const Collective& call, int size) {
-  const auto name = name_of(call.kind);
-  switch (call.kind) {
-    case CollectiveKind::broadcast:
-    case CollectiveKind::reduce: check_rank(name, "root", call.root, size); [[fallthrough]];
-    case CollectiveKind::allreduce: check_count(name, call.count); break;
-    case CollectiveKind::alltoall: check_counts(name, call.receive_counts, size); [[fallthrough]];
-    case CollectiveKind::allgather:
-    case CollectiveKind::reduce_scatter: check_counts(name, call.counts, size); break;
-  }
-  if (call.kind == CollectiveKind::reduce || call.kind == CollectiveKind::allreduce ||
-      call.kind == CollectiveKind::reduce_scatter)
-    check_reduction(name, call.type, call.op);
-}
-
 // The caller's place in the list of a subgroup's ranks.
 inline int check_subgroup(std::span<const int> ranks, int rank, int size) {
   std::vector<bool> seen(static_cast<std::size_t>(size));

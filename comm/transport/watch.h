@@ -72,41 +72,36 @@ class Watch {
   int rank_, size_;
 };
 
-class WatchedPending final : public PendingReceive {
+class WatchedPending final : public PendingWork {
  public:
-  // `agreed` is the comparison of what the ranks have started, if there is one.
-  WatchedPending(std::unique_ptr<PendingOperation> operation, std::unique_ptr<PendingOperation> agreed, const Watch& watch,
-                 std::string what, std::shared_ptr<CallBoard> board)
-      : operation_(std::move(operation)), agreed_(std::move(agreed)), watch_(watch), what_(std::move(what)),
-        board_(std::move(board)) {}
+  // `agreed` and `paired` are comparisons of what the ranks have started, if there are any.
+  WatchedPending(Pending operation, Pending agreed, Pending paired, const Watch& watch, std::string what,
+                 std::shared_ptr<CallBoard> board)
+      : operation_(std::move(operation)), agreed_(std::move(agreed)), paired_(std::move(paired)), watch_(watch),
+        what_(std::move(what)), board_(std::move(board)) {}
   void wait() override {
     watch_([&] { return "wait for " + what_; },
            [&] {
-             const Dropped dropped{operation_};
-             if (agreed_) agreed_->wait();
-             operation_->wait();
+             try {
+               agreed_.wait();
+               paired_.wait();
+             } catch (...) {
+               operation_.cancel();  // the others will never answer
+               throw;
+             }
+             operation_.wait();
            });
   }
-  bool test() override { return (!agreed_ || agreed_->test()) && operation_->test(); }
-  void cancel() override {
-    if (auto* receive = dynamic_cast<PendingReceive*>(operation_.get())) receive->cancel();
+  bool test() override { return agreed_.test() && paired_.test() && operation_.test(); }
+  void drop() noexcept override {
+    operation_.cancel();
+    agreed_.cancel();
+    paired_.cancel();
   }
-  Status status() const override {
-    const auto* receive = dynamic_cast<const PendingReceive*>(operation_.get());
-    return receive ? receive->status() : Status();
-  }
+  Status status() const override { return operation_.status(); }
 
  private:
-  // What the others will never answer goes while the exception unwinds the stack, and so does not wait.
-  struct Dropped {
-    std::unique_ptr<PendingOperation>& operation;
-    int exceptions = std::uncaught_exceptions();
-    ~Dropped() {
-      if (std::uncaught_exceptions() > exceptions) operation.reset();
-    }
-  };
-
-  std::unique_ptr<PendingOperation> operation_, agreed_;
+  Pending operation_, agreed_, paired_;
   Watch watch_;
   std::string what_;
   std::shared_ptr<CallBoard> board_;  // kept alive
@@ -114,7 +109,7 @@ class WatchedPending final : public PendingReceive {
 
 // An allgather under way whose result is judged at the wait.
 template <class T>
-class Comparison final : public PendingOperation {
+class Comparison final : public PendingWork {
  public:
   // `mine` of every rank, of equal lengths.
   Comparison(Transport& control, std::vector<T> mine, std::function<void(const std::vector<T>& all)> judge)
@@ -125,29 +120,16 @@ class Comparison final : public PendingOperation {
         {.kind = CollectiveKind::allgather, .in = mine_.data(), .out = all_.data(), .type = DType::uint8, .counts = counts});
   }
   void wait() override {
-    operation_->wait();
+    operation_.wait();
     judge_(all_);
   }
-  bool test() override { return operation_->test(); }
+  bool test() override { return operation_.test(); }
+  void drop() noexcept override { operation_.cancel(); }
 
  private:
   std::vector<T> mine_, all_;
   std::function<void(const std::vector<T>&)> judge_;
-  std::unique_ptr<PendingOperation> operation_;  // goes before the buffers
-};
-
-class Both final : public PendingOperation {
- public:
-  Both(std::unique_ptr<PendingOperation> first, std::unique_ptr<PendingOperation> second)
-      : first_(std::move(first)), second_(std::move(second)) {}
-  void wait() override {
-    first_->wait();
-    if (second_) second_->wait();
-  }
-  bool test() override { return first_->test() && (!second_ || second_->test()); }
-
- private:
-  std::unique_ptr<PendingOperation> first_, second_;
+  Pending operation_;  // goes before the buffers
 };
 
 }  // namespace mpigrad::detail

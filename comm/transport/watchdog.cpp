@@ -79,8 +79,8 @@ Watchdog::Watchdog(Transport& world, std::shared_ptr<CallBoard> board, double li
     } catch (const std::exception& error) {
       print(fmt::format("[watchdog] rank {} is no longer watched: {}\n", messages_->rank(), error.what()));
       try {
-        if (receive_) receive_->cancel();  // nobody may send it any more
-      } catch (const std::exception&) {    // then its end waits for nothing either
+        receive_.cancel();               // nobody may send it any more
+      } catch (const std::exception&) {  // then its end waits for nothing either
       }
     }
   });
@@ -99,19 +99,19 @@ void Watchdog::finish(int code) {
   board_->end();
   struct Farewell {
     std::int64_t all = 0;
-    std::unique_ptr<PendingOperation> pending{};
+    Pending pending{};
   };
   auto farewell = std::make_unique<Farewell>();
   auto* all = &farewell->all;
   farewell->pending = farewell_->start_allreduce(all, all, 1, DType::int64, Reduction::sum);
   const auto start = Clock::now();
-  while (!farewell->pending->test()) {
+  while (!farewell->pending.test()) {
     std::this_thread::sleep_for(milliseconds(5));
     if (code == 0 || Clock::now() - start < patience) continue;
     farewell.release();  // NOLINT: nobody may wait for it, and its buffer is in use
     return;
   }
-  farewell->pending->wait();
+  farewell->pending.wait();
 }
 
 bool Watchdog::late(const CallBoard::State& state) const {
@@ -134,23 +134,23 @@ void Watchdog::watch() {
     if (messages_->rank() == 0) serve();
     else answer_or_tell();
   }
-  receive_->cancel();
+  receive_.cancel();
 }
 
 void Watchdog::serve() {
-  if (!receive_->test() && !(late() && again())) return;
+  if (!receive_.test() && !(late() && again())) return;
   report();
   asked_ = true, asked_at_ = Clock::now();
   // All have been asked, whoever has told.
-  while (receive_->test()) receive_->wait(), expect();
+  while (receive_.test()) receive_.wait(), expect();
 }
 
 void Watchdog::answer_or_tell() {
-  if (receive_->test()) {
-    receive_->wait();
+  if (receive_.test()) {
+    receive_.wait();
     expect();
     asked_ = true, asked_at_ = Clock::now();
-    told_.reset(), answer_.reset();  // rank 0 has received both, or keeps them
+    told_ = {}, answer_ = {};  // rank 0 has received both, or keeps them
     mine_ = board_->state();
     const auto message = message_of(0, answer_tag, mine_);
     answer_ = messages_->start_exchange({&message, 1}, {}, DType::uint8);
@@ -173,8 +173,7 @@ void Watchdog::report() {
   std::vector<bool> answered(size);
   states[0] = board_->state(), answered[0] = true;
   CallBoard::State question;
-  std::vector<std::unique_ptr<PendingOperation>> questions;
-  std::vector<std::unique_ptr<PendingReceive>> answers(size);
+  std::vector<Pending> questions, answers(size);
   for (std::size_t r = 1; r < size; ++r) {
     answers[r] = messages_->start_receive(message_of(static_cast<int>(r), answer_tag, states[r]), DType::uint8);
     const auto message = message_of(static_cast<int>(r), question_tag, question);
@@ -184,12 +183,12 @@ void Watchdog::report() {
   for (bool all = false; !all && Clock::now() - start < answer_patience_; std::this_thread::sleep_for(milliseconds(5))) {
     all = true;
     for (std::size_t r = 1; r < size; ++r) {
-      if (!answered[r] && answers[r]->test()) answers[r]->wait(), answered[r] = true;
+      if (!answered[r] && answers[r].test()) answers[r].wait(), answered[r] = true;
       all = all && answered[r];
     }
     if (stop_ && !all) {  // this rank has met all others at the end: there is no hang
       for (std::size_t r = 1; r < size; ++r)
-        if (!answered[r]) answers[r]->cancel();
+        if (!answered[r]) answers[r].cancel();
       return;
     }
   }

@@ -62,8 +62,7 @@ class Watchdog {
   Clock::duration answer_patience_, question_patience_;
   // Of the thread; buffers before what uses them.
   detail::CallBoard::State incoming_, mine_, alarm_;
-  std::unique_ptr<PendingReceive> receive_;
-  std::unique_ptr<PendingOperation> told_, answer_;
+  Pending receive_, told_, answer_;
   Clock::time_point told_at_{}, asked_at_{};
   bool asked_ = false;
   std::mutex mutex_;

@@ -36,64 +36,34 @@ class WatchedTransport final : public ForwardingTransport {
   // Repetitions would not be checked. The watchdog that nobody has asked for is no reason to do without them.
   bool capturable() override { return (size() == 1 || !options_) && inner().capturable(); }
 
-  void barrier() override {
-    watch(signature("barrier"), 0, [&] { inner().barrier(); });
-  }
-  void broadcast(void* data, std::int64_t count, DType type, int root) override {
-    watch(signature("bcast", count, type, -1, root), count * size_of(type), [&] { inner().broadcast(data, count, type, root); });
-  }
-  void allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op) override {
-    watch(signature("allreduce", count, type, static_cast<int>(op)), count * size_of(type),
-          [&] { inner().allreduce(in, out, count, type, op); });
-  }
-  void reduce(const void* in, void* out, std::int64_t count, DType type, Reduction op, int root) override {
-    watch(signature("reduce", count, type, static_cast<int>(op), root), count * size_of(type),
-          [&] { inner().reduce(in, out, count, type, op, root); });
-  }
-  void gather(const void* in, void* out, std::span<const std::int64_t> counts, DType type, int root) override {
-    watch(signature("gather", counts, type, -1, root), own(counts, type), [&] { inner().gather(in, out, counts, type, root); });
-  }
-  void scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType type, int root) override {
-    watch(signature("scatter", counts, type, -1, root), own(counts, type), [&] { inner().scatter(in, out, counts, type, root); });
-  }
-  void allgather(const void* in, void* out, std::span<const std::int64_t> counts, DType type) override {
-    watch(signature("allgather", counts, type), own(counts, type), [&] { inner().allgather(in, out, counts, type); });
-  }
-  void reduce_scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType type, Reduction op) override {
-    watch(signature("reduce_scatter", counts, type, static_cast<int>(op)), total(counts) * size_of(type),
-          [&] { inner().reduce_scatter(in, out, counts, type, op); });
-  }
-  void alltoall(const void* in, std::span<const std::int64_t> send_counts, void* out,
-                std::span<const std::int64_t> receive_counts, DType type) override {
-    auto call = signature("alltoall");
-    call.type = static_cast<int>(type);
-    watch(call, total(send_counts) * size_of(type), [&] {
-      if (compares(call.number)) pairs("alltoall", send_counts, receive_counts)->wait();
-      inner().alltoall(in, send_counts, out, receive_counts, type);
-    });
+  void perform(const Collective& c) override {
+    const auto call = signature(name_of(c.kind), c);
+    Watch(options_, board(), call, *this)([&] { return traced(call, c); },
+                                          [&] {
+                                            if (compares(call.number)) {
+                                              // By a non-blocking call, so that the two kinds meet.
+                                              signatures(call).wait();
+                                              if (c.kind == CollectiveKind::alltoall) pairs(name_of(c.kind), c).wait();
+                                            }
+                                            inner().perform(c);
+                                          });
   }
 
-  std::unique_ptr<PendingOperation> start(const Collective& c) override {
-    auto call = signature(name_of(c.kind));
-    const bool reduces =
-        c.kind == CollectiveKind::allreduce || c.kind == CollectiveKind::reduce || c.kind == CollectiveKind::reduce_scatter;
-    call.type = static_cast<int>(c.type), call.root = c.root, call.reduction = reduces ? static_cast<int>(c.op) : -1;
-    call.count = c.count >= 0 ? c.count : 0;
-    if (!c.counts.empty() && c.kind != CollectiveKind::alltoall) call.count = total(c.counts), call.counts = hash(c.counts);
+  Pending begin(const Collective& c) override {
+    const auto name = traits_of(c.kind).nonblocking;
+    const auto call = signature(name, c);
     // Compared at the wait: a start that waited for the others would not be one.
-    std::unique_ptr<PendingOperation> pending, agreed;
-    Watch(options_, board(), call, *this)(
-        [&] {
-          const auto bytes = (c.count >= 0 ? c.count : total(c.counts)) * size_of(c.type);
-          return fmt::format("#{} {}: {} bytes", call.number, to_string(call), bytes);
-        },
-        [&] {
-          if (compares(call.number))
-            agreed = std::make_unique<Both>(
-                signatures(call), c.kind == CollectiveKind::alltoall ? pairs("ialltoall", c.counts, c.receive_counts) : nullptr);
-          pending = inner().start(c);
-        });
-    return later(std::move(pending), call, fmt::format("#{} {}", call.number, to_string(call)), std::move(agreed));
+    Pending started, agreed, paired;
+    Watch(options_, board(), call, *this)([&] { return traced(call, c); },
+                                          [&] {
+                                            if (compares(call.number)) {
+                                              agreed = signatures(call);
+                                              if (c.kind == CollectiveKind::alltoall) paired = pairs(name, c);
+                                            }
+                                            started = inner().begin(c);
+                                          });
+    return later(std::move(started), call, fmt::format("#{} {}", call.number, to_string(call)), std::move(agreed),
+                 std::move(paired));
   }
 
   // Point to point: nothing that all ranks would agree on.
@@ -102,25 +72,23 @@ class WatchedTransport final : public ForwardingTransport {
     Watch(options_, board(), call, *this)([&] { return peers(call, sends, receives); },
                                           [&] { inner().exchange(sends, receives, type); });
   }
-  std::unique_ptr<PendingOperation> start_exchange(std::span<const Message> sends, std::span<const Message> receives,
-                                                   DType type) override {
+  Pending start_exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
     const auto call = messages("start_exchange", sends, receives, type);
-    std::unique_ptr<PendingOperation> pending;
+    Pending pending;
     Watch(options_, board(), call, *this)([&] { return peers(call, sends, receives); },
                                           [&] { pending = inner().start_exchange(sends, receives, type); });
     return later(std::move(pending), messages("wait for exchange", sends, receives, type), peers(call, sends, receives));
   }
-  std::unique_ptr<PendingOperation> start_round(std::span<const Message> sends, std::span<const Message> receives,
-                                                DType type) override {
+  Pending start_round(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
     const auto call = messages("start_round", sends, receives, type);
-    std::unique_ptr<PendingOperation> pending;
+    Pending pending;
     Watch(options_, board(), call, *this)([&] { return peers(call, sends, receives); },
                                           [&] { pending = inner().start_round(sends, receives, type); });
     return later(std::move(pending), messages("wait for round", sends, receives, type), peers(call, sends, receives));
   }
-  std::unique_ptr<PendingReceive> start_receive(const Message& message, DType type) override {
+  Pending start_receive(const Message& message, DType type) override {
     const auto call = messages("start_receive", {}, {&message, 1}, type);
-    std::unique_ptr<PendingReceive> pending;
+    Pending pending;
     Watch(options_, board(), call, *this)(
         [&] {
           return peers(call, {}, {&message, 1});
@@ -144,19 +112,18 @@ class WatchedTransport final : public ForwardingTransport {
     fail("[checks] {} is said to be the same on all {} ranks and is not; hashes: {}", what, size(), text);
   }
 
-  std::shared_ptr<Transport> subgroup(std::span<const int> ranks) override { return wrap(inner().subgroup(ranks)); }
   std::shared_ptr<Transport> split(int color, int key) override {
-    watch(signature("split"), 0, [] {});
-    return wrap(inner().split(color, key));
+    meet("split");
+    return ForwardingTransport::split(color, key);
   }
   std::shared_ptr<Transport> duplicate() override {
-    watch(signature("duplicate"), 0, [] {});
-    return wrap(inner().duplicate());
+    meet("duplicate");
+    return ForwardingTransport::duplicate();
   }
 
  private:
-  std::shared_ptr<Transport> wrap(std::shared_ptr<Transport> made) const {
-    return made ? std::make_shared<WatchedTransport>(std::move(made), options_) : nullptr;
+  std::shared_ptr<Transport> wrap(std::shared_ptr<Transport> made) const override {
+    return std::make_shared<WatchedTransport>(std::move(made), options_);
   }
   CallBoard* board() const { return board_.get(); }
 
@@ -165,20 +132,21 @@ class WatchedTransport final : public ForwardingTransport {
     call.recorded = recorded_call() ? 1 : 0;
     return call;
   }
-  Signature signature(std::string_view name, std::int64_t count, DType type, int reduction = -1, int root = -1) {
+  Signature signature(std::string_view name, const Collective& c) {
     auto call = signature(name);
-    call.count = count, call.type = static_cast<int>(type), call.reduction = reduction, call.root = root;
+    const auto traits = traits_of(c.kind);
+    if (c.kind == CollectiveKind::barrier) return call;
+    call.type = static_cast<int>(c.type);
+    if (traits.reduces) call.reduction = static_cast<int>(c.op);
+    if (traits.rooted) call.root = c.root;
+    if (!traits.counts) call.count = c.count;
+    else if (c.kind != CollectiveKind::alltoall) call.count = total(c.counts), call.counts = hash(c.counts);
     return call;
   }
-  Signature signature(std::string_view name, std::span<const std::int64_t> counts, DType type, int reduction = -1,
-                      int root = -1) {
-    auto call = signature(name, total(counts), type, reduction, root);
-    call.counts = hash(counts);
-    return call;
-  }
-  std::int64_t own(std::span<const std::int64_t> counts, DType type) const {
-    const auto r = static_cast<std::size_t>(rank());
-    return r < counts.size() ? counts[r] * size_of(type) : 0;
+  std::string traced(const Signature& call, const Collective& c) const {
+    const auto moved = moved_elements(c, rank());
+    const auto elements = c.kind == CollectiveKind::bcast ? c.count : c.kind == CollectiveKind::scatter ? moved.out : moved.in;
+    return fmt::format("#{} {}: {} bytes", call.number, to_string(call), elements * size_of(c.type));
   }
   // Not numbered: they do not count among the collective calls.
   static Signature messages(std::string_view name, std::span<const Message> sends, std::span<const Message> receives,
@@ -198,27 +166,23 @@ class WatchedTransport final : public ForwardingTransport {
     return text + fmt::format(": {} bytes", call.count * size_of(static_cast<DType>(call.type)));
   }
 
-  std::unique_ptr<PendingReceive> later(std::unique_ptr<PendingOperation> pending, const Signature& call, std::string what,
-                                        std::unique_ptr<PendingOperation> agreed = {}) {
-    return std::make_unique<WatchedPending>(std::move(pending), std::move(agreed), Watch(options_, board(), call, *this),
-                                            std::move(what), board_);
+  Pending later(Pending operation, const Signature& call, std::string what, Pending agreed = {}, Pending paired = {}) {
+    return pending<WatchedPending>(std::move(operation), std::move(agreed), std::move(paired),
+                                   Watch(options_, board(), call, *this), std::move(what), board_);
   }
 
   bool compares(std::int64_t number) const { return options_.signatures > 0 && number % options_.signatures == 0; }
 
-  template <class Call>
-  void watch(const Signature& mine, std::int64_t bytes, const Call& call) {
-    Watch(options_, board(), mine, *this)([&] { return fmt::format("#{} {}: {} bytes", mine.number, to_string(mine), bytes); },
+  // What all ranks call, and moves nothing.
+  void meet(std::string_view name) {
+    const auto call = signature(name);
+    Watch(options_, board(), call, *this)([&] { return fmt::format("#{} {}: 0 bytes", call.number, to_string(call)); },
                                           [&] {
-                                            if (compares(mine.number)) signatures(mine)->wait();
-                                            call();
+                                            if (compares(call.number)) signatures(call).wait();
                                           });
   }
 
-  // Also of blocking calls by a non-blocking one, so that the two kinds meet.
-  std::unique_ptr<PendingOperation> signatures(const Signature& mine) {
-    return std::make_unique<Comparison<Signature>>(*control_, std::vector{mine}, agree);
-  }
+  Pending signatures(const Signature& mine) { return pending<Comparison<Signature>>(*control_, std::vector{mine}, agree); }
   static void agree(const std::vector<Signature>& all) {
     const auto groups = groups_of(all);
     if (groups.size() == 1) return;
@@ -236,13 +200,10 @@ class WatchedTransport final : public ForwardingTransport {
   }
 
   // What rank r sends to s is what s expects of r.
-  std::unique_ptr<PendingOperation> pairs(std::string_view name, std::span<const std::int64_t> send_counts,
-                                          std::span<const std::int64_t> receive_counts) {
-    transport_checks::check_counts(name, send_counts, size());
-    transport_checks::check_counts(name, receive_counts, size());
-    std::vector<std::int64_t> mine(send_counts.begin(), send_counts.end());
-    mine.insert(mine.end(), receive_counts.begin(), receive_counts.end());
-    const auto fit = [name, n = send_counts.size()](const std::vector<std::int64_t>& all) {
+  Pending pairs(std::string_view name, const Collective& c) {
+    std::vector<std::int64_t> mine(c.counts.begin(), c.counts.end());
+    mine.insert(mine.end(), c.receive_counts.begin(), c.receive_counts.end());
+    const auto fit = [name, n = c.counts.size()](const std::vector<std::int64_t>& all) {
       for (std::size_t r = 0; r < n; ++r)
         for (std::size_t s = 0; s < n; ++s) {
           const auto sent = all[2 * n * r + s], expected = all[2 * n * s + n + r];
@@ -250,7 +211,7 @@ class WatchedTransport final : public ForwardingTransport {
                   expected);
         }
     };
-    return std::make_unique<Comparison<std::int64_t>>(*control_, std::move(mine), fit);
+    return pending<Comparison<std::int64_t>>(*control_, std::move(mine), fit);
   }
 
   CheckOptions options_;

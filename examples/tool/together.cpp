@@ -71,7 +71,7 @@ void require_same(Transport& transport, const std::vector<std::string>& texts,
 }
 
 LastWords::LastWords(Transport& transport)
-    : transport_(transport.name() == "mpi" && transport.size() > 1 ? transport.duplicate() : nullptr) {}
+    : transport_(transport.can_ask() && !transport.in_one_process() && transport.size() > 1 ? transport.duplicate() : nullptr) {}
 
 bool LastWords::all_end(const std::string& error) {
   using namespace std::chrono;
@@ -80,7 +80,7 @@ bool LastWords::all_end(const std::string& error) {
     std::shared_ptr<Transport> transport;
     std::int64_t mine = 0;
     std::vector<std::int64_t> all{}, counts{};
-    std::unique_ptr<PendingOperation> operation{};
+    Pending operation{};
   };
   const auto size = static_cast<std::size_t>(transport_->size()), rank = static_cast<std::size_t>(transport_->rank());
   // Stays behind where the others do not answer: nobody may wait for the operation, and its buffers are in use.
@@ -92,9 +92,9 @@ bool LastWords::all_end(const std::string& error) {
                                           .out = state->all.data(),
                                           .type = DType::int64,
                                           .counts = state->counts});
-    for (const auto start = steady_clock::now(); !state->operation->test(); std::this_thread::sleep_for(milliseconds(1)))
+    for (const auto start = steady_clock::now(); !state->operation.test(); std::this_thread::sleep_for(milliseconds(1)))
       if (steady_clock::now() - start > milliseconds(500)) return false;
-    state->operation->wait();
+    state->operation.wait();
   } catch (const std::exception&) {
     return false;
   }

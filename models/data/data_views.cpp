@@ -261,7 +261,7 @@ Batches<ViewBatch> ViewLoader::epoch(std::int64_t epoch) const {
 
 void require_finite(const ViewBatch& batch, const Communicator& comm) {
   auto& transport = comm.transport();
-  if (transport.name() == "dry") return;
+  if (!transport.can_ask()) return;
   const auto ranks = static_cast<std::size_t>(comm.size());
   std::vector<std::int64_t> bad(ranks, batch.bad_sample);
   transport.allgather(&batch.bad_sample, bad.data(), std::vector<std::int64_t>(ranks, 1), DType::int64);

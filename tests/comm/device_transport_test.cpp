@@ -46,8 +46,8 @@ void check_wildcards(Transport& t) {
     const Message any{any_source, any_tag, in.data(), 4};
     for (int i = 1; i < t.size(); ++i) {
       auto receive = t.start_receive(any, DType::float32);
-      receive->wait();
-      const auto from = receive->status();
+      receive.wait();
+      const auto from = receive.status();
       require(from.source > 0 && from.tag == 10 + from.source, "[test] from {} tag {}", from.source, from.tag);
       for (std::int64_t k = 0; k < 4; ++k) expect(in, k, value(from.source, k, DType::float32), "receive from anybody");
     }
@@ -57,7 +57,7 @@ void check_wildcards(Transport& t) {
     t.exchange({&message, 1}, {}, DType::float32);
   }
   const Message never{0, 3, in.data(), 4};
-  t.start_receive(never, DType::float32)->cancel();
+  t.start_receive(never, DType::float32).cancel();
 }
 
 // Numbers win over NaN, as in NCCL's kernels.
@@ -65,18 +65,21 @@ class LosesNan final : public ForwardingTransport {
  public:
   using ForwardingTransport::ForwardingTransport;
   bool loses_nan() const override { return true; }
-  void allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op) override {
-    require(op != Reduction::max && op != Reduction::min, "[test] the transport's own max of {} is not to be used",
-            name_of(type));
-    inner().allreduce(in, out, count, type, op);
+  void perform(const Collective& call) override {
+    check(call);
+    inner().perform(call);
   }
-  std::unique_ptr<PendingOperation> start(const Collective& call) override {
-    require(call.kind != CollectiveKind::allreduce || call.op == Reduction::sum || call.op == Reduction::prod, "[test] nor this");
-    return inner().start(call);
+  Pending begin(const Collective& call) override {
+    check(call);
+    return inner().begin(call);
   }
-  std::shared_ptr<Transport> subgroup(std::span<const int>) override { return nullptr; }
-  std::shared_ptr<Transport> split(int, int) override { return nullptr; }
-  std::shared_ptr<Transport> duplicate() override { return nullptr; }
+
+ private:
+  static void check(const Collective& call) {
+    require(call.kind != CollectiveKind::allreduce || call.op == Reduction::sum || call.op == Reduction::prod,
+            "[test] the transport's own max of {} is not to be used", name_of(call.type));
+  }
+  std::shared_ptr<Transport> wrap(std::shared_ptr<Transport>) const override { return nullptr; }
 };
 
 GpuPlace place(const char* host, const char* gpu, bool named = false) {
@@ -112,7 +115,7 @@ TEST_CASE("staged: the device is waited for once for all messages of a call, and
     }
     auto pending = t->start_exchange(sends, receives, DType::float32);
     require(device->synchronisations == 1, "[test] waited {} times", device->synchronisations);
-    pending->wait();
+    pending.wait();
     if (t->rank() == 0) t->exchange(sends, {}, DType::float32);
     else t->exchange({}, receives, DType::float32);
     require(device->synchronisations == 2 - t->rank(), "[test] rank {} waited {} times", t->rank(), device->synchronisations);
@@ -126,18 +129,15 @@ TEST_CASE("staged: a transport that takes device memory gets its addresses") {
   struct Addresses final : ForwardingTransport {
     using ForwardingTransport::ForwardingTransport;
     std::vector<const void*> seen;
-    void allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op) override {
-      seen.push_back(in);
-      inner().allreduce(in, out, count, type, op);
+    void perform(const Collective& call) override {
+      if (call.kind == CollectiveKind::allreduce) seen.push_back(call.in);
+      inner().perform(call);
     }
-    std::unique_ptr<PendingOperation> start_exchange(std::span<const Message> sends, std::span<const Message> receives,
-                                                     DType type) override {
+    Pending start_exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
       for (const auto& message : sends) seen.push_back(message.data);
       return inner().start_exchange(sends, receives, type);
     }
-    std::shared_ptr<Transport> subgroup(std::span<const int> ranks) override { return inner().subgroup(ranks); }
-    std::shared_ptr<Transport> split(int color, int key) override { return inner().split(color, key); }
-    std::shared_ptr<Transport> duplicate() override { return inner().duplicate(); }
+    std::shared_ptr<Transport> wrap(std::shared_ptr<Transport> made) const override { return made; }
   };
   for (const bool sums : {false, true})
     run_threads(2, [&](std::shared_ptr<Transport> host) {
@@ -183,7 +183,7 @@ TEST_CASE("in process: the host never waits for a device") {
     const std::vector<std::int64_t> counts(3, 100);
     t->allreduce(x.data(), x.data(), 100, DType::bfloat16, Reduction::sum);
     t->allgather(x.data(), y.data(), counts, DType::bfloat16);
-    t->start_allreduce(y.data(), y.data(), 300, DType::bfloat16, Reduction::max)->wait();
+    t->start_allreduce(y.data(), y.data(), 300, DType::bfloat16, Reduction::max).wait();
     const Message send{(t->rank() + 1) % 3, 0, y.data(), 100}, receive{(t->rank() + 2) % 3, 0, x.data(), 100};
     t->exchange({&send, 1}, {&receive, 1}, DType::bfloat16);
     require(device->synchronisations == 0, "[test] the host waited {} times", device->synchronisations);
@@ -206,9 +206,8 @@ TEST_CASE("in process: calls that differ are the same error on all ranks, and so
     return all;
   };
   float x[8] = {}, y[16] = {};
-  for (const auto& text : errors([&](Transport& t) { t.broadcast(t.rank() ? x : y, t.rank() + 1, DType::float32, 0); }))
-    CHECK(text ==
-          "[broadcast] the ranks' calls differ: rank 0 broadcast(1 float32, root 0); rank 1 broadcast(2 float32, root 0)");
+  for (const auto& text : errors([&](Transport& t) { t.bcast(t.rank() ? x : y, t.rank() + 1, DType::float32, 0); }))
+    CHECK(text == "[bcast] the ranks' calls differ: rank 0 bcast(1 float32, root 0); rank 1 bcast(2 float32, root 0)");
   for (const auto& text : errors([&](Transport& t) {
          const std::int64_t send[2] = {1, 1}, receive[2] = {1, t.rank() + 1};
          t.alltoall(x, send, y + 8 * t.rank(), receive, DType::float32);
@@ -228,7 +227,7 @@ TEST_CASE("in process: calls that differ are the same error on all ranks, and so
                                   float& z = all[t->rank()];
                                   auto pending = t->start_allreduce(&z, &z, 1, DType::float32, Reduction::sum);
                                   if (t->rank() == 1) throw Error("first");
-                                  pending->wait();
+                                  pending.wait();
                                   t->allreduce(&z, &z, 1, DType::float32, Reduction::sum);
                                 }),
                     "first");
@@ -242,9 +241,8 @@ TEST_CASE("checks watch a device's calls as the host's") {
     t->allreduce(&x, &x, 1, DType::float32, Reduction::sum);
     device->synchronise();
     require(x == 3, "[test] {}", x);
-    const auto text = testing::error_text([&] {
-      t->rank() == 1 ? t->broadcast(&x, 1, DType::float32, 0) : t->allreduce(&x, &x, 1, DType::float32, Reduction::sum);
-    });
+    const auto text = testing::error_text(
+        [&] { t->rank() == 1 ? t->bcast(&x, 1, DType::float32, 0) : t->allreduce(&x, &x, 1, DType::float32, Reduction::sum); });
     require(text.starts_with(
                 "[checks] the ranks of a communicator of 3 do not make the same call: ranks 0,2: allreduce of 1 float32"),
             "[test] got '{}'", text);
@@ -278,7 +276,7 @@ TEST_CASE("device transport: 16-bit reductions are computed in float32 unless to
           BFloat16 x(t.rank() == 0 ? 256.0f : 1.0f);
           BFloat16 later = x;
           t.allreduce(&x, &x, 1, DType::bfloat16, Reduction::sum);
-          t.start_allreduce(&later, &later, 1, DType::bfloat16, Reduction::sum)->wait();
+          t.start_allreduce(&later, &later, 1, DType::bfloat16, Reduction::sum).wait();
           require(float(x) == 258 && float(later) == 258, "[test] {} and {}", float(x), float(later));
         });
   }
@@ -293,7 +291,7 @@ TEST_CASE("reductions of transports that lose NaN are taken in order instead") {
           double x = t->rank() == where ? std::nan("") : t->rank(), y = x;
           t->allreduce(&x, &x, 1, DType::float64, op);
           double z = 0;
-          t->start_allreduce(&y, &z, 1, DType::float64, op)->wait();
+          t->start_allreduce(&y, &z, 1, DType::float64, op).wait();
           require(std::isnan(x) && std::isnan(z), "[test] NaN of rank {} got lost", where);
         }
       check_half_rounding(*t);
@@ -301,7 +299,9 @@ TEST_CASE("reductions of transports that lose NaN are taken in order instead") {
 }
 
 TEST_CASE("device transport: the engine is NCCL where every rank has a GPU of its own") {
-  const auto choose = [](std::vector<GpuPlace> places, const char* host = "mpi") { return name_of(choose_engine(places, host)); };
+  const auto choose = [](std::vector<GpuPlace> places, bool in_process = false) {
+    return name_of(choose_engine(places, in_process));
+  };
   const auto a0 = place("a", "00:01"), a1 = place("a", "00:02"), b0 = place("b", "00:01"), none = place("a", "");
   CHECK(choose({a0, a1}) == "nccl");
   CHECK(choose({a0, b0}) == "nccl");  // the same bus of two nodes
@@ -310,13 +310,13 @@ TEST_CASE("device transport: the engine is NCCL where every rank has a GPU of it
   CHECK(choose({none, none}) == "staged");
   CHECK(choose({a0}) == "in_process");
   CHECK(choose({none}) == "in_process");
-  CHECK(choose({a0, a1}, "threads") == "nccl");
-  CHECK(choose({a0, a0}, "threads") == "in_process");
-  CHECK(choose({none}, "threads") == "in_process");
+  CHECK(choose({a0, a1}, true) == "nccl");
+  CHECK(choose({a0, a0}, true) == "in_process");
+  CHECK(choose({none}, true) == "in_process");
   CHECK(choose({place("a", "00:01", true), place("a", "00:01", true)}) == "nccl");
   CHECK(choose({place("a", "00:01", true), place("a", "00:01", false)}) == "staged");
   CHECK(choose({place("a", "", true), place("a", "00:01", true)}) == "staged");
-  CHECK(choose({place("a", "00:01", true), place("a", "00:01", true)}, "threads") == "in_process");
+  CHECK(choose({place("a", "00:01", true), place("a", "00:01", true)}, true) == "in_process");
   CHECK(std::string_view(gpu_place().host).size() > 0);
   if (!nccl_available()) CHECK(std::string_view(gpu_place().gpu).empty());
 }

@@ -12,7 +12,7 @@
 #include "comm/transport/device/staged.h"
 #include "comm/transport/mpi/mpi_comm.h"
 #include "models/train/session.h"
-#include "tests/transport_cases.h"
+#include "tests/support/cases/transport_cases.h"
 
 using namespace mpigrad;
 using namespace mpigrad::transport_cases;

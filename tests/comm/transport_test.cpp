@@ -11,7 +11,7 @@
 
 #include "comm/launch.h"
 #include "framework/cuda/cuda.h"
-#include "tests/transport_cases.h"
+#include "tests/support/cases/transport_cases.h"
 
 using namespace mpigrad;
 using namespace mpigrad::transport_cases;
@@ -95,7 +95,7 @@ TEST_CASE("threads: sums are the same on every rank and in every run, in rank or
     auto pending = x;
     auto operation = t->start_allreduce(pending.data(), pending.data(), 4000, DType::float32, Reduction::sum);
     t->allreduce(x.data(), x.data(), 4000, DType::float32, Reduction::sum);
-    operation->wait();
+    operation.wait();
     require(x == expected && pending == expected, "[test] not the sum in rank order");
   });
 }
@@ -136,7 +136,7 @@ TEST_CASE("threads: one rank's exception ends all and is the one rethrown") {
   float x[4] = {};
   const std::vector<std::function<void(Transport&)>> waits = {
       [](Transport& t) { t.barrier(); },
-      [&](Transport& t) { t.start_allreduce(&x[t.rank()], &x[t.rank()], 1, DType::float32, Reduction::sum)->wait(); },
+      [&](Transport& t) { t.start_allreduce(&x[t.rank()], &x[t.rank()], 1, DType::float32, Reduction::sum).wait(); },
       [&](Transport& t) {
         const Message m = {2, 0, &x[t.rank()], 1};
         t.exchange({}, {&m, 1}, DType::float32);
@@ -179,7 +179,7 @@ TEST_CASE("threads: an exception with a reduction under way takes its buffers ou
                                     const auto n = static_cast<std::int64_t>(x.size());
                                     auto a = t->start_allreduce(x.data(), x.data(), n, DType::float32, Reduction::sum);
                                     if (t->rank() == 0) throw Error("first");
-                                    a->wait();
+                                    a.wait();
                                     t->barrier();
                                   }),
                       "first");
@@ -193,7 +193,7 @@ TEST_CASE("threads: a reduction goes on without the rank that caught an exceptio
         const auto n = static_cast<std::int64_t>(x.size());
         auto a = t->start_allreduce(x.data(), x.data(), n, DType::float32, Reduction::sum);
         if (t->rank() == 0) throw Error("first");
-        a->wait();
+        a.wait();
         require(x.front() == 3 && x.back() == 3, "[test] wrong sum {}", x.front());
       });
       require(error == (t->rank() == 0 ? "first" : ""), "[test] got '{}'", error);
@@ -241,10 +241,10 @@ TEST_CASE("threads: calls that differ are the same error on all ranks, and the g
        "[allreduce] the ranks' calls differ: rank 0 allreduce(4 float64, sum); rank 1 allreduce(4 float32, sum)");
   same(errors_of(2, [&](Transport& t) { allreduce(t, 4, DType::float32, t.rank() ? Reduction::max : Reduction::sum); }),
        "[allreduce] the ranks' calls differ: rank 0 allreduce(4 float32, sum); rank 1 allreduce(4 float32, max)");
-  same(errors_of(2, [&](Transport& t) { t.broadcast(x.data(), 4, DType::float32, t.rank()); }),
-       "[broadcast] the ranks' calls differ: rank 0 broadcast(4 float32, root 0); rank 1 broadcast(4 float32, root 1)");
-  same(errors_of(2, [&](Transport& t) { t.rank() ? t.barrier() : t.broadcast(x.data(), 4, DType::float32, 0); }),
-       "[broadcast] the ranks' calls differ: rank 0 broadcast(4 float32, root 0); rank 1 barrier()");
+  same(errors_of(2, [&](Transport& t) { t.bcast(x.data(), 4, DType::float32, t.rank()); }),
+       "[bcast] the ranks' calls differ: rank 0 bcast(4 float32, root 0); rank 1 bcast(4 float32, root 1)");
+  same(errors_of(2, [&](Transport& t) { t.rank() ? t.barrier() : t.bcast(x.data(), 4, DType::float32, 0); }),
+       "[bcast] the ranks' calls differ: rank 0 bcast(4 float32, root 0); rank 1 barrier()");
   same(errors_of(2,
                  [&](Transport& t) {
                    const std::int64_t counts[2] = {1, t.rank() + 1};
@@ -260,7 +260,7 @@ TEST_CASE("threads: calls that differ are the same error on all ranks, and the g
   same(errors_of(2,
                  [&](Transport& t) {
                    double y[2] = {};
-                   t.start_allreduce(y, y, t.rank() + 1, DType::float64, Reduction::sum)->wait();
+                   t.start_allreduce(y, y, t.rank() + 1, DType::float64, Reduction::sum).wait();
                  }),
        "[iallreduce] the ranks' calls differ: rank 0 iallreduce(1 float64, sum); "
        "rank 1 iallreduce(2 float64, sum)");
@@ -297,8 +297,8 @@ TEST_CASE("dry: logs calls, moves nothing, knows subgroups") {
   CHECK(world->rank() == 5);
   CHECK(world->size() == 2048);
   world->allreduce(nullptr, nullptr, std::int64_t{1} << 33, DType::float32, Reduction::sum);
-  world->broadcast(nullptr, 10, DType::float64, 5);
-  world->broadcast(nullptr, 10, DType::float64, 7);
+  world->bcast(nullptr, 10, DType::float64, 5);
+  world->bcast(nullptr, 10, DType::float64, 7);
   REQUIRE(log->size() == 3);
   CHECK((*log)[0].call == "allreduce");
   CHECK((*log)[0].bytes == std::int64_t{1} << 35);
@@ -313,7 +313,7 @@ TEST_CASE("dry: logs calls, moves nothing, knows subgroups") {
   CHECK(part->size() == 4);
   log->clear();
   const Message send = {2, 11, nullptr, 6}, receive = {0, 12, nullptr, 4};
-  part->start_exchange({&send, 1}, {&receive, 1}, DType::int16)->wait();
+  part->start_exchange({&send, 1}, {&receive, 1}, DType::int16).wait();
   REQUIRE(log->size() == 2);
   CHECK((*log)[0].call == "send");
   CHECK((*log)[0].peer == 100);

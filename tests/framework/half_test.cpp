@@ -366,7 +366,7 @@ TEST_CASE_TEMPLATE("half: the threads transport reduces in rank order and rounds
         };
         auto pending = t->start_allreduce(x.data(), later.data(), n, type, op);
         t->allreduce(x.data(), all.data(), n, type, op);
-        pending->wait();
+        pending.wait();
         check(all, 0, n, "allreduce");
         check(later, 0, n, "start_allreduce");
         std::vector<T> rooted(n);

@@ -110,11 +110,11 @@ run gpu --report "$work/report" views
 only_skips() { [ "$(grep '^@end views' "$journal" | tail -n 1 | cut -d' ' -f3,5-)" = 'skipped 0 0 2' ]; }
 judge 'a step whose tests have all been skipped has not passed' only_skips
 stage_says hangs views
-sed -i 's/^views 5 60 /views 1 2 /' "$tree/tests/gpu_steps.sh"
+sed -i 's/^views 5 60 /views 1 2 /' "$tree/tests/gpu/gpu_steps.sh"
 run gpu --report "$work/report" views
 ended_by_limit() { fails_named && grep -q '^ended after its limit of 2 seconds$' "$journal"; }
 judge 'a step that hangs is ended after its own limit' ended_by_limit
-sed -i 's/^views 1 2 /views 0 60 /' "$tree/tests/gpu_steps.sh"
+sed -i 's/^views 1 2 /views 0 60 /' "$tree/tests/gpu/gpu_steps.sh"
 run gpu --report "$work/report" --minutes 0.1 views
 cut_short() { grep -q '^@cut views ' "$journal" && ! grep -q '^failed: views$' "$work/out"; }
 judge 'a step that the end of the time cuts short has not failed' cut_short
@@ -142,7 +142,7 @@ judge 'what has ended two commands is not tried by a third' not_again
 if [ "$(id -u)" -eq 0 ] && grep -qE '^ID=(debian|ubuntu)' /etc/os-release; then
   without_network
   run env PATH="$work/no-network:$PATH" MPIGRAD_GPU_RUNNER= MPIGRAD_GPU_PROGRAMS="$work/none" MPIGRAD_GPU_BUILD="$work/none" \
-    sh "$tree/tests/gpu_step.sh" build
+    sh "$tree/tests/gpu/gpu_step.sh" build
   goes_on() { grep -q '^building with what is here$' "$work/out" && grep -q '^meson setup .*-Dgpu_archs=90' "$work/out" && [ "$status" -eq 1 ]; }
   judge 'where nothing can be installed it builds with what is there' goes_on
 fi

@@ -20,7 +20,7 @@ set_stage() {
   today=$(date +%F)
   journal=$work/report/journal.txt
   mkdir -p "$tree/tests" "$work/bin" "$work/report"
-  cp "$root"/tests/gpu*.sh "$root/tests/packages.sh" "$root/tests/emulated.sh" "$tree/tests/"
+  cp -r "$root/tests/gpu" "$root/tests/gpu.sh" "$root/tests/packages.sh" "$root/tests/emulated.sh" "$tree/tests/"
   cp "$root/README.md" "$root/.gitignore" "$tree/"
   ln -s "$root/ops" "$tree/ops"
   make_repository "$work/outer" outer

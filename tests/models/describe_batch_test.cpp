@@ -40,38 +40,34 @@ class Counting final : public ForwardingTransport {
   Counting(std::shared_ptr<Transport> inner, std::shared_ptr<Bytes> bytes)
       : ForwardingTransport(std::move(inner)), bytes_(std::move(bytes)) {}
 
-  void allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op) override {
-    bytes_->reduced += count * size_of(type);
-    inner().allreduce(in, out, count, type, op);
+  void perform(const Collective& call) override {
+    count(call);
+    inner().perform(call);
   }
   void exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
     count_sends(sends, type);
     inner().exchange(sends, receives, type);
   }
-  std::unique_ptr<PendingOperation> start_exchange(std::span<const Message> sends, std::span<const Message> receives,
-                                                   DType type) override {
+  Pending start_exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
     count_sends(sends, type);
     return inner().start_exchange(sends, receives, type);
   }
-  std::unique_ptr<PendingOperation> start_round(std::span<const Message> sends, std::span<const Message> receives,
-                                                DType type) override {
+  Pending start_round(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
     count_sends(sends, type);
     return inner().start_round(sends, receives, type);
   }
-  std::unique_ptr<PendingOperation> start(const Collective& call) override {
-    if (call.kind == CollectiveKind::allreduce) bytes_->reduced += call.count * size_of(call.type);
-    return inner().start(call);
+  Pending begin(const Collective& call) override {
+    count(call);
+    return inner().begin(call);
   }
-  std::shared_ptr<Transport> subgroup(std::span<const int> ranks) override {
-    return std::make_shared<Counting>(inner().subgroup(ranks), bytes_);
-  }
-  std::shared_ptr<Transport> split(int colour, int key) override {
-    auto part = inner().split(colour, key);
-    return part ? std::make_shared<Counting>(std::move(part), bytes_) : nullptr;
-  }
-  std::shared_ptr<Transport> duplicate() override { return std::make_shared<Counting>(inner().duplicate(), bytes_); }
 
  private:
+  std::shared_ptr<Transport> wrap(std::shared_ptr<Transport> made) const override {
+    return std::make_shared<Counting>(std::move(made), bytes_);
+  }
+  void count(const Collective& call) const {
+    if (call.kind == CollectiveKind::allreduce) bytes_->reduced += call.count * size_of(call.type);
+  }
   void count_sends(std::span<const Message> sends, DType type) const {
     for (const auto& message : sends) bytes_->sent += message.count * size_of(type);
   }

@@ -126,7 +126,7 @@ class FakeDevice final : public DeviceMemory {
 };
 
 // The host seen from a device: with it `staged` brings host buffers to a transport that wants a device's, which runs the cases of
-// tests/transport_cases.h on any of them.
+// tests/support/cases/transport_cases.h on any of them.
 class FromHost final : public DeviceMemory {
  public:
   explicit FromHost(std::shared_ptr<DeviceMemory> device) : device_(std::move(device)) {}

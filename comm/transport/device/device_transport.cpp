@@ -24,84 +24,52 @@ class DeviceTransport final : public ForwardingTransport {
                   const GpuPlace& place)
       : ForwardingTransport(host), mode_(mode), lane_(lane), memory_(std::move(memory)), place_(place) {
     // A node's threads exchange addresses; what MPI can do with device memory only its user knows.
-    const bool direct = host->name() == "mpi" && cuda_aware_mpi();
+    const bool direct = host->can_ask() && !host->in_one_process() && cuda_aware_mpi();
     staged_ = staged(host, memory_, {.direct = direct, .direct_reductions = direct && !mode_.fixed_order});
     // What is staged has the mode of the host's transport.
-    messages_ = host->name() == "threads" ? with_mode(in_process(host, memory_), mode_, memory_) : staged_;
+    messages_ = host->in_one_process() ? with_mode(in_process(host, memory_), mode_, memory_) : staged_;
   }
 
   bool capturable() override {
     static_cast<void>(engine());
     // NCCL's guide, "Using NCCL with CUDA Graphs": captured work of several GPUs in one process may wait for each other for ever.
-    return size() == 1 || (kind_ == DeviceEngine::nccl && !mode_.fixed_order && inner().name() != "threads");
+    return size() == 1 || (kind_ == DeviceEngine::nccl && !mode_.fixed_order && !inner().in_one_process());
   }
 
-  void barrier() override { engine().barrier(); }
-  void broadcast(void* data, std::int64_t count, DType type, int root) override { engine().broadcast(data, count, type, root); }
-  void allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op) override {
-    reducing(type).allreduce(in, out, count, type, op);
-  }
-  void reduce(const void* in, void* out, std::int64_t count, DType type, Reduction op, int root) override {
-    reducing(type).reduce(in, out, count, type, op, root);
-  }
-  void gather(const void* in, void* out, std::span<const std::int64_t> counts, DType type, int root) override {
-    engine().gather(in, out, counts, type, root);
-  }
-  void scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType type, int root) override {
-    engine().scatter(in, out, counts, type, root);
-  }
-  void allgather(const void* in, void* out, std::span<const std::int64_t> counts, DType type) override {
-    engine().allgather(in, out, counts, type);
-  }
-  void reduce_scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType type, Reduction op) override {
-    reducing(type).reduce_scatter(in, out, counts, type, op);
-  }
-  void alltoall(const void* in, std::span<const std::int64_t> send_counts, void* out,
-                std::span<const std::int64_t> receive_counts, DType type) override {
-    engine().alltoall(in, send_counts, out, receive_counts, type);
-  }
-  std::unique_ptr<PendingOperation> start(const Collective& call) override {
-    const bool reduces = call.kind == CollectiveKind::allreduce || call.kind == CollectiveKind::reduce ||
-                         call.kind == CollectiveKind::reduce_scatter;
-    if (lane_ == Lane::buckets) return (reduces ? reducing(call.type) : engine()).start(call);
+  void perform(const Collective& call) override { serving(call).perform(call); }
+  Pending begin(const Collective& call) override {
+    if (lane_ == Lane::buckets) return serving(call).begin(call);
     // What a program starts waits for nobody: another rank may be in a call on another communicator that needs this one. So it
     // is no place for all ranks to meet and choose an engine, nor for NCCL, which wants one order of all calls on a stream.
-    return (reduces && !memory_->computes(call.type) ? *staged_ : *messages_).start(call);
+    return (traits_of(call.kind).reduces && !memory_->computes(call.type) ? *staged_ : *messages_).begin(call);
   }
-  std::unique_ptr<PendingOperation> start_round(std::span<const Message> sends, std::span<const Message> receives,
-                                                DType type) override {
+  Pending start_round(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
     return engine().start_round(sends, receives, type);
   }
 
   void exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
     messages_->exchange(sends, receives, type);
   }
-  std::unique_ptr<PendingOperation> start_exchange(std::span<const Message> sends, std::span<const Message> receives,
-                                                   DType type) override {
+  Pending start_exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
     return messages_->start_exchange(sends, receives, type);
   }
-  std::unique_ptr<PendingReceive> start_receive(const Message& message, DType type) override {
-    return messages_->start_receive(message, type);
-  }
+  Pending start_receive(const Message& message, DType type) override { return messages_->start_receive(message, type); }
 
-  std::shared_ptr<Transport> subgroup(std::span<const int> ranks) override { return wrap(inner().subgroup(ranks)); }
-  std::shared_ptr<Transport> split(int color, int key) override { return wrap(inner().split(color, key)); }
-  std::shared_ptr<Transport> duplicate() override { return wrap(inner().duplicate()); }
   std::shared_ptr<Transport> control() override { return inner().duplicate(); }
 
  private:
-  std::shared_ptr<Transport> wrap(std::shared_ptr<Transport> made) const {
-    return made ? device_transport(std::move(made), mode_, lane_, memory_, place_) : nullptr;
+  std::shared_ptr<Transport> wrap(std::shared_ptr<Transport> made) const override {
+    return device_transport(std::move(made), mode_, lane_, memory_, place_);
   }
 
   Transport& engine() {
     if (!engine_) engine_ = make_engine();
     return *engine_;
   }
-  Transport& reducing(DType type) {
+  Transport& serving(const Collective& call) {
     auto& engine = this->engine();
-    if (kind_ == DeviceEngine::staged || memory_->computes(type)) return engine;
-    const bool known = kind_ == DeviceEngine::nccl && type != DType::int16 && !mode_.fixed_order;
+    if (!traits_of(call.kind).reduces || kind_ == DeviceEngine::staged || memory_->computes(call.type)) return engine;
+    const bool known = kind_ == DeviceEngine::nccl && call.type != DType::int16 && !mode_.fixed_order;
     return known ? engine : *staged_;
   }
 
@@ -109,7 +77,7 @@ class DeviceTransport final : public ForwardingTransport {
     std::vector<GpuPlace> places(static_cast<std::size_t>(size()));
     const std::vector<std::int64_t> counts(places.size(), sizeof(GpuPlace));
     inner().allgather(&place_, places.data(), counts, DType::uint8);
-    kind_ = choose_engine(places, inner().name());
+    kind_ = choose_engine(places, inner().in_one_process());
     if (kind_ == DeviceEngine::staged) return staged_;
     auto host = inner().duplicate();
     auto made = kind_ == DeviceEngine::nccl ? nccl_transport(std::move(host), lane_) : in_process(std::move(host), memory_);
@@ -141,8 +109,7 @@ GpuPlace gpu_place() {
   return place;
 }
 
-DeviceEngine choose_engine(std::span<const GpuPlace> places, std::string_view host) {
-  const bool in_process = host == "threads";
+DeviceEngine choose_engine(std::span<const GpuPlace> places, bool in_process) {
   const auto otherwise = in_process ? DeviceEngine::in_process : DeviceEngine::staged;
   // A rank alone needs no host to meet others on: grids have axes of one rank.
   if (places.size() < 2) return DeviceEngine::in_process;

@@ -30,8 +30,8 @@ constexpr std::string_view name_of(DeviceEngine engine) {
   }
   return "?";
 }
-// `places` are those of all ranks; `host` is the name of the host's transport. The same answer on every rank.
-DeviceEngine choose_engine(std::span<const GpuPlace> places, std::string_view host);
+// `places` are those of all ranks, which are threads of one process or not. The same answer on every rank.
+DeviceEngine choose_engine(std::span<const GpuPlace> places, bool in_process);
 
 // Local. Collectives and rounds go to the engine, which all ranks choose, collectively, at the first of these calls. Messages
 // with tags and wildcards go through the host's transport, and so do collectives that are only started, but for those of the

@@ -1,9 +1,7 @@
 #pragma once
 // MPI requests under way.
 
-#include <exception>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "comm/transport/mpi/call.h"
@@ -11,32 +9,17 @@
 namespace mpigrad::mpi {
 
 // Requests under way, and what the receives among them (the first ones) must turn out to be.
-class Requests final : public PendingReceive {
+class Requests final : public PendingWork {
  public:
   Requests(std::string_view call, int rank, DType type, std::span<const Message> receives)
       : call_(call), rank_(rank), type_(type), receives_(receives.begin(), receives.end()) {}
-  Requests(const Requests&) = delete;
-  Requests& operator=(const Requests&) = delete;
-
   MPI_Request* add() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
   // Keeps what MPI reads until the end.
   std::vector<Layout> layouts;
 
-  ~Requests() override {
-    if (requests_.empty() || finalized()) return;
-    if (std::uncaught_exceptions() > exceptions_) {
-      drop();
-      return;
-    }
-    try {
-      wait();
-    } catch (...) {  // the next call meets the same failure
-    }
-  }
-
   void wait() override {
-    if (requests_.empty()) return;
-    auto requests = std::exchange(requests_, {});
+    if (finalized()) return;  // all has gone with MPI
+    auto& requests = requests_;
     std::vector<MPI_Status> statuses(requests.size());
     // One by one: all are complete, and each has told its own error, whatever happens to the others.
     int code = MPI_SUCCESS;
@@ -73,30 +56,22 @@ class Requests final : public PendingReceive {
     return true;
   }
 
-  void cancel() override {
-    drop();
-    requests_.clear();
+  // The peers may never answer: the receives are cancelled, the rest is left to the end of the job.
+  void drop() noexcept override {
+    for (std::size_t i = 0; i < receives_.size() && i < requests_.size() && !finalized(); ++i) {
+      MPI_Cancel(&requests_[i]);
+      MPI_Wait(&requests_[i], MPI_STATUS_IGNORE);
+    }
   }
   Status status() const override { return status_; }
 
  private:
-  // The stack unwinds and the peers may never answer: the receives are cancelled, the rest is left to the end of the job.
-  void drop() noexcept {
-    for (std::size_t i = 0; i < requests_.size(); ++i) {
-      if (i < receives_.size()) {
-        MPI_Cancel(&requests_[i]);
-        MPI_Wait(&requests_[i], MPI_STATUS_IGNORE);
-      }
-    }
-  }
-
   std::string_view call_;
   int rank_;
   DType type_;
   std::vector<Message> receives_;
   std::vector<MPI_Request> requests_;
   Status status_;
-  int exceptions_ = std::uncaught_exceptions();
 };
 
 }  // namespace mpigrad::mpi

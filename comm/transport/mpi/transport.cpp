@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "comm/transport/environment.h"
 #include "comm/transport/mpi/call.h"
@@ -20,15 +21,9 @@ using namespace transport_checks;
 class MpiTransport final : public Transport {
  public:
   // Takes over `communicator`. nodes[r] is equal for ranks r that share memory.
-  MpiTransport(MPI_Comm communicator, std::vector<int> nodes) : communicator_(communicator), nodes_(std::move(nodes)) {
+  MpiTransport(MPI_Comm communicator, std::vector<int> nodes)
+      : Transport(place(communicator, nodes)), communicator_(communicator), nodes_(std::move(nodes)) {
     check(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "communicator");
-    check(MPI_Comm_rank(communicator_, &rank_), "communicator");
-    check(MPI_Comm_size(communicator_, &size_), "communicator");
-    for (int r = 0; r < size_; ++r) {
-      if (nodes_[index(r)] != nodes_[index(rank_)]) continue;
-      ++node_size_;
-      if (r < rank_) ++node_rank_;
-    }
     void* bound = nullptr;
     int found = 0;
     check(MPI_Comm_get_attr(communicator_, MPI_TAG_UB, &bound, &found), "communicator");
@@ -41,152 +36,96 @@ class MpiTransport final : public Transport {
 
   MPI_Comm communicator() const { return communicator_; }
 
-  std::string_view name() const override { return "mpi"; }
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-  int node_rank() const override { return node_rank_; }
-  int node_size() const override { return node_size_; }
   int max_tag() const override { return max_tag_; }
   bool any_thread() const override {
     int level = 0;
     return MPI_Query_thread(&level) == MPI_SUCCESS && level == MPI_THREAD_MULTIPLE;
   }
 
-  void barrier() override { check(MPI_Barrier(communicator_), "barrier"); }
-
-  void broadcast(void* data, std::int64_t count, DType type, int root) override {
-    check_count("broadcast", count);
-    check_rank("broadcast", "root", root, size_);
-    check(MPIGRAD_MPI(MPI_Bcast)(data, checked(count, "broadcast"), type_of(type), root, communicator_), "broadcast");
-  }
-
-  void allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op) override {
-    check_count("allreduce", count);
-    check_reduction("allreduce", type, op);
-    check(MPIGRAD_MPI(MPI_Allreduce)(in == out ? MPI_IN_PLACE : in, out, checked(count, "allreduce"), type_of(type),
-                                     op_of(op, type), communicator_),
-          "allreduce");
-  }
-
-  void reduce(const void* in, void* out, std::int64_t count, DType type, Reduction op, int root) override {
-    check_count("reduce", count);
-    check_reduction("reduce", type, op);
-    check_rank("reduce", "root", root, size_);
-    // A copy instead of MPI_IN_PLACE: MPICH 4.0.2 reads a longer message from that constant as if it were an
-    // address unless root is 0.
-    std::vector<std::byte> copy;
-    if (rank_ == root && in == out && count > 0) {
-      const auto* bytes = static_cast<const std::byte*>(in);
-      copy.assign(bytes, bytes + count * size_of(type));
-      in = copy.data();
-    }
-    check(MPIGRAD_MPI(MPI_Reduce)(in, rank_ == root ? out : nullptr, checked(count, "reduce"), type_of(type), op_of(op, type),
-                                  root, communicator_),
-          "reduce");
-  }
-
-  void gather(const void* in, void* out, std::span<const std::int64_t> counts, DType type, int root) override {
-    check_counts("gather", counts, size_);
-    check_rank("gather", "root", root, size_);
-    const Layout layout(counts, "gather");
-    const bool in_place = rank_ == root && in == own_part(out, counts, type);
-    check(MPIGRAD_MPI(MPI_Gatherv)(in_place ? MPI_IN_PLACE : in, layout.counts[index(rank_)], type_of(type), out,
-                                   layout.counts.data(), layout.displacements.data(), type_of(type), root, communicator_),
-          "gather");
-  }
-
-  void scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType type, int root) override {
-    check_counts("scatter", counts, size_);
-    check_rank("scatter", "root", root, size_);
-    const Layout layout(counts, "scatter");
-    const bool in_place = rank_ == root && out == own_part(in, counts, type);
-    check(
-        MPIGRAD_MPI(MPI_Scatterv)(in, layout.counts.data(), layout.displacements.data(), type_of(type),
-                                  in_place ? MPI_IN_PLACE : out, layout.counts[index(rank_)], type_of(type), root, communicator_),
-        "scatter");
-  }
-
-  void allgather(const void* in, void* out, std::span<const std::int64_t> counts, DType type) override {
-    check_counts("allgather", counts, size_);
-    const Layout layout(counts, "allgather");
-    const bool in_place = in == own_part(out, counts, type);
-    check(MPIGRAD_MPI(MPI_Allgatherv)(in_place ? MPI_IN_PLACE : in, layout.counts[index(rank_)], type_of(type), out,
-                                      layout.counts.data(), layout.displacements.data(), type_of(type), communicator_),
-          "allgather");
-  }
-
-  void reduce_scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType type, Reduction op) override {
-    check_counts("reduce_scatter", counts, size_);
-    check_reduction("reduce_scatter", type, op);
-    const Layout layout(counts, "reduce_scatter");
-    check(MPIGRAD_MPI(MPI_Reduce_scatter)(in, out, layout.counts.data(), type_of(type), op_of(op, type), communicator_),
-          "reduce_scatter");
-  }
-
-  void alltoall(const void* in, std::span<const std::int64_t> send_counts, void* out,
-                std::span<const std::int64_t> receive_counts, DType type) override {
-    check_counts("alltoall", send_counts, size_);
-    check_counts("alltoall", receive_counts, size_);
-    const Layout send(send_counts, "alltoall");
-    const Layout receive(receive_counts, "alltoall");
-    check(MPIGRAD_MPI(MPI_Alltoallv)(in, send.counts.data(), send.displacements.data(), type_of(type), out, receive.counts.data(),
-                                     receive.displacements.data(), type_of(type), communicator_),
-          "alltoall");
-  }
-
-  void exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
-    start_exchange(sends, receives, type)->wait();
-  }
-
-  std::unique_ptr<PendingOperation> start_exchange(std::span<const Message> sends, std::span<const Message> receives,
-                                                   DType type) override {
-    check_messages(sends, size_, max_tag_);
-    check_messages(receives, size_, max_tag_);
-    auto pending = std::make_unique<Requests>("exchange", rank_, type, receives);
-    for (const auto& message : receives)
-      check(MPIGRAD_MPI(MPI_Irecv)(message.data, checked(message.count, "exchange"), type_of(type), message.peer, message.tag,
-                                   communicator_, pending->add()),
-            "exchange");
-    for (const auto& message : sends)
-      check(MPIGRAD_MPI(MPI_Isend)(message.data, checked(message.count, "exchange"), type_of(type), message.peer, message.tag,
-                                   communicator_, pending->add()),
-            "exchange");
-    return pending;
-  }
-
-  std::unique_ptr<PendingReceive> start_receive(const Message& message, DType type) override {
-    check_receive(message, size_, max_tag_);
-    auto pending = std::make_unique<Requests>("receive", rank_, type, std::span(&message, 1));
-    check(MPIGRAD_MPI(MPI_Irecv)(message.data, checked(message.count, "receive"), type_of(type),
-                                 message.peer == any_source ? MPI_ANY_SOURCE : message.peer,
-                                 message.tag == any_tag ? MPI_ANY_TAG : message.tag, communicator_, pending->add()),
-          "receive");
-    return pending;
-  }
-
-  std::unique_ptr<PendingOperation> start(const Collective& c) override {
-    check_collective(c, size_);
+  void perform(const Collective& c) override {
     const auto call = name_of(c.kind);
-    auto pending = std::make_unique<Requests>(call, rank_, c.type, std::span<const Message>{});
-    for (const auto counts : {c.counts, c.receive_counts}) pending->layouts.emplace_back(counts, call);
-    const auto &send = pending->layouts[0], &receive = pending->layouts[1];
     const auto type = type_of(c.type);
-    const auto count = c.count < 0 ? Count{0} : checked(c.count, call);
-    MPI_Request* request = pending->add();
+    const auto count = checked(c.count, call);
+    const Layout send(c.counts, call), receive(c.receive_counts, call);
+    const auto own = c.counts.empty() ? Count{0} : send.counts[index(rank())];
+    const bool root = rank() == c.root;
     int code = MPI_SUCCESS;
     switch (c.kind) {
-      case CollectiveKind::broadcast: code = MPIGRAD_MPI(MPI_Ibcast)(c.out, count, type, c.root, communicator_, request); break;
+      case CollectiveKind::barrier: code = MPI_Barrier(communicator_); break;
+      case CollectiveKind::bcast: code = MPIGRAD_MPI(MPI_Bcast)(c.out, count, type, c.root, communicator_); break;
+      case CollectiveKind::reduce: {
+        // A copy instead of MPI_IN_PLACE: MPICH 4.0.2 reads a longer message from that constant as if it were an
+        // address unless root is 0.
+        const void* in = c.in;
+        std::vector<std::byte> copy;
+        if (root && in == c.out && c.count > 0) {
+          const auto* bytes = static_cast<const std::byte*>(in);
+          copy.assign(bytes, bytes + c.count * size_of(c.type));
+          in = copy.data();
+        }
+        code = MPIGRAD_MPI(MPI_Reduce)(in, root ? c.out : nullptr, count, type, op_of(c.op, c.type), c.root, communicator_);
+        break;
+      }
+      case CollectiveKind::allreduce:
+        code = MPIGRAD_MPI(MPI_Allreduce)(c.in == c.out ? MPI_IN_PLACE : c.in, c.out, count, type, op_of(c.op, c.type),
+                                          communicator_);
+        break;
+      case CollectiveKind::gather:
+        code = MPIGRAD_MPI(MPI_Gatherv)(root && c.in == own_part(c.out, c) ? MPI_IN_PLACE : c.in, own, type, c.out,
+                                        send.counts.data(), send.displacements.data(), type, c.root, communicator_);
+        break;
+      case CollectiveKind::scatter:
+        code = MPIGRAD_MPI(MPI_Scatterv)(c.in, send.counts.data(), send.displacements.data(), type,
+                                         root && c.out == own_part(c.in, c) ? MPI_IN_PLACE : c.out, own, type, c.root,
+                                         communicator_);
+        break;
+      case CollectiveKind::allgather:
+        code = MPIGRAD_MPI(MPI_Allgatherv)(c.in == own_part(c.out, c) ? MPI_IN_PLACE : c.in, own, type, c.out, send.counts.data(),
+                                           send.displacements.data(), type, communicator_);
+        break;
+      case CollectiveKind::reduce_scatter:
+        code = MPIGRAD_MPI(MPI_Reduce_scatter)(c.in, c.out, send.counts.data(), type, op_of(c.op, c.type), communicator_);
+        break;
+      case CollectiveKind::alltoall:
+        code = MPIGRAD_MPI(MPI_Alltoallv)(c.in, send.counts.data(), send.displacements.data(), type, c.out, receive.counts.data(),
+                                          receive.displacements.data(), type, communicator_);
+        break;
+    }
+    check(code, call);
+  }
+
+  Pending begin(const Collective& c) override {
+    const auto call = traits_of(c.kind).nonblocking;
+    auto [result, requests] = requested(call, c.type, {});
+    for (const auto counts : {c.counts, c.receive_counts}) requests.layouts.emplace_back(counts, call);
+    const auto &send = requests.layouts[0], &receive = requests.layouts[1];
+    const auto own = c.counts.empty() ? Count{0} : send.counts[index(rank())];
+    const auto type = type_of(c.type);
+    const auto count = checked(c.count, call);
+    MPI_Request* request = requests.add();
+    int code = MPI_SUCCESS;
+    switch (c.kind) {
+      case CollectiveKind::barrier: code = MPI_Ibarrier(communicator_, request); break;
+      case CollectiveKind::bcast: code = MPIGRAD_MPI(MPI_Ibcast)(c.out, count, type, c.root, communicator_, request); break;
       case CollectiveKind::reduce:
-        code = MPIGRAD_MPI(MPI_Ireduce)(c.in, rank_ == c.root ? c.out : nullptr, count, type, op_of(c.op, c.type), c.root,
+        code = MPIGRAD_MPI(MPI_Ireduce)(c.in, rank() == c.root ? c.out : nullptr, count, type, op_of(c.op, c.type), c.root,
                                         communicator_, request);
         break;
       case CollectiveKind::allreduce:
         code = MPIGRAD_MPI(MPI_Iallreduce)(c.in == c.out ? MPI_IN_PLACE : c.in, c.out, count, type, op_of(c.op, c.type),
                                            communicator_, request);
         break;
+      case CollectiveKind::gather:
+        code = MPIGRAD_MPI(MPI_Igatherv)(c.in, own, type, c.out, send.counts.data(), send.displacements.data(), type, c.root,
+                                         communicator_, request);
+        break;
+      case CollectiveKind::scatter:
+        code = MPIGRAD_MPI(MPI_Iscatterv)(c.in, send.counts.data(), send.displacements.data(), type, c.out, own, type, c.root,
+                                          communicator_, request);
+        break;
       case CollectiveKind::allgather:
-        code = MPIGRAD_MPI(MPI_Iallgatherv)(c.in, send.counts[index(rank_)], type, c.out, send.counts.data(),
-                                            send.displacements.data(), type, communicator_, request);
+        code = MPIGRAD_MPI(MPI_Iallgatherv)(c.in, own, type, c.out, send.counts.data(), send.displacements.data(), type,
+                                            communicator_, request);
         break;
       case CollectiveKind::reduce_scatter:
         code =
@@ -198,11 +137,36 @@ class MpiTransport final : public Transport {
         break;
     }
     check(code, call);
-    return pending;
+    return std::move(result);
+  }
+
+  Pending start_exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
+    check_messages(sends, size(), max_tag_);
+    check_messages(receives, size(), max_tag_);
+    auto [result, requests] = requested("exchange", type, receives);
+    for (const auto& message : receives)
+      check(MPIGRAD_MPI(MPI_Irecv)(message.data, checked(message.count, "exchange"), type_of(type), message.peer, message.tag,
+                                   communicator_, requests.add()),
+            "exchange");
+    for (const auto& message : sends)
+      check(MPIGRAD_MPI(MPI_Isend)(message.data, checked(message.count, "exchange"), type_of(type), message.peer, message.tag,
+                                   communicator_, requests.add()),
+            "exchange");
+    return std::move(result);
+  }
+
+  Pending start_receive(const Message& message, DType type) override {
+    check_receive(message, size(), max_tag_);
+    auto [result, requests] = requested("receive", type, std::span(&message, 1));
+    check(MPIGRAD_MPI(MPI_Irecv)(message.data, checked(message.count, "receive"), type_of(type),
+                                 message.peer == any_source ? MPI_ANY_SOURCE : message.peer,
+                                 message.tag == any_tag ? MPI_ANY_TAG : message.tag, communicator_, requests.add()),
+          "receive");
+    return std::move(result);
   }
 
   std::shared_ptr<Transport> subgroup(std::span<const int> ranks) override {
-    check_subgroup(ranks, rank_, size_);
+    check_subgroup(ranks, rank(), size());
     MPI_Group all = MPI_GROUP_NULL, chosen = MPI_GROUP_NULL;
     MPI_Comm made = MPI_COMM_NULL;
     check(MPI_Comm_group(communicator_, &all), "subgroup");
@@ -245,17 +209,32 @@ class MpiTransport final : public Transport {
  private:
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
+  static Place place(MPI_Comm communicator, const std::vector<int>& nodes) {
+    Place result{.name = "mpi", .node_size = 0};
+    check(MPI_Comm_rank(communicator, &result.rank), "communicator");
+    check(MPI_Comm_size(communicator, &result.size), "communicator");
+    for (int r = 0; r < result.size; ++r) {
+      if (nodes[index(r)] != nodes[index(result.rank)]) continue;
+      ++result.node_size;
+      if (r < result.rank) ++result.node_rank;
+    }
+    return result;
+  }
+
+  // Already pending: what has been posted is given up where a later post fails.
+  std::pair<Pending, Requests&> requested(std::string_view call, DType type, std::span<const Message> receives) const {
+    auto made = std::make_unique<Requests>(call, rank(), type, receives);
+    auto& requests = *made;
+    return {Pending(std::move(made)), requests};
+  }
+
   // Where this rank's elements lie in the concatenation of all ranks'; null if there is none.
-  const void* own_part(const void* all, std::span<const std::int64_t> counts, DType type) const {
-    return all == nullptr ? nullptr : static_cast<const std::byte*>(all) + offset(counts, index(rank_)) * size_of(type);
+  const void* own_part(const void* all, const Collective& c) const {
+    return all == nullptr ? nullptr : static_cast<const std::byte*>(all) + offset(c.counts, index(rank())) * size_of(c.type);
   }
 
   MPI_Comm communicator_;
   std::vector<int> nodes_;
-  int rank_ = 0;
-  int size_ = 0;
-  int node_rank_ = 0;
-  int node_size_ = 0;
   int max_tag_ = 32767;  // what the standard guarantees
 };
 

@@ -103,7 +103,7 @@ Connection::Connection(std::shared_ptr<Transport> host, Lane lane) : host_(std::
 void Connection::connect() {
   ncclUniqueId id = {};
   if (host_->rank() == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
-  host_->broadcast(id.internal, NCCL_UNIQUE_ID_BYTES, DType::uint8, 0);
+  host_->bcast(id.internal, NCCL_UNIQUE_ID_BYTES, DType::uint8, 0);
   check(ncclCommInitRank(&communicator_, host_->size(), id, host_->rank()), "ncclCommInitRank");
 }
 

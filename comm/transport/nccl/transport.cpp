@@ -52,121 +52,51 @@ ncclRedOp_t op_of(Reduction op) {
 bool all_equal(Counts counts) { return std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) == counts.end(); }
 
 // What NCCL has been given; complete in the order of the GPU's work.
-class Pending final : public PendingOperation {
+class Given final : public PendingWork {
  public:
-  explicit Pending(std::shared_ptr<Connection> connection) : connection_(std::move(connection)) {
+  explicit Given(std::shared_ptr<Connection> connection) : connection_(std::move(connection)) {
     done_.record(connection_->stream());
   }
-  ~Pending() override {
+  void wait() override { done_.hold(cuda::compute_stream()); }
+  void drop() noexcept override {
     try {
       wait();
     } catch (...) {  // the next call meets the same failure
     }
   }
-  Pending(const Pending&) = delete;
-  Pending& operator=(const Pending&) = delete;
-  void wait() override {
-    if (!std::exchange(waited_, true)) done_.hold(cuda::compute_stream());
-  }
   bool test() override {
     connection_->check_asynchronous();
-    return waited_ || done_.reached();
+    return done_.reached();
   }
 
  private:
   std::shared_ptr<Connection> connection_;
   cuda::Event done_;
-  bool waited_ = false;
 };
 
 class NcclTransport final : public Transport {
  public:
-  explicit NcclTransport(std::shared_ptr<Connection> connection) : connection_(std::move(connection)) {}
+  explicit NcclTransport(std::shared_ptr<Connection> connection)
+      : Transport(named(connection->host())), connection_(std::move(connection)) {}
 
-  std::string_view name() const override { return "nccl"; }
-  int rank() const override { return host().rank(); }
-  int size() const override { return host().size(); }
-  int node_rank() const override { return host().node_rank(); }
-  int node_size() const override { return host().node_size(); }
   int max_tag() const override { return host().max_tag(); }
   bool any_thread() const override { return false; }
   bool capturable() override { return true; }
   bool loses_nan() const override { return true; }  // its kernels use fmin and fmax
   void abort(int code) override { host().abort(code); }
-  void barrier() override { host().barrier(); }
 
-  void broadcast(void* data, std::int64_t count, DType type, int root) override {
-    check_count("broadcast", count);
-    check_rank("broadcast", "root", root, size());
-    run({.kind = CollectiveKind::broadcast, .out = data, .type = type, .root = root, .count = count});
+  void perform(const Collective& call) override {
+    if (call.kind == CollectiveKind::barrier) return host().perform(call);
+    give(name_of(call.kind), call).wait();
   }
-  void allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op) override {
-    check_count("allreduce", count);
-    check_reduction("allreduce", type, op);
-    run({.kind = CollectiveKind::allreduce, .in = in, .out = out, .type = type, .op = op, .count = count});
-  }
-  void reduce(const void* in, void* out, std::int64_t count, DType type, Reduction op, int root) override {
-    check_count("reduce", count);
-    check_reduction("reduce", type, op);
-    check_rank("reduce", "root", root, size());
-    run({.kind = CollectiveKind::reduce, .in = in, .out = out, .type = type, .op = op, .root = root, .count = count});
-  }
-  void allgather(const void* in, void* out, Counts counts, DType type) override {
-    check_counts("allgather", counts, size());
-    run({.kind = CollectiveKind::allgather, .in = in, .out = out, .type = type, .counts = counts});
-  }
-  void reduce_scatter(const void* in, void* out, Counts counts, DType type, Reduction op) override {
-    check_counts("reduce_scatter", counts, size());
-    check_reduction("reduce_scatter", type, op);
-    run({.kind = CollectiveKind::reduce_scatter, .in = in, .out = out, .type = type, .op = op, .counts = counts});
-  }
-  void alltoall(const void* in, Counts send_counts, void* out, Counts receive_counts, DType type) override {
-    check_counts("alltoall", send_counts, size());
-    check_counts("alltoall", receive_counts, size());
-    run({.kind = CollectiveKind::alltoall,
-         .in = in,
-         .out = out,
-         .type = type,
-         .counts = send_counts,
-         .receive_counts = receive_counts});
-  }
-
-  void gather(const void* in, void* out, Counts counts, DType type, int root) override {
-    check_counts("gather", counts, size());
-    check_rank("gather", "root", root, size());
-    const auto me = index(rank());
-    issue("gather", [&](ncclComm_t comm, cuda::Stream stream) {
-      if (rank() != root) return send(comm, stream, in, counts[me], type, root);
-      for (int r = 0; r < size(); ++r) {
-        auto* part = at(out, offset(counts, index(r)), type);
-        if (r == root) copy(stream, part, in, counts[me], type);
-        else receive(comm, stream, part, counts[index(r)], type, r);
-      }
-    })->wait();
-  }
-  void scatter(const void* in, void* out, Counts counts, DType type, int root) override {
-    check_counts("scatter", counts, size());
-    check_rank("scatter", "root", root, size());
-    const auto me = index(rank());
-    issue("scatter", [&](ncclComm_t comm, cuda::Stream stream) {
-      if (rank() != root) return receive(comm, stream, out, counts[me], type, root);
-      for (int r = 0; r < size(); ++r) {
-        const auto* part = at(in, offset(counts, index(r)), type);
-        if (r == root) copy(stream, out, part, counts[me], type);
-        else send(comm, stream, part, counts[index(r)], type, r);
-      }
-    })->wait();
-  }
-
-  std::unique_ptr<PendingOperation> start(const Collective& call) override {
-    check_collective(call, size());
-    return issue(name_of(call.kind), [&](ncclComm_t comm, cuda::Stream stream) { give(call, comm, stream); });
+  Pending begin(const Collective& call) override {
+    if (call.kind == CollectiveKind::barrier) return host().begin(call);
+    return give(traits_of(call.kind).nonblocking, call);
   }
 
   // NCCL matches messages between two ranks in the order of the calls, and within a group those to one peer keep their order (its
   // manual, "Point-to-point communication"). Both ends of a round sort theirs by tag, those of one tag in posting order.
-  std::unique_ptr<PendingOperation> start_round(std::span<const Message> sends, std::span<const Message> receives,
-                                                DType type) override {
+  Pending start_round(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
     check_messages(sends, size(), max_tag());
     check_messages(receives, size(), max_tag());
     const auto out = sorted(sends), in = sorted(receives);
@@ -179,11 +109,8 @@ class NcclTransport final : public Transport {
     });
   }
 
-  void exchange(std::span<const Message>, std::span<const Message>, DType) override { refuse(); }
-  std::unique_ptr<PendingOperation> start_exchange(std::span<const Message>, std::span<const Message>, DType) override {
-    refuse();
-  }
-  std::unique_ptr<PendingReceive> start_receive(const Message&, DType) override { refuse(); }
+  Pending start_exchange(std::span<const Message>, std::span<const Message>, DType) override { refuse(); }
+  Pending start_receive(const Message&, DType) override { refuse(); }
 
   // A new unique id, because ncclCommSplit would need ranks that are not members.
   std::shared_ptr<Transport> subgroup(std::span<const int> ranks) override {
@@ -203,6 +130,11 @@ class NcclTransport final : public Transport {
  private:
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
   Transport& host() const { return connection_->host(); }
+  static Place named(const Transport& host) {
+    Place place = place_of(host);
+    place.name = "nccl";
+    return place;
+  }
   [[noreturn]] static void refuse() {
     fail(
         "[nccl] messages with tags and wildcards go through the host's transport; NCCL moves rounds, which all ranks take part "
@@ -210,13 +142,12 @@ class NcclTransport final : public Transport {
   }
 
   template <class Calls>
-  std::unique_ptr<PendingOperation> issue(std::string_view call, const Calls& calls) {
+  Pending issue(std::string_view call, const Calls& calls) {
     connection_->issue(call, calls);
-    return std::make_unique<Pending>(connection_);
+    return pending<Given>(connection_);
   }
-  void run(const Collective& call) {
-    // Without the i of the non-blocking call's name.
-    issue(name_of(call.kind).substr(1), [&](ncclComm_t comm, cuda::Stream stream) { give(call, comm, stream); })->wait();
+  Pending give(std::string_view name, const Collective& call) {
+    return issue(name, [&](ncclComm_t comm, cuda::Stream stream) { give(call, comm, stream); });
   }
   void check(ncclResult_t code, const char* what) { connection_->check(code, what); }
 
@@ -235,7 +166,7 @@ class NcclTransport final : public Transport {
     const auto native = cuda::native(stream);
     const auto me = index(rank());
     switch (c.kind) {
-      case CollectiveKind::broadcast:
+      case CollectiveKind::bcast:
         if (c.count > 0)
           check(ncclBroadcast(c.out, c.out, bytes_of(c.count, c.type), ncclUint8, c.root, comm, native), "ncclBroadcast");
         return;
@@ -279,17 +210,20 @@ class NcclTransport final : public Transport {
       case CollectiveKind::alltoall:
         require(c.counts[me] == c.receive_counts[me], "[alltoall] rank {} sends {} {} to rank {}, which expects {}", me,
                 c.counts[me], name_of(c.type), me, c.receive_counts[me]);
+        [[fallthrough]];
+      case CollectiveKind::gather:
+      case CollectiveKind::scatter:
         for (int r = 0; r < size(); ++r) {
-          const auto* out = at(c.in, offset(c.counts, index(r)), c.type);
-          auto* in = at(c.out, offset(c.receive_counts, index(r)), c.type);
+          const auto out = sent_slice(c, rank(), r), in = received_slice(c, rank(), r);
           if (r == rank()) {
-            copy(stream, in, out, c.counts[me], c.type);
+            copy(stream, at(c.out, in.first, c.type), at(c.in, out.first, c.type), in.count, c.type);
             continue;
           }
-          send(comm, stream, out, c.counts[index(r)], c.type, r);
-          receive(comm, stream, in, c.receive_counts[index(r)], c.type, r);
+          send(comm, stream, at(c.in, out.first, c.type), out.count, c.type, r);
+          receive(comm, stream, at(c.out, in.first, c.type), in.count, c.type, r);
         }
         return;
+      case CollectiveKind::barrier: return;  // the host's
     }
   }
 

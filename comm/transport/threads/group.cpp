@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "framework/error.h"
-#include "framework/joined.h"
 
 namespace mpigrad::threads {
 
@@ -49,41 +48,6 @@ void World::wake_all() {
 }
 
 // ---- calls
-
-std::string describe(const Call& call) {
-  std::vector<std::string> parts;
-  if (call.count >= 0) parts.push_back(fmt::format("{} {}", call.count, name_of(call.type)));
-  if (!call.counts.empty()) parts.push_back(fmt::format("[{}] {}", joined(call.counts, ", "), name_of(call.type)));
-  if (!call.receive_counts.empty()) parts.push_back(fmt::format("receiving [{}]", joined(call.receive_counts, ", ")));
-  if (call.name.find("reduce") != std::string_view::npos) parts.emplace_back(name_of(call.op));
-  if (call.root >= 0) parts.push_back(fmt::format("root {}", call.root));
-  return fmt::format("{}({})", call.name, joined(parts, ", "));
-}
-
-std::string disagreement(std::span<const Call* const> calls) noexcept {
-  const Call& first = *calls[0];
-  const bool pairwise = first.name.ends_with("alltoall");
-  const auto agrees = [&](const Call& a) {
-    return a.name == first.name && a.type == first.type && a.op == first.op && a.root == first.root && a.count == first.count &&
-           (pairwise || std::equal(a.counts.begin(), a.counts.end(), first.counts.begin(), first.counts.end()));
-  };
-  for (std::size_t r = 1; r < calls.size(); ++r) {
-    if (agrees(*calls[r])) continue;
-    std::map<std::string, std::vector<std::size_t>> kinds;
-    for (std::size_t q = 0; q < calls.size(); ++q) kinds[describe(*calls[q])].push_back(q);
-    std::vector<std::string> parts;
-    for (const auto& [what, ranks] : kinds)
-      parts.push_back(fmt::format("{} {} {}", ranks.size() == 1 ? "rank" : "ranks", joined(ranks, ", "), what));
-    std::sort(parts.begin(), parts.end());
-    return fmt::format("[{}] the ranks' calls differ: {}", first.name, joined(parts, "; "));
-  }
-  for (std::size_t r = 0; pairwise && r < calls.size(); ++r)
-    for (std::size_t s = 0; s < calls.size(); ++s)
-      if (calls[r]->counts[s] != calls[s]->receive_counts[r])
-        return fmt::format("[{}] rank {} sends {} {} to rank {}, which expects {}", first.name, r, calls[r]->counts[s],
-                           name_of(first.type), s, calls[s]->receive_counts[r]);
-  return {};
-}
 
 Bytes copy_of(const void* data, std::int64_t bytes) {
   auto copy = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes));
@@ -302,7 +266,7 @@ void Group::complete(Started& started) {
     const int share = started.next_share++;
     ++started.active;
     lock.unlock();
-    calls[0]->share(calls, share);
+    do_share(calls, share);
     lock.lock();
     if (--started.active == 0) changed_.notify_all();
   }
@@ -319,11 +283,15 @@ void Group::abandon(Started& started, int rank) noexcept {
     std::lock_guard lock(mutex_);
     if (started.arrived < size()) {
       Call& call = started.calls[static_cast<std::size_t>(rank)];
-      for (const auto bytes : {call.in_bytes, call.out_bytes})
-        started.kept.push_back(std::make_unique<std::byte[]>(static_cast<std::size_t>(bytes)));
-      std::byte* in = started.kept[started.kept.size() - 2].get();
-      if (call.in_bytes > 0) std::memcpy(in, call.in, static_cast<std::size_t>(call.in_bytes));
-      call.in = in, call.out = started.kept.back().get();
+      const auto item = size_of(call.type);
+      // A broadcast's buffer is handed in by the root, and written on the others.
+      const bool broadcast = call.kind == CollectiveKind::bcast;
+      const auto moved = moved_elements(call, rank);
+      const auto in = moved.in * item, out = broadcast ? call.count * item : moved.out * item;
+      started.kept.push_back(copy_of(broadcast ? call.out : call.in, in));
+      if (!broadcast || moved.in == 0) started.kept.push_back(std::make_unique<std::byte[]>(static_cast<std::size_t>(out)));
+      call.in = started.kept[started.kept.size() - (broadcast && moved.in > 0 ? 1 : 2)].get();
+      call.out = started.kept.back().get();
       return;
     }
   }

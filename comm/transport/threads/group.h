@@ -51,27 +51,9 @@ class World {
   bool spins_ = false;
 };
 
-// What one rank asks for in a collective; lives on that rank's stack until leave(). Fields that a call lacks keep their defaults.
-struct Call {
-  std::string_view name;
-  DType type = DType::uint8;
-  Reduction op = Reduction::sum;
-  int root = -1;
-  std::int64_t count = -1;
-  std::span<const std::int64_t> counts = {};          // of alltoall: to send
-  std::span<const std::int64_t> receive_counts = {};  // of alltoall
-  const void* in = nullptr;
-  void* out = nullptr;
-  // Does one rank's share of the work in all ranks' memory; all shares together are the collective.
-  using Share = void (*)(std::span<const Call* const> calls, int rank) noexcept;
-  Share share = nullptr;
-  std::int64_t in_bytes = 0, out_bytes = 0;  // of non-blocking calls
-};
-
-// "allreduce(4 float32, sum)"
-std::string describe(const Call& call);
-// Empty if the calls fit together; else the error's text, the same on every rank.
-std::string disagreement(std::span<const Call* const> calls) noexcept;
+// A rank's call lives on its stack until leave().
+// Does one rank's share of the work in all ranks' memory; all shares together are the collective. The calls agree.
+void do_share(std::span<const Call* const> calls, int rank) noexcept;
 
 using Bytes = std::unique_ptr<std::byte[]>;
 Bytes copy_of(const void* data, std::int64_t bytes);

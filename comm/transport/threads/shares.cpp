@@ -1,16 +1,20 @@
-#include "comm/transport/threads/shares.h"
+#include "comm/transport/threads/group.h"
 
 #include <algorithm>
 #include <array>
-#include <utility>
+#include <cstring>
 
 #include "comm/transport/reduce_into.h"
-#include "comm/transport/transport_checks.h"
 
 namespace mpigrad::threads {
 namespace {
 
-using transport_checks::offset;
+using Calls = std::span<const Call* const>;
+
+// A part of a buffer may already lie where it belongs.
+void copy(void* to, const void* from, std::int64_t bytes) noexcept {
+  if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
 
 std::byte* at(void* data, std::int64_t bytes) { return static_cast<std::byte*>(data) + bytes; }
 const std::byte* at(const void* data, std::int64_t bytes) { return static_cast<const std::byte*>(data) + bytes; }
@@ -33,74 +37,43 @@ void reduce_slice(Calls calls, std::int64_t first, std::int64_t last, Write writ
 
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
-// ---- one rank's share of every collective; see Call::share
+// A slice for each rank; few elements are not worth dividing.
+BufferSlice slice_of(std::int64_t count, int ranks, int rank) noexcept {
+  const std::int64_t step = std::max<std::int64_t>(1024, (count + ranks - 1) / ranks);
+  const auto first = std::min(count, step * rank);
+  return {first, std::min(count, first + step) - first};
+}
 
-// Of `count` elements; few are not worth dividing.
-std::pair<std::int64_t, std::int64_t> slice(Calls calls, int rank) noexcept {
-  const std::int64_t count = calls[0]->count, size = static_cast<std::int64_t>(calls.size());
-  const std::int64_t step = std::max<std::int64_t>(1024, (count + size - 1) / size);
-  return {std::min(count, step * rank), std::min(count, step * (rank + 1))};
+// Sums that several ranks want: each adds up a slice, for all of them.
+void reduce_for_all(Calls calls, int rank) noexcept {
+  const Call& call = *calls[0];
+  const auto size = size_of(call.type);
+  const auto slice = slice_of(call.count, static_cast<int>(calls.size()), rank);
+  reduce_slice(calls, slice.first, slice.first + slice.count, [&](const std::byte* piece, std::int64_t i, std::int64_t n) {
+    for (std::size_t r = 0; r < calls.size(); ++r)
+      if (call.kind == CollectiveKind::allreduce || static_cast<int>(r) == call.root)
+        copy(at(calls[r]->out, i * size), piece, n * size);
+  });
 }
 
 }  // namespace
 
-void nothing(Calls, int) noexcept {}
-
-void broadcast_share(Calls calls, int rank) noexcept {
+void do_share(Calls calls, int rank) noexcept {
   const Call& mine = *calls[index(rank)];
-  copy(mine.out, calls[index(mine.root)]->in, mine.count * size_of(mine.type));
-}
-
-void allreduce_share(Calls calls, int rank) noexcept {
-  const std::int64_t size = size_of(calls[0]->type);
-  const auto [first, last] = slice(calls, rank);
-  reduce_slice(calls, first, last, [&](const std::byte* piece, std::int64_t i, std::int64_t n) {
-    for (const Call* call : calls) copy(at(call->out, i * size), piece, n * size);
-  });
-}
-
-void reduce_share(Calls calls, int rank) noexcept {
-  const std::int64_t size = size_of(calls[0]->type);
-  void* out = calls[index(calls[0]->root)]->out;
-  const auto [first, last] = slice(calls, rank);
-  reduce_slice(calls, first, last,
-               [&](const std::byte* piece, std::int64_t i, std::int64_t n) { copy(at(out, i * size), piece, n * size); });
-}
-
-void allgather_share(Calls calls, int rank) noexcept {
-  const Call& mine = *calls[index(rank)];
-  std::int64_t first = 0;
-  for (std::size_t r = 0; r < calls.size(); ++r) {
-    const auto bytes = mine.counts[r] * size_of(mine.type);
-    copy(at(mine.out, first), calls[r]->in, bytes);
-    first += bytes;
+  const auto size = size_of(mine.type);
+  if (mine.kind == CollectiveKind::reduce_scatter) {
+    const auto own = sent_slice(mine, rank, rank);
+    return reduce_slice(calls, own.first, own.first + own.count, [&](const std::byte* piece, std::int64_t i, std::int64_t n) {
+      copy(at(mine.out, (i - own.first) * size), piece, n * size);
+    });
   }
-}
-void gather_share(Calls calls, int rank) noexcept {
-  if (rank == calls[0]->root) allgather_share(calls, rank);
-}
-
-void scatter_share(Calls calls, int rank) noexcept {
-  const Call& mine = *calls[index(rank)];
-  copy(mine.out, at(calls[index(mine.root)]->in, offset(mine.counts, index(rank)) * size_of(mine.type)),
-       mine.counts[index(rank)] * size_of(mine.type));
-}
-
-void reduce_scatter_share(Calls calls, int rank) noexcept {
-  const Call& mine = *calls[index(rank)];
-  const std::int64_t size = size_of(mine.type), first = offset(mine.counts, index(rank));
-  reduce_slice(calls, first, first + mine.counts[index(rank)], [&](const std::byte* piece, std::int64_t i, std::int64_t n) {
-    copy(at(mine.out, (i - first) * size), piece, n * size);
-  });
-}
-
-void alltoall_share(Calls calls, int rank) noexcept {
-  const Call& mine = *calls[index(rank)];
-  const std::int64_t size = size_of(mine.type);
-  std::int64_t to = 0;
-  for (std::size_t r = 0; r < calls.size(); ++r) {
-    copy(at(mine.out, to * size), at(calls[r]->in, offset(calls[r]->counts, index(rank)) * size), mine.receive_counts[r] * size);
-    to += mine.receive_counts[r];
+  if (traits_of(mine.kind).reduces) return reduce_for_all(calls, rank);
+  for (int r = 0; r < static_cast<int>(calls.size()); ++r) {
+    const Call& theirs = *calls[index(r)];
+    const auto to = received_slice(mine, rank, r);
+    if (to.count == 0) continue;
+    const void* from = mine.kind == CollectiveKind::bcast ? theirs.out : theirs.in;
+    copy(at(mine.out, to.first * size), at(from, sent_slice(theirs, r, rank).first * size), to.count * size);
   }
 }
 

@@ -37,7 +37,7 @@ void require_same(const Tensor& again, const Tensor& before) {
 }
 
 std::int64_t most_of(std::int64_t mine, const Communicator& comm) {
-  if (comm.transport().name() == "dry") return mine;
+  if (!comm.transport().can_ask()) return mine;
   std::int64_t most = 0;
   comm.transport().allreduce(&mine, &most, 1, DType::int64, Reduction::max);
   return most;

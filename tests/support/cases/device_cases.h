@@ -1,8 +1,8 @@
 #pragma once
-// The cases of tests/transport_cases.h as a GPU's transports meet them. Collective; the first wrong value throws.
+// The cases of transport_cases.h as a GPU's transports meet them. Collective; the first wrong value throws.
 
+#include "tests/support/cases/transport_cases.h"
 #include "tests/support/fake_device.h"
-#include "tests/transport_cases.h"
 
 namespace mpigrad::testing {
 

@@ -63,41 +63,12 @@ FuzzCase whole(const CollectivePiece& piece) {
           .expected = piece.expected,
           .exact = piece.exact};
 }
-FuzzCase make_bcast(FuzzContext& f) { return whole(random_piece(f, CollectiveKind::broadcast)); }
+FuzzCase make_bcast(FuzzContext& f) { return whole(random_piece(f, CollectiveKind::bcast)); }
 FuzzCase make_allgather(FuzzContext& f) { return whole(random_piece(f, CollectiveKind::allgather)); }
 FuzzCase make_alltoall_case(FuzzContext& f) { return whole(random_piece(f, CollectiveKind::alltoall)); }
 
-FuzzCase make_gather(FuzzContext& f) {
-  const auto rows = f.rows_of_ranks();
-  const auto width = f.dice(1, 2);
-  const int root = f.below(f.size());
-  const bool ask = f.one_in(3);
-  return {.name = fmt::format("gather to {} of rows {}", root, mpigrad::joined(rows, ",")),
-          .shapes = shapes_per_rank(f.ranks(),
-                                    [&](std::size_t r) {
-                                      return Shape{rows[r], width};
-                                    }),
-          .run = [=, comm = f.comm](const Tensors& x) { return Tensors{gather(x[0], comm, root, ask ? Rows() : rows)}; },
-          .expected =
-              [root](const All& x) {
-                return per_rank(x.size(), [&](std::size_t r) { return r == static_cast<std::size_t>(root) ? joined(x) : Row(); });
-              }};
-}
-
-FuzzCase make_scatter(FuzzContext& f) {
-  const auto rows = f.rows_of_ranks();
-  const auto width = f.dice(1, 2);
-  const auto root = static_cast<std::size_t>(f.below(f.size()));
-  return {
-      .name = fmt::format("scatter from {} of rows {}", root, mpigrad::joined(rows, ",")),
-      .shapes = shapes_per_rank(f.ranks(),
-                                [&](std::size_t r) {
-                                  return Shape{r == root ? total_of(rows) : 0, width};
-                                }),
-      .run = [=, comm = f.comm](const Tensors& x) { return Tensors{scatter(x[0], comm, static_cast<int>(root), rows)}; },
-      .expected =
-          [=](const All& x) { return per_rank(x.size(), [&](std::size_t r) { return block_of(x[root][0], rows, r, width); }); }};
-}
+FuzzCase make_gather(FuzzContext& f) { return whole(random_piece(f, CollectiveKind::gather)); }
+FuzzCase make_scatter(FuzzContext& f) { return whole(random_piece(f, CollectiveKind::scatter)); }
 
 // Blocks of any shape; some are integers, which travel and carry no derivative.
 FuzzCase make_alltoallw(FuzzContext& f) {
@@ -315,7 +286,7 @@ CollectivePiece random_piece(FuzzContext& f, CollectiveKind kind) {
               .expected = [c](const All& x) { return everywhere(x.size(), reduced_rows(x, c.op, c.ties)); },
               .exact = c.exact};
     }
-    case CollectiveKind::broadcast:
+    case CollectiveKind::bcast:
       return {.name = fmt::format("bcast from {}", root),
               .shapes = alike,
               .run = [=, comm = f.comm](const Tensor& x) { return bcast(x, comm, root); },
@@ -353,6 +324,29 @@ CollectivePiece random_piece(FuzzContext& f, CollectiveKind kind) {
                     const auto y = reduced_rows(x, ReduceOp::sum, Ties::split);
                     return per_rank(x.size(), [&](std::size_t r) { return block_of(y, rows, r, width); });
                   }};
+    case CollectiveKind::gather:
+      return {.name = fmt::format("gather to {} of rows {}", root, mpigrad::joined(rows, ",")),
+              .shapes = shapes_per_rank(f.ranks(),
+                                        [&](std::size_t r) {
+                                          return Shape{rows[r], width};
+                                        }),
+              .run = [=, comm = f.comm](const Tensor& x) { return gather(x, comm, root, ask ? Rows() : rows); },
+              .start = [=, comm = f.comm](const Tensor& x) { return igather(x, comm, root, rows); },
+              .expected =
+                  [at](const All& x) { return per_rank(x.size(), [&](std::size_t r) { return r == at ? joined(x) : Row(); }); }};
+    case CollectiveKind::scatter:
+      return {.name = fmt::format("scatter from {} of rows {}", root, mpigrad::joined(rows, ",")),
+              .shapes = shapes_per_rank(f.ranks(),
+                                        [&](std::size_t r) {
+                                          return Shape{r == at ? total_of(rows) : 0, width};
+                                        }),
+              .run = [=, comm = f.comm](const Tensor& x) { return scatter(x, comm, root, rows); },
+              .start = [=, comm = f.comm](const Tensor& x) { return iscatter(x, comm, root, rows); },
+              .expected =
+                  [=](const All& x) {
+                    return per_rank(x.size(), [&](std::size_t r) { return block_of(x[at][0], rows, r, width); });
+                  }};
+    case CollectiveKind::barrier:  // has no piece: nothing goes in or comes out
     case CollectiveKind::alltoall: break;
   }
   return make_alltoall(f, width);

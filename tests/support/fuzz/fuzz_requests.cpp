@@ -17,14 +17,15 @@ struct Step {
 };
 
 FuzzCase make_requests(FuzzContext& f) {
-  constexpr CollectiveKind kinds[] = {CollectiveKind::allreduce, CollectiveKind::broadcast,      CollectiveKind::reduce,
-                                      CollectiveKind::allgather, CollectiveKind::reduce_scatter, CollectiveKind::alltoall};
+  constexpr CollectiveKind kinds[] = {CollectiveKind::allreduce, CollectiveKind::bcast,          CollectiveKind::reduce,
+                                      CollectiveKind::allgather, CollectiveKind::reduce_scatter, CollectiveKind::alltoall,
+                                      CollectiveKind::gather,    CollectiveKind::scatter};
   std::vector<CollectivePiece> pieces;
   std::vector<bool> blocking;
   FuzzCase c{.name = "non-blocking:", .shapes = std::vector<std::vector<Shape>>(f.ranks())};
   const auto n = static_cast<std::size_t>(f.dice(1, 4));
   for (std::size_t i = 0; i < n; ++i) {
-    pieces.push_back(random_piece(f, kinds[f.below(6)]));
+    pieces.push_back(random_piece(f, kinds[f.below(8)]));
     blocking.push_back(f.one_in(6));
     c.name += fmt::format(" {}{};", pieces[i].name, blocking[i] ? " (blocking)" : "");
     c.exact = c.exact && pieces[i].exact;

@@ -95,8 +95,8 @@ inline void check_reductions(Transport& t, DType type, Reduction op, std::int64_
   for (const bool in_place : {false, true}) {
     Buffer in = filled(rank, count, type), out(type, count);
     auto pending = t.start_allreduce(in.data(), in_place ? in.data() : out.data(), count, type, op);
-    pending->wait();
-    pending->wait();
+    pending.wait();
+    pending.wait();
     for (std::int64_t i = 0; i < count; ++i) expect(in_place ? in : out, i, reduced(size, i, type, op), what("start_allreduce"));
   }
   const int root = size - 1;
@@ -150,7 +150,7 @@ void check_rounding(Transport& t, Reduction op) {
   for (std::int64_t i = 0; i < count; ++i) in.push_back(number(t.rank(), i));
   t.allreduce(in.data(), out.data(), count, dtype_of<T>(), op);
   auto pending = t.start_allreduce(in.data(), later.data(), count, dtype_of<T>(), op);
-  pending->wait();
+  pending.wait();
   for (std::int64_t i = 0; i < count; ++i) {
     std::vector<T> all;
     bool number_wins = true;
@@ -173,7 +173,7 @@ inline void check_movement(Transport& t, DType type, int root) {
   const int size = t.size(), rank = t.rank();
   for (const std::int64_t count : {std::int64_t{0}, std::int64_t{5}}) {
     Buffer data = filled(rank, count, type);
-    t.broadcast(data.data(), count, type, root);
+    t.bcast(data.data(), count, type, root);
     for (std::int64_t i = 0; i < count; ++i) expect(data, i, value(root, i, type), "broadcast");
   }
   const auto counts = uneven(size);
@@ -249,7 +249,7 @@ inline void check_exchange(Transport& t, DType type, bool blocking) {
     auto a = t.start_exchange({}, first, type);
     auto b = t.start_exchange({}, second, type);
     auto c = t.start_exchange(sends, {}, type);
-    b->wait(), a->wait(), c->wait();
+    b.wait(), a.wait(), c.wait();
   }
   for (int peer = 0; peer < size; ++peer)
     for (int m = 0; m < 4; ++m)
@@ -278,7 +278,7 @@ inline void check_round(Transport& t, DType type) {
       receives.push_back({.peer = peer, .tag = received_tags[m], .data = in[k].data(), .count = in[k].count});
     }
   auto pending = t.start_round(sends, receives, type);
-  pending->wait();
+  pending.wait();
   for (int peer = 0; peer < size; ++peer)
     for (int m = 0; m < 4; ++m) {
       const auto& got = in[static_cast<std::size_t>(4 * peer + m)];
@@ -290,9 +290,9 @@ inline void check_round(Transport& t, DType type) {
   if (rank == 0)
     for (int peer = 1; peer < size; ++peer) sends.push_back({.peer = peer, .tag = 1, .data = news.data(), .count = 3});
   if (rank != 0) receives.push_back({.peer = 0, .tag = 1, .data = heard.data(), .count = 3});
-  t.start_round(sends, receives, type)->wait();
+  t.start_round(sends, receives, type).wait();
   for (std::int64_t i = 0; rank != 0 && i < 3; ++i) expect(heard, i, value(0, i, type), "round of one rank");
-  t.start_round({}, {}, type)->wait();
+  t.start_round({}, {}, type).wait();
 }
 
 // The non-blocking forms of what moves.
@@ -302,18 +302,29 @@ inline void check_started_movement(Transport& t, DType type) {
   std::int64_t total = 0;
   for (const auto count : counts) total += count;
   Buffer data = filled(rank, 6, type), part = filled(rank, counts[static_cast<std::size_t>(rank)], type), all(type, total);
-  auto broadcast = t.start({.kind = CollectiveKind::broadcast, .out = data.data(), .type = type, .root = root, .count = 6});
+  auto broadcast = t.start({.kind = CollectiveKind::bcast, .out = data.data(), .type = type, .root = root, .count = 6});
   auto gathering =
       t.start({.kind = CollectiveKind::allgather, .in = part.data(), .out = all.data(), .type = type, .counts = counts});
   const std::vector<std::int64_t> two(counts.size(), 2);
   Buffer in = filled(rank, 2 * size, type), out(type, 2 * size);
   auto turning = t.start(
       {.kind = CollectiveKind::alltoall, .in = in.data(), .out = out.data(), .type = type, .counts = two, .receive_counts = two});
-  turning->wait(), broadcast->wait(), gathering->wait();
+  auto meeting = t.start({.kind = CollectiveKind::barrier});
+  Buffer at_root(type, rank == root ? total : 0), source = filled(rank, rank == root ? total : 0, type);
+  Buffer block(type, counts[static_cast<std::size_t>(rank)]);
+  auto collecting = t.start(
+      {.kind = CollectiveKind::gather, .in = part.data(), .out = at_root.data(), .type = type, .root = root, .counts = counts});
+  auto dividing = t.start(
+      {.kind = CollectiveKind::scatter, .in = source.data(), .out = block.data(), .type = type, .root = root, .counts = counts});
+  turning.wait(), dividing.wait(), broadcast.wait(), meeting.wait(), collecting.wait(), gathering.wait();
   for (std::int64_t i = 0; i < 6; ++i) expect(data, i, value(root, i, type), "ibcast");
   std::int64_t k = 0;
   for (int r = 0; r < size; ++r) {
-    for (std::int64_t i = 0; i < counts[static_cast<std::size_t>(r)]; ++i) expect(all, k++, value(r, i, type), "iallgather");
+    for (std::int64_t i = 0; i < counts[static_cast<std::size_t>(r)]; ++i, ++k) {
+      expect(all, k, value(r, i, type), "iallgather");
+      if (rank == root) expect(at_root, k, value(r, i, type), "igather");
+      if (r == rank) expect(block, i, value(root, k, type), "iscatter");
+    }
     for (std::int64_t i = 0; i < 2; ++i) expect(out, 2 * r + i, value(r, 2 * rank + i, type), "ialltoall");
   }
   if (!allowed(type, Reduction::max)) return;
@@ -332,7 +343,7 @@ inline void check_started_movement(Transport& t, DType type) {
                              .type = type,
                              .op = Reduction::max,
                              .counts = counts});
-  scattering->wait(), reducing->wait();
+  scattering.wait(), reducing.wait();
   for (std::int64_t i = 0; rank == root && i < 6; ++i) expect(sum, i, reduced(size, i, type, Reduction::max), "ireduce");
   std::int64_t first = 0;
   for (int r = 0; r < rank; ++r) first += counts[static_cast<std::size_t>(r)];
@@ -387,7 +398,7 @@ inline void check_communicators(Transport& t) {
   auto a = other->start_exchange({&send[1], 1}, {}, DType::int32);
   auto b = t.start_exchange({&send[0], 1}, {&receive[0], 1}, DType::int32);
   auto c = other->start_exchange({}, {&receive[1], 1}, DType::int32);
-  c->wait(), b->wait(), a->wait();
+  c.wait(), b.wait(), a.wait();
   require(in[0] == 10 * previous && in[1] == 10 * previous + 1, "[transport_cases] messages of two communicators are mixed");
 }
 
@@ -399,8 +410,8 @@ inline void check_overlap(Transport& t) {
   auto second = t.start_allreduce(b.data(), b.data(), n, DType::float64, Reduction::max);
   Buffer d = filled(t.rank(), 4, DType::int32);
   t.allreduce(d.data(), c.data(), 4, DType::int32, Reduction::sum);
-  second->wait();
-  first.reset();  // waits
+  second.wait();
+  first = {};  // waits
   for (std::int64_t i = 0; i < n; ++i) {
     expect(a, i, reduced(t.size(), i, DType::float32, Reduction::sum), "first of two reductions");
     expect(b, i, reduced(t.size(), i, DType::float64, Reduction::max), "second of two reductions");
@@ -413,8 +424,8 @@ inline void check_refusals(Transport& t) {
     require(text.find(part) != std::string::npos, "[transport_cases] expected an error with '{}', got '{}'", part, text);
   };
   refuses(testing::error_text([&] { t.allreduce(&flag, &flag, 1, DType::boolean, Reduction::sum); }), "[allreduce] booleans");
-  refuses(testing::error_text([&] { t.broadcast(&flag, -1, DType::uint8, 0); }), "not negative");
-  refuses(testing::error_text([&] { t.broadcast(&flag, 1, DType::uint8, t.size()); }), "is not a rank");
+  refuses(testing::error_text([&] { t.bcast(&flag, -1, DType::uint8, 0); }), "not negative");
+  refuses(testing::error_text([&] { t.bcast(&flag, 1, DType::uint8, t.size()); }), "is not a rank");
   const std::vector<int> twice = {t.rank(), t.rank()};
   refuses(testing::error_text([&] { t.subgroup(twice); }), "listed twice");
 }

@@ -1,0 +1,119 @@
+#include "comm/transport/collective.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "comm/transport/transport_checks.h"
+#include "framework/joined.h"
+
+namespace mpigrad {
+
+using transport_checks::offset;
+using transport_checks::total;
+
+BufferSlice sent_slice(const Collective& call, int rank, int peer) {
+  const auto me = static_cast<std::size_t>(rank), to = static_cast<std::size_t>(peer);
+  const bool from_root = rank == call.root, to_root = peer == call.root;
+  switch (call.kind) {
+    case CollectiveKind::barrier: return {};
+    case CollectiveKind::bcast: return {0, from_root ? call.count : 0};
+    case CollectiveKind::reduce: return {0, to_root ? call.count : 0};
+    case CollectiveKind::allreduce: return {0, call.count};
+    case CollectiveKind::gather: return {0, to_root ? call.counts[me] : 0};
+    case CollectiveKind::allgather: return {0, call.counts[me]};
+    case CollectiveKind::scatter:
+      if (!from_root) return {};
+      [[fallthrough]];
+    case CollectiveKind::reduce_scatter:
+    case CollectiveKind::alltoall: return {offset(call.counts, to), call.counts[to]};
+  }
+  return {};
+}
+
+BufferSlice received_slice(const Collective& call, int rank, int peer) {
+  const auto me = static_cast<std::size_t>(rank), from = static_cast<std::size_t>(peer);
+  const bool at_root = rank == call.root, from_root = peer == call.root;
+  switch (call.kind) {
+    case CollectiveKind::barrier: return {};
+    case CollectiveKind::bcast: return {0, from_root ? call.count : 0};
+    case CollectiveKind::reduce: return {0, at_root ? call.count : 0};
+    case CollectiveKind::allreduce: return {0, call.count};
+    case CollectiveKind::gather:
+      if (!at_root) return {};
+      [[fallthrough]];
+    case CollectiveKind::allgather: return {offset(call.counts, from), call.counts[from]};
+    case CollectiveKind::scatter: return {0, from_root ? call.counts[me] : 0};
+    case CollectiveKind::reduce_scatter: return {0, call.counts[me]};
+    case CollectiveKind::alltoall: return {offset(call.receive_counts, from), call.receive_counts[from]};
+  }
+  return {};
+}
+
+MovedElements moved_elements(const Collective& call, int rank) {
+  const bool root = rank == call.root;
+  const auto own = call.counts.empty() ? 0 : call.counts[static_cast<std::size_t>(rank)];
+  switch (call.kind) {
+    case CollectiveKind::barrier: return {};
+    case CollectiveKind::bcast: return {root ? call.count : 0, root ? 0 : call.count};
+    case CollectiveKind::reduce: return {call.count, root ? call.count : 0};
+    case CollectiveKind::allreduce: return {call.count, call.count};
+    case CollectiveKind::gather: return {own, root ? total(call.counts) : 0};
+    case CollectiveKind::scatter: return {root ? total(call.counts) : 0, own};
+    case CollectiveKind::allgather: return {own, total(call.counts)};
+    case CollectiveKind::reduce_scatter: return {total(call.counts), own};
+    case CollectiveKind::alltoall: return {total(call.counts), total(call.receive_counts)};
+  }
+  return {};
+}
+
+void check_collective(std::string_view name, const Collective& call, int size) {
+  using namespace transport_checks;
+  const auto traits = traits_of(call.kind);
+  if (traits.counts) check_counts(name, call.counts, size);
+  else check_count(name, call.count);
+  if (call.kind == CollectiveKind::alltoall) check_counts(name, call.receive_counts, size);
+  if (traits.reduces) check_reduction(name, call.type, call.op);
+  if (traits.rooted) check_rank(name, "root", call.root, size);
+}
+
+std::string describe(const Call& call) {
+  std::vector<std::string> parts;
+  const auto traits = traits_of(call.kind);
+  if (!traits.counts && call.kind != CollectiveKind::barrier)
+    parts.push_back(fmt::format("{} {}", call.count, name_of(call.type)));
+  if (!call.counts.empty()) parts.push_back(fmt::format("[{}] {}", joined(call.counts, ", "), name_of(call.type)));
+  if (!call.receive_counts.empty()) parts.push_back(fmt::format("receiving [{}]", joined(call.receive_counts, ", ")));
+  if (traits.reduces) parts.emplace_back(name_of(call.op));
+  if (call.root >= 0) parts.push_back(fmt::format("root {}", call.root));
+  return fmt::format("{}({})", call.name, joined(parts, ", "));
+}
+
+std::string disagreement(std::span<const Call* const> calls) noexcept {
+  const Call& first = *calls[0];
+  const bool pairwise = first.kind == CollectiveKind::alltoall;
+  const auto agrees = [&](const Call& a) {
+    return a.name == first.name && a.type == first.type && a.op == first.op && a.root == first.root && a.count == first.count &&
+           (pairwise || std::equal(a.counts.begin(), a.counts.end(), first.counts.begin(), first.counts.end()));
+  };
+  for (std::size_t r = 1; r < calls.size(); ++r) {
+    if (agrees(*calls[r])) continue;
+    std::map<std::string, std::vector<std::size_t>> kinds;
+    for (std::size_t q = 0; q < calls.size(); ++q) kinds[describe(*calls[q])].push_back(q);
+    std::vector<std::string> parts;
+    for (const auto& [what, ranks] : kinds)
+      parts.push_back(fmt::format("{} {} {}", ranks.size() == 1 ? "rank" : "ranks", joined(ranks, ", "), what));
+    std::sort(parts.begin(), parts.end());
+    return fmt::format("[{}] the ranks' calls differ: {}", first.name, joined(parts, "; "));
+  }
+  for (std::size_t r = 0; pairwise && r < calls.size(); ++r)
+    for (std::size_t s = 0; s < calls.size(); ++s)
+      if (calls[r]->counts[s] != calls[s]->receive_counts[r])
+        return fmt::format("[{}] rank {} sends {} {} to rank {}, which expects {}", first.name, r, calls[r]->counts[s],
+                           name_of(first.type), s, calls[s]->receive_counts[r]);
+  return {};
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,104 @@
+#pragma once
+// Collective calls as data. A new kind is a row of traits_of(), what moves in sent_slice(), received_slice() and
+// moved_elements(), and a case in each of the transports mpi (blocking and not) and nccl; those of threads and of device copies,
+// staging, checks and the dry transport follow from these. Its op (comm/collectives.h) calls Transport::run().
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "framework/tensor/dtype.h"
+
+namespace mpigrad {
+
+// On booleans max is "or", min is "and", and sum and prod are refused.
+enum class Reduction : std::uint8_t { sum, max, min, prod };
+
+constexpr std::string_view name_of(Reduction op) {
+  switch (op) {
+    case Reduction::sum: return "sum";
+    case Reduction::max: return "max";
+    case Reduction::min: return "min";
+    case Reduction::prod: return "prod";
+  }
+  return "?";
+}
+
+enum class CollectiveKind : std::uint8_t {
+  barrier,
+  bcast,
+  reduce,
+  allreduce,
+  gather,
+  scatter,
+  allgather,
+  reduce_scatter,
+  alltoall
+};
+
+// What a kind of call has.
+struct CollectiveTraits {
+  std::string_view name, nonblocking;
+  bool rooted = false;
+  bool reduces = false;
+  bool counts = false;  // one per rank, instead of one for all
+};
+constexpr CollectiveTraits traits_of(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::barrier: return {.name = "barrier", .nonblocking = "ibarrier"};
+    case CollectiveKind::bcast: return {.name = "bcast", .nonblocking = "ibcast", .rooted = true};
+    case CollectiveKind::reduce: return {.name = "reduce", .nonblocking = "ireduce", .rooted = true, .reduces = true};
+    case CollectiveKind::allreduce: return {.name = "allreduce", .nonblocking = "iallreduce", .reduces = true};
+    case CollectiveKind::gather: return {.name = "gather", .nonblocking = "igather", .rooted = true, .counts = true};
+    case CollectiveKind::scatter: return {.name = "scatter", .nonblocking = "iscatter", .rooted = true, .counts = true};
+    case CollectiveKind::allgather: return {.name = "allgather", .nonblocking = "iallgather", .counts = true};
+    case CollectiveKind::reduce_scatter:
+      return {.name = "reduce_scatter", .nonblocking = "ireduce_scatter", .reduces = true, .counts = true};
+    case CollectiveKind::alltoall: return {.name = "alltoall", .nonblocking = "ialltoall", .counts = true};
+  }
+  return {.name = "?", .nonblocking = "?"};
+}
+constexpr std::string_view name_of(CollectiveKind kind) { return traits_of(kind).name; }
+
+// The arguments of the function of Transport that has the kind's name.
+struct Collective {
+  CollectiveKind kind = CollectiveKind::allreduce;
+  const void* in = nullptr;  // bcast: unused
+  void* out = nullptr;
+  DType type = DType::uint8;
+  Reduction op = Reduction::sum;
+  int root = -1;
+  std::int64_t count = 0;                     // where all ranks' parts are alike
+  std::span<const std::int64_t> counts = {};  // one per rank; of alltoall what goes there
+  std::span<const std::int64_t> receive_counts = {};
+};
+
+// Elements of a buffer, from `first` on.
+struct BufferSlice {
+  std::int64_t first = 0, count = 0;
+};
+// What rank `rank`, whose arguments these are, sends to `peer`, itself included: of `in`, or of bcast's `out`.
+BufferSlice sent_slice(const Collective& call, int rank, int peer);
+// Where in its `out` it gets what `peer` sends it. Reductions combine what comes from all peers in one place.
+BufferSlice received_slice(const Collective& call, int rank, int peer);
+
+// Elements that a rank hands in, and that it gets.
+struct MovedElements {
+  std::int64_t in = 0, out = 0;
+};
+MovedElements moved_elements(const Collective& call, int rank);
+
+// An Error with that name in brackets if a count is negative, the root no rank, or the type not one to reduce.
+void check_collective(std::string_view name, const Collective& call, int size);
+
+// A call as its rank makes it: blocking, non-blocking, or on the way to something else.
+struct Call : Collective {
+  std::string_view name;
+};
+// "allreduce(4 float32, sum)"
+std::string describe(const Call& call);
+// Of all ranks, in their order: empty if the calls fit together; else the error's text.
+std::string disagreement(std::span<const Call* const> calls) noexcept;
+
+}  // namespace mpigrad

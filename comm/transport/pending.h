@@ -1,0 +1,82 @@
+#pragma once
+// Operations under way.
+
+#include <exception>
+#include <memory>
+#include <utility>
+
+namespace mpigrad {
+
+constexpr int proc_null = -1;   // no peer: nothing is sent, nothing arrives
+constexpr int any_source = -2;  // of receives that take what comes
+constexpr int any_tag = -1;
+
+// Where a message came from.
+struct Status {
+  int source = proc_null;
+  int tag = any_tag;
+};
+
+// What a transport does for an operation under way. Each function but test() is called once at most, and only one of wait() and
+// drop().
+class PendingWork {
+ public:
+  virtual ~PendingWork() = default;
+  virtual void wait() = 0;
+  virtual bool test() = 0;
+  // Nobody will answer, or wait: what others may still read must stay theirs.
+  virtual void drop() noexcept {}
+  virtual Status status() const { return {}; }  // of a receive, after wait()
+};
+
+// An operation under way. Buffers must live until wait() returns. One that is destroyed waits first, except while an exception
+// unwinds the stack: the peers may never answer then, and the buffers hold nothing useful.
+class Pending {
+ public:
+  Pending() = default;  // nothing is under way
+  explicit Pending(std::unique_ptr<PendingWork> work) : work_(std::move(work)), open_(work_ != nullptr) {}
+  Pending(Pending&& other) noexcept
+      : work_(std::move(other.work_)), open_(std::exchange(other.open_, false)), exceptions_(other.exceptions_) {}
+  Pending& operator=(Pending&& other) noexcept {
+    if (this == &other) return *this;
+    end();
+    work_ = std::move(other.work_), open_ = std::exchange(other.open_, false), exceptions_ = other.exceptions_;
+    return *this;
+  }
+  ~Pending() { end(); }
+
+  // Whether there is, or was, something under way.
+  explicit operator bool() const { return work_ != nullptr; }
+  // A second call returns at once; an error is told by the first.
+  void wait() {
+    if (std::exchange(open_, false)) work_->wait();
+  }
+  // Whether wait() would return, or throw, at once.
+  bool test() { return !open_ || work_->test(); }
+  // Nobody will answer: as if it had been destroyed by an exception.
+  void cancel() noexcept {
+    if (std::exchange(open_, false)) work_->drop();
+  }
+  Status status() const { return work_ ? work_->status() : Status(); }
+
+ private:
+  void end() noexcept {
+    if (std::uncaught_exceptions() > exceptions_) return cancel();
+    try {
+      wait();
+    } catch (...) {  // the next call meets the same failure
+    }
+  }
+
+  std::unique_ptr<PendingWork> work_;
+  bool open_ = false;
+  int exceptions_ = std::uncaught_exceptions();
+};
+
+// For transports: pending<Work>(arguments of its constructor...).
+template <class Work, class... Arguments>
+Pending pending(Arguments&&... arguments) {
+  return Pending(std::make_unique<Work>(std::forward<Arguments>(arguments)...));
+}
+
+}  // namespace mpigrad

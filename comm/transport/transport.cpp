@@ -1,0 +1,50 @@
+#include "comm/transport/transport.h"
+
+namespace mpigrad {
+
+void Transport::run(const Collective& call) {
+  check_collective(name_of(call.kind), call, size());
+  perform(call);
+}
+Pending Transport::start(const Collective& call) {
+  check_collective(traits_of(call.kind).nonblocking, call, size());
+  return begin(call);
+}
+
+void Transport::barrier() { run({.kind = CollectiveKind::barrier}); }
+void Transport::bcast(void* data, std::int64_t count, DType type, int root) {
+  run({.kind = CollectiveKind::bcast, .out = data, .type = type, .root = root, .count = count});
+}
+void Transport::allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op) {
+  run({.kind = CollectiveKind::allreduce, .in = in, .out = out, .type = type, .op = op, .count = count});
+}
+void Transport::reduce(const void* in, void* out, std::int64_t count, DType type, Reduction op, int root) {
+  run({.kind = CollectiveKind::reduce, .in = in, .out = out, .type = type, .op = op, .root = root, .count = count});
+}
+void Transport::gather(const void* in, void* out, std::span<const std::int64_t> counts, DType type, int root) {
+  run({.kind = CollectiveKind::gather, .in = in, .out = out, .type = type, .root = root, .counts = counts});
+}
+void Transport::scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType type, int root) {
+  run({.kind = CollectiveKind::scatter, .in = in, .out = out, .type = type, .root = root, .counts = counts});
+}
+void Transport::allgather(const void* in, void* out, std::span<const std::int64_t> counts, DType type) {
+  run({.kind = CollectiveKind::allgather, .in = in, .out = out, .type = type, .counts = counts});
+}
+void Transport::reduce_scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType type, Reduction op) {
+  run({.kind = CollectiveKind::reduce_scatter, .in = in, .out = out, .type = type, .op = op, .counts = counts});
+}
+void Transport::alltoall(const void* in, std::span<const std::int64_t> send_counts, void* out,
+                         std::span<const std::int64_t> receive_counts, DType type) {
+  run({.kind = CollectiveKind::alltoall,
+       .in = in,
+       .out = out,
+       .type = type,
+       .counts = send_counts,
+       .receive_counts = receive_counts});
+}
+
+Pending Transport::start_allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op) {
+  return start({.kind = CollectiveKind::allreduce, .in = in, .out = out, .type = type, .op = op, .count = count});
+}
+
+}  // namespace mpigrad
