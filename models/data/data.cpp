@@ -1,38 +1,20 @@
 #include "models/data/data.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <span>
 #include <unordered_map>
 
-#include "framework/cuda/cuda.h"
+#include "framework/cuda/staging.h"
 #include "framework/joined.h"
 #include "framework/tensor/random.h"
 #include "models/data/data_augment.h"
 #include "models/data/data_parts.h"
 
 namespace mpigrad::data {
-
-namespace {
-
-// Memory of the host from which a batch goes to a GPU.
-struct Pinned {
-  cuda::PinnedBuffer memory;
-  cuda::Event copied;
-
-  explicit Pinned(std::int64_t bytes) : memory(bytes) {}
-  Pinned(const Pinned&) = delete;
-  Pinned& operator=(const Pinned&) = delete;
-  ~Pinned() {
-    try {
-      if (!copied.reached()) copied.synchronise();
-    } catch (...) {  // a GPU that has failed reads nothing more
-    }
-  }
-};
-
-}  // namespace
 
 struct Loader::State {
   State(SourcePtr source_, LoaderOptions options_)
@@ -67,33 +49,9 @@ struct Loader::State {
   void fill(Fetch& fetch, std::byte* x, std::byte* y);
   Batch laid_out(const Fetch& fetch, const Tensor& x, const Tensor& y);
   Batch finish(Fetch& fetch);
-  Batch finish(Fetch& fetch, Places& places);
+  Batch finish(Fetch& fetch, cuda::Uploads::Places& places);
 
-  std::array<std::unique_ptr<Pinned>, 2> pinned;  // in turn
-  std::size_t next_pinned = 0;
-};
-
-// Where the batches of an epoch are on a GPU: two places in turn, so that one is filled while the other is computed with.
-struct Loader::Places {
-  struct Place {
-    std::shared_ptr<Storage> x, y;
-    cuda::Event used;  // behind the work of the step that used it
-  };
-  std::array<Place, 2> places;
-  std::size_t next = 0;
-
-  // The step that used the batch before has been given out.
-  void step_is_given() { places[1 - next].used.record(cuda::compute_stream()); }
-
-  // Memory at `place` that nobody uses any more when the copy stream gets there.
-  static Tensor free_memory(std::shared_ptr<Storage>& storage, const TensorType& type) {
-    const auto bytes = type.shape.elements() * size_of(type.dtype);
-    if (!storage || storage.use_count() > 1 || storage->bytes() < bytes) {
-      storage = std::make_shared<Storage>(bytes, DeviceKind::cuda);
-      cuda::wait(cuda::copy_stream(), cuda::compute_stream());  // which may have given it back just now
-    }
-    return {type, storage, 0};
-  }
+  cuda::Uploads uploads;
 };
 
 struct Loader::Fetch {
@@ -183,27 +141,11 @@ Batch Loader::State::finish(Fetch& fetch) {
   return laid_out(fetch, detail::copied(x, options.device), detail::copied(y, options.device));
 }
 
-// The host waits for nothing but the copy of the batch before the last, which has been used.
-Batch Loader::State::finish(Fetch& fetch, Places& places) {
-  constexpr std::int64_t alignment = 512;
+Batch Loader::State::finish(Fetch& fetch, cuda::Uploads::Places& places) {
   const auto [x_type, y_type] = types(fetch);
-  const auto of_x = x_type.shape.elements() * size_of(x_type.dtype), of_y = y_type.shape.elements() * size_of(y_type.dtype);
-  const auto before_y = (of_x + alignment - 1) / alignment * alignment;
-  auto& host = pinned[std::exchange(next_pinned, 1 - next_pinned)];
-  if (host) host->copied.throttle();
-  if (!host || host->memory.bytes() < before_y + of_y) host = std::make_unique<Pinned>(before_y + of_y);
-  auto* from = host->memory.data();
-  fill(fetch, from, from + before_y);
-
-  auto& place = places.places[std::exchange(places.next, 1 - places.next)];
-  const auto stream = cuda::copy_stream();
-  place.used.hold(stream);
-  const auto x = Places::free_memory(place.x, x_type), y = Places::free_memory(place.y, y_type);
-  cuda::copy(x.raw(), from, of_x, stream);
-  cuda::copy(y.raw(), from + before_y, of_y, stream);
-  host->copied.record(stream);
-  host->copied.hold(cuda::compute_stream());
-  return laid_out(fetch, x, y);
+  const auto batch =
+      uploads.upload(std::array{x_type, y_type}, places, [&](std::span<std::byte* const> to) { fill(fetch, to[0], to[1]); });
+  return laid_out(fetch, batch[0], batch[1]);
 }
 
 // ---- Loader
@@ -260,14 +202,15 @@ Batch Loader::batch(std::int64_t epoch, std::int64_t step) const {
 }
 
 Batches<Batch> Loader::epoch(std::int64_t epoch) const {
-  return {steps(), [state = state_, epoch, order = state_->schedule.order(epoch), places = std::shared_ptr<Places>(),
-                    next = std::shared_ptr<Fetch>()](std::int64_t step) mutable {
+  return {steps(),
+          [state = state_, epoch, order = state_->schedule.order(epoch), places = std::shared_ptr<cuda::Uploads::Places>(),
+           next = std::shared_ptr<Fetch>()](std::int64_t step) mutable {
             if (places) places->step_is_given();
             const auto fetch = next ? std::move(next) : state->start(epoch, order, step);
             const bool ahead = state->options.prefetch && step + 1 < state->schedule.steps();
             next = ahead ? state->start(epoch, order, step + 1) : nullptr;
             if (state->options.device != DeviceKind::cuda) return state->finish(*fetch);
-            if (!places) places = std::make_shared<Places>();
+            if (!places) places = std::make_shared<cuda::Uploads::Places>();
             return state->finish(*fetch, *places);
           }};
 }

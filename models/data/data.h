@@ -64,7 +64,6 @@ class Loader {
   Batches<Batch> epoch(std::int64_t epoch) const;
 
   struct Fetch;   // a batch that is being read
-  struct Places;  // where batches on a GPU are
   struct State;
 
  private:

@@ -2,10 +2,8 @@
 
 #include <sys/resource.h>
 
-#include <array>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -14,7 +12,7 @@
 #include "comm/collectives.h"
 #include "comm/spatial/redistribute.h"
 #include "framework/activity.h"
-#include "framework/cuda/cuda.h"
+#include "framework/cuda/staging.h"
 #include "models/train/step_graph.h"
 #include "ops/elementwise.h"
 
@@ -44,25 +42,11 @@ class Losses {
   };
   // `arrived` gets the steps in order, on all ranks after the same calls.
   Losses(const Communicator& world, std::function<void(const Step&)> arrived) : world_(world), arrived_(std::move(arrived)) {}
-  ~Losses() {
-    for (const auto& each : pending_) {  // an exception is on its way; their memory is about to go
-      try {
-        each.place->done.synchronise();
-      } catch (...) {
-      }
-    }
-  }
-  Losses(const Losses&) = delete;
-  Losses& operator=(const Losses&) = delete;
-
   void add(const Tensor& share, const Step& step) {
     if (share.device() != DeviceKind::cuda) return arrive(step, share.item(), share.layout());
     require(share.elements() == 1, "[fit] a loss has one element: {}", share);
-    auto& place = places_[std::exchange(next_, 1 - next_)];
-    if (!place) place = std::make_unique<Place>();
-    cuda::copy(place->memory.data(), share.raw(), share.bytes(), cuda::compute_stream());
-    place->done.record(cuda::compute_stream());
-    pending_.push_back({step, share.dtype(), share.layout(), place.get()});
+    values_.add(share);
+    pending_.push_back({step, share.layout()});
     if (pending_.size() > 1) take();
   }
   void finish() {
@@ -70,26 +54,15 @@ class Losses {
   }
 
  private:
-  struct Place {
-    cuda::PinnedBuffer memory{sizeof(double)};
-    cuda::Event done;
-  };
   struct Pending {
     Step step;
-    DType dtype = DType::float32;
     LayoutPtr layout;
-    Place* place = nullptr;
   };
   void take() {
-    const auto& first = pending_.front();
-    first.place->done.throttle();
-    const auto value = visit_any_floating(first.dtype, [&](auto zero) {
-      std::memcpy(&zero, first.place->memory.data(), sizeof(zero));
-      return static_cast<double>(zero);
-    });
-    const auto taken = first;
+    const auto value = values_.take();
+    const auto first = std::move(pending_.front());
     pending_.pop_front();
-    arrive(taken.step, value, taken.layout);
+    arrive(first.step, value, first.layout);
   }
   void arrive(Step step, double share, const LayoutPtr& layout) {
     step.loss = total(share, layout, world_);
@@ -100,9 +73,8 @@ class Losses {
 
   const Communicator& world_;
   std::function<void(const Step&)> arrived_;
-  std::array<std::unique_ptr<Place>, 2> places_;
-  std::size_t next_ = 0;
-  std::deque<Pending> pending_;
+  cuda::Readbacks values_;
+  std::deque<Pending> pending_;  // of values_
 };
 
 // Restores a network's mode.
