@@ -18,8 +18,7 @@ namespace ops {
 struct AllToAllW {
   Communicator comm;
   Types receive;
-  static constexpr std::string_view name = "alltoallw";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "alltoallw", .communicates = true}; }
   Types infer(Inputs in) const;
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const;

@@ -56,8 +56,8 @@ void Bcast::run(Inputs in, Outputs out) const {
 }
 
 Types Gather::infer(Inputs in) const {
-  require_rows(name, in[0], comm, rows);
-  require_root(name, comm, root);
+  require_rows(traits().name, in[0], comm, rows);
+  require_root(traits().name, comm, root);
   require(in[0].dim(0) == rows[static_cast<std::size_t>(comm.rank())], "[gather] {} rows were announced: {}",
           rows[static_cast<std::size_t>(comm.rank())], in[0]);
   return {{with_rows(in[0].shape(), comm.rank() == root ? sum_of(rows) : 0), in[0].dtype()}};
@@ -68,8 +68,8 @@ void Gather::run(Inputs in, Outputs out) const {
 }
 
 Types Scatter::infer(Inputs in) const {
-  require_rows(name, in[0], comm, rows);
-  require_root(name, comm, root);
+  require_rows(traits().name, in[0], comm, rows);
+  require_root(traits().name, comm, root);
   const auto expected = comm.rank() == root ? sum_of(rows) : 0;
   require(in[0].dim(0) == expected, "[scatter] rank {} hands in {} rows, root is {}: {}", comm.rank(), expected, root, in[0]);
   return {{with_rows(in[0].shape(), rows[static_cast<std::size_t>(comm.rank())]), in[0].dtype()}};
@@ -80,7 +80,7 @@ void Scatter::run(Inputs in, Outputs out) const {
 }
 
 Types AllGather::infer(Inputs in) const {
-  require_rows(name, in[0], comm, rows);
+  require_rows(traits().name, in[0], comm, rows);
   require(in[0].dim(0) == rows[static_cast<std::size_t>(comm.rank())], "[allgather] {} rows were announced: {}",
           rows[static_cast<std::size_t>(comm.rank())], in[0]);
   return {{with_rows(in[0].shape(), sum_of(rows)), in[0].dtype()}};
@@ -91,7 +91,7 @@ void AllGather::run(Inputs in, Outputs out) const {
 }
 
 Types ReduceScatter::infer(Inputs in) const {
-  require_rows(name, in[0], comm, rows);
+  require_rows(traits().name, in[0], comm, rows);
   require(in[0].dim(0) == sum_of(rows), "[reduce_scatter] the blocks have {} rows in all: {}", sum_of(rows), in[0]);
   return {{with_rows(in[0].shape(), rows[static_cast<std::size_t>(comm.rank())]), in[0].dtype()}};
 }
@@ -102,8 +102,8 @@ void ReduceScatter::run(Inputs in, Outputs out) const {
 }
 
 Types AllToAll::infer(Inputs in) const {
-  require_rows(name, in[0], comm, send_rows);
-  require_rows(name, in[0], comm, receive_rows);
+  require_rows(traits().name, in[0], comm, send_rows);
+  require_rows(traits().name, in[0], comm, receive_rows);
   require(in[0].dim(0) == sum_of(send_rows), "[alltoall] the blocks to send have {} rows in all: {}", sum_of(send_rows), in[0]);
   return {{with_rows(in[0].shape(), sum_of(receive_rows)), in[0].dtype()}};
 }

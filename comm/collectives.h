@@ -50,8 +50,7 @@ namespace ops {
 // The members every op here has; what a communication op needs is that `run` serves all devices.
 struct AllReduce {
   Communicator comm;
-  static constexpr std::string_view name = "allreduce";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "allreduce", .communicates = true}; }
   int equal_on() const { return comm.rank() == 0 ? comm.size() : 0; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Inputs in, Outputs out) const;
@@ -62,8 +61,7 @@ struct AllReduce {
 struct ReduceToRoot {
   Communicator comm;
   int root = 0;
-  static constexpr std::string_view name = "reduce";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "reduce", .communicates = true}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay&, Inputs g) const { return {bcast(g[0], comm, root)}; }
@@ -71,8 +69,7 @@ struct ReduceToRoot {
 struct Bcast {
   Communicator comm;
   int root = 0;
-  static constexpr std::string_view name = "bcast";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "bcast", .communicates = true}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay&, Inputs g) const { return {reduce(g[0], comm, root)}; }
@@ -82,8 +79,7 @@ struct Gather {
   Communicator comm;
   int root = 0;
   Rows rows;
-  static constexpr std::string_view name = "gather";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "gather", .communicates = true}; }
   Types infer(Inputs in) const;
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay&, Inputs g) const { return {scatter(g[0], comm, root, rows)}; }
@@ -92,8 +88,7 @@ struct Scatter {
   Communicator comm;
   int root = 0;
   Rows rows;
-  static constexpr std::string_view name = "scatter";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "scatter", .communicates = true}; }
   Types infer(Inputs in) const;
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay&, Inputs g) const { return {gather(g[0], comm, root, rows)}; }
@@ -102,8 +97,7 @@ struct Scatter {
 struct AllGather {
   Communicator comm;
   Rows rows;
-  static constexpr std::string_view name = "allgather";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "allgather", .communicates = true}; }
   Types infer(Inputs in) const;
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay&, Inputs g) const { return {reduce_scatter(g[0], comm, rows)}; }
@@ -111,8 +105,7 @@ struct AllGather {
 struct ReduceScatter {
   Communicator comm;
   Rows rows;
-  static constexpr std::string_view name = "reduce_scatter";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "reduce_scatter", .communicates = true}; }
   Types infer(Inputs in) const;
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay&, Inputs g) const { return {allgather(g[0], comm, rows)}; }
@@ -121,8 +114,7 @@ struct ReduceScatter {
 struct AllToAll {
   Communicator comm;
   Rows send_rows, receive_rows;
-  static constexpr std::string_view name = "alltoall";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "alltoall", .communicates = true}; }
   Types infer(Inputs in) const;
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay&, Inputs g) const { return {alltoall(g[0], comm, receive_rows, send_rows)}; }

@@ -43,8 +43,7 @@ namespace ops {
 struct NeighborAllToAll {
   Topology topology;
   Rows send_rows, receive_rows;
-  static constexpr std::string_view name = "neighbor_alltoall";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "neighbor_alltoall", .communicates = true}; }
   Types infer(Inputs in) const;
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay&, Inputs g) const { return {neighbor_alltoall(g[0], topology.transposed(), receive_rows, send_rows)}; }

@@ -48,9 +48,9 @@ struct AllReduceBy {
   Communicator comm;
   Reduction op = Reduction::max;
   Ties ties = Ties::split;
-  static constexpr std::string_view name = "allreduce";
-  static constexpr unsigned keeps_inputs = 1, keeps_outputs = 1;
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() {
+    return {.name = "allreduce", .keeps_inputs = 1, .keeps_outputs = 1, .communicates = true};
+  }
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const;
@@ -60,9 +60,7 @@ struct ReduceBy {
   int root = 0;
   Reduction op = Reduction::max;
   Ties ties = Ties::split;
-  static constexpr std::string_view name = "reduce";
-  static constexpr unsigned keeps_inputs = 1, keeps_outputs = 1;
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "reduce", .keeps_inputs = 1, .keeps_outputs = 1, .communicates = true}; }
   Types infer(Inputs in) const { return ReduceToRoot{comm, root}.infer(in); }
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const;
@@ -72,9 +70,9 @@ struct ReduceScatterBy {
   Rows rows;
   Reduction op = Reduction::max;
   Ties ties = Ties::split;
-  static constexpr std::string_view name = "reduce_scatter";
-  static constexpr unsigned keeps_inputs = 1, keeps_outputs = 1;
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() {
+    return {.name = "reduce_scatter", .keeps_inputs = 1, .keeps_outputs = 1, .communicates = true};
+  }
   Types infer(Inputs in) const { return ReduceScatter{comm, rows}.infer(in); }
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const;
@@ -84,8 +82,7 @@ struct ReduceScatterBy {
 struct LocatedValue {
   Communicator comm;
   Tensor value, weight;
-  static constexpr std::string_view name = "allreduce_loc";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "allreduce_loc", .communicates = true}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   Tensor view(Inputs) const { return value.as_variable(); }
   Tensors vjp(const Replay& at, Inputs g) const;

@@ -41,9 +41,9 @@ struct RingLogSumExp {
   Communicator comm;
   RingAttributes a;
   bool columns = false;
-  static constexpr std::string_view name = "ring_logsumexp";
-  static constexpr unsigned keeps_inputs = 3, keeps_outputs = 3;
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() {
+    return {.name = "ring_logsumexp", .keeps_inputs = 3, .keeps_outputs = 3, .communicates = true};
+  }
   Types infer(Inputs in) const;
   Cost cost(Inputs in, Outputs out) const;
   void run(Inputs in, Outputs out) const;

@@ -39,9 +39,7 @@ struct ScanBy {
   Reduction op = Reduction::max;
   Ties ties = Ties::split;
   Direction direction = Direction::up;
-  static constexpr std::string_view name = "scan";
-  static constexpr unsigned keeps_inputs = 1, keeps_outputs = 1;
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "scan", .keeps_inputs = 1, .keeps_outputs = 1, .communicates = true}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   Tensor view(Inputs in) const;
   Tensors vjp(const Replay& at, Inputs g) const;

@@ -53,9 +53,7 @@ template <UserReductionWithCarry R>
 struct ScanUser {
   Communicator comm;
   R reduction;
-  static constexpr std::string_view name = "scan";
-  static constexpr unsigned keeps_inputs = 1, keeps_outputs = 1;
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "scan", .keeps_inputs = 1, .keeps_outputs = 1, .communicates = true}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   Tensor view(Inputs in) const {
     Untaped scope;
@@ -95,9 +93,9 @@ template <UserReductionWithVjp R>
 struct AllReduceUser {
   Communicator comm;
   R reduction;
-  static constexpr std::string_view name = "allreduce";
-  static constexpr unsigned keeps_inputs = 1, keeps_outputs = 1;
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() {
+    return {.name = "allreduce", .keeps_inputs = 1, .keeps_outputs = 1, .communicates = true};
+  }
   Types infer(Inputs in) const { return {in[0].type()}; }
   Tensor view(Inputs in) const {
     Untaped scope;

@@ -2,8 +2,8 @@
 //
 //   mpiexec -n 2 build/examples/own_op
 //
-// prints the same mean on any number of ranks, and how far the derivatives are off: of first order from differences of y, "exactly"
-// backwards from forwards, and of second order from differences of the first.
+// prints the same mean on any number of ranks, and how far the derivatives are off: of first order from differences of y,
+// "exactly" backwards from forwards, and of second order from differences of the first.
 //
 // framework/op.h lists what an op may have beside what this one has. Its vjp is written in ops, so that it can be differentiated
 // again; `layout` makes it one of distributed tensors, too: y is divided as x is.
@@ -12,13 +12,12 @@
 using namespace mpigrad;
 
 struct Wavelet {
-  static constexpr std::string_view name = "wavelet";
-  static constexpr unsigned keeps_inputs = 1;  // the vjp reads x
+  static constexpr OpTraits traits() { return {.name = "wavelet", .keeps_inputs = 1}; }  // bit 0: the vjp reads input 0
   Types infer(Inputs in) const {
     require(is_floating(in[0].dtype()), "[wavelet] takes real numbers, not {}", in[0]);
     return {in[0].type()};
   }
-  LayoutPtr layout(Inputs in) const { return elementwise_layout(name, in, Elementwise::nonlinear); }
+  LayoutPtr layout(Inputs in) const { return elementwise_layout(traits().name, in, Elementwise::nonlinear); }
   void run(Cpu, Inputs in, Outputs out) const {
     visit_floating(in[0].dtype(), [&](auto zero) {
       using T = decltype(zero);
@@ -41,7 +40,7 @@ int main(int argc, char** argv) {
     const double value = total(mean(wavelet(x)), session.world());
     const auto f = [](const Tensors& inputs) { return Tensors{wavelet(inputs[0])}; };
     const auto report = adjoint_check(f, {x.without_layout()}, session.world(), {.linear = false});
-    fmt::print("rank {}: mean {:.12f}; first order off by {:.0e}, exactly {:.0e}, second {:.0e}\n", session.rank(), value, report.first,
-               report.exact, report.second);
+    fmt::print("rank {}: mean {:.12f}; first order off by {:.0e}, exactly {:.0e}, second {:.0e}\n", session.rank(), value,
+               report.first, report.exact, report.second);
   });
 }

@@ -94,7 +94,7 @@ Cost cost_of(const void* op, const OpFunctions& f, Inputs in, Outputs out) {
 
 // The kernels of the CPU compute with float32 and float64. Rounding once, they are what the 16-bit kernels of a GPU approach.
 void run_on_cpu(const void* op, const OpFunctions& f, Inputs in, Outputs out) {
-  if (f.takes_half || !any_half(in, out)) return f.run_on_cpu(op, in, out);
+  if (f.traits.takes_half || !any_half(in, out)) return f.run_on_cpu(op, in, out);
   const Tensors wide = widened(in);
   Tensors results = wide_outputs(out);
   f.run_on_cpu(op, wide, results);
@@ -102,11 +102,11 @@ void run_on_cpu(const void* op, const OpFunctions& f, Inputs in, Outputs out) {
 }
 
 void run(const void* op, const OpFunctions& f, DeviceKind device, Inputs in, Outputs out) {
-  if (f.communicates) return f.run(op, in, out);
+  if (f.traits.communicates) return f.run(op, in, out);
   switch (device) {
     case DeviceKind::cpu: return run_on_cpu(op, f, in, out);
     case DeviceKind::cuda:
-      if (!f.run_on_cuda) refuse_cuda(f.name);
+      if (!f.run_on_cuda) refuse_cuda(f.traits.name);
       return f.run_on_cuda(op, in, out);
     case DeviceKind::dry: return;
   }
@@ -115,19 +115,19 @@ void run(const void* op, const OpFunctions& f, DeviceKind device, Inputs in, Out
 }  // namespace
 
 Tensors apply_all(const void* op, const OpFunctions& f, Tensors in) {
-  const DeviceKind device = common_device(f.name, in);
+  const DeviceKind device = common_device(f.traits.name, in);
 
   // Layouts come before local shapes: what does not fit is then refused in the same words on all ranks.
   bool distributed = false;
   for (const auto& x : in) distributed = distributed || (x && x.layout());
   LayoutPtr layout;
-  if (distributed) layout = f.layout ? f.layout(op, in) : refuse_layout(f.name, in);
+  if (distributed) layout = f.layout ? f.layout(op, in) : refuse_layout(f.traits.name, in);
   const Types types = f.infer(op, in);
-  const OpScope running(f.name);
-  const bool constant = !f.differentiable || all_constant(in);
+  const OpScope running(f.traits.name);
+  const bool constant = !f.traits.differentiable || all_constant(in);
   const bool record = !constant && Tape::recording();
   if (!record && !constant) Tape::read_unrecorded(in);
-  const RecordedCall scope(f.communicates && record);
+  const RecordedCall scope(f.traits.communicates && record);
   const bool counting = counting_costs();
   const double start = counting ? seconds_now() : 0;
 
@@ -142,14 +142,14 @@ Tensors apply_all(const void* op, const OpFunctions& f, Tensors in) {
       out.push_back(Tensor::with_room(types[i], device, HaloRoom::bytes(types[i], layout)));
     run(op, f, device, in, out);
   }
-  if (counting) count_cost(f.name, cost_of(op, f, in, out), seconds_now() - start, in, out);
+  if (counting) count_cost(f.traits.name, cost_of(op, f, in, out), seconds_now() - start, in, out);
 
   finish_outputs(out, constant, layout);
   if (record)
-    Tape::record({.name = f.name,
-                  .communicates = f.communicates,
-                  .keeps_inputs = f.keeps_inputs,
-                  .keeps_outputs = f.keeps_outputs ? f.keeps_outputs(op) : 0,
+    Tape::record({.name = f.traits.name,
+                  .communicates = f.traits.communicates,
+                  .keeps_inputs = f.kept_inputs ? f.kept_inputs(op) : f.traits.keeps_inputs,
+                  .keeps_outputs = f.kept_outputs ? f.kept_outputs(op) : f.traits.keeps_outputs,
                   .inputs = std::move(in),
                   .outputs = out,
                   .vjp = f.vjp(op),

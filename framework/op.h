@@ -1,7 +1,7 @@
 #pragma once
 // What an op is. An op is one struct: its attributes, and
 //
-//   static constexpr std::string_view name        as it appears in errors and on the tape
+//   static constexpr OpTraits traits() { return {.name = "cube", .keeps_inputs = 1}; }
 //   Types infer(Inputs in) const                  types of the outputs; refuses what does not fit, naming rule and operands
 //   void run(Cpu, Inputs in, Outputs out) const   the kernel, one per device
 //   void run(Cuda, Inputs in, Outputs out) const
@@ -13,16 +13,12 @@
 //   LayoutPtr layout(Inputs in) const             what the op means on a distributed tensor; default: refused by name
 //   Tensor view(Inputs in) const                  instead of run: the output shares the input's storage
 //   Tensor reuse(Inputs in) const                 beside run: memory for the output, or none; see sole_owner
-//   static constexpr unsigned keeps_inputs, keeps_outputs    bit i: the vjp reads the elements of input (output) i; default none
-//   unsigned kept_outputs() const                 the latter, where it depends on the attributes
-//   static constexpr bool communicates = true     takes part in every replay; `run(Inputs, Outputs)` serves all devices
-//   static constexpr bool differentiable = false  outputs are constants (comparisons, indices)
-//   static constexpr bool takes_half = true       `run` on the CPU takes bfloat16 and float16 as well; to the others their
-//   elements
-//                                                 come as float32, and what they compute is rounded once
+//   unsigned kept_inputs() const, kept_outputs() const    keeps_inputs, keeps_outputs, where they depend on the attributes
 //   int equal_on() const                          on how many ranks the output is equal without being of type "same"
 //   auto start_reduction(const Tensor& cotangent) const   the vjp of a parameter's replication, started without waiting, and
 //   std::uint64_t reduces_over() const            the number of its group of ranks
+//
+// traits() is a function, so that a struct inside a function can be an op. A misspelt trait does not compile.
 
 // Kernels: the library's ops declare both. In a build with CUDA the second is defined in ops/cuda, and a missing one is a link
 // error; the files ops/cuda/*absent.cpp define it elsewhere, where no tensor can be on a GPU, so that no use is ever reached. An
@@ -49,6 +45,18 @@ struct Cost {
   double bytes = 0;
 };
 
+// What is the same for all ops of one type.
+struct OpTraits {
+  std::string_view name;  // as it appears in errors and on the tape
+  // Bit i: the vjp reads the elements of input (output) i.
+  unsigned keeps_inputs = 0, keeps_outputs = 0;
+  bool communicates = false;   // takes part in every replay; `run(Inputs, Outputs)` serves all devices
+  bool differentiable = true;  // false: outputs are constants (comparisons, indices), and there is no vjp
+  // `run` on the CPU takes bfloat16 and float16 as well; to the others their elements come as float32, and what they compute is
+  // rounded once.
+  bool takes_half = false;
+};
+
 namespace detail {
 
 template <class Op>
@@ -56,10 +64,18 @@ concept Differentiable = requires(const Op op, const Replay& at, Inputs cotangen
   { op.vjp(at, cotangents) } -> std::same_as<Tensors>;
 };
 template <class Op>
-constexpr bool differentiable() {
-  if constexpr (requires { Op::differentiable; }) return Op::differentiable;
-  return true;
+concept HasTraits = requires {
+  { Op::traits() } -> std::same_as<OpTraits>;
+};
+// What belongs in traits() and would say nothing beside it.
+template <class Op>
+concept HasStrayTraits = requires {
+  Op::keeps_inputs;
 }
+|| requires { Op::keeps_outputs; }
+|| requires { Op::communicates; }
+|| requires { Op::differentiable; }
+|| requires { Op::takes_half; };
 
 LayoutPtr refuse_layout(std::string_view op, Inputs in);
 [[noreturn]] void refuse_cuda(std::string_view op);
@@ -107,9 +123,7 @@ namespace detail {
 // What apply() needs of an op, without its type: the same code then runs every op, and a file that defines one compiles little
 // beside the op itself. Null where the op does not say.
 struct OpFunctions {
-  std::string_view name;
-  bool communicates = false, differentiable = true, takes_half = false;
-  unsigned keeps_inputs = 0;
+  OpTraits traits;
   Types (*infer)(const void* op, Inputs in) = nullptr;
   LayoutPtr (*layout)(const void* op, Inputs in) = nullptr;
   Tensor (*view)(const void* op, Inputs in) = nullptr;
@@ -118,7 +132,8 @@ struct OpFunctions {
   void (*run_on_cpu)(const void* op, Inputs in, Outputs out) = nullptr;
   void (*run_on_cuda)(const void* op, Inputs in, Outputs out) = nullptr;
   Cost (*cost)(const void* op, Inputs in, Outputs out) = nullptr;
-  unsigned (*keeps_outputs)(const void* op) = nullptr;
+  unsigned (*kept_inputs)(const void* op) = nullptr;
+  unsigned (*kept_outputs)(const void* op) = nullptr;
   int (*equal_on)(const void* op) = nullptr;
   Vjp (*vjp)(const void* op) = nullptr;
   StartReduction (*start_reduction)(const void* op) = nullptr;
@@ -126,12 +141,10 @@ struct OpFunctions {
 
 template <class Op>
 constexpr OpFunctions functions_of() {
-  OpFunctions f{.name = Op::name};
-  if constexpr (requires { Op::communicates; }) f.communicates = Op::communicates;
-  f.differentiable = differentiable<Op>();
-  static_assert(Differentiable<Op> || !differentiable<Op>(), "an op needs a vjp written in ops");
-  if constexpr (requires { Op::takes_half; }) f.takes_half = Op::takes_half;
-  if constexpr (requires { Op::keeps_inputs; }) f.keeps_inputs = Op::keeps_inputs;
+  static_assert(HasTraits<Op>, "an op has `static constexpr OpTraits traits()`");
+  static_assert(!HasStrayTraits<Op>, "what OpTraits has belongs in the op's traits()");
+  OpFunctions f{.traits = Op::traits()};
+  static_assert(Differentiable<Op> || !Op::traits().differentiable, "an op needs a vjp written in ops");
   f.infer = [](const void* op, Inputs in) { return static_cast<const Op*>(op)->infer(in); };
   if constexpr (requires(const Op op, Inputs in) { op.layout(in); })
     f.layout = [](const void* op, Inputs in) -> LayoutPtr { return static_cast<const Op*>(op)->layout(in); };
@@ -140,7 +153,7 @@ constexpr OpFunctions functions_of() {
   } else {
     if constexpr (requires(const Op op, Inputs in) { op.reuse(in); })
       f.reuse = [](const void* op, Inputs in) { return static_cast<const Op*>(op)->reuse(in); };
-    if constexpr (requires { requires Op::communicates; }) {
+    if constexpr (Op::traits().communicates) {
       f.run = [](const void* op, Inputs in, Outputs out) { static_cast<const Op*>(op)->run(in, out); };
     } else {
       f.run_on_cpu = [](const void* op, Inputs in, Outputs out) { static_cast<const Op*>(op)->run(Cpu{}, in, out); };
@@ -150,10 +163,10 @@ constexpr OpFunctions functions_of() {
   }
   if constexpr (requires(const Op op, Inputs in, Outputs out) { op.cost(in, out); })
     f.cost = [](const void* op, Inputs in, Outputs out) -> Cost { return static_cast<const Op*>(op)->cost(in, out); };
+  if constexpr (requires(const Op op) { op.kept_inputs(); })
+    f.kept_inputs = [](const void* op) -> unsigned { return static_cast<const Op*>(op)->kept_inputs(); };
   if constexpr (requires(const Op op) { op.kept_outputs(); })
-    f.keeps_outputs = [](const void* op) { return static_cast<const Op*>(op)->kept_outputs(); };
-  else if constexpr (requires { Op::keeps_outputs; })
-    f.keeps_outputs = [](const void*) -> unsigned { return Op::keeps_outputs; };
+    f.kept_outputs = [](const void* op) -> unsigned { return static_cast<const Op*>(op)->kept_outputs(); };
   if constexpr (requires(const Op op) { op.equal_on(); })
     f.equal_on = [](const void* op) { return static_cast<const Op*>(op)->equal_on(); };
   if constexpr (Differentiable<Op>)

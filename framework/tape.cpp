@@ -60,7 +60,7 @@ void detail::refuse_unkept(std::string_view reader, std::string_view what, const
       require(i < 32, "[{}] its vjp reads {} {}, but of no more than 32 can the elements be kept: {}", entry->name, operand, i,
               x);
       fail(
-          "[{}] its vjp reads the elements of {} {}, which were not kept: the op needs `static constexpr unsigned {} = {};`, "
+          "[{}] its vjp reads the elements of {} {}, which were not kept: the op's traits() need `.{} = {}`, "
           "where bit i is {} i: {}",
           entry->name, operand, i, member, kept | 1U << i, operand, x);
     };

@@ -8,10 +8,10 @@ namespace ops {
 
 Types BiasActivation::infer(Inputs in) const {
   const auto &x = in[0], &bias = in[1];
-  require(x.rank() >= 1 && is_floating(x.dtype()), "[{}] needs floating-point elements, channels last: {}", name, x);
+  require(x.rank() >= 1 && is_floating(x.dtype()), "[{}] needs floating-point elements, channels last: {}", traits().name, x);
   require(bias.type() == TensorType{Shape{x.dim(-1)}, x.dtype()}, "[{}] bias has one element for each of {} channels: {} for {}",
-          name, x.dim(-1), bias, x);
-  require(slope >= 0, "[{}] the slope is not negative, got {}", name, slope);
+          traits().name, x.dim(-1), bias, x);
+  require(slope >= 0, "[{}] the slope is not negative, got {}", traits().name, slope);
   return {x.type()};
 }
 Tensors BiasActivation::vjp(const Replay& at, Inputs g) const {
@@ -21,8 +21,8 @@ Tensors BiasActivation::vjp(const Replay& at, Inputs g) const {
 
 Types BiasActivationAdjoint::infer(Inputs in) const {
   const auto &g = in[0], &y = in[1];
-  require(g.rank() >= 1 && is_floating(g.dtype()), "[{}] needs floating-point elements, channels last: {}", name, g);
-  require(g.type() == y.type(), "[{}] the cotangent differs from what it belongs to: {} and {}", name, g, y);
+  require(g.rank() >= 1 && is_floating(g.dtype()), "[{}] needs floating-point elements, channels last: {}", traits().name, g);
+  require(g.type() == y.type(), "[{}] the cotangent differs from what it belongs to: {} and {}", traits().name, g, y);
   return {g.type(), {Shape{g.dim(-1)}, g.dtype()}};
 }
 Tensor BiasActivationAdjoint::reuse(Inputs in) const {

@@ -25,8 +25,7 @@ namespace ops {
 
 struct BiasActivation {
   double slope = 1;
-  static constexpr std::string_view name = "bias_activation";
-  static constexpr unsigned keeps_outputs = 1;
+  static constexpr OpTraits traits() { return {.name = "bias_activation", .keeps_outputs = 1}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
@@ -38,8 +37,7 @@ struct BiasActivation {
 struct BiasActivationAdjoint {
   double slope = 1;
   bool in_place = false;  // h takes the memory of g
-  static constexpr std::string_view name = "bias_activation_adjoint";
-  static constexpr unsigned keeps_inputs = 2;
+  static constexpr OpTraits traits() { return {.name = "bias_activation_adjoint", .keeps_inputs = 2}; }
   Types infer(Inputs in) const;
   Tensor reuse(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;

@@ -44,9 +44,9 @@ Cost multiply_add_cost(const Tensor& y, const Tensor& w, Inputs in, Outputs out)
 
 Types Conv::infer(Inputs in) const {
   const auto &x = in[0], &w = in[1];
-  require_operands(name, x, w);
-  require_channels(name, x, w, a.groups);
-  require_window(name, spatial_extent(w), a.stride, a.dilation);
+  require_operands(traits().name, x, w);
+  require_channels(traits().name, x, w, a.groups);
+  require_window(traits().name, spatial_extent(w), a.stride, a.dilation);
   return {{with_spatial(x.dim(0), outputs(spatial_extent(x), spatial_extent(w), a), w.dim(0)), x.dtype()}};
 }
 Cost Conv::cost(Inputs in, Outputs out) const { return multiply_add_cost(out[0], in[1], in, out); }
@@ -58,8 +58,8 @@ Tensors Conv::vjp(const Replay& at, Inputs g) const {
 
 Types ConvData::infer(Inputs in) const {
   const auto &g = in[0], &w = in[1];
-  require_operands(name, g, w);
-  require_window(name, spatial_extent(w), a.stride, a.dilation);
+  require_operands(traits().name, g, w);
+  require_window(traits().name, spatial_extent(w), a.stride, a.dilation);
   require(g.dim(4) == w.dim(0), "[conv_data] cotangent has {} channels, weight makes {}: {} and {}", g.dim(4), w.dim(0), g, w);
   require(a.groups > 0 && w.dim(0) % a.groups == 0, "[conv_data] {} channels are not a multiple of {} groups: weight {}",
           w.dim(0), a.groups, w);
@@ -76,8 +76,8 @@ Tensors ConvData::vjp(const Replay& at, Inputs bar) const {
 
 Types ConvWeight::infer(Inputs in) const {
   const auto &x = in[0], &g = in[1];
-  require_operands(name, x, g);
-  require_window(name, kernel, a.stride, a.dilation);
+  require_operands(traits().name, x, g);
+  require_window(traits().name, kernel, a.stride, a.dilation);
   require(x.dim(0) == g.dim(0) && outputs(spatial_extent(x), kernel, a) == spatial_extent(g),
           "[conv_weight] kernel ({}) does not take {} to {}", joined(kernel, ", "), x, g);
   require(a.groups > 0 && x.dim(4) % a.groups == 0 && g.dim(4) % a.groups == 0,
@@ -95,8 +95,8 @@ Types ConvBiasActivation::infer(Inputs in) const {
   const auto result = Conv{a}.infer(in.first(2));
   if (in[2])
     require(in[2].type() == TensorType{Shape{in[1].dim(0)}, in[1].dtype()},
-            "[{}] bias has one element for each of {} output channels: {}", name, in[1].dim(0), in[2]);
-  require(slope >= 0, "[{}] the slope is not negative, got {}", name, slope);
+            "[{}] bias has one element for each of {} output channels: {}", traits().name, in[1].dim(0), in[2]);
+  require(slope >= 0, "[{}] the slope is not negative, got {}", traits().name, slope);
   return result;
 }
 Cost ConvBiasActivation::cost(Inputs in, Outputs out) const { return multiply_add_cost(out[0], in[1], in, out); }

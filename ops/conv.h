@@ -43,8 +43,7 @@ namespace ops {
 
 struct Conv {
   ConvAttributes a;
-  static constexpr std::string_view name = "conv";
-  static constexpr unsigned keeps_inputs = 3;
+  static constexpr OpTraits traits() { return {.name = "conv", .keeps_inputs = 3}; }
   Types infer(Inputs in) const;
   Cost cost(Inputs in, Outputs out) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -55,8 +54,7 @@ struct Conv {
 struct ConvData {
   ConvAttributes a;
   Extent3 extent{};
-  static constexpr std::string_view name = "conv_data";
-  static constexpr unsigned keeps_inputs = 3;
+  static constexpr OpTraits traits() { return {.name = "conv_data", .keeps_inputs = 3}; }
   Types infer(Inputs in) const;
   Cost cost(Inputs in, Outputs out) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -67,8 +65,7 @@ struct ConvData {
 struct ConvWeight {
   ConvAttributes a;
   Extent3 kernel{};
-  static constexpr std::string_view name = "conv_weight";
-  static constexpr unsigned keeps_inputs = 3;
+  static constexpr OpTraits traits() { return {.name = "conv_weight", .keeps_inputs = 3}; }
   Types infer(Inputs in) const;
   Cost cost(Inputs in, Outputs out) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -79,8 +76,7 @@ struct ConvWeight {
 struct ConvBiasActivation {
   ConvAttributes a;
   double slope = 1;
-  static constexpr std::string_view name = "conv_bias_activation";
-  static constexpr unsigned keeps_inputs = 3;
+  static constexpr OpTraits traits() { return {.name = "conv_bias_activation", .keeps_inputs = 3}; }
   unsigned kept_outputs() const { return slope == 1 ? 0 : 1; }
   Types infer(Inputs in) const;
   Cost cost(Inputs in, Outputs out) const;

@@ -14,7 +14,7 @@ namespace ops {
 // y = x elsewhere;  xbar = ybar where x was
 struct ToDevice {
   DeviceKind device = DeviceKind::cpu;
-  static constexpr std::string_view name = "to";
+  static constexpr OpTraits traits() { return {.name = "to"}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   LayoutPtr layout(Inputs in) const { return in[0].layout(); }
   Tensor view(Inputs in) const {

@@ -17,23 +17,24 @@ void require_equal_types(std::string_view op, const Tensor& a, const Tensor& b) 
 
 template <class F>
 Types Binary<F>::infer(Inputs in) const {
-  require_equal_types(name, in[0], in[1]);
-  return {{broadcast_shapes(name, in[0].shape(), in[1].shape()), in[0].dtype()}};
+  require_equal_types(F::row.name, in[0], in[1]);
+  return {{broadcast_shapes(F::row.name, in[0].shape(), in[1].shape()), in[0].dtype()}};
 }
 
 template <class F>
 Types Compare<F>::infer(Inputs in) const {
-  require_equal_types(name, in[0], in[1]);
-  return {{broadcast_shapes(name, in[0].shape(), in[1].shape()), DType::boolean}};
+  require_equal_types(F::row.name, in[0], in[1]);
+  return {{broadcast_shapes(F::row.name, in[0].shape(), in[1].shape()), DType::boolean}};
 }
 
 Types Where::infer(Inputs in) const {
   require(in[0].dtype() == DType::boolean, "[where] the condition is boolean: {}", in[0]);
+  constexpr auto name = traits().name;
   require_equal_types(name, in[1], in[2]);
   return {{broadcast_shapes(name, in[0].shape(), broadcast_shapes(name, in[1].shape(), in[2].shape())), in[1].dtype()}};
 }
 
-LayoutPtr Where::layout(Inputs in) const { return elementwise_layout(name, in, Elementwise::nonlinear); }
+LayoutPtr Where::layout(Inputs in) const { return elementwise_layout(traits().name, in, Elementwise::nonlinear); }
 
 Tensors Where::vjp(const Replay& at, Inputs g) const {
   Tensors result(3);
@@ -76,13 +77,12 @@ using namespace ops;
 Tensor add(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Add>{}, {a, b}); }
 Tensor subtract(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Subtract>{}, {a, b}); }
 Tensor multiply(const Tensor& a, const Tensor& b) {
-  if (b.is_constant()) return mpigrad::apply(Binary<Multiply<ops::second>>{}, {a, b});
-  if (a.is_constant()) return mpigrad::apply(Binary<Multiply<ops::first>>{}, {a, b});
-  return mpigrad::apply(Binary<Multiply<ops::both>>{}, {a, b});
+  const auto reads = b.is_constant() ? ops::second : a.is_constant() ? ops::first : ops::both;
+  return mpigrad::apply(Binary<Multiply>{{{}, reads}}, {a, b});
 }
 Tensor divide(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Divide>{}, {a, b}); }
-Tensor operator/(const Tensor& x, double c) { return mpigrad::apply(Unary<DivideBy>{{{.c = c}}}, {x}); }
-Tensor operator/(double c, const Tensor& x) { return mpigrad::apply(Unary<DivideNumber>{{{.c = c}}}, {x}); }
+Tensor operator/(const Tensor& x, double c) { return mpigrad::apply(Unary<DivideBy>{{{{.c = c}}}}, {x}); }
+Tensor operator/(double c, const Tensor& x) { return mpigrad::apply(Unary<DivideNumber>{{{{.c = c}}}}, {x}); }
 Tensor maximum(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Maximum>{}, {a, b}); }
 Tensor minimum(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Minimum>{}, {a, b}); }
 Tensor pow(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Pow>{}, {a, b}); }
@@ -91,12 +91,12 @@ Tensor affine(const Tensor& x, double scale, double shift) {
   if (shift != 0 && x.layout())
     require(!x.layout()->has(Placement::share), "[affine] adds a constant to a share, once per rank; write once() around it: {}",
             x);
-  return mpigrad::apply(Unary<Affine>{{{.a = scale, .b = shift}}}, {x});
+  return mpigrad::apply(Unary<Affine>{{{{.a = scale, .b = shift}}}}, {x});
 }
 Tensor pow(const Tensor& x, double exponent) {
   if (exponent == 1) return x;
   if (exponent == 2) return square(x);
-  return mpigrad::apply(Unary<PowScalar>{{{.p = exponent}}}, {x});
+  return mpigrad::apply(Unary<PowScalar>{{{{.p = exponent}}}}, {x});
 }
 
 Tensor exp(const Tensor& x) { return mpigrad::apply(Unary<Exp>{}, {x}); }
@@ -119,15 +119,15 @@ Tensor softplus(const Tensor& x) { return mpigrad::apply(Unary<Softplus>{}, {x})
 Tensor relu(const Tensor& x) { return leaky_relu(x, 0); }
 Tensor leaky_relu(const Tensor& x, double slope) {
   require(slope >= 0, "[leaky_relu] the slope is not negative, got {}", slope);
-  return mpigrad::apply(Unary<LeakyRelu>{{{.slope = slope}}}, {x});
+  return mpigrad::apply(Unary<LeakyRelu>{{{{.slope = slope}}}}, {x});
 }
 Tensor leaky_relu_adjoint(const Tensor& g, const Tensor& y, double slope, bool may_overwrite) {
   const bool in_place = may_overwrite && sole_owner(g);  // before the call makes a copy of the handle
-  return mpigrad::apply(Binary<LeakyReluAdjoint>{{{.slope = slope}, in_place}}, {g, y});
+  return mpigrad::apply(Binary<LeakyReluAdjoint>{{{{.slope = slope}}, in_place}}, {g, y});
 }
 Tensor clamp(const Tensor& x, double low, double high) {
   require(low <= high, "[clamp] low {} is above high {}", low, high);
-  return mpigrad::apply(Unary<Clamp>{{{.low = low, .high = high}}}, {x});
+  return mpigrad::apply(Unary<Clamp>{{{{.low = low, .high = high}}}}, {x});
 }
 
 Tensor equal(const Tensor& a, const Tensor& b) { return mpigrad::apply(Compare<Equal>{}, {a, b}); }

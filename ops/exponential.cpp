@@ -19,7 +19,7 @@ void require_wide(std::string_view op, const Tensor& x) {
 
 Types LogSumExpAlong::infer(Inputs in) const {
   const auto& x = in[0];
-  require_wide(name, x);
+  require_wide(traits().name, x);
   require(axis >= 0 && axis < x.rank(), "[logsumexp] along dimension {} of {}", axis, x);
   std::vector<std::int64_t> rest;
   for (int d = 0; d < x.rank(); ++d)
@@ -37,7 +37,7 @@ Tensors LogSumExpAlong::vjp(const Replay& at, Inputs g) const {
 Types ExpScaled::infer(Inputs in) const {
   const auto &x = in[0], &a = in[1], &b = in[2];
   const bool fits = x.rank() == 2 && (a.shape() == Shape{x.dim(0), 1} || a.shape() == Shape{1, x.dim(1)});
-  require_wide(name, x);
+  require_wide(traits().name, x);
   require(fits && a.type() == b.type() && a.dtype() == x.dtype(),
           "[exp_scaled] shift and scale are a column or a row beside a matrix, of its type: {}, {} and {}", x, a, b);
   return {x.type()};

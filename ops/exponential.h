@@ -22,8 +22,7 @@ namespace ops {
 // Behind logsumexp() of ops/softmax.h, for one dimension of a tensor that is not distributed.
 struct LogSumExpAlong {
   int axis = 0;  // not negative
-  static constexpr std::string_view name = "logsumexp";
-  static constexpr unsigned keeps_inputs = 1, keeps_outputs = 1;
+  static constexpr OpTraits traits() { return {.name = "logsumexp", .keeps_inputs = 1, .keeps_outputs = 1}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
@@ -33,8 +32,7 @@ struct LogSumExpAlong {
 // y = exp(x - a) b;  xbar = ybar y,  abar = -sum ybar y,  bbar = sum ybar exp(x - a), summed over what a and b are repeated
 // along.
 struct ExpScaled {
-  static constexpr std::string_view name = "exp_scaled";
-  static constexpr unsigned keeps_inputs = 3, keeps_outputs = 1;
+  static constexpr OpTraits traits() { return {.name = "exp_scaled", .keeps_inputs = 3, .keeps_outputs = 1}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;

@@ -36,8 +36,7 @@ namespace ops {
 struct LabelMask {
   std::int64_t classes = 0;
   std::optional<std::int64_t> ignored{};
-  static constexpr std::string_view name = "label_mask";
-  static constexpr bool differentiable = false;
+  static constexpr OpTraits traits() { return {.name = "label_mask", .differentiable = false}; }
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;

@@ -20,8 +20,7 @@ namespace ops {
 // used for all.
 struct Matmul {
   MatmulAttributes a;
-  static constexpr std::string_view name = "matmul";
-  static constexpr unsigned keeps_inputs = 3;
+  static constexpr OpTraits traits() { return {.name = "matmul", .keeps_inputs = 3}; }
   Types infer(Inputs in) const;
   Cost cost(Inputs in, Outputs out) const;
   LayoutPtr layout(Inputs in) const;
@@ -32,8 +31,7 @@ struct Matmul {
 
 struct Linear {
   double slope = 1;
-  static constexpr std::string_view name = "linear";
-  static constexpr unsigned keeps_inputs = 3;
+  static constexpr OpTraits traits() { return {.name = "linear", .keeps_inputs = 3}; }
   unsigned kept_outputs() const { return slope == 1 ? 0 : 1; }
   Types infer(Inputs in) const;
   Cost cost(Inputs in, Outputs out) const;

@@ -24,7 +24,7 @@ Tensor per_channel(const Tensor& g, const Tensor& a) {
 }  // namespace
 
 Types ChannelMoments::infer(Inputs in) const {
-  require_channels(name, in[0]);
+  require_channels(traits().name, in[0]);
   const TensorType type{Shape{in[0].dim(-1)}, computed_in(in[0].dtype())};
   return {type, type};
 }
@@ -35,9 +35,9 @@ Tensors ChannelMoments::vjp(const Replay& at, Inputs g) const {
 }
 
 Types ChannelAffine::infer(Inputs in) const {
-  require_channels(name, in[0]);
-  for (const auto& v : in.subspan(1)) require_per_channel(name, in[0], v);
-  require(slope >= 0, "[{}] the slope is not negative, got {}", name, slope);
+  require_channels(traits().name, in[0]);
+  for (const auto& v : in.subspan(1)) require_per_channel(traits().name, in[0], v);
+  require(slope >= 0, "[{}] the slope is not negative, got {}", traits().name, slope);
   return {in[0].type()};
 }
 Tensors ChannelAffine::vjp(const Replay& at, Inputs g) const {
@@ -55,9 +55,9 @@ Tensors ChannelAffine::vjp(const Replay& at, Inputs g) const {
 }
 
 Types ChannelDots::infer(Inputs in) const {
-  require_channels(name, in[0]);
+  require_channels(traits().name, in[0]);
   require(in[0].type() == in[1].type(), "[channel_dots] operands differ: {} and {}", in[0], in[1]);
-  require_per_channel(name, in[0], in[2]);
+  require_per_channel(traits().name, in[0], in[2]);
   return {in[2].type(), in[2].type()};
 }
 Tensors ChannelDots::vjp(const Replay& at, Inputs bar) const {

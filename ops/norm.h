@@ -27,8 +27,7 @@ namespace ops {
 
 // mean = sum x / n, M2 = sum (x - mean)^2;  xbar = meanbar / n + 2 (x - mean) M2bar
 struct ChannelMoments {
-  static constexpr std::string_view name = "channel_moments";
-  static constexpr unsigned keeps_inputs = 1, keeps_outputs = 1;
+  static constexpr OpTraits traits() { return {.name = "channel_moments", .keeps_inputs = 1, .keeps_outputs = 1}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
@@ -39,8 +38,7 @@ struct ChannelMoments {
 // bbar = sum zbar,  mbar = -a bbar
 struct ChannelAffine {
   double slope = 1;
-  static constexpr std::string_view name = "channel_affine";
-  static constexpr unsigned keeps_inputs = 7;
+  static constexpr OpTraits traits() { return {.name = "channel_affine", .keeps_inputs = 7}; }
   unsigned kept_outputs() const { return slope == 1 ? 0 : 1; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -50,8 +48,7 @@ struct ChannelAffine {
 
 // s = sum g,  d = sum g (x - m);  gbar = sbar + dbar (x - m),  xbar = g dbar,  mbar = -dbar s
 struct ChannelDots {
-  static constexpr std::string_view name = "channel_dots";
-  static constexpr unsigned keeps_inputs = 7, keeps_outputs = 1;
+  static constexpr OpTraits traits() { return {.name = "channel_dots", .keeps_inputs = 7, .keeps_outputs = 1}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;

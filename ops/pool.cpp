@@ -18,10 +18,10 @@ Types resized(std::string_view op, const Tensor& x, const Extent3& from, const E
 
 }  // namespace
 
-Types AvgPool::infer(Inputs in) const { return resized(name, in[0], window.in, window.out); }
+Types AvgPool::infer(Inputs in) const { return resized(traits().name, in[0], window.in, window.out); }
 Tensors AvgPool::vjp(const Replay&, Inputs g) const { return {mpigrad::apply(AvgPoolAdjoint{window}, {g[0]})}; }
 
-Types AvgPoolAdjoint::infer(Inputs in) const { return resized(name, in[0], window.out, window.in); }
+Types AvgPoolAdjoint::infer(Inputs in) const { return resized(traits().name, in[0], window.out, window.in); }
 Tensors AvgPoolAdjoint::vjp(const Replay&, Inputs g) const { return {mpigrad::apply(AvgPool{window}, {g[0]})}; }
 
 namespace {
@@ -36,8 +36,8 @@ void require_signs(std::string_view op, const Tensor& x, const Extent3& extent, 
 }  // namespace
 
 Types LeakyAvgPool::infer(Inputs in) const {
-  auto types = resized(name, in[0], window.in, window.out);
-  require(slope >= 0, "[{}] the slope is not negative, got {}", name, slope);
+  auto types = resized(traits().name, in[0], window.in, window.out);
+  require(slope >= 0, "[{}] the slope is not negative, got {}", traits().name, slope);
   types.push_back(signs_type(in[0], window.in));
   return types;
 }
@@ -46,8 +46,8 @@ Tensors LeakyAvgPool::vjp(const Replay& at, Inputs g) const {
 }
 
 Types LeakyAvgPoolAdjoint::infer(Inputs in) const {
-  auto types = resized(name, in[0], window.out, window.in);
-  require_signs(name, in[0], window.in, in[1]);
+  auto types = resized(traits().name, in[0], window.out, window.in);
+  require_signs(traits().name, in[0], window.in, in[1]);
   return types;
 }
 Tensors LeakyAvgPoolAdjoint::vjp(const Replay& at, Inputs g) const {
@@ -55,8 +55,8 @@ Tensors LeakyAvgPoolAdjoint::vjp(const Replay& at, Inputs g) const {
 }
 
 Types SignedAvgPool::infer(Inputs in) const {
-  auto types = resized(name, in[0], window.in, window.out);
-  require_signs(name, in[0], window.in, in[1]);
+  auto types = resized(traits().name, in[0], window.in, window.out);
+  require_signs(traits().name, in[0], window.in, in[1]);
   return types;
 }
 Tensors SignedAvgPool::vjp(const Replay& at, Inputs g) const {
@@ -64,18 +64,18 @@ Tensors SignedAvgPool::vjp(const Replay& at, Inputs g) const {
 }
 
 Types MaxPool::infer(Inputs in) const {
-  auto types = resized(name, in[0], window.in, window.out);
+  auto types = resized(traits().name, in[0], window.in, window.out);
   types.push_back({types[0].shape, DType::int32});
   return types;
 }
 Tensors MaxPool::vjp(const Replay& at, Inputs g) const { return {mpigrad::apply(MaxPoolScatter{window}, {g[0], at.output(1)})}; }
 
-Types MaxPoolScatter::infer(Inputs in) const { return resized(name, in[0], window.out, window.in); }
+Types MaxPoolScatter::infer(Inputs in) const { return resized(traits().name, in[0], window.out, window.in); }
 Tensors MaxPoolScatter::vjp(const Replay& at, Inputs g) const {
   return {mpigrad::apply(MaxPoolGather{window}, {g[0], at.input(1)}), {}};
 }
 
-Types MaxPoolGather::infer(Inputs in) const { return resized(name, in[0], window.in, window.out); }
+Types MaxPoolGather::infer(Inputs in) const { return resized(traits().name, in[0], window.in, window.out); }
 Tensors MaxPoolGather::vjp(const Replay& at, Inputs g) const {
   return {mpigrad::apply(MaxPoolScatter{window}, {g[0], at.input(1)}), {}};
 }

@@ -38,7 +38,7 @@ struct Window {
 // y[o] = sum over the window / its volume, padding counts as zeros;  xbar: AvgPoolAdjoint, and the other way round
 struct AvgPool {
   Window window;
-  static constexpr std::string_view name = "avg_pool";
+  static constexpr OpTraits traits() { return {.name = "avg_pool"}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
@@ -46,7 +46,7 @@ struct AvgPool {
 };
 struct AvgPoolAdjoint {
   Window window;
-  static constexpr std::string_view name = "avg_pool_adjoint";
+  static constexpr OpTraits traits() { return {.name = "avg_pool_adjoint"}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
@@ -58,8 +58,7 @@ struct AvgPoolAdjoint {
 struct LeakyAvgPool {
   Window window;
   double slope = 1;
-  static constexpr std::string_view name = "leaky_avg_pool";
-  static constexpr unsigned keeps_outputs = 2;
+  static constexpr OpTraits traits() { return {.name = "leaky_avg_pool", .keeps_outputs = 2}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
@@ -69,8 +68,7 @@ struct LeakyAvgPool {
 struct LeakyAvgPoolAdjoint {
   Window window;
   double slope = 1;
-  static constexpr std::string_view name = "leaky_avg_pool_adjoint";
-  static constexpr unsigned keeps_inputs = 2;
+  static constexpr OpTraits traits() { return {.name = "leaky_avg_pool_adjoint", .keeps_inputs = 2}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
@@ -79,8 +77,7 @@ struct LeakyAvgPoolAdjoint {
 struct SignedAvgPool {
   Window window;
   double slope = 1;
-  static constexpr std::string_view name = "signed_avg_pool";
-  static constexpr unsigned keeps_inputs = 2;
+  static constexpr OpTraits traits() { return {.name = "signed_avg_pool", .keeps_inputs = 2}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
@@ -90,8 +87,7 @@ struct SignedAvgPool {
 // (y, winner) = maximum over the window and its place;  xbar = ybar sent to the winner
 struct MaxPool {
   Window window;
-  static constexpr std::string_view name = "max_pool";
-  static constexpr unsigned keeps_outputs = 2;
+  static constexpr OpTraits traits() { return {.name = "max_pool", .keeps_outputs = 2}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
@@ -100,8 +96,7 @@ struct MaxPool {
 // Given the winners, scattering to them and gathering from them are each other's transpose.
 struct MaxPoolScatter {
   Window window;
-  static constexpr std::string_view name = "max_pool_scatter";
-  static constexpr unsigned keeps_inputs = 2;
+  static constexpr OpTraits traits() { return {.name = "max_pool_scatter", .keeps_inputs = 2}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
@@ -109,8 +104,7 @@ struct MaxPoolScatter {
 };
 struct MaxPoolGather {
   Window window;
-  static constexpr std::string_view name = "max_pool_gather";
-  static constexpr unsigned keeps_inputs = 2;
+  static constexpr OpTraits traits() { return {.name = "max_pool_gather", .keeps_inputs = 2}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;

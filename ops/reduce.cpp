@@ -25,11 +25,12 @@ Types Sum::infer(Inputs in) const {
   require(is_floating(in[0].dtype()), "[sum] needs floating-point elements: {}", in[0]);
   return {{kept_shape(in[0].shape(), axes), in[0].dtype()}};
 }
-LayoutPtr Sum::layout(Inputs in) const { return reduction_layout(name, in[0], axes, true, true); }
+LayoutPtr Sum::layout(Inputs in) const { return reduction_layout(traits().name, in[0], axes, true, true); }
 Tensors Sum::vjp(const Replay& at, Inputs g) const { return {broadcast_to(g[0], at.input(0).shape())}; }
 
 Types BroadcastTo::infer(Inputs in) const {
-  require(broadcast_shapes(name, in[0].shape(), shape) == shape, "[broadcast_to] {} does not broadcast to {}", in[0], shape);
+  require(broadcast_shapes(traits().name, in[0].shape(), shape) == shape, "[broadcast_to] {} does not broadcast to {}", in[0],
+          shape);
   return {{shape, in[0].dtype()}};
 }
 Tensors BroadcastTo::vjp(const Replay& at, Inputs g) const { return {sum_to(g[0], at.input(0).shape())}; }
@@ -40,7 +41,7 @@ Types Extremum::infer(Inputs in) const {
   for (const int axis : axes) require(in[0].dim(axis) > 0, "[max/min] of nothing, dimension {} is empty: {}", axis, in[0]);
   return {{kept_shape(in[0].shape(), axes), in[0].dtype()}};
 }
-LayoutPtr Extremum::layout(Inputs in) const { return reduction_layout(name, in[0], axes, true, false); }
+LayoutPtr Extremum::layout(Inputs in) const { return reduction_layout(traits().name, in[0], axes, true, false); }
 Tensors Extremum::vjp(const Replay& at, Inputs g) const {
   const auto winners = cast(attains(at.input(0), at.output(0)), g[0].dtype());
   return {winners * (g[0] / sum(winners, axes, true))};
@@ -53,7 +54,7 @@ Types ArgMax::infer(Inputs in) const {
     if (d != axis) shape.push_back(in[0].dim(d));
   return {{shape, DType::int64}};
 }
-LayoutPtr ArgMax::layout(Inputs in) const { return reduction_layout(name, in[0], std::vector{axis}, false, false); }
+LayoutPtr ArgMax::layout(Inputs in) const { return reduction_layout(traits().name, in[0], std::vector{axis}, false, false); }
 
 }  // namespace ops
 

@@ -31,8 +31,7 @@ namespace ops {
 // y[...] = sum of x over `axes` (kept with extent 1);  xbar = broadcast_to(ybar)
 struct Sum {
   std::vector<int> axes;  // ascending, not negative
-  static constexpr std::string_view name = "sum";
-  static constexpr bool takes_half = true;
+  static constexpr OpTraits traits() { return {.name = "sum", .takes_half = true}; }
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -43,8 +42,7 @@ struct Sum {
 // y = broadcast_to(x, shape);  xbar = sum over what was repeated
 struct BroadcastTo {
   Shape shape;
-  static constexpr std::string_view name = "broadcast_to";
-  static constexpr bool takes_half = true;
+  static constexpr OpTraits traits() { return {.name = "broadcast_to", .takes_half = true}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
@@ -58,8 +56,7 @@ Tensor attains(const Tensor& x, const Tensor& m);
 struct Extremum {
   std::vector<int> axes;
   bool largest = true;
-  static constexpr std::string_view name = "max/min";
-  static constexpr unsigned keeps_inputs = 1, keeps_outputs = 1;
+  static constexpr OpTraits traits() { return {.name = "max/min", .keeps_inputs = 1, .keeps_outputs = 1}; }
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -69,8 +66,7 @@ struct Extremum {
 
 struct ArgMax {
   int axis = 0;
-  static constexpr std::string_view name = "argmax";
-  static constexpr bool differentiable = false;
+  static constexpr OpTraits traits() { return {.name = "argmax", .differentiable = false}; }
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;

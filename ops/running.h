@@ -14,8 +14,7 @@ namespace ops {
 // mean, variance, those of the batch, and where the new ones go, which may be where the old ones are: [C] each. Has no outputs.
 struct RunningAverages {
   double momentum = 0, correction = 1;
-  static constexpr std::string_view name = "running_averages";
-  static constexpr bool differentiable = false;
+  static constexpr OpTraits traits() { return {.name = "running_averages", .differentiable = false}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;

@@ -17,7 +17,7 @@ Types Softmax::infer(Inputs in) const {
   return {in[0].type()};
 }
 LayoutPtr Softmax::layout(Inputs in) const {
-  return within_axes_layout(name, in[0], std::vector{in[0].rank() - 1}, in[0].shape(), false);
+  return within_axes_layout(traits().name, in[0], std::vector{in[0].rank() - 1}, in[0].shape(), false);
 }
 Tensors Softmax::vjp(const Replay& at, Inputs g) const {
   const auto& y = at.output(0);
@@ -30,7 +30,7 @@ Types LogSoftmax::infer(Inputs in) const {
   return {in[0].type()};
 }
 LayoutPtr LogSoftmax::layout(Inputs in) const {
-  return within_axes_layout(name, in[0], std::vector{in[0].rank() - 1}, in[0].shape(), false);
+  return within_axes_layout(traits().name, in[0], std::vector{in[0].rank() - 1}, in[0].shape(), false);
 }
 Tensors LogSoftmax::vjp(const Replay& at, Inputs g) const { return {g[0] - exp(at.output(0)) * sum(g[0], {-1}, true)}; }
 
@@ -41,9 +41,10 @@ namespace {
 template <class Op>
 Tensor along(const Tensor& x, int axis) {
   if (x.rank() == 0) return mpigrad::apply(Op{}, {x});  // which refuses it
-  axis = checked_dimension(Op::name.data(), axis, x.rank());
+  axis = checked_dimension(Op::traits().name.data(), axis, x.rank());
   if (axis == x.rank() - 1) return mpigrad::apply(Op{}, {x});
-  if (x.layout()) within_axes_layout(Op::name, x, std::vector{axis}, x.shape(), false);  // names x's dimension, not the permuted
+  if (x.layout())
+    within_axes_layout(Op::traits().name, x, std::vector{axis}, x.shape(), false);  // names x's dimension, not the permuted
   std::vector<int> order(static_cast<std::size_t>(x.rank()));
   std::iota(order.begin(), order.end(), 0);
   std::swap(order[static_cast<std::size_t>(axis)], order.back());

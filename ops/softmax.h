@@ -14,8 +14,7 @@ namespace ops {
 
 // Along the last dimension:  xbar = y (ybar - sum ybar y)
 struct Softmax {
-  static constexpr std::string_view name = "softmax";
-  static constexpr unsigned keeps_outputs = 1;
+  static constexpr OpTraits traits() { return {.name = "softmax", .keeps_outputs = 1}; }
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -24,8 +23,7 @@ struct Softmax {
 };
 // xbar = ybar - exp(y) sum ybar
 struct LogSoftmax {
-  static constexpr std::string_view name = "log_softmax";
-  static constexpr unsigned keeps_outputs = 1;
+  static constexpr OpTraits traits() { return {.name = "log_softmax", .keeps_outputs = 1}; }
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;

@@ -33,7 +33,7 @@ Types Reshape::infer(Inputs in) const {
   require(shape.elements() == in[0].elements(), "[reshape] {} elements into {}: {}", in[0].elements(), shape, in[0]);
   return {{shape, in[0].dtype()}};
 }
-LayoutPtr Reshape::layout(Inputs in) const { return reshape_layout(name, in[0], shape, from); }
+LayoutPtr Reshape::layout(Inputs in) const { return reshape_layout(traits().name, in[0], shape, from); }
 Tensor Reshape::view(Inputs in) const { return Tensor({shape, in[0].dtype()}, in[0].storage(), in[0].offset()); }
 Tensors Reshape::vjp(const Replay& at, Inputs g) const { return {reshape(g[0], at.input(0).shape())}; }
 
@@ -63,7 +63,7 @@ Types Slice::infer(Inputs in) const {
 }
 LayoutPtr Slice::layout(Inputs in) const {
   const auto local = infer(in)[0].shape;
-  return within_axes_layout(name, in[0], changed_dimensions(local, in[0].shape()), local, true);
+  return within_axes_layout(traits().name, in[0], changed_dimensions(local, in[0].shape()), local, true);
 }
 Tensors Slice::vjp(const Replay& at, Inputs g) const {
   return {mpigrad::apply(SlicePut{.begin = begin, .step = step, .shape = at.input(0).shape(), .value = 0}, {g[0]})};
@@ -77,7 +77,7 @@ Types SlicePut::infer(Inputs in) const {
   return {{shape, in[0].dtype()}};
 }
 LayoutPtr SlicePut::layout(Inputs in) const {
-  return within_axes_layout(name, in[0], changed_dimensions(shape, in[0].shape()), shape, value == 0);
+  return within_axes_layout(traits().name, in[0], changed_dimensions(shape, in[0].shape()), shape, value == 0);
 }
 Tensors SlicePut::vjp(const Replay& at, Inputs g) const {
   Shape end = begin;
@@ -109,7 +109,7 @@ LayoutPtr Concatenate::layout(Inputs in) const {
   }
   Shape local = in[0].shape();
   local[axis] = extent;
-  return within_axes_layout(name, in[0], std::vector{axis}, local, true);
+  return within_axes_layout(traits().name, in[0], std::vector{axis}, local, true);
 }
 Tensors Concatenate::vjp(const Replay& at, Inputs g) const {
   Tensors result(at.inputs());
@@ -122,10 +122,10 @@ Tensors Concatenate::vjp(const Replay& at, Inputs g) const {
   return result;
 }
 
-LayoutPtr Flip::layout(Inputs in) const { return within_axes_layout(name, in[0], axes, in[0].shape(), true); }
+LayoutPtr Flip::layout(Inputs in) const { return within_axes_layout(traits().name, in[0], axes, in[0].shape(), true); }
 
 Types Take::infer(Inputs in) const {
-  require_indices(name, in[1]);
+  require_indices(traits().name, in[1]);
   require(in[0].rank() > 0, "[take] a tensor with rows is needed: {}", in[0]);
   Shape shape = in[0].shape();
   shape[0] = in[1].dim(0);
@@ -134,7 +134,7 @@ Types Take::infer(Inputs in) const {
 Tensors Take::vjp(const Replay& at, Inputs g) const { return {scatter_add(g[0], at.input(1), at.input(0).dim(0)), {}}; }
 
 Types ScatterAdd::infer(Inputs in) const {
-  require_indices(name, in[1]);
+  require_indices(traits().name, in[1]);
   require(in[0].rank() > 0 && in[0].dim(0) == in[1].dim(0), "[scatter_add] one index for each row: {} and {}", in[0], in[1]);
   require(rows >= 0, "[scatter_add] the number of rows is not negative, got {}: {}", rows, in[0]);
   Shape shape = in[0].shape();

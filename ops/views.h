@@ -43,7 +43,7 @@ struct Reshape {
   Shape shape;
   // Of squeeze, unsqueeze and flatten_from: the dimension of x that each one is, -1 for a new one. Extents of 1 do not tell.
   std::vector<int> from{};
-  static constexpr std::string_view name = "reshape";
+  static constexpr OpTraits traits() { return {.name = "reshape"}; }
   Types infer(Inputs in) const;
   Cost cost(Inputs, Outputs) const { return {}; }
   LayoutPtr layout(Inputs in) const;
@@ -53,8 +53,7 @@ struct Reshape {
 
 struct Permute {
   std::vector<int> order;
-  static constexpr std::string_view name = "permute";
-  static constexpr bool takes_half = true;
+  static constexpr OpTraits traits() { return {.name = "permute", .takes_half = true}; }
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -65,8 +64,7 @@ struct Permute {
 // y[i] = x[begin + i * step];  xbar = ybar put back in zeros (SlicePut)
 struct Slice {
   Shape begin, end, step;
-  static constexpr std::string_view name = "slice";
-  static constexpr bool takes_half = true;
+  static constexpr OpTraits traits() { return {.name = "slice", .takes_half = true}; }
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -78,8 +76,7 @@ struct Slice {
 struct SlicePut {
   Shape begin, step, shape;
   double value = 0;
-  static constexpr std::string_view name = "pad";
-  static constexpr bool takes_half = true;
+  static constexpr OpTraits traits() { return {.name = "pad", .takes_half = true}; }
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -89,8 +86,7 @@ struct SlicePut {
 
 struct Concatenate {
   int axis = 0;
-  static constexpr std::string_view name = "concatenate";
-  static constexpr bool takes_half = true;
+  static constexpr OpTraits traits() { return {.name = "concatenate", .takes_half = true}; }
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -100,8 +96,7 @@ struct Concatenate {
 
 struct Flip {
   std::vector<int> axes;
-  static constexpr std::string_view name = "flip";
-  static constexpr bool takes_half = true;
+  static constexpr OpTraits traits() { return {.name = "flip", .takes_half = true}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -111,9 +106,7 @@ struct Flip {
 
 // Take and ScatterAdd are each other's transpose in x.
 struct Take {
-  static constexpr std::string_view name = "take";
-  static constexpr bool takes_half = true;
-  static constexpr unsigned keeps_inputs = 2;
+  static constexpr OpTraits traits() { return {.name = "take", .keeps_inputs = 2, .takes_half = true}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
@@ -121,8 +114,7 @@ struct Take {
 };
 struct ScatterAdd {
   std::int64_t rows = 0;
-  static constexpr std::string_view name = "scatter_add";
-  static constexpr unsigned keeps_inputs = 2;
+  static constexpr OpTraits traits() { return {.name = "scatter_add", .keeps_inputs = 2}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
@@ -132,9 +124,7 @@ struct ScatterAdd {
 struct OneHot {
   std::int64_t classes = 0;
   DType dtype = DType::float32;
-  static constexpr std::string_view name = "one_hot";
-  static constexpr bool takes_half = true;
-  static constexpr bool differentiable = false;
+  static constexpr OpTraits traits() { return {.name = "one_hot", .differentiable = false, .takes_half = true}; }
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;

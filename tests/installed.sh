@@ -97,6 +97,19 @@ if [ -f "$headers/comm/transport/mpi/mpi_comm.h" ]; then
   judge 'mpi_comm.h compiles where MPI is' succeeds
 fi
 
+# ---- an op whose traits are misspelt, missing or beside traits() does not compile
+refused() {
+  # shellcheck disable=SC2046
+  run "$compiler" -std=c++20 -fsyntax-only "$1.cpp" $(flags --cflags)
+  judge "$3" refuses "$2"
+}
+sed 's/\.keeps_inputs/.keep_inputs/' own_op.cpp >misspelt.cpp
+refused misspelt OpTraits 'an op with a misspelt trait does not compile'
+sed 's/.*OpTraits traits().*//; s/traits()\.name/"wavelet"/' own_op.cpp >without.cpp
+refused without 'an op has .static constexpr OpTraits traits()' 'an op without traits does not compile'
+sed 's/\(.*\)OpTraits traits() { return {\.name = "wavelet",.*/&\n\1bool communicates = true;/' own_op.cpp >beside.cpp
+refused beside "belongs in the op's traits()" 'an op with a trait beside its traits() does not compile'
+
 # ---- Spack's recipe names options that there are
 options_of() { sed -n "s/^option('\([a-z0-9_]*\)'.*/\1/p" "$root/meson_options.txt"; }
 recipe=$root/examples/packaging/spack/package.py

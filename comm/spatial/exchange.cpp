@@ -247,7 +247,7 @@ namespace ops {
 
 Types Exchange::infer(Inputs in) const {
   const auto r = static_cast<std::size_t>(comm.rank());
-  return {covering(name, in[0], plan->have[r], plan->need[r])};
+  return {covering(traits().name, in[0], plan->have[r], plan->need[r])};
 }
 Tensor Exchange::view(Inputs in) const {
   const auto r = static_cast<std::size_t>(comm.rank());
@@ -265,7 +265,7 @@ Tensors Exchange::vjp(const Replay&, Inputs g) const {
 
 Types ReturnBoxes::infer(Inputs in) const {
   const auto r = static_cast<std::size_t>(comm.rank());
-  return {covering(name, in[0], plan->need[r], plan->have[r])};
+  return {covering(traits().name, in[0], plan->need[r], plan->have[r])};
 }
 Tensor ReturnBoxes::view(Inputs in) const {
   const auto r = static_cast<std::size_t>(comm.rank());

@@ -43,8 +43,7 @@ namespace ops {
 struct Exchange {
   Communicator comm;
   BoxPlanPtr plan;
-  static constexpr std::string_view name = "exchange";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "exchange", .communicates = true}; }
   Types infer(Inputs in) const;
   // Where the input's storage has room for what is missing, the result lies around the input.
   Tensor view(Inputs in) const;
@@ -54,8 +53,7 @@ struct ReturnBoxes {
   Communicator comm;
   BoxPlanPtr plan;
   bool consume = false;  // nobody else holds the input: add to it in place, where the result is a part of it
-  static constexpr std::string_view name = "return_boxes";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "return_boxes", .communicates = true}; }
   Types infer(Inputs in) const;
   Tensor view(Inputs in) const;
   Tensors vjp(const Replay& at, Inputs g) const;

@@ -3,8 +3,8 @@
 // sums over ranks; a same one is one value stored many times and counts once. Two pairs of transposes lead from one to the other,
 // and each op's vjp is the other op of its pair, never the plain collective: otherwise second derivatives are P times too large.
 //
-// That something is the same is a promise. MPIGRAD_CHECKS=same (comm/transport/checks.h) compares what is given to replicate and shard, and
-// the cotangents that come to allreduce_invariant and allgather_invariant.
+// That something is the same is a promise. MPIGRAD_CHECKS=same (comm/transport/checks.h) compares what is given to replicate and
+// shard, and the cotangents that come to allreduce_invariant and allgather_invariant.
 
 #include "comm/collectives.h"
 
@@ -30,8 +30,7 @@ namespace ops {
 
 struct Replicate {
   Communicator comm;
-  static constexpr std::string_view name = "replicate";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "replicate", .communicates = true}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   Tensor view(Inputs in) const;
   Tensors vjp(const Replay&, Inputs g) const { return {allreduce_invariant(g[0], comm)}; }
@@ -41,8 +40,7 @@ struct Replicate {
 };
 struct AllReduceInvariant {
   Communicator comm;
-  static constexpr std::string_view name = "allreduce_invariant";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "allreduce_invariant", .communicates = true}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Inputs in, Outputs out) const { AllReduce{comm}.run(in, out); }
   Tensors vjp(const Replay&, Inputs g) const;
@@ -51,8 +49,7 @@ struct AllReduceInvariant {
 struct Shard {
   Communicator comm;
   Rows rows;
-  static constexpr std::string_view name = "shard";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "shard", .communicates = true}; }
   Types infer(Inputs in) const;
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay&, Inputs g) const { return {allgather_invariant(g[0], comm, rows)}; }
@@ -60,8 +57,7 @@ struct Shard {
 struct AllGatherInvariant {
   Communicator comm;
   Rows rows;
-  static constexpr std::string_view name = "allgather_invariant";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "allgather_invariant", .communicates = true}; }
   Types infer(Inputs in) const { return AllGather{comm, rows}.infer(in); }
   void run(Inputs in, Outputs out) const { AllGather{comm, rows}.run(in, out); }
   Tensors vjp(const Replay&, Inputs g) const;
@@ -70,16 +66,14 @@ struct AllGatherInvariant {
 // y_0 = x, zeros elsewhere;  xbar = ybar_0 on every rank, by FromFirst, whose transpose is Once
 struct Once {
   Communicator comm;
-  static constexpr std::string_view name = "once";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "once", .communicates = true}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay&, Inputs g) const;
 };
 struct FromFirst {
   Communicator comm;
-  static constexpr std::string_view name = "once_adjoint";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "once_adjoint", .communicates = true}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Inputs in, Outputs out) const { Bcast{comm, 0}.run(in, out); }
   Tensors vjp(const Replay&, Inputs g) const { return {once(g[0], comm)}; }

@@ -19,8 +19,7 @@ namespace ops {
 // value counts once, is the way back.
 struct Redistribute {
   LayoutPtr from, to;
-  static constexpr std::string_view name = "redistribute";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "redistribute", .communicates = true}; }
   Types infer(Inputs in) const;
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay&, Inputs g) const { return {mpigrad::apply(Redistribute{to, from}, {g[0]})}; }

@@ -26,8 +26,7 @@ constexpr std::int64_t samples = 10, features = 3, hidden = 4;
 // The tempting version, as an op of one's own: right once, wrong twice.
 struct NaiveReplicate {
   Communicator comm;
-  static constexpr std::string_view name = "naive_replicate";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "naive_replicate", .communicates = true}; }
   std::vector<TensorType> infer(std::span<const Tensor> in) const { return {in[0].type()}; }
   Tensor view(std::span<const Tensor> in) const { return in[0].as_variable(); }
   std::vector<Tensor> vjp(const Replay&, std::span<const Tensor> g) const { return {allreduce(g[0], comm)}; }

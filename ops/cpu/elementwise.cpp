@@ -253,13 +253,13 @@ void Cast::run(Cpu, Inputs in, Outputs out) const {
   });
 }
 
-#define MPIGRAD_MAKE(F) template void Unary<F>::run(Cpu, Inputs, Outputs) const;
+#define MPIGRAD_MAKE(F, ...) template void Unary<F>::run(Cpu, Inputs, Outputs) const;
 MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
-#define MPIGRAD_MAKE(F) template void Binary<F>::run(Cpu, Inputs, Outputs) const;
+#define MPIGRAD_MAKE(F, ...) template void Binary<F>::run(Cpu, Inputs, Outputs) const;
 MPIGRAD_BINARY_FUNCTIONS(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
-#define MPIGRAD_MAKE(F) template void Compare<F>::run(Cpu, Inputs, Outputs) const;
+#define MPIGRAD_MAKE(F, ...) template void Compare<F>::run(Cpu, Inputs, Outputs) const;
 MPIGRAD_COMPARE_FUNCTIONS(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
 

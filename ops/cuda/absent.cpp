@@ -21,13 +21,13 @@ namespace mpigrad::ops {
 template <class F> MPIGRAD_ABSENT(Unary<F>)
 template <class F> MPIGRAD_ABSENT(Binary<F>)
 template <class F> MPIGRAD_ABSENT(Compare<F>)
-#define MPIGRAD_MAKE(F) template void Unary<F>::run(Cuda, Inputs, Outputs) const;
+#define MPIGRAD_MAKE(F, ...) template void Unary<F>::run(Cuda, Inputs, Outputs) const;
 MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
-#define MPIGRAD_MAKE(F) template void Binary<F>::run(Cuda, Inputs, Outputs) const;
+#define MPIGRAD_MAKE(F, ...) template void Binary<F>::run(Cuda, Inputs, Outputs) const;
 MPIGRAD_BINARY_FUNCTIONS(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
-#define MPIGRAD_MAKE(F) template void Compare<F>::run(Cuda, Inputs, Outputs) const;
+#define MPIGRAD_MAKE(F, ...) template void Compare<F>::run(Cuda, Inputs, Outputs) const;
 MPIGRAD_COMPARE_FUNCTIONS(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
 

@@ -3,4 +3,4 @@
 // a GPU; in a build with CUDA but without cuDNN it says so.
 
 #define MPIGRAD_ABSENT(Op) \
-  void Op::run(Cuda, Inputs, Outputs) const { detail::refuse_cuda(name); }
+  void Op::run(Cuda, Inputs, Outputs) const { detail::refuse_cuda(traits().name); }

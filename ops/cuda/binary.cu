@@ -3,6 +3,7 @@
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/map.cuh"
 #include "ops/cuda/types.h"
+#include "ops/elementwise_list.h"
 #include "ops/scalar.h"
 
 namespace mpigrad::cuda {
@@ -33,7 +34,7 @@ void binary_strided(const F& f, const StridedWalk<2>& walk, std::int64_t n, cons
 #define MPIGRAD_PACKED(F, T) template void binary(const scalar::F&, std::int64_t, const T*, const T*, T*, Stream);
 #define MPIGRAD_STRIDED(F, T) \
   template void binary_strided(const scalar::F&, const StridedWalk<2>&, std::int64_t, const T*, const T*, T*, Stream);
-#define MPIGRAD_MAKE(F)            \
+#define MPIGRAD_MAKE(F, ...)       \
   MPIGRAD_PACKED(F, float)         \
   MPIGRAD_PACKED(F, double)        \
   MPIGRAD_PACKED(F, BFloat16)      \
@@ -47,14 +48,7 @@ void binary_strided(const F& f, const StridedWalk<2>& walk, std::int64_t n, cons
   MPIGRAD_STRIDED(F, std::int16_t) \
   MPIGRAD_STRIDED(F, std::uint8_t) \
   MPIGRAD_STRIDED(F, bool)
-MPIGRAD_MAKE(Add)
-MPIGRAD_MAKE(Subtract)
-MPIGRAD_MAKE(Multiply)
-MPIGRAD_MAKE(Divide)
-MPIGRAD_MAKE(Pow)
-MPIGRAD_MAKE(Maximum)
-MPIGRAD_MAKE(Minimum)
-MPIGRAD_MAKE(LeakyReluAdjoint)
+MPIGRAD_BINARY_FUNCTIONS(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
 
 }  // namespace mpigrad::cuda

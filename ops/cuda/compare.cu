@@ -52,7 +52,7 @@ void cast(std::int64_t n, const From* x, To* y, Stream stream) {
 
 #define MPIGRAD_COMPARE(F, T) \
   template void compare(const scalar::F&, const StridedWalk<2>&, std::int64_t, const T*, const T*, bool*, Stream);
-#define MPIGRAD_MAKE(F)            \
+#define MPIGRAD_MAKE(F, ...)       \
   MPIGRAD_COMPARE(F, float)        \
   MPIGRAD_COMPARE(F, double)       \
   MPIGRAD_COMPARE(F, BFloat16)     \

@@ -67,13 +67,13 @@ void Cast::run(Cuda, Inputs in, Outputs out) const {
   });
 }
 
-#define MPIGRAD_MAKE(F) template void Unary<F>::run(Cuda, Inputs, Outputs) const;
+#define MPIGRAD_MAKE(F, ...) template void Unary<F>::run(Cuda, Inputs, Outputs) const;
 MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
-#define MPIGRAD_MAKE(F) template void Binary<F>::run(Cuda, Inputs, Outputs) const;
+#define MPIGRAD_MAKE(F, ...) template void Binary<F>::run(Cuda, Inputs, Outputs) const;
 MPIGRAD_BINARY_FUNCTIONS(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
-#define MPIGRAD_MAKE(F) template void Compare<F>::run(Cuda, Inputs, Outputs) const;
+#define MPIGRAD_MAKE(F, ...) template void Compare<F>::run(Cuda, Inputs, Outputs) const;
 MPIGRAD_COMPARE_FUNCTIONS(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
 

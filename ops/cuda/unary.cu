@@ -13,7 +13,7 @@ void unary(const F& f, std::int64_t n, const T* x, T* y, Stream stream) {
   map(f, n, stream, "unary", y, x);
 }
 
-#define MPIGRAD_MAKE(F)                                                                    \
+#define MPIGRAD_MAKE(F, ...)                                                               \
   template void unary(const scalar::F&, std::int64_t, const float*, float*, Stream);       \
   template void unary(const scalar::F&, std::int64_t, const double*, double*, Stream);     \
   template void unary(const scalar::F&, std::int64_t, const BFloat16*, BFloat16*, Stream); \

@@ -63,7 +63,7 @@ Options parse(int argc, char** argv) {
 // y = x after some milliseconds;  xbar = ybar, after as many
 struct Pause {
   std::int64_t milliseconds = 0;
-  static constexpr std::string_view name = "pause";
+  static constexpr OpTraits traits() { return {.name = "pause"}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   Tensor view(Inputs in) const {
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));

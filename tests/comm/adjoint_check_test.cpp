@@ -19,8 +19,7 @@ namespace {
 struct ForgetfulAllGather {
   Communicator comm;
   Rows rows;
-  static constexpr std::string_view name = "forgetful_allgather";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "forgetful_allgather", .communicates = true}; }
   Types infer(Inputs in) const { return ops::AllGather{comm, rows}.infer(in); }
   void run(Inputs in, Outputs out) const { ops::AllGather{comm, rows}.run(in, out); }
   Tensors vjp(const Replay&, Inputs g) const {
@@ -32,8 +31,7 @@ struct ForgetfulAllGather {
 // bcast whose adjoint goes to the wrong root.
 struct LostBcast {
   Communicator comm;
-  static constexpr std::string_view name = "lost_bcast";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "lost_bcast", .communicates = true}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Inputs in, Outputs out) const { ops::Bcast{comm, 0}.run(in, out); }
   Tensors vjp(const Replay&, Inputs g) const { return {reduce(g[0], comm, comm.size() - 1)}; }
@@ -42,8 +40,7 @@ struct LostBcast {
 // The right first derivative, computed behind the tape's back.
 struct UntapedAllReduce {
   Communicator comm;
-  static constexpr std::string_view name = "untaped_allreduce";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "untaped_allreduce", .communicates = true}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Inputs in, Outputs out) const { ops::AllReduce{comm}.run(in, out); }
   Tensors vjp(const Replay&, Inputs g) const {
@@ -56,8 +53,7 @@ struct UntapedAllReduce {
 // replicate whose adjoint is the plain allreduce: the first derivative is right, the second P times too large.
 struct PlainReplicate {
   Communicator comm;
-  static constexpr std::string_view name = "crooked";
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "crooked", .communicates = true}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   Tensor view(Inputs in) const { return in[0].as_variable(); }
   Tensors vjp(const Replay&, Inputs g) const { return {allreduce(g[0], comm)}; }
@@ -68,9 +64,7 @@ struct SquareSum {
   Communicator comm;
   double slope = 2;
   bool crooked = false;
-  static constexpr std::string_view name = "square_sum";
-  static constexpr unsigned keeps_inputs = 1;
-  static constexpr bool communicates = true;
+  static constexpr OpTraits traits() { return {.name = "square_sum", .keeps_inputs = 1, .communicates = true}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   Tensor view(Inputs in) const {
     Untaped scope;
@@ -82,7 +76,7 @@ struct SquareSum {
   }
   // Moves nothing, and says that its adjoint is a third of that.
   struct Untransposed {
-    static constexpr std::string_view name = "untransposed";
+    static constexpr OpTraits traits() { return {.name = "untransposed"}; }
     Types infer(Inputs in) const { return {in[0].type()}; }
     Tensor view(Inputs in) const { return in[0].as_variable(); }
     Tensors vjp(const Replay&, Inputs g) const { return {g[0] / 3}; }

@@ -17,8 +17,7 @@ enum class Planted { right, wrong, outside_ops, detached };
 
 struct Cube {
   Planted variant = Planted::right;
-  static constexpr std::string_view name = "cube";
-  static constexpr unsigned keeps_inputs = 1;
+  static constexpr OpTraits traits() { return {.name = "cube", .keeps_inputs = 1}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Cpu, Inputs in, Outputs out) const {
     for (std::int64_t i = 0; i < in[0].elements(); ++i) {
@@ -45,7 +44,7 @@ struct Cube {
 struct Twice {
   bool outside_ops = false;
   double adjoint = 2;
-  static constexpr std::string_view name = "twice";
+  static constexpr OpTraits traits() { return {.name = "twice"}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Cpu, Inputs in, Outputs out) const {
     for (std::int64_t i = 0; i < in[0].elements(); ++i) out[0].mutable_data<double>()[i] = 2 * in[0].data<double>()[i];

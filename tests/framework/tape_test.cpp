@@ -43,7 +43,7 @@ std::int64_t peak_bytes() { return memory_statistics(DeviceKind::cpu).peak_bytes
 
 // Ops that misbehave.
 struct Unwanted {
-  static constexpr std::string_view name = "unwanted";
+  static constexpr OpTraits traits() { return {.name = "unwanted"}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Cpu, Inputs in, Outputs out) const {
     std::copy_n(in[0].data<double>(), in[0].elements(), out[0].mutable_data<double>());
@@ -51,13 +51,13 @@ struct Unwanted {
   Tensors vjp(const Replay&, Inputs) const { fail("[unwanted] nobody asked"); }
 };
 struct TooFew {
-  static constexpr std::string_view name = "too_few";
+  static constexpr OpTraits traits() { return {.name = "too_few"}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Cpu, Inputs, Outputs out) const { std::fill_n(out[0].mutable_data<double>(), out[0].elements(), 0.0); }
   Tensors vjp(const Replay&, Inputs) const { return {}; }
 };
 struct WrongType {
-  static constexpr std::string_view name = "wrong_type";
+  static constexpr OpTraits traits() { return {.name = "wrong_type"}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Cpu, Inputs, Outputs out) const { std::fill_n(out[0].mutable_data<double>(), out[0].elements(), 0.0); }
   Tensors vjp(const Replay&, Inputs g) const { return {reshape(g[0], {2, 1})}; }

@@ -30,8 +30,7 @@ void check_values(const Tensor& x, const std::vector<double>& expected) { CHECK(
 enum class Reads : std::uint8_t { input, output, renamed, elements };
 template <Reads reads>
 struct ForgetfulSine {
-  static constexpr std::string_view name = "forgetful_sine";
-  static constexpr unsigned keeps_outputs = reads == Reads::output ? 1 : 0;
+  static constexpr OpTraits traits() { return {.name = "forgetful_sine", .keeps_outputs = reads == Reads::output ? 1 : 0}; }
   Types infer(Inputs in) const { return {in[0].type(), in[0].type()}; }
   void run(Cpu, Inputs in, Outputs out) const {
     for (auto& y : out)
@@ -50,6 +49,25 @@ struct ForgetfulSine {
 
 }  // namespace
 
+TEST_CASE("ops: a struct inside a function is an op") {
+  struct Cube {
+    static constexpr OpTraits traits() { return {.name = "cube", .keeps_inputs = 1}; }
+    Types infer(Inputs in) const { return {in[0].type()}; }
+    void run(Cpu, Inputs in, Outputs out) const {
+      for (std::int64_t i = 0; i < in[0].elements(); ++i) {
+        const double x = in[0].data<double>()[i];
+        out[0].mutable_data<double>()[i] = x * x * x;
+      }
+    }
+    Tensors vjp(const Replay& at, Inputs g) const { return {g[0] * 3 * square(at.input(0))}; }
+  };
+  const auto x = vector64({1, -2});
+  Tape tape;
+  const auto y = apply(Cube{}, {x});
+  CHECK(y.to_vector() == std::vector<double>{1, -8});
+  CHECK(tape.vjp({y}, {ones({2}, f64)}, {x})[0].to_vector() == std::vector<double>{3, 12});
+}
+
 TEST_CASE("tape: a vjp that reads what its op does not keep is told the op and the member that would keep it") {
   const auto x = vector64({1, 2});
   const auto text = [&](const auto& op) {
@@ -58,11 +76,11 @@ TEST_CASE("tape: a vjp that reads what its op does not keep is told the op and t
     return error_text([&] { tape.vjp({y}, {ones({2}, f64)}, {x}); });
   };
   CHECK(text(ForgetfulSine<Reads::input>{}) ==
-        "[forgetful_sine] its vjp reads the elements of input 0, which were not kept: the op needs `static constexpr unsigned "
-        "keeps_inputs = 1;`, where bit i is input i: float64 [2]");
+        "[forgetful_sine] its vjp reads the elements of input 0, which were not kept: the op's traits() need "
+        "`.keeps_inputs = 1`, where bit i is input i: float64 [2]");
   CHECK(text(ForgetfulSine<Reads::output>{}) ==
-        "[forgetful_sine] its vjp reads the elements of output 1, which were not kept: the op needs `static constexpr unsigned "
-        "keeps_outputs = 3;`, where bit i is output i: float64 [2]");
+        "[forgetful_sine] its vjp reads the elements of output 1, which were not kept: the op's traits() need "
+        "`.keeps_outputs = 3`, where bit i is output i: float64 [2]");
   CHECK(text(ForgetfulSine<Reads::elements>{}).starts_with("[forgetful_sine] its vjp reads the elements of input 0"));
   // Under another identity it could be anything.
   CHECK(text(ForgetfulSine<Reads::renamed>{}) ==

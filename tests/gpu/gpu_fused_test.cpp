@@ -57,7 +57,7 @@ template <class Op>
 void check(const Op& op, const Operands& x, double tolerance) {
   const auto wanted = apply_all(op, x.on_cpu), got = apply_all(op, x.on_gpu);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    INFO(Op::name, " output ", i);
+    INFO(Op::traits().name, " output ", i);
     if (is_floating(wanted[i].dtype())) CHECK(relative_error(got[i], wanted[i]) < tolerance);
     else CHECK(got[i].to_vector() == wanted[i].to_vector());
   }

@@ -13,6 +13,7 @@
 #include "ops/conv.h"
 #include "ops/device.h"
 #include "ops/elementwise.h"
+#include "ops/elementwise_list.h"
 #include "ops/exponential.h"
 #include "ops/loss.h"
 #include "ops/matmul.h"
@@ -390,6 +391,11 @@ std::vector<Row> op_table() {
 
 std::set<std::string> declared_ops(bool with_constants) {
   std::set<std::string> result;
+#define MPIGRAD_MAKE(F, text, kind) result.insert(text);
+  MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_MAKE)
+  MPIGRAD_BINARY_FUNCTIONS(MPIGRAD_MAKE)
+  if (with_constants) { MPIGRAD_COMPARE_FUNCTIONS(MPIGRAD_MAKE) }
+#undef MPIGRAD_MAKE
   // A program that was built elsewhere is told where the tree lies here.
   const char* told = std::getenv("MPIGRAD_SOURCE_ROOT");
   const std::filesystem::path root = told != nullptr ? told : MPIGRAD_SOURCE_ROOT;
@@ -399,17 +405,9 @@ std::set<std::string> declared_ops(bool with_constants) {
     std::stringstream text;
     text << stream.rdbuf();
     const std::string source = text.str();
-    const std::regex declaration(R"re(struct \w+ (?:: scalar::\w+ )?\{)re"),
-        name(R"re((?:string_view name = |MPIGRAD_UNARY\(\w+, |MPIGRAD_BINARY\(\w+, )"([^"]+)")re");
-    for (auto at = std::sregex_iterator(source.begin(), source.end(), declaration); at != std::sregex_iterator(); ++at) {
-      const auto begin = static_cast<std::size_t>(at->position());
-      const std::string body = source.substr(begin, source.find("\n}", begin) - begin);
-      std::smatch match;
-      const bool constant =
-          body.find("differentiable = false") != std::string::npos ||
-          (body.find("using Scalar") != std::string::npos && body.find("string_view name") != std::string::npos);  // comparisons
-      if ((with_constants || !constant) && std::regex_search(body, match, name)) result.insert(match[1]);
-    }
+    const std::regex traits(R"re(OpTraits traits\(\) \{\s*return \{\.name = "([^"]+)"([^}]*)\})re");
+    for (auto at = std::sregex_iterator(source.begin(), source.end(), traits); at != std::sregex_iterator(); ++at)
+      if (with_constants || at->str(2).find("differentiable = false") == std::string::npos) result.insert(at->str(1));
   }
   return result;
 }
