@@ -215,6 +215,12 @@ void barrier(const Communicator& comm) {
 
 double total(const Tensor& share, const Communicator& comm) { return total(share.item(), share.layout(), comm); }
 
+double total(const Tensor& share) {
+  require(share.layout() != nullptr,
+          "[total] which ranks hold shares of a plain tensor is not known; name their communicator: {}", share);
+  return total(share.item(), share.layout(), {});
+}
+
 double total(double value, const LayoutPtr& layout, const Communicator& comm) {
   if (layout) {
     std::vector<int> axes;

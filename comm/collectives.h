@@ -38,6 +38,8 @@ void barrier(const Communicator& comm);
 // Sum over ranks of a scalar, outside the tape: for printing. A distributed tensor is summed over the axes of which it is a
 // share.
 double total(const Tensor& share, const Communicator& comm);
+// Of a distributed tensor: over the axes along which it is a share.
+double total(const Tensor& share);
 // The same of a share with that layout, or none, whose value is on the host already.
 double total(double share, const LayoutPtr& layout, const Communicator& comm);
 // Every rank's extent of x along `axis`.

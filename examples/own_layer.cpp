@@ -4,11 +4,12 @@
 //
 // prints the loss and the size of each parameter's gradient, the same as on one rank and on `--transport threads --ranks 3`.
 //
-// `x * factor` alone does on one rank: on more, x is distributed and the parameter is not. A layer computes with this rank's part
+// The source is that of one rank. A parameter is the same on all ranks: where an elementwise function meets it beside a distributed
+// tensor, its gradient is added up over the ranks among which that is divided, and over no others; and of a parameter as large as
+// the tensor each rank takes its block. A layer that computes with this rank's part by itself does as follows:
 //
 //   x.without_layout()                      a plain tensor, all ops are local
-//   distributed::parameter_for(x, w)        w for use beside that part: its gradient is added up over the ranks among which x is
-//                                           divided, and over no others
+//   parameter_for(x, w)        w for use beside that part, with the same gradient
 //   y.with_layout(x.layout())               says that y is divided as x is
 //
 // which is all, where an element of y depends on elements of x that one rank has. Where it depends on others', the functions of
@@ -22,8 +23,7 @@ class ChannelScale : public nn::Module {
  public:
   using nn::Module::Module;
   Tensor operator()(const Tensor& x) override {
-    const Tensor factor = parameter("factor", {x.dim(-1)}, nn::constant_value(1));
-    return (x.without_layout() * distributed::parameter_for(x, factor)).with_layout(x.layout());
+    return x * parameter("factor", {x.dim(-1)}, nn::constant_value(1));
   }
 };
 
@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
     Tape tape(net);
     const Tensor share = mean(square(net(x)));
     const Gradients gradients = tape.gradient(share);  // of the sum of all ranks' shares
-    const double loss = total(share, session.world());
+    const double loss = total(share);
     for (std::size_t i = 0; i < gradients.size(); ++i)
       fmt::print("rank {}: loss {:.9f}, {} |gradient| {:.9f}\n", session.rank(), loss, net.parameters()[i].name,
                  std::sqrt(dot(gradients[i], gradients[i]).item()));

@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
   return run(argc, argv, [](Session& session) {
     const auto slabs = activation_layout(session.grid({.depth = session.ranks()}), {1, 8, 4, 4, 1});
     const Tensor x = random_normal(slabs->global, {.key = 1}, 0, 1, DType::float64, slabs);  // each rank has its planes only
-    const double value = total(mean(wavelet(x)), session.world());
+    const double value = total(mean(wavelet(x)));
     const auto f = [](const Tensors& inputs) { return Tensors{wavelet(inputs[0])}; };
     const auto report = adjoint_check(f, {x.without_layout()}, session.world(), {.linear = false});
     fmt::print("rank {}: mean {:.12f}; first order off by {:.0e}, exactly {:.0e}, second {:.0e}\n", session.rank(), value,

@@ -27,10 +27,14 @@ std::string detail::parameter_hint(std::span<const Tensor> operands, std::string
   for (const auto& x : operands)
     for (const auto& [id, name] : named_lately.all)
       if (x && x.id() == id)
-        return fmt::format(
-            "{} is a parameter, which is the same on all ranks: a layer of one's own computes with distributed::parameter_for(x, "
-            "parameter) and x.without_layout(), and gives the result its layout by with_layout() (examples/own_layer.cpp)",
-            name);
+        return x.layout()
+                   ? fmt::format(
+                         "{} is a parameter, which is the same on all ranks: elementwise functions of it and of x are written as "
+                         "they are; for others compute with parameter_for(x, parameter) and x.without_layout(), and "
+                         "give the result its layout by with_layout() (examples/own_layer.cpp)",
+                         name)
+                   : fmt::format("{} is a parameter of a network that was built for one rank: build() it with its input's layout",
+                                 name);
   return std::string(otherwise);
 }
 

@@ -51,6 +51,11 @@ class Parameters {
   std::vector<Tensor> tensors() const;
   std::int64_t elements() const;
 
+  // How many steps optimizers have made of them: what random layers of a network draw their numbers for. An optimizer counts its
+  // steps here; loops in which a step has several batches, which are to differ, set it for each of them.
+  std::int64_t step() const { return step_; }
+  void set_step(std::int64_t step) { step_ = step; }
+
   // Whether micro-batches wait for the last one (GradientOptions::accumulate), and forgetting them.
   bool accumulating() const;
   void drop_accumulated();
@@ -73,6 +78,7 @@ class Parameters {
   std::unordered_map<std::uint64_t, Tensor> accumulated_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, Deferred> deferred_;  // by tensor and group of ranks
   bool packed_ = false;
+  std::int64_t step_ = 0;
 };
 
 namespace detail {

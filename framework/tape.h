@@ -167,4 +167,11 @@ class Untaped {
 // The one operation the engine needs, to accumulate cotangents; ops/elementwise defines it.
 Tensor add(const Tensor& a, const Tensor& b);
 
+namespace detail {
+// The one operation between ranks that ops need, for operands that are the same on all of them; comm/spatial/distributed.cpp
+// defines it. x, whose layout is the same along these grid axes, as a local tensor that varies along them: its cotangent is added
+// up over their ranks. float32 is rounded to `dtype` behind that if `dtype` has 16 bits.
+Tensor replicated(const Tensor& x, const std::vector<int>& axes, DType dtype);
+}  // namespace detail
+
 }  // namespace mpigrad

@@ -6,8 +6,24 @@
 
 namespace mpigrad {
 
+// What a layer applies to its result in the same pass: x <= 0 ? slope x : x.
+class Activation {
+ public:
+  static const Activation none, relu;
+  static constexpr Activation leaky_relu(double slope) { return Activation(slope); }  // slope >= 0
+  constexpr double slope() const { return slope_; }                                   // 1 is none, 0 is ReLU
+  constexpr bool operator==(const Activation&) const = default;
+
+ private:
+  constexpr explicit Activation(double slope) : slope_(slope) {}
+  double slope_;
+};
+inline constexpr Activation Activation::none{1}, Activation::relu{0};
+
+namespace local {
 // leaky_relu(x + bias, slope); bias [C] or none, slope 1 is no activation.
 Tensor bias_activation(const Tensor& x, const Tensor& bias, double slope);
+}  // namespace local
 
 // Given y = leaky_relu(x + bias, slope) and its cotangent g: those of x, which is slope g where y <= 0 and g elsewhere, and of
 // the bias, the sum of that over the rows.

@@ -122,23 +122,32 @@ void require_kernel_fits(std::string_view op, const Extent3& extent, const Exten
   }
 }
 
-Tensor conv(const Tensor& x, const Tensor& w, const ConvAttributes& a) {
+namespace {
+// No op is to drop it without a word.
+const ConvAttributes& without_activation(std::string_view op, const ConvAttributes& a) {
+  require(a.activation == Activation::none, "[{}] has no activation; conv() and local::conv_bias_activation() have", op);
+  return a;
+}
+}  // namespace
+
+Tensor local::conv(const Tensor& x, const Tensor& w, const ConvAttributes& a) {
   if (!x.layout() && x.rank() == 5 && w.rank() == 5) require_kernel_fits("conv", spatial_extent(x), spatial_extent(w), a);
-  return mpigrad::apply(ops::Conv{a}, {x, w});
+  return mpigrad::apply(ops::Conv{without_activation("conv", a)}, {x, w});
 }
 Tensor conv_data(const Tensor& g, const Tensor& w, const Extent3& extent, const ConvAttributes& a) {
-  return mpigrad::apply(ops::ConvData{a, extent}, {g, w});
+  return mpigrad::apply(ops::ConvData{without_activation("conv_data", a), extent}, {g, w});
 }
 Tensor conv_weight(const Tensor& x, const Tensor& g, const Extent3& kernel, const ConvAttributes& a) {
-  return mpigrad::apply(ops::ConvWeight{a, kernel}, {x, g});
+  return mpigrad::apply(ops::ConvWeight{without_activation("conv_weight", a), kernel}, {x, g});
 }
-Tensor conv_bias_activation(const Tensor& x, const Tensor& w, const Tensor& bias, double slope, const ConvAttributes& a) {
+Tensor local::conv_bias_activation(const Tensor& x, const Tensor& w, const Tensor& bias, double slope, const ConvAttributes& a) {
   if (!bias && slope == 1) return conv(x, w, a);
-  return mpigrad::apply(ops::ConvBiasActivation{a, slope}, {x, w, bias});
+  return mpigrad::apply(ops::ConvBiasActivation{without_activation("conv_bias_activation", a), slope}, {x, w, bias});
 }
 
-Tensor conv_transpose(const Tensor& x, const Tensor& w, const ConvTransposeAttributes& a) {
+Tensor local::conv_transpose(const Tensor& x, const Tensor& w, const ConvTransposeAttributes& a) {
   ops::require_operands("conv_transpose", x, w);
+  require(a.activation == Activation::none, "[conv_transpose] of one rank has no activation");
   require_window("conv_transpose", spatial_extent(w), a.stride, a.dilation);
   require(x.dim(4) == w.dim(0), "[conv_transpose] input has {} channels, weight takes {}: {} and {}", x.dim(4), w.dim(0), x, w);
   require(a.groups > 0 && w.dim(0) % a.groups == 0, "[conv_transpose] {} channels are not a multiple of {} groups: weight {}",

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "framework/op.h"
+#include "ops/activation.h"
 #include "ops/window.h"
 
 namespace mpigrad {
@@ -15,25 +16,33 @@ namespace mpigrad {
 struct ConvAttributes {
   Triple stride = 1, dilation = 1, padding_low = 0, padding_high = 0;
   std::int64_t groups = 1;
+  Activation activation = Activation::none;  // of conv() alone, not of the ops below
 };
 
+namespace local {
 // y = dT/dg.  D' = floor((D + low + high - dilation (kd - 1) - 1) / stride) + 1;  a kernel that does not fit is refused
 Tensor conv(const Tensor& x, const Tensor& w, const ConvAttributes& attributes = {});
+}  // namespace local
 // xbar = dT/dx, of spatial extent `extent`. Used forwards it is the transposed convolution.
 Tensor conv_data(const Tensor& g, const Tensor& w, const Extent3& extent, const ConvAttributes& attributes = {});
 // wbar = dT/dw, of kernel extent `kernel`
 Tensor conv_weight(const Tensor& x, const Tensor& g, const Extent3& kernel, const ConvAttributes& attributes = {});
+namespace local {
 // leaky_relu(conv(x, w) + bias, slope) in one pass; bias [K] or none, slope 1 is no activation.
 Tensor conv_bias_activation(const Tensor& x, const Tensor& w, const Tensor& bias, double slope,
                             const ConvAttributes& attributes = {});
+}  // namespace local
 
 // Transposed convolution: x: [N, D, H, W, K], w: [K, kd, kh, kw, C/groups] -> [N, D', H', W', C],
 // D' = (D - 1) stride - low - high + dilation (kd - 1) + output_padding + 1
 struct ConvTransposeAttributes {
   Triple stride = 1, dilation = 1, padding_low = 0, padding_high = 0, output_padding = 0;
   std::int64_t groups = 1;
+  Activation activation = Activation::none;  // of conv_transpose() alone
 };
+namespace local {
 Tensor conv_transpose(const Tensor& x, const Tensor& w, const ConvTransposeAttributes& attributes = {});
+}  // namespace local
 
 Extent3 spatial_extent(const Tensor& x);  // dimensions 1 to 3
 // Refuses a kernel that is larger than the padded input; anything fits an empty one, whose outputs are empty.

@@ -74,18 +74,41 @@ Tensor slope_of_abs(const Tensor& x) {
 
 using namespace ops;
 
-Tensor add(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Add>{}, {a, b}); }
-Tensor subtract(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Subtract>{}, {a, b}); }
+namespace {
+
+// The op of operands of which some may be the same on ranks among which others vary.
+template <class Op>
+Tensor together(const Op& op, Elementwise kind, Tensors in) {
+  auto met = meet(Op::traits().name, in, kind);
+  if (!met) return mpigrad::apply(op, std::move(in));
+  int split = 1;  // outputs get room for halos along it
+  while (split < met->layout->global.rank() && met->layout->axis_of(split) < 0) ++split;
+  const HaloRoom room(split < met->layout->global.rank() ? split : -1);
+  return mpigrad::apply(op, std::move(met->local)).with_layout(met->layout);
+}
+template <class F>
+Tensor binary(const F& f, const Tensor& a, const Tensor& b) {
+  return together(Binary<F>{f}, F::row.kind, {a, b});
+}
+template <class F>
+Tensor compare(const Tensor& a, const Tensor& b) {
+  return together(Compare<F>{}, F::row.kind, {a, b});
+}
+
+}  // namespace
+
+Tensor add(const Tensor& a, const Tensor& b) { return binary(Add{}, a, b); }
+Tensor subtract(const Tensor& a, const Tensor& b) { return binary(Subtract{}, a, b); }
 Tensor multiply(const Tensor& a, const Tensor& b) {
   const auto reads = b.is_constant() ? ops::second : a.is_constant() ? ops::first : ops::both;
-  return mpigrad::apply(Binary<Multiply>{{{}, reads}}, {a, b});
+  return binary(Multiply{{}, reads}, a, b);
 }
-Tensor divide(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Divide>{}, {a, b}); }
+Tensor divide(const Tensor& a, const Tensor& b) { return binary(Divide{}, a, b); }
 Tensor operator/(const Tensor& x, double c) { return mpigrad::apply(Unary<DivideBy>{{{{.c = c}}}}, {x}); }
 Tensor operator/(double c, const Tensor& x) { return mpigrad::apply(Unary<DivideNumber>{{{{.c = c}}}}, {x}); }
-Tensor maximum(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Maximum>{}, {a, b}); }
-Tensor minimum(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Minimum>{}, {a, b}); }
-Tensor pow(const Tensor& a, const Tensor& b) { return mpigrad::apply(Binary<Pow>{}, {a, b}); }
+Tensor maximum(const Tensor& a, const Tensor& b) { return binary(Maximum{}, a, b); }
+Tensor minimum(const Tensor& a, const Tensor& b) { return binary(Minimum{}, a, b); }
+Tensor pow(const Tensor& a, const Tensor& b) { return binary(Pow{}, a, b); }
 
 Tensor affine(const Tensor& x, double scale, double shift) {
   if (shift != 0 && x.layout())
@@ -130,17 +153,19 @@ Tensor clamp(const Tensor& x, double low, double high) {
   return mpigrad::apply(Unary<Clamp>{{{{.low = low, .high = high}}}}, {x});
 }
 
-Tensor equal(const Tensor& a, const Tensor& b) { return mpigrad::apply(Compare<Equal>{}, {a, b}); }
-Tensor not_equal(const Tensor& a, const Tensor& b) { return mpigrad::apply(Compare<NotEqual>{}, {a, b}); }
-Tensor less(const Tensor& a, const Tensor& b) { return mpigrad::apply(Compare<Less>{}, {a, b}); }
-Tensor less_equal(const Tensor& a, const Tensor& b) { return mpigrad::apply(Compare<LessEqual>{}, {a, b}); }
-Tensor logical_and(const Tensor& a, const Tensor& b) { return mpigrad::apply(Compare<LogicalAnd>{}, {a, b}); }
-Tensor logical_or(const Tensor& a, const Tensor& b) { return mpigrad::apply(Compare<LogicalOr>{}, {a, b}); }
+Tensor equal(const Tensor& a, const Tensor& b) { return compare<Equal>(a, b); }
+Tensor not_equal(const Tensor& a, const Tensor& b) { return compare<NotEqual>(a, b); }
+Tensor less(const Tensor& a, const Tensor& b) { return compare<Less>(a, b); }
+Tensor less_equal(const Tensor& a, const Tensor& b) { return compare<LessEqual>(a, b); }
+Tensor logical_and(const Tensor& a, const Tensor& b) { return compare<LogicalAnd>(a, b); }
+Tensor logical_or(const Tensor& a, const Tensor& b) { return compare<LogicalOr>(a, b); }
 Tensor logical_not(const Tensor& a) {
   UseDevice device(a.device());
   return equal(a, constant(full(Shape{}, 0, a.dtype())));
 }
-Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) { return mpigrad::apply(Where{}, {condition, a, b}); }
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  return together(Where{}, Elementwise::nonlinear, {condition, a, b});
+}
 Tensor cast(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : mpigrad::apply(Cast{.to = dtype}, {x}); }
 
 }  // namespace mpigrad

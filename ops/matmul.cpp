@@ -104,7 +104,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, const MatmulAttributes& attribut
   return mpigrad::apply(ops::Matmul{attributes}, {whole(a, batch_a), whole(b, batch_b)});
 }
 
-Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, double slope) {
+Tensor local::linear(const Tensor& x, const Tensor& w, const Tensor& bias, double slope) {
   return mpigrad::apply(ops::Linear{slope}, {x, w, bias});
 }
 

@@ -11,8 +11,10 @@ struct MatmulAttributes {
 
 // c[..., m, n] = a[..., m, k] b[..., k, n]; dimensions before the last two broadcast.
 Tensor matmul(const Tensor& a, const Tensor& b, const MatmulAttributes& attributes = {});
+namespace local {
 // leaky_relu(x w^T + bias, slope): x: [N, in], w: [out, in], bias [out] or none; slope 1 is no activation.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {}, double slope = 1);
+}  // namespace local
 
 namespace ops {
 

@@ -78,13 +78,13 @@ Tensor channel_affine(const Tensor& x, const Tensor& m, const Tensor& a, const T
   return mpigrad::apply(ops::ChannelAffine{slope}, {x, m, a, b});
 }
 
-Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta, double epsilon,
-                 double slope) {
+Tensor local::normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta,
+                        double epsilon, double slope) {
   return channel_affine(x, statistics.mean, gamma * pow(statistics.variance + epsilon, -0.5), beta, slope);
 }
 
-std::pair<Tensor, BatchNormStatistics> batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon,
-                                                  double slope) {
+std::pair<Tensor, BatchNormStatistics> local::batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon,
+                                                         double slope) {
   const auto moments = channel_moments(x);
   const auto rows = static_cast<double>(x.elements()) / static_cast<double>(std::max<std::int64_t>(1, x.dim(-1)));
   const BatchNormStatistics statistics{moments.mean, moments.m2 / std::max(1.0, rows)};

@@ -16,12 +16,14 @@ Tensor channel_affine(const Tensor& x, const Tensor& m, const Tensor& a, const T
 struct BatchNormStatistics {
   Tensor mean, variance;  // [C], biased variance
 };
+namespace local {
 // leaky_relu((x - mean) / sqrt(variance + epsilon) * gamma + beta, slope) with given statistics
 Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta, double epsilon,
                  double slope = 1);
 // The same with the statistics of x itself, which are returned too.
 std::pair<Tensor, BatchNormStatistics> batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon,
                                                   double slope = 1);
+}  // namespace local
 
 namespace ops {
 

@@ -134,12 +134,12 @@ Tensor with_divisors(Tensor y, const Extent3& in, const PoolAttributes& a, const
   return y;
 }
 
-Tensor avg_pool(const Tensor& x, const PoolAttributes& a) {
+Tensor local::avg_pool(const Tensor& x, const PoolAttributes& a) {
   const auto window = window_of(x, a);
   return with_divisors(mpigrad::apply(ops::AvgPool{window}, {x}), window.in, a, {0, 0, 0}, window.out);
 }
 
-Tensor leaky_avg_pool(const Tensor& x, double slope, const PoolAttributes& a) {
+Tensor local::leaky_avg_pool(const Tensor& x, double slope, const PoolAttributes& a) {
   if (slope == 1) return avg_pool(x, a);
   const auto window = window_of(x, a);
   return with_divisors(mpigrad::apply(ops::LeakyAvgPool{window, slope}, {x}), window.in, a, {0, 0, 0}, window.out);
@@ -150,6 +150,6 @@ std::pair<Tensor, Tensor> max_pool_with_winner(const Tensor& x, const PoolAttrib
   return {both[0], both[1]};
 }
 
-Tensor max_pool(const Tensor& x, const PoolAttributes& a) { return max_pool_with_winner(x, a).first; }
+Tensor local::max_pool(const Tensor& x, const PoolAttributes& a) { return max_pool_with_winner(x, a).first; }
 
 }  // namespace mpigrad

@@ -12,12 +12,14 @@ struct PoolAttributes {
   bool count_include_pad = true;  // average pooling divides by the window inside the padded input, else by what is not padding
 };
 
+namespace local {
 // D' = floor or ceil((D + low + high - dilation (kd - 1) - 1) / stride) + 1
 Tensor avg_pool(const Tensor& x, const PoolAttributes& attributes);
 // avg_pool(leaky_relu(x, slope)). What stays for the replay is one bit for each element of x, its sign, instead of x.
 Tensor leaky_avg_pool(const Tensor& x, double slope, const PoolAttributes& attributes);
 // Padding never wins; the first of equal maxima takes the whole cotangent, as does the first NaN (see ops/elementwise.h).
 Tensor max_pool(const Tensor& x, const PoolAttributes& attributes);
+}  // namespace local
 // Value and place of the maximum in its window (row-major kernel index, int32, -1 for a window without elements).
 std::pair<Tensor, Tensor> max_pool_with_winner(const Tensor& x, const PoolAttributes& attributes);
 Extent3 pool_outputs(const Extent3& extent, const PoolAttributes& attributes);

@@ -1,6 +1,7 @@
 #include "comm/spatial/distributed.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "comm/spatial/exchange.h"
 #include "comm/spatial/invariant.h"
@@ -11,7 +12,7 @@
 #include "ops/reduce.h"
 #include "ops/views.h"
 
-namespace mpigrad::distributed {
+namespace mpigrad {
 namespace {
 
 // What a windowed op on a distributed tensor needs: the plan of the exchange, the padding of the local op, the result's layout.
@@ -138,40 +139,45 @@ Tensor replicated_for(const Tensor& x, const Tensor& w) {
   return axes.empty() ? w.without_layout() : replicate(w, group_of(x, axes));
 }
 
-}  // namespace
-
-Tensor parameter_for(const Tensor& x, const Tensor& w) {
-  const auto whole = replicated_for(x, w);
-  if (!whole || !is_half(x.dtype()) || whole.dtype() != DType::float32) return whole;
+// float32 rounded to a type of 16 bits; else x.
+Tensor rounded(const Tensor& x, DType dtype) {
+  if (!x || !is_half(dtype) || x.dtype() != DType::float32) return x;
   static constexpr char keys[2] = {};  // their addresses
   auto* tape = Tape::innermost();
-  const auto make = [&] { return cast(whole, x.dtype()); };
-  return tape ? tape->memoised(whole.id(), &keys[x.dtype() == DType::bfloat16 ? 0 : 1], make) : make();
+  const auto make = [&] { return cast(x, dtype); };
+  return tape ? tape->memoised(x.id(), &keys[dtype == DType::bfloat16 ? 0 : 1], make) : make();
 }
 
-Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, double slope, const ConvAttributes& a) {
+}  // namespace
+
+Tensor parameter_for(const Tensor& x, const Tensor& w) { return rounded(replicated_for(x, w), x.dtype()); }
+
+Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvAttributes& attributes) {
+  ConvAttributes a = attributes;
+  const double slope = std::exchange(a.activation, Activation::none).slope();
   const auto in = global_spatial(x);
   require_kernel_fits("conv", in, spatial_extent(w), a);
-  if (!x.layout()) return conv_bias_activation(x, parameter_for(x, w), parameter_for(x, bias), slope, a);
+  if (!x.layout()) return local::conv_bias_activation(x, parameter_for(x, w), parameter_for(x, bias), slope, a);
   require_window("conv", spatial_extent(w), a.stride, a.dilation);
   Spatial s{spatial_extent(w), a.stride, a.dilation, a.padding_low, {}};
   for (std::size_t i = 0; i < 3; ++i)
     s.out[i] = window_outputs(in[i], s.kernel[i], s.stride[i], s.dilation[i], a.padding_low[i], a.padding_high[i]);
   const auto plan = windowed_plan(x, s, w.dim(0));
-  ConvAttributes local = a;
   for (std::size_t i = 0; i < 3; ++i)
-    if (plan.split[i]) local.padding_low[i] = plan.part[i].pad_low, local.padding_high[i] = plan.part[i].pad_high;
+    if (plan.split[i]) a.padding_low[i] = plan.part[i].pad_low, a.padding_high[i] = plan.part[i].pad_high;
   const HaloRoom room(halo_dimension(plan));
-  const auto y = conv_bias_activation(windowed_input(x, plan), parameter_for(x, w), parameter_for(x, bias), slope, local);
+  const auto y = local::conv_bias_activation(windowed_input(x, plan), parameter_for(x, w), parameter_for(x, bias), slope, a);
   return y.with_layout(plan.out);
 }
 
-Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvTransposeAttributes& a) {
+Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvTransposeAttributes& attributes) {
+  ConvTransposeAttributes a = attributes;
+  const double slope = std::exchange(a.activation, Activation::none).slope();
   const auto in = global_spatial(x);
   Tensor y;
   LayoutPtr layout;
   if (!x.layout()) {
-    y = mpigrad::conv_transpose(x, parameter_for(x, w), a);
+    y = local::conv_transpose(x, parameter_for(x, w), a);
   } else {
     require_window("conv_transpose", spatial_extent(w), a.stride, a.dilation);
     Spatial s{spatial_extent(w), a.stride, a.dilation, a.padding_low, {}, true};
@@ -184,29 +190,32 @@ Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, cons
     const auto window = windowed_input(x, plan);
     const HaloRoom room(halo_dimension(plan));
     const auto local_out = plan.out->box().extents();
-    ConvAttributes local{.stride = a.stride,
-                         .dilation = a.dilation,
-                         .padding_low = a.padding_low,
-                         .padding_high = a.padding_high,
-                         .groups = a.groups};
+    ConvAttributes forward{.stride = a.stride,
+                           .dilation = a.dilation,
+                           .padding_low = a.padding_low,
+                           .padding_high = a.padding_high,
+                           .groups = a.groups};
     Extent3 extent{};
     for (std::size_t i = 0; i < 3; ++i) {
       extent[i] = local_out[static_cast<int>(i) + 1];
-      if (plan.split[i]) local.padding_low[i] = plan.part[i].pad_low;
+      if (plan.split[i]) forward.padding_low[i] = plan.part[i].pad_low;
       // The right padding that makes the window of `extent` outputs fit exactly.
       const auto n = spatial_extent(window)[i];
-      local.padding_high[i] = (n - 1) * s.stride[i] + s.dilation[i] * (s.kernel[i] - 1) + 1 - extent[i] - local.padding_low[i];
-      if (n == 0) local.padding_high[i] = -extent[i] - local.padding_low[i];
+      forward.padding_high[i] =
+          (n - 1) * s.stride[i] + s.dilation[i] * (s.kernel[i] - 1) + 1 - extent[i] - forward.padding_low[i];
+      if (n == 0) forward.padding_high[i] = -extent[i] - forward.padding_low[i];
     }
-    y = conv_data(window, parameter_for(x, w), extent, local);
+    y = conv_data(window, parameter_for(x, w), extent, forward);
     layout = plan.out;
   }
-  if (bias) y = y + parameter_for(x, bias);
+  if (slope != 1) y = local::bias_activation(y, parameter_for(x, bias), slope);
+  else if (bias) y = y + parameter_for(x, bias);
   return layout ? y.with_layout(layout) : y;
 }
 
-Tensor leaky_avg_pool(const Tensor& x, double slope, const PoolAttributes& a) {
-  if (!x.layout()) return mpigrad::leaky_avg_pool(x, slope, a);
+Tensor avg_pool(const Tensor& x, const PoolAttributes& a, Activation activation) {
+  const double slope = activation.slope();
+  if (!x.layout()) return local::leaky_avg_pool(x, slope, a);
   const auto plan = windowed_plan(x, pooling(x, a), x.dim(4));
   const auto padded = windowed_input(x, plan);
   const HaloRoom room(halo_dimension(plan));
@@ -217,23 +226,23 @@ Tensor leaky_avg_pool(const Tensor& x, double slope, const PoolAttributes& a) {
   return with_divisors(y, global_spatial(x), a, {box.begin[1], box.begin[2], box.begin[3]}, {box.end[1], box.end[2], box.end[3]})
       .with_layout(plan.out);
 }
-Tensor avg_pool(const Tensor& x, const PoolAttributes& a) { return distributed::leaky_avg_pool(x, 1, a); }
 
 Tensor max_pool(const Tensor& x, const PoolAttributes& a) {
-  if (!x.layout()) return mpigrad::max_pool(x, a);
+  if (!x.layout()) return local::max_pool(x, a);
   const auto plan = windowed_plan(x, pooling(x, a), x.dim(4));
   const auto padded = windowed_input(x, plan);
   const HaloRoom room(halo_dimension(plan));
   return apply_all(ops::MaxPool{local_window(padded, plan, a)}, {padded})[0].with_layout(plan.out);
 }
 
-Tensor bias_activation(const Tensor& x, const Tensor& bias, double slope) {
-  if (!x.layout()) return mpigrad::bias_activation(x, parameter_for(x, bias), slope);
+Tensor bias_activation(const Tensor& x, const Tensor& bias, Activation activation) {
+  const double slope = activation.slope();
+  if (!x.layout()) return local::bias_activation(x, parameter_for(x, bias), slope);
   const auto& layout = *x.layout();
   require(!layout.has(Placement::share), "[bias_activation] of a share; make it whole with redistribute() first: {}", x);
   require(layout.axis_of(x.rank() - 1) < 0, "[bias_activation] the channels are split; redistribute them first: {}", x);
   const HaloRoom room(halo_dimension(layout));
-  return mpigrad::bias_activation(x.without_layout(), parameter_for(x, bias), slope).with_layout(x.layout());
+  return local::bias_activation(x.without_layout(), parameter_for(x, bias), slope).with_layout(x.layout());
 }
 
 Tensor global_avg_pool(const Tensor& x) {
@@ -255,18 +264,17 @@ void require_whole_channels(const Tensor& x) {
 }
 }  // namespace
 
-BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon, Statistics over,
-                           double slope) {
+BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const NormAttributes& a) {
   require_whole_channels(x);
-  const auto local = x.without_layout();
-  const auto moments = channel_moments(local);
+  const auto part = x.without_layout();
+  const auto moments = channel_moments(part);
   double count = static_cast<double>(x.elements()) / static_cast<double>(std::max<std::int64_t>(1, x.dim(-1)));
   Tensor mean = moments.mean, m2 = moments.m2;
   std::vector<int> axes;
-  if (x.layout() && over != Statistics::local) {
+  if (x.layout() && a.over != StatisticsOver::local) {
     const auto& layout = *x.layout();
-    for (const int a : layout.varying_axes())
-      if (over == Statistics::all || layout.axes[static_cast<std::size_t>(a)].dimension != 0) axes.push_back(a);
+    for (const int axis : layout.varying_axes())
+      if (a.over == StatisticsOver::all || layout.axes[static_cast<std::size_t>(axis)].dimension != 0) axes.push_back(axis);
   }
   if (!axes.empty()) {
     const auto& layout = *x.layout();
@@ -275,8 +283,8 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& b
     const auto box = layout.box();
     count = 1;
     for (int d = 0; d + 1 < x.rank(); ++d) {
-      const int a = layout.axis_of(d);
-      const bool combined = a >= 0 && std::find(axes.begin(), axes.end(), a) != axes.end();
+      const int axis = layout.axis_of(d);
+      const bool combined = axis >= 0 && std::find(axes.begin(), axes.end(), axis) != axes.end();
       count *= static_cast<double>(combined ? layout.global[d] : box.end[d] - box.begin[d]);
     }
     // Each rank uses the statistics differently, so they are varying values: plain allreduce.
@@ -285,23 +293,24 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& b
   }
   const BatchNormStatistics statistics{mean, m2 / std::max(1.0, count)};
   const HaloRoom room(x.layout() ? halo_dimension(*x.layout()) : -1);
-  auto y = mpigrad::normalise(local, statistics, replicated_for(x, gamma), replicated_for(x, beta), epsilon, slope);
+  auto y = local::normalise(part, statistics, replicated_for(x, gamma), replicated_for(x, beta), a.epsilon, a.activation.slope());
   return {y.with_layout(x.layout()), statistics, count};
 }
 
-Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta, double epsilon,
-                 double slope) {
+Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta,
+                 const NormAttributes& a) {
   require_whole_channels(x);
   const HaloRoom room(x.layout() ? halo_dimension(*x.layout()) : -1);
-  return mpigrad::normalise(x.without_layout(), statistics, replicated_for(x, gamma), replicated_for(x, beta), epsilon, slope)
+  return local::normalise(x.without_layout(), statistics, replicated_for(x, gamma), replicated_for(x, beta), a.epsilon,
+                          a.activation.slope())
       .with_layout(x.layout());
 }
 
-Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, double slope) {
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation) {
   if (x.layout())
     require(x.rank() == 2 && x.layout()->axis_of(1) < 0 && !x.layout()->has(Placement::share),
             "[linear] the features of [N, in] must be whole on every rank; use flatten() or redistribute(): {}", x);
-  const auto y = mpigrad::linear(x.without_layout(), parameter_for(x, w), parameter_for(x, bias), slope);
+  const auto y = local::linear(x.without_layout(), parameter_for(x, w), parameter_for(x, bias), activation.slope());
   if (!x.layout()) return y;
   Layout layout = *x.layout();
   layout.global[1] = w.dim(0);
@@ -320,4 +329,9 @@ Tensor flatten(const Tensor& x) {
   return flatten_from(whole, 1);
 }
 
-}  // namespace mpigrad::distributed
+Tensor detail::replicated(const Tensor& x, const std::vector<int>& axes, DType dtype) {
+  const auto local = axes.empty() ? x.without_layout() : replicate(x, grid_of(*x.layout()).along(axes));
+  return rounded(local, dtype);
+}
+
+}  // namespace mpigrad

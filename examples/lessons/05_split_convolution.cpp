@@ -36,15 +36,15 @@ int main(int argc, char** argv) {
     const Tensor x = normal(shape, 1, slabs), w = normal(kernel, 2), whole_x = normal(shape, 1);
     const auto loss = [](const Tensor& y) { return sum(y * tanh(y)); };
 
-    // One rank, the whole volume: the local op.
+    // One rank, the whole volume.
     Tape whole;
-    const Tensor whole_y = conv(whole_x, w, attributes);
+    const Tensor whole_y = conv(whole_x, w, {}, attributes);
     const Tensor whole_loss = loss(whole_y);
     const auto expected = whole.gradient(whole_loss, {whole_x, w});
 
     // All ranks, a slab each.
     Tape watch, tape;
-    const Tensor y = distributed::conv(x, w, {}, 1, attributes);
+    const Tensor y = conv(x, w, {}, attributes);
     const Tensor share = loss(y);
     say(session, "forwards:  {}", names(tape.entries()));
     const auto before = watch.entries().size();
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
                                      planes(x), planes(y), norm(found[0].without_layout()), norm(found[1])));
     say(session, "one rank: all planes                    |xbar| {:10.6f}, |wbar| {:.6f}", norm(expected[0]), norm(expected[1]));
 
-    const double sum_of_shares = total(share, session.world());
+    const double sum_of_shares = total(share);
     claim(session, std::abs(sum_of_shares - whole_loss.item()) < 1e-12 * whole_loss.item(),
           "the shares add up to the loss, {:.9f}", sum_of_shares);
     claim(session, distance(y.without_layout(), part(whole_y, y)) < 1e-12, "y is that of one rank, plane by plane");

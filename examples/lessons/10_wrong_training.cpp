@@ -118,11 +118,15 @@ struct Net {
     }
     parameters.pack();
   }
-  Tensor layer(const Tensor& x, std::size_t i, double slope, const Communicator& comm) const {
-    return linear(x, replicate(parameters[2 * i].value, comm), replicate(parameters[2 * i + 1].value, comm), slope);
+  Tensor layer(const Tensor& x, std::size_t i, Activation f, const Communicator& comm) const {
+    return linear(x, replicate(parameters[2 * i].value, comm), replicate(parameters[2 * i + 1].value, comm), f);
   }
-  Tensor features(const Tensor& x, const Communicator& comm) const { return layer(layer(x, 0, 0, comm), 1, 0, comm); }
-  Tensor operator()(const Tensor& x, const Communicator& comm) const { return layer(features(x, comm), 2, 1, comm); }
+  Tensor features(const Tensor& x, const Communicator& comm) const {
+    return layer(layer(x, 0, Activation::relu, comm), 1, Activation::relu, comm);
+  }
+  Tensor operator()(const Tensor& x, const Communicator& comm) const {
+    return layer(features(x, comm), 2, Activation::none, comm);
+  }
 };
 
 struct Scores {

@@ -125,7 +125,7 @@ void Optimizer::step(const Gradients& gradients, const StepOptions& options) {
             parameters_[i].name, g, p);
     real = real && p.raw() && g.raw();
   }
-  ++steps_;
+  count_steps(steps_ + 1);
   if (!real) return;  // the dry device
   if (!segments_.empty() && parameters_[0].value.device() == DeviceKind::cuda) {
     step_on_gpu(gradients, options);
@@ -211,6 +211,7 @@ void Optimizer::load_state(const std::vector<NamedTensor>& state, std::int64_t s
   require(steps >= 0, "[optimizer] {} steps cannot have been made", steps);
   detail::copy_named("optimizer", this->state(), state);
   steps_ = steps;
+  parameters_.set_step(steps);
 }
 
 SGD::SGD(Parameters& parameters, const SGDAttributes& a)

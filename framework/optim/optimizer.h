@@ -55,7 +55,10 @@ class Optimizer {
 
   // For steps that a GPU repeats without this object (framework/cuda/graph.h): counts one, or sets the count back; the numbers of
   // the step that was counted last, and none of the module's.
-  void count_steps(std::int64_t steps) { steps_ = steps; }
+  void count_steps(std::int64_t steps) {
+    parameters_.set_step(parameters_.step() + steps - steps_);
+    steps_ = steps;
+  }
   StepScalars scalars() const;
 
   // For checkpoints: "momentum/PARAMETER" and so on. The tensors share the optimizer's memory and change with the next step.

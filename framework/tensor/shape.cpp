@@ -6,7 +6,7 @@
 
 namespace mpigrad {
 
-std::string to_string(const Shape& shape) { return "[" + joined(shape.span(), ", ") + "]"; }
+std::string to_string(const Shape& shape) { return fmt::format("[{}]", joined(shape.span(), ", ")); }
 
 int checked_dimension(const char* op, int dimension, int rank) {
   require(dimension >= -rank && dimension < rank, "[{}] dimension {} is outside a tensor of {} dimensions", op, dimension, rank);

@@ -270,9 +270,9 @@ void require_finite(const ViewBatch& batch, const Communicator& comm) {
   const auto rank = static_cast<int>(found - bad.begin());
   std::string name = batch.bad_name;
   auto length = static_cast<std::int64_t>(name.size());
-  transport.broadcast(&length, 1, DType::int64, rank);
+  transport.bcast(&length, 1, DType::int64, rank);
   name.resize(static_cast<std::size_t>(length));
-  if (length > 0) transport.broadcast(name.data(), length, DType::uint8, rank);
+  if (length > 0) transport.bcast(name.data(), length, DType::uint8, rank);
   fail("[data] sample {} is not finite: {}", *found, name);
 }
 

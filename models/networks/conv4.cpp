@@ -24,14 +24,17 @@ Tensor Conv4::operator()(const Tensor& x) {
     const Triple window{1, std::min<std::int64_t>(2, global(y)[2]), std::min<std::int64_t>(2, global(y)[3])};
     const bool pools = window != Triple(1);
     y = nn::conv_norm(*this, std::to_string(b), y,
-                      {.out = std::llround(width), .kernel = {1, 3, 3}, .norm = o_.norm, .slope = pools ? 1.0 : 0.0});
+                      {.out = std::llround(width),
+                       .kernel = {1, 3, 3},
+                       .norm = o_.norm,
+                       .activation = pools ? Activation::none : Activation::relu});
     // Maxima and ReLU commute; in this order the activation has a quarter of the work.
     if (pools) {
       nn::LayerScope scope(fmt::format("pool{}", b), "max_pool");
-      y = relu(scope.done(distributed::max_pool(y, {.kernel = window, .stride = window})));
+      y = relu(scope.done(max_pool(y, {.kernel = window, .stride = window})));
     }
   }
-  return o_.average ? distributed::global_avg_pool(y) : distributed::flatten(y);
+  return o_.average ? global_avg_pool(y) : flatten(y);
 }
 
 }  // namespace mpigrad

@@ -5,7 +5,7 @@
 namespace mpigrad {
 namespace {
 
-constexpr double hybrid_slope = 0.01, mlperf_slope = 0.3;
+constexpr Activation hybrid_activation = Activation::leaky_relu(0.01), mlperf_activation = Activation::leaky_relu(0.3);
 constexpr std::size_t strided_block =
     3;  // conv4 has stride 2, where the volume is large enough: a layer is made where it is used
 
@@ -27,10 +27,14 @@ std::int64_t extent_of(const Tensor& x) { return x.layout() ? x.layout()->global
 CosmoFlow::CosmoFlow(const CosmoFlowOptions& options) : o_(options) {
   const bool hybrid = o_.variant == CosmoFlowVariant::hybrid;
   require(hybrid || !o_.batch_norm, "[cosmoflow] the MLPerf variant has no batch norm");
-  const double slope = hybrid ? hybrid_slope : mlperf_slope;
+  const auto activation = hybrid ? hybrid_activation : mlperf_activation;
   const auto channels = filters(o_);
   for (std::size_t i = 0; i < channels.size(); ++i) {
-    convs_.push_back({.out = channels[i], .kernel = 3, .padding = 1, .bias = !hybrid, .slope = o_.batch_norm ? 1 : slope});
+    convs_.push_back({.out = channels[i],
+                      .kernel = 3,
+                      .padding = 1,
+                      .bias = !hybrid,
+                      .activation = o_.batch_norm ? Activation::none : activation});
     if (o_.batch_norm) norms_.push_back(std::make_unique<nn::BatchNorm>(*this, fmt::format("norm{}", i + 1), o_.norm));
   }
   const auto widths = hybrid ? std::vector<std::int64_t>{2048, 256, o_.targets} : std::vector<std::int64_t>{128, 64, o_.targets};
@@ -40,7 +44,7 @@ CosmoFlow::CosmoFlow(const CosmoFlowOptions& options) : o_(options) {
     linears_.push_back(std::make_unique<nn::Linear>(*this, fmt::format("linear{}", i + 1),
                                                     nn::LinearAttributes{.out = last ? widths[i] : widths[i] / o_.filter_divisor,
                                                                          .bias_start = hybrid ? 0.1 : 0.0,
-                                                                         .slope = last ? 1 : slope}));
+                                                                         .activation = last ? Activation::none : activation}));
     dropouts_.push_back(
         std::make_unique<nn::Dropout>(*this, fmt::format("dropout{}", i + 1), nn::DropoutAttributes{.keep = keep}));
   }
@@ -59,9 +63,9 @@ Tensor CosmoFlow::block(const Tensor& x, std::size_t i) {
   const bool pools = outputs > 2;
   if (!o_.batch_norm) return pools ? conv.pooled(x, name, nn::Pooling::average, pool) : conv(x);
   const auto z = (*norms_[i])(conv(x));
-  if (!pools) return leaky_relu(z, hybrid_slope);
+  if (!pools) return leaky_relu(z, hybrid_activation.slope());
   nn::LayerScope scope(name, "avg_pool");
-  return scope.done(distributed::leaky_avg_pool(z, hybrid_slope, pool));
+  return scope.done(avg_pool(z, pool, hybrid_activation));
 }
 
 Tensor CosmoFlow::operator()(const Tensor& input) {
@@ -72,7 +76,7 @@ Tensor CosmoFlow::operator()(const Tensor& input) {
   require(extent >= smallest && (extent & (extent - 1)) == 0, "[cosmoflow] W is a power of two from {}: {}", smallest, input);
   Tensor x = input;
   for (std::size_t i = 0; i < convs_.size(); ++i) x = block(x, i);
-  x = distributed::flatten(x);
+  x = flatten(x);
   for (std::size_t i = 0; i < linears_.size(); ++i) {
     // Dropout stands before each product in the hybrid variant, behind the activations in the other.
     if (hybrid) x = (*dropouts_[i])(x);

@@ -57,16 +57,20 @@ Tensor Encoder3d::operator()(const Tensor& x) {
   const auto stride = size >= strided_stem_from ? stride_for(x) : Triple(1);
   const bool pools = size >= pooled_stem_from;
   Tensor y = nn::conv_norm(*this, "1", x,
-                           {.out = o_.width, .kernel = o_.kernel, .stride = stride, .norm = o_.norm, .slope = pools ? 1.0 : 0.0});
+                           {.out = o_.width,
+                            .kernel = o_.kernel,
+                            .stride = stride,
+                            .norm = o_.norm,
+                            .activation = pools ? Activation::none : Activation::relu});
   if (pools) {
     // Before the activation, which it leaves less to do: maxima and ReLU commute.
     const auto by = stride_for(y);
     nn::LayerScope scope("pool", "max_pool");
-    y = relu(scope.done(distributed::max_pool(y, {.kernel = by, .stride = by})));
+    y = relu(scope.done(max_pool(y, {.kernel = by, .stride = by})));
   }
   for (std::size_t s = 0; s < stages_.size(); ++s)
     for (std::size_t b = 0; b < stages_[s].size(); ++b) y = (*stages_[s][b])(y, s > 0 && b == 0 ? stride_for(y) : Triple(1));
-  return distributed::global_avg_pool(y);
+  return global_avg_pool(y);
 }
 
 }  // namespace mpigrad

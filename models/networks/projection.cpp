@@ -28,10 +28,11 @@ ProjectionHead::ProjectionHead(nn::Module& parent, const std::string& name, cons
 Tensor ProjectionHead::operator()(const Tensor& x) {
   Tensor y = x;
   auto activated = o_.norm;
-  activated.slope = 0;
+  activated.activation = Activation::relu;
   for (int i = 1; i < o_.layers; ++i) {
-    nn::Linear linear(*this, fmt::format("linear{}", i),
-                      {.out = o_.hidden, .bias = !o_.hidden_norm, .slope = o_.hidden_norm ? 1.0 : 0.0});
+    nn::Linear linear(
+        *this, fmt::format("linear{}", i),
+        {.out = o_.hidden, .bias = !o_.hidden_norm, .activation = o_.hidden_norm ? Activation::none : Activation::relu});
     y = linear(y);
     if (o_.hidden_norm) y = nn::BatchNorm(*this, fmt::format("norm{}", i), activated)(y);
   }

@@ -17,7 +17,7 @@ Tensor conv_norm(Module& parent, const std::string& number, const Tensor& x, con
                .bias = false,
                .start = WeightStart::he_fan_out});
   auto activated = a.norm;
-  activated.slope = a.slope;
+  activated.activation = a.activation;
   BatchNorm norm(parent, "norm" + number, activated);
   return norm(conv(x));
 }
@@ -33,11 +33,13 @@ Tensor ResidualBlock::operator()(const Tensor& x, const Triple& stride) {
   if (a_.zero_start) last.gamma_start = 0;
   Tensor y;
   if (a_.bottleneck) {
-    y = conv_norm(*this, "1", x, {.out = a_.width, .kernel = 1, .norm = a_.norm, .slope = 0});
-    y = conv_norm(*this, "2", y, {.out = a_.width, .kernel = a_.kernel, .stride = stride, .norm = a_.norm, .slope = 0});
+    y = conv_norm(*this, "1", x, {.out = a_.width, .kernel = 1, .norm = a_.norm, .activation = Activation::relu});
+    y = conv_norm(*this, "2", y,
+                  {.out = a_.width, .kernel = a_.kernel, .stride = stride, .norm = a_.norm, .activation = Activation::relu});
     y = conv_norm(*this, "3", y, {.out = out(), .kernel = 1, .norm = last});
   } else {
-    y = conv_norm(*this, "1", x, {.out = a_.width, .kernel = a_.kernel, .stride = stride, .norm = a_.norm, .slope = 0});
+    y = conv_norm(*this, "1", x,
+                  {.out = a_.width, .kernel = a_.kernel, .stride = stride, .norm = a_.norm, .activation = Activation::relu});
     y = conv_norm(*this, "2", y, {.out = a_.width, .kernel = a_.kernel, .norm = last});
   }
   const bool same = x.dim(-1) == out() && stride == Triple(1);

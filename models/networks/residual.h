@@ -31,13 +31,13 @@ class ResidualBlock : public Module {
   ResidualAttributes a_;
 };
 
-// leaky_relu(norm(conv(x)), slope) without bias, He-normal weights; kernels are odd and padded by half of themselves. `name` ends
+// activation(norm(conv(x))) without bias, He-normal weights; kernels are odd and padded by half of themselves. `name` ends
 // in a number, the norm's name in the same: conv1, norm1.
 struct ConvNormAttributes {
   std::int64_t out = 0;
   Triple kernel = 3, stride = 1;
-  BatchNormAttributes norm{};  // but for its slope
-  double slope = 1;            // 0 is ReLU, 1 is none
+  BatchNormAttributes norm{};  // but for its activation
+  Activation activation = Activation::none;
 };
 Tensor conv_norm(Module& parent, const std::string& number, const Tensor& x, const ConvNormAttributes& attributes);
 

@@ -50,17 +50,17 @@ Tensor ResNet::operator()(const Tensor& x) {
                                     .kernel = o_.small_images ? Triple(1, 3, 3) : Triple(1, 7, 7),
                                     .stride = o_.small_images ? once : twice,
                                     .norm = o_.norm,
-                                    .slope = o_.small_images ? 0.0 : 1.0};
+                                    .activation = o_.small_images ? Activation::relu : Activation::none};
   Tensor y = nn::conv_norm(*this, "1", x, stem);
   // A maximum of non-negative numbers is that of all, or 0: the pooling may come before the activation and leaves it less to do.
   if (!o_.small_images) {
     nn::LayerScope scope("pool", "max_pool");
-    y = relu(scope.done(
-        distributed::max_pool(y, {.kernel = {1, 3, 3}, .stride = twice, .padding_low = {0, 1, 1}, .padding_high = {0, 1, 1}})));
+    y = relu(
+        scope.done(max_pool(y, {.kernel = {1, 3, 3}, .stride = twice, .padding_low = {0, 1, 1}, .padding_high = {0, 1, 1}})));
   }
   for (std::size_t s = 0; s < stages_.size(); ++s)
     for (std::size_t b = 0; b < stages_[s].size(); ++b) y = (*stages_[s][b])(y, s > 0 && b == 0 ? twice : once);
-  y = distributed::global_avg_pool(y);
+  y = global_avg_pool(y);
   if (o_.classes == 0) return y;
   return nn::Linear(*this, "classifier", {.out = o_.classes})(y);
 }

@@ -24,7 +24,7 @@ Conv3d::Conv3d(Module& parent, const std::string& name, const Conv3dAttributes& 
 
 Tensor Conv3d::bias() { return a_.bias ? parameter("bias", {a_.out}, constant_value(0), false) : Tensor(); }
 
-Tensor Conv3d::convolved(const Tensor& input, bool with_bias, double slope) {
+Tensor Conv3d::convolved(const Tensor& input, bool with_bias, Activation activation) {
   require(input.rank() == 5, "[{}] needs [N, D, H, W, C]: {}", path(), input);
   require(a_.groups > 0 && input.dim(4) % a_.groups == 0, "[{}] {} channels are not a multiple of {} groups: {}", path(),
           input.dim(4), a_.groups, input);
@@ -36,25 +36,25 @@ Tensor Conv3d::convolved(const Tensor& input, bool with_bias, double slope) {
   const auto w =
       parameter("weight", shape, a_.start == WeightStart::he_fan_out ? he_normal(fan_out) : glorot_uniform(fan_in, fan_out));
   const auto b = bias();
-  return scope.done(distributed::conv(x, w, with_bias ? b : Tensor(), slope,
-                                      {.stride = a_.stride,
-                                       .dilation = a_.dilation,
-                                       .padding_low = a_.padding,
-                                       .padding_high = a_.padding,
-                                       .groups = a_.groups}));
+  return scope.done(conv(x, w, with_bias ? b : Tensor(),
+                         {.stride = a_.stride,
+                          .dilation = a_.dilation,
+                          .padding_low = a_.padding,
+                          .padding_high = a_.padding,
+                          .groups = a_.groups,
+                          .activation = activation}));
 }
 
-Tensor Conv3d::operator()(const Tensor& x) { return convolved(x, true, a_.slope); }
+Tensor Conv3d::operator()(const Tensor& x) { return convolved(x, true, a_.activation); }
 
 // For f(z) = leaky_relu(z + bias, slope), which never falls: max f(z) = f(max z), ties and NaN included. Only what takes the
 // cotangent of two elements of which rounding makes equal ones may differ, and -infinity of a window wholly in padding, which
 // f with slope 0 makes 0.
 Tensor Conv3d::pooled(const Tensor& x, const std::string& name, Pooling pooling, const PoolAttributes& pool) {
   const bool average = pooling == Pooling::average;
-  const auto z = convolved(x, average, 1);
+  const auto z = convolved(x, average, Activation::none);
   LayerScope scope(name, average ? "avg_pool" : "max_pool");
-  return scope.done(average ? distributed::leaky_avg_pool(z, a_.slope, pool)
-                            : distributed::bias_activation(distributed::max_pool(z, pool), bias(), a_.slope));
+  return scope.done(average ? avg_pool(z, pool, a_.activation) : bias_activation(max_pool(z, pool), bias(), a_.activation));
 }
 
 ConvTranspose3d::ConvTranspose3d(Module& parent, const std::string& name, const ConvTranspose3dAttributes& attributes)
@@ -62,16 +62,24 @@ ConvTranspose3d::ConvTranspose3d(Module& parent, const std::string& name, const 
 
 Tensor ConvTranspose3d::operator()(const Tensor& input) {
   require(input.rank() == 5, "[{}] needs [N, D, H, W, C]: {}", path(), input);
-  const Shape shape{input.dim(4), a_.kernel[0], a_.kernel[1], a_.kernel[2], a_.out};
+  require(a_.groups > 0 && input.dim(4) % a_.groups == 0 && a_.out % a_.groups == 0,
+          "[{}] {} channels or {} outputs are not a multiple of {} groups: {}", path(), input.dim(4), a_.out, a_.groups, input);
+  const Shape shape{input.dim(4), a_.kernel[0], a_.kernel[1], a_.kernel[2], a_.out / a_.groups};
   const double taps = volume(a_.kernel);
   LayerScope scope(path(), "conv_transpose", shape.elements() + (a_.bias ? a_.out : 0));
   const auto x = computed(input);
   const auto w =
-      parameter("weight", shape, glorot_uniform(taps * static_cast<double>(x.dim(4)), taps * static_cast<double>(a_.out)));
+      parameter("weight", shape,
+                glorot_uniform(taps * static_cast<double>(x.dim(4) / a_.groups), taps * static_cast<double>(a_.out / a_.groups)));
   const auto bias = a_.bias ? parameter("bias", {a_.out}, constant_value(0), false) : Tensor();
-  return scope.done(distributed::conv_transpose(
-      x, w, bias,
-      {.stride = a_.stride, .padding_low = a_.padding, .padding_high = a_.padding, .output_padding = a_.output_padding}));
+  return scope.done(conv_transpose(x, w, bias,
+                                   {.stride = a_.stride,
+                                    .dilation = a_.dilation,
+                                    .padding_low = a_.padding,
+                                    .padding_high = a_.padding,
+                                    .output_padding = a_.output_padding,
+                                    .groups = a_.groups,
+                                    .activation = a_.activation}));
 }
 
 BatchNorm::BatchNorm(Module& parent, const std::string& name, const BatchNormAttributes& attributes)
@@ -88,10 +96,11 @@ Tensor BatchNorm::operator()(const Tensor& x) {
              beta = a_.affine ? parameter("beta", shape, constant_value(0), false) : constant(zeros(shape, dtype()));
   auto &mean = buffer("running_mean", shape, 0), &variance = buffer("running_variance", shape, 1);
   if (!training() && x.device() != DeviceKind::dry)
-    return scope.done(distributed::normalise(x, {constant(mean), constant(variance)}, gamma, beta, a_.epsilon, a_.slope));
+    return scope.done(
+        normalise(x, {constant(mean), constant(variance)}, gamma, beta, {.epsilon = a_.epsilon, .activation = a_.activation}));
   require(building() || !no_batch_statistics, "[{}] uses statistics of the whole batch, but {}; put it in evaluation mode: {}",
           path(), no_batch_statistics ? no_batch_statistics : "", x);
-  auto result = distributed::batch_norm(x, gamma, beta, a_.epsilon, a_.statistics, a_.slope);
+  auto result = batch_norm(x, gamma, beta, {.epsilon = a_.epsilon, .over = a_.statistics, .activation = a_.activation});
   if (x.device() != DeviceKind::dry) update(x, result, mean, variance);
   return scope.done(std::move(result.y));
 }
@@ -99,11 +108,11 @@ Tensor BatchNorm::operator()(const Tensor& x) {
 NoBatchStatistics::NoBatchStatistics(const char* why) : previous_(std::exchange(no_batch_statistics, why)) {}
 NoBatchStatistics::~NoBatchStatistics() { no_batch_statistics = previous_; }
 
-void BatchNorm::update(const Tensor& x, const distributed::BatchNormResult& result, Tensor& mean, Tensor& variance) const {
+void BatchNorm::update(const Tensor& x, const BatchNormResult& result, Tensor& mean, Tensor& variance) const {
   Untaped scope;
   auto batch = result.statistics;
   double correction = result.count / std::max(1.0, result.count - 1);
-  if (x.layout() && a_.statistics != distributed::Statistics::all) {
+  if (x.layout() && a_.statistics != StatisticsOver::all) {
     // Groups have statistics of their own; what evaluation uses is their average, the same on all ranks. Each counts as many
     // times as it has values: an empty rank has none.
     const auto group = grid_of(*x.layout()).along(x.layout()->varying_axes());
@@ -127,7 +136,7 @@ Tensor Linear::operator()(const Tensor& input) {
   const auto w =
       parameter("weight", {a_.out, x.dim(1)}, glorot_uniform(static_cast<double>(x.dim(1)), static_cast<double>(a_.out)));
   const auto bias = a_.bias ? parameter("bias", {a_.out}, constant_value(a_.bias_start), false) : Tensor();
-  return scope.done(distributed::linear(x, w, bias, a_.slope));
+  return scope.done(linear(x, w, bias, a_.activation));
 }
 
 Dropout::Dropout(Module& parent, const std::string& name, const DropoutAttributes& attributes)

@@ -15,7 +15,7 @@ struct Conv3dAttributes {
   Triple kernel = 1, stride = 1, padding = 0, dilation = 1;
   std::int64_t groups = 1;
   bool bias = true;
-  double slope = 1;  // of a LeakyReLU applied in the same pass; 0 is ReLU, 1 is none
+  Activation activation = Activation::none;  // in the same pass
   WeightStart start = WeightStart::glorot_uniform;
 };
 enum class Pooling : std::uint8_t { average, maximum };
@@ -30,16 +30,19 @@ class Conv3d : public Module {
   Tensor pooled(const Tensor& x, const std::string& name, Pooling pooling, const PoolAttributes& pool);
 
  private:
-  Tensor convolved(const Tensor& x, bool with_bias, double slope);
+  Tensor convolved(const Tensor& x, bool with_bias, Activation activation);
   Tensor bias();
   Conv3dAttributes a_;
 };
 
 struct ConvTranspose3dAttributes {
   std::int64_t out = 0;
-  Triple kernel = 1, stride = 1, padding = 0, output_padding = 0;
+  Triple kernel = 1, stride = 1, padding = 0, output_padding = 0, dilation = 1;
+  std::int64_t groups = 1;
   bool bias = true;
+  Activation activation = Activation::none;  // in the same pass as the bias
 };
+// [N, D, H, W, C] -> [N, D', H', W', out], D' = (D - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1
 class ConvTranspose3d : public Module {
  public:
   ConvTranspose3d(Module& parent, const std::string& name, const ConvTranspose3dAttributes& attributes);
@@ -52,10 +55,10 @@ class ConvTranspose3d : public Module {
 struct BatchNormAttributes {
   double momentum = 0.9;  // running = momentum * running + (1 - momentum) * batch
   double epsilon = 1e-5;
-  distributed::Statistics statistics = distributed::Statistics::all;
-  bool affine = true;      // learns a factor gamma and a summand beta per channel
-  double gamma_start = 1;  // 0 for the last norm of a residual branch: the block begins as the identity
-  double slope = 1;        // of a LeakyReLU applied in the same pass, as of a convolution
+  StatisticsOver statistics = StatisticsOver::all;
+  bool affine = true;                        // learns a factor gamma and a summand beta per channel
+  double gamma_start = 1;                    // 0 for the last norm of a residual branch: the block begins as the identity
+  Activation activation = Activation::none;  // in the same pass
 };
 // Channels are last. In training, statistics of the batch; in evaluation, running ones (with the unbiased variance).
 class BatchNorm : public Module {
@@ -64,7 +67,7 @@ class BatchNorm : public Module {
   Tensor operator()(const Tensor& x) override;
 
  private:
-  void update(const Tensor& x, const distributed::BatchNormResult& result, Tensor& mean, Tensor& variance) const;
+  void update(const Tensor& x, const BatchNormResult& result, Tensor& mean, Tensor& variance) const;
   BatchNormAttributes a_;
 };
 
@@ -85,7 +88,7 @@ struct LinearAttributes {
   std::int64_t out = 0;
   bool bias = true;
   double bias_start = 0;
-  double slope = 1;
+  Activation activation = Activation::none;  // in the same pass
 };
 // [N, in] -> [N, out]
 class Linear : public Module {

@@ -80,6 +80,7 @@ void Module::create(const Tensor& input, const BuildOptions& options) {
   state_->seed = options.seed;
   state_->buffers_on = options.device == DeviceKind::cuda ? DeviceKind::cuda : DeviceKind::cpu;
   state_->rank = input.layout() ? input.layout()->grid->rank : 0;
+  if (input.layout()) state_->same = same_layout(std::dynamic_pointer_cast<const Grid>(input.layout()->grid), Shape{});
   state_->building = true;
   state_->made_in_build.clear();
   {
@@ -89,20 +90,21 @@ void Module::create(const Tensor& input, const BuildOptions& options) {
   state_->building = false;
 
   UseDevice device(options.device);
-  LayoutPtr layout;
-  if (input.layout()) layout = same_layout(std::dynamic_pointer_cast<const Grid>(input.layout()->grid), Shape{});
   for (const auto& declared : state_->declared) {
-    Tensor value = declared.initialise(declared.shape, state_->dtype, Philox{state_->seed, hash(declared.name)});
-    if (layout) {
-      Layout same = *layout;
-      same.global = declared.shape;
-      value = value.with_layout(std::make_shared<Layout>(std::move(same)));
-    }
+    const Tensor value = same(declared.initialise(declared.shape, state_->dtype, Philox{state_->seed, hash(declared.name)}));
     state_->places[declared.name] = state_->parameters.size();
     state_->parameters.add(declared.name, value, declared.decay);
   }
   state_->parameters.pack();
   state_->built = true;
+}
+
+Tensor Module::same(const Tensor& parameter) const {
+  const auto& on_grid = root().state_->same;
+  if (!on_grid) return parameter;
+  Layout layout = *on_grid;
+  layout.global = parameter.shape();
+  return parameter.with_layout(std::make_shared<Layout>(std::move(layout)));
 }
 
 Tensor Module::parameter(const std::string& name, const Shape& shape, const Initialiser& initialise, bool decay) {
@@ -112,7 +114,7 @@ Tensor Module::parameter(const std::string& name, const Shape& shape, const Init
     const bool known = std::any_of(state.declared.begin(), state.declared.end(),
                                    [&](const Declaration& declared) { return declared.name == full_name; });
     if (!known) state.declared.push_back({full_name, shape, initialise, decay});
-    const Tensor stand_in({shape, state.dtype});
+    const Tensor stand_in = same(Tensor({shape, state.dtype}));
     detail::name_parameter(stand_in, full_name);
     return stand_in;
   }
@@ -149,15 +151,16 @@ std::int64_t Module::drawn_step() const {
   auto& state = *root().state_;
   const auto tape = Tape::outermost_number();
   const bool draws = state.training && !state.building && current_device() != DeviceKind::dry;
-  if (state.told_step || !draws || tape == 0) return state.step;
+  if (state.told_step || !draws || tape == 0) return step();
   const auto before = std::exchange(state.drawn_under, tape);
-  if (before != 0 && before != tape && state.rank == 0)
+  const auto drawn = std::exchange(state.drawn_step, step());
+  if (before != 0 && before != tape && drawn == step() && state.rank == 0)
     warn_once(
         "step never set",
-        fmt::format("[{}] draws the random numbers of step {} again: nobody has called set_step(), without which every step has "
-                    "the same ones, and dropout one mask for ever",
-                    path(), state.step));
-  return state.step;
+        fmt::format("[{}] draws the random numbers of step {} again: no optimizer has made a step since and nobody has called "
+                    "set_step(), without which every step has the same ones, and dropout one mask for ever",
+                    path(), step()));
+  return step();
 }
 
 }  // namespace mpigrad::nn

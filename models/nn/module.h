@@ -61,10 +61,11 @@ class Module {
   // Training or evaluation: dropout and batch norm differ.
   void train(bool on = true) { root().state_->training = on; }
   bool training() const { return root().state_->training; }
-  // The number that random layers draw from; dropout masks repeat for a repeated step. A network that is trained without ever
-  // being told its step, so that every step has the same masks, prints a warning. fit() tells it.
-  void set_step(std::int64_t step) { root().state_->step = step, root().state_->told_step = true; }
-  std::int64_t step() const { return root().state_->step; }
+  // The number that random layers draw from; dropout masks repeat for a repeated step. Every step of an optimizer adds one, so
+  // that only loops in which a step has several batches, or which go on from files, say it; fit() does. A network that is trained
+  // without an optimizer and never told its step, so that every step has the same masks, prints a warning.
+  void set_step(std::int64_t step) { root().state_->parameters.set_step(step), root().state_->told_step = true; }
+  std::int64_t step() const { return root().state_->parameters.step(); }
 
   const std::string& path() const { return path_; }
   DType dtype() const { return root().state_->dtype; }
@@ -99,10 +100,12 @@ class Module {
     DType dtype = DType::float32, compute = DType::float32;
     DeviceKind buffers_on = DeviceKind::cpu;  // also where parameters have no storage
     std::uint64_t seed = 0;
-    std::int64_t step = 0;
     bool told_step = false;
-    std::uint64_t drawn_under = 0;  // the tape under which numbers were drawn last, if the step was never told
+    // The tape under which numbers were drawn last, and for which step, if that was never told.
+    std::uint64_t drawn_under = 0;
+    std::int64_t drawn_step = -1;
     int rank = 0;
+    LayoutPtr same;  // of a parameter, but for its shape; none without a grid
     bool training = true, building = false, built = false;
     std::set<std::string> made_in_build;  // the root's parts that its function makes
   };
@@ -110,6 +113,8 @@ class Module {
   Module& root() { return *root_; }
   const Module& root() const { return *root_; }
   void create(const Tensor& input, const BuildOptions& options);
+  // A parameter as the same on all ranks of the grid for which the network is built.
+  Tensor same(const Tensor& parameter) const;
 
   Module* root_;
   std::string path_;

@@ -45,8 +45,8 @@ void step(const Arguments& a, const Communicator& comm, Parameters& parameters, 
   const auto encode = [&](std::int64_t begin, std::int64_t end) {
     Tensors views;
     for (const auto& x : inputs)
-      views.push_back(linear(tanh(linear(slice(x, 0, begin, end), replicate(parameters[0].value, comm))),
-                             replicate(parameters[1].value, comm)));
+      views.push_back(local::linear(tanh(local::linear(slice(x, 0, begin, end), replicate(parameters[0].value, comm))),
+                                    replicate(parameters[1].value, comm)));
     return views;
   };
   const auto form = a.form == "direct" ? contrastive::Form::direct : contrastive::Form::ring;

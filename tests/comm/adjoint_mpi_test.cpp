@@ -76,10 +76,11 @@ void check_network(const Communicator& comm) {
   parameters.pack();
   const auto run = [&](const Tensor& x, const Tensor& t) {
     Tape tape(parameters);
-    auto y = distributed::conv(x, parameters[0].value, parameters[1].value, 0.2, {.padding_low = 2, .padding_high = 2});
-    y = distributed::batch_norm(y, parameters[2].value, parameters[1].value, 1e-2).y;
-    y = distributed::max_pool(y, {.kernel = 2, .stride = 2});
-    return tape.gradient(mse(distributed::linear(distributed::global_avg_pool(y), parameters[3].value), t));
+    auto y = conv(x, parameters[0].value, parameters[1].value,
+                  {.padding_low = 2, .padding_high = 2, .activation = Activation::leaky_relu(0.2)});
+    y = batch_norm(y, parameters[2].value, parameters[1].value, {.epsilon = 1e-2}).y;
+    y = max_pool(y, {.kernel = 2, .stride = 2});
+    return tape.gradient(mse(linear(global_avg_pool(y), parameters[3].value), t));
   };
   const auto expected = run(global_tensor(layout->global, 50), global_tensor({2, 4}, 51));
   const auto found = run(global_tensor(layout->global, 50, layout), global_tensor({2, 4}, 51, same_layout(grid, {2, 4})));

@@ -208,17 +208,16 @@ TEST_CASE("distributed: batch statistics of a rank, of a sample's ranks, of all"
     const auto whole = global_tensor(layout->global, 3), x = global_tensor(layout->global, 3, layout);
     const auto gamma = global_tensor({2}, 4), beta = global_tensor({2}, 5);
     const auto box = layout->box();
-    const auto check = [&](distributed::Statistics over, const Tensor& part, double count) {
-      const auto found = distributed::batch_norm(x, gamma, beta, 1e-3, over);
-      const auto [y, statistics] = batch_norm(part, gamma, beta, 1e-3);
+    const auto check = [&](StatisticsOver over, const Tensor& part, double count) {
+      const auto found = batch_norm(x, gamma, beta, {.epsilon = 1e-3, .over = over});
+      const auto [y, statistics] = local::batch_norm(part, gamma, beta, 1e-3);
       require(found.count == count, "[test] count {}", found.count);
       require_close("mean", found.statistics.mean, statistics.mean);
       require_close("variance", found.statistics.variance, statistics.variance);
     };
-    check(distributed::Statistics::all, whole, 60);
-    check(distributed::Statistics::spatial_group, slice(whole, 0, box.begin[0], box.end[0]),
-          static_cast<double>(box.extents()[0] * 20));
-    check(distributed::Statistics::local, x.without_layout(), static_cast<double>(box.elements()) / 2);
+    check(StatisticsOver::all, whole, 60);
+    check(StatisticsOver::spatial_group, slice(whole, 0, box.begin[0], box.end[0]), static_cast<double>(box.extents()[0] * 20));
+    check(StatisticsOver::local, x.without_layout(), static_cast<double>(box.elements()) / 2);
   });
 }
 
@@ -243,21 +242,20 @@ TEST_CASE("distributed: what a layer cannot do is refused by name") {
     const auto channels = split_layout(grid, {1, 4, 4, 4, 2}, {-1, 4, -1, -1});
     const auto x = zeros(channels->box().extents()).with_layout(channels);
     const auto w = zeros({2, 1, 1, 1, 2}), one = zeros({2});
-    expect("[window] the channels are split", [&] { distributed::conv(x, w); });
-    expect("[batch_norm] the channels are split", [&] { distributed::batch_norm(x, one, one, 1e-3); });
-    expect("[batch_norm] the channels are split", [&] { distributed::normalise(x, {one, one}, one, one, 1e-3); });
+    expect("[window] the channels are split", [&] { conv(x, w); });
+    expect("[batch_norm] the channels are split", [&] { batch_norm(x, one, one); });
+    expect("[batch_norm] the channels are split", [&] { normalise(x, {one, one}, one, one); });
     const auto features = split_layout(grid, {4, 6}, {-1, 1, -1, -1});
-    expect("[linear] the features of [N, in] must be whole", [&] {
-      distributed::linear(zeros({4, 3}).with_layout(features), zeros({2, 6}));
-    });
+    expect("[linear] the features of [N, in] must be whole", [&] { linear(zeros({4, 3}).with_layout(features), zeros({2, 6})); });
     Layout share = *same_layout(grid, {1, 4, 4, 4, 2});
     share.axes[1].placement = Placement::share;
     const auto s = zeros(share.global).with_layout(std::make_shared<Layout>(share));
-    expect("[window] of a share", [&] { distributed::conv(s, w); });
-    expect("[window] of a share", [&] { distributed::max_pool(s, {.kernel = 2}); });
-    expect("[batch_norm] of a share", [&] { distributed::batch_norm(s, one, one, 1e-3); });
-    expect("[replicate] a parameter is the same", [&] { distributed::parameter_for(x, s); });
-    expect("[window] needs [N, D, H, W, C]", [&] { distributed::conv(zeros({4, 6}).with_layout(same_layout(grid, {4, 6})), w); });
+    expect("[window] of a share", [&] { conv(s, w); });
+    expect("[window] of a share", [&] { max_pool(s, {.kernel = 2}); });
+    expect("[batch_norm] of a share", [&] { batch_norm(s, one, one); });
+    expect("[replicate] a parameter is the same", [&] { parameter_for(x, s); });
+    expect("[total] which ranks hold shares of a plain tensor is not known", [] { total(sum(ones({2}))); });
+    expect("[window] needs [N, D, H, W, C]", [&] { conv(zeros({4, 6}).with_layout(same_layout(grid, {4, 6})), w); });
     expect("[grid]", [&] { make_grid(comm, {.depth = 3}); });
   });
 }

@@ -110,7 +110,7 @@ class Pooled : public nn::Module {
  public:
   Tensor operator()(const Tensor& x) override {
     const PoolAttributes pool{.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1};
-    return distributed::global_avg_pool(square(distributed::leaky_avg_pool(norm_(x), 0.1, pool)));
+    return global_avg_pool(square(avg_pool(norm_(x), pool, Activation::leaky_relu(0.1))));
   }
 
  private:

@@ -53,9 +53,9 @@ class Smooth : public nn::Module {
     Tensor x = input;
     for (std::size_t i = 0; i < 3; ++i) {
       x = tanh((*norms_[i])((*convs_[i])(x)));
-      x = distributed::avg_pool(x, {.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1});
+      x = avg_pool(x, {.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1});
     }
-    return last_(tanh(first_(distributed::flatten(x))));
+    return last_(tanh(first_(flatten(x))));
   }
 
  private:
@@ -190,13 +190,13 @@ TEST_CASE("half: windows, products and softmax are float32 ones, rounded once") 
       for (const auto& x : in) in32.push_back(wide(x));
       const auto found = apply_all(op, in), expected = apply_all(op, in32);
       for (std::size_t i = 0; i < found.size(); ++i) {
-        CAPTURE(std::string(op.name));
+        CAPTURE(std::string(op.traits().name));
         CHECK(same(found[i], is_floating(expected[i].dtype()) ? cast(expected[i], type) : expected[i]));
       }
     };
     const Tensor x = numbers({2, 7, 6, 5, 4}, type, 1), w = numbers({6, 3, 3, 3, 2}, type, 2), bias = numbers({6}, type, 3);
     const ConvAttributes a{.stride = 2, .padding_low = 1, .padding_high = 1, .groups = 2};
-    const Tensor g = numbers(conv(x, w, a).shape(), type, 4);
+    const Tensor g = numbers(local::conv(x, w, a).shape(), type, 4);
     check(ops::Conv{a}, {x, w});
     check(ops::ConvData{a, spatial_extent(x)}, {g, w});
     check(ops::ConvWeight{a, spatial_extent(w)}, {x, g});
@@ -244,7 +244,7 @@ TEST_CASE("half: statistics of channels stay float32") {
     const auto gradients = [&](const Tensor& in, const Tensor& cotangent) {
       const Tensor v = in.as_variable(), gamma = a.as_variable(), beta = b.as_variable();
       Tape tape;
-      const auto y = batch_norm(v, gamma, beta, 1e-5).first;
+      const auto y = local::batch_norm(v, gamma, beta, 1e-5).first;
       return tape.vjp({y}, {cotangent}, {v, gamma, beta});
     };
     const auto low = gradients(x, g), high = gradients(wide(x), wide(g));
@@ -261,7 +261,7 @@ TEST_CASE("mixed precision: ranks combine float32 statistics, reduce float32 gra
       const auto layout = activation_layout(make_grid(comm, {.depth = ranks}), {2, 8, 4, 4, 3});
       const auto whole = cast(random_normal(layout->global, {5}, 100, 1), DType::bfloat16);
       const auto gamma = full({3}, 2), beta = full({3}, 1);
-      const auto result = distributed::batch_norm(part_of(whole, layout), gamma, beta, 1e-5);
+      const auto result = batch_norm(part_of(whole, layout), gamma, beta);
       const auto expected = channel_moments(cast(whole, DType::float64));
       require_close("mean", result.statistics.mean, cast(expected.mean, DType::float32), 1e-6);
       require_close("variance", result.statistics.variance, cast(expected.m2 / (2.0 * 8 * 4 * 4), DType::float32), 1e-5);
@@ -273,7 +273,7 @@ TEST_CASE("mixed precision: ranks combine float32 statistics, reduce float32 gra
       const auto w = full({1, 1}, 3).as_variable();
       Tape tape;
       const auto shared = x.with_layout(rows);
-      const auto y = distributed::linear(shared, w) + distributed::linear(shared, w);
+      const auto y = linear(shared, w) + linear(shared, w);
       require(y.dtype() == DType::bfloat16 && count(tape, "cast") == 1 && count(tape, "replicate") == 1,
               "[test] {}, {} casts, {} replicate", y, count(tape, "cast"), count(tape, "replicate"));
       const auto g = tape.gradient(sum(cast(y, DType::float32)), {w})[0];

@@ -148,7 +148,8 @@ void check_pools(const Device& on) {
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i % 13);
     const auto place = [&](std::int64_t h, std::int64_t w) { return static_cast<std::size_t>((h * 4 + w) * channels); };
     for (const auto& [h, w] : {std::pair{0, 1}, std::pair{1, 0}, std::pair{2, 3}}) values[place(h, w)] = NAN;
-    const auto found = cotangents([&](const Tensors& x) { return max_pool(x[0], pairs); }, {on(shape, values)})[0].to_vector();
+    const auto found =
+        cotangents([&](const Tensors& x) { return local::max_pool(x[0], pairs); }, {on(shape, values)})[0].to_vector();
     CHECK(found[place(0, 1)] == 1);
     CHECK(found[place(1, 0)] == 0);
     CHECK(found[place(2, 3)] == static_cast<double>(3 * channels % 100 + 1));
@@ -158,9 +159,9 @@ void check_pools(const Device& on) {
         CAPTURE(slope);
         const auto x = on(shape, mixed(shape.elements()));
         const auto of_x = mixed(shape.elements());
-        auto mean = cotangents([&](const Tensors& in) { return avg_pool(in[0], pool); }, {x})[0].to_vector();
+        auto mean = cotangents([&](const Tensors& in) { return local::avg_pool(in[0], pool); }, {x})[0].to_vector();
         for (std::size_t i = 0; i < mean.size(); ++i) mean[i] *= of_x[i] <= 0 ? slope : 1;
-        check_equal(cotangents([&](const Tensors& in) { return leaky_avg_pool(in[0], slope, pool); }, {x})[0], mean,
+        check_equal(cotangents([&](const Tensors& in) { return local::leaky_avg_pool(in[0], slope, pool); }, {x})[0], mean,
                     on.tolerance);
       }
   }
@@ -203,7 +204,7 @@ void check_rows(const Device& on) {
     const Shape x{37, channels}, per_channel{channels};
     const auto width = static_cast<std::size_t>(channels);
     check_fused(
-        "bias_activation", on, [](const Tensors& in, double slope) { return bias_activation(in[0], in[1], slope); },
+        "bias_activation", on, [](const Tensors& in, double slope) { return local::bias_activation(in[0], in[1], slope); },
         {with_nan(on, x, 1, {0, 3, 2 * width, 36 * width + 4}), numbers(on, per_channel, 2)}, 4);
     auto wide = on;
     wide.type = computed_in(on.type);  // of what there is of each channel
@@ -223,13 +224,14 @@ void check_conv(const Device& on, const Extent3& extent) {
     check_fused(
         with_bias ? "convolution with bias" : "convolution", on,
         [&](const Tensors& in, double slope) {
-          return conv_bias_activation(in[0], in[1], with_bias ? in[2] : Tensor(), slope, {.padding_low = 1, .padding_high = 1});
+          return local::conv_bias_activation(in[0], in[1], with_bias ? in[2] : Tensor(), slope,
+                                             {.padding_low = 1, .padding_high = 1});
         },
         {with_nan(on, x, 7, {middle}), numbers(on, {16, 3, 3, 3, 16}, 8), numbers(on, {16}, 9)}, 27 * 16);
 }
 void check_linear(const Device& on) {
   check_fused(
-      "linear", on, [](const Tensors& in, double slope) { return linear(in[0], in[1], in[2], slope); },
+      "linear", on, [](const Tensors& in, double slope) { return local::linear(in[0], in[1], in[2], slope); },
       {with_nan(on, {6, 8}, 10, {17}), numbers(on, {24, 8}, 11), numbers(on, {24}, 12)}, 24);
 }
 

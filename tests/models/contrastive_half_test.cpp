@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "comm/spatial/distributed.h"
 #include "comm/spatial/invariant.h"
 #include "models/contrastive/losses/gradient_cache.h"
 #include "models/contrastive/losses/pairs.h"

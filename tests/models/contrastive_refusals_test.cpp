@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "comm/spatial/distributed.h"
 #include "comm/spatial/invariant.h"
 #include "framework/optim/optimizer.h"
 #include "models/contrastive/losses/moco.h"

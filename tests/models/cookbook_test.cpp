@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "comm/spatial/distributed.h"
 #include "comm/spatial/grid.h"
 #include "comm/spatial/invariant.h"
 #include "framework/parameter.h"

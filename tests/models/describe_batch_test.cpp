@@ -23,11 +23,11 @@ namespace {
 
 class Small : public nn::Module {
  public:
-  Tensor operator()(const Tensor& x) override { return linear_(distributed::global_avg_pool(norm_(conv_(x)))); }
+  Tensor operator()(const Tensor& x) override { return linear_(global_avg_pool(norm_(conv_(x)))); }
 
  private:
   nn::Conv3d conv_{*this, "conv", {.out = 8, .kernel = 3, .padding = 1, .bias = false}};
-  nn::BatchNorm norm_{*this, "norm", {.slope = 0}};
+  nn::BatchNorm norm_{*this, "norm", {.activation = Activation::relu}};
   nn::Linear linear_{*this, "linear", {.out = 3}};
 };
 

@@ -283,7 +283,7 @@ TEST_CASE("encoders: gradients under contrastive losses are one rank's on every 
 
 TEST_CASE("encoders: statistics of a sample's ranks are those of its samples alone") {
   const ResNetOptions options{
-      .depth = 10, .width = 4, .small_images = true, .norm = {.statistics = distributed::Statistics::spatial_group}};
+      .depth = 10, .width = 4, .small_images = true, .norm = {.statistics = StatisticsOver::spatial_group}};
   const Shape shape{6, 1, 11, 8, 2};
   check_on_ranks(6, "groups", [&](const Communicator& comm) {
     const auto grid = make_grid(comm, {.sample = 2, .height = 3});

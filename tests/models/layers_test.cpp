@@ -4,12 +4,14 @@
 
 #include <doctest/doctest.h>
 
+#include "framework/optim/optimizer.h"
 #include "framework/warning.h"
 #include "models/networks/projection.h"
 #include "models/train/session.h"
 #include "ops/elementwise.h"
 #include "ops/matmul.h"
 #include "ops/norm.h"
+#include "ops/random.h"
 #include "ops/recompute.h"
 #include "ops/reduce.h"
 #include "ops/views.h"
@@ -25,14 +27,14 @@ TEST_CASE("layers: running statistics weigh ranks by what they hold") {
   const auto first = channel_moments(slice(whole, 0, 0, 1)), second = channel_moments(slice(whole, 0, 1, 2));
   // Twelve values per sample and channel; the mean of the two samples' means and of their unbiased variances.
   const auto mean = (first.mean + second.mean) * 0.5, variance = (first.m2 + second.m2) * (0.5 / 11);
-  for (const auto over : {distributed::Statistics::local, distributed::Statistics::spatial_group})
+  for (const auto over : {StatisticsOver::local, StatisticsOver::spatial_group})
     for (const int ranks : {2, 3, 5})
       check_on_ranks(ranks, "running statistics", [&](const Communicator& comm) {
         const auto layout =
             activation_layout(make_grid(comm, {.sample = comm.size()}), shape);  // beyond two ranks some are empty
         struct Net : nn::Module {
           nn::BatchNorm norm;
-          explicit Net(distributed::Statistics s) : norm(*this, "norm", {.momentum = 0, .statistics = s}) {}
+          explicit Net(StatisticsOver s) : norm(*this, "norm", {.momentum = 0, .statistics = s}) {}
           Tensor operator()(const Tensor& x) override { return norm(x); }
         } net(over);
         net.build(layout, {.dtype = DType::float64});
@@ -51,16 +53,29 @@ namespace {
 
 constexpr nn::LinearAttributes four{.out = 4};
 
-// A factor for each channel, as a newcomer writes it and as it works on any grid.
-struct NaiveScale : nn::Module {
-  using nn::Module::Module;
-  Tensor operator()(const Tensor& x) override { return x * parameter("factor", {x.dim(-1)}, nn::constant_value(1)); }
-};
+// A factor for each channel, with what elementwise functions do by themselves; and as a layer does that computes with its part.
 struct Scale : nn::Module {
+  using nn::Module::Module;
+  Tensor operator()(const Tensor& x) override { return x * parameter("factor", {x.dim(-1)}, nn::constant_value(3)); }
+};
+struct LocalScale : nn::Module {
   using nn::Module::Module;
   Tensor operator()(const Tensor& x) override {
     const auto factor = parameter("factor", {x.dim(-1)}, nn::constant_value(3));
-    return (x.without_layout() * distributed::parameter_for(x, factor)).with_layout(x.layout());
+    return (x.without_layout() * parameter_for(x, factor)).with_layout(x.layout());
+  }
+};
+// Functions of parameters, and parameters of which each rank needs another part.
+struct Functions : nn::Module {
+  using nn::Module::Module;
+  Tensor operator()(const Tensor& x) override {
+    const auto shape = x.layout() ? x.layout()->global : x.shape();
+    const auto normal = [](const Shape& of, DType dtype, const Philox& random) { return random_normal(of, random, 0, 1, dtype); };
+    const auto w = parameter("factor", {x.dim(-1)}, normal);
+    const auto place = parameter("place", {shape[1], shape[2], 1, shape[4]}, normal);
+    const auto one = parameter("one", {}, nn::constant_value(0.75));
+    const auto y = maximum(x * exp(w) / (1 + square(one)) + place, place - x) * (place * w);
+    return where(less(y, w), y * one, pow(square(y) + 1, one) - softplus(w) * y);
   }
 };
 template <class Layer>
@@ -126,24 +141,18 @@ TEST_CASE("layers: a layer that is called twice is shared, and names are free ag
   }
 }
 
-TEST_CASE("layers: a layer of one's own that mixes x and its parameter is named, with what to call") {
+TEST_CASE("layers: an op that cannot take a parameter beside a distributed tensor names it, with what to do") {
   check_on_ranks(2, "own layers", [](const Communicator& comm) {
     const Shape shape{1, 5, 2, 2, 3};
     const auto layout = activation_layout(make_grid(comm, {.depth = comm.size()}), shape);
     const auto x = global_tensor(shape, 3, layout);
-    const auto check = [](const std::string& start, const std::function<void()>& body) {
+    const auto check = [](const std::string& start, const std::string& advice, const std::function<void()>& body) {
       const auto text = error_text(body);
-      require(text.starts_with(start + "; scale.factor is a parameter") && has(text, "parameter_for") && has(text, "own_layer"),
-              "[test] {}", text);
+      require(text.starts_with(start + "; scale.factor is a parameter") && has(text, advice), "[test] {}", text);
     };
-    const std::string mixed = "[multiply] mixes a distributed tensor with a local one";
-    Of<NaiveScale> fresh, local, built;
-    check(mixed, [&] { fresh.build(layout); });
+    Of<Scale> local;
     local.build(shape, {.dtype = DType::float64});
-    check(mixed, [&] { local(x); });
-    // A parameter that was built for a grid has a layout; any op that meets it says the same.
-    Of<Scale> right;
-    right.build(layout, {.dtype = DType::float64});
+    check("[multiply] mixes a distributed tensor with a local one", "build() it with its input's layout", [&] { local(x); });
     struct Second : nn::Module {
       Tensor operator()(const Tensor& y) override {
         if (building()) return parameter("scale.factor", {3}, nn::constant_value(1)), y;
@@ -153,41 +162,102 @@ TEST_CASE("layers: a layer of one's own that mixes x and its parameter is named,
       std::function<Tensor(const Tensor&, const Tensor&)> use;
     } net;
     net.build(layout, {.dtype = DType::float64});
-    net.use = [](const Tensor& y, const Tensor& w) { return y + w; };
-    check("[add] one operand is split over grid axis depth, the other is the same on all its ranks", [&] { net(x); });
     net.use = [](const Tensor& y, const Tensor& w) { return matmul(y, unsqueeze(w, 1)); };
     require(error_text([&] { net(x); }).starts_with("[matmul] across a split dimension"), "[test] a view of a parameter");
     net.use = [](const Tensor& y, const Tensor& w) { return linear(y, w); };
-    check("[linear] is not defined on a distributed tensor", [&] { net(x); });
-    require(has(error_text([&] { x* ones({3}, DType::float64); }), "see distributed::parameter_for()"), "[test] unnamed");
+    check("[linear] is not defined on a distributed tensor", "parameter_for(x, parameter)", [&] { net(x); });
+    net.use = [](const Tensor& y, const Tensor& w) { return sum(y) + sum(w); };
+    require(has(error_text([&] { net(x); }), "once per rank; write once() around it"), "[test] a share and a parameter");
+    require(has(error_text([&] { x* ones({3}, DType::float64); }), "same_layout()"), "[test] unnamed");
+    require(has(error_text([&] {
+                  x* ones({4, 1, 1, 3}, DType::float64)
+                      .with_layout(same_layout(std::dynamic_pointer_cast<const Grid>(layout->grid), {4, 1, 1, 3}));
+                }),
+                "[multiply] shapes do not fit"),
+            "[test] another extent");
   });
 }
 
-TEST_CASE("layers: a layer of one's own with parameter_for is the same on every grid, to second order") {
+TEST_CASE("layers: a layer of one's own is the same on every grid, to second order") {
   const Shape shape{2, 5, 3, 2, 3};
   const auto run = [](nn::Module& net, const Tensor& x) {
-    const auto& w = net.parameters()[0].value;
+    Tensors in{x};
+    for (const auto& w : net.parameters().tensors()) in.push_back(w);
     Tape tape;
-    auto g = tape.gradient(mean(square(square(net(x)))), {x, w}, Record::yes);
-    auto h = tape.gradient(sum(square(g[0])), {x, w});
-    return Tensors{g[0], h[0], g[1], h[1]};
+    auto g = tape.gradient(mean(square(square(net(x)))), in, Record::yes);
+    auto h = tape.gradient(sum(square(g[0])), in);
+    g.insert(g.end(), h.begin(), h.end());
+    return g;
   };
-  Of<Scale> alone;
-  alone.build(shape, {.dtype = DType::float64});
-  const auto expected = run(alone, global_tensor(shape, 3));
-  for (const int size : {1, 2, 3, 4})
-    check_on_ranks(size, "own layer", [&](const Communicator& comm) {
-      Dice dice(static_cast<std::uint64_t>(comm.size()));
-      for (const GridExtents& extents : {GridExtents{.sample = comm.size()}, GridExtents{.depth = comm.size()}}) {
-        const auto layout = with_random_cuts(activation_layout(make_grid(comm, extents), shape), dice);
-        Of<Scale> net;
-        net.build(layout, {.dtype = DType::float64});
-        const auto found = run(net, global_tensor(shape, 3, layout));
-        for (std::size_t i = 0; i < 4; ++i)
-          require_close(fmt::format("{}", i), found[i].without_layout(),
-                        i < 2 ? part_of(expected[i], layout).without_layout() : expected[i].without_layout());
-      }
+  const auto check = [&]<class Layer>(const char* what, const Layer&) {
+    Layer alone;
+    alone.build(shape, {.seed = 5, .dtype = DType::float64});
+    const auto expected = run(alone, global_tensor(shape, 3));
+    for (const int size : {1, 2, 3, 4})
+      check_on_ranks(size, what, [&](const Communicator& comm) {
+        Dice dice(static_cast<std::uint64_t>(comm.size()));
+        for (const GridExtents& extents :
+             {GridExtents{.sample = comm.size()}, GridExtents{.depth = comm.size()},
+              comm.size() == 4 ? GridExtents{.sample = 2, .height = 2} : GridExtents{.height = comm.size()}}) {
+          const auto layout = with_random_cuts(activation_layout(make_grid(comm, extents), shape), dice);
+          Layer net;
+          net.build(layout, {.seed = 5, .dtype = DType::float64});
+          const auto found = run(net, global_tensor(shape, 3, layout));
+          for (std::size_t i = 0; i < found.size(); ++i)
+            require_close(
+                fmt::format("{}", i), found[i].without_layout(),
+                i % (found.size() / 2) == 0 ? part_of(expected[i], layout).without_layout() : expected[i].without_layout());
+        }
+      });
+  };
+  check("factor", Of<Scale>{});
+  check("factor of a part", Of<LocalScale>{});
+  check("functions", Of<Functions>{});
+}
+
+TEST_CASE("layers: a parameter is rounded beside activations of 16 bits, and its gradient is float32") {
+  for (const int size : {1, 2})
+    check_on_ranks(size, "16 bits", [](const Communicator& comm) {
+      const Shape shape{2, 4, 2, 2, 3};
+      const auto layout = activation_layout(make_grid(comm, {.depth = comm.size()}), shape);
+      Of<Scale> net;
+      net.build(layout, {.compute = DType::bfloat16});
+      const auto x = cast(global_tensor(shape, 3, layout), DType::bfloat16);
+      Tape tape;
+      const auto y = net(x);
+      require(y.dtype() == DType::bfloat16, "[test] {}", y);
+      const auto w = net.parameters()[0].value;
+      const auto g = tape.gradient(sum(cast(y, DType::float32)), {w})[0];
+      require(g.dtype() == DType::float32 && g.shape() == w.shape(), "[test] {}", g);
     });
+}
+
+TEST_CASE("layers: an optimizer's step is the network's, so that dropout draws new masks without being told") {
+  struct Net : nn::Module {
+    Tensor operator()(const Tensor& x) override { return dropout(x * parameter("w", {x.dim(-1)}, nn::constant_value(1))); }
+    nn::Dropout dropout{*this, "dropout", {.keep = 0.5}};
+  } net;
+  const auto x = ones({64}, DType::float64);
+  net.build(x.shape(), {.dtype = DType::float64});
+  SGD sgd(net, {.learning_rate = 0});
+  const auto masked = [&](bool steps) {
+    Tape tape(net);
+    const auto y = net(x);
+    const auto gradients = tape.gradient(sum(y));
+    if (steps) sgd.step(gradients);
+    return y.to_vector();
+  };
+  detail::take_warnings();
+  CHECK(net.step() == 0);
+  const auto first = masked(true), second = masked(true);
+  CHECK(net.step() == 2);
+  CHECK(first != second);
+  CHECK(detail::take_warnings().empty());
+  net.set_step(0);
+  CHECK(masked(true) == first);
+  CHECK(masked(false) == second);
+  sgd.load_state(sgd.state(), 1);  // as from a file
+  CHECK(net.step() == 1);
 }
 
 TEST_CASE("layers: training that never tells its step is warned of one dropout mask for ever") {
@@ -217,5 +287,5 @@ TEST_CASE("layers: training that never tells its step is warned of one dropout m
   CHECK(warnings(3, false, false).empty());
   const auto told = warnings(3, false, true);
   REQUIRE(told.size() == 1);
-  CHECK(told[0].find("draws the random numbers of step 0 again: nobody has called set_step()") != std::string::npos);
+  CHECK(told[0].find("draws the random numbers of step 0 again: no optimizer has made a step since") != std::string::npos);
 }

@@ -68,11 +68,11 @@ std::string run_convolution(const Json& entry, DType type, double tolerance) {
   // A true convolution is a cross-correlation with the kernel turned round.
   const Tensor kernel = entry["kernel_is_flipped"].get<bool>() ? flip(w, {1, 2, 3}) : w;
   const auto padding = triple_of(entry["padding"], 0);
-  const Tensor y = conv(x, kernel,
-                        {.stride = triple_of(entry["stride"], 1),
-                         .dilation = triple_of(entry["dilation"], 1),
-                         .padding_low = padding,
-                         .padding_high = padding});
+  const Tensor y = local::conv(x, kernel,
+                               {.stride = triple_of(entry["stride"], 1),
+                                .dilation = triple_of(entry["dilation"], 1),
+                                .padding_low = padding,
+                                .padding_high = padding});
   const auto gradients = tape.vjp({y}, {constant(y)}, {x, w});
   if (!close(y, entry["y"], tolerance)) return "y";
   if (!close(gradients[0], entry["dx"], tolerance)) return "dx";
@@ -92,13 +92,13 @@ std::string run_pool(const Json& entry, DType type, double tolerance) {
   Tape tape;
   Tensor y;
   if (op.starts_with("max")) {
-    y = max_pool(x, attributes);
+    y = local::max_pool(x, attributes);
   } else if (op.starts_with("mean")) {
-    y = avg_pool(x, attributes);
+    y = local::avg_pool(x, attributes);
   } else {  // lpnorm: (sum over the window of x^p)^(1/p), for x > 0
     const double p = entry["p"].get<double>();
     const auto& k = attributes.kernel;
-    y = pow(static_cast<double>(k[0] * k[1] * k[2]) * avg_pool(pow(x, p), attributes), 1 / p);
+    y = pow(static_cast<double>(k[0] * k[1] * k[2]) * local::avg_pool(pow(x, p), attributes), 1 / p);
   }
   const auto gradients = tape.vjp({y}, {constant(y)}, {x});
   if (!close(y, entry["y"], tolerance)) return "y";

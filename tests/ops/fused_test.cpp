@@ -59,16 +59,16 @@ Block random_block(Dice& dice, bool maximum) {
 }
 
 Tensor plain(const Block& b, const Tensors& in) {
-  auto y = conv(in[0], in[1], b.conv);
+  auto y = local::conv(in[0], in[1], b.conv);
   if (b.bias) y = y + in[2];
   y = leaky_relu(y, b.slope);
-  return b.maximum ? max_pool(y, b.pool) : avg_pool(y, b.pool);
+  return b.maximum ? local::max_pool(y, b.pool) : local::avg_pool(y, b.pool);
 }
 Tensor fused(const Block& b, const Tensors& in) {
   const auto bias = b.bias ? in[2] : Tensor();
-  const auto y = distributed::conv(in[0], in[1], b.maximum ? Tensor() : bias, 1, b.conv);
-  return b.maximum ? distributed::bias_activation(distributed::max_pool(y, b.pool), bias, b.slope)
-                   : distributed::leaky_avg_pool(y, b.slope, b.pool);
+  const auto y = conv(in[0], in[1], b.maximum ? Tensor() : bias, b.conv);
+  return b.maximum ? bias_activation(max_pool(y, b.pool), bias, Activation::leaky_relu(b.slope))
+                   : avg_pool(y, b.pool, Activation::leaky_relu(b.slope));
 }
 
 struct Result {
@@ -137,7 +137,8 @@ TEST_CASE("fused: what max pooling and activation make of ties, infinities and N
   const PoolAttributes pool{.kernel = 2, .stride = 2};
   const auto run = [&](bool pool_first) {
     Tape tape;
-    const auto y = pool_first ? bias_activation(max_pool(x, pool), bias, 0.3) : max_pool(leaky_relu(x + bias, 0.3), pool);
+    const auto y = pool_first ? local::bias_activation(local::max_pool(x, pool), bias, 0.3)
+                              : local::max_pool(leaky_relu(x + bias, 0.3), pool);
     auto result = tape.vjp({y}, {weights_like(y, 1)}, {x, bias});
     result.push_back(y);
     return result;
@@ -175,22 +176,22 @@ TEST_CASE("fused: norm and activation, linear and convolution with bias") {
                            const Tensors& x) { require_equal(what, derivatives(found, x), derivatives(expected, x)); };
   for (const double slope : {0.0, 0.2, 1.0}) {
     CHECK_NOTHROW(compare(
-        "batch norm", [&](const Tensors& x) { return Tensors{batch_norm(x[0], x[1], x[2], 1e-2, slope).first}; },
-        [&](const Tensors& x) { return Tensors{leaky_relu(batch_norm(x[0], x[1], x[2], 1e-2).first, slope)}; }, in));
+        "batch norm", [&](const Tensors& x) { return Tensors{local::batch_norm(x[0], x[1], x[2], 1e-2, slope).first}; },
+        [&](const Tensors& x) { return Tensors{leaky_relu(local::batch_norm(x[0], x[1], x[2], 1e-2).first, slope)}; }, in));
     CHECK_NOTHROW(compare(
-        "bias", [&](const Tensors& x) { return Tensors{bias_activation(x[0], x[1], slope)}; },
+        "bias", [&](const Tensors& x) { return Tensors{local::bias_activation(x[0], x[1], slope)}; },
         [&](const Tensors& x) { return Tensors{leaky_relu(x[0] + x[1], slope)}; }, in));
     const Tensors of_conv{apart(global_tensor({2, 3, 4, 3, 2}, 4)), global_tensor({7, 2, 2, 2, 2}, 5), global_tensor({7}, 6)};
     CHECK_NOTHROW(compare(
-        "convolution", [&](const Tensors& x) { return Tensors{conv_bias_activation(x[0], x[1], x[2], slope)}; },
-        [&](const Tensors& x) { return Tensors{leaky_relu(conv(x[0], x[1]) + x[2], slope)}; }, of_conv));
+        "convolution", [&](const Tensors& x) { return Tensors{local::conv_bias_activation(x[0], x[1], x[2], slope)}; },
+        [&](const Tensors& x) { return Tensors{leaky_relu(local::conv(x[0], x[1]) + x[2], slope)}; }, of_conv));
   }
 }
 
 TEST_CASE("fused: a tape keeps signs or places of the large tensor, not the tensor") {
   struct Net : nn::Module {
     nn::Pooling pooling;
-    nn::Conv3d conv{*this, "conv", {.out = 32, .kernel = 3, .padding = 1, .slope = 0.3}};
+    nn::Conv3d conv{*this, "conv", {.out = 32, .kernel = 3, .padding = 1, .activation = Activation::leaky_relu(0.3)}};
     explicit Net(nn::Pooling of) : pooling(of) {}
     Tensor operator()(const Tensor& x) override { return conv.pooled(x, "pool", pooling, {.kernel = 2, .stride = 2}); }
   };

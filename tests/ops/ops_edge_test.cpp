@@ -182,9 +182,9 @@ TEST_CASE("edges: functions refuse under their own names") {
   CHECK_REFUSED(log_softmax(ones({2}), 1), "[log_softmax] dimension 1 is outside a tensor of 1 dimensions");
   CHECK_REFUSED(softmax(ones({})), "[softmax] needs floating-point elements and a dimension: float32 []");
   CHECK_REFUSED(dropout(arange(2), 0.5, {}), "[dropout] needs floating-point elements: int64 [2]");
-  CHECK_REFUSED(conv_transpose(ones({1, 1, 1, 2, 3}), ones({2, 1, 1, 2, 1})),
+  CHECK_REFUSED(local::conv_transpose(ones({1, 1, 1, 2, 3}), ones({2, 1, 1, 2, 1})),
                 "[conv_transpose] input has 3 channels, weight takes 2: float32 [1, 1, 1, 2, 3] and float32 [2, 1, 1, 2, 1]");
-  CHECK_REFUSED(conv_transpose(ones({1, 1, 1, 2, 3}), ones({3, 1, 1, 2, 1}), {.groups = 2}),
+  CHECK_REFUSED(local::conv_transpose(ones({1, 1, 1, 2, 3}), ones({3, 1, 1, 2, 1}), {.groups = 2}),
                 "[conv_transpose] 3 channels are not a multiple of 2 groups: weight float32 [3, 1, 1, 2, 1]");
   CHECK_REFUSED(softmax(distributed_ones(cut({3, 2, 2}, {0, 1, 3}, 1)), 0),
                 "[softmax] across dimension 0, which is split; redistribute it so that the dimension is whole on every rank: "
@@ -193,11 +193,11 @@ TEST_CASE("edges: functions refuse under their own names") {
 
 TEST_CASE("edges: a kernel that does not fit is refused, but not of an empty input") {
   const auto w = ones({1, 1, 1, 6, 1});
-  CHECK_REFUSED(conv(ones({1, 1, 1, 5, 1}), w),
+  CHECK_REFUSED(local::conv(ones({1, 1, 1, 5, 1}), w),
                 "[conv] the kernel reaches over 6 elements, the padded input has 5 in dimension 3: input (1, 1, 5), kernel "
                 "(1, 1, 6), padding (0, 0, 0) and (0, 0, 0), dilation (1, 1, 1)");
-  CHECK(conv(ones({1, 1, 1, 5, 1}), w, {.padding_high = {0, 0, 1}}).shape() == Shape{1, 1, 1, 1, 1});
-  CHECK(conv(ones({1, 1, 1, 0, 1}), w).shape() == Shape{1, 1, 1, 0, 1});
+  CHECK(local::conv(ones({1, 1, 1, 5, 1}), w, {.padding_high = {0, 0, 1}}).shape() == Shape{1, 1, 1, 1, 1});
+  CHECK(local::conv(ones({1, 1, 1, 0, 1}), w).shape() == Shape{1, 1, 1, 0, 1});
 }
 
 TEST_CASE("edges: a window larger than the input is a partial one in ceil mode") {
@@ -207,8 +207,8 @@ TEST_CASE("edges: a window larger than the input is a partial one in ceil mode")
   CHECK(pool_outputs({1, 2, 3}, {.kernel = 4, .stride = 2}) == Extent3{0, 0, 0});
   for (const auto dtype : {DType::float32, f64}) {
     const auto x = full({1, 1, 1, 1, 1}, 8, dtype);
-    check(max_pool(x, a), {8});
-    check(avg_pool(x, a), {8});
+    check(local::max_pool(x, a), {8});
+    check(local::avg_pool(x, a), {8});
   }
   for (const int ranks : {2, 3})
     check_on_ranks(ranks, "pools", [&](const Communicator& comm) {
@@ -219,7 +219,7 @@ TEST_CASE("edges: a window larger than the input is a partial one in ceil mode")
       const auto x = part_of(whole, activation_layout(grid, global));
       for (const bool maximum : {true, false}) {
         const auto expected = maximum ? max_pool(whole, wide) : avg_pool(whole, wide);
-        const auto y = maximum ? distributed::max_pool(x, wide) : distributed::avg_pool(x, wide);
+        const auto y = maximum ? max_pool(x, wide) : avg_pool(x, wide);
         require(expected.shape() == Shape{2, 1, 1, 3, 2}, "[test] shape {}", expected);
         require(y.layout()->global == expected.shape(), "[test] layout of {}", y);
         require(y.to_vector() == part_of(expected, y.layout()).to_vector(), "[test] values");

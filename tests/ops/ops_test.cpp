@@ -204,35 +204,37 @@ TEST_CASE("ops: matrices") {
   check(matmul(a, a, {.transpose_a = true}), {3, 3}, {17, 22, 27, 22, 29, 36, 27, 36, 45});
   check(matmul(reshape(a, {2, 1, 3}), reshape(a, {2, 3, 1})), {2, 1, 1}, {14, 77});
   check(matmul(ones({2, 0}), ones({0, 2})), {2, 2}, {0, 0, 0, 0});
-  check(linear(a, from_vector({2, 3}, {1, 0, 0, 0, -1, 0}, f64), vector({10, 1}), 0.5), {2, 2}, {11, -0.5, 14, -2});
+  check(local::linear(a, from_vector({2, 3}, {1, 0, 0, 0, -1, 0}, f64), vector({10, 1}), 0.5), {2, 2}, {11, -0.5, 14, -2});
   CHECK_REFUSED(matmul(a, a), "[matmul] inner extents differ, 3 and 2: float64 [2, 3] and float64 [2, 3]");
   CHECK_REFUSED(matmul(a, vector({1})), "[matmul] operands have at least two dimensions: float64 [2, 3] and float64 [1]");
   CHECK_REFUSED(matmul(ones({2, 1, 1}), ones({3, 1, 1})), "[matmul] shapes do not broadcast: [2] and [3]");
-  CHECK_REFUSED(linear(a, b), "[linear] weight has 2 inputs, x has 3: x float64 [2, 3], weight float64 [3, 2]");
-  CHECK_REFUSED(linear(a, ones({2, 3}, f64), vector({1})), "[linear] bias has one element for each of 2 outputs: float64 [1]");
+  CHECK_REFUSED(local::linear(a, b), "[linear] weight has 2 inputs, x has 3: x float64 [2, 3], weight float64 [3, 2]");
+  CHECK_REFUSED(local::linear(a, ones({2, 3}, f64), vector({1})),
+                "[linear] bias has one element for each of 2 outputs: float64 [1]");
 }
 
 TEST_CASE("ops: convolutions of a line") {
   const auto x = line({1, 2, 3, 4, 5}), w = line({1, 10});
   const auto values = [](const Tensor& y) { return reshape(y, {-1}); };
-  check(values(conv(x, w)), {21, 32, 43, 54});
-  check(values(conv(x, w, {.stride = {1, 1, 2}})), {21, 43});
-  check(values(conv(x, w, {.dilation = {1, 1, 3}})), {41, 52});
-  check(values(conv(x, w, {.padding_low = {0, 0, 1}, .padding_high = {0, 0, 2}})), {10, 21, 32, 43, 54, 5, 0});
-  check(values(conv(x, w, {.padding_low = {0, 0, -1}, .padding_high = {0, 0, -1}})), {32, 43});
-  check(values(conv_bias_activation(x, w, vector({-40}), 0.1)), {-1.9, -0.8, 3, 14});
+  check(values(local::conv(x, w)), {21, 32, 43, 54});
+  check(values(local::conv(x, w, {.stride = {1, 1, 2}})), {21, 43});
+  check(values(local::conv(x, w, {.dilation = {1, 1, 3}})), {41, 52});
+  check(values(local::conv(x, w, {.padding_low = {0, 0, 1}, .padding_high = {0, 0, 2}})), {10, 21, 32, 43, 54, 5, 0});
+  check(values(local::conv(x, w, {.padding_low = {0, 0, -1}, .padding_high = {0, 0, -1}})), {32, 43});
+  check(values(local::conv_bias_activation(x, w, vector({-40}), 0.1)), {-1.9, -0.8, 3, 14});
   check(values(conv_data(line({1, 2}), w, {1, 1, 3})), {1, 12, 20});
   check(values(conv_weight(x, line({1, 0, 0, 1}), {1, 1, 2})), {5, 7});
-  check(values(conv_transpose(line({1, 2}), w, {.stride = {1, 1, 2}})), {1, 10, 2, 20});
-  check(values(conv_transpose(line({1, 2}), w, {.stride = {1, 1, 3}, .padding_low = {0, 0, 1}, .output_padding = {0, 0, 2}})),
+  check(values(local::conv_transpose(line({1, 2}), w, {.stride = {1, 1, 2}})), {1, 10, 2, 20});
+  check(values(
+            local::conv_transpose(line({1, 2}), w, {.stride = {1, 1, 3}, .padding_low = {0, 0, 1}, .output_padding = {0, 0, 2}})),
         {10, 0, 2, 20, 0, 0});
-  CHECK_REFUSED(conv(ones({8, 32, 32, 32, 4}), ones({16, 3, 3, 3, 3})),
+  CHECK_REFUSED(local::conv(ones({8, 32, 32, 32, 4}), ones({16, 3, 3, 3, 3})),
                 "[conv] weight has 3 input channels, input has 4: input [8, 32, 32, 32, 4], weight [16, 3, 3, 3, 3], groups 1");
-  CHECK_REFUSED(conv(ones({1, 2, 2, 2, 4}), ones({3, 1, 1, 1, 2}), {.groups = 2}),
+  CHECK_REFUSED(local::conv(ones({1, 2, 2, 2, 4}), ones({3, 1, 1, 1, 2}), {.groups = 2}),
                 "[conv] 3 output channels are not a multiple of 2 groups: weight [3, 1, 1, 1, 2]");
-  CHECK_REFUSED(conv(x, w, {.stride = {1, 0, 1}}),
+  CHECK_REFUSED(local::conv(x, w, {.stride = {1, 0, 1}}),
                 "[conv] kernel, stride and dilation are at least 1: (1, 1, 2), (1, 0, 1), (1, 1, 1)");
-  CHECK_REFUSED(conv(ones({2, 2}), ones({2, 2})),
+  CHECK_REFUSED(local::conv(ones({2, 2}), ones({2, 2})),
                 "[conv] operands have five dimensions, channels last: float32 [2, 2] and float32 [2, 2]");
   CHECK_THROWS_AS(conv_data(line({1, 2}), w, {1, 1, 4}), Error);
   CHECK_THROWS_AS(conv_weight(x, line({1}), {1, 1, 2}), Error);
@@ -241,28 +243,30 @@ TEST_CASE("ops: convolutions of a line") {
 TEST_CASE("ops: pools of a line") {
   const auto x = line({1, 5, 3, 4, 2});
   const auto values = [](const Tensor& y) { return reshape(y, {-1}); };
-  check(values(max_pool(x, {.kernel = {1, 1, 2}, .stride = {1, 1, 2}})), {5, 4});
-  check(values(max_pool(x, {.kernel = {1, 1, 2}, .stride = {1, 1, 2}, .ceil_mode = true})), {5, 4, 2});
-  check(values(max_pool(x * -1, {.kernel = {1, 1, 3}, .stride = {1, 1, 2}, .padding_low = {0, 0, 1}, .padding_high = {0, 0, 1}})),
+  check(values(local::max_pool(x, {.kernel = {1, 1, 2}, .stride = {1, 1, 2}})), {5, 4});
+  check(values(local::max_pool(x, {.kernel = {1, 1, 2}, .stride = {1, 1, 2}, .ceil_mode = true})), {5, 4, 2});
+  check(values(local::max_pool(x * -1,
+                               {.kernel = {1, 1, 3}, .stride = {1, 1, 2}, .padding_low = {0, 0, 1}, .padding_high = {0, 0, 1}})),
         {-1, -3, -2});
   check(values(max_pool_with_winner(x, {.kernel = {1, 1, 3}}).second), {1, 0, 1});
-  check(values(avg_pool(x, {.kernel = {1, 1, 2}, .stride = {1, 1, 2}})), {3, 3.5});
+  check(values(local::avg_pool(x, {.kernel = {1, 1, 2}, .stride = {1, 1, 2}})), {3, 3.5});
   const PoolAttributes padded{.kernel = {1, 1, 3}, .stride = {1, 1, 2}, .padding_low = {0, 0, 1}, .padding_high = {0, 0, 1}};
-  check(values(avg_pool(x, padded)), {2, 4, 2});
+  check(values(local::avg_pool(x, padded)), {2, 4, 2});
   auto without = padded;
   without.count_include_pad = false;
-  check(values(avg_pool(x, without)), {3, 4, 3});
+  check(values(local::avg_pool(x, without)), {3, 4, 3});
   // The last, partial window divides by what of it lies inside the padded input.
-  check(values(avg_pool(x, {.kernel = {1, 1, 2}, .stride = {1, 1, 2}, .ceil_mode = true})), {3, 3.5, 2});
+  check(values(local::avg_pool(x, {.kernel = {1, 1, 2}, .stride = {1, 1, 2}, .ceil_mode = true})), {3, 3.5, 2});
   CHECK(pool_outputs({5, 6, 7}, {.kernel = 2, .stride = 2}) == Extent3{2, 3, 3});
   CHECK(pool_outputs({5, 6, 7}, {.kernel = 2, .stride = 2, .ceil_mode = true}) == Extent3{3, 3, 4});
   CHECK(pool_outputs({3, 4, 5}, {.kernel = 2, .stride = 2, .padding_high = 2, .ceil_mode = true}) == Extent3{2, 3, 3});
   // The first of equal maxima takes the whole cotangent.
   const auto tied = line({7, 7});
   Tape tape;
-  check(values(tape.gradient(sum(max_pool(tied, {.kernel = {1, 1, 2}})), {tied})[0]), {1, 0});
-  CHECK_REFUSED(max_pool(ones({2}), {}), "[pool] needs [N, D, H, W, C]: float32 [2]");
-  CHECK_REFUSED(max_pool(x, {.kernel = 0}), "[pool] kernel, stride and dilation are at least 1: (0, 0, 0), (1, 1, 1), (1, 1, 1)");
+  check(values(tape.gradient(sum(local::max_pool(tied, {.kernel = {1, 1, 2}})), {tied})[0]), {1, 0});
+  CHECK_REFUSED(local::max_pool(ones({2}), {}), "[pool] needs [N, D, H, W, C]: float32 [2]");
+  CHECK_REFUSED(local::max_pool(x, {.kernel = 0}),
+                "[pool] kernel, stride and dilation are at least 1: (0, 0, 0), (1, 1, 1), (1, 1, 1)");
 }
 
 TEST_CASE("ops: statistics and normalisation per channel") {
@@ -270,10 +274,11 @@ TEST_CASE("ops: statistics and normalisation per channel") {
   const auto moments = channel_moments(x);
   check(moments.mean, {3, 10});
   check(moments.m2, {14, 0});
-  const auto [y, statistics] = batch_norm(x, vector({2, 1}), vector({0, 5}), 0);
+  const auto [y, statistics] = local::batch_norm(x, vector({2, 1}), vector({0, 5}), 0);
   check(statistics.variance, {3.5, 0});
   check(slice(y, 1, 0, 1), {4, 1}, {-4 / std::sqrt(3.5), -2 / std::sqrt(3.5), 0, 6 / std::sqrt(3.5)});
-  check(normalise(x, {vector({1, 0}), vector({3, 99})}, vector({1, 1}), vector({0, 0}), 1), {4, 2}, {0, 1, 0.5, 1, 1, 1, 2.5, 1});
+  check(local::normalise(x, {vector({1, 0}), vector({3, 99})}, vector({1, 1}), vector({0, 0}), 1), {4, 2},
+        {0, 1, 0.5, 1, 1, 1, 2.5, 1});
   check(channel_moments(ones({0, 2})).m2, {0, 0});
   // Sums of squares would lose all digits here.
   check(channel_moments(from_vector({4, 1}, {1e6, 1e6 + 1, 1e6 + 2, 1e6 + 3})).m2, {5});

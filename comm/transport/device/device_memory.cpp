@@ -126,7 +126,7 @@ class CudaMemory final : public DeviceMemory {
     const auto run = [&](const auto& kernel) { kernel.run(Cuda{cuda::selected()}, Inputs(operands), Outputs(&result, 1)); };
     switch (op) {
       case Reduction::sum: return run(ops::Binary<ops::Add>{});
-      case Reduction::prod: return run(ops::Binary<ops::Multiply<ops::both>>{});
+      case Reduction::prod: return run(ops::Binary<ops::Multiply>{});
       case Reduction::max: return run(ops::Binary<ops::Maximum>{});
       case Reduction::min: return run(ops::Binary<ops::Minimum>{});
     }

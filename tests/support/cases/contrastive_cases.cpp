@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "comm/adjoint_check.h"
+#include "comm/spatial/distributed.h"
 #include "comm/spatial/invariant.h"
 #include "models/contrastive/losses/moco.h"
 #include "models/contrastive/losses/pairs.h"

@@ -30,21 +30,21 @@ LayerCase random_conv(Dice& dice) {
     const std::int64_t groups = dice(1, 2), in = groups * dice(1, 2), out = groups * dice(1, 2);
     const Shape x = activations(dice, in);
     const auto k = three(dice, 1, 3);
-    const ConvAttributes a{.stride = three(dice, 1, 3),
-                           .dilation = three(dice, 1, 2),
-                           .padding_low = three(dice, 0, 3),
-                           .padding_high = three(dice, 0, 3),
-                           .groups = groups};
+    ConvAttributes a{.stride = three(dice, 1, 3),
+                     .dilation = three(dice, 1, 2),
+                     .padding_low = three(dice, 0, 3),
+                     .padding_high = three(dice, 0, 3),
+                     .groups = groups};
     bool fits = true;
     for (std::size_t i = 0; i < 3; ++i)
       fits = fits && window_outputs(x[static_cast<int>(i) + 1], k[i], a.stride[i], a.dilation[i], a.padding_low[i],
                                     a.padding_high[i]) > 0;
     if (!fits) continue;
-    const double slope = dice(0, 1) ? 1 : 0.25;
+    if (!dice(0, 1)) a.activation = Activation::leaky_relu(0.25);
     const bool bias = dice(0, 1);
-    LayerCase layer{"conv", x, {{out, k[0], k[1], k[2], in / groups}}, {}, slope == 1 && !bias};
+    LayerCase layer{"conv", x, {{out, k[0], k[1], k[2], in / groups}}, {}, a.activation == Activation::none && !bias};
     if (bias) layer.parameters.push_back({out});
-    layer.run = [=](const Tensors& in_) { return distributed::conv(in_[0], in_[1], bias ? in_[2] : Tensor(), slope, a); };
+    layer.run = [=](const Tensors& in_) { return conv(in_[0], in_[1], bias ? in_[2] : Tensor(), a); };
     return layer;
   }
 }
@@ -68,9 +68,10 @@ LayerCase random_conv_transpose(Dice& dice) {
     }
     if (!fits) continue;
     const bool bias = dice(0, 1);
-    LayerCase layer{"conv_transpose", x, {{in, k[0], k[1], k[2], out}}, {}, !bias};
+    if (dice(0, 2) == 0) a.activation = Activation::leaky_relu(0.5);
+    LayerCase layer{"conv_transpose", x, {{in, k[0], k[1], k[2], out}}, {}, a.activation == Activation::none && !bias};
     if (bias) layer.parameters.push_back({out * groups});
-    layer.run = [=](const Tensors& in_) { return distributed::conv_transpose(in_[0], in_[1], bias ? in_[2] : Tensor(), a); };
+    layer.run = [=](const Tensors& in_) { return conv_transpose(in_[0], in_[1], bias ? in_[2] : Tensor(), a); };
     return layer;
   }
 }
@@ -87,7 +88,7 @@ LayerCase random_pool(Dice& dice, bool maximum) {
     const auto out = pool_outputs({x[1], x[2], x[3]}, a);
     if (out[0] * out[1] * out[2] == 0) continue;
     LayerCase layer{maximum ? "max_pool" : "avg_pool", x, {}, {}, !maximum};
-    layer.run = [=](const Tensors& in) { return maximum ? distributed::max_pool(in[0], a) : distributed::avg_pool(in[0], a); };
+    layer.run = [=](const Tensors& in) { return maximum ? max_pool(in[0], a) : avg_pool(in[0], a); };
     return layer;
   }
 }
@@ -95,24 +96,21 @@ LayerCase random_pool(Dice& dice, bool maximum) {
 LayerCase batch_norm_layer(Dice& dice) {
   const auto channels = dice(1, 3);
   return {"batch_norm", activations(dice, channels), {{channels}, {channels}}, [](const Tensors& in) {
-            return distributed::batch_norm(in[0], in[1], in[2], 1e-2).y;
+            return batch_norm(in[0], in[1], in[2], {.epsilon = 1e-2}).y;
           }};
 }
 
 LayerCase global_avg_pool_layer(Dice& dice) {
   const auto channels = dice(1, 3);
   return {"global_avg_pool and linear", activations(dice, channels), {{4, channels}, {4}}, [](const Tensors& in) {
-            return distributed::linear(tanh(distributed::global_avg_pool(in[0])), in[1], in[2], 0.5);
+            return linear(tanh(global_avg_pool(in[0])), in[1], in[2], Activation::leaky_relu(0.5));
           }};
 }
 
 LayerCase flatten_layer(Dice& dice) {
   const Shape x = activations(dice, dice(1, 2));
-  return {"flatten and linear",
-          x,
-          {{3, x.elements(1, 5)}},
-          [](const Tensors& in) { return distributed::linear(distributed::flatten(in[0]), in[1]); },
-          true};
+  return {
+      "flatten and linear", x, {{3, x.elements(1, 5)}}, [](const Tensors& in) { return linear(flatten(in[0]), in[1]); }, true};
 }
 
 LayerCase network_layer(Dice& dice) {
@@ -120,11 +118,12 @@ LayerCase network_layer(Dice& dice) {
           {dice(1, 3), dice(7, 10), dice(7, 10), dice(7, 10), 2},
           {{3, 3, 3, 3, 2}, {3}, {3}, {3}, {2, 2, 2, 2, 3}, {4, 2}, {4}},
           [](const Tensors& in) {
-            auto y = distributed::conv(in[0], in[1], in[2], 0.1, {.stride = 2, .padding_low = 1, .padding_high = 1});
-            y = distributed::batch_norm(y, in[3], in[4], 1e-2).y;
-            y = distributed::avg_pool(y, {.kernel = 2, .stride = 1});
-            y = distributed::conv(y, in[5], {}, 0.3, {.padding_low = 1});
-            return distributed::linear(distributed::global_avg_pool(y), in[6], in[7]);
+            auto y = conv(in[0], in[1], in[2],
+                          {.stride = 2, .padding_low = 1, .padding_high = 1, .activation = Activation::leaky_relu(0.1)});
+            y = batch_norm(y, in[3], in[4], {.epsilon = 1e-2}).y;
+            y = avg_pool(y, {.kernel = 2, .stride = 1});
+            y = conv(y, in[5], {}, {.padding_low = 1, .activation = Activation::leaky_relu(0.3)});
+            return linear(global_avg_pool(y), in[6], in[7]);
           }};
 }
 

@@ -9,12 +9,11 @@
 namespace mpigrad::testing {
 namespace {
 
-using distributed::Statistics;
 using Row = std::vector<double>;
 
 struct NormCase {
   bool given = false;  // the statistics are constants, as in evaluation
-  Statistics over{};
+  StatisticsOver over{};
   double epsilon = 1e-5, slope = 1;
   Shape x{};
   Row values{}, gamma{}, beta{}, g{}, mean{}, variance{};
@@ -27,7 +26,7 @@ NormCase draw(Dice& dice, const Philox& random) {
   static const std::int64_t channels[] = {1, 2, 3, 5, 8, 16, 17, 33};
   static const double epsilons[] = {1e-5, 1e-3, 0.1}, slopes[] = {1, 0.25, 0}, offsets[] = {0, 0, 1, -30, 300};
   NormCase c{.given = dice(0, 4) == 0,
-             .over = static_cast<Statistics>(dice(0, 2)),
+             .over = static_cast<StatisticsOver>(dice(0, 2)),
              .epsilon = epsilons[dice(0, 2)],
              .slope = slopes[dice(0, 2)]};
   const auto extent = [&] { return dice(0, 3) == 0 ? 1 : dice(2, 6); };
@@ -50,9 +49,9 @@ std::vector<std::vector<std::size_t>> groups_of(const NormCase& c, const LayoutP
   std::map<std::string, Box> parts;
   for (int rank = 0; rank < (layout ? layout->grid->ranks() : 1); ++rank) {
     Box box{begin, c.x};
-    if (layout && !c.given && c.over != Statistics::all) {
+    if (layout && !c.given && c.over != StatisticsOver::all) {
       const auto held = layout->box(rank);
-      if (c.over == Statistics::local) box = held;
+      if (c.over == StatisticsOver::local) box = held;
       else box.begin[0] = held.begin[0], box.end[0] = held.end[0];
     }
     if (box.elements() > 0) parts[to_string(box)] = box;
@@ -141,10 +140,11 @@ ComparisonCase norm_comparison(std::uint64_t seed) {
   return {text(*c),
           {of(c->x, c->values), of(n, c->gamma), of(n, c->beta)},
           [c, n](const Tensors& in) {
-            if (!c->given) return distributed::batch_norm(in[0], in[1], in[2], c->epsilon, c->over, c->slope).y;
+            const NormAttributes attributes{
+                .epsilon = c->epsilon, .over = c->over, .activation = Activation::leaky_relu(c->slope)};
+            if (!c->given) return batch_norm(in[0], in[1], in[2], attributes).y;
             const auto type = in[0].dtype();
-            return distributed::normalise(in[0], {from_vector(n, c->mean, type), from_vector(n, c->variance, type)}, in[1], in[2],
-                                          c->epsilon, c->slope);
+            return normalise(in[0], {from_vector(n, c->mean, type), from_vector(n, c->variance, type)}, in[1], in[2], attributes);
           },
           [c](const LayoutPtr& layout) { return Sums(*c, layout).truth(); }};
 }

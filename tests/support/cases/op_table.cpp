@@ -182,10 +182,10 @@ std::vector<Row> matrix_rows() {
       rows.push_back({named(", batch repeats in b"), {{batched({2, 3}, left)}, {right}}, f});
       rows.push_back({named(", batches repeat in parts"), {{batched({2, 1}, left)}, {batched({3}, right)}}, f});
     }
-  rows.push_back({"linear", {{{3, 4}}, {{2, 4}}}, F(linear(x[0], x[1]))});
-  rows.push_back({"linear with bias", {{{3, 4}}, {{2, 4}}, {{2}}}, F(linear(x[0], x[1], x[2]))});
-  rows.push_back({"linear with bias and slope", {{{3, 4}}, {{5, 4}}, {{5}}}, F(linear(x[0], x[1], x[2], 0.1))});
-  rows.push_back({"linear with slope", {{{3, 4}}, {{5, 4}}}, F(linear(x[0], x[1], {}, 0.2))});
+  rows.push_back({"linear", {{{3, 4}}, {{2, 4}}}, F(local::linear(x[0], x[1]))});
+  rows.push_back({"linear with bias", {{{3, 4}}, {{2, 4}}, {{2}}}, F(local::linear(x[0], x[1], x[2]))});
+  rows.push_back({"linear with bias and slope", {{{3, 4}}, {{5, 4}}, {{5}}}, F(local::linear(x[0], x[1], x[2], 0.1))});
+  rows.push_back({"linear with slope", {{{3, 4}}, {{5, 4}}}, F(local::linear(x[0], x[1], {}, 0.2))});
   return rows;
 }
 
@@ -225,7 +225,8 @@ std::vector<Row> convolution_rows() {
       out[i] = window_outputs(extent[i], kernel[i], a.stride[i], a.dilation[i], a.padding_low[i], a.padding_high[i]);
     const Shape g{one.x[0], out[0], out[1], out[2], one.w[0]}, bias{one.w[0]};
     const std::string text = one.text;
-    rows.push_back({"conv" + text, {{one.x}, {one.w}}, [a](const Tensors& x) -> Tensors { return {conv(x[0], x[1], a)}; }});
+    rows.push_back(
+        {"conv" + text, {{one.x}, {one.w}}, [a](const Tensors& x) -> Tensors { return {local::conv(x[0], x[1], a)}; }});
     rows.push_back({"conv_data" + text, {{g}, {one.w}}, [a, extent](const Tensors& x) -> Tensors {
                       return {conv_data(x[0], x[1], extent, a)};
                     }});
@@ -234,23 +235,24 @@ std::vector<Row> convolution_rows() {
                     }});
     rows.push_back({"conv_bias_activation" + text,
                     {{one.x, 0.2, 1}, {one.w, 0.2, 1}, {bias, 3, 4}},
-                    [a](const Tensors& x) -> Tensors { return {conv_bias_activation(x[0], x[1], x[2], 0.1, a)}; }});
+                    [a](const Tensors& x) -> Tensors { return {local::conv_bias_activation(x[0], x[1], x[2], 0.1, a)}; }});
   }
   const Shape x{1, 3, 3, 4, 4}, w{4, 2, 2, 3, 2};
-  rows.push_back(
-      {"conv_bias_activation without activation", {{x}, {{2, 2, 2, 3, 4}}, {{2}}}, F(conv_bias_activation(x[0], x[1], x[2], 1))});
+  rows.push_back({"conv_bias_activation without activation",
+                  {{x}, {{2, 2, 2, 3, 4}}, {{2}}},
+                  F(local::conv_bias_activation(x[0], x[1], x[2], 1))});
   rows.push_back({"conv_bias_activation without bias",
                   {{x, 0.2, 1}, {{2, 2, 2, 3, 4}, -1, -0.2}},
-                  F(conv_bias_activation(x[0], x[1], {}, 0.3))});
-  rows.push_back({"conv_transpose", {{x}, {w}}, F(conv_transpose(x[0], x[1], {.stride = 2}))});
+                  F(local::conv_bias_activation(x[0], x[1], {}, 0.3))});
+  rows.push_back({"conv_transpose", {{x}, {w}}, F(local::conv_transpose(x[0], x[1], {.stride = 2}))});
   rows.push_back(
       {"conv_transpose, padding and output padding",
        {{x}, {w}},
-       F(conv_transpose(x[0], x[1],
-                        {.stride = {2, 3, 1}, .padding_low = {1, 0, 1}, .padding_high = 1, .output_padding = {1, 2, 0}}))});
+       F(local::conv_transpose(
+           x[0], x[1], {.stride = {2, 3, 1}, .padding_low = {1, 0, 1}, .padding_high = 1, .output_padding = {1, 2, 0}}))});
   rows.push_back({"conv_transpose, dilation and groups",
                   {{x}, {w}},
-                  F(conv_transpose(x[0], x[1], {.stride = 2, .dilation = {1, 2, 1}, .output_padding = 1, .groups = 2}))});
+                  F(local::conv_transpose(x[0], x[1], {.stride = 2, .dilation = {1, 2, 1}, .output_padding = 1, .groups = 2}))});
   return rows;
 }
 
@@ -277,20 +279,22 @@ std::vector<Row> pooling_rows() {
   std::vector<Row> rows;
   for (const auto& one : cases) {
     const auto a = one.a;
-    rows.push_back(
-        {std::string("avg_pool") + one.text, {{one.x}}, [a](const Tensors& x) -> Tensors { return {avg_pool(x[0], a)}; }, true});
+    rows.push_back({std::string("avg_pool") + one.text,
+                    {{one.x}},
+                    [a](const Tensors& x) -> Tensors { return {local::avg_pool(x[0], a)}; },
+                    true});
     rows.push_back({std::string("leaky_avg_pool") + one.text, {apart(one.x)}, [a](const Tensors& x) -> Tensors {
-                      return {leaky_avg_pool(x[0], 0.3, a)};
+                      return {local::leaky_avg_pool(x[0], 0.3, a)};
                     }});
     rows.push_back({std::string("max_pool") + one.text, {apart(one.x, -2, 2)}, [a](const Tensors& x) -> Tensors {
-                      return {max_pool(x[0], a)};
+                      return {local::max_pool(x[0], a)};
                     }});
     rows.push_back({std::string("max_pool of a square") + one.text, {apart(one.x, 1, 6)}, [a](const Tensors& x) -> Tensors {
-                      return {max_pool(square(x[0]), a)};
+                      return {local::max_pool(square(x[0]), a)};
                     }});
   }
-  rows.push_back({"leaky_avg_pool, 19 channels", {apart({1, 2, 4, 2, 19})}, F(leaky_avg_pool(x[0], 0.1, {.kernel = 2}))});
-  rows.push_back({"leaky_avg_pool, 16 channels", {apart({2, 2, 2, 3, 16})}, F(leaky_avg_pool(x[0], 0, {.kernel = 2}))});
+  rows.push_back({"leaky_avg_pool, 19 channels", {apart({1, 2, 4, 2, 19})}, F(local::leaky_avg_pool(x[0], 0.1, {.kernel = 2}))});
+  rows.push_back({"leaky_avg_pool, 16 channels", {apart({2, 2, 2, 3, 16})}, F(local::leaky_avg_pool(x[0], 0, {.kernel = 2}))});
   return rows;
 }
 
@@ -310,7 +314,7 @@ std::vector<Row> normalisation_and_loss_rows() {
        F(channel_affine(x[0], wide(x[1]), wide(x[2]), wide(x[3]), 0.2)),
        false,
        1e-3},
-      {"bias_activation", {apart(s), {{4}, -0.01, 0.01}}, F(bias_activation(x[0], x[1], 0.2)), false, 1e-3},
+      {"bias_activation", {apart(s), {{4}, -0.01, 0.01}}, F(local::bias_activation(x[0], x[1], 0.2)), false, 1e-3},
       {"bias_activation_adjoint",
        {{s}, apart(s)},
        [](const Tensors& x) { return apply_all(ops::BiasActivationAdjoint{0.2}, x); }},
@@ -321,10 +325,10 @@ std::vector<Row> normalisation_and_loss_rows() {
        }},
       {"batch_norm",
        {{s}, {{4}, 0.5, 1.5}, {{4}}},
-       [](const Tensors& x) { return with_statistics(batch_norm(x[0], wide(x[1]), wide(x[2]), 1e-3)); }},
+       [](const Tensors& x) { return with_statistics(local::batch_norm(x[0], wide(x[1]), wide(x[2]), 1e-3)); }},
       {"normalise",
        {{s}, {{4}}, {{4}, 0.5, 1.5}, {{4}}, {{4}}},
-       F(normalise(x[0], {wide(x[1]), wide(x[2])}, wide(x[3]), wide(x[4]), 1e-3))},
+       F(local::normalise(x[0], {wide(x[1]), wide(x[2])}, wide(x[3]), wide(x[4]), 1e-3))},
       {"mse", {{s}, {s}}, F(mse(x[0], x[1]))},
       {"mse, none", {{s}, {s}}, F(mse(x[0], x[1], Reduce::none))},
       {"mae", {apart(s), apart(s, -1.1, 0.93)}, F(mae(x[0], x[1]))},
@@ -351,7 +355,7 @@ std::vector<Row> normalisation_and_loss_rows() {
        }},
       {"everything at once",
        {{{2, 3}}, {{4, 3}}, {{4}}},
-       F(mean(square(softmax(linear(tanh(x[0]), x[1], x[2])) - reshape(concatenate({x[2], x[2]}, 0), {2, 4}))))},
+       F(mean(square(softmax(local::linear(tanh(x[0]), x[1], x[2])) - reshape(concatenate({x[2], x[2]}, 0), {2, 4}))))},
   };
 }
 
@@ -394,7 +398,9 @@ std::set<std::string> declared_ops(bool with_constants) {
 #define MPIGRAD_MAKE(F, text, kind) result.insert(text);
   MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_MAKE)
   MPIGRAD_BINARY_FUNCTIONS(MPIGRAD_MAKE)
-  if (with_constants) { MPIGRAD_COMPARE_FUNCTIONS(MPIGRAD_MAKE) }
+  if (with_constants) {
+    MPIGRAD_COMPARE_FUNCTIONS(MPIGRAD_MAKE)
+  }
 #undef MPIGRAD_MAKE
   // A program that was built elsewhere is told where the tree lies here.
   const char* told = std::getenv("MPIGRAD_SOURCE_ROOT");

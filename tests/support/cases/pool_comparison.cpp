@@ -145,9 +145,9 @@ ComparisonCase pool_comparison(std::uint64_t seed) {
   return {text(c),
           {from_vector(c.x, x, DType::float64)},
           [c](const Tensors& in) {
-            if (c.kind == Kind::maximum) return distributed::max_pool(in[0], c.a);
-            if (c.kind == Kind::average) return distributed::avg_pool(in[0], c.a);
-            return distributed::leaky_avg_pool(in[0], c.slope, c.a);
+            if (c.kind == Kind::maximum) return max_pool(in[0], c.a);
+            if (c.kind == Kind::average) return avg_pool(in[0], c.a);
+            return avg_pool(in[0], c.a, Activation::leaky_relu(c.slope));
           },
           [truth](const LayoutPtr&) { return *truth; }};
 }

@@ -178,14 +178,18 @@ ComparisonCase window_comparison(std::uint64_t seed) {
   result.truth = [truth](const LayoutPtr&) { return *truth; };
   result.run = [c](const Tensors& x) {
     const auto bias = c.bias ? x[2] : Tensor();
-    if (!c.transposed) return distributed::conv(x[0], x[1], bias, c.slope, c.a);
-    return distributed::conv_transpose(x[0], x[1], bias,
-                                       {.stride = c.a.stride,
-                                        .dilation = c.a.dilation,
-                                        .padding_low = c.a.padding_low,
-                                        .padding_high = c.a.padding_high,
-                                        .output_padding = c.output_padding,
-                                        .groups = c.a.groups});
+    if (!c.transposed) {
+      auto attributes = c.a;
+      attributes.activation = Activation::leaky_relu(c.slope);
+      return conv(x[0], x[1], bias, attributes);
+    }
+    return conv_transpose(x[0], x[1], bias,
+                          {.stride = c.a.stride,
+                           .dilation = c.a.dilation,
+                           .padding_low = c.a.padding_low,
+                           .padding_high = c.a.padding_high,
+                           .output_padding = c.output_padding,
+                           .groups = c.a.groups});
   };
   return result;
 }

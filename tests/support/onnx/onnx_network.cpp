@@ -69,7 +69,7 @@ Arguments conv_operator(const OnnxNode& node, const Arguments& in) {
                                   .padding_high = triple(windows, &OnnxWindow::high, 0),
                                   .groups = node.integer("group", 1)};
   const Tensor x = to_volume(in[0]), w = to_volume(in[1]);
-  const Tensor y = given(in, 2) ? conv_bias_activation(x, w, in[2], 1, attributes) : conv(x, w, attributes);
+  const Tensor y = given(in, 2) ? local::conv_bias_activation(x, w, in[2], 1, attributes) : local::conv(x, w, attributes);
   return {from_volume(y, in[0].rank())};
 }
 
@@ -89,7 +89,7 @@ Arguments conv_transpose_operator(const OnnxNode& node, const Arguments& in) {
                                            .padding_high = triple(windows, &OnnxWindow::high, 0),
                                            .output_padding = output_padding,
                                            .groups = node.integer("group", 1)};
-  const Tensor y = conv_transpose(to_volume(in[0]), to_volume(in[1]), attributes);
+  const Tensor y = local::conv_transpose(to_volume(in[0]), to_volume(in[1]), attributes);
   return {from_volume(given(in, 2) ? y + in[2] : y, in[0].rank())};
 }
 
@@ -113,7 +113,7 @@ void require_outputs(const Tensor& y, const std::vector<OnnxWindow>& windows) {
 
 Arguments average_pool(const OnnxNode& node, const Arguments& in) {
   const auto windows = windows_of(node, spatial(in[0]), node.integers("kernel_shape", {}));
-  const Tensor y = avg_pool(to_volume(in[0]), pool_attributes(node, windows));
+  const Tensor y = local::avg_pool(to_volume(in[0]), pool_attributes(node, windows));
   require_outputs(y, windows);
   return {from_volume(y, in[0].rank())};
 }
@@ -160,7 +160,7 @@ Arguments lp_pool(const OnnxNode& node, const Arguments& in) {
   attributes.count_include_pad = true;
   double volume = 1;
   for (auto extent : attributes.kernel) volume *= static_cast<double>(extent);
-  const Tensor y = pow(volume * avg_pool(to_volume(pow(abs(in[0]), p)), attributes), 1 / p);
+  const Tensor y = pow(volume * local::avg_pool(to_volume(pow(abs(in[0]), p)), attributes), 1 / p);
   require_outputs(y, windows);
   return {from_volume(y, in[0].rank())};
 }
@@ -175,7 +175,8 @@ Arguments global_max_pool(const OnnxNode&, const Arguments& in) {
 
 Arguments batch_normalization(const OnnxNode& node, const Arguments& in) {
   if (node.integer("training_mode", 0) != 0) throw NotOffered("BatchNormalization: training mode is tested elsewhere");
-  const Tensor y = normalise(channels_last(in[0]), {.mean = in[3], .variance = in[4]}, in[1], in[2], node.real("epsilon", 1e-5));
+  const Tensor y =
+      local::normalise(channels_last(in[0]), {.mean = in[3], .variance = in[4]}, in[1], in[2], node.real("epsilon", 1e-5));
   return {channels_second(y)};
 }
 
