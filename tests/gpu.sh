@@ -3,7 +3,7 @@
 #
 #   sh tests/gpu.sh --minutes 30      runs steps in order until the time is over, from where the last run stopped
 #   sh tests/gpu.sh STEP...           these steps, whether or not they have run
-#   sh tests/gpu.sh report            writes the report again; on what a real GPU did, to tests/bench/results and README.md, too
+#   sh tests/gpu.sh report            writes the report again; on what a real GPU did, to tests/bench/results and tests/gpu/README.md, too
 #   sh tests/gpu.sh --list            the steps, their expected seconds and limits, and their tests
 #   sh tests/gpu.sh --bundle KIND     packs into .gpu-bundle what a machine lacks that can install nothing: full, small or built
 #   sh tests/gpu.sh --rehearse        all of it on GPUs that the CPU plays

@@ -34,7 +34,7 @@ soname_fits() { [ "$soname" = "libmpigrad.so.$(pkg-config --modversion mpigrad |
 judge "the soname follows the version: $soname" soname_fits
 
 mkdir "$work/user"
-programs='two_ranks own_layer own_op'
+programs='two_ranks own_layer own_op own_data'
 for program in $programs; do cp "$root/examples/$program.cpp" "$work/user/"; done
 cp "$root/tests/package/CMakeLists.txt" "$root/tests/package/meson.build" "$work/user/"
 cd "$work/user" || die "no folder $work/user"
@@ -66,6 +66,15 @@ judge 'two_ranks on 1 rank' both_say 1
 threads 3 ./two_ranks
 judge 'two_ranks on 3 threads' both_say 3
 what_they_print . 'by pkg-config'
+# The losses of five epochs, which fall, on any number of ranks.
+losses() { sed -n 's/.*rank 0: epoch [0-9]*, loss //p' "$work/out"; }
+run ./own_data
+losses >alone.txt
+falls() { succeeds && [ "$(wc -l <alone.txt)" -eq 5 ] && sort -rn alone.txt | cmp -s - alone.txt; }
+judge 'own_data on 1 rank' falls
+on_two ./own_data
+same_losses() { succeeds && paste alone.txt - | awk '{ d = $1 - $2; if (d < 0) d = -d; n++; if (d > 2e-9) bad = 1 } END { exit bad || n != 5 }'; }
+judge 'own_data on 2 ranks' eval 'losses | same_losses'
 
 # ---- every header by itself. Public headers must not need a vendor's, which a user may not have: here these end the compiler.
 # Only mpi_comm.h needs MPI's.

@@ -3,7 +3,7 @@
 
 #include "comm/communicator.h"
 #include "examples/classify/network.h"
-#include "examples/trainer/run.h"
+#include "examples/trainer/supervised.h"
 #include "models/train/metrics.h"
 
 namespace mpigrad::classify {
@@ -42,7 +42,8 @@ struct Results {
   double majority = 0;  // accuracy of always saying the most frequent class
 };
 
-inline constexpr const char *predictions_file = "predictions.csv", *picture_file = "classify.png", *summary_file = "summary.json";
+inline constexpr const char *predictions_file = "predictions.csv", *picture_file = "classify.png";
+using trainer::summary_file;
 // A group of the data. Error: its labels are no classes.
 data::SourcePtr open(const Options& options, const std::string& group);
 // How often each class occurs.

@@ -38,6 +38,7 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   app.add_flag("--full-resolution", o.full_resolution, "do not average 2^3 voxels first")->group("Network");
   trainer::add_norm_options(app, o);
   trainer::add_training_options(app, o);
+  trainer::add_stop_options(app, o);
   trainer::add_file_options(app, o);
   trainer::add_describe_options(app, o);
   if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;

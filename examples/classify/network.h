@@ -26,7 +26,7 @@ class Network : public nn::Module {
           *this, fmt::format("conv{}", i + 1),
           nn::Conv3dAttributes{.out = o_.filters << i, .kernel = 3, .stride = i == 0 ? 1 : 2, .padding = 1, .bias = false});
       auto norm = o_.norm;
-      norm.slope = 0;  // ReLU
+      norm.activation = Activation::relu;
       norms_[i] = std::make_unique<nn::BatchNorm>(*this, fmt::format("norm{}", i + 1), norm);
     }
   }
@@ -35,10 +35,10 @@ class Network : public nn::Module {
     Tensor x = input;
     if (o_.pool_first) {
       nn::LayerScope scope("pool", "avg_pool");
-      x = scope.done(distributed::avg_pool(x, {.kernel = 2, .stride = 2}));
+      x = scope.done(avg_pool(x, {.kernel = 2, .stride = 2}));
     }
     for (std::size_t i = 0; i < convs_.size(); ++i) x = (*norms_[i])((*convs_[i])(x));
-    return linear_(dropout_(distributed::global_avg_pool(x)));
+    return linear_(dropout_(global_avg_pool(x)));
   }
 
  private:

@@ -52,7 +52,7 @@ Tensors encode(Network& net, const data::SourcePtr& source, const std::vector<st
 
 Tensors pixels(const data::SourcePtr& source, const std::vector<std::int64_t>& samples, const Communicator& world,
                const EncodeAttributes& at) {
-  return collect(source, samples, world, at, [](const Tensor& x) { return distributed::flatten(constant(x)); });
+  return collect(source, samples, world, at, [](const Tensor& x) { return flatten(constant(x)); });
 }
 
 Tensor part_of(const Tensor& whole, const Communicator& world) {

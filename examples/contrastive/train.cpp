@@ -9,19 +9,19 @@
 #include "examples/contrastive/samples.h"
 #include "examples/contrastive/training.h"
 #include "examples/plot/figure.h"
-#include "examples/trainer/metrics_file.h"
 #include "examples/trainer/run.h"
 #include "examples/trainer/slices.h"
 #include "framework/joined.h"
 #include "models/contrastive/evaluate/evaluate.h"
 #include "models/train/tensorboard/events.h"
+#include "models/train/training_log.h"
 #include "ops/reduce.h"
 #include "ops/views.h"
 
 namespace mpigrad::contrast {
 namespace {
 
-constexpr const char *weights_file = "weights.h5", *checkpoint_file = "checkpoint.h5", *metrics_file = "metrics.csv",
+constexpr const char *weights_file = "weights.h5", *checkpoint_file = "checkpoint.h5", *metrics_file = TrainingLog::file,
                      *picture_file = "training.png", *summary_file = "summary.json";
 
 std::vector<std::string> output_files(const TrainOptions& o) {
@@ -105,23 +105,27 @@ class Monitor {
 };
 
 struct Record {
-  Epoch epoch{.loss = std::nan(""), .retrieval = std::nan("")};
+  Epoch epoch{.report = {.loss = std::nan("")}};
   Look look;
 };
 
-void draw(const std::filesystem::path& path, const std::vector<std::vector<double>>& rows) {
-  const auto curve = [&](const char* label, std::size_t column) {
+void draw(const std::filesystem::path& path, const std::vector<EpochRow>& rows) {
+  const auto curve_of = [&](const char* label, const auto& value) {
     plot::Series series{.label = label};
-    for (const auto& row : rows) series.x.push_back(row[0]), series.y.push_back(row[column]);
+    for (const auto& row : rows) series.x.push_back(static_cast<double>(row.report.epoch + 1)), series.y.push_back(value(row));
     return series;
   };
+  const auto curve = [&](const char* label, std::size_t place) {
+    return curve_of(label, [=](const EpochRow& row) { return row.values[place]; });
+  };
+  const auto loss = curve_of("", [](const EpochRow& row) { return row.report.loss; });
   plot::Figure figure("Contrastive training");
-  figure.row(320, {plot::Lines{.title = "loss", .x_label = "epoch", .markers = true, .series = {curve("", 1)}},
+  figure.row(320, {plot::Lines{.title = "loss", .x_label = "epoch", .markers = true, .series = {loss}},
                    plot::Lines{.title = "accuracy",
                                .x_label = "epoch",
                                .markers = true,
-                               .series = {curve("nearest neighbours", 2), curve("pairs of the last batch", 3)}},
-                   plot::Lines{.title = "effective rank", .x_label = "epoch", .markers = true, .series = {curve("", 5)}}});
+                               .series = {curve("nearest neighbours", 0), curve("pairs of the last batch", 1)}},
+                   plot::Lines{.title = "effective rank", .x_label = "epoch", .markers = true, .series = {curve("", 3)}}});
   figure.save(path, true);
 }
 
@@ -221,18 +225,15 @@ int train(const Communicator& world, TrainOptions o) {
                          .workers = o.source.workers,
                          .recipe = plain_recipe(source->extents(), config.extents),
                          .refuse_bad = !o.skip_bad});
-  trainer::MetricsFile metrics(
-      out / metrics_file,
-      {"epoch", "loss", "neighbour_accuracy", "retrieval", "deviation", "effective_rank", "learning_rate", "samples_per_second",
-       "waiting_seconds", "seconds", "loss_scale", "skipped_steps", "bad_batches"},
-      first ? first_epoch : 0);
-  auto rows = metrics.earlier();
-  std::optional<tensorboard::EventFile> events;
+  std::optional<TrainingLog> log;
   trainer::together(world, [&] {
-    if (first && o.overwrite && o.resume.empty()) tensorboard::remove_event_files(out / "");
+    log.emplace(TrainingLogOptions{
+        .folder = first ? out / "" : std::filesystem::path(),
+        .values = {"neighbour_accuracy", "retrieval", "collapse/deviation", "collapse/effective_rank", "bad_batches"},
+        .first_epoch = first_epoch,
+        .first_step = first_epoch * steps,
+        .replaces = o.overwrite && o.resume.empty()});
   });
-  if (first && tensorboard::available() && first_epoch < o.epochs)
-    events.emplace(out / tensorboard::event_file_name(first_epoch * steps));
   Progress progress(o.epochs, steps, {.rank = world.rank(), .quiet = o.quiet || o.epochs == 0});
   const auto save = [&](const char* file, std::int64_t epoch, bool to_go_on) {
     if (to_go_on) objective.publish();
@@ -251,20 +252,9 @@ int train(const Communicator& world, TrainOptions o) {
     const auto e = training.run(epoch, progress);
     const auto look = monitor();
     last = {e, look};
-    training_seconds += e.seconds, trained += e.seconds * e.samples_per_second, bad_batches += e.bad_batches;
+    training_seconds += e.report.seconds, trained += e.report.seconds * e.report.samples_per_second, bad_batches += e.bad_batches;
     trainer::together(world, [&] {
-      if (!first) return;
-      metrics.row({epoch + 1, e.loss, look.neighbours, e.retrieval, look.deviation, look.effective_rank, e.learning_rate,
-                   e.samples_per_second, e.waiting, e.seconds, e.loss_scale, e.skipped_steps, e.bad_batches});
-      rows.push_back({static_cast<double>(epoch + 1), e.loss, look.neighbours, e.retrieval, look.deviation, look.effective_rank});
-      if (events)
-        events->scalars(e.steps, {{"loss", e.loss},
-                                  {"learning_rate", e.learning_rate},
-                                  {"samples_per_second", e.samples_per_second},
-                                  {"retrieval", e.retrieval},
-                                  {"neighbour_accuracy", look.neighbours},
-                                  {"collapse/deviation", look.deviation},
-                                  {"collapse/effective_rank", look.effective_rank}});
+      log->add(e.report, {look.neighbours, e.retrieval, look.deviation, look.effective_rank, static_cast<double>(e.bad_batches)});
     });
     if (o.checkpoint_every > 0 && (epoch + 1) % o.checkpoint_every == 0) save(checkpoint_file, epoch + 1, true);
     std::vector<std::string> parts;
@@ -272,19 +262,19 @@ int train(const Communicator& world, TrainOptions o) {
     if (std::isfinite(e.retrieval)) parts.push_back(fmt::format("pairs {:.3f}", e.retrieval));
     if (std::isfinite(look.effective_rank)) parts.push_back(fmt::format("rank {:.1f}", look.effective_rank));
     const auto text = joined(parts, ", ");
-    progress.end_epoch(text + trainer::remarks({.loss_scale = e.loss_scale, .skipped_steps = e.skipped_steps}));
+    progress.end_epoch(text + trainer::remarks(e.report));
   }
   if (first_epoch == o.epochs) {
     last.look = monitor();
-    if (!rows.empty() && rows.back()[0] == static_cast<double>(o.epochs))
-      last.epoch.loss = rows.back()[1], last.epoch.retrieval = rows.back()[3];
+    if (const auto& rows = log->rows(); !rows.empty() && rows.back().report.epoch + 1 == o.epochs)
+      last.epoch.report.loss = rows.back().report.loss, last.epoch.retrieval = rows.back().values[1];
   }
   save(weights_file, o.epochs, false);
   const auto usage = trainer::peak_usage(world);
 
   trainer::together(world, [&] {
     if (!first) return;
-    if (!rows.empty()) draw(out / picture_file, rows);
+    if (!log->rows().empty()) draw(out / picture_file, log->rows());
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const double rate = training_seconds > 0 ? trained / training_seconds : 0;
     nlohmann::ordered_json document{{"program", "contrastive"},
@@ -297,7 +287,7 @@ int train(const Communicator& world, TrainOptions o) {
                                     {"views", loader->text()},
                                     {"parameters", net->parameters().elements()},
                                     {"epochs", o.epochs},
-                                    {"final_loss", last.epoch.loss},
+                                    {"final_loss", last.epoch.report.loss},
                                     {"retrieval", last.epoch.retrieval},
                                     {"neighbour_accuracy", last.look.neighbours},
                                     {"deviation", last.look.deviation},
@@ -313,9 +303,9 @@ int train(const Communicator& world, TrainOptions o) {
       fmt::print("{}\n", tool::to_text(document));
       return;
     }
-    if (std::isfinite(last.epoch.loss)) fmt::print("\nloss {:.4f}", last.epoch.loss);
+    if (std::isfinite(last.epoch.report.loss)) fmt::print("\nloss {:.4f}", last.epoch.report.loss);
     if (std::isfinite(last.epoch.retrieval)) fmt::print("; pairs found in the last batch {:.3f}", last.epoch.retrieval);
-    if (std::isfinite(last.epoch.loss)) fmt::print("\n");
+    if (std::isfinite(last.epoch.report.loss)) fmt::print("\n");
     if (bad_batches > 0) fmt::print("{} batches with samples that are not finite were left out\n", bad_batches);
     if (std::isfinite(last.look.neighbours)) fmt::print("nearest neighbours are right in {:.3f}\n", last.look.neighbours);
     if (std::isfinite(last.look.deviation))

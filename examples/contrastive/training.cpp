@@ -62,7 +62,7 @@ void Trainer::fail_for(const contrastive::SampleError& error, const data::ViewBa
     const auto row = static_cast<std::size_t>(error.place().row % batch.x[0].dim(0));
     sample = static_cast<std::int64_t>(batch.indices.without_layout().to_vector()[row]);
   }
-  if (axis >= 0) comm.transport().broadcast(&sample, 1, DType::int64, error.place().rank);
+  if (axis >= 0) comm.transport().bcast(&sample, 1, DType::int64, error.place().rank);
   throw tool::SharedError(
       fmt::format("[contrastive] the embedding of {} {}", source_.name_of_sample(sample), error.place().flaw));
 }
@@ -105,7 +105,8 @@ Epoch Trainer::run(std::int64_t epoch, Progress& progress) {
   const auto start = Clock::now();
   const auto waited = loader_.throughput().waited;
   progress.begin_epoch(epoch);
-  Epoch report{.epoch = epoch};
+  Epoch made{.report = {.epoch = epoch}};
+  auto& report = made.report;
   RunningMean mean;
   double samples = 0;
   std::int64_t position = 0;
@@ -113,7 +114,7 @@ Epoch Trainer::run(std::int64_t epoch, Progress& progress) {
     const auto step = epoch * loader_.steps() + position++;
     const auto n = batch.x[0].layout()->global[0];
     if (!usable(batch, progress)) {
-      ++report.bad_batches;
+      ++made.bad_batches;
       continue;
     }
     net_.set_step(step);
@@ -141,7 +142,7 @@ Epoch Trainer::run(std::int64_t epoch, Progress& progress) {
     if (position == loader_.steps()) {
       const auto& z = result.views;
       const auto comm = z[0].layout() ? contrastive::sample_group(z[0]) : world_;
-      report.retrieval = score_or_nan([&] {
+      made.retrieval = score_or_nan([&] {
         return contrastive::paired_recall(constant(z[0]).without_layout(), constant(z[1]).without_layout(), comm, {1})[0];
       });
     }
@@ -150,9 +151,9 @@ Epoch Trainer::run(std::int64_t epoch, Progress& progress) {
   report.steps = (epoch + 1) * loader_.steps();
   report.loss = mean.mean(), report.learning_rate = optimizer_.learning_rate();
   report.seconds = seconds_since(start), report.samples_per_second = samples / report.seconds;
-  report.waiting = loader_.throughput().waited - waited;
+  report.waiting_seconds = loader_.throughput().waited - waited;
   if (loss_scale_) report.loss_scale = loss_scale_->value(), report.skipped_steps = loss_scale_->skipped();
-  return report;
+  return made;
 }
 
 }  // namespace mpigrad::contrast

@@ -7,7 +7,7 @@
 #include "framework/optim/loss_scale.h"
 #include "framework/optim/schedule.h"
 #include "models/contrastive/losses/batch.h"
-#include "models/train/progress.h"
+#include "models/train/training.h"
 
 namespace mpigrad::contrast {
 
@@ -23,12 +23,9 @@ double score_or_nan(const Score& score) {
 
 // What an epoch was like.
 struct Epoch {
-  std::int64_t epoch = 0, steps = 0;  // steps: of the training so far, left out ones included
-  double loss = 0, learning_rate = 0, samples_per_second = 0, waiting = 0, seconds = 0;
+  EpochReport report;                                           // steps: left out ones count
   double retrieval = std::numeric_limits<double>::quiet_NaN();  // of the last batch: how often a view's nearest is its pair
-  double loss_scale = 1;
-  std::int64_t skipped_steps = 0;  // because gradients overflowed, since the start
-  std::int64_t bad_batches = 0;    // in this epoch
+  std::int64_t bad_batches = 0;                                 // in this epoch
 };
 
 // One pass over the loader's batches. Collective. A batch with a sample that is not finite is an Error on all ranks before

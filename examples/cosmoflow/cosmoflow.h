@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "comm/communicator.h"
-#include "examples/trainer/run.h"
+#include "examples/trainer/supervised.h"
 #include "models/networks/cosmoflow.h"
 #include "models/train/metrics.h"
 
@@ -53,8 +53,8 @@ std::optional<TargetMeans> means_of(const std::string& weights, const Checkpoint
 // The names of the test samples without their folders, which may be moved, as a fingerprint.
 std::string fingerprint_of(const data::Source& source, const std::vector<std::int64_t>& samples);
 
-inline constexpr const char *predictions_file = "predictions.csv", *picture_file = "cosmoflow.png",
-                            *summary_file = "summary.json";
+inline constexpr const char *predictions_file = "predictions.csv", *picture_file = "cosmoflow.png";
+using trainer::summary_file;
 // Fills in the scores, against the means of `of`; none: of the predicted samples themselves.
 void score(Results& results, const std::vector<double>& means, const std::string& of);
 // Writes predictions, picture and summary, and prints the summary or the scores. `run` is what the summary begins with,

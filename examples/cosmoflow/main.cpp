@@ -35,6 +35,7 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   app.add_flag("--batch-norm", o.batch_norm, "after every convolution; of the hybrid variant")->group("Network");
   trainer::add_norm_options(app, o);
   trainer::add_training_options(app, o);
+  trainer::add_stop_options(app, o);
   trainer::add_file_options(app, o);
   trainer::add_describe_options(app, o);
   if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;

@@ -9,29 +9,12 @@
 namespace mpigrad::tool {
 
 void together(Transport& transport, const std::function<void()>& f) {
-  std::string error;
-  bool failed = false;
-  std::int64_t usage = 0;
-  try {
-    f();
-  } catch (const UsageError& exception) {
-    error = exception.what();
-    failed = true, usage = 1;
-  } catch (const std::exception& exception) {
-    error = exception.what();
-    failed = true;
-  }
-  std::int64_t first = failed ? transport.rank() : transport.size();
-  transport.allreduce(&first, &first, 1, DType::int64, Reduction::min);
-  if (first == transport.size()) return;
-  const int root = static_cast<int>(first);
-  auto length = static_cast<std::int64_t>(error.size());
-  transport.broadcast(&length, 1, DType::int64, root);
-  transport.broadcast(&usage, 1, DType::int64, root);
-  error.resize(static_cast<std::size_t>(length));
-  transport.broadcast(error.data(), length, DType::uint8, root);
-  if (usage != 0) throw UsageError(error);
-  throw SharedError(error);
+  const auto failure = detail::first_failure(transport, f, [](const std::exception& error) -> std::int64_t {
+    return dynamic_cast<const UsageError*>(&error) != nullptr;
+  });
+  if (!failure.failed) return;
+  if (failure.kind != 0) throw UsageError(failure.text);
+  throw SharedError(failure.text);
 }
 
 std::uint64_t fingerprint(const std::vector<std::string>& texts) {
@@ -55,9 +38,9 @@ void require_same(Transport& transport, const std::vector<std::string>& texts,
   std::string joined;
   for (const auto& text : texts) joined += text, joined.push_back('\0');
   auto length = static_cast<std::int64_t>(joined.size());
-  transport.broadcast(&length, 1, DType::int64, 0);
+  transport.bcast(&length, 1, DType::int64, 0);
   joined.resize(static_cast<std::size_t>(length));
-  transport.broadcast(joined.data(), length, DType::uint8, 0);
+  transport.bcast(joined.data(), length, DType::uint8, 0);
   together(transport, [&] {
     Difference difference{.rank = static_cast<int>(other - all.begin())};
     if (transport.rank() != difference.rank) return;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/together.h"
 #include "comm/transport/transport.h"
 #include "framework/error.h"
 
@@ -18,14 +19,10 @@ class UsageError : public Error {
   using Error::Error;
 };
 
-// An error that all ranks have: printed once, exit code 1 everywhere.
-class SharedError : public Error {
- public:
-  using Error::Error;
-};
+// Printed once, exit code 1 everywhere.
+using mpigrad::SharedError;
 
-// Runs f on every rank; if it fails anywhere, all ranks throw what the first of those says, as a SharedError or a UsageError.
-// Collective; f must not communicate after a point where it can fail on some ranks only.
+// mpigrad::together (comm/together.h), where an error may be a UsageError, too.
 void together(Transport& transport, const std::function<void()>& f);
 
 // Eight bytes that differ where the texts do, or their order.

@@ -101,6 +101,17 @@ void add_training_options(CLI::App& app, Options& o) {
   add("--seed", o.seed, "of weights, order, augmentation and dropout; the same for every grid")->check(tool::whole_number(0));
 }
 
+void add_stop_options(CLI::App& app, Options& o) {
+  app.add_option("--patience", o.patience, "end when what is measured after an epoch was no better for so many; 0: never")
+      ->check(tool::whole_number(0, 1000000000))
+      ->capture_default_str()
+      ->group("Training");
+  app.add_option("--minutes", o.minutes, "begin no epoch after so many minutes of training; 0: no limit")
+      ->check(tool::number_from(0))
+      ->capture_default_str()
+      ->group("Training");
+}
+
 void add_file_options(CLI::App& app, Options& o) {
   app.add_option("--out", o.out, "folder for weights, tables and picture")->capture_default_str()->group("Files");
   app.add_flag("--overwrite", o.overwrite, "replace files of an earlier run there")->group("Files");
@@ -189,9 +200,9 @@ void apply_precision(const Options& o) {
   set_gpu_settings(settings);
 }
 
-distributed::Statistics statistics_of(const Options& o) {
-  using distributed::Statistics;
-  return o.statistics == "all" ? Statistics::all : o.statistics == "spatial" ? Statistics::spatial_group : Statistics::local;
+StatisticsOver statistics_of(const Options& o) {
+  using enum StatisticsOver;
+  return o.statistics == "all" ? all : o.statistics == "spatial" ? spatial_group : StatisticsOver::local;
 }
 
 std::unique_ptr<Optimizer> make_optimizer(Parameters& parameters, const Options& o) {

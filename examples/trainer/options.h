@@ -40,6 +40,8 @@ struct Options {
   double learning_rate = 1e-3, warm_up = 0, momentum = 0.9, weight_decay = 0, decay_factor = 0.1, clip_norm = 0;
   std::vector<double> milestones{};  // epochs
   std::uint64_t seed = 1;
+  std::int64_t patience = 0;  // epochs
+  double minutes = 0;
   // files
   std::string out, weights, resume;
   std::int64_t checkpoint_every = 0;
@@ -56,6 +58,7 @@ void add_grid_option(CLI::App& app, Options& options);
 void add_device_options(CLI::App& app, Options& options);
 void add_norm_options(CLI::App& app, Options& options);
 void add_training_options(CLI::App& app, Options& options);
+void add_stop_options(CLI::App& app, Options& options);
 void add_file_options(CLI::App& app, Options& options);
 void add_describe_flag(CLI::App& app, Options& options);
 void add_describe_options(CLI::App& app, Options& options);  // with --size, of cubes
@@ -77,7 +80,7 @@ std::string precision_of(const Options& options);
 std::unique_ptr<LossScale> make_loss_scale(const Options& options, const Communicator& world);
 // GpuSettings of the process.
 void apply_precision(const Options& options);
-distributed::Statistics statistics_of(const Options& options);
+StatisticsOver statistics_of(const Options& options);
 std::unique_ptr<Optimizer> make_optimizer(Parameters& parameters, const Options& options);
 // A function of the optimizer's step.
 Schedule make_schedule(const Options& options, std::int64_t steps_per_epoch);

@@ -22,7 +22,7 @@ namespace mpigrad::trainer {
 Outputs::Outputs(const Communicator& world, const std::filesystem::path& folder, const std::vector<std::string>& files,
                  bool overwrite)
     : folder_(folder) {
-  together(world, [&] {
+  trainer::together(world, [&] {
     if (world.rank() != 0) return;
     std::error_code error;
     for (const auto& file : files)
@@ -32,7 +32,7 @@ Outputs::Outputs(const Communicator& world, const std::filesystem::path& folder,
 }
 
 void Outputs::create(const Communicator& world) const {
-  together(world, [&] {
+  trainer::together(world, [&] {
     if (world.rank() != 0) return;
     std::error_code error;
     std::filesystem::create_directories(folder_, error);
@@ -78,7 +78,7 @@ void require_same_data(const Communicator& world, const data::Source& source) {
                                  fmt::format("targets {}", joined(source.target_names(), ", "))};
   // Classes are in memory, other targets in a file for each sample.
   const bool classes = source.target_type() == DType::int64 && !source.target_names().empty();
-  together(world, [&] {
+  trainer::together(world, [&] {
     for (std::int64_t i = 0; i < source.size(); ++i) {
       texts.push_back(source.name_of_sample(i));
       if (classes) texts.back() += fmt::format(": {}", joined(source.targets(i), ", "));
@@ -89,7 +89,7 @@ void require_same_data(const Communicator& world, const data::Source& source) {
 
 CheckpointInfo load_weights(const std::string& path, const Communicator& world, nn::Module& net) {
   CheckpointInfo info;
-  together(world, [&] { info = load_checkpoint(path, net); });
+  trainer::together(world, [&] { info = load_checkpoint(path, net); });
   require_same_file(world, path, info);
   return info;
 }
@@ -103,7 +103,7 @@ std::int64_t start_from_files(const Options& o, const Communicator& world, nn::M
     const auto found = info.notes.find(name);
     return found == info.notes.end() ? "unknown" : found->second;
   };
-  together(world, [&] {
+  trainer::together(world, [&] {
     // Before the tensors: another optimizer may have the same ones, and other test samples were trained on.
     info = read_checkpoint_info(o.resume);
     for (const auto& name : decisive)
@@ -121,7 +121,7 @@ std::int64_t start_from_files(const Options& o, const Communicator& world, nn::M
 }
 
 void save(const std::filesystem::path& path, nn::Module& net, const Communicator& world, const SaveOptions& options) {
-  together(world, [&] { save_checkpoint(path, net, world, options); });
+  trainer::together(world, [&] { save_checkpoint(path, net, world, options); });
 }
 
 std::string remarks(const EpochReport& report) {

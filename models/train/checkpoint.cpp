@@ -100,10 +100,10 @@ void write_file(const std::filesystem::path& path, const std::vector<NamedTensor
 // Every rank learns what went wrong on rank 0, so that none waits for the others.
 void throw_everywhere(const Communicator& world, std::string error) {
   auto length = static_cast<std::int64_t>(error.size());
-  world.transport().broadcast(&length, 1, DType::int64, 0);
+  world.transport().bcast(&length, 1, DType::int64, 0);
   if (length == 0) return;
   error.resize(static_cast<std::size_t>(length));
-  world.transport().broadcast(error.data(), length, DType::uint8, 0);
+  world.transport().bcast(error.data(), length, DType::uint8, 0);
   throw Error(error);
 }
 

@@ -51,6 +51,7 @@ std::vector<const std::byte*> StepGraph::addresses() {
 
 Tensor StepGraph::operator()(const std::vector<Tensor>& inputs, const Step& step) {
   if (!reason_.empty()) return step(inputs);
+  const auto number = net_.step();  // the optimizer's step counts it on
   for (const auto& x : inputs)
     if (x.device() != DeviceKind::cuda || (!x.layout() && world_.size() > 1)) {
       give_up(
@@ -73,7 +74,7 @@ Tensor StepGraph::operator()(const std::vector<Tensor>& inputs, const Step& step
   } else {
     optimizer_.count_steps(optimizer_.steps() + 1);
   }
-  return repeat(inputs);
+  return repeat(inputs, number);
 }
 
 void StepGraph::capture(const std::vector<Tensor>& inputs, const Step& step) {
@@ -93,10 +94,10 @@ void StepGraph::capture(const std::vector<Tensor>& inputs, const Step& step) {
   }
 }
 
-Tensor StepGraph::repeat(const std::vector<Tensor>& inputs) {
+Tensor StepGraph::repeat(const std::vector<Tensor>& inputs, std::int64_t number) {
   for (std::size_t i = 0; i < inputs.size(); ++i) cuda::copy_on_device(inputs_[i].raw(), inputs[i].raw(), inputs[i].bytes());
   auto scalars = optimizer_.scalars();
-  scalars.step = static_cast<std::uint64_t>(net_.step());
+  scalars.step = static_cast<std::uint64_t>(number);
   graph_->launch(scalars);
   ++repeated_;
   return copy_of(result_);  // the next repetition writes there

@@ -50,7 +50,7 @@ class StepGraph {
   bool fits(const std::vector<Tensor>& inputs) const;
   std::vector<const std::byte*> addresses();
   void capture(const std::vector<Tensor>& inputs, const Step& step);
-  Tensor repeat(const std::vector<Tensor>& inputs);
+  Tensor repeat(const std::vector<Tensor>& inputs, std::int64_t number);
   void give_up(const std::string& why);
 
   nn::Module& net_;

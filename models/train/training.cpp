@@ -137,7 +137,10 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
     if (options.progress) options.progress->begin_epoch(epoch);
     mean.reset(), samples = 0;
     std::int64_t micro = 0;
+    double waiting = 0;
+    auto asked = std::chrono::steady_clock::now();
     for (const auto& batch : loader.epoch(epoch)) {
+      waiting += seconds_since(asked);
       if (micro == steps * options.accumulate) break;
       const auto step = epoch * steps + micro / options.accumulate;
       last = ++micro % options.accumulate == 0;
@@ -147,11 +150,18 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
       const auto share = graph ? (*graph)({batch.x, batch.y}, one_step) : one_step({batch.x, batch.y});
       const auto n = batch.x.layout() ? batch.x.layout()->global[0] : batch.x.dim(0);
       losses.add(share, {.epoch = epoch, .step = step, .samples = n});
+      asked = std::chrono::steady_clock::now();
     }
     losses.finish();
     if (graph) graph->release();  // its memory, for what comes after an epoch
     const double seconds = seconds_since(start);
-    EpochReport report{epoch, (epoch + 1) * steps, mean.mean(), optimizer.learning_rate(), samples / seconds, seconds};
+    EpochReport report{.epoch = epoch,
+                       .steps = (epoch + 1) * steps,
+                       .loss = mean.mean(),
+                       .learning_rate = optimizer.learning_rate(),
+                       .samples_per_second = samples / seconds,
+                       .seconds = seconds,
+                       .waiting_seconds = waiting};
     if (options.loss_scale) report.loss_scale = options.loss_scale->value(), report.skipped_steps = options.loss_scale->skipped();
     std::string text;
     if (options.after_epoch) {
@@ -159,6 +169,7 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
       text = options.after_epoch(report);
     }
     if (options.progress) options.progress->end_epoch(text);
+    if (options.stop && options.stop(report)) break;
   }
 }
 

@@ -24,6 +24,7 @@ struct EpochReport {
   std::int64_t steps = 0;  // of the optimizer, so far; skipped ones count
   double loss = 0;         // mean over the epoch's batches, as they were trained on
   double learning_rate = 0, samples_per_second = 0, seconds = 0;
+  double waiting_seconds = 0;      // of these, until batches were there
   double loss_scale = 1;           // for the next step
   std::int64_t skipped_steps = 0;  // of the whole training, because gradients overflowed
 };
@@ -41,6 +42,8 @@ struct FitOptions {
   Progress* progress = nullptr;
   // After every epoch, on all ranks; what it returns closes the line of progress.
   std::function<std::string(const EpochReport&)> after_epoch{};
+  // Behind that; training ends if it says so, on all ranks alike.
+  std::function<bool(const EpochReport&)> stop{};
 };
 
 // Steps per epoch; a rest of fewer than `accumulate` batches is left out.

@@ -31,10 +31,10 @@ shared=${MPIGRAD_SHARED:-$root/../shared}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 page=$work/page.md
-readme=$(tr '\n' ' ' <"$root/README.md")
+readme=$(cat "$root/README.md" "$root/examples/README.md" "$root/ops/README.md" | tr '\n' ' ')
 wrong=0
 
-# stated PHRASE: what is compared here must stand in README in these words, lines joined.
+# stated PHRASE: what is compared here must stand in README.md, examples/README.md or ops/README.md in these words, lines joined.
 stated() {
   case $readme in
     *"$1"*) ;;

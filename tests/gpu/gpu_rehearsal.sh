@@ -186,21 +186,21 @@ git -C "$tree" checkout --quiet tests/emulated.sh
 
 # ---- what has run on which GPU
 
-cp "$tree/README.md" "$work/readme"
+cp "$tree/tests/gpu/README.md" "$work/readme"
 run gpu --report "$work/elsewhere" report
-untouched() { succeeds && cmp -s "$tree/README.md" "$work/readme" && [ ! -e "$tree/tests/bench" ] && grep -q 'no GPU of this report is real' "$work/err"; }
-judge 'GPUs that the CPU plays are not written into the README' untouched
+untouched() { succeeds && cmp -s "$tree/tests/gpu/README.md" "$work/readme" && [ ! -e "$tree/tests/bench" ] && grep -q 'no GPU of this report is real' "$work/err"; }
+judge 'GPUs that the CPU plays are not written into the table' untouched
 sed -i "s/^@run \([0-9]*\) emulated/@run \1 real/" "$work/elsewhere/journal.txt"
 for _ in 1 2; do run gpu --report "$work/elsewhere" report; done
-row="^| Pretended GPU, 1.2.3 | \[$commit, $today\](tests/bench/results/gpu-$today-$commit.md) | [1-9][0-9]* | none | [0-9]* | [1-9][0-9]* |$"
+row="^| Pretended GPU, 1.2.3 | \[$commit, $today\](../bench/results/gpu-$today-$commit.md) | [1-9][0-9]* | none | [0-9]* | [1-9][0-9]* |$"
 filled() {
-  succeeds && [ "$(grep -c "$row" "$tree/README.md")" -eq 1 ] && [ -s "$tree/tests/bench/results/gpu-$today-$commit.md" ] &&
-    [ "$(diff "$work/readme" "$tree/README.md" | grep -c '^<')" -eq 1 ] && [ "$(diff "$work/readme" "$tree/README.md" | grep -c '^>')" -eq 1 ]
+  succeeds && [ "$(grep -c "$row" "$tree/tests/gpu/README.md")" -eq 1 ] && [ -s "$tree/tests/bench/results/gpu-$today-$commit.md" ] &&
+    [ "$(diff "$work/readme" "$tree/tests/gpu/README.md" | grep -c '^<')" -eq 1 ] && [ "$(diff "$work/readme" "$tree/tests/gpu/README.md" | grep -c '^>')" -eq 1 ]
 }
 judge 'what a real GPU did is, once, between the markers' filled
-sed -i "s/gpu-$today-$commit/gpu-2020-01-01-0000000/; s/\[$commit, $today\]/[0000000, 2020-01-01]/" "$tree/README.md"
+sed -i "s/gpu-$today-$commit/gpu-2020-01-01-0000000/; s/\[$commit, $today\]/[0000000, 2020-01-01]/" "$tree/tests/gpu/README.md"
 run gpu --report "$work/elsewhere" report
-others_stay() { succeeds && grep -q '0000000' "$tree/README.md" && [ "$(grep -c "$row" "$tree/README.md")" -eq 1 ] && [ "$(grep -c '^| GPU, driver' "$tree/README.md")" -eq 1 ]; }
+others_stay() { succeeds && grep -q '0000000' "$tree/tests/gpu/README.md" && [ "$(grep -c "$row" "$tree/tests/gpu/README.md")" -eq 1 ] && [ "$(grep -c '^| GPU, driver' "$tree/tests/gpu/README.md")" -eq 1 ]; }
 judge 'rows of other reports stay' others_stay
 
 # ---- every interruption, and machines that lack things

@@ -11,7 +11,7 @@
 #   commit_of_tree    this project's, also inside another repository and where there is none
 #   states            per step of the journal: NAME RESULT SECONDS P F K INTERRUPTIONS; the result may be interrupted
 #   write_report      $report/gpu-DATE-COMMIT.md
-#   keep_report       copies it to tests/bench/results and fills the README's table, if a GPU was real
+#   keep_report       copies it to tests/bench/results and fills the table of tests/gpu/README.md, if a GPU was real
 #
 # POSIX sh.
 
@@ -24,18 +24,18 @@ tree_sum() { (cd "$root" && tr '\n' '\0' <"$1" | xargs -0 cat 2>&1 | cksum); }
 # keep_commit FOLDER: for a tree that is carried without its repository.
 keep_commit() {
   commit_of_tree >"$1/commit"
-  git -C "$root" ls-files 2>/dev/null | grep -v '^README\.md$' >"$1/files"
+  git -C "$root" ls-files 2>/dev/null | grep -v '^tests/gpu/README\.md$' >"$1/files"
   tree_sum "$1/files" >"$1/sum"
 }
 
 # What MPIGRAD_COMMIT says; else git's, if the tree is a repository's top and not a folder of another; else what the bundle was made
-# of. The report writes to README.md itself.
+# of. The report writes to tests/gpu/README.md itself.
 commit_of_tree() {
   if [ -n "${MPIGRAD_COMMIT:-}" ]; then
     printf '%s\n' "$MPIGRAD_COMMIT"
   elif [ "$(git -C "$root" rev-parse --show-toplevel 2>/dev/null)" = "$(cd "$root" && pwd -P)" ]; then
     head=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unborn)
-    git -C "$root" diff --quiet HEAD -- . ':!README.md' 2>/dev/null || head=$head-modified
+    git -C "$root" diff --quiet HEAD -- . ':!tests/gpu/README.md' 2>/dev/null || head=$head-modified
     printf '%s\n' "$head"
   elif [ -s "$root/.gpu-bundle/commit" ]; then
     head=$(cat "$root/.gpu-bundle/commit")
@@ -150,12 +150,12 @@ keep_report() {
   mkdir -p "$results"
   cp "$page" "$results/"
   fill_readme
-  say "written to $results/$(basename "$page") and README.md"
+  say "written to $results/$(basename "$page") and tests/gpu/README.md"
 }
 
 # One row per report and GPU; those of other reports stay.
 fill_readme() {
-  link=tests/bench/results/$(basename "$page")
+  link=../bench/results/$(basename "$page")
   count=$(steps | wc -l)
   rows=$(awk -v link="$link" -v count="$count" -v commit="$(commit_of_journal "$journal")" -v date="$(date_of_journal)" '
     $1 == "@run" { machine = $0; sub(/^@run [^ ]+ [^ ]+ [^ ]+ /, "", machine); real = $3 == "real" }
@@ -175,6 +175,6 @@ fill_readme() {
     !inside { print; next }
     /^\| GPU, driver|^\|---/ { next }
     /^\| none yet/ { next }
-    /^\|/ && !index($0, link) { head(); print }' "$root/README.md" >"$report/.readme" && cat "$report/.readme" >"$root/README.md"
+    /^\|/ && !index($0, link) { head(); print }' "$root/tests/gpu/README.md" >"$report/.readme" && cat "$report/.readme" >"$root/tests/gpu/README.md"
   rm -f "$report/.readme"
 }

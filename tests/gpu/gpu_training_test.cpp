@@ -43,12 +43,12 @@ bool no_gpu(const char* name) {
 // Batch statistics, their running means, pooling, dropout: [N, D, H, W, C] -> [N, C]
 class Net : public nn::Module {
  public:
-  explicit Net(distributed::Statistics over = distributed::Statistics::all)
+  explicit Net(StatisticsOver over = StatisticsOver::all)
       : first_(*this, "first", {.momentum = 0.5, .statistics = over}),
         second_(*this, "second", {.momentum = 0.5, .statistics = over}) {}
   Tensor operator()(const Tensor& x) override {
-    const auto pooled = distributed::avg_pool(leaky_relu(first_(x), 0.1), {.kernel = 2, .stride = 2});
-    return distributed::global_avg_pool(dropout_(second_(square(pooled))));
+    const auto pooled = avg_pool(leaky_relu(first_(x), 0.1), {.kernel = 2, .stride = 2});
+    return global_avg_pool(dropout_(second_(square(pooled))));
   }
 
  private:
@@ -62,7 +62,7 @@ struct Run {
   MadeSamples samples{};
   double clip_norm = 0;
   std::int64_t epochs = 3, batch = 4, accumulate = 1;
-  distributed::Statistics over = distributed::Statistics::all;
+  StatisticsOver over = StatisticsOver::all;
   bool spread = false;  // over the GPUs that there are
 };
 
@@ -152,9 +152,9 @@ TEST_CASE("gpu: training is that of a CPU") {
            {"accumulated", {.batch = 2, .accumulate = 2}, 1e-10},
            {"two ranks, samples", {.grid = {.sample = 2}, .samples = ragged, .clip_norm = 0.1}, 1e-10},
            {"two ranks, space", {.dtype = DType::float32, .grid = {.depth = 2}}, 1e-5},
-           {"local statistics", {.grid = {.sample = 2}, .over = distributed::Statistics::local}, 1e-10},
+           {"local statistics", {.grid = {.sample = 2}, .over = StatisticsOver::local}, 1e-10},
            {"three ranks, a GPU each", {.dtype = DType::float32, .grid = {.sample = 3}, .spread = true}, 1e-5},
-           {"four ranks", {.grid = {.sample = 2, .height = 2}, .over = distributed::Statistics::spatial_group}, 1e-10}}) {
+           {"four ranks", {.grid = {.sample = 2, .height = 2}, .over = StatisticsOver::spatial_group}, 1e-10}}) {
     INFO(each.name);
     check_equal(train(each.run, DeviceKind::cuda), train(each.run, DeviceKind::cpu), each.tolerance);
   }

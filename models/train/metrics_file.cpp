@@ -1,11 +1,11 @@
-#include "examples/trainer/metrics_file.h"
+#include "models/train/metrics_file.h"
 
 #include <cstdlib>
 #include <fstream>
 
 #include "framework/error.h"
 
-namespace mpigrad::trainer {
+namespace mpigrad {
 namespace {
 
 // No cell of these tables has quotes.
@@ -45,7 +45,7 @@ void MetricsFile::read_earlier(std::int64_t epochs) {
   }
 }
 
-void MetricsFile::row(std::initializer_list<CsvCell> cells) {
+void MetricsFile::row(std::span<const CsvCell> cells) {
   if (csv_) return csv_->row(cells);
   auto temporary = path_;
   temporary += ".part";
@@ -60,4 +60,4 @@ void MetricsFile::row(std::initializer_list<CsvCell> cells) {
   require(!error, "[csv] {}: cannot be renamed from {}: {}", path_.string(), temporary.string(), error.message());
 }
 
-}  // namespace mpigrad::trainer
+}  // namespace mpigrad

@@ -3,14 +3,14 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "models/train/metrics.h"
 
-namespace mpigrad::trainer {
+namespace mpigrad {
 
 // A CSV file whose first column is the epoch, from 1. It is neither made nor replaced before the first epoch has ended: a run
 // that fails earlier takes nothing away and leaves nothing in the way.
@@ -21,7 +21,7 @@ class MetricsFile {
 
   // Rows that stay, as numbers.
   const std::vector<std::vector<double>>& earlier() const { return earlier_; }
-  void row(std::initializer_list<CsvCell> cells);
+  void row(std::span<const CsvCell> cells);
 
  private:
   void read_earlier(std::int64_t epochs);
@@ -33,4 +33,4 @@ class MetricsFile {
   std::optional<CsvWriter> csv_;
 };
 
-}  // namespace mpigrad::trainer
+}  // namespace mpigrad

@@ -1,0 +1,85 @@
+#include "examples/trainer/supervised.h"
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+
+#include "models/train/tensorboard/events.h"
+
+namespace mpigrad::trainer {
+
+std::vector<std::string> training_files(const Options& o, const std::vector<std::string>& own) {
+  std::vector<std::string> files{weights_file};
+  files.insert(files.end(), own.begin(), own.end());
+  files.insert(files.end(), {summary_file, TrainingLog::file});
+  if (o.epochs > 0 && o.resume.empty() && tensorboard::available()) files.push_back(tensorboard::event_file_name(0));
+  if (o.checkpoint_every > 0) files.emplace_back(checkpoint_file);
+  return files;
+}
+
+int train(const Communicator& world, const Options& o, const GridExtents& grid, const Outputs& out, const Supervised& s) {
+  const auto start = std::chrono::steady_clock::now();
+  const bool first = world.rank() == 0;
+  const auto optimizer = make_optimizer(s.net, o);
+  const auto loss_scale = make_loss_scale(o, world);
+  const auto first_epoch = start_from_files(o, world, s.net, *optimizer, loss_scale.get(), s.notes, s.decisive);
+  const auto steps = optimizer_steps(s.loader, o.accumulate);
+  out.create(world);
+  if (first && !o.json)
+    fmt::print("{}\n{} parameters, grid {}, {} steps of {} samples per epoch\n", s.headline, s.net.parameters().elements(),
+               to_string(grid), steps, o.batch);
+  std::fflush(stdout);
+
+  auto notes = s.notes;
+  notes.insert(s.more_notes.begin(), s.more_notes.end());
+  const TrainerHooks hooks{.loss = s.loss, .evaluate = s.evaluate, .text = [&](const EpochRow& row) {
+                             return s.text(row.values) + remarks(row.report);
+                           }};
+  const auto result = mpigrad::train(s.net, *optimizer, s.loader, world, hooks,
+                                     {.fit = {.epochs = o.epochs,
+                                              .first_epoch = first_epoch,
+                                              .learning_rate = make_schedule(o, steps),
+                                              .clip_norm = o.clip_norm,
+                                              .loss_scale = loss_scale.get(),
+                                              .accumulate = o.accumulate,
+                                              .graph = o.graph},
+                                      .folder = out / "",
+                                      .values = s.values,
+                                      .replaces = o.overwrite && o.resume.empty(),
+                                      .checkpoint_every = o.checkpoint_every,
+                                      .notes = notes,
+                                      .patience = o.patience,
+                                      .monitor = s.values.front(),
+                                      .most_seconds = o.minutes * 60,
+                                      .progress = {.rank = world.rank(), .quiet = o.quiet}});
+  if (first_epoch == o.epochs) s.evaluate();  // only the last files were missing
+  save(out / weights_file, s.net, world,
+       {.info = {.step = optimizer->steps(), .epoch = result.epochs_behind, .notes = notes}, .overwrite = true});
+  const auto usage = peak_usage(world);
+  trainer::together(world, [&] {
+    if (!first) return;
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double rate = result.seconds > 0 ? result.samples / result.seconds : 0;
+    nlohmann::ordered_json run{{"program", s.program},
+                               {"precision", precision_of(o)},
+                               {"loss_scale", loss_scale ? loss_scale->value() : 1},
+                               {"skipped_steps", loss_scale ? loss_scale->skipped() : 0},
+                               {"grid", to_json(grid)},
+                               {"ranks", world.size()},
+                               {"parameters", s.net.parameters().elements()},
+                               {"epochs_behind", result.epochs_behind},
+                               {"seconds", seconds},
+                               {"training_seconds", result.seconds},
+                               {"samples_per_second", rate}};
+    if (!result.stopped.empty()) run["stopped"] = result.stopped;
+    add(run, usage);
+    std::string text =
+        result.stopped.empty() ? "" : fmt::format("ended after {} epochs: {}\n", result.epochs_behind, result.stopped);
+    if (result.seconds > 0) text += fmt::format("{} training at {:.1f} samples/s, ", format_duration(result.seconds), rate);
+    text += fmt::format("{} in all; {}", format_duration(seconds), to_string(usage));
+    s.report(std::move(run), result, text);
+  });
+  return 0;
+}
+
+}  // namespace mpigrad::trainer

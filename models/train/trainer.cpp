@@ -1,0 +1,118 @@
+#include "models/train/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "comm/together.h"
+#include "models/train/checkpoint.h"
+
+namespace mpigrad {
+namespace {
+
+// Why training ends behind an epoch.
+class Stopping {
+ public:
+  Stopping(const TrainerOptions& options, const TrainerHooks& hooks, const Communicator& world)
+      : o_(options), hooks_(hooks), world_(world) {
+    require(o_.patience >= 0, "[training] patience is a number of epochs, got {}", o_.patience);
+    if (o_.monitor == "train_loss") return;
+    const auto at = std::find(o_.values.begin(), o_.values.end(), o_.monitor);
+    require(at != o_.values.end() || o_.patience == 0, "[training] no value is called {}, which is to be monitored", o_.monitor);
+    place_ = static_cast<std::size_t>(at - o_.values.begin());
+  }
+
+  // What earlier epochs were like, of which rank 0 knows. Collective.
+  void remember(const std::vector<EpochRow>& rows) {
+    if (o_.patience == 0) return;
+    auto count = static_cast<std::int64_t>(rows.size());
+    world_.transport().bcast(&count, 1, DType::int64, 0);
+    std::vector<double> values;
+    for (const auto& row : rows) values.push_back(monitored(row));
+    values.resize(static_cast<std::size_t>(count));
+    world_.transport().bcast(values.data(), count, DType::float64, 0);
+    for (const double value : values) without_ = improves(value) ? 0 : without_ + 1;
+  }
+
+  std::string reason(const EpochRow& row) {
+    without_ = improves(monitored(row)) ? 0 : without_ + 1;
+    if (o_.patience > 0 && without_ >= o_.patience) return fmt::format("{} was no better for {} epochs", o_.monitor, without_);
+    if (o_.most_seconds > 0 && row.report.epoch + 1 < o_.fit.epochs) {
+      // Clocks of ranks differ.
+      double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+      world_.transport().bcast(&seconds, 1, DType::float64, 0);
+      if (seconds >= o_.most_seconds) return fmt::format("{} are over", format_duration(o_.most_seconds));
+    }
+    return hooks_.stop ? hooks_.stop(row) : std::string();
+  }
+
+ private:
+  double monitored(const EpochRow& row) const { return place_ ? row.values[*place_] : row.report.loss; }
+  bool improves(double value) {
+    if (best_ && !(o_.larger_is_better ? value > *best_ : value < *best_)) return false;
+    best_ = value;
+    return true;
+  }
+
+  const TrainerOptions& o_;
+  const TrainerHooks& hooks_;
+  const Communicator& world_;
+  std::optional<std::size_t> place_;
+  std::optional<double> best_;
+  std::int64_t without_ = 0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+TrainerResult train(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, const Communicator& world,
+                    const TrainerHooks& hooks, const TrainerOptions& o) {
+  require(hooks.loss != nullptr, "[training] there is no loss");
+  require(o.checkpoint_every >= 0 && (o.checkpoint_every == 0 || !o.folder.empty()),
+          "[training] checkpoints every {} epochs need a folder", o.checkpoint_every);
+  const auto steps = optimizer_steps(loader, o.fit.accumulate);
+  const bool writes = world.rank() == 0 && !o.folder.empty();
+  std::optional<TrainingLog> log;
+  together(world, [&] {
+    log.emplace(TrainingLogOptions{.folder = writes ? o.folder : std::filesystem::path(),
+                                   .values = o.values,
+                                   .first_epoch = o.fit.first_epoch,
+                                   .first_step = o.fit.first_epoch * steps,
+                                   .replaces = o.replaces});
+  });
+  Stopping stopping(o, hooks, world);
+  stopping.remember(log->rows());
+  Progress progress(o.fit.epochs, steps * o.fit.accumulate, o.progress);
+  TrainerResult result{.epochs_behind = o.fit.first_epoch};
+  EpochRow last;
+  auto fit_options = o.fit;
+  fit_options.progress = &progress;
+  fit_options.after_epoch = [&](const EpochReport& report) {
+    result.seconds += report.seconds;
+    result.samples += report.seconds * report.samples_per_second;
+    result.epochs_behind = report.epoch + 1;
+    last = {report, hooks.evaluate ? hooks.evaluate() : std::vector<double>()};
+    together(world, [&] { log->add(report, last.values); });
+    if (o.checkpoint_every > 0 && (report.epoch + 1) % o.checkpoint_every == 0)
+      together(world, [&] {
+        save_checkpoint(o.folder / "checkpoint.h5", net, world,
+                        {.optimizer = &optimizer,
+                         .loss_scale = o.fit.loss_scale,
+                         .info = {.step = optimizer.steps(), .epoch = report.epoch + 1, .notes = o.notes},
+                         .overwrite = true});
+      });
+    if (hooks.after_epoch) hooks.after_epoch(last);
+    return hooks.text ? hooks.text(last) : std::string();
+  };
+  fit_options.stop = [&](const EpochReport&) {
+    result.stopped = stopping.reason(last);
+    return !result.stopped.empty();
+  };
+  if (o.fit.first_epoch < o.fit.epochs) fit(net, optimizer, loader, hooks.loss, world, fit_options);
+  result.epochs = log->rows();
+  if (result.epochs_behind == o.fit.epochs) result.stopped.clear();
+  return result;
+}
+
+}  // namespace mpigrad

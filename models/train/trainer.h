@@ -1,0 +1,56 @@
+#pragma once
+// A whole supervised training: epochs, what is measured after each of them, its table and curves, checkpoints, and when it ends.
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "models/train/training.h"
+#include "models/train/training_log.h"
+
+namespace mpigrad {
+
+// What a run adds. Everything but the loss may be missing; all are called on all ranks.
+struct TrainerHooks {
+  LossFunction loss;
+  // After every epoch: the values of TrainerOptions::values.
+  std::function<std::vector<double>()> evaluate{};
+  // What is shown of them behind the epoch's loss.
+  std::function<std::string(const EpochRow&)> text{};
+  // Pictures, further files.
+  std::function<void(const EpochRow&)> after_epoch{};
+  // Another reason to end behind an epoch, the same on all ranks; empty: none.
+  std::function<std::string(const EpochRow&)> stop{};
+};
+
+struct TrainerOptions {
+  FitOptions fit{};                // but for what the trainer adds: progress, after_epoch and stop
+  std::filesystem::path folder{};  // of metrics.csv, events for TensorBoard and checkpoint.h5; empty: none of them is written
+  std::vector<std::string> values{};
+  bool replaces = false;                       // takes out what earlier runs wrote for TensorBoard
+  std::int64_t checkpoint_every = 0;           // epochs; 0: no checkpoints
+  std::map<std::string, std::string> notes{};  // that a checkpoint keeps
+  // Early stopping: ends after `patience` epochs in a row in which `monitor`, one of the values or train_loss, was not lower (or
+  // larger) than ever before. 0: never.
+  std::int64_t patience = 0;
+  std::string monitor = "train_loss";
+  bool larger_is_better = false;
+  double most_seconds = 0;  // begins no epoch after so long; 0: no limit. Rank 0's clock counts.
+  ProgressOptions progress{};
+};
+
+struct TrainerResult {
+  std::vector<EpochRow> epochs;     // on rank 0 those of earlier runs that metrics.csv has kept, too
+  std::int64_t epochs_behind = 0;   // of the weights
+  double seconds = 0, samples = 0;  // of this run's epochs, without what is measured after them
+  std::string stopped;              // why it ended before its last epoch; empty: it did not
+};
+
+// Collective. Errors: as fit(); files that cannot be written are an error of all ranks.
+TrainerResult train(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, const Communicator& world,
+                    const TrainerHooks& hooks, const TrainerOptions& options);
+
+}  // namespace mpigrad

@@ -1,0 +1,189 @@
+// Whole trainings: what is called, written and kept, and when they end; and samples that a function makes.
+
+#include "models/train/trainer.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+
+#include "comm/together.h"
+#include "framework/optim/optimizer.h"
+#include "models/data/sources/function.h"
+#include "models/nn/layers.h"
+#include "models/train/checkpoint.h"
+#include "ops/elementwise.h"
+#include "ops/loss.h"
+#include "tests/support/distributed.h"
+#include "tests/support/files.h"
+#include "tests/support/ranks.h"
+
+using namespace mpigrad;
+using namespace mpigrad::testing;
+
+namespace {
+
+data::SourcePtr ramps(std::int64_t n = 12) {
+  data::FunctionSamples samples{
+      .size = n, .extents = {4, 3, 2}, .channels = 2, .target_names = {"slope", "number"}, .name = "ramp"};
+  samples.values = [](std::int64_t sample, const Box& box, std::span<float> out) {
+    std::size_t at = 0;
+    for (auto d = box.begin[0]; d < box.end[0]; ++d)
+      for (auto h = box.begin[1]; h < box.end[1]; ++h)
+        for (auto w = box.begin[2]; w < box.end[2]; ++w)
+          for (int c = 0; c < 2; ++c)
+            out[at++] = static_cast<float>(0.01 * static_cast<double>(sample * 100 + d * 25 + h * 5 + w) + c);
+    require(at == out.size(), "[test] {} of {} values", at, out.size());
+  };
+  samples.targets = [](std::int64_t sample) { return std::vector{0.1 * static_cast<double>(sample), 1.0}; };
+  return std::make_shared<data::FunctionSource>(samples);
+}
+
+struct Net : nn::Module {
+  Tensor operator()(const Tensor& x) override { return linear(global_avg_pool(conv(x))); }
+  nn::Conv3d conv{*this, "conv", {.out = 2, .kernel = 3, .padding = 1}};
+  nn::Linear linear{*this, "linear", {.out = 2}};
+};
+
+struct Training {
+  explicit Training(const Communicator& comm) : world(comm) {
+    loader.emplace(ramps(),
+                   data::LoaderOptions{.grid = make_grid(comm, {.depth = comm.size()}), .batch = 4, .dtype = DType::float64});
+    net.build(loader->layout(), {.seed = 3, .dtype = DType::float64});
+    sgd.emplace(net, SGDAttributes{.learning_rate = 0.05});
+    hooks.loss = [](const Tensor& y, const Tensor& t) { return mse(y, t); };
+    options.progress = {.rank = comm.rank(), .quiet = true};
+  }
+  TrainerResult run() { return train(net, *sgd, *loader, world, hooks, options); }
+
+  Communicator world;
+  std::optional<data::Loader> loader;
+  Net net;
+  std::optional<SGD> sgd;
+  TrainerHooks hooks;
+  TrainerOptions options;
+};
+
+std::vector<std::string> lines_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("trainer: the table, checkpoints and hooks, and going on from a checkpoint") {
+  if (without_hdf5("trainer: the table, checkpoints and hooks, and going on from a checkpoint")) return;
+  const Folder folder;
+  check_on_ranks(2, "trainer", [&](const Communicator& comm) {
+    Training t(comm);
+    std::int64_t evaluated = 0, told = 0;
+    t.options.fit.epochs = 3, t.options.folder = folder.path, t.options.values = {"half", "number"},
+    t.options.checkpoint_every = 2;
+    t.options.notes = {{"program", "test"}};
+    t.hooks.evaluate = [&] { return ++evaluated, std::vector{0.5 / static_cast<double>(evaluated), 7.0}; };
+    t.hooks.after_epoch = [&](const EpochRow& row) { told += row.report.epoch + 1; };
+    const auto result = t.run();
+    require(evaluated == 3 && told == 6 && result.epochs.size() == 3 && result.epochs_behind == 3, "[test] hooks");
+    require(result.epochs[0].report.loss > result.epochs[2].report.loss && result.stopped.empty(), "[test] losses");
+    require(result.epochs[1].values == std::vector{0.25, 7.0} && t.net.step() == 9, "[test] values, {} steps", t.net.step());
+    comm.transport().barrier();
+
+    // Two more epochs, from behind the second.
+    Training again(comm);
+    again.options = t.options, again.hooks = t.hooks;
+    load_checkpoint(folder.path / "checkpoint.h5", again.net, {.optimizer = &*again.sgd});
+    again.options.fit.first_epoch = 2, again.options.fit.epochs = 4;
+    const auto more = again.run();
+    require(more.epochs.size() == (comm.rank() == 0 ? 4 : 2), "[test] {} rows", more.epochs.size());
+    require(std::abs(more.epochs[comm.rank() == 0 ? 2 : 0].report.loss - result.epochs[2].report.loss) < 1e-12, "[test] goes on");
+  });
+  const auto lines = lines_of(folder.path / "metrics.csv");
+  REQUIRE(lines.size() == 5);
+  CHECK(lines[0] ==
+        "epoch,train_loss,half,number,learning_rate,samples_per_second,seconds,waiting_seconds,loss_scale,skipped_steps");
+  CHECK(lines[2].starts_with("2,"));
+  CHECK(lines[2].find(",0.25,7,0.05,") != std::string::npos);
+  CHECK(read_checkpoint_info(folder.path / "checkpoint.h5").notes.at("program") == "test");
+}
+
+TEST_CASE("trainer: when it ends") {
+  check_on_ranks(2, "trainer", [&](const Communicator& comm) {
+    const auto epochs = [&](const std::function<void(Training&)>& change) {
+      Training t(comm);
+      t.options.fit.epochs = 9;
+      change(t);
+      const auto result = t.run();
+      require(static_cast<std::int64_t>(result.epochs.size()) == result.epochs_behind, "[test] rows");
+      return fmt::format("{} {}", result.epochs_behind, result.stopped);
+    };
+    const auto measured = [](Training& t, std::vector<double> values) {
+      t.options.values = {"score"}, t.options.monitor = "score", t.options.patience = 2;
+      t.hooks.evaluate = [values, at = std::make_shared<std::size_t>(0)] { return std::vector{values[(*at)++]}; };
+    };
+    const auto expect = [](const std::string& found, const std::string& wanted) {
+      require(found == wanted, "[test] '{}' instead of '{}'", found, wanted);
+    };
+    expect(epochs([&](Training& t) { measured(t, {3, 2, 2, 2.5, 1, 0, 0, 0, 0}); }), "4 score was no better for 2 epochs");
+    expect(epochs([&](Training& t) {
+             measured(t, {3, 4, 1, 2, 5, 1, 2, 0, 0}), t.options.larger_is_better = true;
+           }),
+           "7 score was no better for 2 epochs");
+    expect(epochs([&](Training& t) { measured(t, {9, 8, 7, 6, 5, 4, 3, 2, 1}); }), "9 ");
+    expect(epochs([](Training& t) {
+             t.hooks.stop = [](const EpochRow& row) { return std::string(row.report.epoch == 2 ? "three are enough" : ""); };
+           }),
+           "3 three are enough");
+    expect(epochs([](Training& t) { t.options.most_seconds = 1e-9; }), "1 0:00 are over");
+    expect(epochs([](Training& t) { t.options.patience = 8; }), "9 ");
+    const auto refused = [&](const std::string& words, const std::function<void(Training&)>& change) {
+      const auto text = error_text([&] { epochs(change); });
+      require(text.find(words) != std::string::npos, "[test] '{}' has not '{}'", text, words);
+    };
+    refused("no value is called other", [](Training& t) { t.options.patience = 1, t.options.monitor = "other"; });
+    refused("need a folder", [](Training& t) { t.options.checkpoint_every = 1; });
+    refused("there is no loss", [](Training& t) { t.hooks.loss = nullptr; });
+    refused("2 values of an epoch, 1 names", [&](Training& t) {
+      t.options.values = {"score"};
+      t.hooks.evaluate = [] { return std::vector{1.0, 2.0}; };
+    });
+    // A rank's error is that of all.
+    const auto text = error_text([&] { together(comm, [&] { require(comm.rank() != 1, "[test] rank 1 alone"); }); });
+    require(text == "[test] rank 1 alone", "[test] '{}'", text);
+  });
+}
+
+TEST_CASE("sources: samples that a function makes") {
+  const auto source = ramps(5);
+  CHECK(source->size() == 5);
+  CHECK(source->name_of_sample(3) == "ramp [3]");
+  CHECK(source->targets(3) == std::vector{0.1 * 3, 1.0});
+  const std::int64_t begin[] = {1, 0, 1}, end[] = {3, 3, 2};
+  std::vector<float> part(2 * 3 * 1 * 2);
+  source->read_async(2, begin, end, DType::float32, part.data()).get();
+  CHECK(part[0] == doctest::Approx(2.26));
+  CHECK(part[1] == doctest::Approx(3.26));
+  CHECK(part[11] == doctest::Approx(3.61));
+  std::vector<double> wide(part.size());
+  source->read_async(2, begin, end, DType::float64, wide.data()).get();
+  CHECK(std::vector<float>(wide.begin(), wide.end()) == part);
+  const auto text = [](const auto& f) { return error_text(f); };
+  CHECK(text([&] { source->name_of_sample(5); }) == "[data] sample 5 of 5");
+  CHECK(text([&] { source->read_async(0, begin, end, DType::int64, part.data()).get(); }).find("float32 or float64") !=
+        std::string::npos);
+  data::FunctionSamples bad{.size = 1, .extents = {1, 1, 1}};
+  CHECK(text([&] { data::FunctionSource{bad}; }).find("a function is needed") != std::string::npos);
+  bad.values = [](std::int64_t, const Box&, std::span<float>) { fail("[test] out of luck"); };
+  bad.targets = [](std::int64_t) { return std::vector{1.5, 2.0}; };
+  const data::FunctionSource broken(bad);
+  const std::int64_t none[] = {0, 0, 0}, all[] = {1, 1, 1};
+  CHECK(text([&] { broken.read_async(0, none, all, DType::float32, part.data()).get(); }) == "[test] out of luck");
+  CHECK(text([&] { broken.targets(0); }) == "[data] sample [0] has 2 targets for 1 names");
+  bad.targets = [](std::int64_t) { return std::vector{1.5}; };
+  bad.classes = true;
+  CHECK(text([&] { data::FunctionSource(bad).check(0, 1); }) == "[data] sample [0]: 1.5 is no class");
+}
