@@ -1,5 +1,6 @@
 #include "ops/activation.h"
 
+#include "ops/adjoints.h"
 #include "ops/elementwise.h"
 #include "ops/reduce.h"
 

@@ -25,18 +25,6 @@ namespace local {
 Tensor bias_activation(const Tensor& x, const Tensor& bias, double slope);
 }  // namespace local
 
-// Given y = leaky_relu(x + bias, slope) and its cotangent g: those of x, which is slope g where y <= 0 and g elsewhere, and of
-// the bias, the sum of that over the rows.
-struct BiasActivationCotangents {
-  Tensor x, bias;
-};
-struct BiasActivationAdjointOptions {
-  bool of_bias = true;         // else the bias has none
-  bool may_overwrite = false;  // g is the cotangent that a vjp was given, which does not read it again
-};
-BiasActivationCotangents bias_activation_adjoint(const Tensor& g, const Tensor& y, double slope,
-                                                 const BiasActivationAdjointOptions& options = {});
-
 namespace ops {
 
 struct BiasActivation {

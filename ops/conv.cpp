@@ -2,6 +2,7 @@
 
 #include "framework/joined.h"
 #include "ops/activation.h"
+#include "ops/adjoints.h"
 
 namespace mpigrad {
 namespace ops {

@@ -122,23 +122,10 @@ Tensor pow(const Tensor& x, double exponent) {
   return mpigrad::apply(Unary<PowScalar>{{{{.p = exponent}}}}, {x});
 }
 
-Tensor exp(const Tensor& x) { return mpigrad::apply(Unary<Exp>{}, {x}); }
-Tensor expm1(const Tensor& x) { return mpigrad::apply(Unary<Expm1>{}, {x}); }
-Tensor log(const Tensor& x) { return mpigrad::apply(Unary<Log>{}, {x}); }
-Tensor log1p(const Tensor& x) { return mpigrad::apply(Unary<Log1p>{}, {x}); }
-Tensor sqrt(const Tensor& x) { return mpigrad::apply(Unary<Sqrt>{}, {x}); }
-Tensor square(const Tensor& x) { return mpigrad::apply(Unary<Square>{}, {x}); }
-Tensor reciprocal(const Tensor& x) { return mpigrad::apply(Unary<Reciprocal>{}, {x}); }
-Tensor abs(const Tensor& x) { return mpigrad::apply(Unary<Abs>{}, {x}); }
-Tensor sign(const Tensor& x) { return mpigrad::apply(Unary<Sign>{}, {x}); }
-Tensor floor(const Tensor& x) { return mpigrad::apply(Unary<Floor>{}, {x}); }
-Tensor ceil(const Tensor& x) { return mpigrad::apply(Unary<Ceil>{}, {x}); }
-Tensor sin(const Tensor& x) { return mpigrad::apply(Unary<Sin>{}, {x}); }
-Tensor cos(const Tensor& x) { return mpigrad::apply(Unary<Cos>{}, {x}); }
-Tensor tanh(const Tensor& x) { return mpigrad::apply(Unary<Tanh>{}, {x}); }
-Tensor erf(const Tensor& x) { return mpigrad::apply(Unary<Erf>{}, {x}); }
-Tensor sigmoid(const Tensor& x) { return mpigrad::apply(Unary<Sigmoid>{}, {x}); }
-Tensor softplus(const Tensor& x) { return mpigrad::apply(Unary<Softplus>{}, {x}); }
+#define MPIGRAD_MAKE(F, name, ...) \
+  Tensor name(const Tensor& x) { return mpigrad::apply(Unary<F>{}, {x}); }
+MPIGRAD_PLAIN_FUNCTIONS(MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
 Tensor relu(const Tensor& x) { return leaky_relu(x, 0); }
 Tensor leaky_relu(const Tensor& x, double slope) {
   require(slope >= 0, "[leaky_relu] the slope is not negative, got {}", slope);

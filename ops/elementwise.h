@@ -47,9 +47,6 @@ Tensor softplus(const Tensor& x);  // log(1 + exp(x)), without overflow
 Tensor relu(const Tensor& x);      // derivative 0 at 0
 // x < 0 ? slope * x : x;  slope >= 0, so that the sign of the result tells the branch
 Tensor leaky_relu(const Tensor& x, double slope);
-// y <= 0 ? slope * g : g; the adjoint of leaky_relu, given its result. `may_overwrite`: g is the cotangent that a vjp was given,
-// which does not read it again.
-Tensor leaky_relu_adjoint(const Tensor& g, const Tensor& y, double slope, bool may_overwrite = false);
 Tensor clamp(const Tensor& x, double low, double high);  // derivative 1 inside and on the bounds
 
 Tensor equal(const Tensor& a, const Tensor& b);

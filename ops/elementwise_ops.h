@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "framework/op.h"
+#include "ops/adjoints.h"
 #include "ops/elementwise.h"
-#include "ops/elementwise_list.h"
 #include "ops/layout_rules.h"
 #include "ops/scalar.h"
 
@@ -18,7 +18,7 @@ Tensor sum_to(const Tensor& g, const Shape& shape);
 // What a vjp reads.
 inline constexpr unsigned none = 0, first = 1, second = 2, both = 3, output = 1;
 
-// What ops/elementwise_list.h says of a function.
+// What ops/scalar.h says of a function.
 struct ElementwiseRow {
   std::string_view name;
   Elementwise kind = Elementwise::nonlinear;
@@ -27,7 +27,7 @@ template <class Scalar>
 inline constexpr ElementwiseRow row_of{};
 #define MPIGRAD_ROW(F, text, what) \
   template <>                      \
-  inline constexpr ElementwiseRow row_of<scalar::F>{.name = text, .kind = Elementwise::what};
+  inline constexpr ElementwiseRow row_of<scalar::F>{.name = #text, .kind = Elementwise::what};
 MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_ROW)
 MPIGRAD_BINARY_FUNCTIONS(MPIGRAD_ROW)
 MPIGRAD_COMPARE_FUNCTIONS(MPIGRAD_ROW)
@@ -39,7 +39,7 @@ struct Function : S {
   using Scalar = S;
   using Ref = const Tensor&;
   static constexpr ElementwiseRow row = row_of<S>;
-  static_assert(!row.name.empty(), "the function has no row in ops/elementwise_list.h");
+  static_assert(!row.name.empty(), "the function has no row in ops/scalar.h");
   static constexpr unsigned keeps_inputs = of_inputs, keeps_output = of_output;
 };
 

@@ -2,6 +2,7 @@
 
 #include "framework/parameter.h"
 #include "ops/activation.h"
+#include "ops/adjoints.h"
 #include "ops/broadcast.h"
 #include "ops/elementwise_ops.h"
 #include "ops/reduce.h"

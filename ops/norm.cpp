@@ -1,5 +1,6 @@
 #include "ops/norm.h"
 
+#include "ops/adjoints.h"
 #include "ops/elementwise.h"
 
 namespace mpigrad {

@@ -12,10 +12,11 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# run COMMAND...: output to $work/out and $work/err, exit status to $status. The limit is for what hangs (tests/watch.sh).
+# run COMMAND...: output to $work/out and $work/err, exit status to $status. The limit, of $limit or 300 seconds, is for what hangs
+# (tests/watch.sh).
 run() {
   [ -z "${MPIGRAD_TEST_PROGRESS:-}" ] || printf '%s\n' "$*" >>"$MPIGRAD_TEST_PROGRESS"
-  timeout -k 5 300 "$@" >"$work/out" 2>"$work/err" </dev/null
+  timeout -k 5 "${limit:-300}" "$@" >"$work/out" 2>"$work/err" </dev/null
   status=$?
 }
 ranks() {

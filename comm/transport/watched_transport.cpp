@@ -8,6 +8,7 @@
 #include "comm/transport/transport_checks.h"
 #include "comm/transport/watch.h"
 #include "framework/error.h"
+#include "framework/fnv.h"
 #include "framework/op.h"
 
 namespace mpigrad::detail {
@@ -16,8 +17,8 @@ namespace {
 using transport_checks::total;
 
 std::uint64_t hash(std::span<const std::int64_t> counts) {
-  std::uint64_t value = 1469598103934665603ULL;  // FNV-1a
-  for (const auto count : counts) value = (value ^ static_cast<std::uint64_t>(count)) * 1099511628211ULL;
+  auto value = fnv_start;
+  for (const auto count : counts) value = fnv1a(value, static_cast<std::uint64_t>(count));
   return value;
 }
 std::uint64_t hash(std::span<const std::byte> data) {

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <thread>
 
+#include "framework/fnv.h"
+
 namespace mpigrad::tool {
 
 void together(Transport& transport, const std::function<void()>& f) {
@@ -18,12 +20,8 @@ void together(Transport& transport, const std::function<void()>& f) {
 }
 
 std::uint64_t fingerprint(const std::vector<std::string>& texts) {
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  const auto add = [&](unsigned char c) { hash = (hash ^ c) * 0x100000001b3; };
-  for (const auto& text : texts) {
-    for (const char c : text) add(static_cast<unsigned char>(c));
-    add(0);
-  }
+  auto hash = fnv_start;
+  for (const auto& text : texts) hash = fnv1a(fnv1a(hash, text), 0);
   return hash;
 }
 

@@ -56,6 +56,8 @@
 #include "models/networks/resnet.h"
 #include "models/nn/describe.h"
 #include "models/nn/layers.h"
+#include "models/nn/sequential.h"
+#include "models/nn/summary.h"
 #include "models/train/checkpoint.h"
 #include "models/train/metrics.h"
 #include "models/train/progress.h"

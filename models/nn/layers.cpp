@@ -45,22 +45,23 @@ Tensor Conv3d::convolved(const Tensor& input, bool with_bias, Activation activat
                           .activation = activation}));
 }
 
-Tensor Conv3d::operator()(const Tensor& x) { return convolved(x, true, a_.activation); }
+Tensor Conv3d::operator()(const Tensor& x, Activation activation) { return convolved(x, true, activation); }
 
 // For f(z) = leaky_relu(z + bias, slope), which never falls: max f(z) = f(max z), ties and NaN included. Only what takes the
 // cotangent of two elements of which rounding makes equal ones may differ, and -infinity of a window wholly in padding, which
 // f with slope 0 makes 0.
-Tensor Conv3d::pooled(const Tensor& x, const std::string& name, Pooling pooling, const PoolAttributes& pool) {
+Tensor Conv3d::pooled(const Tensor& x, const std::string& name, Pooling pooling, const PoolAttributes& pool,
+                      Activation activation) {
   const bool average = pooling == Pooling::average;
   const auto z = convolved(x, average, Activation::none);
   LayerScope scope(name, average ? "avg_pool" : "max_pool");
-  return scope.done(average ? avg_pool(z, pool, a_.activation) : bias_activation(max_pool(z, pool), bias(), a_.activation));
+  return scope.done(average ? avg_pool(z, pool, activation) : bias_activation(max_pool(z, pool), bias(), activation));
 }
 
 ConvTranspose3d::ConvTranspose3d(Module& parent, const std::string& name, const ConvTranspose3dAttributes& attributes)
     : Module(parent, name), a_(attributes) {}
 
-Tensor ConvTranspose3d::operator()(const Tensor& input) {
+Tensor ConvTranspose3d::operator()(const Tensor& input, Activation activation) {
   require(input.rank() == 5, "[{}] needs [N, D, H, W, C]: {}", path(), input);
   require(a_.groups > 0 && input.dim(4) % a_.groups == 0 && a_.out % a_.groups == 0,
           "[{}] {} channels or {} outputs are not a multiple of {} groups: {}", path(), input.dim(4), a_.out, a_.groups, input);
@@ -79,7 +80,7 @@ Tensor ConvTranspose3d::operator()(const Tensor& input) {
                                     .padding_high = a_.padding,
                                     .output_padding = a_.output_padding,
                                     .groups = a_.groups,
-                                    .activation = a_.activation}));
+                                    .activation = activation}));
 }
 
 BatchNorm::BatchNorm(Module& parent, const std::string& name, const BatchNormAttributes& attributes)
@@ -87,7 +88,7 @@ BatchNorm::BatchNorm(Module& parent, const std::string& name, const BatchNormAtt
   require(a_.momentum >= 0 && a_.momentum < 1, "[{}] momentum is in [0, 1), got {}", path(), a_.momentum);
 }
 
-Tensor BatchNorm::operator()(const Tensor& x) {
+Tensor BatchNorm::operator()(const Tensor& x, Activation activation) {
   const Shape shape{x.dim(-1)};
   LayerScope scope(path(), "batch_norm", a_.affine ? 2 * x.dim(-1) : 0);
   UseDevice device(x.device());
@@ -97,10 +98,10 @@ Tensor BatchNorm::operator()(const Tensor& x) {
   auto &mean = buffer("running_mean", shape, 0), &variance = buffer("running_variance", shape, 1);
   if (!training() && x.device() != DeviceKind::dry)
     return scope.done(
-        normalise(x, {constant(mean), constant(variance)}, gamma, beta, {.epsilon = a_.epsilon, .activation = a_.activation}));
+        normalise(x, {constant(mean), constant(variance)}, gamma, beta, {.epsilon = a_.epsilon, .activation = activation}));
   require(building() || !no_batch_statistics, "[{}] uses statistics of the whole batch, but {}; put it in evaluation mode: {}",
           path(), no_batch_statistics ? no_batch_statistics : "", x);
-  auto result = batch_norm(x, gamma, beta, {.epsilon = a_.epsilon, .over = a_.statistics, .activation = a_.activation});
+  auto result = batch_norm(x, gamma, beta, {.epsilon = a_.epsilon, .over = a_.statistics, .activation = activation});
   if (x.device() != DeviceKind::dry) update(x, result, mean, variance);
   return scope.done(std::move(result.y));
 }
@@ -129,14 +130,14 @@ void BatchNorm::update(const Tensor& x, const BatchNormResult& result, Tensor& m
 Linear::Linear(Module& parent, const std::string& name, const LinearAttributes& attributes)
     : Module(parent, name), a_(attributes) {}
 
-Tensor Linear::operator()(const Tensor& input) {
+Tensor Linear::operator()(const Tensor& input, Activation activation) {
   require(input.rank() == 2, "[{}] needs [N, features]; flatten first: {}", path(), input);
   LayerScope scope(path(), "linear", a_.out * (input.dim(1) + (a_.bias ? 1 : 0)));
   const auto x = computed(input);
   const auto w =
       parameter("weight", {a_.out, x.dim(1)}, glorot_uniform(static_cast<double>(x.dim(1)), static_cast<double>(a_.out)));
   const auto bias = a_.bias ? parameter("bias", {a_.out}, constant_value(a_.bias_start), false) : Tensor();
-  return scope.done(linear(x, w, bias, a_.activation));
+  return scope.done(linear(x, w, bias, activation));
 }
 
 Dropout::Dropout(Module& parent, const std::string& name, const DropoutAttributes& attributes)

@@ -22,12 +22,19 @@ enum class Pooling : std::uint8_t { average, maximum };
 // [N, D, H, W, C] -> [N, D', H', W', out]; bias 0 at the start.
 class Conv3d : public Module {
  public:
+  using Attributes = Conv3dAttributes;
   Conv3d(Module& parent, const std::string& name, const Conv3dAttributes& attributes);
-  Tensor operator()(const Tensor& x) override;
+  Tensor operator()(const Tensor& x) override { return (*this)(x, a_.activation); }
+  // With another activation than that of the attributes.
+  Tensor operator()(const Tensor& x, Activation activation);
+  Activation activation() const { return a_.activation; }
   // pool(conv(x)), called `name` in tables, in the order that goes over the large tensor least often and keeps nothing of it:
   // the activation is part of the average's pass, which keeps signs; bias and activation do not change which element is the
   // largest, so that they follow the maximum.
-  Tensor pooled(const Tensor& x, const std::string& name, Pooling pooling, const PoolAttributes& pool);
+  Tensor pooled(const Tensor& x, const std::string& name, Pooling pooling, const PoolAttributes& pool) {
+    return pooled(x, name, pooling, pool, a_.activation);
+  }
+  Tensor pooled(const Tensor& x, const std::string& name, Pooling pooling, const PoolAttributes& pool, Activation activation);
 
  private:
   Tensor convolved(const Tensor& x, bool with_bias, Activation activation);
@@ -45,8 +52,11 @@ struct ConvTranspose3dAttributes {
 // [N, D, H, W, C] -> [N, D', H', W', out], D' = (D - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1
 class ConvTranspose3d : public Module {
  public:
+  using Attributes = ConvTranspose3dAttributes;
   ConvTranspose3d(Module& parent, const std::string& name, const ConvTranspose3dAttributes& attributes);
-  Tensor operator()(const Tensor& x) override;
+  Tensor operator()(const Tensor& x) override { return (*this)(x, a_.activation); }
+  Tensor operator()(const Tensor& x, Activation activation);
+  Activation activation() const { return a_.activation; }
 
  private:
   ConvTranspose3dAttributes a_;
@@ -63,8 +73,11 @@ struct BatchNormAttributes {
 // Channels are last. In training, statistics of the batch; in evaluation, running ones (with the unbiased variance).
 class BatchNorm : public Module {
  public:
+  using Attributes = BatchNormAttributes;
   BatchNorm(Module& parent, const std::string& name, const BatchNormAttributes& attributes = {});
-  Tensor operator()(const Tensor& x) override;
+  Tensor operator()(const Tensor& x) override { return (*this)(x, a_.activation); }
+  Tensor operator()(const Tensor& x, Activation activation);
+  Activation activation() const { return a_.activation; }
 
  private:
   void update(const Tensor& x, const BatchNormResult& result, Tensor& mean, Tensor& variance) const;
@@ -93,8 +106,11 @@ struct LinearAttributes {
 // [N, in] -> [N, out]
 class Linear : public Module {
  public:
+  using Attributes = LinearAttributes;
   Linear(Module& parent, const std::string& name, const LinearAttributes& attributes);
-  Tensor operator()(const Tensor& x) override;
+  Tensor operator()(const Tensor& x) override { return (*this)(x, a_.activation); }
+  Tensor operator()(const Tensor& x, Activation activation);
+  Activation activation() const { return a_.activation; }
 
  private:
   LinearAttributes a_;
@@ -106,6 +122,7 @@ struct DropoutAttributes {
 // The same mask for every grid.
 class Dropout : public Module {
  public:
+  using Attributes = DropoutAttributes;
   Dropout(Module& parent, const std::string& name, const DropoutAttributes& attributes = {});
   Tensor operator()(const Tensor& x) override;
 

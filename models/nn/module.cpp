@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <utility>
 
 #include "comm/spatial/grid.h"
 #include "framework/cuda/graph.h"
+#include "framework/fnv.h"
 #include "framework/warning.h"
 #include "ops/elementwise.h"
 #include "ops/random.h"
@@ -13,12 +15,8 @@
 namespace mpigrad::nn {
 namespace {
 
-// FNV-1a: a stable number for a name, so that a parameter's start depends on its path and the seed alone.
-std::uint64_t hash(const std::string& text) {
-  std::uint64_t value = 14695981039346656037ULL;
-  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  return value;
-}
+// A stable number for a name, so that a parameter's start depends on its path and the seed alone.
+std::uint64_t hash(const std::string& text) { return fnv1a(fnv_start, text); }
 
 }  // namespace
 
@@ -58,17 +56,66 @@ Tensor Module::operator()(const Tensor& x) {
   fail("[module] {} defines no function of {}", path_.empty() ? "the network" : path_, x);
 }
 
+std::vector<Tensor> Module::forward(const std::vector<Tensor>& inputs) {
+  require(inputs.size() == 1, "[module] {} defines no function of {} inputs", path_.empty() ? "the network" : path_,
+          inputs.size());
+  return {(*this)(inputs[0])};
+}
+
 void Module::build(const LayoutPtr& input, const BuildOptions& options) {
   UseDevice dry(DeviceKind::dry);
-  create(Tensor({input->box().extents(), options.dtype}).with_layout(input), options);
+  create({Tensor({input->box().extents(), options.dtype}).with_layout(input)}, options);
 }
 
 void Module::build(const Shape& input, const BuildOptions& options) {
   UseDevice dry(DeviceKind::dry);
-  create(Tensor({input, options.dtype}), options);
+  create({Tensor({input, options.dtype})}, options);
 }
 
-void Module::create(const Tensor& input, const BuildOptions& options) {
+void Module::build(const std::vector<LayoutPtr>& inputs, const BuildOptions& options) {
+  UseDevice dry(DeviceKind::dry);
+  std::vector<Tensor> stand_ins;
+  for (const auto& input : inputs) {
+    require(input && input->grid == inputs.front()->grid, "[module] the inputs of a network are on one process grid");
+    stand_ins.push_back(Tensor({input->box().extents(), options.dtype}).with_layout(input));
+  }
+  create(stand_ins, options);
+}
+
+void Module::build(const std::vector<Shape>& inputs, const BuildOptions& options) {
+  UseDevice dry(DeviceKind::dry);
+  std::vector<Tensor> stand_ins;
+  for (const auto& input : inputs) stand_ins.emplace_back(TensorType{input, options.dtype});
+  create(stand_ins, options);
+}
+
+std::vector<std::pair<std::string, Shape>> Module::rehearse(const std::vector<Shape>& inputs) {
+  require(this == root_, "[module] rehearse the network, not its part {}", path_);
+  UseDevice dry(DeviceKind::dry);
+  const auto dtype = state_->compute;
+  std::vector<Tensor> stand_ins;
+  for (const auto& input : inputs) stand_ins.emplace_back(TensorType{input, dtype});
+  // What the function makes meanwhile is another network's state.
+  auto other = std::make_unique<State>();
+  other->dtype = state_->dtype, other->compute = dtype, other->training = state_->training, other->building = true;
+  std::swap(state_, other);
+  std::exception_ptr error;
+  try {
+    Untaped scope;
+    forward(stand_ins);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  std::swap(state_, other);
+  if (error) std::rethrow_exception(error);
+  std::vector<std::pair<std::string, Shape>> declared;
+  for (const auto& each : other->declared) declared.emplace_back(each.name, each.shape);
+  return declared;
+}
+
+void Module::create(const std::vector<Tensor>& inputs, const BuildOptions& options) {
+  require(!inputs.empty(), "[module] a network has an input");
+  const auto& input = inputs.front();
   require(this == root_, "[module] build the network, not its part {}", path_);
   require(!state_->built, "[module] the network is built already");
   const auto compute = options.compute.value_or(options.dtype);
@@ -85,7 +132,7 @@ void Module::create(const Tensor& input, const BuildOptions& options) {
   state_->made_in_build.clear();
   {
     Untaped scope;
-    (*this)(input);
+    forward(inputs);
   }
   state_->building = false;
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/parameter.h"
@@ -46,12 +47,21 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  // The network's function. Layers and networks define it.
+  // The network's function. Layers and networks define it, or the one below.
   virtual Tensor operator()(const Tensor& x);
+  // Of several inputs, with several outputs.
+  virtual std::vector<Tensor> forward(const std::vector<Tensor>& inputs);
 
   // Creates all parameters for an input of this layout (or shape).
   void build(const LayoutPtr& input, const BuildOptions& options = {});
   void build(const Shape& input, const BuildOptions& options = {});
+  // For forward(), of inputs of these layouts, all on one grid, or shapes.
+  void build(const std::vector<LayoutPtr>& inputs, const BuildOptions& options = {});
+  void build(const std::vector<Shape>& inputs, const BuildOptions& options = {});
+
+  // Runs the network's function on the dry device as build() does, for inputs of these shapes without a layout, and leaves
+  // nothing behind, whether it is built or not: names and shapes of the parameters that it asks for.
+  std::vector<std::pair<std::string, Shape>> rehearse(const std::vector<Shape>& inputs);
 
   Parameters& parameters() { return root().state_->parameters; }
   operator Parameters&() { return parameters(); }  // Tape tape(net); Adam adam(net, ...)
@@ -112,7 +122,7 @@ class Module {
   using Paths = std::set<std::string>;
   Module& root() { return *root_; }
   const Module& root() const { return *root_; }
-  void create(const Tensor& input, const BuildOptions& options);
+  void create(const std::vector<Tensor>& inputs, const BuildOptions& options);
   // A parameter as the same on all ranks of the grid for which the network is built.
   Tensor same(const Tensor& parameter) const;
 

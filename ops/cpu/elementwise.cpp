@@ -6,7 +6,7 @@
 
 #include "framework/tensor/half_rows.h"
 #include "ops/broadcast.h"
-#include "ops/elementwise_list.h"
+#include "ops/scalar.h"
 #include "ops/elementwise_ops.h"
 
 namespace mpigrad::ops {

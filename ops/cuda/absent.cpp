@@ -3,7 +3,7 @@
 #include "ops/cuda/absent.h"
 
 #include "ops/activation.h"
-#include "ops/elementwise_list.h"
+#include "ops/scalar.h"
 #include "ops/elementwise_ops.h"
 #include "ops/exponential.h"
 #include "ops/loss.h"

@@ -3,7 +3,6 @@
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/map.cuh"
 #include "ops/cuda/types.h"
-#include "ops/elementwise_list.h"
 #include "ops/scalar.h"
 
 namespace mpigrad::cuda {

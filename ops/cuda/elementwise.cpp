@@ -1,7 +1,7 @@
 #include "ops/broadcast.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/tensors.h"
-#include "ops/elementwise_list.h"
+#include "ops/scalar.h"
 #include "ops/elementwise_ops.h"
 
 namespace mpigrad::ops {

@@ -230,7 +230,7 @@ TEST_CASE("layouts: what is wrong on a distributed tensor is refused by name") {
     expect("[add]", [&] { x + filled(uneven); });
     expect("[add] operands are on different process grids", [&] { x + filled(split_layout(twin, {4, 6}, {0, -1, -1, -1})); });
     expect("[add] mixes a distributed tensor with a local one", [&] { x + ones({2, 6}, DType::float64); });
-    expect("[multiply] one operand is split", [&] { x* filled(same_layout(grid, {6})); });
+    expect("[multiply] shapes do not fit", [&] { x* filled(same_layout(grid, {3, 6})); });
     expect("[slice] across dimension 0, which is split", [&] { slice(x, 0, 0, 1); });
     expect("[pad] across dimension 0, which is split", [&] { pad(x, {1, 0}, {0, 0}); });
     expect("[flip] across dimension 0, which is split", [&] { flip(x, {0}); });

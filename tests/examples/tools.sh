@@ -273,8 +273,8 @@ judge 'cosmoflow trains in float16' grep -q 'loss scale [0-9]*, [1-9][0-9]* step
 half sixteen-first --epochs 1 --checkpoint-every 1
 half sixteen-resumed --epochs 2 --resume "$work/sixteen-first/checkpoint.h5"
 judge 'resumed in float16: the same loss' same_losses "$work/sixteen/metrics.csv" 2 "$work/sixteen-resumed/metrics.csv" 2
-judge 'resumed in float16: the same scale' test "$(tail -n 1 "$work/sixteen/metrics.csv" | cut -d , -f 7,8)" = \
-  "$(tail -n 1 "$work/sixteen-resumed/metrics.csv" | cut -d , -f 7,8)"
+judge 'resumed in float16: the same scale' test "$(tail -n 1 "$work/sixteen/metrics.csv" | cut -d , -f 8,9)" = \
+  "$(tail -n 1 "$work/sixteen-resumed/metrics.csv" | cut -d , -f 8,9)"
 train threads 2 sample=2 scored --epochs 0 --weights "$work/one/weights.h5" --json
 judge 'weights are evaluated' is_json
 judge 'weights that were trained on these data: it is said' warns 'is what .* was trained on: 10 of these 12 volumes are no test'

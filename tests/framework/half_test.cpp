@@ -11,6 +11,7 @@
 #include "comm/launch.h"
 #include "framework/parameter.h"
 #include "framework/tape.h"
+#include "ops/adjoints.h"
 #include "ops/conv.h"
 #include "ops/elementwise.h"
 #include "ops/loss.h"

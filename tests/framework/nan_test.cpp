@@ -13,7 +13,7 @@
 #include "comm/scan.h"
 #include "ops/activation.h"
 #include "ops/device.h"
-#include "ops/elementwise_list.h"
+#include "ops/scalar.h"
 #include "ops/elementwise_ops.h"
 #include "ops/matmul.h"
 #include "ops/norm.h"

@@ -1,6 +1,7 @@
 // Layer tables against published numbers, and whole networks laid out for thousands of ranks on the dry device and transport.
 
 #include "models/nn/describe.h"
+#include "framework/fnv.h"
 
 #include <doctest/doctest.h>
 
@@ -157,9 +158,9 @@ class Ledger {
         if (inside(record.peer)) receives_.push_back(message_key(record.peer, rank, record));
       } else {
         auto& hash = calls[record.members];
-        for (const char c : record.call) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+        hash = fnv1a(hash, record.call);
         // Reductions hand in equal parts; the others need not.
-        if (record.call == "allreduce") hash = (hash ^ static_cast<std::uint64_t>(record.bytes)) * 1099511628211ULL;
+        if (record.call == "allreduce") hash = fnv1a(hash, static_cast<std::uint64_t>(record.bytes));
       }
     }
     for (const auto& [members, hash] : calls) {

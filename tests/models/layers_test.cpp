@@ -164,7 +164,7 @@ TEST_CASE("layers: an op that cannot take a parameter beside a distributed tenso
     net.build(layout, {.dtype = DType::float64});
     net.use = [](const Tensor& y, const Tensor& w) { return matmul(y, unsqueeze(w, 1)); };
     require(error_text([&] { net(x); }).starts_with("[matmul] across a split dimension"), "[test] a view of a parameter");
-    net.use = [](const Tensor& y, const Tensor& w) { return linear(y, w); };
+    net.use = [](const Tensor& y, const Tensor& w) { return local::linear(y, w); };
     check("[linear] is not defined on a distributed tensor", "parameter_for(x, parameter)", [&] { net(x); });
     net.use = [](const Tensor& y, const Tensor& w) { return sum(y) + sum(w); };
     require(has(error_text([&] { net(x); }), "once per rank; write once() around it"), "[test] a share and a parameter");
@@ -230,6 +230,48 @@ TEST_CASE("layers: a parameter is rounded beside activations of 16 bits, and its
       const auto g = tape.gradient(sum(cast(y, DType::float32)), {w})[0];
       require(g.dtype() == DType::float32 && g.shape() == w.shape(), "[test] {}", g);
     });
+}
+
+TEST_CASE("layers: a transposed convolution has groups, dilation and activation") {
+  struct Net : nn::Module {
+    Tensor operator()(const Tensor& x) override { return conv(x); }
+    nn::ConvTranspose3d conv{*this,
+                             "conv",
+                             {.out = 4,
+                              .kernel = {2, 3, 2},
+                              .stride = {1, 2, 1},
+                              .padding = {0, 1, 0},
+                              .output_padding = {0, 1, 0},
+                              .dilation = {2, 1, 1},
+                              .groups = 2,
+                              .activation = Activation::leaky_relu(0.25)}};
+  };
+  const Shape shape{1, 6, 5, 3, 6};
+  const auto whole = global_tensor(shape, 3);
+  Net alone;
+  alone.build(shape, {.seed = 4, .dtype = DType::float64});
+  const auto &w = alone.parameters().find("conv.weight").value, &b = alone.parameters().find("conv.bias").value;
+  CHECK(w.shape() == Shape{6, 2, 3, 2, 2});
+  const auto plain = leaky_relu(local::conv_transpose(whole, w,
+                                                      {.stride = {1, 2, 1},
+                                                       .dilation = {2, 1, 1},
+                                                       .padding_low = {0, 1, 0},
+                                                       .padding_high = {0, 1, 0},
+                                                       .output_padding = {0, 1, 0},
+                                                       .groups = 2}) +
+                                    b,
+                                0.25);
+  CHECK(plain.shape() == Shape{1, 8, 10, 4, 4});
+  for (const int size : {1, 2, 3})
+    check_on_ranks(size, "transposed convolution", [&](const Communicator& comm) {
+      const auto layout = activation_layout(make_grid(comm, {.depth = comm.size()}), shape);
+      Net net;
+      net.build(layout, {.seed = 4, .dtype = DType::float64});
+      const auto y = net(global_tensor(shape, 3, layout));
+      require_close("transposed convolution", y.without_layout(), part_of(plain, y.layout()).without_layout());
+    });
+  nn::ConvTranspose3d bad(alone, "bad", {.out = 3, .groups = 2});
+  CHECK(error_text([&] { bad(whole); }).find("not a multiple of 2 groups") != std::string::npos);
 }
 
 TEST_CASE("layers: an optimizer's step is the network's, so that dropout draws new masks without being told") {

@@ -137,7 +137,7 @@ TEST_CASE("layouts: a rank with one element of a split dimension is like the oth
 
 TEST_CASE("layouts: linear functions keep shares, others are refused") {
   const auto s = distributed({3}, {share, whole}), t = distributed({3}, {share, whole}),
-             same = distributed({3}, {whole, whole}, 2);
+             same = constant(distributed({3}, {whole, whole}, 2));
   check_layout(s + t, {3}, {share, whole});
   check_layout(-s * 0.5 - t, {3}, {share, whole});
   check_layout(sum(s), {}, {share, whole});

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "comm/spatial/distributed.h"
+#include "ops/adjoints.h"
 #include "ops/conv.h"
 #include "ops/cpu/parallel.h"
 #include "ops/elementwise.h"

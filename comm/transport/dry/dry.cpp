@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "framework/fnv.h"
+
 #include "comm/transport/transport_checks.h"
 
 namespace mpigrad {
@@ -29,8 +31,8 @@ class DryTransport final : public Transport {
       : Transport({.name = "dry", .rank = rank, .size = static_cast<int>(members.size()), .can_ask = false}),
         members_(std::move(members)), log_(std::move(log)) {
     // FNV-1a over the members; the order counts.
-    hash_ = 14695981039346656037ull;
-    for (int member : members_) hash_ = (hash_ ^ static_cast<std::uint64_t>(member)) * 1099511628211ull;
+    hash_ = fnv_start;
+    for (int member : members_) hash_ = fnv1a(hash_, static_cast<std::uint64_t>(member));
   }
 
   void perform(const Collective& call) override {

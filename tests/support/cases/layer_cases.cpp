@@ -68,8 +68,7 @@ LayerCase random_conv_transpose(Dice& dice) {
     }
     if (!fits) continue;
     const bool bias = dice(0, 1);
-    if (dice(0, 2) == 0) a.activation = Activation::leaky_relu(0.5);
-    LayerCase layer{"conv_transpose", x, {{in, k[0], k[1], k[2], out}}, {}, a.activation == Activation::none && !bias};
+    LayerCase layer{"conv_transpose", x, {{in, k[0], k[1], k[2], out}}, {}, !bias};
     if (bias) layer.parameters.push_back({out * groups});
     layer.run = [=](const Tensors& in_) { return conv_transpose(in_[0], in_[1], bias ? in_[2] : Tensor(), a); };
     return layer;

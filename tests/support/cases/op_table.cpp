@@ -10,10 +10,10 @@
 #include "framework/error.h"
 #include "framework/tensor/random.h"
 #include "ops/activation.h"
+#include "ops/adjoints.h"
 #include "ops/conv.h"
 #include "ops/device.h"
 #include "ops/elementwise.h"
-#include "ops/elementwise_list.h"
 #include "ops/exponential.h"
 #include "ops/loss.h"
 #include "ops/matmul.h"
@@ -22,6 +22,7 @@
 #include "ops/random.h"
 #include "ops/recompute.h"
 #include "ops/reduce.h"
+#include "ops/scalar.h"
 #include "ops/softmax.h"
 #include "ops/views.h"
 
@@ -395,7 +396,7 @@ std::vector<Row> op_table() {
 
 std::set<std::string> declared_ops(bool with_constants) {
   std::set<std::string> result;
-#define MPIGRAD_MAKE(F, text, kind) result.insert(text);
+#define MPIGRAD_MAKE(F, name, kind) result.insert(#name);
   MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_MAKE)
   MPIGRAD_BINARY_FUNCTIONS(MPIGRAD_MAKE)
   if (with_constants) {

@@ -1,0 +1,18 @@
+#pragma once
+// FNV-1a (Fowler, Noll and Vo): a number for a text or for numbers, the same everywhere and for ever; not against anybody who
+// means harm.
+
+#include <cstdint>
+#include <string_view>
+
+namespace mpigrad {
+
+inline constexpr std::uint64_t fnv_start = 14695981039346656037ULL;
+
+constexpr std::uint64_t fnv1a(std::uint64_t hash, std::uint64_t next) { return (hash ^ next) * 1099511628211ULL; }
+constexpr std::uint64_t fnv1a(std::uint64_t hash, std::string_view text) {
+  for (const char c : text) hash = fnv1a(hash, static_cast<unsigned char>(c));
+  return hash;
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,72 @@
+#include "models/nn/sequential.h"
+
+#include <optional>
+#include <typeinfo>
+
+#include "ops/elementwise.h"
+
+namespace mpigrad::nn {
+namespace {
+
+// The layer itself, not one that is derived from it and may do something else.
+template <class Layer>
+Layer* as(Module& module) {
+  return typeid(module) == typeid(Layer) ? static_cast<Layer*>(&module) : nullptr;
+}
+
+// Layers that have no activation yet apply one in their own pass.
+template <class Layer>
+std::optional<Tensor> activated(Module& module, const Tensor& x, Activation activation) {
+  auto* layer = as<Layer>(module);
+  if (!layer || layer->activation() != Activation::none) return std::nullopt;
+  return (*layer)(x, activation);
+}
+
+Pool3d* pool_of(Module& module) {
+  if (auto* average = as<AvgPool3d>(module)) return average;
+  if (auto* maximum = as<MaxPool3d>(module)) return maximum;
+  return as<Pool3d>(module);
+}
+
+}  // namespace
+
+Tensor Activate::operator()(const Tensor& x) { return activation_ == Activation::none ? x : leaky_relu(x, activation_.slope()); }
+
+Tensor Pool3d::operator()(const Tensor& x) {
+  LayerScope scope(path(), pooling_ == Pooling::average ? "avg_pool" : "max_pool");
+  return scope.done(pooling_ == Pooling::average ? avg_pool(x, a_) : max_pool(x, a_));
+}
+
+Tensor GlobalAvgPool::operator()(const Tensor& x) { return global_avg_pool(x); }
+Tensor Flatten::operator()(const Tensor& x) { return flatten(x); }
+
+Tensor Sequential::operator()(const Tensor& x) {
+  Tensor y = x;
+  const auto at = [&](std::size_t i) { return i < layers_.size() ? layers_[i].get() : nullptr; };
+  for (std::size_t i = 0; i < layers_.size();) {
+    auto& layer = *layers_[i];
+    auto* activate = at(i + 1) ? as<Activate>(*at(i + 1)) : nullptr;
+    if (auto* conv = as<Conv3d>(layer)) {
+      const bool fits = activate && conv->activation() == Activation::none;
+      const auto activation = fits ? activate->activation() : conv->activation();
+      const std::size_t behind = i + (fits ? 2 : 1);
+      if (auto* pool = at(behind) ? pool_of(*at(behind)) : nullptr) {
+        y = conv->pooled(y, pool->path(), pool->pooling(), pool->attributes(), activation);
+        i = behind + 1;
+        continue;
+      }
+    }
+    std::optional<Tensor> both;
+    if (activate) {
+      both = activated<Conv3d>(layer, y, activate->activation());
+      if (!both) both = activated<ConvTranspose3d>(layer, y, activate->activation());
+      if (!both) both = activated<BatchNorm>(layer, y, activate->activation());
+      if (!both) both = activated<Linear>(layer, y, activate->activation());
+    }
+    y = both ? *both : layer(y);
+    i += both ? 2 : 1;
+  }
+  return y;
+}
+
+}  // namespace mpigrad::nn
