@@ -1,6 +1,7 @@
 #include "framework/buckets.h"
 
 #include "framework/op.h"
+#include "framework/parameter.h"
 
 namespace mpigrad {
 namespace {
@@ -66,6 +67,15 @@ Tensor ReductionBuckets::wait(std::uint64_t id) {
     bucket->pending = nullptr;
   }
   return {type, bucket->result.storage(), bucket->result.offset() + offset};
+}
+
+bool Reducer::take(std::uint64_t id, const Tensor& cotangent, const StartReduction& reduce) {
+  if (accumulate_.value_or(false)) return parameters_->defer(id, cotangent, reduce), true;
+  if (buckets_.contains(id)) return false;
+  // Only the last of the micro-batches, which says so, adds what the earlier ones left.
+  const auto before = accumulate_.has_value() ? parameters_->take_deferred(id, reduce) : Tensor();
+  buckets_.add(id, before ? mpigrad::add(cotangent, before) : cotangent, reduce);
+  return true;
 }
 
 }  // namespace mpigrad

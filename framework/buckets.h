@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -42,6 +43,29 @@ class ReductionBuckets {
 
   std::map<std::pair<std::uint64_t, DType>, std::shared_ptr<Bucket>> open_;  // by group of ranks
   std::unordered_map<std::uint64_t, Place> places_;
+};
+
+class Parameters;
+
+// What becomes, in one replay, of cotangents of parameters that are to be added up over ranks. Of micro-batches but the last they
+// are kept without being reduced; else they are reduced in buckets while the replay goes on, with what earlier micro-batches
+// kept.
+class Reducer {
+ public:
+  // `accumulate` as in GradientOptions; without it there are no micro-batches, and `parameters` may be null.
+  Reducer(Parameters* parameters, std::optional<bool> accumulate) : parameters_(parameters), accumulate_(accumulate) {}
+
+  // Takes the cotangent of tensor `id`. false: there is one of it already, and this one is the vjp's.
+  bool take(std::uint64_t id, const Tensor& cotangent, const StartReduction& reduce);
+  // Starts what has not been started.
+  void flush() { buckets_.flush(); }
+  // What was reduced of tensor `id`, or none; waits for it, after flush().
+  Tensor wait(std::uint64_t id) { return buckets_.contains(id) ? buckets_.wait(id) : Tensor(); }
+
+ private:
+  Parameters* parameters_;
+  std::optional<bool> accumulate_;
+  ReductionBuckets buckets_;
 };
 
 }  // namespace mpigrad

@@ -233,6 +233,54 @@ std::vector<Tensor> Tape::vjp(const std::vector<Tensor>& outputs, const std::vec
   return result;
 }
 
+namespace {
+
+using Ids = std::unordered_set<std::uint64_t>;
+
+// Tensors whose cotangents somebody needs: what is asked for, and what depends on it or on a message, because another rank may
+// ask.
+Ids mattering(const std::vector<Tape::Entry>& entries, const Ids& asked) {
+  Ids matters = asked;
+  for (const auto& entry : entries) {
+    const bool any = entry.communicates || std::any_of(entry.inputs.begin(), entry.inputs.end(),
+                                                       [&](const Tensor& x) { return x && matters.contains(x.id()); });
+    if (!any) continue;
+    for (const auto& y : entry.outputs) matters.insert(y.id());
+  }
+  return matters;
+}
+
+// Which inputs of an entry need a cotangent.
+std::vector<bool> wanted_inputs(const Tape::Entry& entry, const Ids& matters) {
+  std::vector<bool> wants;
+  for (const auto& x : entry.inputs) wants.push_back(x && !x.is_constant() && is_floating(x.dtype()) && matters.contains(x.id()));
+  return wants;
+}
+
+// Cotangents of an entry's outputs, which leave the table unless they are asked for; none if none has arrived.
+std::vector<Tensor> arriving_at(const Tape::Entry& entry, std::unordered_map<std::uint64_t, Tensor>& cotangents,
+                                const Ids& asked) {
+  std::vector<Tensor> arriving(entry.outputs.size());
+  bool any = false;
+  for (std::size_t i = 0; i < arriving.size(); ++i) {
+    const auto found = cotangents.find(entry.outputs[i].id());
+    if (found == cotangents.end()) continue;
+    any = true;
+    if (asked.contains(found->first)) {
+      arriving[i] = found->second;
+    } else {
+      arriving[i] = std::move(found->second);
+      cotangents.erase(found);
+    }
+  }
+  if (!any) arriving.clear();
+  return arriving;
+}
+
+void add_to(Tensor& slot, Tensor cotangent) { slot = slot ? add(slot, cotangent) : std::move(cotangent); }
+
+}  // namespace
+
 std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor>& with_respect_to,
                                  const GradientOptions& options) {
   require_unspent();
@@ -242,64 +290,27 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
   spent_ = options.record == Record::no;
   // Without Record::yes the tapes around this one still see the replay: that is how derivatives of derivatives nest.
 
-  // An output matters if it depends on what is asked for, or on a message: another rank may ask.
-  std::unordered_set<std::uint64_t> matters;
-  for (const auto& x : with_respect_to) matters.insert(x.id());
-  const std::size_t end = entries_.size();
-  for (std::size_t e = 0; e < end; ++e) {
-    const auto& entry = entries_[e];
-    const bool any = entry.communicates || std::any_of(entry.inputs.begin(), entry.inputs.end(),
-                                                       [&](const Tensor& x) { return x && matters.contains(x.id()); });
-    if (!any) continue;
-    for (const auto& y : entry.outputs) matters.insert(y.id());
-  }
-
-  ReductionBuckets pending;
-  std::unordered_set<std::uint64_t> asked;
+  Ids asked;
   for (const auto& x : with_respect_to) asked.insert(x.id());
+  const auto matters = mattering(entries_, asked);
+  Reducer reducer(parameters_, options.accumulate);
 
-  for (std::size_t e = end; e-- > 0;) {
+  for (std::size_t e = entries_.size(); e-- > 0;) {
     Entry kept;  // the vjp may append entries to this very vector, so it must not refer into it
     if (options.record == Record::yes) kept = entries_[e];
     else kept = std::move(entries_[e]), entries_.pop_back();
 
-    std::vector<Tensor> arriving(kept.outputs.size());
-    bool any = false;
-    for (std::size_t i = 0; i < arriving.size(); ++i) {
-      const auto found = cotangents.find(kept.outputs[i].id());
-      if (found == cotangents.end()) continue;
-      arriving[i] = asked.contains(found->first) ? found->second : std::move(found->second);
-      if (!asked.contains(found->first)) cotangents.erase(found);
-      any = true;
-    }
-    if (!any && !kept.communicates) continue;
-
-    std::vector<bool> wants(kept.inputs.size());
-    bool wanted = kept.communicates;
-    for (std::size_t i = 0; i < wants.size(); ++i) {
-      const auto& x = kept.inputs[i];
-      wants[i] = x && !x.is_constant() && is_floating(x.dtype()) && matters.contains(x.id());
-      wanted = wanted || wants[i];
-    }
-    if (!wanted) continue;
+    // An entry between ranks is replayed whether or not a cotangent has come: the other ranks wait in it.
+    auto arriving = arriving_at(kept, cotangents, asked);
+    const auto wants = wanted_inputs(kept, matters);
+    if (!kept.communicates && (arriving.empty() || std::find(wants.begin(), wants.end(), true) == wants.end())) continue;
+    arriving.resize(kept.outputs.size());
     for (std::size_t i = 0; i < arriving.size(); ++i)
       if (!arriving[i] && is_floating(kept.outputs[i].dtype())) arriving[i] = zeros_like(kept.outputs[i]);
 
-    if (kept.start_reduction && options.record == Record::no && !recording()) {
-      const auto id = kept.inputs[0].id();
-      if (asked.contains(id) && options.accumulate.value_or(false)) {
-        parameters_->defer(id, arriving[0], kept.start_reduction);
-        continue;
-      }
-      if (asked.contains(id) && !pending.contains(id)) {
-        // Only the last of the micro-batches, which says so, adds what the earlier ones left.
-        const bool last = options.accumulate.has_value();
-        if (const auto before = last ? parameters_->take_deferred(id, kept.start_reduction) : Tensor())
-          arriving[0] = add(arriving[0], before);
-        pending.add(id, arriving[0], kept.start_reduction);
-        continue;
-      }
-    }
+    const bool reduces =
+        kept.start_reduction && options.record == Record::no && !recording() && asked.contains(kept.inputs[0].id());
+    if (reduces && reducer.take(kept.inputs[0].id(), arriving[0], kept.start_reduction)) continue;
 
     const Replay at(kept.inputs, kept.outputs, wants);
     const ReplayScope vjp_scope(&kept);
@@ -311,19 +322,14 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
       if (!wants[i] || !leaving[i]) continue;
       require(leaving[i].type() == kept.inputs[i].type(), "[{}] its vjp returns {} for input {}, which is {}", kept.name,
               leaving[i], i, kept.inputs[i]);
-      auto& slot = cotangents[kept.inputs[i].id()];
-      slot = slot ? add(slot, leaving[i]) : std::move(leaving[i]);
+      add_to(cotangents[kept.inputs[i].id()], std::move(leaving[i]));
     }
   }
 
-  pending.flush();
+  reducer.flush();
   std::vector<Tensor> result;
   for (const auto& x : with_respect_to) {
-    if (pending.contains(x.id())) {
-      auto& slot = cotangents[x.id()];
-      const auto reduced = pending.wait(x.id());
-      slot = slot ? add(slot, reduced) : reduced;
-    }
+    if (auto reduced = reducer.wait(x.id())) add_to(cotangents[x.id()], std::move(reduced));
     const auto found = cotangents.find(x.id());
     result.push_back(found != cotangents.end() ? found->second : zeros_like(x));
   }

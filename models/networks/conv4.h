@@ -22,8 +22,9 @@ class Conv4 : public nn::Module {
   Tensor operator()(const Tensor& x) override;
 
  private:
-  void check() const;
+  void make();
   Conv4Options o_;
+  nn::List<nn::ConvNorm> blocks_;
 };
 
 }  // namespace mpigrad

@@ -6,8 +6,7 @@ namespace mpigrad {
 namespace {
 
 constexpr Activation hybrid_activation = Activation::leaky_relu(0.01), mlperf_activation = Activation::leaky_relu(0.3);
-constexpr std::size_t strided_block =
-    3;  // conv4 has stride 2, where the volume is large enough: a layer is made where it is used
+constexpr std::size_t strided_block = 3;  // conv4 has stride 2, where the volume is large enough
 
 std::vector<std::int64_t> filters(const CosmoFlowOptions& o) {
   auto list = o.variant == CosmoFlowVariant::hybrid ? std::vector<std::int64_t>{16, 32, 64, 128, 256, 256, 256}
@@ -30,39 +29,40 @@ CosmoFlow::CosmoFlow(const CosmoFlowOptions& options) : o_(options) {
   const auto activation = hybrid ? hybrid_activation : mlperf_activation;
   const auto channels = filters(o_);
   for (std::size_t i = 0; i < channels.size(); ++i) {
-    convs_.push_back({.out = channels[i],
-                      .kernel = 3,
-                      .padding = 1,
-                      .bias = !hybrid,
-                      .activation = o_.batch_norm ? Activation::none : activation});
-    if (o_.batch_norm) norms_.push_back(std::make_unique<nn::BatchNorm>(*this, fmt::format("norm{}", i + 1), o_.norm));
+    convs_.add(*this, fmt::format("conv{}", i + 1),
+               {.out = channels[i],
+                .kernel = 3,
+                .padding = 1,
+                .bias = !hybrid,
+                .activation = o_.batch_norm ? Activation::none : activation});
+    if (o_.batch_norm) norms_.add(*this, fmt::format("norm{}", i + 1), o_.norm);
   }
   const auto widths = hybrid ? std::vector<std::int64_t>{2048, 256, o_.targets} : std::vector<std::int64_t>{128, 64, o_.targets};
   const double keep = o_.keep > 0 ? o_.keep : hybrid ? 0.8 : 0.5;
   for (std::size_t i = 0; i < widths.size(); ++i) {
     const bool last = i + 1 == widths.size();
-    linears_.push_back(std::make_unique<nn::Linear>(*this, fmt::format("linear{}", i + 1),
-                                                    nn::LinearAttributes{.out = last ? widths[i] : widths[i] / o_.filter_divisor,
-                                                                         .bias_start = hybrid ? 0.1 : 0.0,
-                                                                         .activation = last ? Activation::none : activation}));
-    dropouts_.push_back(
-        std::make_unique<nn::Dropout>(*this, fmt::format("dropout{}", i + 1), nn::DropoutAttributes{.keep = keep}));
+    linears_.add(*this, fmt::format("linear{}", i + 1),
+                 {.out = last ? widths[i] : widths[i] / o_.filter_divisor,
+                  .bias_start = hybrid ? 0.1 : 0.0,
+                  .activation = last ? Activation::none : activation});
+    dropouts_.add(*this, fmt::format("dropout{}", i + 1), {.keep = keep});
   }
 }
 
 // Convolution, activation, pooling where there is something left to pool.
 Tensor CosmoFlow::block(const Tensor& x, std::size_t i) {
   const bool hybrid = o_.variant == CosmoFlowVariant::hybrid;
-  auto attributes = convs_[i];
-  if (hybrid && i == strided_block && extent_of(x) > 4) attributes.stride = 2;
-  nn::Conv3d conv(*this, fmt::format("conv{}", i + 1), attributes);
+  auto& conv = convs_[i];
+  const Triple stride = hybrid && i == strided_block && extent_of(x) > 4 ? 2 : 1;
   const auto name = fmt::format("pool{}", i + 1);
-  const auto outputs = (extent_of(x) + attributes.stride[0] - 1) / attributes.stride[0];
+  const auto outputs = (extent_of(x) + stride[0] - 1) / stride[0];
   if (!hybrid) return conv.pooled(x, name, nn::Pooling::maximum, {.kernel = 2, .stride = 2});
   const PoolAttributes pool{.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1};
   const bool pools = outputs > 2;
-  if (!o_.batch_norm) return pools ? conv.pooled(x, name, nn::Pooling::average, pool) : conv(x);
-  const auto z = (*norms_[i])(conv(x));
+  const auto activation = conv.activation();
+  if (!o_.batch_norm)
+    return pools ? conv.pooled(x, name, nn::Pooling::average, pool, activation, stride) : conv(x, activation, stride);
+  const auto z = norms_[i](conv(x, activation, stride));
   if (!pools) return leaky_relu(z, hybrid_activation.slope());
   nn::LayerScope scope(name, "avg_pool");
   return scope.done(avg_pool(z, pool, hybrid_activation));
@@ -79,9 +79,9 @@ Tensor CosmoFlow::operator()(const Tensor& input) {
   x = flatten(x);
   for (std::size_t i = 0; i < linears_.size(); ++i) {
     // Dropout stands before each product in the hybrid variant, behind the activations in the other.
-    if (hybrid) x = (*dropouts_[i])(x);
-    x = (*linears_[i])(x);
-    if (!hybrid && i + 1 < linears_.size()) x = (*dropouts_[i])(x);
+    if (hybrid) x = dropouts_[i](x);
+    x = linears_[i](x);
+    if (!hybrid && i + 1 < linears_.size()) x = dropouts_[i](x);
   }
   return hybrid ? x : tanh(x) * 1.2;
 }

@@ -1,10 +1,7 @@
 #pragma once
 // CosmoFlow: cosmological parameters from a volume of matter, in two published variants.
 
-#include <memory>
-#include <optional>
-
-#include "models/nn/layers.h"
+#include "models/nn/sequential.h"
 
 namespace mpigrad {
 
@@ -31,10 +28,10 @@ class CosmoFlow : public nn::Module {
  private:
   Tensor block(const Tensor& x, std::size_t i);
   CosmoFlowOptions o_;
-  std::vector<nn::Conv3dAttributes> convs_;
-  std::vector<std::unique_ptr<nn::BatchNorm>> norms_;
-  std::vector<std::unique_ptr<nn::Linear>> linears_;
-  std::vector<std::unique_ptr<nn::Dropout>> dropouts_;
+  nn::List<nn::Conv3d> convs_;
+  nn::List<nn::BatchNorm> norms_;
+  nn::List<nn::Linear> linears_;
+  nn::List<nn::Dropout> dropouts_;
 };
 
 }  // namespace mpigrad

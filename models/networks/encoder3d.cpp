@@ -37,6 +37,8 @@ void Encoder3d::make() {
   require(o_.width > 0 && !o_.blocks.empty() && std::ranges::min(o_.blocks) > 0,
           "[encoder3d] width is positive, and there is a block in each of one or more stages: width {}, blocks ({})", o_.width,
           joined(o_.blocks, ", "));
+  stem_ =
+      std::make_unique<nn::ConvNorm>(*this, "1", nn::ConvNormAttributes{.out = o_.width, .kernel = o_.kernel, .norm = o_.norm});
   auto width = o_.width;
   for (const int blocks : o_.blocks) {
     auto& stage = stages_.emplace_back();
@@ -56,12 +58,7 @@ Tensor Encoder3d::operator()(const Tensor& x) {
   const auto size = longest(x);
   const auto stride = size >= strided_stem_from ? stride_for(x) : Triple(1);
   const bool pools = size >= pooled_stem_from;
-  Tensor y = nn::conv_norm(*this, "1", x,
-                           {.out = o_.width,
-                            .kernel = o_.kernel,
-                            .stride = stride,
-                            .norm = o_.norm,
-                            .activation = pools ? Activation::none : Activation::relu});
+  Tensor y = (*stem_)(x, pools ? Activation::none : Activation::relu, stride);
   if (pools) {
     // Before the activation, which it leaves less to do: maxima and ReLU commute.
     const auto by = stride_for(y);

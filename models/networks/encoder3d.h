@@ -30,6 +30,7 @@ class Encoder3d : public nn::Module {
  private:
   void make();
   Encoder3dOptions o_;
+  std::unique_ptr<nn::ConvNorm> stem_;
   std::vector<std::vector<std::unique_ptr<nn::ResidualBlock>>> stages_;
 };
 

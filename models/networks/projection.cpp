@@ -23,24 +23,25 @@ ProjectionHead::ProjectionHead(nn::Module& parent, const std::string& name, cons
   require(o_.layers >= 1 && o_.layers <= 3, "[{}] a projection head has 1 to 3 layers, got {}", path(), o_.layers);
   require(o_.out > 0 && (o_.layers == 1 || o_.hidden > 0), "[{}] widths are positive: hidden {}, out {}", path(), o_.hidden,
           o_.out);
+  auto activated = o_.norm, plain = o_.norm;
+  activated.activation = Activation::relu, plain.affine = false;
+  for (int i = 1; i <= o_.layers; ++i) {
+    const bool last = i == o_.layers;
+    const auto activation = last || o_.hidden_norm ? Activation::none : Activation::relu;
+    linears_.add(*this, fmt::format("linear{}", i),
+                 {.out = last ? o_.out : o_.hidden, .bias = last ? o_.bias : !o_.hidden_norm, .activation = activation});
+    if (last ? o_.final_norm : o_.hidden_norm) norms_.add(*this, fmt::format("norm{}", i), last ? plain : activated);
+  }
 }
 
 Tensor ProjectionHead::operator()(const Tensor& x) {
   Tensor y = x;
-  auto activated = o_.norm;
-  activated.activation = Activation::relu;
-  for (int i = 1; i < o_.layers; ++i) {
-    nn::Linear linear(
-        *this, fmt::format("linear{}", i),
-        {.out = o_.hidden, .bias = !o_.hidden_norm, .activation = o_.hidden_norm ? Activation::none : Activation::relu});
-    y = linear(y);
-    if (o_.hidden_norm) y = nn::BatchNorm(*this, fmt::format("norm{}", i), activated)(y);
+  std::size_t norm = 0;
+  for (std::size_t i = 0; i < linears_.size(); ++i) {
+    y = linears_[i](y);
+    if (i + 1 < linears_.size() ? o_.hidden_norm : o_.final_norm) y = norms_[norm++](y);
   }
-  y = nn::Linear(*this, fmt::format("linear{}", o_.layers), {.out = o_.out, .bias = o_.bias})(y);
-  if (!o_.final_norm) return y;
-  auto plain = o_.norm;
-  plain.affine = false;
-  return nn::BatchNorm(*this, fmt::format("norm{}", o_.layers), plain)(y);
+  return y;
 }
 
 Prototypes::Prototypes(nn::Module& parent, const std::string& name, std::int64_t count)

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "models/nn/layers.h"
+#include "models/nn/sequential.h"
 
 namespace mpigrad {
 
@@ -32,6 +32,8 @@ class ProjectionHead : public nn::Module {
 
  private:
   ProjectionOptions o_;
+  nn::List<nn::Linear> linears_;
+  nn::List<nn::BatchNorm> norms_;  // of the hidden layers and behind the last, where there are any
 };
 
 // The prototypes of swav(), [count, width of z], unit rows at the start: a parameter, the same on all ranks. Renormalise them

@@ -1,9 +1,29 @@
 #pragma once
 // The residual blocks of ResNets (He et al. 2015), for images and volumes.
 
-#include "models/nn/layers.h"
+#include <memory>
+
+#include "models/nn/sequential.h"
 
 namespace mpigrad::nn {
+
+// activation(norm(conv(x))) without bias, He-normal weights; kernels are odd and padded by half of themselves. Two parts of
+// `parent`, whose names end in `number`: conv1, norm1.
+struct ConvNormAttributes {
+  std::int64_t out = 0;
+  Triple kernel = 3;
+  BatchNormAttributes norm{};  // but for its activation
+};
+class ConvNorm {
+ public:
+  using Attributes = ConvNormAttributes;
+  ConvNorm(Module& parent, const std::string& number, const ConvNormAttributes& attributes);
+  Tensor operator()(const Tensor& x, Activation activation = Activation::none, const Triple& stride = 1);
+
+ private:
+  Conv3d conv_;
+  BatchNorm norm_;
+};
 
 struct ResidualAttributes {
   std::int64_t width = 64;  // channels of the convolutions; a bottleneck gives four times as many
@@ -29,16 +49,8 @@ class ResidualBlock : public Module {
 
  private:
   ResidualAttributes a_;
+  List<ConvNorm> branch_;
+  std::unique_ptr<ConvNorm> shortcut_;
 };
-
-// activation(norm(conv(x))) without bias, He-normal weights; kernels are odd and padded by half of themselves. `name` ends
-// in a number, the norm's name in the same: conv1, norm1.
-struct ConvNormAttributes {
-  std::int64_t out = 0;
-  Triple kernel = 3, stride = 1;
-  BatchNormAttributes norm{};  // but for its activation
-  Activation activation = Activation::none;
-};
-Tensor conv_norm(Module& parent, const std::string& number, const Tensor& x, const ConvNormAttributes& attributes);
 
 }  // namespace mpigrad::nn

@@ -29,6 +29,9 @@ void ResNet::make() {
   require(o_.width > 0 && o_.classes >= 0, "[resnet] width is positive, classes are not negative, got {} and {}", o_.width,
           o_.classes);
   bottleneck_ = o_.depth >= 50;
+  stem_ = std::make_unique<nn::ConvNorm>(
+      *this, "1",
+      nn::ConvNormAttributes{.out = o_.width, .kernel = o_.small_images ? Triple(1, 3, 3) : Triple(1, 7, 7), .norm = o_.norm});
   auto width = o_.width;
   for (const int blocks : blocks_of(o_.depth)) {
     auto& stage = stages_.emplace_back();
@@ -39,6 +42,7 @@ void ResNet::make() {
               .width = width, .bottleneck = bottleneck_, .kernel = {1, 3, 3}, .zero_start = o_.zero_start, .norm = o_.norm}));
     width *= 2;
   }
+  if (o_.classes > 0) classifier_ = std::make_unique<nn::Linear>(*this, "classifier", nn::LinearAttributes{.out = o_.classes});
 }
 
 std::int64_t ResNet::features() const { return stages_.back().back()->out(); }
@@ -46,12 +50,7 @@ std::int64_t ResNet::features() const { return stages_.back().back()->out(); }
 Tensor ResNet::operator()(const Tensor& x) {
   require(x.rank() == 5 && (x.layout() ? x.layout()->global[1] : x.dim(1)) == 1, "[resnet] needs images [N, 1, H, W, C]: {}", x);
   const Triple once = 1, twice{1, 2, 2};
-  const nn::ConvNormAttributes stem{.out = o_.width,
-                                    .kernel = o_.small_images ? Triple(1, 3, 3) : Triple(1, 7, 7),
-                                    .stride = o_.small_images ? once : twice,
-                                    .norm = o_.norm,
-                                    .activation = o_.small_images ? Activation::relu : Activation::none};
-  Tensor y = nn::conv_norm(*this, "1", x, stem);
+  Tensor y = o_.small_images ? (*stem_)(x, Activation::relu) : (*stem_)(x, Activation::none, twice);
   // A maximum of non-negative numbers is that of all, or 0: the pooling may come before the activation and leaves it less to do.
   if (!o_.small_images) {
     nn::LayerScope scope("pool", "max_pool");
@@ -61,8 +60,7 @@ Tensor ResNet::operator()(const Tensor& x) {
   for (std::size_t s = 0; s < stages_.size(); ++s)
     for (std::size_t b = 0; b < stages_[s].size(); ++b) y = (*stages_[s][b])(y, s > 0 && b == 0 ? twice : once);
   y = global_avg_pool(y);
-  if (o_.classes == 0) return y;
-  return nn::Linear(*this, "classifier", {.out = o_.classes})(y);
+  return classifier_ ? (*classifier_)(y) : y;
 }
 
 }  // namespace mpigrad

@@ -29,7 +29,9 @@ class ResNet : public nn::Module {
   void make();
   ResNetOptions o_;
   bool bottleneck_ = false;
+  std::unique_ptr<nn::ConvNorm> stem_;
   std::vector<std::vector<std::unique_ptr<nn::ResidualBlock>>> stages_;
+  std::unique_ptr<nn::Linear> classifier_;
 };
 
 }  // namespace mpigrad

@@ -24,7 +24,7 @@ Conv3d::Conv3d(Module& parent, const std::string& name, const Conv3dAttributes& 
 
 Tensor Conv3d::bias() { return a_.bias ? parameter("bias", {a_.out}, constant_value(0), false) : Tensor(); }
 
-Tensor Conv3d::convolved(const Tensor& input, bool with_bias, Activation activation) {
+Tensor Conv3d::convolved(const Tensor& input, bool with_bias, Activation activation, const std::optional<Triple>& stride) {
   require(input.rank() == 5, "[{}] needs [N, D, H, W, C]: {}", path(), input);
   require(a_.groups > 0 && input.dim(4) % a_.groups == 0, "[{}] {} channels are not a multiple of {} groups: {}", path(),
           input.dim(4), a_.groups, input);
@@ -37,7 +37,7 @@ Tensor Conv3d::convolved(const Tensor& input, bool with_bias, Activation activat
       parameter("weight", shape, a_.start == WeightStart::he_fan_out ? he_normal(fan_out) : glorot_uniform(fan_in, fan_out));
   const auto b = bias();
   return scope.done(conv(x, w, with_bias ? b : Tensor(),
-                         {.stride = a_.stride,
+                         {.stride = stride.value_or(a_.stride),
                           .dilation = a_.dilation,
                           .padding_low = a_.padding,
                           .padding_high = a_.padding,
@@ -45,15 +45,17 @@ Tensor Conv3d::convolved(const Tensor& input, bool with_bias, Activation activat
                           .activation = activation}));
 }
 
-Tensor Conv3d::operator()(const Tensor& x, Activation activation) { return convolved(x, true, activation); }
+Tensor Conv3d::operator()(const Tensor& x, Activation activation, const std::optional<Triple>& stride) {
+  return convolved(x, true, activation, stride);
+}
 
 // For f(z) = leaky_relu(z + bias, slope), which never falls: max f(z) = f(max z), ties and NaN included. Only what takes the
 // cotangent of two elements of which rounding makes equal ones may differ, and -infinity of a window wholly in padding, which
 // f with slope 0 makes 0.
 Tensor Conv3d::pooled(const Tensor& x, const std::string& name, Pooling pooling, const PoolAttributes& pool,
-                      Activation activation) {
+                      Activation activation, const std::optional<Triple>& stride) {
   const bool average = pooling == Pooling::average;
-  const auto z = convolved(x, average, Activation::none);
+  const auto z = convolved(x, average, Activation::none, stride);
   LayerScope scope(name, average ? "avg_pool" : "max_pool");
   return scope.done(average ? avg_pool(z, pool, activation) : bias_activation(max_pool(z, pool), bias(), activation));
 }

@@ -3,6 +3,8 @@
 //
 //   nn::Conv3d conv{*this, "conv", {.out = 16, .kernel = 3, .padding = 1}};
 
+#include <optional>
+
 #include "comm/spatial/distributed.h"
 #include "models/nn/module.h"
 
@@ -25,8 +27,9 @@ class Conv3d : public Module {
   using Attributes = Conv3dAttributes;
   Conv3d(Module& parent, const std::string& name, const Conv3dAttributes& attributes);
   Tensor operator()(const Tensor& x) override { return (*this)(x, a_.activation); }
-  // With another activation than that of the attributes.
-  Tensor operator()(const Tensor& x, Activation activation);
+  // With another activation, or stride, than that of the attributes: a stride may depend on how large x is.
+  Tensor operator()(const Tensor& x, Activation activation, const std::optional<Triple>& stride = {});
+  const Conv3dAttributes& attributes() const { return a_; }
   Activation activation() const { return a_.activation; }
   // pool(conv(x)), called `name` in tables, in the order that goes over the large tensor least often and keeps nothing of it:
   // the activation is part of the average's pass, which keeps signs; bias and activation do not change which element is the
@@ -34,10 +37,11 @@ class Conv3d : public Module {
   Tensor pooled(const Tensor& x, const std::string& name, Pooling pooling, const PoolAttributes& pool) {
     return pooled(x, name, pooling, pool, a_.activation);
   }
-  Tensor pooled(const Tensor& x, const std::string& name, Pooling pooling, const PoolAttributes& pool, Activation activation);
+  Tensor pooled(const Tensor& x, const std::string& name, Pooling pooling, const PoolAttributes& pool, Activation activation,
+                const std::optional<Triple>& stride = {});
 
  private:
-  Tensor convolved(const Tensor& x, bool with_bias, Activation activation);
+  Tensor convolved(const Tensor& x, bool with_bias, Activation activation, const std::optional<Triple>& stride);
   Tensor bias();
   Conv3dAttributes a_;
 };
