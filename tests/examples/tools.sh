@@ -390,6 +390,9 @@ for file in cosmoflow.png summary.json; do
   judge "resumed after its last epoch: $file" test -s "$work/short-killed/$file"
 done
 judge 'what the killed run left of a picture is gone' no_file "$work/short-killed/.cosmoflow.png.4711.tmp"
+train threads 1 sample=1 brief --epochs 3 --minutes 0.00001
+brief() { succeeds && [ "$(wc -l <"$work/brief/metrics.csv")" -eq 2 ] && grep -q '"stopped": "0:00 are over"' "$work/brief/summary.json"; }
+judge 'a training whose minutes are over ends behind an epoch, and says so' brief
 train ranks 2 depth=2 refused --epochs 1 --resume "$work/short/checkpoint.h5"
 judge 'resumed for fewer epochs than there were' refuses_once '2 epochs behind it; --epochs 1 asks for fewer'
 
