@@ -293,6 +293,10 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
   Ids asked;
   for (const auto& x : with_respect_to) asked.insert(x.id());
   const auto matters = mattering(entries_, asked);
+  Ids computed;  // of what is asked for: it has a cotangent to hand on, which must not be under way
+  for (const auto& entry : entries_)
+    for (const auto& y : entry.outputs)
+      if (asked.contains(y.id())) computed.insert(y.id());
   Reducer reducer(parameters_, options.accumulate);
 
   for (std::size_t e = entries_.size(); e-- > 0;) {
@@ -308,8 +312,8 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
     for (std::size_t i = 0; i < arriving.size(); ++i)
       if (!arriving[i] && is_floating(kept.outputs[i].dtype())) arriving[i] = zeros_like(kept.outputs[i]);
 
-    const bool reduces =
-        kept.start_reduction && options.record == Record::no && !recording() && asked.contains(kept.inputs[0].id());
+    const bool reduces = kept.start_reduction && options.record == Record::no && !recording() &&
+                         asked.contains(kept.inputs[0].id()) && !computed.contains(kept.inputs[0].id());
     if (reduces && reducer.take(kept.inputs[0].id(), arriving[0], kept.start_reduction)) continue;
 
     const Replay at(kept.inputs, kept.outputs, wants);
@@ -329,6 +333,10 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
   reducer.flush();
   std::vector<Tensor> result;
   for (const auto& x : with_respect_to) {
+    if (asked.erase(x.id()) == 0) {  // once more
+      result.push_back(cotangents.contains(x.id()) ? cotangents.at(x.id()) : zeros_like(x));
+      continue;
+    }
     if (auto reduced = reducer.wait(x.id())) add_to(cotangents[x.id()], std::move(reduced));
     const auto found = cotangents.find(x.id());
     result.push_back(found != cotangents.end() ? found->second : zeros_like(x));

@@ -92,7 +92,8 @@ Tensor binary(const F& f, const Tensor& a, const Tensor& b) {
 }
 template <class F>
 Tensor compare(const Tensor& a, const Tensor& b) {
-  return together(Compare<F>{}, F::row.kind, {a, b});
+  const auto fixed = [](const Tensor& x) { return x.layout() ? constant(x) : x; };  // nothing is replicated for a derivative
+  return together(Compare<F>{}, F::row.kind, {fixed(a), fixed(b)});
 }
 
 }  // namespace

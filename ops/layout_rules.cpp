@@ -62,8 +62,7 @@ LayoutPtr elementwise_layout(std::string_view op, Inputs in, Elementwise kind) {
     if (!x.layout()) {
       if (x.elements() == 1 && x.is_constant()) continue;
       fail("[{}] mixes a distributed tensor with a local one; {}: {}, {}", op,
-           detail::parameter_hint(in, "give it a layout (same_layout() if it is the same on all ranks)"),
-           in.front(), in.back());
+           detail::parameter_hint(in, "give it a layout (same_layout() if it is the same on all ranks)"), in.front(), in.back());
     }
     require(!model || model->layout()->grid == x.layout()->grid, "[{}] operands are on different process grids: {}, {}", op,
             in.front(), in.back());
@@ -89,7 +88,8 @@ LayoutPtr elementwise_layout(std::string_view op, Inputs in, Elementwise kind) {
       const auto here = placed(x, a);
       if (here.placement == Placement::share) ++shares;
       if (split.cuts && here.placement == Placement::same) {
-        const bool broadcasts = -split.from_right > x.rank() || x.dim(split.from_right) == 1;
+        // Of all ranks: a block of one index does not broadcast.
+        const bool broadcasts = -split.from_right > x.rank() || x.layout()->global[x.rank() + split.from_right] == 1;
         if (!x.is_constant() || !broadcasts)
           fail("[{}] one operand is split over grid axis {}, the other is the same on all its ranks; {}: {}, {}", op,
                result.grid->names[a], detail::parameter_hint(in, "replicate it"), in.front(), in.back());
@@ -149,7 +149,7 @@ std::pair<Tensor, LayoutPtr> met(std::string_view op, const Tensor& w, Inputs ot
   for (std::size_t a = 0; a < block.axes.size(); ++a) {
     if (varies(w, a)) continue;
     for (const auto& x : others) {
-      if (!varies(x, a)) continue;
+      if (!x.layout() || x.layout()->grid != block.grid || !varies(x, a)) continue;
       if (axes.empty() || axes.back() != static_cast<int>(a)) axes.push_back(static_cast<int>(a));
       const auto& at = x.layout()->axes[a];
       const int d = at.placement == Placement::split ? met_dimension(w, x, a) : -1;
@@ -158,7 +158,7 @@ std::pair<Tensor, LayoutPtr> met(std::string_view op, const Tensor& w, Inputs ot
       block.axes[a] = {Placement::split, d, at.cuts};
     }
   }
-  Tensor local = detail::replicated(w, axes, dtype);
+  Tensor local = w.is_constant() ? w.without_layout() : detail::replicated(w, axes, dtype);
   const auto have = w.layout()->box(), need = block.box();
   if (!(have == need)) {
     Shape begin = need.begin, end = need.end;

@@ -35,23 +35,16 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   const TrainerHooks hooks{.loss = s.loss, .evaluate = s.evaluate, .text = [&](const EpochRow& row) {
                              return s.text(row.values) + remarks(row.report);
                            }};
-  const auto result = mpigrad::train(s.net, *optimizer, s.loader, world, hooks,
-                                     {.fit = {.epochs = o.epochs,
-                                              .first_epoch = first_epoch,
-                                              .learning_rate = make_schedule(o, steps),
-                                              .clip_norm = o.clip_norm,
-                                              .loss_scale = loss_scale.get(),
-                                              .accumulate = o.accumulate,
-                                              .graph = o.graph},
-                                      .folder = out / "",
-                                      .values = s.values,
-                                      .replaces = o.overwrite && o.resume.empty(),
-                                      .checkpoint_every = o.checkpoint_every,
-                                      .notes = notes,
-                                      .patience = o.patience,
-                                      .monitor = s.values.front(),
-                                      .most_seconds = o.minutes * 60,
-                                      .progress = {.rank = world.rank(), .quiet = o.quiet}});
+  TrainerOptions options;
+  options.fit.epochs = o.epochs, options.fit.first_epoch = first_epoch;
+  options.fit.learning_rate = make_schedule(o, steps), options.fit.clip_norm = o.clip_norm;
+  options.fit.loss_scale = loss_scale.get(), options.fit.accumulate = o.accumulate, options.fit.graph = o.graph;
+  options.folder = out / "", options.replaces = o.overwrite && o.resume.empty();
+  options.values = s.values, options.monitor = s.values.front(), options.patience = o.patience;
+  options.checkpoint_every = o.checkpoint_every, options.notes = notes;
+  options.most_seconds = o.minutes * 60;
+  options.progress = {.rank = world.rank(), .quiet = o.quiet};
+  const auto result = mpigrad::train(s.net, *optimizer, s.loader, world, hooks, options);
   if (first_epoch == o.epochs) s.evaluate();  // only the last files were missing
   save(out / weights_file, s.net, world,
        {.info = {.step = optimizer->steps(), .epoch = result.epochs_behind, .notes = notes}, .overwrite = true});

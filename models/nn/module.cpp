@@ -92,12 +92,12 @@ void Module::build(const std::vector<Shape>& inputs, const BuildOptions& options
 std::vector<std::pair<std::string, Shape>> Module::rehearse(const std::vector<Shape>& inputs) {
   require(this == root_, "[module] rehearse the network, not its part {}", path_);
   UseDevice dry(DeviceKind::dry);
-  const auto dtype = state_->compute;
+  const auto dtype = state_->dtype;
   std::vector<Tensor> stand_ins;
   for (const auto& input : inputs) stand_ins.emplace_back(TensorType{input, dtype});
   // What the function makes meanwhile is another network's state.
   auto other = std::make_unique<State>();
-  other->dtype = state_->dtype, other->compute = dtype, other->training = state_->training, other->building = true;
+  other->dtype = dtype, other->compute = state_->compute, other->training = state_->training, other->building = true;
   std::swap(state_, other);
   std::exception_ptr error;
   try {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -17,9 +18,9 @@ class Stopping {
   Stopping(const TrainerOptions& options, const TrainerHooks& hooks, const Communicator& world)
       : o_(options), hooks_(hooks), world_(world) {
     require(o_.patience >= 0, "[training] patience is a number of epochs, got {}", o_.patience);
-    if (o_.monitor == "train_loss") return;
+    if (o_.patience == 0 || o_.monitor == "train_loss") return;
     const auto at = std::find(o_.values.begin(), o_.values.end(), o_.monitor);
-    require(at != o_.values.end() || o_.patience == 0, "[training] no value is called {}, which is to be monitored", o_.monitor);
+    require(at != o_.values.end(), "[training] no value is called {}, which is to be monitored", o_.monitor);
     place_ = static_cast<std::size_t>(at - o_.values.begin());
   }
 
@@ -36,7 +37,11 @@ class Stopping {
   }
 
   std::string reason(const EpochRow& row) {
-    without_ = improves(monitored(row)) ? 0 : without_ + 1;
+    if (o_.patience > 0) {
+      double value = monitored(row);
+      world_.transport().bcast(&value, 1, DType::float64, 0);  // what ranks measure may differ
+      without_ = improves(value) ? 0 : without_ + 1;
+    }
     if (o_.patience > 0 && without_ >= o_.patience) return fmt::format("{} was no better for {} epochs", o_.monitor, without_);
     if (o_.most_seconds > 0 && row.report.epoch + 1 < o_.fit.epochs) {
       // Clocks of ranks differ.
@@ -50,6 +55,7 @@ class Stopping {
  private:
   double monitored(const EpochRow& row) const { return place_ ? row.values[*place_] : row.report.loss; }
   bool improves(double value) {
+    if (std::isnan(value)) return false;
     if (best_ && !(o_.larger_is_better ? value > *best_ : value < *best_)) return false;
     best_ = value;
     return true;

@@ -32,11 +32,14 @@ EpochRow row_of(const std::vector<double>& cells, std::size_t values) {
 }  // namespace
 
 TrainingLog::TrainingLog(const TrainingLogOptions& o) : names_(o.values) {
+  for (const auto& name : names_)
+    require(!name.empty() && name.find_first_of(",\"\r\n") == std::string::npos,
+            "[training] '{}' cannot be the name of a column: it is empty, or has a comma, a quote or a line's end", name);
   if (o.folder.empty()) return;
   metrics_.emplace(o.folder / file, columns(names_), o.first_epoch);
   for (const auto& cells : metrics_->earlier()) rows_.push_back(row_of(cells, names_.size()));
   if (!o.tensorboard || !tensorboard::available()) return;
-  if (o.replaces) tensorboard::remove_event_files(o.folder);
+  if (o.replaces) replaced_ = o.folder;
   events_ = std::make_unique<tensorboard::EventFile>(o.folder / tensorboard::event_file_name(o.first_step));
 }
 
@@ -54,7 +57,9 @@ void TrainingLog::add(const EpochReport& r, const std::vector<double>& values) {
       numbers.end(),
       {{"learning_rate", r.learning_rate}, {"samples_per_second", r.samples_per_second}, {"waiting_seconds", r.waiting_seconds}});
   metrics_->row(cells);
-  if (events_) events_->scalars(r.steps, numbers);
+  if (!events_) return;
+  if (!replaced_.empty()) tensorboard::remove_event_files(std::exchange(replaced_, {}));
+  events_->scalars(r.steps, numbers);
 }
 
 }  // namespace mpigrad

@@ -17,7 +17,7 @@ namespace mpigrad {
 // An epoch as training reports it, and the run's own measures of it.
 struct EpochRow {
   EpochReport report;
-  std::vector<double> values;
+  std::vector<double> values{};
 };
 
 struct TrainingLogOptions {
@@ -26,7 +26,7 @@ struct TrainingLogOptions {
   std::int64_t first_epoch = 0;     // rows of earlier ones stay
   std::int64_t first_step = 0;      // of the optimizer
   bool tensorboard = true;          // where this build can
-  bool replaces = false;            // takes out what earlier runs wrote for TensorBoard
+  bool replaces = false;            // with the first row, takes out what earlier runs wrote for TensorBoard
 };
 
 // Columns of the table, for every trainer: epoch (from 1), train_loss, the run's own, learning_rate, samples_per_second, seconds,
@@ -46,6 +46,7 @@ class TrainingLog {
   std::vector<EpochRow> rows_;
   std::optional<MetricsFile> metrics_;
   std::unique_ptr<tensorboard::EventFile> events_;
+  std::filesystem::path replaced_;  // where event files go before the first row is written
 };
 
 }  // namespace mpigrad

@@ -251,3 +251,28 @@ TEST_CASE("layouts: what is wrong on a distributed tensor is refused by name") {
     require(reshape(x, Shape{2, 2, 3}).layout()->global == Shape{4, 2, 3}, "[test] reshape behind the split");
   });
 }
+
+TEST_CASE("layouts: a computed value that is replicated and asked for hands its cotangent on") {
+  for (const int size : {1, 2, 3})
+    check_on_ranks(size, "asked for on the way", [](const Communicator& comm) {
+      const auto grid = make_grid(comm, {.depth = comm.size()});
+      const Shape shape{1, 6, 1, 1, 2};
+      const auto x = global_tensor(shape, 3, activation_layout(grid, shape));
+      const auto v = global_tensor({2}, 4).with_layout(same_layout(grid, {2})).as_variable();
+      const auto gradients = [&](const std::function<Tensors(const Tensor&, const Tensor&)>& of) {
+        Tape tape;
+        const auto w = v * 2;
+        const auto share = sum(square(x * w)) + once(sum(w), comm).with_layout(sum(square(x)).layout());
+        return tape.gradient(share, of(v, w));
+      };
+      const auto alone = gradients([](const Tensor& a, const Tensor&) { return Tensors{a}; });
+      const auto both = gradients([](const Tensor& a, const Tensor& b) { return Tensors{b, a, b, a}; });
+      require_close("v", both[1].without_layout(), alone[0].without_layout());
+      require_close("w", (both[0] * 2).without_layout(), alone[0].without_layout());
+      require_close("w again", both[2].without_layout(), both[0].without_layout());
+      require_close("v again", both[3].without_layout(), both[1].without_layout());
+      Tape tape;
+      const auto twice = tape.gradient(sum(square(x * v)), {v, v});
+      require_close("a parameter asked for twice", twice[0].without_layout(), twice[1].without_layout());
+    });
+}

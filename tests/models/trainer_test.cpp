@@ -140,11 +140,23 @@ TEST_CASE("trainer: when it ends") {
            "3 three are enough");
     expect(epochs([](Training& t) { t.options.most_seconds = 1e-9; }), "1 0:00 are over");
     expect(epochs([](Training& t) { t.options.patience = 8; }), "9 ");
+    expect(epochs([](Training& t) { t.options.monitor = "nobody looks at it"; }), "9 ");
+    expect(epochs([&](Training& t) {
+             measured(t, {NAN, 2, 1, NAN, 0.5, NAN, NAN, 0, 0});
+           }),
+           "7 score was no better for 2 epochs");
+    // Ranks that measure something else stop where rank 0 does.
+    expect(epochs([&](Training& t) {
+             measured(t, comm.rank() == 0 ? std::vector<double>{3, 2, 2, 2.5, 1, 0, 0, 0, 0}
+                                          : std::vector<double>{9, 8, 7, 6, 5, 4, 3, 2, 1});
+           }),
+           "4 score was no better for 2 epochs");
     const auto refused = [&](const std::string& words, const std::function<void(Training&)>& change) {
       const auto text = error_text([&] { epochs(change); });
       require(text.find(words) != std::string::npos, "[test] '{}' has not '{}'", text, words);
     };
     refused("no value is called other", [](Training& t) { t.options.patience = 1, t.options.monitor = "other"; });
+    refused("cannot be the name of a column", [](Training& t) { t.options.values = {"error, mean"}; });
     refused("need a folder", [](Training& t) { t.options.checkpoint_every = 1; });
     refused("there is no loss", [](Training& t) { t.hooks.loss = nullptr; });
     refused("2 values of an epoch, 1 names", [&](Training& t) {

@@ -97,6 +97,11 @@ TEST_CASE("layouts: broadcasting aligns at the right") {
   check_layout(x + constant(distributed({4}, {whole, whole})), {5, 6, 4}, {0, 1});
 }
 
+TEST_CASE("layouts: blocks of one index do not broadcast") {
+  const auto x = constant(distributed({2, 4}, {0, whole})), y = constant(distributed({2, 4}, {whole, 0}));
+  check_refused([&] { x + y; }, "one operand is split over grid axis");
+}
+
 TEST_CASE("layouts: mixing a distributed tensor with a local one is refused") {
   const auto x = distributed({5, 4}, {0, whole});
   check_refused([&] { x + ones({3, 4}); }, "[add] mixes a distributed tensor with a local one");
