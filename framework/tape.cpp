@@ -238,14 +238,16 @@ namespace {
 using Ids = std::unordered_set<std::uint64_t>;
 
 // Tensors whose cotangents somebody needs: what is asked for, and what depends on it or on a message, because another rank may
-// ask.
-Ids mattering(const std::vector<Tape::Entry>& entries, const Ids& asked) {
+// ask. Of what is asked for, `computed` gets what entries have made: that has a cotangent to hand on, which must not be under way.
+Ids mattering(const std::vector<Tape::Entry>& entries, const Ids& asked, Ids& computed) {
   Ids matters = asked;
   for (const auto& entry : entries) {
     const bool any = entry.communicates || std::any_of(entry.inputs.begin(), entry.inputs.end(),
                                                        [&](const Tensor& x) { return x && matters.contains(x.id()); });
-    if (!any) continue;
-    for (const auto& y : entry.outputs) matters.insert(y.id());
+    for (const auto& y : entry.outputs) {
+      if (asked.contains(y.id())) computed.insert(y.id());
+      if (any) matters.insert(y.id());
+    }
   }
   return matters;
 }
@@ -292,11 +294,8 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
 
   Ids asked;
   for (const auto& x : with_respect_to) asked.insert(x.id());
-  const auto matters = mattering(entries_, asked);
-  Ids computed;  // of what is asked for: it has a cotangent to hand on, which must not be under way
-  for (const auto& entry : entries_)
-    for (const auto& y : entry.outputs)
-      if (asked.contains(y.id())) computed.insert(y.id());
+  Ids computed;
+  const auto matters = mattering(entries_, asked, computed);
   Reducer reducer(parameters_, options.accumulate);
 
   for (std::size_t e = entries_.size(); e-- > 0;) {

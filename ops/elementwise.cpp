@@ -78,7 +78,7 @@ namespace {
 
 // The op of operands of which some may be the same on ranks among which others vary.
 template <class Op>
-Tensor together(const Op& op, Elementwise kind, Tensors in) {
+Tensor apply_met(const Op& op, Elementwise kind, Tensors in) {
   auto met = meet(Op::traits().name, in, kind);
   if (!met) return mpigrad::apply(op, std::move(in));
   int split = 1;  // outputs get room for halos along it
@@ -88,12 +88,12 @@ Tensor together(const Op& op, Elementwise kind, Tensors in) {
 }
 template <class F>
 Tensor binary(const F& f, const Tensor& a, const Tensor& b) {
-  return together(Binary<F>{f}, F::row.kind, {a, b});
+  return apply_met(Binary<F>{f}, F::row.kind, {a, b});
 }
 template <class F>
 Tensor compare(const Tensor& a, const Tensor& b) {
   const auto fixed = [](const Tensor& x) { return x.layout() ? constant(x) : x; };  // nothing is replicated for a derivative
-  return together(Compare<F>{}, F::row.kind, {fixed(a), fixed(b)});
+  return apply_met(Compare<F>{}, F::row.kind, {fixed(a), fixed(b)});
 }
 
 }  // namespace
@@ -152,7 +152,7 @@ Tensor logical_not(const Tensor& a) {
   return equal(a, constant(full(Shape{}, 0, a.dtype())));
 }
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
-  return together(Where{}, Elementwise::nonlinear, {condition, a, b});
+  return apply_met(Where{}, Elementwise::nonlinear, {condition, a, b});
 }
 Tensor cast(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : mpigrad::apply(Cast{.to = dtype}, {x}); }
 

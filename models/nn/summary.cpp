@@ -6,14 +6,11 @@
 
 namespace mpigrad::nn {
 
-std::vector<SummaryRow> summarise(Module& net, const std::vector<Shape>& inputs) {
-  std::vector<SummaryRow> rows;
+std::vector<LayerRecord> summarise(Module& net, const std::vector<Shape>& inputs) {
   UseDevice dry(DeviceKind::dry);
   LayerTrace trace;
   const auto declared = net.rehearse(inputs);
-  for (const auto& layer : trace.layers)
-    rows.push_back(
-        {.name = layer.name, .kind = layer.kind, .out = layer.out, .parameters = layer.parameters, .flops = layer.flops});
+  auto rows = trace.layers;
   // A layer that records itself is named as the path of its parameters. It may have run several times.
   for (const auto& [name, shape] : declared) {
     const auto path = name.substr(0, std::min(name.rfind('.'), name.size()));
