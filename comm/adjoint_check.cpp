@@ -39,7 +39,7 @@ Place place(const Communicator& comm, const Tensor& x, Across across, Role role)
   return result;
 }
 
-double summed(const Communicator& comm, double value, Reduction op = Reduction::sum) {
+double summed(const Communicator& comm, double value, CombineOp op = CombineOp::sum) {
   comm.transport().allreduce(&value, &value, 1, DType::float64, op);
   return value;
 }
@@ -127,7 +127,7 @@ class Checker {
         const Tensors w = f_(v);
         double worst = 0;
         for (std::size_t i = 0; i < w.size(); ++i) worst = std::max(worst, largest_difference(second[i], w[i]));
-        note(how, report_.second, summed(comm_, worst, Reduction::max), 0, 0, options_.tolerance);
+        note(how, report_.second, summed(comm_, worst, CombineOp::max), 0, 0, options_.tolerance);
         continue;
       }
       const Tensors by_u(second.begin(), second.begin() + static_cast<std::ptrdiff_t>(u.size()));
@@ -200,7 +200,7 @@ class Checker {
 
   void require_same(const char* what, const Tensors& x, const std::vector<Place>& places) {
     for (std::size_t i = 0; i < x.size(); ++i) {
-      const double largest = summed(comm_, drift(places[i], x[i]), Reduction::max);
+      const double largest = summed(comm_, drift(places[i], x[i]), CombineOp::max);
       if (largest <= options_.tolerance) continue;
       report_.passed = false;
       report_.message += fmt::format("{} {} differs between ranks by {:.1e}; ", what, i, largest);

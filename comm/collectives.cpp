@@ -40,13 +40,13 @@ void clear(Tensor& y) { detail::zero_bytes(y.device(), y.raw(), y.bytes()); }
 
 void AllReduce::run(Inputs in, Outputs out) const {
   if (comm.moves(in[0]))
-    comm.transport(in[0].device()).allreduce(in[0].raw(), out[0].raw(), in[0].elements(), in[0].dtype(), Reduction::sum);
+    comm.transport(in[0].device()).allreduce(in[0].raw(), out[0].raw(), in[0].elements(), in[0].dtype(), CombineOp::sum);
 }
 
 void ReduceToRoot::run(Inputs in, Outputs out) const {
   if (comm.rank() != root) clear(out[0]);
   if (comm.moves(in[0]))
-    comm.transport(in[0].device()).reduce(in[0].raw(), out[0].raw(), in[0].elements(), in[0].dtype(), Reduction::sum, root);
+    comm.transport(in[0].device()).reduce(in[0].raw(), out[0].raw(), in[0].elements(), in[0].dtype(), CombineOp::sum, root);
 }
 
 void Bcast::run(Inputs in, Outputs out) const {
@@ -98,7 +98,7 @@ Types ReduceScatter::infer(Inputs in) const {
 void ReduceScatter::run(Inputs in, Outputs out) const {
   if (comm.moves(in[0]))
     comm.transport(in[0].device())
-        .reduce_scatter(in[0].raw(), out[0].raw(), elements(rows, in[0].shape()), in[0].dtype(), Reduction::sum);
+        .reduce_scatter(in[0].raw(), out[0].raw(), elements(rows, in[0].shape()), in[0].dtype(), CombineOp::sum);
 }
 
 Types AllToAll::infer(Inputs in) const {
@@ -227,9 +227,9 @@ double total(double value, const LayoutPtr& layout, const Communicator& comm) {
     for (std::size_t a = 0; a < layout->axes.size(); ++a)
       if (layout->axes[a].placement == Placement::share) axes.push_back(static_cast<int>(a));
     const auto group = grid_of(*layout).along(axes);
-    group.transport().allreduce(&value, &value, 1, DType::float64, Reduction::sum);
+    group.transport().allreduce(&value, &value, 1, DType::float64, CombineOp::sum);
   } else {
-    comm.transport().allreduce(&value, &value, 1, DType::float64, Reduction::sum);
+    comm.transport().allreduce(&value, &value, 1, DType::float64, CombineOp::sum);
   }
   return value;
 }

@@ -21,7 +21,7 @@ Communicator::Communicator(std::shared_ptr<Transport> transport) {
   state.plain_main = watched(std::move(transport));
   if (detail::same_every(*state.plain_main) > 0) detail::compare_parameters_after_steps();
   state.plain_side = state.plain_main->duplicate();
-  state.mode = default_reduction_mode();
+  state.mode = default_summation_mode();
   state.main = with_mode(state.plain_main, state.mode);
   state.side = with_mode(state.plain_side, state.mode);
   state.number = ++communicators_made;
@@ -30,7 +30,7 @@ Communicator::Communicator(std::shared_ptr<Transport> transport) {
   state_ = std::make_shared<State>(std::move(state));
 }
 
-Communicator Communicator::with(const ReductionMode& mode) const {
+Communicator Communicator::with(const SummationMode& mode) const {
   Communicator result;
   State other = state();
   other.main = with_mode(other.plain_main, mode);
@@ -50,7 +50,7 @@ Transport& Communicator::reductions() const {
 
 namespace {
 
-Transport& on_gpu(std::shared_ptr<Transport>& made, const std::shared_ptr<Transport>& host, const ReductionMode& mode,
+Transport& on_gpu(std::shared_ptr<Transport>& made, const std::shared_ptr<Transport>& host, const SummationMode& mode,
                   Lane lane) {
   if (!made) made = device_transport(host, mode, lane, cuda_memory(), gpu_place());
   return *made;

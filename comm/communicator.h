@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/transport/reduction_mode.h"
+#include "comm/transport/summation_mode.h"
 #include "comm/transport/transport.h"
 #include "framework/tensor/tensor.h"
 
@@ -42,7 +42,7 @@ class Communicator {
   std::uint64_t number() const { return state().number; }
 
   // The same ranks and messages, but other sums.
-  Communicator with(const ReductionMode& mode) const;
+  Communicator with(const SummationMode& mode) const;
   Communicator split(int color, int key) const;
   Communicator duplicate() const { return Communicator(transport().duplicate()); }
   Communicator subgroup(std::span<const int> ranks) const { return Communicator(transport().subgroup(ranks)); }
@@ -61,7 +61,7 @@ class Communicator {
     std::shared_ptr<Transport> main, side, reductions;
     std::shared_ptr<Transport> plain_main, plain_side;  // without a reduction mode
     std::shared_ptr<Transport> device_main, device_side, device_reductions;
-    ReductionMode mode;
+    SummationMode mode;
     std::uint64_t number = 0;
     std::shared_ptr<detail::Messages> messages;
     std::shared_ptr<detail::OpenCollectives> open_collectives;

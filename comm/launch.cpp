@@ -28,7 +28,7 @@
 #include "comm/transport/checks.h"
 #include "comm/transport/device/device_transport.h"
 #include "comm/transport/environment.h"
-#include "comm/transport/reduction_mode.h"
+#include "comm/transport/summation_mode.h"
 #include "comm/transport/watchdog.h"
 #include "framework/cuda/cuda.h"
 #include "framework/error.h"
@@ -386,7 +386,7 @@ int launch(int& argc, char** argv, const std::function<int(std::shared_ptr<Trans
   try {
     options = resolve_launch_options(take_launch_options(argc, argv));
     // Refused here if they make no sense.
-    checks_of_environment(), default_reduction_mode(), cuda_aware_mpi(), threads_asked_for();
+    checks_of_environment(), default_summation_mode(), cuda_aware_mpi(), threads_asked_for();
     require_switch("MPIGRAD_GPU_POISON");
     for (const auto& warning : mistyped_variables())
       if (first_of_launch()) print_error(0, 1, warning.c_str());

@@ -62,17 +62,17 @@ void require_fits(std::string_view call, const Tensor& x, ReduceOp op) {
           "[{}] {} is for booleans, and has no derivative; compare first: {}", call, name_of(op), x);
 }
 
-Reduction plain(ReduceOp op) {
+CombineOp plain(ReduceOp op) {
   switch (op) {
-    case ReduceOp::prod: return Reduction::prod;
+    case ReduceOp::prod: return CombineOp::prod;
     case ReduceOp::logical_or:
-    case ReduceOp::max: return Reduction::max;
+    case ReduceOp::max: return CombineOp::max;
     case ReduceOp::logical_and:
-    case ReduceOp::min: return Reduction::min;
+    case ReduceOp::min: return CombineOp::min;
     case ReduceOp::sum:
     case ReduceOp::avg: break;
   }
-  return Reduction::sum;
+  return CombineOp::sum;
 }
 
 namespace {

@@ -25,7 +25,7 @@ Tensor reduce(const Tensor& x, const Communicator& comm, int root, ReduceOp op, 
 Tensor reduce_scatter(const Tensor& x, const Communicator& comm, const Rows& rows, ReduceOp op, Ties ties = Ties::split);
 
 // The transport's reduction: max, min, prod and sum.
-Reduction plain(ReduceOp op);
+CombineOp plain(ReduceOp op);
 // Refuses, for `call`, an operation that x's type does not have.
 void require_fits(std::string_view call, const Tensor& x, ReduceOp op);
 
@@ -46,7 +46,7 @@ Tensor winners(const Tensor& x, const Tensor& m, const Communicator& comm, Ties 
 // max and min; prod where nothing is differentiated.
 struct AllReduceBy {
   Communicator comm;
-  Reduction op = Reduction::max;
+  CombineOp op = CombineOp::max;
   Ties ties = Ties::split;
   static constexpr OpTraits traits() {
     return {.name = "allreduce", .keeps_inputs = 1, .keeps_outputs = 1, .communicates = true};
@@ -58,7 +58,7 @@ struct AllReduceBy {
 struct ReduceBy {
   Communicator comm;
   int root = 0;
-  Reduction op = Reduction::max;
+  CombineOp op = CombineOp::max;
   Ties ties = Ties::split;
   static constexpr OpTraits traits() { return {.name = "reduce", .keeps_inputs = 1, .keeps_outputs = 1, .communicates = true}; }
   Types infer(Inputs in) const { return ReduceToRoot{comm, root}.infer(in); }
@@ -68,7 +68,7 @@ struct ReduceBy {
 struct ReduceScatterBy {
   Communicator comm;
   Rows rows;
-  Reduction op = Reduction::max;
+  CombineOp op = CombineOp::max;
   Ties ties = Ties::split;
   static constexpr OpTraits traits() {
     return {.name = "reduce_scatter", .keeps_inputs = 1, .keeps_outputs = 1, .communicates = true};

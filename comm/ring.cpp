@@ -8,7 +8,7 @@
 #include "comm/messages/point_to_point.h"
 #include "comm/user_reduction.h"
 #include "ops/elementwise.h"
-#include "ops/exponential.h"
+#include "ops/logsumexp.h"
 #include "ops/matmul.h"
 #include "ops/reduce.h"
 #include "ops/softmax.h"

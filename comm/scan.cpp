@@ -23,17 +23,17 @@ namespace {
 
 Direction other(Direction direction) { return direction == Direction::up ? Direction::down : Direction::up; }
 
-Tensor combine(const Tensor& a, const Tensor& b, Reduction op) {
+Tensor combine(const Tensor& a, const Tensor& b, CombineOp op) {
   switch (op) {
-    case Reduction::sum: return a + b;
-    case Reduction::prod: return a * b;
-    case Reduction::max: return maximum(a, b);
-    case Reduction::min: return minimum(a, b);
+    case CombineOp::sum: return a + b;
+    case CombineOp::prod: return a * b;
+    case CombineOp::max: return maximum(a, b);
+    case CombineOp::min: return minimum(a, b);
   }
   return a;
 }
 
-Tensor inclusive(const Tensor& x, const Communicator& comm, Reduction op, Direction direction) {
+Tensor inclusive(const Tensor& x, const Communicator& comm, CombineOp op, Direction direction) {
   Tensor y = x;
   for (int by = 1; by < comm.size(); by *= 2) {
     const auto before = from_before(y, comm, by, direction);
@@ -46,7 +46,7 @@ Tensor inclusive(const Tensor& x, const Communicator& comm, Reduction op, Direct
 Tensor identity_of(const Tensor& x, ReduceOp op) {
   if (op == ReduceOp::sum) return zeros_like(x);
   if (op == ReduceOp::prod) return ones_like(x);
-  const bool max = plain(op) == Reduction::max;
+  const bool max = plain(op) == CombineOp::max;
   if (is_floating(x.dtype())) {
     UseDevice device(x.device());
     constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -66,7 +66,7 @@ Tensor identity_of(const Tensor& x, ReduceOp op) {
 void require_op(std::string_view call, const Tensor& x, ReduceOp op) {
   require_fits(call, x, op);
   require(op != ReduceOp::avg, "[{}] there is no prefix average; divide the prefix sum: {}", call, x);
-  require(x.dtype() != DType::boolean || plain(op) == Reduction::max || plain(op) == Reduction::min,
+  require(x.dtype() != DType::boolean || plain(op) == CombineOp::max || plain(op) == CombineOp::min,
           "[{}] booleans reduce by logical_or and logical_and, not by {}: {}", call, name_of(op), x);
 }
 
@@ -101,7 +101,7 @@ Tensors ScanBy::vjp(const Replay& at, Inputs g) const {
 
 Tensor scan(const Tensor& x, const Communicator& comm, ReduceOp op, Ties ties, Direction direction) {
   require_op("scan", x, op);
-  if (plain(op) == Reduction::max || plain(op) == Reduction::min)
+  if (plain(op) == CombineOp::max || plain(op) == CombineOp::min)
     return mpigrad::apply(ops::ScanBy{comm, plain(op), ties, direction}, {x});
   return inclusive(x, comm, plain(op), direction);
 }

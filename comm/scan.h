@@ -36,7 +36,7 @@ namespace ops {
 //   t_r = ybar_r / k_r + a_{r+1} t_{r+1},  xbar_r = w_r t_r;  ties first: without k, and w_r = 0 inside a run.
 struct ScanBy {
   Communicator comm;
-  Reduction op = Reduction::max;
+  CombineOp op = CombineOp::max;
   Ties ties = Ties::split;
   Direction direction = Direction::up;
   static constexpr OpTraits traits() { return {.name = "scan", .keeps_inputs = 1, .keeps_outputs = 1, .communicates = true}; }

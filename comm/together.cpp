@@ -11,7 +11,7 @@ detail::Failure detail::first_failure(Transport& transport, const std::function<
     result = {.failed = true, .text = exception.what(), .kind = kind ? kind(exception) : 0};
   }
   std::int64_t first = result.failed ? transport.rank() : transport.size();
-  transport.allreduce(&first, &first, 1, DType::int64, Reduction::min);
+  transport.allreduce(&first, &first, 1, DType::int64, CombineOp::min);
   if (first == transport.size()) return {};
   const int root = static_cast<int>(first);
   result.failed = true;

@@ -17,7 +17,7 @@
 #include "comm/messages/point_to_point.h"
 #include "comm/scan.h"
 #include "ops/elementwise.h"
-#include "ops/exponential.h"
+#include "ops/logsumexp.h"
 #include "ops/views.h"
 
 namespace mpigrad {

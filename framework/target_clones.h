@@ -1,13 +1,17 @@
 #pragma once
-// Loops over parameters, for the vector units that are there. Used inside framework only.
+// Loops for the vector units that are there. Not installed.
 
-// GCC makes AVX-512, AVX2 and baseline versions of a plain function and picks one at load time. Sanitizers run before the
-// resolvers do, and clang 14 does not link all uses of the attribute. The square root of Adam vectorises only with
-// -fno-math-errno, which the build sets: twelve times faster.
+// MPIGRAD_CLONES in front of a plain function (no template, not inline) compiles it for AVX-512, AVX2 and the baseline and picks
+// one at load time; -O3 alone would be SSE2. Clang 14 does not link all uses of it, and sanitizers run before the resolvers do:
+// there the baseline is used. Square roots vectorise only with -fno-math-errno, which the build sets: Adam's is twelve times
+// faster.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
-#define MPIGRAD_UPDATE __attribute__((target_clones("avx512f", "avx2", "default")))
+#define MPIGRAD_HAS_CLONES
+#define MPIGRAD_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
-#define MPIGRAD_UPDATE
+#define MPIGRAD_CLONES
 #endif
-#define MPIGRAD_UPDATE_BODY __attribute__((always_inline)) inline
+
+// The shared body of clones for several types: a template that must vanish into each of them.
+#define MPIGRAD_BODY __attribute__((always_inline)) inline

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "framework/tensor/shape.h"
+#include "framework/tensor/strided.h"
 
 namespace mpigrad {
 
@@ -28,6 +29,14 @@ inline std::array<std::int64_t, Shape::max_rank> broadcast_strides(const Shape& 
   for (int d = extra; d < result.rank(); ++d)
     if (operand[d - extra] != 1) strides[static_cast<std::size_t>(d)] = own[static_cast<std::size_t>(d - extra)];
   return strides;
+}
+
+// Arrays of these strides that are walked together through `shape`.
+template <class... S>
+StridedArrays<static_cast<int>(sizeof...(S))> walk_of(const Shape& shape, const S&... strides) {
+  StridedArrays<static_cast<int>(sizeof...(S))> result;
+  for (int d = 0; d < shape.rank(); ++d) result.add(shape[d], {strides[static_cast<std::size_t>(d)]...});
+  return result;
 }
 
 }  // namespace mpigrad

@@ -86,9 +86,15 @@ Tensor apply_met(const Op& op, Elementwise kind, Tensors in) {
   const HaloRoom room(split < met->layout->global.rank() ? split : -1);
   return mpigrad::apply(op, std::move(met->local)).with_layout(met->layout);
 }
+// Mixed precision: beside 16-bit numbers a float32 parameter, or what is computed of one, is rounded to their type, as meet() does
+// where there are layouts. Constants keep theirs, and are refused.
+Tensor beside(const Tensor& w, const Tensor& x) {
+  return w.dtype() == DType::float32 && is_half(x.dtype()) && !w.is_constant() && !w.layout() && !x.layout() ? cast(w, x.dtype())
+                                                                                                            : w;
+}
 template <class F>
 Tensor binary(const F& f, const Tensor& a, const Tensor& b) {
-  return apply_met(Binary<F>{f}, F::row.kind, {a, b});
+  return apply_met(Binary<F>{f}, F::row.kind, {beside(a, b), beside(b, a)});
 }
 template <class F>
 Tensor compare(const Tensor& a, const Tensor& b) {
@@ -152,7 +158,7 @@ Tensor logical_not(const Tensor& a) {
   return equal(a, constant(full(Shape{}, 0, a.dtype())));
 }
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
-  return apply_met(Where{}, Elementwise::nonlinear, {condition, a, b});
+  return apply_met(Where{}, Elementwise::nonlinear, {condition, beside(a, b), beside(b, a)});
 }
 Tensor cast(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : mpigrad::apply(Cast{.to = dtype}, {x}); }
 

@@ -20,12 +20,10 @@ LayoutPtr LabelMask::layout(Inputs in) const { return OneHot{.classes = classes}
 
 namespace {
 
-Tensor reduced(const Tensor& x, Reduce reduce) { return reduce == Reduce::none ? x : reduce == Reduce::sum ? sum(x) : mean(x); }
+Tensor reduced(const Tensor& x, Reduction reduction) { return reduction == Reduction::none ? x : reduction == Reduction::sum ? sum(x) : mean(x); }
 
-// Their bounds against 0 / 0 need the range of float32.
-void require_wide(const char* op, const Tensor& x) {
-  require(!is_half(x.dtype()), "[{}] has no {} form: cast to float32 first: {}", op, name_of(x.dtype()), x);
-}
+// Mixed precision: losses are computed in float32, whose range and digits they need.
+Tensor wide(const Tensor& x) { return is_half(x.dtype()) ? cast(x, DType::float32) : x; }
 
 Tensor scalar_like(const Tensor& x, double value) {
   UseDevice device(x.device());
@@ -34,14 +32,14 @@ Tensor scalar_like(const Tensor& x, double value) {
 
 }  // namespace
 
-Tensor mse(const Tensor& prediction, const Tensor& target, Reduce reduce) {
+Tensor mse(const Tensor& prediction, const Tensor& target, Reduction reduction) {
   require(prediction.shape() == target.shape(), "[mse] shapes differ: prediction {}, target {}", prediction, target);
-  return reduced(square(prediction - target), reduce);
+  return reduced(square(wide(prediction) - wide(target)), reduction);
 }
 
-Tensor mae(const Tensor& prediction, const Tensor& target, Reduce reduce) {
+Tensor mae(const Tensor& prediction, const Tensor& target, Reduction reduction) {
   require(prediction.shape() == target.shape(), "[mae] shapes differ: prediction {}, target {}", prediction, target);
-  return reduced(abs(prediction - target), reduce);
+  return reduced(abs(wide(prediction) - wide(target)), reduction);
 }
 
 namespace {
@@ -68,10 +66,10 @@ Tensor total_weight(const Tensor& weight) {
 
 }  // namespace
 
-Tensor negative_log_likelihood(const Tensor& log_p, const Tensor& labels, const CrossEntropyOptions& options) {
+Tensor negative_log_likelihood(const Tensor& log_probabilities, const Tensor& labels, const CrossEntropyOptions& options) {
+  const auto log_p = wide(log_probabilities);
   require(log_p.rank() == labels.rank() + 1,
           "[cross_entropy] labels have the dimensions of the scores but the last: scores {}, labels {}", log_p, labels);
-  require_wide("cross_entropy", log_p);
   require(!log_p.layout() == !labels.layout(), "[cross_entropy] scores and labels are both distributed or both local: {}, {}",
           log_p, labels);
   require(!log_p.layout() || log_p.layout()->axis_of(log_p.rank() - 1) < 0,
@@ -90,27 +88,28 @@ Tensor negative_log_likelihood(const Tensor& log_p, const Tensor& labels, const 
   }
   auto losses = -sum(where(chosen, log_p, scalar_like(log_p, 0)), {-1});
   if (options.weights) losses = losses * weight;
-  if (options.reduce != Reduce::mean || !weighted) return reduced(losses, options.reduce);
+  if (options.reduction != Reduction::mean || !weighted) return reduced(losses, options.reduction);
   const Tensor share = sum(losses), all = total_weight(weight);
   return share / maximum(all, scalar_like(all, 1e-30));
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {
-  return negative_log_likelihood(log_softmax(logits), labels, options);
+  return negative_log_likelihood(log_softmax(wide(logits)), labels, options);
 }
 
-Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target, Reduce reduce) {
+Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target, Reduction reduction) {
   require(logits.shape() == target.shape(), "[binary_cross_entropy] shapes differ: logits {}, target {}", logits, target);
-  return reduced(softplus(logits) - logits * target, reduce);
+  const auto x = wide(logits);
+  return reduced(softplus(x) - x * wide(target), reduction);
 }
 
-Tensor binary_cross_entropy(const Tensor& probability, const Tensor& target, Reduce reduce) {
+Tensor binary_cross_entropy(const Tensor& probability, const Tensor& target, Reduction reduction) {
   require(probability.shape() == target.shape(), "[binary_cross_entropy] shapes differ: probability {}, target {}", probability,
           target);
-  require_wide("binary_cross_entropy", probability);
+  const auto p = wide(probability), t = wide(target);
   // The inner bound, below exp(-100) and above zero in both types, keeps the derivative from being 0 / 0 at p = 0.
-  const auto bounded_log = [](const Tensor& p) { return clamp(log(clamp(p, 1.5e-45, 1)), -100, 0); };
-  return reduced(-(target * bounded_log(probability) + (1 - target) * bounded_log(1 - probability)), reduce);
+  const auto bounded_log = [](const Tensor& q) { return clamp(log(clamp(q, 1.5e-45, 1)), -100, 0); };
+  return reduced(-(t * bounded_log(p) + (1 - t) * bounded_log(1 - p)), reduction);
 }
 
 }  // namespace mpigrad

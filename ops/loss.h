@@ -1,5 +1,6 @@
 #pragma once
-// Losses. With Reduce::mean they divide by the *global* count, so that on a distributed batch each rank's value is its share.
+// Losses. With Reduction::mean they divide by the *global* count, so that on a distributed batch each rank's value is its share.
+// Of 16-bit predictions and targets they are computed, and given, in float32.
 
 #include <optional>
 
@@ -7,15 +8,15 @@
 
 namespace mpigrad {
 
-enum class Reduce : std::uint8_t { none, mean, sum };
+enum class Reduction : std::uint8_t { none, mean, sum };
 
-Tensor mse(const Tensor& prediction, const Tensor& target, Reduce reduce = Reduce::mean);
-Tensor mae(const Tensor& prediction, const Tensor& target, Reduce reduce = Reduce::mean);
+Tensor mse(const Tensor& prediction, const Tensor& target, Reduction reduction = Reduction::mean);
+Tensor mae(const Tensor& prediction, const Tensor& target, Reduction reduction = Reduction::mean);
 
 struct CrossEntropyOptions {
   Tensor weights{};  // [C]: a factor for each class, the same on all ranks, with a layout or without; or none
   std::optional<std::int64_t> ignore_index{};  // labels that count neither in the sum nor in the mean; may be outside [0, C)
-  Reduce reduce = Reduce::mean;                // the mean divides by the sum of the weights of the labels that count
+  Reduction reduction = Reduction::mean;                // the mean divides by the sum of the weights of the labels that count
 };
 // logits: [..., C], labels: integers [...] in [0, C), others are refused:  -w[label] log softmax(logits)[label]
 // Of distributed logits any dimension but the classes may be split, and the labels with it. A mean with weights or ignored labels
@@ -25,9 +26,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntr
 Tensor negative_log_likelihood(const Tensor& log_probabilities, const Tensor& labels, const CrossEntropyOptions& options = {});
 
 // -(t log p + (1 - t) log(1 - p)) with p = sigmoid(logits), without overflow
-Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target, Reduce reduce = Reduce::mean);
+Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target, Reduction reduction = Reduction::mean);
 // The same of probabilities; logarithms are bounded below by -100.
-Tensor binary_cross_entropy(const Tensor& probability, const Tensor& target, Reduce reduce = Reduce::mean);
+Tensor binary_cross_entropy(const Tensor& probability, const Tensor& target, Reduction reduction = Reduction::mean);
 
 namespace ops {
 

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "ops/elementwise.h"
-#include "ops/exponential.h"
+#include "ops/logsumexp.h"
 #include "ops/layout_rules.h"
 #include "ops/reduce.h"
 #include "ops/views.h"

@@ -44,7 +44,7 @@ class Handle {
 // Runs f on the I/O thread, with the library's own printing of errors switched off, and waits.
 template <class F>
 auto on_io_thread(F f) {
-  return IoThread::instance().run([&] {
+  return io_thread().run([&] {
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
     return f();
   });

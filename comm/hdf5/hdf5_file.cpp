@@ -110,7 +110,7 @@ struct Hdf5Reader::State {
   mutable std::set<std::string> within_folder;  // datasets that were looked at
   mutable std::string refused;                  // why a link was not followed; virtual datasets keep its address
   ~State() {
-    IoThread::instance().run([this] { file.close(); });
+    io_thread().run([this] { file.close(); });
   }
 
   std::vector<Hdf5Dataset> datasets() const;
@@ -315,7 +315,7 @@ void Hdf5Reader::read(const std::string& name, std::span<const std::int64_t> beg
 
 std::future<void> Hdf5Reader::read_async(const std::string& name, std::span<const std::int64_t> begin,
                                          std::span<const std::int64_t> end, DType type, void* out) const {
-  return IoThread::instance().submit([state = state_, name, type, out, begin = std::vector(begin.begin(), begin.end()),
+  return io_thread().submit([state = state_, name, type, out, begin = std::vector(begin.begin(), begin.end()),
                                       end = std::vector(end.begin(), end.end())] { state->read(name, begin, end, type, out); });
 }
 

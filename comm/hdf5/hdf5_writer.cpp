@@ -36,7 +36,7 @@ struct Hdf5Writer::State {
   ~State() {
     if (committed) return;
     // Some rank failed. Closing a parallel file waits for the other ranks, which may never come: it stays open.
-    IoThread::instance().run([this] {
+    io_thread().run([this] {
       std::error_code ignored;
       const auto flushed_to_freed_disk = [&] {
         std::filesystem::resize_file(temporary, 0, ignored);

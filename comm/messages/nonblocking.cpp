@@ -12,7 +12,7 @@ using detail::Transfer;
 // A collective and its attributes; rows of alltoall are what is sent, receive_rows what arrives.
 struct Spec {
   CollectiveKind kind = CollectiveKind::allreduce;
-  Reduction op = Reduction::sum;
+  CombineOp op = CombineOp::sum;
   int root = -1;
   Rows rows = {}, receive_rows = {};
 };
@@ -29,7 +29,7 @@ Spec transposed(const Spec& spec) {
     case CollectiveKind::scatter: result.kind = CollectiveKind::gather; break;
     default: break;  // allreduce; no others are offered
   }
-  result.op = Reduction::sum;  // maxima and products are taken apart afterwards
+  result.op = CombineOp::sum;  // maxima and products are taken apart afterwards
   return result;
 }
 

@@ -28,7 +28,7 @@ struct Epoch {
 // Says on all ranks what is wrong on one of them.
 void agree(std::string_view call, const Communicator& comm, bool mine, std::string_view rule) {
   std::int64_t bad = mine ? comm.rank() : comm.size();
-  comm.transport().allreduce(&bad, &bad, 1, DType::int64, Reduction::min);
+  comm.transport().allreduce(&bad, &bad, 1, DType::int64, CombineOp::min);
   require(bad == comm.size(), "[{}] {}: rank {}", call, rule, bad);
 }
 

@@ -59,7 +59,7 @@ std::unique_ptr<PendingCotangent> Replicate::start_reduction(const Tensor& cotan
   Pending operation;
   if (comm.moves(cotangent))
     operation = comm.reductions(cotangent.device())
-                    .start_allreduce(cotangent.raw(), out.raw(), cotangent.elements(), cotangent.dtype(), Reduction::sum);
+                    .start_allreduce(cotangent.raw(), out.raw(), cotangent.elements(), cotangent.dtype(), CombineOp::sum);
   return std::make_unique<PendingAllReduce>(cotangent, out, std::move(operation));
 }
 

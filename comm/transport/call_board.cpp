@@ -7,7 +7,7 @@ namespace mpigrad::detail {
 std::string to_string(const Signature& s) {
   auto text = std::string(s.call.data());
   if (s.type >= 0) text += fmt::format(" of {} {}", s.count, name_of(static_cast<DType>(s.type)));
-  if (s.reduction >= 0) text += fmt::format(", {}", name_of(static_cast<Reduction>(s.reduction)));
+  if (s.reduction >= 0) text += fmt::format(", {}", name_of(static_cast<CombineOp>(s.reduction)));
   const char* peer = s.number > 0 ? "root" : "from rank";  // messages have no number
   if (s.root >= 0) text += fmt::format(", {} {}", peer, s.root);
   if (s.root == any_source) text += ", from any rank";

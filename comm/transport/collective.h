@@ -13,14 +13,14 @@
 namespace mpigrad {
 
 // On booleans max is "or", min is "and", and sum and prod are refused.
-enum class Reduction : std::uint8_t { sum, max, min, prod };
+enum class CombineOp : std::uint8_t { sum, max, min, prod };
 
-constexpr std::string_view name_of(Reduction op) {
+constexpr std::string_view name_of(CombineOp op) {
   switch (op) {
-    case Reduction::sum: return "sum";
-    case Reduction::max: return "max";
-    case Reduction::min: return "min";
-    case Reduction::prod: return "prod";
+    case CombineOp::sum: return "sum";
+    case CombineOp::max: return "max";
+    case CombineOp::min: return "min";
+    case CombineOp::prod: return "prod";
   }
   return "?";
 }
@@ -67,7 +67,7 @@ struct Collective {
   const void* in = nullptr;  // bcast: unused
   void* out = nullptr;
   DType type = DType::uint8;
-  Reduction op = Reduction::sum;
+  CombineOp op = CombineOp::sum;
   int root = -1;
   std::int64_t count = 0;                     // where all ranks' parts are alike
   std::span<const std::int64_t> counts = {};  // one per rank; of alltoall what goes there

@@ -10,7 +10,7 @@ namespace mpigrad {
 
 // a[i] = op(a[i], b[i]); a NaN in either operand of max and min stays. 16-bit types: computed in float32 and rounded.
 template <class T>
-void combine(T* __restrict a, const T* __restrict b, std::int64_t count, Reduction op) {
+void combine(T* __restrict a, const T* __restrict b, std::int64_t count, CombineOp op) {
   const auto replaces = [](T x, T y, bool larger) {
     if constexpr (!std::is_integral_v<T>) {
       if (y != y) return true;
@@ -18,16 +18,16 @@ void combine(T* __restrict a, const T* __restrict b, std::int64_t count, Reducti
     return larger ? y > x : y < x;
   };
   switch (op) {
-    case Reduction::sum:
+    case CombineOp::sum:
       for (std::int64_t i = 0; i < count; ++i) a[i] = static_cast<T>(a[i] + b[i]);
       return;
-    case Reduction::prod:
+    case CombineOp::prod:
       for (std::int64_t i = 0; i < count; ++i) a[i] = static_cast<T>(a[i] * b[i]);
       return;
-    case Reduction::max:
+    case CombineOp::max:
       for (std::int64_t i = 0; i < count; ++i) a[i] = replaces(a[i], b[i], true) ? b[i] : a[i];
       return;
-    case Reduction::min:
+    case CombineOp::min:
       for (std::int64_t i = 0; i < count; ++i) a[i] = replaces(a[i], b[i], false) ? b[i] : a[i];
       return;
   }

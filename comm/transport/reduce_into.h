@@ -8,6 +8,6 @@
 namespace mpigrad {
 
 // accumulator[i] = op(accumulator[i], in[i]). A NaN in either operand of max and min stays.
-void reduce_into(void* accumulator, const void* in, std::int64_t count, DType type, Reduction op) noexcept;
+void reduce_into(void* accumulator, const void* in, std::int64_t count, DType type, CombineOp op) noexcept;
 
 }  // namespace mpigrad

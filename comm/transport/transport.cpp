@@ -15,10 +15,10 @@ void Transport::barrier() { run({.kind = CollectiveKind::barrier}); }
 void Transport::bcast(void* data, std::int64_t count, DType type, int root) {
   run({.kind = CollectiveKind::bcast, .out = data, .type = type, .root = root, .count = count});
 }
-void Transport::allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op) {
+void Transport::allreduce(const void* in, void* out, std::int64_t count, DType type, CombineOp op) {
   run({.kind = CollectiveKind::allreduce, .in = in, .out = out, .type = type, .op = op, .count = count});
 }
-void Transport::reduce(const void* in, void* out, std::int64_t count, DType type, Reduction op, int root) {
+void Transport::reduce(const void* in, void* out, std::int64_t count, DType type, CombineOp op, int root) {
   run({.kind = CollectiveKind::reduce, .in = in, .out = out, .type = type, .op = op, .root = root, .count = count});
 }
 void Transport::gather(const void* in, void* out, std::span<const std::int64_t> counts, DType type, int root) {
@@ -30,7 +30,7 @@ void Transport::scatter(const void* in, void* out, std::span<const std::int64_t>
 void Transport::allgather(const void* in, void* out, std::span<const std::int64_t> counts, DType type) {
   run({.kind = CollectiveKind::allgather, .in = in, .out = out, .type = type, .counts = counts});
 }
-void Transport::reduce_scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType type, Reduction op) {
+void Transport::reduce_scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType type, CombineOp op) {
   run({.kind = CollectiveKind::reduce_scatter, .in = in, .out = out, .type = type, .op = op, .counts = counts});
 }
 void Transport::alltoall(const void* in, std::span<const std::int64_t> send_counts, void* out,
@@ -43,7 +43,7 @@ void Transport::alltoall(const void* in, std::span<const std::int64_t> send_coun
        .receive_counts = receive_counts});
 }
 
-Pending Transport::start_allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op) {
+Pending Transport::start_allreduce(const void* in, void* out, std::int64_t count, DType type, CombineOp op) {
   return start({.kind = CollectiveKind::allreduce, .in = in, .out = out, .type = type, .op = op, .count = count});
 }
 

@@ -50,14 +50,14 @@ class Transport {
   void barrier();
   void bcast(void* data, std::int64_t count, DType type, int root);
   // in == out allowed, on all ranks or none; for reduce, at the root, which alone uses `out`.
-  void allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op);
-  void reduce(const void* in, void* out, std::int64_t count, DType type, Reduction op, int root);
+  void allreduce(const void* in, void* out, std::int64_t count, DType type, CombineOp op);
+  void reduce(const void* in, void* out, std::int64_t count, DType type, CombineOp op, int root);
   // counts[r] elements come from (go to) rank r, concatenated in rank order without gaps; every rank passes the same counts.
   // gather, scatter (at the root) and allgather: the smaller buffer may be this rank's own part of the larger one.
   void gather(const void* in, void* out, std::span<const std::int64_t> counts, DType type, int root);
   void scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType type, int root);
   void allgather(const void* in, void* out, std::span<const std::int64_t> counts, DType type);
-  void reduce_scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType type, Reduction op);
+  void reduce_scatter(const void* in, void* out, std::span<const std::int64_t> counts, DType type, CombineOp op);
   // send_counts[s] elements go to rank s, receive_counts[s] come from it; each send has the count its receiver names.
   void alltoall(const void* in, std::span<const std::int64_t> send_counts, void* out,
                 std::span<const std::int64_t> receive_counts, DType type);
@@ -65,7 +65,7 @@ class Transport {
   // spans are copied, and of the places where buffers may overlap only allreduce's in == out is allowed.
   void run(const Collective& call);
   Pending start(const Collective& call);
-  Pending start_allreduce(const void* in, void* out, std::int64_t count, DType type, Reduction op);
+  Pending start_allreduce(const void* in, void* out, std::int64_t count, DType type, CombineOp op);
 
   // Point to point: all sends and receives of one call are posted together and all are complete on return. A message matches
   // by (source, tag) in posting order, and its count and type are those of its receive. Not collective: a rank with no
@@ -106,7 +106,7 @@ class Transport {
   virtual void abort(int code) = 0;
 
   // What really moves the data, where this one watches or changes calls (comm/transport/checks.h,
-  // comm/transport/reduction_mode.h).
+  // comm/transport/summation_mode.h).
   virtual const Transport& underlying() const { return *this; }
   // Collective: an Error on all ranks if the bytes, in host memory, differ between them. Does nothing, and does not ask for them,
   // unless that check is on (comm/transport/checks.h).

@@ -27,8 +27,8 @@ inline void check_rank(std::string_view call, std::string_view what, int rank, i
   require(rank >= 0 && rank < size, "[{}] {} {} is not a rank of this communicator of {}", call, what, rank, size);
 }
 
-inline void check_reduction(std::string_view call, DType type, Reduction op) {
-  require(type != DType::boolean || op == Reduction::max || op == Reduction::min,
+inline void check_reduction(std::string_view call, DType type, CombineOp op) {
+  require(type != DType::boolean || op == CombineOp::max || op == CombineOp::min,
           "[{}] booleans reduce by max (or) and min (and), not by {}", call, name_of(op));
 }
 

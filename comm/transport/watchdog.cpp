@@ -103,7 +103,7 @@ void Watchdog::finish(int code) {
   };
   auto farewell = std::make_unique<Farewell>();
   auto* all = &farewell->all;
-  farewell->pending = farewell_->start_allreduce(all, all, 1, DType::int64, Reduction::sum);
+  farewell->pending = farewell_->start_allreduce(all, all, 1, DType::int64, CombineOp::sum);
   const auto start = Clock::now();
   while (!farewell->pending.test()) {
     std::this_thread::sleep_for(milliseconds(5));

@@ -4,6 +4,7 @@
 #include "comm/communicator.h"
 #include "examples/classify/network.h"
 #include "examples/trainer/supervised.h"
+#include "models/data/sources/hdf5.h"
 #include "models/train/metrics.h"
 
 namespace mpigrad::classify {

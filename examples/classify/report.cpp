@@ -28,7 +28,7 @@ nlohmann::ordered_json to_json(const Score& s) { return {{"loss", s.loss}, {"acc
 
 data::SourcePtr open(const Options& o, const std::string& group) {
   auto source = std::make_shared<data::ArraySource>(o.data, group, data::ArrayNames{.volume = o.volume, .label = o.label});
-  require(source->target_type() == DType::int64 && source->target_names().size() == 1,
+  require(source->has_classes() && source->target_names().size() == 1,
           "[classify] the labels in {} are not classes: integers, one for each sample", source->name_of_sample(0));
   return source;
 }

@@ -4,7 +4,7 @@
 #include "comm/spatial/grid.h"
 #include "examples/contrastive/network.h"
 #include "models/data/augment/recipe.h"
-#include "models/data/data_source.h"
+#include "models/data/source.h"
 
 namespace mpigrad::contrast {
 

@@ -8,7 +8,7 @@
 
 #include "comm/communicator.h"
 #include "framework/tensor/tensor.h"
-#include "models/data/data_source.h"
+#include "models/data/source.h"
 
 namespace mpigrad::contrast {
 

@@ -3,7 +3,7 @@
 #include "comm/spatial/grid.h"
 #include "models/contrastive/losses/pairs.h"
 #include "models/contrastive/losses/statistics.h"
-#include "models/contrastive/losses/views.h"
+#include "models/contrastive/losses/join_views.h"
 #include "ops/device.h"
 #include "ops/elementwise.h"
 #include "ops/views.h"

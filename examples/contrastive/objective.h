@@ -8,7 +8,7 @@
 #include "examples/contrastive/network.h"
 #include "models/contrastive/losses/moco.h"
 #include "models/contrastive/losses/swav.h"
-#include "models/data/data_views.h"
+#include "models/data/view_loader.h"
 
 namespace mpigrad::contrast {
 

@@ -78,7 +78,7 @@ void require_label(const data::Source& source, const std::string& name) {
   label_index(source, name);
 }
 
-bool has_labels(const data::Source& source) { return source.target_type() == DType::int64 && !source.target_names().empty(); }
+bool has_labels(const data::Source& source) { return source.has_classes() && !source.target_names().empty(); }
 
 std::size_t label_index(const data::Source& source, const std::string& name) {
   const auto& names = source.target_names();

@@ -5,7 +5,7 @@
 
 #include "examples/contrastive/options.h"
 #include "models/data/augment/recipe.h"
-#include "models/data/data_source.h"
+#include "models/data/source.h"
 
 namespace mpigrad::contrast {
 

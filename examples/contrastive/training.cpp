@@ -7,7 +7,7 @@
 #include "examples/trainer/run.h"
 #include "models/contrastive/evaluate/evaluate.h"
 #include "models/contrastive/losses/gradient_cache.h"
-#include "models/contrastive/losses/views.h"
+#include "models/contrastive/losses/join_views.h"
 #include "ops/elementwise.h"
 #include "ops/views.h"
 

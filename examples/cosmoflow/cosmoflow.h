@@ -5,6 +5,7 @@
 
 #include "comm/communicator.h"
 #include "examples/trainer/supervised.h"
+#include "models/data/sources/hdf5.h"
 #include "models/networks/cosmoflow.h"
 #include "models/train/metrics.h"
 

@@ -63,7 +63,7 @@ TargetMeans target_means(const Communicator& world, const data::Source& source, 
       for (std::size_t t = 0; t < sums.size(); ++t) sums[t] += targets[t] / static_cast<double>(samples.size());
     }
   });
-  world.transport().allreduce(sums.data(), sums.data(), static_cast<std::int64_t>(sums.size()), DType::float64, Reduction::sum);
+  world.transport().allreduce(sums.data(), sums.data(), static_cast<std::int64_t>(sums.size()), DType::float64, CombineOp::sum);
   return means;
 }
 

@@ -154,7 +154,7 @@ int finish(const CLI::App& app, Transport& transport, const std::function<int()>
   // Reads ahead that nobody needs any more must end before the process takes HDF5 down.
   struct Drain {
     ~Drain() {
-      IoThread::instance().run([] {});
+      io_thread().run([] {});
     }
   } drain;
   LastWords last_words(transport);

@@ -77,7 +77,7 @@ void require_same_data(const Communicator& world, const data::Source& source) {
                                              source.channels(), name_of(source.type()), data::name_of(source.transform())),
                                  fmt::format("targets {}", joined(source.target_names(), ", "))};
   // Classes are in memory, other targets in a file for each sample.
-  const bool classes = source.target_type() == DType::int64 && !source.target_names().empty();
+  const bool classes = source.has_classes() && !source.target_names().empty();
   trainer::together(world, [&] {
     for (std::int64_t i = 0; i < source.size(); ++i) {
       texts.push_back(source.name_of_sample(i));
@@ -141,7 +141,7 @@ Usage peak_usage(const Communicator& world) {
   const auto of_gpu = gpu ? cuda::memory() : cuda::AllocatorStatistics();
   std::array<std::int64_t, 4> peaks{peak_process_bytes(), memory_statistics(current_device()).peak_bytes, of_gpu.peak,
                                     of_gpu.peak_reserved};
-  world.transport().allreduce(peaks.data(), peaks.data(), peaks.size(), DType::int64, Reduction::max);
+  world.transport().allreduce(peaks.data(), peaks.data(), peaks.size(), DType::int64, CombineOp::max);
   return {peaks[0], peaks[1], peaks[2], peaks[3], gpu ? cuda::name() : std::string()};
 }
 

@@ -10,7 +10,7 @@
 
 #include "comm/communicator.h"
 #include "examples/trainer/options.h"
-#include "models/data/data_source.h"
+#include "models/data/source.h"
 #include "models/nn/describe.h"
 #include "models/train/checkpoint.h"
 #include "models/train/training.h"

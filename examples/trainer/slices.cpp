@@ -1,7 +1,6 @@
 #include "examples/trainer/slices.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 namespace mpigrad::trainer {
@@ -9,12 +8,9 @@ namespace mpigrad::trainer {
 namespace {
 
 // [rows, columns, channels] of the middle plane.
-std::vector<float> plane(const data::Source& source, std::int64_t sample) {
+std::vector<double> plane(const data::Source& source, std::int64_t sample) {
   const auto& extents = source.extents();
-  const std::array<std::int64_t, 3> begin{extents[0] / 2, 0, 0}, end{extents[0] / 2 + 1, extents[1], extents[2]};
-  std::vector<float> stored(static_cast<std::size_t>(extents[1] * extents[2] * source.channels()));
-  source.read_async(sample, begin, end, DType::float32, stored.data()).get();
-  return stored;
+  return source.values(sample, {{extents[0] / 2, 0, 0}, {extents[0] / 2 + 1, extents[1], extents[2]}});
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "examples/plot/figure.h"
-#include "models/data/data_source.h"
+#include "models/data/source.h"
 
 namespace mpigrad::trainer {
 

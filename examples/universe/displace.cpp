@@ -73,7 +73,7 @@ int displace(const std::shared_ptr<Transport>& transport, const DisplaceOptions&
   output.attribute("/", "order", static_cast<std::int64_t>(options.order));
   output.commit();
 
-  transport->allreduce(rms.data(), rms.data(), 3, DType::float64, Reduction::sum);
+  transport->allreduce(rms.data(), rms.data(), 3, DType::float64, CombineOp::sum);
   for (auto& value : rms) value = options.box * std::sqrt(value / static_cast<double>(n * n * n));
   if (options.json) {
     const nlohmann::ordered_json result{{"command", "displace"}, {"out", options.out},     {"size", n},

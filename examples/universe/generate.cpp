@@ -87,7 +87,7 @@ int generate(const std::shared_ptr<Transport>& transport, GenerateOptions option
       fmt::print(stderr, "\r{} of {} universes, {:.1f} s ", std::min(i + (spread ? ranks : 1), options.universes),
                  options.universes, elapsed());
   }
-  transport->allreduce(largest.data(), largest.data(), options.universes, DType::int64, Reduction::max);
+  transport->allreduce(largest.data(), largest.data(), options.universes, DType::int64, CombineOp::max);
   if (progress) fmt::print(stderr, "\n");
   if (options.json) {
     tool::print_once(*transport, tool::to_text(summary(options, largest, elapsed())) + "\n");

@@ -11,11 +11,11 @@ namespace mpigrad {
 namespace {
 
 template <class T>
-MPIGRAD_UPDATE_BODY void average_body(T* __restrict a, const T* __restrict p, std::int64_t n, T rest) {
+MPIGRAD_BODY void average_body(T* __restrict a, const T* __restrict p, std::int64_t n, T rest) {
   for (std::int64_t i = 0; i < n; ++i) average_update(a[i], p[i], rest);
 }
-MPIGRAD_UPDATE void average(float* a, const float* p, std::int64_t n, float rest) { average_body(a, p, n, rest); }
-MPIGRAD_UPDATE void average(double* a, const double* p, std::int64_t n, double rest) { average_body(a, p, n, rest); }
+MPIGRAD_CLONES void average(float* a, const float* p, std::int64_t n, float rest) { average_body(a, p, n, rest); }
+MPIGRAD_CLONES void average(double* a, const double* p, std::int64_t n, double rest) { average_body(a, p, n, rest); }
 
 }  // namespace
 

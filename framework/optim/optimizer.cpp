@@ -18,37 +18,37 @@ namespace {
 // ---- loops over one piece; plain functions around a shared body, because templates cannot be cloned
 
 template <class T>
-MPIGRAD_UPDATE_BODY void sgd_body(T* __restrict p, const T* __restrict g, std::int64_t n, SGDNumbers<T> a) {
+MPIGRAD_BODY void sgd_body(T* __restrict p, const T* __restrict g, std::int64_t n, SGDNumbers<T> a) {
   for (std::int64_t i = 0; i < n; ++i) sgd_update(p[i], g[i], a);
 }
 template <class T>
-MPIGRAD_UPDATE_BODY void momentum_body(T* __restrict p, const T* __restrict g, T* __restrict v, std::int64_t n, SGDNumbers<T> a) {
+MPIGRAD_BODY void momentum_body(T* __restrict p, const T* __restrict g, T* __restrict v, std::int64_t n, SGDNumbers<T> a) {
   for (std::int64_t i = 0; i < n; ++i) momentum_update(p[i], g[i], v[i], a);
 }
-MPIGRAD_UPDATE void sgd(float* p, const float* g, std::int64_t n, SGDNumbers<float> a) { sgd_body(p, g, n, a); }
-MPIGRAD_UPDATE void sgd(double* p, const double* g, std::int64_t n, SGDNumbers<double> a) { sgd_body(p, g, n, a); }
-MPIGRAD_UPDATE void momentum(float* p, const float* g, float* v, std::int64_t n, SGDNumbers<float> a) {
+MPIGRAD_CLONES void sgd(float* p, const float* g, std::int64_t n, SGDNumbers<float> a) { sgd_body(p, g, n, a); }
+MPIGRAD_CLONES void sgd(double* p, const double* g, std::int64_t n, SGDNumbers<double> a) { sgd_body(p, g, n, a); }
+MPIGRAD_CLONES void momentum(float* p, const float* g, float* v, std::int64_t n, SGDNumbers<float> a) {
   momentum_body(p, g, v, n, a);
 }
-MPIGRAD_UPDATE void momentum(double* p, const double* g, double* v, std::int64_t n, SGDNumbers<double> a) {
+MPIGRAD_CLONES void momentum(double* p, const double* g, double* v, std::int64_t n, SGDNumbers<double> a) {
   momentum_body(p, g, v, n, a);
 }
 
 template <class T>
-MPIGRAD_UPDATE_BODY void adam_body(T* __restrict p, const T* __restrict g, T* __restrict m, T* __restrict v, std::int64_t n,
+MPIGRAD_BODY void adam_body(T* __restrict p, const T* __restrict g, T* __restrict m, T* __restrict v, std::int64_t n,
                                    AdamNumbers<T> a) {
   for (std::int64_t i = 0; i < n; ++i) adam_update(p[i], g[i], m[i], v[i], a);
 }
-MPIGRAD_UPDATE void adam(float* p, const float* g, float* m, float* v, std::int64_t n, AdamNumbers<float> a) {
+MPIGRAD_CLONES void adam(float* p, const float* g, float* m, float* v, std::int64_t n, AdamNumbers<float> a) {
   adam_body(p, g, m, v, n, a);
 }
-MPIGRAD_UPDATE void adam(double* p, const double* g, double* m, double* v, std::int64_t n, AdamNumbers<double> a) {
+MPIGRAD_CLONES void adam(double* p, const double* g, double* m, double* v, std::int64_t n, AdamNumbers<double> a) {
   adam_body(p, g, m, v, n, a);
 }
 
 // Eight partial sums, so that a fixed order does not mean a chain of additions.
 template <class T>
-MPIGRAD_UPDATE_BODY double squares_body(const T* __restrict x, std::int64_t n) {
+MPIGRAD_BODY double squares_body(const T* __restrict x, std::int64_t n) {
   double sums[8] = {};
   std::int64_t i = 0;
   for (; i + 8 <= n; i += 8)
@@ -59,8 +59,8 @@ MPIGRAD_UPDATE_BODY double squares_body(const T* __restrict x, std::int64_t n) {
   for (; i < n; ++i) sums[0] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
   return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
-MPIGRAD_UPDATE double squares(const float* x, std::int64_t n) { return squares_body(x, n); }
-MPIGRAD_UPDATE double squares(const double* x, std::int64_t n) { return squares_body(x, n); }
+MPIGRAD_CLONES double squares(const float* x, std::int64_t n) { return squares_body(x, n); }
+MPIGRAD_CLONES double squares(const double* x, std::int64_t n) { return squares_body(x, n); }
 
 // Gradients of one type alone, for norms on a GPU.
 std::vector<UpdateSegment> segments_of(const Gradients& gradients, DType dtype) {

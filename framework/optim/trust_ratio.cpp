@@ -17,7 +17,7 @@ struct Sums {
 
 // Four partial sums each, so that a fixed order does not mean a chain of additions.
 template <class T, class Step>
-MPIGRAD_UPDATE_BODY Sums sums_of(const T* __restrict p, std::int64_t n, const Step& step) {
+MPIGRAD_BODY Sums sums_of(const T* __restrict p, std::int64_t n, const Step& step) {
   double w[4] = {}, s[4] = {};
   std::int64_t i = 0;
   const auto add = [&](std::int64_t at, std::int64_t lane) {
@@ -32,41 +32,41 @@ MPIGRAD_UPDATE_BODY Sums sums_of(const T* __restrict p, std::int64_t n, const St
 }
 
 template <class T>
-MPIGRAD_UPDATE_BODY Sums lars_norms_body(const T* p, const T* g, std::int64_t n, T scale) {
+MPIGRAD_BODY Sums lars_norms_body(const T* p, const T* g, std::int64_t n, T scale) {
   return sums_of(p, n, [&](std::int64_t i) { return scale * g[i]; });
 }
 template <class T>
-MPIGRAD_UPDATE_BODY void lars_body(T* __restrict p, const T* __restrict g, T* __restrict v, std::int64_t n, LarsNumbers<T> a) {
+MPIGRAD_BODY void lars_body(T* __restrict p, const T* __restrict g, T* __restrict v, std::int64_t n, LarsNumbers<T> a) {
   for (std::int64_t i = 0; i < n; ++i) lars_update(p[i], g[i], v[i], a);
 }
-MPIGRAD_UPDATE Sums lars_norms(const float* p, const float* g, std::int64_t n, float s) { return lars_norms_body(p, g, n, s); }
-MPIGRAD_UPDATE Sums lars_norms(const double* p, const double* g, std::int64_t n, double s) { return lars_norms_body(p, g, n, s); }
-MPIGRAD_UPDATE void lars(float* p, const float* g, float* v, std::int64_t n, LarsNumbers<float> a) { lars_body(p, g, v, n, a); }
-MPIGRAD_UPDATE void lars(double* p, const double* g, double* v, std::int64_t n, LarsNumbers<double> a) {
+MPIGRAD_CLONES Sums lars_norms(const float* p, const float* g, std::int64_t n, float s) { return lars_norms_body(p, g, n, s); }
+MPIGRAD_CLONES Sums lars_norms(const double* p, const double* g, std::int64_t n, double s) { return lars_norms_body(p, g, n, s); }
+MPIGRAD_CLONES void lars(float* p, const float* g, float* v, std::int64_t n, LarsNumbers<float> a) { lars_body(p, g, v, n, a); }
+MPIGRAD_CLONES void lars(double* p, const double* g, double* v, std::int64_t n, LarsNumbers<double> a) {
   lars_body(p, g, v, n, a);
 }
 
 template <class T>
-MPIGRAD_UPDATE_BODY Sums lamb_norms_body(const T* __restrict p, const T* __restrict g, T* __restrict m, T* __restrict v,
+MPIGRAD_BODY Sums lamb_norms_body(const T* __restrict p, const T* __restrict g, T* __restrict m, T* __restrict v,
                                          std::int64_t n, LambNumbers<T> a) {
   for (std::int64_t i = 0; i < n; ++i) lamb_moments(g[i], m[i], v[i], a);
   return sums_of(p, n, [&](std::int64_t i) { return lamb_step(p[i], m[i], v[i], a); });
 }
 template <class T>
-MPIGRAD_UPDATE_BODY void lamb_body(T* __restrict p, const T* __restrict m, const T* __restrict v, std::int64_t n,
+MPIGRAD_BODY void lamb_body(T* __restrict p, const T* __restrict m, const T* __restrict v, std::int64_t n,
                                    LambNumbers<T> a) {
   for (std::int64_t i = 0; i < n; ++i) p[i] -= a.rate * lamb_step(p[i], m[i], v[i], a);
 }
-MPIGRAD_UPDATE Sums lamb_norms(const float* p, const float* g, float* m, float* v, std::int64_t n, LambNumbers<float> a) {
+MPIGRAD_CLONES Sums lamb_norms(const float* p, const float* g, float* m, float* v, std::int64_t n, LambNumbers<float> a) {
   return lamb_norms_body(p, g, m, v, n, a);
 }
-MPIGRAD_UPDATE Sums lamb_norms(const double* p, const double* g, double* m, double* v, std::int64_t n, LambNumbers<double> a) {
+MPIGRAD_CLONES Sums lamb_norms(const double* p, const double* g, double* m, double* v, std::int64_t n, LambNumbers<double> a) {
   return lamb_norms_body(p, g, m, v, n, a);
 }
-MPIGRAD_UPDATE void lamb(float* p, const float* m, const float* v, std::int64_t n, LambNumbers<float> a) {
+MPIGRAD_CLONES void lamb(float* p, const float* m, const float* v, std::int64_t n, LambNumbers<float> a) {
   lamb_body(p, m, v, n, a);
 }
-MPIGRAD_UPDATE void lamb(double* p, const double* m, const double* v, std::int64_t n, LambNumbers<double> a) {
+MPIGRAD_CLONES void lamb(double* p, const double* m, const double* v, std::int64_t n, LambNumbers<double> a) {
   lamb_body(p, m, v, n, a);
 }
 

@@ -6,7 +6,7 @@ namespace mpigrad {
 namespace {
 
 // The finaliser of SplitMix64 (Steele, Lea and Flood 2014), which is one-to-one: one element that changes changes the sum.
-MPIGRAD_UPDATE_BODY std::uint64_t mixed(std::uint64_t bits, std::uint64_t place) {
+MPIGRAD_BODY std::uint64_t mixed(std::uint64_t bits, std::uint64_t place) {
   std::uint64_t z = bits + place * 0x9E3779B97F4A7C15ULL;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
@@ -14,15 +14,15 @@ MPIGRAD_UPDATE_BODY std::uint64_t mixed(std::uint64_t bits, std::uint64_t place)
 }
 
 template <class Bits>
-MPIGRAD_UPDATE_BODY std::uint64_t sum_body(const Bits* values, std::int64_t count, std::uint64_t first) {
+MPIGRAD_BODY std::uint64_t sum_body(const Bits* values, std::int64_t count, std::uint64_t first) {
   std::uint64_t sum = 0;
   for (std::int64_t i = 0; i < count; ++i) sum += mixed(values[i], first + static_cast<std::uint64_t>(i));
   return sum;
 }
-MPIGRAD_UPDATE std::uint64_t sum(const std::uint8_t* v, std::int64_t n, std::uint64_t first) { return sum_body(v, n, first); }
-MPIGRAD_UPDATE std::uint64_t sum(const std::uint16_t* v, std::int64_t n, std::uint64_t first) { return sum_body(v, n, first); }
-MPIGRAD_UPDATE std::uint64_t sum(const std::uint32_t* v, std::int64_t n, std::uint64_t first) { return sum_body(v, n, first); }
-MPIGRAD_UPDATE std::uint64_t sum(const std::uint64_t* v, std::int64_t n, std::uint64_t first) { return sum_body(v, n, first); }
+MPIGRAD_CLONES std::uint64_t sum(const std::uint8_t* v, std::int64_t n, std::uint64_t first) { return sum_body(v, n, first); }
+MPIGRAD_CLONES std::uint64_t sum(const std::uint16_t* v, std::int64_t n, std::uint64_t first) { return sum_body(v, n, first); }
+MPIGRAD_CLONES std::uint64_t sum(const std::uint32_t* v, std::int64_t n, std::uint64_t first) { return sum_body(v, n, first); }
+MPIGRAD_CLONES std::uint64_t sum(const std::uint64_t* v, std::int64_t n, std::uint64_t first) { return sum_body(v, n, first); }
 
 }  // namespace
 

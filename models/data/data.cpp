@@ -6,13 +6,13 @@
 #include <map>
 #include <numeric>
 #include <span>
-#include <unordered_map>
 
 #include "framework/cuda/staging.h"
-#include "framework/joined.h"
 #include "framework/tensor/random.h"
 #include "models/data/data_augment.h"
 #include "models/data/data_parts.h"
+#include "models/data/sources/bytes.h"
+#include "models/data/sources/hdf5.h"
 
 namespace mpigrad::data {
 
@@ -27,19 +27,26 @@ struct Loader::State {
   AugmentationKinds kinds;
   Transform transform = Transform::none;
   DType target_dtype = DType::float32;
-  bool classes = false;  // y is [N]
-  Box spatial;           // this rank's block of [D, H, W]
-  std::optional<Regions> regions;
+  Box spatial;  // this rank's block of [D, H, W]
+  std::optional<Regions> regions, targets;
 
   struct Layouts {
     LayoutPtr x, y;
   };
   std::map<std::int64_t, Layouts> layouts;  // by the batch's N
-  std::unordered_map<std::int64_t, std::vector<double>> targets;
 
   Shape shape(std::int64_t n) const {
     const auto& e = source->extents();
     return {n, e[0], e[1], e[2], source->channels()};
+  }
+  // Of n samples' targets, of the cells in a box where they are volumes. One class each is [N].
+  Shape target_shape(std::int64_t n, const Shape& box) const {
+    const auto& t = source->target_type();
+    std::vector<std::int64_t> extents{n};
+    if (t.per_cell) extents.insert(extents.end(), box.begin(), box.end());
+    const bool one_class = !t.per_cell && t.shape == Shape{1} && !is_floating(target_dtype);
+    if (!one_class) extents.insert(extents.end(), t.shape.begin(), t.shape.end());
+    return Shape(extents);
   }
   const Layouts& layouts_for(std::int64_t n);
   std::shared_ptr<Fetch> start(std::int64_t epoch, const std::vector<std::int64_t>& order, std::int64_t step);
@@ -59,7 +66,7 @@ struct Loader::Fetch {
     std::int64_t sample = 0;
     std::vector<Piece> pieces;
     std::vector<RegionPtr> regions;  // one for each piece
-    std::future<std::vector<double>> targets;
+    std::vector<RegionPtr> targets;  // likewise where each cell has some, else one
   };
   std::int64_t n = 0;       // of all ranks
   std::vector<Item> items;  // this rank's
@@ -69,8 +76,8 @@ const Loader::State::Layouts& Loader::State::layouts_for(std::int64_t n) {
   auto& found = layouts[n];
   if (!found.x && options.grid) {
     found.x = activation_layout(options.grid, shape(n));
-    const auto t = static_cast<std::int64_t>(source->target_names().size());
-    found.y = split_layout(options.grid, classes ? Shape{n} : Shape{n, t}, {0, -1, -1, -1});
+    const bool per_cell = source->target_type().per_cell;
+    found.y = split_layout(options.grid, target_shape(n, source->extents()), {0, per_cell ? 1 : -1, per_cell ? 2 : -1, per_cell ? 3 : -1});
   }
   return found;
 }
@@ -88,26 +95,30 @@ std::shared_ptr<Loader::Fetch> Loader::State::start(std::int64_t epoch, const st
   for (auto i = begin; i < end; ++i) {
     auto& item = fetch->items.emplace_back();
     item.sample = order[static_cast<std::size_t>(first + i)];
-    if (!targets.contains(item.sample)) item.targets = source->targets_async(item.sample);
     item.pieces =
         pieces_of(spatial, source->extents(), draw_augmentation(options.seed, epoch, item.sample, source->extents(), kinds));
     for (const auto& piece : item.pieces) item.regions.push_back(regions->get(item.sample, piece.box));
+    if (!source->target_type().per_cell) item.targets.push_back(targets->get(item.sample, spatial));
+    else
+      for (const auto& piece : item.pieces) item.targets.push_back(targets->get(item.sample, piece.box));
   }
   return fetch;
 }
 
 std::pair<TensorType, TensorType> Loader::State::types(const Fetch& fetch) const {
-  const auto n = static_cast<std::int64_t>(fetch.items.size()), t = static_cast<std::int64_t>(source->target_names().size());
+  const auto n = static_cast<std::int64_t>(fetch.items.size());
   const auto extents = spatial.extents();
   return {{Shape{n, extents[0], extents[1], extents[2], source->channels()}, options.dtype},
-          {classes ? Shape{n} : Shape{n, t}, target_dtype}};
+          {target_shape(n, extents), target_dtype}};
 }
 
 void Loader::State::fill(Fetch& fetch, std::byte* x, std::byte* y) {
   const auto n = static_cast<std::int64_t>(fetch.items.size());
   const auto extents = spatial.extents();
-  const auto channels = source->channels(), t = static_cast<std::int64_t>(source->target_names().size());
+  const auto channels = source->channels();
+  const auto& target = source->target_type();
   const auto bytes = extents.elements() * channels * size_of(options.dtype);
+  const auto numbers = target.shape.elements() * (target.per_cell ? extents.elements() : 1);
   for (std::int64_t i = 0; i < n; ++i) {
     auto& item = fetch.items[static_cast<std::size_t>(i)];
     const auto name = [&] { return source->name_of_sample(item.sample); };
@@ -117,13 +128,15 @@ void Loader::State::fill(Fetch& fetch, std::byte* x, std::byte* y) {
       copy_piece(item.pieces[p], {region.box, source->type(), region.bytes.get()}, extents, channels, transform, options.dtype,
                  x + i * bytes, name);
     }
-    if (item.targets.valid()) targets[item.sample] = item.targets.get();
-    const auto& values = targets.at(item.sample);
-    visit_arithmetic(target_dtype, [&](auto zero) {
-      using T = decltype(zero);
-      auto* to = reinterpret_cast<T*>(y) + i * t;
-      for (std::int64_t j = 0; j < t; ++j) to[j] = static_cast<T>(values[static_cast<std::size_t>(j)]);
-    });
+    auto* to = y + i * numbers * size_of(target_dtype);
+    for (std::size_t p = 0; p < item.targets.size(); ++p) {
+      const auto& region = *item.targets[p];
+      region.ready.get();
+      if (target.per_cell)
+        copy_piece(item.pieces[p], {region.box, target.type, region.bytes.get()}, extents, target.shape.elements(),
+                   Transform::none, target_dtype, to, name);
+      else convert(region.bytes.get(), target.type, numbers, target_dtype, to);
+    }
   }
 }
 
@@ -164,12 +177,13 @@ Loader::Loader(SourcePtr source, LoaderOptions options) {
 
   s.kinds = {o.flips, o.shifts, o.transpositions};
   s.transform = o.transform == Transform::of_source ? s.source->transform() : o.transform;
-  s.target_dtype = o.target_dtype.value_or(s.source->target_type() == DType::int64 ? DType::int64 : o.dtype);
-  require(s.target_dtype == DType::int64 || is_floating(s.target_dtype), "[data] y is int64 or floating-point, not {}",
+  const auto& target = s.source->target_type();
+  const auto own = is_floating(target.type) ? o.dtype : target.per_cell ? target.type : DType::int64;
+  s.target_dtype = o.target_dtype.value_or(own);
+  require(is_floating(s.target_dtype) || !is_floating(own), "[data] y is floating-point, not {}: targets are numbers, not classes",
           name_of(s.target_dtype));
-  require(s.target_dtype != DType::int64 || s.source->target_type() == DType::int64,
-          "[data] targets are numbers, not classes: {}", joined(s.source->target_names(), ", "));
-  s.classes = s.target_dtype == DType::int64 && s.source->target_names().size() == 1;
+  require(is_floating(s.target_dtype) || s.target_dtype == own, "[data] y is {} or floating-point, not {}", name_of(own),
+          name_of(s.target_dtype));
 
   s.spatial = {Shape{0, 0, 0}, extents};
   if (o.grid) {
@@ -178,7 +192,9 @@ Loader::Loader(SourcePtr source, LoaderOptions options) {
     for (int a = 0; a < 3; ++a) s.spatial.begin[a] = box.begin[a + 1], s.spatial.end[a] = box.end[a + 1];
   }
   const Box whole{Shape{0, 0, 0}, extents};
-  s.regions.emplace(s.source, s.kinds.any() ? whole : s.spatial, s.schedule.samples.size(), o.cache_bytes, o.grid);
+  const auto& largest = s.kinds.any() ? whole : s.spatial;
+  s.regions.emplace(s.source, Regions::Part::values, largest, s.schedule.samples.size(), o.cache_bytes, o.grid);
+  s.targets.emplace(s.source, Regions::Part::targets, largest, s.schedule.samples.size(), o.cache_bytes, o.grid);
 }
 
 Loader::Loader(const std::filesystem::path& path, LoaderOptions options)

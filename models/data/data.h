@@ -6,11 +6,12 @@
 //
 // Order and augmentation are drawn from (seed, epoch, sample) alone, so a batch is the same for every grid, bit for bit.
 
+#include <filesystem>
 #include <optional>
 
 #include "comm/spatial/grid.h"
 #include "models/data/data_batches.h"
-#include "models/data/data_source.h"
+#include "models/data/source.h"
 
 namespace mpigrad::data {
 
@@ -24,7 +25,8 @@ struct LoaderOptions {
   bool transpositions = false;  // a random order of the spatial axes; for cubes
   Transform transform = Transform::of_source;
   DType dtype = DType::float32;         // of x
-  std::optional<DType> target_dtype{};  // of y; none: int64 for classes, else that of x
+  // Of y: floating-point, or for classes int64, labels of cells the stored integers. None: that, and for numbers that of x.
+  std::optional<DType> target_dtype{};
   std::vector<std::int64_t> samples{};  // which ones; empty: all
   bool drop_last = false;               // leave out a last, smaller batch
   bool prefetch = true;                 // read the next batch while the current one is used
@@ -35,7 +37,7 @@ struct LoaderOptions {
 
 struct Batch {
   Tensor x;  // [N, D, H, W, C], constant, with layout() of its N
-  Tensor y;  // [N, T], or [N] if it is one class each; constant, with target_layout()
+  Tensor y;  // [N, T...], [N] if it is one class each, [N, D, H, W, K...] if each cell has some; constant, with target_layout()
 };
 
 class Loader {
@@ -50,7 +52,8 @@ class Loader {
   std::int64_t samples() const;  // per epoch
   std::int64_t steps() const;    // batches per epoch
   Shape shape() const;           // global [batch, D, H, W, C]
-  // Of a full batch: samples split over the first axis of the grid, planes over the others. None without a grid.
+  // Of a full batch: samples split over the first axis of the grid, planes over the others, with them the targets of cells. None
+  // without a grid.
   LayoutPtr layout() const;
   LayoutPtr target_layout() const;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "framework/job_queue.h"
 #include "framework/tensor/host_memory.h"
 
 namespace mpigrad::data {
@@ -51,22 +52,34 @@ std::vector<std::int64_t> Schedule::samples_of(std::int64_t epoch, std::int64_t 
 
 // ---- Regions
 
-Regions::Regions(SourcePtr source, const Box& largest, std::size_t samples, std::int64_t bytes, const GridPtr& grid)
-    : source_(std::move(source)), largest_(largest) {
+Regions::Regions(SourcePtr source, Part part, const Box& largest, std::size_t samples, std::int64_t bytes, const GridPtr& grid)
+    : source_(std::move(source)), part_(part), largest_(largest) {
   const auto budget = bytes >= 0 ? bytes : (std::int64_t{1} << 30) / (grid ? grid->world().transport().node_size() : 1);
-  const auto each = static_cast<double>(largest.elements() * source_->channels() * size_of(source_->type()));
-  keep_ = !source_->in_memory() && each * static_cast<double>(samples) <= static_cast<double>(budget);
+  const bool rows = part == Part::targets && !source_->target_type().per_cell;
+  const auto all = static_cast<double>(bytes_of(largest)) * static_cast<double>(samples);
+  keep_ = !source_->in_memory() && (rows || all <= static_cast<double>(budget));
 }
 
+std::int64_t Regions::bytes_of(const Box& box) const {
+  if (part_ == Part::targets) return target_elements(*source_, box) * size_of(source_->target_type().type);
+  return box.elements() * source_->channels() * size_of(source_->type());
+}
+
+// Regions and what is kept of them go before the source, so that a job may know it by address.
 RegionPtr Regions::read(std::int64_t sample, const Box& box) const {
   auto region = std::make_shared<Region>();
   region->box = box;
-  const auto bytes = box.elements() * source_->channels() * size_of(source_->type());
+  const auto bytes = bytes_of(box);
   if (bytes > (std::int64_t{1} << 26))
     require_host_memory(fmt::format("[data] {}: the cells {}", source_->name_of_sample(sample), to_string(box)),
                         static_cast<double>(bytes));
   region->bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes));
-  region->ready = source_->read_async(sample, box.begin.span(), box.end.span(), source_->type(), region->bytes.get()).share();
+  const auto job = [source = source_.get(), part = part_, sample, box, to = region->bytes.get()] {
+    if (part == Part::values) source->read(sample, box, to);
+    else source->read_targets(sample, box, to);
+  };
+  static JobQueue here(0);
+  region->ready = (source_->in_memory() ? here : source_->queue()).submit(job).share();
   return region;
 }
 

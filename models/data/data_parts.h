@@ -9,7 +9,7 @@
 
 #include "comm/spatial/grid.h"
 #include "framework/tensor/random.h"
-#include "models/data/data_source.h"
+#include "models/data/source.h"
 
 namespace mpigrad::data {
 
@@ -32,7 +32,7 @@ struct Schedule {
 // The same for every rank.
 void shuffle(std::vector<std::int64_t>& values, const Philox& random);
 
-// A box of a sample in memory, or on its way there. Other threads write into it, so it waits before it goes.
+// A box of a sample, or of its targets, in memory or on its way there. Other threads write into it, so it waits before it goes.
 struct Region {
   Box box;
   std::unique_ptr<std::byte[]> bytes;
@@ -47,18 +47,22 @@ struct Region {
 };
 using RegionPtr = std::shared_ptr<Region>;
 
-// Reads boxes of samples; keeps them if all that is ever asked for fits. For one thread.
+// Reads boxes of samples, or of their targets, where the source wants it; keeps them if all that is ever asked for fits. For one
+// thread.
 class Regions {
  public:
+  enum class Part : std::uint8_t { values, targets };
   // `largest` holds every box that is ever asked for; `samples` are the different samples of this rank. bytes < 0: 1 GiB per
-  // node.
-  Regions(SourcePtr source, const Box& largest, std::size_t samples, std::int64_t bytes, const GridPtr& grid);
+  // node, of which targets count as nothing where there is one row for each sample.
+  Regions(SourcePtr source, Part part, const Box& largest, std::size_t samples, std::int64_t bytes, const GridPtr& grid);
   RegionPtr get(std::int64_t sample, const Box& box);
 
  private:
   RegionPtr read(std::int64_t sample, const Box& box) const;
+  std::int64_t bytes_of(const Box& box) const;
 
   SourcePtr source_;
+  Part part_;
   Box largest_;
   bool keep_ = false;
   std::unordered_map<std::int64_t, RegionPtr> kept_;

@@ -120,7 +120,7 @@ void BatchNorm::update(const Tensor& x, const BatchNormResult& result, Tensor& m
     // times as it has values: an empty rank has none.
     const auto group = grid_of(*x.layout()).along(x.layout()->varying_axes());
     double all = result.count;  // known on the host, which need not wait for a GPU
-    group.transport().allreduce(&all, &all, 1, DType::float64, Reduction::sum);
+    group.transport().allreduce(&all, &all, 1, DType::float64, CombineOp::sum);
     all = std::max(1.0, all);
     batch.mean = allreduce(batch.mean * result.count, group) / all;
     batch.variance = allreduce(batch.variance * correction * result.count, group) / all;

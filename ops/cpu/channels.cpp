@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "ops/cpu/clones.h"
+#include "framework/target_clones.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/parallel.h"
 #include "ops/problems.h"

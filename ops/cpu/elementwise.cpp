@@ -16,51 +16,36 @@ constexpr std::int64_t parallel_from = 1 << 15;  // elements; below, starting th
 
 constexpr std::int64_t piece = 1 << 13;  // elements of a long row that a thread takes at once
 
-// The dimensions of a result, innermost first, in as few as its operands allow: neighbours through which every operand goes in
-// equal steps are one. A channel vector beside [N, D, H, W, C] leaves two.
-template <std::size_t N>
-struct Walk {
-  std::size_t dimensions = 0;
-  std::array<std::int64_t, Shape::max_rank> extents{1};
-  std::array<std::array<std::int64_t, N>, Shape::max_rank> steps{};
-};
-
-template <std::size_t N>
-Walk<N> walk_of(const Shape& result, const std::array<std::array<std::int64_t, Shape::max_rank>, N>& strides) {
-  Walk<N> walk;
-  for (int d = result.rank() - 1; d >= 0; --d) {
-    if (result[d] == 1) continue;
-    bool goes_on = walk.dimensions > 0;
-    const std::size_t outer = goes_on ? walk.dimensions - 1 : 0;
-    std::array<std::int64_t, N> steps{};
-    for (std::size_t i = 0; i < N; ++i) {
-      steps[i] = strides[i][static_cast<std::size_t>(d)];
-      goes_on = goes_on && steps[i] == walk.steps[outer][i] * walk.extents[outer];
-    }
-    if (goes_on) walk.extents[outer] *= result[d];
-    else walk.extents[walk.dimensions] = result[d], walk.steps[walk.dimensions++] = steps;
-  }
+// In as few dimensions as the operands allow, at least one: a channel vector beside [N, D, H, W, C] leaves two.
+template <class... S>
+auto rows_of(const Shape& result, const S&... strides) {
+  auto walk = walk_of(result, strides...).collapsed();
+  if (walk.rank == 0) walk.add(1, {});
   return walk;
+}
+template <int N>
+std::size_t innermost(const StridedArrays<N>& walk) {
+  return static_cast<std::size_t>(walk.rank - 1);
 }
 
 // Calls row(offset in the result, offsets of the operands, elements) for runs of the innermost dimension.
-template <std::size_t N, class Row>
-void for_each_row(const Walk<N>& walk, Row&& row) {
-  const std::int64_t length = walk.extents[0];
+template <int N, class Row>
+void for_each_row(const StridedArrays<N>& walk, Row&& row) {
+  const auto inner = innermost(walk);
+  const std::int64_t length = walk.extents[inner];
   std::int64_t rows = 1;
-  for (std::size_t d = 1; d < walk.dimensions; ++d) rows *= walk.extents[d];
+  for (std::size_t d = 0; d < inner; ++d) rows *= walk.extents[d];
   const std::int64_t pieces = (length + piece - 1) / piece;
 #pragma omp parallel for if (rows * length >= parallel_from) schedule(static)
   for (std::int64_t task = 0; task < rows * pieces; ++task) {
     const std::int64_t r = pieces == 1 ? task : task / pieces, begin = (task - r * pieces) * piece;
     std::array<std::int64_t, N> offsets{};
-    for (std::size_t i = 0; i < N; ++i) offsets[i] = begin * walk.steps[0][i];
+    for (std::size_t i = 0; i < N; ++i) offsets[i] = begin * walk.strides[i][inner];
     std::int64_t rest = r;
-    for (std::size_t d = 1; d < walk.dimensions; ++d) {
-      const bool last = d + 1 == walk.dimensions;
-      const auto index = last ? rest : rest % walk.extents[d];
-      if (!last) rest /= walk.extents[d];
-      for (std::size_t i = 0; i < N; ++i) offsets[i] += index * walk.steps[d][i];
+    for (std::size_t d = inner; d-- > 0;) {
+      const auto index = d == 0 ? rest : rest % walk.extents[d];
+      if (d > 0) rest /= walk.extents[d];
+      for (std::size_t i = 0; i < N; ++i) offsets[i] += index * walk.strides[i][d];
     }
     row(r * length + begin, offsets, std::min(piece, length - begin));
   }
@@ -76,9 +61,8 @@ void binary(const Tensor& a, const Tensor& b, Tensor& y, F f) {
     for (std::int64_t i = 0; i < n; ++i) py[i] = f(pa[i], pb[i]);
     return;
   }
-  const std::array strides{broadcast_strides(a.shape(), y.shape()), broadcast_strides(b.shape(), y.shape())};
-  const auto walk = walk_of<2>(y.shape(), strides);
-  const std::int64_t step_a = walk.steps[0][0], step_b = walk.steps[0][1];
+  const auto walk = rows_of(y.shape(), broadcast_strides(a.shape(), y.shape()), broadcast_strides(b.shape(), y.shape()));
+  const std::int64_t step_a = walk.strides[0][innermost(walk)], step_b = walk.strides[1][innermost(walk)];
   for_each_row(walk, [&](std::int64_t at, const std::array<std::int64_t, 2>& offsets, std::int64_t count) {
     const A *ra = pa + offsets[0], *rb = pb + offsets[1];
     R* ry = py + at;
@@ -112,15 +96,16 @@ void round(const float* from, std::int64_t count, Tensor& y, std::int64_t at) {
 }
 
 // The same of operand i of a walk, repeated where it is.
-template <std::size_t N, class H>
-void widen(const Walk<N>& walk, std::size_t i, const H* x, std::int64_t at, std::int64_t count, float* to) {
-  const std::int64_t length = walk.extents[0], step = walk.steps[0][i];
+template <int N, class H>
+void widen(const StridedArrays<N>& walk, std::size_t i, const H* x, std::int64_t at, std::int64_t count, float* to) {
+  const auto inner = innermost(walk);
+  const std::int64_t length = walk.extents[inner], step = walk.strides[i][inner];
   for (std::int64_t done = 0; done < count;) {
     std::int64_t rest = (at + done) / length;
     const std::int64_t first = at + done - rest * length, n = std::min(length - first, count - done);
     const H* row = x + first * step;
-    for (std::size_t d = 1; d < walk.dimensions; ++d) {
-      row += rest % walk.extents[d] * walk.steps[d][i];
+    for (std::size_t d = inner; d-- > 0;) {
+      row += rest % walk.extents[d] * walk.strides[i][d];
       rest /= walk.extents[d];
     }
     if (step == 0) std::fill_n(to + done, n, float{*row});
@@ -129,9 +114,9 @@ void widen(const Walk<N>& walk, std::size_t i, const H* x, std::int64_t at, std:
     done += n;
   }
 }
-template <std::size_t N>
-void widen(const Walk<N>& walk, std::size_t i, const Tensor& x, std::int64_t at, std::int64_t count, float* to) {
-  if (walk.dimensions == 1 && walk.steps[0][i] == 1) return widen(x, at, count, to);
+template <int N>
+void widen(const StridedArrays<N>& walk, std::size_t i, const Tensor& x, std::int64_t at, std::int64_t count, float* to) {
+  if (walk.rank == 1 && walk.strides[i][0] == 1) return widen(x, at, count, to);
   if (x.dtype() == DType::bfloat16) widen(walk, i, x.data<BFloat16>(), at, count, to);
   else widen(walk, i, x.data<Float16>(), at, count, to);
 }
@@ -140,7 +125,7 @@ void widen(const Walk<N>& walk, std::size_t i, const Tensor& x, std::int64_t at,
 template <class F>
 void binary_of_half(const Tensor& a, const Tensor& b, Tensor& y, F f) {
   const auto& shape = y.shape();
-  const auto walk = walk_of<2>(shape, std::array{broadcast_strides(a.shape(), shape), broadcast_strides(b.shape(), shape)});
+  const auto walk = rows_of(shape, broadcast_strides(a.shape(), shape), broadcast_strides(b.shape(), shape));
   for_each_block(y.elements(), [&](std::int64_t at, std::int64_t count) {
     alignas(64) float of_a[block], of_b[block];
     widen(walk, 0, a, at, count, of_a);
@@ -216,11 +201,10 @@ void Where::run(Cpu, Inputs in, Outputs out) const {
     const T *a = in[1].data<T>(), *b = in[2].data<T>();
     T* y = out[0].mutable_data<T>();
     const auto& shape = out[0].shape();
-    const std::array strides{broadcast_strides(in[0].shape(), shape), broadcast_strides(in[1].shape(), shape),
-                             broadcast_strides(in[2].shape(), shape)};
-    const auto walk = walk_of<3>(shape, strides);
+    const auto walk = rows_of(shape, broadcast_strides(in[0].shape(), shape), broadcast_strides(in[1].shape(), shape),
+                              broadcast_strides(in[2].shape(), shape));
+    const std::array step{walk.strides[0][innermost(walk)], walk.strides[1][innermost(walk)], walk.strides[2][innermost(walk)]};
     for_each_row(walk, [&](std::int64_t at, const std::array<std::int64_t, 3>& offset, std::int64_t count) {
-      const auto& step = walk.steps[0];
       const bool* rc = c + offset[0];
       const T *ra = a + offset[1], *rb = b + offset[2];
       T* ry = y + at;

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "ops/cpu/clones.h"
+#include "framework/target_clones.h"
 
 namespace mpigrad::cpu {
 namespace {

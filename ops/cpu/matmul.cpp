@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "ops/cpu/blas.h"
-#include "ops/cpu/clones.h"
+#include "framework/target_clones.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/parallel.h"
 #include "ops/problems.h"

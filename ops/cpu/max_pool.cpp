@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "ops/cpu/clones.h"
+#include "framework/target_clones.h"
 #include "ops/cpu/kernels.h"
 #include "ops/problems.h"
 

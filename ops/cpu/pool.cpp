@@ -6,7 +6,7 @@
 #include <cstring>
 #include <memory>
 
-#include "ops/cpu/clones.h"
+#include "framework/target_clones.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/pool.h"

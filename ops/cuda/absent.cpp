@@ -5,7 +5,7 @@
 #include "ops/activation.h"
 #include "ops/scalar.h"
 #include "ops/elementwise_ops.h"
-#include "ops/exponential.h"
+#include "ops/logsumexp.h"
 #include "ops/loss.h"
 #include "ops/norm.h"
 #include "ops/random.h"

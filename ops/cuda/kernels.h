@@ -34,17 +34,17 @@ void cast(std::int64_t n, const From* x, To* y, Stream stream);
 
 // ---- reductions (reduce.cu): two stages, the first into `chunks` partial results for each output
 
-struct Reduction {
+struct ReductionWalk {
   StridedWalk<1> kept, reduced;  // offsets in x of outputs, and of what belongs to one output
   std::int64_t outputs = 0, count = 0, chunks = 1, chunk = 0;
   bool kept_is_contiguous = false;  // outputs that follow one another do so in x
 };
 // Accumulates in double. `partial`: [chunks, outputs] doubles, or null for one chunk.
 template <class T>
-void sum(const Reduction& reduction, const T* x, double* partial, T* y, Stream stream);
+void sum(const ReductionWalk& reduction, const T* x, double* partial, T* y, Stream stream);
 // T also integers but not booleans. `partial` as wide as what T is computed with.
 template <class T>
-void extremum(const Reduction& reduction, bool largest, const T* x, void* partial, T* y, Stream stream);
+void extremum(const ReductionWalk& reduction, bool largest, const T* x, void* partial, T* y, Stream stream);
 // x: [before, n, behind] -> y: [before, behind], the first maximum or the first NaN. T also integers and booleans.
 template <class T>
 void argmax(std::int64_t before, std::int64_t n, std::int64_t behind, const T* x, std::int64_t* y, Stream stream);

@@ -10,7 +10,7 @@
 namespace mpigrad::cuda {
 
 // Of the listed dimensions, ascending. As many chunks as fill a large GPU, of 16 elements for each thread at least.
-inline Reduction reduction_of(const Shape& shape, const std::vector<int>& axes) {
+inline ReductionWalk reduction_of(const Shape& shape, const std::vector<int>& axes) {
   constexpr std::int64_t threads = 256, warp = 32, enough_blocks = 2048;
   const auto strides = shape.strides();
   StridedArrays<1> kept, reduced;
@@ -18,7 +18,7 @@ inline Reduction reduction_of(const Shape& shape, const std::vector<int>& axes) 
     const bool is_reduced = std::find(axes.begin(), axes.end(), d) != axes.end();
     (is_reduced ? reduced : kept).add(shape[d], {strides[static_cast<std::size_t>(d)]});
   }
-  Reduction result;
+  ReductionWalk result;
   result.outputs = kept.elements();
   result.count = reduced.elements();
   kept = kept.collapsed();

@@ -14,14 +14,14 @@ namespace {
 
 // Where a block's result goes: to the partial results if there are several chunks, else to y.
 template <class A, class T>
-__device__ void put(const Reduction& r, std::int64_t chunk, std::int64_t output, A value, A* partial, T* y) {
+__device__ void put(const ReductionWalk& r, std::int64_t chunk, std::int64_t output, A value, A* partial, T* y) {
   if (partial) partial[chunk * r.outputs + output] = value;
   else y[output] = store<T>(value);
 }
 
 // One block for a chunk of one output, whose elements are read side by side.
 template <class A, class T, class Fold>
-__global__ void fold_inner_kernel(Reduction r, A start, Fold fold, const T* x, A* partial, T* y) {
+__global__ void fold_inner_kernel(ReductionWalk r, A start, Fold fold, const T* x, A* partial, T* y) {
   __shared__ A shared[warp + 1];
   for (std::int64_t item = blockIdx.x; item < r.outputs * r.chunks; item += gridDim.x) {
     const std::int64_t output = item % r.outputs, chunk = item / r.outputs;
@@ -37,7 +37,7 @@ __global__ void fold_inner_kernel(Reduction r, A start, Fold fold, const T* x, A
 
 // A warp for each output: few elements are reduced.
 template <class A, class T, class Fold>
-__global__ void fold_short_kernel(Reduction r, A start, Fold fold, const T* x, T* y) {
+__global__ void fold_short_kernel(ReductionWalk r, A start, Fold fold, const T* x, T* y) {
   const std::int64_t lane = static_cast<std::int64_t>(threadIdx.x) % warp;
   for (std::int64_t output = first_index() / warp; output < r.outputs; output += grid_stride() / warp) {
     const T* base = x + r.kept.offset(output);
@@ -50,7 +50,7 @@ __global__ void fold_short_kernel(Reduction r, A start, Fold fold, const T* x, T
 
 // Threads along x have outputs that lie side by side, threads along y share their elements. Of block_threads threads.
 template <class A, class T, class Fold>
-__global__ void fold_outer_kernel(Reduction r, A start, Fold fold, const T* x, A* partial, T* y) {
+__global__ void fold_outer_kernel(ReductionWalk r, A start, Fold fold, const T* x, A* partial, T* y) {
   __shared__ A shared[block_threads];
   const std::int64_t tiles = (r.outputs + blockDim.x - 1) / blockDim.x;
   const int own = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
@@ -88,7 +88,7 @@ __global__ void fold_chunks_kernel(std::int64_t outputs, std::int64_t chunks, A 
 unsigned at_most(std::int64_t blocks) { return static_cast<unsigned>(blocks < max_blocks ? blocks : max_blocks); }
 
 template <class A, class T, class Fold>
-void reduce(const Reduction& r, A start, const Fold& fold, const T* x, A* partial, T* y, Stream stream) {
+void reduce(const ReductionWalk& r, A start, const Fold& fold, const T* x, A* partial, T* y, Stream stream) {
   if (r.outputs == 0) return;
   if (r.kept_is_contiguous) {
     unsigned width = 1;
@@ -146,12 +146,12 @@ __global__ void argmax_kernel(std::int64_t before, std::int64_t n, FastDivide be
 }  // namespace
 
 template <class T>
-void sum(const Reduction& reduction, const T* x, double* partial, T* y, Stream stream) {
+void sum(const ReductionWalk& reduction, const T* x, double* partial, T* y, Stream stream) {
   reduce(reduction, 0.0, AddFold{}, x, partial, y, stream);
 }
 
 template <class T>
-void extremum(const Reduction& reduction, bool largest, const T* x, void* partial, T* y, Stream stream) {
+void extremum(const ReductionWalk& reduction, bool largest, const T* x, void* partial, T* y, Stream stream) {
   using A = Compute<T>;
   using Limits = std::numeric_limits<A>;
   const A lowest = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
@@ -167,10 +167,10 @@ void argmax(std::int64_t before, std::int64_t n, std::int64_t behind, const T* x
          y);
 }
 
-#define MPIGRAD_MAKE(T) template void sum(const Reduction&, const T*, double*, T*, Stream);
+#define MPIGRAD_MAKE(T) template void sum(const ReductionWalk&, const T*, double*, T*, Stream);
 MPIGRAD_FLOATING_TYPES(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
-#define MPIGRAD_MAKE(T) template void extremum(const Reduction&, bool, const T*, void*, T*, Stream);
+#define MPIGRAD_MAKE(T) template void extremum(const ReductionWalk&, bool, const T*, void*, T*, Stream);
 MPIGRAD_FLOATING_TYPES(MPIGRAD_MAKE)
 MPIGRAD_INTEGER_TYPES(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE

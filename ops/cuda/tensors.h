@@ -1,12 +1,12 @@
 #pragma once
-// Between tensors and kernels: pointers, walks, element widths.
+// Between tensors and kernels: pointers, element widths.
 
 #include <cstdint>
 #include <span>
 
 #include "framework/cuda/cuda.h"
 #include "framework/op.h"
-#include "framework/tensor/strided.h"
+#include "ops/broadcast.h"
 
 namespace mpigrad::ops {
 
@@ -20,13 +20,6 @@ T* written(Tensor& x) {
 }
 
 using Strides = std::array<std::int64_t, Shape::max_rank>;
-
-template <class... S>
-StridedArrays<static_cast<int>(sizeof...(S))> walk_of(const Shape& shape, const S&... strides) {
-  StridedArrays<static_cast<int>(sizeof...(S))> result;
-  for (int d = 0; d < shape.rank(); ++d) result.add(shape[d], {strides[static_cast<std::size_t>(d)]...});
-  return result;
-}
 
 // Calls f with a value of an unsigned integer as wide as the elements: moving needs no arithmetic.
 template <class F>

@@ -109,14 +109,14 @@ double processor_seconds() {
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent);
   return static_cast<double>(spent.tv_sec) + 1e-9 * static_cast<double>(spent.tv_nsec);
 }
-double over_ranks(const Communicator& comm, double value, Reduction reduction) {
+double over_ranks(const Communicator& comm, double value, CombineOp reduction) {
   comm.transport().allreduce(&value, &value, 1, DType::float64, reduction);
   return value;
 }
 // The ranks' processes together: threads are one process, whose numbers rank 0 knows.
 double over_processes(const Communicator& comm, double value) {
   const bool one = comm.transport().name() == "threads" && comm.rank() > 0;
-  return over_ranks(comm, one ? 0 : value, Reduction::sum);
+  return over_ranks(comm, one ? 0 : value, CombineOp::sum);
 }
 
 // Floating-point operations per second of one processor, all ranks multiplying at once.
@@ -129,7 +129,7 @@ double rate(const Communicator& comm) {
   while (detail::seconds_now() - begin < 0.4 || done < 20) matmul(a, b, {.transpose_b = true}), ++done;
   comm.transport().barrier();
   const double spent = over_processes(comm, processor_seconds() - processor);
-  return over_ranks(comm, done, Reduction::sum) * 2.0 * 2048 * 2048 * static_cast<double>(width) / spent;
+  return over_ranks(comm, done, CombineOp::sum) * 2.0 * 2048 * 2048 * static_cast<double>(width) / spent;
 }
 
 double process_bytes() {
@@ -164,7 +164,7 @@ int measure(const Arguments& a, std::shared_ptr<Transport> transport) {
       comm.transport().barrier();
       const double start = detail::seconds_now(), processor = processor_seconds();
       step(a, comm, problem.parameters, problem.inputs);
-      const double seconds = over_ranks(comm, detail::seconds_now() - start, Reduction::max);
+      const double seconds = over_ranks(comm, detail::seconds_now() - start, CombineOp::max);
       m.processor = std::min(m.processor, over_processes(comm, processor_seconds() - processor));
       m.seconds = std::min(m.seconds, seconds), spent += seconds;
     }

@@ -15,7 +15,7 @@
 #include "framework/cost.h"
 #include "framework/optim/optimizer.h"
 #include "models/contrastive/losses/pairs.h"
-#include "models/contrastive/losses/views.h"
+#include "models/contrastive/losses/join_views.h"
 #include "models/networks/conv4.h"
 #include "models/networks/encoder3d.h"
 #include "models/networks/projection.h"

@@ -87,7 +87,7 @@ Times median(const std::vector<Times>& times) {
 }
 
 double largest(const Communicator& comm, double value) {
-  comm.transport().allreduce(&value, &value, 1, DType::float64, Reduction::max);
+  comm.transport().allreduce(&value, &value, 1, DType::float64, CombineOp::max);
   return value;
 }
 

@@ -45,7 +45,7 @@ struct UntapedAllReduce {
   void run(Inputs in, Outputs out) const { ops::AllReduce{comm}.run(in, out); }
   Tensors vjp(const Replay&, Inputs g) const {
     Tensor result(g[0].type());
-    comm.transport().allreduce(g[0].raw(), result.raw(), result.elements(), result.dtype(), Reduction::sum);
+    comm.transport().allreduce(g[0].raw(), result.raw(), result.elements(), result.dtype(), CombineOp::sum);
     return {result};
   }
 };

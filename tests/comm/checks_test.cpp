@@ -12,7 +12,7 @@
 #include "comm/spatial/grid.h"
 #include "comm/transport/call_board.h"
 #include "comm/transport/environment.h"
-#include "comm/transport/reduction_mode.h"
+#include "comm/transport/summation_mode.h"
 #include "framework/optim/optimizer.h"
 #include "ops/reduce.h"
 #include "tests/support/cases/misuse.h"

@@ -76,7 +76,7 @@ class LosesNan final : public ForwardingTransport {
 
  private:
   static void check(const Collective& call) {
-    require(call.kind != CollectiveKind::allreduce || call.op == Reduction::sum || call.op == Reduction::prod,
+    require(call.kind != CollectiveKind::allreduce || call.op == CombineOp::sum || call.op == CombineOp::prod,
             "[test] the transport's own max of {} is not to be used", name_of(call.type));
   }
   std::shared_ptr<Transport> wrap(std::shared_ptr<Transport>) const override { return nullptr; }
@@ -149,10 +149,10 @@ TEST_CASE("staged: a transport that takes device memory gets its addresses") {
       t->exchange({&send, 1}, {&receive, 1}, DType::float32);
       require(addresses->seen.size() == 1 && addresses->seen[0] == x, "[test] the message was staged");
       require(device->synchronisations == 1, "[test] the device was waited for {} times", device->synchronisations);
-      t->allreduce(x, y, 2, DType::float32, Reduction::sum);
+      t->allreduce(x, y, 2, DType::float32, CombineOp::sum);
       require((addresses->seen[1] == x) == sums, "[test] direct sums: {}", sums);
       BFloat16 half(1.0f);
-      t->allreduce(&half, &half, 1, DType::bfloat16, Reduction::sum);
+      t->allreduce(&half, &half, 1, DType::bfloat16, CombineOp::sum);
       device->synchronise();
       require(addresses->seen[2] != &half && float(half) == 2, "[test] 16-bit sums are never direct");
     });
@@ -181,9 +181,9 @@ TEST_CASE("in process: the host never waits for a device") {
     const auto t = with_mode(in_process(host, device), {.fixed_order = true}, device);
     std::vector<BFloat16> x(100, BFloat16(1.0f)), y(300);
     const std::vector<std::int64_t> counts(3, 100);
-    t->allreduce(x.data(), x.data(), 100, DType::bfloat16, Reduction::sum);
+    t->allreduce(x.data(), x.data(), 100, DType::bfloat16, CombineOp::sum);
     t->allgather(x.data(), y.data(), counts, DType::bfloat16);
-    t->start_allreduce(y.data(), y.data(), 300, DType::bfloat16, Reduction::max).wait();
+    t->start_allreduce(y.data(), y.data(), 300, DType::bfloat16, CombineOp::max).wait();
     const Message send{(t->rank() + 1) % 3, 0, y.data(), 100}, receive{(t->rank() + 2) % 3, 0, x.data(), 100};
     t->exchange({&send, 1}, {&receive, 1}, DType::bfloat16);
     require(device->synchronisations == 0, "[test] the host waited {} times", device->synchronisations);
@@ -225,10 +225,10 @@ TEST_CASE("in process: calls that differ are the same error on all ranks, and so
                                   auto device = std::make_shared<FakeDevice>();
                                   const auto t = in_process(host, device);
                                   float& z = all[t->rank()];
-                                  auto pending = t->start_allreduce(&z, &z, 1, DType::float32, Reduction::sum);
+                                  auto pending = t->start_allreduce(&z, &z, 1, DType::float32, CombineOp::sum);
                                   if (t->rank() == 1) throw Error("first");
                                   pending.wait();
-                                  t->allreduce(&z, &z, 1, DType::float32, Reduction::sum);
+                                  t->allreduce(&z, &z, 1, DType::float32, CombineOp::sum);
                                 }),
                     "first");
 }
@@ -238,11 +238,11 @@ TEST_CASE("checks watch a device's calls as the host's") {
     auto device = std::make_shared<FakeDevice>();
     const auto t = watched(in_process(host, device), {.signatures = 1});
     float x = static_cast<float>(t->rank());
-    t->allreduce(&x, &x, 1, DType::float32, Reduction::sum);
+    t->allreduce(&x, &x, 1, DType::float32, CombineOp::sum);
     device->synchronise();
     require(x == 3, "[test] {}", x);
     const auto text = testing::error_text(
-        [&] { t->rank() == 1 ? t->bcast(&x, 1, DType::float32, 0) : t->allreduce(&x, &x, 1, DType::float32, Reduction::sum); });
+        [&] { t->rank() == 1 ? t->bcast(&x, 1, DType::float32, 0) : t->allreduce(&x, &x, 1, DType::float32, CombineOp::sum); });
     require(text.starts_with(
                 "[checks] the ranks of a communicator of 3 do not make the same call: ranks 0,2: allreduce of 1 float32"),
             "[test] got '{}'", text);
@@ -253,7 +253,7 @@ TEST_CASE("device transport: threads without GPUs of their own copy; types witho
   for (const bool limited : {false, true})
     for (const bool fixed : {false, true})
       for (int ranks : {1, 2, 4}) {
-        const ReductionMode mode{.fixed_order = fixed, .sixteen_bit = true};
+        const SummationMode mode{.fixed_order = fixed, .sixteen_bit = true};
         on_devices(
             ranks, [&](auto host, auto device) { return device_transport(with_mode(host, mode), mode, Lane::halos, device, {}); },
             [&](Transport& t, FakeDevice&) {
@@ -267,7 +267,7 @@ TEST_CASE("device transport: threads without GPUs of their own copy; types witho
 
 TEST_CASE("device transport: 16-bit reductions are computed in float32 unless told otherwise") {
   for (const bool fixed : {false, true}) {
-    const ReductionMode mode{.fixed_order = fixed};
+    const SummationMode mode{.fixed_order = fixed};
     on_devices(
         3, [&](auto host, auto device) { return device_transport(with_mode(host, mode), mode, Lane::halos, device, {}); },
         [&](Transport& t, FakeDevice&) {
@@ -275,8 +275,8 @@ TEST_CASE("device transport: 16-bit reductions are computed in float32 unless to
           // 256 + 1 + 1 is 256 if every step is rounded to 8 bits, and 258 if the sum is.
           BFloat16 x(t.rank() == 0 ? 256.0f : 1.0f);
           BFloat16 later = x;
-          t.allreduce(&x, &x, 1, DType::bfloat16, Reduction::sum);
-          t.start_allreduce(&later, &later, 1, DType::bfloat16, Reduction::sum).wait();
+          t.allreduce(&x, &x, 1, DType::bfloat16, CombineOp::sum);
+          t.start_allreduce(&later, &later, 1, DType::bfloat16, CombineOp::sum).wait();
           require(float(x) == 258 && float(later) == 258, "[test] {} and {}", float(x), float(later));
         });
   }
@@ -287,7 +287,7 @@ TEST_CASE("reductions of transports that lose NaN are taken in order instead") {
     run_threads(ranks, [](std::shared_ptr<Transport> host) {
       const auto t = with_mode(std::make_shared<LosesNan>(host), {.sixteen_bit = true});
       for (int where = 0; where < t->size(); ++where)
-        for (auto op : {Reduction::max, Reduction::min}) {
+        for (auto op : {CombineOp::max, CombineOp::min}) {
           double x = t->rank() == where ? std::nan("") : t->rank(), y = x;
           t->allreduce(&x, &x, 1, DType::float64, op);
           double z = 0;

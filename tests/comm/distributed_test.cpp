@@ -119,7 +119,7 @@ struct LossResult {
 LossResult run_loss(const Tensor& scores, const Tensor& labels, const CrossEntropyOptions& options, const Communicator& comm) {
   Tape tape;
   const auto loss = cross_entropy(scores, labels, options);
-  const auto share = options.reduce == Reduce::none ? sum(loss * scale_at(loss, 4)) : loss;
+  const auto share = options.reduction == Reduction::none ? sum(loss * scale_at(loss, 4)) : loss;
   auto gradient = tape.gradient(share, {scores}, Record::yes)[0];
   auto second = tape.gradient(sum(square(gradient) * scale_at(gradient, 5)), {scores})[0];
   return {scores.layout() ? total(share, comm) : share.item(), std::move(gradient), std::move(second)};
@@ -155,8 +155,8 @@ TEST_CASE("distributed: cross-entropy with class weights and ignored labels is t
         const auto of_labels = without_last(layout);
         const auto whole = global_tensor(shape, 3), mine = global_tensor(shape, 3, layout);
         for (auto options : kinds)
-          for (const auto reduce : {Reduce::mean, Reduce::sum, Reduce::none}) {
-            options.reduce = reduce;
+          for (const auto reduce : {Reduction::mean, Reduction::sum, Reduction::none}) {
+            options.reduction = reduce;
             const auto expected = run_loss(whole, labels_of(of_labels->global), options, comm);
             // Weights may have a layout, too.
             if (options.weights && dice(0, 1) == 1) {

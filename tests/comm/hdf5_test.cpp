@@ -109,7 +109,7 @@ TEST_CASE("hdf5: reading ahead") {
   }
   CHECK(has(error_text([&] { pending[4].get(); }), "no dataset 'absent'"));
   // A job may submit another and wait for it.
-  CHECK(IoThread::instance().run([] { return IoThread::instance().run([] { return 7; }); }) == 7);
+  CHECK(io_thread().run([] { return io_thread().run([] { return 7; }); }) == 7);
 }
 
 TEST_CASE("hdf5: bad files and bad requests are refused by name") {

@@ -68,7 +68,7 @@ void check_engine(Transport& world) {
   require(engine == DeviceEngine::nccl || world.size() == 1, "[nccl_test] {} was chosen for {} ranks", name_of(engine),
           world.size());
   for (const bool fixed : {false, true}) {
-    const ReductionMode mode{.fixed_order = fixed};
+    const SummationMode mode{.fixed_order = fixed};
     const auto host = with_mode(world.duplicate(), mode);
     check_device_cases(*from_host(device_transport(host, mode, Lane::halos, cuda_memory(), gpu_place())),
                        {DType::float32, DType::bfloat16, DType::int16});
@@ -78,7 +78,7 @@ void check_engine(Transport& world) {
 void check_nan(Transport& world) {
   const auto t = from_host(device_transport(world.duplicate(), {}, Lane::halos, cuda_memory(), gpu_place()));
   for (int where = 0; where < t->size(); ++where)
-    for (auto op : {Reduction::max, Reduction::min}) {
+    for (auto op : {CombineOp::max, CombineOp::min}) {
       double x = t->rank() == where ? std::numeric_limits<double>::quiet_NaN() : t->rank();
       t->allreduce(&x, &x, 1, DType::float64, op);
       require(std::isnan(x), "[nccl_test] NaN of rank {} got lost", where);
@@ -90,7 +90,7 @@ void check_lanes(Transport& world) {
   const Communicator comm(world.duplicate());
   const std::int64_t n = 1 << 22;
   const auto x = full({n}, comm.rank() + 1.0), y = zeros({n});
-  auto pending = comm.reductions(DeviceKind::cuda).start_allreduce(x.raw(), y.raw(), n, DType::float32, Reduction::sum);
+  auto pending = comm.reductions(DeviceKind::cuda).start_allreduce(x.raw(), y.raw(), n, DType::float32, CombineOp::sum);
   const auto small = full({1000}, 1.0);
   Tensor sum = small;
   for (int i = 0; i < 20; ++i) sum = allreduce(small, comm);

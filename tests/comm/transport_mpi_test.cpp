@@ -23,7 +23,7 @@ void check_reduction_types(Transport& t) {
   for (auto type : all_types)
     for (auto op : all_reductions)
       if (allowed(type, op)) check_reductions(t, type, op, type == DType::float32 ? 5000 : 7);
-  check_reductions(t, DType::float64, Reduction::sum, 0);
+  check_reductions(t, DType::float64, CombineOp::sum, 0);
 }
 
 void check_all_movement(Transport& t) {
@@ -89,7 +89,7 @@ void check_staged(Transport& world) {
   for (const bool direct : {false, true}) {
     const auto t = staged(host, host_memory(), {.direct = direct, .direct_reductions = direct});
     for (auto type : {DType::float32, DType::boolean}) {
-      check_reductions(*t, type, Reduction::max, 7);
+      check_reductions(*t, type, CombineOp::max, 7);
       check_movement(*t, type, t->size() - 1);
       check_alltoall(*t, type);
       check_started_movement(*t, type);
@@ -98,9 +98,9 @@ void check_staged(Transport& world) {
     }
     check_overlap(*t);
   }
-  const ReductionMode mode{.sixteen_bit = true};
+  const SummationMode mode{.sixteen_bit = true};
   const auto t = device_transport(with_mode(host, mode), mode, Lane::halos, host_memory(), {});
-  check_reductions(*t, DType::bfloat16, Reduction::sum, 7);
+  check_reductions(*t, DType::bfloat16, CombineOp::sum, 7);
   check_round(*t, DType::int64);
   check_exchange(*t, DType::float64, false);
   check_communicators(*t);

@@ -75,7 +75,7 @@ TEST_CASE("threads: communicators, overlap, refusals") {
       require(t->node_size() == t->size() && t->node_rank() == t->rank() && t->name() == "threads", "[test] one node");
       // Collectives and messages inside a subgroup.
       if (auto part = t->split(t->rank() % 2, t->rank())) {
-        check_reductions(*part, DType::float32, Reduction::sum, 10);
+        check_reductions(*part, DType::float32, CombineOp::sum, 10);
         check_movement(*part, DType::float64, 0);
         check_exchange(*part, DType::int32, true);
       }
@@ -93,8 +93,8 @@ TEST_CASE("threads: sums are the same on every rank and in every run, in rank or
     std::vector<float> x;
     for (int i = 0; i < 4000; ++i) x.push_back(1.0f / static_cast<float>(i + 1 + 1000 * t->rank()));
     auto pending = x;
-    auto operation = t->start_allreduce(pending.data(), pending.data(), 4000, DType::float32, Reduction::sum);
-    t->allreduce(x.data(), x.data(), 4000, DType::float32, Reduction::sum);
+    auto operation = t->start_allreduce(pending.data(), pending.data(), 4000, DType::float32, CombineOp::sum);
+    t->allreduce(x.data(), x.data(), 4000, DType::float32, CombineOp::sum);
     operation.wait();
     require(x == expected && pending == expected, "[test] not the sum in rank order");
   });
@@ -103,7 +103,7 @@ TEST_CASE("threads: sums are the same on every rank and in every run, in rank or
 TEST_CASE("threads: a NaN survives max and min") {
   run_threads(3, [](std::shared_ptr<Transport> t) {
     for (int where = 0; where < 3; ++where)
-      for (auto op : {Reduction::max, Reduction::min}) {
+      for (auto op : {CombineOp::max, CombineOp::min}) {
         double x = t->rank() == where ? std::nan("") : t->rank();
         t->allreduce(&x, &x, 1, DType::float64, op);
         require(std::isnan(x), "[test] NaN of rank {} got lost", where);
@@ -136,7 +136,7 @@ TEST_CASE("threads: one rank's exception ends all and is the one rethrown") {
   float x[4] = {};
   const std::vector<std::function<void(Transport&)>> waits = {
       [](Transport& t) { t.barrier(); },
-      [&](Transport& t) { t.start_allreduce(&x[t.rank()], &x[t.rank()], 1, DType::float32, Reduction::sum).wait(); },
+      [&](Transport& t) { t.start_allreduce(&x[t.rank()], &x[t.rank()], 1, DType::float32, CombineOp::sum).wait(); },
       [&](Transport& t) {
         const Message m = {2, 0, &x[t.rank()], 1};
         t.exchange({}, {&m, 1}, DType::float32);
@@ -177,7 +177,7 @@ TEST_CASE("threads: an exception with a reduction under way takes its buffers ou
                                   [](std::shared_ptr<Transport> t) {
                                     std::vector<float> x(200000, 1.0f);
                                     const auto n = static_cast<std::int64_t>(x.size());
-                                    auto a = t->start_allreduce(x.data(), x.data(), n, DType::float32, Reduction::sum);
+                                    auto a = t->start_allreduce(x.data(), x.data(), n, DType::float32, CombineOp::sum);
                                     if (t->rank() == 0) throw Error("first");
                                     a.wait();
                                     t->barrier();
@@ -191,7 +191,7 @@ TEST_CASE("threads: a reduction goes on without the rank that caught an exceptio
       const auto error = testing::error_text([&] {
         std::vector<float> x(200000, 1.0f);
         const auto n = static_cast<std::int64_t>(x.size());
-        auto a = t->start_allreduce(x.data(), x.data(), n, DType::float32, Reduction::sum);
+        auto a = t->start_allreduce(x.data(), x.data(), n, DType::float32, CombineOp::sum);
         if (t->rank() == 0) throw Error("first");
         a.wait();
         require(x.front() == 3 && x.back() == 3, "[test] wrong sum {}", x.front());
@@ -232,14 +232,14 @@ TEST_CASE("threads: calls that differ are the same error on all ranks, and the g
   const auto same = [](const std::vector<std::string>& errors, const std::string& text) {
     for (const auto& error : errors) CHECK(error == text);
   };
-  const auto allreduce = [&](Transport& t, std::int64_t count, DType type, Reduction op) {
+  const auto allreduce = [&](Transport& t, std::int64_t count, DType type, CombineOp op) {
     t.allreduce(x.data(), x.data(), count, type, op);
   };
-  same(errors_of(3, [&](Transport& t) { allreduce(t, t.rank() == 1 ? 8 : 4, DType::float32, Reduction::sum); }),
+  same(errors_of(3, [&](Transport& t) { allreduce(t, t.rank() == 1 ? 8 : 4, DType::float32, CombineOp::sum); }),
        "[allreduce] the ranks' calls differ: rank 1 allreduce(8 float32, sum); ranks 0, 2 allreduce(4 float32, sum)");
-  same(errors_of(2, [&](Transport& t) { allreduce(t, 4, t.rank() ? DType::float32 : DType::float64, Reduction::sum); }),
+  same(errors_of(2, [&](Transport& t) { allreduce(t, 4, t.rank() ? DType::float32 : DType::float64, CombineOp::sum); }),
        "[allreduce] the ranks' calls differ: rank 0 allreduce(4 float64, sum); rank 1 allreduce(4 float32, sum)");
-  same(errors_of(2, [&](Transport& t) { allreduce(t, 4, DType::float32, t.rank() ? Reduction::max : Reduction::sum); }),
+  same(errors_of(2, [&](Transport& t) { allreduce(t, 4, DType::float32, t.rank() ? CombineOp::max : CombineOp::sum); }),
        "[allreduce] the ranks' calls differ: rank 0 allreduce(4 float32, sum); rank 1 allreduce(4 float32, max)");
   same(errors_of(2, [&](Transport& t) { t.bcast(x.data(), 4, DType::float32, t.rank()); }),
        "[bcast] the ranks' calls differ: rank 0 bcast(4 float32, root 0); rank 1 bcast(4 float32, root 1)");
@@ -260,7 +260,7 @@ TEST_CASE("threads: calls that differ are the same error on all ranks, and the g
   same(errors_of(2,
                  [&](Transport& t) {
                    double y[2] = {};
-                   t.start_allreduce(y, y, t.rank() + 1, DType::float64, Reduction::sum).wait();
+                   t.start_allreduce(y, y, t.rank() + 1, DType::float64, CombineOp::sum).wait();
                  }),
        "[iallreduce] the ranks' calls differ: rank 0 iallreduce(1 float64, sum); "
        "rank 1 iallreduce(2 float64, sum)");
@@ -277,7 +277,7 @@ TEST_CASE("threads: many ranks, many calls, nested runs") {
   run_threads(18, [&](std::shared_ptr<Transport> t) {
     for (int i = 0; i < 100; ++i) {
       std::int32_t x = t->rank() + i;
-      t->allreduce(&x, &x, 1, DType::int32, Reduction::sum);
+      t->allreduce(&x, &x, 1, DType::int32, CombineOp::sum);
       require(x == 153 + 18 * i, "[test] call {} gave {}", i, x);
     }
     if (t->rank() == 3)
@@ -296,7 +296,7 @@ TEST_CASE("dry: logs calls, moves nothing, knows subgroups") {
   CHECK(world->name() == "dry");
   CHECK(world->rank() == 5);
   CHECK(world->size() == 2048);
-  world->allreduce(nullptr, nullptr, std::int64_t{1} << 33, DType::float32, Reduction::sum);
+  world->allreduce(nullptr, nullptr, std::int64_t{1} << 33, DType::float32, CombineOp::sum);
   world->bcast(nullptr, 10, DType::float64, 5);
   world->bcast(nullptr, 10, DType::float64, 7);
   REQUIRE(log->size() == 3);
@@ -338,7 +338,7 @@ TEST_CASE("dry: logs calls, moves nothing, knows subgroups") {
   part->gather(nullptr, nullptr, counts, DType::float32, 3);
   part->scatter(nullptr, nullptr, counts, DType::float32, 1);
   part->allgather(nullptr, nullptr, counts, DType::float32);
-  part->reduce_scatter(nullptr, nullptr, counts, DType::float32, Reduction::sum);
+  part->reduce_scatter(nullptr, nullptr, counts, DType::float32, CombineOp::sum);
   part->alltoall(nullptr, counts, nullptr, counts, DType::float32);
   const std::int64_t expected[] = {8, 40, 8, 40, 40};
   for (std::size_t i = 0; i < 5; ++i) CHECK((*log)[i].bytes == expected[i]);

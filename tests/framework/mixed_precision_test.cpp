@@ -88,7 +88,7 @@ Gradient gradient_of(const GridExtents& extents, DType compute, double scale = 1
     const auto x = constant(random_normal(layout->global, {7}, 0, 1, DType::float32, layout));
     const auto y = constant(random_uniform(targets->global, {8}, -1, 1, DType::float32, targets));
     Tape tape(net);
-    const auto share = mse(cast(net(x), net.dtype()), y);
+    const auto share = mse(net(x), y);
     const auto gradients = tape.gradient(share * scale);
     const double loss = total(share, session.world());
     if (session.rank() != 0) return;
@@ -110,33 +110,24 @@ Gradient gradient_of(const GridExtents& extents, DType compute, double scale = 1
 class Noise : public data::Source {
  public:
   std::int64_t size() const override { return 16; }
-  const Shape& extents() const override { return extents_; }
-  std::int64_t channels() const override { return 1; }
-  DType type() const override { return DType::float32; }
-  data::Transform transform() const override { return data::Transform::none; }
-  const std::vector<std::string>& target_names() const override { return names_; }
-  DType target_type() const override { return DType::float32; }
-  std::string name_of_sample(std::int64_t sample) const override { return std::to_string(sample); }
-  std::future<void> read_async(std::int64_t sample, std::span<const std::int64_t> begin, std::span<const std::int64_t> end,
-                               DType type, void* out) const override {
-    require(type == DType::float32, "[test] {}", name_of(type));
-    auto* to = static_cast<float*>(out);
+  const data::SampleType& sample_type() const override { return type_; }
+  void read(std::int64_t sample, const Box& box, std::byte* out) const override {
+    auto* to = reinterpret_cast<float*>(out);
     const Philox random{.key = static_cast<std::uint64_t>(sample)};
-    for (auto d = begin[0]; d < end[0]; ++d)
-      for (auto h = begin[1]; h < end[1]; ++h)
-        for (auto w = begin[2]; w < end[2]; ++w)
+    for (auto d = box.begin[0]; d < box.end[0]; ++d)
+      for (auto h = box.begin[1]; h < box.end[1]; ++h)
+        for (auto w = box.begin[2]; w < box.end[2]; ++w)
           *to++ =
-              static_cast<float>((1.5 + targets(sample)[0]) * random.normal(static_cast<std::uint64_t>((d * 16 + h) * 16 + w)));
-    return std::async(std::launch::deferred, [] {});
+              static_cast<float>((1.5 + strength(sample)) * random.normal(static_cast<std::uint64_t>((d * 16 + h) * 16 + w)));
   }
-  std::future<std::vector<double>> targets_async(std::int64_t sample) const override {
-    return std::async(std::launch::deferred, [sample] { return std::vector{static_cast<double>(sample) / 8 - 0.95}; });
+  void read_targets(std::int64_t sample, const Box&, std::byte* out) const override {
+    *reinterpret_cast<double*>(out) = strength(sample);
   }
-  void check(std::int64_t, std::int64_t) const override {}
 
  private:
-  Shape extents_{16, 16, 16};
-  std::vector<std::string> names_{"strength"};
+  static double strength(std::int64_t sample) { return static_cast<double>(sample) / 8 - 0.95; }
+  data::SampleType type_{.extents = {16, 16, 16},
+                         .targets = {.type = DType::float64, .shape = {1}, .names = {"strength"}}};
 };
 
 struct Curve {

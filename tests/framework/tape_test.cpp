@@ -296,7 +296,7 @@ TEST_CASE("tape: micro-batches accumulate to the gradient of the whole batch") {
              y = constant(random_normal({6, 3}, {.key = 4}, 0, 1, f64));
   const auto loss = [&](std::int64_t begin, std::int64_t end) {
     const auto prediction = local::linear(slice(x, 0, begin, end), parameters[0].value, parameters[1].value, 0.1);
-    return mse(prediction, slice(y, 0, begin, end), Reduce::sum) / 18;
+    return mse(prediction, slice(y, 0, begin, end), Reduction::sum) / 18;
   };
   const auto gradient = [&](std::int64_t begin, std::int64_t end, bool accumulate) {
     Tape tape(parameters);

@@ -65,7 +65,7 @@ TEST_CASE("gpu: transports between threads") {
   check_transport(
       "in process", [](auto host) { return in_process(host, cuda_memory()); }, kernel_types);
   for (const bool fixed : {false, true}) {
-    const ReductionMode mode{.fixed_order = fixed};
+    const SummationMode mode{.fixed_order = fixed};
     check_transport(
         "device transport",
         [&](auto host) { return device_transport(with_mode(host, mode), mode, Lane::halos, cuda_memory(), gpu_place()); },

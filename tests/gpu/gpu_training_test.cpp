@@ -13,7 +13,7 @@
 #include "comm/hdf5/hdf5_file.h"
 #include "framework/cuda/cuda.h"
 #include "framework/error.h"
-#include "models/data/data_views.h"
+#include "models/data/view_loader.h"
 #include "models/nn/layers.h"
 #include "models/train/checkpoint.h"
 #include "models/train/training.h"

@@ -13,6 +13,7 @@
 #include "framework/tensor/random.h"
 #include "models/data/data.h"
 #include "models/data/data_augment.h"
+#include "models/data/sources/hdf5.h"
 #include "tests/support/files.h"
 #include "tests/support/shared_data.h"
 #include "tests/support/skip.h"
@@ -108,9 +109,7 @@ TEST_CASE("data: universes as they are stored") {
   for (const std::int64_t s : {3, 0, 6, 3, 5, 1}) {  // more than are kept open
     CHECK(source.targets(s)[1] == static_cast<double>(s) + 0.125);
     CHECK(source.physical(s)[1] == 2 * static_cast<double>(s) + 0.25);
-    std::vector<std::int16_t> box(2 * 1 * 3 * channels);
-    const std::array<std::int64_t, 3> begin{1, 5, 2}, end{3, 6, 5};
-    source.read_async(s, begin, end, DType::int16, box.data()).get();
+    const auto box = source.values(s, {{1, 5, 2}, {3, 6, 5}});
     CHECK(box.front() == count(s, 1, 5, 2, 0));
     CHECK(box.back() == count(s, 2, 5, 4, 1));
   }

@@ -27,13 +27,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::vector<double> values_of(const Source& source, std::int64_t sample) {
-  const auto& e = source.extents();
-  std::vector<double> values(static_cast<std::size_t>(e.elements() * source.channels()));
-  const std::array<std::int64_t, 3> origin{};
-  source.read_async(sample, origin, e.span(), DType::float64, values.data()).get();
-  return values;
-}
+std::vector<double> values_of(const Source& source, std::int64_t sample) { return source.values(sample, source.whole()); }
 
 std::string open_error(const fs::path& path, const OpenOptions& options = {}) {
   return error_text([&] { open_source(path, options)->check(0, 1); });
@@ -74,10 +68,7 @@ TEST_CASE("sources: IDX") {
   CHECK(batch.x.data<float>()[1] == static_cast<float>(17 / 255.0));
   CHECK(batch.y.type() == TensorType{{1, 2}, DType::int64});
   // A part of a picture, and labels that are given.
-  std::array<float, 2> part{};
-  const std::array<std::int64_t, 3> begin{0, 1, 2}, end{1, 2, 4};
-  source->read_async(0, begin, end, DType::float32, part.data()).get();
-  CHECK(part == std::array<float, 2>{6, 7});
+  CHECK(source->values(0, {{0, 1, 2}, {1, 2, 4}}) == std::vector<double>{6, 7});
   const auto given = open_source(folder / "t-images-idx3-ubyte", {.labels = {{"my", folder / "t-letter-idx1-ubyte"}}});
   CHECK(given->target_names() == std::vector<std::string>{"my"});
   const auto small = open_source(folder / "t-images-idx3-ubyte", {.extents = {1, 2}});

@@ -174,26 +174,18 @@ TEST_CASE("sources: samples that a function makes") {
   CHECK(source->size() == 5);
   CHECK(source->name_of_sample(3) == "ramp [3]");
   CHECK(source->targets(3) == std::vector{0.1 * 3, 1.0});
-  const std::int64_t begin[] = {1, 0, 1}, end[] = {3, 3, 2};
-  std::vector<float> part(2 * 3 * 1 * 2);
-  source->read_async(2, begin, end, DType::float32, part.data()).get();
+  const auto part = source->values(2, {{1, 0, 1}, {3, 3, 2}});
   CHECK(part[0] == doctest::Approx(0.226));
   CHECK(part[1] == doctest::Approx(1.226));
   CHECK(part[11] == doctest::Approx(1.261));
-  std::vector<double> wide(part.size());
-  source->read_async(2, begin, end, DType::float64, wide.data()).get();
-  CHECK(std::vector<float>(wide.begin(), wide.end()) == part);
   const auto text = [](const auto& f) { return error_text(f); };
   CHECK(text([&] { source->name_of_sample(5); }) == "[data] sample 5 of 5");
-  CHECK(text([&] { source->read_async(0, begin, end, DType::int64, part.data()).get(); }).find("float32 or float64") !=
-        std::string::npos);
   data::FunctionSamples bad{.size = 1, .extents = {1, 1, 1}};
   CHECK(text([&] { data::FunctionSource{bad}; }).find("a function is needed") != std::string::npos);
   bad.values = [](std::int64_t, const Box&, std::span<float>) { fail("[test] out of luck"); };
   bad.targets = [](std::int64_t) { return std::vector{1.5, 2.0}; };
   const data::FunctionSource broken(bad);
-  const std::int64_t none[] = {0, 0, 0}, all[] = {1, 1, 1};
-  CHECK(text([&] { broken.read_async(0, none, all, DType::float32, part.data()).get(); }) == "[test] out of luck");
+  CHECK(text([&] { broken.values(0, broken.whole()); }) == "[test] out of luck");
   CHECK(text([&] { broken.targets(0); }) == "[data] sample [0] has 2 targets for 1 names");
   bad.targets = [](std::int64_t) { return std::vector{1.5}; };
   bad.classes = true;

@@ -7,7 +7,7 @@
 
 #include "framework/error.h"
 #include "ops/cuda/libraries/conv_call.h"
-#include "ops/cuda/libraries/plan_cache.h"
+#include "ops/plan_cache.h"
 #include "tests/support/cases/kernel_problems.h"
 
 using namespace mpigrad;
@@ -257,7 +257,7 @@ TEST_CASE("plan cache: builds once, drops what was asked for longest ago, keeps 
   struct Identity {
     std::size_t operator()(int key) const { return static_cast<std::size_t>(key); }
   };
-  cuda::PlanCache<int, int, Identity> cache(2);
+  ops::PlanCache<int, int, Identity> cache(2);
   int built = 0;
   const auto ask = [&](int key) { return *cache.find(key, [&] { return ++built, key * 10; }); };
   CHECK(ask(1) == 10);

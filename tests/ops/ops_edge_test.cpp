@@ -133,7 +133,7 @@ TEST_CASE("edges: cross-entropy with infinite scores of other classes") {
     const auto scores = from_vector({2, 3}, {0, -infinity, 0, -infinity, 5, -infinity}, dtype);
     const auto labels = vector({0, 1}, DType::int64);
     Tape tape;
-    const auto loss = cross_entropy(scores, labels, {.reduce = Reduce::sum});
+    const auto loss = cross_entropy(scores, labels, {.reduction = Reduction::sum});
     CHECK(loss.item() == doctest::Approx(std::log(2.0)).epsilon(1e-6));
     const auto g = tape.gradient(loss, {scores}, Record::yes)[0];
     check(g, {-0.5, 0, 0.5, 0, 0, 0});
@@ -142,7 +142,7 @@ TEST_CASE("edges: cross-entropy with infinite scores of other classes") {
     CHECK(values[0] == doctest::Approx(-0.5));
     CHECK(values[2] == doctest::Approx(0.5));
     for (const auto i : {1, 3, 4, 5}) CHECK(values[static_cast<std::size_t>(i)] == 0);
-    check(cross_entropy(scores, labels, {.weights = vector({1, 0, infinity}, dtype), .reduce = Reduce::none}), {loss.item(), 0});
+    check(cross_entropy(scores, labels, {.weights = vector({1, 0, infinity}, dtype), .reduction = Reduction::none}), {loss.item(), 0});
   }
 }
 
@@ -157,7 +157,7 @@ TEST_CASE("edges: labels outside the classes") {
   const auto wide = zeros({2, 200});
   const auto labels = vector({156, 1}, DType::uint8);
   CHECK(cross_entropy(wide, labels, {.ignore_index = -100}).item() == doctest::Approx(std::log(200.0)));
-  CHECK(cross_entropy(wide, labels, {.ignore_index = 156, .reduce = Reduce::sum}).item() == doctest::Approx(std::log(200.0)));
+  CHECK(cross_entropy(wide, labels, {.ignore_index = 156, .reduction = Reduction::sum}).item() == doctest::Approx(std::log(200.0)));
 }
 
 TEST_CASE("edges: views refuse by name what is outside") {

@@ -304,26 +304,26 @@ TEST_CASE("ops: losses") {
   const auto p = vector({1, 2, 5}), t = vector({1, 4, 4});
   check(mse(p, t), {}, {5.0 / 3});
   check(mae(p, t), {}, {1});
-  check(mae(p, t, Reduce::sum), {}, {3});
-  check(mse(p, t, Reduce::none), {0, 4, 1});
+  check(mae(p, t, Reduction::sum), {}, {3});
+  check(mse(p, t, Reduction::none), {0, 4, 1});
   const auto scores = log(from_vector({3, 2}, {0.25, 0.75, 0.5, 0.5, 0.9, 0.1}, f64));
   const auto labels = vector({1, 0, 1}, DType::int64);
   const double a = -std::log(0.75), b = -std::log(0.5), c = -std::log(0.1);
-  check(cross_entropy(scores, labels, {.reduce = Reduce::none}), {a, b, c});
+  check(cross_entropy(scores, labels, {.reduction = Reduction::none}), {a, b, c});
   check(cross_entropy(scores, labels), {}, {(a + b + c) / 3});
   check(cross_entropy(scores, labels, {.ignore_index = 0}), {}, {(a + c) / 2});
   check(cross_entropy(scores, labels, {.weights = vector({3, 1})}), {}, {(a + 3 * b + c) / 5});
-  check(cross_entropy(scores, labels, {.weights = vector({3, 1}), .reduce = Reduce::sum}), {}, {a + 3 * b + c});
+  check(cross_entropy(scores, labels, {.weights = vector({3, 1}), .reduction = Reduction::sum}), {}, {a + 3 * b + c});
   check(cross_entropy(scores, vector({7, 7, 7}, DType::int64), {.ignore_index = 7}), {}, {0});
   check(negative_log_likelihood(scores, cast(labels, DType::int32)), {}, {(a + b + c) / 3});
   for (const auto dtype : {DType::float32, f64}) {
     const auto logits = vector({0, 1000, -1000}, dtype), target = vector({1, 1, 1}, dtype);
-    check(binary_cross_entropy_with_logits(logits, target, Reduce::none), {std::log(2.0), 0, 1000});
-    check(binary_cross_entropy(vector({0.5, 1, 0}, dtype), target, Reduce::none), {std::log(2.0), 0, 100});
-    check(binary_cross_entropy(vector({0.25, 1}, dtype), vector({0, 0}, dtype), Reduce::none), {-std::log(0.75), 100});
+    check(binary_cross_entropy_with_logits(logits, target, Reduction::none), {std::log(2.0), 0, 1000});
+    check(binary_cross_entropy(vector({0.5, 1, 0}, dtype), target, Reduction::none), {std::log(2.0), 0, 100});
+    check(binary_cross_entropy(vector({0.25, 1}, dtype), vector({0, 0}, dtype), Reduction::none), {-std::log(0.75), 100});
     const auto p0 = vector({0, 1, 0.5}, dtype);
     Tape tape;
-    check(tape.gradient(binary_cross_entropy(p0, target, Reduce::sum), {p0})[0], {0, -1, -2});
+    check(tape.gradient(binary_cross_entropy(p0, target, Reduction::sum), {p0})[0], {0, -1, -2});
   }
   CHECK_REFUSED(mse(p, ones({2}, f64)), "[mse] shapes differ: prediction float64 [3], target float64 [2]");
   CHECK_REFUSED(

@@ -85,7 +85,7 @@ class FakeDevice final : public DeviceMemory {
   }
   int place() const override { return device_; }
   bool computes(DType type) const override { return !limited_ || type == DType::float32; }
-  void combine(void* a, const void* in, std::int64_t count, DType type, Reduction op) override {
+  void combine(void* a, const void* in, std::int64_t count, DType type, CombineOp op) override {
     stream_.push([=, host = host_] { host->combine(a, in, count, type, op); });
   }
   void convert(const void* in, DType from, void* out, DType to, std::int64_t count) override {
@@ -133,7 +133,7 @@ class FromHost final : public DeviceMemory {
   Bytes allocate(std::int64_t bytes) override { return host_->allocate(bytes); }
   void copy(void* to, const void* from, std::int64_t bytes) override { host_->copy(to, from, bytes); }
   bool computes(DType) const override { return true; }
-  void combine(void* a, const void* in, std::int64_t count, DType type, Reduction op) override {
+  void combine(void* a, const void* in, std::int64_t count, DType type, CombineOp op) override {
     host_->combine(a, in, count, type, op);
   }
   void convert(const void* in, DType from, void* out, DType to, std::int64_t count) override {

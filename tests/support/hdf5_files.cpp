@@ -14,7 +14,7 @@ namespace {
 // Runs f(file) on a new file.
 template <class F>
 void in_file(const std::filesystem::path& path, F f) {
-  IoThread::instance().run([&] {
+  io_thread().run([&] {
     const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
     require(file >= 0, "[test] {} cannot be made", path.string());
     f(file);

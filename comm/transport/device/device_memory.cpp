@@ -28,7 +28,7 @@ class HostMemory final : public DeviceMemory {
     if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
   bool computes(DType) const override { return true; }
-  void combine(void* a, const void* in, std::int64_t count, DType type, Reduction op) override {
+  void combine(void* a, const void* in, std::int64_t count, DType type, CombineOp op) override {
     reduce_into(a, in, count, type, op);
   }
   void convert(const void* in, DType from, void* out, DType to, std::int64_t count) override {
@@ -119,16 +119,16 @@ class CudaMemory final : public DeviceMemory {
   }
   int place() const override { return cuda::selected(); }
   bool computes(DType type) const override { return is_floating(type) || type == DType::int64 || type == DType::int32; }
-  void combine(void* a, const void* in, std::int64_t count, DType type, Reduction op) override {
+  void combine(void* a, const void* in, std::int64_t count, DType type, CombineOp op) override {
     if (count == 0) return;
     const Tensor operands[] = {on_gpu(a, type, count), on_gpu(in, type, count)};
     Tensor result = operands[0];  // elementwise: each element is read before it is written
     const auto run = [&](const auto& kernel) { kernel.run(Cuda{cuda::selected()}, Inputs(operands), Outputs(&result, 1)); };
     switch (op) {
-      case Reduction::sum: return run(ops::Binary<ops::Add>{});
-      case Reduction::prod: return run(ops::Binary<ops::Multiply>{});
-      case Reduction::max: return run(ops::Binary<ops::Maximum>{});
-      case Reduction::min: return run(ops::Binary<ops::Minimum>{});
+      case CombineOp::sum: return run(ops::Binary<ops::Add>{});
+      case CombineOp::prod: return run(ops::Binary<ops::Multiply>{});
+      case CombineOp::max: return run(ops::Binary<ops::Maximum>{});
+      case CombineOp::min: return run(ops::Binary<ops::Minimum>{});
     }
   }
   void convert(const void* in, DType from, void* out, DType to, std::int64_t count) override {

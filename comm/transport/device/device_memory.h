@@ -32,7 +32,7 @@ class DeviceMemory {
   // Whether combine() knows the type.
   virtual bool computes(DType type) const = 0;
   // a[i] = op(a[i], in[i]); a NaN in either operand of max and min stays. 16-bit types: computed in float32 and rounded.
-  virtual void combine(void* a, const void* in, std::int64_t count, DType type, Reduction op) = 0;
+  virtual void combine(void* a, const void* in, std::int64_t count, DType type, CombineOp op) = 0;
   // Between the floating-point types.
   virtual void convert(const void* in, DType from, void* out, DType to, std::int64_t count) = 0;
   virtual std::shared_ptr<DeviceEvent> mark() = 0;

@@ -20,7 +20,7 @@ namespace {
 // Everything but collectives and rounds as the host's transport has it.
 class DeviceTransport final : public ForwardingTransport {
  public:
-  DeviceTransport(std::shared_ptr<Transport> host, const ReductionMode& mode, Lane lane, std::shared_ptr<DeviceMemory> memory,
+  DeviceTransport(std::shared_ptr<Transport> host, const SummationMode& mode, Lane lane, std::shared_ptr<DeviceMemory> memory,
                   const GpuPlace& place)
       : ForwardingTransport(host), mode_(mode), lane_(lane), memory_(std::move(memory)), place_(place) {
     // A node's threads exchange addresses; what MPI can do with device memory only its user knows.
@@ -84,7 +84,7 @@ class DeviceTransport final : public ForwardingTransport {
     return with_mode(watched(std::move(made)), mode_, memory_);
   }
 
-  ReductionMode mode_;
+  SummationMode mode_;
   Lane lane_;
   std::shared_ptr<DeviceMemory> memory_;
   GpuPlace place_;
@@ -124,7 +124,7 @@ DeviceEngine choose_engine(std::span<const GpuPlace> places, bool in_process) {
   return shared ? otherwise : DeviceEngine::nccl;
 }
 
-std::shared_ptr<Transport> device_transport(std::shared_ptr<Transport> host, const ReductionMode& mode, Lane lane,
+std::shared_ptr<Transport> device_transport(std::shared_ptr<Transport> host, const SummationMode& mode, Lane lane,
                                             std::shared_ptr<DeviceMemory> memory, const GpuPlace& place) {
   return std::make_shared<DeviceTransport>(std::move(host), mode, lane, std::move(memory), place);
 }

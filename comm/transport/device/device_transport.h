@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "comm/transport/device/device_memory.h"
-#include "comm/transport/reduction_mode.h"
+#include "comm/transport/summation_mode.h"
 #include "comm/transport/transport.h"
 
 namespace mpigrad {
@@ -37,7 +37,7 @@ DeviceEngine choose_engine(std::span<const GpuPlace> places, bool in_process);
 // with tags and wildcards go through the host's transport, and so do collectives that are only started, but for those of the
 // buckets' lane, and reductions in types that no kernel has. `mode` is that of `host`, whose buffers, calls and messages it
 // shares; `place` is asked once.
-std::shared_ptr<Transport> device_transport(std::shared_ptr<Transport> host, const ReductionMode& mode, Lane lane,
+std::shared_ptr<Transport> device_transport(std::shared_ptr<Transport> host, const SummationMode& mode, Lane lane,
                                             std::shared_ptr<DeviceMemory> memory, const GpuPlace& place);
 
 // What MPIGRAD_CUDA_AWARE_MPI says: whether MPI takes device addresses. Error: neither 0 nor 1.

@@ -27,7 +27,7 @@ struct HalfInMpi {
   }
 
  private:
-  template <Reduction op>
+  template <CombineOp op>
   static void step(void* in, void* accumulator, Count* count, MPI_Datatype*) {
     combine(static_cast<T*>(accumulator), static_cast<const T*>(in), static_cast<std::int64_t>(*count), op);
   }
@@ -36,10 +36,10 @@ struct HalfInMpi {
     check(MPI_Type_contiguous(sizeof(T), MPI_BYTE, &type), "mpi");
     check(MPI_Type_commit(&type), "mpi");
     constexpr int commutes = 1;
-    check(MPIGRAD_MPI(MPI_Op_create)(step<Reduction::sum>, commutes, &sum), "mpi");
-    check(MPIGRAD_MPI(MPI_Op_create)(step<Reduction::max>, commutes, &max), "mpi");
-    check(MPIGRAD_MPI(MPI_Op_create)(step<Reduction::min>, commutes, &min), "mpi");
-    check(MPIGRAD_MPI(MPI_Op_create)(step<Reduction::prod>, commutes, &prod), "mpi");
+    check(MPIGRAD_MPI(MPI_Op_create)(step<CombineOp::sum>, commutes, &sum), "mpi");
+    check(MPIGRAD_MPI(MPI_Op_create)(step<CombineOp::max>, commutes, &max), "mpi");
+    check(MPIGRAD_MPI(MPI_Op_create)(step<CombineOp::min>, commutes, &min), "mpi");
+    check(MPIGRAD_MPI(MPI_Op_create)(step<CombineOp::prod>, commutes, &prod), "mpi");
     int key = MPI_KEYVAL_INVALID;
     check(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, release, &key, nullptr), "mpi");
     check(MPI_Comm_set_attr(MPI_COMM_SELF, key, this), "mpi");
@@ -55,13 +55,13 @@ struct HalfInMpi {
 };
 
 template <class T>
-MPI_Op half_op(Reduction op) {
+MPI_Op half_op(CombineOp op) {
   const auto& ours = HalfInMpi<T>::get();
   switch (op) {
-    case Reduction::sum: return ours.sum;
-    case Reduction::max: return ours.max;
-    case Reduction::min: return ours.min;
-    case Reduction::prod: return ours.prod;
+    case CombineOp::sum: return ours.sum;
+    case CombineOp::max: return ours.max;
+    case CombineOp::min: return ours.min;
+    case CombineOp::prod: return ours.prod;
   }
   fail("[mpi] unknown reduction {}", static_cast<int>(op));
 }
@@ -117,14 +117,14 @@ MPI_Datatype type_of(DType type) {
   fail("[mpi] unknown element type {}", static_cast<int>(type));
 }
 
-MPI_Op op_of(Reduction op, DType type) {
+MPI_Op op_of(CombineOp op, DType type) {
   if (type == DType::bfloat16) return half_op<BFloat16>(op);
   if (type == DType::float16) return half_op<Float16>(op);
   switch (op) {
-    case Reduction::sum: return MPI_SUM;
-    case Reduction::max: return MPI_MAX;
-    case Reduction::min: return MPI_MIN;
-    case Reduction::prod: return MPI_PROD;
+    case CombineOp::sum: return MPI_SUM;
+    case CombineOp::max: return MPI_MAX;
+    case CombineOp::min: return MPI_MIN;
+    case CombineOp::prod: return MPI_PROD;
   }
   fail("[mpi] unknown reduction {}", static_cast<int>(op));
 }

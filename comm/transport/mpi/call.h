@@ -30,7 +30,7 @@ bool finalized();
 void end_process_in(int seconds, int code, std::string line = {});
 
 MPI_Datatype type_of(DType type);
-MPI_Op op_of(Reduction op, DType type);
+MPI_Op op_of(CombineOp op, DType type);
 
 // MPI 4 has 64-bit variants of every call with counts; before that a count must fit an int.
 #if MPI_VERSION >= 4

@@ -39,12 +39,12 @@ ncclDataType_t type_of(DType type) {
   fail("[nccl] there are no reductions of {}", name_of(type));
 }
 
-ncclRedOp_t op_of(Reduction op) {
+ncclRedOp_t op_of(CombineOp op) {
   switch (op) {
-    case Reduction::sum: return ncclSum;
-    case Reduction::prod: return ncclProd;
-    case Reduction::max: return ncclMax;
-    case Reduction::min: return ncclMin;
+    case CombineOp::sum: return ncclSum;
+    case CombineOp::prod: return ncclProd;
+    case CombineOp::max: return ncclMax;
+    case CombineOp::min: return ncclMin;
   }
   return ncclSum;
 }

@@ -64,7 +64,7 @@ std::vector<std::int64_t> gathered_labels(std::string_view what, const Tensor& l
 
 void sum_over_ranks(std::vector<double>& values, const Communicator& comm) {
   const auto count = static_cast<std::int64_t>(values.size());
-  comm.transport().reduce(values.data(), values.data(), count, DType::float64, Reduction::sum, 0);
+  comm.transport().reduce(values.data(), values.data(), count, DType::float64, CombineOp::sum, 0);
   comm.transport().bcast(values.data(), count, DType::float64, 0);
 }
 double sum_over_ranks(double value, const Communicator& comm) {

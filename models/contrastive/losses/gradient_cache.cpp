@@ -39,7 +39,7 @@ void require_same(const Tensor& again, const Tensor& before) {
 std::int64_t most_of(std::int64_t mine, const Communicator& comm) {
   if (!comm.transport().can_ask()) return mine;
   std::int64_t most = 0;
-  comm.transport().allreduce(&mine, &most, 1, DType::int64, Reduction::max);
+  comm.transport().allreduce(&mine, &most, 1, DType::int64, CombineOp::max);
   return most;
 }
 

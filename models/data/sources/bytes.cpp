@@ -213,26 +213,23 @@ std::vector<std::int64_t> integers(const Bytes& values, DType type, const std::s
   return result;
 }
 
-void copy_box(const void* from, DType stored, const Shape& extents, std::int64_t channels, std::span<const std::int64_t> begin,
-              std::span<const std::int64_t> end, DType type, void* out) {
-  require(begin.size() == 3 && end.size() == 3, "[data] a box of [D, H, W] has 3 dimensions, this one {}", begin.size());
-  for (std::size_t a = 0; a < 3; ++a)
-    require(begin[a] >= 0 && begin[a] <= end[a] && end[a] <= extents[static_cast<int>(a)],
-            "[data] the box [{}] to [{}] is not inside {}", joined(begin, ", "), joined(end, ", "), extents);
-  require(is_floating(type) || !is_floating(stored), "[data] {} would round values that are {}", name_of(type), name_of(stored));
-  const auto row = (end[2] - begin[2]) * channels;
+void copy_box(const std::byte* from, std::int64_t cell, const Shape& extents, const Box& box, std::byte* out) {
+  for (int a = 0; a < 3; ++a)
+    require(box.begin[a] >= 0 && box.begin[a] <= box.end[a] && box.end[a] <= extents[a], "[data] the box {} is not inside {}",
+            to_string(box), extents);
+  const auto row = (box.end[2] - box.begin[2]) * cell;
+  for (auto d = box.begin[0]; d < box.end[0]; ++d)
+    for (auto h = box.begin[1]; h < box.end[1]; ++h, out += row)
+      std::copy_n(from + ((d * extents[1] + h) * extents[2] + box.begin[2]) * cell, row, out);
+}
+
+void convert(const void* from, DType stored, std::int64_t count, DType type, void* to) {
   visit_arithmetic(stored, [&](auto zero) {
     using From = decltype(zero);
     visit_arithmetic(type, [&](auto nought) {
       using To = decltype(nought);
-      auto* to = static_cast<To*>(out);
-      for (auto d = begin[0]; d < end[0]; ++d)
-        for (auto h = begin[1]; h < end[1]; ++h, to += row) {
-          const auto* in = static_cast<const From*>(from) + ((d * extents[1] + h) * extents[2] + begin[2]) * channels;
-          if constexpr (std::is_same_v<From, To>) std::copy_n(in, row, to);
-          else
-            for (std::int64_t i = 0; i < row; ++i) to[i] = static_cast<To>(in[i]);
-        }
+      std::transform(static_cast<const From*>(from), static_cast<const From*>(from) + count, static_cast<To*>(to),
+                     [](From value) { return static_cast<To>(value); });
     });
   });
 }

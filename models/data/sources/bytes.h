@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "framework/tensor/dtype.h"
-#include "framework/tensor/shape.h"
+#include "framework/tensor/layout.h"
 #include "models/data/compressed/compressed.h"
 
 namespace mpigrad::data {
@@ -49,8 +49,9 @@ T big_endian(const std::byte* from) {
   return value;
 }
 
-// The box [begin, end) of a sample [D, H, W] of `extents` into `out`, [d, h, w, C], converted. Error: floating-point to integers.
-void copy_box(const void* from, DType stored, const Shape& extents, std::int64_t channels, std::span<const std::int64_t> begin,
-              std::span<const std::int64_t> end, DType type, void* out);
+// The box of an array [D, H, W] of `extents` to `out`, row-major; `cell` bytes each.
+void copy_box(const std::byte* from, std::int64_t cell, const Shape& extents, const Box& box, std::byte* out);
+// `count` numbers of one type as those of another; who rounds, knows.
+void convert(const void* from, DType stored, std::int64_t count, DType type, void* to);
 
 }  // namespace mpigrad::data

@@ -1,7 +1,10 @@
 #include "models/data/sources/folder.h"
 
 #include <algorithm>
+#include <cstring>
+#include <optional>
 
+#include "framework/job_queue.h"
 #include "framework/tensor/printable.h"
 #include "models/data/images/decode.h"
 #include "models/data/sources/formats.h"
@@ -75,13 +78,12 @@ bool is_volume(const fs::path& path) {
 
 struct FolderSource::State {
   std::vector<fs::path> files;
-  std::vector<std::string> classes, names;
+  std::vector<std::string> classes;
   std::vector<Labels> labels;
   FolderOptions options;
   augment::Fit fit = augment::Fit::cover;
-  Shape extents{};
-  std::int64_t channels = 0;
-  DType type = DType::uint8;
+  SampleType type{.extents = {}, .channels = 0};
+  std::optional<JobQueue> queue;  // ends first
 
   void list(const fs::path& path);
   Decoded load(std::int64_t sample) const;
@@ -109,21 +111,23 @@ void FolderSource::State::list(const fs::path& path) {
   labels = std::move(options.labels);
   for (const auto& each : labels) require_labels(each, static_cast<std::int64_t>(files.size()), path.string());
   if (labels.empty() && !classes.empty()) labels.push_back(std::move(labels_of_folders));
-  for (const auto& each : labels) names.push_back(each.name);
+  for (const auto& each : labels) type.targets.names.push_back(each.name);
+  if (!labels.empty()) type.targets.type = DType::int64, type.targets.shape = {static_cast<std::int64_t>(labels.size())};
 }
 
 // The first file settles what the others must be, as far as the options do not.
 Decoded FolderSource::State::load(std::int64_t sample) const {
   const auto& path = files[static_cast<std::size_t>(sample)];
   auto decoded = decode(path, options.channels);
+  const auto& extents = type.extents;
   if (options.extents.rank() > 0 && decoded.extents != extents) {
     Bytes values(static_cast<std::size_t>(extents.elements() * decoded.channels * size_of(decoded.type)));
     fit_stored(decoded.values.data(), decoded.type, decoded.extents, decoded.channels, extents, fit, values.data());
     decoded.extents = extents, decoded.values = std::move(values);
   }
   const auto first = files.front().string();
-  require(channels == 0 || decoded.channels == channels, "[data] {} has {} channels, {} has {}: say which number is wanted",
-          path.string(), decoded.channels, first, channels);
+  require(type.channels == 0 || decoded.channels == type.channels, "[data] {} has {} channels, {} has {}: say which number is wanted",
+          path.string(), decoded.channels, first, type.channels);
   require(extents.rank() == 0 || decoded.extents == extents, "[data] {} is {}, {} is {}: say which extents are wanted",
           path.string(), decoded.extents, first, extents);
   return decoded;
@@ -136,49 +140,43 @@ FolderSource::FolderSource(const fs::path& path, FolderOptions options) : state_
   require(o.channels == 0 || o.channels == 1 || o.channels == 3, "[data] pictures have 1 or 3 channels, not {}", o.channels);
   s.list(path);
   s.fit = o.fit.value_or(is_volume(s.files.front()) ? augment::Fit::pad : augment::Fit::cover);
-  if (o.extents.rank() > 0) s.extents = o.extents.rank() == 2 ? Shape{1, o.extents[0], o.extents[1]} : o.extents;
-  require(o.extents.rank() == 0 || (s.extents.rank() == 3 && s.extents.elements() > 0),
+  auto& t = s.type;
+  if (o.extents.rank() > 0) t.extents = o.extents.rank() == 2 ? Shape{1, o.extents[0], o.extents[1]} : o.extents;
+  require(o.extents.rank() == 0 || (t.extents.rank() == 3 && t.extents.elements() > 0),
           "[data] extents are [H, W] or [D, H, W], at least 1 each: {}", o.extents);
   const auto first = s.load(0);
-  s.extents = first.extents, s.channels = first.channels, s.type = first.type;
-  workers_ = std::make_shared<Workers>(o.threads);
+  t.extents = first.extents, t.channels = first.channels, t.type = first.type;
+  t.transform = t.type == DType::uint8 ? Transform::unit : Transform::none;
+  s.queue.emplace(o.threads);
 }
 
 std::int64_t FolderSource::size() const { return static_cast<std::int64_t>(state_->files.size()); }
-const Shape& FolderSource::extents() const { return state_->extents; }
-std::int64_t FolderSource::channels() const { return state_->channels; }
-DType FolderSource::type() const { return state_->type; }
-const std::vector<std::string>& FolderSource::target_names() const { return state_->names; }
+const SampleType& FolderSource::sample_type() const { return state_->type; }
 const std::vector<std::string>& FolderSource::classes() const { return state_->classes; }
+JobQueue& FolderSource::queue() const { return *state_->queue; }
 
 std::string FolderSource::name_of_sample(std::int64_t sample) const {
-  require(sample >= 0 && sample < size(), "[data] sample {} of {}", sample, size());
+  require_sample(*this, sample);
   return printable(state_->files[static_cast<std::size_t>(sample)].string());
 }
 
-std::future<void> FolderSource::read_async(std::int64_t sample, std::span<const std::int64_t> begin,
-                                           std::span<const std::int64_t> end, DType type, void* out) const {
-  require(sample >= 0 && sample < size(), "[data] sample {} of {}", sample, size());
-  return workers_->submit([state = state_, sample, type, out, from = std::vector(begin.begin(), begin.end()),
-                           to = std::vector(end.begin(), end.end())] {
-    const auto decoded = state->load(sample);
-    copy_box(decoded.values.data(), decoded.type, decoded.extents, decoded.channels, from, to, type, out);
-  });
+void FolderSource::read(std::int64_t sample, const Box& box, std::byte* out) const {
+  require_sample(*this, sample);
+  const auto decoded = state_->load(sample);
+  copy_box(decoded.values.data(), decoded.channels * size_of(decoded.type), decoded.extents, box, out);
 }
 
-std::future<std::vector<double>> FolderSource::targets_async(std::int64_t sample) const {
-  require(sample >= 0 && sample < size(), "[data] sample {} of {}", sample, size());
-  std::vector<double> row;
-  for (const auto& each : state_->labels) row.push_back(static_cast<double>(each.values[static_cast<std::size_t>(sample)]));
-  std::promise<std::vector<double>> done;
-  done.set_value(std::move(row));
-  return done.get_future();
+void FolderSource::read_targets(std::int64_t sample, const Box&, std::byte* out) const {
+  require_sample(*this, sample);
+  auto* to = reinterpret_cast<std::int64_t*>(out);
+  for (const auto& each : state_->labels) *to++ = each.values[static_cast<std::size_t>(sample)];
 }
 
 void FolderSource::check(std::int64_t part, std::int64_t parts) const {
   std::vector<std::future<void>> checks;
   for (std::int64_t sample = part; sample < size(); sample += parts)
-    checks.push_back(workers_->submit([state = state_, sample] { (void)state->load(sample); }));
+    checks.push_back(queue().submit([state = state_.get(), sample] { (void)state->load(sample); }));
+  for (const auto& each : checks) each.wait();
   for (auto& each : checks) each.get();
 }
 

@@ -3,7 +3,6 @@
 
 #include <optional>
 
-#include "models/data/data_workers.h"
 #include "models/data/sources/memory.h"
 
 namespace mpigrad::data {
@@ -27,16 +26,11 @@ class FolderSource : public Source {
   explicit FolderSource(const std::filesystem::path& path, FolderOptions options = {});
 
   std::int64_t size() const override;
-  const Shape& extents() const override;
-  std::int64_t channels() const override;
-  DType type() const override;  // uint8, or float32 in [0, 1] for volumes
-  Transform transform() const override { return type() == DType::uint8 ? Transform::unit : Transform::none; }
-  const std::vector<std::string>& target_names() const override;
-  DType target_type() const override { return DType::int64; }
+  const SampleType& sample_type() const override;  // uint8, or float32 in [0, 1] for volumes
+  void read(std::int64_t sample, const Box& box, std::byte* out) const override;
+  void read_targets(std::int64_t sample, const Box& box, std::byte* out) const override;
   std::string name_of_sample(std::int64_t sample) const override;
-  std::future<void> read_async(std::int64_t sample, std::span<const std::int64_t> begin, std::span<const std::int64_t> end,
-                               DType type, void* out) const override;
-  std::future<std::vector<double>> targets_async(std::int64_t sample) const override;
+  JobQueue& queue() const override;  // which decodes
   // Decodes them.
   void check(std::int64_t part, std::int64_t parts) const override;
 
@@ -46,7 +40,6 @@ class FolderSource : public Source {
 
  private:
   std::shared_ptr<State> state_;
-  std::shared_ptr<Workers> workers_;  // destroyed first: their jobs hold the state, not the pool
 };
 
 // Whether a file's name is one that FolderSource reads.

@@ -1,28 +1,10 @@
 #include "models/data/sources/function.h"
 
-#include <algorithm>
 #include <cmath>
-#include <utility>
 
-#include "framework/error.h"
+#include "models/data/sources/bytes.h"
 
 namespace mpigrad::data {
-namespace {
-
-// What f returns or throws, as a future.
-template <class F>
-auto now(const F& f) {
-  std::promise<decltype(f())> promise;
-  try {
-    if constexpr (std::is_void_v<decltype(f())>) f(), promise.set_value();
-    else promise.set_value(f());
-  } catch (...) {
-    promise.set_exception(std::current_exception());
-  }
-  return promise.get_future();
-}
-
-}  // namespace
 
 FunctionSource::FunctionSource(FunctionSamples samples) : samples_(std::move(samples)) {
   const auto& s = samples_;
@@ -30,49 +12,33 @@ FunctionSource::FunctionSource(FunctionSamples samples) : samples_(std::move(sam
           "[data] {}: no samples: {} of {} with {} channels", s.name, s.size, s.extents, s.channels);
   require(s.values != nullptr && s.targets != nullptr && !s.target_names.empty(),
           "[data] {}: a function is needed for values, one for targets, and a name for each of these", s.name);
+  type_ = {.extents = s.extents, .channels = s.channels};
+  type_.targets = {.type = s.classes ? DType::int64 : DType::float64,
+                   .shape = {static_cast<std::int64_t>(s.target_names.size())},
+                   .names = s.target_names};
 }
 
 std::string FunctionSource::name_of_sample(std::int64_t sample) const {
-  require(sample >= 0 && sample < size(), "[data] sample {} of {}", sample, size());
+  require_sample(*this, sample);
   return fmt::format("{} [{}]", samples_.name, sample);
 }
 
-std::future<void> FunctionSource::read_async(std::int64_t sample, std::span<const std::int64_t> begin,
-                                             std::span<const std::int64_t> end, DType type, void* out) const {
-  return now([&] {
-    require(sample >= 0 && sample < size(), "[data] sample {} of {}", sample, size());
-    require(type == DType::float32 || type == DType::float64, "[data] {} are read as float32 or float64, not {}", samples_.name,
-            mpigrad::name_of(type));
-    Box box{Shape{0, 0, 0}, samples_.extents};
-    for (int d = 0; d < 3; ++d) {
-      const auto i = static_cast<std::size_t>(d);
-      box.begin[d] = begin[i], box.end[d] = end[i];
-    }
-    const auto count = static_cast<std::size_t>(box.elements() * samples_.channels);
-    if (count == 0) return;
-    if (type == DType::float32) return samples_.values(sample, box, {static_cast<float*>(out), count});
-    std::vector<float> values(count);
-    samples_.values(sample, box, values);
-    std::copy(values.begin(), values.end(), static_cast<double*>(out));
-  });
+void FunctionSource::read(std::int64_t sample, const Box& box, std::byte* out) const {
+  require_sample(*this, sample);
+  const auto count = static_cast<std::size_t>(box.elements() * samples_.channels);
+  if (count > 0) samples_.values(sample, box, {reinterpret_cast<float*>(out), count});
 }
 
-std::future<std::vector<double>> FunctionSource::targets_async(std::int64_t sample) const {
-  return now([&] {
-    const auto name = name_of_sample(sample);
-    auto values = samples_.targets(sample);
-    require(values.size() == samples_.target_names.size(), "[data] {} has {} targets for {} names", name, values.size(),
-            samples_.target_names.size());
-    for (std::size_t i = 0; samples_.classes && i < values.size(); ++i) {
-      require(values[i] == std::floor(values[i]), "[data] {}: {} is no class", name, values[i]);
-      require_exact(values[i], samples_.target_names[i], name);
-    }
-    return values;
-  });
-}
-
-void FunctionSource::check(std::int64_t part, std::int64_t parts) const {
-  for (auto sample = part; sample < size(); sample += parts) targets(sample);
+void FunctionSource::read_targets(std::int64_t sample, const Box&, std::byte* out) const {
+  const auto name = name_of_sample(sample);
+  const auto values = samples_.targets(sample);
+  require(values.size() == samples_.target_names.size(), "[data] {} has {} targets for {} names", name, values.size(),
+          samples_.target_names.size());
+  for (std::size_t i = 0; samples_.classes && i < values.size(); ++i) {
+    require(values[i] == std::floor(values[i]), "[data] {}: {} is no class", name, values[i]);
+    require_exact(values[i], samples_.target_names[i], name);
+  }
+  convert(values.data(), DType::float64, static_cast<std::int64_t>(values.size()), target_type().type, out);
 }
 
 }  // namespace mpigrad::data

@@ -12,36 +12,105 @@ void require_labels(const Labels& labels, std::int64_t samples, const std::strin
   for (const auto value : labels.values) require_exact(static_cast<double>(value), labels.name, of);
 }
 
-MemorySource::MemorySource(Samples samples, std::vector<Labels> labels)
-    : samples_(std::move(samples)), labels_(std::move(labels)) {
+namespace {
+
+SampleType type_of(const Samples& s, TargetType targets) {
+  return {.extents = s.extents,
+          .channels = s.channels,
+          .type = s.type,
+          .transform = s.transform.value_or(s.type == DType::uint8 ? Transform::unit : Transform::none),
+          .targets = std::move(targets)};
+}
+
+// One column for each.
+Targets rows_of(const Samples& samples, const std::vector<Labels>& labels) {
+  if (labels.empty()) return {};
+  Targets result{.type = {.type = DType::int64, .shape = {static_cast<std::int64_t>(labels.size())}}};
+  for (const auto& each : labels) {
+    require_labels(each, samples.count, samples.file.string());
+    result.type.names.push_back(each.name);
+  }
+  result.values.resize(labels.size() * static_cast<std::size_t>(samples.count) * sizeof(std::int64_t));
+  auto* to = reinterpret_cast<std::int64_t*>(result.values.data());
+  for (std::size_t i = 0; i < static_cast<std::size_t>(samples.count); ++i)
+    for (const auto& each : labels) *to++ = each.values[i];
+  return result;
+}
+
+Bytes copied(const Tensor& x) {
+  require(x.device() == DeviceKind::cpu && !is_half(x.dtype()) && !x.layout(),
+          "[data] samples are tensors of the host, of float32, float64, integers or booleans, without a layout: {}", x);
+  const auto* from = reinterpret_cast<const std::byte*>(x.raw());
+  return {from, from + x.elements() * size_of(x.dtype())};
+}
+
+}  // namespace
+
+MemorySource::MemorySource(Samples samples, Targets targets)
+    : samples_(std::move(samples)), targets_(std::move(targets)), type_(type_of(samples_, targets_.type)) {
+  validate();
+}
+
+MemorySource::MemorySource(Samples samples, const std::vector<Labels>& labels)
+    : samples_(std::move(samples)), targets_(rows_of(samples_, labels)), type_(type_of(samples_, targets_.type)) {
+  validate();
+}
+
+void MemorySource::validate() const {
   const auto& s = samples_;
-  require(s.count > 0 && s.channels > 0 && s.extents.elements() > 0, "[data] {}: no samples: {} of {} with {} channels",
-          s.file.string(), s.count, s.extents, s.channels);
-  for (const auto& each : labels_) require_labels(each, s.count, s.file.string()), names_.push_back(each.name);
+  require(s.count > 0 && s.channels > 0 && s.extents.rank() == 3 && s.extents.elements() > 0,
+          "[data] {}: no samples: {} of {} with {} channels", s.file.string(), s.count, s.extents, s.channels);
+  const auto bytes = s.count * s.extents.elements() * s.channels * size_of(s.type);
+  require(static_cast<std::int64_t>(s.values.size()) == bytes, "[data] {}: {} bytes for {} samples of {} bytes", s.file.string(),
+          s.values.size(), s.count, bytes / s.count);
+  const auto targets_bytes = s.count * target_elements(*this, whole()) * size_of(target_type().type);
+  require(static_cast<std::int64_t>(targets_.values.size()) == targets_bytes, "[data] {}: {} bytes of targets for {} samples of {}",
+          s.file.string(), targets_.values.size(), s.count, targets_bytes / s.count);
 }
 
 std::string MemorySource::name_of_sample(std::int64_t sample) const {
-  require(sample >= 0 && sample < size(), "[data] sample {} of {}", sample, size());
+  require_sample(*this, sample);
   return fmt::format("{} [{}]", samples_.file.string(), sample);
 }
 
-std::future<void> MemorySource::read_async(std::int64_t sample, std::span<const std::int64_t> begin,
-                                           std::span<const std::int64_t> end, DType type, void* out) const {
-  require(sample >= 0 && sample < size(), "[data] sample {} of {}", sample, size());
-  const auto bytes = samples_.extents.elements() * samples_.channels * size_of(samples_.type);
-  copy_box(samples_.values.data() + sample * bytes, samples_.type, samples_.extents, samples_.channels, begin, end, type, out);
-  std::promise<void> done;
-  done.set_value();
-  return done.get_future();
+void MemorySource::read(std::int64_t sample, const Box& box, std::byte* out) const {
+  require_sample(*this, sample);
+  const auto cell = samples_.channels * size_of(samples_.type);
+  copy_box(samples_.values.data() + sample * samples_.extents.elements() * cell, cell, samples_.extents, box, out);
 }
 
-std::future<std::vector<double>> MemorySource::targets_async(std::int64_t sample) const {
-  require(sample >= 0 && sample < size(), "[data] sample {} of {}", sample, size());
-  std::vector<double> row;
-  for (const auto& each : labels_) row.push_back(static_cast<double>(each.values[static_cast<std::size_t>(sample)]));
-  std::promise<std::vector<double>> done;
-  done.set_value(std::move(row));
-  return done.get_future();
+void MemorySource::read_targets(std::int64_t sample, const Box& box, std::byte* out) const {
+  require_sample(*this, sample);
+  const auto& type = target_type();
+  const auto item = type.shape.elements() * size_of(type.type), all = target_elements(*this, whole()) * size_of(type.type);
+  const auto* from = targets_.values.data() + sample * all;
+  if (type.per_cell) copy_box(from, item, samples_.extents, box, out);
+  else std::copy_n(from, all, out);
+}
+
+SourcePtr from_tensors(const Tensor& volumes, const Tensor& targets, const TensorsOptions& options) {
+  const auto& v = volumes.shape();
+  const auto& t = targets.shape();
+  require(v.rank() == 5 && v.elements() > 0, "[data] samples are [n, D, H, W, C]: {}", volumes);
+  const int own = options.per_cell ? 4 : 1;  // dimensions that are not one target's
+  bool fits = t.rank() >= own && t.elements() > 0;
+  for (int d = 0; d < own && fits; ++d) fits = t[d] == v[d];
+  require(fits, "[data] targets are [n, {}...] of the volumes {}: {}", options.per_cell ? "D, H, W, " : "", volumes, targets);
+  Samples samples{.file = options.name, .count = v[0], .channels = v[4], .extents = {v[1], v[2], v[3]}, .type = volumes.dtype()};
+  samples.values = copied(volumes);
+  if (options.transform != Transform::of_source) samples.transform = options.transform;
+  Targets result{.type = {.type = targets.dtype(), .per_cell = options.per_cell, .names = options.target_names},
+                 .values = copied(targets)};
+  const auto dimensions = t.span().subspan(static_cast<std::size_t>(own));
+  result.type.shape = Shape(dimensions);
+  if (!options.per_cell && result.type.shape.rank() == 0) result.type.shape = Shape{1};
+  auto& names = result.type.names;
+  const bool row = !options.per_cell && result.type.shape.rank() == 1;
+  if (row && names.empty())
+    for (std::int64_t i = 0; i < result.type.shape[0]; ++i) names.push_back(fmt::format("target {}", i));
+  require(static_cast<std::int64_t>(names.size()) == (row ? result.type.shape[0] : 0), "[data] {} names of targets {}",
+          names.size(), targets);
+  return std::make_shared<MemorySource>(std::move(samples), std::move(result));
 }
 
 namespace {
@@ -84,8 +153,7 @@ void fit_stored(const std::byte* values, DType type, const Shape& extents, std::
   }
   if (fit == augment::Fit::pad || !scaled) return copy_middle(values, extents, channels * size_of(type), to, out);
   augment::WideSample wide(extents, channels);
-  const std::array<std::int64_t, 3> begin{};
-  copy_box(values, type, extents, channels, begin, extents.span(), DType::float64, wide.values.data());
+  convert(values, type, extents.elements() * channels, DType::float64, wide.values.data());
   wide = augment::resized(wide, window, to, augment::Filter::area);
   visit_arithmetic(type, [&](auto zero) {
     using T = decltype(zero);

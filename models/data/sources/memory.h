@@ -2,9 +2,11 @@
 // Samples that are all in memory: what the small formats are read into. And what labels are.
 
 #include <filesystem>
+#include <optional>
 
+#include "framework/tensor/tensor.h"
 #include "models/data/augment/geometry.h"
-#include "models/data/data_source.h"
+#include "models/data/source.h"
 #include "models/data/sources/bytes.h"
 
 namespace mpigrad::data {
@@ -21,32 +23,46 @@ struct Samples {
   Shape extents{1, 1, 1};  // [D, H, W]
   DType type = DType::uint8;
   Bytes values{};  // [count, D, H, W, C]
+  std::optional<Transform> transform{};  // none: unit for bytes, else none
+};
+
+// Of all samples: [count, shape...], or [count, D, H, W, shape...].
+struct Targets {
+  TargetType type{};
+  Bytes values{};
 };
 
 class MemorySource : public Source {
  public:
-  // Error, by name: labels whose number is not that of the samples.
-  MemorySource(Samples samples, std::vector<Labels> labels);
+  // Errors, by name: no samples; values or targets whose number is not that of the samples.
+  MemorySource(Samples samples, Targets targets);
+  // Classes. Error, by name: labels whose number is not that of the samples.
+  MemorySource(Samples samples, const std::vector<Labels>& labels);
 
   std::int64_t size() const override { return samples_.count; }
-  const Shape& extents() const override { return samples_.extents; }
-  std::int64_t channels() const override { return samples_.channels; }
-  DType type() const override { return samples_.type; }
-  Transform transform() const override { return samples_.type == DType::uint8 ? Transform::unit : Transform::none; }
-  const std::vector<std::string>& target_names() const override { return names_; }
-  DType target_type() const override { return DType::int64; }
-  bool in_memory() const override { return true; }
+  const SampleType& sample_type() const override { return type_; }
+  void read(std::int64_t sample, const Box& box, std::byte* out) const override;
+  void read_targets(std::int64_t sample, const Box& box, std::byte* out) const override;
   std::string name_of_sample(std::int64_t sample) const override;
-  std::future<void> read_async(std::int64_t sample, std::span<const std::int64_t> begin, std::span<const std::int64_t> end,
-                               DType type, void* out) const override;
-  std::future<std::vector<double>> targets_async(std::int64_t sample) const override;
-  void check(std::int64_t, std::int64_t) const override {}
+  bool in_memory() const override { return true; }
 
  private:
+  void validate() const;
+
   Samples samples_;
-  std::vector<Labels> labels_;
-  std::vector<std::string> names_;
+  Targets targets_;
+  SampleType type_;
 };
+
+struct TensorsOptions {
+  Transform transform = Transform::of_source;  // of_source: unit for bytes, else none
+  bool per_cell = false;                       // targets [n, D, H, W, ...]: labels of the volumes' cells
+  std::vector<std::string> target_names{};     // one for each element of a row; none: "target 0", ...
+  std::string name = "tensor";                 // for messages: "NAME [i]"
+};
+// Samples [n, D, H, W, C] with targets [n, ...] of any shape and type, integers being classes: copies of two tensors of the host, of
+// float32, float64, integers or booleans. Errors: other shapes and types, targets of another number of samples or of cells.
+SourcePtr from_tensors(const Tensor& volumes, const Tensor& targets, const TensorsOptions& options = {});
 
 // Labels of `samples` samples, or an Error that names the file of either; so for classes of magnitude 2^53 or more.
 void require_labels(const Labels& labels, std::int64_t samples, const std::string& of);

@@ -17,6 +17,7 @@
 #include <map>
 
 #include "models/data/sources/folder.h"
+#include "models/data/sources/hdf5.h"
 
 namespace mpigrad::data {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/hdf5/hdf5_file.h"
+#include "framework/job_queue.h"
 #include "framework/tensor/host_memory.h"
 
 namespace mpigrad::data {
@@ -11,65 +12,57 @@ namespace fs = std::filesystem;
 
 namespace {
 
+// Reads samples [begin, end) of the source, or their targets, in as many at once as fit into 64 MiB, and writes them to the dataset.
+template <class Read>
+void copy_samples(Hdf5Writer& writer, const std::string& dataset, const Source& source, std::int64_t begin, std::int64_t end,
+                  const Shape& shape, DType type, const Read& read, const std::function<void(std::int64_t)>& progress = {}) {
+  const auto bytes = shape.elements() * size_of(type), n = end - begin;
+  const auto at_once = std::clamp<std::int64_t>((std::int64_t{64} << 20) / std::max<std::int64_t>(bytes, 1), 1, n);
+  require_host_memory(fmt::format("[pack] {}", source.name_of_sample(begin)), static_cast<double>(at_once * bytes));
+  std::vector<std::byte> buffer(static_cast<std::size_t>(at_once * bytes));
+  for (auto first = begin; first < end; first += at_once) {
+    const auto last = std::min(end, first + at_once);
+    std::vector<std::future<void>> reads;
+    for (auto i = first; i < last; ++i)
+      reads.push_back(source.queue().submit([&read, i, to = buffer.data() + (i - first) * bytes] { read(i, to); }));
+    for (const auto& each : reads) each.wait();  // what is being read must not outlive the buffer
+    for (auto& each : reads) each.get();
+    std::vector<std::int64_t> from{first - begin}, to{last - begin};
+    for (const auto extent : shape) from.push_back(0), to.push_back(extent);
+    writer.write_box(dataset, from, to, type, buffer.data());
+    if (progress) progress(last);
+  }
+}
+
 void write_targets(Hdf5Writer& writer, const Source& source, std::int64_t begin, std::int64_t end) {
-  const auto names = source.target_names();
-  if (names.empty()) return;
-  const auto t = static_cast<std::int64_t>(names.size());
-  std::vector<std::future<std::vector<double>>> rows;
-  for (auto i = begin; i < end; ++i) rows.push_back(source.targets_async(i));
-  std::vector<double> values;
-  for (auto& row : rows) {
-    const auto one = row.get();
-    values.insert(values.end(), one.begin(), one.end());
-  }
-  const Shape shape = t == 1 ? Shape{end - begin} : Shape{end - begin, t};
-  const std::vector<std::int64_t> origin(static_cast<std::size_t>(shape.rank()), 0);
-  writer.create("label", shape, source.target_type());
-  if (source.target_type() == DType::int64) {
-    const std::vector<std::int64_t> classes(values.begin(), values.end());
-    writer.write_box("label", origin, shape.span(), DType::int64, classes.data());
-  } else {
-    writer.write_box("label", origin, shape.span(), DType::float64, values.data());
-  }
-  writer.write_strings("label_names", names);
+  const auto& target = source.target_type();
+  if (target.shape.elements() == 0) return;
+  require(target.per_cell || target.shape.rank() == 1, "[pack] {}: targets of a sample are a row or volumes, not {}",
+          source.name_of_sample(begin), target.shape);
+  std::vector<std::int64_t> extents;
+  if (target.per_cell) extents.assign(source.extents().begin(), source.extents().end());
+  if (target.per_cell || target.shape[0] != 1) extents.insert(extents.end(), target.shape.begin(), target.shape.end());
+  const Shape shape(extents);
+  extents.insert(extents.begin(), end - begin);
+  writer.create("label", Shape(extents), target.type);
+  copy_samples(writer, "label", source, begin, end, shape, target.type,
+               [&](std::int64_t i, std::byte* to) { source.read_targets(i, source.whole(), to); });
+  if (!target.names.empty()) writer.write_strings("label_names", target.names);
 }
 
 void write_file(const fs::path& path, const Source& source, std::int64_t begin, std::int64_t end, const PackOptions& options) {
   const auto& e = source.extents();
-  const auto c = source.channels(), n = end - begin;
+  const Shape shape{e[0], e[1], e[2], source.channels()};
   Hdf5Writer writer(path, false);
-  writer.create("volume", {n, e[0], e[1], e[2], c}, source.type());
+  writer.create("volume", {end - begin, e[0], e[1], e[2], source.channels()}, source.type());
   writer.attribute("volume", "transform", std::string(name_of(source.transform())));
-  if (n < source.size()) {  // by which a reader of the folder knows that none is missing
+  if (end - begin < source.size()) {  // by which a reader of the folder knows that none is missing
     writer.attribute("volume", "first", begin);
     writer.attribute("volume", "samples", source.size());
   }
-  const auto bytes = e.elements() * c * size_of(source.type());
-  const auto at_once = std::clamp<std::int64_t>((std::int64_t{64} << 20) / bytes, 1, n);
-  require_host_memory(fmt::format("[pack] {}", source.name_of_sample(begin)), static_cast<double>(at_once * bytes));
-  std::vector<std::byte> buffer(static_cast<std::size_t>(at_once * bytes));
-  const Shape origin{0, 0, 0};
-  for (auto first = begin; first < end; first += at_once) {
-    const auto last = std::min(end, first + at_once);
-    std::vector<std::future<void>> reads;
-    std::exception_ptr problem;
-    const auto attempt = [&](const auto& f) {  // what is being read must not outlive the buffer
-      try {
-        f();
-      } catch (...) {
-        if (!problem) problem = std::current_exception();
-      }
-    };
-    for (auto i = first; i < last; ++i)
-      attempt([&] {
-        reads.push_back(source.read_async(i, origin.span(), e.span(), source.type(), buffer.data() + (i - first) * bytes));
-      });
-    for (auto& read : reads) attempt([&] { read.get(); });
-    if (problem) std::rethrow_exception(problem);
-    const std::array<std::int64_t, 5> from{first - begin, 0, 0, 0, 0}, to{last - begin, e[0], e[1], e[2], c};
-    writer.write_box("volume", from, to, source.type(), buffer.data());
-    if (options.progress) options.progress(last);
-  }
+  copy_samples(
+      writer, "volume", source, begin, end, shape, source.type(),
+      [&](std::int64_t i, std::byte* to) { source.read(i, source.whole(), to); }, options.progress);
   write_targets(writer, source, begin, end);
   writer.commit();
 }

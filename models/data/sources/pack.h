@@ -1,7 +1,10 @@
 #pragma once
 // Any source as HDF5, which thousands of ranks can read: a few large files instead of a million small ones.
 
-#include "models/data/data_source.h"
+#include <filesystem>
+#include <functional>
+
+#include "models/data/source.h"
 
 namespace mpigrad::data {
 
@@ -12,8 +15,8 @@ struct PackOptions {
   std::function<void(std::int64_t done)> progress{};  // after each part that is written
 };
 
-// Writes every sample and its targets as they are stored: `volume` [n, D, H, W, C] with the attribute `transform`, `label` [n, T]
-// and `label_names` where there are targets. open_source(path) and ArraySource(path) then give what the source gives. Called by
+// Writes every sample and its targets as they are stored: `volume` [n, D, H, W, C] with the attribute `transform`, and where there are
+// targets `label` [n, T] with `label_names`, or [n, D, H, W, ...] if each cell has some. open_source(path) and ArraySource(path) then give what the source gives. Called by
 // one process, with nobody waiting; it reads about 64 MiB at a time.
 //
 // Errors: anything at `path`; whatever cannot be read or written, a full disk included. Files are written under other names and

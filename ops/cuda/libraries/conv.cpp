@@ -9,7 +9,7 @@
 #include "framework/error.h"
 #include "ops/cuda/libraries/conv_choice.h"
 #include "ops/cuda/libraries/libraries.h"
-#include "ops/cuda/libraries/plan_cache.h"
+#include "ops/plan_cache.h"
 #include "ops/cuda/libraries/scratch.h"
 #include "ops/cuda/window_kernels.h"
 #include "ops/gpu_settings.h"
@@ -21,7 +21,7 @@ struct CudnnContext {
   explicit CudnnContext(int index) : device(index) { check_cudnn(cudnn().cudnnCreate(&handle), "cudnnCreate"); }
   const int device;
   cudnnHandle_t handle{};
-  PlanCache<Question, Choice, QuestionHash> choices;
+  ops::PlanCache<Question, Choice, QuestionHash> choices;
 };
 // The stream is the thread's, and contexts pass from thread to thread. Asking for it first makes the thread's GPU the current
 // one.

@@ -9,7 +9,7 @@
 #include "framework/error.h"
 #include "framework/op.h"
 #include "ops/cuda/libraries/libraries.h"
-#include "ops/cuda/libraries/plan_cache.h"
+#include "ops/plan_cache.h"
 #include "ops/cuda/libraries/scratch.h"
 #include "ops/cuda/libraries/vendor_cublas.h"
 #include "ops/cuda/window_kernels.h"
@@ -142,7 +142,7 @@ struct CublasContext {
   explicit CublasContext(int index) : device(index) { MPIGRAD_CUBLAS(Create, &handle); }
   const int device;
   cublasLtHandle_t handle{};
-  PlanCache<Question, Choice, QuestionHash> choices;
+  ops::PlanCache<Question, Choice, QuestionHash> choices;
 };
 
 std::optional<Choice> ask(CublasContext& here, const Question& q, const void* bias, cublasStatus_t& status) {

@@ -14,7 +14,7 @@
 #include "ops/conv.h"
 #include "ops/device.h"
 #include "ops/elementwise.h"
-#include "ops/exponential.h"
+#include "ops/logsumexp.h"
 #include "ops/loss.h"
 #include "ops/matmul.h"
 #include "ops/norm.h"
@@ -331,12 +331,12 @@ std::vector<Row> normalisation_and_loss_rows() {
        {{s}, {{4}}, {{4}, 0.5, 1.5}, {{4}}, {{4}}},
        F(local::normalise(x[0], {wide(x[1]), wide(x[2])}, wide(x[3]), wide(x[4]), 1e-3))},
       {"mse", {{s}, {s}}, F(mse(x[0], x[1]))},
-      {"mse, none", {{s}, {s}}, F(mse(x[0], x[1], Reduce::none))},
+      {"mse, none", {{s}, {s}}, F(mse(x[0], x[1], Reduction::none))},
       {"mae", {apart(s), apart(s, -1.1, 0.93)}, F(mae(x[0], x[1]))},
-      {"mae, sum", {apart(s), apart(s, -1.1, 0.93)}, F(mae(x[0], x[1], Reduce::sum))},
+      {"mae, sum", {apart(s), apart(s, -1.1, 0.93)}, F(mae(x[0], x[1], Reduction::sum))},
       {"cross_entropy", {{s}}, F(cross_entropy(x[0], labels()))},
-      {"cross_entropy, sum", {{s}}, F(cross_entropy(x[0], labels(), {.reduce = Reduce::sum}))},
-      {"cross_entropy, none", {{s}}, F(cross_entropy(x[0], labels(), {.reduce = Reduce::none}))},
+      {"cross_entropy, sum", {{s}}, F(cross_entropy(x[0], labels(), {.reduction = Reduction::sum}))},
+      {"cross_entropy, none", {{s}}, F(cross_entropy(x[0], labels(), {.reduction = Reduction::none}))},
       {"cross_entropy, weights",
        {{s}},
        F(cross_entropy(x[0], labels(), {.weights = constant(from_vector({4}, {1, 0.5, 2, 0.25}, x[0].dtype()))}))},

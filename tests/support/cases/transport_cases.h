@@ -19,7 +19,7 @@ namespace mpigrad::transport_cases {
 
 constexpr DType all_types[] = {DType::float32, DType::float64, DType::int64,    DType::int32,  DType::int16,
                                DType::uint8,   DType::boolean, DType::bfloat16, DType::float16};
-constexpr Reduction all_reductions[] = {Reduction::sum, Reduction::max, Reduction::min, Reduction::prod};
+constexpr CombineOp all_reductions[] = {CombineOp::sum, CombineOp::max, CombineOp::min, CombineOp::prod};
 
 // Element i of rank r's buffer: small integers, so that every type holds every result exactly (products of 7 ranks included).
 inline double value(int r, std::int64_t i, DType type) {
@@ -61,19 +61,19 @@ inline void expect(const Buffer& got, std::int64_t i, double wanted, const std::
           got.get(i), wanted);
 }
 
-inline double reduced(int size, std::int64_t i, DType type, Reduction op) {
+inline double reduced(int size, std::int64_t i, DType type, CombineOp op) {
   double result = value(0, i, type);
   for (int r = 1; r < size; ++r) {
     const double x = value(r, i, type);
-    if (op == Reduction::sum) result += x;
-    if (op == Reduction::prod) result *= x;
-    if (op == Reduction::max) result = std::max(result, x);
-    if (op == Reduction::min) result = std::min(result, x);
+    if (op == CombineOp::sum) result += x;
+    if (op == CombineOp::prod) result *= x;
+    if (op == CombineOp::max) result = std::max(result, x);
+    if (op == CombineOp::min) result = std::min(result, x);
   }
   return result;
 }
 
-inline bool allowed(DType type, Reduction op) { return type != DType::boolean || op == Reduction::max || op == Reduction::min; }
+inline bool allowed(DType type, CombineOp op) { return type != DType::boolean || op == CombineOp::max || op == CombineOp::min; }
 
 // uneven, with zeros
 inline std::vector<std::int64_t> uneven(int size) {
@@ -82,7 +82,7 @@ inline std::vector<std::int64_t> uneven(int size) {
   return counts;
 }
 
-inline void check_reductions(Transport& t, DType type, Reduction op, std::int64_t count) {
+inline void check_reductions(Transport& t, DType type, CombineOp op, std::int64_t count) {
   const int size = t.size(), rank = t.rank();
   const auto what = [&](const char* call) {
     return fmt::format("{} {} of {} on rank {} of {}", call, name_of(op), count, rank, size);
@@ -122,29 +122,29 @@ inline void check_reductions(Transport& t, DType type, Reduction op, std::int64_
 
 // All that combining the numbers, pair by pair in any order and rounded to T each time, can give.
 template <class T>
-std::set<float> any_order(const std::vector<T>& x, Reduction op) {
+std::set<float> any_order(const std::vector<T>& x, CombineOp op) {
   std::vector<std::set<float>> of(std::size_t{1} << x.size());  // by set of ranks
   for (std::size_t r = 0; r < x.size(); ++r) of[std::size_t{1} << r] = {x[r]};
   for (std::size_t ranks = 1; ranks < of.size(); ++ranks)
     for (std::size_t part = (ranks - 1) & ranks; part > 0; part = (part - 1) & ranks)
       for (const float a : of[part])
         for (const float b : of[ranks & ~part])
-          of[ranks].insert(T(op == Reduction::sum    ? a + b
-                             : op == Reduction::prod ? a * b
-                             : op == Reduction::max  ? std::max(a, b)
+          of[ranks].insert(T(op == CombineOp::sum    ? a + b
+                             : op == CombineOp::prod ? a * b
+                             : op == CombineOp::max  ? std::max(a, b)
                                                      : std::min(a, b)));
   return of.back();
 }
 
 // Results with more digits than T has: rounded at each step. Every fifth element of max and min has a NaN, which wins.
 template <class T>
-void check_rounding(Transport& t, Reduction op) {
+void check_rounding(Transport& t, CombineOp op) {
   const std::int64_t count = 60;
   const auto number = [&](int rank, std::int64_t i) {
     const auto k = static_cast<float>((37 * (rank + 1) * (i + 3) + 11 * i * i) % 251);
-    if ((op == Reduction::max || op == Reduction::min) && i % 5 == 0 && rank == i % t.size())
+    if ((op == CombineOp::max || op == CombineOp::min) && i % 5 == 0 && rank == i % t.size())
       return T(std::numeric_limits<float>::quiet_NaN());
-    return T(op == Reduction::prod ? 1 + k / 251 : (k - 100) * (i % 2 == 0 ? 1.0F : 0.013F));
+    return T(op == CombineOp::prod ? 1 + k / 251 : (k - 100) * (i % 2 == 0 ? 1.0F : 0.013F));
   };
   std::vector<T> in, out(count), later(count);
   for (std::int64_t i = 0; i < count; ++i) in.push_back(number(t.rank(), i));
@@ -327,28 +327,28 @@ inline void check_started_movement(Transport& t, DType type) {
     }
     for (std::int64_t i = 0; i < 2; ++i) expect(out, 2 * r + i, value(r, 2 * rank + i, type), "ialltoall");
   }
-  if (!allowed(type, Reduction::max)) return;
+  if (!allowed(type, CombineOp::max)) return;
   Buffer sum(type, 6), scattered(type, counts[static_cast<std::size_t>(rank)]);
   Buffer mine = filled(rank, 6, type), whole = filled(rank, total, type);
   auto reducing = t.start({.kind = CollectiveKind::reduce,
                            .in = mine.data(),
                            .out = rank == root ? sum.data() : nullptr,
                            .type = type,
-                           .op = Reduction::max,
+                           .op = CombineOp::max,
                            .root = root,
                            .count = 6});
   auto scattering = t.start({.kind = CollectiveKind::reduce_scatter,
                              .in = whole.data(),
                              .out = scattered.data(),
                              .type = type,
-                             .op = Reduction::max,
+                             .op = CombineOp::max,
                              .counts = counts});
   scattering.wait(), reducing.wait();
-  for (std::int64_t i = 0; rank == root && i < 6; ++i) expect(sum, i, reduced(size, i, type, Reduction::max), "ireduce");
+  for (std::int64_t i = 0; rank == root && i < 6; ++i) expect(sum, i, reduced(size, i, type, CombineOp::max), "ireduce");
   std::int64_t first = 0;
   for (int r = 0; r < rank; ++r) first += counts[static_cast<std::size_t>(r)];
   for (std::int64_t i = 0; i < scattered.count; ++i)
-    expect(scattered, i, reduced(size, first + i, type, Reduction::max), "ireduce_scatter");
+    expect(scattered, i, reduced(size, first + i, type, CombineOp::max), "ireduce_scatter");
 }
 
 // The communicator has the members listed, in this order, told apart by their rank in `world`.
@@ -406,15 +406,15 @@ inline void check_communicators(Transport& t) {
 inline void check_overlap(Transport& t) {
   const std::int64_t n = 3000;
   Buffer a = filled(t.rank(), n, DType::float32), b = filled(t.rank(), n, DType::float64), c(DType::int32, 4);
-  auto first = t.start_allreduce(a.data(), a.data(), n, DType::float32, Reduction::sum);
-  auto second = t.start_allreduce(b.data(), b.data(), n, DType::float64, Reduction::max);
+  auto first = t.start_allreduce(a.data(), a.data(), n, DType::float32, CombineOp::sum);
+  auto second = t.start_allreduce(b.data(), b.data(), n, DType::float64, CombineOp::max);
   Buffer d = filled(t.rank(), 4, DType::int32);
-  t.allreduce(d.data(), c.data(), 4, DType::int32, Reduction::sum);
+  t.allreduce(d.data(), c.data(), 4, DType::int32, CombineOp::sum);
   second.wait();
   first = {};  // waits
   for (std::int64_t i = 0; i < n; ++i) {
-    expect(a, i, reduced(t.size(), i, DType::float32, Reduction::sum), "first of two reductions");
-    expect(b, i, reduced(t.size(), i, DType::float64, Reduction::max), "second of two reductions");
+    expect(a, i, reduced(t.size(), i, DType::float32, CombineOp::sum), "first of two reductions");
+    expect(b, i, reduced(t.size(), i, DType::float64, CombineOp::max), "second of two reductions");
   }
 }
 
@@ -423,7 +423,7 @@ inline void check_refusals(Transport& t) {
   const auto refuses = [](const std::string& text, const std::string& part) {
     require(text.find(part) != std::string::npos, "[transport_cases] expected an error with '{}', got '{}'", part, text);
   };
-  refuses(testing::error_text([&] { t.allreduce(&flag, &flag, 1, DType::boolean, Reduction::sum); }), "[allreduce] booleans");
+  refuses(testing::error_text([&] { t.allreduce(&flag, &flag, 1, DType::boolean, CombineOp::sum); }), "[allreduce] booleans");
   refuses(testing::error_text([&] { t.bcast(&flag, -1, DType::uint8, 0); }), "not negative");
   refuses(testing::error_text([&] { t.bcast(&flag, 1, DType::uint8, t.size()); }), "is not a rank");
   const std::vector<int> twice = {t.rank(), t.rank()};

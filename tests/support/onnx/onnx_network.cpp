@@ -188,7 +188,7 @@ CrossEntropyOptions loss_options(const OnnxNode& node, const Arguments& in) {
   CrossEntropyOptions options{.weights = given(in, 2) ? in[2] : Tensor()};
   if (node.has("ignore_index")) options.ignore_index = node.integer("ignore_index", 0);
   const auto reduction = node.text("reduction", "mean");
-  options.reduce = reduction == "none" ? Reduce::none : reduction == "sum" ? Reduce::sum : Reduce::mean;
+  options.reduction = reduction == "none" ? Reduction::none : reduction == "sum" ? Reduction::sum : Reduction::mean;
   return options;
 }
 

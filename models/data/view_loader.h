@@ -17,7 +17,7 @@
 #include "comm/spatial/grid.h"
 #include "models/data/augment/recipe.h"
 #include "models/data/data_batches.h"
-#include "models/data/data_source.h"
+#include "models/data/source.h"
 
 namespace mpigrad::data {
 
@@ -44,7 +44,7 @@ struct ViewOptions {
 
 struct ViewBatch {
   std::vector<Tensor> x;  // views, in order: float32 [N, D, H, W, C] of this view's extents, constant, with their layouts
-  // One for each label of the source, int64 [N]; none if its targets are no classes.
+  // One for each label of the source, int64 [N]; none if its targets are no classes, or those of cells.
   std::vector<Tensor> labels;
   Tensor indices;  // of the samples in the source, int64 [N]
   // The first of this rank's samples whose stored values are not all finite, or -1, and its file. See require_finite().

@@ -1,4 +1,4 @@
-#include "models/data/data_source.h"
+#include "models/data/sources/hdf5.h"
 
 #include <algorithm>
 #include <array>
@@ -12,16 +12,13 @@
 #include "framework/joined.h"
 #include "framework/tensor/host_memory.h"
 #include "framework/tensor/printable.h"
+#include "models/data/sources/bytes.h"
 
 namespace mpigrad::data {
 
 namespace fs = std::filesystem;
 
 namespace {
-
-void check_sample(std::int64_t sample, std::int64_t size) {
-  require(sample >= 0 && sample < size, "[data] sample {} of {}", sample, size);
-}
 
 // Files that are open for reading, the most recently used ones; for the I/O thread alone, so that needs no lock.
 class OpenFiles {
@@ -78,21 +75,6 @@ Transform transform_named(const std::string& name, const fs::path& path) {
 
 }  // namespace
 
-std::string_view name_of(Transform transform) {
-  switch (transform) {
-    case Transform::of_source: return "of_source";
-    case Transform::none: return "none";
-    case Transform::log1p: return "log1p";
-    case Transform::unit: return "unit";
-  }
-  return "?";
-}
-
-void require_exact(double label, const std::string& name, const std::string& file) {
-  require(std::abs(label) < 0x1p53, "[data] {}: the label '{}' is {:.0f}: from 2^53 on different classes become one", file, name,
-          label);
-}
-
 std::vector<fs::path> hdf5_files(const fs::path& path) {
   std::error_code error;
   require(fs::exists(path, error), "[data] {}: no such file or folder", path.string());
@@ -118,10 +100,7 @@ struct UniverseSource::State {
               [this](std::size_t, const Hdf5Reader& reader) { inspect(reader); }) {}
 
   OpenFiles files;
-  Shape extents;
-  std::int64_t channels = 0;
-  DType type = DType::int16;
-  std::vector<std::string> names;
+  SampleType type{.channels = 0, .transform = Transform::log1p};
   // The first file settles what all must be.
   void inspect(const Hdf5Reader& reader) {
     const auto path = reader.path().string();
@@ -133,8 +112,10 @@ struct UniverseSource::State {
             path, unit.stored, unit.shape);
     require_written(reader, full);
     const Shape volume{full.shape[0], full.shape[1], full.shape[2]};
-    if (channels == 0) {
-      extents = volume, channels = full.shape[3], type = full.type;
+    auto& names = type.targets.names;
+    if (type.channels == 0) {
+      type.extents = volume, type.channels = full.shape[3], type.type = full.type;
+      type.targets.type = DType::float64, type.targets.shape = unit.shape;
       if (reader.contains("namePar")) {
         const auto dataset = reader.describe("namePar");
         if (dataset.kind == Hdf5Dataset::Kind::text && dataset.shape == unit.shape) names = names_in(reader, "namePar");
@@ -145,9 +126,9 @@ struct UniverseSource::State {
       return;
     }
     const auto first = files.paths().front().string();
-    require(volume == extents && full.shape[3] == channels, "[data] {}: 'full' is {}; in {} it is [{}, {}]", path, full.shape,
-            first, joined(extents, ", "), channels);
-    require(full.type == type, "[data] {}: 'full' is {}; in {} it is {}", path, full.stored, first, name_of(type));
+    require(volume == type.extents && full.shape[3] == type.channels, "[data] {}: 'full' is {}; in {} it is [{}, {}]", path, full.shape,
+            first, joined(type.extents, ", "), type.channels);
+    require(full.type == type.type, "[data] {}: 'full' is {}; in {} it is {}", path, full.stored, first, name_of(type.type));
     require(unit.shape[0] == static_cast<std::int64_t>(names.size()), "[data] {}: 'unitPar' has {} values; in {} it has {}", path,
             unit.shape[0], first, names.size());
   }
@@ -155,6 +136,7 @@ struct UniverseSource::State {
   std::vector<double> numbers(std::int64_t sample, const std::string& dataset) {
     auto values = files[static_cast<std::size_t>(sample)].read<double>(dataset);
     const auto path = files.paths()[static_cast<std::size_t>(sample)].string();
+    const auto& names = type.targets.names;
     require(values.size() == names.size(), "[data] {}: '{}' has {} values, there are {} names", path, dataset, values.size(),
             names.size());
     for (const double value : values) require(std::isfinite(value), "[data] {}: '{}' holds {}", path, dataset, value);
@@ -165,75 +147,73 @@ struct UniverseSource::State {
 UniverseSource::UniverseSource(const fs::path& path, int open_files) {
   require(open_files > 0, "[data] at least one file is kept open, not {}", open_files);
   state_ = std::make_shared<State>(hdf5_files(path), open_files);
-  IoThread::instance().run([state = state_] { (void)state->files[0]; });
+  io_thread().run([state = state_] { (void)state->files[0]; });
 }
 
 std::int64_t UniverseSource::size() const { return static_cast<std::int64_t>(state_->files.paths().size()); }
-const Shape& UniverseSource::extents() const { return state_->extents; }
-std::int64_t UniverseSource::channels() const { return state_->channels; }
-DType UniverseSource::type() const { return state_->type; }
-const std::vector<std::string>& UniverseSource::target_names() const { return state_->names; }
+const SampleType& UniverseSource::sample_type() const { return state_->type; }
 
 std::string UniverseSource::name_of_sample(std::int64_t sample) const {
-  check_sample(sample, size());
+  require_sample(*this, sample);
   return state_->files.paths()[static_cast<std::size_t>(sample)].string();
 }
 
-std::future<void> UniverseSource::read_async(std::int64_t sample, std::span<const std::int64_t> begin,
-                                             std::span<const std::int64_t> end, DType type, void* out) const {
-  check_sample(sample, size());
-  require(begin.size() == 3 && end.size() == 3, "[data] a box of [D, H, W] has 3 dimensions, this one {}", begin.size());
-  const std::array<std::int64_t, 4> from{begin[0], begin[1], begin[2], 0}, to{end[0], end[1], end[2], state_->channels};
-  return IoThread::instance().submit([state = state_, sample, from, to, type, out] {
-    state->files[static_cast<std::size_t>(sample)].read("full", from, to, type, out);
-  });
+void UniverseSource::read(std::int64_t sample, const Box& box, std::byte* out) const {
+  require_sample(*this, sample);
+  const std::array<std::int64_t, 4> from{box.begin[0], box.begin[1], box.begin[2], 0};
+  const std::array<std::int64_t, 4> to{box.end[0], box.end[1], box.end[2], state_->type.channels};
+  io_thread().run([&] { state_->files[static_cast<std::size_t>(sample)].read("full", from, to, state_->type.type, out); });
 }
 
-std::future<std::vector<double>> UniverseSource::targets_async(std::int64_t sample) const {
-  check_sample(sample, size());
-  return IoThread::instance().submit([state = state_, sample] { return state->numbers(sample, "unitPar"); });
+void UniverseSource::read_targets(std::int64_t sample, const Box&, std::byte* out) const {
+  require_sample(*this, sample);
+  const auto values = io_thread().run([&] { return state_->numbers(sample, "unitPar"); });
+  std::memcpy(out, values.data(), values.size() * sizeof(double));
 }
 
 std::vector<double> UniverseSource::physical(std::int64_t sample) const {
-  check_sample(sample, size());
-  return IoThread::instance().run([state = state_, sample] { return state->numbers(sample, "physPar"); });
-}
-
-void UniverseSource::check(std::int64_t part, std::int64_t parts) const {
-  for (std::int64_t sample = part; sample < size(); sample += parts)
-    IoThread::instance().run([state = state_, sample] { state->numbers(sample, "unitPar"); });
+  require_sample(*this, sample);
+  return io_thread().run([&] { return state_->numbers(sample, "physPar"); });
 }
 
 // ---- files with many samples each
 
 // What one file holds.
 struct ArrayPart {
-  std::int64_t size = 0, channels = 0;
+  std::int64_t size = 0;
   std::int64_t place = 0, together = 0;  // of pack()'s files: its first sample's number, and how many all have; else 0, 0
-  Shape extents;
-  DType type = DType::uint8, target_type = DType::int64;
-  Transform transform = Transform::none;
-  std::vector<std::string> names;
-  std::vector<double> labels;  // [n, T]
+  SampleType type;
+  std::vector<double> labels;  // [n, T], where they are rows
 };
 
 struct ArraySource::State {
-  State(std::vector<fs::path> paths, std::string volume_name)
-      : files(std::move(paths), 64, [](std::size_t, const Hdf5Reader&) {}), volume(std::move(volume_name)) {}
+  State(std::vector<fs::path> paths, const std::string& prefix, const ArrayNames& names)
+      : files(std::move(paths), 64, [](std::size_t, const Hdf5Reader&) {}), volume(prefix + names.volume),
+        label(names.label.empty() ? "" : prefix + names.label), label_name(names.label) {}
 
   OpenFiles files;
-  std::string volume;
+  std::string volume, label;
+  std::string label_name;           // without the group
   ArrayPart all;                    // of all files together
   std::vector<std::int64_t> first;  // sample of each file, and their number
 
-  ArrayPart part(const Hdf5Reader& reader, const std::string& prefix, const ArrayNames& names) const;
+  ArrayPart part(const Hdf5Reader& reader) const;
+  void describe_labels(const Hdf5Reader& reader, ArrayPart& part) const;
+  // A box [d, h, w, ...] of one sample of a dataset, as `type`.
+  void read(const std::string& dataset, std::int64_t sample, const Box& box, DType type, std::byte* out) {
+    const auto file = file_of(sample);
+    const auto rank = files[file].describe(dataset).shape;
+    std::vector<std::int64_t> from{sample - first[file]}, to{from[0] + 1};
+    for (int d = 0; d + 1 < rank.rank(); ++d) from.push_back(d < 3 ? box.begin[d] : 0), to.push_back(d < 3 ? box.end[d] : rank[d + 1]);
+    files[file].read(dataset, from, to, type, out);
+  }
   void add(ArrayPart part, const fs::path& path);
   std::size_t file_of(std::int64_t sample) const {
     return static_cast<std::size_t>(std::upper_bound(first.begin(), first.end(), sample) - first.begin()) - 1;
   }
 };
 
-ArrayPart ArraySource::State::part(const Hdf5Reader& reader, const std::string& prefix, const ArrayNames& names) const {
+ArrayPart ArraySource::State::part(const Hdf5Reader& reader) const {
   ArrayPart p;
   const auto file = reader.path().string();
   const auto volumes = reader.describe(volume);
@@ -244,35 +224,48 @@ ArrayPart ArraySource::State::part(const Hdf5Reader& reader, const std::string& 
   // Loaders keep the order of all samples.
   require_host_memory(fmt::format("[data] {}: '{}', {} samples", file, volume, volumes.shape[0]),
                       static_cast<double>(volumes.shape[0]) * 3 * sizeof(std::int64_t));
-  p.size = volumes.shape[0], p.channels = volumes.shape[4], p.type = volumes.type;
-  p.extents = Shape{volumes.shape[1], volumes.shape[2], volumes.shape[3]};
-  p.transform = p.type == DType::uint8 ? Transform::unit : Transform::none;
+  p.size = volumes.shape[0], p.type.channels = volumes.shape[4], p.type.type = volumes.type;
+  p.type.extents = Shape{volumes.shape[1], volumes.shape[2], volumes.shape[3]};
+  p.type.transform = p.type.type == DType::uint8 ? Transform::unit : Transform::none;
   if (reader.has_attribute(volume, "transform"))
-    p.transform = transform_named(reader.text_attribute(volume, "transform"), reader.path());
+    p.type.transform = transform_named(reader.text_attribute(volume, "transform"), reader.path());
   if (reader.has_attribute(volume, "first") && reader.has_attribute(volume, "samples")) {
     p.place = static_cast<std::int64_t>(reader.number_attribute(volume, "first"));
     p.together = static_cast<std::int64_t>(reader.number_attribute(volume, "samples"));
   }
-  if (names.label.empty()) return p;
+  if (!label.empty()) describe_labels(reader, p);
+  return p;
+}
 
-  const auto label = prefix + names.label, label_names = prefix + names.label + "_names";
+void ArraySource::State::describe_labels(const Hdf5Reader& reader, ArrayPart& p) const {
+  const auto file = reader.path().string();
   const auto labels = reader.describe(label);
+  const auto rank = labels.shape.rank();
+  auto& targets = p.type.targets;
   require(is_number(labels), "[data] {}: '{}' holds {}, not numbers", file, label, labels.stored);
-  require((labels.shape.rank() == 1 || labels.shape.rank() == 2) && labels.shape[0] == p.size && labels.shape.elements() > 0,
+  if (rank >= 4) {
+    const Shape cells{labels.shape[1], labels.shape[2], labels.shape[3]};
+    require(rank <= 5 && labels.shape[0] == p.size && cells == p.type.extents && labels.shape.elements() > 0,
+            "[data] {}: '{}' is {}, and '{}' {} volumes of {}: labels of cells are [n, D, H, W] or [n, D, H, W, K]", file, label,
+            labels.shape, volume, p.size, p.type.extents);
+    require_written(reader, labels);
+    targets = {.type = labels.type, .shape = rank == 4 ? Shape{} : Shape{labels.shape[4]}, .per_cell = true, .names = {}};
+    return;
+  }
+  require((rank == 1 || rank == 2) && labels.shape[0] == p.size && labels.shape.elements() > 0,
           "[data] {}: '{}' is one label, or a row of them, for each of the {} volumes; this is {}", file, label, p.size,
           labels.shape);
-  const auto targets = labels.shape.rank() == 2 ? labels.shape[1] : 1;
-  p.target_type = is_floating(labels.type) ? DType::float32 : DType::int64;
-  if (reader.contains(label_names)) p.names = names_in(reader, label_names);
-  if (static_cast<std::int64_t>(p.names.size()) != targets) {
-    p.names.clear();
-    for (std::int64_t i = 0; i < targets; ++i)
-      p.names.push_back(targets == 1 ? names.label : fmt::format("{} {}", names.label, i));
+  const auto count = rank == 2 ? labels.shape[1] : 1;
+  targets = {.type = is_floating(labels.type) ? DType::float64 : DType::int64, .shape = {count}, .names = {}};
+  if (reader.contains(label + "_names")) targets.names = names_in(reader, label + "_names");
+  if (static_cast<std::int64_t>(targets.names.size()) != count) {
+    targets.names.clear();
+    for (std::int64_t i = 0; i < count; ++i)
+      targets.names.push_back(count == 1 ? label_name : fmt::format("{} {}", label_name, i));
   }
   p.labels = reader.read<double>(label);
   for (const double value : p.labels)
-    if (p.target_type == DType::int64) require_exact(value, label, file);
-  return p;
+    if (targets.type == DType::int64) require_exact(value, label, file);
 }
 
 // The first file settles what all must be.
@@ -283,27 +276,31 @@ void ArraySource::State::add(ArrayPart part, const fs::path& path) {
     return;
   }
   const auto start = files.paths().front().string();
-  require(part.extents == all.extents && part.channels == all.channels,
-          "[data] {}: volumes are [{}, {}]; in {} they are [{}, {}]", path.string(), joined(part.extents, ", "), part.channels,
-          start, joined(all.extents, ", "), all.channels);
-  require(part.type == all.type && part.transform == all.transform, "[data] {}: volumes are {} ({}); in {} they are {} ({})",
-          path.string(), name_of(part.type), name_of(part.transform), start, name_of(all.type), name_of(all.transform));
-  require(part.names == all.names && part.target_type == all.target_type, "[data] {}: labels are {}; in {} they are {}",
-          path.string(), joined(part.names, ", "), start, joined(all.names, ", "));
+  const auto &here = part.type, &there = all.type;
+  require(here.extents == there.extents && here.channels == there.channels,
+          "[data] {}: volumes are [{}, {}]; in {} they are [{}, {}]", path.string(), joined(here.extents, ", "), here.channels,
+          start, joined(there.extents, ", "), there.channels);
+  require(here.type == there.type && here.transform == there.transform, "[data] {}: volumes are {} ({}); in {} they are {} ({})",
+          path.string(), name_of(here.type), name_of(here.transform), start, name_of(there.type), name_of(there.transform));
+  const auto text = [](const TargetType& t) {
+    return fmt::format("{} {}{} ({})", name_of(t.type), t.shape, t.per_cell ? " for each cell" : "", joined(t.names, ", "));
+  };
+  require(here.targets == there.targets, "[data] {}: labels are {}; in {} they are {}", path.string(), text(here.targets), start,
+          text(there.targets));
   all.size += part.size;
   all.labels.insert(all.labels.end(), part.labels.begin(), part.labels.end());
 }
 
 ArraySource::ArraySource(const fs::path& path, const std::string& group, const ArrayNames& names) {
   const auto prefix = group.empty() ? "" : group + "/";
-  state_ = std::make_shared<State>(hdf5_files(path), prefix + names.volume);
+  state_ = std::make_shared<State>(hdf5_files(path), prefix, names);
   std::error_code error;
   const bool folder = fs::is_directory(path, error);
-  IoThread::instance().run([&] {
+  io_thread().run([&] {
     auto& s = *state_;
     std::int64_t next = 0, together = 0;  // what the file that follows must begin with
     for (std::size_t file = 0; file < s.files.paths().size(); ++file) {
-      auto part = s.part(s.files[file], prefix, names);
+      auto part = s.part(s.files[file]);
       if (folder && (next > 0 || part.together > 0)) {
         require(part.place == next && (next == 0 || part.together == together),
                 "[data] {}: begins with sample {} of {}; a file with sample {} on is missing before it",
@@ -320,48 +317,25 @@ ArraySource::ArraySource(const fs::path& path, const std::string& group, const A
 }
 
 std::int64_t ArraySource::size() const { return state_->all.size; }
-const Shape& ArraySource::extents() const { return state_->all.extents; }
-std::int64_t ArraySource::channels() const { return state_->all.channels; }
-DType ArraySource::type() const { return state_->all.type; }
-Transform ArraySource::transform() const { return state_->all.transform; }
-const std::vector<std::string>& ArraySource::target_names() const { return state_->all.names; }
-DType ArraySource::target_type() const { return state_->all.target_type; }
+const SampleType& ArraySource::sample_type() const { return state_->all.type; }
 
 std::string ArraySource::name_of_sample(std::int64_t sample) const {
-  check_sample(sample, size());
+  require_sample(*this, sample);
   const auto file = state_->file_of(sample);
   return fmt::format("{}: '{}' [{}]", state_->files.paths()[file].string(), state_->volume, sample - state_->first[file]);
 }
 
-std::future<void> ArraySource::read_async(std::int64_t sample, std::span<const std::int64_t> begin,
-                                          std::span<const std::int64_t> end, DType type, void* out) const {
-  check_sample(sample, size());
-  require(begin.size() == 3 && end.size() == 3, "[data] a box of [D, H, W] has 3 dimensions, this one {}", begin.size());
-  const auto file = state_->file_of(sample);
-  const auto row = sample - state_->first[file];
-  const std::array<std::int64_t, 5> from{row, begin[0], begin[1], begin[2], 0};
-  const std::array<std::int64_t, 5> to{row + 1, end[0], end[1], end[2], state_->all.channels};
-  return IoThread::instance().submit(
-      [state = state_, file, from, to, type, out] { state->files[file].read(state->volume, from, to, type, out); });
+void ArraySource::read(std::int64_t sample, const Box& box, std::byte* out) const {
+  require_sample(*this, sample);
+  io_thread().run([&] { state_->read(state_->volume, sample, box, type(), out); });
 }
 
-std::future<std::vector<double>> ArraySource::targets_async(std::int64_t sample) const {
-  check_sample(sample, size());
-  const auto targets = static_cast<std::ptrdiff_t>(state_->all.names.size());
-  const auto row = state_->all.labels.begin() + sample * targets;
-  std::promise<std::vector<double>> promise;
-  promise.set_value({row, row + targets});
-  return promise.get_future();
-}
-
-void ArraySource::check(std::int64_t part, std::int64_t parts) const {
-  const auto targets = static_cast<std::int64_t>(state_->all.names.size());
-  for (std::int64_t sample = part; sample < size(); sample += parts)
-    for (std::int64_t t = 0; t < targets; ++t) {
-      const double value = state_->all.labels[static_cast<std::size_t>(sample * targets + t)];
-      require(std::isfinite(value), "[data] {}: the label '{}' is {}", name_of_sample(sample),
-              state_->all.names[static_cast<std::size_t>(t)], value);
-    }
+void ArraySource::read_targets(std::int64_t sample, const Box& box, std::byte* out) const {
+  require_sample(*this, sample);
+  const auto& targets = target_type();
+  if (targets.per_cell) return io_thread().run([&] { state_->read(state_->label, sample, box, targets.type, out); });
+  const auto count = targets.shape.elements();
+  convert(state_->all.labels.data() + sample * count, DType::float64, count, targets.type, out);
 }
 
 }  // namespace mpigrad::data

@@ -1,6 +1,6 @@
 // Sums of exponentials: a block for each row, or a thread for each column; sums in double, shifted by the largest term.
 
-#include "ops/cuda/exponential.h"
+#include "ops/cuda/logsumexp.h"
 
 #include <limits>
 

@@ -1,4 +1,4 @@
-#include "ops/exponential.h"
+#include "ops/logsumexp.h"
 
 #include <limits>
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "framework/tensor/random.h"
-#include "models/data/data_views.h"
+#include "models/data/view_loader.h"
 #include "models/data/sources/memory.h"
 
 using namespace mpigrad;

@@ -1,7 +1,7 @@
 // Sums of exponentials and shifted, scaled exponentials. The loops over a row or over a few rows are made for the vector units
 // that are there; std::exp would be called element by element.
 
-#include "ops/exponential.h"
+#include "ops/logsumexp.h"
 
 #include <algorithm>
 #include <bit>
@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "ops/cpu/clones.h"
+#include "framework/target_clones.h"
 
 namespace mpigrad::ops {
 namespace {

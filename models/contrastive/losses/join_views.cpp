@@ -1,4 +1,4 @@
-#include "models/contrastive/losses/views.h"
+#include "models/contrastive/losses/join_views.h"
 
 #include "ops/views.h"
 

@@ -1,4 +1,4 @@
-#include "comm/transport/reduction_mode.h"
+#include "comm/transport/summation_mode.h"
 
 #include <cstdlib>
 #include <vector>
@@ -30,7 +30,7 @@ class Finished final : public PendingWork {
 // What it works on lies in `memory`.
 class ModeTransport final : public ForwardingTransport {
  public:
-  ModeTransport(std::shared_ptr<Transport> inner, const ReductionMode& mode, std::shared_ptr<DeviceMemory> memory)
+  ModeTransport(std::shared_ptr<Transport> inner, const SummationMode& mode, std::shared_ptr<DeviceMemory> memory)
       : ForwardingTransport(std::move(inner)), mode_(mode), memory_(std::move(memory)) {}
 
   void perform(const Collective& call) override {
@@ -97,8 +97,8 @@ class ModeTransport final : public ForwardingTransport {
     return traits_of(call.kind).reduces && (widens(call.type) || orders(call.type, call.op));
   }
   bool widens(DType type) const { return is_half(type) && !mode_.sixteen_bit; }
-  bool orders(DType type, Reduction op) const {
-    const bool extreme = is_floating(type) && (op == Reduction::max || op == Reduction::min);
+  bool orders(DType type, CombineOp op) const {
+    const bool extreme = is_floating(type) && (op == CombineOp::max || op == CombineOp::min);
     return size() > 1 && (mode_.fixed_order || (extreme && inner().loses_nan()));
   }
 
@@ -129,14 +129,14 @@ class ModeTransport final : public ForwardingTransport {
     return all;
   }
 
-  ReductionMode mode_;
+  SummationMode mode_;
   std::shared_ptr<DeviceMemory> memory_;
 };
 
 }  // namespace
 
-ReductionMode parse_reduction_mode(std::string_view text) {
-  ReductionMode mode;
+SummationMode parse_summation_mode(std::string_view text) {
+  SummationMode mode;
   for (const auto word : detail::words_of(text)) {
     require(word == "fixed" || word == "16bit", "[reductions] MPIGRAD_REDUCTIONS knows fixed and 16bit, got '{}'", word);
     (word == "fixed" ? mode.fixed_order : mode.sixteen_bit) = true;
@@ -144,12 +144,12 @@ ReductionMode parse_reduction_mode(std::string_view text) {
   return mode;
 }
 
-ReductionMode default_reduction_mode() {
+SummationMode default_summation_mode() {
   const char* text = std::getenv("MPIGRAD_REDUCTIONS");
-  return parse_reduction_mode(text ? text : "");
+  return parse_summation_mode(text ? text : "");
 }
 
-std::shared_ptr<Transport> with_mode(std::shared_ptr<Transport> transport, const ReductionMode& mode,
+std::shared_ptr<Transport> with_mode(std::shared_ptr<Transport> transport, const SummationMode& mode,
                                      std::shared_ptr<DeviceMemory> memory) {
   if (!transport || !transport->can_ask()) return transport;
   return std::make_shared<ModeTransport>(std::move(transport), mode, memory ? std::move(memory) : host_memory());

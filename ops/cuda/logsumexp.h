@@ -1,5 +1,5 @@
 #pragma once
-// Launches of the kernels of ops/exponential.h; T is float or double.
+// Launches of the kernels of ops/logsumexp.h; T is float or double.
 
 #include <cstdint>
 

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "comm/spatial/redistribute.h"
-#include "models/data/data_views.h"
+#include "models/data/view_loader.h"
 #include "models/data/sources/open.h"
 #include "tests/support/files.h"
 #include "tests/support/format_files.h"
@@ -100,9 +100,7 @@ TEST_CASE("views: what a batch holds") {
       CHECK(batch.labels[1].data<std::int64_t>()[i] == sample * sample);
       CHECK(batch.x[0].is_constant());
       // The view of the recipe that does nothing is the sample, and views of an index do not depend on its place in the batch.
-      std::vector<std::uint8_t> stored(16);
-      const std::array<std::int64_t, 3> begin{}, end{1, 4, 4};
-      source->read_async(sample, begin, end, DType::uint8, stored.data()).get();
+      const auto stored = source->values(sample, source->whole());
       for (std::size_t k = 0; k < 16; ++k)
         CHECK(batch.x[0].data<float>()[16 * i + static_cast<std::int64_t>(k)] == static_cast<float>(stored[k] / 255.0));
     }
@@ -184,12 +182,9 @@ TEST_CASE("views: a sample that is not finite is named on all ranks") {
   // What cannot be read throws where its batch is asked for.
   struct Broken : MemorySource {
     using MemorySource::MemorySource;
-    std::future<void> read_async(std::int64_t sample, std::span<const std::int64_t> begin, std::span<const std::int64_t> end,
-                                 DType type, void* out) const override {
-      if (sample != 3) return MemorySource::read_async(sample, begin, end, type, out);
-      std::promise<void> promise;
-      promise.set_exception(std::make_exception_ptr(Error("[test] sample 3 is broken")));
-      return promise.get_future();
+    void read(std::int64_t sample, const Box& box, std::byte* out) const override {
+      require(sample != 3, "[test] sample 3 is broken");
+      MemorySource::read(sample, box, out);
     }
   };
   const auto source = std::make_shared<Broken>(Samples{"x", 6, 1, {1, 1, 1}, DType::uint8, Bytes(6)}, std::vector<Labels>{});

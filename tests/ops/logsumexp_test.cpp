@@ -1,7 +1,7 @@
 // exp_scaled and sums of exponentials against the C library's exp in double: accuracy of our own exponential, ends of its range,
 // long rows and columns, what is not a number.
 
-#include "ops/exponential.h"
+#include "ops/logsumexp.h"
 
 #include <doctest/doctest.h>
 

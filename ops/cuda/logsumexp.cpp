@@ -1,6 +1,6 @@
-#include "ops/exponential.h"
+#include "ops/logsumexp.h"
 
-#include "ops/cuda/exponential.h"
+#include "ops/cuda/logsumexp.h"
 #include "ops/cuda/tensors.h"
 
 namespace mpigrad::ops {

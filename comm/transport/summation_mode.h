@@ -8,24 +8,24 @@
 
 namespace mpigrad {
 
-struct ReductionMode {
+struct SummationMode {
   // Sums in the order of ranks, bitwise the same from run to run and on every transport: the parts travel to the rank that adds
   // them up. Blocking calls move twice the data of an ordinary allreduce at most; non-blocking ones gather all ranks' tensors.
   bool fixed_order = false;
   // bfloat16 and float16 travel as they are, and each combining step is computed in float32 and rounded. Otherwise they travel,
   // and are reduced, as float32, and the result is rounded once.
   bool sixteen_bit = false;
-  bool operator==(const ReductionMode&) const = default;
+  bool operator==(const SummationMode&) const = default;
 };
 
 // Of the environment variable MPIGRAD_REDUCTIONS, which all communicators have that are not told otherwise: "fixed" and "16bit",
 // separated by a comma. Error: any other word.
-ReductionMode parse_reduction_mode(std::string_view text);
-ReductionMode default_reduction_mode();
+SummationMode parse_summation_mode(std::string_view text);
+SummationMode default_summation_mode();
 
 // `transport` with that mode. No new communicator. Buffers lie in `memory`; none is the host's.
 class DeviceMemory;
-std::shared_ptr<Transport> with_mode(std::shared_ptr<Transport> transport, const ReductionMode& mode,
+std::shared_ptr<Transport> with_mode(std::shared_ptr<Transport> transport, const SummationMode& mode,
                                      std::shared_ptr<DeviceMemory> memory = nullptr);
 
 }  // namespace mpigrad

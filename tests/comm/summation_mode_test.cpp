@@ -1,6 +1,6 @@
 // Sums in the order of ranks, and 16-bit data on the wire.
 
-#include "comm/transport/reduction_mode.h"
+#include "comm/transport/summation_mode.h"
 
 #include <cmath>
 
@@ -102,10 +102,10 @@ TEST_CASE("reduction mode: 16-bit data are reduced as float32, or in 16 bit with
 }
 
 TEST_CASE("reduction mode: what MPIGRAD_REDUCTIONS may say") {
-  CHECK(parse_reduction_mode("") == ReductionMode{});
-  CHECK(parse_reduction_mode("fixed,16bit") == ReductionMode{.fixed_order = true, .sixteen_bit = true});
+  CHECK(parse_summation_mode("") == SummationMode{});
+  CHECK(parse_summation_mode("fixed,16bit") == SummationMode{.fixed_order = true, .sixteen_bit = true});
   for (const char* text : {"Fixed", "fixed,", ",fixed", "16"}) {
     CAPTURE(text);
-    CHECK(error_text([&] { parse_reduction_mode(text); }).starts_with("[reductions] MPIGRAD_REDUCTIONS knows"));
+    CHECK(error_text([&] { parse_summation_mode(text); }).starts_with("[reductions] MPIGRAD_REDUCTIONS knows"));
   }
 }

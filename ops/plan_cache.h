@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
-namespace mpigrad::cuda {
+namespace mpigrad::ops {
 
 template <class Key, class Value, class Hash>
 class PlanCache {
@@ -46,4 +46,4 @@ class PlanCache {
   std::int64_t hits_ = 0, misses_ = 0;
 };
 
-}  // namespace mpigrad::cuda
+}  // namespace mpigrad::ops

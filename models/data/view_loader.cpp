@@ -1,4 +1,4 @@
-#include "models/data/data_views.h"
+#include "models/data/view_loader.h"
 
 #include <algorithm>
 #include <atomic>
@@ -10,9 +10,10 @@
 #include <map>
 #include <optional>
 
+#include "framework/job_queue.h"
 #include "models/data/data_augment.h"
 #include "models/data/data_parts.h"
-#include "models/data/data_workers.h"
+#include "models/data/sources/bytes.h"
 
 namespace mpigrad::data {
 
@@ -55,9 +56,9 @@ struct ViewLoader::State {
   Box whole;  // of the stored sample
   std::vector<Made> views;
   std::map<std::int64_t, std::vector<LayoutPtr>> layouts;  // by the batch's N: of every view, then of labels and indices
-  std::optional<Regions> regions;
+  std::optional<Regions> regions, labels;
   mutable std::atomic<std::int64_t> delivered = 0, waited = 0, worked = 0;  // times in nanoseconds
-  std::optional<Workers> workers;                                           // ends first
+  std::optional<JobQueue> workers;                                          // ends first
 
   const std::vector<LayoutPtr>& layouts_for(std::int64_t n);
   Shape shape(std::size_t view, std::int64_t n) const {
@@ -72,8 +73,7 @@ struct ViewLoader::State {
 struct ViewLoader::Fetch {
   struct Item {
     std::int64_t sample = 0;
-    RegionPtr region;
-    std::future<std::vector<double>> targets;
+    RegionPtr region, labels;
     bool finite = true;
     std::future<void> done;
   };
@@ -115,7 +115,7 @@ std::shared_ptr<ViewLoader::Fetch> ViewLoader::State::start(std::int64_t epoch, 
   for (std::size_t i = 0; i < fetch->items.size(); ++i) {
     auto& item = fetch->items[i];
     item.sample = order[static_cast<std::size_t>(first + begin) + i];
-    item.targets = source->targets_async(item.sample);
+    if (labels) item.labels = labels->get(item.sample, whole);
     item.region = regions->get(item.sample, whole);
   }
   // The batch outlives its jobs, so they know it by address.
@@ -156,16 +156,18 @@ ViewBatch ViewLoader::State::finish(Fetch& fetch) {
   const auto here = static_cast<std::int64_t>(fetch.items.size());
   const auto& layout = layouts_for(batch.x[0].layout() ? batch.x[0].layout()->global[0] : here).back();
   const auto vector = [&] { return Tensor({Shape{here}, DType::int64}, DeviceKind::cpu); };
-  const bool classes = source->target_type() == DType::int64;
-  for (std::size_t t = 0; classes && t < source->target_names().size(); ++t) batch.labels.push_back(vector());
+  for (std::int64_t t = 0; labels && t < source->target_type().shape.elements(); ++t) batch.labels.push_back(vector());
+  std::vector<std::int64_t> row(batch.labels.size());
   batch.indices = vector();
   for (std::size_t i = 0; i < fetch.items.size(); ++i) {
     auto& item = fetch.items[i];
     item.done.get();
     batch.indices.mutable_data<std::int64_t>()[i] = item.sample;
-    const auto targets = item.targets.get();
-    for (std::size_t t = 0; t < batch.labels.size(); ++t)
-      batch.labels[t].mutable_data<std::int64_t>()[i] = static_cast<std::int64_t>(targets[t]);
+    if (item.labels) {
+      item.labels->ready.get();
+      convert(item.labels->bytes.get(), source->target_type().type, static_cast<std::int64_t>(row.size()), DType::int64, row.data());
+    }
+    for (std::size_t t = 0; t < row.size(); ++t) batch.labels[t].mutable_data<std::int64_t>()[i] = row[t];
     if (!item.finite && batch.bad_sample < 0)
       batch.bad_sample = item.sample, batch.bad_name = source->name_of_sample(item.sample);
   }
@@ -189,7 +191,7 @@ ViewLoader::ViewLoader(SourcePtr source, ViewOptions options) {
   auto& s = *state_;
   const auto& o = s.options;
   s.transform = o.transform == Transform::of_source ? s.source->transform() : o.transform;
-  s.whole = {Shape{0, 0, 0}, s.source->extents()};
+  s.whole = s.source->whole();
   for (const auto& view : o.views) {
     require(view.count >= 1, "[data] {} views of '{}'", view.count, view.recipe.text());
     const auto extents = view.recipe.extents(s.source->extents());
@@ -202,7 +204,9 @@ ViewLoader::ViewLoader(SourcePtr source, ViewOptions options) {
       const auto box = s.layouts_for(o.batch)[v]->box();
       for (int a = 0; a < 3; ++a) s.views[v].block.begin[a] = box.begin[a + 1], s.views[v].block.end[a] = box.end[a + 1];
     }
-  s.regions.emplace(s.source, s.whole, s.schedule.samples.size(), o.cache_bytes, o.grid);
+  s.regions.emplace(s.source, Regions::Part::values, s.whole, s.schedule.samples.size(), o.cache_bytes, o.grid);
+  if (s.source->has_classes() && !s.source->target_type().per_cell)
+    s.labels.emplace(s.source, Regions::Part::targets, s.whole, s.schedule.samples.size(), o.cache_bytes, o.grid);
   s.workers.emplace(o.workers);
 }
 

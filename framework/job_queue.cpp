@@ -1,0 +1,59 @@
+#include "framework/job_queue.h"
+
+#include <algorithm>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "framework/error.h"
+
+namespace mpigrad {
+
+JobQueue::JobQueue(int threads) {
+  require(threads >= 0 && threads <= 1024, "[jobs] {} threads", threads);
+  const std::lock_guard lock(mutex_);  // a thread that looks who is its own waits until all are there
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+}
+
+JobQueue::~JobQueue() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  for (auto& thread : threads_) thread.join();
+}
+
+bool JobQueue::is_mine(std::thread::id id) const {
+  return std::any_of(threads_.begin(), threads_.end(), [id](const std::thread& thread) { return thread.get_id() == id; });
+}
+
+void JobQueue::enqueue(std::function<void()> job) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!threads_.empty() && !stopping_ && !is_mine(std::this_thread::get_id())) {
+      jobs_.push_back(std::move(job));
+      wake_.notify_one();
+      return;
+    }
+  }
+  job();
+}
+
+void JobQueue::work() {
+#ifdef _OPENMP
+  omp_set_num_threads(1);
+#endif
+  for (;;) {
+    std::unique_lock lock(mutex_);
+    wake_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+    if (jobs_.empty()) return;
+    auto job = std::move(jobs_.front());
+    jobs_.pop_front();
+    lock.unlock();
+    job();
+  }
+}
+
+}  // namespace mpigrad

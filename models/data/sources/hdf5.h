@@ -1,0 +1,61 @@
+#pragma once
+// Samples in HDF5 files.
+
+#include <filesystem>
+
+#include "models/data/source.h"
+
+namespace mpigrad::data {
+
+// CosmoFlow's files, one universe each: `full` integers [D, H, W, C] (counts of particles), `unitPar` [T] in [-1, 1]; `namePar`
+// and `physPar` where there are. `path` is such a file or a folder of them (*.hdf5, *.h5; sorted by name).
+// Errors: missing, no such files, not HDF5, truncated, a shape or type that is not this, or not that of the first file.
+class UniverseSource : public Source {
+ public:
+  explicit UniverseSource(const std::filesystem::path& path, int open_files = 64);
+
+  std::int64_t size() const override;
+  const SampleType& sample_type() const override;
+  void read(std::int64_t sample, const Box& box, std::byte* out) const override;
+  void read_targets(std::int64_t sample, const Box& box, std::byte* out) const override;
+  std::string name_of_sample(std::int64_t sample) const override;
+
+  // `physPar` of a sample, in the order of the names: what unitPar means. Error if the file has none.
+  std::vector<double> physical(std::int64_t sample) const;
+
+  struct State;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+// A file itself, or the files *.hdf5 and *.h5 of a folder, sorted by name. Errors: missing, none in the folder.
+std::vector<std::filesystem::path> hdf5_files(const std::filesystem::path& path);
+
+struct ArrayNames {
+  std::string volume = "volume", label = "label";
+};
+
+// One file with all samples: in `group` ("" for the root) a dataset of volumes, numbers [n, D, H, W, C], and one of labels; integers
+// are classes. Labels are [n] or [n, T], one or a row for each sample; or [n, D, H, W] or [n, D, H, W, K], one or K for each cell of
+// it. Without a name there are no labels. Or a folder of such files (what pack() writes), whose samples follow each other in the
+// order of the files' names. Where there are any, texts `label_names` name the labels, and the attribute `transform` of the volumes
+// says what of_source means; else bytes are `unit` and others `none`. Errors beside those of files: a folder in which a file of
+// pack()'s is missing; classes beyond 2^53.
+class ArraySource : public Source {
+ public:
+  explicit ArraySource(const std::filesystem::path& path, const std::string& group = "", const ArrayNames& names = {});
+
+  std::int64_t size() const override;
+  const SampleType& sample_type() const override;
+  void read(std::int64_t sample, const Box& box, std::byte* out) const override;
+  void read_targets(std::int64_t sample, const Box& box, std::byte* out) const override;
+  std::string name_of_sample(std::int64_t sample) const override;
+
+  struct State;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace mpigrad::data
