@@ -146,6 +146,7 @@ void add_options(CLI::App& app, TrainOptions& o) {
   add_network_options(app, o.network);
   trainer::add_norm_options(app, o);
   trainer::add_training_options(app, o);
+  trainer::add_stop_options(app, o);
   app.get_option("--batch")->description("samples per step, of all ranks together; two views of each");
   app.get_option("--epochs")->description("passes over the training set; 0 writes the weights as they begin");
   add(app, "Training", "--monitor", o.monitor, "training samples looked at after each epoch: neighbours, collapse; 0: none")

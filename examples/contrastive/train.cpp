@@ -14,7 +14,7 @@
 #include "framework/joined.h"
 #include "models/contrastive/evaluate/evaluate.h"
 #include "models/train/tensorboard/events.h"
-#include "models/train/training_log.h"
+#include "models/train/trainer.h"
 #include "ops/reduce.h"
 #include "ops/views.h"
 
@@ -225,58 +225,54 @@ int train(const Communicator& world, TrainOptions o) {
                          .workers = o.source.workers,
                          .recipe = plain_recipe(source->extents(), config.extents),
                          .refuse_bad = !o.skip_bad});
-  std::optional<TrainingLog> log;
-  trainer::together(world, [&] {
-    log.emplace(TrainingLogOptions{
-        .folder = first ? out / "" : std::filesystem::path(),
-        .values = {"neighbour_accuracy", "retrieval", "collapse/deviation", "collapse/effective_rank", "bad_batches"},
-        .first_epoch = first_epoch,
-        .first_step = first_epoch * steps,
-        .replaces = o.overwrite && o.resume.empty()});
-  });
-  Progress progress(o.epochs, steps, {.rank = world.rank(), .quiet = o.quiet || o.epochs == 0});
-  const auto save = [&](const char* file, std::int64_t epoch, bool to_go_on) {
-    if (to_go_on) objective.publish();
-    trainer::save(out / file, *net, world,
-                  {.optimizer = to_go_on ? optimizer.get() : nullptr,
-                   .loss_scale = to_go_on ? loss_scale.get() : nullptr,
-                   .info = {.step = optimizer->steps(), .epoch = epoch, .notes = notes},
-                   .overwrite = true});
-    objective.withdraw();
-  };
-  double training_seconds = 0, trained = 0;
   Record last;
   std::int64_t bad_batches = 0;
   Trainer training(o, *net, objective, *optimizer, loss_scale.get(), *source, *loader, world, trainer::make_schedule(o, steps));
-  for (auto epoch = first_epoch; epoch < o.epochs; ++epoch) {
-    const auto e = training.run(epoch, progress);
-    const auto look = monitor();
-    last = {e, look};
-    training_seconds += e.report.seconds, trained += e.report.seconds * e.report.samples_per_second, bad_batches += e.bad_batches;
-    trainer::together(world, [&] {
-      log->add(e.report, {look.neighbours, e.retrieval, look.deviation, look.effective_rank, static_cast<double>(e.bad_batches)});
-    });
-    if (o.checkpoint_every > 0 && (epoch + 1) % o.checkpoint_every == 0) save(checkpoint_file, epoch + 1, true);
-    std::vector<std::string> parts;
-    if (std::isfinite(look.neighbours)) parts.push_back(fmt::format("neighbours {:.3f}", look.neighbours));
-    if (std::isfinite(e.retrieval)) parts.push_back(fmt::format("pairs {:.3f}", e.retrieval));
-    if (std::isfinite(look.effective_rank)) parts.push_back(fmt::format("rank {:.1f}", look.effective_rank));
-    const auto text = joined(parts, ", ");
-    progress.end_epoch(text + trainer::remarks(e.report));
-  }
+  const TrainerHooks hooks{
+      .epoch =
+          [&](std::int64_t epoch, Progress& progress) {
+            last.epoch = training.run(epoch, progress);
+            bad_batches += last.epoch.bad_batches;
+            return last.epoch.report;
+          },
+      .evaluate =
+          [&] {
+            last.look = monitor();
+            return std::vector<double>{last.look.neighbours, last.epoch.retrieval, last.look.deviation, last.look.effective_rank,
+                                       static_cast<double>(last.epoch.bad_batches)};
+          },
+      .text =
+          [&](const EpochRow& row) {
+            std::vector<std::string> parts;
+            if (std::isfinite(last.look.neighbours)) parts.push_back(fmt::format("neighbours {:.3f}", last.look.neighbours));
+            if (std::isfinite(last.epoch.retrieval)) parts.push_back(fmt::format("pairs {:.3f}", last.epoch.retrieval));
+            if (std::isfinite(last.look.effective_rank)) parts.push_back(fmt::format("rank {:.1f}", last.look.effective_rank));
+            return joined(parts, ", ") + trainer::remarks(row.report);
+          },
+      .before_checkpoint = [&] { objective.publish(); },
+      .after_checkpoint = [&] { objective.withdraw(); }};
+  TrainerOptions options;
+  options.fit.epochs = o.epochs, options.fit.first_epoch = first_epoch, options.fit.loss_scale = loss_scale.get();
+  options.folder = out / "", options.replaces = o.overwrite && o.resume.empty();
+  options.values = {"neighbour_accuracy", "retrieval", "collapse/deviation", "collapse/effective_rank", "bad_batches"};
+  options.checkpoint_every = o.checkpoint_every, options.notes = notes;
+  options.patience = o.patience, options.most_seconds = o.minutes * 60;
+  options.progress = {.rank = world.rank(), .quiet = o.quiet || o.epochs == 0};
+  const auto result = mpigrad::train(*net, *optimizer, steps, world, hooks, options);
   if (first_epoch == o.epochs) {
     last.look = monitor();
-    if (const auto& rows = log->rows(); !rows.empty() && rows.back().report.epoch + 1 == o.epochs)
+    if (const auto& rows = result.epochs; !rows.empty() && rows.back().report.epoch + 1 == o.epochs)
       last.epoch.report.loss = rows.back().report.loss, last.epoch.retrieval = rows.back().values[1];
   }
-  save(weights_file, o.epochs, false);
+  trainer::save(out / weights_file, *net, world,
+                {.info = {.step = optimizer->steps(), .epoch = result.epochs_behind, .notes = notes}, .overwrite = true});
   const auto usage = trainer::peak_usage(world);
 
   trainer::together(world, [&] {
     if (!first) return;
-    if (!log->rows().empty()) draw(out / picture_file, log->rows());
+    if (!result.epochs.empty()) draw(out / picture_file, result.epochs);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    const double rate = training_seconds > 0 ? trained / training_seconds : 0;
+    const double rate = result.seconds > 0 ? result.samples / result.seconds : 0;
     nlohmann::ordered_json document{{"program", "contrastive"},
                                     {"command", "train"},
                                     {"loss", o.loss},
@@ -287,6 +283,7 @@ int train(const Communicator& world, TrainOptions o) {
                                     {"views", loader->text()},
                                     {"parameters", net->parameters().elements()},
                                     {"epochs", o.epochs},
+                                    {"epochs_behind", result.epochs_behind},
                                     {"final_loss", last.epoch.report.loss},
                                     {"retrieval", last.epoch.retrieval},
                                     {"neighbour_accuracy", last.look.neighbours},
@@ -294,9 +291,10 @@ int train(const Communicator& world, TrainOptions o) {
                                     {"effective_rank", last.look.effective_rank},
                                     {"bad_batches", bad_batches},
                                     {"seconds", seconds},
-                                    {"training_seconds", training_seconds},
+                                    {"training_seconds", result.seconds},
                                     {"samples_per_second", rate},
                                     {"out", o.out}};
+    if (!result.stopped.empty()) document["stopped"] = result.stopped;
     trainer::add(document, usage);
     trainer::write_text(out / summary_file, tool::to_text(document) + "\n");
     if (o.json) {
@@ -310,7 +308,8 @@ int train(const Communicator& world, TrainOptions o) {
     if (std::isfinite(last.look.neighbours)) fmt::print("nearest neighbours are right in {:.3f}\n", last.look.neighbours);
     if (std::isfinite(last.look.deviation))
       fmt::print("collapse: deviation {:.3f} of 1, effective rank {:.1f}\n", last.look.deviation, last.look.effective_rank);
-    if (training_seconds > 0) fmt::print("{} training at {:.1f} samples/s, ", format_duration(training_seconds), rate);
+    if (!result.stopped.empty()) fmt::print("ended after {} epochs: {}\n", result.epochs_behind, result.stopped);
+    if (result.seconds > 0) fmt::print("{} training at {:.1f} samples/s, ", format_duration(result.seconds), rate);
     fmt::print("{} in all; {}\nwritten to {}: {}\n", format_duration(seconds), trainer::to_string(usage), o.out,
                joined(out.written(output_files(o)), ", "));
   });

@@ -104,7 +104,6 @@ Epoch Trainer::run(std::int64_t epoch, Progress& progress) {
   net_.train(!o_.frozen_norm);
   const auto start = Clock::now();
   const auto waited = loader_.throughput().waited;
-  progress.begin_epoch(epoch);
   Epoch made{.report = {.epoch = epoch}};
   auto& report = made.report;
   RunningMean mean;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "comm/together.h"
+#include "framework/activity.h"
 #include "models/train/checkpoint.h"
 
 namespace mpigrad {
@@ -70,14 +71,12 @@ class Stopping {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-}  // namespace
-
-TrainerResult train(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, const Communicator& world,
-                    const TrainerHooks& hooks, const TrainerOptions& o) {
-  require(hooks.loss != nullptr, "[training] there is no loss");
+// `steps` and `batches` of an epoch; epochs(options) makes them.
+TrainerResult train_epochs(nn::Module& net, Optimizer& optimizer, std::int64_t steps, std::int64_t batches,
+                           const Communicator& world, const TrainerHooks& hooks, const TrainerOptions& o,
+                           const std::function<void(const FitOptions&)>& epochs) {
   require(o.checkpoint_every >= 0 && (o.checkpoint_every == 0 || !o.folder.empty()),
           "[training] checkpoints every {} epochs need a folder", o.checkpoint_every);
-  const auto steps = optimizer_steps(loader, o.fit.accumulate);
   const bool writes = world.rank() == 0 && !o.folder.empty();
   std::optional<TrainingLog> log;
   together(world, [&] {
@@ -89,7 +88,7 @@ TrainerResult train(nn::Module& net, Optimizer& optimizer, const data::Loader& l
   });
   Stopping stopping(o, hooks, world);
   stopping.remember(log->rows());
-  Progress progress(o.fit.epochs, steps * o.fit.accumulate, o.progress);
+  Progress progress(o.fit.epochs, batches, o.progress);
   TrainerResult result{.epochs_behind = o.fit.first_epoch};
   EpochRow last;
   auto fit_options = o.fit;
@@ -100,7 +99,8 @@ TrainerResult train(nn::Module& net, Optimizer& optimizer, const data::Loader& l
     result.epochs_behind = report.epoch + 1;
     last = {report, hooks.evaluate ? hooks.evaluate() : std::vector<double>()};
     together(world, [&] { log->add(report, last.values); });
-    if (o.checkpoint_every > 0 && (report.epoch + 1) % o.checkpoint_every == 0)
+    if (o.checkpoint_every > 0 && (report.epoch + 1) % o.checkpoint_every == 0) {
+      if (hooks.before_checkpoint) hooks.before_checkpoint();
       together(world, [&] {
         save_checkpoint(o.folder / "checkpoint.h5", net, world,
                         {.optimizer = &optimizer,
@@ -108,6 +108,8 @@ TrainerResult train(nn::Module& net, Optimizer& optimizer, const data::Loader& l
                          .info = {.step = optimizer.steps(), .epoch = report.epoch + 1, .notes = o.notes},
                          .overwrite = true});
       });
+      if (hooks.after_checkpoint) hooks.after_checkpoint();
+    }
     if (hooks.after_epoch) hooks.after_epoch(last);
     return hooks.text ? hooks.text(last) : std::string();
   };
@@ -115,10 +117,38 @@ TrainerResult train(nn::Module& net, Optimizer& optimizer, const data::Loader& l
     result.stopped = stopping.reason(last);
     return !result.stopped.empty();
   };
-  if (o.fit.first_epoch < o.fit.epochs) fit(net, optimizer, loader, hooks.loss, world, fit_options);
+  if (o.fit.first_epoch < o.fit.epochs) epochs(fit_options);
   result.epochs = log->rows();
   if (result.epochs_behind == o.fit.epochs) result.stopped.clear();
   return result;
+}
+
+}  // namespace
+
+TrainerResult train(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, const Communicator& world,
+                    const TrainerHooks& hooks, const TrainerOptions& o) {
+  require(hooks.loss != nullptr, "[training] there is no loss");
+  const auto steps = optimizer_steps(loader, o.fit.accumulate);
+  return train_epochs(net, optimizer, steps, steps * o.fit.accumulate, world, hooks, o,
+                      [&](const FitOptions& options) { fit(net, optimizer, loader, hooks.loss, world, options); });
+}
+
+TrainerResult train(nn::Module& net, Optimizer& optimizer, std::int64_t steps, const Communicator& world,
+                    const TrainerHooks& hooks, const TrainerOptions& o) {
+  require(hooks.epoch != nullptr, "[training] there is no epoch");
+  return train_epochs(net, optimizer, steps, steps, world, hooks, o, [&](const FitOptions& options) {
+    for (auto epoch = options.first_epoch; epoch < options.epochs; ++epoch) {
+      options.progress->begin_epoch(epoch);
+      const auto report = hooks.epoch(epoch, *options.progress);
+      std::string text;
+      {
+        const detail::UnhurriedPhase phase;  // it evaluates and writes
+        text = options.after_epoch(report);
+      }
+      options.progress->end_epoch(text);
+      if (options.stop(report)) break;
+    }
+  });
 }
 
 }  // namespace mpigrad

@@ -1,5 +1,5 @@
 #pragma once
-// A whole supervised training: epochs, what is measured after each of them, its table and curves, checkpoints, and when it ends.
+// A whole training: epochs, what is measured after each of them, its table and curves, checkpoints, and when it ends.
 
 #include <cstdint>
 #include <filesystem>
@@ -13,15 +13,19 @@
 
 namespace mpigrad {
 
-// What a run adds. Everything but the loss may be missing; all are called on all ranks.
+// What a run adds. Everything but the loss, or the epoch, may be missing; all are called on all ranks.
 struct TrainerHooks {
-  LossFunction loss;
+  LossFunction loss{};
+  // Trainings that are not predictions beside targets: one epoch, whose steps it tells the progress.
+  std::function<EpochReport(std::int64_t epoch, Progress& progress)> epoch{};
   // After every epoch: the values of TrainerOptions::values.
   std::function<std::vector<double>()> evaluate{};
   // What is shown of them behind the epoch's loss.
   std::function<std::string(const EpochRow&)> text{};
   // Pictures, further files.
   std::function<void(const EpochRow&)> after_epoch{};
+  // Around a checkpoint that is written.
+  std::function<void()> before_checkpoint{}, after_checkpoint{};
   // Another reason to end behind an epoch, the same on all ranks; empty: none.
   std::function<std::string(const EpochRow&)> stop{};
 };
@@ -52,6 +56,9 @@ struct TrainerResult {
 // Collective. Files of an earlier run in the folder are replaced, but rows of epochs before fit.first_epoch stay; early stopping
 // looks at what rank 0 measures. Errors: as fit(); files that cannot be written are an error of all ranks.
 TrainerResult train(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, const Communicator& world,
+                    const TrainerHooks& hooks, const TrainerOptions& options);
+// The same with hooks.epoch, of `steps` steps. Of options.fit only epochs, first_epoch and loss_scale (which checkpoints keep) count.
+TrainerResult train(nn::Module& net, Optimizer& optimizer, std::int64_t steps, const Communicator& world,
                     const TrainerHooks& hooks, const TrainerOptions& options);
 
 }  // namespace mpigrad

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <vector>
 
-#include "ops/cpu/blas.h"
+#include "ops/cpu/libraries/blas.h"
 #include "ops/cpu/parallel.h"
 #include "ops/problems.h"
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "ops/cpu/blas.h"
+#include "ops/cpu/libraries/blas.h"
 #include "framework/target_clones.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/parallel.h"

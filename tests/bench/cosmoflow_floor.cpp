@@ -4,7 +4,7 @@
 #include <chrono>
 #include <functional>
 
-#include "ops/cpu/onednn.h"
+#include "ops/cpu/libraries/onednn.h"
 
 namespace mpigrad::bench {
 

@@ -1,7 +1,7 @@
 // Average pooling. A thread makes V neighbouring channels of one output (of one input in the adjoint, which gathers, so that
 // nothing is added atomically and results are the same in every run).
 
-#include "ops/cuda/windows.cuh"
+#include "ops/cuda/kernels/windows.cuh"
 
 namespace mpigrad::cuda {
 namespace {

@@ -1,7 +1,7 @@
 // Comparisons, selection and conversion.
 
 #include "ops/cuda/kernels.h"
-#include "ops/cuda/map.cuh"
+#include "ops/cuda/kernels/map.cuh"
 #include "ops/cuda/types.h"
 #include "ops/scalar.h"
 

@@ -1,7 +1,7 @@
 // Functions of two arguments: packed for equal shapes of floating-point types, by strides for the rest.
 
 #include "ops/cuda/kernels.h"
-#include "ops/cuda/map.cuh"
+#include "ops/cuda/kernels/map.cuh"
 #include "ops/cuda/types.h"
 #include "ops/scalar.h"
 

@@ -5,7 +5,7 @@
 
 #include "framework/cuda/element.cuh"
 #include "framework/cuda/launch.cuh"
-#include "ops/cuda/fold.cuh"
+#include "ops/cuda/kernels/fold.cuh"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/types.h"
 

@@ -6,11 +6,11 @@
 #include <bit>
 #include <string>
 
-#include "ops/cpu/blas.h"
+#include "ops/cpu/libraries/blas.h"
 #include "ops/cpu/cache.h"
 #include "ops/cpu/conv_gemm.h"
 #include "ops/cpu/implementation.h"
-#include "ops/cpu/onednn.h"
+#include "ops/cpu/libraries/onednn.h"
 #include "ops/problems.h"
 
 namespace mpigrad::cpu {

@@ -6,7 +6,7 @@
 
 #include "framework/cuda/element.cuh"
 #include "framework/cuda/launch.cuh"
-#include "ops/cuda/fold.cuh"
+#include "ops/cuda/kernels/fold.cuh"
 
 namespace mpigrad::cuda {
 namespace {

@@ -6,7 +6,7 @@
 #include "framework/cuda/element.cuh"
 #include "framework/tensor/strided.h"
 #include "ops/cuda/divide.h"
-#include "ops/cuda/rows.cuh"
+#include "ops/cuda/kernels/rows.cuh"
 #include "ops/cuda/window_kernels.h"
 #include "ops/problems.h"
 

@@ -2,7 +2,7 @@
 
 #include "framework/cuda/element.cuh"
 #include "framework/cuda/launch.cuh"
-#include "ops/cuda/rows.cuh"
+#include "ops/cuda/kernels/rows.cuh"
 #include "ops/cuda/window_kernels.h"
 
 namespace mpigrad::cuda {

@@ -1,6 +1,6 @@
 // Maximum pooling. Threads as in pool.cu.
 
-#include "ops/cuda/windows.cuh"
+#include "ops/cuda/kernels/windows.cuh"
 
 namespace mpigrad::cuda {
 namespace {

@@ -1,7 +1,7 @@
 // One kernel for each function of one argument and floating-point type.
 
 #include "ops/cuda/kernels.h"
-#include "ops/cuda/map.cuh"
+#include "ops/cuda/kernels/map.cuh"
 #include "ops/cuda/types.h"
 #include "ops/scalar.h"
 

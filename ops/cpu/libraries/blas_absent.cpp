@@ -1,6 +1,6 @@
 // Without OpenBLAS: products of double as plain loops.
 
-#include "ops/cpu/blas.h"
+#include "ops/cpu/libraries/blas.h"
 #include "ops/cpu/implementation.h"
 
 namespace mpigrad::cpu {

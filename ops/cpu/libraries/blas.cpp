@@ -13,7 +13,7 @@
 #include <limits>
 
 #include "framework/error.h"
-#include "ops/cpu/blas.h"
+#include "ops/cpu/libraries/blas.h"
 #include "ops/cpu/implementation.h"
 
 namespace mpigrad::cpu {

@@ -1,7 +1,7 @@
 // Average pooling behind a LeakyReLU, and its adjoint, which needs nothing but the signs of what came in. A thread makes eight
 // neighbouring channels, whose signs are one byte.
 
-#include "ops/cuda/windows.cuh"
+#include "ops/cuda/kernels/windows.cuh"
 #include "ops/scalar.h"
 
 namespace mpigrad::cuda {

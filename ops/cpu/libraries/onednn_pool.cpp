@@ -7,7 +7,7 @@
 
 #include "ops/cpu/cache.h"
 #include "ops/cpu/implementation.h"
-#include "ops/cpu/onednn.h"
+#include "ops/cpu/libraries/onednn.h"
 #include "ops/cpu/pool.h"
 #include "ops/problems.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "framework/error.h"
-#include "ops/cpu/blas.h"
+#include "ops/cpu/libraries/blas.h"
 
 namespace mpigrad::cpu {
 
