@@ -49,8 +49,8 @@ Tensor class_weights(const Tensor& weights, const Tensor& log_p) {
   const auto classes = log_p.dim(-1);
   require(weights.shape() == Shape{classes} && (!weights.layout() || weights.layout()->varying_axes().empty()),
           "[cross_entropy] one weight for each of {} classes: {}", classes, weights);
-  require(weights.dtype() == log_p.dtype(), "[cross_entropy] weights have the type of the scores: {} and {}", weights, log_p);
-  const auto all = constant(weights.without_layout());
+  require(wide(weights).dtype() == log_p.dtype(), "[cross_entropy] weights have the type of the scores: {} and {}", weights, log_p);
+  const auto all = constant(wide(weights).without_layout());
   if (!log_p.layout()) return all;
   const auto& layout = *log_p.layout();
   return all.with_layout(std::make_shared<Layout>(
