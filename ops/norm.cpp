@@ -11,33 +11,45 @@ void require_channels(std::string_view op, const Tensor& x) {
   require(x.rank() >= 1 && is_floating(x.dtype()), "[{}] needs floating-point elements, channels last: {}", op, x);
 }
 void require_per_channel(std::string_view op, const Tensor& x, const Tensor& v) {
-  require(v.type() == TensorType{Shape{x.dim(-1)}, computed_in(x.dtype())}, "[{}] one {}value for each of {} channels: {} for {}",
-          op, is_half(x.dtype()) ? "float32 " : "", x.dim(-1), v, x);
+  require(v.type() == TensorType{Shape{x.dim(-1)}, computed_in(x.dtype())} ||
+              (x.rank() >= 2 && v.type() == TensorType{Shape{x.dim(0), x.dim(-1)}, computed_in(x.dtype())}),
+          "[{}] one {}value for each of {} channels: {} for {}", op, is_half(x.dtype()) ? "float32 " : "", x.dim(-1), v, x);
 }
 
 // g a per channel, of g's type
 Tensor per_channel(const Tensor& g, const Tensor& a) {
-  if (g.dtype() == a.dtype()) return g * a;
+  if (g.dtype() == a.dtype() && a.rank() == 1) return g * a;
   const auto zero = constant(zeros_like(a));
   return channel_affine(g, zero, a, zero);
 }
 
 }  // namespace
 
+ChannelRows channel_rows(const Tensor& x, bool per_sample) {
+  const auto channels = x.dim(-1), rows = channels > 0 ? x.elements() / channels : 0;
+  const auto groups = per_sample ? x.dim(0) : 1;
+  return {groups, groups > 0 ? rows / groups : 0, channels};
+}
+
 Types ChannelMoments::infer(Inputs in) const {
   require_channels(traits().name, in[0]);
-  const TensorType type{Shape{in[0].dim(-1)}, computed_in(in[0].dtype())};
+  require(!per_sample || in[0].rank() >= 2, "[{}] samples of channels are [N, ..., C]: {}", traits().name, in[0]);
+  const auto channels = in[0].dim(-1);
+  const TensorType type{per_sample ? Shape{in[0].dim(0), channels} : Shape{channels}, computed_in(in[0].dtype())};
   return {type, type};
 }
 Tensors ChannelMoments::vjp(const Replay& at, Inputs g) const {
   const auto& x = at.input(0);
-  const auto rows = static_cast<double>(x.elements()) / static_cast<double>(std::max<std::int64_t>(1, x.dim(-1)));
+  const auto rows = static_cast<double>(channel_rows(x, per_sample).rows);
   return {channel_affine(x, at.output(0), g[1] * 2, g[0] / std::max(1.0, rows))};
 }
 
 Types ChannelAffine::infer(Inputs in) const {
   require_channels(traits().name, in[0]);
-  for (const auto& v : in.subspan(1)) require_per_channel(traits().name, in[0], v);
+  for (const auto& v : in.subspan(1)) {
+    require_per_channel(traits().name, in[0], v);
+    require(v.shape() == in[1].shape(), "[{}] values for channels differ: {} and {}", traits().name, in[1], v);
+  }
   require(slope >= 0, "[{}] the slope is not negative, got {}", traits().name, slope);
   return {in[0].type()};
 }
@@ -70,8 +82,8 @@ Tensors ChannelDots::vjp(const Replay& at, Inputs bar) const {
 
 }  // namespace ops
 
-Moments channel_moments(const Tensor& x) {
-  auto both = apply_all(ops::ChannelMoments{}, {x});
+Moments channel_moments(const Tensor& x, bool per_sample) {
+  auto both = apply_all(ops::ChannelMoments{per_sample}, {x});
   return {both[0], both[1]};
 }
 

@@ -1,20 +1,21 @@
 #pragma once
-// Statistics and normalisation per channel; the channels are the last dimension, all others are rows. What there is of each
-// channel is of the type that x is computed in: float32 for 16-bit activations, whose variance would lose all digits in 16 bits.
+// Statistics and normalisation per channel; the channels are the last dimension, all others are rows: of all samples together,
+// [C], or of each sample by itself, [N, C]. What there is of each channel is of the type that x is computed in: float32 for 16-bit
+// activations, whose variance would lose all digits in 16 bits.
 
 #include "framework/op.h"
 
 namespace mpigrad {
 
 struct Moments {
-  Tensor mean, m2;  // [C] each; m2 = sum (x - mean)^2, zeros where there are no rows
+  Tensor mean, m2;  // [C] or [N, C] each; m2 = sum (x - mean)^2, zeros where there are no rows
 };
-Moments channel_moments(const Tensor& x);
-// leaky_relu((x - m) a + b, slope) per channel; m, a, b: [C]; slope 1 is no activation
+Moments channel_moments(const Tensor& x, bool per_sample = false);
+// leaky_relu((x - m) a + b, slope) per channel; m, a, b: [C], or [N, C]; slope 1 is no activation
 Tensor channel_affine(const Tensor& x, const Tensor& m, const Tensor& a, const Tensor& b, double slope = 1);
 
 struct BatchNormStatistics {
-  Tensor mean, variance;  // [C], biased variance
+  Tensor mean, variance;  // [C], or [N, C]; biased variance
 };
 namespace local {
 // leaky_relu((x - mean) / sqrt(variance + epsilon) * gamma + beta, slope) with given statistics
@@ -27,8 +28,15 @@ std::pair<Tensor, BatchNormStatistics> batch_norm(const Tensor& x, const Tensor&
 
 namespace ops {
 
+// x as rows of channels, in one group or in one for each sample.
+struct ChannelRows {
+  std::int64_t groups, rows, channels;
+};
+ChannelRows channel_rows(const Tensor& x, bool per_sample);
+
 // mean = sum x / n, M2 = sum (x - mean)^2;  xbar = meanbar / n + 2 (x - mean) M2bar
 struct ChannelMoments {
+  bool per_sample = false;
   static constexpr OpTraits traits() { return {.name = "channel_moments", .keeps_inputs = 1, .keeps_outputs = 1}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;

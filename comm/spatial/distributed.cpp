@@ -5,6 +5,7 @@
 
 #include "comm/spatial/exchange.h"
 #include "comm/spatial/invariant.h"
+#include "comm/spatial/local_parts.h"
 #include "comm/spatial/window_plan.h"
 #include "ops/activation.h"
 #include "ops/elementwise.h"
@@ -104,14 +105,6 @@ int halo_dimension(const WindowedPlan& plan) {
   return -1;
 }
 
-int halo_dimension(const Layout& layout) {
-  for (int d = 1; d + 1 < layout.global.rank(); ++d)
-    if (layout.axis_of(d) >= 0) return d;
-  return -1;
-}
-
-Communicator group_of(const Tensor& x, const std::vector<int>& axes) { return grid_of(*x.layout()).along(axes); }
-
 // Pooling of x on a plan: the local op without rules for its outputs.
 ops::Window local_window(const Tensor& padded, const WindowedPlan& plan, const PoolAttributes& a) {
   ops::Window window{a.kernel, a.stride, a.dilation, a.padding_low, spatial_extent(padded), {}};
@@ -130,14 +123,28 @@ Spatial pooling(const Tensor& x, const PoolAttributes& a) {
 
 }  // namespace
 
-namespace {
+int spatial::halo_dimension(const Layout& layout) {
+  for (int d = 1; d + 1 < layout.global.rank(); ++d)
+    if (layout.axis_of(d) >= 0) return d;
+  return -1;
+}
 
-Tensor replicated_for(const Tensor& x, const Tensor& w) {
+Communicator spatial::group_of(const Tensor& x, const std::vector<int>& axes) { return grid_of(*x.layout()).along(axes); }
+
+Tensor spatial::replicated_for(const Tensor& x, const Tensor& w) {
   if (!w || !x.layout()) return w;
   if (w.layout()) require(w.layout()->varying_axes().empty(), "[replicate] a parameter is the same on all ranks: {}", w);
   const auto axes = x.layout()->varying_axes();
   return axes.empty() ? w.without_layout() : replicate(w, group_of(x, axes));
 }
+
+void spatial::require_whole_channels(const char* op, const Tensor& x) {
+  if (!x.layout()) return;
+  require(x.layout()->axis_of(x.rank() - 1) < 0, "[{}] the channels are split; redistribute them first: {}", op, x);
+  require(!x.layout()->has(Placement::share), "[{}] of a share; make it whole with redistribute() first: {}", op, x);
+}
+
+namespace {
 
 // float32 rounded to a type of 16 bits; else x.
 Tensor rounded(const Tensor& x, DType dtype) {
@@ -150,7 +157,7 @@ Tensor rounded(const Tensor& x, DType dtype) {
 
 }  // namespace
 
-Tensor parameter_for(const Tensor& x, const Tensor& w) { return rounded(replicated_for(x, w), x.dtype()); }
+Tensor parameter_for(const Tensor& x, const Tensor& w) { return rounded(spatial::replicated_for(x, w), x.dtype()); }
 
 Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvAttributes& attributes) {
   ConvAttributes a = attributes;
@@ -238,10 +245,8 @@ Tensor max_pool(const Tensor& x, const PoolAttributes& a) {
 Tensor bias_activation(const Tensor& x, const Tensor& bias, Activation activation) {
   const double slope = activation.slope();
   if (!x.layout()) return local::bias_activation(x, parameter_for(x, bias), slope);
-  const auto& layout = *x.layout();
-  require(!layout.has(Placement::share), "[bias_activation] of a share; make it whole with redistribute() first: {}", x);
-  require(layout.axis_of(x.rank() - 1) < 0, "[bias_activation] the channels are split; redistribute them first: {}", x);
-  const HaloRoom room(halo_dimension(layout));
+  spatial::require_whole_channels("bias_activation", x);
+  const HaloRoom room(spatial::halo_dimension(*x.layout()));
   return local::bias_activation(x.without_layout(), parameter_for(x, bias), slope).with_layout(x.layout());
 }
 
@@ -254,56 +259,6 @@ Tensor global_avg_pool(const Tensor& x) {
   for (auto& axis : whole.axes)
     if (axis.placement == Placement::share) axis = {Placement::same, -1, {}};
   return redistribute(y, std::make_shared<Layout>(std::move(whole)));
-}
-
-namespace {
-void require_whole_channels(const Tensor& x) {
-  if (!x.layout()) return;
-  require(x.layout()->axis_of(x.rank() - 1) < 0, "[batch_norm] the channels are split; redistribute them first: {}", x);
-  require(!x.layout()->has(Placement::share), "[batch_norm] of a share; make it whole with redistribute() first: {}", x);
-}
-}  // namespace
-
-BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const NormAttributes& a) {
-  require_whole_channels(x);
-  const auto part = x.without_layout();
-  const auto moments = channel_moments(part);
-  double count = static_cast<double>(x.elements()) / static_cast<double>(std::max<std::int64_t>(1, x.dim(-1)));
-  Tensor mean = moments.mean, m2 = moments.m2;
-  std::vector<int> axes;
-  if (x.layout() && a.over != StatisticsOver::local) {
-    const auto& layout = *x.layout();
-    for (const int axis : layout.varying_axes())
-      if (a.over == StatisticsOver::all || layout.axes[static_cast<std::size_t>(axis)].dimension != 0) axes.push_back(axis);
-  }
-  if (!axes.empty()) {
-    const auto& layout = *x.layout();
-    const auto group = group_of(x, axes);
-    const double mine = count;
-    const auto box = layout.box();
-    count = 1;
-    for (int d = 0; d + 1 < x.rank(); ++d) {
-      const int axis = layout.axis_of(d);
-      const bool combined = axis >= 0 && std::find(axes.begin(), axes.end(), axis) != axes.end();
-      count *= static_cast<double>(combined ? layout.global[d] : box.end[d] - box.begin[d]);
-    }
-    // Each rank uses the statistics differently, so they are varying values: plain allreduce.
-    mean = allreduce(moments.mean * (mine / std::max(1.0, count)), group);
-    m2 = allreduce(moments.m2 + square(moments.mean - mean) * mine, group);
-  }
-  const BatchNormStatistics statistics{mean, m2 / std::max(1.0, count)};
-  const HaloRoom room(x.layout() ? halo_dimension(*x.layout()) : -1);
-  auto y = local::normalise(part, statistics, replicated_for(x, gamma), replicated_for(x, beta), a.epsilon, a.activation.slope());
-  return {y.with_layout(x.layout()), statistics, count};
-}
-
-Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta,
-                 const NormAttributes& a) {
-  require_whole_channels(x);
-  const HaloRoom room(x.layout() ? halo_dimension(*x.layout()) : -1);
-  return local::normalise(x.without_layout(), statistics, replicated_for(x, gamma), replicated_for(x, beta), a.epsilon,
-                          a.activation.slope())
-      .with_layout(x.layout());
 }
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation) {

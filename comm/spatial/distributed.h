@@ -1,15 +1,14 @@
 #pragma once
-// Layers' arithmetic. Every function takes distributed tensors and plain ones, of which it then is the local function
-// (local::conv,
-// ... in ops/). With a layout, windows that cross a cut are completed by an exchange of boxes first, and parameters, which are
+// Layers' arithmetic; norms are in norm.h. Every function takes distributed tensors and plain ones, of which it then is the local
+// function (local::conv, ... in ops/). With a layout, windows that cross a cut are completed by an exchange of boxes first, and parameters, which are
 // the same on all ranks, are replicated over exactly those grid axes along which x varies: replicating over more would multiply
 // their gradient. Where x has 16 bits, float32 weights and biases are rounded to its type behind that, so that their gradients
 // are float32 when they are reduced, and halos travel in 16 bits; statistics, gamma and beta of norms stay float32.
 
+#include "comm/spatial/norm.h"
 #include "comm/spatial/redistribute.h"
 #include "ops/activation.h"
 #include "ops/conv.h"
-#include "ops/norm.h"
 #include "ops/pool.h"
 
 namespace mpigrad {
@@ -26,24 +25,6 @@ Tensor max_pool(const Tensor& x, const PoolAttributes& attributes);
 Tensor bias_activation(const Tensor& x, const Tensor& bias, Activation activation);
 // Mean over D, H, W: [N, D, H, W, C] -> [N, C], the same on all ranks of the spatial axes.
 Tensor global_avg_pool(const Tensor& x);
-
-// Over which ranks batch statistics are taken: this rank's part alone, the parts of its samples, or the whole batch.
-enum class StatisticsOver : std::uint8_t { local, spatial_group, all };
-struct NormAttributes {
-  double epsilon = 1e-5;
-  StatisticsOver over = StatisticsOver::all;
-  Activation activation = Activation::none;
-};
-struct BatchNormResult {
-  Tensor y;
-  BatchNormStatistics statistics;  // biased variance
-  double count = 0;                // rows they were taken over
-};
-// activation((x - mean) / sqrt(variance + epsilon) gamma + beta). Ranks combine (count, mean, M2) by Chan's formula.
-BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const NormAttributes& attributes = {});
-// With given statistics.
-Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta,
-                 const NormAttributes& attributes = {});
 
 // activation(x w^T + bias); x: [N, in], whose features are whole on every rank, w: [out, in], bias [out] or none.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {}, Activation activation = Activation::none);

@@ -124,8 +124,12 @@ Tensor once(const Tensor& x, const Tensor& share) {
   std::vector<int> axes;
   for (std::size_t a = 0; a < layout.axes.size(); ++a) {
     require(layout.axes[a].placement != Placement::split, "[once] needs a share of a loss: {}", share);
-    if (layout.axes[a].placement == Placement::share) axes.push_back(static_cast<int>(a));
+    const auto own = x.layout() ? x.layout()->axes[a].placement : Placement::same;
+    require(own != Placement::split, "[once] of a value that is split: {}", x);
+    if (own == Placement::share) layout.axes[a] = {Placement::share, -1, {}};
+    else if (layout.axes[a].placement == Placement::share) axes.push_back(static_cast<int>(a));
   }
+  require(!x.layout() || x.layout()->grid == layout.grid, "[once] the value and the share are on different grids: {}, {}", x, share);
   layout.global = x.shape();
   return once(x, grid_of(layout).along(axes)).with_layout(std::make_shared<Layout>(std::move(layout)));
 }

@@ -23,7 +23,7 @@ Tensor allgather_invariant(const Tensor& x, const Communicator& comm, Rows rows 
 
 // same -> share: the value on rank 0, zeros elsewhere; for adding a term that is the same on all ranks to a share of the loss.
 Tensor once(const Tensor& x, const Communicator& comm);
-// Of a distributed tensor: once over the axes along which `share` is a share.
+// Of a distributed tensor: once over the axes along which `share` is a share and x is not yet one.
 Tensor once(const Tensor& x, const Tensor& share);
 
 namespace ops {

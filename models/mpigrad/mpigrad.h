@@ -56,6 +56,7 @@
 #include "models/networks/projection.h"
 #include "models/networks/residual.h"
 #include "models/networks/resnet.h"
+#include "models/networks/unet3d.h"
 #include "models/nn/describe.h"
 #include "models/nn/layers.h"
 #include "models/nn/sequential.h"

@@ -1,5 +1,6 @@
 #include "models/nn/layers.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "comm/collectives.h"
@@ -63,7 +64,7 @@ Tensor Conv3d::pooled(const Tensor& x, const std::string& name, Pooling pooling,
 ConvTranspose3d::ConvTranspose3d(Module& parent, const std::string& name, const ConvTranspose3dAttributes& attributes)
     : Module(parent, name), a_(attributes) {}
 
-Tensor ConvTranspose3d::operator()(const Tensor& input, Activation activation) {
+Tensor ConvTranspose3d::operator()(const Tensor& input, Activation activation, const std::optional<Extent3>& extents) {
   require(input.rank() == 5, "[{}] needs [N, D, H, W, C]: {}", path(), input);
   require(a_.groups > 0 && input.dim(4) % a_.groups == 0 && a_.out % a_.groups == 0,
           "[{}] {} channels or {} outputs are not a multiple of {} groups: {}", path(), input.dim(4), a_.out, a_.groups, input);
@@ -75,12 +76,20 @@ Tensor ConvTranspose3d::operator()(const Tensor& input, Activation activation) {
       parameter("weight", shape,
                 glorot_uniform(taps * static_cast<double>(x.dim(4) / a_.groups), taps * static_cast<double>(a_.out / a_.groups)));
   const auto bias = a_.bias ? parameter("bias", {a_.out}, constant_value(0), false) : Tensor();
+  auto cut = a_.padding, filled = a_.output_padding;
+  for (std::size_t i = 0; extents && i < 3; ++i) {
+    const auto d = static_cast<int>(i) + 1;
+    const auto n = x.layout() ? x.layout()->global[d] : x.dim(d);
+    const auto whole = (n - 1) * a_.stride[i] - 2 * a_.padding[i] + a_.dilation[i] * (a_.kernel[i] - 1) + 1;
+    filled[i] = std::max<std::int64_t>(0, (*extents)[i] - whole);
+    cut[i] += std::max<std::int64_t>(0, whole - (*extents)[i]);
+  }
   return scope.done(conv_transpose(x, w, bias,
                                    {.stride = a_.stride,
                                     .dilation = a_.dilation,
                                     .padding_low = a_.padding,
-                                    .padding_high = a_.padding,
-                                    .output_padding = a_.output_padding,
+                                    .padding_high = cut,
+                                    .output_padding = filled,
                                     .groups = a_.groups,
                                     .activation = activation}));
 }
@@ -106,6 +115,16 @@ Tensor BatchNorm::operator()(const Tensor& x, Activation activation) {
   auto result = batch_norm(x, gamma, beta, {.epsilon = a_.epsilon, .over = a_.statistics, .activation = activation});
   if (x.device() != DeviceKind::dry) update(x, result, mean, variance);
   return scope.done(std::move(result.y));
+}
+
+Tensor GroupNorm::operator()(const Tensor& x, Activation activation) {
+  const Shape shape{x.dim(-1)};
+  LayerScope scope(path(), a_.groups == 0 ? "instance_norm" : a_.groups == 1 ? "layer_norm" : "group_norm", a_.affine ? 2 * x.dim(-1) : 0);
+  UseDevice device(x.device());
+  const auto gamma = a_.affine ? parameter("gamma", shape, constant_value(1), false) : constant(ones(shape, dtype())),
+             beta = a_.affine ? parameter("beta", shape, constant_value(0), false) : constant(zeros(shape, dtype()));
+  return scope.done(group_norm(
+      x, gamma, beta, {.groups = a_.groups, .epsilon = a_.epsilon, .over = a_.statistics, .activation = activation}));
 }
 
 NoBatchStatistics::NoBatchStatistics(const char* why) : previous_(std::exchange(no_batch_statistics, why)) {}

@@ -53,13 +53,14 @@ struct ConvTranspose3dAttributes {
   bool bias = true;
   Activation activation = Activation::none;  // in the same pass as the bias
 };
-// [N, D, H, W, C] -> [N, D', H', W', out], D' = (D - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1
+// [N, D, H, W, C] -> [N, D', H', W', out], D' = (D - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1, or the global
+// `extents` that are asked for: then the end of each dimension is cut off or filled up with zeros before the bias.
 class ConvTranspose3d : public Module {
  public:
   using Attributes = ConvTranspose3dAttributes;
   ConvTranspose3d(Module& parent, const std::string& name, const ConvTranspose3dAttributes& attributes);
   Tensor operator()(const Tensor& x) override { return (*this)(x, a_.activation); }
-  Tensor operator()(const Tensor& x, Activation activation);
+  Tensor operator()(const Tensor& x, Activation activation, const std::optional<Extent3>& extents = {});
   Activation activation() const { return a_.activation; }
 
  private:
@@ -86,6 +87,27 @@ class BatchNorm : public Module {
  private:
   void update(const Tensor& x, const BatchNormResult& result, Tensor& mean, Tensor& variance) const;
   BatchNormAttributes a_;
+};
+
+struct GroupNormAttributes {
+  std::int64_t groups = 0;  // of channels; 0: each channel by itself (instance norm), 1: all of them (layer norm)
+  double epsilon = 1e-5;
+  StatisticsOver statistics = StatisticsOver::spatial_group;  // or local
+  bool affine = true;                                         // learns a factor gamma and a summand beta per channel
+  Activation activation = Activation::none;                   // in the same pass
+};
+// Each sample by its own statistics, in training and in evaluation.
+class GroupNorm : public Module {
+ public:
+  using Attributes = GroupNormAttributes;
+  GroupNorm(Module& parent, const std::string& name, const GroupNormAttributes& attributes = {})
+      : Module(parent, name), a_(attributes) {}
+  Tensor operator()(const Tensor& x) override { return (*this)(x, a_.activation); }
+  Tensor operator()(const Tensor& x, Activation activation);
+  Activation activation() const { return a_.activation; }
+
+ private:
+  GroupNormAttributes a_;
 };
 
 // While it is alive on this thread, a batch norm that would use statistics of its batch throws, by its name: code that encodes

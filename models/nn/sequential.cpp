@@ -69,4 +69,20 @@ Tensor Sequential::operator()(const Tensor& x) {
   return y;
 }
 
+std::unique_ptr<Module> make_norm(Module& parent, const std::string& name, const NormAttributes& a) {
+  using enum NormAttributes::Kind;
+  if (a.kind == batch)
+    return std::make_unique<BatchNorm>(parent, name,
+                                       BatchNormAttributes{.momentum = a.momentum,
+                                                           .epsilon = a.epsilon,
+                                                           .statistics = a.statistics.value_or(StatisticsOver::all),
+                                                           .activation = a.activation});
+  if (a.kind == none) return std::make_unique<Activate>(parent, name, a.activation);
+  return std::make_unique<GroupNorm>(parent, name,
+                                     GroupNormAttributes{.groups = a.kind == instance ? 0 : a.kind == layer ? 1 : a.groups,
+                                                         .epsilon = a.epsilon,
+                                                         .statistics = a.statistics.value_or(StatisticsOver::spatial_group),
+                                                         .activation = a.activation});
+}
+
 }  // namespace mpigrad::nn

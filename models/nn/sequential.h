@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -86,6 +87,19 @@ class List {
  private:
   std::vector<std::unique_ptr<Layer>> layers_;
 };
+
+// One of the norms, chosen when the network is made.
+struct NormAttributes {
+  enum class Kind : std::uint8_t { none, batch, instance, group, layer };
+  Kind kind = Kind::batch;
+  std::int64_t groups = 8;  // of group
+  double momentum = 0.9;    // of batch
+  double epsilon = 1e-5;
+  // none: all ranks for batch, else the ranks of a sample
+  std::optional<StatisticsOver> statistics{};
+  Activation activation = Activation::none;
+};
+std::unique_ptr<Module> make_norm(Module& parent, const std::string& name, const NormAttributes& attributes);
 
 // One after the other. Where an activation follows a layer that can apply it in its own pass it does, and where pooling follows a
 // convolution it takes the way of Conv3d::pooled: the numbers are the same up to rounding, the memory is less.

@@ -159,25 +159,36 @@ void BiasActivationAdjoint::run(Cpu, Inputs in, Outputs out) const {
 }
 
 void ChannelMoments::run(Cpu, Inputs in, Outputs out) const {
+  const auto at = channel_rows(in[0], per_sample);
   with_type(in[0], [&](auto zero) {
     using T = decltype(zero);
-    cpu::channel_moments(rows_of(in[0]), in[0].dim(-1), in[0].data<T>(), out[0].mutable_data<T>(), out[1].mutable_data<T>());
+    for (std::int64_t g = 0; g < at.groups; ++g)
+      cpu::channel_moments(at.rows, at.channels, in[0].data<T>() + g * at.rows * at.channels,
+                           out[0].mutable_data<T>() + g * at.channels, out[1].mutable_data<T>() + g * at.channels);
   });
 }
 
 void ChannelAffine::run(Cpu, Inputs in, Outputs out) const {
+  const auto at = channel_rows(in[0], in[1].rank() == 2);
   with_type(in[0], [&](auto zero) {
     using T = decltype(zero);
-    cpu::channel_affine(rows_of(in[0]), in[0].dim(-1), in[0].data<T>(), in[1].data<T>(), in[2].data<T>(), in[3].data<T>(), slope,
-                        out[0].mutable_data<T>());
+    for (std::int64_t g = 0; g < at.groups; ++g) {
+      const auto first = g * at.rows * at.channels, c = g * at.channels;
+      cpu::channel_affine(at.rows, at.channels, in[0].data<T>() + first, in[1].data<T>() + c, in[2].data<T>() + c,
+                          in[3].data<T>() + c, slope, out[0].mutable_data<T>() + first);
+    }
   });
 }
 
 void ChannelDots::run(Cpu, Inputs in, Outputs out) const {
+  const auto at = channel_rows(in[0], in[2].rank() == 2);
   with_type(in[0], [&](auto zero) {
     using T = decltype(zero);
-    cpu::channel_dots(rows_of(in[0]), in[0].dim(-1), in[0].data<T>(), in[1].data<T>(), in[2].data<T>(), out[0].mutable_data<T>(),
-                      out[1].mutable_data<T>());
+    for (std::int64_t g = 0; g < at.groups; ++g) {
+      const auto first = g * at.rows * at.channels, c = g * at.channels;
+      cpu::channel_dots(at.rows, at.channels, in[0].data<T>() + first, in[1].data<T>() + first, in[2].data<T>() + c,
+                        out[0].mutable_data<T>() + c, out[1].mutable_data<T>() + c);
+    }
   });
 }
 

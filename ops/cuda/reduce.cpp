@@ -81,33 +81,41 @@ void LogSoftmax::run(Cuda, Inputs in, Outputs out) const {
   });
 }
 
+// One launch for each sample: there are few, and each is large.
 void ChannelMoments::run(Cuda, Inputs in, Outputs out) const {
-  const auto rows = rows_of(in[0]);
-  Tensor work = scratch(cuda::channel_scratch(rows.count, rows.length), DType::float64);
+  const auto at = channel_rows(in[0], per_sample);
+  Tensor work = scratch(cuda::channel_scratch(at.rows, at.channels), DType::float64);
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     using S = PerChannel<T>;
-    cuda::channel_moments(rows.count, rows.length, read<T>(in[0]), written<double>(work), written<S>(out[0]), written<S>(out[1]),
-                          cuda::compute_stream());
+    for (std::int64_t g = 0; g < at.groups; ++g)
+      cuda::channel_moments(at.rows, at.channels, read<T>(in[0]) + g * at.rows * at.channels, written<double>(work),
+                            written<S>(out[0]) + g * at.channels, written<S>(out[1]) + g * at.channels, cuda::compute_stream());
   });
 }
 void ChannelAffine::run(Cuda, Inputs in, Outputs out) const {
-  const auto rows = rows_of(in[0]);
+  const auto at = channel_rows(in[0], in[1].rank() == 2);
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     using S = PerChannel<T>;
-    cuda::channel_affine(rows.count, rows.length, read<T>(in[0]), read<S>(in[1]), read<S>(in[2]), read<S>(in[3]), slope,
-                         written<T>(out[0]), cuda::compute_stream());
+    for (std::int64_t g = 0; g < at.groups; ++g) {
+      const auto first = g * at.rows * at.channels, c = g * at.channels;
+      cuda::channel_affine(at.rows, at.channels, read<T>(in[0]) + first, read<S>(in[1]) + c, read<S>(in[2]) + c,
+                           read<S>(in[3]) + c, slope, written<T>(out[0]) + first, cuda::compute_stream());
+    }
   });
 }
 void ChannelDots::run(Cuda, Inputs in, Outputs out) const {
-  const auto rows = rows_of(in[0]);
-  Tensor work = scratch(cuda::channel_scratch(rows.count, rows.length), DType::float64);
+  const auto at = channel_rows(in[0], in[2].rank() == 2);
+  Tensor work = scratch(cuda::channel_scratch(at.rows, at.channels), DType::float64);
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     using S = PerChannel<T>;
-    cuda::channel_dots(rows.count, rows.length, read<T>(in[0]), read<T>(in[1]), read<S>(in[2]), written<double>(work),
-                       written<S>(out[0]), written<S>(out[1]), cuda::compute_stream());
+    for (std::int64_t g = 0; g < at.groups; ++g) {
+      const auto first = g * at.rows * at.channels, c = g * at.channels;
+      cuda::channel_dots(at.rows, at.channels, read<T>(in[0]) + first, read<T>(in[1]) + first, read<S>(in[2]) + c,
+                         written<double>(work), written<S>(out[0]) + c, written<S>(out[1]) + c, cuda::compute_stream());
+    }
   });
 }
 

@@ -217,6 +217,7 @@ TEST_CASE("distributed: batch statistics of a rank, of a sample's ranks, of all"
     };
     check(StatisticsOver::all, whole, 60);
     check(StatisticsOver::spatial_group, slice(whole, 0, box.begin[0], box.end[0]), static_cast<double>(box.extents()[0] * 20));
+    check(StatisticsOver::batch_group, slice(whole, 1, box.begin[1], box.end[1]), static_cast<double>(box.extents()[1] * 12));
     check(StatisticsOver::local, x.without_layout(), static_cast<double>(box.elements()) / 2);
   });
 }

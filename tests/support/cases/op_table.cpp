@@ -309,6 +309,20 @@ std::vector<Row> normalisation_and_loss_rows() {
          const auto m = channel_moments(x[0]);
          return {m.mean, m.m2};
        }},
+      {"channel_moments of each sample",
+       {{s}},
+       [](const Tensors& x) -> Tensors {
+         const auto m = channel_moments(x[0], true);
+         return {m.mean, m.m2};
+       }},
+      {"channel_affine of each sample",
+       {{s}, {{2, 4}}, {{2, 4}}, {{2, 4}}},
+       F(channel_affine(x[0], wide(x[1]), wide(x[2]), wide(x[3])))},
+      {"channel_dots of each sample",
+       {{s}, {s}, {{2, 4}}},
+       [](const Tensors& x) {
+         return apply_all(ops::ChannelDots{}, {x[0], x[1], wide(x[2])});
+       }},
       {"channel_affine", {{s}, {{4}}, {{4}}, {{4}}}, F(channel_affine(x[0], wide(x[1]), wide(x[2]), wide(x[3])))},
       {"channel_affine with activation",
        {apart(s), {{4}, -0.01, 0.01}, {{4}, 0.9, 1.1}, {{4}, -0.01, 0.01}},

@@ -1,0 +1,104 @@
+#include "comm/spatial/norm.h"
+
+#include <algorithm>
+
+#include "comm/spatial/local_parts.h"
+#include "framework/op.h"
+#include "ops/elementwise.h"
+#include "ops/reduce.h"
+#include "ops/views.h"
+
+namespace mpigrad {
+namespace {
+
+using spatial::group_of, spatial::halo_dimension, spatial::replicated_for, spatial::require_whole_channels;
+
+// The grid axes over which statistics are combined.
+std::vector<int> axes_of(const Tensor& x, StatisticsOver over) {
+  std::vector<int> axes;
+  if (!x.layout() || over == StatisticsOver::local) return axes;
+  for (const int axis : x.layout()->varying_axes()) {
+    const bool of_samples = x.layout()->axes[static_cast<std::size_t>(axis)].dimension == 0;
+    if (over == StatisticsOver::all || of_samples == (over == StatisticsOver::batch_group)) axes.push_back(axis);
+  }
+  return axes;
+}
+
+// The extent of dimension d of all ranks that differ along `axes` together.
+double extent_over(const Tensor& x, const std::vector<int>& axes, int d) {
+  const int axis = x.layout() ? x.layout()->axis_of(d) : -1;
+  const bool combined = axis >= 0 && std::find(axes.begin(), axes.end(), axis) != axes.end();
+  return static_cast<double>(combined ? x.layout()->global[d] : x.dim(d));
+}
+
+// What ranks found of `mine` rows each is that of `all`. Each uses it differently, so that it varies: plain sums.
+Moments combined(const Moments& here, double mine, double all, const Communicator& group) {
+  const auto mean = allreduce(here.mean * (mine / std::max(1.0, all)), group);
+  return {mean, allreduce(here.m2 + square(here.mean - mean) * mine, group)};
+}
+
+HaloRoom room_for(const Tensor& x) { return HaloRoom(x.layout() ? halo_dimension(*x.layout()) : -1); }
+
+}  // namespace
+
+BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const NormAttributes& a) {
+  require_whole_channels("batch_norm", x);
+  const auto part = x.without_layout();
+  auto moments = channel_moments(part);
+  const auto mine = static_cast<double>(x.elements()) / static_cast<double>(std::max<std::int64_t>(1, x.dim(-1)));
+  double count = mine;
+  if (const auto axes = axes_of(x, a.over); !axes.empty()) {
+    count = 1;
+    for (int d = 0; d + 1 < x.rank(); ++d) count *= extent_over(x, axes, d);
+    moments = combined(moments, mine, count, group_of(x, axes));
+  }
+  const BatchNormStatistics statistics{moments.mean, moments.m2 / std::max(1.0, count)};
+  const auto room = room_for(x);
+  auto y = local::normalise(part, statistics, replicated_for(x, gamma), replicated_for(x, beta), a.epsilon, a.activation.slope());
+  return {y.with_layout(x.layout()), statistics, count};
+}
+
+Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta,
+                 const NormAttributes& a) {
+  require_whole_channels("batch_norm", x);
+  const auto room = room_for(x);
+  return local::normalise(x.without_layout(), statistics, replicated_for(x, gamma), replicated_for(x, beta), a.epsilon,
+                          a.activation.slope())
+      .with_layout(x.layout());
+}
+
+Tensor group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const GroupNormAttributes& a) {
+  require(x.rank() >= 2, "[group_norm] samples of channels are [N, ..., C]: {}", x);
+  require_whole_channels("group_norm", x);
+  require(a.over == StatisticsOver::local || a.over == StatisticsOver::spatial_group,
+          "[group_norm] each sample has statistics of its own: over this rank's part or over the spatial group");
+  const auto channels = x.dim(-1), groups = a.groups == 0 ? channels : a.groups;
+  require(groups > 0 && channels % groups == 0, "[group_norm] {} channels are not {} groups of one size", channels, groups);
+  const auto part = x.without_layout();
+  const auto n = part.dim(0);
+  auto moments = channel_moments(part, true);
+  const auto mine = static_cast<double>(ops::channel_rows(part, true).rows);
+  double count = mine;
+  if (const auto axes = axes_of(x, a.over); !axes.empty()) {
+    count = 1;
+    for (int d = 1; d + 1 < x.rank(); ++d) count *= extent_over(x, axes, d);
+    moments = combined(moments, mine, count, group_of(x, axes));
+  }
+  UseDevice device(x.device());
+  if (groups != channels) {
+    const auto each = channels / groups;
+    const auto means = reshape(moments.mean, {n, groups, each});
+    const auto mean = mpigrad::mean(means, {2}, true);
+    const auto m2 = sum(reshape(moments.m2, {n, groups, each}) + square(means - mean) * count, {2}, true);
+    const auto of_channels = constant(ones({1, 1, each}, mean.dtype()));
+    moments = {reshape(mean * of_channels, {n, channels}), reshape(m2 * of_channels, {n, channels})};
+    count *= static_cast<double>(each);
+  }
+  const BatchNormStatistics statistics{moments.mean, moments.m2 / std::max(1.0, count)};
+  const auto shift = replicated_for(x, beta) + constant(zeros({n, channels}, statistics.mean.dtype()));
+  const auto room = room_for(x);
+  return local::normalise(part, statistics, replicated_for(x, gamma), shift, a.epsilon, a.activation.slope())
+      .with_layout(x.layout());
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,50 @@
+#pragma once
+// 3D U-Net: a class for each voxel of a volume, in two published variants.
+
+#include <optional>
+
+#include "models/nn/sequential.h"
+
+namespace mpigrad {
+
+enum class UNet3dVariant : std::uint8_t {
+  lbann,   // Oyama et al. 2020: max pooling, batch norm; 19,070,560 parameters with one channel and three classes
+  mlperf,  // MLPerf Training: strided convolutions, instance norm; 31,190,243 parameters likewise
+};
+
+struct UNet3dOptions {
+  UNet3dVariant variant = UNet3dVariant::mlperf;
+  // Of the levels from the finest on: lbann 32, 64, 128, 256, 512, of which the first two are one level's; mlperf 32, 64, 128, 256, 320,
+  // 320. At least three; as many as there are make the depth.
+  std::vector<std::int64_t> filters{};
+  std::optional<nn::NormAttributes> norm{};  // but for its activation; none: the variant's
+  std::int64_t classes = 3;
+  // Keeps the ends of each block of two convolutions and computes it again in the replay.
+  bool recompute = false;
+};
+
+// [N, D, H, W, C] -> scores [N, D, H, W, classes], of any extents from 1 on: where a level's is odd, the next finer one cuts off or
+// fills up what its transposed convolution makes. Every level is split as the volume is; ranks may be left without planes.
+class UNet3d : public nn::Module {
+ public:
+  explicit UNet3d(const UNet3dOptions& options = {});
+  Tensor operator()(const Tensor& x) override;
+  const UNet3dOptions& options() const { return o_; }  // filters and norm as they were chosen
+  int halvings() const { return static_cast<int>(ups_.size()); }
+
+ private:
+  struct Block {
+    nn::List<nn::Conv3d> convs;
+    std::vector<std::unique_ptr<nn::Module>> norms;
+  };
+  // Two convolutions with norm and ReLU; the first of `stride`.
+  Block block(const std::string& name, std::int64_t first, std::int64_t second, const Triple& stride = 1);
+  Tensor run(Block& block, const Tensor& x);
+
+  UNet3dOptions o_;
+  std::vector<Block> downs_, ups_;  // the last of downs_ is the bottom
+  nn::List<nn::ConvTranspose3d> expansions_;
+  std::unique_ptr<nn::Conv3d> head_;
+};
+
+}  // namespace mpigrad
