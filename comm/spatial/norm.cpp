@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "comm/collectives.h"
 #include "comm/spatial/local_parts.h"
 #include "framework/op.h"
 #include "ops/elementwise.h"
