@@ -16,15 +16,7 @@
 namespace mpigrad {
 namespace {
 
-// What a windowed op on a distributed tensor needs: the plan of the exchange, the padding of the local op, the result's layout.
-struct WindowedPlan {
-  std::vector<int> axes;  // grid axes that split a spatial dimension
-  BoxPlanPtr boxes;       // over grid.along(axes)
-  bool moves = false;     // whether any rank needs more or less than its own block
-  LayoutPtr out;
-  std::array<WindowPart, 3> part{};  // this rank's, for split dimensions
-  std::array<bool, 3> split{};
-};
+using spatial::WindowedPlan, spatial::windowed_input, spatial::global_spatial, spatial::halo_dimension;
 
 struct Spatial {
   Extent3 kernel, stride, dilation, low, out;
@@ -35,74 +27,12 @@ WindowSpec spec(const Spatial& s, std::size_t i) {
   return {.kernel = s.kernel[i], .stride = s.stride[i], .padding_low = s.low[i], .dilation = s.dilation[i]};
 }
 
-// The layout of the result has `channels` channels.
 WindowedPlan windowed_plan(const Tensor& x, const Spatial& s, std::int64_t channels) {
-  const auto& layout = *x.layout();
-  WindowedPlan result;
-  Layout out = layout;
-  for (std::size_t i = 0; i < 3; ++i) out.global[static_cast<int>(i) + 1] = s.out[i];
-  require(layout.axis_of(4) < 0, "[window] the channels are split; redistribute them first: {}", x);
-  require(!layout.has(Placement::share), "[window] of a share; make it whole with redistribute() first: {}", x);
-  out.global[4] = channels;
-
-  std::array<std::vector<WindowPart>, 3> parts;
-  const auto coordinates = layout.grid->coordinates(layout.grid->rank);
-  for (std::size_t a = 0; a < layout.axes.size(); ++a) {
-    const auto& axis = layout.axes[a];
-    if (axis.placement != Placement::split || axis.dimension < 1 || axis.dimension > 3) continue;
-    const auto i = static_cast<std::size_t>(axis.dimension - 1);
-    out.axes[a].cuts =
-        s.transposed ? centred_cuts_transposed(spec(s, i), s.out[i], axis.cuts) : centred_cuts(spec(s, i), s.out[i], axis.cuts);
-    parts[i] = s.transposed ? window_parts_transposed(spec(s, i), axis.cuts, out.axes[a].cuts)
-                            : window_parts(spec(s, i), axis.cuts, out.axes[a].cuts);
-    result.split[i] = true;
-    result.part[i] = parts[i][static_cast<std::size_t>(coordinates[a])];
-    result.axes.push_back(static_cast<int>(a));
-  }
-  result.out = std::make_shared<Layout>(std::move(out));
-  if (result.axes.empty()) return result;
-
-  const auto& grid = grid_of(layout);
-  const auto group = grid.along(result.axes);
-  auto plan = std::make_shared<BoxPlan>();
-  for (int r = 0; r < grid.ranks(); ++r) {
-    const auto at = grid.coordinates(r);
-    bool member = true;
-    for (std::size_t a = 0; a < at.size(); ++a)
-      member = member && (at[a] == coordinates[a] ||
-                          std::find(result.axes.begin(), result.axes.end(), static_cast<int>(a)) != result.axes.end());
-    if (!member) continue;
-    Box have = layout.box(r), need = have;
-    for (const int a : result.axes) {
-      const int dimension = layout.axes[static_cast<std::size_t>(a)].dimension;
-      const auto& part =
-          parts[static_cast<std::size_t>(dimension - 1)][static_cast<std::size_t>(at[static_cast<std::size_t>(a)])];
-      need.begin[dimension] = part.begin, need.end[dimension] = part.end;
-    }
-    result.moves = result.moves || !(have == need);
-    plan->have.push_back(std::move(have));
-    plan->need.push_back(std::move(need));
-  }
-  result.boxes = std::move(plan);
-  return result;
-}
-
-Tensor windowed_input(const Tensor& x, const WindowedPlan& plan) {
-  const auto local = x.without_layout();
-  return plan.moves ? exchange(local, grid_of(*x.layout()).along(plan.axes), plan.boxes) : local;
-}
-
-Extent3 global_spatial(const Tensor& x) {
-  require(x.rank() == 5, "[window] needs [N, D, H, W, C]: {}", x);
-  if (!x.layout()) return spatial_extent(x);
-  return {x.layout()->global[1], x.layout()->global[2], x.layout()->global[3]};
-}
-
-// The first spatial dimension that the plan splits, or -1: outputs get room for halos there.
-int halo_dimension(const WindowedPlan& plan) {
-  for (std::size_t i = 0; i < 3; ++i)
-    if (plan.split[i]) return static_cast<int>(i) + 1;
-  return -1;
+  return spatial::windowed_plan(x, s.out, channels, [&](std::size_t i, const std::vector<std::int64_t>& cuts) {
+    const auto w = spec(s, i);
+    const auto out = s.transposed ? centred_cuts_transposed(w, s.out[i], cuts) : centred_cuts(w, s.out[i], cuts);
+    return std::pair{out, s.transposed ? window_parts_transposed(w, cuts, out) : window_parts(w, cuts, out)};
+  });
 }
 
 // Pooling of x on a plan: the local op without rules for its outputs.
@@ -122,27 +52,6 @@ Spatial pooling(const Tensor& x, const PoolAttributes& a) {
 }
 
 }  // namespace
-
-int spatial::halo_dimension(const Layout& layout) {
-  for (int d = 1; d + 1 < layout.global.rank(); ++d)
-    if (layout.axis_of(d) >= 0) return d;
-  return -1;
-}
-
-Communicator spatial::group_of(const Tensor& x, const std::vector<int>& axes) { return grid_of(*x.layout()).along(axes); }
-
-Tensor spatial::replicated_for(const Tensor& x, const Tensor& w) {
-  if (!w || !x.layout()) return w;
-  if (w.layout()) require(w.layout()->varying_axes().empty(), "[replicate] a parameter is the same on all ranks: {}", w);
-  const auto axes = x.layout()->varying_axes();
-  return axes.empty() ? w.without_layout() : replicate(w, group_of(x, axes));
-}
-
-void spatial::require_whole_channels(const char* op, const Tensor& x) {
-  if (!x.layout()) return;
-  require(x.layout()->axis_of(x.rank() - 1) < 0, "[{}] the channels are split; redistribute them first: {}", op, x);
-  require(!x.layout()->has(Placement::share), "[{}] of a share; make it whole with redistribute() first: {}", op, x);
-}
 
 namespace {
 

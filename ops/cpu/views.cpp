@@ -1,4 +1,5 @@
 #include "ops/views.h"
+#include "ops/resample.h"
 
 #include <algorithm>
 #include <cstring>
@@ -167,6 +168,31 @@ void OneHot::run(Cpu, Inputs in, Outputs out) const {
         if (at >= 0 && at < classes) y[i * classes + at] = T(1);
       }
     });
+  });
+}
+
+// A row of the result is a sum of rows of x, as wide as all dimensions behind.
+void MapLines::run(Cpu, Inputs in, Outputs out) const {
+  visit_floating(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const auto& shape = in[0].shape();
+    const std::int64_t outer = shape.elements(0, axis), inner = shape.elements(axis + 1, shape.rank());
+    const std::int64_t n = shape[axis], rows = matrix().rows;
+    const auto *first = matrix().first.data<std::int64_t>(), *index = matrix().index.data<std::int64_t>();
+    const auto* weight = matrix().weight.data<double>();
+    const T* x = in[0].data<T>();
+    T* y = out[0].mutable_data<T>();
+#pragma omp parallel for schedule(static) if (outer * rows * inner > (1 << 15))
+    for (std::int64_t line = 0; line < outer * rows; ++line) {
+      const std::int64_t o = line / rows, row = line - o * rows;
+      T* to = y + line * inner;
+      std::fill_n(to, inner, T(0));
+      for (auto k = first[row]; k < first[row + 1]; ++k) {
+        const auto factor = static_cast<T>(weight[k]);
+        const T* from = x + (o * n + index[k]) * inner;
+        for (std::int64_t i = 0; i < inner; ++i) to[i] += factor * from[i];
+      }
+    }
   });
 }
 

@@ -10,6 +10,7 @@
 #include "ops/norm.h"
 #include "ops/random.h"
 #include "ops/reduce.h"
+#include "ops/resample.h"
 #include "ops/running.h"
 #include "ops/softmax.h"
 #include "ops/views.h"
@@ -41,6 +42,7 @@ MPIGRAD_ABSENT(Flip)
 MPIGRAD_ABSENT(Take)
 MPIGRAD_ABSENT(ScatterAdd)
 MPIGRAD_ABSENT(OneHot)
+MPIGRAD_ABSENT(MapLines)
 MPIGRAD_ABSENT(Sum)
 MPIGRAD_ABSENT(BroadcastTo)
 MPIGRAD_ABSENT(Extremum)

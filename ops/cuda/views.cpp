@@ -4,6 +4,7 @@
 
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/tensors.h"
+#include "ops/resample.h"
 
 namespace mpigrad::ops {
 namespace {
@@ -106,6 +107,21 @@ void OneHot::run(Cuda, Inputs in, Outputs out) const {
                         cuda::compute_stream());
       });
     });
+  });
+}
+
+void MapLines::run(Cuda, Inputs in, Outputs out) const {
+  const auto& shape = in[0].shape();
+  visit_any_floating(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    cuda::map_lines({.outer = shape.elements(0, axis),
+                     .n = shape[axis],
+                     .rows = matrix().rows,
+                     .inner = shape.elements(axis + 1, shape.rank()),
+                     .first = read<std::int64_t>(matrix().first),
+                     .index = read<std::int64_t>(matrix().index),
+                     .weight = read<double>(matrix().weight)},
+                    read<T>(in[0]), written<T>(out[0]), cuda::compute_stream());
   });
 }
 

@@ -5,10 +5,11 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cmath>
 #include <functional>
-#include <optional>
 
 #include "comm/spatial/distributed.h"
+#include "comm/spatial/upsample.h"
 #include "comm/transport/forwarding.h"
 #include "framework/tape.h"
 #include "ops/elementwise.h"
@@ -61,22 +62,49 @@ class Counting : public ForwardingTransport {
   Traffic& traffic_;
 };
 
+// The inputs, first and last, that output o reads in spatial dimension i, of n; those outside are padding.
+using Reads = std::function<std::pair<std::int64_t, std::int64_t>(std::size_t i, std::int64_t n, std::int64_t o)>;
+
+std::int64_t ceil_of(std::int64_t a, std::int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
+std::int64_t floor_of(std::int64_t a, std::int64_t b) { return -ceil_of(-a, b); }
+
 struct Window {
   std::int64_t kernel, stride, padding, dilation = 1;
   bool transposed = false;
+  std::pair<std::int64_t, std::int64_t> reads(std::int64_t o) const {
+    const auto reach = dilation * (kernel - 1);
+    if (transposed) return {ceil_of(o + padding - reach, stride), floor_of(o + padding, stride)};
+    return {o * stride - padding, o * stride - padding + reach};
+  }
 };
 
 struct Row {
   std::string name;
-  // One for each split dimension; none: nothing is exchanged.
-  std::optional<std::array<Window, 3>> windows;
+  Reads reads;  // none: nothing is exchanged
   std::int64_t channels;
   std::vector<Shape> parameters;
   std::function<Tensor(const Tensors&)> run;  // of x and the parameters
   std::int64_t planes_of_a_rank = 0;          // 0: 16 and 18 planes; else that many on each rank
 };
 
-std::array<Window, 3> same(const Window& w) { return {w, w, w}; }
+Reads same(const Window& w) {
+  return [w](std::size_t, std::int64_t, std::int64_t o) { return w.reads(o); };
+}
+// To `factor` times as many places.
+Row upsample_row(const char* name, const std::array<double, 3>& factors, Interpolation mode) {
+  return {name,
+          [=](std::size_t i, std::int64_t n, std::int64_t o) {
+            const double m = std::floor(static_cast<double>(n) * factors[i]);
+            const double at = mode == Interpolation::nearest ? static_cast<double>(o) * static_cast<double>(n) / m
+                                                             : (static_cast<double>(o) + 0.5) * static_cast<double>(n) / m - 0.5;
+            const auto low = static_cast<std::int64_t>(std::floor(std::max(0.0, at) + 1e-9));
+            const bool exact = mode == Interpolation::nearest || at < 1e-9 || std::abs(at - std::round(at)) < 1e-9;
+            return std::pair{low, std::min(n - 1, low + (exact ? 0 : 1))};
+          },
+          3,
+          {},
+          [=](const Tensors& in) { return upsample(in[0], factors, mode); }};
+}
 
 Row conv_row(const char* name, std::int64_t k, std::int64_t s, std::int64_t p, std::int64_t d = 1, std::int64_t groups = 1) {
   return {name,
@@ -125,26 +153,26 @@ std::vector<Row> table() {
           {"max pool k3 s2 p1", same({3, 2, 1}), 3, {}, [=](const Tensors& in) { return max_pool(in[0], pool(3, 2, 1)); }},
           {"max pool k3 s2 p1, ceil mode", same({3, 2, 1}), 3, {}, [=](const Tensors& in) { return max_pool(in[0], pool(3, 2, 1, true)); }},
           {"average pool k3 s2 p1", same({3, 2, 1}), 3, {}, [=](const Tensors& in) { return avg_pool(in[0], pool(3, 2, 1)); }},
+          upsample_row("nearest, 2 times", {2, 2, 2}, Interpolation::nearest),
+          upsample_row("trilinear, 2 times", {2, 2, 2}, Interpolation::linear),
+          upsample_row("trilinear, 1.6, 3 and 0.5 times", {1.6, 3, 0.5}, Interpolation::linear),
+          upsample_row("nearest, 0.4, 1.3 and 2 times", {0.4, 1.3, 2}, Interpolation::nearest),
           {"instance norm", {}, 4, {{4}, {4}}, group(0)},
           {"group norm", {}, 4, {{4}, {4}}, group(2)},
           {"batch norm", {}, 4, {{4}, {4}}, [](const Tensors& in) { return batch_norm(in[0], in[1], in[2]).y; }}};
 }
 
-std::int64_t ceil_of(std::int64_t a, std::int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
-std::int64_t floor_of(std::int64_t a, std::int64_t b) { return -ceil_of(-a, b); }
-
 // Elements that all ranks of y's grid read of x and have not.
-std::int64_t halo_elements(const std::array<Window, 3>& windows, const Layout& x, const Layout& y) {
+std::int64_t halo_elements(const Reads& reads, const Layout& x, const Layout& y) {
   std::int64_t elements = 0;
   for (int r = 0; r < x.grid->ranks(); ++r) {
     const auto have = x.box(r), out = y.box(r);
     Box need = have;
     for (int d = 1; d < 4; ++d) {
       if (x.axis_of(d) < 0) continue;
-      const auto& w = windows[static_cast<std::size_t>(d - 1)];
-      const auto n = x.global[d], reach = w.dilation * (w.kernel - 1), first = out.begin[d], last = out.end[d] - 1;
-      auto begin = w.transposed ? ceil_of(first + w.padding - reach, w.stride) : first * w.stride - w.padding;
-      auto end = w.transposed ? floor_of(last + w.padding, w.stride) + 1 : last * w.stride - w.padding + reach + 1;
+      const auto n = x.global[d], first = out.begin[d], last = out.end[d] - 1;
+      const auto i = static_cast<std::size_t>(d - 1);
+      auto begin = reads(i, n, first).first, end = reads(i, n, last).second + 1;
       begin = std::clamp<std::int64_t>(begin, 0, n), end = std::clamp<std::int64_t>(end, begin, n);
       if (last < first) end = begin;
       need.begin[d] = begin, need.end[d] = end;
@@ -189,11 +217,11 @@ void check_row(const Row& row, const std::vector<int>& cuts, std::int64_t batch,
     require_close(row.name + ": gradient", mine.gradients[0], part_of(whole.gradients[0], layout), 1e-12);
     for (std::size_t i = 1; i < in.size(); ++i)
       require_close(fmt::format("{}: parameter {}", row.name, i), mine.gradients[i], whole.gradients[i], 1e-12);
-    if (comm.rank() == 0 && row.windows) expected = halo_elements(*row.windows, *layout, *mine.y.layout());
+    if (comm.rank() == 0 && row.reads) expected = halo_elements(row.reads, *layout, *mine.y.layout());
   });
   // Forth and back.
   INFO(row.name << ", " << ranks << " ranks, batch " << batch << ", input " << to_string(shape));
-  CHECK(traffic.bytes == (row.windows ? 2 * expected * 8 : 0));
+  CHECK(traffic.bytes == (row.reads ? 2 * expected * 8 : 0));
   // No collective carries activations: only parameters' gradients, statistics of channels, what a grid is made of.
   std::int64_t most = 2 * batch * row.channels + 2 * ranks;
   for (const auto& parameter : row.parameters) most += parameter.elements();
@@ -224,7 +252,10 @@ TEST_CASE("windows: 10 and 18 planes on 4 ranks") {
 
 TEST_CASE("windows: 18 ranks, 3 x 3 x 2, with kernel (5, 4, 3), padding (1, 1, 2), stride (3, 1, 2), dilation (3, 3, 1)") {
   const Row row{"the hard case",
-                std::array<Window, 3>{Window{5, 3, 1, 3}, Window{4, 1, 1, 3}, Window{3, 2, 2, 1}},
+                [](std::size_t i, std::int64_t, std::int64_t o) {
+                  static constexpr std::array windows{Window{5, 3, 1, 3}, Window{4, 1, 1, 3}, Window{3, 2, 2, 1}};
+                  return windows[i].reads(o);
+                },
                 1,
                 {{2, 5, 4, 3, 1}, {2}},
                 [](const Tensors& in) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "comm/spatial/upsample.h"
 #include "ops/conv.h"
 #include "ops/elementwise.h"
 #include "ops/loss.h"
@@ -357,4 +358,27 @@ TEST_CASE("ops: operands on different devices are refused") {
   UseDevice dry(DeviceKind::dry);
   CHECK_REFUSED(here + ones({2}), "[add] operands are on different devices: cpu and dry");
   CHECK_REFUSED(exp(ones({2})).to_vector(), "[tensor] elements of a tensor on device dry cannot be read here");
+}
+
+// Values of torch.nn.functional.interpolate (align_corners = false).
+TEST_CASE("upsample: any number of places, nearest and linear") {
+  const auto along = [](const Tensor& values, std::int64_t m, Interpolation mode) {
+    const auto n = values.dim(0);
+    return reshape(upsample(reshape(values, {1, 1, n, 1, 1}), Extent3{1, m, 1}, mode), {m});
+  };
+  const auto four = vector({1, 2, 3, 4});
+  check(along(four, 8, Interpolation::nearest), {1, 1, 2, 2, 3, 3, 4, 4});
+  check(along(four, 6, Interpolation::nearest), {1, 1, 2, 3, 3, 4});
+  check(along(four, 3, Interpolation::nearest), {1, 2, 3});
+  check(along(four, 8, Interpolation::linear), {1, 1.25, 1.75, 2.25, 2.75, 3.25, 3.75, 4});
+  check(along(four, 6, Interpolation::linear), {1, 1.5, 2 + 1.0 / 6, 2 + 5.0 / 6, 3.5, 4});
+  check(along(four, 2, Interpolation::linear), {1.5, 3.5});
+  check(along(four, 1, Interpolation::linear), {2.5});
+  check(along(four, 4, Interpolation::linear), {1, 2, 3, 4});
+  // Three dimensions with channels: means of eight cells.
+  const auto cube = reshape(from_vector({16}, std::vector<double>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, f64), {1, 2, 2, 2, 2});
+  check(upsample(cube, std::array<double, 3>{0.5, 0.5, 0.5}, Interpolation::linear), {1, 1, 1, 1, 2}, {7, 8});
+  CHECK(upsample(cube, std::array<double, 3>{1.5, 2, 3}).shape() == Shape{1, 3, 4, 6, 2});
+  CHECK_REFUSED(upsample(cube, Extent3{0, 1, 1}), "[upsample] from 2 to 0 places in dimension 1: float64 [1, 2, 2, 2, 2]");
+  CHECK_REFUSED(upsample(cube, std::array<double, 3>{1, -1, 1}), "[upsample] factors are positive, got -1");
 }

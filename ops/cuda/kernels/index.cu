@@ -27,6 +27,19 @@ __global__ void take_kernel(std::int64_t n, std::int64_t rows, FastDivide length
   }
 }
 
+template <class T>
+__global__ void map_lines_kernel(std::int64_t size, FastDivide inner, FastDivide rows, SparseLines lines, const T* x, T* y) {
+  using C = Compute<T>;
+  for (std::int64_t i = first_index(); i < size; i += grid_stride()) {
+    const std::int64_t line = inner.quotient(i), at = i - line * inner.divisor();
+    const std::int64_t outer = rows.quotient(line), row = line - outer * rows.divisor();
+    C sum = 0;
+    for (std::int64_t k = lines.first[row]; k < lines.first[row + 1]; ++k)
+      sum += static_cast<C>(lines.weight[k]) * load(x[(outer * lines.n + lines.index[k]) * inner.divisor() + at]);
+    y[i] = store<T>(sum);
+  }
+}
+
 // scratch: count positions, sorted by row and in each row ascending; rows + 1 ends; rows cursors. Integers alone are added
 // atomically, so nothing depends on the order of threads.
 __global__ void count_kernel(std::int64_t count, std::int64_t rows, const std::int64_t* index, std::int64_t* ends, Fault* fault) {
@@ -128,6 +141,14 @@ void take(std::int64_t count, std::int64_t rows, std::int64_t length, const T* x
 }
 
 template <class T>
+void map_lines(const SparseLines& lines, const T* x, T* y, Stream stream) {
+  const std::int64_t n = lines.outer * lines.rows * lines.inner;
+  if (n == 0) return;
+  launch("map_lines", map_lines_kernel<T>, blocks_for(n), block_threads, stream, n, FastDivide(lines.inner), FastDivide(lines.rows),
+         lines, x, y);
+}
+
+template <class T>
 void scatter_add(std::int64_t count, std::int64_t rows, std::int64_t length, const T* x, const std::int64_t* index,
                  std::int64_t* scratch, T* y, Fault* fault, Stream stream) {
   if (rows == 0 && count == 0) return;
@@ -167,6 +188,9 @@ MPIGRAD_WIDTHS(MPIGRAD_MAKE)
   template void scatter_add(std::int64_t, std::int64_t, std::int64_t, const T*, const std::int64_t*, std::int64_t*, T*, Fault*, \
                             Stream);
 MPIGRAD_ALL_TYPES(MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
+#define MPIGRAD_MAKE(T) template void map_lines(const SparseLines&, const T*, T*, Stream);
+MPIGRAD_FLOATING_TYPES(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
 // `one` has the bits of a 1 of the type that is wanted.
 #define MPIGRAD_ONE_HOT(I, T) template void one_hot(std::int64_t, std::int64_t, const I*, T, T*, Stream);

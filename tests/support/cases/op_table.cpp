@@ -22,6 +22,7 @@
 #include "ops/random.h"
 #include "ops/recompute.h"
 #include "ops/reduce.h"
+#include "ops/resample.h"
 #include "ops/scalar.h"
 #include "ops/softmax.h"
 #include "ops/views.h"
@@ -303,6 +304,9 @@ std::vector<Row> normalisation_and_loss_rows() {
   const Shape s{2, 3, 4};
   const TensorFunction nested = F(recompute([p = x[1]](const Tensor& z) { return tanh(matmul(z, p)) * sum(p); }, x[0]));
   return {
+      {"map_lines, linear", {{{2, 5, 3}}}, F(interpolate_along(x[0], 1, {Interpolation::linear, 5, 8, 0, 5, 0, 8})), true},
+      {"map_lines, a part", {{{2, 3, 3}}}, F(interpolate_along(x[0], 1, {Interpolation::linear, 5, 8, 1, 4, 3, 6})), true},
+      {"map_lines, nearest", {{{5, 3}}}, F(interpolate_along(x[0], 0, {Interpolation::nearest, 5, 3, 0, 5, 0, 3})), true},
       {"channel_moments",
        {{s}},
        [](const Tensors& x) -> Tensors {
