@@ -1,0 +1,147 @@
+// Losses of segmentation: by their formulas, cell by cell, and on every grid those of one rank with their gradients.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "comm/collectives.h"
+#include "framework/tape.h"
+#include "models/segmentation/losses.h"
+#include "ops/elementwise.h"
+#include "tests/support/distributed.h"
+#include "tests/support/ranks.h"
+
+using namespace mpigrad;
+using namespace mpigrad::segmentation;
+using namespace mpigrad::testing;
+
+namespace {
+
+constexpr std::int64_t batch = 3, classes = 4;
+const Shape cells{5, 4, 3};
+
+Tensor scores() { return global_tensor({batch, cells[0], cells[1], cells[2], classes}, 1) * 3; }
+// The last class is in one sample only.
+Tensor labels() {
+  const auto at = global_tensor({batch, cells[0], cells[1], cells[2]}, 2).to_vector();
+  std::vector<double> values;
+  const auto of_sample = at.size() / static_cast<std::size_t>(batch);
+  for (std::size_t i = 0; i < at.size(); ++i) values.push_back(std::floor((at[i] + 1) / 2 * (i < of_sample ? 4 : 3)));
+  return from_vector({batch, cells[0], cells[1], cells[2]}, values, DType::uint8);
+}
+
+// p and t of every cell, [batch][cell][class].
+struct Cells {
+  std::vector<double> p;
+  std::vector<std::size_t> label;
+  Cells() {
+    const auto x = scores().to_vector(), t = labels().to_vector();
+    for (std::size_t i = 0; i < t.size(); ++i) {
+      double sum = 0;
+      for (std::size_t c = 0; c < classes; ++c) sum += std::exp(x[i * classes + c]);
+      for (std::size_t c = 0; c < classes; ++c) p.push_back(std::exp(x[i * classes + c]) / sum);
+      label.push_back(static_cast<std::size_t>(t[i]));
+    }
+  }
+};
+
+// 1 - mean of (T + s) / (T + a F + b M + s)
+double tversky(const Cells& at, double a, double b, const OverlapOptions& o) {
+  const std::size_t groups = o.whole_batch ? 1 : batch, each = at.label.size() / groups;
+  double sum = 0;
+  int count = 0;
+  for (std::size_t g = 0; g < groups; ++g)
+    for (std::size_t c = o.background ? 0 : 1; c < classes; ++c) {
+      double both = 0, wrong = 0, missed = 0;
+      for (std::size_t i = g * each; i < (g + 1) * each; ++i) {
+        const double p = at.p[i * classes + c], t = at.label[i] == c ? 1 : 0;
+        both += p * t, wrong += p * (1 - t), missed += (1 - p) * t;
+      }
+      sum += (both + o.smoothing) / (both + a * wrong + b * missed + o.smoothing), ++count;
+    }
+  return 1 - sum / count;
+}
+
+double cross_entropy_of(const Cells& at, double gamma, const std::vector<double>& weights) {
+  double sum = 0;
+  for (std::size_t i = 0; i < at.label.size(); ++i) {
+    const double p = at.p[i * classes + at.label[i]];
+    sum -= (weights.empty() ? 1 : weights[at.label[i]]) * std::pow(1 - p, gamma) * std::log(p);
+  }
+  return sum / static_cast<double>(at.label.size());
+}
+
+using Loss = std::function<Tensor(const Tensor& x, const Tensor& t)>;
+
+// The value and the gradient on one rank, in float64.
+std::pair<double, Tensor> of_one(const Loss& loss, const Tensor& x, const Tensor& t) {
+  Tape tape;
+  const auto value = loss(x, t);
+  return {value.item(), tape.gradient(value, {x})[0]};
+}
+
+void check_loss(const std::string& name, const Loss& loss, double expected) {
+  const auto x = scores(), t = labels();
+  const auto [value, gradient] = of_one(loss, x, t);
+  INFO(name);
+  CHECK(value == doctest::Approx(expected).epsilon(1e-12));
+  CHECK(loss(cast(x, DType::float32), t).item() == doctest::Approx(expected).epsilon(1e-5));
+  CHECK(loss(cast(x, DType::bfloat16), t).item() == doctest::Approx(expected).epsilon(0.02));
+  // Along a direction.
+  const auto direction = global_tensor(x.shape(), 3);
+  const double step = 1e-6;
+  double slope = 0;
+  const auto g = gradient.to_vector(), d = direction.to_vector();
+  for (std::size_t i = 0; i < g.size(); ++i) slope += g[i] * d[i];
+  const double difference = (loss(x + direction * step, t).item() - loss(x - direction * step, t).item()) / (2 * step);
+  CHECK(slope == doctest::Approx(difference).epsilon(1e-6));
+  for (const auto& grid : std::vector<GridExtents>{{.depth = 2}, {.sample = 2, .height = 2}, {.depth = 2, .height = 2, .width = 2}, {.sample = 4},
+                                                   {.sample = 3, .depth = 2}})
+    check_on_ranks(grid.sample * grid.depth * grid.height * grid.width, name, [&, whole = gradient, value = value](const Communicator& world) {
+      const auto g = make_grid(world, grid);
+      const auto mine = part_of(x, activation_layout(g, x.shape()));
+      const auto targets = part_of(t, split_layout(g, t.shape(), {0, 1, 2, 3}));
+      Tape tape;
+      const auto share = loss(mine, targets);
+      const auto found = tape.gradient(share, {mine})[0];
+      const double all = total(share, world);
+      require(std::abs(all - value) < 1e-12, "[test] {}: {} not {}", name, all, value);
+      require_close(name + ": gradient", found, part_of(whole, mine.layout()), 1e-12);
+    });
+}
+
+}  // namespace
+
+TEST_CASE("segmentation: losses by their formulas, and on every grid") {
+  const Cells at;
+  for (const bool background : {true, false})
+    for (const bool whole_batch : {false, true}) {
+      const OverlapOptions o{.background = background, .whole_batch = whole_batch, .smoothing = 0.5};
+      auto half = o;
+      half.smoothing = 0.25;
+      const double dice = tversky(at, 0.5, 0.5, half);
+      check_loss("dice", [&](const Tensor& x, const Tensor& t) { return soft_dice_loss(x, t, o); }, dice);
+      check_loss("dice and cross-entropy", [&](const Tensor& x, const Tensor& t) { return dice_cross_entropy_loss(x, t, o); },
+                 (dice + cross_entropy_of(at, 0, {})) / 2);
+      const TverskyOptions uneven{.false_positives = 0.3, .false_negatives = 0.9, .overlap = o};
+      check_loss("Tversky", [&](const Tensor& x, const Tensor& t) { return tversky_loss(x, t, uneven); }, tversky(at, 0.3, 0.9, o));
+    }
+  const std::vector<double> weights{0.5, 1, 2, 4};
+  check_loss("focal", [](const Tensor& x, const Tensor& t) { return focal_loss(x, t); }, cross_entropy_of(at, 2, {}));
+  check_loss("focal, weights", [&](const Tensor& x, const Tensor& t) { return focal_loss(x, t, {.gamma = 1.5, .weights = weights}); },
+             cross_entropy_of(at, 1.5, weights));
+  check_loss("focal, gamma 0", [](const Tensor& x, const Tensor& t) { return focal_loss(x, t, {.gamma = 0}); }, cross_entropy_of(at, 0, {}));
+}
+
+TEST_CASE("segmentation: an absent class that nobody predicts is found; what does not fit is refused") {
+  const auto sure = one_hot(labels(), classes, DType::float64) * 1000;
+  CHECK(soft_dice_loss(sure, labels()).item() == doctest::Approx(0));
+  CHECK(focal_loss(sure, labels()).item() == 0);
+  const auto text = [](const auto& f) { return error_text(f); };
+  CHECK(text([&] { soft_dice_loss(scores(), scores()); }).starts_with("[soft_dice_loss] needs scores [N, D, H, W, C]"));
+  CHECK(text([&] { soft_dice_loss(scores(), slice(labels(), 1, 0, 2)); }).starts_with("[soft_dice_loss] labels are for other cells"));
+  CHECK(text([&] { focal_loss(scores(), labels(), {.weights = {1}}); }) == "[focal_loss] 1 weights for 4 classes");
+  CHECK(text([&] { tversky_loss(scores(), labels(), {.false_positives = -1}); }).starts_with("[tversky_loss] weights are not negative"));
+  // A label beyond the classes is an error, not another class.
+  CHECK(!text([&] { soft_dice_loss(slice(scores(), 4, 0, 2), labels()); }).empty());
+}
