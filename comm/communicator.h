@@ -30,8 +30,9 @@ class Communicator {
   // while other calls go on. The second is made, collectively, at its first use.
   Transport& side() const { return *state().side; }
   Transport& reductions() const;
-  // The same for buffers on a device: those above for host memory and the dry device; for a GPU, comm/transport/device/device_transport.h. The
-  // latter are made at their first use, which needs nobody else until a collective call or a round.
+  // The same for buffers on a device: those above for host memory and the dry device; for a GPU,
+  // comm/transport/device/device_transport.h. The latter are made at their first use, which needs nobody else until a collective
+  // call or a round.
   Transport& transport(DeviceKind device) const;
   Transport& side(DeviceKind device) const;
   Transport& reductions(DeviceKind device) const;

@@ -1,6 +1,6 @@
 #pragma once
-// What optimizers ask all ranks: norms of parameters that are cut over ranks (framework/optim/trust_ratio.h), and whether gradients are
-// finite everywhere (framework/optim/loss_scale.h).
+// What optimizers ask all ranks: norms of parameters that are cut over ranks (framework/optim/trust_ratio.h), and whether
+// gradients are finite everywhere (framework/optim/loss_scale.h).
 
 #include <functional>
 

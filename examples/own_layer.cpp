@@ -4,9 +4,9 @@
 //
 // prints the loss and the size of each parameter's gradient, the same as on one rank and on `--transport threads --ranks 3`.
 //
-// The source is that of one rank. A parameter is the same on all ranks: where an elementwise function meets it beside a distributed
-// tensor, its gradient is added up over the ranks among which that is divided, and over no others; and of a parameter as large as
-// the tensor each rank takes its block. A layer that computes with this rank's part by itself does as follows:
+// The source is that of one rank. A parameter is the same on all ranks: where an elementwise function meets it beside a
+// distributed tensor, its gradient is added up over the ranks among which that is divided, and over no others; and of a parameter
+// as large as the tensor each rank takes its block. A layer that computes with this rank's part by itself does as follows:
 //
 //   x.without_layout()                      a plain tensor, all ops are local
 //   parameter_for(x, w)        w for use beside that part, with the same gradient
@@ -22,9 +22,7 @@ using namespace mpigrad;
 class ChannelScale : public nn::Module {
  public:
   using nn::Module::Module;
-  Tensor operator()(const Tensor& x) override {
-    return x * parameter("factor", {x.dim(-1)}, nn::constant_value(1));
-  }
+  Tensor operator()(const Tensor& x) override { return x * parameter("factor", {x.dim(-1)}, nn::constant_value(1)); }
 };
 
 struct Network : nn::Module {

@@ -23,8 +23,8 @@ class JobQueue {
   JobQueue& operator=(const JobQueue&) = delete;
   ~JobQueue();  // after all jobs
 
-  // The future holds f's result or what it threw; destroying it does not wait. A job that submits another runs it at once, because
-  // it might wait for it, and so does who submits after the end (objects of static lifetime).
+  // The future holds f's result or what it threw; destroying it does not wait. A job that submits another runs it at once,
+  // because it might wait for it, and so does who submits after the end (objects of static lifetime).
   template <class F>
   auto submit(F f) -> std::future<std::invoke_result_t<F&>> {
     using Result = std::invoke_result_t<F&>;

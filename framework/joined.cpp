@@ -22,6 +22,8 @@ std::string joined(std::span<const std::int64_t> values, std::string_view separa
 std::string joined(std::span<const std::size_t> values, std::string_view separator) { return joined_values(values, separator); }
 std::string joined(std::span<const double> values, std::string_view separator) { return joined_values(values, separator); }
 std::string joined(std::span<const std::string> values, std::string_view separator) { return joined_values(values, separator); }
-std::string joined(std::span<const std::string_view> values, std::string_view separator) { return joined_values(values, separator); }
+std::string joined(std::span<const std::string_view> values, std::string_view separator) {
+  return joined_values(values, separator);
+}
 
 }  // namespace mpigrad::detail

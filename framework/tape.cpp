@@ -238,7 +238,8 @@ namespace {
 using Ids = std::unordered_set<std::uint64_t>;
 
 // Tensors whose cotangents somebody needs: what is asked for, and what depends on it or on a message, because another rank may
-// ask. Of what is asked for, `computed` gets what entries have made: that has a cotangent to hand on, which must not be under way.
+// ask. Of what is asked for, `computed` gets what entries have made: that has a cotangent to hand on, which must not be under
+// way.
 Ids mattering(const std::vector<Tape::Entry>& entries, const Ids& asked, Ids& computed) {
   Ids matters = asked;
   for (const auto& entry : entries) {

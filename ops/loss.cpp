@@ -20,7 +20,9 @@ LayoutPtr LabelMask::layout(Inputs in) const { return OneHot{.classes = classes}
 
 namespace {
 
-Tensor reduced(const Tensor& x, Reduction reduction) { return reduction == Reduction::none ? x : reduction == Reduction::sum ? sum(x) : mean(x); }
+Tensor reduced(const Tensor& x, Reduction reduction) {
+  return reduction == Reduction::none ? x : reduction == Reduction::sum ? sum(x) : mean(x);
+}
 
 // Mixed precision: losses are computed in float32, whose range and digits they need.
 Tensor wide(const Tensor& x) { return is_half(x.dtype()) ? cast(x, DType::float32) : x; }
@@ -49,7 +51,8 @@ Tensor class_weights(const Tensor& weights, const Tensor& log_p) {
   const auto classes = log_p.dim(-1);
   require(weights.shape() == Shape{classes} && (!weights.layout() || weights.layout()->varying_axes().empty()),
           "[cross_entropy] one weight for each of {} classes: {}", classes, weights);
-  require(wide(weights).dtype() == log_p.dtype(), "[cross_entropy] weights have the type of the scores: {} and {}", weights, log_p);
+  require(wide(weights).dtype() == log_p.dtype(), "[cross_entropy] weights have the type of the scores: {} and {}", weights,
+          log_p);
   const auto all = constant(wide(weights).without_layout());
   if (!log_p.layout()) return all;
   const auto& layout = *log_p.layout();

@@ -16,7 +16,7 @@ Tensor mae(const Tensor& prediction, const Tensor& target, Reduction reduction =
 struct CrossEntropyOptions {
   Tensor weights{};  // [C]: a factor for each class, the same on all ranks, with a layout or without; or none
   std::optional<std::int64_t> ignore_index{};  // labels that count neither in the sum nor in the mean; may be outside [0, C)
-  Reduction reduction = Reduction::mean;                // the mean divides by the sum of the weights of the labels that count
+  Reduction reduction = Reduction::mean;       // the mean divides by the sum of the weights of the labels that count
 };
 // logits: [..., C], labels: integers [...] in [0, C), others are refused:  -w[label] log softmax(logits)[label]
 // Of distributed logits any dimension but the classes may be split, and the labels with it. A mean with weights or ignored labels

@@ -1,7 +1,7 @@
 #pragma once
 // Statistics and normalisation per channel; the channels are the last dimension, all others are rows: of all samples together,
-// [C], or of each sample by itself, [N, C]. What there is of each channel is of the type that x is computed in: float32 for 16-bit
-// activations, whose variance would lose all digits in 16 bits.
+// [C], or of each sample by itself, [N, C]. What there is of each channel is of the type that x is computed in: float32 for
+// 16-bit activations, whose variance would lose all digits in 16 bits.
 
 #include "framework/op.h"
 

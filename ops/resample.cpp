@@ -34,8 +34,9 @@ LineMap make_map(const LinePart& part, DeviceKind device) {
   std::vector<Entry> entries;
   for (auto o = part.out_begin; o < part.out_end; ++o) {
     const auto [low, high] = inputs_of(part.mode, part.n, part.m, o);
-    require(low >= part.in_begin && high < part.in_end, "[resample] output {} reads the inputs {} to {}, of which {} to {} are here", o,
-            low, high, part.in_begin, part.in_end);
+    require(low >= part.in_begin && high < part.in_end,
+            "[resample] output {} reads the inputs {} to {}, of which {} to {} are here", o, low, high, part.in_begin,
+            part.in_end);
     const auto at = (static_cast<double>(o) + 0.5) * static_cast<double>(part.n) / static_cast<double>(part.m) - 0.5;
     const double share = low == high ? 0 : at - static_cast<double>(low);
     entries.push_back({o - part.out_begin, low - part.in_begin, 1 - share});

@@ -143,8 +143,8 @@ struct LogicalOr {
 
 }  // namespace mpigrad::scalar
 
-// ---- all of them, a row each: the function, the name of the op and of the function that users call, and what it is on a distributed
-// tensor (Elementwise, ops/layout_rules.h). Kernels of all devices, ops and plain functions are made of these rows:
+// ---- all of them, a row each: the function, the name of the op and of the function that users call, and what it is on a
+// distributed tensor (Elementwise, ops/layout_rules.h). Kernels of all devices, ops and plain functions are made of these rows:
 //   #define MPIGRAD_MAKE(F, ...) template void Unary<F>::run(Cpu, Inputs, Outputs) const;
 //   MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_MAKE)
 

@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "ops/elementwise.h"
-#include "ops/logsumexp.h"
 #include "ops/layout_rules.h"
+#include "ops/logsumexp.h"
 #include "ops/reduce.h"
 #include "ops/views.h"
 

@@ -316,7 +316,7 @@ void Hdf5Reader::read(const std::string& name, std::span<const std::int64_t> beg
 std::future<void> Hdf5Reader::read_async(const std::string& name, std::span<const std::int64_t> begin,
                                          std::span<const std::int64_t> end, DType type, void* out) const {
   return io_thread().submit([state = state_, name, type, out, begin = std::vector(begin.begin(), begin.end()),
-                                      end = std::vector(end.begin(), end.end())] { state->read(name, begin, end, type, out); });
+                             end = std::vector(end.begin(), end.end())] { state->read(name, begin, end, type, out); });
 }
 
 std::vector<std::string> Hdf5Reader::read_strings(const std::string& name) const {

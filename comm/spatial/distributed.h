@@ -1,9 +1,10 @@
 #pragma once
 // Layers' arithmetic; norms are in norm.h. Every function takes distributed tensors and plain ones, of which it then is the local
-// function (local::conv, ... in ops/). With a layout, windows that cross a cut are completed by an exchange of boxes first, and parameters, which are
-// the same on all ranks, are replicated over exactly those grid axes along which x varies: replicating over more would multiply
-// their gradient. Where x has 16 bits, float32 weights and biases are rounded to its type behind that, so that their gradients
-// are float32 when they are reduced, and halos travel in 16 bits; statistics, gamma and beta of norms stay float32.
+// function (local::conv, ... in ops/). With a layout, windows that cross a cut are completed by an exchange of boxes first, and
+// parameters, which are the same on all ranks, are replicated over exactly those grid axes along which x varies: replicating over
+// more would multiply their gradient. Where x has 16 bits, float32 weights and biases are rounded to its type behind that, so
+// that their gradients are float32 when they are reduced, and halos travel in 16 bits; statistics, gamma and beta of norms stay
+// float32.
 
 #include "comm/spatial/norm.h"
 #include "comm/spatial/redistribute.h"

@@ -129,7 +129,8 @@ Tensor once(const Tensor& x, const Tensor& share) {
     if (own == Placement::share) layout.axes[a] = {Placement::share, -1, {}};
     else if (layout.axes[a].placement == Placement::share) axes.push_back(static_cast<int>(a));
   }
-  require(!x.layout() || x.layout()->grid == layout.grid, "[once] the value and the share are on different grids: {}, {}", x, share);
+  require(!x.layout() || x.layout()->grid == layout.grid, "[once] the value and the share are on different grids: {}, {}", x,
+          share);
   layout.global = x.shape();
   return once(x, grid_of(layout).along(axes)).with_layout(std::make_shared<Layout>(std::move(layout)));
 }

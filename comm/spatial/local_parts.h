@@ -12,8 +12,8 @@
 
 namespace mpigrad::spatial {
 
-// What an op whose outputs read boxes of a distributed [N, D, H, W, C] needs: the plan of the exchange, this rank's part of each split
-// dimension, the result's layout.
+// What an op whose outputs read boxes of a distributed [N, D, H, W, C] needs: the plan of the exchange, this rank's part of each
+// split dimension, the result's layout.
 struct WindowedPlan {
   std::vector<int> axes;  // grid axes that split a spatial dimension
   BoxPlanPtr boxes;       // over grid.along(axes)
@@ -23,8 +23,8 @@ struct WindowedPlan {
   std::array<bool, 3> split{};
 };
 // Of spatial dimension i, cut in blocks: the cuts of its outputs, and every rank's part.
-using DimensionParts =
-    std::function<std::pair<std::vector<std::int64_t>, std::vector<WindowPart>>(std::size_t i, const std::vector<std::int64_t>& cuts)>;
+using DimensionParts = std::function<std::pair<std::vector<std::int64_t>, std::vector<WindowPart>>(
+    std::size_t i, const std::vector<std::int64_t>& cuts)>;
 // The result has `out` places and `channels` channels.
 WindowedPlan windowed_plan(const Tensor& x, const Extent3& out, std::int64_t channels, const DimensionParts& parts_of);
 // x's local part with what it needs around it.

@@ -1,6 +1,6 @@
 #pragma once
-// Norms, on plain tensors and on distributed ones, whose parameters are as those in distributed.h. Ranks combine (count, mean, M2) by
-// Chan's formula: exact for blocks of different sizes, and for ranks that have none.
+// Norms, on plain tensors and on distributed ones, whose parameters are as those in distributed.h. Ranks combine (count, mean,
+// M2) by Chan's formula: exact for blocks of different sizes, and for ranks that have none.
 
 #include "comm/spatial/grid.h"
 #include "ops/activation.h"
@@ -8,8 +8,8 @@
 
 namespace mpigrad {
 
-// Over which ranks statistics are taken: this rank's part alone, the parts of its samples, the same part of all samples, or the whole
-// batch.
+// Over which ranks statistics are taken: this rank's part alone, the parts of its samples, the same part of all samples, or the
+// whole batch.
 enum class StatisticsOver : std::uint8_t { local, spatial_group, batch_group, all };
 
 struct NormAttributes {
@@ -29,7 +29,8 @@ Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const T
                  const NormAttributes& attributes = {});
 
 struct GroupNormAttributes {
-  std::int64_t groups = 0;  // of channels, all of one size; 0: each channel by itself (instance norm), 1: all of them (layer norm)
+  std::int64_t groups =
+      0;  // of channels, all of one size; 0: each channel by itself (instance norm), 1: all of them (layer norm)
   double epsilon = 1e-5;
   StatisticsOver over = StatisticsOver::spatial_group;  // or local: each sample has statistics of its own
   Activation activation = Activation::none;

@@ -22,10 +22,13 @@ Tensor upsample(const Tensor& x, const Extent3& extents, Interpolation mode) {
   const auto in = spatial::global_spatial(x);
   for (std::size_t i = 0; i < 3; ++i)
     require(in[i] > 0 && extents[i] > 0, "[upsample] from {} to {} places in dimension {}: {}", in[i], extents[i], i + 1, x);
-  const auto along = [&](Tensor y, std::size_t i, const LinePart& part) { return interpolate_along(y, static_cast<int>(i) + 1, part); };
+  const auto along = [&](Tensor y, std::size_t i, const LinePart& part) {
+    return interpolate_along(y, static_cast<int>(i) + 1, part);
+  };
   // The dimension that grows least comes first, so that what lies between is small.
   std::array<std::size_t, 3> order{0, 1, 2};
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return extents[a] * in[b] < extents[b] * in[a]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return extents[a] * in[b] < extents[b] * in[a]; });
   if (!x.layout()) {
     Tensor y = x;
     for (const auto i : order) y = along(y, i, {mode, in[i], extents[i], 0, in[i], 0, extents[i]});

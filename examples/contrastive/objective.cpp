@@ -1,9 +1,9 @@
 #include "examples/contrastive/objective.h"
 
 #include "comm/spatial/grid.h"
+#include "models/contrastive/losses/join_views.h"
 #include "models/contrastive/losses/pairs.h"
 #include "models/contrastive/losses/statistics.h"
-#include "models/contrastive/losses/join_views.h"
 #include "ops/device.h"
 #include "ops/elementwise.h"
 #include "ops/views.h"

@@ -228,29 +228,32 @@ int train(const Communicator& world, TrainOptions o) {
   Record last;
   std::int64_t bad_batches = 0;
   Trainer training(o, *net, objective, *optimizer, loss_scale.get(), *source, *loader, world, trainer::make_schedule(o, steps));
-  const TrainerHooks hooks{
-      .epoch =
-          [&](std::int64_t epoch, Progress& progress) {
-            last.epoch = training.run(epoch, progress);
-            bad_batches += last.epoch.bad_batches;
-            return last.epoch.report;
-          },
-      .evaluate =
-          [&] {
-            last.look = monitor();
-            return std::vector<double>{last.look.neighbours, last.epoch.retrieval, last.look.deviation, last.look.effective_rank,
-                                       static_cast<double>(last.epoch.bad_batches)};
-          },
-      .text =
-          [&](const EpochRow& row) {
-            std::vector<std::string> parts;
-            if (std::isfinite(last.look.neighbours)) parts.push_back(fmt::format("neighbours {:.3f}", last.look.neighbours));
-            if (std::isfinite(last.epoch.retrieval)) parts.push_back(fmt::format("pairs {:.3f}", last.epoch.retrieval));
-            if (std::isfinite(last.look.effective_rank)) parts.push_back(fmt::format("rank {:.1f}", last.look.effective_rank));
-            return joined(parts, ", ") + trainer::remarks(row.report);
-          },
-      .before_checkpoint = [&] { objective.publish(); },
-      .after_checkpoint = [&] { objective.withdraw(); }};
+  const TrainerHooks hooks{.epoch =
+                               [&](std::int64_t epoch, Progress& progress) {
+                                 last.epoch = training.run(epoch, progress);
+                                 bad_batches += last.epoch.bad_batches;
+                                 return last.epoch.report;
+                               },
+                           .evaluate =
+                               [&] {
+                                 last.look = monitor();
+                                 return std::vector<double>{last.look.neighbours, last.epoch.retrieval, last.look.deviation,
+                                                            last.look.effective_rank,
+                                                            static_cast<double>(last.epoch.bad_batches)};
+                               },
+                           .text =
+                               [&](const EpochRow& row) {
+                                 std::vector<std::string> parts;
+                                 if (std::isfinite(last.look.neighbours))
+                                   parts.push_back(fmt::format("neighbours {:.3f}", last.look.neighbours));
+                                 if (std::isfinite(last.epoch.retrieval))
+                                   parts.push_back(fmt::format("pairs {:.3f}", last.epoch.retrieval));
+                                 if (std::isfinite(last.look.effective_rank))
+                                   parts.push_back(fmt::format("rank {:.1f}", last.look.effective_rank));
+                                 return joined(parts, ", ") + trainer::remarks(row.report);
+                               },
+                           .before_checkpoint = [&] { objective.publish(); },
+                           .after_checkpoint = [&] { objective.withdraw(); }};
   TrainerOptions options;
   options.fit.epochs = o.epochs, options.fit.first_epoch = first_epoch, options.fit.loss_scale = loss_scale.get();
   options.folder = out / "", options.replaces = o.overwrite && o.resume.empty();

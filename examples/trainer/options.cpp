@@ -59,8 +59,9 @@ void add_device_options(CLI::App& app, Options& o) {
 }
 
 void add_norm_options(CLI::App& app, Options& o) {
-  app.add_option("--statistics", o.statistics,
-                 "ranks that share batch statistics: all, spatial (those of the same samples), batch (the same part of all) or local")
+  app.add_option(
+         "--statistics", o.statistics,
+         "ranks that share batch statistics: all, spatial (those of the same samples), batch (the same part of all) or local")
       ->check(CLI::IsMember({"all", "spatial", "batch", "local"}))
       ->capture_default_str()
       ->group("Network");
@@ -202,7 +203,10 @@ void apply_precision(const Options& o) {
 
 StatisticsOver statistics_of(const Options& o) {
   using enum StatisticsOver;
-  return o.statistics == "all" ? all : o.statistics == "spatial" ? spatial_group : o.statistics == "batch" ? batch_group : StatisticsOver::local;
+  return o.statistics == "all"       ? all
+         : o.statistics == "spatial" ? spatial_group
+         : o.statistics == "batch"   ? batch_group
+                                     : StatisticsOver::local;
 }
 
 std::unique_ptr<Optimizer> make_optimizer(Parameters& parameters, const Options& o) {

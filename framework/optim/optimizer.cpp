@@ -36,7 +36,7 @@ MPIGRAD_CLONES void momentum(double* p, const double* g, double* v, std::int64_t
 
 template <class T>
 MPIGRAD_BODY void adam_body(T* __restrict p, const T* __restrict g, T* __restrict m, T* __restrict v, std::int64_t n,
-                                   AdamNumbers<T> a) {
+                            AdamNumbers<T> a) {
   for (std::int64_t i = 0; i < n; ++i) adam_update(p[i], g[i], m[i], v[i], a);
 }
 MPIGRAD_CLONES void adam(float* p, const float* g, float* m, float* v, std::int64_t n, AdamNumbers<float> a) {

@@ -47,14 +47,13 @@ MPIGRAD_CLONES void lars(double* p, const double* g, double* v, std::int64_t n, 
 }
 
 template <class T>
-MPIGRAD_BODY Sums lamb_norms_body(const T* __restrict p, const T* __restrict g, T* __restrict m, T* __restrict v,
-                                         std::int64_t n, LambNumbers<T> a) {
+MPIGRAD_BODY Sums lamb_norms_body(const T* __restrict p, const T* __restrict g, T* __restrict m, T* __restrict v, std::int64_t n,
+                                  LambNumbers<T> a) {
   for (std::int64_t i = 0; i < n; ++i) lamb_moments(g[i], m[i], v[i], a);
   return sums_of(p, n, [&](std::int64_t i) { return lamb_step(p[i], m[i], v[i], a); });
 }
 template <class T>
-MPIGRAD_BODY void lamb_body(T* __restrict p, const T* __restrict m, const T* __restrict v, std::int64_t n,
-                                   LambNumbers<T> a) {
+MPIGRAD_BODY void lamb_body(T* __restrict p, const T* __restrict m, const T* __restrict v, std::int64_t n, LambNumbers<T> a) {
   for (std::int64_t i = 0; i < n; ++i) p[i] -= a.rate * lamb_step(p[i], m[i], v[i], a);
 }
 MPIGRAD_CLONES Sums lamb_norms(const float* p, const float* g, float* m, float* v, std::int64_t n, LambNumbers<float> a) {

@@ -1,5 +1,6 @@
 #pragma once
-// The formulas of optimizers for one element, one definition for CPU and CUDA. See framework/optim/optimizer.h for what they compute.
+// The formulas of optimizers for one element, one definition for CPU and CUDA. See framework/optim/optimizer.h for what they
+// compute.
 
 #include <cmath>
 #include <cstdint>

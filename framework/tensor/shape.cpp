@@ -15,6 +15,7 @@ int checked_dimension(const char* op, int dimension, int rank) {
 
 }  // namespace mpigrad
 
-fmt::format_context::iterator fmt::formatter<mpigrad::Shape>::format(const mpigrad::Shape& shape, fmt::format_context& context) const {
+fmt::format_context::iterator fmt::formatter<mpigrad::Shape>::format(const mpigrad::Shape& shape,
+                                                                     fmt::format_context& context) const {
   return fmt::format_to(context.out(), "{}", mpigrad::to_string(shape));
 }

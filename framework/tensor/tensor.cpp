@@ -226,6 +226,7 @@ Tensor wrap(void* memory, const Shape& shape, DType dtype, std::function<void()>
 
 }  // namespace mpigrad
 
-fmt::format_context::iterator fmt::formatter<mpigrad::Tensor>::format(const mpigrad::Tensor& x, fmt::format_context& context) const {
+fmt::format_context::iterator fmt::formatter<mpigrad::Tensor>::format(const mpigrad::Tensor& x,
+                                                                      fmt::format_context& context) const {
   return fmt::format_to(context.out(), "{}", mpigrad::to_string(x));
 }

@@ -77,7 +77,8 @@ const Loader::State::Layouts& Loader::State::layouts_for(std::int64_t n) {
   if (!found.x && options.grid) {
     found.x = activation_layout(options.grid, shape(n));
     const bool per_cell = source->target_type().per_cell;
-    found.y = split_layout(options.grid, target_shape(n, source->extents()), {0, per_cell ? 1 : -1, per_cell ? 2 : -1, per_cell ? 3 : -1});
+    found.y = split_layout(options.grid, target_shape(n, source->extents()),
+                           {0, per_cell ? 1 : -1, per_cell ? 2 : -1, per_cell ? 3 : -1});
   }
   return found;
 }
@@ -180,8 +181,8 @@ Loader::Loader(SourcePtr source, LoaderOptions options) {
   const auto& target = s.source->target_type();
   const auto own = is_floating(target.type) ? o.dtype : target.per_cell ? target.type : DType::int64;
   s.target_dtype = o.target_dtype.value_or(own);
-  require(is_floating(s.target_dtype) || !is_floating(own), "[data] y is floating-point, not {}: targets are numbers, not classes",
-          name_of(s.target_dtype));
+  require(is_floating(s.target_dtype) || !is_floating(own),
+          "[data] y is floating-point, not {}: targets are numbers, not classes", name_of(s.target_dtype));
   require(is_floating(s.target_dtype) || s.target_dtype == own, "[data] y is {} or floating-point, not {}", name_of(own),
           name_of(s.target_dtype));
 

@@ -24,7 +24,7 @@ struct LoaderOptions {
   bool shifts = false;          // periodic, by any number of cells along each axis
   bool transpositions = false;  // a random order of the spatial axes; for cubes
   Transform transform = Transform::of_source;
-  DType dtype = DType::float32;         // of x
+  DType dtype = DType::float32;  // of x
   // Of y: floating-point, or for classes int64, labels of cells the stored integers. None: that, and for numbers that of x.
   std::optional<DType> target_dtype{};
   std::vector<std::int64_t> samples{};  // which ones; empty: all
@@ -66,7 +66,7 @@ class Loader {
   // throws where its batch is asked for.
   Batches<Batch> epoch(std::int64_t epoch) const;
 
-  struct Fetch;   // a batch that is being read
+  struct Fetch;  // a batch that is being read
   struct State;
 
  private:

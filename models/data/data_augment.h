@@ -44,9 +44,9 @@ struct Stored {
   DType type = DType::uint8;
   const void* from = nullptr;
 };
-// Writes the piece, which lies in stored.region, into the block [d, h, w, C] of `extents` at `to`, of type `type`, transformed (not
-// of_source). Errors: with the name that `name` gives, if log1p meets a negative number; a type that is neither floating-point nor,
-// with Transform::none, the stored one.
+// Writes the piece, which lies in stored.region, into the block [d, h, w, C] of `extents` at `to`, of type `type`, transformed
+// (not of_source). Errors: with the name that `name` gives, if log1p meets a negative number; a type that is neither
+// floating-point nor, with Transform::none, the stored one.
 void copy_piece(const Piece& piece, const Stored& stored, const Shape& extents, std::int64_t channels, Transform transform,
                 DType type, void* to, const std::function<std::string()>& name);
 

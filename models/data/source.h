@@ -39,7 +39,7 @@ struct TargetType {
 struct SampleType {
   Shape extents{1, 1, 1};  // [D, H, W] of every sample
   std::int64_t channels = 1;
-  DType type = DType::float32;             // as stored
+  DType type = DType::float32;            // as stored
   Transform transform = Transform::none;  // what of_source means; never of_source itself
   TargetType targets{};
 };
@@ -75,7 +75,8 @@ class Source {
   const std::vector<std::string>& target_names() const { return target_type().names; }
   bool has_classes() const { return !is_floating(target_type().type) && target_type().shape.elements() > 0; }
   Box whole() const { return {Shape{0, 0, 0}, extents()}; }
-  // A box of a sample [d, h, w, C], and all its targets, as numbers: for tables and pictures. Error: targets that are those of cells.
+  // A box of a sample [d, h, w, C], and all its targets, as numbers: for tables and pictures. Error: targets that are those of
+  // cells.
   std::vector<double> values(std::int64_t sample, const Box& box) const;
   std::vector<double> targets(std::int64_t sample) const;
 };

@@ -165,7 +165,8 @@ ViewBatch ViewLoader::State::finish(Fetch& fetch) {
     batch.indices.mutable_data<std::int64_t>()[i] = item.sample;
     if (item.labels) {
       item.labels->ready.get();
-      convert(item.labels->bytes.get(), source->target_type().type, static_cast<std::int64_t>(row.size()), DType::int64, row.data());
+      convert(item.labels->bytes.get(), source->target_type().type, static_cast<std::int64_t>(row.size()), DType::int64,
+              row.data());
     }
     for (std::size_t t = 0; t < row.size(); ++t) batch.labels[t].mutable_data<std::int64_t>()[i] = row[t];
     if (!item.finite && batch.bad_sample < 0)

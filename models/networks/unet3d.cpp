@@ -13,7 +13,8 @@ using Kind = nn::NormAttributes::Kind;
 
 UNet3dOptions completed(UNet3dOptions o) {
   const bool lbann = o.variant == UNet3dVariant::lbann;
-  if (o.filters.empty()) o.filters = lbann ? std::vector<std::int64_t>{32, 64, 128, 256, 512} : std::vector<std::int64_t>{32, 64, 128, 256, 320, 320};
+  if (o.filters.empty())
+    o.filters = lbann ? std::vector<std::int64_t>{32, 64, 128, 256, 512} : std::vector<std::int64_t>{32, 64, 128, 256, 320, 320};
   require(o.filters.size() >= 3 && std::all_of(o.filters.begin(), o.filters.end(), [](auto f) { return f > 0; }),
           "[unet3d] filters are at least three numbers from 1 on");
   require(o.classes >= 1, "[unet3d] {} classes", o.classes);
@@ -52,8 +53,8 @@ UNet3d::Block UNet3d::block(const std::string& name, std::int64_t first, std::in
   return result;
 }
 
-// Of f filters and L levels: lbann has the blocks (f0, f1), (f1, f2), ... and on the way up (fL-1, fL-1), ...; mlperf has one number of
-// filters for each block.
+// Of f filters and L levels: lbann has the blocks (f0, f1), (f1, f2), ... and on the way up (fL-1, fL-1), ...; mlperf has one
+// number of filters for each block.
 UNet3d::UNet3d(const UNet3dOptions& options) : o_(completed(options)) {
   const bool lbann = o_.variant == UNet3dVariant::lbann;
   const auto& f = o_.filters;
@@ -66,8 +67,7 @@ UNet3d::UNet3d(const UNet3dOptions& options) : o_(completed(options)) {
   for (std::size_t i = levels; i-- > 0;) {
     const auto name = fmt::format("up{}", i + 1);
     const auto out = lbann ? f[i + 1] : f[i];
-    expansions_.add(*this, name + ".expand",
-                    {.out = lbann ? f[i + 2] : f[i], .kernel = 2, .stride = 2, .bias = !lbann});
+    expansions_.add(*this, name + ".expand", {.out = lbann ? f[i + 2] : f[i], .kernel = 2, .stride = 2, .bias = !lbann});
     ups_.push_back(block(name, out, out));
   }
   head_ = std::make_unique<nn::Conv3d>(*this, "head", nn::Conv3dAttributes{.out = o_.classes, .bias = !lbann});

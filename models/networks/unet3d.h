@@ -14,8 +14,8 @@ enum class UNet3dVariant : std::uint8_t {
 
 struct UNet3dOptions {
   UNet3dVariant variant = UNet3dVariant::mlperf;
-  // Of the levels from the finest on: lbann 32, 64, 128, 256, 512, of which the first two are one level's; mlperf 32, 64, 128, 256, 320,
-  // 320. At least three; as many as there are make the depth.
+  // Of the levels from the finest on: lbann 32, 64, 128, 256, 512, of which the first two are one level's; mlperf 32, 64, 128,
+  // 256, 320, 320. At least three; as many as there are make the depth.
   std::vector<std::int64_t> filters{};
   std::optional<nn::NormAttributes> norm{};  // but for its activation; none: the variant's
   std::int64_t classes = 3;
@@ -23,8 +23,8 @@ struct UNet3dOptions {
   bool recompute = false;
 };
 
-// [N, D, H, W, C] -> scores [N, D, H, W, classes], of any extents from 1 on: where a level's is odd, the next finer one cuts off or
-// fills up what its transposed convolution makes. Every level is split as the volume is; ranks may be left without planes.
+// [N, D, H, W, C] -> scores [N, D, H, W, classes], of any extents from 1 on: where a level's is odd, the next finer one cuts off
+// or fills up what its transposed convolution makes. Every level is split as the volume is; ranks may be left without planes.
 class UNet3d : public nn::Module {
  public:
   explicit UNet3d(const UNet3dOptions& options = {});

@@ -119,12 +119,16 @@ Tensor BatchNorm::operator()(const Tensor& x, Activation activation) {
 
 Tensor GroupNorm::operator()(const Tensor& x, Activation activation) {
   const Shape shape{x.dim(-1)};
-  LayerScope scope(path(), a_.groups == 0 ? "instance_norm" : a_.groups == 1 ? "layer_norm" : "group_norm", a_.affine ? 2 * x.dim(-1) : 0);
+  LayerScope scope(path(),
+                   a_.groups == 0   ? "instance_norm"
+                   : a_.groups == 1 ? "layer_norm"
+                                    : "group_norm",
+                   a_.affine ? 2 * x.dim(-1) : 0);
   UseDevice device(x.device());
   const auto gamma = a_.affine ? parameter("gamma", shape, constant_value(1), false) : constant(ones(shape, dtype())),
              beta = a_.affine ? parameter("beta", shape, constant_value(0), false) : constant(zeros(shape, dtype()));
-  return scope.done(group_norm(
-      x, gamma, beta, {.groups = a_.groups, .epsilon = a_.epsilon, .over = a_.statistics, .activation = activation}));
+  return scope.done(
+      group_norm(x, gamma, beta, {.groups = a_.groups, .epsilon = a_.epsilon, .over = a_.statistics, .activation = activation}));
 }
 
 NoBatchStatistics::NoBatchStatistics(const char* why) : previous_(std::exchange(no_batch_statistics, why)) {}

@@ -53,8 +53,8 @@ struct ConvTranspose3dAttributes {
   bool bias = true;
   Activation activation = Activation::none;  // in the same pass as the bias
 };
-// [N, D, H, W, C] -> [N, D', H', W', out], D' = (D - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1, or the global
-// `extents` that are asked for: then the end of each dimension is cut off or filled up with zeros before the bias.
+// [N, D, H, W, C] -> [N, D', H', W', out], D' = (D - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1, or the
+// global `extents` that are asked for: then the end of each dimension is cut off or filled up with zeros before the bias.
 class ConvTranspose3d : public Module {
  public:
   using Attributes = ConvTranspose3dAttributes;

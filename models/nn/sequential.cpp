@@ -79,7 +79,9 @@ std::unique_ptr<Module> make_norm(Module& parent, const std::string& name, const
                                                            .activation = a.activation});
   if (a.kind == none) return std::make_unique<Activate>(parent, name, a.activation);
   return std::make_unique<GroupNorm>(parent, name,
-                                     GroupNormAttributes{.groups = a.kind == instance ? 0 : a.kind == layer ? 1 : a.groups,
+                                     GroupNormAttributes{.groups = a.kind == instance ? 0
+                                                                   : a.kind == layer  ? 1
+                                                                                      : a.groups,
                                                          .epsilon = a.epsilon,
                                                          .statistics = a.statistics.value_or(StatisticsOver::spatial_group),
                                                          .activation = a.activation});

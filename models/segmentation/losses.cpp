@@ -17,8 +17,8 @@ struct Compared {
 };
 
 Compared compared(const char* loss, const Tensor& scores, const Tensor& labels) {
-  require(scores.rank() == 5 && labels.rank() == 4, "[{}] needs scores [N, D, H, W, C] and labels [N, D, H, W]: {}, {}", loss, scores,
-          labels);
+  require(scores.rank() == 5 && labels.rank() == 4, "[{}] needs scores [N, D, H, W, C] and labels [N, D, H, W]: {}, {}", loss,
+          scores, labels);
   require(!scores.layout() == !labels.layout(), "[{}] scores and labels are both distributed or both local: {}, {}", loss, scores,
           labels);
   const auto wide = is_half(scores.dtype()) ? cast(scores, DType::float32) : scores;
@@ -49,7 +49,8 @@ struct Overlap {
   Tensor both, predicted, true_;
 };
 Overlap overlap_of(const Compared& at, const Tensor& p, const OverlapOptions& o) {
-  Overlap result{.both = over_cells(where(at.chosen, p, number(p, 0)), o.whole_batch), .predicted = over_cells(p, o.whole_batch),
+  Overlap result{.both = over_cells(where(at.chosen, p, number(p, 0)), o.whole_batch),
+                 .predicted = over_cells(p, o.whole_batch),
                  .true_ = {}};
   Untaped scope;
   result.true_ = constant(over_cells(cast(at.chosen, p.dtype()), o.whole_batch));

@@ -47,17 +47,18 @@ struct TrainerOptions {
 };
 
 struct TrainerResult {
-  std::vector<EpochRow> epochs{};     // on rank 0 those of earlier runs that metrics.csv has kept, too
+  std::vector<EpochRow> epochs{};   // on rank 0 those of earlier runs that metrics.csv has kept, too
   std::int64_t epochs_behind = 0;   // of the weights
   double seconds = 0, samples = 0;  // of this run's epochs, without what is measured after them
-  std::string stopped{};              // why it ended before its last epoch; empty: it did not
+  std::string stopped{};            // why it ended before its last epoch; empty: it did not
 };
 
 // Collective. Files of an earlier run in the folder are replaced, but rows of epochs before fit.first_epoch stay; early stopping
 // looks at what rank 0 measures. Errors: as fit(); files that cannot be written are an error of all ranks.
 TrainerResult train(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, const Communicator& world,
                     const TrainerHooks& hooks, const TrainerOptions& options);
-// The same with hooks.epoch, of `steps` steps. Of options.fit only epochs, first_epoch and loss_scale (which checkpoints keep) count.
+// The same with hooks.epoch, of `steps` steps. Of options.fit only epochs, first_epoch and loss_scale (which checkpoints keep)
+// count.
 TrainerResult train(nn::Module& net, Optimizer& optimizer, std::int64_t steps, const Communicator& world,
                     const TrainerHooks& hooks, const TrainerOptions& options);
 

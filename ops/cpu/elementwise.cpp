@@ -6,8 +6,8 @@
 
 #include "framework/tensor/half_rows.h"
 #include "ops/broadcast.h"
-#include "ops/scalar.h"
 #include "ops/elementwise_ops.h"
+#include "ops/scalar.h"
 
 namespace mpigrad::ops {
 namespace {

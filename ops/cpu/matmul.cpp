@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "ops/cpu/libraries/blas.h"
 #include "framework/target_clones.h"
 #include "ops/cpu/kernels.h"
+#include "ops/cpu/libraries/blas.h"
 #include "ops/cpu/parallel.h"
 #include "ops/problems.h"
 

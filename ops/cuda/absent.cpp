@@ -3,7 +3,6 @@
 #include "ops/cuda/absent.h"
 
 #include "ops/activation.h"
-#include "ops/scalar.h"
 #include "ops/elementwise_ops.h"
 #include "ops/logsumexp.h"
 #include "ops/loss.h"
@@ -12,6 +11,7 @@
 #include "ops/reduce.h"
 #include "ops/resample.h"
 #include "ops/running.h"
+#include "ops/scalar.h"
 #include "ops/softmax.h"
 #include "ops/views.h"
 

@@ -1,8 +1,8 @@
 #include "ops/broadcast.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/tensors.h"
-#include "ops/scalar.h"
 #include "ops/elementwise_ops.h"
+#include "ops/scalar.h"
 
 namespace mpigrad::ops {
 namespace {

@@ -90,7 +90,8 @@ inline std::int64_t scatter_scratch(std::int64_t count, std::int64_t rows) { ret
 template <class T>
 void scatter_add(std::int64_t count, std::int64_t rows, std::int64_t length, const T* x, const std::int64_t* index,
                  std::int64_t* scratch, T* y, Fault* fault, Stream stream);
-// y[o, r, i] = sum over k in [first[r], first[r + 1]) of weight[k] x[o, index[k], i]; x: [outer, n, inner], y: [outer, rows, inner]
+// y[o, r, i] = sum over k in [first[r], first[r + 1]) of weight[k] x[o, index[k], i]; x: [outer, n, inner], y: [outer, rows,
+// inner]
 struct SparseLines {
   std::int64_t outer = 0, n = 0, rows = 0, inner = 0;
   const std::int64_t *first = nullptr, *index = nullptr;

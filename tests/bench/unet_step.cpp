@@ -1,5 +1,5 @@
-// Times a training step of the 3D U-Net as the peers' scripts do (cross-entropy, Adam), beside the rate of a large float32 product on
-// the same threads in the same run: a line of JSON for each size.
+// Times a training step of the 3D U-Net as the peers' scripts do (cross-entropy, Adam), beside the rate of a large float32
+// product on the same threads in the same run: a line of JSON for each size.
 //
 //   unet_step --size 64 --threads 2
 //   mpiexec -n 2 unet_step --grid depth=2 --size 128 --threads 1
@@ -73,8 +73,7 @@ void measure(const Session& session, const Options& o, std::int64_t size) {
   net.build(layout, {.seed = 1});
   Adam adam(net, {.learning_rate = 1e-4});
   const auto x = constant(random_normal(layout->global, {1, 2}, 0, 1, DType::float32, layout));
-  const auto y =
-      constant(cast(random_uniform(labels_layout->global, {1, 3}, 0, 3, DType::float32, labels_layout), DType::uint8));
+  const auto y = constant(cast(random_uniform(labels_layout->global, {1, 3}, 0, 3, DType::float32, labels_layout), DType::uint8));
   std::vector<double> seconds, rates;
   std::map<std::string, OfOp> ops;
   double flops = 0, value = 0;
@@ -92,7 +91,8 @@ void measure(const Session& session, const Options& o, std::int64_t size) {
     seconds.push_back(end - start);
     flops = 0;
     for (const auto& line : log.lines) {
-      auto& op = ops[o.by_layer ? fmt::format("{} {}", line.op, line.outputs.empty() ? Shape{} : line.outputs[0]) : std::string(line.op)];
+      auto& op = ops[o.by_layer ? fmt::format("{} {}", line.op, line.outputs.empty() ? Shape{} : line.outputs[0])
+                                : std::string(line.op)];
       op.seconds += line.seconds / o.repeats, op.flops += line.flops / o.repeats, ++op.calls;
       if (line.op.starts_with("conv")) flops += line.flops;
     }

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "framework/tensor/random.h"
-#include "models/data/view_loader.h"
 #include "models/data/sources/memory.h"
+#include "models/data/view_loader.h"
 
 using namespace mpigrad;
 

@@ -44,7 +44,8 @@ Chosen choose(const Communicator& world, Dice& dice) {
     key[r] = what == 4 ? -static_cast<int>(r) : static_cast<int>(dice(-3, 3));
   }
   Chosen chosen{world.split(color[me], key[me]),
-                fmt::format("split by colours {} and keys {}", mpigrad::joined(color, ","), mpigrad::joined(key, ",")), color[me]};
+                fmt::format("split by colours {} and keys {}", mpigrad::joined(color, ","), mpigrad::joined(key, ",")),
+                color[me]};
   require(static_cast<bool>(chosen.comm) == (color[me] >= 0), "[fuzz] split: a colour that is negative");
   if (!chosen.comm) return {};
   int before = 0;

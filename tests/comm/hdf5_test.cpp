@@ -167,7 +167,8 @@ TEST_CASE("hdf5: nothing is overwritten or left half written") {
     Hdf5Writer writer(path, true);
     writer.create("other", {3}, DType::float32);
     CHECK(has(error_text([&] { writer.create("other", {3}, DType::float32); }), "dataset 'other' cannot be created"));
-    CHECK(has(error_text([&] { writer.write_box("absent", Block{0}, Block{0}, DType::float32, nullptr); }), "no dataset 'absent'"));
+    CHECK(
+        has(error_text([&] { writer.write_box("absent", Block{0}, Block{0}, DType::float32, nullptr); }), "no dataset 'absent'"));
     CHECK(has(error_text([&] { writer.write_box("other", Block{0}, Block{4}, DType::float32, nullptr); }), "has shape [3]"));
     writer.commit();
   }

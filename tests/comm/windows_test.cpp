@@ -1,6 +1,6 @@
-// Windows that other systems refuse or gather whole activations for, by name: on 2, 4 and 8 ranks, split along one dimension and two,
-// batches of 1 and 3, even and uneven blocks. Values and gradients are those of one rank, and the bytes of all messages are exactly
-// those of the halo formula: what a rank's outputs read, less what it has.
+// Windows that other systems refuse or gather whole activations for, by name: on 2, 4 and 8 ranks, split along one dimension and
+// two, batches of 1 and 3, even and uneven blocks. Values and gradients are those of one rank, and the bytes of all messages are
+// exactly those of the halo formula: what a rank's outputs read, less what it has.
 
 #include <doctest/doctest.h>
 
@@ -107,20 +107,12 @@ Row upsample_row(const char* name, const std::array<double, 3>& factors, Interpo
 }
 
 Row conv_row(const char* name, std::int64_t k, std::int64_t s, std::int64_t p, std::int64_t d = 1, std::int64_t groups = 1) {
-  return {name,
-          same({k, s, p, d}),
-          4,
-          {{6, k, k, k, 4 / groups}, {6}},
-          [=](const Tensors& in) {
+  return {name, same({k, s, p, d}), 4, {{6, k, k, k, 4 / groups}, {6}}, [=](const Tensors& in) {
             return conv(in[0], in[1], in[2], {.stride = s, .dilation = d, .padding_low = p, .padding_high = p, .groups = groups});
           }};
 }
 Row transposed_row(const char* name, std::int64_t k, std::int64_t s, std::int64_t p, std::int64_t output_padding = 0) {
-  return {name,
-          same({k, s, p, 1, true}),
-          3,
-          {{3, k, k, k, 5}, {5}},
-          [=](const Tensors& in) {
+  return {name, same({k, s, p, 1, true}), 3, {{3, k, k, k, 5}, {5}}, [=](const Tensors& in) {
             return conv_transpose(in[0], in[1], in[2],
                                   {.stride = s, .padding_low = p, .padding_high = p, .output_padding = output_padding});
           }};
@@ -151,7 +143,11 @@ std::vector<Row> table() {
           transposed_row("transposed k5 s3 p1, output padding 2", 5, 3, 1, 2),
           {"max pool k2 s2", same({2, 2, 0}), 3, {}, [=](const Tensors& in) { return max_pool(in[0], pool(2, 2, 0)); }},
           {"max pool k3 s2 p1", same({3, 2, 1}), 3, {}, [=](const Tensors& in) { return max_pool(in[0], pool(3, 2, 1)); }},
-          {"max pool k3 s2 p1, ceil mode", same({3, 2, 1}), 3, {}, [=](const Tensors& in) { return max_pool(in[0], pool(3, 2, 1, true)); }},
+          {"max pool k3 s2 p1, ceil mode",
+           same({3, 2, 1}),
+           3,
+           {},
+           [=](const Tensors& in) { return max_pool(in[0], pool(3, 2, 1, true)); }},
           {"average pool k3 s2 p1", same({3, 2, 1}), 3, {}, [=](const Tensors& in) { return avg_pool(in[0], pool(3, 2, 1)); }},
           upsample_row("nearest, 2 times", {2, 2, 2}, Interpolation::nearest),
           upsample_row("trilinear, 2 times", {2, 2, 2}, Interpolation::linear),
@@ -206,7 +202,8 @@ void check_row(const Row& row, const std::vector<int>& cuts, std::int64_t batch,
   std::atomic<std::int64_t> expected{-1};
   on_ranks(ranks, [&](const Communicator& bare) {
     const Communicator comm(std::make_shared<Counting>(bare.shared_transport(), traffic));
-    const auto grid = make_grid(comm, {.depth = cuts[0], .height = cuts.size() > 1 ? cuts[1] : 1, .width = cuts.size() > 2 ? cuts[2] : 1});
+    const auto grid =
+        make_grid(comm, {.depth = cuts[0], .height = cuts.size() > 1 ? cuts[1] : 1, .width = cuts.size() > 2 ? cuts[2] : 1});
     const auto layout = activation_layout(grid, shape);
     Tensors in{part_of(whole_in[0], layout)};
     for (std::size_t i = 1; i < whole_in.size(); ++i)

@@ -117,8 +117,7 @@ class Noise : public data::Source {
     for (auto d = box.begin[0]; d < box.end[0]; ++d)
       for (auto h = box.begin[1]; h < box.end[1]; ++h)
         for (auto w = box.begin[2]; w < box.end[2]; ++w)
-          *to++ =
-              static_cast<float>((1.5 + strength(sample)) * random.normal(static_cast<std::uint64_t>((d * 16 + h) * 16 + w)));
+          *to++ = static_cast<float>((1.5 + strength(sample)) * random.normal(static_cast<std::uint64_t>((d * 16 + h) * 16 + w)));
   }
   void read_targets(std::int64_t sample, const Box&, std::byte* out) const override {
     *reinterpret_cast<double*>(out) = strength(sample);
@@ -126,8 +125,7 @@ class Noise : public data::Source {
 
  private:
   static double strength(std::int64_t sample) { return static_cast<double>(sample) / 8 - 0.95; }
-  data::SampleType type_{.extents = {16, 16, 16},
-                         .targets = {.type = DType::float64, .shape = {1}, .names = {"strength"}}};
+  data::SampleType type_{.extents = {16, 16, 16}, .targets = {.type = DType::float64, .shape = {1}, .names = {"strength"}}};
 };
 
 struct Curve {

@@ -170,7 +170,7 @@ TEST_CASE("gpu: lars and lamb follow their formulas") {
   const UseDevice gpu(DeviceKind::cuda);
   int calls = 0;
   for (const auto& rule : rules)
-    for (const auto& reduce : {NormReduction(), NormReduction([&](const Parameters& parameters, std::span<double> squares) {
+    for (const auto& reduce : {NormReduction(), NormReduction([&](const Parameters&parameters, std::span<double> squares) {
                                  require(squares.size() == 2 * parameters.size(), "[test] {} squares", squares.size());
                                  ++calls;
                                })}) {

@@ -144,17 +144,17 @@ TEST_CASE("gpu: training is that of a CPU") {
     Run run;
     double tolerance;
   };
-  for (const auto& each : std::vector<Case>{
-           {"plain", {}, 1e-10},
-           {"float32", {.dtype = DType::float32}, 1e-5},
-           {"ragged", {.samples = ragged}, 1e-10},
-           {"clipped", {.clip_norm = 1e-2}, 1e-10},
-           {"accumulated", {.batch = 2, .accumulate = 2}, 1e-10},
-           {"two ranks, samples", {.grid = {.sample = 2}, .samples = ragged, .clip_norm = 0.1}, 1e-10},
-           {"two ranks, space", {.dtype = DType::float32, .grid = {.depth = 2}}, 1e-5},
-           {"local statistics", {.grid = {.sample = 2}, .over = StatisticsOver::local}, 1e-10},
-           {"three ranks, a GPU each", {.dtype = DType::float32, .grid = {.sample = 3}, .spread = true}, 1e-5},
-           {"four ranks", {.grid = {.sample = 2, .height = 2}, .over = StatisticsOver::spatial_group}, 1e-10}}) {
+  for (const auto& each :
+       std::vector<Case>{{"plain", {}, 1e-10},
+                         {"float32", {.dtype = DType::float32}, 1e-5},
+                         {"ragged", {.samples = ragged}, 1e-10},
+                         {"clipped", {.clip_norm = 1e-2}, 1e-10},
+                         {"accumulated", {.batch = 2, .accumulate = 2}, 1e-10},
+                         {"two ranks, samples", {.grid = {.sample = 2}, .samples = ragged, .clip_norm = 0.1}, 1e-10},
+                         {"two ranks, space", {.dtype = DType::float32, .grid = {.depth = 2}}, 1e-5},
+                         {"local statistics", {.grid = {.sample = 2}, .over = StatisticsOver::local}, 1e-10},
+                         {"three ranks, a GPU each", {.dtype = DType::float32, .grid = {.sample = 3}, .spread = true}, 1e-5},
+                         {"four ranks", {.grid = {.sample = 2, .height = 2}, .over = StatisticsOver::spatial_group}, 1e-10}}) {
     INFO(each.name);
     check_equal(train(each.run, DeviceKind::cuda), train(each.run, DeviceKind::cpu), each.tolerance);
   }

@@ -107,9 +107,7 @@ TEST_CASE("CosmoFlow has exactly the published numbers of parameters") {
   CHECK(parameter_count({.variant = CosmoFlowVariant::mlperf}, 128) == 8907556);
 }
 
-TEST_CASE("CosmoFlow, hybrid: 20 steps are the same on every grid") {
-  check_grids({.options = hybrid()}, grids(all_tests()));
-}
+TEST_CASE("CosmoFlow, hybrid: 20 steps are the same on every grid") { check_grids({.options = hybrid()}, grids(all_tests())); }
 
 TEST_CASE("CosmoFlow, MLPerf: 20 steps are the same on mixed grids") {
   Run run{.options = {.variant = CosmoFlowVariant::mlperf, .filter_divisor = 8}, .extent = 32};

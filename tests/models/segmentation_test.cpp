@@ -95,19 +95,23 @@ void check_loss(const std::string& name, const Loss& loss, double expected) {
   for (std::size_t i = 0; i < g.size(); ++i) slope += g[i] * d[i];
   const double difference = (loss(x + direction * step, t).item() - loss(x - direction * step, t).item()) / (2 * step);
   CHECK(slope == doctest::Approx(difference).epsilon(1e-6));
-  for (const auto& grid : std::vector<GridExtents>{{.depth = 2}, {.sample = 2, .height = 2}, {.depth = 2, .height = 2, .width = 2}, {.sample = 4},
+  for (const auto& grid : std::vector<GridExtents>{{.depth = 2},
+                                                   {.sample = 2, .height = 2},
+                                                   {.depth = 2, .height = 2, .width = 2},
+                                                   {.sample = 4},
                                                    {.sample = 3, .depth = 2}})
-    check_on_ranks(grid.sample * grid.depth * grid.height * grid.width, name, [&, whole = gradient, value = value](const Communicator& world) {
-      const auto g = make_grid(world, grid);
-      const auto mine = part_of(x, activation_layout(g, x.shape()));
-      const auto targets = part_of(t, split_layout(g, t.shape(), {0, 1, 2, 3}));
-      Tape tape;
-      const auto share = loss(mine, targets);
-      const auto found = tape.gradient(share, {mine})[0];
-      const double all = total(share, world);
-      require(std::abs(all - value) < 1e-12, "[test] {}: {} not {}", name, all, value);
-      require_close(name + ": gradient", found, part_of(whole, mine.layout()), 1e-12);
-    });
+    check_on_ranks(grid.sample * grid.depth * grid.height * grid.width, name,
+                   [&, whole = gradient, value = value](const Communicator& world) {
+                     const auto g = make_grid(world, grid);
+                     const auto mine = part_of(x, activation_layout(g, x.shape()));
+                     const auto targets = part_of(t, split_layout(g, t.shape(), {0, 1, 2, 3}));
+                     Tape tape;
+                     const auto share = loss(mine, targets);
+                     const auto found = tape.gradient(share, {mine})[0];
+                     const double all = total(share, world);
+                     require(std::abs(all - value) < 1e-12, "[test] {}: {} not {}", name, all, value);
+                     require_close(name + ": gradient", found, part_of(whole, mine.layout()), 1e-12);
+                   });
 }
 
 }  // namespace
@@ -120,17 +124,24 @@ TEST_CASE("segmentation: losses by their formulas, and on every grid") {
       auto half = o;
       half.smoothing = 0.25;
       const double dice = tversky(at, 0.5, 0.5, half);
-      check_loss("dice", [&](const Tensor& x, const Tensor& t) { return soft_dice_loss(x, t, o); }, dice);
-      check_loss("dice and cross-entropy", [&](const Tensor& x, const Tensor& t) { return dice_cross_entropy_loss(x, t, o); },
-                 (dice + cross_entropy_of(at, 0, {})) / 2);
+      check_loss(
+          "dice", [&](const Tensor& x, const Tensor& t) { return soft_dice_loss(x, t, o); }, dice);
+      check_loss(
+          "dice and cross-entropy", [&](const Tensor& x, const Tensor& t) { return dice_cross_entropy_loss(x, t, o); },
+          (dice + cross_entropy_of(at, 0, {})) / 2);
       const TverskyOptions uneven{.false_positives = 0.3, .false_negatives = 0.9, .overlap = o};
-      check_loss("Tversky", [&](const Tensor& x, const Tensor& t) { return tversky_loss(x, t, uneven); }, tversky(at, 0.3, 0.9, o));
+      check_loss(
+          "Tversky", [&](const Tensor& x, const Tensor& t) { return tversky_loss(x, t, uneven); }, tversky(at, 0.3, 0.9, o));
     }
   const std::vector<double> weights{0.5, 1, 2, 4};
-  check_loss("focal", [](const Tensor& x, const Tensor& t) { return focal_loss(x, t); }, cross_entropy_of(at, 2, {}));
-  check_loss("focal, weights", [&](const Tensor& x, const Tensor& t) { return focal_loss(x, t, {.gamma = 1.5, .weights = weights}); },
-             cross_entropy_of(at, 1.5, weights));
-  check_loss("focal, gamma 0", [](const Tensor& x, const Tensor& t) { return focal_loss(x, t, {.gamma = 0}); }, cross_entropy_of(at, 0, {}));
+  check_loss(
+      "focal", [](const Tensor& x, const Tensor& t) { return focal_loss(x, t); }, cross_entropy_of(at, 2, {}));
+  check_loss(
+      "focal, weights", [&](const Tensor& x, const Tensor& t) { return focal_loss(x, t, {.gamma = 1.5, .weights = weights}); },
+      cross_entropy_of(at, 1.5, weights));
+  check_loss(
+      "focal, gamma 0", [](const Tensor& x, const Tensor& t) { return focal_loss(x, t, {.gamma = 0}); },
+      cross_entropy_of(at, 0, {}));
 }
 
 TEST_CASE("segmentation: an absent class that nobody predicts is found; what does not fit is refused") {
@@ -139,9 +150,13 @@ TEST_CASE("segmentation: an absent class that nobody predicts is found; what doe
   CHECK(focal_loss(sure, labels()).item() == 0);
   const auto text = [](const auto& f) { return error_text(f); };
   CHECK(text([&] { soft_dice_loss(scores(), scores()); }).starts_with("[soft_dice_loss] needs scores [N, D, H, W, C]"));
-  CHECK(text([&] { soft_dice_loss(scores(), slice(labels(), 1, 0, 2)); }).starts_with("[soft_dice_loss] labels are for other cells"));
+  CHECK(text([&] {
+          soft_dice_loss(scores(), slice(labels(), 1, 0, 2));
+        }).starts_with("[soft_dice_loss] labels are for other cells"));
   CHECK(text([&] { focal_loss(scores(), labels(), {.weights = {1}}); }) == "[focal_loss] 1 weights for 4 classes");
-  CHECK(text([&] { tversky_loss(scores(), labels(), {.false_positives = -1}); }).starts_with("[tversky_loss] weights are not negative"));
+  CHECK(text([&] {
+          tversky_loss(scores(), labels(), {.false_positives = -1});
+        }).starts_with("[tversky_loss] weights are not negative"));
   // A label beyond the classes is an error, not another class.
   CHECK(!text([&] { soft_dice_loss(slice(scores(), 4, 0, 2), labels()); }).empty());
 }

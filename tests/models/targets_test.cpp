@@ -1,5 +1,5 @@
-// Targets that are not one row of classes: numbers of any shape, and labels of cells, which are split, flipped and shifted as their
-// sample is; in memory, from a class of one's own and through HDF5.
+// Targets that are not one row of classes: numbers of any shape, and labels of cells, which are split, flipped and shifted as
+// their sample is; in memory, from a class of one's own and through HDF5.
 
 #include <doctest/doctest.h>
 
@@ -73,8 +73,7 @@ LoaderOptions moved() { return {.batch = 2, .seed = 3, .shuffle = true, .flips =
 std::vector<std::vector<double>> batches(const SourcePtr& source, const LoaderOptions& options) {
   std::vector<std::vector<double>> result;
   for (const auto& [x, y] : Loader(source, options).epoch(1))
-    for (const auto& part : {x, y})
-      result.push_back((part.layout() ? gather_all(part) : part).to_vector());
+    for (const auto& part : {x, y}) result.push_back((part.layout() ? gather_all(part) : part).to_vector());
   return result;
 }
 
@@ -89,7 +88,8 @@ void check_cells(const SourcePtr& source) {
   wide.target_dtype = DType::float64;
   CHECK(Loader(source, wide).batch(1, 0).y.dtype() == DType::float64);
   CHECK(batches(source, wide) == expected);
-  for (const auto& grid : std::vector<GridExtents>{{.depth = 2}, {.sample = 2, .width = 3}, {.depth = 2, .height = 2, .width = 2}}) {
+  for (const auto& grid :
+       std::vector<GridExtents>{{.depth = 2}, {.sample = 2, .width = 3}, {.depth = 2, .height = 2, .width = 2}}) {
     const int ranks = std::max(grid.sample, 1) * std::max(grid.depth, 1) * std::max(grid.height, 1) * std::max(grid.width, 1);
     on_ranks(ranks, [&](const Communicator& world) {
       auto mine = moved();

@@ -78,12 +78,14 @@ void check_grids(const Run& run, const std::vector<GridExtents>& list) {
   }
 }
 
-const std::vector<GridExtents> several{{.depth = 2}, {.sample = 2, .depth = 2}, {.depth = 3, .height = 2}, {.depth = 2, .height = 2, .width = 2},
-                                       {.depth = 8}, {.sample = 3}};
+const std::vector<GridExtents> several{
+    {.depth = 2}, {.sample = 2, .depth = 2}, {.depth = 3, .height = 2}, {.depth = 2, .height = 2, .width = 2}, {.depth = 8},
+    {.sample = 3}};
 
 UNet3dOptions small(UNet3dVariant variant, Kind kind) {
   UNet3dOptions options{.variant = variant, .norm = nn::NormAttributes{.kind = kind, .groups = 2}};
-  options.filters = variant == UNet3dVariant::lbann ? std::vector<std::int64_t>{2, 4, 4, 6} : std::vector<std::int64_t>{4, 4, 6, 6};
+  options.filters =
+      variant == UNet3dVariant::lbann ? std::vector<std::int64_t>{2, 4, 4, 6} : std::vector<std::int64_t>{4, 4, 6, 6};
   return options;
 }
 

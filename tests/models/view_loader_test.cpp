@@ -8,8 +8,8 @@
 #include <set>
 
 #include "comm/spatial/redistribute.h"
-#include "models/data/view_loader.h"
 #include "models/data/sources/open.h"
+#include "models/data/view_loader.h"
 #include "tests/support/files.h"
 #include "tests/support/format_files.h"
 #include "tests/support/ranks.h"

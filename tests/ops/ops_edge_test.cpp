@@ -142,7 +142,8 @@ TEST_CASE("edges: cross-entropy with infinite scores of other classes") {
     CHECK(values[0] == doctest::Approx(-0.5));
     CHECK(values[2] == doctest::Approx(0.5));
     for (const auto i : {1, 3, 4, 5}) CHECK(values[static_cast<std::size_t>(i)] == 0);
-    check(cross_entropy(scores, labels, {.weights = vector({1, 0, infinity}, dtype), .reduction = Reduction::none}), {loss.item(), 0});
+    check(cross_entropy(scores, labels, {.weights = vector({1, 0, infinity}, dtype), .reduction = Reduction::none}),
+          {loss.item(), 0});
   }
 }
 
@@ -157,7 +158,8 @@ TEST_CASE("edges: labels outside the classes") {
   const auto wide = zeros({2, 200});
   const auto labels = vector({156, 1}, DType::uint8);
   CHECK(cross_entropy(wide, labels, {.ignore_index = -100}).item() == doctest::Approx(std::log(200.0)));
-  CHECK(cross_entropy(wide, labels, {.ignore_index = 156, .reduction = Reduction::sum}).item() == doctest::Approx(std::log(200.0)));
+  CHECK(cross_entropy(wide, labels, {.ignore_index = 156, .reduction = Reduction::sum}).item() ==
+        doctest::Approx(std::log(200.0)));
 }
 
 TEST_CASE("edges: views refuse by name what is outside") {

@@ -31,7 +31,8 @@ std::vector<Classes> groups_of(const Places& labels, const Places& groups, const
       if (static_cast<std::int64_t>(places.size()) >= at.shots + at.queries) usable.push_back(places);
     if (static_cast<std::int64_t>(usable.size()) >= at.ways) result.push_back(std::move(usable));
   }
-  require(!result.empty(), "[few_shot] no group has as many classes as there are ways, {}, with at least {} samples each", at.ways, at.shots + at.queries);
+  require(!result.empty(), "[few_shot] no group has as many classes as there are ways, {}, with at least {} samples each",
+          at.ways, at.shots + at.queries);
   return result;
 }
 

@@ -126,8 +126,9 @@ Decoded FolderSource::State::load(std::int64_t sample) const {
     decoded.extents = extents, decoded.values = std::move(values);
   }
   const auto first = files.front().string();
-  require(type.channels == 0 || decoded.channels == type.channels, "[data] {} has {} channels, {} has {}: say which number is wanted",
-          path.string(), decoded.channels, first, type.channels);
+  require(type.channels == 0 || decoded.channels == type.channels,
+          "[data] {} has {} channels, {} has {}: say which number is wanted", path.string(), decoded.channels, first,
+          type.channels);
   require(extents.rank() == 0 || decoded.extents == extents, "[data] {} is {}, {} is {}: say which extents are wanted",
           path.string(), decoded.extents, first, extents);
   return decoded;

@@ -126,8 +126,8 @@ struct UniverseSource::State {
       return;
     }
     const auto first = files.paths().front().string();
-    require(volume == type.extents && full.shape[3] == type.channels, "[data] {}: 'full' is {}; in {} it is [{}, {}]", path, full.shape,
-            first, joined(type.extents, ", "), type.channels);
+    require(volume == type.extents && full.shape[3] == type.channels, "[data] {}: 'full' is {}; in {} it is [{}, {}]", path,
+            full.shape, first, joined(type.extents, ", "), type.channels);
     require(full.type == type.type, "[data] {}: 'full' is {}; in {} it is {}", path, full.stored, first, name_of(type.type));
     require(unit.shape[0] == static_cast<std::int64_t>(names.size()), "[data] {}: 'unitPar' has {} values; in {} it has {}", path,
             unit.shape[0], first, names.size());
@@ -204,7 +204,8 @@ struct ArraySource::State {
     const auto file = file_of(sample);
     const auto rank = files[file].describe(dataset).shape;
     std::vector<std::int64_t> from{sample - first[file]}, to{from[0] + 1};
-    for (int d = 0; d + 1 < rank.rank(); ++d) from.push_back(d < 3 ? box.begin[d] : 0), to.push_back(d < 3 ? box.end[d] : rank[d + 1]);
+    for (int d = 0; d + 1 < rank.rank(); ++d)
+      from.push_back(d < 3 ? box.begin[d] : 0), to.push_back(d < 3 ? box.end[d] : rank[d + 1]);
     files[file].read(dataset, from, to, type, out);
   }
   void add(ArrayPart part, const fs::path& path);

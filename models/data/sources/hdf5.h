@@ -36,12 +36,12 @@ struct ArrayNames {
   std::string volume = "volume", label = "label";
 };
 
-// One file with all samples: in `group` ("" for the root) a dataset of volumes, numbers [n, D, H, W, C], and one of labels; integers
-// are classes. Labels are [n] or [n, T], one or a row for each sample; or [n, D, H, W] or [n, D, H, W, K], one or K for each cell of
-// it. Without a name there are no labels. Or a folder of such files (what pack() writes), whose samples follow each other in the
-// order of the files' names. Where there are any, texts `label_names` name the labels, and the attribute `transform` of the volumes
-// says what of_source means; else bytes are `unit` and others `none`. Errors beside those of files: a folder in which a file of
-// pack()'s is missing; classes beyond 2^53.
+// One file with all samples: in `group` ("" for the root) a dataset of volumes, numbers [n, D, H, W, C], and one of labels;
+// integers are classes. Labels are [n] or [n, T], one or a row for each sample; or [n, D, H, W] or [n, D, H, W, K], one or K for
+// each cell of it. Without a name there are no labels. Or a folder of such files (what pack() writes), whose samples follow each
+// other in the order of the files' names. Where there are any, texts `label_names` name the labels, and the attribute `transform`
+// of the volumes says what of_source means; else bytes are `unit` and others `none`. Errors beside those of files: a folder in
+// which a file of pack()'s is missing; classes beyond 2^53.
 class ArraySource : public Source {
  public:
   explicit ArraySource(const std::filesystem::path& path, const std::string& group = "", const ArrayNames& names = {});

@@ -64,8 +64,9 @@ void MemorySource::validate() const {
   require(static_cast<std::int64_t>(s.values.size()) == bytes, "[data] {}: {} bytes for {} samples of {} bytes", s.file.string(),
           s.values.size(), s.count, bytes / s.count);
   const auto targets_bytes = s.count * target_elements(*this, whole()) * size_of(target_type().type);
-  require(static_cast<std::int64_t>(targets_.values.size()) == targets_bytes, "[data] {}: {} bytes of targets for {} samples of {}",
-          s.file.string(), targets_.values.size(), s.count, targets_bytes / s.count);
+  require(static_cast<std::int64_t>(targets_.values.size()) == targets_bytes,
+          "[data] {}: {} bytes of targets for {} samples of {}", s.file.string(), targets_.values.size(), s.count,
+          targets_bytes / s.count);
 }
 
 std::string MemorySource::name_of_sample(std::int64_t sample) const {

@@ -22,7 +22,7 @@ struct Samples {
   std::int64_t count = 0, channels = 1;
   Shape extents{1, 1, 1};  // [D, H, W]
   DType type = DType::uint8;
-  Bytes values{};  // [count, D, H, W, C]
+  Bytes values{};                        // [count, D, H, W, C]
   std::optional<Transform> transform{};  // none: unit for bytes, else none
 };
 
@@ -60,8 +60,8 @@ struct TensorsOptions {
   std::vector<std::string> target_names{};     // one for each element of a row; none: "target 0", ...
   std::string name = "tensor";                 // for messages: "NAME [i]"
 };
-// Samples [n, D, H, W, C] with targets [n, ...] of any shape and type, integers being classes: copies of two tensors of the host, of
-// float32, float64, integers or booleans. Errors: other shapes and types, targets of another number of samples or of cells.
+// Samples [n, D, H, W, C] with targets [n, ...] of any shape and type, integers being classes: copies of two tensors of the host,
+// of float32, float64, integers or booleans. Errors: other shapes and types, targets of another number of samples or of cells.
 SourcePtr from_tensors(const Tensor& volumes, const Tensor& targets, const TensorsOptions& options = {});
 
 // Labels of `samples` samples, or an Error that names the file of either; so for classes of magnitude 2^53 or more.

@@ -12,7 +12,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Reads samples [begin, end) of the source, or their targets, in as many at once as fit into 64 MiB, and writes them to the dataset.
+// Reads samples [begin, end) of the source, or their targets, in as many at once as fit into 64 MiB, and writes them to the
+// dataset.
 template <class Read>
 void copy_samples(Hdf5Writer& writer, const std::string& dataset, const Source& source, std::int64_t begin, std::int64_t end,
                   const Shape& shape, DType type, const Read& read, const std::function<void(std::int64_t)>& progress = {}) {

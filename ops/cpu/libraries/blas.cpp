@@ -13,8 +13,8 @@
 #include <limits>
 
 #include "framework/error.h"
-#include "ops/cpu/libraries/blas.h"
 #include "ops/cpu/implementation.h"
+#include "ops/cpu/libraries/blas.h"
 
 namespace mpigrad::cpu {
 

@@ -1,7 +1,7 @@
 // Without OpenBLAS: products of double as plain loops.
 
-#include "ops/cpu/libraries/blas.h"
 #include "ops/cpu/implementation.h"
+#include "ops/cpu/libraries/blas.h"
 
 namespace mpigrad::cpu {
 

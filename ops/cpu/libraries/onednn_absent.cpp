@@ -1,8 +1,8 @@
 // Without oneDNN: float runs on the kernels that double runs on.
 
-#include "ops/cpu/libraries/blas.h"
 #include "ops/cpu/conv_gemm.h"
 #include "ops/cpu/implementation.h"
+#include "ops/cpu/libraries/blas.h"
 #include "ops/cpu/pool.h"
 
 namespace mpigrad::cpu {

@@ -6,10 +6,10 @@
 #include <bit>
 #include <string>
 
-#include "ops/cpu/libraries/blas.h"
 #include "ops/cpu/cache.h"
 #include "ops/cpu/conv_gemm.h"
 #include "ops/cpu/implementation.h"
+#include "ops/cpu/libraries/blas.h"
 #include "ops/cpu/libraries/onednn.h"
 #include "ops/problems.h"
 

@@ -3,8 +3,8 @@
 
 #include "framework/cuda/element.cuh"
 #include "framework/cuda/launch.cuh"
-#include "ops/cuda/kernels/fold.cuh"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/kernels/fold.cuh"
 #include "ops/cuda/kernels/map.cuh"
 #include "ops/cuda/types.h"
 #include "ops/scalar.h"

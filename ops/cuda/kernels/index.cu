@@ -144,8 +144,8 @@ template <class T>
 void map_lines(const SparseLines& lines, const T* x, T* y, Stream stream) {
   const std::int64_t n = lines.outer * lines.rows * lines.inner;
   if (n == 0) return;
-  launch("map_lines", map_lines_kernel<T>, blocks_for(n), block_threads, stream, n, FastDivide(lines.inner), FastDivide(lines.rows),
-         lines, x, y);
+  launch("map_lines", map_lines_kernel<T>, blocks_for(n), block_threads, stream, n, FastDivide(lines.inner),
+         FastDivide(lines.rows), lines, x, y);
 }
 
 template <class T>

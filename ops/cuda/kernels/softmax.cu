@@ -4,8 +4,8 @@
 
 #include "framework/cuda/element.cuh"
 #include "framework/cuda/launch.cuh"
-#include "ops/cuda/kernels/fold.cuh"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/kernels/fold.cuh"
 #include "ops/cuda/types.h"
 
 namespace mpigrad::cuda {

@@ -9,10 +9,10 @@
 #include "framework/error.h"
 #include "ops/cuda/libraries/conv_choice.h"
 #include "ops/cuda/libraries/libraries.h"
-#include "ops/plan_cache.h"
 #include "ops/cuda/libraries/scratch.h"
 #include "ops/cuda/window_kernels.h"
 #include "ops/gpu_settings.h"
+#include "ops/plan_cache.h"
 
 namespace mpigrad::cuda {
 namespace {

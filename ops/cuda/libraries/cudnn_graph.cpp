@@ -162,7 +162,7 @@ Descriptor pointwise(const ConvCall& call, cudnnPointwiseMode_t mode) {
   p.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
   p.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
   if (mode == CUDNN_POINTWISE_RELU_FWD) {
-    const auto nan = CUDNN_PROPAGATE_NAN;  // a diverged network must show
+    const auto nan = CUDNN_PROPAGATE_NAN;        // a diverged network must show
     const double lower = 0, slope = call.slope;  // no upper clip: infinity would be clamped to what is finite
     p.set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &nan);
     p.set(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, CUDNN_TYPE_DOUBLE, 1, &lower);

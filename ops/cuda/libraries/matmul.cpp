@@ -9,11 +9,11 @@
 #include "framework/error.h"
 #include "framework/op.h"
 #include "ops/cuda/libraries/libraries.h"
-#include "ops/plan_cache.h"
 #include "ops/cuda/libraries/scratch.h"
 #include "ops/cuda/libraries/vendor_cublas.h"
 #include "ops/cuda/window_kernels.h"
 #include "ops/gpu_settings.h"
+#include "ops/plan_cache.h"
 
 namespace mpigrad::cuda {
 namespace {

@@ -1,5 +1,5 @@
-// The functions of libnccl that the library uses (comm/transport/nccl), between processes or threads of one machine. What NCCL forbids
-// without noticing, and what would make it hang, ends the process with a line that says who waits for what.
+// The functions of libnccl that the library uses (comm/transport/nccl), between processes or threads of one machine. What NCCL
+// forbids without noticing, and what would make it hang, ends the process with a line that says who waits for what.
 // MPIGRAD_EMULATED_NCCL (options.h): version-2.25 plays a library that does not order launches.
 
 #include <fmt/format.h>

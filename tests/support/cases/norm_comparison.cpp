@@ -1,5 +1,5 @@
-// Batch norm by its formulas, with the statistics of all rows, of a sample's ranks, of all samples' ranks that hold one part, or of
-// one rank's rows; and group norm, of each sample's groups of channels on all of its ranks or on one.
+// Batch norm by its formulas, with the statistics of all rows, of a sample's ranks, of all samples' ranks that hold one part, or
+// of one rank's rows; and group norm, of each sample's groups of channels on all of its ranks or on one.
 
 #include <cmath>
 #include <map>
@@ -168,11 +168,9 @@ ComparisonCase norm_comparison(std::uint64_t seed) {
             const NormAttributes attributes{
                 .epsilon = c->epsilon, .over = c->over, .activation = Activation::leaky_relu(c->slope)};
             if (c->groups >= 0)
-              return group_norm(in[0], in[1], in[2],
-                                {.groups = c->groups,
-                                 .epsilon = c->epsilon,
-                                 .over = c->over,
-                                 .activation = Activation::leaky_relu(c->slope)});
+              return group_norm(
+                  in[0], in[1], in[2],
+                  {.groups = c->groups, .epsilon = c->epsilon, .over = c->over, .activation = Activation::leaky_relu(c->slope)});
             if (!c->given) return batch_norm(in[0], in[1], in[2], attributes).y;
             const auto type = in[0].dtype();
             return normalise(in[0], {from_vector(n, c->mean, type), from_vector(n, c->variance, type)}, in[1], in[2], attributes);
