@@ -186,6 +186,8 @@ template <class Op>
 inline constexpr OpFunctions functions = functions_of<Op>();
 
 Tensors apply_all(const void* op, const OpFunctions& functions, Tensors in);
+// The kernel alone, into outputs that are there.
+void run_again(const void* op, const OpFunctions& functions, Inputs in, Outputs out);
 
 }  // namespace detail
 
@@ -198,6 +200,22 @@ Tensors apply_all(const Op& op, Tensors in) {
 template <class Op>
 Tensor apply(const Op& op, Tensors in) {
   return std::move(apply_all(op, std::move(in)).front());
+}
+
+// While a tape records: y, which `op` made of `in`, can be computed again and may be dropped meanwhile (ops/recompute.h). For ops
+// that cost little beside others, and whose inputs the tape keeps anyway.
+template <class Op>
+void remember(const Op& op, const Tensors& in, const Tensor& y) {
+  if (!y.storage() || !Tape::recording()) return;
+  Tensors parts;
+  for (const auto& x : in) parts.push_back(x.without_layout());
+  const auto place = y.offset();
+  y.storage()->set_recipe({.begin = place,
+                           .end = place + y.bytes(),
+                           .compute = [op, parts, type = y.type(), place](const std::shared_ptr<Storage>& storage) {
+                             Tensor again(type, storage, place);
+                             detail::run_again(&op, detail::functions<Op>, parts, {&again, 1});
+                           }});
 }
 
 }  // namespace mpigrad

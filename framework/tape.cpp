@@ -20,11 +20,11 @@ struct Replaying {
   bool now = false;
   const Tape::Entry* entry = nullptr;
 };
-thread_local Replaying replaying;
+thread_local Replaying replay_here;
 class ReplayScope {
  public:
-  explicit ReplayScope(const Tape::Entry* entry = nullptr) : previous_(std::exchange(replaying, {true, entry})) {}
-  ~ReplayScope() { replaying = previous_; }
+  explicit ReplayScope(const Tape::Entry* entry = nullptr) : previous_(std::exchange(replay_here, {true, entry})) {}
+  ~ReplayScope() { replay_here = previous_; }
   ReplayScope(const ReplayScope&) = delete;
   ReplayScope& operator=(const ReplayScope&) = delete;
 
@@ -55,7 +55,7 @@ std::vector<Tensor> seeds(const Tensor& objective) {
 }  // namespace
 
 void detail::refuse_unkept(std::string_view reader, std::string_view what, const Tensor& x) {
-  if (const auto* entry = replaying.entry) {
+  if (const auto* entry = replay_here.entry) {
     const auto refuse = [&](const char* member, const char* operand, std::size_t i, unsigned kept) {
       require(i < 32, "[{}] its vjp reads {} {}, but of no more than 32 can the elements be kept: {}", entry->name, operand, i,
               x);
@@ -85,6 +85,8 @@ Tape::Tape()
 Tape::Tape(Parameters& parameters) : Tape() { parameters_ = &parameters; }
 Tape::~Tape() { std::erase(active, this); }
 
+bool Tape::replaying() { return replay_here.now; }
+
 bool Tape::recording() {
   return std::any_of(active.begin(), active.end(), [](const Tape* tape) { return tape->sees(); });
 }
@@ -105,7 +107,7 @@ Tape* Tape::innermost() {
 std::uint64_t Tape::outermost_number() { return active.empty() ? 0 : active.front()->number_; }
 
 void Tape::read_unrecorded(std::span<const Tensor> inputs) {
-  if (replaying.now || std::any_of(active.begin(), active.end(), [](const Tape* tape) { return tape->suspended_; })) return;
+  if (replay_here.now || std::any_of(active.begin(), active.end(), [](const Tape* tape) { return tape->suspended_; })) return;
   for (const auto& x : inputs)
     if (x && !x.is_constant()) read_lately.add(x.id());
 }
@@ -174,7 +176,7 @@ void Tape::warn_if_replicated(const Tensor& objective) const {
 
 // No error: a rank may have looked at a tensor before and have no use for it now.
 void Tape::warn_of_unused(const std::vector<Tensor>& with_respect_to) const {
-  if (replaying.now) return;
+  if (replay_here.now) return;
   for (std::size_t i = 0; i < with_respect_to.size(); ++i) {
     const auto& x = with_respect_to[i];
     if (x.is_constant() || !read_lately.contains(x.id())) continue;

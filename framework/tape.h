@@ -120,6 +120,9 @@ class Tape {
 
   // Used by apply() and by composite ops.
   static bool recording();
+  // Whether a replay runs on this thread: what a forward pass changes beside its results (running statistics) it has changed
+  // already.
+  static bool replaying();
   static void record(Entry entry);
   // Told of what an op reads while no tape records. Replays and what Untaped keeps from a tape are meant.
   static void read_unrecorded(std::span<const Tensor> inputs);

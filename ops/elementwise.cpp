@@ -86,11 +86,13 @@ Tensor apply_met(const Op& op, Elementwise kind, Tensors in) {
   const HaloRoom room(split < met->layout->global.rank() ? split : -1);
   return mpigrad::apply(op, std::move(met->local)).with_layout(met->layout);
 }
-// Mixed precision: beside 16-bit numbers a float32 parameter, or what is computed of one, is rounded to their type, as meet()
-// does where there are layouts. Constants keep theirs, and are refused.
+// Mixed precision: beside 16-bit numbers what is float32 and no constant, as a parameter is, is rounded to their type, as meet()
+// does where there are layouts. Constants keep theirs, and are refused, and so are single numbers beside each other: terms of a
+// loss.
 Tensor beside(const Tensor& w, const Tensor& x) {
-  return w.dtype() == DType::float32 && is_half(x.dtype()) && !w.is_constant() && !w.layout() && !x.layout() ? cast(w, x.dtype())
-                                                                                                             : w;
+  return w.dtype() == DType::float32 && is_half(x.dtype()) && !w.is_constant() && !w.layout() && !x.layout() && x.rank() > 0
+             ? cast(w, x.dtype())
+             : w;
 }
 template <class F>
 Tensor binary(const F& f, const Tensor& a, const Tensor& b) {

@@ -175,7 +175,7 @@ std::optional<Met> meet(std::string_view op, Inputs in, Elementwise kind) {
     if (!w.layout()) return false;
     for (const auto& x : in) {
       if (!x.layout() || x.layout()->grid != w.layout()->grid) continue;
-      if (!w.is_constant() && w.dtype() == DType::float32 && is_half(x.dtype())) return true;
+      if (!w.is_constant() && w.dtype() == DType::float32 && is_half(x.dtype()) && x.rank() > 0) return true;
       for (std::size_t a = 0; a < x.layout()->axes.size(); ++a) {
         if (!varies(x, a) || varies(w, a)) continue;
         if (!w.is_constant() || (x.layout()->axes[a].placement == Placement::split && met_dimension(w, x, a) >= 0)) return true;

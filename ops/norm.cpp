@@ -93,7 +93,11 @@ Tensor channel_affine(const Tensor& x, const Tensor& m, const Tensor& a, const T
 
 Tensor local::normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta,
                         double epsilon, double slope) {
-  return channel_affine(x, statistics.mean, gamma * pow(statistics.variance + epsilon, -0.5), beta, slope);
+  const Tensors in{x, statistics.mean, gamma * pow(statistics.variance + epsilon, -0.5), beta};
+  const ops::ChannelAffine affine{slope};
+  auto y = mpigrad::apply(affine, in);
+  remember(affine, in, y);
+  return y;
 }
 
 std::pair<Tensor, BatchNormStatistics> local::batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "ops/views.h"
+
 namespace mpigrad {
 
 Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
@@ -46,6 +48,17 @@ Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x)
                   return cotangents;
                 }});
   return result;
+}
+
+void drop_until_read(const Tensor& y) {
+  if (y.storage()) y.storage()->drop();
+}
+
+Tensor join(const Tensor& a, const Tensor& b, int axis) {
+  const ops::Concatenate op{checked_dimension("join", axis, a.rank())};
+  auto y = mpigrad::apply(op, {a, b});
+  remember(op, {a, b}, y);
+  return y;
 }
 
 }  // namespace mpigrad

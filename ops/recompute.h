@@ -8,11 +8,19 @@
 namespace mpigrad {
 
 // y = f(x). f may use parameters and communicate; it must do the same each time it is called (random numbers are functions of
-// their counters, so dropout does). Running statistics belong outside.
+// their counters, so dropout does). Running
+// statistics are changed by the first run alone.
 //
 // The tape keeps a copy of f and calls it in the replay, when this call is long over: what f refers to must live until then.
 // A lambda captures tensors and numbers by value ([=] or [w], handles are cheap to copy); by reference only what outlives the
 // tape, such as the layers of a network through `this`. Locals captured by reference are read after their end.
 Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x);
+
+// Gives the memory of y back until somebody reads it, as the replay does, and computes it again then, without the halos, which
+// are kept: for a tensor that nobody reads again before. Of results of norms, whose inputs the tape keeps anyway, and of join();
+// others, tensors on a GPU, and those of which no tape knows stay as they are.
+void drop_until_read(const Tensor& y);
+// concatenate({a, b}, axis), which drop_until_read() takes.
+Tensor join(const Tensor& a, const Tensor& b, int axis);
 
 }  // namespace mpigrad

@@ -121,6 +121,8 @@ Tensor once(const Tensor& x, const Communicator& comm) { return mpigrad::apply(o
 Tensor once(const Tensor& x, const Tensor& share) {
   require(share.layout() != nullptr, "[once] the share has no layout; name the communicator instead: {}", share);
   Layout layout = *share.layout();
+  require(!x.layout() || x.layout()->grid == layout.grid, "[once] the value and the share are on different grids: {}, {}", x,
+          share);
   std::vector<int> axes;
   for (std::size_t a = 0; a < layout.axes.size(); ++a) {
     require(layout.axes[a].placement != Placement::split, "[once] needs a share of a loss: {}", share);
@@ -129,8 +131,6 @@ Tensor once(const Tensor& x, const Tensor& share) {
     if (own == Placement::share) layout.axes[a] = {Placement::share, -1, {}};
     else if (layout.axes[a].placement == Placement::share) axes.push_back(static_cast<int>(a));
   }
-  require(!x.layout() || x.layout()->grid == layout.grid, "[once] the value and the share are on different grids: {}, {}", x,
-          share);
   layout.global = x.shape();
   return once(x, grid_of(layout).along(axes)).with_layout(std::make_shared<Layout>(std::move(layout)));
 }

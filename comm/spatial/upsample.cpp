@@ -59,7 +59,7 @@ Tensor upsample(const Tensor& x, const Extent3& extents, Interpolation mode) {
   return y.with_layout(plan.out);
 }
 
-Tensor upsample(const Tensor& x, const std::array<double, 3>& factors, Interpolation mode) {
+Tensor upsample_by(const Tensor& x, const std::array<double, 3>& factors, Interpolation mode) {
   auto extents = spatial::global_spatial(x);
   for (std::size_t i = 0; i < 3; ++i) {
     require(std::isfinite(factors[i]) && factors[i] > 0, "[upsample] factors are positive, got {}", factors[i]);

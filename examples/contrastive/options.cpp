@@ -282,12 +282,12 @@ void warn(const TrainOptions& o, int rank) {
   only(draws_test(o.source), {"--split-seed"}, "nothing is drawn without --test-fraction");
   only(o.epochs > 0,
        {"--learning-rate", "--schedule", "--warm-up", "--milestones", "--decay-factor", "--optimizer", "--momentum",
-        "--weight-decay", "--clip-norm", "--checkpoint-every", "--skip-bad"},
+        "--weight-decay", "--clip-norm", "--checkpoint-every", "--skip-bad", "--patience", "--minutes"},
        "--epochs 0 trains nothing");
-  only(!o.describe, {"--epochs",       "--learning-rate",    "--schedule",      "--warm-up",   "--milestones", "--decay-factor",
-                     "--weight-decay", "--clip-norm",        "--seed",          "--out",       "--overwrite",  "--weights",
-                     "--resume",       "--checkpoint-every", "--quiet",         "--monitor",   "--skip-bad",   "--workers",
-                     "--where",        "--test-where",       "--test-fraction", "--split-seed"},
+  only(!o.describe, {"--epochs",       "--learning-rate",    "--schedule",      "--warm-up",    "--milestones", "--decay-factor",
+                     "--weight-decay", "--clip-norm",        "--seed",          "--out",        "--overwrite",  "--weights",
+                     "--resume",       "--checkpoint-every", "--quiet",         "--monitor",    "--skip-bad",   "--workers",
+                     "--where",        "--test-where",       "--test-fraction", "--split-seed", "--patience",   "--minutes"},
        "--describe trains nothing");
   if (o.epochs > 0 && !o.describe) trainer::warn(o, {}, rank);
 }

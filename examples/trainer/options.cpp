@@ -103,7 +103,8 @@ void add_training_options(CLI::App& app, Options& o) {
 }
 
 void add_stop_options(CLI::App& app, Options& o) {
-  app.add_option("--patience", o.patience, "end when what is measured after an epoch was no better for so many; 0: never")
+  app.add_option("--patience", o.patience,
+                 "end when the test's loss, or where there is none the training's, was no better for so many epochs; 0: never")
       ->check(tool::whole_number(0, 1000000000))
       ->capture_default_str()
       ->group("Training");

@@ -118,12 +118,48 @@ UseDevice::UseDevice(DeviceKind kind) : previous_(thread_device) { thread_device
 UseDevice::~UseDevice() { thread_device = previous_; }
 
 Storage::Storage(std::int64_t bytes, DeviceKind device, std::int64_t room) : bytes_(bytes), room_(room), device_(device) {
-  if (device == DeviceKind::cuda) {
+  allocate();
+}
+
+void Storage::allocate() const {
+  if (device_ == DeviceKind::cuda) {
     require(cuda::available(), "[storage] {}", cuda::unavailable());
-    data_ = static_cast<std::byte*>(cuda::allocate(bytes));
+    data_ = static_cast<std::byte*>(cuda::allocate(bytes_));
   }
-  if (device == DeviceKind::cpu) data_ = pool().allocate(static_cast<std::size_t>(bytes));
-  counters(device).add(bytes);
+  if (device_ == DeviceKind::cpu) data_ = pool().allocate(static_cast<std::size_t>(bytes_));
+  counters(device_).add(bytes_);
+}
+
+void Storage::release() const {
+  if (device_ == DeviceKind::cpu) pool().release(data_);
+  if (device_ == DeviceKind::cuda) cuda::release(data_);
+  data_ = nullptr;
+  counters(device_).add(-bytes_);
+}
+
+void Storage::drop() {
+  if (!recipe_ || dropped_ || foreign_ || device_ == DeviceKind::cuda) return;
+  if (room_claimed_ && data_) {
+    const auto before = recipe_->begin, behind = bytes_ - recipe_->end;
+    around_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(before + behind));
+    std::copy_n(data_, before, around_.get());
+    std::copy_n(data_ + recipe_->end, behind, around_.get() + before);
+  }
+  release();
+  dropped_ = true;
+}
+
+void Storage::restore() const {
+  dropped_ = false;
+  allocate();
+  if (around_) {
+    const auto before = recipe_->begin;
+    std::copy_n(around_.get(), before, data_);
+    std::copy_n(around_.get() + before, bytes_ - recipe_->end, data_ + recipe_->end);
+    around_.reset();
+  }
+  // Nobody but this object owns its memory, and it lives for the call.
+  recipe_->compute(std::shared_ptr<Storage>(std::shared_ptr<void>(), const_cast<Storage*>(this)));
 }
 
 Storage::Storage(void* memory, std::int64_t bytes, DeviceKind device, std::function<void()> release)
@@ -134,9 +170,7 @@ Storage::~Storage() {
     if (release_) release_();
     return;
   }
-  if (device_ == DeviceKind::cpu) pool().release(data_);
-  if (device_ == DeviceKind::cuda) cuda::release(data_);
-  counters(device_).add(-bytes_);
+  if (!dropped_) release();
 }
 
 MemoryStatistics memory_statistics(DeviceKind device) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "framework/tensor/device.h"
 
@@ -28,17 +29,37 @@ class Storage {
   // Memory that the caller of the second constructor owns.
   bool foreign() const { return foreign_; }
 
-  std::byte* data() const { return data_; }
+  std::byte* data() const {
+    if (dropped_) restore();
+    return data_;
+  }
   std::int64_t bytes() const { return bytes_; }
   DeviceKind device() const { return device_; }
 
+  // What writes the bytes [begin, end) again as they were. The storage it gets is this one, not owned.
+  struct Recipe {
+    std::int64_t begin = 0, end = 0;
+    std::function<void(const std::shared_ptr<Storage>& storage)> compute;
+  };
+  void set_recipe(Recipe recipe) { recipe_ = std::make_unique<Recipe>(std::move(recipe)); }
+  // Gives the memory back until somebody asks for it, when the recipe makes it again; halos that lie around it are kept. Does
+  // nothing without a recipe, and on a GPU, where messages may still read it. For the one thread that uses the tensor.
+  void drop();
+
  private:
-  std::byte* data_ = nullptr;
+  void allocate() const;
+  void release() const;
+  void restore() const;
+
+  mutable std::byte* data_ = nullptr;
   std::int64_t bytes_ = 0, room_ = 0;
   DeviceKind device_ = DeviceKind::cpu;
   bool foreign_ = false;
   std::atomic<bool> room_claimed_{false};
   std::function<void()> release_;
+  std::unique_ptr<Recipe> recipe_;
+  mutable bool dropped_ = false;
+  mutable std::unique_ptr<std::byte[]> around_;  // of what is dropped: what lies before and behind the recipe's bytes
 };
 
 struct MemoryStatistics {

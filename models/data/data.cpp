@@ -195,7 +195,7 @@ Loader::Loader(SourcePtr source, LoaderOptions options) {
   const Box whole{Shape{0, 0, 0}, extents};
   const auto& largest = s.kinds.any() ? whole : s.spatial;
   s.regions.emplace(s.source, Regions::Part::values, largest, s.schedule.samples.size(), o.cache_bytes, o.grid);
-  s.targets.emplace(s.source, Regions::Part::targets, largest, s.schedule.samples.size(), o.cache_bytes, o.grid);
+  s.targets.emplace(s.source, Regions::Part::targets, largest, s.schedule.samples.size(), s.regions->left(), o.grid);
 }
 
 Loader::Loader(const std::filesystem::path& path, LoaderOptions options)

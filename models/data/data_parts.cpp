@@ -1,6 +1,7 @@
 #include "models/data/data_parts.h"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 
 #include "framework/job_queue.h"
@@ -55,10 +56,13 @@ std::vector<std::int64_t> Schedule::samples_of(std::int64_t epoch, std::int64_t 
 Regions::Regions(SourcePtr source, Part part, const Box& largest, std::size_t samples, std::int64_t bytes, const GridPtr& grid)
     : source_(std::move(source)), part_(part), largest_(largest) {
   const auto budget = bytes >= 0 ? bytes : (std::int64_t{1} << 30) / (grid ? grid->world().transport().node_size() : 1);
-  const bool rows = part == Part::targets && !source_->target_type().per_cell;
-  const auto all = static_cast<double>(bytes_of(largest)) * static_cast<double>(samples);
-  keep_ = !source_->in_memory() && (rows || all <= static_cast<double>(budget));
+  constexpr double around = 1024;  // bytes of a region beside its elements
+  const auto all = (static_cast<double>(bytes_of(largest)) + around) * static_cast<double>(samples);
+  keep_ = !reads_here() && all <= static_cast<double>(budget);
+  left_ = budget - (keep_ ? static_cast<std::int64_t>(all) : 0);
 }
+
+bool Regions::reads_here() const { return part_ == Part::values ? source_->in_memory() : source_->targets_in_memory(); }
 
 std::int64_t Regions::bytes_of(const Box& box) const {
   if (part_ == Part::targets) return target_elements(*source_, box) * size_of(source_->target_type().type);
@@ -79,15 +83,30 @@ RegionPtr Regions::read(std::int64_t sample, const Box& box) const {
     else source->read_targets(sample, box, to);
   };
   static JobQueue here(0);
-  region->ready = (source_->in_memory() ? here : source_->queue()).submit(job).share();
+  region->ready = (reads_here() ? here : source_->queue()).submit(job).share();
   return region;
 }
+
+namespace {
+
+// What could not be read is asked for again.
+bool failed(const Region& region) {
+  if (region.ready.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return false;
+  try {
+    region.ready.get();
+    return false;
+  } catch (...) {
+    return true;
+  }
+}
+
+}  // namespace
 
 // What holds `box`: of what is kept, one region of the sample holds every box that is ever asked for.
 RegionPtr Regions::get(std::int64_t sample, const Box& box) {
   if (!keep_) return read(sample, box);
   auto& found = kept_[sample];
-  if (!found) found = read(sample, largest_);
+  if (!found || failed(*found)) found = read(sample, largest_);
   return found;
 }
 

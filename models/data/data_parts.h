@@ -53,18 +53,22 @@ class Regions {
  public:
   enum class Part : std::uint8_t { values, targets };
   // `largest` holds every box that is ever asked for; `samples` are the different samples of this rank. bytes < 0: 1 GiB per
-  // node, of which targets count as nothing where there is one row for each sample.
+  // node.
   Regions(SourcePtr source, Part part, const Box& largest, std::size_t samples, std::int64_t bytes, const GridPtr& grid);
   RegionPtr get(std::int64_t sample, const Box& box);
+  // Of those bytes, what is not for keeping these.
+  std::int64_t left() const { return left_; }
 
  private:
   RegionPtr read(std::int64_t sample, const Box& box) const;
   std::int64_t bytes_of(const Box& box) const;
+  bool reads_here() const;  // on the thread that asks
 
   SourcePtr source_;
   Part part_;
   Box largest_;
   bool keep_ = false;
+  std::int64_t left_ = 0;
   std::unordered_map<std::int64_t, RegionPtr> kept_;
 };
 

@@ -52,16 +52,27 @@ std::vector<double> Source::targets(std::int64_t sample) const {
   require(!type.per_cell, "[data] {}: targets are volumes, not a row of numbers", name_of_sample(sample));
   const auto count = type.shape.elements();
   std::vector<std::byte> stored(static_cast<std::size_t>(count * size_of(type.type)));
-  if (count > 0) queue().run([&] { read_targets(sample, whole(), stored.data()); });
+  const auto read = [&] { read_targets(sample, whole(), stored.data()); };
+  if (targets_in_memory()) read();
+  else if (count > 0) queue().run(read);
   std::vector<double> values(static_cast<std::size_t>(count));
   convert(stored.data(), type.type, count, DType::float64, values.data());
   return values;
 }
 
 void Source::check(std::int64_t part, std::int64_t parts) const {
-  if (target_type().per_cell) return;
+  const auto& type = target_type();
+  const auto count = target_elements(*this, whole());
+  std::vector<std::byte> stored(static_cast<std::size_t>(type.per_cell ? count * size_of(type.type) : 0));
   for (auto sample = part; sample < size(); sample += parts) {
-    const auto values = targets(sample);
+    std::vector<double> values;
+    if (type.per_cell) {
+      queue().run([&] { read_targets(sample, whole(), stored.data()); });
+      values.resize(is_floating(type.type) ? static_cast<std::size_t>(count) : 0);
+      if (!values.empty()) convert(stored.data(), type.type, count, DType::float64, values.data());
+    } else {
+      values = targets(sample);
+    }
     for (std::size_t t = 0; t < values.size(); ++t)
       require(std::isfinite(values[t]), "[data] {}: the target '{}' is {}", name_of_sample(sample),
               t < target_names().size() ? target_names()[t] : std::to_string(t), values[t]);

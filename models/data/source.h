@@ -50,8 +50,8 @@ class Source {
 
   virtual std::int64_t size() const = 0;  // samples
   virtual const SampleType& sample_type() const = 0;
-  // The box of [D, H, W] with all channels, row-major [d, h, w, C], of the stored type. Called by one thread at a time (but see
-  // queue()), in no order.
+  // The box of [D, H, W] with all channels, row-major [d, h, w, C], of the stored type. Called by one thread at a time (several,
+  // where in_memory() says so), in no order.
   virtual void read(std::int64_t sample, const Box& box, std::byte* out) const = 0;
   // The targets, row-major, of their stored type: all of them, or those of the cells of `box`.
   virtual void read_targets(std::int64_t sample, const Box& box, std::byte* out) const = 0;
@@ -64,7 +64,9 @@ class Source {
   virtual void check(std::int64_t part, std::int64_t parts) const;
   // Whether reading is copying within memory, so that nobody need keep what was read; loaders then read where they are asked.
   virtual bool in_memory() const { return false; }
-  // Where loaders read: the process's I/O thread, unless a source decodes with threads of its own.
+  // The same of targets.
+  virtual bool targets_in_memory() const { return in_memory(); }
+  // Where loaders read: the process's I/O thread, unless one of the library's decodes with threads of its own.
   virtual JobQueue& queue() const;
 
   const Shape& extents() const { return sample_type().extents; }

@@ -207,7 +207,7 @@ ViewLoader::ViewLoader(SourcePtr source, ViewOptions options) {
     }
   s.regions.emplace(s.source, Regions::Part::values, s.whole, s.schedule.samples.size(), o.cache_bytes, o.grid);
   if (s.source->has_classes() && !s.source->target_type().per_cell)
-    s.labels.emplace(s.source, Regions::Part::targets, s.whole, s.schedule.samples.size(), o.cache_bytes, o.grid);
+    s.labels.emplace(s.source, Regions::Part::targets, s.whole, s.schedule.samples.size(), s.regions->left(), o.grid);
   s.workers.emplace(o.workers);
 }
 

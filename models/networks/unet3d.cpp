@@ -76,7 +76,11 @@ UNet3d::UNet3d(const UNet3dOptions& options) : o_(completed(options)) {
 Tensor UNet3d::run(Block& block, const Tensor& input) {
   const auto f = [&block](const Tensor& x) {
     Tensor y = x;
-    for (std::size_t i = 0; i < block.convs.size(); ++i) y = (*block.norms[i])(block.convs[i](y));
+    for (std::size_t i = 0; i < block.convs.size(); ++i) {
+      const auto z = block.convs[i](y);
+      if (i > 0) drop_until_read(y);
+      y = (*block.norms[i])(z);
+    }
     return y;
   };
   return o_.recompute ? mpigrad::recompute(f, input) : f(input);
@@ -103,9 +107,15 @@ Tensor UNet3d::operator()(const Tensor& input) {
     const auto skip = std::move(skips.back());
     skips.pop_back();
     const auto wide = as(expansions_[i](x, Activation::none, extents_of(skip)), skip);
-    x = run(ups_[i], concatenate({wide, skip}, 4));
+    drop_until_read(x);
+    const auto joined = join(wide, skip, 4);
+    drop_until_read(skip);
+    x = run(ups_[i], joined);
+    drop_until_read(joined);
   }
-  return (*head_)(x);
+  const auto scores = (*head_)(x);
+  drop_until_read(x);
+  return scores;
 }
 
 }  // namespace mpigrad

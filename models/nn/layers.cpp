@@ -113,7 +113,7 @@ Tensor BatchNorm::operator()(const Tensor& x, Activation activation) {
   require(building() || !no_batch_statistics, "[{}] uses statistics of the whole batch, but {}; put it in evaluation mode: {}",
           path(), no_batch_statistics ? no_batch_statistics : "", x);
   auto result = batch_norm(x, gamma, beta, {.epsilon = a_.epsilon, .over = a_.statistics, .activation = activation});
-  if (x.device() != DeviceKind::dry) update(x, result, mean, variance);
+  if (x.device() != DeviceKind::dry && !Tape::replaying()) update(x, result, mean, variance);
   return scope.done(std::move(result.y));
 }
 

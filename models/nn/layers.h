@@ -54,7 +54,8 @@ struct ConvTranspose3dAttributes {
   Activation activation = Activation::none;  // in the same pass as the bias
 };
 // [N, D, H, W, C] -> [N, D', H', W', out], D' = (D - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1, or the
-// global `extents` that are asked for: then the end of each dimension is cut off or filled up with zeros before the bias.
+// global `extents` that are asked for: then there is as much padding at the end of each dimension, or output padding, as that
+// needs.
 class ConvTranspose3d : public Module {
  public:
   using Attributes = ConvTranspose3dAttributes;

@@ -57,7 +57,17 @@ Overlap overlap_of(const Compared& at, const Tensor& p, const OverlapOptions& o)
   return result;
 }
 
-// The share of 1 - mean of the ratios.
+// What is the same on the ranks that share a sample, as a share.
+Tensor as_share(const Tensor& value, const Tensor& scores) {
+  if (!value.layout()) return value;
+  const auto& layout = *value.layout();
+  Layout like{layout.grid, value.shape(), std::vector<AxisPlacement>(layout.axes.size(), {Placement::same, -1, {}})};
+  for (const int axis : scores.layout()->varying_axes()) like.axes[static_cast<std::size_t>(axis)].placement = Placement::share;
+  UseDevice device(value.device());
+  return once(value, constant(zeros(value.shape(), value.dtype())).with_layout(std::make_shared<Layout>(std::move(like))));
+}
+
+// 1 - mean of the ratios.
 Tensor loss_of(const Tensor& ratio, const OverlapOptions& o) {
   const auto classes = ratio.dim(1);
   require(o.background || classes > 1, "[dice] there is no class but the background");
@@ -72,16 +82,14 @@ Tensor dice_of(const Overlap& at, const OverlapOptions& o) {
 
 Tensor soft_dice_loss(const Tensor& scores, const Tensor& labels, const OverlapOptions& options) {
   const auto at = compared("soft_dice_loss", scores, labels);
-  return dice_of(overlap_of(at, softmax(at.scores), options), options);
+  return as_share(dice_of(overlap_of(at, softmax(at.scores), options), options), scores);
 }
 
 Tensor dice_cross_entropy_loss(const Tensor& scores, const Tensor& labels, const OverlapOptions& options) {
   const auto at = compared("dice_cross_entropy_loss", scores, labels);
   const auto log_p = log_softmax(at.scores);
   const auto dice = dice_of(overlap_of(at, exp(log_p), options), options);
-  // The ratios are whole on the ranks of a sample, the entropy is a share.
-  const auto entropy = negative_log_likelihood(log_p, labels);
-  return ((entropy.layout() ? once(dice, entropy) : dice) + entropy) * 0.5;
+  return (as_share(dice, scores) + negative_log_likelihood(log_p, labels)) * 0.5;
 }
 
 Tensor tversky_loss(const Tensor& scores, const Tensor& labels, const TverskyOptions& o) {
@@ -91,7 +99,7 @@ Tensor tversky_loss(const Tensor& scores, const Tensor& labels, const TverskyOpt
   const auto sums = overlap_of(at, softmax(at.scores), o.overlap);
   const double s = o.overlap.smoothing;
   const auto wrong = (sums.predicted - sums.both) * o.false_positives + (sums.true_ - sums.both) * o.false_negatives;
-  return loss_of((sums.both + s) / (sums.both + wrong + s), o.overlap);
+  return as_share(loss_of((sums.both + s) / (sums.both + wrong + s), o.overlap), scores);
 }
 
 Tensor focal_loss(const Tensor& scores, const Tensor& labels, const FocalOptions& o) {

@@ -77,12 +77,14 @@ void measure(const Session& session, const Options& o, std::int64_t size) {
   std::vector<double> seconds, rates;
   std::map<std::string, OfOp> ops;
   double flops = 0, value = 0;
+  std::int64_t kept = 0;
   for (int i = -2; i < o.repeats; ++i) {
     CostLog log;
     const double start = now();
     {
       Tape tape(net);
       const auto loss = cross_entropy(net(x), y);
+      kept = memory_statistics(DeviceKind::cpu).current_bytes;
       adam.step(tape.gradient(loss));
       value = total(loss, session.world());
     }
@@ -119,6 +121,9 @@ void measure(const Session& session, const Options& o, std::int64_t size) {
                                             {"gflop_per_s", 1e-9 * flops / step},
                                             {"product_gflop_per_s", 1e-9 * product},
                                             {"share_of_product", flops / step / product},
+                                            {"forward_mib", static_cast<double>(kept) / (1 << 20)},
+                                            {"tensors_peak_mib",
+                                             static_cast<double>(memory_statistics(DeviceKind::cpu).peak_bytes) / (1 << 20)},
                                             {"peak_mib", static_cast<double>(peak_process_bytes()) / (1 << 20)},
                                             {"loss", value},
                                             {"ops", by_op}}

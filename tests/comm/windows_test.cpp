@@ -103,7 +103,7 @@ Row upsample_row(const char* name, const std::array<double, 3>& factors, Interpo
           },
           3,
           {},
-          [=](const Tensors& in) { return upsample(in[0], factors, mode); }};
+          [=](const Tensors& in) { return upsample_by(in[0], factors, mode); }};
 }
 
 Row conv_row(const char* name, std::int64_t k, std::int64_t s, std::int64_t p, std::int64_t d = 1, std::int64_t groups = 1) {

@@ -11,7 +11,10 @@
 #include "framework/optim/optimizer.h"
 #include "models/segmentation/losses.h"
 #include "models/train/session.h"
+#include "ops/elementwise.h"
 #include "ops/random.h"
+#include "ops/recompute.h"
+#include "ops/reduce.h"
 #include "tests/support/progress.h"
 
 using namespace mpigrad;
@@ -113,4 +116,47 @@ TEST_CASE("U-Net: blocks that are computed again give the same numbers") {
   options.recompute = true;
   CHECK(train({.options = options}, {}) == kept);
   CHECK(largest_difference(train({.options = options}, {.depth = 2, .height = 2}), kept) < 1e-10);
+}
+
+TEST_CASE("U-Net: running statistics change once a step, however its blocks are computed") {
+  const auto statistics = [](bool recompute) {
+    UNet3d net({.variant = UNet3dVariant::lbann, .filters = {2, 4, 4}, .recompute = recompute});
+    net.build(Shape{1, 6, 5, 6, 1}, {.seed = 1, .dtype = DType::float64});
+    Tape tape(net);
+    (void)tape.gradient(sum(square(net(constant(random_normal({1, 6, 5, 6, 1}, {1, 2}, 0, 1, DType::float64))))));
+    std::vector<double> all;
+    for (const auto& [name, value] : net.buffers())
+      for (const double x : value.to_vector()) all.push_back(x);
+    return all;
+  };
+  CHECK(statistics(true) == statistics(false));
+}
+
+TEST_CASE("recompute: what a norm made, dropped, is there again when it is read") {
+  const auto x = random_normal({2, 4, 3, 4, 5}, {1, 2}, 0, 1, DType::float64),
+             gamma = random_normal({5}, {1, 3}, 1, 0.1, DType::float64), beta = random_normal({5}, {1, 4}, 0, 1, DType::float64);
+  const auto run = [&](bool drops) {
+    Tape tape;
+    const auto y = group_norm(x, gamma, beta, {.activation = Activation::relu});
+    const auto values = y.to_vector();
+    const auto z = square(y);
+    const auto before = memory_statistics(DeviceKind::cpu).current_bytes;
+    if (drops) {
+      drop_until_read(y);
+      CHECK(memory_statistics(DeviceKind::cpu).current_bytes == before - y.storage()->bytes());
+      CHECK(y.to_vector() == values);
+      CHECK(memory_statistics(DeviceKind::cpu).current_bytes == before);
+      drop_until_read(y);
+    }
+    auto g = tape.gradient(sum(z * y), {x, gamma, beta});
+    std::vector<std::vector<double>> result;
+    for (const auto& each : g) result.push_back(each.to_vector());
+    return result;
+  };
+  CHECK(run(true) == run(false));
+  // Where no tape records there is nothing to compute it from.
+  const auto y = group_norm(x, gamma, beta);
+  const auto before = memory_statistics(DeviceKind::cpu).current_bytes;
+  drop_until_read(y);
+  CHECK(memory_statistics(DeviceKind::cpu).current_bytes == before);
 }

@@ -378,8 +378,8 @@ TEST_CASE("upsample: any number of places, nearest and linear") {
   // Three dimensions with channels: means of eight cells.
   const auto cube =
       reshape(from_vector({16}, std::vector<double>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, f64), {1, 2, 2, 2, 2});
-  check(upsample(cube, std::array<double, 3>{0.5, 0.5, 0.5}, Interpolation::linear), {1, 1, 1, 1, 2}, {7, 8});
-  CHECK(upsample(cube, std::array<double, 3>{1.5, 2, 3}).shape() == Shape{1, 3, 4, 6, 2});
+  check(upsample_by(cube, {0.5, 0.5, 0.5}, Interpolation::linear), {1, 1, 1, 1, 2}, {7, 8});
+  CHECK(upsample_by(cube, {1.5, 2, 3}).shape() == Shape{1, 3, 4, 6, 2});
   CHECK_REFUSED(upsample(cube, Extent3{0, 1, 1}), "[upsample] from 2 to 0 places in dimension 1: float64 [1, 2, 2, 2, 2]");
-  CHECK_REFUSED(upsample(cube, std::array<double, 3>{1, -1, 1}), "[upsample] factors are positive, got -1");
+  CHECK_REFUSED(upsample_by(cube, {1, -1, 1}), "[upsample] factors are positive, got -1");
 }

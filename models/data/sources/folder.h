@@ -31,6 +31,7 @@ class FolderSource : public Source {
   void read_targets(std::int64_t sample, const Box& box, std::byte* out) const override;
   std::string name_of_sample(std::int64_t sample) const override;
   JobQueue& queue() const override;  // which decodes
+  bool targets_in_memory() const override { return true; }
   // Decodes them.
   void check(std::int64_t part, std::int64_t parts) const override;
 

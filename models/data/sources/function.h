@@ -15,8 +15,8 @@ struct FunctionSamples {
   Shape extents;  // [D, H, W]
   std::int64_t channels = 1;
   // Writes the part `box` of [D, H, W] of sample `sample`, with all channels, row-major [d, h, w, C]. A rank asks for its part
-  // alone, or for whole samples where they are shifted or transposed. Called by one thread at a time, the process's I/O thread,
-  // in no order; the same number must give the same values on every rank.
+  // alone, or for whole samples where they are shifted or transposed. Called by one thread at a time, the process's I/O thread
+  // beside the step and with one thread of OpenMP, in no order; the same number must give the same values on every rank.
   std::function<void(std::int64_t sample, const Box& box, std::span<float> out)> values{};
   // A value for each of target_names; classes if `classes` says so.
   std::function<std::vector<double>(std::int64_t sample)> targets{};

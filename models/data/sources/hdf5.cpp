@@ -199,13 +199,12 @@ struct ArraySource::State {
 
   ArrayPart part(const Hdf5Reader& reader) const;
   void describe_labels(const Hdf5Reader& reader, ArrayPart& part) const;
-  // A box [d, h, w, ...] of one sample of a dataset, as `type`.
-  void read(const std::string& dataset, std::int64_t sample, const Box& box, DType type, std::byte* out) {
+  // A box of one sample of a dataset, all of `behind` at each of its cells, as `type`.
+  void read(const std::string& dataset, std::int64_t sample, const Box& box, const Shape& behind, DType type, std::byte* out) {
     const auto file = file_of(sample);
-    const auto rank = files[file].describe(dataset).shape;
     std::vector<std::int64_t> from{sample - first[file]}, to{from[0] + 1};
-    for (int d = 0; d + 1 < rank.rank(); ++d)
-      from.push_back(d < 3 ? box.begin[d] : 0), to.push_back(d < 3 ? box.end[d] : rank[d + 1]);
+    for (int d = 0; d < 3; ++d) from.push_back(box.begin[d]), to.push_back(box.end[d]);
+    for (const auto extent : behind) from.push_back(0), to.push_back(extent);
     files[file].read(dataset, from, to, type, out);
   }
   void add(ArrayPart part, const fs::path& path);
@@ -328,13 +327,14 @@ std::string ArraySource::name_of_sample(std::int64_t sample) const {
 
 void ArraySource::read(std::int64_t sample, const Box& box, std::byte* out) const {
   require_sample(*this, sample);
-  io_thread().run([&] { state_->read(state_->volume, sample, box, type(), out); });
+  io_thread().run([&] { state_->read(state_->volume, sample, box, {channels()}, type(), out); });
 }
 
 void ArraySource::read_targets(std::int64_t sample, const Box& box, std::byte* out) const {
   require_sample(*this, sample);
   const auto& targets = target_type();
-  if (targets.per_cell) return io_thread().run([&] { state_->read(state_->label, sample, box, targets.type, out); });
+  if (targets.per_cell)
+    return io_thread().run([&] { state_->read(state_->label, sample, box, targets.shape, targets.type, out); });
   const auto count = targets.shape.elements();
   convert(state_->all.labels.data() + sample * count, DType::float64, count, targets.type, out);
 }

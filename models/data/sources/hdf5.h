@@ -51,6 +51,7 @@ class ArraySource : public Source {
   void read(std::int64_t sample, const Box& box, std::byte* out) const override;
   void read_targets(std::int64_t sample, const Box& box, std::byte* out) const override;
   std::string name_of_sample(std::int64_t sample) const override;
+  bool targets_in_memory() const override { return !target_type().per_cell; }
 
   struct State;
 

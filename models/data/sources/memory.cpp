@@ -96,6 +96,7 @@ SourcePtr from_tensors(const Tensor& volumes, const Tensor& targets, const Tenso
   const int own = options.per_cell ? 4 : 1;  // dimensions that are not one target's
   bool fits = t.rank() >= own && t.elements() > 0;
   for (int d = 0; d < own && fits; ++d) fits = t[d] == v[d];
+  fits = fits && (!options.per_cell || t.rank() <= 5);
   require(fits, "[data] targets are [n, {}...] of the volumes {}: {}", options.per_cell ? "D, H, W, " : "", volumes, targets);
   Samples samples{.file = options.name, .count = v[0], .channels = v[4], .extents = {v[1], v[2], v[3]}, .type = volumes.dtype()};
   samples.values = copied(volumes);

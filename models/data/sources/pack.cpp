@@ -38,8 +38,6 @@ void copy_samples(Hdf5Writer& writer, const std::string& dataset, const Source& 
 void write_targets(Hdf5Writer& writer, const Source& source, std::int64_t begin, std::int64_t end) {
   const auto& target = source.target_type();
   if (target.shape.elements() == 0) return;
-  require(target.per_cell || target.shape.rank() == 1, "[pack] {}: targets of a sample are a row or volumes, not {}",
-          source.name_of_sample(begin), target.shape);
   std::vector<std::int64_t> extents;
   if (target.per_cell) extents.assign(source.extents().begin(), source.extents().end());
   if (target.per_cell || target.shape[0] != 1) extents.insert(extents.end(), target.shape.begin(), target.shape.end());
@@ -81,6 +79,10 @@ struct Unfinished {
 
 void pack(const Source& source, const fs::path& path, const PackOptions& options) {
   const auto n = source.size(), each = options.samples_per_file;
+  const auto& target = source.target_type();
+  require(target.per_cell ? target.shape.rank() <= 1 : target.shape.rank() == 1,
+          "[pack] {}: targets are a row for each sample, or one or a row for each cell, not {}", source.name_of_sample(0),
+          target.shape);
   require(each >= 0, "[pack] {} samples in each file", each);
   std::error_code error;
   require(!fs::exists(fs::symlink_status(path, error)), "[pack] {}: exists already and is not replaced", path.string());

@@ -17,7 +17,9 @@ struct PackOptions {
 
 // Writes every sample and its targets as they are stored: `volume` [n, D, H, W, C] with the attribute `transform`, and where
 // there are targets `label` [n, T] with `label_names`, or [n, D, H, W, ...] if each cell has some. open_source(path) and
-// ArraySource(path) then give what the source gives. Called by one process, with nobody waiting; it reads about 64 MiB at a time.
+// ArraySource(path) then give what the
+// source gives; rows of numbers as float64, of classes as int64. Called by one process, with nobody waiting; it reads about 64
+// MiB at a time.
 //
 // Errors: anything at `path`; whatever cannot be read or written, a full disk included. Files are written under other names and
 // renamed when they are complete, so after an error there is nothing at `path`.
