@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "framework/fnv.h"
 #include "ops/device.h"
 #include "ops/plan_cache.h"
 
@@ -56,9 +57,9 @@ struct Key {
 };
 struct KeyHash {
   std::size_t operator()(const Key& key) const {
-    std::uint64_t h = static_cast<std::uint64_t>(key.part.mode) * 4 + static_cast<std::uint64_t>(key.device);
+    auto h = fnv1a(fnv_start, static_cast<std::uint64_t>(key.part.mode) * 4 + static_cast<std::uint64_t>(key.device));
     for (const auto k : {key.part.n, key.part.m, key.part.in_begin, key.part.in_end, key.part.out_begin, key.part.out_end})
-      h = (h ^ static_cast<std::uint64_t>(k)) * 0xff51afd7ed558ccd, h ^= h >> 32;
+      h = fnv1a(h, static_cast<std::uint64_t>(k));
     return static_cast<std::size_t>(h);
   }
 };

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "framework/tensor/random.h"
+#include "framework/tensor/visit_width.h"
 
 namespace mpigrad::data {
 
@@ -132,16 +133,6 @@ void transform_into(const From* from, To* to, const Walk& w, Transform transform
   }
 }
 
-template <class F>
-void visit_width(std::int64_t bytes, F&& f) {
-  switch (bytes) {
-    case 8: return f(std::uint64_t{});
-    case 4: return f(std::uint32_t{});
-    case 2: return f(std::uint16_t{});
-    default: return f(std::uint8_t{});
-  }
-}
-
 }  // namespace
 
 void copy_piece(const Piece& piece, const Stored& stored, const Shape& extents, std::int64_t channels, Transform transform,
@@ -161,7 +152,7 @@ void copy_piece(const Piece& piece, const Stored& stored, const Shape& extents, 
     out += piece.start[a] * out_strides[a];
   }
   if (stored.type == type && transform == Transform::none)  // labels, or numbers as they are
-    return visit_width(size_of(type), [&](auto zero) {
+    return visit_width(type, [&](auto zero) {
       using Bits = decltype(zero);
       walk(static_cast<const Bits*>(stored.from) + in, static_cast<Bits*>(to) + out, w, [](Bits value) { return value; });
     });

@@ -31,7 +31,7 @@ struct BuildOptions {
   DType dtype = DType::float32;  // of parameters, gradients, statistics and the optimizer's state
   // What layers compute in: none is dtype; bfloat16 or float16 beside float32 is mixed precision. Convolutions and products round
   // what they take in, weights included, whose gradients become float32 again before they are reduced over ranks. The result has
-  // the type, too: cast it to dtype for the loss. float16 needs loss scaling (framework/optim/loss_scale.h).
+  // the type, too; losses compute with it in float32. float16 needs loss scaling (framework/optim/loss_scale.h).
   std::optional<DType> compute{};
   DeviceKind device = current_device();  // where the parameters are; on the dry device nothing is allocated
 };

@@ -1,24 +1,15 @@
 #include "ops/views.h"
-#include "ops/resample.h"
 
 #include <algorithm>
 #include <cstring>
+
+#include "framework/tensor/visit_width.h"
+#include "ops/resample.h"
 
 namespace mpigrad::ops {
 namespace {
 
 constexpr std::int64_t parallel_from = 1 << 14;  // rows times row length
-
-// Calls f with a pointer type as wide as the elements: moving needs no arithmetic.
-template <class F>
-void visit_width(DType dtype, F&& f) {
-  switch (size_of(dtype)) {
-    case 8: return f(std::uint64_t{});
-    case 4: return f(std::uint32_t{});
-    case 2: return f(std::uint16_t{});
-    default: return f(std::uint8_t{});
-  }
-}
 
 // Offset in elements of row `r` (all dimensions but the last) of `extents`, in a tensor with these strides.
 std::int64_t row_offset(const Shape& extents, std::int64_t r, const std::array<std::int64_t, Shape::max_rank>& strides) {

@@ -1,0 +1,21 @@
+#pragma once
+// Elements that are only moved, as unsigned integers that are as wide.
+
+#include <cstdint>
+
+#include "framework/tensor/dtype.h"
+
+namespace mpigrad {
+
+// Calls f with a value of an unsigned integer as wide as the elements: moving needs no arithmetic.
+template <class F>
+void visit_width(DType dtype, F&& f) {
+  switch (size_of(dtype)) {
+    case 8: return f(std::uint64_t{});
+    case 4: return f(std::uint32_t{});
+    case 2: return f(std::uint16_t{});
+    default: return f(std::uint8_t{});
+  }
+}
+
+}  // namespace mpigrad
