@@ -56,8 +56,25 @@ hid_t native_type(DType type) {
     case DType::bfloat16:
     case DType::float16: break;
   }
-  fail("[hdf5] there is no element type {} in files: cast to float32 first", name_of(type));
+  fail("[hdf5] elements are read and written as float32, not as {}: cast them", name_of(type));
 }
+
+namespace {
+
+// HDF5 has no name for 16-bit floating-point numbers, but converts whatever it is told the bits of; as h5py writes them. Made
+// once, for the process's life.
+hid_t half_type(DType type) {
+  const auto make = [](std::size_t exponent, std::size_t bias) {
+    const hid_t made = H5Tcopy(H5T_IEEE_F32LE);
+    H5Tset_fields(made, 15, 15 - exponent, exponent, 0, 15 - exponent);
+    H5Tset_size(made, 2), H5Tset_ebias(made, bias);
+    return made;
+  };
+  static const hid_t float16 = make(5, 15), bfloat16 = make(8, 127);
+  return type == DType::float16 ? float16 : bfloat16;
+}
+
+}  // namespace
 
 hid_t file_type(DType type) {
   switch (type) {
@@ -69,9 +86,9 @@ hid_t file_type(DType type) {
     case DType::uint8:
     case DType::boolean: return H5T_STD_U8LE;
     case DType::bfloat16:
-    case DType::float16: break;
+    case DType::float16: return half_type(type);
   }
-  fail("[hdf5] there is no element type {} in files: cast to float32 first", name_of(type));
+  fail("[hdf5] there is no element type {} in files", name_of(type));
 }
 
 Handle select_box(hid_t space, std::span<const std::int64_t> begin, std::span<const std::int64_t> end,

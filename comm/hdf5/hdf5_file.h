@@ -89,7 +89,8 @@ class Hdf5Writer {
   Hdf5Writer& operator=(const Hdf5Writer&) = delete;
   ~Hdf5Writer();
 
-  // A dataset of zeros to be filled by write_box. Groups in `name` ("train/volume") are made as needed.
+  // A dataset of zeros to be filled by write_box; of 16-bit types with float32 or float64, which are rounded. Groups in `name`
+  // ("train/volume") are made as needed.
   void create(const std::string& name, const Shape& shape, DType type);
   // This rank's box [begin, end) of it, of any type; may be empty, need not be collective.
   void write_box(const std::string& name, std::span<const std::int64_t> begin, std::span<const std::int64_t> end, DType type,

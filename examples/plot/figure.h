@@ -38,6 +38,13 @@ struct Scatter {
   std::vector<std::string> notes{};  // lines of text below the title
 };
 
+// The border of some pixels of an image.
+struct Outline {
+  Colour colour{};
+  bool dashed = false;
+  std::vector<bool> mask{};  // [rows, columns]
+};
+
 // One slice in colours; pixels are square.
 struct Image {
   std::string title{};
@@ -47,6 +54,7 @@ struct Image {
   std::optional<double> low{}, high{};  // what the ends of the colour map mean; else the smallest and largest value
   bool bar = false;                     // with a scale beside it
   std::optional<Colour> frame{};        // around it
+  std::vector<Outline> outlines{};      // on it
 };
 
 using Panel = std::variant<Lines, Scatter, Image>;

@@ -168,6 +168,27 @@ void draw(Canvas& canvas, const Rectangle& area, const Scatter& scatter) {
   draw_legend(canvas, plane, scatter.series, true);
 }
 
+// Along the edges of the mask's pixels; a dashed one leaves out every other edge.
+void draw_outline(Canvas& canvas, const Rectangle& inside, const Image& image, const Outline& outline) {
+  const auto at = [&](std::int64_t row, std::int64_t column) {
+    const bool out = row < 0 || column < 0 || row >= image.rows || column >= image.columns;
+    return !out && outline.mask[static_cast<std::size_t>(row * image.columns + column)];
+  };
+  const auto x = [&](std::int64_t column) {
+    return inside.x + inside.width * static_cast<double>(column) / static_cast<double>(image.columns);
+  };
+  const auto y = [&](std::int64_t row) {
+    return inside.y + inside.height * static_cast<double>(row) / static_cast<double>(image.rows);
+  };
+  for (std::int64_t row = 0; row <= image.rows; ++row)
+    for (std::int64_t column = 0; column <= image.columns; ++column) {
+      if (outline.dashed && (row + column) % 2 != 0) continue;
+      const bool here = at(row, column);
+      if (here != at(row - 1, column)) canvas.line(x(column), y(row), x(column + 1), y(row), outline.colour, 2);
+      if (here != at(row, column - 1)) canvas.line(x(column), y(row), x(column), y(row + 1), outline.colour, 2);
+    }
+}
+
 void draw(Canvas& canvas, const Rectangle& area, const Image& image) {
   Range range;
   for (const double value : image.values) range.include(value);
@@ -190,6 +211,7 @@ void draw(Canvas& canvas, const Rectangle& area, const Image& image) {
   pixels.reserve(pixels.size() + image.values.size());
   for (const double value : image.values) pixels.push_back(colour_map((value - range.low) * scale));
   canvas.image(inside, static_cast<int>(image.rows), static_cast<int>(image.columns), pixels);
+  for (const auto& outline : image.outlines) draw_outline(canvas, inside, image, outline);
   if (image.frame) canvas.frame({inside.x - 2, inside.y - 2, inside.width + 4, inside.height + 4}, *image.frame, 4);
   if (!image.title.empty()) draw_title(canvas, {inside.x, inside.y - title_height, inside.width, title_height}, image.title);
   if (!image.bar) return;

@@ -46,8 +46,11 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   options.progress = {.rank = world.rank(), .quiet = o.quiet};
   const auto result = mpigrad::train(s.net, *optimizer, s.loader, world, hooks, options);
   if (first_epoch == o.epochs) s.evaluate();  // only the last files were missing
+  if (s.finish) s.finish();
   save(out / weights_file, s.net, world,
-       {.info = {.step = optimizer->steps(), .epoch = result.epochs_behind, .notes = notes}, .overwrite = true});
+       {.info = {.step = optimizer->steps(), .epoch = result.epochs_behind, .notes = notes},
+        .half = s.half_weights,
+        .overwrite = true});
   const auto usage = peak_usage(world);
   trainer::together(world, [&] {
     if (!first) return;

@@ -29,6 +29,9 @@ struct Supervised {
   std::vector<std::string> values{};  // what `evaluate` returns; --patience looks at the first, which is to fall
   std::function<std::vector<double>()> evaluate{};
   std::function<std::string(const std::vector<double>&)> text{};
+  // On all ranks behind the last epoch: what is measured once.
+  std::function<void()> finish{};
+  bool half_weights = false;  // the weights' file is of float16
   // On rank 0, at the end: what the summary begins with, and the last line that is printed.
   std::function<void(nlohmann::ordered_json run, const TrainerResult& result, const std::string& text)> report{};
 };

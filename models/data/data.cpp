@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <numeric>
 #include <span>
@@ -16,6 +17,19 @@
 
 namespace mpigrad::data {
 
+struct Loader::Fetch {
+  struct Item {
+    std::int64_t sample = 0;
+    std::vector<Piece> pieces;
+    std::vector<RegionPtr> regions;            // one for each piece
+    std::vector<RegionPtr> targets;            // likewise where each cell has some, else one
+    std::optional<Deformation> deformation{};  // of one piece
+  };
+  std::int64_t epoch = 0;
+  std::int64_t n = 0;       // of all ranks
+  std::vector<Item> items;  // this rank's
+};
+
 struct Loader::State {
   State(SourcePtr source_, LoaderOptions options_)
       : source(std::move(source_)), options(std::move(options_)),
@@ -27,6 +41,8 @@ struct Loader::State {
   AugmentationKinds kinds;
   Transform transform = Transform::none;
   DType target_dtype = DType::float32;
+  Shape window;  // [D, H, W] of a batch's samples
+  std::optional<ForegroundCells> foreground;
   Box spatial;  // this rank's block of [D, H, W]
   std::optional<Regions> regions, targets;
 
@@ -35,10 +51,7 @@ struct Loader::State {
   };
   std::map<std::int64_t, Layouts> layouts;  // by the batch's N
 
-  Shape shape(std::int64_t n) const {
-    const auto& e = source->extents();
-    return {n, e[0], e[1], e[2], source->channels()};
-  }
+  Shape shape(std::int64_t n) const { return {n, window[0], window[1], window[2], source->channels()}; }
   // Of n samples' targets, of the cells in a box where they are volumes. One class each is [N].
   Shape target_shape(std::int64_t n, const Shape& box) const {
     const auto& t = source->target_type();
@@ -50,6 +63,19 @@ struct Loader::State {
   }
   const Layouts& layouts_for(std::int64_t n);
   std::shared_ptr<Fetch> start(std::int64_t epoch, const std::vector<std::int64_t>& order, std::int64_t step);
+  void prepare(Fetch& fetch, std::int64_t epoch, std::int64_t sample);
+  Philox random_of(std::int64_t epoch, std::int64_t sample, std::uint64_t purpose) const {
+    return Philox{options.seed, static_cast<std::uint64_t>(epoch)}.child(purpose).child(static_cast<std::uint64_t>(sample));
+  }
+  // One part of a sample's block, [d, h, w, cell elements]: the pieces of its regions, zeros where there are none, or what the
+  // deformation makes of the one.
+  struct Values {
+    DType stored, type;
+    std::int64_t channels = 1;
+    Transform transform = Transform::none;
+    bool nearest = false;  // of what is deformed; else interpolated
+  };
+  void assemble(const Fetch::Item& item, const std::vector<RegionPtr>& read, const Values& values, std::byte* to) const;
   // The types of this rank's part of a batch.
   std::pair<TensorType, TensorType> types(const Fetch& fetch) const;
   // Decodes and augments into memory of the host.
@@ -61,24 +87,12 @@ struct Loader::State {
   cuda::Uploads uploads;
 };
 
-struct Loader::Fetch {
-  struct Item {
-    std::int64_t sample = 0;
-    std::vector<Piece> pieces;
-    std::vector<RegionPtr> regions;  // one for each piece
-    std::vector<RegionPtr> targets;  // likewise where each cell has some, else one
-  };
-  std::int64_t n = 0;       // of all ranks
-  std::vector<Item> items;  // this rank's
-};
-
 const Loader::State::Layouts& Loader::State::layouts_for(std::int64_t n) {
   auto& found = layouts[n];
   if (!found.x && options.grid) {
     found.x = activation_layout(options.grid, shape(n));
     const bool per_cell = source->target_type().per_cell;
-    found.y = split_layout(options.grid, target_shape(n, source->extents()),
-                           {0, per_cell ? 1 : -1, per_cell ? 2 : -1, per_cell ? 3 : -1});
+    found.y = split_layout(options.grid, target_shape(n, window), {0, per_cell ? 1 : -1, per_cell ? 2 : -1, per_cell ? 3 : -1});
   }
   return found;
 }
@@ -86,6 +100,7 @@ const Loader::State::Layouts& Loader::State::layouts_for(std::int64_t n) {
 std::shared_ptr<Loader::Fetch> Loader::State::start(std::int64_t epoch, const std::vector<std::int64_t>& order,
                                                     std::int64_t step) {
   auto fetch = std::make_shared<Fetch>();
+  fetch->epoch = epoch;
   const auto first = step * options.batch;
   fetch->n = std::min(options.batch, static_cast<std::int64_t>(order.size()) - first);
   std::int64_t begin = 0, end = fetch->n;
@@ -93,17 +108,28 @@ std::shared_ptr<Loader::Fetch> Loader::State::start(std::int64_t epoch, const st
     const auto box = layout->box();
     begin = box.begin[0], end = box.end[0];
   }
-  for (auto i = begin; i < end; ++i) {
-    auto& item = fetch->items.emplace_back();
-    item.sample = order[static_cast<std::size_t>(first + i)];
-    item.pieces =
-        pieces_of(spatial, source->extents(), draw_augmentation(options.seed, epoch, item.sample, source->extents(), kinds));
-    for (const auto& piece : item.pieces) item.regions.push_back(regions->get(item.sample, piece.box));
-    if (!source->target_type().per_cell) item.targets.push_back(targets->get(item.sample, spatial));
-    else
-      for (const auto& piece : item.pieces) item.targets.push_back(targets->get(item.sample, piece.box));
-  }
+  for (auto i = begin; i < end; ++i) prepare(*fetch, epoch, order[static_cast<std::size_t>(first + i)]);
   return fetch;
+}
+
+// Asks for what a sample's block is made of.
+void Loader::State::prepare(Fetch& fetch, std::int64_t epoch, std::int64_t sample) {
+  auto& item = fetch.items.emplace_back();
+  item.sample = sample;
+  const auto map = draw_augmentation(options.seed, epoch, sample, window, kinds);
+  const auto extents = options.crop ? source->extents_of(sample) : window;
+  std::array<std::int64_t, 3> begin{};
+  if (options.crop) begin = draw_window(options.seed, epoch, sample, extents, *options.crop, foreground ? &*foreground : nullptr);
+  if (options.elastic) {
+    item.deformation.emplace(*options.elastic, random_of(epoch, sample, 4), window, map, begin, extents);
+    if (const auto box = item.deformation->needed(spatial); box.elements() > 0) item.pieces.push_back({.box = box});
+  } else {
+    item.pieces = pieces_in_sample(pieces_of(spatial, window, map), begin, extents);
+  }
+  for (const auto& piece : item.pieces) item.regions.push_back(regions->get(sample, piece.box));
+  if (!source->target_type().per_cell) item.targets.push_back(targets->get(sample, spatial));
+  else
+    for (const auto& piece : item.pieces) item.targets.push_back(targets->get(sample, piece.box));
 }
 
 std::pair<TensorType, TensorType> Loader::State::types(const Fetch& fetch) const {
@@ -111,6 +137,34 @@ std::pair<TensorType, TensorType> Loader::State::types(const Fetch& fetch) const
   const auto extents = spatial.extents();
   return {{Shape{n, extents[0], extents[1], extents[2], source->channels()}, options.dtype},
           {target_shape(n, extents), target_dtype}};
+}
+
+void Loader::State::assemble(const Fetch::Item& item, const std::vector<RegionPtr>& read, const Values& v, std::byte* to) const {
+  const auto name = [&] { return source->name_of_sample(item.sample); };
+  const auto extents = spatial.extents();
+  const auto cell = v.channels * size_of(v.type);
+  std::int64_t covered = 0;
+  for (const auto& piece : item.pieces) covered += piece.box.elements();
+  if (item.deformation ? covered == 0 : covered < extents.elements())
+    std::memset(to, 0, static_cast<std::size_t>(extents.elements() * cell));
+  for (std::size_t p = 0; p < item.pieces.size(); ++p) {
+    const auto& region = *read[p];
+    region.ready.get();
+    const Stored stored{region.box, v.stored, region.bytes.get()};
+    if (!item.deformation) {
+      copy_piece(item.pieces[p], stored, extents, v.channels, v.transform, v.type, to, name);
+      continue;
+    }
+    const auto box = item.pieces[p].box.extents();
+    std::vector<std::byte> whole(static_cast<std::size_t>(box.elements() * cell));
+    copy_piece(item.pieces[p], stored, box, v.channels, v.transform, v.type, whole.data(), name);
+    const auto interpolate = [&](auto zero) {
+      using T = decltype(zero);
+      item.deformation->values(spatial, v.channels, reinterpret_cast<const T*>(whole.data()), reinterpret_cast<T*>(to));
+    };
+    if (v.nearest) item.deformation->labels(spatial, cell, whole.data(), to);
+    else visit_floating(v.type, interpolate);
+  }
 }
 
 void Loader::State::fill(Fetch& fetch, std::byte* x, std::byte* y) {
@@ -121,22 +175,22 @@ void Loader::State::fill(Fetch& fetch, std::byte* x, std::byte* y) {
   const auto bytes = extents.elements() * channels * size_of(options.dtype);
   const auto numbers = target.shape.elements() * (target.per_cell ? extents.elements() : 1);
   for (std::int64_t i = 0; i < n; ++i) {
-    auto& item = fetch.items[static_cast<std::size_t>(i)];
-    const auto name = [&] { return source->name_of_sample(item.sample); };
-    for (std::size_t p = 0; p < item.pieces.size(); ++p) {
-      const auto& region = *item.regions[p];
-      region.ready.get();
-      copy_piece(item.pieces[p], {region.box, source->type(), region.bytes.get()}, extents, channels, transform, options.dtype,
-                 x + i * bytes, name);
-    }
+    const auto& item = fetch.items[static_cast<std::size_t>(i)];
+    auto* values = x + i * bytes;
+    assemble(item, item.regions, {source->type(), options.dtype, channels, transform}, values);
+    if (options.intensity.any())
+      visit_floating(options.dtype, [&](auto zero) {
+        change_values(options.intensity, random_of(fetch.epoch, item.sample, 6), window, spatial, channels,
+                      reinterpret_cast<decltype(zero)*>(values));
+      });
     auto* to = y + i * numbers * size_of(target_dtype);
-    for (std::size_t p = 0; p < item.targets.size(); ++p) {
-      const auto& region = *item.targets[p];
+    if (target.per_cell) {
+      assemble(item, item.targets,
+               {target.type, target_dtype, target.shape.elements(), Transform::none, !is_floating(target.type)}, to);
+    } else {
+      const auto& region = *item.targets.front();
       region.ready.get();
-      if (target.per_cell)
-        copy_piece(item.pieces[p], {region.box, target.type, region.bytes.get()}, extents, target.shape.elements(),
-                   Transform::none, target_dtype, to, name);
-      else convert(region.bytes.get(), target.type, numbers, target_dtype, to);
+      convert(region.bytes.get(), target.type, numbers, target_dtype, to);
     }
   }
 }
@@ -166,15 +220,23 @@ Batch Loader::State::finish(Fetch& fetch, cuda::Uploads::Places& places) {
 
 Loader::Loader(SourcePtr source, LoaderOptions options) {
   require(source != nullptr, "[data] a loader needs a source");
-  const auto& extents = source->extents();
+  const auto window = options.crop ? options.crop->extents : source->extents();
   require(is_floating(options.dtype), "[data] x is of a floating-point type, not {}", name_of(options.dtype));
   for (const auto dtype : {options.dtype, options.target_dtype.value_or(options.dtype)})
     require(!is_half(dtype), "[data] batches are float32 or float64, not {}: cast them", name_of(dtype));
   state_ = std::make_shared<State>(source, std::move(options));
   auto& s = *state_;
   const auto& o = s.options;
-  require(!o.transpositions || (extents[0] == extents[1] && extents[1] == extents[2]), "[data] transpositions are for cubes: {}",
-          extents);
+  require(window.rank() == 3 && window.elements() > 0, "[data] windows are [D, H, W], at least 1 each: {}", window);
+  require(!o.transpositions || (window[0] == window[1] && window[1] == window[2]), "[data] transpositions are for cubes: {}",
+          window);
+  if (!o.crop) require_same_extents(*source, "batches of whole samples need samples of one size, or a crop");
+  require(!o.shifts || (!o.crop && !o.elastic), "[data] periodic shifts are of whole samples, without an elastic deformation");
+  require(!o.elastic || (o.elastic->amplitude >= 0 && std::isfinite(o.elastic->amplitude) && o.elastic->spacing > 0),
+          "[data] an elastic deformation has an amplitude of 0 or more and a spacing above 0, in cells");
+  require(o.intensity.contrast >= 0 && o.intensity.brightness >= 0 && o.intensity.noise >= 0,
+          "[data] contrast, brightness and noise are not negative");
+  s.window = window;
 
   s.kinds = {o.flips, o.shifts, o.transpositions};
   s.transform = o.transform == Transform::of_source ? s.source->transform() : o.transform;
@@ -185,16 +247,24 @@ Loader::Loader(SourcePtr source, LoaderOptions options) {
           "[data] y is floating-point, not {}: targets are numbers, not classes", name_of(s.target_dtype));
   require(is_floating(s.target_dtype) || s.target_dtype == own, "[data] y is {} or floating-point, not {}", name_of(own),
           name_of(s.target_dtype));
+  if (o.crop && o.crop->foreground != 0) {
+    require(o.crop->foreground > 0 && o.crop->foreground <= 1,
+            "[data] the part of windows with foreground is from 0 to 1, not {}", o.crop->foreground);
+    require(target.per_cell && target.shape.elements() == 1 && !is_floating(target.type),
+            "[data] windows with foreground need labels of cells");
+    s.foreground.emplace(s.source);
+  }
 
-  s.spatial = {Shape{0, 0, 0}, extents};
+  s.spatial = {Shape{0, 0, 0}, window};
   if (o.grid) {
     const auto box = s.layouts_for(o.batch).x->box();
     require_planes(o.grid, s.shape(o.batch));
     for (int a = 0; a < 3; ++a) s.spatial.begin[a] = box.begin[a + 1], s.spatial.end[a] = box.end[a + 1];
   }
-  const Box whole{Shape{0, 0, 0}, extents};
-  const auto& largest = s.kinds.any() ? whole : s.spatial;
-  s.regions.emplace(s.source, Regions::Part::values, largest, s.schedule.samples.size(), o.cache_bytes, o.grid);
+  // Windows are elsewhere in each epoch; a source that keeps samples is the better place for them.
+  const bool moves = s.kinds.any() || o.elastic;
+  const auto& largest = moves ? s.source->whole() : s.spatial;
+  s.regions.emplace(s.source, Regions::Part::values, largest, s.schedule.samples.size(), o.crop ? 0 : o.cache_bytes, o.grid);
   s.targets.emplace(s.source, Regions::Part::targets, largest, s.schedule.samples.size(), s.regions->left(), o.grid);
 }
 

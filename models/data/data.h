@@ -11,7 +11,9 @@
 
 #include "comm/spatial/grid.h"
 #include "models/data/data_batches.h"
+#include "models/data/deform.h"
 #include "models/data/source.h"
+#include "models/data/window.h"
 
 namespace mpigrad::data {
 
@@ -23,6 +25,9 @@ struct LoaderOptions {
   bool flips = false;           // each spatial axis with probability 1/2
   bool shifts = false;          // periodic, by any number of cells along each axis
   bool transpositions = false;  // a random order of the spatial axes; for cubes
+  std::optional<Crop> crop{};   // batches of windows of the samples, not of whole ones
+  std::optional<Elastic> elastic{};
+  Intensity intensity{};
   Transform transform = Transform::of_source;
   DType dtype = DType::float32;  // of x
   // Of y: floating-point, or for classes int64, labels of cells the stored integers. None: that, and for numbers that of x.
@@ -42,7 +47,8 @@ struct Batch {
 
 class Loader {
  public:
-  // Errors: a subset that names samples that do not exist, no batch at all, more ranks along a spatial axis than planes.
+  // Errors: a subset that names samples that do not exist, no batch at all, more ranks along a spatial axis than planes; samples
+  // that differ in their extents without a crop; shifts of windows, or with an elastic deformation.
   Loader(SourcePtr source, LoaderOptions options);
   // Of universes: a folder, or one file.
   Loader(const std::filesystem::path& path, LoaderOptions options);
@@ -51,7 +57,7 @@ class Loader {
   const LoaderOptions& options() const;
   std::int64_t samples() const;  // per epoch
   std::int64_t steps() const;    // batches per epoch
-  Shape shape() const;           // global [batch, D, H, W, C]
+  Shape shape() const;           // global [batch, D, H, W, C], of windows where samples are cropped
   // Of a full batch: samples split over the first axis of the grid, planes over the others, with them the targets of cells. None
   // without a grid.
   LayoutPtr layout() const;

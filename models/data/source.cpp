@@ -31,6 +31,12 @@ std::int64_t target_elements(const Source& source, const Box& box) {
   return targets.shape.elements() * (targets.per_cell ? box.elements() : 1);
 }
 
+void require_same_extents(const Source& source, const std::string& what) {
+  require(source.sample_type().same_extents, "[data] samples differ in their extents, up to {}: {}", source.extents(), what);
+}
+
+Shape Source::extents_of(std::int64_t) const { return extents(); }
+
 std::string Source::name_of_sample(std::int64_t sample) const {
   require_sample(*this, sample);
   return fmt::format("sample {}", sample);
@@ -52,7 +58,7 @@ std::vector<double> Source::targets(std::int64_t sample) const {
   require(!type.per_cell, "[data] {}: targets are volumes, not a row of numbers", name_of_sample(sample));
   const auto count = type.shape.elements();
   std::vector<std::byte> stored(static_cast<std::size_t>(count * size_of(type.type)));
-  const auto read = [&] { read_targets(sample, whole(), stored.data()); };
+  const auto read = [&] { read_targets(sample, whole_of(sample), stored.data()); };
   if (targets_in_memory()) read();
   else if (count > 0) queue().run(read);
   std::vector<double> values(static_cast<std::size_t>(count));
@@ -62,12 +68,13 @@ std::vector<double> Source::targets(std::int64_t sample) const {
 
 void Source::check(std::int64_t part, std::int64_t parts) const {
   const auto& type = target_type();
-  const auto count = target_elements(*this, whole());
-  std::vector<std::byte> stored(static_cast<std::size_t>(type.per_cell ? count * size_of(type.type) : 0));
   for (auto sample = part; sample < size(); sample += parts) {
+    const auto box = whole_of(sample);
+    const auto count = target_elements(*this, box);
     std::vector<double> values;
     if (type.per_cell) {
-      queue().run([&] { read_targets(sample, whole(), stored.data()); });
+      std::vector<std::byte> stored(static_cast<std::size_t>(count * size_of(type.type)));
+      queue().run([&] { read_targets(sample, box, stored.data()); });
       values.resize(is_floating(type.type) ? static_cast<std::size_t>(count) : 0);
       if (!values.empty()) convert(stored.data(), type.type, count, DType::float64, values.data());
     } else {

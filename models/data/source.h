@@ -37,11 +37,12 @@ struct TargetType {
 };
 
 struct SampleType {
-  Shape extents{1, 1, 1};  // [D, H, W] of every sample
+  Shape extents{1, 1, 1};  // [D, H, W] of every sample, or of those that differ the largest along each axis
   std::int64_t channels = 1;
   DType type = DType::float32;            // as stored
   Transform transform = Transform::none;  // what of_source means; never of_source itself
   TargetType targets{};
+  bool same_extents = true;  // no: extents_of() says which; what batches whole samples refuses such sources
 };
 
 class Source {
@@ -56,6 +57,8 @@ class Source {
   // The targets, row-major, of their stored type: all of them, or those of the cells of `box`.
   virtual void read_targets(std::int64_t sample, const Box& box, std::byte* out) const = 0;
 
+  // [D, H, W] of one sample.
+  virtual Shape extents_of(std::int64_t sample) const;
   // For messages: the file, and where in it.
   virtual std::string name_of_sample(std::int64_t sample) const;
   // Reads the targets of every `parts`-th sample from `part` on and throws the first error found, numbers that are not finite
@@ -77,6 +80,7 @@ class Source {
   const std::vector<std::string>& target_names() const { return target_type().names; }
   bool has_classes() const { return !is_floating(target_type().type) && target_type().shape.elements() > 0; }
   Box whole() const { return {Shape{0, 0, 0}, extents()}; }
+  Box whole_of(std::int64_t sample) const { return {Shape{0, 0, 0}, extents_of(sample)}; }
   // A box of a sample [d, h, w, C], and all its targets, as numbers: for tables and pictures. Error: targets that are those of
   // cells.
   std::vector<double> values(std::int64_t sample, const Box& box) const;
@@ -85,6 +89,8 @@ class Source {
 using SourcePtr = std::shared_ptr<const Source>;
 
 void require_sample(const Source& source, std::int64_t sample);
+// Error: samples that differ in their extents, which `what` cannot have.
+void require_same_extents(const Source& source, const std::string& what);
 // Of target_type() in a box.
 std::int64_t target_elements(const Source& source, const Box& box);
 // For labels that were converted to float64. Error: a class that may be another one's rounding, of magnitude 2^53 or more.

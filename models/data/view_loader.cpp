@@ -192,6 +192,7 @@ ViewLoader::ViewLoader(SourcePtr source, ViewOptions options) {
   auto& s = *state_;
   const auto& o = s.options;
   s.transform = o.transform == Transform::of_source ? s.source->transform() : o.transform;
+  require_same_extents(*s.source, "views are made of samples of one size");
   s.whole = s.source->whole();
   for (const auto& view : o.views) {
     require(view.count >= 1, "[data] {} views of '{}'", view.count, view.recipe.text());

@@ -132,4 +132,17 @@ class Module {
   std::unique_ptr<State> state_;  // the root's
 };
 
+// A network in evaluation mode as long as this lives, then in the mode in which it was.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(Module& net) : net_(net), training_(net.training()) { net_.train(false); }
+  ~EvaluationMode() { net_.train(training_); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  Module& net_;
+  bool training_;
+};
+
 }  // namespace mpigrad::nn

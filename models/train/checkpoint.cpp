@@ -2,6 +2,7 @@
 
 #include <array>
 #include <bit>
+#include <cmath>
 #include <map>
 #include <mutex>
 #include <set>
@@ -14,6 +15,7 @@
 #include "framework/joined.h"
 #include "framework/tensor/content_hash.h"
 #include "framework/tensor/printable.h"
+#include "ops/elementwise.h"
 
 namespace mpigrad {
 namespace {
@@ -59,6 +61,18 @@ void append(std::vector<NamedTensor>& list, const std::string& group, const std:
   for (const auto& tensor : more) list.push_back({group + "/" + tensor.name, tensor.value});
 }
 
+// What a file of float16 will give back.
+Tensor rounded(const std::string& name, const Tensor& value) {
+  Untaped scope;
+  UseDevice device(DeviceKind::cpu);
+  const auto result = cast(cast(value, DType::float16), value.dtype());
+  const auto before = value.to_vector(), after = result.to_vector();
+  for (std::size_t i = 0; i < before.size(); ++i)
+    require(std::isfinite(after[i]) || !std::isfinite(before[i]), "[checkpoint] {} holds {}, which float16 cannot", name,
+            before[i]);
+  return result;
+}
+
 // What rank 0 does. Throws.
 void write_file(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors, const SaveOptions& options) {
   std::vector<std::string> notes;
@@ -71,8 +85,12 @@ void write_file(const std::filesystem::path& path, const std::vector<NamedTensor
   Seal seal;
   for (const auto& [name, value] : tensors) {
     require(value.device() != DeviceKind::dry, "[checkpoint] {} is on the dry device: {}", name, value);
-    const auto on_host = value.device() == DeviceKind::cuda ? detail::copied(value, DeviceKind::cpu) : value;
-    file.write(name, value.shape(), value.dtype(), on_host.raw());
+    auto on_host = value.device() == DeviceKind::cuda ? detail::copied(value, DeviceKind::cpu) : value;
+    const bool half = options.half && is_floating(value.dtype());
+    if (half) on_host = rounded(name, on_host);
+    const std::vector<std::int64_t> begin(static_cast<std::size_t>(value.rank()), 0);
+    file.create(name, value.shape(), half ? DType::float16 : value.dtype());
+    file.write_box(name, begin, value.shape().span(), value.dtype(), on_host.raw());
     const auto checksum = checksum_of(value.dtype(), value.shape(), on_host.raw());
     file.attribute(name, checksum_name, checksum);
     seal.add(name, checksum);
@@ -170,7 +188,8 @@ void check_tensors(const Hdf5Reader& file, const std::vector<NamedTensor>& tenso
     const auto found = datasets.find(name);
     require(found != datasets.end(), "[checkpoint] {} has no {}, which is needed: {}", where, name, value);
     const auto& stored = found->second;
-    require(stored.kind == Hdf5Dataset::Kind::number && stored.shape == value.shape() && stored.type == value.dtype(),
+    const bool same_type = stored.type == value.dtype() || (stored.stored == "float16" && is_floating(value.dtype()));
+    require(stored.kind == Hdf5Dataset::Kind::number && stored.shape == value.shape() && same_type,
             "[checkpoint] {} in {} is {} {}, the network's is {} {}", name, where, stored.stored, stored.shape,
             name_of(value.dtype()), value.shape());
   }

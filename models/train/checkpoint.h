@@ -30,6 +30,9 @@ struct SaveOptions {
   const AveragedWeights* averages = nullptr;
   const LossScale* loss_scale = nullptr;
   CheckpointInfo info{};
+  // Rounds floating-point numbers to float16 in the file, which is half as large: for weights that are used and not trained
+  // further. Error: a finite number that float16 cannot hold.
+  bool half = false;
   bool overwrite = false;
 };
 
@@ -45,8 +48,9 @@ struct LoadOptions {
   LossScale* loss_scale = nullptr;  // stays as it is where the file has none: training may go on in another precision
 };
 
-// Every rank reads for itself. Names, shapes and element types must be those of the network, in both directions, and the file
-// undamaged; nothing is changed if they are not. The tensors are in memory twice for that moment.
+// Every rank reads for itself. Names, shapes and element types (but for float16, which becomes the network's) must be those of
+// the network, in both directions, and the file undamaged; nothing is changed if they are not. The tensors are in memory twice
+// for that moment.
 CheckpointInfo load_checkpoint(const std::filesystem::path& path, nn::Module& net, const LoadOptions& options = {});
 // The tensors stay in the file.
 CheckpointInfo read_checkpoint_info(const std::filesystem::path& path);

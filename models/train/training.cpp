@@ -77,19 +77,6 @@ class Losses {
   std::deque<Pending> pending_;  // of values_
 };
 
-// Restores a network's mode.
-class EvaluationMode {
- public:
-  explicit EvaluationMode(nn::Module& net) : net_(net), training_(net.training()) { net_.train(false); }
-  ~EvaluationMode() { net_.train(training_); }
-  EvaluationMode(const EvaluationMode&) = delete;
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  nn::Module& net_;
-  bool training_;
-};
-
 }  // namespace
 
 std::int64_t optimizer_steps(const data::Loader& loader, std::int64_t accumulate) {
@@ -175,7 +162,7 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
 
 Predictions predict(nn::Module& net, const data::Loader& loader) {
   Untaped scope;
-  EvaluationMode mode(net);
+  nn::EvaluationMode mode(net);
   const detail::UnhurriedPhase phase;
   Predictions result;
   std::vector<Tensor> predicted, truth;  // to the host when all is given out

@@ -1,9 +1,14 @@
+#include "models/data/sources/nifti.h"
+
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "framework/joined.h"
 #include "framework/tensor/host_memory.h"
+#include "models/data/sources/bytes.h"
 #include "models/data/sources/formats.h"
 
 namespace mpigrad::data {
@@ -27,86 +32,264 @@ StoredType element_type(int code, bool big, const std::string& name) {
   }
 }
 
-// Scalars of the header, in the file's byte order.
-class Fields {
- public:
-  Fields(const Bytes& bytes, bool big) : bytes_(bytes), big_(big) {}
-  template <class T>
-  T at(std::size_t offset, char kind) const {
-    const auto value = converted(bytes_.data() + offset, 1, stored_type(kind, sizeof(T), big_, ""), "");
-    T result{};
-    std::memcpy(&result, value.data(), sizeof(T));
-    return result;
-  }
+// Where a header has numbers: so many in a row, each of so many bytes. All else is text and single bytes.
+struct Numbers {
+  std::size_t at, size, count;
+};
+constexpr Numbers numbers_of_header[]{{0, 4, 1},   {32, 4, 1},  {36, 2, 1},  {40, 2, 8},  {56, 4, 3},  {68, 2, 4},
+                                      {76, 4, 11}, {120, 2, 1}, {124, 4, 6}, {252, 2, 2}, {256, 4, 18}};
 
- private:
-  const Bytes& bytes_;
-  bool big_;
+void reverse_numbers(Bytes& header) {
+  for (const auto& [at, size, count] : numbers_of_header)
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto first = header.begin() + static_cast<std::ptrdiff_t>(at + i * size);
+      std::reverse(first, first + static_cast<std::ptrdiff_t>(size));
+    }
+}
+
+// A number of a header that is little-endian.
+template <class T>
+T number(const Bytes& header, std::size_t at) {
+  std::array<std::byte, sizeof(T)> bytes{};
+  std::copy_n(header.begin() + static_cast<std::ptrdiff_t>(at), sizeof(T), bytes.begin());
+  if (std::endian::native == std::endian::big) std::reverse(bytes.begin(), bytes.end());
+  return std::bit_cast<T>(bytes);
+}
+
+double real(const Bytes& header, std::size_t at) { return static_cast<double>(number<float>(header, at)); }
+
+bool finite(std::span<const double> values) {
+  return std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
+}
+
+// Millimetres in the file's unit of length.
+double unit_of(const Bytes& header) {
+  switch (static_cast<int>(header[123]) & 7) {
+    case 1: return 1000;
+    case 3: return 0.001;
+    default: return 1;
+  }
+}
+
+std::array<double, 3> spacing_of(const Bytes& header) {
+  std::array<double, 3> spacing{1, 1, 1};
+  for (std::size_t a = 0; a < 3; ++a)
+    if (const double length = std::abs(real(header, 88 - 4 * a)) * unit_of(header); std::isfinite(length) && length > 0)
+      spacing[a] = length;
+  return spacing;
+}
+
+// nifti1.h, "METHOD 3": the affine map itself. Rows of [R | t].
+std::array<double, 12> sform_of(const Bytes& header) {
+  std::array<double, 12> affine{};
+  for (std::size_t i = 0; i < 12; ++i) affine[i] = real(header, 280 + 4 * i) * unit_of(header);
+  return affine;
+}
+
+// nifti1.h, "METHOD 2": R is the rotation of the unit quaternion (a, b, c, d), a >= 0, times diag(dx, dy, +-dz).
+std::array<double, 12> qform_of(const Bytes& header, const std::array<double, 3>& spacing) {
+  double b = real(header, 256), c = real(header, 260), d = real(header, 264);
+  const double rest = 1 - (b * b + c * c + d * d);
+  double a = rest < 1e-7 ? 0 : std::sqrt(rest);
+  if (a == 0) {  // half a turn, which rounding may have made longer than 1
+    const double length = std::sqrt(b * b + c * c + d * d);
+    b /= length, c /= length, d /= length;
+  }
+  const double x = spacing[2], y = spacing[1], z = real(header, 76) < 0 ? -spacing[0] : spacing[0], unit = unit_of(header);
+  return {(a * a + b * b - c * c - d * d) * x,
+          2 * (b * c - a * d) * y,
+          2 * (b * d + a * c) * z,
+          real(header, 268) * unit,
+          2 * (b * c + a * d) * x,
+          (a * a + c * c - b * b - d * d) * y,
+          2 * (c * d - a * b) * z,
+          real(header, 272) * unit,
+          2 * (b * d - a * c) * x,
+          2 * (c * d + a * b) * y,
+          (a * a + d * d - c * c - b * b) * z,
+          real(header, 276) * unit};
+}
+
+std::array<double, 12> affine_of(const Bytes& header, const std::array<double, 3>& spacing) {
+  if (number<std::int16_t>(header, 254) > 0)
+    if (const auto sform = sform_of(header); finite(sform)) return sform;
+  if (number<std::int16_t>(header, 252) > 0)
+    if (const auto qform = qform_of(header, spacing); finite(qform)) return qform;
+  return {spacing[2], 0, 0, 0, 0, spacing[1], 0, 0, 0, 0, spacing[0], 0};
+}
+
+// A file behind its header.
+struct OpenFile {
+  std::string name;
+  ByteStreamPtr stream;
+  StoredType stored{};
+  double before = 0;  // bytes of the header's extensions, up to the elements
+  NiftiHeader header{};
+
+  double elements() const { return static_cast<double>(header.extents.elements() * header.channels); }
+  double bytes() const { return elements() * stored.size; }
+  std::string shape() const {
+    const auto& e = header.extents;
+    return fmt::format("{} x {} x {} x {}", e[2], e[1], e[0], header.channels);
+  }
 };
 
-}  // namespace
-
-augment::Sample read_nifti(const std::filesystem::path& path) {
-  const auto stream = open_stream(path);
-  const auto name = path.string();
-  const auto bytes = take(*stream, header_bytes);
-  require(bytes.size() >= header_bytes, "[nifti] {}: not a NIfTI-1 file: {} bytes are shorter than its header", name,
-          bytes.size());
-  const bool big = Fields(bytes, true).at<std::int32_t>(0, 'i') == 348;
-  const Fields fields(bytes, big);
-  const auto* magic = reinterpret_cast<const char*>(bytes.data() + 344);
+OpenFile open_nifti(const std::filesystem::path& path) {
+  OpenFile file{path.string(), open_stream(path)};
+  const auto& name = file.name;
+  auto& h = file.header;
+  h.bytes = take(*file.stream, header_bytes);
+  require(h.bytes.size() >= header_bytes, "[nifti] {}: not a NIfTI-1 file: {} bytes are shorter than its header", name,
+          h.bytes.size());
+  const bool big = big_endian<std::uint32_t>(h.bytes.data()) == header_bytes;
+  if (big) reverse_numbers(h.bytes);
+  const auto* magic = reinterpret_cast<const char*>(h.bytes.data() + 344);
   require(std::memcmp(magic, "ni1", 4) != 0, "[nifti] {}: the header of a pair of files; only single files (.nii) are read",
           name);
-  require(fields.at<std::int32_t>(0, 'i') == 348 && std::memcmp(magic, "n+1", 4) == 0, "[nifti] {}: not a NIfTI-1 file", name);
+  require(number<std::int32_t>(h.bytes, 0) == 348 && std::memcmp(magic, "n+1", 4) == 0, "[nifti] {}: not a NIfTI-1 file", name);
 
   std::array<std::int64_t, 8> dim{};
-  for (std::size_t i = 0; i < 8; ++i) dim[i] = fields.at<std::int16_t>(40 + 2 * i, 'i');
+  for (std::size_t i = 0; i < 8; ++i) dim[i] = number<std::int16_t>(h.bytes, 40 + 2 * i);
   require(dim[0] >= 1 && dim[0] <= 7, "[nifti] {}: {} dimensions", name, dim[0]);
-  double total = 1;
   for (std::size_t i = 1; i < 8; ++i) {
     if (static_cast<std::int64_t>(i) > dim[0]) dim[i] = 1;
     require(dim[i] >= 1 && (i <= 4 || dim[i] == 1), "[nifti] {}: extents {}: volumes [x, y, z] or [x, y, z, C] are read", name,
             joined(std::span(dim).subspan(1), ", "));
-    total *= static_cast<double>(dim[i]);
   }
-  const auto type = element_type(fields.at<std::int16_t>(70, 'i'), big, name);
-  const auto offset = static_cast<double>(fields.at<float>(108, 'f'));
-  const auto left = stream->most_left();
+  h.extents = {dim[3], dim[2], dim[1]}, h.channels = dim[4];
+  file.stored = element_type(number<std::int16_t>(h.bytes, 70), big, name), h.type = file.stored.type;
+
+  const auto offset = real(h.bytes, 108);
+  const auto left = file.stream->most_left();
   require(offset >= 348 && offset - 348 <= left && offset == std::floor(offset), "[nifti] {}: the volume begins at byte {} of {}",
           name, offset, left + 348);
-  const auto shape = fmt::format("{} x {} x {} x {}", dim[1], dim[2], dim[3], dim[4]);
-  const auto bytes_of_all = total * type.size;
-  const auto before = offset - 348;
-  require(before + bytes_of_all <= left, "[nifti] {}: truncated: {:.0f} bytes of elements, {:.0f} make {}", name, left - before,
-          bytes_of_all, shape);
-  require_host_memory(fmt::format("[nifti] {}", name),
-                      before + bytes_of_all + bytes_of_conversion(total, type) + total * sizeof(float));
-  (void)take(*stream, static_cast<std::size_t>(before));  // extensions of the header
-  auto elements = take(*stream, static_cast<std::size_t>(bytes_of_all));
-  require(static_cast<double>(elements.size()) == bytes_of_all, "[nifti] {}: truncated: {} bytes of elements, {:.0f} make {}",
-          name, elements.size(), bytes_of_all, shape);
+  file.before = offset - 348;
+  require(file.before + file.bytes() <= left, "[nifti] {}: truncated: {:.0f} bytes of elements, {:.0f} make {}", name,
+          left - file.before, file.bytes(), file.shape());
+
+  h.slope = real(h.bytes, 112), h.shift = real(h.bytes, 116);
+  if (h.slope == 0 || !std::isfinite(h.slope) || !std::isfinite(h.shift)) h.slope = 1, h.shift = 0;
+  h.spacing = spacing_of(h.bytes), h.affine = affine_of(h.bytes, h.spacing);
+  return file;
+}
+
+// All that is stored, as elements of header.type in the file's order. The memory is there for a float or int32 of each, too.
+Bytes take_stored(OpenFile& file) {
+  require_host_memory(
+      fmt::format("[nifti] {}", file.name),
+      file.before + file.bytes() + bytes_of_conversion(file.elements(), file.stored) + file.elements() * sizeof(float));
+  (void)take(*file.stream, static_cast<std::size_t>(file.before));
+  auto elements = take(*file.stream, static_cast<std::size_t>(file.bytes()));
+  require(static_cast<double>(elements.size()) == file.bytes(), "[nifti] {}: truncated: {} bytes of elements, {:.0f} make {}",
+          file.name, elements.size(), file.bytes(), file.shape());
   // Some bytes may follow, and gzip's checksum is behind them.
   constexpr std::size_t rest = 1 << 20;
-  require(take(*stream, rest).size() < rest, "[nifti] {}: longer than it says: {:.0f} bytes of elements make {}", name,
-          bytes_of_all, shape);
+  require(take(*file.stream, rest).size() < rest, "[nifti] {}: longer than it says: {:.0f} bytes of elements make {}", file.name,
+          file.bytes(), file.shape());
+  return converted(std::move(elements), file.stored, file.name);
+}
 
-  augment::Sample sample({dim[3], dim[2], dim[1]}, dim[4]);
-  const auto cells = sample.extents.elements();
-  auto slope = static_cast<double>(fields.at<float>(112, 'f')), shift = static_cast<double>(fields.at<float>(116, 'f'));
-  if (slope == 0 || !std::isfinite(slope) || !std::isfinite(shift)) slope = 1, shift = 0;
-  const auto values = converted(std::move(elements), type, name);
-  double least = std::numeric_limits<double>::infinity(), most = -least;
-  visit_arithmetic(type.type, [&](auto zero) {
-    const auto* from = reinterpret_cast<const decltype(zero)*>(values.data());
-    const auto value = [&](std::int64_t i) { return slope * static_cast<double>(from[i]) + shift; };
-    for (std::int64_t i = 0; i < cells * dim[4]; ++i)
-      if (const double v = value(i); std::isfinite(v)) least = std::min(least, v), most = std::max(most, v);
-    const double factor = most > least ? 1 / (most - least) : 0;
-    for (std::int64_t c = 0; c < dim[4]; ++c)
+// f(place in [D, H, W, C], value) for all values, in the file's order: there a channel is a volume.
+template <class F>
+void for_each_value(const NiftiHeader& header, const Bytes& stored, F f) {
+  const auto cells = header.extents.elements(), channels = header.channels;
+  const double slope = header.slope, shift = header.shift;
+  visit_arithmetic(header.type, [&](auto zero) {
+    const auto* from = reinterpret_cast<const decltype(zero)*>(stored.data());
+    for (std::int64_t c = 0; c < channels; ++c)
       for (std::int64_t i = 0; i < cells; ++i)
-        sample.values[static_cast<std::size_t>(i * dim[4] + c)] = static_cast<float>((value(c * cells + i) - least) * factor);
+        f(static_cast<std::size_t>(i * channels + c), slope * static_cast<double>(from[c * cells + i]) + shift);
   });
+}
+
+Shape place_of(std::int64_t cell, const Shape& extents) {
+  return {cell / extents[2] / extents[1], cell / extents[2] % extents[1], cell % extents[2]};
+}
+
+// Where the cell [z, y, x] lies, in millimetres.
+std::array<double, 3> position(const NiftiHeader& header, const Shape& cell) {
+  std::array<double, 3> result{};
+  for (std::size_t row = 0; row < 3; ++row) {
+    const auto* r = header.affine.data() + 4 * row;
+    result[row] =
+        r[0] * static_cast<double>(cell[2]) + r[1] * static_cast<double>(cell[1]) + r[2] * static_cast<double>(cell[0]) + r[3];
+  }
+  return result;
+}
+
+std::string text_of(const std::array<double, 3>& values) {
+  return fmt::format("[{:.6g}, {:.6g}, {:.6g}]", values[0], values[1], values[2]);
+}
+
+}  // namespace
+
+NiftiHeader read_nifti_header(const std::filesystem::path& path) { return open_nifti(path).header; }
+
+augment::Sample read_nifti(const std::filesystem::path& path) {
+  auto file = open_nifti(path);
+  const auto stored = take_stored(file);
+  double least = std::numeric_limits<double>::infinity(), most = -least;
+  for_each_value(file.header, stored, [&](std::size_t, double value) {
+    if (std::isfinite(value)) least = std::min(least, value), most = std::max(most, value);
+  });
+  const double factor = most > least ? 1 / (most - least) : 0;
+  augment::Sample sample(file.header.extents, file.header.channels);
+  for_each_value(file.header, stored,
+                 [&](std::size_t i, double value) { sample.values[i] = static_cast<float>((value - least) * factor); });
   return sample;
+}
+
+NiftiVolume read_nifti_volume(const std::filesystem::path& path) {
+  auto file = open_nifti(path);
+  const auto stored = take_stored(file);
+  NiftiVolume volume{std::move(file.header), {}};
+  volume.values.resize(static_cast<std::size_t>(volume.header.extents.elements() * volume.header.channels));
+  for_each_value(volume.header, stored, [&](std::size_t i, double value) { volume.values[i] = static_cast<float>(value); });
+  return volume;
+}
+
+NiftiLabels read_nifti_labels(const std::filesystem::path& path) {
+  auto file = open_nifti(path);
+  require(file.header.channels == 1, "[nifti] {}: {} channels: labels are one number for each cell", file.name,
+          file.header.channels);
+  const auto stored = take_stored(file);
+  NiftiLabels labels{std::move(file.header), {}};
+  const auto& extents = labels.header.extents;
+  labels.values.resize(static_cast<std::size_t>(extents.elements()));
+  for_each_value(labels.header, stored, [&](std::size_t i, double value) {
+    constexpr double most = std::numeric_limits<std::int32_t>::max();
+    if (!(value >= 0 && value <= most && value == std::floor(value)))
+      fail("[nifti] {}: {} at {} [z, y, x] is no label: they are whole numbers from 0 to {:.0f}", file.name, value,
+           place_of(static_cast<std::int64_t>(i), extents), most);
+    labels.values[i] = static_cast<std::int32_t>(value);
+  });
+  return labels;
+}
+
+std::string difference(const NiftiHeader& a, const NiftiHeader& b) {
+  constexpr double part_of_cell = 0.01;
+  if (a.extents != b.extents) return fmt::format("extents {} and {}", a.extents, b.extents);
+  double least = a.spacing[0];
+  for (const auto* header : {&a, &b}) least = std::min(least, *std::min_element(header->spacing.begin(), header->spacing.end()));
+  for (std::size_t i = 0; i < 3; ++i)
+    if (!(std::abs(a.spacing[i] - b.spacing[i]) <= part_of_cell * std::min(a.spacing[i], b.spacing[i])))
+      return fmt::format("spacing {} and {} mm [z, y, x]", text_of(a.spacing), text_of(b.spacing));
+  // The distance is convex over the cells: it is the largest at one of the corners.
+  double farthest = part_of_cell * least;
+  std::string result;
+  for (int corner = 0; corner < 8; ++corner) {
+    Shape cell{0, 0, 0};
+    for (int i = 0; i < 3; ++i)
+      if ((corner >> (2 - i) & 1) != 0) cell[i] = a.extents[i] - 1;
+    const auto p = position(a, cell), q = position(b, cell);
+    const double distance = std::hypot(p[0] - q[0], p[1] - q[1], p[2] - q[2]);
+    // Rounding alone makes no corner a farther one.
+    if (distance <= farthest * (result.empty() ? 1 : 1 + 1e-6)) continue;
+    farthest = distance;
+    result = fmt::format("places: cell {} [z, y, x] lies at {} and {} mm [x, y, z], {:.3g} mm apart", cell, text_of(p),
+                         text_of(q), distance);
+  }
+  return result;
 }
 
 }  // namespace mpigrad::data

@@ -78,6 +78,7 @@ struct Unfinished {
 }  // namespace
 
 void pack(const Source& source, const fs::path& path, const PackOptions& options) {
+  require_same_extents(source, "a dataset holds samples of one size");
   const auto n = source.size(), each = options.samples_per_file;
   const auto& target = source.target_type();
   require(target.per_cell ? target.shape.rank() <= 1 : target.shape.rank() == 1,

@@ -1,0 +1,158 @@
+// What weights are worth on labelled volumes, and what they make of others.
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <cstdlib>
+#include <numeric>
+
+#include "examples/unet3d/unet3d.h"
+#include "models/data/sources/volumes.h"
+
+namespace mpigrad::unet {
+namespace {
+
+// The validation samples of the training, if these are its data.
+std::optional<std::vector<std::int64_t>> validation_of(const CheckpointInfo& info, const data::Source& source) {
+  const auto note = [&](const char* name) {
+    const auto found = info.notes.find(name);
+    return found == info.notes.end() ? std::string() : found->second;
+  };
+  const double fraction = std::strtod(note("validation fraction").c_str(), nullptr);
+  if (note("samples") != std::to_string(source.size()) || source.size() < 2 || !(fraction > 0 && fraction < 1))
+    return std::nullopt;
+  auto split = data::split_train_test(source.size(), fraction, std::strtoull(note("validation seed").c_str(), nullptr, 10));
+  if (fingerprint_of(source, split.test) != note("validation")) return std::nullopt;
+  return std::move(split.test);
+}
+
+std::vector<std::int64_t> all_of(const data::Source& source) {
+  std::vector<std::int64_t> samples(static_cast<std::size_t>(source.size()));
+  std::iota(samples.begin(), samples.end(), 0);
+  return samples;
+}
+
+// A prediction's file has its image's name.
+std::string file_of(const data::Source& source, std::int64_t sample) {
+  if (const auto* folder = dynamic_cast<const data::VolumeFolder*>(&source)) return folder->image(sample).filename().string();
+  return fmt::format("sample_{:05}.nii.gz", sample);
+}
+
+void write(const std::filesystem::path& folder, const data::Source& source, const Segmented& s) {
+  const auto* volumes = dynamic_cast<const data::VolumeFolder*>(&source);
+  const auto geometry = volumes != nullptr ? volumes->header(s.sample) : data::plain_nifti_header(source.extents_of(s.sample));
+  data::write_nifti_labels(folder / file_of(source, s.sample), s.predicted, geometry, true);
+}
+
+constexpr const char* predictions_folder = "predictions";
+
+}  // namespace
+
+Loaded load(const Communicator& world, const InferOptions& o) {
+  Loaded result;
+  trainer::together(world, [&] {
+    result.recipe = recipe_of(o.weights, read_checkpoint_info(o.weights));
+    result.net = std::make_unique<UNet3d>(network_options(result.recipe, 0.9, false));
+    const auto& w = result.recipe.window;
+    result.net->build(Shape{1, w[0], w[1], w[2], result.recipe.channels},
+                      {.seed = 0, .dtype = trainer::dtype_of(o), .compute = trainer::compute_of(o)});
+  });
+  result.info = trainer::load_weights(o.weights, world, *result.net);
+  return result;
+}
+
+namespace {
+
+// Both commands; `predict` has no labels and writes every sample's.
+int infer(const Communicator& world, const InferOptions& o, bool scored) {
+  const auto start = std::chrono::steady_clock::now();
+  const bool first = world.rank() == 0, writes = !scored || o.predictions;
+  const auto extents = trainer::parse_grid(o.grid, world.size());
+  trainer::check_grid(extents, world.size());
+  std::vector<std::string> files;
+  if (scored) files = {cases_file, picture_file, summary_file};
+  const trainer::Outputs out(world, o.out, files, o.overwrite);
+  auto loaded = load(world, o);
+  const auto grid = make_grid(world, extents);
+
+  Volumes volumes;
+  std::vector<std::int64_t> samples;
+  bool of_training = false;
+  const auto folder = scored ? out / predictions_folder : out / "";
+  trainer::together(world, [&] {
+    volumes = open(scored ? o.data : o.images, o.labels, o.source, scored, loaded.recipe);
+    require(volumes.seen->channels() == loaded.recipe.channels, "[data] {} has {} channels, {} is of {}",
+            volumes.stored->name_of_sample(0), volumes.seen->channels(), o.weights, loaded.recipe.channels);
+    samples = all_of(*volumes.seen);
+    const auto validation = validation_of(loaded.info, *volumes.stored);
+    of_training = validation.has_value();
+    if (scored && o.part == "validation")
+      require(of_training, "[data] {} is not what {} was trained on, whose validation samples are asked for", o.data, o.weights);
+    if (scored && validation && o.part != "all") samples = *validation;
+    std::error_code error;
+    if (writes && first && !o.overwrite)
+      for (const auto sample : samples)
+        require(!std::filesystem::exists(folder / file_of(*volumes.stored, sample), error),
+                "[out] {} exists; --overwrite replaces it", (folder / file_of(*volumes.stored, sample)).string());
+  });
+  trainer::require_same_data(world, *volumes.seen);
+  if (scored) (void)count_classes(world, *volumes.seen, loaded.recipe.classes);
+  out.create(world);
+  trainer::together(world, [&] {
+    if (first && writes) std::filesystem::create_directories(folder);
+    if (first && scored && of_training && o.part == "all")
+      fmt::print(stderr, "warning: {} is what {} was trained on: most of it is no test\n", o.data, o.weights);
+  });
+  const auto& w = loaded.recipe.window;
+  if (first && !o.json)
+    fmt::print("{} volumes of up to {}{}, windows of {} x {} x {}\n{} parameters, {} classes, grid {}\n", samples.size(),
+               volumes.seen->extents(),
+               scored && of_training && o.part != "all" ? ", which the training kept for validation" : "", w[0], w[1], w[2],
+               loaded.net->parameters().elements(), loaded.recipe.classes, trainer::to_string(extents));
+  std::fflush(stdout);
+
+  Results results;
+  results.classes = loaded.recipe.classes;
+  results.cases = segment(world, *loaded.net, volumes, loaded.recipe, samples,
+                          {.grid = grid,
+                           .overlap = o.overlap,
+                           .windows = o.windows,
+                           .dtype = trainer::dtype_of(o),
+                           .scored = scored,
+                           .largest_component = o.largest_component,
+                           .done = [&](const Segmented& s) {
+                             if (writes) write(folder, *volumes.stored, s);
+                             if (first && results.shown.size() < most_shown) results.shown.push_back(s);
+                           }});
+  const auto usage = trainer::peak_usage(world);
+  trainer::together(world, [&] {
+    if (!first) return;
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    nlohmann::ordered_json run{{"program", "unet3d"},
+                               {"variant", loaded.recipe.variant},
+                               {"filters", loaded.recipe.filters},
+                               {"precision", trainer::precision_of(o)},
+                               {"weights", o.weights},
+                               {"grid", trainer::to_json(extents)},
+                               {"ranks", world.size()},
+                               {"samples", samples.size()},
+                               {"of_training_data", of_training},
+                               {"largest_component", o.largest_component},
+                               {"parameters", loaded.net->parameters().elements()},
+                               {"seconds", seconds}};
+    trainer::add(run, usage);
+    auto text = fmt::format("{} in all; {}", format_duration(seconds), trainer::to_string(usage));
+    if (writes) text += fmt::format("\n{} segmentations in {}", samples.size(), folder.string());
+    if (scored) return report(o, out, results, volumes, std::move(run), files, text);
+    if (o.json) return fmt::print("{}\n", tool::to_text(run));
+    fmt::print("{}\n", text);
+  });
+  return 0;
+}
+
+}  // namespace
+
+int evaluate(const Communicator& world, const InferOptions& o) { return infer(world, o, true); }
+int predict(const Communicator& world, const InferOptions& o) { return infer(world, o, false); }
+
+}  // namespace mpigrad::unet

@@ -1,0 +1,136 @@
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+
+#include "examples/unet3d/unet3d.h"
+#include "models/segmentation/losses.h"
+#include "ops/loss.h"
+
+namespace mpigrad::unet {
+namespace {
+
+LossFunction loss_of(const std::string& name) {
+  if (name == "dice") return [](const Tensor& s, const Tensor& t) { return segmentation::soft_dice_loss(s, t); };
+  if (name == "cross-entropy") return [](const Tensor& s, const Tensor& t) { return cross_entropy(s, t); };
+  if (name == "focal") return [](const Tensor& s, const Tensor& t) { return segmentation::focal_loss(s, t); };
+  if (name == "tversky")
+    return [](const Tensor& s, const Tensor& t) {
+      return segmentation::tversky_loss(s, t, {.false_positives = 0.3, .false_negatives = 0.7});
+    };
+  return [](const Tensor& s, const Tensor& t) { return segmentation::dice_cross_entropy_loss(s, t); };
+}
+
+const std::vector<std::string> decisive_notes{"program",         "optimizer",  "samples",  "validation fraction",
+                                              "validation seed", "validation", recipe_note};
+trainer::Notes notes_of(const TrainOptions& o, const data::Source& source, const Recipe& recipe,
+                        const std::vector<std::int64_t>& validation) {
+  return {{"program", "unet3d"},
+          {"optimizer", o.optimizer},
+          {"samples", std::to_string(source.size())},
+          {"validation fraction", fmt::format("{}", o.validation_fraction)},
+          {"validation seed", std::to_string(o.split_seed)},
+          {"validation", fingerprint_of(source, validation)},
+          {recipe_note, to_note(recipe)},
+          {"seed", std::to_string(o.seed)},
+          {"loss", o.loss},
+          {"batch", std::to_string(o.batch)},
+          {"precision", trainer::precision_of(o)}};
+}
+
+}  // namespace
+
+int train(const Communicator& world, const TrainOptions& o) {
+  const auto extents = trainer::parse_grid(o.grid, world.size());
+  trainer::check_grid(extents, world.size());
+  const auto files = trainer::training_files(o, {cases_file, picture_file});
+  const trainer::Outputs out(world, o.out, files, o.overwrite);
+  auto recipe = o.recipe;
+  recipe.window = parse_extents("--window", o.window);
+  if (!o.spacing.empty()) recipe.spacing = parse_spacing("--spacing", o.spacing);
+
+  const auto grid = make_grid(world, extents);
+  Volumes volumes;
+  data::Split split;
+  trainer::together(world, [&] {
+    volumes = open(o.data, "", o.source, true, recipe);
+    require(volumes.seen->size() >= 2, "[data] {} holds one volume; training and validation need one each", o.data);
+    split = data::split_train_test(volumes.seen->size(), o.validation_fraction, o.split_seed);
+  });
+  trainer::require_same_data(world, *volumes.seen);
+  recipe.channels = volumes.seen->channels();
+  recipe.classes = count_classes(world, *volumes.seen, recipe.classes);
+  std::optional<data::Loader> loader;
+  std::unique_ptr<UNet3d> net;
+  trainer::together(world, [&] {
+    data::LoaderOptions options{.grid = grid, .batch = o.batch / o.accumulate, .seed = o.seed, .dtype = trainer::dtype_of(o)};
+    options.shuffle = true, options.flips = o.flips, options.samples = split.train, options.drop_last = true;
+    options.crop = data::Crop{.extents = recipe.window, .foreground = o.foreground};
+    if (o.elastic > 0) options.elastic = data::Elastic{.amplitude = o.elastic, .spacing = o.elastic_spacing};
+    options.intensity = {.contrast = o.contrast, .brightness = o.brightness, .noise = o.noise};
+    loader.emplace(volumes.seen, options);
+    net = std::make_unique<UNet3d>(network_options(recipe, o.norm_momentum, o.recompute));
+    net->build(loader->shape(), {.seed = o.seed, .dtype = trainer::dtype_of(o), .compute = trainer::compute_of(o)});
+    recipe.filters = net->options().filters;
+    require(optimizer_steps(*loader, o.accumulate) > 0, "[data] {} volumes make no batch of {}", loader->samples(), o.batch);
+  });
+
+  Results results;
+  results.classes = recipe.classes;
+  SegmentOptions segmenting{.grid = grid, .overlap = o.overlap, .dtype = trainer::dtype_of(o), .hausdorff = false};
+  std::vector<std::string> values{"validation_loss"};
+  for (std::int64_t c = 1; c < recipe.classes; ++c) values.push_back(fmt::format("dice_{}", c));
+  const auto evaluate = [&] {
+    results.cases = segment(world, *net, volumes, recipe, split.test, segmenting);
+    std::vector<double> row{1 - mean_dice(results.cases, recipe.classes)};
+    for (std::size_t c = 1; c < static_cast<std::size_t>(recipe.classes); ++c)
+      row.push_back(mean_of(results.cases, &Case::dice, c).value);
+    return row;
+  };
+  const auto finish = [&] {
+    segmenting.hausdorff = true;
+    segmenting.done = [&](const Segmented& s) {
+      if (world.rank() == 0 && results.shown.size() < most_shown) results.shown.push_back(s);
+    };
+    (void)evaluate();
+  };
+  const auto text = [](const std::vector<double>& row) {
+    std::string line = "Dice";
+    for (std::size_t c = 1; c < row.size(); ++c) line += fmt::format(" {:.3f}", row[c]);
+    return line;
+  };
+  const auto& w = recipe.window;
+  return trainer::train(
+      world, o, extents, out,
+      {.program = "unet3d",
+       .net = *net,
+       .loader = *loader,
+       .loss = loss_of(o.loss),
+       .notes = notes_of(o, *volumes.seen, recipe, split.test),
+       .decisive = decisive_notes,
+       .headline = fmt::format(
+           "{} volumes of up to {} x {} with {} classes for training, {} for validation; windows of {} x {} x {}",
+           split.train.size(), volumes.seen->extents(), recipe.channels, recipe.classes, split.test.size(), w[0], w[1], w[2]),
+       .values = values,
+       .evaluate = evaluate,
+       .text = text,
+       .finish = finish,
+       .half_weights = o.half_weights,
+       .report = [&](nlohmann::ordered_json run, const TrainerResult& result, const std::string& last) {
+         for (const auto& row : result.epochs)
+           results.epochs.push_back(
+               {row.report.epoch, row.report.loss, row.values[0], {row.values.begin() + 1, row.values.end()}});
+         run.update({{"variant", recipe.variant},
+                     {"filters", recipe.filters},
+                     {"norm", recipe.norm},
+                     {"loss", o.loss},
+                     {"window", {w[0], w[1], w[2]}},
+                     {"classes", recipe.classes},
+                     {"seed", o.seed},
+                     {"split_seed", o.split_seed},
+                     {"training_samples", split.train.size()},
+                     {"validation_samples", split.test.size()}});
+         report(o, out, results, volumes, std::move(run), files, last);
+       }});
+}
+
+}  // namespace mpigrad::unet

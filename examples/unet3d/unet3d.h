@@ -1,0 +1,146 @@
+#pragma once
+// The parts of the program `unet3d`.
+
+#include <array>
+#include <optional>
+
+#include "comm/communicator.h"
+#include "examples/trainer/supervised.h"
+#include "models/data/sources/normalised.h"
+#include "models/networks/unet3d.h"
+
+namespace mpigrad::unet {
+
+// Where volumes are and how they are read.
+struct DataOptions {
+  std::string group, volume = "volume", label = "label";  // of HDF5
+};
+
+// What a trained network is, and what it was trained on: the weights' file remembers it.
+struct Recipe {
+  std::string variant = "mlperf", norm, statistics;  // empty: the variant's own
+  std::vector<std::int64_t> filters{};
+  std::int64_t norm_groups = 8, classes = 0, channels = 1;
+  Shape window{64, 64, 64};
+  std::optional<std::array<double, 3>> spacing{};  // mm along D, H, W
+  std::string normalisation = "whole";
+};
+inline constexpr const char* recipe_note = "unet3d";
+std::string to_note(const Recipe& recipe);
+// Error: the file has no such note, or one that to_note did not write.
+Recipe recipe_of(const std::string& weights, const CheckpointInfo& info);
+UNet3dOptions network_options(const Recipe& recipe, double norm_momentum, bool recompute);
+
+struct TrainOptions : trainer::Options {
+  DataOptions source;
+  Recipe recipe;
+  std::string loss = "dice-ce", window = "64", spacing;
+  double foreground = 1.0 / 3, contrast = 0, brightness = 0, noise = 0, elastic = 0, elastic_spacing = 16, overlap = 0.5;
+  double validation_fraction = 0.2;
+  std::uint64_t split_seed = 1;
+  bool recompute = false, half_weights = false;
+};
+
+// evaluate and predict.
+struct InferOptions : trainer::Options {
+  DataOptions source;
+  std::string images, labels, part = "auto";
+  double overlap = 0.5;
+  std::int64_t windows = 1;
+  bool largest_component = false, predictions = false;
+};
+
+// Each returns the exit code.
+int describe(const Communicator& world, const TrainOptions& options);
+int train(const Communicator& world, const TrainOptions& options);
+int evaluate(const Communicator& world, const InferOptions& options);
+int predict(const Communicator& world, const InferOptions& options);
+
+// "4", "4,5,6"; UsageError: what is no such list of numbers above 0.
+Shape parse_extents(const std::string& option, const std::string& text);
+std::array<double, 3> parse_spacing(const std::string& option, const std::string& text);
+
+// ---- data
+
+// Volumes as they are stored, for the geometry of what is written, and as the network sees them.
+struct Volumes {
+  data::SourcePtr stored, seen;
+};
+// `path`: a folder of images/ and labels/ (NIfTI), a folder of NIfTI volumes or one of them (without labels), or HDF5. `labels`:
+// another folder of labels. Errors as the sources'; labels that are wanted and not there.
+Volumes open(const std::string& path, const std::string& labels, const DataOptions& options, bool wants_labels,
+             const Recipe& recipe);
+// 1 + the largest label. Errors: a label below 0; with `classes` above 0, one that is not below it, with its sample. Collective;
+// the ranks share the reading.
+std::int64_t count_classes(const Communicator& world, const data::Source& source, std::int64_t classes);
+
+// ---- segmentation of whole volumes
+
+// Of one sample; NaN: there is none, because the class is neither predicted nor true (Dice), or not both (distance).
+struct Case {
+  std::int64_t sample = 0;
+  std::vector<double> dice, hausdorff, truth, predicted;  // of the classes; the last two their volumes in mm^3
+};
+struct Segmented {
+  std::int64_t sample = 0;
+  std::vector<std::int32_t> predicted, truth;  // [D, H, W], cells as stored
+};
+struct SegmentOptions {
+  GridPtr grid{};
+  double overlap = 0.5;
+  std::int64_t windows = 1;
+  DType dtype = DType::float32;
+  bool scored = true;  // against labels
+  bool hausdorff = true, largest_component = false;
+  // On one rank for each sample.
+  std::function<void(const Segmented&)> done{};
+};
+// Groups of ranks that share samples take turns with the samples; the cases of all, without those that `scored` does not want.
+// Collective.
+std::vector<Case> segment(const Communicator& world, nn::Module& net, const Volumes& volumes, const Recipe& recipe,
+                          const std::vector<std::int64_t>& samples, const SegmentOptions& options);
+// Means over the cases that have a value; how many have none.
+struct Mean {
+  double value = 0;
+  std::int64_t undefined = 0;
+};
+Mean mean_of(const std::vector<Case>& cases, std::vector<double> Case::*values, std::size_t label);
+// Of the classes but 0.
+double mean_dice(const std::vector<Case>& cases, std::int64_t classes);
+
+// ---- results
+
+struct Epoch {
+  std::int64_t epoch = 0;
+  double train_loss = 0, validation = 0;
+  std::vector<double> dice;
+};
+struct Results {
+  std::int64_t classes = 2;
+  std::vector<Case> cases;
+  std::vector<Segmented> shown;  // a few, on rank 0
+  std::vector<Epoch> epochs;
+};
+inline constexpr const char *cases_file = "cases.csv", *picture_file = "unet3d.png";
+using trainer::summary_file;
+inline constexpr std::size_t most_shown = 3;
+// Writes the cases, the picture and the summary, and prints the summary or the table. Of one rank.
+void report(const trainer::Options& options, const trainer::Outputs& out, const Results& results, const Volumes& volumes,
+            nlohmann::ordered_json run, const std::vector<std::string>& files, const std::string& text);
+// Slices with the outlines of truth and prediction, predicted against true volumes, curves.
+void draw(const std::filesystem::path& path, const Results& results, const Volumes& volumes);
+
+// ---- weights
+
+struct Loaded {
+  CheckpointInfo info;
+  Recipe recipe;
+  std::unique_ptr<UNet3d> net;
+};
+// Collective.
+Loaded load(const Communicator& world, const InferOptions& options);
+// The split of a training's samples; the names of those for validation decide whether data are the ones that weights were trained
+// on.
+std::string fingerprint_of(const data::Source& source, const std::vector<std::int64_t>& samples);
+
+}  // namespace mpigrad::unet

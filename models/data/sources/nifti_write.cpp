@@ -1,0 +1,157 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "framework/error.h"
+#include "framework/tensor/host_memory.h"
+#include "models/data/sources/nifti.h"
+
+namespace mpigrad::data {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t header_bytes = 348, offset = 352;  // no extensions: four zeros between the two
+
+void require_place(const fs::path& path, bool overwrite) {
+  std::error_code ignored;
+  require(!fs::exists(path, ignored) || fs::is_regular_file(path, ignored), "[nifti] {} is in the way: not a regular file",
+          path.string());
+  require(overwrite || !fs::exists(fs::symlink_status(path, ignored)),
+          "[nifti] {}: exists already; it is replaced only when asked to overwrite", path.string());
+}
+
+// A file that gets its name when it is complete, and is gone if it does not.
+class NewFile {
+ public:
+  explicit NewFile(const fs::path& path) : path_(path), name_(path.string()) {
+    auto part = path;
+    part += ".part";
+    std::error_code ignored;
+    // A link would lead the writing elsewhere, a pipe would wait for a reader. What an interrupted attempt left behind is
+    // replaced.
+    const auto kind = fs::symlink_status(part, ignored).type();
+    require(kind == fs::file_type::not_found || kind == fs::file_type::regular, "[nifti] {} is in the way: not a regular file",
+            part.string());
+    file_ = std::fopen(part.c_str(), "wbe");
+    require(file_ != nullptr, "[nifti] {}: cannot be made: {}", name_, std::strerror(errno));
+    part_ = part;
+  }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+  ~NewFile() {
+    std::error_code ignored;
+    if (file_ != nullptr) std::fclose(file_);
+    if (!part_.empty()) fs::remove(part_, ignored);
+  }
+
+  void write(std::span<const std::byte> bytes) { check(std::fwrite(bytes.data(), 1, bytes.size(), file_) == bytes.size()); }
+  void commit(bool overwrite) {
+    // To the disk, so that a name never stands for data that a power failure has taken.
+    check(std::fflush(file_) == 0 && fsync(fileno(file_)) == 0);
+    check(std::fclose(std::exchange(file_, nullptr)) == 0);
+    require_place(path_, overwrite);
+    std::error_code error;
+    fs::rename(part_, path_, error);
+    require(!error, "[nifti] {}: cannot be renamed from {}: {}", name_, part_.string(), error.message());
+    part_.clear();
+  }
+
+ private:
+  void check(bool good) const { require(good, "[nifti] {}: cannot be written: {}", name_, std::strerror(errno)); }
+
+  fs::path path_, part_;
+  std::string name_;
+  std::FILE* file_ = nullptr;
+};
+
+template <class T>
+void put(Bytes& bytes, std::size_t at, T value) {
+  for (std::size_t i = 0; i < sizeof(T); ++i)
+    bytes[at + i] = static_cast<std::byte>(static_cast<std::uint64_t>(value) >> 8 * i & 0xff);
+}
+
+// The header of labels of `size` bytes each, and what stands between it and them.
+Bytes header_of(const NiftiHeader& like, int size) {
+  Bytes bytes(offset);
+  put(bytes, 0, std::int32_t{header_bytes});
+  put(bytes, 40, std::int16_t{3});
+  for (int i = 0; i < 7; ++i)
+    put(bytes, 42 + 2 * static_cast<std::size_t>(i), static_cast<std::int16_t>(i < 3 ? like.extents[2 - i] : 1));
+  put(bytes, 70, static_cast<std::int16_t>(size == 1 ? 2 : 8)), put(bytes, 72, static_cast<std::int16_t>(8 * size));
+  constexpr std::uint32_t one = 0x3f800000, start = 0x43b00000;  // 1.0F, 352.0F
+  put(bytes, 108, start), put(bytes, 112, one);
+  // pixdim, units, description, codes and numbers of qform and sform.
+  constexpr std::pair<int, int> kept[]{{76, 32}, {123, 1}, {148, 80}, {252, 76}};
+  for (const auto& [at, count] : kept) std::copy_n(like.bytes.begin() + at, count, bytes.begin() + at);
+  std::memcpy(bytes.data() + 344, "n+1", 4);
+  return bytes;
+}
+
+}  // namespace
+
+NiftiHeader plain_nifti_header(const Shape& extents, const std::array<double, 3>& spacing) {
+  NiftiHeader header;
+  header.extents = extents, header.spacing = spacing;
+  header.bytes.resize(header_bytes);
+  const auto number = [&](std::size_t at, double value) {
+    put(header.bytes, at, std::bit_cast<std::uint32_t>(static_cast<float>(value)));
+  };
+  number(76, 1);                            // pixdim[0], qfac
+  header.bytes[123] = std::byte{2};         // millimetres
+  put(header.bytes, 254, std::int16_t{1});  // sform_code: scanner
+  for (std::size_t a = 0; a < 3; ++a) {
+    const double mm = spacing[2 - a];  // x, y, z
+    number(80 + 4 * a, mm);            // pixdim
+    number(280 + 16 * a + 4 * a, mm);  // srow_x, srow_y, srow_z
+    header.affine[4 * a + a] = mm;
+  }
+  return header;
+}
+
+void write_nifti_labels(const fs::path& path, std::span<const std::int32_t> labels, const NiftiHeader& like, bool overwrite) {
+  const auto name = path.string();
+  const auto& e = like.extents;
+  require(like.bytes.size() == header_bytes, "[nifti] {}: the geometry is no file's: read_nifti_header() reads one", name);
+  require(e.rank() == 3 && std::all_of(e.begin(), e.end(), [](std::int64_t n) { return n >= 1 && n <= 32767; }),
+          "[nifti] {}: extents are [D, H, W], 1 to 32767 each: {}", name, e);
+  const auto cells = static_cast<std::size_t>(e.elements());
+  require(labels.size() == cells, "[nifti] {}: {} labels for the {} cells of {}", name, labels.size(), cells, e);
+  std::int32_t most = 0;
+  for (std::size_t i = 0; i < cells; ++i) {
+    const auto cell = static_cast<std::int64_t>(i);
+    if (labels[i] < 0)
+      fail("[nifti] {}: {} at {} [z, y, x] is no label: they are not negative", name, labels[i],
+           Shape{cell / e[2] / e[1], cell / e[2] % e[1], cell % e[2]});
+    most = std::max(most, labels[i]);
+  }
+  const bool packed = path.extension() == ".gz" || path.extension() == ".GZ";
+  require(!packed || gzip_available(), "[nifti] {}: this build packs nothing: install zlib1g-dev and configure again", name);
+  require_place(path, overwrite);
+
+  const std::size_t size = most < 256 ? 1 : 4;
+  constexpr std::size_t piece = std::size_t{1} << 28;  // of packed files a gzip member each
+  const auto total = offset + cells * size;
+  require_host_memory(fmt::format("[nifti] {}", name), static_cast<double>(total + (packed ? std::min(total, piece) : 0)));
+  auto bytes = header_of(like, static_cast<int>(size));
+  bytes.resize(total);
+  for (std::size_t i = 0; i < cells; ++i)
+    if (size == 1) bytes[offset + i] = static_cast<std::byte>(labels[i]);
+    else put(bytes, offset + 4 * i, labels[i]);
+
+  NewFile file(path);
+  for (std::size_t at = 0; at < total; at += piece) {
+    const auto plain = std::span<const std::byte>(bytes).subspan(at, std::min(piece, total - at));
+    if (packed) file.write(gzip(plain));
+    else file.write(plain);
+  }
+  file.commit(overwrite);
+}
+
+}  // namespace mpigrad::data

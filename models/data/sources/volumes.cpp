@@ -1,0 +1,234 @@
+#include "models/data/sources/volumes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <list>
+#include <unordered_map>
+
+#include "framework/tensor/host_memory.h"
+#include "framework/tensor/printable.h"
+#include "models/data/augment/geometry.h"
+#include "models/data/sources/bytes.h"
+#include "models/data/sources/folder.h"
+
+namespace mpigrad::data {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::vector<fs::path> volumes_in(const fs::path& folder) {
+  std::error_code error;
+  require(fs::is_directory(folder, error), "[data] {}: not a folder of volumes (*.nii, *.nii.gz)", folder.string());
+  fs::directory_iterator iterator(folder, error);
+  require(!error, "[data] {}: the folder cannot be read: {}", folder.string(), error.message());
+  std::vector<fs::path> files;
+  for (const auto& entry : iterator)
+    if (is_volume(entry.path()) && entry.path().filename().string().front() != '.') files.push_back(entry.path());
+  require(!files.empty(), "[data] {}: no volumes (*.nii, *.nii.gz) in this folder", folder.string());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::string stem_of(const fs::path& path) {
+  auto name = path.filename().string();
+  for (const std::string_view end : {".gz", ".nii"})
+    if (name.ends_with(end)) name.resize(name.size() - end.size());
+  return name;
+}
+
+// Nearest cells, with the cells' boxes where augment::resized has them.
+std::vector<std::int32_t> nearest(const std::vector<std::int32_t>& labels, const Shape& extents, const Shape& to) {
+  std::array<std::vector<std::int64_t>, 3> from;
+  for (std::size_t a = 0; a < 3; ++a) {
+    const auto n = extents[static_cast<int>(a)], m = to[static_cast<int>(a)];
+    for (std::int64_t i = 0; i < m; ++i)
+      from[a].push_back(std::min(
+          n - 1, static_cast<std::int64_t>((static_cast<double>(i) + 0.5) * static_cast<double>(n) / static_cast<double>(m))));
+  }
+  std::vector<std::int32_t> result;
+  result.reserve(static_cast<std::size_t>(to.elements()));
+  for (const auto d : from[0])
+    for (const auto h : from[1])
+      for (const auto w : from[2]) result.push_back(labels[static_cast<std::size_t>((d * extents[1] + h) * extents[2] + w)]);
+  return result;
+}
+
+// What is kept of files, the ones read last.
+template <class T>
+class Kept {
+ public:
+  explicit Kept(std::int64_t bytes) : left_(bytes) {}
+  template <class Read>
+  std::shared_ptr<const std::vector<T>> get(std::int64_t sample, Read read) {
+    if (const auto found = entries_.find(sample); found != entries_.end()) {
+      order_.splice(order_.begin(), order_, found->second.place);
+      return found->second.values;
+    }
+    auto values = std::make_shared<const std::vector<T>>(read());
+    left_ -= bytes_of(*values);
+    order_.push_front(sample);
+    entries_[sample] = {values, order_.begin()};
+    while (left_ < 0 && !order_.empty()) {
+      const auto last = entries_.find(order_.back());
+      left_ += bytes_of(*last->second.values);
+      entries_.erase(last), order_.pop_back();
+    }
+    return values;
+  }
+
+ private:
+  static std::int64_t bytes_of(const std::vector<T>& values) { return static_cast<std::int64_t>(values.size() * sizeof(T)); }
+  struct Entry {
+    std::shared_ptr<const std::vector<T>> values;
+    std::list<std::int64_t>::iterator place;
+  };
+  std::int64_t left_;
+  std::list<std::int64_t> order_;  // the last one used first
+  std::unordered_map<std::int64_t, Entry> entries_;
+};
+
+constexpr std::int64_t cache_default = std::int64_t{1} << 30;
+
+}  // namespace
+
+struct VolumeFolder::State {
+  explicit State(std::int64_t cache) : values(cache / 2), labels(cache / 2) {}
+  struct File {
+    fs::path image, labels;
+    NiftiHeader header;
+    Shape extents;
+  };
+  std::vector<File> files;
+  SampleType type{.extents = {0, 0, 0}};
+  VolumesOptions options;
+  Kept<float> values;
+  Kept<std::int32_t> labels;
+
+  // As resampled.
+  Shape extents_of(const NiftiHeader& header) const {
+    if (!options.spacing) return header.extents;
+    Shape result{1, 1, 1};
+    for (std::size_t a = 0; a < 3; ++a) {
+      const auto n = static_cast<double>(header.extents[static_cast<int>(a)]);
+      const double cells = n * header.spacing[a] / (*options.spacing)[a];
+      require(cells < 0x1p31, "[data] {} cells of {} mm would be {:.0f} of {} mm", n, header.spacing[a], cells,
+              (*options.spacing)[a]);
+      result[static_cast<int>(a)] = std::max<std::int64_t>(1, std::llround(cells));
+    }
+    return result;
+  }
+
+  const File& at(std::int64_t sample) const { return files[static_cast<std::size_t>(sample)]; }
+
+  std::vector<float> load_values(const File& file) const {
+    auto volume = read_nifti_volume(file.image);
+    require(volume.header.extents == file.header.extents && volume.header.channels == type.channels,
+            "[data] {} is not the file that it was", file.image.string());
+    if (file.extents == volume.header.extents) return std::move(volume.values);
+    const auto bytes = static_cast<double>(file.extents.elements() * type.channels) * sizeof(float);
+    require_host_memory(fmt::format("[data] {} at {}", file.image.string(), file.extents), 2 * bytes);
+    augment::Sample sample;
+    sample.extents = volume.header.extents, sample.channels = type.channels, sample.values = std::move(volume.values);
+    return augment::resized(sample, augment::whole(sample.extents), file.extents, augment::Filter::area).values;
+  }
+
+  std::vector<std::int32_t> load_labels(const File& file) const {
+    auto volume = read_nifti_labels(file.labels);
+    require(volume.header.extents == file.header.extents, "[data] {} is not the file that it was", file.labels.string());
+    if (file.extents == volume.header.extents) return std::move(volume.values);
+    return nearest(volume.values, volume.header.extents, file.extents);
+  }
+};
+
+VolumeFolder::VolumeFolder(const fs::path& images, const fs::path& labels, const VolumesOptions& options)
+    : state_(std::make_shared<State>(options.cache_bytes < 0 ? cache_default : options.cache_bytes)) {
+  auto& s = *state_;
+  s.options = options;
+  if (options.spacing)
+    for (const double mm : *options.spacing)
+      require(mm > 0 && std::isfinite(mm), "[data] a spacing is positive, in mm, not {}", mm);
+  std::unordered_map<std::string, fs::path> labels_by_name;
+  std::error_code ignored;
+  if (!labels.empty()) {
+    for (const auto& path : volumes_in(labels)) labels_by_name.emplace(stem_of(path), path);
+    s.type.targets = {.type = DType::int32, .shape = {}, .per_cell = true};
+  }
+  for (const auto& path : volumes_in(images)) {
+    auto& file = s.files.emplace_back();
+    file.image = path;
+    file.header = read_nifti_header(path);
+    const auto& first = s.files.front();
+    require(file.header.channels == first.header.channels, "[data] {} has {} channels, {} has {}", path.string(),
+            file.header.channels, first.image.string(), first.header.channels);
+    if (!labels.empty()) {
+      const auto found = labels_by_name.find(stem_of(path));
+      require(found != labels_by_name.end(), "[data] {} has no labels: there is no such file in {}", path.string(),
+              labels.string());
+      file.labels = found->second;
+      const auto apart = difference(file.header, read_nifti_header(file.labels));
+      require(apart.empty(), "[data] {} and its labels {} are not of the same cells: {}", path.string(), file.labels.string(),
+              apart);
+    }
+    file.extents = s.extents_of(file.header);
+    for (int a = 0; a < 3; ++a) s.type.extents[a] = std::max(s.type.extents[a], file.extents[a]);
+    s.type.same_extents = s.type.same_extents && file.extents == first.extents;
+  }
+  s.type.channels = s.files.front().header.channels;
+}
+
+std::int64_t VolumeFolder::size() const { return static_cast<std::int64_t>(state_->files.size()); }
+const SampleType& VolumeFolder::sample_type() const { return state_->type; }
+
+Shape VolumeFolder::extents_of(std::int64_t sample) const {
+  require_sample(*this, sample);
+  return state_->at(sample).extents;
+}
+
+const NiftiHeader& VolumeFolder::header(std::int64_t sample) const {
+  require_sample(*this, sample);
+  return state_->at(sample).header;
+}
+
+const fs::path& VolumeFolder::image(std::int64_t sample) const {
+  require_sample(*this, sample);
+  return state_->at(sample).image;
+}
+
+const fs::path& VolumeFolder::labels(std::int64_t sample) const {
+  require_sample(*this, sample);
+  require(target_type().per_cell, "[data] {} was opened without labels", image(sample).string());
+  return state_->at(sample).labels;
+}
+
+std::array<double, 3> VolumeFolder::spacing_of(std::int64_t sample) const {
+  const auto& stored = header(sample);
+  const auto extents = extents_of(sample);
+  auto spacing = stored.spacing;
+  for (std::size_t a = 0; a < 3; ++a)
+    spacing[a] *= static_cast<double>(stored.extents[static_cast<int>(a)]) / static_cast<double>(extents[static_cast<int>(a)]);
+  return spacing;
+}
+
+std::string VolumeFolder::name_of_sample(std::int64_t sample) const { return printable(image(sample).string()); }
+
+void VolumeFolder::read(std::int64_t sample, const Box& box, std::byte* out) const {
+  require_sample(*this, sample);
+  auto& s = *state_;
+  const auto& file = s.at(sample);
+  const auto values = s.values.get(sample, [&] { return s.load_values(file); });
+  copy_box(reinterpret_cast<const std::byte*>(values->data()), s.type.channels * static_cast<std::int64_t>(sizeof(float)),
+           file.extents, box, out);
+}
+
+void VolumeFolder::read_targets(std::int64_t sample, const Box& box, std::byte* out) const {
+  require_sample(*this, sample);
+  auto& s = *state_;
+  if (!s.type.targets.per_cell) return;
+  const auto& file = s.at(sample);
+  const auto values = s.labels.get(sample, [&] { return s.load_labels(file); });
+  copy_box(reinterpret_cast<const std::byte*>(values->data()), sizeof(std::int32_t), file.extents, box, out);
+}
+
+}  // namespace mpigrad::data

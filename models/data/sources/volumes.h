@@ -1,0 +1,49 @@
+#pragma once
+// Folders of NIfTI volumes whose extents and spacings may differ, with a volume of labels for each or without.
+
+#include <array>
+#include <filesystem>
+#include <optional>
+
+#include "models/data/source.h"
+#include "models/data/sources/nifti.h"
+
+namespace mpigrad::data {
+
+struct VolumesOptions {
+  // mm between cells along D, H, W to which every volume is resampled: values linearly (the mean of what falls into a larger
+  // cell), labels from the nearest cell. None: cells as they are stored.
+  std::optional<std::array<double, 3>> spacing{};
+  // Of volumes that stay in memory once they are read; those read last stay. Negative: 1 GiB per process.
+  std::int64_t cache_bytes = -1;
+};
+
+// The volumes *.nii and *.nii.gz of the folder `images`, in the order of their names, and of the folder `labels` the files of the
+// same names ("" for none): int32 labels of cells. All headers are read when the source is made, volumes when they are asked
+// for, whole. Errors, with the file: a folder that is missing or without volumes, an image without labels, labels of other
+// extents or at other places, another number of channels than the first file's; and when a file is asked for, what
+// read_nifti_volume and read_nifti_labels say.
+class VolumeFolder : public Source {
+ public:
+  VolumeFolder(const std::filesystem::path& images, const std::filesystem::path& labels, const VolumesOptions& options = {});
+
+  std::int64_t size() const override;
+  const SampleType& sample_type() const override;
+  Shape extents_of(std::int64_t sample) const override;
+  void read(std::int64_t sample, const Box& box, std::byte* out) const override;
+  void read_targets(std::int64_t sample, const Box& box, std::byte* out) const override;
+  std::string name_of_sample(std::int64_t sample) const override;
+
+  // As in the file, not as resampled.
+  const NiftiHeader& header(std::int64_t sample) const;
+  const std::filesystem::path& image(std::int64_t sample) const;
+  const std::filesystem::path& labels(std::int64_t sample) const;  // Error: there are none
+  std::array<double, 3> spacing_of(std::int64_t sample) const;     // mm between cells along D, H, W, as resampled
+
+  struct State;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace mpigrad::data
