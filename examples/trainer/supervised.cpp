@@ -46,11 +46,12 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   options.progress = {.rank = world.rank(), .quiet = o.quiet};
   const auto result = mpigrad::train(s.net, *optimizer, s.loader, world, hooks, options);
   if (first_epoch == o.epochs) s.evaluate();  // only the last files were missing
-  if (s.finish) s.finish();
   save(out / weights_file, s.net, world,
        {.info = {.step = optimizer->steps(), .epoch = result.epochs_behind, .notes = notes},
         .half = s.half_weights,
         .overwrite = true});
+  if (s.half_weights) load_weights((out / weights_file).string(), world, s.net);  // what is measured is what is in the file
+  if (s.finish) s.finish();
   const auto usage = peak_usage(world);
   trainer::together(world, [&] {
     if (!first) return;

@@ -75,12 +75,11 @@ int infer(const Communicator& world, const InferOptions& o, bool scored) {
   auto loaded = load(world, o);
   const auto grid = make_grid(world, extents);
 
-  Volumes volumes;
+  const auto volumes = open(world, scored ? o.data : o.images, o.labels, o.source, scored, loaded.recipe);
   std::vector<std::int64_t> samples;
   bool of_training = false;
   const auto folder = scored ? out / predictions_folder : out / "";
-  trainer::together(world, [&] {
-    volumes = open(scored ? o.data : o.images, o.labels, o.source, scored, loaded.recipe);
+  of_input(world, [&] {
     require(volumes.seen->channels() == loaded.recipe.channels, "[data] {} has {} channels, {} is of {}",
             volumes.stored->name_of_sample(0), volumes.seen->channels(), o.weights, loaded.recipe.channels);
     samples = all_of(*volumes.seen);
@@ -89,6 +88,8 @@ int infer(const Communicator& world, const InferOptions& o, bool scored) {
     if (scored && o.part == "validation")
       require(of_training, "[data] {} is not what {} was trained on, whose validation samples are asked for", o.data, o.weights);
     if (scored && validation && o.part != "all") samples = *validation;
+  });
+  trainer::together(world, [&] {
     std::error_code error;
     if (writes && first && !o.overwrite)
       for (const auto sample : samples)

@@ -49,10 +49,9 @@ int train(const Communicator& world, const TrainOptions& o) {
   if (!o.spacing.empty()) recipe.spacing = parse_spacing("--spacing", o.spacing);
 
   const auto grid = make_grid(world, extents);
-  Volumes volumes;
+  const auto volumes = open(world, o.data, "", o.source, true, recipe);
   data::Split split;
-  trainer::together(world, [&] {
-    volumes = open(o.data, "", o.source, true, recipe);
+  of_input(world, [&] {
     require(volumes.seen->size() >= 2, "[data] {} holds one volume; training and validation need one each", o.data);
     split = data::split_train_test(volumes.seen->size(), o.validation_fraction, o.split_seed);
   });
@@ -61,7 +60,7 @@ int train(const Communicator& world, const TrainOptions& o) {
   recipe.classes = count_classes(world, *volumes.seen, recipe.classes);
   std::optional<data::Loader> loader;
   std::unique_ptr<UNet3d> net;
-  trainer::together(world, [&] {
+  of_input(world, [&] {
     data::LoaderOptions options{.grid = grid, .batch = o.batch / o.accumulate, .seed = o.seed, .dtype = trainer::dtype_of(o)};
     options.shuffle = true, options.flips = o.flips, options.samples = split.train, options.drop_last = true;
     options.crop = data::Crop{.extents = recipe.window, .foreground = o.foreground};

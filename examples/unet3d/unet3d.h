@@ -62,13 +62,16 @@ std::array<double, 3> parse_spacing(const std::string& option, const std::string
 
 // ---- data
 
+// Runs f on every rank; an Error that it throws is of the input, the same on all ranks, and exit code 2. Collective.
+void of_input(const Communicator& world, const std::function<void()>& f);
 // Volumes as they are stored, for the geometry of what is written, and as the network sees them.
 struct Volumes {
   data::SourcePtr stored, seen;
 };
 // `path`: a folder of images/ and labels/ (NIfTI), a folder of NIfTI volumes or one of them (without labels), or HDF5. `labels`:
-// another folder of labels. Errors as the sources'; labels that are wanted and not there.
-Volumes open(const std::string& path, const std::string& labels, const DataOptions& options, bool wants_labels,
+// another folder of labels. Errors as the sources'; labels that are wanted and not there. Every file is read, the ranks sharing
+// the work, so that no run ends in the middle because of one. Collective.
+Volumes open(const Communicator& world, const std::string& path, const std::string& labels, const DataOptions& options, bool wants_labels,
              const Recipe& recipe);
 // 1 + the largest label. Errors: a label below 0; with `classes` above 0, one that is not below it, with its sample. Collective;
 // the ranks share the reading.

@@ -47,18 +47,34 @@ data::SourcePtr open_stored(const fs::path& path, const fs::path& labels, const 
 
 }  // namespace
 
-Volumes open(const std::string& path, const std::string& labels, const DataOptions& o, bool wants_labels, const Recipe& recipe) {
+void of_input(const Communicator& world, const std::function<void()>& f) {
+  trainer::together(world, [&] {
+    try {
+      f();
+    } catch (const trainer::UsageError&) {
+      throw;
+    } catch (const Error& error) {
+      throw trainer::UsageError(error.what());
+    }
+  });
+}
+
+Volumes open(const Communicator& world, const std::string& path, const std::string& labels, const DataOptions& o,
+             bool wants_labels, const Recipe& recipe) {
   Volumes result;
-  result.stored = open_stored(path, labels, o, wants_labels, recipe);
-  const auto found = normalisations.find(recipe.normalisation);
-  require(found != normalisations.end(), "[data] no normalisation is called '{}'", recipe.normalisation);
-  result.seen = data::normalised(result.stored, found->second);
+  of_input(world, [&] {
+    result.stored = open_stored(path, labels, o, wants_labels, recipe);
+    const auto found = normalisations.find(recipe.normalisation);
+    require(found != normalisations.end(), "[data] no normalisation is called '{}'", recipe.normalisation);
+    result.seen = data::normalised(result.stored, found->second);
+  });
+  of_input(world, [&] { result.stored->check(world.rank(), world.size()); });
   return result;
 }
 
 std::int64_t count_classes(const Communicator& world, const data::Source& source, std::int64_t classes) {
   double largest = 0;
-  trainer::together(world, [&] {
+  of_input(world, [&] {
     for (auto sample = static_cast<std::int64_t>(world.rank()); sample < source.size(); sample += world.size()) {
       const auto box = source.whole_of(sample);
       const auto type = source.target_type().type;

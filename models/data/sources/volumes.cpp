@@ -6,6 +6,7 @@
 #include <list>
 #include <unordered_map>
 
+#include "framework/job_queue.h"
 #include "framework/tensor/host_memory.h"
 #include "framework/tensor/printable.h"
 #include "models/data/augment/geometry.h"
@@ -120,6 +121,12 @@ struct VolumeFolder::State {
     return result;
   }
 
+  std::shared_ptr<const std::vector<float>> values_of(std::int64_t sample) {
+    return values.get(sample, [&] { return load_values(at(sample)); });
+  }
+  std::shared_ptr<const std::vector<std::int32_t>> labels_of(std::int64_t sample) {
+    return labels.get(sample, [&] { return load_labels(at(sample)); });
+  }
   const File& at(std::int64_t sample) const { return files[static_cast<std::size_t>(sample)]; }
 
   std::vector<float> load_values(const File& file) const {
@@ -215,20 +222,24 @@ std::string VolumeFolder::name_of_sample(std::int64_t sample) const { return pri
 
 void VolumeFolder::read(std::int64_t sample, const Box& box, std::byte* out) const {
   require_sample(*this, sample);
-  auto& s = *state_;
-  const auto& file = s.at(sample);
-  const auto values = s.values.get(sample, [&] { return s.load_values(file); });
-  copy_box(reinterpret_cast<const std::byte*>(values->data()), s.type.channels * static_cast<std::int64_t>(sizeof(float)),
-           file.extents, box, out);
+  const auto values = state_->values_of(sample);
+  copy_box(reinterpret_cast<const std::byte*>(values->data()), channels() * static_cast<std::int64_t>(sizeof(float)),
+           state_->at(sample).extents, box, out);
 }
 
 void VolumeFolder::read_targets(std::int64_t sample, const Box& box, std::byte* out) const {
   require_sample(*this, sample);
-  auto& s = *state_;
-  if (!s.type.targets.per_cell) return;
-  const auto& file = s.at(sample);
-  const auto values = s.labels.get(sample, [&] { return s.load_labels(file); });
-  copy_box(reinterpret_cast<const std::byte*>(values->data()), sizeof(std::int32_t), file.extents, box, out);
+  if (!target_type().per_cell) return;
+  const auto values = state_->labels_of(sample);
+  copy_box(reinterpret_cast<const std::byte*>(values->data()), sizeof(std::int32_t), state_->at(sample).extents, box, out);
+}
+
+void VolumeFolder::check(std::int64_t part, std::int64_t parts) const {
+  for (auto sample = part; sample < size(); sample += parts)
+    queue().run([&] {
+      (void)state_->values_of(sample);
+      if (target_type().per_cell) (void)state_->labels_of(sample);
+    });
 }
 
 }  // namespace mpigrad::data

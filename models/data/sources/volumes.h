@@ -33,6 +33,8 @@ class VolumeFolder : public Source {
   void read(std::int64_t sample, const Box& box, std::byte* out) const override;
   void read_targets(std::int64_t sample, const Box& box, std::byte* out) const override;
   std::string name_of_sample(std::int64_t sample) const override;
+  // Reads them, images too.
+  void check(std::int64_t part, std::int64_t parts) const override;
 
   // As in the file, not as resampled.
   const NiftiHeader& header(std::int64_t sample) const;
