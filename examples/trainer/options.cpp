@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "comm/norms.h"
+#include "comm/transport/silent_transport.h"
 #include "framework/optim/trust_ratio.h"
 #include "ops/gpu_settings.h"
 
@@ -36,6 +37,15 @@ void add_grid_option(CLI::App& app, Options& o) {
   app.add_option("--grid", o.grid,
                  "ranks along sample, depth, height and width, such as sample=2,depth=2; an axis left out is 1 (default: all "
                  "ranks along sample)")
+      ->group("Ranks");
+}
+
+void add_communication_option(CLI::App& app, Options& o) {
+  app.add_option("--communication", o.communication,
+                 "on, or none: ranks exchange nothing, which shows what exchanging costs; what is trained is worthless and not "
+                 "written")
+      ->check(CLI::IsMember({"on", "none"}))
+      ->capture_default_str()
       ->group("Ranks");
 }
 
@@ -181,6 +191,10 @@ void check_grid(const GridExtents& grid, int ranks) {
                                  ranks == 1 ? "is" : "are", ranks, ranks_of(grid)));
 }
 
+Communicator ranks_of_grid(const Communicator& world, const Options& o) {
+  return o.communication == "none" ? Communicator(silent_transport(world.transport().duplicate())) : world;
+}
+
 DType dtype_of(const Options& o) { return o.dtype == "float64" ? DType::float64 : DType::float32; }
 
 std::optional<DType> compute_of(const Options& o) {
@@ -258,6 +272,8 @@ void check(const Options& o) {
     throw UsageError("--autotune times the kernels of a GPU: --device cuda goes with it");
   if (o.graph && current_device() != DeviceKind::cuda)
     throw UsageError("--graph repeats the work of a GPU: --device cuda goes with it");
+  if (o.communication == "none" && current_device() != DeviceKind::cpu)
+    throw UsageError("--communication none is for --device cpu");
   if (o.data.empty()) throw UsageError("--data is needed");
   if (o.out.empty()) throw UsageError("--out is not empty");
   if (!o.weights.empty() && !o.resume.empty()) throw UsageError("--weights and --resume: one of the two");

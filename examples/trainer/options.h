@@ -25,7 +25,7 @@ struct Options {
   std::string dtype = "float32", precision;  // precision empty: that of dtype
   bool flips = false, shifts = false;
   // ranks
-  std::string grid;
+  std::string grid, communication = "on";
   // device
   std::string device;  // which launch() has chosen already
   bool autotune = false, deterministic = false, graph = false;
@@ -55,6 +55,7 @@ struct Options {
 
 void add_data_options(CLI::App& app, Options& options);
 void add_grid_option(CLI::App& app, Options& options);
+void add_communication_option(CLI::App& app, Options& options);  // of trainings
 void add_device_options(CLI::App& app, Options& options);
 void add_norm_options(CLI::App& app, Options& options);
 void add_training_options(CLI::App& app, Options& options);
@@ -68,6 +69,8 @@ void add_describe_options(CLI::App& app, Options& options);  // with --size, of 
 GridExtents parse_grid(const std::string& text, int ranks);
 int ranks_of(const GridExtents& grid);
 std::string to_string(const GridExtents& grid);
+// The ranks of a training's grid, which with --communication none exchange nothing.
+Communicator ranks_of_grid(const Communicator& world, const Options& options);
 // UsageError if the grid has another number of ranks than there are.
 void check_grid(const GridExtents& grid, int ranks);
 

@@ -24,7 +24,8 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   const auto loss_scale = make_loss_scale(o, world);
   const auto first_epoch = start_from_files(o, world, s.net, *optimizer, loss_scale.get(), s.notes, s.decisive);
   const auto steps = optimizer_steps(s.loader, o.accumulate);
-  out.create(world);
+  const bool silent = o.communication == "none";
+  if (!silent) out.create(world);
   if (first && !o.json)
     fmt::print("{}\n{} parameters, grid {}, {} steps of {} samples per epoch\n", s.headline, s.net.parameters().elements(),
                to_string(grid), steps, o.batch);
@@ -44,6 +45,16 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   options.checkpoint_every = o.checkpoint_every, options.notes = notes;
   options.most_seconds = o.minutes * 60;
   options.progress = {.rank = world.rank(), .quiet = o.quiet};
+  if (silent) {
+    options.folder.clear(), options.values.clear(), options.patience = 0, options.checkpoint_every = 0;
+    const auto result = mpigrad::train(s.net, *optimizer, s.loader, world, {.loss = s.loss}, options);
+    if (first && o.json)
+      fmt::print("{}\n", tool::to_text({{"program", s.program},
+                                        {"communication", "none"},
+                                        {"samples_per_second", result.samples / result.seconds}}));
+    else if (first) fmt::print("{:.2f} samples/s without communication; nothing is written\n", result.samples / result.seconds);
+    return 0;
+  }
   const auto result = mpigrad::train(s.net, *optimizer, s.loader, world, hooks, options);
   if (first_epoch == o.epochs) s.evaluate();  // only the last files were missing
   save(out / weights_file, s.net, world,

@@ -62,6 +62,7 @@ void add_options(CLI::App& app, TrainOptions& o) {
   augmentation("--brightness", o.brightness, "then up to this is added to all, either way");
   augmentation("--noise", o.noise, "normal noise of a deviation up to this");
   trainer::add_grid_option(app, o);
+  trainer::add_communication_option(app, o);
   trainer::add_device_options(app, o);
   app.add_option("--variant", o.recipe.variant, "mlperf (strided convolutions) or lbann (max pooling)")
       ->check(CLI::IsMember({"mlperf", "lbann"}))

@@ -16,6 +16,7 @@
 
 #include "comm/collectives.h"
 #include "comm/launch.h"
+#include "comm/transport/silent_transport.h"
 #include "examples/trainer/options.h"
 #include "framework/cost.h"
 #include "framework/optim/optimizer.h"
@@ -36,7 +37,7 @@ struct Options {
   int threads = 2, repeats = 5;
   std::int64_t batch = 1;
   std::string grid, variant = "mlperf";
-  bool by_layer = false, recompute = false;
+  bool by_layer = false, recompute = false, silent = false;
 };
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -66,7 +67,9 @@ struct OfOp {
 };
 
 void measure(const Session& session, const Options& o, std::int64_t size) {
-  const auto grid = session.grid(trainer::parse_grid(o.grid, session.ranks()));
+  const auto& world = session.world();
+  const auto ranks = o.silent ? Communicator(silent_transport(world.transport().duplicate())) : world;
+  const auto grid = make_grid(ranks, trainer::parse_grid(o.grid, session.ranks()));
   const auto layout = activation_layout(grid, {o.batch, size, size, size, 1});
   const auto labels_layout = split_layout(grid, {o.batch, size, size, size}, {0, 1, 2, 3});
   UNet3d net({.variant = o.variant == "mlperf" ? UNet3dVariant::mlperf : UNet3dVariant::lbann, .recompute = o.recompute});
@@ -113,6 +116,7 @@ void measure(const Session& session, const Options& o, std::int64_t size) {
                                             {"size", size},
                                             {"batch", o.batch},
                                             {"ranks", session.ranks()},
+                                            {"communication", o.silent ? "none" : "on"},
                                             {"threads", o.threads},
                                             {"instructions", cpu::instruction_sets()},
                                             {"median_s", step},
@@ -142,6 +146,7 @@ int main(int argc, char** argv) {
   app.add_option("--threads", o.threads, "OpenMP threads of each rank")->capture_default_str();
   app.add_option("--repeats", o.repeats, "steps that count")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--grid", o.grid, "how the ranks split the volume, such as depth=2");
+  app.add_flag("--silent", o.silent, "ranks exchange nothing: what is left of the time is the bound of what overlap can reach");
   app.add_option("--variant", o.variant, "mlperf or lbann")->check(CLI::IsMember({"mlperf", "lbann"}))->capture_default_str();
   app.add_flag("--recompute", o.recompute, "computes each block again in the replay");
   app.add_flag("--by-layer", o.by_layer, "ops by the shape of what they make");

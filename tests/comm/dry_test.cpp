@@ -1,5 +1,5 @@
 // A network laid out for every rank of a large grid on the dry transport and device: every send has its receive, the members of
-// every collective agree, messages have the predicted size, nothing is allocated.
+// every collective agree, messages have the predicted size, nothing is allocated. And ranks that exchange nothing.
 
 #include <map>
 #include <memory>
@@ -9,6 +9,7 @@
 #include "comm/spatial/distributed.h"
 #include "comm/spatial/exchange.h"
 #include "comm/spatial/window_plan.h"
+#include "comm/transport/silent_transport.h"
 #include "framework/tensor/storage.h"
 #include "ops/elementwise.h"
 #include "ops/loss.h"
@@ -135,5 +136,46 @@ TEST_CASE("dry: a dry tensor can be laid out on a transport that moves data, whi
   run_threads(2, [](std::shared_ptr<Transport> transport) {
     UseDevice device(DeviceKind::dry);
     run_network(make_grid(Communicator(std::move(transport)), {.depth = 2}), {2, 12, 12, 12, 2});
+  });
+}
+
+// ---- ranks that exchange nothing
+
+TEST_CASE("silent: a rank gets its own part of every call, zeros for the others', and waits for nobody") {
+  run_threads(3, [](std::shared_ptr<Transport> real) {
+    const auto t = silent_transport(real->duplicate());
+    const auto group = t->split(0, 0);
+    if (real->rank() == 2) return;  // the others do not miss it
+    for (const auto& each : {t, group}) {
+      const int r = each->rank();
+      std::vector<double> in{1.0 + r, 2.0 + r, 3.0 + r}, out(3, -1);
+      each->allreduce(in.data(), out.data(), 3, DType::float64, CombineOp::sum);
+      CHECK(out == in);
+      each->allreduce(in.data(), in.data(), 3, DType::float64, CombineOp::max);
+      CHECK(in == out);
+      const std::vector<std::int64_t> ones{1, 1, 1};
+      std::fill(out.begin(), out.end(), -1);
+      each->allgather(in.data(), out.data(), ones, DType::float64);
+      for (int q = 0; q < 3; ++q) CHECK(out[static_cast<std::size_t>(q)] == (q == r ? in[0] : 0));
+      std::vector<double> all{5, 6, 7};
+      each->allgather(all.data() + r, all.data(), ones, DType::float64);
+      CHECK(all == std::vector<double>{5, 6, 7});
+      double part = -1;
+      each->reduce_scatter(in.data(), &part, ones, DType::float64, CombineOp::sum);
+      CHECK(part == in[static_cast<std::size_t>(r)]);
+      std::fill(out.begin(), out.end(), -1);
+      each->alltoall(in.data(), ones, out.data(), ones, DType::float64);
+      for (int q = 0; q < 3; ++q) CHECK(out[static_cast<std::size_t>(q)] == (q == r ? in[static_cast<std::size_t>(r)] : 0));
+      each->barrier();
+      each->start(Collective{.kind = CollectiveKind::bcast, .out = in.data(), .type = DType::float64, .root = 2, .count = 3})
+          .wait();
+      CHECK(in[0] == 1.0 + r);
+      double received = -1;
+      each->exchange(std::vector<Message>{{2, 1, in.data(), 1}}, std::vector<Message>{{2, 1, &received, 1}}, DType::float64);
+      CHECK(received == 0);
+      received = -1;
+      each->start_receive({any_source, any_tag, &received, 1}, DType::float64).wait();
+      CHECK(received == 0);
+    }
   });
 }

@@ -121,12 +121,14 @@ Result gradient(const Volume& volume, const GridExtents& g) {
   return result;
 }
 
+// In float32 the gradient of a first layer is further from that in double than these tolerances: in a brain's surroundings, which
+// are all alike, large terms cancel whose roundings all go one way.
 template <class T>
-void check_eight(const Volume& volume, double tolerance) {
+void check_eight(const Volume& volume, double loss_tolerance, double tolerance) {
   const auto one = gradient<T>(volume, {});
   REQUIRE(std::isfinite(one.loss));
   const auto eight = gradient<T>(volume, {.depth = 2, .height = 2, .width = 2});
-  CHECK(std::abs(eight.loss - one.loss) <= tolerance * std::abs(one.loss));
+  CHECK(std::abs(eight.loss - one.loss) <= loss_tolerance * std::abs(one.loss));
   REQUIRE(eight.gradient.size() == one.gradient.size());
   double apart = 0, norm = 0;
   for (std::size_t i = 0; i < one.gradient.size(); ++i)
@@ -153,14 +155,14 @@ TEST_CASE("U-Net on a real brain: eight ranks have the loss and the gradients of
   if (without("U-Net on a real brain", a_brain)) return;
   const auto volume = brain();
   CHECK(volume.extents == Shape{189, 233, 197});
-  check_eight<double>(middle(volume, all_tests() ? 96 : 36), 1e-11);
-  if (all_tests()) check_eight<float>(volume, 1e-5);
+  check_eight<double>(middle(volume, all_tests() ? 96 : 36), 1e-11, 1e-11);
+  if (all_tests()) check_eight<float>(volume, 1e-5, 2e-4);
 }
 
 TEST_CASE("U-Net on a map of labels: eight ranks have the loss and the gradients of one") {
   if (without("U-Net on a map of labels", a_map)) return;
   const auto volume = label_map();
   CHECK(volume.extents == Shape{256, 256, 256});
-  check_eight<double>(middle(volume, all_tests() ? 96 : 36), 1e-11);
-  if (all_tests()) check_eight<float>(volume, 1e-5);
+  check_eight<double>(middle(volume, all_tests() ? 96 : 36), 1e-11, 1e-11);
+  if (all_tests()) check_eight<float>(volume, 1e-5, 5e-5);
 }

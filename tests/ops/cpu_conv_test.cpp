@@ -275,6 +275,50 @@ TEST_CASE("gradients of weights where windows reach over both ends of the depth"
                         .out_channels = channels});
 }
 
+// Over many cells a gradient of weights is added up in parts: planes of large volumes, samples of large batches.
+TEST_CASE("gradients of weights that are added up in parts") {
+  const ConvProblem planes{.batch = 2,
+                           .in = {23, 66, 65},
+                           .out = {23, 66, 65},
+                           .kernel = {3, 3, 3},
+                           .pad_low = {1, 1, 1},
+                           .in_channels = 2,
+                           .out_channels = 3};
+  equal_conv<Fast>(planes);
+  auto other = planes;  // strided and dilated; the last window ends in the padding behind
+  other.in = {41, 131, 129}, other.out = {20, 66, 65}, other.kernel = {4, 3, 3}, other.stride = {2, 2, 2};
+  other.dilation = {2, 1, 1}, other.pad_low = {3, 1, 1};
+  equal_conv<Fast>(other);
+  other = planes;  // planes that lie in the padding alone
+  other.in = {2, 130, 130}, other.out = {12, 130, 130}, other.kernel = {1, 3, 3}, other.pad_low = {5, 1, 1};
+  equal_conv<Fast>(other);
+  other = planes;
+  other.batch = 90, other.in = other.out = {1, 30, 31}, other.kernel = {1, 3, 3}, other.pad_low = {0, 1, 1};
+  equal_conv<Fast>(other);
+}
+
+// Added up one after the other, each sum rounded the same way, they would be wrong by a hundredth and more. The bound is that of
+// 2^16 sums whose roundings all go one way.
+TEST_CASE("gradients of weights over millions of equal cells") {
+  const ConvProblem p{.batch = 1,
+                      .in = {130, 130, 130},
+                      .out = {130, 130, 130},
+                      .kernel = {3, 3, 3},
+                      .pad_low = {1, 1, 1},
+                      .in_channels = 4,
+                      .out_channels = 4};
+  const auto n = sizes(p);
+  const std::vector<float> x(static_cast<std::size_t>(n.x), 0.7F), g(static_cast<std::size_t>(n.y), 0.3F);
+  auto gw = unset<float>(n.w);
+  conv_weight(p, x.data(), g.data(), gw.data());
+  const double each = static_cast<double>(0.7F) * static_cast<double>(0.3F);
+  for (std::int64_t i = 0; i < n.w; ++i) {
+    double cells = 1;  // that a tap meets
+    for (const auto tap : {i / 4 % 3, i / 12 % 3, i / 36 % 3}) cells *= tap == 1 ? 130 : 129;
+    REQUIRE(std::abs(static_cast<double>(gw[static_cast<std::size_t>(i)]) - cells * each) < 0x1p-8 * cells * each);
+  }
+}
+
 // Batches of small images, as encoders of contrastive training meet them: one and three channels, flat kernels, strided 1x1.
 TEST_CASE("no layer of image encoders falls to a reference kernel of the library") {
   struct Layer {
