@@ -13,7 +13,9 @@ class CostLog {
   struct Line {
     std::string_view op;
     double flops = 0, bytes = 0;
+    double start = 0;    // of the process's steady clock, in seconds
     double seconds = 0;  // on this thread, allocation of the outputs included
+    bool communicates = false;
     std::vector<Shape> inputs, outputs;
   };
   std::vector<Line> lines;

@@ -48,11 +48,18 @@ void refuse_cuda(std::string_view op) {
 
 bool counting_costs() { return cost_log != nullptr; }
 
-void count_cost(std::string_view op, const Cost& cost, double seconds, Inputs in, Outputs out) {
-  CostLog::Line line{op, cost.flops, cost.bytes, seconds, {}, {}};
+namespace {
+void add_line(std::string_view op, const Cost& cost, double start, bool communicates, Inputs in, Outputs out) {
+  CostLog::Line line{op, cost.flops, cost.bytes, start, seconds_now() - start, communicates, {}, {}};
   for (const auto& x : in) line.inputs.push_back(x ? x.shape() : Shape());
   for (const auto& y : out) line.outputs.push_back(y.shape());
   cost_log->lines.push_back(std::move(line));
+}
+}  // namespace
+
+// What is no op and communicates: reductions that are started and waited for.
+void count_cost(std::string_view what, const Cost& cost, double seconds, Inputs in, Outputs out) {
+  add_line(what, cost, seconds_now() - seconds, true, in, out);
 }
 
 double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -122,7 +129,7 @@ void run_again(const void* op, const OpFunctions& f, Inputs in, Outputs out) {
   const bool counting = counting_costs();
   const double start = counting ? seconds_now() : 0;
   run(op, f, out[0].device(), in, out);
-  if (counting) count_cost(f.traits.name, cost_of(op, f, in, out), seconds_now() - start, in, out);
+  if (counting) add_line(f.traits.name, cost_of(op, f, in, out), start, f.traits.communicates, in, out);
 }
 
 Tensors apply_all(const void* op, const OpFunctions& f, Tensors in) {
@@ -153,7 +160,7 @@ Tensors apply_all(const void* op, const OpFunctions& f, Tensors in) {
       out.push_back(Tensor::with_room(types[i], device, HaloRoom::bytes(types[i], layout)));
     run(op, f, device, in, out);
   }
-  if (counting) count_cost(f.traits.name, cost_of(op, f, in, out), seconds_now() - start, in, out);
+  if (counting) add_line(f.traits.name, cost_of(op, f, in, out), start, f.traits.communicates, in, out);
 
   finish_outputs(out, constant, layout);
   if (record)

@@ -112,6 +112,14 @@ void add_training_options(CLI::App& app, Options& o) {
   add("--seed", o.seed, "of weights, order, augmentation and dropout; the same for every grid")->check(tool::whole_number(0));
 }
 
+void add_profile_option(CLI::App& app, Options& o) {
+  app.add_flag(
+         "--profile", o.profile,
+         "of the third to the seventh step: trace.json in --out, for https://ui.perfetto.dev, with lanes of every rank, and a "
+         "table of the costliest ops")
+      ->group("Output");
+}
+
 void add_stop_options(CLI::App& app, Options& o) {
   app.add_option("--patience", o.patience,
                  "end when the test's loss, or where there is none the training's, was no better for so many epochs; 0: never")
@@ -274,6 +282,7 @@ void check(const Options& o) {
     throw UsageError("--graph repeats the work of a GPU: --device cuda goes with it");
   if (o.communication == "none" && current_device() != DeviceKind::cpu)
     throw UsageError("--communication none is for --device cpu");
+  if (o.profile && current_device() != DeviceKind::cpu) throw UsageError("--profile is for --device cpu");
   if (o.data.empty()) throw UsageError("--data is needed");
   if (o.out.empty()) throw UsageError("--out is not empty");
   if (!o.weights.empty() && !o.resume.empty()) throw UsageError("--weights and --resume: one of the two");

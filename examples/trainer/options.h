@@ -45,7 +45,7 @@ struct Options {
   // files
   std::string out, weights, resume;
   std::int64_t checkpoint_every = 0;
-  bool overwrite = false, json = false, quiet = false;
+  bool overwrite = false, json = false, quiet = false, profile = false;
   // instead of training
   bool describe = false;
   std::int64_t size = 0;  // extent of the volumes described
@@ -59,6 +59,7 @@ void add_communication_option(CLI::App& app, Options& options);  // of trainings
 void add_device_options(CLI::App& app, Options& options);
 void add_norm_options(CLI::App& app, Options& options);
 void add_training_options(CLI::App& app, Options& options);
+void add_profile_option(CLI::App& app, Options& options);
 void add_stop_options(CLI::App& app, Options& options);
 void add_file_options(CLI::App& app, Options& options);
 void add_describe_flag(CLI::App& app, Options& options);

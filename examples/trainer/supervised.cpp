@@ -3,7 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include <chrono>
+#include <optional>
 
+#include "models/train/profile.h"
 #include "models/train/tensorboard/events.h"
 
 namespace mpigrad::trainer {
@@ -14,6 +16,7 @@ std::vector<std::string> training_files(const Options& o, const std::vector<std:
   files.insert(files.end(), {summary_file, TrainingLog::file});
   if (o.epochs > 0 && o.resume.empty() && tensorboard::available()) files.push_back(tensorboard::event_file_name(0));
   if (o.checkpoint_every > 0) files.emplace_back(checkpoint_file);
+  if (o.profile) files.emplace_back(trace_file);
   return files;
 }
 
@@ -45,6 +48,8 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   options.checkpoint_every = o.checkpoint_every, options.notes = notes;
   options.most_seconds = o.minutes * 60;
   options.progress = {.rank = world.rank(), .quiet = o.quiet};
+  std::optional<StepProfile> profile;
+  if (o.profile) options.fit.profile = &profile.emplace(world);
   if (silent) {
     options.folder.clear(), options.values.clear(), options.patience = 0, options.checkpoint_every = 0;
     const auto result = mpigrad::train(s.net, *optimizer, s.loader, world, {.loss = s.loss}, options);
@@ -57,6 +62,11 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   }
   const auto result = mpigrad::train(s.net, *optimizer, s.loader, world, hooks, options);
   if (first_epoch == o.epochs) s.evaluate();  // only the last files were missing
+  if (profile) {
+    const auto table = profile->write(out / trace_file);
+    if (first) fmt::print(o.json ? stderr : stdout, "{}", table);
+    if (first && !profile->complete()) fmt::print(stderr, "warning: the training had fewer steps than --profile looks at\n");
+  }
   save(out / weights_file, s.net, world,
        {.info = {.step = optimizer->steps(), .epoch = result.epochs_behind, .notes = notes},
         .half = s.half_weights,

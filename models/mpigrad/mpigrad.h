@@ -70,6 +70,7 @@
 #include "models/segmentation/sliding_window.h"
 #include "models/train/checkpoint.h"
 #include "models/train/metrics.h"
+#include "models/train/profile.h"
 #include "models/train/progress.h"
 #include "models/train/session.h"
 #include "models/train/step_graph.h"

@@ -13,6 +13,7 @@
 #include "comm/spatial/redistribute.h"
 #include "framework/activity.h"
 #include "framework/cuda/staging.h"
+#include "models/train/profile.h"
 #include "models/train/step_graph.h"
 #include "ops/elementwise.h"
 
@@ -127,8 +128,11 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
     double waiting = 0;
     auto asked = std::chrono::steady_clock::now();
     for (const auto& batch : loader.epoch(epoch)) {
-      waiting += seconds_since(asked);
+      const double waited = seconds_since(asked);
+      waiting += waited;
       if (micro == steps * options.accumulate) break;
+      if (options.profile) options.profile->waited_for_data(waited);
+      if (options.profile && micro % options.accumulate == 0) options.profile->begin_step();
       const auto step = epoch * steps + micro / options.accumulate;
       last = ++micro % options.accumulate == 0;
       // Every micro-batch has dropout masks of its own.
@@ -137,6 +141,7 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
       const auto share = graph ? (*graph)({batch.x, batch.y}, one_step) : one_step({batch.x, batch.y});
       const auto n = batch.x.layout() ? batch.x.layout()->global[0] : batch.x.dim(0);
       losses.add(share, {.epoch = epoch, .step = step, .samples = n});
+      if (options.profile && last) options.profile->end_step();
       asked = std::chrono::steady_clock::now();
     }
     losses.finish();

@@ -29,6 +29,8 @@ struct EpochReport {
   std::int64_t skipped_steps = 0;  // of the whole training, because gradients overflowed
 };
 
+class StepProfile;
+
 struct FitOptions {
   std::int64_t epochs = 1;          // in all, those before first_epoch included
   std::int64_t first_epoch = 0;     // when training goes on
@@ -40,6 +42,7 @@ struct FitOptions {
   // (models/train/step_graph.h).
   bool graph = false;
   Progress* progress = nullptr;
+  StepProfile* profile = nullptr;  // models/train/profile.h
   // After every epoch, on all ranks; what it returns closes the line of progress.
   std::function<std::string(const EpochReport&)> after_epoch{};
   // Behind that; training ends if it says so, on all ranks alike.

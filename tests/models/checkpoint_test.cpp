@@ -337,3 +337,40 @@ TEST_CASE("weights that are not the same on all ranks are not saved, and an olde
     CHECK(folder.files() == 1);
   });
 }
+
+TEST_CASE("weights in float16 are half as large and read as the network's own type") {
+  if (without_hdf5("weights in float16 are half as large and read as the network's own type")) return;
+  const Folder folder;
+  for (const auto type : {DType::float32, DType::float64})
+    run_threads(1, [&](std::shared_ptr<Transport> transport) {
+      const Communicator world(transport);
+      const auto file = folder.path / fmt::format("half_{}.h5", name_of(type));
+      CosmoFlow net(small()), other(small());
+      net.build(Shape{1, 16, 16, 16, 4}, {.seed = 5, .dtype = type});
+      other.build(Shape{1, 16, 16, 16, 4}, {.seed = 6, .dtype = type});
+      save_checkpoint(folder.path / "whole.h5", net, world, {.overwrite = true});
+      save_checkpoint(file, net, world, {.info = {.step = 3}, .half = true});
+      CHECK(2 * fs::file_size(file) < 1.2 * static_cast<double>(fs::file_size(folder.path / "whole.h5")));
+      CHECK(Hdf5Reader(file).describe("parameters/" + net.parameters()[0].name).stored == "float16");
+      const auto info = load_checkpoint(file, other);
+      CHECK(info.step == 3);
+      CHECK(info.verified);
+      for (std::size_t i = 0; i < net.parameters().size(); ++i) {
+        const auto a = net.parameters()[i].value, b = other.parameters()[i].value;
+        CHECK(b.dtype() == type);
+        CHECK(cast(cast(a, DType::float16), type).to_vector() == b.to_vector());
+      }
+      // A damaged one is noticed as any other is.
+      auto bytes = read_bytes(file);
+      bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 16);
+      const auto broken = write_bytes(folder.path / "broken.h5", bytes);
+      CHECK(has(error_text([&] { load_checkpoint(broken, other); }), "damaged"));
+      // What float16 cannot hold is refused before there is a file.
+      auto value = net.parameters()[0].value.to_vector();
+      value[0] = 1e6;
+      net.parameters()[0].value = from_vector(net.parameters()[0].value.shape(), value, type);
+      CHECK(
+          has(error_text([&] { save_checkpoint(folder.path / "none.h5", net, world, {.half = true}); }), "which float16 cannot"));
+      CHECK_FALSE(fs::exists(folder.path / "none.h5"));
+    });
+}

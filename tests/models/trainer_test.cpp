@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -15,6 +16,7 @@
 #include "models/data/sources/function.h"
 #include "models/nn/layers.h"
 #include "models/train/checkpoint.h"
+#include "models/train/profile.h"
 #include "ops/elementwise.h"
 #include "ops/loss.h"
 #include "tests/support/distributed.h"
@@ -190,4 +192,41 @@ TEST_CASE("sources: samples that a function makes") {
   bad.targets = [](std::int64_t) { return std::vector{1.5}; };
   bad.classes = true;
   CHECK(text([&] { data::FunctionSource(bad).check(0, 1); }) == "[data] sample [0]: 1.5 is no class");
+}
+
+TEST_CASE("profile: ops of all ranks in a trace, and the costliest in a table") {
+  const Folder folder;
+  const auto path = folder.path / "trace.json";
+  std::string table;
+  run_threads(3, [&](std::shared_ptr<Transport> transport) {
+    Training training{Communicator(transport)};
+    StepProfile profile(training.world, {.first_step = 1, .steps = 3});
+    training.options.fit.epochs = 2;
+    training.options.fit.profile = &profile;
+    (void)training.run();
+    CHECK(profile.complete());
+    const auto text = profile.write(path);
+    if (transport->rank() == 0) table = text;
+    else CHECK(text.empty());
+    CHECK(has(error_text([&] { profile.write(folder.path / "no" / "where.json"); }), "where.json cannot be written"));
+  });
+  const auto lines = lines_of(path);
+  // One object in each line: three steps and some convolutions and messages of each rank, and the names of the lanes.
+  for (int rank = 0; rank < 3; ++rank) {
+    std::map<std::string, int> found;
+    for (const auto& line : lines) {
+      if (!has(line, fmt::format("\"pid\":{}", rank))) continue;
+      for (const char* name : {"\"name\":\"step ", "\"name\":\"conv_weight ", "\"name\":\"exchange ", "thread_name"})
+        found[name] += has(line, name) ? 1 : 0;
+      if (has(line, "\"name\":\"exchange ")) CHECK(has(line, "\"tid\":2"));
+      if (has(line, "\"name\":\"conv_weight ")) CHECK(has(line, "\"tid\":1"));
+      CHECK(line.front() == '{');
+    }
+    CHECK(found["\"name\":\"step "] == 3);
+    CHECK(found["\"name\":\"conv_weight "] == 3);
+    CHECK(found["\"name\":\"exchange "] == 3);
+    CHECK(found["thread_name"] == 4);
+  }
+  CHECK(has(table, "3 steps of "));
+  for (const char* op : {"conv_weight", "exchange", "between ops", "GFLOP/s"}) CHECK(has(table, op));
 }

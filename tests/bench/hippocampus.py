@@ -1,0 +1,23 @@
+"""Prints the page of tests/bench/hippocampus.sh: FOLDER with SEED/summary.json, OPTIONS, PROCESSOR, SEED..."""
+
+import json
+import sys
+
+folder, options, processor, *seeds = sys.argv[1:]
+runs = [json.load(open(f"{folder}/{seed}/summary.json")) for seed in seeds]
+print("# Segmentation of the hippocampus\n")
+print(f"`unet3d train --data hippocampus {options} --seed SEED` on {processor}: 160 volumes to train on, 40 kept for validation (split")
+print("seed 1), weights of the last epoch. A class that is in truth or prediction only counts as Dice 0, in neither it is left out.\n")
+names = {c["class"]: f"class {c['class']}" for c in runs[0]["classes_scored"]}
+print("| seed | " + " | ".join(f"Dice, {n} | least | HD95 in mm (undefined)" for n in names.values()) + " | minutes of training | parameters |")
+print("|" + "--:|" * (1 + 3 * len(names) + 2))
+for seed, run in zip(seeds, runs):
+    cells = [seed]
+    for c in run["classes_scored"]:
+        cells += [f"{c['dice']:.4f}", f"{c['least_dice']:.3f}", f"{c['hausdorff95_mm']:.2f} ({c['undefined_distances']})"]
+    print("| " + " | ".join(cells + [f"{run['training_seconds'] / 60:.1f}", str(run["parameters"])]) + " |")
+means = ["mean"]
+for i in range(len(names)):
+    mean = lambda key: sum(run["classes_scored"][i][key] for run in runs) / len(runs)
+    means += [f"{mean('dice'):.4f}", f"{mean('least_dice'):.3f}", f"{mean('hausdorff95_mm'):.2f}"]
+print("| " + " | ".join(means + [f"{sum(run['training_seconds'] for run in runs) / len(runs) / 60:.1f}", ""]) + " |")

@@ -1,0 +1,41 @@
+#!/bin/sh
+# Trains the 3D U-Net on 160 of 200 hippocampi and scores it on the other 40, whose choice does not depend on the training's seed.
+# Writes tests/bench/results/hippocampus-DATE.md and a picture of the first seed. About ten minutes for each seed on two cores.
+#
+#   sh tests/bench/hippocampus.sh [FOLDER]      FOLDER: with images/ and labels/; ../shared/data/3d/hippocampus by default
+#
+# MPIGRAD_SEEDS: the seeds, "1 2 3" by default. MPIGRAD_KEEP: a folder for weights and tables of each seed.
+set -eu
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+. "$root/tests/packages.sh"
+case "${1:-}" in
+  -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
+esac
+data=${1:-$root/../shared/data/3d/hippocampus}
+[ -d "$data/images" ] || die "there is no folder $data/images"
+
+# shellcheck disable=SC2086,SC2154  # several names, from packages.sh
+install_packages $test_packages
+configure_tests
+build_targets
+tool=$build/examples/unet3d
+[ -x "$tool" ] || die "$tool is not built: it needs the libraries of the examples"
+
+seeds=${MPIGRAD_SEEDS:-1 2 3}
+options='--window 40,56,40 --filters 12,24,48,96 --batch 2 --epochs 25 --learning-rate 2e-3 --elastic 2 --elastic-spacing 12 --contrast 0.2 --brightness 0.2 --noise 0.1 --half-weights'
+results=$root/tests/bench/results/hippocampus-$(date +%F)
+mkdir -p "$root/tests/bench/results"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+for seed in $seeds; do
+  # shellcheck disable=SC2086  # options are split into words
+  "$tool" train --data "$data" $options --seed "$seed" --out "$work/$seed"
+  [ -z "${MPIGRAD_KEEP:-}" ] || cp -r "$work/$seed" "$MPIGRAD_KEEP/seed$seed"
+done
+# shellcheck disable=SC2086
+python3 "$root/tests/bench/hippocampus.py" "$work" "$options" "$(processor)" $seeds >"$work/page.md"
+mv "$work/page.md" "$results.md"
+cp "$work/${seeds%% *}/unet3d.png" "$results.png"
+chmod 644 "$results.md" "$results.png"
+say "written to $results.md"
