@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <set>
 
 #include "comm/spatial/redistribute.h"
@@ -334,6 +335,32 @@ TEST_CASE("volumes: a folder of images and labels, as stored and resampled") {
   CHECK(has(error_text([&] { (void)data::VolumeFolder(images, labels); }), "c.nii"));
   CHECK(has(error_text([&] { (void)data::VolumeFolder(folder.path, ""); }), "no volumes"));
   CHECK(has(error_text([&] { (void)data::VolumeFolder(folder.path / "none", ""); }), "not a folder"));
+}
+
+TEST_CASE("volumes: a table of targets beside a folder of images") {
+  const Folder folder;
+  write_volume(folder.path / "a.nii", {4, 6, 2});
+  write_volume(folder.path / "b.nii.gz", {4, 6, 2}, 2);
+  const auto table = folder.path / "targets.csv";
+  const auto with = [&](const std::string& text) {
+    std::ofstream(table) << text;
+    return [&] { return data::VolumeFolder(folder.path, "", {.targets = table}); };
+  };
+  const auto source = with(
+      "\xef\xbb\xbf"
+      "file,age,\"score, \"\"raw\"\"\"\r\n\r\nb.nii.gz,7,-1e3\r\na.nii,71.5,0.25\r\nelse.nii,1,2")();
+  CHECK(source.target_names() == std::vector<std::string>{"age", "score, \"raw\""});
+  CHECK(source.targets(0) == std::vector{71.5, 0.25});
+  CHECK(source.targets(1) == std::vector{7.0, -1e3});
+  const data::Loader loader(std::make_shared<data::VolumeFolder>(source), {.batch = 2});
+  CHECK(loader.batch(0, 0).y.to_vector() == std::vector{71.5, 0.25, 7.0, -1e3});
+  CHECK(has(error_text(with("file,age\nb.nii.gz,7\n")), "names no targets of"));
+  CHECK(has(error_text(with("file,age\na.nii,7\nb.nii,8\na.nii,7\n")), "'a.nii' stands in two lines"));
+  CHECK(has(error_text(with("file,age\na.nii,old\nb.nii,8\n")), "the target 'age' of 'a.nii' is 'old', not a number"));
+  CHECK(has(error_text(with("file,age\na.nii,7\nb.nii\n")), "line 3: 1 cells for 2 columns"));
+  CHECK(has(error_text(with("file,age\na.nii,\"7\n")), "a quote is not closed"));
+  CHECK(has(error_text(with("\n")), "no line names the columns"));
+  CHECK(has(error_text(with("file\na.nii\n")), "one for each target"));
 }
 
 TEST_CASE("volumes: windows over a volume begin at its begin and end at its end, and overlap as they should") {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <list>
 #include <unordered_map>
@@ -12,6 +13,7 @@
 #include "models/data/augment/geometry.h"
 #include "models/data/sources/bytes.h"
 #include "models/data/sources/folder.h"
+#include "models/data/sources/table.h"
 
 namespace mpigrad::data {
 
@@ -90,6 +92,24 @@ class Kept {
   std::unordered_map<std::int64_t, Entry> entries_;
 };
 
+// The targets of each file by its name without .nii and .gz.
+std::unordered_map<std::string, std::vector<double>> targets_of(const Table& table, const std::string& where) {
+  require(table.columns.size() >= 2, "[data] {}: a column of file names and one for each target", where);
+  std::unordered_map<std::string, std::vector<double>> result;
+  for (const auto& row : table.rows) {
+    const auto [found, fresh] = result.try_emplace(stem_of(row.front()));
+    require(fresh, "[data] {}: '{}' stands in two lines", where, printable(row.front()));
+    for (std::size_t i = 1; i < row.size(); ++i) {
+      char* end = nullptr;
+      const double value = std::strtod(row[i].c_str(), &end);
+      require(!row[i].empty() && *end == '\0' && std::isfinite(value), "[data] {}: the target '{}' of '{}' is '{}', not a number",
+              where, printable(table.columns[i]), printable(row.front()), printable(row[i]));
+      found->second.push_back(value);
+    }
+  }
+  return result;
+}
+
 constexpr std::int64_t cache_default = std::int64_t{1} << 30;
 
 }  // namespace
@@ -100,6 +120,7 @@ struct VolumeFolder::State {
     fs::path image, labels;
     NiftiHeader header;
     Shape extents;
+    std::vector<double> targets{};
   };
   std::vector<File> files;
   SampleType type{.extents = {0, 0, 0}};
@@ -162,6 +183,16 @@ VolumeFolder::VolumeFolder(const fs::path& images, const fs::path& labels, const
     for (const auto& path : volumes_in(labels)) labels_by_name.emplace(stem_of(path), path);
     s.type.targets = {.type = DType::int32, .shape = {}, .per_cell = true};
   }
+  std::unordered_map<std::string, std::vector<double>> targets;
+  if (!options.targets.empty()) {
+    require(labels.empty(), "[data] {}: volumes have labels or a table of targets", images.string());
+    const auto table = read_table(options.targets);
+    targets = targets_of(table, options.targets.string());
+    s.type.targets = {.type = DType::float64,
+                      .shape = {static_cast<std::int64_t>(table.columns.size()) - 1},
+                      .per_cell = false,
+                      .names = {table.columns.begin() + 1, table.columns.end()}};
+  }
   for (const auto& path : volumes_in(images)) {
     auto& file = s.files.emplace_back();
     file.image = path;
@@ -177,6 +208,11 @@ VolumeFolder::VolumeFolder(const fs::path& images, const fs::path& labels, const
       const auto apart = difference(file.header, read_nifti_header(file.labels));
       require(apart.empty(), "[data] {} and its labels {} are not of the same cells: {}", path.string(), file.labels.string(),
               apart);
+    }
+    if (!options.targets.empty()) {
+      const auto found = targets.find(stem_of(path));
+      require(found != targets.end(), "[data] {} names no targets of {}", options.targets.string(), path.string());
+      file.targets = found->second;
     }
     file.extents = s.extents_of(file.header);
     for (int a = 0; a < 3; ++a) s.type.extents[a] = std::max(s.type.extents[a], file.extents[a]);
@@ -229,6 +265,8 @@ void VolumeFolder::read(std::int64_t sample, const Box& box, std::byte* out) con
 
 void VolumeFolder::read_targets(std::int64_t sample, const Box& box, std::byte* out) const {
   require_sample(*this, sample);
+  if (const auto& targets = state_->at(sample).targets; !targets.empty())
+    std::memcpy(out, targets.data(), targets.size() * sizeof(double));
   if (!target_type().per_cell) return;
   const auto values = state_->labels_of(sample);
   copy_box(reinterpret_cast<const std::byte*>(values->data()), sizeof(std::int32_t), state_->at(sample).extents, box, out);

@@ -14,6 +14,9 @@ struct VolumesOptions {
   // mm between cells along D, H, W to which every volume is resampled: values linearly (the mean of what falls into a larger
   // cell), labels from the nearest cell. None: cells as they are stored.
   std::optional<std::array<double, 3>> spacing{};
+  // A table (CSV) with the images' file names in its first column and numbers in the others: targets [T] of each volume, float64,
+  // named by their columns. In place of labels.
+  std::filesystem::path targets{};
   // Of volumes that stay in memory once they are read; those read last stay. Negative: 1 GiB per process.
   std::int64_t cache_bytes = -1;
 };
