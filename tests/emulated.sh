@@ -3,7 +3,7 @@
 #
 #   sh tests/emulated.sh build/tests/unit -tc='gpu:*'
 #   MPIGRAD_EMULATION=late sh tests/emulated.sh build/tests/unit -tc='gpu:*'
-#   MPIGRAD_EMULATION=concurrent,devices=2 sh tests/emulated.sh build/examples/cosmoflow --device cuda ...
+#   MPIGRAD_EMULATION=concurrent,devices=2 sh tests/emulated.sh build/examples/cosmoflow train --device cuda ...
 #
 # POSIX sh.
 set -u

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "examples/classify/classify.h"
 #include "examples/trainer/slices.h"
@@ -26,14 +27,28 @@ plot::Series characteristic(const Results& r) {
 
 }  // namespace
 
-void draw(const std::filesystem::path& path, const Results& r, const data::Source& validation) {
+void draw(const std::filesystem::path& path, const Results& r, const data::Source& source) {
   constexpr int height = 320;
-  plot::Figure figure("Classification of volumes");
+  plot::Figure figure("Classification");
+  const auto predicted = argmax_rows(r.predictions.predicted, r.classes);
+  if (r.labels.empty()) {
+    const auto parts = probabilities(r);
+    std::vector<plot::Panel> row;
+    for (std::size_t i = 0; i < predicted.size() && i < 8; ++i) {
+      const auto at = i * static_cast<std::size_t>(r.classes) + static_cast<std::size_t>(predicted[i]);
+      row.emplace_back(trainer::slice(source, r.predictions.samples[i], 0,
+                                      fmt::format("class {}: {:.3f}", r.name_of(predicted[i]), parts[at])));
+      if (row.size() == 4 || i + 1 == std::min<std::size_t>(8, predicted.size())) figure.row(height, std::exchange(row, {}));
+    }
+    return figure.save(path, true);
+  }
   std::vector<plot::Panel> slices;
   for (std::int64_t c = 0; c < std::min<std::int64_t>(r.classes, 4); ++c)
     for (std::size_t i = 0, found = 0; i < r.labels.size() && found < (r.classes == 2 ? 2 : 1); ++i)
       if (r.labels[i] == c)
-        ++found, slices.emplace_back(trainer::slice(validation, r.predictions.samples[i], 0, fmt::format("class {}", c)));
+        ++found,
+            slices.emplace_back(trainer::slice(source, r.predictions.samples[i], 0,
+                                               fmt::format("class {}, predicted {}", r.name_of(c), r.name_of(predicted[i]))));
   if (!slices.empty()) figure.row(height, std::move(slices));
 
   std::vector<plot::Panel> panels;

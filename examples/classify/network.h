@@ -12,7 +12,7 @@ namespace mpigrad::classify {
 struct NetworkOptions {
   std::int64_t classes = 2;
   std::int64_t filters = 16;  // of the first convolution; each further one has twice as many
-  bool pool_first = true;     // average 2^3 voxels before anything else
+  bool pool_first = true;     // average 2^3 voxels, of pictures 2^2 pixels, before anything else
   double keep = 0.8;          // dropout before the last layer
   nn::BatchNormAttributes norm{};
 };
@@ -35,7 +35,9 @@ class Network : public nn::Module {
     Tensor x = input;
     if (o_.pool_first) {
       nn::LayerScope scope("pool", "avg_pool");
-      x = scope.done(avg_pool(x, {.kernel = 2, .stride = 2}));
+      const bool picture = (x.layout() ? x.layout()->global[1] : x.dim(1)) == 1;
+      const Triple two = picture ? Triple{1, 2, 2} : Triple(2);
+      x = scope.done(avg_pool(x, {.kernel = two, .stride = two}));
     }
     for (std::size_t i = 0; i < convs_.size(); ++i) x = (*norms_[i])((*convs_[i])(x));
     return linear_(dropout_(global_avg_pool(x)));

@@ -11,39 +11,61 @@ namespace mpigrad::classify {
 namespace {
 
 void write_predictions(const std::filesystem::path& path, const Results& r, const data::Source& source) {
-  std::vector<std::string> columns{"sample", "label"};
-  for (std::int64_t c = 0; c < r.classes; ++c) columns.push_back(fmt::format("logit_{}", c));
+  std::vector<std::string> columns{"sample"};
+  if (!r.labels.empty()) columns.push_back("label");
+  columns.push_back("predicted");
+  for (std::int64_t c = 0; c < r.classes; ++c) columns.push_back("probability_" + r.name_of(c));
   CsvWriter csv(path, columns, true);
   const auto n = static_cast<std::size_t>(r.classes);
-  for (std::size_t i = 0; i < r.labels.size(); ++i) {
-    std::vector<CsvCell> row{source.name_of_sample(r.predictions.samples[i]), r.labels[i]};
-    for (std::size_t c = 0; c < n; ++c) row.emplace_back(r.predictions.predicted[i * n + c]);
+  const auto predicted = argmax_rows(r.predictions.predicted, r.classes);
+  const auto parts = probabilities(r);
+  for (std::size_t i = 0; i < predicted.size(); ++i) {
+    std::vector<CsvCell> row{source.name_of_sample(r.predictions.samples[i])};
+    if (!r.labels.empty()) row.emplace_back(r.name_of(r.labels[i]));
+    row.emplace_back(r.name_of(predicted[i]));
+    for (std::size_t c = 0; c < n; ++c) row.emplace_back(parts[i * n + c]);
     csv.row(row);
   }
+}
+
+void print_predictions(const Results& r, const data::Source& source) {
+  const auto n = static_cast<std::size_t>(r.classes);
+  const auto predicted = argmax_rows(r.predictions.predicted, r.classes);
+  const auto parts = probabilities(r);
+  fmt::print("\n{:>10} {:>12}\n", "predicted", "probability");
+  for (std::size_t i = 0; i < std::min(predicted.size(), trainer::most_rows); ++i)
+    fmt::print("{:>10} {:>12.4f}   {}\n", r.name_of(predicted[i]), parts[i * n + static_cast<std::size_t>(predicted[i])],
+               std::filesystem::path(source.name_of_sample(r.predictions.samples[i])).filename().string());
+  if (predicted.size() > trainer::most_rows)
+    fmt::print("and {} more in {}\n", predicted.size() - trainer::most_rows, predictions_file);
+  std::vector<std::string> counts;
+  for (std::int64_t c = 0; c < r.classes; ++c)
+    counts.push_back(fmt::format("{} of class {}", std::count(predicted.begin(), predicted.end(), c), r.name_of(c)));
+  fmt::print("{}\n", joined(counts, ", "));
 }
 
 nlohmann::ordered_json to_json(const Score& s) { return {{"loss", s.loss}, {"accuracy", s.accuracy}, {"auc", s.auc}}; }
 
 }  // namespace
 
-data::SourcePtr open(const Options& o, const std::string& group) {
-  auto source = std::make_shared<data::ArraySource>(o.data, group, data::ArrayNames{.volume = o.volume, .label = o.label});
-  require(source->has_classes() && source->target_names().size() == 1,
-          "[classify] the labels in {} are not classes: integers, one for each sample", source->name_of_sample(0));
-  return source;
+std::string Results::name_of(std::int64_t label) const {
+  return names.empty() ? std::to_string(label) : names[static_cast<std::size_t>(label)];
 }
 
-std::vector<std::int64_t> count_classes(const data::Source& source) {
-  std::vector<std::int64_t> counts;
-  for (std::int64_t i = 0; i < source.size(); ++i) {
-    const auto label = static_cast<std::int64_t>(source.targets(i).front());
-    require(label >= 0 && label < 10000, "[classify] the label of {} is {}; classes count from 0", source.name_of_sample(i),
-            label);
-    if (static_cast<std::size_t>(label) >= counts.size()) counts.resize(static_cast<std::size_t>(label) + 1);
-    ++counts[static_cast<std::size_t>(label)];
+std::vector<double> probabilities(const Results& r) {
+  const auto n = static_cast<std::size_t>(r.classes);
+  auto result = r.predictions.predicted;
+  for (auto row = result.begin(); row != result.end(); row += static_cast<std::ptrdiff_t>(n)) {
+    const auto end = row + static_cast<std::ptrdiff_t>(n);
+    const double largest = *std::max_element(row, end);
+    double sum = 0;
+    for (auto each = row; each != end; ++each) *each = std::exp(*each - largest), sum += *each;
+    for (auto each = row; each != end; ++each) *each /= sum;
   }
-  return counts;
+  return result;
 }
+
+namespace {
 
 Score score(const Predictions& p, const std::vector<std::int64_t>& labels, std::int64_t classes) {
   Score result;
@@ -76,36 +98,43 @@ Score score(const Predictions& p, const std::vector<std::int64_t>& labels, std::
   return result;
 }
 
+}  // namespace
+
 double majority_of(const std::vector<std::int64_t>& counts) {
   const auto all = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   return static_cast<double>(*std::max_element(counts.begin(), counts.end())) / static_cast<double>(all);
 }
 
-void evaluate(nn::Module& net, const data::Loader& validation, Results& r) {
-  r.predictions = predict(net, validation);
+void score(Results& r, Predictions predictions) {
+  r.predictions = std::move(predictions);
   r.labels.assign(r.predictions.truth.begin(), r.predictions.truth.end());
   r.score = score(r.predictions, r.labels, r.classes);
 }
 
-void report(const Options& o, const trainer::Outputs& out, const Results& r, const data::Source& validation,
+void report(const trainer::Options& o, const trainer::Outputs& out, const Results& r, const data::Source& source,
             nlohmann::ordered_json run, const std::vector<std::string>& files, const std::string& text) {
-  write_predictions(out / predictions_file, r, validation);
-  draw(out / picture_file, r, validation);
+  write_predictions(out / predictions_file, r, source);
+  draw(out / picture_file, r, source);
   auto document = std::move(run);
-  document["validation"] = to_json(r.score);
-  document["majority_accuracy"] = r.majority;
-  auto& epochs = document["epochs"] = nlohmann::ordered_json::array();
-  for (const auto& e : r.epochs)
-    epochs.push_back({{"epoch", e.epoch + 1}, {"train_loss", e.train_loss}, {"validation", to_json(e.validation)}});
+  const bool scored = !r.labels.empty();
+  if (scored) {
+    document["validation"] = to_json(r.score);
+    document["majority_accuracy"] = r.majority;
+  }
+  if (!r.names.empty()) document["class_names"] = r.names;
+  if (scored) {
+    auto& epochs = document["epochs"] = nlohmann::ordered_json::array();
+    for (const auto& e : r.epochs)
+      epochs.push_back({{"epoch", e.epoch + 1}, {"train_loss", e.train_loss}, {"validation", to_json(e.validation)}});
+  }
   document["out"] = o.out;
   trainer::write_text(out / summary_file, tool::to_text(document) + "\n");
-  if (o.json) {
-    fmt::print("{}\n", tool::to_text(document));
-    return;
-  }
-  fmt::print(
-      "\nvalidation: AUC {:.3f}, accuracy {:.3f} (most frequent class {:.3f}), cross-entropy {:.4f}\n{}\nwritten to {}: {}\n",
-      r.score.auc, r.score.accuracy, r.majority, r.score.loss, text, o.out, joined(out.written(files), ", "));
+  if (o.json) return fmt::print("{}\n", tool::to_text(document));
+  if (scored)
+    fmt::print("\nvalidation: AUC {:.3f}, accuracy {:.3f} (most frequent class {:.3f}), cross-entropy {:.4f}\n", r.score.auc,
+               r.score.accuracy, r.majority, r.score.loss);
+  else print_predictions(r, source);
+  fmt::print("{}\nwritten to {}: {}\n", text, o.out, joined(out.written(files), ", "));
 }
 
 }  // namespace mpigrad::classify

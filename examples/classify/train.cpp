@@ -5,63 +5,76 @@
 #include "ops/loss.h"
 
 namespace mpigrad::classify {
+namespace {
 
-int train(const Communicator& world, const Options& o) {
+// The groups or the split say what is for the validation, the counts and names whether they are still the same.
+trainer::Notes notes_of(const TrainOptions& o, const Sets& sets, const Recipe& recipe) {
+  const bool divided = sets.all > 0;
+  return {{"program", "classify"},
+          {"optimizer", o.optimizer},
+          {"groups", fmt::format("{} and {}", sets.train_group, sets.validation_group)},
+          {"samples", fmt::format("{} and {}", sets.training->size(), sets.validation->size())},
+          {recipe_note, to_note(recipe)},
+          {split_notes.samples, std::to_string(sets.all)},
+          {split_notes.fraction, divided ? fmt::format("{}", o.validation_fraction) : "none"},
+          {split_notes.seed, divided ? std::to_string(o.split_seed) : "none"},
+          {split_notes.kept, trainer::fingerprint(*sets.validation, trainer::all_samples(*sets.validation))},
+          {"seed", std::to_string(o.seed)},
+          {"batch", std::to_string(o.batch)},
+          {"precision", trainer::precision_of(o)}};
+}
+
+}  // namespace
+
+int train(const Communicator& world, const TrainOptions& o) {
   const auto extents = trainer::parse_grid(o.grid, world.size());
   trainer::check_grid(extents, world.size());
   const auto files = trainer::training_files(o, {predictions_file, picture_file});
   const trainer::Outputs out(world, o.out, files, o.overwrite);
 
-  const auto grid = make_grid(world, extents);
-  data::SourcePtr training, validation;
+  const auto grid = make_grid(trainer::ranks_of_grid(world, o), extents);
+  Sets sets;
+  auto recipe = o.recipe;
   std::optional<data::Loader> train_set, validation_set;
   std::unique_ptr<Network> net;
-  std::vector<std::int64_t> counts, validation_counts;
   trainer::together(world, [&] {
-    training = open(o, o.train_group), validation = open(o, o.validation_group);
-    require(training->extents() == validation->extents() && training->channels() == validation->channels(),
-            "[classify] volumes of {} are {} x {}, those of {} {} x {}", o.train_group, training->extents(), training->channels(),
-            o.validation_group, validation->extents(), validation->channels());
-    counts = count_classes(*training), validation_counts = count_classes(*validation);
-    require(counts.size() >= 2 && validation_counts.size() <= counts.size(), "[classify] {} classes in {} and {} in {}",
-            counts.size(), o.train_group, validation_counts.size(), o.validation_group);
+    sets = open_sets(o, recipe);
     const data::LoaderOptions common{
         .grid = grid, .batch = o.batch / o.accumulate, .seed = o.seed, .dtype = trainer::dtype_of(o)};
     auto options = common;
     options.shuffle = true, options.flips = o.flips, options.drop_last = true;
-    train_set.emplace(training, options);
-    validation_set.emplace(validation, common);
-    net = std::make_unique<Network>(network_options(o, static_cast<std::int64_t>(counts.size())));
+    train_set.emplace(sets.training, options);
+    validation_set.emplace(sets.validation, common);
+    net = std::make_unique<Network>(network_options(o, recipe));
     net->build(train_set->shape(), {.seed = o.seed, .dtype = trainer::dtype_of(o), .compute = trainer::compute_of(o)});
     require(optimizer_steps(*train_set, o.accumulate) > 0, "[data] {} samples make no batch of {}", train_set->samples(),
             o.batch);
   });
+  const auto &training = sets.training, &validation = sets.validation;
+  trainer::together(world, [&] {
+    training->check(world.rank(), world.size());
+    if (sets.all == 0) validation->check(world.rank(), world.size());
+  });
   for (const auto& each : {training, validation}) trainer::require_same_data(world, *each);
   Results results;
-  results.classes = static_cast<std::int64_t>(counts.size());
-  results.majority = majority_of(validation_counts);
+  results.classes = recipe.classes, results.names = recipe.class_names;
+  results.majority = majority_of(count_classes(*validation));
   return trainer::train(
       world, o, extents, out,
       {.program = "classify",
        .net = *net,
        .loader = *train_set,
        .loss = [](const Tensor& logits, const Tensor& labels) { return cross_entropy(logits, labels); },
-       // The groups say what is for the validation, the counts whether they are still the same.
-       .notes = {{"program", "classify"},
-                 {"optimizer", o.optimizer},
-                 {"groups", fmt::format("{} and {}", o.train_group, o.validation_group)},
-                 {"samples", fmt::format("{} and {}", training->size(), validation->size())},
-                 {"seed", std::to_string(o.seed)},
-                 {"batch", std::to_string(o.batch)},
-                 {"precision", trainer::precision_of(o)}},
-       .decisive = {"program", "optimizer", "groups", "samples"},
+       .notes = notes_of(o, sets, recipe),
+       .decisive = {"program", "optimizer", "groups", "samples", recipe_note, split_notes.samples, split_notes.fraction,
+                    split_notes.seed, split_notes.kept},
        .headline = fmt::format(
            "{} volumes of {} for training, {} for validation, {} classes; always the most frequent one is right in {:.1f} %",
-           training->size(), training->extents(), validation->size(), counts.size(), 100 * results.majority),
+           training->size(), training->extents(), validation->size(), recipe.classes, 100 * results.majority),
        .values = {"validation_loss", "accuracy", "auc"},
        .evaluate =
            [&] {
-             evaluate(*net, *validation_set, results);
+             score(results, predict(*net, *validation_set));
              return std::vector{results.score.loss, results.score.accuracy, results.score.auc};
            },
        .text =

@@ -10,6 +10,5 @@ int train(const Communicator& world, TrainOptions options);
 int describe(const Communicator& world, const TrainOptions& options);  // train --describe
 int embed(const Communicator& world, const EmbedOptions& options);
 int evaluate(const Communicator& world, const EvaluateOptions& options);
-int pack(const Communicator& world, const PackOptions& options);
 
 }  // namespace mpigrad::contrast

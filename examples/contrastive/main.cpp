@@ -4,7 +4,7 @@
 //   build/examples/contrastive evaluate --weights run/weights.h5 --data mnist-images-idx3-ubyte.gz --test-fraction 0.125
 //
 // `train` shows the loss and how a monitor's nearest neighbours fare, `embed` writes embeddings as .npy, `evaluate` prints a
-// table and draws neighbours and a projection, `pack` turns any data into HDF5.
+// table and draws neighbours and a projection.
 
 #include "comm/launch.h"
 
@@ -26,11 +26,7 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   auto* embed_command = app.add_subcommand("embed", "write an encoder's features of samples as .npy");
   add_options(*embed_command, embed_options);
   EvaluateOptions evaluate_options;
-  auto* evaluate_command = app.add_subcommand("evaluate", "neighbours, linear probe, retrieval, geometry, few examples");
-  add_options(*evaluate_command, evaluate_options);
-  PackOptions pack_options;
-  auto* pack_command = app.add_subcommand("pack", "write any data as HDF5 that thousands of ranks can read");
-  add_options(*pack_command, pack_options);
+  add_options(*app.add_subcommand("evaluate", "neighbours, linear probe, retrieval, geometry, few examples"), evaluate_options);
 
   if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
   for (auto* options : std::initializer_list<trainer::Options*>{&train_options, &embed_options, &evaluate_options})
@@ -47,12 +43,9 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
       warn(embed_options, world.rank());
       return embed(world, embed_options);
     }
-    if (*evaluate_command) {
-      check(evaluate_options);
-      warn(evaluate_options, world.rank());
-      return evaluate(world, evaluate_options);
-    }
-    return pack(world, pack_options);
+    check(evaluate_options);
+    warn(evaluate_options, world.rank());
+    return evaluate(world, evaluate_options);
   });
 }
 

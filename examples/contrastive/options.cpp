@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <charconv>
 
 namespace mpigrad::contrast {
 namespace {
@@ -19,22 +18,9 @@ void add_list(CLI::App& app, const char* name, std::vector<std::string>& value, 
   add(app, "Data", name, value, text)->allow_extra_args(false);
 }
 
-void add_source_options(CLI::App& app, DataOptions& o) {
-  add(app, "Data", "--data", o.data,
-      "IDX, .npy, .npz, CIFAR's .bin, a folder of pictures or volumes (PNG, JPEG, NIfTI), HDF5 or a folder of shards");
-  add(app, "Data", "--part", o.part, "of HDF5 the group, of .npz the arrays' first word, of CIFAR train or test");
-  add(app, "Data", "--volume", o.volume, "dataset of samples in HDF5")->capture_default_str();
-  add(app, "Data", "--label-dataset", o.label_dataset, "dataset of labels in HDF5; '' for none")->capture_default_str();
-  add_list(app, "--labels", o.labels, "NAME=FILE: integers (IDX or .npy), one for each sample, instead of the data's own");
-  add(app, "Data", "--stored", o.stored, "extents to which samples are brought when they are read, as H,W or D,H,W");
-  add(app, "Data", "--channels", o.channels, "of folders of pictures: 1 or 3 (default: as stored)")->check(CLI::IsMember({1, 3}));
-}
-
 void add_split_options(CLI::App& app, DataOptions& o) {
-  add(app, "Data", "--workers", o.workers, "threads that prepare samples, for each rank")
-      ->check(tool::whole_number(0, 1024))
-      ->capture_default_str();
-  add(app, "Data", "--label", o.label, "name of the labels that count (default: the first)");
+  trainer::add_worker_option(app, o);
+  trainer::add_label_option(app, o);
   add_list(app, "--where", o.where, "NAME=V,V,...: only samples with one of these labels; may be given several times");
   add_list(app, "--test-where", o.test_where, "NAME=V,V,...: samples with one of these labels are for the test");
   add(app, "Data", "--test-fraction", o.test_fraction, "of the samples, drawn at random, that are for the test")
@@ -111,7 +97,7 @@ void remove(CLI::App& app, std::initializer_list<const char*> names) {
 }
 
 void add_encode_options(CLI::App& app, EncodeOptions& o) {
-  add_source_options(app, o.source);
+  trainer::add_sample_options(app, o.source);
   add_split_options(app, o.source);
   trainer::add_grid_option(app, o);
   trainer::add_device_options(app, o);
@@ -131,7 +117,7 @@ void add_encode_options(CLI::App& app, EncodeOptions& o) {
 void add_options(CLI::App& app, TrainOptions& o) {
   o.out = "contrastive-out";
   o.batch = 256;
-  add_source_options(app, o.source);
+  trainer::add_sample_options(app, o.source);
   add_split_options(app, o.source);
   add(app, "Data", "--size", o.source.size, "extents of the views, as H,W or D,H,W (default: the samples')");
   add(app, "Data", "--augment", o.augment,
@@ -193,14 +179,6 @@ void add_options(CLI::App& app, EvaluateOptions& o) {
   add(app, group, "--group", o.group, "name of the labels of which an episode's classes share one, such as the alphabet");
   for (const auto* name : {"--ways", "--episodes", "--group"}) app.get_option(name)->needs("--few-shot");
   add(app, group, "--seed", o.seed, "of episodes and views")->check(tool::whole_number(0))->capture_default_str();
-}
-
-void add_options(CLI::App& app, PackOptions& o) {
-  add_source_options(app, o.source);
-  add(app, "Files", "--out", o.out, "the HDF5 file, or with --samples-per-file the folder, to write; does not exist yet");
-  add(app, "Files", "--samples-per-file", o.samples_per_file, "0: all in one")->check(tool::whole_number(0, most));
-  app.add_flag("--quiet", o.quiet, "no progress")->group("Output");
-  app.add_flag("--json", o.json, "print one JSON document and nothing else")->group("Output");
 }
 
 void check(const TrainOptions& o) {
@@ -309,22 +287,6 @@ void warn(const EvaluateOptions& o, int rank) {
   only(!o.out.empty(), {"--overwrite"}, "nothing is written without --out");
   only(draws_test(o.source) || (o.source.test_where.empty() && o.test_data.empty() && o.test_part.empty()), {"--split-seed"},
        "the test set is not drawn");
-}
-
-Shape parse_extents(const std::string& option, const std::string& text) {
-  Shape result;
-  for (std::size_t begin = 0; !text.empty() && begin <= text.size();) {
-    const auto end = std::min(text.find(',', begin), text.size());
-    std::int64_t extent = 0;
-    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, extent);
-    if (error != std::errc{} || stop != text.data() + end || extent < 1 || extent > 65536 || result.rank() == 3)
-      throw UsageError(fmt::format("{} is H,W or D,H,W, such as 32,32; got '{}'", option, text));
-    result.push_back(extent);
-    begin = end + 1;
-  }
-  if (result.rank() == 1) result = Shape{1, result[0], result[0]};
-  if (result.rank() == 2) result = Shape{1, result[0], result[1]};
-  return result;
 }
 
 }  // namespace mpigrad::contrast

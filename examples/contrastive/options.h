@@ -6,19 +6,15 @@
 #include <vector>
 
 #include "examples/trainer/options.h"
+#include "examples/trainer/samples.h"
 
 namespace mpigrad::contrast {
 
-using trainer::UsageError;
+using trainer::parse_extents, trainer::UsageError;
 
 // Samples, and which of them are for training and for testing.
-struct DataOptions {
-  std::string data, part;
-  std::string volume = "volume", label_dataset = "label";  // of HDF5
-  std::vector<std::string> labels{};                       // NAME=FILE
-  std::string stored, size;                                // extents, see parse_extents
-  int channels = 0, workers = 1;
-  std::string label;                               // the one that counts; empty: the first
+struct DataOptions : trainer::SampleOptions {
+  std::string size;                                // extents, see parse_extents
   std::vector<std::string> where{}, test_where{};  // see data.h
   double test_fraction = 0;
   std::uint64_t split_seed = 1;
@@ -67,17 +63,9 @@ struct EvaluateOptions : EncodeOptions {
   std::vector<std::int64_t> few_shot{};  // support, query
 };
 
-struct PackOptions {
-  DataOptions source{};
-  std::string out;
-  std::int64_t samples_per_file = 0;
-  bool json = false, quiet = false;
-};
-
 void add_options(CLI::App& app, TrainOptions& options);
 void add_options(CLI::App& app, EmbedOptions& options);
 void add_options(CLI::App& app, EvaluateOptions& options);
-void add_options(CLI::App& app, PackOptions& options);
 // What options cannot be together. Throw UsageError.
 void check(const TrainOptions& options);
 void check(const EvaluateOptions& options);
@@ -85,8 +73,5 @@ void check(const EvaluateOptions& options);
 void warn(const TrainOptions& options, int rank);
 void warn(const EmbedOptions& options, int rank);
 void warn(const EvaluateOptions& options, int rank);
-
-// "32" and "32,48" are pictures, "28,28,28" volumes: [D, H, W]; "" no extents. UsageError: anything else.
-Shape parse_extents(const std::string& option, const std::string& text);
 
 }  // namespace mpigrad::contrast

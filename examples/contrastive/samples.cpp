@@ -7,7 +7,6 @@
 
 #include "framework/joined.h"
 #include "models/data/data.h"
-#include "models/data/sources/open.h"
 
 namespace mpigrad::contrast {
 namespace {
@@ -51,51 +50,6 @@ std::vector<bool> meeting(const data::Source& source, const std::string& option,
 }
 
 }  // namespace
-
-data::SourcePtr open(const DataOptions& o, const std::string& path, const std::string& part) {
-  data::OpenOptions options{
-      .group = part, .extents = parse_extents("--stored", o.stored), .channels = o.channels, .threads = std::max(1, o.workers)};
-  options.names = {.volume = o.volume, .label = o.label_dataset};
-  if (options.extents.rank() == 0) options.extents = {};
-  for (const auto& text : o.labels) {
-    const auto equals = text.find('=');
-    if (equals == std::string::npos || equals == 0)
-      throw UsageError(fmt::format("--labels is NAME=FILE, such as kind=kinds.npy; got '{}'", text));
-    if (!options.labels.emplace(text.substr(0, equals), text.substr(equals + 1)).second)
-      throw UsageError(fmt::format("--labels: '{}' is given twice", text.substr(0, equals)));
-  }
-  return data::open_source(path, options);
-}
-
-data::SourcePtr open(const DataOptions& o) {
-  if (o.data.empty()) throw UsageError("--data is needed");
-  return open(o, o.data, o.part);
-}
-
-void require_label(const data::Source& source, const std::string& name) {
-  if (name.empty()) return;
-  require(has_labels(source), "[contrastive] --label {}: the samples of {} have no labels", name, source.name_of_sample(0));
-  label_index(source, name);
-}
-
-bool has_labels(const data::Source& source) { return source.has_classes() && !source.target_names().empty(); }
-
-std::size_t label_index(const data::Source& source, const std::string& name) {
-  const auto& names = source.target_names();
-  if (name.empty()) return 0;
-  const auto found = std::find(names.begin(), names.end(), name);
-  require(found != names.end(), "[contrastive] there are no labels '{}', but {}", name, joined(names, ", "));
-  return static_cast<std::size_t>(found - names.begin());
-}
-
-std::vector<std::int64_t> labels_of(const data::Source& source, const std::string& name, const std::string& what) {
-  require(has_labels(source), "[contrastive] {} needs labels, and the samples of {} have none; --labels NAME=FILE gives them",
-          what, source.name_of_sample(0));
-  const auto place = label_index(source, name);
-  std::vector<std::int64_t> result;
-  for (std::int64_t i = 0; i < source.size(); ++i) result.push_back(static_cast<std::int64_t>(source.targets(i)[place]));
-  return result;
-}
 
 Split split(const data::Source& source, const DataOptions& o) {
   const auto considered = meeting(source, "--where", o.where), for_test = meeting(source, "--test-where", o.test_where);

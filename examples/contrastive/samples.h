@@ -1,5 +1,5 @@
 #pragma once
-// Which samples there are, what they are labelled, and how views of them are made.
+// Which samples are for training, and how views of them are made.
 
 #include <optional>
 
@@ -9,18 +9,7 @@
 
 namespace mpigrad::contrast {
 
-// Errors as of data::open_source.
-data::SourcePtr open(const DataOptions& options);
-data::SourcePtr open(const DataOptions& options, const std::string& data, const std::string& part);
-
-// The labels called `name`, of all samples; "" the first ones. Errors: none at all, which `what` needs, or no such name, or
-// targets that are no classes.
-std::vector<std::int64_t> labels_of(const data::Source& source, const std::string& name, const std::string& what);
-bool has_labels(const data::Source& source);
-// Error: --label names labels that are not there.
-void require_label(const data::Source& source, const std::string& name);
-// The place of `name` among the source's labels; "" is 0. Error: no such name.
-std::size_t label_index(const data::Source& source, const std::string& name);
+using trainer::open, trainer::labels_of, trainer::has_labels, trainer::require_label, trainer::label_index;
 
 struct Split {
   std::vector<std::int64_t> train, test;

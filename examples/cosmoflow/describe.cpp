@@ -4,7 +4,7 @@
 
 namespace mpigrad::cosmoflow {
 
-CosmoFlowOptions network_options(const Options& o, std::int64_t targets) {
+CosmoFlowOptions network_options(const TrainOptions& o, std::int64_t targets) {
   return {.variant = o.variant == "mlperf" ? CosmoFlowVariant::mlperf : CosmoFlowVariant::hybrid,
           .batch_norm = o.batch_norm,
           .norm = {.momentum = o.norm_momentum, .statistics = trainer::statistics_of(o)},
@@ -12,12 +12,12 @@ CosmoFlowOptions network_options(const Options& o, std::int64_t targets) {
           .targets = targets};
 }
 
-void require_cubes(const Options& o, const data::Source& source) {
+void require_cubes(const trainer::Options& o, const data::Source& source) {
   const auto& e = source.extents();
   require(e[0] == e[1] && e[1] == e[2], "[data] CosmoFlow takes cubes, the volumes of {} are {}", o.data, e);
 }
 
-int describe(const Communicator& world, const Options& o) {
+int describe(const Communicator& world, const TrainOptions& o) {
   trainer::together(world, [&] {
     if (world.rank() != 0) return;
     const auto grid = trainer::parse_grid(o.grid, 1);

@@ -1,17 +1,44 @@
 #include <algorithm>
+#include <utility>
 
 #include "examples/cosmoflow/cosmoflow.h"
 #include "examples/trainer/slices.h"
 
 namespace mpigrad::cosmoflow {
 
+namespace {
+
+constexpr int height = 320;
+
+// The first samples with what is predicted of each, two in a row: the text is long.
+void draw_predicted(plot::Figure& figure, const Results& r, const data::Source& source) {
+  const auto n = r.names.size(), shown = std::min<std::size_t>(4, r.predictions.samples.size());
+  std::vector<plot::Panel> row;
+  for (std::size_t i = 0; i < shown; ++i) {
+    std::string title;
+    for (std::size_t t = 0; t < n; ++t) {
+      const double value = r.predictions.predicted[i * n + t];
+      title +=
+          fmt::format("{}{} {:.3g}", t == 0 ? "" : ", ", r.names[t], r.scale.empty() ? value : r.offset[t] + r.scale[t] * value);
+    }
+    row.emplace_back(trainer::slice(source, r.predictions.samples[i], 0, title, data::Transform::log1p));
+    if (row.size() == 2 || i + 1 == shown) figure.row(height, std::exchange(row, {}));
+  }
+}
+
+}  // namespace
+
 void draw(const std::filesystem::path& path, const Results& r, const data::Source& source) {
-  constexpr int height = 320;
   plot::Figure figure("CosmoFlow");
+  if (r.scores.empty()) {
+    draw_predicted(figure, r, source);
+    return figure.save(path, true);
+  }
   const auto sample = r.predictions.samples.front();
   std::vector<plot::Panel> slices;
   for (std::int64_t c = 0; c < std::min<std::int64_t>(4, source.channels()); ++c)
-    slices.emplace_back(trainer::slice(source, sample, c, fmt::format("log(1 + counts), channel {}", c + 1)));
+    slices.emplace_back(
+        trainer::slice(source, sample, c, fmt::format("log(1 + counts), channel {}", c + 1), data::Transform::log1p));
   figure.row(height, std::move(slices));
 
   std::vector<plot::Panel> scatters;

@@ -1,9 +1,12 @@
-// Trains CosmoFlow: cosmological parameters from volumes of matter, on any grid of ranks.
+// CosmoFlow: cosmological parameters from volumes of matter, on any grid of ranks.
 //
-//   mpiexec -n 2 build/examples/cosmoflow --data universes --grid depth=2 --batch-norm --flips --shifts
-//   build/examples/cosmoflow --describe --size 512 --grid sample=2,depth=8
+//   mpiexec -n 2 build/examples/cosmoflow train --data universes --grid depth=2 --batch-norm --flips --shifts --out run
+//   build/examples/cosmoflow evaluate --weights run/weights.h5 --data others --out scores
+//   build/examples/cosmoflow predict --weights run/weights.h5 --data unknown --out predictions
+//   build/examples/cosmoflow train --describe --size 512 --grid sample=2,depth=8
 //
-// While it trains it shows the loss, and at the end each parameter's error on the test set beside that of predicting the mean.
+// `train` shows the loss, and at the end each parameter's error on the test set beside that of predicting the mean, as `evaluate`
+// does for other universes; `predict` needs none that are known.
 
 #include "comm/launch.h"
 
@@ -13,11 +16,7 @@
 namespace mpigrad::cosmoflow {
 namespace {
 
-int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
-  const Communicator world(transport);
-  CLI::App app("Trains CosmoFlow (Oyama et al. 2020, or the MLPerf HPC variant) on volumes that are split over ranks.",
-               "cosmoflow");
-  Options o;
+void add_options(CLI::App& app, TrainOptions& o) {
   o.out = "cosmoflow-out";
   app.add_option("--data", o.data, "an HDF5 file of CosmoFlow's layout, or a folder of them")->group("Data");
   app.add_option("--test-fraction", o.test_fraction, "of the samples, drawn at random, that are kept for the test")
@@ -27,6 +26,7 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   trainer::add_data_options(app, o);
   app.add_flag("--shifts", o.shifts, "shift volumes at random, periodically; for periodic boxes")->group("Data");
   trainer::add_grid_option(app, o);
+  trainer::add_communication_option(app, o);
   trainer::add_device_options(app, o);
   app.add_option("--variant", o.variant, "hybrid (seven convolutions, average pooling) or mlperf (five, max pooling)")
       ->check(CLI::IsMember({"hybrid", "mlperf"}))
@@ -36,20 +36,55 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   trainer::add_norm_options(app, o);
   trainer::add_training_options(app, o);
   trainer::add_stop_options(app, o);
+  trainer::add_profile_option(app, o);
   trainer::add_file_options(app, o);
   trainer::add_describe_options(app, o);
+}
+
+void add_options(CLI::App& app, InferOptions& o, bool scored) {
+  o.out = scored ? "cosmoflow-scores" : "cosmoflow-predictions";
+  app.add_option("--data", o.data,
+                 scored
+                     ? "universes: HDF5 files of CosmoFlow's layout, or what `pack` makes of them"
+                     : "universes, whether or not their parameters are known, or counts in any format that `contrastive` reads")
+      ->group("Data");
+  app.add_option("--group", o.group, "of HDF5 that `pack` wrote: where the datasets are")->group("Data");
+  trainer::add_infer_options(app, o, scored, "test");
+}
+
+int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
+  const Communicator world(transport);
+  CLI::App app("CosmoFlow (Oyama et al. 2020, or the MLPerf HPC variant): parameters from volumes that are split over ranks.",
+               "cosmoflow");
+  app.require_subcommand(1);
+  TrainOptions train_options;
+  auto* train_command = app.add_subcommand("train", "train on universes whose parameters are known");
+  add_options(*train_command, train_options);
+  InferOptions evaluate_options;
+  auto* evaluate_command = app.add_subcommand("evaluate", "predict known parameters: errors, a picture");
+  add_options(*evaluate_command, evaluate_options, true);
+  InferOptions predict_options;
+  add_options(*app.add_subcommand("predict", "predict unknown parameters"), predict_options, false);
   if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
-  o.given = tool::given_options(app);
+  for (auto* options : std::initializer_list<trainer::Options*>{&train_options, &evaluate_options, &predict_options})
+    options->given = tool::given_options(app);
   return tool::finish(app, *transport, [&] {
+    if (*train_command) {
+      const auto& o = train_options;
+      trainer::check(o);
+      trainer::apply_precision(o);
+      trainer::apply_device_options(o);
+      if (o.variant == "mlperf" && o.batch_norm) throw trainer::UsageError("--batch-norm: the mlperf variant has none");
+      for (const auto* option : {"--statistics", "--norm-momentum"})
+        if (o.given.contains(option) && !o.batch_norm) throw trainer::UsageError(fmt::format("{} is of --batch-norm", option));
+      trainer::warn(o, {"--variant", "--batch-norm"}, world.rank());
+      return o.describe ? describe(world, o) : train(world, o);
+    }
+    const auto& o = *evaluate_command ? evaluate_options : predict_options;
     trainer::check(o);
     trainer::apply_precision(o);
     trainer::apply_device_options(o);
-    if (o.variant == "mlperf" && o.batch_norm) throw trainer::UsageError("--batch-norm: the mlperf variant has none");
-    for (const auto* option : {"--statistics", "--norm-momentum"})
-      if (o.given.contains(option) && !o.batch_norm) throw trainer::UsageError(fmt::format("{} is of --batch-norm", option));
-    trainer::warn(o, {"--variant", "--batch-norm"}, world.rank());
-    if (o.describe) return describe(world, o);
-    return o.epochs == 0 ? evaluate(world, o) : train(world, o);
+    return infer(world, o);
   });
 }
 

@@ -1,5 +1,7 @@
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "examples/cosmoflow/cosmoflow.h"
@@ -8,17 +10,44 @@
 namespace mpigrad::cosmoflow {
 namespace {
 
+// What is predicted, in the units of physPar.
+double physical(const Results& r, std::size_t i) {
+  const auto t = i % r.names.size();
+  return r.offset[t] + r.scale[t] * r.predictions.predicted[i];
+}
+
 void write_predictions(const std::filesystem::path& path, const Results& r, const data::Source& source) {
+  const bool scored = !r.scores.empty();
   std::vector<std::string> columns{"sample"};
-  for (const auto& name : r.names) columns.push_back(name + "_true"), columns.push_back(name + "_predicted");
+  for (const auto& name : r.names) {
+    if (scored) columns.push_back(name + "_true");
+    columns.push_back(name + "_predicted");
+    if (!r.scale.empty()) columns.push_back(name + "_physical");
+  }
   CsvWriter csv(path, columns, true);
   const auto n = r.names.size();
   for (std::size_t i = 0; i < r.predictions.samples.size(); ++i) {
     std::vector<CsvCell> row{source.name_of_sample(r.predictions.samples[i])};
-    for (std::size_t t = 0; t < n; ++t)
-      row.emplace_back(r.predictions.truth[i * n + t]), row.emplace_back(r.predictions.predicted[i * n + t]);
+    for (std::size_t t = i * n; t < (i + 1) * n; ++t) {
+      if (scored) row.emplace_back(r.predictions.truth[t]);
+      row.emplace_back(r.predictions.predicted[t]);
+      if (!r.scale.empty()) row.emplace_back(physical(r, t));
+    }
     csv.row(row);
   }
+}
+
+void print_predictions(const Results& r, const data::Source& source) {
+  const auto n = r.names.size(), samples = r.predictions.samples.size();
+  fmt::print("\n");
+  for (const auto& name : r.names) fmt::print("{:>10} ", name);
+  fmt::print("  predicted, {}\n", r.scale.empty() ? "in units of [-1, 1]" : "in physical units");
+  for (std::size_t i = 0; i < std::min(samples, trainer::most_rows); ++i) {
+    for (std::size_t t = i * n; t < (i + 1) * n; ++t)
+      fmt::print("{:>10.4g} ", r.scale.empty() ? r.predictions.predicted[t] : physical(r, t));
+    fmt::print("  {}\n", std::filesystem::path(source.name_of_sample(r.predictions.samples[i])).filename().string());
+  }
+  if (samples > trainer::most_rows) fmt::print("and {} more in {}\n", samples - trainer::most_rows, predictions_file);
 }
 
 void print_scores(const Results& r) {
@@ -32,8 +61,11 @@ void print_scores(const Results& r) {
   fmt::print("of mean: of predicting the mean of {}\n", r.mean_of);
 }
 
-nlohmann::ordered_json summary(const Options& o, const Results& r, const nlohmann::ordered_json& run) {
+nlohmann::ordered_json summary(const trainer::Options& o, const Results& r, const nlohmann::ordered_json& run) {
   auto document = run;
+  document["out"] = o.out;
+  document["targets"] = r.names;
+  if (r.scores.empty()) return document;
   document["mean_of"] = r.mean_of;
   auto& scores = document["test"] = nlohmann::ordered_json::object();
   for (std::size_t t = 0; t < r.names.size(); ++t) {
@@ -48,51 +80,64 @@ nlohmann::ordered_json summary(const Options& o, const Results& r, const nlohman
   auto& epochs = document["epochs"] = nlohmann::ordered_json::array();
   for (const auto& e : r.epochs)
     epochs.push_back({{"epoch", e.epoch + 1}, {"train_loss", e.train_loss}, {"test_loss", e.test_loss}});
-  document["out"] = o.out;
   return document;
 }
 
 }  // namespace
 
-TargetMeans target_means(const Communicator& world, const data::Source& source, const std::vector<std::int64_t>& samples) {
-  TargetMeans means{source.target_names(), std::vector<double>(source.target_names().size())};
-  auto& sums = means.values;
+Targets targets_of(const Communicator& world, const data::UniverseSource& source, const std::vector<std::int64_t>& samples) {
+  const auto n = source.target_names().size();
+  const bool physical = source.has_physical();
+  // Means of unitPar u and of physPar p, and of their products u u, u p, p p.
+  std::vector<double> sums(5 * n);
   trainer::together(world, [&] {
     for (auto i = static_cast<std::size_t>(world.rank()); i < samples.size(); i += static_cast<std::size_t>(world.size())) {
-      const auto targets = source.targets(samples[i]);
-      for (std::size_t t = 0; t < sums.size(); ++t) sums[t] += targets[t] / static_cast<double>(samples.size());
+      const auto u = source.targets(samples[i]), p = physical ? source.physical(samples[i]) : std::vector<double>(n);
+      for (std::size_t t = 0; t < n; ++t) {
+        const std::array<double, 5> terms{u[t], p[t], u[t] * u[t], u[t] * p[t], p[t] * p[t]};
+        for (std::size_t k = 0; k < terms.size(); ++k) sums[k * n + t] += terms[k] / static_cast<double>(samples.size());
+      }
     }
   });
   world.transport().allreduce(sums.data(), sums.data(), static_cast<std::int64_t>(sums.size()), DType::float64, CombineOp::sum);
-  return means;
+  Targets result{.names = source.target_names(), .means = {sums.begin(), sums.begin() + static_cast<std::ptrdiff_t>(n)}};
+  for (std::size_t t = 0; t < n; ++t) {
+    const auto of = [&](std::size_t k) { return sums[k * n + t]; };
+    const double uu = of(2) - of(0) * of(0), up = of(3) - of(0) * of(1), pp = of(4) - of(1) * of(1);
+    // One line through all samples, up to what float32 rounds; a parameter that does not vary says nothing.
+    if (!(uu > 1e-12) || !(pp > 0) || pp - up * up / uu > 1e-6 * pp) {
+      result.offset.clear(), result.scale.clear();
+      break;
+    }
+    result.scale.push_back(up / uu), result.offset.push_back(of(1) - up / uu * of(0));
+  }
+  return result;
 }
 
-std::string to_note(const TargetMeans& means) {
-  const nlohmann::ordered_json document{{"names", means.names}, {"means", means.values}};
+std::string to_note(const Targets& targets) {
+  nlohmann::ordered_json document{{"names", targets.names}, {"means", targets.means}};
+  if (!targets.scale.empty()) document["offset"] = targets.offset, document["scale"] = targets.scale;
   return document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-std::optional<TargetMeans> means_of(const std::string& weights, const CheckpointInfo& info) {
-  const auto note = info.notes.find(means_note);
+std::optional<Targets> targets_of(const std::string& weights, const CheckpointInfo& info) {
+  const auto note = info.notes.find(targets_note);
   if (note == info.notes.end()) return std::nullopt;
-  TargetMeans means;
+  Targets targets;
   try {
     const auto document = nlohmann::ordered_json::parse(note->second);
-    document.at("names").get_to(means.names);
-    document.at("means").get_to(means.values);
+    document.at("names").get_to(targets.names);
+    document.at("means").get_to(targets.means);
+    if (document.contains("scale")) document.at("offset").get_to(targets.offset), document.at("scale").get_to(targets.scale);
   } catch (const nlohmann::ordered_json::exception&) {
-    fail("[weights] {}: the note '{}' holds no means of targets", weights, means_note);
+    fail("[weights] {}: the note '{}' holds no means of targets", weights, targets_note);
   }
-  const bool finite = std::all_of(means.values.begin(), means.values.end(), [](double x) { return std::isfinite(x); });
-  require(means.names.size() == means.values.size() && finite, "[weights] {}: the note '{}' holds no means of targets", weights,
-          means_note);
-  return means;
-}
-
-std::string fingerprint_of(const data::Source& source, const std::vector<std::int64_t>& samples) {
-  std::vector<std::string> names;
-  for (const auto sample : samples) names.push_back(std::filesystem::path(source.name_of_sample(sample)).filename().string());
-  return trainer::fingerprint(names);
+  for (const auto* numbers : {&targets.means, &targets.offset, &targets.scale}) {
+    const bool finite = std::all_of(numbers->begin(), numbers->end(), [](double x) { return std::isfinite(x); });
+    const bool enough = numbers->size() == targets.names.size() || (numbers != &targets.means && targets.scale.empty());
+    require(finite && enough, "[weights] {}: the note '{}' holds no means of targets", weights, targets_note);
+  }
+  return targets;
 }
 
 void score(Results& r, const std::vector<double>& means, const std::string& of) {
@@ -100,7 +145,7 @@ void score(Results& r, const std::vector<double>& means, const std::string& of) 
   r.scores = regression_scores(r.predictions.predicted, r.predictions.truth, static_cast<std::int64_t>(r.names.size()), means);
 }
 
-void report(const Options& o, const trainer::Outputs& out, const Results& r, const data::Source& source,
+void report(const trainer::Options& o, const trainer::Outputs& out, const Results& r, const data::Source& source,
             nlohmann::ordered_json run, const std::vector<std::string>& files, const std::string& text) {
   write_predictions(out / predictions_file, r, source);
   draw(out / picture_file, r, source);
@@ -110,7 +155,8 @@ void report(const Options& o, const trainer::Outputs& out, const Results& r, con
     fmt::print("{}\n", document);
     return;
   }
-  print_scores(r);
+  if (r.scores.empty()) print_predictions(r, source);
+  else print_scores(r);
   fmt::print("\n{}\nwritten to {}: {}\n", text, o.out, joined(out.written(files), ", "));
 }
 

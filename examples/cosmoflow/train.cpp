@@ -14,13 +14,13 @@ double mean_squared_error(const Predictions& p) {
 }
 
 // What a checkpoint is to remember; the first few decide which samples are for the test, and what the optimizer's arrays mean.
-trainer::Notes notes_of(const Options& o, const data::Source& source, const data::Split& split) {
+trainer::Notes notes_of(const TrainOptions& o, const data::Source& source, const data::Split& split) {
   return {{"program", "cosmoflow"},
           {"optimizer", o.optimizer},
           {"samples", std::to_string(source.size())},
           {"test fraction", fmt::format("{}", o.test_fraction)},
           {"seed", std::to_string(o.seed)},
-          {"test samples", fingerprint_of(source, split.test)},
+          {"test samples", trainer::fingerprint(source, split.test)},
           {"variant", o.variant},
           {"batch norm", o.batch_norm ? "yes" : "no"},
           {"batch", std::to_string(o.batch)},
@@ -31,13 +31,13 @@ const std::vector<std::string> decisive_notes{"program", "optimizer", "samples",
 
 }  // namespace
 
-int train(const Communicator& world, const Options& o) {
+int train(const Communicator& world, const TrainOptions& o) {
   const auto extents = trainer::parse_grid(o.grid, world.size());
   trainer::check_grid(extents, world.size());
   const auto files = trainer::training_files(o, {predictions_file, picture_file});
   const trainer::Outputs out(world, o.out, files, o.overwrite);
 
-  const auto grid = make_grid(world, extents);
+  const auto grid = make_grid(trainer::ranks_of_grid(world, o), extents);
   std::shared_ptr<const data::UniverseSource> source;
   std::optional<data::Loader> train_set, test_set;
   std::unique_ptr<CosmoFlow> net;
@@ -63,9 +63,9 @@ int train(const Communicator& world, const Options& o) {
             o.batch);
   });
   trainer::require_same_data(world, *source);
-  const auto means = target_means(world, *source, split.train);
+  const auto targets = targets_of(world, *source, split.train);
   Results results;
-  results.names = source->target_names();
+  results.names = targets.names, results.offset = targets.offset, results.scale = targets.scale;
   return trainer::train(world, o, extents, out,
                         {.program = "cosmoflow",
                          .net = *net,
@@ -73,7 +73,7 @@ int train(const Communicator& world, const Options& o) {
                          .loss = [](const Tensor& prediction, const Tensor& target) { return mse(prediction, target); },
                          .notes = notes_of(o, *source, split),
                          .decisive = decisive_notes,
-                         .more_notes = {{means_note, to_note(means)}},
+                         .more_notes = {{targets_note, to_note(targets)}, {"channels", std::to_string(source->channels())}},
                          .headline = fmt::format("{} volumes of {}^3 x {} for training, {} for the test", split.train.size(),
                                                  source->extents()[0], source->channels(), split.test.size()),
                          .values = {"test_loss"},
@@ -87,7 +87,7 @@ int train(const Communicator& world, const Options& o) {
                              [&](nlohmann::ordered_json run, const TrainerResult& result, const std::string& text) {
                                for (const auto& row : result.epochs)
                                  results.epochs.push_back({row.report.epoch, row.report.loss, row.values[0]});
-                               score(results, means.values, "the training set");
+                               score(results, targets.means, "the training set");
                                run.update({{"variant", o.variant},
                                            {"batch_norm", o.batch_norm},
                                            {"side", source->extents()[0]},

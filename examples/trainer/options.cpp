@@ -89,8 +89,7 @@ void add_training_options(CLI::App& app, Options& o) {
   const auto add = [&](const char* name, auto& value, const char* text) {
     return app.add_option(name, value, text)->capture_default_str()->group("Training");
   };
-  add("--epochs", o.epochs, "passes over the training set; 0 with --weights evaluates")
-      ->check(tool::whole_number(0, most_epochs));
+  add("--epochs", o.epochs, "passes over the training set")->check(tool::whole_number(0, most_epochs));
   add("--batch", o.batch, "samples per step, of all ranks together")->check(tool::whole_number(1, most_batch));
   add("--accumulate", o.accumulate, "parts in which a batch is computed one after the other, to save memory")
       ->check(tool::whole_number(1, most_batch));
@@ -269,6 +268,13 @@ void apply_device_options(const Options& o) {
   set_gpu_settings(settings);
 }
 
+void check_device(const Options& o) {
+  if (o.autotune && current_device() != DeviceKind::cuda)
+    throw UsageError("--autotune times the kernels of a GPU: --device cuda goes with it");
+  if (o.graph && current_device() != DeviceKind::cuda)
+    throw UsageError("--graph repeats the work of a GPU: --device cuda goes with it");
+}
+
 void check(const Options& o) {
   if (o.dtype == "float64" && !o.precision.empty())
     throw UsageError(fmt::format("--precision {} is beside parameters of float32, not of --dtype float64", o.precision));
@@ -276,19 +282,15 @@ void check(const Options& o) {
     throw UsageError(fmt::format("--batch {} cannot be computed in --accumulate {} equal parts", o.batch, o.accumulate));
   if (o.describe) return;
   if (o.size != 0) throw UsageError("--size is for --describe; volumes that are trained on have their own");
-  if (o.autotune && current_device() != DeviceKind::cuda)
-    throw UsageError("--autotune times the kernels of a GPU: --device cuda goes with it");
-  if (o.graph && current_device() != DeviceKind::cuda)
-    throw UsageError("--graph repeats the work of a GPU: --device cuda goes with it");
+  check_device(o);
   if (o.communication == "none" && current_device() != DeviceKind::cpu)
     throw UsageError("--communication none is for --device cpu");
   if (o.profile && current_device() != DeviceKind::cpu) throw UsageError("--profile is for --device cpu");
   if (o.data.empty()) throw UsageError("--data is needed");
   if (o.out.empty()) throw UsageError("--out is not empty");
   if (!o.weights.empty() && !o.resume.empty()) throw UsageError("--weights and --resume: one of the two");
-  if (o.epochs == 0 && o.weights.empty()) throw UsageError("--epochs 0 evaluates --weights, which are not given");
+  if (o.epochs == 0) throw UsageError("--epochs 0 trains nothing: the command `evaluate` scores weights");
   if (!std::is_sorted(o.milestones.begin(), o.milestones.end())) throw UsageError("--milestones ascend");
-  if (o.epochs == 0) return;
   for (const auto* option : {"--milestones", "--decay-factor"})
     if (o.given.contains(option) && o.schedule != "step")
       throw UsageError(fmt::format("{} is of --schedule step, not of {}", option, o.schedule));
@@ -302,12 +304,6 @@ void warn(const Options& o, const std::set<std::string>& own, int rank) {
     effective.insert({"--data", "--describe", "--size", "--grid", "--batch", "--accumulate", "--dtype", "--precision", "--keep",
                       "--optimizer", "--momentum", "--statistics", "--json"});
     tool::warn_of_no_effect(o.given, effective, "--describe", rank);
-    return;
-  }
-  if (o.epochs == 0) {
-    effective.insert({"--data", "--grid", "--batch", "--dtype", "--precision", "--autotune", "--deterministic", "--epochs",
-                      "--weights", "--out", "--overwrite", "--json", "--quiet"});
-    tool::warn_of_no_effect(o.given, effective, "--epochs 0", rank);
     return;
   }
   if (rank != 0) return;

@@ -90,10 +90,11 @@ std::unique_ptr<Optimizer> make_optimizer(Parameters& parameters, const Options&
 Schedule make_schedule(const Options& options, std::int64_t steps_per_epoch);
 // Tells the libraries of GPUs what was asked for.
 void apply_device_options(const Options& options);
-// What options cannot be together. Throws UsageError.
+// What options cannot be together. Throw UsageError.
 void check(const Options& options);
-// Says which options mean nothing because nothing is trained, or not for long enough; `own` are the program's that mean something
-// all the same.
+void check_device(const Options& options);
+// Says which options mean nothing to --describe, where `own` are the program's that mean something all the same, or because
+// training is not long enough.
 void warn(const Options& options, const std::set<std::string>& own, int rank);
 
 }  // namespace mpigrad::trainer

@@ -55,6 +55,12 @@ std::vector<std::string> Outputs::written(std::vector<std::string> files) const 
 
 std::string fingerprint(const std::vector<std::string>& names) { return fmt::format("{:016x}", tool::fingerprint(names)); }
 
+std::string fingerprint(const data::Source& source, const std::vector<std::int64_t>& samples) {
+  std::vector<std::string> names;
+  for (const auto sample : samples) names.push_back(std::filesystem::path(source.name_of_sample(sample)).filename().string());
+  return fingerprint(names);
+}
+
 void require_same(const Communicator& world, const std::string& what, const std::vector<std::string>& texts) {
   tool::require_same(world.transport(), texts, [&](const tool::Difference& difference) {
     const auto at = [&](const std::vector<std::string>& list) {

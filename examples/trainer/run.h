@@ -38,6 +38,8 @@ class Outputs {
 using Notes = std::map<std::string, std::string>;
 // Eight bytes that differ where the samples' names do, or their order.
 std::string fingerprint(const std::vector<std::string>& names);
+// Of samples, without their folders, which may be moved.
+std::string fingerprint(const data::Source& source, const std::vector<std::int64_t>& samples);
 // Texts that are the same on all ranks, else an error that all have and that shows the first difference. Collective.
 void require_same(const Communicator& world, const std::string& what, const std::vector<std::string>& texts);
 // Ranks read files for themselves, and nodes may have others under the same name. Compares number, kind and names of the samples,

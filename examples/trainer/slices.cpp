@@ -15,13 +15,15 @@ std::vector<double> plane(const data::Source& source, std::int64_t sample) {
 
 }  // namespace
 
-plot::Image slice(const data::Source& source, std::int64_t sample, std::int64_t channel, const std::string& title) {
+plot::Image slice(const data::Source& source, std::int64_t sample, std::int64_t channel, const std::string& title,
+                  data::Transform transform) {
+  const bool log = (transform == data::Transform::of_source ? source.transform() : transform) == data::Transform::log1p;
   const auto channels = source.channels();
   const auto stored = plane(source, sample);
   plot::Image image{.title = title, .rows = source.extents()[1], .columns = source.extents()[2]};
   for (auto i = static_cast<std::size_t>(channel); i < stored.size(); i += static_cast<std::size_t>(channels)) {
     const double value = stored[i];
-    image.values.push_back(source.transform() == data::Transform::log1p ? std::log1p(value) : value);
+    image.values.push_back(log ? std::log1p(value) : value);
   }
   return image;
 }

@@ -9,8 +9,9 @@
 
 namespace mpigrad::trainer {
 
-// The middle plane of a sample's channel, as a network sees it.
-plot::Image slice(const data::Source& source, std::int64_t sample, std::int64_t channel, const std::string& title);
+// The middle plane of a sample's channel, as a network sees it: after the source's own transform, or another.
+plot::Image slice(const data::Source& source, std::int64_t sample, std::int64_t channel, const std::string& title,
+                  data::Transform transform = data::Transform::of_source);
 
 // A picture of 1 or 3 channels in its own colours: bytes, or from 0 to 1, or to its own largest value; else the slice of the
 // first channel.

@@ -3,34 +3,14 @@
 #include <nlohmann/json.hpp>
 
 #include <chrono>
-#include <cstdlib>
-#include <numeric>
 
+#include "examples/trainer/infer.h"
+#include "examples/trainer/samples.h"
 #include "examples/unet3d/unet3d.h"
 #include "models/data/sources/volumes.h"
 
 namespace mpigrad::unet {
 namespace {
-
-// The validation samples of the training, if these are its data.
-std::optional<std::vector<std::int64_t>> validation_of(const CheckpointInfo& info, const data::Source& source) {
-  const auto note = [&](const char* name) {
-    const auto found = info.notes.find(name);
-    return found == info.notes.end() ? std::string() : found->second;
-  };
-  const double fraction = std::strtod(note("validation fraction").c_str(), nullptr);
-  if (note("samples") != std::to_string(source.size()) || source.size() < 2 || !(fraction > 0 && fraction < 1))
-    return std::nullopt;
-  auto split = data::split_train_test(source.size(), fraction, std::strtoull(note("validation seed").c_str(), nullptr, 10));
-  if (fingerprint_of(source, split.test) != note("validation")) return std::nullopt;
-  return std::move(split.test);
-}
-
-std::vector<std::int64_t> all_of(const data::Source& source) {
-  std::vector<std::int64_t> samples(static_cast<std::size_t>(source.size()));
-  std::iota(samples.begin(), samples.end(), 0);
-  return samples;
-}
 
 // A prediction's file has its image's name.
 std::string file_of(const data::Source& source, std::int64_t sample) {
@@ -45,6 +25,8 @@ void write(const std::filesystem::path& folder, const data::Source& source, cons
 }
 
 constexpr const char* predictions_folder = "predictions";
+constexpr trainer::SplitNotes split_notes{
+    .samples = "samples", .fraction = "validation fraction", .seed = "validation seed", .kept = "validation"};
 
 }  // namespace
 
@@ -64,7 +46,7 @@ Loaded load(const Communicator& world, const InferOptions& o) {
 namespace {
 
 // Both commands; `predict` has no labels and writes every sample's.
-int infer(const Communicator& world, const InferOptions& o, bool scored) {
+int infer(const Communicator& world, InferOptions o, bool scored) {
   const auto start = std::chrono::steady_clock::now();
   const bool first = world.rank() == 0, writes = !scored || o.predictions;
   const auto extents = trainer::parse_grid(o.grid, world.size());
@@ -72,6 +54,7 @@ int infer(const Communicator& world, const InferOptions& o, bool scored) {
   std::vector<std::string> files;
   if (scored) files = {cases_file, picture_file, summary_file};
   const trainer::Outputs out(world, o.out, files, o.overwrite);
+  trainer::together(world, [&] { trainer::take_stored_dtype(o); });
   auto loaded = load(world, o);
   const auto grid = make_grid(world, extents);
 
@@ -82,12 +65,12 @@ int infer(const Communicator& world, const InferOptions& o, bool scored) {
   of_input(world, [&] {
     require(volumes.seen->channels() == loaded.recipe.channels, "[data] {} has {} channels, {} is of {}",
             volumes.stored->name_of_sample(0), volumes.seen->channels(), o.weights, loaded.recipe.channels);
-    samples = all_of(*volumes.seen);
-    const auto validation = validation_of(loaded.info, *volumes.stored);
-    of_training = validation.has_value();
+    samples = trainer::all_samples(*volumes.seen);
+    const auto split = trainer::split_of(loaded.info, *volumes.stored, split_notes);
+    of_training = split.has_value();
     if (scored && o.part == "validation")
       require(of_training, "[data] {} is not what {} was trained on, whose validation samples are asked for", o.data, o.weights);
-    if (scored && validation && o.part != "all") samples = *validation;
+    if (scored && split && o.part != "all") samples = split->test;
   });
   trainer::together(world, [&] {
     std::error_code error;

@@ -182,7 +182,6 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
       if (o.recipe.norm.empty()) o.recipe.norm = o.recipe.variant == "lbann" ? "batch" : "instance";
       if (!o.recipe.filters.empty() && o.recipe.filters.size() < 3)
         throw trainer::UsageError("--filters are at least three numbers");
-      if (o.epochs == 0) throw trainer::UsageError("--epochs 0 trains nothing: `unet3d evaluate` looks at weights");
       trainer::warn(o,
                     {"--variant", "--norm", "--groups", "--filters", "--classes", "--channels", "--window", "--recompute",
                      "--statistics", "--norm-momentum"},

@@ -29,7 +29,7 @@ trainer::Notes notes_of(const TrainOptions& o, const data::Source& source, const
           {"samples", std::to_string(source.size())},
           {"validation fraction", fmt::format("{}", o.validation_fraction)},
           {"validation seed", std::to_string(o.split_seed)},
-          {"validation", fingerprint_of(source, validation)},
+          {"validation", trainer::fingerprint(source, validation)},
           {recipe_note, to_note(recipe)},
           {"seed", std::to_string(o.seed)},
           {"loss", o.loss},

@@ -71,8 +71,8 @@ struct Volumes {
 // `path`: a folder of images/ and labels/ (NIfTI), a folder of NIfTI volumes or one of them (without labels), or HDF5. `labels`:
 // another folder of labels. Errors as the sources'; labels that are wanted and not there. Every file is read, the ranks sharing
 // the work, so that no run ends in the middle because of one. Collective.
-Volumes open(const Communicator& world, const std::string& path, const std::string& labels, const DataOptions& options, bool wants_labels,
-             const Recipe& recipe);
+Volumes open(const Communicator& world, const std::string& path, const std::string& labels, const DataOptions& options,
+             bool wants_labels, const Recipe& recipe);
 // 1 + the largest label. Errors: a label below 0; with `classes` above 0, one that is not below it, with its sample. Collective;
 // the ranks share the reading.
 std::int64_t count_classes(const Communicator& world, const data::Source& source, std::int64_t classes);
@@ -142,8 +142,5 @@ struct Loaded {
 };
 // Collective.
 Loaded load(const Communicator& world, const InferOptions& options);
-// The split of a training's samples; the names of those for validation decide whether data are the ones that weights were trained
-// on.
-std::string fingerprint_of(const data::Source& source, const std::vector<std::int64_t>& samples);
 
 }  // namespace mpigrad::unet

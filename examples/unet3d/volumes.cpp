@@ -97,10 +97,4 @@ std::int64_t count_classes(const Communicator& world, const data::Source& source
   return classes > 0 ? classes : std::max<std::int64_t>(2, static_cast<std::int64_t>(largest) + 1);
 }
 
-std::string fingerprint_of(const data::Source& source, const std::vector<std::int64_t>& samples) {
-  std::vector<std::string> names;
-  for (const auto sample : samples) names.push_back(fs::path(source.name_of_sample(sample)).filename().string());
-  return trainer::fingerprint(names);
-}
-
 }  // namespace mpigrad::unet

@@ -96,7 +96,7 @@ trainings() {
   shift 2
   for seed in 1 2 3; do
     say "  $name, seed $seed"
-    run_ranks 2 "$build/examples/$program" "$@" --seed "$seed" --out "$work/out" --overwrite --quiet --json >"$work/$name-$seed.json"
+    run_ranks 2 "$build/examples/$program" train "$@" --seed "$seed" --out "$work/out" --overwrite --quiet --json >"$work/$name-$seed.json"
   done
 }
 # of_seeds NAME PATH: a number of the three summaries.
@@ -117,7 +117,7 @@ quickstart() {
   make_universes
   # shellcheck disable=SC2086  # options are split into words
   trainings float32 cosmoflow --data "$universes" $quickstart_options
-  section 'The quickstart, seeds 1 to 3' "mpiexec -n 2 build/examples/cosmoflow --data build/quickstart/universes $quickstart_options --seed SEED --out run"
+  section 'The quickstart, seeds 1 to 3' "mpiexec -n 2 build/examples/cosmoflow train --data build/quickstart/universes $quickstart_options --seed SEED --out run"
   # shellcheck disable=SC2046
   row 'error of sigma_8, in units of predicting the mean' 0.21 0.03 '' $(of_seeds float32 test.sigma_8.ratio)
   stated "sigma_8's test error falls to 0.21 of predicting the mean"
@@ -131,7 +131,7 @@ half() {
     # shellcheck disable=SC2086
     [ -f "$work/$precision-3.json" ] || trainings "$precision" cosmoflow --data "$universes" $quickstart_options --precision "$precision"
   done
-  section 'Sixteen bits, seeds 1 to 3' "mpiexec -n 2 build/examples/cosmoflow --data build/quickstart/universes $quickstart_options --precision PRECISION --seed SEED --out run"
+  section 'Sixteen bits, seeds 1 to 3' "mpiexec -n 2 build/examples/cosmoflow train --data build/quickstart/universes $quickstart_options --precision PRECISION --seed SEED --out run"
   stated 'are, for training, 0.275 in float32 (0.272 to 0.279), 0.275 in bfloat16'
   for precision in float32 bfloat16 float16; do
     # shellcheck disable=SC2046
@@ -145,7 +145,7 @@ volumes() {
   data=$shared/data/3d/adrenalmnist3d/adrenal64.h5
   [ -f "$data" ] || { say "skipped: there is no $data"; return 0; }
   trainings volumes classify --data "$data" --grid depth=2 --flips
-  section 'Adrenal volumes at 64^3, seeds 1 to 3' 'mpiexec -n 2 build/examples/classify --data adrenal64.h5 --grid depth=2 --flips --seed SEED --out run'
+  section 'Adrenal volumes at 64^3, seeds 1 to 3' 'mpiexec -n 2 build/examples/classify train --data adrenal64.h5 --grid depth=2 --flips --seed SEED --out run'
   # shellcheck disable=SC2046
   row 'area under the curve after ten epochs' 0.858 0.03 '' $(of_seeds volumes validation.auc)
   stated 'reach a validation AUC of 0.858 (0.852 to 0.867)'

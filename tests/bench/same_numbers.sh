@@ -66,10 +66,10 @@ compare() {
 for grid in '1 sample=1' '2 sample=2' '4 depth=2,width=2'; do
   # shellcheck disable=SC2086  # ranks and grid
   set -- $grid
-  compare 'CosmoFlow, hybrid' "$@" cosmoflow --data "$work/universes" --epochs 2 --batch 2 --flips --shifts
-  compare 'CosmoFlow, hybrid with batch norm' "$@" cosmoflow --data "$work/universes" --epochs 1 --batch 2 --batch-norm --accumulate 2
-  compare 'CosmoFlow, mlperf' "$@" cosmoflow --data "$work/universes" --variant mlperf --epochs 2 --batch 2 --optimizer sgd --clip-norm 1
-  compare 'classifier' "$@" classify --data "$volumes" --train-group val --validation-group val --epochs 1 --batch 32 --filters 4 --flips
+  compare 'CosmoFlow, hybrid' "$@" cosmoflow train --data "$work/universes" --epochs 2 --batch 2 --flips --shifts
+  compare 'CosmoFlow, hybrid with batch norm' "$@" cosmoflow train --data "$work/universes" --epochs 1 --batch 2 --batch-norm --accumulate 2
+  compare 'CosmoFlow, mlperf' "$@" cosmoflow train --data "$work/universes" --variant mlperf --epochs 2 --batch 2 --optimizer sgd --clip-norm 1
+  compare 'classifier' "$@" classify train --data "$volumes" --train-group val --validation-group val --epochs 1 --batch 32 --filters 4 --flips
   case $2 in *width*) set -- 4 sample=2,width=2 ;; esac
   compare 'ResNet-18, NT-Xent' "$@" contrastive train --data "$work/pictures.npy" --encoder resnet18 --width 4 --small-images --augment simclr \
     --epochs 1 --batch 8 --head-hidden 16 --head-out 8

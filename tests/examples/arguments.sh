@@ -18,12 +18,12 @@ fi
 
 # ---- what would be accepted without effect
 for bad in 99999999999999999999 9223372036854775808 010 0x10 1.5 -1 ''; do
-  run "$tools/cosmoflow" --data x --seed "$bad"
+  run "$tools/cosmoflow" train --data x --seed "$bad"
   judge "cosmoflow refuses --seed '$bad'" refuses_arguments '^cosmoflow: --seed: a whole number'
   run "$tools/universe" generate --out "$work/refused" --seed "$bad"
   judge "universe refuses --seed '$bad'" refuses_arguments '^universe: --seed: a whole number'
 done
-run "$tools/cosmoflow" --data x --epochs 010
+run "$tools/cosmoflow" train --data x --epochs 010
 judge 'cosmoflow refuses a number that could be octal' refuses_arguments "--epochs: .*'010'"
 for bad in MPIGRAD_THREADS=abc MPIGRAD_THREADS=-3 MPIGRAD_THREADS=0 MPIGRAD_THREADS=99999999999999999999 MPIGRAD_THREADS=2.5 \
   MPIGRAD_TRANSPORT=tcp MPIGRAD_RANKS=two MPIGRAD_RANKS=0 MPIGRAD_DEVICE=gpu MPIGRAD_CHECKS=sometimes \
@@ -44,23 +44,23 @@ judge 'what is typed right is not' silent
 without_effect() { # without_effect PATTERN OPTIONS...
   pattern=$1
   shift
-  run "$tools/cosmoflow" --data x --batch-norm "$@"
+  run "$tools/cosmoflow" train --data x --batch-norm "$@"
   judge "cosmoflow refuses $*" refuses_arguments "^cosmoflow: $pattern"
 }
 without_effect '--milestones is of --schedule step, not of cosine' --milestones 1,2
 without_effect '--decay-factor is of --schedule step' --decay-factor 0.5 --schedule linear
 without_effect '--momentum is of --optimizer sgd and lars, not of adam' --momentum 0.5
-run "$tools/cosmoflow" --data x --statistics local
+run "$tools/cosmoflow" train --data x --statistics local
 judge 'cosmoflow refuses --statistics without batch norm' refuses_arguments '--statistics is of --batch-norm'
 run "$tools/universe" power --k 0.1 --kmin 0.01
 judge 'universe refuses a range beside wavenumbers' refuses_arguments '--kmin is of a range'
-run "$tools/cosmoflow" --describe --size 64 --flips --out x
+run "$tools/cosmoflow" train --describe --size 64 --flips --out x
 judge 'describe says what means nothing to it' warns '--flips, --out have no effect with --describe'
-run "$tools/cosmoflow" --describe --size 64 --batch 4 --optimizer sgd --momentum 0.5
+run "$tools/cosmoflow" train --describe --size 64 --batch 4 --optimizer sgd --momentum 0.5
 judge 'describe warns of nothing else' silent
 
 # ---- what did not arrive was not printed
-full "$tools/cosmoflow" --describe --size 64 --json
+full "$tools/cosmoflow" train --describe --size 64 --json
 judge 'cosmoflow --describe to a full device fails' refuses_full
 full "$tools/universe" power
 judge 'universe power to a full device fails' refuses_full

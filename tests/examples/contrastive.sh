@@ -9,6 +9,7 @@ choose_launcher
 . "$root/tests/suite.sh"
 
 tool=$build/examples/contrastive
+pack=$build/examples/pack
 if [ ! -x "$tool" ]; then
   printf 'skipped: 1 the contrastive tool is not built\n0 passed, 0 failed, 1 skipped\n'
   exit 0
@@ -127,7 +128,7 @@ train() { # train TRANSPORT RANKS OUT EPOCHS OPTIONS...
 # ---- help and arguments
 run "$tool" --help
 judge 'contrastive --help' says 'Usage: '
-for command in train embed evaluate pack; do
+for command in train embed evaluate; do
   run "$tool" "$command" --help
   judge "contrastive $command --help" says 'Usage: '
   run "$tool" "$command" --no-such-option
@@ -168,7 +169,7 @@ judge 'evaluate: labels that are not there' refuses_once '--label nope'
 unused() {
   what=$1
   shift
-  run "$tool" pack --out "$work/refused" "$@"
+  run "$pack" --out "$work/refused" "$@"
   judge "pack refuses $*" refuses_once "$what"
 }
 unused 'a choice of 3 channels means nothing' --data "$work/plain.npy" --channels 3
@@ -335,7 +336,7 @@ run "$tool" evaluate --data "$work/embedded/embeddings.npy" --pixels
 judge 'evaluate: embeddings are no pictures' refuses 'embeddings.npy'
 
 # ---- packing
-run "$tool" pack --data "$data" --samples-per-file 20 --out "$work/shards" --json
+run "$pack" --data "$data" --samples-per-file 20 --out "$work/shards" --json
 judge 'pack' value samples 48 48
 judge 'pack writes shards' test -s "$work/shards/shard_00002.h5"
 "$tool" embed --data "$work/shards" --weights "$work/one/weights.h5" --out "$work/again" >/dev/null 2>&1
@@ -344,11 +345,11 @@ judge 'packed labels' same_files "$work/again/kind.npy" "$work/embedded/kind.npy
 rm "$work/shards/shard_00001.h5"
 run "$tool" evaluate --data "$work/shards" --pixels
 judge 'a lost shard' refuses 'shard_00002.h5: begins with sample 40 of 48'
-run "$tool" pack --data "$work/shards" --label-dataset nope --out "$work/refused"
+run "$pack" --data "$work/shards" --label-dataset nope --out "$work/refused"
 judge 'a dataset of labels that is not there' refuses_once 'nope'
-run "$tool" pack --data "$work/shards" --channels 1 --out "$work/refused"
+run "$pack" --data "$work/shards" --channels 1 --out "$work/refused"
 judge 'channels of HDF5' refuses_once 'means nothing for HDF5'
-run "$tool" pack --data "$data" --out "$work/shards"
+run "$pack" --data "$data" --out "$work/shards"
 judge 'pack overwrites nothing' refuses 'shards'
 
 for bad in embeddings samples ../kind .kind; do
@@ -416,7 +417,7 @@ if unshare -rm mount -t tmpfs -o size=16k tmpfs "$work/disk" 2>/dev/null; then
   done
   # shellcheck disable=SC2016
   run unshare -rm sh -c 'mount -t tmpfs -o ro tmpfs "$0" && exec "$@"' "$work/disk" \
-    "$tool" pack --transport threads --data "$data" --samples-per-file 20 --out "$work/disk/shards"
+    "$pack" --transport threads --data "$data" --samples-per-file 20 --out "$work/disk/shards"
   judge 'pack: a folder that cannot be written' refuses_once 'cannot be created: Read-only file system'
 else
   skip 'this machine lets nobody mount a small disk'

@@ -31,74 +31,27 @@ same_losses() {
 refuses_once() { [ "$status" -eq 1 ] && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q -e "$1" "$work/err"; }
 # The first column of a table, as one line.
 epochs() { [ "$(sed 1d "$1" | cut -d, -f1 | tr '\n' ' ')" = "$2" ]; }
-# patch FILE FORMAT OLD... -- NEW...: replaces the numbers OLD, which must be there, by NEW; FORMAT is Python's for one of them.
-# Headers of HDF5's objects keep a right checksum, as if whoever wrote the file had meant it: Jenkins' lookup3 of all in front of it
-# (HDF5 File Format Specification 3.0, IV.A.1.b).
-patch() {
-  python3 - "$@" <<'END'
-import struct, sys
-path, form, *rest = sys.argv[1:]
-cut = rest.index("--")
-pack = lambda words: b"".join(struct.pack("<" + form, (float if form == "f" else int)(word)) for word in words)
-content = open(path, "rb").read()
-old, new = pack(rest[:cut]), pack(rest[cut + 1:])
-if old not in content: sys.exit("nothing to patch")
-
-def lookup3(data):
-    mask, turn = 0xFFFFFFFF, lambda x, k: ((x << k) | (x >> (32 - k))) & 0xFFFFFFFF
-    a = b = c = (0xDEADBEEF + len(data)) & mask
-    for begin in range(0, len(data), 12):
-        words = struct.unpack("<3I", data[begin:begin + 12].ljust(12, b"\0"))
-        a, b, c = ((x + y) & mask for x, y in zip((a, b, c), words))
-        if begin + 12 < len(data):
-            for k, l, m in ((4, 6, 8), (16, 19, 4)):
-                a = (a - c & mask) ^ turn(c, k); c = c + b & mask
-                b = (b - a & mask) ^ turn(a, l); a = a + c & mask
-                c = (c - b & mask) ^ turn(b, m); b = b + a & mask
-        else:
-            for k, l, m in ((14, 11, 25), (16, 4, 14)):
-                c = (c ^ b) - turn(b, k) & mask
-                a = (a ^ c) - turn(c, l) & mask
-                b = (b ^ a) - turn(a, m) & mask
-            c = (c ^ b) - turn(b, 24) & mask
-    return c
-
-def headers(data):  # of version 2: where the checksum of each stands
-    at = data.find(b"OHDR\2")
-    while at >= 0:
-        flags, begin = data[at + 5], at + 6
-        begin += 16 * bool(flags & 32) + 4 * bool(flags & 16)
-        size = 1 << (flags & 3)
-        yield at, begin + size + int.from_bytes(data[begin:begin + size], "little")
-        at = data.find(b"OHDR\2", at + 1)
-
-changed = bytearray(content.replace(old, new))
-for at, end in headers(content):
-    if struct.unpack_from("<I", content, end)[0] != lookup3(content[at:end]): sys.exit("a header with another checksum")
-    struct.pack_into("<I", changed, end, lookup3(bytes(changed[at:end])))
-open(path, "wb").write(changed)
-END
-}
+patch() { python3 "$root/tests/examples/patch.py" "$@"; }
 unchanged() { [ "$(cksum <"$1")" = "$2" ]; }
 
 # ---- help and arguments
-for tool in universe cosmoflow classify halo adjoint; do
+for tool in universe cosmoflow classify pack halo adjoint; do
   run "$tools/$tool" --help
   judge "$tool --help" says 'Usage: '
   run "$tools/$tool" --no-such-option
   judge "$tool refuses an unknown option" refuses_arguments "$tool: "
 done
-run "$tools/cosmoflow"
+run "$tools/cosmoflow" train
 judge 'cosmoflow without data' refuses_arguments '--data'
-run "$tools/cosmoflow" --data x --epochs two
+run "$tools/cosmoflow" train --data x --epochs two
 judge 'cosmoflow refuses a number that is none' refuses_arguments '--epochs'
-run "$tools/cosmoflow" --data x --variant other
+run "$tools/cosmoflow" train --data x --variant other
 judge 'cosmoflow refuses an unknown variant' refuses_arguments 'hybrid'
 
 for bad in nan 1e999 -1; do
   for option in --keep --clip-norm --warm-up --milestones --learning-rate --decay-factor --weight-decay --momentum \
     --test-fraction --norm-momentum; do
-    run "$tools/cosmoflow" --data x "$option" "$bad"
+    run "$tools/cosmoflow" train --data x "$option" "$bad"
     judge "cosmoflow refuses $option $bad" refuses_arguments "^cosmoflow: $option: .\{10,90\}$"
   done
   run "$tools/universe" generate --out "$work/refused" --cell "$bad"
@@ -117,60 +70,60 @@ judge 'universe refuses a redshift beyond computing' refuses_arguments 'redshift
 run "$tools/universe" power --h0 1e300
 judge 'universe refuses what has no power spectrum' refuses_arguments 'no power spectrum'
 for option in --epochs --milestones --warm-up; do
-  run "$tools/cosmoflow" --data x "$option" 9223372036854775807
+  run "$tools/cosmoflow" train --data x "$option" 9223372036854775807
   judge "cosmoflow refuses steps beyond counting in $option" refuses_arguments '1000000000'
 done
 
-unequal '--epochs 1' '--epochs 2' "$tools/cosmoflow" --data x
+unequal '--epochs 1' '--epochs 2' "$tools/cosmoflow" train --data x
 judge 'cosmoflow refuses ranks with different arguments' refuses_arguments "rank 0 has '--epochs 1', rank 1 has '--epochs 2'"
 unequal 'power' '--help' "$tools/universe"
 judge 'universe refuses ranks with different arguments' refuses_arguments "rank 0 has 'power', rank 1 has '--help'"
 
 # ---- descriptions
-run "$tools/cosmoflow" --describe --json
+run "$tools/cosmoflow" train --describe --json
 judge 'describe: hybrid' key parameters 9437636
-run "$tools/cosmoflow" --describe --json --batch-norm --size 512 --grid sample=2,depth=16,height=8,width=8
+run "$tools/cosmoflow" train --describe --json --batch-norm --size 512 --grid sample=2,depth=16,height=8,width=8
 judge 'describe: batch norm on 2,048 ranks' key parameters 9439652
-run "$tools/cosmoflow" --describe --json --variant mlperf --size 128 --dtype float64
+run "$tools/cosmoflow" train --describe --json --variant mlperf --size 128 --dtype float64
 judge 'describe: mlperf' key parameters 8907556
 number() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$work/out" "$1"; }
 # about A B [PART]: equal to a thousandth, or that part.
 about() { awk -v a="$1" -v b="$2" -v part="${3:-0.001}" 'BEGIN { r = a / b; exit !(r > 1 - part && r < 1 + part) }'; }
 # in_proportion TWO TWELVE: what 12 samples cost is 6 times what 2 do, to a thousandth.
 in_proportion() { about "$(awk -v two="$1" 'BEGIN { printf "%.9g", 6 * two }')" "$2"; }
-run "$tools/cosmoflow" --describe --json --size 64 --grid depth=2 --batch 2
+run "$tools/cosmoflow" train --describe --json --size 64 --grid depth=2 --batch 2
 gflop=$(number forward_gflop) halo=$(number halo_bytes_per_rank) activations=$(number activation_bytes_per_rank)
 judge 'describe: adam has two numbers for each weight' about "$(number optimizer_bytes_per_rank)" $((2 * 4 * 9437636))
-run "$tools/cosmoflow" --describe --json --size 64 --grid sample=2
+run "$tools/cosmoflow" train --describe --json --size 64 --grid sample=2
 judge 'describe: each gradient is reduced once' test "$(number reduced_bytes_per_rank)" = $((4 * 9437636))
-run "$tools/cosmoflow" --describe --json --size 64 --grid depth=2 --batch 12 --optimizer sgd --momentum 0.9
+run "$tools/cosmoflow" train --describe --json --size 64 --grid depth=2 --batch 12 --optimizer sgd --momentum 0.9
 judge 'describe: the batch asked for' key batch 12
 judge 'describe: work of the batch' in_proportion "$gflop" "$(number forward_gflop)"
 judge 'describe: halos of the batch' in_proportion "$halo" "$(number halo_bytes_per_rank)"
 judge 'describe: activations of the batch' in_proportion "$activations" "$(number activation_bytes_per_rank)"
 judge 'describe: sgd has one number for each weight' about "$(number optimizer_bytes_per_rank)" $((4 * 9437636))
-run "$tools/cosmoflow" --describe --json --size 64 --grid depth=2 --batch 12 --accumulate 6
+run "$tools/cosmoflow" train --describe --json --size 64 --grid depth=2 --batch 12 --accumulate 6
 judge 'describe: activations of a part' test "$(number activation_bytes_per_rank)" = "$activations"
 judge 'describe: work of all parts' in_proportion "$gflop" "$(number forward_gflop)"
-run "$tools/cosmoflow" --describe --size 64 --batch 12 --accumulate 5
+run "$tools/cosmoflow" train --describe --size 64 --batch 12 --accumulate 5
 judge 'describe refuses unequal parts' refuses_arguments 'equal parts'
-run "$tools/classify" --describe --json --size 32 --batch 6
+run "$tools/classify" train --describe --json --size 32 --batch 6
 judge 'describe: classifier, the batch asked for' key batch 6
-run "$tools/cosmoflow" --describe --size 64
+run "$tools/cosmoflow" train --describe --size 64
 judge 'describe: table' says '^conv7 .*1769472'
-run "$tools/cosmoflow" --describe --size 64 --precision bfloat16
+run "$tools/cosmoflow" train --describe --size 64 --precision bfloat16
 judge 'describe: 16 bits' says 'computed in bfloat16'
-run "$tools/cosmoflow" --data x --precision bfloat16 --dtype float64
+run "$tools/cosmoflow" train --data x --precision bfloat16 --dtype float64
 judge 'cosmoflow refuses 16 bits beside float64' refuses_arguments 'beside parameters of float32'
-run "$tools/cosmoflow" --describe --size 100
+run "$tools/cosmoflow" train --describe --size 100
 judge 'describe refuses an extent' refuses_arguments 'power of two'
-run "$tools/cosmoflow" --describe --size 64 --grid depth=65
+run "$tools/cosmoflow" train --describe --size 64 --grid depth=65
 judge 'describe refuses more ranks than planes' refuses_arguments '65 ranks along depth'
-run "$tools/cosmoflow" --describe --grid depht=2
+run "$tools/cosmoflow" train --describe --grid depht=2
 judge 'describe refuses an unknown axis' refuses_arguments "no axis 'depht'"
-run "$tools/cosmoflow" --describe --grid depth=128,height=128,width=128
+run "$tools/cosmoflow" train --describe --grid depth=128,height=128,width=128
 judge 'describe refuses millions of ranks' refuses_arguments '2097152 ranks'
-run "$tools/classify" --describe --json --size 64 --grid depth=2
+run "$tools/classify" train --describe --json --size 64 --grid depth=2
 judge 'describe: classifier' is_json
 
 # ---- a layer of one's own: the same numbers on every rank, of any number
@@ -223,7 +176,7 @@ fi
 train() { # train TRANSPORT RANKS GRID OUT OPTIONS...
   transport=$1 p=$2 grid=$3 out=$4
   shift 4
-  "$transport" "$p" "$tools/cosmoflow" --data "$universes" --grid "$grid" --batch-norm --batch 4 --flips --shifts \
+  "$transport" "$p" "$tools/cosmoflow" train --data "$universes" --grid "$grid" --batch-norm --batch 4 --flips --shifts \
     --schedule constant --dtype float64 --out "$work/$out" "$@"
 }
 train threads 1 sample=1 one --epochs 2 --json
@@ -250,13 +203,13 @@ train ranks 2 depth=2 refused --epochs 2 --resume "$work/two/checkpoint.h5" --op
 judge 'going on with another optimizer' refuses_once 'optimizer adam, now it is adamw'
 mkdir "$work/fewer"
 for file in "$universes"/*[0-8].hdf5; do ln -s "$file" "$work/fewer"; done
-ranks 2 "$tools/cosmoflow" --data "$work/fewer" --grid depth=2 --batch-norm --batch 4 --dtype float64 --epochs 2 \
+ranks 2 "$tools/cosmoflow" train --data "$work/fewer" --grid depth=2 --batch-norm --batch 4 --dtype float64 --epochs 2 \
   --resume "$work/two/checkpoint.h5" --out "$work/refused"
 judge 'going on with other data' refuses_once 'samples 12, now it is 11'
 plain() { # plain OUT OPTIONS...: without what differs between parts of a batch
   out=$1
   shift
-  threads 2 "$tools/cosmoflow" --data "$universes" --grid depth=2 --keep 1 --epochs 2 --batch 4 --dtype float64 \
+  threads 2 "$tools/cosmoflow" train --data "$universes" --grid depth=2 --keep 1 --epochs 2 --batch 4 --dtype float64 \
     --out "$work/$out" "$@"
 }
 plain whole
@@ -265,7 +218,7 @@ judge 'a batch in parts: the same loss' same_losses "$work/whole/metrics.csv" 2 
 half() { # half OUT OPTIONS...: in float16, whose loss scale is part of what training goes on with
   out=$1
   shift
-  threads 2 "$tools/cosmoflow" --data "$universes" --grid depth=2 --batch-norm --batch 4 --precision float16 \
+  threads 2 "$tools/cosmoflow" train --data "$universes" --grid depth=2 --batch-norm --batch 4 --precision float16 \
     --schedule constant --out "$work/$out" "$@"
 }
 half sixteen --epochs 2
@@ -275,14 +228,15 @@ half sixteen-resumed --epochs 2 --resume "$work/sixteen-first/checkpoint.h5"
 judge 'resumed in float16: the same loss' same_losses "$work/sixteen/metrics.csv" 2 "$work/sixteen-resumed/metrics.csv" 2
 judge 'resumed in float16: the same scale' test "$(tail -n 1 "$work/sixteen/metrics.csv" | cut -d , -f 8,9)" = \
   "$(tail -n 1 "$work/sixteen-resumed/metrics.csv" | cut -d , -f 8,9)"
-train threads 2 sample=2 scored --epochs 0 --weights "$work/one/weights.h5" --json
+threads 2 "$tools/cosmoflow" evaluate --data "$universes" --part all --weights "$work/one/weights.h5" --out "$work/scored" --json
 judge 'weights are evaluated' is_json
 judge 'weights that were trained on these data: it is said' warns 'is what .* was trained on: 10 of these 12 volumes are no test'
-judge 'options of training mean nothing to evaluation: it is said' warns '--flips, --schedule, --shifts have no effect with --epochs 0'
+train threads 2 sample=2 scored --epochs 0 --weights "$work/one/weights.h5" --json
+judge 'training for no epoch is refused' refuses_arguments '--epochs 0 trains nothing: the command .evaluate. scores weights'
 
 # ---- what --describe says of a step, beside steps that run: one of a second epoch, and the memory of one rank
 reductions() { # reductions EPOCHS: bytes that rank 0 handed to reductions, in a training with one step per epoch
-  run env MPIGRAD_CHECKS=trace "$tools/cosmoflow" --transport threads --ranks 2 --grid sample=2 --batch-norm \
+  run env MPIGRAD_CHECKS=trace "$tools/cosmoflow" train --transport threads --ranks 2 --grid sample=2 --batch-norm \
     --data "$universes" --batch 10 --epochs "$1" --out "$work/traced" --overwrite --quiet
   python3 - "$work/err" <<'END'
 import re, sys
@@ -291,11 +245,11 @@ print(sum(map(int, calls)))
 END
 }
 once=$(reductions 1) twice=$(reductions 2)
-run "$tools/cosmoflow" --describe --json --size 16 --batch-norm --grid sample=2 --batch 10
+run "$tools/cosmoflow" train --describe --json --size 16 --batch-norm --grid sample=2 --batch 10
 judge 'describe: reductions as in a step that runs' about $((twice - once)) "$(number reduced_bytes_per_rank)"
-threads 1 "$tools/cosmoflow" --batch-norm --data "$universes" --batch 10 --epochs 1 --out "$work/traced" --overwrite --json
+threads 1 "$tools/cosmoflow" train --batch-norm --data "$universes" --batch 10 --epochs 1 --out "$work/traced" --overwrite --json
 peak=$(number peak_tensor_bytes)
-run "$tools/cosmoflow" --describe --json --size 16 --batch-norm --batch 10
+run "$tools/cosmoflow" train --describe --json --size 16 --batch-norm --batch 10
 judge 'describe: memory as in a step that runs' about "$(number peak_bytes_per_rank)" "$peak" 0.1
 
 # ---- evaluation on data that the network has not seen: all of them, against a mean that is none of one volume
@@ -341,8 +295,7 @@ judge 'a training holds its test against its own mean' scored "$work/one" "$work
 evaluate() { # evaluate TRANSPORT RANKS GRID DATA OUT OPTIONS...
   transport=$1 p=$2 grid=$3 data=$4 out=$5
   shift 5
-  "$transport" "$p" "$tools/cosmoflow" --data "$data" --grid "$grid" --batch-norm --dtype float64 --epochs 0 \
-    --weights "$work/one/weights.h5" --out "$work/$out" "$@"
+  "$transport" "$p" "$tools/cosmoflow" evaluate --data "$data" --grid "$grid" --weights "$work/one/weights.h5" --out "$work/$out" "$@"
 }
 evaluate threads 1 sample=1 "$work/unseen" unseen-1 --batch 8
 judge 'evaluation of fewer volumes than a batch' rows "$work/unseen-1/predictions.csv" 5
@@ -350,9 +303,8 @@ judge 'evaluation says whose mean it is' says '^of mean: of predicting the mean 
 judge 'evaluation against the mean of the training set' scored "$work/unseen-1" "$work/parameters.json" "$work/one"
 judge 'evaluation warns of nothing' silent
 judge 'evaluation writes no weights' no_file "$work/unseen-1/weights.h5"
-evaluate ranks 2 sample=2 "$work/unseen" unseen-2 --batch 4 --test-fraction 0.999
+evaluate ranks 2 sample=2 "$work/unseen" unseen-2 --batch 4
 judge 'evaluation is of all volumes' rows "$work/unseen-2/predictions.csv" 5
-judge 'a test fraction means nothing to evaluation: it is said' warns '--test-fraction has no effect with --epochs 0'
 judge 'a last batch that leaves a rank without a volume: the same predictions' same_predictions \
   "$work/unseen-1/predictions.csv" "$work/unseen-2/predictions.csv"
 evaluate threads 3 depth=3 "$work/unseen/universe_00102.hdf5" unseen-3
@@ -398,13 +350,13 @@ judge 'resumed for fewer epochs than there were' refuses_once '2 epochs behind i
 
 volumes=$shared/data/3d/adrenalmnist3d/adrenal28.h5
 if [ -f "$volumes" ]; then
-  ranks 2 "$tools/classify" --data "$volumes" --grid depth=2 --flips --epochs 1 --batch 32 --filters 8 --json \
+  ranks 2 "$tools/classify" train --data "$volumes" --grid depth=2 --flips --epochs 1 --batch 32 --filters 8 --json \
     --out "$work/classes"
   judge 'classify trains under the launcher' is_json
   judge 'classify writes its picture' test -s "$work/classes/classify.png"
   validation_loss() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["validation"]["loss"])' "$1"; }
-  # Without a group for training, and with a batch that no group fills.
-  ranks 2 "$tools/classify" --data "$volumes" --grid depth=2 --epochs 0 --batch 100000 --filters 8 --train-group none \
+  # With a batch that no group fills.
+  ranks 2 "$tools/classify" evaluate --data "$volumes" --group val --grid depth=2 --batch 100000 \
     --weights "$work/classes/weights.h5" --json --out "$work/classes-scored"
   judge 'classify evaluates weights' about "$(validation_loss "$work/classes/summary.json")" "$(validation_loss "$work/out")" 1e-5
   judge 'classify evaluates every volume' rows "$work/classes-scored/predictions.csv" "$(number validation_samples)"
@@ -434,12 +386,12 @@ train ranks 2 depth=2 late --epochs 1 --overwrite --checkpoint-every 1
 judge 'a checkpoint that cannot be written' refuses_once 'a folder is in the way'
 train threads 2 depth=2 "$(printf 'caf\351')" --epochs 1 --json
 judge 'a folder whose name is not UTF-8' is_json
-ranks 2 "$tools/cosmoflow" --data "$work/nowhere" --grid depth=2 --out "$work/refused"
+ranks 2 "$tools/cosmoflow" train --data "$work/nowhere" --grid depth=2 --out "$work/refused"
 judge 'missing data' refuses 'nowhere'
 head -c 3000 "$first" >"$work/truncated.hdf5"
-ranks 2 "$tools/cosmoflow" --data "$work/truncated.hdf5" --grid depth=2 --out "$work/refused"
+ranks 2 "$tools/cosmoflow" train --data "$work/truncated.hdf5" --grid depth=2 --out "$work/refused"
 judge 'truncated data' refuses 'truncated'
-run "$tools/cosmoflow" --data "$work/one/weights.h5" --out "$work/refused"
+run "$tools/cosmoflow" train --data "$work/one/weights.h5" --out "$work/refused"
 judge 'data of another kind' refuses 'full'
 mkdir "$work/bad" "$work/pipe" "$work/oblong"
 cp "$universes"/*.hdf5 "$work/bad"
@@ -447,26 +399,26 @@ run "$tools/universe" generate --out "$work/numbers" --universes 1 --size 16 --c
 values=$(python3 -c 'import json, sys; print(*json.load(sys.stdin)["universes"][0]["unit"])' <"$work/out")
 # shellcheck disable=SC2086  # four numbers
 patch "$work/bad/universe_00000.hdf5" f $values -- nan 0 0 0
-ranks 2 "$tools/cosmoflow" --data "$work/bad" --grid depth=2 --batch 4 --out "$work/refused"
+ranks 2 "$tools/cosmoflow" train --data "$work/bad" --grid depth=2 --batch 4 --out "$work/refused"
 judge 'targets that are no numbers' refuses_once "universe_00000.hdf5: 'unitPar' holds nan"
 mkfifo "$work/pipe/a.hdf5"
-ranks 2 "$tools/cosmoflow" --data "$work/pipe" --grid depth=2 --out "$work/refused"
+ranks 2 "$tools/cosmoflow" train --data "$work/pipe" --grid depth=2 --out "$work/refused"
 judge 'a pipe among the data' refuses_once 'not a regular file'
 cp "$first" "$work/oblong/a.hdf5"
 patch "$work/oblong/a.hdf5" q 16 16 16 4 -- 32 16 8 4
-run "$tools/cosmoflow" --describe --data "$work/oblong"
+run "$tools/cosmoflow" train --describe --data "$work/oblong"
 judge 'describe refuses volumes that are no cubes' refuses_once 'takes cubes'
 mkdir "$work/mixed"
 cp "$first" "$work/mixed/a.hdf5"
 run "$tools/universe" generate --out "$work/other" --universes 1 --size 32 --cell 8
 cp "$work/other/universe_00000.hdf5" "$work/mixed/b.hdf5"
-ranks 2 "$tools/cosmoflow" --data "$work/mixed" --grid depth=2 --batch 1 --out "$work/refused"
+ranks 2 "$tools/cosmoflow" train --data "$work/mixed" --grid depth=2 --batch 1 --out "$work/refused"
 judge 'data of two shapes' refuses '32'
-run "$tools/cosmoflow" --data "$universes" --variant mlperf --out "$work/refused"
+run "$tools/cosmoflow" train --data "$universes" --variant mlperf --out "$work/refused"
 judge 'volumes too small for the network' refuses 'power of two'
-run "$tools/cosmoflow" --data "$universes" --batch 4 --weights "$work/one/weights.h5" --out "$work/refused"
+run "$tools/cosmoflow" train --data "$universes" --batch 4 --weights "$work/one/weights.h5" --out "$work/refused"
 judge 'weights of another network' refuses 'float64'
-run "$tools/classify" --data "$first" --out "$work/refused"
+run "$tools/classify" train --data "$first" --out "$work/refused"
 judge 'classify: data of another kind' refuses 'train'
 judge 'refused runs leave nothing behind' no_file "$work/refused"
 

@@ -131,6 +131,8 @@ weights=$work/run/weights.h5
 run "$tool" evaluate --weights "$weights" --data "$work/data" --out "$work/scores" --json
 judge 'evaluate finds the validation volumes and the same Dice' eval \
   'number "$work/out" samples 2 2 && cmp -s "$work/run/cases.csv" "$work/scores/cases.csv"'
+run "$tool" evaluate --weights "$work/one/weights.h5" --data "$work/data" --out "$work/wide" --json
+judge 'so it does of weights in float64' eval 'number "$work/out" samples 2 2 && cmp -s "$work/one/cases.csv" "$work/wide/cases.csv"'
 run "$tool" evaluate --weights "$weights" --data "$work/new" --out "$work/new_scores" --predictions --largest-component --json
 judge 'evaluate takes other data' number "$work/out" mean_dice 0.8 1
 run "$tool" predict --weights "$weights" --images "$work/new/images" --out "$work/predicted"

@@ -162,7 +162,7 @@ trainers() {
     # shellcheck disable=SC2086
     set -- $case
     # shellcheck disable=SC2086
-    if check $runner "$examples/cosmoflow" --transport threads --ranks "$3" --device "$1" --precision "$2" --grid "depth=$3" ${4:-} \
+    if check $runner "$examples/cosmoflow" train --transport threads --ranks "$3" --device "$1" --precision "$2" --grid "depth=$3" ${4:-} \
       --data "$data" --batch-norm --epochs "$epochs" --batch "$batch" --seed 1 --json --quiet --overwrite --out "$build/trained" >"$build/trained.json"; then
       # Standard output is one JSON document.
       python3 - "$build/trained.json" "$@" <<'PY'

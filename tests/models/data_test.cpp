@@ -100,7 +100,7 @@ std::vector<Whole> plain_batches(const data::LoaderOptions& options) {
 
 TEST_CASE("data: universes as they are stored") {
   if (without_hdf5("data: universes as they are stored")) return;
-  const data::UniverseSource source(example(), 2);
+  const data::UniverseSource source(example(), {.open_files = 2});
   CHECK(source.size() == universes);
   CHECK(source.extents() == extents);
   CHECK(source.channels() == channels);
@@ -115,6 +115,28 @@ TEST_CASE("data: universes as they are stored") {
   }
   source.check(0, 1);
   CHECK(data::UniverseSource(example() / "universe_00002.hdf5").targets(0)[0] == 2);
+  CHECK(source.has_physical());
+}
+
+TEST_CASE("data: universes whose parameters nobody knows") {
+  if (without_hdf5("data: universes whose parameters nobody knows")) return;
+  const Folder folder;
+  const std::vector<std::int16_t> counts{0, 1, 3, 7, 0, 0, 1, 2};
+  Hdf5Writer writer(folder / "u.hdf5", false);
+  writer.write("full", {2, 2, 2, 1}, DType::int16, counts.data());
+  writer.commit();
+  CHECK(has(error_text([&] { data::UniverseSource(folder / "u.hdf5"); }), "unitPar"));
+  const auto source = std::make_shared<data::UniverseSource>(folder / "u.hdf5", data::UniverseOptions{.targets = false});
+  CHECK(source->target_type() == data::TargetType{});
+  CHECK(!source->has_physical());
+  source->check(0, 1);
+  std::ofstream(folder / "v.hdf5") << "this is not HDF5";
+  const auto with_another = data::UniverseSource(folder.path, {.targets = false});
+  CHECK(has(error_text([&] { with_another.check(0, 1); }), "v.hdf5: not an HDF5 file"));
+  CHECK(source->values(0, source->whole()) == std::vector<double>(counts.begin(), counts.end()));
+  const auto batch = data::Loader(source, {.batch = 1}).batch(0, 0);
+  CHECK(batch.x.to_vector()[3] == doctest::Approx(std::log(8.0)));
+  CHECK(batch.y.elements() == 0);
 }
 
 TEST_CASE("data: a batch is log(1 + count) of its samples") {

@@ -365,6 +365,36 @@ TEST_CASE("sources: packing keeps everything") {
   pack(*labelled, folder / "l.h5");
   check_equal(*labelled, *open_source(folder / "l.h5"));
 
+  // Samples under names of their own, in an order of their own; those in no group are left out.
+  steps.clear();
+  const PackOptions grouped{.groups = {{"train", {6, 0, 3}}, {"val", {5}}},
+                            .progress = [&](std::int64_t done) { steps.push_back(done); }};
+  pack(*source, folder / "groups.h5", grouped);
+  CHECK(steps == std::vector<std::int64_t>{3, 4});
+  for (const auto& group : grouped.groups) {
+    const auto part = open_source(folder / "groups.h5", {.group = group.name});
+    REQUIRE(part->size() == static_cast<std::int64_t>(group.samples.size()));
+    CHECK(part->sample_type().targets == source->sample_type().targets);
+    CHECK(part->transform() == source->transform());
+    for (std::int64_t i = 0; i < part->size(); ++i) {
+      const auto sample = group.samples[static_cast<std::size_t>(i)];
+      CHECK(values_of(*part, i) == values_of(*source, sample));
+      CHECK(part->targets(i) == source->targets(sample));
+    }
+  }
+  const auto alone = open_source(folder / "groups.h5", {.group = "val", .targets = false});
+  CHECK(alone->target_type() == TargetType{});
+  CHECK(values_of(*alone, 0) == values_of(*source, 5));
+  const auto group_error = [&](std::vector<PackGroup> groups, std::int64_t each = 0) {
+    return error_text([&] { pack(*source, folder / "no.h5", {.samples_per_file = each, .groups = std::move(groups)}); });
+  };
+  CHECK(has(group_error({{"a", {0}}}, 2), "groups are of one file"));
+  CHECK(has(group_error({{"a", {0}}, {"a", {1}}}), "two groups are called 'a'"));
+  CHECK(has(group_error({{"a", {}}}), "'a' has no samples"));
+  CHECK(has(group_error({{"a/b", {0}}}), "'a/b' is no name"));
+  CHECK(has(group_error({{"a", {0, 7}}}), "7"));
+  CHECK(!fs::exists(folder / "no.h5"));
+
   // Nothing is replaced, nothing half is left.
   CHECK(has(error_text([&] { pack(*source, folder / "one.h5"); }), "one.h5: exists already"));
   CHECK(has(error_text([&] { pack(*source, folder / "many", {.samples_per_file = 3}); }), "many: exists already"));
@@ -394,10 +424,12 @@ TEST_CASE("sources: a full disk leaves nothing under the name") {
   setrlimit(RLIMIT_FSIZE, &limit);
   const auto one = error_text([&] { pack(*source, folder / "one.h5"); });
   const auto many = error_text([&] { pack(*source, folder / "many", {.samples_per_file = 3}); });
+  const auto groups = error_text([&] { pack(*source, folder / "g.h5", {.groups = {{"train", {0, 1, 2}}, {"val", {3}}}}); });
   setrlimit(RLIMIT_FSIZE, &old);
   std::signal(SIGXFSZ, previous);
   CHECK(has(one, "one.h5"));
   CHECK(has(many, "shard_00000.h5"));
+  CHECK(has(groups, "g.h5"));
   CHECK(folder.files() == 1);
 }
 

@@ -95,26 +95,39 @@ std::vector<fs::path> hdf5_files(const fs::path& path) {
 // ---- universes
 
 struct UniverseSource::State {
-  State(std::vector<fs::path> paths, int limit)
-      : files(std::move(paths), static_cast<std::size_t>(limit),
-              [this](std::size_t, const Hdf5Reader& reader) { inspect(reader); }) {}
+  State(std::vector<fs::path> paths, const UniverseOptions& options)
+      : files(std::move(paths), static_cast<std::size_t>(options.open_files),
+              [this](std::size_t, const Hdf5Reader& reader) { inspect(reader); }),
+        with_targets(options.targets) {}
 
   OpenFiles files;
+  bool with_targets;
   SampleType type{.channels = 0, .transform = Transform::log1p};
   // The first file settles what all must be.
   void inspect(const Hdf5Reader& reader) {
     const auto path = reader.path().string();
-    const auto full = reader.describe("full"), unit = reader.describe("unitPar");
+    const auto full = reader.describe("full");
     require(is_number(full) && !is_floating(full.type), "[data] {}: 'full' holds {}, not counts (integers)", path, full.stored);
     require(full.shape.rank() == 4 && full.shape.elements() > 0, "[data] {}: 'full' is [D, H, W, C], this is {}", path,
             full.shape);
-    require(is_number(unit) && unit.shape.rank() == 1 && unit.shape[0] > 0, "[data] {}: 'unitPar' is numbers [T], this is {} {}",
-            path, unit.stored, unit.shape);
     require_written(reader, full);
     const Shape volume{full.shape[0], full.shape[1], full.shape[2]};
+    const bool is_first = type.channels == 0;
+    if (is_first) type.extents = volume, type.channels = full.shape[3], type.type = full.type;
+    const auto first = files.paths().front().string();
+    require(volume == type.extents && full.shape[3] == type.channels, "[data] {}: 'full' is {}; in {} it is [{}, {}]", path,
+            full.shape, first, joined(type.extents, ", "), type.channels);
+    require(full.type == type.type, "[data] {}: 'full' is {}; in {} it is {}", path, full.stored, first, name_of(type.type));
+    if (with_targets) inspect_targets(reader, is_first);
+  }
+
+  void inspect_targets(const Hdf5Reader& reader, bool is_first) {
+    const auto path = reader.path().string();
+    const auto unit = reader.describe("unitPar");
+    require(is_number(unit) && unit.shape.rank() == 1 && unit.shape[0] > 0, "[data] {}: 'unitPar' is numbers [T], this is {} {}",
+            path, unit.stored, unit.shape);
     auto& names = type.targets.names;
-    if (type.channels == 0) {
-      type.extents = volume, type.channels = full.shape[3], type.type = full.type;
+    if (is_first) {
       type.targets.type = DType::float64, type.targets.shape = unit.shape;
       if (reader.contains("namePar")) {
         const auto dataset = reader.describe("namePar");
@@ -126,9 +139,6 @@ struct UniverseSource::State {
       return;
     }
     const auto first = files.paths().front().string();
-    require(volume == type.extents && full.shape[3] == type.channels, "[data] {}: 'full' is {}; in {} it is [{}, {}]", path,
-            full.shape, first, joined(type.extents, ", "), type.channels);
-    require(full.type == type.type, "[data] {}: 'full' is {}; in {} it is {}", path, full.stored, first, name_of(type.type));
     require(unit.shape[0] == static_cast<std::int64_t>(names.size()), "[data] {}: 'unitPar' has {} values; in {} it has {}", path,
             unit.shape[0], first, names.size());
   }
@@ -144,9 +154,9 @@ struct UniverseSource::State {
   }
 };
 
-UniverseSource::UniverseSource(const fs::path& path, int open_files) {
-  require(open_files > 0, "[data] at least one file is kept open, not {}", open_files);
-  state_ = std::make_shared<State>(hdf5_files(path), open_files);
+UniverseSource::UniverseSource(const fs::path& path, const UniverseOptions& options) {
+  require(options.open_files > 0, "[data] at least one file is kept open, not {}", options.open_files);
+  state_ = std::make_shared<State>(hdf5_files(path), options);
   io_thread().run([state = state_] { (void)state->files[0]; });
 }
 
@@ -167,13 +177,24 @@ void UniverseSource::read(std::int64_t sample, const Box& box, std::byte* out) c
 
 void UniverseSource::read_targets(std::int64_t sample, const Box&, std::byte* out) const {
   require_sample(*this, sample);
+  if (!state_->with_targets) return;
   const auto values = io_thread().run([&] { return state_->numbers(sample, "unitPar"); });
   std::memcpy(out, values.data(), values.size() * sizeof(double));
+}
+
+void UniverseSource::check(std::int64_t part, std::int64_t parts) const {
+  if (state_->with_targets) return Source::check(part, parts);
+  for (auto sample = part; sample < size(); sample += parts)
+    io_thread().run([&] { (void)state_->files[static_cast<std::size_t>(sample)]; });
 }
 
 std::vector<double> UniverseSource::physical(std::int64_t sample) const {
   require_sample(*this, sample);
   return io_thread().run([&] { return state_->numbers(sample, "physPar"); });
+}
+
+bool UniverseSource::has_physical() const {
+  return io_thread().run([&] { return state_->files[0].contains("physPar"); });
 }
 
 // ---- files with many samples each

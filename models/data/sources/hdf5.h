@@ -7,21 +7,30 @@
 
 namespace mpigrad::data {
 
+struct UniverseOptions {
+  // No: `full` alone is read, and the samples have no targets: universes whose parameters nobody knows.
+  bool targets = true;
+  int open_files = 64;  // that are kept open
+};
+
 // CosmoFlow's files, one universe each: `full` integers [D, H, W, C] (counts of particles), `unitPar` [T] in [-1, 1]; `namePar`
 // and `physPar` where there are. `path` is such a file or a folder of them (*.hdf5, *.h5; sorted by name).
 // Errors: missing, no such files, not HDF5, truncated, a shape or type that is not this, or not that of the first file.
 class UniverseSource : public Source {
  public:
-  explicit UniverseSource(const std::filesystem::path& path, int open_files = 64);
+  explicit UniverseSource(const std::filesystem::path& path, const UniverseOptions& options = {});
 
   std::int64_t size() const override;
   const SampleType& sample_type() const override;
   void read(std::int64_t sample, const Box& box, std::byte* out) const override;
   void read_targets(std::int64_t sample, const Box& box, std::byte* out) const override;
   std::string name_of_sample(std::int64_t sample) const override;
+  // Opens every file, also where no targets are read.
+  void check(std::int64_t part, std::int64_t parts) const override;
 
   // `physPar` of a sample, in the order of the names: what unitPar means. Error if the file has none.
   std::vector<double> physical(std::int64_t sample) const;
+  bool has_physical() const;  // of the first file
 
   struct State;
 

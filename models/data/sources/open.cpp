@@ -132,11 +132,11 @@ SourcePtr open_hdf5(const fs::path& path, const OpenOptions& o) {
   const Hdf5Reader first(files.front());
   const bool universes = o.group.empty() && first.contains("full");
   require_used(path, o, universes ? "universes" : "HDF5", {.group = true, .names = !universes});
-  if (universes) return std::make_shared<UniverseSource>(path);
+  if (universes) return std::make_shared<UniverseSource>(path, UniverseOptions{.targets = o.targets});
   auto names = o.names;
   // Labels that were not asked for by name may be missing.
-  if (names.label == ArrayNames{}.label && !first.contains((o.group.empty() ? "" : o.group + "/") + names.label))
-    names.label.clear();
+  const bool usual = names.label == ArrayNames{}.label;
+  if (!o.targets || (usual && !first.contains((o.group.empty() ? "" : o.group + "/") + names.label))) names.label.clear();
   return std::make_shared<ArraySource>(path, o.group, names);
 }
 

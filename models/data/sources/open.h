@@ -31,6 +31,7 @@ struct OpenOptions {
   int channels = 0;  // of folders of pictures
   int threads = 2;   // that decode folders
   ArrayNames names{};
+  bool targets = true;  // no: of HDF5 the samples alone, whether or not targets are there
 };
 
 // Errors name the file: missing, of no known format, an option that its format has no use for, and what the formats say

@@ -1,6 +1,8 @@
 #include "models/data/sources/pack.h"
 
 #include <algorithm>
+#include <numeric>
+#include <set>
 
 #include "comm/hdf5/hdf5_file.h"
 #include "framework/job_queue.h"
@@ -12,58 +14,96 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Reads samples [begin, end) of the source, or their targets, in as many at once as fit into 64 MiB, and writes them to the
-// dataset.
+// What of a source goes under one name, and how many samples are behind it when it is there.
+struct Part {
+  std::string prefix;  // of the datasets' names: "", or the group's with a slash
+  std::vector<std::int64_t> samples;
+  std::int64_t done = 0;
+};
+
+// Reads samples of the source, or their targets, as many at once as fit into 64 MiB, and writes them to the dataset.
 template <class Read>
-void copy_samples(Hdf5Writer& writer, const std::string& dataset, const Source& source, std::int64_t begin, std::int64_t end,
-                  const Shape& shape, DType type, const Read& read, const std::function<void(std::int64_t)>& progress = {}) {
-  const auto bytes = shape.elements() * size_of(type), n = end - begin;
+void copy_samples(Hdf5Writer& writer, const std::string& dataset, const Source& source, const Part& part, const Shape& shape,
+                  DType type, const Read& read, const std::function<void(std::int64_t)>& progress = {}) {
+  const auto bytes = shape.elements() * size_of(type), n = static_cast<std::int64_t>(part.samples.size());
   const auto at_once = std::clamp<std::int64_t>((std::int64_t{64} << 20) / std::max<std::int64_t>(bytes, 1), 1, n);
-  require_host_memory(fmt::format("[pack] {}", source.name_of_sample(begin)), static_cast<double>(at_once * bytes));
+  require_host_memory(fmt::format("[pack] {}", source.name_of_sample(part.samples.front())),
+                      static_cast<double>(at_once * bytes));
   std::vector<std::byte> buffer(static_cast<std::size_t>(at_once * bytes));
-  for (auto first = begin; first < end; first += at_once) {
-    const auto last = std::min(end, first + at_once);
+  for (std::int64_t first = 0; first < n; first += at_once) {
+    const auto last = std::min(n, first + at_once);
     std::vector<std::future<void>> reads;
     for (auto i = first; i < last; ++i)
-      reads.push_back(source.queue().submit([&read, i, to = buffer.data() + (i - first) * bytes] { read(i, to); }));
+      reads.push_back(source.queue().submit([&read, sample = part.samples[static_cast<std::size_t>(i)],
+                                             to = buffer.data() + (i - first) * bytes] { read(sample, to); }));
     for (const auto& each : reads) each.wait();  // what is being read must not outlive the buffer
     for (auto& each : reads) each.get();
-    std::vector<std::int64_t> from{first - begin}, to{last - begin};
+    std::vector<std::int64_t> from{first}, to{last};
     for (const auto extent : shape) from.push_back(0), to.push_back(extent);
     writer.write_box(dataset, from, to, type, buffer.data());
-    if (progress) progress(last);
+    if (progress) progress(part.done + last);
   }
 }
 
-void write_targets(Hdf5Writer& writer, const Source& source, std::int64_t begin, std::int64_t end) {
+void write_targets(Hdf5Writer& writer, const Source& source, const Part& part) {
   const auto& target = source.target_type();
   if (target.shape.elements() == 0) return;
   std::vector<std::int64_t> extents;
   if (target.per_cell) extents.assign(source.extents().begin(), source.extents().end());
   if (target.per_cell || target.shape[0] != 1) extents.insert(extents.end(), target.shape.begin(), target.shape.end());
   const Shape shape(extents);
-  extents.insert(extents.begin(), end - begin);
-  writer.create("label", Shape(extents), target.type);
-  copy_samples(writer, "label", source, begin, end, shape, target.type,
+  extents.insert(extents.begin(), static_cast<std::int64_t>(part.samples.size()));
+  const auto dataset = part.prefix + "label";
+  writer.create(dataset, Shape(extents), target.type);
+  copy_samples(writer, dataset, source, part, shape, target.type,
                [&](std::int64_t i, std::byte* to) { source.read_targets(i, source.whole(), to); });
-  if (!target.names.empty()) writer.write_strings("label_names", target.names);
+  if (!target.names.empty()) writer.write_strings(dataset + "_names", target.names);
 }
 
-void write_file(const fs::path& path, const Source& source, std::int64_t begin, std::int64_t end, const PackOptions& options) {
+void write_part(Hdf5Writer& writer, const Source& source, const Part& part, const PackOptions& options) {
   const auto& e = source.extents();
   const Shape shape{e[0], e[1], e[2], source.channels()};
+  const auto dataset = part.prefix + "volume";
+  writer.create(dataset, {static_cast<std::int64_t>(part.samples.size()), e[0], e[1], e[2], source.channels()}, source.type());
+  writer.attribute(dataset, "transform", std::string(name_of(source.transform())));
+  copy_samples(
+      writer, dataset, source, part, shape, source.type(),
+      [&](std::int64_t i, std::byte* to) { source.read(i, source.whole(), to); }, options.progress);
+  write_targets(writer, source, part);
+}
+
+void write_range(const fs::path& path, const Source& source, std::int64_t begin, std::int64_t end, const PackOptions& options) {
+  Part part{.prefix = "", .samples = std::vector<std::int64_t>(static_cast<std::size_t>(end - begin)), .done = begin};
+  std::iota(part.samples.begin(), part.samples.end(), begin);
   Hdf5Writer writer(path, false);
-  writer.create("volume", {end - begin, e[0], e[1], e[2], source.channels()}, source.type());
-  writer.attribute("volume", "transform", std::string(name_of(source.transform())));
+  write_part(writer, source, part, options);
   if (end - begin < source.size()) {  // by which a reader of the folder knows that none is missing
     writer.attribute("volume", "first", begin);
     writer.attribute("volume", "samples", source.size());
   }
-  copy_samples(
-      writer, "volume", source, begin, end, shape, source.type(),
-      [&](std::int64_t i, std::byte* to) { source.read(i, source.whole(), to); }, options.progress);
-  write_targets(writer, source, begin, end);
   writer.commit();
+}
+
+void write_groups(const fs::path& path, const Source& source, const PackOptions& options) {
+  Hdf5Writer writer(path, false);
+  std::int64_t done = 0;
+  for (const auto& group : options.groups) {
+    write_part(writer, source, {.prefix = group.name + "/", .samples = group.samples, .done = done}, options);
+    done += static_cast<std::int64_t>(group.samples.size());
+  }
+  writer.commit();
+}
+
+void require_groups(const Source& source, const PackOptions& options) {
+  require(options.groups.empty() || options.samples_per_file == 0, "[pack] groups are of one file, not of several");
+  std::set<std::string> names;
+  for (const auto& group : options.groups) {
+    require(!group.name.empty() && group.name.find('/') == std::string::npos && group.name.front() != '.',
+            "[pack] '{}' is no name of a group", group.name);
+    require(names.insert(group.name).second, "[pack] two groups are called '{}'", group.name);
+    require(!group.samples.empty(), "[pack] the group '{}' has no samples", group.name);
+    for (const auto sample : group.samples) require_sample(source, sample);
+  }
 }
 
 // A folder that is gone at the end unless it got its name.
@@ -87,7 +127,9 @@ void pack(const Source& source, const fs::path& path, const PackOptions& options
   require(each >= 0, "[pack] {} samples in each file", each);
   std::error_code error;
   require(!fs::exists(fs::symlink_status(path, error)), "[pack] {}: exists already and is not replaced", path.string());
-  if (each == 0) return write_file(path, source, 0, n, options);
+  require_groups(source, options);
+  if (!options.groups.empty()) return write_groups(path, source, options);
+  if (each == 0) return write_range(path, source, 0, n, options);
 
   auto folder = path;
   folder += ".part";
@@ -97,7 +139,7 @@ void pack(const Source& source, const fs::path& path, const PackOptions& options
   require(created && !error, "[pack] {}: cannot be created: {}", folder.string(), error.message());
   Unfinished unfinished{folder};
   for (std::int64_t begin = 0, file = 0; begin < n; begin += each, ++file)
-    write_file(folder / fmt::format("shard_{:05}.h5", file), source, begin, std::min(n, begin + each), options);
+    write_range(folder / fmt::format("shard_{:05}.h5", file), source, begin, std::min(n, begin + each), options);
   require(!fs::exists(fs::symlink_status(path, error)), "[pack] {}: has appeared meanwhile and is not replaced", path.string());
   fs::rename(folder, path, error);
   require(!error, "[pack] {}: cannot be renamed from {}: {}", path.string(), folder.string(), error.message());

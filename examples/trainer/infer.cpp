@@ -1,0 +1,141 @@
+#include "examples/trainer/infer.h"
+
+#include <CLI/CLI.hpp>
+
+#include <chrono>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "comm/hdf5/hdf5_file.h"
+#include "examples/trainer/samples.h"
+
+namespace mpigrad::trainer {
+
+void add_infer_options(CLI::App& app, InferOptions& o, bool scored, const std::string& kept) {
+  o.scored = scored;
+  app.add_option("--weights", o.weights, "weights.h5 of a training, which knows its network")->required()->group("Data");
+  if (scored)
+    app.add_option(
+           "--part", o.part,
+           fmt::format("all, {0} (what the training kept for it), or auto: {0} if these are the training's data, else all", kept))
+        ->check(CLI::IsMember(std::vector<std::string>{"auto", "all", kept}))
+        ->capture_default_str()
+        ->group("Data");
+  app.add_option("--batch", o.batch, "samples at once, of all ranks together; what is predicted does not depend on it")
+      ->check(tool::whole_number(1, 1000000000))
+      ->capture_default_str()
+      ->group("Data");
+  app.add_option("--precision", o.precision, "in which layers compute: float32, tf32 (on GPUs), bfloat16 or float16")
+      ->check(CLI::IsMember({"float32", "tf32", "bfloat16", "float16"}))
+      ->group("Data");
+  add_grid_option(app, o);
+  add_device_options(app, o);
+  app.remove_option(app.get_option("--graph"));  // of training steps
+  app.add_option("--out", o.out, "folder for tables and picture")->capture_default_str()->group("Files");
+  app.add_flag("--overwrite", o.overwrite, "replace files of an earlier run there")->group("Files");
+  app.add_flag("--json", o.json, "print one JSON document and nothing else")->group("Output");
+}
+
+void check(const InferOptions& o) {
+  check_device(o);
+  if (o.data.empty()) throw UsageError("--data is needed");
+  if (o.out.empty()) throw UsageError("--out is not empty");
+}
+
+void take_stored_dtype(Options& o) {
+  const Hdf5Reader file(o.weights);
+  o.dtype = "float32";
+  for (const auto& dataset : file.datasets())
+    if (dataset.name.starts_with("parameters/") && dataset.type == DType::float64) o.dtype = "float64";
+  if (o.dtype == "float64" && !o.precision.empty())
+    throw UsageError(
+        fmt::format("--precision {} is beside parameters of float32, those of {} are float64", o.precision, o.weights));
+}
+
+const std::string& note_of(const std::string& weights, const CheckpointInfo& info, const std::string& name) {
+  const auto found = info.notes.find(name);
+  require(found != info.notes.end(),
+          "[weights] {} does not say which network it is of: it has no note '{}'; train again to have it", weights, name);
+  return found->second;
+}
+
+std::optional<data::Split> split_of(const CheckpointInfo& info, const data::Source& source, const SplitNotes& notes) {
+  const auto note = [&](const char* name) {
+    const auto found = info.notes.find(name);
+    return found == info.notes.end() ? std::string() : found->second;
+  };
+  const double fraction = std::strtod(note(notes.fraction).c_str(), nullptr);
+  if (note(notes.samples) != std::to_string(source.size()) || source.size() < 2 || !(fraction > 0 && fraction < 1))
+    return std::nullopt;
+  auto split = data::split_train_test(source.size(), fraction, std::strtoull(note(notes.seed).c_str(), nullptr, 10));
+  if (fingerprint(source, split.test) != note(notes.kept)) return std::nullopt;
+  return split;
+}
+
+Part part_of(const InferOptions& o, const CheckpointInfo& info, const data::Source& source, const SplitNotes& notes) {
+  if (!o.scored) return {.samples = all_samples(source)};
+  auto split = split_of(info, source, notes);
+  require(split || o.part == "auto" || o.part == "all", "[data] {} is not what {} was trained on, whose {} samples are asked for",
+          o.data, o.weights, o.part);
+  if (split && o.part != "all") return {.samples = std::move(split->test), .kept = true};
+  return {.samples = all_samples(source), .trained_on = split ? static_cast<std::int64_t>(split->train.size()) : 0};
+}
+
+int infer(const Communicator& world, InferOptions o, const Inference& inference) {
+  const auto start = std::chrono::steady_clock::now();
+  const bool first = world.rank() == 0;
+  const auto extents = parse_grid(o.grid, world.size());
+  check_grid(extents, world.size());
+  const Outputs out(world, o.out, inference.files, o.overwrite);
+
+  Subject subject;
+  std::optional<data::Loader> loader;
+  trainer::together(world, [&] {
+    const auto info = read_checkpoint_info(o.weights);
+    const auto program = info.notes.find("program");
+    require(program == info.notes.end() || program->second == inference.program, "[weights] {} was written by {}, not by {}",
+            o.weights, program->second, inference.program);
+    take_stored_dtype(o);
+    subject = inference.prepare(info);
+    const auto batch = std::min(o.batch, static_cast<std::int64_t>(subject.part.samples.size()));
+    loader.emplace(subject.source, data::LoaderOptions{.grid = make_grid(world, extents),
+                                                       .batch = batch,
+                                                       .transform = subject.transform,
+                                                       .dtype = dtype_of(o),
+                                                       .samples = subject.part.samples});
+    subject.net->build(loader->shape(), {.seed = o.seed, .dtype = dtype_of(o), .compute = compute_of(o)});
+  });
+  trainer::together(world, [&] { subject.source->check(world.rank(), world.size()); });
+  require_same_data(world, *subject.source);
+  load_weights(o.weights, world, *subject.net);
+  out.create(world);
+  const auto& part = subject.part;
+  if (first && part.trained_on > 0)
+    fmt::print(stderr, "warning: {} is what {} was trained on: {} of these {} volumes are no test\n", o.data, o.weights,
+               part.trained_on, part.samples.size());
+  if (first && !o.json)
+    fmt::print("{}\n{} parameters, grid {}\n", subject.headline, subject.net->parameters().elements(), to_string(extents));
+  std::fflush(stdout);
+
+  const auto predictions = mpigrad::predict(*subject.net, *loader);
+  const auto usage = peak_usage(world);
+  trainer::together(world, [&] {
+    if (!first) return;
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    nlohmann::ordered_json run{{"program", inference.program},
+                               {"command", o.scored ? "evaluate" : "predict"},
+                               {"precision", precision_of(o)},
+                               {"weights", o.weights},
+                               {"grid", to_json(extents)},
+                               {"ranks", world.size()},
+                               {"samples", part.samples.size()},
+                               {"trained_on_samples", part.trained_on},
+                               {"parameters", subject.net->parameters().elements()},
+                               {"seconds", seconds}};
+    add(run, usage);
+    inference.report(out, predictions, std::move(run), fmt::format("{} in all; {}", format_duration(seconds), to_string(usage)));
+  });
+  return 0;
+}
+
+}  // namespace mpigrad::trainer

@@ -1,0 +1,156 @@
+#include "examples/trainer/samples.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <numeric>
+
+#include "framework/joined.h"
+#include "models/data/sources/open.h"
+
+namespace mpigrad::trainer {
+namespace {
+
+class Chosen : public data::Source {
+ public:
+  Chosen(data::SourcePtr source, std::vector<std::int64_t> samples, const std::string& label, std::vector<std::int64_t> classes)
+      : source_(std::move(source)), samples_(std::move(samples)), classes_(std::move(classes)), type_(source_->sample_type()) {
+    type_.targets = {};
+    if (!classes_.empty()) type_.targets = {.type = DType::int64, .shape = {1}, .names = {label}};
+  }
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(samples_.size()); }
+  const data::SampleType& sample_type() const override { return type_; }
+  void read(std::int64_t sample, const Box& box, std::byte* out) const override { source_->read(stored(sample), box, out); }
+  void read_targets(std::int64_t sample, const Box&, std::byte* out) const override {
+    if (!classes_.empty()) std::memcpy(out, &classes_[static_cast<std::size_t>(sample)], sizeof(std::int64_t));
+  }
+  Shape extents_of(std::int64_t sample) const override { return source_->extents_of(stored(sample)); }
+  std::string name_of_sample(std::int64_t sample) const override { return source_->name_of_sample(stored(sample)); }
+  // Of all the source's samples: what is wrong with one that is left out is as well known now.
+  void check(std::int64_t part, std::int64_t parts) const override { source_->check(part, parts); }
+  bool in_memory() const override { return source_->in_memory(); }
+  bool targets_in_memory() const override { return true; }
+  JobQueue& queue() const override { return source_->queue(); }
+
+ private:
+  std::int64_t stored(std::int64_t sample) const {
+    data::require_sample(*this, sample);
+    return samples_[static_cast<std::size_t>(sample)];
+  }
+
+  data::SourcePtr source_;
+  std::vector<std::int64_t> samples_, classes_;
+  data::SampleType type_;
+};
+
+template <class T>
+CLI::Option* add(CLI::App& app, const std::string& name, T& value, const std::string& text) {
+  return app.add_option(name, value, text)->group("Data");
+}
+
+}  // namespace
+
+void add_sample_options(CLI::App& app, SampleOptions& o, const std::string& part) {
+  add(app, "--data", o.data,
+      "IDX, .npy, .npz, CIFAR's .bin, a folder of pictures or volumes (PNG, JPEG, NIfTI), HDF5 or a folder of shards");
+  if (!part.empty()) add(app, part, o.part, "of HDF5 the group, of .npz the arrays' first word, of CIFAR train or test");
+  add(app, "--volume", o.volume, "dataset of samples in HDF5")->capture_default_str();
+  add(app, "--label-dataset", o.label_dataset, "dataset of labels in HDF5; '' for none")->capture_default_str();
+  add(app, "--labels", o.labels, "NAME=FILE: integers (IDX or .npy), one for each sample, instead of the data's own")
+      ->allow_extra_args(false);
+  add(app, "--stored", o.stored, "extents to which samples are brought when they are read, as H,W or D,H,W");
+  add(app, "--channels", o.channels, "of folders of pictures: 1 or 3 (default: as stored)")->check(CLI::IsMember({1, 3}));
+}
+
+void add_worker_option(CLI::App& app, SampleOptions& o) {
+  add(app, "--workers", o.workers, "threads that prepare samples, for each rank")
+      ->check(tool::whole_number(0, 1024))
+      ->capture_default_str();
+}
+
+void add_label_option(CLI::App& app, SampleOptions& o) {
+  add(app, "--label", o.label, "name of the labels that count (default: the first)");
+}
+
+Shape parse_extents(const std::string& option, const std::string& text) {
+  Shape result;
+  for (std::size_t begin = 0; !text.empty() && begin <= text.size();) {
+    const auto end = std::min(text.find(',', begin), text.size());
+    std::int64_t extent = 0;
+    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, extent);
+    if (error != std::errc{} || stop != text.data() + end || extent < 1 || extent > 65536 || result.rank() == 3)
+      throw UsageError(fmt::format("{} is H,W or D,H,W, such as 32,32; got '{}'", option, text));
+    result.push_back(extent);
+    begin = end + 1;
+  }
+  if (result.rank() == 1) result = Shape{1, result[0], result[0]};
+  if (result.rank() == 2) result = Shape{1, result[0], result[1]};
+  return result;
+}
+
+data::SourcePtr open(const SampleOptions& o, const std::string& path, const std::string& part, bool targets) {
+  data::OpenOptions options{
+      .group = part, .extents = parse_extents("--stored", o.stored), .channels = o.channels, .threads = std::max(1, o.workers)};
+  options.names = {.volume = o.volume, .label = o.label_dataset};
+  options.targets = targets;
+  if (options.extents.rank() == 0) options.extents = {};
+  for (const auto& text : o.labels) {
+    const auto equals = text.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw UsageError(fmt::format("--labels is NAME=FILE, such as kind=kinds.npy; got '{}'", text));
+    if (!options.labels.emplace(text.substr(0, equals), text.substr(equals + 1)).second)
+      throw UsageError(fmt::format("--labels: '{}' is given twice", text.substr(0, equals)));
+  }
+  return data::open_source(path, options);
+}
+
+data::SourcePtr open(const SampleOptions& o) {
+  if (o.data.empty()) throw UsageError("--data is needed");
+  return open(o, o.data, o.part);
+}
+
+void require_label(const data::Source& source, const std::string& name) {
+  if (name.empty()) return;
+  require(has_labels(source), "[data] --label {}: the samples of {} have no labels", name, source.name_of_sample(0));
+  label_index(source, name);
+}
+
+bool has_labels(const data::Source& source) { return source.has_classes() && !source.target_names().empty(); }
+
+std::size_t label_index(const data::Source& source, const std::string& name) {
+  const auto& names = source.target_names();
+  if (name.empty()) return 0;
+  const auto found = std::find(names.begin(), names.end(), name);
+  require(found != names.end(), "[data] there are no labels '{}', but {}", name, joined(names, ", "));
+  return static_cast<std::size_t>(found - names.begin());
+}
+
+std::vector<std::int64_t> labels_of(const data::Source& source, const std::string& name, const std::string& what) {
+  require(has_labels(source), "[data] {} needs labels, and the samples of {} have none; --labels NAME=FILE gives them", what,
+          source.name_of_sample(0));
+  const auto place = label_index(source, name);
+  std::vector<std::int64_t> result;
+  for (std::int64_t i = 0; i < source.size(); ++i) result.push_back(static_cast<std::int64_t>(source.targets(i)[place]));
+  return result;
+}
+
+std::vector<std::string> class_names(const data::Source& source, const SampleOptions& o) {
+  const auto* folder = dynamic_cast<const data::FolderSource*>(&source);
+  return folder == nullptr || !o.labels.empty() ? std::vector<std::string>() : folder->classes();
+}
+
+std::vector<std::int64_t> all_samples(const data::Source& source) {
+  std::vector<std::int64_t> samples(static_cast<std::size_t>(source.size()));
+  std::iota(samples.begin(), samples.end(), 0);
+  return samples;
+}
+
+data::SourcePtr chosen(data::SourcePtr source, std::vector<std::int64_t> samples, const std::string& label,
+                       std::vector<std::int64_t> classes) {
+  return std::make_shared<Chosen>(std::move(source), std::move(samples), label, std::move(classes));
+}
+
+}  // namespace mpigrad::trainer
