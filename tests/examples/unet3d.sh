@@ -149,6 +149,22 @@ judge 'it does not overwrite' refuses 'one.nii exists; --overwrite replaces it'
 run "$tool" evaluate --weights "$weights" --data "$work/new" --part validation --out "$work/nothing"
 judge 'validation samples are those of the training' refuses_bad 'is not what'
 
+# ---- the weights that come with the sources, on volumes that their training has not seen
+hippocampus=${MPIGRAD_SHARED:-$root/../shared}/data/3d/hippocampus
+if [ -d "$hippocampus" ]; then
+  mkdir -p "$work/unseen/images" "$work/unseen/labels"
+  for number in 004 006 042; do
+    for part in images labels; do cp "$hippocampus/$part/hippocampus_$number.nii.gz" "$work/unseen/$part/"; done
+  done
+  run "$tool" evaluate --weights "$root/examples/unet3d/hippocampus.h5" --data "$work/unseen" --out "$work/unseen_scores" --json
+  judge 'the weights of the sources segment hippocampi' number "$work/out" mean_dice 0.85 1
+  run "$tool" predict --weights "$root/examples/unet3d/hippocampus.h5" --images "$work/unseen/images" --out "$work/unseen_predicted"
+  packed() { succeeds && [ "$(find "$work/unseen_predicted" -name 'hippocampus_0*.nii.gz' | wc -l)" -eq 3 ] && gzip -t "$work/unseen_predicted"/*.gz; }
+  judge 'and predict them' packed
+else
+  skip 'the reference data is not on this machine (MPIGRAD_SHARED says where it is)'
+fi
+
 # ---- bad input: one line, exit code 2 on every rank, nothing written
 # shellcheck disable=SC2086
 for case in 'missing|v3.nii.gz has no labels' 'smaller|not of the same cells: extents' 'moved|not of the same cells: places' \
