@@ -65,6 +65,10 @@ int infer(const Communicator& world, InferOptions o, bool scored) {
   of_input(world, [&] {
     require(volumes.seen->channels() == loaded.recipe.channels, "[data] {} has {} channels, {} is of {}",
             volumes.stored->name_of_sample(0), volumes.seen->channels(), o.weights, loaded.recipe.channels);
+    const auto* images = dynamic_cast<const data::VolumeFolder*>(volumes.stored.get());
+    std::error_code error;
+    require(images == nullptr || !std::filesystem::equivalent(images->image(0).parent_path(), folder, error),
+            "[out] {} is the folder of the images, whose names segmentations get", folder.string());
     samples = trainer::all_samples(*volumes.seen);
     const auto split = trainer::split_of(loaded.info, *volumes.stored, split_notes);
     of_training = split.has_value();

@@ -146,6 +146,8 @@ same_extents() { succeeds && python3 -c 'import sys; a, b = (open(f, "rb").read(
 judge 'a network of resampled volumes predicts the cells as they are stored' same_extents "$work/resampled/one.nii" "$work/new/labels/one.nii"
 run "$tool" predict --weights "$weights" --images "$work/new/images" --out "$work/predicted"
 judge 'it does not overwrite' refuses 'one.nii exists; --overwrite replaces it'
+run "$tool" predict --weights "$weights" --images "$work/new/images" --out "$work/new/images" --overwrite
+judge 'nor the images themselves' refuses_bad 'is the folder of the images'
 run "$tool" evaluate --weights "$weights" --data "$work/new" --part validation --out "$work/nothing"
 judge 'validation samples are those of the training' refuses_bad 'is not what'
 
