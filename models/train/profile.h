@@ -54,6 +54,7 @@ class StepProfile {
   double origin_ = 0, began_ = 0;
   std::optional<CostLog> log_;
   std::vector<Span> spans_;
+  std::optional<MachinePeaks> peaks_;  // measured once, when they are first written
 };
 
 }  // namespace mpigrad
