@@ -199,6 +199,8 @@ namespace {
 // surroundings of a brain), rounding errors of a gradient in which large terms cancel become thousandths of it: 3e-3 in a first
 // layer at 150^3, where parts of so many cells, which are added up in double, leave 6e-5.
 constexpr std::int64_t cells_at_once = 1 << 16;
+// Small samples differ more than cells of one volume do, and smaller parts of a batch would cost a contrastive step 3 %.
+constexpr std::int64_t cells_of_samples = 1 << 17;
 // Fewer planes would mostly read those around them again.
 constexpr std::int64_t least_planes = 4;
 
@@ -217,7 +219,7 @@ void weight_of_part(const ConvProblem& p, const float* x, const float* gy, float
 template <class F>
 void for_parts(const ConvProblem& p, const F& f) {
   const auto x_sample = volume(p.in) * p.in_channels, y_sample = volume(p.out) * p.out_channels;
-  const auto samples = std::max<std::int64_t>(1, cells_at_once / volume(p.out));
+  const auto samples = std::max<std::int64_t>(1, cells_of_samples / volume(p.out));
   const auto planes = std::max(least_planes, cells_at_once / (p.out[1] * p.out[2]));
   for (std::int64_t n = 0; n < p.batch; n += samples) {
     ConvProblem part = p;
