@@ -67,17 +67,16 @@ Types NeighborAllToAll::infer(Inputs in) const {
   return {type};
 }
 
-void NeighborAllToAll::run(Inputs in, Outputs out) const {
+Pending NeighborAllToAll::start(const Tensor& x, const Tensor& y) const {
   const auto& comm = topology.comm;
   const bool open =
       std::any_of(topology.sources.begin(), topology.sources.end(), [](const Edge& e) { return e.peer == proc_null; });
-  if (open) detail::zero_bytes(out[0].device(), out[0].raw(), out[0].bytes());
-  if (!comm.moves(in[0])) return;
+  if (open) detail::zero_bytes(y.device(), y.raw(), y.bytes());
+  if (!comm.moves(x)) return {};
   const int tag = comm.side().max_tag();
-  comm.side(in[0].device())
-      .start_round(messages(topology.destinations, send_rows, in[0], tag), messages(topology.sources, receive_rows, out[0], tag),
-                   in[0].dtype())
-      .wait();
+  return comm.side(x.device())
+      .start_round(messages(topology.destinations, send_rows, x, tag), messages(topology.sources, receive_rows, y, tag),
+                   x.dtype());
 }
 
 }  // namespace ops

@@ -45,7 +45,9 @@ struct NeighborAllToAll {
   Rows send_rows, receive_rows;
   static constexpr OpTraits traits() { return {.name = "neighbor_alltoall", .communicates = true}; }
   Types infer(Inputs in) const;
-  void run(Inputs in, Outputs out) const;
+  // The blocks of x on their way into y.
+  Pending start(const Tensor& x, const Tensor& y) const;
+  void run(Inputs in, Outputs out) const { start(in[0], out[0]).wait(); }
   Tensors vjp(const Replay&, Inputs g) const { return {neighbor_alltoall(g[0], topology.transposed(), receive_rows, send_rows)}; }
 };
 

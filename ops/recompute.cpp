@@ -2,10 +2,57 @@
 
 #include <algorithm>
 #include <unordered_set>
+#include <utility>
 
 #include "ops/views.h"
 
 namespace mpigrad {
+namespace {
+
+using Arrived = std::vector<std::shared_ptr<Tensor>>;
+
+// A run of a function on this thread: the first one appends to what arrives, others read it.
+class Run {
+ public:
+  Run(Arrived& arrived, bool first) : arrived_(arrived), first_(first), around_(std::exchange(innermost, this)) {}
+  ~Run() { innermost = around_; }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  static thread_local Run* innermost;
+
+  // The tensor, if it is known; else the places that want it.
+  Tensor next(Arrived& places) {
+    if (!first_) {
+      require(next_ < arrived_.size() && *arrived_[next_], "[recompute] the function receives more than in its first run");
+      return *arrived_[next_++];
+    }
+    auto& place = arrived_.emplace_back(std::make_shared<Tensor>());
+    const auto mine = place;
+    if (around_) *mine = around_->next(places);
+    if (!*mine) places.push_back(mine);
+    return *mine;
+  }
+
+ private:
+  Arrived& arrived_;
+  bool first_;
+  std::size_t next_ = 0;
+  Run* around_;
+};
+thread_local Run* Run::innermost = nullptr;
+
+}  // namespace
+
+detail::Arrival detail::Arrival::next() {
+  Arrival arrival;
+  if (Run::innermost) arrival.known_ = Run::innermost->next(arrival.places_);
+  return arrival;
+}
+
+void detail::Arrival::keep(const Tensor& arrived) const {
+  for (const auto& place : places_) *place = arrived.as_constant();
+}
 
 Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
   if (!Tape::recording()) return f(x);
@@ -14,10 +61,12 @@ Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x)
   Tensor y;
   Tensors used{x.without_layout()};
   bool communicates = false;
+  const auto arrived = std::make_shared<Arrived>();
   {
     Untaped outside;
     Tape trace;
     trace.keep_nothing();
+    const Run first(*arrived, true);
     y = f(x);
     std::unordered_set<std::uint64_t> known{x.id()};
     for (const auto& entry : trace.entries()) {
@@ -38,9 +87,13 @@ Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x)
                 .inputs = used,
                 .outputs = {result},
                 // ybar J: f runs under a tape of its own, whose replay the outer tapes record if they are asked to.
-                .vjp = [f, layout = x.layout()](const Replay& at, Inputs g) {
+                .vjp = [f, layout = x.layout(), arrived](const Replay& at, Inputs g) {
                   Tape inner;
-                  const auto again = f(at.input(0).with_layout(layout));
+                  Tensor again;
+                  {
+                    const Run repeated(*arrived, false);
+                    again = f(at.input(0).with_layout(layout));
+                  }
                   Tensors with_respect_to;
                   for (std::size_t i = 0; i < at.inputs(); ++i) with_respect_to.push_back(at.input(i));
                   auto cotangents = inner.vjp({again.without_layout()}, {g[0]}, with_respect_to);

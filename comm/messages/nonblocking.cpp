@@ -3,6 +3,7 @@
 #include "comm/messages/transfer.h"
 #include "comm/scan.h"
 #include "ops/elementwise.h"
+#include "ops/recompute.h"
 
 namespace mpigrad {
 namespace {
@@ -50,14 +51,20 @@ void require_root(std::string_view call, const Communicator& comm, int root) {
   require(root >= 0 && root < comm.size(), "[{}] root {} is not one of {} ranks", call, root, comm.size());
 }
 
-std::shared_ptr<Transfer> make(const Spec& spec, const Tensor& x, const Communicator& comm, bool adjoint) {
-  const auto name = traits_of(spec.kind).nonblocking;
+// What all calls have: y of that type, nothing under way yet.
+std::shared_ptr<Transfer> prepared(std::string_view name, const Tensor& x, const TensorType& result, bool adjoint) {
   detail::refuse_layout(name, std::span(&x, 1));
   auto transfer = std::make_shared<Transfer>();
   transfer->name = name;
   transfer->what = fmt::format("{}{}: {}", adjoint ? "adjoint " : "", name, x);
   transfer->x = x;
-  transfer->y = Tensor(result_of(spec, comm, x), x.device());
+  transfer->y = Tensor(result, x.device());
+  return transfer;
+}
+
+std::shared_ptr<Transfer> make(const Spec& spec, const Tensor& x, const Communicator& comm, bool adjoint) {
+  const auto name = traits_of(spec.kind).nonblocking;
+  const auto transfer = prepared(name, x, result_of(spec, comm, x), adjoint);
   auto& y = transfer->y;
   const bool rooted = spec.kind == CollectiveKind::bcast || spec.kind == CollectiveKind::reduce;
   if (rooted && y.bytes() > 0 && y.raw()) {
@@ -85,6 +92,26 @@ std::shared_ptr<Transfer> make(const Spec& spec, const Tensor& x, const Communic
   // Recorded whatever ybar is: a rank that got none has zeros, which are no constant.
   transfer->start_adjoint = [spec, comm](const Tensor& ybar) {
     return detail::start(make(transposed(spec), ybar, comm, true), ybar, true, comm.open_collectives());
+  };
+  return transfer;
+}
+
+std::shared_ptr<Transfer> make(const ops::NeighborAllToAll& call, const Tensor& x, bool adjoint) {
+  auto transfer = prepared("ineighbor_alltoall", x, call.infer(std::span(&x, 1))[0], adjoint);
+  const detail::RecordedCall scope(detail::is_recorded(x, adjoint));
+  const auto arrival = adjoint ? detail::Arrival() : detail::Arrival::next();
+  if (arrival.known()) {
+    transfer->y = arrival.known().as_variable();
+  } else {
+    transfer->operation = call.start(x, transfer->y);
+    transfer->arrive = [arrival, y = transfer->y](const Pending&) {
+      arrival.keep(y);
+      return Status();
+    };
+  }
+  transfer->start_adjoint = [call](const Tensor& ybar) {
+    const ops::NeighborAllToAll back{call.topology.transposed(), call.receive_rows, call.send_rows};
+    return detail::start(make(back, ybar, true), ybar, true, call.topology.comm.open_collectives());
   };
   return transfer;
 }
@@ -132,6 +159,11 @@ Request ireduce_scatter(const Tensor& x, const Communicator& comm, const Rows& r
 }
 Request ialltoall(const Tensor& x, const Communicator& comm, const Rows& send_rows, const Rows& receive_rows) {
   return start({.kind = CollectiveKind::alltoall, .rows = send_rows, .receive_rows = receive_rows}, x, comm);
+}
+
+Request ineighbor_alltoall(const Tensor& x, const Topology& topology, const Rows& send_rows, const Rows& receive_rows) {
+  return detail::start(make(ops::NeighborAllToAll{topology, send_rows, receive_rows}, x, false), x, false,
+                       topology.comm.open_collectives());
 }
 
 }  // namespace mpigrad

@@ -6,6 +6,7 @@
 #include "comm/spatial/exchange.h"
 #include "comm/spatial/invariant.h"
 #include "comm/spatial/local_parts.h"
+#include "comm/spatial/overlapped.h"
 #include "comm/spatial/window_plan.h"
 #include "ops/activation.h"
 #include "ops/elementwise.h"
@@ -27,8 +28,8 @@ WindowSpec spec(const Spatial& s, std::size_t i) {
   return {.kernel = s.kernel[i], .stride = s.stride[i], .padding_low = s.low[i], .dilation = s.dilation[i]};
 }
 
-WindowedPlan windowed_plan(const Tensor& x, const Spatial& s, std::int64_t channels) {
-  return spatial::windowed_plan(x, s.out, channels, [&](std::size_t i, const std::vector<std::int64_t>& cuts) {
+WindowedPlan windowed_plan(const Layout& layout, const Spatial& s, std::int64_t channels) {
+  return spatial::windowed_plan(layout, s.out, channels, [&](std::size_t i, const std::vector<std::int64_t>& cuts) {
     const auto w = spec(s, i);
     const auto out = s.transposed ? centred_cuts_transposed(w, s.out[i], cuts) : centred_cuts(w, s.out[i], cuts);
     return std::pair{out, s.transposed ? window_parts_transposed(w, cuts, out) : window_parts(w, cuts, out)};
@@ -36,19 +37,48 @@ WindowedPlan windowed_plan(const Tensor& x, const Spatial& s, std::int64_t chann
 }
 
 // Pooling of x on a plan: the local op without rules for its outputs.
-ops::Window local_window(const Tensor& padded, const WindowedPlan& plan, const PoolAttributes& a) {
+ops::Window local_window(const Tensor& padded, const Layout& out, const std::array<bool, 3>& split,
+                         const std::array<WindowPart, 3>& part, const PoolAttributes& a) {
   ops::Window window{a.kernel, a.stride, a.dilation, a.padding_low, spatial_extent(padded), {}};
-  const auto local = plan.out->box().extents();
+  const auto local = out.box().extents();
   for (std::size_t i = 0; i < 3; ++i) {
     window.out[i] = local[static_cast<int>(i) + 1];
-    if (plan.split[i]) window.low[i] = plan.part[i].pad_low;
+    if (split[i]) window.low[i] = part[i].pad_low;
   }
   return window;
 }
+ops::Window local_window(const Tensor& padded, const WindowedPlan& plan, const PoolAttributes& a) {
+  return local_window(padded, *plan.out, plan.split, plan.part, a);
+}
 
-Spatial pooling(const Tensor& x, const PoolAttributes& a) {
+Spatial pooling(const Extent3& in, const PoolAttributes& a) {
   require_window("pool", a.kernel, a.stride, a.dilation);
-  return {a.kernel, a.stride, a.dilation, a.padding_low, pool_outputs(global_spatial(x), a)};
+  return {a.kernel, a.stride, a.dilation, a.padding_low, pool_outputs(in, a)};
+}
+Spatial pooling(const Tensor& x, const PoolAttributes& a) { return pooling(global_spatial(x), a); }
+
+Spatial convolution(const Tensor& x, const Tensor& w, const ConvAttributes& a) {
+  const auto in = global_spatial(x);
+  Spatial s{spatial_extent(w), a.stride, a.dilation, a.padding_low, {}};
+  require_window("conv", s.kernel, a.stride, a.dilation);
+  for (std::size_t i = 0; i < 3; ++i)
+    s.out[i] = window_outputs(in[i], s.kernel[i], s.stride[i], s.dilation[i], a.padding_low[i], a.padding_high[i]);
+  return s;
+}
+
+Tensor averaged(const Tensor& padded, const ops::Window& window, double slope, const LayoutPtr& out, const Extent3& in,
+                const PoolAttributes& a) {
+  const HaloRoom room(halo_dimension(*out));
+  const Tensor y =
+      slope == 1 ? mpigrad::apply(ops::AvgPool{window}, {padded}) : mpigrad::apply(ops::LeakyAvgPool{window, slope}, {padded});
+  const auto box = out->box();
+  return with_divisors(y, in, a, {box.begin[1], box.begin[2], box.begin[3]}, {box.end[1], box.end[2], box.end[3]})
+      .with_layout(out);
+}
+
+Tensor maximum(const Tensor& padded, const ops::Window& window, const LayoutPtr& out) {
+  const HaloRoom room(halo_dimension(*out));
+  return apply_all(ops::MaxPool{window}, {padded})[0].with_layout(out);
 }
 
 }  // namespace
@@ -74,17 +104,87 @@ Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvAttr
   const auto in = global_spatial(x);
   require_kernel_fits("conv", in, spatial_extent(w), a);
   if (!x.layout()) return local::conv_bias_activation(x, parameter_for(x, w), parameter_for(x, bias), slope, a);
-  require_window("conv", spatial_extent(w), a.stride, a.dilation);
-  Spatial s{spatial_extent(w), a.stride, a.dilation, a.padding_low, {}};
-  for (std::size_t i = 0; i < 3; ++i)
-    s.out[i] = window_outputs(in[i], s.kernel[i], s.stride[i], s.dilation[i], a.padding_low[i], a.padding_high[i]);
-  const auto plan = windowed_plan(x, s, w.dim(0));
-  for (std::size_t i = 0; i < 3; ++i)
-    if (plan.split[i]) a.padding_low[i] = plan.part[i].pad_low, a.padding_high[i] = plan.part[i].pad_high;
-  const HaloRoom room(halo_dimension(plan));
-  const auto y = local::conv_bias_activation(windowed_input(x, plan), parameter_for(x, w), parameter_for(x, bias), slope, a);
-  return y.with_layout(plan.out);
+  const auto plan = windowed_plan(*x.layout(), convolution(x, w, a), w.dim(0));
+  return spatial::windowed_conv(x, plan, parameter_for(x, w), parameter_for(x, bias), slope, a, halo_dimension(plan))
+      .with_layout(plan.out);
 }
+
+namespace {
+
+// Elements that all ranks of a plan receive.
+std::int64_t received_by_all(const WindowedPlan& plan) {
+  std::int64_t places = 0;
+  for (std::size_t r = 0; plan.moves && r < plan.boxes->have.size(); ++r) {
+    const auto &have = plan.boxes->have[r], &need = plan.boxes->need[r];
+    places += need.elements() - intersection(have, need).elements();
+  }
+  return places;
+}
+
+// Beside bytes that cross a network at 10 GB/s, products at 1 TFLOP/s for each rank.
+constexpr double flops_for_a_byte = 100;
+
+}  // namespace
+
+ConvForPool conv_for_pool(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvAttributes& attributes,
+                          const PoolAttributes& pool) {
+  const auto separately = [&] { return ConvForPool{conv(x, w, bias, attributes), pool, nullptr, {}, {}}; };
+  if (!x.layout() || attributes.activation != Activation::none) return separately();
+  require_kernel_fits("conv", global_spatial(x), spatial_extent(w), attributes);
+  const auto s = convolution(x, w, attributes);
+  const auto of_pool = pooling(s.out, pool);
+  const auto first = windowed_plan(*x.layout(), s, w.dim(0));
+  if (!first.moves) return separately();
+  const auto second = windowed_plan(*first.out, of_pool, w.dim(0));
+
+  // Each rank's windows of the pool, and those of the places that they read.
+  std::array<std::vector<WindowPart>, 3> pooled;
+  double redundant = 1, own = 1;  // places that ranks make, in the split dimensions
+  const auto both =
+      spatial::windowed_plan(*x.layout(), of_pool.out, w.dim(0), [&](std::size_t i, const std::vector<std::int64_t>& cuts) {
+        const auto made = centred_cuts(spec(s, i), s.out[i], cuts);
+        const auto out = centred_cuts(spec(of_pool, i), of_pool.out[i], made);
+        pooled[i] = window_parts(spec(of_pool, i), made, out);
+        std::vector<WindowPart> parts;
+        std::int64_t places = 0;
+        for (const auto& part : pooled[i]) {
+          parts.push_back(window_part(spec(s, i), cuts.back(), part.begin, part.end));
+          places += part.end - part.begin;
+        }
+        redundant *= static_cast<double>(places), own *= static_cast<double>(s.out[i]);
+        return std::pair{out, parts};
+      });
+  const auto local = first.out->box().extents();
+  double others = static_cast<double>(local[0]);  // places in the other dimensions
+  for (std::size_t i = 0; i < 3; ++i)
+    if (!first.split[i]) others *= static_cast<double>(s.out[i]);
+  const auto item = static_cast<double>(size_of(x.dtype()));
+  const double saved = item * static_cast<double>(received_by_all(first) + received_by_all(second) - received_by_all(both));
+  const double again = 2 * std::max(0.0, redundant - own) * others * static_cast<double>(w.elements());
+  if (saved <= 0 || again > flops_for_a_byte * saved) return separately();
+
+  ConvForPool result{.y = spatial::windowed_conv(x, both, parameter_for(x, w), parameter_for(x, bias), 1, attributes, -1),
+                     .pool = pool,
+                     .out = both.out,
+                     .window = {},
+                     .extent = s.out};
+  std::array<WindowPart, 3> part{};
+  const auto coordinates = x.layout()->grid->coordinates(x.layout()->grid->rank);
+  for (const int axis : both.axes) {
+    const auto a = static_cast<std::size_t>(axis);
+    const auto i = static_cast<std::size_t>(x.layout()->axes[a].dimension - 1);
+    part[i] = pooled[i][static_cast<std::size_t>(coordinates[a])];
+  }
+  result.window = local_window(result.y, *both.out, both.split, part, pool);
+  return result;
+}
+
+Tensor avg_pool(const ConvForPool& x, Activation activation) {
+  if (!x.out) return avg_pool(x.y, x.pool, activation);
+  return averaged(x.y, x.window, activation.slope(), x.out, x.extent, x.pool);
+}
+
+Tensor max_pool(const ConvForPool& x) { return x.out ? maximum(x.y, x.window, x.out) : max_pool(x.y, x.pool); }
 
 Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvTransposeAttributes& attributes) {
   ConvTransposeAttributes a = attributes;
@@ -102,7 +202,7 @@ Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, cons
                  a.output_padding[i] + 1;
       require(s.out[i] >= 0, "[conv_transpose] padding leaves nothing in dimension {}: {}", i + 1, x);
     }
-    const auto plan = windowed_plan(x, s, w.dim(4) * a.groups);
+    const auto plan = windowed_plan(*x.layout(), s, w.dim(4) * a.groups);
     const auto window = windowed_input(x, plan);
     const HaloRoom room(halo_dimension(plan));
     const auto local_out = plan.out->box().extents();
@@ -132,23 +232,16 @@ Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, cons
 Tensor avg_pool(const Tensor& x, const PoolAttributes& a, Activation activation) {
   const double slope = activation.slope();
   if (!x.layout()) return local::leaky_avg_pool(x, slope, a);
-  const auto plan = windowed_plan(x, pooling(x, a), x.dim(4));
+  const auto plan = windowed_plan(*x.layout(), pooling(x, a), x.dim(4));
   const auto padded = windowed_input(x, plan);
-  const HaloRoom room(halo_dimension(plan));
-  const auto window = local_window(padded, plan, a);
-  const Tensor y =
-      slope == 1 ? mpigrad::apply(ops::AvgPool{window}, {padded}) : mpigrad::apply(ops::LeakyAvgPool{window, slope}, {padded});
-  const auto box = plan.out->box();
-  return with_divisors(y, global_spatial(x), a, {box.begin[1], box.begin[2], box.begin[3]}, {box.end[1], box.end[2], box.end[3]})
-      .with_layout(plan.out);
+  return averaged(padded, local_window(padded, plan, a), slope, plan.out, global_spatial(x), a);
 }
 
 Tensor max_pool(const Tensor& x, const PoolAttributes& a) {
   if (!x.layout()) return local::max_pool(x, a);
-  const auto plan = windowed_plan(x, pooling(x, a), x.dim(4));
+  const auto plan = windowed_plan(*x.layout(), pooling(x, a), x.dim(4));
   const auto padded = windowed_input(x, plan);
-  const HaloRoom room(halo_dimension(plan));
-  return apply_all(ops::MaxPool{local_window(padded, plan, a)}, {padded})[0].with_layout(plan.out);
+  return maximum(padded, local_window(padded, plan, a), plan.out);
 }
 
 Tensor bias_activation(const Tensor& x, const Tensor& bias, Activation activation) {

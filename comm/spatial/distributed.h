@@ -22,6 +22,20 @@ Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias = {},
 // avg_pool(activation(x)). What stays of an activation for the replay is one bit for each element of x, its sign.
 Tensor avg_pool(const Tensor& x, const PoolAttributes& attributes, Activation activation = Activation::none);
 Tensor max_pool(const Tensor& x, const PoolAttributes& attributes);
+// conv(x, w) + bias whose result is pooled: avg_pool(conv_for_pool(...)) is avg_pool(conv(...)). Where halos that are wide enough
+// for both windows are fewer bytes than those of the two, and what ranks then compute twice is little beside that, there is one
+// exchange: each rank makes the places that its windows read itself.
+struct ConvForPool {
+  Tensor y;  // of conv(), if `out` is none; else this rank's places
+  PoolAttributes pool;
+  LayoutPtr out;  // of what is pooled
+  ops::Window window;
+  Extent3 extent;  // of conv()
+};
+ConvForPool conv_for_pool(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvAttributes& attributes,
+                          const PoolAttributes& pool);
+Tensor avg_pool(const ConvForPool& x, Activation activation = Activation::none);
+Tensor max_pool(const ConvForPool& x);
 // activation(x + bias), bias [C] or none.
 Tensor bias_activation(const Tensor& x, const Tensor& bias, Activation activation);
 // Mean over D, H, W: [N, D, H, W, C] -> [N, C], the same on all ranks of the spatial axes.

@@ -1,102 +1,17 @@
 #include "comm/spatial/exchange.h"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 
 #include "framework/cuda/cuda.h"
+#include "framework/tensor/boxes.h"
+#include "ops/recompute.h"
 
 namespace mpigrad {
+
+using detail::BoxRegion, detail::pack_box, detail::unpack_box;
+
 namespace {
-
-// A box inside a row-major array that covers `whole`.
-struct Region {
-  Shape extents;
-  std::array<std::int64_t, Shape::max_rank> strides{};
-  std::int64_t offset = 0;
-  bool contiguous = false;
-
-  Region(const Box& whole, const Box& part) : extents(part.extents()) {
-    const auto shape = whole.extents();
-    strides = shape.strides();
-    for (int d = 0; d < shape.rank(); ++d) offset += (part.begin[d] - whole.begin[d]) * strides[static_cast<std::size_t>(d)];
-    // One block of memory if, from some dimension on, everything is whole, and before it there is one index only.
-    int d = shape.rank() - 1;
-    while (d >= 0 && extents[d] == shape[d]) --d;
-    contiguous = true;
-    for (--d; d >= 0; --d) contiguous = contiguous && extents[d] == 1;
-  }
-
-  // f(offset of a row in the array, offset of the row when packed, length)
-  template <class F>
-  void for_each_row(const F& f) const {
-    const std::int64_t length = extents.rank() ? extents.back() : 1;
-    const std::int64_t rows = length ? extents.elements() / length : 0;
-    // Rows of whole trailing dimensions are merged into longer ones.
-    std::int64_t merged = length;
-    int last = extents.rank() - 1;
-    while (last > 0 && strides[static_cast<std::size_t>(last - 1)] == merged) merged *= extents[--last];
-    const std::int64_t count = merged ? rows * length / merged : 0;
-#pragma omp parallel for if (rows * length > 65536) schedule(static)
-    for (std::int64_t r = 0; r < count; ++r) {
-      std::int64_t at = offset, rest = r;
-      for (int d = last - 1; d >= 0; --d) {
-        at += rest % extents[d] * strides[static_cast<std::size_t>(d)];
-        rest /= extents[d];
-      }
-      f(at, r * merged, merged);
-    }
-  }
-};
-
-// The region's elements in an array, first, and packed one behind the other.
-StridedArrays<2> against_packed(const Region& region) {
-  const auto packed = region.extents.strides();
-  StridedArrays<2> walk;
-  for (int d = 0; d < region.extents.rank(); ++d)
-    walk.add(region.extents[d], {region.strides[static_cast<std::size_t>(d)], packed[static_cast<std::size_t>(d)]});
-  return walk;
-}
-
-// Copies a part of an array to where it is packed.
-void pack(const Region& region, const Tensor& from, std::byte* packed) {
-  const auto item = size_of(from.dtype());
-  if (from.device() == DeviceKind::cuda) {
-    auto walk = against_packed(region);
-    std::swap(walk.strides[0], walk.strides[1]);
-    return cuda::copy_strided(packed, from.raw() + region.offset * item, item, walk, cuda::compute_stream());
-  }
-  region.for_each_row([&](std::int64_t at, std::int64_t into, std::int64_t n) {
-    std::memcpy(packed + into * item, from.raw() + at * item, static_cast<std::size_t>(n * item));
-  });
-}
-
-template <class T>
-void add_into(T* to, const T* from, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(to[i] + from[i]);
-}
-
-// Copies, or adds, a packed part into an array.
-void unpack(const Region& region, Tensor& to, const std::byte* packed, bool add) {
-  const auto item = size_of(to.dtype());
-  if (to.device() == DeviceKind::cuda) {
-    auto* first = to.raw() + region.offset * item;
-    if (add) return cuda::add_strided(first, packed, to.dtype(), against_packed(region), cuda::compute_stream());
-    return cuda::copy_strided(first, packed, item, against_packed(region), cuda::compute_stream());
-  }
-  if (!add) {
-    region.for_each_row([&](std::int64_t at, std::int64_t from, std::int64_t n) {
-      std::memcpy(to.raw() + at * item, packed + from * item, static_cast<std::size_t>(n * item));
-    });
-    return;
-  }
-  visit_any(to.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    T* base = to.mutable_data<T>();
-    const T* values = reinterpret_cast<const T*>(packed);
-    region.for_each_row([&](std::int64_t at, std::int64_t from, std::int64_t n) { add_into(base + at, values + from, n); });
-  });
-}
 
 std::vector<BoxPart> parts(const std::vector<Box>& others, const Box& mine) {
   std::vector<BoxPart> result;
@@ -154,6 +69,43 @@ Tensor inside(const Tensor& x, const Box& has, const Box& gets) {
   return {type, x.storage(), x.offset() + *offset};
 }
 
+// f(region, of a tensor that covers this rank's needed box, of a part that comes from another rank; its first element among them)
+template <class F>
+std::int64_t for_arriving(const Communicator& comm, const BoxPlan& plan, const F& f) {
+  std::int64_t first = 0;
+  for (const auto& part : received_parts(plan, comm.rank())) {
+    if (part.peer == comm.rank()) continue;
+    f(BoxRegion(plan.need[static_cast<std::size_t>(comm.rank())], part.box), first);
+    first += part.box.elements();
+  }
+  return first;
+}
+
+// What came from other ranks into y, packed.
+Tensor arrived_in(const Tensor& y, const Communicator& comm, const BoxPlan& plan) {
+  const auto elements = for_arriving(comm, plan, [](const BoxRegion&, std::int64_t) {});
+  Tensor packed(TensorType{Shape{elements}, y.dtype()}, y.device());
+  if (y.raw())
+    for_arriving(comm, plan, [&](const BoxRegion& region, std::int64_t first) {
+      pack_box(region, y, packed.raw() + first * size_of(y.dtype()));
+    });
+  return packed;
+}
+
+// move_boxes(), where that is known.
+void place_arrived(const Tensor& packed, const Communicator& comm, const BoxPlan& plan, const Tensor& x, Tensor& y) {
+  if (!y.raw()) return;
+  const auto mine = static_cast<std::size_t>(comm.rank());
+  const auto &have = plan.have[mine], &need = plan.need[mine];
+  if (x.storage() != y.storage()) {
+    if (!covers(received_parts(plan, comm.rank()), need)) detail::zero_bytes(y.device(), y.raw(), y.bytes());
+    if (const auto own = intersection(have, need); own.elements() > 0) copy_box(x, have, y, need, own);
+  }
+  for_arriving(comm, plan, [&](const BoxRegion& region, std::int64_t first) {
+    unpack_box(region, y, packed.raw() + first * size_of(y.dtype()), false);
+  });
+}
+
 }  // namespace
 
 std::vector<BoxPart> sent_parts(const BoxPlan& plan, int rank) {
@@ -164,10 +116,10 @@ std::vector<BoxPart> received_parts(const BoxPlan& plan, int rank) {
 }
 
 void copy_box(const Tensor& from, const Box& from_box, Tensor& to, const Box& to_box, const Box& part) {
-  const Region source(from_box, part), target(to_box, part);
+  const BoxRegion source(from_box, part), target(to_box, part);
   const auto item = size_of(from.dtype());
-  if (source.contiguous) return unpack(target, to, from.raw() + source.offset * item, false);
-  if (target.contiguous) return pack(source, from, to.raw() + target.offset * item);
+  if (source.contiguous) return unpack_box(target, to, from.raw() + source.offset * item, false);
+  if (target.contiguous) return pack_box(source, from, to.raw() + target.offset * item);
   if (from.device() == DeviceKind::cuda) {
     StridedArrays<2> walk;
     for (int d = 0; d < source.extents.rank(); ++d)
@@ -176,8 +128,8 @@ void copy_box(const Tensor& from, const Box& from_box, Tensor& to, const Box& to
                               cuda::compute_stream());
   }
   Tensor packed(TensorType{Shape{part.elements()}, from.dtype()}, from.device());
-  pack(source, from, packed.raw());
-  unpack(target, to, packed.raw(), false);
+  pack_box(source, from, packed.raw());
+  unpack_box(target, to, packed.raw(), false);
 }
 
 void move_boxes(const Communicator& comm, const BoxPlan& plan, const Tensor& from, Tensor& to, bool reverse) {
@@ -201,12 +153,12 @@ void move_boxes(const Communicator& comm, const BoxPlan& plan, const Tensor& fro
     }
     Message message{part.peer, tag, nullptr, part.box.elements()};
     if (real) {
-      const Region region(from_box, part.box);
+      const BoxRegion region(from_box, part.box);
       if (region.contiguous) {
         message.data = from.raw() + region.offset * item;
       } else {
         buffers.emplace_back(TensorType{Shape{message.count}, from.dtype()}, from.device());
-        pack(region, from, buffers.back().raw());
+        pack_box(region, from, buffers.back().raw());
         message.data = buffers.back().raw();
       }
     }
@@ -217,7 +169,7 @@ void move_boxes(const Communicator& comm, const BoxPlan& plan, const Tensor& fro
     if (part.peer == rank) continue;
     Message message{part.peer, tag, nullptr, part.box.elements()};
     if (real) {
-      const Region region(to_box, part.box);
+      const BoxRegion region(to_box, part.box);
       if (region.contiguous && !reverse) {
         message.data = to.raw() + region.offset * item;
         later.push_back(nullptr);
@@ -240,7 +192,7 @@ void move_boxes(const Communicator& comm, const BoxPlan& plan, const Tensor& fro
   pending.wait();
   if (real)
     for (std::size_t i = 0; i < receives.size(); ++i)
-      if (later[i]) unpack(Region(to_box, later[i]->box), to, static_cast<const std::byte*>(receives[i].data), reverse);
+      if (later[i]) unpack_box(BoxRegion(to_box, later[i]->box), to, static_cast<const std::byte*>(receives[i].data), reverse);
 }
 
 namespace ops {
@@ -255,7 +207,13 @@ Tensor Exchange::view(Inputs in) const {
   Tensor out;
   if (covers(received_parts(*plan, comm.rank()), plan->need[r])) out = around(in[0], plan->have[r], plan->need[r]);
   if (!out) out = Tensor(type, in[0].device());
+  const auto arrival = detail::Arrival::next();
+  if (arrival.known()) {
+    place_arrived(arrival.known(), comm, *plan, in[0], out);
+    return out;
+  }
   move_boxes(comm, *plan, in[0], out, false);
+  if (arrival.wanted()) arrival.keep(arrived_in(out, comm, *plan));
   return out;
 }
 Tensors Exchange::vjp(const Replay&, Inputs g) const {

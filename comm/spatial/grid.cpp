@@ -7,7 +7,8 @@
 
 namespace mpigrad {
 
-Grid::Grid(const Communicator& world, std::vector<std::string> axis_names, std::vector<int> axis_extents) : world_(world) {
+Grid::Grid(const Communicator& world, std::vector<std::string> axis_names, std::vector<int> axis_extents, Overlap overlap)
+    : world_(world), overlap_(overlap) {
   names = std::move(axis_names);
   extents = std::move(axis_extents);
   rank = world.rank();
@@ -46,9 +47,9 @@ Tensor Grid::sum_over(const std::vector<int>& axes, const Tensor& x) const {
   return allreduce(constant(x.without_layout()), along(axes));
 }
 
-GridPtr make_grid(const Communicator& world, const GridExtents& e) {
+GridPtr make_grid(const Communicator& world, const GridExtents& e, Overlap overlap) {
   return std::make_shared<Grid>(world, std::vector<std::string>{"sample", "depth", "height", "width"},
-                                std::vector<int>{e.sample, e.depth, e.height, e.width});
+                                std::vector<int>{e.sample, e.depth, e.height, e.width}, overlap);
 }
 
 const Grid& grid_of(const Layout& layout) {

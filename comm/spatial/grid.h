@@ -12,11 +12,16 @@ struct GridExtents {
   int sample = 1, depth = 1, height = 1, width = 1;
 };
 
+// Whether convolutions of split volumes compute on their own block while halos travel (comm/spatial/overlapped.h): where that
+// pays, not at all, or wherever it can be done. All ranks have to agree.
+enum class Overlap : std::uint8_t { automatic, never, always };
+
 class Grid : public GridShape {
  public:
-  Grid(const Communicator& world, std::vector<std::string> names, std::vector<int> extents);
+  Grid(const Communicator& world, std::vector<std::string> names, std::vector<int> extents, Overlap overlap = Overlap::automatic);
 
   const Communicator& world() const { return world_; }
+  Overlap overlap() const { return overlap_; }
   // Ranks that differ from this one only along `axes`. Collective among them at the first use.
   Communicator along(const std::vector<int>& axes) const;
   // These ranks of the grid, in the order of that communicator.
@@ -25,12 +30,13 @@ class Grid : public GridShape {
 
  private:
   Communicator world_;
+  Overlap overlap_;
   mutable std::map<std::vector<int>, Communicator> groups_;
 };
 using GridPtr = std::shared_ptr<const Grid>;
 
 // sample x depth x height x width over all ranks of `world`; an Error if the product is not their number.
-GridPtr make_grid(const Communicator& world, const GridExtents& extents);
+GridPtr make_grid(const Communicator& world, const GridExtents& extents, Overlap overlap = Overlap::automatic);
 const Grid& grid_of(const Layout& layout);
 
 // ---- layouts on a grid; cuts left out are balanced

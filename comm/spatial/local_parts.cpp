@@ -8,13 +8,12 @@
 
 namespace mpigrad::spatial {
 
-WindowedPlan windowed_plan(const Tensor& x, const Extent3& extents, std::int64_t channels, const DimensionParts& parts_of) {
-  const auto& layout = *x.layout();
+WindowedPlan windowed_plan(const Layout& layout, const Extent3& extents, std::int64_t channels, const DimensionParts& parts_of) {
   WindowedPlan result;
   Layout out = layout;
   for (std::size_t i = 0; i < 3; ++i) out.global[static_cast<int>(i) + 1] = extents[i];
-  require(layout.axis_of(4) < 0, "[window] the channels are split; redistribute them first: {}", x);
-  require(!layout.has(Placement::share), "[window] of a share; make it whole with redistribute() first: {}", x);
+  require(layout.axis_of(4) < 0, "[window] the channels are split; redistribute them first: {}", to_string(layout));
+  require(!layout.has(Placement::share), "[window] of a share; make it whole with redistribute() first: {}", to_string(layout));
   out.global[4] = channels;
 
   std::array<std::vector<WindowPart>, 3> parts;

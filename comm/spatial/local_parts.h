@@ -25,8 +25,8 @@ struct WindowedPlan {
 // Of spatial dimension i, cut in blocks: the cuts of its outputs, and every rank's part.
 using DimensionParts = std::function<std::pair<std::vector<std::int64_t>, std::vector<WindowPart>>(
     std::size_t i, const std::vector<std::int64_t>& cuts)>;
-// The result has `out` places and `channels` channels.
-WindowedPlan windowed_plan(const Tensor& x, const Extent3& out, std::int64_t channels, const DimensionParts& parts_of);
+// Of inputs with that layout. The result has `out` places and `channels` channels.
+WindowedPlan windowed_plan(const Layout& layout, const Extent3& out, std::int64_t channels, const DimensionParts& parts_of);
 // x's local part with what it needs around it.
 Tensor windowed_input(const Tensor& x, const WindowedPlan& plan);
 // The global extents of [N, D, H, W, C].

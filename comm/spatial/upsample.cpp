@@ -34,20 +34,21 @@ Tensor upsample(const Tensor& x, const Extent3& extents, Interpolation mode) {
     for (const auto i : order) y = along(y, i, {mode, in[i], extents[i], 0, in[i], 0, extents[i]});
     return y;
   }
-  const auto plan = spatial::windowed_plan(x, extents, x.dim(4), [&](std::size_t i, const std::vector<std::int64_t>& cuts) {
-    std::vector<std::int64_t> out{0};
-    std::vector<WindowPart> parts;
-    for (std::size_t r = 1; r < cuts.size(); ++r) {
-      out.push_back(r + 1 == cuts.size() ? extents[i] : std::max(out.back(), outputs_before(in[i], extents[i], cuts[r])));
-      WindowPart part{.begin = cuts[r - 1], .end = cuts[r - 1], .out_begin = out[r - 1], .out_end = out[r]};
-      if (part.out_begin < part.out_end) {
-        part.begin = inputs_of(mode, in[i], extents[i], part.out_begin).first;
-        part.end = inputs_of(mode, in[i], extents[i], part.out_end - 1).second + 1;
-      }
-      parts.push_back(part);
-    }
-    return std::pair{out, parts};
-  });
+  const auto plan =
+      spatial::windowed_plan(*x.layout(), extents, x.dim(4), [&](std::size_t i, const std::vector<std::int64_t>& cuts) {
+        std::vector<std::int64_t> out{0};
+        std::vector<WindowPart> parts;
+        for (std::size_t r = 1; r < cuts.size(); ++r) {
+          out.push_back(r + 1 == cuts.size() ? extents[i] : std::max(out.back(), outputs_before(in[i], extents[i], cuts[r])));
+          WindowPart part{.begin = cuts[r - 1], .end = cuts[r - 1], .out_begin = out[r - 1], .out_end = out[r]};
+          if (part.out_begin < part.out_end) {
+            part.begin = inputs_of(mode, in[i], extents[i], part.out_begin).first;
+            part.end = inputs_of(mode, in[i], extents[i], part.out_end - 1).second + 1;
+          }
+          parts.push_back(part);
+        }
+        return std::pair{out, parts};
+      });
   Tensor y = spatial::windowed_input(x, plan);
   const HaloRoom room(spatial::halo_dimension(plan));
   for (const auto i : order) {

@@ -40,22 +40,23 @@ std::vector<std::int64_t> centred_cuts_transposed(const WindowSpec& w, std::int6
   return owner_cuts(outputs, input_cuts, [&](std::int64_t o) { return floor_divide(o + w.padding_low - half, w.stride); });
 }
 
+WindowPart window_part(const WindowSpec& w, std::int64_t n, std::int64_t first, std::int64_t last) {
+  WindowPart part;
+  part.out_begin = first, part.out_end = last;
+  if (first >= last) return part;
+  const auto a = first * w.stride - w.padding_low;
+  const auto b = (last - 1) * w.stride - w.padding_low + w.dilation * (w.kernel - 1) + 1;
+  part.begin = std::clamp<std::int64_t>(a, 0, n), part.end = std::clamp<std::int64_t>(b, 0, n);
+  part.pad_low = std::min(b - a, std::max<std::int64_t>(0, -a));
+  part.pad_high = std::min(b - a, std::max<std::int64_t>(0, b - n));
+  return part;
+}
+
 std::vector<WindowPart> window_parts(const WindowSpec& w, const std::vector<std::int64_t>& input_cuts,
                                      const std::vector<std::int64_t>& output_cuts) {
-  const std::int64_t n = input_cuts.back();
   std::vector<WindowPart> parts;
-  for (std::size_t r = 0; r + 1 < output_cuts.size(); ++r) {
-    WindowPart part;
-    part.out_begin = output_cuts[r], part.out_end = output_cuts[r + 1];
-    if (part.out_begin < part.out_end) {
-      const auto a = part.out_begin * w.stride - w.padding_low;
-      const auto b = (part.out_end - 1) * w.stride - w.padding_low + w.dilation * (w.kernel - 1) + 1;
-      part.begin = std::clamp<std::int64_t>(a, 0, n), part.end = std::clamp<std::int64_t>(b, 0, n);
-      part.pad_low = std::min(b - a, std::max<std::int64_t>(0, -a));
-      part.pad_high = std::min(b - a, std::max<std::int64_t>(0, b - n));
-    }
-    parts.push_back(part);
-  }
+  for (std::size_t r = 0; r + 1 < output_cuts.size(); ++r)
+    parts.push_back(window_part(w, input_cuts.back(), output_cuts[r], output_cuts[r + 1]));
   return parts;
 }
 

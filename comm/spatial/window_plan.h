@@ -24,6 +24,8 @@ std::vector<std::int64_t> centred_cuts(const WindowSpec& spec, std::int64_t outp
 std::vector<std::int64_t> centred_cuts_transposed(const WindowSpec& spec, std::int64_t outputs,
                                                   const std::vector<std::int64_t>& input_cuts);
 
+// What a rank needs that makes outputs [first, last) of n inputs.
+WindowPart window_part(const WindowSpec& spec, std::int64_t n, std::int64_t first, std::int64_t last);
 // For every rank, given the cuts of inputs and outputs.
 std::vector<WindowPart> window_parts(const WindowSpec& spec, const std::vector<std::int64_t>& input_cuts,
                                      const std::vector<std::int64_t>& output_cuts);

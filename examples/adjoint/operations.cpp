@@ -29,6 +29,15 @@ Rows column(P p, std::size_t s) {
   return rows;
 }
 
+// What arrives on a graph: the blocks that every rank sends here, in the order of ranks.
+Rows arriving_rows(P p, std::size_t r) {
+  Rows rows;
+  for (std::size_t s = 0; s < p.graph.size(); ++s)
+    for (std::size_t i = 0; i < p.graph[s].size(); ++i)
+      if (static_cast<std::size_t>(p.graph[s][i]) == r) rows.push_back(p.matrix[s][i]);
+  return rows;
+}
+
 // One of the two calls blocks, the other one is under way meanwhile: a rank may send to itself, and rings cannot lock up.
 Tensor run_send(X x, C comm, P p) {
   auto receive = irecv(arriving(comm, p), comm, p.source[rank_of(comm)]);
@@ -163,6 +172,11 @@ const std::vector<Operation>& operations() {
       {"neighbor_alltoall", takes_graph | takes_counts, false, false, shapes::neighbor_alltoall,
        [](X x, C c, P p) { return neighbor_alltoall(x, graph(c, p.graph[rank_of(c)]), p.matrix[rank_of(c)]); },
        "MPI_Neighbor_alltoall(v) on the transposed graph: the blocks go back"},
+      {"ineighbor_alltoall", takes_graph | takes_counts, false, false, shapes::neighbor_alltoall,
+       [](X x, C c, P p) {
+         return wait(ineighbor_alltoall(x, graph(c, p.graph[rank_of(c)]), p.matrix[rank_of(c)], arriving_rows(p, rank_of(c))));
+       },
+       "MPI_Ineighbor_alltoall(v) on the transposed graph: the blocks go back"},
       {"get", takes_target, false, false, shapes::get,
        [](X x, C c, P p) { return get(x, c, whole_window(c, p, p.y_sizes[rank_of(c)])); },
        "MPI_Accumulate (sum): the cotangent is added to the owner's"},

@@ -32,7 +32,7 @@ int train(const Communicator& world, const TrainOptions& o) {
   const auto files = trainer::training_files(o, {predictions_file, picture_file});
   const trainer::Outputs out(world, o.out, files, o.overwrite);
 
-  const auto grid = make_grid(trainer::ranks_of_grid(world, o), extents);
+  const auto grid = trainer::grid_of_ranks(world, o, extents);
   Sets sets;
   auto recipe = o.recipe;
   std::optional<data::Loader> train_set, validation_set;

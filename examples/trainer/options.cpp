@@ -42,9 +42,9 @@ void add_grid_option(CLI::App& app, Options& o) {
 
 void add_communication_option(CLI::App& app, Options& o) {
   app.add_option("--communication", o.communication,
-                 "on, or none: ranks exchange nothing, which shows what exchanging costs; what is trained is worthless and not "
-                 "written")
-      ->check(CLI::IsMember({"on", "none"}))
+                 "overlapped: convolutions go on while halos travel, where that pays; blocking: they wait for them; none: ranks "
+                 "exchange nothing, which shows what exchanging costs, and what is trained is worthless and not written")
+      ->check(CLI::IsMember({"overlapped", "blocking", "none"}))
       ->capture_default_str()
       ->group("Ranks");
 }
@@ -198,8 +198,9 @@ void check_grid(const GridExtents& grid, int ranks) {
                                  ranks == 1 ? "is" : "are", ranks, ranks_of(grid)));
 }
 
-Communicator ranks_of_grid(const Communicator& world, const Options& o) {
-  return o.communication == "none" ? Communicator(silent_transport(world.transport().duplicate())) : world;
+GridPtr grid_of_ranks(const Communicator& world, const Options& o, const GridExtents& extents) {
+  const auto ranks = o.communication == "none" ? Communicator(silent_transport(world.transport().duplicate())) : world;
+  return make_grid(ranks, extents, o.communication == "blocking" ? Overlap::never : Overlap::automatic);
 }
 
 DType dtype_of(const Options& o) { return o.dtype == "float64" ? DType::float64 : DType::float32; }

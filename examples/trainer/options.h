@@ -25,7 +25,7 @@ struct Options {
   std::string dtype = "float32", precision;  // precision empty: that of dtype
   bool flips = false, shifts = false;
   // ranks
-  std::string grid, communication = "on";
+  std::string grid, communication = "overlapped";
   // device
   std::string device;  // which launch() has chosen already
   bool autotune = false, deterministic = false, graph = false;
@@ -70,8 +70,8 @@ void add_describe_options(CLI::App& app, Options& options);  // with --size, of 
 GridExtents parse_grid(const std::string& text, int ranks);
 int ranks_of(const GridExtents& grid);
 std::string to_string(const GridExtents& grid);
-// The ranks of a training's grid, which with --communication none exchange nothing.
-Communicator ranks_of_grid(const Communicator& world, const Options& options);
+// A training's grid, whose ranks exchange halos as --communication says.
+GridPtr grid_of_ranks(const Communicator& world, const Options& options, const GridExtents& extents);
 // UsageError if the grid has another number of ranks than there are.
 void check_grid(const GridExtents& grid, int ranks);
 

@@ -48,7 +48,7 @@ int train(const Communicator& world, const TrainOptions& o) {
   recipe.window = parse_extents("--window", o.window);
   if (!o.spacing.empty()) recipe.spacing = parse_spacing("--spacing", o.spacing);
 
-  const auto grid = make_grid(trainer::ranks_of_grid(world, o), extents);
+  const auto grid = trainer::grid_of_ranks(world, o, extents);
   const auto volumes = open(world, o.data, "", o.source, true, recipe);
   data::Split split;
   of_input(world, [&] {

@@ -25,7 +25,8 @@ Conv3d::Conv3d(Module& parent, const std::string& name, const Conv3dAttributes& 
 
 Tensor Conv3d::bias() { return a_.bias ? parameter("bias", {a_.out}, constant_value(0), false) : Tensor(); }
 
-Tensor Conv3d::convolved(const Tensor& input, bool with_bias, Activation activation, const std::optional<Triple>& stride) {
+ConvForPool Conv3d::convolved(const Tensor& input, bool with_bias, Activation activation, const std::optional<Triple>& stride,
+                              const PoolAttributes* pool) {
   require(input.rank() == 5, "[{}] needs [N, D, H, W, C]: {}", path(), input);
   require(a_.groups > 0 && input.dim(4) % a_.groups == 0, "[{}] {} channels are not a multiple of {} groups: {}", path(),
           input.dim(4), a_.groups, input);
@@ -36,18 +37,23 @@ Tensor Conv3d::convolved(const Tensor& input, bool with_bias, Activation activat
   const double fan_in = taps * static_cast<double>(shape[4]), fan_out = taps * static_cast<double>(a_.out / a_.groups);
   const auto w =
       parameter("weight", shape, a_.start == WeightStart::he_fan_out ? he_normal(fan_out) : glorot_uniform(fan_in, fan_out));
-  const auto b = bias();
-  return scope.done(conv(x, w, with_bias ? b : Tensor(),
-                         {.stride = stride.value_or(a_.stride),
-                          .dilation = a_.dilation,
-                          .padding_low = a_.padding,
-                          .padding_high = a_.padding,
-                          .groups = a_.groups,
-                          .activation = activation}));
+  const auto made = bias();  // also where it is added later
+  const auto b = with_bias ? made : Tensor();
+  const ConvAttributes attributes{.stride = stride.value_or(a_.stride),
+                                  .dilation = a_.dilation,
+                                  .padding_low = a_.padding,
+                                  .padding_high = a_.padding,
+                                  .groups = a_.groups,
+                                  .activation = activation};
+  ConvForPool result;
+  if (pool) result = conv_for_pool(x, w, b, attributes, *pool);
+  else result.y = conv(x, w, b, attributes);
+  result.y = scope.done(result.y);
+  return result;
 }
 
 Tensor Conv3d::operator()(const Tensor& x, Activation activation, const std::optional<Triple>& stride) {
-  return convolved(x, true, activation, stride);
+  return convolved(x, true, activation, stride, nullptr).y;
 }
 
 // For f(z) = leaky_relu(z + bias, slope), which never falls: max f(z) = f(max z), ties and NaN included. Only what takes the
@@ -56,9 +62,9 @@ Tensor Conv3d::operator()(const Tensor& x, Activation activation, const std::opt
 Tensor Conv3d::pooled(const Tensor& x, const std::string& name, Pooling pooling, const PoolAttributes& pool,
                       Activation activation, const std::optional<Triple>& stride) {
   const bool average = pooling == Pooling::average;
-  const auto z = convolved(x, average, Activation::none, stride);
+  const auto z = convolved(x, average, Activation::none, stride, &pool);
   LayerScope scope(name, average ? "avg_pool" : "max_pool");
-  return scope.done(average ? avg_pool(z, pool, activation) : bias_activation(max_pool(z, pool), bias(), activation));
+  return scope.done(average ? avg_pool(z, activation) : bias_activation(max_pool(z), bias(), activation));
 }
 
 ConvTranspose3d::ConvTranspose3d(Module& parent, const std::string& name, const ConvTranspose3dAttributes& attributes)

@@ -18,7 +18,9 @@ class Session {
   int rank() const { return world_.rank(); }
   int ranks() const { return world_.size(); }
   // All ranks as sample x depth x height x width.
-  GridPtr grid(const GridExtents& extents) const { return make_grid(world_, extents); }
+  GridPtr grid(const GridExtents& extents, Overlap overlap = Overlap::automatic) const {
+    return make_grid(world_, extents, overlap);
+  }
   // Rank 0 prints one line, "name value".
   void log(const std::string& name, double value) const;
 

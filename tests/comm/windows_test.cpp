@@ -13,6 +13,7 @@
 #include "comm/transport/forwarding.h"
 #include "framework/tape.h"
 #include "ops/elementwise.h"
+#include "ops/recompute.h"
 #include "ops/reduce.h"
 #include "tests/support/distributed.h"
 #include "tests/support/ranks.h"
@@ -78,6 +79,8 @@ struct Window {
   }
 };
 
+int comm_rank_of(const Tensor& x) { return x.layout() ? x.layout()->grid->rank : -1; }
+
 struct Row {
   std::string name;
   Reads reads;  // none: nothing is exchanged
@@ -85,6 +88,8 @@ struct Row {
   std::vector<Shape> parameters;
   std::function<Tensor(const Tensors&)> run;  // of x and the parameters
   std::int64_t planes_of_a_rank = 0;          // 0: 16 and 18 planes; else that many on each rank
+  bool overlaps = false;                      // computes while halos travel, where the grid has Overlap::always
+  bool counted = true;                        // bytes are those of `reads`
 };
 
 Reads same(const Window& w) {
@@ -107,9 +112,21 @@ Row upsample_row(const char* name, const std::array<double, 3>& factors, Interpo
 }
 
 Row conv_row(const char* name, std::int64_t k, std::int64_t s, std::int64_t p, std::int64_t d = 1, std::int64_t groups = 1) {
-  return {name, same({k, s, p, d}), 4, {{6, k, k, k, 4 / groups}, {6}}, [=](const Tensors& in) {
-            return conv(in[0], in[1], in[2], {.stride = s, .dilation = d, .padding_low = p, .padding_high = p, .groups = groups});
-          }};
+  return {name,
+          same({k, s, p, d}),
+          4,
+          {{6, k, k, k, 4 / groups}, {6}},
+          [=](const Tensors& in) {
+            return conv(in[0], in[1], in[2],
+                        {.stride = s,
+                         .dilation = d,
+                         .padding_low = p,
+                         .padding_high = p,
+                         .groups = groups,
+                         .activation = k == 4 ? Activation::leaky_relu(0.25) : Activation::none});
+          },
+          0,
+          true};
 }
 Row transposed_row(const char* name, std::int64_t k, std::int64_t s, std::int64_t p, std::int64_t output_padding = 0) {
   return {name, same({k, s, p, 1, true}), 3, {{3, k, k, k, 5}, {5}}, [=](const Tensors& in) {
@@ -189,7 +206,13 @@ Whole run_row(const Row& row, const Tensors& in, const std::function<Tensor(cons
   return {y, tape.vjp({y}, {u(y)}, in)};
 }
 
-void check_row(const Row& row, const std::vector<int>& cuts, std::int64_t batch, std::int64_t planes) {
+// Of volumes with batch, planes and the channels of a row.
+GridExtents extents_of(const std::vector<int>& cuts) {
+  return {.depth = cuts[0], .height = cuts.size() > 1 ? cuts[1] : 1, .width = cuts.size() > 2 ? cuts[2] : 1};
+}
+
+void check_row(const Row& row, const std::vector<int>& cuts, std::int64_t batch, std::int64_t planes,
+               Overlap overlap = Overlap::never) {
   int ranks = 1;
   for (const int parts : cuts) ranks *= parts;
   Shape shape{batch, 6, 5, 4, row.channels};
@@ -202,8 +225,7 @@ void check_row(const Row& row, const std::vector<int>& cuts, std::int64_t batch,
   std::atomic<std::int64_t> expected{-1};
   on_ranks(ranks, [&](const Communicator& bare) {
     const Communicator comm(std::make_shared<Counting>(bare.shared_transport(), traffic));
-    const auto grid =
-        make_grid(comm, {.depth = cuts[0], .height = cuts.size() > 1 ? cuts[1] : 1, .width = cuts.size() > 2 ? cuts[2] : 1});
+    const auto grid = make_grid(comm, extents_of(cuts), overlap);
     const auto layout = activation_layout(grid, shape);
     Tensors in{part_of(whole_in[0], layout)};
     for (std::size_t i = 1; i < whole_in.size(); ++i)
@@ -216,8 +238,10 @@ void check_row(const Row& row, const std::vector<int>& cuts, std::int64_t batch,
       require_close(fmt::format("{}: parameter {}", row.name, i), mine.gradients[i], whole.gradients[i], 1e-12);
     if (comm.rank() == 0 && row.reads) expected = halo_elements(row.reads, *layout, *mine.y.layout());
   });
+  if (!row.counted) return;
   // Forth and back.
-  INFO(row.name << ", " << ranks << " ranks, batch " << batch << ", input " << to_string(shape));
+  INFO(row.name << ", " << ranks << " ranks, batch " << batch << ", input " << to_string(shape)
+                << (overlap == Overlap::always ? ", overlapped" : ""));
   CHECK(traffic.bytes == (row.reads ? 2 * expected * 8 : 0));
   // No collective carries activations: only parameters' gradients, statistics of channels, what a grid is made of.
   std::int64_t most = 2 * batch * row.channels + 2 * ranks;
@@ -235,6 +259,7 @@ TEST_CASE("windows: exact on every split, with no byte beyond the halos") {
           if (row.planes_of_a_rank > 0 && planes == 18) continue;
           try {
             check_row(row, cuts, batch, planes);
+            if (row.overlaps) check_row(row, cuts, batch, planes, Overlap::always);
           } catch (const std::exception& error) {
             FAIL_CHECK(row.name << ": " << std::string(error.what()));
           }
@@ -244,7 +269,10 @@ TEST_CASE("windows: exact on every split, with no byte beyond the halos") {
 TEST_CASE("windows: 10 and 18 planes on 4 ranks") {
   for (const auto& row : table())
     if (row.planes_of_a_rank == 0)
-      for (const std::int64_t planes : {10, 18}) CHECK_NOTHROW(check_row(row, {4}, 1, planes));
+      for (const std::int64_t planes : {10, 18}) {
+        CHECK_NOTHROW(check_row(row, {4}, 1, planes));
+        if (row.overlaps) CHECK_NOTHROW(check_row(row, {4}, 1, planes, Overlap::always));
+      }
 }
 
 TEST_CASE("windows: 18 ranks, 3 x 3 x 2, with kernel (5, 4, 3), padding (1, 1, 2), stride (3, 1, 2), dilation (3, 3, 1)") {
@@ -260,4 +288,127 @@ TEST_CASE("windows: 18 ranks, 3 x 3 x 2, with kernel (5, 4, 3), padding (1, 1, 2
                               {.stride = {3, 1, 2}, .dilation = {3, 3, 1}, .padding_low = {1, 1, 2}, .padding_high = {1, 1, 2}});
                 }};
   CHECK_NOTHROW(check_row(row, {3, 3, 2}, 1, 50));
+  CHECK_NOTHROW(check_row(row, {3, 3, 2}, 1, 50, Overlap::always));
+}
+
+TEST_CASE("windows: blocks in three dimensions convolve while halos travel, edges and corners included") {
+  for (const auto& row : table())
+    if (row.overlaps) CHECK_NOTHROW(check_row(row, {2, 2, 2}, 1, row.planes_of_a_rank > 0 ? 16 : 18, Overlap::always));
+}
+
+TEST_CASE("windows: what a function that is computed again received is kept, not sent again") {
+  const auto once = conv_row("", 3, 1, 1);
+  const auto twice = [&](const Tensors& in) { return once.run({once.run(in), in[3], in[4]}); };
+  const Row row{"two convolutions, computed again", {}, 4, {{6, 3, 3, 3, 4}, {6}, {6, 3, 3, 3, 6}, {6}}, [&](const Tensors& in) {
+                  return recompute([=](const Tensor& x) { return twice({x, in[1], in[2], in[3], in[4]}); }, in[0]);
+                }};
+  const Shape shape{2, 16, 18, 6, 4};
+  for (const auto overlap : {Overlap::never, Overlap::always})
+    for (const auto& cuts : std::vector<std::vector<int>>{{2}, {2, 2}, {2, 2, 2}}) {
+      Traffic plain, again;
+      int ranks = 1;
+      for (const int parts : cuts) ranks *= parts;
+      for (auto* traffic : {&plain, &again})
+        on_ranks(ranks, [&](const Communicator& bare) {
+          const Communicator comm(std::make_shared<Counting>(bare.shared_transport(), *traffic));
+          const auto grid = make_grid(comm, extents_of(cuts), overlap);
+          Tensors in{global_tensor(shape, 1, activation_layout(grid, shape))}, whole_in{global_tensor(shape, 1)};
+          for (std::size_t i = 0; i < row.parameters.size(); ++i) {
+            whole_in.push_back(global_tensor(row.parameters[i], 2 + i));
+            in.push_back(whole_in.back().with_layout(same_layout(grid, row.parameters[i])));
+          }
+          const auto run = [&](const Tensors& x) { return traffic == &again ? row.run(x) : twice(x); };
+          const auto on = [&](const Tensors& x, const LayoutPtr& layout) {
+            Tape tape;
+            const auto y = run(x);
+            return tape.vjp({y}, {global_tensor({2, 16, 18, 6, 6}, 9, layout)}, x);
+          };
+          const auto mine = on(in, activation_layout(grid, {2, 16, 18, 6, 6})), whole = on(whole_in, nullptr);
+          require_close("gradient", mine[0], part_of(whole[0], in[0].layout()), 1e-12);
+          for (std::size_t i = 1; i < in.size(); ++i) require_close("parameter", mine[i], whole[i], 1e-12);
+        });
+      CHECK(plain.bytes > 0);
+      CHECK(again.bytes == plain.bytes);
+    }
+}
+
+TEST_CASE("windows: forward and backward, the block is convolved while halos travel") {
+  on_ranks(2, [](const Communicator& comm) {
+    const auto grid = make_grid(comm, {.depth = 2}, Overlap::always);
+    const Shape shape{1, 8, 6, 6, 3};
+    const auto x = global_tensor(shape, 1, activation_layout(grid, shape));
+    const auto w = global_tensor({4, 3, 3, 3, 3}, 2).with_layout(same_layout(grid, {4, 3, 3, 3, 3}));
+    std::string forward, backward;
+    const auto names = [](std::span<const Tape::Entry> entries) {
+      std::string line;
+      for (const auto& entry : entries) line += " " + std::string(entry.name);
+      return line + " ";
+    };
+    Tape outer;
+    {
+      Tape tape;
+      const auto y = conv(x, w, {}, {.padding_low = 1, .padding_high = 1});
+      forward = names(tape.entries());
+      const auto before = outer.entries().size();
+      (void)tape.vjp({y}, {global_tensor(y.layout()->global, 3, y.layout())}, {x, w});
+      backward = names(std::span(outer.entries()).subspan(before));
+    }
+    // The order of the calls tells what lies between a start and its wait.
+    const auto in_order = [](const std::string& line, const std::vector<std::string>& parts) {
+      std::size_t at = 0;
+      for (const auto& part : parts) {
+        at = line.find(" " + part + " ", at);
+        if (at == std::string::npos) return false;
+      }
+      return true;
+    };
+    require(in_order(forward, {"ineighbor_alltoall", "conv", "wait", "conv", "add_boxes"}), "[test] forward:{}", forward);
+    require(in_order(backward, {"ineighbor_alltoall", "conv_data", "conv_weight", "wait", "add_boxes"}), "[test] backward:{}",
+            backward);
+  });
+}
+
+TEST_CASE("windows: second derivatives of what overlaps") {
+  on_ranks(4, [](const Communicator& comm) {
+    const auto grid = make_grid(comm, {.depth = 2, .height = 2}, Overlap::always);
+    const Shape shape{1, 9, 8, 4, 2}, kernel{3, 3, 3, 2, 2};
+    const auto layout = activation_layout(grid, shape);
+    const auto second = [&](const Tensor& x, const Tensor& w, const Tensor& u) {
+      Tape outer;
+      Tape tape;
+      const auto y = conv(x, w, {}, {.stride = {2, 1, 1}, .padding_low = 1, .padding_high = 1, .activation = Activation::none});
+      const auto first = tape.vjp({square(y)}, {ones_like(y)}, {x, w}, Record::yes);
+      return outer.vjp({first[0]}, {u}, {x, w});
+    };
+    const auto x = global_tensor(shape, 1), w = global_tensor(kernel, 2), u = global_tensor(shape, 3);
+    const auto whole = second(x, w, u);
+    const auto mine = second(part_of(x, layout), w.with_layout(same_layout(grid, kernel)), part_of(u, layout));
+    require_close("x", mine[0], part_of(whole[0], layout), 1e-11);
+    require_close("w", mine[1], whole[1], 1e-11);
+  });
+}
+
+TEST_CASE("windows: one exchange for a convolution and its pooling, where that moves less") {
+  int merged = 0;
+  for (const std::int64_t channels : {1, 2, 24})
+    for (const bool average : {true, false})
+      for (const auto& pool : {PoolAttributes{.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1},
+                               PoolAttributes{.kernel = 2, .stride = 2}, PoolAttributes{.kernel = 3, .stride = 1}})
+        for (const auto& cuts : std::vector<std::vector<int>>{{2}, {4}, {3, 2}, {2, 2, 2}})
+          for (const auto overlap : {Overlap::never, Overlap::always}) {
+            const Row row{"convolution and pooling",
+                          {},
+                          channels,
+                          {{24, 3, 3, 3, channels}, {24}},
+                          [&](const Tensors& in) {
+                            const auto z = conv_for_pool(in[0], in[1], in[2], {.padding_low = 1, .padding_high = 1}, pool);
+                            if (comm_rank_of(in[0]) == 0) merged += z.out != nullptr;
+                            return average ? avg_pool(z, Activation::leaky_relu(0.1)) : max_pool(z);
+                          },
+                          0,
+                          false,
+                          false};
+            CHECK_NOTHROW(check_row(row, cuts, 2, 18, overlap));
+          }
+  CHECK(merged > 0);
 }

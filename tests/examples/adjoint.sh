@@ -133,6 +133,7 @@ calculates 'y=3,4;1,2;1,2 xbar=6,60;1,10;0,0' neighbor_allgather --graph '1,2;0;
 calculates 'y=2,3;1;2,3 xbar=5;;11,22' neighbor_allgather --graph '1;2;0,2' --counts 1,0,2 --ranks 3 --x '1;;2,3' \
   --ybar '10,20;5;1,2'
 calculates 'y=3;1;2 xbar=6,7;5;' neighbor_alltoall --graph '1,2;0;' --ranks 3 --x '1,2;3;' --ybar '5;6;7'
+calculates 'y=3;1;2 xbar=6,7;5;' ineighbor_alltoall --graph '1,2;0;' --ranks 3 --x '1,2;3;' --ybar '5;6;7'
 calculates 'y=4;1,2;3 xbar=6,7,8;5;' neighbor_alltoall --graph '1,2;0;' --counts '2,1;1;' --ranks 3 --x '1,2,3;4;' \
   --ybar '5;6,7;8'
 # A rank to which nobody sends.

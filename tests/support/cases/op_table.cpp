@@ -11,6 +11,7 @@
 #include "framework/tensor/random.h"
 #include "ops/activation.h"
 #include "ops/adjoints.h"
+#include "ops/boxes.h"
 #include "ops/conv.h"
 #include "ops/device.h"
 #include "ops/elementwise.h"
@@ -47,6 +48,8 @@ Tensor mask(const Shape& shape) {
   for (std::int64_t i = 0; i < shape.elements(); ++i) values.push_back(static_cast<double>(i % 3 == 0));
   return from_vector(shape, values, DType::boolean);
 }
+// Of views' tensors: 11 elements, some of them twice.
+std::vector<Box> overlapping_boxes() { return {{{0, 0, 2}, {3, 2, 3}}, {{1, 1, 2}, {2, 2, 3}}, {{0, 0, 0}, {1, 1, 4}}}; }
 Tensors with_statistics(const std::pair<Tensor, BatchNormStatistics>& result) {
   return {result.first, result.second.mean, result.second.variance};
 }
@@ -153,6 +156,11 @@ std::vector<Row> view_rows() {
       {"pad with a value", {{s}}, F(square(pad(x[0], {1, 0, 2}, {0, 3, 1}, 0.7)))},
       {"concatenate", {{{2, 3}}, {{2, 1}}, {{2, 4}}}, F(concatenate({x[0], x[1], x[2]}, -1)), true},
       {"concatenate with itself", {{{2, 3}}}, F(square(concatenate({x[0], x[0] * 2}, 0)))},
+      {"pack_boxes", {{s}}, F(pack_boxes(x[0], overlapping_boxes())), true},
+      {"add_boxes", {{s}, {{11}}}, F(add_boxes(x[0], x[1], overlapping_boxes())), true},
+      {"with_packed_boxes",
+       {{s}},
+       F(with_packed_boxes(x[0], overlapping_boxes()).x, square(with_packed_boxes(x[0], overlapping_boxes()).packed))},
       {"flip", {{s}}, F(flip(x[0], {0, -1})), true},
       {"to", {{s}}, F(mpigrad::apply(ops::ToDevice{.device = DeviceKind::cpu}, {x[0]})), true},
       {"take", {{{3, 2}}}, F(take(x[0], indices())), true},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "comm/messages/nonblocking.h"
 #include "comm/messages/one_sided.h"
 #include "comm/neighbor.h"
 #include "framework/joined.h"
@@ -93,13 +94,17 @@ FuzzCase make_neighbor_alltoall(FuzzContext& f, const Net& net) {
   std::optional<Rows> receive = Rows();
   for (std::size_t i = 0; i < net.arrivals[f.me()].size(); ++i) receive->push_back(rows_of(f.me(), i));
   if (ask) receive.reset();
-  return {.name = "neighbor_alltoall on " + net.name,
+  const bool waits = !ask && f.one_in(2);
+  return {.name = (waits ? "ineighbor_alltoall on " : "neighbor_alltoall on ") + net.name,
           .shapes = shapes_per_rank(f.ranks(),
                                     [&](std::size_t r) {
                                       return Shape{total_of(send[r]), width};
                                     }),
-          .run = [=, mine = net.mine,
-                  rows = send[f.me()]](const Tensors& x) { return Tensors{neighbor_alltoall(x[0], mine, rows, receive)}; },
+          .run =
+              [=, mine = net.mine, rows = send[f.me()]](const Tensors& x) {
+                return Tensors{waits ? wait(ineighbor_alltoall(x[0], mine, rows, *receive))
+                                     : neighbor_alltoall(x[0], mine, rows, receive)};
+              },
           .expected =
               [=](const All& x) {
                 return per_rank(x.size(), [&](std::size_t r) {

@@ -1,0 +1,27 @@
+#pragma once
+// Boxes inside row-major tensors: the loops, on CPUs and GPUs, that pack them one behind the other, unpack and add them.
+
+#include <array>
+#include <cstddef>
+
+#include "framework/tensor/layout.h"
+#include "framework/tensor/tensor.h"
+
+namespace mpigrad::detail {
+
+// A box inside a row-major array that covers `whole`.
+struct BoxRegion {
+  BoxRegion(const Box& whole, const Box& part);
+
+  Shape extents;
+  std::array<std::int64_t, Shape::max_rank> strides{};
+  std::int64_t offset = 0;  // of its first element
+  bool contiguous = false;
+};
+
+// Copies a part of an array to where it is packed.
+void pack_box(const BoxRegion& region, const Tensor& from, std::byte* packed);
+// Copies, or adds, a packed part into an array.
+void unpack_box(const BoxRegion& region, Tensor& to, const std::byte* packed, bool add);
+
+}  // namespace mpigrad::detail
