@@ -9,15 +9,13 @@
 #include <oneapi/dnnl/dnnl_version.h>
 #include <oneapi/dnnl/dnnl.hpp>
 
-#include <cstddef>
-#include <memory>
-#include <new>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "framework/error.h"
 #include "ops/cpu/kernels.h"
+#include "ops/cpu/thread_buffer.h"
 
 namespace mpigrad::cpu::onednn {
 
@@ -192,27 +190,6 @@ inline dnnl::reorder::primitive_desc reordering(const Desc& from, const Desc& to
 
 // True for an implementation that oneDNN itself calls a reference one: right, and thousands of times slower.
 inline bool is_plain(std::string_view implementation) { return implementation.find("ref") != std::string_view::npos; }
-
-// Memory of one thread that only grows: a primitive's scratchpad, or weights in a primitive's own layout.
-class ThreadBuffer {
- public:
-  void* reserve(std::size_t bytes) {
-    if (bytes > capacity_) {
-      data_.reset();
-      data_.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{alignment})));
-      capacity_ = bytes;
-    }
-    return data_.get();
-  }
-
- private:
-  static constexpr std::size_t alignment = 64;
-  struct Free {
-    void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{alignment}); }
-  };
-  std::unique_ptr<std::byte, Free> data_;
-  std::size_t capacity_ = 0;
-};
 
 inline dnnl::memory wrap(const Desc& desc, const void* data) { return {desc, engine(), const_cast<void*>(data)}; }
 

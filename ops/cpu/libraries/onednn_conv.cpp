@@ -9,6 +9,7 @@
 
 #include "ops/cpu/cache.h"
 #include "ops/cpu/conv_gemm.h"
+#include "ops/cpu/conv_reduced.h"
 #include "ops/cpu/implementation.h"
 #include "ops/cpu/libraries/blas.h"
 #include "ops/cpu/libraries/onednn.h"
@@ -129,7 +130,7 @@ std::shared_ptr<const Plan> find_plan(Pass pass, const ConvProblem& p, bool bias
 }
 
 void* own_weights_buffer(const Plan& plan) {
-  thread_local onednn::ThreadBuffer buffer;
+  thread_local ThreadBuffer buffer;
   return buffer.reserve(plan.own_weights.get_size());
 }
 
@@ -166,10 +167,15 @@ std::string onednn_instruction_set() {
   }
 }
 
-std::string implementation_of(Pass pass, const ConvProblem& p) { return find_plan(pass, p)->implementation; }
+std::string implementation_of(Pass pass, const ConvProblem& p) {
+  return find_plan(pass, ReducedConv(p).problem())->implementation;
+}
 
 template <>
-void conv_forward(const ConvProblem& p, const float* x, const float* w, float* y, const Epilogue& e) {
+void conv_forward(const ConvProblem& asked, const float* x, const float* weights, float* y, const Epilogue& e) {
+  const ReducedConv reduced(asked);
+  const ConvProblem& p = reduced.problem();
+  const float* w = reduced.kept(weights);
   // oneDNN's ReLU turns NaN into 0, which would hide a diverged network: a slope of 0 is applied by our own loop.
   const bool fused = e.slope != 0.0;
   const auto plan = find_plan(Pass::forward, p, e.bias != nullptr, fused ? e.slope : 1.0);
@@ -183,7 +189,10 @@ void conv_forward(const ConvProblem& p, const float* x, const float* w, float* y
 }
 
 template <>
-void conv_data(const ConvProblem& p, const float* gy, const float* w, float* gx, const Epilogue& e) {
+void conv_data(const ConvProblem& asked, const float* gy, const float* weights, float* gx, const Epilogue& e) {
+  const ReducedConv reduced(asked);
+  const ConvProblem& p = reduced.problem();
+  const float* w = reduced.kept(weights);
   const auto plan = find_plan(Pass::data, p);
   if (!plan->usable) return gathered::conv_data(p, gy, w, gx, e);
   onednn::execute("conv_data", plan->primitive, plan->scratchpad,
@@ -215,12 +224,20 @@ void weight_of_part(const ConvProblem& p, const float* x, const float* gy, float
   if (plan->reorder) run_reorder("conv_weight", *plan, own, plain);
 }
 
+// The axis whose planes can be told apart by their offsets: those before it have one element.
+std::size_t outer_axis(const ConvProblem& p) {
+  std::size_t a = 0;
+  while (a < 2 && p.in[a] == 1 && p.out[a] == 1 && p.kernel[a] == 1) ++a;
+  return a;
+}
+
 // Calls f(part, offset of its x, offset of its gy): some samples, or some planes of outputs of one.
 template <class F>
 void for_parts(const ConvProblem& p, const F& f) {
   const auto x_sample = volume(p.in) * p.in_channels, y_sample = volume(p.out) * p.out_channels;
   const auto samples = std::max<std::int64_t>(1, cells_of_samples / volume(p.out));
-  const auto planes = std::max(least_planes, cells_at_once / (p.out[1] * p.out[2]));
+  const auto a = outer_axis(p);
+  const auto planes = std::max(least_planes, cells_at_once / (volume(p.out) / p.out[a]));
   for (std::int64_t n = 0; n < p.batch; n += samples) {
     ConvProblem part = p;
     part.batch = std::min(samples, p.batch - n);
@@ -228,22 +245,19 @@ void for_parts(const ConvProblem& p, const F& f) {
       f(part, n * x_sample, n * y_sample);
       continue;
     }
-    for (std::int64_t first = 0; first < p.out[0]; first += planes) {
-      const auto last = std::min(first + planes, p.out[0]);
-      const auto begin = first * p.stride[0] - p.pad_low[0];
-      const auto end = (last - 1) * p.stride[0] - p.pad_low[0] + (p.kernel[0] - 1) * p.dilation[0] + 1;
-      const auto from = std::max<std::int64_t>(0, begin), to = std::min(p.in[0], end);
+    for (std::int64_t first = 0; first < p.out[a]; first += planes) {
+      const auto last = std::min(first + planes, p.out[a]);
+      const auto begin = first * p.stride[a] - p.pad_low[a];
+      const auto end = (last - 1) * p.stride[a] - p.pad_low[a] + (p.kernel[a] - 1) * p.dilation[a] + 1;
+      const auto from = std::max<std::int64_t>(0, begin), to = std::min(p.in[a], end);
       if (from >= to) continue;  // padding alone
-      part.in[0] = to - from, part.out[0] = last - first, part.pad_low[0] = from - begin;
-      f(part, n * x_sample + from * (x_sample / p.in[0]), n * y_sample + first * (y_sample / p.out[0]));
+      part.in[a] = to - from, part.out[a] = last - first, part.pad_low[a] = from - begin;
+      f(part, n * x_sample + from * (x_sample / p.in[a]), n * y_sample + first * (y_sample / p.out[a]));
     }
   }
 }
 
-}  // namespace
-
-template <>
-void conv_weight(const ConvProblem& p, const float* x, const float* gy, float* gw) {
+void weight_in_parts(const ConvProblem& p, const float* x, const float* gy, float* gw) {
   if (p.batch * volume(p.out) <= cells_at_once || p.in_channels == 0 || volume(p.in) == 0) return weight_of_part(p, x, gy, gw);
   const auto count = static_cast<std::size_t>(p.out_channels * volume(p.kernel) * (p.in_channels / p.groups));
   std::vector<double> sum(count);
@@ -252,6 +266,16 @@ void conv_weight(const ConvProblem& p, const float* x, const float* gy, float* g
     for (std::size_t i = 0; i < count; ++i) sum[i] += static_cast<double>(gw[i]);
   });
   for (std::size_t i = 0; i < count; ++i) gw[i] = static_cast<float>(sum[i]);
+}
+
+}  // namespace
+
+template <>
+void conv_weight(const ConvProblem& asked, const float* x, const float* gy, float* gw) {
+  const ReducedConv reduced(asked);
+  float* const part = reduced.room(gw);
+  weight_in_parts(reduced.problem(), x, gy, part);
+  reduced.place(part, gw);
 }
 
 }  // namespace mpigrad::cpu
