@@ -120,6 +120,8 @@ void ReducedConv::place(const T* part, T* gw) const {
 template const float* ReducedConv::kept(const float*) const;
 template const BFloat16* ReducedConv::kept(const BFloat16*) const;
 template float* ReducedConv::room(float*) const;
+template BFloat16* ReducedConv::room(BFloat16*) const;
 template void ReducedConv::place(const float*, float*) const;
+template void ReducedConv::place(const BFloat16*, BFloat16*) const;
 
 }  // namespace mpigrad::cpu
