@@ -52,7 +52,7 @@ namespace ops {
 
 struct Conv {
   ConvAttributes a;
-  static constexpr OpTraits traits() { return {.name = "conv", .keeps_inputs = 3}; }
+  static constexpr OpTraits traits() { return {.name = "conv", .keeps_inputs = 3, .takes_half = true}; }
   Types infer(Inputs in) const;
   Cost cost(Inputs in, Outputs out) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -63,7 +63,7 @@ struct Conv {
 struct ConvData {
   ConvAttributes a;
   Extent3 extent{};
-  static constexpr OpTraits traits() { return {.name = "conv_data", .keeps_inputs = 3}; }
+  static constexpr OpTraits traits() { return {.name = "conv_data", .keeps_inputs = 3, .takes_half = true}; }
   Types infer(Inputs in) const;
   Cost cost(Inputs in, Outputs out) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -74,7 +74,7 @@ struct ConvData {
 struct ConvWeight {
   ConvAttributes a;
   Extent3 kernel{};
-  static constexpr OpTraits traits() { return {.name = "conv_weight", .keeps_inputs = 3}; }
+  static constexpr OpTraits traits() { return {.name = "conv_weight", .keeps_inputs = 3, .takes_half = true}; }
   Types infer(Inputs in) const;
   Cost cost(Inputs in, Outputs out) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -85,7 +85,7 @@ struct ConvWeight {
 struct ConvBiasActivation {
   ConvAttributes a;
   double slope = 1;
-  static constexpr OpTraits traits() { return {.name = "conv_bias_activation", .keeps_inputs = 3}; }
+  static constexpr OpTraits traits() { return {.name = "conv_bias_activation", .keeps_inputs = 3, .takes_half = true}; }
   unsigned kept_outputs() const { return slope == 1 ? 0 : 1; }
   Types infer(Inputs in) const;
   Cost cost(Inputs in, Outputs out) const;

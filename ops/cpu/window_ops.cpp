@@ -1,7 +1,6 @@
-// Convolution, pooling, matmul, normalisation and softmax: from tensors to the kernels of kernels.h.
+// Pooling, matmul, normalisation and softmax: from tensors to the kernels of kernels.h.
 
 #include "ops/activation.h"
-#include "ops/conv.h"
 #include "ops/cpu/kernels.h"
 #include "ops/matmul.h"
 #include "ops/norm.h"
@@ -20,35 +19,6 @@ void with_type(const Tensor& x, F&& f) {
 }
 
 }  // namespace
-
-void Conv::run(Cpu, Inputs in, Outputs out) const {
-  with_type(in[0], [&](auto zero) {
-    using T = decltype(zero);
-    cpu::conv_forward(problem_of(a, in[0], in[1].shape(), out[0]), in[0].data<T>(), in[1].data<T>(), out[0].mutable_data<T>());
-  });
-}
-
-void ConvBiasActivation::run(Cpu, Inputs in, Outputs out) const {
-  with_type(in[0], [&](auto zero) {
-    using T = decltype(zero);
-    cpu::conv_forward(problem_of(a, in[0], in[1].shape(), out[0]), in[0].data<T>(), in[1].data<T>(), out[0].mutable_data<T>(),
-                      {.bias = in[2] ? in[2].data<T>() : nullptr, .slope = slope});
-  });
-}
-
-void ConvData::run(Cpu, Inputs in, Outputs out) const {
-  with_type(in[0], [&](auto zero) {
-    using T = decltype(zero);
-    cpu::conv_data(problem_of(a, out[0], in[1].shape(), in[0]), in[0].data<T>(), in[1].data<T>(), out[0].mutable_data<T>());
-  });
-}
-
-void ConvWeight::run(Cpu, Inputs in, Outputs out) const {
-  with_type(in[0], [&](auto zero) {
-    using T = decltype(zero);
-    cpu::conv_weight(problem_of(a, in[0], out[0].shape(), in[1]), in[0].data<T>(), in[1].data<T>(), out[0].mutable_data<T>());
-  });
-}
 
 void AvgPool::run(Cpu, Inputs in, Outputs out) const {
   with_type(in[0], [&](auto zero) {

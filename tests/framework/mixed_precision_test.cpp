@@ -180,7 +180,11 @@ TEST_CASE("half: windows, products and softmax are float32 ones, rounded once") 
       const auto found = apply_all(op, in), expected = apply_all(op, in32);
       for (std::size_t i = 0; i < found.size(); ++i) {
         CAPTURE(std::string(op.traits().name));
-        CHECK(same(found[i], is_floating(expected[i].dtype()) ? cast(expected[i], type) : expected[i]));
+        const Tensor rounded = is_floating(expected[i].dtype()) ? cast(expected[i], type) : expected[i];
+        // A processor's instructions for products of bfloat16 may add them up in another order.
+        if (type == DType::bfloat16 && op.traits().name.starts_with("conv"))
+          CHECK(relative(found[i].to_vector(), rounded.to_vector()) < 0x1p-9);
+        else CHECK(same(found[i], rounded));
       }
     };
     const Tensor x = numbers({2, 7, 6, 5, 4}, type, 1), w = numbers({6, 3, 3, 3, 2}, type, 2), bias = numbers({6}, type, 3);

@@ -9,20 +9,19 @@
 #include <oneapi/dnnl/dnnl_version.h>
 #include <oneapi/dnnl/dnnl.hpp>
 
-#include <cstddef>
-#include <memory>
-#include <new>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "framework/error.h"
 #include "ops/cpu/kernels.h"
+#include "ops/cpu/thread_buffer.h"
 
 namespace mpigrad::cpu::onednn {
 
 using Dims = dnnl::memory::dims;
 using Desc = dnnl::memory::desc;
+using Type = dnnl::memory::data_type;
 using Arguments = std::unordered_map<int, dnnl::memory>;
 
 inline const dnnl::engine& engine() {
@@ -37,14 +36,14 @@ inline dnnl::stream& stream() {
 
 inline Dims dims(const Extent3& e) { return {e[0], e[1], e[2]}; }
 
-// float32 [n, c, d, h, w] for oneDNN, stored [n, d, h, w, c].
-inline Desc activation(std::int64_t n, std::int64_t c, const Extent3& e) {
-  return {Dims{n, c, e[0], e[1], e[2]}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::ndhwc};
+// [n, c, d, h, w] for oneDNN, stored [n, d, h, w, c].
+inline Desc activation(std::int64_t n, std::int64_t c, const Extent3& e, Type type = Type::f32) {
+  return {Dims{n, c, e[0], e[1], e[2]}, type, dnnl::memory::format_tag::ndhwc};
 }
 
 // Weights of a convolution as oneDNN names them, ([groups,] out, in, d, h, w); `plain` is our layout [K, kd, kh, kw, C/groups],
 // otherwise the primitive chooses. A plain weight tag given to a primitive falls to its reference kernel without a word.
-inline Desc weights(const ConvProblem& p, bool plain) {
+inline Desc weights(const ConvProblem& p, bool plain, Type type = Type::f32) {
   const std::int64_t cg = p.in_channels / p.groups, kg = p.out_channels / p.groups;
   const std::int64_t w = cg, h = p.kernel[2] * w, d = p.kernel[1] * h, k = p.kernel[0] * d;
   Dims extents{kg, cg, p.kernel[0], p.kernel[1], p.kernel[2]}, strides{k, 1, d, h, w};
@@ -52,11 +51,11 @@ inline Desc weights(const ConvProblem& p, bool plain) {
     extents.insert(extents.begin(), p.groups);
     strides.insert(strides.begin(), kg * k);
   }
-  if (plain) return {extents, dnnl::memory::data_type::f32, strides};
-  return {extents, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any};
+  if (plain) return {extents, type, strides};
+  return {extents, type, dnnl::memory::format_tag::any};
 }
 
-inline Desc vector(std::int64_t n) { return {Dims{n}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::x}; }
+inline Desc vector(std::int64_t n, Type type = Type::f32) { return {Dims{n}, type, dnnl::memory::format_tag::x}; }
 
 // The right padding that `out` implies; negative where the windows stop short of the edge.
 template <class Problem>
@@ -98,13 +97,15 @@ auto or_empty(Make&& make) -> decltype(make()) {
   }
 }
 
-inline dnnl::convolution_forward::primitive_desc convolution(const ConvProblem& p, bool bias = false, double slope = 1.0) {
+// The convolutions of bfloat16 add up in float32; gradients of weights stay in it.
+inline dnnl::convolution_forward::primitive_desc convolution(const ConvProblem& p, bool bias = false, double slope = 1.0,
+                                                             Type type = Type::f32) {
   return or_empty([&] {
     using Forward = dnnl::convolution_forward;
     const auto kind = dnnl::prop_kind::forward_training;
     const auto direct = dnnl::algorithm::convolution_direct;
-    const Desc x = activation(p.batch, p.in_channels, p.in), y = activation(p.batch, p.out_channels, p.out);
-    const Desc w = weights(p, false), b = bias ? vector(p.out_channels) : Desc();
+    const Desc x = activation(p.batch, p.in_channels, p.in, type), y = activation(p.batch, p.out_channels, p.out, type);
+    const Desc w = weights(p, false, type), b = bias ? vector(p.out_channels, type) : Desc();
 #if DNNL_VERSION_MAJOR >= 3
     return Forward::primitive_desc(engine(), kind, direct, x, w, b, y, dims(p.stride), gaps(p), dims(p.pad_low), pad_high(p),
                                    attributes(slope), true);
@@ -115,14 +116,14 @@ inline dnnl::convolution_forward::primitive_desc convolution(const ConvProblem& 
   });
 }
 
-inline dnnl::convolution_backward_data::primitive_desc convolution_data(const ConvProblem& p) {
+inline dnnl::convolution_backward_data::primitive_desc convolution_data(const ConvProblem& p, Type type = Type::f32) {
   return or_empty([&] {
     using Backward = dnnl::convolution_backward_data;
-    const auto forward = convolution(p);
+    const auto forward = convolution(p, false, 1.0, type);
     if (!forward) return Backward::primitive_desc();
     const auto direct = dnnl::algorithm::convolution_direct;
-    const Desc x = activation(p.batch, p.in_channels, p.in), y = activation(p.batch, p.out_channels, p.out);
-    const Desc w = weights(p, false);
+    const Desc x = activation(p.batch, p.in_channels, p.in, type), y = activation(p.batch, p.out_channels, p.out, type);
+    const Desc w = weights(p, false, type);
 #if DNNL_VERSION_MAJOR >= 3
     return Backward::primitive_desc(engine(), direct, x, w, y, dims(p.stride), gaps(p), dims(p.pad_low), pad_high(p), forward,
                                     attributes(), true);
@@ -133,13 +134,13 @@ inline dnnl::convolution_backward_data::primitive_desc convolution_data(const Co
   });
 }
 
-inline dnnl::convolution_backward_weights::primitive_desc convolution_weights(const ConvProblem& p) {
+inline dnnl::convolution_backward_weights::primitive_desc convolution_weights(const ConvProblem& p, Type type = Type::f32) {
   return or_empty([&] {
     using Backward = dnnl::convolution_backward_weights;
-    const auto forward = convolution(p);
+    const auto forward = convolution(p, false, 1.0, type);
     if (!forward) return Backward::primitive_desc();
     const auto direct = dnnl::algorithm::convolution_direct;
-    const Desc x = activation(p.batch, p.in_channels, p.in), y = activation(p.batch, p.out_channels, p.out);
+    const Desc x = activation(p.batch, p.in_channels, p.in, type), y = activation(p.batch, p.out_channels, p.out, type);
     const Desc w = weights(p, false);
 #if DNNL_VERSION_MAJOR >= 3
     return Backward::primitive_desc(engine(), direct, x, w, y, dims(p.stride), gaps(p), dims(p.pad_low), pad_high(p), forward,
@@ -192,27 +193,6 @@ inline dnnl::reorder::primitive_desc reordering(const Desc& from, const Desc& to
 
 // True for an implementation that oneDNN itself calls a reference one: right, and thousands of times slower.
 inline bool is_plain(std::string_view implementation) { return implementation.find("ref") != std::string_view::npos; }
-
-// Memory of one thread that only grows: a primitive's scratchpad, or weights in a primitive's own layout.
-class ThreadBuffer {
- public:
-  void* reserve(std::size_t bytes) {
-    if (bytes > capacity_) {
-      data_.reset();
-      data_.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{alignment})));
-      capacity_ = bytes;
-    }
-    return data_.get();
-  }
-
- private:
-  static constexpr std::size_t alignment = 64;
-  struct Free {
-    void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{alignment}); }
-  };
-  std::unique_ptr<std::byte, Free> data_;
-  std::size_t capacity_ = 0;
-};
 
 inline dnnl::memory wrap(const Desc& desc, const void* data) { return {desc, engine(), const_cast<void*>(data)}; }
 

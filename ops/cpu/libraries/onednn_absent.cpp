@@ -1,5 +1,6 @@
 // Without oneDNN: float runs on the kernels that double runs on.
 
+#include "ops/cpu/conv_bfloat16.h"
 #include "ops/cpu/conv_gemm.h"
 #include "ops/cpu/implementation.h"
 #include "ops/cpu/libraries/blas.h"
@@ -10,6 +11,7 @@ namespace mpigrad::cpu {
 bool onednn_present() { return false; }
 std::string onednn_instruction_set() { return {}; }
 std::string implementation_of(Pass, const ConvProblem&) { return "gathered"; }
+std::string native_implementation_of(Pass, const ConvProblem&) { return {}; }
 std::string implementation_of(const PoolProblem&) { return "separated"; }
 
 template <>
@@ -26,6 +28,10 @@ template <>
 void conv_weight(const ConvProblem& p, const float* x, const float* gy, float* gw) {
   gathered::conv_weight(p, x, gy, gw);
 }
+
+bool native::conv_forward(const ConvProblem&, const BFloat16*, const BFloat16*, BFloat16*, const Epilogue&) { return false; }
+bool native::conv_data(const ConvProblem&, const BFloat16*, const BFloat16*, BFloat16*) { return false; }
+bool native::conv_weight(const ConvProblem&, const BFloat16*, const BFloat16*, BFloat16*) { return false; }
 
 template <>
 void avg_pool_forward(const PoolProblem& p, const float* x, float* y) {
