@@ -4,13 +4,11 @@
 #include <chrono>
 #include <functional>
 
-#include "ops/cpu/libraries/onednn.h"
+#include "tests/bench/bare_primitives.h"
 
 namespace mpigrad::bench {
 
 namespace {
-
-namespace dn = cpu::onednn;
 
 // Something to time, and where its median goes (added: a reorder is two of them).
 struct Action {
@@ -19,37 +17,6 @@ struct Action {
   double FloorLayer::*place = nullptr;  // null: the optimizer
   std::vector<double> seconds{};
 };
-
-dnnl::memory filled(const dn::Desc& desc) {
-  dnnl::memory memory(desc, dn::engine());
-  auto* values = static_cast<float*>(memory.get_data_handle());
-  const auto n = static_cast<std::int64_t>(desc.get_size() / sizeof(float));
-#pragma omp parallel for schedule(static)
-  for (std::int64_t i = 0; i < n; ++i) values[i] = 0.01F * static_cast<float>(i % 17 - 8);
-  return memory;
-}
-
-// A primitive bound to its memory, scratchpad included.
-template <class Primitive, class Descriptor>
-std::function<void()> bound(const Descriptor& descriptor, dn::Arguments arguments) {
-  require(descriptor && !dn::is_plain(descriptor.impl_info_str()),
-          "[bench] oneDNN has no optimised kernel for a layer of CosmoFlow");
-  arguments.emplace(DNNL_ARG_SCRATCHPAD, dnnl::memory(descriptor.scratchpad_desc(), dn::engine()));
-  return [primitive = Primitive(descriptor), arguments = std::move(arguments)] {
-    primitive.execute(dn::stream(), arguments);
-    dn::stream().wait();
-  };
-}
-
-std::function<void()> sgemm(char a_op, char b_op, std::int64_t m, std::int64_t n, std::int64_t k, const dnnl::memory& a,
-                            const dnnl::memory& b, const dnnl::memory& c) {
-  return [=] {
-    const auto* as = static_cast<const float*>(a.get_data_handle());
-    const auto* bs = static_cast<const float*>(b.get_data_handle());
-    dnnl_sgemm(a_op, b_op, m, n, k, 1.0F, as, a_op == 'N' ? k : m, bs, b_op == 'N' ? n : k, 0.0F,
-               static_cast<float*>(c.get_data_handle()), n);
-  };
-}
 
 }  // namespace
 
@@ -130,18 +97,9 @@ class CosmoFlowFloor::Step {
   }
 
   void optimizer() {
-    const std::int64_t n = floor_.parameters;
-    const dnnl::memory p = filled(dn::vector(n)), m = filled(dn::vector(n)), v = filled(dn::vector(n)), g = filled(dn::vector(n));
     actions_.insert(actions_.end(), backward_.rbegin(), backward_.rend());
     backward_.clear();
-    actions_.push_back({.run = [=] {
-      auto* ps = static_cast<float*>(p.get_data_handle());
-      auto* ms = static_cast<float*>(m.get_data_handle());
-      auto* vs = static_cast<float*>(v.get_data_handle());
-      const auto* gs = static_cast<const float*>(g.get_data_handle());
-#pragma omp parallel for simd schedule(static)
-      for (std::int64_t i = 0; i < n; ++i) ms[i] += gs[i], vs[i] += gs[i], ps[i] += gs[i];
-    }});
+    actions_.push_back({.run = optimizer_pass(floor_.parameters)});
   }
 
   void start(std::int64_t width, std::int64_t channels) {
@@ -183,10 +141,6 @@ class CosmoFlowFloor::Step {
   void add_backward(std::size_t layer, double FloorLayer::*place, std::function<void()> run) {
     backward_.push_back({.run = std::move(run), .layer = layer, .place = place});
   }
-  static std::function<void()> reorder(const dnnl::memory& from, const dnnl::memory& to) {
-    return bound<dnnl::reorder>(dn::reordering(from.get_desc(), to.get_desc()), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
-  }
-
   Floor floor_;
   std::vector<Action> actions_, backward_;
   dnnl::memory x_, gx_;
