@@ -1,0 +1,390 @@
+// Products and layers on tensors whose channels are split, alone and beside samples and space: values and gradients of every
+// scheme are those of one rank, and what is sent is what a formula says.
+
+#include "comm/spatial/channels.h"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+
+#include "comm/spatial/distributed.h"
+#include "comm/spatial/upsample.h"
+#include "ops/elementwise.h"
+#include "ops/reduce.h"
+#include "tests/support/cases/product_cases.h"
+#include "tests/support/ranks.h"
+#include "tests/support/traffic.h"
+
+using namespace mpigrad;
+using namespace mpigrad::testing;
+
+namespace {
+
+using Function = std::function<Tensor(const Tensors&)>;
+
+Tensor cotangent(const Tensor& y, std::uint64_t seed) {
+  return constant(global_tensor(y.layout() ? y.layout()->global : y.shape(), seed, y.layout()));
+}
+
+struct Result {
+  Tensor y;
+  Tensors gradients, second;
+};
+
+// The gradients of sum y u, or, of second order, those of the sum of the squares of the gradients of sum (y + y^2) u.
+Result run_case(const Function& f, const Tensors& in, std::uint64_t seed, bool second_order) {
+  Tensors wanted;
+  for (const auto& t : in)
+    if (t) wanted.push_back(t);
+  Tape tape;
+  const auto y = f(in);
+  if (!second_order) return {y, tape.vjp({y}, {cotangent(y, seed)}, wanted), {}};
+  const auto u = cotangent(y, seed);
+  auto gradients = tape.vjp({y + square(y)}, {u}, wanted, Record::yes);
+  Tensor objective;
+  for (const auto& g : gradients) {
+    const auto term = sum(square(g));
+    const auto whole = term.layout() ? gather_all(term) : term;
+    objective = objective ? objective + whole : whole;
+  }
+  auto second = tape.gradient(objective, wanted);
+  return {y, std::move(gradients), std::move(second)};
+}
+
+void require_part(const std::string& what, const Tensor& found, const Tensor& whole, double tolerance = 1e-12) {
+  require_close(what, found, found.layout() ? part_of(whole, found.layout()) : whole, tolerance);
+}
+
+// f on whole operands and on parts of them; parts without a layout are plain.
+void compare(const std::string& what, const Function& f, const Tensors& whole, const std::vector<LayoutPtr>& layouts,
+             std::uint64_t seed, bool second_order = false, double tolerance = 1e-12) {
+  Tensors mine;
+  for (std::size_t i = 0; i < whole.size(); ++i)
+    mine.push_back(whole[i] && layouts[i] ? part_of(whole[i], layouts[i]) : whole[i]);
+  const auto expected = run_case(f, whole, seed, second_order), found = run_case(f, mine, seed, second_order);
+  require(found.y.layout() && found.y.layout()->global == expected.y.shape(), "[test] {}: {} for {}", what, found.y, expected.y);
+  require_part(what + ": value", found.y, expected.y, tolerance);
+  for (std::size_t i = 0; i < found.gradients.size(); ++i) {
+    require_part(fmt::format("{}: gradient {}", what, i), found.gradients[i], expected.gradients[i], tolerance);
+    if (second_order)
+      require_part(fmt::format("{}: second derivative {}", what, i), found.second[i], expected.second[i], 100 * tolerance);
+  }
+}
+
+void compare_products(const char* name, int cases, ProductCase (*make)(Dice&)) {
+  for (const int size : {2, 3, 4, 6, 8, 12})
+    check_on_ranks(size, name, [&](const Communicator& comm) {
+      for (int i = 0; i < cases; ++i) {
+        const auto seed = static_cast<std::uint64_t>(comm.size() * 1000 + i);
+        Dice dice(seed);
+        const auto product = make(dice);
+        auto split = random_split(comm, product, dice);
+        const bool second_order = i % 6 == 0;
+        Tensors whole{global_tensor(product.x, seed), global_tensor(product.w, seed + 1),
+                      product.bias ? global_tensor({product.out}, seed + 2) : Tensor()};
+        // What has a type on the ranks can be added up over them.
+        if (second_order && !split.w) split.w = same_layout(split.grid, product.w);
+        if (second_order && !split.bias) split.bias = same_layout(split.grid, {product.out});
+        const auto what = fmt::format("{} {}, {}: x {}, w {}, rank {}", name, i, split.scheme, to_string(*split.x),
+                                      split.w ? to_string(*split.w) : to_string(product.w), comm.rank());
+        const auto run = [&](const Tensors& in) { return product.run(in, in[0].layout() ? split.outputs : SplitOutputs{}); };
+        compare(what, run, whole, {split.x, split.w, split.bias}, seed, second_order);
+      }
+    });
+}
+
+}  // namespace
+
+TEST_CASE("channels: convolutions split every way") { compare_products("conv", 150, random_conv_product); }
+TEST_CASE("channels: transposed convolutions split every way") {
+  compare_products("conv_transpose", 60, random_conv_transpose_product);
+}
+TEST_CASE("channels: linear layers split every way") { compare_products("linear", 60, random_linear_product); }
+
+namespace {
+
+// A layer of x, whose channels are 6, and of parameters of 6 channels, on grids with axes depth and channel.
+struct LayerOfChannels {
+  const char* name;
+  int parameters;
+  Function run;
+};
+
+std::vector<LayerOfChannels> layers() {
+  const auto leaky = Activation::leaky_relu(0.3);
+  return {
+      {"bias and activation", 1, [=](const Tensors& t) { return bias_activation(t[0], t[1], leaky); }},
+      {"batch norm", 2, [=](const Tensors& t) { return batch_norm(t[0], t[1], t[2], {.activation = leaky}).y; }},
+      {"batch norm of a rank's samples", 2,
+       [](const Tensors& t) { return batch_norm(t[0], t[1], t[2], {.over = StatisticsOver::spatial_group}).y; }},
+      {"instance norm", 2, [=](const Tensors& t) { return group_norm(t[0], t[1], t[2], {.activation = leaky}); }},
+      {"group norm", 2, [](const Tensors& t) { return group_norm(t[0], t[1], t[2], {.groups = 3}); }},
+      {"average pool", 0, [=](const Tensors& t) { return avg_pool(t[0], {.kernel = 3, .stride = 2, .padding_low = 1}, leaky); }},
+      {"max pool", 0, [](const Tensors& t) { return max_pool(t[0], {.kernel = 2, .stride = 2}); }},
+      {"upsample", 0,
+       [](const Tensors& t) {
+         return upsample_by(t[0], {2, 1.5, 1}, Interpolation::linear);
+       }},
+      {"global average pool", 0, [](const Tensors& t) { return global_avg_pool(t[0]); }},
+      {"flatten", 0, [](const Tensors& t) { return flatten(t[0]); }}};
+}
+
+}  // namespace
+
+TEST_CASE("channels: norms, pools, biases, upsampling") {
+  const Shape shape{2, 6, 3, 4, 6};
+  for (const auto& [depth, channel] : std::vector<std::pair<int, int>>{{1, 2}, {1, 3}, {2, 2}, {2, 3}, {1, 4}, {3, 4}})
+    check_on_ranks(depth * channel, "layers", [&, depth = depth, channel = channel](const Communicator& comm) {
+      const auto grid = make_grid(comm, {.depth = depth, .channel = channel});
+      // Between groups of two channels; the last of four ranks has none.
+      const auto cuts = channel == 2 ? Rows{0, 2, 6} : channel == 3 ? Rows{0, 2, 4, 6} : Rows{0, 2, 4, 6, 6};
+      const auto x = with_cuts(activation_layout(grid, shape), 4, cuts);
+      const auto split = with_cuts(split_layout(grid, {6}, {-1, -1, -1, -1, 0}), 0, cuts), same = same_layout(grid, {6});
+      for (const auto& layer : layers())
+        for (const auto& of_parameters : {LayoutPtr(), same, split}) {
+          if (layer.parameters == 0 && of_parameters) continue;
+          Tensors whole{global_tensor(shape, 1)};
+          std::vector<LayoutPtr> layouts{x};
+          for (int i = 0; i < layer.parameters; ++i) {
+            whole.push_back(global_tensor({6}, static_cast<std::uint64_t>(i) + 2));
+            layouts.push_back(of_parameters);
+          }
+          const bool second_order = layer.parameters == 0 || of_parameters;
+          compare(fmt::format("{}, {} x {}, rank {}", layer.name, depth, channel, comm.rank()), layer.run, whole, layouts, 7,
+                  second_order, 1e-11);
+        }
+      // What a norm has found it can be given, as in evaluation.
+      const auto gamma = global_tensor({6}, 2), beta = global_tensor({6}, 3);
+      const auto mine = part_of(global_tensor(shape, 1), x);
+      const auto found = batch_norm(mine, gamma, beta);
+      require(found.count == 144, "[test] {} rows", found.count);
+      require_close("normalise", normalise(mine, found.statistics, gamma, beta), found.y);
+    });
+}
+
+namespace {
+
+// x: [N, D, H, W, 2]; the scheme of each product is that of its weight's layout.
+Tensor network(const Tensors& t) {
+  auto y = conv(t[0], t[1], t[2], {.padding_low = 1, .padding_high = 1, .activation = Activation::leaky_relu(0.2)});
+  y = batch_norm(y, t[3], t[4], {.activation = Activation::leaky_relu(0.1)}).y;
+  y = avg_pool(y, {.kernel = 2, .stride = 2});
+  y = conv(y, t[5], t[6], {.stride = 2, .padding_low = 1, .activation = Activation::leaky_relu(0.3)});
+  y = group_norm(y, t[7], t[8]);
+  y = conv(y, t[9], {}, {.groups = 5});
+  y = conv_transpose(y, t[10], {}, {.stride = 2});
+  y = linear(global_avg_pool(y), t[11], t[12], Activation::leaky_relu(0.5));
+  return linear(y, t[13], t[14]);
+}
+
+}  // namespace
+
+TEST_CASE("channels: a network, every product in a scheme of its own") {
+  const Shape shape{3, 8, 6, 5, 2};
+  const std::vector<Shape> parameters{
+      {7, 3, 3, 3, 2}, {7}, {7},    {7}, {5, 2, 2, 2, 7}, {5}, {5}, {5}, {10, 1, 1, 1, 1}, {10, 2, 1, 2, 6},
+      {9, 6},          {9}, {4, 9}, {4}};
+  // The dimension of each that is split: filters, then channels in partial sums, cut groups, filters, features gathered, and so
+  // on.
+  const std::vector<int> dimensions{0, 0, 0, -1, 4, -1, -1, -1, 0, 0, 0, -1, 1, -1};
+  for (const auto& [depth, sample, channel] :
+       std::vector<std::array<int, 3>>{{1, 1, 2}, {1, 1, 3}, {2, 1, 2}, {1, 3, 2}, {2, 2, 2}, {2, 2, 3}, {3, 1, 4}, {1, 1, 6}})
+    check_on_ranks(depth * sample * channel, "network",
+                   [&, depth = depth, sample = sample, channel = channel](const Communicator& comm) {
+                     const auto grid = make_grid(comm, {.sample = sample, .depth = depth, .channel = channel});
+                     Tensors whole{global_tensor(shape, 1)};
+                     std::vector<LayoutPtr> layouts{split_layout(grid, shape, {0, 1, 2, 3, -1})};
+                     for (std::size_t i = 0; i < parameters.size(); ++i) {
+                       whole.push_back(global_tensor(parameters[i], i + 2));
+                       layouts.push_back(split_layout(grid, parameters[i], {-1, -1, -1, -1, dimensions[i]}));
+                     }
+                     // Behind groups of two filters.
+                     auto cuts = balanced_cuts(5, channel);
+                     for (auto& cut : cuts) cut *= 2;
+                     for (const std::size_t i : {9, 10}) layouts[i] = with_cuts(layouts[i], 0, cuts);
+                     const auto what = fmt::format("{} x {} x {}, rank {}", sample, depth, channel, comm.rank());
+                     compare(what, network, whole, layouts, 7, false, 1e-10);
+                   });
+}
+
+namespace {
+
+// What all ranks of a grid sent for y = f(x, w) and its gradients.
+struct Sent {
+  std::int64_t messages, gathered, scattered, reduced;
+  bool operator==(const Sent&) const = default;
+};
+std::ostream& operator<<(std::ostream& out, const Sent& s) {
+  return out << "messages " << s.messages << ", gathered " << s.gathered << ", scattered " << s.scattered << ", reduced "
+             << s.reduced;
+}
+using LayoutOf = std::function<std::vector<LayoutPtr>(const GridPtr&)>;
+
+Sent sent(const GridExtents& extents, const std::vector<Shape>& shapes, const LayoutOf& layouts_of, const Function& f) {
+  const int ranks = extents.sample * extents.depth * extents.channel;
+  Traffic traffic;
+  check_on_ranks(ranks, "traffic", [&](const Communicator& bare) {
+    const auto comm = counted(bare, traffic);
+    const auto grid = make_grid(comm, extents);
+    const auto layouts = layouts_of(grid);
+    Tensors in;
+    for (std::size_t i = 0; i < shapes.size(); ++i) in.push_back(part_of(global_tensor(shapes[i], i + 1), layouts[i]));
+    run_case(f, in, 9, false);
+  });
+  CHECK(traffic.other == 0);
+  return {traffic.messages, traffic.gathered, traffic.scattered, traffic.reduced};
+}
+
+}  // namespace
+
+TEST_CASE("channels: what a convolution sends is what the formula of its scheme says, for uneven blocks, too") {
+  const Shape x{2, 4, 3, 3, 7}, w{6, 3, 3, 3, 7}, y{2, 4, 3, 3, 6}, grouped{6, 3, 3, 3, 1};
+  const auto conv_of = [](std::int64_t groups, SplitOutputs outputs) {
+    return
+        [=](const Tensors& t) { return conv(t[0], t[1], {}, {.padding_low = 1, .padding_high = 1, .groups = groups}, outputs); };
+  };
+  for (const int p : {2, 4, 5}) {
+    CAPTURE(p);
+    const GridExtents extents{.channel = p};
+    const auto split = [&](int of_x, int of_w, const SplitOutputs& outputs = {}) {
+      const auto layouts = [&](const GridPtr& grid) {
+        return std::vector{split_layout(grid, x, {-1, -1, -1, -1, of_x}), split_layout(grid, w, {-1, -1, -1, -1, of_w})};
+      };
+      return sent(extents, {x, w}, layouts, conv_of(1, outputs));
+    };
+    const auto nx = x.elements() * (p - 1), ny = y.elements() * (p - 1), nw = w.elements() * (p - 1);
+    CHECK(split(-1, 0) == Sent{0, 0, 0, 2 * nx});           // filters: the cotangent of x is added up
+    CHECK(split(4, 0) == Sent{0, nx, nx, 0});               // x gathered, its cotangent scattered
+    CHECK(split(4, 4) == Sent{0, 0, 0, 2 * ny});            // partial sums
+    CHECK(split(4, 4, {.axis = 4}) == Sent{0, ny, ny, 0});  // scattered, their cotangent gathered
+    CHECK(split(-1, 4) == Sent{nx, 0, 0, 2 * ny});          // x cut without a message, its cotangent put together
+    CHECK(split(4, -1) == Sent{nw, 0, 0, 2 * ny});          // w likewise
+    CHECK(split(-1, -1, {.axis = 4}) == Sent{nw, 0, 0, 2 * nx});
+    CHECK(split(-1, -1) == Sent{0, 0, 0, 0});
+    const Shape groups_of_one{2, 4, 3, 3, 6};
+    const auto layouts = [&](const GridPtr& grid) {
+      return std::vector{split_layout(grid, groups_of_one, {-1, -1, -1, -1, 4}),
+                         split_layout(grid, grouped, {-1, -1, -1, -1, 0})};
+    };
+    CHECK(sent(extents, {groups_of_one, grouped}, layouts, conv_of(6, {})) == Sent{0, 0, 0, 0});
+  }
+  // Beside space and samples: halos of a rank's own channels, two planes between two ranks, there and back; w's blocks are
+  // reduced over the four ranks that have the same block.
+  const auto layouts = [&](const GridPtr& grid) {
+    return std::vector{activation_layout(grid, x), split_layout(grid, w, {-1, -1, -1, -1, 4})};
+  };
+  const auto plane = x.elements() / 4;
+  CHECK(sent({.sample = 2, .depth = 2, .channel = 3}, {x, w}, layouts, conv_of(1, {})) ==
+        Sent{2 * 2 * plane, 0, 0, 2 * y.elements() * 2 + 2 * w.elements() * 3});
+}
+
+TEST_CASE("channels: what the product of models and batches sends for a network of linear layers") {
+  // Gholami et al., equation 8, of which the gather's adjoint takes one third: on Pr x Pc ranks every layer but the first gathers
+  // its inputs, of a batch's part, among Pr ranks, and scatters their cotangents; weights are reduced among Pc.
+  const std::vector<std::int64_t> d{10, 13, 9, 4};
+  const std::int64_t batch = 7;
+  for (const auto& [pr, pc] : std::vector<std::pair<int, int>>{{4, 1}, {2, 2}, {3, 2}, {2, 3}, {4, 2}, {2, 4}, {8, 1}, {1, 6}}) {
+    CAPTURE(pr);
+    CAPTURE(pc);
+    std::vector<Shape> shapes{{batch, d[0]}};
+    std::int64_t weights = 0, features = 0;
+    for (std::size_t i = 1; i < d.size(); ++i) {
+      shapes.push_back({d[i], d[i - 1]});
+      weights += d[i] * d[i - 1];
+      if (i + 1 < d.size()) features += d[i];
+    }
+    const auto layouts = [&](const GridPtr& grid) {
+      std::vector<LayoutPtr> result;
+      const auto split = [&](const Shape& shape, int sample, int channel) {
+        std::vector<int> dimensions{sample, -1, -1, -1, channel};
+        dimensions.resize(static_cast<std::size_t>(grid->axes()));
+        return split_layout(grid, shape, dimensions);
+      };
+      for (const auto& shape : shapes) result.push_back(result.empty() ? split(shape, 0, -1) : split(shape, -1, 0));
+      return result;
+    };
+    const auto network = [](const Tensors& t) {
+      auto y = constant(t[0]);
+      for (std::size_t i = 1; i < t.size(); ++i) y = linear(y, t[i], {}, Activation::leaky_relu(0.1));
+      return y;
+    };
+    const auto gathered = batch * features * (pr - 1);
+    CHECK(sent({.sample = pc, .channel = pr}, shapes, layouts, network) == Sent{0, gathered, gathered, 2 * weights * (pc - 1)});
+  }
+}
+
+TEST_CASE("channels: how a product runs is told, and what cannot run is refused by name") {
+  check_on_ranks(4, "refusals", [](const Communicator& comm) {
+    const auto expect = [](const std::string& start, const std::function<void()>& body) {
+      const auto text = error_text(body);
+      require(text.starts_with(start), "[test] '{}' instead of '{}'", text, start);
+    };
+    const auto grid = make_grid(comm, {.depth = 2, .channel = 2}), other = make_grid(comm, {.depth = 2, .channel = 2});
+    const auto tensor = [&](const Shape& shape, int depth, int channel, const Rows& cuts = {}) {
+      auto layout = split_layout(grid, shape, {-1, depth, -1, -1, channel});
+      if (!cuts.empty()) layout = with_cuts(layout, channel, cuts);
+      return global_tensor(shape, 1, layout);
+    };
+    const Shape shape{1, 4, 3, 3, 4}, kernel{6, 1, 1, 1, 4};
+    const auto x = tensor(shape, 1, 4), w = tensor(kernel, -1, 0), b = tensor({6}, -1, 0);
+    const auto tells = [&](const Tensor& in, const Tensor& weight, ChannelSplit expected, const ProductAttributes& a = {}) {
+      const auto found = channel_splits(in, weight, a);
+      require(found.size() == 5 && found[4] == expected && found[1] == ChannelSplit::none, "[test] {} instead of {}",
+              name_of(found[4]), name_of(expected));
+    };
+    tells(x, w, ChannelSplit::filters);
+    tells(x, tensor(kernel, -1, 4), ChannelSplit::channels);
+    tells(x, global_tensor(kernel, 1), ChannelSplit::channels);
+    tells(tensor(shape, 1, -1), global_tensor(kernel, 1), ChannelSplit::none);
+    tells(tensor(shape, 1, -1), global_tensor(kernel, 1), ChannelSplit::filters, {.outputs = {.axis = 4}});
+    tells(x, global_tensor({4, 1, 1, 1, 2}, 1), ChannelSplit::groups, {.groups = 2});
+    tells(x, tensor({4, 1, 1, 1, 6}, -1, 4), ChannelSplit::filters, {.transposed = true});
+
+    expect("[conv] the cut of the input at channel 1 is inside a group of 2; cut between groups", [&] {
+      conv(tensor(shape, 1, 4, {0, 1, 4}), zeros({4, 1, 1, 1, 2}), {}, {.groups = 2});
+    });
+    expect("[conv] the cut of the weight at channel 2 is inside a group of 3; cut between groups", [&] {
+      conv(tensor(shape, 1, -1), tensor({6, 1, 1, 1, 2}, -1, 0, {0, 2, 6}), {}, {.groups = 2});
+    });
+    expect("[conv] the weight's groups are cut at 0|6|6, which does not fit 0|3|6", [&] {
+      conv(x, tensor({6, 1, 1, 1, 2}, -1, 0, {0, 6, 6}), {}, {.groups = 2});
+    });
+    expect("[conv] dimension 4 of the weight of a grouped product is split", [&] {
+      conv(x, tensor({6, 1, 1, 1, 2}, -1, 4), {}, {.groups = 2});
+    });
+    expect("[conv] dimension 1 of the weight is split", [&] { conv(x, tensor({6, 2, 1, 1, 4}, -1, 1)); });
+    expect("[conv] the weight's inputs are cut at 0|1|4, which does not fit 0|2|4", [&] {
+      conv(x, tensor(kernel, -1, 4, {0, 1, 4}));
+    });
+    expect("[conv] the outputs are cut at 0|1|6, which does not fit 0|3|6", [&] {
+      conv(x, w, b, {}, {.axis = 4, .cuts = {0, 1, 6}});
+    });
+    expect("[conv] cuts 0, 7 do not divide 6", [&] { conv(x, zeros(kernel), {}, {}, {.axis = 4, .cuts = {0, 7}}); });
+    expect("[conv] the outputs cannot be split along grid axis depth, which splits dimension 1",
+           [&] { conv(x, w, b, {}, {.axis = 1}); });
+    expect("[conv] outputs are to be split along axis 5 of a grid of 5", [&] { conv(x, w, b, {}, {.axis = 5}); });
+    expect("[conv] two grid axes, depth and channel, split the input channels",
+           [&] { conv(tensor(shape, -1, 4), tensor(kernel, 4, -1)); });
+    expect("[conv] two grid axes, depth and channel, split the output channels",
+           [&] { conv(tensor(shape, -1, 4), tensor(kernel, 0, -1), {}, {}, {.axis = 4}); });
+    expect("[conv] weight has 5 input channels, input has 4", [&] { conv(x, zeros({6, 1, 1, 1, 5})); });
+    expect("[conv] input and weight are on different process grids",
+           [&] { conv(x, zeros(kernel).with_layout(same_layout(other, kernel))); });
+    expect("[product] outputs of a plain tensor cannot be split",
+           [&] { conv(zeros(shape), zeros(kernel), {}, {}, {.axis = 0}); });
+    expect("[channel_splits] needs a distributed tensor", [&] { channel_splits(zeros(shape), zeros(kernel)); });
+    expect("[group_norm] the cut at channel 1 is inside a group of 2", [&] {
+      group_norm(tensor(shape, 1, 4, {0, 1, 4}), ones({4}), ones({4}), {.groups = 2});
+    });
+    expect("[group_norm] 4 channels are not 3 groups", [&] { group_norm(x, ones({4}), ones({4}), {.groups = 3}); });
+    expect("[batch_norm] a parameter has 3 channels, the input 4", [&] { batch_norm(x, ones({3}), ones({4})); });
+
+    Layout share = *same_layout(grid, shape);
+    share.axes[4].placement = Placement::share;
+    const auto s = global_tensor(shape, 1, std::make_shared<Layout>(share));
+    expect("[conv] of a share", [&] { conv(s, w); });
+    expect("[bias_activation] of a share", [&] { bias_activation(s, {}, Activation::relu); });
+    // More ranks than channels are no error.
+    require(conv(x, tensor({1, 1, 1, 1, 4}, -1, 0)).layout()->global == Shape{1, 4, 3, 3, 1}, "[test] one filter on two ranks");
+  });
+}
