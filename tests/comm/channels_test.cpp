@@ -5,10 +5,12 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <functional>
 
 #include "comm/spatial/distributed.h"
 #include "comm/spatial/upsample.h"
+#include "framework/optim/optimizer.h"
 #include "ops/elementwise.h"
 #include "ops/reduce.h"
 #include "tests/support/cases/product_cases.h"
@@ -206,34 +208,75 @@ Tensor network(const Tensors& t) {
   return linear(y, t[13], t[14]);
 }
 
+const Shape network_input{3, 8, 6, 5, 2};
+const std::vector<Shape> network_parameters{
+    {7, 3, 3, 3, 2}, {7}, {7}, {7}, {5, 2, 2, 2, 7}, {5}, {5}, {5}, {10, 1, 1, 1, 1}, {10, 2, 1, 2, 6}, {9, 6}, {9}, {4, 9}, {4}};
+
+// One for each parameter: filters, then channels in partial sums, cut groups, summed groups, features of both kinds.
+std::vector<LayoutPtr> network_layouts(const GridPtr& grid) {
+  const std::vector<int> dimensions{0, 0, 0, -1, 4, -1, -1, -1, 0, 0, 0, -1, 1, -1};
+  std::vector<LayoutPtr> layouts;
+  for (std::size_t i = 0; i < dimensions.size(); ++i)
+    layouts.push_back(split_layout(grid, network_parameters[i], {-1, -1, -1, -1, dimensions[i]}));
+  // Between groups of two filters.
+  auto cuts = balanced_cuts(5, grid->extents[4]);
+  for (auto& cut : cuts) cut *= 2;
+  for (const std::size_t i : {8, 9}) layouts[i] = with_cuts(layouts[i], 0, cuts);
+  return layouts;
+}
+
+struct NetworkGrid {
+  int sample, depth, channel;
+};
+constexpr std::array network_grids{NetworkGrid{1, 1, 2}, NetworkGrid{1, 1, 3}, NetworkGrid{1, 2, 2}, NetworkGrid{3, 1, 2},
+                                   NetworkGrid{2, 2, 2}, NetworkGrid{2, 2, 3}, NetworkGrid{1, 3, 4}, NetworkGrid{1, 1, 6}};
+
+void on_network_grids(const std::function<void(const GridPtr&, const std::string& what)>& body) {
+  for (const auto& [sample, depth, channel] : network_grids)
+    check_on_ranks(sample * depth * channel, "network", [&, s = sample, d = depth, c = channel](const Communicator& comm) {
+      body(make_grid(comm, {.sample = s, .depth = d, .channel = c}), fmt::format("{} x {} x {}, rank {}", s, d, c, comm.rank()));
+    });
+}
+
+// Twenty steps of Adam; the loss is a mean of squares. With the usual epsilon, gradients that are next to nothing, as those of
+// what a norm takes back, would show how they were rounded.
+void train(const Tensor& x, Parameters& parameters) {
+  parameters.pack();
+  Adam adam(parameters, {.learning_rate = 0.01, .epsilon = 1e-4});
+  for (int step = 0; step < 20; ++step) {
+    Tape tape(parameters);
+    Tensors in{x};
+    for (const auto& p : parameters.tensors()) in.push_back(p);
+    adam.step(tape.gradient(mean(square(network(in)))));
+  }
+}
+
 }  // namespace
 
 TEST_CASE("channels: a network, every product in a scheme of its own") {
-  const Shape shape{3, 8, 6, 5, 2};
-  const std::vector<Shape> parameters{
-      {7, 3, 3, 3, 2}, {7}, {7},    {7}, {5, 2, 2, 2, 7}, {5}, {5}, {5}, {10, 1, 1, 1, 1}, {10, 2, 1, 2, 6},
-      {9, 6},          {9}, {4, 9}, {4}};
-  // The dimension of each that is split: filters, then channels in partial sums, cut groups, filters, features gathered, and so
-  // on.
-  const std::vector<int> dimensions{0, 0, 0, -1, 4, -1, -1, -1, 0, 0, 0, -1, 1, -1};
-  for (const auto& [depth, sample, channel] :
-       std::vector<std::array<int, 3>>{{1, 1, 2}, {1, 1, 3}, {2, 1, 2}, {1, 3, 2}, {2, 2, 2}, {2, 2, 3}, {3, 1, 4}, {1, 1, 6}})
-    check_on_ranks(depth * sample * channel, "network",
-                   [&, depth = depth, sample = sample, channel = channel](const Communicator& comm) {
-                     const auto grid = make_grid(comm, {.sample = sample, .depth = depth, .channel = channel});
-                     Tensors whole{global_tensor(shape, 1)};
-                     std::vector<LayoutPtr> layouts{split_layout(grid, shape, {0, 1, 2, 3, -1})};
-                     for (std::size_t i = 0; i < parameters.size(); ++i) {
-                       whole.push_back(global_tensor(parameters[i], i + 2));
-                       layouts.push_back(split_layout(grid, parameters[i], {-1, -1, -1, -1, dimensions[i]}));
-                     }
-                     // Behind groups of two filters.
-                     auto cuts = balanced_cuts(5, channel);
-                     for (auto& cut : cuts) cut *= 2;
-                     for (const std::size_t i : {9, 10}) layouts[i] = with_cuts(layouts[i], 0, cuts);
-                     const auto what = fmt::format("{} x {} x {}, rank {}", sample, depth, channel, comm.rank());
-                     compare(what, network, whole, layouts, 7, false, 1e-10);
-                   });
+  on_network_grids([](const GridPtr& grid, const std::string& what) {
+    Tensors whole{global_tensor(network_input, 1)};
+    for (std::size_t i = 0; i < network_parameters.size(); ++i) whole.push_back(global_tensor(network_parameters[i], i + 2));
+    auto layouts = network_layouts(grid);
+    layouts.insert(layouts.begin(), split_layout(grid, network_input, {0, 1, 2, 3, -1}));
+    compare(what, network, whole, layouts, 7, false, 1e-10);
+  });
+}
+
+TEST_CASE("channels: a network of split weights, trained, has the weights of one rank") {
+  Parameters whole;
+  for (std::size_t i = 0; i < network_parameters.size(); ++i)
+    whole.add(fmt::format("p{}", i), global_tensor(network_parameters[i], i + 2), true);
+  train(constant(global_tensor(network_input, 1)), whole);
+  on_network_grids([&](const GridPtr& grid, const std::string& what) {
+    const auto layouts = network_layouts(grid);
+    Parameters mine;
+    for (std::size_t i = 0; i < layouts.size(); ++i)
+      mine.add(fmt::format("p{}", i), global_tensor(network_parameters[i], i + 2, layouts[i]), true);
+    train(constant(global_tensor(network_input, 1, split_layout(grid, network_input, {0, 1, 2, 3, -1}))), mine);
+    for (std::size_t i = 0; i < layouts.size(); ++i)
+      require_part(fmt::format("{}: parameter {}", what, i), mine[i].value.with_layout(layouts[i]), whole[i].value, 1e-10);
+  });
 }
 
 TEST_CASE("channels: how a product runs is told, and what cannot run is refused by name") {
