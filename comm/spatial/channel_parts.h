@@ -5,6 +5,7 @@
 // describes x like that: its channels are the rank's, and the axis has nothing to do with it. So the functions call themselves.
 
 #include <functional>
+#include <initializer_list>
 
 #include "comm/spatial/channels.h"
 #include "framework/tensor/layout.h"

@@ -12,6 +12,10 @@
 // A weight that has a split layout stays split, and so does its gradient: 1/P of the memory. One that is the same on all ranks is
 // used in part, and its gradient is put together again. Biases and the parameters of norms likewise.
 
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
 #include "framework/tensor/tensor.h"
 
 namespace mpigrad {
