@@ -14,6 +14,8 @@ WindowedPlan windowed_plan(const Tensor& x, const Extent3& extents, std::int64_t
   Layout out = layout;
   for (std::size_t i = 0; i < 3; ++i) out.global[static_cast<int>(i) + 1] = extents[i];
   require(!layout.has(Placement::share), "[window] of a share; make it whole with redistribute() first: {}", x);
+  require(layout.axis_of(4) < 0 || channels == layout.global[4], "[window] makes {} channels of others, which are split: {}",
+          channels, x);
   out.global[4] = channels;
 
   std::array<std::vector<WindowPart>, 3> parts;
