@@ -125,11 +125,62 @@ std::int64_t extent_along(std::string_view call, const Tensor& x, int axis) {
   return x.dim(dimension);
 }
 
+// 0 of a scalar, too, which the ops refuse.
+int block_dimension(const Tensor& x, int axis) {
+  const int dimension = axis < 0 ? axis + x.rank() : axis;
+  require(dimension == 0 || (dimension > 0 && dimension < x.rank()),
+          "[collective] blocks along dimension {}, which is not there: {}", axis, x);
+  return dimension;
+}
+
 Rows balanced_rows(std::int64_t extent, int ranks) {
   const auto cuts = balanced_cuts(extent, ranks);
   Rows rows;
   for (std::size_t r = 1; r < cuts.size(); ++r) rows.push_back(cuts[r] - cuts[r - 1]);
   return rows;
+}
+
+// Blocks along a dimension that is not the first travel as they lie in memory, one behind the other; between these and the
+// tensor runs of memory are moved, where permuting would move elements.
+struct InnerBlocks {
+  std::int64_t before, behind;  // elements before and behind the dimension
+  Rows rows, counts;            // counts: elements of each block
+  bool even;
+
+  InnerBlocks(const Shape& shape, int dimension, Rows rows_of_blocks)
+      : before(shape.elements(0, dimension)), behind(shape.elements(dimension + 1, shape.rank())),
+        rows(std::move(rows_of_blocks)), counts(rows), even(std::equal(rows.begin() + 1, rows.end(), rows.begin())) {
+    for (auto& count : counts) count *= before * behind;
+  }
+
+  // [elements of all blocks] -> [before, rows, behind], without its shape, and back.
+  Tensor unpacked(const Tensor& all) const {
+    const auto ranks = static_cast<std::int64_t>(rows.size());
+    if (before == 1) return all;
+    if (even) return permute(reshape(all, {ranks, before, rows[0] * behind}), {1, 0, 2});
+    Tensors parts;
+    std::int64_t at = 0;
+    for (std::size_t r = 0; r < rows.size(); at += counts[r++])
+      parts.push_back(reshape(slice(all, 0, at, at + counts[r]), {before, rows[r] * behind}));
+    return concatenate(parts, 1);
+  }
+  Tensor packed(const Tensor& x) const {
+    const auto ranks = static_cast<std::int64_t>(rows.size());
+    const Shape flat{x.elements()};
+    if (before == 1) return reshape(x, flat);
+    if (even) return reshape(permute(reshape(x, {before, ranks, rows[0] * behind}), {1, 0, 2}), flat);
+    const auto lines = reshape(x, {before, ops::sum_of(rows) * behind});
+    Tensors parts;
+    std::int64_t at = 0;
+    for (std::size_t r = 0; r < rows.size(); at += rows[r++] * behind)
+      parts.push_back(reshape(slice(lines, 1, at, at + rows[r] * behind), {counts[r]}));
+    return concatenate(parts, 0);
+  }
+};
+
+Shape with_extent(Shape shape, int dimension, std::int64_t extent) {
+  shape[dimension] = extent;
+  return shape;
 }
 
 }  // namespace
@@ -143,9 +194,8 @@ Rows rows_of_all(const Tensor& x, const Communicator& comm, int axis) {
 }
 
 Tensor along_axis(const Tensor& x, int axis, const std::function<Tensor(const Tensor&)>& f) {
-  const int dimension = axis < 0 ? axis + x.rank() : axis;
+  const int dimension = block_dimension(x, axis);
   if (dimension == 0) return f(x);
-  require(dimension > 0 && dimension < x.rank(), "[collective] blocks along dimension {}, which is not there: {}", axis, x);
   std::vector<int> there{dimension}, back;
   for (int d = 0; d < x.rank(); ++d)
     if (d != dimension) there.push_back(d);
@@ -178,11 +228,24 @@ Tensor scatter(const Tensor& x, const Communicator& comm, int root, Rows rows, i
 }
 Tensor allgather(const Tensor& x, const Communicator& comm, Rows rows, int axis) {
   if (rows.empty()) rows = rows_of_all(x, comm, axis);
-  return along_axis(x, axis, [&](const Tensor& front) { return mpigrad::apply(ops::AllGather{comm, rows}, {front}); });
+  const int dimension = block_dimension(x, axis);
+  if (dimension == 0 || x.layout()) return mpigrad::apply(ops::AllGather{comm, rows}, {x});
+  ops::require_rows("allgather", x, comm, rows);
+  require(x.dim(dimension) == rows[static_cast<std::size_t>(comm.rank())], "[allgather] {} rows were announced: {}",
+          rows[static_cast<std::size_t>(comm.rank())], x);
+  const InnerBlocks blocks(x.shape(), dimension, rows);
+  const auto all = mpigrad::apply(ops::AllGather{comm, blocks.counts}, {reshape(x, Shape{x.elements()})});
+  return reshape(blocks.unpacked(all), with_extent(x.shape(), dimension, ops::sum_of(rows)));
 }
 Tensor reduce_scatter(const Tensor& x, const Communicator& comm, Rows rows, int axis) {
   if (rows.empty()) rows = balanced_rows(extent_along("reduce_scatter", x, axis), comm.size());
-  return along_axis(x, axis, [&](const Tensor& front) { return mpigrad::apply(ops::ReduceScatter{comm, rows}, {front}); });
+  const int dimension = block_dimension(x, axis);
+  if (dimension == 0 || x.layout()) return mpigrad::apply(ops::ReduceScatter{comm, rows}, {x});
+  ops::require_rows("reduce_scatter", x, comm, rows);
+  require(x.dim(dimension) == ops::sum_of(rows), "[reduce_scatter] the blocks have {} rows in all: {}", ops::sum_of(rows), x);
+  const InnerBlocks blocks(x.shape(), dimension, rows);
+  const auto mine = mpigrad::apply(ops::ReduceScatter{comm, blocks.counts}, {blocks.packed(x)});
+  return reshape(mine, with_extent(x.shape(), dimension, rows[static_cast<std::size_t>(comm.rank())]));
 }
 Tensor alltoall(const Tensor& x, const Communicator& comm, Rows send_rows, Rows receive_rows, int axis) {
   ops::require_rows("alltoall", x, comm, send_rows);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/spatial/channel_parts.h"
 #include "comm/spatial/exchange.h"
 #include "comm/spatial/invariant.h"
 #include "comm/spatial/local_parts.h"
@@ -98,8 +99,15 @@ Tensor rounded(const Tensor& x, DType dtype) {
 
 Tensor parameter_for(const Tensor& x, const Tensor& w) { return rounded(spatial::replicated_for(x, w), x.dtype()); }
 
-Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvAttributes& attributes) {
+Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvAttributes& attributes, const SplitOutputs& outputs) {
   ConvAttributes a = attributes;
+  if (spatial::splits_product(x, w, bias, outputs)) {
+    const auto part = [&](const Tensor& x_, const Tensor& w_, const Tensor& bias_, std::int64_t groups, Activation activation) {
+      a.groups = groups, a.activation = activation;
+      return conv(x_, w_, bias_, a);
+    };
+    return spatial::product_of_parts("conv", x, w, bias, a.activation, {.groups = a.groups, .outputs = outputs}, part);
+  }
   const double slope = std::exchange(a.activation, Activation::none).slope();
   const auto in = global_spatial(x);
   require_kernel_fits("conv", in, spatial_extent(w), a);
@@ -129,7 +137,7 @@ constexpr double flops_for_a_byte = 100;
 ConvForPool conv_for_pool(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvAttributes& attributes,
                           const PoolAttributes& pool) {
   const auto separately = [&] { return ConvForPool{conv(x, w, bias, attributes), pool, nullptr, {}, {}}; };
-  if (!x.layout() || attributes.activation != Activation::none) return separately();
+  if (!x.layout() || attributes.activation != Activation::none || spatial::splits_product(x, w, bias, {})) return separately();
   require_kernel_fits("conv", global_spatial(x), spatial_extent(w), attributes);
   const auto s = convolution(x, w, attributes);
   const auto of_pool = pooling(s.out, pool);
@@ -186,8 +194,17 @@ Tensor avg_pool(const ConvForPool& x, Activation activation) {
 
 Tensor max_pool(const ConvForPool& x) { return x.out ? maximum(x.y, x.window, x.out) : max_pool(x.y, x.pool); }
 
-Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvTransposeAttributes& attributes) {
+Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvTransposeAttributes& attributes,
+                      const SplitOutputs& outputs) {
   ConvTransposeAttributes a = attributes;
+  if (spatial::splits_product(x, w, bias, outputs)) {
+    const auto part = [&](const Tensor& x_, const Tensor& w_, const Tensor& bias_, std::int64_t groups, Activation activation) {
+      a.groups = groups, a.activation = activation;
+      return conv_transpose(x_, w_, bias_, a);
+    };
+    const ProductAttributes product{.groups = a.groups, .transposed = true, .outputs = outputs};
+    return spatial::product_of_parts("conv_transpose", x, w, bias, a.activation, product, part);
+  }
   const double slope = std::exchange(a.activation, Activation::none).slope();
   const auto in = global_spatial(x);
   Tensor y;
@@ -232,14 +249,14 @@ Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, cons
 Tensor avg_pool(const Tensor& x, const PoolAttributes& a, Activation activation) {
   const double slope = activation.slope();
   if (!x.layout()) return local::leaky_avg_pool(x, slope, a);
-  const auto plan = windowed_plan(*x.layout(), pooling(x, a), x.dim(4));
+  const auto plan = windowed_plan(*x.layout(), pooling(x, a), x.layout()->global[4]);
   const auto padded = windowed_input(x, plan);
   return averaged(padded, local_window(padded, plan, a), slope, plan.out, global_spatial(x), a);
 }
 
 Tensor max_pool(const Tensor& x, const PoolAttributes& a) {
   if (!x.layout()) return local::max_pool(x, a);
-  const auto plan = windowed_plan(*x.layout(), pooling(x, a), x.dim(4));
+  const auto plan = windowed_plan(*x.layout(), pooling(x, a), x.layout()->global[4]);
   const auto padded = windowed_input(x, plan);
   return maximum(padded, local_window(padded, plan, a), plan.out);
 }
@@ -247,7 +264,11 @@ Tensor max_pool(const Tensor& x, const PoolAttributes& a) {
 Tensor bias_activation(const Tensor& x, const Tensor& bias, Activation activation) {
   const double slope = activation.slope();
   if (!x.layout()) return local::bias_activation(x, parameter_for(x, bias), slope);
-  spatial::require_whole_channels("bias_activation", x);
+  spatial::require_no_share("bias_activation", x);
+  if (spatial::splits_channels(x, {bias})) {
+    const auto block = spatial::block_beside("bias_activation", x, bias);
+    return spatial::with_channels_of(x, bias_activation(spatial::own_channels(x), block, activation));
+  }
   const HaloRoom room(spatial::halo_dimension(*x.layout()));
   return local::bias_activation(x.without_layout(), parameter_for(x, bias), slope).with_layout(x.layout());
 }
@@ -263,10 +284,16 @@ Tensor global_avg_pool(const Tensor& x) {
   return redistribute(y, std::make_shared<Layout>(std::move(whole)));
 }
 
-Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation) {
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation, const SplitOutputs& outputs) {
   if (x.layout())
-    require(x.rank() == 2 && x.layout()->axis_of(1) < 0 && !x.layout()->has(Placement::share),
-            "[linear] the features of [N, in] must be whole on every rank; use flatten() or redistribute(): {}", x);
+    require(x.rank() == 2 && !x.layout()->has(Placement::share),
+            "[linear] needs [N, in] that is not a share; use flatten() or redistribute(): {}", x);
+  if (spatial::splits_product(x, w, bias, outputs)) {
+    const auto part = [](const Tensor& x_, const Tensor& w_, const Tensor& bias_, std::int64_t, Activation of_part) {
+      return linear(x_, w_, bias_, of_part);
+    };
+    return spatial::product_of_parts("linear", x, w, bias, activation, {.outputs = outputs}, part);
+  }
   const auto y = local::linear(x.without_layout(), parameter_for(x, w), parameter_for(x, bias), activation.slope());
   if (!x.layout()) return y;
   Layout layout = *x.layout();

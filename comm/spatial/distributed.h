@@ -4,8 +4,9 @@
 // parameters, which are the same on all ranks, are replicated over exactly those grid axes along which x varies: replicating over
 // more would multiply their gradient. Where x has 16 bits, float32 weights and biases are rounded to its type behind that, so
 // that their gradients are float32 when they are reduced, and halos travel in 16 bits; statistics, gamma and beta of norms stay
-// float32.
+// float32. Channels and weights may be split, too: channels.h says what each function of split channels does.
 
+#include "comm/spatial/channels.h"
 #include "comm/spatial/norm.h"
 #include "comm/spatial/redistribute.h"
 #include "ops/activation.h"
@@ -16,9 +17,11 @@ namespace mpigrad {
 
 // activation(conv(x, w) + bias), x: [N, D, H, W, C], w: [K, kd, kh, kw, C/groups], bias [K] or none -> [N, D', H', W', K]. Output
 // blocks belong to the rank that owns the centre of their window.
-Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const ConvAttributes& attributes = {});
+Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const ConvAttributes& attributes = {},
+            const SplitOutputs& outputs = {});
 // The same of the transposed convolution, w: [C, kd, kh, kw, K/groups], bias [K] or none.
-Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const ConvTransposeAttributes& attributes = {});
+Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const ConvTransposeAttributes& attributes = {},
+                      const SplitOutputs& outputs = {});
 // avg_pool(activation(x)). What stays of an activation for the replay is one bit for each element of x, its sign.
 Tensor avg_pool(const Tensor& x, const PoolAttributes& attributes, Activation activation = Activation::none);
 Tensor max_pool(const Tensor& x, const PoolAttributes& attributes);
@@ -41,8 +44,9 @@ Tensor bias_activation(const Tensor& x, const Tensor& bias, Activation activatio
 // Mean over D, H, W: [N, D, H, W, C] -> [N, C], the same on all ranks of the spatial axes.
 Tensor global_avg_pool(const Tensor& x);
 
-// activation(x w^T + bias); x: [N, in], whose features are whole on every rank, w: [out, in], bias [out] or none.
-Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {}, Activation activation = Activation::none);
+// activation(x w^T + bias); x: [N, in], w: [out, in], bias [out] or none.
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {}, Activation activation = Activation::none,
+              const SplitOutputs& outputs = {});
 // [N, ...] -> [N, product]; the features become the same on all ranks of the axes that split them.
 Tensor flatten(const Tensor& x);
 

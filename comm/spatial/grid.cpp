@@ -48,8 +48,10 @@ Tensor Grid::sum_over(const std::vector<int>& axes, const Tensor& x) const {
 }
 
 GridPtr make_grid(const Communicator& world, const GridExtents& e, Overlap overlap) {
-  return std::make_shared<Grid>(world, std::vector<std::string>{"sample", "depth", "height", "width"},
-                                std::vector<int>{e.sample, e.depth, e.height, e.width}, overlap);
+  std::vector<std::string> names{"sample", "depth", "height", "width"};
+  std::vector<int> extents{e.sample, e.depth, e.height, e.width};
+  if (e.channel != 1) names.emplace_back("channel"), extents.push_back(e.channel);
+  return std::make_shared<Grid>(world, std::move(names), std::move(extents), overlap);
 }
 
 const Grid& grid_of(const Layout& layout) {
@@ -76,9 +78,12 @@ LayoutPtr same_layout(const GridPtr& grid, const Shape& global) {
 }
 
 LayoutPtr activation_layout(const GridPtr& grid, const Shape& global) {
-  require(grid->axes() == 4 && global.rank() == 5, "[layout] [N, D, H, W, C] on sample x depth x height x width: {} on {} axes",
-          global, grid->axes());
-  return split_layout(grid, global, {0, 1, 2, 3});
+  require((grid->axes() == 4 || grid->axes() == 5) && global.rank() == 5,
+          "[layout] [N, D, H, W, C] on sample x depth x height x width, and x channel or not: {} on {} axes", global,
+          grid->axes());
+  std::vector<int> dimensions{0, 1, 2, 3, 4};
+  dimensions.resize(static_cast<std::size_t>(grid->axes()));
+  return split_layout(grid, global, dimensions);
 }
 
 LayoutPtr with_cuts(const LayoutPtr& layout, int dimension, std::vector<std::int64_t> cuts) {

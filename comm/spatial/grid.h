@@ -9,7 +9,7 @@
 namespace mpigrad {
 
 struct GridExtents {
-  int sample = 1, depth = 1, height = 1, width = 1;
+  int sample = 1, depth = 1, height = 1, width = 1, channel = 1;
 };
 
 // Whether convolutions of split volumes compute on their own block while halos travel (comm/spatial/overlapped.h): where that
@@ -35,7 +35,8 @@ class Grid : public GridShape {
 };
 using GridPtr = std::shared_ptr<const Grid>;
 
-// sample x depth x height x width over all ranks of `world`; an Error if the product is not their number.
+// sample x depth x height x width over all ranks of `world`, and x channel if that is more than 1: without it grids have four
+// axes. An Error if the product is not their number.
 GridPtr make_grid(const Communicator& world, const GridExtents& extents, Overlap overlap = Overlap::automatic);
 const Grid& grid_of(const Layout& layout);
 
@@ -43,7 +44,7 @@ const Grid& grid_of(const Layout& layout);
 
 // The same value on all ranks.
 LayoutPtr same_layout(const GridPtr& grid, const Shape& global);
-// Activations [N, D, H, W, C] with the first four dimensions split over the four axes of make_grid.
+// Activations [N, D, H, W, C] with every dimension split over the axis of make_grid that goes with it.
 LayoutPtr activation_layout(const GridPtr& grid, const Shape& global);
 // Axis a of the grid splits dimension dimensions[a] (-1: same).
 LayoutPtr split_layout(const GridPtr& grid, const Shape& global, const std::vector<int>& dimensions);

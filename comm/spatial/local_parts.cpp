@@ -12,8 +12,9 @@ WindowedPlan windowed_plan(const Layout& layout, const Extent3& extents, std::in
   WindowedPlan result;
   Layout out = layout;
   for (std::size_t i = 0; i < 3; ++i) out.global[static_cast<int>(i) + 1] = extents[i];
-  require(layout.axis_of(4) < 0, "[window] the channels are split; redistribute them first: {}", to_string(layout));
   require(!layout.has(Placement::share), "[window] of a share; make it whole with redistribute() first: {}", to_string(layout));
+  require(layout.axis_of(4) < 0 || channels == layout.global[4], "[window] makes {} channels of others, which are split: {}",
+          channels, to_string(layout));
   out.global[4] = channels;
 
   std::array<std::vector<WindowPart>, 3> parts;
@@ -86,12 +87,6 @@ Tensor replicated_for(const Tensor& x, const Tensor& w) {
   if (w.layout()) require(w.layout()->varying_axes().empty(), "[replicate] a parameter is the same on all ranks: {}", w);
   const auto axes = x.layout()->varying_axes();
   return axes.empty() ? w.without_layout() : replicate(w, group_of(x, axes));
-}
-
-void require_whole_channels(const char* op, const Tensor& x) {
-  if (!x.layout()) return;
-  require(x.layout()->axis_of(x.rank() - 1) < 0, "[{}] the channels are split; redistribute them first: {}", op, x);
-  require(!x.layout()->has(Placement::share), "[{}] of a share; make it whole with redistribute() first: {}", op, x);
 }
 
 }  // namespace mpigrad::spatial

@@ -25,7 +25,8 @@ struct WindowedPlan {
 // Of spatial dimension i, cut in blocks: the cuts of its outputs, and every rank's part.
 using DimensionParts = std::function<std::pair<std::vector<std::int64_t>, std::vector<WindowPart>>(
     std::size_t i, const std::vector<std::int64_t>& cuts)>;
-// Of inputs with that layout. The result has `out` places and `channels` channels.
+// Of inputs with that layout. The result has `out` places and `channels` channels on all ranks together, split as those of the
+// inputs.
 WindowedPlan windowed_plan(const Layout& layout, const Extent3& out, std::int64_t channels, const DimensionParts& parts_of);
 // x's local part with what it needs around it.
 Tensor windowed_input(const Tensor& x, const WindowedPlan& plan);
@@ -39,7 +40,5 @@ int halo_dimension(const Layout& layout);
 Communicator group_of(const Tensor& x, const std::vector<int>& axes);
 // A parameter beside x's local part: replicated over the axes along which x varies.
 Tensor replicated_for(const Tensor& x, const Tensor& w);
-// Error, for `op`: channels that are split; a share.
-void require_whole_channels(const char* op, const Tensor& x);
 
 }  // namespace mpigrad::spatial

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/collectives.h"
+#include "comm/spatial/channel_parts.h"
 #include "comm/spatial/local_parts.h"
 #include "framework/op.h"
 #include "ops/elementwise.h"
@@ -12,7 +13,8 @@
 namespace mpigrad {
 namespace {
 
-using spatial::group_of, spatial::halo_dimension, spatial::replicated_for, spatial::require_whole_channels;
+using spatial::group_of, spatial::halo_dimension, spatial::replicated_for, spatial::require_no_share;
+using spatial::own_channels, spatial::with_channels_of, spatial::block_beside, spatial::splits_channels;
 
 // The grid axes over which statistics are combined.
 std::vector<int> axes_of(const Tensor& x, StatisticsOver over) {
@@ -38,15 +40,43 @@ Moments combined(const Moments& here, double mine, double all, const Communicato
   return {mean, allreduce(here.m2 + square(here.mean - mean) * mine, group)};
 }
 
+void require_groups(std::int64_t channels, std::int64_t groups) {
+  require(groups == 0 || (groups > 0 && channels % groups == 0), "[group_norm] {} channels are not {} groups of one size",
+          channels, groups);
+}
+
+// Groups of which no cut leaves one on two ranks.
+Tensor split_group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, GroupNormAttributes a) {
+  const auto& layout = *x.layout();
+  require_groups(layout.global.back(), a.groups);
+  if (a.groups > 0) {
+    const auto each = std::max<std::int64_t>(1, layout.global.back() / a.groups);
+    const int axis = layout.axis_of(x.rank() - 1);
+    for (const auto cut : axis < 0 ? std::vector<std::int64_t>() : layout.axes[static_cast<std::size_t>(axis)].cuts)
+      require(cut % each == 0,
+              "[group_norm] the cut at channel {} is inside a group of {}, whose statistics no rank has; cut between groups, "
+              "with_cuts(), or make the channels whole by redistribute(): {}",
+              cut, each, x);
+    a.groups = x.dim(-1) / each;  // 0 of a rank without channels, which is no group, as instance norm has it
+  }
+  return with_channels_of(
+      x, group_norm(own_channels(x), block_beside("group_norm", x, gamma), block_beside("group_norm", x, beta), a));
+}
+
 HaloRoom room_for(const Tensor& x) { return HaloRoom(x.layout() ? halo_dimension(*x.layout()) : -1); }
 
 }  // namespace
 
 BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const NormAttributes& a) {
-  require_whole_channels("batch_norm", x);
+  require_no_share("batch_norm", x);
+  if (splits_channels(x, {gamma, beta})) {
+    auto result = batch_norm(own_channels(x), block_beside("batch_norm", x, gamma), block_beside("batch_norm", x, beta), a);
+    result.y = with_channels_of(x, result.y);
+    return result;
+  }
   const auto part = x.without_layout();
   auto moments = channel_moments(part);
-  const auto mine = static_cast<double>(x.elements()) / static_cast<double>(std::max<std::int64_t>(1, x.dim(-1)));
+  const auto mine = static_cast<double>(x.shape().elements(0, x.rank() - 1));
   double count = mine;
   if (const auto axes = axes_of(x, a.over); !axes.empty()) {
     count = 1;
@@ -61,7 +91,10 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& b
 
 Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta,
                  const NormAttributes& a) {
-  require_whole_channels("batch_norm", x);
+  require_no_share("batch_norm", x);
+  if (splits_channels(x, {gamma, beta}))
+    return with_channels_of(
+        x, normalise(own_channels(x), statistics, block_beside("batch_norm", x, gamma), block_beside("batch_norm", x, beta), a));
   const auto room = room_for(x);
   return local::normalise(x.without_layout(), statistics, replicated_for(x, gamma), replicated_for(x, beta), a.epsilon,
                           a.activation.slope())
@@ -70,11 +103,12 @@ Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const T
 
 Tensor group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const GroupNormAttributes& a) {
   require(x.rank() >= 2, "[group_norm] samples of channels are [N, ..., C]: {}", x);
-  require_whole_channels("group_norm", x);
+  require_no_share("group_norm", x);
+  if (splits_channels(x, {gamma, beta})) return split_group_norm(x, gamma, beta, a);
   require(a.over == StatisticsOver::local || a.over == StatisticsOver::spatial_group,
           "[group_norm] each sample has statistics of its own: over this rank's part or over the spatial group");
   const auto channels = x.dim(-1), groups = a.groups == 0 ? channels : a.groups;
-  require(groups > 0 && channels % groups == 0, "[group_norm] {} channels are not {} groups of one size", channels, groups);
+  require_groups(channels, a.groups);
   const auto part = x.without_layout();
   const auto n = part.dim(0);
   auto moments = channel_moments(part, true);

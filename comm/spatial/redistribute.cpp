@@ -33,13 +33,12 @@ void Redistribute::run(Inputs in, Outputs out) const {
     if (in[0].raw()) copy_box(in[0], from->box(), out[0], to->box(), to->box());
     return;
   }
-  // Along an axis on which both are the same, each copy is rearranged by itself.
+  // Nothing moves along an axis on which both are alike: each copy, or each block, is rearranged by itself.
   const auto& grid = grid_of(*from);
   std::vector<int> axes;
   for (int a = 0; a < grid.axes(); ++a) {
     const auto i = static_cast<std::size_t>(a);
-    if (from->grid != to->grid || from->axes[i].placement != Placement::same || to->axes[i].placement != Placement::same)
-      axes.push_back(a);
+    if (from->grid != to->grid || !(from->axes[i] == to->axes[i])) axes.push_back(a);
   }
   const auto group = grid.along(axes);
   BoxPlan plan;
@@ -83,11 +82,11 @@ Tensor redistribute(const Tensor& x, const LayoutPtr& to) {
     if (to->grid == from.grid && to->axes[a].placement == Placement::share) continue;
     const auto group = grid_of(from).along({static_cast<int>(a)});
     const bool scatters =
-        to->grid == from.grid && to->axes[a].placement == Placement::split && to->axes[a].dimension == 0 && from.axis_of(0) < 0;
+        to->grid == from.grid && to->axes[a].placement == Placement::split && from.axis_of(to->axes[a].dimension) < 0;
     if (scatters) {
       Rows rows;
       for (std::size_t i = 1; i < to->axes[a].cuts.size(); ++i) rows.push_back(to->axes[a].cuts[i] - to->axes[a].cuts[i - 1]);
-      local = reduce_scatter(local, group, rows);
+      local = reduce_scatter(local, group, rows, to->axes[a].dimension);
       from.axes[a] = to->axes[a];
     } else {
       local = allreduce_invariant(local, group);

@@ -34,8 +34,9 @@ Tensor upsample(const Tensor& x, const Extent3& extents, Interpolation mode) {
     for (const auto i : order) y = along(y, i, {mode, in[i], extents[i], 0, in[i], 0, extents[i]});
     return y;
   }
+  const auto channels = x.layout()->global[4];
   const auto plan =
-      spatial::windowed_plan(*x.layout(), extents, x.dim(4), [&](std::size_t i, const std::vector<std::int64_t>& cuts) {
+      spatial::windowed_plan(*x.layout(), extents, channels, [&](std::size_t i, const std::vector<std::int64_t>& cuts) {
         std::vector<std::int64_t> out{0};
         std::vector<WindowPart> parts;
         for (std::size_t r = 1; r < cuts.size(); ++r) {

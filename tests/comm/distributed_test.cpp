@@ -240,21 +240,15 @@ TEST_CASE("distributed: what a layer cannot do is refused by name") {
       require(text.starts_with(start), "[test] '{}' instead of '{}'", text, start);
     };
     const auto grid = make_grid(comm, {.depth = 2});
-    const auto channels = split_layout(grid, {1, 4, 4, 4, 2}, {-1, 4, -1, -1});
-    const auto x = zeros(channels->box().extents()).with_layout(channels);
     const auto w = zeros({2, 1, 1, 1, 2}), one = zeros({2});
-    expect("[window] the channels are split", [&] { conv(x, w); });
-    expect("[batch_norm] the channels are split", [&] { batch_norm(x, one, one); });
-    expect("[batch_norm] the channels are split", [&] { normalise(x, {one, one}, one, one); });
-    const auto features = split_layout(grid, {4, 6}, {-1, 1, -1, -1});
-    expect("[linear] the features of [N, in] must be whole", [&] { linear(zeros({4, 3}).with_layout(features), zeros({2, 6})); });
     Layout share = *same_layout(grid, {1, 4, 4, 4, 2});
     share.axes[1].placement = Placement::share;
     const auto s = zeros(share.global).with_layout(std::make_shared<Layout>(share));
     expect("[window] of a share", [&] { conv(s, w); });
     expect("[window] of a share", [&] { max_pool(s, {.kernel = 2}); });
     expect("[batch_norm] of a share", [&] { batch_norm(s, one, one); });
-    expect("[replicate] a parameter is the same", [&] { parameter_for(x, s); });
+    expect("[replicate] a parameter is the same",
+           [&] { parameter_for(zeros(share.global).with_layout(same_layout(grid, share.global)), s); });
     expect("[total] which ranks hold shares of a plain tensor is not known", [] { total(sum(ones({2}))); });
     expect("[window] needs [N, D, H, W, C]", [&] { conv(zeros({4, 6}).with_layout(same_layout(grid, {4, 6})), w); });
     expect("[grid]", [&] { make_grid(comm, {.depth = 3}); });
