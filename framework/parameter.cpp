@@ -135,6 +135,8 @@ Gradients Parameters::collect(std::vector<Tensor> gradients, bool accumulate) {
     auto& kept = accumulated_[id];
     if (kept) gradients[i] = mpigrad::add(gradients[i], kept);
     kept = accumulate ? gradients[i] : Tensor();
+    if (const auto& layout = list_[i]->value.layout(); layout && layout->has(Placement::split))
+      gradients[i] = gradients[i].with_layout(layout);
   }
   return Gradients(std::move(gradients));
 }

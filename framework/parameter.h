@@ -19,7 +19,8 @@ struct Parameter {
   bool decay = true;  // false for biases and norms: weight decay and trust ratios leave them alone
 };
 
-// One gradient for each parameter, in the same order. A handle: copies share the tensors.
+// One gradient for each parameter, in the same order; of a parameter in blocks (a split layout) that of the block, with its
+// layout. A handle: copies share the tensors.
 class Gradients {
  public:
   Gradients() = default;

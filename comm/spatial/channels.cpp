@@ -288,4 +288,14 @@ std::vector<ChannelSplit> channel_splits(const Tensor& x, const Tensor& w, const
   return result;
 }
 
+std::int64_t channels_of(const Tensor& x) { return x.layout() ? x.layout()->global.back() : x.dim(-1); }
+
+Tensor whole_channels(const Tensor& x) {
+  const int axis = x.layout() ? x.layout()->axis_of(x.rank() - 1) : -1;
+  if (axis < 0) return x;
+  Layout layout = *x.layout();
+  layout.axes[static_cast<std::size_t>(axis)] = {};
+  return redistribute(x, std::make_shared<Layout>(std::move(layout)));
+}
+
 }  // namespace mpigrad

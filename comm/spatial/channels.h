@@ -42,4 +42,9 @@ struct ProductAttributes {
 // One for each axis of x's grid, of conv, conv_transpose or linear; refuses what these refuse.
 std::vector<ChannelSplit> channel_splits(const Tensor& x, const Tensor& w, const ProductAttributes& attributes = {});
 
+// How many channels x has, the last dimension, those of other ranks included.
+std::int64_t channels_of(const Tensor& x);
+// x with all of its channels on every rank, by an exchange where they are split.
+Tensor whole_channels(const Tensor& x);
+
 }  // namespace mpigrad

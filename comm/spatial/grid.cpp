@@ -61,9 +61,9 @@ const Grid& grid_of(const Layout& layout) {
 }
 
 LayoutPtr split_layout(const GridPtr& grid, const Shape& global, const std::vector<int>& dimensions) {
-  require(static_cast<int>(dimensions.size()) == grid->axes(), "[layout] {} dimensions for {} grid axes", dimensions.size(),
+  require(static_cast<int>(dimensions.size()) <= grid->axes(), "[layout] {} dimensions for {} grid axes", dimensions.size(),
           grid->axes());
-  Layout layout{grid, global, std::vector<AxisPlacement>(dimensions.size())};
+  Layout layout{grid, global, std::vector<AxisPlacement>(grid->extents.size())};
   for (std::size_t a = 0; a < dimensions.size(); ++a) {
     if (dimensions[a] < 0 || grid->extents[a] == 1) continue;  // one rank along the axis: the value is the same on all of them
     const int dimension = checked_dimension("layout", dimensions[a], global.rank());
@@ -84,6 +84,12 @@ LayoutPtr activation_layout(const GridPtr& grid, const Shape& global) {
   std::vector<int> dimensions{0, 1, 2, 3, 4};
   dimensions.resize(static_cast<std::size_t>(grid->axes()));
   return split_layout(grid, global, dimensions);
+}
+
+LayoutPtr input_layout(const GridPtr& grid, const Shape& global) {
+  require(grid->axes() >= 4 && global.rank() == 5, "[layout] [N, D, H, W, C] on sample x depth x height x width: {} on {} axes",
+          global, grid->axes());
+  return split_layout(grid, global, {0, 1, 2, 3});
 }
 
 LayoutPtr with_cuts(const LayoutPtr& layout, int dimension, std::vector<std::int64_t> cuts) {

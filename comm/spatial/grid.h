@@ -46,7 +46,9 @@ const Grid& grid_of(const Layout& layout);
 LayoutPtr same_layout(const GridPtr& grid, const Shape& global);
 // Activations [N, D, H, W, C] with every dimension split over the axis of make_grid that goes with it.
 LayoutPtr activation_layout(const GridPtr& grid, const Shape& global);
-// Axis a of the grid splits dimension dimensions[a] (-1: same).
+// The same with all channels on every rank: of what networks take in, which has few.
+LayoutPtr input_layout(const GridPtr& grid, const Shape& global);
+// Axis a of the grid splits dimension dimensions[a] (-1: same, and axes left out at the end).
 LayoutPtr split_layout(const GridPtr& grid, const Shape& global, const std::vector<int>& dimensions);
 // With dimension `dimension` cut at `cuts` along the grid axis that splits it.
 LayoutPtr with_cuts(const LayoutPtr& layout, int dimension, std::vector<std::int64_t> cuts);

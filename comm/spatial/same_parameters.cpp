@@ -1,5 +1,6 @@
 #include "comm/spatial/same_parameters.h"
 
+#include <algorithm>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -31,38 +32,63 @@ std::vector<std::uint64_t> of_all(const std::vector<std::uint64_t>& mine, Transp
   return all;
 }
 
-std::string text_of(const std::vector<std::uint64_t>& values, std::string_view format) {
+using Groups = std::vector<std::pair<std::uint64_t, std::vector<int>>>;
+
+std::string text_of(const Groups& groups, std::string_view format) {
   std::string text;
-  for (const auto& [value, ranks] : detail::groups_of(values))
+  for (const auto& [value, ranks] : groups)
     text += fmt::format("{}{}{} {}", text.empty() ? "" : "; ", detail::plural(ranks), detail::ranges(ranks),
                         fmt::format(fmt::runtime(format), value));
   return text;
 }
 
+// Which block of a parameter this rank has; 0: all of it.
+std::uint64_t block_of(const Parameter& parameter) {
+  const auto& layout = parameter.value.layout();
+  return layout && layout->has(Placement::split) ? content_hash(to_string(layout->box())) | 1 : 0;
+}
+
+// The values of ranks that hold the same block, if there are two that differ.
+Groups differing_values(const std::vector<std::uint64_t>& values, const std::vector<std::uint64_t>& blocks) {
+  for (const auto& [block, ranks] : detail::groups_of(blocks)) {
+    auto groups = detail::groups_of(values);
+    for (auto& [value, holders] : groups)
+      std::erase_if(holders, [&, b = block](int rank) { return blocks[static_cast<std::size_t>(rank)] != b; });
+    std::erase_if(groups, [](const auto& group) { return group.second.empty(); });
+    if (groups.size() > 1) return groups;
+  }
+  return {};
+}
+
 void compare(std::string_view what, const List& list, Transport& transport) {
   if (transport.size() == 1 || !transport.can_ask()) return;
-  std::vector<std::uint64_t> mine;
-  for (const auto* parameter : list) mine.push_back(hash_of(*parameter));
+  std::vector<std::uint64_t> mine, blocks;
+  for (const auto* parameter : list) mine.push_back(hash_of(*parameter)), blocks.push_back(block_of(*parameter));
   const auto n = mine.size();
-  const auto together = of_all({content_hash(DType::int64, mine.data(), static_cast<std::int64_t>(n))}, transport);
-  if (detail::groups_of(together).size() == 1) return;
+  // Ranks with other blocks have other hashes, so that all of these are to be seen.
+  const bool whole = std::all_of(blocks.begin(), blocks.end(), [](auto block) { return block == 0; });
+  const auto together = of_all({whole ? content_hash(DType::int64, mine.data(), static_cast<std::int64_t>(n)) : 0}, transport);
+  if (whole && detail::groups_of(together).size() == 1) return;
 
   const auto counts = of_all({n}, transport);
-  if (detail::groups_of(counts).size() > 1) fail("{}: ranks have other numbers of parameters: {}", what, text_of(counts, "{}"));
-  const auto all = of_all(mine, transport);
+  if (detail::groups_of(counts).size() > 1)
+    fail("{}: ranks have other numbers of parameters: {}", what, text_of(detail::groups_of(counts), "{}"));
+  const auto all = of_all(mine, transport), all_blocks = of_all(blocks, transport);
   std::size_t differing = 0, first = n;
-  std::vector<std::uint64_t> of_first;
+  std::string of_first;
   for (std::size_t i = 0; i < n; ++i) {
-    std::vector<std::uint64_t> values;
-    for (std::size_t r = 0; r < together.size(); ++r) values.push_back(all[r * n + i]);
-    if (detail::groups_of(values).size() == 1) continue;
-    if (differing++ == 0) first = i, of_first = values;
+    std::vector<std::uint64_t> values, held;
+    for (std::size_t r = 0; r < together.size(); ++r) values.push_back(all[r * n + i]), held.push_back(all_blocks[r * n + i]);
+    const auto groups = differing_values(values, held);
+    if (groups.empty()) continue;
+    if (differing++ == 0) first = i, of_first = text_of(groups, "{:016x}");
   }
+  if (differing == 0 && !whole) return;
   if (differing == 0) fail("{}: ranks have the same parameters in other orders", what);
   fail(
       "{}: {} is not the same on all {} ranks, and is the first of {} parameters that are not, of {}; hashes: {}. What a rank "
       "does to a parameter without `replicate` or its layout is not added up over the ranks",
-      what, list[first]->name, transport.size(), differing, n, text_of(of_first, "{:016x}"));
+      what, list[first]->name, transport.size(), differing, n, of_first);
 }
 
 // ---- after steps

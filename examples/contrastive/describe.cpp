@@ -46,7 +46,7 @@ class DryStep {
     const auto grid = std::static_pointer_cast<const Grid>(x.layout()->grid);
     const auto n = x.layout()->global[0];
     const auto view = [&](const Shape& extents) {
-      const auto layout = activation_layout(grid, {n, extents[0], extents[1], extents[2], config_.channels});
+      const auto layout = input_layout(grid, {n, extents[0], extents[1], extents[2], config_.channels});
       return constant(Tensor({layout->box().extents(), x.dtype()}).with_layout(layout));
     };
     Tensors views{x, view(config_.extents)};

@@ -63,9 +63,9 @@ MPIGRAD_CLONES double squares(const float* x, std::int64_t n) { return squares_b
 MPIGRAD_CLONES double squares(const double* x, std::int64_t n) { return squares_body(x, n); }
 
 // Gradients of one type alone, for norms on a GPU.
-std::vector<UpdateSegment> segments_of(const Gradients& gradients, DType dtype) {
+std::vector<UpdateSegment> segments_of(std::span<const Tensor> gradients, DType dtype) {
   std::vector<UpdateSegment> segments;
-  for (const auto& g : gradients.tensors())
+  for (const auto& g : gradients)
     if (g.dtype() == dtype) segments.push_back({.count = g.elements(), .gradient = g.raw()});
   return segments;
 }
@@ -132,7 +132,7 @@ void Optimizer::step(const Gradients& gradients, const StepOptions& options) {
     return tell(parameters_, steps_);
   }
   double scale = options.scale;
-  if (options.max_norm > 0) scale *= clip_scale(std::abs(scale) * std::sqrt(squared_norm(gradients)), options.max_norm);
+  if (options.max_norm > 0) scale *= clip_of(gradients, scale, options.max_norm);
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < segments_.size(); ++i) {
     const auto& segment = segments_[i];
@@ -165,11 +165,24 @@ Optimizer::Piece Optimizer::part_of(Piece piece, std::int64_t begin, std::int64_
   return piece;
 }
 
+double Optimizer::clip_of(const Gradients& gradients, double scale, double max_norm) const {
+  // Gradients that somebody made need not have the layouts of their parameters.
+  std::vector<Tensor> blocks;
+  for (std::size_t i = 0; i < gradients.size(); ++i) blocks.push_back(gradients[i].with_layout(parameters_[i].value.layout()));
+  return clip_scale(std::abs(scale) * std::sqrt(squared_norm(Gradients(std::move(blocks)))), max_norm);
+}
+
 void Optimizer::step_on_gpu(const Gradients& gradients, const StepOptions& options) {
   Tensor factor;
-  if (options.max_norm > 0) {
+  double scale = options.scale;
+  const bool blocks = detail::block_groups(parameters_.tensors()).size() > 1;
+  if (options.max_norm > 0 && blocks) {
+    require(!cuda::capturing(),
+            "[optimizer] the norm of gradients in blocks is added up by the host, which no captured step has");
+    scale *= clip_of(gradients, scale, options.max_norm);
+  } else if (options.max_norm > 0) {
     factor = Tensor({Shape{}, DType::float64}, DeviceKind::cuda);
-    cuda::clip_factor(segments_of(gradients, DType::float32), segments_of(gradients, DType::float64), options.scale,
+    cuda::clip_factor(segments_of(gradients.tensors(), DType::float32), segments_of(gradients.tensors(), DType::float64), scale,
                       options.max_norm, reinterpret_cast<double*>(factor.raw()));
   }
   const double rate = cuda::capturing() ? 1 : learning_rate_;  // the GPU finds it in the scalars
@@ -192,7 +205,7 @@ void Optimizer::step_on_gpu(const Gradients& gradients, const StepOptions& optio
     }
     if (!group.segments.empty()) groups.push_back(std::move(group));
   }
-  update_on_gpu(groups, {options.scale, factor ? reinterpret_cast<double*>(factor.raw()) : nullptr});
+  update_on_gpu(groups, {scale, factor ? reinterpret_cast<double*>(factor.raw()) : nullptr});
 }
 
 void Optimizer::update_on_gpu(std::span<const GpuGroup>, const GradientScale&) const {
@@ -278,8 +291,11 @@ void Adam::update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& 
   for (const auto& group : groups) cuda::update(group.dtype, group.segments, rule(scale));
 }
 
-double squared_norm(const Gradients& gradients) {
-  if (gradients.size() > 0 && gradients[0].device() == DeviceKind::cuda) {
+namespace {
+
+// Of one rank's tensors.
+double local_squared_norm(std::span<const Tensor> gradients) {
+  if (!gradients.empty() && gradients[0].device() == DeviceKind::cuda) {
     double total = 0;
     for (const DType dtype : {DType::float32, DType::float64}) total += cuda::squared_norm(dtype, segments_of(gradients, dtype));
     return total;
@@ -308,6 +324,23 @@ double squared_norm(const Gradients& gradients) {
   }
   double total = 0;
   for (const double sum : sums) total += sum;
+  return total;
+}
+
+}  // namespace
+
+double squared_norm(const Gradients& gradients) {
+  const auto& tensors = gradients.tensors();
+  const auto groups = detail::block_groups(tensors);
+  if (groups.size() == 1) return local_squared_norm(tensors);
+  double total = 0;
+  for (const auto& group : groups) {
+    std::vector<Tensor> members;
+    for (const auto i : group.places) members.push_back(tensors[i]);
+    double sum = local_squared_norm(members);
+    if (group.grid) detail::sum_blocks(std::span(members).first(1), {&sum, 1});
+    total += sum;
+  }
   return total;
 }
 

@@ -103,6 +103,8 @@ class Optimizer {
 
  private:
   void step_on_gpu(const Gradients& gradients, const StepOptions& options);
+  // The factor that clips scaled gradients.
+  double clip_of(const Gradients& gradients, double scale, double max_norm) const;
   struct Segment {
     double learning_rate_factor = 1, weight_decay = 0;
     std::array<Tensor, max_slots> state{};
@@ -170,8 +172,9 @@ class AdamW : public Adam {
       : Adam(parameters, {a.learning_rate, a.beta1, a.beta2, a.epsilon, a.weight_decay, a.groups}, true) {}
 };
 
-// Sum of squares of all elements, in double; the same for any number of threads. Local: gradients of parameters that are cut
-// over ranks are summed over the ranks by the caller.
+// Sum of squares of all elements, in double; the same for any number of threads. Of gradients in blocks, by their layouts, the
+// blocks of all ranks count, and each once: collective where there are any. What ranks cut among them without a layout the caller
+// adds up.
 double squared_norm(const Gradients& gradients);
 
 struct Clipping {

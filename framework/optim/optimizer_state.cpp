@@ -1,5 +1,6 @@
 #include "framework/optim/optimizer_state.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -8,6 +9,47 @@
 #include "framework/tensor/device.h"
 
 namespace mpigrad::detail {
+
+bool in_blocks(const Tensor& x) { return x.layout() && x.layout()->has(Placement::split); }
+
+std::vector<BlockGroup> block_groups(std::span<const Tensor> tensors) {
+  std::vector<BlockGroup> groups(1);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!in_blocks(tensors[i])) {
+      groups[0].places.push_back(i);
+      continue;
+    }
+    const auto& layout = *tensors[i].layout();
+    std::vector<int> axes;
+    for (std::size_t a = 0; a < layout.axes.size(); ++a)
+      if (layout.axes[a].placement == Placement::split) axes.push_back(static_cast<int>(a));
+    auto found = std::find_if(groups.begin() + 1, groups.end(),
+                              [&](const auto& group) { return group.grid == layout.grid && group.axes == axes; });
+    if (found == groups.end()) found = groups.insert(found, {layout.grid, axes, {}});
+    found->places.push_back(i);
+  }
+  return groups;
+}
+
+void sum_blocks(std::span<const Tensor> tensors, std::span<double> numbers) {
+  if (tensors.empty()) return;
+  const UseDevice device(DeviceKind::cpu);
+  const auto each = numbers.size() / tensors.size();
+  for (const auto& group : block_groups(tensors)) {
+    if (!group.grid) continue;
+    const Tensor mine({Shape{static_cast<std::int64_t>(each * group.places.size())}, DType::float64});
+    const auto move = [&](double* block, bool back) {
+      for (std::size_t k = 0; k < group.places.size(); ++k) {
+        auto* whole = numbers.data() + each * group.places[k];
+        if (back) std::copy_n(block + k * each, each, whole);
+        else std::copy_n(whole, each, block + k * each);
+      }
+    };
+    move(as<double>(mine.raw()), false);
+    const auto sums = group.grid->sum_over(group.axes, mine);
+    move(as<double>(sums.raw()), true);
+  }
+}
 
 std::vector<Tensor> state_arena(const Parameters& parameters) {
   constexpr std::int64_t alignment = 64;
@@ -27,7 +69,8 @@ std::vector<Tensor> state_arena(const Parameters& parameters) {
     auto& offset = offsets[value.dtype()];
     Tensor part(value.type(), arena, offset);
     offset += rounded(value.bytes());
-    result.push_back(constant(part));
+    part = constant(part);
+    result.push_back(in_blocks(value) ? part.with_layout(value.layout()) : part);
   }
   return result;
 }

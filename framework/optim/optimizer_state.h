@@ -6,13 +6,28 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "framework/optim/optimizer.h"
 
 namespace mpigrad::detail {
 
-// One zeroed arena per element type, cut like the parameters.
+// Tensors of which ranks hold blocks, grouped by the grid axes that split them, in the order of the list, which is the same on
+// all ranks. First those that are whole.
+struct BlockGroup {
+  std::shared_ptr<const GridShape> grid{};  // none: whole
+  std::vector<int> axes{};
+  std::vector<std::size_t> places{};  // in the list
+};
+bool in_blocks(const Tensor& x);
+std::vector<BlockGroup> block_groups(std::span<const Tensor> tensors);
+// Makes of what each rank found of its blocks what is so of the whole tensors: sums, of as many numbers for each tensor as there
+// are. Collective among the ranks that hold blocks of a tensor.
+void sum_blocks(std::span<const Tensor> tensors, std::span<double> numbers);
+
+// One zeroed arena per element type, cut like the parameters; with their layouts where they are blocks.
 std::vector<Tensor> state_arena(const Parameters& parameters);
 void require_packed(const char* what, const Parameters& parameters);
 // Copies each tensor of `from` to that of its name in `to`. Errors: other names, types or devices; nothing has been copied then.

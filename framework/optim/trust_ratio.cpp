@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "framework/cuda/cuda.h"
+#include "framework/optim/optimizer_state.h"
 #include "framework/optim/update.h"
 #include "framework/target_clones.h"
 
@@ -108,6 +109,7 @@ void TrustRatioOptimizer::prepare(std::span<Piece> pieces) {
     squares[2 * part.parameter] += part.squares.weights;
     squares[2 * part.parameter + 1] += part.squares.step;
   }
+  detail::sum_blocks(parameters().tensors(), squares);
   if (reduce_norms_) reduce_norms_(parameters(), squares);
   for (std::size_t s = 0; s < pieces.size(); ++s)
     if (parameters()[s].decay)
@@ -122,7 +124,8 @@ void TrustRatioOptimizer::update_on_gpu(std::span<const GpuGroup> groups, const 
     squares.push_back(Tensor({Shape{n}, DType::float64}, DeviceKind::cuda));
     measure_on_gpu(group, scale, as<double>(squares.back().raw()));
   }
-  if (reduce_norms_) {
+  const auto values = parameters().tensors();
+  if (reduce_norms_ || std::any_of(values.begin(), values.end(), detail::in_blocks)) {
     std::vector<double> all(2 * parameters().size(), 0.0), part;
     const auto for_parts = [&](const auto& f) {
       for (std::size_t k = 0; k < groups.size(); ++k) {
@@ -134,7 +137,8 @@ void TrustRatioOptimizer::update_on_gpu(std::span<const GpuGroup> groups, const 
       cuda::copy_to_host(part.data(), from, static_cast<std::int64_t>(part.size()) * width);
       for (std::size_t i = 0; i < part.size(); ++i) all[2 * places[i / 2] + i % 2] = part[i];
     });
-    reduce_norms_(parameters(), all);
+    detail::sum_blocks(values, all);
+    if (reduce_norms_) reduce_norms_(parameters(), all);
     for_parts([&](const std::vector<std::size_t>& places, std::byte* to) {
       for (std::size_t i = 0; i < part.size(); ++i) part[i] = all[2 * places[i / 2] + i % 2];
       cuda::copy_to_device(to, part.data(), static_cast<std::int64_t>(part.size()) * width);

@@ -90,7 +90,7 @@ struct Loader::State {
 const Loader::State::Layouts& Loader::State::layouts_for(std::int64_t n) {
   auto& found = layouts[n];
   if (!found.x && options.grid) {
-    found.x = activation_layout(options.grid, shape(n));
+    found.x = input_layout(options.grid, shape(n));
     const bool per_cell = source->target_type().per_cell;
     found.y = split_layout(options.grid, target_shape(n, window), {0, per_cell ? 1 : -1, per_cell ? 2 : -1, per_cell ? 3 : -1});
   }

@@ -91,7 +91,7 @@ const std::vector<LayoutPtr>& ViewLoader::State::layouts_for(std::int64_t n) {
   auto& found = layouts[n];
   if (found.empty()) {
     for (std::size_t v = 0; v < views.size(); ++v)
-      found.push_back(options.grid ? activation_layout(options.grid, shape(v, n)) : nullptr);
+      found.push_back(options.grid ? input_layout(options.grid, shape(v, n)) : nullptr);
     found.push_back(options.grid ? split_layout(options.grid, Shape{n}, {0, -1, -1, -1}) : nullptr);
   }
   return found;

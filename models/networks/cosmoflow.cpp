@@ -44,7 +44,8 @@ CosmoFlow::CosmoFlow(const CosmoFlowOptions& options) : o_(options) {
     linears_.add(*this, fmt::format("linear{}", i + 1),
                  {.out = last ? widths[i] : widths[i] / o_.filter_divisor,
                   .bias_start = hybrid ? 0.1 : 0.0,
-                  .activation = last ? Activation::none : activation});
+                  .activation = last ? Activation::none : activation,
+                  .whole = last});
     dropouts_.add(*this, fmt::format("dropout{}", i + 1), {.keep = keep});
   }
 }

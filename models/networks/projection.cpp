@@ -28,8 +28,9 @@ ProjectionHead::ProjectionHead(nn::Module& parent, const std::string& name, cons
   for (int i = 1; i <= o_.layers; ++i) {
     const bool last = i == o_.layers;
     const auto activation = last || o_.hidden_norm ? Activation::none : Activation::relu;
-    linears_.add(*this, fmt::format("linear{}", i),
-                 {.out = last ? o_.out : o_.hidden, .bias = last ? o_.bias : !o_.hidden_norm, .activation = activation});
+    linears_.add(
+        *this, fmt::format("linear{}", i),
+        {.out = last ? o_.out : o_.hidden, .bias = last ? o_.bias : !o_.hidden_norm, .activation = activation, .whole = last});
     if (last ? o_.final_norm : o_.hidden_norm) norms_.add(*this, fmt::format("norm{}", i), last ? plain : activated);
   }
 }

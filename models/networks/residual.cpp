@@ -44,8 +44,10 @@ Tensor ResidualBlock::operator()(const Tensor& x, const Triple& stride) {
   Tensor y = x;
   for (std::size_t i = 0; i < branch_.size(); ++i)
     y = branch_[i](y, i + 1 < branch_.size() ? Activation::relu : Activation::none, i == strided ? stride : Triple(1));
-  const bool same = x.dim(-1) == out() && stride == Triple(1);
-  return relu(y + (same ? x : (*shortcut_)(x, Activation::none, stride)));
+  const bool same = channels_of(x) == out() && stride == Triple(1);
+  const auto shortcut = same ? x : (*shortcut_)(x, Activation::none, stride);
+  // What was made elsewhere may have its channels on other ranks.
+  return relu(y + (y.layout() ? redistribute(shortcut, y.layout()) : shortcut));
 }
 
 }  // namespace mpigrad::nn

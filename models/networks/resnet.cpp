@@ -42,7 +42,8 @@ void ResNet::make() {
               .width = width, .bottleneck = bottleneck_, .kernel = {1, 3, 3}, .zero_start = o_.zero_start, .norm = o_.norm}));
     width *= 2;
   }
-  if (o_.classes > 0) classifier_ = std::make_unique<nn::Linear>(*this, "classifier", nn::LinearAttributes{.out = o_.classes});
+  if (o_.classes > 0)
+    classifier_ = std::make_unique<nn::Linear>(*this, "classifier", nn::LinearAttributes{.out = o_.classes, .whole = true});
 }
 
 std::int64_t ResNet::features() const { return stages_.back().back()->out(); }
@@ -60,7 +61,7 @@ Tensor ResNet::operator()(const Tensor& x) {
   for (std::size_t s = 0; s < stages_.size(); ++s)
     for (std::size_t b = 0; b < stages_[s].size(); ++b) y = (*stages_[s][b])(y, s > 0 && b == 0 ? twice : once);
   y = global_avg_pool(y);
-  return classifier_ ? (*classifier_)(y) : y;
+  return classifier_ ? (*classifier_)(y) : whole_channels(y);
 }
 
 }  // namespace mpigrad

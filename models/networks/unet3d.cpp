@@ -28,7 +28,7 @@ Extent3 extents_of(const Tensor& x) {
   return {shape[1], shape[2], shape[3]};
 }
 
-// x cut as `like` is.
+// x, whose channels are whole, cut as `like` is.
 Tensor as(const Tensor& x, const Tensor& like) {
   if (!x.layout()) return x;
   Layout layout = *like.layout();
@@ -70,7 +70,7 @@ UNet3d::UNet3d(const UNet3dOptions& options) : o_(completed(options)) {
     expansions_.add(*this, name + ".expand", {.out = lbann ? f[i + 2] : f[i], .kernel = 2, .stride = 2, .bias = !lbann});
     ups_.push_back(block(name, out, out));
   }
-  head_ = std::make_unique<nn::Conv3d>(*this, "head", nn::Conv3dAttributes{.out = o_.classes, .bias = !lbann});
+  head_ = std::make_unique<nn::Conv3d>(*this, "head", nn::Conv3dAttributes{.out = o_.classes, .bias = !lbann, .whole = true});
 }
 
 Tensor UNet3d::run(Block& block, const Tensor& input) {
@@ -92,7 +92,7 @@ Tensor UNet3d::operator()(const Tensor& input) {
   std::vector<Tensor> skips;
   Tensor x = input;
   for (std::size_t i = 0; i < downs_.size(); ++i) {
-    if (i > 0) skips.push_back(x);
+    if (i > 0) skips.push_back(whole_channels(x));  // channels are joined to others
     if (i > 0 && pools) {
       // Where there is one plane, there is nothing to halve.
       const auto n = extents_of(x);
@@ -106,7 +106,7 @@ Tensor UNet3d::operator()(const Tensor& input) {
   for (std::size_t i = 0; i < ups_.size(); ++i) {
     const auto skip = std::move(skips.back());
     skips.pop_back();
-    const auto wide = as(expansions_[i](x, Activation::none, extents_of(skip)), skip);
+    const auto wide = as(whole_channels(expansions_[i](x, Activation::none, extents_of(skip))), skip);
     drop_until_read(x);
     const auto joined = join(wide, skip, 4);
     drop_until_read(skip);

@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "comm/collectives.h"
+#include "comm/spatial/channel_parts.h"
 #include "framework/cost.h"
 #include "framework/tape.h"
+#include "models/nn/layer_split.h"
 #include "ops/elementwise.h"
 #include "ops/random.h"
 #include "ops/running.h"
@@ -18,26 +20,38 @@ double volume(const Extent3& extent) { return static_cast<double>(extent[0] * ex
 thread_local LayerTrace* layer_trace = nullptr;
 thread_local const char* no_batch_statistics = nullptr;  // why
 
+// Whether channels of one group are on several ranks.
+bool cuts_inside(const Layout& channels, std::int64_t group) {
+  const auto& cuts = channels.axes[static_cast<std::size_t>(channels.axis_of(0))].cuts;
+  return std::any_of(cuts.begin(), cuts.end(), [&](auto cut) { return group > 0 && cut % group != 0; });
+}
+
 }  // namespace
 
 Conv3d::Conv3d(Module& parent, const std::string& name, const Conv3dAttributes& attributes)
     : Module(parent, name), a_(attributes) {}
 
-Tensor Conv3d::bias() { return a_.bias ? parameter("bias", {a_.out}, constant_value(0), false) : Tensor(); }
+Tensor Conv3d::bias(const LayoutPtr& layout) {
+  return a_.bias ? parameter("bias", {a_.out}, constant_value(0), false, layout) : Tensor();
+}
 
 ConvForPool Conv3d::convolved(const Tensor& input, bool with_bias, Activation activation, const std::optional<Triple>& stride,
                               const PoolAttributes* pool) {
   require(input.rank() == 5, "[{}] needs [N, D, H, W, C]: {}", path(), input);
-  require(a_.groups > 0 && input.dim(4) % a_.groups == 0, "[{}] {} channels are not a multiple of {} groups: {}", path(),
-          input.dim(4), a_.groups, input);
-  const Shape shape{a_.out, a_.kernel[0], a_.kernel[1], a_.kernel[2], input.dim(4) / a_.groups};
+  const auto channels = channels_of(input);
+  require(a_.groups > 0 && channels % a_.groups == 0, "[{}] {} channels are not a multiple of {} groups: {}", path(), channels,
+          a_.groups, input);
+  const Shape shape{a_.out, a_.kernel[0], a_.kernel[1], a_.kernel[2], channels / a_.groups};
   const double taps = volume(a_.kernel);
   LayerScope scope(path(), "conv", shape.elements() + (a_.bias ? a_.out : 0));
-  const auto x = computed(input);
+  const LayerProduct product{.weight = shape, .out = a_.out, .groups = a_.groups};
+  const auto layouts = product_layouts(path(), input, product, a_.split, split(), a_.whole);
   const double fan_in = taps * static_cast<double>(shape[4]), fan_out = taps * static_cast<double>(a_.out / a_.groups);
   const auto w =
-      parameter("weight", shape, a_.start == WeightStart::he_fan_out ? he_normal(fan_out) : glorot_uniform(fan_in, fan_out));
-  const auto made = bias();  // also where it is added later
+      parameter("weight", shape, a_.start == WeightStart::he_fan_out ? he_normal(fan_out) : glorot_uniform(fan_in, fan_out), true,
+                layouts.weight);
+  const auto x = cut_beside(computed(input), w, product);
+  const auto made = bias(layouts.bias);  // also where it is added later
   const auto b = with_bias ? made : Tensor();
   const ConvAttributes attributes{.stride = stride.value_or(a_.stride),
                                   .dilation = a_.dilation,
@@ -46,8 +60,11 @@ ConvForPool Conv3d::convolved(const Tensor& input, bool with_bias, Activation ac
                                   .groups = a_.groups,
                                   .activation = activation};
   ConvForPool result;
-  if (pool) result = conv_for_pool(x, w, b, attributes, *pool);
-  else result.y = conv(x, w, b, attributes);
+  const bool alone = !pool || layouts.outputs.axis >= 0;
+  if (alone) result.y = conv(x, w, b, attributes, layouts.outputs);
+  else result = conv_for_pool(x, w, b, attributes, *pool);
+  if (pool && alone) result.pool = *pool;
+  if (a_.whole && !result.out) result.y = whole_channels(result.y);
   result.y = scope.done(result.y);
   return result;
 }
@@ -72,16 +89,20 @@ ConvTranspose3d::ConvTranspose3d(Module& parent, const std::string& name, const 
 
 Tensor ConvTranspose3d::operator()(const Tensor& input, Activation activation, const std::optional<Extent3>& extents) {
   require(input.rank() == 5, "[{}] needs [N, D, H, W, C]: {}", path(), input);
-  require(a_.groups > 0 && input.dim(4) % a_.groups == 0 && a_.out % a_.groups == 0,
-          "[{}] {} channels or {} outputs are not a multiple of {} groups: {}", path(), input.dim(4), a_.out, a_.groups, input);
-  const Shape shape{input.dim(4), a_.kernel[0], a_.kernel[1], a_.kernel[2], a_.out / a_.groups};
+  const auto channels = channels_of(input);
+  require(a_.groups > 0 && channels % a_.groups == 0 && a_.out % a_.groups == 0,
+          "[{}] {} channels or {} outputs are not a multiple of {} groups: {}", path(), channels, a_.out, a_.groups, input);
+  const Shape shape{channels, a_.kernel[0], a_.kernel[1], a_.kernel[2], a_.out / a_.groups};
   const double taps = volume(a_.kernel);
   LayerScope scope(path(), "conv_transpose", shape.elements() + (a_.bias ? a_.out : 0));
-  const auto x = computed(input);
+  const LayerProduct product{.weight = shape, .out = a_.out, .groups = a_.groups, .transposed = true};
+  const auto layouts = product_layouts(path(), input, product, a_.split, split(), a_.whole);
   const auto w =
       parameter("weight", shape,
-                glorot_uniform(taps * static_cast<double>(x.dim(4) / a_.groups), taps * static_cast<double>(a_.out / a_.groups)));
-  const auto bias = a_.bias ? parameter("bias", {a_.out}, constant_value(0), false) : Tensor();
+                glorot_uniform(taps * static_cast<double>(channels / a_.groups), taps * static_cast<double>(a_.out / a_.groups)),
+                true, layouts.weight);
+  const auto x = cut_beside(computed(input), w, product);
+  const auto bias = a_.bias ? parameter("bias", {a_.out}, constant_value(0), false, layouts.bias) : Tensor();
   auto cut = a_.padding, filled = a_.output_padding;
   for (std::size_t i = 0; extents && i < 3; ++i) {
     const auto d = static_cast<int>(i) + 1;
@@ -90,14 +111,16 @@ Tensor ConvTranspose3d::operator()(const Tensor& input, Activation activation, c
     filled[i] = std::max<std::int64_t>(0, (*extents)[i] - whole);
     cut[i] += std::max<std::int64_t>(0, whole - (*extents)[i]);
   }
-  return scope.done(conv_transpose(x, w, bias,
-                                   {.stride = a_.stride,
-                                    .dilation = a_.dilation,
-                                    .padding_low = a_.padding,
-                                    .padding_high = cut,
-                                    .output_padding = filled,
-                                    .groups = a_.groups,
-                                    .activation = activation}));
+  const auto y = conv_transpose(x, w, bias,
+                                {.stride = a_.stride,
+                                 .dilation = a_.dilation,
+                                 .padding_low = a_.padding,
+                                 .padding_high = cut,
+                                 .output_padding = filled,
+                                 .groups = a_.groups,
+                                 .activation = activation},
+                                layouts.outputs);
+  return scope.done(a_.whole ? whole_channels(y) : y);
 }
 
 BatchNorm::BatchNorm(Module& parent, const std::string& name, const BatchNormAttributes& attributes)
@@ -106,16 +129,17 @@ BatchNorm::BatchNorm(Module& parent, const std::string& name, const BatchNormAtt
 }
 
 Tensor BatchNorm::operator()(const Tensor& x, Activation activation) {
-  const Shape shape{x.dim(-1)};
-  LayerScope scope(path(), "batch_norm", a_.affine ? 2 * x.dim(-1) : 0);
+  const Shape shape{channels_of(x)};
+  const auto layout = layout_of_channels(x);
+  LayerScope scope(path(), "batch_norm", a_.affine ? 2 * shape[0] : 0);
   UseDevice device(x.device());
-  const auto gamma =
-                 a_.affine ? parameter("gamma", shape, constant_value(a_.gamma_start), false) : constant(ones(shape, dtype())),
-             beta = a_.affine ? parameter("beta", shape, constant_value(0), false) : constant(zeros(shape, dtype()));
-  auto &mean = buffer("running_mean", shape, 0), &variance = buffer("running_variance", shape, 1);
+  const auto gamma = a_.affine ? parameter("gamma", shape, constant_value(a_.gamma_start), false, layout)
+                               : constant(ones(shape, dtype())),
+             beta = a_.affine ? parameter("beta", shape, constant_value(0), false, layout) : constant(zeros(shape, dtype()));
+  auto &mean = buffer("running_mean", shape, 0, layout), &variance = buffer("running_variance", shape, 1, layout);
   if (!training() && x.device() != DeviceKind::dry)
     return scope.done(
-        normalise(x, {constant(mean), constant(variance)}, gamma, beta, {.epsilon = a_.epsilon, .activation = activation}));
+        normalise(x, {beside(x, mean), beside(x, variance)}, gamma, beta, {.epsilon = a_.epsilon, .activation = activation}));
   require(building() || !no_batch_statistics, "[{}] uses statistics of the whole batch, but {}; put it in evaluation mode: {}",
           path(), no_batch_statistics ? no_batch_statistics : "", x);
   auto result = batch_norm(x, gamma, beta, {.epsilon = a_.epsilon, .over = a_.statistics, .activation = activation});
@@ -124,17 +148,20 @@ Tensor BatchNorm::operator()(const Tensor& x, Activation activation) {
 }
 
 Tensor GroupNorm::operator()(const Tensor& x, Activation activation) {
-  const Shape shape{x.dim(-1)};
+  const Shape shape{channels_of(x)};
+  const auto layout = layout_of_channels(x);
   LayerScope scope(path(),
                    a_.groups == 0   ? "instance_norm"
                    : a_.groups == 1 ? "layer_norm"
                                     : "group_norm",
-                   a_.affine ? 2 * x.dim(-1) : 0);
+                   a_.affine ? 2 * shape[0] : 0);
   UseDevice device(x.device());
-  const auto gamma = a_.affine ? parameter("gamma", shape, constant_value(1), false) : constant(ones(shape, dtype())),
-             beta = a_.affine ? parameter("beta", shape, constant_value(0), false) : constant(zeros(shape, dtype()));
-  return scope.done(
-      group_norm(x, gamma, beta, {.groups = a_.groups, .epsilon = a_.epsilon, .over = a_.statistics, .activation = activation}));
+  const auto gamma = a_.affine ? parameter("gamma", shape, constant_value(1), false, layout) : constant(ones(shape, dtype())),
+             beta = a_.affine ? parameter("beta", shape, constant_value(0), false, layout) : constant(zeros(shape, dtype()));
+  const bool inside = layout && a_.groups > 0 && shape[0] % a_.groups == 0 && cuts_inside(*layout, shape[0] / a_.groups);
+  const auto y = group_norm(inside ? whole_channels(x) : x, gamma, beta,
+                            {.groups = a_.groups, .epsilon = a_.epsilon, .over = a_.statistics, .activation = activation});
+  return scope.done(inside ? redistribute(y, x.layout()) : y);
 }
 
 NoBatchStatistics::NoBatchStatistics(const char* why) : previous_(std::exchange(no_batch_statistics, why)) {}
@@ -147,7 +174,9 @@ void BatchNorm::update(const Tensor& x, const BatchNormResult& result, Tensor& m
   if (x.layout() && a_.statistics != StatisticsOver::all) {
     // Groups have statistics of their own; what evaluation uses is their average, the same on all ranks. Each counts as many
     // times as it has values: an empty rank has none.
-    const auto group = grid_of(*x.layout()).along(x.layout()->varying_axes());
+    auto axes = x.layout()->varying_axes();
+    std::erase(axes, x.layout()->axis_of(x.rank() - 1));  // other channels
+    const auto group = grid_of(*x.layout()).along(axes);
     double all = result.count;  // known on the host, which need not wait for a GPU
     group.transport().allreduce(&all, &all, 1, DType::float64, CombineOp::sum);
     all = std::max(1.0, all);
@@ -155,7 +184,25 @@ void BatchNorm::update(const Tensor& x, const BatchNormResult& result, Tensor& m
     batch.variance = allreduce(batch.variance * correction * result.count, group) / all;
     correction = 1;
   }
-  update_running(mean, variance, batch, a_.momentum, correction);
+  // As the running ones are, which x's may differ from where it is cut otherwise than at the start.
+  const auto to = mean.layout();
+  if (to && x.layout()) {
+    const auto of_x = layout_of_channels(x);
+    const auto from = of_x ? of_x : same_layout(std::dynamic_pointer_cast<const Grid>(to->grid), to->global);
+    batch.mean = redistribute(batch.mean.with_layout(from), to).without_layout();
+    batch.variance = redistribute(batch.variance.with_layout(from), to).without_layout();
+  } else if (const auto of_x = layout_of_channels(x)) {
+    batch.mean = gather_all(batch.mean.with_layout(of_x)).without_layout();
+    batch.variance = gather_all(batch.variance.with_layout(of_x)).without_layout();
+  }
+  auto new_mean = mean.without_layout(), new_variance = variance.without_layout();
+  update_running(new_mean, new_variance, batch, a_.momentum, correction);
+  mean = new_mean.with_layout(to), variance = new_variance.with_layout(to);
+}
+
+Tensor BatchNorm::beside(const Tensor& x, const Tensor& statistic) const {
+  Untaped scope;
+  return constant(spatial::block_beside("batch_norm", x, statistic).without_layout());
 }
 
 Linear::Linear(Module& parent, const std::string& name, const LinearAttributes& attributes)
@@ -163,12 +210,16 @@ Linear::Linear(Module& parent, const std::string& name, const LinearAttributes& 
 
 Tensor Linear::operator()(const Tensor& input, Activation activation) {
   require(input.rank() == 2, "[{}] needs [N, features]; flatten first: {}", path(), input);
-  LayerScope scope(path(), "linear", a_.out * (input.dim(1) + (a_.bias ? 1 : 0)));
-  const auto x = computed(input);
-  const auto w =
-      parameter("weight", {a_.out, x.dim(1)}, glorot_uniform(static_cast<double>(x.dim(1)), static_cast<double>(a_.out)));
-  const auto bias = a_.bias ? parameter("bias", {a_.out}, constant_value(a_.bias_start), false) : Tensor();
-  return scope.done(linear(x, w, bias, activation));
+  const auto features = channels_of(input);
+  LayerScope scope(path(), "linear", a_.out * (features + (a_.bias ? 1 : 0)));
+  const LayerProduct product{.weight = {a_.out, features}, .out = a_.out};
+  const auto layouts = product_layouts(path(), input, product, a_.split, split(), a_.whole);
+  const auto w = parameter("weight", product.weight, glorot_uniform(static_cast<double>(features), static_cast<double>(a_.out)),
+                           true, layouts.weight);
+  const auto x = cut_beside(computed(input), w, product);
+  const auto bias = a_.bias ? parameter("bias", {a_.out}, constant_value(a_.bias_start), false, layouts.bias) : Tensor();
+  const auto y = linear(x, w, bias, activation, layouts.outputs);
+  return scope.done(a_.whole ? whole_channels(y) : y);
 }
 
 Dropout::Dropout(Module& parent, const std::string& name, const DropoutAttributes& attributes)

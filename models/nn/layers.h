@@ -2,6 +2,10 @@
 // Layers. Each works on plain tensors and on distributed ones; attributes are designated initialisers:
 //
 //   nn::Conv3d conv{*this, "conv", {.out = 16, .kernel = 3, .padding = 1}};
+//
+// Where the grid has an axis `channel`, layers with weights are split along it as BuildOptions::split or their own `split` says.
+// With the network's filters a layer gathers its input's channels and makes some of its result's; what stands between is of
+// those. Networks take in whole channels (input_layout) and say of their last layer that its result is `whole`.
 
 #include <optional>
 
@@ -19,6 +23,8 @@ struct Conv3dAttributes {
   bool bias = true;
   Activation activation = Activation::none;  // in the same pass
   WeightStart start = WeightStart::glorot_uniform;
+  std::optional<LayerSplit> split{};  // none: the network's
+  bool whole = false;                 // all channels of the result on every rank, for what cannot be split: a network's scores
 };
 enum class Pooling : std::uint8_t { average, maximum };
 // [N, D, H, W, C] -> [N, D', H', W', out]; bias 0 at the start.
@@ -44,7 +50,7 @@ class Conv3d : public Module {
   // For a pooling, if there is one.
   ConvForPool convolved(const Tensor& x, bool with_bias, Activation activation, const std::optional<Triple>& stride,
                         const PoolAttributes* pool);
-  Tensor bias();
+  Tensor bias(const LayoutPtr& layout = {});
   Conv3dAttributes a_;
 };
 
@@ -54,6 +60,8 @@ struct ConvTranspose3dAttributes {
   std::int64_t groups = 1;
   bool bias = true;
   Activation activation = Activation::none;  // in the same pass as the bias
+  std::optional<LayerSplit> split{};         // none: the network's
+  bool whole = false;  // all channels of the result on every rank, for what cannot be split: a network's scores
 };
 // [N, D, H, W, C] -> [N, D', H', W', out], D' = (D - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1, or the
 // global `extents` that are asked for: then there is as much padding at the end of each dimension, or output padding, as that
@@ -89,6 +97,8 @@ class BatchNorm : public Module {
 
  private:
   void update(const Tensor& x, const BatchNormResult& result, Tensor& mean, Tensor& variance) const;
+  // A running statistic of x's channels.
+  Tensor beside(const Tensor& x, const Tensor& statistic) const;
   BatchNormAttributes a_;
 };
 
@@ -99,7 +109,8 @@ struct GroupNormAttributes {
   bool affine = true;                                         // learns a factor gamma and a summand beta per channel
   Activation activation = Activation::none;                   // in the same pass
 };
-// Each sample by its own statistics, in training and in evaluation.
+// Each sample by its own statistics, in training and in evaluation. Where groups of channels lie on several ranks, channels are
+// made whole for it.
 class GroupNorm : public Module {
  public:
   using Attributes = GroupNormAttributes;
@@ -131,6 +142,8 @@ struct LinearAttributes {
   bool bias = true;
   double bias_start = 0;
   Activation activation = Activation::none;  // in the same pass
+  std::optional<LayerSplit> split{};         // none: the network's
+  bool whole = false;  // all channels of the result on every rank, for what cannot be split: a network's scores
 };
 // [N, in] -> [N, out]
 class Linear : public Module {

@@ -11,6 +11,7 @@
 #include "framework/warning.h"
 #include "ops/elementwise.h"
 #include "ops/random.h"
+#include "ops/views.h"
 
 namespace mpigrad::nn {
 namespace {
@@ -20,19 +21,31 @@ std::uint64_t hash(const std::string& text) { return fnv1a(fnv_start, text); }
 
 }  // namespace
 
+Tensor Initialiser::operator()(const Shape& shape, DType dtype, const Philox& random, const LayoutPtr& layout) const {
+  if (of_block_) return of_block_(shape, dtype, random, layout);
+  const auto whole = of_all_(shape, dtype, random);
+  if (!layout) return whole;
+  const Untaped scope;
+  const auto box = layout->box();
+  return slice(whole, box.begin, box.end);
+}
+
 Initialiser constant_value(double value) {
-  return [=](const Shape& shape, DType dtype, const Philox&) { return full(shape, value, dtype); };
+  return [=](const Shape& shape, DType dtype, const Philox&, const LayoutPtr& layout) {
+    return full(layout ? layout->box().extents() : shape, value, dtype);
+  };
 }
 
 Initialiser glorot_uniform(double fan_in, double fan_out) {
   const double bound = std::sqrt(6 / (fan_in + fan_out));
-  return
-      [=](const Shape& shape, DType dtype, const Philox& random) { return random_uniform(shape, random, -bound, bound, dtype); };
+  return [=](const Shape& shape, DType dtype, const Philox& random, const LayoutPtr& layout) {
+    return random_uniform(shape, random, -bound, bound, dtype, layout);
+  };
 }
 
 Initialiser he_normal(double fan_in) {
-  return [=](const Shape& shape, DType dtype, const Philox& random) {
-    return random_normal(shape, random, 0, std::sqrt(2 / fan_in), dtype);
+  return [=](const Shape& shape, DType dtype, const Philox& random, const LayoutPtr& layout) {
+    return random_normal(shape, random, 0, std::sqrt(2 / fan_in), dtype, layout);
   };
 }
 
@@ -125,6 +138,7 @@ void Module::create(const std::vector<Tensor>& inputs, const BuildOptions& optio
   state_->dtype = options.dtype;
   state_->compute = compute;
   state_->seed = options.seed;
+  state_->split = options.split;
   state_->buffers_on = options.device == DeviceKind::cuda ? DeviceKind::cuda : DeviceKind::cpu;
   state_->rank = input.layout() ? input.layout()->grid->rank : 0;
   if (input.layout()) state_->same = same_layout(std::dynamic_pointer_cast<const Grid>(input.layout()->grid), Shape{});
@@ -138,7 +152,9 @@ void Module::create(const std::vector<Tensor>& inputs, const BuildOptions& optio
 
   UseDevice device(options.device);
   for (const auto& declared : state_->declared) {
-    const Tensor value = same(declared.initialise(declared.shape, state_->dtype, Philox{state_->seed, hash(declared.name)}));
+    const Philox random{state_->seed, hash(declared.name)};
+    const auto made = declared.initialise(declared.shape, state_->dtype, random, declared.layout);
+    const Tensor value = declared.layout ? made.with_layout(declared.layout) : same(made);
     state_->places[declared.name] = state_->parameters.size();
     state_->parameters.add(declared.name, value, declared.decay);
   }
@@ -154,14 +170,20 @@ Tensor Module::same(const Tensor& parameter) const {
   return parameter.with_layout(std::make_shared<Layout>(std::move(layout)));
 }
 
-Tensor Module::parameter(const std::string& name, const Shape& shape, const Initialiser& initialise, bool decay) {
+Tensor Module::parameter(const std::string& name, const Shape& shape, const Initialiser& initialise, bool decay,
+                         const LayoutPtr& layout) {
   auto& state = *root().state_;
   const auto full_name = path_.empty() ? name : path_ + "." + name;
   if (state.building) {
-    const bool known = std::any_of(state.declared.begin(), state.declared.end(),
-                                   [&](const Declaration& declared) { return declared.name == full_name; });
-    if (!known) state.declared.push_back({full_name, shape, initialise, decay});
-    const Tensor stand_in = same(Tensor({shape, state.dtype}));
+    auto known = std::find_if(state.declared.begin(), state.declared.end(),
+                              [&](const Declaration& declared) { return declared.name == full_name; });
+    require(!layout || layout->global == shape, "[module] {} is {}, its layout of {}", full_name, shape,
+            layout ? layout->global : shape);
+    if (known == state.declared.end())
+      known = state.declared.insert(
+          known, {full_name, shape, initialise, decay, layout && layout->has(Placement::split) ? layout : nullptr});
+    const Tensor stand_in = known->layout ? Tensor({known->layout->box().extents(), state.dtype}).with_layout(known->layout)
+                                          : same(Tensor({shape, state.dtype}));
     detail::name_parameter(stand_in, full_name);
     return stand_in;
   }
@@ -169,20 +191,23 @@ Tensor Module::parameter(const std::string& name, const Shape& shape, const Init
   require(found != state.places.end(), "[module] {} does not exist: call build() with an input of the right shape first",
           full_name);
   const auto& value = state.parameters[found->second].value;
-  require(value.shape() == shape, "[module] {} was built as {}, this input needs {}", full_name, value.shape(), shape);
+  const auto& global = value.layout() ? value.layout()->global : value.shape();
+  require(global == shape, "[module] {} was built as {}, this input needs {}", full_name, global, shape);
   detail::name_parameter(value, full_name);
   return value;
 }
 
 Tensor Module::computed(const Tensor& x) const { return is_half(compute_dtype()) ? cast(x, compute_dtype()) : x; }
 
-Tensor& Module::buffer(const std::string& name, const Shape& shape, double value) {
+Tensor& Module::buffer(const std::string& name, const Shape& shape, double value, const LayoutPtr& layout) {
   auto& state = *root().state_;
   const auto full_name = path_.empty() ? name : path_ + "." + name;
   auto& slot = state.buffers[full_name];
   if (!slot) {
     UseDevice device(state.buffers_on);
-    slot = full(shape, value, state.dtype);
+    const bool split = layout && layout->has(Placement::split);
+    slot = full(split ? layout->box().extents() : shape, value, state.dtype);
+    if (split) slot = slot.with_layout(layout);
   }
   return slot;
 }

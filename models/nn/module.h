@@ -8,9 +8,11 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "comm/spatial/channels.h"
 #include "framework/parameter.h"
 #include "framework/tape.h"
 #include "framework/tensor/random.h"
@@ -18,13 +20,44 @@
 
 namespace mpigrad::nn {
 
-// Fills a parameter: shape, type and a generator of its own -> tensor on the current device.
-using Initialiser = std::function<Tensor(const Shape&, DType, const Philox&)>;
+// Fills a parameter: global shape, type and a generator of its own -> tensor on the current device; with a layout behind them,
+// this rank's block of it. A function that takes no layout makes the whole tensor, of which the block is kept.
+class Initialiser {
+ public:
+  template <class F>
+  requires(!std::is_same_v<std::remove_cvref_t<F>, Initialiser>) Initialiser(F f) {
+    if constexpr (std::is_invocable_v<F, const Shape&, DType, const Philox&, const LayoutPtr&>) of_block_ = std::move(f);
+    else of_all_ = std::move(f);
+  }
+  Tensor operator()(const Shape& shape, DType dtype, const Philox& random, const LayoutPtr& layout = {}) const;
+
+ private:
+  std::function<Tensor(const Shape&, DType, const Philox&)> of_all_;
+  std::function<Tensor(const Shape&, DType, const Philox&, const LayoutPtr&)> of_block_;
+};
 Initialiser constant_value(double value);
 // Uniform in +-sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010)
 Initialiser glorot_uniform(double fan_in, double fan_out);
 // Normal with variance 2 / fan_in (He et al. 2015)
 Initialiser he_normal(double fan_in);
+
+// How a layer is split along an axis of the grid (comm/spatial/channels.h tells what ranks then say to each other). Its weights,
+// their gradients and the optimizer's state are on P ranks 1/P of what they are on one, and begin with the same numbers.
+//
+//   filters   each rank makes some of the result's channels, of all of the input's; a grouped layer: some of the groups
+//   channels  each rank takes some of the input's channels, and sums are made whole; a grouped layer as with filters
+//   groups    grouped layers alone
+//   none      all of it on all ranks of the axis
+//
+// Along an axis that splits samples or space the weights are stored in parts and gathered where they are used.
+struct LayerSplit {
+  ChannelSplit split = ChannelSplit::none;
+  std::string axis = "channel";
+  bool scatter = false;  // of channels: the sums are split, too
+  LayerSplit() = default;
+  LayerSplit(ChannelSplit how, std::string along = "channel", bool scatters = false)
+      : split(how), axis(std::move(along)), scatter(scatters) {}
+};
 
 struct BuildOptions {
   std::uint64_t seed = 0;
@@ -34,6 +67,8 @@ struct BuildOptions {
   // the type, too; losses compute with it in float32. float16 needs loss scaling (framework/optim/loss_scale.h).
   std::optional<DType> compute{};
   DeviceKind device = current_device();  // where the parameters are; on the dry device nothing is allocated
+  // Of the layers that do not say it themselves. Most grids have no axis `channel`, and nothing is split.
+  LayerSplit split = ChannelSplit::filters;
 };
 
 class Module {
@@ -84,9 +119,14 @@ class Module {
  protected:
   // x as what layers compute in. A layer with weights calls it first, so that its input, and with it halos, has that type.
   Tensor computed(const Tensor& x) const;
-  // The parameter `name` of this module. The first call, under build(), declares it.
-  Tensor parameter(const std::string& name, const Shape& shape, const Initialiser& initialise, bool decay = true);
-  Tensor& buffer(const std::string& name, const Shape& shape, double value);
+  // The parameter `name` of this module, of this global shape. The first call, under build(), declares it: whole on all ranks, or
+  // in blocks as `layout` says, whatever later ones say.
+  Tensor parameter(const std::string& name, const Shape& shape, const Initialiser& initialise, bool decay = true,
+                   const LayoutPtr& layout = {});
+  // With a layout, this rank's block; whoever puts another tensor there gives it that layout.
+  Tensor& buffer(const std::string& name, const Shape& shape, double value, const LayoutPtr& layout = {});
+  // The network's, for a layer that has none of its own.
+  const LayerSplit& split() const { return root().state_->split; }
   // Numbers for this module; those of a step are its child(step()).
   Philox random_of_all_steps() const;
   // Numbers for this module and step. A step that draws from them on the host cannot be captured.
@@ -101,6 +141,7 @@ class Module {
     Shape shape;
     Initialiser initialise;
     bool decay = true;
+    LayoutPtr layout;  // of a parameter in blocks
   };
   struct State {
     Parameters parameters;
@@ -110,6 +151,7 @@ class Module {
     DType dtype = DType::float32, compute = DType::float32;
     DeviceKind buffers_on = DeviceKind::cpu;  // also where parameters have no storage
     std::uint64_t seed = 0;
+    LayerSplit split;
     bool told_step = false;
     // The tape under which numbers were drawn last, and for which step, if that was never told.
     std::uint64_t drawn_under = 0;

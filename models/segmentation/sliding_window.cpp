@@ -55,7 +55,7 @@ std::vector<float> sliding_window(nn::Module& net, const data::Source& source, s
   // The last batch looks at some windows a second time, and forgets it.
   const auto batch = std::min<std::int64_t>(o.batch, static_cast<std::int64_t>(places.size()));
   const Shape global{batch, o.window[0], o.window[1], o.window[2], source.channels()};
-  const auto layout = o.grid ? activation_layout(o.grid, global) : nullptr;
+  const auto layout = o.grid ? input_layout(o.grid, global) : nullptr;
   const Box block = layout ? layout->box() : Box{Shape{0, 0, 0, 0, 0}, global};
   const Shape cells{block.end[1] - block.begin[1], block.end[2] - block.begin[2], block.end[3] - block.begin[3]};
   const auto input_cells = cells.elements() * source.channels();

@@ -5,10 +5,12 @@
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 
 #include "comm/hdf5/hdf5_file.h"
 #include "comm/launch.h"
+#include "comm/spatial/redistribute.h"
 #include "comm/spatial/same_parameters.h"
 #include "framework/activity.h"
 #include "framework/cuda/cuda.h"
@@ -16,6 +18,7 @@
 #include "framework/tensor/content_hash.h"
 #include "framework/tensor/printable.h"
 #include "ops/elementwise.h"
+#include "ops/views.h"
 
 namespace mpigrad {
 namespace {
@@ -73,47 +76,72 @@ Tensor rounded(const std::string& name, const Tensor& value) {
   return result;
 }
 
+const Shape& global_shape(const Tensor& x) { return x.layout() ? x.layout()->global : x.shape(); }
+bool in_blocks(const Tensor& x) { return x.layout() && x.layout()->has(Placement::split); }
+
+// All of a tensor of which ranks hold blocks. Collective then.
+Tensor whole_of(const Tensor& x) {
+  Untaped scope;
+  UseDevice device(x.device());
+  return in_blocks(x) ? gather_all(constant(x)).without_layout() : x;
+}
+
 // What rank 0 does. Throws.
-void write_file(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors, const SaveOptions& options) {
-  std::vector<std::string> notes;
-  for (const auto& [name, text] : options.info.notes) {
-    require(!name.empty() && (name + text).find('\n') == std::string::npos && name.find('=') == std::string::npos,
-            "[checkpoint] a note is a name without '=' and a text of one line: '{}'", name);
-    notes.push_back(name + "=" + text);
-  }
-  Hdf5Writer file(path, options.overwrite);
-  Seal seal;
-  for (const auto& [name, value] : tensors) {
+class CheckpointWriter {
+ public:
+  CheckpointWriter(const std::filesystem::path& path, const SaveOptions& options)
+      : options_(options), notes_(lines_of(options.info)), file_(path, options.overwrite) {}
+
+  void add(const std::string& name, const Tensor& value) {
     require(value.device() != DeviceKind::dry, "[checkpoint] {} is on the dry device: {}", name, value);
     auto on_host = value.device() == DeviceKind::cuda ? detail::copied(value, DeviceKind::cpu) : value;
-    const bool half = options.half && is_floating(value.dtype());
+    const bool half = options_.half && is_floating(value.dtype());
     if (half) on_host = rounded(name, on_host);
     const std::vector<std::int64_t> begin(static_cast<std::size_t>(value.rank()), 0);
-    file.create(name, value.shape(), half ? DType::float16 : value.dtype());
-    file.write_box(name, begin, value.shape().span(), value.dtype(), on_host.raw());
+    file_.create(name, value.shape(), half ? DType::float16 : value.dtype());
+    file_.write_box(name, begin, value.shape().span(), value.dtype(), on_host.raw());
     const auto checksum = checksum_of(value.dtype(), value.shape(), on_host.raw());
-    file.attribute(name, checksum_name, checksum);
-    seal.add(name, checksum);
+    file_.attribute(name, checksum_name, checksum);
+    seal_.add(name, checksum);
   }
-  if (!notes.empty()) file.write_strings(notes_name, notes), seal.add_notes(notes);
-  file.attribute("/", "format", std::string(format_name));
-  const auto number = [&](const char* name, auto value) {
-    file.attribute("/", name, value);
-    seal.add(name, static_cast<double>(value));
-  };
-  number("step", options.info.step);
-  number("epoch", options.info.epoch);
-  if (options.optimizer) number("optimizer_steps", options.optimizer->steps());
-  if (options.averages) number("average_updates", options.averages->updates());
-  if (options.loss_scale) {
-    const auto& state = options.loss_scale->state();
-    number("loss_scale", state.value);
-    number("loss_scale_good_steps", state.good_steps);
-    number("loss_scale_skipped", state.skipped);
+
+  void finish() {
+    if (!notes_.empty()) file_.write_strings(notes_name, notes_), seal_.add_notes(notes_);
+    file_.attribute("/", "format", std::string(format_name));
+    const auto number = [&](const char* name, auto value) {
+      file_.attribute("/", name, value);
+      seal_.add(name, static_cast<double>(value));
+    };
+    number("step", options_.info.step);
+    number("epoch", options_.info.epoch);
+    if (options_.optimizer) number("optimizer_steps", options_.optimizer->steps());
+    if (options_.averages) number("average_updates", options_.averages->updates());
+    if (options_.loss_scale) {
+      const auto& state = options_.loss_scale->state();
+      number("loss_scale", state.value);
+      number("loss_scale_good_steps", state.good_steps);
+      number("loss_scale_skipped", state.skipped);
+    }
+    file_.attribute("/", checksum_name, seal_.text());
+    file_.commit();
   }
-  file.attribute("/", checksum_name, seal.text());
-  file.commit();
-}
+
+ private:
+  static std::vector<std::string> lines_of(const CheckpointInfo& info) {
+    std::vector<std::string> lines;
+    for (const auto& [name, text] : info.notes) {
+      require(!name.empty() && (name + text).find('\n') == std::string::npos && name.find('=') == std::string::npos,
+              "[checkpoint] a note is a name without '=' and a text of one line: '{}'", name);
+      lines.push_back(name + "=" + text);
+    }
+    return lines;
+  }
+
+  const SaveOptions& options_;
+  std::vector<std::string> notes_;
+  Hdf5Writer file_;
+  Seal seal_;
+};
 
 // Every rank learns what went wrong on rank 0, so that none waits for the others.
 void throw_everywhere(const Communicator& world, std::string error) {
@@ -189,9 +217,9 @@ void check_tensors(const Hdf5Reader& file, const std::vector<NamedTensor>& tenso
     require(found != datasets.end(), "[checkpoint] {} has no {}, which is needed: {}", where, name, value);
     const auto& stored = found->second;
     const bool same_type = stored.type == value.dtype() || (stored.stored == "float16" && is_floating(value.dtype()));
-    require(stored.kind == Hdf5Dataset::Kind::number && stored.shape == value.shape() && same_type,
+    require(stored.kind == Hdf5Dataset::Kind::number && stored.shape == global_shape(value) && same_type,
             "[checkpoint] {} in {} is {} {}, the network's is {} {}", name, where, stored.stored, stored.shape,
-            name_of(value.dtype()), value.shape());
+            name_of(value.dtype()), global_shape(value));
   }
   for (const auto& [name, dataset] : datasets) {
     const bool network = name.starts_with("parameters/") || name.starts_with("buffers/");
@@ -200,16 +228,19 @@ void check_tensors(const Hdf5Reader& file, const std::vector<NamedTensor>& tenso
   }
 }
 
-// A tensor of the file in host memory.
+// A tensor of the file in host memory, or of one in blocks this rank's.
 Tensor read_tensor(const Hdf5Reader& file, const NamedTensor& tensor, bool verified) {
-  const Tensor read(tensor.value.type(), DeviceKind::cpu);
+  const Tensor read({global_shape(tensor.value), tensor.value.dtype()}, DeviceKind::cpu);
   const auto& shape = read.shape();
   const std::vector<std::int64_t> begin(static_cast<std::size_t>(shape.rank()), 0);
   file.read(tensor.name, begin, shape.span(), read.dtype(), read.raw());
   require(!verified || checksum_of(read.dtype(), shape, read.raw()) == file.text_attribute(tensor.name, checksum_name),
           "[checkpoint] {} is damaged: the elements of {} are not those that were written (checksum)", file.path().string(),
           tensor.name);
-  return read;
+  if (!in_blocks(tensor.value)) return read;
+  Untaped scope;
+  const auto box = tensor.value.layout()->box();
+  return slice(constant(read), box.begin, box.end);
 }
 
 }  // namespace
@@ -217,17 +248,27 @@ Tensor read_tensor(const Hdf5Reader& file, const NamedTensor& tensor, bool verif
 void save_checkpoint(const std::filesystem::path& path, nn::Module& net, const Communicator& world, const SaveOptions& options) {
   const detail::UnhurriedPhase phase;
   require_same_parameters(fmt::format("[checkpoint] {} is not written", path.string()), net.parameters(), world.transport());
+  auto tensors = network_tensors(net);
+  if (options.optimizer) append(tensors, "optimizer", options.optimizer->state());
+  if (options.averages) append(tensors, "averages", options.averages->state());
   std::string error;
-  if (world.rank() == 0) {
+  std::optional<CheckpointWriter> writer;
+  const auto on_first = [&](const auto& f) {
+    if (world.rank() != 0 || !error.empty()) return;
     try {
-      auto tensors = network_tensors(net);
-      if (options.optimizer) append(tensors, "optimizer", options.optimizer->state());
-      if (options.averages) append(tensors, "averages", options.averages->state());
-      write_file(path, tensors, options);
+      f();
     } catch (const std::exception& exception) {
       error = exception.what();
+      writer.reset();
     }
+  };
+  on_first([&] { writer.emplace(path, options); });
+  // Ranks hand over blocks also where the first can write no more: they do not know.
+  for (const auto& [name, value] : tensors) {
+    const auto whole = whole_of(value);
+    on_first([&] { writer->add(name, whole); });
   }
+  on_first([&] { writer->finish(); });
   throw_everywhere(world, std::move(error));
 }
 

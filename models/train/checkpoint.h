@@ -1,6 +1,7 @@
 #pragma once
-// Networks in files: HDF5 with one dataset for each parameter, buffer and array of the optimizer, by name. Parameters are the
-// same on all ranks, so a file knows nothing of the grid that wrote it and any grid can read it.
+// Networks in files: HDF5 with one dataset for each parameter, buffer and array of the optimizer, by name. What is the same on
+// all ranks is written once, and what they hold in blocks is put together first, one tensor after the other, so that a file knows
+// nothing of the grid that wrote it and any grid can read it: each rank keeps its blocks of what it reads.
 //
 //   parameters/conv1.weight   buffers/norm1.running_mean   optimizer/momentum/conv1.weight   averages/average/conv1.weight
 //
