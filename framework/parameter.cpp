@@ -84,7 +84,10 @@ std::vector<Tensor> Parameters::tensors() const {
 
 std::int64_t Parameters::elements() const {
   std::int64_t sum = 0;
-  for (const auto& parameter : list_) sum += parameter->value.elements();
+  for (const auto& parameter : list_) {
+    const auto& layout = parameter->value.layout();
+    sum += layout ? layout->global.elements() : parameter->value.elements();
+  }
   return sum;
 }
 

@@ -50,7 +50,7 @@ class Parameters {
   const Parameter& operator[](std::size_t i) const { return *list_[i]; }
   const Parameter& find(const std::string& name) const;
   std::vector<Tensor> tensors() const;
-  std::int64_t elements() const;
+  std::int64_t elements() const;  // those of other ranks' blocks included
 
   // How many steps optimizers have made of them: what random layers of a network draw their numbers for. An optimizer counts its
   // steps here; loops in which a step has several batches, which are to differ, set it for each of them.

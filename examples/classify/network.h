@@ -48,7 +48,7 @@ class Network : public nn::Module {
   std::array<std::unique_ptr<nn::Conv3d>, 4> convs_;
   std::array<std::unique_ptr<nn::BatchNorm>, 4> norms_;
   nn::Dropout dropout_{*this, "dropout", {.keep = o_.keep}};
-  nn::Linear linear_{*this, "linear", {.out = o_.classes}};
+  nn::Linear linear_{*this, "linear", {.out = o_.classes, .whole = true}};
 };
 
 }  // namespace mpigrad::classify

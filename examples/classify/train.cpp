@@ -27,7 +27,7 @@ trainer::Notes notes_of(const TrainOptions& o, const Sets& sets, const Recipe& r
 }  // namespace
 
 int train(const Communicator& world, const TrainOptions& o) {
-  const auto extents = trainer::parse_grid(o.grid, world.size());
+  const auto extents = trainer::parse_grid(o.grid, world.size(), trainer::Channels::split);
   trainer::check_grid(extents, world.size());
   const auto files = trainer::training_files(o, {predictions_file, picture_file});
   const trainer::Outputs out(world, o.out, files, o.overwrite);
@@ -46,7 +46,7 @@ int train(const Communicator& world, const TrainOptions& o) {
     train_set.emplace(sets.training, options);
     validation_set.emplace(sets.validation, common);
     net = std::make_unique<Network>(network_options(o, recipe));
-    net->build(train_set->shape(), {.seed = o.seed, .dtype = trainer::dtype_of(o), .compute = trainer::compute_of(o)});
+    trainer::build(*net, *train_set, o);
     require(optimizer_steps(*train_set, o.accumulate) > 0, "[data] {} samples make no batch of {}", train_set->samples(),
             o.batch);
   });

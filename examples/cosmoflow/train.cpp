@@ -32,7 +32,7 @@ const std::vector<std::string> decisive_notes{"program", "optimizer", "samples",
 }  // namespace
 
 int train(const Communicator& world, const TrainOptions& o) {
-  const auto extents = trainer::parse_grid(o.grid, world.size());
+  const auto extents = trainer::parse_grid(o.grid, world.size(), trainer::Channels::split);
   trainer::check_grid(extents, world.size());
   const auto files = trainer::training_files(o, {predictions_file, picture_file});
   const trainer::Outputs out(world, o.out, files, o.overwrite);
@@ -58,7 +58,7 @@ int train(const Communicator& world, const TrainOptions& o) {
     test_set.emplace(source, options);
     require_cubes(o, *source);
     net = std::make_unique<CosmoFlow>(network_options(o, static_cast<std::int64_t>(source->target_names().size())));
-    net->build(train_set->shape(), {.seed = o.seed, .dtype = trainer::dtype_of(o), .compute = trainer::compute_of(o)});
+    trainer::build(*net, *train_set, o);
     require(optimizer_steps(*train_set, o.accumulate) > 0, "[data] {} samples make no batch of {}", train_set->samples(),
             o.batch);
   });

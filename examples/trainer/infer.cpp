@@ -84,7 +84,7 @@ Part part_of(const InferOptions& o, const CheckpointInfo& info, const data::Sour
 int infer(const Communicator& world, InferOptions o, const Inference& inference) {
   const auto start = std::chrono::steady_clock::now();
   const bool first = world.rank() == 0;
-  const auto extents = parse_grid(o.grid, world.size());
+  const auto extents = parse_grid(o.grid, world.size(), Channels::split);
   check_grid(extents, world.size());
   const Outputs out(world, o.out, inference.files, o.overwrite);
 
@@ -103,7 +103,7 @@ int infer(const Communicator& world, InferOptions o, const Inference& inference)
                                                        .transform = subject.transform,
                                                        .dtype = dtype_of(o),
                                                        .samples = subject.part.samples});
-    subject.net->build(loader->shape(), {.seed = o.seed, .dtype = dtype_of(o), .compute = compute_of(o)});
+    build(*subject.net, *loader, o);
   });
   trainer::together(world, [&] { subject.source->check(world.rank(), world.size()); });
   require_same_data(world, *subject.source);

@@ -34,9 +34,11 @@ void add_data_options(CLI::App& app, Options& o) {
 }
 
 void add_grid_option(CLI::App& app, Options& o) {
-  app.add_option("--grid", o.grid,
-                 "ranks along sample, depth, height and width, such as sample=2,depth=2; an axis left out is 1 (default: all "
-                 "ranks along sample)")
+  app.add_option(
+         "--grid", o.grid,
+         "ranks along sample, depth, height, width and channel, such as sample=2,depth=2; an axis left out is 1 (default: "
+         "all ranks along sample). Along channel each rank holds a part of every layer's weights; of cosmoflow and "
+         "classify, not with --describe")
       ->group("Ranks");
 }
 
@@ -157,11 +159,14 @@ void add_describe_options(CLI::App& app, Options& o) {
       ->group("Description");
 }
 
-GridExtents parse_grid(const std::string& text, int ranks) {
+GridExtents parse_grid(const std::string& text, int ranks, Channels channels) {
   if (text.empty()) return {.sample = ranks};
   GridExtents grid;
-  std::array<std::pair<std::string, int*>, 4> axes{
-      {{"sample", &grid.sample}, {"depth", &grid.depth}, {"height", &grid.height}, {"width", &grid.width}}};
+  std::array<std::pair<std::string, int*>, 5> axes{{{"sample", &grid.sample},
+                                                    {"depth", &grid.depth},
+                                                    {"height", &grid.height},
+                                                    {"width", &grid.width},
+                                                    {"channel", &grid.channel}}};
   std::vector<std::string> seen;
   for (std::size_t begin = 0; begin <= text.size();) {
     const auto end = std::min(text.find(',', begin), text.size());
@@ -173,7 +178,7 @@ GridExtents parse_grid(const std::string& text, int ranks) {
     const auto name = part.substr(0, equals), value = part.substr(equals + 1);
     const auto axis = std::find_if(axes.begin(), axes.end(), [&](const auto& candidate) { return candidate.first == name; });
     if (axis == axes.end())
-      throw UsageError(fmt::format("--grid has no axis '{}'; its axes are sample, depth, height and width", name));
+      throw UsageError(fmt::format("--grid has no axis '{}'; its axes are sample, depth, height, width and channel", name));
     if (std::find(seen.begin(), seen.end(), name) != seen.end()) throw UsageError(fmt::format("--grid names {} twice", name));
     seen.push_back(name);
     int& extent = *axis->second;
@@ -181,15 +186,18 @@ GridExtents parse_grid(const std::string& text, int ranks) {
     if (error != std::errc{} || stop != value.data() + value.size() || extent < 1)
       throw UsageError(fmt::format("--grid {} is a number of ranks, 1 or more, got '{}'", name, value));
   }
-  if (static_cast<double>(grid.sample) * grid.depth * grid.height * grid.width > 1e8)
+  if (channels == Channels::whole && grid.channel > 1)
+    throw UsageError(fmt::format("--grid {}: here every rank has all channels; leave channel out", text));
+  if (static_cast<double>(grid.sample) * grid.depth * grid.height * grid.width * grid.channel > 1e8)
     throw UsageError(fmt::format("--grid {} has too many ranks", text));
   return grid;
 }
 
-int ranks_of(const GridExtents& g) { return g.sample * g.depth * g.height * g.width; }
+int ranks_of(const GridExtents& g) { return g.sample * g.depth * g.height * g.width * g.channel; }
 
 std::string to_string(const GridExtents& g) {
-  return fmt::format("sample={},depth={},height={},width={}", g.sample, g.depth, g.height, g.width);
+  const auto channel = g.channel > 1 ? fmt::format(",channel={}", g.channel) : std::string();
+  return fmt::format("sample={},depth={},height={},width={}{}", g.sample, g.depth, g.height, g.width, channel);
 }
 
 void check_grid(const GridExtents& grid, int ranks) {

@@ -65,9 +65,11 @@ void add_file_options(CLI::App& app, Options& options);
 void add_describe_flag(CLI::App& app, Options& options);
 void add_describe_options(CLI::App& app, Options& options);  // with --size, of cubes
 
+// Whether a command builds its network for the grid, with weights in blocks along an axis `channel`.
+enum class Channels : std::uint8_t { whole, split };
 // "sample=2,depth=2"; axes left out are 1. Empty: all ranks along `sample`. UsageError: an axis that does not exist or comes
-// twice, an extent that is no number.
-GridExtents parse_grid(const std::string& text, int ranks);
+// twice, an extent that is no number, channels where they are whole.
+GridExtents parse_grid(const std::string& text, int ranks, Channels channels = Channels::whole);
 int ranks_of(const GridExtents& grid);
 std::string to_string(const GridExtents& grid);
 // A training's grid, whose ranks exchange halos as --communication says.

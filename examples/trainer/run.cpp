@@ -169,8 +169,17 @@ void add(nlohmann::ordered_json& document, const Usage& usage) {
   document["peak_gpu_reserved_bytes_per_rank"] = usage.gpu_reserved_bytes;
 }
 
+void build(nn::Module& net, const data::Loader& loader, const Options& o) {
+  const nn::BuildOptions options{.seed = o.seed, .dtype = dtype_of(o), .compute = compute_of(o)};
+  const auto layout = loader.layout();
+  if (layout && layout->grid->axes() > 4) net.build(layout, options);
+  else net.build(loader.shape(), options);
+}
+
 nlohmann::ordered_json to_json(const GridExtents& g) {
-  return {{"sample", g.sample}, {"depth", g.depth}, {"height", g.height}, {"width", g.width}};
+  nlohmann::ordered_json result{{"sample", g.sample}, {"depth", g.depth}, {"height", g.height}, {"width", g.width}};
+  if (g.channel > 1) result["channel"] = g.channel;
+  return result;
 }
 
 nlohmann::ordered_json to_json(const Description& d) {

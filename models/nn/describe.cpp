@@ -105,6 +105,7 @@ constexpr int most_described_ranks = 65536;
 Description describe(nn::Module& net, const Shape& input, const DescribeOptions& options) {
   require(input.rank() == 5, "[describe] the input is [N, D, H, W, C], got {}", input);
   const auto& g = options.grid;
+  require(g.channel == 1, "[describe] channel={}: costs of layers whose channels are split are not described", g.channel);
   double grid_ranks = 1;
   for (const int extent : {g.sample, g.depth, g.height, g.width}) {
     require(extent > 0, "[describe] grid extents are at least 1, got {}", extent);
