@@ -16,8 +16,9 @@ namespace {
 std::vector<GridExtents> grids_of(int ranks) {
   switch (ranks) {
     case 1: return {{}};
-    case 4: return {{.depth = 2, .height = 2}, {.sample = 2, .width = 2}, {.depth = 4}};
-    default: return {{.depth = ranks}, {.height = ranks}, {.sample = ranks}};
+    case 2: return {{.depth = 2}, {.height = 2}, {.sample = 2}};
+    case 4: return {{.depth = 2, .height = 2}, {.sample = 2, .width = 2}};
+    default: return {{.depth = ranks}, {.width = ranks}};
   }
 }
 
@@ -25,7 +26,8 @@ template <class Run>
 void check(const Communicator& world, const char* name, const Run& run) {
   const auto alone = losses_on_threads(run, {});
   for (const auto& e : grids_of(world.size()))
-    for (const auto overlap : {Overlap::never, Overlap::always}) {
+    for (const auto overlap : {Overlap::always, Overlap::never}) {
+      if (overlap == Overlap::never && world.size() > 2) continue;  // threads have them
       const auto difference = largest_difference(losses_of(run, world, e, overlap), alone);
       require(difference < 1e-10, "[networks] {}, sample={} depth={} height={} width={}: losses are off by {}", name, e.sample,
               e.depth, e.height, e.width, difference);
