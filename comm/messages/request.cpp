@@ -38,7 +38,10 @@ void close(const std::shared_ptr<Transfer>& transfer) {
 }
 
 Status finish(Transfer& transfer) {
+  const double start = counting_costs() ? seconds_now() : 0;
   transfer.operation.wait();
+  // What is not hidden shows among the operations between ranks.
+  if (counting_costs()) count_cost("wait", {}, seconds_now() - start, {}, {});
   const Status arrived = transfer.arrive ? transfer.arrive(transfer.operation) : Status();
   transfer.operation = {};
   transfer.x = {};

@@ -1,95 +1,25 @@
 #include "framework/tensor/storage.h"
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <map>
-#include <mutex>
 #include <new>
 
 #include "framework/cuda/cuda.h"
 #include "framework/error.h"
+#include "framework/tensor/host_pool.h"
 
 namespace mpigrad {
 namespace {
 
 thread_local DeviceKind thread_device = DeviceKind::cpu;
 
-// Fresh pages cost about as much as a pass over the data, so large blocks are never given back to the system between steps.
-// They live in one reserved address range, first fit at the lowest address with neighbours merged: the pages ever touched
-// stay near the true peak, and blocks return to the same addresses when shapes repeat.
-class Pool {
- public:
-  static constexpr std::size_t granule = 4096;
-  static constexpr std::size_t smallest = 64 * 1024;  // below, malloc is good enough
-
-  Pool() {
-    const auto physical = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    size_ = physical * 4;
-    void* range = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (range == MAP_FAILED) {  // a limit on address space: fall back to malloc alone
-      size_ = 0;
-      return;
-    }
-    base_ = static_cast<std::byte*>(range);
-    madvise(base_, size_, MADV_HUGEPAGE);
-    free_[0] = size_;
-  }
-
-  std::byte* allocate(std::size_t bytes) {
-    if (bytes < smallest) return plain(bytes);
-    bytes = (bytes + granule - 1) / granule * granule;
-    {
-      std::lock_guard lock(mutex_);
-      for (auto block = free_.begin(); block != free_.end(); ++block) {
-        if (block->second < bytes) continue;
-        const auto [offset, length] = *block;
-        free_.erase(block);
-        if (length > bytes) free_[offset + bytes] = length - bytes;
-        used_[offset] = bytes;
-        return base_ + offset;
-      }
-    }
-    return plain(bytes);
-  }
-
-  void release(std::byte* data) {
-    if (data < base_ || data >= base_ + size_) return std::free(data);
-    std::lock_guard lock(mutex_);
-    const auto used = used_.find(static_cast<std::size_t>(data - base_));
-    auto offset = used->first, length = used->second;
-    used_.erase(used);
-    auto next = free_.lower_bound(offset);
-    if (next != free_.end() && next->first == offset + length) length += next->second, next = free_.erase(next);
-    if (next != free_.begin()) {
-      auto before = std::prev(next);
-      if (before->first + before->second == offset) {
-        before->second += length;
-        return;
-      }
-    }
-    free_.emplace_hint(next, offset, length);
-  }
-
- private:
-  static std::byte* plain(std::size_t bytes) {
-    void* data = std::aligned_alloc(64, (std::max<std::size_t>(bytes, 1) + 63) / 64 * 64);
-    if (!data) fail("[storage] out of memory: {} bytes were asked for", bytes);
-    return static_cast<std::byte*>(data);
-  }
-
-  std::mutex mutex_;
-  std::byte* base_ = nullptr;
-  std::size_t size_ = 0;
-  std::map<std::size_t, std::size_t> free_, used_;
-};
-
 // Never destroyed: tensors with static storage duration may outlive it otherwise.
-Pool& pool() {
-  static Pool* instance = new Pool;
+HostPool& pool() {
+  static HostPool* instance =
+      new HostPool(4 * static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
   return *instance;
 }
 

@@ -4,20 +4,15 @@
 
 #include <doctest/doctest.h>
 
-#include <cmath>
-#include <cstdlib>
-
-#include "comm/collectives.h"
-#include "framework/optim/optimizer.h"
-#include "models/segmentation/losses.h"
-#include "models/train/session.h"
 #include "ops/elementwise.h"
 #include "ops/random.h"
 #include "ops/recompute.h"
 #include "ops/reduce.h"
+#include "tests/support/cases/network_training.h"
 #include "tests/support/progress.h"
 
 using namespace mpigrad;
+using namespace mpigrad::testing;
 
 namespace {
 
@@ -29,68 +24,23 @@ std::int64_t parameter_count(const UNet3dOptions& options) {
   return net.parameters().elements();
 }
 
-struct Run {
-  UNet3dOptions options;
-  Shape extents{10, 9, 12};
-  std::int64_t batch = 2;
-  int steps = 3;
-};
-
-// Losses of all steps on a grid; float64, the same data whatever the grid.
-std::vector<double> train(const Run& run, const GridExtents& extents) {
-  std::vector<double> losses;
-  run_threads(extents.sample * extents.depth * extents.height * extents.width, [&](std::shared_ptr<Transport> transport) {
-    Session session(transport);
-    const auto grid = session.grid(extents);
-    const auto& e = run.extents;
-    const auto layout = activation_layout(grid, {run.batch, e[0], e[1], e[2], 2});
-    const auto labels_layout = split_layout(grid, {run.batch, e[0], e[1], e[2]}, {0, 1, 2, 3});
-    UNet3d net(run.options);
-    net.build(layout, {.seed = 1, .dtype = DType::float64});
-    SGD sgd(net, {.learning_rate = 0.05, .momentum = 0.9, .nesterov = true});
-    for (int step = 0; step < run.steps; ++step) {
-      const Philox random{7, static_cast<std::uint64_t>(step % 2)};
-      const auto x = constant(random_normal(layout->global, random, 0, 1, DType::float64, layout));
-      const auto uniform = random_uniform(labels_layout->global, random.child(1), 0, 3, DType::float64, labels_layout);
-      const auto labels = constant(cast(uniform, DType::int32));
-      Tape tape(net);
-      const auto share = segmentation::dice_cross_entropy_loss(net(x), labels, {.background = false});
-      sgd.step(tape.gradient(share));
-      const double loss = total(share, session.world());
-      if (session.rank() == 0) losses.push_back(loss);
-    }
-  });
-  return losses;
-}
-
-double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  REQUIRE(a.size() == b.size());
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]) / std::abs(b[i]));
-  return largest;
-}
-
-void check_grids(const Run& run, const std::vector<GridExtents>& list) {
-  const auto one = train(run, {});
-  for (const double loss : one) REQUIRE(std::isfinite(loss));
+void check_grids(const UNetRun& run, const std::vector<GridExtents>& list) {
+  const auto one = losses_on_threads(run, {});
   CHECK(one.back() != one.front());
   for (const auto& g : list) {
     INFO("sample " << g.sample << ", depth " << g.depth << ", height " << g.height << ", width " << g.width);
-    testing::note_progress("U-Net on another grid");
-    CHECK(largest_difference(train(run, g), one) < 1e-10);
+    note_progress("U-Net on another grid");
+    CHECK(largest_difference(losses_on_threads(run, g), one) < 1e-10);
   }
 }
 
-const std::vector<GridExtents> several{
-    {.depth = 2}, {.sample = 2, .depth = 2}, {.depth = 3, .height = 2}, {.depth = 2, .height = 2, .width = 2}, {.depth = 8},
-    {.sample = 3}};
-
-UNet3dOptions small(UNet3dVariant variant, Kind kind) {
-  UNet3dOptions options{.variant = variant, .norm = nn::NormAttributes{.kind = kind, .groups = 2}};
-  options.filters =
-      variant == UNet3dVariant::lbann ? std::vector<std::int64_t>{2, 4, 4, 6} : std::vector<std::int64_t>{4, 4, 6, 6};
-  return options;
-}
+const std::vector<GridExtents> several{{.depth = 2},
+                                       {.sample = 2, .depth = 2},
+                                       {.depth = 3, .height = 2},
+                                       {.depth = 2, .height = 2, .width = 2},
+                                       {.depth = 8},
+                                       {.sample = 3},
+                                       {.depth = 3, .height = 3, .width = 2}};
 
 }  // namespace
 
@@ -100,22 +50,22 @@ TEST_CASE("U-Net has exactly the published numbers of parameters") {
 }
 
 TEST_CASE("U-Net, LBANN: training is the same on every grid") {
-  check_grids({.options = small(UNet3dVariant::lbann, Kind::batch)}, several);
-  check_grids({.options = small(UNet3dVariant::lbann, Kind::none)}, {{.depth = 4}});
+  check_grids({.options = small_unet(UNet3dVariant::lbann, Kind::batch)}, several);
+  check_grids({.options = small_unet(UNet3dVariant::lbann, Kind::none)}, {{.depth = 4}});
 }
 
 TEST_CASE("U-Net, MLPerf: training is the same on every grid") {
-  check_grids({.options = small(UNet3dVariant::mlperf, Kind::instance)}, several);
+  check_grids({.options = small_unet(UNet3dVariant::mlperf, Kind::instance)}, several);
   for (const auto kind : {Kind::group, Kind::layer, Kind::batch})
-    check_grids({.options = small(UNet3dVariant::mlperf, kind)}, {{.depth = 2, .width = 2}, {.sample = 2, .height = 3}});
+    check_grids({.options = small_unet(UNet3dVariant::mlperf, kind)}, {{.depth = 2, .width = 2}, {.sample = 2, .height = 3}});
 }
 
 TEST_CASE("U-Net: blocks that are computed again give the same numbers") {
-  auto options = small(UNet3dVariant::mlperf, Kind::instance);
-  const auto kept = train({.options = options}, {});
+  auto options = small_unet(UNet3dVariant::mlperf, Kind::instance);
+  const auto kept = losses_on_threads(UNetRun{.options = options}, {});
   options.recompute = true;
-  CHECK(train({.options = options}, {}) == kept);
-  CHECK(largest_difference(train({.options = options}, {.depth = 2, .height = 2}), kept) < 1e-10);
+  CHECK(losses_on_threads(UNetRun{.options = options}, {}) == kept);
+  CHECK(largest_difference(losses_on_threads(UNetRun{.options = options}, {.depth = 2, .height = 2}), kept) < 1e-10);
 }
 
 TEST_CASE("U-Net: running statistics change once a step, however its blocks are computed") {

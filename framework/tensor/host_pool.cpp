@@ -1,0 +1,148 @@
+#include "framework/tensor/host_pool.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <iterator>
+
+#include "framework/error.h"
+
+namespace mpigrad {
+namespace {
+
+constexpr std::size_t granule = 4096;
+constexpr std::size_t smallest = 64 * 1024;  // below, malloc is good enough
+// Pages beyond the most that was in use may be this part of it, or this many bytes: smaller holes are not worth fresh pages.
+constexpr std::size_t tolerated_part = 256, tolerated_bytes = 16 << 20;
+// The system gives large pages.
+constexpr std::size_t large_page = 2 << 20;
+
+std::byte* plain(std::size_t bytes) {
+  void* data = std::aligned_alloc(64, (std::max<std::size_t>(bytes, 1) + 63) / 64 * 64);
+  if (!data) fail("[storage] out of memory: {} bytes were asked for", bytes);
+  return static_cast<std::byte*>(data);
+}
+
+// Adds [offset, offset + length) to blocks that it does not overlap, and joins neighbours.
+void insert(std::map<std::size_t, std::size_t>& blocks, std::size_t offset, std::size_t length) {
+  auto next = blocks.lower_bound(offset);
+  if (next != blocks.end() && next->first == offset + length) length += next->second, next = blocks.erase(next);
+  if (next != blocks.begin()) {
+    const auto before = std::prev(next);
+    if (before->first + before->second == offset) {
+      before->second += length;
+      return;
+    }
+  }
+  blocks.emplace_hint(next, offset, length);
+}
+
+}  // namespace
+
+HostPool::HostPool(std::size_t range) {
+  if (range == 0) return;
+  reserved_ = range + large_page;
+  range_ = mmap(nullptr, reserved_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (range_ == MAP_FAILED) {  // a limit on address space
+    range_ = nullptr;
+    return;
+  }
+  // The system does not align it: large pages, which are, would be broken up where their ends are given back.
+  const auto address = reinterpret_cast<std::uintptr_t>(range_);
+  base_ = static_cast<std::byte*>(range_) + (large_page - address % large_page) % large_page, size_ = range;
+  madvise(base_, size_, MADV_HUGEPAGE);
+  free_[0] = size_, untouched_[0] = size_;
+}
+
+HostPool::~HostPool() {
+  if (range_) munmap(range_, reserved_);
+}
+
+std::byte* HostPool::allocate(std::size_t bytes) {
+  if (bytes < smallest) return plain(bytes);
+  const auto length = (bytes + granule - 1) / granule * granule;
+  {
+    std::lock_guard lock(mutex_);
+    const auto fits = [&](const auto& block) { return block.second >= length; };
+    if (const auto hole = std::find_if(free_.begin(), free_.end(), fits); hole != free_.end()) {
+      const auto [offset, whole] = *hole;
+      free_.erase(hole);
+      if (whole > length) free_[offset + length] = whole - length;
+      used_[offset] = length;
+      use_.used += length, use_.most = std::max(use_.most, use_.used);
+      touch(offset, length);
+      const auto allowed = use_.most + std::max(use_.most / tolerated_part, tolerated_bytes);
+      if (use_.resident > allowed) give_back(use_.resident - allowed);
+      return base_ + offset;
+    }
+  }
+  return plain(bytes);
+}
+
+void HostPool::release(std::byte* data) {
+  if (base_ == nullptr || data < base_ || data >= base_ + size_) return std::free(data);
+  std::lock_guard lock(mutex_);
+  const auto block = used_.find(static_cast<std::size_t>(data - base_));
+  use_.used -= block->second;
+  insert(free_, block->first, block->second);
+  used_.erase(block);
+}
+
+HostPool::Use HostPool::use() const {
+  std::lock_guard lock(mutex_);
+  return use_;
+}
+
+// The block will have pages.
+void HostPool::touch(std::size_t offset, std::size_t length) {
+  const auto end = offset + length;
+  auto part = untouched_.upper_bound(offset);
+  if (part != untouched_.begin()) --part;
+  while (part != untouched_.end() && part->first < end) {
+    const auto [first, whole] = *part;
+    const auto last = first + whole;
+    if (last <= offset) {
+      ++part;
+      continue;
+    }
+    part = untouched_.erase(part);
+    use_.resident += std::min(last, end) - std::max(first, offset);
+    if (first < offset) untouched_[first] = offset - first;
+    if (last > end) untouched_[end] = last - end;
+  }
+}
+
+// Takes pages from the ends of the highest holes, large pages as a whole: to break one up costs more than it frees.
+void HostPool::give_back(std::size_t excess) {
+  const auto up = [](std::size_t at) { return (at + large_page - 1) / large_page * large_page; };
+  const auto down = [](std::size_t at) { return at / large_page * large_page; };
+  for (auto hole = free_.rbegin(); hole != free_.rend() && excess > 0; ++hole) {
+    const auto first = up(hole->first);
+    auto last = down(hole->first + hole->second);
+    while (first < last && excess > 0) {
+      // The part without pages that lies before, or around, `last`.
+      const auto bare = untouched_.lower_bound(last);
+      const bool any = bare != untouched_.begin();
+      const auto bare_end = any ? std::prev(bare)->first + std::prev(bare)->second : 0;
+      if (any && bare_end >= last) {
+        last = down(std::prev(bare)->first);
+        continue;
+      }
+      const auto lower = std::max(first, up(bare_end));
+      if (lower >= last) {  // less than a large page
+        last = down(bare_end);
+        continue;
+      }
+      const auto from = std::max(lower, last - std::min(last - lower, up(excess)));
+      if (madvise(base_ + from, last - from, MADV_DONTNEED) != 0) return;  // locked memory stays
+      insert(untouched_, from, last - from);
+      use_.resident -= last - from;
+      excess -= std::min(excess, last - from);
+      last = from;
+    }
+  }
+}
+
+}  // namespace mpigrad
