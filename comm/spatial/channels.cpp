@@ -7,6 +7,7 @@
 #include "comm/spatial/distributed.h"
 #include "comm/spatial/grid.h"
 #include "comm/spatial/invariant.h"
+#include "comm/spatial/local_parts.h"
 #include "framework/joined.h"
 #include "ops/views.h"
 
@@ -34,6 +35,18 @@ Cuts times(Cuts cuts, std::int64_t factor) {
   return cuts;
 }
 
+// w on x's grid: what is the same on all ranks is that on any grid of theirs, and what they store in parts is made whole.
+Tensor on_grid_of(const char* op, const Tensor& x, const Tensor& w) {
+  if (!w || !w.layout() || w.layout()->grid == x.layout()->grid) return w;
+  require_no_share(op, w);
+  require(w.layout()->grid->ranks() == x.layout()->grid->ranks(),
+          "[{}] input and parameter are on process grids of different ranks: {}, {}", op, x, w);
+  const auto& global = w.layout()->global;
+  const auto same =
+      std::make_shared<Layout>(Layout{x.layout()->grid, global, std::vector<AxisPlacement>(x.layout()->axes.size())});
+  return is_stored(x, w) ? redistribute(w, same) : w.with_layout(same);
+}
+
 AxisPlacement placement(const Tensor& w, std::size_t axis) { return w.layout() ? w.layout()->axes[axis] : AxisPlacement{}; }
 const Shape& global_shape(const Tensor& x) { return x.layout() ? x.layout()->global : x.shape(); }
 
@@ -50,8 +63,6 @@ struct Planner {
   void require_operands() {
     require_no_share(op, x);
     require_no_share(op, w);
-    require(!w.layout() || w.layout()->grid == layout.grid, "[{}] input and weight are on different process grids: {}, {}", op, x,
-            w);
     const auto shape = global_shape(w);
     require(w.rank() >= 2 && a.groups > 0 && shape[0] % a.groups == 0,
             "[{}] {} channels are not a multiple of {} groups: weight {}", op, shape[0], a.groups, shape);
@@ -156,11 +167,11 @@ struct Planner {
 };
 
 // w, a parameter beside x, laid out as `axes` has it. What is the same is cut without a message, and its cotangent gathered.
-Tensor laid_out(const char* op, const Tensor& x, const Tensor& w, std::vector<AxisPlacement> axes) {
-  if (!w) return w;
+Tensor laid_out(const char* op, const Tensor& x, const Tensor& parameter, std::vector<AxisPlacement> axes) {
+  if (!parameter) return parameter;
+  const auto w = on_grid_of(op, x, parameter);
   require_no_share(op, w);
   const auto& grid = x.layout()->grid;
-  require(!w.layout() || w.layout()->grid == grid, "[{}] input and parameter are on different process grids: {}, {}", op, x, w);
   const Layout same{grid, global_shape(w), std::vector<AxisPlacement>(axes.size())};
   const auto from = w.layout() ? w : w.with_layout(std::make_shared<Layout>(same));
   return redistribute(from, std::make_shared<Layout>(Layout{grid, same.global, std::move(axes)})).without_layout();
@@ -204,8 +215,8 @@ std::pair<Tensor, std::int64_t> input_part(const Tensor& x, const std::vector<Ax
 
 bool splits_channels(const Tensor& x, std::initializer_list<Tensor> parameters) {
   if (!x.layout()) return false;
-  return x.layout()->axis_of(x.rank() - 1) >= 0 || std::any_of(parameters.begin(), parameters.end(), [](const Tensor& p) {
-           return p && p.layout() && p.layout()->has(Placement::split);
+  return x.layout()->axis_of(x.rank() - 1) >= 0 || std::any_of(parameters.begin(), parameters.end(), [&](const Tensor& p) {
+           return p && p.layout() && p.layout()->has(Placement::split) && !is_stored(x, p);
          });
 }
 
@@ -251,8 +262,9 @@ bool splits_product(const Tensor& x, const Tensor& w, const Tensor& bias, const 
   return false;
 }
 
-Tensor product_of_parts(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
+Tensor product_of_parts(const char* op, const Tensor& x, const Tensor& parameter, const Tensor& bias, Activation activation,
                         const ProductAttributes& a, const PartProduct& product) {
+  const auto w = on_grid_of(op, x, parameter);
   const auto plans = Planner{op, x, w, a}.run();
   std::vector<AxisPlacement> of_weight(plans.size()), of_bias(plans.size());
   bool sums = false;
@@ -284,7 +296,8 @@ Tensor product_of_parts(const char* op, const Tensor& x, const Tensor& w, const 
 std::vector<ChannelSplit> channel_splits(const Tensor& x, const Tensor& w, const ProductAttributes& attributes) {
   require(x.layout() != nullptr, "[channel_splits] needs a distributed tensor: {}", x);
   std::vector<ChannelSplit> result;
-  for (const auto& plan : spatial::Planner{"channel_splits", x, w, attributes}.run()) result.push_back(plan.split);
+  const auto beside = spatial::on_grid_of("channel_splits", x, w);
+  for (const auto& plan : spatial::Planner{"channel_splits", x, beside, attributes}.run()) result.push_back(plan.split);
   return result;
 }
 

@@ -58,9 +58,9 @@ Spatial pooling(const Extent3& in, const PoolAttributes& a) {
 }
 Spatial pooling(const Tensor& x, const PoolAttributes& a) { return pooling(global_spatial(x), a); }
 
-Spatial convolution(const Tensor& x, const Tensor& w, const ConvAttributes& a) {
+Spatial convolution(const Tensor& x, const Shape& weight, const ConvAttributes& a) {
   const auto in = global_spatial(x);
-  Spatial s{spatial_extent(w), a.stride, a.dilation, a.padding_low, {}};
+  Spatial s{{weight[1], weight[2], weight[3]}, a.stride, a.dilation, a.padding_low, {}};
   require_window("conv", s.kernel, a.stride, a.dilation);
   for (std::size_t i = 0; i < 3; ++i)
     s.out[i] = window_outputs(in[i], s.kernel[i], s.stride[i], s.dilation[i], a.padding_low[i], a.padding_high[i]);
@@ -110,11 +110,11 @@ Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvAttr
   }
   const double slope = std::exchange(a.activation, Activation::none).slope();
   const auto in = global_spatial(x);
-  require_kernel_fits("conv", in, spatial_extent(w), a);
-  if (!x.layout()) return local::conv_bias_activation(x, parameter_for(x, w), parameter_for(x, bias), slope, a);
-  const auto plan = windowed_plan(*x.layout(), convolution(x, w, a), w.dim(0));
-  return spatial::windowed_conv(x, plan, parameter_for(x, w), parameter_for(x, bias), slope, a, halo_dimension(plan))
-      .with_layout(plan.out);
+  const auto weight = parameter_for(x, w);
+  require_kernel_fits("conv", in, spatial_extent(weight), a);
+  if (!x.layout()) return local::conv_bias_activation(x, weight, parameter_for(x, bias), slope, a);
+  const auto plan = windowed_plan(*x.layout(), convolution(x, weight.shape(), a), weight.dim(0));
+  return spatial::windowed_conv(x, plan, weight, parameter_for(x, bias), slope, a, halo_dimension(plan)).with_layout(plan.out);
 }
 
 namespace {
@@ -137,19 +137,21 @@ constexpr double flops_for_a_byte = 100;
 ConvForPool conv_for_pool(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvAttributes& attributes,
                           const PoolAttributes& pool) {
   const auto separately = [&] { return ConvForPool{conv(x, w, bias, attributes), pool, nullptr, {}, {}}; };
-  if (!x.layout() || attributes.activation != Activation::none || spatial::splits_product(x, w, bias, {})) return separately();
-  require_kernel_fits("conv", global_spatial(x), spatial_extent(w), attributes);
-  const auto s = convolution(x, w, attributes);
+  if (!x.layout() || w.rank() != 5 || attributes.activation != Activation::none || spatial::splits_product(x, w, bias, {}))
+    return separately();
+  const auto shape = w.layout() ? w.layout()->global : w.shape();
+  require_kernel_fits("conv", global_spatial(x), {shape[1], shape[2], shape[3]}, attributes);
+  const auto s = convolution(x, shape, attributes);
   const auto of_pool = pooling(s.out, pool);
-  const auto first = windowed_plan(*x.layout(), s, w.dim(0));
+  const auto first = windowed_plan(*x.layout(), s, shape[0]);
   if (!first.moves) return separately();
-  const auto second = windowed_plan(*first.out, of_pool, w.dim(0));
+  const auto second = windowed_plan(*first.out, of_pool, shape[0]);
 
   // Each rank's windows of the pool, and those of the places that they read.
   std::array<std::vector<WindowPart>, 3> pooled;
   double redundant = 1, own = 1;  // places that ranks make, in the split dimensions
   const auto both =
-      spatial::windowed_plan(*x.layout(), of_pool.out, w.dim(0), [&](std::size_t i, const std::vector<std::int64_t>& cuts) {
+      spatial::windowed_plan(*x.layout(), of_pool.out, shape[0], [&](std::size_t i, const std::vector<std::int64_t>& cuts) {
         const auto made = centred_cuts(spec(s, i), s.out[i], cuts);
         const auto out = centred_cuts(spec(of_pool, i), of_pool.out[i], made);
         pooled[i] = window_parts(spec(of_pool, i), made, out);
@@ -168,7 +170,7 @@ ConvForPool conv_for_pool(const Tensor& x, const Tensor& w, const Tensor& bias, 
     if (!first.split[i]) others *= static_cast<double>(s.out[i]);
   const auto item = static_cast<double>(size_of(x.dtype()));
   const double saved = item * static_cast<double>(received_by_all(first) + received_by_all(second) - received_by_all(both));
-  const double again = 2 * std::max(0.0, redundant - own) * others * static_cast<double>(w.elements());
+  const double again = 2 * std::max(0.0, redundant - own) * others * static_cast<double>(shape.elements());
   if (saved <= 0 || again > flops_for_a_byte * saved) return separately();
 
   ConvForPool result{.y = spatial::windowed_conv(x, both, parameter_for(x, w), parameter_for(x, bias), 1, attributes, -1),
@@ -207,19 +209,20 @@ Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, cons
   }
   const double slope = std::exchange(a.activation, Activation::none).slope();
   const auto in = global_spatial(x);
+  const auto weight = parameter_for(x, w);
   Tensor y;
   LayoutPtr layout;
   if (!x.layout()) {
-    y = local::conv_transpose(x, parameter_for(x, w), a);
+    y = local::conv_transpose(x, weight, a);
   } else {
-    require_window("conv_transpose", spatial_extent(w), a.stride, a.dilation);
-    Spatial s{spatial_extent(w), a.stride, a.dilation, a.padding_low, {}, true};
+    require_window("conv_transpose", spatial_extent(weight), a.stride, a.dilation);
+    Spatial s{spatial_extent(weight), a.stride, a.dilation, a.padding_low, {}, true};
     for (std::size_t i = 0; i < 3; ++i) {
       s.out[i] = (in[i] - 1) * s.stride[i] - a.padding_low[i] - a.padding_high[i] + s.dilation[i] * (s.kernel[i] - 1) +
                  a.output_padding[i] + 1;
       require(s.out[i] >= 0, "[conv_transpose] padding leaves nothing in dimension {}: {}", i + 1, x);
     }
-    const auto plan = windowed_plan(*x.layout(), s, w.dim(4) * a.groups);
+    const auto plan = windowed_plan(*x.layout(), s, weight.dim(4) * a.groups);
     const auto window = windowed_input(x, plan);
     const HaloRoom room(halo_dimension(plan));
     const auto local_out = plan.out->box().extents();
@@ -238,7 +241,7 @@ Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, cons
           (n - 1) * s.stride[i] + s.dilation[i] * (s.kernel[i] - 1) + 1 - extent[i] - forward.padding_low[i];
       if (n == 0) forward.padding_high[i] = -extent[i] - forward.padding_low[i];
     }
-    y = conv_data(window, parameter_for(x, w), extent, forward);
+    y = conv_data(window, weight, extent, forward);
     layout = plan.out;
   }
   if (slope != 1) y = local::bias_activation(y, parameter_for(x, bias), slope);
@@ -294,10 +297,11 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation a
     };
     return spatial::product_of_parts("linear", x, w, bias, activation, {.outputs = outputs}, part);
   }
-  const auto y = local::linear(x.without_layout(), parameter_for(x, w), parameter_for(x, bias), activation.slope());
+  const auto weight = parameter_for(x, w);
+  const auto y = local::linear(x.without_layout(), weight, parameter_for(x, bias), activation.slope());
   if (!x.layout()) return y;
   Layout layout = *x.layout();
-  layout.global[1] = w.dim(0);
+  layout.global[1] = weight.dim(0);
   return y.with_layout(std::make_shared<Layout>(std::move(layout)));
 }
 

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <tuple>
 
+#include "comm/collectives.h"
 #include "comm/spatial/invariant.h"
+#include "comm/spatial/redistribute.h"
+#include "framework/tape.h"
 #include "ops/conv.h"
 
 namespace mpigrad::spatial {
@@ -82,8 +85,46 @@ int halo_dimension(const Layout& layout) {
 
 Communicator group_of(const Tensor& x, const std::vector<int>& axes) { return grid_of(*x.layout()).along(axes); }
 
+bool is_stored(const Tensor& x, const Tensor& w) {
+  return w && x.layout() && w.layout() && w.layout()->grid != x.layout()->grid && w.layout()->has(Placement::split);
+}
+
+namespace {
+
+// All of a weight of which each rank stores a part. Where x varies on all ranks, what they find for it is added up by the
+// gather's adjoint, which leaves each rank its part; where it does not, sums over some of the ranks are cut.
+Tensor gathered_for(const Tensor& x, const Tensor& w) {
+  const auto& from = *w.layout();
+  const auto& ranks = x.layout()->grid->extents;
+  const auto varying = x.layout()->varying_axes(), split = from.varying_axes();
+  require(split.size() == 1 && from.grid->ranks() == x.layout()->grid->ranks(),
+          "[replicate] a stored weight is cut along one axis of a grid of the input's ranks: {} beside {}", w, x);
+  const auto& axis = from.axes[static_cast<std::size_t>(split[0])];
+  const auto group = grid_of(from).along(split);
+  bool everywhere = group.size() == x.layout()->grid->ranks();
+  for (std::size_t a = 0; a < ranks.size(); ++a)
+    everywhere = everywhere && (ranks[a] == 1 || std::find(varying.begin(), varying.end(), static_cast<int>(a)) != varying.end());
+  const auto make = [&] {
+    if (!everywhere) return gather_all(w).without_layout();
+    Rows rows;
+    for (std::size_t r = 1; r < axis.cuts.size(); ++r) rows.push_back(axis.cuts[r] - axis.cuts[r - 1]);
+    return allgather(w.without_layout(), group, rows, axis.dimension);
+  };
+  auto* tape = Tape::innermost();
+  const auto whole = tape ? tape->memoised(w.id(), group.key(), make) : make();
+  return everywhere || varying.empty() ? whole : replicate(whole, group_of(x, varying));
+}
+
+}  // namespace
+
 Tensor replicated_for(const Tensor& x, const Tensor& w) {
-  if (!w || !x.layout()) return w;
+  if (!w) return w;
+  if (!x.layout()) {
+    require(!w.layout() || !w.layout()->has(Placement::split),
+            "[replicate] a weight of which each rank has a part needs an input with a layout: {} beside {}", w, x);
+    return w;
+  }
+  if (is_stored(x, w)) return gathered_for(x, w);
   if (w.layout()) require(w.layout()->varying_axes().empty(), "[replicate] a parameter is the same on all ranks: {}", w);
   const auto axes = x.layout()->varying_axes();
   return axes.empty() ? w.without_layout() : replicate(w, group_of(x, axes));

@@ -38,7 +38,9 @@ int halo_dimension(const WindowedPlan& plan);
 // The first split dimension between that of the samples and that of the channels, or -1: outputs get room for halos there.
 int halo_dimension(const Layout& layout);
 Communicator group_of(const Tensor& x, const std::vector<int>& axes);
-// A parameter beside x's local part: replicated over the axes along which x varies.
+// Whether each rank stores a part of weight w, on another grid than x's, by whose layout it is used.
+bool is_stored(const Tensor& x, const Tensor& w);
+// A parameter beside x's local part: replicated over the axes along which x varies; what is stored in parts is gathered.
 Tensor replicated_for(const Tensor& x, const Tensor& w);
 
 }  // namespace mpigrad::spatial

@@ -45,7 +45,7 @@ NetworkOptions network_options(const TrainOptions& o, const Recipe& r) {
 int describe(const Communicator& world, const TrainOptions& o) {
   trainer::together(world, [&] {
     if (world.rank() != 0) return;
-    const auto grid = trainer::parse_grid(o.grid, 1);
+    const auto grid = trainer::parse_grid(o.grid, 1, trainer::Channels::split);
     const std::int64_t size = o.size != 0 ? o.size : 128;
     Shape input{trainer::described_batch(o, grid), size, size, size, 1};
     if (!o.data.empty()) {

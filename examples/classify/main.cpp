@@ -41,6 +41,8 @@ void add_options(CLI::App& app, TrainOptions& o) {
   trainer::add_data_options(app, o);
   trainer::add_grid_option(app, o);
   trainer::add_communication_option(app, o);
+  trainer::add_layer_grid_option(app, o);
+  trainer::add_sharded_weights_option(app, o);
   trainer::add_device_options(app, o);
   app.add_option("--filters", o.recipe.filters, "of the first convolution; each further one has twice as many")
       ->check(tool::whole_number(1, 4096))

@@ -46,7 +46,7 @@ int train(const Communicator& world, const TrainOptions& o) {
     train_set.emplace(sets.training, options);
     validation_set.emplace(sets.validation, common);
     net = std::make_unique<Network>(network_options(o, recipe));
-    trainer::build(*net, *train_set, o);
+    trainer::build(*net, train_set->layout(), train_set->shape(), o);
     require(optimizer_steps(*train_set, o.accumulate) > 0, "[data] {} samples make no batch of {}", train_set->samples(),
             o.batch);
   });

@@ -41,7 +41,7 @@ class DryStep {
       // Keys and queues are no part of the tape.
       Untaped scope;
       objective_.reset();
-      objective_ = std::make_unique<Objective>(o_, config_, net_, norm_, 0);
+      objective_ = std::make_unique<Objective>(o_, config_, net_, norm_, x.layout(), 0);
     }
     const auto grid = std::static_pointer_cast<const Grid>(x.layout()->grid);
     const auto n = x.layout()->global[0];

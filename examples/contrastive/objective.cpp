@@ -1,6 +1,7 @@
 #include "examples/contrastive/objective.h"
 
 #include "comm/spatial/grid.h"
+#include "examples/trainer/run.h"
 #include "models/contrastive/losses/join_views.h"
 #include "models/contrastive/losses/pairs.h"
 #include "models/contrastive/losses/statistics.h"
@@ -22,13 +23,12 @@ Tensor integer(std::int64_t value) { return from_vector({1}, {static_cast<double
 Tensor input_of(const Tensor& x, const nn::Module& net) { return constant(cast(to(x, current_device()), net.dtype())); }
 
 Objective::Objective(const TrainOptions& options, const NetworkConfig& config, Network& net, const nn::BatchNormAttributes& norm,
-                     std::size_t label)
+                     const LayoutPtr& layout, std::size_t label)
     : o_(options), net_(net), label_(label) {
   const auto width = config.options.head_out;
   if (o_.loss == "moco") {
     key_net_ = std::make_unique<Network>(config, norm);
-    key_net_->build(config.input(o_.batch),
-                    {.seed = o_.seed, .dtype = trainer::dtype_of(o_), .compute = trainer::compute_of(o_)});
+    trainer::build(*key_net_, layout, config.input(o_.batch), o_);
     begin();
     queue_.emplace(QueueAttributes{.keys = o_.queue, .width = width, .dtype = net_.dtype(), .seed = o_.seed});
   }

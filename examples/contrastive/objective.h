@@ -16,7 +16,7 @@ class Objective {
  public:
   // Of a network that is built. `norm` is that of the network, for a second encoder.
   Objective(const TrainOptions& options, const NetworkConfig& config, Network& net, const nn::BatchNormAttributes& norm,
-            std::size_t label);
+            const LayoutPtr& layout, std::size_t label);
 
   struct Step {
     Tensor share;   // of the loss, this rank's

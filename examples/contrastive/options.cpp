@@ -127,6 +127,7 @@ void add_options(CLI::App& app, TrainOptions& o) {
       "erase (area); p=PROBABILITY goes with each");
   trainer::add_data_options(app, o);
   trainer::add_grid_option(app, o);
+  trainer::add_sharded_weights_option(app, o);
   trainer::add_device_options(app, o);
   add_loss_options(app, o);
   add_network_options(app, o.network);

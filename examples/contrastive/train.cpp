@@ -183,12 +183,12 @@ int train(const Communicator& world, TrainOptions o) {
     require(made == config.input(o.batch), "[contrastive] '{}' makes {}, --size asks for {}", config.augment, made,
             config.extents);
     net = std::make_unique<Network>(config, norm);
-    net->build(loader->shape(0), {.seed = o.seed, .dtype = trainer::dtype_of(o), .compute = trainer::compute_of(o)});
+    trainer::build(*net, loader->layout(0), loader->shape(0), o);
   });
   trainer::require_same_data(world, *source);
   const auto optimizer = trainer::make_optimizer(*net, o);
   const auto loss_scale = trainer::make_loss_scale(o, world);
-  Objective objective(o, config, *net, norm, label);
+  Objective objective(o, config, *net, norm, loader->layout(0), label);
   // Without the folder: data may move between runs.
   std::vector<std::string> names;
   for (const auto sample : samples.train)

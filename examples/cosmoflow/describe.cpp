@@ -20,7 +20,7 @@ void require_cubes(const trainer::Options& o, const data::Source& source) {
 int describe(const Communicator& world, const TrainOptions& o) {
   trainer::together(world, [&] {
     if (world.rank() != 0) return;
-    const auto grid = trainer::parse_grid(o.grid, 1);
+    const auto grid = trainer::parse_grid(o.grid, 1, trainer::Channels::split);
     Shape input{o.size, o.size, o.size, 4};
     std::int64_t targets = 4;
     if (!o.data.empty()) {

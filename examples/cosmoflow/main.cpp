@@ -27,6 +27,8 @@ void add_options(CLI::App& app, TrainOptions& o) {
   app.add_flag("--shifts", o.shifts, "shift volumes at random, periodically; for periodic boxes")->group("Data");
   trainer::add_grid_option(app, o);
   trainer::add_communication_option(app, o);
+  trainer::add_layer_grid_option(app, o);
+  trainer::add_sharded_weights_option(app, o);
   trainer::add_device_options(app, o);
   app.add_option("--variant", o.variant, "hybrid (seven convolutions, average pooling) or mlperf (five, max pooling)")
       ->check(CLI::IsMember({"hybrid", "mlperf"}))

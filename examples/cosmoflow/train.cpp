@@ -58,7 +58,7 @@ int train(const Communicator& world, const TrainOptions& o) {
     test_set.emplace(source, options);
     require_cubes(o, *source);
     net = std::make_unique<CosmoFlow>(network_options(o, static_cast<std::int64_t>(source->target_names().size())));
-    trainer::build(*net, *train_set, o);
+    trainer::build(*net, train_set->layout(), train_set->shape(), o);
     require(optimizer_steps(*train_set, o.accumulate) > 0, "[data] {} samples make no batch of {}", train_set->samples(),
             o.batch);
   });

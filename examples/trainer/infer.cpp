@@ -103,7 +103,7 @@ int infer(const Communicator& world, InferOptions o, const Inference& inference)
                                                        .transform = subject.transform,
                                                        .dtype = dtype_of(o),
                                                        .samples = subject.part.samples});
-    build(*subject.net, *loader, o);
+    build(*subject.net, loader->layout(), loader->shape(), o);
   });
   trainer::together(world, [&] { subject.source->check(world.rank(), world.size()); });
   require_same_data(world, *subject.source);

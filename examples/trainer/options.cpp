@@ -34,11 +34,25 @@ void add_data_options(CLI::App& app, Options& o) {
 }
 
 void add_grid_option(CLI::App& app, Options& o) {
+  app.add_option("--grid", o.grid,
+                 "ranks along sample, depth, height, width and, of cosmoflow, classify and unet3d, filter or channel, such as "
+                 "sample=2,depth=2; an axis left out is 1 (default: all ranks along sample). With filter each rank makes, with "
+                 "channel it takes, some of every layer's channels, and holds that part of its weights")
+      ->group("Ranks");
+}
+
+void add_layer_grid_option(CLI::App& app, Options& o) {
   app.add_option(
-         "--grid", o.grid,
-         "ranks along sample, depth, height, width and channel, such as sample=2,depth=2; an axis left out is 1 (default: "
-         "all ranks along sample). Along channel each rank holds a part of every layer's weights; of cosmoflow and "
-         "classify, not with --describe")
+         "--grid-of", o.grid_of,
+         "layers that have a grid of their own, such as conv5-7:sample=4 or linear1:filter=4, of as many ranks as --grid; "
+         "may be given several times. Volumes are redistributed between layers of different grids")
+      ->group("Ranks");
+}
+
+void add_sharded_weights_option(CLI::App& app, Options& o) {
+  app.add_flag("--sharded-weights", o.sharded_weights,
+               "each rank keeps a part of every weight, of its gradient and of the optimizer's state; weights are gathered where "
+               "they are used, gradients reduced and scattered")
       ->group("Ranks");
 }
 
@@ -159,13 +173,16 @@ void add_describe_options(CLI::App& app, Options& o) {
       ->group("Description");
 }
 
-GridExtents parse_grid(const std::string& text, int ranks, Channels channels) {
-  if (text.empty()) return {.sample = ranks};
+namespace {
+
+// Of one option, "AXIS=RANKS,...".
+GridExtents parse_extents(const std::string& option, const std::string& text) {
   GridExtents grid;
-  std::array<std::pair<std::string, int*>, 5> axes{{{"sample", &grid.sample},
+  std::array<std::pair<std::string, int*>, 6> axes{{{"sample", &grid.sample},
                                                     {"depth", &grid.depth},
                                                     {"height", &grid.height},
                                                     {"width", &grid.width},
+                                                    {"filter", &grid.channel},
                                                     {"channel", &grid.channel}}};
   std::vector<std::string> seen;
   for (std::size_t begin = 0; begin <= text.size();) {
@@ -174,23 +191,56 @@ GridExtents parse_grid(const std::string& text, int ranks, Channels channels) {
     begin = end + 1;
     const auto equals = part.find('=');
     if (equals == std::string::npos)
-      throw UsageError(fmt::format("--grid is AXIS=RANKS,..., such as sample=2,depth=2; got '{}'", part));
+      throw UsageError(fmt::format("{} is AXIS=RANKS,..., such as sample=2,depth=2; got '{}'", option, part));
     const auto name = part.substr(0, equals), value = part.substr(equals + 1);
     const auto axis = std::find_if(axes.begin(), axes.end(), [&](const auto& candidate) { return candidate.first == name; });
     if (axis == axes.end())
-      throw UsageError(fmt::format("--grid has no axis '{}'; its axes are sample, depth, height, width and channel", name));
-    if (std::find(seen.begin(), seen.end(), name) != seen.end()) throw UsageError(fmt::format("--grid names {} twice", name));
+      throw UsageError(
+          fmt::format("{} has no axis '{}'; its axes are sample, depth, height, width and filter or channel", option, name));
+    if (std::find(seen.begin(), seen.end(), name) != seen.end()) throw UsageError(fmt::format("{} names {} twice", option, name));
     seen.push_back(name);
     int& extent = *axis->second;
     const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), extent);
     if (error != std::errc{} || stop != value.data() + value.size() || extent < 1)
-      throw UsageError(fmt::format("--grid {} is a number of ranks, 1 or more, got '{}'", name, value));
+      throw UsageError(fmt::format("{} {} is a number of ranks, 1 or more, got '{}'", option, name, value));
   }
-  if (channels == Channels::whole && grid.channel > 1)
-    throw UsageError(fmt::format("--grid {}: here every rank has all channels; leave channel out", text));
+  const auto named = [&](const char* name) { return std::find(seen.begin(), seen.end(), name) != seen.end(); };
+  if (named("filter") && named("channel")) throw UsageError(fmt::format("{} takes filter or channel, not both", option));
   if (static_cast<double>(grid.sample) * grid.depth * grid.height * grid.width * grid.channel > 1e8)
-    throw UsageError(fmt::format("--grid {} has too many ranks", text));
+    throw UsageError(fmt::format("{} {} has too many ranks", option, text));
   return grid;
+}
+
+}  // namespace
+
+GridExtents parse_grid(const std::string& text, int ranks, Channels channels) {
+  if (text.empty()) return {.sample = ranks};
+  const auto grid = parse_extents("--grid", text);
+  if (channels == Channels::whole && grid.channel > 1)
+    throw UsageError(fmt::format("--grid {}: here every rank has all channels; leave filter and channel out", text));
+  return grid;
+}
+
+nn::LayerSplit split_of(const std::string& grid) {
+  return grid.find("channel=") == std::string::npos ? nn::LayerSplit(ChannelSplit::filters)
+                                                    : nn::LayerSplit(ChannelSplit::channels, "channel", true);
+}
+
+std::vector<LayerExtents> layer_grids(const Options& o, int ranks) {
+  std::vector<LayerExtents> result;
+  for (const auto& text : o.grid_of) {
+    const auto colon = text.rfind(':');
+    if (colon == std::string::npos || colon == 0)
+      throw UsageError(fmt::format("--grid-of is LAYERS:AXIS=RANKS,..., such as conv5-7:sample=4; got '{}'", text));
+    const auto layers = text.substr(0, colon), grid = text.substr(colon + 1);
+    const auto option = fmt::format("--grid-of {}:", layers);
+    const auto extents = parse_extents(option, grid);
+    if (ranks_of(extents) != ranks)
+      throw UsageError(fmt::format("{} {} has {} ranks, --grid {}; all ranks have a part in every layer", option, grid,
+                                   ranks_of(extents), ranks));
+    result.push_back({layers, extents, split_of(grid)});
+  }
+  return result;
 }
 
 int ranks_of(const GridExtents& g) { return g.sample * g.depth * g.height * g.width * g.channel; }
@@ -207,6 +257,7 @@ void check_grid(const GridExtents& grid, int ranks) {
 }
 
 GridPtr grid_of_ranks(const Communicator& world, const Options& o, const GridExtents& extents) {
+  (void)layer_grids(o, world.size());  // before anything is read
   const auto ranks = o.communication == "none" ? Communicator(silent_transport(world.transport().duplicate())) : world;
   return make_grid(ranks, extents, o.communication == "blocking" ? Overlap::never : Overlap::automatic);
 }
@@ -310,8 +361,8 @@ void check(const Options& o) {
 void warn(const Options& o, const std::set<std::string>& own, int rank) {
   auto effective = own;
   if (o.describe) {
-    effective.insert({"--data", "--describe", "--size", "--grid", "--batch", "--accumulate", "--dtype", "--precision", "--keep",
-                      "--optimizer", "--momentum", "--statistics", "--json"});
+    effective.insert({"--data", "--describe", "--size", "--grid", "--grid-of", "--sharded-weights", "--batch", "--accumulate",
+                      "--dtype", "--precision", "--keep", "--optimizer", "--momentum", "--statistics", "--json"});
     tool::warn_of_no_effect(o.given, effective, "--describe", rank);
     return;
   }

@@ -14,6 +14,7 @@
 #include "framework/optim/loss_scale.h"
 #include "framework/optim/optimizer.h"
 #include "framework/optim/schedule.h"
+#include "models/nn/describe.h"
 
 namespace mpigrad::trainer {
 
@@ -26,6 +27,8 @@ struct Options {
   bool flips = false, shifts = false;
   // ranks
   std::string grid, communication = "overlapped";
+  std::vector<std::string> grid_of{};
+  bool sharded_weights = false;
   // device
   std::string device;  // which launch() has chosen already
   bool autotune = false, deterministic = false, graph = false;
@@ -56,6 +59,8 @@ struct Options {
 void add_data_options(CLI::App& app, Options& options);
 void add_grid_option(CLI::App& app, Options& options);
 void add_communication_option(CLI::App& app, Options& options);  // of trainings
+void add_layer_grid_option(CLI::App& app, Options& options);     // so
+void add_sharded_weights_option(CLI::App& app, Options& options);
 void add_device_options(CLI::App& app, Options& options);
 void add_norm_options(CLI::App& app, Options& options);
 void add_training_options(CLI::App& app, Options& options);
@@ -65,11 +70,16 @@ void add_file_options(CLI::App& app, Options& options);
 void add_describe_flag(CLI::App& app, Options& options);
 void add_describe_options(CLI::App& app, Options& options);  // with --size, of cubes
 
-// Whether a command builds its network for the grid, with weights in blocks along an axis `channel`.
+// Whether a command builds its network for the grid, with weights in blocks along an axis `filter` or `channel`.
 enum class Channels : std::uint8_t { whole, split };
-// "sample=2,depth=2"; axes left out are 1. Empty: all ranks along `sample`. UsageError: an axis that does not exist or comes
-// twice, an extent that is no number, channels where they are whole.
+// "sample=2,depth=2"; axes left out are 1, and of `filter` and `channel`, which are one axis of the grid, there is one at most.
+// Empty: all ranks along `sample`. UsageError: an axis that does not exist or comes twice, an extent that is no number, channels
+// where they are whole.
 GridExtents parse_grid(const std::string& text, int ranks, Channels channels = Channels::whole);
+// How a grid of that text splits layers: with `filter` each rank makes some of a layer's channels, with `channel` it takes some.
+nn::LayerSplit split_of(const std::string& grid);
+// --grid-of, "conv5-7:sample=4". UsageError: what parse_grid() says, another number of ranks.
+std::vector<LayerExtents> layer_grids(const Options& options, int ranks);
 int ranks_of(const GridExtents& grid);
 std::string to_string(const GridExtents& grid);
 // A training's grid, whose ranks exchange halos as --communication says.

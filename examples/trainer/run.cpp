@@ -169,11 +169,19 @@ void add(nlohmann::ordered_json& document, const Usage& usage) {
   document["peak_gpu_reserved_bytes_per_rank"] = usage.gpu_reserved_bytes;
 }
 
-void build(nn::Module& net, const data::Loader& loader, const Options& o) {
-  const nn::BuildOptions options{.seed = o.seed, .dtype = dtype_of(o), .compute = compute_of(o)};
-  const auto layout = loader.layout();
-  if (layout && layout->grid->axes() > 4) net.build(layout, options);
-  else net.build(loader.shape(), options);
+bool has_blocks(const Options& o) {
+  return o.sharded_weights || !o.grid_of.empty() || parse_grid(o.grid, 1, Channels::split).channel > 1;
+}
+
+void build(nn::Module& net, const LayoutPtr& layout, const Shape& shape, const Options& o) {
+  nn::BuildOptions options{.seed = o.seed, .dtype = dtype_of(o), .compute = compute_of(o)};
+  if (!layout || !has_blocks(o)) return net.build(shape, options);
+  const auto& grid = grid_of(*layout);
+  options.split = split_of(o.grid);
+  options.sharded_weights = o.sharded_weights;
+  for (const auto& own : layer_grids(o, grid.ranks()))
+    options.grids.push_back({own.layers, make_grid(grid.world(), own.grid, grid.overlap()), own.split});
+  net.build(layout, options);
 }
 
 nlohmann::ordered_json to_json(const GridExtents& g) {
@@ -197,6 +205,8 @@ nlohmann::ordered_json to_json(const Description& d) {
                                 {"activation_bytes_per_rank", d.activation_bytes},
                                 {"peak_bytes_per_rank", d.peak_bytes},
                                 {"halo_bytes_per_rank", d.halo_bytes},
+                                {"redistributed_bytes_per_rank", d.moved_bytes},
+                                {"forward_collective_bytes_per_rank", d.collective_bytes},
                                 {"sent_bytes_per_rank", d.sent_bytes},
                                 {"reduced_bytes_per_rank", d.reduced_bytes},
                                 {"gathered_bytes_per_rank", d.gathered_bytes},
@@ -209,7 +219,9 @@ nlohmann::ordered_json to_json(const Description& d) {
                       {"parameters", layer.parameters},
                       {"forward_gflop", layer.gflop},
                       {"activation_bytes_per_rank", layer.activation_bytes},
-                      {"halo_bytes_per_rank", layer.halo_bytes}});
+                      {"halo_bytes_per_rank", layer.halo_bytes},
+                      {"redistributed_bytes_per_rank", layer.moved_bytes},
+                      {"forward_collective_bytes_per_rank", layer.collective_bytes}});
   return result;
 }
 
@@ -222,6 +234,9 @@ Description describe(const Options& o, nn::Module& net, const Shape& input, cons
   try {
     return mpigrad::describe(net, input,
                              {.grid = grid,
+                              .split = split_of(o.grid),
+                              .grids = layer_grids(o, ranks_of(grid)),
+                              .sharded_weights = o.sharded_weights,
                               .dtype = dtype_of(o),
                               .compute = compute_of(o),
                               .accumulate = o.accumulate,

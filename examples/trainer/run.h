@@ -46,8 +46,11 @@ void require_same(const Communicator& world, const std::string& what, const std:
 // and their classes; of weights and checkpoints the length and what they say about themselves. Collective.
 void require_same_file(const Communicator& world, const std::filesystem::path& path, const CheckpointInfo& info);
 void require_same_data(const Communicator& world, const data::Source& source);
-// For the loader's batches, with --seed, --dtype and --precision; with weights in blocks on a grid that has an axis `channel`.
-void build(nn::Module& net, const data::Loader& loader, const Options& options);
+// For batches of that layout and shape, with --seed, --dtype and --precision; with weights in blocks as --grid, --grid-of and
+// --sharded-weights say.
+void build(nn::Module& net, const LayoutPtr& layout, const Shape& shape, const Options& options);
+// Whether ranks have parts of weights then.
+bool has_blocks(const Options& options);
 // Weights alone, and what their file says. Collective.
 CheckpointInfo load_weights(const std::string& path, const Communicator& world, nn::Module& net);
 // Weights or a checkpoint to start from, if asked for; the first epoch. Refuses a checkpoint if one of the notes named in

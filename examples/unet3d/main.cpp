@@ -63,6 +63,8 @@ void add_options(CLI::App& app, TrainOptions& o) {
   augmentation("--noise", o.noise, "normal noise of a deviation up to this");
   trainer::add_grid_option(app, o);
   trainer::add_communication_option(app, o);
+  trainer::add_layer_grid_option(app, o);
+  trainer::add_sharded_weights_option(app, o);
   trainer::add_device_options(app, o);
   app.add_option("--variant", o.recipe.variant, "mlperf (strided convolutions) or lbann (max pooling)")
       ->check(CLI::IsMember({"mlperf", "lbann"}))

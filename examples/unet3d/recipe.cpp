@@ -99,7 +99,7 @@ UNet3dOptions network_options(const Recipe& r, double norm_momentum, bool recomp
 int describe(const Communicator& world, const TrainOptions& o) {
   trainer::together(world, [&] {
     if (world.rank() != 0) return;
-    const auto grid = trainer::parse_grid(o.grid, 1);
+    const auto grid = trainer::parse_grid(o.grid, 1, trainer::Channels::split);
     auto recipe = o.recipe;
     recipe.window = parse_extents("--window", o.window);
     if (recipe.classes == 0) recipe.classes = 3;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "examples/unet3d/unet3d.h"
+#include "models/nn/whole_copy.h"
 #include "models/segmentation/losses.h"
 #include "ops/loss.h"
 
@@ -40,7 +41,7 @@ trainer::Notes notes_of(const TrainOptions& o, const data::Source& source, const
 }  // namespace
 
 int train(const Communicator& world, const TrainOptions& o) {
-  const auto extents = trainer::parse_grid(o.grid, world.size());
+  const auto extents = trainer::parse_grid(o.grid, world.size(), trainer::Channels::split);
   trainer::check_grid(extents, world.size());
   const auto files = trainer::training_files(o, {cases_file, picture_file});
   const trainer::Outputs out(world, o.out, files, o.overwrite);
@@ -68,18 +69,30 @@ int train(const Communicator& world, const TrainOptions& o) {
     options.intensity = {.contrast = o.contrast, .brightness = o.brightness, .noise = o.noise};
     loader.emplace(volumes.seen, options);
     net = std::make_unique<UNet3d>(network_options(recipe, o.norm_momentum, o.recompute));
-    net->build(loader->shape(), {.seed = o.seed, .dtype = trainer::dtype_of(o), .compute = trainer::compute_of(o)});
+    trainer::build(*net, loader->layout(), loader->shape(), o);
     recipe.filters = net->options().filters;
     require(optimizer_steps(*loader, o.accumulate) > 0, "[data] {} volumes make no batch of {}", loader->samples(), o.batch);
   });
 
   Results results;
   results.classes = recipe.classes;
-  SegmentOptions segmenting{.grid = grid, .overlap = o.overlap, .dtype = trainer::dtype_of(o), .hausdorff = false};
+  // Groups of ranks segment volumes of their own, each with all of the weights.
+  std::unique_ptr<UNet3d> whole;
+  auto segments_on = grid;
+  if (trainer::has_blocks(o)) {
+    whole = std::make_unique<UNet3d>(network_options(recipe, o.norm_momentum, false));
+    const nn::BuildOptions build{.seed = o.seed, .dtype = trainer::dtype_of(o), .compute = trainer::compute_of(o)};
+    whole->build(loader->shape(), build);
+    segments_on = make_grid(
+        grid->world(),
+        {.sample = extents.sample, .depth = extents.depth * extents.channel, .height = extents.height, .width = extents.width});
+  }
+  SegmentOptions segmenting{.grid = segments_on, .overlap = o.overlap, .dtype = trainer::dtype_of(o), .hausdorff = false};
   std::vector<std::string> values{"validation_loss"};
   for (std::int64_t c = 1; c < recipe.classes; ++c) values.push_back(fmt::format("dice_{}", c));
   const auto evaluate = [&] {
-    results.cases = segment(world, *net, volumes, recipe, split.test, segmenting);
+    if (whole) nn::copy_whole(*net, *whole);
+    results.cases = segment(world, whole ? *whole : *net, volumes, recipe, split.test, segmenting);
     std::vector<double> row{1 - mean_dice(results.cases, recipe.classes)};
     for (std::size_t c = 1; c < static_cast<std::size_t>(recipe.classes); ++c)
       row.push_back(mean_of(results.cases, &Case::dice, c).value);

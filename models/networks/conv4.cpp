@@ -32,7 +32,7 @@ Tensor Conv4::operator()(const Tensor& x) {
       y = relu(scope.done(max_pool(y, {.kernel = window, .stride = window})));
     }
   }
-  return o_.average ? whole_channels(global_avg_pool(y)) : flatten(y);
+  return o_.average ? given_out(global_avg_pool(y)) : flatten(y);
 }
 
 }  // namespace mpigrad

@@ -67,7 +67,7 @@ Tensor Encoder3d::operator()(const Tensor& x) {
   }
   for (std::size_t s = 0; s < stages_.size(); ++s)
     for (std::size_t b = 0; b < stages_[s].size(); ++b) y = (*stages_[s][b])(y, s > 0 && b == 0 ? stride_for(y) : Triple(1));
-  return whole_channels(global_avg_pool(y));
+  return given_out(global_avg_pool(y));
 }
 
 }  // namespace mpigrad

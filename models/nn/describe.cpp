@@ -24,6 +24,7 @@ class Bytes {
   std::int64_t sent() { return read(), sent_; }
   std::int64_t reduced() { return read(), reduced_; }
   std::int64_t gathered() { return read(), gathered_; }
+  nn::LayerTraffic traffic() { return read(), nn::LayerTraffic{sent_, reduced_ + gathered_}; }
 
  private:
   void read() {
@@ -46,12 +47,26 @@ struct Trace {
   std::int64_t sent_bytes = 0, reduced_bytes = 0, gathered_bytes = 0, optimizer_bytes = 0, peak_bytes = 0;
 };
 
+// Whether ranks have parameters of their own, which a network has to be built for.
+bool has_blocks(const DescribeOptions& o) { return o.grid.channel > 1 || !o.grids.empty() || o.sharded_weights; }
+
+nn::BuildOptions build_options(const DescribeOptions& o) {
+  return {.dtype = o.dtype, .compute = o.compute, .device = DeviceKind::dry, .split = o.split};
+}
+
 // One training step of rank `rank`. `part` is what is computed at once.
 Trace trace(nn::Module& net, const Shape& part, const DescribeOptions& options, int rank, int ranks) {
   UseDevice dry(DeviceKind::dry);
   const auto log = std::make_shared<std::vector<DryRecord>>();
-  const auto grid = make_grid(Communicator(dry_world(rank, ranks, log)), options.grid);
-  const auto layout = activation_layout(grid, part);
+  const Communicator world(dry_world(rank, ranks, log));
+  const auto grid = make_grid(world, options.grid);
+  const auto layout = input_layout(grid, part);
+  if (has_blocks(options)) {
+    auto build = build_options(options);
+    build.sharded_weights = options.sharded_weights;
+    for (const auto& own : options.grids) build.grids.push_back({own.layers, make_grid(world, own.grid), own.split});
+    net.build(layout, build);
+  }
   const auto bytes = std::make_shared<Bytes>(log);
   const auto memory = [] { return memory_statistics(DeviceKind::dry); };
 
@@ -70,7 +85,7 @@ Trace trace(nn::Module& net, const Shape& part, const DescribeOptions& options, 
     Tape tape(net);
     Tensor share;
     {
-      nn::LayerTrace layers([bytes] { return bytes->sent(); });
+      nn::LayerTrace layers([bytes] { return bytes->traffic(); });
       share = options.objective ? options.objective(x) : sum(cast(net(x), net.dtype()));
       result.layers = std::move(layers.layers);
     }
@@ -87,13 +102,22 @@ Trace trace(nn::Module& net, const Shape& part, const DescribeOptions& options, 
   return result;
 }
 
-// Ranks among which the extremes are: at the ends and in the middle of every axis. Blocks of samples only shrink along theirs.
-std::vector<int> typical_ranks(const GridExtents& g) {
+int ranks_of(const GridExtents& g) { return g.sample * g.depth * g.height * g.width * g.channel; }
+
+// Ranks among which the extremes are: at the ends and in the middle of every axis of every grid. Blocks of samples only shrink
+// along theirs.
+std::set<int> typical_ranks(const DescribeOptions& options) {
   const auto places = [](int n) { return std::set<int>{0, n / 2, n - 1}; };
-  std::vector<int> ranks;
-  for (const int depth : places(g.depth))
-    for (const int height : places(g.height))
-      for (const int width : places(g.width)) ranks.push_back((depth * g.height + height) * g.width + width);
+  std::set<int> ranks;
+  const auto add = [&](const GridExtents& g) {
+    for (const int depth : places(g.depth))
+      for (const int height : places(g.height))
+        for (const int width : places(g.width))
+          for (const int channel : places(g.channel))
+            ranks.insert(((depth * g.height + height) * g.width + width) * g.channel + channel);
+  };
+  add(options.grid);
+  for (const auto& own : options.grids) add(own.grid);
   return ranks;
 }
 
@@ -105,21 +129,24 @@ constexpr int most_described_ranks = 65536;
 Description describe(nn::Module& net, const Shape& input, const DescribeOptions& options) {
   require(input.rank() == 5, "[describe] the input is [N, D, H, W, C], got {}", input);
   const auto& g = options.grid;
-  require(g.channel == 1, "[describe] channel={}: costs of layers whose channels are split are not described", g.channel);
   double grid_ranks = 1;
-  for (const int extent : {g.sample, g.depth, g.height, g.width}) {
+  for (const int extent : {g.sample, g.depth, g.height, g.width, g.channel}) {
     require(extent > 0, "[describe] grid extents are at least 1, got {}", extent);
     grid_ranks *= extent;
   }
   // Every group of ranks is laid out as on the machine itself, which takes minutes for millions.
-  require(grid_ranks <= most_described_ranks, "[describe] {} ranks, sample={} depth={} height={} width={}; at most {}",
-          grid_ranks, g.sample, g.depth, g.height, g.width, most_described_ranks);
+  require(grid_ranks <= most_described_ranks, "[describe] {} ranks, sample={} depth={} height={} width={} channel={}; at most {}",
+          grid_ranks, g.sample, g.depth, g.height, g.width, g.channel, most_described_ranks);
+  for (const auto& own : options.grids)
+    require(ranks_of(own.grid) == static_cast<int>(grid_ranks),
+            "[describe] the grid of {} is of {} ranks, the network's of {}, and they are to be the same", own.layers,
+            ranks_of(own.grid), grid_ranks);
   const auto parts = options.accumulate;
   require(parts >= 1 && input[0] % parts == 0, "[describe] {} samples cannot be computed in {} equal parts", input[0], parts);
   auto part = input;
   part[0] /= parts;
   const auto others = memory_statistics(DeviceKind::dry).current_bytes;  // of other networks on this thread
-  net.build(part, {.dtype = options.dtype, .compute = options.compute, .device = DeviceKind::dry});
+  net.build(part, build_options(options));
   net.train();
   const std::array<std::pair<const char*, int>, 4> axes{
       {{"sample", g.sample}, {"depth", g.depth}, {"height", g.height}, {"width", g.width}}};
@@ -129,34 +156,39 @@ Description describe(nn::Module& net, const Shape& input, const DescribeOptions&
   }
   Description result{.input = input,
                      .grid = g,
-                     .ranks = g.sample * g.depth * g.height * g.width,
+                     .ranks = ranks_of(g),
                      .accumulate = parts,
                      .dtype = options.dtype,
                      .compute = net.compute_dtype()};
   result.parameters = net.parameters().elements();
 
   auto alone = options;
-  alone.grid = {};
+  alone.grid = {}, alone.grids.clear(), alone.sharded_weights = false;
   const auto whole = trace(net, part, alone, 0, 1);
   for (const auto& layer : whole.layers) {
     const double gflop = layer.flops * giga * static_cast<double>(parts);
-    result.layers.push_back({layer.name, layer.kind, layer.out, layer.parameters, gflop, 0, 0});
+    result.layers.push_back({layer.name, layer.kind, layer.out, layer.parameters, gflop});
     result.forward_gflop += gflop;
   }
   result.backward_gflop = whole.backward_flops * giga;
 
-  for (const int rank : typical_ranks(g)) {
+  for (const int rank : typical_ranks(options)) {
     const auto step = result.ranks == 1 ? whole : trace(net, part, options, rank, result.ranks);
     require(step.layers.size() == result.layers.size(),
             "[describe] the network has {} layers on one rank and {} on rank {} of {}", result.layers.size(), step.layers.size(),
             rank, result.ranks);
-    std::int64_t activations = 0, halos = 0;
+    std::int64_t activations = 0, halos = 0, moved = 0, collective = 0;
     for (std::size_t i = 0; i < step.layers.size(); ++i) {
       auto& layer = result.layers[i];
       layer.activation_bytes = std::max(layer.activation_bytes, step.layers[i].activation_bytes);
       layer.halo_bytes = std::max(layer.halo_bytes, step.layers[i].sent_bytes);
+      layer.moved_bytes = std::max(layer.moved_bytes, step.layers[i].moved_bytes);
+      layer.collective_bytes = std::max(layer.collective_bytes, step.layers[i].collective_bytes);
       activations += step.layers[i].activation_bytes, halos += step.layers[i].sent_bytes;
+      moved += step.layers[i].moved_bytes, collective += step.layers[i].collective_bytes;
     }
+    result.moved_bytes = std::max(result.moved_bytes, moved);
+    result.collective_bytes = std::max(result.collective_bytes, collective);
     result.activation_bytes = std::max(result.activation_bytes, activations);
     result.halo_bytes = std::max(result.halo_bytes, halos);
     result.sent_bytes = std::max(result.sent_bytes, step.sent_bytes);
@@ -178,18 +210,28 @@ std::string readable_bytes(std::int64_t bytes) {
 }
 
 std::string to_string(const Description& d) {
-  constexpr auto row = "{:<12} {:<13} {:<26} {:>12} {:>14} {:>14} {:>14}\n";
+  constexpr auto row = "{:<12} {:<13} {:<26} {:>12} {:>14} {:>14} {:>14}{}\n";
+  // Only where something is sent so.
+  const auto more = [&](const std::string& moved, const std::string& collective) {
+    return (d.moved_bytes > 0 ? fmt::format(" {:>14}", moved) : "") +
+           (d.collective_bytes > 0 ? fmt::format(" {:>14}", collective) : std::string());
+  };
+  const auto unless_none = [](std::int64_t bytes) { return bytes ? readable_bytes(bytes) : std::string(); };
   const auto in = d.compute == d.dtype ? std::string() : fmt::format(", computed in {}", name_of(d.compute));
-  std::string text = fmt::format("input {} {}{}, grid sample={} depth={} height={} width={}\n\n", name_of(d.dtype), d.input, in,
-                                 d.grid.sample, d.grid.depth, d.grid.height, d.grid.width);
-  text += fmt::format(row, "", "", "", "", "forward", "activations", "halo sent");
-  text += fmt::format(row, "layer", "kind", "output", "parameters", "GFLOP", "per rank", "per rank");
+  std::string text = fmt::format("input {} {}{}, grid sample={} depth={} height={} width={}{}\n\n", name_of(d.dtype), d.input, in,
+                                 d.grid.sample, d.grid.depth, d.grid.height, d.grid.width,
+                                 d.grid.channel > 1 ? fmt::format(" channel={}", d.grid.channel) : std::string());
+  text += fmt::format(row, "", "", "", "", "forward", "activations", "halo sent", more("redistributed", "collectives"));
+  text +=
+      fmt::format(row, "layer", "kind", "output", "parameters", "GFLOP", "per rank", "per rank", more("per rank", "per rank"));
   for (const auto& layer : d.layers)
     text += fmt::format(row, layer.name, layer.kind, fmt::format("{}", layer.out),
                         layer.parameters ? fmt::to_string(layer.parameters) : "", fmt::format("{:.4f}", layer.gflop),
-                        readable_bytes(layer.activation_bytes), layer.halo_bytes ? readable_bytes(layer.halo_bytes) : "");
-  text += fmt::format(row, "total", "", "", d.parameters, fmt::format("{:.4f}", d.forward_gflop),
-                      readable_bytes(d.activation_bytes), readable_bytes(d.halo_bytes));
+                        readable_bytes(layer.activation_bytes), unless_none(layer.halo_bytes),
+                        more(unless_none(layer.moved_bytes), unless_none(layer.collective_bytes)));
+  text +=
+      fmt::format(row, "total", "", "", d.parameters, fmt::format("{:.4f}", d.forward_gflop), readable_bytes(d.activation_bytes),
+                  readable_bytes(d.halo_bytes), more(readable_bytes(d.moved_bytes), readable_bytes(d.collective_bytes)));
   text += fmt::format("\n{} parameters\na training step of {} samples{}:\n", d.parameters, d.input[0],
                       d.accumulate == 1 ? std::string()
                                         : fmt::format(", {} parts of {} one after the other (activations and halos are of one)",

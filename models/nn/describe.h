@@ -13,8 +13,19 @@
 
 namespace mpigrad {
 
+// As nn::LayerGrid, of ranks that need not exist.
+struct LayerExtents {
+  std::string layers;
+  GridExtents grid;
+  std::optional<nn::LayerSplit> split{};
+};
+
 struct DescribeOptions {
   GridExtents grid{};
+  // See nn::BuildOptions.
+  nn::LayerSplit split = ChannelSplit::filters;
+  std::vector<LayerExtents> grids{};
+  bool sharded_weights = false;
   DType dtype = DType::float32;    // of the input and of parameters
   std::optional<DType> compute{};  // see nn::BuildOptions
   // Equal parts of the batch that are computed one after the other before the optimizer's step.
@@ -34,6 +45,9 @@ struct LayerDescription {
   // Of one part of the batch: of its result, on the rank where it is largest; sent in a forward pass, by the rank that sends
   // most.
   std::int64_t activation_bytes = 0, halo_bytes = 0;
+  // In a forward pass, by the rank that sends most: of its input, to where the layer's own grid has it; handed to gathers and
+  // reductions of channels, of weights, and of statistics.
+  std::int64_t moved_bytes = 0, collective_bytes = 0;
 };
 
 struct Description {
@@ -50,6 +64,8 @@ struct Description {
   // Per rank, largest among them.
   std::int64_t activation_bytes = 0;  // of all layers' results, of one part of the batch
   std::int64_t halo_bytes = 0;        // sent in a forward pass of one part
+  std::int64_t moved_bytes = 0;       // so, where layers have grids of their own
+  std::int64_t collective_bytes = 0;  // so, handed to collectives
   // In a training step: point to point, redistributions included; handed to reductions (of gradients and of statistics), each
   // counted once however many messages it takes; handed to the other collectives.
   std::int64_t sent_bytes = 0, reduced_bytes = 0, gathered_bytes = 0;

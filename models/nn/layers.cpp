@@ -35,21 +35,22 @@ Tensor Conv3d::bias(const LayoutPtr& layout) {
   return a_.bias ? parameter("bias", {a_.out}, constant_value(0), false, layout) : Tensor();
 }
 
-ConvForPool Conv3d::convolved(const Tensor& input, bool with_bias, Activation activation, const std::optional<Triple>& stride,
+ConvForPool Conv3d::convolved(const Tensor& taken, bool with_bias, Activation activation, const std::optional<Triple>& stride,
                               const PoolAttributes* pool) {
-  require(input.rank() == 5, "[{}] needs [N, D, H, W, C]: {}", path(), input);
-  const auto channels = channels_of(input);
+  require(taken.rank() == 5, "[{}] needs [N, D, H, W, C]: {}", path(), taken);
+  const auto channels = channels_of(taken);
   require(a_.groups > 0 && channels % a_.groups == 0, "[{}] {} channels are not a multiple of {} groups: {}", path(), channels,
-          a_.groups, input);
+          a_.groups, taken);
   const Shape shape{a_.out, a_.kernel[0], a_.kernel[1], a_.kernel[2], channels / a_.groups};
   const double taps = volume(a_.kernel);
   LayerScope scope(path(), "conv", shape.elements() + (a_.bias ? a_.out : 0));
+  const auto input = scope.moved(placed(taken));
   const LayerProduct product{.weight = shape, .out = a_.out, .groups = a_.groups};
   const auto layouts = product_layouts(path(), input, product, a_.split, split(), a_.whole);
   const double fan_in = taps * static_cast<double>(shape[4]), fan_out = taps * static_cast<double>(a_.out / a_.groups);
   const auto w =
       parameter("weight", shape, a_.start == WeightStart::he_fan_out ? he_normal(fan_out) : glorot_uniform(fan_in, fan_out), true,
-                layouts.weight);
+                stored(layouts.weight, shape));
   const auto x = cut_beside(computed(input), w, product);
   const auto made = bias(layouts.bias);  // also where it is added later
   const auto b = with_bias ? made : Tensor();
@@ -64,7 +65,7 @@ ConvForPool Conv3d::convolved(const Tensor& input, bool with_bias, Activation ac
   if (alone) result.y = conv(x, w, b, attributes, layouts.outputs);
   else result = conv_for_pool(x, w, b, attributes, *pool);
   if (pool && alone) result.pool = *pool;
-  if (a_.whole && !result.out) result.y = whole_channels(result.y);
+  if (a_.whole && !result.out) result.y = given_out(result.y);
   result.y = scope.done(result.y);
   return result;
 }
@@ -87,20 +88,21 @@ Tensor Conv3d::pooled(const Tensor& x, const std::string& name, Pooling pooling,
 ConvTranspose3d::ConvTranspose3d(Module& parent, const std::string& name, const ConvTranspose3dAttributes& attributes)
     : Module(parent, name), a_(attributes) {}
 
-Tensor ConvTranspose3d::operator()(const Tensor& input, Activation activation, const std::optional<Extent3>& extents) {
-  require(input.rank() == 5, "[{}] needs [N, D, H, W, C]: {}", path(), input);
-  const auto channels = channels_of(input);
+Tensor ConvTranspose3d::operator()(const Tensor& taken, Activation activation, const std::optional<Extent3>& extents) {
+  require(taken.rank() == 5, "[{}] needs [N, D, H, W, C]: {}", path(), taken);
+  const auto channels = channels_of(taken);
   require(a_.groups > 0 && channels % a_.groups == 0 && a_.out % a_.groups == 0,
-          "[{}] {} channels or {} outputs are not a multiple of {} groups: {}", path(), channels, a_.out, a_.groups, input);
+          "[{}] {} channels or {} outputs are not a multiple of {} groups: {}", path(), channels, a_.out, a_.groups, taken);
   const Shape shape{channels, a_.kernel[0], a_.kernel[1], a_.kernel[2], a_.out / a_.groups};
   const double taps = volume(a_.kernel);
   LayerScope scope(path(), "conv_transpose", shape.elements() + (a_.bias ? a_.out : 0));
+  const auto input = scope.moved(placed(taken));
   const LayerProduct product{.weight = shape, .out = a_.out, .groups = a_.groups, .transposed = true};
   const auto layouts = product_layouts(path(), input, product, a_.split, split(), a_.whole);
   const auto w =
       parameter("weight", shape,
                 glorot_uniform(taps * static_cast<double>(channels / a_.groups), taps * static_cast<double>(a_.out / a_.groups)),
-                true, layouts.weight);
+                true, stored(layouts.weight, shape));
   const auto x = cut_beside(computed(input), w, product);
   const auto bias = a_.bias ? parameter("bias", {a_.out}, constant_value(0), false, layouts.bias) : Tensor();
   auto cut = a_.padding, filled = a_.output_padding;
@@ -120,7 +122,7 @@ Tensor ConvTranspose3d::operator()(const Tensor& input, Activation activation, c
                                  .groups = a_.groups,
                                  .activation = activation},
                                 layouts.outputs);
-  return scope.done(a_.whole ? whole_channels(y) : y);
+  return scope.done(a_.whole ? given_out(y) : y);
 }
 
 BatchNorm::BatchNorm(Module& parent, const std::string& name, const BatchNormAttributes& attributes)
@@ -208,18 +210,19 @@ Tensor BatchNorm::beside(const Tensor& x, const Tensor& statistic) const {
 Linear::Linear(Module& parent, const std::string& name, const LinearAttributes& attributes)
     : Module(parent, name), a_(attributes) {}
 
-Tensor Linear::operator()(const Tensor& input, Activation activation) {
-  require(input.rank() == 2, "[{}] needs [N, features]; flatten first: {}", path(), input);
-  const auto features = channels_of(input);
+Tensor Linear::operator()(const Tensor& taken, Activation activation) {
+  require(taken.rank() == 2, "[{}] needs [N, features]; flatten first: {}", path(), taken);
+  const auto features = channels_of(taken);
   LayerScope scope(path(), "linear", a_.out * (features + (a_.bias ? 1 : 0)));
+  const auto input = scope.moved(placed(taken));
   const LayerProduct product{.weight = {a_.out, features}, .out = a_.out};
   const auto layouts = product_layouts(path(), input, product, a_.split, split(), a_.whole);
   const auto w = parameter("weight", product.weight, glorot_uniform(static_cast<double>(features), static_cast<double>(a_.out)),
-                           true, layouts.weight);
+                           true, stored(layouts.weight, product.weight));
   const auto x = cut_beside(computed(input), w, product);
   const auto bias = a_.bias ? parameter("bias", {a_.out}, constant_value(a_.bias_start), false, layouts.bias) : Tensor();
   const auto y = linear(x, w, bias, activation, layouts.outputs);
-  return scope.done(a_.whole ? whole_channels(y) : y);
+  return scope.done(a_.whole ? given_out(y) : y);
 }
 
 Dropout::Dropout(Module& parent, const std::string& name, const DropoutAttributes& attributes)
@@ -230,14 +233,14 @@ Tensor Dropout::operator()(const Tensor& x) {
   return dropout(x, a_.keep, random_of_all_steps(), static_cast<std::uint64_t>(drawn_step()));
 }
 
-LayerTrace::LayerTrace(std::function<std::int64_t()> sent_bytes) : sent_bytes_(std::move(sent_bytes)), previous_(layer_trace) {
+LayerTrace::LayerTrace(std::function<LayerTraffic()> traffic) : traffic_(std::move(traffic)), previous_(layer_trace) {
   layer_trace = this;
 }
 LayerTrace::~LayerTrace() { layer_trace = previous_; }
 
 struct LayerScope::Counter {
   LayerRecord record;
-  std::int64_t sent_before = 0;
+  LayerTraffic before;
   CostLog costs;
 };
 
@@ -247,9 +250,17 @@ LayerScope::LayerScope(std::string name, std::string kind, std::int64_t paramete
   counter_->record.name = std::move(name);
   counter_->record.kind = std::move(kind);
   counter_->record.parameters = parameters;
-  if (layer_trace->sent_bytes_) counter_->sent_before = layer_trace->sent_bytes_();
+  if (layer_trace->traffic_) counter_->before = layer_trace->traffic_();
 }
 LayerScope::~LayerScope() = default;
+
+Tensor LayerScope::moved(Tensor x) {
+  if (!counter_ || !layer_trace->traffic_) return x;
+  const auto now = layer_trace->traffic_();
+  counter_->record.moved_bytes += now.sent - counter_->before.sent;
+  counter_->before.sent = now.sent;
+  return x;
+}
 
 Tensor LayerScope::done(Tensor y) {
   if (!counter_) return y;
@@ -257,7 +268,11 @@ Tensor LayerScope::done(Tensor y) {
   record.out = y.layout() ? y.layout()->global : y.shape();
   record.activation_bytes = y.bytes();
   for (const auto& line : counter_->costs.lines) record.flops += line.flops;
-  if (layer_trace->sent_bytes_) record.sent_bytes = layer_trace->sent_bytes_() - counter_->sent_before;
+  if (layer_trace->traffic_) {
+    const auto now = layer_trace->traffic_();
+    record.sent_bytes += now.sent - counter_->before.sent;
+    record.collective_bytes += now.collective - counter_->before.collective;
+  }
   layer_trace->layers.push_back(record);
   return y;
 }

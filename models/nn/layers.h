@@ -172,6 +172,10 @@ class Dropout : public Module {
   DropoutAttributes a_;
 };
 
+// Bytes that a rank has sent point to point, and handed to collectives, so far.
+struct LayerTraffic {
+  std::int64_t sent = 0, collective = 0;
+};
 // What one layer did, for tables; see models/nn/describe.h.
 struct LayerRecord {
   std::string name, kind;
@@ -179,13 +183,14 @@ struct LayerRecord {
   std::int64_t parameters = 0;
   double flops = 0;                   // forward, this rank
   std::int64_t activation_bytes = 0;  // of the local result
-  std::int64_t sent_bytes = 0;        // forward, this rank
+  // Forward, of this rank: sent as halos; where the layer's input came from another grid; handed to collectives.
+  std::int64_t sent_bytes = 0, moved_bytes = 0, collective_bytes = 0;
 };
 
 // While it is alive on this thread, layers append what they did.
 class LayerTrace {
  public:
-  explicit LayerTrace(std::function<std::int64_t()> sent_bytes = {});
+  explicit LayerTrace(std::function<LayerTraffic()> traffic = {});
   ~LayerTrace();
   LayerTrace(const LayerTrace&) = delete;
   LayerTrace& operator=(const LayerTrace&) = delete;
@@ -194,7 +199,7 @@ class LayerTrace {
 
  private:
   friend class LayerScope;
-  std::function<std::int64_t()> sent_bytes_;
+  std::function<LayerTraffic()> traffic_;
   LayerTrace* previous_;
 };
 
@@ -203,6 +208,8 @@ class LayerScope {
  public:
   LayerScope(std::string name, std::string kind, std::int64_t parameters = 0);
   ~LayerScope();
+  // The layer's input, moved to where the layer is: what that took is counted apart.
+  Tensor moved(Tensor x);
   Tensor done(Tensor y);
 
  private:

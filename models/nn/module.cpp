@@ -1,13 +1,18 @@
 #include "models/nn/module.h"
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
 #include <cmath>
 #include <exception>
+#include <string_view>
 #include <utility>
 
 #include "comm/spatial/grid.h"
+#include "comm/spatial/redistribute.h"
 #include "framework/cuda/graph.h"
 #include "framework/fnv.h"
+#include "framework/joined.h"
 #include "framework/warning.h"
 #include "ops/elementwise.h"
 #include "ops/random.h"
@@ -18,6 +23,39 @@ namespace {
 
 // A stable number for a name, so that a parameter's start depends on its path and the seed alone.
 std::uint64_t hash(const std::string& text) { return fnv1a(fnv_start, text); }
+
+// The number that `text` ends with at `end`, and where it begins; none, or too large, -1.
+std::pair<std::int64_t, std::size_t> number_before(std::string_view text, std::size_t end) {
+  auto begin = end;
+  while (begin > 0 && std::isdigit(static_cast<unsigned char>(text[begin - 1])) != 0) --begin;
+  std::int64_t number = -1;
+  if (end - begin <= 9) std::from_chars(text.data() + begin, text.data() + end, number);
+  return {number, begin};
+}
+
+// Whether `layers` of a LayerGrid names the layer of this path, or something that it is part of.
+bool names_layer(std::string_view layers, std::string_view path) {
+  const auto ends = [&](std::size_t at) { return at == path.size() || path[at] == '.'; };
+  if (path.starts_with(layers) && ends(layers.size())) return true;
+  const auto dash = layers.rfind('-');
+  if (dash == std::string_view::npos) return false;
+  const auto [last, behind] = number_before(layers, layers.size());
+  const auto [first, begin] = number_before(layers, dash);
+  const auto prefix = layers.substr(0, begin);
+  if (behind != dash + 1 || first < 0 || last < 0 || !path.starts_with(prefix)) return false;
+  auto end = begin;
+  while (end < path.size() && std::isdigit(static_cast<unsigned char>(path[end])) != 0) ++end;
+  const auto number = number_before(path, end).first;
+  return ends(end) && end > begin && number >= first && number <= last;
+}
+
+// [N, D, H, W, C], or [N, ...], on sample x depth x height x width and perhaps x channel; other dimensions are whole.
+LayoutPtr samples_and_space(const GridPtr& grid, const Shape& global, bool channels) {
+  if (global.rank() == 5) return channels && grid->axes() > 4 ? activation_layout(grid, global) : input_layout(grid, global);
+  std::vector<int> dimensions{0};
+  if (channels && grid->axes() > 4) dimensions = {0, -1, -1, -1, global.rank() - 1};
+  return split_layout(grid, global, dimensions);
+}
 
 }  // namespace
 
@@ -130,7 +168,13 @@ void Module::create(const std::vector<Tensor>& inputs, const BuildOptions& optio
   require(!inputs.empty(), "[module] a network has an input");
   const auto& input = inputs.front();
   require(this == root_, "[module] build the network, not its part {}", path_);
-  require(!state_->built, "[module] the network is built already");
+  if (state_->built) {
+    require(state_->dry && options.device == DeviceKind::dry, "[module] the network is built already");
+    auto fresh = std::make_unique<State>();
+    fresh->training = state_->training;
+    state_ = std::move(fresh);
+  }
+  state_->dry = options.device == DeviceKind::dry;
   const auto compute = options.compute.value_or(options.dtype);
   require(compute == options.dtype || (options.dtype == DType::float32 && is_half(compute)),
           "[module] beside parameters of {} layers compute in {}, not in {}", name_of(options.dtype),
@@ -141,7 +185,20 @@ void Module::create(const std::vector<Tensor>& inputs, const BuildOptions& optio
   state_->split = options.split;
   state_->buffers_on = options.device == DeviceKind::cuda ? DeviceKind::cuda : DeviceKind::cpu;
   state_->rank = input.layout() ? input.layout()->grid->rank : 0;
-  if (input.layout()) state_->same = same_layout(std::dynamic_pointer_cast<const Grid>(input.layout()->grid), Shape{});
+  if (input.layout()) {
+    state_->grid = std::dynamic_pointer_cast<const Grid>(input.layout()->grid);
+    state_->same = same_layout(state_->grid, Shape{});
+    if (options.sharded_weights && state_->grid->ranks() > 1)
+      state_->storage = std::make_shared<Grid>(state_->grid->world(), std::vector<std::string>{"rank"},
+                                               std::vector<int>{state_->grid->ranks()});
+  }
+  require(input.layout() || (options.grids.empty() && !options.sharded_weights),
+          "[module] layers' grids, and weights in parts, are of a network that is built for an input with a layout");
+  for (const auto& own : options.grids)
+    require(own.grid && own.grid->ranks() == state_->grid->ranks() && own.grid->rank == state_->grid->rank,
+            "[module] the grid of {} is of {} ranks, the network's of {}, and they are to be the same", own.layers,
+            own.grid ? own.grid->ranks() : 0, state_->grid->ranks());
+  state_->grids = options.grids;
   state_->building = true;
   state_->made_in_build.clear();
   {
@@ -149,6 +206,11 @@ void Module::create(const std::vector<Tensor>& inputs, const BuildOptions& optio
     forward(inputs);
   }
   state_->building = false;
+  for (const auto& own : state_->grids)
+    require(std::any_of(state_->placed.begin(), state_->placed.end(),
+                        [&](const std::string& path) { return names_layer(own.layers, path); }),
+            "[module] no layer with weights is called {}; there are {}", own.layers,
+            joined(std::vector<std::string>(state_->placed.begin(), state_->placed.end()), ", "));
 
   UseDevice device(options.device);
   for (const auto& declared : state_->declared) {
@@ -160,6 +222,43 @@ void Module::create(const std::vector<Tensor>& inputs, const BuildOptions& optio
   }
   state_->parameters.pack();
   state_->built = true;
+}
+
+const LayerGrid* Module::own_grid() const {
+  for (const auto& own : root().state_->grids)
+    if (names_layer(own.layers, path_)) return &own;
+  return nullptr;
+}
+
+const LayerSplit& Module::split() const {
+  const auto* own = own_grid();
+  return own && own->split ? *own->split : root().state_->split;
+}
+
+Tensor Module::placed(const Tensor& x) const {
+  auto& state = *root().state_;
+  if (state.grids.empty()) return x;
+  if (state.building) state.placed.insert(path_);
+  if (!x.layout()) return x;
+  const auto* own = own_grid();
+  const auto& grid = own ? own->grid : state.grid;
+  if (x.layout()->grid == grid) return x;
+  // Channels are cut as they arrive where the layer takes some of them, else they are gathered anyway.
+  return redistribute(x, samples_and_space(grid, x.layout()->global, split().split == ChannelSplit::channels));
+}
+
+Tensor Module::given_out(const Tensor& y) const {
+  const auto& state = *root().state_;
+  if (state.grids.empty() || !y.layout() || y.layout()->grid == state.grid) return whole_channels(y);
+  return redistribute(y, samples_and_space(state.grid, y.layout()->global, false));
+}
+
+LayoutPtr Module::stored(const LayoutPtr& split, const Shape& shape) const {
+  const auto& storage = root().state_->storage;
+  if (!storage || (split && split->has(Placement::split))) return split;
+  // The first dimension, whose blocks lie contiguously, where it has enough for all.
+  const auto longest = static_cast<int>(std::max_element(shape.begin(), shape.end()) - shape.begin());
+  return split_layout(storage, shape, {shape[0] >= storage->ranks() ? 0 : longest});
 }
 
 Tensor Module::same(const Tensor& parameter) const {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "comm/spatial/channels.h"
+#include "comm/spatial/grid.h"
 #include "framework/parameter.h"
 #include "framework/tape.h"
 #include "framework/tensor/random.h"
@@ -59,6 +60,15 @@ struct LayerSplit {
       : split(how), axis(std::move(along)), scatter(scatters) {}
 };
 
+// Layers that have a grid of their own, over the ranks of the network's: those with weights of that path or below it, such as
+// "conv5", "conv5-7" for conv5, conv6 and conv7, or "stage4". What they take in is redistributed where it is on another grid, and
+// again where a layer follows that is not among them; layers without weights run on the grid on which their input is.
+struct LayerGrid {
+  std::string layers;
+  GridPtr grid;
+  std::optional<LayerSplit> split{};  // of layers that do not say it themselves; none: the network's
+};
+
 struct BuildOptions {
   std::uint64_t seed = 0;
   DType dtype = DType::float32;  // of parameters, gradients, statistics and the optimizer's state
@@ -69,6 +79,13 @@ struct BuildOptions {
   DeviceKind device = current_device();  // where the parameters are; on the dry device nothing is allocated
   // Of the layers that do not say it themselves. Most grids have no axis `channel`, and nothing is split.
   LayerSplit split = ChannelSplit::filters;
+  // The first that names a layer counts. An Error if one names no layer.
+  std::vector<LayerGrid> grids{};
+  // Whether weights that are not split along the grid are stored in parts, one on each rank, with their gradients and the
+  // optimizer's state (as in ZeRO, Rajbhandari et al. 2020): gathered where they are used, which lasts as long as the tape;
+  // where ranks have different samples or places the gather's adjoint, a reduce_scatter, is the reduction of the gradient. Of
+  // layers of this library; biases and norms are whole.
+  bool sharded_weights = false;
 };
 
 class Module {
@@ -87,7 +104,7 @@ class Module {
   // Of several inputs, with several outputs.
   virtual std::vector<Tensor> forward(const std::vector<Tensor>& inputs);
 
-  // Creates all parameters for an input of this layout (or shape).
+  // Creates all parameters for an input of this layout (or shape). Once; a network on the dry device can be built again.
   void build(const LayoutPtr& input, const BuildOptions& options = {});
   void build(const Shape& input, const BuildOptions& options = {});
   // For forward(), of inputs of these layouts, all on one grid, or shapes.
@@ -125,8 +142,14 @@ class Module {
                    const LayoutPtr& layout = {});
   // With a layout, this rank's block; whoever puts another tensor there gives it that layout.
   Tensor& buffer(const std::string& name, const Shape& shape, double value, const LayoutPtr& layout = {});
-  // The network's, for a layer that has none of its own.
-  const LayerSplit& split() const { return root().state_->split; }
+  // How this layer is split, if it does not say it itself: as its grid, or the network.
+  const LayerSplit& split() const;
+  // x on this layer's grid. A layer with weights calls it first.
+  Tensor placed(const Tensor& x) const;
+  // What a network gives out: with whole channels, on the network's grid.
+  Tensor given_out(const Tensor& y) const;
+  // The layout of a weight of this shape: `split`, or if that is none in parts where weights are stored so.
+  LayoutPtr stored(const LayoutPtr& split, const Shape& shape) const;
   // Numbers for this module; those of a step are its child(step()).
   Philox random_of_all_steps() const;
   // Numbers for this module and step. A step that draws from them on the host cannot be captured.
@@ -152,19 +175,24 @@ class Module {
     DeviceKind buffers_on = DeviceKind::cpu;  // also where parameters have no storage
     std::uint64_t seed = 0;
     LayerSplit split;
+    std::vector<LayerGrid> grids;
+    std::set<std::string> placed;  // layers that build() put on grids
+    GridPtr grid;                  // the network's
+    GridPtr storage;               // one axis of all ranks, if weights are stored in parts
     bool told_step = false;
     // The tape under which numbers were drawn last, and for which step, if that was never told.
     std::uint64_t drawn_under = 0;
     std::int64_t drawn_step = -1;
     int rank = 0;
     LayoutPtr same;  // of a parameter, but for its shape; none without a grid
-    bool training = true, building = false, built = false;
+    bool training = true, building = false, built = false, dry = false;
     std::set<std::string> made_in_build;  // the root's parts that its function makes
   };
   using Paths = std::set<std::string>;
   Module& root() { return *root_; }
   const Module& root() const { return *root_; }
   void create(const std::vector<Tensor>& inputs, const BuildOptions& options);
+  const LayerGrid* own_grid() const;
   // A parameter as the same on all ranks of the grid for which the network is built.
   Tensor same(const Tensor& parameter) const;
 

@@ -199,6 +199,8 @@ judge 'train under the launcher' says '^nearest neighbours are right'
 judge 'two ranks: the same loss' same_losses "$work/one/metrics.csv" 1 "$work/two/metrics.csv" 1
 train threads 4 four 1 --grid sample=2,height=2
 judge 'samples and height: the same loss' same_losses "$work/one/metrics.csv" 1 "$work/four/metrics.csv" 1
+train ranks 2 parts 1 --sharded-weights
+judge 'weights in parts: the same loss' same_losses "$work/one/metrics.csv" 1 "$work/parts/metrics.csv" 1
 train threads 3 ring 1 --form ring --tile 2 --grid width=3
 judge 'round a ring, split in width: the same loss' same_losses "$work/one/metrics.csv" 1 "$work/ring/metrics.csv" 1
 train threads 2 resumed 2 --resume "$work/two/checkpoint.h5" --grid width=2

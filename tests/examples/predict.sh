@@ -69,6 +69,19 @@ done
 judge 'in float64 to the last digits' same "$work/hybrid/predictions.csv" "$work/hybrid-again/predictions.csv"
 judge 'the variant is the weights own' test "$(value "$work/mlperf-again/summary.json" variant)" = mlperf
 judge 'and so is batch norm' test "$(value "$work/hybrid-again/summary.json" batch_norm)" = True
+# mixed TRANSPORT RANKS OUT OPTIONS...: the same training on ranks that split layers otherwise.
+mixed() {
+  transport=$1 p=$2 out=$3
+  shift 3
+  "$transport" "$p" "$cosmoflow" train --data "$universes" --batch-norm --batch 4 --epochs 1 --dtype float64 --test-fraction 0.3 \
+    --out "$work/$out" "$@"
+  judge "cosmoflow $*: the same predictions" same "$work/hybrid/predictions.csv" "$work/$out/predictions.csv"
+}
+mixed ranks 2 filters --grid filter=2
+mixed threads 4 layers --grid depth=2,height=2 --grid-of conv5-7:channel=4 --grid-of linear1-2:sample=2,filter=2
+mixed ranks 2 parts --grid sample=2 --sharded-weights
+run "$cosmoflow" evaluate --weights "$work/layers/weights.h5" --data "$universes" --batch 2 --out "$work/layers-again"
+judge 'weights of split layers are read on one rank' same "$work/hybrid/predictions.csv" "$work/layers-again/predictions.csv"
 infer() { # infer TRANSPORT RANKS GRID COMMAND DATA OUT OPTIONS...: of cosmoflow
   transport=$1 p=$2 grid=$3 command=$4 data=$5 out=$6
   shift 6

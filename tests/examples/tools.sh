@@ -123,6 +123,22 @@ run "$tools/cosmoflow" train --describe --grid depht=2
 judge 'describe refuses an unknown axis' refuses_arguments "no axis 'depht'"
 run "$tools/cosmoflow" train --describe --grid depth=128,height=128,width=128
 judge 'describe refuses millions of ranks' refuses_arguments '2097152 ranks'
+run "$tools/cosmoflow" train --describe --json --size 64 --grid filter=4 --batch 2
+judge 'describe: with filters split, a quarter of the numbers for weights' about "$(number optimizer_bytes_per_rank)" $((2 * 9437636))
+judge 'describe: what gathers take' test "$(number forward_collective_bytes_per_rank)" -gt 0
+run "$tools/cosmoflow" train --describe --json --size 64 --grid sample=4 --sharded-weights
+judge 'describe: with weights in parts, a quarter, too' about "$(number optimizer_bytes_per_rank)" $((2 * 9437636))
+run "$tools/cosmoflow" train --describe --size 64 --grid depth=4 --grid-of conv5-7:sample=4 --batch 4
+judge 'describe: what is redistributed' says '^conv5 .*KiB .*KiB .*KiB'
+judge 'describe: a column for it' says ' redistributed'
+run "$tools/cosmoflow" train --describe --grid depth=4 --grid-of conv8:sample=4
+judge 'describe refuses a layer that there is not' refuses_arguments 'no layer with weights is called conv8; there are conv1, '
+run "$tools/cosmoflow" train --describe --grid depth=4 --grid-of conv5-7:sample=2
+judge 'describe refuses a grid of fewer ranks' refuses_arguments 'conv5-7: sample=2 has 2 ranks, --grid 4'
+run "$tools/cosmoflow" train --describe --grid depth=4 --grid-of sample=2
+judge 'describe refuses a grid of no layer' refuses_arguments "such as conv5-7:sample=4; got 'sample=2'"
+run "$tools/cosmoflow" train --describe --grid filter=2,channel=2
+judge 'describe refuses filters beside channels' refuses_arguments 'filter or channel, not both'
 run "$tools/classify" train --describe --json --size 64 --grid depth=2
 judge 'describe: classifier' is_json
 

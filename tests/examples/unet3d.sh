@@ -117,6 +117,10 @@ train="$tool train --data $work/data --window 16,16,12 --batch 2 --learning-rate
   judge 'two ranks along the depth have the losses of one' same_losses "$work/one/metrics.csv" "$work/two/metrics.csv"
   threads 4 $train $small --epochs 2 --dtype float64 --grid sample=2,height=2 --variant mlperf --out "$work/four"
   judge 'so have threads that split samples and heights' same_losses "$work/one/metrics.csv" "$work/four/metrics.csv"
+  threads 4 $train $small --epochs 2 --dtype float64 --grid sample=2,filter=2 --grid-of bottom:depth=2,channel=2 --out "$work/mixed"
+  judge 'so have threads that split filters, and channels at the bottom' same_losses "$work/one/metrics.csv" "$work/mixed/metrics.csv"
+  ranks 2 $train $small --epochs 2 --dtype float64 --grid depth=2 --sharded-weights --out "$work/parts"
+  judge 'so have two ranks that store parts of the weights' same_losses "$work/one/metrics.csv" "$work/parts/metrics.csv"
   run $train $small --epochs 1 --dtype float64 --checkpoint-every 1 --out "$work/part"
   run $train $small --epochs 2 --dtype float64 --resume "$work/part/checkpoint.h5" --schedule cosine --out "$work/part" --overwrite
   judge 'training goes on from a checkpoint' succeeds

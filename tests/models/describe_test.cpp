@@ -320,3 +320,41 @@ TEST_CASE("CosmoFlow at 512^3 on 15,000 ranks: a sample of them agrees") {
   CHECK(ledger.matched());
   CHECK(ledger.differing() == 0);
 }
+
+TEST_CASE("describe: layers on grids of their own, blocks of weights") {
+  // On two ranks, from halves of the depth to samples and back: each rank sends the half of what it has that is the other's.
+  CosmoFlow net;
+  const auto own = describe(net, volume(2, 512), {.grid = {.depth = 2}, .grids = {{"conv2", {.sample = 2}}}});
+  for (const auto& layer : own.layers) {
+    CAPTURE(layer.name);
+    const std::int64_t expected = layer.name == "conv2"   ? 256 * 256 * 256 * 16 * 2
+                                  : layer.name == "conv3" ? 128 * 128 * 128 * 32 * 2
+                                                          : 0;
+    CHECK(layer.moved_bytes == expected);
+    CHECK((layer.name != "conv2" || layer.halo_bytes == 0));
+  }
+  CHECK(own.moved_bytes == (256 * 256 * 256 * 16 + 128 * 128 * 128 * 32) * 2);
+  CHECK(to_string(own).find("redistributed") != std::string::npos);
+
+  // Weights in blocks, by filters or in parts: state of a quarter, and gradients that are not reduced whole.
+  const auto adam = [](Parameters& parameters) { return std::make_unique<Adam>(parameters); };
+  const auto described = [&](const DescribeOptions& options) {
+    CosmoFlow fresh;
+    auto all = options;
+    all.optimizer = adam;
+    return describe(fresh, volume(4, 64), all);
+  };
+  const auto samples = described({.grid = {.sample = 4}});
+  const auto filters = described({.grid = {.channel = 4}});
+  const auto channels = described({.grid = {.channel = 4}, .split = {ChannelSplit::channels, "channel", true}});
+  const auto parts = described({.grid = {.sample = 4}, .sharded_weights = true});
+  CHECK(samples.reduced_bytes == 4 * samples.parameters);
+  CHECK(samples.collective_bytes == 0);
+  for (const auto& split : {filters, channels, parts}) {
+    CHECK(split.parameters == samples.parameters);
+    CHECK(static_cast<double>(split.optimizer_bytes) ==
+          doctest::Approx(static_cast<double>(samples.optimizer_bytes) / 4).epsilon(0.01));
+    CHECK(split.collective_bytes > 0);
+    CHECK(split.peak_bytes < samples.peak_bytes);
+  }
+}

@@ -2,10 +2,12 @@
 // few dimensions, with halos that convolutions wait for and with those that they do not. Rank 0 prints one line per check; a
 // failure ends all ranks with a non-zero exit code. Small and few, because ranks may be more than cores.
 
+#include <algorithm>
 #include <cstdio>
 
 #include "comm/launch.h"
 #include "tests/support/cases/network_training.h"
+#include "tests/support/cases/split_networks.h"
 #include "tests/support/gradient_check.h"
 
 using namespace mpigrad;
@@ -35,12 +37,59 @@ void check(const Communicator& world, const char* name, const Run& run) {
   if (world.rank() == 0) std::printf("ok: %s, %d ranks\n", name, world.size()), std::fflush(stdout);
 }
 
+// Layers split along channels, on grids of their own, and weights in parts.
+struct Mixed {
+  std::string network;
+  GridExtents grid;
+  std::vector<std::pair<std::string, GridExtents>> layers{};
+  bool sharded = false;
+};
+std::vector<Mixed> mixed_for(int ranks) {
+  const std::string cosmoflow = "CosmoFlow with batch norm", alexnet = "AlexNet, each layer its own way",
+                    unet = "U-Net of strides and instance norm", resnet = "ResNet";
+  switch (ranks) {
+    case 1: return {{cosmoflow, {}}};
+    case 2:
+      return {{cosmoflow, {.depth = 2}, {{"conv5-7", {.sample = 2}}, {"linear1-2", {.channel = 2}}}},
+              {cosmoflow, {.sample = 2}, {}, true},
+              {alexnet, {.channel = 2}},
+              {unet, {.depth = 2}, {{"bottom", {.channel = 2}}}},
+              {resnet, {.height = 2}, {{"stage4", {.sample = 2}}}}};
+    case 4:
+      return {{cosmoflow, {.depth = 2, .height = 2}, {{"conv5-7", {.channel = 4}}, {"linear1", {.sample = 2, .channel = 2}}}},
+              {cosmoflow, {.sample = 2, .depth = 2}, {}, true},
+              {alexnet, {.depth = 2, .channel = 2}}};
+    default: return {{cosmoflow, {.depth = ranks}, {{"conv4-7", {.channel = ranks}}}}, {alexnet, {.channel = ranks}}};
+  }
+}
+
+void check_mixed(const Communicator& world) {
+  const auto networks = split_networks();
+  for (const auto& mixed : mixed_for(world.size())) {
+    const auto network =
+        std::find_if(networks.begin(), networks.end(), [&](const auto& each) { return each.name == mixed.network; });
+    const auto trained = [&](const GridPtr& grid) {
+      nn::BuildOptions options{.sharded_weights = mixed.sharded};
+      if (grid)
+        for (const auto& [layers, extents] : mixed.layers) options.grids.push_back({layers, make_grid(world, extents)});
+      SplitTraining training(*network, grid, grid ? options : nn::BuildOptions{});
+      Adam adam(*training.net, {.learning_rate = 0.002, .epsilon = 1e-2});
+      training.train(adam, 0, 2);
+      return everything_of(*training.net, &adam);
+    };
+    require_trained(mixed.network, trained(make_grid(world, mixed.grid)), trained(nullptr));
+    if (world.rank() == 0)
+      std::printf("ok: %s, split in several ways, %d ranks\n", mixed.network.c_str(), world.size()), std::fflush(stdout);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   return launch(argc, argv, [](const std::shared_ptr<Transport>& transport) {
     using Kind = nn::NormAttributes::Kind;
     const Communicator world(transport);
+    check_mixed(world);
     check(world, "CosmoFlow", CosmoFlowRun{.options = {.filter_divisor = 8}, .batch = 3, .steps = 2});
     check(world, "CosmoFlow with batch norm",
           CosmoFlowRun{.options = {.batch_norm = true, .filter_divisor = 8}, .batch = 4, .steps = 2});

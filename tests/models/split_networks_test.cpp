@@ -9,6 +9,7 @@
 #include "framework/optim/trust_ratio.h"
 #include "models/train/checkpoint.h"
 #include "tests/support/files.h"
+#include "tests/support/ranks.h"
 #include "tests/support/skip.h"
 
 using namespace mpigrad;
