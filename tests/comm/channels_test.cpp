@@ -342,7 +342,7 @@ TEST_CASE("channels: how a product runs is told, and what cannot run is refused 
     expect("[conv] two grid axes, depth and channel, split the output channels",
            [&] { conv(tensor(shape, -1, 4), tensor(kernel, 0, -1), {}, {}, {.axis = 4}); });
     expect("[conv] weight has 5 input channels, input has 4", [&] { conv(x, zeros({6, 1, 1, 1, 5})); });
-    expect("[conv] input and weight are on different process grids",
+    expect("[conv] input and parameter are on process grids of different ranks",
            [&] { conv(x, zeros(kernel).with_layout(same_layout(other, kernel))); });
     expect("[product] outputs of a plain tensor cannot be split",
            [&] { conv(zeros(shape), zeros(kernel), {}, {}, {.axis = 0}); });
