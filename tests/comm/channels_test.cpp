@@ -293,7 +293,8 @@ TEST_CASE("channels: how a product runs is told, and what cannot run is refused 
       const auto text = error_text(body);
       require(text.starts_with(start), "[test] '{}' instead of '{}'", text, start);
     };
-    const auto grid = make_grid(comm, {.depth = 2, .channel = 2}), other = make_grid(comm, {.depth = 2, .channel = 2});
+    const auto grid = make_grid(comm, {.depth = 2, .channel = 2}),
+               other = make_grid(comm.subgroup(std::vector<int>{comm.rank()}), {});
     const auto tensor = [&](const Shape& shape, int depth, int channel, const Rows& cuts = {}) {
       auto layout = split_layout(grid, shape, {-1, depth, -1, -1, channel});
       if (!cuts.empty()) layout = with_cuts(layout, channel, cuts);

@@ -129,7 +129,7 @@ judge 'describe: what gathers take' test "$(number forward_collective_bytes_per_
 run "$tools/cosmoflow" train --describe --json --size 64 --grid sample=4 --sharded-weights
 judge 'describe: with weights in parts, a quarter, too' about "$(number optimizer_bytes_per_rank)" $((2 * 9437636))
 run "$tools/cosmoflow" train --describe --size 64 --grid depth=4 --grid-of conv5-7:sample=4 --batch 4
-judge 'describe: what is redistributed' says '^conv5 .*KiB .*KiB .*KiB'
+judge 'describe: what is redistributed' says '^conv5 .*[KM]iB .*[KM]iB'
 judge 'describe: a column for it' says ' redistributed'
 run "$tools/cosmoflow" train --describe --grid depth=4 --grid-of conv8:sample=4
 judge 'describe refuses a layer that there is not' refuses_arguments 'no layer with weights is called conv8; there are conv1, '
