@@ -145,7 +145,7 @@ void add_options(CLI::App& app, TrainOptions& o) {
   trainer::add_describe_flag(app, o);
   app.get_option("--describe")
       ->description("print the layers and what a step costs, and train nothing; with --size without data");
-  remove(app, {"--flips", "--accumulate", "--keep", "--graph"});
+  remove(app, {"--flips", "--accumulate", "--keep", "--graph", "--checkpoint-steps"});
 }
 
 void add_options(CLI::App& app, EmbedOptions& o) {
@@ -261,12 +261,38 @@ void warn(const TrainOptions& o, int rank) {
   only(draws_test(o.source), {"--split-seed"}, "nothing is drawn without --test-fraction");
   only(o.epochs > 0,
        {"--learning-rate", "--schedule", "--warm-up", "--milestones", "--decay-factor", "--optimizer", "--momentum",
-        "--weight-decay", "--clip-norm", "--checkpoint-every", "--skip-bad", "--patience", "--minutes"},
+        "--weight-decay", "--clip-norm", "--checkpoint-every", "--checkpoint-minutes", "--keep-checkpoints", "--keep-best",
+        "--time-limit", "--skip-bad", "--patience", "--minutes"},
        "--epochs 0 trains nothing");
-  only(!o.describe, {"--epochs",       "--learning-rate",    "--schedule",      "--warm-up",    "--milestones", "--decay-factor",
-                     "--weight-decay", "--clip-norm",        "--seed",          "--out",        "--overwrite",  "--weights",
-                     "--resume",       "--checkpoint-every", "--quiet",         "--monitor",    "--skip-bad",   "--workers",
-                     "--where",        "--test-where",       "--test-fraction", "--split-seed", "--patience",   "--minutes"},
+  only(!o.describe,
+       {"--epochs",
+        "--learning-rate",
+        "--schedule",
+        "--warm-up",
+        "--milestones",
+        "--decay-factor",
+        "--weight-decay",
+        "--clip-norm",
+        "--seed",
+        "--out",
+        "--overwrite",
+        "--weights",
+        "--resume",
+        "--checkpoint-every",
+        "--quiet",
+        "--monitor",
+        "--skip-bad",
+        "--workers",
+        "--where",
+        "--test-where",
+        "--test-fraction",
+        "--split-seed",
+        "--patience",
+        "--minutes",
+        "--checkpoint-minutes",
+        "--keep-checkpoints",
+        "--keep-best",
+        "--time-limit"},
        "--describe trains nothing");
   if (o.epochs > 0 && !o.describe) trainer::warn(o, {}, rank);
 }

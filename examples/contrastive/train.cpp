@@ -11,6 +11,7 @@
 #include "examples/plot/figure.h"
 #include "examples/trainer/run.h"
 #include "examples/trainer/slices.h"
+#include "examples/trainer/supervised.h"
 #include "framework/joined.h"
 #include "models/contrastive/evaluate/evaluate.h"
 #include "models/train/tensorboard/events.h"
@@ -148,7 +149,7 @@ int train(const Communicator& world, TrainOptions o) {
   const auto extents = trainer::parse_grid(o.grid, world.size());
   trainer::check_grid(extents, world.size());
   if (o.cached > 0 && extents.sample != world.size()) throw UsageError("--cached takes a --grid of samples only");
-  const trainer::Outputs out(world, o.out, output_files(o), o.overwrite);
+  const trainer::Outputs out(world, o.out, output_files(o), trainer::replaces(o));
 
   const auto grid = make_grid(world, extents);
   const nn::BatchNormAttributes norm{.momentum = o.norm_momentum, .statistics = trainer::statistics_of(o)};
@@ -205,11 +206,12 @@ int train(const Communicator& world, TrainOptions o) {
                              {"batch", std::to_string(o.batch)},
                              {"precision", trainer::precision_of(o)}};
   if (!o.resume.empty()) objective.publish();
-  const auto first_epoch = trainer::start_from_files(o, world, *net, *optimizer, loss_scale.get(), notes,
-                                                     {"program", "loss", "optimizer", "samples", "training samples"});
+  const auto steps = loader->steps();
+  const auto first_epoch = trainer::start_from_files(o, world, *net, *optimizer, loss_scale.get(), steps, notes,
+                                                     {"program", "loss", "optimizer", "samples", "training samples"})
+                               .epoch;
   if (!o.resume.empty()) objective.restore(), objective.withdraw();
   else if (!o.weights.empty()) objective.begin();
-  const auto steps = loader->steps();
   out.create(world);
 
   if (first && !o.json)
@@ -258,10 +260,13 @@ int train(const Communicator& world, TrainOptions o) {
   options.fit.epochs = o.epochs, options.fit.first_epoch = first_epoch, options.fit.loss_scale = loss_scale.get();
   options.folder = out / "", options.replaces = o.overwrite && o.resume.empty();
   options.values = {"neighbour_accuracy", "retrieval", "collapse/deviation", "collapse/effective_rank", "bad_batches"};
-  options.checkpoint_every = o.checkpoint_every, options.notes = notes;
+  trainer::take_checkpoint_options(o, options);
+  options.checkpoint_steps = 0;  // of whole epochs here
+  options.started = start, options.notes = notes;
   options.patience = o.patience, options.most_seconds = o.minutes * 60;
   options.progress = {.rank = world.rank(), .quiet = o.quiet || o.epochs == 0};
   const auto result = mpigrad::train(*net, *optimizer, steps, world, hooks, options);
+  if (result.interrupted) return trainer::ended_early(world, o, result, optimizer->steps());
   if (first_epoch == o.epochs) {
     last.look = monitor();
     if (const auto& rows = result.epochs; !rows.empty() && rows.back().report.epoch + 1 == o.epochs)

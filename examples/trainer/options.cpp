@@ -155,7 +155,35 @@ void add_file_options(CLI::App& app, Options& o) {
       ->check(tool::whole_number(0, 1000000000))
       ->capture_default_str()
       ->group("Files");
-  app.add_option("--resume", o.resume, "go on from this checkpoint.h5, on any grid")->group("Files");
+  app.add_option("--checkpoint-steps", o.checkpoint_steps, "and after every so many steps; 0: not")
+      ->check(tool::whole_number(0, 1000000000))
+      ->capture_default_str()
+      ->group("Files");
+  app.add_option("--checkpoint-minutes", o.checkpoint_minutes, "and when so many minutes have passed since the last; 0: not")
+      ->check(tool::number_from(0))
+      ->capture_default_str()
+      ->group("Files");
+  app.add_option("--keep-checkpoints", o.keep_checkpoints,
+                 "how many of the newest stay: checkpoint.h5, and checkpoint-STEP.h5 before it")
+      ->check(tool::whole_number(1, 1000000000))
+      ->capture_default_str()
+      ->group("Files");
+  app.add_flag("--keep-best", o.keep_best,
+               "best.h5: the weights of the epoch with the best loss on the test, or where there is none on the training")
+      ->group("Files");
+  app.add_option("--time-limit", o.time_limit,
+                 "end with a checkpoint and exit code 75 before so many minutes have passed since the start, as SIGTERM, SIGINT "
+                 "and SIGUSR1 make it at once; 0: no limit")
+      ->check(tool::number_from(0))
+      ->capture_default_str()
+      ->group("Files");
+  app.add_option(
+         "--resume", o.resume,
+         "go on from this checkpoint, on any grid, or from the newest whole one in this folder; without a name, in --out, "
+         "and from the start where there is none")
+      ->expected(0, 1)
+      ->default_str(newest_in_out)
+      ->group("Files");
   app.add_flag("--quiet", o.quiet, "no progress")->group("Output");
   app.add_flag("--json", o.json, "print one JSON document and nothing else")->group("Output");
 }

@@ -20,6 +20,9 @@ namespace mpigrad::trainer {
 
 using tool::UsageError;
 
+// What --resume alone stands for: the newest checkpoint in --out.
+inline constexpr const char* newest_in_out = "newest";
+
 struct Options {
   // data
   std::string data;
@@ -47,7 +50,9 @@ struct Options {
   double minutes = 0;
   // files
   std::string out, weights, resume;
-  std::int64_t checkpoint_every = 0;
+  std::int64_t checkpoint_every = 0, checkpoint_steps = 0, keep_checkpoints = 1;
+  double checkpoint_minutes = 0, time_limit = 0;
+  bool keep_best = false;
   bool overwrite = false, json = false, quiet = false, profile = false;
   // instead of training
   bool describe = false;

@@ -100,30 +100,87 @@ CheckpointInfo load_weights(const std::string& path, const Communicator& world, 
   return info;
 }
 
-std::int64_t start_from_files(const Options& o, const Communicator& world, nn::Module& net, Optimizer& optimizer,
-                              LossScale* loss_scale, const Notes& notes, const std::vector<std::string>& decisive) {
-  if (!o.weights.empty()) load_weights(o.weights, world, net);
-  if (o.resume.empty()) return 0;
-  CheckpointInfo info;
-  const auto before = [&](const std::string& name) {
-    const auto found = info.notes.find(name);
-    return found == info.notes.end() ? "unknown" : found->second;
-  };
+namespace {
+
+// Rank 0's, on all ranks.
+std::vector<std::string> shared_lines(const Communicator& world, const std::vector<std::string>& lines) {
+  auto text = joined(lines, "\n");
+  auto length = static_cast<std::int64_t>(text.size());
+  world.transport().bcast(&length, 1, DType::int64, 0);
+  text.resize(static_cast<std::size_t>(length));
+  world.transport().bcast(text.data(), length, DType::uint8, 0);
+  std::vector<std::string> result;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const auto end = std::min(text.find('\n', begin), text.size());
+    result.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return result;
+}
+
+// What --resume names, the best first; none if there is nothing to go on from.
+std::vector<std::string> files_to_resume(const Options& o, const Communicator& world) {
+  std::vector<std::string> files;
+  std::error_code error;
+  const bool newest = o.resume == newest_in_out && !std::filesystem::exists(o.resume, error);
+  const std::filesystem::path path = newest ? o.out : o.resume;
   trainer::together(world, [&] {
-    // Before the tensors: another optimizer may have the same ones, and other test samples were trained on.
-    info = read_checkpoint_info(o.resume);
-    for (const auto& name : decisive)
-      require(before(name) == notes.at(name), "[resume] {} was trained with {} {}, now it is {}", o.resume, name, before(name),
-              notes.at(name));
-    require(info.epoch <= o.epochs, "[resume] {} has {} epochs behind it; --epochs {} asks for fewer", o.resume, info.epoch,
-            o.epochs);
-    load_checkpoint(o.resume, net, {.optimizer = &optimizer, .loss_scale = loss_scale});
+    if (world.rank() != 0) return;
+    if (!newest && !std::filesystem::is_directory(path, error)) return files.push_back(path.string());
+    const auto found = find_checkpoints(path);
+    for (const auto& reason : found.skipped) fmt::print(stderr, "warning: skipped: {}\n", reason);
+    for (const auto& file : found.files) files.push_back(file.string());
+    require(newest || !files.empty(), "[resume] no checkpoint in {} can be gone on from", path.string());
+    require(!files.empty() || found.skipped.empty(),
+            "[resume] no checkpoint in {} is whole; without --resume training begins again", path.string());
   });
-  require_same_file(world, o.resume, info);
-  for (const auto& [name, text] : notes)
-    if (world.rank() == 0 && info.notes.count(name) != 0 && before(name) != text)
-      fmt::print(stderr, "warning: {} was trained with {} {}, now it is {}\n", o.resume, name, printable(before(name)), text);
-  return info.epoch;
+  return shared_lines(world, files);
+}
+
+}  // namespace
+
+bool replaces(const Options& o) { return o.overwrite || o.resume == newest_in_out; }
+
+Start start_from_files(const Options& o, const Communicator& world, nn::Module& net, Optimizer& optimizer, LossScale* loss_scale,
+                       std::int64_t steps, const Notes& notes, const std::vector<std::string>& decisive) {
+  if (!o.weights.empty()) load_weights(o.weights, world, net);
+  if (o.resume.empty()) return {};
+  const bool first = world.rank() == 0;
+  const auto files = files_to_resume(o, world);
+  if (files.empty() && first && !o.quiet) fmt::print(stderr, "no checkpoint in {}: training begins\n", o.out);
+  for (const auto& file : files) {
+    CheckpointInfo info;
+    const auto before = [&](const std::string& name) {
+      const auto found = info.notes.find(name);
+      return found == info.notes.end() ? "unknown" : found->second;
+    };
+    const auto failure = mpigrad::detail::first_failure(world.transport(), [&] {
+      // Before the tensors: another optimizer may have the same ones, and other test samples were trained on.
+      info = read_checkpoint_info(file);
+      for (const auto& name : decisive)
+        require(before(name) == notes.at(name), "[resume] {} was trained with {} {}, now it is {}", file, name, before(name),
+                notes.at(name));
+      require(info.epoch <= o.epochs, "[resume] {} has {} epochs behind it; --epochs {} asks for fewer", file, info.epoch,
+              o.epochs);
+      require(info.epoch_step == 0 || info.epoch_steps == steps,
+              "[resume] {} is {} steps into an epoch of {}; now an epoch has {}: --batch and --accumulate are to be the same",
+              file, info.epoch_step, info.epoch_steps, steps);
+      load_checkpoint(file, net, {.optimizer = &optimizer, .loss_scale = loss_scale});
+    });
+    if (failure.failed && &file == &files.back()) throw SharedError(failure.text);
+    if (failure.failed) {
+      if (first) fmt::print(stderr, "warning: skipped: {}\n", failure.text);
+      continue;
+    }
+    require_same_file(world, file, info);
+    for (const auto& [name, text] : notes)
+      if (first && info.notes.count(name) != 0 && before(name) != text)
+        fmt::print(stderr, "warning: {} was trained with {} {}, now it is {}\n", file, name, printable(before(name)), text);
+    if (first && !o.quiet && (files.size() > 1 || file != o.resume))
+      fmt::print(stderr, "going on from {}: {} epochs and {} steps\n", file, info.epoch, info.epoch_step);
+    return {info.epoch, {info.epoch_step, RunningMean::of(info.epoch_loss, info.epoch_samples)}};
+  }
+  return {};
 }
 
 void save(const std::filesystem::path& path, nn::Module& net, const Communicator& world, const SaveOptions& options) {

@@ -53,11 +53,20 @@ void build(nn::Module& net, const LayoutPtr& layout, const Shape& shape, const O
 bool has_blocks(const Options& options);
 // Weights alone, and what their file says. Collective.
 CheckpointInfo load_weights(const std::string& path, const Communicator& world, nn::Module& net);
-// Weights or a checkpoint to start from, if asked for; the first epoch. Refuses a checkpoint if one of the notes named in
-// `decisive` differs from that of this run, in that order, and warns where others do. One with all epochs behind it is taken:
-// its run may have ended before the files that come last were written.
-std::int64_t start_from_files(const Options& options, const Communicator& world, nn::Module& net, Optimizer& optimizer,
-                              LossScale* loss_scale, const Notes& notes, const std::vector<std::string>& decisive);
+// Where a training starts.
+struct Start {
+  std::int64_t epoch = 0;
+  EpochPosition position{};  // in that epoch, of `steps`
+};
+// Whether a run may replace the files of the one before: as --overwrite says, or because it goes on with that.
+bool replaces(const Options& options);
+// Weights or a checkpoint to start from, if asked for. Of a folder the newest one that is whole; why others are skipped is said.
+// Refuses a checkpoint if one of the notes named in `decisive` differs from that of this run, in that order, and warns where
+// others do. One with all epochs behind it is taken: its run may have ended before the files that come last were written.
+Start start_from_files(const Options& options, const Communicator& world, nn::Module& net, Optimizer& optimizer,
+                       LossScale* loss_scale, std::int64_t steps, const Notes& notes, const std::vector<std::string>& decisive);
+// The exit code of a training that a limit or a signal has ended, whose newest checkpoint is to be gone on from (EX_TEMPFAIL).
+inline constexpr int to_be_gone_on = 75;
 // save_checkpoint, whose errors all ranks have.
 void save(const std::filesystem::path& path, nn::Module& net, const Communicator& world, const SaveOptions& options);
 

@@ -15,9 +15,24 @@ std::vector<std::string> training_files(const Options& o, const std::vector<std:
   files.insert(files.end(), own.begin(), own.end());
   files.insert(files.end(), {summary_file, TrainingLog::file});
   if (o.epochs > 0 && o.resume.empty() && tensorboard::available()) files.push_back(tensorboard::event_file_name(0));
-  if (o.checkpoint_every > 0) files.emplace_back(checkpoint_file);
+  if (o.checkpoint_every > 0 || o.checkpoint_steps > 0 || o.checkpoint_minutes > 0 || o.time_limit > 0)
+    files.emplace_back(checkpoint_file);
+  if (o.keep_best) files.emplace_back(best_weights);
   if (o.profile) files.emplace_back(trace_file);
   return files;
+}
+
+void take_checkpoint_options(const Options& o, TrainerOptions& options) {
+  options.checkpoint_every = o.checkpoint_every, options.checkpoint_steps = o.checkpoint_steps;
+  options.checkpoint_seconds = o.checkpoint_minutes * 60, options.keep = o.keep_checkpoints, options.keep_best = o.keep_best;
+  options.time_limit = o.time_limit * 60, options.notes_signals = true;
+}
+
+int ended_early(const Communicator& world, const Options& o, const TrainerResult& result, std::int64_t steps) {
+  if (world.rank() == 0)
+    fmt::print(stderr, "{}: {} after {} steps; --resume goes on from {}\n", o.out, result.stopped, steps,
+               (std::filesystem::path(o.out) / newest_checkpoint).string());
+  return to_be_gone_on;
 }
 
 int train(const Communicator& world, const Options& o, const GridExtents& grid, const Outputs& out, const Supervised& s) {
@@ -25,8 +40,9 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   const bool first = world.rank() == 0;
   const auto optimizer = make_optimizer(s.net, o);
   const auto loss_scale = make_loss_scale(o, world);
-  const auto first_epoch = start_from_files(o, world, s.net, *optimizer, loss_scale.get(), s.notes, s.decisive);
   const auto steps = optimizer_steps(s.loader, o.accumulate);
+  const auto began = start_from_files(o, world, s.net, *optimizer, loss_scale.get(), steps, s.notes, s.decisive);
+  const auto first_epoch = began.epoch;
   const bool silent = o.communication == "none";
   if (!silent) out.create(world);
   if (first && !o.json)
@@ -40,18 +56,20 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
                              return s.text(row.values) + remarks(row.report);
                            }};
   TrainerOptions options;
-  options.fit.epochs = o.epochs, options.fit.first_epoch = first_epoch;
+  options.fit.epochs = o.epochs, options.fit.first_epoch = first_epoch, options.fit.begin = began.position;
   options.fit.learning_rate = make_schedule(o, steps), options.fit.clip_norm = o.clip_norm;
   options.fit.loss_scale = loss_scale.get(), options.fit.accumulate = o.accumulate, options.fit.graph = o.graph;
   options.folder = out / "", options.replaces = o.overwrite && o.resume.empty();
   options.values = s.values, options.monitor = s.values.front(), options.patience = o.patience;
-  options.checkpoint_every = o.checkpoint_every, options.notes = notes;
+  take_checkpoint_options(o, options);
+  options.started = start, options.notes = notes;
   options.most_seconds = o.minutes * 60;
   options.progress = {.rank = world.rank(), .quiet = o.quiet};
   std::optional<StepProfile> profile;
   if (o.profile) options.fit.profile = &profile.emplace(world);
   if (silent) {
-    options.folder.clear(), options.values.clear(), options.patience = 0, options.checkpoint_every = 0;
+    options.folder.clear(), options.values.clear(), options.patience = 0, options.checkpoint_every = options.checkpoint_steps = 0;
+    options.checkpoint_seconds = options.time_limit = 0, options.keep_best = options.notes_signals = false;
     const auto result = mpigrad::train(s.net, *optimizer, s.loader, world, {.loss = s.loss}, options);
     if (first && o.json)
       fmt::print("{}\n", tool::to_text({{"program", s.program},
@@ -61,6 +79,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
     return 0;
   }
   const auto result = mpigrad::train(s.net, *optimizer, s.loader, world, hooks, options);
+  if (result.interrupted) return ended_early(world, o, result, optimizer->steps());
   if (first_epoch == o.epochs) s.evaluate();  // only the last files were missing
   if (profile) {
     const auto table = profile->write(out / trace_file);

@@ -17,6 +17,11 @@ inline constexpr const char *weights_file = "weights.h5", *checkpoint_file = "ch
 // What a training writes beside the program's `own` files.
 std::vector<std::string> training_files(const Options& options, const std::vector<std::string>& own);
 
+// --checkpoint-every and what goes with it, with signals.
+void take_checkpoint_options(const Options& options, TrainerOptions& to);
+// Says so; the exit code.
+int ended_early(const Communicator& world, const Options& options, const TrainerResult& result, std::int64_t steps);
+
 struct Supervised {
   std::string program;
   nn::Module& net;

@@ -288,7 +288,7 @@ Batch Loader::batch(std::int64_t epoch, std::int64_t step) const {
   return state_->finish(*state_->start(epoch, state_->schedule.order(epoch), step));
 }
 
-Batches<Batch> Loader::epoch(std::int64_t epoch) const {
+Batches<Batch> Loader::epoch(std::int64_t epoch, std::int64_t first) const {
   return {steps(),
           [state = state_, epoch, order = state_->schedule.order(epoch), places = std::shared_ptr<cuda::Uploads::Places>(),
            next = std::shared_ptr<Fetch>()](std::int64_t step) mutable {
@@ -299,7 +299,8 @@ Batches<Batch> Loader::epoch(std::int64_t epoch) const {
             if (state->options.device != DeviceKind::cuda) return state->finish(*fetch);
             if (!places) places = std::make_shared<cuda::Uploads::Places>();
             return state->finish(*fetch, *places);
-          }};
+          },
+          first};
 }
 
 Split split_train_test(std::int64_t n, double fraction, std::uint64_t seed) {

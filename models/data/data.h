@@ -68,9 +68,9 @@ class Loader {
   // One batch by itself, without reading ahead.
   Batch batch(std::int64_t epoch, std::int64_t step) const;
 
-  // The batches of an epoch, in order, for one pass. Not collective, but every rank gets the same number of them. A failed read
-  // throws where its batch is asked for.
-  Batches<Batch> epoch(std::int64_t epoch) const;
+  // The batches of an epoch from `first` on, in order, for one pass. Not collective, but every rank gets the same number of them.
+  // A failed read throws where its batch is asked for.
+  Batches<Batch> epoch(std::int64_t epoch, std::int64_t first = 0) const;
 
   struct Fetch;  // a batch that is being read
   struct State;

@@ -12,8 +12,9 @@ namespace mpigrad::data {
 template <class Batch>
 class Batches {
  public:
-  // next(step) makes the batches 0 ... steps - 1, in order.
-  Batches(std::int64_t steps, std::function<Batch(std::int64_t)> next) : steps_(steps), next_(std::move(next)) {}
+  // next(step) makes the batches first ... steps - 1, in order.
+  Batches(std::int64_t steps, std::function<Batch(std::int64_t)> next, std::int64_t first = 0)
+      : steps_(steps), step_(first - 1), next_(std::move(next)) {}
 
   class Iterator {
    public:
@@ -39,7 +40,7 @@ class Batches {
   };
 
   Iterator begin() {
-    if (step_ < 0) advance();
+    if (!std::exchange(begun_, true)) advance();
     return Iterator(this);
   }
   std::default_sentinel_t end() const { return {}; }
@@ -51,7 +52,8 @@ class Batches {
     if (++step_ < steps_) current_ = next_(step_);
   }
 
-  std::int64_t steps_, step_ = -1;
+  std::int64_t steps_, step_;
+  bool begun_ = false;
   std::function<Batch(std::int64_t)> next_;
   Batch current_;
 };

@@ -29,8 +29,17 @@ constexpr const char* checksum_name = "checksum";                       // attri
 constexpr const char* notes_name = "notes";
 
 // Every number that may stand beside the tensors; an attribute of "/".
-constexpr std::array number_names{
-    "step", "epoch", "optimizer_steps", "average_updates", "loss_scale", "loss_scale_good_steps", "loss_scale_skipped"};
+constexpr std::array number_names{"step",
+                                  "epoch",
+                                  "optimizer_steps",
+                                  "average_updates",
+                                  "loss_scale",
+                                  "loss_scale_good_steps",
+                                  "loss_scale_skipped",
+                                  "epoch_step",
+                                  "epoch_steps",
+                                  "epoch_loss",
+                                  "epoch_samples"};
 
 std::string text_of(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
 
@@ -114,6 +123,12 @@ class CheckpointWriter {
     };
     number("step", options_.info.step);
     number("epoch", options_.info.epoch);
+    if (options_.info.epoch_step > 0) {
+      number("epoch_step", options_.info.epoch_step);
+      number("epoch_steps", options_.info.epoch_steps);
+      number("epoch_loss", options_.info.epoch_loss);
+      number("epoch_samples", options_.info.epoch_samples);
+    }
     if (options_.optimizer) number("optimizer_steps", options_.optimizer->steps());
     if (options_.averages) number("average_updates", options_.averages->updates());
     if (options_.loss_scale) {
@@ -201,6 +216,12 @@ CheckpointInfo read_info(const Hdf5Reader& file) {
   if (!info.verified) say_unverified(file.path());
   info.step = static_cast<std::int64_t>(file.number_attribute("/", "step"));
   info.epoch = static_cast<std::int64_t>(file.number_attribute("/", "epoch"));
+  if (file.has_attribute("/", "epoch_step")) {
+    info.epoch_step = static_cast<std::int64_t>(file.number_attribute("/", "epoch_step"));
+    info.epoch_steps = static_cast<std::int64_t>(file.number_attribute("/", "epoch_steps"));
+    info.epoch_loss = file.number_attribute("/", "epoch_loss");
+    info.epoch_samples = file.number_attribute("/", "epoch_samples");
+  }
   for (const auto& note : notes) info.notes[note.substr(0, note.find('='))] = note.substr(note.find('=') + 1);
   return info;
 }

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "framework/optim/loss_scale.h"
@@ -23,6 +24,10 @@ namespace mpigrad {
 struct CheckpointInfo {
   std::int64_t step = 0, epoch = 0;
   std::map<std::string, std::string> notes{};
+  // In the middle of an epoch: how many of its steps are behind the weights and how many it has, and of their losses the sum and
+  // its weight (RunningMean). 0 steps: between two epochs.
+  std::int64_t epoch_step = 0, epoch_steps = 0;
+  double epoch_loss = 0, epoch_samples = 0;
   bool verified = true;  // read: false for files from before there were checksums, of which a line on standard error tells
 };
 
@@ -36,6 +41,20 @@ struct SaveOptions {
   bool half = false;
   bool overwrite = false;
 };
+
+// ---- folders of checkpoints: checkpoint.h5 is the newest, checkpoint-STEP.h5 are older ones that are kept
+
+inline constexpr const char *newest_checkpoint = "checkpoint.h5", *best_weights = "best.h5";
+// Keeps the newest checkpoint under its step's name, before it is replaced: both names are of whole files all the time. Of one
+// rank. One that cannot be read is left to be replaced.
+void keep_checkpoint(const std::filesystem::path& folder);
+// Removes all older ones but the `count` newest of them. Of one rank.
+void remove_old_checkpoints(const std::filesystem::path& folder, std::int64_t count);
+struct FoundCheckpoints {
+  std::vector<std::filesystem::path> files{};  // the newest first, by what they say of themselves
+  std::vector<std::string> skipped{};          // why others are not among them
+};
+FoundCheckpoints find_checkpoints(const std::filesystem::path& folder);
 
 // Collective; rank 0 writes, under a temporary name until the file is complete. What goes wrong there is an Error on every rank.
 // Before that the parameters of all ranks are compared (comm/spatial/same_parameters.h): where they have drifted apart nothing is

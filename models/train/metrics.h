@@ -57,6 +57,12 @@ class RunningMean {
   void add(double value, double weight = 1) { sum_ += value * weight, weight_ += weight; }
   double mean() const { return weight_ == 0 ? std::nan("") : sum_ / weight_; }
   double weight() const { return weight_; }
+  double sum() const { return sum_; }
+  static RunningMean of(double sum, double weight) {
+    RunningMean result;
+    result.sum_ = sum, result.weight_ = weight;
+    return result;
+  }
   void reset() { sum_ = weight_ = 0; }
 
  private:

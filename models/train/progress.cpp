@@ -86,8 +86,8 @@ void Progress::redraw() {
   std::fflush(options_.stream);
 }
 
-void Progress::begin_epoch(std::int64_t epoch) {
-  epoch_ = epoch, step_ = 0, done_ = epoch * steps_, samples_ = 0;
+void Progress::begin_epoch(std::int64_t epoch, std::int64_t steps_behind) {
+  epoch_ = epoch, step_ = steps_behind, done_ = epoch * steps_ + steps_behind, samples_ = 0;
   loss_.reset();
   epoch_start_ = Clock::now();
   if (first_ < 0) start_ = epoch_start_, first_ = done_;

@@ -31,7 +31,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void begin_epoch(std::int64_t epoch);  // from 0
+  // From 0; of its steps some may be behind, of an earlier run.
+  void begin_epoch(std::int64_t epoch, std::int64_t steps_behind = 0);
   // One step with `samples` samples and their mean loss has ended.
   void step(std::int64_t samples, double loss);
   // Closes the epoch's line with `text`, such as "validation 0.123".

@@ -8,7 +8,7 @@
 
 #include "comm/together.h"
 #include "framework/activity.h"
-#include "models/train/checkpoint.h"
+#include "models/train/checkpoints.h"
 
 namespace mpigrad {
 namespace {
@@ -19,7 +19,7 @@ class Stopping {
   Stopping(const TrainerOptions& options, const TrainerHooks& hooks, const Communicator& world)
       : o_(options), hooks_(hooks), world_(world) {
     require(o_.patience >= 0, "[training] patience is a number of epochs, got {}", o_.patience);
-    if (o_.patience == 0 || o_.monitor == "train_loss") return;
+    if (!monitors() || o_.monitor == "train_loss") return;
     const auto at = std::find(o_.values.begin(), o_.values.end(), o_.monitor);
     require(at != o_.values.end(), "[training] no value is called {}, which is to be monitored", o_.monitor);
     place_ = static_cast<std::size_t>(at - o_.values.begin());
@@ -27,7 +27,7 @@ class Stopping {
 
   // What earlier epochs were like, of which rank 0 knows. Collective.
   void remember(const std::vector<EpochRow>& rows) {
-    if (o_.patience == 0) return;
+    if (!monitors()) return;
     auto count = static_cast<std::int64_t>(rows.size());
     world_.transport().bcast(&count, 1, DType::int64, 0);
     std::vector<double> values;
@@ -37,12 +37,17 @@ class Stopping {
     for (const double value : values) without_ = improves(value) ? 0 : without_ + 1;
   }
 
+  // Whether an epoch is better than all before it. Once for each.
+  bool note(const EpochRow& row) {
+    if (!monitors()) return false;
+    double value = monitored(row);
+    world_.transport().bcast(&value, 1, DType::float64, 0);  // what ranks measure may differ
+    const bool better = improves(value);
+    without_ = better ? 0 : without_ + 1;
+    return better;
+  }
+
   std::string reason(const EpochRow& row) {
-    if (o_.patience > 0) {
-      double value = monitored(row);
-      world_.transport().bcast(&value, 1, DType::float64, 0);  // what ranks measure may differ
-      without_ = improves(value) ? 0 : without_ + 1;
-    }
     if (o_.patience > 0 && without_ >= o_.patience) return fmt::format("{} was no better for {} epochs", o_.monitor, without_);
     if (o_.most_seconds > 0 && row.report.epoch + 1 < o_.fit.epochs) {
       // Clocks of ranks differ.
@@ -54,6 +59,7 @@ class Stopping {
   }
 
  private:
+  bool monitors() const { return o_.patience > 0 || o_.keep_best; }
   double monitored(const EpochRow& row) const { return place_ ? row.values[*place_] : row.report.loss; }
   bool improves(double value) {
     if (std::isnan(value)) return false;
@@ -75,8 +81,6 @@ class Stopping {
 TrainerResult train_epochs(nn::Module& net, Optimizer& optimizer, std::int64_t steps, std::int64_t batches,
                            const Communicator& world, const TrainerHooks& hooks, const TrainerOptions& o,
                            const std::function<void(const FitOptions&)>& epochs) {
-  require(o.checkpoint_every >= 0 && (o.checkpoint_every == 0 || !o.folder.empty()),
-          "[training] checkpoints every {} epochs need a folder", o.checkpoint_every);
   const bool writes = world.rank() == 0 && !o.folder.empty();
   std::optional<TrainingLog> log;
   together(world, [&] {
@@ -91,7 +95,20 @@ TrainerResult train_epochs(nn::Module& net, Optimizer& optimizer, std::int64_t s
   Progress progress(o.fit.epochs, batches, o.progress);
   TrainerResult result{.epochs_behind = o.fit.first_epoch};
   EpochRow last;
+  bool ends = false;
+  Checkpoints checkpoints(net, optimizer, world, hooks, o, result);
   auto fit_options = o.fit;
+  if (checkpoints.within_epochs()) {
+    fit_options.interrupts = [&](std::int64_t epoch, std::int64_t behind) { return checkpoints.due(epoch * steps + behind); };
+    fit_options.interrupt = [&](std::int64_t epoch, const EpochPosition& at) {
+      return checkpoints.write({.step = optimizer.steps(),
+                                .epoch = epoch,
+                                .epoch_step = at.steps,
+                                .epoch_steps = steps,
+                                .epoch_loss = at.loss.sum(),
+                                .epoch_samples = at.loss.weight()});
+    };
+  }
   fit_options.progress = &progress;
   fit_options.after_epoch = [&](const EpochReport& report) {
     result.seconds += report.seconds;
@@ -99,27 +116,19 @@ TrainerResult train_epochs(nn::Module& net, Optimizer& optimizer, std::int64_t s
     result.epochs_behind = report.epoch + 1;
     last = {report, hooks.evaluate ? hooks.evaluate() : std::vector<double>()};
     together(world, [&] { log->add(report, last.values); });
-    if (o.checkpoint_every > 0 && (report.epoch + 1) % o.checkpoint_every == 0) {
-      if (hooks.before_checkpoint) hooks.before_checkpoint();
-      together(world, [&] {
-        save_checkpoint(o.folder / "checkpoint.h5", net, world,
-                        {.optimizer = &optimizer,
-                         .loss_scale = o.fit.loss_scale,
-                         .info = {.step = optimizer.steps(), .epoch = report.epoch + 1, .notes = o.notes},
-                         .overwrite = true});
-      });
-      if (hooks.after_checkpoint) hooks.after_checkpoint();
-    }
+    const CheckpointInfo behind{.step = optimizer.steps(), .epoch = report.epoch + 1, .notes = o.notes};
+    if (stopping.note(last) && o.keep_best) checkpoints.write_best(behind);
+    ends = checkpoints.after_epoch(behind, behind.epoch * steps);
     if (hooks.after_epoch) hooks.after_epoch(last);
     return hooks.text ? hooks.text(last) : std::string();
   };
   fit_options.stop = [&](const EpochReport&) {
-    result.stopped = stopping.reason(last);
+    if (!ends) result.stopped = stopping.reason(last);
     return !result.stopped.empty();
   };
   if (o.fit.first_epoch < o.fit.epochs) epochs(fit_options);
   result.epochs = log->rows();
-  if (result.epochs_behind == o.fit.epochs) result.stopped.clear();
+  if (result.epochs_behind == o.fit.epochs) result.stopped.clear(), result.interrupted = false;
   return result;
 }
 

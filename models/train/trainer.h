@@ -1,6 +1,7 @@
 #pragma once
 // A whole training: epochs, what is measured after each of them, its table and curves, checkpoints, and when it ends.
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -34,8 +35,18 @@ struct TrainerOptions {
   FitOptions fit{};                // but for what the trainer adds: progress, after_epoch and stop
   std::filesystem::path folder{};  // of metrics.csv, events for TensorBoard and checkpoint.h5; empty: none of them is written
   std::vector<std::string> values{};
-  bool replaces = false;                       // takes out what earlier runs wrote for TensorBoard
-  std::int64_t checkpoint_every = 0;           // epochs; 0: no checkpoints
+  bool replaces = false;  // takes out what earlier runs wrote for TensorBoard
+  // A checkpoint after every so many epochs, steps, seconds; 0: not. Seconds are rank 0's, and such a checkpoint comes a step
+  // late.
+  std::int64_t checkpoint_every = 0, checkpoint_steps = 0;
+  double checkpoint_seconds = 0;
+  std::int64_t keep = 1;   // newest checkpoints: checkpoint.h5, and checkpoint-STEP.h5 of those before it
+  bool keep_best = false;  // best.h5, weights alone, of the epoch in which `monitor` was best
+  // Ends with a checkpoint, between two steps where it can: so many seconds after `started`, early enough to write it (0: no
+  // limit), and where a signal is noted (models/train/interruption.h).
+  double time_limit = 0;
+  std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
+  bool notes_signals = false;
   std::map<std::string, std::string> notes{};  // that a checkpoint keeps
   // Early stopping: ends after `patience` epochs in a row in which `monitor`, one of the values or train_loss, was not lower (or
   // larger) than ever before. 0: never.
@@ -51,9 +62,13 @@ struct TrainerResult {
   std::int64_t epochs_behind = 0;   // of the weights
   double seconds = 0, samples = 0;  // of this run's epochs, without what is measured after them
   std::string stopped{};            // why it ended before its last epoch; empty: it did not
+  bool interrupted = false;         // by a limit or a signal: the newest checkpoint is to be gone on from
+  std::int64_t checkpoints = 0;
+  double checkpoint_seconds = 0, slowest_checkpoint = 0;  // in which training stood still
 };
 
-// Collective. Files of an earlier run in the folder are replaced, but rows of epochs before fit.first_epoch stay; early stopping
+// Collective. Checkpoints within an epoch, limits and signals there need hooks.loss; with hooks.epoch they are looked at behind
+// epochs. Files of an earlier run in the folder are replaced, but rows of epochs before fit.first_epoch stay; early stopping
 // looks at what rank 0 measures. Errors: as fit(); files that cannot be written are an error of all ranks.
 TrainerResult train(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, const Communicator& world,
                     const TrainerHooks& hooks, const TrainerOptions& options);

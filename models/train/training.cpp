@@ -90,6 +90,9 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
   const auto steps = optimizer_steps(loader, options.accumulate);
   require(steps > 0, "[fit] an epoch has no step: {} samples, batches of {}, {} of them per step", loader.samples(),
           loader.shape()[0], options.accumulate);
+  require(options.begin.steps >= 0 && options.begin.steps < steps,
+          "[fit] training goes on after {} steps of an epoch that has {}", options.begin.steps, steps);
+  require(!options.interrupts || options.interrupt, "[fit] there is nothing to interrupt for");
   net.parameters().require_nothing_accumulated("fit");
   net.train();
   RunningMean mean;
@@ -122,12 +125,14 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
                                                                       : ""});
   for (auto epoch = options.first_epoch; epoch < options.epochs; ++epoch) {
     const auto start = std::chrono::steady_clock::now();
-    if (options.progress) options.progress->begin_epoch(epoch);
-    mean.reset(), samples = 0;
-    std::int64_t micro = 0;
+    const auto begin = epoch == options.first_epoch ? options.begin : EpochPosition{};
+    if (options.progress) options.progress->begin_epoch(epoch, begin.steps * options.accumulate);
+    mean = begin.loss, samples = 0;
+    auto micro = begin.steps * options.accumulate;
+    bool interrupted = false;
     double waiting = 0;
     auto asked = std::chrono::steady_clock::now();
-    for (const auto& batch : loader.epoch(epoch)) {
+    for (const auto& batch : loader.epoch(epoch, micro)) {
       const double waited = seconds_since(asked);
       waiting += waited;
       if (micro == steps * options.accumulate) break;
@@ -142,10 +147,18 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
       const auto n = batch.x.layout() ? batch.x.layout()->global[0] : batch.x.dim(0);
       losses.add(share, {.epoch = epoch, .step = step, .samples = n});
       if (options.profile && last) options.profile->end_step();
+      const auto behind = micro / options.accumulate;
+      if (last && behind < steps && options.interrupts && options.interrupts(epoch, behind)) {
+        losses.finish();
+        const detail::UnhurriedPhase phase;  // it writes
+        interrupted = options.interrupt(epoch, {behind, mean});
+        if (interrupted) break;
+      }
       asked = std::chrono::steady_clock::now();
     }
     losses.finish();
     if (graph) graph->release();  // its memory, for what comes after an epoch
+    if (interrupted) return;
     const double seconds = seconds_since(start);
     EpochReport report{.epoch = epoch,
                        .steps = (epoch + 1) * steps,

@@ -11,6 +11,7 @@
 #include "framework/optim/schedule.h"
 #include "models/data/data.h"
 #include "models/nn/module.h"
+#include "models/train/metrics.h"
 #include "models/train/progress.h"
 
 namespace mpigrad {
@@ -29,11 +30,18 @@ struct EpochReport {
   std::int64_t skipped_steps = 0;  // of the whole training, because gradients overflowed
 };
 
+// Where training stands within an epoch: steps of the optimizer behind it, and the losses of their batches.
+struct EpochPosition {
+  std::int64_t steps = 0;
+  RunningMean loss{};
+};
+
 class StepProfile;
 
 struct FitOptions {
   std::int64_t epochs = 1;          // in all, those before first_epoch included
   std::int64_t first_epoch = 0;     // when training goes on
+  EpochPosition begin{};            // in first_epoch: the same losses, then, as if it had not stopped there
   Schedule learning_rate{};         // of the optimizer's step; none: the optimizer's own
   double clip_norm = 0;             // global norm of the gradients; 0: no limit
   LossScale* loss_scale = nullptr;  // for layers that compute in float16
@@ -43,6 +51,10 @@ struct FitOptions {
   bool graph = false;
   Progress* progress = nullptr;
   StepProfile* profile = nullptr;  // models/train/profile.h
+  // After every step of the optimizer but the last of an epoch, on all ranks: whether `interrupt` is called, then, with what is
+  // behind. Training ends there if it says so, on all ranks alike; after_epoch is not called.
+  std::function<bool(std::int64_t epoch, std::int64_t steps)> interrupts{};
+  std::function<bool(std::int64_t epoch, const EpochPosition& position)> interrupt{};
   // After every epoch, on all ranks; what it returns closes the line of progress.
   std::function<std::string(const EpochReport&)> after_epoch{};
   // Behind that; training ends if it says so, on all ranks alike.

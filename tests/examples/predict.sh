@@ -117,6 +117,49 @@ for t, (name, p) in enumerate(a["parameters"].items()):
 END
 }
 judge 'physical units are those of the files' physical "$work/known/predictions.csv"
+# ---- trainings that are ended go on as if they had not been
+long="train --data $universes --epochs 4 --dtype float64 --test-fraction 0.3 --checkpoint-steps 1"
+batch="--batch 2"
+losses() { cut -d, -f 1-3 "$1/metrics.csv"; }
+says_error() { succeeds && grep -q -e "$1" "$work/err"; }
+# shellcheck disable=SC2086  # several options
+{
+  run "$cosmoflow" $long $batch --resume --out "$work/whole"
+  judge '--resume where there is no checkpoint: training begins' says_error 'no checkpoint in .*whole: training begins'
+  # ended SIGNAL OUT: once there is a checkpoint.
+  ended() {
+    "$cosmoflow" $long $batch --quiet --out "$work/$2" >"$work/out" 2>"$work/err" &
+    child=$!
+    waited=0
+    while [ ! -e "$work/$2/checkpoint.h5" ] && [ "$waited" -lt 600 ]; do sleep 0.1; waited=$((waited + 1)); done
+    kill -"$1" "$child"
+    status=0
+    wait "$child" || status=$?
+  }
+  for signal in TERM KILL; do
+    ended "$signal" "by-$signal"
+    expected=75
+    [ "$signal" != KILL ] || expected=137
+    judge "SIG$signal: exit code $expected" test "$status" = "$expected"
+    [ "$signal" = KILL ] || judge "SIG$signal: it is said how to go on" grep -q 'resume goes on from .*checkpoint.h5' "$work/err"
+    run "$cosmoflow" $long $batch --resume --out "$work/by-$signal"
+    judge "SIG$signal: it goes on from its newest checkpoint" says_error 'going on from .*checkpoint.h5'
+    judge "SIG$signal: the losses of a training that was not ended" test "$(losses "$work/whole")" = "$(losses "$work/by-$signal")"
+  done
+  run "$cosmoflow" $long $batch --time-limit 0.01 --keep-checkpoints 2 --out "$work/limited"
+  judge '--time-limit: exit code 75' test "$status" = 75
+  ranks 2 "$cosmoflow" $long $batch --grid depth=2 --time-limit 0.01 --keep-checkpoints 2 --resume --out "$work/limited"
+  judge '--time-limit on two ranks, which go on from one: exit code 75' test "$status" != 0
+  run "$cosmoflow" $long --batch 3 --resume "$work/limited/checkpoint-2.h5" --out "$work/other"
+  judge 'an epoch of other steps than the one in whose middle it ended is refused' refuses_once '2 steps into an epoch of 3; now an epoch has 2'
+  printf nothing | dd of="$work/limited/checkpoint.h5" bs=1 conv=notrunc 2>"$work/dd"
+  run "$cosmoflow" $long $batch --resume --out "$work/limited"
+  judge 'a damaged checkpoint is skipped, and it is said' says_error 'skipped: .*limited/checkpoint.h5'
+  judge 'the one before is gone on from' says_error 'going on from .*limited/checkpoint-[0-9]*.h5'
+  mkdir "$work/empty"
+  run "$cosmoflow" $long $batch --resume "$work/empty" --out "$work/other"
+  judge 'a folder without checkpoints is refused' refuses_once 'no checkpoint in .*empty can be gone on from'
+}
 run "$tools/pack" --data "$unseen" --out "$work/unseen.h5"
 infer ranks 1 sample=1 evaluate "$work/unseen.h5" known-packed
 judge 'packed universes evaluate the same' same "$work/known/predictions.csv" "$work/known-packed/predictions.csv" names

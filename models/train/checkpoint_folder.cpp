@@ -1,0 +1,80 @@
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "models/train/checkpoint.h"
+
+namespace mpigrad {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view prefix = "checkpoint-", suffix = ".h5";
+
+// The step in the name of an older checkpoint, or -1.
+std::int64_t step_in(const fs::path& file) {
+  const auto name = file.filename().string();
+  if (!name.starts_with(prefix) || !name.ends_with(suffix) || name.size() <= prefix.size() + suffix.size()) return -1;
+  const auto *first = name.data() + prefix.size(), *last = name.data() + name.size() - suffix.size();
+  std::int64_t step = -1;
+  const auto [end, error] = std::from_chars(first, last, step);
+  return error == std::errc() && end == last ? step : -1;
+}
+
+// By step, the newest first.
+std::vector<std::pair<std::int64_t, fs::path>> older_checkpoints(const fs::path& folder) {
+  std::vector<std::pair<std::int64_t, fs::path>> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (const auto step = step_in(entry.path()); step >= 0) found.emplace_back(step, entry.path());
+  std::sort(found.begin(), found.end(), std::greater<>());
+  return found;
+}
+
+}  // namespace
+
+void keep_checkpoint(const fs::path& folder) {
+  const auto newest = folder / newest_checkpoint;
+  std::int64_t step = 0;
+  try {
+    if (!fs::exists(newest)) return;
+    step = read_checkpoint_info(newest).step;
+  } catch (const std::exception&) {
+    return;
+  }
+  const auto kept = folder / fmt::format("{}{}{}", prefix, step, suffix);
+  std::error_code error;
+  fs::remove(kept, error);
+  fs::create_hard_link(newest, kept, error);
+  if (error) fs::copy_file(newest, kept, fs::copy_options::overwrite_existing);  // a file system without links
+}
+
+void remove_old_checkpoints(const fs::path& folder, std::int64_t count) {
+  const auto found = older_checkpoints(folder);
+  for (auto i = static_cast<std::size_t>(std::max<std::int64_t>(0, count)); i < found.size(); ++i) {
+    std::error_code error;
+    fs::remove(found[i].second, error);  // what cannot be removed is in nobody's way
+  }
+}
+
+FoundCheckpoints find_checkpoints(const fs::path& folder) {
+  FoundCheckpoints result;
+  std::vector<fs::path> candidates;
+  if (std::error_code error; fs::exists(folder / newest_checkpoint, error)) candidates.push_back(folder / newest_checkpoint);
+  for (auto& [step, file] : older_checkpoints(folder)) candidates.push_back(std::move(file));
+  std::vector<std::pair<std::int64_t, fs::path>> read;
+  for (const auto& file : candidates) try {
+      read.emplace_back(read_checkpoint_info(file).step, file);
+    } catch (const std::exception& problem) {
+      result.skipped.push_back(fmt::format("{}: {}", file.string(), problem.what()));
+    }
+  std::stable_sort(read.begin(), read.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  // One that was replaced while its older name was made has two.
+  for (auto& [step, file] : read) {
+    const bool twice = !result.files.empty() && step_in(file) == read.front().first && file != read.front().second;
+    if (!twice) result.files.push_back(std::move(file));
+  }
+  return result;
+}
+
+}  // namespace mpigrad

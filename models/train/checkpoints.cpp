@@ -1,0 +1,97 @@
+#include "models/train/checkpoints.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/together.h"
+
+namespace mpigrad {
+namespace {
+
+double between(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+// Until one has been written nobody knows how long that takes.
+constexpr double unknown_seconds = 2;
+
+}  // namespace
+
+Checkpoints::Checkpoints(nn::Module& net, Optimizer& optimizer, const Communicator& world, const TrainerHooks& hooks,
+                         const TrainerOptions& options, TrainerResult& result)
+    : net_(net), optimizer_(optimizer), world_(world), hooks_(hooks), o_(options), result_(result), wishes_(world) {
+  const bool any =
+      o_.checkpoint_every != 0 || o_.checkpoint_steps != 0 || o_.checkpoint_seconds != 0 || o_.keep_best || o_.time_limit != 0;
+  require(o_.checkpoint_every >= 0 && o_.checkpoint_steps >= 0 && o_.checkpoint_seconds >= 0 && o_.time_limit >= 0 &&
+              o_.keep >= 1 && (!any || !o_.folder.empty()),
+          "[training] checkpoints every {} epochs, {} steps or {} s, {} of them kept, and a limit of {} s need a folder, and "
+          "numbers from 0 on",
+          o_.checkpoint_every, o_.checkpoint_steps, o_.checkpoint_seconds, o_.keep, o_.time_limit);
+  if (o_.notes_signals && !o_.folder.empty()) signals_.emplace();
+}
+
+bool Checkpoints::due(std::int64_t step) {
+  const auto now = Clock::now();
+  if (last_step_) longest_step_ = std::max(longest_step_, between(*last_step_, now));
+  last_step_ = now;
+  wanted_ = asks() ? wishes_.ask(wish()) : nothing;
+  return wanted_ != nothing || (o_.checkpoint_steps > 0 && step % o_.checkpoint_steps == 0);
+}
+
+bool Checkpoints::write(CheckpointInfo info) {
+  save(std::move(info));
+  return ends();
+}
+
+bool Checkpoints::after_epoch(const CheckpointInfo& info, std::int64_t step) {
+  wanted_ = asks() ? wishes_.now(wish()) : nothing;
+  const bool steps = o_.checkpoint_steps > 0 && step % o_.checkpoint_steps == 0;
+  const bool epochs = o_.checkpoint_every > 0 && info.epoch % o_.checkpoint_every == 0;
+  if (wanted_ != nothing || steps || epochs) save(info);
+  last_step_.reset();
+  return ends();
+}
+
+void Checkpoints::write_best(const CheckpointInfo& info) {
+  together(world_, [&] { save_checkpoint(o_.folder / best_weights, net_, world_, {.info = info, .overwrite = true}); });
+}
+
+Checkpoints::Wish Checkpoints::wish() const {
+  if (signals_ && NotedSignals::noted()) return signal;
+  const auto now = Clock::now();
+  const double margin = (result_.checkpoints > 0 ? 1.5 * result_.slowest_checkpoint : unknown_seconds) + 3 * longest_step_;
+  if (o_.time_limit > 0 && between(o_.started, now) + margin > o_.time_limit) return limit;
+  const bool time = o_.checkpoint_seconds > 0 && world_.rank() == 0 && between(saved_, now) > o_.checkpoint_seconds;
+  return time ? checkpoint : nothing;
+}
+
+void Checkpoints::save(CheckpointInfo info) {
+  const auto begin = Clock::now();
+  info.notes = o_.notes;
+  if (hooks_.before_checkpoint) hooks_.before_checkpoint();
+  together(world_, [&] {
+    if (o_.keep > 1 && world_.rank() == 0) keep_checkpoint(o_.folder);
+  });
+  together(world_, [&] {
+    save_checkpoint(o_.folder / newest_checkpoint, net_, world_,
+                    {.optimizer = &optimizer_, .loss_scale = o_.fit.loss_scale, .info = std::move(info), .overwrite = true});
+    if (world_.rank() == 0) remove_old_checkpoints(o_.folder, o_.keep - 1);
+  });
+  if (hooks_.after_checkpoint) hooks_.after_checkpoint();
+  saved_ = Clock::now();
+  last_step_.reset();
+  const double seconds = between(begin, saved_);
+  ++result_.checkpoints;
+  result_.checkpoint_seconds += seconds, result_.slowest_checkpoint = std::max(result_.slowest_checkpoint, seconds);
+}
+
+bool Checkpoints::ends() {
+  if (wanted_ != limit && wanted_ != signal) return false;
+  result_.interrupted = true;
+  const auto* name = NotedSignals::noted();
+  result_.stopped = wanted_ == limit ? fmt::format("the limit of {} is near", format_duration(o_.time_limit))
+                                     : fmt::format("{} came", name ? name : "a signal to another rank");
+  return true;
+}
+
+}  // namespace mpigrad

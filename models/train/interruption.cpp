@@ -1,0 +1,86 @@
+#include "models/train/interruption.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <mutex>
+#include <utility>
+
+namespace mpigrad {
+namespace {
+
+struct Noted {
+  int signal;
+  const char* name;
+  struct sigaction before {};
+};
+std::array<Noted, 3> handled{{{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGUSR1, "SIGUSR1"}}};
+std::atomic<int> first_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free);
+std::mutex users_mutex;
+int users = 0;  // ranks may be threads
+
+extern "C" void note_signal(int signal) {
+  int none = 0;
+  first_signal.compare_exchange_strong(none, signal);
+}
+
+}  // namespace
+
+NotedSignals::NotedSignals() {
+  const std::lock_guard lock(users_mutex);
+  if (users++ > 0) return;
+  first_signal = 0;
+  for (auto& each : handled) {
+    struct sigaction action {};
+    action.sa_handler = note_signal;
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    sigaction(each.signal, &action, &each.before);
+  }
+}
+
+NotedSignals::~NotedSignals() {
+  const std::lock_guard lock(users_mutex);
+  if (--users > 0) return;
+  for (const auto& each : handled) sigaction(each.signal, &each.before, nullptr);
+}
+
+const char* NotedSignals::noted() {
+  const int signal = first_signal;
+  for (const auto& each : handled)
+    if (each.signal == signal) {
+      // The next one of this kind is not patient.
+      struct sigaction now {};
+      sigaction(each.signal, nullptr, &now);
+      if (now.sa_handler == note_signal) sigaction(each.signal, &each.before, nullptr);
+      return each.name;
+    }
+  return nullptr;
+}
+
+std::int64_t LargestWish::finish() {
+  if (!pending_) return 0;
+  pending_.wait();
+  pending_ = {};
+  return largest_;
+}
+
+std::int64_t LargestWish::ask(std::int64_t mine) {
+  if (world_.size() == 1) return std::exchange(mine_, mine);
+  const auto before = finish();
+  mine_ = mine;
+  pending_ = world_.transport().start_allreduce(&mine_, &largest_, 1, DType::int64, CombineOp::max);
+  return before;
+}
+
+std::int64_t LargestWish::now(std::int64_t mine) {
+  auto all = finish();
+  all = std::max(all, mine);
+  if (world_.size() > 1) world_.transport().allreduce(&all, &all, 1, DType::int64, CombineOp::max);
+  mine_ = 0;
+  return all;
+}
+
+}  // namespace mpigrad
