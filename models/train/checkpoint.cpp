@@ -1,5 +1,6 @@
 #include "models/train/checkpoint.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -328,6 +329,42 @@ CheckpointInfo load_checkpoint(const std::filesystem::path& path, nn::Module& ne
     else detail::copy_bytes(to.device(), to.raw(), read[i].raw(), to.bytes());
   }
   return info;
+}
+
+CheckpointTensors read_weights(const std::filesystem::path& path) {
+  const Hdf5Reader file(path);
+  CheckpointTensors result{.info = read_info(file)};
+  for (const auto& dataset : file.datasets()) {
+    if (!dataset.name.starts_with("parameters/") && !dataset.name.starts_with("buffers/")) continue;
+    require(dataset.kind == Hdf5Dataset::Kind::number, "[checkpoint] {} in {} holds no numbers", printable(dataset.name),
+            path.string());
+    // What was rounded has the checksum of the type that it was rounded from.
+    const bool half = dataset.stored == "float16";
+    const auto read = [&](DType type) {
+      return read_tensor(file, {dataset.name, Tensor({dataset.shape, type}, DeviceKind::dry)}, result.info.verified);
+    };
+    Tensor value;
+    try {
+      value = read(half ? DType::float32 : dataset.type);
+    } catch (const Error&) {
+      if (!half) throw;
+      value = read(DType::float64);
+    }
+    result.tensors.push_back({dataset.name, constant(value)});
+  }
+  std::sort(result.tensors.begin(), result.tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  return result;
+}
+
+void write_weights(const std::filesystem::path& path, const CheckpointTensors& contents, bool half, bool overwrite) {
+  const SaveOptions options{.info = contents.info, .half = half, .overwrite = overwrite};
+  CheckpointWriter writer(path, options);
+  for (const auto& [name, value] : contents.tensors) {
+    require(name.starts_with("parameters/") || name.starts_with("buffers/"),
+            "[checkpoint] weights are parameters/NAME or buffers/NAME, not {}", name);
+    writer.add(name, value);
+  }
+  writer.finish();
 }
 
 CheckpointInfo read_checkpoint_info(const std::filesystem::path& path) { return read_info(Hdf5Reader(path)); }

@@ -42,6 +42,17 @@ struct SaveOptions {
   bool overwrite = false;
 };
 
+// ---- files by themselves, without a network: for tools
+
+struct CheckpointTensors {
+  CheckpointInfo info{};
+  std::vector<NamedTensor> tensors{};  // "parameters/..." and "buffers/...", by name, on the CPU; of float16 as float32
+};
+// Verified.
+CheckpointTensors read_weights(const std::filesystem::path& path);
+void write_weights(const std::filesystem::path& path, const CheckpointTensors& contents, bool half = false,
+                   bool overwrite = false);
+
 // ---- folders of checkpoints: checkpoint.h5 is the newest, checkpoint-STEP.h5 are older ones that are kept
 
 inline constexpr const char *newest_checkpoint = "checkpoint.h5", *best_weights = "best.h5";

@@ -8,7 +8,7 @@
 
 #include "comm/together.h"
 #include "framework/activity.h"
-#include "models/train/checkpoints.h"
+#include "models/train/restart/checkpoints.h"
 
 namespace mpigrad {
 namespace {

@@ -43,7 +43,7 @@ struct TrainerOptions {
   std::int64_t keep = 1;   // newest checkpoints: checkpoint.h5, and checkpoint-STEP.h5 of those before it
   bool keep_best = false;  // best.h5, weights alone, of the epoch in which `monitor` was best
   // Ends with a checkpoint, between two steps where it can: so many seconds after `started`, early enough to write it (0: no
-  // limit), and where a signal is noted (models/train/interruption.h).
+  // limit), and where a signal is noted (models/train/restart/interruption.h).
   double time_limit = 0;
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
   bool notes_signals = false;

@@ -357,4 +357,46 @@ run "$tools/contrastive" pack --data "$work/scans" --out "$work/refused"
 judge 'pack is no command of contrastive' refuses_arguments '^contrastive: '
 judge 'refused runs leave nothing behind' no_file "$work/refused"
 
+# ---- ranks that are killed at any time, while checkpoints are written, too
+kills=6
+[ -z "${MPIGRAD_TEST_ALL:-}" ] || kills=100
+victim="train --data $work/scans.h5 --filters 4 --batch 6 --epochs $((kills * 12)) --norm-momentum 0.5 --dtype float64 --quiet --flips"
+# shellcheck disable=SC2086  # several options
+{
+  ranks 2 "$classify" $victim --out "$work/spared"
+  judge 'a training of two ranks' succeeds
+  hung=0 unreadable=0 killed=0
+  # processes PATTERN: those whose command line begins so, by what Linux tells.
+  processes() {
+    for entry in /proc/[0-9]*; do
+      if tr '\0' ' ' <"$entry/cmdline" 2>/dev/null | grep -q "^$1"; then echo "${entry#/proc/}"; fi
+    done
+  }
+  for wait in $(awk -v n="$kills" 'BEGIN { srand(20261123); for (i = 0; i < n; ++i) printf "%.2f ", 0.3 + 1.2 * rand() }'); do
+    $MPIEXEC -n 2 "$classify" $victim --checkpoint-steps 1 --keep-checkpoints 2 --resume --out "$work/killed" >"$work/out" 2>"$work/err" \
+      </dev/null &
+    launcher=$!
+    sleep "$wait"
+    victims=$(processes "$classify train .*--out $work/killed")
+    # One rank, or all of them.
+    if [ $((killed % 2)) -eq 0 ]; then victims=${victims%%"
+"*}; fi
+    if [ -n "$victims" ]; then
+      kill -KILL $victims 2>/dev/null || true
+      killed=$((killed + 1))
+    fi
+    tenths=0
+    while kill -0 "$launcher" 2>/dev/null && [ "$tenths" -lt 100 ]; do sleep 0.1; tenths=$((tenths + 1)); done
+    if kill -KILL "$launcher" 2>/dev/null; then hung=$((hung + 1)); fi
+    wait "$launcher" 2>/dev/null || true
+    ! grep -q 'skipped\|no checkpoint in .* is whole' "$work/err" || unreadable=$((unreadable + 1))
+  done
+  judge "$kills times, ranks were killed" test "$killed" -ge $((kills / 2))
+  judge 'no other rank lived longer than 10 s' test "$hung" = 0
+  judge 'no checkpoint was unreadable' test "$unreadable" = 0
+  ranks 2 "$classify" $victim --resume --out "$work/killed"
+  judge 'the training ends' succeeds
+  judge 'with the losses of one that was spared' test "$(cut -d, -f 1-3 "$work/spared/metrics.csv")" = "$(cut -d, -f 1-3 "$work/killed/metrics.csv")"
+}
+
 summary

@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "models/train/checkpoint.h"
-#include "models/train/interruption.h"
+#include "models/train/restart/interruption.h"
 #include "tests/support/cases/small_training.h"
 #include "tests/support/files.h"
 #include "tests/support/ranks.h"

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "models/train/checkpoint.h"
-#include "models/train/interruption.h"
+#include "models/train/restart/interruption.h"
 #include "models/train/trainer.h"
 
 namespace mpigrad {

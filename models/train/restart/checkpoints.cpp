@@ -1,4 +1,4 @@
-#include "models/train/checkpoints.h"
+#include "models/train/restart/checkpoints.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "models/train/interruption.h"
+#include "models/train/restart/interruption.h"
 
 #include <algorithm>
 #include <array>

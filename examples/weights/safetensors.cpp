@@ -1,0 +1,165 @@
+#include "examples/weights/safetensors.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "framework/tensor/printable.h"
+
+namespace mpigrad::weights {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian");
+
+// Of the format's own limit.
+constexpr std::uint64_t most_header = 100'000'000;
+constexpr const char* metadata_name = "__metadata__";
+
+struct TypeName {
+  const char* theirs;
+  DType ours;
+};
+constexpr TypeName type_names[] = {{"F64", DType::float64},   {"F32", DType::float32}, {"F16", DType::float16},
+                                   {"BF16", DType::bfloat16}, {"I64", DType::int64},   {"I32", DType::int32},
+                                   {"U8", DType::uint8},      {"BOOL", DType::boolean}};
+
+struct Closing {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, Closing>;
+
+// Elements of one tensor: where, and of what.
+struct Entry {
+  std::string name;
+  DType type;
+  Shape shape;
+  std::uint64_t begin, end;
+};
+
+Entry entry_of(const std::string& where, const std::string& name, const nlohmann::json& value, std::uint64_t bytes) {
+  const auto damaged = [&](const char* what) { fail("[safetensors] {}: {} of '{}'", where, what, printable(name)); };
+  if (!value.is_object() || !value.contains("dtype") || !value["dtype"].is_string() || !value.contains("shape") ||
+      !value["shape"].is_array() || !value.contains("data_offsets") || !value["data_offsets"].is_array() ||
+      value["data_offsets"].size() != 2)
+    damaged("no dtype, shape and data_offsets");
+  const auto text = value["dtype"].get<std::string>();
+  const auto type = std::find_if(std::begin(type_names), std::end(type_names), [&](const auto& t) { return text == t.theirs; });
+  require(type != std::end(type_names), "[safetensors] {}: '{}' is of type {}, which is not read", where, printable(name),
+          printable(text));
+  std::vector<std::int64_t> extents;
+  std::uint64_t elements = 1;
+  for (const auto& extent : value["shape"]) {
+    if (!extent.is_number_unsigned()) damaged("an extent that is no number");
+    const auto n = extent.get<std::uint64_t>();
+    if (n != 0 && elements > bytes / n) damaged("extents beyond the file");
+    elements *= n;
+    extents.push_back(static_cast<std::int64_t>(n));
+  }
+  if (extents.size() > Shape::max_rank) damaged("too many dimensions");
+  const auto& offsets = value["data_offsets"];
+  if (!offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned()) damaged("offsets that are no numbers");
+  const auto begin = offsets[0].get<std::uint64_t>(), end = offsets[1].get<std::uint64_t>();
+  if (end < begin || end > bytes || end - begin != elements * static_cast<std::uint64_t>(size_of(type->ours)))
+    damaged("offsets that do not go with the shape");
+  return {name, type->ours, Shape(extents), begin, end};
+}
+
+}  // namespace
+
+TensorFile read_safetensors(const std::filesystem::path& path) {
+  const auto where = path.string();
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path, error);
+  require(!error, "[safetensors] {} cannot be read: {}", where, error.message());
+  const File file(std::fopen(path.c_str(), "rb"));
+  const int reason = errno;
+  require(file != nullptr, "[safetensors] {} cannot be read: {}", where, std::strerror(reason));
+  std::uint64_t length = 0;
+  const bool begun = std::fread(&length, sizeof length, 1, file.get()) == 1;
+  require(begun && length <= most_header && length + 8 <= size, "[safetensors] {} is no safetensors file, or truncated", where);
+  std::string header(length, '\0');
+  require(std::fread(header.data(), 1, length, file.get()) == length, "[safetensors] {} is truncated", where);
+  // Equal names would be one: the parser keeps the last.
+  const auto document = nlohmann::json::parse(header, nullptr, false);
+  require(document.is_object(), "[safetensors] {}: its header is no JSON object", where);
+
+  TensorFile result;
+  std::vector<Entry> entries;
+  const auto bytes = size - 8 - length;
+  for (const auto& [name, value] : document.items()) {
+    if (name != metadata_name) {
+      entries.push_back(entry_of(where, name, value, bytes));
+      continue;
+    }
+    require(value.is_object(), "[safetensors] {}: {} is no object", where, name);
+    for (const auto& [key, text] : value.items()) {
+      require(text.is_string(), "[safetensors] {}: {} '{}' is no text", where, name, printable(key));
+      result.metadata[key] = text.get<std::string>();
+    }
+  }
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+  std::uint64_t at = 0;
+  for (const auto& entry : entries) {
+    require(entry.begin == at, "[safetensors] {}: the elements of '{}' do not begin where the ones before end", where,
+            printable(entry.name));
+    at = entry.end;
+    Tensor value({entry.shape, entry.type}, DeviceKind::cpu);
+    const auto count = static_cast<std::size_t>(value.bytes());
+    require(std::fread(value.raw(), 1, count, file.get()) == count, "[safetensors] {} is truncated in '{}'", where,
+            printable(entry.name));
+    result.tensors.push_back({entry.name, constant(value)});
+  }
+  require(at == bytes, "[safetensors] {} has {} bytes behind its last tensor", where, bytes - at);
+  std::sort(result.tensors.begin(), result.tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  return result;
+}
+
+void write_safetensors(const std::filesystem::path& path, const TensorFile& contents, bool overwrite) {
+  const auto where = path.string();
+  std::error_code error;
+  require(overwrite || !std::filesystem::exists(path, error), "[safetensors] {} exists; --overwrite replaces it", where);
+  nlohmann::ordered_json header;
+  if (!contents.metadata.empty()) header[metadata_name] = contents.metadata;
+  std::int64_t at = 0;
+  for (const auto& [name, value] : contents.tensors) {
+    const auto type =
+        std::find_if(std::begin(type_names), std::end(type_names), [&](const auto& t) { return value.dtype() == t.ours; });
+    require(type != std::end(type_names), "[safetensors] {}: '{}' is {}, which the format has not", where, name,
+            name_of(value.dtype()));
+    header[name] = {{"dtype", type->theirs},
+                    {"shape", std::vector<std::int64_t>(value.shape().begin(), value.shape().end())},
+                    {"data_offsets", {at, at + value.bytes()}}};
+    at += value.bytes();
+  }
+  auto text = header.dump();
+  text.append((8 - text.size() % 8) % 8, ' ');  // elements begin at a multiple of 8
+  const std::uint64_t length = text.size();
+
+  auto temporary = path;
+  temporary += ".part";
+  std::FILE* file = std::fopen(temporary.c_str(), "wb");
+  int reason = errno;
+  require(file != nullptr, "[safetensors] {} cannot be written: {}", where, std::strerror(reason));
+  bool written = std::fwrite(&length, sizeof length, 1, file) == 1 && std::fwrite(text.data(), 1, length, file) == length;
+  for (const auto& [name, value] : contents.tensors) {
+    const auto bytes = static_cast<std::size_t>(value.bytes());
+    written = written && std::fwrite(value.raw(), 1, bytes, file) == bytes;
+  }
+  written = written && std::fflush(file) == 0 && fsync(fileno(file)) == 0;
+  reason = errno;
+  written = std::fclose(file) == 0 && written;
+  if (written) std::filesystem::rename(temporary, path, error);
+  if (written && !error) return;
+  const auto why = written ? error.message() : std::string(std::strerror(reason));
+  std::filesystem::remove(temporary, error);
+  fail("[safetensors] {} could not be written completely: {}", where, why);
+}
+
+}  // namespace mpigrad::weights

@@ -1,0 +1,171 @@
+// Files of the safetensors format, damaged everywhere, and PyTorch's names.
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <fstream>
+
+#include "examples/weights/names.h"
+#include "examples/weights/safetensors.h"
+#include "models/networks/resnet.h"
+#include "models/networks/unet3d.h"
+#include "ops/random.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+
+using namespace mpigrad;
+using namespace mpigrad::testing;
+using namespace mpigrad::weights;
+
+namespace {
+
+void write(const std::filesystem::path& path, const std::string& header, const std::string& elements) {
+  const std::uint64_t length = header.size();
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(&length), 8);
+  file << header << elements;
+}
+
+std::vector<NamedTensor> tensors_of(nn::Module& net) {
+  std::vector<NamedTensor> result;
+  for (std::size_t i = 0; i < net.parameters().size(); ++i)
+    result.push_back({"parameters/" + net.parameters()[i].name, net.parameters()[i].value});
+  for (const auto& [name, value] : net.buffers()) result.push_back({"buffers/" + name, value});
+  return result;
+}
+
+std::vector<std::string> theirs_of(const std::vector<NamedTensor>& tensors) {
+  std::vector<std::string> names;
+  for (const auto& pair : pytorch_names(tensors)) names.push_back(pair.theirs);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("weights: safetensors of every type, there and back") {
+  const Folder folder;
+  const auto path = folder.path / "all.safetensors";
+  TensorFile file{.metadata = {{"format", "pt"}, {"text", "line\nand \"quotes\""}}};
+  const Shape shape{3, 2, 5};
+  for (const auto type : {DType::float64, DType::float32, DType::float16, DType::bfloat16, DType::int64, DType::int32,
+                          DType::uint8, DType::boolean}) {
+    Tensor value({shape, type}, DeviceKind::cpu);
+    for (std::int64_t i = 0; i < value.bytes(); ++i)
+      value.raw()[i] = static_cast<std::byte>(type == DType::boolean ? i % 2 : 7 * i % 100);
+    file.tensors.push_back({fmt::format("a.{}", name_of(type)), constant(value)});
+  }
+  file.tensors.push_back({"empty", constant(Tensor({Shape{0, 4}, DType::float32}, DeviceKind::cpu))});
+  file.tensors.push_back({"scalar", constant(full({}, 3))});
+  write_safetensors(path, file, false);
+  const auto read = read_safetensors(path);
+  CHECK(read.metadata == file.metadata);
+  REQUIRE(read.tensors.size() == file.tensors.size());
+  for (const auto& [name, value] : file.tensors) {
+    const auto found =
+        std::find_if(read.tensors.begin(), read.tensors.end(), [&, n = name](const auto& t) { return t.name == n; });
+    REQUIRE(found != read.tensors.end());
+    CHECK(found->value.type() == value.type());
+    CHECK(std::memcmp(found->value.raw(), value.raw(), static_cast<std::size_t>(value.bytes())) == 0);
+  }
+  CHECK(error_text([&] { write_safetensors(path, file, false); }).find("exists") != std::string::npos);
+  CHECK(error_text([&] {
+          write_safetensors(folder.path / "no folder" / "x.safetensors", file, false);
+        }).find("cannot be written") != std::string::npos);
+}
+
+TEST_CASE("weights: damaged safetensors are an error and nothing else") {
+  const Folder folder;
+  const auto path = folder.path / "bad.safetensors";
+  const std::string eight(8, 'x');
+  const auto refused = [&](const std::string& header, const std::string& elements, const char* why) {
+    write(path, header, elements);
+    const auto text = error_text([&] { read_safetensors(path); });
+    CAPTURE(text);
+    CHECK(text.find(why) != std::string::npos);
+  };
+  refused("", "", "no JSON object");
+  refused("[1]", "", "no JSON object");
+  refused("{", "", "no JSON object");
+  refused(R"({"a":5})", "", "no dtype");
+  refused(R"({"a":{"dtype":"F32","shape":[2]}})", eight, "no dtype");
+  refused(R"({"a":{"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]}})", eight, "F8_E4M3, which is not read");
+  refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,7]}})", eight, "offsets that do not go");
+  refused(R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", eight, "offsets that do not go");
+  refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})", eight, "offsets that do not go");
+  refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", eight, "offsets that do not go");
+  refused(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", eight, "no number");
+  refused(R"({"a":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}})", eight, "no number");
+  refused(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]}})", eight, "beyond the file");
+  refused(R"({"a":{"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,1]}})", "x", "too many dimensions");
+  refused(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", eight, "behind its last");
+  refused(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", eight, "do not begin");
+  refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", eight,
+          "do not begin");
+  refused(R"({"__metadata__":{"a":5}})", "", "is no text");
+  refused(R"({"__metadata__":[]})", "", "no object");
+  // Cut everywhere, and every byte changed.
+  TensorFile file;
+  file.tensors.push_back({"conv1.weight", constant(random_normal({2, 3}, Philox{1, 2}, 0, 1, DType::float32))});
+  file.tensors.push_back({"bias", constant(random_normal({5}, Philox{1, 3}, 0, 1, DType::float32))});
+  write_safetensors(path, file, true);
+  std::ifstream stream(path, std::ios::binary);
+  const std::string whole((std::istreambuf_iterator<char>(stream)), {});
+  const auto elements = static_cast<std::size_t>((6 + 5) * 4);
+  for (std::size_t n = 0; n < whole.size(); ++n) {
+    std::ofstream(path, std::ios::binary) << whole.substr(0, n);
+    CHECK(!error_text([&] { read_safetensors(path); }).empty());
+  }
+  for (std::size_t at = 0; at < whole.size() - elements; ++at)
+    for (const int flip : {1, 2, 16, 128}) {
+      auto changed = whole;
+      changed[at] = static_cast<char>(changed[at] ^ flip);
+      std::ofstream(path, std::ios::binary) << changed;
+      // An error of ours, or a file that says something else.
+      try {
+        const auto tensors = read_safetensors(path).tensors.size();
+        CHECK(tensors <= 3);
+      } catch (const Error& error) {
+        CHECK(std::string(error.what()).starts_with("[safetensors]"));
+      }
+    }
+}
+
+TEST_CASE("weights: a ResNet has torchvision's names, a U-Net its own") {
+  ResNet resnet({.depth = 50, .classes = 10, .width = 2});
+  resnet.build(Shape{1, 1, 32, 32, 3});
+  const auto tensors = tensors_of(resnet);
+  const auto names = theirs_of(tensors);
+  for (const auto* name :
+       {"conv1.weight", "bn1.weight", "bn1.bias", "layer1.0.conv1.weight", "layer1.0.bn3.bias", "layer1.0.downsample.0.weight",
+        "layer1.0.downsample.1.weight", "layer3.5.conv2.weight", "layer4.2.bn3.weight", "fc.weight", "fc.bias"}) {
+    CAPTURE(name);
+    CHECK(std::binary_search(names.begin(), names.end(), name));
+  }
+  // 53 convolutions, as many norms of two numbers, and the last layer: as torchvision's has.
+  CHECK(resnet.parameters().size() == 53 + 2 * 53 + 2);
+  const auto pairs = pytorch_names(tensors);
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    const auto there = to_pytorch(pairs[i], tensors[i].value);
+    CHECK(there.shape() == pairs[i].shape);
+    if (pairs[i].theirs == "conv1.weight") {
+      CHECK(there.shape() == Shape{2, 3, 7, 7});
+      const auto ours = tensors[i].value.to_vector(), theirs = there.to_vector();
+      for (int k = 0; k < 2; ++k)
+        for (int c = 0; c < 3; ++c)
+          for (int p = 0; p < 49; ++p)
+            CHECK(theirs[static_cast<std::size_t>((k * 3 + c) * 49 + p)] == ours[static_cast<std::size_t>((k * 49 + p) * 3 + c)]);
+    }
+    CHECK(from_pytorch(pairs[i], there, tensors[i].value.shape()).to_vector() == tensors[i].value.to_vector());
+  }
+  UNet3d unet({.variant = UNet3dVariant::mlperf, .filters = {2, 3, 4}, .classes = 3});
+  unet.build(Shape{1, 8, 8, 8, 1});
+  const auto of_unet = tensors_of(unet);
+  const auto unet_names = theirs_of(of_unet);
+  for (const auto* name : {"down1.conv1.weight", "down1.norm1.weight", "up1.expand.weight", "up1.expand.bias", "head.bias"}) {
+    CAPTURE(name);
+    CHECK(std::binary_search(unet_names.begin(), unet_names.end(), name));
+  }
+  for (const auto& pair : pytorch_names(of_unet))
+    if (pair.theirs == "up1.expand.weight") CHECK(pair.shape == Shape{3, 2, 2, 2, 2});  // [in, out, ...]
+}
