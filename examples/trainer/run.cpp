@@ -139,7 +139,11 @@ std::vector<std::string> files_to_resume(const Options& o, const Communicator& w
 
 }  // namespace
 
-bool replaces(const Options& o) { return o.overwrite || o.resume == newest_in_out; }
+bool replaces(const Options& o) {
+  if (o.overwrite || o.resume != newest_in_out) return o.overwrite;
+  const auto found = find_checkpoints(o.out);  // without one nothing is gone on with
+  return !found.files.empty() || !found.skipped.empty();
+}
 
 Start start_from_files(const Options& o, const Communicator& world, nn::Module& net, Optimizer& optimizer, LossScale* loss_scale,
                        std::int64_t steps, const Notes& notes, const std::vector<std::string>& decisive) {
@@ -154,9 +158,16 @@ Start start_from_files(const Options& o, const Communicator& world, nn::Module& 
       const auto found = info.notes.find(name);
       return found == info.notes.end() ? "unknown" : found->second;
     };
-    const auto failure = mpigrad::detail::first_failure(world.transport(), [&] {
+    // What is damaged is skipped where there are others; what is of another training is not.
+    const auto skip = [&](const std::function<void()>& f) {
+      const auto failure = mpigrad::detail::first_failure(world.transport(), f);
+      if (failure.failed && &file == &files.back()) throw SharedError(failure.text);
+      if (failure.failed && first) fmt::print(stderr, "warning: skipped: {}\n", failure.text);
+      return failure.failed;
+    };
+    if (skip([&] { info = read_checkpoint_info(file); })) continue;
+    trainer::together(world, [&] {
       // Before the tensors: another optimizer may have the same ones, and other test samples were trained on.
-      info = read_checkpoint_info(file);
       for (const auto& name : decisive)
         require(before(name) == notes.at(name), "[resume] {} was trained with {} {}, now it is {}", file, name, before(name),
                 notes.at(name));
@@ -165,13 +176,8 @@ Start start_from_files(const Options& o, const Communicator& world, nn::Module& 
       require(info.epoch_step == 0 || info.epoch_steps == steps,
               "[resume] {} is {} steps into an epoch of {}; now an epoch has {}: --batch and --accumulate are to be the same",
               file, info.epoch_step, info.epoch_steps, steps);
-      load_checkpoint(file, net, {.optimizer = &optimizer, .loss_scale = loss_scale});
     });
-    if (failure.failed && &file == &files.back()) throw SharedError(failure.text);
-    if (failure.failed) {
-      if (first) fmt::print(stderr, "warning: skipped: {}\n", failure.text);
-      continue;
-    }
+    if (skip([&] { load_checkpoint(file, net, {.optimizer = &optimizer, .loss_scale = loss_scale}); })) continue;
     require_same_file(world, file, info);
     for (const auto& [name, text] : notes)
       if (first && info.notes.count(name) != 0 && before(name) != text)

@@ -5,6 +5,8 @@
 //   build/examples/weights convert resnet50.safetensors weights.h5 --like run/weights.h5
 //   build/examples/weights compare run/weights.h5 weights.safetensors
 
+#include "comm/launch.h"
+
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <map>
@@ -181,7 +183,7 @@ int compare(const Options& o) {
   return differing + missing == 0 ? 0 : 1;
 }
 
-int run(int argc, char** argv) {
+int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   CLI::App app("Weights in files: checkpoints (.h5) and safetensors, with PyTorch's names and order of dimensions.", "weights");
   app.require_subcommand(1);
   Options o;
@@ -204,14 +206,23 @@ int run(int argc, char** argv) {
   compare_command->add_option("--tolerance", o.tolerance, "differences that do not count")
       ->check(tool::number_from(0))
       ->capture_default_str();
-  if (const int code = tool::parse(app, argc, argv); code >= 0) return code;
-  return tool::finish(app, [&] {
-    if (*list_command) return list(o);
-    return *convert_command ? convert(o) : compare(o);
+  if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
+  return tool::finish(app, *transport, [&] {
+    std::int64_t code = 0;  // one rank works
+    tool::together(*transport, [&] {
+      if (transport->rank() != 0) return;
+      code = *list_command ? list(o) : *convert_command ? convert(o) : compare(o);
+    });
+    transport->bcast(&code, 1, DType::int64, 0);
+    return static_cast<int>(code);
   });
 }
 
 }  // namespace
 }  // namespace mpigrad::weights
 
-int main(int argc, char** argv) { return mpigrad::weights::run(argc, argv); }
+int main(int argc, char** argv) {
+  return mpigrad::launch(argc, argv, [&](const std::shared_ptr<mpigrad::Transport>& transport) {
+    return mpigrad::weights::run(transport, argc, argv);
+  });
+}

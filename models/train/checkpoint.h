@@ -59,8 +59,9 @@ inline constexpr const char *newest_checkpoint = "checkpoint.h5", *best_weights 
 // Keeps the newest checkpoint under its step's name, before it is replaced: both names are of whole files all the time. Of one
 // rank. One that cannot be read is left to be replaced.
 void keep_checkpoint(const std::filesystem::path& folder);
-// Removes all older ones but the `count` newest of them. Of one rank.
-void remove_old_checkpoints(const std::filesystem::path& folder, std::int64_t count);
+// Removes all older ones but the `count` newest of them; and those of steps from `step` on, which a training that goes on from
+// before them has left behind. Of one rank.
+void remove_old_checkpoints(const std::filesystem::path& folder, std::int64_t count, std::int64_t step);
 struct FoundCheckpoints {
   std::vector<std::filesystem::path> files{};  // the newest first, by what they say of themselves
   std::vector<std::string> skipped{};          // why others are not among them

@@ -156,6 +156,10 @@ says_error() { succeeds && grep -q -e "$1" "$work/err"; }
   run "$cosmoflow" $long $batch --resume --out "$work/limited"
   judge 'a damaged checkpoint is skipped, and it is said' says_error 'skipped: .*limited/checkpoint.h5'
   judge 'the one before is gone on from' says_error 'going on from .*limited/checkpoint-[0-9]*.h5'
+  run "$cosmoflow" $long $batch --seed 5 --resume --out "$work/limited"
+  judge 'another training is refused, and no older checkpoint looked for' refuses_once 'limited/checkpoint.h5 was trained with seed 1, now it is 5'
+  run "$cosmoflow" train --data "$universes" --batch 4 --epochs 1 --dtype float64 --test-fraction 0.3 --resume --out "$work/hybrid"
+  judge 'results without a checkpoint are not replaced by --resume' refuses_once 'hybrid/weights.h5 exists'
   mkdir "$work/empty"
   run "$cosmoflow" $long $batch --resume "$work/empty" --out "$work/other"
   judge 'a folder without checkpoints is refused' refuses_once 'no checkpoint in .*empty can be gone on from'
@@ -360,7 +364,7 @@ judge 'refused runs leave nothing behind' no_file "$work/refused"
 # ---- ranks that are killed at any time, while checkpoints are written, too
 kills=6
 [ -z "${MPIGRAD_TEST_ALL:-}" ] || kills=100
-victim="train --data $work/scans.h5 --filters 4 --batch 6 --epochs $((kills * 12)) --norm-momentum 0.5 --dtype float64 --quiet --flips"
+victim="train --data $work/scans.h5 --filters 4 --batch 6 --epochs $((kills * 40)) --norm-momentum 0.5 --dtype float64 --quiet --flips"
 # shellcheck disable=SC2086  # several options
 {
   ranks 2 "$classify" $victim --out "$work/spared"
@@ -372,7 +376,7 @@ victim="train --data $work/scans.h5 --filters 4 --batch 6 --epochs $((kills * 12
       if tr '\0' ' ' <"$entry/cmdline" 2>/dev/null | grep -q "^$1"; then echo "${entry#/proc/}"; fi
     done
   }
-  for wait in $(awk -v n="$kills" 'BEGIN { srand(20261123); for (i = 0; i < n; ++i) printf "%.2f ", 0.3 + 1.2 * rand() }'); do
+  for wait in $(awk -v n="$kills" 'BEGIN { srand(20261123); for (i = 0; i < n; ++i) printf "%.2f ", 0.3 + 0.7 * rand() }'); do
     $MPIEXEC -n 2 "$classify" $victim --checkpoint-steps 1 --keep-checkpoints 2 --resume --out "$work/killed" >"$work/out" 2>"$work/err" \
       </dev/null &
     launcher=$!

@@ -71,6 +71,11 @@ else
   skip 'Python has no safetensors'
 fi
 
+ranks 2 "$weights" convert "$work/a.safetensors" "$work/ranks.h5" --like "$h5"
+judge 'of two ranks one works' says 'written to'
+ranks 2 "$weights" compare "$h5" "$work/half.safetensors"
+judge 'and all have its exit code' test "$status" = 1
+
 # ---- refusals
 for bad in list compare convert; do
   run "$weights" "$bad"

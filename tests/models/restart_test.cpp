@@ -151,6 +151,11 @@ TEST_CASE("restart: checkpoints that are kept, found and skipped") {
   CHECK(found.files[0].filename() == "checkpoint-8.h5");
   REQUIRE(found.skipped.size() == 2);
   CHECK(found.skipped[0].find("checkpoint.h5") != std::string::npos);
+  // A training that goes on from before a checkpoint leaves it behind.
+  std::filesystem::copy_file(found.files[0], folder.path / "checkpoint-99.h5");
+  remove_old_checkpoints(folder.path, 5, 12);
+  CHECK(!std::filesystem::exists(folder.path / "checkpoint-99.h5"));
+  CHECK(std::filesystem::exists(folder.path / "checkpoint-8.h5"));
   // One in the place of a damaged one, and nothing kept of that.
   train(1);
   found = find_checkpoints(folder.path);

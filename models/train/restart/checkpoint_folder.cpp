@@ -49,11 +49,12 @@ void keep_checkpoint(const fs::path& folder) {
   if (error) fs::copy_file(newest, kept, fs::copy_options::overwrite_existing);  // a file system without links
 }
 
-void remove_old_checkpoints(const fs::path& folder, std::int64_t count) {
-  const auto found = older_checkpoints(folder);
-  for (auto i = static_cast<std::size_t>(std::max<std::int64_t>(0, count)); i < found.size(); ++i) {
+void remove_old_checkpoints(const fs::path& folder, std::int64_t count, std::int64_t step) {
+  std::int64_t kept = 0;
+  for (const auto& [of, file] : older_checkpoints(folder)) {
+    if (of < step && kept++ < count) continue;
     std::error_code error;
-    fs::remove(found[i].second, error);  // what cannot be removed is in nobody's way
+    fs::remove(file, error);  // what cannot be removed is in nobody's way
   }
 }
 

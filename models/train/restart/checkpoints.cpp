@@ -67,6 +67,7 @@ Checkpoints::Wish Checkpoints::wish() const {
 
 void Checkpoints::save(CheckpointInfo info) {
   const auto begin = Clock::now();
+  const auto step = info.step;
   info.notes = o_.notes;
   if (hooks_.before_checkpoint) hooks_.before_checkpoint();
   together(world_, [&] {
@@ -75,7 +76,7 @@ void Checkpoints::save(CheckpointInfo info) {
   together(world_, [&] {
     save_checkpoint(o_.folder / newest_checkpoint, net_, world_,
                     {.optimizer = &optimizer_, .loss_scale = o_.fit.loss_scale, .info = std::move(info), .overwrite = true});
-    if (world_.rank() == 0) remove_old_checkpoints(o_.folder, o_.keep - 1);
+    if (world_.rank() == 0) remove_old_checkpoints(o_.folder, o_.keep - 1, step);
   });
   if (hooks_.after_checkpoint) hooks_.after_checkpoint();
   saved_ = Clock::now();
