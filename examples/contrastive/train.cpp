@@ -22,14 +22,14 @@
 namespace mpigrad::contrast {
 namespace {
 
-constexpr const char *weights_file = "weights.h5", *checkpoint_file = "checkpoint.h5", *metrics_file = TrainingLog::file,
-                     *picture_file = "training.png", *summary_file = "summary.json";
+constexpr const char *weights_file = "weights.h5", *metrics_file = TrainingLog::file, *picture_file = "training.png",
+                     *summary_file = "summary.json";
 
 std::vector<std::string> output_files(const TrainOptions& o) {
   std::vector<std::string> files{weights_file, summary_file};
   if (o.epochs > 0) files.insert(files.end(), {metrics_file, picture_file});
   if (o.epochs > 0 && o.resume.empty() && tensorboard::available()) files.push_back(tensorboard::event_file_name(0));
-  if (o.checkpoint_every > 0) files.emplace_back(checkpoint_file);
+  for (auto& file : trainer::checkpoint_files(o)) files.push_back(std::move(file));
   return files;
 }
 

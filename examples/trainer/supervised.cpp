@@ -10,14 +10,19 @@
 
 namespace mpigrad::trainer {
 
+std::vector<std::string> checkpoint_files(const Options& o) {
+  if (o.epochs == 0) return {};
+  std::vector<std::string> files{newest_checkpoint};
+  if (o.keep_best) files.emplace_back(best_weights);
+  return files;
+}
+
 std::vector<std::string> training_files(const Options& o, const std::vector<std::string>& own) {
   std::vector<std::string> files{weights_file};
   files.insert(files.end(), own.begin(), own.end());
   files.insert(files.end(), {summary_file, TrainingLog::file});
   if (o.epochs > 0 && o.resume.empty() && tensorboard::available()) files.push_back(tensorboard::event_file_name(0));
-  if (o.checkpoint_every > 0 || o.checkpoint_steps > 0 || o.checkpoint_minutes > 0 || o.time_limit > 0)
-    files.emplace_back(checkpoint_file);
-  if (o.keep_best) files.emplace_back(best_weights);
+  for (auto& file : checkpoint_files(o)) files.push_back(std::move(file));
   if (o.profile) files.emplace_back(trace_file);
   return files;
 }
@@ -109,10 +114,13 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
                                {"training_seconds", result.seconds},
                                {"samples_per_second", rate}};
     if (!result.stopped.empty()) run["stopped"] = result.stopped;
+    if (result.checkpoints > 0) run["checkpoints"] = result.checkpoints, run["checkpoint_seconds"] = result.checkpoint_seconds;
     add(run, usage);
     std::string text =
         result.stopped.empty() ? "" : fmt::format("ended after {} epochs: {}\n", result.epochs_behind, result.stopped);
     if (result.seconds > 0) text += fmt::format("{} training at {:.1f} samples/s, ", format_duration(result.seconds), rate);
+    if (result.checkpoints > 0)
+      text += fmt::format("{:.1f} s for {} checkpoints, ", result.checkpoint_seconds, result.checkpoints);
     text += fmt::format("{} in all; {}", format_duration(seconds), to_string(usage));
     s.report(std::move(run), result, text);
   });

@@ -12,8 +12,9 @@
 
 namespace mpigrad::trainer {
 
-inline constexpr const char *weights_file = "weights.h5", *checkpoint_file = "checkpoint.h5", *summary_file = "summary.json",
-                            *trace_file = "trace.json";
+inline constexpr const char *weights_file = "weights.h5", *summary_file = "summary.json", *trace_file = "trace.json";
+// Of these one may come of a signal in any training.
+std::vector<std::string> checkpoint_files(const Options& options);
 // What a training writes beside the program's `own` files.
 std::vector<std::string> training_files(const Options& options, const std::vector<std::string>& own);
 

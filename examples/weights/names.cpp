@@ -44,9 +44,6 @@ std::string resnet_layer(const std::string& ours) {
   return ours;
 }
 
-// The number of the first layers that a linear layer's input may come of.
-bool is_convolution(const NamedTensor& tensor) { return tensor.value.rank() == 5; }
-
 }  // namespace
 
 std::vector<NamePair> pytorch_names(const std::vector<NamedTensor>& network) {
@@ -67,7 +64,7 @@ std::vector<NamePair> pytorch_names(const std::vector<NamedTensor>& network) {
   };
   std::string last, first;
   for (const auto& tensor : network)
-    if (is_convolution(tensor) && natural(tensor.name) >= natural(last)) last = tensor.name, channels = tensor.value.dim(0);
+    if (tensor.value.rank() == 5 && natural(tensor.name) >= natural(last)) last = tensor.name, channels = tensor.value.dim(0);
   for (const auto& tensor : network)
     if (tensor.value.rank() == 2 && (first.empty() || natural(tensor.name) < natural(first))) first = tensor.name;
 

@@ -11,13 +11,13 @@
 
 #include "comm/hdf5/hdf5_file.h"
 #include "comm/launch.h"
-#include "comm/spatial/redistribute.h"
 #include "comm/spatial/same_parameters.h"
 #include "framework/activity.h"
 #include "framework/cuda/cuda.h"
 #include "framework/joined.h"
 #include "framework/tensor/content_hash.h"
 #include "framework/tensor/printable.h"
+#include "models/nn/whole_copy.h"
 #include "ops/elementwise.h"
 #include "ops/views.h"
 
@@ -88,13 +88,6 @@ Tensor rounded(const std::string& name, const Tensor& value) {
 
 const Shape& global_shape(const Tensor& x) { return x.layout() ? x.layout()->global : x.shape(); }
 bool in_blocks(const Tensor& x) { return x.layout() && x.layout()->has(Placement::split); }
-
-// All of a tensor of which ranks hold blocks. Collective then.
-Tensor whole_of(const Tensor& x) {
-  Untaped scope;
-  UseDevice device(x.device());
-  return in_blocks(x) ? gather_all(constant(x)).without_layout() : x;
-}
 
 // What rank 0 does. Throws.
 class CheckpointWriter {
@@ -287,7 +280,7 @@ void save_checkpoint(const std::filesystem::path& path, nn::Module& net, const C
   on_first([&] { writer.emplace(path, options); });
   // Ranks hand over blocks also where the first can write no more: they do not know.
   for (const auto& [name, value] : tensors) {
-    const auto whole = whole_of(value);
+    const auto whole = nn::whole_value(value);
     on_first([&] { writer->add(name, whole); });
   }
   on_first([&] { writer->finish(); });

@@ -148,6 +148,8 @@ says_error() { succeeds && grep -q -e "$1" "$work/err"; }
   done
   run "$cosmoflow" $long $batch --time-limit 0.01 --keep-checkpoints 2 --out "$work/limited"
   judge '--time-limit: exit code 75' test "$status" = 75
+  run "$cosmoflow" train --data "$universes" --batch 4 --epochs 1 --dtype float64 --test-fraction 0.3 --out "$work/limited"
+  judge 'another training there, which a signal would let write one, too, is refused' refuses_once 'limited/checkpoint.h5 exists'
   ranks 2 "$cosmoflow" $long $batch --grid depth=2 --time-limit 0.01 --keep-checkpoints 2 --resume --out "$work/limited"
   judge '--time-limit on two ranks, which go on from one: exit code 75' test "$status" != 0
   run "$cosmoflow" $long --batch 3 --resume "$work/limited/checkpoint-2.h5" --out "$work/other"
