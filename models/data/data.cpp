@@ -14,20 +14,25 @@
 #include "models/data/data_parts.h"
 #include "models/data/sources/bytes.h"
 #include "models/data/sources/hdf5.h"
+#include "models/data/store.h"
 
 namespace mpigrad::data {
 
 struct Loader::Fetch {
   struct Item {
     std::int64_t sample = 0;
-    std::vector<Piece> pieces;
-    std::vector<RegionPtr> regions;            // one for each piece
-    std::vector<RegionPtr> targets;            // likewise where each cell has some, else one
+    Augmentation map{};
+    Shape extents{};                           // of the sample
+    std::array<std::int64_t, 3> begin{};       // of the window in it
     std::optional<Deformation> deformation{};  // of one piece
+    std::vector<Piece> pieces{};               // of this rank's block
+    std::vector<RegionPtr> regions{};          // one for each piece
+    std::vector<RegionPtr> targets{};          // likewise where each cell has some, else one
   };
   std::int64_t epoch = 0;
   std::int64_t n = 0;       // of all ranks
   std::vector<Item> items;  // this rank's
+  std::shared_ptr<StoreBatch> stored;
 };
 
 struct Loader::State {
@@ -45,6 +50,7 @@ struct Loader::State {
   std::optional<ForegroundCells> foreground;
   Box spatial;  // this rank's block of [D, H, W]
   std::optional<Regions> regions, targets;
+  std::optional<SampleStore> store;
 
   struct Layouts {
     LayoutPtr x, y;
@@ -63,7 +69,12 @@ struct Loader::State {
   }
   const Layouts& layouts_for(std::int64_t n);
   std::shared_ptr<Fetch> start(std::int64_t epoch, const std::vector<std::int64_t>& order, std::int64_t step);
-  void prepare(Fetch& fetch, std::int64_t epoch, std::int64_t sample);
+  // A sample as it is in an epoch, for any rank.
+  Fetch::Item drawn(std::int64_t epoch, std::int64_t sample);
+  // What a block of its window is made of.
+  std::vector<Piece> pieces_for(const Fetch::Item& item, const Box& block) const;
+  void read(Fetch::Item& item);
+  std::vector<Fetch::Item> from_store(Fetch& fetch, std::vector<Fetch::Item> batch);
   Philox random_of(std::int64_t epoch, std::int64_t sample, std::uint64_t purpose) const {
     return Philox{options.seed, static_cast<std::uint64_t>(epoch)}.child(purpose).child(static_cast<std::uint64_t>(sample));
   }
@@ -108,28 +119,76 @@ std::shared_ptr<Loader::Fetch> Loader::State::start(std::int64_t epoch, const st
     const auto box = layout->box();
     begin = box.begin[0], end = box.end[0];
   }
-  for (auto i = begin; i < end; ++i) prepare(*fetch, epoch, order[static_cast<std::size_t>(first + i)]);
+  // With a store, what others need has to be known, too.
+  const auto from = store ? 0 : begin, to = store ? fetch->n : end;
+  std::vector<Fetch::Item> batch;
+  for (auto i = from; i < to; ++i) batch.push_back(drawn(epoch, order[static_cast<std::size_t>(first + i)]));
+  for (auto i = begin; i < end; ++i) {
+    auto& item = batch[static_cast<std::size_t>(i - from)];
+    item.pieces = pieces_for(item, spatial);
+  }
+  fetch->items = store ? from_store(*fetch, std::move(batch)) : std::move(batch);
+  for (auto& item : fetch->items) read(item);
   return fetch;
 }
 
-// Asks for what a sample's block is made of.
-void Loader::State::prepare(Fetch& fetch, std::int64_t epoch, std::int64_t sample) {
-  auto& item = fetch.items.emplace_back();
-  item.sample = sample;
-  const auto map = draw_augmentation(options.seed, epoch, sample, window, kinds);
-  const auto extents = options.crop ? source->extents_of(sample) : window;
-  std::array<std::int64_t, 3> begin{};
-  if (options.crop) begin = draw_window(options.seed, epoch, sample, extents, *options.crop, foreground ? &*foreground : nullptr);
-  if (options.elastic) {
-    item.deformation.emplace(*options.elastic, random_of(epoch, sample, 4), window, map, begin, extents);
-    if (const auto box = item.deformation->needed(spatial); box.elements() > 0) item.pieces.push_back({.box = box});
-  } else {
-    item.pieces = pieces_in_sample(pieces_of(spatial, window, map), begin, extents);
+Loader::Fetch::Item Loader::State::drawn(std::int64_t epoch, std::int64_t sample) {
+  Fetch::Item item{.sample = sample, .map = draw_augmentation(options.seed, epoch, sample, window, kinds)};
+  item.extents = options.crop ? source->extents_of(sample) : window;
+  if (options.crop)
+    item.begin = draw_window(options.seed, epoch, sample, item.extents, *options.crop, foreground ? &*foreground : nullptr);
+  if (options.elastic)
+    item.deformation.emplace(*options.elastic, random_of(epoch, sample, 4), window, item.map, item.begin, item.extents);
+  return item;
+}
+
+std::vector<Piece> Loader::State::pieces_for(const Fetch::Item& item, const Box& block) const {
+  if (!item.deformation) return pieces_in_sample(pieces_of(block, window, item.map), item.begin, item.extents);
+  const auto box = item.deformation->needed(block);
+  if (box.elements() == 0) return {};
+  return {Piece{.box = box}};
+}
+
+// Asks for what a sample's block is made of and no store has.
+void Loader::State::read(Fetch::Item& item) {
+  const bool stored = !item.regions.empty();
+  const bool per_cell = source->target_type().per_cell;
+  for (const auto& piece : item.pieces) {
+    if (!stored) item.regions.push_back(regions->get(item.sample, piece.box));
+    if (!stored && per_cell) item.targets.push_back(targets->get(item.sample, piece.box));
   }
-  for (const auto& piece : item.pieces) item.regions.push_back(regions->get(sample, piece.box));
-  if (!source->target_type().per_cell) item.targets.push_back(targets->get(sample, spatial));
-  else
-    for (const auto& piece : item.pieces) item.targets.push_back(targets->get(sample, piece.box));
+  if (!per_cell) item.targets.push_back(targets->get(item.sample, spatial));
+}
+
+// This rank's samples of a batch, with their regions where they are kept.
+std::vector<Loader::Fetch::Item> Loader::State::from_store(Fetch& fetch, std::vector<Fetch::Item> batch) {
+  const auto& layout = layouts_for(fetch.n).x;
+  std::vector<SampleStore::Wanted> wanted;
+  int group = 0;
+  for (std::int64_t i = 0; i < fetch.n; ++i) {
+    if (layout && layout->axes[0].placement == Placement::split)
+      while (layout->axes[0].cuts[static_cast<std::size_t>(group) + 1] <= i) ++group;
+    wanted.push_back({batch[static_cast<std::size_t>(i)].sample, group});
+  }
+  const auto boxes = [&](std::size_t i, int rank) {
+    auto block = spatial;
+    if (layout) {
+      const auto theirs = layout->box(rank);
+      for (int a = 0; a < 3; ++a) block.begin[a] = theirs.begin[a + 1], block.end[a] = theirs.end[a + 1];
+    }
+    std::vector<Box> result;
+    for (const auto& piece : pieces_for(batch[i], block)) result.push_back(piece.box);
+    return result;
+  };
+  fetch.stored = store->start(wanted, boxes);
+  const int mine = layout ? layout->grid->coordinates(layout->grid->rank)[0] : 0;
+  std::vector<Fetch::Item> items;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    if (wanted[i].group != mine) continue;
+    auto& item = items.emplace_back(std::move(batch[i]));
+    item.regions = fetch.stored->values(i), item.targets = fetch.stored->targets(i);
+  }
+  return items;
 }
 
 std::pair<TensorType, TensorType> Loader::State::types(const Fetch& fetch) const {
@@ -168,6 +227,7 @@ void Loader::State::assemble(const Fetch::Item& item, const std::vector<RegionPt
 }
 
 void Loader::State::fill(Fetch& fetch, std::byte* x, std::byte* y) {
+  if (fetch.stored) fetch.stored->finish();
   const auto n = static_cast<std::int64_t>(fetch.items.size());
   const auto extents = spatial.extents();
   const auto channels = source->channels();
@@ -264,8 +324,12 @@ Loader::Loader(SourcePtr source, LoaderOptions options) {
   // Windows are elsewhere in each epoch; a source that keeps samples is the better place for them.
   const bool moves = s.kinds.any() || o.elastic;
   const auto& largest = moves ? s.source->whole() : s.spatial;
-  s.regions.emplace(s.source, Regions::Part::values, largest, s.schedule.samples.size(), o.crop ? 0 : o.cache_bytes, o.grid);
-  s.targets.emplace(s.source, Regions::Part::targets, largest, s.schedule.samples.size(), s.regions->left(), o.grid);
+  require(o.store_bytes >= 0, "[data] a store has room for bytes from 0 on, not {}", o.store_bytes);
+  const auto cache = o.store_bytes > 0 && !s.source->in_memory() ? 0 : o.cache_bytes;
+  s.regions.emplace(s.source, Regions::Part::values, largest, s.schedule.samples.size(), o.crop ? 0 : cache, o.grid);
+  s.targets.emplace(s.source, Regions::Part::targets, largest, s.schedule.samples.size(),
+                    target.per_cell ? s.regions->left() : o.cache_bytes, o.grid);
+  if (o.store_bytes > 0 && !s.source->in_memory()) s.store.emplace(s.source, o.grid, o.store_bytes);
 }
 
 Loader::Loader(const std::filesystem::path& path, LoaderOptions options)
@@ -278,6 +342,12 @@ std::int64_t Loader::steps() const { return state_->schedule.steps(); }
 Shape Loader::shape() const { return state_->shape(state_->options.batch); }
 LayoutPtr Loader::layout() const { return state_->layouts_for(state_->options.batch).x; }
 LayoutPtr Loader::target_layout() const { return state_->layouts_for(state_->options.batch).y; }
+
+Loader::InStore Loader::stored() const {
+  const auto& store = state_->store;
+  if (!store) return {};
+  return {store->samples(), store->room_for(state_->schedule.samples), store->bytes()};
+}
 
 std::vector<std::int64_t> Loader::samples_of(std::int64_t epoch, std::int64_t step) const {
   return state_->schedule.samples_of(epoch, step);

@@ -36,6 +36,9 @@ struct LoaderOptions {
   bool drop_last = false;               // leave out a last, smaller batch
   bool prefetch = true;                 // read the next batch while the current one is used
   std::int64_t cache_bytes = -1;        // keep what was read if all of it fits; negative: 1 GiB per node
+  // Of each rank, instead of that: ranks keep samples together, each is read from its file once, and comes to where a batch needs
+  // it as a message (models/data/store.h). Batches are then asked for by all ranks of the grid, in the same order. 0: not.
+  std::int64_t store_bytes = 0;
   // Of the batches. To a GPU they are copied while the step before is computed.
   DeviceKind device = current_device();
 };
@@ -62,6 +65,12 @@ class Loader {
   // without a grid.
   LayoutPtr layout() const;
   LayoutPtr target_layout() const;
+
+  // Samples that the store keeps by now, on all ranks, those for which it has room, and the bytes of them here.
+  struct InStore {
+    std::int64_t samples = 0, room = 0, bytes = 0;
+  };
+  InStore stored() const;
 
   // The samples of step `step` of epoch `epoch`, in order.
   std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t step) const;

@@ -53,43 +53,38 @@ std::vector<std::int64_t> Schedule::samples_of(std::int64_t epoch, std::int64_t 
 
 // ---- Regions
 
-Regions::Regions(SourcePtr source, Part part, const Box& largest, std::size_t samples, std::int64_t bytes, const GridPtr& grid)
-    : source_(std::move(source)), part_(part), largest_(largest) {
-  const auto budget = bytes >= 0 ? bytes : (std::int64_t{1} << 30) / (grid ? grid->world().transport().node_size() : 1);
-  constexpr double around = 1024;  // bytes of a region beside its elements
-  const auto all = (static_cast<double>(bytes_of(largest)) + around) * static_cast<double>(samples);
-  keep_ = !reads_here() && all <= static_cast<double>(budget);
-  left_ = budget - (keep_ ? static_cast<std::int64_t>(all) : 0);
+namespace {
+
+// Whether it is read on the thread that asks.
+bool reads_here(const Source& source, Region::Part part) {
+  return part == Region::Part::values ? source.in_memory() : source.targets_in_memory();
 }
 
-bool Regions::reads_here() const { return part_ == Part::values ? source_->in_memory() : source_->targets_in_memory(); }
-
-std::int64_t Regions::bytes_of(const Box& box) const {
-  if (part_ == Part::targets) return target_elements(*source_, box) * size_of(source_->target_type().type);
-  return box.elements() * source_->channels() * size_of(source_->type());
+std::int64_t bytes_of(const Source& source, Region::Part part, const Box& box) {
+  if (part == Region::Part::targets) return target_elements(source, box) * size_of(source.target_type().type);
+  return box.elements() * source.channels() * size_of(source.type());
 }
+
+}  // namespace
 
 // Regions and what is kept of them go before the source, so that a job may know it by address.
-RegionPtr Regions::read(std::int64_t sample, const Box& box) const {
+RegionPtr start_read(const SourcePtr& source, Region::Part part, std::int64_t sample, const Box& box) {
   auto region = std::make_shared<Region>();
   region->box = box;
-  const auto bytes = bytes_of(box);
+  const auto bytes = bytes_of(*source, part, box);
   if (bytes > (std::int64_t{1} << 26))
-    require_host_memory(fmt::format("[data] {}: the cells {}", source_->name_of_sample(sample), to_string(box)),
+    require_host_memory(fmt::format("[data] {}: the cells {}", source->name_of_sample(sample), to_string(box)),
                         static_cast<double>(bytes));
   region->bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes));
-  const auto job = [source = source_.get(), part = part_, sample, box, to = region->bytes.get()] {
-    if (part == Part::values) source->read(sample, box, to);
+  const auto job = [source = source.get(), part, sample, box, to = region->bytes.get()] {
+    if (part == Region::Part::values) source->read(sample, box, to);
     else source->read_targets(sample, box, to);
   };
   static JobQueue here(0);
-  region->ready = (reads_here() ? here : source_->queue()).submit(job).share();
+  region->ready = (reads_here(*source, part) ? here : source->queue()).submit(job).share();
   return region;
 }
 
-namespace {
-
-// What could not be read is asked for again.
 bool failed(const Region& region) {
   if (region.ready.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return false;
   try {
@@ -100,13 +95,20 @@ bool failed(const Region& region) {
   }
 }
 
-}  // namespace
+Regions::Regions(SourcePtr source, Part part, const Box& largest, std::size_t samples, std::int64_t bytes, const GridPtr& grid)
+    : source_(std::move(source)), part_(part), largest_(largest) {
+  const auto budget = bytes >= 0 ? bytes : (std::int64_t{1} << 30) / (grid ? grid->world().transport().node_size() : 1);
+  constexpr double around = 1024;  // bytes of a region beside its elements
+  const auto all = (static_cast<double>(bytes_of(*source_, part, largest)) + around) * static_cast<double>(samples);
+  keep_ = !reads_here(*source_, part) && all <= static_cast<double>(budget);
+  left_ = budget - (keep_ ? static_cast<std::int64_t>(all) : 0);
+}
 
 // What holds `box`: of what is kept, one region of the sample holds every box that is ever asked for.
 RegionPtr Regions::get(std::int64_t sample, const Box& box) {
-  if (!keep_) return read(sample, box);
+  if (!keep_) return start_read(source_, part_, sample, box);
   auto& found = kept_[sample];
-  if (!found || failed(*found)) found = read(sample, largest_);
+  if (!found || failed(*found)) found = start_read(source_, part_, sample, largest_);  // what failed is asked for again
   return found;
 }
 

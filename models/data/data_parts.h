@@ -34,6 +34,7 @@ void shuffle(std::vector<std::int64_t>& values, const Philox& random);
 
 // A box of a sample, or of its targets, in memory or on its way there. Other threads write into it, so it waits before it goes.
 struct Region {
+  enum class Part : std::uint8_t { values, targets };
   Box box;
   std::unique_ptr<std::byte[]> bytes;
   std::shared_future<void> ready;
@@ -46,12 +47,16 @@ struct Region {
   }
 };
 using RegionPtr = std::shared_ptr<Region>;
+// Reads a box where the source wants it. The region goes before the source.
+RegionPtr start_read(const SourcePtr& source, Region::Part part, std::int64_t sample, const Box& box);
+// Whether reading it has ended with an error.
+bool failed(const Region& region);
 
 // Reads boxes of samples, or of their targets, where the source wants it; keeps them if all that is ever asked for fits. For one
 // thread.
 class Regions {
  public:
-  enum class Part : std::uint8_t { values, targets };
+  using Part = Region::Part;
   // `largest` holds every box that is ever asked for; `samples` are the different samples of this rank. bytes < 0: 1 GiB per
   // node.
   Regions(SourcePtr source, Part part, const Box& largest, std::size_t samples, std::int64_t bytes, const GridPtr& grid);
@@ -60,10 +65,6 @@ class Regions {
   std::int64_t left() const { return left_; }
 
  private:
-  RegionPtr read(std::int64_t sample, const Box& box) const;
-  std::int64_t bytes_of(const Box& box) const;
-  bool reads_here() const;  // on the thread that asks
-
   SourcePtr source_;
   Part part_;
   Box largest_;

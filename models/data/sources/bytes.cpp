@@ -217,10 +217,23 @@ void copy_box(const std::byte* from, std::int64_t cell, const Shape& extents, co
   for (int a = 0; a < 3; ++a)
     require(box.begin[a] >= 0 && box.begin[a] <= box.end[a] && box.end[a] <= extents[a], "[data] the box {} is not inside {}",
             to_string(box), extents);
-  const auto row = (box.end[2] - box.begin[2]) * cell;
-  for (auto d = box.begin[0]; d < box.end[0]; ++d)
-    for (auto h = box.begin[1]; h < box.end[1]; ++h, out += row)
-      std::copy_n(from + ((d * extents[1] + h) * extents[2] + box.begin[2]) * cell, row, out);
+  copy_cells(from, {Shape{0, 0, 0}, extents}, box, box, cell, out);
+}
+
+void copy_cells(const std::byte* from, const Box& from_box, const Box& part, const Box& to_box, std::int64_t cell, std::byte* to) {
+  const auto size = part.extents(), source = from_box.extents(), target = to_box.extents();
+  const auto place = [&](const Box& whole, const Shape& extents, std::int64_t d, std::int64_t h) {
+    return (((d - whole.begin[0]) * extents[1] + h - whole.begin[1]) * extents[2] + part.begin[2] - whole.begin[2]) * cell;
+  };
+  // Rows that follow each other in both arrays are one.
+  const bool full_rows = size[2] == source[2] && size[2] == target[2];
+  const bool full_planes = full_rows && size[1] == source[1] && size[1] == target[1];
+  const auto rows = full_rows ? size[1] : 1, planes = full_planes ? size[0] : 1;
+  const auto bytes = size[2] * rows * planes * cell;
+  if (bytes == 0) return;
+  for (auto d = part.begin[0]; d < part.end[0]; d += planes)
+    for (auto h = part.begin[1]; h < part.end[1]; h += rows)
+      std::copy_n(from + place(from_box, source, d, h), bytes, to + place(to_box, target, d, h));
 }
 
 void convert(const void* from, DType stored, std::int64_t count, DType type, void* to) {

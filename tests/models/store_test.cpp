@@ -1,0 +1,167 @@
+// Samples kept in the memory of the ranks: the same batches as read from files, each file read once, and no more kept than allowed.
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <mutex>
+
+#include "comm/spatial/redistribute.h"
+#include "framework/tensor/random.h"
+#include "models/data/data.h"
+#include "tests/support/errors.h"
+#include "tests/support/ranks.h"
+
+using namespace mpigrad;
+using namespace mpigrad::data;
+using namespace mpigrad::testing;
+
+namespace {
+
+struct Reads {
+  std::atomic<std::int64_t> cells{0}, target_cells{0};
+  std::atomic<int> failures{0};  // that are still to come
+};
+
+// int16 volumes with a label in each cell, or with numbers; extents that differ if asked for.
+class Counted : public Source {
+ public:
+  Counted(std::shared_ptr<Reads> reads, bool cells, bool differ) : reads_(std::move(reads)) {
+    type_ = {.extents = {6, 5, 7}, .channels = 2, .type = DType::int16, .same_extents = !differ};
+    if (cells) type_.targets = {.type = DType::uint8, .shape = {}, .per_cell = true};
+    else type_.targets = {.type = DType::float64, .shape = {1}, .names = {"t"}};
+  }
+  std::int64_t size() const override { return 11; }
+  const SampleType& sample_type() const override { return type_; }
+  Shape extents_of(std::int64_t s) const override {
+    return type_.same_extents ? type_.extents : Shape{4 + s % 3, 5 - s % 2, 7 - s % 4};
+  }
+  void read(std::int64_t s, const Box& box, std::byte* out) const override {
+    if (reads_->failures-- > 0) fail("[test] sample {} cannot be read", s);
+    reads_->failures = std::max(reads_->failures.load(), 0);
+    reads_->cells += box.elements();
+    auto* to = reinterpret_cast<std::int16_t*>(out);
+    for_cells(box, [&](std::int64_t cell) {
+      for (std::uint64_t c = 0; c < 2; ++c) *to++ = static_cast<std::int16_t>(value(s, cell, c, 900));
+    });
+  }
+  void read_targets(std::int64_t s, const Box& box, std::byte* out) const override {
+    if (!type_.targets.per_cell) {
+      *reinterpret_cast<double*>(out) = static_cast<double>(s);
+      return;
+    }
+    reads_->target_cells += box.elements();
+    auto* to = reinterpret_cast<std::uint8_t*>(out);
+    for_cells(box, [&](std::int64_t cell) { *to++ = static_cast<std::uint8_t>(value(s, cell, 5, 4)); });
+  }
+
+ private:
+  template <class F>
+  static void for_cells(const Box& box, F f) {
+    for (auto d = box.begin[0]; d < box.end[0]; ++d)
+      for (auto h = box.begin[1]; h < box.end[1]; ++h)
+        for (auto w = box.begin[2]; w < box.end[2]; ++w) f((d * 64 + h) * 64 + w);
+  }
+  static std::uint64_t value(std::int64_t s, std::int64_t cell, std::uint64_t c, std::uint64_t below) {
+    return Philox{5, static_cast<std::uint64_t>(s)}.below(static_cast<std::uint64_t>(cell) * 8 + c, below);
+  }
+  std::shared_ptr<Reads> reads_;
+  SampleType type_;
+};
+
+std::vector<std::vector<double>> gathered(const GridExtents& g, LoaderOptions options, bool cells, bool differ,
+                                          const std::shared_ptr<Reads>& reads, Loader::InStore* stored = nullptr) {
+  std::vector<std::vector<double>> result;
+  run_threads(g.sample * g.depth * g.height * g.width * g.channel, [&](std::shared_ptr<Transport> transport) {
+    auto mine = options;
+    mine.grid = make_grid(Communicator(transport), g);
+    const Loader loader(std::make_shared<Counted>(reads, cells, differ), mine);
+    for (std::int64_t e = 0; e < 3; ++e)
+      for (auto [x, y] : loader.epoch(e, e == 0 ? 1 : 0)) {
+        const auto all_x = gather_all(x), all_y = gather_all(y);
+        if (transport->rank() == 0) result.push_back(all_x.to_vector()), result.push_back(all_y.to_vector());
+      }
+    if (stored && transport->rank() == 0) *stored = loader.stored();
+  });
+  return result;
+}
+
+constexpr std::int64_t plenty = 1 << 20, cells_of_all = 11 * 6 * 5 * 7;
+
+}  // namespace
+
+TEST_CASE("store: batches are those of the files on every grid, and every cell is read once") {
+  const std::vector<GridExtents> grids{{.sample = 1}, {.sample = 3}, {.depth = 2}, {.sample = 2, .depth = 2}, {.sample = 2, .height = 2, .width = 3}, {.sample = 2, .depth = 3, .channel = 2}};
+  for (const bool cells : {false, true})
+    for (const bool moved : {false, true}) {
+      const LoaderOptions plain{.batch = 4, .seed = 3, .shuffle = true, .flips = moved, .shifts = moved, .cache_bytes = 0};
+      const auto expected = gathered({}, plain, cells, false, std::make_shared<Reads>());
+      for (const auto& grid : grids) {
+        auto options = plain;
+        options.store_bytes = plenty;
+        const auto reads = std::make_shared<Reads>();
+        Loader::InStore stored;
+        CHECK(gathered(grid, options, cells, false, reads, &stored) == expected);
+        CHECK(reads->cells == cells_of_all * grid.channel);
+        CHECK(reads->target_cells == (cells ? cells_of_all * grid.channel : 0));
+        CHECK(stored.samples == 11);
+        CHECK(stored.room == 11);
+      }
+    }
+}
+
+TEST_CASE("store: windows and deformations of samples that differ in size") {
+  LoaderOptions options{.batch = 3,
+                        .seed = 4,
+                        .shuffle = true,
+                        .flips = true,
+                        .crop = Crop{.extents = {4, 4, 5}, .foreground = 0},
+                        .cache_bytes = 0};
+  for (const bool elastic : {false, true}) {
+    if (elastic) options.elastic = Elastic{.amplitude = 1.5, .spacing = 3};
+    options.store_bytes = 0;
+    const auto expected = gathered({}, options, true, true, std::make_shared<Reads>());
+    options.store_bytes = plenty;
+    for (const auto& grid : {GridExtents{.sample = 2}, GridExtents{.depth = 2, .width = 2}, GridExtents{.sample = 2, .depth = 4}}) {
+      const auto reads = std::make_shared<Reads>();
+      CHECK(gathered(grid, options, true, true, reads) == expected);
+      std::int64_t all = 0;
+      const Counted source(reads, true, true);
+      for (std::int64_t s = 0; s < source.size(); ++s) all += source.extents_of(s).elements();
+      CHECK(reads->cells == all);
+    }
+  }
+}
+
+TEST_CASE("store: what does not fit is read each time, and what fits is not") {
+  const LoaderOptions plain{.batch = 4, .seed = 3, .shuffle = true, .flips = true, .cache_bytes = 0};
+  const auto expected = gathered({}, plain, false, false, std::make_shared<Reads>());
+  auto options = plain;
+  constexpr std::int64_t block = 3 * 5 * 7 * 2 * 2;  // of {depth = 2}, int16, 2 channels
+  options.store_bytes = 2 * block + 1;
+  const auto reads = std::make_shared<Reads>();
+  Loader::InStore stored;
+  CHECK(gathered({.sample = 2, .depth = 2}, options, false, false, reads, &stored) == expected);
+  CHECK(stored.samples == 4);
+  CHECK(stored.room == 4);
+  CHECK(stored.bytes <= options.store_bytes);
+  // 29 batches' worth of samples (the first epoch lacks a batch), those of 4 samples once.
+  CHECK(reads->cells < 33 * 6 * 5 * 7);
+  CHECK(reads->cells > 11 * 6 * 5 * 7);
+  CHECK_THROWS_AS(Loader(std::make_shared<Counted>(reads, false, false), {.store_bytes = -1}), Error);
+}
+
+TEST_CASE("store: what could not be read is asked for again, and one that is dropped half way leaves nobody waiting") {
+  const auto reads = std::make_shared<Reads>();
+  reads->failures = 1;
+  const Loader loader(std::make_shared<Counted>(reads, false, false), {.batch = 2, .prefetch = false, .store_bytes = plenty});
+  CHECK(has(error_text([&] { loader.batch(0, 0); }), "cannot be read"));
+  CHECK(loader.batch(0, 0).x.dim(0) == 2);
+  check_on_ranks(4, "dropped epochs", [&](const Communicator& world) {
+    const Loader split(std::make_shared<Counted>(std::make_shared<Reads>(), false, false),
+                       {.grid = make_grid(world, {.sample = 2, .depth = 2}), .batch = 2, .shuffle = true, .flips = true, .store_bytes = plenty});
+    for (std::int64_t e = 0; e < 4; ++e)
+      for (const auto& batch : split.epoch(e))
+        if (batch.x.dim(0) > 0) break;
+    CHECK(gather_all(split.batch(5, 2).x).to_vector().size() == 2 * 6 * 5 * 7 * 2);
+  });
+}
