@@ -24,6 +24,7 @@ void add_options(CLI::App& app, TrainOptions& o) {
       ->capture_default_str()
       ->group("Data");
   trainer::add_data_options(app, o);
+  trainer::add_store_option(app, o);
   app.add_flag("--shifts", o.shifts, "shift volumes at random, periodically; for periodic boxes")->group("Data");
   trainer::add_grid_option(app, o);
   trainer::add_communication_option(app, o);

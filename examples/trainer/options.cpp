@@ -31,6 +31,17 @@ void add_data_options(CLI::App& app, Options& o) {
       ->group("Data");
 }
 
+void add_store_option(CLI::App& app, Options& o) {
+  app.add_option("--store", o.store,
+                 "GiB of each rank's memory for samples: the ranks read every sample once, keep it together, in blocks, and send "
+                 "each other what the shuffled, flipped and shifted batches of later epochs need (default: none, samples are read "
+                 "again where all of them are more than 1 GiB per node)")
+      ->check(CLI::NonNegativeNumber)
+      ->group("Data");
+}
+
+std::int64_t store_bytes_of(const Options& o) { return static_cast<std::int64_t>(std::min(o.store, 1e9) * double{1 << 30}); }
+
 void add_grid_option(CLI::App& app, Options& o) {
   app.add_option("--grid", o.grid,
                  "ranks along sample, depth, height, width and, of cosmoflow, classify and unet3d, filter or channel, such as "

@@ -28,6 +28,7 @@ struct Options {
   std::string data;
   std::string dtype = "float32", precision;  // precision empty: that of dtype
   bool flips = false, shifts = false;
+  double store = 0;  // GiB of each rank
   // ranks
   std::string grid, communication = "overlapped";
   std::vector<std::string> grid_of{};
@@ -62,6 +63,8 @@ struct Options {
 };
 
 void add_data_options(CLI::App& app, Options& options);
+void add_store_option(CLI::App& app, Options& options);
+std::int64_t store_bytes_of(const Options& options);
 void add_grid_option(CLI::App& app, Options& options);
 void add_communication_option(CLI::App& app, Options& options);  // of trainings
 void add_layer_grid_option(CLI::App& app, Options& options);     // so

@@ -53,6 +53,9 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   if (first && !o.json)
     fmt::print("{}\n{} parameters, grid {}, {} steps of {} samples per epoch\n", s.headline, s.net.parameters().elements(),
                to_string(grid), steps, o.batch);
+  if (const auto room = s.loader.stored().room; first && !o.json && o.store > 0)
+    fmt::print("the store has room for {} of {} samples{}\n", room, s.loader.samples(),
+               room < s.loader.samples() ? "; the others are read from their files in every epoch" : "");
   std::fflush(stdout);
 
   auto notes = s.notes;
@@ -112,13 +115,19 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
                                {"epochs_behind", result.epochs_behind},
                                {"seconds", seconds},
                                {"training_seconds", result.seconds},
-                               {"samples_per_second", rate}};
+                               {"samples_per_second", rate},
+                               {"waiting_seconds", result.waiting_seconds}};
+    if (o.store > 0) {
+      const auto stored = s.loader.stored();
+      run["store"] = {{"samples", stored.samples}, {"of", s.loader.samples()}, {"bytes", stored.bytes}};
+    }
     if (!result.stopped.empty()) run["stopped"] = result.stopped;
     if (result.checkpoints > 0) run["checkpoints"] = result.checkpoints, run["checkpoint_seconds"] = result.checkpoint_seconds;
     add(run, usage);
     std::string text =
         result.stopped.empty() ? "" : fmt::format("ended after {} epochs: {}\n", result.epochs_behind, result.stopped);
-    if (result.seconds > 0) text += fmt::format("{} training at {:.1f} samples/s, ", format_duration(result.seconds), rate);
+    if (result.seconds > 0) text += fmt::format("{} training at {:.1f} samples/s, {:.1f} % of it waiting for data, ",
+                                               format_duration(result.seconds), rate, 100 * result.waiting_seconds / result.seconds);
     if (result.checkpoints > 0)
       text += fmt::format("{:.1f} s for {} checkpoints, ", result.checkpoint_seconds, result.checkpoints);
     text += fmt::format("{} in all; {}", format_duration(seconds), to_string(usage));

@@ -50,6 +50,7 @@ void add_options(CLI::App& app, TrainOptions& o) {
       ->capture_default_str()
       ->group("Data");
   trainer::add_data_options(app, o);
+  trainer::add_store_option(app, o);
   const auto augmentation = [&](const char* name, double& value, const char* text) {
     app.add_option(name, value, text)->check(tool::number_from(0))->capture_default_str()->group("Augmentation");
   };

@@ -88,8 +88,6 @@ SampleStore::SampleStore(SourcePtr source, GridPtr grid, std::int64_t bytes)
     coordinates_ = {{0, 0, 0, 0}}, members_ = {{0}}, used_ = {0};
     return;
   }
-  transport_ = grid_->world().transport().control();
-  transport_->allreduce(&bytes, &limit_, 1, DType::int64, CombineOp::min);
   for (int rank = 0; rank < grid_->ranks(); ++rank) coordinates_.push_back(grid_->coordinates(rank));
   members_.resize(static_cast<std::size_t>(grid_->extents[0])), used_.resize(members_.size());
   const auto& mine = coordinates_[static_cast<std::size_t>(grid_->rank)];
@@ -168,6 +166,10 @@ const SampleStore::Block& SampleStore::read(std::int64_t sample) {
 }
 
 std::shared_ptr<StoreBatch> SampleStore::start(const std::vector<Wanted>& batch, const BoxesOf& boxes) {
+  if (grid_ && !transport_) {
+    transport_ = grid_->world().transport().control();
+    transport_->allreduce(&limit_, &limit_, 1, DType::int64, CombineOp::min);
+  }
   std::shared_ptr<StoreBatch> result(new StoreBatch());
   auto& to = *result;
   const auto cells = cell_bytes();

@@ -63,7 +63,7 @@ class StoreBatch {
 
 class SampleStore {
  public:
-  // `bytes` of each rank: the least that a rank names counts. Without a grid the store of one rank. Collective.
+  // `bytes` of each rank: the least that a rank names counts. Without a grid the store of one rank.
   SampleStore(SourcePtr source, GridPtr grid, std::int64_t bytes);
 
   // The i-th sample of a batch, and which ranks along the axis `sample` it is for.
@@ -102,7 +102,7 @@ class SampleStore {
 
   SourcePtr source_;
   GridPtr grid_;
-  std::shared_ptr<Transport> transport_;
+  std::shared_ptr<Transport> transport_;  // made with the first batch, as the limit is agreed on
   std::int64_t limit_ = 0, bytes_ = 0, batches_ = 0;
   std::vector<std::vector<int>> coordinates_;     // of every rank
   std::vector<std::vector<int>> members_;         // by group

@@ -113,6 +113,7 @@ TrainerResult train_epochs(nn::Module& net, Optimizer& optimizer, std::int64_t s
   fit_options.after_epoch = [&](const EpochReport& report) {
     result.seconds += report.seconds;
     result.samples += report.seconds * report.samples_per_second;
+    result.waiting_seconds += report.waiting_seconds;
     result.epochs_behind = report.epoch + 1;
     last = {report, hooks.evaluate ? hooks.evaluate() : std::vector<double>()};
     together(world, [&] { log->add(report, last.values); });

@@ -61,6 +61,7 @@ struct TrainerResult {
   std::vector<EpochRow> epochs{};   // on rank 0 those of earlier runs that metrics.csv has kept, too
   std::int64_t epochs_behind = 0;   // of the weights
   double seconds = 0, samples = 0;  // of this run's epochs, without what is measured after them
+  double waiting_seconds = 0;       // of these, until batches were there
   std::string stopped{};            // why it ended before its last epoch; empty: it did not
   bool interrupted = false;         // by a limit or a signal: the newest checkpoint is to be gone on from
   std::int64_t checkpoints = 0;
