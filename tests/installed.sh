@@ -148,7 +148,7 @@ mkdir -p subprojects/mpigrad
 (cd "$root" && tar -cf - --exclude='./build*' --exclude=./.git --exclude=./tests/bench/results .) | tar -C subprojects/mpigrad -xf -
 unset PKG_CONFIG_PATH
 run meson setup by-meson . --buildtype=plain -Dmpigrad:cuda=disabled -Dmpigrad:hdf5=disabled -Dmpigrad:formats=disabled \
-  -Dmpigrad:tensorboard=disabled -Dmpigrad:onednn=disabled -Dmpigrad:openblas=disabled
+  -Dmpigrad:protobuf=disabled -Dmpigrad:onednn=disabled -Dmpigrad:openblas=disabled
 judge 'a Meson project takes the library as a subproject' succeeds
 limit=3600  # on a machine that does more than this
 run ninja -C by-meson two_ranks own_layer own_op

@@ -49,7 +49,7 @@ build_sanitized() {
     meson setup "$folder" "$root" --buildtype=plain -Doptimization=1 -Db_sanitize="$flags" -Dcpp_args='-g1 -fno-omit-frame-pointer' \
       -Dtests=true -Dcuda=disabled >"$output" 2>&1 || return 1
   fi
-  ninja -C "$folder" tests/unit >"$output" 2>&1
+  ninja -C "$folder" tests/unit tests/reader_fuzz >"$output" 2>&1
 }
 
 # part NAME COMMAND...: some tests of one build.
@@ -117,7 +117,12 @@ for kind; do
     continue
   fi
   case $kind in
-    address) in_parts address '*' ;;
+    address)
+      in_parts address '*'
+      # 100,000 damaged files; leaks are looked for above.
+      ASAN_OPTIONS="$ASAN_OPTIONS:detect_leaks=0:max_allocation_size_mb=4096" \
+        part 'address sanitizer, damaged files' $fixed_addresses "$build/sanitize-address/tests/reader_fuzz" --inputs 100000
+      ;;
     thread) in_parts thread "$threaded" ;;
   esac
 done

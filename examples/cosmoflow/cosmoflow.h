@@ -23,7 +23,9 @@ struct InferOptions : trainer::InferOptions {
 };
 
 CosmoFlowOptions network_options(const TrainOptions& options, std::int64_t targets);
-void require_cubes(const trainer::Options& options, const data::Source& source);
+// Cubes in any format; without `targets` those of HDF5 and TFRecord need not be there.
+data::SourcePtr open_universes(const trainer::Options& options, const std::string& group, bool targets);
+bool has_parameters(const data::Source& source);
 
 // Each returns the exit code.
 int describe(const Communicator& world, const TrainOptions& options);
@@ -53,7 +55,7 @@ struct Targets {
   std::vector<double> offset{}, scale{};  // see Results
 };
 // Of some samples; the ranks share the reading. Collective.
-Targets targets_of(const Communicator& world, const data::UniverseSource& source, const std::vector<std::int64_t>& samples);
+Targets targets_of(const Communicator& world, const data::Source& source, const std::vector<std::int64_t>& samples);
 // Files of weights remember those of the training set.
 inline constexpr const char* targets_note = "target means";
 std::string to_note(const Targets& targets);

@@ -1,6 +1,7 @@
-#include "examples/cosmoflow/cosmoflow.h"
-
 #include <nlohmann/json.hpp>
+
+#include "examples/cosmoflow/cosmoflow.h"
+#include "models/data/sources/open.h"
 
 namespace mpigrad::cosmoflow {
 
@@ -12,9 +13,17 @@ CosmoFlowOptions network_options(const TrainOptions& o, std::int64_t targets) {
           .targets = targets};
 }
 
-void require_cubes(const trainer::Options& o, const data::Source& source) {
-  const auto& e = source.extents();
+data::SourcePtr open_universes(const trainer::Options& o, const std::string& group, bool targets) {
+  auto source = data::open_source(o.data, {.group = group, .targets = targets});
+  require_same_extents(*source, "CosmoFlow takes volumes of one size");
+  const auto& e = source->extents();
   require(e[0] == e[1] && e[1] == e[2], "[data] CosmoFlow takes cubes, the volumes of {} are {}", o.data, e);
+  return source;
+}
+
+bool has_parameters(const data::Source& source) {
+  const auto& targets = source.target_type();
+  return is_floating(targets.type) && !targets.per_cell && !source.target_names().empty();
 }
 
 int describe(const Communicator& world, const TrainOptions& o) {
@@ -24,11 +33,10 @@ int describe(const Communicator& world, const TrainOptions& o) {
     Shape input{o.size, o.size, o.size, 4};
     std::int64_t targets = 4;
     if (!o.data.empty()) {
-      const data::UniverseSource source(o.data);
-      require_cubes(o, source);
-      if (o.size == 0) input = {source.extents()[0], source.extents()[1], source.extents()[2], 4};
-      input[3] = source.channels();
-      targets = static_cast<std::int64_t>(source.target_names().size());
+      const auto source = open_universes(o, "", true);
+      if (o.size == 0) input = {source->extents()[0], source->extents()[1], source->extents()[2], 4};
+      input[3] = source->channels();
+      targets = static_cast<std::int64_t>(source->target_names().size());
     } else if (o.size == 0) {
       input = {128, 128, 128, 4};
     }

@@ -23,13 +23,9 @@ CosmoFlowOptions network_of(const std::string& weights, const CheckpointInfo& in
 }
 
 data::SourcePtr open(const InferOptions& o) {
-  const auto source = data::open_source(o.data, {.group = o.group, .targets = o.scored});
-  require_same_extents(*source, "CosmoFlow takes volumes of one size");
-  require_cubes(o, *source);
+  const auto source = open_universes(o, o.group, o.scored);
   if (!o.scored) return trainer::chosen(source, trainer::all_samples(*source), "", {});
-  const auto& targets = source->target_type();
-  require(is_floating(targets.type) && !targets.per_cell && !source->target_names().empty(),
-          "[data] {} has no parameters to hold predictions against; `predict` needs none", o.data);
+  require(has_parameters(*source), "[data] {} has no parameters to hold predictions against; `predict` needs none", o.data);
   return source;
 }
 

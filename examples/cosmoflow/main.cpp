@@ -18,7 +18,9 @@ namespace {
 
 void add_options(CLI::App& app, TrainOptions& o) {
   o.out = "cosmoflow-out";
-  app.add_option("--data", o.data, "an HDF5 file of CosmoFlow's layout, or a folder of them")->group("Data");
+  app.add_option("--data", o.data,
+                 "universes: HDF5 files of CosmoFlow's layout, MLPerf's TFRecord files, or what `pack` makes of them")
+      ->group("Data");
   app.add_option("--test-fraction", o.test_fraction, "of the samples, drawn at random, that are kept for the test")
       ->check(tool::number_between(0.001, 0.999))
       ->capture_default_str()
@@ -48,7 +50,7 @@ void add_options(CLI::App& app, InferOptions& o, bool scored) {
   o.out = scored ? "cosmoflow-scores" : "cosmoflow-predictions";
   app.add_option("--data", o.data,
                  scored
-                     ? "universes: HDF5 files of CosmoFlow's layout, or what `pack` makes of them"
+                     ? "universes: HDF5 files of CosmoFlow's layout, MLPerf's TFRecord files, or what `pack` makes of them"
                      : "universes, whether or not their parameters are known, or counts in any format that `contrastive` reads")
       ->group("Data");
   app.add_option("--group", o.group, "of HDF5 that `pack` wrote: where the datasets are")->group("Data");

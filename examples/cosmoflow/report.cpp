@@ -85,14 +85,15 @@ nlohmann::ordered_json summary(const trainer::Options& o, const Results& r, cons
 
 }  // namespace
 
-Targets targets_of(const Communicator& world, const data::UniverseSource& source, const std::vector<std::int64_t>& samples) {
+Targets targets_of(const Communicator& world, const data::Source& source, const std::vector<std::int64_t>& samples) {
   const auto n = source.target_names().size();
-  const bool physical = source.has_physical();
+  const auto* universes = dynamic_cast<const data::UniverseSource*>(&source);
+  const bool physical = universes && universes->has_physical();
   // Means of unitPar u and of physPar p, and of their products u u, u p, p p.
   std::vector<double> sums(5 * n);
   trainer::together(world, [&] {
     for (auto i = static_cast<std::size_t>(world.rank()); i < samples.size(); i += static_cast<std::size_t>(world.size())) {
-      const auto u = source.targets(samples[i]), p = physical ? source.physical(samples[i]) : std::vector<double>(n);
+      const auto u = source.targets(samples[i]), p = physical ? universes->physical(samples[i]) : std::vector<double>(n);
       for (std::size_t t = 0; t < n; ++t) {
         const std::array<double, 5> terms{u[t], p[t], u[t] * u[t], u[t] * p[t], p[t] * p[t]};
         for (std::size_t k = 0; k < terms.size(); ++k) sums[k * n + t] += terms[k] / static_cast<double>(samples.size());

@@ -38,12 +38,13 @@ int train(const Communicator& world, const TrainOptions& o) {
   const trainer::Outputs out(world, o.out, files, trainer::replaces(o));
 
   const auto grid = trainer::grid_of_ranks(world, o, extents);
-  std::shared_ptr<const data::UniverseSource> source;
+  data::SourcePtr source;
   std::optional<data::Loader> train_set, test_set;
   std::unique_ptr<CosmoFlow> net;
   data::Split split;
   trainer::together(world, [&] {
-    source = std::make_shared<data::UniverseSource>(o.data);
+    source = open_universes(o, "", true);
+    require(has_parameters(*source), "[data] {} has no parameters to learn", o.data);
     source->check(world.rank(), world.size());
     require(source->size() >= 2, "[data] {} holds one sample; training and test need one each", o.data);
     split = data::split_train_test(source->size(), o.test_fraction, o.seed);
@@ -56,7 +57,6 @@ int train(const Communicator& world, const TrainOptions& o) {
     options = common;
     options.samples = split.test;
     test_set.emplace(source, options);
-    require_cubes(o, *source);
     net = std::make_unique<CosmoFlow>(network_options(o, static_cast<std::int64_t>(source->target_names().size())));
     trainer::build(*net, train_set->layout(), train_set->shape(), o);
     require(optimizer_steps(*train_set, o.accumulate) > 0, "[data] {} samples make no batch of {}", train_set->samples(),

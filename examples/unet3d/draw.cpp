@@ -2,7 +2,7 @@
 
 #include "examples/trainer/slices.h"
 #include "examples/unet3d/unet3d.h"
-#include "models/data/sources/volumes.h"
+#include "models/data/volumes/volumes.h"
 
 namespace mpigrad::unet {
 namespace {

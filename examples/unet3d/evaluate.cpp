@@ -7,7 +7,7 @@
 #include "examples/trainer/infer.h"
 #include "examples/trainer/samples.h"
 #include "examples/unet3d/unet3d.h"
-#include "models/data/sources/volumes.h"
+#include "models/data/volumes/volumes.h"
 
 namespace mpigrad::unet {
 namespace {

@@ -23,7 +23,9 @@ void add_source_options(CLI::App& app, DataOptions& o) {
 
 void add_options(CLI::App& app, TrainOptions& o) {
   o.out = "unet3d-out", o.batch = 2, o.epochs = 50;
-  app.add_option("--data", o.data, "a folder of images/ and labels/ (NIfTI, same file names), or HDF5")->group("Data");
+  app.add_option("--data", o.data,
+                 "a folder of images/ and labels/ (NIfTI, same file names), of NAME_x.npy beside NAME_y.npy, or HDF5")
+      ->group("Data");
   add_source_options(app, o.source);
   app.add_option("--validation-fraction", o.validation_fraction, "of the volumes, drawn at random, that are kept for validation")
       ->check(tool::number_between(0.001, 0.999))
@@ -122,7 +124,8 @@ void add_options(CLI::App& app, InferOptions& o, bool scored) {
   o.out = scored ? "unet3d-scores" : "unet3d-predictions";
   app.add_option("--weights", o.weights, "weights.h5 of a training, which knows its network")->required()->group("Data");
   if (scored) {
-    app.add_option("--data", o.data, "a folder of images/ and labels/ (NIfTI, same file names), or HDF5")
+    app.add_option("--data", o.data,
+                   "a folder of images/ and labels/ (NIfTI, same file names), of NAME_x.npy beside NAME_y.npy, or HDF5")
         ->required()
         ->group("Data");
     app.add_option(

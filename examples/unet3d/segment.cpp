@@ -6,7 +6,7 @@
 #include "framework/job_queue.h"
 #include "models/data/augment/geometry.h"
 #include "models/data/sources/bytes.h"
-#include "models/data/sources/volumes.h"
+#include "models/data/volumes/volumes.h"
 #include "models/segmentation/metrics.h"
 #include "models/segmentation/sliding_window.h"
 

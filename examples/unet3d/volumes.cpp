@@ -6,7 +6,8 @@
 #include "framework/tensor/visit_width.h"
 #include "models/data/sources/folder.h"
 #include "models/data/sources/hdf5.h"
-#include "models/data/sources/volumes.h"
+#include "models/data/volumes/npy_pairs.h"
+#include "models/data/volumes/volumes.h"
 
 namespace mpigrad::unet {
 
@@ -36,7 +37,9 @@ data::SourcePtr open_stored(const fs::path& path, const fs::path& labels, const 
     return std::make_shared<data::VolumeFolder>(path, wants_labels ? labels : fs::path(), options);
   }
   require(labels.empty(), "[data] labels beside {} are for NIfTI", path.string());
-  require(!recipe.spacing, "[data] {} is HDF5, which says no spacing: it cannot be resampled", path.string());
+  require(!recipe.spacing, "[data] {} says no spacing, which only NIfTI does: it cannot be resampled", path.string());
+  if (fs::is_directory(path, error) && data::has_npy_pairs(path))
+    return std::make_shared<data::NpyPairs>(path, wants_labels ? data::NpyPairsOptions{} : data::NpyPairsOptions{.label = ""});
   auto source = std::make_shared<data::ArraySource>(path, o.group,
                                                     data::ArrayNames{.volume = o.volume, .label = wants_labels ? o.label : ""});
   const auto& type = source->target_type();

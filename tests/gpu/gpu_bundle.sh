@@ -95,7 +95,7 @@ build_programs() {
   if [ -f "$portable/build.ninja" ]; then meson configure "$portable" "-Dgpu_archs=$archs" >"$log" 2>&1 || die "see $log"; else
     # shellcheck disable=SC2086,SC2016  # several options; the loader knows $ORIGIN
     LDFLAGS='-Wl,--disable-new-dtags -Wl,-rpath,$ORIGIN/../lib' meson setup "$portable" "$root" --buildtype=release -Dtests=true $small_options \
-      -Dcuda=enabled -Dcudnn=enabled -Dnccl=disabled -Dformats=disabled -Dtensorboard=disabled "-Dgpu_archs=$archs" >"$log" 2>&1 ||
+      -Dcuda=enabled -Dcudnn=enabled -Dnccl=disabled -Dformats=disabled -Dprotobuf=disabled "-Dgpu_archs=$archs" >"$log" 2>&1 ||
       die "meson could not configure $portable: see $log"
   fi
   # shellcheck disable=SC2046  # several targets

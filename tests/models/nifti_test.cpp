@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "models/data/sources/formats.h"
-#include "models/data/sources/nifti.h"
+#include "models/data/volumes/nifti.h"
 #include "tests/support/files.h"
 #include "tests/support/format_files.h"
 #include "tests/support/shared_data.h"

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "models/train/tensorboard/crc32c.h"
+#include "models/data/records/crc32c.h"
 #include "models/train/tensorboard/events.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
@@ -17,12 +17,12 @@ using namespace mpigrad;
 using namespace mpigrad::testing;
 
 TEST_CASE("tensorboard: checksums are RFC 3720's") {
-  using tensorboard::crc32c;
+  using data::crc32c;
   CHECK(crc32c("") == 0);
   CHECK(crc32c("123456789") == 0xe3069283U);
   CHECK(crc32c(std::string(32, '\0')) == 0x8a9136aaU);
   CHECK(crc32c(std::string(32, '\xff')) == 0x62a8ab43U);
-  CHECK(tensorboard::masked_crc32c("123456789") == ((0xe3069283U >> 15) | (0xe3069283U << 17)) + 0xa282ead8U);
+  CHECK(data::masked_crc32c("123456789") == ((0xe3069283U >> 15) | (0xe3069283U << 17)) + 0xa282ead8U);
 }
 
 TEST_CASE("tensorboard: an event file is frames of messages") {
@@ -46,11 +46,11 @@ TEST_CASE("tensorboard: an event file is frames of messages") {
     std::uint64_t length = 0;
     std::uint32_t of_length = 0, of_message = 0;
     std::memcpy(&length, all.data() + at, 8), std::memcpy(&of_length, all.data() + at + 8, 4);
-    CHECK(of_length == tensorboard::masked_crc32c(all.substr(at, 8)));
+    CHECK(of_length == data::masked_crc32c(all.substr(at, 8)));
     REQUIRE(at + 16 + length <= all.size());
     messages.push_back(all.substr(at + 12, length));
     std::memcpy(&of_message, all.data() + at + 12 + length, 4);
-    CHECK(of_message == tensorboard::masked_crc32c(messages.back()));
+    CHECK(of_message == data::masked_crc32c(messages.back()));
     at += 16 + length;
   }
   REQUIRE(messages.size() == 2);

@@ -10,7 +10,7 @@
 
 #include "comm/collectives.h"
 #include "framework/tensor/random.h"
-#include "models/data/sources/nifti.h"
+#include "models/data/volumes/nifti.h"
 #include "models/networks/unet3d.h"
 #include "models/segmentation/losses.h"
 #include "tests/support/progress.h"

@@ -69,7 +69,7 @@ class Mpigrad(MesonPackage, CudaPackage):
             feature("cuda"),
             feature("cuda", "cudnn"),
             "-Dopenblas=enabled",
-            "-Dtensorboard=disabled",
+            "-Dprotobuf=disabled",
             "-Dtests={0}".format("true" if self.spec.satisfies("+tests") else "false"),
         ]
         if self.spec.satisfies("+cuda"):

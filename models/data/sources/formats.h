@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "models/data/sources/bytes.h"
 #include "models/data/sources/memory.h"
 
 namespace mpigrad::data {
@@ -22,6 +23,13 @@ NumberArray read_idx(const std::filesystem::path& path);
 // NumPy's .npy, versions 1 to 3 (numpy.lib.format): numbers in either byte order, C order.
 NumberArray read_npy(const std::filesystem::path& path);
 NumberArray parse_npy(ByteStream& stream, const std::string& name);
+// What stands before its elements.
+struct NpyHeader {
+  Shape shape;
+  StoredType type;
+  std::size_t bytes = 0;  // of the header
+};
+NpyHeader parse_npy_header(ByteStream& stream, const std::string& name);
 
 // The arrays of an .npz archive, by name without ".npy".
 struct NamedArray {

@@ -93,7 +93,7 @@ class Header {
 
 }  // namespace
 
-NumberArray parse_npy(ByteStream& stream, const std::string& name) {
+NpyHeader parse_npy_header(ByteStream& stream, const std::string& name) {
   constexpr std::string_view magic = "\x93NUMPY";
   const auto text_of = [](const Bytes& bytes) {
     return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -123,6 +123,13 @@ NumberArray parse_npy(ByteStream& stream, const std::string& name) {
                      std::from_chars(d.data() + 2, d.data() + d.size(), size).ptr == d.data() + d.size();
   require(known, "[npy] {}: elements '{}' are not numbers that are read", name, printable(d, 200));
   const auto type = stored_type(d[1], size, d[0] == '>', name);
+  return {header.shape, type, start.size() + digits.size() + text.size()};
+}
+
+NumberArray parse_npy(ByteStream& stream, const std::string& name) {
+  const auto header = parse_npy_header(stream, name);
+  const auto& type = header.type;
+  const auto size = static_cast<double>(type.size);
   double elements = 1;
   for (const auto extent : header.shape) elements *= static_cast<double>(extent);
   auto values = take_elements(stream, elements * size, bytes_of_conversion(elements, type), fmt::format("[npy] {}", name),

@@ -6,7 +6,9 @@
 #include "comm/hdf5/hdf5_file.h"
 #include "framework/joined.h"
 #include "framework/tensor/printable.h"
+#include "models/data/records/source.h"
 #include "models/data/sources/formats.h"
+#include "models/data/volumes/npy_pairs.h"
 
 namespace mpigrad::data {
 
@@ -121,6 +123,25 @@ SourcePtr open_cifar(std::vector<fs::path> files, const OpenOptions& o) {
   return in_memory(std::move(samples), std::move(labels), o);
 }
 
+SourcePtr open_records(const fs::path& path, const OpenOptions& o) {
+  require_used(path, o, "TFRecord files", {.channels = true, .names = true});
+  require(o.labels.empty(), "[data] {}: targets of TFRecord files are in them", path.string());
+  RecordOptions options{.extents = o.extents, .threads = o.threads};
+  const ArrayNames usual;
+  if (o.names.volume != usual.volume) options.volume = o.names.volume;
+  if (o.names.label != usual.label) options.targets = o.names.label;
+  if (!o.targets) options.targets.clear();
+  if (o.channels > 0) options.channels = o.channels;
+  return std::make_shared<RecordSource>(path, options);
+}
+
+SourcePtr open_npy_pairs(const fs::path& path, const OpenOptions& o) {
+  require_used(path, o, "volumes and labels of .npy", {});
+  require(o.labels.empty() && o.extents.rank() == 0, "[data] {}: volumes of .npy keep their extents and have their own labels",
+          path.string());
+  return o.targets ? std::make_shared<NpyPairs>(path) : std::make_shared<NpyPairs>(path, NpyPairsOptions{.label = ""});
+}
+
 // Universes hold `full`, what pack() writes and all else of that kind a volume by name.
 SourcePtr open_hdf5(const fs::path& path, const OpenOptions& o) {
   require(o.extents.rank() == 0,
@@ -142,7 +163,7 @@ SourcePtr open_hdf5(const fs::path& path, const OpenOptions& o) {
 
 SourcePtr open_folder(const fs::path& path, const OpenOptions& o) {
   std::vector<fs::path> train, test;
-  bool hdf5 = false, other = false;
+  bool hdf5 = false, records = false, other = false;
   std::error_code error;
   fs::directory_iterator entries(path, error);
   require(!error, "[data] {}: the folder cannot be read: {}", path.string(), error.message());
@@ -150,6 +171,7 @@ SourcePtr open_folder(const fs::path& path, const OpenOptions& o) {
     const auto& each = entry.path();
     if (ends(each, {".bin", ".bin.gz"})) (each.filename().string().starts_with("test") ? test : train).push_back(each);
     hdf5 = hdf5 || ends(each, {".h5", ".hdf5"});
+    records = records || is_record_file(each);
     other = other || is_picture(each) || is_volume(each) || fs::is_directory(each, error);
   }
   if (!train.empty() || !test.empty()) {
@@ -163,7 +185,11 @@ SourcePtr open_folder(const fs::path& path, const OpenOptions& o) {
     return open_cifar(files, o);
   }
   if (hdf5) return open_hdf5(path, o);
-  require(other, "[data] {}: nothing in this folder that is read: pictures, volumes, folders of them, *.h5, CIFAR's *.bin",
+  if (records) return open_records(path, o);
+  if (has_npy_pairs(path)) return open_npy_pairs(path, o);
+  require(other,
+          "[data] {}: nothing in this folder that is read: pictures, volumes, folders of them, *.h5, *.tfrecord, *_x.npy, "
+          "CIFAR's *.bin",
           path.string());
   const auto source = std::make_shared<FolderSource>(
       path,
@@ -181,6 +207,7 @@ SourcePtr open_source(const fs::path& path, const OpenOptions& o) {
   if (fs::is_directory(path, error)) return open_folder(path, o);
   if (ends(path, {".h5", ".hdf5"})) return open_hdf5(path, o);
   if (ends(path, {".npz"})) return open_npz(path, o);
+  if (is_record_file(path)) return open_records(path, o);
   require_used(path, o, "a file of this kind", {});
   if (ends(path, {".bin", ".bin.gz"})) return open_cifar({path}, o);
   if (ends(path, {".npy", ".npy.gz"})) return in_memory(samples_of(read_npy(path), path), {}, o);
@@ -193,7 +220,8 @@ SourcePtr open_source(const fs::path& path, const OpenOptions& o) {
     return in_memory(std::move(samples), {}, o);
   }
   fail(
-      "[data] {}: no known format: IDX (*-idx3-ubyte), .npy, .npz, CIFAR's .bin, .nii, .h5, each but the last also packed by "
+      "[data] {}: no known format: IDX (*-idx3-ubyte), .npy, .npz, CIFAR's .bin, .nii, .tfrecord, .h5, each but the last also "
+      "packed by "
       "gzip, "
       "or a folder of pictures or volumes",
       path.string());

@@ -10,6 +10,8 @@
 //   a folder of pictures or volumes               its folders' names
 //   *.nii, *.nii.gz  (one volume)                 given
 //   *.h5, *.hdf5, or a folder of them             `label`
+//   *.tfrecord, or a folder of them               `y` (and `x` the volume): records of tf.train.Example, as MLPerf's CosmoFlow
+//   a folder of NAME_x.npy  (MLPerf's KiTS19)     of cells, NAME_y.npy
 //
 // Samples are [1, H, W, C] or [D, H, W, C]; bytes are seen as [0, 1] (Transform::unit), other numbers as they are stored, volumes
 // of NIfTI scaled to [0, 1].
@@ -28,8 +30,8 @@ struct OpenOptions {
   std::map<std::string, std::filesystem::path> labels{};
   Shape extents{};  // [H, W] or [D, H, W]: samples of other extents get these; not for HDF5
   std::optional<augment::Fit> fit{};
-  int channels = 0;  // of folders of pictures
-  int threads = 2;   // that decode folders
+  int channels = 0;  // of folders of pictures; of TFRecord files, where 0 is 4
+  int threads = 2;   // that decode folders and records
   ArrayNames names{};
   bool targets = true;  // no: of HDF5 the samples alone, whether or not targets are there
 };

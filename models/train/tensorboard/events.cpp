@@ -7,18 +7,10 @@
 #include <cstdio>
 
 #include "framework/error.h"
-#include "models/train/tensorboard/crc32c.h"
+#include "models/data/records/frames.h"
 
 namespace mpigrad::tensorboard {
 namespace {
-
-// Little-endian.
-template <class T>
-std::string bytes_of(T value) {
-  std::string bytes;
-  for (std::size_t i = 0; i < sizeof(T); ++i) bytes.push_back(static_cast<char>((value >> (8 * i)) & 0xff));
-  return bytes;
-}
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
@@ -32,11 +24,8 @@ struct EventFile::State {
   std::filesystem::path path;
   std::unique_ptr<std::FILE, Close> file{};
 
-  // A record is its length, the length's checksum, the message, its checksum.
   void write(const Event& event) {
-    const auto message = event.SerializeAsString();
-    const auto length = bytes_of(static_cast<std::uint64_t>(message.size()));
-    const auto record = length + bytes_of(masked_crc32c(length)) + message + bytes_of(masked_crc32c(message));
+    const auto record = data::framed(event.SerializeAsString());
     const bool written = std::fwrite(record.data(), 1, record.size(), file.get()) == record.size();
     require(written && std::fflush(file.get()) == 0, "[tensorboard] {} could not be written completely", path.string());
   }

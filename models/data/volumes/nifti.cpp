@@ -1,4 +1,4 @@
-#include "models/data/sources/nifti.h"
+#include "models/data/volumes/nifti.h"
 
 #include <algorithm>
 #include <bit>

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <string_view>
 
-namespace mpigrad::tensorboard {
+namespace mpigrad::data {
 
-// CRC-32C (Castagnoli): reflected polynomial 0x82f63b78 (RFC 3720, appendix B.4).
+// CRC-32C (Castagnoli): reflected polynomial 0x82f63b78 (RFC 3720, appendix B.4). By the processor where it can.
 std::uint32_t crc32c(std::string_view bytes);
+// The same by a table, a byte at a time: the reference.
+std::uint32_t crc32c_by_table(std::string_view bytes);
 // As frames store it, so that a checksum of bytes that hold checksums is no weak one (tensorflow/core/lib/hash/crc32c.h).
 std::uint32_t masked_crc32c(std::string_view bytes);
 
-}  // namespace mpigrad::tensorboard
+}  // namespace mpigrad::data

@@ -9,7 +9,7 @@
 
 #include "framework/error.h"
 #include "framework/tensor/host_memory.h"
-#include "models/data/sources/nifti.h"
+#include "models/data/volumes/nifti.h"
 
 namespace mpigrad::data {
 

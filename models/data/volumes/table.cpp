@@ -1,4 +1,4 @@
-#include "models/data/sources/table.h"
+#include "models/data/volumes/table.h"
 
 #include <algorithm>
 #include <string_view>

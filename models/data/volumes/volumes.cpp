@@ -1,4 +1,4 @@
-#include "models/data/sources/volumes.h"
+#include "models/data/volumes/volumes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +13,7 @@
 #include "models/data/augment/geometry.h"
 #include "models/data/sources/bytes.h"
 #include "models/data/sources/folder.h"
-#include "models/data/sources/table.h"
+#include "models/data/volumes/table.h"
 
 namespace mpigrad::data {
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "models/data/source.h"
-#include "models/data/sources/nifti.h"
+#include "models/data/volumes/nifti.h"
 
 namespace mpigrad::data {
 

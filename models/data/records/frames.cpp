@@ -1,0 +1,83 @@
+#include "models/data/records/frames.h"
+
+#include <algorithm>
+#include <array>
+
+#include "framework/error.h"
+#include "framework/tensor/host_memory.h"
+#include "models/data/records/crc32c.h"
+
+namespace mpigrad::data {
+namespace {
+
+// Little-endian.
+template <class T>
+std::string bytes_of(T value) {
+  std::string bytes;
+  for (std::size_t i = 0; i < sizeof(T); ++i) bytes.push_back(static_cast<char>((value >> (8 * i)) & 0xff));
+  return bytes;
+}
+
+template <class T>
+T number_in(std::string_view bytes) {
+  T value = 0;
+  for (std::size_t i = 0; i < sizeof(T); ++i) value |= static_cast<T>(static_cast<unsigned char>(bytes[i])) << (8 * i);
+  return value;
+}
+
+std::size_t read(ByteStream& stream, char* to, std::size_t count) { return stream.read(reinterpret_cast<std::byte*>(to), count); }
+
+}  // namespace
+
+std::string framed(std::string_view record) {
+  auto frame = bytes_of(static_cast<std::uint64_t>(record.size()));
+  frame += bytes_of(masked_crc32c(frame));
+  frame += record;
+  return frame += bytes_of(masked_crc32c(record));
+}
+
+std::uint64_t record_length(std::string_view start, const std::string& name) {
+  require(start.size() == frame_start, "[tfrecord] {}: the file ends in a frame", name);
+  require(masked_crc32c(start.substr(0, 8)) == number_in<std::uint32_t>(start.substr(8)),
+          "[tfrecord] {}: no TFRecord file, or damaged: the checksum of a record's length is wrong", name);
+  return number_in<std::uint64_t>(start);
+}
+
+std::optional<std::string> next_record(ByteStream& stream, const std::string& name, bool keep) {
+  std::array<char, frame_start> start{};
+  const auto got = read(stream, start.data(), start.size());
+  if (got == 0) return std::nullopt;
+  const auto length = record_length({start.data(), got}, name);
+  const auto left = stream.most_left();
+  require(static_cast<double>(length) + frame_end <= left, "[tfrecord] {}: truncated: a record of {} bytes, {:.0f} are left",
+          name, length, left);
+  constexpr std::size_t at_once = 1 << 20;
+  const auto cut = [&] { return fmt::format("[tfrecord] {}: truncated in a record of {} bytes", name, length); };
+  std::string record;
+  if (keep) {
+    // A packed stream may claim what never comes: only what arrives is touched.
+    require_host_memory(fmt::format("[tfrecord] {}: a record", name), static_cast<double>(length));
+    record.reserve(length);
+    std::size_t used = 0;
+    while (used < length) {
+      const auto step = std::min<std::uint64_t>(length - used, std::max(at_once, used));
+      record.resize(used + step);
+      require(read(stream, record.data() + used, step) == step, "{}", cut());
+      used += step;
+    }
+  } else {
+    std::string passed(std::min<std::uint64_t>(length, at_once), '\0');
+    for (std::uint64_t used = 0; used < length;) {
+      const auto step = std::min<std::uint64_t>(length - used, passed.size());
+      require(read(stream, passed.data(), step) == step, "{}", cut());
+      used += step;
+    }
+  }
+  std::array<char, frame_end> end{};
+  require(read(stream, end.data(), end.size()) == end.size(), "{}", cut());
+  require(!keep || masked_crc32c(record) == number_in<std::uint32_t>({end.data(), end.size()}),
+          "[tfrecord] {}: damaged: the checksum of a record is wrong", name);
+  return record;
+}
+
+}  // namespace mpigrad::data

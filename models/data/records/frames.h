@@ -1,0 +1,26 @@
+#pragma once
+// TFRecord files: a row of records, each framed by its length, the length's checksum, the bytes and their checksum
+// (tensorflow/core/lib/io/record_writer.h).
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "models/data/compressed/compressed.h"
+
+namespace mpigrad::data {
+
+// Bytes around a record's own: before it, and behind.
+inline constexpr std::size_t frame_start = 12, frame_end = 4;
+
+std::string framed(std::string_view record);
+
+// The length that the first 12 bytes of a frame say. Error, with the file: a wrong checksum.
+std::uint64_t record_length(std::string_view start, const std::string& name);
+
+// The next record of a stream; none at its end. Errors, with the file: cut off, a wrong checksum, more bytes than memory is left.
+// Without `keep` the record's own bytes are passed over and "" is returned for it; they are not checked then.
+std::optional<std::string> next_record(ByteStream& stream, const std::string& name, bool keep = true);
+
+}  // namespace mpigrad::data

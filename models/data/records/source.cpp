@@ -1,0 +1,202 @@
+#include "models/data/records/source.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <deque>
+#include <future>
+#include <mutex>
+#include <optional>
+
+#include "framework/job_queue.h"
+#include "framework/tensor/printable.h"
+#include "models/data/records/example.h"
+#include "models/data/records/frames.h"
+#include "models/data/sources/bytes.h"
+
+namespace mpigrad::data {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::vector<fs::path> files_of(const fs::path& path) {
+  std::error_code error;
+  require(fs::exists(path, error), "[data] {}: no such file or folder", path.string());
+  if (!fs::is_directory(path, error)) return {path};
+  std::vector<fs::path> files;
+  fs::directory_iterator entries(path, error);
+  require(!error, "[data] {}: the folder cannot be read: {}", path.string(), error.message());
+  for (const auto& entry : entries)
+    if (is_record_file(entry.path()) && entry.path().filename().string().front() != '.') files.push_back(entry.path());
+  require(!files.empty(), "[data] {}: no *.tfrecord and no *.tfrecord.gz in this folder", path.string());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::int64_t count_records(const fs::path& file) {
+  const auto name = printable(file.string());
+  const auto stream = open_stream(file);
+  std::int64_t count = 0;
+  while (next_record(*stream, name, false)) ++count;
+  require(count > 0, "[tfrecord] {}: no records", name);
+  return count;
+}
+
+struct Decoded {
+  std::unique_ptr<Example> example;
+  std::string_view volume;
+  std::vector<double> targets;
+};
+using DecodedPtr = std::shared_ptr<const Decoded>;
+
+}  // namespace
+
+struct RecordSource::State {
+  std::vector<fs::path> files;
+  RecordOptions options;
+  std::vector<std::int64_t> first;  // record of each file, and the number of all
+  SampleType type;
+
+  // What was unpacked last: values and targets of a sample are asked for one after the other, or by two threads at once.
+  std::mutex mutex;
+  std::deque<std::pair<std::int64_t, std::shared_future<DecodedPtr>>> recent;
+  std::optional<JobQueue> queue;  // ends first
+
+  std::size_t file_of(std::int64_t sample) const {
+    return static_cast<std::size_t>(std::upper_bound(first.begin(), first.end(), sample) - first.begin()) - 1;
+  }
+  DecodedPtr decode(std::int64_t sample) const {
+    const auto file = file_of(sample);
+    const auto name = printable(files[file].string());
+    const auto stream = open_stream(files[file]);
+    for (auto i = first[file]; i < sample; ++i) (void)next_record(*stream, name, false);
+    const auto record = next_record(*stream, name);
+    require(record.has_value(), "[tfrecord] {} has fewer records than when it was first read", name);
+    if (sample + 1 == first[file + 1])
+      require(at_end(*stream), "[tfrecord] {}: more than {} records, which it had, or the first file of its folder has", name,
+              first[file + 1] - first[file]);
+    auto result = std::make_shared<Decoded>();
+    result->example = std::make_unique<Example>(*record, name);
+    result->volume = result->example->bytes(options.volume);
+    if (!options.targets.empty()) result->targets = result->example->numbers(options.targets);
+    return result;
+  }
+  // As the first one is.
+  DecodedPtr checked(std::int64_t sample) const {
+    auto result = decode(sample);
+    const auto bytes = type.extents.elements() * type.channels * size_of(type.type);
+    const auto name = printable(files[file_of(sample)].string());
+    require(static_cast<std::int64_t>(result->volume.size()) == bytes,
+            "[tfrecord] {}: '{}' has {} bytes, [{}, {}, {}, {}] of {} are {}", name, printable(options.volume),
+            result->volume.size(), type.extents[0], type.extents[1], type.extents[2], type.channels, name_of(type.type), bytes);
+    const auto targets = type.targets.shape.elements();
+    require(static_cast<std::int64_t>(result->targets.size()) == targets, "[tfrecord] {}: '{}' has {} numbers, {} are expected",
+            name, printable(options.targets), result->targets.size(), targets);
+    for (const double value : result->targets)
+      require(std::isfinite(value), "[tfrecord] {}: '{}' holds {}", name, printable(options.targets), value);
+    return result;
+  }
+  DecodedPtr get(std::int64_t sample) {
+    std::promise<DecodedPtr> promise;
+    {
+      std::unique_lock lock(mutex);
+      for (const auto& [of, decoded] : recent)
+        if (of == sample) {
+          const auto found = decoded;
+          lock.unlock();
+          return found.get();
+        }
+      recent.emplace_front(sample, promise.get_future().share());
+      if (recent.size() > static_cast<std::size_t>(options.threads) + 1) recent.pop_back();
+    }
+    try {
+      auto result = checked(sample);
+      promise.set_value(result);
+      return result;
+    } catch (...) {
+      promise.set_exception(std::current_exception());
+      const std::lock_guard lock(mutex);  // it is read again when it is asked for again
+      std::erase_if(recent, [&](const auto& each) { return each.first == sample; });
+      throw;
+    }
+  }
+  void settle();
+};
+
+// The first record settles what all must be.
+void RecordSource::State::settle() {
+  first = {0, count_records(files.front())};
+  for (std::size_t f = 1; f < files.size(); ++f) first.push_back(first.back() + (first[1] == 1 ? 1 : count_records(files[f])));
+  const auto name = printable(files.front().string());
+  require(options.channels > 0, "[tfrecord] volumes have at least one channel, not {}", options.channels);
+  const auto decoded = decode(0);
+  const auto cell = options.channels * size_of(options.type);
+  const auto bytes = static_cast<std::int64_t>(decoded->volume.size());
+  auto extents = options.extents;
+  if (extents.rank() == 0) {
+    const auto side = std::llround(std::cbrt(static_cast<double>(bytes) / static_cast<double>(cell)));
+    require(side > 0 && side * side * side * cell == bytes,
+            "[tfrecord] {}: {} bytes are no cube of {} channels of {}: say which extents they have", name, bytes,
+            options.channels, name_of(options.type));
+    extents = {side, side, side};
+  }
+  require(extents.rank() == 3 && extents.elements() > 0, "[tfrecord] extents are [D, H, W], at least 1 each: {}", extents);
+  type.extents = extents, type.channels = options.channels, type.type = options.type, type.transform = options.transform;
+  const auto count = static_cast<std::int64_t>(decoded->targets.size());
+  auto& names = type.targets.names;
+  type.targets.type = count > 0 ? DType::float64 : DType::float32, type.targets.shape = {count};
+  names = options.target_names;
+  if (names.empty() && count == 4) names = {"Omega_m", "sigma_8", "n_s", "H_0"};
+  if (names.empty())
+    for (std::int64_t i = 0; i < count; ++i) names.push_back(fmt::format("target {}", i));
+  require(static_cast<std::int64_t>(names.size()) == count, "[tfrecord] {}: {} names for {} targets", name, names.size(), count);
+  (void)checked(0);
+}
+
+RecordSource::RecordSource(const fs::path& path, RecordOptions options) : state_(std::make_shared<State>()) {
+  require(std::endian::native == std::endian::little, "[tfrecord] volumes' bytes are little-endian, which this processor is not");
+  state_->files = files_of(path);
+  state_->options = std::move(options);
+  state_->settle();
+  state_->queue.emplace(state_->options.threads);
+}
+
+std::int64_t RecordSource::size() const { return state_->first.back(); }
+const SampleType& RecordSource::sample_type() const { return state_->type; }
+JobQueue& RecordSource::queue() const { return *state_->queue; }
+
+std::string RecordSource::name_of_sample(std::int64_t sample) const {
+  require_sample(*this, sample);
+  const auto file = state_->file_of(sample);
+  const auto name = printable(state_->files[file].string());
+  return state_->first[1] == 1 ? name : fmt::format("{} [{}]", name, sample - state_->first[file]);
+}
+
+void RecordSource::read(std::int64_t sample, const Box& box, std::byte* out) const {
+  require_sample(*this, sample);
+  const auto decoded = state_->get(sample);
+  const auto& t = state_->type;
+  copy_box(reinterpret_cast<const std::byte*>(decoded->volume.data()), t.channels * size_of(t.type), t.extents, box, out);
+}
+
+void RecordSource::read_targets(std::int64_t sample, const Box&, std::byte* out) const {
+  require_sample(*this, sample);
+  const auto decoded = state_->get(sample);
+  std::memcpy(out, decoded->targets.data(), decoded->targets.size() * sizeof(double));
+}
+
+void RecordSource::check(std::int64_t part, std::int64_t parts) const {
+  for (auto f = static_cast<std::size_t>(part); f < state_->files.size(); f += static_cast<std::size_t>(parts)) {
+    const auto name = printable(state_->files[f].string());
+    const auto start = take(*open_stream(state_->files[f]), frame_start);
+    (void)record_length({reinterpret_cast<const char*>(start.data()), start.size()}, name);
+  }
+}
+
+bool is_record_file(const fs::path& path) {
+  const auto name = path.filename().string();
+  return name.ends_with(".tfrecord") || name.ends_with(".tfrecord.gz") || name.ends_with(".tfrecords");
+}
+
+}  // namespace mpigrad::data

@@ -1,0 +1,47 @@
+#pragma once
+// Volumes in TFRecord files, as MLPerf's CosmoFlow has them: records of tf.train.Example with a volume's bytes and its targets,
+// one in each file, or several.
+
+#include <filesystem>
+
+#include "models/data/source.h"
+
+namespace mpigrad::data {
+
+struct RecordOptions {
+  std::string volume = "x", targets = "y";  // names in a record; targets may be ""
+  Shape extents{};                          // [D, H, W]; none: a cube of the bytes that there are
+  std::int64_t channels = 4;
+  DType type = DType::int16;  // of the bytes, little-endian
+  Transform transform = Transform::log1p;
+  std::vector<std::string> target_names{};  // none: Omega_m, sigma_8, n_s, H_0 if there are four
+  int threads = 2;                          // that read and unpack; 0: the one that asks
+};
+
+// `path`: a file, or a folder of *.tfrecord and *.tfrecord.gz (sorted by name); gzip is undone whatever a file is called. Records
+// are read whole, checked and unpacked, and the box that is wanted is kept: for a grid, and for a file system, pack() them as
+// HDF5, of which every rank reads its block alone. If the first file has one record, all must.
+// Errors, with the file: missing, none in the folder, not TFRecord, cut off, a wrong checksum, no tf.train.Example, no such name,
+// another number of bytes or targets than the first record has.
+class RecordSource : public Source {
+ public:
+  explicit RecordSource(const std::filesystem::path& path, RecordOptions options = {});
+
+  std::int64_t size() const override;
+  const SampleType& sample_type() const override;
+  void read(std::int64_t sample, const Box& box, std::byte* out) const override;
+  void read_targets(std::int64_t sample, const Box& box, std::byte* out) const override;
+  std::string name_of_sample(std::int64_t sample) const override;
+  JobQueue& queue() const override;
+  // Looks at how every file begins.
+  void check(std::int64_t part, std::int64_t parts) const override;
+
+  struct State;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+bool is_record_file(const std::filesystem::path& path);
+
+}  // namespace mpigrad::data

@@ -1,0 +1,205 @@
+// TFRecord files of volumes, and volumes beside labels in NumPy's files, as MLPerf's benchmarks have them.
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+
+#include "framework/tensor/random.h"
+#include "models/data/data.h"
+#include "models/data/records/crc32c.h"
+#include "models/data/records/example.h"
+#include "models/data/records/frames.h"
+#include "models/data/records/source.h"
+#include "models/data/sources/open.h"
+#include "models/data/volumes/npy_pairs.h"
+#include "tests/support/files.h"
+#include "tests/support/format_files.h"
+
+using namespace mpigrad;
+using namespace mpigrad::data;
+using namespace mpigrad::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::int16_t count(std::int64_t s, std::int64_t cell) {
+  return static_cast<std::int16_t>(Philox{3, static_cast<std::uint64_t>(s)}.below(static_cast<std::uint64_t>(cell), 700));
+}
+
+// [n, n, n, 4] of sample s.
+std::string volume(std::int64_t s, std::int64_t n = 3) {
+  std::string bytes;
+  for (std::int64_t i = 0; i < n * n * n * 4; ++i) {
+    const auto value = count(s, i);
+    bytes.push_back(static_cast<char>(value & 0xff)), bytes.push_back(static_cast<char>(value >> 8));
+  }
+  return bytes;
+}
+
+std::string record(std::int64_t s, std::int64_t n = 3) {
+  const auto t = static_cast<float>(s);
+  return framed(example_record("x", volume(s, n), "y", {t, t + 0.25F, t + 0.5F, -t}));
+}
+
+Bytes bytes_of(const std::string& text) {
+  Bytes bytes;
+  append_text(bytes, text);
+  return bytes;
+}
+
+bool without_protobuf(const char* name) {
+  if (!examples_available()) skip_test(name, "this build has no protobuf");
+  return !examples_available();
+}
+
+}  // namespace
+
+TEST_CASE("records: the processor's checksums are those of the table") {
+  CHECK(crc32c("123456789") == 0xe3069283U);  // RFC 3720, appendix B.4
+  std::string text;
+  for (int i = 0; i < 300; ++i) {
+    CHECK(crc32c(text) == crc32c_by_table(text));
+    text.push_back(static_cast<char>(i * 37));
+  }
+}
+
+TEST_CASE("records: MLPerf's CosmoFlow files, one record in each or several, packed or not") {
+  if (without_protobuf("records: MLPerf's CosmoFlow files")) return;
+  const Folder one, several;
+  for (std::int64_t s = 0; s < 5; ++s) {
+    const auto bytes = bytes_of(record(s));
+    const bool packed = s % 2 == 1 && gzip_available();
+    write_file(one.path / fmt::format("univ_{}.tfrecord{}", s, packed ? ".gz" : ""), packed ? gzip(bytes) : bytes);
+  }
+  std::ofstream(one.path / "notes.txt") << "not a record";
+  write_file(several / "a.tfrecord", bytes_of(record(0) + record(1)));
+  write_file(several / "b.tfrecords", bytes_of(record(2) + record(3) + record(4)));
+  for (const auto& folder : {one.path, several.path}) {
+    const auto source = open_source(folder);
+    REQUIRE(source->size() == 5);
+    CHECK(source->extents() == Shape{3, 3, 3});
+    CHECK(source->channels() == 4);
+    CHECK(source->type() == DType::int16);
+    CHECK(source->transform() == Transform::log1p);
+    CHECK(source->target_names() == std::vector<std::string>{"Omega_m", "sigma_8", "n_s", "H_0"});
+    source->check(0, 1);
+    for (const std::int64_t s : {4, 0, 3, 1, 2, 2}) {
+      CHECK(source->targets(s) == std::vector<double>{double(s), double(s) + 0.25, double(s) + 0.5, -double(s)});
+      const auto box = source->values(s, {{1, 0, 2}, {3, 2, 3}});
+      CHECK(box.size() == 2 * 2 * 1 * 4);
+      CHECK(box.front() == count(s, (1 * 9 + 0 * 3 + 2) * 4));
+      CHECK(box.back() == count(s, (2 * 9 + 1 * 3 + 2) * 4 + 3));
+    }
+    const Loader loader(source, {.batch = 5, .cache_bytes = 0});
+    const auto batch = loader.batch(0, 0);
+    CHECK(batch.x.to_vector()[7] == doctest::Approx(std::log1p(count(0, 7))));
+    CHECK(batch.y.to_vector()[4] == 1);
+  }
+  CHECK(RecordSource(one.path, {.targets = ""}).target_type() == TargetType{});
+  CHECK(RecordSource(one.path, {.extents = {3, 1, 9}}).extents() == Shape{3, 1, 9});
+}
+
+TEST_CASE("records: what is wrong is an error with the file") {
+  if (without_protobuf("records: errors")) return;
+  const Folder folder;
+  const auto file = folder / "u.tfrecord";
+  const auto good = record(1);
+  const auto refused = [&](const std::string& bytes, const RecordOptions& options = {}) {
+    write_file(file, bytes_of(bytes));
+    return error_text([&] {
+      const RecordSource source(file, options);
+      for (std::int64_t s = 0; s < source.size(); ++s) (void)source.values(s, source.whole());
+    });
+  };
+  CHECK(refused(good).empty());
+  CHECK(has(refused(""), "u.tfrecord: no records"));
+  CHECK(has(refused("this is not a TFRecord file"), "no TFRecord file, or damaged"));
+  CHECK(has(refused(good.substr(0, 7)), "ends in a frame"));
+  for (const std::size_t cut : {13U, 100U}) CHECK(has(refused(good.substr(0, cut)), "u.tfrecord: truncated"));
+  CHECK(has(refused(good.substr(0, good.size() - 1)), "truncated"));
+  auto damaged = good;
+  damaged[50] = static_cast<char>(damaged[50] ^ 4);
+  CHECK(has(refused(damaged), "the checksum of a record is wrong"));
+  CHECK(has(refused(framed("no message \xff\xff")), "no tf.train.Example"));
+  CHECK(has(refused(good, {.volume = "volume"}), "has no 'volume'; it has: x, y"));
+  CHECK(has(refused(good, {.volume = "y"}), "'y' is not one string of bytes"));
+  CHECK(has(refused(good, {.targets = "x"}), "'x' is no list of numbers"));
+  CHECK(has(refused(good, {.channels = 5}), "no cube of 5 channels of int16"));
+  CHECK(has(refused(good, {.extents = {2, 2, 2}}), "'x' has 216 bytes, [2, 2, 2, 4] of int16 are 64"));
+  CHECK(has(refused(good + record(2, 2)), "'x' has 64 bytes"));
+  write_file(folder / "v.tfrecord", bytes_of(good + good));
+  write_file(file, bytes_of(good));
+  const RecordSource two(folder.path);
+  CHECK(has(error_text([&] { (void)two.values(1, two.whole()); }), "v.tfrecord: more than 1 records"));
+  write_file(folder / "v.tfrecord", bytes_of("damaged, and long enough"));
+  CHECK(has(error_text([&] { two.check(0, 1); }), "v.tfrecord: no TFRecord file"));
+  if (gzip_available()) {
+    // 64 MiB of zeros behind a record that claims them: its length's checksum is right, memory is not asked for.
+    auto claim = std::string(8, '\0');
+    claim[5] = 127;
+    const auto length = masked_crc32c(claim);
+    for (int i = 0; i < 4; ++i) claim.push_back(static_cast<char>(length >> (8 * i)));
+    const auto packed = gzip(bytes_of(claim));
+    write_file(folder / "w.tfrecord.gz", packed);
+    CHECK(has(error_text([&] { RecordSource(folder / "w.tfrecord.gz"); }), "w.tfrecord.gz: truncated"));
+  }
+}
+
+TEST_CASE("records: volumes beside labels in NumPy's files, of which boxes are read") {
+  const Folder folder;
+  const auto write = [&](const std::string& name, const std::vector<std::int64_t>& shape, int channels) {
+    std::vector<float> values;
+    std::vector<std::uint8_t> labels;
+    const auto cells = shape[0] * shape[1] * shape[2];
+    for (std::int64_t i = 0; i < channels * cells; ++i) values.push_back(static_cast<float>(count(shape[0], i)));
+    for (std::int64_t i = 0; i < cells; ++i) labels.push_back(static_cast<std::uint8_t>(i % 3));
+    write_file(folder.path / (name + "_x.npy"),
+               npy_file("'<f4'", fmt::format("({}, {}, {}, {})", channels, shape[0], shape[1], shape[2]), values));
+    write_file(folder.path / (name + "_y.npy"),
+               npy_file("'|u1'", fmt::format("(1, {}, {}, {})", shape[0], shape[1], shape[2]), labels));
+  };
+  for (const int channels : {1, 2}) {
+    write("case_00000", {4, 5, 6}, channels), write("case_00001", {3, 6, 5}, channels);
+    const auto source = open_source(folder.path);
+    REQUIRE(source->size() == 2);
+    CHECK(source->extents() == Shape{4, 6, 6});
+    CHECK(source->extents_of(1) == Shape{3, 6, 5});
+    CHECK(source->channels() == channels);
+    CHECK(source->type() == DType::float32);
+    CHECK(source->target_type().per_cell);
+    for (std::int64_t s = 0; s < 2; ++s) {
+      const auto e = source->extents_of(s);
+      for (const auto& box : {Box{{0, 0, 0}, e}, Box{{1, 0, 0}, {3, e[1], e[2]}}, Box{{1, 2, 1}, {3, 4, 5}},
+                              Box{{2, 0, 3}, {3, e[1], 4}}, Box{{1, 1, 1}, {1, 2, 2}}}) {
+        std::vector<double> expected;
+        std::vector<std::uint8_t> labels, read(static_cast<std::size_t>(box.elements()));
+        for (auto d = box.begin[0]; d < box.end[0]; ++d)
+          for (auto h = box.begin[1]; h < box.end[1]; ++h)
+            for (auto w = box.begin[2]; w < box.end[2]; ++w) {
+              const auto cell = (d * e[1] + h) * e[2] + w;
+              for (int c = 0; c < channels; ++c) expected.push_back(count(e[0], c * e.elements() + cell));
+              labels.push_back(static_cast<std::uint8_t>(cell % 3));
+            }
+        CHECK(source->values(s, box) == expected);
+        source->read_targets(s, box, reinterpret_cast<std::byte*>(read.data()));
+        CHECK(read == labels);
+      }
+    }
+    const Loader loader(source, {.batch = 2, .flips = true, .crop = Crop{.extents = {3, 4, 4}, .foreground = 0.5}});
+    CHECK(loader.batch(0, 0).x.shape() == Shape{2, 3, 4, 4, channels});
+  }
+  const auto refused = [&] { return error_text([&] { NpyPairs source(folder.path); }); };
+  CHECK(refused().empty());
+  fs::resize_file(folder / "case_00001_x.npy", fs::file_size(folder / "case_00001_x.npy") - 1);
+  CHECK(has(refused(), "case_00001_x.npy: truncated"));
+  write("case_00001", {3, 6, 5}, 1);
+  CHECK(has(refused(), "case_00001_x.npy has 1 channels of float32"));
+  write("case_00001", {3, 6, 5}, 2);
+  write_file(folder / "case_00001_y.npy", npy_file("'|u1'", "(3, 6, 6)", std::vector<std::uint8_t>(108)));
+  CHECK(has(refused(), "labels are one for each cell"));
+  write_file(folder / "case_00001_y.npy", npy_file("'<f4'", "(3, 6, 5)", std::vector<float>(90)));
+  CHECK(has(refused(), "case_00001_y.npy is float32"));
+  fs::remove(folder / "case_00001_y.npy");
+  CHECK(has(refused(), "case_00001_y.npy: no such file"));
+  CHECK(NpyPairs(folder.path, {.label = ""}).target_type() == TargetType{});
+}
