@@ -262,7 +262,7 @@ void warn(const TrainOptions& o, int rank) {
   only(o.epochs > 0,
        {"--learning-rate", "--schedule", "--warm-up", "--milestones", "--decay-factor", "--optimizer", "--momentum",
         "--weight-decay", "--clip-norm", "--checkpoint-every", "--checkpoint-minutes", "--keep-checkpoints", "--keep-best",
-        "--time-limit", "--skip-bad", "--patience", "--minutes"},
+        "--wait-for-checkpoints", "--time-limit", "--skip-bad", "--patience", "--minutes"},
        "--epochs 0 trains nothing");
   only(!o.describe,
        {"--epochs",
@@ -292,6 +292,7 @@ void warn(const TrainOptions& o, int rank) {
         "--checkpoint-minutes",
         "--keep-checkpoints",
         "--keep-best",
+        "--wait-for-checkpoints",
         "--time-limit"},
        "--describe trains nothing");
   if (o.epochs > 0 && !o.describe) trainer::warn(o, {}, rank);

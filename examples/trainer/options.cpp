@@ -32,10 +32,11 @@ void add_data_options(CLI::App& app, Options& o) {
 }
 
 void add_store_option(CLI::App& app, Options& o) {
-  app.add_option("--store", o.store,
-                 "GiB of each rank's memory for samples: the ranks read every sample once, keep it together, in blocks, and send "
-                 "each other what the shuffled, flipped and shifted batches of later epochs need (default: none, samples are read "
-                 "again where all of them are more than 1 GiB per node)")
+  app.add_option(
+         "--store", o.store,
+         "GiB of each rank's memory for samples: the ranks read every sample once, keep it together, in blocks, and send "
+         "each other what the shuffled, flipped and shifted batches of later epochs need (default: none, samples are read "
+         "again where all of them are more than 1 GiB per node)")
       ->check(CLI::NonNegativeNumber)
       ->group("Data");
 }
@@ -179,6 +180,11 @@ void add_file_options(CLI::App& app, Options& o) {
       ->group("Files");
   app.add_flag("--keep-best", o.keep_best,
                "best.h5: the weights of the epoch with the best loss on the test, or where there is none on the training")
+      ->group("Files");
+  app.add_flag(
+         "--wait-for-checkpoints", o.wait_for_checkpoints,
+         "training stands still until a checkpoint is on the disk, and none is skipped; else rank 0 writes a copy meanwhile, "
+         "and skips those that are due before that is done")
       ->group("Files");
   app.add_option("--time-limit", o.time_limit,
                  "end with a checkpoint and exit code 75 before so many minutes have passed since the start, as SIGTERM, SIGINT "

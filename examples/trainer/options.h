@@ -53,7 +53,7 @@ struct Options {
   std::string out, weights, resume;
   std::int64_t checkpoint_every = 0, checkpoint_steps = 0, keep_checkpoints = 1;
   double checkpoint_minutes = 0, time_limit = 0;
-  bool keep_best = false;
+  bool keep_best = false, wait_for_checkpoints = false;
   bool overwrite = false, json = false, quiet = false, profile = false;
   // instead of training
   bool describe = false;

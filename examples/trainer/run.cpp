@@ -194,7 +194,8 @@ void save(const std::filesystem::path& path, nn::Module& net, const Communicator
 }
 
 std::string remarks(const EpochReport& report) {
-  auto text = fmt::format(", {:.1f} % of the time waiting for data", 100 * report.waiting_seconds / std::max(report.seconds, 1e-9));
+  auto text =
+      fmt::format(", {:.1f} % of the time waiting for data", 100 * report.waiting_seconds / std::max(report.seconds, 1e-9));
   if (report.loss_scale != 1 || report.skipped_steps != 0)
     text += fmt::format(", loss scale {}, {} steps skipped", report.loss_scale, report.skipped_steps);
   thread_local std::int64_t told = 0;  // a rank may be a thread

@@ -29,6 +29,7 @@ std::vector<std::string> training_files(const Options& o, const std::vector<std:
 
 void take_checkpoint_options(const Options& o, TrainerOptions& options) {
   options.checkpoint_every = o.checkpoint_every, options.checkpoint_steps = o.checkpoint_steps;
+  options.asynchronous = !o.wait_for_checkpoints;
   options.checkpoint_seconds = o.checkpoint_minutes * 60, options.keep = o.keep_checkpoints, options.keep_best = o.keep_best;
   options.time_limit = o.time_limit * 60, options.notes_signals = true;
 }
@@ -122,14 +123,21 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
       run["store"] = {{"samples", stored.samples}, {"of", s.loader.samples()}, {"bytes", stored.bytes}};
     }
     if (!result.stopped.empty()) run["stopped"] = result.stopped;
-    if (result.checkpoints > 0) run["checkpoints"] = result.checkpoints, run["checkpoint_seconds"] = result.checkpoint_seconds;
+    if (result.checkpoints > 0) {
+      run["checkpoints"] = result.checkpoints, run["checkpoints_skipped"] = result.skipped_checkpoints;
+      run["checkpoint_seconds"] = result.checkpoint_seconds;
+    }
     add(run, usage);
     std::string text =
         result.stopped.empty() ? "" : fmt::format("ended after {} epochs: {}\n", result.epochs_behind, result.stopped);
-    if (result.seconds > 0) text += fmt::format("{} training at {:.1f} samples/s, {:.1f} % of it waiting for data, ",
-                                               format_duration(result.seconds), rate, 100 * result.waiting_seconds / result.seconds);
+    if (result.seconds > 0)
+      text += fmt::format("{} training at {:.1f} samples/s, {:.1f} % of it waiting for data, ", format_duration(result.seconds),
+                          rate, 100 * result.waiting_seconds / result.seconds);
     if (result.checkpoints > 0)
-      text += fmt::format("{:.1f} s for {} checkpoints, ", result.checkpoint_seconds, result.checkpoints);
+      text += fmt::format("{:.1f} s for {} checkpoints{}, ", result.checkpoint_seconds, result.checkpoints,
+                          result.skipped_checkpoints > 0
+                              ? fmt::format(" ({} skipped: the one before was not on the disk yet)", result.skipped_checkpoints)
+                              : "");
     text += fmt::format("{} in all; {}", format_duration(seconds), to_string(usage));
     s.report(std::move(run), result, text);
   });

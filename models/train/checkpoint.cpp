@@ -1,166 +1,25 @@
 #include "models/train/checkpoint.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <cmath>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <set>
 
 #include "comm/hdf5/hdf5_file.h"
 #include "comm/launch.h"
-#include "comm/spatial/same_parameters.h"
 #include "framework/activity.h"
 #include "framework/cuda/cuda.h"
-#include "framework/joined.h"
-#include "framework/tensor/content_hash.h"
 #include "framework/tensor/printable.h"
-#include "models/nn/whole_copy.h"
-#include "ops/elementwise.h"
+#include "models/train/checkpoint_file.h"
 #include "ops/views.h"
 
 namespace mpigrad {
 namespace {
 
-constexpr const char* format_name = "mpigrad checkpoint 2";
-constexpr const char* unverified_format_name = "mpigrad checkpoint 1";  // had no checksums
-constexpr const char* checksum_name = "checksum";                       // attribute of every dataset, and of "/": Seal
-constexpr const char* notes_name = "notes";
-
-// Every number that may stand beside the tensors; an attribute of "/".
-constexpr std::array number_names{"step",
-                                  "epoch",
-                                  "optimizer_steps",
-                                  "average_updates",
-                                  "loss_scale",
-                                  "loss_scale_good_steps",
-                                  "loss_scale_skipped",
-                                  "epoch_step",
-                                  "epoch_steps",
-                                  "epoch_loss",
-                                  "epoch_samples"};
-
-std::string text_of(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
-
-std::string checksum_of(DType type, const Shape& shape, const void* values) {
-  return text_of(content_hash(fmt::format("{} {}", name_of(type), shape)) + content_hash(type, values, shape.elements()));
-}
-
-// One checksum of the numbers, the notes and the names and checksums of all tensors, so that none can be missing or another
-// one's.
-class Seal {
- public:
-  void add(const std::string& name, const std::string& text) { hash_ += content_hash(name + "=" + text); }
-  void add(const std::string& name, double number) { add(name, text_of(std::bit_cast<std::uint64_t>(number))); }
-  void add_notes(const std::vector<std::string>& notes) { add(notes_name, joined(notes, "\n")); }
-  std::string text() const { return text_of(hash_); }
-
- private:
-  std::uint64_t hash_ = 0;
-};
-
-std::vector<NamedTensor> network_tensors(nn::Module& net) {
-  std::vector<NamedTensor> list;
-  auto& parameters = net.parameters();
-  require(parameters.size() > 0, "[checkpoint] the network has no parameters: call build() first");
-  for (std::size_t i = 0; i < parameters.size(); ++i) list.push_back({"parameters/" + parameters[i].name, parameters[i].value});
-  for (const auto& [name, value] : net.buffers()) list.push_back({"buffers/" + name, value});
-  return list;
-}
-
-void append(std::vector<NamedTensor>& list, const std::string& group, const std::vector<NamedTensor>& more) {
-  for (const auto& tensor : more) list.push_back({group + "/" + tensor.name, tensor.value});
-}
-
-// What a file of float16 will give back.
-Tensor rounded(const std::string& name, const Tensor& value) {
-  Untaped scope;
-  UseDevice device(DeviceKind::cpu);
-  const auto result = cast(cast(value, DType::float16), value.dtype());
-  const auto before = value.to_vector(), after = result.to_vector();
-  for (std::size_t i = 0; i < before.size(); ++i)
-    require(std::isfinite(after[i]) || !std::isfinite(before[i]), "[checkpoint] {} holds {}, which float16 cannot", name,
-            before[i]);
-  return result;
-}
+using namespace checkpoint_file;
 
 const Shape& global_shape(const Tensor& x) { return x.layout() ? x.layout()->global : x.shape(); }
 bool in_blocks(const Tensor& x) { return x.layout() && x.layout()->has(Placement::split); }
-
-// What rank 0 does. Throws.
-class CheckpointWriter {
- public:
-  CheckpointWriter(const std::filesystem::path& path, const SaveOptions& options)
-      : options_(options), notes_(lines_of(options.info)), file_(path, options.overwrite) {}
-
-  void add(const std::string& name, const Tensor& value) {
-    require(value.device() != DeviceKind::dry, "[checkpoint] {} is on the dry device: {}", name, value);
-    auto on_host = value.device() == DeviceKind::cuda ? detail::copied(value, DeviceKind::cpu) : value;
-    const bool half = options_.half && is_floating(value.dtype());
-    if (half) on_host = rounded(name, on_host);
-    const std::vector<std::int64_t> begin(static_cast<std::size_t>(value.rank()), 0);
-    file_.create(name, value.shape(), half ? DType::float16 : value.dtype());
-    file_.write_box(name, begin, value.shape().span(), value.dtype(), on_host.raw());
-    const auto checksum = checksum_of(value.dtype(), value.shape(), on_host.raw());
-    file_.attribute(name, checksum_name, checksum);
-    seal_.add(name, checksum);
-  }
-
-  void finish() {
-    if (!notes_.empty()) file_.write_strings(notes_name, notes_), seal_.add_notes(notes_);
-    file_.attribute("/", "format", std::string(format_name));
-    const auto number = [&](const char* name, auto value) {
-      file_.attribute("/", name, value);
-      seal_.add(name, static_cast<double>(value));
-    };
-    number("step", options_.info.step);
-    number("epoch", options_.info.epoch);
-    if (options_.info.epoch_step > 0) {
-      number("epoch_step", options_.info.epoch_step);
-      number("epoch_steps", options_.info.epoch_steps);
-      number("epoch_loss", options_.info.epoch_loss);
-      number("epoch_samples", options_.info.epoch_samples);
-    }
-    if (options_.optimizer) number("optimizer_steps", options_.optimizer->steps());
-    if (options_.averages) number("average_updates", options_.averages->updates());
-    if (options_.loss_scale) {
-      const auto& state = options_.loss_scale->state();
-      number("loss_scale", state.value);
-      number("loss_scale_good_steps", state.good_steps);
-      number("loss_scale_skipped", state.skipped);
-    }
-    file_.attribute("/", checksum_name, seal_.text());
-    file_.commit();
-  }
-
- private:
-  static std::vector<std::string> lines_of(const CheckpointInfo& info) {
-    std::vector<std::string> lines;
-    for (const auto& [name, text] : info.notes) {
-      require(!name.empty() && (name + text).find('\n') == std::string::npos && name.find('=') == std::string::npos,
-              "[checkpoint] a note is a name without '=' and a text of one line: '{}'", name);
-      lines.push_back(name + "=" + text);
-    }
-    return lines;
-  }
-
-  const SaveOptions& options_;
-  std::vector<std::string> notes_;
-  Hdf5Writer file_;
-  Seal seal_;
-};
-
-// Every rank learns what went wrong on rank 0, so that none waits for the others.
-void throw_everywhere(const Communicator& world, std::string error) {
-  auto length = static_cast<std::int64_t>(error.size());
-  world.transport().bcast(&length, 1, DType::int64, 0);
-  if (length == 0) return;
-  error.resize(static_cast<std::size_t>(length));
-  world.transport().bcast(error.data(), length, DType::uint8, 0);
-  throw Error(error);
-}
 
 // Of the datasets that belong to checkpoints: others may be in the file, too.
 bool is_tensor(const std::string& name) {
@@ -260,33 +119,6 @@ Tensor read_tensor(const Hdf5Reader& file, const NamedTensor& tensor, bool verif
 
 }  // namespace
 
-void save_checkpoint(const std::filesystem::path& path, nn::Module& net, const Communicator& world, const SaveOptions& options) {
-  const detail::UnhurriedPhase phase;
-  require_same_parameters(fmt::format("[checkpoint] {} is not written", path.string()), net.parameters(), world.transport());
-  auto tensors = network_tensors(net);
-  if (options.optimizer) append(tensors, "optimizer", options.optimizer->state());
-  if (options.averages) append(tensors, "averages", options.averages->state());
-  std::string error;
-  std::optional<CheckpointWriter> writer;
-  const auto on_first = [&](const auto& f) {
-    if (world.rank() != 0 || !error.empty()) return;
-    try {
-      f();
-    } catch (const std::exception& exception) {
-      error = exception.what();
-      writer.reset();
-    }
-  };
-  on_first([&] { writer.emplace(path, options); });
-  // Ranks hand over blocks also where the first can write no more: they do not know.
-  for (const auto& [name, value] : tensors) {
-    const auto whole = nn::whole_value(value);
-    on_first([&] { writer->add(name, whole); });
-  }
-  on_first([&] { writer->finish(); });
-  throw_everywhere(world, std::move(error));
-}
-
 CheckpointInfo load_checkpoint(const std::filesystem::path& path, nn::Module& net, const LoadOptions& options) {
   const detail::UnhurriedPhase phase;
   const Hdf5Reader file(path);
@@ -347,17 +179,6 @@ CheckpointTensors read_weights(const std::filesystem::path& path) {
   }
   std::sort(result.tensors.begin(), result.tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return result;
-}
-
-void write_weights(const std::filesystem::path& path, const CheckpointTensors& contents, bool half, bool overwrite) {
-  const SaveOptions options{.info = contents.info, .half = half, .overwrite = overwrite};
-  CheckpointWriter writer(path, options);
-  for (const auto& [name, value] : contents.tensors) {
-    require(name.starts_with("parameters/") || name.starts_with("buffers/"),
-            "[checkpoint] weights are parameters/NAME or buffers/NAME, not {}", name);
-    writer.add(name, value);
-  }
-  writer.finish();
 }
 
 CheckpointInfo read_checkpoint_info(const std::filesystem::path& path) { return read_info(Hdf5Reader(path)); }

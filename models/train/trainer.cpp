@@ -128,6 +128,7 @@ TrainerResult train_epochs(nn::Module& net, Optimizer& optimizer, std::int64_t s
     return !result.stopped.empty();
   };
   if (o.fit.first_epoch < o.fit.epochs) epochs(fit_options);
+  checkpoints.finish();
   result.epochs = log->rows();
   if (result.epochs_behind == o.fit.epochs) result.stopped.clear(), result.interrupted = false;
   return result;

@@ -40,6 +40,9 @@ struct TrainerOptions {
   // late.
   std::int64_t checkpoint_every = 0, checkpoint_steps = 0;
   double checkpoint_seconds = 0;
+  // Whether training goes on while one is written, of which rank 0 keeps a copy meanwhile. One that is due before the last is on
+  // the disk is skipped; the last of a training, or of one that a limit or a signal ends, is waited for.
+  bool asynchronous = true;
   std::int64_t keep = 1;   // newest checkpoints: checkpoint.h5, and checkpoint-STEP.h5 of those before it
   bool keep_best = false;  // best.h5, weights alone, of the epoch in which `monitor` was best
   // Ends with a checkpoint, between two steps where it can: so many seconds after `started`, early enough to write it (0: no
@@ -64,7 +67,7 @@ struct TrainerResult {
   double waiting_seconds = 0;       // of these, until batches were there
   std::string stopped{};            // why it ended before its last epoch; empty: it did not
   bool interrupted = false;         // by a limit or a signal: the newest checkpoint is to be gone on from
-  std::int64_t checkpoints = 0;
+  std::int64_t checkpoints = 0, skipped_checkpoints = 0;
   double checkpoint_seconds = 0, slowest_checkpoint = 0;  // in which training stood still
 };
 

@@ -366,7 +366,7 @@ judge 'refused runs leave nothing behind' no_file "$work/refused"
 # ---- ranks that are killed at any time, while checkpoints are written, too
 kills=6
 [ -z "${MPIGRAD_TEST_ALL:-}" ] || kills=100
-victim="train --data $work/scans.h5 --filters 4 --batch 6 --epochs $((kills * 40)) --norm-momentum 0.5 --dtype float64 --quiet --flips"
+victim="train --data $work/scans.h5 --filters 4 --batch 6 --epochs $((kills * 120)) --norm-momentum 0.5 --dtype float64 --quiet --flips"
 # shellcheck disable=SC2086  # several options
 {
   ranks 2 "$classify" $victim --out "$work/spared"

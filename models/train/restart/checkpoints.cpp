@@ -28,6 +28,10 @@ Checkpoints::Checkpoints(nn::Module& net, Optimizer& optimizer, const Communicat
           "numbers from 0 on",
           o_.checkpoint_every, o_.checkpoint_steps, o_.checkpoint_seconds, o_.keep, o_.time_limit);
   if (o_.notes_signals && !o_.folder.empty()) signals_.emplace();
+  if (!o_.asynchronous || hooks.before_checkpoint || hooks.after_checkpoint || !within_epochs()) return;
+  saver_.emplace(world_);
+  if (o_.checkpoint_steps > 0 || o_.checkpoint_seconds > 0)
+    saver_->reserve(net_, {.optimizer = &optimizer_, .loss_scale = o_.fit.loss_scale});
 }
 
 bool Checkpoints::due(std::int64_t step) {
@@ -39,7 +43,7 @@ bool Checkpoints::due(std::int64_t step) {
 }
 
 bool Checkpoints::write(CheckpointInfo info) {
-  save(std::move(info));
+  save(std::move(info), wanted_ == limit || wanted_ == signal);
   return ends();
 }
 
@@ -47,7 +51,7 @@ bool Checkpoints::after_epoch(const CheckpointInfo& info, std::int64_t step) {
   wanted_ = asks() ? wishes_.now(wish()) : nothing;
   const bool steps = o_.checkpoint_steps > 0 && step % o_.checkpoint_steps == 0;
   const bool epochs = o_.checkpoint_every > 0 && info.epoch % o_.checkpoint_every == 0;
-  if (wanted_ != nothing || steps || epochs) save(info);
+  if (wanted_ != nothing || steps || epochs) save(info, wanted_ == limit || wanted_ == signal || info.epoch == o_.fit.epochs);
   last_step_.reset();
   return ends();
 }
@@ -59,31 +63,54 @@ void Checkpoints::write_best(const CheckpointInfo& info) {
 Checkpoints::Wish Checkpoints::wish() const {
   if (signals_ && NotedSignals::noted()) return signal;
   const auto now = Clock::now();
-  const double margin = (result_.checkpoints > 0 ? 1.5 * result_.slowest_checkpoint : unknown_seconds) + 3 * longest_step_;
+  const double margin = (slowest_ > 0 ? 1.5 * slowest_ : unknown_seconds) + 3 * longest_step_;
   if (o_.time_limit > 0 && between(o_.started, now) + margin > o_.time_limit) return limit;
   const bool time = o_.checkpoint_seconds > 0 && world_.rank() == 0 && between(saved_, now) > o_.checkpoint_seconds;
   return time ? checkpoint : nothing;
 }
 
-void Checkpoints::save(CheckpointInfo info) {
+void Checkpoints::save(CheckpointInfo info, bool last) {
   const auto begin = Clock::now();
   const auto step = info.step;
   info.notes = o_.notes;
-  if (hooks_.before_checkpoint) hooks_.before_checkpoint();
-  together(world_, [&] {
+  const SaveOptions options{
+      .optimizer = &optimizer_, .loss_scale = o_.fit.loss_scale, .info = std::move(info), .overwrite = true};
+  const auto path = o_.folder / newest_checkpoint;
+  const auto keep = [this] {
     if (o_.keep > 1 && world_.rank() == 0) keep_checkpoint(o_.folder);
-  });
-  together(world_, [&] {
-    save_checkpoint(o_.folder / newest_checkpoint, net_, world_,
-                    {.optimizer = &optimizer_, .loss_scale = o_.fit.loss_scale, .info = std::move(info), .overwrite = true});
+  };
+  const auto remove_old = [this, step, begin] {
     if (world_.rank() == 0) remove_old_checkpoints(o_.folder, o_.keep - 1, step);
-  });
-  if (hooks_.after_checkpoint) hooks_.after_checkpoint();
+    slowest_ = std::max(slowest_.load(), between(begin, Clock::now()));
+  };
+  if (saver_ && !last) {
+    if (saver_->stage(path, net_, options, keep, remove_old)) count_durable(), staged_ = true;
+    else ++result_.skipped_checkpoints;
+  } else {
+    finish();
+    if (hooks_.before_checkpoint) hooks_.before_checkpoint();
+    together(world_, keep);
+    together(world_, [&] {
+      save_checkpoint(path, net_, world_, options);
+      remove_old();
+    });
+    if (hooks_.after_checkpoint) hooks_.after_checkpoint();
+    ++result_.checkpoints;
+  }
   saved_ = Clock::now();
   last_step_.reset();
   const double seconds = between(begin, saved_);
-  ++result_.checkpoints;
   result_.checkpoint_seconds += seconds, result_.slowest_checkpoint = std::max(result_.slowest_checkpoint, seconds);
+}
+
+void Checkpoints::count_durable() {
+  if (std::exchange(staged_, false)) ++result_.checkpoints;
+}
+
+void Checkpoints::finish() {
+  if (!saver_) return;
+  saver_->finish();
+  count_durable();
 }
 
 bool Checkpoints::ends() {

@@ -1,11 +1,13 @@
 #pragma once
 // When a training writes checkpoints, which of them stay, and when it ends to be gone on from.
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <optional>
 
 #include "models/train/checkpoint.h"
+#include "models/train/restart/checkpoint_saver.h"
 #include "models/train/restart/interruption.h"
 #include "models/train/trainer.h"
 
@@ -25,6 +27,8 @@ class Checkpoints {
   bool write(CheckpointInfo info);
   // Behind an epoch, with as many steps: writes if that is due. Whether training ends.
   bool after_epoch(const CheckpointInfo& info, std::int64_t step);
+  // Waits until what was begun is durable.
+  void finish();
   // Weights of the best epoch so far.
   void write_best(const CheckpointInfo& info);
 
@@ -34,7 +38,8 @@ class Checkpoints {
 
   bool asks() const { return signals_ || o_.time_limit > 0 || o_.checkpoint_seconds > 0; }
   Wish wish() const;
-  void save(CheckpointInfo info);
+  void save(CheckpointInfo info, bool last);
+  void count_durable();
   bool ends();
 
   nn::Module& net_;
@@ -47,8 +52,11 @@ class Checkpoints {
   std::optional<NotedSignals> signals_;
   std::int64_t wanted_ = nothing;
   Clock::time_point saved_ = Clock::now();
+  bool staged_ = false;              // and not known to be durable
+  std::atomic<double> slowest_ = 0;  // seconds until one was durable
   std::optional<Clock::time_point> last_step_;
-  double longest_step_ = 0;  // seconds
+  double longest_step_ = 0;               // seconds
+  std::optional<CheckpointSaver> saver_;  // ends first; none: training waits
 };
 
 }  // namespace mpigrad

@@ -1,0 +1,48 @@
+#pragma once
+// Checkpoints in two phases: a staged one has been copied, and training goes on; a durable one is a whole file on the disk, under
+// its name, and may be relied on.
+
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/train/checkpoint.h"
+
+namespace mpigrad {
+
+class JobQueue;
+
+// One at a time; of one training. Rank 0 keeps the copies and writes, on a thread of its own.
+class CheckpointSaver {
+ public:
+  explicit CheckpointSaver(const Communicator& world);
+  CheckpointSaver(const CheckpointSaver&) = delete;
+  CheckpointSaver& operator=(const CheckpointSaver&) = delete;
+  ~CheckpointSaver();  // until what is staged is durable, or has failed
+
+  // Takes the memory for copies of these tensors, touched, so that the first stage() need not. Not collective.
+  void reserve(nn::Module& net, const SaveOptions& options);
+  // Copies with all threads and returns; then rank 0 calls `before`, writes and calls `after`, whose errors are those of the
+  // file. False, and nothing happens, while the one before is not durable. Collective. Errors: ranks whose parameters have
+  // drifted apart; what went wrong with the one before.
+  bool stage(const std::filesystem::path& path, nn::Module& net, const SaveOptions& options, std::function<void()> before = {},
+             std::function<void()> after = {});
+  // Waits until what is staged is durable. Collective. Error: what went wrong with it.
+  void finish();
+
+  // That have become durable; on rank 0.
+  std::int64_t durable() const { return durable_; }
+
+ private:
+  std::string outcome();  // of what was under way, and has ended: what went wrong
+
+  const Communicator& world_;
+  std::vector<NamedTensor> copies_;
+  std::int64_t durable_ = 0;
+  std::future<void> written_;
+  std::unique_ptr<JobQueue> thread_;  // ends first
+};
+
+}  // namespace mpigrad
