@@ -38,6 +38,9 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path&, bool) { refuse(); }
 Hdf5Writer::Hdf5Writer(const std::filesystem::path&, bool, std::shared_ptr<Transport>) { refuse(); }
 Hdf5Writer::~Hdf5Writer() = default;
 void Hdf5Writer::create(const std::string&, const Shape&, DType) { refuse(); }
+std::int64_t Hdf5Writer::place(const std::string&, const Shape&, DType) { refuse(); }
+void Hdf5Writer::close() { refuse(); }
+const std::filesystem::path& Hdf5Writer::temporary() const { refuse(); }
 void Hdf5Writer::write_box(const std::string&, std::span<const std::int64_t>, std::span<const std::int64_t>, DType, const void*) {
   refuse();
 }

@@ -92,6 +92,11 @@ class Hdf5Writer {
   // A dataset of zeros to be filled by write_box; of 16-bit types with float32 or float64, which are rounded. Groups in `name`
   // ("train/volume") are made as needed.
   void create(const std::string& name, const Shape& shape, DType type);
+  // A dataset whose elements others put into the file, and where: the byte at which they begin, little-endian and row-major, -1
+  // if there are none. Alone only. They may be put there, into temporary(), between close() and commit().
+  std::int64_t place(const std::string& name, const Shape& shape, DType type);
+  void close();
+  const std::filesystem::path& temporary() const;
   // This rank's box [begin, end) of it, of any type; may be empty, need not be collective.
   void write_box(const std::string& name, std::span<const std::int64_t> begin, std::span<const std::int64_t> end, DType type,
                  const void* data);

@@ -81,9 +81,13 @@ struct Hdf5Writer::State {
                         H5Gclose);
     }
   }
-  Handle create_dataset(const std::string& name, hid_t type, hid_t space) const {
+  Handle create_dataset(const std::string& name, hid_t type, hid_t space, bool placed = false) const {
     create_groups(name);
     const Handle creation = untimed(H5P_DATASET_CREATE);
+    if (placed) {
+      H5Pset_layout(creation, H5D_CONTIGUOUS);
+      H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY), H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER);
+    }
     return {check(H5Dcreate2(file, name.c_str(), type, space, H5P_DEFAULT, creation, H5P_DEFAULT), path,
                   fmt::format("dataset '{}' cannot be created", name)),
             H5Dclose};
@@ -187,6 +191,8 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::s
       H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
       // The format since HDF5 1.8 has checksums of all that is not elements: damage is refused before it is believed.
       H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_LATEST);
+      // Where elements can be written past the system's cache (models/train/checkpoint_write.cpp).
+      H5Pset_alignment(access, 1 << 16, 4096);
       const Handle creation = untimed(H5P_FILE_CREATE);
       return Handle(check(H5Fcreate(state->temporary.c_str(), H5F_ACC_TRUNC, creation, access), path, "cannot be created"),
                     H5Fclose);
@@ -213,14 +219,31 @@ void Hdf5Writer::everywhere(F f) {
   else on_io_thread(f);
 }
 
+namespace {
+
+Handle space_of(const Shape& shape) {
+  std::vector<hsize_t> extents(shape.begin(), shape.end());
+  return {shape.rank() == 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(shape.rank(), extents.data(), nullptr), H5Sclose};
+}
+
+}  // namespace
+
 void Hdf5Writer::create(const std::string& name, const Shape& shape, DType type) {
-  everywhere([&] {
-    std::vector<hsize_t> extents(shape.begin(), shape.end());
-    const Handle space(shape.rank() == 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(shape.rank(), extents.data(), nullptr),
-                       H5Sclose);
-    state_->create_dataset(name, hdf5::file_type(type), space);
+  everywhere([&] { state_->create_dataset(name, hdf5::file_type(type), space_of(shape)); });
+}
+
+std::int64_t Hdf5Writer::place(const std::string& name, const Shape& shape, DType type) {
+  require(state_->sharing == State::Sharing::alone, "[hdf5] {}: places are for one writer", state_->path.string());
+  return on_io_thread([&]() -> std::int64_t {
+    const Handle dataset = state_->create_dataset(name, hdf5::file_type(type), space_of(shape), true);
+    if (shape.elements() == 0) return -1;
+    const auto offset = H5Dget_offset(dataset);
+    require(offset != HADDR_UNDEF, "[hdf5] {}: dataset '{}' has no place", state_->path.string(), name);
+    return static_cast<std::int64_t>(offset);
   });
 }
+
+const std::filesystem::path& Hdf5Writer::temporary() const { return state_->temporary; }
 
 void Hdf5Writer::write_box(const std::string& name, std::span<const std::int64_t> begin, std::span<const std::int64_t> end,
                            DType type, const void* data) {
@@ -278,16 +301,18 @@ void Hdf5Writer::attribute(const std::string& object, const std::string& name, c
   });
 }
 
+void Hdf5Writer::close() {
+  on_io_thread([&] {
+    if (state_->file < 0) return;
+    check(H5Fflush(state_->file, H5F_SCOPE_LOCAL), state_->path, "cannot be completed");
+    check(state_->file.close(), state_->path, "cannot be completed");
+  });
+}
+
 void Hdf5Writer::commit() {
-  const auto close = [&] {
-    on_io_thread([&] {
-      check(H5Fflush(state_->file, H5F_SCOPE_LOCAL), state_->path, "cannot be completed");
-      check(state_->file.close(), state_->path, "cannot be completed");
-    });
-  };
   if (state_->sharing == State::Sharing::threads) {
     transport_->barrier();  // all have written
-    at_root(transport_, close);
+    at_root(transport_, [this] { close(); });
   } else {
     close();
     if (transport_) transport_->barrier();  // a rank that failed never arrives

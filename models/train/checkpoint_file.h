@@ -47,7 +47,8 @@ class Seal {
 // Parameters and buffers. Error: a network that is not built.
 std::vector<NamedTensor> network_tensors(nn::Module& net);
 void append(std::vector<NamedTensor>& list, const std::string& group, const std::vector<NamedTensor>& more);
-// Those of a network and of what the options name.
+// Those of a network and of what the options name; blocks whose elements lie scattered in the whole are redistributed, so that
+// each rank has rows of it, which are written at once. Collective where there are blocks.
 std::vector<NamedTensor> tensors_of(nn::Module& net, const SaveOptions& options);
 
 // What a file says besides tensors, as it is when this is made.
@@ -61,19 +62,39 @@ struct Remarks {
   std::vector<std::string> notes;
 };
 
-// One file, by one process. Throws; nothing is left then.
-class Writer {
- public:
-  Writer(const std::filesystem::path& path, bool half, bool overwrite) : half_(half), file_(path, overwrite) {}
-  void add(const std::string& name, const Tensor& value);
-  void finish(const Remarks& remarks);
-
- private:
-  bool half_;
-  Hdf5Writer file_;
-  Seal seal_;
+// What is written of a tensor, the same on all ranks.
+struct Item {
+  std::string name;
+  Shape shape;                    // of all of it
+  DType type = DType::float32;    // of its elements, which the checksum is of
+  DType stored = DType::float32;  // in the file: float16 of what was rounded
 };
+// A part of one that this rank writes. Nobody else writes any of it, and all parts together are the tensor.
+struct Part {
+  std::size_t item = 0;
+  Box box;
+  Tensor value;                     // [box], on the host or a GPU, of type `type`
+  const std::byte* copy = nullptr;  // of it, in memory of the host: written instead
+};
+struct Contents {
+  std::vector<Item> items;
+  std::vector<Part> parts;
+  bool shared = false;  // whether other ranks than the first have parts
+};
+// What is the same on all ranks is rank 0's to write, of blocks each the lowest rank's that has it.
+// Copies that begin at multiples of this, in memory, go to the disk without the system's own copy in between, where it can do
+// that.
+inline constexpr std::int64_t block_bytes = 4096;
+Contents contents_of(const std::vector<NamedTensor>& tensors, bool half, int rank);
 
+// One file by all ranks of `transport` that have parts; null: by this process alone, which has all. Under a temporary name until
+// it is whole and on the disk. The HDF5 library makes the file's structure and is free again while elements are written.
+// Collective. What goes wrong on any rank is an Error on all; nothing is left then.
+void write_file(const std::filesystem::path& path, const Contents& contents, const Remarks& remarks, bool overwrite,
+                const std::shared_ptr<Transport>& transport);
+
+// f on every rank, or by this process alone (null): what the first says that fails is an Error on all. Collective.
+void together(const std::shared_ptr<Transport>& transport, const std::function<void()>& f);
 // What went wrong on rank 0 ("": nothing) is an Error on every rank, so that none waits for the others. Collective.
 void throw_everywhere(const Communicator& world, std::string error);
 

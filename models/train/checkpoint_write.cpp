@@ -1,12 +1,18 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <bit>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <optional>
 
+#include "comm/spatial/redistribute.h"
 #include "comm/spatial/same_parameters.h"
+#include "comm/together.h"
 #include "framework/activity.h"
 #include "framework/joined.h"
 #include "framework/tensor/content_hash.h"
-#include "models/nn/whole_copy.h"
 #include "models/train/checkpoint_file.h"
 #include "ops/elementwise.h"
 
@@ -52,10 +58,35 @@ void append(std::vector<NamedTensor>& list, const std::string& group, const std:
   for (const auto& tensor : more) list.push_back({group + "/" + tensor.name, tensor.value});
 }
 
+namespace {
+
+// The same tensor in rows, where it is split along one axis of its grid and some other dimension than the first.
+Tensor in_rows(const Tensor& x) {
+  constexpr std::int64_t long_enough = 1 << 16;  // bytes that follow each other
+  const auto& layout = x.layout();
+  if (!layout) return x;
+  std::vector<int> axes;
+  for (std::size_t a = 0; a < layout->axes.size(); ++a)
+    if (layout->axes[a].placement == Placement::split) axes.push_back(static_cast<int>(a));
+  if (axes.size() != 1) return x;
+  const auto axis = static_cast<std::size_t>(axes[0]);
+  const int dimension = layout->axes[axis].dimension;
+  std::int64_t run = size_of(x.dtype());
+  for (int d = dimension; d < x.rank(); ++d) run *= x.dim(d);
+  if (dimension == 0 || run >= long_enough || layout->global[0] < layout->grid->extents[axis]) return x;
+  auto rows = std::make_shared<Layout>(*layout);
+  rows->axes[axis] = {Placement::split, 0, balanced_cuts(layout->global[0], layout->grid->extents[axis])};
+  Untaped scope;
+  return redistribute(constant(x), rows);
+}
+
+}  // namespace
+
 std::vector<NamedTensor> tensors_of(nn::Module& net, const SaveOptions& options) {
   auto tensors = network_tensors(net);
   if (options.optimizer) append(tensors, "optimizer", options.optimizer->state());
   if (options.averages) append(tensors, "averages", options.averages->state());
+  for (auto& [name, value] : tensors) value = in_rows(value);
   return tensors;
 }
 
@@ -83,31 +114,211 @@ Remarks::Remarks(const SaveOptions& options) {
   }
 }
 
-void Writer::add(const std::string& name, const Tensor& value) {
-  require(value.device() != DeviceKind::dry, "[checkpoint] {} is on the dry device: {}", name, value);
-  auto on_host = value.device() == DeviceKind::cuda ? detail::copied(value, DeviceKind::cpu) : value;
-  const bool half = half_ && is_floating(value.dtype());
-  if (half) on_host = rounded(name, on_host);
-  const std::vector<std::int64_t> begin(static_cast<std::size_t>(value.rank()), 0);
-  file_.create(name, value.shape(), half ? DType::float16 : value.dtype());
-  file_.write_box(name, begin, value.shape().span(), value.dtype(), on_host.raw());
-  const auto checksum = checksum_of(value.dtype(), value.shape(), on_host.raw());
-  file_.attribute(name, checksum_name, checksum);
-  seal_.add(name, checksum);
+Contents contents_of(const std::vector<NamedTensor>& tensors, bool half, int rank) {
+  Contents result;
+  for (const auto& [name, value] : tensors) {
+    require(value.device() != DeviceKind::dry, "[checkpoint] {} is on the dry device: {}", name, value);
+    const auto& layout = value.layout();
+    const bool blocks = layout && layout->has(Placement::split);
+    const auto& shape = layout ? layout->global : value.shape();
+    const auto item = result.items.size();
+    const bool rounds = half && is_floating(value.dtype());
+    result.items.push_back({name, shape, value.dtype(), rounds ? DType::float16 : value.dtype()});
+    result.shared = result.shared || blocks;
+    const auto box =
+        blocks ? layout->box() : Box{Shape(std::vector<std::int64_t>(static_cast<std::size_t>(shape.rank()), 0)), shape};
+    // The lowest rank with this box.
+    int owner = 0;
+    while (blocks && !(layout->box(owner) == box)) ++owner;
+    const int me = blocks ? layout->grid->rank : rank;
+    if (me == owner && box.elements() > 0) result.parts.push_back({item, box, value});
+  }
+  return result;
 }
 
-void Writer::finish(const Remarks& remarks) {
-  if (!remarks.notes.empty()) file_.write_strings(notes_name, remarks.notes), seal_.add_notes(remarks.notes);
-  file_.attribute("/", "format", std::string(format_name));
+namespace {
+
+// The runs of a box's elements that follow each other in the whole row-major tensor: f(first in the tensor, first in the box,
+// count).
+template <class F>
+void for_runs(const Shape& shape, const Box& box, F f) {
+  const auto size = box.extents();
+  int last = shape.rank() - 1;  // the dimension whose part is a run, all behind it being whole
+  std::int64_t inner = 1;       // elements behind it
+  while (last > 0 && size[last] == shape[last]) inner *= shape[last--];
+  const auto run = last < 0 ? 1 : size[last] * inner;
+  std::vector<std::int64_t> at(static_cast<std::size_t>(std::max(last, 0)), 0);
+  for (std::int64_t done = 0; done < size.elements(); done += run) {
+    std::int64_t first = 0;
+    for (int d = 0; d < last; ++d) first = first * shape[d] + box.begin[d] + at[static_cast<std::size_t>(d)];
+    if (last >= 0) first = (first * shape[last] + box.begin[last]) * inner;
+    f(first, done, run);
+    for (int d = last - 1; d >= 0 && ++at[static_cast<std::size_t>(d)] == size[d]; --d) at[static_cast<std::size_t>(d)] = 0;
+  }
+}
+
+// Elements on the host, as they are hashed, and as they are stored.
+struct HostPart {
+  const std::byte *values = nullptr, *stored = nullptr;
+  Tensor held, rounded;  // what they lie in, if that is new
+};
+
+HostPart on_host(const Item& item, const Part& part) {
+  HostPart result;
+  if (part.copy) {
+    result.values = part.copy;
+  } else {
+    result.held = part.value.device() == DeviceKind::cuda ? detail::copied(part.value, DeviceKind::cpu) : part.value;
+    result.values = result.held.raw();
+  }
+  result.stored = result.values;
+  if (item.stored == item.type) return result;
+  require(!part.copy, "[checkpoint] copies are not rounded");
+  result.held = rounded(item.name, result.held), result.values = result.held.raw();
+  Untaped scope;
+  UseDevice device(DeviceKind::cpu);
+  result.rounded = cast(constant(result.held), item.stored), result.stored = result.rounded.raw();
+  return result;
+}
+
+std::uint64_t hash_of(const Item& item, const Box& box, const std::byte* values) {
+  std::uint64_t hash = 0;
+  for_runs(item.shape, box, [&](std::int64_t first, std::int64_t from, std::int64_t count) {
+    hash += content_hash(item.type, values + from * size_of(item.type), count, first);
+  });
+  return hash;
+}
+
+// An open file that elements are put into.
+class Elements {
+ public:
+  explicit Elements(const std::filesystem::path& path) : path_(path), file_(open(path.c_str(), O_WRONLY | O_CLOEXEC)) {
+    require(file_ >= 0, "[checkpoint] {} cannot be opened by this rank: {}; do all ranks see that folder?", path.string(),
+            std::strerror(errno));
+#ifdef O_DIRECT
+    direct_ = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_DIRECT);  // not every file system can
+#endif
+  }
+  Elements(const Elements&) = delete;
+  Elements& operator=(const Elements&) = delete;
+  ~Elements() {
+    close(file_);
+    if (direct_ >= 0) close(direct_);
+  }
+  void put(const std::byte* from, std::int64_t bytes, std::int64_t at) {
+    const bool aligned = reinterpret_cast<std::uintptr_t>(from) % block_bytes == 0 && at % block_bytes == 0;
+    while (bytes > 0) {
+      const bool direct = direct_ >= 0 && aligned && bytes >= block_bytes;
+      const auto most = std::min<std::int64_t>(bytes, 1 << 24);
+      const auto wanted = direct ? most / block_bytes * block_bytes : most;
+      const auto count = pwrite(direct ? direct_ : file_, from, static_cast<std::size_t>(wanted), at);
+      if (count < 0 && errno == EINTR) continue;
+      if (direct && (count < 0 || count % block_bytes != 0)) {
+        close(std::exchange(direct_, -1));  // as any other file, then
+        continue;
+      }
+      require(count > 0, "[checkpoint] {} could not be written completely: {}", path_.string(), std::strerror(errno));
+      from += count, at += count, bytes -= count;
+    }
+  }
+  void synchronise() const {
+    require(fsync(file_) == 0, "[checkpoint] {} cannot be completed: {}", path_.string(), std::strerror(errno));
+  }
+
+ private:
+  std::filesystem::path path_;
+  int file_, direct_ = -1;
+};
+
+// Sums over the ranks, modulo 2^64: halves of the numbers cannot overflow.
+void add_up(Transport& ranks, std::vector<std::uint64_t>& numbers) {
+  std::vector<std::int64_t> halves;
+  for (const auto number : numbers)
+    halves.push_back(static_cast<std::int64_t>(number & 0xffffffff)), halves.push_back(static_cast<std::int64_t>(number >> 32));
+  ranks.allreduce(halves.data(), halves.data(), static_cast<std::int64_t>(halves.size()), DType::int64, CombineOp::sum);
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    numbers[i] = static_cast<std::uint64_t>(halves[2 * i]) + (static_cast<std::uint64_t>(halves[2 * i + 1]) << 32);
+}
+
+// The structure of the file: all but the elements. Where those of each item begin.
+std::vector<std::int64_t> begin_file(Hdf5Writer& file, const Contents& contents, const std::vector<std::uint64_t>& hashes,
+                                     const Remarks& remarks) {
+  std::vector<std::int64_t> places;
+  Seal seal;
+  for (std::size_t i = 0; i < contents.items.size(); ++i) {
+    const auto& item = contents.items[i];
+    places.push_back(file.place(item.name, item.shape, item.stored));
+    const auto checksum = text_of(content_hash(fmt::format("{} {}", name_of(item.type), item.shape)) + hashes[i]);
+    file.attribute(item.name, checksum_name, checksum);
+    seal.add(item.name, checksum);
+  }
+  if (!remarks.notes.empty()) file.write_strings(notes_name, remarks.notes), seal.add_notes(remarks.notes);
+  file.attribute("/", "format", std::string(format_name));
   for (const auto& [name, value] : remarks.numbers)
     std::visit(
         [&, name = name](auto number) {
-          file_.attribute("/", name, number);
-          seal_.add(name, static_cast<double>(number));
+          file.attribute("/", name, number);
+          seal.add(name, static_cast<double>(number));
         },
         value);
-  file_.attribute("/", checksum_name, seal_.text());
-  file_.commit();
+  file.attribute("/", checksum_name, seal.text());
+  file.close();
+  return places;
+}
+
+}  // namespace
+
+void write_file(const std::filesystem::path& path, const Contents& contents, const Remarks& remarks, bool overwrite,
+                const std::shared_ptr<Transport>& transport) {
+  static_assert(std::endian::native == std::endian::little, "elements are put into files as they are in memory");
+  const auto& ranks = transport;
+  const bool first = !ranks || ranks->rank() == 0;
+  const auto count = static_cast<std::int64_t>(contents.items.size());
+  std::vector<std::uint64_t> hashes(contents.items.size());
+  std::vector<std::int64_t> places(contents.items.size());
+  std::optional<Hdf5Writer> file;
+  together(ranks, [&] {
+    for (const auto& part : contents.parts) {
+      const auto& item = contents.items[part.item];
+      hashes[part.item] += hash_of(item, part.box, on_host(item, part).values);
+    }
+  });
+  if (ranks) add_up(*ranks, hashes);
+  std::filesystem::path temporary;
+  together(ranks, [&] {
+    if (first)
+      file.emplace(path, overwrite), places = begin_file(*file, contents, hashes, remarks), temporary = file->temporary();
+  });
+  if (ranks) {
+    ranks->bcast(places.data(), count, DType::int64, 0);
+    auto name = temporary.string();
+    auto length = static_cast<std::int64_t>(name.size());
+    ranks->bcast(&length, 1, DType::int64, 0);
+    name.resize(static_cast<std::size_t>(length));
+    ranks->bcast(name.data(), length, DType::uint8, 0);
+    temporary = name;
+  }
+  together(ranks, [&] {
+    if (contents.parts.empty()) return;
+    Elements elements(temporary);
+    for (const auto& part : contents.parts) {
+      const auto& item = contents.items[part.item];
+      const auto host = on_host(item, part);
+      const auto size = size_of(item.stored);
+      for_runs(item.shape, part.box, [&](std::int64_t at, std::int64_t from, std::int64_t run) {
+        elements.put(host.stored + from * size, run * size, places[part.item] + at * size);
+      });
+    }
+    elements.synchronise();
+  });
+  together(ranks, [&] {
+    if (first) file->commit();
+  });
+}
+
+void together(const std::shared_ptr<Transport>& transport, const std::function<void()>& f) {
+  if (!transport) return f();
+  if (const auto failure = detail::first_failure(*transport, f); failure.failed) throw Error(failure.text);
 }
 
 void throw_everywhere(const Communicator& world, std::string error) {
@@ -124,38 +335,22 @@ void throw_everywhere(const Communicator& world, std::string error) {
 void save_checkpoint(const std::filesystem::path& path, nn::Module& net, const Communicator& world, const SaveOptions& options) {
   const detail::UnhurriedPhase phase;
   require_same_parameters(fmt::format("[checkpoint] {} is not written", path.string()), net.parameters(), world.transport());
-  const auto tensors = checkpoint_file::tensors_of(net, options);
-  std::string error;
-  std::optional<checkpoint_file::Writer> writer;
-  const auto on_first = [&](const auto& f) {
-    if (world.rank() != 0 || !error.empty()) return;
-    try {
-      f();
-    } catch (const std::exception& exception) {
-      error = exception.what();
-      writer.reset();
-    }
-  };
+  const auto contents = checkpoint_file::contents_of(checkpoint_file::tensors_of(net, options), options.half, world.rank());
   std::optional<checkpoint_file::Remarks> remarks;
-  on_first([&] { remarks.emplace(options), writer.emplace(path, options.half, options.overwrite); });
-  // Ranks hand over blocks also where the first can write no more: they do not know.
-  for (const auto& [name, value] : tensors) {
-    const auto whole = nn::whole_value(value);
-    on_first([&] { writer->add(name, whole); });
-  }
-  on_first([&] { writer->finish(*remarks); });
-  checkpoint_file::throw_everywhere(world, std::move(error));
+  const auto& transport = world.shared_transport();
+  checkpoint_file::together(transport, [&] { remarks.emplace(options); });
+  if (contents.shared) return checkpoint_file::write_file(path, contents, *remarks, options.overwrite, transport);
+  checkpoint_file::together(transport, [&] {
+    if (world.rank() == 0) checkpoint_file::write_file(path, contents, *remarks, options.overwrite, nullptr);
+  });
 }
 
 void write_weights(const std::filesystem::path& path, const CheckpointTensors& contents, bool half, bool overwrite) {
-  const checkpoint_file::Remarks remarks({.info = contents.info});
-  checkpoint_file::Writer writer(path, half, overwrite);
-  for (const auto& [name, value] : contents.tensors) {
+  for (const auto& [name, value] : contents.tensors)
     require(name.starts_with("parameters/") || name.starts_with("buffers/"),
             "[checkpoint] weights are parameters/NAME or buffers/NAME, not {}", name);
-    writer.add(name, value);
-  }
-  writer.finish(remarks);
+  checkpoint_file::write_file(path, checkpoint_file::contents_of(contents.tensors, half, 0),
+                              checkpoint_file::Remarks({.info = contents.info}), overwrite, nullptr);
 }
 
 }  // namespace mpigrad

@@ -1,5 +1,11 @@
 #include "models/train/restart/checkpoint_saver.h"
 
+#ifdef __linux__
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -8,7 +14,7 @@
 #include "framework/activity.h"
 #include "framework/cuda/cuda.h"
 #include "framework/job_queue.h"
-#include "models/nn/whole_copy.h"
+#include "framework/tensor/host_memory.h"
 #include "models/train/checkpoint_file.h"
 
 namespace mpigrad {
@@ -35,13 +41,17 @@ void run(const std::vector<Copy>& copies) {
   }
 }
 
-// A tensor of host memory for a copy of all of `value`; the one that there is, if it is such a one.
-void make_room(NamedTensor& copy, const std::string& name, const Tensor& value) {
-  copy.name = name;
-  const auto& shape = value.layout() ? value.layout()->global : value.shape();
-  if (copy.value && copy.value.shape() == shape && copy.value.dtype() == value.dtype()) return;
-  copy.value = Tensor({shape, value.dtype()}, DeviceKind::cpu);
-  detail::zero_bytes(DeviceKind::cpu, copy.value.raw(), copy.value.bytes());
+// A copy of a part takes so many bytes, so that the next one begins at a block.
+std::int64_t room_for(const checkpoint_file::Part& part) {
+  return (part.value.bytes() + checkpoint_file::block_bytes - 1) / checkpoint_file::block_bytes * checkpoint_file::block_bytes;
+}
+
+// The thread that calls gives way to those that compute.
+void give_way() {
+#ifdef __linux__
+  constexpr int nice = 10;
+  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), nice);
+#endif
 }
 
 }  // namespace
@@ -53,11 +63,19 @@ CheckpointSaver::~CheckpointSaver() {
 }
 
 void CheckpointSaver::reserve(nn::Module& net, const SaveOptions& options) {
-  if (world_.rank() != 0) return;
-  const auto tensors = checkpoint_file::tensors_of(net, options);
-  copies_.resize(tensors.size());
-  for (std::size_t i = 0; i < tensors.size(); ++i) make_room(copies_[i], tensors[i].name, tensors[i].value);
-  if (!thread_) thread_ = std::make_unique<JobQueue>(1);
+  make_room(checkpoint_file::contents_of(checkpoint_file::tensors_of(net, options), options.half, world_.rank()));
+}
+
+void CheckpointSaver::make_room(const checkpoint_file::Contents& contents) {
+  std::int64_t bytes = 0;
+  for (const auto& part : contents.parts) bytes += room_for(part);
+  if (bytes <= bytes_) return;
+  require_host_memory("[checkpoint] a copy of what is saved", static_cast<double>(bytes));
+  copies_.reset(static_cast<std::byte*>(
+      std::aligned_alloc(static_cast<std::size_t>(checkpoint_file::block_bytes), static_cast<std::size_t>(bytes))));
+  require(copies_ != nullptr, "[checkpoint] there is no memory for a copy of what is saved, {} bytes", bytes);
+  std::memset(copies_.get(), 0, static_cast<std::size_t>(bytes));
+  bytes_ = bytes;
 }
 
 std::string CheckpointSaver::outcome() {
@@ -80,27 +98,38 @@ bool CheckpointSaver::stage(const std::filesystem::path& path, nn::Module& net, 
   if (busy != 0) return false;
   checkpoint_file::throw_everywhere(world_, outcome());
   require_same_parameters(fmt::format("[checkpoint] {} is not written", path.string()), net.parameters(), world_.transport());
-  reserve(net, options);
-  const auto tensors = checkpoint_file::tensors_of(net, options);
+  auto contents = checkpoint_file::contents_of(checkpoint_file::tensors_of(net, options), options.half, world_.rank());
+  make_room(contents);
+  if (contents.shared && !transport_) transport_ = world_.transport().control();
   std::vector<Copy> copies;
-  std::vector<Tensor> gathered;  // until they are copied
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const auto whole = nn::whole_value(tensors[i].value);  // collective where ranks have blocks
-    if (world_.rank() != 0) continue;
-    const auto& to = copies_[i].value;
-    if (whole.device() == DeviceKind::cuda) cuda::copy_to_host(to.raw(), whole.raw(), whole.bytes());
-    else add(copies, to.raw(), whole.raw(), whole.bytes()), gathered.push_back(whole);
+  auto* to = copies_.get();
+  for (auto& part : contents.parts) {
+    const auto& from = part.value;
+    if (from.device() == DeviceKind::cuda) cuda::copy_to_host(to, from.raw(), from.bytes());
+    else add(copies, to, from.raw(), from.bytes());
+    part.copy = to, to += room_for(part);
   }
-  if (world_.rank() != 0) return true;
   run(copies);
-  written_ = thread_->submit([this, path, half = options.half, overwrite = options.overwrite, remarks = std::move(remarks),
-                              before = std::move(before), after = std::move(after)] {
-    if (before) before();
-    checkpoint_file::Writer writer(path, half, overwrite);
-    for (const auto& [name, value] : copies_) writer.add(name, value);
-    writer.finish(remarks);
-    if (after) after();
-  });
+  for (auto& part : contents.parts) part.value = {};
+  const bool first = world_.rank() == 0;
+  if (!first && !contents.shared) return true;
+  const auto transport = contents.shared ? transport_ : nullptr;
+  auto write = [path, contents = std::move(contents), overwrite = options.overwrite, remarks = std::move(remarks), first,
+                transport, before = std::move(before), after = std::move(after)] {
+    checkpoint_file::together(transport, [&] {
+      if (first && before) before();
+    });
+    checkpoint_file::write_file(path, contents, remarks, overwrite, transport);
+    checkpoint_file::together(transport, [&] {
+      if (first && after) after();
+    });
+  };
+  if (!thread_) {
+    const bool here = transport && !transport->any_thread();
+    thread_ = std::make_unique<JobQueue>(here ? 0 : 1);
+    if (!here) thread_->run(give_way);
+  }
+  written_ = thread_->submit(std::move(write));
   return true;
 }
 

@@ -2,6 +2,7 @@
 // Checkpoints in two phases: a staged one has been copied, and training goes on; a durable one is a whole file on the disk, under
 // its name, and may be relied on.
 
+#include <cstdlib>
 #include <functional>
 #include <future>
 #include <memory>
@@ -13,8 +14,12 @@
 namespace mpigrad {
 
 class JobQueue;
+namespace checkpoint_file {
+struct Contents;
+}
 
-// One at a time; of one training. Rank 0 keeps the copies and writes, on a thread of its own.
+// One at a time; of one training. Rank 0, and every rank that has blocks of tensors, keeps copies of its own and writes them, on
+// a thread of its own.
 class CheckpointSaver {
  public:
   explicit CheckpointSaver(const Communicator& world);
@@ -22,7 +27,7 @@ class CheckpointSaver {
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
   ~CheckpointSaver();  // until what is staged is durable, or has failed
 
-  // Takes the memory for copies of these tensors, touched, so that the first stage() need not. Not collective.
+  // Takes the memory for copies of these tensors, touched, so that the first stage() need not. Collective.
   void reserve(nn::Module& net, const SaveOptions& options);
   // Copies with all threads and returns; then rank 0 calls `before`, writes and calls `after`, whose errors are those of the
   // file. False, and nothing happens, while the one before is not durable. Collective. Errors: ranks whose parameters have
@@ -36,10 +41,16 @@ class CheckpointSaver {
   std::int64_t durable() const { return durable_; }
 
  private:
+  void make_room(const checkpoint_file::Contents& contents);
   std::string outcome();  // of what was under way, and has ended: what went wrong
 
   const Communicator& world_;
-  std::vector<NamedTensor> copies_;
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<std::byte, Free> copies_;  // one behind the other
+  std::int64_t bytes_ = 0;                   // of them
+  std::shared_ptr<Transport> transport_;     // of the threads that write blocks
   std::int64_t durable_ = 0;
   std::future<void> written_;
   std::unique_ptr<JobQueue> thread_;  // ends first

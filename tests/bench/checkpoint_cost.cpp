@@ -1,0 +1,113 @@
+// What checkpoints cost a training of CosmoFlow: how long it stands still for them, and how much longer the whole of it takes.
+//
+//   build/tests/checkpoint_cost [--side 64] [--steps 200] [--rounds 3] [--folder /tmp]; mpiexec -n 2 build/tests/checkpoint_cost
+//
+// Every round runs the same training without checkpoints and in each of the ways, in turn, in one process; ratios are of the
+// middle times, shares of the run itself.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <filesystem>
+
+#include "comm/launch.h"
+#include "framework/optim/optimizer.h"
+#include "models/data/sources/function.h"
+#include "models/networks/cosmoflow.h"
+#include "models/train/session.h"
+#include "models/train/trainer.h"
+#include "ops/loss.h"
+
+namespace mpigrad::bench {
+namespace {
+
+struct Options {
+  std::int64_t side = 64, steps = 200;
+  int rounds = 3;
+  std::string folder = std::filesystem::temp_directory_path().string();
+};
+
+struct Way {
+  const char* name;
+  std::int64_t every;  // steps; 0: never
+  bool asynchronous;
+};
+constexpr std::array ways{Way{"none", 0, true}, Way{"every 100 steps", 100, true}, Way{"every 10 steps", 10, true},
+                          Way{"every 10 steps, training waits", 10, false}};
+
+struct Times {
+  double seconds = 0, still = 0, slowest = 0;
+  std::int64_t written = 0, skipped = 0;
+};
+
+Times train_once(Session& session, const Options& o, const Way& way, const std::filesystem::path& folder) {
+  const auto side = o.side;
+  data::FunctionSamples made{.size = o.steps, .extents = {side, side, side}, .channels = 4, .target_names = {"a", "b", "c", "d"}};
+  made.values = [](std::int64_t sample, const Box&, std::span<float> out) {
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>((i * 7 + static_cast<std::size_t>(sample)) % 5);
+  };
+  made.targets = [](std::int64_t sample) { return std::vector<double>(4, static_cast<double>(sample % 3) / 3); };
+  const auto grid = session.grid({.depth = session.ranks()});
+  const data::Loader loader(std::make_shared<data::FunctionSource>(made), {.grid = grid, .batch = 1, .cache_bytes = 0});
+  CosmoFlow net(CosmoFlowOptions{});
+  net.build(loader.layout(), {.seed = 1});
+  Adam adam(net, AdamAttributes{});
+  TrainerOptions options;
+  options.fit.epochs = 1, options.progress = {.rank = session.rank(), .quiet = true};
+  options.folder = folder, options.checkpoint_steps = way.every, options.asynchronous = way.asynchronous;
+  const TrainerHooks hooks{.loss = [](const Tensor& y, const Tensor& t) { return mse(y, t); }};
+  const auto begin = std::chrono::steady_clock::now();
+  const auto result = train(net, adam, loader, session.world(), hooks, options);
+  const double all = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return {all, result.checkpoint_seconds, result.slowest_checkpoint, result.checkpoints, result.skipped_checkpoints};
+}
+
+const Times& middle(std::vector<Times>& times) {
+  std::sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
+  return times[times.size() / 2];
+}
+
+void measure(Session& session, const Options& o) {
+  const auto folder = std::filesystem::path(o.folder) / fmt::format("mpigrad_checkpoint_cost_{}", getpid());
+  if (session.rank() == 0) std::filesystem::create_directories(folder);
+  session.world().transport().barrier();
+  (void)train_once(session, {.side = o.side, .steps = 5}, ways[1], folder);  // warm
+  std::vector<std::vector<Times>> times(ways.size());
+  for (int round = 0; round < o.rounds; ++round)
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      const auto w = (i + static_cast<std::size_t>(round)) % ways.size();  // each way in each place
+      times[w].push_back(train_once(session, o, ways[w], folder));
+    }
+  session.world().transport().barrier();
+  if (session.rank() != 0) return;
+  std::filesystem::remove_all(folder);
+  const double plain = middle(times[0]).seconds;
+  fmt::print("CosmoFlow at {}^3, {} ranks, {} steps of {:.3f} s, middle of {} rounds\n", o.side, session.ranks(), o.steps,
+             plain / static_cast<double>(o.steps), o.rounds);
+  fmt::print("{:<32}{:>9}{:>8}{:>13}{:>12}{:>9}{:>9}\n", "checkpoints", "seconds", "ratio", "stands still", "longest, s",
+             "written", "skipped");
+  for (std::size_t w = 0; w < ways.size(); ++w) {
+    const auto& t = middle(times[w]);
+    fmt::print("{:<32}{:>9.2f}{:>8.3f}{:>11.2f} %{:>12.4f}{:>9}{:>9}\n", ways[w].name, t.seconds, t.seconds / plain,
+               100 * t.still / t.seconds, t.slowest, t.written, t.skipped);
+  }
+}
+
+}  // namespace
+}  // namespace mpigrad::bench
+
+int main(int argc, char** argv) {
+  using namespace mpigrad;
+  bench::Options o;
+  CLI::App app("What checkpoints cost a training of CosmoFlow.");
+  app.add_option("--side", o.side, "of the volumes")->check(CLI::Range(32, 512))->capture_default_str();
+  app.add_option("--steps", o.steps, "of each training")->check(CLI::Range(20, 1000000))->capture_default_str();
+  app.add_option("--rounds", o.rounds)->check(CLI::Range(1, 100))->capture_default_str();
+  app.add_option("--folder", o.folder, "where files are written")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  return run(argc, argv, [&](Session& session) { bench::measure(session, o); });
+}
