@@ -1,5 +1,7 @@
 #include "framework/parameter.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <array>
 
@@ -82,6 +84,24 @@ std::vector<Tensor> Parameters::tensors() const {
   return result;
 }
 
+std::size_t Parameters::freeze(const std::string& pattern, bool frozen) {
+  std::size_t count = 0;
+  for (auto& parameter : list_) {
+    if (fnmatch(pattern.c_str(), parameter->name.c_str(), 0) != 0) continue;
+    parameter->frozen = frozen;
+    ++count;
+  }
+  require(count > 0, "[parameter] none is called '{}'", pattern);
+  return count;
+}
+
+const Tensor& Parameters::zeros_for(std::size_t i) {
+  const auto& value = list_[i]->value;
+  auto& zeros = zeros_[i];
+  if (!zeros || zeros.type() != value.type() || zeros.device() != value.device()) zeros = zeros_like(value);
+  return zeros;
+}
+
 std::int64_t Parameters::elements() const {
   std::int64_t sum = 0;
   for (const auto& parameter : list_) {
@@ -135,9 +155,11 @@ Gradients Parameters::collect(std::vector<Tensor> gradients, bool accumulate) {
 
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     const auto id = list_[i]->value.id();
-    auto& kept = accumulated_[id];
-    if (kept) gradients[i] = mpigrad::add(gradients[i], kept);
-    kept = accumulate ? gradients[i] : Tensor();
+    if (!list_[i]->frozen) {
+      auto& kept = accumulated_[id];
+      if (kept) gradients[i] = mpigrad::add(gradients[i], kept);
+      kept = accumulate ? gradients[i] : Tensor();
+    }
     if (const auto& layout = list_[i]->value.layout(); layout && layout->has(Placement::split))
       gradients[i] = gradients[i].with_layout(layout);
   }

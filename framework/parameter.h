@@ -17,6 +17,8 @@ struct Parameter {
   std::string name;
   Tensor value;
   bool decay = true;  // false for biases and norms: weight decay and trust ratios leave them alone
+  // Stays as it is: no gradient is computed for it (zeros stand in its place) and optimizers pass it over. The same on all ranks.
+  bool frozen = false;
 };
 
 // One gradient for each parameter, in the same order; of a parameter in blocks (a split layout) that of the block, with its
@@ -51,6 +53,9 @@ class Parameters {
   const Parameter& find(const std::string& name) const;
   std::vector<Tensor> tensors() const;
   std::int64_t elements() const;  // those of other ranks' blocks included
+  // Freezes those whose names match a pattern ("encoder.*", as fnmatch(3) has them), or gives them free again; before a graph of
+  // a step is captured. How many there are; an Error if there are none. Running statistics of norms are no parameters and go on.
+  std::size_t freeze(const std::string& pattern, bool frozen = true);
 
   // How many steps optimizers have made of them: what random layers of a network draw their numbers for. An optimizer counts its
   // steps here; loops in which a step has several batches, which are to differ, set it for each of them.
@@ -63,7 +68,9 @@ class Parameters {
   // An Error of `who`, whose sum they would enter.
   void require_nothing_accumulated(std::string_view who) const;
 
-  // Used by Tape::gradient. Adds a micro-batch's cotangent that is still to be reduced over ranks.
+  // Used by Tape::gradient: zeros in the place of a frozen parameter's gradient.
+  const Tensor& zeros_for(std::size_t i);
+  // Adds a micro-batch's cotangent that is still to be reduced over ranks.
   void defer(std::uint64_t id, const Tensor& cotangent, const StartReduction& reduce);
   // What was deferred for this parameter, or none; it is the caller's to reduce.
   Tensor take_deferred(std::uint64_t id, const StartReduction& reduce);
@@ -77,6 +84,7 @@ class Parameters {
   };
   std::vector<std::unique_ptr<Parameter>> list_;
   std::unordered_map<std::uint64_t, Tensor> accumulated_;
+  std::unordered_map<std::size_t, Tensor> zeros_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, Deferred> deferred_;  // by tensor and group of ranks
   bool packed_ = false;
   std::int64_t step_ = 0;

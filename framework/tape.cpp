@@ -212,7 +212,13 @@ Gradients Tape::gradient(const Tensor& objective, const GradientOptions& options
   Cotangents cotangents;
   if (objective && !objective.is_constant()) cotangents[objective.id()] = seeds(objective)[0];
   if (objective) require_known(objective, parameters_->tensors()), warn_if_replicated(objective);
-  return parameters_->collect(replay(std::move(cotangents), parameters_->tensors(), options), options.accumulate.value_or(false));
+  std::vector<Tensor> asked;
+  for (std::size_t i = 0; i < parameters_->size(); ++i)
+    if (!(*parameters_)[i].frozen) asked.push_back((*parameters_)[i].value);
+  auto gradients = replay(std::move(cotangents), asked, options);
+  for (std::size_t i = 0; i < parameters_->size(); ++i)
+    if ((*parameters_)[i].frozen) gradients.insert(gradients.begin() + static_cast<std::ptrdiff_t>(i), parameters_->zeros_for(i));
+  return parameters_->collect(std::move(gradients), options.accumulate.value_or(false));
 }
 
 std::vector<Tensor> Tape::vjp(const std::vector<Tensor>& outputs, const std::vector<Tensor>& cotangents,

@@ -191,7 +191,7 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::s
       H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
       // The format since HDF5 1.8 has checksums of all that is not elements: damage is refused before it is believed.
       H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_LATEST);
-      // Where elements can be written past the system's cache (models/train/checkpoint_write.cpp).
+      // Where elements can be written past the system's cache (models/train/checkpoint/write.cpp).
       H5Pset_alignment(access, 1 << 16, 4096);
       const Handle creation = untimed(H5P_FILE_CREATE);
       return Handle(check(H5Fcreate(state->temporary.c_str(), H5F_ACC_TRUNC, creation, access), path, "cannot be created"),

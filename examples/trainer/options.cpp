@@ -161,6 +161,14 @@ void add_file_options(CLI::App& app, Options& o) {
   app.add_option("--out", o.out, "folder for weights, tables and picture")->capture_default_str()->group("Files");
   app.add_flag("--overwrite", o.overwrite, "replace files of an earlier run there")->group("Files");
   app.add_option("--weights", o.weights, "start from the weights in this file")->group("Files");
+  app.add_option(
+         "--take", o.take,
+         "of --weights, of another network: `common`, what both have under one name and of one shape; or patterns of this "
+         "network's names, \"encoder.*\", each with the name in the file behind a = where that is another, "
+         "\"encoder.*=backbone.*\"")
+      ->group("Files");
+  app.add_option("--freeze", o.freeze, "patterns of parameters that training leaves as they are, \"encoder.*\"")
+      ->group("Training");
   app.add_option("--checkpoint-every", o.checkpoint_every, "write checkpoint.h5 after every so many epochs; 0: never")
       ->check(tool::whole_number(0, 1000000000))
       ->capture_default_str()
@@ -303,6 +311,9 @@ void check(const Options& o) {
   if (o.data.empty()) throw UsageError("--data is needed");
   if (o.out.empty()) throw UsageError("--out is not empty");
   if (!o.weights.empty() && !o.resume.empty()) throw UsageError("--weights and --resume: one of the two");
+  if (!o.take.empty() && o.weights.empty()) throw UsageError("--take is of --weights");
+  if (o.take.size() > 1 && std::find(o.take.begin(), o.take.end(), "common") != o.take.end())
+    throw UsageError("--take: `common`, or patterns");
   if (o.epochs == 0) throw UsageError("--epochs 0 trains nothing: the command `evaluate` scores weights");
   if (!std::is_sorted(o.milestones.begin(), o.milestones.end())) throw UsageError("--milestones ascend");
   for (const auto* option : {"--milestones", "--decay-factor"})

@@ -51,6 +51,7 @@ struct Options {
   double minutes = 0;
   // files
   std::string out, weights, resume;
+  std::vector<std::string> take{}, freeze{};  // patterns of names
   std::int64_t checkpoint_every = 0, checkpoint_steps = 0, keep_checkpoints = 1;
   double checkpoint_minutes = 0, time_limit = 0;
   bool keep_best = false, wait_for_checkpoints = false;

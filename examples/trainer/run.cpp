@@ -145,9 +145,41 @@ bool replaces(const Options& o) {
   return !found.files.empty() || !found.skipped.empty();
 }
 
+namespace {
+
+// What --take says of --weights.
+void take(const Options& o, const Communicator& world, nn::Module& net) {
+  TakeOptions options;
+  if (o.take.front() != "common")
+    for (const auto& text : o.take) {
+      const auto equals = text.find('=');
+      options.patterns.push_back({text.substr(0, equals), equals == std::string::npos ? "" : text.substr(equals + 1)});
+    }
+  TakenWeights taken;
+  trainer::together(world, [&] {
+    taken = take_weights(o.weights, net, options);
+    require(!taken.taken.empty(), "[weights] {} has nothing that this network could take", o.weights);
+  });
+  require_same_file(world, o.weights, read_checkpoint_info(o.weights));
+  if (world.rank() != 0 || o.quiet) return;
+  const auto some = [](const std::vector<std::string>& names) {
+    constexpr std::size_t most = 8;
+    const std::vector<std::string> shown(names.begin(),
+                                         names.begin() + static_cast<std::ptrdiff_t>(std::min(most, names.size())));
+    return names.empty() ? "" : fmt::format(": {}{}", joined(shown, ", "), names.size() > most ? ", ..." : "");
+  };
+  fmt::print(stderr, "{}: {} tensors taken{}\n  {} of the network stay as they were{}\n  {} of the file are not used{}\n",
+             o.weights, taken.taken.size(), some(taken.taken), taken.left.size(), some(taken.left), taken.unused.size(),
+             some(taken.unused));
+}
+
+}  // namespace
+
 Start start_from_files(const Options& o, const Communicator& world, nn::Module& net, Optimizer& optimizer, LossScale* loss_scale,
                        std::int64_t steps, const Notes& notes, const std::vector<std::string>& decisive) {
-  if (!o.weights.empty()) load_weights(o.weights, world, net);
+  for (const auto& pattern : o.freeze) net.parameters().freeze(pattern);
+  if (!o.weights.empty() && !o.take.empty()) take(o, world, net);
+  else if (!o.weights.empty()) load_weights(o.weights, world, net);
   if (o.resume.empty()) return {};
   const bool first = world.rank() == 0;
   const auto files = files_to_resume(o, world);

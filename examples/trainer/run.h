@@ -12,7 +12,7 @@
 #include "examples/trainer/options.h"
 #include "models/data/source.h"
 #include "models/nn/describe.h"
-#include "models/train/checkpoint.h"
+#include "models/train/checkpoint/checkpoint.h"
 #include "models/train/training.h"
 
 namespace mpigrad::trainer {

@@ -151,7 +151,9 @@ void Optimizer::step(const Gradients& gradients, const StepOptions& options) {
   prepare(pieces);
   detail::for_shares(
       segments_.size(), elements_, [&](std::size_t s) { return segments_[s].first; },
-      [&](std::size_t s, std::int64_t begin, std::int64_t count) { update(part_of(pieces[s], begin, count)); });
+      [&](std::size_t s, std::int64_t begin, std::int64_t count) {
+        if (!parameters_[s].frozen) update(part_of(pieces[s], begin, count));
+      });
   tell(parameters_, steps_);
 }
 
@@ -191,7 +193,7 @@ void Optimizer::step_on_gpu(const Gradients& gradients, const StepOptions& optio
     GpuGroup group{.dtype = dtype};
     for (std::size_t i = 0; i < segments_.size(); ++i) {
       const auto& p = parameters_[i].value;
-      if (p.dtype() != dtype) continue;
+      if (p.dtype() != dtype || parameters_[i].frozen) continue;
       UpdateSegment segment{.count = p.elements(),
                             .value = p.raw(),
                             .gradient = gradients[i].raw(),

@@ -70,7 +70,7 @@
 #include "models/segmentation/losses.h"
 #include "models/segmentation/metrics.h"
 #include "models/segmentation/sliding_window.h"
-#include "models/train/checkpoint.h"
+#include "models/train/checkpoint/checkpoint.h"
 #include "models/train/metrics.h"
 #include "models/train/profile.h"
 #include "models/train/progress.h"

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "comm/norms.h"
-#include "models/train/checkpoint.h"
+#include "models/train/checkpoint/checkpoint.h"
 #include "tests/support/files.h"
 #include "tests/support/ranks.h"
 #include "tests/support/skip.h"

@@ -15,7 +15,7 @@
 #include "framework/error.h"
 #include "models/data/view_loader.h"
 #include "models/nn/layers.h"
-#include "models/train/checkpoint.h"
+#include "models/train/checkpoint/checkpoint.h"
 #include "models/train/training.h"
 #include "ops/device.h"
 #include "ops/elementwise.h"

@@ -7,7 +7,7 @@
 #include "framework/optim/trust_ratio.h"
 #include "models/nn/describe.h"
 #include "models/nn/whole_copy.h"
-#include "models/train/checkpoint.h"
+#include "models/train/checkpoint/checkpoint.h"
 #include "tests/support/cases/split_networks.h"
 #include "tests/support/files.h"
 #include "tests/support/ranks.h"

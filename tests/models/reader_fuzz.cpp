@@ -29,7 +29,7 @@
 #include "models/data/sources/open.h"
 #include "models/data/volumes/npy_pairs.h"
 #include "models/data/volumes/volumes.h"
-#include "models/train/checkpoint.h"
+#include "models/train/checkpoint/checkpoint.h"
 #include "ops/random.h"
 #include "tests/support/files.h"
 #include "tests/support/format_files.h"

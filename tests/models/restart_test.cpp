@@ -6,7 +6,7 @@
 #include <csignal>
 #include <fstream>
 
-#include "models/train/checkpoint.h"
+#include "models/train/checkpoint/checkpoint.h"
 #include "models/train/restart/interruption.h"
 #include "tests/support/cases/small_training.h"
 #include "tests/support/files.h"

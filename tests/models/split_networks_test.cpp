@@ -7,7 +7,7 @@
 
 #include "comm/spatial/same_parameters.h"
 #include "framework/optim/trust_ratio.h"
-#include "models/train/checkpoint.h"
+#include "models/train/checkpoint/checkpoint.h"
 #include "tests/support/files.h"
 #include "tests/support/ranks.h"
 #include "tests/support/skip.h"

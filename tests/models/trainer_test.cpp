@@ -15,7 +15,7 @@
 #include "framework/optim/optimizer.h"
 #include "models/data/sources/function.h"
 #include "models/nn/layers.h"
-#include "models/train/checkpoint.h"
+#include "models/train/checkpoint/checkpoint.h"
 #include "models/train/profile.h"
 #include "ops/elementwise.h"
 #include "ops/loss.h"

@@ -15,7 +15,7 @@
 #include "framework/cuda/cuda.h"
 #include "framework/job_queue.h"
 #include "framework/tensor/host_memory.h"
-#include "models/train/checkpoint_file.h"
+#include "models/train/checkpoint/file.h"
 
 namespace mpigrad {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "models/train/checkpoint.h"
+#include "models/train/checkpoint/checkpoint.h"
 
 namespace mpigrad {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "models/train/checkpoint.h"
+#include "models/train/checkpoint/checkpoint.h"
 #include "models/train/restart/checkpoint_saver.h"
 #include "models/train/restart/interruption.h"
 #include "models/train/trainer.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "comm/hdf5/hdf5_file.h"
-#include "models/train/checkpoint.h"
+#include "models/train/checkpoint/checkpoint.h"
 
 namespace mpigrad::checkpoint_file {
 
@@ -92,6 +92,15 @@ Contents contents_of(const std::vector<NamedTensor>& tensors, bool half, int ran
 // Collective. What goes wrong on any rank is an Error on all; nothing is left then.
 void write_file(const std::filesystem::path& path, const Contents& contents, const Remarks& remarks, bool overwrite,
                 const std::shared_ptr<Transport>& transport);
+
+// What a file says; its seal is verified.
+CheckpointInfo read_info(const Hdf5Reader& file);
+// Whether a dataset is of the tensor's shape and type, or float16 of another floating-point type.
+bool fits(const Hdf5Dataset& stored, const Tensor& value);
+// A tensor of the file in host memory, or of one in blocks this rank's. Error: a wrong checksum.
+Tensor read_tensor(const Hdf5Reader& file, const NamedTensor& tensor, bool verified);
+// Copies it to where the network has it.
+void give(const Tensor& to, const Tensor& values);
 
 // f on every rank, or by this process alone (null): what the first says that fails is an Error on all. Collective.
 void together(const std::shared_ptr<Transport>& transport, const std::function<void()>& f);

@@ -1,4 +1,4 @@
-#include "models/train/checkpoint.h"
+#include "models/train/checkpoint/checkpoint.h"
 
 #include <algorithm>
 #include <map>
@@ -10,7 +10,7 @@
 #include "framework/activity.h"
 #include "framework/cuda/cuda.h"
 #include "framework/tensor/printable.h"
-#include "models/train/checkpoint_file.h"
+#include "models/train/checkpoint/file.h"
 #include "ops/views.h"
 
 namespace mpigrad {
@@ -59,7 +59,9 @@ void say_unverified(const std::filesystem::path& path) {
                path.string());
 }
 
-CheckpointInfo read_info(const Hdf5Reader& file) {
+}  // namespace
+
+CheckpointInfo checkpoint_file::read_info(const Hdf5Reader& file) {
   const auto format = file.has_attribute("/", "format") ? file.text_attribute("/", "format") : std::string();
   require(format == format_name || format == unverified_format_name,
           "[checkpoint] {} is an HDF5 file, but not a checkpoint (format '{}')", file.path().string(), format_name);
@@ -79,6 +81,8 @@ CheckpointInfo read_info(const Hdf5Reader& file) {
   return info;
 }
 
+namespace {
+
 // The file and the network name the same tensors, of the same types.
 void check_tensors(const Hdf5Reader& file, const std::vector<NamedTensor>& tensors) {
   const auto where = file.path().string();
@@ -90,10 +94,8 @@ void check_tensors(const Hdf5Reader& file, const std::vector<NamedTensor>& tenso
     const auto found = datasets.find(name);
     require(found != datasets.end(), "[checkpoint] {} has no {}, which is needed: {}", where, name, value);
     const auto& stored = found->second;
-    const bool same_type = stored.type == value.dtype() || (stored.stored == "float16" && is_floating(value.dtype()));
-    require(stored.kind == Hdf5Dataset::Kind::number && stored.shape == global_shape(value) && same_type,
-            "[checkpoint] {} in {} is {} {}, the network's is {} {}", name, where, stored.stored, stored.shape,
-            name_of(value.dtype()), global_shape(value));
+    require(fits(stored, value), "[checkpoint] {} in {} is {} {}, the network's is {} {}", name, where, stored.stored,
+            stored.shape, name_of(value.dtype()), global_shape(value));
   }
   for (const auto& [name, dataset] : datasets) {
     const bool network = name.starts_with("parameters/") || name.starts_with("buffers/");
@@ -102,8 +104,9 @@ void check_tensors(const Hdf5Reader& file, const std::vector<NamedTensor>& tenso
   }
 }
 
-// A tensor of the file in host memory, or of one in blocks this rank's.
-Tensor read_tensor(const Hdf5Reader& file, const NamedTensor& tensor, bool verified) {
+}  // namespace
+
+Tensor checkpoint_file::read_tensor(const Hdf5Reader& file, const NamedTensor& tensor, bool verified) {
   const Tensor read({global_shape(tensor.value), tensor.value.dtype()}, DeviceKind::cpu);
   const auto& shape = read.shape();
   const std::vector<std::int64_t> begin(static_cast<std::size_t>(shape.rank()), 0);
@@ -117,7 +120,15 @@ Tensor read_tensor(const Hdf5Reader& file, const NamedTensor& tensor, bool verif
   return slice(constant(read), box.begin, box.end);
 }
 
-}  // namespace
+bool checkpoint_file::fits(const Hdf5Dataset& stored, const Tensor& value) {
+  const bool same_type = stored.type == value.dtype() || (stored.stored == "float16" && is_floating(value.dtype()));
+  return stored.kind == Hdf5Dataset::Kind::number && stored.shape == global_shape(value) && same_type;
+}
+
+void checkpoint_file::give(const Tensor& to, const Tensor& values) {
+  if (to.device() == DeviceKind::cuda) cuda::copy_to_device(to.raw(), values.raw(), to.bytes());
+  else detail::copy_bytes(to.device(), to.raw(), values.raw(), to.bytes());
+}
 
 CheckpointInfo load_checkpoint(const std::filesystem::path& path, nn::Module& net, const LoadOptions& options) {
   const detail::UnhurriedPhase phase;
@@ -148,11 +159,7 @@ CheckpointInfo load_checkpoint(const std::filesystem::path& path, nn::Module& ne
     options.loss_scale->load_state({.value = file.number_attribute("/", "loss_scale"),
                                     .good_steps = static_cast<std::int64_t>(file.number_attribute("/", "loss_scale_good_steps")),
                                     .skipped = static_cast<std::int64_t>(file.number_attribute("/", "loss_scale_skipped"))});
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const auto& to = tensors[i].value;
-    if (to.device() == DeviceKind::cuda) cuda::copy_to_device(to.raw(), read[i].raw(), to.bytes());
-    else detail::copy_bytes(to.device(), to.raw(), read[i].raw(), to.bytes());
-  }
+  for (std::size_t i = 0; i < tensors.size(); ++i) give(tensors[i].value, read[i]);
   return info;
 }
 

@@ -13,7 +13,7 @@
 #include "framework/activity.h"
 #include "framework/joined.h"
 #include "framework/tensor/content_hash.h"
-#include "models/train/checkpoint_file.h"
+#include "models/train/checkpoint/file.h"
 #include "ops/elementwise.h"
 
 namespace mpigrad {

@@ -2,7 +2,7 @@
 #include <charconv>
 #include <utility>
 
-#include "models/train/checkpoint.h"
+#include "models/train/checkpoint/checkpoint.h"
 
 namespace mpigrad {
 namespace {

@@ -84,6 +84,25 @@ struct LoadOptions {
 // the network, in both directions, and the file undamaged; nothing is changed if they are not. The tensors are in memory twice
 // for that moment.
 CheckpointInfo load_checkpoint(const std::filesystem::path& path, nn::Module& net, const LoadOptions& options = {});
+// ---- fine-tuning: from the weights of another network, as far as they go
+
+struct TakeOptions {
+  // Which of the network's parameters and buffers are taken, by patterns of their names ("encoder.*", as fnmatch(3) has them),
+  // and what they are called in the file: "" for the same, else a name in whose one `*` stands what stands in that of the
+  // pattern. The first pattern that a name matches counts. None at all: what both have under one name, of one shape.
+  struct Pattern {
+    std::string network, file{};
+  };
+  std::vector<Pattern> patterns{};
+};
+struct TakenWeights {
+  std::vector<std::string> taken, left;  // of the network: what the file had for it, and what stays as it was
+  std::vector<std::string> unused;       // of the file
+};
+// Errors, before anything changes: a pattern that no name matches; with patterns, what they name is not in the file, or of
+// another shape or type; a damaged file.
+TakenWeights take_weights(const std::filesystem::path& path, nn::Module& net, const TakeOptions& options = {});
+
 // The tensors stay in the file.
 CheckpointInfo read_checkpoint_info(const std::filesystem::path& path);
 
