@@ -4,11 +4,13 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <numeric>
 #include <span>
 
 #include "framework/cuda/staging.h"
+#include "framework/job_queue.h"
 #include "framework/tensor/random.h"
 #include "models/data/data_augment.h"
 #include "models/data/data_parts.h"
@@ -33,6 +35,9 @@ struct Loader::Fetch {
   std::int64_t n = 0;       // of all ranks
   std::vector<Item> items;  // this rank's
   std::shared_ptr<StoreBatch> stored;
+  // Where it is put together ahead.
+  Tensor x, y;
+  std::future<void> assembled;
 };
 
 struct Loader::State {
@@ -68,13 +73,13 @@ struct Loader::State {
     return Shape(extents);
   }
   const Layouts& layouts_for(std::int64_t n);
-  std::shared_ptr<Fetch> start(std::int64_t epoch, const std::vector<std::int64_t>& order, std::int64_t step);
+  std::shared_ptr<Fetch> start(std::int64_t epoch, const std::vector<std::int64_t>& order, std::int64_t step, bool ahead = false);
   // A sample as it is in an epoch, for any rank.
   Fetch::Item drawn(std::int64_t epoch, std::int64_t sample);
   // What a block of its window is made of.
   std::vector<Piece> pieces_for(const Fetch::Item& item, const Box& block) const;
   void read(Fetch::Item& item);
-  std::vector<Fetch::Item> from_store(Fetch& fetch, std::vector<Fetch::Item> batch);
+  std::vector<Fetch::Item> from_store(Fetch& fetch, std::vector<Fetch::Item> batch, bool ahead);
   Philox random_of(std::int64_t epoch, std::int64_t sample, std::uint64_t purpose) const {
     return Philox{options.seed, static_cast<std::uint64_t>(epoch)}.child(purpose).child(static_cast<std::uint64_t>(sample));
   }
@@ -95,7 +100,17 @@ struct Loader::State {
   Batch finish(Fetch& fetch);
   Batch finish(Fetch& fetch, cuda::Uploads::Places& places);
 
+  // Whether batches are put together ahead, which batch() by itself is not.
+  bool assembles_ahead() const {
+    return options.prefetch > 0 && options.assemble_ahead.value_or(options.device == DeviceKind::cuda) &&
+           (!store || store->any_thread());
+  }
+  void assemble_ahead(const std::shared_ptr<Fetch>& fetch);
+  // Host memory of a batch, filled.
+  std::pair<Tensor, Tensor> on_host(Fetch& fetch);
+
   cuda::Uploads uploads;
+  std::optional<JobQueue> assembler;  // ends first
 };
 
 const Loader::State::Layouts& Loader::State::layouts_for(std::int64_t n) {
@@ -108,8 +123,8 @@ const Loader::State::Layouts& Loader::State::layouts_for(std::int64_t n) {
   return found;
 }
 
-std::shared_ptr<Loader::Fetch> Loader::State::start(std::int64_t epoch, const std::vector<std::int64_t>& order,
-                                                    std::int64_t step) {
+std::shared_ptr<Loader::Fetch> Loader::State::start(std::int64_t epoch, const std::vector<std::int64_t>& order, std::int64_t step,
+                                                    bool ahead) {
   auto fetch = std::make_shared<Fetch>();
   fetch->epoch = epoch;
   const auto first = step * options.batch;
@@ -127,8 +142,9 @@ std::shared_ptr<Loader::Fetch> Loader::State::start(std::int64_t epoch, const st
     auto& item = batch[static_cast<std::size_t>(i - from)];
     item.pieces = pieces_for(item, spatial);
   }
-  fetch->items = store ? from_store(*fetch, std::move(batch)) : std::move(batch);
+  fetch->items = store ? from_store(*fetch, std::move(batch), ahead) : std::move(batch);
   for (auto& item : fetch->items) read(item);
+  if (ahead) assemble_ahead(fetch);
   return fetch;
 }
 
@@ -161,7 +177,7 @@ void Loader::State::read(Fetch::Item& item) {
 }
 
 // This rank's samples of a batch, with their regions where they are kept.
-std::vector<Loader::Fetch::Item> Loader::State::from_store(Fetch& fetch, std::vector<Fetch::Item> batch) {
+std::vector<Loader::Fetch::Item> Loader::State::from_store(Fetch& fetch, std::vector<Fetch::Item> batch, bool ahead) {
   const auto& layout = layouts_for(fetch.n).x;
   std::vector<SampleStore::Wanted> wanted;
   int group = 0;
@@ -180,7 +196,7 @@ std::vector<Loader::Fetch::Item> Loader::State::from_store(Fetch& fetch, std::ve
     for (const auto& piece : pieces_for(batch[i], block)) result.push_back(piece.box);
     return result;
   };
-  fetch.stored = store->start(wanted, boxes);
+  fetch.stored = store->start(wanted, boxes, ahead);
   const int mine = layout ? layout->grid->coordinates(layout->grid->rank)[0] : 0;
   std::vector<Fetch::Item> items;
   for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -261,18 +277,39 @@ Batch Loader::State::laid_out(const Fetch& fetch, const Tensor& x, const Tensor&
   return {constant(x).with_layout(layout.x), constant(y).with_layout(layout.y)};
 }
 
-Batch Loader::State::finish(Fetch& fetch) {
+// The fetch is kept by its job, not the state: that waits for its jobs.
+void Loader::State::assemble_ahead(const std::shared_ptr<Fetch>& fetch) {
+  const auto [x_type, y_type] = types(*fetch);
+  fetch->x = Tensor(x_type, DeviceKind::cpu), fetch->y = Tensor(y_type, DeviceKind::cpu);
+  if (!assembler) assembler.emplace(1);
+  fetch->assembled = assembler->submit([this, fetch] { fill(*fetch, fetch->x.raw(), fetch->y.raw()); });
+}
+
+std::pair<Tensor, Tensor> Loader::State::on_host(Fetch& fetch) {
+  if (fetch.assembled.valid()) {
+    fetch.assembled.get();
+    return {std::move(fetch.x), std::move(fetch.y)};
+  }
   const auto [x_type, y_type] = types(fetch);
-  const Tensor x(x_type, DeviceKind::cpu), y(y_type, DeviceKind::cpu);
-  fill(fetch, x.raw(), y.raw());
+  std::pair batch{Tensor(x_type, DeviceKind::cpu), Tensor(y_type, DeviceKind::cpu)};
+  fill(fetch, batch.first.raw(), batch.second.raw());
+  return batch;
+}
+
+Batch Loader::State::finish(Fetch& fetch) {
+  const auto [x, y] = on_host(fetch);
   if (options.device != DeviceKind::cuda) return laid_out(fetch, x, y);
   return laid_out(fetch, detail::copied(x, options.device), detail::copied(y, options.device));
 }
 
 Batch Loader::State::finish(Fetch& fetch, cuda::Uploads::Places& places) {
   const auto [x_type, y_type] = types(fetch);
-  const auto batch =
-      uploads.upload(std::array{x_type, y_type}, places, [&](std::span<std::byte* const> to) { fill(fetch, to[0], to[1]); });
+  const auto batch = uploads.upload(std::array{x_type, y_type}, places, [&](std::span<std::byte* const> to) {
+    if (!fetch.assembled.valid()) return fill(fetch, to[0], to[1]);
+    const auto [x, y] = on_host(fetch);
+    detail::copy_bytes(DeviceKind::cpu, to[0], x.raw(), x.bytes()),
+        detail::copy_bytes(DeviceKind::cpu, to[1], y.raw(), y.bytes());
+  });
   return laid_out(fetch, batch[0], batch[1]);
 }
 
@@ -361,11 +398,15 @@ Batch Loader::batch(std::int64_t epoch, std::int64_t step) const {
 Batches<Batch> Loader::epoch(std::int64_t epoch, std::int64_t first) const {
   return {steps(),
           [state = state_, epoch, order = state_->schedule.order(epoch), places = std::shared_ptr<cuda::Uploads::Places>(),
-           next = std::shared_ptr<Fetch>()](std::int64_t step) mutable {
+           next = std::deque<std::shared_ptr<Fetch>>()](std::int64_t step) mutable {
             if (places) places->step_is_given();
-            const auto fetch = next ? std::move(next) : state->start(epoch, order, step);
-            const bool ahead = state->options.prefetch && step + 1 < state->schedule.steps();
-            next = ahead ? state->start(epoch, order, step + 1) : nullptr;
+            if (next.empty()) next.push_back(state->start(epoch, order, step));
+            const auto ahead = static_cast<std::size_t>(state->options.prefetch);
+            for (auto later = step + static_cast<std::int64_t>(next.size());
+                 next.size() <= ahead && later < state->schedule.steps(); ++later)
+              next.push_back(state->start(epoch, order, later, state->assembles_ahead()));
+            const auto fetch = std::move(next.front());
+            next.pop_front();
             if (state->options.device != DeviceKind::cuda) return state->finish(*fetch);
             if (!places) places = std::make_shared<cuda::Uploads::Places>();
             return state->finish(*fetch, *places);

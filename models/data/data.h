@@ -34,8 +34,10 @@ struct LoaderOptions {
   std::optional<DType> target_dtype{};
   std::vector<std::int64_t> samples{};  // which ones; empty: all
   bool drop_last = false;               // leave out a last, smaller batch
-  bool prefetch = true;                 // read the next batch while the current one is used
-  std::int64_t cache_bytes = -1;        // keep what was read if all of it fits; negative: 1 GiB per node
+  int prefetch = 1;                     // batches that are read while one is used; 0: none
+  // And put it together, by a thread of its own: where cores have time while a step is computed. None: for a GPU.
+  std::optional<bool> assemble_ahead{};
+  std::int64_t cache_bytes = -1;  // keep what was read if all of it fits; negative: 1 GiB per node
   // Of each rank, instead of that: ranks keep samples together, each is read from its file once, and comes to where a batch needs
   // it as a message (models/data/store.h). Batches are then asked for by all ranks of the grid, in the same order. 0: not.
   std::int64_t store_bytes = 0;

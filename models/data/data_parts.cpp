@@ -1,11 +1,14 @@
 #include "models/data/data_parts.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <numeric>
 
 #include "framework/job_queue.h"
 #include "framework/tensor/host_memory.h"
+#include "framework/tensor/host_pool.h"
 
 namespace mpigrad::data {
 
@@ -55,6 +58,20 @@ std::vector<std::int64_t> Schedule::samples_of(std::int64_t epoch, std::int64_t 
 
 namespace {
 
+// Never destroyed: what is read may outlive it otherwise.
+HostPool& rooms() {
+  static HostPool* instance =
+      new HostPool(static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
+  return *instance;
+}
+
+}  // namespace
+
+void ReleaseRoom::operator()(std::byte* bytes) const { rooms().release(bytes); }
+Room take_room(std::int64_t bytes) { return Room(rooms().allocate(static_cast<std::size_t>(bytes))); }
+
+namespace {
+
 // Whether it is read on the thread that asks.
 bool reads_here(const Source& source, Region::Part part) {
   return part == Region::Part::values ? source.in_memory() : source.targets_in_memory();
@@ -75,7 +92,7 @@ RegionPtr start_read(const SourcePtr& source, Region::Part part, std::int64_t sa
   if (bytes > (std::int64_t{1} << 26))
     require_host_memory(fmt::format("[data] {}: the cells {}", source->name_of_sample(sample), to_string(box)),
                         static_cast<double>(bytes));
-  region->bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes));
+  region->bytes = take_room(bytes);
   const auto job = [source = source.get(), part, sample, box, to = region->bytes.get()] {
     if (part == Region::Part::values) source->read(sample, box, to);
     else source->read_targets(sample, box, to);

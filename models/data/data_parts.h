@@ -32,11 +32,18 @@ struct Schedule {
 // The same for every rank.
 void shuffle(std::vector<std::int64_t>& values, const Philox& random);
 
+// Memory for what is read, which is used again: fresh pages cost about as much as reading into them. Any thread.
+struct ReleaseRoom {
+  void operator()(std::byte* bytes) const;
+};
+using Room = std::unique_ptr<std::byte[], ReleaseRoom>;
+Room take_room(std::int64_t bytes);
+
 // A box of a sample, or of its targets, in memory or on its way there. Other threads write into it, so it waits before it goes.
 struct Region {
   enum class Part : std::uint8_t { values, targets };
   Box box;
-  std::unique_ptr<std::byte[]> bytes;
+  Room bytes;
   std::shared_future<void> ready;
 
   Region() = default;

@@ -165,7 +165,7 @@ const SampleStore::Block& SampleStore::read(std::int64_t sample) {
   return block;
 }
 
-std::shared_ptr<StoreBatch> SampleStore::start(const std::vector<Wanted>& batch, const BoxesOf& boxes) {
+std::shared_ptr<StoreBatch> SampleStore::start(const std::vector<Wanted>& batch, const BoxesOf& boxes, bool later) {
   if (grid_ && !transport_) {
     transport_ = grid_->world().transport().control();
     transport_->allreduce(&limit_, &limit_, 1, DType::int64, CombineOp::min);
@@ -200,7 +200,7 @@ std::shared_ptr<StoreBatch> SampleStore::start(const std::vector<Wanted>& batch,
         }
         auto region = std::make_shared<Region>();
         region->box = box, region->ready = at_once();
-        region->bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(box.elements() * cells[p]));
+        region->bytes = take_room(box.elements() * cells[p]);
         to.regions_[p][i].push_back(region);
         for (const int rank : members(keeper_group)) {
           const auto both = intersection(block_of(sample, rank), box);
@@ -212,7 +212,7 @@ std::shared_ptr<StoreBatch> SampleStore::start(const std::vector<Wanted>& batch,
   }
   to.transport_ = transport_;
   if (transport_) to.tag_ = static_cast<int>(batches_++ % std::min(transport_->max_tag(), 1 << 14));
-  if (to.ready()) to.post();
+  if (!later && to.ready()) to.post();
   return result;
 }
 

@@ -1,8 +1,8 @@
 #pragma once
-// Samples that stay in the memory of the ranks. Ranks along a grid's axis `sample` share the samples: the first of them that needs
-// one reads it and keeps it, each rank of its volume its own block as the file has it, and whoever needs cells of it in a later
-// batch gets them as a message. So a file is read once, by all ranks together, and an epoch is shuffled, flipped and shifted
-// between memories. Where they do not suffice, what fits is kept and the rest is read from the files in every epoch.
+// Samples that stay in the memory of the ranks. Ranks along a grid's axis `sample` share the samples: the first of them that
+// needs one reads it and keeps it, each rank of its volume its own block as the file has it, and whoever needs cells of it in a
+// later batch gets them as a message. So a file is read once, by all ranks together, and an epoch is shuffled, flipped and
+// shifted between memories. Where they do not suffice, what fits is kept and the rest is read from the files in every epoch.
 
 #include <array>
 #include <cstdint>
@@ -73,8 +73,11 @@ class SampleStore {
   };
   // The boxes of the i-th sample that a rank of the grid needs of its values (and of its targets, where cells have some).
   using BoxesOf = std::function<std::vector<Box>(std::size_t i, int rank)>;
-  // Collective over the grid, for the same batches in the same order.
-  std::shared_ptr<StoreBatch> start(const std::vector<Wanted>& batch, const BoxesOf& boxes);
+  // Collective over the grid, for the same batches in the same order. With `later` nothing is sent before finish(), which another
+  // thread may call then, of one batch after the other.
+  std::shared_ptr<StoreBatch> start(const std::vector<Wanted>& batch, const BoxesOf& boxes, bool later = false);
+  // Whether another thread may call finish().
+  bool any_thread() const { return !grid_ || grid_->world().transport().any_thread(); }
 
   // Samples that are kept, by all ranks together, and the bytes of them here.
   std::int64_t samples() const { return static_cast<std::int64_t>(kept_by_.size()); }
@@ -104,11 +107,11 @@ class SampleStore {
   GridPtr grid_;
   std::shared_ptr<Transport> transport_;  // made with the first batch, as the limit is agreed on
   std::int64_t limit_ = 0, bytes_ = 0, batches_ = 0;
-  std::vector<std::vector<int>> coordinates_;     // of every rank
-  std::vector<std::vector<int>> members_;         // by group
-  std::vector<std::int64_t> used_;                // bytes, by group, as most_bytes() counts them
+  std::vector<std::vector<int>> coordinates_;      // of every rank
+  std::vector<std::vector<int>> members_;          // by group
+  std::vector<std::int64_t> used_;                 // bytes, by group, as most_bytes() counts them
   std::unordered_map<std::int64_t, int> kept_by_;  // by sample: its group
-  std::unordered_map<std::int64_t, Block> kept_;  // here
+  std::unordered_map<std::int64_t, Block> kept_;   // here
 };
 
 }  // namespace mpigrad::data

@@ -3,14 +3,11 @@
 
 namespace mpigrad::data {
 
-struct Example::State {};
-
 bool examples_available() { return false; }
 
-Example::Example(std::string_view, const std::string& file) {
+Example::Example(std::string_view, std::string file) {
   fail("[tfrecord] {}: this build reads no TFRecord files; install libprotobuf-dev and protobuf-compiler", file);
 }
-Example::~Example() = default;
 std::string_view Example::bytes(const std::string&) const { return {}; }
 std::vector<double> Example::numbers(const std::string&) const { return {}; }
 

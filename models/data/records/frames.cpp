@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "framework/error.h"
 #include "framework/tensor/host_memory.h"
@@ -43,7 +44,10 @@ std::uint64_t record_length(std::string_view start, const std::string& name) {
   return number_in<std::uint64_t>(start);
 }
 
-std::optional<std::string> next_record(ByteStream& stream, const std::string& name, bool keep) {
+namespace {
+
+// The length of the next record; none at the stream's end.
+std::optional<std::uint64_t> next_length(ByteStream& stream, const std::string& name) {
   std::array<char, frame_start> start{};
   const auto got = read(stream, start.data(), start.size());
   if (got == 0) return std::nullopt;
@@ -51,33 +55,51 @@ std::optional<std::string> next_record(ByteStream& stream, const std::string& na
   const auto left = stream.most_left();
   require(static_cast<double>(length) + frame_end <= left, "[tfrecord] {}: truncated: a record of {} bytes, {:.0f} are left",
           name, length, left);
-  constexpr std::size_t at_once = 1 << 20;
-  const auto cut = [&] { return fmt::format("[tfrecord] {}: truncated in a record of {} bytes", name, length); };
-  std::string record;
-  if (keep) {
-    // A packed stream may claim what never comes: only what arrives is touched.
-    require_host_memory(fmt::format("[tfrecord] {}: a record", name), static_cast<double>(length));
-    record.reserve(length);
-    std::size_t used = 0;
-    while (used < length) {
-      const auto step = std::min<std::uint64_t>(length - used, std::max(at_once, used));
-      record.resize(used + step);
-      require(read(stream, record.data() + used, step) == step, "{}", cut());
-      used += step;
-    }
-  } else {
-    std::string passed(std::min<std::uint64_t>(length, at_once), '\0');
-    for (std::uint64_t used = 0; used < length;) {
-      const auto step = std::min<std::uint64_t>(length - used, passed.size());
-      require(read(stream, passed.data(), step) == step, "{}", cut());
-      used += step;
-    }
+  return length;
+}
+
+constexpr std::size_t at_once = 1 << 20;
+
+// `count` bytes of a record of `length`.
+void read_all(ByteStream& stream, char* to, std::size_t count, std::uint64_t length, const std::string& name) {
+  require(read(stream, to, count) == count, "[tfrecord] {}: truncated in a record of {} bytes", name, length);
+}
+
+}  // namespace
+
+bool next_record(ByteStream& stream, const std::string& name, std::string& record) {
+  const auto length = next_length(stream, name);
+  if (!length) return false;
+  if (record.capacity() < *length)
+    require_host_memory(fmt::format("[tfrecord] {}: a record", name), static_cast<double>(*length));
+  // A packed stream may claim what never comes: only what arrives is touched.
+  if (record.size() > *length) record.resize(*length);
+  record.reserve(*length);
+  for (std::size_t used = 0; used < *length;) {
+    const auto step = std::min<std::uint64_t>(*length - used, std::max(at_once, used));
+    if (record.size() < used + step) record.resize(used + step);
+    read_all(stream, record.data() + used, step, *length, name);
+    used += step;
   }
   std::array<char, frame_end> end{};
-  require(read(stream, end.data(), end.size()) == end.size(), "{}", cut());
-  require(!keep || masked_crc32c(record) == number_in<std::uint32_t>({end.data(), end.size()}),
+  read_all(stream, end.data(), end.size(), *length, name);
+  require(masked_crc32c(record) == number_in<std::uint32_t>({end.data(), end.size()}),
           "[tfrecord] {}: damaged: the checksum of a record is wrong", name);
-  return record;
+  return true;
+}
+
+bool pass_record(ByteStream& stream, const std::string& name) {
+  const auto length = next_length(stream, name);
+  if (!length) return false;
+  std::string passed(std::min<std::uint64_t>(*length, at_once), '\0');
+  for (std::uint64_t used = 0; used < *length;) {
+    const auto step = std::min<std::uint64_t>(*length - used, passed.size());
+    read_all(stream, passed.data(), step, *length, name);
+    used += step;
+  }
+  std::array<char, frame_end> end{};
+  read_all(stream, end.data(), end.size(), *length, name);
+  return true;
 }
 
 }  // namespace mpigrad::data

@@ -3,7 +3,6 @@
 // (tensorflow/core/lib/io/record_writer.h).
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,8 +18,10 @@ std::string framed(std::string_view record);
 // The length that the first 12 bytes of a frame say. Error, with the file: a wrong checksum.
 std::uint64_t record_length(std::string_view start, const std::string& name);
 
-// The next record of a stream; none at its end. Errors, with the file: cut off, a wrong checksum, more bytes than memory is left.
-// Without `keep` the record's own bytes are passed over and "" is returned for it; they are not checked then.
-std::optional<std::string> next_record(ByteStream& stream, const std::string& name, bool keep = true);
+// The next record of a stream, into `record`, whose memory is used again; false at the stream's end. Errors, with the file: cut
+// off, a wrong checksum, more bytes than memory is left.
+bool next_record(ByteStream& stream, const std::string& name, std::string& record);
+// The same, but its bytes are passed over, and not checked.
+bool pass_record(ByteStream& stream, const std::string& name);
 
 }  // namespace mpigrad::data

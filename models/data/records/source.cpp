@@ -38,14 +38,14 @@ std::int64_t count_records(const fs::path& file) {
   const auto name = printable(file.string());
   const auto stream = open_stream(file);
   std::int64_t count = 0;
-  while (next_record(*stream, name, false)) ++count;
+  while (pass_record(*stream, name)) ++count;
   require(count > 0, "[tfrecord] {}: no records", name);
   return count;
 }
 
 struct Decoded {
-  std::unique_ptr<Example> example;
-  std::string_view volume;
+  std::string record;
+  std::string_view volume;  // in it
   std::vector<double> targets;
 };
 using DecodedPtr = std::shared_ptr<const Decoded>;
@@ -58,6 +58,9 @@ struct RecordSource::State {
   std::vector<std::int64_t> first;  // record of each file, and the number of all
   SampleType type;
 
+  // Memory of records that nobody needs any more: fresh pages cost as much as reading them.
+  mutable std::mutex spare_mutex;
+  mutable std::vector<std::string> spare;
   // What was unpacked last: values and targets of a sample are asked for one after the other, or by two threads at once.
   std::mutex mutex;
   std::deque<std::pair<std::int64_t, std::shared_future<DecodedPtr>>> recent;
@@ -70,16 +73,25 @@ struct RecordSource::State {
     const auto file = file_of(sample);
     const auto name = printable(files[file].string());
     const auto stream = open_stream(files[file]);
-    for (auto i = first[file]; i < sample; ++i) (void)next_record(*stream, name, false);
-    const auto record = next_record(*stream, name);
-    require(record.has_value(), "[tfrecord] {} has fewer records than when it was first read", name);
+    for (auto i = first[file]; i < sample; ++i) (void)pass_record(*stream, name);
+    auto result = fresh();
+    require(next_record(*stream, name, result->record), "[tfrecord] {} has fewer records than when it was first read", name);
     if (sample + 1 == first[file + 1])
       require(at_end(*stream), "[tfrecord] {}: more than {} records, which it had, or the first file of its folder has", name,
               first[file + 1] - first[file]);
-    auto result = std::make_shared<Decoded>();
-    result->example = std::make_unique<Example>(*record, name);
-    result->volume = result->example->bytes(options.volume);
-    if (!options.targets.empty()) result->targets = result->example->numbers(options.targets);
+    const Example example(result->record, name);
+    result->volume = example.bytes(options.volume);
+    if (!options.targets.empty()) result->targets = example.numbers(options.targets);
+    return result;
+  }
+  std::shared_ptr<Decoded> fresh() const {
+    std::shared_ptr<Decoded> result(new Decoded(), [this](Decoded* decoded) {
+      const std::lock_guard lock(spare_mutex);
+      if (spare.size() < 4) spare.push_back(std::move(decoded->record));
+      delete decoded;
+    });
+    const std::lock_guard lock(spare_mutex);
+    if (!spare.empty()) result->record = std::move(spare.back()), spare.pop_back();
     return result;
   }
   // As the first one is.
