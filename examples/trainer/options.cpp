@@ -137,6 +137,10 @@ void add_training_options(CLI::App& app, Options& o) {
   add("--seed", o.seed, "of weights, order, augmentation and dropout; the same for every grid")->check(tool::whole_number(0));
 }
 
+void add_mllog_option(CLI::App& app, Options& o) {
+  app.add_flag("--mllog", o.mllog, "write mllog.txt: the lines of MLPerf's logs")->group("Files");
+}
+
 void add_profile_option(CLI::App& app, Options& o) {
   app.add_flag(
          "--profile", o.profile,
@@ -193,6 +197,12 @@ void add_file_options(CLI::App& app, Options& o) {
          "--wait-for-checkpoints", o.wait_for_checkpoints,
          "training stands still until a checkpoint is on the disk, and none is skipped; else rank 0 writes a copy meanwhile, "
          "and skips those that are due before that is done")
+      ->group("Files");
+  app.add_option(
+         "--mtbf", o.mtbf,
+         "hours between two failures of so many nodes, on average: at the end it is said after how many minutes a checkpoint "
+         "would lose the least time, by what they took")
+      ->check(tool::number_from(0))
       ->group("Files");
   app.add_option("--time-limit", o.time_limit,
                  "end with a checkpoint and exit code 75 before so many minutes have passed since the start, as SIGTERM, SIGINT "

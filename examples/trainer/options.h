@@ -53,9 +53,9 @@ struct Options {
   std::string out, weights, resume;
   std::vector<std::string> take{}, freeze{};  // patterns of names
   std::int64_t checkpoint_every = 0, checkpoint_steps = 0, keep_checkpoints = 1;
-  double checkpoint_minutes = 0, time_limit = 0;
+  double checkpoint_minutes = 0, time_limit = 0, mtbf = 0;  // mtbf: hours
   bool keep_best = false, wait_for_checkpoints = false;
-  bool overwrite = false, json = false, quiet = false, profile = false;
+  bool overwrite = false, json = false, quiet = false, profile = false, mllog = false;
   // instead of training
   bool describe = false;
   std::int64_t size = 0;  // extent of the volumes described
@@ -74,6 +74,7 @@ void add_device_options(CLI::App& app, Options& options);
 void add_norm_options(CLI::App& app, Options& options);
 void add_training_options(CLI::App& app, Options& options);
 void add_profile_option(CLI::App& app, Options& options);
+void add_mllog_option(CLI::App& app, Options& options);
 void add_stop_options(CLI::App& app, Options& options);
 void add_file_options(CLI::App& app, Options& options);
 void add_describe_flag(CLI::App& app, Options& options);

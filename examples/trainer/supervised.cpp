@@ -5,7 +5,9 @@
 #include <chrono>
 #include <optional>
 
+#include "examples/trainer/mllog.h"
 #include "models/train/profile.h"
+#include "models/train/restart/interval.h"
 #include "models/train/tensorboard/events.h"
 
 namespace mpigrad::trainer {
@@ -24,6 +26,7 @@ std::vector<std::string> training_files(const Options& o, const std::vector<std:
   if (o.epochs > 0 && o.resume.empty() && tensorboard::available()) files.push_back(tensorboard::event_file_name(0));
   for (auto& file : checkpoint_files(o)) files.push_back(std::move(file));
   if (o.profile) files.emplace_back(trace_file);
+  if (o.mllog) files.emplace_back(mllog_file);
   return files;
 }
 
@@ -59,9 +62,23 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
                room < s.loader.samples() ? "; the others are read from their files in every epoch" : "");
   std::fflush(stdout);
 
+  std::optional<MlLog> log;
+  trainer::together(world, [&] { log.emplace(first && o.mllog && !silent ? out / mllog_file : std::filesystem::path()); });
+  log->point("submission_benchmark", s.program);
+  log->point("seed", o.seed), log->point("global_batch_size", o.batch), log->point("train_samples", s.loader.samples());
+  log->point("opt_name", o.optimizer), log->point("opt_base_learning_rate", o.learning_rate);
+  log->point("gradient_accumulation_steps", o.accumulate);
+  log->end("init_stop"), log->start("run_start"), log->start("epoch_start", {{"epoch_num", first_epoch + 1}});
+
   auto notes = s.notes;
   notes.insert(s.more_notes.begin(), s.more_notes.end());
   const TrainerHooks hooks{.loss = s.loss, .evaluate = s.evaluate, .text = [&](const EpochRow& row) {
+                             const nlohmann::ordered_json epoch{{"epoch_num", row.report.epoch + 1}};
+                             log->point("train_loss", row.report.loss, epoch), log->end("epoch_stop", epoch);
+                             for (std::size_t i = 0; i < row.values.size() && i < s.values.size(); ++i)
+                               log->point(i == 0 ? "eval_error" : s.values[i], row.values[i], epoch);
+                             if (row.report.epoch + 1 < o.epochs)
+                               log->start("epoch_start", {{"epoch_num", row.report.epoch + 2}});
                              return s.text(row.values) + remarks(row.report);
                            }};
   TrainerOptions options;
@@ -88,6 +105,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
     return 0;
   }
   const auto result = mpigrad::train(s.net, *optimizer, s.loader, world, hooks, options);
+  log->end("run_stop", {{"status", result.interrupted ? "aborted" : "success"}, {"epoch_num", result.epochs_behind}});
   if (result.interrupted) return ended_early(world, o, result, optimizer->steps());
   if (first_epoch == o.epochs) s.evaluate();  // only the last files were missing
   if (profile) {
@@ -139,6 +157,13 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
                               ? fmt::format(" ({} skipped: the one before was not on the disk yet)", result.skipped_checkpoints)
                               : "");
     text += fmt::format("{} in all; {}", format_duration(seconds), to_string(usage));
+    if (o.mtbf > 0 && result.checkpoints > 0 && result.checkpoint_seconds > 0) {
+      const double cost = result.checkpoint_seconds / static_cast<double>(result.checkpoints);
+      const double interval = best_checkpoint_interval(cost, o.mtbf * 3600);
+      run["best_checkpoint_minutes"] = interval / 60;
+      text += fmt::format("\nwith a failure every {:g} hours, checkpoints of {:.3f} s lose the least time every {:.1f} minutes",
+                          o.mtbf, cost, interval / 60);
+    }
     s.report(std::move(run), result, text);
   });
   return 0;

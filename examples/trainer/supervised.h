@@ -12,7 +12,8 @@
 
 namespace mpigrad::trainer {
 
-inline constexpr const char *weights_file = "weights.h5", *summary_file = "summary.json", *trace_file = "trace.json";
+inline constexpr const char *weights_file = "weights.h5", *summary_file = "summary.json", *trace_file = "trace.json",
+                            *mllog_file = "mllog.txt";
 // Of these one may come of a signal in any training.
 std::vector<std::string> checkpoint_files(const Options& options);
 // What a training writes beside the program's `own` files.
