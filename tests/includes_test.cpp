@@ -66,7 +66,8 @@ const std::map<std::string, std::vector<std::string>> vendors{
     {"turbojpeg", {"models/data/images/", "tests/support/image_files"}},
     {"zlib", {"models/data/compressed/"}},
     {"zip", {"models/data/compressed/"}},
-    {"google/protobuf", {"models/train/tensorboard/"}},
+    {"google/protobuf", {"models/data/records/", "models/train/tensorboard/"}},
+    {"example.pb", {"models/data/records/"}},
     {"event.pb", {"models/train/tensorboard/"}},
     {"fftw", {"examples/"}},
 };

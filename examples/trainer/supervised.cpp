@@ -57,9 +57,9 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   if (first && !o.json)
     fmt::print("{}\n{} parameters, grid {}, {} steps of {} samples per epoch\n", s.headline, s.net.parameters().elements(),
                to_string(grid), steps, o.batch);
-  if (const auto room = s.loader.stored().room; first && !o.json && o.store > 0)
-    fmt::print("the store has room for {} of {} samples{}\n", room, s.loader.samples(),
-               room < s.loader.samples() ? "; the others are read from their files in every epoch" : "");
+  if (const auto store = s.loader.stored(); first && !o.json && o.store > 0)
+    fmt::print("the store has room for {} of {} samples{}\n", store.room, store.of,
+               store.room < store.of ? "; the others are read from their files in every epoch" : "");
   std::fflush(stdout);
 
   std::optional<MlLog> log;
@@ -138,7 +138,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
                                {"waiting_seconds", result.waiting_seconds}};
     if (o.store > 0) {
       const auto stored = s.loader.stored();
-      run["store"] = {{"samples", stored.samples}, {"of", s.loader.samples()}, {"bytes", stored.bytes}};
+      run["store"] = {{"samples", stored.samples}, {"of", stored.of}, {"bytes", stored.bytes}};
     }
     if (!result.stopped.empty()) run["stopped"] = result.stopped;
     if (result.checkpoints > 0) {

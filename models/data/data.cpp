@@ -383,7 +383,8 @@ LayoutPtr Loader::target_layout() const { return state_->layouts_for(state_->opt
 Loader::InStore Loader::stored() const {
   const auto& store = state_->store;
   if (!store) return {};
-  return {store->samples(), store->room_for(state_->schedule.samples), store->bytes()};
+  const auto& samples = state_->schedule.samples;
+  return {store->samples(), store->room_for(samples), static_cast<std::int64_t>(samples.size()), store->bytes()};
 }
 
 std::vector<std::int64_t> Loader::samples_of(std::int64_t epoch, std::int64_t step) const {

@@ -68,9 +68,9 @@ class Loader {
   LayoutPtr layout() const;
   LayoutPtr target_layout() const;
 
-  // Samples that the store keeps by now, on all ranks, those for which it has room, and the bytes of them here.
+  // Samples that the store keeps by now, on all ranks, those for which it has room, of how many, and the bytes of them here.
   struct InStore {
-    std::int64_t samples = 0, room = 0, bytes = 0;
+    std::int64_t samples = 0, room = 0, of = 0, bytes = 0;
   };
   InStore stored() const;
 

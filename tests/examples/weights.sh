@@ -101,10 +101,10 @@ judge 'also in part where shapes differ' refuses_once "'conv1.weight' is \[16, 4
 judge 'refused runs leave nothing behind' no_file "$work/b.h5"
 
 # ---- another training begins with them
-tune="train --data $work/universes --batch-norm --batch 2 --epochs 2 --weights $h5 --seed 7"
+tune="train --data $work/universes --batch 2 --epochs 2 --weights $h5 --seed 7"
 # shellcheck disable=SC2086  # several options
 {
-  run "$tools/cosmoflow" $tune --take 'conv*' 'norm*' --freeze 'conv*' --mllog --store 0.1 --mtbf 24 --checkpoint-steps 1 --out "$work/tuned"
+  run "$tools/cosmoflow" $tune --batch-norm --take 'conv*' 'norm*' --freeze 'conv*' --mllog --store 0.1 --mtbf 24 --checkpoint-steps 1 --out "$work/tuned"
   judge 'fine-tuning' says 'checkpoints of .* lose the least time every'
   judge 'and what was taken' grep -q 'tensors taken: conv1.weight, ' "$work/err"
   judge 'and what stays' grep -q '6 of the network stay as they were: linear1.weight, linear1.bias, ' "$work/err"
@@ -119,13 +119,13 @@ assert keys.count("epoch_start") == keys.count("epoch_stop") == keys.count("eval
 assert lines[-1]["key"] == "run_stop" and lines[-1]["metadata"]["status"] == "success", lines[-1]
 assert [line["time_ms"] for line in lines] == sorted(line["time_ms"] for line in lines)
 run = json.load(open(sys.argv[2]))
-assert run["store"]["samples"] == 3 and run["checkpoints"] + run["checkpoints_skipped"] == 2, run
+assert run["store"]["samples"] >= 2 and run["store"]["of"] == 3 and run["checkpoints"] + run["checkpoints_skipped"] == 2, run
 END
   judge "MLPerf's log and the summary" test $? = 0
   run "$weights" compare "$h5" "$work/tuned/weights.h5"
   judge 'frozen weights are what they were' test "$(grep -c 'conv[0-9].weight' "$work/out")" = 0
-  run "$tools/cosmoflow" $tune --variant mlperf --take common --out "$work/common"
-  judge 'what two networks have in common' succeeds
+  run "$tools/cosmoflow" $tune --take common --out "$work/common"
+  judge 'what two networks have in common' grep -q 'of the file are not used: norm1' "$work/err"
   run "$tools/cosmoflow" $tune --take 'conv9*' --out "$work/refused"
   judge 'a pattern of nothing' refuses_once "nothing that is called 'conv9\*'"
   run "$tools/cosmoflow" $tune --freeze 'conv9*' --out "$work/refused"
