@@ -85,6 +85,7 @@ std::vector<Tensor> Parameters::tensors() const {
 }
 
 std::size_t Parameters::freeze(const std::string& pattern, bool frozen) {
+  require_nothing_accumulated("freeze");
   std::size_t count = 0;
   for (auto& parameter : list_) {
     if (fnmatch(pattern.c_str(), parameter->name.c_str(), 0) != 0) continue;

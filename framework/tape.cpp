@@ -202,6 +202,23 @@ std::vector<Tensor> Tape::gradient(const Tensor& objective, const TensorList& wi
   return vjp({objective}, cotangents, with_respect_to, record);
 }
 
+namespace {
+
+using Ids = std::unordered_set<std::uint64_t>;
+
+// Those parameters that the gradient() of this thread asks nothing for.
+thread_local Ids frozen;
+
+struct FrozenScope {
+  explicit FrozenScope(Ids ids) : before(std::exchange(frozen, std::move(ids))) {}
+  FrozenScope(const FrozenScope&) = delete;
+  FrozenScope& operator=(const FrozenScope&) = delete;
+  ~FrozenScope() { frozen = std::move(before); }
+  Ids before;
+};
+
+}  // namespace
+
 Gradients Tape::gradient(const Tensor& objective, const GradientOptions& options) {
   require(parameters_ != nullptr, "[gradient] this tape was made without parameters: name the tensors to differentiate");
   require(
@@ -213,8 +230,13 @@ Gradients Tape::gradient(const Tensor& objective, const GradientOptions& options
   if (objective && !objective.is_constant()) cotangents[objective.id()] = seeds(objective)[0];
   if (objective) require_known(objective, parameters_->tensors()), warn_if_replicated(objective);
   std::vector<Tensor> asked;
-  for (std::size_t i = 0; i < parameters_->size(); ++i)
-    if (!(*parameters_)[i].frozen) asked.push_back((*parameters_)[i].value);
+  Ids none;
+  for (std::size_t i = 0; i < parameters_->size(); ++i) {
+    const auto& parameter = (*parameters_)[i];
+    if (parameter.frozen) none.insert(parameter.value.id());
+    else asked.push_back(parameter.value);
+  }
+  const FrozenScope scope(std::move(none));
   auto gradients = replay(std::move(cotangents), asked, options);
   for (std::size_t i = 0; i < parameters_->size(); ++i)
     if ((*parameters_)[i].frozen) gradients.insert(gradients.begin() + static_cast<std::ptrdiff_t>(i), parameters_->zeros_for(i));
@@ -243,7 +265,10 @@ std::vector<Tensor> Tape::vjp(const std::vector<Tensor>& outputs, const std::vec
 
 namespace {
 
-using Ids = std::unordered_set<std::uint64_t>;
+// Whether other ranks wait in it: not where it replicates a parameter that is frozen on all of them.
+bool awaited(const Tape::Entry& entry) {
+  return entry.communicates && !(entry.start_reduction && frozen.contains(entry.inputs[0].id()));
+}
 
 // Tensors whose cotangents somebody needs: what is asked for, and what depends on it or on a message, because another rank may
 // ask. Of what is asked for, `computed` gets what entries have made: that has a cotangent to hand on, which must not be under
@@ -251,8 +276,8 @@ using Ids = std::unordered_set<std::uint64_t>;
 Ids mattering(const std::vector<Tape::Entry>& entries, const Ids& asked, Ids& computed) {
   Ids matters = asked;
   for (const auto& entry : entries) {
-    const bool any = entry.communicates || std::any_of(entry.inputs.begin(), entry.inputs.end(),
-                                                       [&](const Tensor& x) { return x && matters.contains(x.id()); });
+    const bool any = awaited(entry) || std::any_of(entry.inputs.begin(), entry.inputs.end(),
+                                                   [&](const Tensor& x) { return x && matters.contains(x.id()); });
     for (const auto& y : entry.outputs) {
       if (asked.contains(y.id())) computed.insert(y.id());
       if (any) matters.insert(y.id());
@@ -315,7 +340,7 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
     // An entry between ranks is replayed whether or not a cotangent has come: the other ranks wait in it.
     auto arriving = arriving_at(kept, cotangents, asked);
     const auto wants = wanted_inputs(kept, matters);
-    if (!kept.communicates && (arriving.empty() || std::find(wants.begin(), wants.end(), true) == wants.end())) continue;
+    if (!awaited(kept) && (arriving.empty() || std::find(wants.begin(), wants.end(), true) == wants.end())) continue;
     arriving.resize(kept.outputs.size());
     for (std::size_t i = 0; i < arriving.size(); ++i)
       if (!arriving[i] && is_floating(kept.outputs[i].dtype())) arriving[i] = zeros_like(kept.outputs[i]);

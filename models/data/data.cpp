@@ -282,7 +282,10 @@ void Loader::State::assemble_ahead(const std::shared_ptr<Fetch>& fetch) {
   const auto [x_type, y_type] = types(*fetch);
   fetch->x = Tensor(x_type, DeviceKind::cpu), fetch->y = Tensor(y_type, DeviceKind::cpu);
   if (!assembler) assembler.emplace(1);
-  fetch->assembled = assembler->submit([this, fetch] { fill(*fetch, fetch->x.raw(), fetch->y.raw()); });
+  fetch->assembled = assembler->submit([this, fetch]() mutable {
+    const auto kept = std::move(fetch);  // its future would keep it for ever
+    fill(*kept, kept->x.raw(), kept->y.raw());
+  });
 }
 
 std::pair<Tensor, Tensor> Loader::State::on_host(Fetch& fetch) {
@@ -333,6 +336,7 @@ Loader::Loader(SourcePtr source, LoaderOptions options) {
           "[data] an elastic deformation has an amplitude of 0 or more and a spacing above 0, in cells");
   require(o.intensity.contrast >= 0 && o.intensity.brightness >= 0 && o.intensity.noise >= 0,
           "[data] contrast, brightness and noise are not negative");
+  require(o.prefetch >= 0, "[data] {} batches cannot be read ahead", o.prefetch);
   s.window = window;
 
   s.kinds = {o.flips, o.shifts, o.transpositions};
@@ -401,7 +405,7 @@ Batches<Batch> Loader::epoch(std::int64_t epoch, std::int64_t first) const {
           [state = state_, epoch, order = state_->schedule.order(epoch), places = std::shared_ptr<cuda::Uploads::Places>(),
            next = std::deque<std::shared_ptr<Fetch>>()](std::int64_t step) mutable {
             if (places) places->step_is_given();
-            if (next.empty()) next.push_back(state->start(epoch, order, step));
+            if (next.empty()) next.push_back(state->start(epoch, order, step, state->assembles_ahead()));
             const auto ahead = static_cast<std::size_t>(state->options.prefetch);
             for (auto later = step + static_cast<std::int64_t>(next.size());
                  next.size() <= ahead && later < state->schedule.steps(); ++later)

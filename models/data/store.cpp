@@ -24,6 +24,10 @@ bool holds(const Box& outer, const Box& inner) { return intersection(outer, inne
 // ---- StoreBatch
 
 StoreBatch::~StoreBatch() {
+  if (std::uncaught_exceptions() > exceptions_) {
+    pending_.cancel();
+    return;
+  }
   try {
     finish();
   } catch (...) {  // peers meet the same failure
@@ -43,20 +47,26 @@ void StoreBatch::post() {
   for (auto& [rank, peer] : sends_) {
     std::int64_t bytes = 0;
     for (const auto& part : peer.parts) bytes += part.box.elements() * part.cell;
-    peer.bytes.resize(static_cast<std::size_t>(bytes));
-    auto* to = peer.bytes.data();
-    for (const auto& part : peer.parts) {
-      part.from->ready.get();
-      copy_cells(part.from->bytes.get(), part.from->box, part.box, part.box, part.cell, to);
-      to += part.box.elements() * part.cell;
+    // The first byte says whether the others are worth anything: peers wait for them in any case.
+    peer.bytes.resize(static_cast<std::size_t>(bytes) + 1);
+    auto* to = peer.bytes.data() + 1;
+    try {
+      for (const auto& part : peer.parts) {
+        part.from->ready.get();
+        copy_cells(part.from->bytes.get(), part.from->box, part.box, part.box, part.cell, to);
+        to += part.box.elements() * part.cell;
+      }
+    } catch (...) {
+      if (!error_) error_ = std::current_exception();
+      peer.bytes[0] = std::byte{1};
     }
-    sends.push_back({.peer = rank, .tag = tag_, .data = peer.bytes.data(), .count = bytes});
+    sends.push_back({.peer = rank, .tag = tag_, .data = peer.bytes.data(), .count = bytes + 1});
   }
   for (auto& [rank, peer] : receives_) {
     std::int64_t bytes = 0;
     for (const auto& part : peer.parts) bytes += part.box.elements() * part.cell;
-    peer.bytes.resize(static_cast<std::size_t>(bytes));
-    receives.push_back({.peer = rank, .tag = tag_, .data = peer.bytes.data(), .count = bytes});
+    peer.bytes.resize(static_cast<std::size_t>(bytes) + 1);
+    receives.push_back({.peer = rank, .tag = tag_, .data = peer.bytes.data(), .count = bytes + 1});
   }
   if (!sends.empty() || !receives.empty()) pending_ = transport_->start_exchange(sends, receives, DType::uint8);
 }
@@ -64,13 +74,16 @@ void StoreBatch::post() {
 void StoreBatch::finish() {
   if (std::exchange(finished_, true)) return;
   if (!posted_) post();
+  pending_.wait();
+  if (error_) std::rethrow_exception(error_);
   for (const auto& part : own_) {
     part.from->ready.get();
     copy_cells(part.from->bytes.get(), part.from->box, part.box, part.to->box, part.cell, part.to->bytes.get());
   }
-  pending_.wait();
   for (const auto& [rank, peer] : receives_) {
-    const auto* from = peer.bytes.data();
+    require(peer.bytes[0] == std::byte{0}, "[data] rank {}, which keeps it, could not read a sample of this batch and says why",
+            rank);
+    const auto* from = peer.bytes.data() + 1;
     for (const auto& part : peer.parts) {
       copy_cells(from, part.box, part.box, part.to->box, part.cell, part.to->bytes.get());
       from += part.box.elements() * part.cell;

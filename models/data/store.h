@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,7 +24,7 @@ class SampleStore;
 // The boxes of one batch's samples on their way to this rank.
 class StoreBatch {
  public:
-  // Sends too: peers wait for that.
+  // Sends too: peers wait for that; not where an exception ends this rank, and with it the others.
   ~StoreBatch();
   StoreBatch(const StoreBatch&) = delete;
   StoreBatch& operator=(const StoreBatch&) = delete;
@@ -32,7 +33,8 @@ class StoreBatch {
   // and has to be read. Filled after finish().
   const std::vector<RegionPtr>& values(std::size_t i) const { return regions_[0][i]; }
   const std::vector<RegionPtr>& targets(std::size_t i) const { return regions_[1][i]; }
-  // Waits for what is under way. Errors: what reading a sample says, on the rank that keeps it.
+  // Waits for what is under way. Errors: what reading a sample says, on the rank that keeps it; there, that a sample could not be
+  // read, on those that get it from there.
   void finish();
 
  private:
@@ -58,6 +60,8 @@ class StoreBatch {
   std::shared_ptr<Transport> transport_;
   int tag_ = 0;
   bool posted_ = false, finished_ = false;
+  std::exception_ptr error_;  // of what was to be sent
+  int exceptions_ = std::uncaught_exceptions();
   Pending pending_;  // after what it reads and writes
 };
 

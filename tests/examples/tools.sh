@@ -408,7 +408,7 @@ head -c 3000 "$first" >"$work/truncated.hdf5"
 ranks 2 "$tools/cosmoflow" train --data "$work/truncated.hdf5" --grid depth=2 --out "$work/refused"
 judge 'truncated data' refuses 'truncated'
 run "$tools/cosmoflow" train --data "$work/one/weights.h5" --out "$work/refused"
-judge 'data of another kind' refuses 'full'
+judge 'data of another kind' refuses "no dataset 'volume'"
 mkdir "$work/bad" "$work/pipe" "$work/oblong"
 cp "$universes"/*.hdf5 "$work/bad"
 run "$tools/universe" generate --out "$work/numbers" --universes 1 --size 16 --cell 8 --seed 1 --json

@@ -20,6 +20,7 @@
 #include "tests/support/files.h"
 #include "tests/support/ranks.h"
 #include "tests/support/skip.h"
+#include "tests/support/traffic.h"
 
 using namespace mpigrad;
 using namespace mpigrad::testing;
@@ -461,4 +462,35 @@ TEST_CASE("checkpoint: frozen parameters stay, the others learn as if they were 
         else require(found == all[i].to_vector(), "[test] {}: another gradient", parameters[i].name);
       }
     });
+}
+
+TEST_CASE("checkpoint: nothing is reduced for frozen parameters") {
+  Traffic traffic{.type = DType::float64};
+  const auto reduced = [&](bool freeze) {
+    traffic.reduced = 0;
+    run_threads(2, [&](std::shared_ptr<Transport> transport) {
+      const Communicator comm(std::make_shared<CountingTransport>(std::move(transport), traffic));
+      Session session(comm);
+      CosmoFlow net(small());
+      net.build(activation_layout(session.grid({.sample = 2}), {4, 16, 16, 16, 4}), {.seed = 5, .dtype = DType::float64});
+      if (freeze) net.parameters().freeze("conv*"), net.parameters().freeze("norm*");
+      Adam adam(net, AdamAttributes{});
+      const auto before = traffic.reduced.load();
+      comm.transport().barrier();
+      train(session, {.sample = 2}, net, adam, 0, 1);
+      comm.transport().barrier();
+      require(traffic.reduced >= before, "[test] counted");
+    });
+    return traffic.reduced.load();
+  };
+  CosmoFlow net(small());
+  net.build(Shape{4, 16, 16, 16, 4}, {.dtype = DType::float64});
+  std::int64_t frozen = 0;
+  for (std::size_t i = 0; i < net.parameters().size(); ++i) {
+    const auto& parameter = net.parameters()[i];
+    if (parameter.name.starts_with("conv") || parameter.name.starts_with("norm")) frozen += parameter.value.elements();
+  }
+  // 2 n (P - 1) numbers of an allreduce, once for each element that is free; statistics of norms are as they were, less those of
+  // backward passes that nobody asks for.
+  CHECK(reduced(false) - reduced(true) >= 2 * frozen);
 }

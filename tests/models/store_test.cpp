@@ -1,4 +1,5 @@
-// Samples kept in the memory of the ranks: the same batches as read from files, each file read once, and no more kept than allowed.
+// Samples kept in the memory of the ranks: the same batches as read from files, each file read once, and no more kept than
+// allowed.
 
 #include <doctest/doctest.h>
 
@@ -90,7 +91,12 @@ constexpr std::int64_t plenty = 1 << 20, cells_of_all = 11 * 6 * 5 * 7;
 }  // namespace
 
 TEST_CASE("store: batches are those of the files on every grid, and every cell is read once") {
-  const std::vector<GridExtents> grids{{.sample = 1}, {.sample = 3}, {.depth = 2}, {.sample = 2, .depth = 2}, {.sample = 2, .height = 2, .width = 3}, {.sample = 2, .depth = 3, .channel = 2}};
+  const std::vector<GridExtents> grids{{.sample = 1},
+                                       {.sample = 3},
+                                       {.depth = 2},
+                                       {.sample = 2, .depth = 2},
+                                       {.sample = 2, .height = 2, .width = 3},
+                                       {.sample = 2, .depth = 3, .channel = 2}};
   for (const bool cells : {false, true})
     for (const bool moved : {false, true}) {
       const LoaderOptions plain{.batch = 4, .seed = 3, .shuffle = true, .flips = moved, .shifts = moved, .cache_bytes = 0};
@@ -121,7 +127,8 @@ TEST_CASE("store: windows and deformations of samples that differ in size") {
     options.store_bytes = 0;
     const auto expected = gathered({}, options, true, true, std::make_shared<Reads>());
     options.store_bytes = plenty;
-    for (const auto& grid : {GridExtents{.sample = 2}, GridExtents{.depth = 2, .width = 2}, GridExtents{.sample = 2, .depth = 4}}) {
+    for (const auto& grid :
+         {GridExtents{.sample = 2}, GridExtents{.depth = 2, .width = 2}, GridExtents{.sample = 2, .depth = 4}}) {
       const auto reads = std::make_shared<Reads>();
       CHECK(gathered(grid, options, true, true, reads) == expected);
       std::int64_t all = 0;
@@ -157,11 +164,34 @@ TEST_CASE("store: what could not be read is asked for again, and one that is dro
   CHECK(has(error_text([&] { loader.batch(0, 0); }), "cannot be read"));
   CHECK(loader.batch(0, 0).x.dim(0) == 2);
   check_on_ranks(4, "dropped epochs", [&](const Communicator& world) {
-    const Loader split(std::make_shared<Counted>(std::make_shared<Reads>(), false, false),
-                       {.grid = make_grid(world, {.sample = 2, .depth = 2}), .batch = 2, .shuffle = true, .flips = true, .store_bytes = plenty});
+    const Loader split(
+        std::make_shared<Counted>(std::make_shared<Reads>(), false, false),
+        {.grid = make_grid(world, {.sample = 2, .depth = 2}), .batch = 2, .shuffle = true, .flips = true, .store_bytes = plenty});
     for (std::int64_t e = 0; e < 4; ++e)
       for (const auto& batch : split.epoch(e))
         if (batch.x.dim(0) > 0) break;
     CHECK(gather_all(split.batch(5, 2).x).to_vector().size() == 2 * 6 * 5 * 7 * 2);
   });
+}
+
+TEST_CASE("store: a sample that one rank cannot read ends all of them, with its name, and nobody waits for ever") {
+  for (const bool ahead : {false, true}) {
+    const auto reads = std::make_shared<Reads>();
+    const auto error = error_text([&] {
+      on_ranks(4, [&](const Communicator& world) {
+        // One rank's reads of the first samples fail; with flips the others need its blocks.
+        const auto mine = world.rank() == 1 ? reads : std::make_shared<Reads>();
+        if (world.rank() == 1) mine->failures = 3;
+        const Loader loader(std::make_shared<Counted>(mine, false, false), {.grid = make_grid(world, {.sample = 2, .depth = 2}),
+                                                                            .batch = 4,
+                                                                            .flips = true,
+                                                                            .assemble_ahead = ahead,
+                                                                            .store_bytes = plenty});
+        for (std::int64_t e = 0; e < 2; ++e)
+          for (const auto& batch : loader.epoch(e)) CHECK(batch.x.dim(0) > 0);
+      });
+    });
+    CHECK(!error.empty());
+    CHECK((has(error, "cannot be read") || has(error, "could not read a sample")));
+  }
 }

@@ -60,7 +60,8 @@ void read_box(const ArrayFile& file, const Box& box, std::byte* out) {
   const Box rows{{0, 0, 0}, {planes ? size[0] : 1, size[1], e[2]}};
   const auto first = box.begin[2] * element, length = ((rows.elements() - e[2]) + size[2]) * element;
   const auto cells = part.elements();
-  const bool direct = file.channels == 1 && file.type.type != DType::boolean && !file.type.big_endian && to_element == element;
+  const bool direct = file.channels == 1 && file.type.type != DType::boolean && !file.type.big_endian && to_element == element &&
+                      !(file.type.kind == 'u' && element == 8);  // which may not fit
   std::vector<std::byte> raw(planes && direct ? 0 : static_cast<std::size_t>(rows.elements() * element));
   std::vector<std::byte> packed(static_cast<std::size_t>(planes || direct ? 0 : cells * element));
   for (std::int64_t c = 0; c < file.channels; ++c)

@@ -71,8 +71,9 @@ Tensor in_rows(const Tensor& x) {
   if (axes.size() != 1) return x;
   const auto axis = static_cast<std::size_t>(axes[0]);
   const int dimension = layout->axes[axis].dimension;
-  std::int64_t run = size_of(x.dtype());
-  for (int d = dimension; d < x.rank(); ++d) run *= x.dim(d);
+  // The same number on every rank, whatever its block is.
+  std::int64_t run = size_of(x.dtype()) * (layout->global[dimension] / layout->grid->extents[axis]);
+  for (int d = dimension + 1; d < x.rank(); ++d) run *= layout->global[d];
   if (dimension == 0 || run >= long_enough || layout->global[0] < layout->grid->extents[axis]) return x;
   auto rows = std::make_shared<Layout>(*layout);
   rows->axes[axis] = {Placement::split, 0, balanced_cuts(layout->global[0], layout->grid->extents[axis])};

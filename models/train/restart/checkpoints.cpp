@@ -85,7 +85,7 @@ void Checkpoints::save(CheckpointInfo info, bool last) {
   };
   if (saver_ && !last) {
     if (saver_->stage(path, net_, options, keep, remove_old)) count_durable(), staged_ = true;
-    else ++result_.skipped_checkpoints;
+    else return static_cast<void>(++result_.skipped_checkpoints);
   } else {
     finish();
     if (hooks_.before_checkpoint) hooks_.before_checkpoint();
