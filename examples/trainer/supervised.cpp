@@ -64,7 +64,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
 
   std::optional<MlLog> log;
   trainer::together(world, [&] { log.emplace(first && o.mllog && !silent ? out / mllog_file : std::filesystem::path()); });
-  log->point("submission_benchmark", s.program);
+  log->start("init_start"), log->point("submission_benchmark", s.program);
   log->point("seed", o.seed), log->point("global_batch_size", o.batch), log->point("train_samples", s.loader.samples());
   log->point("opt_name", o.optimizer), log->point("opt_base_learning_rate", o.learning_rate);
   log->point("gradient_accumulation_steps", o.accumulate);

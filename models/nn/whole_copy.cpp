@@ -5,12 +5,17 @@
 
 namespace mpigrad::nn {
 
+namespace {
+
+// All of a value of which ranks may hold blocks, as a plain tensor. Collective then.
 Tensor whole_value(const Tensor& x) {
   if (!x.layout() || !x.layout()->has(Placement::split)) return x.without_layout();
   const Untaped scope;
   const UseDevice device(x.device());
   return gather_all(constant(x)).without_layout();
 }
+
+}  // namespace
 
 void copy_whole(Module& from, Module& to) {
   Untaped scope;

@@ -4,8 +4,6 @@
 
 namespace mpigrad::nn {
 
-// All of a value of which ranks may hold blocks, as a plain tensor. Collective then.
-Tensor whole_value(const Tensor& x);
 // Gives `to`, whose parameters are whole, the values of the parameters and buffers of `from`, a network of the same function
 // whose ranks may hold blocks of them: collective then. Error: other parameters.
 void copy_whole(Module& from, Module& to);

@@ -20,20 +20,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::vector<fs::path> files_of(const fs::path& path) {
-  std::error_code error;
-  require(fs::exists(path, error), "[data] {}: no such file or folder", path.string());
-  if (!fs::is_directory(path, error)) return {path};
-  std::vector<fs::path> files;
-  fs::directory_iterator entries(path, error);
-  require(!error, "[data] {}: the folder cannot be read: {}", path.string(), error.message());
-  for (const auto& entry : entries)
-    if (is_record_file(entry.path()) && entry.path().filename().string().front() != '.') files.push_back(entry.path());
-  require(!files.empty(), "[data] {}: no *.tfrecord and no *.tfrecord.gz in this folder", path.string());
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
 std::int64_t count_records(const fs::path& file) {
   const auto name = printable(file.string());
   const auto stream = open_stream(file);
@@ -168,7 +154,8 @@ void RecordSource::State::settle() {
 
 RecordSource::RecordSource(const fs::path& path, RecordOptions options) : state_(std::make_shared<State>()) {
   require(std::endian::native == std::endian::little, "[tfrecord] volumes' bytes are little-endian, which this processor is not");
-  state_->files = files_of(path);
+  state_->files =
+      files_at(path, {".tfrecord", ".tfrecord.gz", ".tfrecords"}, "no *.tfrecord and no *.tfrecord.gz in this folder");
   state_->options = std::move(options);
   state_->settle();
   state_->queue.emplace(state_->options.threads);

@@ -60,6 +60,24 @@ Opened open_file(const fs::path& path) {
 
 ByteStreamPtr open_stream(const fs::path& path) { return open_file(path).stream; }
 
+std::vector<fs::path> files_at(const fs::path& path, std::initializer_list<std::string_view> endings, const std::string& none) {
+  std::error_code error;
+  require(fs::exists(path, error), "[data] {}: no such file or folder", path.string());
+  if (!fs::is_directory(path, error)) return {path};
+  std::vector<fs::path> files;
+  fs::directory_iterator entries(path, error);
+  require(!error, "[data] {}: the folder cannot be read: {}", path.string(), error.message());
+  for (const auto& entry : entries) {
+    const auto name = entry.path().filename().string();
+    const bool wanted =
+        std::any_of(endings.begin(), endings.end(), [&](std::string_view ending) { return name.ends_with(ending); });
+    if (wanted && name.front() != '.') files.push_back(entry.path());
+  }
+  require(!files.empty(), "[data] {}: {}", path.string(), none);
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
 Bytes take(ByteStream& stream, std::size_t count) {
   // Only what arrives is touched: an estimate of what is left may be far too large.
   constexpr std::size_t at_once = 1 << 20;
@@ -220,7 +238,8 @@ void copy_box(const std::byte* from, std::int64_t cell, const Shape& extents, co
   copy_cells(from, {Shape{0, 0, 0}, extents}, box, box, cell, out);
 }
 
-void copy_cells(const std::byte* from, const Box& from_box, const Box& part, const Box& to_box, std::int64_t cell, std::byte* to) {
+void copy_cells(const std::byte* from, const Box& from_box, const Box& part, const Box& to_box, std::int64_t cell,
+                std::byte* to) {
   const auto size = part.extents(), source = from_box.extents(), target = to_box.extents();
   const auto place = [&](const Box& whole, const Shape& extents, std::int64_t d, std::int64_t h) {
     return (((d - whole.begin[0]) * extents[1] + h - whole.begin[1]) * extents[2] + part.begin[2] - whole.begin[2]) * cell;

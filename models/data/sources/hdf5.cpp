@@ -76,20 +76,7 @@ Transform transform_named(const std::string& name, const fs::path& path) {
 }  // namespace
 
 std::vector<fs::path> hdf5_files(const fs::path& path) {
-  std::error_code error;
-  require(fs::exists(path, error), "[data] {}: no such file or folder", path.string());
-  if (!fs::is_directory(path, error)) return {path};
-  std::vector<fs::path> files;
-  fs::directory_iterator entries(path, error);
-  require(!error, "[data] {}: the folder cannot be read: {}", path.string(), error.message());
-  for (const auto& entry : entries) {
-    const auto extension = entry.path().extension();
-    const bool hidden = entry.path().filename().string().front() == '.';
-    if (!hidden && (extension == ".hdf5" || extension == ".h5")) files.push_back(entry.path());
-  }
-  require(!files.empty(), "[data] {}: no universes in this folder, that is no *.hdf5 and no *.h5", path.string());
-  std::sort(files.begin(), files.end());
-  return files;
+  return files_at(path, {".hdf5", ".h5"}, "no universes in this folder, that is no *.hdf5 and no *.h5");
 }
 
 // ---- universes
