@@ -5,9 +5,9 @@
 #include "comm/messages/messages.h"
 #include "comm/messages/transfer.h"
 #include "comm/spatial/same_parameters.h"
-#include "comm/transport/checks.h"
+#include "comm/transport/watch/checks.h"
 #include "comm/transport/device/device_transport.h"
-#include "comm/transport/watched_transport.h"
+#include "comm/transport/watch/watched_transport.h"
 
 namespace mpigrad {
 

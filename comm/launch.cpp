@@ -25,11 +25,11 @@
 #include <omp.h>
 #endif
 
-#include "comm/transport/checks.h"
+#include "comm/transport/watch/checks.h"
 #include "comm/transport/device/device_transport.h"
 #include "comm/transport/environment.h"
 #include "comm/transport/summation_mode.h"
-#include "comm/transport/watchdog.h"
+#include "comm/transport/watch/watchdog.h"
 #include "framework/cuda/cuda.h"
 #include "framework/error.h"
 #include "framework/tensor/device.h"
@@ -120,7 +120,7 @@ int output_code(int rank, int size) {
 
 // The watchdog that MPIGRAD_CHECKS asks for, or the one of jobs over several hosts; none if there is no need. Collective.
 std::unique_ptr<Watchdog> make_watchdog(Transport& world) {
-  constexpr double default_limit = 600;  // see comm/transport/watchdog.h
+  constexpr double default_limit = 600;  // see comm/transport/watch/watchdog.h
   const auto checks = checks_of_environment();
   auto patience = Patience::none;
   double seconds = checks.watchdog;

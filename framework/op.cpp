@@ -4,6 +4,7 @@
 #include <string>
 
 #include "framework/cost.h"
+#include "framework/op_observer.h"
 #include "framework/parameter.h"
 #include "framework/tensor/half_rows.h"
 
@@ -132,6 +133,16 @@ void run_again(const void* op, const OpFunctions& f, Inputs in, Outputs out) {
   if (counting) add_line(f.traits.name, cost_of(op, f, in, out), start, f.traits.communicates, in, out);
 }
 
+OpObserver*& OpObserver::of_this_thread() {
+  static thread_local OpObserver* observer = nullptr;
+  return observer;
+}
+OpObserver::OpObserver() {
+  require(of_this_thread() == nullptr, "[op] somebody observes this thread's ops already");
+  of_this_thread() = this;
+}
+OpObserver::~OpObserver() { of_this_thread() = nullptr; }
+
 Tensors apply_all(const void* op, const OpFunctions& f, Tensors in) {
   const DeviceKind device = common_device(f.traits.name, in);
 
@@ -163,6 +174,7 @@ Tensors apply_all(const void* op, const OpFunctions& f, Tensors in) {
   if (counting) add_line(f.traits.name, cost_of(op, f, in, out), start, f.traits.communicates, in, out);
 
   finish_outputs(out, constant, layout);
+  if (auto* observer = OpObserver::of_this_thread()) observer->ran(f, op, in, out);
   if (record)
     Tape::record({.name = f.traits.name,
                   .communicates = f.traits.communicates,

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "comm/spatial/grid.h"
-#include "comm/transport/watch.h"
-#include "comm/transport/watched_transport.h"
+#include "comm/transport/watch/watch.h"
+#include "comm/transport/watch/watched_transport.h"
 #include "framework/optim/step_hook.h"
 #include "framework/tensor/content_hash.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/transport/watch.h"
+#include "comm/transport/watch/watch.h"
 #include "comm/transport/words.h"
 #include "framework/joined.h"
 

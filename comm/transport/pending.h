@@ -5,6 +5,8 @@
 #include <memory>
 #include <utility>
 
+#include "comm/transport/waited.h"
+
 namespace mpigrad {
 
 constexpr int proc_null = -1;   // no peer: nothing is sent, nothing arrives
@@ -36,11 +38,13 @@ class Pending {
   Pending() = default;  // nothing is under way
   explicit Pending(std::unique_ptr<PendingWork> work) : work_(std::move(work)), open_(work_ != nullptr) {}
   Pending(Pending&& other) noexcept
-      : work_(std::move(other.work_)), open_(std::exchange(other.open_, false)), exceptions_(other.exceptions_) {}
+      : work_(std::move(other.work_)), open_(std::exchange(other.open_, false)), kind_(other.kind_),
+        exceptions_(other.exceptions_) {}
   Pending& operator=(Pending&& other) noexcept {
     if (this == &other) return *this;
     end();
-    work_ = std::move(other.work_), open_ = std::exchange(other.open_, false), exceptions_ = other.exceptions_;
+    work_ = std::move(other.work_), open_ = std::exchange(other.open_, false), kind_ = other.kind_,
+    exceptions_ = other.exceptions_;
     return *this;
   }
   ~Pending() { end(); }
@@ -49,7 +53,9 @@ class Pending {
   explicit operator bool() const { return work_ != nullptr; }
   // A second call returns at once; an error is told by the first.
   void wait() {
-    if (std::exchange(open_, false)) work_->wait();
+    if (!std::exchange(open_, false)) return;
+    const detail::WaitTimer timer(kind_);
+    work_->wait();
   }
   // Whether wait() would return, or throw, at once.
   bool test() { return !open_ || work_->test(); }
@@ -58,6 +64,8 @@ class Pending {
     if (std::exchange(open_, false)) work_->drop();
   }
   Status status() const { return work_ ? work_->status() : Status(); }
+  // How waiting for it is counted (comm/transport/waited.h); as for messages otherwise.
+  void count_as_collective() { kind_ = &detail::Waited::collectives; }
 
  private:
   void end() noexcept {
@@ -70,6 +78,7 @@ class Pending {
 
   std::unique_ptr<PendingWork> work_;
   bool open_ = false;
+  double detail::Waited::*kind_ = &detail::Waited::messages;
   int exceptions_ = std::uncaught_exceptions();
 };
 

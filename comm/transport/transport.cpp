@@ -4,11 +4,14 @@ namespace mpigrad {
 
 void Transport::run(const Collective& call) {
   check_collective(name_of(call.kind), call, size());
+  const detail::WaitTimer timer(&detail::Waited::collectives);
   perform(call);
 }
 Pending Transport::start(const Collective& call) {
   check_collective(traits_of(call.kind).nonblocking, call, size());
-  return begin(call);
+  auto started = begin(call);
+  started.count_as_collective();
+  return started;
 }
 
 void Transport::barrier() { run({.kind = CollectiveKind::barrier}); }

@@ -105,11 +105,11 @@ class Transport {
   // Ends the whole job: all ranks, non-zero exit. The message has been printed.
   virtual void abort(int code) = 0;
 
-  // What really moves the data, where this one watches or changes calls (comm/transport/checks.h,
+  // What really moves the data, where this one watches or changes calls (comm/transport/watch/checks.h,
   // comm/transport/summation_mode.h).
   virtual const Transport& underlying() const { return *this; }
   // Collective: an Error on all ranks if the bytes, in host memory, differ between them. Does nothing, and does not ask for them,
-  // unless that check is on (comm/transport/checks.h).
+  // unless that check is on (comm/transport/watch/checks.h).
   using HostBytes = std::function<std::span<const std::byte>()>;
   virtual void require_same(std::string_view /* what */, const HostBytes& /* data */) {}
 

@@ -4,20 +4,12 @@
 #include <cstdio>
 #include <cstring>
 
+#include "models/data/sources/formats.h"
+
 namespace mpigrad::contrast {
 
 void write_npy(const std::filesystem::path& path, const Tensor& x) {
-  const char* type = x.dtype() == DType::float32 ? "<f4" : x.dtype() == DType::float64 ? "<f8" : "<i8";
-  require(x.dtype() == DType::float32 || x.dtype() == DType::float64 || x.dtype() == DType::int64,
-          "[npy] {}: float32, float64 and int64 are written, not {}", path.string(), x);
-  std::string extents;
-  for (const auto extent : x.shape()) extents += fmt::format("{}, ", extent);
-  auto header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", type, extents);
-  // Magic, version and length are 10 bytes; with them the data begin at a multiple of 64.
-  header.append((64 - (10 + header.size() + 1) % 64) % 64, ' ').push_back('\n');
-  std::string head("\x93NUMPY\x01\x00", 8);
-  head.push_back(static_cast<char>(header.size() & 0xff)), head.push_back(static_cast<char>(header.size() >> 8));
-  head += header;
+  const auto head = data::npy_header(x.shape(), x.dtype());
 
   // Under another name until it is complete.
   auto temporary = path;

@@ -8,6 +8,7 @@
 
 #include "comm/hdf5/hdf5_file.h"
 #include "examples/trainer/samples.h"
+#include "models/onnx/onnx.h"
 
 namespace mpigrad::trainer {
 
@@ -33,7 +34,24 @@ void add_infer_options(CLI::App& app, InferOptions& o, bool scored, const std::s
   app.remove_option(app.get_option("--graph"));  // of training steps
   app.add_option("--out", o.out, "folder for tables and picture")->capture_default_str()->group("Files");
   app.add_flag("--overwrite", o.overwrite, "replace files of an earlier run there")->group("Files");
+  add_onnx_option(app, o);
   app.add_flag("--json", o.json, "print one JSON document and nothing else")->group("Output");
+}
+
+void add_onnx_option(CLI::App& app, Options& o) {
+  app.add_option(
+         "--onnx", o.onnx,
+         "also write the network to this file, for ONNX Runtime and others; for volumes of these extents, channels second")
+      ->group("Files");
+}
+
+void write_onnx(const Communicator& world, const Options& o, nn::Module& net, const Shape& input) {
+  if (o.onnx.empty()) return;
+  trainer::together(world, [&] {
+    if (world.rank() != 0) return;
+    export_onnx(o.onnx, net, input, {.overwrite = o.overwrite});
+    if (!o.json) fmt::print("{}: x [N, {}, ...] -> y, ONNX opset 17\n", o.onnx, input[-1]);
+  });
 }
 
 void check(const InferOptions& o) {
@@ -117,6 +135,9 @@ int infer(const Communicator& world, InferOptions o, const Inference& inference)
     fmt::print("{}\n{} parameters, grid {}\n", subject.headline, subject.net->parameters().elements(), to_string(extents));
   std::fflush(stdout);
 
+  auto one = loader->shape();
+  one[0] = 1;
+  write_onnx(world, o, *subject.net, one);
   const auto predictions = mpigrad::predict(*subject.net, *loader);
   const auto usage = peak_usage(world);
   trainer::together(world, [&] {

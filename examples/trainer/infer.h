@@ -64,6 +64,9 @@ struct Inference {
   std::function<void(const Outputs& out, const Predictions& predictions, nlohmann::ordered_json run, const std::string& text)>
       report;
 };
+void add_onnx_option(CLI::App& app, Options& options);
+// What that asks for, if it does, of a network with its weights, for volumes [1, D, H, W, C]. Rank 0 writes. Collective.
+void write_onnx(const Communicator& world, const Options& options, nn::Module& net, const Shape& input);
 // Predicts every sample once, whatever the batch. Returns the exit code. Collective.
 int infer(const Communicator& world, InferOptions options, const Inference& inference);
 

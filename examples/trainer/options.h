@@ -54,10 +54,13 @@ struct Options {
   std::vector<std::string> take{}, freeze{};  // patterns of names
   std::int64_t checkpoint_every = 0, checkpoint_steps = 0, keep_checkpoints = 1;
   double checkpoint_minutes = 0, time_limit = 0, mtbf = 0;  // mtbf: hours
+  std::string local_copies;
+  std::int64_t local_steps = 0;
   bool keep_best = false, wait_for_checkpoints = false;
   bool overwrite = false, json = false, quiet = false, profile = false, mllog = false;
   // instead of training
   bool describe = false;
+  std::string onnx;       // of evaluate and predict: file to write the network to
   std::int64_t size = 0;  // extent of the volumes described
   // Which options were given, whatever their values.
   std::set<std::string> given{};

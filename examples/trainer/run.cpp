@@ -15,6 +15,8 @@
 #include "framework/joined.h"
 #include "framework/tensor/printable.h"
 #include "framework/tensor/storage.h"
+#include "models/train/restart/local_copies.h"
+#include "models/train/training_log.h"
 #include "ops/gpu_settings.h"
 
 namespace mpigrad::trainer {
@@ -131,16 +133,27 @@ std::vector<std::string> files_to_resume(const Options& o, const Communicator& w
     for (const auto& reason : found.skipped) fmt::print(stderr, "warning: skipped: {}\n", reason);
     for (const auto& file : found.files) files.push_back(file.string());
     require(newest || !files.empty(), "[resume] no checkpoint in {} can be gone on from", path.string());
-    require(!files.empty() || found.skipped.empty(),
-            "[resume] no checkpoint in {} is whole; without --resume training begins again", path.string());
+    if (o.local_copies.empty())
+      require(!files.empty() || found.skipped.empty(),
+              "[resume] no checkpoint in {} is whole; without --resume training begins again", path.string());
   });
-  return shared_lines(world, files);
+  files = shared_lines(world, files);
+  if (o.local_copies.empty() || !newest) return files;
+  std::int64_t step = -1;
+  if (world.rank() == 0 && !files.empty()) step = read_checkpoint_info(files.front()).step;
+  world.transport().bcast(&step, 1, DType::int64, 0);
+  const auto copy = find_local_copy(world, local_folder(o.local_copies, o.out), step);
+  if (copy.rank < 0) return files;
+  if (world.rank() == 0 && !o.quiet) fmt::print(stderr, "the node of rank {} has a newer checkpoint\n", copy.rank);
+  files.insert(files.begin(), copy.file.string());
+  return files;
 }
 
 }  // namespace
 
 bool replaces(const Options& o) {
   if (o.overwrite || o.resume != newest_in_out) return o.overwrite;
+  if (!o.local_copies.empty()) return true;    // which start_from_files finds; it refuses where there is none
   const auto found = find_checkpoints(o.out);  // without one nothing is gone on with
   return !found.files.empty() || !found.skipped.empty();
 }
@@ -180,9 +193,19 @@ Start start_from_files(const Options& o, const Communicator& world, nn::Module& 
   for (const auto& pattern : o.freeze) net.parameters().freeze(pattern);
   if (!o.weights.empty() && !o.take.empty()) take(o, world, net);
   else if (!o.weights.empty()) load_weights(o.weights, world, net);
-  if (o.resume.empty()) return {};
+  if (o.resume.empty()) {
+    if (!o.local_copies.empty()) remove_local_copies(world, local_folder(o.local_copies, o.out));
+    return {};
+  }
   const bool first = world.rank() == 0;
   const auto files = files_to_resume(o, world);
+  if (files.empty() && !o.local_copies.empty() && !o.overwrite)
+    trainer::together(world, [&] {
+      const auto rows = std::filesystem::path(o.out) / TrainingLog::file;
+      std::error_code error;
+      require(!first || !std::filesystem::exists(rows, error),
+              "[resume] there is no checkpoint of the training whose {} is there; --overwrite begins anew", rows.string());
+    });
   if (files.empty() && first && !o.quiet) fmt::print(stderr, "no checkpoint in {}: training begins\n", o.out);
   for (const auto& file : files) {
     CheckpointInfo info;

@@ -8,6 +8,7 @@
 #include "examples/trainer/mllog.h"
 #include "models/train/profile.h"
 #include "models/train/restart/interval.h"
+#include "models/train/restart/local_copies.h"
 #include "models/train/tensorboard/events.h"
 
 namespace mpigrad::trainer {
@@ -35,6 +36,7 @@ void take_checkpoint_options(const Options& o, TrainerOptions& options) {
   options.asynchronous = !o.wait_for_checkpoints;
   options.checkpoint_seconds = o.checkpoint_minutes * 60, options.keep = o.keep_checkpoints, options.keep_best = o.keep_best;
   options.time_limit = o.time_limit * 60, options.notes_signals = true;
+  if (!o.local_copies.empty()) options.local_folder = local_folder(o.local_copies, o.out), options.local_steps = o.local_steps;
 }
 
 int ended_early(const Communicator& world, const Options& o, const TrainerResult& result, std::int64_t steps) {
@@ -95,7 +97,8 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   if (o.profile) options.fit.profile = &profile.emplace(world);
   if (silent) {
     options.folder.clear(), options.values.clear(), options.patience = 0, options.checkpoint_every = options.checkpoint_steps = 0;
-    options.checkpoint_seconds = options.time_limit = 0, options.keep_best = options.notes_signals = false;
+    options.checkpoint_seconds = options.time_limit = 0, options.local_steps = 0,
+    options.keep_best = options.notes_signals = false;
     const auto result = mpigrad::train(s.net, *optimizer, s.loader, world, {.loss = s.loss}, options);
     if (first && o.json)
       fmt::print("{}\n", tool::to_text({{"program", s.program},
@@ -145,6 +148,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
       run["checkpoints"] = result.checkpoints, run["checkpoints_skipped"] = result.skipped_checkpoints;
       run["checkpoint_seconds"] = result.checkpoint_seconds;
     }
+    if (o.local_steps > 0) run["local_copies"] = result.local_copies;
     add(run, usage);
     std::string text =
         result.stopped.empty() ? "" : fmt::format("ended after {} epochs: {}\n", result.epochs_behind, result.stopped);
@@ -164,6 +168,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
       text += fmt::format("\nwith a failure every {:g} hours, checkpoints of {:.3f} s lose the least time every {:.1f} minutes",
                           o.mtbf, cost, interval / 60);
     }
+    if (!result.stragglers.empty()) text += "\n" + result.stragglers.substr(0, result.stragglers.size() - 1);
     s.report(std::move(run), result, text);
   });
   return 0;

@@ -40,6 +40,8 @@ Loaded load(const Communicator& world, const InferOptions& o) {
                       {.seed = 0, .dtype = trainer::dtype_of(o), .compute = trainer::compute_of(o)});
   });
   result.info = trainer::load_weights(o.weights, world, *result.net);
+  const auto& window = result.recipe.window;
+  trainer::write_onnx(world, o, *result.net, Shape{1, window[0], window[1], window[2], result.recipe.channels});
   return result;
 }
 

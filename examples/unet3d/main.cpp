@@ -10,6 +10,7 @@
 #include "comm/launch.h"
 
 #include <CLI/CLI.hpp>
+#include "examples/trainer/infer.h"
 #include "examples/unet3d/unet3d.h"
 
 namespace mpigrad::unet {
@@ -143,6 +144,7 @@ void add_options(CLI::App& app, InferOptions& o, bool scored) {
       ->check(CLI::IsMember({"float32", "tf32", "bfloat16", "float16"}))
       ->group("Data");
   trainer::add_grid_option(app, o);
+  trainer::add_onnx_option(app, o);
   trainer::add_device_options(app, o);
   app.add_option("--overlap", o.overlap, "part of a window that the next one holds, too")
       ->check(tool::number_between(0, 0.95))

@@ -14,6 +14,7 @@
 
 #include "examples/tool/command_line.h"
 #include "examples/weights/names.h"
+#include "examples/weights/npz.h"
 #include "examples/weights/safetensors.h"
 #include "framework/tensor/printable.h"
 #include "models/train/checkpoint/checkpoint.h"
@@ -29,13 +30,18 @@ struct Options {
 };
 
 bool is_safetensors(const std::string& path) { return path.ends_with(".safetensors"); }
+bool is_npz(const std::string& path) { return path.ends_with(".npz"); }
+// Others' files, with PyTorch's names and order of dimensions.
+bool is_theirs(const std::string& path) { return is_safetensors(path) || is_npz(path); }
 bool is_checkpoint(const std::string& path) { return path.ends_with(".h5") || path.ends_with(".hdf5"); }
 
 constexpr const char* note_prefix = "mpigrad.note.";
 
+TensorFile read_theirs(const std::string& path) { return is_npz(path) ? read_npz(path) : read_safetensors(path); }
+
 // A file's tensors, of a checkpoint under our names or PyTorch's.
 std::vector<NamedTensor> tensors_of(const std::string& path, bool as_pytorch) {
-  if (is_safetensors(path)) return read_safetensors(path).tensors;
+  if (is_theirs(path)) return read_theirs(path).tensors;
   const auto contents = read_weights(path);
   if (!as_pytorch) return contents.tensors;
   std::vector<NamedTensor> result;
@@ -46,8 +52,8 @@ std::vector<NamedTensor> tensors_of(const std::string& path, bool as_pytorch) {
 }
 
 void require_known(const std::string& path) {
-  if (!is_safetensors(path) && !is_checkpoint(path))
-    throw tool::UsageError(fmt::format("{} is neither a .h5 nor a .safetensors file", path));
+  if (!is_theirs(path) && !is_checkpoint(path))
+    throw tool::UsageError(fmt::format("{} is no .h5, .safetensors or .npz file", path));
 }
 
 Tensor converted(const Tensor& x, const std::string& type) {
@@ -83,7 +89,7 @@ int list(const Options& o) {
   return 0;
 }
 
-void to_safetensors(const Options& o) {
+void to_theirs(const Options& o) {
   TensorFile file;
   file.metadata["format"] = "pt";
   if (is_checkpoint(o.first)) {
@@ -91,21 +97,21 @@ void to_safetensors(const Options& o) {
     file.metadata["mpigrad.epoch"] = std::to_string(info.epoch), file.metadata["mpigrad.step"] = std::to_string(info.step);
     for (const auto& [name, text] : info.notes) file.metadata[note_prefix + name] = text;
   } else {
-    file.metadata = read_safetensors(o.first).metadata;
+    file.metadata = read_theirs(o.first).metadata;
   }
   for (const auto& [name, value] : tensors_of(o.first, true)) file.tensors.push_back({name, converted(value, o.type)});
-  write_safetensors(o.second, file, o.overwrite);
+  is_npz(o.second) ? write_npz(o.second, file, o.overwrite) : write_safetensors(o.second, file, o.overwrite);
 }
 
 void to_checkpoint(const Options& o) {
-  if (!is_safetensors(o.first)) {
+  if (!is_theirs(o.first)) {
     auto contents = read_weights(o.first);
     for (auto& tensor : contents.tensors) tensor.value = converted(tensor.value, o.type);
     return write_weights(o.second, contents, o.half, o.overwrite);
   }
   if (o.like.empty()) throw tool::UsageError("a .h5 file is made --like that of a network, whose names and notes it gets");
   auto contents = read_weights(o.like);
-  const auto file = read_safetensors(o.first);
+  const auto file = read_theirs(o.first);
   std::map<std::string, Tensor> theirs;
   for (const auto& [name, value] : file.tensors) theirs[name] = value;
   const auto pairs = pytorch_names(contents.tensors);
@@ -135,10 +141,12 @@ void to_checkpoint(const Options& o) {
 
 int convert(const Options& o) {
   require_known(o.first), require_known(o.second);
-  if (!o.like.empty() && (!is_checkpoint(o.like) || !is_safetensors(o.first) || !is_checkpoint(o.second)))
-    throw tool::UsageError("--like is a .h5 file, for a .h5 file that is made of a .safetensors file");
+  if (!o.like.empty() && (!is_checkpoint(o.like) || !is_theirs(o.first) || !is_checkpoint(o.second)))
+    throw tool::UsageError("--like is a .h5 file, for a .h5 file that is made of one of the others");
+  if (is_npz(o.second) && !o.type.empty() && o.type != "float32" && o.type != "float64")
+    throw tool::UsageError(fmt::format("--type {}: a .npz file has float32 or float64", o.type));
   if (o.half && !is_checkpoint(o.second)) throw tool::UsageError("--half is of .h5 files; --type float16 of others");
-  if (is_safetensors(o.second)) to_safetensors(o);
+  if (is_theirs(o.second)) to_theirs(o);
   else to_checkpoint(o);
   fmt::print("written to {}\n", o.second);
   return 0;
@@ -147,7 +155,7 @@ int convert(const Options& o) {
 int compare(const Options& o) {
   require_known(o.first), require_known(o.second);
   // Where one is PyTorch's, both are named so.
-  const bool as_pytorch = is_safetensors(o.first) || is_safetensors(o.second);
+  const bool as_pytorch = is_theirs(o.first) || is_theirs(o.second);
   std::map<std::string, Tensor> others;
   for (const auto& [name, value] : tensors_of(o.second, as_pytorch)) others[name] = value;
   double largest = 0;
@@ -184,15 +192,16 @@ int compare(const Options& o) {
 }
 
 int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
-  CLI::App app("Weights in files: checkpoints (.h5) and safetensors, with PyTorch's names and order of dimensions.", "weights");
+  CLI::App app("Weights in files: checkpoints (.h5), and safetensors and .npz with PyTorch's names and order of dimensions.",
+               "weights");
   app.require_subcommand(1);
   Options o;
   auto* list_command = app.add_subcommand("list", "names, types and shapes, and what PyTorch would call them");
-  list_command->add_option("FILE", o.first, ".h5 or .safetensors")->required();
+  list_command->add_option("FILE", o.first, ".h5, .safetensors or .npz")->required();
   list_command->add_flag("--json", o.json, "one JSON document");
   auto* convert_command = app.add_subcommand("convert", "from one format into the other");
-  convert_command->add_option("FROM", o.first, ".h5 or .safetensors")->required();
-  convert_command->add_option("TO", o.second, ".safetensors or .h5")->required();
+  convert_command->add_option("FROM", o.first, ".h5, .safetensors or .npz")->required();
+  convert_command->add_option("TO", o.second, ".safetensors, .npz or .h5")->required();
   convert_command->add_option("--like", o.like, "a .h5 file of the network, whose names, shapes and notes are taken");
   convert_command->add_flag("--partial", o.partial, "leaves what is missing as in --like, and out what that has not");
   convert_command
@@ -201,8 +210,8 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   convert_command->add_flag("--half", o.half, "rounds to float16 in a .h5 file");
   convert_command->add_flag("--overwrite", o.overwrite, "replaces TO");
   auto* compare_command = app.add_subcommand("compare", "largest differences; exit code 1 if there are any");
-  compare_command->add_option("FIRST", o.first, ".h5 or .safetensors")->required();
-  compare_command->add_option("SECOND", o.second, ".h5 or .safetensors")->required();
+  compare_command->add_option("FIRST", o.first, ".h5, .safetensors or .npz")->required();
+  compare_command->add_option("SECOND", o.second, ".h5, .safetensors or .npz")->required();
   compare_command->add_option("--tolerance", o.tolerance, "differences that do not count")
       ->check(tool::number_from(0))
       ->capture_default_str();

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/activity.h"
 #include "framework/cuda/context.h"
 #include "framework/cuda/recording.h"
 #include "framework/error.h"
@@ -151,7 +152,10 @@ void wait(Stream stream, Stream after) {
 void synchronise(Stream stream) {
   require_not_recording("the host");
   count_synchronisation();
-  MPIGRAD_CUDA(cudaStreamSynchronize(native(stream)));
+  {
+    const detail::GpuWait wait;
+    MPIGRAD_CUDA(cudaStreamSynchronize(native(stream)));
+  }
   throw_fault(context());
 }
 
@@ -185,12 +189,14 @@ bool Event::reached() const {
 void Event::synchronise() const {
   require_not_recording("the host");
   count_synchronisation();
+  const detail::GpuWait wait;
   MPIGRAD_CUDA(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)));
 }
 
 void Event::throttle() const {
   if (!reached()) {
     counters().throttles.fetch_add(1, std::memory_order_relaxed);
+    const detail::GpuWait wait;
     MPIGRAD_CUDA(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)));
   }
   // A kernel may still be writing down what it found.

@@ -22,7 +22,7 @@
 #include "comm/spatial/same_parameters.h"
 #include "comm/spatial/upsample.h"
 #include "comm/spatial/window_plan.h"
-#include "comm/transport/checks.h"
+#include "comm/transport/watch/checks.h"
 #include "comm/user_reduction.h"
 #include "framework/cost.h"
 #include "framework/joined.h"

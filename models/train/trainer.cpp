@@ -110,6 +110,11 @@ TrainerResult train_epochs(nn::Module& net, Optimizer& optimizer, std::int64_t s
     };
   }
   fit_options.progress = &progress;
+  fit_options.times = &result.times;
+  checkpoints.on_report([&] {
+    const auto table = straggler_table(result.times, world);
+    if (!table.empty()) progress.print(table.substr(0, table.size() - 1));
+  });
   fit_options.after_epoch = [&](const EpochReport& report) {
     result.seconds += report.seconds;
     result.samples += report.seconds * report.samples_per_second;
@@ -129,6 +134,7 @@ TrainerResult train_epochs(nn::Module& net, Optimizer& optimizer, std::int64_t s
   };
   if (o.fit.first_epoch < o.fit.epochs) epochs(fit_options);
   checkpoints.finish();
+  if (hooks.loss && world.size() > 1) result.stragglers = straggler_table(result.times, world);
   result.epochs = log->rows();
   if (result.epochs_behind == o.fit.epochs) result.stopped.clear(), result.interrupted = false;
   return result;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "models/train/stragglers.h"
 #include "models/train/training.h"
 #include "models/train/training_log.h"
 
@@ -45,11 +46,15 @@ struct TrainerOptions {
   bool asynchronous = true;
   std::int64_t keep = 1;   // newest checkpoints: checkpoint.h5, and checkpoint-STEP.h5 of those before it
   bool keep_best = false;  // best.h5, weights alone, of the epoch in which `monitor` was best
+  // A copy every so many steps on the disks of two nodes (models/train/restart/local_copies.h), in this folder; 0: not.
+  // Parameters are whole on every rank.
+  std::filesystem::path local_folder{};
+  std::int64_t local_steps = 0;
   // Ends with a checkpoint, between two steps where it can: so many seconds after `started`, early enough to write it (0: no
   // limit), and where a signal is noted (models/train/restart/interruption.h).
   double time_limit = 0;
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
-  bool notes_signals = false;
+  bool notes_signals = false;  // SIGUSR2, to any rank: prints which ranks keep others waiting (models/train/stragglers.h)
   std::map<std::string, std::string> notes{};  // that a checkpoint keeps
   // Early stopping: ends after `patience` epochs in a row in which `monitor`, one of the values or train_loss, was not lower (or
   // larger) than ever before. 0: never.
@@ -67,8 +72,10 @@ struct TrainerResult {
   double waiting_seconds = 0;       // of these, until batches were there
   std::string stopped{};            // why it ended before its last epoch; empty: it did not
   bool interrupted = false;         // by a limit or a signal: the newest checkpoint is to be gone on from
-  std::int64_t checkpoints = 0, skipped_checkpoints = 0;
+  std::int64_t checkpoints = 0, skipped_checkpoints = 0, local_copies = 0;
   double checkpoint_seconds = 0, slowest_checkpoint = 0;  // in which training stood still
+  RankTimes times{};                                      // of this rank, in steps of this run (with hooks.loss)
+  std::string stragglers{};                               // on rank 0 of several, their table
 };
 
 // Collective. Checkpoints within an epoch, limits and signals there need hooks.loss; with hooks.epoch they are looked at behind

@@ -37,6 +37,7 @@ struct EpochPosition {
 };
 
 class StepProfile;
+struct RankTimes;
 
 struct FitOptions {
   std::int64_t epochs = 1;          // in all, those before first_epoch included
@@ -51,6 +52,7 @@ struct FitOptions {
   bool graph = false;
   Progress* progress = nullptr;
   StepProfile* profile = nullptr;  // models/train/profile.h
+  RankTimes* times = nullptr;      // of this rank's steps, added to what is there (models/train/stragglers.h)
   // After every step of the optimizer but the last of an epoch, on all ranks: whether `interrupt` is called, then, with what is
   // behind. Training ends there if it says so, on all ranks alike; after_epoch is not called.
   std::function<bool(std::int64_t epoch, std::int64_t steps)> interrupts{};

@@ -1,4 +1,4 @@
-// What the checks between ranks cost (comm/transport/checks.h): microseconds per call at each level, and the ratio to none, in
+// What the checks between ranks cost (comm/transport/watch/checks.h): microseconds per call at each level, and the ratio to none, in
 // one run.
 //
 //   build/tests/checks_cost --transport threads --ranks 2      or     mpiexec -n 2 build/tests/checks_cost
@@ -16,8 +16,8 @@
 #include "comm/launch.h"
 #include "comm/messages/point_to_point.h"
 #include "comm/spatial/invariant.h"
-#include "comm/transport/call_board.h"
-#include "comm/transport/checks.h"
+#include "comm/transport/watch/call_board.h"
+#include "comm/transport/watch/checks.h"
 #include "framework/optim/optimizer.h"
 #include "ops/elementwise.h"
 

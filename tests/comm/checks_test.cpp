@@ -1,7 +1,7 @@
 // Checks between ranks on the `threads` transport: each misuse is the same error on all ranks; what they cost nothing without;
 // how they are asked for. Under mpiexec: misuse_mpi_test.cpp.
 
-#include "comm/transport/checks.h"
+#include "comm/transport/watch/checks.h"
 
 #include <atomic>
 #include <mutex>
@@ -10,7 +10,7 @@
 #include "comm/adjoint_check.h"
 #include "comm/scan.h"
 #include "comm/spatial/grid.h"
-#include "comm/transport/call_board.h"
+#include "comm/transport/watch/call_board.h"
 #include "comm/transport/environment.h"
 #include "comm/transport/summation_mode.h"
 #include "framework/optim/optimizer.h"

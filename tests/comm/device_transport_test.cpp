@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "comm/transport/checks.h"
+#include "comm/transport/watch/checks.h"
 #include "comm/transport/device/device_transport.h"
 #include "comm/transport/device/in_process.h"
 #include "comm/transport/device/staged.h"

@@ -20,7 +20,7 @@
 #include <thread>
 
 #include "comm/launch.h"
-#include "comm/transport/call_board.h"
+#include "comm/transport/watch/call_board.h"
 
 using namespace mpigrad;
 

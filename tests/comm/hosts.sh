@@ -51,6 +51,99 @@ if [ "${1:-}" = on-hosts ]; then
       wait "$job"
       exit
       ;;
+    lost)
+      # The second host cannot be reached from some moment on: elastic goes on with the first.
+      cat >"$2/probe.py" <<'END'
+import socket, sys
+s = socket.socket()
+s.settimeout(2)
+try: s.connect((sys.argv[1], 9))
+except ConnectionRefusedError: pass
+END
+      "$build/examples/elastic" --hosts "$HOSTS" --ranks-per-host 1 --launcher "$HYDRA -n {ranks} -hosts {hosts}" \
+        --probe "python3 $2/probe.py {host}" --probe-every 1 --probe-limit 5 -- "$build/examples/classify" train --data "$2/scans" \
+        --validation-fraction 0.3 --filters 4 --batch 4 --epochs 600 --quiet --grid depth=2 --checkpoint-steps 1 --out "$2/lost" >"$2/out" 2>&1 &
+      job=$!
+      tries=600
+      until [ -s "$2/lost/checkpoint.h5" ]; do
+        tries=$((tries - 1))
+        if [ "$tries" -eq 0 ] || ! kill -0 "$job" 2>/dev/null; then exit 98; fi
+        sleep 0.1
+      done
+      "$LINK" cut
+      wait "$job"
+      exit
+      ;;
+    disks)
+      # Copies on the hosts' disks alone; all dies, and the first host's disk with it.
+      training="train --data $2/scans --validation-fraction 0.3 --filters 4 --batch 4 --epochs 400 --grid depth=2 --local-copies $DISK \
+        --local-steps 10 --out $2/disks"
+      # shellcheck disable=SC2086  # several options
+      "$MPIEXEC" -n 2 "$build/examples/classify" $training --quiet >"$2/out" 2>&1 &
+      job=$!
+      tries=600
+      until ls "$DISK-b"/*/checkpoint.h5 >"$2/log" 2>&1; do
+        tries=$((tries - 1))
+        if [ "$tries" -eq 0 ] || ! kill -0 "$job" 2>/dev/null; then exit 98; fi
+        sleep 0.1
+      done
+      kill -KILL "$job"
+      for process in $(ip netns pids "$TWO_HOSTS-a") $(ip netns pids "$TWO_HOSTS-b"); do
+        if [ "$(cat "/proc/$process/comm" 2>/dev/null)" = classify ]; then kill -KILL "$process"; fi
+      done
+      sleep 1
+      rm -rf "$DISK-a"/*
+      # shellcheck disable=SC2086
+      exec "$MPIEXEC" -n 2 "$build/examples/classify" $training --resume
+      ;;
+    job-script)
+      # examples/jobs/slurm.sh as it is but for the numbers, with commands in the place of Slurm's. The first job hears of its limit.
+      mkdir "$2/slurm"
+      cat >"$2/slurm/srun" <<'END'
+#!/bin/sh
+for word; do
+  case $word in
+    --ntasks=*) ranks=${word#*=} ;;
+    --nodelist=*) hosts=${word#*=} ;;
+    -*) ;;
+    *) break ;;
+  esac
+  shift
+done
+exec "$HYDRA" -n "$ranks" -hosts "$hosts" "$@"
+END
+      cat >"$2/slurm/scontrol" <<'END'
+#!/bin/sh
+case $2 in
+  hostnames) echo "$HOSTS" | tr , '\n' ;;
+  job) echo "JobId=1 JobName=cosmoflow Command=$SCRIPT WorkDir=." ;;
+esac
+END
+      cat >"$2/slurm/sbatch" <<'END'
+#!/bin/sh
+shift
+echo "sbatch $*, job $MPIGRAD_CHAIN"
+exec sh "$@"
+END
+      chmod +x "$2/slurm/"*
+      sed 's/--ranks-per-host 2/--ranks-per-host 1/; s/--grid sample=2,depth=4/--grid depth=2/; s/--epochs 100/--batch 2 --epochs 30 --quiet/' \
+        "$root/examples/jobs/slurm.sh" >"$2/job.sh"
+      cd "$2" || exit 97
+      PATH=$2/slurm:$PATH MPIGRAD=$2/mpigrad DATA=$2/universes SCRIPT=$2/job.sh SLURM_JOB_ID=1 SLURM_JOB_NODELIST=both
+      export PATH MPIGRAD DATA SCRIPT SLURM_JOB_ID SLURM_JOB_NODELIST
+      mkdir mpigrad && ln -s "$root/examples" mpigrad/examples && ln -s "$build" mpigrad/build
+      sh "$2/job.sh" >"$2/out" 2>&1 &
+      job=$!
+      tries=600
+      until [ -s "$2/run/metrics.csv" ] && [ "$(wc -l <"$2/run/metrics.csv")" -ge 2 ]; do
+        tries=$((tries - 1))
+        if [ "$tries" -eq 0 ] || ! kill -0 "$job" 2>/dev/null; then exit 98; fi
+        sleep 0.1
+      done
+      kill -USR1 "$job"
+      wait "$job"
+      exit
+      ;;
     exits)
       spinning=
       for _ in $(seq "$(nproc)"); do
@@ -111,6 +204,20 @@ judge 'hosts: but for those that ask for no watchdog' gives 3
 MPIGRAD_CHECKS=stall=3 hosts cut "$work"
 cp "$work/out" "$work/err"
 judge 'hosts: a cut link ends the job on both sides, with what the ranks were doing' ends_by_watchdog
+# What tools write on two hosts, as a user would run them there.
+prints() { gives 0 && grep -q -e "$1" "$work/out"; }
+if [ -x "$build/examples/elastic" ] && python3 "$root/tests/examples/scans.py" "$work/scans"; then
+  hosts lost "$work"
+  judge 'hosts: elastic goes on without a host that cannot be reached' prints 'start [2-9]: 1 ranks on [0-9.]*, --grid sample=1'
+  hosts disks "$work"
+  from_the_other() { gives 0 && grep -q 'the node of rank 1 has a newer checkpoint' "$work/err" && grep -q 'going on from .*/disk/mpigrad-disks-' "$work/err"; }
+  judge "hosts: a copy on the other host's disk is gone on from" from_the_other
+  run "$build/examples/universe" generate --out "$work/universes" --universes 6 --size 16 --cell 8 --seed 1 --spread
+  judge 'hosts: universes' gives 0
+  hosts job-script "$work"
+  judge "hosts: a job script's training is gone on with in a second job" prints '^sbatch .*job.sh, job 2'
+  judge 'hosts: to its end' test -s "$work/run/weights.h5"
+fi
 if [ -n "${MPIGRAD_TEST_ALL:-}" ]; then
   hosts mended "$work"
   judge 'hosts: a link that comes back leaves a sound job alone' gives 0

@@ -39,7 +39,7 @@ ended_saying() {
 }
 waiting='^  ranks 0,2: in allreduce of 4 float64, sum, call [0-9]* on a communicator of 3, for [0-9.]*'
 checked watchdog=2 3 "$program" missing
-judge 'misuse_mpi missing with a watchdog' ended_saying "$waiting" '^  rank 1: not in a call; the last was barrier'
+judge 'misuse_mpi missing with a watchdog' ended_saying "$waiting" '^  rank 1: not in a call; the last was allreduce'
 checked watchdog=2 3 "$program" receive
 judge 'misuse_mpi receive with a watchdog' ended_saying "$waiting" '^  rank 1: in wait for receive of 4 float64, from rank 0'
 checked watchdog=2 3 "$program" stopped

@@ -7,6 +7,9 @@
 # (124: the limit; 77: there are no namespaces here, standard error says why). COMMAND finds in its environment
 #
 #   MPIEXEC   a launcher: `$MPIEXEC -n P PROGRAM` starts ranks on the two hosts in turn, which meet over TCP alone
+#   HYDRA     the same without a choice of hosts: `$HYDRA -hosts A,B -n P PROGRAM`
+#   HOSTS     their addresses, separated by a comma
+#   DISK      a folder that is another one on each host: $DISK-a and $DISK-b
 #   LINK      `$LINK cut`, `$LINK mend`, `$LINK delay MS`, `$LINK rate MBIT`, `$LINK clear`: what happens to the link
 #
 # so that every test that starts its ranks by MPIEXEC runs over two hosts, too:
@@ -47,7 +50,8 @@ if [ "${1:-}" = remote-shell ]; then
     shift
   done
   shift
-  exec ip netns exec "$TWO_HOSTS-$host" sh -c "$*"
+  # Of a session of its own, as on another host: launchers signal groups of processes.
+  exec setsid ip netns exec "$TWO_HOSTS-$host" sh -c "mount --bind '$DISK-$host' '$DISK' && $*"
 fi
 
 if [ "${1:-}" = link ]; then
@@ -74,7 +78,7 @@ while [ $# -gt 0 ]; do
     --delay) delay=$2; shift 2 ;;
     --rate) rate=$2; shift 2 ;;
     --limit) limit=$2; shift 2 ;;
-    -h | --help) sed -n '2,19s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,22s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) die "two_hosts.sh knows --delay, --rate, --limit and --help, got $1" ;;
     *) break ;;
   esac
@@ -142,13 +146,17 @@ printf '#!/bin/sh\nexec sh "%s" remote-shell "$@"\n' "$self" >"$tools/remote-she
 printf '#!/bin/sh\nexec %s -launcher ssh -launcher-exec "%s" -localhost %s -hosts %s,%s "$@"\n' "$launcher" \
   "$tools/remote-shell" "$first" "$first" "$second" >"$tools/mpiexec"
 printf '#!/bin/sh\nexec sh "%s" link "$@"\n' "$self" >"$tools/link"
+printf '#!/bin/sh\nexec %s -launcher ssh -launcher-exec "%s" -localhost %s "$@"\n' "$launcher" "$tools/remote-shell" "$first" >"$tools/hydra"
 chmod +x "$tools"/*
-MPIEXEC=$tools/mpiexec LINK=$tools/link
+MPIEXEC=$tools/mpiexec HYDRA=$tools/hydra HOSTS=$first,$second LINK=$tools/link
 UCX_TLS=tcp,self UCX_NET_DEVICES=$wire FI_PROVIDER=tcp
-export MPIEXEC LINK UCX_TLS UCX_NET_DEVICES FI_PROVIDER
+DISK=$tools/disk
+mkdir "$DISK" "$DISK-a" "$DISK-b"
+export DISK MPIEXEC HYDRA HOSTS LINK UCX_TLS UCX_NET_DEVICES FI_PROVIDER
 [ -z "$delay" ] || "$LINK" delay "$delay" || unable 'the link cannot be delayed (tc netem)'
 [ -z "$rate" ] || "$LINK" rate "$rate" || unable 'the link cannot be slowed (tc tbf)'
 
 # In the background, so that a signal to this script is heard at once.
-timeout -k 5 "$limit" ip netns exec "$TWO_HOSTS-a" "$@" &
+# shellcheck disable=SC2016  # of the inner shell
+timeout -k 5 "$limit" ip netns exec "$TWO_HOSTS-a" sh -c 'mount --bind "$DISK-a" "$DISK" && exec "$@"' sh "$@" &
 wait $!

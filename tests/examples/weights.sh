@@ -15,6 +15,7 @@ if [ ! -x "$tools/weights" ]; then
   exit 0
 fi
 weights=$tools/weights
+refuses_once() { [ "$status" -eq 1 ] && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q -e "$1" "$work/err"; }
 
 # ---- a network's weights, there and back
 run "$tools/universe" generate --out "$work/universes" --universes 4 --size 32 --cell 4 --seed 1 --spread
@@ -36,6 +37,20 @@ run "$weights" compare "$h5" "$work/a.safetensors"
 judge 'compare takes both formats' says ' 0 differ, 0 are in one file only'
 run "$tools/cosmoflow" evaluate --weights "$work/back.h5" --data "$work/universes" --part all --out "$work/scores"
 judge 'what came back is used' succeeds
+run "$weights" convert "$h5" "$work/a.npz"
+judge 'convert to .npz' says 'written to'
+run "$weights" convert "$h5" "$work/a.npz"
+judge 'which replaces nothing' refuses_once 'a.npz exists; --overwrite replaces it'
+run "$weights" convert "$work/a.npz" "$work/from-npz.h5" --like "$h5"
+judge 'and back from .npz' says 'written to'
+run "$weights" compare "$h5" "$work/from-npz.h5"
+judge 'every element is what it was' says '^41 tensors agree, 0 differ, 0 are in one file only; the largest difference is 0$'
+run "$weights" compare "$work/a.npz" "$work/a.safetensors"
+judge '.npz and safetensors have the same' says '^41 tensors agree, 0 differ'
+if python3 -c 'import numpy' 2>/dev/null; then
+  run python3 -c 'import numpy, sys; a = numpy.load(sys.argv[1]); print(len(a.files), a["conv1.weight"].shape, a["conv1.weight"].dtype)' "$work/a.npz"
+  judge 'NumPy reads it' says '^41 (16, 4, 3, 3, 3) float32$'
+fi
 run "$weights" convert "$h5" "$work/half.safetensors" --type bfloat16
 judge 'convert to 16 bits' succeeds
 run "$weights" compare "$h5" "$work/half.safetensors"
@@ -82,8 +97,7 @@ for bad in list compare convert; do
   judge "$bad without files" refuses_arguments 'is required'
 done
 run "$weights" list "$work/run/metrics.csv"
-judge 'another format' refuses_arguments 'neither a .h5 nor a .safetensors'
-refuses_once() { [ "$status" -eq 1 ] && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q -e "$1" "$work/err"; }
+judge 'another format' refuses_arguments 'is no .h5, .safetensors or .npz file'
 run "$weights" list "$work/none.safetensors"
 judge 'a file that is not there' refuses_once 'none.safetensors cannot be read'
 run "$weights" convert "$h5" "$work/a.safetensors"

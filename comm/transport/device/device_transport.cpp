@@ -8,7 +8,7 @@
 #include <numeric>
 #include <utility>
 
-#include "comm/transport/checks.h"
+#include "comm/transport/watch/checks.h"
 #include "comm/transport/device/in_process.h"
 #include "comm/transport/device/staged.h"
 #include "comm/transport/forwarding.h"

@@ -11,5 +11,6 @@ namespace {
 bool zip_available() { return false; }
 std::vector<std::string> zip_names(const std::filesystem::path& path) { refuse(path); }
 ByteStreamPtr unzip(const std::filesystem::path& path, const std::string&) { refuse(path); }
+void write_zip(const std::filesystem::path& path, const std::vector<ZipEntry>&) { refuse(path); }
 
 }  // namespace mpigrad::data

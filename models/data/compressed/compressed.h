@@ -35,4 +35,11 @@ std::vector<std::string> zip_names(const std::filesystem::path& path);
 // One of them; its checksum is verified where it ends. Errors: no such file in it, truncated, corrupt.
 ByteStreamPtr unzip(const std::filesystem::path& path, const std::string& name);
 
+// A new archive of these files, stored as they are; under a temporary name until it is whole. Error: cannot be written.
+struct ZipEntry {
+  std::string name;
+  Bytes bytes;
+};
+void write_zip(const std::filesystem::path& path, const std::vector<ZipEntry>& entries);
+
 }  // namespace mpigrad::data

@@ -84,4 +84,26 @@ ByteStreamPtr unzip(const std::filesystem::path& path, const std::string& name) 
   return std::make_unique<UnzipStream>(path, name);
 }
 
+// libzip writes under a temporary name of its own and renames.
+void write_zip(const std::filesystem::path& path, const std::vector<ZipEntry>& entries) {
+  int code = 0;
+  Archive archive(zip_open(path.c_str(), ZIP_CREATE | ZIP_TRUNCATE, &code));
+  if (!archive) {
+    zip_error_t error;
+    zip_error_init_with_code(&error, code);
+    const std::string text = zip_error_strerror(&error);
+    zip_error_fini(&error);
+    fail("[zip] {} cannot be written: {}", path.string(), text);
+  }
+  for (const auto& entry : entries) {
+    zip_source_t* source = zip_source_buffer(archive.get(), entry.bytes.data(), entry.bytes.size(), 0);
+    const auto index = source ? zip_file_add(archive.get(), entry.name.c_str(), source, ZIP_FL_ENC_UTF_8) : -1;
+    if (index < 0 && source) zip_source_free(source);
+    require(index >= 0 && zip_set_file_compression(archive.get(), static_cast<zip_uint64_t>(index), ZIP_CM_STORE, 0) == 0,
+            "[zip] {}: '{}' cannot be added: {}", path.string(), printable(entry.name), zip_strerror(archive.get()));
+  }
+  if (zip_close(archive.get()) != 0) fail("[zip] {} cannot be written: {}", path.string(), zip_strerror(archive.get()));
+  static_cast<void>(archive.release());  // closed
+}
+
 }  // namespace mpigrad::data

@@ -31,6 +31,9 @@ struct NpyHeader {
 };
 NpyHeader parse_npy_header(ByteStream& stream, const std::string& name);
 
+// What stands before the elements of a .npy file, version 1.0, row-major: float32, float64 or int64. Error: another type.
+std::string npy_header(const Shape& shape, DType type);
+
 // The arrays of an .npz archive, by name without ".npy".
 struct NamedArray {
   std::string name;

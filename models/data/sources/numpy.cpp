@@ -163,4 +163,18 @@ Samples samples_of(NumberArray array, const std::filesystem::path& file) {
   return samples;
 }
 
+std::string npy_header(const Shape& shape, DType dtype) {
+  const char* type = dtype == DType::float32 ? "<f4" : dtype == DType::float64 ? "<f8" : "<i8";
+  require(dtype == DType::float32 || dtype == DType::float64 || dtype == DType::int64,
+          "[npy] float32, float64 and int64 are written, not {}", name_of(dtype));
+  std::string extents;
+  for (const auto extent : shape) extents += fmt::format("{}, ", extent);
+  auto header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", type, extents);
+  // Magic, version and length are 10 bytes; with them the data begin at a multiple of 64.
+  header.append((64 - (10 + header.size() + 1) % 64) % 64, ' ').push_back('\n');
+  std::string head("\x93NUMPY\x01\x00", 8);
+  head.push_back(static_cast<char>(header.size() & 0xff)), head.push_back(static_cast<char>(header.size() >> 8));
+  return head + header;
+}
+
 }  // namespace mpigrad::data

@@ -28,6 +28,15 @@ Checkpoints::Checkpoints(nn::Module& net, Optimizer& optimizer, const Communicat
           "numbers from 0 on",
           o_.checkpoint_every, o_.checkpoint_steps, o_.checkpoint_seconds, o_.keep, o_.time_limit);
   if (o_.notes_signals && !o_.folder.empty()) signals_.emplace();
+  require(o_.local_steps >= 0 && (o_.local_steps == 0 || !o_.local_folder.empty()),
+          "[training] local copies every {} steps need a folder, and a number from 0 on", o_.local_steps);
+  if (o_.local_steps > 0) {
+    local_.emplace(world_, o_.local_folder);
+    if (local_->partner() < 0 && world_.rank() == 0 && !o_.progress.quiet)
+      fmt::print(stderr, "warning: all ranks are on one node: local copies die with it\n");
+    local_saver_.emplace(world_);
+    local_saver_->reserve(net_, {.optimizer = &optimizer_, .loss_scale = o_.fit.loss_scale});
+  }
   if (!o_.asynchronous || hooks.before_checkpoint || hooks.after_checkpoint || !within_epochs()) return;
   saver_.emplace(world_);
   if (o_.checkpoint_steps > 0 || o_.checkpoint_seconds > 0)
@@ -38,17 +47,23 @@ bool Checkpoints::due(std::int64_t step) {
   const auto now = Clock::now();
   if (last_step_) longest_step_ = std::max(longest_step_, between(*last_step_, now));
   last_step_ = now;
-  wanted_ = asks() ? wishes_.ask(wish()) : nothing;
-  return wanted_ != nothing || (o_.checkpoint_steps > 0 && step % o_.checkpoint_steps == 0);
+  note_wanted(asks() ? wishes_.ask(wish()) : nothing);
+  step_ = step;
+  const auto every = [step](std::int64_t steps) { return steps > 0 && step % steps == 0; };
+  return wanted_ != nothing || every(o_.checkpoint_steps) || local_due(step);
 }
 
 bool Checkpoints::write(CheckpointInfo info) {
+  const bool shared = wanted_ != nothing || (o_.checkpoint_steps > 0 && step_ % o_.checkpoint_steps == 0);
+  if (local_due(step_)) save_locally(info, step_);
+  if (!shared) return false;
   save(std::move(info), wanted_ == limit || wanted_ == signal);
   return ends();
 }
 
 bool Checkpoints::after_epoch(const CheckpointInfo& info, std::int64_t step) {
-  wanted_ = asks() ? wishes_.now(wish()) : nothing;
+  note_wanted(asks() ? wishes_.now(wish()) : nothing);
+  if (local_due(step)) save_locally(info, step);
   const bool steps = o_.checkpoint_steps > 0 && step % o_.checkpoint_steps == 0;
   const bool epochs = o_.checkpoint_every > 0 && info.epoch % o_.checkpoint_every == 0;
   if (wanted_ != nothing || steps || epochs) save(info, wanted_ == limit || wanted_ == signal || info.epoch == o_.fit.epochs);
@@ -66,7 +81,15 @@ Checkpoints::Wish Checkpoints::wish() const {
   const double margin = (slowest_ > 0 ? 1.5 * slowest_ : unknown_seconds) + 3 * longest_step_;
   if (o_.time_limit > 0 && between(o_.started, now) + margin > o_.time_limit) return limit;
   const bool time = o_.checkpoint_seconds > 0 && world_.rank() == 0 && between(saved_, now) > o_.checkpoint_seconds;
-  return time ? checkpoint : nothing;
+  if (time) return checkpoint;
+  return signals_ && NotedSignals::asked_for_report() ? report : nothing;
+}
+
+void Checkpoints::note_wanted(std::int64_t all) {
+  wanted_ = all == report ? nothing : all;
+  if (all != report) return;
+  NotedSignals::report_made();
+  if (report_) report_();
 }
 
 void Checkpoints::save(CheckpointInfo info, bool last) {
@@ -103,11 +126,29 @@ void Checkpoints::save(CheckpointInfo info, bool last) {
   result_.checkpoint_seconds += seconds, result_.slowest_checkpoint = std::max(result_.slowest_checkpoint, seconds);
 }
 
+bool Checkpoints::local_due(std::int64_t step) {
+  if (o_.local_steps == 0) return false;
+  if (!copied_) copied_ = step - 1;
+  return step / o_.local_steps > *copied_ / o_.local_steps;
+}
+
+void Checkpoints::save_locally(CheckpointInfo info, std::int64_t step) {
+  copied_ = step;
+  const auto begin = Clock::now();
+  info.notes = o_.notes;
+  const SaveOptions options{
+      .optimizer = &optimizer_, .loss_scale = o_.fit.loss_scale, .info = std::move(info), .overwrite = true};
+  if (local_saver_->stage(local_->file(), net_, options, {}, [this] { local_->replicate(); })) ++result_.local_copies;
+  result_.checkpoint_seconds += between(begin, Clock::now());
+  last_step_.reset();
+}
+
 void Checkpoints::count_durable() {
   if (std::exchange(staged_, false)) ++result_.checkpoints;
 }
 
 void Checkpoints::finish() {
+  if (local_saver_) local_saver_->finish();
   if (!saver_) return;
   saver_->finish();
   count_durable();

@@ -4,11 +4,14 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <utility>
 
 #include "models/train/checkpoint/checkpoint.h"
 #include "models/train/restart/checkpoint_saver.h"
 #include "models/train/restart/interruption.h"
+#include "models/train/restart/local_copies.h"
 #include "models/train/trainer.h"
 
 namespace mpigrad {
@@ -19,8 +22,10 @@ class Checkpoints {
   Checkpoints(nn::Module& net, Optimizer& optimizer, const Communicator& world, const TrainerHooks& hooks,
               const TrainerOptions& options, TrainerResult& result);
 
+  // What is done where a signal asks for a report.
+  void on_report(std::function<void()> report) { report_ = std::move(report); }
   // Whether there may be any between the steps of an epoch.
-  bool within_epochs() const { return o_.checkpoint_steps > 0 || asks(); }
+  bool within_epochs() const { return o_.checkpoint_steps > 0 || o_.local_steps > 0 || asks(); }
   // Between two steps, of which `step` are behind: whether write() is to be called.
   bool due(std::int64_t step);
   // Whether training ends.
@@ -34,12 +39,16 @@ class Checkpoints {
 
  private:
   using Clock = std::chrono::steady_clock;
-  enum Wish : std::int64_t { nothing, checkpoint, limit, signal };
+  enum Wish : std::int64_t { nothing, report, checkpoint, limit, signal };
 
   bool asks() const { return signals_ || o_.time_limit > 0 || o_.checkpoint_seconds > 0; }
   Wish wish() const;
   void save(CheckpointInfo info, bool last);
+  bool local_due(std::int64_t step);
+  void save_locally(CheckpointInfo info, std::int64_t step);
   void count_durable();
+  // wanted_ but for a report, which is made.
+  void note_wanted(std::int64_t all);
   bool ends();
 
   nn::Module& net_;
@@ -50,13 +59,18 @@ class Checkpoints {
   TrainerResult& result_;
   LargestWish wishes_;
   std::optional<NotedSignals> signals_;
+  std::function<void()> report_{};
   std::int64_t wanted_ = nothing;
   Clock::time_point saved_ = Clock::now();
   bool staged_ = false;              // and not known to be durable
   std::atomic<double> slowest_ = 0;  // seconds until one was durable
   std::optional<Clock::time_point> last_step_;
   double longest_step_ = 0;               // seconds
+  std::int64_t step_ = 0;  // that due() was asked about
+  std::optional<std::int64_t> copied_{};  // the step before the first, or of the last local copy
   std::optional<CheckpointSaver> saver_;  // ends first; none: training waits
+  std::optional<LocalCopies> local_;
+  std::optional<CheckpointSaver> local_saver_;  // before what its thread uses
 };
 
 }  // namespace mpigrad

@@ -17,6 +17,8 @@ struct Noted {
 };
 std::array<Noted, 3> handled{{{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGUSR1, "SIGUSR1"}}};
 std::atomic<int> first_signal{0};
+std::atomic<int> asked{0};
+struct sigaction before_report {};
 static_assert(std::atomic<int>::is_always_lock_free);
 std::mutex users_mutex;
 int users = 0;  // ranks may be threads
@@ -25,6 +27,8 @@ extern "C" void note_signal(int signal) {
   int none = 0;
   first_signal.compare_exchange_strong(none, signal);
 }
+
+extern "C" void note_report(int) { asked = 1; }
 
 }  // namespace
 
@@ -39,13 +43,23 @@ NotedSignals::NotedSignals() {
     sigemptyset(&action.sa_mask);
     sigaction(each.signal, &action, &each.before);
   }
+  asked = 0;
+  struct sigaction action {};
+  action.sa_handler = note_report;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGUSR2, &action, &before_report);
 }
 
 NotedSignals::~NotedSignals() {
   const std::lock_guard lock(users_mutex);
   if (--users > 0) return;
   for (const auto& each : handled) sigaction(each.signal, &each.before, nullptr);
+  sigaction(SIGUSR2, &before_report, nullptr);
 }
+
+bool NotedSignals::asked_for_report() { return asked != 0; }
+void NotedSignals::report_made() { asked = 0; }
 
 const char* NotedSignals::noted() {
   const int signal = first_signal;
@@ -68,9 +82,9 @@ std::int64_t LargestWish::finish() {
 }
 
 std::int64_t LargestWish::ask(std::int64_t mine) {
-  if (world_.size() == 1) return std::exchange(mine_, mine);
-  const auto before = finish();
-  mine_ = mine;
+  const auto before = world_.size() == 1 ? mine_ : finish();
+  mine_ = mine > before ? mine : 0;  // what has just been granted is not wished for again
+  if (world_.size() == 1) return before;
   pending_ = world_.transport().start_allreduce(&mine_, &largest_, 1, DType::int64, CombineOp::max);
   return before;
 }

@@ -8,7 +8,7 @@
 namespace mpigrad {
 
 // While one lives, the first SIGTERM, SIGINT or SIGUSR1 of this process is noted and does nothing else; another of the same kind
-// does what it did before.
+// does what it did before. SIGUSR2 asks for a report, as often as it comes.
 class NotedSignals {
  public:
   NotedSignals();
@@ -17,6 +17,8 @@ class NotedSignals {
   NotedSignals& operator=(const NotedSignals&) = delete;
   // The name of the first that came, or null.
   static const char* noted();
+  static bool asked_for_report();
+  static void report_made();
 };
 
 // What the rank with the largest number wants, known to all ranks one call later: nobody waits for a message between two steps.

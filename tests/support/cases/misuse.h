@@ -45,6 +45,11 @@ inline std::vector<Misuse> misuses() {
          odd(c) ? reduce(vector(4), c) : allreduce(vector(4), c);
          odd(c) ? allreduce(vector(4), c) : reduce(vector(4), c);
        }},
+      {"left_out", "rank 1: reduce of 4 float64, sum, root 0",
+       [=](const auto& c) {
+         if (!odd(c)) allreduce(vector(4), c);
+         reduce(vector(4), c);
+       }},
       {"alltoall", "in alltoall rank 1 sends 2 elements to rank 0, which expects 1",
        [=](const auto& c) {
          Rows send(static_cast<std::size_t>(c.size()), 1);

@@ -1,12 +1,12 @@
-#include "comm/transport/watched_transport.h"
+#include "comm/transport/watch/watched_transport.h"
 
 #include <string>
 #include <vector>
 
-#include "comm/transport/call_board.h"
 #include "comm/transport/forwarding.h"
 #include "comm/transport/transport_checks.h"
-#include "comm/transport/watch.h"
+#include "comm/transport/watch/call_board.h"
+#include "comm/transport/watch/watch.h"
 #include "framework/error.h"
 #include "framework/fnv.h"
 #include "framework/op.h"

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "comm/transport/checks.h"
+#include "comm/transport/watch/checks.h"
 
 namespace mpigrad::detail {
 

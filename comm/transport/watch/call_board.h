@@ -43,7 +43,7 @@ class CallBoard {
     std::int32_t waiting = 0;       // 1 inside the call
     std::int32_t ranks = 0;         // of the call's communicator
     std::int32_t counts = 0;        // 1 in training, outside phases that may take any time
-    std::int32_t unused = 0;        // every byte is set
+    std::int32_t gpu = 0;           // 1: the host waits for its GPU, behind the call
   };
   void begin(const Signature& call, int ranks);
   void end();

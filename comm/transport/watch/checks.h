@@ -14,7 +14,7 @@
 //                   `replicate` included; what is meant to differ has a layout that splits it (comm/spatial/same_parameters.h).
 //   trace           every call prints a line to standard error: rank, number, call, peers, bytes, milliseconds
 //   watchdog=T      a call that takes longer than T seconds ends the job, on all ranks, with what each was doing
-//                   (comm/transport/watchdog.h)
+//                   (comm/transport/watch/watchdog.h)
 //   stall=T         only where nobody can go on, in training: from the first step of an optimizer on the job ends if a call takes
 //                   longer than T seconds and every rank is in such a call, or one does not answer for another T / 2 seconds.
 //                   Evaluation, checkpoints and files do not count. Over more than one host this is on, with T = 600, in

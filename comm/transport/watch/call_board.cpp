@@ -1,4 +1,4 @@
-#include "comm/transport/call_board.h"
+#include "comm/transport/watch/call_board.h"
 
 #include <fmt/format.h>
 
@@ -41,6 +41,11 @@ CallBoard::State CallBoard::state() const {
   std::lock_guard lock(mutex_);
   State result = state_;
   result.milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - since_).count();
+  const std::int64_t gpu_since = activity_->gpu_since;
+  if (!result.waiting && gpu_since != 0) {
+    const auto now = std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+    result.waiting = result.gpu = 1, result.milliseconds = (now - gpu_since) / 1000000;
+  }
   result.counts = activity_->trains && activity_->unhurried == 0 ? 1 : 0;
   return result;
 }

@@ -1,4 +1,4 @@
-#include "comm/transport/watchdog.h"
+#include "comm/transport/watch/watchdog.h"
 
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@ namespace {
 using detail::CallBoard;
 using namespace std::chrono;
 
-constexpr int alarm_tag = 1, question_tag = 2, answer_tag = 3;
+constexpr int alarm_tag = 1, question_tag = 2, answer_tag = 3, verdict_tag = 4, heard_tag = 5;
 constexpr auto to_be_read = milliseconds(500);  // launchers may drop what a job prints just before it is aborted
 
 Message message_of(int peer, int tag, CallBoard::State& state) { return {peer, tag, &state, sizeof(state)}; }
@@ -26,37 +26,52 @@ std::string describe(const CallBoard::State& state) {
   const auto call = to_string(state.call) +
                     (state.call.number > 0 ? fmt::format(", call {}", state.call.number) : std::string()) +
                     fmt::format(" on a communicator of {}", state.ranks);
+  if (state.gpu) return "waiting for its GPU; the last call was " + call;
   return state.waiting ? "in " + call : "not in a call; the last was " + call;
 }
 
+struct Line {
+  std::string what;
+  std::vector<int> ranks;
+  std::int64_t shortest, longest;
+  bool waits;
+
+  std::string text() const {
+    auto line = fmt::format("{} {}: {}", ranks.size() > 1 ? "ranks" : "rank", detail::ranges(ranks), what);
+    const double from = 1e-3 * static_cast<double>(shortest), to = 1e-3 * static_cast<double>(longest);
+    if (shortest >= 0)
+      line += to - from < 0.05 ? fmt::format(", for {:.1f} s", to) : fmt::format(", for {:.1f} to {:.1f} s", from, to);
+    return line;
+  }
+};
+
 // Equal lines of many ranks become one.
-std::string grouped(const std::vector<CallBoard::State>& states, const std::vector<bool>& answered) {
-  struct Line {
-    std::string what;
-    std::vector<int> ranks;
-    std::int64_t shortest, longest;
-  };
+std::vector<Line> grouped(const std::vector<CallBoard::State>& states, const std::vector<bool>& answered) {
   std::vector<Line> lines;
   for (std::size_t r = 0; r < states.size(); ++r) {
     const auto what = answered[r] ? describe(states[r]) : std::string("no answer");
     const auto time = answered[r] ? states[r].milliseconds : -1;
     const auto found = std::find_if(lines.begin(), lines.end(), [&](const Line& line) { return line.what == what; });
     if (found == lines.end()) {
-      lines.push_back({what, {static_cast<int>(r)}, time, time});
+      lines.push_back({what, {static_cast<int>(r)}, time, time, answered[r] && states[r].waiting != 0});
       continue;
     }
     found->ranks.push_back(static_cast<int>(r));
     found->shortest = std::min(found->shortest, time), found->longest = std::max(found->longest, time);
   }
+  return lines;
+}
+
+// Who keeps the others waiting: those that are in no call or do not answer; where all wait, those of whom there are fewest.
+std::string missing(const std::vector<Line>& lines) {
   std::string text;
-  for (const auto& line : lines) {
-    text += fmt::format("  {} {}: {}", line.ranks.size() > 1 ? "ranks" : "rank", detail::ranges(line.ranks), line.what);
-    const double from = 1e-3 * static_cast<double>(line.shortest), to = 1e-3 * static_cast<double>(line.longest);
-    if (line.shortest >= 0)
-      text += to - from < 0.05 ? fmt::format(", for {:.1f} s", to) : fmt::format(", for {:.1f} to {:.1f} s", from, to);
-    text += '\n';
-  }
-  return text;
+  const auto add = [&](const Line& line) { text += (text.empty() ? "" : "; ") + line.text(); };
+  for (const auto& line : lines)
+    if (!line.waits) add(line);
+  if (!text.empty()) return "missing: " + text;
+  if (lines.size() == 1) return "all wait";
+  for (const auto& line : lines) add(line);
+  return "all wait: " + text;
 }
 
 void print(const std::string& text) {
@@ -71,16 +86,16 @@ Watchdog::Watchdog(Transport& world, std::shared_ptr<CallBoard> board, double li
     : messages_(world.duplicate()), farewell_(world.duplicate()), board_(std::move(board)), seconds_(limit), patience_(patience) {
   require(world.any_thread(), "[watchdog] it needs MPI_THREAD_MULTIPLE, which this MPI library does not give");
   const auto half = duration_cast<Clock::duration>(duration<double>(limit / 2));
-  answer_patience_ = patience == Patience::none ? seconds(5) : half;
-  question_patience_ = patience == Patience::none ? seconds(10) : half;
+  answer_patience_ = patience == Patience::none ? seconds(3) : half;
+  question_patience_ = patience == Patience::none ? seconds(4) : half;
   thread_ = std::thread([this] {
     try {
       watch();
     } catch (const std::exception& error) {
       print(fmt::format("[watchdog] rank {} is no longer watched: {}\n", messages_->rank(), error.what()));
       try {
-        receive_.cancel();               // nobody may send it any more
-      } catch (const std::exception&) {  // then its end waits for nothing either
+        receive_.cancel(), judged_.cancel();  // nobody may send it any more
+      } catch (const std::exception&) {       // then its end waits for nothing either
       }
     }
   });
@@ -130,11 +145,15 @@ void Watchdog::expect() {
 void Watchdog::watch() {
   const auto interval = duration<double>(std::clamp(seconds_ / 4, 0.005, 0.1));
   expect();
+  if (messages_->rank() != 0)
+    judged_ =
+        messages_->start_receive({0, verdict_tag, verdict_.data(), static_cast<std::int64_t>(verdict_.size())}, DType::uint8);
   for (std::unique_lock lock(mutex_); !changed_.wait_for(lock, interval, [&] { return stop_.load(); });) {
     if (messages_->rank() == 0) serve();
     else answer_or_tell();
   }
   receive_.cancel();
+  judged_.cancel();
 }
 
 void Watchdog::serve() {
@@ -146,7 +165,12 @@ void Watchdog::serve() {
 }
 
 void Watchdog::answer_or_tell() {
-  if (receive_.test()) {
+  if (!heard_ && judged_.test()) {
+    judged_.wait();
+    print_own_line(verdict_.data());
+    const Message heard{0, heard_tag, verdict_.data(), 1};
+    heard_ = messages_->start_exchange({&heard, 1}, {}, DType::uint8);
+  } else if (receive_.test()) {
     receive_.wait();
     expect();
     asked_ = true, asked_at_ = Clock::now();
@@ -159,8 +183,8 @@ void Watchdog::answer_or_tell() {
     const auto message = message_of(0, alarm_tag, alarm_);
     told_ = messages_->start_exchange({&message, 1}, {}, DType::uint8);
   } else if (told_ && Clock::now() - told_at_ > question_patience_) {
-    print(fmt::format("[watchdog] a call has taken longer than {} s, and rank 0 does not answer\n  rank {}: {}\n", seconds_,
-                      messages_->rank(), describe(board_->state())));
+    print(fmt::format("[watchdog] a call has taken longer than {} s, and rank 0 does not answer\n", seconds_));
+    print_own_line("missing: rank 0: no answer");
     std::this_thread::sleep_for(to_be_read);
     messages_->abort(1);
   }
@@ -198,10 +222,43 @@ void Watchdog::report() {
       somebody_goes_on = std::any_of(states.begin(), states.end(), [&](const auto& state) { return !late(state); });
     if (somebody_goes_on) return;
   }
-  print(fmt::format("[watchdog] a call has taken longer than {} s; what the {} ranks are doing:\n{}", seconds_, size,
-                    grouped(states, answered)));
+  std::string table;
+  for (const auto& line : grouped(states, answered)) table += "  " + line.text() + "\n";
+  print(fmt::format("[watchdog] a call has taken longer than {} s; what the {} ranks are doing:\n{}", seconds_, size, table));
+  tell_verdict(states, answered);
   std::this_thread::sleep_for(to_be_read);
   messages_->abort(1);
+}
+
+// What rank 0 has found goes to all that have answered, whose files of output may be others; comes back when they have printed
+// it.
+void Watchdog::tell_verdict(const std::vector<CallBoard::State>& states, const std::vector<bool>& answered) {
+  constexpr auto patience = milliseconds(1500);
+  const auto text = missing(grouped(states, answered));
+  text.copy(verdict_.data(), verdict_.size() - 1);
+  told_all_.resize(states.size());
+  std::vector<Pending> verdicts, ends;
+  for (std::size_t r = 1; r < states.size(); ++r) {
+    if (!answered[r]) continue;
+    const int rank = static_cast<int>(r);
+    ends.push_back(messages_->start_receive({rank, heard_tag, &told_all_[r], 1}, DType::uint8));
+    const Message verdict{rank, verdict_tag, verdict_.data(), static_cast<std::int64_t>(verdict_.size())};
+    verdicts.push_back(messages_->start_exchange({&verdict, 1}, {}, DType::uint8));
+  }
+  print_own_line(text);
+  const auto start = Clock::now();
+  while (Clock::now() - start < patience && !std::all_of(ends.begin(), ends.end(), [](Pending& end) { return end.test(); }))
+    std::this_thread::sleep_for(milliseconds(5));
+  for (auto* pending : {&verdicts, &ends})
+    for (auto& each : *pending)
+      if (!each.test()) each.cancel();
+}
+
+void Watchdog::print_own_line(const std::string& missing) {
+  const auto state = board_->state();
+  const auto where = where_.find();
+  print(fmt::format("[watchdog] rank {} of {}: {}, for {:.1f} s{}{}; {}\n", messages_->rank(), messages_->size(), describe(state),
+                    1e-3 * static_cast<double>(state.milliseconds), where.empty() ? "" : "; ", where, missing));
 }
 
 }  // namespace mpigrad

@@ -1,12 +1,12 @@
-#include "comm/transport/checks.h"
+#include "comm/transport/watch/checks.h"
 
 #include <charconv>
 #include <cstdlib>
 #include <optional>
 #include <string>
 
-#include "comm/transport/call_board.h"
-#include "comm/transport/watched_transport.h"
+#include "comm/transport/watch/call_board.h"
+#include "comm/transport/watch/watched_transport.h"
 #include "comm/transport/words.h"
 #include "framework/error.h"
 

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/transport/call_board.h"
-#include "comm/transport/checks.h"
+#include "comm/transport/watch/call_board.h"
+#include "comm/transport/watch/checks.h"
 
 namespace mpigrad::detail {
 

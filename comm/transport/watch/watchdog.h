@@ -9,25 +9,30 @@
 //   go on, or if a rank cannot be reached for half the limit more. A rank that computes or reads keeps all others alive;
 // * has a limit of 600 s: a single call that takes ten minutes on all ranks would be, say, a gradient of 3 GiB over a link of
 //   40 Mbit/s, and TCP itself gives up a connection that has been silent for about 15 minutes.
-// On a GPU it sees the calls of the host only: what NCCL waits for on a stream NCCL's own limits end.
 //
 // Each rank has a thread of its own that sleeps, looks at the rank's last call a few times per second, and talks to the others
 // over a communicator of its own: what hangs is a call on some other communicator, and the MPI library goes on serving this one
 // (which needs MPI_THREAD_MULTIPLE). Who waits too long tells rank 0's thread; it asks all others, prints their answers grouped
-// by ranges of ranks, and aborts the job. Ranks that do not answer within 5 s (stopped, dead) are listed as such; if rank 0 does
-// not answer within 10 s, whoever has told it prints what it is doing itself and aborts (half the limit in both cases for the
-// watchdog of training).
+// by ranges of ranks, tells them who is missing, upon which each prints a line of its own with the line of the program in which
+// it is (whereabouts.h), and aborts the job. Ranks that do not answer within 3 s (stopped, dead) are listed as such; if rank 0
+// does not answer within 4 s, whoever has told it prints what it is doing itself and aborts (half the limit in both cases for the
+// watchdog of training). All this takes less than 5 s. A host that waits for its GPU counts as in its last call: with NCCL the
+// hang is there.
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
+#include <vector>
 
-#include "comm/transport/call_board.h"
 #include "comm/transport/transport.h"
+#include "comm/transport/watch/call_board.h"
+#include "comm/transport/watch/whereabouts.h"
 
 namespace mpigrad {
 
@@ -50,6 +55,8 @@ class Watchdog {
   void serve();           // of rank 0
   void answer_or_tell();  // of the others
   void report();
+  void tell_verdict(const std::vector<detail::CallBoard::State>& states, const std::vector<bool>& answered);
+  void print_own_line(const std::string& missing);
   bool late(const detail::CallBoard::State& state) const;
   bool late() const { return late(board_->state()); }
   bool again() const;  // whether it is time to ask, or to tell, once more
@@ -57,12 +64,15 @@ class Watchdog {
 
   std::shared_ptr<Transport> messages_, farewell_;
   std::shared_ptr<detail::CallBoard> board_;
+  detail::Whereabouts where_;  // of the rank's own thread, which makes the watchdog
   double seconds_;
   Patience patience_;
   Clock::duration answer_patience_, question_patience_;
   // Of the thread; buffers before what uses them.
   detail::CallBoard::State incoming_, mine_, alarm_;
-  Pending receive_, told_, answer_;
+  std::array<char, 2048> verdict_{};  // rank 0's, upon which the job ends
+  std::vector<char> told_all_;        // what comes back from those that have printed it
+  Pending receive_, told_, answer_, judged_, heard_;
   Clock::time_point told_at_{}, asked_at_{};
   bool asked_ = false;
   std::mutex mutex_;

@@ -1,0 +1,36 @@
+#pragma once
+// How long this rank's thread has waited for other ranks, since it began. Two readings of a clock per call, always.
+
+#include <chrono>
+
+namespace mpigrad::detail {
+
+// Seconds.
+struct Waited {
+  double collectives = 0, messages = 0;
+};
+
+Waited& waited_of_this_thread();
+
+// Counts while it lives; within another one nothing.
+class WaitTimer {
+ public:
+  explicit WaitTimer(double Waited::*kind) {
+    auto& depth = depth_of_this_thread();
+    if (depth++ == 0) kind_ = kind, start_ = std::chrono::steady_clock::now();
+  }
+  ~WaitTimer() {
+    --depth_of_this_thread();
+    if (kind_) waited_of_this_thread().*kind_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  WaitTimer(const WaitTimer&) = delete;
+  WaitTimer& operator=(const WaitTimer&) = delete;
+
+ private:
+  static int& depth_of_this_thread();
+
+  double Waited::*kind_ = nullptr;
+  std::chrono::steady_clock::time_point start_{};
+};
+
+}  // namespace mpigrad::detail

@@ -1,0 +1,141 @@
+#include "examples/elastic/job.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+#include "framework/error.h"
+
+namespace mpigrad::elastic {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// `silent`: what it prints is lost; else standard error goes to `error`. The number of what kept it from starting comes by
+// `told`, which closes where it starts.
+[[noreturn]] void become(const std::vector<char*>& words, int error, int told, bool silent) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);  // a group in the background may not read a terminal
+  if (silent) error = open("/dev/null", O_WRONLY);
+  dup2(error, STDERR_FILENO);
+  if (silent) dup2(error, STDOUT_FILENO);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  execvp(words[0], words.data());
+  const int reason = errno;
+  static_cast<void>(!write(told, &reason, sizeof(reason)));
+  _exit(127);
+}
+
+pid_t start(const std::vector<std::string>& command, int* output) {
+  require(!command.empty(), "[elastic] there is no command to start");
+  std::vector<char*> words;
+  for (const auto& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  std::array<int, 2> error{-1, -1}, told{-1, -1};
+  require(pipe2(told.data(), O_CLOEXEC) == 0 && (!output || pipe2(error.data(), O_CLOEXEC) == 0), "[elastic] no pipe: {}",
+          std::strerror(errno));
+  const pid_t process = fork();
+  require(process >= 0, "[elastic] no process can be made: {}", std::strerror(errno));
+  if (process == 0) become(words, error[1], told[1], output == nullptr);
+  close(told[1]);
+  if (output) close(error[1]), *output = error[0];
+  int reason = 0;
+  const bool failed = read(told[0], &reason, sizeof(reason)) == sizeof(reason);
+  close(told[0]);
+  if (failed) {
+    waitpid(process, nullptr, 0);
+    if (output) close(*output);
+    fail("[elastic] {} cannot be started: {}", command[0], std::strerror(reason));
+  }
+  return process;
+}
+
+}  // namespace
+
+Job::Job(const std::vector<std::string>& command) { process_ = start(command, &pipe_); }
+
+Job::~Job() {
+  if (!ended_) kill();
+  if (pipe_ >= 0) close(pipe_);
+}
+
+void Job::signal(int number) const {
+  if (!ended_) ::kill(process_, number);
+}
+
+bool Job::reap(bool wait) {
+  if (ended_) return true;
+  int status = 0;
+  if (waitpid(process_, &status, wait ? 0 : WNOHANG) != process_) return false;
+  code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return ended_ = true;
+}
+
+void Job::kill() {
+  signal(SIGTERM);
+  for (const auto start = Clock::now(); since(start) < 2 && !reap(false);)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ::kill(-process_, SIGKILL);  // the rest of its group, too
+  reap(true);
+}
+
+void Job::read(int milliseconds, const std::function<void(const std::string& line)>& seen) {
+  pollfd ready{.fd = pipe_, .events = POLLIN, .revents = 0};
+  if (pipe_ < 0) return std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+  if (poll(&ready, 1, milliseconds) <= 0) return;
+  std::array<char, 4096> part{};
+  const auto n = ::read(pipe_, part.data(), part.size());
+  if (n <= 0) {
+    if (n == 0 || errno != EINTR) close(pipe_), pipe_ = -1;
+    return;
+  }
+  std::fwrite(part.data(), 1, static_cast<std::size_t>(n), stderr);
+  rest_.append(part.data(), static_cast<std::size_t>(n));
+  for (std::size_t end = 0; (end = rest_.find_first_of("\n\r")) != std::string::npos; rest_.erase(0, end + 1))
+    if (seen) seen(rest_.substr(0, end));
+}
+
+bool Job::watch(double seconds, const std::function<void(const std::string& line)>& seen) {
+  for (const auto start = Clock::now(); !reap(false);) {
+    if (since(start) >= seconds) return false;
+    read(100, seen);
+  }
+  // What it printed at last; its children may keep the pipe open.
+  for (const auto end = Clock::now(); pipe_ >= 0 && since(end) < 0.5;) read(50, seen);
+  return true;
+}
+
+bool succeeds(const std::vector<std::string>& command, double seconds) {
+  const pid_t process = start(command, nullptr);
+  int status = 0;
+  for (const auto begin = Clock::now(); since(begin) < seconds; std::this_thread::sleep_for(std::chrono::milliseconds(20)))
+    if (waitpid(process, &status, WNOHANG) == process) return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  ::kill(-process, SIGKILL);
+  waitpid(process, &status, 0);
+  return false;
+}
+
+std::string output_of(const std::string& command) {
+  std::FILE* output = popen(command.c_str(), "r");
+  if (!output) return {};
+  std::string text;
+  std::array<char, 4096> part{};
+  for (std::size_t n = 0; (n = std::fread(part.data(), 1, part.size(), output)) > 0;) text.append(part.data(), n);
+  return pclose(output) == 0 ? text : std::string();
+}
+
+}  // namespace mpigrad::elastic

@@ -1,0 +1,46 @@
+#pragma once
+// Processes that are started, watched and ended.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace mpigrad::elastic {
+
+// A process in a group of its own, whose standard error passes through here. It is killed when this process dies.
+class Job {
+ public:
+  // Error: the program cannot be started.
+  explicit Job(const std::vector<std::string>& command);
+  ~Job();  // kills what is left
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  // Hands on what it prints to standard error, line by line; comes back when it has ended, or after so many seconds. Whether it
+  // has ended.
+  bool watch(double seconds, const std::function<void(const std::string& line)>& seen);
+  // To the process alone: launchers hand signals on to their ranks.
+  void signal(int number) const;
+  // First asked to end, after 2 s killed.
+  void kill();
+  // When it has ended: its exit code, or 128 and the number of the signal that ended it.
+  int code() const { return code_; }
+
+ private:
+  bool reap(bool wait);
+  void read(int milliseconds, const std::function<void(const std::string& line)>& seen);
+
+  pid_t process_ = -1;
+  int pipe_ = -1, code_ = -1;
+  bool ended_ = false;
+  std::string rest_;  // of a line
+};
+
+// Whether a command ends with 0 within so many seconds; what it prints is lost.
+bool succeeds(const std::vector<std::string>& command, double seconds);
+// What a command prints; empty if it fails.
+std::string output_of(const std::string& command);
+
+}  // namespace mpigrad::elastic

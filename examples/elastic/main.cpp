@@ -1,0 +1,312 @@
+// Keeps a training alive inside an allocation: when a rank or a node dies, the job is started again on what is left, with the
+// next grid that fits, from the newest whole checkpoint. MPI itself need not tolerate faults.
+//
+//   build/examples/elastic --hosts node1,node2 --ranks-per-host 4 -- build/examples/cosmoflow train --data universes
+//       --grid sample=2,depth=4 --checkpoint-minutes 10 --out run
+//
+// Under Slurm, in a batch script, hosts are those of the allocation, and srun starts the ranks:
+//
+//   build/examples/elastic -- build/examples/cosmoflow train ...
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "examples/elastic/job.h"
+#include "examples/elastic/plan.h"
+#include "examples/tool/command_line.h"
+#include "examples/trainer/options.h"
+#include "examples/trainer/run.h"
+#include "models/train/checkpoint/checkpoint.h"
+
+namespace mpigrad::elastic {
+namespace {
+
+using tool::UsageError;
+
+// Asked to end: handed on to the job, which writes a checkpoint.
+std::atomic<int> asked{0};
+extern "C" void note(int signal) { asked = signal; }
+
+struct Options {
+  std::vector<std::string> hosts{}, command{};
+  int ranks_per_host = 0, retries = 3, forgiven = 1;
+  std::string launcher, probe;
+  double probe_seconds = 30, probe_limit = 10;
+};
+
+bool under_slurm() { return std::getenv("SLURM_JOB_ID") && std::getenv("SLURM_JOB_NODELIST"); }
+
+std::string host_name() {
+  std::string name(256, '\0');
+  gethostname(name.data(), name.size() - 1);
+  name.resize(name.find('\0'));
+  return name;
+}
+
+void say(const std::string& text) { fmt::print(stderr, "elastic: {}\n", text); }
+
+void add_options(CLI::App& app, Options& o) {
+  app.add_option("--hosts", o.hosts, "names, separated by commas; under Slurm those of the allocation, else this one")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->group("Ranks");
+  app.add_option("--ranks-per-host", o.ranks_per_host, "as many as --grid of the program needs, if not given")
+      ->check(tool::whole_number(1, 1 << 20))
+      ->group("Ranks");
+  app.add_option("--launcher", o.launcher,
+                 "words that start ranks, with {ranks}, {hosts} (separated by commas), {nodes} and {ranks_per_host}; srun under "
+                 "Slurm, else mpiexec")
+      ->group("Ranks");
+  app.add_option("--retries", o.retries, "failures in a row without a newer checkpoint, after which it gives up")
+      ->check(tool::whole_number(0, 1000000))
+      ->capture_default_str()
+      ->group("Failures");
+  app.add_option(
+         "--forgive", o.forgiven,
+         "so often ranks may die on a host that answers, before the job goes on without it (with one rank less on the last)")
+      ->check(tool::whole_number(0, 1000000))
+      ->capture_default_str()
+      ->group("Failures");
+  app.add_option("--probe", o.probe, "words that succeed if {host} is alive; srun under Slurm, else ssh")->group("Failures");
+  app.add_option("--probe-every", o.probe_seconds,
+                 "seconds between such questions while the job runs; 0: only when it has failed")
+      ->check(tool::number_from(0))
+      ->capture_default_str()
+      ->group("Failures");
+  app.add_option("--probe-limit", o.probe_limit, "seconds after which a host counts as dead")
+      ->check(tool::number_above(0))
+      ->capture_default_str()
+      ->group("Failures");
+  app.add_option("command", o.command, "behind --: the trainer and its arguments, --out among them; --resume is added");
+  app.footer(
+      "Exit codes: 0 the training has ended; 75 a limit or a signal has ended it, and the same command goes on with it; 2 wrong\n"
+      "arguments, here or of the trainer; 1 it gave up. SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 are handed on to the ranks.");
+}
+
+// The value of an option of the command, as `--out run` or `--out=run`; none: it is not there.
+std::optional<std::string> value_of(const std::vector<std::string>& command, const std::string& option) {
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    if (command[i] == option && i + 1 < command.size()) return command[i + 1];
+    if (command[i].starts_with(option + "=")) return command[i].substr(option.size() + 1);
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> with_value(std::vector<std::string> command, const std::string& option, const std::string& value) {
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    if (command[i] == option && i + 1 < command.size()) command[i + 1] = value;
+    else if (command[i].starts_with(option + "=")) command[i] = option + "=" + value;
+  }
+  return command;
+}
+
+void complete(Options& o) {
+  if (o.command.empty()) throw UsageError("there is no program to run: elastic [OPTIONS] -- PROGRAM ARGUMENTS...");
+  if (!value_of(o.command, "--out")) throw UsageError("the program needs --out, where its checkpoints are");
+  if (std::find(o.command.begin(), o.command.end(), "--overwrite") != o.command.end())
+    throw UsageError("the program's --overwrite would begin anew after every failure");
+  const auto resumed = std::find(o.command.begin(), o.command.end(), "--resume");
+  if (resumed == o.command.end() && !value_of(o.command, "--resume")) o.command.push_back("--resume");
+  if (o.hosts.empty() && under_slurm()) {
+    std::istringstream names(output_of("scontrol show hostnames"));
+    for (std::string name; std::getline(names, name);) o.hosts.push_back(name);
+    if (o.hosts.empty()) throw UsageError("scontrol show hostnames tells no hosts; --hosts does");
+  }
+  if (o.hosts.empty()) o.hosts = {host_name()};
+  for (const auto& host : o.hosts)
+    if (host.empty() || std::count(o.hosts.begin(), o.hosts.end(), host) > 1)
+      throw UsageError("--hosts are names, each of them once");
+  const auto hosts = static_cast<int>(o.hosts.size());
+  const auto grid = value_of(o.command, "--grid");
+  if (o.ranks_per_host == 0) {
+    if (!grid) throw UsageError("--ranks-per-host is needed, where the program has no --grid");
+    const int ranks = trainer::ranks_of(trainer::parse_grid(*grid, 1, trainer::Channels::split));
+    o.ranks_per_host = (ranks + hosts - 1) / hosts;
+  }
+  if (o.launcher.empty())
+    o.launcher = under_slurm() ? "srun --nodes={nodes} --ntasks={ranks} --nodelist={hosts} --kill-on-bad-exit=1"
+                               : "mpiexec -n {ranks} -ppn {ranks_per_host} -hosts {hosts}";
+  if (o.probe.empty())
+    o.probe = under_slurm() ? "srun --nodes=1 --ntasks=1 --overlap --nodelist={host} true"
+                            : "ssh -o BatchMode=yes -o ConnectTimeout=5 {host} true";
+}
+
+// Newest of the checkpoints, which are replaced: a later time of writing means that training went on.
+std::filesystem::file_time_type progress_in(const std::filesystem::path& folder) {
+  std::error_code none;
+  auto newest = std::filesystem::file_time_type::min();
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+    if (entry.path().extension() != ".h5") continue;
+    const auto time = entry.last_write_time(none);
+    if (!none) newest = std::max(newest, time);
+  }
+  return newest;
+}
+
+class Elastic {
+ public:
+  explicit Elastic(const Options& o) : o_(o), hosts_(o.hosts, o.ranks_per_host, o.forgiven), out_(*value_of(o.command, "--out")) {
+    if (const auto grid = value_of(o.command, "--grid")) {
+      split_ = grid->find("channel=") != std::string::npos ? "channel" : "filter";
+      grid_ = trainer::parse_grid(*grid, 1, trainer::Channels::split);
+      if (trainer::ranks_of(*grid_) > hosts_.ranks())
+        throw UsageError(fmt::format("--grid {} has {} ranks; {} hosts with {} ranks each have fewer", *grid,
+                                     trainer::ranks_of(*grid_), o.hosts.size(), o.ranks_per_host));
+    }
+  }
+
+  int run() {
+    int failures = 0;
+    for (int start = 1;; ++start) {
+      const auto before = progress_in(out_);
+      const int code = run_once(start);
+      if (code == 0 || code == 2 || code == trainer::to_be_gone_on) return code;
+      if (asked != 0) return say("ended by a signal"), trainer::to_be_gone_on;
+      failures = progress_in(out_) > before ? 1 : failures + 1;
+      if (failures > o_.retries)
+        return say(fmt::format("gives up after {} failures without a newer checkpoint; the last exit code was {}", failures,
+                               code)),
+               1;
+      if (!judge()) return say("no host is left"), 1;
+    }
+  }
+
+ private:
+  // A job on what is left; its exit code.
+  int run_once(int start) {
+    auto command = o_.command;
+    int ranks = hosts_.ranks();
+    std::string grid;
+    if (grid_) {
+      const auto extents = next_grid(*grid_, ranks);
+      ranks = trainer::ranks_of(extents);
+      grid = text_of(extents);
+      command = with_value(command, "--grid", grid);
+    }
+    // Of hosts that have no rank then, nothing is asked.
+    const int per_host = hosts_.ranks_per_host();
+    auto names = hosts_.names();
+    names.resize(static_cast<std::size_t>((ranks + per_host - 1) / per_host));
+    std::string list;
+    for (const auto& name : names) list += (list.empty() ? "" : ",") + name;
+    auto words = fill(o_.launcher, {{"ranks", std::to_string(ranks)},
+                                    {"hosts", list},
+                                    {"nodes", std::to_string(names.size())},
+                                    {"ranks_per_host", std::to_string(per_host)}});
+    words.insert(words.end(), command.begin(), command.end());
+    say(fmt::format("start {}: {} ranks on {}{}{}", start, ranks, list, grid.empty() ? "" : ", --grid ", grid));
+    accused_.clear(), dead_.clear();
+    Job job(words);
+    const auto look = [&](const std::string& line) { accuse(line, names); };
+    auto probed = std::chrono::steady_clock::now();
+    std::map<std::string, int> silent;
+    while (!job.watch(0.2, look)) {
+      if (const int signal = asked.exchange(0); signal != 0) {
+        job.signal(signal);
+        if (signal != SIGUSR2) {
+          while (!job.watch(0.2, look)) {
+          }
+          asked = signal;
+          // MPICH's launcher may lose the ranks' exit code then. Should they have ended all the same, the next job finds that.
+          return job.code() == 0 ? trainer::to_be_gone_on : job.code();
+        }
+      }
+      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - probed;
+      if (o_.probe_seconds == 0 || passed.count() < o_.probe_seconds) continue;
+      for (const auto& name : names) {
+        silent[name] = alive(name) ? 0 : silent[name] + 1;
+        if (silent[name] < 2) continue;  // once may be chance
+        say(fmt::format("{} does not answer: ends the job", name));
+        dead_.push_back(name);
+        job.kill();
+        return 1;
+      }
+      probed = std::chrono::steady_clock::now();
+    }
+    const int code = job.code();
+    if (code != 0)
+      say(fmt::format("the job ended with {}", code > 128 ? fmt::format("signal {}", code - 128) : fmt::format("code {}", code)));
+    return code;
+  }
+
+  std::string text_of(const GridExtents& g) const {
+    std::string text;
+    const std::pair<std::string, int> axes[] = {
+        {"sample", g.sample}, {"depth", g.depth}, {"height", g.height}, {"width", g.width}, {split_, g.channel}};
+    for (const auto& [axis, extent] : axes)
+      if (extent > 1) text += fmt::format("{}{}={}", text.empty() ? "" : ",", axis, extent);
+    return text.empty() ? "sample=1" : text;
+  }
+
+  bool alive(const std::string& host) const {
+    if (host == host_name() || host == "localhost") return true;
+    return succeeds(fill(o_.probe, {{"host", host}}), o_.probe_limit);
+  }
+
+  // What launchers say of ranks that died: "PID 71 RUNNING AT node1" (MPICH), "srun: error: node1: task 3: Killed".
+  void accuse(const std::string& line, const std::vector<std::string>& names) {
+    for (const auto& name : names) {
+      const auto running = line.find("RUNNING AT " + name), task = line.find("error: " + name + ": task");
+      if (running == std::string::npos && task == std::string::npos) continue;
+      if (std::find(accused_.begin(), accused_.end(), name) == accused_.end()) accused_.push_back(name);
+    }
+  }
+
+  // Drops what is dead. Whether anything is left.
+  bool judge() {
+    bool left = true;
+    for (const auto& name : hosts_.names())
+      if (std::find(dead_.begin(), dead_.end(), name) == dead_.end() && !alive(name)) dead_.push_back(name);
+    for (const auto& name : dead_) {
+      say(fmt::format("{} is dead: goes on without it", name));
+      left = hosts_.drop(name);
+    }
+    if (dead_.empty())
+      for (const auto& name : accused_)
+        if (const auto text = hosts_.accuse(name); !text.empty()) say(text);
+    return left;
+  }
+
+  Options o_;
+  Hosts hosts_;
+  std::filesystem::path out_;
+  std::optional<GridExtents> grid_;
+  std::string split_ = "filter";
+  std::vector<std::string> accused_, dead_;  // of the last job
+};
+
+int run(int argc, char** argv) {
+  CLI::App app("Keeps a training alive when ranks or nodes die: starts it again on what is left, from the newest checkpoint.",
+               "elastic");
+  Options o;
+  add_options(app, o);
+  if (const int code = tool::parse(app, argc, argv); code >= 0) return code;
+  return tool::finish(app, [&] {
+    complete(o);
+    for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) {
+      struct sigaction action {};
+      action.sa_handler = note;
+      sigaction(signal, &action, nullptr);
+    }
+    Elastic elastic(o);
+    return elastic.run();
+  });
+}
+
+}  // namespace
+}  // namespace mpigrad::elastic
+
+int main(int argc, char** argv) { return mpigrad::elastic::run(argc, argv); }

@@ -1,0 +1,39 @@
+#include "examples/weights/npz.h"
+
+#include <cstring>
+
+#include "models/data/compressed/compressed.h"
+#include "models/data/sources/formats.h"
+#include "ops/elementwise.h"
+
+namespace mpigrad::weights {
+
+TensorFile read_npz(const std::filesystem::path& path) {
+  TensorFile file;
+  for (auto& [name, array] : data::read_npz(path)) {
+    Tensor value = zeros(array.shape, array.type);
+    require(static_cast<std::int64_t>(array.values.size()) == value.bytes(), "[npz] {}: '{}' has {} bytes for {}", path.string(),
+            name, array.values.size(), value);
+    if (value.bytes() > 0) std::memcpy(value.raw(), array.values.data(), array.values.size());
+    file.tensors.push_back({name, value});
+  }
+  return file;
+}
+
+void write_npz(const std::filesystem::path& path, const TensorFile& file, bool overwrite) {
+  require(overwrite || !std::filesystem::exists(path), "[npz] {} exists; --overwrite replaces it", path.string());
+  const Untaped scope;
+  std::vector<data::ZipEntry> entries;
+  for (const auto& [name, stored] : file.tensors) {
+    const auto value =
+        stored.dtype() == DType::float16 || stored.dtype() == DType::bfloat16 ? cast(stored, DType::float32) : stored;
+    const auto header = data::npy_header(value.shape(), value.dtype());
+    data::Bytes bytes(header.size() + static_cast<std::size_t>(value.bytes()));
+    std::memcpy(bytes.data(), header.data(), header.size());
+    if (value.bytes() > 0) std::memcpy(bytes.data() + header.size(), value.raw(), static_cast<std::size_t>(value.bytes()));
+    entries.push_back({name + ".npy", std::move(bytes)});
+  }
+  data::write_zip(path, entries);
+}
+
+}  // namespace mpigrad::weights

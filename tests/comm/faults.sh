@@ -1,0 +1,69 @@
+#!/bin/sh
+# Faults that are planted on rank 1 of three, on every transport: each ends the job with an exit code that is not 0, and all ranks that
+# live name it. A dead link, which takes two hosts: tests/comm/hosts.sh. Prints `failed: NAME` for each failed test and ends with `N
+# passed, M failed, K skipped`.
+set -u
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+. "$root/tests/packages.sh"
+choose_launcher
+. "$root/tests/suite.sh"
+program=$build/tests/misuse_mpi
+saved=$work/saved
+mkdir "$saved"
+
+# on TRANSPORT FAULT: as far as its output goes into $work/all.
+on() {
+  transport=$1 fault=$2
+  set -- "$program" "$fault" "$saved"
+  MPIGRAD_CHECKS=signatures,watchdog=2
+  export MPIGRAD_CHECKS
+  case $transport in
+    mpi) ranks 3 "$@" ;;
+    threads) run "$@" --transport threads --ranks 3 ;;
+    nccl) run env MPIGRAD_EMULATION=concurrent sh "$root/tests/emulated.sh" "$@" --transport threads --ranks 3 --device cuda ;;
+  esac
+  unset MPIGRAD_CHECKS
+  cat "$work/out" "$work/err" >"$work/all"
+}
+ended() { [ "$status" -ne 0 ] && [ "$status" -ne 124 ] && [ "$status" -ne 137 ]; }
+# The watchdog's line of each rank that lives, with the line of the program; WHAT is said on all of them.
+each_says() {
+  ended || return 1
+  what=$1
+  shift
+  for rank; do grep "^\[watchdog\] rank $rank of 3: .* at misuse_mpi_test.cpp:[0-9]*; .*$what" "$work/all" >/dev/null || return 1; done
+}
+# Processes say it each, threads once.
+error() {
+  ended || return 1
+  case $transport in mpi) times=3 ;; *) times=1 ;; esac
+  [ "$(grep -c "^\[rank [012] of 3\] .*$1" "$work/all")" -eq "$times" ]
+}
+
+transports='mpi threads'
+skip=
+if [ -d "$build/tests/emulation/vendor" ] && [ -e "$build/tests/emulation/vendor/libnccl.so.2" ]; then transports="$transports nccl"; else skip=1; fi
+for where in $transports; do
+  on "$where" missing
+  judge "$where: a rank sleeps" each_says 'missing: rank 1: ' 0 1 2
+  on "$where" receive
+  judge "$where: a message without a receive" each_says 'all wait: .*rank 1: in wait for receive' 0 1 2
+  on "$where" exits
+  case $where in
+    mpi) judge "$where: a rank ends" ended ;;  # the launcher ends the others at once
+    *) judge "$where: a rank ends" error 'rank 1 has ended without taking part' ;;
+  esac
+  on "$where" left_out
+  judge "$where: a collective is left out" error '\[checks\] .*rank 1: reduce of 4 float64'
+  on "$where" count
+  judge "$where: another shape" error '\[checks\] .*rank 1: allreduce of 5 float64'
+  on "$where" order
+  judge "$where: another order" error '\[checks\] .*rank 1: reduce of 4 float64'
+  on "$where" disk
+  judge "$where: a disk that is full" error 'full.h5: .*File too large'
+done
+[ -z "$skip" ] || { skipped=$((skipped + 7)) && printf 'skipped: 7 there is no emulated NCCL\n'; }
+on mpi stopped
+judge 'mpi: a rank is stopped' each_says 'missing: rank 1: no answer' 0 2
+summary

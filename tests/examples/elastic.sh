@@ -1,0 +1,149 @@
+#!/bin/sh
+# `elastic`, which keeps a training alive: ranks, a host and the wrapper itself are killed. Prints `failed: NAME` for each failed
+# test and ends with `N passed, M failed, K skipped`. tests/run.sh calls it. Two hosts with a link between them: tests/comm/hosts.sh.
+set -u
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+. "$root/tests/packages.sh"
+choose_launcher
+
+tools=$build/examples
+. "$root/tests/suite.sh"
+
+if [ ! -x "$tools/elastic" ] || ! python3 -c 'import struct' 2>/dev/null; then
+  printf 'skipped: 1 the tools are not built\n0 passed, 0 failed, 1 skipped\n'
+  exit 0
+fi
+elastic=$tools/elastic
+gives() { [ "$status" -eq "$1" ]; }
+refuses_with_2() { [ "$status" -eq 2 ] && grep -q -e "$1" "$work/err"; }
+said() { [ "$status" -eq "$1" ] && grep -q -e "$2" "$work/err"; }
+
+# ---- what makes no sense
+run "$elastic" --help
+judge 'elastic --help' says 'Keeps a training alive'
+run "$elastic" --hosts a
+judge 'no program' refuses_with_2 '^elastic: there is no program to run'
+run "$elastic" --hosts a -- true
+judge 'no --out' refuses_with_2 '^elastic: the program needs --out'
+run "$elastic" --hosts a -- true --out x
+judge 'no number of ranks' refuses_with_2 '^elastic: --ranks-per-host is needed'
+run "$elastic" --hosts a -- true --out x --grid depth=2 --overwrite
+judge '--overwrite' refuses_with_2 "^elastic: the program's --overwrite"
+run "$elastic" --hosts a,a -- true --out x --grid depth=2
+judge 'a host twice' refuses_with_2 '^elastic: --hosts are names'
+run "$elastic" --hosts a --ranks-per-host 2 -- true --out x --grid depth=3
+judge 'a grid that is too large' refuses_with_2 '^elastic: --grid depth=3 has 3 ranks'
+run "$elastic" --hosts localhost --ranks-per-host 1 --launcher 'env {rank}' -- true --out x
+judge 'a template with another name' refuses_with_2 'has no {rank}'
+run "$elastic" --hosts localhost --ranks-per-host 1 --launcher '/no/such/launcher' -- true --out x
+judge 'a launcher that is not there' said 1 '/no/such/launcher cannot be started'
+
+# ---- exit codes; the launcher is a shell, the ranks are one
+shell() {
+  p=$1
+  shift
+  run "$elastic" --ranks-per-host "$p" --launcher 'sh -c' "$@"
+}
+one_rank() { shell 1 --hosts localhost "$@"; }
+one_rank -- 'exit 0' --out "$work/x"
+judge 'a training that ends' gives 0
+one_rank -- 'exit 2' --out "$work/x"
+judge 'wrong arguments are not tried again' gives 2
+one_rank -- 'exit 75' --out "$work/x"
+judge 'a training that a limit ended' gives 75
+tries() { said 1 'gives up after 3 failures' && [ "$(grep -c 'start [0-9]*: 1 ranks' "$work/err")" -eq 3 ]; }
+one_rank --retries 2 -- 'exit 9' --out "$work/x"
+judge 'it gives up' tries
+mkdir "$work/forward"
+one_rank --retries 1 -- "i=\$(ls $work/forward | wc -l); [ \$i -lt 4 ] || exit 0; touch -d \"2030-01-0\$((i + 1))\" $work/forward/\$i.h5; exit 9" \
+  --out "$work/forward"
+judge 'but not while there are newer checkpoints' gives 0
+mkdir "$work/less"
+shell 3 --hosts localhost --retries 9 --forgive 0 -- \
+  'case "$0 $*" in *depth=3*) echo "=   PID 7 RUNNING AT localhost" >&2; exit 9 ;; esac; exit 0' --out "$work/less" --grid depth=3
+judge 'the next grid has a rank less' said 0 'start 2: 2 ranks on localhost, --grid depth=2$'
+shell 2 --hosts localhost,gone --probe 'false {host}' -- \
+  'case "$0 $*" in *depth=4*) exit 9 ;; esac; exit 0' --out "$work/less" --grid depth=4
+judge 'a host that does not answer is dropped' said 0 'gone is dead: goes on without it'
+judge 'and the next grid fits the others' said 0 'start 2: 2 ranks on localhost, --grid depth=2$'
+
+# ---- a training whose ranks are killed
+python3 "$root/tests/examples/scans.py" "$work/scans"
+run "$tools/pack" --data "$work/scans" --validation-fraction 0.3 --out "$work/scans.h5"
+judge 'data' succeeds
+kills=5
+[ -z "${MPIGRAD_TEST_ALL:-}" ] || kills=50
+classify=$tools/classify
+training="train --data $work/scans.h5 --filters 4 --batch 4 --epochs $((kills * 250)) --norm-momentum 0.5 --dtype float64 --quiet --grid depth=2"
+# processes PATTERN: those whose command line begins so, by what Linux tells.
+processes() {
+  for entry in /proc/[0-9]*; do
+    if tr '\0' ' ' 2>/dev/null <"$entry/cmdline" | grep -q "^$1"; then echo "${entry#/proc/}"; fi
+  done 2>/dev/null
+}
+nobody_left() {
+  tenths=0
+  while [ -n "$(processes "$classify train .*--out $1")" ]; do
+    sleep 0.1
+    tenths=$((tenths + 1))
+    [ "$tenths" -lt 100 ] || return 1
+  done
+}
+same_losses() { [ "$(cut -d, -f 1-3 "$work/spared/metrics.csv")" = "$(cut -d, -f 1-3 "$work/$1/metrics.csv")" ]; }
+# shellcheck disable=SC2086  # several options
+{
+  ranks 2 "$classify" $training --out "$work/spared"
+  judge 'a training of two ranks' succeeds
+  # $MPIEXEC may hold options.
+  survive() {
+    exec "$elastic" --hosts localhost --forgive 1000 --launcher "$MPIEXEC -n {ranks}" -- "$classify" $training --checkpoint-steps 1 \
+      --out "$work/$1" >"$work/out" 2>"$work/err" </dev/null
+  }
+
+  # Ranks die, one at a time.
+  survive killed &
+  wrapper=$!
+  killed=0
+  for wait in $(awk -v n="$kills" 'BEGIN { srand(20261124); for (i = 0; i < n; ++i) printf "%.2f ", 0.5 + rand() }'); do
+    sleep "$wait"
+    victim=$(processes "$classify train .*--out $work/killed" | head -n 1)
+    [ -z "$victim" ] || { kill -KILL "$victim" 2>/dev/null && killed=$((killed + 1)); }
+  done
+  wait "$wrapper"
+  judge 'the training ends by itself' test $? -eq 0
+  judge "although ranks were killed" test "$killed" -ge $((kills / 2))
+  judge 'with the losses of one that was spared' same_losses killed
+  judge 'and no checkpoint was unreadable' test "$(grep -c 'warning: skipped' "$work/err")" -eq 0
+
+  # The wrapper's node dies: the wrapper and the ranks at once, or the wrapper alone.
+  lingered=0 unreadable=0 times=0
+  for wait in $(awk -v n="$kills" 'BEGIN { srand(20261125); for (i = 0; i < n; ++i) printf "%.2f ", 0.5 + rand() }'); do
+    survive node &
+    wrapper=$!
+    sleep "$wait"
+    victims=$wrapper times=$((times + 1))
+    [ $((times % 2)) -eq 1 ] || victims="$wrapper $(processes "$classify train .*--out $work/node")"
+    kill -KILL $victims 2>/dev/null || true
+    wait "$wrapper" 2>/dev/null
+    nobody_left "$work/node" || lingered=$((lingered + 1))
+    ! grep -q 'warning: skipped' "$work/err" || unreadable=$((unreadable + 1))
+  done
+  judge 'no rank lives longer than 10 s when the wrapper was killed' test "$lingered" -eq 0
+  judge 'no checkpoint was unreadable then' test "$unreadable" -eq 0
+  survive node &
+  wait $!
+  judge 'the same command goes on with the training' test $? -eq 0
+  judge 'with the same losses' same_losses node
+
+  # A signal is handed on.
+  survive asked &
+  wrapper=$!
+  sleep 2
+  kill -USR1 "$wrapper"
+  wait "$wrapper"
+  judge 'a signal ends it with a checkpoint' test $? -eq 75
+  judge 'which is there' test -s "$work/asked/checkpoint.h5"
+}
+
+summary

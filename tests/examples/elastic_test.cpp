@@ -1,0 +1,100 @@
+// With what a job goes on when hosts are lost, and processes that are watched.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "examples/elastic/job.h"
+#include "examples/elastic/plan.h"
+#include "framework/error.h"
+
+using namespace mpigrad;
+using namespace mpigrad::elastic;
+
+namespace {
+std::vector<int> extents(const GridExtents& g) { return {g.sample, g.depth, g.height, g.width, g.channel}; }
+}  // namespace
+
+TEST_CASE("elastic: the next grid keeps each group's memory as long as there is a group") {
+  const GridExtents wanted{.sample = 4, .depth = 2, .height = 2};
+  CHECK(extents(next_grid(wanted, 16)) == std::vector{4, 2, 2, 1, 1});
+  CHECK(extents(next_grid(wanted, 100)) == std::vector{4, 2, 2, 1, 1});
+  CHECK(extents(next_grid(wanted, 15)) == std::vector{3, 2, 2, 1, 1});
+  CHECK(extents(next_grid(wanted, 4)) == std::vector{1, 2, 2, 1, 1});
+  CHECK(extents(next_grid(wanted, 3)) == std::vector{1, 2, 1, 1, 1});
+  CHECK(extents(next_grid(wanted, 1)) == std::vector{1, 1, 1, 1, 1});
+  CHECK(extents(next_grid({.depth = 8}, 7)) == std::vector{1, 7, 1, 1, 1});
+  CHECK(extents(next_grid({.depth = 4, .channel = 2}, 7)) == std::vector{1, 3, 1, 1, 2});
+}
+
+TEST_CASE("elastic: of all grids within the wanted one none is larger than the next") {
+  const GridExtents wanted{.sample = 1, .depth = 3, .height = 4, .width = 2, .channel = 2};
+  for (int ranks = 1; ranks < 48; ++ranks) {
+    const auto e = extents(next_grid(wanted, ranks));
+    const int size = e[0] * e[1] * e[2] * e[3] * e[4];
+    CHECK(size <= ranks);
+    int most = 0;
+    for (int d = 1; d <= 3; ++d)
+      for (int h = 1; h <= 4; ++h)
+        for (int w = 1; w <= 2; ++w)
+          for (int c = 1; c <= 2; ++c)
+            if (d * h * w * c <= ranks) most = std::max(most, d * h * w * c);
+    CHECK(size == most);
+  }
+}
+
+TEST_CASE("elastic: templates become words") {
+  using Words = std::vector<std::string>;
+  CHECK(fill("srun  -n {ranks} --nodelist={hosts}", {{"ranks", "4"}, {"hosts", "a,b"}}) ==
+        Words{"srun", "-n", "4", "--nodelist=a,b"});
+  CHECK(fill("sh -c 'ping -c 1 {host}' \"\"", {{"host", "a"}}) == Words{"sh", "-c", "ping -c 1 a", ""});
+  CHECK(fill("'{host}'x", {{"host", "a b"}}) == Words{"a bx"});
+  CHECK_THROWS_AS(fill("mpiexec {rank}", {{"ranks", "4"}}), Error);
+  CHECK_THROWS_AS(fill("mpiexec {ranks", {{"ranks", "4"}}), Error);
+  CHECK_THROWS_AS(fill("sh -c 'ping", {}), Error);
+}
+
+TEST_CASE("elastic: hosts on which ranks die more often than is forgiven go") {
+  Hosts hosts({"a", "b"}, 2, 1);
+  CHECK(hosts.accuse("a").empty());
+  CHECK(hosts.accuse("b").empty());
+  CHECK_FALSE(hosts.accuse("a").empty());
+  CHECK(hosts.names() == std::vector<std::string>{"b"});
+  CHECK_FALSE(hosts.accuse("b").empty());  // the last one stays with a rank less
+  CHECK(hosts.ranks() == 1);
+  CHECK(hosts.accuse("b").empty());
+  CHECK(hosts.accuse("b").empty());  // with one rank there is no less
+  CHECK(hosts.ranks() == 1);
+  CHECK_FALSE(hosts.drop("b"));
+}
+
+TEST_CASE("elastic: a job's end, its lines and its signals") {
+  std::vector<std::string> lines;
+  const auto look = [&](const std::string& line) { lines.push_back(line); };
+  Job ended({"sh", "-c", "echo one >&2; echo two >&2; exit 7"});
+  REQUIRE(ended.watch(60, look));
+  CHECK(ended.code() == 7);
+  CHECK(lines == std::vector<std::string>{"one", "two"});
+
+  Job asked({"sh", "-c", "trap 'exit 75' TERM; while :; do sleep 0.05; done"});
+  CHECK_FALSE(asked.watch(0.3, {}));
+  asked.signal(SIGTERM);
+  REQUIRE(asked.watch(60, {}));
+  CHECK(asked.code() == 75);
+
+  Job deaf({"sh", "-c", "trap '' TERM; sleep 600 & while :; do sleep 0.05; done"});
+  CHECK_FALSE(deaf.watch(0.3, {}));
+  deaf.kill();
+  CHECK(deaf.code() == 128 + SIGKILL);
+
+  CHECK_THROWS_AS(Job({"/no/such/program"}), Error);
+  CHECK(succeeds({"true"}, 60));
+  CHECK_FALSE(succeeds({"false"}, 60));
+  const auto start = std::chrono::steady_clock::now();
+  CHECK_FALSE(succeeds({"sleep", "600"}, 0.2));
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(300));
+}
