@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "comm/collectives.h"
+#include "comm/spatial/ghosts.h"
 #include "comm/spatial/invariant.h"
 #include "comm/spatial/redistribute.h"
 #include "framework/tape.h"
@@ -60,6 +61,7 @@ WindowedPlan windowed_plan(const Layout& layout, const Extent3& extents, std::in
 }
 
 Tensor windowed_input(const Tensor& x, const WindowedPlan& plan) {
+  if (ghosts_cover(x, plan)) return from_ghosts(x, plan);
   const auto local = x.without_layout();
   return plan.moves ? exchange(local, grid_of(*x.layout()).along(plan.axes), plan.boxes) : local;
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "comm/messages/nonblocking.h"
+#include "comm/spatial/ghosts.h"
 #include "ops/boxes.h"
 #include "ops/views.h"
 
@@ -20,7 +21,7 @@ bool contains(const Box& outer, const Box& inner) { return inner.elements() > 0 
 // All ranks of the group come to the same answer: it depends on all their boxes, and on nothing else that differs.
 bool overlaps(const Tensor& x, const WindowedPlan& plan, const Tensor& w) {
   const auto mode = grid_of(*x.layout()).overlap();
-  if (!plan.moves || mode == Overlap::never) return false;
+  if (!plan.moves || mode == Overlap::never || ghosts_cover(x, plan)) return false;
   std::int64_t smallest = x.layout()->global.elements(), most = 0;
   for (std::size_t r = 0; r < plan.boxes->have.size(); ++r) {
     const auto &have = plan.boxes->have[r], &need = plan.boxes->need[r];

@@ -188,6 +188,7 @@ void check(const TrainOptions& o) {
   // Untrained weights are worth a look here.
   if (common.epochs == 0) common.epochs = 1;
   trainer::check(common);
+  if (!common.local_copies.empty()) throw trainer::UsageError("--local-copies are of cosmoflow, unet3d and classify");
   if (o.batch < 2) throw UsageError("--batch 1 has nothing to contrast a sample with; 2 or more");
   if (o.dtype == "float64" && !o.precision.empty()) throw UsageError("--precision is for --dtype float32");
   const bool has_form = o.loss == "nt-xent" || o.loss == "supcon" || o.loss == "clip";

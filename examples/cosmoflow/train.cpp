@@ -52,7 +52,7 @@ int train(const Communicator& world, const TrainOptions& o) {
     const data::LoaderOptions common{.grid = grid, .batch = micro_batch, .seed = o.seed, .dtype = trainer::dtype_of(o)};
     auto options = common;
     options.shuffle = true, options.flips = o.flips, options.shifts = o.shifts, options.samples = split.train,
-    options.drop_last = true, options.store_bytes = trainer::store_bytes_of(o);
+    options.drop_last = true, options.store_bytes = trainer::store_bytes_of(o), options.ghosts = o.ghosts;
     train_set.emplace(source, options);
     options = common;
     options.samples = split.test;

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "framework/error.h"
 
@@ -80,8 +81,12 @@ void Job::signal(int number) const {
 bool Job::reap(bool wait) {
   if (ended_) return true;
   int status = 0;
-  if (waitpid(process_, &status, wait ? 0 : WNOHANG) != process_) return false;
+  pid_t found = 0;
+  do found = waitpid(process_, &status, wait ? 0 : WNOHANG);
+  while (found < 0 && errno == EINTR);
+  if (found != process_) return false;
   code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (code_ != 0) ::kill(-process_, SIGKILL);  // what it has left would write beside the next one
   return ended_ = true;
 }
 
@@ -119,14 +124,36 @@ bool Job::watch(double seconds, const std::function<void(const std::string& line
   return true;
 }
 
-bool succeeds(const std::vector<std::string>& command, double seconds) {
-  const pid_t process = start(command, nullptr);
+Question::Question(const std::vector<std::string>& command, double seconds)
+    : process_(start(command, nullptr)),
+      end_(Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {}
+Question::Question(Question&& other) noexcept
+    : process_(std::exchange(other.process_, -1)), end_(other.end_), answer_(other.answer_) {}
+Question& Question::operator=(Question&& other) noexcept {
+  std::swap(process_, other.process_), std::swap(end_, other.end_), std::swap(answer_, other.answer_);
+  return *this;
+}
+Question::~Question() {
+  if (process_ < 0 || answer_) return;
+  ::kill(-process_, SIGKILL);
+  while (waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+std::optional<bool> Question::answer() {
+  if (answer_) return answer_;
   int status = 0;
-  for (const auto begin = Clock::now(); since(begin) < seconds; std::this_thread::sleep_for(std::chrono::milliseconds(20)))
-    if (waitpid(process, &status, WNOHANG) == process) return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  ::kill(-process, SIGKILL);
-  waitpid(process, &status, 0);
-  return false;
+  if (waitpid(process_, &status, WNOHANG) == process_) return answer_ = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  if (Clock::now() < end_) return std::nullopt;
+  ::kill(-process_, SIGKILL);
+  while (waitpid(process_, &status, 0) < 0 && errno == EINTR) {
+  }
+  return answer_ = false;
+}
+
+bool succeeds(const std::vector<std::string>& command, double seconds) {
+  for (Question question(command, seconds);; std::this_thread::sleep_for(std::chrono::milliseconds(20)))
+    if (const auto answer = question.answer()) return *answer;
 }
 
 std::string output_of(const std::string& command) {

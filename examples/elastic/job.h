@@ -1,7 +1,9 @@
 #pragma once
 // Processes that are started, watched and ended.
 
+#include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,7 +40,21 @@ class Job {
   std::string rest_;  // of a line
 };
 
-// Whether a command ends with 0 within so many seconds; what it prints is lost.
+// A command whose prints are lost, and which has so many seconds to end with 0.
+class Question {
+ public:
+  Question(const std::vector<std::string>& command, double seconds);
+  ~Question();  // kills it
+  Question(Question&& other) noexcept;
+  Question& operator=(Question&& other) noexcept;
+  // None: it has not ended, and there is time left.
+  std::optional<bool> answer();
+
+ private:
+  pid_t process_ = -1;
+  std::chrono::steady_clock::time_point end_;
+  std::optional<bool> answer_{};
+};
 bool succeeds(const std::vector<std::string>& command, double seconds);
 // What a command prints; empty if it fails.
 std::string output_of(const std::string& command);

@@ -14,14 +14,17 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "examples/elastic/job.h"
@@ -113,6 +116,16 @@ std::vector<std::string> with_value(std::vector<std::string> command, const std:
   return command;
 }
 
+// `--resume FILE`, where what came after it is to be gone on from.
+std::vector<std::string> with_newest(std::vector<std::string> command) {
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    if (command[i].starts_with("--resume=")) command[i] = "--resume";
+    if (command[i] == "--resume" && i + 1 < command.size() && !command[i + 1].starts_with("-"))
+      command.erase(command.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+  }
+  return command;
+}
+
 void complete(Options& o) {
   if (o.command.empty()) throw UsageError("there is no program to run: elastic [OPTIONS] -- PROGRAM ARGUMENTS...");
   if (!value_of(o.command, "--out")) throw UsageError("the program needs --out, where its checkpoints are");
@@ -149,7 +162,7 @@ std::filesystem::file_time_type progress_in(const std::filesystem::path& folder)
   std::error_code none;
   auto newest = std::filesystem::file_time_type::min();
   for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
-    if (entry.path().extension() != ".h5") continue;
+    if (entry.path().extension() != ".h5" && entry.path().filename() != "training-name") continue;  // touched by local copies
     const auto time = entry.last_write_time(none);
     if (!none) newest = std::max(newest, time);
   }
@@ -169,11 +182,17 @@ class Elastic {
   }
 
   int run() {
+    trust_those_that_answer();
     int failures = 0;
     for (int start = 1;; ++start) {
       const auto before = progress_in(out_);
+      int none = SIGUSR2;
+      asked.compare_exchange_strong(none, 0);  // there is nobody to report
       const int code = run_once(start);
-      if (code == 0 || code == 2 || code == trainer::to_be_gone_on) return code;
+      // Later a host may refuse what all of them took at first: a GPU may be gone.
+      if (code == 0 || code == trainer::to_be_gone_on || (code == 2 && start == 1)) return code;
+      none = SIGUSR2;
+      asked.compare_exchange_strong(none, 0);
       if (asked != 0) return say("ended by a signal"), trainer::to_be_gone_on;
       failures = progress_in(out_) > before ? 1 : failures + 1;
       if (failures > o_.retries)
@@ -187,7 +206,7 @@ class Elastic {
  private:
   // A job on what is left; its exit code.
   int run_once(int start) {
-    auto command = o_.command;
+    auto command = start == 1 && !passed_by_checkpoints() ? o_.command : with_newest(o_.command);
     int ranks = hosts_.ranks();
     std::string grid;
     if (grid_) {
@@ -212,28 +231,31 @@ class Elastic {
     Job job(words);
     const auto look = [&](const std::string& line) { accuse(line, names); };
     auto probed = std::chrono::steady_clock::now();
+    std::vector<std::pair<std::string, Question>> questions;
     std::map<std::string, int> silent;
     while (!job.watch(0.2, look)) {
       if (const int signal = asked.exchange(0); signal != 0) {
-        job.signal(signal);
-        if (signal != SIGUSR2) {
-          while (!job.watch(0.2, look)) {
-          }
-          asked = signal;
-          // MPICH's launcher may lose the ranks' exit code then. Should they have ended all the same, the next job finds that.
-          return job.code() == 0 ? trainer::to_be_gone_on : job.code();
-        }
+        job.signal(as_launcher_takes(signal));
+        if (signal != SIGUSR2) return ended_by(job, signal, look);
       }
-      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - probed;
-      if (o_.probe_seconds == 0 || passed.count() < o_.probe_seconds) continue;
-      for (const auto& name : names) {
-        silent[name] = alive(name) ? 0 : silent[name] + 1;
+      for (auto question = questions.begin(); question != questions.end();) {
+        const auto answer = question->second.answer();
+        if (!answer) {
+          ++question;
+          continue;
+        }
+        const auto name = question->first;
+        question = questions.erase(question);
+        silent[name] = *answer ? 0 : silent[name] + 1;
         if (silent[name] < 2) continue;  // once may be chance
         say(fmt::format("{} does not answer: ends the job", name));
         dead_.push_back(name);
         job.kill();
         return 1;
       }
+      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - probed;
+      if (o_.probe_seconds == 0 || passed.count() < o_.probe_seconds || !questions.empty()) continue;
+      questions = ask(names);
       probed = std::chrono::steady_clock::now();
     }
     const int code = job.code();
@@ -241,6 +263,33 @@ class Elastic {
       say(fmt::format("the job ended with {}", code > 128 ? fmt::format("signal {}", code - 128) : fmt::format("code {}", code)));
     return code;
   }
+
+  // Whether there is a newer checkpoint than the one that --resume names: this program was started before.
+  bool passed_by_checkpoints() const {
+    const auto file = value_of(o_.command, "--resume");
+    std::error_code none;
+    return file && !file->starts_with("-") && std::filesystem::exists(*file, none) &&
+           progress_in(out_) > std::filesystem::last_write_time(*file, none);
+  }
+
+  // Ranks write a checkpoint and end. A further signal is handed on, too; the third ends all.
+  int ended_by(Job& job, int first, const std::function<void(const std::string& line)>& look) {
+    int signals = 1;
+    while (!job.watch(0.2, look)) {
+      const int signal = asked.exchange(0);
+      if (signal == 0) continue;
+      if (signal != SIGUSR2 && ++signals > 2) {
+        job.kill();
+        break;
+      }
+      job.signal(as_launcher_takes(signal));
+    }
+    asked = first;
+    // MPICH's launcher may lose the ranks' exit code then. Should they have ended all the same, the next job finds that.
+    return job.code() == 0 ? trainer::to_be_gone_on : job.code();
+  }
+  // srun itself ends the job at SIGTERM, and at SIGINT only tells how it is.
+  static int as_launcher_takes(int signal) { return under_slurm() && signal != SIGUSR2 ? SIGUSR1 : signal; }
 
   std::string text_of(const GridExtents& g) const {
     std::string text;
@@ -251,25 +300,52 @@ class Elastic {
     return text.empty() ? "sample=1" : text;
   }
 
-  bool alive(const std::string& host) const {
-    if (host == host_name() || host == "localhost") return true;
-    return succeeds(fill(o_.probe, {{"host", host}}), o_.probe_limit);
+  static bool is_here(const std::string& host) { return host == host_name() || host == "localhost"; }
+  std::vector<std::pair<std::string, Question>> ask(const std::vector<std::string>& names) const {
+    std::vector<std::pair<std::string, Question>> questions;
+    for (const auto& name : names)
+      if (trusted_.contains(name)) questions.emplace_back(name, Question(fill(o_.probe, {{"host", name}}), o_.probe_limit));
+    return questions;
+  }
+  // Those that do not answer.
+  std::vector<std::string> silent_of(const std::vector<std::string>& names) const {
+    std::vector<std::string> silent;
+    for (auto& [name, question] : ask(names)) {
+      std::optional<bool> answer;
+      while (!(answer = question.answer())) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      if (!*answer) silent.push_back(name);
+    }
+    return silent;
+  }
+  // Of a host that has never answered, such as where ssh asks for a password, silence tells nothing.
+  void trust_those_that_answer() {
+    for (const auto& name : hosts_.names())
+      if (!is_here(name)) trusted_.insert(name);
+    const auto silent = silent_of(hosts_.names());
+    for (const auto& name : silent) {
+      trusted_.erase(name);
+      say(fmt::format("{} does not answer to --probe: it will not be asked again", name));
+    }
   }
 
   // What launchers say of ranks that died: "PID 71 RUNNING AT node1" (MPICH), "srun: error: node1: task 3: Killed".
   void accuse(const std::string& line, const std::vector<std::string>& names) {
+    // What comes later of one job are those whom the launcher has ended.
     for (const auto& name : names) {
-      const auto running = line.find("RUNNING AT " + name), task = line.find("error: " + name + ": task");
-      if (running == std::string::npos && task == std::string::npos) continue;
-      if (std::find(accused_.begin(), accused_.end(), name) == accused_.end()) accused_.push_back(name);
+      if (!accused_.empty()) return;
+      const auto running = line.find("RUNNING AT " + name);
+      const auto behind = running == std::string::npos ? 0 : running + 11 + name.size();
+      const bool whole = behind > 0 && (behind == line.size() || (!std::isalnum(static_cast<unsigned char>(line[behind])) &&
+                                                                  line[behind] != '-' && line[behind] != '.'));
+      if (whole || line.find("error: " + name + ": task") != std::string::npos) accused_.push_back(name);
     }
   }
 
   // Drops what is dead. Whether anything is left.
   bool judge() {
     bool left = true;
-    for (const auto& name : hosts_.names())
-      if (std::find(dead_.begin(), dead_.end(), name) == dead_.end() && !alive(name)) dead_.push_back(name);
+    for (const auto& name : silent_of(hosts_.names()))
+      if (std::find(dead_.begin(), dead_.end(), name) == dead_.end()) dead_.push_back(name);
     for (const auto& name : dead_) {
       say(fmt::format("{} is dead: goes on without it", name));
       left = hosts_.drop(name);
@@ -286,6 +362,7 @@ class Elastic {
   std::optional<GridExtents> grid_;
   std::string split_ = "filter";
   std::vector<std::string> accused_, dead_;  // of the last job
+  std::set<std::string> trusted_;            // to answer as long as they live
 };
 
 int run(int argc, char** argv) {

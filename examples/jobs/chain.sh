@@ -25,6 +25,8 @@ while :; do
   status=$?
   kill -0 "$elastic" 2>/dev/null || break
 done
+# It may have ended in between.
+if [ "$status" -gt 128 ]; then wait "$elastic" && status=0 || status=$?; fi
 # TERM and INT are somebody's wish to end it.
 if [ "$status" -ne 75 ] || [ "$asked" = TERM ] || [ "$asked" = INT ]; then exit "$status"; fi
 
@@ -35,4 +37,5 @@ if [ "$chain" -gt "${MPIGRAD_CHAIN_MOST:-20}" ]; then
 fi
 script=$(scontrol show job -o "$SLURM_JOB_ID" | sed -n 's/.* Command=\([^ ]*\).*/\1/p')
 [ -n "$script" ] || { echo 'chain: Slurm does not tell the job script' >&2; exit 75; }
-MPIGRAD_CHAIN=$chain sbatch --export=ALL "$script" || exit 75
+MPIGRAD_CHAIN=$chain sbatch --export=ALL ${SLURM_JOB_ACCOUNT:+"--account=$SLURM_JOB_ACCOUNT"} \
+  ${SLURM_JOB_PARTITION:+"--partition=$SLURM_JOB_PARTITION"} ${SLURM_JOB_QOS:+"--qos=$SLURM_JOB_QOS"} "$script" || exit 75

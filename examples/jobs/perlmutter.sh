@@ -11,6 +11,7 @@
 #SBATCH --time=04:00:00
 #SBATCH --signal=B:USR1@300
 #SBATCH --open-mode=append
+#SBATCH --no-kill
 #SBATCH --output=%x.out
 set -u
 MPIGRAD=${MPIGRAD:-$HOME/mpigrad} DATA=${DATA:-universes}

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -148,7 +149,10 @@ int usage_error(const CLI::App& app, std::string message, int rank) {
 }
 
 int parse(CLI::App& app, int argc, char** argv) { return parse_on(app, argc, argv, nullptr); }
-int parse(CLI::App& app, int argc, char** argv, Transport& transport) { return parse_on(app, argc, argv, &transport); }
+int parse(CLI::App& app, int argc, char** argv, Transport& transport) {
+  std::signal(SIGUSR2, SIG_IGN);  // trainings answer it, and whoever asks too early or too late ends nothing
+  return parse_on(app, argc, argv, &transport);
+}
 
 int finish(const CLI::App& app, Transport& transport, const std::function<int()>& f) {
   // Reads ahead that nobody needs any more must end before the process takes HDF5 down.

@@ -47,6 +47,8 @@ void add_onnx_option(CLI::App& app, Options& o) {
 
 void write_onnx(const Communicator& world, const Options& o, nn::Module& net, const Shape& input) {
   if (o.onnx.empty()) return;
+  if (current_device() != DeviceKind::cpu || parse_grid(o.grid, 1, Channels::split).channel > 1)
+    throw UsageError("--onnx is for --device cpu and whole weights, without filter or channel in --grid");
   trainer::together(world, [&] {
     if (world.rank() != 0) return;
     export_onnx(o.onnx, net, input, {.overwrite = o.overwrite});

@@ -39,6 +39,13 @@ void add_store_option(CLI::App& app, Options& o) {
          "again where all of them are more than 1 GiB per node)")
       ->check(CLI::NonNegativeNumber)
       ->group("Data");
+  app.add_option(
+         "--ghosts", o.ghosts,
+         "planes around each rank's block that are read, too, so that the first layer asks no other rank for what it needs of "
+         "them: half its kernel, and what a pooling behind it adds")
+      ->check(tool::whole_number(0, 1000))
+      ->capture_default_str()
+      ->group("Data");
 }
 
 std::int64_t store_bytes_of(const Options& o) { return static_cast<std::int64_t>(std::min(o.store, 1e9) * double{1 << 30}); }

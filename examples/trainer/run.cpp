@@ -9,8 +9,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <random>
 #include <utility>
 
+#include "examples/trainer/supervised.h"
 #include "framework/cuda/cuda.h"
 #include "framework/joined.h"
 #include "framework/tensor/printable.h"
@@ -120,6 +123,18 @@ std::vector<std::string> shared_lines(const Communicator& world, const std::vect
   return result;
 }
 
+// The name of the training in --out, if it has one.
+std::string training_in(const Options& o, const Communicator& world) {
+  std::vector<std::string> lines;
+  if (world.rank() == 0) {
+    std::ifstream file(training_name_file(o));
+    std::string line;
+    if (file >> line) lines.push_back(line);
+  }
+  lines = shared_lines(world, lines);
+  return lines.empty() ? std::string() : lines.front();
+}
+
 // What --resume names, the best first; none if there is nothing to go on from.
 std::vector<std::string> files_to_resume(const Options& o, const Communicator& world) {
   std::vector<std::string> files;
@@ -142,7 +157,13 @@ std::vector<std::string> files_to_resume(const Options& o, const Communicator& w
   std::int64_t step = -1;
   if (world.rank() == 0 && !files.empty()) step = read_checkpoint_info(files.front()).step;
   world.transport().bcast(&step, 1, DType::int64, 0);
-  const auto copy = find_local_copy(world, local_folder(o.local_copies, o.out), step);
+  const auto training = training_in(o, world);
+  LocalCopy copy;
+  try {
+    if (!training.empty()) copy = find_local_copy(world, local_folder(o.local_copies, training), step);
+  } catch (const SharedError& error) {
+    if (world.rank() == 0) fmt::print(stderr, "warning: local copies are not looked at: {}\n", error.what());
+  }
   if (copy.rank < 0) return files;
   if (world.rank() == 0 && !o.quiet) fmt::print(stderr, "the node of rank {} has a newer checkpoint\n", copy.rank);
   files.insert(files.begin(), copy.file.string());
@@ -193,18 +214,17 @@ Start start_from_files(const Options& o, const Communicator& world, nn::Module& 
   for (const auto& pattern : o.freeze) net.parameters().freeze(pattern);
   if (!o.weights.empty() && !o.take.empty()) take(o, world, net);
   else if (!o.weights.empty()) load_weights(o.weights, world, net);
-  if (o.resume.empty()) {
-    if (!o.local_copies.empty()) remove_local_copies(world, local_folder(o.local_copies, o.out));
-    return {};
-  }
+  if (o.resume.empty()) return {};
   const bool first = world.rank() == 0;
   const auto files = files_to_resume(o, world);
   if (files.empty() && !o.local_copies.empty() && !o.overwrite)
     trainer::together(world, [&] {
-      const auto rows = std::filesystem::path(o.out) / TrainingLog::file;
       std::error_code error;
-      require(!first || !std::filesystem::exists(rows, error),
-              "[resume] there is no checkpoint of the training whose {} is there; --overwrite begins anew", rows.string());
+      for (const auto* name : {TrainingLog::file, weights_file, summary_file, newest_checkpoint}) {
+        const auto file = std::filesystem::path(o.out) / name;
+        require(!first || !std::filesystem::exists(file, error),
+                "[resume] there is no checkpoint of the training whose {} is there; --overwrite begins anew", file.string());
+      }
     });
   if (files.empty() && first && !o.quiet) fmt::print(stderr, "no checkpoint in {}: training begins\n", o.out);
   for (const auto& file : files) {
@@ -239,9 +259,25 @@ Start start_from_files(const Options& o, const Communicator& world, nn::Module& 
         fmt::print(stderr, "warning: {} was trained with {} {}, now it is {}\n", file, name, printable(before(name)), text);
     if (first && !o.quiet && (files.size() > 1 || file != o.resume))
       fmt::print(stderr, "going on from {}: {} epochs and {} steps\n", file, info.epoch, info.epoch_step);
-    return {info.epoch, {info.epoch_step, RunningMean::of(info.epoch_loss, info.epoch_samples)}};
+    Start start{info.epoch, {info.epoch_step, RunningMean::of(info.epoch_loss, info.epoch_samples)}};
+    // From a file that was named, others may come later that lie before its copies.
+    if (!o.local_copies.empty() && o.resume == newest_in_out) start.training = training_in(o, world);
+    return start;
   }
   return {};
+}
+
+std::filesystem::path training_name_file(const Options& o) { return std::filesystem::path(o.out) / "training-name"; }
+
+std::string name_training(const Options& o, const Communicator& world) {
+  std::vector<std::string> name;
+  trainer::together(world, [&] {
+    if (world.rank() != 0) return;
+    std::random_device random;
+    name.push_back(fmt::format("{:08x}{:08x}", random(), random()));
+    write_text(training_name_file(o), name.front() + "\n");
+  });
+  return shared_lines(world, name).front();
 }
 
 void save(const std::filesystem::path& path, nn::Module& net, const Communicator& world, const SaveOptions& options) {

@@ -57,7 +57,11 @@ CheckpointInfo load_weights(const std::string& path, const Communicator& world, 
 struct Start {
   std::int64_t epoch = 0;
   EpochPosition position{};  // in that epoch, of `steps`
+  std::string training{};    // the name under which it keeps local copies; empty: it has none yet
 };
+// Names a training that keeps local copies, in a file of --out, which is there. Collective.
+std::string name_training(const Options& options, const Communicator& world);
+std::filesystem::path training_name_file(const Options& options);
 // Whether a run may replace the files of the one before: as --overwrite says, or because it goes on with that.
 bool replaces(const Options& options);
 // Weights or a checkpoint to start from, if asked for. Of a folder the newest one that is whole; why others are skipped is said.

@@ -36,7 +36,6 @@ void take_checkpoint_options(const Options& o, TrainerOptions& options) {
   options.asynchronous = !o.wait_for_checkpoints;
   options.checkpoint_seconds = o.checkpoint_minutes * 60, options.keep = o.keep_checkpoints, options.keep_best = o.keep_best;
   options.time_limit = o.time_limit * 60, options.notes_signals = true;
-  if (!o.local_copies.empty()) options.local_folder = local_folder(o.local_copies, o.out), options.local_steps = o.local_steps;
 }
 
 int ended_early(const Communicator& world, const Options& o, const TrainerResult& result, std::int64_t steps) {
@@ -90,6 +89,11 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   options.folder = out / "", options.replaces = o.overwrite && o.resume.empty();
   options.values = s.values, options.monitor = s.values.front(), options.patience = o.patience;
   take_checkpoint_options(o, options);
+  if (!o.local_copies.empty() && !silent) {
+    const auto training = began.training.empty() ? name_training(o, world) : began.training;
+    options.local_folder = local_folder(o.local_copies, training), options.local_steps = o.local_steps;
+    options.local_mark = training_name_file(o);
+  }
   options.started = start, options.notes = notes;
   options.most_seconds = o.minutes * 60;
   options.progress = {.rank = world.rank(), .quiet = o.quiet};
@@ -120,6 +124,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
        {.info = {.step = optimizer->steps(), .epoch = result.epochs_behind, .notes = notes},
         .half = s.half_weights,
         .overwrite = true});
+  if (!options.local_folder.empty()) remove_local_copies(world, options.local_folder);
   if (s.half_weights) load_weights((out / weights_file).string(), world, s.net);  // what is measured is what is in the file
   if (s.finish) s.finish();
   const auto usage = peak_usage(world);

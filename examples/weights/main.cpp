@@ -98,6 +98,7 @@ void to_theirs(const Options& o) {
     for (const auto& [name, text] : info.notes) file.metadata[note_prefix + name] = text;
   } else {
     file.metadata = read_theirs(o.first).metadata;
+    file.metadata.emplace("format", "pt");
   }
   for (const auto& [name, value] : tensors_of(o.first, true)) file.tensors.push_back({name, converted(value, o.type)});
   is_npz(o.second) ? write_npz(o.second, file, o.overwrite) : write_safetensors(o.second, file, o.overwrite);

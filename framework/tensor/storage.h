@@ -36,6 +36,10 @@ class Storage {
   std::int64_t bytes() const { return bytes_; }
   DeviceKind device() const { return device_; }
 
+  // What whoever made the elements keeps with them, as long as they are there: planes around a block (comm/spatial/ghosts.h).
+  void keep_beside(std::shared_ptr<const void> what) { beside_ = std::move(what); }
+  const std::shared_ptr<const void>& beside() const { return beside_; }
+
   // What writes the bytes [begin, end) again as they were. The storage it gets is this one, not owned.
   struct Recipe {
     std::int64_t begin = 0, end = 0;
@@ -58,6 +62,7 @@ class Storage {
   std::atomic<bool> room_claimed_{false};
   std::function<void()> release_;
   std::unique_ptr<Recipe> recipe_;
+  std::shared_ptr<const void> beside_;
   mutable bool dropped_ = false;
   mutable std::unique_ptr<std::byte[]> around_;  // of what is dropped: what lies before and behind the recipe's bytes
 };

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <span>
 
+#include "comm/spatial/ghosts.h"
 #include "framework/cuda/staging.h"
 #include "framework/job_queue.h"
 #include "framework/tensor/random.h"
@@ -17,6 +18,7 @@
 #include "models/data/sources/bytes.h"
 #include "models/data/sources/hdf5.h"
 #include "models/data/store.h"
+#include "ops/views.h"
 
 namespace mpigrad::data {
 
@@ -53,7 +55,9 @@ struct Loader::State {
   DType target_dtype = DType::float32;
   Shape window;  // [D, H, W] of a batch's samples
   std::optional<ForegroundCells> foreground;
-  Box spatial;  // this rank's block of [D, H, W]
+  Box block;                            // this rank's of [D, H, W]
+  Box spatial;                          // that with its ghost planes: what is read and put together
+  std::array<std::int64_t, 3> width{};  // of ghost planes on any rank
   std::optional<Regions> regions, targets;
   std::optional<SampleStore> store;
 
@@ -71,6 +75,14 @@ struct Loader::State {
     const bool one_class = !t.per_cell && t.shape == Shape{1} && !is_floating(target_dtype);
     if (!one_class) extents.insert(extents.end(), t.shape.begin(), t.shape.end());
     return Shape(extents);
+  }
+  // A rank's block with the ghost planes around it.
+  Box with_ghost_planes(Box of) const {
+    for (int a = 0; a < 3; ++a) {
+      const auto w = width[static_cast<std::size_t>(a)];
+      of.begin[a] = std::max<std::int64_t>(0, of.begin[a] - w), of.end[a] = std::min(window[a], of.end[a] + w);
+    }
+    return of;
   }
   const Layouts& layouts_for(std::int64_t n);
   std::shared_ptr<Fetch> start(std::int64_t epoch, const std::vector<std::int64_t>& order, std::int64_t step, bool ahead = false);
@@ -187,13 +199,14 @@ std::vector<Loader::Fetch::Item> Loader::State::from_store(Fetch& fetch, std::ve
     wanted.push_back({batch[static_cast<std::size_t>(i)].sample, group});
   }
   const auto boxes = [&](std::size_t i, int rank) {
-    auto block = spatial;
+    auto reach = spatial;
     if (layout) {
       const auto theirs = layout->box(rank);
-      for (int a = 0; a < 3; ++a) block.begin[a] = theirs.begin[a + 1], block.end[a] = theirs.end[a + 1];
+      for (int a = 0; a < 3; ++a) reach.begin[a] = theirs.begin[a + 1], reach.end[a] = theirs.end[a + 1];
+      reach = with_ghost_planes(reach);
     }
     std::vector<Box> result;
-    for (const auto& piece : pieces_for(batch[i], block)) result.push_back(piece.box);
+    for (const auto& piece : pieces_for(batch[i], reach)) result.push_back(piece.box);
     return result;
   };
   fetch.stored = store->start(wanted, boxes, ahead);
@@ -274,7 +287,16 @@ void Loader::State::fill(Fetch& fetch, std::byte* x, std::byte* y) {
 Batch Loader::State::laid_out(const Fetch& fetch, const Tensor& x, const Tensor& y) {
   const auto& layout = layouts_for(fetch.n);
   if (!layout.x) return {constant(x), constant(y)};
-  return {constant(x).with_layout(layout.x), constant(y).with_layout(layout.y)};
+  if (spatial == block) return {constant(x).with_layout(layout.x), constant(y).with_layout(layout.y)};
+  std::array<std::int64_t, 3> low{}, high{};
+  for (int a = 0; a < 3; ++a) {
+    const auto i = static_cast<std::size_t>(a);
+    low[i] = block.begin[a] - spatial.begin[a], high[i] = spatial.end[a] - block.end[a];
+  }
+  auto own = y;
+  if (source->target_type().per_cell)
+    for (int a = 0; a < 3; ++a) own = slice(own, a + 1, block.begin[a] - spatial.begin[a], block.end[a] - spatial.begin[a]);
+  return {with_ghosts(x, low, high, width).with_layout(layout.x), constant(own).with_layout(layout.y)};
 }
 
 // The fetch is kept by its job, not the state: that waits for its jobs.
@@ -360,8 +382,13 @@ Loader::Loader(SourcePtr source, LoaderOptions options) {
   if (o.grid) {
     const auto box = s.layouts_for(o.batch).x->box();
     require_planes(o.grid, s.shape(o.batch));
-    for (int a = 0; a < 3; ++a) s.spatial.begin[a] = box.begin[a + 1], s.spatial.end[a] = box.end[a + 1];
+    for (int a = 0; a < 3; ++a) {
+      s.spatial.begin[a] = box.begin[a + 1], s.spatial.end[a] = box.end[a + 1];
+      if (s.layouts_for(o.batch).x->axis_of(a + 1) >= 0) s.width[static_cast<std::size_t>(a)] = o.ghosts;
+    }
   }
+  require(o.ghosts >= 0, "[data] {} ghost planes cannot be read", o.ghosts);
+  s.block = s.spatial, s.spatial = s.with_ghost_planes(s.block);
   // Windows are elsewhere in each epoch; a source that keeps samples is the better place for them.
   const bool moves = s.kinds.any() || o.elastic;
   const auto& largest = moves ? s.source->whole() : s.spatial;

@@ -32,6 +32,9 @@ struct LoaderOptions {
   DType dtype = DType::float32;  // of x
   // Of y: floating-point, or for classes int64, labels of cells the stored integers. None: that, and for numbers that of x.
   std::optional<DType> target_dtype{};
+  // So many planes around each rank's block are read, too, wherever it is cut: what the first layers need there no rank is asked
+  // for (comm/spatial/ghosts.h). Costs the memory of the block and these planes a second time.
+  std::int64_t ghosts = 0;
   std::vector<std::int64_t> samples{};  // which ones; empty: all
   bool drop_last = false;               // leave out a last, smaller batch
   int prefetch = 1;                     // batches that are read while one is used; 0: none

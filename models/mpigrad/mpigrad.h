@@ -67,6 +67,7 @@
 #include "models/nn/layers.h"
 #include "models/nn/sequential.h"
 #include "models/nn/summary.h"
+#include "models/onnx/onnx.h"
 #include "models/segmentation/losses.h"
 #include "models/segmentation/metrics.h"
 #include "models/segmentation/sliding_window.h"

@@ -41,8 +41,8 @@ class Exporter final : public detail::OpObserver {
   Exporter(onnx::Graph& graph, nn::Module& net, const Tensor& x, bool any_batch)
       : graph_(graph), any_batch_(any_batch), batch_(x.dim(0)) {
     const auto& parameters = net.parameters();
-    for (std::size_t i = 0; i < parameters.size(); ++i) names_[parameters[i].value.id()] = parameters[i].name;
-    for (const auto& [name, value] : net.buffers()) names_[value.id()] = name;
+    for (std::size_t i = 0; i < parameters.size(); ++i) names_[parameters[i].value.id()] = apart(parameters[i].name);
+    for (const auto& [name, value] : net.buffers()) names_[value.id()] = apart(name);
     graph_.input("x", in_order_of_onnx(x.shape()), x.dtype(), any_batch_);
     (x.rank() == volume_rank ? values_[x.id()].first : values_[x.id()].last) = "x";
   }
@@ -80,6 +80,8 @@ class Exporter final : public detail::OpObserver {
     bool& flag;
   };
 
+  // From names that are made here.
+  static std::string apart(const std::string& name) { return name.find('.') == std::string::npos ? name + ".value" : name; }
   Shape in_order_of_onnx(const Shape& s) const { return s.rank() == volume_rank ? Shape{s[0], s[4], s[1], s[2], s[3]} : s; }
   // Some names are those of several types.
   template <class T>
@@ -98,7 +100,8 @@ class Exporter final : public detail::OpObserver {
   // The tensor's number alone: it is called after its parameter, where it is one.
   std::string constant(const Tensor& value) {
     const auto found = names_.find(value.id());
-    auto name = found == names_.end() ? fresh("constant") : found->second;
+    // A parameter in our order of dimensions is not what it is called in ONNX's.
+    auto name = found == names_.end() ? fresh("constant") : found->second + (value.rank() == volume_rank ? ".channels_last" : "");
     return add_constant(name, value);
   }
   std::string add_constant(std::string name, const Tensor& value) {
@@ -198,6 +201,7 @@ class Exporter final : public detail::OpObserver {
     auto pads = ints(a.padding_low);
     for (const auto p : ints(a.padding_high)) pads.push_back(p);
     std::vector<std::string> inputs{first(in(0)), weight(w)};
+    require(!has(2) || known(in(2)), "[onnx] weights of a convolution do not depend on the input");
     if (has(2)) inputs.push_back(constant(in(2)));
     const auto y = node("Conv", inputs,
                         {{"kernel_shape", Ints{w.dim(1), w.dim(2), w.dim(3)}},
@@ -267,6 +271,7 @@ class Exporter final : public detail::OpObserver {
   void channel_moments(bool per_sample) {
     const auto& x = in(0);
     require(x.rank() == volume_rank, "[onnx] norms of the batch are of volumes");
+    require(per_sample || !any_batch_, "[onnx] statistics of a batch cannot be exported for any number of samples");
     const Ints axes = per_sample ? Ints{2, 3, 4} : Ints{0, 2, 3, 4};
     const auto kept = node("ReduceMean", {first(x)}, {{"axes", axes}, {"keepdims", std::int64_t{1}}});
     const auto apart = node("Sub", {first(x), kept});
@@ -276,7 +281,7 @@ class Exporter final : public detail::OpObserver {
   }
 
   void linear(double slope) {
-    require(known(in(1)), "[onnx] weights of a linear layer do not depend on the input");
+    require(known(in(1)) && (!has(2) || known(in(2))), "[onnx] weights of a linear layer do not depend on the input");
     std::vector<std::string> inputs{last(in(0)), constant(in(1))};
     if (has(2)) inputs.push_back(constant(in(2)));
     set_last(activated(node("Gemm", inputs, {{"transB", std::int64_t{1}}}), slope));
@@ -355,11 +360,18 @@ class Exporter final : public detail::OpObserver {
   }
   // Ours keep the dimensions.
   void reduce(const std::string& op, const std::vector<int>& axes) {
+    require(!any_batch_ || std::find(axes.begin(), axes.end(), 0) == axes.end(),
+            "[onnx] what is put together of all samples cannot be exported for any number of them");
     const bool volume = has_first(in(0));
     Ints list;
     for (const int axis : axes) list.push_back(volume ? axis_in_first(axis) : axis);
     const auto x = volume ? first(in(0)) : last(in(0));
-    const auto y = op == "ReduceSum" ? node(op, {x, constant(list)}) : node(op, {x}, {{"axes", list}});  // as opset 17 has it
+    // As opset 17 has them.
+    std::vector<std::string> inputs{x};
+    std::vector<Attribute> attributes;
+    if (op == "ReduceSum") inputs.push_back(constant(list));
+    else attributes.push_back({"axes", list});
+    const auto y = node(op, inputs, attributes);
     volume ? set_first(y) : set_last(y);
   }
 
@@ -462,6 +474,9 @@ class Exporter final : public detail::OpObserver {
 
 void export_onnx(const std::filesystem::path& path, nn::Module& net, const Shape& input, const OnnxOptions& options) {
   require(options.overwrite || !std::filesystem::exists(path), "[onnx] {} exists already", path.string());
+  const auto& parameters = net.parameters();
+  require(parameters.size() == 0 || parameters[0].value.device() == DeviceKind::cpu,
+          "[onnx] a network on a GPU is not exported: load its weights on the CPU");
   Untaped scope;
   UseDevice device(DeviceKind::cpu);
   nn::EvaluationMode mode(net);

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "comm/transport/waited.h"
@@ -26,18 +27,26 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 void StepClock::start() {
   if (!times_) return;
   const auto& waited = detail::waited_of_this_thread();
-  seconds_ = now(), messages_ = waited.messages, collectives_ = waited.collectives;
+  seconds_ = now(), messages_ = waited.messages, collectives_ = waited.collectives, data_ = 0, seen_ = messages_ + collectives_;
 }
 
-void StepClock::step(double waited_for_data) {
+// Parts of a batch may come as messages, which are counted as such.
+void StepClock::batch(double waited) {
+  if (!times_) return;
+  const auto& now = detail::waited_of_this_thread();
+  data_ += std::max(0.0, waited - (now.messages + now.collectives - seen_));
+  seen_ = now.messages + now.collectives;
+}
+
+void StepClock::step() {
   if (!times_) return;
   const auto& waited = detail::waited_of_this_thread();
   const double time = now();
   times_->seconds += time - seconds_;
   times_->messages += waited.messages - messages_, times_->collectives += waited.collectives - collectives_;
-  times_->data += waited_for_data;
+  times_->data += std::exchange(data_, 0);
   ++times_->steps;
-  seconds_ = time, messages_ = waited.messages, collectives_ = waited.collectives;
+  seconds_ = time, messages_ = waited.messages, collectives_ = waited.collectives, seen_ = messages_ + collectives_;
 }
 
 std::string straggler_table(const RankTimes& mine, const Communicator& world) {

@@ -26,12 +26,13 @@ std::string straggler_table(const RankTimes& mine, const Communicator& world);
 class StepClock {
  public:
   explicit StepClock(RankTimes* times) : times_(times) {}
-  void start();                       // what was before does not count
-  void step(double waited_for_data);  // one has ended, since start() or the step before
+  void start();               // what was before does not count
+  void batch(double waited);  // one is there, for which the rank has waited so long since start(), batch() or step()
+  void step();                // one has ended, since start() or the step before
 
  private:
   RankTimes* times_;
-  double seconds_ = 0, messages_ = 0, collectives_ = 0;
+  double seconds_ = 0, messages_ = 0, collectives_ = 0, data_ = 0, seen_ = 0;
 };
 
 }  // namespace mpigrad

@@ -48,7 +48,7 @@ struct TrainerOptions {
   bool keep_best = false;  // best.h5, weights alone, of the epoch in which `monitor` was best
   // A copy every so many steps on the disks of two nodes (models/train/restart/local_copies.h), in this folder; 0: not.
   // Parameters are whole on every rank.
-  std::filesystem::path local_folder{};
+  std::filesystem::path local_folder{}, local_mark{};  // the mark is a file that gets a new time with each copy; empty: none
   std::int64_t local_steps = 0;
   // Ends with a checkpoint, between two steps where it can: so many seconds after `started`, early enough to write it (0: no
   // limit), and where a signal is noted (models/train/restart/interruption.h).

@@ -131,13 +131,14 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
     mean = begin.loss, samples = 0;
     auto micro = begin.steps * options.accumulate;
     bool interrupted = false;
-    double waiting = 0, waited_in_step = 0;
+    double waiting = 0;
     StepClock clock(options.times);
     clock.start();
     auto asked = std::chrono::steady_clock::now();
     for (const auto& batch : loader.epoch(epoch, micro)) {
       const double waited = seconds_since(asked);
-      waiting += waited, waited_in_step += waited;
+      waiting += waited;
+      clock.batch(waited);
       if (micro == steps * options.accumulate) break;
       if (options.profile) options.profile->waited_for_data(waited);
       if (options.profile && micro % options.accumulate == 0) options.profile->begin_step();
@@ -150,7 +151,7 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
       const auto n = batch.x.layout() ? batch.x.layout()->global[0] : batch.x.dim(0);
       losses.add(share, {.epoch = epoch, .step = step, .samples = n});
       if (options.profile && last) options.profile->end_step();
-      if (last) clock.step(std::exchange(waited_in_step, 0));
+      if (last) clock.step();
       const auto behind = micro / options.accumulate;
       if (last && behind < steps && options.interrupts && options.interrupts(epoch, behind)) {
         losses.finish();

@@ -63,10 +63,16 @@ mkdir "$work/less"
 shell 3 --hosts localhost --retries 9 --forgive 0 -- \
   'case "$0 $*" in *depth=3*) echo "=   PID 7 RUNNING AT localhost" >&2; exit 9 ;; esac; exit 0' --out "$work/less" --grid depth=3
 judge 'the next grid has a rank less' said 0 'start 2: 2 ranks on localhost, --grid depth=2$'
-shell 2 --hosts localhost,gone --probe 'false {host}' -- \
-  'case "$0 $*" in *depth=4*) exit 9 ;; esac; exit 0' --out "$work/less" --grid depth=4
+touch "$work/alive"
+shell 2 --hosts localhost,gone --probe "test -e $work/alive -o {host} = here" -- \
+  'case "$0 $*" in *depth=4*) rm '"$work/alive"'; exit 9 ;; esac; exit 0' --out "$work/less" --grid depth=4
 judge 'a host that does not answer is dropped' said 0 'gone is dead: goes on without it'
 judge 'and the next grid fits the others' said 0 'start 2: 2 ranks on localhost, --grid depth=2$'
+
+shell 2 --hosts localhost,deaf --probe 'false {host}' --retries 1 -- 'exit 9' --out "$work/less" --grid depth=4
+judge 'a host that never answered is not dropped' said 1 'start 2: 4 ranks on localhost,deaf'
+shell 3 --hosts localhost --retries 2 -- 'exit 2' --out "$work/less"
+judge 'wrong arguments end it' gives 2
 
 # ---- a training whose ranks are killed
 python3 "$root/tests/examples/scans.py" "$work/scans"

@@ -55,7 +55,7 @@ class DeviceTransport final : public ForwardingTransport {
   }
   Pending start_receive(const Message& message, DType type) override { return messages_->start_receive(message, type); }
 
-  std::shared_ptr<Transport> control() override { return inner().duplicate(); }
+  std::shared_ptr<Transport> control() override { return inner().control(); }
 
  private:
   std::shared_ptr<Transport> wrap(std::shared_ptr<Transport> made) const override {

@@ -17,6 +17,7 @@ using detail::CallBoard;
 using namespace std::chrono;
 
 constexpr int alarm_tag = 1, question_tag = 2, answer_tag = 3, verdict_tag = 4, heard_tag = 5;
+constexpr auto verdict_patience = seconds(15);  // of a rank 0 that has asked and should have judged
 constexpr auto to_be_read = milliseconds(500);  // launchers may drop what a job prints just before it is aborted
 
 Message message_of(int peer, int tag, CallBoard::State& state) { return {peer, tag, &state, sizeof(state)}; }
@@ -165,7 +166,10 @@ void Watchdog::serve() {
 }
 
 void Watchdog::answer_or_tell() {
-  if (!heard_ && judged_.test()) {
+  // Who asks everybody ends the job, unless it is the watchdog of training.
+  const bool doomed = patience_ == Patience::none && asked_;
+  if (heard_) return;  // all is said
+  if (judged_.test()) {
     judged_.wait();
     print_own_line(verdict_.data());
     const Message heard{0, heard_tag, verdict_.data(), 1};
@@ -178,16 +182,22 @@ void Watchdog::answer_or_tell() {
     mine_ = board_->state();
     const auto message = message_of(0, answer_tag, mine_);
     answer_ = messages_->start_exchange({&message, 1}, {}, DType::uint8);
-  } else if (!told_ && late() && again()) {
+  } else if (doomed && Clock::now() - asked_at_ > verdict_patience) {
+    give_up();
+  } else if (!told_ && !doomed && late() && again()) {
     alarm_ = board_->state(), told_at_ = Clock::now();
     const auto message = message_of(0, alarm_tag, alarm_);
     told_ = messages_->start_exchange({&message, 1}, {}, DType::uint8);
   } else if (told_ && Clock::now() - told_at_ > question_patience_) {
-    print(fmt::format("[watchdog] a call has taken longer than {} s, and rank 0 does not answer\n", seconds_));
-    print_own_line("missing: rank 0: no answer");
-    std::this_thread::sleep_for(to_be_read);
-    messages_->abort(1);
+    give_up();
   }
+}
+
+void Watchdog::give_up() {
+  print(fmt::format("[watchdog] a call has taken longer than {} s, and rank 0 does not answer\n", seconds_));
+  print_own_line("missing: rank 0: no answer");
+  std::this_thread::sleep_for(to_be_read);
+  messages_->abort(1);
 }
 
 // Comes back if a job in training goes on, or ends.
@@ -245,8 +255,8 @@ void Watchdog::tell_verdict(const std::vector<CallBoard::State>& states, const s
     const Message verdict{rank, verdict_tag, verdict_.data(), static_cast<std::int64_t>(verdict_.size())};
     verdicts.push_back(messages_->start_exchange({&verdict, 1}, {}, DType::uint8));
   }
-  print_own_line(text);
   const auto start = Clock::now();
+  print_own_line(text);
   while (Clock::now() - start < patience && !std::all_of(ends.begin(), ends.end(), [](Pending& end) { return end.test(); }))
     std::this_thread::sleep_for(milliseconds(5));
   for (auto* pending : {&verdicts, &ends})

@@ -16,8 +16,8 @@
 // by ranges of ranks, tells them who is missing, upon which each prints a line of its own with the line of the program in which
 // it is (whereabouts.h), and aborts the job. Ranks that do not answer within 3 s (stopped, dead) are listed as such; if rank 0
 // does not answer within 4 s, whoever has told it prints what it is doing itself and aborts (half the limit in both cases for the
-// watchdog of training). All this takes less than 5 s. A host that waits for its GPU counts as in its last call: with NCCL the
-// hang is there.
+// watchdog of training). All this takes about 5 s at most. A host that waits for its GPU counts as in its last call: with NCCL
+// the hang is there.
 
 #include <array>
 #include <atomic>
@@ -57,6 +57,7 @@ class Watchdog {
   void report();
   void tell_verdict(const std::vector<detail::CallBoard::State>& states, const std::vector<bool>& answered);
   void print_own_line(const std::string& missing);
+  void give_up();
   bool late(const detail::CallBoard::State& state) const;
   bool late() const { return late(board_->state()); }
   bool again() const;  // whether it is time to ask, or to tell, once more

@@ -2,8 +2,12 @@
 
 #include <cxxabi.h>
 #include <dlfcn.h>
+#if __has_include(<execinfo.h>)  // not every C library has it
 #include <execinfo.h>
+#define MPIGRAD_HAS_BACKTRACE
+#endif
 #include <fmt/format.h>
+#include <link.h>
 
 #include <algorithm>
 #include <array>
@@ -24,15 +28,21 @@ namespace {
 
 constexpr int deepest = 64;
 
-// What the handler writes; one question at a time.
+// What the handler writes; one question at a time. `wanted` is taken by the handler that answers it: one that comes too late
+// finds none, or that it is another thread's.
 std::array<void*, deepest> noted;
 std::atomic<int> noted_count{-1};
-static_assert(std::atomic<int>::is_always_lock_free);
+std::atomic<bool> wanted{false};
+pthread_t wanted_of;
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 extern "C" void note_stack(int) {
+#ifdef MPIGRAD_HAS_BACKTRACE
   const int before = errno;
-  noted_count = backtrace(noted.data(), deepest);
+  if (wanted && pthread_equal(wanted_of, pthread_self()) != 0 && wanted.exchange(false))
+    noted_count = backtrace(noted.data(), deepest);
   errno = before;
+#endif
 }
 
 struct Frame {
@@ -40,6 +50,7 @@ struct Frame {
   std::uintptr_t offset = 0;
   std::string function, line;  // "train.cpp:42"; empty: unknown
   bool library = false;        // lies in the library's own file, which is not the program
+  bool program = false;
 };
 
 std::string demangled(const char* symbol) {
@@ -95,13 +106,16 @@ void look_up(std::vector<Frame>& frames, const std::string& object) {
 std::string short_name(std::string_view function) {
   if (function.starts_with("void ")) function.remove_prefix(5);
   int depth = 0;
-  std::size_t end = 0;
+  std::size_t begin = 0, end = 0;
   for (; end < function.size(); ++end) {
+    if (function[end] == ' ' && depth == 0 && !function.substr(0, end).ends_with("operator"))
+      begin = end + 1;  // behind the result's type
+    if (function.substr(end).starts_with("(anonymous namespace)")) end += 20;
     if (function[end] == '<' || function[end] == '{') ++depth;
     if ((function[end] == '>' || function[end] == '}') && depth > 0) --depth;
-    if (function[end] == '(' && depth == 0 && !function.substr(end).starts_with("(anonymous")) break;
+    else if (function[end] == '(' && depth == 0) break;
   }
-  std::string name(function.substr(0, end));
+  std::string name(function.substr(begin, end - begin));
   if (name.ends_with("operator")) name += "()";
   if (const auto lambda = name.find("::{lambda"); lambda != std::string::npos && lambda > 0) name.resize(lambda);
   return name;
@@ -118,9 +132,16 @@ bool of_system(const Frame& frame) {
 std::string describe_stack(void* const* addresses, int count) {
   Dl_info own{}, info{};
   if (dladdr(reinterpret_cast<void*>(&describe_stack), &own) == 0) own.dli_fname = "";
-  const auto program = std::filesystem::path("/proc/self/exe");
   std::error_code unreadable;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", unreadable);  // "self" is another one for addr2line
   const bool shared = !std::filesystem::equivalent(program, own.dli_fname, unreadable) && !unreadable;
+  std::uintptr_t program_base = 0;  // the first that the loader tells of
+  dl_iterate_phdr(
+      [](dl_phdr_info* found, std::size_t, void* base) {
+        *static_cast<std::uintptr_t*>(base) = found->dlpi_addr;
+        return 1;
+      },
+      &program_base);
   std::vector<Frame> frames;
   for (int i = 0; i < count; ++i) {
     if (dladdr(addresses[i], &info) == 0 || !info.dli_fname) continue;
@@ -130,7 +151,9 @@ std::string describe_stack(void* const* addresses, int count) {
                base = reinterpret_cast<std::uintptr_t>(info.dli_fbase);
     Frame frame;
     frame.object = info.dli_fname, frame.offset = base > 0x1000000 ? address - base : address;
+    frame.program = base == program_base || (program_base == 0 && base <= 0x1000000);
     frame.library = shared && frame.object == own.dli_fname;
+    if (frame.program) frame.object = program.string();  // the loader has the name by which it was called
     if (info.dli_sname) frame.function = demangled(info.dli_sname);
     frames.push_back(std::move(frame));
   }
@@ -141,17 +164,21 @@ std::string describe_stack(void* const* addresses, int count) {
   for (const auto& object : objects) look_up(frames, object);
   // From the innermost outwards, behind the handler: the last function of ours is what the program called, the next one of the
   // program's own is where.
-  const Frame *called = nullptr, *caller = nullptr;
+  // Below it may be libraries of MPI, wherever they are.
+  const Frame *called = nullptr, *caller = nullptr, *other = nullptr;
   for (const auto& frame : frames) {
     const auto name = short_name(frame.function);
     if (name.empty() || name == "note_stack" || of_system(frame) || name.starts_with("std::")) continue;
     if (frame.library || (!shared && name.starts_with("mpigrad::"))) {
-      called = &frame;
-    } else {
+      called = &frame, other = nullptr;
+    } else if (frame.program) {
       caller = &frame;
       break;
+    } else if (called && !other) {
+      other = &frame;
     }
   }
+  if (!caller) caller = other;
   std::string text;
   if (called) text = "in " + short_name(called->function);
   if (caller) {
@@ -162,6 +189,7 @@ std::string describe_stack(void* const* addresses, int count) {
 }
 
 Whereabouts::Whereabouts() : thread_(pthread_self()) {
+#ifdef MPIGRAD_HAS_BACKTRACE
   static const bool installed = [] {
     std::array<void*, 2> first{};
     backtrace(first.data(), 2);  // loads what it needs, which a handler must not
@@ -172,6 +200,7 @@ Whereabouts::Whereabouts() : thread_(pthread_self()) {
     return sigaction(SIGURG, &action, nullptr) == 0;
   }();
   static_cast<void>(installed);
+#endif
 }
 
 std::string Whereabouts::find() const {
@@ -180,11 +209,11 @@ std::string Whereabouts::find() const {
   int count = -1;
   {
     const std::lock_guard lock(mutex);
-    noted_count = -1;
+    noted_count = -1, wanted_of = thread_, wanted = true;
     if (pthread_kill(thread_, SIGURG) != 0) return {};
     for (int tries = 0; tries < 200 && (count = noted_count) < 0; ++tries)
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    if (count < 0) return {};
+    if (wanted.exchange(false) || count < 0) return {};
     std::copy_n(noted.begin(), count, addresses.begin());
   }
   return describe_stack(addresses.data(), count);

@@ -86,6 +86,7 @@ ByteStreamPtr unzip(const std::filesystem::path& path, const std::string& name) 
 
 // libzip writes under a temporary name of its own and renames.
 void write_zip(const std::filesystem::path& path, const std::vector<ZipEntry>& entries) {
+  require(!entries.empty(), "[zip] {}: an archive has at least one file", path.string());  // libzip would remove it
   int code = 0;
   Archive archive(zip_open(path.c_str(), ZIP_CREATE | ZIP_TRUNCATE, &code));
   if (!archive) {

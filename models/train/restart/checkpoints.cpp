@@ -138,9 +138,28 @@ void Checkpoints::save_locally(CheckpointInfo info, std::int64_t step) {
   info.notes = o_.notes;
   const SaveOptions options{
       .optimizer = &optimizer_, .loss_scale = o_.fit.loss_scale, .info = std::move(info), .overwrite = true};
-  if (local_saver_->stage(local_->file(), net_, options, {}, [this] { local_->replicate(); })) ++result_.local_copies;
+  const auto replicate = [this] {
+    local_->replicate();
+    std::error_code none;
+    if (!o_.local_mark.empty())
+      std::filesystem::last_write_time(o_.local_mark, std::filesystem::file_time_type::clock::now(), none);
+  };
+  // Copies are more than what was asked of the shared file system: training goes on where they cannot be written.
+  if (hooks_.before_checkpoint) hooks_.before_checkpoint();
+  warn_of_local([&] {
+    if (local_saver_->stage(local_->file(), net_, options, {}, replicate)) ++result_.local_copies;
+  });
+  if (hooks_.after_checkpoint) hooks_.after_checkpoint();
   result_.checkpoint_seconds += between(begin, Clock::now());
   last_step_.reset();
+}
+
+void Checkpoints::warn_of_local(const std::function<void()>& f) const {
+  try {
+    f();
+  } catch (const std::exception& error) {  // which all ranks have
+    if (world_.rank() == 0) fmt::print(stderr, "warning: a local copy is not there: {}\n", error.what());
+  }
 }
 
 void Checkpoints::count_durable() {
@@ -148,7 +167,7 @@ void Checkpoints::count_durable() {
 }
 
 void Checkpoints::finish() {
-  if (local_saver_) local_saver_->finish();
+  if (local_saver_) warn_of_local([&] { local_saver_->finish(); });
   if (!saver_) return;
   saver_->finish();
   count_durable();

@@ -44,6 +44,7 @@ class Checkpoints {
   bool asks() const { return signals_ || o_.time_limit > 0 || o_.checkpoint_seconds > 0; }
   Wish wish() const;
   void save(CheckpointInfo info, bool last);
+  void warn_of_local(const std::function<void()>& f) const;
   bool local_due(std::int64_t step);
   void save_locally(CheckpointInfo info, std::int64_t step);
   void count_durable();
@@ -66,7 +67,7 @@ class Checkpoints {
   std::atomic<double> slowest_ = 0;  // seconds until one was durable
   std::optional<Clock::time_point> last_step_;
   double longest_step_ = 0;               // seconds
-  std::int64_t step_ = 0;  // that due() was asked about
+  std::int64_t step_ = 0;                 // that due() was asked about
   std::optional<std::int64_t> copied_{};  // the step before the first, or of the last local copy
   std::optional<CheckpointSaver> saver_;  // ends first; none: training waits
   std::optional<LocalCopies> local_;

@@ -8,13 +8,12 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <memory>
-#include <string_view>
 #include <vector>
 
 #include "comm/together.h"
 #include "framework/activity.h"
-#include "framework/fnv.h"
 #include "models/train/checkpoint/checkpoint.h"
 
 namespace mpigrad {
@@ -39,6 +38,14 @@ File open(const fs::path& path, const char* mode) {
 class Incoming {
  public:
   explicit Incoming(const fs::path& path) : path_(path), part_(path.string() + ".part"), file_(open(part_, "wb")) {}
+  ~Incoming() {
+    if (!file_) return;
+    file_.reset();
+    std::error_code none;
+    fs::remove(part_, none);
+  }
+  Incoming(const Incoming&) = delete;
+  Incoming& operator=(const Incoming&) = delete;
   void add(const std::vector<std::byte>& data, std::int64_t bytes) {
     require(std::fwrite(data.data(), 1, static_cast<std::size_t>(bytes), file_.get()) == static_cast<std::size_t>(bytes),
             "[checkpoint] {}: {}", part_.string(), std::strerror(errno));
@@ -69,10 +76,6 @@ void send(Transport& transport, int to, int tag, void* data, std::int64_t bytes)
   const Message message{to, tag, data, bytes};
   wait(transport.start_exchange({&message, 1}, {}, DType::uint8));
 }
-void receive(Transport& transport, int from, int tag, void* data, std::int64_t bytes) {
-  wait(transport.start_receive({from, tag, data, bytes}, DType::uint8));
-}
-
 fs::path file_in(const fs::path& folder) { return folder / newest_checkpoint; }
 
 // The first rank of another node than rank 0's.
@@ -100,11 +103,14 @@ LocalCopies::LocalCopies(const Communicator& world, fs::path folder, int partner
 }
 
 LocalCopies::~LocalCopies() {
+  // After an error on this rank alone the others do not come here.
+  const bool fails = std::uncaught_exceptions() > exceptions_;
   std::int64_t end = ends;
-  if (rank_ == 0 && partner_ > 0) try {
+  if (rank_ == 0 && partner_ > 0 && !fails) try {
       send(*transport_, partner_, length_tag, &end, sizeof(end));
     } catch (const std::exception&) {  // the job ends by an error of its own
     }
+  stop_ = fails;
   if (thread_.joinable()) thread_.join();
 }
 
@@ -117,22 +123,39 @@ void LocalCopies::replicate() {
   const auto file = open(path, "rb");
   send(*transport_, partner_, length_tag, &length, sizeof(length));
   std::vector<std::byte> data(static_cast<std::size_t>(std::min(length, piece)));
+  std::string unread;
   for (std::int64_t at = 0; at < length; at += piece) {
     const auto bytes = std::min(piece, length - at);
-    read(file, path, data, bytes);
+    try {
+      if (unread.empty()) read(file, path, data, bytes);
+    } catch (const std::exception& error) {
+      unread = error.what();  // the partner waits for as many bytes as were promised
+    }
     send(*transport_, partner_, data_tag, data.data(), bytes);
   }
+  char whole = unread.empty() ? 1 : 0;
+  send(*transport_, partner_, data_tag, &whole, 1);
   std::array<char, 512> problem{};
-  mpigrad::receive(*transport_, partner_, answer_tag, problem.data(), problem.size());
+  wait(transport_->start_receive({partner_, answer_tag, problem.data(), problem.size()}, DType::uint8));
+  require(unread.empty(), "{}", unread);
   require(problem[0] == '\0', "[checkpoint] the copy of rank {}: {}", partner_, problem.data());
 }
 
+bool LocalCopies::took(int tag, void* data, std::int64_t bytes) {
+  auto pending = transport_->start_receive({0, tag, data, bytes}, DType::uint8);
+  while (!pending.test()) {
+    if (stop_) return pending.cancel(), false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  pending.wait();
+  return true;
+}
+
 // What arrives is taken to its end, also where it cannot be written: rank 0 is told then.
-void LocalCopies::receive() {
+void LocalCopies::receive() try {
   for (;;) {
     std::int64_t length = 0;
-    mpigrad::receive(*transport_, 0, length_tag, &length, sizeof(length));
-    if (length == ends) return;
+    if (!took(length_tag, &length, sizeof(length)) || length == ends) return;
     std::array<char, 512> problem{};
     std::unique_ptr<Incoming> incoming;
     const auto attempt = [&](const auto& f) {
@@ -146,18 +169,20 @@ void LocalCopies::receive() {
     std::vector<std::byte> data(static_cast<std::size_t>(std::min(length, piece)));
     for (std::int64_t at = 0; at < length; at += piece) {
       const auto bytes = std::min(piece, length - at);
-      mpigrad::receive(*transport_, 0, data_tag, data.data(), bytes);
+      if (!took(data_tag, data.data(), bytes)) return;
       attempt([&] { incoming->add(data, bytes); });
     }
-    attempt([&] { incoming->finish(); });
+    char whole = 0;
+    if (!took(data_tag, &whole, 1)) return;
+    attempt([&] {
+      if (whole != 0) incoming->finish();
+    });
     send(*transport_, 0, answer_tag, problem.data(), problem.size());
   }
+} catch (const std::exception&) {  // the communicator is gone, and the job with it
 }
 
-fs::path local_folder(const fs::path& disk, const fs::path& out) {
-  const auto whole = fs::absolute(out).lexically_normal().string();
-  return disk / fmt::format("mpigrad-{}-{:016x}", fs::path(whole).filename().string(), fnv1a(fnv_start, std::string_view(whole)));
-}
+fs::path local_folder(const fs::path& disk, const std::string& training) { return disk / ("mpigrad-" + training); }
 
 LocalCopy find_local_copy(const Communicator& world, const fs::path& folder, std::int64_t step, std::optional<bool> looking) {
   const detail::UnhurriedPhase phase;
@@ -206,7 +231,7 @@ LocalCopy find_local_copy(const Communicator& world, const fs::path& folder, std
 
 void remove_local_copies(const Communicator& world, const fs::path& folder) {
   std::error_code none;  // what is not there is removed
-  if (world.transport().node_rank() == 0) fs::remove(file_in(folder), none);
+  if (world.transport().node_rank() == 0) fs::remove(file_in(folder), none), fs::remove(folder, none);
   world.transport().barrier();
 }
 

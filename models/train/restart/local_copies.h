@@ -3,7 +3,9 @@
 // 0's node has one, and the node of a partner has another, so that either may die. A training that goes on takes it from whatever
 // node has the newest one, on any grid and any number of ranks.
 
+#include <atomic>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -33,15 +35,19 @@ class LocalCopies {
 
  private:
   void receive();
+  bool took(int tag, void* data, std::int64_t bytes);  // from rank 0; false: nobody waits for it any more
 
   std::filesystem::path folder_;
   std::shared_ptr<Transport> transport_;
   int rank_, partner_;
+  int exceptions_ = std::uncaught_exceptions();
+  std::atomic<bool> stop_ = false;
   std::thread thread_;  // of the partner
 };
 
-// The folder for the copies of a training that writes to `out`.
-std::filesystem::path local_folder(const std::filesystem::path& disk, const std::filesystem::path& out);
+// The folder for the copies of one training, which has a name of its own: those of others, on disks that are met again, are not
+// its.
+std::filesystem::path local_folder(const std::filesystem::path& disk, const std::string& training);
 
 // The newest whole copy that any node has in `folder`, if it is newer than `step`; then every node has it there. Collective.
 // Empty file: there is none.
@@ -52,7 +58,7 @@ struct LocalCopy {
 // `looks`: whether this rank does so for its node; if not said, the first of each node does.
 LocalCopy find_local_copy(const Communicator& world, const std::filesystem::path& folder, std::int64_t step,
                           std::optional<bool> looks = {});
-// Of a training that begins anew. Collective.
+// Where nobody needs them any more. Collective.
 void remove_local_copies(const Communicator& world, const std::filesystem::path& folder);
 
 }  // namespace mpigrad
