@@ -150,6 +150,9 @@ class Measurement {
     if (world_.size() > 1) {
       // On the disks of two nodes; of one node its own, and a copy of another rank's.
       const auto disk = [&](int rank) { return folder_ / fmt::format("disk{}", rank); };
+      together(world_, [&] {
+        if (first) fs::remove(file);  // none of these copies
+      });
       LocalCopies copies(world_, disk(world_.rank()), world_.size() - 1);
       CheckpointSaver saver(world_);
       saver.reserve(net, state.options());
