@@ -155,7 +155,9 @@ std::vector<std::string> files_to_resume(const Options& o, const Communicator& w
   files = shared_lines(world, files);
   if (o.local_copies.empty() || !newest) return files;
   std::int64_t step = -1;
-  if (world.rank() == 0 && !files.empty()) step = read_checkpoint_info(files.front()).step;
+  trainer::together(world, [&] {
+    if (world.rank() == 0 && !files.empty()) step = read_checkpoint_info(files.front()).step;
+  });
   world.transport().bcast(&step, 1, DType::int64, 0);
   const auto training = training_in(o, world);
   LocalCopy copy;

@@ -16,9 +16,22 @@ ranks_left() {
   return 1
 }
 
+# await COMMAND...: until it succeeds while the job lives, for a minute.
+await() {
+  tries=600
+  until "$@" >"$work_on_hosts/log" 2>&1; do
+    tries=$((tries - 1))
+    if [ "$tries" -eq 0 ] || ! kill -0 "$job" 2>/dev/null; then exit 98; fi
+    sleep 0.1
+  done
+}
+copied() { ls "$DISK-b"/*/checkpoint.h5; }
+trained() { [ -s "$1" ] && [ "$(wc -l <"$1")" -ge 2 ]; }
+
 # Among the two hosts: what follows runs there, one script for each test.
 if [ "${1:-}" = on-hosts ]; then
   shift
+  work_on_hosts=${2:-}
   case $1 in
     start) exec "$MPIEXEC" -n 2 "$build/tests/exit_mpi" pair ;;
     job) shift && exec "$MPIEXEC" "$@" ;;
@@ -26,12 +39,7 @@ if [ "${1:-}" = on-hosts ]; then
       # The link is cut after the first step of training. Whether a rank is left is asked once the launcher has gone.
       "$MPIEXEC" -n 2 "$build/tests/misuse_mpi" train >"$2/out" 2>&1 &
       job=$!
-      tries=300
-      until grep -q 'the first step' "$2/out"; do
-        tries=$((tries - 1))
-        if [ "$tries" -eq 0 ] || ! kill -0 "$job" 2>/dev/null; then exit 98; fi
-        sleep 0.1
-      done
+      await grep -q 'the first step' "$2/out"
       "$LINK" cut
       wait "$job"
       status=$?
@@ -64,12 +72,7 @@ END
         --probe "python3 $2/probe.py {host}" --probe-every 1 --probe-limit 5 -- "$build/examples/classify" train --data "$2/scans" \
         --validation-fraction 0.3 --filters 4 --batch 4 --epochs 600 --quiet --grid depth=2 --checkpoint-steps 1 --out "$2/lost" >"$2/out" 2>&1 &
       job=$!
-      tries=600
-      until [ -s "$2/lost/checkpoint.h5" ]; do
-        tries=$((tries - 1))
-        if [ "$tries" -eq 0 ] || ! kill -0 "$job" 2>/dev/null; then exit 98; fi
-        sleep 0.1
-      done
+      await test -s "$2/lost/checkpoint.h5"
       "$LINK" cut
       wait "$job"
       exit
@@ -81,12 +84,7 @@ END
       # shellcheck disable=SC2086  # several options
       "$MPIEXEC" -n 2 "$build/examples/classify" $training --quiet >"$2/out" 2>&1 &
       job=$!
-      tries=600
-      until ls "$DISK-b"/*/checkpoint.h5 >"$2/log" 2>&1; do
-        tries=$((tries - 1))
-        if [ "$tries" -eq 0 ] || ! kill -0 "$job" 2>/dev/null; then exit 98; fi
-        sleep 0.1
-      done
+      await copied
       kill -KILL "$job"
       for process in $(ip netns pids "$TWO_HOSTS-a") $(ip netns pids "$TWO_HOSTS-b"); do
         if [ "$(cat "/proc/$process/comm" 2>/dev/null)" = classify ]; then kill -KILL "$process"; fi
@@ -144,12 +142,7 @@ END
       mkdir mpigrad && ln -s "$root/examples" mpigrad/examples && ln -s "$build" mpigrad/build
       sh "$2/job.sh" >"$2/out" 2>&1 &
       job=$!
-      tries=600
-      until [ -s "$2/run/metrics.csv" ] && [ "$(wc -l <"$2/run/metrics.csv")" -ge 2 ]; do
-        tries=$((tries - 1))
-        if [ "$tries" -eq 0 ] || ! kill -0 "$job" 2>/dev/null; then exit 98; fi
-        sleep 0.1
-      done
+      await trained "$2/run/metrics.csv"
       kill -USR1 "$job"
       wait "$job"
       exit
