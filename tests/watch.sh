@@ -12,7 +12,7 @@
 # shellcheck shell=sh
 output=$(mktemp) progress=$(mktemp) hung=$(mktemp) running=$(mktemp) || die "no temporary file"
 watcher=
-trap 'rm -f "$output" "$progress" "$hung" "$running"; [ -z "$watcher" ] || kill "$watcher" 2>/dev/null' EXIT
+trap 'rm -f "$output" "$progress" "$hung" "$running"; [ -z "$watcher" ] || kill -9 "$watcher" 2>/dev/null' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 : "${most_seconds:=14400}" "${watch_step:=5}"
@@ -42,7 +42,8 @@ run_limited() {
   MPIGRAD_TEST_PROGRESS=$progress sh -c 'printf "%s\n" "$$" >"$1"; shift; exec timeout -k 10 "$@"' sh "$running" "$most_seconds" "$@" \
     >"$output" 2>&1 </dev/null
   status=$?
-  kill "$watcher" 2>/dev/null
+  # Not SIGTERM: a shell that has just been forked drops a signal that comes before it has set back its parent's traps.
+  kill -9 "$watcher" 2>/dev/null
   wait "$watcher" 2>/dev/null
   watcher=
   if [ -s "$hung" ]; then
