@@ -9,11 +9,15 @@ namespace {
 // Reductions are no ops; a profile sees what starting them and waiting for them takes.
 class ReductionClock {
  public:
+  explicit ReductionClock(std::string_view what) : what_(what) {}
   ~ReductionClock() {
-    if (counting_) detail::count_cost("start or wait for a reduction", {}, detail::seconds_now() - start_, {}, {});
+    if (counting_) detail::count_cost(what_, {}, detail::seconds_now() - start_, {}, {});
   }
+  ReductionClock(const ReductionClock&) = delete;
+  ReductionClock& operator=(const ReductionClock&) = delete;
 
  private:
+  std::string_view what_;
   bool counting_ = detail::counting_costs();
   double start_ = counting_ ? detail::seconds_now() : 0;
 };
@@ -38,7 +42,7 @@ void ReductionBuckets::add(std::uint64_t id, const Tensor& cotangent, const Star
 }
 
 void ReductionBuckets::start(Bucket& bucket) {
-  const ReductionClock clock;
+  const ReductionClock clock("start of a reduction");
   const auto dtype = bucket.parts[0].dtype();
   Tensor all = bucket.parts[0];
   if (bucket.parts.size() > 1) {
@@ -62,7 +66,7 @@ void ReductionBuckets::flush() {
 Tensor ReductionBuckets::wait(std::uint64_t id) {
   const auto& [bucket, type, offset] = places_.at(id);
   if (bucket->pending) {
-    const ReductionClock clock;
+    const ReductionClock clock("wait for a reduction");
     bucket->result = bucket->pending->wait();
     bucket->pending = nullptr;
   }

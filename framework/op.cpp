@@ -16,6 +16,14 @@ thread_local std::string_view running_op;
 
 CostLog::CostLog() : previous_(cost_log) { cost_log = this; }
 CostLog::~CostLog() { cost_log = previous_; }
+void CostLog::add(const Line& line) {
+  for (auto* log = cost_log; log; log = log->previous_) {
+    log->lines.push_back(line);
+    if (log->told) log->told();
+  }
+}
+CostLog::Pause::Pause() : before_(std::exchange(cost_log, nullptr)) {}
+CostLog::Pause::~Pause() { cost_log = before_; }
 
 namespace detail {
 namespace {
@@ -51,10 +59,13 @@ bool counting_costs() { return cost_log != nullptr; }
 
 namespace {
 void add_line(std::string_view op, const Cost& cost, double start, bool communicates, Inputs in, Outputs out) {
-  CostLog::Line line{op, cost.flops, cost.bytes, start, seconds_now() - start, communicates, {}, {}};
-  for (const auto& x : in) line.inputs.push_back(x ? x.shape() : Shape());
-  for (const auto& y : out) line.outputs.push_back(y.shape());
-  cost_log->lines.push_back(std::move(line));
+  CostLog::Line line{op, cost.flops, cost.bytes, start, seconds_now() - start, communicates, {}, {}, {}, {}};
+  for (const auto& x : in) {
+    line.inputs.push_back(x ? x.shape() : Shape());
+    line.input_types.push_back(x ? x.dtype() : DType::float32);
+  }
+  for (const auto& y : out) line.outputs.push_back(y.shape()), line.output_types.push_back(y.dtype());
+  CostLog::add(line);
 }
 }  // namespace
 

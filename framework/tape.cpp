@@ -243,7 +243,7 @@ Gradients Tape::gradient(const Tensor& objective, const GradientOptions& options
   return parameters_->collect(std::move(gradients), options.accumulate.value_or(false));
 }
 
-std::vector<Tensor> Tape::vjp(const std::vector<Tensor>& outputs, const std::vector<Tensor>& cotangents,
+std::vector<Tensor> Tape::vjp(const std::vector<Tensor>& outputs, std::vector<Tensor> cotangents,
                               const std::vector<Tensor>& with_respect_to, Record record) {
   require(outputs.size() == cotangents.size(), "[vjp] {} outputs and {} cotangents", outputs.size(), cotangents.size());
   Cotangents start;
@@ -251,7 +251,9 @@ std::vector<Tensor> Tape::vjp(const std::vector<Tensor>& outputs, const std::vec
     require(outputs[i].type() == cotangents[i].type(), "[vjp] output {} is {}, its cotangent {}", i, outputs[i], cotangents[i]);
     if (outputs[i].is_constant()) continue;
     auto& slot = start[outputs[i].id()];
-    slot = slot ? add(slot, cotangents[i].without_layout()) : cotangents[i].without_layout();
+    auto cotangent = std::move(cotangents[i]).without_layout();
+    cotangents[i] = {};
+    slot = slot ? add(slot, cotangent) : std::move(cotangent);
   }
   if (!outputs.empty()) require_unspent(), warn_of_unused(with_respect_to);
   auto result = replay(std::move(start), with_respect_to, {.record = record, .accumulate = {}});

@@ -112,8 +112,8 @@ class Tape {
   // tensor; of one that ops of this thread have read while there was no tape, and none under this one, the first of a program
   // prints a warning: it was most likely used too early.
   std::vector<Tensor> gradient(const Tensor& objective, const TensorList& with_respect_to, Record record = Record::no);
-  // J^T cotangents, for outputs of any shape.
-  std::vector<Tensor> vjp(const std::vector<Tensor>& outputs, const std::vector<Tensor>& cotangents,
+  // J^T cotangents, for outputs of any shape. The memory of cotangents that are moved in, and that nobody else has, may be used.
+  std::vector<Tensor> vjp(const std::vector<Tensor>& outputs, std::vector<Tensor> cotangents,
                           const std::vector<Tensor>& with_respect_to, Record record = Record::no);
 
   const std::vector<Entry>& entries() const { return entries_; }

@@ -92,11 +92,15 @@ Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x)
                   Tensor again;
                   {
                     const Run repeated(*arrived, false);
-                    again = f(at.input(0).with_layout(layout));
+                    // Its elements are known already, and nobody reads them again but where the tape keeps them.
+                    again = f(at.input(0).with_layout(layout)).without_layout().without_storage();
                   }
                   Tensors with_respect_to;
                   for (std::size_t i = 0; i < at.inputs(); ++i) with_respect_to.push_back(at.input(i));
-                  auto cotangents = inner.vjp({again.without_layout()}, {g[0]}, with_respect_to);
+                  // The replay gives g up, as large as f's result: the inner one may use its memory.
+                  Tensors given;
+                  given.push_back(std::move(const_cast<Tensor&>(g[0])));
+                  auto cotangents = inner.vjp({again}, std::move(given), with_respect_to);
                   for (auto& cotangent : cotangents) cotangent = cotangent.without_layout();
                   return cotangents;
                 }});

@@ -21,7 +21,7 @@ libdnnl-dev libopenblas-dev
 libhdf5-mpich-dev libfftw3-dev libcairo2-dev
 zlib1g-dev libzip-dev libpng-dev libturbojpeg0-dev
 libprotobuf-dev protobuf-compiler
-libfmt-dev libcli11-dev nlohmann-json3-dev
+libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev
 '
 # What the tests need beside them.
 test_packages='doctest-dev cmake'
@@ -42,6 +42,7 @@ protobuf:google/protobuf/message_lite.h
 fmt:fmt/format.h
 CLI11:CLI/CLI.hpp
 nlohmann-json:nlohmann/json.hpp
+toml++:toml++/toml.h
 doctest:doctest/doctest.h
 '
 

@@ -137,6 +137,9 @@ struct DryRecord {
   int tag = 0;
   std::int64_t bytes = 0;     // of this message, or what this rank hands in (bcast and scatter: at the root only)
   std::uint64_t members = 0;  // hash of the members' world ranks
+  // These, in order of the communicator's ranks.
+  std::shared_ptr<const std::vector<int>> ranks{};
+  bool started = false;  // and waited for later; else the caller stands still meanwhile
 };
 
 // ---- how the transports are made; each function is defined in its own folder, or in that folder's absent.cpp

@@ -146,7 +146,7 @@ void complete(Options& o) {
   const auto grid = value_of(o.command, "--grid");
   if (o.ranks_per_host == 0) {
     if (!grid) throw UsageError("--ranks-per-host is needed, where the program has no --grid");
-    const int ranks = trainer::ranks_of(trainer::parse_grid(*grid, 1, trainer::Channels::split));
+    const int ranks = ranks_of(trainer::parse_grid(*grid, 1, trainer::Channels::split));
     o.ranks_per_host = (ranks + hosts - 1) / hosts;
   }
   if (o.launcher.empty())
@@ -175,9 +175,9 @@ class Elastic {
     if (const auto grid = value_of(o.command, "--grid")) {
       split_ = grid->find("channel=") != std::string::npos ? "channel" : "filter";
       grid_ = trainer::parse_grid(*grid, 1, trainer::Channels::split);
-      if (trainer::ranks_of(*grid_) > hosts_.ranks())
+      if (ranks_of(*grid_) > hosts_.ranks())
         throw UsageError(fmt::format("--grid {} has {} ranks; {} hosts with {} ranks each have fewer", *grid,
-                                     trainer::ranks_of(*grid_), o.hosts.size(), o.ranks_per_host));
+                                     ranks_of(*grid_), o.hosts.size(), o.ranks_per_host));
     }
   }
 
@@ -211,7 +211,7 @@ class Elastic {
     std::string grid;
     if (grid_) {
       const auto extents = next_grid(*grid_, ranks);
-      ranks = trainer::ranks_of(extents);
+      ranks = ranks_of(extents);
       grid = text_of(extents);
       command = with_value(command, "--grid", grid);
     }

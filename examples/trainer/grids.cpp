@@ -77,8 +77,6 @@ std::vector<LayerExtents> layer_grids(const Options& o, int ranks) {
   return result;
 }
 
-int ranks_of(const GridExtents& g) { return g.sample * g.depth * g.height * g.width * g.channel; }
-
 std::string to_string(const GridExtents& g) {
   const auto channel = g.channel > 1 ? fmt::format(",channel={}", g.channel) : std::string();
   return fmt::format("sample={},depth={},height={},width={}{}", g.sample, g.depth, g.height, g.width, channel);

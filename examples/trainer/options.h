@@ -94,7 +94,6 @@ GridExtents parse_grid(const std::string& text, int ranks, Channels channels = C
 nn::LayerSplit split_of(const std::string& grid);
 // --grid-of, "conv5-7:sample=4". UsageError: what parse_grid() says, another number of ranks.
 std::vector<LayerExtents> layer_grids(const Options& options, int ranks);
-int ranks_of(const GridExtents& grid);
 std::string to_string(const GridExtents& grid);
 // A training's grid, whose ranks exchange halos as --communication says.
 GridPtr grid_of_ranks(const Communicator& world, const Options& options, const GridExtents& extents);

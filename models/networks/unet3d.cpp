@@ -73,12 +73,12 @@ UNet3d::UNet3d(const UNet3dOptions& options) : o_(completed(options)) {
   head_ = std::make_unique<nn::Conv3d>(*this, "head", nn::Conv3dAttributes{.out = o_.classes, .bias = !lbann, .whole = true});
 }
 
-Tensor UNet3d::run(Block& block, const Tensor& input) {
-  const auto f = [&block](const Tensor& x) {
+Tensor UNet3d::run(Block& block, const Tensor& input, bool drops_input) {
+  const auto f = [&block, drops_input](const Tensor& x) {
     Tensor y = x;
     for (std::size_t i = 0; i < block.convs.size(); ++i) {
       const auto z = block.convs[i](y);
-      if (i > 0) drop_until_read(y);
+      if (i > 0 || drops_input) drop_until_read(y);
       y = (*block.norms[i])(z);
     }
     return y;
@@ -110,8 +110,7 @@ Tensor UNet3d::operator()(const Tensor& input) {
     drop_until_read(x);
     const auto joined = join(wide, skip, 4);
     drop_until_read(skip);
-    x = run(ups_[i], joined);
-    drop_until_read(joined);
+    x = run(ups_[i], joined, true);
   }
   const auto scores = (*head_)(x);
   drop_until_read(x);

@@ -39,7 +39,8 @@ class UNet3d : public nn::Module {
   };
   // Two convolutions with norm and ReLU; the first of `stride`.
   Block block(const std::string& name, std::int64_t first, std::int64_t second, const Triple& stride = 1);
-  Tensor run(Block& block, const Tensor& x);
+  // `drops_input`: nobody reads x again but the replay.
+  Tensor run(Block& block, const Tensor& x, bool drops_input = false);
 
   UNet3dOptions o_;
   std::vector<Block> downs_, ups_;  // the last of downs_ is the bottom

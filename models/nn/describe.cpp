@@ -7,102 +7,10 @@
 #include <set>
 #include <utility>
 
-#include "comm/communicator.h"
-#include "framework/cost.h"
-#include "models/nn/layers.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
+#include "models/nn/step_trace.h"
 
 namespace mpigrad {
 namespace {
-
-// Bytes that were handed to calls so far; the log is read once.
-class Bytes {
- public:
-  explicit Bytes(std::shared_ptr<std::vector<DryRecord>> log) : log_(std::move(log)) {}
-
-  std::int64_t sent() { return read(), sent_; }
-  std::int64_t reduced() { return read(), reduced_; }
-  std::int64_t gathered() { return read(), gathered_; }
-  nn::LayerTraffic traffic() { return read(), nn::LayerTraffic{sent_, reduced_ + gathered_}; }
-
- private:
-  void read() {
-    for (; read_ < log_->size(); ++read_) {
-      const auto& record = (*log_)[read_];
-      if (record.call == "send") sent_ += record.bytes;
-      else if (record.call == "allreduce" || record.call == "reduce" || record.call == "reduce_scatter") reduced_ += record.bytes;
-      else if (record.call != "receive") gathered_ += record.bytes;
-    }
-  }
-
-  std::shared_ptr<std::vector<DryRecord>> log_;
-  std::size_t read_ = 0;
-  std::int64_t sent_ = 0, reduced_ = 0, gathered_ = 0;
-};
-
-struct Trace {
-  std::vector<nn::LayerRecord> layers;  // of one part of the batch
-  double backward_flops = 0;
-  std::int64_t sent_bytes = 0, reduced_bytes = 0, gathered_bytes = 0, optimizer_bytes = 0, peak_bytes = 0;
-};
-
-// Whether ranks have parameters of their own, which a network has to be built for.
-bool has_blocks(const DescribeOptions& o) { return o.grid.channel > 1 || !o.grids.empty() || o.sharded_weights; }
-
-nn::BuildOptions build_options(const DescribeOptions& o) {
-  return {.dtype = o.dtype, .compute = o.compute, .device = DeviceKind::dry, .split = o.split};
-}
-
-// One training step of rank `rank`. `part` is what is computed at once.
-Trace trace(nn::Module& net, const Shape& part, const DescribeOptions& options, int rank, int ranks) {
-  UseDevice dry(DeviceKind::dry);
-  const auto log = std::make_shared<std::vector<DryRecord>>();
-  const Communicator world(dry_world(rank, ranks, log));
-  const auto grid = make_grid(world, options.grid);
-  const auto layout = input_layout(grid, part);
-  if (has_blocks(options)) {
-    auto build = build_options(options);
-    build.sharded_weights = options.sharded_weights;
-    for (const auto& own : options.grids) build.grids.push_back({own.layers, make_grid(world, own.grid), own.split});
-    net.build(layout, build);
-  }
-  const auto bytes = std::make_shared<Bytes>(log);
-  const auto memory = [] { return memory_statistics(DeviceKind::dry); };
-
-  Trace result;
-  const auto before = memory().current_bytes;
-  const auto optimizer = options.optimizer ? options.optimizer(net.parameters()) : nullptr;
-  result.optimizer_bytes = memory().current_bytes - before;
-  reset_peak_memory(DeviceKind::dry);
-  // All parts cost the same, but only the last one's gradients are reduced over ranks, with those of the others.
-  const auto parts = std::min<std::int64_t>(options.accumulate, 2);
-  for (std::int64_t i = 0; i < parts; ++i) {
-    const bool last = i + 1 == parts;
-    const double times = last ? 1 : static_cast<double>(options.accumulate - 1);
-    const auto sent = bytes->sent(), reduced = bytes->reduced(), gathered = bytes->gathered();
-    const auto x = constant(Tensor({layout->box().extents(), options.dtype}).with_layout(layout));
-    Tape tape(net);
-    Tensor share;
-    {
-      nn::LayerTrace layers([bytes] { return bytes->traffic(); });
-      share = options.objective ? options.objective(x) : sum(cast(net(x), net.dtype()));
-      result.layers = std::move(layers.layers);
-    }
-    CostLog costs;
-    const auto gradients = tape.gradient(share, {.accumulate = !last});
-    for (const auto& line : costs.lines) result.backward_flops += times * line.flops;
-    if (last && optimizer) optimizer->step(gradients);
-    const auto all = [&](std::int64_t now, std::int64_t then) { return static_cast<std::int64_t>(times) * (now - then); };
-    result.sent_bytes += all(bytes->sent(), sent);
-    result.reduced_bytes += all(bytes->reduced(), reduced);
-    result.gathered_bytes += all(bytes->gathered(), gathered);
-  }
-  result.peak_bytes = memory().peak_bytes;
-  return result;
-}
-
-int ranks_of(const GridExtents& g) { return g.sample * g.depth * g.height * g.width * g.channel; }
 
 // Ranks among which the extremes are: at the ends and in the middle of every axis of every grid. Blocks of samples only shrink
 // along theirs.
@@ -126,6 +34,8 @@ constexpr int most_described_ranks = 65536;
 
 }  // namespace
 
+int ranks_of(const GridExtents& g) { return g.sample * g.depth * g.height * g.width * g.channel; }
+
 Description describe(nn::Module& net, const Shape& input, const DescribeOptions& options) {
   require(input.rank() == 5, "[describe] the input is [N, D, H, W, C], got {}", input);
   const auto& g = options.grid;
@@ -146,8 +56,7 @@ Description describe(nn::Module& net, const Shape& input, const DescribeOptions&
   auto part = input;
   part[0] /= parts;
   const auto others = memory_statistics(DeviceKind::dry).current_bytes;  // of other networks on this thread
-  net.build(part, build_options(options));
-  net.train();
+  build_dry(net, part, options);
   const std::array<std::pair<const char*, int>, 4> axes{
       {{"sample", g.sample}, {"depth", g.depth}, {"height", g.height}, {"width", g.width}}};
   for (int d = 0; d < 4; ++d) {
@@ -164,7 +73,7 @@ Description describe(nn::Module& net, const Shape& input, const DescribeOptions&
 
   auto alone = options;
   alone.grid = {}, alone.grids.clear(), alone.sharded_weights = false;
-  const auto whole = trace(net, part, alone, 0, 1);
+  const auto whole = trace_step(net, part, alone, 0, 1);
   for (const auto& layer : whole.layers) {
     const double gflop = layer.flops * giga * static_cast<double>(parts);
     result.layers.push_back({layer.name, layer.kind, layer.out, layer.parameters, gflop});
@@ -173,7 +82,7 @@ Description describe(nn::Module& net, const Shape& input, const DescribeOptions&
   result.backward_gflop = whole.backward_flops * giga;
 
   for (const int rank : typical_ranks(options)) {
-    const auto step = result.ranks == 1 ? whole : trace(net, part, options, rank, result.ranks);
+    const auto step = result.ranks == 1 ? whole : trace_step(net, part, options, rank, result.ranks);
     require(step.layers.size() == result.layers.size(),
             "[describe] the network has {} layers on one rank and {} on rank {} of {}", result.layers.size(), step.layers.size(),
             rank, result.ranks);

@@ -13,6 +13,8 @@
 
 namespace mpigrad {
 
+int ranks_of(const GridExtents& extents);
+
 // As nn::LayerGrid, of ranks that need not exist.
 struct LayerExtents {
   std::string layers;

@@ -251,8 +251,11 @@ LayerScope::LayerScope(std::string name, std::string kind, std::int64_t paramete
   counter_->record.kind = std::move(kind);
   counter_->record.parameters = parameters;
   if (layer_trace->traffic_) counter_->before = layer_trace->traffic_();
+  ++layer_trace->open;
 }
-LayerScope::~LayerScope() = default;
+LayerScope::~LayerScope() {
+  if (counter_ && layer_trace) --layer_trace->open;
+}
 
 Tensor LayerScope::moved(Tensor x) {
   if (!counter_ || !layer_trace->traffic_) return x;

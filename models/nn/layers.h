@@ -196,6 +196,7 @@ class LayerTrace {
   LayerTrace& operator=(const LayerTrace&) = delete;
 
   std::vector<LayerRecord> layers;
+  int open = 0;  // layers whose forward pass runs now
 
  private:
   friend class LayerScope;

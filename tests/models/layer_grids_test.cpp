@@ -38,8 +38,6 @@ struct Arrangement {
   bool sharded = false;
 };
 
-int ranks_of(const GridExtents& e) { return e.sample * e.depth * e.height * e.width * e.channel; }
-
 std::string text_of(const Arrangement& a) {
   const auto text = [](const GridExtents& e) {
     return fmt::format("{}x{}x{}x{}x{}", e.sample, e.depth, e.height, e.width, e.channel);

@@ -29,25 +29,23 @@ class DryTransport final : public Transport {
   // members: ranks of the dry world, in order of this communicator's ranks.
   DryTransport(int rank, std::vector<int> members, std::shared_ptr<std::vector<DryRecord>> log)
       : Transport({.name = "dry", .rank = rank, .size = static_cast<int>(members.size()), .can_ask = false}),
-        members_(std::move(members)), log_(std::move(log)) {
+        members_(std::make_shared<const std::vector<int>>(std::move(members))), log_(std::move(log)) {
     // FNV-1a over the members; the order counts.
     hash_ = fnv_start;
-    for (int member : members_) hash_ = fnv1a(hash_, static_cast<std::uint64_t>(member));
+    for (int member : *members_) hash_ = fnv1a(hash_, static_cast<std::uint64_t>(member));
   }
 
-  void perform(const Collective& call) override {
-    record(name_of(call.kind), moved_elements(call, rank()).in * size_of(call.type), call.root);
-  }
+  void perform(const Collective& call) override { record(call, false); }
   Pending begin(const Collective& call) override {
-    perform(call);
+    record(call, true);
     return pending<Done>();
   }
 
+  void exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
+    record(sends, receives, type, false);
+  }
   Pending start_exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
-    check_messages(sends, size(), max_tag());
-    check_messages(receives, size(), max_tag());
-    for (const auto& message : sends) record("send", message.count * size_of(type), message.peer, message.tag);
-    for (const auto& message : receives) record("receive", message.count * size_of(type), message.peer, message.tag);
+    record(sends, receives, type, true);
     return pending<Done>();
   }
 
@@ -61,7 +59,7 @@ class DryTransport final : public Transport {
   std::shared_ptr<Transport> subgroup(std::span<const int> ranks) override {
     const int place = check_subgroup(ranks, rank(), size());
     std::vector<int> members;
-    for (int rank : ranks) members.push_back(members_[static_cast<std::size_t>(rank)]);
+    for (int rank : ranks) members.push_back((*members_)[static_cast<std::size_t>(rank)]);
     return std::make_shared<DryTransport>(place, std::move(members), log_);
   }
 
@@ -69,7 +67,7 @@ class DryTransport final : public Transport {
     fail("[split] the dry transport cannot ask the other ranks for their colours: use subgroup");
   }
 
-  std::shared_ptr<Transport> duplicate() override { return std::make_shared<DryTransport>(rank(), members_, log_); }
+  std::shared_ptr<Transport> duplicate() override { return std::make_shared<DryTransport>(rank(), *members_, log_); }
 
   void abort(int code) override {
     std::fflush(nullptr);
@@ -77,17 +75,28 @@ class DryTransport final : public Transport {
   }
 
  private:
+  void record(const Collective& call, bool started) {
+    record(name_of(call.kind), moved_elements(call, rank()).in * size_of(call.type), call.root, 0, started);
+  }
+  void record(std::span<const Message> sends, std::span<const Message> receives, DType type, bool started) {
+    check_messages(sends, size(), max_tag());
+    check_messages(receives, size(), max_tag());
+    for (const auto& message : sends) record("send", message.count * size_of(type), message.peer, message.tag, started);
+    for (const auto& message : receives) record("receive", message.count * size_of(type), message.peer, message.tag, started);
+  }
   // peer: of this communicator, or -1.
-  void record(std::string_view call, std::int64_t bytes, int peer = -1, int tag = 0) {
+  void record(std::string_view call, std::int64_t bytes, int peer, int tag, bool started) {
     if (!log_) return;
     log_->push_back({.call = call,
-                     .peer = peer < 0 ? -1 : members_[static_cast<std::size_t>(peer)],
+                     .peer = peer < 0 ? -1 : (*members_)[static_cast<std::size_t>(peer)],
                      .tag = tag,
                      .bytes = bytes,
-                     .members = hash_});
+                     .members = hash_,
+                     .ranks = members_,
+                     .started = started});
   }
 
-  std::vector<int> members_;
+  std::shared_ptr<const std::vector<int>> members_;
   std::shared_ptr<std::vector<DryRecord>> log_;
   std::uint64_t hash_ = 0;
 };

@@ -40,6 +40,7 @@ class Mpigrad(MesonPackage, CudaPackage):
     depends_on("libjpeg-turbo", when="+formats")
     depends_on("cli11@2.2:", when="+examples")
     depends_on("nlohmann-json@3.11:", when="+examples")
+    depends_on("tomlplusplus@3.3:", when="+examples")
     depends_on("fftw@3:", when="+examples")
     depends_on("cairo", when="+examples")
     depends_on("doctest", when="+tests")
@@ -65,6 +66,7 @@ class Mpigrad(MesonPackage, CudaPackage):
             feature("hdf5"),
             feature("onednn"),
             feature("examples"),
+            feature("examples", "toml"),
             feature("formats"),
             feature("cuda"),
             feature("cuda", "cudnn"),

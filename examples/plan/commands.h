@@ -1,0 +1,41 @@
+#pragma once
+// The commands of the program `plan` that only calculate: each adds itself to the program as a subcommand of its name, and runs
+// on what was read. Both throw tool::UsageError for what makes no sense.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace mpigrad::plan {
+
+// plan cost: an epoch by the formulas of models/planner/formulas/oracle.h.
+struct CostOptions {
+  std::string strategy, network, layers, times;  // the last three: names or files
+  std::string groups;                            // "P1xP2"
+  std::optional<double> weight_bytes{};
+  std::int64_t ranks = 1, samples = 1, batch = 1;
+  std::int64_t segments = 0;        // of a pipeline; 0: as many as ranks, but no more than samples in a batch
+  std::int64_t size = 0;            // of a network by name; 0: its own
+  double alpha = 0, bandwidth = 1;  // seconds; bytes per second
+  bool json = false;
+};
+void add_cost(CLI::App& app, CostOptions& options);
+int cost(const CostOptions& options);
+
+// plan integrated: grids of model, batch and domain parallelism by the equations of models/planner/formulas/integrated.h.
+struct IntegratedOptions {
+  std::string network, convolutions = "batch";  // or same, domain
+  std::int64_t ranks = 1, samples = 1, batch = 1;
+  std::int64_t factor = 3;          // or 2
+  std::int64_t size = 0;            // of a network by name; 0: its own
+  double alpha = 0, bandwidth = 1;  // seconds; bytes per second
+  bool json = false;
+};
+void add_integrated(CLI::App& app, IntegratedOptions& options);
+int integrated(const IntegratedOptions& options);
+
+}  // namespace mpigrad::plan

@@ -1,0 +1,248 @@
+#include "models/planner/search/search.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "framework/optim/optimizer.h"
+#include "models/planner/search/estimate.h"
+#include "models/planner/search/layer_grids.h"
+
+namespace mpigrad::planner {
+namespace {
+
+std::optional<DType> compute_of(const std::string& precision) {
+  if (precision == "bfloat16") return DType::bfloat16;
+  if (precision == "float16") return DType::float16;
+  return std::nullopt;
+}
+
+DescribeOptions options_of(const Choice& choice, const SearchOptions& o) {
+  return {.grid = choice.grid,
+          .split = choice.split,
+          .grids = choice.grids,
+          .sharded_weights = choice.sharded_weights,
+          .compute = compute_of(choice.precision),
+          .optimizer = o.optimizer};
+}
+
+Shape batch_of(const Subject& subject, const SearchOptions& o) {
+  auto shape = subject.input;
+  shape[0] = o.batch;
+  return shape;
+}
+
+// Ranks among which is the one that has the most to do. Blocks of the first ranks are the largest, and the second of three or
+// more has neighbours on both sides; where one plane is left over the first has it, and where layers have fewer planes than an
+// axis has ranks others have them.
+std::vector<int> busiest(const Choice& choice, const std::array<std::set<std::int64_t>, 3>& layers) {
+  const auto& g = choice.grid;
+  std::vector<std::array<int, 3>> places{{}};
+  const int extents[] = {g.depth, g.height, g.width};
+  for (std::size_t a = 0; a < 3; ++a) {
+    const int n = extents[a];
+    std::set<int> along{n > 2 ? 1 : 0};
+    for (const auto extent : layers[a]) {
+      if (extent % n == 1 && n > 1) along.insert(0);
+      if (extent >= n) continue;
+      const int apart = n / static_cast<int>(std::max<std::int64_t>(1, extent));
+      for (const int place : {0, apart / 2, (apart - 1) / 2, n / 2, n / 2 - 1, n - 1}) along.insert(std::clamp(place, 0, n - 1));
+    }
+    std::vector<std::array<int, 3>> more;
+    for (const auto& place : places)
+      for (const int at : along) {
+        more.push_back(place);
+        more.back()[a] = at;
+      }
+    places = std::move(more);
+  }
+  std::vector<int> ranks;
+  if (!choice.grids.empty()) ranks.push_back(0);
+  for (const auto& place : places) ranks.push_back(((place[0] * g.height + place[1]) * g.width + place[2]) * g.channel);
+  constexpr std::size_t most = 12;
+  if (ranks.size() > most) {
+    std::vector<int> some;
+    for (std::size_t i = 0; i < most; ++i) some.push_back(ranks[i * ranks.size() / most]);
+    ranks = std::move(some);
+  }
+  return ranks;
+}
+
+}  // namespace
+
+StepTrace traced(const Subject& subject, const Choice& choice, const SearchOptions& o, int rank) {
+  const auto net = subject.make(choice.recompute);
+  auto options = options_of(choice, o);
+  if (subject.objective) options.objective = [&](const Tensor& x) { return subject.objective(*net, x); };
+  const auto input = batch_of(subject, o);
+  build_dry(*net, input, options);
+  return trace_step(*net, input, options, rank, ranks_of(choice.grid), {.events = true});
+}
+
+bool Choice::operator==(const Choice& other) const { return to_string(*this) == to_string(other); }
+
+std::string grid_text(const GridExtents& g, const nn::LayerSplit& split) {
+  std::string text;
+  const auto add = [&](const char* axis, int ranks) {
+    if (ranks > 1) text += fmt::format("{}{}={}", text.empty() ? "" : ",", axis, ranks);
+  };
+  add("sample", g.sample), add("depth", g.depth), add("height", g.height), add("width", g.width);
+  add(split.split == ChannelSplit::channels ? "channel" : "filter", g.channel);
+  return text.empty() ? "sample=1" : text;
+}
+
+std::string to_string(const Choice& choice) {
+  auto text = grid_text(choice.grid, choice.split);
+  for (const auto& own : choice.grids)
+    text += fmt::format("; {}: {}", own.layers, grid_text(own.grid, own.split.value_or(choice.split)));
+  if (choice.precision != "float32") text += ", " + choice.precision;
+  if (choice.recompute) text += ", recomputed";
+  if (choice.sharded_weights) text += ", weights in parts";
+  return text;
+}
+
+double bytes_of_batch(const Shape& input, const SearchOptions& o) {
+  const double sample = o.sample_bytes > 0 ? o.sample_bytes : 4 * static_cast<double>(input.elements());
+  return sample * static_cast<double>(o.batch);
+}
+
+std::vector<Choice> grids_for(const Subject& subject, const SearchOptions& o, bool alike) {
+  std::vector<Choice> choices;
+  const auto& n = subject.input;
+  const bool cube = alike && n[1] == n[2] && n[2] == n[3];
+  const auto divisors = [](std::int64_t of) {
+    std::vector<int> list;
+    for (int d = 1; d <= of; ++d)
+      if (of % d == 0) list.push_back(d);
+    return list;
+  };
+  constexpr int most_channel_ranks = 64;
+  for (const int sample : divisors(o.ranks)) {
+    if (sample > o.batch) break;
+    for (const int channel : divisors(o.ranks / sample)) {
+      if (channel > most_channel_ranks) break;
+      const int spatial = o.ranks / sample / channel;
+      for (const int depth : divisors(spatial))
+        for (const int height : divisors(spatial / depth)) {
+          const int width = spatial / depth / height;
+          if (depth > n[1] || height > n[2] || width > n[3] || (cube && (depth < height || height < width))) continue;
+          Choice choice{.grid = {.sample = sample, .depth = depth, .height = height, .width = width, .channel = channel}};
+          choices.push_back(choice);
+          if (channel == 1) continue;
+          choice.split = nn::LayerSplit(ChannelSplit::channels, "channel", true);
+          choices.push_back(choice);
+        }
+    }
+  }
+  return choices;
+}
+
+Alone alone(const Subject& subject, const Machine& machine, const std::string& precision, const SearchOptions& o) {
+  Alone result{.step = traced(subject, Choice{.precision = precision}, o, 0)};
+  result.work = time_step(result.step, 0, machine, {.node_ranks = 1, .tf32 = precision == "tf32"}).total;
+  for (int d = 0; d < 3; ++d) result.extents[static_cast<std::size_t>(d)].insert(subject.input[d + 1]);
+  for (const auto& layer : result.step.layers)
+    for (int d = 0; layer.out.rank() == 5 && d < 3; ++d) result.extents[static_cast<std::size_t>(d)].insert(layer.out[d + 1]);
+  return result;
+}
+
+Plan evaluate(const Subject& subject, const Machine& machine, const Choice& choice, const SearchOptions& o, const Alone& whole,
+              const OpTimes* ops) {
+  Plan plan{.choice = choice};
+  const int node_ranks = working_node_ranks(machine, ranks_of(choice.grid), o.node_ranks);
+  StepTrace step;
+  for (const int rank : busiest(choice, whole.extents)) {
+    auto one = traced(subject, choice, o, rank);
+    auto time = time_step(one, rank, machine,
+                          {.node_ranks = node_ranks, .tf32 = choice.precision == "tf32", .grid = choice.grid, .ops = ops});
+    plan.memory = std::max(plan.memory, one.peak_bytes);
+    if (time.total > plan.time.total) plan.time = std::move(time), step = std::move(one);
+  }
+  plan.fits = static_cast<double>(plan.memory) <= o.usable * machine.device.memory;
+  plan.seconds = plan.time.total;
+  const double batch_bytes = bytes_of_batch(subject.input, o);
+  // Read beside training.
+  double reading = 0;
+  if (machine.disk.read > 0) reading = batch_bytes / machine.disk.read;
+  if (machine.disk.rank_read > 0)
+    reading = std::max(reading, batch_bytes / o.ranks * choice.grid.channel / machine.disk.rank_read);
+  plan.data = std::max(0.0, reading - plan.seconds);
+  if (o.checkpoint_steps > 0 && machine.disk.write > 0) {
+    // What all ranks have together is written once, beside training.
+    const double state = static_cast<double>(step.parameter_bytes + step.optimizer_bytes) *
+                         (choice.sharded_weights ? o.ranks : choice.grid.channel);
+    // One rank writes, or each its blocks.
+    const double writers = choice.sharded_weights || choice.grid.channel > 1 ? o.ranks : 1;
+    const auto& disk = machine.disk;
+    const double write = disk.rank_write > 0 ? std::min(disk.write, disk.rank_write * writers) : disk.write;
+    plan.checkpoints = std::max(0.0, state / write / static_cast<double>(o.checkpoint_steps) - plan.seconds);
+  }
+  plan.seconds += plan.data + plan.checkpoints;
+  plan.efficiency = whole.work / (o.ranks * plan.seconds);
+  plan.limits = diagnose(plan, step, subject.input, machine, o);
+  return plan;
+}
+
+std::vector<Plan> search(const Subject& subject, const Machine& machine, const SearchOptions& o) {
+  require(!machine.levels.empty() && o.ranks <= machine.ranks(), "[plan] {} has {} ranks, {} are asked for", machine.name,
+          machine.levels.empty() ? 0 : machine.ranks(), o.ranks);
+  const auto choices = grids_for(subject, o, machine.levels.size() == 1);
+  require(!choices.empty(), "[plan] no grid of {} ranks for {} samples of {}: an axis has no more ranks than places", o.ranks,
+          o.batch, subject.input);
+  std::vector<Plan> plans;
+  for (const auto& precision : o.precisions) {
+    const auto whole = alone(subject, machine, precision, o);
+    const OpTimes ops(machine, working_node_ranks(machine, o.ranks, o.node_ranks), precision == "tf32");
+    const Estimate estimate(whole.step, machine, o, ops);
+    const auto evaluated = [&](const Choice& choice) { return evaluate(subject, machine, choice, o, whole, &ops); };
+    const double room = o.usable * machine.device.memory;
+    struct Candidate {
+      Choice choice;
+      bool hopeless = false;
+      double seconds = 0;
+    };
+    std::vector<Candidate> candidates;
+    for (auto choice : choices) {
+      choice.precision = precision;
+      const auto guess = estimate.of(choice);
+      candidates.push_back({choice, guess.bytes > 4 * room, guess.seconds});
+    }
+    std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
+      return std::pair(a.hopeless, a.seconds) < std::pair(b.hopeless, b.seconds);
+    });
+    if (o.traced > 0 && candidates.size() > static_cast<std::size_t>(o.traced))
+      candidates.resize(static_cast<std::size_t>(o.traced));
+    std::vector<Plan> found;
+    for (const auto& candidate : candidates) {
+      found.push_back(evaluated(candidate.choice));
+      if (found.back().fits) continue;
+      // What saves memory costs time: it is tried where there is no other way.
+      for (const bool recompute : {false, true})
+        for (const bool sharded : {false, true}) {
+          auto choice = candidate.choice;
+          choice.recompute = recompute && subject.recomputes, choice.sharded_weights = sharded && o.ranks > choice.grid.channel;
+          if (choice == candidate.choice || (recompute && !subject.recomputes)) continue;
+          auto plan = evaluated(choice);
+          if (plan.fits) found.push_back(std::move(plan));
+        }
+    }
+    const auto fastest = std::min_element(found.begin(), found.end(), [](const Plan& a, const Plan& b) {
+      return std::pair(!a.fits, a.seconds) < std::pair(!b.fits, b.seconds);
+    });
+    // Updating parts of the weights may pay where it is not needed.
+    if (auto choice = fastest->choice; !choice.sharded_weights && o.ranks > choice.grid.channel) {
+      choice.sharded_weights = true;
+      found.push_back(evaluated(choice));
+    }
+    if (o.own_grids && o.ranks > 1)
+      for (const auto& choice : with_layer_grids(subject, machine, found, o)) found.push_back(evaluated(choice));
+    for (auto& plan : found) plans.push_back(std::move(plan));
+  }
+  std::stable_sort(plans.begin(), plans.end(), [](const Plan& a, const Plan& b) {
+    return std::tuple(!a.fits, a.seconds, a.time.total) < std::tuple(!b.fits, b.seconds, b.time.total);
+  });
+  if (plans.size() > static_cast<std::size_t>(o.best)) plans.resize(static_cast<std::size_t>(o.best));
+  return plans;
+}
+
+}  // namespace mpigrad::planner

@@ -1,0 +1,180 @@
+#include "models/planner/simulation/program.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "framework/error.h"
+#include "models/planner/machine/op_times.h"
+
+namespace mpigrad::planner {
+namespace {
+
+using Digits = std::vector<StepProgram::Digit>;
+
+GridPlace extents_of(const GridExtents& g) { return {g.sample, g.depth, g.height, g.width, g.channel}; }
+
+GridPlace negative(GridPlace offset) {
+  for (auto& along : offset) along = -along;
+  return offset;
+}
+
+// Of an ascending list of ranks that is a subgrid of some grid: those of its axes, the innermost first. Empty: it is none.
+Digits digits_of(const std::vector<int>& ranks) {
+  Digits digits;
+  const auto n = ranks.size();
+  // The first `known` ranks differ in the digits found so far.
+  for (std::size_t known = 1; known < n;) {
+    const int stride = ranks[known] - ranks[0];
+    std::size_t count = 2;
+    const auto begins = [&](std::size_t i) { return ranks[i * known] == ranks[0] + static_cast<int>(i) * stride; };
+    while ((count + 1) * known <= n && begins(count)) ++count;
+    if (stride <= 0 || (ranks[0] / stride) % static_cast<int>(count) != 0) return {};
+    digits.push_back({stride, static_cast<int>(count)});
+    known *= count;
+    if (n % known != 0) return {};
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    int rank = ranks[0];
+    auto rest = static_cast<int>(i);
+    for (const auto& digit : digits) rank += rest % digit.count * digit.stride, rest /= digit.count;
+    if (rank != ranks[i]) return {};
+  }
+  return digits;
+}
+
+// The messages of one event, both ends of each.
+class Messages {
+ public:
+  Messages(const StepEvent& event, int rank, const GridExtents& grid, const Machine& machine) {
+    const auto found = std::find_if(machine.calls.begin(), machine.calls.end(),
+                                    [](const MeasuredCall& call) { return call.call == "exchange" && call.ranks == 2; });
+    const auto* measured = found == machine.calls.end() ? nullptr : &*found;
+    const auto here = place_of(rank, grid);
+    for (const bool sends : {true, false}) {
+      const auto is_one = [&](const DryRecord& call) { return call.call == (sends ? "send" : "receive") && call.peer != rank; };
+      double within = 0;
+      for (const auto& call : event.calls)
+        if (is_one(call) && machine.level_between(rank, call.peer) == 0) within += static_cast<double>(call.bytes);
+      for (const auto& call : event.calls) {
+        if (!is_one(call)) continue;
+        const auto there = place_of(call.peer, grid);
+        StepProgram::Message message{.bytes = static_cast<double>(call.bytes)};
+        for (std::size_t a = 0; a < here.size(); ++a) message.offset[a] = there[a] - here[a];
+        if (!sends) message.offset = negative(message.offset);
+        if (measured && message.bytes == 0) message.within = 0;
+        else if (measured && machine.level_between(rank, call.peer) == 0)
+          message.within = measured->seconds(within) * message.bytes / within;
+        else if (measured) message.within = measured->seconds(message.bytes);
+        add(message, sends);
+      }
+    }
+  }
+  std::vector<StepProgram::Message> take() { return std::move(messages_); }
+
+ private:
+  // The first message of this offset whose other end has been seen, and this one not yet, is the same.
+  void add(const StepProgram::Message& message, bool sends) {
+    for (std::size_t i = 0; !sends && i < messages_.size(); ++i) {
+      if (messages_[i].offset != message.offset || whole_[i]) continue;
+      messages_[i].bytes = std::max(messages_[i].bytes, message.bytes);
+      messages_[i].within = std::max(messages_[i].within, message.within);
+      whole_[i] = true;
+      return;
+    }
+    messages_.push_back(message), whole_.push_back(!sends);
+  }
+
+  std::vector<StepProgram::Message> messages_;
+  std::vector<bool> whole_;
+};
+
+StepProgram::Calls calls_of(const StepEvent& event, int rank, const GridExtents& grid, const Machine& machine) {
+  StepProgram::Calls calls{.op = std::string(event.op), .phase = event.phase, .layer = event.layer, .times = event.times};
+  calls.messages = Messages(event, rank, grid, machine).take();
+  if (event.op == "redistribute") calls.kind = StepProgram::Kind::redistribution;
+  for (const auto& call : event.calls) {
+    if (call.call == "send" || call.call == "receive") continue;
+    calls.kind = StepProgram::Kind::collective;
+    if (!call.ranks || call.ranks->size() < 2) continue;
+    auto members = *call.ranks;
+    std::sort(members.begin(), members.end());
+    auto digits = digits_of(members);
+    require(!digits.empty() && members.back() < ranks_of(grid),
+            "[simulate] {}: {} ranks from {} to {} are no subgrid of {} ranks", call.call, members.size(), members.front(),
+            members.back(), ranks_of(grid));
+    calls.collectives.push_back({call, std::move(digits)});
+  }
+  return calls;
+}
+
+}  // namespace
+
+GridPlace place_of(int rank, const GridExtents& grid) {
+  const auto extents = extents_of(grid);
+  GridPlace place{};
+  for (std::size_t a = extents.size(); a-- > 0;) place[a] = rank % extents[a], rank /= extents[a];
+  return place;
+}
+
+int representative_rank(const GridExtents& grid) {
+  const auto extents = extents_of(grid);
+  int rank = 0;
+  for (const int extent : extents) rank = rank * extent + (extent > 2 ? 1 : 0);
+  return rank;
+}
+
+StepProgram program_of(const StepTrace& step, int rank, const GridExtents& grid, const Machine& machine, int node_ranks,
+                       bool tf32) {
+  require(!machine.levels.empty() && ranks_of(grid) <= machine.ranks(), "[simulate] machine {} has {} ranks, the grid {}",
+          machine.name, machine.levels.empty() ? 0 : machine.ranks(), ranks_of(grid));
+  require(rank >= 0 && rank < ranks_of(grid), "[simulate] a grid of {} ranks has no rank {}", ranks_of(grid), rank);
+  const OpTimes ops(machine, node_ranks > 0 ? node_ranks : machine.levels.front().ranks, tf32);
+  StepProgram program;
+  for (const auto& layer : step.layers) program.layers.push_back(layer.name);
+  using Do = StepProgram::Item::Do;
+  const auto compute = [&](const StepEvent& event, double seconds) {
+    const bool same = !program.items.empty() && program.items.back().what == Do::compute &&
+                      program.computes.back().phase == event.phase && program.computes.back().layer == event.layer;
+    if (!same) {
+      program.items.push_back({Do::compute, static_cast<int>(program.computes.size())});
+      program.computes.push_back({.phase = event.phase, .layer = event.layer});
+    }
+    auto& all = program.computes.back();
+    all.seconds += seconds * event.times;
+    all.spread = std::hypot(all.spread, seconds * std::sqrt(event.times));
+  };
+  // As time_step() reads them.
+  std::vector<std::pair<bool, int>> under_way;  // started and not waited for: whether of gradients, and the how manieth
+  int started = 0;
+  for (const auto& event : step.events) {
+    if (!event.calls.empty()) {
+      if (!event.communicates) {
+        const bool messages = std::all_of(event.calls.begin(), event.calls.end(),
+                                          [](const DryRecord& call) { return call.call == "send" || call.call == "receive"; });
+        under_way.emplace_back(!messages, started++);
+      }
+      program.items.push_back({event.communicates ? Do::run : Do::start, static_cast<int>(program.calls.size())});
+      program.calls.push_back(calls_of(event, rank, grid, machine));
+    }
+    if (event.waits) {
+      const auto found = std::find_if(under_way.begin(), under_way.end(),
+                                      [&](const auto& call) { return call.first == (event.op == waits_for_reduction); });
+      if (found == under_way.end()) continue;
+      program.items.push_back({Do::wait, found->second});
+      under_way.erase(found);
+      continue;
+    }
+    if (!has_work(event)) continue;
+    if (event.communicates) {
+      // Packing what is sent and unpacking what has come.
+      StepEvent packing{.op = "pack", .in = {}, .out = {}, .calls = {}};
+      for (const auto& call : event.calls) packing.bytes += 2 * static_cast<double>(call.bytes);
+      compute(event, ops.roof(packing));
+    } else {
+      compute(event, ops.of(event).seconds);
+    }
+  }
+  return program;
+}
+
+}  // namespace mpigrad::planner

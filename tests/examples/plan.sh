@@ -1,0 +1,167 @@
+#!/bin/sh
+# `plan`: published numbers, plans whose commands run, what was measured here, what cannot be. Prints `failed: NAME` for each failed
+# test and ends with `N passed, M failed, K skipped`. tests/run.sh calls it.
+set -u
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+. "$root/tests/packages.sh"
+choose_launcher
+
+tools=$build/examples
+. "$root/tests/suite.sh"
+
+if [ ! -x "$tools/plan" ]; then
+  printf 'skipped: 1 plan is not built\n0 passed, 0 failed, 1 skipped\n'
+  exit 0
+fi
+plan=$tools/plan
+machines=$root/examples/machines
+# holds EXPRESSION: of `d`, the JSON that was printed.
+holds() { succeeds && python3 -c "import json, sys; d = json.load(open(sys.argv[1])); sys.exit(not ($1))" "$work/out"; }
+
+# ---- formulas
+
+cost() { run "$plan" cost --json "$@"; }
+cost --strategy data --ranks 2 --samples 1280000 --batch 128 --alpha 9e-6 --bandwidth 50e9 --weight-bytes 90936064
+judge 'Kahira, data, 2 ranks' holds "d['communication_s'] == 18.3672128 and d['compute_s'] is None and d['limit']['name'] == 'B'"
+cost --strategy data --ranks 64 --samples 1280000 --batch 4096 --alpha 30.31e-6 --bandwidth 12.5e9 --weight-bytes 90936064
+judge 'Kahira, data, 64 ranks' holds "'%.12g' % d['communication_s'] == '5.67828639504'"
+cost --strategy spatial --ranks 8 --samples 1000 --batch 8 --alpha 9e-6 --bandwidth 50e9 --network cosmoflow --size 128
+judge 'Kahira, spatial, a network by name' holds "d['communication_s'] > 0 and d['memory_bytes'] > 0"
+cost --strategy data+filter --groups 4x2 --ranks 8 --samples 1000 --batch 8 --alpha 9e-6 --bandwidth 50e9 --network unet3d --size 32
+judge 'Kahira, data and filter' holds "d['communication_s'] > 0"
+for strategy in filter channel pipeline data+spatial; do
+  groups=
+  [ "$strategy" != data+spatial ] || groups='--groups 4x2'
+  # shellcheck disable=SC2086  # two words, or none
+  cost --strategy "$strategy" $groups --ranks 8 --samples 1000 --batch 8 --alpha 9e-6 --bandwidth 50e9 --network resnet50
+  judge "Kahira, $strategy" holds "d['communication_s'] > 0 and d['memory_bytes'] > 0"
+done
+cat >"$work/layers.toml" <<'END'
+[[layer]]
+name = "one"
+kind = "conv"
+in = [8, 8, 8, 4]
+out = [8, 8, 8, 16]
+kernel = [3, 3, 3]
+weights = 1728
+[[layer]]
+name = "two"
+kind = "linear"
+in = [1, 1, 1, 8192]
+out = [1, 1, 1, 10]
+weights = 81920
+END
+cost --strategy data --ranks 4 --samples 64 --batch 16 --alpha 1e-6 --bandwidth 1e9 --layers "$work/layers.toml"
+# Four iterations, each 2 * 3 * (1 us + 83648 / 4 * 4 bytes at 1 GB/s).
+judge 'layers from a file' holds "abs(d['communication_s'] - 4 * 6 * (1e-6 + 83648e-9)) < 1e-12"
+cat >"$work/times.toml" <<'END'
+[[layer]]
+name = "one"
+forward = 1e-3
+backward = 2e-3
+update = 1e-4
+[[layer]]
+name = "two"
+forward = 1e-3
+backward = 2e-3
+update = 1e-4
+END
+cost --strategy data --ranks 4 --samples 64 --batch 16 --alpha 1e-6 --bandwidth 1e9 --layers "$work/layers.toml" --times "$work/times.toml"
+judge 'times of layers' holds "abs(d['compute_s'] - (16 * 6e-3 + 4 * 2e-4)) < 1e-12"
+run "$plan" integrated --network alexnet --ranks 512 --batch 2048 --alpha 2e-6 --bandwidth 6442450944 --samples 1200000 --json
+judge "Gholami's best grid" holds "d['best'] == {'pr': 32, 'pc': 16} and abs(d['speedup'] / 9.7 - 1) < 0.1"
+run "$plan" integrated --network alexnet --ranks 1024 --batch 512 --alpha 2e-6 --bandwidth 6e9 --samples 1200000 --convolutions domain --json
+judge 'more ranks than samples, images split' holds "d['best']['pr'] > 1"
+
+# ---- plans
+
+best() { run "$plan" best "$@"; }
+best --network cosmoflow --size 512 --machine "$machines/perlmutter.toml" --ranks 2048 --batch 64 --json
+judge 'a plan for 2,048 ranks' holds "len(d['plans']) == 5 and d['plans'][0]['fits'] and d['plans'][0]['seconds_per_step'] > 0"
+best --network cosmoflow --size 512 --machine "$machines/perlmutter.toml" --ranks 2048 --batch 64 --plot "$work/plan.png"
+judge 'the same as a table' says 'mpiexec -n 2048 build/examples/cosmoflow train --data DATA --batch 64 --grid sample='
+judge 'its picture' test -s "$work/plan.png"
+best --network cosmoflow --machine "$machines/perlmutter.toml" --ranks 2 --batch 2 --plot "$work/plan.png"
+judge 'no picture is overwritten' refuses_arguments 'plan.png exists'
+for machine in "$machines"/*.toml; do
+  best --network unet3d --machine "$machine" --ranks 8 --batch 8 --candidates 4 --json
+  judge "a plan for $(basename "$machine")" holds "d['plans'][0]['memory_bytes'] > 0"
+done
+best --network unet3d --size 512 --machine "$machines/abci.toml" --ranks 2 --batch 2
+judge 'what does not fit is said not to' says 'Nothing fits: the best needs'
+best --network resnet50 --machine "$machines/h200_node.toml" --ranks 8 --batch 64 --precision bfloat16 --uniform
+judge 'images' says '--precision bfloat16'
+
+# ---- what this machine can do
+
+ranks 1 "$plan" calibrate --networks cosmoflow --size 32 --minutes 1 --out "$work/one.toml"
+judge 'one rank is measured' says 'written to'
+ranks 2 "$plan" calibrate --networks cosmoflow --size 32 --minutes 1 --add "$work/one.toml" --out "$work/two.toml"
+judge 'two are, and added' says 'allreduce'
+best --network cosmoflow --size 32 --machine "$work/one.toml" --ranks 1 --batch 1 --precision float32 --json
+judge 'a plan of what was measured' holds "d['plans'][0]['measured_share'] > 0.99"
+best --network cosmoflow --size 32 --machine "$work/two.toml" --ranks 2 --batch 2 --precision float32 --json
+judge 'on two ranks' holds "d['plans'][0]['measured_share'] > 0.5"
+ranks 1 "$plan" calibrate --networks cosmoflow --size 32 --out "$work/one.toml"
+judge 'no machine file is overwritten' refuses_arguments 'one.toml exists'
+# The commands of plans run as they are printed.
+best --network cosmoflow --size 32 --machine "$work/two.toml" --ranks 2 --batch 2 --precision float32 --json
+python3 -c "import json, sys; print('\n'.join(p['command'] for p in json.load(open(sys.argv[1]))['plans']))" "$work/out" >"$work/commands"
+run "$tools/universe" generate --universes 4 --out "$work/universes" --size 32
+if succeeds; then
+  number=0
+  while read -r command; do
+    number=$((number + 1))
+    arguments=${command#mpiexec -n 2 build/examples/cosmoflow train --data DATA}
+    # shellcheck disable=SC2086  # several words
+    ranks 2 "$tools/cosmoflow" train --data "$work/universes" $arguments --epochs 1 --out "$work/trained$number"
+    judge "plan $number's command trains:$arguments" succeeds
+  done <"$work/commands"
+  judge 'there were five' test "$number" -eq 5
+else
+  skip 'no universes to train on'
+fi
+
+# ---- simulated
+
+run "$plan" simulate --network cosmoflow --size 512 --machine "$machines/jupiter.toml" --grid sample=64,depth=8,height=2,width=2 --batch 64 --trace "$work/trace.json" --json
+judge 'steps of 2,048 ranks' is_json
+judge 'their trace' python3 -c "import json, sys; assert len(json.load(open(sys.argv[1]))['traceEvents']) > 100" "$work/trace.json"
+run "$plan" simulate --network cosmoflow --size 512 --machine "$machines/jupiter.toml" --grid depth=8 --batch 1 --straggler 3:2
+judge 'one rank is slow' says 'slowest rank  *3  '
+run "$plan" simulate --network cosmoflow --machine "$machines/jupiter.toml" --grid depth=8 --batch 1 --trace "$work/trace.json"
+judge 'no trace is overwritten' refuses_arguments 'trace.json exists'
+
+best --network unet3d --size 32 --machine "$work/two.toml" --ranks 2 --batch 2 --json
+judge "a U-Net's command says its window" holds "'--window 32,32,32' in d['plans'][0]['command'] and '--device' not in d['plans'][0]['command']"
+best --network unet3d --machine "$machines/h200_node.toml" --ranks 2 --batch 2 --json
+judge 'and where GPUs are, cuda' holds "d['plans'][0]['command'].endswith('--device cuda')"
+
+# ---- what cannot be
+
+best --network cosmoflow --machine "$machines/abci.toml" --ranks 2 --batch 2 --precision bfloat16
+judge 'a type that the machine does not have' refuses_arguments 'has no such peak'
+
+best --network lenet --machine "$machines/abci.toml" --ranks 2 --batch 2
+judge 'an unknown network' refuses_arguments "no network 'lenet'"
+best --network cosmoflow --machine "$machines/h200_node.toml" --ranks 9 --batch 9
+judge 'more ranks than the machine has' refuses_arguments 'has 8'
+best --network cosmoflow --size 100 --machine "$machines/abci.toml" --ranks 2 --batch 2
+judge 'a size that the network cannot have' refuses_arguments 'power of two'
+best --network cosmoflow --size 32 --machine "$machines/abci.toml" --ranks 4099 --batch 2
+judge 'ranks that do not factor' refuses_arguments 'no grid of so many ranks'
+best --network cosmoflow --machine "$work/none.toml" --ranks 2 --batch 2
+judge 'a machine file that is not there' refuses_arguments 'none.toml'
+sed 's/^memory = .*/memory = -1/' "$machines/abci.toml" >"$work/bad.toml"
+best --network cosmoflow --machine "$work/bad.toml" --ranks 2 --batch 2
+judge 'a bad machine file' refuses_arguments 'bad.toml:[0-9]*: .*memory'
+run "$plan" simulate --network cosmoflow --machine "$machines/abci.toml" --grid depth=3,depth=2 --batch 1
+judge 'an impossible grid' refuses_arguments 'depth twice'
+cost --strategy data+filter --groups 3x2 --ranks 8 --samples 10 --batch 8 --alpha 1e-6 --bandwidth 1e9 --network resnet50
+judge 'groups that do not multiply' refuses_arguments '3x2 are 6 ranks'
+run "$plan"
+judge 'no command' refuses_arguments 'subcommand'
+run "$plan" best --help
+judge 'help' says '--machine'
+summary
