@@ -63,7 +63,10 @@ planner::Device measured_device() {
   planner::Device device{.name = gpu ? cuda::name() : processor()};
   device.memory = gpu ? static_cast<double>(cuda::total_memory())
                       : static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-  const std::int64_t n = gpu ? 8192 : 1024, many = gpu ? 1 << 28 : 1 << 24;
+  // Large enough to fill the device, and no more than a small part of its memory.
+  constexpr double large = 8e9;
+  const bool fills = gpu && device.memory > large;
+  const std::int64_t n = fills ? 8192 : gpu ? 256 : 1024, many = fills ? 1 << 27 : 1 << 24;
   const auto a = random_uniform({n, n}, {1, 1}), b = random_uniform({n, n}, {1, 2});
   device.flops["float32"] = 2.0 * static_cast<double>(n * n * n) / seconds_of([&] { return matmul(a, b); });
   if (gpu) {

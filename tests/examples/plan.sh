@@ -123,6 +123,18 @@ else
   skip 'no universes to train on'
 fi
 
+if [ -e "$build/tests/emulation/libmpigrad.so" ] || ls "$build"/tests/emulation/libmpigrad.so.* >/dev/null 2>&1; then
+  MPIGRAD_EMULATION=late
+  export MPIGRAD_EMULATION
+  run sh "$root/tests/emulated.sh" "$plan" calibrate --device cuda --transport threads --ranks 1 --networks cosmoflow --size 16 --minutes 0.3 --out "$work/gpu.toml"
+  judge 'a GPU that the CPU plays is measured' says 'written to'
+  unset MPIGRAD_EMULATION
+  best --network cosmoflow --size 16 --machine "$work/gpu.toml" --ranks 1 --batch 1 --precision float32 --json
+  judge 'and planned for' holds "d['plans'][0]['measured_share'] > 0.9 and d['plans'][0]['command'].endswith('--device cuda')"
+else
+  skip 'no GPU that the CPU plays'
+fi
+
 # ---- simulated
 
 run "$plan" simulate --network cosmoflow --size 512 --machine "$machines/jupiter.toml" --grid sample=64,depth=8,height=2,width=2 --batch 64 --trace "$work/trace.json" --json
