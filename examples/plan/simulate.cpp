@@ -213,6 +213,8 @@ void add_simulate(CLI::App& app, SimulateOptions& o) {
   whole("--seed", o.seed, 0, std::numeric_limits<std::int64_t>::max(), "of the jitter")->capture_default_str();
   whole("--node-ranks", o.node_ranks, 1, most_ranks,
         "ranks of a node, of measured ops (default: of the machine's innermost level)");
+  command->add_flag("--recompute", o.recompute, "as plan best says where a network does not fit otherwise");
+  command->add_flag("--sharded-weights", o.sharded_weights, "weights in parts, one on each rank; slow on thousands of ranks");
   command->add_flag("--no-contention", o.no_contention, "ranks do not share links between nodes");
   command->add_option("--trace", o.trace, "file for a trace of the first ranks, for the Perfetto viewer");
   whole("--trace-ranks", o.trace_ranks, 1, most_trace_ranks, "ranks in it, the straggler among them (default: 8)");
@@ -224,6 +226,9 @@ int simulate(const SimulateOptions& o) {
   Run run;
   run.choice = {.grid = trainer::parse_grid(o.grid, 1, trainer::Channels::split), .split = trainer::split_of(o.grid)};
   run.choice.precision = o.precision;
+  run.choice.recompute = o.recompute, run.choice.sharded_weights = o.sharded_weights;
+  if (o.recompute && !network_named(o.network).recomputing)
+    throw UsageError(fmt::format("--recompute: {} has no blocks that are computed again", o.network));
   const auto& g = run.choice.grid;
   // Of extents whose product may leave 32 bits.
   double ranks = 1;

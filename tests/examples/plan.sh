@@ -142,6 +142,10 @@ judge 'steps of 2,048 ranks' is_json
 judge 'their trace' python3 -c "import json, sys; assert len(json.load(open(sys.argv[1]))['traceEvents']) > 100" "$work/trace.json"
 run "$plan" simulate --network cosmoflow --size 512 --machine "$machines/jupiter.toml" --grid depth=8 --batch 1 --straggler 3:2
 judge 'one rank is slow' says 'slowest rank  *3  '
+run "$plan" simulate --network unet3d --machine "$machines/jupiter.toml" --grid sample=2,depth=4 --batch 2 --recompute --sharded-weights
+judge 'weights in parts, blocks computed again' says 'recomputed, weights in parts'
+run "$plan" simulate --network cosmoflow --machine "$machines/jupiter.toml" --grid depth=2 --batch 2 --recompute
+judge 'what has no such blocks' refuses_arguments 'no blocks that are computed again'
 run "$plan" simulate --network cosmoflow --machine "$machines/jupiter.toml" --grid depth=8 --batch 1 --trace "$work/trace.json"
 judge 'no trace is overwritten' refuses_arguments 'trace.json exists'
 
