@@ -40,16 +40,7 @@ const MeasuredCall* measured_call(const Machine& machine, std::string_view call,
   return nullptr;
 }
 
-using Offset = std::array<int, 5>;
-using Coordinates = std::array<int, 5>;
-
-Coordinates extents_of(const GridExtents& g) { return {g.sample, g.depth, g.height, g.width, g.channel}; }
-Coordinates coordinates_of(int rank, const Coordinates& extents) {
-  Coordinates result{};
-  for (std::size_t a = extents.size(); a-- > 0;) result[a] = rank % extents[a], rank /= extents[a];
-  return result;
-}
-int rank_of(const Coordinates& place, const Coordinates& extents) {
+int rank_of(const GridPlace& place, const GridPlace& extents) {
   int rank = 0;
   for (std::size_t a = 0; a < extents.size(); ++a) rank = rank * extents[a] + place[a];
   return rank;
@@ -61,9 +52,8 @@ class Levels {
   Levels(const Machine& machine, const std::optional<GridExtents>& grid) : machine_(machine), grid_(grid) {}
   int of(int rank, int peer) {
     if (!grid_) return machine_.level_between(rank, peer);
-    const auto extents = extents_of(*grid_);
-    const auto from = coordinates_of(rank, extents), to = coordinates_of(peer, extents);
-    Offset offset{};
+    const auto from = place_of(rank, *grid_), to = place_of(peer, *grid_);
+    GridPlace offset{};
     for (std::size_t a = 0; a < offset.size(); ++a) offset[a] = to[a] - from[a];
     const auto [place, added] = known_.try_emplace(offset, 0);
     if (added) place->second = farthest_level(machine_, *grid_, rank, peer);
@@ -73,7 +63,7 @@ class Levels {
  private:
   const Machine& machine_;
   const std::optional<GridExtents>& grid_;
-  std::map<Offset, int> known_;
+  std::map<GridPlace, int> known_;
 };
 
 double messages_seconds(const std::vector<DryRecord>& calls, int rank, const Machine& machine, Levels& levels) {
@@ -144,17 +134,26 @@ double seconds_of(const std::vector<DryRecord>& calls, int rank, const Machine& 
 
 }  // namespace
 
+GridPlace extents_of(const GridExtents& g) { return {g.sample, g.depth, g.height, g.width, g.channel}; }
+
+GridPlace place_of(int rank, const GridExtents& grid) {
+  const auto extents = extents_of(grid);
+  GridPlace place{};
+  for (std::size_t a = extents.size(); a-- > 0;) place[a] = rank % extents[a], rank /= extents[a];
+  return place;
+}
+
 int farthest_level(const Machine& machine, const GridExtents& grid, int a, int b) {
   const auto extents = extents_of(grid);
-  const auto from = coordinates_of(a, extents), to = coordinates_of(b, extents);
+  const auto from = place_of(a, grid), to = place_of(b, grid);
   // Units that are no multiple of a group of samples lie differently to the next group, and so on for a few of them.
   constexpr int most_groups = 8;
   int outermost = machine.level_between(a, b);
   const int outer = static_cast<int>(machine.levels.size()) - 1;
   const int size = rank_of({1, 0, 0, 0, 0}, extents);
-  Coordinates place{};
+  GridPlace place{};
   for (int rank = 0; rank < size && outermost < outer; ++rank) {
-    place = coordinates_of(rank, extents);
+    place = place_of(rank, grid);
     auto peer = place;
     bool inside = true;
     for (std::size_t axis = 0; axis < place.size(); ++axis) {

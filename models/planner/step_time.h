@@ -2,6 +2,7 @@
 // How long a training step takes on a machine: its ops one after the other, what ranks say to each other between them, and what
 // of that travels while they compute (the form of the model of Dryden et al. 2019 and Oyama et al. 2020, at the grain of ops).
 
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -42,6 +43,11 @@ struct StepTime {
   double measured_share = 0;
   std::vector<LayerStepTime> layers{};
 };
+
+// A rank's coordinates along sample, depth, height, width and channel: rank = (((s*D + d)*H + h)*W + w)*C + c.
+using GridPlace = std::array<int, 5>;
+GridPlace extents_of(const GridExtents& grid);
+GridPlace place_of(int rank, const GridExtents& grid);
 
 // One collective of a rank, as the dry transport logs it, by itself.
 double collective_seconds(const DryRecord& call, const Machine& machine, int node_ranks);

@@ -11,8 +11,6 @@ namespace {
 
 using Digits = std::vector<StepProgram::Digit>;
 
-GridPlace extents_of(const GridExtents& g) { return {g.sample, g.depth, g.height, g.width, g.channel}; }
-
 GridPlace negative(GridPlace offset) {
   for (auto& along : offset) along = -along;
   return offset;
@@ -108,13 +106,6 @@ StepProgram::Calls calls_of(const StepEvent& event, int rank, const GridExtents&
 }
 
 }  // namespace
-
-GridPlace place_of(int rank, const GridExtents& grid) {
-  const auto extents = extents_of(grid);
-  GridPlace place{};
-  for (std::size_t a = extents.size(); a-- > 0;) place[a] = rank % extents[a], rank /= extents[a];
-  return place;
-}
 
 int representative_rank(const GridExtents& grid) {
   const auto extents = extents_of(grid);

@@ -8,12 +8,9 @@
 
 #include "models/nn/step_trace.h"
 #include "models/planner/machine/machine.h"
+#include "models/planner/step_time.h"
 
 namespace mpigrad::planner {
-
-// Along sample, depth, height, width and channel: rank = (((s*D + d)*H + h)*W + w)*C + c.
-using GridPlace = std::array<int, 5>;
-GridPlace place_of(int rank, const GridExtents& grid);
 
 // A rank that has neighbours on both sides of every axis of more than two ranks, and the largest blocks.
 int representative_rank(const GridExtents& grid);
