@@ -54,12 +54,12 @@ TEST_CASE("collective costs on six ranks, no power of two: lg p is 3, its floor 
   CHECK(cost::alltoall_pairwise(6, n, wire) == exactly(17));          // 5 + 12
 }
 
-TEST_CASE("a halo goes to two neighbours, one after the other or at once") {
+TEST_CASE("collective costs: a halo goes to two neighbours, one after the other or at once") {
   CHECK(cost::halo(100, wire) == exactly(4));  // 2 (1 + 1)
   CHECK(cost::halo(100, wire, true) == exactly(2));
 }
 
-TEST_CASE("alone, a rank says nothing; nothing to say still takes a message") {
+TEST_CASE("collective costs: alone, a rank says nothing; nothing to say still takes a message") {
   for (const auto collective :
        {CollectiveName::broadcast, CollectiveName::reduce, CollectiveName::gather, CollectiveName::scatter,
         CollectiveName::allgather, CollectiveName::reduce_scatter, CollectiveName::allreduce, CollectiveName::alltoall}) {
@@ -68,7 +68,7 @@ TEST_CASE("alone, a rank says nothing; nothing to say still takes a message") {
   }
 }
 
-TEST_CASE("the best algorithm is the cheapest: short messages by few steps, long ones by rings and halves") {
+TEST_CASE("collective costs: the best algorithm is the cheapest: short messages by few steps, long ones by rings and halves") {
   CHECK(best(CollectiveName::allreduce, 4, 8, wire).name == "doubling");
   CHECK(best(CollectiveName::allreduce, 4, n, wire).name == "rabenseifner");
   CHECK(best(CollectiveName::allreduce, 6, n, wire).name == "ring");
@@ -88,7 +88,7 @@ TEST_CASE("the best algorithm is the cheapest: short messages by few steps, long
         CHECK(best(CollectiveName::allreduce, p, bytes, wire).seconds <= each.seconds);
 }
 
-TEST_CASE("numbers that cannot be are refused") {
+TEST_CASE("collective costs: numbers that cannot be are refused") {
   CHECK_THROWS_AS(cost::allreduce_ring(0, 1, wire), Error);
   CHECK_THROWS_AS(cost::allreduce_rabenseifner(-4, 1, wire), Error);
   CHECK_THROWS_AS(cost::broadcast_binomial(4, -1, wire), Error);

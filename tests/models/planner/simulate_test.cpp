@@ -65,7 +65,7 @@ StepProgram halo_program(int ranks, double seconds, bool started = false) {
 
 }  // namespace
 
-TEST_CASE("without jitter and contention steps on one level take what the sum says") {
+TEST_CASE("simulate: without jitter and contention steps on one level take what the sum says") {
   for (const bool overlaps : {true, false})
     for (const auto& grid :
          {GridExtents{}, GridExtents{.sample = 2}, GridExtents{.depth = 2}, GridExtents{.width = 2}, GridExtents{.channel = 2},
@@ -91,7 +91,7 @@ TEST_CASE("without jitter and contention steps on one level take what the sum sa
     }
 }
 
-TEST_CASE("ranks at the edges of a grid have messages for neighbours alone") {
+TEST_CASE("simulate: ranks at the edges of a grid have messages for neighbours alone") {
   const GridExtents grid{.depth = 3, .height = 2};
   const int rank = representative_rank(grid);
   CHECK(rank == 2);
@@ -132,7 +132,7 @@ TEST_CASE("ranks at the edges of a grid have messages for neighbours alone") {
   CHECK(ends(0) >= latency + 119 * byte);
 }
 
-TEST_CASE("collectives are those of each rank's own subgrid") {
+TEST_CASE("simulate: collectives are those of each rank's own subgrid") {
   const GridExtents grid{.sample = 2, .depth = 2, .width = 3};
   StepTrace trace;
   const auto group = std::make_shared<const std::vector<int>>(std::vector{0, 1, 2, 6, 7, 8});  // along sample and width
@@ -159,7 +159,7 @@ TEST_CASE("collectives are those of each rank's own subgrid") {
                        "[simulate] allreduce: 3 ranks from 0 to 3 are no subgrid of 12 ranks", Error);
 }
 
-TEST_CASE("a straggler delays all by its extra time") {
+TEST_CASE("simulate: a straggler delays all by its extra time") {
   const GridExtents grid{.depth = 5};
   const auto machine = machine_of(5, true);
   const auto program = halo_program(5, 1e-3);
@@ -178,7 +178,7 @@ TEST_CASE("a straggler delays all by its extra time") {
   CHECK(behind.utilisation < before.utilisation);
 }
 
-TEST_CASE("started calls travel beside work where the machine overlaps") {
+TEST_CASE("simulate: started calls travel beside work where the machine overlaps") {
   const GridExtents grid{.depth = 4};
   const auto program = halo_program(4, 1e-3, true);
   const auto beside = simulate(program, grid, machine_of(4, true), {.steps = 2});
@@ -187,7 +187,7 @@ TEST_CASE("started calls travel beside work where the machine overlaps") {
   CHECK(close(after.mean, beside.mean + 5e-6 + 2e6 * 1e-10));
 }
 
-TEST_CASE("contention makes nothing faster") {
+TEST_CASE("simulate: contention makes nothing faster") {
   for (const auto& grid :
        {GridExtents{.depth = 16}, GridExtents{.sample = 2, .depth = 4, .height = 2}, GridExtents{.depth = 4, .width = 4}}) {
     const auto machine = machine_of(16, true, true);
@@ -207,7 +207,7 @@ TEST_CASE("contention makes nothing faster") {
   CHECK(close(simulate(program, grid, machine, {.steps = 1, .contention = false}).mean, 5e-6 + 1e-4));
 }
 
-TEST_CASE("jitter is repeatable, and costs more where more ranks wait for each other") {
+TEST_CASE("simulate: jitter is repeatable, and costs more where more ranks wait for each other") {
   const auto run = [](int ranks, double jitter, std::uint64_t seed) {
     return simulate(halo_program(ranks, 1e-3), {.depth = ranks}, machine_of(1024, true),
                     {.steps = 20, .jitter = jitter, .seed = seed});
@@ -224,7 +224,7 @@ TEST_CASE("jitter is repeatable, and costs more where more ranks wait for each o
   }
 }
 
-TEST_CASE("CosmoFlow on 2,048 ranks") {
+TEST_CASE("simulate: CosmoFlow on 2,048 ranks") {
   const GridExtents grid{.sample = 64, .depth = 4, .height = 4, .width = 2};
   const int rank = representative_rank(grid);
   CosmoFlow net;
@@ -245,7 +245,7 @@ TEST_CASE("CosmoFlow on 2,048 ranks") {
   CHECK(simulate(trace, rank, grid, machine, {.jitter = 0.05}).mean > even.mean);
 }
 
-TEST_CASE("who waits for what nobody sends is told by name") {
+TEST_CASE("simulate: who waits for what nobody sends is told by name") {
   auto program = halo_program(3, 1e-3);
   program.calls[0].messages[0].sent = false;
   CHECK_THROWS_WITH_AS(simulate(program, {.depth = 3}, machine_of(3, true)),
@@ -257,7 +257,7 @@ TEST_CASE("who waits for what nobody sends is told by name") {
     CHECK_THROWS_AS(simulate(halo_program(3, 1e-3), {.depth = 3}, machine_of(3, true), bad), Error);
 }
 
-TEST_CASE("traces are JSON whose spans do not overlap within a lane") {
+TEST_CASE("simulate: traces are JSON whose spans do not overlap within a lane") {
   const GridExtents grid{.depth = 4, .height = 4};
   const int rank = representative_rank(grid);
   const auto simulated =
