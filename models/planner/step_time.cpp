@@ -91,15 +91,27 @@ double messages_seconds(const std::vector<DryRecord>& calls, int rank, const Mac
 
 }  // namespace
 
-double collective_seconds(const DryRecord& call, const Machine& machine, int node_ranks) {
+namespace {
+
+// A group's link, and whether one unit of the innermost level joins it: of thousands of ranks not to be found out for each call.
+struct GroupLink {
+  Link link;
+  bool innermost = false;
+};
+using GroupLinks = std::map<std::uint64_t, GroupLink>;  // by DryRecord::members
+
+double collective_seconds(const DryRecord& call, const Machine& machine, int node_ranks, GroupLinks& known) {
   const int p = call.ranks ? static_cast<int>(call.ranks->size()) : 1;
   if (p <= 1) return 0;
   const auto bytes = static_cast<double>(call.bytes);
-  const auto [lowest, highest] = std::minmax_element(call.ranks->begin(), call.ranks->end());
-  if (const auto* measured = measured_call(machine, call.call, p);
-      measured && p <= node_ranks && machine.level_between(*lowest, *highest) == 0)
+  const auto [place, added] = known.try_emplace(call.members);
+  if (added) {
+    const auto [lowest, highest] = std::minmax_element(call.ranks->begin(), call.ranks->end());
+    place->second = {link_of(*call.ranks, machine), machine.level_between(*lowest, *highest) == 0};
+  }
+  const auto& link = place->second.link;
+  if (const auto* measured = measured_call(machine, call.call, p); measured && p <= node_ranks && place->second.innermost)
     return measured->seconds(bytes);
-  const auto link = link_of(*call.ranks, machine);
   const auto seconds = [&](CollectiveName kind, double n) { return best(kind, p, n, link).seconds; };
   if (call.call == "allreduce") return seconds(CollectiveName::allreduce, bytes);
   if (call.call == "reduce") return seconds(CollectiveName::reduce, bytes);
@@ -110,6 +122,13 @@ double collective_seconds(const DryRecord& call, const Machine& machine, int nod
   if (call.call == "bcast") return seconds(CollectiveName::broadcast, bytes);
   if (call.call == "alltoall") return seconds(CollectiveName::alltoall, bytes);
   return seconds(CollectiveName::broadcast, 0);  // a barrier's latency
+}
+
+}  // namespace
+
+double collective_seconds(const DryRecord& call, const Machine& machine, int node_ranks) {
+  GroupLinks none;
+  return collective_seconds(call, machine, node_ranks, none);
 }
 
 namespace {
@@ -125,10 +144,11 @@ Kind kind_of(const StepEvent& event) {
 }
 
 // The messages that are sent and received together, or one collective, of a rank by itself.
-double seconds_of(const std::vector<DryRecord>& calls, int rank, const Machine& machine, Levels& levels, int node_ranks) {
+double seconds_of(const std::vector<DryRecord>& calls, int rank, const Machine& machine, Levels& levels, GroupLinks& links,
+                  int node_ranks) {
   double seconds = messages_seconds(calls, rank, machine, levels);
   for (const auto& call : calls)
-    if (!is_message(call)) seconds += collective_seconds(call, machine, node_ranks);
+    if (!is_message(call)) seconds += collective_seconds(call, machine, node_ranks, links);
   return seconds;
 }
 
@@ -181,6 +201,7 @@ StepTime time_step(const StepTrace& step, int rank, const Machine& machine, cons
   if (!options.ops) own.emplace(machine, node_ranks, options.tf32);
   const OpTimes& ops = options.ops ? *options.ops : *own;
   Levels levels(machine, options.grid);
+  GroupLinks links;
   StepTime time;
   time.layers.resize(step.layers.size());
   // Two clocks: the rank's own, and that of the link, on which started calls follow each other.
@@ -211,7 +232,7 @@ StepTime time_step(const StepTrace& step, int rank, const Machine& machine, cons
   for (const auto& event : step.events) {
     // Calls of an event that is no op between ranks were started before it.
     if (!event.calls.empty()) {
-      const double seconds = seconds_of(event.calls, rank, machine, levels, node_ranks) * event.times;
+      const double seconds = seconds_of(event.calls, rank, machine, levels, links, node_ranks) * event.times;
       const auto kind = kind_of(event);
       if (event.communicates) {
         stand_still(event, kind, seconds);

@@ -118,9 +118,10 @@ double OpTimes::roof(const StepEvent& event) const {
 
 OpCost OpTimes::of(const StepEvent& event) const {
   if (event.view) return {};
+  const double base = roof(event);
+  if (exact_.empty()) return {base, false, true};
   const auto exact = exact_.find(fmt::format("{} {} > {}", event.op, signature(event.in), signature(event.out)));
   if (exact != exact_.end()) return {exact->second, true, false};
-  const double base = roof(event);
   const auto known = near_.find(kind_of(event.op, event.in));
   if (known == near_.end()) return {base, false, true};
   // What the nearest ones take more than the roof says, the near ones of them counted most.
