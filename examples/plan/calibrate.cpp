@@ -13,10 +13,12 @@
 #include "examples/plan/best.h"
 #include "examples/plan/networks.h"
 #include "examples/tool/command_line.h"
+#include "examples/trainer/run.h"
 #include "framework/cuda/cuda.h"
 #include "framework/optim/optimizer.h"
 #include "models/planner/machine/measure.h"
 #include "models/planner/search/search.h"
+#include "models/train/profile.h"
 #include "ops/elementwise.h"
 #include "ops/matmul.h"
 #include "ops/random.h"
@@ -57,24 +59,28 @@ double seconds_of(const std::function<Tensor()>& f) {
   return best;
 }
 
-// What a rank's device does at best: large products, large sums of tensors, and nothing at all.
+// What a rank's device does at best: large products, passes over large tensors, and nothing at all.
 planner::Device measured_device() {
   const bool gpu = current_device() == DeviceKind::cuda;
   planner::Device device{.name = gpu ? cuda::name() : processor()};
   device.memory = gpu ? static_cast<double>(cuda::total_memory())
                       : static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-  // Large enough to fill the device, and no more than a small part of its memory.
-  constexpr double large = 8e9;
-  const bool fills = gpu && device.memory > large;
-  const std::int64_t n = fills ? 8192 : gpu ? 256 : 1024, many = fills ? 1 << 27 : 1 << 24;
-  const auto a = random_uniform({n, n}, {1, 1}), b = random_uniform({n, n}, {1, 2});
-  device.flops["float32"] = 2.0 * static_cast<double>(n * n * n) / seconds_of([&] { return matmul(a, b); });
   if (gpu) {
+    // Large enough to fill the device, and no more than a small part of its memory.
+    constexpr double large = 8e9;
+    const bool fills = device.memory > large;
+    const std::int64_t n = fills ? 8192 : 256, many = fills ? 1 << 27 : 1 << 24;
+    const auto flops = 2.0 * static_cast<double>(n * n * n);
+    const auto a = random_uniform({n, n}, {1, 1}), b = random_uniform({n, n}, {1, 2});
+    device.flops["float32"] = flops / seconds_of([&] { return matmul(a, b); });
     const auto c = cast(a, DType::bfloat16), d = cast(b, DType::bfloat16);
-    device.flops["bfloat16"] = 2.0 * static_cast<double>(n * n * n) / seconds_of([&] { return matmul(c, d); });
+    device.flops["bfloat16"] = flops / seconds_of([&] { return matmul(c, d); });
+    const auto x = random_uniform({many}, {1, 3});
+    device.memory_bandwidth = 3.0 * static_cast<double>(x.bytes()) / seconds_of([&] { return x + x; });
+  } else {
+    const auto peaks = measure_peaks();
+    device.flops["float32"] = peaks.flops, device.memory_bandwidth = peaks.bytes;
   }
-  const auto x = random_uniform({many}, {1, 3});
-  device.memory_bandwidth = 3.0 * static_cast<double>(x.bytes()) / seconds_of([&] { return x + x; });
   const auto small = random_uniform({8}, {1, 4});
   const int repeats = 1000;
   device.launch = seconds_of([&] {
@@ -276,10 +282,7 @@ int calibrate(const Communicator& world, const CalibrateOptions& o) {
                                       ? machine.sources["measured"] + "; " + source
                                       : source;
     const auto text = planner::to_toml(machine);
-    std::FILE* file = std::fopen(o.out.c_str(), "w");
-    require(file != nullptr, "[calibrate] {} cannot be written", o.out);
-    const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-    require(std::fclose(file) == 0 && written, "[calibrate] {} could not be written completely", o.out);
+    trainer::write_text(o.out, text);
     fmt::print("a rank: {:.4g} Gflop/s in float32, {:.4g} GB/s, {:.2f} us for an op of nothing\n",
                1e-9 * device.flops.at("float32"), 1e-9 * device.memory_bandwidth, 1e6 * device.launch);
     if (!calls.empty()) fmt::print("calls of {} ranks:\n", world.size());

@@ -4,11 +4,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -17,6 +14,7 @@
 #include "examples/plan/networks.h"
 #include "examples/tool/command_line.h"
 #include "examples/trainer/options.h"
+#include "examples/trainer/run.h"
 #include "framework/optim/optimizer.h"
 #include "models/planner/search/layer_grids.h"
 #include "models/planner/simulation/simulate.h"
@@ -167,13 +165,6 @@ void print(const SimulateOptions& o, const Run& run) {
   if (!o.trace.empty()) fmt::print("\n{} opens in https://ui.perfetto.dev\n", o.trace);
 }
 
-void write_trace(const std::string& path, const std::string& text) {
-  std::FILE* file = std::fopen(path.c_str(), "w");
-  if (file == nullptr) throw UsageError(fmt::format("--trace {} cannot be written: {}", path, std::strerror(errno)));
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  require(std::fclose(file) == 0 && written, "[plan] {} could not be written completely", path);
-}
-
 void check(const SimulateOptions& o, const Run& run) {
   if (run.ranks > run.machine.ranks())
     throw UsageError(fmt::format("--grid {} has {} ranks, {} has {}", o.grid, run.ranks, run.machine.name, run.machine.ranks()));
@@ -243,7 +234,7 @@ int simulate(const SimulateOptions& o) {
   } catch (const Error& error) {
     throw UsageError(error.what());  // a machine file, or a size or a grid that the network cannot have
   }
-  if (!o.trace.empty()) write_trace(o.trace, planner::perfetto(run.simulation));
+  if (!o.trace.empty()) trainer::write_text(o.trace, planner::perfetto(run.simulation));
   if (o.json) fmt::print("{}\n", tool::to_text(to_json(o, run)));
   else print(o, run);
   return 0;

@@ -259,7 +259,6 @@ StepTime time_step(const StepTrace& step, int rank, const Machine& machine, cons
     const double seconds = cost.seconds * event.times;
     now += seconds, work += seconds;
     if (cost.measured) measured += seconds;
-    if (cost.estimated) time.estimated += seconds;
     using Phase = StepEvent::Phase;
     (event.phase == Phase::forward ? time.forward : event.phase == Phase::backward ? time.backward : time.update) += seconds;
     if (event.layer >= 0 && event.phase != Phase::update) {

@@ -38,7 +38,6 @@ struct StepTime {
   double hidden = 0;             // communication that took place beside work
   double gradients = 0;          // reductions of gradients, of `collectives` and of `hidden`
   double exposed_gradients = 0;  // those of `collectives`
-  double estimated = 0;          // of work whose ops nobody has measured
   // How much of the work is of ops measured on these very types, from 0 to 1.
   double measured_share = 0;
   std::vector<LayerStepTime> layers{};

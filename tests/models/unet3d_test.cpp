@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "models/nn/describe.h"
 #include "ops/elementwise.h"
 #include "ops/random.h"
 #include "ops/recompute.h"
@@ -80,6 +81,16 @@ TEST_CASE("U-Net: running statistics change once a step, however its blocks are 
     return all;
   };
   CHECK(statistics(true) == statistics(false));
+}
+
+TEST_CASE("recompute: a U-Net whose blocks are computed again needs less memory") {
+  for (const auto variant : {UNet3dVariant::lbann, UNet3dVariant::mlperf}) {
+    const auto peak = [&](bool recompute) {
+      UNet3d net({.variant = variant, .filters = {8, 16, 16, 32}, .recompute = recompute});
+      return describe(net, {2, 32, 32, 32, 1}).peak_bytes;
+    };
+    CHECK(peak(true) < peak(false));
+  }
 }
 
 TEST_CASE("recompute: what a norm made, dropped, is there again when it is read") {
