@@ -23,15 +23,18 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// `silent`: what it prints is lost; else standard error goes to `error`. The number of what kept it from starting comes by
-// `told`, which closes where it starts.
-[[noreturn]] void become(const std::vector<char*>& words, int error, int told, bool silent) {
+// Where standard output and standard error of a process go; -1: where this one's go.
+struct Streams {
+  int output = -1, error = -1;
+};
+
+// The number of what kept it from starting comes by `told`, which closes where it starts.
+[[noreturn]] void become(const std::vector<char*>& words, const Streams& streams, int told) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);  // a group in the background may not read a terminal
-  if (silent) error = open("/dev/null", O_WRONLY);
-  dup2(error, STDERR_FILENO);
-  if (silent) dup2(error, STDOUT_FILENO);
+  if (streams.error >= 0) dup2(streams.error, STDERR_FILENO);
+  if (streams.output >= 0) dup2(streams.output, STDOUT_FILENO);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -41,33 +44,67 @@ double since(Clock::time_point start) { return std::chrono::duration<double>(Clo
   _exit(127);
 }
 
-pid_t start(const std::vector<std::string>& command, int* output) {
+pid_t start(const std::vector<std::string>& command, const Streams& streams) {
   require(!command.empty(), "[elastic] there is no command to start");
   std::vector<char*> words;
   for (const auto& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
-  std::array<int, 2> error{-1, -1}, told{-1, -1};
-  require(pipe2(told.data(), O_CLOEXEC) == 0 && (!output || pipe2(error.data(), O_CLOEXEC) == 0), "[elastic] no pipe: {}",
-          std::strerror(errno));
+  std::array<int, 2> told{-1, -1};
+  require(pipe2(told.data(), O_CLOEXEC) == 0, "[elastic] no pipe: {}", std::strerror(errno));
   const pid_t process = fork();
-  require(process >= 0, "[elastic] no process can be made: {}", std::strerror(errno));
-  if (process == 0) become(words, error[1], told[1], output == nullptr);
+  if (process == 0) become(words, streams, told[1]);
+  const int forked = errno;
   close(told[1]);
-  if (output) close(error[1]), *output = error[0];
   int reason = 0;
-  const bool failed = read(told[0], &reason, sizeof(reason)) == sizeof(reason);
+  const bool failed = process > 0 && read(told[0], &reason, sizeof(reason)) == sizeof(reason);
   close(told[0]);
+  require(process >= 0, "[elastic] no process can be made: {}", std::strerror(forked));
   if (failed) {
     waitpid(process, nullptr, 0);
-    if (output) close(*output);
     fail("[elastic] {} cannot be started: {}", command[0], std::strerror(reason));
   }
   return process;
 }
 
+// A file for one process, closed here when that has it.
+class Opened {
+ public:
+  Opened(const std::filesystem::path& path, int flags) : file_(open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+    require(file_ >= 0, "[elastic] {} cannot be opened: {}", path.string(), std::strerror(errno));
+  }
+  ~Opened() { close(file_); }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+  operator int() const { return file_; }
+
+ private:
+  int file_;
+};
+
+pid_t start_silent(const std::vector<std::string>& command) {
+  const Opened nowhere("/dev/null", O_WRONLY);
+  return start(command, {.output = nowhere, .error = nowhere});
+}
+
 }  // namespace
 
-Job::Job(const std::vector<std::string>& command) { process_ = start(command, &pipe_); }
+Job::Job(const std::vector<std::string>& command, const std::filesystem::path& log) {
+  if (!log.empty()) {
+    const Opened file(log, O_WRONLY | O_CREAT | O_TRUNC);
+    process_ = start(command, {.output = file, .error = file});
+    return;
+  }
+  std::array<int, 2> error{-1, -1};
+  require(pipe2(error.data(), O_CLOEXEC) == 0, "[elastic] no pipe: {}", std::strerror(errno));
+  try {
+    process_ = start(command, {.error = error[1]});
+  } catch (...) {
+    close(error[0]), close(error[1]);
+    throw;
+  }
+  close(error[1]);
+  pipe_ = error[0];
+}
 
 Job::~Job() {
   if (!ended_) kill();
@@ -125,7 +162,7 @@ bool Job::watch(double seconds, const std::function<void(const std::string& line
 }
 
 Question::Question(const std::vector<std::string>& command, double seconds)
-    : process_(start(command, nullptr)),
+    : process_(start_silent(command)),
       end_(Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {}
 Question::Question(Question&& other) noexcept
     : process_(std::exchange(other.process_, -1)), end_(other.end_), answer_(other.answer_) {}

@@ -2,6 +2,7 @@
 // Processes that are started, watched and ended.
 
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -14,8 +15,9 @@ namespace mpigrad::elastic {
 // A process in a group of its own, whose standard error passes through here. It is killed when this process dies.
 class Job {
  public:
-  // Error: the program cannot be started.
-  explicit Job(const std::vector<std::string>& command);
+  // With a log, all that it prints goes into that file, which is made or replaced, and watch() shows none of it. Error: the
+  // program cannot be started, the file cannot be made.
+  explicit Job(const std::vector<std::string>& command, const std::filesystem::path& log = {});
   ~Job();  // kills what is left
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;

@@ -80,6 +80,8 @@
 #include "models/train/tensorboard/events.h"
 #include "models/train/trainer.h"
 #include "models/train/training.h"
+#include "models/train/workers/noise_scale.h"
+#include "models/train/workers/workers.h"
 #include "ops/activation.h"
 #include "ops/broadcast.h"
 #include "ops/conv.h"
