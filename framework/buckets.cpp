@@ -1,6 +1,7 @@
 #include "framework/buckets.h"
 
 #include "framework/op.h"
+#include "framework/optim/optimizer.h"
 #include "framework/parameter.h"
 
 namespace mpigrad {
@@ -22,7 +23,18 @@ class ReductionClock {
   double start_ = counting_ ? detail::seconds_now() : 0;
 };
 
+thread_local HandedInNorm* innermost_norm = nullptr;
+
 }  // namespace
+
+HandedInNorm::HandedInNorm() : outer_(innermost_norm) { innermost_norm = this; }
+HandedInNorm::~HandedInNorm() { innermost_norm = outer_; }
+
+void HandedInNorm::started(const Tensor& cotangent) {
+  if (!innermost_norm) return;
+  innermost_norm->squared_ += squared_norm(Gradients({cotangent.without_layout()}));
+  innermost_norm->elements_ += cotangent.elements();
+}
 
 void ReductionBuckets::add(std::uint64_t id, const Tensor& cotangent, const StartReduction& reduce) {
   if (cotangent.bytes() >= full) {
@@ -55,6 +67,7 @@ void ReductionBuckets::start(Bucket& bucket) {
     }
   }
   bucket.parts.clear();
+  HandedInNorm::started(all);
   bucket.pending = bucket.reduce.start(all);
 }
 

@@ -14,6 +14,25 @@
 
 namespace mpigrad {
 
+// While it lives, on its thread: the sum of squares of the cotangents that this rank hands in to be reduced, which are those of
+// its own share of the objective. Costs a pass over them, and on a GPU the host waits.
+class HandedInNorm {
+ public:
+  HandedInNorm();
+  ~HandedInNorm();
+  HandedInNorm(const HandedInNorm&) = delete;
+  HandedInNorm& operator=(const HandedInNorm&) = delete;
+  double squared() const { return squared_; }
+  std::int64_t elements() const { return elements_; }  // of them
+  // Told of each reduction as it starts.
+  static void started(const Tensor& cotangent);
+
+ private:
+  double squared_ = 0;
+  std::int64_t elements_ = 0;
+  HandedInNorm* outer_;
+};
+
 class ReductionBuckets {
  public:
   static constexpr std::int64_t full = 1 << 20;  // bytes; a cotangent of as many goes on its own, without a copy

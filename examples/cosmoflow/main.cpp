@@ -43,6 +43,7 @@ void add_options(CLI::App& app, TrainOptions& o) {
   trainer::add_stop_options(app, o);
   trainer::add_profile_option(app, o);
   trainer::add_mllog_option(app, o);
+  trainer::add_noise_option(app, o);
   trainer::add_file_options(app, o);
   trainer::add_describe_options(app, o);
 }

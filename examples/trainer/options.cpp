@@ -144,6 +144,14 @@ void add_training_options(CLI::App& app, Options& o) {
   add("--seed", o.seed, "of weights, order, augmentation and dropout; the same for every grid")->check(tool::whole_number(0));
 }
 
+void add_noise_option(CLI::App& app, Options& o) {
+  app.add_flag(
+         "--noise-scale", o.noise_scale,
+         "measure the gradient noise scale, which says how many samples in a step, and so how many workers, still help; where "
+         "each of several ranks has samples of its own")
+      ->group("Training");
+}
+
 void add_mllog_option(CLI::App& app, Options& o) {
   app.add_flag("--mllog", o.mllog, "write mllog.txt: the lines of MLPerf's logs")->group("Files");
 }

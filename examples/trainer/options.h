@@ -59,6 +59,7 @@ struct Options {
   std::int64_t local_steps = 0;
   bool keep_best = false, wait_for_checkpoints = false;
   bool overwrite = false, json = false, quiet = false, profile = false, mllog = false;
+  bool noise_scale = false;
   // instead of training
   bool describe = false;
   std::string onnx;       // of evaluate and predict: file to write the network to
@@ -79,6 +80,7 @@ void add_norm_options(CLI::App& app, Options& options);
 void add_training_options(CLI::App& app, Options& options);
 void add_profile_option(CLI::App& app, Options& options);
 void add_mllog_option(CLI::App& app, Options& options);
+void add_noise_option(CLI::App& app, Options& options);
 void add_stop_options(CLI::App& app, Options& options);
 void add_file_options(CLI::App& app, Options& options);
 void add_describe_flag(CLI::App& app, Options& options);

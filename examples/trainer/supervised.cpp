@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include <chrono>
+#include <cmath>
 #include <optional>
 
 #include "examples/trainer/mllog.h"
@@ -10,6 +11,7 @@
 #include "models/train/restart/interval.h"
 #include "models/train/restart/local_copies.h"
 #include "models/train/tensorboard/events.h"
+#include "models/train/workers/noise_scale.h"
 
 namespace mpigrad::trainer {
 
@@ -48,6 +50,10 @@ int ended_early(const Communicator& world, const Options& o, const TrainerResult
 int train(const Communicator& world, const Options& o, const GridExtents& grid, const Outputs& out, const Supervised& s) {
   const auto start = std::chrono::steady_clock::now();
   const bool first = world.rank() == 0;
+  if (o.noise_scale && (world.size() == 1 || grid.sample != world.size() || o.sharded_weights))
+    throw UsageError(
+        "--noise-scale is measured where each of several ranks has samples of its own and whole weights: --grid "
+        "sample=RANKS");
   const auto optimizer = make_optimizer(s.net, o);
   const auto loss_scale = make_loss_scale(o, world);
   const auto steps = optimizer_steps(s.loader, o.accumulate);
@@ -99,6 +105,8 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   options.progress = {.rank = world.rank(), .quiet = o.quiet};
   std::optional<StepProfile> profile;
   if (o.profile) options.fit.profile = &profile.emplace(world);
+  GradientNoise noise;
+  if (o.noise_scale && !silent) options.fit.noise = &noise;
   if (silent) {
     options.folder.clear(), options.values.clear(), options.patience = 0, options.checkpoint_every = options.checkpoint_steps = 0;
     options.checkpoint_seconds = options.time_limit = 0, options.local_steps = 0,
@@ -154,6 +162,10 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
       run["checkpoint_seconds"] = result.checkpoint_seconds;
     }
     if (o.local_steps > 0) run["local_copies"] = result.local_copies;
+    if (noise.steps() > 0) {
+      const auto number = [](double x) { return std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json(); };
+      run["noise_scale"] = number(noise.value()), run["critical_batch"] = number(noise.critical_batch());
+    }
     add(run, usage);
     std::string text =
         result.stopped.empty() ? "" : fmt::format("ended after {} epochs: {}\n", result.epochs_behind, result.stopped);
@@ -173,6 +185,12 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
       text += fmt::format("\nwith a failure every {:g} hours, checkpoints of {:.3f} s lose the least time every {:.1f} minutes",
                           o.mtbf, cost, interval / 60);
     }
+    if (noise.steps() > 0)
+      text += fmt::format(
+          "\ngradient noise scale {:.4g} samples at the end, {:.4g} over the training: with many more samples than that in a "
+          "step, more "
+          "ranks do not learn faster; now there are {}",
+          noise.value(), noise.critical_batch(), o.batch);
     if (!result.stragglers.empty()) text += "\n" + result.stragglers.substr(0, result.stragglers.size() - 1);
     s.report(std::move(run), result, text);
   });

@@ -112,6 +112,7 @@ void add_options(CLI::App& app, TrainOptions& o) {
   trainer::add_stop_options(app, o);
   trainer::add_profile_option(app, o);
   trainer::add_mllog_option(app, o);
+  trainer::add_noise_option(app, o);
   app.add_option("--overlap", o.overlap, "part of a window that the next one holds, too, where whole volumes are segmented")
       ->check(tool::number_between(0, 0.95))
       ->capture_default_str()

@@ -12,10 +12,12 @@
 #include "comm/collectives.h"
 #include "comm/spatial/redistribute.h"
 #include "framework/activity.h"
+#include "framework/buckets.h"
 #include "framework/cuda/staging.h"
 #include "models/train/profile.h"
 #include "models/train/step_graph.h"
 #include "models/train/stragglers.h"
+#include "models/train/workers/noise_scale.h"
 #include "ops/elementwise.h"
 
 namespace mpigrad {
@@ -79,6 +81,25 @@ class Losses {
   std::deque<Pending> pending_;  // of values_
 };
 
+// Of weights that are trained.
+std::int64_t trained_elements(const Parameters& parameters) {
+  std::int64_t elements = 0;
+  for (std::size_t i = 0; i < parameters.size(); ++i) elements += parameters[i].frozen ? 0 : parameters[i].value.elements();
+  return elements;
+}
+
+// Tells a training's noise how many samples its gradients are of.
+void begin_noise(GradientNoise& noise, const data::Loader& loader, const Communicator& world, std::int64_t accumulate) {
+  const auto layout = loader.layout();
+  const auto samples = loader.shape()[0] * accumulate;
+  require(
+      layout && layout->grid->extents[0] == world.size() && world.size() > 1 && loader.shape()[0] % world.size() == 0,
+      "[fit] the gradient noise scale is measured on two or more ranks that each have as many samples of their own; a batch of "
+      "{} on {} rank{} is not split so",
+      loader.shape()[0], world.size(), world.size() == 1 ? "" : "s");
+  noise.begin(samples / world.size(), samples);
+}
+
 }  // namespace
 
 std::int64_t optimizer_steps(const data::Loader& loader, std::int64_t accumulate) {
@@ -109,7 +130,21 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
     const auto share = loss(cast(net(batch[0]), net.dtype()), batch[1]);
     const double factor = (options.loss_scale ? options.loss_scale->value() : 1) / static_cast<double>(options.accumulate);
     const auto objective = factor == 1 ? share : share * factor;
+    std::optional<HandedInNorm> handed_in;
+    if (options.noise && last) handed_in.emplace();
     const auto gradients = tape.gradient(objective, {.accumulate = !last});
+    if (handed_in) {
+      require(
+          handed_in->elements() == trained_elements(net.parameters()),
+          "[fit] the gradient noise scale cannot be measured: of {} weights' gradients {} are added up over ranks in one piece; "
+          "weights in parts are not",
+          trained_elements(net.parameters()), handed_in->elements());
+      // A rank's share is 1 / P of the mean over its samples.
+      const double unscaled = factor * static_cast<double>(options.accumulate);
+      double small = handed_in->squared() * world.size() / (unscaled * unscaled);
+      world.transport().allreduce(&small, &small, 1, DType::float64, CombineOp::sum);
+      options.noise->add(small, squared_norm(gradients) / (unscaled * unscaled));
+    }
     if (last && options.loss_scale) {
       if (const auto taken = options.loss_scale->unscaled(gradients, options.clip_norm))
         optimizer.step(gradients, {.scale = taken->scale});
@@ -118,11 +153,13 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
     }
     return share;
   };
+  if (options.noise) begin_noise(*options.noise, loader, world, options.accumulate);
   std::optional<StepGraph> graph;
   if (options.graph)
     graph.emplace(net, optimizer, world,
                   StepGraphOptions{.reason = options.loss_scale       ? "the host looks at the gradients for the loss scale"
                                              : options.accumulate > 1 ? "several batches make a step"
+                                             : options.noise          ? "the host looks at the gradients for their noise"
                                                                       : ""});
   for (auto epoch = options.first_epoch; epoch < options.epochs; ++epoch) {
     const auto start = std::chrono::steady_clock::now();

@@ -36,6 +36,7 @@ struct EpochPosition {
   RunningMean loss{};
 };
 
+class GradientNoise;
 class StepProfile;
 struct RankTimes;
 
@@ -50,6 +51,10 @@ struct FitOptions {
   // On a GPU: after a few steps one is captured and then repeated, without a call of the host for each kernel
   // (models/train/step_graph.h).
   bool graph = false;
+  // Measured in every step (models/train/workers/noise_scale.h), for a pass over this rank's gradients and one number that ranks
+  // add up. Where each of several ranks has samples of its own, all alike many; of losses that are means over samples. With batch
+  // norm over all ranks gradients of samples depend on each other, and it is an estimate.
+  GradientNoise* noise = nullptr;
   Progress* progress = nullptr;
   StepProfile* profile = nullptr;  // models/train/profile.h
   RankTimes* times = nullptr;      // of this rank's steps, added to what is there (models/train/stragglers.h)
@@ -66,7 +71,7 @@ struct FitOptions {
 // Steps per epoch; a rest of fewer than `accumulate` batches is left out.
 std::int64_t optimizer_steps(const data::Loader& loader, std::int64_t accumulate);
 
-// Collective. Errors: a loss that is not finite; no step in an epoch. On a GPU the host does not wait in a step: it reads each
+// Collective. Errors: a loss that is not finite; no step in an epoch; options.noise on one rank, or where ranks share samples. On a GPU the host does not wait in a step: it reads each
 // loss while the next step is computed, so that one that is not finite is found a step late, but before after_epoch.
 void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, const LossFunction& loss, const Communicator& world,
          const FitOptions& options = {});

@@ -7,6 +7,8 @@
 #include <numeric>
 
 #include "framework/tensor/random.h"
+#include "models/data/data.h"
+#include "models/data/sources/function.h"
 #include "models/nn/layers.h"
 #include "models/train/workers/noise_scale.h"
 #include "models/train/workers/workers.h"
@@ -202,6 +204,54 @@ TEST_CASE("norms that workers report are those of their gradients") {
     }
     CHECK(four.small[0] == doctest::Approx(small).epsilon(1e-12));
     CHECK(four.big[0] == doctest::Approx(std::inner_product(mean.begin(), mean.end(), mean.begin(), 0.0)).epsilon(1e-12));
+  });
+}
+
+TEST_CASE("data-parallel training measures its noise scale as workers do") {
+  data::FunctionSamples all{.size = 48, .extents = {1, side, side}, .target_names = {"a", "b"}};
+  all.values = [](std::int64_t sample, const Box& box, std::span<float> out) {
+    REQUIRE(box.elements() == side * side);
+    const Philox random(7, static_cast<std::uint64_t>(sample));
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(random.normal(i));
+  };
+  all.targets = [](std::int64_t sample) { return std::vector{std::sin(double(sample)), std::cos(3.0 * double(sample))}; };
+  const auto source = std::make_shared<data::FunctionSource>(all);
+  const auto loss = [](const Tensor& p, const Tensor& t) { return mse(p, t); };
+  run_threads(4, [&](const auto& transport) {
+    const Communicator world(transport);
+    const auto grid = make_grid(world, {.sample = 4});
+    const data::Loader loader(source, {.grid = grid, .batch = 12, .seed = 3, .dtype = DType::float64});
+    Network net(true);
+    net.build(loader.layout(), {.seed = 5, .dtype = DType::float64});
+    SGD sgd(net, {.learning_rate = 0.05});
+    GradientNoise measured;
+    CHECK(std::isnan(measured.value()));
+    fit(net, sgd, loader, loss, world, {.epochs = 3, .noise = &measured});
+    CHECK(measured.steps() == 12);
+
+    Workers workers(
+        world, [] { return std::make_unique<Network>(true); }, {3, 1, side, side, 1}, {.seed = 5, .dtype = DType::float64},
+        [](Parameters& parameters) { return std::make_unique<SGD>(parameters, SGDAttributes{.learning_rate = 0.05}); },
+        {.workers = 4});
+    NoiseScale noise(3, 12);
+    CriticalBatch critical(12);
+    for (std::int64_t epoch = 0; epoch < 3; ++epoch)
+      for (const auto& batch : loader.epoch(epoch)) {
+        const auto step = workers.step(batch.x, batch.y, loss);
+        noise.add(step.small_squared_norm, step.big_squared_norm);
+        critical.add(noise.value());
+      }
+    CHECK(measured.value() == doctest::Approx(noise.value()).epsilon(1e-9));
+    CHECK(measured.critical_batch() == doctest::Approx(critical.value()).epsilon(1e-9));
+    // Ranks that share samples have no gradients of samples of their own.
+    const auto depth = make_grid(world, {.sample = 2, .height = 2});
+    const data::Loader shared(source, {.grid = depth, .batch = 12, .dtype = DType::float64});
+    Network other(true);
+    other.build(shared.layout(), {.dtype = DType::float64});
+    SGD also(other, {.learning_rate = 0.05});
+    GradientNoise none;
+    CHECK_THROWS_WITH_AS(fit(other, also, shared, loss, world, {.noise = &none}), doctest::Contains("samples of their own"),
+                         Error);
   });
 }
 

@@ -38,6 +38,18 @@ void CriticalBatch::add(double noise_scale) {
 
 double CriticalBatch::value() const { return weight_ == 0 ? std::nan("") : sum_ / weight_; }
 
+void GradientNoise::begin(std::int64_t small, std::int64_t big) {
+  if (scale_) return;  // a training that goes on
+  scale_.emplace(small, big);
+  critical_.emplace(big);
+}
+void GradientNoise::add(double small_squared_norm, double big_squared_norm) {
+  scale_->add(small_squared_norm, big_squared_norm);
+  critical_->add(scale_->value());
+}
+double GradientNoise::value() const { return scale_ ? scale_->value() : std::nan(""); }
+double GradientNoise::critical_batch() const { return critical_ ? critical_->value() : std::nan(""); }
+
 double statistical_efficiency(double batch, double workers, double critical_batch) {
   return (1 + batch / critical_batch) / (1 + batch * workers / critical_batch);
 }

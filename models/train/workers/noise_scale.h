@@ -3,6 +3,7 @@
 // no cost, and what it says of how many workers still help.
 
 #include <cstdint>
+#include <optional>
 
 namespace mpigrad {
 
@@ -44,6 +45,21 @@ class CriticalBatch {
 
  private:
   double batch_, sum_ = 0, weight_ = 0;
+};
+
+// Both, of a training's steps, measured by fit() where every rank has samples of its own (FitOptions::noise).
+class GradientNoise {
+ public:
+  // Samples of a rank's gradient in a step, and of all ranks'; fit() tells them before the first step.
+  void begin(std::int64_t small, std::int64_t big);
+  void add(double small_squared_norm, double big_squared_norm);
+  std::int64_t steps() const { return scale_ ? scale_->steps() : 0; }
+  double value() const;           // NoiseScale's, of the last steps; NaN before the first
+  double critical_batch() const;  // CriticalBatch's, of all steps so far
+
+ private:
+  std::optional<NoiseScale> scale_;
+  std::optional<CriticalBatch> critical_;
 };
 
 // Samples that one worker needs to a quality, over those that `workers` need, each with `batch` samples a step:
