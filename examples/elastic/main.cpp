@@ -8,8 +8,6 @@
 //
 //   build/examples/elastic -- build/examples/cosmoflow train ...
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -27,6 +25,7 @@
 #include <thread>
 #include <vector>
 
+#include "examples/elastic/command.h"
 #include "examples/elastic/job.h"
 #include "examples/elastic/plan.h"
 #include "examples/tool/command_line.h"
@@ -49,15 +48,6 @@ struct Options {
   std::string launcher, probe;
   double probe_seconds = 30, probe_limit = 10;
 };
-
-bool under_slurm() { return std::getenv("SLURM_JOB_ID") && std::getenv("SLURM_JOB_NODELIST"); }
-
-std::string host_name() {
-  std::string name(256, '\0');
-  gethostname(name.data(), name.size() - 1);
-  name.resize(name.find('\0'));
-  return name;
-}
 
 void say(const std::string& text) { fmt::print(stderr, "elastic: {}\n", text); }
 
@@ -97,23 +87,6 @@ void add_options(CLI::App& app, Options& o) {
   app.footer(
       "Exit codes: 0 the training has ended; 75 a limit or a signal has ended it, and the same command goes on with it; 2 wrong\n"
       "arguments, here or of the trainer; 1 it gave up. SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 are handed on to the ranks.");
-}
-
-// The value of an option of the command, as `--out run` or `--out=run`; none: it is not there.
-std::optional<std::string> value_of(const std::vector<std::string>& command, const std::string& option) {
-  for (std::size_t i = 0; i < command.size(); ++i) {
-    if (command[i] == option && i + 1 < command.size()) return command[i + 1];
-    if (command[i].starts_with(option + "=")) return command[i].substr(option.size() + 1);
-  }
-  return std::nullopt;
-}
-
-std::vector<std::string> with_value(std::vector<std::string> command, const std::string& option, const std::string& value) {
-  for (std::size_t i = 0; i < command.size(); ++i) {
-    if (command[i] == option && i + 1 < command.size()) command[i + 1] = value;
-    else if (command[i].starts_with(option + "=")) command[i] = option + "=" + value;
-  }
-  return command;
 }
 
 // `--resume FILE`, where what came after it is to be gone on from.
@@ -176,8 +149,8 @@ class Elastic {
       split_ = grid->find("channel=") != std::string::npos ? "channel" : "filter";
       grid_ = trainer::parse_grid(*grid, 1, trainer::Channels::split);
       if (ranks_of(*grid_) > hosts_.ranks())
-        throw UsageError(fmt::format("--grid {} has {} ranks; {} hosts with {} ranks each have fewer", *grid,
-                                     ranks_of(*grid_), o.hosts.size(), o.ranks_per_host));
+        throw UsageError(fmt::format("--grid {} has {} ranks; {} hosts with {} ranks each have fewer", *grid, ranks_of(*grid_),
+                                     o.hosts.size(), o.ranks_per_host));
     }
   }
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "comm/norms.h"
+#include "framework/optim/rmsprop.h"
 #include "framework/optim/trust_ratio.h"
 #include "ops/gpu_settings.h"
 
@@ -126,8 +127,8 @@ void add_training_options(CLI::App& app, Options& o) {
   add("--batch", o.batch, "samples per step, of all ranks together")->check(tool::whole_number(1, most_batch));
   add("--accumulate", o.accumulate, "parts in which a batch is computed one after the other, to save memory")
       ->check(tool::whole_number(1, most_batch));
-  add("--optimizer", o.optimizer, "adam, adamw, sgd, and for large batches lars or lamb")
-      ->check(CLI::IsMember({"adam", "adamw", "sgd", "lars", "lamb"}));
+  add("--optimizer", o.optimizer, "adam, adamw, sgd, rmsprop, and for large batches lars or lamb")
+      ->check(CLI::IsMember({"adam", "adamw", "sgd", "rmsprop", "lars", "lamb"}));
   add("--learning-rate", o.learning_rate, "at the start")->check(tool::number_above(0));
   add("--schedule", o.schedule, "of the learning rate: constant, cosine, step or linear")
       ->check(CLI::IsMember({"constant", "cosine", "step", "linear"}));
@@ -293,6 +294,9 @@ std::unique_ptr<Optimizer> make_optimizer(Parameters& parameters, const Options&
         parameters, LarsAttributes{.learning_rate = o.learning_rate, .momentum = o.momentum, .weight_decay = o.weight_decay});
   if (o.optimizer == "lamb")
     return std::make_unique<LAMB>(parameters, LambAttributes{.learning_rate = o.learning_rate, .weight_decay = o.weight_decay});
+  if (o.optimizer == "rmsprop")
+    return std::make_unique<RMSprop>(parameters,
+                                     RmspropAttributes{.learning_rate = o.learning_rate, .weight_decay = o.weight_decay});
   if (o.optimizer == "adamw")
     return std::make_unique<AdamW>(parameters, AdamWAttributes{.learning_rate = o.learning_rate, .weight_decay = o.weight_decay});
   return std::make_unique<Adam>(parameters, AdamAttributes{.learning_rate = o.learning_rate, .weight_decay = o.weight_decay});

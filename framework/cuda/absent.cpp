@@ -70,6 +70,7 @@ void copy_strided(void*, const void*, std::int64_t, const StridedArrays<2>&, Str
 void add_strided(void*, const void*, DType, const StridedArrays<2>&, Stream) { refuse("nothing can be added"); }
 void update(DType, std::span<const UpdateSegment>, const SGDRule&) { refuse("there are no kernels"); }
 void update(DType, std::span<const UpdateSegment>, const AdamRule&) { refuse("there are no kernels"); }
+void update(DType, std::span<const UpdateSegment>, const RmspropRule&) { refuse("there are no kernels"); }
 void update(DType, std::span<const UpdateSegment>, const AverageRule&) { refuse("there are no kernels"); }
 void measure(DType, std::span<const UpdateSegment>, const LarsRule&, double*) { refuse("there are no kernels"); }
 void measure(DType, std::span<const UpdateSegment>, const LambRule&, double*) { refuse("there are no kernels"); }

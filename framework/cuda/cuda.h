@@ -128,6 +128,7 @@ void add_strided(void* to, const void* from, DType dtype, const StridedArrays<2>
 
 void update(DType dtype, std::span<const UpdateSegment> segments, const SGDRule& rule);
 void update(DType dtype, std::span<const UpdateSegment> segments, const AdamRule& rule);
+void update(DType dtype, std::span<const UpdateSegment> segments, const RmspropRule& rule);
 void update(DType dtype, std::span<const UpdateSegment> segments, const AverageRule& rule);
 // Trust ratios in two passes: the first puts sums of squares of each segment's weights and of its step into `squares`, two
 // doubles for each on the GPU, and updates LAMB's moments; the second reads them. The host waits for neither.

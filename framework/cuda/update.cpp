@@ -87,6 +87,7 @@ class Squares {
 
 void update(DType dtype, std::span<const UpdateSegment> segments, const SGDRule& rule) { update_all(dtype, segments, rule); }
 void update(DType dtype, std::span<const UpdateSegment> segments, const AdamRule& rule) { update_all(dtype, segments, rule); }
+void update(DType dtype, std::span<const UpdateSegment> segments, const RmspropRule& rule) { update_all(dtype, segments, rule); }
 void update(DType dtype, std::span<const UpdateSegment> segments, const AverageRule& rule) { update_all(dtype, segments, rule); }
 
 namespace {

@@ -57,6 +57,15 @@ __device__ void apply(const AdamRule& rule, const Elements<T>& e) {
     adam_update(e.value[i], e.gradient[i], e.first[i], e.second[i], a);
 }
 template <class T>
+__device__ void apply(const RmspropRule& rule, const Elements<T>& e) {
+  const auto a = rule.template numbers<T>(e.rate, e.decay);
+  for (std::int64_t i = threadIdx.x; i < e.end; i += blockDim.x) {
+    T step = rmsprop_step(e.value[i], e.gradient[i], e.first[i], a);
+    if (e.second) e.second[i] = step = a.momentum * e.second[i] + step;
+    e.value[i] -= a.rate * step;
+  }
+}
+template <class T>
 __device__ void apply(const AverageRule& rule, const Elements<T>& e) {
   const auto rest = static_cast<T>(rule.rest);
   for (std::int64_t i = threadIdx.x; i < e.end; i += blockDim.x) {
@@ -213,6 +222,7 @@ void measure_blocks(const UpdateEntry* entries, std::int64_t count, std::int64_t
 #define MPIGRAD_MAKE(T)                     \
   MPIGRAD_UPDATE_OF(T, SGDRule)             \
   MPIGRAD_UPDATE_OF(T, AdamRule)            \
+  MPIGRAD_UPDATE_OF(T, RmspropRule)         \
   MPIGRAD_UPDATE_OF(T, AverageRule)         \
   MPIGRAD_UPDATE_OF(T, WithRatio<LarsRule>) \
   MPIGRAD_UPDATE_OF(T, WithRatio<LambRule>) \

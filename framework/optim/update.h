@@ -64,6 +64,19 @@ MPIGRAD_UPDATE_INLINE void adam_update(T& p, T g, T& m, T& v, const AdamNumbers<
 }
 
 template <class T>
+struct RmspropNumbers {
+  T rate, decay, scale, smoothing, epsilon, momentum;
+};
+// What is subtracted, but for the rate and momentum.
+template <class T>
+MPIGRAD_UPDATE_INLINE T rmsprop_step(T p, T g, T& square, const RmspropNumbers<T>& a) {
+  const T d = a.scale * g + a.decay * p;
+  const T s = a.smoothing * square + (1 - a.smoothing) * d * d;
+  square = s;
+  return d / (std::sqrt(s) + a.epsilon);
+}
+
+template <class T>
 MPIGRAD_UPDATE_INLINE void average_update(T& a, T p, T rest) {
   a += rest * (p - a);
 }
@@ -125,6 +138,17 @@ struct AdamRule {
             static_cast<T>(beta2),
             static_cast<T>(epsilon),
             static_cast<T>(1 / std::sqrt(correction2))};
+  }
+};
+
+struct RmspropRule {
+  double scale = 1;
+  const double* scale_on_gpu = nullptr;
+  double smoothing = 0.99, epsilon = 1e-8, momentum = 0;
+  template <class T>
+  MPIGRAD_HOST_DEVICE RmspropNumbers<T> numbers(double rate, double weight_decay) const {
+    return {static_cast<T>(rate),      static_cast<T>(weight_decay), static_cast<T>(scale),
+            static_cast<T>(smoothing), static_cast<T>(epsilon),      static_cast<T>(momentum)};
   }
 };
 

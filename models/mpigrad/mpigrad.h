@@ -30,6 +30,7 @@
 #include "framework/op.h"
 #include "framework/optim/loss_scale.h"
 #include "framework/optim/optimizer.h"
+#include "framework/optim/rmsprop.h"
 #include "framework/optim/schedule.h"
 #include "framework/optim/trust_ratio.h"
 #include "framework/parameter.h"

@@ -9,6 +9,7 @@
 #include <memory>
 #include <numbers>
 
+#include "framework/optim/rmsprop.h"
 #include "framework/optim/schedule.h"
 #include "framework/tensor/random.h"
 
@@ -113,6 +114,25 @@ TEST_CASE("adam and adamw follow their formulas") {
         },
         0.5);
   }
+}
+
+TEST_CASE("rmsprop follows its formula") {
+  for (const double momentum : {0.0, 0.9})
+    for (const double decay : {0.0, 0.05}) {
+      Parameters parameters;
+      fill(parameters);
+      RMSprop rmsprop(parameters, {.learning_rate = 0.02, .smoothing = 0.95, .momentum = momentum, .weight_decay = decay});
+      CHECK(rmsprop.state().size() == (momentum == 0 ? 5 : 10));
+      compare(
+          parameters, rmsprop,
+          [&](double& p, double g, double& square, double& v, const Parameter& parameter, int) {
+            g += decay_of(parameter, decay) * p;
+            square = 0.95 * square + 0.05 * g * g;
+            v = momentum * v + g / (std::sqrt(square) + 1e-8);
+            p -= 0.02 * v;
+          },
+          0.5);
+    }
 }
 
 TEST_CASE("adam's first step is the learning rate, by hand") {
@@ -271,6 +291,8 @@ TEST_CASE("optimizers refuse misuse by name") {
                        Error);
   CHECK_THROWS_WITH_AS(SGD(parameters, {.nesterov = true}), "[sgd] Nesterov's rule needs momentum", Error);
   CHECK_THROWS_AS(Adam(parameters, {.beta1 = 1}), Error);
+  CHECK_THROWS_WITH_AS(RMSprop(parameters, {.smoothing = 1}), "[rmsprop] smoothing is in [0, 1), got 1", Error);
+  CHECK_THROWS_WITH_AS(RMSprop(parameters, {.momentum = -0.1}), "[rmsprop] momentum is in [0, 1), got -0.1", Error);
   CHECK_THROWS_AS(clip_global_norm(Gradients(), 0), Error);
   Adam adam(parameters);
   CHECK_THROWS_WITH_AS(adam.step(Gradients()), "[optimizer] 0 gradients for 1 parameters, made for 1", Error);

@@ -13,6 +13,7 @@
 #include "framework/cost.h"
 #include "framework/joined.h"
 #include "framework/optim/optimizer.h"
+#include "framework/optim/rmsprop.h"
 #include "framework/tensor/random.h"
 #include "ops/device.h"
 #include "ops/elementwise.h"
@@ -396,6 +397,10 @@ TEST_CASE("gpu: optimizers") {
   check_optimizer("adamw", [](Parameters& p) {
     return std::make_unique<AdamW>(p, AdamWAttributes{.learning_rate = 0.01, .weight_decay = 0.1});
   });
+  for (const double momentum : {0.0, 0.9})
+    check_optimizer(momentum == 0 ? "rmsprop" : "rmsprop with momentum", [momentum](Parameters& p) {
+      return std::make_unique<RMSprop>(p, RmspropAttributes{.momentum = momentum, .weight_decay = 0.1});
+    });
   check_optimizer("adam", [](Parameters& p) {
     return std::make_unique<Adam>(p, AdamAttributes{.learning_rate = 0.01, .weight_decay = 0.1});
   });

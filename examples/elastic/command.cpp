@@ -1,0 +1,112 @@
+#include "examples/elastic/command.h"
+
+#include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "examples/tool/together.h"
+
+namespace mpigrad::elastic {
+
+using tool::UsageError;
+
+bool under_slurm() { return std::getenv("SLURM_JOB_ID") && std::getenv("SLURM_JOB_NODELIST"); }
+
+std::string host_name() {
+  std::string name(256, '\0');
+  gethostname(name.data(), name.size() - 1);
+  name.resize(name.find('\0'));
+  return name;
+}
+
+int cores_here() {
+  if (const char* slurm = std::getenv("SLURM_CPUS_ON_NODE"); slurm && std::atoi(slurm) > 0) return std::atoi(slurm);
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
+void require_program(const std::string& name) {
+  const auto is_program = [](const std::string& path) {
+    struct stat about {};
+    return stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode) && access(path.c_str(), X_OK) == 0;
+  };
+  bool found = false;
+  if (name.find('/') != std::string::npos) found = is_program(name);
+  else if (const char* path = std::getenv("PATH")) {
+    std::istringstream folders(path);
+    for (std::string folder; std::getline(folders, folder, ':');)
+      found |= is_program(fmt::format("{}/{}", folder.empty() ? "." : folder, name));
+  }
+  if (!found) throw UsageError(fmt::format("there is no program {}", name));
+}
+
+bool leave_launcher(const std::string& program) {
+  for (const auto* name : {"PMI_", "PMIX_", "OMPI_COMM_WORLD_"}) {
+    const char *size = std::getenv(fmt::format("{}SIZE", name).c_str()), *rank = std::getenv(fmt::format("{}RANK", name).c_str());
+    if (!size || std::atoi(size) < 2) continue;
+    if (rank && std::atoi(rank) > 0) return false;
+    throw UsageError(fmt::format("{} is one process, which starts ranks itself: without mpiexec, or with -n 1", program));
+  }
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry; ++entry) {
+    const std::string name(*entry, std::find(*entry, *entry + std::strlen(*entry), '='));
+    for (const auto* prefix : {"PMI_", "PMIX_", "OMPI_COMM_WORLD_", "HYDI_"})
+      if (name.starts_with(prefix)) names.push_back(name);
+  }
+  for (const auto& name : names) unsetenv(name.c_str());
+  return true;
+}
+
+bool has_option(const Words& command, const std::string& option) {
+  return std::any_of(command.begin(), command.end(),
+                     [&](const std::string& word) { return word == option || word.starts_with(option + "="); });
+}
+
+std::optional<std::string> value_of(const Words& command, const std::string& option) {
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    if (command[i] == option && i + 1 < command.size()) return command[i + 1];
+    if (command[i].starts_with(option + "=")) return command[i].substr(option.size() + 1);
+  }
+  return std::nullopt;
+}
+
+Words with_value(Words command, const std::string& option, const std::string& value) {
+  bool found = false;
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    if (command[i] == option && i + 1 < command.size()) command[i + 1] = value, found = true;
+    else if (command[i].starts_with(option + "=")) command[i] = fmt::format("{}={}", option, value), found = true;
+  }
+  if (!found) command.push_back(option), command.push_back(value);
+  return command;
+}
+
+std::string last_line(const std::filesystem::path& output) {
+  std::ifstream stream(output, std::ios::binary | std::ios::ate);
+  if (!stream.good()) return {};
+  constexpr std::int64_t most = 8192;
+  const auto size = static_cast<std::int64_t>(stream.tellg());
+  stream.seekg(std::max<std::int64_t>(0, size - most));
+  std::string last, text{std::istreambuf_iterator<char>(stream), {}};
+  std::replace(text.begin(), text.end(), '\r', '\n');
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    for (const auto* launcher : {"====", "[proxy:", "[mpiexec@", "srun:", "slurmstepd:"})
+      if (!last.empty() && line.starts_with(launcher)) return last;
+    for (char& c : line)
+      if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+    const auto begin = line.find_first_not_of(" ="), end = line.find_last_not_of(' ');
+    if (begin == std::string::npos) continue;
+    line = line.substr(0, end + 1);
+    last = line.size() > 300 ? fmt::format("{} ...", line.substr(0, 300)) : line;
+  }
+  return last;
+}
+
+}  // namespace mpigrad::elastic

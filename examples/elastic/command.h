@@ -1,0 +1,33 @@
+#pragma once
+// What programs that start others need to know: their words, where they run, what they said last.
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mpigrad::elastic {
+
+using Words = std::vector<std::string>;
+
+bool under_slurm();
+std::string host_name();
+int cores_here();  // that this process may use
+
+// UsageError: there is no such program, in a folder of $PATH where the name has none. Launchers tell that in words of their own,
+// once for each rank.
+void require_program(const std::string& name);
+// For a program that starts ranks and is one process: what a launcher of it has left in the environment is not theirs. UsageError
+// by the first of several ranks; the others get false, and are to end with 2.
+bool leave_launcher(const std::string& program);
+
+// Whether a command has an option, and its value, as `--out run` or `--out=run`; none: it is not there.
+bool has_option(const Words& command, const std::string& option);
+std::optional<std::string> value_of(const Words& command, const std::string& option);
+// Another value of an option; added where it is not there.
+Words with_value(Words command, const std::string& option, const std::string& value);
+
+// The last line of what a program has printed into a file that says something, without what launchers say behind it.
+std::string last_line(const std::filesystem::path& output);
+
+}  // namespace mpigrad::elastic

@@ -1,0 +1,98 @@
+// Whether larger samples learn better: cubes of several sizes from the same universes, as many voxels a step and as many steps.
+//
+//   mpiexec -n 2 build/examples/sample_size --out sample-size
+//
+// takes about an hour on two cores, goes on where it stopped when it is called again, and ends with a table, a picture and what
+// was found, beside what was published and what the information in a Gaussian field of that volume allows.
+
+#include "comm/launch.h"
+
+#include <CLI/CLI.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include "examples/sample_size/report.h"
+#include "examples/sample_size/study.h"
+#include "examples/tool/command_line.h"
+#include "examples/trainer/run.h"
+
+namespace mpigrad::sample_size {
+
+namespace {
+
+// Of one rank.
+void tell(const StudyOptions& o) {
+  Results results{.box = o.box, .cell = o.cell};
+  for (const auto size : o.sizes) {
+    const auto trainings = read_predictions(o, size);
+    if (trainings.empty()) throw tool::UsageError(fmt::format("--report: {} has no training of {}^3 that is done", o.out, size));
+    results.sizes.push_back(evaluate(size, o.box, o.cell, trainings, o.seed));
+  }
+  const auto text = write_report(results, o.out);
+  if (o.json) fmt::print("{}\n", tool::to_text(to_json(results)));
+  else fmt::print("{}", text);
+}
+
+void add_options(CLI::App& app, StudyOptions& o) {
+  const auto whole = [&](const char* name, std::int64_t& value, std::int64_t low, std::int64_t high, const char* text) {
+    app.add_option(name, value, text)->check(tool::whole_number(low, high))->capture_default_str();
+  };
+  app.add_option("--out", o.out, "folder of the study: universes, a folder for each training, the report")->capture_default_str();
+  app.add_option("--sizes", o.sizes, "sides of the cubes, separated by commas")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(tool::whole_number(16, 1 << 12))
+      ->capture_default_str();
+  whole("--box", o.box, 16, 1 << 12, "cells along each side of a universe, all of whose cubes are used");
+  app.add_option("--cell", o.cell, "of a universe, in Mpc/h")->check(tool::number_above(0))->capture_default_str();
+  whole("--training", o.training, 1, 1 << 20, "universes to learn from");
+  whole("--test", o.test, 2, 1 << 20, "universes to be scored on");
+  whole("--seeds", o.seeds, 1, 1000, "trainings of each size");
+  whole("--epochs", o.epochs, 1, 1 << 20, "passes over the universes; a step takes as many voxels as a universe has");
+  app.add_option("--learning-rate", o.learning_rate, "of Adam, the same for every size; a warm-up, then half a cosine to 0")
+      ->check(tool::number_above(0))
+      ->capture_default_str();
+  app.add_option("--network", o.network,
+                 "statistics (the same function of a neighbourhood at every size, then means) or cosmoflow (the hybrid variant)")
+      ->check(CLI::IsMember({"statistics", "cosmoflow"}))
+      ->capture_default_str();
+  app.add_flag("--report", o.report, "train nothing: the table and the picture of what is there");
+  app.add_flag("--json", o.json, "print one JSON document");
+  app.add_flag("--quiet", o.quiet, "no lines of progress");
+}
+
+void check(StudyOptions& o) {
+  std::sort(o.sizes.begin(), o.sizes.end());
+  if (std::adjacent_find(o.sizes.begin(), o.sizes.end()) != o.sizes.end()) throw tool::UsageError("--sizes names a size twice");
+  for (const auto size : o.sizes) {
+    if (o.box % size != 0)
+      throw tool::UsageError(fmt::format("--sizes {}: a box of {}^3 cannot be cut into such cubes", size, o.box));
+    if ((size & (size - 1)) != 0) throw tool::UsageError(fmt::format("--sizes {}: sides are powers of two", size));
+  }
+}
+
+int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
+  const Communicator world(transport);
+  CLI::App app("Do larger samples learn better? One study, from simulated universes to the table.", "sample_size");
+  StudyOptions o;
+  add_options(app, o);
+  if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
+  return tool::finish(app, *transport, [&] {
+    check(o);
+    if (!o.report)
+      if (const int code = train_all(world, o); code != 0) return code;
+    trainer::together(world, [&] {
+      if (world.rank() == 0) tell(o);
+    });
+    return 0;
+  });
+}
+
+}  // namespace
+}  // namespace mpigrad::sample_size
+
+int main(int argc, char** argv) {
+  return mpigrad::launch(argc, argv, [&](const std::shared_ptr<mpigrad::Transport>& transport) {
+    return mpigrad::sample_size::run(transport, argc, argv);
+  });
+}

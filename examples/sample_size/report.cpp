@@ -1,0 +1,188 @@
+#include "examples/sample_size/report.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "examples/plot/figure.h"
+#include "examples/tool/command_line.h"
+#include "examples/trainer/run.h"
+#include "examples/universe/simulation.h"
+#include "framework/error.h"
+
+namespace mpigrad::sample_size {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The scores of a size, by the names that files have for them.
+struct Kind {
+  const char* name;
+  ParameterScores Scores::*scores;
+};
+constexpr std::array<Kind, 4> kinds{
+    {{"cube", &Scores::cube}, {"average", &Scores::average}, {"scaled_average", &Scores::scaled}, {"nothing", &Scores::nothing}}};
+
+Json to_json(const Interval& interval) { return {interval.low, interval.high}; }
+
+Json to_json(const Score& score) {
+  return {{"error", score.error},
+          {"of_training", score.of_training},
+          {"spread", score.spread},
+          {"r2", score.r2},
+          {"percentiles_16_84", to_json(score.central)},
+          {"percentiles_2.5_97.5", to_json(score.wide)}};
+}
+
+Json to_json(const Factor& factor) { return {{"factor", factor.value}, {"percentiles_2.5_97.5", to_json(factor.wide)}}; }
+
+Json to_json(const Finding& f) {
+  return {{"gain", to_json(f.gain)},
+          {"floor_gain", f.floor_gain},
+          {"error_over_floor", f.of_floor},
+          {"lower", f.lower},
+          {"reaches_published", f.reaches},
+          {"interval_reaches_published", f.may_reach},
+          {"floor_allows", f.floor_allows},
+          {"gain_of_averaging", to_json(f.averaging)},
+          {"averages_over_largest", to_json(f.remaining)},
+          {"verdict", name_of(f.verdict)}};
+}
+
+// One panel. Each point is a series of its own, as is its interval, so that those have no dots at their ends.
+plot::Lines panel(const Results& results, std::size_t parameter, bool legend) {
+  plot::Lines lines{.title = universe::parameter_names[parameter],
+                    .x_label = "cells per side of a sample",
+                    .y_label = "squared error / prior variance",
+                    .log_x = true,
+                    .log_y = true};
+  const std::array<std::pair<ParameterScores Scores::*, const char*>, 3> measured{
+      {{&Scores::cube, "one cube"}, {&Scores::average, "average of a universe"}, {&Scores::scaled, "average, scaled"}}};
+  const auto label = [&](const char* text) { return legend ? std::string(text) : std::string(); };
+  std::size_t colour = 0;
+  std::vector<plot::Series> marks;
+  // Beside each other: their intervals would be one bar.
+  double beside = 0.985;
+  for (const auto& [scores, name] : measured) {
+    const auto hue = plot::series_colour(colour++);
+    plot::Series line{.label = label(name), .colour = hue};
+    for (const auto& result : results.sizes) {
+      const auto& score = (result.scores.*scores)[parameter];
+      const double x = static_cast<double>(result.size) * beside;
+      line.x.push_back(x), line.y.push_back(score.error);
+      marks.push_back({.x = {x}, .y = {score.error}, .colour = hue});
+      marks.push_back({.x = {x, x}, .y = {score.wide.low, score.wide.high}, .colour = hue});
+    }
+    lines.series.push_back(std::move(line));
+    beside += 0.015;
+  }
+  plot::Series cube{.label = label("floor of a cube"), .colour = plot::Colour{0.35, 0.35, 0.38}};
+  plot::Series box{.label = label("floor of the box"), .colour = plot::Colour{0.70, 0.70, 0.73}};
+  for (const auto& result : results.sizes) {
+    cube.x.push_back(static_cast<double>(result.size)), cube.y.push_back(result.floor_cube[parameter]);
+    box.x.push_back(static_cast<double>(result.size)), box.y.push_back(result.floor_box[parameter]);
+  }
+  lines.series.push_back(std::move(box)), lines.series.push_back(std::move(cube));
+  for (auto& mark : marks) lines.series.push_back(std::move(mark));
+  return lines;
+}
+
+}  // namespace
+
+SizeResult evaluate(std::int64_t size, std::int64_t box, double cell, std::span<const std::vector<CubePrediction>> trainings,
+                    std::uint64_t seed) {
+  SizeResult result{.size = size, .scores = score(trainings, seed)};
+  result.cubes = result.scores.cubes / result.scores.universes;
+  require(result.cubes * result.scores.universes == result.scores.cubes,
+          "[sample_size] universes have as many cubes each, got {} cubes of {} universes", result.scores.cubes,
+          result.scores.universes);
+  result.floor_cube = floor_variance(size, cell);
+  result.floor_box = size == box ? result.floor_cube : floor_variance(box, cell);
+  return result;
+}
+
+std::string table(const Results& results) {
+  auto text = fmt::format(
+      "Mean squared errors of u in [-1, 1] over the prior's variance; 1 is what answering 0 has. Boxes of {}^3 cells of {} "
+      "Mpc/h.\n"
+      "In brackets 2.5th to 97.5th percentile, universes drawn anew; spread: standard deviation between trainings.\n",
+      results.box, results.cell);
+  constexpr auto row = "{:>6} {:>6}   {:<25} {:>7}   {:<25}  {:<25} {:>8} {:>8}\n";
+  const auto cell = [](const Score& s) { return fmt::format("{:.4f} [{:.4f}, {:.4f}]", s.error, s.wide.low, s.wide.high); };
+  for (std::size_t p = 0; p < 4; ++p) {
+    text += fmt::format("\n{}\n", universe::parameter_names[p]);
+    text += fmt::format(row, "cells", "cubes", "one cube", "spread", "average of a universe's", "average, scaled", "floor of",
+                        "of the");
+    text += fmt::format(row, "", "", "", "", "", "", "cube", "box");
+    for (const auto& r : results.sizes)
+      text += fmt::format(row, r.size, r.cubes, cell(r.scores.cube[p]), fmt::format("{:.4f}", r.scores.cube[p].spread),
+                          cell(r.scores.average[p]), cell(r.scores.scaled[p]), fmt::format("{:.4f}", r.floor_cube[p]),
+                          fmt::format("{:.4f}", r.floor_box[p]));
+  }
+  return text;
+}
+
+std::string csv(const Results& results) {
+  std::string text =
+      "size,cubes_per_universe,universes,trainings,parameter,of,error,low_68,high_68,low_95,high_95,spread,r2,floor_cube,floor_"
+      "box\n";
+  for (const auto& r : results.sizes)
+    for (std::size_t p = 0; p < 4; ++p)
+      for (const auto& kind : kinds) {
+        const auto& s = (r.scores.*kind.scores)[p];
+        text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", r.size, r.cubes, r.scores.universes,
+                            s.of_training.size(), universe::parameter_names[p], kind.name, s.error, s.central.low, s.central.high,
+                            s.wide.low, s.wide.high, s.spread, s.r2, r.floor_cube[p], r.floor_box[p]);
+      }
+  return text;
+}
+
+Json to_json(const Results& results) {
+  Json document{{"box", results.box},
+                {"cell_mpc_h", results.cell},
+                {"error_unit", "prior variance of u in [-1, 1]"},
+                {"published",
+                 {{"from", published.from}, {"to", published.to}, {"factor", published.factor}, {"source", "arXiv:2007.12856"}}}};
+  auto& sizes = document["sizes"] = Json::array();
+  for (const auto& r : results.sizes) {
+    Json entry{{"size", r.size}, {"cubes_per_universe", r.cubes}, {"universes", r.scores.universes}};
+    for (std::size_t p = 0; p < 4; ++p) {
+      auto& parameter = entry["parameters"][universe::parameter_names[p]];
+      for (const auto& kind : kinds) parameter[kind.name] = to_json((r.scores.*kind.scores)[p]);
+      parameter["floor_cube"] = r.floor_cube[p], parameter["floor_box"] = r.floor_box[p];
+    }
+    sizes.push_back(std::move(entry));
+  }
+  if (results.sizes.size() < 2) return document;
+  for (const auto& finding : find(results)) document["findings"][finding.name] = to_json(finding);
+  document["sentences"] = sentences(results);
+  return document;
+}
+
+void draw(const Results& results, const std::filesystem::path& path, bool overwrite) {
+  plot::Figure figure("Error against the size of a sample");
+  // Colours mean the same everywhere; the legend goes where curves fall most and leave it a corner.
+  std::size_t steepest = 0;
+  double most = 0;
+  for (std::size_t p = 0; p < 4 && !results.sizes.empty(); ++p) {
+    const double fall = results.sizes.front().scores.cube[p].error / results.sizes.back().scores.cube[p].error;
+    if (fall > most) steepest = p, most = fall;
+  }
+  const auto of = [&](std::size_t p) { return panel(results, p, p == steepest); };
+  figure.row(430, {of(0), of(1)});
+  figure.row(430, {of(2), of(3)});
+  figure.save(path, overwrite);
+}
+
+std::string write_report(const Results& results, const std::filesystem::path& folder) {
+  trainer::write_text(folder / report_files[0], csv(results));
+  trainer::write_text(folder / report_files[1], tool::to_text(to_json(results)) + "\n");
+  draw(results, folder / report_files[2], true);
+  auto text = table(results);
+  if (results.sizes.size() < 2) return text;
+  for (const auto& sentence : sentences(results)) text += fmt::format("\n{}\n", sentence);
+  return text;
+}
+
+}  // namespace mpigrad::sample_size

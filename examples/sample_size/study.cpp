@@ -1,0 +1,219 @@
+#include "examples/sample_size/study.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <sstream>
+
+#include "examples/trainer/supervised.h"
+#include "examples/universe/simulation.h"
+#include "models/data/data.h"
+#include "models/data/sources/hdf5.h"
+#include "ops/loss.h"
+
+namespace mpigrad::sample_size {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* predictions_file = "predictions.csv";
+
+std::string folder_of(std::int64_t size, std::int64_t seed) { return fmt::format("size{:03}-seed{}", size, seed); }
+
+// One of this study in `out`, or none yet.
+void claim_folder(const StudyOptions& o) {
+  std::error_code error;
+  fs::create_directories(o.out, error);
+  require(fs::is_directory(o.out), "[sample_size] the folder {} cannot be made: {}", o.out, error.message());
+  const auto file = fs::path(o.out) / "study.txt";
+  if (std::ifstream there(file); there) {
+    std::stringstream text;
+    text << there.rdbuf();
+    require(text.str() == describe(o), "[sample_size] {} is of another study:\n{}now it is\n{}", file.string(), text.str(),
+            describe(o));
+    return;
+  }
+  trainer::write_text(file, describe(o));
+}
+
+// Each rank simulates universes of its own; those that are there stay.
+void simulate_missing(const Communicator& world, const StudyOptions& o) {
+  const auto folder = fs::path(o.out) / "universes";
+  auto& transport = world.transport();
+  trainer::together(world, [&] {
+    std::error_code error;
+    fs::create_directories(folder, error);
+    require(fs::is_directory(folder), "[sample_size] the folder {} cannot be made: {}", folder.string(), error.message());
+  });
+  const universe::Simulation simulation{.size = o.box, .cell = o.cell, .seed = o.seed};
+  const universe::SlabFft fft(world.size() > 1 ? transport.subgroup(std::array{world.rank()}) : world.shared_transport(),
+                              simulation.size);
+  const auto count = o.training + o.test;
+  std::vector<std::int64_t> missing;
+  trainer::together(world, [&] {
+    for (std::int64_t i = 0; i < count; ++i)
+      if (!fs::exists(folder / universe::file_name(static_cast<std::uint64_t>(i)))) missing.push_back(i);
+  });
+  // All ranks have looked before the first of them writes.
+  transport.barrier();
+  if (missing.empty()) return;
+  if (world.rank() == 0 && !o.quiet)
+    fmt::print(stderr, "simulating {} universes of {}^3 cells of {:g} Mpc/h\n", missing.size(), o.box, o.cell);
+  trainer::together(world, [&] {
+    for (std::size_t i = static_cast<std::size_t>(world.rank()); i < missing.size();
+         i += static_cast<std::size_t>(world.size())) {
+      const auto index = static_cast<std::uint64_t>(missing[i]);
+      universe::write_universe(folder / universe::file_name(index), false, fft, simulation,
+                               universe::simulate(fft, simulation, index));
+    }
+  });
+}
+
+// Samples are split among ranks as far as a batch has them, and in depth beyond.
+GridExtents grid_for(std::int64_t batch, int ranks) {
+  const int sample = static_cast<int>(std::gcd(batch, static_cast<std::int64_t>(ranks)));
+  return {.sample = sample, .depth = ranks / sample};
+}
+
+// Under a temporary name until it is whole: a file of that name says that the training is done.
+void write_predictions(const fs::path& path, const Predictions& p, std::int64_t cubes) {
+  std::string text = "universe,cube";
+  for (const auto* kind : {"predicted", "true"})
+    for (const auto* name : universe::parameter_names) text += fmt::format(",{} {}", kind, name);
+  text += '\n';
+  for (std::size_t i = 0; i < p.samples.size(); ++i) {
+    text += fmt::format("{},{}", p.samples[i] / cubes, p.samples[i] % cubes);
+    for (const auto* values : {&p.predicted, &p.truth})
+      for (std::size_t t = 0; t < 4; ++t) text += fmt::format(",{}", (*values)[4 * i + t]);
+    text += '\n';
+  }
+  auto part = path;
+  part += ".part";
+  trainer::write_text(part, text);
+  fs::rename(part, path);
+}
+
+int train_one(const Communicator& world, const StudyOptions& o, const data::SourcePtr& boxes, std::int64_t size,
+              std::int64_t seed) {
+  const auto cubes = cubes_per_box(o, size);
+  trainer::Options t;
+  t.out = (fs::path(o.out) / folder_of(size, seed)).string();
+  t.epochs = o.epochs, t.batch = cubes, t.learning_rate = o.learning_rate, t.warm_up = 1, t.clip_norm = 1;
+  t.seed = static_cast<std::uint64_t>(seed), t.resume = trainer::newest_in_out, t.checkpoint_every = 1;
+  t.quiet = o.quiet, t.json = true;  // tables of one training are nothing here
+  const auto extents = grid_for(t.batch, world.size());
+  const trainer::Outputs out(world, t.out, {}, true);
+  const auto grid = trainer::grid_of_ranks(world, t, extents);
+  std::optional<data::Loader> train_set, test_set;
+  std::unique_ptr<nn::Module> net;
+  std::shared_ptr<const CubeSource> source;
+  trainer::together(world, [&] {
+    source = std::make_shared<CubeSource>(boxes, size);
+    data::LoaderOptions options{.grid = grid, .batch = t.batch, .seed = t.seed};
+    options.samples.resize(static_cast<std::size_t>(o.test * cubes));
+    std::iota(options.samples.begin(), options.samples.end(), o.training * cubes);
+    test_set.emplace(source, options);
+    options.samples.resize(static_cast<std::size_t>(o.training * cubes));
+    std::iota(options.samples.begin(), options.samples.end(), 0);
+    options.shuffle = options.flips = options.transpositions = options.drop_last = true;
+    train_set.emplace(source, options);
+    net = make_network(o.network, 4);
+    trainer::build(*net, train_set->layout(), train_set->shape(), t);
+  });
+  if (world.rank() == 0 && !o.quiet)
+    fmt::print(stderr, "{}^3, seed {}: {} cubes a step, {} steps, grid {}\n", size, seed, t.batch,
+               o.epochs * optimizer_steps(*train_set, 1), trainer::to_string(extents));
+  Predictions predictions;
+  return trainer::train(world, t, extents, out,
+                        {.program = "sample_size",
+                         .net = *net,
+                         .loader = *train_set,
+                         .loss = [](const Tensor& prediction, const Tensor& target) { return mse(prediction, target); },
+                         .notes = {{"size", std::to_string(size)}, {"seed", std::to_string(seed)}},
+                         .decisive = {"size", "seed"},
+                         .values = {"test_loss"},
+                         .evaluate =
+                             [&] {
+                               predictions = predict(*net, *test_set);
+                               RunningMean mean;
+                               for (std::size_t i = 0; i < predictions.predicted.size(); ++i)
+                                 mean.add(std::pow(predictions.predicted[i] - predictions.truth[i], 2));
+                               return std::vector{mean.mean()};
+                             },
+                         .text = [](const std::vector<double>& values) { return fmt::format("test {:.4f}", values[0]); },
+                         .report =
+                             [&](nlohmann::ordered_json run, const TrainerResult&, const std::string&) {
+                               trainer::write_text(out / trainer::summary_file, tool::to_text(run) + "\n");
+                               write_predictions(out / predictions_file, predictions, cubes);
+                             }});
+}
+
+}  // namespace
+
+std::string describe(const StudyOptions& o) {
+  return fmt::format(
+      "network {}\nbox {}\ncell {}\ntraining universes {}\ntest universes {}\nepochs {}\nlearning rate {}\nseed of the universes "
+      "{}\n",
+      o.network, o.box, o.cell, o.training, o.test, o.epochs, o.learning_rate, o.seed);
+}
+
+std::int64_t cubes_per_box(const StudyOptions& o, std::int64_t size) {
+  const auto side = o.box / size;
+  return side * side * side;
+}
+
+int train_all(const Communicator& world, const StudyOptions& o) {
+  trainer::together(world, [&] {
+    if (world.rank() == 0) claim_folder(o);
+  });
+  simulate_missing(world, o);
+  data::SourcePtr boxes;
+  trainer::together(world, [&] {
+    boxes = std::make_shared<data::UniverseSource>(fs::path(o.out) / "universes");
+    require(boxes->size() >= o.training + o.test, "[sample_size] {}/universes has {} files, {} are needed", o.out, boxes->size(),
+            o.training + o.test);
+  });
+  // Seed by seed, so that what is there after a part of the time is a study, too.
+  for (std::int64_t seed = 1; seed <= o.seeds; ++seed)
+    for (const auto size : o.sizes) {
+      bool done = false;
+      trainer::together(world, [&] { done = fs::exists(fs::path(o.out) / folder_of(size, seed) / predictions_file); });
+      world.transport().barrier();
+      if (done) continue;
+      if (const int code = train_one(world, o, boxes, size, seed); code != 0) return code;
+    }
+  return 0;
+}
+
+std::vector<std::vector<CubePrediction>> read_predictions(const StudyOptions& o, std::int64_t size) {
+  std::vector<std::vector<CubePrediction>> result;
+  for (std::int64_t seed = 1; seed <= o.seeds; ++seed) {
+    const auto path = fs::path(o.out) / folder_of(size, seed) / predictions_file;
+    std::ifstream file(path);
+    if (!file) continue;
+    auto& list = result.emplace_back();
+    std::string line;
+    std::getline(file, line);
+    for (std::int64_t number = 2; std::getline(file, line); ++number) {
+      std::array<double, 10> values{};
+      const char *at = line.data(), *const end = line.data() + line.size();
+      for (std::size_t v = 0; v < values.size(); ++v) {
+        const auto [next, error] = std::from_chars(at, end, values[v]);
+        require(error == std::errc() && (v + 1 == values.size() ? next == end : next != end && *next == ','),
+                "[sample_size] {} line {}: ten numbers are needed", path.string(), number);
+        at = next + 1;
+      }
+      CubePrediction cube{.universe = static_cast<std::int64_t>(values[0])};
+      std::copy_n(values.begin() + 2, 4, cube.predicted.begin()), std::copy_n(values.begin() + 6, 4, cube.truth.begin());
+      list.push_back(cube);
+    }
+    require(static_cast<std::int64_t>(list.size()) == o.test * cubes_per_box(o, size),
+            "[sample_size] {} has {} lines for {} cubes", path.string(), list.size(), o.test * cubes_per_box(o, size));
+  }
+  return result;
+}
+
+}  // namespace mpigrad::sample_size

@@ -1,0 +1,63 @@
+#pragma once
+// Do larger samples learn better? The same boxes, cut into cubes of several sizes; for each size and seed one training that sees
+// as many voxels in a step as the others, and as many steps.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "examples/sample_size/scores.h"
+#include "models/data/source.h"
+#include "models/nn/module.h"
+
+namespace mpigrad::sample_size {
+
+struct StudyOptions {
+  std::string out = "sample-size", network = "statistics";
+  std::vector<std::int64_t> sizes{16, 32, 64};  // sides of the cubes, ascending
+  std::int64_t box = 64;                        // cells per side of a universe
+  double cell = 4;                              // Mpc/h
+  std::int64_t training = 400, test = 100;      // universes
+  std::int64_t seeds = 3, epochs = 9;           // a step takes as many voxels as one box has: an epoch is a step for each box
+  std::uint64_t seed = 1;                       // of the universes
+  double learning_rate = 1e-3;
+  bool report = false, json = false, quiet = false;  // report: of what is there already
+};
+
+// What decides the numbers, for the file that guards a folder against other studies.
+std::string describe(const StudyOptions& options);
+std::int64_t cubes_per_box(const StudyOptions& options, std::int64_t size);
+
+// Cubes of `size` cells, cut from samples whose sides are multiples of it: cube c of sample u is sample u * cubes + c, in the
+// order of d, h, w.
+class CubeSource : public data::Source {
+ public:
+  CubeSource(data::SourcePtr boxes, std::int64_t size);
+  std::int64_t size() const override { return boxes_->size() * cubes_; }
+  const data::SampleType& sample_type() const override { return type_; }
+  void read(std::int64_t sample, const Box& box, std::byte* out) const override;
+  void read_targets(std::int64_t sample, const Box& box, std::byte* out) const override;
+  std::string name_of_sample(std::int64_t sample) const override;
+  std::int64_t cubes() const { return cubes_; }  // of a box
+
+ private:
+  data::SourcePtr boxes_;
+  std::int64_t side_, cubes_;  // side_: cubes along each axis
+  data::SampleType type_;
+};
+
+// [N, W, W, W, C] -> [N, targets]. "statistics": convolutions and poolings until the side is an eighth, means over what is left,
+// two linear layers, so that it is the same function of a neighbourhood, with the same number of weights, for every size;
+// "cosmoflow": the hybrid variant of Oyama et al., which flattens at 2^3.
+std::unique_ptr<nn::Module> make_network(const std::string& name, std::int64_t targets);
+
+// Simulates what is missing, trains what is missing, each a folder of its own in options.out that is gone on with. Collective;
+// the code to exit with where a signal has ended it, else 0.
+int train_all(const Communicator& world, const StudyOptions& options);
+
+// What the trainings of one size have predicted of the test cubes, one list for each seed. Of one rank.
+std::vector<std::vector<CubePrediction>> read_predictions(const StudyOptions& options, std::int64_t size);
+
+}  // namespace mpigrad::sample_size

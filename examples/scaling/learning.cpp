@@ -1,0 +1,195 @@
+#include "examples/scaling/learning.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <optional>
+
+#include "framework/joined.h"
+#include "models/data/data.h"
+#include "models/train/metrics.h"
+#include "models/train/workers/noise_scale.h"
+
+namespace mpigrad::scaling {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+Synchronisation synchronisation_of(const std::string& name) {
+  if (name == "weights") return Synchronisation::weights;
+  if (name == "gossip") return Synchronisation::gossip;
+  require(name == "gradients", "[scaling] there is no synchronisation '{}'", name);
+  return Synchronisation::gradients;
+}
+
+// The mean over all test samples, of which each rank looks at its part.
+double test_error(const Communicator& world, const Task& task, nn::Module& net, const data::Loader& loader) {
+  Untaped untaped;
+  const nn::EvaluationMode mode(net);
+  std::array<double, 2> sums{};
+  for (const auto& [x, y] : loader.epoch(0)) {
+    if (x.dim(0) == 0) continue;
+    sums[0] += task.error(net(x.without_layout()), y.without_layout());
+    sums[1] += static_cast<double>(x.dim(0));
+  }
+  world.transport().allreduce(sums.data(), sums.data(), 2, DType::float64, CombineOp::sum);
+  return sums[0] / sums[1];
+}
+
+constexpr const char* header =
+    "task,synchronisation,every,workers,batch,learning_rate,seed,reached,goal,budget,samples,error,critical_batch,"
+    "samples_per_second,ranks,copies,copy_bytes";
+
+}  // namespace
+
+RunResult train_to_goal(const Communicator& world, const Task& task, const RunKey& key, const RunOptions& o) {
+  const auto grid = make_grid(world, {.sample = world.size()});
+  const auto big = key.workers * key.batch;
+  data::LoaderOptions loading{.grid = grid, .batch = big, .seed = key.seed, .shuffle = true, .dtype = o.dtype, .drop_last = true};
+  const data::Loader training(task.training, loading);
+  loading.shuffle = loading.drop_last = false;
+  loading.batch = std::min<std::int64_t>(256, task.test->size());
+  const data::Loader test(task.test, loading);
+  auto input = training.shape();
+  input[0] = key.batch;
+  Workers workers(
+      world, task.make, input, {.seed = key.seed, .dtype = o.dtype},
+      [&](Parameters& parameters) {
+        return std::make_unique<SGD>(parameters, SGDAttributes{.learning_rate = key.learning_rate, .momentum = task.momentum});
+      },
+      {.workers = key.workers, .synchronisation = synchronisation_of(key.synchronisation), .every = key.every, .seed = key.seed});
+  const bool measures = task.separable && key.workers > 1 && key.synchronisation == "gradients";
+  std::optional<NoiseScale> noise;
+  if (measures) noise.emplace(key.batch, big);
+  CriticalBatch critical(big);
+  RunResult result{.goal = o.goal, .budget = o.budget, .ranks = world.size()};
+  result.copies = workers.copies(), result.copy_bytes = workers.bytes();
+  double seconds = 0, samples = 0, next = 0;
+  const auto look = [&] {
+    const double error = test_error(world, task, workers.mean(), test);
+    const double before = result.looks.empty() ? error : result.looks.back().error;
+    const double from = result.looks.empty() ? samples : result.looks.back().samples;
+    result.looks.push_back({samples, error});
+    result.error = error, result.samples = samples;
+    next = samples + static_cast<double>(task.every);
+    if (!(error <= o.goal)) return false;
+    result.reached = true;
+    if (before > o.goal) result.samples = from + (samples - from) * (before - o.goal) / (before - error);
+    return true;
+  };
+  bool ended = look();
+  for (std::int64_t epoch = 0; !ended; ++epoch) {
+    require(training.steps() > 0, "[scaling] {} samples make no batch of {} for {} workers", training.samples(), big,
+            key.workers);
+    for (const auto& [x, y] : training.epoch(epoch)) {
+      const auto start = Clock::now();
+      WorkersStep step;
+      try {
+        step = workers.step(x, y, task.loss);
+      } catch (const Error&) {
+        // The loss is not finite, on all ranks.
+        result.error = std::numeric_limits<double>::infinity(), result.samples = samples;
+        ended = true;
+        break;
+      }
+      seconds += since(start);
+      samples += static_cast<double>(big);
+      if (noise) {
+        noise->add(step.small_squared_norm, step.big_squared_norm);
+        critical.add(noise->value());
+      }
+      if (samples >= next) ended = look();
+      if (ended || samples >= o.budget) {
+        ended = true;
+        break;
+      }
+    }
+  }
+  result.critical_batch = critical.value();
+  result.samples_per_second = seconds > 0 ? samples / seconds : 0;
+  return result;
+}
+
+RunFile::RunFile(const std::filesystem::path& path) : path_(path) {
+  std::ifstream file(path);
+  if (!file) return;
+  std::string line;
+  std::getline(file, line);
+  require(line.empty() || line == header, "[scaling] {} is not a table of this program's runs", path.string());
+  for (int number = 2; std::getline(file, line); ++number) {
+    // A last line that was being written when the program was killed.
+    if (file.eof()) break;
+    std::vector<std::string> cells;
+    for (std::size_t begin = 0; begin <= line.size();) {
+      const auto end = std::min(line.find(',', begin), line.size());
+      cells.push_back(line.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    require(cells.size() == 17, "[scaling] {} line {}: 17 cells are needed, got {}", path.string(), number, cells.size());
+    const auto value = [&](std::size_t i) {
+      double x = 0;
+      const auto& cell = cells[i];
+      const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), x);
+      require(error == std::errc() && end == cell.data() + cell.size(), "[scaling] {} line {}: '{}' is no number", path.string(),
+              number, cell);
+      return x;
+    };
+    const RunKey key{cells[0],
+                     cells[1],
+                     static_cast<std::int64_t>(value(2)),
+                     static_cast<int>(value(3)),
+                     static_cast<std::int64_t>(value(4)),
+                     value(5),
+                     static_cast<std::uint64_t>(value(6))};
+    RunResult result{.reached = value(7) != 0, .goal = value(8), .budget = value(9), .samples = value(10), .error = value(11)};
+    result.critical_batch = value(12), result.samples_per_second = value(13), result.ranks = static_cast<int>(value(14));
+    result.copies = static_cast<std::int64_t>(value(15)), result.copy_bytes = static_cast<std::int64_t>(value(16));
+    runs_[key] = result;
+  }
+}
+
+std::optional<RunResult> RunFile::find(const RunKey& key, double goal, double budget) const {
+  const auto found = runs_.find(key);
+  if (found == runs_.end() || found->second.goal != goal) return std::nullopt;
+  // One that was given up counts only if it had as much.
+  if (!found->second.reached && std::isfinite(found->second.error) && found->second.budget < budget) return std::nullopt;
+  return found->second;
+}
+
+void RunFile::write() const {
+  std::string text;
+  for (const auto& [k, run] : runs_)
+    text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", k.task, k.synchronisation, k.every, k.workers,
+                        k.batch, k.learning_rate, k.seed, run.reached ? 1 : 0, run.goal, run.budget, run.samples, run.error,
+                        run.critical_batch, run.samples_per_second, run.ranks, run.copies, run.copy_bytes);
+  auto part = path_;
+  part += ".part";  // so that whole lines alone stand under its name
+  {
+    std::ofstream file(part);
+    file << header << '\n' << text;
+    file.close();
+    require(file.good(), "[scaling] {} could not be written completely", part.string());
+  }
+  std::filesystem::rename(part, path_);
+}
+
+double efficiency(const WorkersResult& one, const WorkersResult& many) { return one.samples / many.samples; }
+
+double quantile(std::vector<double> values, double q) {
+  require(!values.empty(), "[scaling] there are no values to take a quantile of");
+  std::sort(values.begin(), values.end());
+  const double place = q * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<std::size_t>(place);
+  const double part = place - static_cast<double>(below);
+  if (part == 0) return values[below];
+  return values[below + 1] == values[below] ? values[below] : values[below] * (1 - part) + values[below + 1] * part;
+}
+
+}  // namespace mpigrad::scaling

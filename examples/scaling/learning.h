@@ -1,0 +1,96 @@
+#pragma once
+// Trainings by logical workers until an error is reached, and what they say of learning speed-up.
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "examples/scaling/task.h"
+#include "models/train/workers/workers.h"
+
+namespace mpigrad::scaling {
+
+// What decides the numbers of a training.
+struct RunKey {
+  std::string task, synchronisation = "gradients";  // gradients, weights, gossip
+  std::int64_t every = 1;                           // steps
+  int workers = 1;
+  std::int64_t batch = 0;  // of a worker
+  double learning_rate = 0;
+  std::uint64_t seed = 1;
+  auto operator<=>(const RunKey&) const = default;
+};
+
+struct Look {
+  double samples = 0, error = 0;
+};
+
+struct RunResult {
+  bool reached = false;
+  double goal = 0, budget = 0;  // samples
+  double samples = 0;           // to the goal, between two looks by a straight line; not reached: all that it had
+  double error = 0;             // at the last look
+  double critical_batch = 0;    // CriticalBatch of its steps; NaN: undefined
+  double samples_per_second = 0;
+  int ranks = 1;
+  std::int64_t copies = 0, copy_bytes = 0;  // of networks on the rank with the most
+  std::vector<Look> looks{};                // of runs that were made now
+};
+
+struct RunOptions {
+  double goal = 0, budget = 0;
+  DType dtype = DType::float32;
+};
+
+// Collective. A training that diverges has not reached the goal.
+RunResult train_to_goal(const Communicator& world, const Task& task, const RunKey& key, const RunOptions& options);
+
+// Runs that are there, in one file: what a search stopped at is gone on with. Every rank reads for itself.
+class RunFile {
+ public:
+  // Errors: a file that is not such a table.
+  explicit RunFile(const std::filesystem::path& path);
+  std::optional<RunResult> find(const RunKey& key, double goal, double budget) const;
+  void remember(const RunKey& key, const RunResult& result) { runs_[key] = result; }
+  void write() const;  // of one rank
+  const std::map<RunKey, RunResult>& runs() const { return runs_; }
+
+ private:
+  std::filesystem::path path_;
+  std::map<RunKey, RunResult> runs_;
+};
+
+// One number of workers at the learning rate that was best for it.
+struct WorkersResult {
+  int workers = 1;
+  double learning_rate = 0;
+  bool at_end = false;  // of the rates to choose from: a better one may lie beyond
+  bool tuned = false;   // else the rate is a law of the task
+  int reached = 0, runs = 0;
+  double samples = 0, lower = 0, upper = 0;  // median and quartiles over seeds; infinite: not reached
+  double critical_batch = 0;                 // median over seeds
+  double measured_rate = 0;                  // samples per second where each worker had a rank, else 0
+  std::int64_t copies = 0, copy_bytes = 0;
+};
+
+// The law's statistical efficiency for so many workers, from what was measured.
+struct Study {
+  Task task;
+  std::string synchronisation = "gradients";
+  std::int64_t every = 1, batch = 0;
+  double goal = 0;
+  std::vector<WorkersResult> results{};
+  // Geometric mean over results of several workers; NaN: undefined.
+  double critical_batch = 0;
+  std::string undefined{};  // why
+};
+double efficiency(const WorkersResult& one, const WorkersResult& many);
+
+// Median of numbers of which some may be infinite; quantile q in [0, 1].
+double quantile(std::vector<double> values, double q);
+
+}  // namespace mpigrad::scaling

@@ -1,0 +1,58 @@
+#pragma once
+// What is learned in a study of learning speed-up: data, a small network, a loss, and the error that is to fall.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/data/source.h"
+#include "models/nn/module.h"
+#include "models/train/training.h"
+
+namespace mpigrad::scaling {
+
+struct TaskOptions {
+  std::uint64_t seed = 1;     // of the data; weights and orders have seeds of their own
+  std::int64_t training = 0;  // samples; 0: the task's own number
+  std::int64_t test = 0;
+  std::string folder{};  // of images
+};
+
+struct Task {
+  std::string name{};
+  std::string error_name{};  // of what `error` sums, such as "misclassified"
+  data::SourcePtr training{}, test{};
+  std::function<std::unique_ptr<nn::Module>()> make{};  // a fresh network, not built
+  LossFunction loss{};                                  // mean over the samples of a batch, of one worker
+  // Of the samples of a batch, added up: ranks share the test set. What is reported is its mean over the samples; it is to fall.
+  std::function<double(const Tensor& prediction, const Tensor& target)> error{};
+  // Whether the loss of a batch is the mean of losses of its samples. If not, a gradient noise scale is not defined.
+  bool separable = true;
+  // What a study takes unless told otherwise.
+  double goal = 0;                       // the error to reach
+  std::vector<double> learning_rates{};  // to choose from, ascending
+  double momentum = 0;
+  std::int64_t batch = 4;   // samples of one worker in a step
+  std::int64_t budget = 0;  // samples, of all workers, after which a run has not reached the goal
+  std::int64_t every = 0;   // samples between two looks at the error
+  // The rate for W workers if it is a law of the task and not tuned: (workers, batch of one worker) -> rate.
+  std::function<double(int workers, std::int64_t batch)> rate_law{};
+};
+
+// What tasks there are, by name, with a sentence each for help.
+const std::map<std::string, std::string>& task_names();
+// Errors: an unknown name, options that the task cannot have, a folder without images.
+Task make_task(const std::string& name, const TaskOptions& options);
+
+// One file each.
+Task quadratic(const TaskOptions& options);
+Task lattice(const TaskOptions& options);
+Task lattice_norm(const TaskOptions& options);  // the same with batch norm
+Task folding(const TaskOptions& options);
+Task images(const TaskOptions& options);
+Task contrastive(const TaskOptions& options);
+
+}  // namespace mpigrad::scaling

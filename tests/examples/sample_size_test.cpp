@@ -1,0 +1,395 @@
+// Whether larger samples are predicted better: the floor that Gaussian fields have, errors and their intervals, and what is said.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <numbers>
+
+#include "examples/sample_size/report.h"
+#include "framework/error.h"
+#include "framework/tensor/random.h"
+#include "tests/support/files.h"
+
+namespace mpigrad::sample_size {
+namespace {
+
+using universe::LinearPower;
+using universe::Spectrum;
+constexpr std::array<double, 1> today{0};
+using Trainings = std::vector<std::vector<CubePrediction>>;
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+using Dense = std::vector<std::vector<double>>;
+
+Dense product(const Dense& a, const Dense& b) {
+  Dense c(a.size(), std::vector<double>(a.size()));
+  for (std::size_t i = 0; i < a.size(); ++i)
+    for (std::size_t k = 0; k < a.size(); ++k)
+      for (std::size_t j = 0; j < a.size(); ++j) c[i][j] += a[i][k] * b[k][j];
+  return c;
+}
+
+// Gauss & Jordan, for positive matrices.
+Dense inverse(Dense a) {
+  const auto n = a.size();
+  Dense result(n, std::vector<double>(n));
+  for (std::size_t i = 0; i < n; ++i) result[i][i] = 1;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double pivot = a[i][i];
+    for (std::size_t j = 0; j < n; ++j) a[i][j] /= pivot, result[i][j] /= pivot;
+    for (std::size_t r = 0; r < n; ++r) {
+      if (r == i) continue;
+      const double by = a[r][i];
+      for (std::size_t j = 0; j < n; ++j) a[r][j] -= by * a[i][j], result[r][j] -= by * result[i][j];
+    }
+  }
+  return result;
+}
+
+// The definition, mode by mode, with matrices of channels.
+Matrix4 slow_fisher(std::int64_t n, double cell, double particles) {
+  const double h = 0.01;
+  std::vector<LinearPower> spectra;
+  for (std::size_t a = 0; a < 4; ++a)
+    for (const double side : {h, -h}) {
+      std::array<double, 4> u{};
+      u[a] = side;
+      spectra.emplace_back(Spectrum::eh, cosmology_of(u));
+    }
+  const LinearPower centre(Spectrum::eh, cosmology_of({}));
+  constexpr std::size_t channels = universe::redshifts.size();
+  const auto growths = [](const LinearPower& power) {
+    std::array<double, channels> growth{};
+    for (std::size_t i = 0; i < channels; ++i) growth[i] = power.relative_growth(universe::redshifts[i]);
+    return growth;
+  };
+  std::vector<std::array<double, channels>> growth;
+  for (const auto& power : spectra) growth.push_back(growths(power));
+  const auto at_centre = growths(centre);
+  Matrix4 fisher{};
+  const auto frequency = [&](std::int64_t i) { return 2 * i > n ? i - n : i; };
+  for (std::int64_t mode = 1; mode < n * n * n; ++mode) {
+    double square = 0, window = 1;
+    for (const auto index : {mode / (n * n), mode / n % n, mode % n}) {
+      const double k = 2 * std::numbers::pi * static_cast<double>(frequency(index)) / (static_cast<double>(n) * cell);
+      square += k * k;
+      if (index != 0) window *= std::sin(k * cell / 2) / (k * cell / 2);
+    }
+    const auto covariance = [&](const LinearPower& power, const std::array<double, channels>& d) {
+      Dense c(channels, std::vector<double>(channels));
+      for (std::size_t i = 0; i < channels; ++i)
+        for (std::size_t j = 0; j < channels; ++j)
+          c[i][j] = d[i] * d[j] * power(std::sqrt(square)) * window * window + (i == j ? cell * cell * cell / particles : 0);
+      return c;
+    };
+    const auto inverted = inverse(covariance(centre, at_centre));
+    std::vector<Dense> slopes;
+    for (std::size_t a = 0; a < 4; ++a) {
+      auto high = covariance(spectra[2 * a], growth[2 * a]);
+      const auto low = covariance(spectra[2 * a + 1], growth[2 * a + 1]);
+      for (std::size_t i = 0; i < channels; ++i)
+        for (std::size_t j = 0; j < channels; ++j) high[i][j] = (high[i][j] - low[i][j]) / (2 * h);
+      slopes.push_back(product(inverted, high));
+    }
+    for (std::size_t a = 0; a < 4; ++a)
+      for (std::size_t b = 0; b < 4; ++b) {
+        const auto both = product(slopes[a], slopes[b]);
+        for (std::size_t i = 0; i < channels; ++i) fisher[a][b] += 0.5 * both[i][i];
+      }
+  }
+  return fisher;
+}
+
+// Cubes of `universes` universes: a truth, and answers slope * (truth + noise) with one noise for each cube.
+struct Drawn {
+  std::uint64_t seed = 1;
+  std::int64_t universes = 100, cubes = 1;
+  double slope = 1, noise = 0.1;
+};
+
+double truth_of(std::uint64_t seed, std::int64_t universe, std::size_t p) {
+  return 2 * Philox{seed, 1}.uniform(static_cast<std::uint64_t>(4 * universe) + p) - 1;
+}
+double noise_of(std::uint64_t seed, std::int64_t cube, std::size_t p) {
+  return Philox{seed, 2}.normal(static_cast<std::uint64_t>(4 * cube) + p);
+}
+
+std::vector<CubePrediction> draw_cubes(const Drawn& d) {
+  std::vector<CubePrediction> result;
+  for (std::int64_t cube = 0; cube < d.universes * d.cubes; ++cube) {
+    CubePrediction c{.universe = 10 + cube / d.cubes};
+    for (std::size_t p = 0; p < 4; ++p) {
+      c.truth[p] = truth_of(d.seed, cube / d.cubes, p);
+      c.predicted[p] = d.slope * (c.truth[p] + d.noise * noise_of(d.seed, cube, p));
+    }
+    result.push_back(c);
+  }
+  return result;
+}
+
+Scores score_one(const std::vector<CubePrediction>& cubes, std::int64_t resamples = 1000) {
+  return score(Trainings{cubes}, 7, resamples);
+}
+
+SizeResult result_of(std::int64_t size, const Trainings& trainings) { return evaluate(size, 16, 4, trainings, 3); }
+
+}  // namespace
+
+TEST_CASE("sample_size: the information of a field is what its definition gives, mode by mode") {
+  for (const std::int64_t n : {3, 6}) {
+    const auto fast = fisher_information({.cells_per_side = n, .cell = 8, .particles_per_cell = 2});
+    const auto slow = slow_fisher(n, 8, 2);
+    for (std::size_t a = 0; a < 4; ++a)
+      for (std::size_t b = 0; b < 4; ++b) {
+        CHECK(fast[a][b] == doctest::Approx(slow[a][b]).epsilon(1e-3));  // both differentiate numerically: ln P and C
+        CHECK(fast[a][b] == doctest::Approx(fast[b][a]).epsilon(1e-12));
+      }
+  }
+}
+
+TEST_CASE("sample_size: sigma_8 alone by hand, on the seven modes of 2^3 cells") {
+  // P is sigma_8^2 times something, so dlnP/du = 2 * 0.1, and each mode says 1/2 (0.2 S / (S + N))^2.
+  const auto silent = fisher_information({.cells_per_side = 2, .redshifts = today, .particles_per_cell = infinity});
+  CHECK(silent[1][1] == doctest::Approx(7 * 0.02).epsilon(1e-3));
+  const LinearPower power(Spectrum::eh, cosmology_of({}));
+  const double nyquist = std::numbers::pi / 5, window = std::pow(2 / std::numbers::pi, 2);  // of one axis, squared
+  double expected = 0;
+  for (const auto& [axes, modes] : {std::pair{1, 3}, {2, 3}, {3, 1}}) {
+    const double signal = power(nyquist * std::sqrt(axes)) * std::pow(window, axes);
+    expected += modes * 0.02 * std::pow(signal / (signal + 125 / 3.0), 2);
+  }
+  const auto noisy = fisher_information({.cells_per_side = 2, .cell = 5, .redshifts = today, .particles_per_cell = 3});
+  CHECK(noisy[1][1] == doctest::Approx(expected).epsilon(1e-3));
+}
+
+TEST_CASE("sample_size: what is left of the prior's variance") {
+  Matrix4 fisher{};
+  for (const double fraction : posterior_fraction(fisher)) CHECK(fraction == doctest::Approx(1));
+  for (std::size_t a = 0; a < 4; ++a) fisher[a][a] = static_cast<double>(3 * a);
+  for (std::size_t a = 0; a < 4; ++a) CHECK(posterior_fraction(fisher)[a] == doctest::Approx(1 / (1 + static_cast<double>(a))));
+  fisher = {};
+  fisher[0][0] = fisher[2][2] = 5, fisher[0][2] = fisher[2][0] = 4;  // of [[8, 4], [4, 8]] the inverse has 8 / 48
+  CHECK(posterior_fraction(fisher)[0] == doctest::Approx(3 * 8.0 / 48));
+  CHECK(posterior_fraction(fisher)[2] == doctest::Approx(3 * 8.0 / 48));
+  CHECK(posterior_fraction(fisher)[1] == doctest::Approx(1));
+  fisher[0][2] = fisher[2][0] = 9;
+  CHECK_THROWS_AS(posterior_fraction(fisher), Error);
+}
+
+TEST_CASE("sample_size: more volume, more channels and more particles never raise the floor") {
+  const std::array<double, 2> two{0.5, 0};
+  // Each of these lists from little to much.
+  using Fractions = std::vector<std::array<double, 4>>;
+  const auto one = floor_variance(16, 4, today), four = floor_variance(16, 4);
+  const std::array<Fractions, 3> lists{
+      Fractions{{1, 1, 1, 1}, floor_variance(4, 4), floor_variance(8, 4), four, floor_variance(32, 4)},
+      Fractions{one, floor_variance(16, 4, two), four},
+      Fractions{one, floor_variance(16, 4, today, 8), floor_variance(16, 4, today, infinity)}};
+  for (const auto& list : lists)
+    for (std::size_t i = 1; i < list.size(); ++i)
+      for (std::size_t p = 0; p < 4; ++p) {
+        CHECK(list[i][p] > 0);
+        CHECK(list[i][p] < list[i - 1][p]);
+      }
+  CHECK_THROWS_AS(floor_variance(16, 4, two, infinity), Error);
+  CHECK_THROWS_AS(floor_variance(1, 4), Error);
+  CHECK_THROWS_AS(floor_variance(16, 0), Error);
+}
+
+TEST_CASE("sample_size: floors of one redshift are those of an independent estimate") {
+  // Made with a smooth spectrum, of which BBKS' comes closest; oscillations of baryons say more of Omega_m and H_0 at 64^3.
+  const std::array<std::array<double, 4>, 3> estimates{
+      {{0.92, 0.32, 0.66, 0.95}, {0.87, 0.125, 0.40, 0.92}, {0.78, 0.025, 0.23, 0.87}}};
+  std::int64_t n = 8;
+  for (const auto& expected : estimates) {
+    const auto smooth = floor_variance(n *= 2, 4, today, 1, Spectrum::bbks), whole = floor_variance(n, 4, today);
+    for (std::size_t p = 0; p < 4; ++p) CHECK(smooth[p] == doctest::Approx(expected[p]).epsilon(0.08));
+    CHECK(whole[1] == doctest::Approx(expected[1]).epsilon(0.04));
+  }
+}
+
+TEST_CASE("sample_size: errors of cubes and of averages by hand") {
+  std::vector<CubePrediction> cubes;
+  for (int universe = 0; universe < 4; ++universe)
+    for (const double off : {0.3, -0.1}) {
+      CubePrediction c{.universe = universe, .truth = {universe % 2 ? 0.5 : -0.5, 0.5, 0, -1}};
+      for (std::size_t p = 0; p < 4; ++p) c.predicted[p] = c.truth[p] + off;
+      cubes.push_back(c);
+    }
+  const auto s = score_one(cubes);
+  CHECK(s.universes == 4);
+  CHECK(s.cubes == 8);
+  CHECK(s.cube[0].error == doctest::Approx(3 * (0.09 + 0.01) / 2));
+  CHECK(s.average[0].error == doctest::Approx(3 * 0.01));
+  CHECK(s.scaled[0].error == doctest::Approx(0));  // off by the same everywhere
+  CHECK(s.nothing[0].error == doctest::Approx(3 * 0.25));
+  CHECK(s.average[0].r2 == doctest::Approx(1 - 0.01 / 0.25));
+  CHECK(s.average[1].r2 == 0);  // of truths that do not differ
+  CHECK(s.cube[0].wide.low == doctest::Approx(s.cube[0].wide.high));
+  CHECK(mean_of(s.nothing).error == doctest::Approx(3 * (0.25 + 0.25 + 0 + 1) / 4));
+  CHECK(percentile({4, 1, 3, 2}, 0.5) == doctest::Approx(2.5));
+
+  CHECK_THROWS_AS(score_one({}), Error);
+  CHECK_THROWS_AS(score_one({cubes.begin(), cubes.begin() + 6}), Error);  // three universes
+  CHECK_THROWS_AS(score(Trainings{cubes, draw_cubes({.universes = 4, .cubes = 2})}, 1), Error);
+  cubes[1].truth[2] = 0.1;
+  CHECK_THROWS_AS(score_one(cubes), Error);
+}
+
+TEST_CASE("sample_size: slopes are fitted to all other universes") {
+  const auto cubes = draw_cubes({.universes = 6, .slope = 0.5, .noise = 0.5});
+  double squares = 0;
+  for (const auto& left_out : cubes) {
+    double n = 0, x = 0, y = 0, xx = 0, xy = 0;
+    for (const auto& c : cubes) {
+      if (c.universe == left_out.universe) continue;
+      n += 1, x += c.predicted[0], y += c.truth[0];
+      xx += c.predicted[0] * c.predicted[0], xy += c.predicted[0] * c.truth[0];
+    }
+    const double slope = (xy - x * y / n) / (xx - x * x / n), offset = (y - slope * x) / n;
+    squares += std::pow(offset + slope * left_out.predicted[0] - left_out.truth[0], 2);
+  }
+  CHECK(score_one(cubes).scaled[0].error == doctest::Approx(3 * squares / 6));
+}
+
+TEST_CASE("sample_size: copies of a universe's cube do not make the interval narrower") {
+  const auto single = draw_cubes({.universes = 60});
+  std::vector<CubePrediction> copies;
+  for (const auto& cube : single) copies.insert(copies.end(), 64, cube);
+  const auto one = score_one(single), many = score_one(copies);
+  for (std::size_t p = 0; p < 4; ++p) {
+    CHECK(many.cube[p].error == doctest::Approx(one.cube[p].error));
+    CHECK(many.cube[p].wide.low == doctest::Approx(one.cube[p].wide.low));
+    CHECK(many.cube[p].wide.high == doctest::Approx(one.cube[p].wide.high));
+    CHECK(many.cube[p].central.high == doctest::Approx(one.cube[p].central.high));
+    CHECK(one.cube[p].wide.low < one.cube[p].central.low);
+    CHECK(one.cube[p].central.high < one.cube[p].wide.high);
+  }
+}
+
+TEST_CASE("sample_size: intervals hold the error as often as they say") {
+  const double error = 3 * 0.04;
+  int wide = 0, central = 0, all = 0;
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+    const auto s = score_one(draw_cubes({.seed = seed, .universes = 100, .cubes = 2, .noise = 0.2}), 300);
+    for (const auto& of : s.cube) {
+      wide += of.wide.low < error && error < of.wide.high ? 1 : 0;
+      central += of.central.low < error && error < of.central.high ? 1 : 0;
+      ++all;
+    }
+  }
+  CHECK(wide > 0.90 * all);
+  CHECK(wide < 0.98 * all);
+  CHECK(central > 0.61 * all);
+  CHECK(central < 0.74 * all);
+}
+
+TEST_CASE("sample_size: averaging does not undo that predictions shrink, a slope of other universes does") {
+  // The best answer to truth + noise of variance 3 is a tenth of it; 64 of them know the truth to a variance of 3 / 64.
+  const auto s = score_one(draw_cubes({.universes = 400, .cubes = 64, .slope = 0.1, .noise = std::sqrt(3.0)}));
+  const double best = 1 / (1 + 64.0 / 9);
+  for (std::size_t p = 0; p < 4; ++p) {
+    CHECK(s.cube[p].error == doctest::Approx(0.9).epsilon(0.1));
+    CHECK(s.average[p].error > 0.7);
+    CHECK(s.scaled[p].error == doctest::Approx(best).epsilon(0.25));
+  }
+  // Answers that say nothing do not come out better for it.
+  auto constant = draw_cubes({.universes = 50});
+  for (auto& cube : constant) cube.predicted = {0.2, 0.2, 0.2, 0.2};
+  const auto blind = score_one(constant);
+  for (std::size_t p = 0; p < 4; ++p) CHECK(blind.scaled[p].r2 <= 0);
+}
+
+TEST_CASE("sample_size: trainings are averaged in their errors, and their spread widens factors") {
+  const auto a = draw_cubes({.universes = 50, .noise = 0.1});
+  auto b = a;
+  for (auto& cube : b)
+    for (std::size_t p = 0; p < 4; ++p) cube.predicted[p] = cube.truth[p] + 2 * (cube.predicted[p] - cube.truth[p]);
+  const auto one = score_one(a), both = score(Trainings{a, b}, 7);
+  const double e = one.cube[0].error;
+  CHECK(both.cube[0].error == doctest::Approx(2.5 * e));
+  CHECK(both.cube[0].of_training[1] == doctest::Approx(4 * e));
+  CHECK(both.cube[0].spread == doctest::Approx(3 * e / std::sqrt(2)));
+  const auto same = factor(one.cube[0], one.cube[0]);  // in pairs: no difference at all
+  CHECK(same.value == doctest::Approx(1));
+  CHECK(same.wide.low == doctest::Approx(1));
+  CHECK(same.wide.high == doctest::Approx(1));
+  const auto spread = factor(both.cube[0], one.cube[0]);
+  CHECK(spread.value == doctest::Approx(2.5));
+  CHECK(spread.wide.high == doctest::Approx(2.5 * std::exp(12.706 * 0.6)).epsilon(1e-3));
+}
+
+TEST_CASE("sample_size: verdicts come from the numbers") {
+  // Eight small cubes with a noise each; the large one knows their mean.
+  const Drawn small{.universes = 150, .cubes = 8, .slope = 0.4, .noise = 0.7};
+  const auto cubes = draw_cubes(small);
+  std::vector<CubePrediction> large;
+  for (std::int64_t u = 0; u < small.universes; ++u) {
+    auto c = cubes[static_cast<std::size_t>(8 * u)];
+    c.predicted = {};
+    for (std::size_t i = 0; i < 8; ++i)
+      for (std::size_t p = 0; p < 4; ++p)
+        c.predicted[p] += 0.8 / 0.4 / 8 * cubes[static_cast<std::size_t>(8 * u) + i].predicted[p];
+    large.push_back(c);
+  }
+  const auto verdict = [&](const std::vector<CubePrediction>& best, std::size_t p = 0) {
+    return find({.box = 16, .sizes = {result_of(8, {cubes}), result_of(16, {best})}})[p].verdict;
+  };
+  CHECK(verdict(large) == Verdict::volume);
+  CHECK(verdict(large, 4) == Verdict::volume);
+  auto other = large;
+  for (auto& c : other)  // nearer to the truth than any average
+    for (std::size_t p = 0; p < 4; ++p) c.predicted[p] = c.truth[p] + 0.2 * (c.predicted[p] - c.truth[p]);
+  CHECK(verdict(other) == Verdict::size);
+  for (auto& c : other) c.predicted = {};
+  CHECK(verdict(other) == Verdict::nothing_learned);
+  CHECK(verdict(draw_cubes({.universes = 150, .slope = 0.4, .noise = 0.7})) == Verdict::no_gain);
+  std::vector<CubePrediction> half;
+  for (std::size_t i = 0; i < cubes.size(); ++i)
+    if (i % 2) half.push_back(cubes[i]);
+  const auto less = find({.box = 16, .sizes = {result_of(8, {half}), result_of(16, {large})}});
+  CHECK(less[1].verdict == Verdict::other_volume);
+
+  const Results results{.box = 16, .sizes = {result_of(8, {cubes}), result_of(16, {large})}};
+  const auto findings = find(results);
+  CHECK(findings.size() == 5);
+  CHECK(findings[0].lower);
+  CHECK_FALSE(findings[0].may_reach);
+  CHECK(findings[0].remaining.value == doctest::Approx(1).epsilon(1e-6));
+  CHECK(findings[0].floor_allows == (results.sizes[0].floor_cube[0] >= 10 * results.sizes[1].floor_cube[0]));
+  CHECK(sentences(results).size() == 8);
+  CHECK(sentences(results)[1].find("the volume that the prediction sees and not the size of a sample") != std::string::npos);
+  CHECK_THROWS_AS(find({.box = 16, .sizes = {result_of(8, {cubes})}}), Error);
+}
+
+TEST_CASE("sample_size: files of a report hold the same numbers") {
+  const testing::Folder folder;
+  const Trainings trainings{draw_cubes({.universes = 20, .cubes = 8, .noise = 0.5}),
+                            draw_cubes({.universes = 20, .cubes = 8, .slope = 0.9, .noise = 0.5})};
+  const Results results{.box = 16,
+                        .sizes = {result_of(8, trainings), result_of(16, {draw_cubes({.universes = 20, .noise = 0.2})})}};
+  const auto text = write_report(results, folder.path);
+  CHECK(text.find("sigma_8") != std::string::npos);
+  CHECK(folder.files() == report_files.size());
+  std::ifstream csv_file(folder / report_files[0]), json_file(folder / report_files[1]);
+  std::size_t lines = 0, commas = 0;
+  for (std::string line; std::getline(csv_file, line); ++lines)
+    commas += static_cast<std::size_t>(std::count(line.begin(), line.end(), ','));
+  CHECK(lines == 1 + 2 * 4 * 4);
+  CHECK(commas == lines * 14);
+  const auto document = nlohmann::json::parse(json_file);
+  const auto& parameter = document["sizes"][0]["parameters"]["sigma_8"];
+  CHECK(parameter["cube"]["error"].get<double>() == doctest::Approx(results.sizes[0].scores.cube[1].error));
+  CHECK(parameter["cube"]["of_training"].size() == 2);
+  CHECK(parameter["floor_box"].get<double>() == doctest::Approx(floor_variance(16, 4)[1]));
+  CHECK(document["findings"].size() == 5);
+  CHECK(document["sentences"].size() == 8);
+  // One size alone has nothing to be compared with.
+  CHECK(write_report({.box = 16, .sizes = {results.sizes[0]}}, folder.path).find("Omega_m") != std::string::npos);
+}
+
+}  // namespace mpigrad::sample_size
