@@ -29,15 +29,15 @@ struct Search {
   const Task& task;
   std::string synchronisation;
   std::int64_t every = 1;
+  std::string data{};
   RunFile& file;
   std::int64_t made = 0;
 
   // The run, or what an earlier call has left of it. Collective.
   RunResult run(int workers, double rate, std::uint64_t seed, double budget) {
-    const RunKey key{task.name, synchronisation, every, workers, task.batch, rate, seed};
-    const RunOptions how{.goal = task.goal, .budget = budget};
-    if (const auto there = file.find(key, how.goal, how.budget)) return *there;
-    const auto result = train_to_goal(world, task, key, how);
+    const RunKey key{task.name, synchronisation, every, workers, task.batch, rate, seed, data, task.goal};
+    if (const auto there = file.find(key, budget, world.size())) return *there;
+    const auto result = train_to_goal(world, task, key, budget);
     ++made;
     trainer::together(world, [&] {
       file.remember(key, result);
@@ -123,6 +123,14 @@ Task task_of(const LearnOptions& o) {
   return task;
 }
 
+// What a run is of, beside its key's numbers. No commas: it is a cell of a table.
+std::string data_of(const LearnOptions& o, const Task& task) {
+  auto text =
+      fmt::format("seed {} of {}+{} looked at every {}", o.data_seed, task.training->size(), task.test->size(), task.every);
+  if (!o.images.empty()) text += fmt::format(" in {:016x}", tool::fingerprint({fs::absolute(o.images).string()}));
+  return text;
+}
+
 }  // namespace
 
 void add_learn(CLI::App& app, LearnOptions& o) {
@@ -191,9 +199,15 @@ int learn(const Communicator& world, const LearnOptions& o) {
     }
   });
   world.transport().barrier();  // all have read it before rank 0 writes
-  Search search{
-      world, o, task, o.gossip ? "gossip" : o.sync_every > 0 ? "weights" : "gradients", std::max<std::int64_t>(o.sync_every, 1),
-      *file};
+  Search search{world,
+                o,
+                task,
+                o.gossip           ? "gossip"
+                : o.sync_every > 0 ? "weights"
+                                   : "gradients",
+                std::max<std::int64_t>(o.sync_every, 1),
+                data_of(o, task),
+                *file};
   Study result{
       .task = task, .synchronisation = search.synchronisation, .every = search.every, .batch = task.batch, .goal = task.goal};
   auto workers = o.workers;

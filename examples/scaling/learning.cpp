@@ -44,15 +44,15 @@ double test_error(const Communicator& world, const Task& task, nn::Module& net, 
 }
 
 constexpr const char* header =
-    "task,synchronisation,every,workers,batch,learning_rate,seed,reached,goal,budget,samples,error,critical_batch,"
+    "task,synchronisation,every,workers,batch,learning_rate,seed,data,goal,reached,budget,samples,error,critical_batch,"
     "samples_per_second,ranks,copies,copy_bytes";
 
 }  // namespace
 
-RunResult train_to_goal(const Communicator& world, const Task& task, const RunKey& key, const RunOptions& o) {
+RunResult train_to_goal(const Communicator& world, const Task& task, const RunKey& key, double budget) {
   const auto grid = make_grid(world, {.sample = world.size()});
   const auto big = key.workers * key.batch;
-  data::LoaderOptions loading{.grid = grid, .batch = big, .seed = key.seed, .shuffle = true, .dtype = o.dtype, .drop_last = true};
+  data::LoaderOptions loading{.grid = grid, .batch = big, .seed = key.seed, .shuffle = true, .drop_last = true};
   const data::Loader training(task.training, loading);
   loading.shuffle = loading.drop_last = false;
   loading.batch = std::min<std::int64_t>(256, task.test->size());
@@ -60,7 +60,7 @@ RunResult train_to_goal(const Communicator& world, const Task& task, const RunKe
   auto input = training.shape();
   input[0] = key.batch;
   Workers workers(
-      world, task.make, input, {.seed = key.seed, .dtype = o.dtype},
+      world, task.make, input, {.seed = key.seed},
       [&](Parameters& parameters) {
         return std::make_unique<SGD>(parameters, SGDAttributes{.learning_rate = key.learning_rate, .momentum = task.momentum});
       },
@@ -69,7 +69,7 @@ RunResult train_to_goal(const Communicator& world, const Task& task, const RunKe
   std::optional<NoiseScale> noise;
   if (measures) noise.emplace(key.batch, big);
   CriticalBatch critical(big);
-  RunResult result{.goal = o.goal, .budget = o.budget, .ranks = world.size()};
+  RunResult result{.budget = budget, .ranks = world.size()};
   result.copies = workers.copies(), result.copy_bytes = workers.bytes();
   double seconds = 0, samples = 0, next = 0;
   const auto look = [&] {
@@ -79,9 +79,9 @@ RunResult train_to_goal(const Communicator& world, const Task& task, const RunKe
     result.looks.push_back({samples, error});
     result.error = error, result.samples = samples;
     next = samples + static_cast<double>(task.every);
-    if (!(error <= o.goal)) return false;
+    if (!(error <= key.goal)) return false;
     result.reached = true;
-    if (before > o.goal) result.samples = from + (samples - from) * (before - o.goal) / (before - error);
+    if (before > key.goal) result.samples = from + (samples - from) * (before - key.goal) / (before - error);
     return true;
   };
   bool ended = look();
@@ -93,8 +93,7 @@ RunResult train_to_goal(const Communicator& world, const Task& task, const RunKe
       WorkersStep step;
       try {
         step = workers.step(x, y, task.loss);
-      } catch (const Error&) {
-        // The loss is not finite, on all ranks.
+      } catch (const Workers::Diverged&) {  // on all ranks
         result.error = std::numeric_limits<double>::infinity(), result.samples = samples;
         ended = true;
         break;
@@ -106,7 +105,7 @@ RunResult train_to_goal(const Communicator& world, const Task& task, const RunKe
         critical.add(noise->value());
       }
       if (samples >= next) ended = look();
-      if (ended || samples >= o.budget) {
+      if (ended || samples >= budget) {
         ended = true;
         break;
       }
@@ -132,7 +131,7 @@ RunFile::RunFile(const std::filesystem::path& path) : path_(path) {
       cells.push_back(line.substr(begin, end - begin));
       begin = end + 1;
     }
-    require(cells.size() == 17, "[scaling] {} line {}: 17 cells are needed, got {}", path.string(), number, cells.size());
+    require(cells.size() == 18, "[scaling] {} line {}: 18 cells are needed, got {}", path.string(), number, cells.size());
     const auto value = [&](std::size_t i) {
       double x = 0;
       const auto& cell = cells[i];
@@ -147,27 +146,31 @@ RunFile::RunFile(const std::filesystem::path& path) : path_(path) {
                      static_cast<int>(value(3)),
                      static_cast<std::int64_t>(value(4)),
                      value(5),
-                     static_cast<std::uint64_t>(value(6))};
-    RunResult result{.reached = value(7) != 0, .goal = value(8), .budget = value(9), .samples = value(10), .error = value(11)};
-    result.critical_batch = value(12), result.samples_per_second = value(13), result.ranks = static_cast<int>(value(14));
-    result.copies = static_cast<std::int64_t>(value(15)), result.copy_bytes = static_cast<std::int64_t>(value(16));
+                     static_cast<std::uint64_t>(value(6)),
+                     cells[7],
+                     value(8)};
+    RunResult result{.reached = value(9) != 0, .budget = value(10), .samples = value(11), .error = value(12)};
+    result.critical_batch = value(13), result.samples_per_second = value(14), result.ranks = static_cast<int>(value(15));
+    result.copies = static_cast<std::int64_t>(value(16)), result.copy_bytes = static_cast<std::int64_t>(value(17));
     runs_[key] = result;
   }
 }
 
-std::optional<RunResult> RunFile::find(const RunKey& key, double goal, double budget) const {
+std::optional<RunResult> RunFile::find(const RunKey& key, double budget, int ranks) const {
   const auto found = runs_.find(key);
-  if (found == runs_.end() || found->second.goal != goal) return std::nullopt;
-  // One that was given up counts only if it had as much.
-  if (!found->second.reached && std::isfinite(found->second.error) && found->second.budget < budget) return std::nullopt;
-  return found->second;
+  if (found == runs_.end()) return std::nullopt;
+  auto run = found->second;
+  if (run.ranks != ranks && key.workers == ranks) return std::nullopt;
+  if (!run.reached && std::isfinite(run.error) && run.budget < budget) return std::nullopt;
+  run.reached = run.reached && run.samples <= budget;
+  return run;
 }
 
 void RunFile::write() const {
   std::string text;
   for (const auto& [k, run] : runs_)
-    text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", k.task, k.synchronisation, k.every, k.workers,
-                        k.batch, k.learning_rate, k.seed, run.reached ? 1 : 0, run.goal, run.budget, run.samples, run.error,
+    text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", k.task, k.synchronisation, k.every, k.workers,
+                        k.batch, k.learning_rate, k.seed, k.data, k.goal, run.reached ? 1 : 0, run.budget, run.samples, run.error,
                         run.critical_batch, run.samples_per_second, run.ranks, run.copies, run.copy_bytes);
   auto part = path_;
   part += ".part";  // so that whole lines alone stand under its name

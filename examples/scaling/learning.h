@@ -22,6 +22,8 @@ struct RunKey {
   std::int64_t batch = 0;  // of a worker
   double learning_rate = 0;
   std::uint64_t seed = 1;
+  std::string data{};  // which samples, and how many between two looks at the error
+  double goal = 0;
   auto operator<=>(const RunKey&) const = default;
 };
 
@@ -31,7 +33,7 @@ struct Look {
 
 struct RunResult {
   bool reached = false;
-  double goal = 0, budget = 0;  // samples
+  double budget = 0;            // samples
   double samples = 0;           // to the goal, between two looks by a straight line; not reached: all that it had
   double error = 0;             // at the last look
   double critical_batch = 0;    // CriticalBatch of its steps; NaN: undefined
@@ -41,20 +43,16 @@ struct RunResult {
   std::vector<Look> looks{};                // of runs that were made now
 };
 
-struct RunOptions {
-  double goal = 0, budget = 0;
-  DType dtype = DType::float32;
-};
-
-// Collective. A training that diverges has not reached the goal.
-RunResult train_to_goal(const Communicator& world, const Task& task, const RunKey& key, const RunOptions& options);
+// Collective. `budget`: samples after which it is given up. A training that diverges has not reached the goal.
+RunResult train_to_goal(const Communicator& world, const Task& task, const RunKey& key, double budget);
 
 // Runs that are there, in one file: what a search stopped at is gone on with. Every rank reads for itself.
 class RunFile {
  public:
   // Errors: a file that is not such a table.
   explicit RunFile(const std::filesystem::path& path);
-  std::optional<RunResult> find(const RunKey& key, double goal, double budget) const;
+  // None: it has not been run, was given up with a smaller budget, or without a rank for each worker where there is one now.
+  std::optional<RunResult> find(const RunKey& key, double budget, int ranks) const;
   void remember(const RunKey& key, const RunResult& result) { runs_[key] = result; }
   void write() const;  // of one rank
   const std::map<RunKey, RunResult>& runs() const { return runs_; }

@@ -117,8 +117,8 @@ std::vector<std::string> cells_of(const Row& row) {
           m ? fmt::format("{}/{}", m->reached, m->runs) : "law",
           number_text(row.samples, "{:.0f}", "not reached"),
           m ? fmt::format("{}..{}", number_text(m->lower, "{:.0f}"), number_text(m->upper, "{:.0f}")) : "",
-          number_text(row.efficiency, "{:.3f}"),
-          number_text(row.law, "{:.3f}"),
+          number_text(row.efficiency, "{:.3g}"),
+          number_text(row.law, "{:.3g}"),
           m ? number_text(m->critical_batch, "{:.1f}") : "",
           number_text(row.rate, "{:.4g}"),
           number_text(row.parallel, "{:.2f}"),
@@ -152,13 +152,9 @@ std::string notes_of(const Study& s, const std::vector<Row>& rows, const planner
   else if (rate_is == "ideal") text += "parallel speed-up is taken as ideal: what the task costs is no network's\n";
   else if (rate_is == "measured") text += "samples per second are measured, where each worker had a rank\n";
   else text += "without --machine only workers that have a rank each have a time\n";
-  const auto& most = *std::max_element(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
-    return (a.measured ? a.measured->copy_bytes : 0) < (b.measured ? b.measured->copy_bytes : 0);
-  });
-  if (most.measured)
-    text += fmt::format("memory: {} {} of the network with the optimizer's state on a rank for {} workers, {}\n",
-                        most.measured->copies, most.measured->copies == 1 ? "copy" : "copies", most.workers,
-                        readable_bytes(most.measured->copy_bytes));
+  const auto& most = s.results.back();
+  text += fmt::format("memory: {} {} of the network with the optimizer's state on a rank for {} workers, {}\n", most.copies,
+                      most.copies == 1 ? "copy" : "copies", most.workers, readable_bytes(most.copy_bytes));
   return text;
 }
 

@@ -122,8 +122,9 @@ WorkersStep Workers::step(const Tensor& x, const Tensor& y, const LossFunction& 
   const auto result =
       options_.synchronisation == Synchronisation::gradients ? step_gradients(xs, ys, loss) : step_apart(xs, ys, loss);
   ++steps_;
-  require(std::isfinite(result.loss), "[workers] the loss is {} in step {}: a smaller learning rate or clipping may help",
-          result.loss, steps_);
+  if (!std::isfinite(result.loss))
+    throw Diverged(
+        fmt::format("[workers] the loss is {} in step {}: a smaller learning rate or clipping may help", result.loss, steps_));
   if (steps_ % options_.every == 0) {
     if (options_.synchronisation == Synchronisation::weights) average();
     if (options_.synchronisation == Synchronisation::gossip) gossip();

@@ -42,6 +42,11 @@ struct WorkersStep {
 // other numbers for each worker. Networks in host memory, without layouts.
 class Workers {
  public:
+  // A loss that is not finite.
+  class Diverged : public Error {
+   public:
+    using Error::Error;
+  };
   using MakeNetwork = std::function<std::unique_ptr<nn::Module>()>;
   using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(Parameters&)>;
   // `input`: of one worker's batch. All begin with the same weights. Collective. Errors: workers that ranks cannot share evenly.
@@ -53,7 +58,7 @@ class Workers {
   int first() const { return world_.rank() * local(); }
 
   // x [local() b, ...] and y: samples of this rank's workers, in their order. The loss is a mean over samples of one worker.
-  // Collective. Error, on all ranks: a loss that is not finite.
+  // Collective. Diverged, on all ranks: a loss that is not finite.
   WorkersStep step(const Tensor& x, const Tensor& y, const LossFunction& loss);
   void set_learning_rate(double rate);
   std::int64_t steps() const { return steps_; }
