@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "comm/together.h"
+#include "examples/tool/quantile.h"
 #include "examples/weights/npz.h"
 #include "framework/optim/optimizer.h"
 #include "models/data/compressed/compressed.h"
@@ -214,12 +215,7 @@ class Measurement {
       load();
       loads.push_back(slowest(now() - start));
     }
-    const auto median = [](std::vector<double>& all) {
-      if (all.empty()) return none;
-      std::sort(all.begin(), all.end());
-      return all[all.size() / 2];
-    };
-    row.save = median(saves), row.still = median(stills), row.load = median(loads);
+    row.save = tool::median(saves), row.still = tool::median(stills), row.load = tool::median(loads);
     if (world_.rank() == 0) rows_.push_back(row);
   }
 

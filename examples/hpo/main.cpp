@@ -173,7 +173,7 @@ int compare(const Space& space, const Plan& plan, const Options& o) {
     own.search.out /= fmt::format("compare-{}x{}", ranks, slots);
     runs.emplace_back(own, Places(own.places));  // all of them fit, or none begins
   }
-  std::string table = " ranks per trial  trials at a time  done  failed   seconds  trials per minute  speed-up\n";
+  std::string table = " ranks per trial  trials at a time  done  failed   seconds    done per minute  speed-up\n";
   auto document = nlohmann::ordered_json::array();
   double first = 0;
   std::int64_t first_ended = 0;
@@ -188,10 +188,10 @@ int compare(const Space& space, const Plan& plan, const Options& o) {
     for (const auto& result : search.results()) seconds = std::max(seconds, result.at);
     const auto ranked = search.ranked();
     const auto ended = std::count_if(ranked.begin(), ranked.end(), [](const Result& each) { return each.value.has_value(); });
-    const auto rate = 60 * static_cast<double>(ranked.size()) / seconds;
+    const auto rate = 60 * static_cast<double>(ended) / seconds;
     if (document.empty()) first = seconds, first_ended = ended;
     // Trials that fail are soon over.
-    const bool same = ended == first_ended;
+    const bool same = ended == first_ended && ended > 0;
     table += fmt::format("{:16}  {:16}  {:4}  {:6}  {:8.1f}  {:17.2f}  {:>8}\n", places.ranks(), places.slots(), ended,
                          static_cast<std::int64_t>(ranked.size()) - ended, seconds, rate,
                          same ? fmt::format("{:.2f}", first / seconds) : std::string("-"));
@@ -200,7 +200,7 @@ int compare(const Space& space, const Plan& plan, const Options& o) {
                         {"trials", ranked.size()},
                         {"done", ended},
                         {"seconds", seconds},
-                        {"trials_per_minute", rate},
+                        {"done_per_minute", rate},
                         {"speedup", same ? nlohmann::ordered_json(first / seconds) : nlohmann::ordered_json()}});
   }
   fmt::print("{}", o.json ? tool::to_text(document) + "\n" : table);

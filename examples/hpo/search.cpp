@@ -33,7 +33,10 @@ Json identity(const Space& space, const Plan& plan, const StrategyOptions& o) {
               {"metric", space.metric},
               {"metrics", space.metrics},
               {"goal", space.minimize ? "min" : "max"},
-              {"take", space.best_row ? "best" : "last"}};
+              {"take", space.best_row ? "best" : "last"},
+              {"resource", space.resource},
+              {"out", space.out},
+              {"resume", space.resume}};
   for (const auto& p : space.parameters) {
     auto& parameter = result["parameters"][p.name];
     if (!p.is_range()) parameter = p.values;

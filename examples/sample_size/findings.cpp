@@ -28,7 +28,7 @@ View view(const SizeResult& r, std::size_t parameter) {
 std::int64_t seen(const SizeResult& r) { return r.cubes * r.size * r.size * r.size; }
 
 Verdict judge(const Finding& finding, const View& large, bool same_volume) {
-  if (factor(large.nothing, large.cube).wide.low <= 1) return Verdict::nothing_learned;
+  if (factor(large.nothing, large.cube, Of::same_trainings).wide.low <= 1) return Verdict::nothing_learned;
   if (!finding.lower) return Verdict::no_gain;
   if (!same_volume) return Verdict::other_volume;
   if (finding.remaining.wide.low > 1) return Verdict::size;
@@ -116,7 +116,8 @@ std::vector<Finding> find(const Results& results) {
   for (std::size_t p = 0; p <= 4; ++p) {
     const auto a = view(small, p), b = view(large, p);
     Finding f{.name = p < 4 ? universe::parameter_names[p] : "mean of all"};
-    f.gain = factor(a.cube, b.cube), f.averaging = factor(a.cube, a.scaled), f.remaining = factor(a.scaled, b.scaled);
+    f.gain = factor(a.cube, b.cube, Of::other_trainings), f.averaging = factor(a.cube, a.scaled, Of::same_trainings);
+    f.remaining = factor(a.scaled, b.scaled, Of::other_trainings);
     f.floor_gain = a.floor / b.floor, f.of_floor = b.cube.error / b.floor;
     f.lower = f.gain.wide.low > 1;
     f.reaches = f.gain.value >= published.factor;

@@ -5,29 +5,27 @@
 // takes about an hour on two cores, goes on where it stopped when it is called again, and ends with a table, a picture and what
 // was found, beside what was published and what the information in a Gaussian field of that volume allows.
 
-#include "comm/launch.h"
-
 #include <CLI/CLI.hpp>
-
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
+#include "comm/launch.h"
 #include "examples/sample_size/report.h"
 #include "examples/sample_size/study.h"
 #include "examples/tool/command_line.h"
 #include "examples/trainer/run.h"
+#include "framework/joined.h"
 
 namespace mpigrad::sample_size {
 
 namespace {
 
 // Of one rank.
-void tell(const StudyOptions& o) {
+void tell(const StudyOptions& o, const std::vector<std::int64_t>& seeds) {
   Results results{.box = o.box, .cell = o.cell};
-  for (const auto size : o.sizes) {
-    const auto trainings = read_predictions(o, size);
-    if (trainings.empty()) throw tool::UsageError(fmt::format("--report: {} has no training of {}^3 that is done", o.out, size));
-    results.sizes.push_back(evaluate(size, o.box, o.cell, trainings, o.seed));
-  }
+  for (const auto size : o.sizes)
+    results.sizes.push_back(evaluate(size, o.box, o.cell, read_predictions(o, size, seeds), o.seed));
   const auto text = write_report(results, o.out);
   if (o.json) fmt::print("{}\n", tool::to_text(to_json(results)));
   else fmt::print("{}", text);
@@ -46,7 +44,8 @@ void add_options(CLI::App& app, StudyOptions& o) {
   whole("--box", o.box, 16, 1 << 12, "cells along each side of a universe, all of whose cubes are used");
   app.add_option("--cell", o.cell, "of a universe, in Mpc/h")->check(tool::number_above(0))->capture_default_str();
   whole("--training", o.training, 1, 1 << 20, "universes to learn from");
-  whole("--test", o.test, 2, 1 << 20, "universes to be scored on");
+  whole("--test", o.test, least_universes, 1 << 20, "universes to be scored on");
+  app.add_option("--seed", o.seed, "of the universes")->check(tool::whole_number(0))->capture_default_str();
   whole("--seeds", o.seeds, 1, 1000, "trainings of each size");
   whole("--epochs", o.epochs, 1, 1 << 20, "passes over the universes; a step takes as many voxels as a universe has");
   app.add_option("--learning-rate", o.learning_rate, "of Adam, the same for every size; a warm-up, then half a cosine to 0")
@@ -56,7 +55,11 @@ void add_options(CLI::App& app, StudyOptions& o) {
                  "statistics (the same function of a neighbourhood at every size, then means) or cosmoflow (the hybrid variant)")
       ->check(CLI::IsMember({"statistics", "cosmoflow"}))
       ->capture_default_str();
-  app.add_flag("--report", o.report, "train nothing: the table and the picture of what is there");
+  auto* report =
+      app.add_flag("--report", o.report, "train nothing: the table and the picture of the trainings in --out that are done");
+  for (const auto* name :
+       {"--box", "--cell", "--training", "--test", "--seed", "--seeds", "--epochs", "--learning-rate", "--network"})
+    report->excludes(app.get_option(name));
   app.add_flag("--json", o.json, "print one JSON document");
   app.add_flag("--quiet", o.quiet, "no lines of progress");
 }
@@ -71,6 +74,18 @@ void check(StudyOptions& o) {
   }
 }
 
+// What --report is of: the seeds whose trainings are done for all sizes, those that were given or else those that there are.
+std::vector<std::int64_t> find_report(StudyOptions& o, bool sizes_given) {
+  read_study(o);
+  if (!sizes_given) o.sizes = sizes_done(o);
+  check(o);
+  auto seeds = o.sizes.empty() ? std::vector<std::int64_t>() : seeds_done(o);
+  if (!seeds.empty()) return seeds;
+  if (o.sizes.empty()) throw tool::UsageError(fmt::format("--report: no training in {} is done", o.out));
+  throw tool::UsageError(
+      fmt::format("--report: in {} no seed's trainings of all sizes {} are done", o.out, joined(o.sizes, ", ")));
+}
+
 int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   const Communicator world(transport);
   CLI::App app("Do larger samples learn better? One study, from simulated universes to the table.", "sample_size");
@@ -78,11 +93,16 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   add_options(app, o);
   if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
   return tool::finish(app, *transport, [&] {
-    check(o);
-    if (!o.report)
+    std::vector<std::int64_t> seeds(static_cast<std::size_t>(o.seeds));
+    std::iota(seeds.begin(), seeds.end(), 1);
+    if (o.report) {
+      trainer::together(world, [&] { seeds = find_report(o, tool::given_options(app).contains("--sizes")); });
+    } else {
+      check(o);
       if (const int code = train_all(world, o); code != 0) return code;
+    }
     trainer::together(world, [&] {
-      if (world.rank() == 0) tell(o);
+      if (world.rank() == 0) tell(o, seeds);
     });
     return 0;
   });

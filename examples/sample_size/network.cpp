@@ -30,23 +30,25 @@ class RunningNorm : public nn::Module {
   }
 
  private:
-  // Exponential averages over some 100 steps, of fewer at the start; of the squares about the mean before this step, so that
-  // steps of one sample count.
+  // Polynomially decaying averages (Shamir and Zhang 2013, eta = 3): step t counts with the weight (3 + 1) / (t + 3), so that
+  // half of an average is the last sixth of the steps, however many they were. Those over a fixed number of steps wander to the
+  // end of a training where a step is one sample, and what it predicts with them. The squares are about the mean before this
+  // step, so that steps of one sample count.
   static void update(const Tensor& x, Tensor& mean, Tensor& variance, Tensor& steps) {
-    constexpr double slowest = 0.99, least_deviation = 0.01;  // of the mean: what is taken for constant is not blown up
+    constexpr double power = 3, least_deviation = 0.01;  // of the mean: what is taken for constant is not blown up
     const Untaped scope;
     const auto all = x.layout() ? gather_all(x) : x;
     const auto values = all.to_vector();
     auto m = mean.to_vector(), v = variance.to_vector();
-    const double before = steps.item(), keep = std::min(slowest, before / (before + 1));
+    const double before = steps.item(), now = (power + 1) / (before + 1 + power);
     const auto rows = static_cast<std::size_t>(all.dim(0)), columns = m.size();
     for (std::size_t c = 0; c < columns; ++c) {
       double sum = 0, squares = 0;
       for (std::size_t r = 0; r < rows; ++r) sum += values[r * columns + c];
       const double batch = sum / static_cast<double>(rows), about = before == 0 ? batch : m[c];
       for (std::size_t r = 0; r < rows; ++r) squares += std::pow(values[r * columns + c] - about, 2);
-      m[c] = keep * m[c] + (1 - keep) * batch;
-      v[c] = keep * v[c] + (1 - keep) * squares / static_cast<double>(rows);
+      m[c] += now * (batch - m[c]);
+      v[c] += now * (squares / static_cast<double>(rows) - v[c]);
       v[c] = std::max(v[c], std::pow(least_deviation * m[c], 2));
     }
     mean = from_vector(mean.shape(), m, mean.dtype()), variance = from_vector(variance.shape(), v, variance.dtype());

@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "examples/tool/quantile.h"
 #include "framework/error.h"
 #include "framework/tensor/random.h"
 
@@ -12,6 +13,8 @@ namespace mpigrad::sample_size {
 namespace {
 
 double square(double x) { return x * x; }
+// What is predicted without error has a factor, too: a very large one.
+double logarithm(double error) { return std::log(std::max(error, 1e-300)); }
 
 double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
@@ -80,8 +83,8 @@ double error_of(const std::vector<double>& above, const std::vector<double>& bel
 
 void set_intervals(Score& score) {
   score.spread = std::sqrt(variance(score.of_training));
-  score.central = {percentile(score.resampled, 0.16), percentile(score.resampled, 0.84)};
-  score.wide = {percentile(score.resampled, 0.025), percentile(score.resampled, 0.975)};
+  score.central = {tool::quantile(score.resampled, 0.16), tool::quantile(score.resampled, 0.84)};
+  score.wide = {tool::quantile(score.resampled, 0.025), tool::quantile(score.resampled, 0.975)};
 }
 
 Score score_of(const Ratio& ratio, double truth_variance, std::span<const std::int32_t> draws) {
@@ -116,10 +119,11 @@ void check_same_universes(const Universes& first, const Universes& other) {
         a->second.cubes, a->first, b->second.cubes, b->first);
 }
 
-// Student's t of 97.5 %.
-double student(std::size_t freedom) {
+// Student's t of 97.5 %; of freedoms in between that of the lower one, which is larger.
+double student(double freedom) {
   constexpr std::array<double, 10> table{12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228};
-  return freedom <= table.size() ? table[freedom - 1] : 1.960 + 2.5 / static_cast<double>(freedom);
+  const auto whole = static_cast<std::size_t>(std::max(1.0, freedom + 1e-9));
+  return whole <= table.size() ? table[whole - 1] : 1.960 + 2.5 / static_cast<double>(whole);
 }
 
 // Variance of the logarithm of the mean of the trainings' errors.
@@ -128,17 +132,24 @@ double training_variance(const Score& score) {
   return n > 1 && score.error > 0 ? square(score.spread / score.error) / n : 0;
 }
 
-}  // namespace
-
-double percentile(std::vector<double> values, double fraction) {
-  require(!values.empty() && fraction >= 0 && fraction <= 1,
-          "[scores] a percentile needs values and a fraction in [0, 1], got {}", fraction);
-  std::sort(values.begin(), values.end());
-  const double place = fraction * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<std::size_t>(place);
-  const auto above = std::min(below + 1, values.size() - 1);
-  return values[below] + (place - static_cast<double>(below)) * (values[above] - values[below]);
+// Half of the interval of ln(from / to), for the difference that other trainings would make.
+double of_trainings(const Score& from, const Score& to, Of of) {
+  if (of == Of::same_trainings) {
+    require(from.of_training.size() == to.of_training.size(), "[scores] the same trainings are as many, got {} and {}",
+            from.of_training.size(), to.of_training.size());
+    const auto n = from.of_training.size();
+    if (n < 2) return 0;
+    std::vector<double> logarithms;
+    for (std::size_t i = 0; i < n; ++i) logarithms.push_back(logarithm(from.of_training[i]) - logarithm(to.of_training[i]));
+    return student(static_cast<double>(n - 1)) * std::sqrt(variance(logarithms) / static_cast<double>(n));
+  }
+  const double a = training_variance(from), b = training_variance(to);
+  if (a + b == 0) return 0;
+  const auto part = [](double v, const Score& s) { return v > 0 ? v * v / (static_cast<double>(s.of_training.size()) - 1) : 0; };
+  return student(square(a + b) / (part(a, from) + part(b, to))) * std::sqrt(a + b);
 }
+
+}  // namespace
 
 Scores score(std::span<const std::vector<CubePrediction>> trainings, std::uint64_t seed, std::int64_t resamples) {
   require(!trainings.empty() && resamples > 0, "[scores] there is at least one training and one draw, got {} and {}",
@@ -149,7 +160,8 @@ Scores score(std::span<const std::vector<CubePrediction>> trainings, std::uint64
     check_same_universes(runs.front(), runs.back());
   }
   const auto n = runs.front().size();
-  require(n >= 4, "[scores] errors of universes need at least 4 of them, got {}", n);
+  require(static_cast<std::int64_t>(n) >= least_universes, "[scores] errors of universes need at least {} of them, got {}",
+          least_universes, n);
 
   std::vector<std::int32_t> draws(n * static_cast<std::size_t>(resamples));
   const Philox random{.key = seed};
@@ -198,21 +210,17 @@ Score mean_of(const ParameterScores& scores) {
   return result;
 }
 
-Factor factor(const Score& from, const Score& to) {
+Factor factor(const Score& from, const Score& to, Of of) {
   require(from.resampled.size() == to.resampled.size(), "[scores] both errors have as many draws, got {} and {}",
           from.resampled.size(), to.resampled.size());
   require(from.error > 0 && to.error > 0, "[scores] factors are between errors above 0, got {} and {}", from.error, to.error);
   const double centre = std::log(from.error / to.error);
   std::vector<double> draws;
-  // A draw of universes that are all predicted without error has a factor, too: a very large one.
-  const auto logarithm = [](double error) { return std::log(std::max(error, 1e-300)); };
   for (std::size_t i = 0; i < from.resampled.size(); ++i)
     draws.push_back(logarithm(from.resampled[i]) - logarithm(to.resampled[i]));
-  const double trainings = training_variance(from) + training_variance(to);
-  const auto freedom = from.of_training.size() + to.of_training.size() - 2;
-  const double more = trainings > 0 ? student(freedom) * std::sqrt(trainings) : 0;
-  const double below = std::hypot(std::max(0.0, centre - percentile(draws, 0.025)), more);
-  const double above = std::hypot(std::max(0.0, percentile(draws, 0.975) - centre), more);
+  const double more = of_trainings(from, to, of);
+  const double below = std::hypot(std::max(0.0, centre - tool::quantile(draws, 0.025)), more);
+  const double above = std::hypot(std::max(0.0, tool::quantile(draws, 0.975) - centre), more);
   return {std::exp(centre), {std::exp(centre - below), std::exp(centre + above)}};
 }
 

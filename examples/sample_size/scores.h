@@ -45,25 +45,27 @@ struct Scores {
   ParameterScores nothing{};
 };
 
+// Errors of fewer universes have no meaning.
+inline constexpr std::int64_t least_universes = 4;
+
 // trainings: each one's predictions for the same universes, in any order. Intervals are a bootstrap of universes: the cubes of
 // one share its parameters and its modes, and drawing cubes would count them as independent. They hold the trainings fixed, whose
-// difference is `spread`. Errors: no predictions, fewer than 4 universes, cubes of one universe with unlike truths, trainings
+// difference is `spread`. Errors: no predictions, fewer than least_universes, cubes of one universe with unlike truths, trainings
 // with unlike universes.
 Scores score(std::span<const std::vector<CubePrediction>> trainings, std::uint64_t seed, std::int64_t resamples = 1000);
 
 // The mean over the parameters, as if it were one more.
 Score mean_of(const ParameterScores& scores);
 
-// The value below which that fraction of them lies, linear between neighbours.
-double percentile(std::vector<double> values, double fraction);
-
 // How many times the error `from` is that of `to`.
 struct Factor {
   double value = 0;
   Interval wide{};  // 2.5th to 97.5th percentile
 };
+enum class Of : std::uint8_t { same_trainings, other_trainings };
 // Universes by their draws, in pairs where both scores are of the same universes and seed; and, where there are several
-// trainings, the difference between these, by Student's t, added in quadrature in logarithms.
-Factor factor(const Score& from, const Score& to);
+// trainings, the difference between these, by Student's t, added in quadrature in logarithms: of two scores of the same trainings
+// in pairs, else after Welch (1947), with the freedom of Satterthwaite's, rounded down.
+Factor factor(const Score& from, const Score& to, Of of);
 
 }  // namespace mpigrad::sample_size

@@ -6,8 +6,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <sstream>
+#include <optional>
 
+#include "examples/tool/folder_lock.h"
 #include "examples/trainer/supervised.h"
 #include "examples/universe/simulation.h"
 #include "models/data/data.h"
@@ -18,26 +19,6 @@ namespace mpigrad::sample_size {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* predictions_file = "predictions.csv";
-
-std::string folder_of(std::int64_t size, std::int64_t seed) { return fmt::format("size{:03}-seed{}", size, seed); }
-
-// One of this study in `out`, or none yet.
-void claim_folder(const StudyOptions& o) {
-  std::error_code error;
-  fs::create_directories(o.out, error);
-  require(fs::is_directory(o.out), "[sample_size] the folder {} cannot be made: {}", o.out, error.message());
-  const auto file = fs::path(o.out) / "study.txt";
-  if (std::ifstream there(file); there) {
-    std::stringstream text;
-    text << there.rdbuf();
-    require(text.str() == describe(o), "[sample_size] {} is of another study:\n{}now it is\n{}", file.string(), text.str(),
-            describe(o));
-    return;
-  }
-  trainer::write_text(file, describe(o));
-}
 
 // Each rank simulates universes of its own; those that are there stay.
 void simulate_missing(const Communicator& world, const StudyOptions& o) {
@@ -59,8 +40,7 @@ void simulate_missing(const Communicator& world, const StudyOptions& o) {
   });
   // All ranks have looked before the first of them writes.
   transport.barrier();
-  if (missing.empty()) return;
-  if (world.rank() == 0 && !o.quiet)
+  if (!missing.empty() && world.rank() == 0 && !o.quiet)
     fmt::print(stderr, "simulating {} universes of {}^3 cells of {:g} Mpc/h\n", missing.size(), o.box, o.cell);
   trainer::together(world, [&] {
     for (std::size_t i = static_cast<std::size_t>(world.rank()); i < missing.size();
@@ -70,6 +50,8 @@ void simulate_missing(const Communicator& world, const StudyOptions& o) {
                                universe::simulate(fft, simulation, index));
     }
   });
+  transport.barrier();
+  trainer::together(world, [&] { check_universes(o, world.rank(), world.size()); });
 }
 
 // Samples are split among ranks as far as a batch has them, and in depth beyond.
@@ -147,18 +129,11 @@ int train_one(const Communicator& world, const StudyOptions& o, const data::Sour
                          .report =
                              [&](nlohmann::ordered_json run, const TrainerResult&, const std::string&) {
                                trainer::write_text(out / trainer::summary_file, tool::to_text(run) + "\n");
-                               write_predictions(out / predictions_file, predictions, cubes);
+                               write_predictions(predictions_of(o, size, seed), predictions, cubes);
                              }});
 }
 
 }  // namespace
-
-std::string describe(const StudyOptions& o) {
-  return fmt::format(
-      "network {}\nbox {}\ncell {}\ntraining universes {}\ntest universes {}\nepochs {}\nlearning rate {}\nseed of the universes "
-      "{}\n",
-      o.network, o.box, o.cell, o.training, o.test, o.epochs, o.learning_rate, o.seed);
-}
 
 std::int64_t cubes_per_box(const StudyOptions& o, std::int64_t size) {
   const auto side = o.box / size;
@@ -166,21 +141,20 @@ std::int64_t cubes_per_box(const StudyOptions& o, std::int64_t size) {
 }
 
 int train_all(const Communicator& world, const StudyOptions& o) {
+  std::optional<tool::FolderLock> lock;
   trainer::together(world, [&] {
-    if (world.rank() == 0) claim_folder(o);
+    if (world.rank() != 0) return;
+    claim_folder(o);
+    lock.emplace(o.out);
   });
   simulate_missing(world, o);
   data::SourcePtr boxes;
-  trainer::together(world, [&] {
-    boxes = std::make_shared<data::UniverseSource>(fs::path(o.out) / "universes");
-    require(boxes->size() >= o.training + o.test, "[sample_size] {}/universes has {} files, {} are needed", o.out, boxes->size(),
-            o.training + o.test);
-  });
+  trainer::together(world, [&] { boxes = std::make_shared<data::UniverseSource>(fs::path(o.out) / "universes"); });
   // Seed by seed, so that what is there after a part of the time is a study, too.
   for (std::int64_t seed = 1; seed <= o.seeds; ++seed)
     for (const auto size : o.sizes) {
       bool done = false;
-      trainer::together(world, [&] { done = fs::exists(fs::path(o.out) / folder_of(size, seed) / predictions_file); });
+      trainer::together(world, [&] { done = fs::exists(predictions_of(o, size, seed)); });
       world.transport().barrier();
       if (done) continue;
       if (const int code = train_one(world, o, boxes, size, seed); code != 0) return code;
@@ -188,12 +162,13 @@ int train_all(const Communicator& world, const StudyOptions& o) {
   return 0;
 }
 
-std::vector<std::vector<CubePrediction>> read_predictions(const StudyOptions& o, std::int64_t size) {
+std::vector<std::vector<CubePrediction>> read_predictions(const StudyOptions& o, std::int64_t size,
+                                                          const std::vector<std::int64_t>& seeds) {
   std::vector<std::vector<CubePrediction>> result;
-  for (std::int64_t seed = 1; seed <= o.seeds; ++seed) {
-    const auto path = fs::path(o.out) / folder_of(size, seed) / predictions_file;
+  for (const auto seed : seeds) {
+    const auto path = predictions_of(o, size, seed);
     std::ifstream file(path);
-    if (!file) continue;
+    require(file.good(), "[sample_size] {} cannot be read", path.string());
     auto& list = result.emplace_back();
     std::string line;
     std::getline(file, line);

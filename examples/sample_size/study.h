@@ -3,6 +3,7 @@
 // as many voxels in a step as the others, and as many steps.
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,8 +27,25 @@ struct StudyOptions {
   bool report = false, json = false, quiet = false;  // report: of what is there already
 };
 
-// What decides the numbers, for the file that guards a folder against other studies.
+// ---- its folder (folder.cpp)
+
+// What decides the numbers, for the file that guards a folder against other studies: a line each.
 std::string describe(const StudyOptions& options);
+// The same from the file in options.out. UsageError: there is none; Error: a line that is none of its.
+void read_study(StudyOptions& options);
+// Makes the folder of one that is none. UsageError: another study's, or files of no study. Of one rank.
+void claim_folder(const StudyOptions& options);
+// Of a training: "size016-seed2", and what it has predicted, a file that is there when it is done.
+std::string folder_of(std::int64_t size, std::int64_t seed);
+std::filesystem::path predictions_of(const StudyOptions& options, std::int64_t size, std::int64_t seed);
+// Whether the universes in the folder are those of the study, of every `parts`th from `part`. UsageError: one is not.
+void check_universes(const StudyOptions& options, std::int64_t part, std::int64_t parts);
+// Sizes of which any training is done, ascending; seeds whose trainings of all options.sizes are.
+std::vector<std::int64_t> sizes_done(const StudyOptions& options);
+std::vector<std::int64_t> seeds_done(const StudyOptions& options);
+
+// ---- what it does
+
 std::int64_t cubes_per_box(const StudyOptions& options, std::int64_t size);
 
 // Cubes of `size` cells, cut from samples whose sides are multiples of it: cube c of sample u is sample u * cubes + c, in the
@@ -53,11 +71,12 @@ class CubeSource : public data::Source {
 // "cosmoflow": the hybrid variant of Oyama et al., which flattens at 2^3.
 std::unique_ptr<nn::Module> make_network(const std::string& name, std::int64_t targets);
 
-// Simulates what is missing, trains what is missing, each a folder of its own in options.out that is gone on with. Collective;
-// the code to exit with where a signal has ended it, else 0.
+// Simulates what is missing, trains what is missing, each a folder of its own in options.out that is gone on with, while no other
+// process is at work there. Collective; the code to exit with where a signal has ended it, else 0.
 int train_all(const Communicator& world, const StudyOptions& options);
 
 // What the trainings of one size have predicted of the test cubes, one list for each seed. Of one rank.
-std::vector<std::vector<CubePrediction>> read_predictions(const StudyOptions& options, std::int64_t size);
+std::vector<std::vector<CubePrediction>> read_predictions(const StudyOptions& options, std::int64_t size,
+                                                          const std::vector<std::int64_t>& seeds);
 
 }  // namespace mpigrad::sample_size

@@ -15,7 +15,7 @@ namespace mpigrad::scaling {
 
 struct LearnOptions {
   std::string task = "lattice", machine, images, out = "scaling-out";
-  std::vector<int> workers{1, 2, 4, 8, 64}, ranks_on_machine{128, 1024, 15000};
+  std::vector<int> workers{1, 2, 4, 8, 64}, more_workers{};
   std::vector<double> learning_rates{};
   std::int64_t batch = 0, budget = 0, seeds = 8, tuning_seeds = 2, sync_every = 0, every = 0, training = 0;
   double goal = 0;

@@ -42,7 +42,8 @@ Task images(const TaskOptions& options) {
   const auto training = static_cast<std::int64_t>(split.train.size());
   const ResNetOptions network{.depth = 50,
                               .classes = static_cast<std::int64_t>(source->classes().size()),
-                              .small_images = std::max(source->extents()[1], source->extents()[2]) <= 64};
+                              .small_images = std::max(source->extents()[1], source->extents()[2]) <= 64,
+                              .norm = {.statistics = StatisticsOver::local}};
   return {.name = "images",
           .error_name = "misclassified",
           .training = part_of(source, split.train),

@@ -31,7 +31,8 @@ class Network : public nn::Module {
                   .padding = {0, 1, 1},
                   .bias = !norm,
                   .activation = norm ? Activation::none : Activation::relu});
-      if (norm) norms_.add(*this, fmt::format("norm{}", i + 1), {.activation = Activation::relu});
+      if (norm)
+        norms_.add(*this, fmt::format("norm{}", i + 1), {.statistics = StatisticsOver::local, .activation = Activation::relu});
     }
   }
   Tensor operator()(const Tensor& input) override {

@@ -1,8 +1,5 @@
 #include "examples/scaling/learning.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -11,7 +8,7 @@
 #include <limits>
 #include <optional>
 
-#include "framework/joined.h"
+#include "examples/tool/together.h"
 #include "models/data/data.h"
 #include "models/train/metrics.h"
 #include "models/train/workers/noise_scale.h"
@@ -71,17 +68,16 @@ RunResult train_to_goal(const Communicator& world, const Task& task, const RunKe
   CriticalBatch critical(big);
   RunResult result{.budget = budget, .ranks = world.size()};
   result.copies = workers.copies(), result.copy_bytes = workers.bytes();
-  double seconds = 0, samples = 0, next = 0;
+  double seconds = 0, samples = 0, looked = -1, last_error = 0;
   const auto look = [&] {
     const double error = test_error(world, task, workers.mean(), test);
-    const double before = result.looks.empty() ? error : result.looks.back().error;
-    const double from = result.looks.empty() ? samples : result.looks.back().samples;
-    result.looks.push_back({samples, error});
+    const double before = looked < 0 ? error : last_error, from = std::max(looked, 0.0);
+    looked = samples, last_error = error;
     result.error = error, result.samples = samples;
-    next = samples + static_cast<double>(task.every);
     if (!(error <= key.goal)) return false;
     result.reached = true;
-    if (before > key.goal) result.samples = from + (samples - from) * (before - key.goal) / (before - error);
+    if (before > key.goal && std::isfinite(before))
+      result.samples = from + (samples - from) * (before - key.goal) / (before - error);
     return true;
   };
   bool ended = look();
@@ -104,11 +100,9 @@ RunResult train_to_goal(const Communicator& world, const Task& task, const RunKe
         noise->add(step.small_squared_norm, step.big_squared_norm);
         critical.add(noise->value());
       }
-      if (samples >= next) ended = look();
-      if (ended || samples >= budget) {
-        ended = true;
-        break;
-      }
+      const bool over = samples >= budget;
+      if (over || samples >= looked + static_cast<double>(task.every)) ended = look() || over;
+      if (ended) break;
     }
   }
   result.critical_batch = critical.value();
@@ -121,7 +115,9 @@ RunFile::RunFile(const std::filesystem::path& path) : path_(path) {
   if (!file) return;
   std::string line;
   std::getline(file, line);
-  require(line.empty() || line == header, "[scaling] {} is not a table of this program's runs", path.string());
+  if (!line.empty() && line != header)
+    throw tool::UsageError(
+        fmt::format("{} is no table of runs of this version of the program; another --out, or without that file", path.string()));
   for (int number = 2; std::getline(file, line); ++number) {
     // A last line that was being written when the program was killed.
     if (file.eof()) break;
@@ -181,18 +177,6 @@ void RunFile::write() const {
     require(file.good(), "[scaling] {} could not be written completely", part.string());
   }
   std::filesystem::rename(part, path_);
-}
-
-double efficiency(const WorkersResult& one, const WorkersResult& many) { return one.samples / many.samples; }
-
-double quantile(std::vector<double> values, double q) {
-  require(!values.empty(), "[scaling] there are no values to take a quantile of");
-  std::sort(values.begin(), values.end());
-  const double place = q * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<std::size_t>(place);
-  const double part = place - static_cast<double>(below);
-  if (part == 0) return values[below];
-  return values[below + 1] == values[below] ? values[below] : values[below] * (1 - part) + values[below + 1] * part;
 }
 
 }  // namespace mpigrad::scaling

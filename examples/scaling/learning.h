@@ -27,29 +27,25 @@ struct RunKey {
   auto operator<=>(const RunKey&) const = default;
 };
 
-struct Look {
-  double samples = 0, error = 0;
-};
-
 struct RunResult {
   bool reached = false;
-  double budget = 0;            // samples
-  double samples = 0;           // to the goal, between two looks by a straight line; not reached: all that it had
-  double error = 0;             // at the last look
-  double critical_batch = 0;    // CriticalBatch of its steps; NaN: undefined
+  double budget = 0;          // samples
+  double samples = 0;         // to the goal, between two looks by a straight line; not reached: all that it had
+  double error = 0;           // at the last look
+  double critical_batch = 0;  // CriticalBatch of its steps; NaN: undefined
   double samples_per_second = 0;
   int ranks = 1;
   std::int64_t copies = 0, copy_bytes = 0;  // of networks on the rank with the most
-  std::vector<Look> looks{};                // of runs that were made now
 };
 
-// Collective. `budget`: samples after which it is given up. A training that diverges has not reached the goal.
+// Collective. `budget`: samples after which it is given up, with a last look there. A training that diverges has not reached the
+// goal; one whose untrained network is there already has, with no samples.
 RunResult train_to_goal(const Communicator& world, const Task& task, const RunKey& key, double budget);
 
 // Runs that are there, in one file: what a search stopped at is gone on with. Every rank reads for itself.
 class RunFile {
  public:
-  // Errors: a file that is not such a table.
+  // Errors: a file that is not such a table; tool::UsageError: one of another version of this program.
   explicit RunFile(const std::filesystem::path& path);
   // None: it has not been run, was given up with a smaller budget, or without a rank for each worker where there is one now.
   std::optional<RunResult> find(const RunKey& key, double budget, int ranks) const;
@@ -69,13 +65,13 @@ struct WorkersResult {
   bool at_end = false;  // of the rates to choose from: a better one may lie beyond
   bool tuned = false;   // else the rate is a law of the task
   int reached = 0, runs = 0;
-  double samples = 0, lower = 0, upper = 0;  // median and quartiles over seeds; infinite: not reached
+  double samples = 0, lower = 0, upper = 0;  // median and quartiles over seeds; infinite: not reached by so many of them
   double critical_batch = 0;                 // median over seeds
   double measured_rate = 0;                  // samples per second where each worker had a rank, else 0
   std::int64_t copies = 0, copy_bytes = 0;
 };
 
-// The law's statistical efficiency for so many workers, from what was measured.
+// What was measured, the fewest workers first.
 struct Study {
   Task task;
   std::string synchronisation = "gradients";
@@ -86,9 +82,5 @@ struct Study {
   double critical_batch = 0;
   std::string undefined{};  // why
 };
-double efficiency(const WorkersResult& one, const WorkersResult& many);
-
-// Median of numbers of which some may be infinite; quantile q in [0, 1].
-double quantile(std::vector<double> values, double q);
 
 }  // namespace mpigrad::scaling

@@ -1,8 +1,8 @@
 // More ranks compute faster; do they learn faster?
 //
 //   build/examples/scaling learn --task lattice --machine examples/machines/perlmutter.toml --out study
-//   build/examples/scaling speed --grids "sample=1 sample=2 depth=2" --out study -- build/examples/cosmoflow train --data
-//   universes build/examples/scaling report study
+//   build/examples/scaling speed --grids "sample=1 sample=2 depth=2" --out study -- build/examples/cosmoflow train --data runs
+//   build/examples/scaling report study
 //
 // `learn` trains W logical workers on the ranks that there are, counts the samples to an error, and holds that against the
 // gradient noise scale and the time of steps; `speed` runs a trainer on several grids; both end with report.html.
@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "comm/launch.h"
+#include "examples/elastic/command.h"
 #include "examples/scaling/commands.h"
 #include "examples/tool/command_line.h"
 
@@ -46,6 +47,7 @@ int run_alone(int argc, char** argv) {
   if (const int code = tool::parse(c.app, argc, argv); code >= 0) return code;
   return tool::finish(c.app, [&] {
     if (c.app.got_subcommand("speed")) return speed(c.speed);
+    if (!elastic::leave_launcher("report")) return 2;
     write_report(c.folder);
     fmt::print("written: {}/{}\n", c.folder, report_file);
     return 0;

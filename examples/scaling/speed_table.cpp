@@ -7,6 +7,7 @@
 
 #include "examples/plot/figure.h"
 #include "examples/tool/command_line.h"
+#include "examples/tool/quantile.h"
 #include "examples/trainer/run.h"
 #include "framework/joined.h"
 #include "models/nn/describe.h"
@@ -15,16 +16,10 @@ namespace mpigrad::scaling {
 namespace {
 
 namespace fs = std::filesystem;
+using tool::median;
 using Json = nlohmann::ordered_json;
 
 const double none = std::nan("");
-
-double median(std::vector<double> values) {
-  if (values.empty()) return none;
-  std::sort(values.begin(), values.end());
-  const auto middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 // What a grid's runs come to; NaN is what is not known.
 struct Row {

@@ -25,8 +25,9 @@ struct Task {
   std::string name{};
   std::string error_name{};  // of what `error` sums, such as "misclassified"
   data::SourcePtr training{}, test{};
-  std::function<std::unique_ptr<nn::Module>()> make{};  // a fresh network, not built
-  LossFunction loss{};                                  // mean over the samples of a batch, of one worker
+  // A fresh network, not built. Norms are over a worker's own samples, also where steps are simulated on a grid of ranks.
+  std::function<std::unique_ptr<nn::Module>()> make{};
+  LossFunction loss{};  // mean over the samples of a batch, of one worker
   // Of the samples of a batch, added up: ranks share the test set. What is reported is its mean over the samples; it is to fall.
   std::function<double(const Tensor& prediction, const Tensor& target)> error{};
   // Whether the loss of a batch is the mean of losses of its samples. If not, a gradient noise scale is not defined.
@@ -36,7 +37,7 @@ struct Task {
   std::vector<double> learning_rates{};  // to choose from, ascending
   double momentum = 0;
   std::int64_t batch = 4;   // samples of one worker in a step
-  std::int64_t budget = 0;  // samples, of all workers, after which a run has not reached the goal
+  std::int64_t budget = 0;  // samples, of up to 64 workers, after which a run has not reached the goal
   std::int64_t every = 0;   // samples between two looks at the error
   // The rate for W workers if it is a law of the task and not tuned: (workers, batch of one worker) -> rate.
   std::function<double(int workers, std::int64_t batch)> rate_law{};

@@ -29,18 +29,19 @@ struct Row {
   double rate = none;                       // samples per second
   std::string rate_is{};                    // "measured", "simulated", "ideal"
   double parallel = none, learning = none;  // speed-ups
+  double seconds = none;                    // to the goal, at that rate
 };
 
 std::vector<Row> rows_of(const Study& study, const planner::Machine* machine, const LearnOptions& o) {
   std::vector<Row> rows;
   for (const auto& result : study.results)
-    rows.push_back({.workers = result.workers, .measured = &result, .samples = result.samples});
+    rows.push_back(
+        {.workers = result.workers, .measured = &result, .samples = std::isfinite(result.samples) ? result.samples : none});
   const auto& one = study.results.front();
   const double batch = static_cast<double>(study.batch);
   const bool has_law = std::isfinite(study.critical_batch) && study.synchronisation == "gradients";
   if (machine && has_law)
-    for (const int w : o.ranks_on_machine)
-      if (w > study.results.back().workers && w <= machine->ranks()) rows.push_back({.workers = w});
+    for (const int w : o.more_workers) rows.push_back({.workers = w});
   for (auto& row : rows) {
     if (has_law)
       row.law = statistical_efficiency(batch, row.workers, study.critical_batch) /
@@ -62,6 +63,7 @@ std::vector<Row> rows_of(const Study& study, const planner::Machine* machine, co
     if (row.rate_is.empty() || rows.front().rate_is != row.rate_is) continue;
     row.parallel = row.rate / rows.front().rate * one.workers;
     row.learning = row.parallel * (row.measured ? row.efficiency : row.law);
+    if (row.rate_is != "ideal") row.seconds = row.samples / row.rate;
   }
   return rows;
 }
@@ -78,7 +80,8 @@ Json to_json(const Study& s, const std::vector<Row>& rows, const planner::Machin
                {"samples_per_second", number(row.rate)},
                {"rate_is", row.rate_is},
                {"parallel_speed_up", number(row.parallel)},
-               {"learning_speed_up", number(row.learning)}};
+               {"learning_speed_up", number(row.learning)},
+               {"seconds", number(row.seconds)}};
     if (const auto* m = row.measured)
       entry.update({{"learning_rate", m->learning_rate},
                     {"tuned", m->tuned},
@@ -115,17 +118,18 @@ std::vector<std::string> cells_of(const Row& row) {
   return {fmt::format("{}", row.workers),
           m ? fmt::format("{:.3g}{}", m->learning_rate, m->at_end ? "*" : "") : "-",
           m ? fmt::format("{}/{}", m->reached, m->runs) : "law",
-          number_text(row.samples, "{:.0f}", "not reached"),
+          number_text(row.samples, "{:.0f}"),
           m ? fmt::format("{}..{}", number_text(m->lower, "{:.0f}"), number_text(m->upper, "{:.0f}")) : "",
           number_text(row.efficiency, "{:.3g}"),
           number_text(row.law, "{:.3g}"),
           m ? number_text(m->critical_batch, "{:.1f}") : "",
           number_text(row.rate, "{:.4g}"),
           number_text(row.parallel, "{:.2f}"),
-          number_text(row.learning, "{:.2f}")};
+          number_text(row.learning, "{:.2f}"),
+          number_text(row.seconds, "{:.3g}")};
 }
 const std::vector<std::string> header{"workers", "rate",    "reached", "samples",  "quartiles", "efficiency",
-                                      "law",     "B_noise", "per s",   "parallel", "learning"};
+                                      "law",     "B_noise", "per s",   "parallel", "learning",  "seconds"};
 
 std::string notes_of(const Study& s, const std::vector<Row>& rows, const planner::Machine* machine) {
   std::string text;
@@ -158,6 +162,17 @@ std::string notes_of(const Study& s, const std::vector<Row>& rows, const planner
   return text;
 }
 
+// Of the files, without ending. Studies of one task that differ in what was asked for keep theirs.
+std::string name_of(const Study& study, const LearnOptions& o) {
+  auto name = fmt::format("{}{}-{}", learn_prefix, study.task.name, study.synchronisation);
+  if (study.synchronisation != "gradients") name += fmt::format("-{}", study.every);
+  if (o.goal > 0) name += fmt::format("-goal{:g}", o.goal);
+  if (o.batch > 0) name += fmt::format("-batch{}", o.batch);
+  if (o.training > 0) name += fmt::format("-samples{}", o.training);
+  if (o.data_seed != LearnOptions{}.data_seed) name += fmt::format("-data{}", o.data_seed);
+  return name;
+}
+
 void draw(const fs::path& path, const Study& s, const std::vector<Row>& rows, const planner::Machine* machine) {
   plot::Series samples{.label = "measured"}, law{.label = "predicted from the noise scale"};
   plot::Series efficiency{.label = "measured"}, predicted{.label = "predicted from the noise scale"};
@@ -172,7 +187,8 @@ void draw(const fs::path& path, const Study& s, const std::vector<Row>& rows, co
     if (std::isfinite(row.parallel)) {
       parallel.x.push_back(w), parallel.y.push_back(row.parallel);
       if (row.measured && row.learning > 0) learning.x.push_back(w), learning.y.push_back(row.learning);
-      if (!row.measured || &row == &rows[s.results.size() - 1]) beyond.x.push_back(w), beyond.y.push_back(row.learning);
+      if ((!row.measured || &row == &rows[s.results.size() - 1]) && std::isfinite(row.learning))
+        beyond.x.push_back(w), beyond.y.push_back(row.learning);
       ideal.x.push_back(w), ideal.y.push_back(w);
     }
   }
@@ -227,8 +243,7 @@ void judge(Study& study) {
 
 void tell(const Study& study, const planner::Machine* machine, const LearnOptions& o) {
   const auto rows = rows_of(study, machine, o);
-  const auto name = fmt::format("{}{}-{}{}", learn_prefix, study.task.name, study.synchronisation,
-                                study.synchronisation == "gradients" ? std::string() : fmt::format("-{}", study.every));
+  const auto name = name_of(study, o);
   auto document = to_json(study, rows, machine);
   Json table = Json::array();
   for (const auto& row : rows) table.push_back(cells_of(row));
@@ -246,9 +261,9 @@ void tell(const Study& study, const planner::Machine* machine, const LearnOption
       study.synchronisation == "gradients"
           ? "gradients averaged in every step"
           : fmt::format("weights averaged{} every {} steps", study.synchronisation == "gossip" ? " in pairs" : "", study.every));
-  constexpr auto line = "{:>7} {:>8} {:>7} {:>11} {:>15} {:>10} {:>6} {:>8} {:>9} {:>9} {:>9}\n";
+  constexpr auto line = "{:>7} {:>8} {:>7} {:>8} {:>15} {:>10} {:>6} {:>8} {:>9} {:>9} {:>9} {:>9}\n";
   const auto print = [&](const std::vector<std::string>& c) {
-    fmt::print(line, c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8], c[9], c[10]);
+    fmt::print(line, c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8], c[9], c[10], c[11]);
   };
   print(header);
   for (const auto& row : rows) print(cells_of(row));

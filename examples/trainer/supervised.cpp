@@ -162,8 +162,9 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
       run["checkpoint_seconds"] = result.checkpoint_seconds;
     }
     if (o.local_steps > 0) run["local_copies"] = result.local_copies;
-    if (noise.steps() > 0) {
+    if (o.noise_scale) {
       const auto number = [](double x) { return std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json(); };
+      run["noise_steps"] = noise.steps();  // null below: undefined, as where noise is all that was seen
       run["noise_scale"] = number(noise.value()), run["critical_batch"] = number(noise.critical_batch());
     }
     add(run, usage);
@@ -185,12 +186,16 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
       text += fmt::format("\nwith a failure every {:g} hours, checkpoints of {:.3f} s lose the least time every {:.1f} minutes",
                           o.mtbf, cost, interval / 60);
     }
-    if (noise.steps() > 0)
-      text += fmt::format(
-          "\ngradient noise scale {:.4g} samples at the end, {:.4g} over the training: with many more samples than that in a "
-          "step, more "
-          "ranks do not learn faster; now there are {}",
-          noise.value(), noise.critical_batch(), o.batch);
+    if (o.noise_scale) {
+      const auto samples = [](double x) {
+        return std::isfinite(x) ? fmt::format("{:.4g} samples", x) : std::string("undefined");
+      };
+      text += fmt::format("\ngradient noise scale, of {} steps: {} at the end, {} over the training", noise.steps(),
+                          samples(noise.value()), samples(noise.critical_batch()));
+      if (std::isfinite(noise.critical_batch()))
+        text += fmt::format("; with many more samples than that in a step, more ranks do not learn faster; now there are {}",
+                            o.batch);
+    }
     if (!result.stragglers.empty()) text += "\n" + result.stragglers.substr(0, result.stragglers.size() - 1);
     s.report(std::move(run), result, text);
   });

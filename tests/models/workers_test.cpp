@@ -262,16 +262,28 @@ TEST_CASE("the law of large batches") {
   CriticalBatch same(8), changing(8);
   CHECK(std::isnan(same.value()));
   for (int i = 0; i < 5; ++i) same.add(32);
-  same.add(std::nan("")), same.add(-1), same.add(std::numeric_limits<double>::infinity());
+  same.add(std::nan(""));
   CHECK(same.value() == doctest::Approx(32));
   changing.add(8), changing.add(24);
   CHECK(changing.value() == doctest::Approx((0.5 * 8 + 0.25 * 24) / 0.75));
+  // Steps whose estimate is beyond either end count: without progress, and without noise.
+  CriticalBatch lost(8), quiet(8);
+  lost.add(std::numeric_limits<double>::infinity());
+  CHECK(std::isinf(lost.value()));
+  lost.add(8);
+  CHECK(lost.value() == doctest::Approx((8 + 0.5 * 8) / 0.5));
+  quiet.add(8), quiet.add(-3);
+  CHECK(quiet.value() == doctest::Approx(0.5 * 8 / 1.5));
   // Exact norms of |G|^2 = 2 and tr(Sigma) = 6.
   NoiseScale noise(2, 8);
   CHECK(std::isnan(noise.value()));
   for (int i = 0; i < 3; ++i) noise.add(2 + 6.0 / 2, 2 + 6.0 / 8);
   CHECK(noise.variance() == doctest::Approx(6));
   CHECK(noise.squared_gradient() == doctest::Approx(2));
+  CHECK(noise.value() == doctest::Approx(3));
+  // A step that overflowed is none.
+  noise.add(std::numeric_limits<double>::infinity(), 1), noise.add(1, std::nan(""));
+  CHECK(noise.steps() == 3);
   CHECK(noise.value() == doctest::Approx(3));
   NoiseScale drowned(2, 8);
   drowned.add(10, 1);

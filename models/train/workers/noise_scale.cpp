@@ -1,5 +1,6 @@
 #include "models/train/workers/noise_scale.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -14,6 +15,7 @@ NoiseScale::NoiseScale(std::int64_t small, std::int64_t big, double decay)
 }
 
 void NoiseScale::add(double small_squared_norm, double big_squared_norm) {
+  if (!std::isfinite(small_squared_norm) || !std::isfinite(big_squared_norm)) return;
   const double gradient = (big_ * big_squared_norm - small_ * small_squared_norm) / (big_ - small_);
   const double variance = (small_squared_norm - big_squared_norm) / (1 / small_ - 1 / big_);
   gradient_ = decay_ * gradient_ + (1 - decay_) * gradient;
@@ -31,12 +33,15 @@ double NoiseScale::value() const {
 }
 
 void CriticalBatch::add(double noise_scale) {
-  if (!std::isfinite(noise_scale) || noise_scale <= 0) return;
-  const double progress = 1 / (1 + noise_scale / batch_);
-  sum_ += progress * noise_scale, weight_ += progress;
+  if (std::isnan(noise_scale)) return;
+  any_ = true;
+  const double noise = std::max(noise_scale, 0.0);
+  // progress * noise, whose limit for large noise is the batch.
+  sum_ += std::isinf(noise) ? batch_ : noise / (1 + noise / batch_);
+  weight_ += 1 / (1 + noise / batch_);
 }
 
-double CriticalBatch::value() const { return weight_ == 0 ? std::nan("") : sum_ / weight_; }
+double CriticalBatch::value() const { return any_ ? sum_ / weight_ : std::nan(""); }
 
 void GradientNoise::begin(std::int64_t small, std::int64_t big) {
   if (scale_) return;  // a training that goes on

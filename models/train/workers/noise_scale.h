@@ -19,7 +19,8 @@ class NoiseScale {
  public:
   // Samples of the gradients, in each of the two. Error: not 0 < small < big, decay outside [0, 1).
   NoiseScale(std::int64_t small, std::int64_t big, double decay = 0.98);
-  // Of one step: the mean of |G_small|^2 over the workers, and |G_big|^2.
+  // Of one step: the mean of |G_small|^2 over the workers, and |G_big|^2. A step whose norms are not finite, as where a loss
+  // scale was too large, does not count.
   void add(double small_squared_norm, double big_squared_norm);
   std::int64_t steps() const { return steps_; }
   // NaN before the first step. |G|^2 may come out negative where noise is all there is.
@@ -39,12 +40,16 @@ class NoiseScale {
 class CriticalBatch {
  public:
   explicit CriticalBatch(std::int64_t batch) : batch_(static_cast<double>(batch)) {}
-  // Of one step. What is not finite or not positive does not count.
+  // Of one step. Infinite: it made no progress that could be told, and took B samples; negative, which an estimate without bias
+  // may be: no noise. To leave such steps out would take the mean of those that happened to look better, or worse. NaN does not
+  // count.
   void add(double noise_scale);
-  double value() const;  // in samples; NaN before the first
+  // In samples; NaN before the first step, infinite where none made progress.
+  double value() const;
 
  private:
   double batch_, sum_ = 0, weight_ = 0;
+  bool any_ = false;
 };
 
 // Both, of a training's steps, measured by fit() where every rank has samples of its own (FitOptions::noise).

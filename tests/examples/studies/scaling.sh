@@ -3,7 +3,7 @@
 # `N passed, M failed, K skipped`. tests/run.sh calls it.
 set -u
 
-root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)
 . "$root/tests/packages.sh"
 choose_launcher
 
@@ -51,6 +51,13 @@ if succeeds; then
   speed --grids 'sample=2 sample=1' --name nothing --repeats 1 -- "$trainer" train --data "$work/none" --epochs 1 --batch 2
   judge 'without data' tells_failure 'exit code .*none: no such file'
   judge 'nothing measured, no picture' no_file "$study/speed-nothing-strong.png"
+  noisy() { ranks 2 "$trainer" train --data "$work/universes" --epochs 2 --batch 2 --noise-scale "$@"; }
+  noisy --grid sample=2 --out "$work/noisy" --json
+  judge 'a trainer measures the noise scale' holds_all "d['noise_steps'] == 4 and 'noise_scale' in d and 'critical_batch' in d"
+  noisy --grid sample=2 --out "$work/noisy" --overwrite
+  judge 'and says it' says '^gradient noise scale, of 4 steps: .* at the end, .* over the training'
+  noisy --grid depth=2 --out "$work/shared"
+  judge 'but not where ranks share samples' refuses_arguments 'sample=RANKS'
 else
   skip 'no universes to train on'
 fi
@@ -114,8 +121,10 @@ cp "$work/out" "$work/alone"
 judge 'its picture and the report' test -s "$work/learn/learn-quadratic-gradients.png" -a -s "$work/learn/report.html"
 run "$scaling" learn --out "$work/learn" --task quadratic --workers 1,8,64 --seeds 2
 judge 'what is there is not trained again' silent
-run "$scaling" learn --task quadratic --workers 8,64 --seeds 2 --json --quiet --out "$work/two" --transport threads --ranks 2
-judge 'the same on two ranks' holds_all "all(abs(a['samples'] / b['samples'] - 1) < 1e-3 for a, b in zip(d['results'], json.load(open('$work/alone'))['results'][1:]))"
+run "$scaling" learn --task quadratic --workers 1,3,8,64 --seeds 2 --json --quiet --out "$work/two" --transport threads --ranks 2
+judge 'the same on two ranks, of which one has a worker alone or three' holds_all "all(abs(a['samples'] / b['samples'] - 1) < 1e-3 for a, b in zip([r for r in d['results'] if r['workers'] != 3], json.load(open('$work/alone'))['results']))"
+run "$scaling" learn --task quadratic --workers 1,2 --seeds 1 --json --quiet --out "$work/timed" --transport threads --ranks 2
+judge 'where each worker has a rank its time is measured, and one worker has one' holds_all "all(r['rate_is'] == 'measured' and abs(r['seconds'] * r['samples_per_second'] / r['samples'] - 1) < 1e-9 for r in d['results'])"
 few="--seeds 1 --tuning-seeds 1 --learning-rates 0.05"
 # shellcheck disable=SC2086  # several words
 learn --task lattice-norm --workers 1,2 --goal 0.6 --budget 8000 $few --machine "$root/examples/machines/summit.toml" --more-workers 15000 --json
@@ -130,8 +139,26 @@ run "$scaling" report "$work/learn"
 judge 'all of it on one page' test "$(grep -c 'data:image/png' "$work/learn/report.html")" -eq 4
 learn --task lattice --workers 1,2 --goal 1e-9 --budget 64 --seeds 1 --learning-rates 0.01
 judge 'no quality reached' refuses_arguments 'goal 1e-09: 0 of 1 trainings of 1 worker reached it within 64 samples'
-learn --task quadratic --workers 1,3 --transport threads --ranks 2
-judge 'workers that ranks cannot share' refuses_arguments '2 ranks cannot share them evenly'
+learn --task lattice --workers 1,2 --goal 0.99 --seeds 1 --learning-rates 0.01
+judge 'a goal that needs no training' refuses_arguments 'before the first step'
+# shellcheck disable=SC2086
+learn --task lattice-norm --workers 1,64 --goal 0.6 --budget 1500 --seeds 1 --learning-rates 0.05 --json
+judge 'too many workers for the budget: no number, and not 0' holds_all "d['results'][0]['samples'] > 0 and all(d['results'][1][k] is None for k in ('samples', 'statistical_efficiency', 'learning_speed_up')) and d['results'][1]['reached'] == 0"
+judge 'a goal of its own in the files names' test -s "$work/learn/learn-lattice-norm-gradients-goal0.6.json"
+cp "$work/learn/runs.csv" "$work/runs.csv"
+sed -i '1s/.*/task,samples/' "$work/learn/runs.csv"
+learn --task quadratic --workers 1
+judge 'runs of another version' refuses_arguments 'of this version'
+cp "$work/runs.csv" "$work/learn/runs.csv"
+summit=$root/examples/machines/summit.toml
+learn --task lattice --workers 1,2 --more-workers 128
+judge 'more workers without a machine' refuses_arguments 'needs --machine'
+learn --task lattice --workers 1,2 --more-workers 128 --machine "$summit" --sync-every 4
+judge 'more workers without a law' refuses_arguments 'gradients that are averaged in every step'
+learn --task lattice --workers 1,2 --more-workers 2 --machine "$summit"
+judge 'more workers that are no more' refuses_arguments 'the samples are measured'
+learn --task lattice --workers 1,2 --more-workers 65536 --machine "$summit"
+judge 'more workers than the machine has' refuses_arguments 'ranks'
 learn --task quadratic --workers 2,4
 judge 'nothing to compare with' refuses_arguments 'workers needs 1'
 learn --task quadratic --machine "$work/none.toml"
@@ -144,6 +171,18 @@ learn --task nothing
 judge 'no such task' refuses_arguments 'task'
 run "$scaling" report "$work/empty"
 judge 'nothing to report' refuses 'no results'
+ranks 2 "$scaling" report "$work/learn"
+judge 'a report on ranks' refuses 'one process'
+(
+  flock 9
+  : >"$work/held"
+  sleep 60
+) 9>"$work/learn/.lock" &
+holder=$!
+while [ ! -e "$work/held" ]; do sleep 0.1; done
+learn --task quadratic --workers 1
+judge 'two in a folder at once' refuses 'another process is at work'
+kill "$holder"
 
 run "$scaling" --help
 judge 'help' says 'speed'

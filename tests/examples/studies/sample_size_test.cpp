@@ -231,7 +231,6 @@ TEST_CASE("sample_size: errors of cubes and of averages by hand") {
   CHECK(s.average[1].r2 == 0);  // of truths that do not differ
   CHECK(s.cube[0].wide.low == doctest::Approx(s.cube[0].wide.high));
   CHECK(mean_of(s.nothing).error == doctest::Approx(3 * (0.25 + 0.25 + 0 + 1) / 4));
-  CHECK(percentile({4, 1, 3, 2}, 0.5) == doctest::Approx(2.5));
 
   CHECK_THROWS_AS(score_one({}), Error);
   CHECK_THROWS_AS(score_one({cubes.begin(), cubes.begin() + 6}), Error);  // three universes
@@ -314,13 +313,26 @@ TEST_CASE("sample_size: trainings are averaged in their errors, and their spread
   CHECK(both.cube[0].error == doctest::Approx(2.5 * e));
   CHECK(both.cube[0].of_training[1] == doctest::Approx(4 * e));
   CHECK(both.cube[0].spread == doctest::Approx(3 * e / std::sqrt(2)));
-  const auto same = factor(one.cube[0], one.cube[0]);  // in pairs: no difference at all
+  const auto same = factor(one.cube[0], one.cube[0], Of::same_trainings);  // in pairs: no difference at all
   CHECK(same.value == doctest::Approx(1));
   CHECK(same.wide.low == doctest::Approx(1));
   CHECK(same.wide.high == doctest::Approx(1));
-  const auto spread = factor(both.cube[0], one.cube[0]);
+  const auto spread = factor(both.cube[0], one.cube[0], Of::other_trainings);
   CHECK(spread.value == doctest::Approx(2.5));
   CHECK(spread.wide.high == doctest::Approx(2.5 * std::exp(12.706 * 0.6)).epsilon(1e-3));
+  // Trainings that differ alike in both scores say nothing of the factor between these.
+  const auto paired = factor(both.cube[0], both.cube[0], Of::same_trainings);
+  CHECK(paired.wide.high == doctest::Approx(1));
+  // Welch's, of three trainings with relative standard errors of 0.3 and 0.1: (0.09 + 0.01)^2 / (0.09^2 + 0.01^2) * 2 = 2.4.
+  const auto of_three = [&](double relative) {
+    Score s{.error = 1, .of_training = {1, 1, 1}, .spread = relative * std::sqrt(3)};
+    s.resampled.assign(10, 1);
+    return s;
+  };
+  CHECK(factor(of_three(0.3), of_three(0.1), Of::other_trainings).wide.high ==
+        doctest::Approx(std::exp(4.303 * std::sqrt(0.1))).epsilon(1e-3));
+  CHECK(factor(of_three(0.1), of_three(0.1), Of::other_trainings).wide.high ==
+        doctest::Approx(std::exp(2.776 * std::sqrt(0.02))).epsilon(1e-3));
 }
 
 TEST_CASE("sample_size: verdicts come from the numbers") {
