@@ -4,102 +4,47 @@
 #include <array>
 #include <cmath>
 
-#include "comm/spatial/grid.h"
-#include "framework/tensor/random.h"
-
 namespace mpigrad {
 namespace {
 
-enum class Role : std::uint8_t { value, cotangent };
-
-// How the ranks hold a tensor.
-struct Place {
-  std::uint64_t key = 0;  // equal on ranks that hold the same
-  bool counts = true;     // whether this rank's part enters an inner product
-  Communicator group;     // the ranks that hold the same, or none
-};
-
-Place place(const Communicator& comm, const Tensor& x, Across across, Role role) {
-  Place result;
-  if (!x.layout()) {
-    if (across == Across::varying) return {.key = static_cast<std::uint64_t>(comm.rank()) + 1, .counts = true, .group = {}};
-    return {.key = 0, .counts = comm.rank() == 0, .group = comm};
-  }
-  const auto& layout = *x.layout();
-  const auto at = layout.grid->coordinates(layout.grid->rank);
-  std::vector<int> axes;
-  for (std::size_t a = 0; a < at.size(); ++a) {
-    const auto placement = layout.axes[a].placement;
-    result.counts = result.counts && (placement != Placement::same || at[a] == 0);
-    const bool same = placement == Placement::same || (placement == Placement::share && role == Role::cotangent);
-    if (same) axes.push_back(static_cast<int>(a));
-    else result.key = result.key * 1000 + static_cast<std::uint64_t>(at[a]) + 1;
-  }
-  result.group = grid_of(layout).along(axes);
-  return result;
-}
-
-double summed(const Communicator& comm, double value, CombineOp op = CombineOp::sum) {
-  comm.transport().allreduce(&value, &value, 1, DType::float64, op);
-  return value;
-}
-
-// Whether all ranks of the group hold the first one's elements; 0 or the largest relative difference.
-double drift(const Place& at, const Tensor& x) {
-  if (!at.group || at.group.size() == 1) return 0;
-  auto values = x.to_vector();
-  auto first = values;
-  at.group.transport().bcast(first.data(), static_cast<std::int64_t>(first.size()), DType::float64, 0);
-  double largest = 0;
-  for (std::size_t i = 0; i < values.size(); ++i)
-    if (!(values[i] == first[i])) largest = std::max(largest, std::abs(values[i] - first[i]) / std::max(1.0, std::abs(first[i])));
-  return largest;
-}
+using detail::moved, detail::Stacked;
 
 class Checker {
  public:
   Checker(const Communicator& comm, const TensorFunction& f, const Tensors& inputs, const AdjointOptions& options)
-      : comm_(comm), options_(options) {
-    for (const auto& x : inputs) require(x && is_floating(x.dtype()), "[adjoint_check] inputs are floating-point tensors: {}", x);
-    // What carries no derivative is left out.
-    f_ = [&f](const Tensors& x) {
-      Tensors y = f(x);
-      std::erase_if(y, [](const Tensor& part) { return !part || !is_floating(part.dtype()); });
-      return y;
-    };
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      inputs_.push_back(place(comm, inputs[i], across(options.inputs, i), Role::value));
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      input_duals_.push_back(place(comm, inputs[i], across(options.inputs, i), Role::cotangent));
-    like_ = inputs;
-  }
+      : comm_(comm), f_(detail::differentiable_outputs(f)), options_(options),
+        like_(detail::floating_inputs("adjoint_check", inputs)), inputs_(comm, inputs, options.inputs),
+        input_duals_(comm, inputs, options.inputs, Stacked::Role::cotangent) {}
 
   AdjointReport run() {
-    const Tensors x = options_.linear ? random(like_, inputs_, 1) : moved(like_, 0, like_);
+    check();
+    for (auto* text : {&report_.message, &report_.kink})
+      if (text->ends_with("; ")) text->resize(text->size() - 2);
+    return report_;
+  }
+
+ private:
+  void check() {
+    const Tensors x = options_.linear ? inputs_.random(options_.seed, 1) : moved(like_, 0, like_);
     const Tensors y = f_(x);
-    for (std::size_t i = 0; i < y.size(); ++i) {
-      outputs_.push_back(place(comm_, y[i], across(options_.outputs, i), Role::value));
-      output_duals_.push_back(place(comm_, y[i], across(options_.outputs, i), Role::cotangent));
-    }
-    require_same("output", y, outputs_);
-    const Tensors u = random(y, output_duals_, 2), v = random(like_, inputs_, 3), q = random(y, output_duals_, 4);
+    const Stacked outputs(comm_, y, options_.outputs), output_duals(comm_, y, options_.outputs, Stacked::Role::cotangent);
+    require_same("output", y, outputs);
+    epsilon_ = detail::coarsest_epsilon(comm_, like_, y);
+    const Tensors u = output_duals.random(options_.seed, 2), v = inputs_.random(options_.seed, 3),
+                  q = output_duals.random(options_.seed, 4);
     const Tensors g = gradient(x, u);
     require_same("cotangent of input", g, input_duals_);
 
-    double expected = inner(y, u, outputs_), found = inner(x, g, inputs_);
-    if (!options_.linear) {
-      expected = derivative([&](double t) { return inner(f_(moved(x, t, v)), u, outputs_); });
-      found = inner(g, v, inputs_);
-    }
-    note("first order", report_.first, error_of(expected, found, norm(g, inputs_) * norm(v, inputs_), inputs_, g), expected,
-         found, options_.linear ? options_.tolerance : options_.difference_tolerance);
-
+    const double typical = typical_of(g, v);
     if (options_.linear) {
+      note("first order", report_.first, outputs.inner(y, u), inputs_.inner(x, g), typical, options_.tolerance);
       report_.exact = report_.first;
     } else {
-      expected = inner(jvp(f_, x, v), u, outputs_);
-      note("<J v, u> and <v, J^T u>", report_.exact, error_of(expected, found, norm(g, inputs_) * norm(v, inputs_), inputs_, g),
-           expected, found, options_.tolerance);
+      const double found = inputs_.inner(g, v);
+      note("<J v, u> and <v, J^T u>", report_.exact, outputs.inner(jvp(f_, x, v), u), found, typical, options_.tolerance);
+      note_slope(
+          "first order", report_.first, [&](double t) { return outputs.inner(f_(moved(x, t, v)), u); }, found, typical);
+      if (on_kink_) return;  // where there is no first derivative there is no second one
     }
 
     // Through Record::yes, and by a tape around a tape.
@@ -127,43 +72,20 @@ class Checker {
         const Tensors w = f_(v);
         double worst = 0;
         for (std::size_t i = 0; i < w.size(); ++i) worst = std::max(worst, largest_difference(second[i], w[i]));
-        note(how, report_.second, summed(comm_, worst, CombineOp::max), 0, 0, options_.tolerance);
+        worst = detail::over_ranks(comm_, worst, CombineOp::max);
+        report_.second = std::max(report_.second, worst);
+        if (!(worst <= options_.tolerance)) failed("{} is off by {:.1e}; ", how, worst);
         continue;
       }
       const Tensors by_u(second.begin(), second.begin() + static_cast<std::ptrdiff_t>(u.size()));
       const Tensors by_x(second.begin() + static_cast<std::ptrdiff_t>(u.size()), second.end());
-      const Tensors w = random(like_, inputs_, 5);
-      const double slope = derivative([&](double t) { return inner(gradient(moved(x, t, w), moved(u, t, q)), v, inputs_); });
-      const double exact = inner(by_u, q, outputs_) + inner(by_x, w, inputs_);
-      note(how, report_.second, error_of(slope, exact, norm(by_x, inputs_) * norm(w, inputs_), inputs_, by_x), slope, exact,
-           options_.difference_tolerance);
+      const Tensors w = inputs_.random(options_.seed, 5);
+      const double exact = outputs.inner(by_u, q) + inputs_.inner(by_x, w);
+      note_slope(
+          how, report_.second, [&](double t) { return inputs_.inner(gradient(moved(x, t, w), moved(u, t, q)), v); }, exact,
+          typical_of(by_x, w));
+      if (on_kink_) return;
     }
-    return report_;
-  }
-
- private:
-  static Across across(const std::vector<Across>& list, std::size_t i) { return i < list.size() ? list[i] : Across::varying; }
-
-  Tensors random(const Tensors& like, const std::vector<Place>& places, std::uint64_t purpose) const {
-    Tensors result;
-    for (std::size_t i = 0; i < like.size(); ++i) {
-      const auto seed = Philox{.key = options_.seed, .stream = purpose}.child(places[i].key * 100 + i).key;
-      result.push_back(random_like({like[i]}, seed)[0].with_layout(like[i].layout()));
-    }
-    return result;
-  }
-
-  // x + t v, new variables.
-  static Tensors moved(const Tensors& x, double t, const Tensors& v) {
-    Tensors result;
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      auto values = x[i].to_vector();
-      const auto direction = v[i].to_vector();
-      if (t != 0)
-        for (std::size_t j = 0; j < values.size(); ++j) values[j] += t * direction[j];
-      result.push_back(from_vector(x[i].shape(), values, x[i].dtype()).with_layout(x[i].layout()));
-    }
-    return result;
   }
 
   Tensors gradient(const Tensors& x, const Tensors& u) {
@@ -173,90 +95,94 @@ class Checker {
     return tape.vjp(y, u, x);
   }
 
-  double inner(const Tensors& a, const Tensors& b, const std::vector<Place>& places) const {
-    double sum = 0;
-    for (std::size_t i = 0; i < a.size(); ++i)
-      if (places[i].counts) sum += inner_product({a[i]}, {b[i]});
-    return summed(comm_, sum);
+  // Errors are relative to this at least, because a random direction may be nearly at right angles.
+  double typical_of(const Tensors& g, const Tensors& v) const {
+    return 0.05 * inputs_.norm(g) * inputs_.norm(v) / std::sqrt(inputs_.elements() + 1);
   }
-  double norm(const Tensors& a, const std::vector<Place>& places) const { return std::sqrt(inner(a, a, places)); }
-
-  // Relative to what is typical, because a random direction may be nearly at right angles.
-  double error_of(double expected, double found, double largest, const std::vector<Place>& places, const Tensors& like) const {
-    double elements = 0;
-    for (std::size_t i = 0; i < like.size(); ++i) elements += places[i].counts ? static_cast<double>(like[i].elements()) : 0;
-    const double typical = 0.05 * largest / std::sqrt(summed(comm_, elements) + 1);
+  static double error_of(double expected, double found, double typical) {
     const double error = std::abs(expected - found) / std::max({std::abs(expected), std::abs(found), typical, 1e-9});
     return std::isfinite(error) ? error : 1e300;
   }
 
-  double derivative(const std::function<double(double)>& g) const {
+  // dg/dt at 0 by central differences of h, h/2 and h/4, extrapolated to h = 0 (Richardson).
+  static double slope(const std::function<double(double)>& g, double h) {
     std::array<double, 3> d{};
-    double h = options_.step;
     for (std::size_t i = 0; i < 3; ++i, h /= 2) d[i] = (g(h) - g(-h)) / (2 * h);
     const double first = (4 * d[1] - d[0]) / 3, second = (4 * d[2] - d[1]) / 3;
     return (16 * second - first) / 15;
   }
 
-  void require_same(const char* what, const Tensors& x, const std::vector<Place>& places) {
+  void require_same(const char* what, const Tensors& x, const Stacked& space) {
     for (std::size_t i = 0; i < x.size(); ++i) {
-      const double largest = summed(comm_, drift(places[i], x[i]), CombineOp::max);
-      if (largest <= options_.tolerance) continue;
-      report_.passed = false;
-      report_.message += fmt::format("{} {} differs between ranks by {:.1e}; ", what, i, largest);
+      const double largest = space.drift(i, x[i]);
+      if (largest > options_.tolerance) failed("{} {} differs between ranks by {:.1e}; ", what, i, largest);
     }
   }
 
-  void note(const char* order, double& worst, double error, double expected, double found, double tolerance) {
-    worst = std::max(worst, error);
-    if (error <= tolerance) return;
+  template <class... Arguments>
+  void failed(fmt::format_string<Arguments...> format, const Arguments&... arguments) {
     report_.passed = false;
-    report_.message += fmt::format("{} is off by {:.1e}: {} and {}; ", order, error, expected, found);
+    report_.message += fmt::vformat(format, fmt::make_format_args(arguments...));
+  }
+
+  void note(const char* order, double& worst, double expected, double found, double typical, double tolerance) {
+    const double error = error_of(expected, found, typical);
+    worst = std::max(worst, error);
+    if (!(error <= tolerance)) failed("{} is off by {:.1e}: {} and {}; ", order, error, expected, found);
+  }
+
+  // `found` against differences of g. Where the two sides of the tape agree, a wrong difference may also mean that g has a kink
+  // beside x: then smaller steps, which end before it, agree; or at x: then no steps do, and the two one-sided slopes differ.
+  // Steps so small that rounding may make them agree with anything prove nothing.
+  void note_slope(const char* order, double& worst, const std::function<double(double)>& g, double found, double typical) {
+    const double tolerance = options_.difference_tolerance;
+    const double expected = slope(g, options_.step), error = error_of(expected, found, typical);
+    const auto lost = [&](double h) {  // of a difference, by rounding
+      return 8 * epsilon_ * std::max(std::abs(g(h)), std::abs(g(-h))) / h / std::max({std::abs(found), typical, 1e-9});
+    };
+    if (error > tolerance && report_.passed) {
+      for (const double h : {options_.step / 16, options_.step / 256, options_.step / 4096}) {
+        if (lost(h / 4) > tolerance) break;
+        const double closer = error_of(slope(g, h), found, typical);
+        if (closer > tolerance) continue;
+        worst = std::max(worst, closer);
+        report_.kink +=
+            fmt::format("{}: a kink or a sharp bend lies within {:.0e} of x; differences with steps of {:.0e} agree to {:.1e}; ",
+                        order, options_.step, h, closer);
+        return;
+      }
+      const auto one_sided = [&](double h) { return 2 * (g(h / 2) - g(0)) / h * 2 - (g(h) - g(0)) / h; };  // of order h^2
+      const double h = options_.step / 256, left = one_sided(-h), right = one_sided(h);
+      const bool seen = lost(h / 4) < 1e-3;
+      const bool bent = error_of(left, right, typical) > 1e-3 && error_of(right, one_sided(h / 2), typical) < 1e-3;
+      // Of a derivative that jumps, differences grow as the step falls.
+      const bool jumps = std::abs(slope(g, h)) > 64 * std::max(std::abs(expected), typical);
+      if (seen && (bent || jumps)) {
+        on_kink_ = true;
+        worst = std::max(worst, error);
+        report_.kink += fmt::format("{}: x lies on a kink; ", order);
+        if (bent)
+          failed("{}: x lies on a kink, with the slopes {} on its left, {} on its right and {} by the vjp: check at another x; ",
+                 order, left, right, found);
+        else failed("{}: x lies on a kink, where the derivative jumps: check at another x; ", order);
+        return;
+      }
+    }
+    worst = std::max(worst, error);
+    if (!(error <= tolerance)) failed("{} is off by {:.1e}: {} and {}; ", order, error, expected, found);
   }
 
   const Communicator& comm_;
   TensorFunction f_;
   const AdjointOptions& options_;
   Tensors like_;
-  std::vector<Place> inputs_, input_duals_, outputs_, output_duals_;
+  Stacked inputs_, input_duals_;
   AdjointReport report_;
+  bool on_kink_ = false;
+  double epsilon_ = 0;
 };
 
 }  // namespace
-
-double inner_product(const Tensors& a, const Tensors& b) {
-  require(a.size() == b.size(), "[inner_product] {} and {} tensors", a.size(), b.size());
-  double sum = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    require(a[i].shape() == b[i].shape(), "[inner_product] shapes differ: {} and {}", a[i], b[i]);
-    const auto x = a[i].to_vector(), y = b[i].to_vector();
-    for (std::size_t j = 0; j < x.size(); ++j) sum += x[j] * y[j];
-  }
-  return sum;
-}
-
-Tensors random_like(const Tensors& like, std::uint64_t seed) {
-  Tensors result;
-  for (std::size_t i = 0; i < like.size(); ++i) {
-    const Philox random{.key = seed, .stream = i};
-    std::vector<double> values(static_cast<std::size_t>(like[i].elements()));
-    for (std::size_t j = 0; j < values.size(); ++j) values[j] = 2 * random.uniform(j) - 1;
-    result.push_back(from_vector(like[i].shape(), values, like[i].dtype()));
-  }
-  return result;
-}
-
-double largest_difference(const Tensor& a, const Tensor& b) {
-  if (a.shape() != b.shape()) return 1e300;
-  const auto x = a.to_vector(), y = b.to_vector();
-  double largest = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
-    const double error = std::abs(x[i] - y[i]) / std::max(1.0, std::abs(y[i]));
-    largest = std::max(largest, std::isfinite(error) ? error : 1e300);
-  }
-  return largest;
-}
 
 AdjointReport adjoint_check(const TensorFunction& f, const Tensors& inputs, const Communicator& communicator,
                             const AdjointOptions& options) {

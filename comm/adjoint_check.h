@@ -8,22 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "comm/communicator.h"
-#include "framework/jvp.h"
+#include "comm/stacked.h"
 
 namespace mpigrad {
-
-// How ranks hold a tensor that has no layout. `same`: one value, stored on every rank; it counts once in inner products, and both
-// its value and its cotangent must be equal on all ranks, which is checked. (Of a distributed tensor the layout tells: parts that
-// several ranks hold count once, and the cotangent of a share is the same on its ranks.)
-enum class Across : std::uint8_t { varying, same };
 
 struct AdjointOptions {
   std::vector<Across> inputs{}, outputs{};  // those that are not listed vary
   bool linear = true;                       // f is, in all its inputs together
   double tolerance = 1e-11;                 // relative, of what is exact up to rounding; about 1e-4 for float32
   double difference_tolerance = 1e-7;       // relative, of derivatives against differences
-  double step = 2e-3;                       // of the differences: stay farther than this from kinks and ties
+  double step = 2e-3;                       // of the differences; a kink within it is told, see `kink`
   std::uint64_t seed = 1;
 };
 
@@ -34,6 +28,7 @@ struct AdjointReport {
   double second = 0;  // of the derivative of J^T
   bool passed = true;
   std::string message;            // what was wrong
+  std::string kink;               // where differences met a kink. Beside x it is no failure: smaller steps have agreed
   std::set<std::string> entries;  // names of all ops on this rank's tape, those of the replays included
 };
 
@@ -48,7 +43,9 @@ struct AdjointReport {
 //   exact   <J v, u> by jvp against <v, J^T u>: to rounding, with vjps on both sides; that they belong to f the differences tell
 //   second  the derivative of <J^T u, v> along x and u against differences of it
 //
-// Second order both by Record::yes and by a tape around a tape.
+// Second order both by Record::yes and by a tape around a tape. A kink of f (of a maximum, a ReLU) within `step` of x spoils
+// differences. It is recognised where `exact` agrees and differences with smaller steps do; on a kink there is no derivative to
+// check, and the report says that instead of an error.
 //
 //   f             several tensors to several; runs a few dozen times, communicating alike. Integer outputs are left out
 //   inputs        floating-point: shapes, types, layouts and, where f is not linear, the point. They may differ per rank, be of
@@ -61,14 +58,5 @@ AdjointReport adjoint_check(const TensorFunction& f, const Tensors& inputs, cons
 // The same; an Error on all ranks if it does not pass: "[adjoint] NAME on P ranks: what was wrong".
 void require_adjoint(const std::string& name, const TensorFunction& f, const Tensors& inputs, const Communicator& communicator,
                      const AdjointOptions& options = {});
-
-// ---- what checks are made of; of this rank alone
-
-// Over all elements, in double; lists of tensors are one long vector.
-double inner_product(const Tensors& a, const Tensors& b);
-// Uniform in [-1, 1), of the types of `like`.
-Tensors random_like(const Tensors& like, std::uint64_t seed);
-// Largest |a - b| over max(1, |b|) of all elements; 1e300 if shapes differ or something is not finite on one side only.
-double largest_difference(const Tensor& a, const Tensor& b);
 
 }  // namespace mpigrad

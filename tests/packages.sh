@@ -24,7 +24,7 @@ libprotobuf-dev protobuf-compiler
 libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev
 '
 # What the tests need beside them.
-test_packages='doctest-dev cmake'
+test_packages='doctest-dev cmake make'
 
 # What to look for on other systems: a name for people, then a header.
 headers='
@@ -58,6 +58,11 @@ system_name() {
     uname -s
   fi
 }
+
+# What the site needs: the pages, the reference, the engine for browsers, and a browser to look at it (Ubuntu's package of Chromium wants
+# a snap daemon).
+site_packages='pandoc doxygen emscripten'
+case $(system_name) in debian*) site_packages="$site_packages chromium" ;; esac
 
 install_packages() {
   packages="$packages $*"

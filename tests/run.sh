@@ -3,7 +3,7 @@
 #
 #   sh tests/run.sh                    everything that is quick
 #   sh tests/run.sh --all              the long tests as well
-#   sh tests/run.sh [--all] SUITE...   some of unit, mpi, emulated, examples
+#   sh tests/run.sh [--all] SUITE...   some of unit, mpi, emulated, examples, site; site makes the whole site and looks at it, too
 #
 # MPIGRAD_SHOW_SKIPS=1 lists every skipped test. Exits non-zero if a test failed or none ran.
 set -u
@@ -19,12 +19,18 @@ for argument; do
       export MPIGRAD_TEST_ALL
       ;;
     -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    site)
+      MPIGRAD_TEST_SITE=1
+      export MPIGRAD_TEST_SITE
+      suites="$suites --suite site"
+      ;;
     unit | mpi | emulated | examples) suites="$suites --suite $argument" ;;
-    *) die "run.sh knows --all and the suites unit, mpi, emulated and examples, got $argument" ;;
+    *) die "run.sh knows --all and the suites unit, mpi, emulated, examples and site, got $argument" ;;
   esac
 done
 
 # shellcheck disable=SC2086,SC2154  # several names, from packages.sh
+if [ -n "${MPIGRAD_TEST_ALL:-}${MPIGRAD_TEST_SITE:-}" ]; then test_packages="$test_packages $site_packages"; fi
 install_packages $test_packages
 configure_tests
 build_targets

@@ -2,6 +2,7 @@
 // Checks of the arguments of transport calls, the same in every transport. Used inside comm only.
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <numeric>
 #include <span>
@@ -68,5 +69,15 @@ inline std::int64_t offset(std::span<const std::int64_t> counts, std::size_t r) 
   return std::accumulate(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(r), std::int64_t{0});
 }
 inline std::int64_t total(std::span<const std::int64_t> counts) { return offset(counts, counts.size()); }
+
+// What split() makes of every rank's (color, key): the ranks of that color, by key and rank.
+inline std::vector<int> ranks_of_color(std::span<const std::array<int, 2>> all, int color) {
+  std::vector<int> ranks;
+  for (std::size_t r = 0; r < all.size(); ++r)
+    if (all[r][0] == color) ranks.push_back(static_cast<int>(r));
+  std::stable_sort(ranks.begin(), ranks.end(),
+                   [&](int a, int b) { return all[static_cast<std::size_t>(a)][1] < all[static_cast<std::size_t>(b)][1]; });
+  return ranks;
+}
 
 }  // namespace mpigrad::transport_checks

@@ -29,5 +29,7 @@ Result calculate(const Problem& problem, const Communicator& comm, bool with_mat
 
 nlohmann::ordered_json to_json(const Problem& problem, const Result& result);
 std::string to_text(const Problem& problem, const Result& result);
+// Matrices and messages; wants the matrices.
+std::string to_svg(const Problem& problem, const Result& result);
 
 }  // namespace mpigrad::adjoint

@@ -38,9 +38,9 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   CLI::App app("Shows what an MPI operation and its adjoint do to the vectors of P ranks.", "adjoint");
   app.footer(footer());
   Options o;
-  app.add_option("op", o.op, "the operation: MPI's name in lower case, without MPI_ and the final v")->required();
-  app.add_option("--x", o.x, "every rank's input, as 2,-1;3,4;-5,4")->required()->type_name("NUMBERS");
-  app.add_option("--ybar", o.ybar, "every rank's cotangent of the result")->required()->type_name("NUMBERS");
+  app.add_option("op", o.op, "the operation by MPI's name: allreduce, Allreduce or MPI_Allreduce")->required();
+  app.add_option("--x", o.x, "every rank's input, as 2,-1;3,4;-5,4 (required)")->type_name("NUMBERS");
+  app.add_option("--ybar", o.ybar, "every rank's cotangent of the result (required)")->type_name("NUMBERS");
   app.add_option("--reduce", o.reduce, "how ranks are combined")
       ->check(CLI::IsMember({"sum", "max", "min", "prod", "avg"}))
       ->capture_default_str();
@@ -67,12 +67,17 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   app.add_option("--second", o.second, "ranks i,j: adds the second derivative by x_i and x_j of the sum of <ybar, y>")
       ->type_name("I,J");
   app.add_flag("--json", o.json, "print one JSON document and nothing else");
+  std::string picture;
+  app.add_option("--picture", picture, "an SVG file: the matrix, its transpose, and who sends what to whom")->type_name("FILE");
   if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
   return tool::finish(app, *transport, [&] {
     const auto problem = make_problem(o, world.size());
-    const auto result = calculate(problem, world, !o.json);
+    const auto result = calculate(problem, world, !o.json || !picture.empty());
     std::string text;  // rank 0 knows the result
     if (world.rank() == 0) text = o.json ? tool::to_text(to_json(problem, result)) + "\n" : to_text(problem, result);
+    tool::together(*transport, [&] {
+      if (world.rank() == 0 && !picture.empty()) tool::write_text(picture, to_svg(problem, result));
+    });
     tool::print_once(*transport, text);
     return 0;
   });

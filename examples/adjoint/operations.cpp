@@ -1,6 +1,7 @@
 #include "examples/adjoint/operations.h"
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
 
 #include "comm/messages/nonblocking.h"
@@ -204,10 +205,13 @@ const std::vector<Operation>& operations() {
 }
 
 const Operation& find_operation(const std::string& name) {
+  // MPI_Allreduce and Allreduce are allreduce.
+  std::string plain = name.starts_with("MPI_") || name.starts_with("mpi_") ? name.substr(4) : name;
+  std::transform(plain.begin(), plain.end(), plain.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   std::string names;
   for (const auto& each : operations()) {
-    if (each.name == name) return each;
-    if (name == std::string(each.name) + "v" && (each.takes & takes_counts)) refuse("{} is {} with --counts", name, each.name);
+    if (each.name == plain) return each;
+    if (plain == std::string(each.name) + "v" && (each.takes & takes_counts)) refuse("{} is {} with --counts", name, each.name);
     names += (names.empty() ? "" : ", ") + std::string(each.name);
   }
   refuse("'{}' is none of the operations {}", name, names);

@@ -171,7 +171,9 @@ std::vector<std::vector<std::int64_t>> parse_lists(const std::string& what, cons
 }
 
 Problem make_problem(const Options& o, int ranks) {
-  const auto& op = find_operation(o.op);
+  const auto& op = find_operation(o.op);  // first: of an unknown operation nothing else makes sense
+  if (!o.x) refuse("--x is required");
+  if (!o.ybar) refuse("--ybar is required");
   refuse_foreign(o, op);
   Problem p;
   p.operation = &op;
@@ -181,8 +183,8 @@ Problem make_problem(const Options& o, int ranks) {
   if (o.root < 0 || o.root >= ranks) refuse("--root: {} is not one of {} ranks", o.root, ranks);
   p.root = static_cast<int>(o.root), p.width = o.width, p.periodic = o.periodic, p.by = static_cast<int>(o.by);
   p.counts = o.counts;
-  p.x = parse_fields("--x", o.x, ranks, op.same_input);
-  p.ybar = parse_fields("--ybar", o.ybar, ranks, op.same_output);
+  p.x = parse_fields("--x", *o.x, ranks, op.same_input);
+  p.ybar = parse_fields("--ybar", *o.ybar, ranks, op.same_output);
   if (op.takes & takes_peers) read_peers(o, p);
   if (op.takes & takes_graph) read_graph(o, p);
   if (op.takes & takes_target) {

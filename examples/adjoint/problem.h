@@ -21,10 +21,10 @@ using Sizes = std::vector<std::int64_t>;          // one per rank
 // The arguments as they were typed; without a value: not given.
 struct Options {
   std::string op;
-  std::string reduce = "sum", ties = "split", x, ybar;
+  std::string reduce = "sum", ties = "split";
   std::int64_t root = 0, width = 1, by = 1;
   bool periodic = false, json = false;
-  std::optional<std::string> counts, dest, source, graph, target, second;
+  std::optional<std::string> x, ybar, counts, dest, source, graph, target, second;
 };
 
 struct Operation;

@@ -37,10 +37,14 @@ int run(int argc, char** argv) {
       app.add_flag("--transposed", o.transposed, "the transposed window: (n - 1) s - 2p + d (k - 1) + op + 1 outputs");
   number("--output-padding", o.output_padding, 0, "op, more outputs on the right")->needs(transposed)->capture_default_str();
   app.add_flag("--json", o.json, "print one JSON document and nothing else");
+  std::string picture;
+  app.add_option("--picture", picture, "an SVG file: for each rank its inputs, in the colour of the rank that has them")
+      ->type_name("FILE");
   if (const int code = tool::parse(app, argc, argv); code >= 0) return code;
   return tool::finish(app, [&] {
     if (given->count() > 0) o.input_blocks = parse_blocks(blocks);
     const auto plan = make_plan(o);
+    if (!picture.empty()) tool::write_text(picture, to_svg(plan, o));
     if (o.json) fmt::print("{}\n", tool::to_text(to_json(plan, o.transposed)));
     else fmt::print("{}", to_text(plan, o));
     return 0;

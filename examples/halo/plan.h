@@ -61,5 +61,6 @@ Plan make_plan(const Options& options);
 nlohmann::ordered_json to_json(const Plan& plan, bool transposed);
 // A picture and a sentence for every rank.
 std::string to_text(const Plan& plan, const Options& options);
+std::string to_svg(const Plan& plan, const Options& options);
 
 }  // namespace mpigrad::halo

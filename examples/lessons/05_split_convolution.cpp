@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
     };
     const auto planes = [](const Tensor& mine) {
       const Box box = mine.layout()->box();
-      return fmt::format("{:2} to {:2}", box.begin[1], box.end[1]);
+      return mine.dim(1) == 0 ? std::string("  none  ") : fmt::format("{:2} to {:2}", box.begin[1], box.end[1] - 1);
     };
     say_in_turn(session, fmt::format("rank {}: planes {} of x, {} of y; |xbar| {:10.6f}, |wbar| {:.6f}\n", session.rank(),
                                      planes(x), planes(y), norm(found[0].without_layout()), norm(found[1])));

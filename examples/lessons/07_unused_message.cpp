@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
     const double x_0 = 2, x_last = P + 1;
     const double expected = (rank == 0 ? x_last * x_last : 0) + (rank == P - 1 ? 2 * x_0 * x_last : 0);
     say_in_turn(session, fmt::format("rank {}: x = {}, got y = {} and {}; gradient {} (by hand {}); backwards: {}\n", rank,
-                                     x.item(), y.item(), rank == 0 ? "used it" : "left it", gradient, expected, backward));
+                                     x.item(), y.item(), loss ? "used it" : "left it", gradient, expected, backward));
     claim(session, gradient == expected, "all gradients are those found by hand");
     claim(session, backward == "irecv isend wait wait" || backward == "isend irecv wait wait",
           "every rank took its part in the backward pass");

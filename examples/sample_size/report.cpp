@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -50,6 +51,14 @@ Json to_json(const Finding& f) {
           {"verdict", name_of(f.verdict)}};
 }
 
+// The error of the smallest cubes, less by the published factor for each such ratio of sides.
+double published_slope(const Results& results, std::int64_t size, std::size_t parameter) {
+  const auto& smallest = results.sizes.front();
+  const double ratio = std::log(static_cast<double>(size) / static_cast<double>(smallest.size)) /
+                       std::log(static_cast<double>(published.to) / static_cast<double>(published.from));
+  return smallest.scores.cube[parameter].error * std::pow(published.factor, -ratio);
+}
+
 // One panel. Each point is a series of its own, as is its interval, so that those have no dots at their ends.
 plot::Lines panel(const Results& results, std::size_t parameter, bool legend) {
   plot::Lines lines{.title = universe::parameter_names[parameter],
@@ -83,7 +92,11 @@ plot::Lines panel(const Results& results, std::size_t parameter, bool legend) {
     cube.x.push_back(static_cast<double>(result.size)), cube.y.push_back(result.floor_cube[parameter]);
     box.x.push_back(static_cast<double>(result.size)), box.y.push_back(result.floor_box[parameter]);
   }
-  lines.series.push_back(std::move(box)), lines.series.push_back(std::move(cube));
+  // What is published, for other sizes and another box: its slope, from where the smallest cubes are.
+  plot::Series claim{.label = label("slope as published"), .colour = plot::Colour{0.80, 0.35, 0.10}};
+  for (const auto& result : results.sizes)
+    claim.x.push_back(static_cast<double>(result.size)), claim.y.push_back(published_slope(results, result.size, parameter));
+  lines.series.push_back(std::move(box)), lines.series.push_back(std::move(cube)), lines.series.push_back(std::move(claim));
   for (auto& mark : marks) lines.series.push_back(std::move(mark));
   return lines;
 }
@@ -106,19 +119,20 @@ std::string table(const Results& results) {
   auto text = fmt::format(
       "Mean squared errors of u in [-1, 1] over the prior's variance; 1 is what answering 0 has. Boxes of {}^3 cells of {} "
       "Mpc/h.\n"
-      "In brackets 2.5th to 97.5th percentile, universes drawn anew; spread: standard deviation between trainings.\n",
-      results.box, results.cell);
-  constexpr auto row = "{:>6} {:>6}   {:<25} {:>7}   {:<25}  {:<25} {:>8} {:>8}\n";
+      "In brackets 2.5th to 97.5th percentile, universes drawn anew; spread: standard deviation between trainings.\n"
+      "Published (arXiv:2007.12856), of other data: a factor {} from {}^3 to {}^3; that slope from the smallest cubes on.\n",
+      results.box, results.cell, published.factor, published.from, published.to);
+  constexpr auto row = "{:>6} {:>6}   {:<25} {:>7}   {:<25}  {:<25} {:>8} {:>8} {:>9}\n";
   const auto cell = [](const Score& s) { return fmt::format("{:.4f} [{:.4f}, {:.4f}]", s.error, s.wide.low, s.wide.high); };
   for (std::size_t p = 0; p < 4; ++p) {
     text += fmt::format("\n{}\n", universe::parameter_names[p]);
     text += fmt::format(row, "cells", "cubes", "one cube", "spread", "average of a universe's", "average, scaled", "floor of",
-                        "of the");
-    text += fmt::format(row, "", "", "", "", "", "", "cube", "box");
+                        "of the", "published");
+    text += fmt::format(row, "", "", "", "", "", "", "cube", "box", "slope");
     for (const auto& r : results.sizes)
       text += fmt::format(row, r.size, r.cubes, cell(r.scores.cube[p]), fmt::format("{:.4f}", r.scores.cube[p].spread),
                           cell(r.scores.average[p]), cell(r.scores.scaled[p]), fmt::format("{:.4f}", r.floor_cube[p]),
-                          fmt::format("{:.4f}", r.floor_box[p]));
+                          fmt::format("{:.4f}", r.floor_box[p]), fmt::format("{:.4f}", published_slope(results, r.size, p)));
   }
   return text;
 }
@@ -126,14 +140,15 @@ std::string table(const Results& results) {
 std::string csv(const Results& results) {
   std::string text =
       "size,cubes_per_universe,universes,trainings,parameter,of,error,low_68,high_68,low_95,high_95,spread,r2,floor_cube,floor_"
-      "box\n";
+      "box,published_slope\n";
   for (const auto& r : results.sizes)
     for (std::size_t p = 0; p < 4; ++p)
       for (const auto& kind : kinds) {
         const auto& s = (r.scores.*kind.scores)[p];
-        text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", r.size, r.cubes, r.scores.universes,
+        text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", r.size, r.cubes, r.scores.universes,
                             s.of_training.size(), universe::parameter_names[p], kind.name, s.error, s.central.low, s.central.high,
-                            s.wide.low, s.wide.high, s.spread, s.r2, r.floor_cube[p], r.floor_box[p]);
+                            s.wide.low, s.wide.high, s.spread, s.r2, r.floor_cube[p], r.floor_box[p],
+                            published_slope(results, r.size, p));
       }
   return text;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "examples/plot/page.h"
@@ -25,16 +26,42 @@ Json read(const fs::path& path) {
   }
 }
 
+std::string goal_of(const Json& document) {
+  return fmt::format("{}, {} {:g}", document.at("task").get<std::string>(), document.at("error").get<std::string>(),
+                     document.at("goal").get<double>());
+}
+std::string synchronisation_of(const Json& document) {
+  if (document.at("synchronisation") == "gradients") return "gradients averaged in every step";
+  return fmt::format("weights averaged{} every {} steps", document.at("synchronisation") == "gossip" ? " in pairs" : "",
+                     document.at("every").get<std::int64_t>());
+}
+
+// What it costs in samples to synchronise less, and what it saves in time: studies of one goal beside each other.
+void compare(plot::Page& page, const std::vector<Json>& documents) {
+  std::map<std::string, std::vector<const Json*>> goals;
+  for (const auto& each : documents)
+    if (each.at("kind") == "learn") goals[goal_of(each)].push_back(&each);
+  const auto cell = [](const Json& value, const char* format) {
+    return value.is_null() ? std::string("-") : fmt::format(fmt::runtime(format), value.get<double>());
+  };
+  for (const auto& [goal, studies] : goals) {
+    if (studies.size() < 2) continue;
+    page.heading(fmt::format("Ways to synchronise: {}", goal));
+    std::vector<std::vector<std::string>> rows;
+    for (const auto* study : studies)
+      for (const auto& r : study->at("results"))
+        if (r.at("samples_are") == "measured")
+          rows.push_back({synchronisation_of(*study), fmt::format("{}", r.at("workers").get<int>()),
+                          cell(r.at("samples"), "{:.0f}"), cell(r.at("statistical_efficiency"), "{:.3g}"),
+                          cell(r.at("parallel_speed_up"), "{:.2f}"), cell(r.at("learning_speed_up"), "{:.2f}")});
+    std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return std::stoi(a[1]) < std::stoi(b[1]); });
+    page.table({"synchronisation", "workers", "samples", "efficiency", "parallel", "learning"}, rows);
+  }
+}
+
 void add(plot::Page& page, const Json& document, const fs::path& picture) {
   const bool learn = document.at("kind") == "learn";
-  if (learn)
-    page.heading(fmt::format(
-        "Learning: {}, {} {:g}, {}", document.at("task").get<std::string>(), document.at("error").get<std::string>(),
-        document.at("goal").get<double>(),
-        document.at("synchronisation") == "gradients"
-            ? std::string("gradients averaged in every step")
-            : fmt::format("weights averaged{} every {} steps", document.at("synchronisation") == "gossip" ? " in pairs" : "",
-                          document.at("every").get<std::int64_t>())));
+  if (learn) page.heading(fmt::format("Learning: {}, {}", goal_of(document), synchronisation_of(document)));
   else page.heading(document.at("headline").get<std::string>());
   if (fs::exists(picture))
     page.picture(picture, learn ? "samples, statistical efficiency and speed-up against workers" : "speed against ranks");
@@ -71,7 +98,10 @@ void write_report(const std::string& folder) {
       "where "
       "parallel speed-up is ideal.");
   try {
-    for (const auto& file : files) add(page, read(file), fs::path(file).replace_extension(".png"));
+    std::vector<Json> documents;
+    for (const auto& file : files) documents.push_back(read(file));
+    compare(page, documents);
+    for (std::size_t i = 0; i < files.size(); ++i) add(page, documents[i], fs::path(files[i]).replace_extension(".png"));
   } catch (const Json::exception& failure) {
     fail("[scaling] a result in {} is not one of this program: {}", folder, failure.what());
   }

@@ -173,6 +173,19 @@ std::string name_of(const Study& study, const LearnOptions& o) {
   return name;
 }
 
+// The table for programs: numbers as they are, empty where there is none.
+std::string csv_of(const std::vector<Row>& rows) {
+  std::string text =
+      "workers,measured,learning_rate,samples,statistical_efficiency,predicted_efficiency,parallel_speed_up,learning_speed_up,"
+      "rate_is\n";
+  const auto number = [](double value) { return std::isfinite(value) ? fmt::format("{}", value) : std::string(); };
+  for (const auto& row : rows)
+    text += fmt::format("{},{},{},{},{},{},{},{},{}\n", row.workers, row.measured ? 1 : 0,
+                        row.measured ? number(row.measured->learning_rate) : "", number(row.samples), number(row.efficiency),
+                        number(row.law), number(row.parallel), number(row.learning), row.rate_is);
+  return text;
+}
+
 void draw(const fs::path& path, const Study& s, const std::vector<Row>& rows, const planner::Machine* machine) {
   plot::Series samples{.label = "measured"}, law{.label = "predicted from the noise scale"};
   plot::Series efficiency{.label = "measured"}, predicted{.label = "predicted from the noise scale"};
@@ -251,6 +264,7 @@ void tell(const Study& study, const planner::Machine* machine, const LearnOption
   document["notes"] = notes_of(study, rows, machine);
   draw(fs::path(o.out) / (name + ".png"), study, rows, machine);
   trainer::write_text(fs::path(o.out) / (name + ".json"), tool::to_text(document) + "\n");
+  trainer::write_text(fs::path(o.out) / (name + ".csv"), csv_of(rows));
   write_report(o.out);
   if (o.json) {
     fmt::print("{}\n", tool::to_text(document));
@@ -267,8 +281,8 @@ void tell(const Study& study, const planner::Machine* machine, const LearnOption
   };
   print(header);
   for (const auto& row : rows) print(cells_of(row));
-  fmt::print("\n{}\nwritten to {}: runs.csv, {}.json, {}.png, {}\n", notes_of(study, rows, machine), o.out, name, name,
-             report_file);
+  fmt::print("\n{}\nwritten to {}: runs.csv, {}.csv, {}.json, {}.png, {}\n", notes_of(study, rows, machine), o.out, name, name,
+             name, report_file);
 }
 
 }  // namespace mpigrad::scaling

@@ -4,11 +4,13 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <sstream>
 
@@ -192,6 +194,14 @@ void print_once(Transport& transport, const std::string& text) {
   together(transport, [&] {
     if (transport.rank() == 0) fmt::print("{}", text);
   });
+}
+
+void write_text(const std::filesystem::path& path, const std::string& text) {
+  std::FILE* file = std::fopen(path.c_str(), "w");
+  const int reason = errno;
+  require(file != nullptr, "[out] {} cannot be written: {}", path.string(), std::strerror(reason));
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  require((std::fclose(file) == 0) && written, "[out] {} could not be written completely", path.string());
 }
 
 std::string to_text(const nlohmann::ordered_json& document) {

@@ -2,6 +2,7 @@
 // What the command-line tools share: numbers as options, parsing, exit codes, JSON.
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <nlohmann/json_fwd.hpp>
@@ -53,6 +54,8 @@ int finish(const CLI::App& app, const std::function<int()>& f);
 
 // Rank 0 prints, and all ranks learn if that fails: for what is printed where the others do not wait. Collective.
 void print_once(Transport& transport, const std::string& text);
+// Text as a whole file, over what is there. Error: it cannot be written, or not completely.
+void write_text(const std::filesystem::path& path, const std::string& text);
 
 // JSON of two spaces' indentation. Names of files need not be UTF-8, JSON is: what is not becomes U+FFFD.
 std::string to_text(const nlohmann::ordered_json& document);

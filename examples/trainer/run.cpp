@@ -413,12 +413,4 @@ void print(const Description& description, const Options& o, const nlohmann::ord
   fmt::print("{}\n", tool::to_text(document));
 }
 
-void write_text(const std::filesystem::path& path, const std::string& text) {
-  std::FILE* file = std::fopen(path.c_str(), "w");
-  const int reason = errno;
-  require(file != nullptr, "[out] {} cannot be written: {}", path.string(), std::strerror(reason));
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  require((std::fclose(file) == 0) && written, "[out] {} could not be written completely", path.string());
-}
-
 }  // namespace mpigrad::trainer

@@ -100,6 +100,6 @@ Description describe(const Options& options, nn::Module& net, const Shape& input
                      const std::function<Tensor(const Tensor&)>& objective = {});
 // Prints a description, for people or as JSON with `more` in front.
 void print(const Description& description, const Options& options, const nlohmann::ordered_json& more);
-void write_text(const std::filesystem::path& path, const std::string& text);
+using tool::write_text;
 
 }  // namespace mpigrad::trainer

@@ -22,6 +22,7 @@
 #include "comm/spatial/same_parameters.h"
 #include "comm/spatial/upsample.h"
 #include "comm/spatial/window_plan.h"
+#include "comm/taylor_test.h"
 #include "comm/transport/watch/checks.h"
 #include "comm/user_reduction.h"
 #include "framework/cost.h"

@@ -149,3 +149,28 @@ TEST_CASE("adjoint check: outputs without a derivative are left out, inputs with
     require(wrong.starts_with("[adjoint] a square on 2 ranks: first order is off by"), "[test] {}", wrong);
   });
 }
+
+TEST_CASE("adjoint check: a kink beside x is told from a wrong derivative, and so is one at x") {
+  for (const int size : {1, 3})
+    check_on_ranks(size, "kinks", [](const Communicator& comm) {
+      const auto f = [&](const Tensors& in) { return Tensors{allreduce(square(relu(in[0])), comm) + abs(in[0])}; };
+      const auto at = [&](double x) { return Tensors{from_vector({2}, {1.5 + comm.rank(), x}, DType::float64)}; };
+      // Farther away than any step: nothing to tell.
+      const auto smooth = adjoint_check(f, at(0.5), comm, {.linear = false});
+      require(smooth.passed && smooth.kink.empty(), "[test] {} {}", smooth.message, smooth.kink);
+      // Within the steps on every rank, but not within smaller ones.
+      const auto beside = adjoint_check(f, at(3e-4), comm, {.linear = false});
+      require(beside.passed && beside.message.empty() && beside.first < 1e-7, "[test] {}", beside.message);
+      require(has(beside.kink, "first order: a kink or a sharp bend lies within 2e-03 of x"), "[test] {}", beside.kink);
+      const auto on = adjoint_check(f, at(0), comm, {.linear = false});
+      require(!on.passed && on.exact < 1e-12 && has(on.message, "first order: x lies on a kink"), "[test] {}", on.message);
+      require(!has(on.message, "off by"), "[test] {}", on.message);
+      // A wrong slope beside a kink stays wrong.
+      const auto wrong = adjoint_check(
+          [&](const Tensors& in) {
+            return Tensors{apply(SquareSum{comm, 2.001}, {in[0]}) + abs(in[0])};
+          },
+          at(3e-4), comm, {.linear = false});
+      require(!wrong.passed && wrong.kink.empty() && has(wrong.message, "first order is off by"), "[test] {}", wrong.message);
+    });
+}

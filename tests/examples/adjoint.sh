@@ -54,6 +54,9 @@ three() {
   calculates "$expected" "$@" --ranks 3 --x '2,-1;3,4;-5,4' --ybar '1,10;2,20;4,40'
 }
 third=2.3333333333333335
+for op in Allreduce MPI_Allreduce mpi_allreduce MPI_Iallreduce; do
+  three 'y=0,7;0,7;0,7 xbar=7,70;7,70;7,70' $op
+done
 for op in allreduce iallreduce; do
   three 'y=0,7;0,7;0,7 xbar=7,70;7,70;7,70' $op
   three "y=0,$third;0,$third;0,$third xbar=$third,23.333333333333332;$third,23.333333333333332;$third,23.333333333333332" \
@@ -206,9 +209,11 @@ refused_pair() {
 refused_call 'op is required' --ranks 2 --x '1;2' --ybar '1;2'
 refused_call '--x is required' allreduce --ranks 2 --ybar '1;2'
 refused_call '--ybar is required' allreduce --ranks 2 --x '1;2'
+refused_call "'allredce' is none of the operations allreduce, reduce" allredce --ranks 2
 refused_pair "'allredce' is none of the operations allreduce, reduce" allredce
 refused_pair 'allgather with --counts' allgatherv
-refused_pair 'MPI_Allreduce' MPI_Allreduce
+refused_pair 'MPI_Allgatherv is allgather with --counts' MPI_Allgatherv
+refused_pair "'MPI_Allredce' is none" MPI_Allredce
 for bad in '1' '1;2;3' '1;two' '1;nan' '1;1e999' '1,;2' '1;2x' '1,,2;3' ''; do
   refused_call '--x' allreduce --ranks 2 --x "$bad" --ybar '1;2'
   refused_call '--ybar' allreduce --ranks 2 --x '1;2' --ybar "$bad"

@@ -32,6 +32,7 @@ under_launcher() {
   judge "$1 under the launcher, $2 ranks" says "$3"
 }
 
+lesson 00_reverse_mode 1 '^holds: without a derivative h, with the gradient h^2, with the Hessian h^3'
 lesson 01_allgather 3 '^holds: the adjoint is the transpose, element by element'
 lesson 02_sum_over_ranks 4 '^square(allreduce(x)) on every rank .* = P x 2 s'
 lesson 03_data_parallel 4 '^rank 0: .* through replicate |dL/dw| 4\.203363'
@@ -42,6 +43,10 @@ lesson 07_unused_message 4 '^holds: every rank took its part in the backward pas
 lesson 08_contrastive 4 '^full, plain  *P\.000000  1\.000000'
 lesson 09_hessian_vector 4 '^holds: H v is P\.000000 times too large'
 lesson 10_wrong_gradients 4 '^full matrix, gradients summed  *P\.000000  1\.000000'
+lesson 11_matrices 3 '^holds: the adjoint of exscan is its transpose'
+lesson 12_not_linear 3 '^holds: where nobody ties the adjoint passes, to second order'
+lesson 13_wave 4 '^holds: both gradients are those of one rank, at edges and corners, too'
+lesson coming_from_programs 4 '^2\. square(allreduce(x)) from every rank  *P\.000000'
 
 # What the exercises say.
 threads 7 "$lessons/02_sum_over_ranks"
@@ -66,11 +71,16 @@ threads 8 "$lessons/10_wrong_gradients"
 judge '10_wrong_gradients: own columns put back' says '^the same, own columns put back  *0\.907411  0\.965140'
 threads 2 "$lessons/10_wrong_training" --steps 2 --seeds 1 --batch 16 --only 'InfoNCE, exact'
 judge '10_wrong_training' says '^| InfoNCE, exact | [0-9.]* (0\.0) |'
+threads 2 "$lessons/10_wrong_training" --steps 2 --batch 16 --only 'put back'
+baseline() { says '^| untrained |' && says '^| InfoNCE, exact |' && says '^| the same, own columns put back |' && [ "$(grep -c '^| ' "$work/out")" -eq 4 ]; }
+judge '10_wrong_training prints what a row is to be compared with' baseline
 run "$lessons/10_wrong_training" --batch 1
 judge '10_wrong_training: a batch of one' refuses_arguments '--batch is 2 or more'
 
 under_launcher 04_heat 2 '^E^T 1   111111111111111111111112|211111111111111111111111$'
 under_launcher 06_overlap 2 '^holds: backwards: isend irecv wait wait'
+under_launcher 13_wave 2 '^rank 1: a cell in a corner of its block has 2 copies'
+under_launcher 11_matrices 2 '^holds: the adjoint of scatter is its transpose'
 under_launcher 08_contrastive 2 '^full, plain  *2\.000000  1\.000000'
 ranks 2 "$lessons/07_unused_message" --no-such-option
 judge 'an unknown option under the launcher' refuses_arguments '^07_unused_message: '
@@ -84,7 +94,7 @@ judge '--help' says '^Usage: '
 
 # What did not arrive was not printed.
 for each in 01_allgather 02_sum_over_ranks 03_data_parallel 04_heat 05_split_convolution 06_overlap 07_unused_message \
-  08_contrastive 09_hessian_vector 10_wrong_gradients; do
+  08_contrastive 09_hessian_vector 10_wrong_gradients 00_reverse_mode 11_matrices 12_not_linear 13_wave; do
   full "$lessons/$each"
   judge "$each to a full device fails" refuses_full
 done

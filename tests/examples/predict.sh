@@ -136,7 +136,7 @@ says_error() { succeeds && grep -q -e "$1" "$work/err"; }
     status=0
     wait "$child" || status=$?
   }
-  for signal in TERM KILL; do
+  for signal in TERM INT KILL; do
     ended "$signal" "by-$signal"
     expected=75
     [ "$signal" != KILL ] || expected=137
@@ -151,7 +151,7 @@ says_error() { succeeds && grep -q -e "$1" "$work/err"; }
   run "$cosmoflow" train --data "$universes" --batch 4 --epochs 1 --dtype float64 --test-fraction 0.3 --out "$work/limited"
   judge 'another training there, which a signal would let write one, too, is refused' refuses_once 'limited/checkpoint.h5 exists'
   ranks 2 "$cosmoflow" $long $batch --grid depth=2 --time-limit 0.01 --keep-checkpoints 2 --resume --out "$work/limited"
-  judge '--time-limit on two ranks, which go on from one: exit code 75' test "$status" != 0
+  judge '--time-limit on two ranks, which go on from one: exit code 75' test "$status" = 75
   run "$cosmoflow" $long --batch 3 --resume "$work/limited/checkpoint-2.h5" --out "$work/other"
   judge 'an epoch of other steps than the one in whose middle it ended is refused' refuses_once '2 steps into an epoch of 3; now an epoch has 2'
   printf nothing | dd of="$work/limited/checkpoint.h5" bs=1 conv=notrunc 2>"$work/dd"

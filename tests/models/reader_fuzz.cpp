@@ -207,7 +207,8 @@ std::vector<Format> formats() {
   return list;
 }
 
-// Input `number` of a file: cut off, for every other of the first numbers, else changed. `cut` tells which.
+// Input `number` of a file: cut off at every place near its ends for every other of the first numbers, and at a random place for
+// one of eight of the rest; else changed. `cut` tells which.
 Bytes damaged(const Bytes& whole, std::uint64_t number, const Philox& random, bool& cut) {
   const auto size = whole.size();
   const std::uint64_t at_ends = std::min<std::uint64_t>(size, 768);
@@ -220,6 +221,11 @@ Bytes damaged(const Bytes& whole, std::uint64_t number, const Philox& random, bo
   auto result = whole;
   std::uint64_t drawn = 0;
   const auto below = [&](std::uint64_t n) { return random.below(drawn++, n); };
+  if (size > 0 && below(8) == 0) {
+    cut = true;
+    result.resize(below(size));
+    return result;
+  }
   for (auto changes = 1 + below(4); changes > 0 && !result.empty(); --changes) {
     const auto at = below(2) == 0 ? below(std::min<std::uint64_t>(result.size(), 512)) : below(result.size());
     const auto place = result.begin() + static_cast<std::ptrdiff_t>(at);

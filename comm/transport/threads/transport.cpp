@@ -49,11 +49,7 @@ class ThreadsTransport final : public Transport {
     const std::vector<std::int64_t> counts(index(size()), sizeof(mine));
     meet({{.kind = CollectiveKind::allgather, .in = mine.data(), .out = all.data(), .counts = counts}, "split"});
     if (color < 0) return nullptr;
-    std::vector<int> ranks;
-    for (int r = 0; r < size(); ++r)
-      if (all[index(r)][0] == color) ranks.push_back(r);
-    std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) { return all[index(a)][1] < all[index(b)][1]; });
-    return subgroup(ranks);
+    return subgroup(ranks_of_color(all, color));
   }
 
   std::shared_ptr<Transport> duplicate() override {

@@ -392,7 +392,7 @@ TEST_CASE("sample_size: files of a report hold the same numbers") {
   for (std::string line; std::getline(csv_file, line); ++lines)
     commas += static_cast<std::size_t>(std::count(line.begin(), line.end(), ','));
   CHECK(lines == 1 + 2 * 4 * 4);
-  CHECK(commas == lines * 14);
+  CHECK(commas == lines * 15);
   const auto document = nlohmann::json::parse(json_file);
   const auto& parameter = document["sizes"][0]["parameters"]["sigma_8"];
   CHECK(parameter["cube"]["error"].get<double>() == doctest::Approx(results.sizes[0].scores.cube[1].error));

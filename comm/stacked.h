@@ -1,0 +1,72 @@
+#pragma once
+// Tensors of all ranks as one long vector: who counts in inner products, random vectors of that space. What the checks of
+// adjoints (adjoint_check.h, taylor_test.h) stand on; not for users.
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "framework/jvp.h"
+
+namespace mpigrad {
+
+// How ranks hold a tensor that has no layout. `same`: one value, stored on every rank; it counts once in inner products, and both
+// its value and its cotangent must be equal on all ranks, which is checked. (Of a distributed tensor the layout tells: parts that
+// several ranks hold count once, and the cotangent of a share is the same on its ranks.)
+enum class Across : std::uint8_t { varying, same };
+
+namespace detail {
+
+// The space of a list of tensors, or of their cotangents: of a share the cotangent is the same on its ranks.
+class Stacked {
+ public:
+  enum class Role : std::uint8_t { value, cotangent };
+
+  // Those of `across` that are missing vary. Collective.
+  Stacked(const Communicator& comm, const Tensors& like, const std::vector<Across>& across, Role role = Role::value);
+
+  // Uniform in [-1, 1), the same where ranks hold the same, another one for each `purpose`.
+  Tensors random(std::uint64_t seed, std::uint64_t purpose) const;
+  // Over all ranks, in double. Collective.
+  double inner(const Tensors& a, const Tensors& b) const;
+  double norm(const Tensors& a) const;
+  double elements() const;
+  // How far ranks that hold tensor `i` together are from the first of them; 0, or the largest relative difference of any.
+  // Collective.
+  double drift(std::size_t i, const Tensor& x) const;
+
+ private:
+  struct Place {
+    std::uint64_t key = 0;  // equal on ranks that hold the same
+    bool counts = true;     // whether this rank's part enters an inner product
+    Communicator group;     // the ranks that hold the same, or none
+  };
+  static Place place(const Communicator& comm, const Tensor& x, Across across, Role role);
+
+  Communicator comm_;
+  Tensors like_;
+  std::vector<Place> places_;
+};
+
+// f without the outputs that carry no derivative.
+TensorFunction differentiable_outputs(const TensorFunction& f);
+// The same tensors; an Error that begins with [what] if one of them is not floating-point.
+const Tensors& floating_inputs(const char* what, const Tensors& x);
+// x + t v, as new variables.
+Tensors moved(const Tensors& x, double t, const Tensors& v);
+double over_ranks(const Communicator& comm, double value, CombineOp op = CombineOp::sum);
+// The distance of 1 to the next number of the coarsest type among them, on any rank. Collective.
+double coarsest_epsilon(const Communicator& comm, const Tensors& a, const Tensors& b);
+
+}  // namespace detail
+
+// ---- of this rank alone
+
+// Over all elements, in double; lists of tensors are one long vector.
+double inner_product(const Tensors& a, const Tensors& b);
+// Uniform in [-1, 1), of the types of `like`.
+Tensors random_like(const Tensors& like, std::uint64_t seed);
+// Largest |a - b| over max(1, |b|) of all elements; 1e300 if shapes differ or something is not finite on one side only.
+double largest_difference(const Tensor& a, const Tensor& b);
+
+}  // namespace mpigrad

@@ -1,0 +1,23 @@
+// Exercise 6a, to lesson 6: two requests and their waits.
+//
+// Temperature and pressure of the left neighbour arrive by two messages with tags 1 and 2. The program was rearranged, and
+// something went wrong with the waits. Mend it. Each request is waited for once, those of sends, too.
+//
+//   make 06a
+
+#include "judge.h"
+using namespace judge;
+
+Tensor from_the_left(const Tensor& t, const Tensor& p, const Communicator& comm) {
+  const int left = (comm.rank() + comm.size() - 1) % comm.size(), right = (comm.rank() + 1) % comm.size();
+  Request t_in = irecv(t.type(), comm, left, 1), p_in = irecv(p.type(), comm, left, 2);
+  Request t_out = isend(t, comm, right, 1), p_out = isend(p, comm, right, 2);
+  // ---- your lines
+  const Tensor their_p = wait(t_in), their_t = wait(p_in);
+  wait(t_out);
+  wait(p_out);
+  // ----
+  return exp(their_t) - 2 * their_p;
+}
+
+#include "overlap/checks/06a_waits.inc"

@@ -1,0 +1,27 @@
+// Exercise 7b, to lesson 7: what nobody reads gets zeros.
+//
+// A bcast from `root` uses the root's x alone. The others' x is read by nobody: their cotangents are zeros, but they take part.
+// In this vjp something was confused. Mend it.
+//
+//   make 07b
+
+#include "judge.h"
+using namespace judge;
+
+struct FromRoot {
+  Communicator comm;
+  int root = 0;
+  static constexpr OpTraits traits() { return {.name = "your_bcast", .communicates = true}; }
+  Types infer(Inputs in) const { return {in[0].type()}; }
+  Tensor view(Inputs in) const {
+    Untaped scope;
+    return bcast(in[0], comm, root).as_variable();
+  }
+  Tensors vjp(const Replay&, Inputs g) const {
+    // ---- your lines
+    return {reduce(g[0], comm, 0)};
+    // ----
+  }
+};
+
+#include "overlap/checks/07b_wrong_root.inc"

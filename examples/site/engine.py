@@ -1,0 +1,59 @@
+"""The library and the two tools that run in a browser, compiled by Emscripten into one classic script: a page that is opened as a file may
+fetch nothing."""
+
+import pathlib
+import shutil
+import subprocess
+
+# Objects lie in an archive, of which the linker takes what is needed: files that need what a browser has not may be among them as long as
+# they compile.
+LIBRARY = ["framework/*.cpp", "framework/tensor/*.cpp", "framework/optim/*.cpp", "framework/cuda/absent.cpp", "ops/*.cpp", "ops/cpu/*.cpp", "ops/cpu/libraries/*_absent.cpp", "ops/cuda/*absent.cpp",
+           "ops/cuda/*/*absent.cpp", "comm/*.cpp", "comm/messages/*.cpp", "comm/spatial/*.cpp", "comm/transport/*.cpp", "comm/transport/threads/*.cpp",
+           "comm/transport/watch/*.cpp", "comm/transport/device/*.cpp", "comm/transport/nccl/absent.cpp", "comm/transport/mpi/absent.cpp"]
+# Starts processes and threads, and reads the machine; looks into stacks; sends pointers as 64-bit numbers.
+WITHOUT = {"comm/launch.cpp", "comm/transport/watch/whereabouts.cpp", "comm/transport/device/in_process.cpp"}
+TOOLS = ["examples/site/browser/engine.cpp", "examples/site/browser/absent.cpp", "examples/adjoint/calculate.cpp", "examples/adjoint/operations.cpp", "examples/adjoint/picture.cpp", "examples/adjoint/print.cpp",
+         "examples/adjoint/problem.cpp", "examples/adjoint/shapes.cpp", "examples/halo/draw.cpp", "examples/halo/picture.cpp", "examples/halo/plan.cpp"]
+COMPILE = "-std=c++20 -O1 -DFMT_HEADER_ONLY -fexceptions -fno-math-errno"
+LINK = ("-O1 -fexceptions -sSINGLE_FILE=1 -sMODULARIZE=1 -sEXPORT_NAME=mpigradEngine -sENVIRONMENT=web,node -sALLOW_MEMORY_GROWTH=1 -sTOTAL_STACK=1MB "
+        "-sEXPORTED_FUNCTIONS=_mpigrad_adjoint,_mpigrad_halo,_mpigrad_operations -sEXPORTED_RUNTIME_METHODS=ccall")
+
+
+def header_folder(name):
+    for folder in ("/usr/include", "/usr/local/include"):
+        if (pathlib.Path(folder) / name).is_dir():
+            return pathlib.Path(folder) / name
+    raise SystemExit(f"make.py: the headers of {name} are not in /usr/include")
+
+
+def make(root, work, target):
+    """Writes the script; False where there is no Emscripten."""
+    if not shutil.which("em++"):
+        print("no em++: the calculator and the halo planner will not run in the browser (install emscripten)")
+        return False
+    folder = work / "engine"
+    (folder / "include").mkdir(parents=True, exist_ok=True)
+    # Header-only libraries alone, for /usr/include holds another C library's headers.
+    for name in ("fmt", "nlohmann"):
+        link = folder / "include" / name
+        if not link.exists():
+            link.symlink_to(header_folder(name))
+    library = sorted(str(path.relative_to(root)) for pattern in LIBRARY for path in root.glob(pattern))
+    library = [path for path in library if path not in WITHOUT]
+    escaped = str(root).replace(" ", "$ ")
+    rules = [f"flags = {COMPILE} -include {escaped}/examples/site/browser/older_library.h -I{escaped}/examples/site/browser -I{escaped} -Iinclude",
+             "rule compile\n  command = em++ $flags -MD -MF $out.d -c $in -o $out\n  depfile = $out.d\n  deps = gcc\n  description = $out",
+             "rule archive\n  command = rm -f $out && emar rcs $out $in",
+             f"rule link\n  command = em++ {LINK} $in -o $out"]
+    objects = {}
+    for path in library + TOOLS:
+        objects[path] = path.replace("/", "_").removesuffix(".cpp") + ".o"
+        rules.append(f"build {objects[path]}: compile {escaped}/{path}")
+    rules.append("build library.a: archive " + " ".join(objects[path] for path in library))
+    rules.append("build engine.js: link " + " ".join(objects[path] for path in TOOLS) + " library.a")
+    (folder / "build.ninja").write_text("\n".join(rules) + "\n")
+    done = subprocess.run(["ninja", "-C", folder, "engine.js"], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"make.py: the engine for browsers could not be made:\n{done.stdout[-6000:]}{done.stderr[-2000:]}")
+    shutil.copy(folder / "engine.js", target)
+    return True
