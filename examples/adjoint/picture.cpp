@@ -123,11 +123,11 @@ std::string to_svg(const Problem& p, const Result& result) {
   const auto [width, height] = size(*result.matrix);
   const double other_height = size(*result.transposed).second;
   draw_matrix(svg, *result.matrix, {10, 6}, fmt::format("{}: y = A x", p.operation->name), "y", "x");
-  draw_matrix(svg, *result.transposed, {10 + margin + width + 50, 6}, "its adjoint: A transposed", "xbar", "ybar");
+  draw_matrix(svg, *result.transposed, {10 + margin + width + 50, 6}, "its adjoint: A transposed", "x\u0304", "y\u0304");
   const double below = 6 + head + std::max(height, other_height) + 28;
   const double messages = margin + 96 * static_cast<double>(p.size()) + 24;
   draw_messages(svg, *result.matrix, p.x, result.y, {10, below}, "forwards", "x", "y");
-  draw_messages(svg, *result.transposed, p.ybar, result.xbar, {10 + messages, below}, "backwards", "ybar", "xbar");
+  draw_messages(svg, *result.transposed, p.ybar, result.xbar, {10 + messages, below}, "backwards", "y\u0304", "x\u0304");
   return svg.str(fmt::format("{} on {} ranks: the matrix, its transpose, and the messages forwards and backwards",
                              p.operation->name, p.ranks));
 }

@@ -160,7 +160,7 @@ int main(int argc, char** argv) {
     require_taylor(
         "J(u_0, c^2)",
         [&](const Tensors& in) { return Tensors{membrane.misfit(membrane.observe(in[0], in[1], sensors, true), data)}; },
-        {zero, speed}, membrane.comm, {.halvings = 4});
+        {zero, speed}, membrane.comm, {.step = 0.01, .halvings = 4});
     claim(session, true, "and that of J by u_0 and c^2 together, to second order (Taylor test)");
 
     // u_0 -> H u_t is linear: conjugate gradients, as in lesson 4.
