@@ -16,7 +16,7 @@ fi
 
 solved() { succeeds && [ "$(grep -c ': right$' "$work/out")" -eq 5 ] && grep -q '^solved$' "$work/out"; }
 # Rejected by the judge, not by a crash: an error of a rank, or the watchdog's report.
-rejected() { [ "$status" -eq 1 ] && ! grep -q '^solved$' "$work/out" && grep -q -e "$1" "$work/err"; }
+rejected() { [ "$status" -ge 1 ] && [ "$status" -le 2 ] && ! grep -q '^solved$' "$work/out" && grep -q -e "$1" "$work/err"; }
 # Some wrong solution of these lessons is right on one rank: the reason why tests on one rank tell little.
 one_rank=
 "$program" >"$work/list"
@@ -46,5 +46,15 @@ judge 'every exercise is judged' [ "$(ls "$root"/examples/lessons/exercises/*/[0
 for source in "$root"/examples/lessons/solutions/*/[0-9]*.cpp; do
   judge "$(basename "$source" .cpp): at most 20 lines to write" [ "$(sed -n '/---- your lines$/,/\/\/ ----$/p' "$source" | wc -l)" -le 22 ]
 done
+
+
+# The Makefile, beside a build that is not installed.
+if have make; then
+  cp -r "$root/examples/lessons/exercises" "$work/mine"
+  run make -C "$work/mine" --no-print-directory BUILD="$build" 01a
+  judge 'make, with a library that is built and not installed' rejected 'your_shift on 2 ranks: first order is off'
+  run make -C "$work/mine" --no-print-directory BUILD="$build" FROM="$root/examples/lessons/solutions" 01a
+  judge 'and the solution' solved
+fi
 
 summary

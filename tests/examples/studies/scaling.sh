@@ -126,6 +126,15 @@ run "$scaling" learn --task quadratic --workers 1,2,3,4,8,64 --seeds 2 --json --
 judge 'the same on two ranks, of which one has a worker alone or three' holds_all "all(abs(a['samples'] / b['samples'] - 1) < 1e-3 for a, b in zip([r for r in d['results'] if r['workers'] != 3], json.load(open('$work/alone'))['results']))"
 run "$scaling" learn --task quadratic --workers 1,2 --seeds 1 --json --quiet --out "$work/timed" --transport threads --ranks 2
 judge 'where each worker has a rank its time is measured, and one worker has one' holds_all "all(r['rate_is'] == 'measured' and abs(r['seconds'] * r['samples_per_second'] / r['samples'] - 1) < 1e-9 for r in d['results'])"
+# Processes find what one does, with weights that are averaged in pairs, too.
+for how in '' '--sync-every 2 --gossip'; do
+  # shellcheck disable=SC2086  # several words, or none
+  run "$scaling" learn --task quadratic --workers 1,2,4 --seeds 1 $how --json --quiet --out "$work/one$how"
+  cp "$work/out" "$work/one.json"
+  # shellcheck disable=SC2086
+  ranks 2 "$scaling" learn --task quadratic --workers 1,2,4 --seeds 1 $how --json --quiet --out "$work/processes$how"
+  judge "learn under the launcher $how" holds_all "all(abs(a['samples'] / b['samples'] - 1) < 1e-9 for a, b in zip(d['results'], json.load(open('$work/one.json'))['results']))"
+done
 few="--seeds 1 --tuning-seeds 1 --learning-rates 0.05"
 # shellcheck disable=SC2086  # several words
 learn --task lattice-norm --workers 1,2 --goal 0.6 --budget 8000 $few --machine "$root/examples/machines/summit.toml" --more-workers 15000 --json
