@@ -143,8 +143,9 @@ int main(int argc, char** argv) {
     const auto zero = zeros_like(truth);
     const auto measured = [&](bool again) {
       const auto held = [] { return memory_statistics(DeviceKind::cpu); };
-      barrier(membrane.comm);  // ranks that are threads share their memory
-      if (session.world().transport().node_rank() == 0) reset_peak_memory(DeviceKind::cpu);
+      barrier(membrane.comm);
+      // Ranks that are threads share their memory.
+      if (session.rank() == 0 || !membrane.comm.transport().in_one_process()) reset_peak_memory(DeviceKind::cpu);
       barrier(membrane.comm);
       const auto before = held().current_bytes;
       const Tensors g = membrane.gradient(zero, speed, sensors, data, again);
