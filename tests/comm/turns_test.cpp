@@ -9,6 +9,7 @@
 #include "comm/scan.h"
 #include "comm/spatial/invariant.h"
 #include "ops/elementwise.h"
+#include "ops/random.h"
 #include "ops/reduce.h"
 #include "tests/support/cases/transport_cases.h"
 #include "tests/support/errors.h"
