@@ -14,6 +14,8 @@ if [ ! -x "$program" ]; then
   exit 0
 fi
 
+# On a loaded machine a rank may stand still for longer than a student would wait.
+export MPIGRAD_CHECKS=signatures,watchdog=20
 solved() { succeeds && [ "$(grep -c ': right$' "$work/out")" -eq 5 ] && grep -q '^solved$' "$work/out"; }
 # Rejected by the judge, not by a crash: an error of a rank, or the watchdog's report.
 rejected() { [ "$status" -ge 1 ] && [ "$status" -le 2 ] && ! grep -q '^solved$' "$work/out" && grep -q -e "$1" "$work/err"; }
