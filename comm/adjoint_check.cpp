@@ -168,8 +168,7 @@ class Checker {
         return;
       }
     }
-    worst = std::max(worst, error);
-    if (!(error <= tolerance)) failed("{} is off by {:.1e}: {} and {}; ", order, error, expected, found);
+    note(order, worst, expected, found, typical, tolerance);
   }
 
   const Communicator& comm_;

@@ -16,7 +16,6 @@ for name in names:
     wrong = (pathlib.Path(root) / f"tests/examples/exercises/{short}.txt").read_text().split("---- wrong\n")[1:]
     if len(wrong) < 3 or len(lines.findall(stub)) != 1 or lines.split(stub)[1] != lines.split(solution)[1]:
         sys.exit(f"{name}: three wrong solutions, and a solution that differs from the stub in the student's lines alone, are needed")
-    own = lines.search(stub).group().count("\n") - 2
     variants = {"stub": stub, "solution": solution} | {f"wrong{i + 1}": lines.sub(lambda _: each, stub) for i, each in enumerate(wrong)}
     for variant, source in variants.items():
         space = f"exercise_{short}_{variant}"

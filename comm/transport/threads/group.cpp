@@ -318,4 +318,24 @@ std::shared_ptr<Group> Group::child(std::span<const int> ranks, std::uint64_t or
   return group;
 }
 
+// ---- receives
+
+Status read_envelope(const Group::Envelope& envelope, const Message& message, DType type, int rank) {
+  require(envelope.count == message.count && envelope.type == type,
+          "[exchange] rank {} sent {} {} with tag {} to rank {}, which expects {} {}", envelope.source, envelope.count,
+          name_of(envelope.type), envelope.tag, rank, message.count, name_of(type));
+  if (message.count > 0) std::memcpy(message.data, envelope.data.get(), static_cast<std::size_t>(message.count * size_of(type)));
+  return {envelope.source, envelope.tag};
+}
+
+void Receives::wait() {
+  for (auto& receive : all_) receive.wait();
+}
+bool Receives::test() {
+  return std::all_of(all_.begin(), all_.end(), [](auto& receive) { return receive.test(); });
+}
+void Receives::drop() noexcept {
+  for (auto& receive : all_) receive.cancel();
+}
+
 }  // namespace mpigrad::threads

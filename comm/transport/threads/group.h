@@ -152,4 +152,19 @@ class Group {
   std::map<std::pair<std::vector<int>, std::uint64_t>, Child> children_;
 };
 
+// What has arrived, into the memory of the receive that took it; an Error if it is not what that one expects.
+Status read_envelope(const Group::Envelope& envelope, const Message& message, DType type, int rank);
+
+// Several receives as one.
+class Receives final : public PendingWork {
+ public:
+  explicit Receives(std::vector<Pending> all) : all_(std::move(all)) {}
+  void wait() override;
+  bool test() override;
+  void drop() noexcept override;
+
+ private:
+  std::vector<Pending> all_;
+};
+
 }  // namespace mpigrad::threads

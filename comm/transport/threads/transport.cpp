@@ -87,15 +87,7 @@ class Receive final : public PendingWork {
   Receive(std::shared_ptr<Group> group, int rank, const Message& message, DType type)
       : group_(std::move(group)), rank_(rank), message_(message), type_(type),
         posted_(group_->post_receive(message.peer, rank, message.tag)) {}
-  void wait() override {
-    const auto envelope = group_->take(rank_, posted_);
-    status_ = {envelope.source, envelope.tag};
-    require(envelope.count == message_.count && envelope.type == type_,
-            "[exchange] rank {} sent {} {} with tag {} to rank {}, which expects {} {}", envelope.source, envelope.count,
-            name_of(envelope.type), envelope.tag, rank_, message_.count, name_of(type_));
-    if (message_.count > 0)
-      std::memcpy(message_.data, envelope.data.get(), static_cast<std::size_t>(message_.count * size_of(type_)));
-  }
+  void wait() override { status_ = read_envelope(group_->take(rank_, posted_), message_, type_, rank_); }
   bool test() override { return group_->filled(rank_, *posted_); }
   void drop() noexcept override { group_->cancel(rank_, posted_); }
   Status status() const override { return status_; }
@@ -107,23 +99,6 @@ class Receive final : public PendingWork {
   DType type_;
   std::shared_ptr<Group::Posted> posted_;
   Status status_;
-};
-
-class Receives final : public PendingWork {
- public:
-  explicit Receives(std::vector<Pending> all) : all_(std::move(all)) {}
-  void wait() override {
-    for (auto& receive : all_) receive.wait();
-  }
-  bool test() override {
-    return std::all_of(all_.begin(), all_.end(), [](auto& receive) { return receive.test(); });
-  }
-  void drop() noexcept override {
-    for (auto& receive : all_) receive.cancel();
-  }
-
- private:
-  std::vector<Pending> all_;
 };
 
 class StartedCollective final : public PendingWork {

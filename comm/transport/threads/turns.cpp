@@ -133,7 +133,7 @@ class TurnsTransport final : public Transport {
       room_->group->deliver(message.peer,
                             {rank(), message.tag, copy_of(message.data, message.count * size_of(type)), message.count, type});
     }
-    return pending<All>(std::move(all));
+    return pending<Receives>(std::move(all));
   }
 
   Pending start_receive(const Message& message, DType type) override {
@@ -246,13 +246,7 @@ class TurnsTransport final : public Transport {
       if (!posted_->filled)
         turns_->end(me_, fmt::format("receive of {} {} with tag {} waits for {}", message_.count, name_of(type_), message_.tag,
                                      message_.peer == any_source ? "anybody" : fmt::format("rank {}", message_.peer)));
-      const auto& envelope = posted_->envelope;
-      status_ = {envelope.source, envelope.tag};
-      require(envelope.count == message_.count && envelope.type == type_,
-              "[exchange] rank {} sent {} {} with tag {} to rank {}, which expects {} {}", envelope.source, envelope.count,
-              name_of(envelope.type), envelope.tag, rank_, message_.count, name_of(type_));
-      if (message_.count > 0)
-        std::memcpy(message_.data, envelope.data.get(), static_cast<std::size_t>(message_.count * size_of(type_)));
+      status_ = read_envelope(posted_->envelope, message_, type_, rank_);
     }
     bool test() override { return turns_->ask(me_, posted_->filled, "a receive"); }
     Status status() const override { return status_; }
@@ -264,23 +258,6 @@ class TurnsTransport final : public Transport {
     Message message_;
     DType type_;
     Status status_;
-  };
-
-  class All final : public PendingWork {
-   public:
-    explicit All(std::vector<Pending> all) : all_(std::move(all)) {}
-    void wait() override {
-      for (auto& each : all_) each.wait();
-    }
-    bool test() override {
-      return std::all_of(all_.begin(), all_.end(), [](auto& each) { return each.test(); });
-    }
-    void drop() noexcept override {
-      for (auto& each : all_) each.cancel();
-    }
-
-   private:
-    std::vector<Pending> all_;
   };
 
   std::shared_ptr<Turns> turns_;
