@@ -1,6 +1,7 @@
 #include "examples/plan/networks.h"
 
 #include "examples/plan/layer_file.h"
+#include "examples/plan/layer_network.h"
 #include "examples/tool/together.h"
 #include "framework/joined.h"
 #include "models/networks/cosmoflow.h"
@@ -123,6 +124,24 @@ std::map<std::string, Network>& registry() {
   return all;
 }
 
+void refuse_size_of_file(const std::string& name, std::int64_t size) {
+  if (size > 0 && name.ends_with(".toml"))
+    throw tool::UsageError("--size is for networks by name: a layer file says how large its layers are");
+}
+
+// One of a layer file, under the file's name.
+const Network& network_of_file(const std::string& file) {
+  auto& all = registry();
+  if (const auto found = all.find(file); found != all.end()) return found->second;
+  const auto layers = read_layer_file(file);
+  (void)make_network(file, layers);
+  return all
+      .emplace(file, Network{.make = [file, layers] { return make_network(file, layers); },
+                             .input = input_of(layers),
+                             .sentence = "layers of a file"})
+      .first->second;
+}
+
 }  // namespace
 
 const std::map<std::string, Network>& networks() { return registry(); }
@@ -143,6 +162,7 @@ Shape input_of(const Network& network, std::int64_t size) {
 }
 
 const Network& network_named(const std::string& name) {
+  if (name.ends_with(".toml")) return network_of_file(name);
   const auto found = registry().find(name);
   if (found == registry().end()) {
     std::vector<std::string> known;
@@ -153,6 +173,7 @@ const Network& network_named(const std::string& name) {
 }
 
 planner::Subject subject_named(const std::string& name, std::int64_t size) {
+  refuse_size_of_file(name, size);
   const auto& network = network_named(name);
   return {
       .make = [&network](bool recompute) { return recompute && network.recomputing ? network.recomputing() : network.make(); },
@@ -170,10 +191,8 @@ planner::Machine machine_of(const std::string& file) {
 }
 
 std::vector<planner::Layer> layers_named(const std::string& name, std::int64_t size) {
-  if (name.ends_with(".toml")) {
-    if (size > 0) throw tool::UsageError("--size is for networks by name: a layer file says how large its layers are");
-    return read_layer_file(name);
-  }
+  refuse_size_of_file(name, size);
+  if (name.ends_with(".toml")) return read_layer_file(name);
   const auto& network = network_named(name);
   try {
     const auto net = network.make();

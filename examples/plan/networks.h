@@ -39,7 +39,8 @@ Shape input_of(const Network& network, std::int64_t size);
 // network, or it cannot be of that size, or `size` is given for a file, which says the sizes itself.
 std::vector<planner::Layer> layers_named(const std::string& network, std::int64_t size);
 
-// UsageError: as layers_named() says, of networks alone.
+// Those of a layer file are one after the other (layer_network.h). UsageError: as layers_named() says, and a file whose layers
+// make no network.
 const Network& network_named(const std::string& name);
 planner::Subject subject_named(const std::string& network, std::int64_t size);
 // UsageError: what read_machine() says.

@@ -6,7 +6,8 @@
 //   mpiexec -n 2 build/tests/planner_accuracy measure --predictions two.csv --out measured.csv
 //
 // `predict` times ops one at a time, never a whole step: on the very shapes of the case (exact), and on those of smaller and
-// larger inputs alone (interpolated). `measure` runs the steps, and prints accuracy 1 - |predicted - measured| / measured.
+// larger inputs alone (interpolated). `measure` runs the steps, in rounds in which every case has its turn, so that a machine
+// whose speed drifts is as slow for one case as for another, and prints accuracy 1 - |predicted - measured| / measured.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -145,8 +146,9 @@ void predict(const Communicator& world, const std::string& out) {
                         row.memory);
 }
 
-// Steps as a trainer makes them, the median of some.
-std::pair<double, double> measured(const Case& c, const Communicator& world) {
+// Steps as a trainer makes them: adds the seconds of some, and returns the peak of memory in bytes.
+double run_steps(const Case& c, const Communicator& world, std::vector<double>& seconds) {
+  constexpr int warm = 2, timed = 4;
   const auto subject = plan::subject_named(c.network->name, c.network->size);
   const auto net = subject.make(false);
   const auto input = input_of(c, c.network->size);
@@ -157,9 +159,8 @@ std::pair<double, double> measured(const Case& c, const Communicator& world) {
   net->build(layout, build);
   net->train();
   const auto optimizer = c.options.optimizer(net->parameters());
-  std::vector<double> seconds;
   std::int64_t peak = 0;
-  for (int i = 0; i < 9; ++i) {
+  for (int i = 0; i < warm + timed; ++i) {
     const auto x = constant(random_uniform(layout->box().extents(), {1, 2}, 0, 1).with_layout(layout));
     reset_peak_memory(DeviceKind::cpu);
     world.transport().barrier();
@@ -170,11 +171,15 @@ std::pair<double, double> measured(const Case& c, const Communicator& world) {
       optimizer->step(gradients);
     }
     world.transport().barrier();
-    if (i > 1) seconds.push_back(detail::seconds_now() - start);
+    if (i >= warm) seconds.push_back(detail::seconds_now() - start);
     peak = memory_statistics(DeviceKind::cpu).peak_bytes - before;
   }
-  std::sort(seconds.begin(), seconds.end());
-  return {largest(world, seconds[seconds.size() / 2]), largest(world, static_cast<double>(peak))};
+  return largest(world, static_cast<double>(peak));
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
 }
 
 std::vector<Row> read(const std::string& path, int ranks) {
@@ -195,18 +200,24 @@ std::vector<Row> read(const std::string& path, int ranks) {
 
 double accuracy(double predicted, double real) { return 1 - std::abs(predicted - real) / real; }
 
-void measure(const Communicator& world, const std::string& predictions, const std::string& out) {
+void measure(const Communicator& world, const std::string& predictions, const std::string& out, int rounds) {
   const auto rows = read(predictions, world.size());
   std::string table;
   double exact = 0, interpolated = 0, memory = 0, worst = 1, worst_interpolated = 1;
   std::map<std::string, std::vector<std::array<double, 3>>> by_network;
   int count = 0;
-  for (const auto& c : cases(world.size())) {
+  const auto all = cases(world.size());
+  std::vector<std::vector<double>> steps(all.size());
+  std::vector<double> peaks(all.size());
+  for (int round = 0; round < rounds; ++round)
+    for (std::size_t i = 0; i < all.size(); ++i) peaks[i] = run_steps(all[i], world, steps[i]);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto& c = all[i];
     const auto row = std::find_if(rows.begin(), rows.end(),
                                   [&](const Row& r) { return r.network == c.network->name && r.strategy == c.strategy; });
     require(row != rows.end(), "[planner_accuracy] {} has no {}, {}, on {} ranks", predictions, c.network->name, c.strategy,
             world.size());
-    const auto [seconds, bytes] = measured(c, world);
+    const double seconds = largest(world, median(steps[i])), bytes = peaks[i];
     const double a = accuracy(row->exact, seconds), b = accuracy(row->interpolated, seconds), m = accuracy(row->memory, bytes);
     exact += a, interpolated += b, memory += m, worst = std::min(worst, a), worst_interpolated = std::min(worst_interpolated, b),
                                                 ++count;
@@ -248,11 +259,13 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   auto* measures = app.add_subcommand("measure", "run the steps and compare");
   measures->add_option("--predictions", predictions)->required();
   measures->add_option("--out", out)->required();
+  int rounds = 3;
+  measures->add_option("--rounds", rounds, "turns of every case")->check(CLI::PositiveNumber)->capture_default_str();
   if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
   return tool::finish(app, *transport, [&] {
     const Communicator world(transport);
     if (*predicts) predict(world, out);
-    else measure(world, predictions, out);
+    else measure(world, predictions, out, rounds);
     return 0;
   });
 }

@@ -69,6 +69,59 @@ update = 1e-4
 END
 cost --strategy data --ranks 4 --samples 64 --batch 16 --alpha 1e-6 --bandwidth 1e9 --layers "$work/layers.toml" --times "$work/times.toml"
 judge 'times of layers' holds "abs(d['compute_s'] - (16 * 6e-3 + 4 * 2e-4)) < 1e-12"
+# A network of a file is laid out as the same one of the registry is.
+python3 - "$work/alexnet.toml" <<'END'
+import sys
+
+file = open(sys.argv[1], "w")
+
+
+def layer(name, kind, inputs, outputs, kernel=None, weights=None):
+    file.write(f'[[layer]]\nname = "{name}"\nkind = "{kind}"\nin = {inputs}\nout = {outputs}\n')
+    if kernel:
+        file.write(f"kernel = [1, {kernel}, {kernel}]\n")
+    if weights:
+        file.write(f"weights = {weights}\n")
+
+
+place, channels = 227, 3
+for number, extent, out, kernel, groups, pool in (1, 55, 96, 11, 1, 27), (2, 27, 256, 5, 2, 13), (3, 13, 384, 3, 1, 0), (4, 13, 384, 3, 2, 0), (5, 13, 256, 3, 2, 6):
+    shape = [1, extent, extent, out]
+    layer(f"conv{number}", "conv", [1, place, place, channels], shape, kernel, kernel * kernel * channels * out // groups + out)
+    layer(f"relu{number}", "activation", shape, shape)
+    if pool:
+        layer(f"pool{number}", "max_pool", shape, [1, pool, pool, out], 3)
+    place, channels = pool or extent, out
+features = place * place * channels
+for number, out in (6, 4096), (7, 4096), (8, 1000):
+    layer(f"fc{number}", "linear", [1, 1, 1, features], [1, 1, 1, out], weights=features * out + out)
+    if number < 8:
+        layer(f"relu{number}", "activation", [1, 1, 1, out], [1, 1, 1, out])
+        layer(f"drop{number}", "dropout", [1, 1, 1, out], [1, 1, 1, out])
+    features = out
+END
+of() { run "$plan" best --network "$1" --machine "$machines/perlmutter.toml" --ranks 4 --batch 64 --json; }
+of alexnet
+cp "$work/out" "$work/alexnet.json"
+of "$work/alexnet.toml"
+# That one is trained with a loss, and this one with a sum.
+cat >"$work/alike.py" <<'END'
+import json
+import sys
+
+one, other = (json.load(open(file))["plans"] for file in sys.argv[1:])
+assert len(one) == len(other) > 2
+for a, b in zip(one, other):
+    assert abs(a["seconds_per_step"] / b["seconds_per_step"] - 1) < 0.05
+assert one[0]["choice"] == other[0]["choice"] and abs(one[0]["memory_bytes"] / other[0]["memory_bytes"] - 1) < 0.01
+END
+alike() { succeeds && python3 "$work/alike.py" "$work/alexnet.json" "$work/out"; }
+judge 'best of a layer file' alike
+run "$plan" simulate --network "$work/alexnet.toml" --machine "$machines/perlmutter.toml" --batch 64 --grid sample=4
+judge 'simulate a layer file' succeeds
+sed 's/in = \[1, 13, 13, 384\]/in = [1, 13, 13, 192]/' "$work/alexnet.toml" >"$work/broken.toml"
+of "$work/broken.toml"
+judge 'a layer file that is no chain' refuses "layer .* does not take what .* gives"
 run "$plan" integrated --network alexnet --ranks 512 --batch 2048 --alpha 2e-6 --bandwidth 6442450944 --samples 1200000 --json
 judge "Gholami's best grid" holds "d['best'] == {'pr': 32, 'pc': 16} and abs(d['speedup'] / 9.7 - 1) < 0.1"
 run "$plan" integrated --network alexnet --ranks 1024 --batch 512 --alpha 2e-6 --bandwidth 6e9 --samples 1200000 --convolutions domain --json

@@ -226,14 +226,21 @@ std::vector<Plan> search(const Subject& subject, const Machine& machine, const S
           if (plan.fits) found.push_back(std::move(plan));
         }
     }
-    const auto fastest = std::min_element(found.begin(), found.end(), [](const Plan& a, const Plan& b) {
-      return std::pair(!a.fits, a.seconds) < std::pair(!b.fits, b.seconds);
-    });
-    // Updating parts of the weights may pay where it is not needed.
-    if (auto choice = fastest->choice; !choice.sharded_weights && o.ranks > choice.grid.channel) {
+    // Updating parts of the weights may pay where it is not needed: on the fastest grids.
+    constexpr std::size_t tried_in_parts = 4;
+    std::stable_sort(found.begin(), found.end(),
+                     [](const Plan& a, const Plan& b) { return std::pair(!a.fits, a.seconds) < std::pair(!b.fits, b.seconds); });
+    std::vector<Plan> in_parts;
+    for (std::size_t i = 0; i < std::min(tried_in_parts, found.size()); ++i) {
+      auto choice = found[i].choice;
+      if (choice.sharded_weights || o.ranks == choice.grid.channel) continue;
       choice.sharded_weights = true;
-      found.push_back(evaluated(choice));
+      if (std::any_of(found.begin(), found.end(), [&](const Plan& plan) { return plan.choice == choice; })) continue;
+      auto plan = evaluated(choice);
+      // Of weights that are split along channels nothing else is cut.
+      if (plan.memory != found[i].memory || plan.seconds != found[i].seconds) in_parts.push_back(std::move(plan));
     }
+    for (auto& plan : in_parts) found.push_back(std::move(plan));
     if (o.own_grids && o.ranks > 1)
       for (const auto& choice : with_layer_grids(subject, machine, found, o)) found.push_back(evaluated(choice));
     for (auto& plan : found) plans.push_back(std::move(plan));

@@ -79,8 +79,9 @@ Alone alone(const Subject& subject, const Machine& machine, const std::string& p
 // One way, laid out op by op on the dry device; of the ranks on which it may take longest, the one on which it does.
 Plan evaluate(const Subject& subject, const Machine& machine, const Choice& choice, const SearchOptions& options,
               const Alone& whole, const OpTimes* ops = nullptr);
-// The best ones, those that fit first, by seconds of a step. Recomputation and weights in parts are tried where a grid does not
-// fit without. Errors: a machine with fewer ranks, no grid at all, what describe() says of the network.
+// The best ones, those that fit first, by seconds of a step. Recomputation, which only saves memory, is tried where a grid does
+// not fit without, weights in parts there and on the fastest grids. Errors: a machine with fewer ranks, no grid at all, what
+// describe() says of the network.
 std::vector<Plan> search(const Subject& subject, const Machine& machine, const SearchOptions& options);
 
 }  // namespace mpigrad::planner
