@@ -17,6 +17,7 @@
 #include "comm/hdf5/io_thread.h"
 #include "comm/launch.h"
 #include "framework/joined.h"
+#include "framework/tensor/printable.h"
 
 namespace mpigrad::tool {
 namespace {
@@ -59,6 +60,15 @@ int printed(Transport* transport) {
   return 0;
 }
 
+// Of a tool with commands that was given none of them.
+std::optional<std::string> command_problem(const CLI::App& app, int argc, char** argv) {
+  if (app.get_require_subcommand_min() == 0 || !app.get_subcommands().empty()) return std::nullopt;
+  std::vector<std::string> names;
+  for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(command->get_name());
+  if (argc < 2 || argv[1][0] == '-') return fmt::format("a command is missing: {}", joined(names, ", "));
+  return fmt::format("there is no command '{}': {}", printable(argv[1]), joined(names, ", "));
+}
+
 int parse_on(CLI::App& app, int argc, char** argv, Transport* transport) {
   const int rank = transport != nullptr ? transport->rank() : 0;
   if (app.get_footer().empty())
@@ -73,7 +83,7 @@ int parse_on(CLI::App& app, int argc, char** argv, Transport* transport) {
   } catch (const CLI::ParseError& error) {
     helped = error.get_exit_code() == 0;
     if (helped) app.exit(error, help, help);
-    else problem = error.what();
+    else problem = command_problem(app, argc, argv).value_or(error.what());
   }
   try {
     if (transport != nullptr) {

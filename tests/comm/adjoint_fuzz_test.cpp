@@ -1,8 +1,8 @@
 // Random cases of every communication operation on the `threads` transport. MPIGRAD_FUZZ_SEED=N runs case N alone.
 
 #include "tests/comm/adjoint_fuzz.h"
+#include "tests/support/all_tests.h"
 
-#include <cstdlib>
 
 #include "tests/support/progress.h"
 #include "tests/support/ranks.h"
@@ -11,7 +11,7 @@ using namespace mpigrad;
 using namespace mpigrad::testing;
 
 TEST_CASE("adjoint fuzz: values, gradients and second derivatives of every operation") {
-  const std::uint64_t cases = std::getenv("MPIGRAD_TEST_ALL") != nullptr ? 200000 : 10000;
+  const std::uint64_t cases = all_tests() ? 200000 : 10000;
   const auto asked = asked_fuzz_seed();
   const auto run = [](std::uint64_t seed) {
     check_on_ranks(static_cast<int>(seed % 7) + 1, "fuzz", [&](const Communicator& comm) { run_fuzz_case(comm, seed); });

@@ -3,7 +3,6 @@
 // more than cores. MPIGRAD_FUZZ_SEED=N runs random case N alone.
 
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <utility>
 
@@ -15,6 +14,7 @@
 #include "ops/loss.h"
 #include "ops/reduce.h"
 #include "tests/comm/adjoint_fuzz.h"
+#include "tests/support/all_tests.h"
 #include "tests/support/cases/contrastive_cases.h"
 #include "tests/support/cases/encoder_cases.h"
 #include "tests/support/cases/layer_cases.h"
@@ -29,7 +29,7 @@ namespace {
 // Every operation twice.
 void check_random_cases(const Communicator& comm) {
   if (const auto asked = asked_fuzz_seed(); asked >= 0) return run_fuzz_case(comm, static_cast<std::uint64_t>(asked));
-  const auto cases = (std::getenv("MPIGRAD_TEST_ALL") != nullptr ? 30 : 2) * all_makers().size();
+  const auto cases = (all_tests() ? 30 : 2) * all_makers().size();
   for (std::uint64_t i = 0; i < cases; ++i) {
     if (i % 100 == 0 && comm.rank() == 0) note_progress(fmt::format("random operations, from case {}", i));
     run_fuzz_case(comm, 7 * (i + cases * static_cast<std::uint64_t>(comm.size())));

@@ -54,6 +54,10 @@ run "$tools/cosmoflow" train --data x --statistics local
 judge 'cosmoflow refuses --statistics without batch norm' refuses_arguments '--statistics is of --batch-norm'
 run "$tools/universe" power --k 0.1 --kmin 0.01
 judge 'universe refuses a range beside wavenumbers' refuses_arguments '--kmin is of a range'
+run "$tools/cosmoflow" trian
+judge 'a misspelt command is named' refuses_arguments "^cosmoflow: there is no command 'trian': train, evaluate"
+run "$tools/cosmoflow"
+judge 'a missing command is asked for' refuses_arguments '^cosmoflow: a command is missing: train, evaluate'
 run "$tools/cosmoflow" train --describe --size 64 --flips --out x
 judge 'describe says what means nothing to it' warns '--flips, --out have no effect with --describe'
 run "$tools/cosmoflow" train --describe --size 64 --batch 4 --optimizer sgd --momentum 0.5

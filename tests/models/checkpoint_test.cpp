@@ -17,6 +17,7 @@
 #include "ops/loss.h"
 #include "ops/random.h"
 #include "ops/reduce.h"
+#include "tests/support/all_tests.h"
 #include "tests/support/files.h"
 #include "tests/support/ranks.h"
 #include "tests/support/skip.h"
@@ -270,7 +271,7 @@ TEST_CASE("a flipped bit of a checkpoint is refused or changes nothing that is r
   };
   // Every bit of the weights and of a note, where no format of HDF5's helps, and one bit of every byte of the file, or of every
   // third.
-  const std::size_t step = std::getenv("MPIGRAD_TEST_ALL") != nullptr ? 1 : 3;
+  const std::size_t step = all_tests() ? 1 : 3;
   const Hdf5Reader reader(file);
   const auto weights = reader.read<float>("parameters/scale");
   for (const std::string_view part : {std::string_view(reinterpret_cast<const char*>(weights.data()), 4 * weights.size()),

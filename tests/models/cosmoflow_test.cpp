@@ -5,8 +5,8 @@
 #include <doctest/doctest.h>
 
 #include <array>
-#include <cstdlib>
 
+#include "tests/support/all_tests.h"
 #include "tests/support/cases/network_training.h"
 #include "tests/support/progress.h"
 
@@ -30,16 +30,12 @@ std::vector<GridExtents> grids(bool all) {
                           {1, 1, 2, 1},
                           {1, 1, 1, 2},
                           {3, 1, 1, 1},
-                          {1, 3, 1, 1},
                           {1, 2, 2, 1},
-                          {2, 1, 1, 2},
-                          {1, 1, 1, 4},
                           {1, 3, 2, 1},
                           {2, 3, 1, 1},
                           {1, 1, 2, 3},
                           {1, 2, 2, 2},
                           {8, 1, 1, 1},
-                          {2, 4, 1, 1},
                           {2, 1, 2, 2},
                           {1, 1, 1, 8}})
       list.push_back({e[0], e[1], e[2], e[3]});
@@ -53,8 +49,6 @@ std::vector<GridExtents> grids(bool all) {
             if (sample * depth * height * width == ranks) list.push_back({sample, depth, height, width});
   return list;
 }
-
-bool all_tests() { return std::getenv("MPIGRAD_TEST_ALL") != nullptr; }
 
 // Of the full network with all tests; else of one with fewer filters, whose layers are the same.
 CosmoFlowOptions hybrid() { return {.batch_norm = true, .filter_divisor = all_tests() ? 1 : 8}; }
@@ -85,5 +79,5 @@ TEST_CASE("CosmoFlow, hybrid: 20 steps are the same on every grid") { check_grid
 TEST_CASE("CosmoFlow, MLPerf: 20 steps are the same on mixed grids") {
   CosmoFlowRun run{.options = {.variant = CosmoFlowVariant::mlperf, .filter_divisor = 8}, .extent = 32};
   if (all_tests()) return check_grids(run, grids(true));
-  check_grids(run, {{1, 3, 1, 1}, {1, 1, 2, 2}, {3, 2, 1, 1}, {2, 2, 2, 1}});
+  check_grids(run, {{1, 3, 1, 2}, {2, 2, 2, 1}});
 }

@@ -17,7 +17,6 @@
 
 #include <array>
 #include <csignal>
-#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <span>
@@ -31,6 +30,7 @@
 #include "models/data/volumes/volumes.h"
 #include "models/train/checkpoint/checkpoint.h"
 #include "ops/random.h"
+#include "tests/support/all_tests.h"
 #include "tests/support/files.h"
 #include "tests/support/format_files.h"
 #include "tests/support/image_files.h"
@@ -356,7 +356,7 @@ bool read_format(const Format& format, std::uint64_t count, std::uint64_t seed, 
 
 int main(int argc, char** argv) {
   using namespace mpigrad::testing;
-  const bool all = std::getenv("MPIGRAD_TEST_ALL") != nullptr;
+  const bool all = all_tests();
   std::uint64_t inputs = all ? 110000 : 12000, seed = 1;
   std::string only;
   const std::span arguments(argv, static_cast<std::size_t>(argc));

@@ -13,6 +13,7 @@
 #include "models/data/volumes/nifti.h"
 #include "models/networks/unet3d.h"
 #include "models/segmentation/losses.h"
+#include "tests/support/all_tests.h"
 #include "tests/support/progress.h"
 #include "tests/support/ranks.h"
 #include "tests/support/shared_data.h"
@@ -147,8 +148,6 @@ bool without(const char* name, const char* file) {
 
 constexpr const char *a_brain = "3d/mni152/mni_icbm152_t1_tal_nlin_sym_09a_converted.nii.gz",
                      *a_map = "3d/synthseg_labelmaps/training_seg_01.nii.gz";
-bool all_tests() { return std::getenv("MPIGRAD_TEST_ALL") != nullptr; }
-
 }  // namespace
 
 TEST_CASE("U-Net on a real brain: eight ranks have the loss and the gradients of one") {

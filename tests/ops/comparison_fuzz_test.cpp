@@ -3,6 +3,7 @@
 // printed.
 
 #include "tests/ops/comparison_fuzz.h"
+#include "tests/support/all_tests.h"
 
 #include <cstdlib>
 #include <random>
@@ -29,7 +30,7 @@ void run_comparisons(const std::string& kind, std::uint64_t count, ComparisonCas
   for (const auto& [of, seed] : kept)
     if (of == kind) run_comparison(kind, make, seed);
   for (std::uint64_t seed = 0; seed < count; ++seed) run_comparison(kind, make, seed);
-  if (std::getenv("MPIGRAD_TEST_ALL") == nullptr) return;
+  if (!all_tests()) return;
   const std::uint64_t first = std::uint64_t{std::random_device{}()} << 8;
   fmt::print("comparison: {} from seed {}\n", kind, first);
   for (std::uint64_t seed = first; seed < first + 10 * count; ++seed) {
