@@ -68,6 +68,26 @@ std::vector<int> busiest(const Choice& choice, const std::array<std::set<std::in
   return ranks;
 }
 
+// Whether a prime number of ranks has moved from one axis to another, or filters are channels.
+bool adjacent(const Choice& a, const Choice& b) {
+  const auto from = extents_of(a.grid), to = extents_of(b.grid);
+  if (from == to) return true;
+  int larger = 0, smaller = 0;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    if (from[i] == to[i]) continue;
+    int& factor = to[i] > from[i] ? larger : smaller;
+    const int high = std::max(from[i], to[i]), low = std::min(from[i], to[i]);
+    if (factor != 0 || high % low != 0) return false;
+    factor = high / low;
+  }
+  const auto is_prime = [](int n) {
+    for (int d = 2; d * d <= n; ++d)
+      if (n % d == 0) return false;
+    return n > 1;
+  };
+  return larger == smaller && is_prime(larger);
+}
+
 }  // namespace
 
 StepTrace traced(const Subject& subject, const Choice& choice, const SearchOptions& o, int rank) {
@@ -210,12 +230,10 @@ std::vector<Plan> search(const Subject& subject, const Machine& machine, const S
     std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
       return std::pair(a.hopeless, a.seconds) < std::pair(b.hopeless, b.seconds);
     });
-    if (o.traced > 0 && candidates.size() > static_cast<std::size_t>(o.traced))
-      candidates.resize(static_cast<std::size_t>(o.traced));
     std::vector<Plan> found;
-    for (const auto& candidate : candidates) {
+    const auto lay_out = [&](const Candidate& candidate) {
       found.push_back(evaluated(candidate.choice));
-      if (found.back().fits) continue;
+      if (found.back().fits) return;
       // What saves memory costs time: it is tried where there is no other way.
       for (const bool recompute : {false, true})
         for (const bool sharded : {false, true}) {
@@ -225,7 +243,27 @@ std::vector<Plan> search(const Subject& subject, const Machine& machine, const S
           auto plan = evaluated(choice);
           if (plan.fits) found.push_back(std::move(plan));
         }
+    };
+    const auto best_first = [&] {
+      std::stable_sort(found.begin(), found.end(), [](const Plan& a, const Plan& b) {
+        return std::pair(!a.fits, a.seconds) < std::pair(!b.fits, b.seconds);
+      });
+    };
+    auto waiting = candidates.begin();
+    while (waiting != candidates.end() && (o.traced == 0 || waiting - candidates.begin() < o.traced)) lay_out(*waiting++);
+    // Those that the estimate put behind, next to the best of the others, as long as that leads to a better one.
+    std::vector<Candidate> rest(waiting, candidates.end());
+    for (int more = o.traced / 2; more > 0 && !rest.empty(); --more) {
+      best_first();
+      const auto next = std::find_if(rest.begin(), rest.end(), [&](const Candidate& candidate) {
+        return !candidate.hopeless && adjacent(candidate.choice, found.front().choice);
+      });
+      if (next == rest.end()) break;
+      const auto chosen = *next;
+      rest.erase(next);
+      lay_out(chosen);
     }
+    best_first();
     // Updating parts of the weights may pay where it is not needed: on the fastest grids.
     constexpr std::size_t tried_in_parts = 4;
     std::stable_sort(found.begin(), found.end(),

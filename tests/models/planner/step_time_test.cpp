@@ -8,6 +8,7 @@
 
 #include "framework/optim/optimizer.h"
 #include "models/networks/cosmoflow.h"
+#include "models/networks/resnet.h"
 #include "models/networks/unet3d.h"
 #include "models/planner/machine/measure.h"
 #include "models/planner/search/search.h"
@@ -99,6 +100,11 @@ TEST_CASE("planner: what ranks send in a step is what the trace of it says, in e
   const auto unet = [] {
     return std::make_unique<UNet3d>(UNet3dOptions{.variant = UNet3dVariant::lbann, .filters = {4, 4, 8, 8}});
   };
+  const auto mlperf = [] {
+    return std::make_unique<CosmoFlow>(CosmoFlowOptions{.variant = CosmoFlowVariant::mlperf, .filter_divisor = 8});
+  };
+  const auto mlperf_unet = [] { return std::make_unique<UNet3d>(UNet3dOptions{.filters = {4, 4, 8, 8, 8, 8}}); };
+  const auto resnet = [] { return std::make_unique<ResNet>(ResNetOptions{.depth = 50, .classes = 4, .width = 8}); };
   for (const auto& scheme : schemes()) {
     CAPTURE(std::string(scheme.name));
     const double predicted = predicted_bytes(cosmoflow, {2, 16, 16, 16, 4}, scheme.options);
@@ -106,6 +112,14 @@ TEST_CASE("planner: what ranks send in a step is what the trace of it says, in e
     CHECK(predicted == sent_bytes(cosmoflow, {2, 16, 16, 16, 4}, scheme.options));
     if (!scheme.options.grids.empty()) continue;
     CHECK(predicted_bytes(unet, {2, 8, 8, 8, 1}, scheme.options) == sent_bytes(unet, {2, 8, 8, 8, 1}, scheme.options));
+    const auto& g = scheme.options.grid;
+    CHECK(predicted_bytes(mlperf, {2, 32, 32, 32, 4}, scheme.options) == sent_bytes(mlperf, {2, 32, 32, 32, 4}, scheme.options));
+    CHECK(predicted_bytes(mlperf_unet, {2, 32, 32, 32, 1}, scheme.options) ==
+          sent_bytes(mlperf_unet, {2, 32, 32, 32, 1}, scheme.options));
+    // Images have no depth.
+    auto flat = scheme.options;
+    if (g.depth > 1) flat.grid.depth = 1, flat.grid.width = g.depth;
+    CHECK(predicted_bytes(resnet, {2, 1, 32, 32, 3}, flat) == sent_bytes(resnet, {2, 1, 32, 32, 3}, flat));
   }
 }
 
