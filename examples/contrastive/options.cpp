@@ -142,10 +142,11 @@ void add_options(CLI::App& app, TrainOptions& o) {
   app.add_flag("--skip-bad", o.skip_bad, "leave out batches with samples that are not finite, instead of ending")
       ->group("Training");
   trainer::add_file_options(app, o);
+  trainer::add_mllog_option(app, o);
   trainer::add_describe_flag(app, o);
   app.get_option("--describe")
       ->description("print the layers and what a step costs, and train nothing; with --size without data");
-  remove(app, {"--flips", "--accumulate", "--keep", "--graph", "--checkpoint-steps"});
+  remove(app, {"--flips", "--accumulate", "--keep", "--graph"});
 }
 
 void add_options(CLI::App& app, EmbedOptions& o) {
@@ -188,7 +189,6 @@ void check(const TrainOptions& o) {
   // Untrained weights are worth a look here.
   if (common.epochs == 0) common.epochs = 1;
   trainer::check(common);
-  if (!common.local_copies.empty()) throw trainer::UsageError("--local-copies are of cosmoflow, unet3d and classify");
   if (o.batch < 2) throw UsageError("--batch 1 has nothing to contrast a sample with; 2 or more");
   if (o.dtype == "float64" && !o.precision.empty()) throw UsageError("--precision is for --dtype float32");
   const bool has_form = o.loss == "nt-xent" || o.loss == "supcon" || o.loss == "clip";
@@ -261,9 +261,29 @@ void warn(const TrainOptions& o, int rank) {
   only(!o.frozen_norm, {"--statistics", "--norm-momentum"}, "batch norms use their running statistics, --frozen-norm");
   only(draws_test(o.source), {"--split-seed"}, "nothing is drawn without --test-fraction");
   only(o.epochs > 0,
-       {"--learning-rate", "--schedule", "--warm-up", "--milestones", "--decay-factor", "--optimizer", "--momentum",
-        "--weight-decay", "--clip-norm", "--checkpoint-every", "--checkpoint-minutes", "--keep-checkpoints", "--keep-best",
-        "--wait-for-checkpoints", "--time-limit", "--skip-bad", "--patience", "--minutes"},
+       {"--learning-rate",
+        "--schedule",
+        "--warm-up",
+        "--milestones",
+        "--decay-factor",
+        "--optimizer",
+        "--momentum",
+        "--weight-decay",
+        "--clip-norm",
+        "--checkpoint-every",
+        "--checkpoint-steps",
+        "--checkpoint-minutes",
+        "--keep-checkpoints",
+        "--keep-best",
+        "--wait-for-checkpoints",
+        "--local-copies",
+        "--local-steps",
+        "--mtbf",
+        "--mllog",
+        "--time-limit",
+        "--skip-bad",
+        "--patience",
+        "--minutes"},
        "--epochs 0 trains nothing");
   only(!o.describe,
        {"--epochs",
@@ -290,10 +310,15 @@ void warn(const TrainOptions& o, int rank) {
         "--split-seed",
         "--patience",
         "--minutes",
+        "--checkpoint-steps",
         "--checkpoint-minutes",
         "--keep-checkpoints",
         "--keep-best",
         "--wait-for-checkpoints",
+        "--local-copies",
+        "--local-steps",
+        "--mtbf",
+        "--mllog",
         "--time-limit"},
        "--describe trains nothing");
   if (o.epochs > 0 && !o.describe) trainer::warn(o, {}, rank);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
 
 #include "examples/contrastive/contrastive.h"
 #include "examples/contrastive/encode.h"
@@ -14,6 +15,7 @@
 #include "examples/trainer/supervised.h"
 #include "framework/joined.h"
 #include "models/contrastive/evaluate/evaluate.h"
+#include "models/train/restart/local_copies.h"
 #include "models/train/tensorboard/events.h"
 #include "models/train/trainer.h"
 #include "ops/reduce.h"
@@ -30,6 +32,7 @@ std::vector<std::string> output_files(const TrainOptions& o) {
   if (o.epochs > 0) files.insert(files.end(), {metrics_file, picture_file});
   if (o.epochs > 0 && o.resume.empty() && tensorboard::available()) files.push_back(tensorboard::event_file_name(0));
   for (auto& file : trainer::checkpoint_files(o)) files.push_back(std::move(file));
+  if (o.epochs > 0 && o.mllog) files.emplace_back(trainer::mllog_file);
   return files;
 }
 
@@ -207,9 +210,9 @@ int train(const Communicator& world, TrainOptions o) {
                              {"precision", trainer::precision_of(o)}};
   if (!o.resume.empty()) objective.publish();
   const auto steps = loader->steps();
-  const auto first_epoch = trainer::start_from_files(o, world, *net, *optimizer, loss_scale.get(), steps, notes,
-                                                     {"program", "loss", "optimizer", "samples", "training samples"})
-                               .epoch;
+  const auto began = trainer::start_from_files(o, world, *net, *optimizer, loss_scale.get(), steps, notes,
+                                               {"program", "loss", "optimizer", "samples", "training samples"});
+  const auto first_epoch = began.epoch;
   if (!o.resume.empty()) objective.restore(), objective.withdraw();
   else if (!o.weights.empty()) objective.begin();
   out.create(world);
@@ -230,12 +233,20 @@ int train(const Communicator& world, TrainOptions o) {
   Record last;
   std::int64_t bad_batches = 0;
   Trainer training(o, *net, objective, *optimizer, loss_scale.get(), *source, *loader, world, trainer::make_schedule(o, steps));
-  const TrainerHooks hooks{.epoch =
-                               [&](std::int64_t epoch, Progress& progress) {
-                                 last.epoch = training.run(epoch, progress);
-                                 bad_batches += last.epoch.bad_batches;
-                                 return last.epoch.report;
-                               },
+  std::optional<trainer::TrainingMlLog> log;
+  if (o.epochs > 0)
+    log.emplace(world, out, o,
+                trainer::TrainingMlLog::About{.program = "contrastive",
+                                              .samples = loader->samples(),
+                                              .first_epoch = first_epoch,
+                                              .keys = {"eval_accuracy", "retrieval"}});
+  const TrainerHooks hooks{.epoch = [&](std::int64_t epoch, const FitOptions& fit) -> std::optional<EpochReport> {
+                             const auto made = training.run(epoch, fit);
+                             if (!made) return std::nullopt;
+                             last.epoch = *made;
+                             bad_batches += made->bad_batches;
+                             return made->report;
+                           },
                            .evaluate =
                                [&] {
                                  last.look = monitor();
@@ -245,6 +256,7 @@ int train(const Communicator& world, TrainOptions o) {
                                },
                            .text =
                                [&](const EpochRow& row) {
+                                 log->epoch(row);
                                  std::vector<std::string> parts;
                                  if (std::isfinite(last.look.neighbours))
                                    parts.push_back(fmt::format("neighbours {:.3f}", last.look.neighbours));
@@ -257,15 +269,17 @@ int train(const Communicator& world, TrainOptions o) {
                            .before_checkpoint = [&] { objective.publish(); },
                            .after_checkpoint = [&] { objective.withdraw(); }};
   TrainerOptions options;
-  options.fit.epochs = o.epochs, options.fit.first_epoch = first_epoch, options.fit.loss_scale = loss_scale.get();
+  options.fit.epochs = o.epochs, options.fit.first_epoch = first_epoch, options.fit.begin = began.position;
+  options.fit.loss_scale = loss_scale.get();
   options.folder = out / "", options.replaces = o.overwrite && o.resume.empty();
   options.values = {"neighbour_accuracy", "retrieval", "collapse/deviation", "collapse/effective_rank", "bad_batches"};
   trainer::take_checkpoint_options(o, options);
-  options.checkpoint_steps = 0;  // of whole epochs here
+  if (o.epochs > 0) trainer::take_local_copies(o, world, began, options);
   options.started = start, options.notes = notes;
   options.patience = o.patience, options.most_seconds = o.minutes * 60;
   options.progress = {.rank = world.rank(), .quiet = o.quiet || o.epochs == 0};
   const auto result = mpigrad::train(*net, *optimizer, steps, world, hooks, options);
+  if (log) log->end(result);
   if (result.interrupted) return trainer::ended_early(world, o, result, optimizer->steps());
   if (first_epoch == o.epochs) {
     last.look = monitor();
@@ -274,6 +288,7 @@ int train(const Communicator& world, TrainOptions o) {
   }
   trainer::save(out / weights_file, *net, world,
                 {.info = {.step = optimizer->steps(), .epoch = result.epochs_behind, .notes = notes}, .overwrite = true});
+  if (!options.local_folder.empty()) remove_local_copies(world, options.local_folder);
   const auto usage = trainer::peak_usage(world);
 
   trainer::together(world, [&] {
@@ -303,6 +318,7 @@ int train(const Communicator& world, TrainOptions o) {
                                     {"samples_per_second", rate},
                                     {"out", o.out}};
     if (!result.stopped.empty()) document["stopped"] = result.stopped;
+    trainer::add_checkpoints(document, o, result);
     trainer::add(document, usage);
     trainer::write_text(out / summary_file, tool::to_text(document) + "\n");
     if (o.json) {
@@ -318,8 +334,9 @@ int train(const Communicator& world, TrainOptions o) {
       fmt::print("collapse: deviation {:.3f} of 1, effective rank {:.1f}\n", last.look.deviation, last.look.effective_rank);
     if (!result.stopped.empty()) fmt::print("ended after {} epochs: {}\n", result.epochs_behind, result.stopped);
     if (result.seconds > 0) fmt::print("{} training at {:.1f} samples/s, ", format_duration(result.seconds), rate);
-    fmt::print("{} in all; {}\nwritten to {}: {}\n", format_duration(seconds), trainer::to_string(usage), o.out,
-               joined(out.written(output_files(o)), ", "));
+    fmt::print("{}{} in all; {}{}\n", trainer::checkpoint_text(result), format_duration(seconds), trainer::to_string(usage),
+               trainer::checkpoint_advice(o, result));
+    fmt::print("{}written to {}: {}\n", result.stragglers, o.out, joined(out.written(output_files(o)), ", "));
   });
   return 0;
 }

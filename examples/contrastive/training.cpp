@@ -2,12 +2,15 @@
 
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 #include "comm/spatial/grid.h"
 #include "examples/trainer/run.h"
+#include "framework/activity.h"
 #include "models/contrastive/evaluate/evaluate.h"
 #include "models/contrastive/losses/gradient_cache.h"
 #include "models/contrastive/losses/join_views.h"
+#include "models/train/stragglers.h"
 #include "ops/elementwise.h"
 #include "ops/views.h"
 
@@ -100,57 +103,74 @@ Objective::Step Trainer::differentiate_in_parts(const Tensors& x, const data::Vi
   return result;
 }
 
-Epoch Trainer::run(std::int64_t epoch, Progress& progress) {
+Trainer::Taken Trainer::step(const data::ViewBatch& batch, std::int64_t epoch, std::int64_t place) {
+  const auto step = epoch * loader_.steps() + place;
+  net_.set_step(step);
+  optimizer_.set_learning_rate(learning_rate_(step));
+  Gradients gradients;
+  Taken taken;
+  try {
+    taken.result = differentiate(batch, step, gradients);
+  } catch (const contrastive::SampleError& error) {
+    fail_for(error, batch);
+  }
+  taken.loss = total(taken.result.share, world_);
+  require(std::isfinite(taken.loss), "[contrastive] the loss is {} in epoch {}, step {}: a smaller learning rate may help",
+          taken.loss, epoch + 1, place + 1);
+  if (loss_scale_) {
+    if (const auto scaled = loss_scale_->unscaled(gradients, o_.clip_norm)) optimizer_.step(gradients, {.scale = scaled->scale});
+  } else {
+    optimizer_.step(gradients, {.scale = o_.clip_norm > 0 ? clip_global_norm(gradients, o_.clip_norm).scale : 1});
+  }
+  objective_.finish(taken.result);
+  return taken;
+}
+
+std::optional<Epoch> Trainer::run(std::int64_t epoch, const FitOptions& options) {
   net_.train(!o_.frozen_norm);
+  auto& progress = *options.progress;
   const auto start = Clock::now();
-  const auto waited = loader_.throughput().waited;
+  const auto steps = loader_.steps();
+  const double waited_before = loader_.throughput().waited;
+  double waited = waited_before, samples = 0;
   Epoch made{.report = {.epoch = epoch}};
   auto& report = made.report;
-  RunningMean mean;
-  double samples = 0;
-  std::int64_t position = 0;
-  for (const auto& batch : loader_.epoch(epoch)) {
-    const auto step = epoch * loader_.steps() + position++;
+  auto at = options.begin;
+  // All batches are of one size, and those that were left out have no loss.
+  made.bad_batches = at.steps - std::llround(at.loss.weight() / static_cast<double>(o_.batch));
+  StepClock clock(options.times);
+  clock.start();
+  for (const auto& batch : loader_.epoch(epoch, at.steps)) {
+    const double now = loader_.throughput().waited;
+    clock.batch(now - std::exchange(waited, now));
     const auto n = batch.x[0].layout()->global[0];
-    if (!usable(batch, progress)) {
-      ++made.bad_batches;
-      continue;
-    }
-    net_.set_step(step);
-    optimizer_.set_learning_rate(learning_rate_(step));
-    Gradients gradients;
-    Objective::Step result;
-    try {
-      result = differentiate(batch, step, gradients);
-    } catch (const contrastive::SampleError& error) {
-      fail_for(error, batch);
-    }
-    const double value = total(result.share, world_);
-    require(std::isfinite(value), "[contrastive] the loss is {} in epoch {}, step {}: a smaller learning rate may help", value,
-            epoch + 1, position);
-    if (loss_scale_) {
-      if (const auto scaled = loss_scale_->unscaled(gradients, o_.clip_norm))
-        optimizer_.step(gradients, {.scale = scaled->scale});
+    if (usable(batch, progress)) {
+      const auto taken = step(batch, epoch, at.steps);
+      at.loss.add(taken.loss, static_cast<double>(n));
+      samples += static_cast<double>(n);
+      progress.step(n, taken.loss);
+      if (at.steps + 1 == steps) {
+        const auto& z = taken.result.views;
+        const auto comm = z[0].layout() ? contrastive::sample_group(z[0]) : world_;
+        made.retrieval = score_or_nan([&] {
+          return contrastive::paired_recall(constant(z[0]).without_layout(), constant(z[1]).without_layout(), comm, {1})[0];
+        });
+      }
     } else {
-      optimizer_.step(gradients, {.scale = o_.clip_norm > 0 ? clip_global_norm(gradients, o_.clip_norm).scale : 1});
+      ++made.bad_batches;
     }
-    objective_.finish(result);
-    mean.add(value, static_cast<double>(n));
-    samples += static_cast<double>(n);
-    progress.step(n, value);
-    if (position == loader_.steps()) {
-      const auto& z = result.views;
-      const auto comm = z[0].layout() ? contrastive::sample_group(z[0]) : world_;
-      made.retrieval = score_or_nan([&] {
-        return contrastive::paired_recall(constant(z[0]).without_layout(), constant(z[1]).without_layout(), comm, {1})[0];
-      });
+    clock.step();
+    if (++at.steps < steps && options.interrupts && options.interrupts(epoch, at.steps)) {
+      const mpigrad::detail::UnhurriedPhase phase;  // it writes
+      if (options.interrupt(epoch, at)) return std::nullopt;
+      clock.start();
     }
   }
-  require(mean.weight() > 0, "[contrastive] epoch {} had no batch that could be used", epoch + 1);
-  report.steps = (epoch + 1) * loader_.steps();
-  report.loss = mean.mean(), report.learning_rate = optimizer_.learning_rate();
+  require(at.loss.weight() > 0, "[contrastive] epoch {} had no batch that could be used", epoch + 1);
+  report.steps = (epoch + 1) * steps;
+  report.loss = at.loss.mean(), report.learning_rate = optimizer_.learning_rate();
   report.seconds = seconds_since(start), report.samples_per_second = samples / report.seconds;
-  report.waiting_seconds = loader_.throughput().waited - waited;
+  report.waiting_seconds = loader_.throughput().waited - waited_before;
   if (loss_scale_) report.loss_scale = loss_scale_->value(), report.skipped_steps = loss_scale_->skipped();
   return made;
 }

@@ -2,6 +2,7 @@
 // Epochs of contrastive training.
 
 #include <limits>
+#include <optional>
 
 #include "examples/contrastive/objective.h"
 #include "framework/optim/loss_scale.h"
@@ -28,17 +29,24 @@ struct Epoch {
   std::int64_t bad_batches = 0;                                 // in this epoch
 };
 
-// One pass over the loader's batches. Collective. A batch with a sample that is not finite is an Error on all ranks before
-// anything has changed, or with --skip-bad a line and nothing else. Errors: as the losses say; a loss that is not finite.
+// One pass over the loader's batches, of which options.begin has some behind it. Collective. A batch with a sample that is not
+// finite is an Error on all ranks before anything has changed, or with --skip-bad a line and nothing else. None where
+// options.interrupt has ended it. Errors: as the losses say; a loss that is not finite.
 class Trainer {
  public:
   Trainer(const TrainOptions& options, Network& net, Objective& objective, Optimizer& optimizer, LossScale* loss_scale,
           const data::Source& source, const data::ViewLoader& loader, const Communicator& world, const Schedule& learning_rate);
-  Epoch run(std::int64_t epoch, Progress& progress);
+  std::optional<Epoch> run(std::int64_t epoch, const FitOptions& options);
 
  private:
   // Whether the batch can be used.
   bool usable(const data::ViewBatch& batch, Progress& progress) const;
+  struct Taken {
+    Objective::Step result;
+    double loss = 0;
+  };
+  // Of the epoch's batch in that place.
+  Taken step(const data::ViewBatch& batch, std::int64_t epoch, std::int64_t place);
   Objective::Step differentiate(const data::ViewBatch& batch, std::int64_t step, Gradients& gradients);
   // Says it of the sample in the data instead of its place in the batch.
   [[noreturn]] void fail_for(const contrastive::SampleError& error, const data::ViewBatch& batch) const;

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <utility>
 
-#include "examples/trainer/mllog.h"
 #include "models/train/profile.h"
 #include "models/train/restart/interval.h"
 #include "models/train/restart/local_copies.h"
@@ -40,6 +40,74 @@ void take_checkpoint_options(const Options& o, TrainerOptions& options) {
   options.time_limit = o.time_limit * 60, options.notes_signals = true;
 }
 
+void take_local_copies(const Options& o, const Communicator& world, const Start& start, TrainerOptions& options) {
+  if (o.local_copies.empty()) return;
+  const auto training = start.training.empty() ? name_training(o, world) : start.training;
+  options.local_folder = local_folder(o.local_copies, training), options.local_steps = o.local_steps;
+  options.local_mark = training_name_file(o);
+}
+
+namespace {
+
+// Seconds for which training stands still for a checkpoint; none: not known.
+std::optional<double> cost_of_checkpoint(const TrainerResult& result) {
+  if (result.checkpoints == 0 || result.checkpoint_seconds <= 0) return std::nullopt;
+  return result.checkpoint_seconds / static_cast<double>(result.checkpoints);
+}
+
+}  // namespace
+
+void add_checkpoints(nlohmann::ordered_json& run, const Options& o, const TrainerResult& result) {
+  if (result.checkpoints > 0) {
+    run["checkpoints"] = result.checkpoints, run["checkpoints_skipped"] = result.skipped_checkpoints;
+    run["checkpoint_seconds"] = result.checkpoint_seconds;
+  }
+  if (o.local_steps > 0) run["local_copies"] = result.local_copies;
+  if (const auto cost = cost_of_checkpoint(result); o.mtbf > 0 && cost)
+    run["best_checkpoint_minutes"] = best_checkpoint_interval(*cost, o.mtbf * 3600) / 60;
+}
+
+std::string checkpoint_text(const TrainerResult& result) {
+  if (result.checkpoints == 0) return {};
+  return fmt::format("{:.1f} s for {} checkpoints{}, ", result.checkpoint_seconds, result.checkpoints,
+                     result.skipped_checkpoints > 0
+                         ? fmt::format(" ({} skipped: the one before was not on the disk yet)", result.skipped_checkpoints)
+                         : "");
+}
+
+std::string checkpoint_advice(const Options& o, const TrainerResult& result) {
+  const auto cost = cost_of_checkpoint(result);
+  if (o.mtbf == 0 || !cost) return {};
+  return fmt::format("\nwith a failure every {:g} hours, checkpoints of {:.3f} s lose the least time every {:.1f} minutes",
+                     o.mtbf, *cost, best_checkpoint_interval(*cost, o.mtbf * 3600) / 60);
+}
+
+TrainingMlLog::TrainingMlLog(const Communicator& world, const Outputs& out, const Options& o, About about)
+    : about_(std::move(about)), epochs_(o.epochs) {
+  trainer::together(world, [&] {
+    if (world.rank() == 0 && o.mllog) log_.emplace(out / mllog_file);
+  });
+  if (!log_) return;
+  log_->start("init_start"), log_->point("submission_benchmark", about_.program);
+  log_->point("seed", o.seed), log_->point("global_batch_size", o.batch), log_->point("train_samples", about_.samples);
+  log_->point("opt_name", o.optimizer), log_->point("opt_base_learning_rate", o.learning_rate);
+  log_->point("gradient_accumulation_steps", o.accumulate);
+  log_->end("init_stop"), log_->start("run_start");
+  if (about_.first_epoch < epochs_) log_->start("epoch_start", {{"epoch_num", about_.first_epoch + 1}});
+}
+
+void TrainingMlLog::epoch(const EpochRow& row) {
+  if (!log_) return;
+  const nlohmann::ordered_json epoch{{"epoch_num", row.report.epoch + 1}};
+  log_->point("train_loss", row.report.loss, epoch), log_->end("epoch_stop", epoch);
+  for (std::size_t i = 0; i < row.values.size() && i < about_.keys.size(); ++i) log_->point(about_.keys[i], row.values[i], epoch);
+  if (row.report.epoch + 1 < epochs_) log_->start("epoch_start", {{"epoch_num", row.report.epoch + 2}});
+}
+
+void TrainingMlLog::end(const TrainerResult& result) {
+  if (log_) log_->end("run_stop", {{"status", result.interrupted ? "aborted" : "success"}, {"epoch_num", result.epochs_behind}});
+}
+
 int ended_early(const Communicator& world, const Options& o, const TrainerResult& result, std::int64_t steps) {
   if (world.rank() == 0)
     fmt::print(stderr, "{}: {} after {} steps; --resume goes on from {}\n", o.out, result.stopped, steps,
@@ -69,23 +137,18 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
                store.room < store.of ? "; the others are read from their files in every epoch" : "");
   std::fflush(stdout);
 
-  std::optional<MlLog> log;
-  trainer::together(world, [&] { log.emplace(first && o.mllog && !silent ? out / mllog_file : std::filesystem::path()); });
-  log->start("init_start"), log->point("submission_benchmark", s.program);
-  log->point("seed", o.seed), log->point("global_batch_size", o.batch), log->point("train_samples", s.loader.samples());
-  log->point("opt_name", o.optimizer), log->point("opt_base_learning_rate", o.learning_rate);
-  log->point("gradient_accumulation_steps", o.accumulate);
-  log->end("init_stop"), log->start("run_start"), log->start("epoch_start", {{"epoch_num", first_epoch + 1}});
+  auto keys = s.values;
+  if (!keys.empty()) keys.front() = "eval_error";
+  std::optional<TrainingMlLog> log;
+  if (!silent)
+    log.emplace(world, out, o,
+                TrainingMlLog::About{
+                    .program = s.program, .samples = s.loader.samples(), .first_epoch = first_epoch, .keys = std::move(keys)});
 
   auto notes = s.notes;
   notes.insert(s.more_notes.begin(), s.more_notes.end());
   const TrainerHooks hooks{.loss = s.loss, .evaluate = s.evaluate, .text = [&](const EpochRow& row) {
-                             const nlohmann::ordered_json epoch{{"epoch_num", row.report.epoch + 1}};
-                             log->point("train_loss", row.report.loss, epoch), log->end("epoch_stop", epoch);
-                             for (std::size_t i = 0; i < row.values.size() && i < s.values.size(); ++i)
-                               log->point(i == 0 ? "eval_error" : s.values[i], row.values[i], epoch);
-                             if (row.report.epoch + 1 < o.epochs)
-                               log->start("epoch_start", {{"epoch_num", row.report.epoch + 2}});
+                             log->epoch(row);
                              return s.text(row.values) + remarks(row.report);
                            }};
   TrainerOptions options;
@@ -95,11 +158,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   options.folder = out / "", options.replaces = o.overwrite && o.resume.empty();
   options.values = s.values, options.monitor = s.values.front(), options.patience = o.patience;
   take_checkpoint_options(o, options);
-  if (!o.local_copies.empty() && !silent) {
-    const auto training = began.training.empty() ? name_training(o, world) : began.training;
-    options.local_folder = local_folder(o.local_copies, training), options.local_steps = o.local_steps;
-    options.local_mark = training_name_file(o);
-  }
+  if (!silent) take_local_copies(o, world, began, options);
   options.started = start, options.notes = notes;
   options.most_seconds = o.minutes * 60;
   options.progress = {.rank = world.rank(), .quiet = o.quiet};
@@ -120,7 +179,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
     return 0;
   }
   const auto result = mpigrad::train(s.net, *optimizer, s.loader, world, hooks, options);
-  log->end("run_stop", {{"status", result.interrupted ? "aborted" : "success"}, {"epoch_num", result.epochs_behind}});
+  log->end(result);
   if (result.interrupted) return ended_early(world, o, result, optimizer->steps());
   if (first_epoch == o.epochs) s.evaluate();  // only the last files were missing
   if (profile) {
@@ -157,11 +216,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
       run["store"] = {{"samples", stored.samples}, {"of", stored.of}, {"bytes", stored.bytes}};
     }
     if (!result.stopped.empty()) run["stopped"] = result.stopped;
-    if (result.checkpoints > 0) {
-      run["checkpoints"] = result.checkpoints, run["checkpoints_skipped"] = result.skipped_checkpoints;
-      run["checkpoint_seconds"] = result.checkpoint_seconds;
-    }
-    if (o.local_steps > 0) run["local_copies"] = result.local_copies;
+    add_checkpoints(run, o, result);
     if (o.noise_scale) {
       const auto number = [](double x) { return std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json(); };
       run["noise_steps"] = noise.steps();  // null below: undefined, as where noise is all that was seen
@@ -173,19 +228,8 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
     if (result.seconds > 0)
       text += fmt::format("{} training at {:.1f} samples/s, {:.1f} % of it waiting for data, ", format_duration(result.seconds),
                           rate, 100 * result.waiting_seconds / result.seconds);
-    if (result.checkpoints > 0)
-      text += fmt::format("{:.1f} s for {} checkpoints{}, ", result.checkpoint_seconds, result.checkpoints,
-                          result.skipped_checkpoints > 0
-                              ? fmt::format(" ({} skipped: the one before was not on the disk yet)", result.skipped_checkpoints)
-                              : "");
-    text += fmt::format("{} in all; {}", format_duration(seconds), to_string(usage));
-    if (o.mtbf > 0 && result.checkpoints > 0 && result.checkpoint_seconds > 0) {
-      const double cost = result.checkpoint_seconds / static_cast<double>(result.checkpoints);
-      const double interval = best_checkpoint_interval(cost, o.mtbf * 3600);
-      run["best_checkpoint_minutes"] = interval / 60;
-      text += fmt::format("\nwith a failure every {:g} hours, checkpoints of {:.3f} s lose the least time every {:.1f} minutes",
-                          o.mtbf, cost, interval / 60);
-    }
+    text += checkpoint_text(result) + fmt::format("{} in all; {}", format_duration(seconds), to_string(usage));
+    text += checkpoint_advice(o, result);
     if (o.noise_scale) {
       const auto samples = [](double x) {
         return std::isfinite(x) ? fmt::format("{:.4g} samples", x) : std::string("undefined");

@@ -4,9 +4,11 @@
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "examples/trainer/mllog.h"
 #include "examples/trainer/run.h"
 #include "models/train/trainer.h"
 
@@ -21,6 +23,30 @@ std::vector<std::string> training_files(const Options& options, const std::vecto
 
 // --checkpoint-every and what goes with it, with signals.
 void take_checkpoint_options(const Options& options, TrainerOptions& to);
+// --local-copies, of a training that starts so, in --out, which is there. Collective.
+void take_local_copies(const Options& options, const Communicator& world, const Start& start, TrainerOptions& to);
+// What a summary says of checkpoints, and what the last line printed does: "0.1 s for 3 checkpoints, "; of --mtbf a line more.
+void add_checkpoints(nlohmann::ordered_json& summary, const Options& options, const TrainerResult& result);
+std::string checkpoint_text(const TrainerResult& result);
+std::string checkpoint_advice(const Options& options, const TrainerResult& result);
+// The lines of --mllog of a training, on rank 0; without it nothing.
+class TrainingMlLog {
+ public:
+  struct About {
+    std::string program;
+    std::int64_t samples = 0, first_epoch = 0;
+    std::vector<std::string> keys{};  // of EpochRow::values, as many as are told
+  };
+  // Collective. Error: the file cannot be made.
+  TrainingMlLog(const Communicator& world, const Outputs& out, const Options& options, About about);
+  void epoch(const EpochRow& row);
+  void end(const TrainerResult& result);
+
+ private:
+  About about_;
+  std::int64_t epochs_;
+  std::optional<MlLog> log_;
+};
 // Says so; the exit code.
 int ended_early(const Communicator& world, const Options& options, const TrainerResult& result, std::int64_t steps);
 

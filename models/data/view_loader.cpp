@@ -247,7 +247,8 @@ ViewBatch ViewLoader::batch(std::int64_t epoch, std::int64_t step) const {
   return state_->finish(*state_->start(epoch, state_->schedule.order(epoch), step));
 }
 
-Batches<ViewBatch> ViewLoader::epoch(std::int64_t epoch) const {
+Batches<ViewBatch> ViewLoader::epoch(std::int64_t epoch, std::int64_t first) const {
+  require(first >= 0 && first <= steps(), "[data] an epoch of {} batches cannot begin behind {} of them", steps(), first);
   // The batches that are being prepared go before the state that their workers use.
   struct Row {
     std::shared_ptr<State> state;
@@ -255,14 +256,17 @@ Batches<ViewBatch> ViewLoader::epoch(std::int64_t epoch) const {
     std::deque<std::shared_ptr<Fetch>> fetches{};
     std::int64_t started = 0;
   };
-  return {steps(), [row = std::make_shared<Row>(Row{state_, state_->schedule.order(epoch)}), epoch](std::int64_t step) {
+  auto row = std::make_shared<Row>(Row{.state = state_, .order = state_->schedule.order(epoch), .started = first});
+  return {steps(),
+          [row, epoch](std::int64_t step) {
             auto& s = *row->state;
             for (; row->started < std::min(s.schedule.steps(), step + 1 + s.options.ahead); ++row->started)
               row->fetches.push_back(s.start(epoch, row->order, row->started));
             const auto fetch = row->fetches.front();
             row->fetches.pop_front();
             return s.finish(*fetch);
-          }};
+          },
+          first};
 }
 
 void require_finite(const ViewBatch& batch, const Communicator& comm) {

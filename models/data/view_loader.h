@@ -79,9 +79,10 @@ class ViewLoader {
   std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t step) const;
   // One batch by itself.
   ViewBatch batch(std::int64_t epoch, std::int64_t step) const;
-  // The batches of an epoch, in order, for one pass, the next ones being prepared meanwhile. Not collective, but every rank gets
-  // the same number of them. What cannot be read throws where its batch is asked for.
-  Batches<ViewBatch> epoch(std::int64_t epoch) const;
+  // The batches of an epoch, in order, for one pass, the next ones being prepared meanwhile; without the `first` ones, which a
+  // training that goes on has behind it. Not collective, but every rank gets the same number of them. What cannot be read throws
+  // where its batch is asked for.
+  Batches<ViewBatch> epoch(std::int64_t epoch, std::int64_t first = 0) const;
 
   struct State;
   struct Fetch;  // a batch that is being prepared

@@ -134,7 +134,7 @@ TrainerResult train_epochs(nn::Module& net, Optimizer& optimizer, std::int64_t s
   };
   if (o.fit.first_epoch < o.fit.epochs) epochs(fit_options);
   checkpoints.finish();
-  if (hooks.loss && world.size() > 1) result.stragglers = straggler_table(result.times, world);
+  if (world.size() > 1 && result.times.steps > 0) result.stragglers = straggler_table(result.times, world);
   result.epochs = log->rows();
   if (result.epochs_behind == o.fit.epochs) result.stopped.clear(), result.interrupted = false;
   return result;
@@ -153,17 +153,21 @@ TrainerResult train(nn::Module& net, Optimizer& optimizer, const data::Loader& l
 TrainerResult train(nn::Module& net, Optimizer& optimizer, std::int64_t steps, const Communicator& world,
                     const TrainerHooks& hooks, const TrainerOptions& o) {
   require(hooks.epoch != nullptr, "[training] there is no epoch");
-  return train_epochs(net, optimizer, steps, steps, world, hooks, o, [&](const FitOptions& options) {
+  require(o.fit.begin.steps >= 0 && o.fit.begin.steps < std::max<std::int64_t>(steps, 1),
+          "[training] training goes on after {} steps of an epoch that has {}", o.fit.begin.steps, steps);
+  return train_epochs(net, optimizer, steps, steps, world, hooks, o, [&](FitOptions options) {
     for (auto epoch = options.first_epoch; epoch < options.epochs; ++epoch) {
-      options.progress->begin_epoch(epoch);
-      const auto report = hooks.epoch(epoch, *options.progress);
+      options.progress->begin_epoch(epoch, options.begin.steps);
+      const auto report = hooks.epoch(epoch, options);
+      if (!report) return;
+      options.begin = {};
       std::string text;
       {
         const detail::UnhurriedPhase phase;  // it evaluates and writes
-        text = options.after_epoch(report);
+        text = options.after_epoch(*report);
       }
       options.progress->end_epoch(text);
-      if (options.stop(report)) break;
+      if (options.stop(*report)) break;
     }
   });
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,15 +19,16 @@ namespace mpigrad {
 // What a run adds. Everything but the loss, or the epoch, may be missing; all are called on all ranks.
 struct TrainerHooks {
   LossFunction loss{};
-  // Trainings that are not predictions beside targets: one epoch, whose steps it tells the progress.
-  std::function<EpochReport(std::int64_t epoch, Progress& progress)> epoch{};
+  // Trainings that are not predictions beside targets: one epoch, as fit() has it. It begins at options.begin, tells its steps to
+  // options.progress and options.times, and asks options.interrupts between them; none where options.interrupt has ended it.
+  std::function<std::optional<EpochReport>(std::int64_t epoch, const FitOptions& options)> epoch{};
   // After every epoch: the values of TrainerOptions::values.
   std::function<std::vector<double>()> evaluate{};
   // What is shown of them behind the epoch's loss.
   std::function<std::string(const EpochRow&)> text{};
   // Pictures, further files.
   std::function<void(const EpochRow&)> after_epoch{};
-  // Around a checkpoint that is written.
+  // Around what copies or writes a checkpoint's tensors, so that the network has all of them then.
   std::function<void()> before_checkpoint{}, after_checkpoint{};
   // Another reason to end behind an epoch, the same on all ranks; empty: none.
   std::function<std::string(const EpochRow&)> stop{};
@@ -74,17 +76,16 @@ struct TrainerResult {
   bool interrupted = false;         // by a limit or a signal: the newest checkpoint is to be gone on from
   std::int64_t checkpoints = 0, skipped_checkpoints = 0, local_copies = 0;
   double checkpoint_seconds = 0, slowest_checkpoint = 0;  // in which training stood still
-  RankTimes times{};                                      // of this rank, in steps of this run (with hooks.loss)
+  RankTimes times{};                                      // of this rank, in steps of this run
   std::string stragglers{};                               // on rank 0 of several, their table
 };
 
-// Collective. Checkpoints within an epoch, limits and signals there need hooks.loss; with hooks.epoch they are looked at behind
-// epochs. Files of an earlier run in the folder are replaced, but rows of epochs before fit.first_epoch stay; early stopping
+// Collective. Files of an earlier run in the folder are replaced, but rows of epochs before fit.first_epoch stay; early stopping
 // looks at what rank 0 measures. Errors: as fit(); files that cannot be written are an error of all ranks.
 TrainerResult train(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, const Communicator& world,
                     const TrainerHooks& hooks, const TrainerOptions& options);
-// The same with hooks.epoch, of `steps` steps. Of options.fit only epochs, first_epoch and loss_scale (which checkpoints keep)
-// count.
+// The same with hooks.epoch, of `steps` steps, to which options.fit is handed on; of it only epochs, first_epoch, begin and
+// loss_scale (which checkpoints keep) count here.
 TrainerResult train(nn::Module& net, Optimizer& optimizer, std::int64_t steps, const Communicator& world,
                     const TrainerHooks& hooks, const TrainerOptions& options);
 

@@ -135,6 +135,10 @@ TEST_CASE("views: what a batch holds") {
   CHECK(ViewLoader(source, other).batch(0, 0).x[0].to_vector() != ViewLoader(source, other).batch(1, 0).x[0].to_vector());
   (void)later;
 
+  std::int64_t place = 3;  // of an epoch whose first batches are behind a training
+  for (const auto& batch : again.epoch(1, place)) CHECK(batch.x[1].to_vector() == again.batch(1, place++).x[1].to_vector());
+  CHECK(place == again.steps());
+
   for (const auto& batch : again.epoch(0)) {  // left early: what is being prepared must not outlive its memory
     CHECK(batch.x[0].dim(0) == 2);
     break;

@@ -35,12 +35,21 @@ Checkpoints::Checkpoints(nn::Module& net, Optimizer& optimizer, const Communicat
     if (local_->partner() < 0 && world_.rank() == 0 && !o_.progress.quiet)
       fmt::print(stderr, "warning: all ranks are on one node: local copies die with it\n");
     local_saver_.emplace(world_);
-    local_saver_->reserve(net_, {.optimizer = &optimizer_, .loss_scale = o_.fit.loss_scale});
+    reserve(*local_saver_);
   }
-  if (!o_.asynchronous || hooks.before_checkpoint || hooks.after_checkpoint || !within_epochs()) return;
+  if (!o_.asynchronous || !within_epochs()) return;
   saver_.emplace(world_);
-  if (o_.checkpoint_steps > 0 || o_.checkpoint_seconds > 0)
-    saver_->reserve(net_, {.optimizer = &optimizer_, .loss_scale = o_.fit.loss_scale});
+  if (o_.checkpoint_steps > 0 || o_.checkpoint_seconds > 0) reserve(*saver_);
+}
+
+void Checkpoints::with_state(const std::function<void()>& f) const {
+  if (hooks_.before_checkpoint) hooks_.before_checkpoint();
+  f();
+  if (hooks_.after_checkpoint) hooks_.after_checkpoint();
+}
+
+void Checkpoints::reserve(CheckpointSaver& saver) const {
+  with_state([&] { saver.reserve(net_, {.optimizer = &optimizer_, .loss_scale = o_.fit.loss_scale}); });
 }
 
 bool Checkpoints::due(std::int64_t step) {
@@ -107,17 +116,19 @@ void Checkpoints::save(CheckpointInfo info, bool last) {
     slowest_ = std::max(slowest_.load(), between(begin, Clock::now()));
   };
   if (saver_ && !last) {
-    if (saver_->stage(path, net_, options, keep, remove_old)) count_durable(), staged_ = true;
-    else return static_cast<void>(++result_.skipped_checkpoints);
+    bool staged = false;
+    with_state([&] { staged = saver_->stage(path, net_, options, keep, remove_old); });
+    if (!staged) return static_cast<void>(++result_.skipped_checkpoints);
+    count_durable(), staged_ = true;
   } else {
     finish();
-    if (hooks_.before_checkpoint) hooks_.before_checkpoint();
     together(world_, keep);
-    together(world_, [&] {
-      save_checkpoint(path, net_, world_, options);
-      remove_old();
+    with_state([&] {
+      together(world_, [&] {
+        save_checkpoint(path, net_, world_, options);
+        remove_old();
+      });
     });
-    if (hooks_.after_checkpoint) hooks_.after_checkpoint();
     ++result_.checkpoints;
   }
   saved_ = Clock::now();
@@ -145,11 +156,11 @@ void Checkpoints::save_locally(CheckpointInfo info, std::int64_t step) {
       std::filesystem::last_write_time(o_.local_mark, std::filesystem::file_time_type::clock::now(), none);
   };
   // Copies are more than what was asked of the shared file system: training goes on where they cannot be written.
-  if (hooks_.before_checkpoint) hooks_.before_checkpoint();
-  warn_of_local([&] {
-    if (local_saver_->stage(local_->file(), net_, options, {}, replicate)) ++result_.local_copies;
+  with_state([&] {
+    warn_of_local([&] {
+      if (local_saver_->stage(local_->file(), net_, options, {}, replicate)) ++result_.local_copies;
+    });
   });
-  if (hooks_.after_checkpoint) hooks_.after_checkpoint();
   result_.checkpoint_seconds += between(begin, Clock::now());
   last_step_.reset();
 }

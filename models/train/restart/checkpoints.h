@@ -43,6 +43,9 @@ class Checkpoints {
 
   bool asks() const { return signals_ || o_.time_limit > 0 || o_.checkpoint_seconds > 0; }
   Wish wish() const;
+  // f, while the network has what the hooks add to it.
+  void with_state(const std::function<void()>& f) const;
+  void reserve(CheckpointSaver& saver) const;
   void save(CheckpointInfo info, bool last);
   void warn_of_local(const std::function<void()>& f) const;
   bool local_due(std::int64_t step);
