@@ -1,9 +1,11 @@
 #include "comm/transport/summation_mode.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <vector>
 
 #include "comm/transport/device/device_memory.h"
+#include "comm/transport/fixed_order.h"
 #include "comm/transport/forwarding.h"
 #include "comm/transport/words.h"
 #include "framework/error.h"
@@ -144,9 +146,17 @@ SummationMode parse_summation_mode(std::string_view text) {
   return mode;
 }
 
+namespace {
+std::atomic<bool> fixed_in_process{false};
+}
+
+void set_fixed_order(bool fixed) { fixed_in_process = fixed; }
+
 SummationMode default_summation_mode() {
   const char* text = std::getenv("MPIGRAD_REDUCTIONS");
-  return parse_summation_mode(text ? text : "");
+  auto mode = parse_summation_mode(text ? text : "");
+  mode.fixed_order = mode.fixed_order || fixed_in_process;
+  return mode;
 }
 
 std::shared_ptr<Transport> with_mode(std::shared_ptr<Transport> transport, const SummationMode& mode,

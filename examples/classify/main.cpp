@@ -55,6 +55,7 @@ void add_options(CLI::App& app, TrainOptions& o) {
   trainer::add_stop_options(app, o);
   trainer::add_profile_option(app, o);
   trainer::add_mllog_option(app, o);
+  trainer::add_average_option(app, o);
   trainer::add_noise_option(app, o);
   trainer::add_file_options(app, o);
   trainer::add_describe_options(app, o);
@@ -73,7 +74,6 @@ void add_options(CLI::App& app, InferOptions& o, bool scored) {
 }
 
 int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
-  const Communicator world(transport);
   CLI::App app("A small classifier of volumes and pictures that are split over ranks.", "classify");
   app.require_subcommand(1);
   TrainOptions train_options;
@@ -100,13 +100,15 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
       trainer::warn(o,
                     {"--train-group", "--validation-data", "--validation-fraction", "--volume", "--stored", "--channels",
                      "--filters", "--full-resolution"},
-                    world.rank());
+                    transport->rank());
+      const Communicator world(transport);
       return o.describe ? describe(world, o) : train(world, o);
     }
     const auto& o = *evaluate_command ? evaluate_options : predict_options;
     trainer::check(o);
     trainer::apply_precision(o);
     trainer::apply_device_options(o);
+    const Communicator world(transport);
     return infer(world, o);
   });
 }

@@ -15,7 +15,6 @@ namespace mpigrad::contrast {
 namespace {
 
 int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
-  const Communicator world(transport);
   CLI::App app("Contrastive and self-supervised training of encoders for images and volumes, on any grid of ranks.",
                "contrastive");
   app.require_subcommand(1);
@@ -34,18 +33,21 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   return tool::finish(app, *transport, [&] {
     if (*train_command) {
       check(train_options);
-      warn(train_options, world.rank());
+      warn(train_options, transport->rank());
       trainer::apply_precision(train_options);
       trainer::apply_device_options(train_options);
+      const Communicator world(transport);
       return train_options.describe ? describe(world, train_options) : train(world, train_options);
     }
     if (*embed_command) {
-      warn(embed_options, world.rank());
-      return embed(world, embed_options);
+      warn(embed_options, transport->rank());
+      trainer::apply_device_options(embed_options);
+      return embed(Communicator(transport), embed_options);
     }
     check(evaluate_options);
-    warn(evaluate_options, world.rank());
-    return evaluate(world, evaluate_options);
+    warn(evaluate_options, transport->rank());
+    trainer::apply_device_options(evaluate_options);
+    return evaluate(Communicator(transport), evaluate_options);
   });
 }
 

@@ -210,7 +210,7 @@ int train(const Communicator& world, TrainOptions o) {
                              {"precision", trainer::precision_of(o)}};
   if (!o.resume.empty()) objective.publish();
   const auto steps = loader->steps();
-  const auto began = trainer::start_from_files(o, world, *net, *optimizer, loss_scale.get(), steps, notes,
+  const auto began = trainer::start_from_files(o, world, *net, *optimizer, nullptr, loss_scale.get(), steps, notes,
                                                {"program", "loss", "optimizer", "samples", "training samples"});
   const auto first_epoch = began.epoch;
   if (!o.resume.empty()) objective.restore(), objective.withdraw();

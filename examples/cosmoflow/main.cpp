@@ -43,6 +43,7 @@ void add_options(CLI::App& app, TrainOptions& o) {
   trainer::add_stop_options(app, o);
   trainer::add_profile_option(app, o);
   trainer::add_mllog_option(app, o);
+  trainer::add_average_option(app, o);
   trainer::add_noise_option(app, o);
   trainer::add_file_options(app, o);
   trainer::add_describe_options(app, o);
@@ -60,7 +61,6 @@ void add_options(CLI::App& app, InferOptions& o, bool scored) {
 }
 
 int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
-  const Communicator world(transport);
   CLI::App app("CosmoFlow (Oyama et al. 2020, or the MLPerf HPC variant): parameters from volumes that are split over ranks.",
                "cosmoflow");
   app.require_subcommand(1);
@@ -84,13 +84,15 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
       if (o.variant == "mlperf" && o.batch_norm) throw trainer::UsageError("--batch-norm: the mlperf variant has none");
       for (const auto* option : {"--statistics", "--norm-momentum"})
         if (o.given.contains(option) && !o.batch_norm) throw trainer::UsageError(fmt::format("{} is of --batch-norm", option));
-      trainer::warn(o, {"--variant", "--batch-norm"}, world.rank());
+      trainer::warn(o, {"--variant", "--batch-norm"}, transport->rank());
+      const Communicator world(transport);
       return o.describe ? describe(world, o) : train(world, o);
     }
     const auto& o = *evaluate_command ? evaluate_options : predict_options;
     trainer::check(o);
     trainer::apply_precision(o);
     trainer::apply_device_options(o);
+    const Communicator world(transport);
     return infer(world, o);
   });
 }

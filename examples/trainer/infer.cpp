@@ -15,6 +15,7 @@ namespace mpigrad::trainer {
 void add_infer_options(CLI::App& app, InferOptions& o, bool scored, const std::string& kept) {
   o.scored = scored;
   app.add_option("--weights", o.weights, "weights.h5 of a training, which knows its network")->required()->group("Data");
+  add_last_weights_option(app, o);
   if (scored)
     app.add_option(
            "--part", o.part,
@@ -60,6 +61,20 @@ void check(const InferOptions& o) {
   check_device(o);
   if (o.data.empty()) throw UsageError("--data is needed");
   if (o.out.empty()) throw UsageError("--out is not empty");
+}
+
+void add_last_weights_option(CLI::App& app, Options& o) {
+  app.add_flag("--last-weights", o.last_weights,
+               "of a checkpoint of a training with --average-weights those of its last step; else the averaged ones")
+      ->group("Data");
+}
+
+std::string averages_remark(const Options& o, const CheckpointInfo& info) {
+  const auto note = info.notes.find(averages_note);
+  if (note == info.notes.end()) return {};
+  require(info.averages || !o.last_weights, "[weights] {} has averaged weights only; those of the last step are in checkpoints",
+          o.weights);
+  return o.last_weights ? std::string() : fmt::format(", averaged weights ({})", note->second);
 }
 
 void take_stored_dtype(Options& o) {
@@ -110,11 +125,13 @@ int infer(const Communicator& world, InferOptions o, const Inference& inference)
 
   Subject subject;
   std::optional<data::Loader> loader;
+  std::string averaged;
   trainer::together(world, [&] {
     const auto info = read_checkpoint_info(o.weights);
     const auto program = info.notes.find("program");
     require(program == info.notes.end() || program->second == inference.program, "[weights] {} was written by {}, not by {}",
             o.weights, program->second, inference.program);
+    averaged = averages_remark(o, info);
     take_stored_dtype(o);
     subject = inference.prepare(info);
     const auto batch = std::min(o.batch, static_cast<std::int64_t>(subject.part.samples.size()));
@@ -127,14 +144,15 @@ int infer(const Communicator& world, InferOptions o, const Inference& inference)
   });
   trainer::together(world, [&] { subject.source->check(world.rank(), world.size()); });
   require_same_data(world, *subject.source);
-  load_weights(o.weights, world, *subject.net);
+  load_weights(o.weights, world, *subject.net, !o.last_weights);
   out.create(world);
   const auto& part = subject.part;
   if (first && part.trained_on > 0)
     fmt::print(stderr, "warning: {} is what {} was trained on: {} of these {} volumes are no test\n", o.data, o.weights,
                part.trained_on, part.samples.size());
   if (first && !o.json)
-    fmt::print("{}\n{} parameters, grid {}\n", subject.headline, subject.net->parameters().elements(), to_string(extents));
+    fmt::print("{}\n{} parameters{}, grid {}\n", subject.headline, subject.net->parameters().elements(), averaged,
+               to_string(extents));
   std::fflush(stdout);
 
   auto one = loader->shape();
@@ -149,6 +167,7 @@ int infer(const Communicator& world, InferOptions o, const Inference& inference)
                                {"command", o.scored ? "evaluate" : "predict"},
                                {"precision", precision_of(o)},
                                {"weights", o.weights},
+                               {"averaged_weights", !averaged.empty()},
                                {"grid", to_json(extents)},
                                {"ranks", world.size()},
                                {"samples", part.samples.size()},

@@ -22,6 +22,10 @@ struct InferOptions : Options {
 void add_infer_options(CLI::App& app, InferOptions& options, bool scored, const std::string& kept);
 // What options cannot be together. Throws UsageError.
 void check(const InferOptions& options);
+// For headlines: ", averaged weights (decay 0.99)" where it is those that are computed with. Error: --last-weights of a file that
+// has averaged ones only.
+std::string averages_remark(const Options& options, const CheckpointInfo& info);
+void add_last_weights_option(CLI::App& app, Options& options);
 // Parameters are computed with in the type in which they are stored, float32 where that has 16 bits. UsageError: --precision
 // beside float64.
 void take_stored_dtype(Options& options);

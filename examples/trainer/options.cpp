@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "comm/norms.h"
+#include "comm/transport/fixed_order.h"
 #include "framework/optim/rmsprop.h"
 #include "framework/optim/trust_ratio.h"
 #include "ops/gpu_settings.h"
@@ -99,7 +100,12 @@ void add_device_options(CLI::App& app, Options& o) {
          "on a GPU capture a training step once and repeat it as one piece of work; not with --accumulate or float16; so far "
          "run on emulated GPUs only")
       ->group("Device");
-  app.add_flag("--deterministic", o.deterministic, "on a GPU only kernels that give the same bits in every run")->group("Device");
+  app.add_flag("--deterministic", o.deterministic,
+               "the same bits in every run on as many ranks and threads of such machines: sums over ranks in the order of ranks "
+               "(a step "
+               "on two ranks took 1.1 to 1.4 times as long, on one rank as long as ever), and on a GPU only kernels that repeat "
+               "their bits")
+      ->group("Device");
 }
 
 void add_norm_options(CLI::App& app, Options& o) {
@@ -155,6 +161,16 @@ void add_noise_option(CLI::App& app, Options& o) {
 
 void add_mllog_option(CLI::App& app, Options& o) {
   app.add_flag("--mllog", o.mllog, "write mllog.txt: the lines of MLPerf's logs")->group("Files");
+}
+
+void add_average_option(CLI::App& app, Options& o) {
+  app.add_option(
+         "--average-weights", o.average_weights,
+         "DECAY, such as 0.999: keep an exponential average of the weights over about 1 / (1 - DECAY) steps, which is evaluated, "
+         "and is what weights.h5 and best.h5 hold; checkpoints hold both; 0: not")
+      ->check(tool::number_between(0, 0.9999999))
+      ->capture_default_str()
+      ->group("Training");
 }
 
 void add_profile_option(CLI::App& app, Options& o) {
@@ -302,6 +318,11 @@ std::unique_ptr<Optimizer> make_optimizer(Parameters& parameters, const Options&
   return std::make_unique<Adam>(parameters, AdamAttributes{.learning_rate = o.learning_rate, .weight_decay = o.weight_decay});
 }
 
+std::unique_ptr<AveragedWeights> make_averages(Parameters& parameters, const Options& o) {
+  if (o.average_weights == 0) return nullptr;
+  return std::make_unique<AveragedWeights>(parameters, AveragedWeightsAttributes{.decay = o.average_weights});
+}
+
 Schedule make_schedule(const Options& o, std::int64_t steps_per_epoch) {
   const auto steps = [&](double epochs) { return std::llround(epochs * static_cast<double>(steps_per_epoch)); };
   const auto epochs = static_cast<double>(o.epochs);
@@ -323,6 +344,7 @@ void apply_device_options(const Options& o) {
   auto settings = gpu_settings();
   settings.autotune = o.autotune, settings.deterministic = o.deterministic;
   set_gpu_settings(settings);
+  set_fixed_order(o.deterministic);
 }
 
 void check_device(const Options& o) {

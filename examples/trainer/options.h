@@ -50,8 +50,10 @@ struct Options {
   std::uint64_t seed = 1;
   std::int64_t patience = 0;  // epochs
   double minutes = 0;
+  double average_weights = 0;  // decay; 0: not
   // files
   std::string out, weights, resume;
+  bool last_weights = false;                  // of evaluate and predict: not the averaged ones of a checkpoint
   std::vector<std::string> take{}, freeze{};  // patterns of names
   std::int64_t checkpoint_every = 0, checkpoint_steps = 0, keep_checkpoints = 1;
   double checkpoint_minutes = 0, time_limit = 0, mtbf = 0;  // mtbf: hours
@@ -80,6 +82,7 @@ void add_norm_options(CLI::App& app, Options& options);
 void add_training_options(CLI::App& app, Options& options);
 void add_profile_option(CLI::App& app, Options& options);
 void add_mllog_option(CLI::App& app, Options& options);
+void add_average_option(CLI::App& app, Options& options);
 void add_noise_option(CLI::App& app, Options& options);
 void add_stop_options(CLI::App& app, Options& options);
 void add_file_options(CLI::App& app, Options& options);
@@ -113,9 +116,11 @@ std::unique_ptr<LossScale> make_loss_scale(const Options& options, const Communi
 void apply_precision(const Options& options);
 StatisticsOver statistics_of(const Options& options);
 std::unique_ptr<Optimizer> make_optimizer(Parameters& parameters, const Options& options);
+// Of --average-weights; none without.
+std::unique_ptr<AveragedWeights> make_averages(Parameters& parameters, const Options& options);
 // A function of the optimizer's step.
 Schedule make_schedule(const Options& options, std::int64_t steps_per_epoch);
-// Tells the libraries of GPUs what was asked for.
+// Tells the libraries of GPUs, and the communicators made from now on, what was asked for.
 void apply_device_options(const Options& options);
 // What options cannot be together. Throw UsageError.
 void check(const Options& options);

@@ -98,9 +98,9 @@ void require_same_data(const Communicator& world, const data::Source& source) {
   require_same(world, "the data of the ranks", texts);
 }
 
-CheckpointInfo load_weights(const std::string& path, const Communicator& world, nn::Module& net) {
+CheckpointInfo load_weights(const std::string& path, const Communicator& world, nn::Module& net, bool averaged) {
   CheckpointInfo info;
-  trainer::together(world, [&] { info = load_checkpoint(path, net); });
+  trainer::together(world, [&] { info = load_checkpoint(path, net, {.averaged = averaged}); });
   require_same_file(world, path, info);
   return info;
 }
@@ -211,8 +211,9 @@ void take(const Options& o, const Communicator& world, nn::Module& net) {
 
 }  // namespace
 
-Start start_from_files(const Options& o, const Communicator& world, nn::Module& net, Optimizer& optimizer, LossScale* loss_scale,
-                       std::int64_t steps, const Notes& notes, const std::vector<std::string>& decisive) {
+Start start_from_files(const Options& o, const Communicator& world, nn::Module& net, Optimizer& optimizer,
+                       AveragedWeights* averages, LossScale* loss_scale, std::int64_t steps, const Notes& notes,
+                       const std::vector<std::string>& decisive) {
   for (const auto& pattern : o.freeze) net.parameters().freeze(pattern);
   if (!o.weights.empty() && !o.take.empty()) take(o, world, net);
   else if (!o.weights.empty()) load_weights(o.weights, world, net);
@@ -248,13 +249,16 @@ Start start_from_files(const Options& o, const Communicator& world, nn::Module& 
       for (const auto& name : decisive)
         require(before(name) == notes.at(name), "[resume] {} was trained with {} {}, now it is {}", file, name, before(name),
                 notes.at(name));
+      require(info.averages == (averages != nullptr), "[resume] {} was trained {} --average-weights, now it is {} them", file,
+              info.averages ? "with" : "without", averages ? "with" : "without");
       require(info.epoch <= o.epochs, "[resume] {} has {} epochs behind it; --epochs {} asks for fewer", file, info.epoch,
               o.epochs);
       require(info.epoch_step == 0 || info.epoch_steps == steps,
               "[resume] {} is {} steps into an epoch of {}; now an epoch has {}: --batch and --accumulate are to be the same",
               file, info.epoch_step, info.epoch_steps, steps);
     });
-    if (skip([&] { load_checkpoint(file, net, {.optimizer = &optimizer, .loss_scale = loss_scale}); })) continue;
+    if (skip([&] { load_checkpoint(file, net, {.optimizer = &optimizer, .averages = averages, .loss_scale = loss_scale}); }))
+      continue;
     require_same_file(world, file, info);
     for (const auto& [name, text] : notes)
       if (first && info.notes.count(name) != 0 && before(name) != text)

@@ -51,8 +51,10 @@ void require_same_data(const Communicator& world, const data::Source& source);
 void build(nn::Module& net, const LayoutPtr& layout, const Shape& shape, const Options& options);
 // Whether ranks have parts of weights then.
 bool has_blocks(const Options& options);
-// Weights alone, and what their file says. Collective.
-CheckpointInfo load_weights(const std::string& path, const Communicator& world, nn::Module& net);
+// Weights alone, and what their file says; with `averaged` those of a checkpoint with averaged ones are these. Collective.
+CheckpointInfo load_weights(const std::string& path, const Communicator& world, nn::Module& net, bool averaged = false);
+// The note of a training with --average-weights: their decay.
+inline constexpr const char* averages_note = "averaged weights";
 // Where a training starts.
 struct Start {
   std::int64_t epoch = 0;
@@ -66,9 +68,11 @@ std::filesystem::path training_name_file(const Options& options);
 bool replaces(const Options& options);
 // Weights or a checkpoint to start from, if asked for. Of a folder the newest one that is whole; why others are skipped is said.
 // Refuses a checkpoint if one of the notes named in `decisive` differs from that of this run, in that order, and warns where
-// others do. One with all epochs behind it is taken: its run may have ended before the files that come last were written.
+// others do, and one with averaged weights where `averages` is null, or without them where it is not. One with all epochs behind
+// it is taken: its run may have ended before the files that come last were written.
 Start start_from_files(const Options& options, const Communicator& world, nn::Module& net, Optimizer& optimizer,
-                       LossScale* loss_scale, std::int64_t steps, const Notes& notes, const std::vector<std::string>& decisive);
+                       AveragedWeights* averages, LossScale* loss_scale, std::int64_t steps, const Notes& notes,
+                       const std::vector<std::string>& decisive);
 // The exit code of a training that a limit or a signal has ended, whose newest checkpoint is to be gone on from (EX_TEMPFAIL).
 inline constexpr int to_be_gone_on = 75;
 // save_checkpoint, whose errors all ranks have.

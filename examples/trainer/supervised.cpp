@@ -124,8 +124,11 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
         "sample=RANKS");
   const auto optimizer = make_optimizer(s.net, o);
   const auto loss_scale = make_loss_scale(o, world);
+  const auto averages = make_averages(s.net.parameters(), o);
   const auto steps = optimizer_steps(s.loader, o.accumulate);
-  const auto began = start_from_files(o, world, s.net, *optimizer, loss_scale.get(), steps, s.notes, s.decisive);
+  auto notes = s.notes;
+  if (averages) notes[averages_note] = fmt::format("decay {}", o.average_weights);
+  const auto began = start_from_files(o, world, s.net, *optimizer, averages.get(), loss_scale.get(), steps, notes, s.decisive);
   const auto first_epoch = began.epoch;
   const bool silent = o.communication == "none";
   if (!silent) out.create(world);
@@ -145,7 +148,6 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
                 TrainingMlLog::About{
                     .program = s.program, .samples = s.loader.samples(), .first_epoch = first_epoch, .keys = std::move(keys)});
 
-  auto notes = s.notes;
   notes.insert(s.more_notes.begin(), s.more_notes.end());
   const TrainerHooks hooks{.loss = s.loss, .evaluate = s.evaluate, .text = [&](const EpochRow& row) {
                              log->epoch(row);
@@ -154,6 +156,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   TrainerOptions options;
   options.fit.epochs = o.epochs, options.fit.first_epoch = first_epoch, options.fit.begin = began.position;
   options.fit.learning_rate = make_schedule(o, steps), options.fit.clip_norm = o.clip_norm;
+  options.fit.averages = averages.get();
   options.fit.loss_scale = loss_scale.get(), options.fit.accumulate = o.accumulate, options.fit.graph = o.graph;
   options.folder = out / "", options.replaces = o.overwrite && o.resume.empty();
   options.values = s.values, options.monitor = s.values.front(), options.patience = o.patience;
@@ -181,6 +184,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   const auto result = mpigrad::train(s.net, *optimizer, s.loader, world, hooks, options);
   log->end(result);
   if (result.interrupted) return ended_early(world, o, result, optimizer->steps());
+  if (averages) averages->swap();             // what is measured and written from here on
   if (first_epoch == o.epochs) s.evaluate();  // only the last files were missing
   if (profile) {
     const auto table = profile->write(out / trace_file);
@@ -205,6 +209,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
                                {"skipped_steps", loss_scale ? loss_scale->skipped() : 0},
                                {"grid", to_json(grid)},
                                {"ranks", world.size()},
+                               {"average_weights", o.average_weights},
                                {"parameters", s.net.parameters().elements()},
                                {"epochs_behind", result.epochs_behind},
                                {"seconds", seconds},

@@ -33,13 +33,15 @@ constexpr trainer::SplitNotes split_notes{
 Loaded load(const Communicator& world, const InferOptions& o) {
   Loaded result;
   trainer::together(world, [&] {
-    result.recipe = recipe_of(o.weights, read_checkpoint_info(o.weights));
+    const auto info = read_checkpoint_info(o.weights);
+    result.recipe = recipe_of(o.weights, info);
+    result.averaged = trainer::averages_remark(o, info);
     result.net = std::make_unique<UNet3d>(network_options(result.recipe, 0.9, false));
     const auto& w = result.recipe.window;
     result.net->build(Shape{1, w[0], w[1], w[2], result.recipe.channels},
                       {.seed = 0, .dtype = trainer::dtype_of(o), .compute = trainer::compute_of(o)});
   });
-  result.info = trainer::load_weights(o.weights, world, *result.net);
+  result.info = trainer::load_weights(o.weights, world, *result.net, !o.last_weights);
   const auto& window = result.recipe.window;
   trainer::write_onnx(world, o, *result.net, Shape{1, window[0], window[1], window[2], result.recipe.channels});
   return result;
@@ -95,10 +97,10 @@ int infer(const Communicator& world, InferOptions o, bool scored) {
   });
   const auto& w = loaded.recipe.window;
   if (first && !o.json)
-    fmt::print("{} volumes of up to {}{}, windows of {} x {} x {}\n{} parameters, {} classes, grid {}\n", samples.size(),
+    fmt::print("{} volumes of up to {}{}, windows of {} x {} x {}\n{} parameters{}, {} classes, grid {}\n", samples.size(),
                volumes.seen->extents(),
                scored && of_training && o.part != "all" ? ", which the training kept for validation" : "", w[0], w[1], w[2],
-               loaded.net->parameters().elements(), loaded.recipe.classes, trainer::to_string(extents));
+               loaded.net->parameters().elements(), loaded.averaged, loaded.recipe.classes, trainer::to_string(extents));
   std::fflush(stdout);
 
   Results results;
@@ -123,6 +125,7 @@ int infer(const Communicator& world, InferOptions o, bool scored) {
                                {"filters", loaded.recipe.filters},
                                {"precision", trainer::precision_of(o)},
                                {"weights", o.weights},
+                               {"averaged_weights", !loaded.averaged.empty()},
                                {"grid", trainer::to_json(extents)},
                                {"ranks", world.size()},
                                {"samples", samples.size()},

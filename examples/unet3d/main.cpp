@@ -112,6 +112,7 @@ void add_options(CLI::App& app, TrainOptions& o) {
   trainer::add_stop_options(app, o);
   trainer::add_profile_option(app, o);
   trainer::add_mllog_option(app, o);
+  trainer::add_average_option(app, o);
   trainer::add_noise_option(app, o);
   app.add_option("--overlap", o.overlap, "part of a window that the next one holds, too, where whole volumes are segmented")
       ->check(tool::number_between(0, 0.95))
@@ -126,6 +127,7 @@ void add_options(CLI::App& app, TrainOptions& o) {
 void add_options(CLI::App& app, InferOptions& o, bool scored) {
   o.out = scored ? "unet3d-scores" : "unet3d-predictions";
   app.add_option("--weights", o.weights, "weights.h5 of a training, which knows its network")->required()->group("Data");
+  trainer::add_last_weights_option(app, o);
   if (scored) {
     app.add_option("--data", o.data,
                    "a folder of images/ and labels/ (NIfTI, same file names), of NAME_x.npy beside NAME_y.npy, or HDF5")
@@ -166,7 +168,6 @@ void add_options(CLI::App& app, InferOptions& o, bool scored) {
 }
 
 int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
-  const Communicator world(transport);
   CLI::App app(
       "3D U-Net: a class for every cell of a volume (MLPerf Training's variant, or LBANN's), on volumes split over ranks.",
       "unet3d");
@@ -195,12 +196,14 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
       trainer::warn(o,
                     {"--variant", "--norm", "--groups", "--filters", "--classes", "--channels", "--window", "--recompute",
                      "--statistics", "--norm-momentum"},
-                    world.rank());
+                    transport->rank());
+      const Communicator world(transport);
       return o.describe ? describe(world, o) : train(world, o);
     }
     auto& o = *evaluate_command ? evaluate_options : predict_options;
     trainer::apply_precision(o);
     trainer::apply_device_options(o);
+    const Communicator world(transport);
     return *evaluate_command ? evaluate(world, o) : predict(world, o);
   });
 }

@@ -139,6 +139,7 @@ struct Loaded {
   CheckpointInfo info;
   Recipe recipe;
   std::unique_ptr<UNet3d> net;
+  std::string averaged;  // trainer::averages_remark
 };
 // Collective.
 Loaded load(const Communicator& world, const InferOptions& options);

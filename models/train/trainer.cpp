@@ -120,10 +120,12 @@ TrainerResult train_epochs(nn::Module& net, Optimizer& optimizer, std::int64_t s
     result.samples += report.seconds * report.samples_per_second;
     result.waiting_seconds += report.waiting_seconds;
     result.epochs_behind = report.epoch + 1;
+    if (o.fit.averages) o.fit.averages->swap();
     last = {report, hooks.evaluate ? hooks.evaluate() : std::vector<double>()};
     together(world, [&] { log->add(report, last.values); });
     const CheckpointInfo behind{.step = optimizer.steps(), .epoch = report.epoch + 1, .notes = o.notes};
     if (stopping.note(last) && o.keep_best) checkpoints.write_best(behind);
+    if (o.fit.averages) o.fit.averages->swap();
     ends = checkpoints.after_epoch(behind, behind.epoch * steps);
     if (hooks.after_epoch) hooks.after_epoch(last);
     return hooks.text ? hooks.text(last) : std::string();

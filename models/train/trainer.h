@@ -20,9 +20,11 @@ namespace mpigrad {
 struct TrainerHooks {
   LossFunction loss{};
   // Trainings that are not predictions beside targets: one epoch, as fit() has it. It begins at options.begin, tells its steps to
-  // options.progress and options.times, and asks options.interrupts between them; none where options.interrupt has ended it.
+  // options.progress and options.times, updates options.averages if there are any, and asks options.interrupts between steps;
+  // none where options.interrupt has ended it.
   std::function<std::optional<EpochReport>(std::int64_t epoch, const FitOptions& options)> epoch{};
-  // After every epoch: the values of TrainerOptions::values.
+  // After every epoch: the values of TrainerOptions::values. With averaged weights (FitOptions::averages) those are the
+  // parameters' values meanwhile.
   std::function<std::vector<double>()> evaluate{};
   // What is shown of them behind the epoch's loss.
   std::function<std::string(const EpochRow&)> text{};
@@ -47,7 +49,7 @@ struct TrainerOptions {
   // the disk is skipped; the last of a training, or of one that a limit or a signal ends, is waited for.
   bool asynchronous = true;
   std::int64_t keep = 1;   // newest checkpoints: checkpoint.h5, and checkpoint-STEP.h5 of those before it
-  bool keep_best = false;  // best.h5, weights alone, of the epoch in which `monitor` was best
+  bool keep_best = false;  // best.h5, weights alone (averaged ones where there are), of the epoch in which `monitor` was best
   // A copy every so many steps on the disks of two nodes (models/train/restart/local_copies.h), in this folder; 0: not.
   // Parameters are whole on every rank.
   std::filesystem::path local_folder{}, local_mark{};  // the mark is a file that gets a new time with each copy; empty: none

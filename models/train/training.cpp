@@ -185,6 +185,7 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
       net.set_step(epoch * steps * options.accumulate + micro - 1);
       if (options.learning_rate) optimizer.set_learning_rate(options.learning_rate(step));
       const auto share = graph ? (*graph)({batch.x, batch.y}, one_step) : one_step({batch.x, batch.y});
+      if (last && options.averages) options.averages->update();
       const auto n = batch.x.layout() ? batch.x.layout()->global[0] : batch.x.dim(0);
       losses.add(share, {.epoch = epoch, .step = step, .samples = n});
       if (options.profile && last) options.profile->end_step();

@@ -47,6 +47,7 @@ struct FitOptions {
   Schedule learning_rate{};         // of the optimizer's step; none: the optimizer's own
   double clip_norm = 0;             // global norm of the gradients; 0: no limit
   LossScale* loss_scale = nullptr;  // for layers that compute in float16
+  AveragedWeights* averages = nullptr;  // updated behind every step of the optimizer
   std::int64_t accumulate = 1;      // batches of the loader per step of the optimizer; their gradients are averaged
   // On a GPU: after a few steps one is captured and then repeated, without a call of the host for each kernel
   // (models/train/step_graph.h).

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Trainings that stop in the middle of an epoch go on bit for bit on as many ranks, and to 1e-12 in float64 on others. Prints
-# `failed: NAME` for each failed test and ends with `N passed, M failed, K skipped`. tests/run.sh calls it.
+# Trainings that stop in the middle of an epoch go on bit for bit on as many ranks, and to 1e-12 in float64 on others; with the
+# state of contrastive losses and averaged weights. Prints `failed: NAME` for each failed test and ends with `N passed, M failed, K skipped`. tests/run.sh calls it.
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
@@ -17,9 +17,10 @@ fi
 # ---- conditions
 # All that metrics.csv says but times; numbers have as many digits as tell them from others.
 rows() { cut -d, -f "1-$2" "$work/$1/metrics.csv"; }
+same_rows() { succeeds && [ -n "$(rows "$1" "$3")" ] && [ "$(rows "$1" "$3")" = "$(rows "$2" "$3")" ]; }
 # same_training OUT OUT COLUMNS: the same bits in the weights' files and in the table.
 same_training() {
-  succeeds && cmp "$work/$1/weights.h5" "$work/$2/weights.h5" && [ -n "$(rows "$1" "$3")" ] && [ "$(rows "$1" "$3")" = "$(rows "$2" "$3")" ]
+  same_rows "$@" && cmp "$work/$1/weights.h5" "$work/$2/weights.h5"
 }
 exits() { [ "$status" -eq "$1" ]; }
 says_error() { succeeds && grep -q -e "$1" "$work/err"; }
@@ -58,5 +59,71 @@ contrast 2 limited --resume $copies --checkpoint-steps 1
 judge 'contrastive: on from a copy of the node' says_error 'going on from .*node/.*: 0 epochs and [123] steps'
 judge 'contrastive: with the bits of one that was spared' same_training whole-2 limited 8
 judge 'contrastive: no copies stay' test -z "$(ls -A "$work/node")"
+
+# ---- sums in the order of ranks, three steps an epoch
+classify() { # classify TRANSPORT RANKS OUT OPTIONS...
+  how=$1 p=$2 out=$3
+  shift 3
+  "$how" "$p" "$tools/classify" train --data "$work/scans.h5" --validation-fraction 0.25 --filters 4 --batch 3 --epochs 2 \
+    --norm-momentum 0.5 --flips --out "$work/$out" "$@"
+}
+# shellcheck disable=SC2086  # several options
+classify ranks 2 fixed $all --deterministic --grid depth=2
+judge '--deterministic: a checkpoint after every step' test -s "$work/fixed/checkpoint-5.h5"
+classify ranks 2 fixed-on --deterministic --grid depth=2 --resume "$work/fixed/checkpoint-2.h5"
+judge '--deterministic: two ranks go on with the same bits' same_training fixed fixed-on 6
+# Three numbers have sums that depend on their order, and a library of MPI has one of its own.
+MPIGRAD_THREADS=1
+export MPIGRAD_THREADS
+classify ranks 3 fixed-ranks --deterministic
+classify threads 3 fixed-threads --deterministic
+judge '--deterministic: the same bits from every transport' same_training fixed-ranks fixed-threads 6
+unset MPIGRAD_THREADS
+# close OUT OUT: losses of training and test, to 1e-12 relative.
+close() {
+  succeeds && python3 - "$work/$1/metrics.csv" "$work/$2/metrics.csv" <<'EOF'
+import csv, sys
+a, b = (list(csv.DictReader(open(name))) for name in sys.argv[1:])
+assert len(a) == len(b) == 2
+for one, two in zip(a, b):
+    for c in ("train_loss", "validation_loss"): assert abs(float(one[c]) - float(two[c])) <= 1e-12 * abs(float(one[c])), (c, one[c], two[c])
+EOF
+}
+# By Adam a gradient that is next to nothing moves a weight as far as any other does, and rounding with it.
+double="--dtype float64 --optimizer sgd --learning-rate 0.01"
+# shellcheck disable=SC2086  # several options
+classify threads 1 double $all $double
+# shellcheck disable=SC2086  # several options
+classify ranks 2 double-on $double --grid sample=2 --resume "$work/double/checkpoint-2.h5"
+judge 'on from the middle of an epoch on another grid, to 1e-12' close double double-on
+
+# ---- averaged weights
+# shellcheck disable=SC2086  # several options
+classify ranks 2 average $all --average-weights 0.5 --keep-best
+classify ranks 2 average-on --average-weights 0.5 --keep-best --resume "$work/average/checkpoint-2.h5"
+judge '--average-weights: on from the middle of an epoch' same_training average average-on 6
+judge '--average-weights: the best ones, too' cmp -s "$work/average/best.h5" "$work/average-on/best.h5"
+classify ranks 2 plain
+judge '--average-weights: training itself is the same' same_rows plain average 2
+judge '--average-weights: others are evaluated' test "$(rows plain 3)" != "$(rows average 3)"
+classify ranks 2 refused --resume "$work/average/checkpoint-2.h5"
+refused() { [ "$status" -eq 1 ] && grep -q -e "$1" "$work/err" && [ ! -e "$work/refused" ]; }
+judge '--average-weights: a training does not lose them unnoticed' refused 'was trained with --average-weights, now it is without'
+predictions() { # predictions OUT WEIGHTS OPTIONS...
+  out=$1 weights=$2
+  shift 2
+  run "$tools/classify" evaluate --data "$work/scans.h5" --weights "$work/$weights" --out "$work/$out" "$@"
+}
+predictions of-weights average/weights.h5
+judge 'evaluate says that weights are averaged' says 'parameters, averaged weights (decay 0.5)'
+predictions of-checkpoint average/checkpoint.h5
+judge 'evaluate takes the averaged ones of a checkpoint' says 'parameters, averaged weights (decay 0.5)'
+judge 'which are those of weights.h5' cmp -s "$work/of-weights/predictions.csv" "$work/of-checkpoint/predictions.csv"
+predictions of-last average/checkpoint.h5 --last-weights
+predictions of-plain plain/weights.h5
+judge '--last-weights: those of the last step' cmp -s "$work/of-last/predictions.csv" "$work/of-plain/predictions.csv"
+judge '--last-weights: others than the averaged ones' test "$(cat "$work/of-last/predictions.csv")" != "$(cat "$work/of-weights/predictions.csv")"
+predictions refused average/weights.h5 --last-weights
+judge '--last-weights of a file without' refused 'has averaged weights only'
 
 summary

@@ -124,8 +124,8 @@ train="$tool train --data $work/data --window 16,16,12 --batch 2 --learning-rate
   run $train $small --epochs 1 --dtype float64 --checkpoint-every 1 --out "$work/part"
   run $train $small --epochs 2 --dtype float64 --resume "$work/part/checkpoint.h5" --schedule cosine --out "$work/part" --overwrite
   judge 'training goes on from a checkpoint' succeeds
-  run $train --epochs 1 --variant lbann --filters 4,8,8,16 --norm group --groups 4 --loss tversky --spacing 2 --recompute --out "$work/lbann"
-  judge 'the other variant, group norm, another loss, 2 mm, recomputing' succeeds
+  run $train --epochs 1 --variant lbann --filters 4,8,8,16 --norm group --groups 4 --loss tversky --spacing 2 --recompute --average-weights 0.9 --out "$work/lbann"
+  judge 'the other variant, group norm, another loss, 2 mm, recomputing, averaged weights' succeeds
   run $tool train --describe --window 64 --json
   judge 'the MLPerf network has 31,190,243 parameters' eval 'succeeds && grep -q "\"parameters\": 31190243" "$work/out"'
 }
@@ -147,6 +147,7 @@ ranks 2 "$tool" predict --weights "$weights" --images "$work/new" --grid depth=2
 judge 'two ranks predict the same' same_cells "$work/predicted/one.nii" "$work/split/one.nii"
 run "$tool" predict --weights "$work/lbann/weights.h5" --images "$work/new/images" --out "$work/resampled"
 same_extents() { succeeds && python3 -c 'import sys; a, b = (open(f, "rb").read() for f in sys.argv[1:]); sys.exit(a[40:56] != b[40:56] or len(a) != len(b))' "$1" "$2"; }
+judge 'it says that its weights are averaged' says 'parameters, averaged weights (decay 0.9), '
 judge 'a network of resampled volumes predicts the cells as they are stored' same_extents "$work/resampled/one.nii" "$work/new/labels/one.nii"
 run "$tool" predict --weights "$weights" --images "$work/new/images" --out "$work/predicted"
 judge 'it does not overwrite' refuses 'one.nii exists; --overwrite replaces it'

@@ -28,6 +28,7 @@ struct CheckpointInfo {
   // its weight (RunningMean). 0 steps: between two epochs.
   std::int64_t epoch_step = 0, epoch_steps = 0;
   double epoch_loss = 0, epoch_samples = 0;
+  bool averages = false;  // read: whether the file has averaged weights beside the parameters
   bool verified = true;  // read: false for files from before there were checksums, of which a line on standard error tells
 };
 
@@ -78,6 +79,7 @@ struct LoadOptions {
   Optimizer* optimizer = nullptr;  // of the same kind as the one saved
   AveragedWeights* averages = nullptr;
   LossScale* loss_scale = nullptr;  // stays as it is where the file has none: training may go on in another precision
+  bool averaged = false;            // parameters become the averaged weights of a file that has some
 };
 
 // Every rank reads for itself. Names, shapes and element types (but for float16, which becomes the network's) must be those of

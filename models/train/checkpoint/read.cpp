@@ -4,6 +4,8 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <string_view>
+#include <utility>
 
 #include "comm/hdf5/hdf5_file.h"
 #include "comm/launch.h"
@@ -77,31 +79,45 @@ CheckpointInfo checkpoint_file::read_info(const Hdf5Reader& file) {
     info.epoch_loss = file.number_attribute("/", "epoch_loss");
     info.epoch_samples = file.number_attribute("/", "epoch_samples");
   }
+  info.averages = file.has_attribute("/", "average_updates");
   for (const auto& note : notes) info.notes[note.substr(0, note.find('='))] = note.substr(note.find('=') + 1);
   return info;
 }
 
 namespace {
 
-// The file and the network name the same tensors, of the same types.
-void check_tensors(const Hdf5Reader& file, const std::vector<NamedTensor>& tensors) {
+// The file has these tensors, of the same types.
+void require_tensors(const Hdf5Reader& file, const std::vector<NamedTensor>& tensors) {
   const auto where = file.path().string();
   std::map<std::string, Hdf5Dataset> datasets;
   for (auto& dataset : file.datasets()) datasets.emplace(dataset.name, dataset);
-  std::set<std::string> expected;
   for (const auto& [name, value] : tensors) {
-    expected.insert(name);
     const auto found = datasets.find(name);
     require(found != datasets.end(), "[checkpoint] {} has no {}, which is needed: {}", where, name, value);
     const auto& stored = found->second;
     require(fits(stored, value), "[checkpoint] {} in {} is {} {}, the network's is {} {}", name, where, stored.stored,
             stored.shape, name_of(value.dtype()), global_shape(value));
   }
-  for (const auto& [name, dataset] : datasets) {
-    const bool network = name.starts_with("parameters/") || name.starts_with("buffers/");
-    require(!network || expected.contains(name), "[checkpoint] {} has {}, which the network does not have", where,
-            printable(name));
+}
+
+// And none that the network does not have.
+void check_tensors(const Hdf5Reader& file, const std::vector<NamedTensor>& tensors) {
+  require_tensors(file, tensors);
+  std::set<std::string> expected;
+  for (const auto& tensor : tensors) expected.insert(tensor.name);
+  for (const auto& dataset : file.datasets()) {
+    const bool network = dataset.name.starts_with("parameters/") || dataset.name.starts_with("buffers/");
+    require(!network || expected.contains(dataset.name), "[checkpoint] {} has {}, which the network does not have",
+            file.path().string(), printable(dataset.name));
   }
+}
+
+// The averaged weights in the place of the parameters.
+std::vector<NamedTensor> with_averages(std::vector<NamedTensor> tensors) {
+  constexpr std::string_view from = "parameters/", to = "averages/average/";
+  for (auto& tensor : tensors)
+    if (tensor.name.starts_with(from)) tensor.name.replace(0, from.size(), to);
+  return tensors;
 }
 
 }  // namespace
@@ -144,6 +160,10 @@ CheckpointInfo load_checkpoint(const std::filesystem::path& path, nn::Module& ne
     append(tensors, "averages", options.averages->state());
   }
   check_tensors(file, tensors);
+  if (options.averaged && info.averages) {
+    tensors = with_averages(std::move(tensors));
+    require_tensors(file, tensors);
+  }
   // All of it before anything changes: a checksum may be wrong.
   std::vector<Tensor> read;
   for (const auto& tensor : tensors) read.push_back(read_tensor(file, tensor, info.verified));

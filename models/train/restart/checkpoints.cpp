@@ -49,7 +49,16 @@ void Checkpoints::with_state(const std::function<void()>& f) const {
 }
 
 void Checkpoints::reserve(CheckpointSaver& saver) const {
-  with_state([&] { saver.reserve(net_, {.optimizer = &optimizer_, .loss_scale = o_.fit.loss_scale}); });
+  with_state([&] { saver.reserve(net_, with_all({})); });
+}
+
+SaveOptions Checkpoints::with_all(CheckpointInfo info) const {
+  info.notes = o_.notes;
+  return {.optimizer = &optimizer_,
+          .averages = o_.fit.averages,
+          .loss_scale = o_.fit.loss_scale,
+          .info = std::move(info),
+          .overwrite = true};
 }
 
 bool Checkpoints::due(std::int64_t step) {
@@ -104,9 +113,7 @@ void Checkpoints::note_wanted(std::int64_t all) {
 void Checkpoints::save(CheckpointInfo info, bool last) {
   const auto begin = Clock::now();
   const auto step = info.step;
-  info.notes = o_.notes;
-  const SaveOptions options{
-      .optimizer = &optimizer_, .loss_scale = o_.fit.loss_scale, .info = std::move(info), .overwrite = true};
+  const auto options = with_all(std::move(info));
   const auto path = o_.folder / newest_checkpoint;
   const auto keep = [this] {
     if (o_.keep > 1 && world_.rank() == 0) keep_checkpoint(o_.folder);
@@ -146,9 +153,7 @@ bool Checkpoints::local_due(std::int64_t step) {
 void Checkpoints::save_locally(CheckpointInfo info, std::int64_t step) {
   copied_ = step;
   const auto begin = Clock::now();
-  info.notes = o_.notes;
-  const SaveOptions options{
-      .optimizer = &optimizer_, .loss_scale = o_.fit.loss_scale, .info = std::move(info), .overwrite = true};
+  const auto options = with_all(std::move(info));
   const auto replicate = [this] {
     local_->replicate();
     std::error_code none;

@@ -46,6 +46,7 @@ class Checkpoints {
   // f, while the network has what the hooks add to it.
   void with_state(const std::function<void()>& f) const;
   void reserve(CheckpointSaver& saver) const;
+  SaveOptions with_all(CheckpointInfo info) const;
   void save(CheckpointInfo info, bool last);
   void warn_of_local(const std::function<void()>& f) const;
   bool local_due(std::int64_t step);
