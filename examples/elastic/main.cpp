@@ -28,6 +28,7 @@
 #include "examples/elastic/command.h"
 #include "examples/elastic/job.h"
 #include "examples/elastic/plan.h"
+#include "examples/elastic/rank.h"
 #include "examples/tool/command_line.h"
 #include "examples/trainer/options.h"
 #include "examples/trainer/run.h"
@@ -46,6 +47,7 @@ struct Options {
   std::vector<std::string> hosts{}, command{};
   int ranks_per_host = 0, retries = 3, forgiven = 1;
   std::string launcher, probe;
+  bool watch_ranks = false;
   double probe_seconds = 30, probe_limit = 10;
 };
 
@@ -62,6 +64,10 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--launcher", o.launcher,
                  "words that start ranks, with {ranks}, {hosts} (separated by commas), {nodes} and {ranks_per_host}; srun under "
                  "Slurm, else mpiexec")
+      ->group("Ranks");
+  app.add_flag("--watch-ranks", o.watch_ranks,
+               "start each rank under `elastic rank --`, whose line tells which rank has died, where and how; without --launcher "
+               "that is always so")
       ->group("Ranks");
   app.add_option("--retries", o.retries, "failures in a row without a newer checkpoint, after which it gives up")
       ->check(tool::whole_number(0, 1000000))
@@ -85,6 +91,7 @@ void add_options(CLI::App& app, Options& o) {
       ->group("Failures");
   app.add_option("command", o.command, "behind --: the trainer and its arguments, --out among them; --resume is added");
   app.footer(
+      "`LAUNCHER elastic rank -- PROGRAM ARGUMENTS` by itself runs each rank so that a line tells which of them has died.\n\n"
       "Exit codes: 0 the training has ended; 75 a limit or a signal has ended it, and the same command goes on with it; 2 wrong\n"
       "arguments, here or of the trainer; 1 it gave up. SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 are handed on to the ranks.");
 }
@@ -122,6 +129,7 @@ void complete(Options& o) {
     const int ranks = ranks_of(trainer::parse_grid(*grid, 1, trainer::Channels::split));
     o.ranks_per_host = (ranks + hosts - 1) / hosts;
   }
+  o.watch_ranks = o.watch_ranks || o.launcher.empty();
   if (o.launcher.empty())
     o.launcher = under_slurm() ? "srun --nodes={nodes} --ntasks={ranks} --nodelist={hosts} --kill-on-bad-exit=1"
                                : "mpiexec -n {ranks} -ppn {ranks_per_host} -hosts {hosts}";
@@ -198,6 +206,7 @@ class Elastic {
                                     {"hosts", list},
                                     {"nodes", std::to_string(names.size())},
                                     {"ranks_per_host", std::to_string(per_host)}});
+    if (o_.watch_ranks) words.insert(words.end(), {std::filesystem::read_symlink("/proc/self/exe").string(), "rank", "--"});
     words.insert(words.end(), command.begin(), command.end());
     say(fmt::format("start {}: {} ranks on {}{}{}", start, ranks, list, grid.empty() ? "" : ", --grid ", grid));
     accused_.clear(), dead_.clear();
@@ -301,11 +310,14 @@ class Elastic {
     }
   }
 
-  // What launchers say of ranks that died: "PID 71 RUNNING AT node1" (MPICH), "srun: error: node1: task 3: Killed".
+  // What `elastic rank` says of a rank that died, and launchers: "PID 71 RUNNING AT node1" (MPICH), "srun: error: node1: task 3:
+  // Killed".
   void accuse(const std::string& line, const std::vector<std::string>& names) {
+    const auto ended_on = host_of_ended_rank(line);
     // What comes later of one job are those whom the launcher has ended.
     for (const auto& name : names) {
       if (!accused_.empty()) return;
+      if (!ended_on.empty() && (name == ended_on || (is_here(name) && is_here(ended_on)))) accused_.push_back(name);
       const auto running = line.find("RUNNING AT " + name);
       const auto behind = running == std::string::npos ? 0 : running + 11 + name.size();
       const bool whole = behind > 0 && (behind == line.size() || (!std::isalnum(static_cast<unsigned char>(line[behind])) &&
@@ -359,4 +371,8 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace mpigrad::elastic
 
-int main(int argc, char** argv) { return mpigrad::elastic::run(argc, argv); }
+int main(int argc, char** argv) {
+  if (argc > 3 && std::string(argv[1]) == "rank" && std::string(argv[2]) == "--")
+    return mpigrad::elastic::run_rank({argv + 3, argv + argc});
+  return mpigrad::elastic::run(argc, argv);
+}

@@ -51,7 +51,7 @@ for where in $transports; do
   judge "$where: a message without a receive" each_says 'all wait: .*rank 1: in wait for receive' 0 1 2
   on "$where" exits
   case $where in
-    mpi) judge "$where: a rank ends" ended ;;  # the launcher ends the others at once
+    mpi) judge "$where: a rank ends" ended ;;  # which names nobody; see below
     *) judge "$where: a rank ends" error 'rank 1 has ended without taking part' ;;
   esac
   on "$where" left_out
@@ -63,6 +63,22 @@ for where in $transports; do
   on "$where" disk
   judge "$where: a disk that is full" error 'full.h5: .*File too large'
 done
+# The launcher ends all others at once, and names the first process of the job; a parent of each rank tells.
+elastic=$build/examples/elastic
+only_rank_1() { ended && grep -q "^elastic: rank 1 of 3 on .* (PID [0-9]*) has ended: $1" "$work/err" && [ "$(grep -c '^elastic: rank' "$work/err")" -eq 1 ]; }
+if [ -x "$elastic" ]; then
+  ranks 3 "$elastic" rank -- "$program" exits "$saved"
+  judge 'mpi: a rank ends, under `elastic rank`' only_rank_1 'exit code 3$'
+  # shellcheck disable=SC2016  # of the inner shell
+  ranks 3 "$elastic" rank -- sh -c '[ "${PMI_RANK:-${PMIX_RANK:-}}" != 1 ] || kill -KILL $$; sleep 60'
+  judge 'mpi: a rank is killed, under `elastic rank`' only_rank_1 'signal 9, '
+  ranks 1 "$elastic" rank -- sh -c 'kill -USR1 $PPID; sleep 60 & wait; exit 0'
+  judge 'a signal is handed on, and is no fault' eval 'ended && ! grep -q "has ended" "$work/err"'
+  ranks 1 "$elastic" rank -- /no/such/program
+  judge 'a program that is not there' eval '[ "$status" -eq 2 ] && grep -q "^elastic: /no/such/program cannot be started" "$work/err"'
+else
+  skip 'elastic is not built'
+fi
 [ -z "$skip" ] || { skipped=$((skipped + 7)) && printf 'skipped: 7 there is no emulated NCCL\n'; }
 on mpi stopped
 judge 'mpi: a rank is stopped' each_says 'missing: rank 1: no answer' 0 2

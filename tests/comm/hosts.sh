@@ -37,7 +37,10 @@ if [ "${1:-}" = on-hosts ]; then
     job) shift && exec "$MPIEXEC" "$@" ;;
     cut)
       # The link is cut after the first step of training. Whether a rank is left is asked once the launcher has gone.
-      "$MPIEXEC" -n 2 "$build/tests/misuse_mpi" train >"$2/out" 2>&1 &
+      # What ranks say does not pass the link then: each has a file. Two of them are on the first host, with the launcher.
+      rm -f "$2"/said-*
+      # shellcheck disable=SC2016  # of the inner shell
+      "$MPIEXEC" -n 3 sh -c 'exec "$@" 2>"$0/said-${PMI_RANK:-${PMIX_RANK:-none}}"' "$2" "$build/tests/misuse_mpi" train >"$2/out" 2>&1 &
       job=$!
       await grep -q 'the first step' "$2/out"
       "$LINK" cut
@@ -171,9 +174,13 @@ fi
 hosts() { run sh "$root/tests/comm/two_hosts.sh" --limit 100 sh "$root/tests/comm/hosts.sh" on-hosts "$@"; }
 gives() { [ "$status" -eq "$1" ]; }
 tells_once() { [ "$status" -eq 0 ] && [ "$(grep -c "$1" "$work/err")" -eq 1 ]; }
-# The job has ended by itself, no rank is left, and the watchdog has said why.
+# The job has ended by itself, no rank is left, and each has said who is missing: those beside rank 0 what that has found, the one on
+# the other host that rank 0 does not answer.
 ends_by_watchdog() {
-  [ "$status" -ne 0 ] && [ "$status" -lt 98 ] && grep -q '^\[watchdog\] a call has taken longer than 3 s' "$work/out"
+  [ "$status" -ne 0 ] && [ "$status" -lt 98 ] && grep -q '^\[watchdog\] a call has taken longer than 3 s; what' "$work/said-0" &&
+    grep -q '^\[watchdog\] rank 0 of 3: .*missing: rank 1: no answer' "$work/said-0" &&
+    grep -q '^\[watchdog\] rank 2 of 3: .*missing: rank 1: no answer' "$work/said-2" &&
+    grep -q '^\[watchdog\] rank 1 of 3: .*missing: rank 0: no answer' "$work/said-1"
 }
 
 if [ ! -x "$build/tests/exit_mpi" ]; then
@@ -205,8 +212,8 @@ judge 'hosts: ranks on several hosts are watched' gives 0
 MPIGRAD_CHECKS=watchdog=off hosts job -n 2 "$build/tests/exit_mpi" hosts
 judge 'hosts: but for those that ask for no watchdog' gives 3
 MPIGRAD_CHECKS=stall=3 hosts cut "$work"
-cp "$work/out" "$work/err"
-judge 'hosts: a cut link ends the job on both sides, with what the ranks were doing' ends_by_watchdog
+cat "$work"/said-* >"$work/err"
+judge 'hosts: a cut link ends the job on both sides, and every rank says who is missing' ends_by_watchdog
 # What tools write on two hosts, as a user would run them there.
 prints() { gives 0 && grep -q -e "$1" "$work/out"; }
 if [ -x "$build/examples/elastic" ] && python3 "$root/tests/examples/scans.py" "$work/scans"; then

@@ -103,22 +103,24 @@ same_losses() { [ "$(cut -d, -f 1-3 "$work/spared/metrics.csv")" = "$(cut -d, -f
   judge 'a training of two ranks' succeeds
   # $MPIEXEC may hold options.
   survive() {
-    exec "$elastic" --hosts localhost --forgive 1000 --launcher "$MPIEXEC -n {ranks}" -- "$classify" $training --checkpoint-steps 1 \
+    exec "$elastic" --hosts localhost --forgive 1000 --watch-ranks --launcher "$MPIEXEC -n {ranks}" -- "$classify" $training --checkpoint-steps 1 \
       --out "$work/$1" >"$work/out" 2>"$work/err" </dev/null
   }
 
   # Ranks die, one at a time.
   survive killed &
   wrapper=$!
-  killed=0
+  killed=0 last=
   for wait in $(awk -v n="$kills" 'BEGIN { srand(20261124); for (i = 0; i < n; ++i) printf "%.2f ", 0.5 + rand() }'); do
     sleep "$wait"
     victim=$(processes "$classify train .*--out $work/killed" | head -n 1)
-    [ -z "$victim" ] || { kill -KILL "$victim" 2>/dev/null && killed=$((killed + 1)); }
+    [ -z "$victim" ] || { kill -KILL "$victim" 2>/dev/null && killed=$((killed + 1)) last=$victim; }
   done
   wait "$wrapper"
   judge 'the training ends by itself' test $? -eq 0
   judge "although ranks were killed" test "$killed" -ge $((kills / 2))
+  judge 'and of each it is told which it was' grep -q "^elastic: rank [01] of 2 on .* (PID $last) has ended: signal 9" "$work/err"
+  judge 'of none that the launcher has ended' test "$(grep -c '^elastic: rank .* has ended' "$work/err")" -le "$killed"
   judge 'with the losses of one that was spared' same_losses killed
   judge 'and no checkpoint was unreadable' test "$(grep -c 'warning: skipped' "$work/err")" -eq 0
 
