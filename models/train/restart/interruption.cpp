@@ -4,6 +4,8 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <cstdint>
+#include <ctime>
 #include <mutex>
 #include <utility>
 
@@ -17,14 +19,23 @@ struct Noted {
 };
 std::array<Noted, 3> handled{{{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGUSR1, "SIGUSR1"}}};
 std::atomic<int> first_signal{0};
+std::atomic<std::int64_t> noted_at{0};  // milliseconds
 std::atomic<int> asked{0};
 struct sigaction before_report {};
-static_assert(std::atomic<int>::is_always_lock_free);
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
 std::mutex users_mutex;
 int users = 0;  // ranks may be threads
 
+// Also for handlers of signals.
+std::int64_t milliseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1000000;
+}
+
 extern "C" void note_signal(int signal) {
   int none = 0;
+  if (first_signal == none) noted_at = milliseconds();  // before somebody asks
   first_signal.compare_exchange_strong(none, signal);
 }
 
@@ -65,7 +76,9 @@ const char* NotedSignals::noted() {
   const int signal = first_signal;
   for (const auto& each : handled)
     if (each.signal == signal) {
-      // The next one of this kind is not patient.
+      // The next one of this kind is not patient. Launchers may hand on what all processes of a job have got already.
+      constexpr std::int64_t same_one = 1000;
+      if (milliseconds() - noted_at < same_one) return each.name;
       struct sigaction now {};
       sigaction(each.signal, nullptr, &now);
       if (now.sa_handler == note_signal) sigaction(each.signal, &each.before, nullptr);

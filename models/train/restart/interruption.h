@@ -8,7 +8,8 @@
 namespace mpigrad {
 
 // While one lives, the first SIGTERM, SIGINT or SIGUSR1 of this process is noted and does nothing else; another of the same kind
-// does what it did before. SIGUSR2 asks for a report, as often as it comes.
+// does what it did before, where noted() has told of the first a second after it or later. SIGUSR2 asks for a report, as often as
+// it comes.
 class NotedSignals {
  public:
   NotedSignals();
