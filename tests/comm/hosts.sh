@@ -26,7 +26,6 @@ await() {
   done
 }
 copied() { ls "$DISK-b"/*/checkpoint.h5; }
-trained() { [ -s "$1" ] && [ "$(wc -l <"$1")" -ge 2 ]; }
 
 # Among the two hosts: what follows runs there, one script for each test.
 if [ "${1:-}" = on-hosts ]; then
@@ -96,59 +95,6 @@ END
       rm -rf "$DISK-a"/*
       # shellcheck disable=SC2086
       exec "$MPIEXEC" -n 2 "$build/examples/classify" $training --resume
-      ;;
-    job-script)
-      # examples/jobs/slurm.sh as it is but for the numbers, with commands in the place of Slurm's. The first job hears of its limit.
-      mkdir "$2/slurm"
-      cat >"$2/slurm/srun" <<'END'
-#!/bin/sh
-for word; do
-  case $word in
-    --ntasks=*) ranks=${word#*=} ;;
-    --nodelist=*) hosts=${word#*=} ;;
-    -*) ;;
-    *) break ;;
-  esac
-  shift
-done
-# Signals reach all ranks, as srun's do; MPICH's launcher may break at them where there are several hosts.
-"$HYDRA" -n "$ranks" -hosts "$hosts" "$@" &
-job=$!
-trap 'for p in $(ip netns pids "$TWO_HOSTS-a") $(ip netns pids "$TWO_HOSTS-b"); do
-  [ "$(cat "/proc/$p/comm" 2>/dev/null)" != cosmoflow ] || kill -USR1 "$p"
-done' USR1
-while :; do
-  wait "$job"
-  status=$?
-  kill -0 "$job" 2>/dev/null || exit "$status"
-done
-END
-      cat >"$2/slurm/scontrol" <<'END'
-#!/bin/sh
-case $2 in
-  hostnames) echo "$HOSTS" | tr , '\n' ;;
-  job) echo "JobId=1 JobName=cosmoflow Command=$SCRIPT WorkDir=." ;;
-esac
-END
-      cat >"$2/slurm/sbatch" <<'END'
-#!/bin/sh
-while [ $# -gt 1 ]; do shift; done
-echo "sbatch $1, job $MPIGRAD_CHAIN"
-exec sh "$1"
-END
-      chmod +x "$2/slurm/"*
-      sed 's/--ranks-per-host 2/--ranks-per-host 1/; s/--grid sample=2,depth=4/--grid depth=2/; s/--epochs 100/--batch 2 --epochs 30 --quiet/' \
-        "$root/examples/jobs/slurm.sh" >"$2/job.sh"
-      cd "$2" || exit 97
-      PATH=$2/slurm:$PATH MPIGRAD=$2/mpigrad DATA=$2/universes SCRIPT=$2/job.sh SLURM_JOB_ID=1 SLURM_JOB_NODELIST=both
-      export PATH MPIGRAD DATA SCRIPT SLURM_JOB_ID SLURM_JOB_NODELIST
-      mkdir mpigrad && ln -s "$root/examples" mpigrad/examples && ln -s "$build" mpigrad/build
-      sh "$2/job.sh" >"$2/out" 2>&1 &
-      job=$!
-      await trained "$2/run/metrics.csv"
-      kill -USR1 "$job"
-      wait "$job"
-      exit
       ;;
     exits)
       spinning=
@@ -222,11 +168,6 @@ if [ -x "$build/examples/elastic" ] && python3 "$root/tests/examples/scans.py" "
   hosts disks "$work"
   from_the_other() { gives 0 && grep -q 'the node of rank 1 has a newer checkpoint' "$work/err" && grep -q 'going on from .*/disk/mpigrad-' "$work/err"; }
   judge "hosts: a copy on the other host's disk is gone on from" from_the_other
-  run "$build/examples/universe" generate --out "$work/universes" --universes 6 --size 16 --cell 8 --seed 1 --spread
-  judge 'hosts: universes' gives 0
-  hosts job-script "$work"
-  judge "hosts: a job script's training is gone on with in a second job" prints '^sbatch .*job.sh, job 2'
-  judge 'hosts: to its end' test -s "$work/run/weights.h5"
 fi
 if [ -n "${MPIGRAD_TEST_ALL:-}" ]; then
   hosts mended "$work"
