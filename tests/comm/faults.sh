@@ -2,6 +2,9 @@
 # Faults that are planted on rank 1 of three, on every transport: each ends the job with an exit code that is not 0, and all ranks that
 # live name it. A dead link, which takes two hosts: tests/comm/hosts.sh. Prints `failed: NAME` for each failed test and ends with `N
 # passed, M failed, K skipped`.
+#
+#   sh tests/comm/faults.sh
+#   sh tests/comm/faults.sh times [ROUNDS]   how long after the watchdog's limit each hang is told of, at most; 3 rounds
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
@@ -27,13 +30,22 @@ on() {
   cat "$work/out" "$work/err" >"$work/all"
 }
 ended() { [ "$status" -ne 0 ] && [ "$status" -ne 124 ] && [ "$status" -ne 137 ]; }
-# The watchdog's line of each rank that lives, with the line of the program; WHAT is said on all of them.
+# each_says WHAT RANK...: the watchdog's line of each rank that lives, with its own call and its line of the program; WHAT is said
+# on all of them. Ranks that wait say how long after the limit; it is less than half a minute also on a machine that is busy.
 each_says() {
   ended || return 1
   what=$1
   shift
-  for rank; do grep "^\[watchdog\] rank $rank of 3: .* at misuse_mpi_test.cpp:[0-9]*; .*$what" "$work/all" >/dev/null || return 1; done
+  for rank; do
+    grep "^\[watchdog\] rank $rank of 3: .* of 4 float64.* at misuse_mpi_test.cpp:[0-9]*; .*$what" "$work/all" >"$work/line" || return 1
+    if grep -q ": in .* s after the limit" "$work/line"; then
+      [ "$(seconds_after <"$work/line" | cut -d. -f 1)" -lt 30 ] || return 1
+    else
+      grep -q ": not in a call; the last was allreduce of 4 float64" "$work/line" || return 1
+    fi
+  done
 }
+seconds_after() { sed -n 's/.*for [0-9.]* s, \([0-9.]*\) s after the limit.*/\1/p'; }
 # Processes say it each, threads once.
 error() {
   ended || return 1
@@ -44,11 +56,28 @@ error() {
 transports='mpi threads'
 skip=
 if [ -d "$build/tests/emulation/vendor" ] && [ -e "$build/tests/emulation/vendor/libnccl.so.2" ]; then transports="$transports nccl"; else skip=1; fi
+
+if [ "${1:-}" = times ]; then
+  for where in $transports; do
+    case $where in mpi) kinds='missing receive stopped stopped-first' ;; *) kinds='missing receive' ;; esac
+    for kind in $kinds; do
+      : >"$work/times"
+      for _ in $(seq "${2:-3}"); do
+        on "$where" "$kind"
+        seconds_after <"$work/all" >>"$work/times"
+      done
+      printf '%-8s %-14s %2d reports, at most %s s after the limit\n' "$where" "$kind" "$(wc -l <"$work/times")" \
+        "$(sort -n "$work/times" | tail -n 1)"
+    done
+  done
+  exit
+fi
+
 for where in $transports; do
   on "$where" missing
-  judge "$where: a rank sleeps" each_says 'missing: rank 1: ' 0 1 2
+  judge "$where: a rank sleeps" each_says 'missing: rank 1: not in a call; the last was allreduce of 4 float64, sum' 0 1 2
   on "$where" receive
-  judge "$where: a message without a receive" each_says 'all wait: .*rank 1: in wait for receive' 0 1 2
+  judge "$where: a message without a receive" each_says 'all wait: .*rank 1: in wait for receive of 4 float64, from rank 0' 0 1 2
   on "$where" exits
   case $where in
     mpi) judge "$where: a rank ends" ended ;;  # which names nobody; see below
@@ -82,4 +111,6 @@ fi
 [ -z "$skip" ] || { skipped=$((skipped + 7)) && printf 'skipped: 7 there is no emulated NCCL\n'; }
 on mpi stopped
 judge 'mpi: a rank is stopped' each_says 'missing: rank 1: no answer' 0 2
+on mpi stopped-first
+judge 'mpi: the rank is stopped that asks the others' each_says 'missing: rank 0: no answer' 1 2
 summary

@@ -5,6 +5,7 @@
 //   missing  rank 1 makes no call that the others make, and works: the watchdog's message
 //   receive  rank 1 waits for a message that nobody sends: likewise
 //   stopped  rank 1 is stopped, as by a debugger, before a call
+//   stopped-first  rank 0, whose thread asks all others
 //   exits    rank 1 ends, as if all were well, where the others wait for it
 //   disk     what the ranks save does not fit on the disk (here: is larger than a limit on files): the same error on all ranks
 //   replicated  every rank hands in the same loss, twice: one warning
@@ -81,6 +82,9 @@ int main(int argc, char** argv) {
       save_checkpoint(std::filesystem::path(argv[2]) / "full.h5", net, comm);
     } else if (kind == "stopped") {
       if (odd) std::raise(SIGSTOP);
+      allreduce(x, comm);
+    } else if (kind == "stopped-first") {
+      if (comm.rank() == 0) std::raise(SIGSTOP);
       allreduce(x, comm);
     } else if (kind == "replicated") {
       for (const bool plain : {false, false, true, true}) {

@@ -27,7 +27,8 @@ class DeviceTransport final : public ForwardingTransport {
     const bool direct = host->can_ask() && !host->in_one_process() && cuda_aware_mpi();
     staged_ = staged(host, memory_, {.direct = direct, .direct_reductions = direct && !mode_.fixed_order});
     // What is staged has the mode of the host's transport.
-    messages_ = host->in_one_process() ? with_mode(in_process(host, memory_), mode_, memory_) : staged_;
+    // The watchdog is to tell of these calls, which the host's transport compares where ranks check each other.
+    messages_ = host->in_one_process() ? with_mode(watched(in_process(host, memory_), {}), mode_, memory_) : staged_;
   }
 
   bool capturable() override {

@@ -29,11 +29,13 @@ std::string ranges(const std::vector<int>& ranks) {
 
 void CallBoard::begin(const Signature& call, int ranks) {
   std::lock_guard lock(mutex_);
+  if (++depth_ > 1) return;
   state_ = {.call = call, .milliseconds = 0, .waiting = 1, .ranks = ranks};
   since_ = std::chrono::steady_clock::now();
 }
 void CallBoard::end() {
   std::lock_guard lock(mutex_);
+  if (--depth_ > 0) return;
   state_.waiting = 0;
   since_ = std::chrono::steady_clock::now();
 }

@@ -45,6 +45,7 @@ class CallBoard {
     std::int32_t counts = 0;        // 1 in training, outside phases that may take any time
     std::int32_t gpu = 0;           // 1: the host waits for its GPU, behind the call
   };
+  // A call that is made of others, as those of GPUs are of the host's, is what counts, not they.
   void begin(const Signature& call, int ranks);
   void end();
   State state() const;
@@ -52,6 +53,7 @@ class CallBoard {
  private:
   mutable std::mutex mutex_;
   State state_;
+  int depth_ = 0;  // calls that have begun and not ended
   std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
   std::shared_ptr<const Activity> activity_ = activity_of_this_thread();
 };

@@ -267,8 +267,10 @@ void Watchdog::tell_verdict(const std::vector<CallBoard::State>& states, const s
 void Watchdog::print_own_line(const std::string& missing) {
   const auto state = board_->state();
   const auto where = where_.find();
-  print(fmt::format("[watchdog] rank {} of {}: {}, for {:.1f} s{}{}; {}\n", messages_->rank(), messages_->size(), describe(state),
-                    1e-3 * static_cast<double>(state.milliseconds), where.empty() ? "" : "; ", where, missing));
+  const double waited = 1e-3 * static_cast<double>(state.milliseconds), after = waited - seconds_;
+  print(fmt::format("[watchdog] rank {} of {}: {}, for {:.1f} s{}{}{}; {}\n", messages_->rank(), messages_->size(),
+                    describe(state), waited, state.waiting && after > 0 ? fmt::format(", {:.1f} s after the limit", after) : "",
+                    where.empty() ? "" : "; ", where, missing));
 }
 
 }  // namespace mpigrad

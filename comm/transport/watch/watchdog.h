@@ -14,10 +14,10 @@
 // over a communicator of its own: what hangs is a call on some other communicator, and the MPI library goes on serving this one
 // (which needs MPI_THREAD_MULTIPLE). Who waits too long tells rank 0's thread; it asks all others, prints their answers grouped
 // by ranges of ranks, tells them who is missing, upon which each prints a line of its own with the line of the program in which
-// it is (whereabouts.h), and aborts the job. Ranks that do not answer within 3 s (stopped, dead) are listed as such; if rank 0
-// does not answer within 4 s, whoever has told it prints what it is doing itself and aborts (half the limit in both cases for the
-// watchdog of training). All this takes about 5 s at most. A host that waits for its GPU counts as in its last call: with NCCL
-// the hang is there.
+// it is (whereabouts.h) and how long after the limit that is, and aborts the job. Ranks that do not answer within 3 s (stopped,
+// dead) are listed as such; if rank 0 does not answer within 4 s, whoever has told it prints what it is doing itself and aborts
+// (half the limit in both cases for the watchdog of training). All this takes about 5 s at most. A host that waits for its GPU
+// counts as in its last call: with NCCL the hang is there.
 
 #include <array>
 #include <atomic>
