@@ -1,9 +1,13 @@
 // What checkpoints cost a training of CosmoFlow: how long it stands still for them, and how much longer the whole of it takes.
 //
 //   build/tests/checkpoint_cost [--side 64] [--steps 200] [--rounds 3] [--folder /tmp]; mpiexec -n 2 build/tests/checkpoint_cost
+//   build/tests/checkpoint_cost --steady [--block 100] [--quads 10]
+//   build/tests/checkpoint_cost --stragglers --block 20 --quads 30
 //
 // Every round runs the same training without checkpoints and in each of the ways, in turn, in one process; ratios are of the
-// middle times, shares of the run itself.
+// middle times, shares of the run itself, start-up included. --steady compares blocks of steps within one training, which has
+// started: for small differences on machines whose speed changes. --stragglers does the same with what the table of the ranks
+// that keep others waiting needs (models/train/stragglers.h).
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -16,11 +20,12 @@
 
 #include "comm/launch.h"
 #include "framework/optim/optimizer.h"
-#include "models/data/sources/function.h"
+#include "models/data/data.h"
 #include "models/networks/cosmoflow.h"
 #include "models/train/session.h"
 #include "models/train/trainer.h"
 #include "ops/loss.h"
+#include "tests/bench/steady_cost.h"
 
 namespace mpigrad::bench {
 namespace {
@@ -45,14 +50,8 @@ struct Times {
 };
 
 Times train_once(Session& session, const Options& o, const Way& way, const std::filesystem::path& folder) {
-  const auto side = o.side;
-  data::FunctionSamples made{.size = o.steps, .extents = {side, side, side}, .channels = 4, .target_names = {"a", "b", "c", "d"}};
-  made.values = [](std::int64_t sample, const Box&, std::span<float> out) {
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>((i * 7 + static_cast<std::size_t>(sample)) % 5);
-  };
-  made.targets = [](std::int64_t sample) { return std::vector<double>(4, static_cast<double>(sample % 3) / 3); };
   const auto grid = session.grid({.depth = session.ranks()});
-  const data::Loader loader(std::make_shared<data::FunctionSource>(made), {.grid = grid, .batch = 1, .cache_bytes = 0});
+  const data::Loader loader(made_volumes(o.side, o.steps), {.grid = grid, .batch = 1, .cache_bytes = 0});
   CosmoFlow net(CosmoFlowOptions{});
   net.build(loader.layout(), {.seed = 1});
   Adam adam(net, AdamAttributes{});
@@ -66,15 +65,19 @@ Times train_once(Session& session, const Options& o, const Way& way, const std::
   return {all, result.checkpoint_seconds, result.slowest_checkpoint, result.checkpoints, result.skipped_checkpoints};
 }
 
+// The process of rank 0, the same on all.
+std::int64_t number_of(Session& session) {
+  std::int64_t number = getpid();
+  session.world().transport().bcast(&number, 1, DType::int64, 0);
+  return number;
+}
+
 const Times& middle(std::vector<Times>& times) {
   std::sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
   return times[times.size() / 2];
 }
 
-void measure(Session& session, const Options& o) {
-  const auto folder = std::filesystem::path(o.folder) / fmt::format("mpigrad_checkpoint_cost_{}", getpid());
-  if (session.rank() == 0) std::filesystem::create_directories(folder);
-  session.world().transport().barrier();
+void measure(Session& session, const Options& o, const std::filesystem::path& folder) {
   (void)train_once(session, {.side = o.side, .steps = 5}, ways[1], folder);  // warm
   std::vector<std::vector<Times>> times(ways.size());
   for (int round = 0; round < o.rounds; ++round)
@@ -82,9 +85,7 @@ void measure(Session& session, const Options& o) {
       const auto w = (i + static_cast<std::size_t>(round)) % ways.size();  // each way in each place
       times[w].push_back(train_once(session, o, ways[w], folder));
     }
-  session.world().transport().barrier();
   if (session.rank() != 0) return;
-  std::filesystem::remove_all(folder);
   const double plain = middle(times[0]).seconds;
   fmt::print("CosmoFlow at {}^3, {} ranks, {} steps of {:.3f} s, middle of {} rounds\n", o.side, session.ranks(), o.steps,
              plain / static_cast<double>(o.steps), o.rounds);
@@ -108,6 +109,24 @@ int main(int argc, char** argv) {
   app.add_option("--steps", o.steps, "of each training")->check(CLI::Range(20, 1000000))->capture_default_str();
   app.add_option("--rounds", o.rounds)->check(CLI::Range(1, 100))->capture_default_str();
   app.add_option("--folder", o.folder, "where files are written")->capture_default_str();
+  bench::SteadyOptions steady;
+  bool checkpoints = false, stragglers = false;
+  auto* steadily =
+      app.add_flag("--steady", checkpoints, "blocks of steps with and without a checkpoint, in turn, within one training");
+  app.add_flag("--stragglers", stragglers, "the same with what the table of stragglers needs")->excludes(steadily);
+  app.add_option("--block", steady.block, "steps of a block")->check(CLI::Range(4, 1000000))->capture_default_str();
+  app.add_option("--quads", steady.quads, "times four blocks")->check(CLI::Range(1, 100000))->capture_default_str();
   CLI11_PARSE(app, argc, argv);
-  return run(argc, argv, [&](Session& session) { bench::measure(session, o); });
+  return run(argc, argv, [&](Session& session) {
+    const auto folder = std::filesystem::path(o.folder) / fmt::format("mpigrad_checkpoint_cost_{}", bench::number_of(session));
+    if (session.rank() == 0) std::filesystem::create_directories(folder);
+    session.world().transport().barrier();
+    auto blocks = steady;
+    blocks.side = o.side, blocks.folder = folder;
+    if (checkpoints) bench::measure_checkpoints(session, blocks);
+    else if (stragglers) bench::measure_stragglers(session, blocks);
+    else bench::measure(session, o, folder);
+    session.world().transport().barrier();
+    if (session.rank() == 0) std::filesystem::remove_all(folder);
+  });
 }
