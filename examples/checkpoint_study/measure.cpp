@@ -133,12 +133,12 @@ class Measurement {
     const auto file = folder_ / newest_checkpoint;
     const auto load = [&] { (void)load_checkpoint(file, net, {.optimizer = &*state.adam}); };
     add(
-        "rank 0 writes", [&] { return save_checkpoint(file, net, world_, state.options()), 0.0; }, load);
+        rank_0_writes, [&] { return save_checkpoint(file, net, world_, state.options()), 0.0; }, load);
     {
       std::optional<CheckpointSaver> saver(world_);
       saver->reserve(net, state.options());
       add(
-          "rank 0 writes, training goes on",
+          training_goes_on,
           [&] {
             const double start = now();
             saver->stage(file, net, state.options());
@@ -158,7 +158,7 @@ class Measurement {
       CheckpointSaver saver(world_);
       saver.reserve(net, state.options());
       add(
-          "local copy and a partner's",
+          local_copies,
           [&] {
             const double start = now();
             saver.stage(copies.file(), net, state.options(), {}, [&] { copies.replicate(); });
@@ -168,17 +168,17 @@ class Measurement {
           },
           [&] { (void)load_checkpoint(disk(0) / newest_checkpoint, net, {.optimizer = &*state.adam}); }, true);
     }
-    file_per_rank(net);
+    a_file_per_rank(net);
     if (world_.size() > 1) {
       State parts(network_, world_, o_.tiny, true);
       add(
-          "one file, every rank its part", [&] { return save_checkpoint(file, *parts.made.net, world_, parts.options()), 0.0; },
+          every_rank_its_part, [&] { return save_checkpoint(file, *parts.made.net, world_, parts.options()), 0.0; },
           [&] { (void)load_checkpoint(file, *parts.made.net, {.optimizer = &*parts.adam}); });
     }
     formats(net);
     // From a process that has nothing to its next step.
     add(
-        "restart: build, load, one step", [&] { return save_checkpoint(file, net, world_, state.options()), 0.0; },
+        restart, [&] { return save_checkpoint(file, net, world_, state.options()), 0.0; },
         [&] {
           State again(network_, world_, o_.tiny, false);
           (void)load_checkpoint(file, *again.made.net, {.optimizer = &*again.adam});
@@ -220,15 +220,14 @@ class Measurement {
   }
 
   // The weights alone, each rank some of the tensors.
-  void file_per_rank(nn::Module& net) {
+  void a_file_per_rank(nn::Module& net) {
     CheckpointTensors mine;
     for (std::size_t i = 0; i < net.parameters().size(); ++i)
       if (static_cast<int>(i) % world_.size() == world_.rank())
         mine.tensors.push_back({"parameters/" + net.parameters()[i].name, net.parameters()[i].value});
     const auto file = folder_ / fmt::format("rank{}.h5", world_.rank());
     add(
-        "weights: a file per rank", [&] { return write_weights(file, mine, false, true), 0.0; },
-        [&] { (void)read_weights(file); });
+        file_per_rank, [&] { return write_weights(file, mine, false, true), 0.0; }, [&] { (void)read_weights(file); });
   }
 
   // Rank 0 writes the weights; packed ones are packed by gzip as a whole.

@@ -20,6 +20,7 @@ struct Series {
   std::string label{};
   std::vector<double> x{}, y{};    // as many of each; what is not finite is left out
   std::optional<Colour> colour{};  // none: by its place among the series
+  bool dashed = false;             // of curves, whose markers are hollow then
 };
 
 // Curves, with a legend if they have labels.

@@ -102,7 +102,7 @@ void draw_legend(Canvas& canvas, const Plane& plane, const std::vector<Series>& 
   for (std::size_t i = 0; i < series.size(); ++i) {
     if (series[i].label.empty()) continue;
     if (dots) canvas.dot(best.x + 22, y, 4, colour_of(series, i));
-    else canvas.polyline({{best.x + 10, y}, {best.x + 34, y}}, colour_of(series, i), 2.5);
+    else canvas.polyline({{best.x + 10, y}, {best.x + 34, y}}, colour_of(series, i), 2.5, series[i].dashed);
     canvas.text(best.x + 42, y, series[i].label, {.size = tick_size});
     y += 22;
   }
@@ -131,10 +131,13 @@ void draw(Canvas& canvas, const Rectangle& area, const Lines& lines) {
     for (std::size_t i = 0; i < s.x.size(); ++i)
       if (shown(s, i)) points.emplace_back(plane.left(s.x[i]), plane.top(s.y[i]));
       else points.emplace_back(std::nan(""), std::nan(""));
-    canvas.polyline(points, colour_of(lines.series, k), 2.2);
+    canvas.polyline(points, colour_of(lines.series, k), 2.2, s.dashed);
     if (!lines.markers && points.size() > 1) continue;
     for (const auto& [left, top] : points)
-      if (std::isfinite(left) && std::isfinite(top)) canvas.dot(left, top, 3.6, colour_of(lines.series, k));
+      if (std::isfinite(left) && std::isfinite(top)) {
+        canvas.dot(left, top, 3.6, colour_of(lines.series, k));
+        if (s.dashed) canvas.dot(left, top, 2, {1, 1, 1});
+      }
   }
   canvas.unclip();
   draw_legend(canvas, plane, lines.series, false);
