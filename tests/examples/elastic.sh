@@ -1,6 +1,9 @@
 #!/bin/sh
 # `elastic`, which keeps a training alive: ranks, a host and the wrapper itself are killed. Prints `failed: NAME` for each failed
 # test and ends with `N passed, M failed, K skipped`. tests/run.sh calls it. Two hosts with a link between them: tests/comm/hosts.sh.
+#
+#   sh tests/examples/elastic.sh                    what is quick, 8 kills among it
+#   sh tests/examples/elastic.sh kills 100 [SEED]   so many kills, with a line for each and a table
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
@@ -14,6 +17,9 @@ if [ ! -x "$tools/elastic" ] || ! python3 -c 'import struct' 2>/dev/null; then
   printf 'skipped: 1 the tools are not built\n0 passed, 0 failed, 1 skipped\n'
   exit 0
 fi
+moments=8 seed=20261124
+[ -z "${MPIGRAD_TEST_ALL:-}" ] || moments=100
+if [ "${1:-}" = kills ]; then moments=${2:-100} seed=${3:-$seed}; fi
 elastic=$tools/elastic
 gives() { [ "$status" -eq "$1" ]; }
 refuses_with_2() { [ "$status" -eq 2 ] && grep -q -e "$1" "$work/err"; }
@@ -78,25 +84,9 @@ judge 'wrong arguments end it' gives 2
 python3 "$root/tests/examples/scans.py" "$work/scans"
 run "$tools/pack" --data "$work/scans" --validation-fraction 0.3 --out "$work/scans.h5"
 judge 'data' succeeds
-kills=5
-[ -z "${MPIGRAD_TEST_ALL:-}" ] || kills=50
 classify=$tools/classify
-training="train --data $work/scans.h5 --filters 4 --batch 4 --epochs $((kills * 250)) --norm-momentum 0.5 --dtype float64 --quiet --grid depth=2"
-# processes PATTERN: those whose command line begins so, by what Linux tells.
-processes() {
-  for entry in /proc/[0-9]*; do
-    if tr '\0' ' ' 2>/dev/null <"$entry/cmdline" | grep -q "^$1"; then echo "${entry#/proc/}"; fi
-  done 2>/dev/null
-}
-nobody_left() {
-  tenths=0
-  while [ -n "$(processes "$classify train .*--out $1")" ]; do
-    sleep 0.1
-    tenths=$((tenths + 1))
-    [ "$tenths" -lt 100 ] || return 1
-  done
-}
-same_losses() { [ "$(cut -d, -f 1-3 "$work/spared/metrics.csv")" = "$(cut -d, -f 1-3 "$work/$1/metrics.csv")" ]; }
+# Of a moment in two: a training outlives about so many of them.
+training="train --data $work/scans.h5 --filters 4 --batch 4 --epochs 1200 --norm-momentum 0.5 --dtype float64 --grid depth=2"
 # shellcheck disable=SC2086  # several options
 {
   ranks 2 "$classify" $training --out "$work/spared"
@@ -107,42 +97,14 @@ same_losses() { [ "$(cut -d, -f 1-3 "$work/spared/metrics.csv")" = "$(cut -d, -f
       --out "$work/$1" >"$work/out" 2>"$work/err" </dev/null
   }
 
-  # Ranks die, one at a time.
-  survive killed &
-  wrapper=$!
-  killed=0 last=
-  for wait in $(awk -v n="$kills" 'BEGIN { srand(20261124); for (i = 0; i < n; ++i) printf "%.2f ", 0.5 + rand() }'); do
-    sleep "$wait"
-    victim=$(processes "$classify train .*--out $work/killed" | head -n 1)
-    [ -z "$victim" ] || { kill -KILL "$victim" 2>/dev/null && killed=$((killed + 1)) last=$victim; }
-  done
-  wait "$wrapper"
-  judge 'the training ends by itself' test $? -eq 0
-  judge "although ranks were killed" test "$killed" -ge $((kills / 2))
-  judge 'and of each it is told which it was' grep -q "^elastic: rank [01] of 2 on .* (PID $last) has ended: signal 9" "$work/err"
-  judge 'of none that the launcher has ended' test "$(grep -c '^elastic: rank .* has ended' "$work/err")" -le "$killed"
-  judge 'with the losses of one that was spared' same_losses killed
-  judge 'and no checkpoint was unreadable' test "$(grep -c 'warning: skipped' "$work/err")" -eq 0
-
-  # The wrapper's node dies: the wrapper and the ranks at once, or the wrapper alone.
-  lingered=0 unreadable=0 times=0
-  for wait in $(awk -v n="$kills" 'BEGIN { srand(20261125); for (i = 0; i < n; ++i) printf "%.2f ", 0.5 + rand() }'); do
-    survive node &
-    wrapper=$!
-    sleep "$wait"
-    victims=$wrapper times=$((times + 1))
-    [ $((times % 2)) -eq 1 ] || victims="$wrapper $(processes "$classify train .*--out $work/node")"
-    kill -KILL $victims 2>/dev/null || true
-    wait "$wrapper" 2>/dev/null
-    nobody_left "$work/node" || lingered=$((lingered + 1))
-    ! grep -q 'warning: skipped' "$work/err" || unreadable=$((unreadable + 1))
-  done
-  judge 'no rank lives longer than 10 s when the wrapper was killed' test "$lingered" -eq 0
-  judge 'no checkpoint was unreadable then' test "$unreadable" -eq 0
-  survive node &
-  wait $!
-  judge 'the same command goes on with the training' test $? -eq 0
-  judge 'with the same losses' same_losses node
+  # Ranks die, one or all of them, the wrapper's node, and the wrapper alone, at random moments.
+  limit=3600
+  run python3 "$root/tests/examples/kills.py" "$moments" "$seed" "$work" "$work/spared/metrics.csv" "$classify" -- "$elastic" \
+    --hosts localhost --forgive 1000 --retries 1000 --watch-ranks --launcher "$MPIEXEC -n {ranks}" -- "$classify" $training --checkpoint-steps 1 --out '{out}'
+  unset limit
+  [ "$#" -eq 0 ] || cat "$work/out"
+  [ "$status" -eq 0 ] || cp "$work/out" "$work/err"
+  judge "$moments kills: each dead rank is named, all checkpoints are readable, nothing hangs, the losses are those of a training that was spared" succeeds
 
   # A signal is handed on.
   survive asked &
