@@ -63,8 +63,12 @@ class Training:
         except FileNotFoundError:
             return False
 
-    def progress(self):
-        return self.text().count("epoch ")
+    def starts(self):
+        return self.text().count("elastic: start ")
+
+    def goes_on(self, starts):
+        """Whether ranks that were started after so many others have trained."""
+        return self.starts() > starts and "epoch " in self.text().split("elastic: start ")[-1]
 
     def lost(self):
         text = self.text()
@@ -116,16 +120,15 @@ while done < moments:
         continue
     kind = kinds[done % len(kinds)]
     row = table[kind]
-    skipped, begun, starts = training.text().count("warning: skipped"), training.progress(), training.text().count("elastic: start ")
+    skipped, starts = training.text().count("warning: skipped"), training.starts()
     victims, writing = ranks(training.out), training.writes()
     if not victims:
         continue  # it has just ended
     if kind in ("one rank", "all ranks"):
         kill(victims[:1] if kind == "one rank" else victims)
         # Until the training goes on, in ranks that have been started anew.
-        seconds = until(lambda: training.code() is not None or
-                        (training.text().count("elastic: start ") > starts and training.progress() > begun))
-        if training.code() == 0 and training.text().count("elastic: start ") == starts:
+        seconds = until(lambda: training.code() is not None or training.goes_on(starts))
+        if training.code() == 0 and training.starts() == starts:
             continue  # its ranks were at their end
         if kind == "one rank" and f"(PID {victims[0]}) has ended: signal 9" not in training.text():
             failures.append(f"moment {done + 1}: nobody told that process {victims[0]} was killed: {training.log}")
