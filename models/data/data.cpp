@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 #include <span>
+#include <utility>
 
 #include "comm/spatial/ghosts.h"
 #include "framework/cuda/staging.h"
@@ -120,6 +121,20 @@ struct Loader::State {
   void assemble_ahead(const std::shared_ptr<Fetch>& fetch);
   // Host memory of a batch, filled.
   std::pair<Tensor, Tensor> on_host(Fetch& fetch);
+
+  // Epochs that are asked for one after the other go on without a gap: while the last batches of one are used, the first of the
+  // next are read. Not with a store, whose messages are in an order that all ranks know.
+  struct Following {
+    std::int64_t epoch = -1;
+    std::vector<std::int64_t> order;
+    std::deque<std::shared_ptr<Fetch>> fetches;
+  };
+  Following following;
+  std::int64_t asked = -1;  // the epoch before
+  // What is there of an epoch that is asked for now.
+  std::deque<std::shared_ptr<Fetch>> begun(std::int64_t epoch, std::int64_t first);
+  // Starts to read the next one, beside `others` batches that are being read.
+  void follow(std::size_t others);
 
   cuda::Uploads uploads;
   std::optional<JobQueue> assembler;  // ends first
@@ -338,6 +353,24 @@ Batch Loader::State::finish(Fetch& fetch, cuda::Uploads::Places& places) {
   return laid_out(fetch, batch[0], batch[1]);
 }
 
+std::deque<std::shared_ptr<Loader::Fetch>> Loader::State::begun(std::int64_t epoch, std::int64_t first) {
+  const auto last = std::exchange(asked, epoch);
+  auto found = std::exchange(following, {});
+  // A loader that is asked for the same epoch again and again, as for tests, would keep memory while another one is used.
+  if (epoch == last + 1 && epoch > 0 && !store) following.epoch = epoch + 1;
+  if (found.epoch != epoch || first != 0) return {};
+  return std::move(found.fetches);
+}
+
+void Loader::State::follow(std::size_t others) {
+  auto& f = following;
+  if (f.epoch < 0) return;
+  if (f.order.empty()) f.order = schedule.order(f.epoch);
+  while (others + f.fetches.size() <= static_cast<std::size_t>(options.prefetch) &&
+         static_cast<std::int64_t>(f.fetches.size()) < schedule.steps())
+    f.fetches.push_back(start(f.epoch, f.order, static_cast<std::int64_t>(f.fetches.size()), assembles_ahead()));
+}
+
 // ---- Loader
 
 Loader::Loader(SourcePtr source, LoaderOptions options) {
@@ -430,13 +463,15 @@ Batch Loader::batch(std::int64_t epoch, std::int64_t step) const {
 Batches<Batch> Loader::epoch(std::int64_t epoch, std::int64_t first) const {
   return {steps(),
           [state = state_, epoch, order = state_->schedule.order(epoch), places = std::shared_ptr<cuda::Uploads::Places>(),
-           next = std::deque<std::shared_ptr<Fetch>>()](std::int64_t step) mutable {
+           next = state_->begun(epoch, first)](std::int64_t step) mutable {
             if (places) places->step_is_given();
             if (next.empty()) next.push_back(state->start(epoch, order, step, state->assembles_ahead()));
             const auto ahead = static_cast<std::size_t>(state->options.prefetch);
             for (auto later = step + static_cast<std::int64_t>(next.size());
                  next.size() <= ahead && later < state->schedule.steps(); ++later)
               next.push_back(state->start(epoch, order, later, state->assembles_ahead()));
+            if (state->asked == epoch && step + static_cast<std::int64_t>(next.size()) == state->schedule.steps())
+              state->follow(next.size());
             const auto fetch = std::move(next.front());
             next.pop_front();
             if (state->options.device != DeviceKind::cuda) return state->finish(*fetch);

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "comm/spatial/redistribute.h"
+#include "framework/job_queue.h"
 #include "framework/tensor/random.h"
 #include "models/data/data.h"
 #include "tests/support/errors.h"
@@ -193,5 +194,47 @@ TEST_CASE("store: a sample that one rank cannot read ends all of them, with its 
     });
     CHECK(!error.empty());
     CHECK((has(error, "cannot be read") || has(error, "could not read a sample")));
+  }
+}
+
+TEST_CASE("data: epochs that follow each other are read without a gap, others not ahead, and all have their batches") {
+  const auto reads = std::make_shared<Reads>();
+  const auto source = std::make_shared<Counted>(reads, false, false);
+  for (const bool assemble_ahead : {false, true}) {
+    const Loader loader(source, {.batch = 2,
+                                 .seed = 3,
+                                 .shuffle = true,
+                                 .drop_last = true,
+                                 .prefetch = 2,
+                                 .assemble_ahead = assemble_ahead,
+                                 .cache_bytes = 0});
+    // The samples that an epoch from `first` on reads, of which there are ten, and of the one behind it.
+    const auto read_by = [&](std::int64_t epoch, std::int64_t first = 0) {
+      source->queue().run([] {});  // what has been submitted is read
+      const auto before = reads->cells.load();
+      std::vector<std::vector<double>> targets, expected;
+      for (const auto& batch : loader.epoch(epoch, first)) targets.push_back(batch.y.to_vector());
+      source->queue().run([] {});
+      const auto samples = (reads->cells - before) / (6 * 5 * 7);
+      for (auto step = first; step < loader.steps(); ++step) {
+        const auto of = loader.samples_of(epoch, step);
+        expected.emplace_back(of.begin(), of.end());
+      }
+      CHECK(targets == expected);
+      return samples;
+    };
+    CHECK(read_by(0) == 10);
+    CHECK(read_by(1) == 10 + 4);
+    CHECK(read_by(2) == 10);  // four of them were there, four of the next one are
+    CHECK(read_by(2) == 10);  // those are of no use
+    CHECK(read_by(2) == 10);
+    CHECK(read_by(3, 4) == 2 + 4);
+    CHECK(read_by(4, 1) == 8 + 4);
+    CHECK(read_by(7) == 10);
+    // One that is dropped half way leaves nothing behind that another one would take.
+    for (const auto& batch : loader.epoch(8))
+      if (batch.x.dim(0) > 0) break;
+    CHECK(read_by(9) == 10 + 4);
+    CHECK(read_by(10) == 10);
   }
 }
