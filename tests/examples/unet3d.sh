@@ -115,6 +115,8 @@ train="$tool train --data $work/data --window 16,16,12 --batch 2 --learning-rate
   run $train $small --epochs 2 --dtype float64 --out "$work/one"
   ranks 2 $train $small --epochs 2 --dtype float64 --grid depth=2 --out "$work/two"
   judge 'two ranks along the depth have the losses of one' same_losses "$work/one/metrics.csv" "$work/two/metrics.csv"
+  ranks 2 $train $small --epochs 2 --dtype float64 --grid depth=2 --ghosts 1 --out "$work/ghosts"
+  judge 'so they have where planes around their blocks are read' same_losses "$work/one/metrics.csv" "$work/ghosts/metrics.csv"
   threads 4 $train $small --epochs 2 --dtype float64 --grid sample=2,height=2 --variant mlperf --out "$work/four"
   judge 'so have threads that split samples and heights' same_losses "$work/one/metrics.csv" "$work/four/metrics.csv"
   threads 4 $train $small --epochs 2 --dtype float64 --grid sample=2,filter=2 --grid-of bottom:depth=2,channel=2 --out "$work/mixed"
