@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "comm/hdf5/detail.h"
+#include "framework/new_file.h"
 
 namespace mpigrad {
 
@@ -149,24 +150,6 @@ void check_temporary(const std::filesystem::path& path) {
   const auto kind = fs::symlink_status(path, ignored).type();
   require(kind == fs::file_type::not_found || kind == fs::file_type::regular, "[hdf5] {} is in the way: not a regular file",
           path.string());
-}
-
-// To the disk, so that a name never stands for data that a power failure has taken.
-void synchronise(const std::filesystem::path& path) {
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  const bool written = descriptor >= 0 && fsync(descriptor) == 0;
-  const int reason = errno;
-  if (descriptor >= 0) close(descriptor);
-  require(written, "[hdf5] {}: cannot be completed: {}", path.string(), std::strerror(reason));
-}
-
-// The rename itself; not every file system can.
-void synchronise_folder(const std::filesystem::path& path) {
-  const auto folder = path.parent_path();
-  const int descriptor = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return;
-  fsync(descriptor);
-  close(descriptor);
 }
 
 }  // namespace
@@ -319,12 +302,7 @@ void Hdf5Writer::commit() {
   }
   at_root(transport_, [&] {
     check_target(state_->path, state_->overwrite);
-    synchronise(state_->temporary);
-    std::error_code error;
-    std::filesystem::rename(state_->temporary, state_->path, error);
-    require(!error, "[hdf5] {}: cannot be renamed from {}: {}", state_->path.string(), state_->temporary.string(),
-            error.message());
-    synchronise_folder(state_->path);
+    put_in_place(state_->temporary, state_->path, "hdf5");
   });
   if (transport_) transport_->barrier();
   state_->committed = true;

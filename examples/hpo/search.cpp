@@ -1,8 +1,5 @@
 #include "examples/hpo/search.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -14,6 +11,7 @@
 
 #include "examples/elastic/command.h"
 #include "examples/tool/command_line.h"
+#include "framework/new_file.h"
 #include "framework/tensor/printable.h"
 
 namespace mpigrad::hpo {
@@ -53,17 +51,6 @@ Json identity(const Space& space, const Plan& plan, const StrategyOptions& o) {
     result["rungs"].push_back(rungs);
   }
   return result;
-}
-
-// All of it is on the disk under the name, or nothing.
-void write_whole(const std::filesystem::path& path, const std::string& text) {
-  const auto other = path.string() + ".new";
-  const int file = open(other.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  require(file >= 0, "[hpo] {} cannot be written: {}", other, std::strerror(errno));
-  const bool written = write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && fsync(file) == 0;
-  close(file);
-  require(written, "[hpo] {} could not be written completely", other);
-  std::filesystem::rename(other, path);
 }
 
 }  // namespace
@@ -113,7 +100,7 @@ void Search::claim_folder() {
   std::filesystem::create_directories(out / "trials", none);
   require(std::filesystem::is_directory(out / "trials"), "[hpo] the folder {} cannot be made: {}", (out / "trials").string(),
           none.message());
-  write_whole(out / search_file, tool::to_text(mine) + "\n");
+  write_new_file(out / search_file, tool::to_text(mine) + "\n", "hpo");
 }
 
 std::filesystem::path Search::folder_of(int trial) const { return options_.out / "trials" / fmt::format("{:04}", trial); }

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "framework/error.h"
+#include "framework/new_file.h"
 
 namespace mpigrad::plot {
 
@@ -54,9 +55,8 @@ class TemporaryFile {
     require(descriptor_ >= 0 && good_, "[plot] {}: cannot be written: {}", path_.string(), std::strerror(reason_));
   }
   void commit() {
-    good_ = fsync(descriptor_) == 0 && rename(name_.c_str(), path_.c_str()) == 0;
-    reason_ = errno;
     require_written();
+    put_in_place(name_, path_, "plot");
     name_.clear();
   }
 

@@ -11,6 +11,7 @@
 #include "examples/tool/folder_lock.h"
 #include "examples/trainer/supervised.h"
 #include "examples/universe/simulation.h"
+#include "framework/new_file.h"
 #include "models/data/data.h"
 #include "models/data/sources/hdf5.h"
 #include "ops/loss.h"
@@ -60,7 +61,7 @@ GridExtents grid_for(std::int64_t batch, int ranks) {
   return {.sample = sample, .depth = ranks / sample};
 }
 
-// Under a temporary name until it is whole: a file of that name says that the training is done.
+// Under its name only when it is whole: a file of that name says that the training is done.
 void write_predictions(const fs::path& path, const Predictions& p, std::int64_t cubes) {
   std::string text = "universe,cube";
   for (const auto* kind : {"predicted", "true"})
@@ -72,10 +73,7 @@ void write_predictions(const fs::path& path, const Predictions& p, std::int64_t 
       for (std::size_t t = 0; t < 4; ++t) text += fmt::format(",{}", (*values)[4 * i + t]);
     text += '\n';
   }
-  auto part = path;
-  part += ".part";
-  trainer::write_text(part, text);
-  fs::rename(part, path);
+  write_new_file(path, text, "study");
 }
 
 int train_one(const Communicator& world, const StudyOptions& o, const data::SourcePtr& boxes, std::int64_t size,

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "examples/tool/together.h"
+#include "framework/new_file.h"
 #include "models/data/data.h"
 #include "models/train/metrics.h"
 #include "models/train/workers/noise_scale.h"
@@ -168,15 +169,7 @@ void RunFile::write() const {
     text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", k.task, k.synchronisation, k.every, k.workers,
                         k.batch, k.learning_rate, k.seed, k.data, k.goal, run.reached ? 1 : 0, run.budget, run.samples, run.error,
                         run.critical_batch, run.samples_per_second, run.ranks, run.copies, run.copy_bytes);
-  auto part = path_;
-  part += ".part";  // so that whole lines alone stand under its name
-  {
-    std::ofstream file(part);
-    file << header << '\n' << text;
-    file.close();
-    require(file.good(), "[scaling] {} could not be written completely", part.string());
-  }
-  std::filesystem::rename(part, path_);
+  write_new_file(path_, fmt::format("{}\n{}", header, text), "scaling");
 }
 
 }  // namespace mpigrad::scaling

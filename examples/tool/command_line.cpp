@@ -17,6 +17,7 @@
 #include "comm/hdf5/io_thread.h"
 #include "comm/launch.h"
 #include "framework/joined.h"
+#include "framework/new_file.h"
 #include "framework/tensor/printable.h"
 
 namespace mpigrad::tool {
@@ -207,6 +208,11 @@ void print_once(Transport& transport, const std::string& text) {
 }
 
 void write_text(const std::filesystem::path& path, const std::string& text) {
+  // A pipe or a device is written to, and whoever has made a link wants what it leads to.
+  std::error_code ignored;
+  const auto kind = std::filesystem::symlink_status(path, ignored).type();
+  if (kind == std::filesystem::file_type::not_found || kind == std::filesystem::file_type::regular)
+    return write_new_file(path, text, "out");
   std::FILE* file = std::fopen(path.c_str(), "w");
   const int reason = errno;
   require(file != nullptr, "[out] {} cannot be written: {}", path.string(), std::strerror(reason));

@@ -1,7 +1,5 @@
 #include "examples/weights/safetensors.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -9,7 +7,9 @@
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 
+#include "framework/new_file.h"
 #include "framework/tensor/printable.h"
 
 namespace mpigrad::weights {
@@ -142,24 +142,11 @@ void write_safetensors(const std::filesystem::path& path, const TensorFile& cont
   text.append((8 - text.size() % 8) % 8, ' ');  // elements begin at a multiple of 8
   const std::uint64_t length = text.size();
 
-  auto temporary = path;
-  temporary += ".part";
-  std::FILE* file = std::fopen(temporary.c_str(), "wb");
-  int reason = errno;
-  require(file != nullptr, "[safetensors] {} cannot be written: {}", where, std::strerror(reason));
-  bool written = std::fwrite(&length, sizeof length, 1, file) == 1 && std::fwrite(text.data(), 1, length, file) == length;
-  for (const auto& [name, value] : contents.tensors) {
-    const auto bytes = static_cast<std::size_t>(value.bytes());
-    written = written && std::fwrite(value.raw(), 1, bytes, file) == bytes;
-  }
-  written = written && std::fflush(file) == 0 && fsync(fileno(file)) == 0;
-  reason = errno;
-  written = std::fclose(file) == 0 && written;
-  if (written) std::filesystem::rename(temporary, path, error);
-  if (written && !error) return;
-  const auto why = written ? error.message() : std::string(std::strerror(reason));
-  std::filesystem::remove(temporary, error);
-  fail("[safetensors] {} could not be written completely: {}", where, why);
+  NewFile file(path, "safetensors");
+  file.write(std::as_bytes(std::span(&length, 1)));
+  file.write(text);
+  for (const auto& [name, value] : contents.tensors) file.write({value.raw(), static_cast<std::size_t>(value.bytes())});
+  file.commit();
 }
 
 }  // namespace mpigrad::weights

@@ -1,14 +1,11 @@
 #include "models/onnx/graph.h"
 
 #include <onnx.pb.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <limits>
 
 #include "framework/error.h"
+#include "framework/new_file.h"
 #include "models/onnx/onnx.h"
 
 namespace mpigrad {
@@ -105,16 +102,7 @@ void Graph::write(const std::filesystem::path& path, bool overwrite) const {
   require(model.ByteSizeLong() < static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()),
           "[onnx] {} would have {} bytes, and such files have less than 2 GiB", path.string(), model.ByteSizeLong());
   const auto text = model.SerializeAsString();
-  const auto part = path.string() + ".part";
-  std::FILE* file = std::fopen(part.c_str(), "wb");
-  require(file != nullptr, "[onnx] {} cannot be written: {}", path.string(), std::strerror(errno));
-  const bool written =
-      std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0 && fsync(fileno(file)) == 0;
-  const int reason = errno;
-  const bool closed = std::fclose(file) == 0;
-  if (!written || !closed) std::remove(part.c_str());
-  require(written && closed, "[onnx] {} cannot be written: {}", path.string(), std::strerror(reason));
-  std::filesystem::rename(part, path);
+  write_new_file(path, text, "onnx");
 }
 
 }  // namespace onnx

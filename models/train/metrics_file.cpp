@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "framework/error.h"
+#include "framework/new_file.h"
 
 namespace mpigrad {
 namespace {
@@ -55,9 +55,7 @@ void MetricsFile::row(std::span<const CsvCell> cells) {
     csv_->row(kept);
   }
   csv_->row(cells);
-  std::error_code error;
-  std::filesystem::rename(temporary, path_, error);  // the open file goes along
-  require(!error, "[csv] {}: cannot be renamed from {}: {}", path_.string(), temporary.string(), error.message());
+  put_in_place(temporary, path_, "csv");  // the open file goes along
 }
 
 }  // namespace mpigrad

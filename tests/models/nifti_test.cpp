@@ -317,7 +317,7 @@ TEST_CASE("nifti: nothing is written but what was asked for") {
   negative[23] = -3;
   CHECK(has(refused("l.nii", negative, like), "l.nii: -3 at [1, 2, 3] [z, y, x] is no label"));
   CHECK(has(refused("l.nii", {1}, {}), "l.nii: the geometry is no file's"));
-  CHECK(has(refused("none/l.nii", labels, like), "none/l.nii: cannot be made: No such file or directory"));
+  CHECK(has(refused("none/l.nii", labels, like), "none/l.nii cannot be written: No such file or directory"));
   CHECK(folder.files() == 1);
 
   fs::create_directory(folder / "d.nii");
@@ -345,7 +345,7 @@ TEST_CASE("nifti: a full disk leaves what was there") {
   const auto full = error_text([&] { write_nifti_labels(folder / "l.nii", std::vector<std::int32_t>(65536), like, true); });
   setrlimit(RLIMIT_FSIZE, &old);
   std::signal(SIGXFSZ, previous);
-  CHECK(has(full, "l.nii: cannot be written: "));
+  CHECK(has(full, "l.nii could not be written completely: "));
   CHECK(file_bytes(folder / "l.nii") == full_file(false));
   CHECK(folder.files() == 2);
 }

@@ -6,6 +6,7 @@
 
 #include "comm/hdf5/hdf5_file.h"
 #include "framework/job_queue.h"
+#include "framework/new_file.h"
 #include "framework/tensor/host_memory.h"
 
 namespace mpigrad::data {
@@ -141,8 +142,7 @@ void pack(const Source& source, const fs::path& path, const PackOptions& options
   for (std::int64_t begin = 0, file = 0; begin < n; begin += each, ++file)
     write_range(folder / fmt::format("shard_{:05}.h5", file), source, begin, std::min(n, begin + each), options);
   require(!fs::exists(fs::symlink_status(path, error)), "[pack] {}: has appeared meanwhile and is not replaced", path.string());
-  fs::rename(folder, path, error);
-  require(!error, "[pack] {}: cannot be renamed from {}: {}", path.string(), folder.string(), error.message());
+  put_in_place(folder, path, "pack");
   unfinished.path.clear();
 }
 

@@ -1,13 +1,10 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <utility>
 
 #include "framework/error.h"
+#include "framework/new_file.h"
 #include "framework/tensor/host_memory.h"
 #include "models/data/volumes/nifti.h"
 
@@ -26,50 +23,6 @@ void require_place(const fs::path& path, bool overwrite) {
   require(overwrite || !fs::exists(fs::symlink_status(path, ignored)),
           "[nifti] {}: exists already; it is replaced only when asked to overwrite", path.string());
 }
-
-// A file that gets its name when it is complete, and is gone if it does not.
-class NewFile {
- public:
-  explicit NewFile(const fs::path& path) : path_(path), name_(path.string()) {
-    auto part = path;
-    part += ".part";
-    std::error_code ignored;
-    // A link would lead the writing elsewhere, a pipe would wait for a reader. What an interrupted attempt left behind is
-    // replaced.
-    const auto kind = fs::symlink_status(part, ignored).type();
-    require(kind == fs::file_type::not_found || kind == fs::file_type::regular, "[nifti] {} is in the way: not a regular file",
-            part.string());
-    file_ = std::fopen(part.c_str(), "wbe");
-    require(file_ != nullptr, "[nifti] {}: cannot be made: {}", name_, std::strerror(errno));
-    part_ = part;
-  }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-  ~NewFile() {
-    std::error_code ignored;
-    if (file_ != nullptr) std::fclose(file_);
-    if (!part_.empty()) fs::remove(part_, ignored);
-  }
-
-  void write(std::span<const std::byte> bytes) { check(std::fwrite(bytes.data(), 1, bytes.size(), file_) == bytes.size()); }
-  void commit(bool overwrite) {
-    // To the disk, so that a name never stands for data that a power failure has taken.
-    check(std::fflush(file_) == 0 && fsync(fileno(file_)) == 0);
-    check(std::fclose(std::exchange(file_, nullptr)) == 0);
-    require_place(path_, overwrite);
-    std::error_code error;
-    fs::rename(part_, path_, error);
-    require(!error, "[nifti] {}: cannot be renamed from {}: {}", name_, part_.string(), error.message());
-    part_.clear();
-  }
-
- private:
-  void check(bool good) const { require(good, "[nifti] {}: cannot be written: {}", name_, std::strerror(errno)); }
-
-  fs::path path_, part_;
-  std::string name_;
-  std::FILE* file_ = nullptr;
-};
 
 template <class T>
 void put(Bytes& bytes, std::size_t at, T value) {
@@ -145,13 +98,14 @@ void write_nifti_labels(const fs::path& path, std::span<const std::int32_t> labe
     if (size == 1) bytes[offset + i] = static_cast<std::byte>(labels[i]);
     else put(bytes, offset + 4 * i, labels[i]);
 
-  NewFile file(path);
+  NewFile file(path, "nifti");
   for (std::size_t at = 0; at < total; at += piece) {
     const auto plain = std::span<const std::byte>(bytes).subspan(at, std::min(piece, total - at));
     if (packed) file.write(gzip(plain));
     else file.write(plain);
   }
-  file.commit(overwrite);
+  require_place(path, overwrite);  // again: that took its time
+  file.commit();
 }
 
 }  // namespace mpigrad::data
