@@ -154,14 +154,14 @@ class Measurement {
       together(world_, [&] {
         if (first) fs::remove(file);  // none of these copies
       });
-      LocalCopies copies(world_, disk(world_.rank()), world_.size() - 1);
+      LocalCopies copies(world_, disk(world_.rank()), {.partners = {world_.size() - 1}});
       CheckpointSaver saver(world_);
       saver.reserve(net, state.options());
       add(
           local_copies,
           [&] {
             const double start = now();
-            saver.stage(copies.file(), net, state.options(), {}, [&] { copies.replicate(); });
+            saver.stage(copies.file(0), net, state.options(), {}, [&] { copies.replicate(0); });
             const double still = now() - start;
             saver.finish();
             return still;

@@ -233,7 +233,9 @@ void add_file_options(CLI::App& app, Options& o) {
   app.add_option(
          "--local-copies", o.local_copies,
          "folder on a disk of each node, such as /tmp: a checkpoint every --local-steps steps on rank 0's node and on another "
-         "one, from which --resume without a name goes on where they are newer than those in --out")
+         "one, of weights that are split or sharded each rank's part on its node and on another one; --resume without a name "
+         "goes "
+         "on from them where they are newer than those in --out")
       ->group("Files");
   app.add_option("--local-steps", o.local_steps, "of --local-copies")->check(tool::whole_number(1, 1000000000))->group("Files");
   app.add_option(
@@ -369,8 +371,6 @@ void check(const Options& o) {
   if (o.out.empty()) throw UsageError("--out is not empty");
   if (!o.weights.empty() && !o.resume.empty()) throw UsageError("--weights and --resume: one of the two");
   if (o.local_copies.empty() != (o.local_steps == 0)) throw UsageError("--local-copies and --local-steps: both or none");
-  if (!o.local_copies.empty() && (o.sharded_weights || !o.grid_of.empty() || parse_grid(o.grid, 1, Channels::split).channel > 1))
-    throw UsageError("--local-copies are of weights that every rank has whole: not with blocks of them");
   if (!o.take.empty() && o.weights.empty()) throw UsageError("--take is of --weights");
   if (o.take.size() > 1 && std::find(o.take.begin(), o.take.end(), "common") != o.take.end())
     throw UsageError("--take: `common`, or patterns");

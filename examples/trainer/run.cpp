@@ -166,6 +166,7 @@ std::vector<std::string> files_to_resume(const Options& o, const Communicator& w
   } catch (const SharedError& error) {
     if (world.rank() == 0) fmt::print(stderr, "warning: local copies are not looked at: {}\n", error.what());
   }
+  if (!copy.lacking.empty() && world.rank() == 0) fmt::print(stderr, "warning: skipped: {}\n", copy.lacking);
   if (copy.rank < 0) return files;
   if (world.rank() == 0 && !o.quiet) fmt::print(stderr, "the node of rank {} has a newer checkpoint\n", copy.rank);
   files.insert(files.begin(), copy.file.string());

@@ -25,7 +25,8 @@ await() {
     sleep 0.1
   done
 }
-copied() { ls "$DISK-b"/*/checkpoint.h5; }
+# shellcheck disable=SC2086,SC2317  # a pattern; called by await
+copied() { ls "$DISK-b"/*/$1; }
 
 # Among the two hosts: what follows runs there, one script for each test.
 if [ "${1:-}" = on-hosts ]; then
@@ -79,14 +80,16 @@ END
       wait "$job"
       exit
       ;;
-    disks)
-      # Copies on the hosts' disks alone; all dies, and the first host's disk with it.
+    disks | parts)
+      # Copies on the hosts' disks alone, whole or of each rank's part; all dies, and the first host's disk with it.
       training="train --data $2/scans --validation-fraction 0.3 --filters 4 --batch 4 --epochs 400 --grid depth=2 --local-copies $DISK \
-        --local-steps 10 --out $2/disks"
+        --local-steps 10 --out $2/$1"
+      file=checkpoint.h5
+      if [ "$1" = parts ]; then training="$training --sharded-weights" file='part-*-0-of-2.h5'; fi
       # shellcheck disable=SC2086  # several options
       "$MPIEXEC" -n 2 "$build/examples/classify" $training --quiet >"$2/out" 2>&1 &
       job=$!
-      await copied
+      await copied "$file"
       kill -KILL "$job"
       for process in $(ip netns pids "$TWO_HOSTS-a") $(ip netns pids "$TWO_HOSTS-b"); do
         if [ "$(cat "/proc/$process/comm" 2>/dev/null)" = classify ]; then kill -KILL "$process"; fi
@@ -168,6 +171,8 @@ if [ -x "$build/examples/elastic" ] && python3 "$root/tests/examples/scans.py" "
   hosts disks "$work"
   from_the_other() { gives 0 && grep -q 'the node of rank 1 has a newer checkpoint' "$work/err" && grep -q 'going on from .*/disk/mpigrad-' "$work/err"; }
   judge "hosts: a copy on the other host's disk is gone on from" from_the_other
+  hosts parts "$work"
+  judge "hosts: parts of the checkpoint on the other host's disk are gone on from" from_the_other
 fi
 if [ -n "${MPIGRAD_TEST_ALL:-}" ]; then
   hosts mended "$work"

@@ -2,6 +2,8 @@
 // What files of checkpoints are made of, for what writes them and what reads them. Not installed.
 
 #include <array>
+#include <filesystem>
+#include <functional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -75,6 +77,7 @@ struct Part {
   Box box;
   Tensor value;                     // [box], on the host or a GPU, of type `type`
   const std::byte* copy = nullptr;  // of it, in memory of the host: written instead
+  std::function<Tensor()> read{};   // instead of it, whenever it is needed: what need not all be in memory at once
 };
 struct Contents {
   std::vector<Item> items;
@@ -92,6 +95,21 @@ Contents contents_of(const std::vector<NamedTensor>& tensors, bool half, int ran
 // Collective. What goes wrong on any rank is an Error on all; nothing is left then.
 void write_file(const std::filesystem::path& path, const Contents& contents, const Remarks& remarks, bool overwrite,
                 const std::shared_ptr<Transport>& transport);
+
+// ---- parts of a checkpoint in files of their own, one for each rank: what it wrote of the whole
+
+struct PartId {
+  std::int64_t step = -1, rank = 0, ranks = 0;
+  bool operator==(const PartId&) const = default;
+};
+// A checkpoint's file like any other, in which each tensor is this rank's part of it, and notes say where that belongs. By this
+// process alone.
+void write_part(const std::filesystem::path& path, const Contents& contents, Remarks remarks, int rank, int ranks);
+// What it is. Error: no part, or damaged anywhere.
+PartId verify_part(const std::filesystem::path& path);
+// The checkpoint that these are all parts of, in order of their ranks. Its tensors are in memory one part at a time. Error: parts
+// that are not those of one checkpoint.
+void join_parts(const std::vector<std::filesystem::path>& paths, const std::filesystem::path& path);
 
 // What a file says; its seal is verified.
 CheckpointInfo read_info(const Hdf5Reader& file);

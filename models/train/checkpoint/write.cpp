@@ -169,7 +169,8 @@ HostPart on_host(const Item& item, const Part& part) {
   if (part.copy) {
     result.values = part.copy;
   } else {
-    result.held = part.value.device() == DeviceKind::cuda ? detail::copied(part.value, DeviceKind::cpu) : part.value;
+    const auto value = part.read ? part.read() : part.value;
+    result.held = value.device() == DeviceKind::cuda ? detail::copied(value, DeviceKind::cpu) : value;
     result.values = result.held.raw();
   }
   result.stored = result.values;

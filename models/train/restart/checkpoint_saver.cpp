@@ -91,6 +91,37 @@ std::string CheckpointSaver::outcome() {
 
 bool CheckpointSaver::stage(const std::filesystem::path& path, nn::Module& net, const SaveOptions& options,
                             std::function<void()> before, std::function<void()> after) {
+  using checkpoint_file::together;
+  return stage(path, net, options,
+               [path, overwrite = options.overwrite, first = world_.rank() == 0, before = std::move(before),
+                after = std::move(after)](auto& contents, auto& remarks, const auto& transport) {
+                 together(transport, [&] {
+                   if (first && before) before();
+                 });
+                 checkpoint_file::write_file(path, contents, remarks, overwrite, transport);
+                 together(transport, [&] {
+                   if (first && after) after();
+                 });
+               });
+}
+
+bool CheckpointSaver::stage_part(const std::filesystem::path& path, nn::Module& net, const SaveOptions& options,
+                                 std::function<void()> after, std::function<void()> settled) {
+  using checkpoint_file::together;
+  return stage(path, net, options,
+               [path, rank = world_.rank(), ranks = world_.size(), after = std::move(after), settled = std::move(settled)](
+                   auto& contents, auto& remarks, const auto& transport) {
+                 together(transport, [&] {
+                   require(transport != nullptr, "[checkpoint] {} has no blocks: nothing to write in parts", path.string());
+                   checkpoint_file::write_part(path, contents, remarks, rank, ranks);
+                 });
+                 together(transport, after);
+                 together(transport, settled);
+               });
+}
+
+bool CheckpointSaver::stage(const std::filesystem::path& path, nn::Module& net, const SaveOptions& options,
+                            const Writing& writing) {
   const detail::UnhurriedPhase phase;
   checkpoint_file::Remarks remarks(options);  // on every rank: what is wrong with them is wrong with all
   std::int64_t busy = written_.valid() && written_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
@@ -114,15 +145,8 @@ bool CheckpointSaver::stage(const std::filesystem::path& path, nn::Module& net, 
   const bool first = world_.rank() == 0;
   if (!first && !contents.shared) return true;
   const auto transport = contents.shared ? transport_ : nullptr;
-  auto write = [path, contents = std::move(contents), overwrite = options.overwrite, remarks = std::move(remarks), first,
-                transport, before = std::move(before), after = std::move(after)] {
-    checkpoint_file::together(transport, [&] {
-      if (first && before) before();
-    });
-    checkpoint_file::write_file(path, contents, remarks, overwrite, transport);
-    checkpoint_file::together(transport, [&] {
-      if (first && after) after();
-    });
+  auto write = [contents = std::move(contents), remarks = std::move(remarks), transport, writing]() mutable {
+    writing(contents, remarks, transport);
   };
   if (!thread_) {
     const bool here = transport && !transport->any_thread();

@@ -16,7 +16,8 @@ namespace mpigrad {
 class JobQueue;
 namespace checkpoint_file {
 struct Contents;
-}
+struct Remarks;
+}  // namespace checkpoint_file
 
 // One at a time; of one training. Rank 0, and every rank that has blocks of tensors, keeps copies of its own and writes them, on
 // a thread of its own.
@@ -34,6 +35,10 @@ class CheckpointSaver {
   // drifted apart; what went wrong with the one before.
   bool stage(const std::filesystem::path& path, nn::Module& net, const SaveOptions& options, std::function<void()> before = {},
              std::function<void()> after = {});
+  // The same with tensors in blocks, of which each rank writes its part into a file of its own, calls `after`, and `settled` when
+  // that went well on all ranks.
+  bool stage_part(const std::filesystem::path& path, nn::Module& net, const SaveOptions& options, std::function<void()> after,
+                  std::function<void()> settled);
   // Waits until what is staged is durable. Collective. Error: what went wrong with it.
   void finish();
 
@@ -41,6 +46,9 @@ class CheckpointSaver {
   std::int64_t durable() const { return durable_; }
 
  private:
+  using Writing = std::function<void(checkpoint_file::Contents&, checkpoint_file::Remarks&, const std::shared_ptr<Transport>&)>;
+
+  bool stage(const std::filesystem::path& path, nn::Module& net, const SaveOptions& options, const Writing& write);
   void make_room(const checkpoint_file::Contents& contents);
   std::string outcome();  // of what was under way, and has ended: what went wrong
 

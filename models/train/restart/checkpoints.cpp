@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "comm/together.h"
+#include "models/train/checkpoint/file.h"
 
 namespace mpigrad {
 namespace {
@@ -31,7 +32,11 @@ Checkpoints::Checkpoints(nn::Module& net, Optimizer& optimizer, const Communicat
   require(o_.local_steps >= 0 && (o_.local_steps == 0 || !o_.local_folder.empty()),
           "[training] local copies every {} steps need a folder, and a number from 0 on", o_.local_steps);
   if (o_.local_steps > 0) {
-    local_.emplace(world_, o_.local_folder);
+    bool parts = false;
+    with_state([&] {
+      parts = checkpoint_file::contents_of(checkpoint_file::tensors_of(net_, with_all({})), false, world_.rank()).shared;
+    });
+    local_.emplace(world_, o_.local_folder, LocalCopiesOptions{.parts = parts});
     if (local_->partner() < 0 && world_.rank() == 0 && !o_.progress.quiet)
       fmt::print(stderr, "warning: all ranks are on one node: local copies die with it\n");
     local_saver_.emplace(world_);
@@ -154,16 +159,20 @@ void Checkpoints::save_locally(CheckpointInfo info, std::int64_t step) {
   copied_ = step;
   const auto begin = Clock::now();
   const auto options = with_all(std::move(info));
-  const auto replicate = [this] {
-    local_->replicate();
+  const auto replicate = [this, at = options.info.step] { local_->replicate(at); };
+  const auto settled = [this, at = options.info.step] {
+    if (local_->parts()) local_->remove_others(at);
     std::error_code none;
-    if (!o_.local_mark.empty())
+    if (!o_.local_mark.empty() && world_.rank() == 0)
       std::filesystem::last_write_time(o_.local_mark, std::filesystem::file_time_type::clock::now(), none);
   };
   // Copies are more than what was asked of the shared file system: training goes on where they cannot be written.
   with_state([&] {
     warn_of_local([&] {
-      if (local_saver_->stage(local_->file(), net_, options, {}, replicate)) ++result_.local_copies;
+      const auto file = local_->file(options.info.step);
+      const bool staged = local_->parts() ? local_saver_->stage_part(file, net_, options, replicate, settled)
+                                          : local_saver_->stage(file, net_, options, {}, [=] { replicate(), settled(); });
+      if (staged) ++result_.local_copies;
     });
   });
   result_.checkpoint_seconds += between(begin, Clock::now());

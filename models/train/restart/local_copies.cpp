@@ -1,7 +1,5 @@
 #include "models/train/restart/local_copies.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -9,119 +7,146 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <memory>
-#include <vector>
+#include <span>
+#include <tuple>
+#include <utility>
 
 #include "comm/together.h"
 #include "framework/activity.h"
+#include "framework/new_file.h"
 #include "models/train/checkpoint/checkpoint.h"
+#include "models/train/checkpoint/file.h"
 
 namespace mpigrad {
 namespace {
 
 namespace fs = std::filesystem;
 constexpr std::int64_t piece = 8 << 20, ends = -1;
-constexpr int length_tag = 1, data_tag = 2, answer_tag = 3;
+constexpr int header_tag = 1, data_tag = 2, answer_tag = 3;
+constexpr std::string_view part_prefix = "part-";
+
+struct Header {
+  std::int64_t length = ends, step = 0;
+};
 
 struct Close {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
 using File = std::unique_ptr<std::FILE, Close>;
 
-File open(const fs::path& path, const char* mode) {
-  File file(std::fopen(path.c_str(), mode));
+File open(const fs::path& path) {
+  File file(std::fopen(path.c_str(), "rbe"));
   require(file != nullptr, "[checkpoint] {}: {}", path.string(), std::strerror(errno));
   return file;
 }
-
-// Under a temporary name until it is whole and on the disk.
-class Incoming {
- public:
-  explicit Incoming(const fs::path& path) : path_(path), part_(path.string() + ".part"), file_(open(part_, "wb")) {}
-  ~Incoming() {
-    if (!file_) return;
-    file_.reset();
-    std::error_code none;
-    fs::remove(part_, none);
-  }
-  Incoming(const Incoming&) = delete;
-  Incoming& operator=(const Incoming&) = delete;
-  void add(const std::vector<std::byte>& data, std::int64_t bytes) {
-    require(std::fwrite(data.data(), 1, static_cast<std::size_t>(bytes), file_.get()) == static_cast<std::size_t>(bytes),
-            "[checkpoint] {}: {}", part_.string(), std::strerror(errno));
-  }
-  void finish() {
-    require(std::fflush(file_.get()) == 0 && fsync(fileno(file_.get())) == 0, "[checkpoint] {}: {}", part_.string(),
-            std::strerror(errno));
-    file_.reset();
-    fs::rename(part_, path_);
-  }
-
- private:
-  fs::path path_, part_;
-  File file_;
-};
 
 void read(const File& file, const fs::path& path, std::vector<std::byte>& data, std::int64_t bytes) {
   require(std::fread(data.data(), 1, static_cast<std::size_t>(bytes), file.get()) == static_cast<std::size_t>(bytes),
           "[checkpoint] {} has become shorter", path.string());
 }
+std::span<const std::byte> first_of(const std::vector<std::byte>& data, std::int64_t bytes) {
+  return std::span(data).first(static_cast<std::size_t>(bytes));
+}
 
-// Waits without a core of its own: the other side may take any time.
-void wait(Pending pending) {
-  while (!pending.test()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  pending.wait();
+// Ends when f does; without a core of its own: the other side may take any time.
+void wait(std::mutex& calls, Pending pending) {
+  for (;;) {
+    {
+      const std::lock_guard lock(calls);
+      if (pending.test()) return pending.wait();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
 }
-void send(Transport& transport, int to, int tag, void* data, std::int64_t bytes) {
-  const Message message{to, tag, data, bytes};
-  wait(transport.start_exchange({&message, 1}, {}, DType::uint8));
-}
+
 fs::path file_in(const fs::path& folder) { return folder / newest_checkpoint; }
+fs::path part_in(const fs::path& folder, std::int64_t step, std::int64_t rank, std::int64_t ranks) {
+  return folder / fmt::format("{}{}-{}-of-{}.h5", part_prefix, step, rank, ranks);
+}
+std::vector<fs::path> parts_in(const fs::path& folder) {
+  std::vector<fs::path> found;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    const auto name = entry.path().filename().string();
+    if (name.starts_with(part_prefix) && name.ends_with(".h5")) found.push_back(entry.path());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
 
-// The first rank of another node than rank 0's.
-int partner_of(const Communicator& world) {
-  const int first = world.transport().node_rank() == 0 ? world.rank() : world.size();
-  std::vector<std::int64_t> all(static_cast<std::size_t>(world.size()));
-  const std::int64_t mine = first;
-  world.transport().allgather(&mine, all.data(), std::vector<std::int64_t>(all.size(), 1), DType::int64);
-  for (const auto rank : all)
-    if (rank > 0 && rank < world.size()) return static_cast<int>(rank);
-  return -1;
+// For each rank one of another node: those that have the same place among the ranks of their nodes are on different ones.
+std::vector<int> partners_of(const Communicator& world) {
+  const auto size = static_cast<std::size_t>(world.size());
+  const std::array<std::int64_t, 2> mine{world.transport().node_rank(), world.transport().node_size()};
+  std::vector<std::array<std::int64_t, 2>> all(size);
+  world.transport().allgather(mine.data(), all.data(), std::vector<std::int64_t>(size, 2), DType::int64);
+  std::vector<int> partners(size, -1);
+  for (std::size_t rank = 0; rank < size; ++rank)
+    for (std::size_t i = 1; i < size && partners[rank] < 0; ++i) {
+      const auto other = (rank + i) % size;
+      const auto place = all[rank][0];
+      // Where no other node has so many ranks: one of these, with fewer than this one has.
+      if (all[other][0] == place || (all[other][0] == 0 && all[other][1] <= place)) partners[rank] = static_cast<int>(other);
+    }
+  return partners;
 }
 
 }  // namespace
 
-LocalCopies::LocalCopies(const Communicator& world, fs::path folder, int partner)
-    : folder_(std::move(folder)), transport_(world.transport().control()), rank_(world.rank()),
-      partner_(partner >= 0 ? partner : partner_of(world)) {
+LocalCopies::LocalCopies(const Communicator& world, fs::path folder, LocalCopiesOptions options)
+    : folder_(std::move(folder)), transport_(world.transport().control()), parts_(options.parts), rank_(world.rank()),
+      partners_(options.partners.empty() ? partners_of(world) : std::move(options.partners)) {
+  if (!parts_) partners_.resize(1);
+  partners_.resize(static_cast<std::size_t>(world.size()), -1);
+  std::vector<int> kept;
+  for (int rank = 0; rank < world.size(); ++rank)
+    if (partners_[static_cast<std::size_t>(rank)] == rank_ && rank != rank_) kept.push_back(rank);
   together(world, [&] {
-    require(partner_ < 0 || transport_->any_thread(),
+    const bool any = std::any_of(partners_.begin(), partners_.end(), [](int partner) { return partner >= 0; });
+    require(!any || transport_->any_thread(),
             "[checkpoint] copies on another node need MPI_THREAD_MULTIPLE, which this MPI library does not give");
-    if (rank_ == 0 || rank_ == partner_) fs::create_directories(folder_);
+    if (parts_ || rank_ == 0 || !kept.empty()) fs::create_directories(folder_);
   });
-  if (rank_ == partner_ && rank_ != 0) thread_ = std::thread([this] { receive(); });
+  for (const int rank : kept) threads_.emplace_back([this, rank] { receive(rank); });
 }
 
 LocalCopies::~LocalCopies() {
   // After an error on this rank alone the others do not come here.
   const bool fails = std::uncaught_exceptions() > exceptions_;
-  std::int64_t end = ends;
-  if (rank_ == 0 && partner_ > 0 && !fails) try {
-      send(*transport_, partner_, length_tag, &end, sizeof(end));
+  if (partner() >= 0 && partner() != rank_ && !fails) try {
+      Header end;
+      send(partner(), header_tag, &end, sizeof(end));
     } catch (const std::exception&) {  // the job ends by an error of its own
     }
   stop_ = fails;
-  if (thread_.joinable()) thread_.join();
+  for (auto& thread : threads_) thread.join();
 }
 
-fs::path LocalCopies::file() const { return file_in(folder_); }
+fs::path LocalCopies::file_of(int rank, std::int64_t step) const {
+  return parts_ ? part_in(folder_, step, rank, static_cast<std::int64_t>(partners_.size())) : file_in(folder_);
+}
+fs::path LocalCopies::file(std::int64_t step) const { return file_of(rank_, step); }
 
-void LocalCopies::replicate() {
-  if (partner_ <= 0) return;
-  const auto path = file();
-  auto length = static_cast<std::int64_t>(fs::file_size(path));
-  const auto file = open(path, "rb");
-  send(*transport_, partner_, length_tag, &length, sizeof(length));
+void LocalCopies::send(int to, int tag, void* data, std::int64_t bytes) {
+  const Message message{to, tag, data, bytes};
+  Pending pending;
+  {
+    const std::lock_guard lock(calls_);
+    pending = transport_->start_exchange({&message, 1}, {}, DType::uint8);
+  }
+  wait(calls_, std::move(pending));
+}
+
+void LocalCopies::replicate(std::int64_t step) {
+  const int to = partner();
+  if (to < 0 || to == rank_) return;
+  const auto path = file(step);
+  Header header{static_cast<std::int64_t>(fs::file_size(path)), step};
+  const auto length = header.length;
+  const auto file = open(path);
+  send(to, header_tag, &header, sizeof(header));
   std::vector<std::byte> data(static_cast<std::size_t>(std::min(length, piece)));
   std::string unread;
   for (std::int64_t at = 0; at < length; at += piece) {
@@ -131,33 +156,56 @@ void LocalCopies::replicate() {
     } catch (const std::exception& error) {
       unread = error.what();  // the partner waits for as many bytes as were promised
     }
-    send(*transport_, partner_, data_tag, data.data(), bytes);
+    send(to, data_tag, data.data(), bytes);
   }
   char whole = unread.empty() ? 1 : 0;
-  send(*transport_, partner_, data_tag, &whole, 1);
+  send(to, data_tag, &whole, 1);
   std::array<char, 512> problem{};
-  wait(transport_->start_receive({partner_, answer_tag, problem.data(), problem.size()}, DType::uint8));
+  Pending pending;
+  {
+    const std::lock_guard lock(calls_);
+    pending = transport_->start_receive({to, answer_tag, problem.data(), problem.size()}, DType::uint8);
+  }
+  wait(calls_, std::move(pending));
   require(unread.empty(), "{}", unread);
-  require(problem[0] == '\0', "[checkpoint] the copy of rank {}: {}", partner_, problem.data());
+  require(problem[0] == '\0', "[checkpoint] the copy of rank {}: {}", to, problem.data());
 }
 
-bool LocalCopies::took(int tag, void* data, std::int64_t bytes) {
-  auto pending = transport_->start_receive({0, tag, data, bytes}, DType::uint8);
-  while (!pending.test()) {
-    if (stop_) return pending.cancel(), false;
+void LocalCopies::remove_others(std::int64_t step) const {
+  std::error_code none;  // what is not there any more another rank of this node has removed
+  const auto suffix = fmt::format("-of-{}.h5", partners_.size());
+  const auto prefix = fmt::format("{}{}-", part_prefix, step);
+  for (const auto& path : parts_in(folder_)) {
+    const auto name = path.filename().string();
+    if (!name.starts_with(prefix) || !name.ends_with(suffix)) fs::remove(path, none);
+  }
+  fs::remove(file_in(folder_), none);
+}
+
+bool LocalCopies::took(int from, int tag, void* data, std::int64_t bytes) {
+  Pending pending;
+  {
+    const std::lock_guard lock(calls_);
+    pending = transport_->start_receive({from, tag, data, bytes}, DType::uint8);
+  }
+  for (;;) {
+    {
+      const std::lock_guard lock(calls_);
+      if (pending.test()) return pending.wait(), true;
+      if (stop_) return pending.cancel(), false;
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  pending.wait();
-  return true;
 }
 
-// What arrives is taken to its end, also where it cannot be written: rank 0 is told then.
-void LocalCopies::receive() try {
+// What arrives is taken to its end, also where it cannot be written: who sent it is told then.
+void LocalCopies::receive(int from) try {
   for (;;) {
-    std::int64_t length = 0;
-    if (!took(length_tag, &length, sizeof(length)) || length == ends) return;
+    Header header;
+    if (!took(from, header_tag, &header, sizeof(header)) || header.length == ends) return;
+    const auto length = header.length;
     std::array<char, 512> problem{};
-    std::unique_ptr<Incoming> incoming;
+    std::unique_ptr<NewFile> incoming;
     const auto attempt = [&](const auto& f) {
       try {
         if (problem[0] == '\0') f();
@@ -165,52 +213,83 @@ void LocalCopies::receive() try {
         std::string(error.what()).copy(problem.data(), problem.size() - 1);
       }
     };
-    attempt([&] { incoming = std::make_unique<Incoming>(file()); });
+    attempt([&] { incoming = std::make_unique<NewFile>(file_of(from, header.step), "checkpoint"); });
     std::vector<std::byte> data(static_cast<std::size_t>(std::min(length, piece)));
     for (std::int64_t at = 0; at < length; at += piece) {
       const auto bytes = std::min(piece, length - at);
-      if (!took(data_tag, data.data(), bytes)) return;
-      attempt([&] { incoming->add(data, bytes); });
+      if (!took(from, data_tag, data.data(), bytes)) return;
+      attempt([&] { incoming->write(first_of(data, bytes)); });
     }
     char whole = 0;
-    if (!took(data_tag, &whole, 1)) return;
+    if (!took(from, data_tag, &whole, 1)) return;
     attempt([&] {
-      if (whole != 0) incoming->finish();
+      if (whole != 0) incoming->commit();
     });
-    send(*transport_, 0, answer_tag, problem.data(), problem.size());
+    incoming.reset();
+    send(from, answer_tag, problem.data(), problem.size());
   }
 } catch (const std::exception&) {  // the communicator is gone, and the job with it
 }
 
 fs::path local_folder(const fs::path& disk, const std::string& training) { return disk / ("mpigrad-" + training); }
 
-LocalCopy find_local_copy(const Communicator& world, const fs::path& folder, std::int64_t step, std::optional<bool> looking) {
-  const detail::UnhurriedPhase phase;
-  const auto path = file_in(folder);
-  auto& transport = world.transport();
-  // One rank of each node looks, and keeps what comes.
-  const bool looks = looking.value_or(transport.node_rank() == 0);
-  std::array<std::int64_t, 2> mine{-1, 0};
-  std::error_code none;
-  if (looks && fs::exists(path, none)) try {
-      mine = {read_checkpoint_info(path).step, static_cast<std::int64_t>(fs::file_size(path))};
+namespace {
+
+// A whole copy or a part of one, as the rank that looks for its node has found it.
+struct Found {
+  std::int64_t step = -1, rank = 0, ranks = 0, bytes = 0;  // 0 ranks: whole
+};
+
+std::vector<Found> look(const fs::path& folder, int me) {
+  std::vector<Found> found;
+  const auto attempt = [&](const fs::path& path, const auto& f) {
+    try {
+      found.push_back(f());
+      found.back().bytes = static_cast<std::int64_t>(fs::file_size(path));
     } catch (const std::exception& problem) {
-      fmt::print(stderr, "warning: skipped: the copy of rank {}: {}\n", world.rank(), problem.what());
+      fmt::print(stderr, "warning: skipped: the copy of rank {}: {}\n", me, problem.what());
     }
-  std::vector<std::array<std::int64_t, 2>> all(static_cast<std::size_t>(world.size()));
-  transport.allgather(mine.data(), all.data(), std::vector<std::int64_t>(all.size(), 2), DType::int64);
-  const auto newest = std::max_element(all.begin(), all.end(), [](const auto& a, const auto& b) { return a[0] < b[0]; });
-  if ((*newest)[0] <= step) return {};
-  const auto holder = static_cast<int>(newest - all.begin());
-  const auto length = (*newest)[1];
+  };
+  std::error_code none;
+  const auto whole = file_in(folder);
+  if (fs::exists(whole, none)) attempt(whole, [&] { return Found{.step = read_checkpoint_info(whole).step}; });
+  for (const auto& path : parts_in(folder))
+    attempt(path, [&] {
+      const auto id = checkpoint_file::verify_part(path);
+      require(path == part_in(folder, id.step, id.rank, id.ranks), "[checkpoint] {} has another one's name", path.string());
+      return Found{id.step, id.rank, id.ranks};
+    });
+  return found;
+}
+
+// What each rank has found.
+std::vector<std::vector<Found>> tell(Transport& transport, const std::vector<Found>& mine) {
+  const auto size = static_cast<std::size_t>(transport.size());
+  constexpr std::int64_t each = sizeof(Found) / sizeof(std::int64_t);
+  const auto count = static_cast<std::int64_t>(mine.size());
+  std::vector<std::int64_t> counts(size);
+  transport.allgather(&count, counts.data(), std::vector<std::int64_t>(size, 1), DType::int64);
+  std::vector<std::vector<Found>> all(size);
+  std::size_t total = 0;
+  for (auto& number : counts) total += static_cast<std::size_t>(number), number *= each;
+  std::vector<Found> flat(total);
+  transport.allgather(mine.data(), flat.data(), counts, DType::int64);
+  auto at = flat.begin();
+  for (std::size_t rank = 0; rank < size; ++rank)
+    for (std::int64_t i = 0; i < counts[rank] / each; ++i) all[rank].push_back(*at++);
+  return all;
+}
+
+// The holder's file, on all nodes whose looking rank has it not. Collective.
+void give_to_all(const Communicator& world, const fs::path& path, int holder, std::int64_t length, bool takes) {
   const bool sends = world.rank() == holder;
-  std::unique_ptr<Incoming> incoming;
+  std::unique_ptr<NewFile> incoming;
   File file;
   together(world, [&] {
-    if (sends) file = open(path, "rb");
-    if (!looks || sends) return;
-    fs::create_directories(folder);
-    incoming = std::make_unique<Incoming>(path);
+    if (sends) file = open(path);
+    if (!takes || sends) return;
+    fs::create_directories(path.parent_path());
+    incoming = std::make_unique<NewFile>(path, "checkpoint");
   });
   std::vector<std::byte> data(static_cast<std::size_t>(std::min(length, piece)));
   for (std::int64_t at = 0; at < length; at += piece) {
@@ -218,20 +297,86 @@ LocalCopy find_local_copy(const Communicator& world, const fs::path& folder, std
     together(world, [&] {
       if (sends) read(file, path, data, bytes);
     });
-    transport.bcast(data.data(), bytes, DType::uint8, holder);
+    world.transport().bcast(data.data(), bytes, DType::uint8, holder);
     together(world, [&] {
-      if (incoming) incoming->add(data, bytes);
+      if (incoming) incoming->write(first_of(data, bytes));
     });
   }
   together(world, [&] {
-    if (incoming) incoming->finish();
+    if (incoming) incoming->commit();
   });
-  return {path, holder};
+}
+
+// Of each rank's part of a checkpoint, which rank has it.
+struct Set {
+  std::vector<int> holders;
+  std::vector<std::int64_t> bytes;
+  explicit Set(std::int64_t ranks) : holders(static_cast<std::size_t>(ranks), -1), bytes(holders.size()) {}
+  std::int64_t lost() const { return std::find(holders.begin(), holders.end(), -1) - holders.begin(); }
+  bool whole() const { return lost() == static_cast<std::int64_t>(holders.size()); }
+};
+
+}  // namespace
+
+LocalCopy find_local_copy(const Communicator& world, const fs::path& folder, std::int64_t step, std::optional<bool> looking) {
+  const detail::UnhurriedPhase phase;
+  auto& transport = world.transport();
+  // One rank of each node looks, and keeps what comes.
+  const bool looks = looking.value_or(transport.node_rank() == 0);
+  const auto all = tell(transport, looks ? look(folder, world.rank()) : std::vector<Found>());
+  LocalCopy result;
+  std::int64_t newest = step, bytes = 0;
+  std::map<std::pair<std::int64_t, std::int64_t>, Set> sets;  // by step and number of ranks
+  for (int holder = 0; holder < world.size(); ++holder)
+    for (const auto& found : all[static_cast<std::size_t>(holder)]) {
+      if (found.ranks == 0 && found.step > newest) newest = found.step, bytes = found.bytes, result.rank = holder;
+      if (found.ranks == 0) continue;
+      auto& set = sets.try_emplace({found.step, found.ranks}, found.ranks).first->second;
+      const auto part = static_cast<std::size_t>(found.rank);
+      if (set.holders[part] < 0) set.holders[part] = holder, set.bytes[part] = found.bytes;
+    }
+  const auto* parts = static_cast<const Set*>(nullptr);
+  for (const auto& [key, set] : sets) {
+    if (key.first <= newest) continue;
+    if (set.whole()) newest = key.first, parts = &set, result.lacking.clear();
+    else
+      result.lacking =
+          fmt::format("[checkpoint] the local copies of step {} are not whole: no node has the part of rank {} of {}", key.first,
+                      set.lost(), key.second);
+  }
+  if (newest == step) return result;
+  result.file = file_in(folder);
+  if (parts == nullptr) {
+    give_to_all(world, result.file, result.rank, bytes, looks);
+    return result;
+  }
+  const auto ranks = static_cast<std::int64_t>(parts->holders.size());
+  std::vector<fs::path> files;
+  for (std::int64_t part = 0; part < ranks; ++part) {
+    const auto at = static_cast<std::size_t>(part);
+    const auto& mine = all[static_cast<std::size_t>(world.rank())];
+    const bool has = std::any_of(mine.begin(), mine.end(), [&](const Found& found) {
+      return found.step == newest && found.ranks == ranks && found.rank == part;
+    });
+    files.push_back(part_in(folder, newest, part, ranks));
+    give_to_all(world, files.back(), parts->holders[at], parts->bytes[at], looks && !has);
+  }
+  result.rank = parts->holders.front();
+  together(world, [&] {
+    if (looks) checkpoint_file::join_parts(files, result.file);
+  });
+  std::error_code none;
+  if (looks)
+    for (const auto& path : parts_in(folder)) fs::remove(path, none);
+  return result;
 }
 
 void remove_local_copies(const Communicator& world, const fs::path& folder) {
   std::error_code none;  // what is not there is removed
-  if (world.transport().node_rank() == 0) fs::remove(file_in(folder), none), fs::remove(folder, none);
+  if (world.transport().node_rank() == 0) {
+    for (const auto& path : parts_in(folder)) fs::remove(path, none);
+    fs::remove(file_in(folder), none), fs::remove(folder, none);
+  }
   world.transport().barrier();
 }
 

@@ -1,59 +1,76 @@
 #pragma once
-// Checkpoints on the nodes' own disks, which are quicker than the file system that all nodes share and need not be spared: rank
-// 0's node has one, and the node of a partner has another, so that either may die. A training that goes on takes it from whatever
-// node has the newest one, on any grid and any number of ranks.
+// Checkpoints on the nodes' own disks, which are quicker than the file system that all nodes share and need not be spared. Where
+// every rank has all weights, rank 0's node has one and the node of a partner another; where they are split or stored in parts,
+// each rank writes its part, and the node of its partner keeps that too. So any node may die. A training that goes on takes them
+// from whatever node has them, on any grid and any number of ranks.
 
 #include <atomic>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "comm/communicator.h"
 
 namespace mpigrad {
 
+struct LocalCopiesOptions {
+  bool parts = false;  // each rank has a file, of its part; else rank 0 alone, of all
+  // Of each rank, or of rank 0 alone: who keeps its other copy; empty: a rank of another node, none (-1) where there is one node.
+  std::vector<int> partners{};
+};
+
 class LocalCopies {
  public:
-  // `folder` is on a disk of this rank's node. `partner`: the rank that keeps the other copy, in its folder; -1: the first one of
-  // another node, none where there is one node. Makes the folder. Collective. Errors, on all ranks: a folder that cannot be made;
-  // MPI that lets one thread call at a time.
-  LocalCopies(const Communicator& world, std::filesystem::path folder, int partner = -1);
+  // `folder` is on a disk of this rank's node. Makes it. Collective. Errors, on all ranks: a folder that cannot be made; MPI that
+  // lets one thread call at a time.
+  LocalCopies(const Communicator& world, std::filesystem::path folder, LocalCopiesOptions options = {});
   ~LocalCopies();
   LocalCopies(const LocalCopies&) = delete;
   LocalCopies& operator=(const LocalCopies&) = delete;
 
-  // The file that rank 0 writes.
-  std::filesystem::path file() const;
-  // Sends it to the partner, who then has it, too, on the disk. Of rank 0, on any thread, one at a time. Error: what went wrong
-  // there.
-  void replicate();
-  int partner() const { return partner_; }  // -1: none
+  bool parts() const { return parts_; }
+  // The file that rank 0 writes, or this rank of its part, whose name has the step.
+  std::filesystem::path file(std::int64_t step) const;
+  // Sends it to the partner, who then has it, too, on the disk. Of the rank that wrote it, on any thread, one at a time. Error:
+  // what went wrong there.
+  void replicate(std::int64_t step);
+  // When all ranks' parts of this step have been replicated: removes what this rank's node has of others. On every rank.
+  void remove_others(std::int64_t step) const;
+  int partner() const { return partners_[static_cast<std::size_t>(rank_)]; }  // -1: none
 
  private:
-  void receive();
-  bool took(int tag, void* data, std::int64_t bytes);  // from rank 0; false: nobody waits for it any more
+  std::filesystem::path file_of(int rank, std::int64_t step) const;
+  void send(int to, int tag, void* data, std::int64_t bytes);
+  void receive(int from);
+  bool took(int from, int tag, void* data, std::int64_t bytes);  // false: nobody waits for it any more
 
   std::filesystem::path folder_;
   std::shared_ptr<Transport> transport_;
-  int rank_, partner_;
+  std::mutex calls_;  // of it: one thread at a time
+  bool parts_;
+  int rank_;
+  std::vector<int> partners_;  // of each rank
   int exceptions_ = std::uncaught_exceptions();
   std::atomic<bool> stop_ = false;
-  std::thread thread_;  // of the partner
+  std::vector<std::thread> threads_;  // one for each rank whose copy this one keeps
 };
 
 // The folder for the copies of one training, which has a name of its own: those of others, on disks that are met again, are not
 // its.
 std::filesystem::path local_folder(const std::filesystem::path& disk, const std::string& training);
 
-// The newest whole copy that any node has in `folder`, if it is newer than `step`; then every node has it there. Collective.
-// Empty file: there is none.
+// The newest whole copy that the nodes have in `folder`, if it is newer than `step`; then every node has it there, put together
+// where it was in parts. Collective. Empty file: there is none.
 struct LocalCopy {
   std::filesystem::path file{};
-  int rank = -1;  // that had it
+  int rank = -1;          // that had it, or rank 0's part of it
+  std::string lacking{};  // what is newer and not whole: which rank's part no node has
 };
 // `looks`: whether this rank does so for its node; if not said, the first of each node does.
 LocalCopy find_local_copy(const Communicator& world, const std::filesystem::path& folder, std::int64_t step,
