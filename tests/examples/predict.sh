@@ -363,6 +363,42 @@ run "$tools/contrastive" pack --data "$work/scans" --out "$work/refused"
 judge 'pack is no command of contrastive' refuses_arguments '^contrastive: '
 judge 'refused runs leave nothing behind' no_file "$work/refused"
 
+# ---- a disk that is full while a checkpoint is saved: the one before is whole, and gone on from
+cat >"$work/filled.sh" <<'END'
+set -u
+mount -t tmpfs -o size=64m tmpfs "$1" || exit 99
+disk=$1 result=$2
+shift 2
+"$@" --time-limit 0.01 --out "$disk/run" >"$result/first" 2>&1
+echo $? >"$result/codes"
+cp "$disk/run/checkpoint.h5" "$result/before.h5"
+dd if=/dev/zero of="$disk/filler" bs=64k 2>"$result/dd"
+truncate -s -64K "$disk/filler" # lines of tables still fit
+"$@" --resume --out "$disk/run" >"$result/full" 2>&1
+echo $? >>"$result/codes"
+cp "$disk/run/checkpoint.h5" "$result/after.h5"
+ls "$disk/run" >"$result/files"
+rm "$disk/filler"
+"$@" --resume --out "$disk/run" >"$result/last" 2>&1
+echo $? >>"$result/codes"
+cp "$disk/run/metrics.csv" "$result"
+END
+mkdir "$work/disk" "$work/filled"
+filling="train --data $work/scans.h5 --filters 4 --batch 6 --epochs 2 --dtype float64 --quiet --checkpoint-steps 1"
+# shellcheck disable=SC2086  # several options
+if unshare -rm mount -t tmpfs tmpfs "$work/disk" 2>/dev/null; then
+  run "$classify" $filling --out "$work/not-filled"
+  run unshare -rm sh "$work/filled.sh" "$work/disk" "$work/filled" "$classify" $filling --transport threads
+  judge 'a full disk ends one training of three: 75, 1 and 0' test "$(tr '\n' ' ' <"$work/filled/codes")" = '75 1 0 '
+  judge 'it names the file' grep -q '^\[.*run/checkpoint.h5.*: No space left on device' "$work/filled/full"
+  judge 'the checkpoint before it is what it was' cmp -s "$work/filled/before.h5" "$work/filled/after.h5"
+  judge 'and nothing of another lies beside it' test "$(grep -c '\.part$' "$work/filled/files")" = 0
+  judge 'it is gone on from, with the losses of a training that was not ended' \
+    test "$(cut -d, -f 1-3 "$work/not-filled/metrics.csv")" = "$(cut -d, -f 1-3 "$work/filled/metrics.csv")"
+else
+  skipped=$((skipped + 5)) && printf 'skipped: 5 this machine lets nobody mount a small disk\n'
+fi
+
 # ---- ranks that are killed at any time, while checkpoints are written, too
 kills=6
 [ -z "${MPIGRAD_TEST_ALL:-}" ] || kills=100

@@ -107,7 +107,13 @@ TEST_CASE("checkpoint saver: of a training every one that is due is written or c
       comm.transport().barrier();
       return mse(y, target);
     };
-    require(!error_text([&] { other.run(); }).empty(), "[test] no error");
+    const auto error = error_text([&] { other.run(); });
+    require(has(error, folder.path.string()), "[test] got '{}'", error);
+    // What was written before is whole where the folder is now.
+    comm.transport().barrier();
+    const auto before = find_checkpoints(elsewhere.path / "moved");
+    require(before.skipped.empty() && !before.files.empty(), "[test] no checkpoint is left");
+    load_checkpoint(before.files.front(), other.net, {.optimizer = &*other.sgd});
   });
   std::filesystem::create_directories(folder.path);
 }

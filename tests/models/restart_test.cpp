@@ -8,6 +8,7 @@
 #include <fstream>
 #include <thread>
 
+#include "comm/hdf5/hdf5_file.h"
 #include "models/train/checkpoint/checkpoint.h"
 #include "models/train/restart/interruption.h"
 #include "models/train/restart/interval.h"
@@ -147,13 +148,20 @@ TEST_CASE("restart: checkpoints that are kept, found and skipped") {
   // Damaged ones are skipped, and it is said why; names of others are none.
   std::filesystem::resize_file(found.files[0], std::filesystem::file_size(found.files[0]) / 2);
   overwrite_bytes(found.files[1], 0, "nothing");
+  {
+    Hdf5Writer newer(folder.path / "checkpoint-11.h5", false);
+    newer.attribute("/", "format", std::string("mpigrad checkpoint 7"));
+    newer.commit();
+  }
   std::ofstream(folder.path / "checkpoint-x.h5") << "no checkpoint";
   std::ofstream(folder.path / "checkpoint-7.h5.mpigrad") << "a part of one";
   found = find_checkpoints(folder.path);
   REQUIRE(found.files.size() == 1);
   CHECK(found.files[0].filename() == "checkpoint-8.h5");
-  REQUIRE(found.skipped.size() == 2);
+  REQUIRE(found.skipped.size() == 3);
   CHECK(found.skipped[0].find("checkpoint.h5") != std::string::npos);
+  CHECK(found.skipped[1].find("checkpoint-11.h5 has version 7 of the format, and this program reads versions up to 2") !=
+        std::string::npos);
   // A training that goes on from before a checkpoint leaves it behind.
   std::filesystem::copy_file(found.files[0], folder.path / "checkpoint-99.h5");
   remove_old_checkpoints(folder.path, 5, 12);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -15,7 +16,9 @@ namespace mpigrad::checkpoint_file {
 
 inline constexpr const char* format_name = "mpigrad checkpoint 2";
 inline constexpr const char* unverified_format_name = "mpigrad checkpoint 1";  // had no checksums
-inline constexpr const char* checksum_name = "checksum";                       // attribute of every dataset, and of "/": Seal
+inline constexpr std::string_view format_prefix = "mpigrad checkpoint ";       // behind it the version
+inline constexpr int format_version = 2;
+inline constexpr const char* checksum_name = "checksum";  // attribute of every dataset, and of "/": Seal
 inline constexpr const char* notes_name = "notes";
 
 // Every number that may stand beside the tensors; an attribute of "/".

@@ -1,6 +1,7 @@
 #include "models/train/checkpoint/checkpoint.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <mutex>
 #include <set>
@@ -65,6 +66,13 @@ void say_unverified(const std::filesystem::path& path) {
 
 CheckpointInfo checkpoint_file::read_info(const Hdf5Reader& file) {
   const auto format = file.has_attribute("/", "format") ? file.text_attribute("/", "format") : std::string();
+  int version = 0;
+  if (format.starts_with(format_prefix)) {
+    const auto digits = std::string_view(format).substr(format_prefix.size());
+    std::from_chars(digits.data(), digits.data() + digits.size(), version);
+  }
+  require(version <= format_version, "[checkpoint] {} has version {} of the format, and this program reads versions up to {}",
+          file.path().string(), version, format_version);
   require(format == format_name || format == unverified_format_name,
           "[checkpoint] {} is an HDF5 file, but not a checkpoint (format '{}')", file.path().string(), format_name);
   const auto notes = file.contains(notes_name) ? file.read_strings(notes_name) : std::vector<std::string>();
