@@ -4,9 +4,11 @@
 
 #include <cstring>
 #include <fstream>
+#include <map>
 
 #include "examples/weights/names.h"
 #include "examples/weights/safetensors.h"
+#include "models/networks/cosmoflow.h"
 #include "models/networks/resnet.h"
 #include "models/networks/unet3d.h"
 #include "ops/random.h"
@@ -41,7 +43,105 @@ std::vector<std::string> theirs_of(const std::vector<NamedTensor>& tensors) {
   return names;
 }
 
+// The network's names and shapes in PyTorch are these, and none else; kernels have channels second, in every element, and all
+// comes back.
+void check_names(nn::Module& net, const std::map<std::string, Shape>& expected) {
+  const auto tensors = tensors_of(net);
+  const auto pairs = pytorch_names(tensors);
+  REQUIRE(pairs.size() == tensors.size());
+  std::map<std::string, Shape> found;
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    CAPTURE(pairs[i].theirs);
+    const auto& ours = tensors[i].value;
+    const auto theirs = to_pytorch(pairs[i], ours);
+    CHECK(pairs[i].ours == tensors[i].name);
+    CHECK(theirs.shape() == pairs[i].shape);
+    found.emplace(pairs[i].theirs, theirs.shape());
+    const auto before = ours.to_vector(), after = theirs.to_vector();
+    CHECK(from_pytorch(pairs[i], theirs, ours.shape()).to_vector() == before);
+    if (ours.rank() != 5) continue;
+    const auto filters = ours.dim(0), places = ours.dim(1) * ours.dim(2) * ours.dim(3), channels = ours.dim(4);
+    bool same = true;
+    for (std::int64_t k = 0; k < filters; ++k)
+      for (std::int64_t c = 0; c < channels; ++c)
+        for (std::int64_t p = 0; p < places; ++p)
+          same = same && after[static_cast<std::size_t>((k * channels + c) * places + p)] ==
+                             before[static_cast<std::size_t>((k * places + p) * channels + c)];
+    CHECK(same);
+  }
+  for (const auto& [name, shape] : expected) {
+    CAPTURE(name);
+    REQUIRE(found.contains(name));
+    CHECK(found.at(name) == shape);
+  }
+  CHECK(found.size() == expected.size());
+}
+
+void add_norm(std::map<std::string, Shape>& names, const std::string& norm, std::int64_t channels) {
+  for (const auto* part : {"weight", "bias", "running_mean", "running_var"})
+    names.emplace(fmt::format("{}.{}", norm, part), Shape{channels});
+}
+
 }  // namespace
+
+TEST_CASE("weights: CosmoFlow's names, shapes and layouts") {
+  for (const auto variant : {CosmoFlowVariant::mlperf, CosmoFlowVariant::hybrid}) {
+    const bool mlperf = variant == CosmoFlowVariant::mlperf;
+    CosmoFlow net({.variant = variant, .batch_norm = !mlperf, .filter_divisor = 8});
+    // Volumes of which 2^3 cells are left.
+    net.build(Shape{1, 64, 64, 64, 4});
+    const auto filters =
+        mlperf ? std::vector<std::int64_t>{4, 8, 16, 32, 64} : std::vector<std::int64_t>{2, 4, 8, 16, 32, 32, 32};
+    const auto widths = mlperf ? std::vector<std::int64_t>{16, 8, 4} : std::vector<std::int64_t>{256, 32, 4};
+    std::map<std::string, Shape> names;
+    std::int64_t in = 4;
+    for (std::size_t i = 0; i < filters.size(); ++i) {
+      names.emplace(fmt::format("conv{}.weight", i + 1), Shape{filters[i], in, 3, 3, 3});
+      if (mlperf) names.emplace(fmt::format("conv{}.bias", i + 1), Shape{filters[i]});
+      else add_norm(names, fmt::format("norm{}", i + 1), filters[i]);
+      in = filters[i];
+    }
+    const auto channels = in;
+    in *= 8;
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      names.emplace(fmt::format("linear{}.weight", i + 1), Shape{widths[i], in});
+      names.emplace(fmt::format("linear{}.bias", i + 1), Shape{widths[i]});
+      in = widths[i];
+    }
+    check_names(net, names);
+    // A flattened volume has its channels first.
+    const auto tensors = tensors_of(net);
+    for (const auto& pair : pytorch_names(tensors)) {
+      if (pair.theirs != "linear1.weight") continue;
+      const auto& value = tensors[static_cast<std::size_t>(std::find_if(tensors.begin(), tensors.end(),
+                                                                        [&](const auto& t) { return t.name == pair.ours; }) -
+                                                           tensors.begin())]
+                              .value;
+      const auto ours = value.to_vector(), theirs = to_pytorch(pair, value).to_vector();
+      bool same = true;
+      for (std::int64_t row = 0; row < widths[0]; ++row)
+        for (std::int64_t c = 0; c < channels; ++c)
+          for (std::int64_t cell = 0; cell < 8; ++cell)
+            same = same && theirs[static_cast<std::size_t>((row * channels + c) * 8 + cell)] ==
+                               ours[static_cast<std::size_t>((row * 8 + cell) * channels + c)];
+      CHECK(same);
+    }
+  }
+}
+
+TEST_CASE("weights: the U-Net of maxima and batch norms: names, shapes and layouts") {
+  UNet3d net({.variant = UNet3dVariant::lbann, .filters = {2, 3, 4, 6}, .classes = 3});
+  net.build(Shape{1, 8, 8, 8, 1});
+  std::map<std::string, Shape> names{
+      {"up2.expand.weight", {6, 6, 2, 2, 2}}, {"up1.expand.weight", {4, 4, 2, 2, 2}}, {"head.weight", {3, 3, 1, 1, 1}}};
+  const auto block = [&](const std::string& name, std::int64_t in, std::int64_t first, std::int64_t second) {
+    names.emplace(name + ".conv1.weight", Shape{first, in, 3, 3, 3}), add_norm(names, name + ".norm1", first);
+    names.emplace(name + ".conv2.weight", Shape{second, first, 3, 3, 3}), add_norm(names, name + ".norm2", second);
+  };
+  block("down1", 1, 2, 3), block("down2", 3, 3, 4), block("bottom", 4, 4, 6);
+  block("up2", 6 + 4, 4, 4), block("up1", 4 + 3, 3, 3);  // what was expanded, and the skip
+  check_names(net, names);
+}
 
 TEST_CASE("weights: safetensors of every type, there and back") {
   const Folder folder;
