@@ -77,6 +77,8 @@ int train(const Communicator& world, const TrainOptions& o) {
              score(results, predict(*net, *validation_set));
              return std::vector{results.score.loss, results.score.accuracy, results.score.auc};
            },
+       .evaluated_samples = validation->size(),
+       .accuracy = [](const std::vector<double>& values) { return values[1]; },
        .text =
            [](const std::vector<double>& values) {
              return fmt::format("validation {:.4f}, accuracy {:.3f}, AUC {:.3f}", values[0], values[1], values[2]);

@@ -82,6 +82,7 @@ int train(const Communicator& world, const TrainOptions& o) {
                                results.predictions = predict(*net, *test_set);
                                return std::vector{mean_squared_error(results.predictions)};
                              },
+                         .evaluated_samples = static_cast<std::int64_t>(split.test.size()),
                          .text = [](const std::vector<double>& values) { return fmt::format("test {:.4f}", values[0]); },
                          .report =
                              [&](nlohmann::ordered_json run, const TrainerResult& result, const std::string& text) {

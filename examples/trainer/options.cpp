@@ -161,6 +161,9 @@ void add_noise_option(CLI::App& app, Options& o) {
 
 void add_mllog_option(CLI::App& app, Options& o) {
   app.add_flag("--mllog", o.mllog, "write mllog.txt: the lines of MLPerf's logs")->group("Files");
+  app.add_option("--mllog-entry", o.mllog_entries,
+                 "KEY=TEXT: a line of --mllog that only the submitter knows, such as submission_org=NAME")
+      ->group("Files");
 }
 
 void add_average_option(CLI::App& app, Options& o) {
@@ -325,6 +328,11 @@ std::unique_ptr<AveragedWeights> make_averages(Parameters& parameters, const Opt
   return std::make_unique<AveragedWeights>(parameters, AveragedWeightsAttributes{.decay = o.average_weights});
 }
 
+std::vector<double> boundaries_of(const Options& o) {
+  const auto epochs = static_cast<double>(o.epochs);
+  return o.milestones.empty() ? std::vector{0.5 * epochs, 0.75 * epochs} : o.milestones;
+}
+
 Schedule make_schedule(const Options& o, std::int64_t steps_per_epoch) {
   const auto steps = [&](double epochs) { return std::llround(epochs * static_cast<double>(steps_per_epoch)); };
   const auto epochs = static_cast<double>(o.epochs);
@@ -335,8 +343,7 @@ Schedule make_schedule(const Options& o, std::int64_t steps_per_epoch) {
   if (o.schedule == "linear") rate = schedule::Polynomial{.rate = o.learning_rate, .steps = after};
   if (o.schedule == "step") {
     schedule::Step step{.rate = o.learning_rate, .factor = o.decay_factor};
-    for (const double epoch : o.milestones.empty() ? std::vector{0.5 * epochs, 0.75 * epochs} : o.milestones)
-      step.milestones.push_back(std::max<std::int64_t>(0, steps(epoch) - warm_up));
+    for (const double epoch : boundaries_of(o)) step.milestones.push_back(std::max<std::int64_t>(0, steps(epoch) - warm_up));
     rate = step;
   }
   return warm_up > 0 ? Schedule(schedule::WarmUp{.steps = warm_up, .then = rate}) : rate;
@@ -370,6 +377,9 @@ void check(const Options& o) {
   if (o.data.empty()) throw UsageError("--data is needed");
   if (o.out.empty()) throw UsageError("--out is not empty");
   if (!o.weights.empty() && !o.resume.empty()) throw UsageError("--weights and --resume: one of the two");
+  for (const auto& entry : o.mllog_entries)
+    if (entry.find('=') == std::string::npos || entry.front() == '=') throw UsageError("--mllog-entry is KEY=TEXT: " + entry);
+  if (!o.mllog_entries.empty() && !o.mllog) throw UsageError("--mllog-entry is of --mllog");
   if (o.local_copies.empty() != (o.local_steps == 0)) throw UsageError("--local-copies and --local-steps: both or none");
   if (!o.take.empty() && o.weights.empty()) throw UsageError("--take is of --weights");
   if (o.take.size() > 1 && std::find(o.take.begin(), o.take.end(), "common") != o.take.end())

@@ -61,6 +61,7 @@ struct Options {
   std::int64_t local_steps = 0;
   bool keep_best = false, wait_for_checkpoints = false;
   bool overwrite = false, json = false, quiet = false, profile = false, mllog = false;
+  std::vector<std::string> mllog_entries;
   bool noise_scale = false;
   // instead of training
   bool describe = false;
@@ -118,6 +119,8 @@ StatisticsOver statistics_of(const Options& options);
 std::unique_ptr<Optimizer> make_optimizer(Parameters& parameters, const Options& options);
 // Of --average-weights; none without.
 std::unique_ptr<AveragedWeights> make_averages(Parameters& parameters, const Options& options);
+// Epochs behind which schedule step lowers the rate.
+std::vector<double> boundaries_of(const Options& options);
 // A function of the optimizer's step.
 Schedule make_schedule(const Options& options, std::int64_t steps_per_epoch);
 // Tells the libraries of GPUs, and the communicators made from now on, what was asked for.

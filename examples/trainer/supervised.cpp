@@ -91,9 +91,31 @@ TrainingMlLog::TrainingMlLog(const Communicator& world, const Outputs& out, cons
   log_->start("init_start"), log_->point("submission_benchmark", about_.program);
   log_->point("seed", o.seed), log_->point("global_batch_size", o.batch), log_->point("train_samples", about_.samples);
   log_->point("opt_name", o.optimizer), log_->point("opt_base_learning_rate", o.learning_rate);
+  if (about_.evaluated > 0) log_->point("eval_samples", about_.evaluated);
   log_->point("gradient_accumulation_steps", o.accumulate);
+  log_->point("opt_weight_decay", o.weight_decay), log_->point("opt_momentum", o.momentum);
+  log_->point("opt_learning_rate_warmup_epochs", o.warm_up),
+      log_->point("opt_learning_rate_warmup_factor", 0);  // it rises from 0
+  const bool falls = o.schedule == "step";
+  log_->point("opt_learning_rate_decay_boundary_epochs", falls ? boundaries_of(o) : std::vector<double>());
+  log_->point("opt_learning_rate_decay_factor", falls ? o.decay_factor : 1.0);
+  for (const auto& entry : o.mllog_entries) {
+    const auto equals = entry.find('=');
+    log_->point(entry.substr(0, equals), entry.substr(equals + 1));
+  }
   log_->end("init_stop"), log_->start("run_start");
   if (about_.first_epoch < epochs_) log_->start("epoch_start", {{"epoch_num", about_.first_epoch + 1}});
+}
+
+std::function<std::vector<double>()> TrainingMlLog::evaluation(std::function<std::vector<double>()> evaluate) {
+  if (!log_ || !evaluate) return evaluate;
+  return [this, evaluate = std::move(evaluate)] {
+    const nlohmann::ordered_json epoch{{"epoch_num", about_.first_epoch + ++evaluation_}};
+    log_->start("eval_start", epoch);
+    auto values = evaluate();
+    log_->end("eval_stop", epoch);
+    return values;
+  };
 }
 
 void TrainingMlLog::epoch(const EpochRow& row) {
@@ -101,6 +123,7 @@ void TrainingMlLog::epoch(const EpochRow& row) {
   const nlohmann::ordered_json epoch{{"epoch_num", row.report.epoch + 1}};
   log_->point("train_loss", row.report.loss, epoch), log_->end("epoch_stop", epoch);
   for (std::size_t i = 0; i < row.values.size() && i < about_.keys.size(); ++i) log_->point(about_.keys[i], row.values[i], epoch);
+  if (about_.accuracy) log_->point("eval_accuracy", about_.accuracy(row.values), epoch);
   if (row.report.epoch + 1 < epochs_) log_->start("epoch_start", {{"epoch_num", row.report.epoch + 2}});
 }
 
@@ -141,15 +164,20 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   std::fflush(stdout);
 
   auto keys = s.values;
-  if (!keys.empty()) keys.front() = "eval_error";
+  if (!keys.empty() && !s.accuracy) keys.front() = "eval_error";
   std::optional<TrainingMlLog> log;
   if (!silent)
     log.emplace(world, out, o,
-                TrainingMlLog::About{
-                    .program = s.program, .samples = s.loader.samples(), .first_epoch = first_epoch, .keys = std::move(keys)});
+                TrainingMlLog::About{.program = s.program,
+                                     .samples = s.loader.samples(),
+                                     .evaluated = s.evaluated_samples,
+                                     .first_epoch = first_epoch,
+                                     .keys = std::move(keys),
+                                     .accuracy = s.accuracy});
 
   notes.insert(s.more_notes.begin(), s.more_notes.end());
-  const TrainerHooks hooks{.loss = s.loss, .evaluate = s.evaluate, .text = [&](const EpochRow& row) {
+  const auto evaluate = log ? log->evaluation(s.evaluate) : s.evaluate;
+  const TrainerHooks hooks{.loss = s.loss, .evaluate = evaluate, .text = [&](const EpochRow& row) {
                              log->epoch(row);
                              return s.text(row.values) + remarks(row.report);
                            }};

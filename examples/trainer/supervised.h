@@ -2,6 +2,7 @@
 // What trainers with one loss of predictions and targets do once they have data and a network: they go on from files, train,
 // write weights and a summary.
 
+#include <cstdint>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -34,17 +35,20 @@ class TrainingMlLog {
  public:
   struct About {
     std::string program;
-    std::int64_t samples = 0, first_epoch = 0;
-    std::vector<std::string> keys{};  // of EpochRow::values, as many as are told
+    std::int64_t samples = 0, evaluated = 0, first_epoch = 0;
+    std::vector<std::string> keys{};                               // of EpochRow::values, as many as are told
+    std::function<double(const std::vector<double>&)> accuracy{};  // of these values; none: there is no such thing
   };
   // Collective. Error: the file cannot be made.
   TrainingMlLog(const Communicator& world, const Outputs& out, const Options& options, About about);
+  // With the times at which it begins and ends; none where nothing is evaluated.
+  std::function<std::vector<double>()> evaluation(std::function<std::vector<double>()> evaluate);
   void epoch(const EpochRow& row);
   void end(const TrainerResult& result);
 
  private:
   About about_;
-  std::int64_t epochs_;
+  std::int64_t epochs_, evaluation_ = 0;  // evaluation_: how many there were
   std::optional<MlLog> log_;
 };
 // Says so; the exit code.
@@ -62,6 +66,9 @@ struct Supervised {
   std::string headline{};             // printed before the first epoch
   std::vector<std::string> values{};  // what `evaluate` returns; --patience looks at the first, which is to fall
   std::function<std::vector<double>()> evaluate{};
+  std::int64_t evaluated_samples = 0;
+  std::function<double(const std::vector<double>&)>
+      accuracy{};  // of these values, for MLPerf's logs; none: the first is an error
   std::function<std::string(const std::vector<double>&)> text{};
   // On all ranks behind the last epoch: what is measured once.
   std::function<void()> finish{};

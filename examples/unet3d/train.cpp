@@ -125,25 +125,28 @@ int train(const Communicator& world, const TrainOptions& o) {
            split.train.size(), volumes.seen->extents(), recipe.channels, recipe.classes, split.test.size(), w[0], w[1], w[2]),
        .values = values,
        .evaluate = evaluate,
+       .evaluated_samples = static_cast<std::int64_t>(split.test.size()),
+       .accuracy = [](const std::vector<double>& row) { return 1 - row[0]; },  // the mean Dice
        .text = text,
        .finish = finish,
        .half_weights = o.half_weights,
-       .report = [&](nlohmann::ordered_json run, const TrainerResult& result, const std::string& last) {
-         for (const auto& row : result.epochs)
-           results.epochs.push_back(
-               {row.report.epoch, row.report.loss, row.values[0], {row.values.begin() + 1, row.values.end()}});
-         run.update({{"variant", recipe.variant},
-                     {"filters", recipe.filters},
-                     {"norm", recipe.norm},
-                     {"loss", o.loss},
-                     {"window", {w[0], w[1], w[2]}},
-                     {"classes", recipe.classes},
-                     {"seed", o.seed},
-                     {"split_seed", o.split_seed},
-                     {"training_samples", split.train.size()},
-                     {"validation_samples", split.test.size()}});
-         report(o, out, results, volumes, std::move(run), files, last);
-       }});
+       .report =
+           [&](nlohmann::ordered_json run, const TrainerResult& result, const std::string& last) {
+             for (const auto& row : result.epochs)
+               results.epochs.push_back(
+                   {row.report.epoch, row.report.loss, row.values[0], {row.values.begin() + 1, row.values.end()}});
+             run.update({{"variant", recipe.variant},
+                         {"filters", recipe.filters},
+                         {"norm", recipe.norm},
+                         {"loss", o.loss},
+                         {"window", {w[0], w[1], w[2]}},
+                         {"classes", recipe.classes},
+                         {"seed", o.seed},
+                         {"split_seed", o.split_seed},
+                         {"training_samples", split.train.size()},
+                         {"validation_samples", split.test.size()}});
+             report(o, out, results, volumes, std::move(run), files, last);
+           }});
 }
 
 }  // namespace mpigrad::unet

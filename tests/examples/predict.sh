@@ -19,6 +19,13 @@ fi
 # ---- conditions
 # One line on standard error in all, exit code 1 or 2.
 refuses_once() { [ "$status" -eq 1 ] && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q -e "$1" "$work/err"; }
+# onnx_runs FILES: ONNX's own checker and ONNX Runtime take what --onnx has written.
+if python3 -c 'import onnx, onnxruntime' 2>"$work/no"; then onnx=yes; else onnx=; fi
+onnx_runs() {
+  if [ -z "$onnx" ]; then skip 'Python has no onnx and onnxruntime'; return; fi
+  run python3 "$root/tests/models/onnx_runtime.py" "$@"
+  judge "ONNX Runtime runs $(basename -a "$@" | tr '\n' ' ')" succeeds
+}
 rows() { succeeds && [ "$(wc -l <"$1")" -eq $(($2 + 1)) ]; }
 # A number of a JSON document: value FILE KEY [KEY].
 value() {
@@ -61,7 +68,8 @@ judge 'cosmoflow trains' succeeds
 run "$cosmoflow" train --data "$universes" --variant mlperf --batch 4 --epochs 1 --out "$work/mlperf"
 judge 'cosmoflow trains the other variant' succeeds
 for network in hybrid mlperf; do
-  run "$cosmoflow" evaluate --weights "$work/$network/weights.h5" --data "$universes" --batch 2 --out "$work/$network-again" --json
+  run "$cosmoflow" evaluate --weights "$work/$network/weights.h5" --data "$universes" --batch 2 --out "$work/$network-again" --json \
+    --onnx "$work/$network.onnx"
   judge "$network: evaluation finds the test samples of the training, and warns of nothing" silent
   judge "$network: evaluation of the training's own data gives its scores" near \
     "$(value "$work/$network-again/summary.json" test sigma_8 mse)" "$(value "$work/$network/summary.json" test sigma_8 mse)" 1e-6
@@ -69,6 +77,9 @@ done
 judge 'in float64 to the last digits' same "$work/hybrid/predictions.csv" "$work/hybrid-again/predictions.csv"
 judge 'the variant is the weights own' test "$(value "$work/mlperf-again/summary.json" variant)" = mlperf
 judge 'and so is batch norm' test "$(value "$work/hybrid-again/summary.json" batch_norm)" = True
+onnx_runs "$work/mlperf.onnx"  # the other has float64, for which ONNX Runtime has no convolution
+run "$cosmoflow" predict --weights "$work/mlperf/weights.h5" --data "$unseen" --out "$work/mlperf-onnx" --onnx "$work/mlperf.onnx"
+judge '--onnx replaces nothing' refuses_once 'mlperf.onnx exists already'
 # mixed TRANSPORT RANKS OUT OPTIONS...: the same training on ranks that split layers otherwise.
 mixed() {
   transport=$1 p=$2 out=$3
@@ -310,7 +321,31 @@ judge 'pictures, and one of several labels' test "$(value "$work/pictures/summar
 run "$classify" evaluate --weights "$work/pictures/weights.h5" --data "$work/pictures.npy" --labels kind="$work/stripes.npy" \
   --labels parity="$work/parity.npy" --out "$work/pictures-again"
 judge 'the label that was trained on counts' same "$work/pictures/predictions.csv" "$work/pictures-again/predictions.csv"
-run "$classify" predict --weights "$work/pictures/weights.h5" --data "$work/pictures.npy" --out "$work/pictures-new"
+run "$classify" predict --weights "$work/pictures/weights.h5" --data "$work/pictures.npy" --out "$work/pictures-new" --onnx "$work/pictures.onnx"
+judge 'predict writes the network as ONNX' says 'pictures.onnx: x \[N, 1, ...\] -> y, ONNX opset 17'
+cat >"$work/same_network.py" <<'END'
+import csv, sys
+import numpy, onnxruntime
+work = sys.argv[1]
+session = onnxruntime.InferenceSession(f"{work}/pictures.onnx", providers=["CPUExecutionProvider"])
+x = numpy.load(f"{work}/pictures.npy")[:, None, None]
+y = session.run(None, {"x": x.astype(numpy.float64 if "double" in session.get_inputs()[0].type else numpy.float32)})[0]
+found = numpy.exp(y - y.max(1, keepdims=True))
+found /= found.sum(1, keepdims=True)
+table = list(csv.DictReader(open(f"{work}/pictures-new/predictions.csv")))
+expected = numpy.array([[float(row[f"probability_{kind}"]) for kind in range(3)] for row in table])
+assert found.shape == expected.shape and numpy.ptp(expected) > 1e-3
+difference = (abs(found - expected) / expected).max()
+print(f"classify predict: largest difference of a probability {difference:.2g} of it")
+assert difference < 1e-5
+END
+if [ -n "$onnx" ]; then
+  run python3 "$work/same_network.py" "$work"
+  judge 'ONNX Runtime gives the probabilities that predict writes' succeeds
+  cat "$work/out"
+else
+  skip 'Python has no onnx and onnxruntime'
+fi
 judge 'pictures without labels' rows "$work/pictures-new/predictions.csv" 30
 epochs=2
 train medical --data "$work/medical.npz"

@@ -141,7 +141,14 @@ run "$tool" evaluate --weights "$work/one/weights.h5" --data "$work/data" --out 
 judge 'so it does of weights in float64' eval 'number "$work/out" samples 2 2 && cmp -s "$work/one/cases.csv" "$work/wide/cases.csv"'
 run "$tool" evaluate --weights "$weights" --data "$work/new" --out "$work/new_scores" --predictions --largest-component --json
 judge 'evaluate takes other data' number "$work/out" mean_dice 0.8 1
-run "$tool" predict --weights "$weights" --images "$work/new/images" --out "$work/predicted"
+run "$tool" predict --weights "$weights" --images "$work/new/images" --out "$work/predicted" --onnx "$work/net.onnx"
+judge 'and the network as ONNX' says 'net.onnx: x \[N, [12], ...\] -> y, ONNX opset 17'
+if python3 -c 'import onnx, onnxruntime' 2>"$work/no"; then
+  run python3 "$root/tests/models/onnx_runtime.py" "$work/net.onnx"
+  judge 'which ONNX Runtime runs' succeeds
+else
+  skip 'Python has no onnx and onnxruntime'
+fi
 judge 'predict writes a file of the same name' test -s "$work/predicted/one.nii"
 cells() { python3 -c 'import sys; d = open(sys.argv[1], "rb").read(); t = open(sys.argv[2], "rb").read(); same = sum(a == b for a, b in zip(d[352:], t[352:])); sys.exit(len(d) != len(t) or d[40:56] != t[40:56] or d[280:328] != t[280:328] or same < 0.95 * (len(t) - 352))' "$1" "$2"; }
 judge 'it lies on the cells of its image and is like the truth' cells "$work/predicted/one.nii" "$work/new/labels/one.nii"
