@@ -280,6 +280,7 @@ void warn(const TrainOptions& o, int rank) {
         "--local-steps",
         "--mtbf",
         "--mllog",
+        "--mllog-entry",
         "--time-limit",
         "--skip-bad",
         "--patience",
@@ -319,6 +320,7 @@ void warn(const TrainOptions& o, int rank) {
         "--local-steps",
         "--mtbf",
         "--mllog",
+        "--mllog-entry",
         "--time-limit"},
        "--describe trains nothing");
   if (o.epochs > 0 && !o.describe) trainer::warn(o, {}, rank);
