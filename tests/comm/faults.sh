@@ -99,9 +99,9 @@ if [ -x "$elastic" ]; then
   ranks 3 "$elastic" rank -- "$program" exits "$saved"
   judge 'mpi: a rank ends, under `elastic rank`' only_rank_1 'exit code 3$'
   # shellcheck disable=SC2016  # of the inner shell
-  ranks 3 "$elastic" rank -- sh -c '[ "${PMI_RANK:-${PMIX_RANK:-}}" != 1 ] || kill -KILL $$; sleep 60'
+  ranks 3 "$elastic" rank -- sh -c '[ "${PMI_RANK:-${PMIX_RANK:-}}" != 1 ] || kill -KILL $$; exec sleep 60'
   judge 'mpi: a rank is killed, under `elastic rank`' only_rank_1 'signal 9, '
-  ranks 1 "$elastic" rank -- sh -c 'kill -USR1 $PPID; sleep 60 & wait; exit 0'
+  ranks 1 "$elastic" rank -- sh -c 'kill -USR1 $PPID; exec sleep 60'
   judge 'a signal is handed on, and is no fault' eval 'ended && ! grep -q "has ended" "$work/err"'
   ranks 1 "$elastic" rank -- /no/such/program
   judge 'a program that is not there' eval '[ "$status" -eq 2 ] && grep -q "^elastic: /no/such/program cannot be started" "$work/err"'
