@@ -230,7 +230,7 @@ judge 'an impossible grid' refuses_arguments 'depth twice'
 cost --strategy data+filter --groups 3x2 --ranks 8 --samples 10 --batch 8 --alpha 1e-6 --bandwidth 1e9 --network resnet50
 judge 'groups that do not multiply' refuses_arguments '3x2 are 6 ranks'
 run "$plan"
-judge 'no command' refuses_arguments 'subcommand'
+judge 'no command' refuses_arguments 'a command is missing: best'
 run "$plan" best --help
 judge 'help' says '--machine'
 summary
