@@ -204,6 +204,17 @@ judge 'no trace is overwritten' refuses_arguments 'trace.json exists'
 
 best --network unet3d --size 32 --machine "$work/two.toml" --ranks 2 --batch 2 --json
 judge "a U-Net's command says its window" holds "'--window 32,32,32' in d['plans'][0]['command'] and '--device' not in d['plans'][0]['command']"
+scans=${MPIGRAD_SHARED:-$root/../shared}/data/3d/hippocampus
+if [ -d "$scans/images" ]; then
+  arguments=$(python3 -c "import json, sys; print(json.load(open(sys.argv[1]))['plans'][0]['command'])" "$work/out")
+  mkdir -p "$work/scans/images" "$work/scans/labels"
+  for scan in $(ls "$scans/images" | head -n 4); do cp "$scans/images/$scan" "$work/scans/images/" && cp "$scans/labels/$scan" "$work/scans/labels/"; done
+  # shellcheck disable=SC2086  # several words
+  ranks 2 "$tools/unet3d" train --data "$work/scans" ${arguments#mpiexec -n 2 build/examples/unet3d train --data DATA} --epochs 1 --out "$work/segmented"
+  judge "a U-Net's command trains:${arguments#*--data DATA}" succeeds
+else
+  skip 'no volumes to train a U-Net on'
+fi
 best --network unet3d --machine "$machines/h200_node.toml" --ranks 2 --batch 2 --json
 judge 'and where GPUs are, cuda' holds "d['plans'][0]['command'].endswith('--device cuda')"
 
