@@ -4,6 +4,7 @@
 
 #include "framework/cuda/cuda.h"
 #include "framework/cuda/graph.h"
+#include "framework/cuda/staging.h"
 #include "framework/error.h"
 
 namespace mpigrad::cuda {
@@ -61,6 +62,8 @@ PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
 }
 
 void copy(void*, const void*, std::int64_t, Stream) { refuse("nothing can be copied"); }
+void copy_from_pinned(void*, const void*, std::int64_t, Stream) { refuse("nothing can be copied"); }
+void look_up(const Tensor&, const Tensor&, Tensor&) { refuse("there are no kernels"); }
 void copy_to_device(void*, const void*, std::int64_t) { refuse("nothing can be copied"); }
 void copy_to_host(void*, const void*, std::int64_t) { refuse("nothing can be copied"); }
 void copy_on_device(void*, const void*, std::int64_t) { refuse("nothing can be copied"); }

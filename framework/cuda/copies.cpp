@@ -6,6 +6,7 @@
 
 #include "framework/cuda/context.h"
 #include "framework/cuda/recording.h"
+#include "framework/cuda/staging.h"
 #include "framework/error.h"
 
 namespace mpigrad::cuda {
@@ -40,6 +41,11 @@ PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
 void copy(void* to, const void* from, std::int64_t bytes, Stream stream) {
   if (bytes == 0) return;
   MPIGRAD_CUDA(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, native(stream)));
+}
+
+void copy_from_pinned(void* to, const void* from, std::int64_t bytes, Stream stream) {
+  copy(to, from, bytes, stream);
+  count_copy(cudaMemcpyHostToDevice, bytes);
 }
 
 void copy_to_device(void* to, const void* from, std::int64_t bytes) {
@@ -115,6 +121,25 @@ void add_strided(void* to, const void* from, DType dtype, const StridedArrays<2>
   visit_any(dtype, [&](auto zero_of_type) {
     using T = decltype(zero_of_type);
     add_elements(static_cast<T*>(to), static_cast<const T*>(from), kernel_walk, walk.elements(), stream);
+  });
+}
+
+void look_up(const Tensor& x, const Tensor& table, Tensor& y) {
+  const auto width = size_of(x.dtype());
+  require(!is_floating(x.dtype()) && width <= 2, "[look_up] integers of 8 or 16 bits are looked up, not {}", x);
+  require(table.elements() == std::int64_t{1} << (8 * width) && table.dtype() == y.dtype() && x.elements() == y.elements(),
+          "[look_up] {} of a table {} as {}", x, table, y);
+  for (const auto* each : {&x, &table, static_cast<const Tensor*>(&y)})
+    require(each->device() == DeviceKind::cuda, "[look_up] {} is not on the GPU", *each);
+  visit_floating(y.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const auto with = [&](auto nought) {
+      using X = decltype(nought);
+      look_up_elements(reinterpret_cast<const X*>(x.raw()), reinterpret_cast<const T*>(table.raw()),
+                       reinterpret_cast<T*>(y.raw()), x.elements(), compute_stream());
+    };
+    if (width == 1) with(std::uint8_t{});
+    else with(std::uint16_t{});
   });
 }
 

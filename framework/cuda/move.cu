@@ -30,6 +30,11 @@ __global__ void add_kernel(T* to, const T* from, StridedWalk<2> walk, std::int64
   }
 }
 
+template <class X, class T>
+__global__ void look_up_kernel(const X* x, const T* table, T* y, std::int64_t count) {
+  for (std::int64_t i = first_index(); i < count; i += grid_stride()) y[i] = table[x[i]];
+}
+
 }  // namespace
 
 template <class T>
@@ -56,6 +61,16 @@ template void move_elements<2>(void*, const void*, const StridedWalk<2>&, std::i
 template void move_elements<4>(void*, const void*, const StridedWalk<2>&, std::int64_t, Stream);
 template void move_elements<8>(void*, const void*, const StridedWalk<2>&, std::int64_t, Stream);
 template void move_elements<16>(void*, const void*, const StridedWalk<2>&, std::int64_t, Stream);
+
+template <class X, class T>
+void look_up_elements(const X* x, const T* table, T* y, std::int64_t count, Stream stream) {
+  if (count == 0) return;
+  launch("look_up", look_up_kernel<X, T>, blocks_for(count), block_threads, stream, x, table, y, count);
+}
+template void look_up_elements(const std::uint8_t*, const float*, float*, std::int64_t, Stream);
+template void look_up_elements(const std::uint8_t*, const double*, double*, std::int64_t, Stream);
+template void look_up_elements(const std::uint16_t*, const float*, float*, std::int64_t, Stream);
+template void look_up_elements(const std::uint16_t*, const double*, double*, std::int64_t, Stream);
 
 template <class T>
 void add_elements(T* to, const T* from, const StridedWalk<2>& walk, std::int64_t count, Stream stream) {

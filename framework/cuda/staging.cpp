@@ -71,7 +71,7 @@ std::vector<Tensor> Uploads::upload(std::span<const TensorType> types, Places& p
   place.memory.resize(types.size());
   std::vector<Tensor> uploaded;
   for (std::size_t i = 0; i < types.size(); ++i) uploaded.push_back(free_memory(place.memory[i], types[i]));
-  for (std::size_t i = 0; i < types.size(); ++i) copy(uploaded[i].raw(), from[i], bytes_of(types[i]), stream);
+  for (std::size_t i = 0; i < types.size(); ++i) copy_from_pinned(uploaded[i].raw(), from[i], bytes_of(types[i]), stream);
   host->copied.record(stream);
   host->copied.hold(compute_stream());
   return uploaded;

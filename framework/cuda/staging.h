@@ -15,6 +15,14 @@
 
 namespace mpigrad::cuda {
 
+// As copy(), from pinned memory to the GPU, counted as bytes to it.
+void copy_from_pinned(void* to, const void* from, std::int64_t bytes, Stream stream);
+
+// y[i] = table[x[i]] on the compute stream. x: integers of 8 or 16 bits; `table`: float32 or float64, as y, an element for each
+// pattern of their bits, in the order of unsigned integers. So any function of such integers has the bits of the host that made
+// the table. All three are on the GPU.
+void look_up(const Tensor& x, const Tensor& table, Tensor& y);
+
 // Tensors that the host fills and a step on the GPU reads: two pinned buffers in turn, and two places on the GPU in turn, so that
 // one is filled while the other is computed with.
 class Uploads {

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <deque>
 #include <map>
-#include <numeric>
 #include <span>
 #include <utility>
 
@@ -16,6 +15,7 @@
 #include "framework/tensor/random.h"
 #include "models/data/data_augment.h"
 #include "models/data/data_parts.h"
+#include "models/data/narrow.h"
 #include "models/data/sources/bytes.h"
 #include "models/data/sources/hdf5.h"
 #include "models/data/store.h"
@@ -54,7 +54,9 @@ struct Loader::State {
   AugmentationKinds kinds;
   Transform transform = Transform::none;
   DType target_dtype = DType::float32;
-  Shape window;  // [D, H, W] of a batch's samples
+  DType assembled = DType::float32;  // of x where it is put together: options.dtype, or the stored type on the way to a GPU
+  std::optional<Widening> widening;  // there, of the latter
+  Shape window;                      // [D, H, W] of a batch's samples
   std::optional<ForegroundCells> foreground;
   Box block;                            // this rank's of [D, H, W]
   Box spatial;                          // that with its ghost planes: what is read and put together
@@ -102,14 +104,19 @@ struct Loader::State {
     DType stored, type;
     std::int64_t channels = 1;
     Transform transform = Transform::none;
-    bool nearest = false;  // of what is deformed; else interpolated
+    bool nearest = false;                // of what is deformed; else interpolated
+    Transform on_gpu = Transform::none;  // of values that are widened there
   };
   void assemble(const Fetch::Item& item, const std::vector<RegionPtr>& read, const Values& values, std::byte* to) const;
-  // The types of this rank's part of a batch.
+  // The types of this rank's part of a batch, as it is put together.
   std::pair<TensorType, TensorType> types(const Fetch& fetch) const;
   // Decodes and augments into memory of the host.
   void fill(Fetch& fetch, std::byte* x, std::byte* y);
   Batch laid_out(const Fetch& fetch, const Tensor& x, const Tensor& y);
+  // The same on a GPU, of what arrived there.
+  Batch arrived(const Fetch& fetch, const Tensor& x, const Tensor& y) {
+    return laid_out(fetch, widening ? (*widening)(x) : x, y);
+  }
   Batch finish(Fetch& fetch);
   Batch finish(Fetch& fetch, cuda::Uploads::Places& places);
 
@@ -238,7 +245,7 @@ std::vector<Loader::Fetch::Item> Loader::State::from_store(Fetch& fetch, std::ve
 std::pair<TensorType, TensorType> Loader::State::types(const Fetch& fetch) const {
   const auto n = static_cast<std::int64_t>(fetch.items.size());
   const auto extents = spatial.extents();
-  return {{Shape{n, extents[0], extents[1], extents[2], source->channels()}, options.dtype},
+  return {{Shape{n, extents[0], extents[1], extents[2], source->channels()}, assembled},
           {target_shape(n, extents), target_dtype}};
 }
 
@@ -255,6 +262,7 @@ void Loader::State::assemble(const Fetch::Item& item, const std::vector<RegionPt
     region.ready.get();
     const Stored stored{region.box, v.stored, region.bytes.get()};
     if (!item.deformation) {
+      if (v.on_gpu == Transform::log1p) require_counts(item.pieces[p].box, stored, v.channels, name);
       copy_piece(item.pieces[p], stored, extents, v.channels, v.transform, v.type, to, name);
       continue;
     }
@@ -276,12 +284,14 @@ void Loader::State::fill(Fetch& fetch, std::byte* x, std::byte* y) {
   const auto extents = spatial.extents();
   const auto channels = source->channels();
   const auto& target = source->target_type();
-  const auto bytes = extents.elements() * channels * size_of(options.dtype);
+  const auto bytes = extents.elements() * channels * size_of(assembled);
   const auto numbers = target.shape.elements() * (target.per_cell ? extents.elements() : 1);
   for (std::int64_t i = 0; i < n; ++i) {
     const auto& item = fetch.items[static_cast<std::size_t>(i)];
     auto* values = x + i * bytes;
-    assemble(item, item.regions, {source->type(), options.dtype, channels, transform}, values);
+    const Values here{.stored = source->type(), .type = assembled, .channels = channels, .transform = transform};
+    const Values there{.stored = assembled, .type = assembled, .channels = channels, .on_gpu = transform};
+    assemble(item, item.regions, widening ? there : here, values);
     if (options.intensity.any())
       visit_floating(options.dtype, [&](auto zero) {
         change_values(options.intensity, random_of(fetch.epoch, item.sample, 6), window, spatial, channels,
@@ -339,7 +349,7 @@ std::pair<Tensor, Tensor> Loader::State::on_host(Fetch& fetch) {
 Batch Loader::State::finish(Fetch& fetch) {
   const auto [x, y] = on_host(fetch);
   if (options.device != DeviceKind::cuda) return laid_out(fetch, x, y);
-  return laid_out(fetch, detail::copied(x, options.device), detail::copied(y, options.device));
+  return arrived(fetch, detail::copied(x, options.device), detail::copied(y, options.device));
 }
 
 Batch Loader::State::finish(Fetch& fetch, cuda::Uploads::Places& places) {
@@ -350,7 +360,7 @@ Batch Loader::State::finish(Fetch& fetch, cuda::Uploads::Places& places) {
     detail::copy_bytes(DeviceKind::cpu, to[0], x.raw(), x.bytes()),
         detail::copy_bytes(DeviceKind::cpu, to[1], y.raw(), y.bytes());
   });
-  return laid_out(fetch, batch[0], batch[1]);
+  return arrived(fetch, batch[0], batch[1]);
 }
 
 std::deque<std::shared_ptr<Loader::Fetch>> Loader::State::begun(std::int64_t epoch, std::int64_t first) {
@@ -396,6 +406,10 @@ Loader::Loader(SourcePtr source, LoaderOptions options) {
 
   s.kinds = {o.flips, o.shifts, o.transpositions};
   s.transform = o.transform == Transform::of_source ? s.source->transform() : o.transform;
+  // What changes values between the cells or at random computes with numbers, on the host.
+  const bool as_stored = o.device == DeviceKind::cuda && is_narrow(s.source->type()) && !o.elastic && !o.intensity.any();
+  s.assembled = as_stored ? s.source->type() : o.dtype;
+  if (as_stored) s.widening.emplace(s.assembled, s.transform, o.dtype);
   const auto& target = s.source->target_type();
   const auto own = is_floating(target.type) ? o.dtype : target.per_cell ? target.type : DType::int64;
   s.target_dtype = o.target_dtype.value_or(own);
@@ -479,19 +493,6 @@ Batches<Batch> Loader::epoch(std::int64_t epoch, std::int64_t first) const {
             return state->finish(*fetch, *places);
           },
           first};
-}
-
-Split split_train_test(std::int64_t n, double fraction, std::uint64_t seed) {
-  require(n >= 2 && fraction > 0 && fraction < 1, "[data] {} samples cannot be split with a fraction of {} for the test", n,
-          fraction);
-  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
-  std::iota(order.begin(), order.end(), 0);
-  shuffle(order, Philox{seed, 0}.child(2));
-  const auto count = std::clamp<std::int64_t>(std::llround(fraction * static_cast<double>(n)), 1, n - 1);
-  Split split{{order.begin() + count, order.end()}, {order.begin(), order.begin() + count}};
-  std::sort(split.train.begin(), split.train.end());
-  std::sort(split.test.begin(), split.test.end());
-  return split;
 }
 
 }  // namespace mpigrad::data

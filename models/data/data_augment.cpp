@@ -5,6 +5,7 @@
 
 #include "framework/tensor/random.h"
 #include "framework/tensor/visit_width.h"
+#include "models/data/narrow.h"
 
 namespace mpigrad::data {
 
@@ -92,18 +93,6 @@ void walk(const From* from, To* to, const Walk& w, F f) {
     }
 }
 
-// The smallest value of a box [rows..., channels] of `region`, or 0.
-template <class From>
-From smallest(const From* from, const Shape& extents, const std::array<std::int64_t, 3>& strides, std::int64_t channels) {
-  From result{};
-  for (std::int64_t d = 0; d < extents[0]; ++d)
-    for (std::int64_t h = 0; h < extents[1]; ++h) {
-      const From* row = from + d * strides[0] + h * strides[1];
-      for (std::int64_t i = 0; i < extents[2] * channels; ++i) result = std::min(result, row[i]);
-    }
-  return result;
-}
-
 // Counts are small integers: a table is 20 times as fast as the function.
 template <class To>
 const std::vector<To>& log1p_table() {
@@ -156,14 +145,10 @@ void copy_piece(const Piece& piece, const Stored& stored, const Shape& extents, 
       using Bits = decltype(zero);
       walk(static_cast<const Bits*>(stored.from) + in, static_cast<Bits*>(to) + out, w, [](Bits value) { return value; });
     });
+  if (transform == Transform::log1p) require_counts(piece.box, stored, channels, name);
   visit_arithmetic(stored.type, [&](auto zero) {
     using From = decltype(zero);
     const From* from = static_cast<const From*>(stored.from) + in;
-    if constexpr (std::is_signed_v<From>)  // floating-point types are, too
-      if (transform == Transform::log1p) {
-        const auto least = smallest(from, piece.box.extents(), in_strides, channels);
-        require(least >= 0, "[data] {}: log(1 + x) is for counts, this holds {}", name(), least);
-      }
     visit_floating(type, [&](auto nought) {
       using To = decltype(nought);
       transform_into(from, static_cast<To*>(to) + out, w, transform);

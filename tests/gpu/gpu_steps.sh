@@ -30,6 +30,7 @@ transports 10 90 unit gpu: transports*,gpu: collectives*,gpu: boxes*,gpu: no hos
 graphs 20 120 unit gpu: a graph*,gpu: what cannot*,gpu: the masks*,gpu: why steps*,gpu: capturing*,gpu: a captured step*
 captured 30 180 unit gpu: training with a captured*,gpu: training falls back*,gpu: ranks that*,gpu: CosmoFlow*
 training 30 180 unit gpu: training is*,gpu: the host does not*,gpu: a loss*,gpu: batches*,gpu: a batch*,gpu: views are*,gpu: a loader*
+narrow 10 90 unit gpu: narrow integers*
 trained 20 120 unit gpu: steps limited*,gpu: checkpoints*,gpu: contrastive*
 conv-nan 10 90 unit gpu: a convolution keeps*,gpu: an activation that*,gpu: where there is no memory*,gpu: NaN: activations behind conv*,gpu: convolutions of nothing*
 conv-128 30 180 unit gpu: convolutions of the sizes*,gpu: what a version*
@@ -67,6 +68,7 @@ END
 # Kernels of our own, in tests that no library computes in.
 own_kernels='gpu: elementwise*,gpu: comparisons and*,gpu: reductions*,gpu: softmax*,gpu: rows*,gpu: channels*,gpu: biases*'
 own_kernels="$own_kernels,gpu: average pooling*,gpu: pools*,gpu: views move*,gpu: strided*,gpu: optimizers*,gpu: random numbers*"
+own_kernels="$own_kernels,gpu: narrow integers become*"
 
 # The filter of a step that runs parts of `unit`; empty for others.
 filter_of() {

@@ -1,0 +1,73 @@
+#include "models/data/narrow.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#include "framework/cuda/cuda.h"
+#include "framework/cuda/staging.h"
+#include "framework/error.h"
+#include "framework/tape.h"
+#include "ops/elementwise.h"
+
+namespace mpigrad::data {
+
+void require_counts(const Box& box, const Stored& stored, std::int64_t channels, const std::function<std::string()>& name) {
+  const auto region = stored.region.extents(), extents = box.extents();
+  Shape at = box.begin;
+  for (int a = 0; a < 3; ++a) at[a] -= stored.region.begin[a];
+  visit_arithmetic(stored.type, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (std::is_signed_v<T>) {  // floating-point types are, too
+      T least{};
+      for (std::int64_t d = 0; d < extents[0]; ++d)
+        for (std::int64_t h = 0; h < extents[1]; ++h) {
+          const T* row =
+              static_cast<const T*>(stored.from) + (((at[0] + d) * region[1] + at[1] + h) * region[2] + at[2]) * channels;
+          for (std::int64_t i = 0; i < extents[2] * channels; ++i) least = std::min(least, row[i]);
+        }
+      require(least >= 0, "[data] {}: log(1 + x) is for counts, this holds {}", name(), least);
+    }
+  });
+}
+
+// Made by the function that transforms on the host, of every integer that there is: the GPU computes nothing that might round
+// otherwise.
+const Tensor& Widening::table() {
+  auto& found = tables_[cuda::selected()];
+  if (found) return found;
+  const auto patterns = std::int64_t{1} << (8 * size_of(stored_));
+  Tensor host({Shape{patterns}, type_}, DeviceKind::cpu);
+  visit_floating(type_, [&](auto zero) {
+    using T = decltype(zero);
+    auto* values = reinterpret_cast<T*>(host.raw());
+    std::fill(values, values + patterns, std::numeric_limits<T>::quiet_NaN());
+  });
+  // The patterns of negative numbers are the upper half of those of signed ones.
+  const auto count = transform_ == Transform::log1p && stored_ == DType::int16 ? patterns / 2 : patterns;
+  std::vector<std::byte> integers(static_cast<std::size_t>(count * size_of(stored_)));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto bits = static_cast<std::uint16_t>(i);
+    if (stored_ == DType::int16) std::memcpy(integers.data() + 2 * i, &bits, sizeof(bits));
+    else integers[static_cast<std::size_t>(i)] = static_cast<std::byte>(bits);
+  }
+  Piece all;
+  all.box = {Shape{0, 0, 0}, Shape{1, 1, count}};
+  copy_piece(all, {all.box, stored_, integers.data()}, all.box.end, 1, transform_, type_, host.raw(),
+             [] { return std::string("the table of counts"); });
+  found = detail::copied(host, DeviceKind::cuda);
+  return found;
+}
+
+Tensor Widening::operator()(const Tensor& x) {
+  require(x.dtype() == stored_, "[data] {} are widened, not {}", name_of(stored_), x);
+  const Untaped scope;
+  if (transform_ == Transform::none) return constant(cast(x, type_));  // exact
+  Tensor y({x.shape(), type_}, DeviceKind::cuda);
+  cuda::look_up(x, table(), y);
+  return constant(y);
+}
+
+}  // namespace mpigrad::data
