@@ -5,6 +5,10 @@
 #ifdef _OPENMP
 #include <omp.h>
 #endif
+#ifdef __linux__
+#include <pthread.h>
+#include <sched.h>
+#endif
 
 #include "framework/error.h"
 
@@ -41,7 +45,22 @@ void JobQueue::enqueue(std::function<void()> job) {
   job();
 }
 
+namespace {
+
+// Who submits a job has other things to do. A thread of the usual policy that is woken may take the processor from who wakes it
+// and keep it for a whole job, a millisecond of reading, say, for which nobody waits yet. One of batch work gets the same share
+// of the processors, but waits for its turn. Where the system refuses that, jobs run as before.
+void work_as_batch() {
+#ifdef __linux__
+  const sched_param none{};
+  static_cast<void>(pthread_setschedparam(pthread_self(), SCHED_BATCH, &none));
+#endif
+}
+
+}  // namespace
+
 void JobQueue::work() {
+  work_as_batch();
 #ifdef _OPENMP
   omp_set_num_threads(1);
 #endif
