@@ -203,11 +203,13 @@ std::vector<Piece> Loader::State::pieces_for(const Fetch::Item& item, const Box&
 void Loader::State::read(Fetch::Item& item) {
   const bool stored = !item.regions.empty();
   const bool per_cell = source->target_type().per_cell;
+  Reads reads;
   for (const auto& piece : item.pieces) {
-    if (!stored) item.regions.push_back(regions->get(item.sample, piece.box));
-    if (!stored && per_cell) item.targets.push_back(targets->get(item.sample, piece.box));
+    if (!stored) item.regions.push_back(regions->get(item.sample, piece.box, reads));
+    if (!stored && per_cell) item.targets.push_back(targets->get(item.sample, piece.box, reads));
   }
-  if (!per_cell) item.targets.push_back(targets->get(item.sample, spatial));
+  if (!per_cell) item.targets.push_back(targets->get(item.sample, spatial, reads));
+  reads.start(*source);
 }
 
 // This rank's samples of a batch, with their regions where they are kept.

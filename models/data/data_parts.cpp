@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <utility>
 
 #include "framework/job_queue.h"
 #include "framework/tensor/host_memory.h"
@@ -84,8 +85,20 @@ std::int64_t bytes_of(const Source& source, Region::Part part, const Box& box) {
 
 }  // namespace
 
+std::shared_future<void> Reads::add(std::packaged_task<void()> read) {
+  reads_.push_back(std::move(read));
+  return reads_.back().get_future().share();
+}
+
+void Reads::start(const Source& source) {
+  if (reads_.empty()) return;
+  source.queue().submit([reads = std::exchange(reads_, {})]() mutable {
+    for (auto& read : reads) read();
+  });
+}
+
 // Regions and what is kept of them go before the source, so that a job may know it by address.
-RegionPtr start_read(const SourcePtr& source, Region::Part part, std::int64_t sample, const Box& box) {
+RegionPtr start_read(const SourcePtr& source, Region::Part part, std::int64_t sample, const Box& box, Reads& reads) {
   auto region = std::make_shared<Region>();
   region->box = box;
   const auto bytes = bytes_of(*source, part, box);
@@ -93,12 +106,16 @@ RegionPtr start_read(const SourcePtr& source, Region::Part part, std::int64_t sa
     require_host_memory(fmt::format("[data] {}: the cells {}", source->name_of_sample(sample), to_string(box)),
                         static_cast<double>(bytes));
   region->bytes = take_room(bytes);
-  const auto job = [source = source.get(), part, sample, box, to = region->bytes.get()] {
+  std::packaged_task<void()> read([source = source.get(), part, sample, box, to = region->bytes.get()] {
     if (part == Region::Part::values) source->read(sample, box, to);
     else source->read_targets(sample, box, to);
-  };
-  static JobQueue here(0);
-  region->ready = (reads_here(*source, part) ? here : source->queue()).submit(job).share();
+  });
+  if (reads_here(*source, part)) {
+    region->ready = read.get_future().share();
+    read();
+  } else {
+    region->ready = reads.add(std::move(read));
+  }
   return region;
 }
 
@@ -122,10 +139,10 @@ Regions::Regions(SourcePtr source, Part part, const Box& largest, std::size_t sa
 }
 
 // What holds `box`: of what is kept, one region of the sample holds every box that is ever asked for.
-RegionPtr Regions::get(std::int64_t sample, const Box& box) {
-  if (!keep_) return start_read(source_, part_, sample, box);
+RegionPtr Regions::get(std::int64_t sample, const Box& box, Reads& reads) {
+  if (!keep_) return start_read(source_, part_, sample, box, reads);
   auto& found = kept_[sample];
-  if (!found || failed(*found)) found = start_read(source_, part_, sample, largest_);  // what failed is asked for again
+  if (!found || failed(*found)) found = start_read(source_, part_, sample, largest_, reads);  // what failed is asked for again
   return found;
 }
 

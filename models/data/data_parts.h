@@ -54,8 +54,20 @@ struct Region {
   }
 };
 using RegionPtr = std::shared_ptr<Region>;
-// Reads a box where the source wants it. The region goes before the source.
-RegionPtr start_read(const SourcePtr& source, Region::Part part, std::int64_t sample, const Box& box);
+// What is wanted of one sample: read one after the other, as one job, since a source that decodes whole samples would let the
+// jobs beside the first one wait, each on a thread of its own. Who gives it up before it starts leaves failed reads.
+class Reads {
+ public:
+  std::shared_future<void> add(std::packaged_task<void()> read);
+  // Where the source wants it.
+  void start(const Source& source);
+
+ private:
+  std::vector<std::packaged_task<void()>> reads_;
+};
+
+// A box, to be read with others of its sample; at once, and here, if it is in memory. The region goes before the source.
+RegionPtr start_read(const SourcePtr& source, Region::Part part, std::int64_t sample, const Box& box, Reads& reads);
 // Whether reading it has ended with an error.
 bool failed(const Region& region);
 
@@ -67,7 +79,8 @@ class Regions {
   // `largest` holds every box that is ever asked for; `samples` are the different samples of this rank. bytes < 0: 1 GiB per
   // node.
   Regions(SourcePtr source, Part part, const Box& largest, std::size_t samples, std::int64_t bytes, const GridPtr& grid);
-  RegionPtr get(std::int64_t sample, const Box& box);
+  // What has to be read for it is among `reads`.
+  RegionPtr get(std::int64_t sample, const Box& box, Reads& reads);
   // Of those bytes, what is not for keeping these.
   std::int64_t left() const { return left_; }
 

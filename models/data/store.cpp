@@ -167,14 +167,16 @@ const SampleStore::Block& SampleStore::read(std::int64_t sample) {
   auto& block = kept_[sample];
   const auto box = block_of(sample, rank());
   const auto cells = cell_bytes();
+  Reads reads;
   for (const auto part : {Region::Part::values, Region::Part::targets}) {
     const auto p = static_cast<std::size_t>(part);
     if (part == Region::Part::targets && !cells_have_targets()) continue;
     // What could not be read is asked for again.
     if (block[p] && !failed(*block[p])) continue;
     if (!block[p]) bytes_ += box.elements() * cells[p];
-    block[p] = start_read(source_, part, sample, box);
+    block[p] = start_read(source_, part, sample, box, reads);
   }
+  reads.start(*source_);
   return block;
 }
 

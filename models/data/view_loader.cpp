@@ -115,8 +115,10 @@ std::shared_ptr<ViewLoader::Fetch> ViewLoader::State::start(std::int64_t epoch, 
   for (std::size_t i = 0; i < fetch->items.size(); ++i) {
     auto& item = fetch->items[i];
     item.sample = order[static_cast<std::size_t>(first + begin) + i];
-    if (labels) item.labels = labels->get(item.sample, whole);
-    item.region = regions->get(item.sample, whole);
+    Reads reads;
+    if (labels) item.labels = labels->get(item.sample, whole, reads);
+    item.region = regions->get(item.sample, whole, reads);
+    reads.start(*source);
   }
   // The batch outlives its jobs, so they know it by address.
   for (std::size_t i = 0; i < fetch->items.size(); ++i)

@@ -58,7 +58,8 @@ std::optional<std::uint64_t> next_length(ByteStream& stream, const std::string& 
   return length;
 }
 
-constexpr std::size_t at_once = 1 << 20;
+// A piece is still in the cache when its checksum is taken.
+constexpr std::size_t at_once = 1 << 17;
 
 // `count` bytes of a record of `length`.
 void read_all(ByteStream& stream, char* to, std::size_t count, std::uint64_t length, const std::string& name) {
@@ -75,15 +76,17 @@ bool next_record(ByteStream& stream, const std::string& name, std::string& recor
   // A packed stream may claim what never comes: only what arrives is touched.
   if (record.size() > *length) record.resize(*length);
   record.reserve(*length);
+  std::uint32_t checksum = 0;
   for (std::size_t used = 0; used < *length;) {
-    const auto step = std::min<std::uint64_t>(*length - used, std::max(at_once, used));
+    const auto step = std::min<std::uint64_t>(*length - used, at_once);
     if (record.size() < used + step) record.resize(used + step);
     read_all(stream, record.data() + used, step, *length, name);
+    checksum = crc32c({record.data() + used, step}, checksum);
     used += step;
   }
   std::array<char, frame_end> end{};
   read_all(stream, end.data(), end.size(), *length, name);
-  require(masked_crc32c(record) == number_in<std::uint32_t>({end.data(), end.size()}),
+  require(masked(checksum) == number_in<std::uint32_t>({end.data(), end.size()}),
           "[tfrecord] {}: damaged: the checksum of a record is wrong", name);
   return true;
 }
