@@ -53,6 +53,7 @@ int train(const Communicator& world, const TrainOptions& o) {
     auto options = common;
     options.shuffle = true, options.flips = o.flips, options.shifts = o.shifts, options.samples = split.train,
     options.drop_last = true, options.store_bytes = trainer::store_bytes_of(o), options.ghosts = o.ghosts;
+    options.collective = o.read == "collective";
     train_set.emplace(source, options);
     options = common;
     options.samples = split.test;

@@ -42,6 +42,14 @@ void add_store_option(CLI::App& app, Options& o) {
       ->check(CLI::NonNegativeNumber)
       ->group("Data");
   app.add_option(
+         "--read", o.read,
+         "of the training's samples: independent, each rank its block; collective, some of the ranks that share a sample read "
+         "pieces of whole planes, 4 MiB or more each, and send the others their blocks: where many ranks share a file system. "
+         "Collective reading keeps nothing without --store")
+      ->check(CLI::IsMember({"independent", "collective"}))
+      ->capture_default_str()
+      ->group("Data");
+  app.add_option(
          "--ghosts", o.ghosts,
          "planes around each rank's block that are read, too, so that the first layer asks no other rank for what it needs of "
          "them: half its kernel, and what a pooling behind it adds")

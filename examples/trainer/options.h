@@ -28,7 +28,8 @@ struct Options {
   std::string data;
   std::string dtype = "float32", precision;  // precision empty: that of dtype
   bool flips = false, shifts = false;
-  double store = 0;         // GiB of each rank
+  double store = 0;  // GiB of each rank
+  std::string read = "independent";
   std::int64_t ghosts = 0;  // planes
   // ranks
   std::string grid, communication = "overlapped";

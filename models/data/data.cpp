@@ -208,7 +208,7 @@ void Loader::State::read(Fetch::Item& item) {
     if (!stored) item.regions.push_back(regions->get(item.sample, piece.box, reads));
     if (!stored && per_cell) item.targets.push_back(targets->get(item.sample, piece.box, reads));
   }
-  if (!per_cell) item.targets.push_back(targets->get(item.sample, spatial, reads));
+  if (!per_cell && item.targets.empty()) item.targets.push_back(targets->get(item.sample, spatial, reads));
   reads.start(*source);
 }
 
@@ -442,11 +442,13 @@ Loader::Loader(SourcePtr source, LoaderOptions options) {
   const bool moves = s.kinds.any() || o.elastic;
   const auto& largest = moves ? s.source->whole() : s.spatial;
   require(o.store_bytes >= 0, "[data] a store has room for bytes from 0 on, not {}", o.store_bytes);
-  const auto cache = o.store_bytes > 0 && !s.source->in_memory() ? 0 : o.cache_bytes;
+  require(o.piece_bytes > 0, "[data] pieces that are read collectively have bytes, not {}", o.piece_bytes);
+  const bool together = (o.store_bytes > 0 || o.collective) && !s.source->in_memory();
+  const auto cache = together ? 0 : o.cache_bytes;
   s.regions.emplace(s.source, Regions::Part::values, largest, s.schedule.samples.size(), o.crop ? 0 : cache, o.grid);
   s.targets.emplace(s.source, Regions::Part::targets, largest, s.schedule.samples.size(),
                     target.per_cell ? s.regions->left() : o.cache_bytes, o.grid);
-  if (o.store_bytes > 0 && !s.source->in_memory()) s.store.emplace(s.source, o.grid, o.store_bytes);
+  if (together) s.store.emplace(s.source, o.grid, o.store_bytes, o.collective ? o.piece_bytes : 0);
 }
 
 Loader::Loader(const std::filesystem::path& path, LoaderOptions options)

@@ -44,6 +44,11 @@ struct LoaderOptions {
   // Of each rank, instead of that: ranks keep samples together, each is read from its file once, and comes to where a batch needs
   // it as a message (models/data/store.h). Batches are then asked for by all ranks of the grid, in the same order. 0: not.
   std::int64_t store_bytes = 0;
+  // Samples are read by the ranks that share them together, in every epoch: some of them read pieces of whole planes, of so many
+  // bytes or more, and send the others their blocks (models/data/store.h). With a store, those that do not fit in it. Nothing is
+  // kept for that, and batches are asked for as with a store. Without effect on samples in memory.
+  bool collective = false;
+  std::int64_t piece_bytes = std::int64_t{4} << 20;
   // Of the batches. To a GPU they are copied while the step before is computed.
   DeviceKind device = current_device();
 };

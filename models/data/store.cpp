@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
+#include <string>
 #include <utility>
 
 #include "models/data/sources/bytes.h"
@@ -18,6 +20,29 @@ std::shared_future<void> at_once() {
 bool is_ready(const Region& region) { return region.ready.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
 
 bool holds(const Box& outer, const Box& inner) { return intersection(outer, inner) == inner; }
+
+// Rows of targets travel as cells do: as the one cell of this box.
+const Box& one_cell() {
+  static const Box box{Shape{0, 0, 0}, Shape{1, 1, 1}};
+  return box;
+}
+
+// What a rank is told instead of cells that could not be read. Messages have room for it, however few cells they are for.
+constexpr std::int64_t reason_bytes = 600;
+std::int64_t message_bytes(std::int64_t cells) { return 1 + std::max(cells, reason_bytes); }
+
+void set_reason(std::vector<std::byte>& message, const std::exception_ptr& error) {
+  std::string text = "an exception that is not a std::exception";
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& known) {
+    text = known.what();
+  } catch (...) {
+  }
+  text.resize(std::min(text.size(), static_cast<std::size_t>(reason_bytes) - 1));
+  message[0] = std::byte{1};
+  std::memcpy(message.data() + 1, text.c_str(), text.size() + 1);
+}
 
 }  // namespace
 
@@ -47,8 +72,8 @@ void StoreBatch::post() {
   for (auto& [rank, peer] : sends_) {
     std::int64_t bytes = 0;
     for (const auto& part : peer.parts) bytes += part.box.elements() * part.cell;
-    // The first byte says whether the others are worth anything: peers wait for them in any case.
-    peer.bytes.resize(static_cast<std::size_t>(bytes) + 1);
+    // The first byte says whether the others are cells, or why there are none: peers wait for them in any case.
+    peer.bytes.resize(static_cast<std::size_t>(message_bytes(bytes)));
     auto* to = peer.bytes.data() + 1;
     try {
       for (const auto& part : peer.parts) {
@@ -58,15 +83,15 @@ void StoreBatch::post() {
       }
     } catch (...) {
       if (!error_) error_ = std::current_exception();
-      peer.bytes[0] = std::byte{1};
+      set_reason(peer.bytes, std::current_exception());
     }
-    sends.push_back({.peer = rank, .tag = tag_, .data = peer.bytes.data(), .count = bytes + 1});
+    sends.push_back({.peer = rank, .tag = tag_, .data = peer.bytes.data(), .count = message_bytes(bytes)});
   }
   for (auto& [rank, peer] : receives_) {
     std::int64_t bytes = 0;
     for (const auto& part : peer.parts) bytes += part.box.elements() * part.cell;
-    peer.bytes.resize(static_cast<std::size_t>(bytes) + 1);
-    receives.push_back({.peer = rank, .tag = tag_, .data = peer.bytes.data(), .count = bytes + 1});
+    peer.bytes.resize(static_cast<std::size_t>(message_bytes(bytes)));
+    receives.push_back({.peer = rank, .tag = tag_, .data = peer.bytes.data(), .count = message_bytes(bytes)});
   }
   if (!sends.empty() || !receives.empty()) pending_ = transport_->start_exchange(sends, receives, DType::uint8);
 }
@@ -81,8 +106,8 @@ void StoreBatch::finish() {
     copy_cells(part.from->bytes.get(), part.from->box, part.box, part.to->box, part.cell, part.to->bytes.get());
   }
   for (const auto& [rank, peer] : receives_) {
-    require(peer.bytes[0] == std::byte{0}, "[data] rank {}, which keeps it, could not read a sample of this batch and says why",
-            rank);
+    require(peer.bytes[0] == std::byte{0}, "[data] rank {} could not read a sample of this batch: {}", rank,
+            reinterpret_cast<const char*>(peer.bytes.data() + 1));
     const auto* from = peer.bytes.data() + 1;
     for (const auto& part : peer.parts) {
       copy_cells(from, part.box, part.box, part.to->box, part.cell, part.to->bytes.get());
@@ -94,9 +119,9 @@ void StoreBatch::finish() {
 
 // ---- SampleStore
 
-SampleStore::SampleStore(SourcePtr source, GridPtr grid, std::int64_t bytes)
-    : source_(std::move(source)), grid_(std::move(grid)), limit_(bytes) {
-  require(bytes > 0, "[data] a store has room for some bytes, not {}", bytes);
+SampleStore::SampleStore(SourcePtr source, GridPtr grid, std::int64_t bytes, std::int64_t piece_bytes)
+    : source_(std::move(source)), grid_(std::move(grid)), limit_(bytes), piece_bytes_(piece_bytes) {
+  require(bytes > 0 || (bytes == 0 && piece_bytes > 0), "[data] a store has room for some bytes, not {}", bytes);
   if (!grid_) {
     coordinates_ = {{0, 0, 0, 0}}, members_ = {{0}}, used_ = {0};
     return;
@@ -180,53 +205,127 @@ const SampleStore::Block& SampleStore::read(std::int64_t sample) {
   return block;
 }
 
+std::vector<SampleStore::Holder> SampleStore::pieces(int group, const std::vector<std::vector<Box>>& boxes,
+                                                     std::int64_t turn) const {
+  // Of windows, no more than what they need.
+  Box all{Shape{0, 0, 0}, Shape{0, 0, 0}};
+  for (const auto& of_rank : boxes)
+    for (const auto& box : of_rank) {
+      if (box.elements() == 0) continue;
+      if (all.elements() == 0) all = box;
+      for (int a = 0; a < 3; ++a)
+        all.begin[a] = std::min(all.begin[a], box.begin[a]), all.end[a] = std::max(all.end[a], box.end[a]);
+    }
+  const auto planes = all.extents()[0];
+  if (all.elements() == 0) return {};
+  const auto& ranks = members(group);
+  const auto [values, targets] = cell_bytes();
+  const auto most = std::min(static_cast<std::int64_t>(ranks.size()), planes);
+  const auto readers = std::clamp<std::int64_t>(all.elements() * (values + targets) / piece_bytes_, 1, most);
+  const auto cuts = balanced_cuts(planes, static_cast<int>(readers));
+  // Ranks that follow each other are on one node and have blocks beside each other: each piece is read by one of its own row of
+  // them, in turns.
+  const auto row = [&](std::int64_t piece) { return piece * static_cast<std::int64_t>(ranks.size()) / readers; };
+  std::vector<Holder> result;
+  for (std::int64_t piece = 0; piece < readers; ++piece) {
+    const auto reader = row(piece) + turn % (row(piece + 1) - row(piece));
+    const auto at = static_cast<std::size_t>(piece);
+    auto box = all;
+    box.begin[0] = all.begin[0] + cuts[at], box.end[0] = all.begin[0] + cuts[at + 1];
+    result.push_back({ranks[static_cast<std::size_t>(reader)], box});
+  }
+  return result;
+}
+
+void SampleStore::deliver(StoreBatch& to, Region::Part part, std::size_t i, int group, const std::vector<Holder>& holders,
+                          const RegionPtr& block, const std::function<std::vector<Box>(int rank)>& boxes) const {
+  const auto p = static_cast<std::size_t>(part);
+  const auto& target = source_->target_type();
+  const auto cell =
+      part == Region::Part::values || target.per_cell ? cell_bytes()[p] : target.shape.elements() * size_of(target.type);
+  const int me = rank();
+  if (block)
+    for (const int rank : members(group)) {
+      if (rank == me) continue;
+      for (const auto& box : boxes(rank))
+        if (const auto both = intersection(block->box, box); both.elements() > 0)
+          to.sends_[rank].parts.push_back({.from = block, .to = {}, .box = both, .cell = cell});
+    }
+  if (group != group_of(me)) return;
+  for (const auto& box : boxes(me)) {
+    if (block && holds(block->box, box)) {
+      to.regions_[p][i].push_back(block);
+      continue;
+    }
+    auto region = std::make_shared<Region>();
+    region->box = box, region->ready = at_once();
+    region->bytes = take_room(box.elements() * cell);
+    to.regions_[p][i].push_back(region);
+    for (const auto& holder : holders) {
+      const auto both = intersection(holder.box, box);
+      if (both.elements() == 0) continue;
+      if (holder.rank == me) to.own_.push_back({.from = block, .to = region, .box = both, .cell = cell});
+      else to.receives_[holder.rank].parts.push_back({.from = {}, .to = region, .box = both, .cell = cell});
+    }
+  }
+}
+
+void SampleStore::read_together(StoreBatch& to, std::size_t i, const Wanted& wanted, const BoxesOf& boxes) const {
+  const int me = rank();
+  const auto& ranks = members(wanted.group);
+  std::vector<std::vector<Box>> all;
+  for (const int rank : ranks) all.push_back(boxes(i, rank));
+  const auto turn = batches_ + static_cast<std::int64_t>(i);
+  const auto holders = pieces(wanted.group, all, turn);
+  const auto boxes_of = [&](int rank) {
+    return all[static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin())];
+  };
+  const auto block_in = [&](Region::Part part, const std::vector<Holder>& of) -> RegionPtr {
+    const auto mine = std::find_if(of.begin(), of.end(), [&](const auto& holder) { return holder.rank == me; });
+    return mine == of.end() ? nullptr : start_read(source_, part, wanted.sample, mine->box);
+  };
+  deliver(to, Region::Part::values, i, wanted.group, holders, block_in(Region::Part::values, holders), boxes_of);
+  if (cells_have_targets()) {
+    deliver(to, Region::Part::targets, i, wanted.group, holders, block_in(Region::Part::targets, holders), boxes_of);
+  } else if (!source_->targets_in_memory() && source_->target_type().shape.elements() > 0) {
+    // A row of targets is read by one that reads the sample anyway.
+    const auto reader = holders.empty() ? ranks[static_cast<std::size_t>(turn) % ranks.size()] : holders.front().rank;
+    const std::vector<Holder> row{{reader, one_cell()}};
+    deliver(to, Region::Part::targets, i, wanted.group, row, block_in(Region::Part::targets, row),
+            [](int) { return std::vector<Box>{one_cell()}; });
+  }
+}
+
 std::shared_ptr<StoreBatch> SampleStore::start(const std::vector<Wanted>& batch, const BoxesOf& boxes, bool later) {
   if (grid_ && !transport_) {
     transport_ = grid_->world().transport().control();
-    transport_->allreduce(&limit_, &limit_, 1, DType::int64, CombineOp::min);
+    std::array<std::int64_t, 2> agreed{limit_, piece_bytes_};
+    transport_->allreduce(agreed.data(), agreed.data(), 2, DType::int64, CombineOp::min);
+    limit_ = agreed[0], piece_bytes_ = agreed[1];
   }
   std::shared_ptr<StoreBatch> result(new StoreBatch());
   auto& to = *result;
-  const auto cells = cell_bytes();
-  const std::size_t parts = cells_have_targets() ? 2 : 1;
   for (auto& each : to.regions_) each.resize(batch.size());
   const int me = rank(), mine = group_of(me);
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const auto [sample, group] = batch[i];
     const int keeper_group = keeper(sample, group);
-    if (keeper_group < 0) continue;
+    if (keeper_group < 0) {
+      if (piece_bytes_ > 0 && group == mine) read_together(to, i, batch[i], boxes);
+      continue;
+    }
     const bool keeps = keeper_group == mine;
+    if (!keeps && group != mine) continue;
     const Block block = keeps ? read(sample) : Block{};
-    const auto own = block_of(sample, me);
-    if (keeps)
-      for (const int rank : members(group)) {
-        if (rank == me) continue;
-        for (std::size_t p = 0; p < parts; ++p)
-          for (const auto& box : boxes(i, rank))
-            if (const auto both = intersection(own, box); both.elements() > 0)
-              to.sends_[rank].parts.push_back({.from = block[p], .to = {}, .box = both, .cell = cells[p]});
-      }
-    if (group != mine) continue;
-    for (std::size_t p = 0; p < parts; ++p)
-      for (const auto& box : boxes(i, me)) {
-        if (keeps && holds(own, box)) {
-          to.regions_[p][i].push_back(block[p]);
-          continue;
-        }
-        auto region = std::make_shared<Region>();
-        region->box = box, region->ready = at_once();
-        region->bytes = take_room(box.elements() * cells[p]);
-        to.regions_[p][i].push_back(region);
-        for (const int rank : members(keeper_group)) {
-          const auto both = intersection(block_of(sample, rank), box);
-          if (both.elements() == 0) continue;
-          if (rank == me) to.own_.push_back({.from = block[p], .to = region, .box = both, .cell = cells[p]});
-          else to.receives_[rank].parts.push_back({.from = {}, .to = region, .box = both, .cell = cells[p]});
-        }
-      }
+    std::vector<Holder> holders;
+    for (const int rank : members(keeper_group)) holders.push_back({rank, block_of(sample, rank)});
+    const auto boxes_of = [&](int rank) { return boxes(i, rank); };
+    deliver(to, Region::Part::values, i, group, holders, block[0], boxes_of);
+    if (cells_have_targets()) deliver(to, Region::Part::targets, i, group, holders, block[1], boxes_of);
   }
   to.transport_ = transport_;
-  if (transport_) to.tag_ = static_cast<int>(batches_++ % std::min(transport_->max_tag(), 1 << 14));
+  if (transport_) to.tag_ = static_cast<int>(batches_ % std::min(transport_->max_tag(), 1 << 14));
+  ++batches_;
   if (!later && to.ready()) to.post();
   return result;
 }

@@ -3,6 +3,14 @@
 // needs one reads it and keeps it, each rank of its volume its own block as the file has it, and whoever needs cells of it in a
 // later batch gets them as a message. So a file is read once, by all ranks together, and an epoch is shuffled, flipped and
 // shifted between memories. Where they do not suffice, what fits is kept and the rest is read from the files in every epoch.
+//
+// Collective reading is the same without keeping: some of the ranks that share a sample read it from the file, each a piece of
+// whole planes as they lie there, and all of them get the blocks that they need, ghost planes and targets included, as messages.
+// So a file has few readers, every cell is read once, and what is read lies together, whatever the grid. It is done by messages
+// of our own and not by HDF5's collective transfers (MPI-IO): those are calls that all ranks make in one order from the threads
+// that read, beside the training's own, of which one rank's failure leaves the others waiting; they do not exist for ranks that
+// are threads; and where numbers are converted or chunks filtered, HDF5 falls back to others. Messages work on every transport
+// and for every format.
 
 #include <array>
 #include <cstdint>
@@ -33,8 +41,8 @@ class StoreBatch {
   // and has to be read. Filled after finish().
   const std::vector<RegionPtr>& values(std::size_t i) const { return regions_[0][i]; }
   const std::vector<RegionPtr>& targets(std::size_t i) const { return regions_[1][i]; }
-  // Waits for what is under way. Errors: what reading a sample says, on the rank that keeps it; there, that a sample could not be
-  // read, on those that get it from there.
+  // Waits for what is under way. Errors: what reading a sample says, on the rank that reads it and on those that get it from
+  // there.
   void finish();
 
  private:
@@ -67,8 +75,9 @@ class StoreBatch {
 
 class SampleStore {
  public:
-  // `bytes` of each rank: the least that a rank names counts. Without a grid the store of one rank.
-  SampleStore(SourcePtr source, GridPtr grid, std::int64_t bytes);
+  // `bytes` of each rank: the least that a rank names counts. Without a grid the store of one rank. With piece_bytes > 0 what is
+  // not kept is read collectively, in pieces of so many bytes or more; there, too, the least counts.
+  SampleStore(SourcePtr source, GridPtr grid, std::int64_t bytes, std::int64_t piece_bytes = 0);
 
   // The i-th sample of a batch, and which ranks along the axis `sample` it is for.
   struct Wanted {
@@ -90,7 +99,12 @@ class SampleStore {
   std::int64_t room_for(const std::vector<std::int64_t>& samples) const;
 
  private:
-  using Block = std::array<RegionPtr, 2>;  // values, targets of cells
+  using Block = std::array<RegionPtr, 2>;  // values, targets
+  // Who has which cells of a sample.
+  struct Holder {
+    int rank = 0;
+    Box box;
+  };
 
   bool cells_have_targets() const { return source_->target_type().per_cell; }
   // Bytes of a cell: of the values, of the targets.
@@ -106,11 +120,19 @@ class SampleStore {
   // The group that keeps a sample, with those that `group` would from now on; -1: none.
   int keeper(std::int64_t sample, int group);
   const Block& read(std::int64_t sample);
+  // Which of the ranks that share a sample read which cells of it, so that together they have every box of `boxes`; other ones
+  // for every `turn`.
+  std::vector<Holder> pieces(int group, const std::vector<std::vector<Box>>& boxes, std::int64_t turn) const;
+  // Has a part's boxes of the i-th sample copied from the holders, of which `block` is this rank's, to the ranks of a group.
+  void deliver(StoreBatch& to, Region::Part part, std::size_t i, int group, const std::vector<Holder>& holders,
+               const RegionPtr& block, const std::function<std::vector<Box>(int rank)>& boxes) const;
+  // The i-th sample, which is this rank's, and not kept.
+  void read_together(StoreBatch& to, std::size_t i, const Wanted& wanted, const BoxesOf& boxes) const;
 
   SourcePtr source_;
   GridPtr grid_;
   std::shared_ptr<Transport> transport_;  // made with the first batch, as the limit is agreed on
-  std::int64_t limit_ = 0, bytes_ = 0, batches_ = 0;
+  std::int64_t limit_ = 0, piece_bytes_ = 0, bytes_ = 0, batches_ = 0;
   std::vector<std::vector<int>> coordinates_;      // of every rank
   std::vector<std::vector<int>> members_;          // by group
   std::vector<std::int64_t> used_;                 // bytes, by group, as most_bytes() counts them

@@ -1,6 +1,7 @@
 // Ways to feed ranks that each have a block of every sample, side by side; and the patterns of MLPerf Storage.
 //
-//   build/tests/readers [--side 128] [--samples 24] [--compute 20] [--folder /tmp]; mpiexec -n 2 build/tests/readers
+//   build/tests/readers [--side 128] [--samples 24] [--compute 20] [--folder /tmp] [--along width]
+//   mpiexec -n 2 build/tests/readers
 //   build/tests/readers --mlperf
 //
 // Each way fetches one batch ahead, on a thread of its own, while "compute" sleeps. GB/s are bytes of whole samples, as stored,
@@ -45,7 +46,7 @@ using Clock = std::chrono::steady_clock;
 struct Options {
   std::int64_t side = 128, samples = 24, records = 96, volumes = 10;
   double compute = 20;  // ms
-  std::string folder = fs::temp_directory_path().string();
+  std::string folder = fs::temp_directory_path().string(), along = "depth";
   bool mlperf = false;
   int prefetch = 4;  // as many as MLPerf Storage's own reader of CosmoFlow has threads
 };
@@ -141,16 +142,27 @@ void compare_ways(Session& session, const Options& o, const fs::path& folder) {
   for (const auto& way : ways) print(way.name, measure(o.samples, static_cast<double>(bytes), o.compute / 1e3, world, way.fetch));
 
   // Loaders put float32 batches together, too. With flips every rank needs blocks of all.
+  const GridExtents grid{.depth = o.along == "depth" ? ranks : 1,
+                         .height = o.along == "height" ? ranks : 1,
+                         .width = o.along == "width" ? ranks : 1};
+  if (rank == 0) fmt::print("loader of float32 batches, along {}\n", o.along);
+  struct From {
+    const char* name;
+    std::int64_t store = 0;
+    bool collective = false;
+  };
   for (const bool flips : {false, true})
-    for (const std::int64_t store : {std::int64_t{0}, std::int64_t{1} << 34}) {
-      const data::Loader loader(source, {.grid = session.grid({.depth = ranks}),
+    for (const auto& [from, store, collective] :
+         {From{"files"}, From{"files, collective", 0, true}, From{"store", std::int64_t{1} << 34}}) {
+      const data::Loader loader(source, {.grid = session.grid(grid),
                                          .batch = 1,
                                          .seed = 1,
                                          .shuffle = true,
                                          .flips = flips,
                                          .assemble_ahead = true,
                                          .cache_bytes = 0,
-                                         .store_bytes = store});
+                                         .store_bytes = store,
+                                         .collective = collective});
       const auto pass = [&](std::int64_t epoch, double compute) {
         world.barrier();
         const auto begin = Clock::now();
@@ -167,7 +179,7 @@ void compare_ways(Session& session, const Options& o, const fs::path& folder) {
       };
       (void)pass(0, 0);
       Rate rate{static_cast<double>(bytes * o.samples) / pass(1, 0).first, pass(2, o.compute / 1e3).second};
-      print(fmt::format("loader of float32 batches, {}{}", store > 0 ? "store" : "files", flips ? ", flips" : ""), rate);
+      print(fmt::format("  {}{}", from, flips ? ", flips" : ""), rate);
     }
 }
 
@@ -274,6 +286,9 @@ int main(int argc, char** argv) {
   app.add_option("--samples", o.samples)->check(CLI::Range(2, 100000))->capture_default_str();
   app.add_option("--compute", o.compute, "ms of a pretended step")->check(CLI::Range(0.0, 1e6))->capture_default_str();
   app.add_option("--folder", o.folder, "where files are written")->capture_default_str();
+  app.add_option("--along", o.along, "axis that loaders' ranks split")
+      ->check(CLI::IsMember({"depth", "height", "width"}))
+      ->capture_default_str();
   app.add_flag("--mlperf", o.mlperf, "MLPerf Storage's patterns, of one rank");
   app.add_option("--prefetch", o.prefetch, "with that: records read ahead")->check(CLI::Range(0, 64))->capture_default_str();
   app.allow_extras();

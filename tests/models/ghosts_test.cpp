@@ -44,7 +44,7 @@ TEST_CASE("ghosts: batches are the same, and windows within the planes that were
       check_on_ranks(ranks, "ghosts", [&](const Communicator& world) {
         const Communicator comm(std::make_shared<CountingTransport>(world.transport().duplicate(), traffic));
         const auto grid = make_grid(comm, extents);
-        const auto loader = [&](std::int64_t ghosts) {
+        const auto loader = [&](std::int64_t ghosts, bool collective = false) {
           return data::Loader(volumes(), {.grid = grid,
                                           .batch = 2,
                                           .seed = 3,
@@ -53,13 +53,20 @@ TEST_CASE("ghosts: batches are the same, and windows within the planes that were
                                           .shifts = true,
                                           .dtype = DType::float64,
                                           .ghosts = ghosts,
-                                          .store_bytes = store});
+                                          .store_bytes = store,
+                                          .collective = collective,
+                                          .piece_bytes = 100});
         };
-        const auto plain = loader(0), wide = loader(2);
+        const auto plain = loader(0), wide = loader(2), together = loader(2, true);
         for (std::int64_t step = 0; step < 3; ++step) {  // the last one is smaller
           const auto a = plain.batch(0, step), b = wide.batch(0, step);
-          require(same_elements(a.x.without_layout(), b.x.without_layout()) && same_elements(a.y.without_layout(), b.y.without_layout()),
+          require(same_elements(a.x.without_layout(), b.x.without_layout()) &&
+                      same_elements(a.y.without_layout(), b.y.without_layout()),
                   "[test] another batch");
+          const auto c = together.batch(0, step);
+          require(same_elements(c.x.without_layout(), b.x.without_layout()) &&
+                      same_elements(c.y.without_layout(), b.y.without_layout()),
+                  "[test] another batch where ranks read together");
           if (a.x.layout()->global[0] < extents.sample) continue;
           for (const std::int64_t kernel : {3, 5, 7}) {
             const auto w = random_normal({3, kernel, kernel, kernel, 2}, {.key = 4}, 0, 1, DType::float64);
@@ -83,6 +90,13 @@ TEST_CASE("ghosts: batches are the same, and windows within the planes that were
             require((moved == 0) == (kernel <= 5), "[test] kernel {}: {} elements moved", kernel, moved);
             require(traffic.messages.load() > before + moved, "[test] nothing moves without them");
             world.transport().barrier();
+            if (kernel == 5) {
+              Tensor from_others;
+              const auto three = gradient(c.x, from_others);
+              world.transport().barrier();
+              require(same_elements(three, one) && same_elements(from_others.without_layout(), from_files.without_layout()),
+                      "[test] other ghost planes where ranks read together");
+            }
             const auto apart = [](const Tensor& p, const Tensor& q) {
               return max(abs(p.without_layout() - q.without_layout())).item() / (1 + max(abs(q.without_layout())).item());
             };

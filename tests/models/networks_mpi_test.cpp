@@ -1,13 +1,25 @@
 // Whole networks under `mpiexec -n P mpi_networks`: the losses of some steps are those of one rank, on every grid of P ranks in
-// few dimensions, with halos that convolutions wait for and with those that they do not. Rank 0 prints one line per check; a
-// failure ends all ranks with a non-zero exit code. Small and few, because ranks may be more than cores.
+// few dimensions, with halos that convolutions wait for and with those that they do not; and batches that the ranks read
+// together. Rank 0 prints one line per check; a failure ends all ranks with a non-zero exit code. Small and few, because ranks
+// may be more than cores.
+
+#include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
+#include <filesystem>
+#include <span>
+#include <vector>
 
+#include "comm/hdf5/hdf5_file.h"
 #include "comm/launch.h"
+#include "models/data/data.h"
+#include "models/data/sources/function.h"
 #include "tests/support/cases/network_training.h"
 #include "tests/support/cases/split_networks.h"
+#include "tests/support/errors.h"
 #include "tests/support/gradient_check.h"
 
 using namespace mpigrad;
@@ -83,12 +95,80 @@ void check_mixed(const Communicator& world) {
   }
 }
 
+// Samples that ranks read together from HDF5 files are, bit for bit, those of which each rank reads its block, and what one rank
+// cannot read all of them are told.
+void check_collective_reading(const Communicator& world) {
+  if (!hdf5_available()) return;
+  auto& all = world.transport();
+  std::int64_t id = getpid();
+  all.bcast(&id, 1, DType::int64, 0);
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("mpigrad_networks_{}", id);
+  if (all.rank() == 0) {
+    std::filesystem::create_directories(folder);
+    std::vector<std::int16_t> counts(6 * 5 * 7 * 2);
+    for (std::size_t s = 0; s < 5; ++s) {
+      for (std::size_t i = 0; i < counts.size(); ++i) counts[i] = static_cast<std::int16_t>((i * 31 + 7 * s) % 901);
+      Hdf5Writer writer(folder / fmt::format("{}.hdf5", s), true);
+      writer.write("full", {6, 5, 7, 2}, DType::int16, counts.data());
+      writer.write<float>("unitPar", std::array<float, 2>{0.5F, static_cast<float>(s)});
+      writer.commit();
+    }
+  }
+  all.barrier();
+  for (const auto& extents : grids_of(all.size()))
+    for (const bool ahead : {false, true}) {
+      data::LoaderOptions options{.grid = make_grid(world, extents),
+                                  .batch = 2,
+                                  .seed = 3,
+                                  .shuffle = true,
+                                  .flips = ahead,
+                                  .ghosts = 1,
+                                  .prefetch = 2,
+                                  .assemble_ahead = ahead,
+                                  .cache_bytes = 0,
+                                  .piece_bytes = 200};
+      const data::Loader alone(folder, options);
+      options.collective = true;
+      const data::Loader together(folder, options);
+      for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
+        auto expected = alone.epoch(epoch);
+        auto at = expected.begin();
+        for (const auto& [x, y] : together.epoch(epoch)) {
+          require(x.without_layout().to_vector() == at->x.without_layout().to_vector() &&
+                      y.without_layout().to_vector() == at->y.without_layout().to_vector(),
+                  "[networks] another batch where ranks read together");
+          ++at;
+        }
+        require(at == expected.end(), "[networks] fewer batches where ranks read together");
+      }
+    }
+  if (all.size() == 2) {
+    data::FunctionSamples made{.size = 1, .extents = {6, 5, 7}, .target_names = {"a"}};
+    made.values = [&](std::int64_t sample, const Box&, std::span<float> out) {
+      require(all.rank() == 0, "[test] sample {} is lost", sample);
+      std::fill(out.begin(), out.end(), 1.0F);
+    };
+    made.targets = [](std::int64_t) { return std::vector<double>{0}; };
+    const data::Loader loader(
+        std::make_shared<data::FunctionSource>(made),
+        {.grid = make_grid(world, {.depth = 2}), .ghosts = 1, .prefetch = 0, .collective = true, .piece_bytes = 1});
+    const auto text = error_text([&] { (void)loader.batch(0, 0); });
+    require(has(text, "[test] sample 0 is lost"), "[networks] rank {} is told: '{}'", all.rank(), text);
+  }
+  all.barrier();
+  if (all.rank() == 0) {
+    std::filesystem::remove_all(folder);
+    std::printf("ok: samples that ranks read together, %d ranks\n", all.size()), std::fflush(stdout);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   return launch(argc, argv, [](const std::shared_ptr<Transport>& transport) {
     using Kind = nn::NormAttributes::Kind;
     const Communicator world(transport);
+    check_collective_reading(world);
     check_mixed(world);
     check(world, "CosmoFlow", CosmoFlowRun{.options = {.filter_divisor = 8}, .batch = 3, .steps = 2});
     check(world, "CosmoFlow with batch norm",

@@ -1,5 +1,5 @@
-// Samples kept in the memory of the ranks: the same batches as read from files, each file read once, and no more kept than
-// allowed.
+// Samples kept in the memory of the ranks, and samples that ranks read together: the same batches as read from files, each file
+// read once, and no more kept than allowed.
 
 #include <doctest/doctest.h>
 
@@ -194,6 +194,85 @@ TEST_CASE("store: a sample that one rank cannot read ends all of them, with its 
     });
     CHECK(!error.empty());
     CHECK((has(error, "cannot be read") || has(error, "could not read a sample")));
+  }
+}
+
+TEST_CASE("collective reading: batches are those of independent reading, and every cell is read once in each epoch") {
+  const std::vector<GridExtents> grids{{.sample = 1},
+                                       {.sample = 2, .depth = 2},
+                                       {.depth = 5},
+                                       {.sample = 2, .height = 2, .width = 3},
+                                       {.depth = 2, .width = 2, .channel = 2}};
+  constexpr std::int64_t read_samples = 7 + 11 + 11;  // the first epoch begins with its second batch
+  for (const bool cells : {false, true})
+    for (const bool moved : {false, true}) {
+      const LoaderOptions plain{.batch = 4, .seed = 3, .shuffle = true, .flips = moved, .shifts = moved, .cache_bytes = 0};
+      const auto expected = gathered({}, plain, cells, false, std::make_shared<Reads>());
+      int turn = 0;
+      for (const auto& grid : grids)
+        for (const std::int64_t piece : {1, 300, 1 << 20}) {  // all ranks, some, or one
+          auto options = plain;
+          options.collective = true, options.piece_bytes = piece;
+          options.prefetch = turn % 3, options.assemble_ahead = turn % 2 == 0, ++turn;
+          const auto reads = std::make_shared<Reads>();
+          Loader::InStore stored;
+          CHECK(gathered(grid, options, cells, false, reads, &stored) == expected);
+          CHECK(reads->cells == read_samples * 6 * 5 * 7 * grid.channel);
+          CHECK(reads->target_cells == (cells ? read_samples * 6 * 5 * 7 * grid.channel : 0));
+          CHECK(stored.samples == 0);
+          CHECK(stored.bytes == 0);
+        }
+    }
+}
+
+TEST_CASE("collective reading: windows of samples that differ in size, and what does not fit in a store") {
+  LoaderOptions options{.batch = 3,
+                        .seed = 4,
+                        .shuffle = true,
+                        .flips = true,
+                        .crop = Crop{.extents = {4, 4, 5}},
+                        .prefetch = 0,
+                        .cache_bytes = 0,
+                        .piece_bytes = 100};
+  const auto independent = std::make_shared<Reads>();
+  const auto expected = gathered({}, options, true, true, independent);
+  options.collective = true;
+  const GridExtents grid{.sample = 2, .depth = 2, .width = 2};
+  const auto together = std::make_shared<Reads>();
+  CHECK(gathered(grid, options, true, true, together) == expected);
+  CHECK(together->cells == independent->cells);  // of the windows, and no more
+  options.store_bytes = 100;
+  const auto reads = std::make_shared<Reads>();
+  Loader::InStore stored;
+  CHECK(gathered(grid, options, true, true, reads, &stored) == expected);
+  CHECK(stored.samples > 0);
+  CHECK(stored.samples < 11);
+  CHECK_THROWS_AS(Loader(std::make_shared<Counted>(reads, false, false), {.collective = true, .piece_bytes = 0}), Error);
+}
+
+TEST_CASE("collective reading: a piece that one rank cannot read ends all ranks with the reason") {
+  for (const bool ahead : {false, true}) {
+    std::atomic<int> told{0};
+    const auto error = error_text([&] {
+      on_ranks(4, [&](const Communicator& world) {
+        const auto mine = std::make_shared<Reads>();
+        if (world.rank() == 2) mine->failures = 3;
+        // All four share the samples, and with flips each needs what rank 2 reads.
+        const Loader loader(std::make_shared<Counted>(mine, false, false), {.grid = make_grid(world, {.depth = 2, .width = 2}),
+                                                                            .batch = 2,
+                                                                            .flips = true,
+                                                                            .assemble_ahead = ahead,
+                                                                            .collective = true,
+                                                                            .piece_bytes = 1});
+        const auto mine_says = error_text([&] {
+          for (const auto& batch : loader.epoch(0)) CHECK(batch.x.dim(0) == 0);
+        });
+        if (has(mine_says, "cannot be read")) ++told;
+        fail("{}", mine_says);
+      });
+    });
+    CHECK(told >= 1);
+    CHECK(has(error, "[test] sample 0 cannot be read"));
   }
 }
 
