@@ -280,9 +280,10 @@ void SampleStore::read_together(StoreBatch& to, std::size_t i, const Wanted& wan
   const auto boxes_of = [&](int rank) {
     return all[static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin())];
   };
+  Reads reads;
   const auto block_in = [&](Region::Part part, const std::vector<Holder>& of) -> RegionPtr {
     const auto mine = std::find_if(of.begin(), of.end(), [&](const auto& holder) { return holder.rank == me; });
-    return mine == of.end() ? nullptr : start_read(source_, part, wanted.sample, mine->box);
+    return mine == of.end() ? nullptr : start_read(source_, part, wanted.sample, mine->box, reads);
   };
   deliver(to, Region::Part::values, i, wanted.group, holders, block_in(Region::Part::values, holders), boxes_of);
   if (cells_have_targets()) {
@@ -294,6 +295,7 @@ void SampleStore::read_together(StoreBatch& to, std::size_t i, const Wanted& wan
     deliver(to, Region::Part::targets, i, wanted.group, row, block_in(Region::Part::targets, row),
             [](int) { return std::vector<Box>{one_cell()}; });
   }
+  reads.start(*source_);
 }
 
 std::shared_ptr<StoreBatch> SampleStore::start(const std::vector<Wanted>& batch, const BoxesOf& boxes, bool later) {
