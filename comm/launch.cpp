@@ -25,6 +25,7 @@
 #include <omp.h>
 #endif
 
+#include "comm/hdf5/io_thread.h"
 #include "comm/transport/watch/checks.h"
 #include "comm/transport/device/device_transport.h"
 #include "comm/transport/environment.h"
@@ -212,6 +213,7 @@ int launch_mpi(const LaunchOptions& options, std::string problem, int& argc, cha
   const int expected = options.ranks;
   std::shared_ptr<Transport> world;
   try {
+    hdf5::open_library();  // before MPI: see there
     world = mpi_world(&argc, &argv);
     if (problem.empty() && expected != 0 && expected != world->size())
       problem =

@@ -41,6 +41,9 @@ class Handle {
   Close close_ = nullptr;
 };
 
+// A file that cannot be closed, because nothing more of it can be written: nobody tries again, at the program's end neither.
+void leave_open(hid_t file);
+
 // Runs f on the I/O thread, with the library's own printing of errors switched off, and waits.
 template <class F>
 auto on_io_thread(F f) {

@@ -15,8 +15,6 @@ namespace mpigrad {
 
 namespace hdf5 {
 
-void open_library() { H5open(); }
-
 namespace {
 
 // Of what HDF5 says about a failed read or write, with the time, addresses and lengths, what happened and the system's reason.

@@ -43,7 +43,11 @@ struct Hdf5Writer::State {
         std::filesystem::resize_file(temporary, 0, ignored);
         return flushed();
       };
-      if (sharing != Sharing::processes && file >= 0 && (flushed_to_memory() || flushed_to_freed_disk())) file.close();
+      if (sharing != Sharing::processes && file >= 0) {
+        // Neither is possible under a limit on the size of files, which is one for memory, too.
+        if (flushed_to_memory() || flushed_to_freed_disk()) file.close();
+        else hdf5::leave_open(file);
+      }
       H5Eclear2(H5E_DEFAULT);
       file.release();
       std::filesystem::remove(temporary, ignored);

@@ -71,6 +71,7 @@ std::optional<std::string> command_problem(const CLI::App& app, int argc, char**
 }
 
 int parse_on(CLI::App& app, int argc, char** argv, Transport* transport) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows beyond `ulimit -f` is an error of who writes it
   const int rank = transport != nullptr ? transport->rank() : 0;
   if (app.get_footer().empty())
     app.footer(

@@ -54,6 +54,10 @@ for kind in busy apart; do
   judge "misuse_mpi $kind with a watchdog of training" succeeds
 done
 
+# One rank, which ends by itself and not by the launcher: MPI and HDF5 end over a file that cannot be closed.
+checked '' 1 "$program" disk "$work"
+judge 'misuse_mpi disk' eval '[ "$status" -eq 1 ] && [ "$(wc -l <"$work/all")" -eq 1 ] && grep -q "full.h5: .*File too large" "$work/all"'
+
 warned_once() { succeeds && [ "$(grep -c 'looks like a replicated loss; gradients will be 3 times' "$work/all")" -eq 1 ]; }
 checked '' 3 "$program" replicated
 judge 'misuse_mpi replicated: one warning' warned_once

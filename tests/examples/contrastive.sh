@@ -399,6 +399,9 @@ ranks 2 "$tool" train --data "$work/cut-images-idx3-ubyte" $small --out "$work/r
 judge 'a truncated file' refuses_once 'cut-images-idx3-ubyte'
 ranks 2 "$tool" embed --data "$data" --weights "$data" --out "$work/refused"
 judge 'weights that are none' refuses_once 'bars-images'
+# shellcheck disable=SC2086,SC2016
+run sh -c 'ulimit -f 16 && exec "$@"' sh "$tool" train --transport threads --data "$data" $small --checkpoint-every 1 --out "$work/limit" --quiet
+judge 'a limit on the size of files' refuses_once 'checkpoint.h5: cannot be .*: File too large'
 mkdir "$work/disk"
 if unshare -rm mount -t tmpfs -o size=16k tmpfs "$work/disk" 2>/dev/null; then
   # shellcheck disable=SC2086,SC2016
