@@ -93,3 +93,11 @@ says() { succeeds && grep -q -e "$1" "$work/out"; }
 refuses_arguments() {
   [ "$status" -eq 2 ] && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q -e "$1" "$work/err" && [ ! -s "$work/out" ]
 }
+# same_training METRICS METRICS: the training losses of two or more epochs, to 1e-9 of them.
+same_training() {
+  succeeds && awk -F, '
+    FNR == 1 { file++; next }
+    file == 1 { a[FNR] = $2 }
+    file == 2 { d = $2 - a[FNR]; if (d < 0) d = -d; n++; if (d > 1e-9 * a[FNR]) bad = 1 }
+    END { exit bad || n < 2 }' "$1" "$2"
+}

@@ -39,6 +39,7 @@ void add_options(CLI::App& app, TrainOptions& o) {
       ->capture_default_str()
       ->group("Data");
   trainer::add_data_options(app, o);
+  trainer::add_store_option(app, o);
   trainer::add_grid_option(app, o);
   trainer::add_communication_option(app, o);
   trainer::add_layer_grid_option(app, o);

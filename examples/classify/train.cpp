@@ -43,6 +43,7 @@ int train(const Communicator& world, const TrainOptions& o) {
         .grid = grid, .batch = o.batch / o.accumulate, .seed = o.seed, .dtype = trainer::dtype_of(o)};
     auto options = common;
     options.shuffle = true, options.flips = o.flips, options.drop_last = true;
+    options.store_bytes = trainer::store_bytes_of(o), options.ghosts = o.ghosts;
     train_set.emplace(sets.training, options);
     validation_set.emplace(sets.validation, common);
     net = std::make_unique<Network>(network_options(o, recipe));

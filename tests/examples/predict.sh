@@ -137,6 +137,8 @@ says_error() { succeeds && grep -q -e "$1" "$work/err"; }
 {
   run "$cosmoflow" $long $batch --resume --out "$work/whole"
   judge '--resume where there is no checkpoint: training begins' says_error 'no checkpoint in .*whole: training begins'
+  ranks 2 "$cosmoflow" $long $batch --grid depth=2 --ghosts 3 --store 1 --out "$work/ghosts"
+  judge 'planes around blocks, and samples that ranks keep: the same losses' same_training "$work/whole/metrics.csv" "$work/ghosts/metrics.csv"
   # ended SIGNAL OUT: once there is a checkpoint.
   ended() {
     "$cosmoflow" $long $batch --quiet --out "$work/$2" >"$work/out" 2>"$work/err" &
@@ -268,7 +270,8 @@ classify=$tools/classify
 train() { # train OUT OPTIONS...: for $epochs
   out=$1
   shift
-  run "$classify" train --filters 4 --batch 6 --epochs "${epochs:-6}" --norm-momentum 0.5 --learning-rate 0.01 --dtype float64 --quiet --flips --out "$work/$out" "$@"
+  # shellcheck disable=SC2086  # with its number of ranks
+  ${launcher:-run} "$classify" train --filters 4 --batch 6 --epochs "${epochs:-6}" --norm-momentum 0.5 --learning-rate 0.01 --dtype float64 --quiet --flips --out "$work/$out" "$@"
 }
 split='--validation-fraction 0.25 --split-seed 5'
 # shellcheck disable=SC2086  # two options
@@ -282,6 +285,9 @@ train groups --data "$work/scans.h5"
 judge 'classify trains on packed groups' rows "$work/groups/predictions.csv" 6
 column() { cut -d, -f 2,3 "$1/metrics.csv"; }
 judge 'volumes in folders and packed groups: the same losses' test "$(column "$work/folder")" = "$(column "$work/groups")"
+launcher='ranks 2' && train kept --data "$work/scans.h5" --grid depth=2 --ghosts 2 --store 1
+launcher=
+judge 'so have planes around blocks, and samples that ranks keep' same_training "$work/groups/metrics.csv" "$work/kept/metrics.csv"
 weights=$work/folder/weights.h5
 probabilities() { tail -n +2 "$1/predictions.csv" | cut -d, -f 4-; }
 judge 'and the same probabilities' test "$(probabilities "$work/folder")" = "$(probabilities "$work/groups")"

@@ -82,13 +82,6 @@ low, high = map(float, sys.argv[3:])
 sys.exit(not low <= json.load(open(sys.argv[1]))[sys.argv[2]] <= high)
 END
 }
-same_losses() {
-  succeeds && awk -F, '
-    FNR == 1 { file++; next }
-    file == 1 { a[FNR] = $2 }
-    file == 2 { d = $2 - a[FNR]; if (d < 0) d = -d; n++; if (d > 1e-9 * a[FNR]) bad = 1 }
-    END { exit bad || n < 2 }' "$1" "$2"
-}
 # same_cells FILE FILE: the same labels on the same cells.
 same_cells() {
   succeeds && python3 - "$@" <<'END'
@@ -114,15 +107,15 @@ train="$tool train --data $work/data --window 16,16,12 --batch 2 --learning-rate
   judge 'it draws a picture' test -s "$work/run/unet3d.png"
   run $train $small --epochs 2 --dtype float64 --out "$work/one"
   ranks 2 $train $small --epochs 2 --dtype float64 --grid depth=2 --out "$work/two"
-  judge 'two ranks along the depth have the losses of one' same_losses "$work/one/metrics.csv" "$work/two/metrics.csv"
+  judge 'two ranks along the depth have the losses of one' same_training "$work/one/metrics.csv" "$work/two/metrics.csv"
   ranks 2 $train $small --epochs 2 --dtype float64 --grid depth=2 --ghosts 1 --read collective --out "$work/ghosts"
-  judge 'so they have where planes around their blocks are read, by both together' same_losses "$work/one/metrics.csv" "$work/ghosts/metrics.csv"
+  judge 'so they have where planes around their blocks are read, by both together' same_training "$work/one/metrics.csv" "$work/ghosts/metrics.csv"
   threads 4 $train $small --epochs 2 --dtype float64 --grid sample=2,height=2 --variant mlperf --out "$work/four"
-  judge 'so have threads that split samples and heights' same_losses "$work/one/metrics.csv" "$work/four/metrics.csv"
+  judge 'so have threads that split samples and heights' same_training "$work/one/metrics.csv" "$work/four/metrics.csv"
   threads 4 $train $small --epochs 2 --dtype float64 --grid sample=2,filter=2 --grid-of bottom:depth=2,channel=2 --out "$work/mixed"
-  judge 'so have threads that split filters, and channels at the bottom' same_losses "$work/one/metrics.csv" "$work/mixed/metrics.csv"
+  judge 'so have threads that split filters, and channels at the bottom' same_training "$work/one/metrics.csv" "$work/mixed/metrics.csv"
   ranks 2 $train $small --epochs 2 --dtype float64 --grid depth=2 --sharded-weights --out "$work/parts"
-  judge 'so have two ranks that store parts of the weights' same_losses "$work/one/metrics.csv" "$work/parts/metrics.csv"
+  judge 'so have two ranks that store parts of the weights' same_training "$work/one/metrics.csv" "$work/parts/metrics.csv"
   run $train $small --epochs 1 --dtype float64 --checkpoint-every 1 --out "$work/part"
   run $train $small --epochs 2 --dtype float64 --resume "$work/part/checkpoint.h5" --schedule cosine --out "$work/part" --overwrite
   judge 'training goes on from a checkpoint' succeeds
