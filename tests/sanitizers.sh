@@ -1,9 +1,10 @@
 #!/bin/sh
 # Builds the library and `unit` with GCC's sanitizers, in folders of their own, and runs the tests in parts:
 #
-#   sh tests/sanitizers.sh [address] [thread]      both where none is named
+#   sh tests/sanitizers.sh [address] [readers] [thread]      address and thread where none is named
 #
-#   address   addresses, leaks and undefined behaviour in one build; all tests
+#   address   addresses, leaks and undefined behaviour in one build; all tests, and the readers of files
+#   readers   of that build only `reader_fuzz`, which gives every reader MPIGRAD_SANITIZED_INPUTS damaged files, 100000 where unset
 #   thread    races and deadlocks of what runs on several threads: ranks of the `threads` transport, watchdog, I/O thread, loaders.
 #             With OMP_NUM_THREADS=1, because libgomp is not instrumented and its barriers are not seen.
 #
@@ -19,12 +20,12 @@ outer_progress=${MPIGRAD_TEST_PROGRESS:-}
 . "$root/tests/watch.sh"
 lists=$root/tests/sanitizers
 case " $* " in
-  *' -h '* | *' --help '*) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  *' -h '* | *' --help '*) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 0 ;;
 esac
 for kind; do
   case $kind in
-    address | thread) ;;
-    *) die "sanitizers.sh knows address and thread, got $kind" ;;
+    address | readers | thread) ;;
+    *) die "sanitizers.sh knows address, readers and thread, got $kind" ;;
   esac
 done
 [ "$#" -gt 0 ] || set -- address thread
@@ -39,17 +40,19 @@ too_long='CosmoFlow*20 steps*'
 
 # Only what is needed is built, with the plain loops of framework/target_clones.h and line numbers. Sums of the optimiser stay as they are.
 build_sanitized() {
-  folder=$build/sanitize-$1
+  programs='tests/unit tests/reader_fuzz'
   case $1 in
-    address) flags=address,undefined ;;
-    thread) flags=thread ;;
+    address) folder=$build/sanitize-address flags=address,undefined ;;
+    readers) folder=$build/sanitize-address flags=address,undefined programs=tests/reader_fuzz ;;
+    thread) folder=$build/sanitize-thread flags=thread programs=tests/unit ;;
   esac
   say "building with -fsanitize=$flags in $folder"
   if [ ! -f "$folder/build.ninja" ]; then
     meson setup "$folder" "$root" --buildtype=plain -Doptimization=1 -Db_sanitize="$flags" -Dcpp_args='-g1 -fno-omit-frame-pointer' \
       -Dtests=true -Dcuda=disabled >"$output" 2>&1 || return 1
   fi
-  ninja -C "$folder" tests/unit tests/reader_fuzz >"$output" 2>&1
+  # shellcheck disable=SC2086  # one or two
+  ninja -C "$folder" $programs >"$output" 2>&1
 }
 
 # part NAME COMMAND...: some tests of one build.
@@ -97,6 +100,13 @@ in_parts() {
   done
 }
 
+# Damaged files; leaks are looked for in the tests.
+readers() {
+  # shellcheck disable=SC2086  # several words, or none
+  ASAN_OPTIONS="$ASAN_OPTIONS:detect_leaks=0:max_allocation_size_mb=4096" part 'address sanitizer, damaged files' $fixed_addresses \
+    "$build/sanitize-address/tests/reader_fuzz" --inputs "${MPIGRAD_SANITIZED_INPUTS:-100000}"
+}
+
 unset MPIGRAD_TEST_ALL  # the long tests take days here
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 export ASAN_OPTIONS="detect_stack_use_after_return=1:allocator_may_return_null=1:detect_leaks=1"
@@ -119,10 +129,9 @@ for kind; do
   case $kind in
     address)
       in_parts address '*'
-      # 100,000 damaged files; leaks are looked for above.
-      ASAN_OPTIONS="$ASAN_OPTIONS:detect_leaks=0:max_allocation_size_mb=4096" \
-        part 'address sanitizer, damaged files' $fixed_addresses "$build/sanitize-address/tests/reader_fuzz" --inputs 100000
+      readers
       ;;
+    readers) readers ;;
     thread) in_parts thread "$threaded" ;;
   esac
 done
