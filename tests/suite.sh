@@ -93,8 +93,8 @@ says() { succeeds && grep -q -e "$1" "$work/out"; }
 refuses_arguments() {
   [ "$status" -eq 2 ] && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q -e "$1" "$work/err" && [ ! -s "$work/out" ]
 }
-# same_training METRICS METRICS: the training losses of two or more epochs, to 1e-9 of them.
-same_training() {
+# near_losses METRICS METRICS: the training losses of two or more epochs, to 1e-9 of them.
+near_losses() {
   succeeds && awk -F, '
     FNR == 1 { file++; next }
     file == 1 { a[FNR] = $2 }

@@ -138,7 +138,7 @@ says_error() { succeeds && grep -q -e "$1" "$work/err"; }
   run "$cosmoflow" $long $batch --resume --out "$work/whole"
   judge '--resume where there is no checkpoint: training begins' says_error 'no checkpoint in .*whole: training begins'
   ranks 2 "$cosmoflow" $long $batch --grid depth=2 --ghosts 3 --store 1 --out "$work/ghosts"
-  judge 'planes around blocks, and samples that ranks keep: the same losses' same_training "$work/whole/metrics.csv" "$work/ghosts/metrics.csv"
+  judge 'planes around blocks, and samples that ranks keep: the same losses' near_losses "$work/whole/metrics.csv" "$work/ghosts/metrics.csv"
   # ended SIGNAL OUT: once there is a checkpoint.
   ended() {
     "$cosmoflow" $long $batch --quiet --out "$work/$2" >"$work/out" 2>"$work/err" &
@@ -287,7 +287,7 @@ column() { cut -d, -f 2,3 "$1/metrics.csv"; }
 judge 'volumes in folders and packed groups: the same losses' test "$(column "$work/folder")" = "$(column "$work/groups")"
 launcher='ranks 2' && train kept --data "$work/scans.h5" --grid depth=2 --ghosts 2 --store 1
 launcher=
-judge 'so have planes around blocks, and samples that ranks keep' same_training "$work/groups/metrics.csv" "$work/kept/metrics.csv"
+judge 'so have planes around blocks, and samples that ranks keep' near_losses "$work/groups/metrics.csv" "$work/kept/metrics.csv"
 weights=$work/folder/weights.h5
 probabilities() { tail -n +2 "$1/predictions.csv" | cut -d, -f 4-; }
 judge 'and the same probabilities' test "$(probabilities "$work/folder")" = "$(probabilities "$work/groups")"
