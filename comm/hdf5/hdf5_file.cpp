@@ -1,6 +1,7 @@
 #include "comm/hdf5/hdf5_file.h"
 
 #include <fmt/ranges.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -119,9 +120,22 @@ using hdf5::on_io_thread;
 
 bool hdf5_available() { return true; }
 
+namespace {
+
+// Of an open file, also where its name has gone to another; -1: its driver has no such thing.
+off_t size_of_open(hid_t file) {
+  void* descriptor = nullptr;
+  struct stat info {};
+  if (H5Fget_vfd_handle(file, H5P_DEFAULT, &descriptor) < 0 || descriptor == nullptr) return -1;
+  return ::fstat(*static_cast<const int*>(descriptor), &info) == 0 ? info.st_size : -1;
+}
+
+}  // namespace
+
 struct Hdf5Reader::State {
   std::filesystem::path path;
   Handle file;
+  off_t bytes = 0;                              // when it was opened
   mutable std::set<std::string> within_folder;  // datasets that were looked at
   mutable std::string refused;                  // why a link was not followed; virtual datasets keep its address
   ~State() {
@@ -272,6 +286,10 @@ void Hdf5Reader::State::read(const std::string& name, std::span<const std::int64
   require(!out_of_range, "[hdf5] {}: dataset '{}' ({}) holds a value that does not fit {}", path.string(), name, stored.stored,
           name_of(type));
   check(status, path, fmt::format("dataset '{}' cannot be read", name));
+  // HDF5 takes what is behind a file's end for zeros.
+  const auto now = size_of_open(file);
+  require(now >= bytes, "[hdf5] {}: the file has become shorter since it was opened: {} bytes instead of {}", path.string(), now,
+          bytes);
 }
 
 Handle Hdf5Reader::State::open_attribute(const std::string& object, const std::string& name) const {
@@ -297,6 +315,7 @@ Hdf5Reader::Hdf5Reader(const std::filesystem::path& path) {
     const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
     H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
     state->file = Handle(check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), path, "cannot be opened"), H5Fclose);
+    state->bytes = size_of_open(state->file);
     return state;
   });
 }

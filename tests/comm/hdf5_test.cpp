@@ -126,6 +126,21 @@ TEST_CASE("hdf5: bad files and bad requests are refused by name") {
   fs::copy_file(path, folder / "short.h5");
   fs::resize_file(folder / "short.h5", fs::file_size(path) / 2);
   CHECK(has(open_error(folder / "short.h5"), "truncated file"));
+  // Cut off while it is open: HDF5 itself gives zeros.
+  fs::copy_file(path, folder / "cut.h5");
+  const Hdf5Reader cut(folder / "cut.h5");
+  const auto names = cut.datasets();
+  const auto dataset = std::find_if(names.begin(), names.end(), [](const auto& each) {
+    return each.kind == Hdf5Dataset::Kind::number && each.shape.elements() > 0;
+  });
+  REQUIRE(dataset != names.end());
+  std::vector<double> numbers(static_cast<std::size_t>(dataset->shape.elements()));
+  const std::vector<std::int64_t> begin(static_cast<std::size_t>(dataset->shape.rank()), 0);
+  const std::vector<std::int64_t> end(dataset->shape.begin(), dataset->shape.end());
+  const auto read_cut = [&] { cut.read(dataset->name, begin, end, DType::float64, numbers.data()); };
+  CHECK(error_text(read_cut) == "");
+  fs::resize_file(folder / "cut.h5", fs::file_size(path) - 8);
+  CHECK(has(error_text(read_cut), "cut.h5: the file has become shorter"));
 
   const Hdf5Reader reader(path);
   std::array<double, 200> out{};
