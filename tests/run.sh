@@ -36,10 +36,10 @@ configure_tests
 build_targets
 choose_launcher
 
-# The list is in tests/meson.build. Limits are one.sh's.
+# The list is in tests/meson.build. Limits are one.sh's. Three at a time on two cores: some suites wait for limits most of the time.
 rm -f "$build/meson-logs/testlog.json"
 # shellcheck disable=SC2086  # several options
-PYTHONUNBUFFERED=1 meson test -C "$build" --no-rebuild --num-processes 2 $suites || [ -s "$build/meson-logs/testlog.json" ] || die "no test ran"
+PYTHONUNBUFFERED=1 meson test -C "$build" --no-rebuild --num-processes 3 $suites || [ -s "$build/meson-logs/testlog.json" ] || die "no test ran"
 if [ -z "${MPIGRAD_TEST_ALL:-}" ] || [ -n "$suites" ]; then exec python3 "$root/tests/summary.py" "$build"; fi
 
 # These build for hours before their first test.

@@ -78,7 +78,7 @@ for attempt in 1 2 3; do
   # shellcheck disable=SC2086
   timeout -k 5 120 "$tools/sample_size" $one --seed 2 --out "$work/killed" >"$work/killed.out" 2>&1 &
   tries=0
-  until ls "$work/killed/size016-seed1/"checkpoint* >/dev/null 2>&1 || [ "$tries" -gt 1200 ]; do
+  until [ -e "$work/killed/size016-seed1/checkpoint.h5" ] || [ "$tries" -gt 1200 ]; do
     sleep 0.05
     tries=$((tries + 1))
   done
