@@ -47,7 +47,7 @@ struct SearchOptions {
   int best = 5;                                                        // plans to return
   // Of the grids that come out best by an estimate, this many are laid out op by op, and up to half as many that are next to the
   // best one of these; 0: all.
-  int traced = 24;
+  int traced = 16;
   double usable = 0.9;                // part of the device's memory that tensors may take: libraries need the rest
   double sample_bytes = 0;            // of one sample on the disk; 0: of the input in float32
   std::int64_t checkpoint_steps = 0;  // steps between two checkpoints; 0: none
