@@ -30,12 +30,26 @@ std::vector<std::int64_t> strides_near(std::int64_t larger, std::int64_t smaller
   return strides;
 }
 
-// The same padding before and behind. `exact`: the last window ends where the padded input does.
-std::optional<std::pair<std::int64_t, std::int64_t>> find(std::int64_t in, std::int64_t out, std::int64_t kernel, bool exact) {
-  for (const auto stride : strides_near(in, out))
+struct Along {
+  std::int64_t stride = 1, padding = 0, output_padding = 0;
+};
+
+// The same padding before and behind, and, where there is such a one, with a last window that ends where the padded input does.
+std::optional<Along> find(std::int64_t in, std::int64_t out, std::int64_t kernel) {
+  for (const bool exact : {true, false})
+    for (const auto stride : strides_near(in, out))
+      for (std::int64_t padding = kernel / 2; padding >= 0; --padding) {
+        const auto room = in + 2 * padding - kernel;
+        if (room >= 0 && room / stride + 1 == out && (!exact || room % stride == 0)) return Along{stride, padding};
+      }
+  return std::nullopt;
+}
+
+std::optional<Along> find_transposed(std::int64_t in, std::int64_t out, std::int64_t kernel) {
+  for (const auto stride : strides_near(out, in))
     for (std::int64_t padding = kernel / 2; padding >= 0; --padding) {
-      const auto room = in + 2 * padding - kernel;
-      if (room >= 0 && room / stride + 1 == out && (!exact || room % stride == 0)) return std::pair(stride, padding);
+      const auto rest = out - ((in - 1) * stride - 2 * padding + kernel);
+      if (rest >= 0 && rest < stride) return Along{stride, padding, rest};
     }
   return std::nullopt;
 }
@@ -44,29 +58,10 @@ Window window_of(const std::string& file, const planner::Layer& layer) {
   Window window;
   for (std::size_t d = 0; d < 3; ++d) {
     const auto in = layer.in_extents[d], out = layer.out_extents[d], kernel = layer.kernel[d];
-    auto found = find(in, out, kernel, true);
-    if (!found) found = find(in, out, kernel, false);
+    const auto found = layer.kind == "conv_transpose" ? find_transposed(in, out, kernel) : find(in, out, kernel);
     if (!found)
       refuse(file, layer, fmt::format("gives {} places of {}: no stride and padding of a kernel of {} do", out, in, kernel));
-    std::tie(window.stride[d], window.padding[d]) = *found;
-  }
-  return window;
-}
-
-Window transposed_window_of(const std::string& file, const planner::Layer& layer) {
-  Window window;
-  for (std::size_t d = 0; d < 3; ++d) {
-    const auto in = layer.in_extents[d], out = layer.out_extents[d], kernel = layer.kernel[d];
-    bool found = false;
-    for (const auto stride : strides_near(out, in))
-      for (std::int64_t padding = kernel / 2; padding >= 0 && !found; --padding) {
-        const auto rest = out - ((in - 1) * stride - 2 * padding + kernel);
-        if (rest < 0 || rest >= stride) continue;
-        window.stride[d] = stride, window.padding[d] = padding, window.output_padding[d] = rest;
-        found = true;
-      }
-    if (!found)
-      refuse(file, layer, fmt::format("gives {} places of {}: no stride and padding of a kernel of {} do", out, in, kernel));
+    window.stride[d] = found->stride, window.padding[d] = found->padding, window.output_padding[d] = found->output_padding;
   }
   return window;
 }
@@ -120,7 +115,7 @@ void add(nn::Sequential& net, const std::string& file, const planner::Layer& lay
     return;
   }
   if (layer.kind == "conv_transpose") {
-    const auto w = transposed_window_of(file, layer);
+    const auto w = window_of(file, layer);
     const auto weights = weights_of(file, layer, in, out);
     net.add<nn::ConvTranspose3d>(name, {.out = layer.out_channels,
                                         .kernel = kernel,

@@ -119,6 +119,21 @@ alike() { succeeds && python3 "$work/alike.py" "$work/alexnet.json" "$work/out";
 judge 'best of a layer file' alike
 run "$plan" simulate --network "$work/alexnet.toml" --machine "$machines/perlmutter.toml" --batch 64 --grid sample=4
 judge 'simulate a layer file' succeeds
+# Of every kind one; 28 is 2 * 14, and 13 what a kernel of 3 with a stride of 2 makes of it.
+python3 - "$work/kinds.toml" <<'END'
+import sys
+
+file, before = open(sys.argv[1], "w"), [8, 28, 28, 4]
+for kind, out, more in (("conv", [4, 14, 14, 16], "kernel = [3, 3, 3]\nweights = 1728\n"), ("batch_norm", 0, "weights = 32\n"), ("activation", 0, ""),
+                        ("conv_transpose", [8, 28, 28, 8], "kernel = [2, 2, 2]\nweights = 1032\n"), ("group_norm", 0, ""), ("instance_norm", 0, ""),
+                        ("layer_norm", 0, ""), ("other", 0, ""), ("max_pool", [3, 13, 13, 8], "kernel = [3, 3, 3]\n"), ("avg_pool", [1, 6, 6, 8], "kernel = [2, 2, 2]\n"),
+                        ("dropout", 0, ""), ("linear", [1, 1, 1, 10], "weights = 2890\n")):
+    inputs = [1, 1, 1, 288] if kind == "linear" else before
+    file.write(f'[[layer]]\nname = "{kind}"\nkind = "{kind}"\nin = {inputs}\nout = {out or before}\n{more}')
+    before = out or before
+END
+run "$plan" simulate --network "$work/kinds.toml" --machine "$machines/perlmutter.toml" --batch 4 --grid sample=2,depth=2
+judge 'a layer file with every kind' succeeds
 sed 's/in = \[1, 13, 13, 384\]/in = [1, 13, 13, 192]/' "$work/alexnet.toml" >"$work/broken.toml"
 of "$work/broken.toml"
 judge 'a layer file that is no chain' refuses "layer .* does not take what .* gives"
