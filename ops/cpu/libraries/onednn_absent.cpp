@@ -5,28 +5,32 @@
 #include "ops/cpu/implementation.h"
 #include "ops/cpu/libraries/blas.h"
 #include "ops/cpu/pool.h"
+#include "ops/cpu/winograd.h"
 
 namespace mpigrad::cpu {
 
 bool onednn_present() { return false; }
 std::string onednn_instruction_set() { return {}; }
-std::string implementation_of(Pass, const ConvProblem&) { return "gathered"; }
+std::string implementation_of(Pass pass, const ConvProblem& p) { return winograd::suits(pass, p) ? "winograd" : "gathered"; }
 std::string native_implementation_of(Pass, const ConvProblem&) { return {}; }
 std::string implementation_of(const PoolProblem&) { return "separated"; }
 
 template <>
 void conv_forward(const ConvProblem& p, const float* x, const float* w, float* y, const Epilogue& e) {
-  gathered::conv_forward(p, x, w, y, e);
+  if (winograd::suits(Pass::forward, p)) winograd::conv_forward(p, x, w, y, e);
+  else gathered::conv_forward(p, x, w, y, e);
 }
 
 template <>
 void conv_data(const ConvProblem& p, const float* gy, const float* w, float* gx, const Epilogue& e) {
-  gathered::conv_data(p, gy, w, gx, e);
+  if (winograd::suits(Pass::data, p)) winograd::conv_data(p, gy, w, gx, e);
+  else gathered::conv_data(p, gy, w, gx, e);
 }
 
 template <>
 void conv_weight(const ConvProblem& p, const float* x, const float* gy, float* gw) {
-  gathered::conv_weight(p, x, gy, gw);
+  if (winograd::suits(Pass::weight, p)) winograd::conv_weight(p, x, gy, gw);
+  else gathered::conv_weight(p, x, gy, gw);
 }
 
 bool native::conv_forward(const ConvProblem&, const BFloat16*, const BFloat16*, BFloat16*, const Epilogue&) { return false; }

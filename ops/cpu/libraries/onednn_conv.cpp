@@ -1,5 +1,5 @@
-// Convolution of float and bfloat16 by oneDNN. Float that it has no optimised kernel for goes to the gathered products; bfloat16
-// is handed back.
+// Convolution of float and bfloat16 by oneDNN. Float goes to our own products where Winograd's filtering is faster, and to the
+// gathered ones where oneDNN has no optimised kernel; bfloat16 is handed back there.
 
 #include <omp.h>
 
@@ -19,6 +19,7 @@
 #include "ops/cpu/libraries/blas.h"
 #include "ops/cpu/libraries/onednn.h"
 #include "ops/cpu/thread_buffer.h"
+#include "ops/cpu/winograd.h"
 #include "ops/problems.h"
 
 namespace mpigrad::cpu {
@@ -186,7 +187,9 @@ std::string onednn_instruction_set() {
 }
 
 std::string implementation_of(Pass pass, const ConvProblem& p) {
-  return find_plan(pass, onednn::Type::f32, ReducedConv(p).problem())->implementation;
+  const ReducedConv reduced(p);
+  if (winograd::suits(pass, reduced.problem())) return "winograd";
+  return find_plan(pass, onednn::Type::f32, reduced.problem())->implementation;
 }
 
 std::string native_implementation_of(Pass pass, const ConvProblem& p) {
@@ -253,7 +256,7 @@ constexpr std::int64_t least_planes = 4;
 struct Part {
   ConvProblem p;
   std::int64_t x = 0, y = 0;
-  std::shared_ptr<const Plan> plan;
+  std::shared_ptr<const Plan> plan;  // null: by winograd.h
 };
 
 // The axis whose planes can be told apart by their offsets: those before it have one element.
@@ -266,7 +269,9 @@ std::size_t outer_axis(const ConvProblem& p) {
 std::vector<Part> parts_of(const ConvProblem& p, onednn::Type type) {
   std::vector<Part> parts;
   const auto add = [&](const ConvProblem& part, std::int64_t x, std::int64_t y) {
-    parts.push_back({.p = part, .x = x, .y = y, .plan = find_plan(Pass::weight, type, part)});
+    parts.push_back({.p = part, .x = x, .y = y, .plan = nullptr});
+    if (type != onednn::Type::f32 || !winograd::suits(Pass::weight, part))
+      parts.back().plan = find_plan(Pass::weight, type, part);
   };
   if (p.batch * volume(p.out) <= cells_at_once || p.in_channels == 0 || volume(p.in) == 0) {
     add(p, 0, 0);
@@ -316,6 +321,7 @@ template <>
 void conv_forward(const ConvProblem& asked, const float* x, const float* w, float* y, const Epilogue& e) {
   const ReducedConv reduced(asked);
   const float* kept = reduced.kept(w);
+  if (winograd::suits(Pass::forward, reduced.problem())) return winograd::conv_forward(reduced.problem(), x, kept, y, e);
   if (!forward(reduced.problem(), x, kept, y, e)) gathered::conv_forward(reduced.problem(), x, kept, y, e);
 }
 
@@ -324,6 +330,7 @@ void conv_data(const ConvProblem& asked, const float* gy, const float* w, float*
   const ReducedConv reduced(asked);
   const ConvProblem& p = reduced.problem();
   const float* kept = reduced.kept(w);
+  if (winograd::suits(Pass::data, p)) return winograd::conv_data(p, gy, kept, gx, e);
   if (!data(p, gy, kept, gx)) return gathered::conv_data(p, gy, kept, gx, e);
   apply_epilogue_parallel(e, p.batch * volume(p.in), p.in_channels, gx);
 }
@@ -333,7 +340,8 @@ void conv_weight(const ConvProblem& asked, const float* x, const float* gy, floa
   const ReducedConv reduced(asked);
   float* const kept = reduced.room(gw);
   add_up(parts_of(reduced.problem(), onednn::Type::f32), weights_of(reduced.problem()), kept, [&](const Part& part) {
-    if (part.plan->usable) weight(*part.plan, x + part.x, gy + part.y, kept);
+    if (!part.plan) winograd::conv_weight(part.p, x + part.x, gy + part.y, kept);
+    else if (part.plan->usable) weight(*part.plan, x + part.x, gy + part.y, kept);
     else gathered::conv_weight(part.p, x + part.x, gy + part.y, kept);
   });
   reduced.place(kept, gw);
