@@ -105,12 +105,15 @@ done
 (cd "$headers" && find . -name '*.h' ! -name mpi_comm.h | sed 's,^\./,,' | sort) >headers.txt
 flags --cflags >flags.txt
 cat >one_header <<'END'
+printf '%s\n' "$2" >>"${MPIGRAD_TEST_PROGRESS:-/dev/null}"
 printf '#include <%s>\n' "$2" | "$1" -std=c++20 -Wall -Wextra -Werror -fsyntax-only -Ipoison $(cat flags.txt) -x c++ - ||
   printf '%s\n' "$2" >>wrong.txt
 END
 : >wrong.txt
 # shellcheck disable=SC2016  # that shell's own arguments
+limit=1800
 run sh -c 'xargs -P "$(nproc)" -n 1 sh one_header "$1" <headers.txt' sh "$compiler"
+unset limit
 none_wrong() { succeeds && [ ! -s wrong.txt ] && [ "$(wc -l <headers.txt)" -gt 80 ]; }
 judge "each of $(wc -l <headers.txt) installed headers compiles by itself, without headers of MPI, CUDA or other vendors; not: $(tr '\n' ' ' <wrong.txt)" \
   none_wrong
@@ -169,8 +172,15 @@ unset PKG_CONFIG_PATH
 run meson setup by-meson . --buildtype=plain -Dmpigrad:cuda=disabled -Dmpigrad:hdf5=disabled -Dmpigrad:formats=disabled \
   -Dmpigrad:protobuf=disabled -Dmpigrad:onednn=disabled -Dmpigrad:openblas=disabled
 judge 'a Meson project takes the library as a subproject' succeeds
-limit=3600  # on a machine that does more than this
-run ninja -C by-meson two_ranks own_layer own_op
+# Minutes on a machine that does more than this: each file that is compiled is progress to those who watch.
+cat >reporting <<'END'
+{ "$@" 2>&1; echo "status $?"; } | {
+  while IFS= read -r line; do printf '%s\n' "$line" | tee -a "${MPIGRAD_TEST_PROGRESS:-/dev/null}"; last=$line; done
+  [ "$last" = 'status 0' ]
+}
+END
+limit=3600
+run sh reporting ninja -C by-meson two_ranks own_layer own_op
 unset limit
 judge 'the programs are compiled with a subproject' succeeds
 what_they_print by-meson 'from a Meson subproject'
