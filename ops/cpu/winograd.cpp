@@ -1,8 +1,8 @@
 // Along one axis two outputs y of three taps w are y = A^T((G w) * (B^T x)), x the four inputs around them; in three dimensions
-// each of A, B and G is applied along each axis. For 2 x 2 x 2 outputs that is a product of each of 64 positions, and with
-// channels a product of matrices for each: tiles x channels by channels x channels. A block of tiles is transformed, multiplied
-// and transformed back while it is in the caches. The gradient of the data is the same with taps turned around; that of the
-// weights, G^T((A gy) * (B^T x)), is the transpose, its products added up over tiles.
+// (or two) each of A, B and G is applied along each axis. For 2 x 2 x 2 outputs that is a product of each of 64 positions (16),
+// and with channels a product of matrices for each: tiles x channels by channels x channels. A block of tiles is transformed,
+// multiplied and transformed back while it is in the caches. The gradient of the data is the same with taps turned around; that
+// of the weights, G^T((A gy) * (B^T x)), is the transpose, its products added up over tiles.
 
 #include "ops/cpu/winograd.h"
 
@@ -18,16 +18,17 @@
 namespace mpigrad::cpu::winograd {
 namespace {
 
-constexpr std::int64_t taps = 27;
 constexpr std::int64_t block_floats = 3 << 16;  // of transformed tiles that a thread has at a time, at most about: 768 KiB
-constexpr std::int64_t most_tiles = 48, least_tiles = 12;
+constexpr std::int64_t most_rows = 3072, least_tiles = 12;  // most_rows: of all positions, 48 tiles in three dimensions
 constexpr std::int64_t weight_floats = 2 << 20;  // of transformed weights that are there at a time, at most about: 8 MiB
 constexpr std::int64_t most_outputs = 128, least_outputs = 64;     // channels that they lead to
 constexpr std::int64_t gradient_rows = 64, gradient_columns = 64;  // channels of a block of weights' gradients
 
-// With fewer tiles the transform of the weights costs more than the products save: measured with 256 channels, where 27 tiles
-// take as long as oneDNN and 64 take 0.7 of it.
-constexpr std::int64_t least_worth = 48;
+// Measured against oneDNN on AVX-512: with fewer tiles the transform of the weights costs more than the products save, and where
+// tiles reach far beyond the outputs too few products are saved. (27 tiles of 256 channels take as long as oneDNN, 64 take 0.7 of
+// it; flat, 64 to 100 tiles take 0.75 to 1.2 and 256 take 0.65 to 0.8; planes of 7 x 7 take 0.9, of 3 x 3 1.6.)
+constexpr std::int64_t least_worth = 48, least_worth_flat = 192;
+constexpr double most_products = 0.6;  // of a direct convolution's
 
 // Positions that lay a power of two apart would share few sets of the first cache.
 constexpr std::int64_t padded(std::int64_t elements) { return elements + lanes; }
@@ -42,17 +43,22 @@ ThreadBuffer& thread_memory() {
   return buffer;
 }
 
-// The tiles of a problem, numbered along the width first.
+// The tiles of a problem, numbered along the width first. Planes that have nothing to do with each other are as samples.
 struct Tiles {
-  explicit Tiles(const ConvProblem& p) : p(p) {
-    for (std::size_t a = 0; a < 3; ++a) count[a] = ceil_div(p.out[a], 2);
+  explicit Tiles(const ConvProblem& given) : p(given), flat(given.kernel[0] == 1) {
+    if (flat) p.batch *= p.in[0], p.in[0] = p.out[0] = 1;
+    count = {flat ? 1 : ceil_div(p.out[0], 2), ceil_div(p.out[1], 2), ceil_div(p.out[2], 2)};
     all = p.batch * volume(count);
   }
+  std::int64_t positions() const { return flat ? 16 : 64; }
+  std::int64_t taps() const { return volume(p.kernel); }
+  const Transforms& transforms() const { return flat ? kernels().flat : kernels().volume; }
   // The cells around tile i that it reads of x, or the ones that it writes of y; `at` is the offset of its first.
   Cells inputs(std::int64_t i, std::int64_t& at) const { return cells(i, p.in, p.in_channels, p.pad_low, at); }
   Cells outputs(std::int64_t i, std::int64_t& at) const { return cells(i, p.out, p.out_channels, {0, 0, 0}, at); }
 
   ConvProblem p;
+  bool flat;
   Extent3 count{};
   std::int64_t all = 0;
 
@@ -70,15 +76,17 @@ struct Tiles {
   }
 };
 
-// Taps of `lanes` x `lanes` channels as the transforms take them, [27, lanes, lanes], the last of them the channels that are next
-// to each other in a product's right matrix.
-using Taps = std::array<float, static_cast<std::size_t>(taps* lanes* lanes)>;
+// Taps of `lanes` x `lanes` channels as the transforms take them, [taps, lanes, lanes], the last of them the channels that are
+// next to each other in a product's right matrix.
+using Taps = std::array<float, std::size_t{27} * lanes * lanes>;
 
-// Out of w [K, 27, C], of channels c and k on. For the gradient of the data K and C change sides and the taps are turned around.
+// Out of w [K, taps, C], of channels c and k on. For the gradient of the data K and C change sides and the taps are turned
+// around.
 void gather(const ConvProblem& p, bool data, const float* w, std::int64_t in, std::int64_t out, Taps& to) {
   const auto at = [](std::int64_t t, std::int64_t i, std::int64_t o) {
     return static_cast<std::size_t>((t * lanes + i) * lanes + o);
   };
+  const std::int64_t taps = volume(p.kernel);
   for (std::int64_t a = 0; a < lanes; ++a)
     for (std::int64_t t = 0; t < taps; ++t) {
       const float* from = w + (((data ? in : out) + a) * taps + (data ? taps - 1 - t : t)) * p.in_channels + (data ? out : in);
@@ -91,19 +99,19 @@ ConvProblem turned(const ConvProblem& p) {
   ConvProblem result = p;
   std::swap(result.in, result.out);
   std::swap(result.in_channels, result.out_channels);
-  for (std::size_t a = 0; a < 3; ++a) result.pad_low[a] = 2 - p.pad_low[a];
+  for (std::size_t a = 0; a < 3; ++a) result.pad_low[a] = p.kernel[a] - 1 - p.pad_low[a];
   return result;
 }
 
 void convolve(const ConvProblem& given, bool data, const float* x, const float* w, float* y, const Epilogue& e) {
   const Tiles tiles(data ? turned(given) : given);
-  const std::int64_t in = tiles.p.in_channels, out = tiles.p.out_channels;
-  const Kernels& kernel = kernels();
+  const std::int64_t in = tiles.p.in_channels, out = tiles.p.out_channels, positions = tiles.positions();
+  const Transforms& transforms = tiles.transforms();
   const std::int64_t threads = omp_get_max_threads();
   const std::int64_t at_once =
       std::min(out, std::clamp(weight_floats / positions / in / lanes * lanes, least_outputs, most_outputs));
   const std::int64_t block = std::clamp<std::int64_t>(
-      std::min(block_floats / positions / (in + at_once), ceil_div(tiles.all, threads)), least_tiles, most_tiles);
+      std::min(block_floats / positions / (in + at_once), ceil_div(tiles.all, threads)), least_tiles, most_rows / positions);
   const std::int64_t blocks = ceil_div(tiles.all, block);
   thread_local ThreadBuffer weights;
   float* const u = memory(weights, positions * in * at_once);
@@ -122,7 +130,7 @@ void convolve(const ConvProblem& given, bool data, const float* x, const float* 
         const std::int64_t c = i / squares * lanes, k = i % squares * lanes;
         gather(given, data, w, c, first + k, part);
         for (std::int64_t row = 0; row < lanes; ++row)
-          kernel.weight(lanes, part.data() + row * lanes, lanes * lanes, u + (c + row) * count + k, in * count);
+          transforms.weight(lanes, part.data() + row * lanes, lanes * lanes, u + (c + row) * count + k, in * count);
       }
 #pragma omp for schedule(dynamic)
       for (std::int64_t b = 0; b < blocks; ++b)
@@ -130,14 +138,15 @@ void convolve(const ConvProblem& given, bool data, const float* x, const float* 
           const std::int64_t begin = b * block, n = std::min(block, tiles.all - begin);
           for (std::int64_t i = 0, at = 0; i < n; ++i) {
             const Cells cells = tiles.inputs(begin + i, at);
-            kernel.input(cells, in, x + at, v + i * in, v_stride);
+            transforms.input(cells, in, x + at, v + i * in, v_stride);
           }
           for (std::int64_t at = 0; at < positions; ++at)
-            kernel.product(n, count, in, v + at * v_stride, in, 1, u + at * in * count, count, false, m + at * m_stride, count);
+            kernels().product(n, count, in, v + at * v_stride, in, 1, u + at * in * count, count, false, m + at * m_stride,
+                              count);
           const float* bias = e.bias == nullptr ? nullptr : static_cast<const float*>(e.bias) + first;
           for (std::int64_t i = 0, at = 0; i < n; ++i) {
             const Cells cells = tiles.outputs(begin + i, at);
-            kernel.output(cells, count, m + i * count, m_stride, bias, static_cast<float>(e.slope), y + at + first);
+            transforms.output(cells, count, m + i * count, m_stride, bias, static_cast<float>(e.slope), y + at + first);
           }
         });
     }
@@ -149,15 +158,19 @@ void convolve(const ConvProblem& given, bool data, const float* x, const float* 
 
 bool possible(const ConvProblem& p) {
   const Extent3 one{1, 1, 1};
-  return p.kernel == Extent3{3, 3, 3} && p.stride == one && p.dilation == one && p.groups == 1 && p.in_channels > 0 &&
-         p.out_channels > 0 && p.in_channels % lanes == 0 && p.out_channels % lanes == 0 && p.batch > 0 && volume(p.in) > 0 &&
-         volume(p.out) > 0;
+  const bool planes = p.kernel[0] == 1 && p.pad_low[0] == 0 && p.in[0] == p.out[0];
+  return (p.kernel[0] == 3 || planes) && p.kernel[1] == 3 && p.kernel[2] == 3 && p.stride == one && p.dilation == one &&
+         p.groups == 1 && p.in_channels > 0 && p.out_channels > 0 && p.in_channels % lanes == 0 && p.out_channels % lanes == 0 &&
+         p.batch > 0 && volume(p.in) > 0 && volume(p.out) > 0;
 }
 
 bool suits(Pass pass, const ConvProblem& p) {
   if (!possible(p) || !fast()) return false;
   const Tiles tiles(pass == Pass::data ? turned(p) : p);
-  return tiles.all >= least_worth;
+  const auto products = static_cast<double>(tiles.positions() * tiles.all);
+  const auto direct = static_cast<double>(tiles.taps() * tiles.p.batch * volume(tiles.p.out));
+  const bool by_tiles = tiles.flat && pass != Pass::weight ? tiles.all >= least_worth_flat : tiles.all >= least_worth;
+  return by_tiles && products <= most_products * direct;
 }
 
 void conv_forward(const ConvProblem& p, const float* x, const float* w, float* y, const Epilogue& e) {
@@ -170,11 +183,13 @@ void conv_data(const ConvProblem& p, const float* gy, const float* w, float* gx,
 
 void conv_weight(const ConvProblem& p, const float* x, const float* gy, float* gw) {
   const Tiles tiles(p);
-  const Kernels& kernel = kernels();
+  const Transforms& transforms = tiles.transforms();
+  const std::int64_t positions = tiles.positions(), taps = tiles.taps();
   const std::int64_t threads = omp_get_max_threads();
   const std::int64_t rows = std::min(gradient_rows, p.in_channels), columns = std::min(gradient_columns, p.out_channels);
   const std::int64_t row_blocks = ceil_div(p.in_channels, rows), pairs = row_blocks * ceil_div(p.out_channels, columns);
-  const std::int64_t block = std::clamp<std::int64_t>(block_floats / positions / (rows + columns), least_tiles, most_tiles);
+  const std::int64_t block =
+      std::clamp<std::int64_t>(block_floats / positions / (rows + columns), least_tiles, most_rows / positions);
   // Where there are fewer blocks of weights than threads, each is shared by several of them, tiles apart.
   const std::int64_t shares = std::min(pairs >= threads ? 1 : ceil_div(threads, pairs), ceil_div(tiles.all, block));
   const std::int64_t size = positions * rows * columns;
@@ -194,7 +209,8 @@ void conv_weight(const ConvProblem& p, const float* x, const float* gy, float* g
       for (std::int64_t c = 0; c < cs; c += lanes)
         for (std::int64_t k = 0; k < ks; k += lanes) {
           for (std::int64_t row = 0; row < lanes; ++row)
-            kernel.weight_gradient(lanes, s + (c + row) * columns + k, rows * columns, part.data() + row * lanes, lanes * lanes);
+            transforms.weight_gradient(lanes, s + (c + row) * columns + k, rows * columns, part.data() + row * lanes,
+                                       lanes * lanes);
           for (std::int64_t o = 0; o < lanes; ++o)
             for (std::int64_t t = 0; t < taps; ++t)
               for (std::int64_t i = 0; i < lanes; ++i)
@@ -214,15 +230,15 @@ void conv_weight(const ConvProblem& p, const float* x, const float* gy, float* g
           const std::int64_t n = std::min(block, end - first);
           for (std::int64_t i = 0, at = 0; i < n; ++i) {
             const Cells cells = tiles.inputs(first + i, at);
-            kernel.input(cells, cs, x + at + c0, v + i * rows, v_stride);
+            transforms.input(cells, cs, x + at + c0, v + i * rows, v_stride);
           }
           for (std::int64_t i = 0, at = 0; i < n; ++i) {
             const Cells cells = tiles.outputs(first + i, at);
-            kernel.gradient(cells, ks, gy + at + k0, g + i * columns, g_stride);
+            transforms.gradient(cells, ks, gy + at + k0, g + i * columns, g_stride);
           }
           for (std::int64_t at = 0; at < positions; ++at)
-            kernel.product(cs, ks, n, v + at * v_stride, 1, rows, g + at * g_stride, columns, first > begin,
-                           s + at * rows * columns, columns);
+            kernels().product(cs, ks, n, v + at * v_stride, 1, rows, g + at * g_stride, columns, first > begin,
+                              s + at * rows * columns, columns);
         }
         if (shares == 1) place(pair, s);
       });

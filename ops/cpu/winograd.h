@@ -1,7 +1,7 @@
 #pragma once
-// Convolutions of 3 x 3 x 3 taps by Winograd's minimal filtering, F(2x2x2, 3x3x3): 64 products for 8 outputs instead of 216. Same
-// contract as the functions of kernels.h; sums are rounded in another order, and a value that is not
-// finite makes NaN of all outputs of a tile that reads it. Sources: Winograd, Arithmetic complexity of
+// Convolutions of 3 x 3 x 3 taps by Winograd's minimal filtering, F(2x2x2, 3x3x3): 64 products for 8 outputs instead of 216; and
+// of 1 x 3 x 3 taps, 16 for 4 instead of 36. Same contract as the functions of kernels.h; sums are rounded in another order, and
+// a value that is not finite makes NaN of all outputs of a tile that reads it. Sources: Winograd, Arithmetic complexity of
 // computations (1980); Lavin and Gray, arXiv 1509.09308; in three dimensions Jia et al., PPoPP 2018.
 
 #include "ops/cpu/implementation.h"
@@ -9,7 +9,8 @@
 
 namespace mpigrad::cpu::winograd {
 
-// Three taps along each axis next to each other, one group, channels in multiples of 16.
+// Three taps along each axis next to each other, or one in depth, which reads and writes the same planes; one group, channels in
+// multiples of 16.
 bool possible(const ConvProblem&);
 // Possible, and faster than a library's convolution: wide vectors, enough tiles for the transform of the weights to pay.
 bool suits(Pass, const ConvProblem&);

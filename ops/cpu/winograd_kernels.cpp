@@ -79,13 +79,13 @@ struct WeightGradientAxis {
   }
 };
 
-// y[to^3] = the transform along all three axes of what x(d, h, w, to) loads; y(d, h, w, value) stores it. Two axes pass through
+// The transform along the last `dims` axes of what x(d, h, w, to) loads; y(d, h, w, value) stores it. Two axes pass through
 // registers, plane by plane.
-template <class Axis, class V, class Load, class Store>
+template <class Axis, int dims, class V, class Load, class Store>
 MPIGRAD_BODY void transform(const Load& x, const Store& y) {
-  constexpr int n = Axis::from, m = Axis::to;
-  V planes[n * m * m];
-  for (int d = 0; d < n; ++d) {
+  constexpr int n = Axis::from, m = Axis::to, depth = dims == 3 ? n : 1;
+  V planes[depth * m * m];
+  for (int d = 0; d < depth; ++d) {
     V cells[n * n], half[n * m];
 #pragma GCC unroll 4
     for (int h = 0; h < n; ++h)
@@ -97,17 +97,21 @@ MPIGRAD_BODY void transform(const Load& x, const Store& y) {
     for (int w = 0; w < m; ++w) Axis::run(half + w, planes + d * m * m + w, m, m);
   }
   for (int i = 0; i < m * m; ++i) {
-    V column[m];
-    Axis::run(planes + i, column, m * m, 1);
+    if constexpr (dims == 2) {
+      y(0, i / m, i % m, planes[i]);
+    } else {
+      V column[m];
+      Axis::run(planes + i, column, m * m, 1);
 #pragma GCC unroll 4
-    for (int d = 0; d < m; ++d) y(d, i / m, i % m, column[d]);
+      for (int d = 0; d < m; ++d) y(d, i / m, i % m, column[d]);
+    }
   }
 }
 
-template <int n>
+template <int n, int dims>
 MPIGRAD_BODY bool whole(const Cells& cells) {
   bool all = true;
-  for (std::size_t a = 0; a < 3; ++a) all &= cells.begin[a] <= 0 && cells.end[a] >= n;
+  for (std::size_t a = 3 - dims; a < 3; ++a) all &= cells.begin[a] <= 0 && cells.end[a] >= n;
   return all;
 }
 
@@ -121,15 +125,16 @@ MPIGRAD_BODY std::int64_t place(const Cells& cells, int d, int h, int w) {
 }
 
 // The transform of a tile's cells to positions.
-template <class Axis, class V>
+template <class Axis, int dims, class V>
 MPIGRAD_BODY void from_cells(const Cells& cells, std::int64_t channels, const float* x, float* v, std::int64_t stride) {
-  const bool all = whole<Axis::from>(cells);
+  const bool all = whole<Axis::from, dims>(cells);
   for (std::int64_t c = 0; c < channels; c += width<V>) {
     const auto put = [&](int d, int h, int w, const V& value)
                          MPIGRAD_INLINE { store(value, v + (d * 16 + h * 4 + w) * stride + c); };
-    if (all) transform<Axis, V>([&](int d, int h, int w, V& to) MPIGRAD_INLINE { load(x + place(cells, d, h, w) + c, to); }, put);
+    if (all)
+      transform<Axis, dims, V>([&](int d, int h, int w, V& to) MPIGRAD_INLINE { load(x + place(cells, d, h, w) + c, to); }, put);
     else
-      transform<Axis, V>(
+      transform<Axis, dims, V>(
           [&](int d, int h, int w, V& to) MPIGRAD_INLINE {
             to = V{};
             if (there(cells, d, h, w)) load(x + place(cells, d, h, w) + c, to);
@@ -138,38 +143,39 @@ MPIGRAD_BODY void from_cells(const Cells& cells, std::int64_t channels, const fl
   }
 }
 
-template <class V>
+template <int dims, class V>
 MPIGRAD_BODY void to_cells(const Cells& cells, std::int64_t channels, const float* m, std::int64_t stride, const float* bias,
                            float slope, float* y) {
-  const bool all = whole<2>(cells);
+  const bool all = whole<2, dims>(cells);
   for (std::int64_t c = 0; c < channels; c += width<V>) {
     V shift{};
     if (bias != nullptr) load(bias + c, shift);
-    transform<OutputAxis, V>([&](int d, int h, int w, V& to) MPIGRAD_INLINE { load(m + (d * 16 + h * 4 + w) * stride + c, to); },
-                             [&](int d, int h, int w, const V& value) MPIGRAD_INLINE {
-                               if (!all && !there(cells, d, h, w)) return;
-                               const V sum = value + shift;
-                               // NaN is not below 0 and stays, and a ReLU's zeros are +0.
-                               V active = sum;
-                               if (slope == 0.0F) active = sum < 0.0F ? V{} : sum;
-                               else if (slope != 1.0F) active = sum < 0.0F ? sum * slope : sum;
-                               store(active, y + place(cells, d, h, w) + c);
-                             });
+    transform<OutputAxis, dims, V>([&](int d, int h, int w, V& to)
+                                       MPIGRAD_INLINE { load(m + (d * 16 + h * 4 + w) * stride + c, to); },
+                                   [&](int d, int h, int w, const V& value) MPIGRAD_INLINE {
+                                     if (!all && !there(cells, d, h, w)) return;
+                                     const V sum = value + shift;
+                                     // NaN is not below 0 and stays, and a ReLU's zeros are +0.
+                                     V active = sum;
+                                     if (slope == 0.0F) active = sum < 0.0F ? V{} : sum;
+                                     else if (slope != 1.0F) active = sum < 0.0F ? sum * slope : sum;
+                                     store(active, y + place(cells, d, h, w) + c);
+                                   });
   }
 }
 
-template <class V>
+template <int dims, class V>
 MPIGRAD_BODY void weight(std::int64_t channels, const float* taps, std::int64_t between, float* u, std::int64_t stride) {
   for (std::int64_t c = 0; c < channels; c += width<V>)
-    transform<WeightAxis, V>(
+    transform<WeightAxis, dims, V>(
         [&](int d, int h, int w, V& to) MPIGRAD_INLINE { load(taps + (d * 9 + h * 3 + w) * between + c, to); },
         [&](int d, int h, int w, const V& value) MPIGRAD_INLINE { store(value, u + (d * 16 + h * 4 + w) * stride + c); });
 }
 
-template <class V>
+template <int dims, class V>
 MPIGRAD_BODY void weight_gradient(std::int64_t channels, const float* s, std::int64_t stride, float* taps, std::int64_t between) {
   for (std::int64_t c = 0; c < channels; c += width<V>)
-    transform<WeightGradientAxis, V>(
+    transform<WeightGradientAxis, dims, V>(
         [&](int d, int h, int w, V& to) MPIGRAD_INLINE { load(s + (d * 16 + h * 4 + w) * stride + c, to); },
         [&](int d, int h, int w, const V& value) MPIGRAD_INLINE { store(value, taps + (d * 9 + h * 3 + w) * between + c); });
 }
@@ -219,31 +225,38 @@ MPIGRAD_BODY void product(std::int64_t m, std::int64_t n, std::int64_t k, const 
   for (; j < n; j += width<V>) rows_of<V, most, 1>(m, k, a, row, column, b + j, ldb, accumulate, c + j, ldc);
 }
 
-#define MPIGRAD_WINOGRAD(NAME, TARGET, V, MOST, COLUMNS)                                                                  \
-  struct NAME {                                                                                                           \
-    TARGET static void input(const Cells& cells, std::int64_t n, const float* x, float* v, std::int64_t stride) {         \
-      from_cells<InputAxis, V>(cells, n, x, v, stride);                                                                   \
-    }                                                                                                                     \
-    TARGET static void gradient(const Cells& cells, std::int64_t n, const float* g, float* v, std::int64_t stride) {      \
-      from_cells<GradientAxis, V>(cells, n, g, v, stride);                                                                \
-    }                                                                                                                     \
-    TARGET static void output(const Cells& cells, std::int64_t n, const float* m, std::int64_t stride, const float* bias, \
-                              float slope, float* y) {                                                                    \
-      to_cells<V>(cells, n, m, stride, bias, slope, y);                                                                   \
-    }                                                                                                                     \
-    TARGET static void weights(std::int64_t n, const float* taps, std::int64_t between, float* u, std::int64_t stride) {  \
-      weight<V>(n, taps, between, u, stride);                                                                             \
-    }                                                                                                                     \
-    TARGET static void weight_gradients(std::int64_t n, const float* s, std::int64_t stride, float* taps,                 \
-                                        std::int64_t between) {                                                           \
-      weight_gradient<V>(n, s, stride, taps, between);                                                                    \
-    }                                                                                                                     \
-    TARGET static void products(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t row,         \
-                                std::int64_t column, const float* b, std::int64_t ldb, bool accumulate, float* c,         \
-                                std::int64_t ldc) {                                                                       \
-      product<V, MOST, COLUMNS>(m, n, k, a, row, column, b, ldb, accumulate, c, ldc);                                     \
-    }                                                                                                                     \
-    static constexpr Kernels all{input, gradient, output, weights, weight_gradients, products};                           \
+#define MPIGRAD_WINOGRAD(NAME, TARGET, V, MOST, COLUMNS)                                                                      \
+  struct NAME {                                                                                                               \
+    template <int dims>                                                                                                       \
+    TARGET static void input(const Cells& cells, std::int64_t n, const float* x, float* v, std::int64_t stride) {             \
+      from_cells<InputAxis, dims, V>(cells, n, x, v, stride);                                                                 \
+    }                                                                                                                         \
+    template <int dims>                                                                                                       \
+    TARGET static void gradient(const Cells& cells, std::int64_t n, const float* g, float* v, std::int64_t stride) {          \
+      from_cells<GradientAxis, dims, V>(cells, n, g, v, stride);                                                              \
+    }                                                                                                                         \
+    template <int dims>                                                                                                       \
+    TARGET static void output(const Cells& cells, std::int64_t n, const float* m, std::int64_t stride, const float* bias,     \
+                              float slope, float* y) {                                                                        \
+      to_cells<dims, V>(cells, n, m, stride, bias, slope, y);                                                                 \
+    }                                                                                                                         \
+    template <int dims>                                                                                                       \
+    TARGET static void weights(std::int64_t n, const float* taps, std::int64_t between, float* u, std::int64_t stride) {      \
+      weight<dims, V>(n, taps, between, u, stride);                                                                           \
+    }                                                                                                                         \
+    template <int dims>                                                                                                       \
+    TARGET static void weight_gradients(std::int64_t n, const float* s, std::int64_t stride, float* taps,                     \
+                                        std::int64_t between) {                                                               \
+      weight_gradient<dims, V>(n, s, stride, taps, between);                                                                  \
+    }                                                                                                                         \
+    TARGET static void products(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t row,             \
+                                std::int64_t column, const float* b, std::int64_t ldb, bool accumulate, float* c,             \
+                                std::int64_t ldc) {                                                                           \
+      product<V, MOST, COLUMNS>(m, n, k, a, row, column, b, ldb, accumulate, c, ldc);                                         \
+    }                                                                                                                         \
+    template <int dims>                                                                                                       \
+    static constexpr Transforms transforms{input<dims>, gradient<dims>, output<dims>, weights<dims>, weight_gradients<dims>}; \
+    static constexpr Kernels all{transforms<3>, transforms<2>, products};                                                     \
   }
 
 MPIGRAD_WINOGRAD(Baseline, , Four, 4, 2);

@@ -1,7 +1,7 @@
 #pragma once
-// The arithmetic of Winograd's F(2x2x2, 3x3x3) on blocks that stay in the caches: transforms of one tile, and small products of
-// matrices, for the vector units that are there. Included by
-// winograd.cpp, which says what is computed, and by its test.
+// The arithmetic of Winograd's F(2x2x2, 3x3x3) and F(2x2, 3x3) on blocks that stay in the caches: transforms of one tile, and
+// small products of matrices, for the vector units that are there. Included by winograd.cpp, which says what is computed, and by
+// its test.
 
 #include <array>
 #include <cstdint>
@@ -9,8 +9,7 @@
 
 namespace mpigrad::cpu::winograd {
 
-inline constexpr std::int64_t lanes = 16;      // channels go through the kernels in groups of so many
-inline constexpr std::int64_t positions = 64;  // of a transformed tile, 4 x 4 x 4
+inline constexpr std::int64_t lanes = 16;  // channels go through the kernels in groups of so many
 
 // Where the cells of a tile lie: cell (d, h, w) of channel c at `first` + d * step[0] + h * step[1] + w * step[2] + c. Cells
 // outside [begin, end) of an axis, counted from the tile's first cell, are zero (read) or not written.
@@ -18,8 +17,10 @@ struct Cells {
   std::array<std::int64_t, 3> step{}, begin{}, end{};
 };
 
-// The elements of one tile's transform lie `stride` apart from position to position, its channels next to each other.
-struct Kernels {
+// Of tiles in three dimensions, as they are described here, or of flat ones in height and width, whose cells have d = 0: without
+// the first factor of each product, and with 16 positions instead of 64. The elements of a tile's transform lie `stride` apart
+// from position to position, its channels next to each other.
+struct Transforms {
   // v = (B^T x B^T x B^T) of 4 x 4 x 4 cells
   void (*input)(const Cells&, std::int64_t channels, const float* x, float* v, std::int64_t stride);
   // v = (A x A x A) of 2 x 2 x 2 cells, the transpose of `output`
@@ -30,6 +31,9 @@ struct Kernels {
   // u = (G x G x G) of 3 x 3 x 3 taps, `between` apart, and its transpose: taps = (G^T x G^T x G^T) of s
   void (*weight)(std::int64_t channels, const float* taps, std::int64_t between, float* u, std::int64_t stride);
   void (*weight_gradient)(std::int64_t channels, const float* s, std::int64_t stride, float* taps, std::int64_t between);
+};
+struct Kernels {
+  Transforms volume, flat;
   // c[m, n] = (c if accumulate) + sum over k of a[i * row + l * column] b[l * ldb + j]; n is a multiple of `lanes`
   void (*product)(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t row, std::int64_t column,
                   const float* b, std::int64_t ldb, bool accumulate, float* c, std::int64_t ldc);

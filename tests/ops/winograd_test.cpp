@@ -20,6 +20,7 @@ ConvProblem random_winograd() {
     p.pad_low[a] = pick(-2, 3);  // negative ones leave out inputs, and more than two make outputs of padding alone
     p.out[a] = pick(1, 8);
   }
+  if (pick(0, 2) == 0) p.kernel[0] = 1, p.pad_low[0] = 0, p.out[0] = p.in[0];
   return p;
 }
 
@@ -73,6 +74,14 @@ TEST_CASE("what Winograd's filtering does not take: other windows, groups, and c
     change(q);
     return !winograd::possible(q) && !winograd::suits(Pass::forward, q);
   };
+  const auto flat = [&](std::int64_t pad, std::int64_t out) {
+    ConvProblem q = p;
+    q.kernel[0] = 1, q.pad_low[0] = pad, q.out[0] = out;
+    return winograd::possible(q);
+  };
+  CHECK(flat(0, 8));
+  CHECK_FALSE(flat(1, 8));
+  CHECK_FALSE(flat(0, 7));
   CHECK(refused([](auto& q) { q.kernel[1] = 1; }));
   CHECK(refused([](auto& q) { q.stride[2] = 2; }));
   CHECK(refused([](auto& q) { q.dilation[0] = 2; }));
@@ -98,14 +107,18 @@ TEST_CASE("Winograd's kernels give the same numbers by every width of vectors") 
         run(plain, wanted.data());
         CHECK((got == wanted));
       };
-      same(64 * stride, [&](const auto& k, float* v) { k.input(at, channels, cells.data(), v, stride); });
-      same(64 * stride, [&](const auto& k, float* v) { k.gradient(at, channels, cells.data(), v, stride); });
-      for (const float slope : {1.0F, 0.0F, 0.25F})
-        same(64 * channels, [&](const auto& k, float* y) {
-          k.output(at, channels, transformed.data(), stride, slope == 0.25F ? nullptr : bias.data(), slope, y);
-        });
-      same(64 * stride, [&](const auto& k, float* u) { k.weight(channels, cells.data(), channels, u, stride); });
-      same(27 * channels, [&](const auto& k, float* t) { k.weight_gradient(channels, transformed.data(), stride, t, channels); });
+      for (const auto of : {&winograd::Kernels::volume, &winograd::Kernels::flat}) {
+        if (of == &winograd::Kernels::flat) at.begin[0] = 0, at.end[0] = 1;
+        same(64 * stride, [&](const auto& k, float* v) { (k.*of).input(at, channels, cells.data(), v, stride); });
+        same(64 * stride, [&](const auto& k, float* v) { (k.*of).gradient(at, channels, cells.data(), v, stride); });
+        for (const float slope : {1.0F, 0.0F, 0.25F})
+          same(64 * channels, [&](const auto& k, float* y) {
+            (k.*of).output(at, channels, transformed.data(), stride, slope == 0.25F ? nullptr : bias.data(), slope, y);
+          });
+        same(64 * stride, [&](const auto& k, float* u) { (k.*of).weight(channels, cells.data(), channels, u, stride); });
+        same(27 * channels,
+             [&](const auto& k, float* t) { (k.*of).weight_gradient(channels, transformed.data(), stride, t, channels); });
+      }
       const std::int64_t m = pick(1, 40), n = 16 * pick(1, 3), k = pick(1, 20);
       const auto a = small_integers(m * k), b = small_integers(k * n);
       for (const bool accumulate : {false, true})
