@@ -24,10 +24,11 @@ constexpr std::int64_t weight_floats = 2 << 20;  // of transformed weights that 
 constexpr std::int64_t most_outputs = 128, least_outputs = 64;     // channels that they lead to
 constexpr std::int64_t gradient_rows = 64, gradient_columns = 64;  // channels of a block of weights' gradients
 
-// Measured against oneDNN on AVX-512: with fewer tiles the transform of the weights costs more than the products save, and where
-// tiles reach far beyond the outputs too few products are saved. (27 tiles of 256 channels take as long as oneDNN, 64 take 0.7 of
-// it; flat, 64 to 100 tiles take 0.75 to 1.2 and 256 take 0.65 to 0.8; planes of 7 x 7 take 0.9, of 3 x 3 1.6.)
-constexpr std::int64_t least_worth = 48, least_worth_flat = 192;
+// Measured against oneDNN, cold caches: with fewer tiles the transform of the weights costs more than the products save, and
+// where tiles reach far beyond the outputs too few products are saved. (64 tiles take 0.8 to 1.04 of its time with AVX-512 and up
+// to 1.25 with AVX2, 125 take 0.6 to 0.7; gradients of weights 0.66 to 1.02 of 64; flat ones 0.9 to 1.2 of 64 to 100 and 0.7 to
+// 0.8 of 256; planes of 7 x 7 take 0.9, of 3 x 3 1.6.)
+constexpr std::int64_t least_worth = 96, least_worth_flat = 192, least_worth_weight = 48;
 constexpr double most_products = 0.6;  // of a direct convolution's
 
 // Positions that lay a power of two apart would share few sets of the first cache.
@@ -169,8 +170,8 @@ bool suits(Pass pass, const ConvProblem& p) {
   const Tiles tiles(pass == Pass::data ? turned(p) : p);
   const auto products = static_cast<double>(tiles.positions() * tiles.all);
   const auto direct = static_cast<double>(tiles.taps() * tiles.p.batch * volume(tiles.p.out));
-  const bool by_tiles = tiles.flat && pass != Pass::weight ? tiles.all >= least_worth_flat : tiles.all >= least_worth;
-  return by_tiles && products <= most_products * direct;
+  const auto least = pass == Pass::weight ? least_worth_weight : tiles.flat ? least_worth_flat : least_worth;
+  return tiles.all >= least && products <= most_products * direct;
 }
 
 void conv_forward(const ConvProblem& p, const float* x, const float* w, float* y, const Epilogue& e) {

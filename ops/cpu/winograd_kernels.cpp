@@ -164,20 +164,14 @@ MPIGRAD_BODY void to_cells(const Cells& cells, std::int64_t channels, const floa
   }
 }
 
-template <int dims, class V>
-MPIGRAD_BODY void weight(std::int64_t channels, const float* taps, std::int64_t between, float* u, std::int64_t stride) {
+// Taps to positions, and back: both lie densely, `between` and `stride` apart.
+template <class Axis, int dims, class V>
+MPIGRAD_BODY void dense(std::int64_t channels, const float* from, std::int64_t between, float* to, std::int64_t stride) {
+  constexpr int n = Axis::from, m = Axis::to;
   for (std::int64_t c = 0; c < channels; c += width<V>)
-    transform<WeightAxis, dims, V>(
-        [&](int d, int h, int w, V& to) MPIGRAD_INLINE { load(taps + (d * 9 + h * 3 + w) * between + c, to); },
-        [&](int d, int h, int w, const V& value) MPIGRAD_INLINE { store(value, u + (d * 16 + h * 4 + w) * stride + c); });
-}
-
-template <int dims, class V>
-MPIGRAD_BODY void weight_gradient(std::int64_t channels, const float* s, std::int64_t stride, float* taps, std::int64_t between) {
-  for (std::int64_t c = 0; c < channels; c += width<V>)
-    transform<WeightGradientAxis, dims, V>(
-        [&](int d, int h, int w, V& to) MPIGRAD_INLINE { load(s + (d * 16 + h * 4 + w) * stride + c, to); },
-        [&](int d, int h, int w, const V& value) MPIGRAD_INLINE { store(value, taps + (d * 9 + h * 3 + w) * between + c); });
+    transform<Axis, dims, V>(
+        [&](int d, int h, int w, V& value) MPIGRAD_INLINE { load(from + ((d * n + h) * n + w) * between + c, value); },
+        [&](int d, int h, int w, const V& value) MPIGRAD_INLINE { store(value, to + ((d * m + h) * m + w) * stride + c); });
 }
 
 // A tile of c that stays in registers: rows x columns vectors.
@@ -242,12 +236,12 @@ MPIGRAD_BODY void product(std::int64_t m, std::int64_t n, std::int64_t k, const 
     }                                                                                                                         \
     template <int dims>                                                                                                       \
     TARGET static void weights(std::int64_t n, const float* taps, std::int64_t between, float* u, std::int64_t stride) {      \
-      weight<dims, V>(n, taps, between, u, stride);                                                                           \
+      dense<WeightAxis, dims, V>(n, taps, between, u, stride);                                                                \
     }                                                                                                                         \
     template <int dims>                                                                                                       \
     TARGET static void weight_gradients(std::int64_t n, const float* s, std::int64_t stride, float* taps,                     \
                                         std::int64_t between) {                                                               \
-      weight_gradient<dims, V>(n, s, stride, taps, between);                                                                  \
+      dense<WeightGradientAxis, dims, V>(n, s, stride, taps, between);                                                        \
     }                                                                                                                         \
     TARGET static void products(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t row,             \
                                 std::int64_t column, const float* b, std::int64_t ldb, bool accumulate, float* c,             \

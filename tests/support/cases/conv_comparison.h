@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "ops/cpu/conv_gemm.h"
@@ -15,64 +16,31 @@
 
 namespace mpigrad::testing {
 
-struct Reference {
-  template <class... A>
-  static void forward(A... a) {
-    reference::conv_forward(a...);
+// The three convolutions of a namespace.
+#define MPIGRAD_CONVOLUTIONS(NAME, SPACE) \
+  struct NAME {                           \
+    template <class... A>                 \
+    static void forward(A... a) {         \
+      SPACE::conv_forward(a...);          \
+    }                                     \
+    template <class... A>                 \
+    static void data(A... a) {            \
+      SPACE::conv_data(a...);             \
+    }                                     \
+    template <class... A>                 \
+    static void weight(A... a) {          \
+      SPACE::conv_weight(a...);           \
+    }                                     \
   }
-  template <class... A>
-  static void data(A... a) {
-    reference::conv_data(a...);
-  }
-  template <class... A>
-  static void weight(A... a) {
-    reference::conv_weight(a...);
-  }
-};
-struct Gathered {
-  template <class... A>
-  static void forward(A... a) {
-    gathered::conv_forward(a...);
-  }
-  template <class... A>
-  static void data(A... a) {
-    gathered::conv_data(a...);
-  }
-  template <class... A>
-  static void weight(A... a) {
-    gathered::conv_weight(a...);
-  }
-};
-struct Winograd {
-  // Outputs of a tile, and taps, are computed out of the same sums, whose rounding a small one of them shows, too.
-  static constexpr bool shares_rounding = true;
-  template <class... A>
-  static void forward(A... a) {
-    winograd::conv_forward(a...);
-  }
-  template <class... A>
-  static void data(A... a) {
-    winograd::conv_data(a...);
-  }
-  template <class... A>
-  static void weight(A... a) {
-    winograd::conv_weight(a...);
-  }
-};
-struct Fast {
-  template <class... A>
-  static void forward(A... a) {
-    conv_forward(a...);
-  }
-  template <class... A>
-  static void data(A... a) {
-    conv_data(a...);
-  }
-  template <class... A>
-  static void weight(A... a) {
-    conv_weight(a...);
-  }
-};
+MPIGRAD_CONVOLUTIONS(Reference, cpu::reference);
+MPIGRAD_CONVOLUTIONS(Gathered, cpu::gathered);
+MPIGRAD_CONVOLUTIONS(Winograd, cpu::winograd);
+MPIGRAD_CONVOLUTIONS(Fast, cpu);
+#undef MPIGRAD_CONVOLUTIONS
+
+// Outputs of a tile, and taps, are computed out of the same sums, whose rounding a small one of them shows, too.
+template <class Kernels>
+constexpr bool shares_rounding = std::is_same_v<Kernels, Winograd>;
 
 template <class Kernels, class T>
 void compare_conv(const ConvProblem& p) {
@@ -85,7 +53,7 @@ void compare_conv(const ConvProblem& p) {
     run(got.data());
     plain(wanted.data());
     scale(unit.data());
-    if constexpr (requires { Kernels::shares_rounding; }) std::ranges::fill(unit, std::ranges::max(unit));
+    if constexpr (shares_rounding<Kernels>) std::ranges::fill(unit, std::ranges::max(unit));
     CHECK(error_in_epsilons(got, wanted, unit) < allowed);
   };
   const auto ax = magnitude(x), aw = magnitude(w), ag = magnitude(g), ab = magnitude(bias), adb = magnitude(data_bias);
