@@ -57,6 +57,7 @@ Tensors LocatedValue::vjp(const Replay&, Inputs g) const { return {allreduce(g[0
 }  // namespace ops
 
 void require_fits(std::string_view call, const Tensor& x, ReduceOp op) {
+  require(x.dtype() != DType::uint16, "[{}] nothing computes with {} here; cast to int32 first: {}", call, name_of(x.dtype()), x);
   require(op != ReduceOp::avg || is_floating(x.dtype()), "[{}] the average of integers is none; cast first: {}", call, x);
   require((op != ReduceOp::logical_and && op != ReduceOp::logical_or) || x.dtype() == DType::boolean,
           "[{}] {} is for booleans, and has no derivative; compare first: {}", call, name_of(op), x);

@@ -50,6 +50,7 @@ hid_t native_type(DType type) {
     case DType::int64: return H5T_NATIVE_INT64;
     case DType::int32: return H5T_NATIVE_INT32;
     case DType::int16: return H5T_NATIVE_INT16;
+    case DType::uint16: return H5T_NATIVE_UINT16;
     case DType::uint8:
     case DType::boolean: return H5T_NATIVE_UINT8;
     case DType::bfloat16:
@@ -82,6 +83,7 @@ hid_t file_type(DType type) {
     case DType::int64: return H5T_STD_I64LE;
     case DType::int32: return H5T_STD_I32LE;
     case DType::int16: return H5T_STD_I16LE;
+    case DType::uint16: return H5T_STD_U16LE;
     case DType::uint8:
     case DType::boolean: return H5T_STD_U8LE;
     case DType::bfloat16:
@@ -165,7 +167,7 @@ void set_type(hid_t type, Hdf5Dataset& dataset) {
     const bool is_signed = H5Tget_sign(type) == H5T_SGN_2;
     dataset.kind = Kind::number, dataset.stored = fmt::format("{}int{}", is_signed ? "" : "u", 8 * size);
     if (size == 1) dataset.type = is_signed ? DType::int16 : DType::uint8;
-    else if (size == 2) dataset.type = is_signed ? DType::int16 : DType::int32;
+    else if (size == 2) dataset.type = is_signed ? DType::int16 : DType::uint16;
     else dataset.type = size == 4 && is_signed ? DType::int32 : DType::int64;
   } else if (kind == H5T_ENUM && size == 1 && H5Tget_nmembers(type) == 2) {  // how h5py stores booleans
     dataset.kind = Kind::number, dataset.type = DType::boolean, dataset.stored = "boolean";

@@ -29,6 +29,7 @@ inline void check_rank(std::string_view call, std::string_view what, int rank, i
 }
 
 inline void check_reduction(std::string_view call, DType type, CombineOp op) {
+  require(type != DType::uint16, "[{}] nothing computes with {} here; cast to int32 first", call, name_of(type));
   require(type != DType::boolean || op == CombineOp::max || op == CombineOp::min,
           "[{}] booleans reduce by max (or) and min (and), not by {}", call, name_of(op));
 }

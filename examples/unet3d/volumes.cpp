@@ -83,7 +83,7 @@ std::int64_t count_classes(const Communicator& world, const data::Source& source
       const auto type = source.target_type().type;
       std::vector<std::byte> labels(static_cast<std::size_t>(box.elements() * size_of(type)));
       source.queue().run([&] { source.read_targets(sample, box, labels.data()); });
-      visit_arithmetic(type, [&](auto zero) {
+      visit_stored(type, [&](auto zero) {
         const auto* begin = reinterpret_cast<const decltype(zero)*>(labels.data());
         const auto [least, most] = std::minmax_element(begin, begin + box.elements());
         const auto low = static_cast<double>(*least), high = static_cast<double>(*most);

@@ -27,7 +27,8 @@ struct TypeName {
 };
 constexpr TypeName type_names[] = {{"F64", DType::float64},   {"F32", DType::float32}, {"F16", DType::float16},
                                    {"BF16", DType::bfloat16}, {"I64", DType::int64},   {"I32", DType::int32},
-                                   {"U8", DType::uint8},      {"BOOL", DType::boolean}};
+                                   {"I16", DType::int16},     {"U16", DType::uint16},  {"U8", DType::uint8},
+                                   {"BOOL", DType::boolean}};
 
 struct Closing {
   void operator()(std::FILE* file) const { std::fclose(file); }

@@ -16,9 +16,9 @@ struct TensorFile {
   std::map<std::string, std::string> metadata{};
 };
 
-// float64, float32, float16, bfloat16, int64, int32, uint8 and bool; int8, int16 and others are an Error that names the tensor.
-// Errors: a header that is not JSON or longer than the file, elements that overlap, that are missing or that nobody names, sizes
-// that do not go with shapes.
+// float64, float32, float16, bfloat16, int64, int32, int16, uint16, uint8 and bool; int8, uint32 and others are an Error that
+// names the tensor. Errors: a header that is not JSON or longer than the file, elements that overlap, that are missing or that
+// nobody names, sizes that do not go with shapes.
 TensorFile read_safetensors(const std::filesystem::path& path);
 // Under another name until it is complete.
 void write_safetensors(const std::filesystem::path& path, const TensorFile& file, bool overwrite);

@@ -118,7 +118,7 @@ void copy_strided(void* to, const void* from, std::int64_t item, const StridedAr
 void add_strided(void* to, const void* from, DType dtype, const StridedArrays<2>& walk, Stream stream) {
   if (walk.elements() == 0) return;
   const StridedWalk<2> kernel_walk(walk.collapsed());
-  visit_any(dtype, [&](auto zero_of_type) {
+  visit_any_arithmetic(dtype, [&](auto zero_of_type) {
     using T = decltype(zero_of_type);
     add_elements(static_cast<T*>(to), static_cast<const T*>(from), kernel_walk, walk.elements(), stream);
   });

@@ -86,7 +86,7 @@ void unpack_box(const BoxRegion& region, Tensor& to, const std::byte* packed, bo
     });
     return;
   }
-  visit_any(to.dtype(), [&](auto zero) {
+  visit_any_arithmetic(to.dtype(), [&](auto zero) {
     using T = decltype(zero);
     T* base = to.mutable_data<T>();
     const T* values = reinterpret_cast<const T*>(packed);

@@ -10,7 +10,8 @@
 
 namespace mpigrad {
 
-enum class DType : std::uint8_t { float32, float64, int64, int32, int16, uint8, boolean, bfloat16, float16 };
+// uint16 is what files hold: stored, moved, sent, converted, and looked up as labels, but nothing computes with it.
+enum class DType : std::uint8_t { float32, float64, int64, int32, int16, uint8, boolean, bfloat16, float16, uint16 };
 
 constexpr std::int64_t size_of(DType type) {
   switch (type) {
@@ -20,7 +21,8 @@ constexpr std::int64_t size_of(DType type) {
     case DType::int32: return 4;
     case DType::int16:
     case DType::bfloat16:
-    case DType::float16: return 2;
+    case DType::float16:
+    case DType::uint16: return 2;
     case DType::uint8:
     case DType::boolean: return 1;
   }
@@ -38,6 +40,7 @@ constexpr std::string_view name_of(DType type) {
     case DType::boolean: return "boolean";
     case DType::bfloat16: return "bfloat16";
     case DType::float16: return "float16";
+    case DType::uint16: return "uint16";
   }
   return "?";
 }
@@ -61,16 +64,20 @@ constexpr DType dtype_of() {
   else if constexpr (std::is_same_v<T, bool>) return DType::boolean;
   else if constexpr (std::is_same_v<T, BFloat16>) return DType::bfloat16;
   else if constexpr (std::is_same_v<T, Float16>) return DType::float16;
+  else if constexpr (std::is_same_v<T, std::uint16_t>) return DType::uint16;
   else static_assert(sizeof(T) == 0, "no DType for this type");
 }
 
 // Calls f with a value of the C++ type: visit_floating(type, [&](auto zero) { using T = decltype(zero); ... }).
 //
-//   visit_floating       float32, float64                  kernels that compute; a 16-bit type is refused
-//   visit_any_floating   these, bfloat16 and float16       what only converts and rounds
-//   visit_integral       the integers and booleans
-//   visit_arithmetic     float32, float64, visit_integral  as visit_floating
-//   visit_any            all                               what only moves and converts
+//   visit_floating        float32, float64                    kernels that compute; a 16-bit type is refused
+//   visit_any_floating    these, bfloat16 and float16         what only converts and rounds
+//   visit_integral        booleans and integers but uint16    kernels that compute; uint16 is refused
+//   visit_any_integral    these and uint16                    what looks labels up, or only converts
+//   visit_arithmetic      visit_floating, visit_integral      kernels that compute
+//   visit_any_arithmetic  visit_any_floating, visit_integral  a GPU's kernels, which widen and round
+//   visit_stored          visit_floating, visit_any_integral  what reads samples and labels as files hold them
+//   visit_any             all                                 what only moves and converts
 template <class F>
 decltype(auto) visit_floating(DType type, F&& f) {
   switch (type) {
@@ -99,7 +106,16 @@ decltype(auto) visit_integral(DType type, F&& f) {
     case DType::int16: return f(std::int16_t{});
     case DType::uint8: return f(std::uint8_t{});
     case DType::boolean: return f(false);
+    case DType::uint16: fail("[dtype] nothing computes with {} here; cast to int32 first", name_of(type));
     default: fail("[dtype] {} is not a type of integers or booleans", name_of(type));
+  }
+}
+
+template <class F>
+decltype(auto) visit_any_integral(DType type, F&& f) {
+  switch (type) {
+    case DType::uint16: return f(std::uint16_t{});
+    default: return visit_integral(type, f);
   }
 }
 
@@ -109,8 +125,18 @@ decltype(auto) visit_arithmetic(DType type, F&& f) {
 }
 
 template <class F>
-decltype(auto) visit_any(DType type, F&& f) {
+decltype(auto) visit_any_arithmetic(DType type, F&& f) {
   return is_floating(type) ? visit_any_floating(type, f) : visit_integral(type, f);
+}
+
+template <class F>
+decltype(auto) visit_stored(DType type, F&& f) {
+  return is_floating(type) ? visit_floating(type, f) : visit_any_integral(type, f);
+}
+
+template <class F>
+decltype(auto) visit_any(DType type, F&& f) {
+  return is_floating(type) ? visit_any_floating(type, f) : visit_any_integral(type, f);
 }
 
 }  // namespace mpigrad

@@ -18,7 +18,7 @@ void require_counts(const Box& box, const Stored& stored, std::int64_t channels,
   const auto region = stored.region.extents(), extents = box.extents();
   Shape at = box.begin;
   for (int a = 0; a < 3; ++a) at[a] -= stored.region.begin[a];
-  visit_arithmetic(stored.type, [&](auto zero) {
+  visit_stored(stored.type, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (std::is_signed_v<T>) {  // floating-point types are, too
       T least{};
@@ -50,7 +50,7 @@ const Tensor& Widening::table() {
   std::vector<std::byte> integers(static_cast<std::size_t>(count * size_of(stored_)));
   for (std::int64_t i = 0; i < count; ++i) {
     const auto bits = static_cast<std::uint16_t>(i);
-    if (stored_ == DType::int16) std::memcpy(integers.data() + 2 * i, &bits, sizeof(bits));
+    if (size_of(stored_) == 2) std::memcpy(integers.data() + 2 * i, &bits, sizeof(bits));
     else integers[static_cast<std::size_t>(i)] = static_cast<std::byte>(bits);
   }
   Piece all;

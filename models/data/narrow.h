@@ -15,7 +15,7 @@
 
 namespace mpigrad::data {
 
-constexpr bool is_narrow(DType type) { return type == DType::int16 || type == DType::uint8; }
+constexpr bool is_narrow(DType type) { return type == DType::int16 || type == DType::uint16 || type == DType::uint8; }
 
 // Error: a negative number in the box of what is stored, with the name that `name` gives, because log(1 + x) is for counts.
 void require_counts(const Box& box, const Stored& stored, std::int64_t channels, const std::function<std::string()>& name);

@@ -47,7 +47,7 @@ const std::vector<std::vector<std::int64_t>>& ForegroundCells::of(std::int64_t s
   for (std::int64_t d = 0; d < extents[0]; d += planes) {
     const Box slab{{d, 0, 0}, {std::min(d + planes, extents[0]), extents[1], extents[2]}};
     source_->queue().run([&] { source_->read_targets(sample, slab, labels.data()); });
-    visit_arithmetic(type.type, [&](auto zero) {
+    visit_stored(type.type, [&](auto zero) {
       pick(reinterpret_cast<const decltype(zero)*>(labels.data()), d * plane, slab.elements(), random, classes);
     });
   }

@@ -166,7 +166,7 @@ void ScatterAdd::run(Cpu, Inputs in, Outputs out) const {
 }
 
 void OneHot::run(Cpu, Inputs in, Outputs out) const {
-  visit_integral(in[0].dtype(), [&](auto from) {
+  visit_any_integral(in[0].dtype(), [&](auto from) {
     using I = decltype(from);
     visit_any(dtype, [&](auto zero) {
       using T = decltype(zero);

@@ -26,7 +26,7 @@ template <class F>
 void Binary<F>::run(Cuda, Inputs in, Outputs out) const {
   const typename F::Scalar& function = f;
   const auto n = out[0].elements();
-  visit_any(in[0].dtype(), [&](auto zero) {
+  visit_any_arithmetic(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T *a = read<T>(in[0]), *b = read<T>(in[1]);
     T* y = written<T>(out[0]);
@@ -38,7 +38,7 @@ void Binary<F>::run(Cuda, Inputs in, Outputs out) const {
 
 template <class F>
 void Compare<F>::run(Cuda, Inputs in, Outputs out) const {
-  visit_any(in[0].dtype(), [&](auto zero) {
+  visit_any_arithmetic(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     cuda::compare(typename F::Scalar{}, broadcast_walk(in[0], in[1], out[0].shape()), out[0].elements(), read<T>(in[0]),
                   read<T>(in[1]), written<bool>(out[0]), cuda::compute_stream());

@@ -49,7 +49,7 @@ void Extremum::run(Cuda, Inputs in, Outputs out) const {
   const auto reduction = cuda::reduction_of(in[0].shape(), axes);
   Tensor partial;
   if (reduction.chunks > 1) partial = scratch(reduction.chunks * reduction.outputs, DType::float64);  // at least as wide
-  visit_any(in[0].dtype(), [&](auto zero) {
+  visit_any_arithmetic(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     if constexpr (!std::is_same_v<T, bool>)
       cuda::extremum(reduction, largest, read<T>(in[0]), partial ? partial.raw() : nullptr, written<T>(out[0]),
@@ -59,7 +59,7 @@ void Extremum::run(Cuda, Inputs in, Outputs out) const {
 
 void ArgMax::run(Cuda, Inputs in, Outputs out) const {
   const auto& shape = in[0].shape();
-  visit_any(in[0].dtype(), [&](auto zero) {
+  visit_any_arithmetic(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     cuda::argmax(shape.elements(0, axis), shape[axis], shape.elements(axis + 1, shape.rank()), read<T>(in[0]),
                  written<std::int64_t>(out[0]), cuda::compute_stream());
@@ -149,7 +149,7 @@ void BiasActivationAdjoint::run(Cuda, Inputs in, Outputs out) const {
 }
 
 void LabelMask::run(Cuda, Inputs in, Outputs out) const {
-  visit_integral(in[0].dtype(), [&](auto zero) {
+  visit_any_integral(in[0].dtype(), [&](auto zero) {
     using I = decltype(zero);
     cuda::label_mask(in[0].elements(), classes, ignored.has_value(), ignored.value_or(0), read<I>(in[0]), written<bool>(out[0]),
                      cuda::fault_record(), cuda::compute_stream());

@@ -1,5 +1,6 @@
 #pragma once
-// Lists of element types, for files that make one kernel of each.
+// Lists of element types, for files that make one kernel of each. None has uint16, with which nothing computes: what converts it
+// or looks it up adds it.
 
 #include <cstdint>
 

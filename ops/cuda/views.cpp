@@ -101,7 +101,7 @@ void Take::run(Cuda, Inputs in, Outputs out) const {
 void ScatterAdd::run(Cuda, Inputs in, Outputs out) const {
   const auto count = in[0].dim(0);
   Tensor work = scratch(cuda::scatter_scratch(count, rows), DType::int64);
-  visit_any(in[0].dtype(), [&](auto zero) {
+  visit_any_arithmetic(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     cuda::scatter_add(count, rows, in[0].shape().elements(1, in[0].rank()), read<T>(in[0]), read<std::int64_t>(in[1]),
                       written<std::int64_t>(work), written<T>(out[0]), cuda::fault_record(), cuda::compute_stream());
@@ -109,7 +109,7 @@ void ScatterAdd::run(Cuda, Inputs in, Outputs out) const {
 }
 
 void OneHot::run(Cuda, Inputs in, Outputs out) const {
-  visit_integral(in[0].dtype(), [&](auto from) {
+  visit_any_integral(in[0].dtype(), [&](auto from) {
     using I = decltype(from);
     visit_any(dtype, [&](auto zero) {
       using T = decltype(zero);

@@ -37,7 +37,7 @@ void on_devices(int ranks, const Make& make, const std::function<void(Transport&
 }
 
 const std::vector<DType> every_type(std::begin(all_types), std::end(all_types));
-const std::vector<DType> some_types{DType::float32, DType::bfloat16, DType::int16, DType::boolean};
+const std::vector<DType> some_types{DType::float32, DType::bfloat16, DType::int16, DType::uint16, DType::boolean};
 
 // A receive from anybody, and one that never gets its message.
 void check_wildcards(Transport& t) {

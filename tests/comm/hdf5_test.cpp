@@ -88,6 +88,26 @@ TEST_CASE("hdf5: what is written is read back, in boxes and other types") {
   reader.read("train/volume", Block{2, 2, 2}, Block{2, 3, 3}, DType::float32, nullptr);  // an empty box
 }
 
+TEST_CASE("hdf5: unsigned 16-bit integers are uint16") {
+  if (without_hdf5("hdf5 uint16")) return;
+  const Folder folder;
+  const std::vector<std::uint16_t> counts{0, 1, 32767, 32768, 40000, 65535};
+  Hdf5Writer writer(folder / "u.h5", false);
+  writer.write<std::uint16_t>("counts", counts);
+  const std::vector<std::int32_t> wide{7, 65535};
+  writer.create("filled", {2}, DType::uint16);
+  writer.write_box("filled", Block{0}, Block{2}, DType::int32, wide.data());
+  writer.commit();
+  const Hdf5Reader reader(folder / "u.h5");
+  CHECK((reader.describe("counts").type == DType::uint16));
+  CHECK(reader.describe("counts").stored == "uint16");
+  CHECK(reader.read<std::uint16_t>("counts") == counts);
+  CHECK(reader.read<std::uint16_t>("filled") == std::vector<std::uint16_t>{7, 65535});
+  CHECK(reader.read<double>("counts") == std::vector<double>{0, 1, 32767, 32768, 40000, 65535});
+  CHECK(reader.read<std::int32_t>("counts") == std::vector<std::int32_t>{0, 1, 32767, 32768, 40000, 65535});
+  CHECK(has(error_text([&] { reader.read<std::int16_t>("counts"); }), "(uint16) holds a value that does not fit int16"));
+}
+
 TEST_CASE("hdf5: reading ahead") {
   if (without_hdf5("hdf5 reading ahead")) return;
   const Folder folder;

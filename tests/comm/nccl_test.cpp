@@ -49,7 +49,7 @@ void check_bare(Transport& world) {
       check_started_movement(*t, type);
       check_round(*t, type);
     }
-    check_movement(*t, DType::int16, 0);
+    check_movement(*t, DType::int16, 0), check_movement(*t, DType::uint16, 0);
     check_parts(*t);
     check_communicators(*from_host(device_transport(world.duplicate(), {}, lane, cuda_memory(), gpu_place())));
     check_overlap(*t);
@@ -71,7 +71,7 @@ void check_engine(Transport& world) {
     const SummationMode mode{.fixed_order = fixed};
     const auto host = with_mode(world.duplicate(), mode);
     check_device_cases(*from_host(device_transport(host, mode, Lane::halos, cuda_memory(), gpu_place())),
-                       {DType::float32, DType::bfloat16, DType::int16});
+                       {DType::float32, DType::bfloat16, DType::int16, DType::uint16});
   }
 }
 

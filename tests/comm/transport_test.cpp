@@ -62,7 +62,7 @@ TEST_CASE("threads: exchange, also with oneself and several messages to one peer
   for (int ranks : rank_counts)
     run_threads(ranks, [](std::shared_ptr<Transport> t) {
       for (bool blocking : {true, false})
-        for (auto type : {DType::float32, DType::float64, DType::uint8}) check_exchange(*t, type, blocking);
+        for (auto type : {DType::float32, DType::float64, DType::uint8, DType::uint16}) check_exchange(*t, type, blocking);
     });
 }
 

@@ -149,10 +149,10 @@ TEST_CASE("weights: safetensors of every type, there and back") {
   TensorFile file{.metadata = {{"format", "pt"}, {"text", "line\nand \"quotes\""}}};
   const Shape shape{3, 2, 5};
   for (const auto type : {DType::float64, DType::float32, DType::float16, DType::bfloat16, DType::int64, DType::int32,
-                          DType::uint8, DType::boolean}) {
+                          DType::int16, DType::uint16, DType::uint8, DType::boolean}) {
     Tensor value({shape, type}, DeviceKind::cpu);
     for (std::int64_t i = 0; i < value.bytes(); ++i)
-      value.raw()[i] = static_cast<std::byte>(type == DType::boolean ? i % 2 : 7 * i % 100);
+      value.raw()[i] = static_cast<std::byte>(type == DType::boolean ? i % 2 : 7 * i % (type == DType::uint16 ? 256 : 100));
     file.tensors.push_back({fmt::format("a.{}", name_of(type)), constant(value)});
   }
   file.tensors.push_back({"empty", constant(Tensor({Shape{0, 4}, DType::float32}, DeviceKind::cpu))});

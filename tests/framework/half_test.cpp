@@ -166,7 +166,7 @@ TEST_CASE("half: cast between all types") {
   const Tensor x = from_vector({5}, values, DType::float64);
   for (const auto half : half_types)
     for (const auto other : {DType::float32, DType::float64, DType::int64, DType::int32, DType::int16, DType::uint8,
-                             DType::boolean, DType::bfloat16, DType::float16}) {
+                             DType::boolean, DType::bfloat16, DType::float16, DType::uint16}) {
       CAPTURE(name_of(other));
       CHECK(same(cast(cast(x, half), other), cast(x, other)));
       CHECK(same(cast(cast(x, other), half), cast(cast(cast(x, other), DType::float64), half)));

@@ -54,7 +54,7 @@ void on_gpus(int ranks, const std::string& what, const RankBody& body) {
 }
 
 const std::vector<DType> kernel_types{DType::float32, DType::float64, DType::bfloat16, DType::int64};
-const std::vector<DType> some_types{DType::float32, DType::bfloat16, DType::int16, DType::boolean};
+const std::vector<DType> some_types{DType::float32, DType::bfloat16, DType::int16, DType::uint16, DType::boolean};
 
 }  // namespace
 

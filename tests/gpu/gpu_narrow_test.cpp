@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -45,6 +46,11 @@ Tensor every_integer(DType type) {
   return from_vector({static_cast<std::int64_t>(values.size())}, values, type);
 }
 
+Tensor full_like(const Tensor& x, double value) {
+  const UseDevice device(x.device());
+  return full(x.shape(), value, x.dtype());
+}
+
 // What the host makes of a row of integers.
 Tensor widened_on_host(const Tensor& x, data::Transform transform, DType type) {
   Tensor y({x.shape(), type}, DeviceKind::cpu);
@@ -76,7 +82,7 @@ data::SourcePtr made(DType type, data::Transform transform, bool wide = false) {
   const UseDevice device(DeviceKind::cpu);
   Values values(static_cast<std::size_t>(samples * cells * channels)), targets(static_cast<std::size_t>(samples * channels));
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const auto number = static_cast<double>(i * 7919 % (type == DType::uint8 ? 256 : 32768));
+    const auto number = static_cast<double>(i * 7919 % (type == DType::uint8 ? 256 : type == DType::uint16 ? 65536 : 32768));
     values[i] = type == DType::int16 && transform != data::Transform::log1p && i % 2 == 1 ? -1 - number : number;
   }
   for (std::size_t i = 0; i < targets.size(); ++i) targets[i] = static_cast<double>(i % 5) / 4;
@@ -91,6 +97,7 @@ struct Form {
   data::Transform transform = data::Transform::none;
 };
 const std::vector<Form> forms{{"counts", DType::int16, data::Transform::log1p},
+                              {"large counts", DType::uint16, data::Transform::log1p},
                               {"both signs", DType::int16, data::Transform::none},
                               {"parts of 255", DType::int16, data::Transform::unit},
                               {"bytes", DType::uint8, data::Transform::unit}};
@@ -108,7 +115,7 @@ class Net : public nn::Module {
 
 TEST_CASE("gpu: narrow integers become the numbers of the host, each of them") {
   if (no_gpu("gpu: narrow integers become the numbers of the host, each of them")) return;
-  for (const auto stored : {DType::int16, DType::uint8})
+  for (const auto stored : {DType::int16, DType::uint16, DType::uint8})
     for (const auto transform : {data::Transform::none, data::Transform::unit, data::Transform::log1p})
       for (const auto type : {DType::float32, DType::float64}) {
         INFO(std::string(name_of(stored)), " ", std::string(data::name_of(transform)), " ", std::string(name_of(type)));
@@ -127,6 +134,40 @@ TEST_CASE("gpu: narrow integers become the numbers of the host, each of them") {
         CHECK(widening(to(slice(all, 0, 0, 0), DeviceKind::cuda)).elements() == 0);
         CHECK_THROWS_WITH_AS(widening(to(cast(all, DType::int32), DeviceKind::cuda)), doctest::Contains("are widened"), Error);
       }
+}
+
+TEST_CASE("gpu: narrow integers without a sign are moved and looked up, and not computed with") {
+  if (no_gpu("gpu: narrow integers without a sign are moved and looked up, and not computed with")) return;
+  const auto all = every_integer(DType::uint16), on_gpu = to(all, DeviceKind::cuda);
+  for (const auto type : {DType::float32, DType::float64, DType::int64, DType::int32, DType::int16, DType::uint8, DType::boolean,
+                          DType::bfloat16, DType::float16, DType::uint16}) {
+    INFO(std::string(name_of(type)));
+    CHECK(same_bits(cast(on_gpu, type), cast(all, type)));
+    const bool holds_large = type != DType::int16 && type != DType::uint8 && type != DType::boolean;
+    const auto few = from_vector({4}, {0, 1, 1, holds_large ? 40960.0 : 1.0}, type);
+    CHECK(same_bits(cast(to(few, DeviceKind::cuda), DType::uint16), cast(few, DType::uint16)));
+  }
+  const auto check = [&](const std::function<Tensor(const Tensor&)>& f) {
+    CHECK(same_bits(f(reshape(on_gpu, {16, 64, 64})), f(reshape(all, {16, 64, 64}))));
+  };
+  check([](const Tensor& x) { return permute(x, {2, 0, 1}); });
+  check([](const Tensor& x) { return flip(slice(x, 1, 3, 40), {0, 2}); });
+  check([](const Tensor& x) { return concatenate({x, x}, 1); });
+  check([](const Tensor& x) {
+    const UseDevice device(x.device());
+    return take(x, from_vector({3}, {15, 0, 15}, DType::int64));
+  });
+  check([](const Tensor& x) { return where(cast(x, DType::boolean), x, full_like(x, 40000)); });
+  const auto labels = from_vector({4}, {0, 2, 1, 2}, DType::uint16),
+             scores = from_vector({4, 3}, Values(12, 0.5), DType::float32);
+  const auto labels_on_gpu = to(labels, DeviceKind::cuda), scores_on_gpu = to(scores, DeviceKind::cuda);
+  CHECK(same_bits(one_hot(labels_on_gpu, 3, DType::float32), one_hot(labels, 3, DType::float32)));
+  CHECK(cross_entropy(scores_on_gpu, labels_on_gpu).to_vector() ==
+        cross_entropy(scores_on_gpu, to(cast(labels, DType::int64), DeviceKind::cuda)).to_vector());
+  for (const auto& f :
+       std::vector<std::function<Tensor(const Tensor&)>>{[](auto& x) { return x + x; }, [](auto& x) { return less(x, x); },
+                                                         [](auto& x) { return max(x); }, [](auto& x) { return argmax(x, 0); }})
+    CHECK_THROWS_WITH_AS(f(on_gpu), doctest::Contains("nothing computes with uint16 here; cast to int32 first"), Error);
 }
 
 TEST_CASE("gpu: narrow integers make the batches of the host, bit for bit, on every grid") {

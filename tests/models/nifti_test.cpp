@@ -146,6 +146,16 @@ TEST_CASE("nifti: values as they are") {
     CHECK(header.shift == 1);
     CHECK(values == std::vector<float>{6, -9, 16, 21, 26, 31});
   }
+  // Unsigned 16-bit integers: as they are stored, scaled, and as labels.
+  for (const bool big : {false, true}) {
+    write_file(path, nifti_file({3, 1, 1}, 512, {1, 40000, 65535}, {.big = big}));
+    CHECK(read_nifti_volume(path).header.type == DType::uint16);
+    CHECK(read_nifti_volume(path).values == std::vector<float>{1, 40000, 65535});
+    CHECK(read_nifti_labels(path).values == std::vector<std::int32_t>{1, 40000, 65535});
+    CHECK(read_nifti(path).values[1] == doctest::Approx(39999.0 / 65534));
+    write_file(path, nifti_file({2, 1, 1}, 512, {40000, 65535}, {.big = big, .slope = 0.5F, .shift = -1}));
+    CHECK(read_nifti_volume(path).values == std::vector<float>{19999, 32766.5F});
+  }
   // A slope of 0 means none, and then the shift is none either.
   write_file(path, nifti_file({2, 1, 1}, 2, {3, 200}, {.slope = 0, .shift = 7}));
   CHECK(read_nifti_volume(path).values == std::vector<float>{3, 200});

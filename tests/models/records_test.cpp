@@ -100,6 +100,18 @@ TEST_CASE("records: MLPerf's CosmoFlow files, one record in each or several, pac
     CHECK(batch.y.to_vector()[4] == 1);
   }
   CHECK(RecordSource(one.path, {.targets = ""}).target_type() == TargetType{});
+  // Counts beyond int16.
+  std::string large;
+  for (const unsigned n : {1U, 32768U, 40000U, 65535U})
+    large.push_back(static_cast<char>(n & 0xff)), large.push_back(static_cast<char>(n >> 8));
+  write_file(several / "u.tfrecord", bytes_of(framed(example_record("x", large, "y", {1, 2, 3, 4}))));
+  const auto counts = std::make_shared<RecordSource>(several / "u.tfrecord", RecordOptions{.type = DType::uint16});
+  CHECK(counts->type() == DType::uint16);
+  CHECK(counts->values(0, counts->whole()) == std::vector<double>{1, 32768, 40000, 65535});
+  const auto numbers = Loader(counts, {.batch = 1, .dtype = DType::float64}).batch(0, 0).x.to_vector();
+  REQUIRE(numbers.size() == 4);
+  CHECK(numbers[2] == doctest::Approx(std::log1p(40000.0)));
+  CHECK(numbers[3] == doctest::Approx(std::log1p(65535.0)));
   CHECK(RecordSource(one.path, {.extents = {3, 1, 9}}).extents() == Shape{3, 1, 9});
 }
 

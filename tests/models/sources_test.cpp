@@ -164,6 +164,11 @@ TEST_CASE("sources: NumPy") {
   CHECK(values_of(*open_source(path), 0) == std::vector<double>{-2, 256});
   write_file(path, npy_file("'<u2'", "(1, 1, 2)", std::vector<std::uint16_t>{65535, 1}, 3));
   CHECK(values_of(*open_source(path), 0) == std::vector<double>{65535, 1});
+  CHECK(open_source(path)->type() == DType::uint16);
+  write_file(path, npy_file("'<u2'", "(1, 2, 2)", std::vector<std::uint16_t>{65535, 1, 65534, 2}));
+  CHECK(values_of(*open_source(path, {.extents = {1, 1}}), 0) == std::vector<double>{32768});  // their mean
+  write_file(path, npy_file("'>u2'", "(1, 1, 2)", std::vector<std::uint8_t>{0x80, 0x00, 0x01, 0x00}));
+  CHECK(values_of(*open_source(path), 0) == std::vector<double>{32768, 256});
   write_file(path, npy_file("'|i1'", "(1, 1, 2)", std::vector<std::int8_t>{-5, 5}));
   CHECK(values_of(*open_source(path), 0) == std::vector<double>{-5, 5});
   write_file(path, npy_file("'<f2'", "(1, 1, 2)", std::vector<std::uint16_t>{0x3c00, 0xc000}));
@@ -173,6 +178,8 @@ TEST_CASE("sources: NumPy") {
 
   write_file(folder / "labels.npy", npy_file("'<i8'", "(1,)", std::vector<std::int64_t>{-4}));
   CHECK(open_source(path, {.labels = {{"kind", folder / "labels.npy"}}})->targets(0) == std::vector<double>{-4});
+  write_file(folder / "labels.npy", npy_file("'<u2'", "(1,)", std::vector<std::uint16_t>{40000}));
+  CHECK(open_source(path, {.labels = {{"kind", folder / "labels.npy"}}})->targets(0) == std::vector<double>{40000});
   write_file(folder / "labels.npy", npy_file("'<i8'", "(1, 2)", std::vector<std::int64_t>{-4, 6}));
   CHECK(open_source(path, {.labels = {{"kind", folder / "labels.npy"}}})->target_names() ==
         std::vector<std::string>{"kind 0", "kind 1"});

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 
@@ -24,11 +25,11 @@ struct Reads {
   std::atomic<int> failures{0};  // that are still to come
 };
 
-// int16 volumes with a label in each cell, or with numbers; extents that differ if asked for.
+// uint16 volumes with a label in each cell, or int16 ones with numbers; extents that differ if asked for.
 class Counted : public Source {
  public:
   Counted(std::shared_ptr<Reads> reads, bool cells, bool differ) : reads_(std::move(reads)) {
-    type_ = {.extents = {6, 5, 7}, .channels = 2, .type = DType::int16, .same_extents = !differ};
+    type_ = {.extents = {6, 5, 7}, .channels = 2, .type = cells ? DType::uint16 : DType::int16, .same_extents = !differ};
     if (cells) type_.targets = {.type = DType::uint8, .shape = {}, .per_cell = true};
     else type_.targets = {.type = DType::float64, .shape = {1}, .names = {"t"}};
   }
@@ -41,9 +42,10 @@ class Counted : public Source {
     if (reads_->failures-- > 0) fail("[test] sample {} cannot be read", s);
     reads_->failures = std::max(reads_->failures.load(), 0);
     reads_->cells += box.elements();
-    auto* to = reinterpret_cast<std::int16_t*>(out);
+    auto* to = reinterpret_cast<std::uint16_t*>(out);
+    const std::uint64_t below = type_.type == DType::uint16 ? 65536 : 900;
     for_cells(box, [&](std::int64_t cell) {
-      for (std::uint64_t c = 0; c < 2; ++c) *to++ = static_cast<std::int16_t>(value(s, cell, c, 900));
+      for (std::uint64_t c = 0; c < 2; ++c) *to++ = static_cast<std::uint16_t>(value(s, cell, c, below));
     });
   }
   void read_targets(std::int64_t s, const Box& box, std::byte* out) const override {
@@ -102,6 +104,8 @@ TEST_CASE("store: batches are those of the files on every grid, and every cell i
     for (const bool moved : {false, true}) {
       const LoaderOptions plain{.batch = 4, .seed = 3, .shuffle = true, .flips = moved, .shifts = moved, .cache_bytes = 0};
       const auto expected = gathered({}, plain, cells, false, std::make_shared<Reads>());
+      CHECK(*std::min_element(expected[0].begin(), expected[0].end()) >= 0);
+      CHECK(*std::max_element(expected[0].begin(), expected[0].end()) > (cells ? 65000 : 850));
       for (const auto& grid : grids) {
         auto options = plain;
         options.store_bytes = plenty;

@@ -109,6 +109,7 @@ MPI_Datatype type_of(DType type) {
     case DType::int64: return MPI_INT64_T;
     case DType::int32: return MPI_INT32_T;
     case DType::int16: return MPI_INT16_T;
+    case DType::uint16: return MPI_UINT16_T;  // moved only
     case DType::uint8: return MPI_UINT8_T;
     case DType::boolean: return MPI_UINT8_T;  // 0 or 1: max is or, min is and
     case DType::bfloat16: return HalfInMpi<BFloat16>::get().type;

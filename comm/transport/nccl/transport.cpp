@@ -34,7 +34,8 @@ ncclDataType_t type_of(DType type) {
     case DType::int32: return ncclInt32;
     case DType::uint8:
     case DType::boolean: return ncclUint8;  // of booleans max is "or", min is "and"
-    case DType::int16: break;
+    case DType::int16:
+    case DType::uint16: break;
   }
   fail("[nccl] there are no reductions of {}", name_of(type));
 }

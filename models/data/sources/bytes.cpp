@@ -136,7 +136,7 @@ StoredType stored_type(char kind, int size, bool big, const std::string& name) {
   else if (kind == 'b' && size == 1) result.type = DType::boolean;
   else if (kind == 'i' && (size == 1 || size == 2)) result.type = DType::int16;
   else if (kind == 'i' && (size == 4 || size == 8)) result.type = size == 4 ? DType::int32 : DType::int64;
-  else if (kind == 'u' && size == 2) result.type = DType::int32;
+  else if (kind == 'u' && size == 2) result.type = DType::uint16;
   else if (kind == 'u' && (size == 4 || size == 8)) result.type = DType::int64;
   else require(kind == 'u' && size == 1, "[data] {}: elements of kind {} and {} bytes are not read", name, kind, size);
   return result;
@@ -158,8 +158,9 @@ void convert(const std::byte* from, std::int64_t count, bool swap, Bytes& to) {
   for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<To>(load<From>(from + i * std::int64_t{sizeof(From)}, swap));
 }
 
+// As visit_stored(), of what need not be a type of the engine's.
 template <class F>
-void visit_stored(const StoredType& s, F f) {
+void visit_file_type(const StoredType& s, F f) {
   if (s.kind == 'f') {
     if (s.size == 2) f(Float16{});
     else if (s.size == 4) f(float{});
@@ -188,9 +189,9 @@ void require_positive(const Bytes& values, const std::string& name) {
 Bytes converted(const std::byte* from, std::int64_t count, const StoredType& stored, const std::string& name) {
   Bytes values(static_cast<std::size_t>(count * size_of(stored.type)));
   const bool swap = stored.big_endian != (std::endian::native == std::endian::big);
-  visit_stored(stored, [&](auto zero) {
+  visit_file_type(stored, [&](auto zero) {
     using From = decltype(zero);
-    visit_arithmetic(stored.type, [&](auto nought) {
+    visit_stored(stored.type, [&](auto nought) {
       using To = decltype(nought);
       if constexpr (!std::is_same_v<From, Float16> || std::is_floating_point_v<To>) convert<From, To>(from, count, swap, values);
     });
@@ -223,7 +224,7 @@ Bytes converted(Bytes bytes, const StoredType& stored, const std::string& name) 
 std::vector<std::int64_t> integers(const Bytes& values, DType type, const std::string& name) {
   require(!is_floating(type), "[data] {}: labels are integers, not {}", name, name_of(type));
   std::vector<std::int64_t> result;
-  visit_integral(type, [&](auto zero) {
+  visit_any_integral(type, [&](auto zero) {
     using T = decltype(zero);
     const auto* from = reinterpret_cast<const T*>(values.data());
     result.assign(from, from + values.size() / sizeof(T));
@@ -256,9 +257,9 @@ void copy_cells(const std::byte* from, const Box& from_box, const Box& part, con
 }
 
 void convert(const void* from, DType stored, std::int64_t count, DType type, void* to) {
-  visit_arithmetic(stored, [&](auto zero) {
+  visit_stored(stored, [&](auto zero) {
     using From = decltype(zero);
-    visit_arithmetic(type, [&](auto nought) {
+    visit_stored(type, [&](auto nought) {
       using To = decltype(nought);
       std::transform(static_cast<const From*>(from), static_cast<const From*>(from) + count, static_cast<To*>(to),
                      [](From value) { return static_cast<To>(value); });

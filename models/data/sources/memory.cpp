@@ -157,7 +157,7 @@ void fit_stored(const std::byte* values, DType type, const Shape& extents, std::
   augment::WideSample wide(extents, channels);
   convert(values, type, extents.elements() * channels, DType::float64, wide.values.data());
   wide = augment::resized(wide, window, to, augment::Filter::area);
-  visit_arithmetic(type, [&](auto zero) {
+  visit_stored(type, [&](auto zero) {
     using T = decltype(zero);
     std::transform(wide.values.begin(), wide.values.end(), reinterpret_cast<T*>(out), nearest<T>);
   });

@@ -194,7 +194,7 @@ template <class F>
 void for_each_value(const NiftiHeader& header, const Bytes& stored, F f) {
   const auto cells = header.extents.elements(), channels = header.channels;
   const double slope = header.slope, shift = header.shift;
-  visit_arithmetic(header.type, [&](auto zero) {
+  visit_stored(header.type, [&](auto zero) {
     const auto* from = reinterpret_cast<const decltype(zero)*>(stored.data());
     for (std::int64_t c = 0; c < channels; ++c)
       for (std::int64_t i = 0; i < cells; ++i)

@@ -78,8 +78,10 @@ MPIGRAD_WIDTHS(MPIGRAD_MAKE)
   MPIGRAD_CAST(From, std::int32_t) \
   MPIGRAD_CAST(From, std::int16_t) \
   MPIGRAD_CAST(From, std::uint8_t) \
-  MPIGRAD_CAST(From, bool)
+  MPIGRAD_CAST(From, bool)         \
+  MPIGRAD_CAST(From, std::uint16_t)
 MPIGRAD_ALL_TYPES(MPIGRAD_MAKE)
+MPIGRAD_MAKE(std::uint16_t)
 #undef MPIGRAD_MAKE
 
 }  // namespace mpigrad::cuda

@@ -202,6 +202,7 @@ MPIGRAD_FLOATING_TYPES(MPIGRAD_MAKE)
   template void label_mask(std::int64_t, std::int64_t, bool, std::int64_t, const I*, bool*, Fault*, Stream);
 MPIGRAD_INTEGER_TYPES(MPIGRAD_MAKE)
 MPIGRAD_MAKE(bool)
+MPIGRAD_MAKE(std::uint16_t)
 #undef MPIGRAD_MAKE
 
 }  // namespace mpigrad::cuda

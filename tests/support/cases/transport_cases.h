@@ -17,14 +17,16 @@
 
 namespace mpigrad::transport_cases {
 
-constexpr DType all_types[] = {DType::float32, DType::float64, DType::int64,    DType::int32,  DType::int16,
-                               DType::uint8,   DType::boolean, DType::bfloat16, DType::float16};
+constexpr DType all_types[] = {DType::float32, DType::float64, DType::int64,    DType::int32,   DType::int16,
+                               DType::uint8,   DType::boolean, DType::bfloat16, DType::float16, DType::uint16};
 constexpr CombineOp all_reductions[] = {CombineOp::sum, CombineOp::max, CombineOp::min, CombineOp::prod};
 
-// Element i of rank r's buffer: small integers, so that every type holds every result exactly (products of 7 ranks included).
+// Element i of rank r's buffer: small integers, so that every type holds every result exactly (products of 7 ranks included). Of
+// uint16, which is not reduced, what int16 does not hold.
 inline double value(int r, std::int64_t i, DType type) {
   const auto k = (7 * r + 3 * i + i * i * (r + 1)) % 11;
-  return type == DType::boolean ? static_cast<double>(k % 2) : static_cast<double>(k % 3 == 0 ? 2 : 1 + (k == 4 ? 2 : 0));
+  if (type == DType::boolean) return static_cast<double>(k % 2);
+  return static_cast<double>((type == DType::uint16 ? 65500 : 0) + (k % 3 == 0 ? 2 : 1 + (k == 4 ? 2 : 0)));
 }
 
 // Elements as raw bytes, so that one code path serves all types (std::vector<bool> has no data()).
@@ -73,7 +75,9 @@ inline double reduced(int size, std::int64_t i, DType type, CombineOp op) {
   return result;
 }
 
-inline bool allowed(DType type, CombineOp op) { return type != DType::boolean || op == CombineOp::max || op == CombineOp::min; }
+inline bool allowed(DType type, CombineOp op) {
+  return type != DType::uint16 && (type != DType::boolean || op == CombineOp::max || op == CombineOp::min);
+}
 
 // uneven, with zeros
 inline std::vector<std::int64_t> uneven(int size) {
@@ -424,6 +428,10 @@ inline void check_refusals(Transport& t) {
     require(text.find(part) != std::string::npos, "[transport_cases] expected an error with '{}', got '{}'", part, text);
   };
   refuses(testing::error_text([&] { t.allreduce(&flag, &flag, 1, DType::boolean, CombineOp::sum); }), "[allreduce] booleans");
+  std::uint16_t count = 65535;
+  for (const auto op : all_reductions)
+    refuses(testing::error_text([&] { t.allreduce(&count, &count, 1, DType::uint16, op); }),
+            "[allreduce] nothing computes with uint16 here; cast to int32 first");
   refuses(testing::error_text([&] { t.bcast(&flag, -1, DType::uint8, 0); }), "not negative");
   refuses(testing::error_text([&] { t.bcast(&flag, 1, DType::uint8, t.size()); }), "is not a rank");
   const std::vector<int> twice = {t.rank(), t.rank()};
