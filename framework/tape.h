@@ -44,12 +44,16 @@ class Replay {
   // Whether anybody asked for the cotangent of input i.
   bool wants(std::size_t i) const { return wants_[i]; }
   std::size_t inputs() const { return inputs_.size(); }
+  // The vjp reads the elements of input i no more. If nobody else holds them, their memory is free for the cotangents it makes
+  // next.
+  void give_up(std::size_t i) const { inputs_[i] = inputs_[i].without_storage(); }
 
-  Replay(std::span<const Tensor> inputs, std::span<const Tensor> outputs, const std::vector<bool>& wants)
+  Replay(std::span<Tensor> inputs, std::span<const Tensor> outputs, const std::vector<bool>& wants)
       : inputs_(inputs), outputs_(outputs), wants_(wants) {}
 
  private:
-  std::span<const Tensor> inputs_, outputs_;
+  std::span<Tensor> inputs_;
+  std::span<const Tensor> outputs_;
   const std::vector<bool>& wants_;
 };
 

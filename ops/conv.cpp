@@ -41,6 +41,17 @@ Cost multiply_add_cost(const Tensor& y, const Tensor& w, Inputs in, Outputs out)
   return cost;
 }
 
+// Those of the input and the weight. The weight's comes first: it alone needs the input, which may be the largest tensor of a
+// network and makes room for its own cotangent.
+Tensors cotangents_of_conv(const Replay& at, const Tensor& g, const ConvAttributes& a) {
+  const auto &x = at.input(0), &w = at.input(1);
+  Tensors result(2);
+  if (at.wants(1)) result[1] = conv_weight(x, g, spatial_extent(w), a);
+  at.give_up(0);
+  if (at.wants(0)) result[0] = conv_data(g, w, spatial_extent(x), a);
+  return result;
+}
+
 }  // namespace
 
 Types Conv::infer(Inputs in) const {
@@ -51,11 +62,7 @@ Types Conv::infer(Inputs in) const {
   return {{with_spatial(x.dim(0), outputs(spatial_extent(x), spatial_extent(w), a), w.dim(0)), x.dtype()}};
 }
 Cost Conv::cost(Inputs in, Outputs out) const { return multiply_add_cost(out[0], in[1], in, out); }
-Tensors Conv::vjp(const Replay& at, Inputs g) const {
-  const auto &x = at.input(0), &w = at.input(1);
-  return {at.wants(0) ? conv_data(g[0], w, spatial_extent(x), a) : Tensor(),
-          at.wants(1) ? conv_weight(x, g[0], spatial_extent(w), a) : Tensor()};
-}
+Tensors Conv::vjp(const Replay& at, Inputs g) const { return cotangents_of_conv(at, g[0], a); }
 
 Types ConvData::infer(Inputs in) const {
   const auto &g = in[0], &w = in[1];
@@ -103,9 +110,9 @@ Types ConvBiasActivation::infer(Inputs in) const {
 Cost ConvBiasActivation::cost(Inputs in, Outputs out) const { return multiply_add_cost(out[0], in[1], in, out); }
 Tensors ConvBiasActivation::vjp(const Replay& at, Inputs g) const {
   const auto inner = bias_activation_adjoint(g[0], at.output(0), slope, {.of_bias = at.wants(2), .may_overwrite = true});
-  const auto &x = at.input(0), &w = at.input(1);
-  return {at.wants(0) ? conv_data(inner.x, w, spatial_extent(x), a) : Tensor(),
-          at.wants(1) ? conv_weight(x, inner.x, spatial_extent(w), a) : Tensor(), inner.bias};
+  auto result = cotangents_of_conv(at, inner.x, a);
+  result.push_back(inner.bias);
+  return result;
 }
 
 }  // namespace ops

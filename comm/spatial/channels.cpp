@@ -48,7 +48,6 @@ Tensor on_grid_of(const char* op, const Tensor& x, const Tensor& w) {
 }
 
 AxisPlacement placement(const Tensor& w, std::size_t axis) { return w.layout() ? w.layout()->axes[axis] : AxisPlacement{}; }
-const Shape& global_shape(const Tensor& x) { return x.layout() ? x.layout()->global : x.shape(); }
 
 struct Planner {
   const char* op;

@@ -139,7 +139,7 @@ ConvForPool conv_for_pool(const Tensor& x, const Tensor& w, const Tensor& bias, 
   const auto separately = [&] { return ConvForPool{conv(x, w, bias, attributes), pool, nullptr, {}, {}}; };
   if (!x.layout() || w.rank() != 5 || attributes.activation != Activation::none || spatial::splits_product(x, w, bias, {}))
     return separately();
-  const auto shape = w.layout() ? w.layout()->global : w.shape();
+  const auto shape = global_shape(w);
   require_kernel_fits("conv", global_spatial(x), {shape[1], shape[2], shape[3]}, attributes);
   const auto s = convolution(x, shape, attributes);
   const auto of_pool = pooling(s.out, pool);

@@ -68,8 +68,8 @@ Tensor windowed_input(const Tensor& x, const WindowedPlan& plan) {
 
 Extent3 global_spatial(const Tensor& x) {
   require(x.rank() == 5, "[window] needs [N, D, H, W, C]: {}", x);
-  if (!x.layout()) return spatial_extent(x);
-  return {x.layout()->global[1], x.layout()->global[2], x.layout()->global[3]};
+  const auto& shape = global_shape(x);
+  return {shape[1], shape[2], shape[3]};
 }
 
 // The first spatial dimension that the plan splits, or -1: outputs get room for halos there.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <span>
@@ -13,6 +14,9 @@
 #include "framework/error.h"
 
 namespace mpigrad::transport_checks {
+
+// A rank, or a number of ranks, as containers count.
+inline std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
 inline void check_count(std::string_view call, std::int64_t count) {
   require(count >= 0, "[{}] counts are not negative, got {}", call, count);

@@ -219,6 +219,8 @@ Tensor from_vector(const Shape& shape, std::span<const double> values, DType dty
   });
 }
 
+const Shape& global_shape(const Tensor& x) { return x.layout() ? x.layout()->global : x.shape(); }
+
 Tensor wrap(void* memory, const Shape& shape, DType dtype, std::function<void()> release) {
   const auto bytes = shape.elements() * size_of(dtype);
   return Tensor({shape, dtype}, std::make_shared<Storage>(memory, bytes, DeviceKind::cpu, std::move(release)));

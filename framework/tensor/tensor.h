@@ -133,6 +133,9 @@ void zero_bytes(DeviceKind device, void* memory, std::int64_t bytes);
 [[noreturn]] void refuse_unkept(std::string_view reader, std::string_view what, const Tensor& x);
 }  // namespace detail
 
+// The shape of the whole tensor, of which a rank of a distributed one has a block.
+const Shape& global_shape(const Tensor& x);
+
 // "float32 [8, 32, 32]", with the layout where there is one.
 std::string to_string(const Tensor& x);
 

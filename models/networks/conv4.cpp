@@ -19,11 +19,10 @@ void Conv4::make() {
 }
 
 Tensor Conv4::operator()(const Tensor& x) {
-  const auto global = [](const Tensor& y) { return y.layout() ? y.layout()->global : y.shape(); };
-  require(x.rank() == 5 && global(x)[1] == 1, "[conv4] needs images [N, 1, H, W, C]: {}", x);
+  require(x.rank() == 5 && global_shape(x)[1] == 1, "[conv4] needs images [N, 1, H, W, C]: {}", x);
   Tensor y = x;
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
-    const Triple window{1, std::min<std::int64_t>(2, global(y)[2]), std::min<std::int64_t>(2, global(y)[3])};
+    const Triple window{1, std::min<std::int64_t>(2, global_shape(y)[2]), std::min<std::int64_t>(2, global_shape(y)[3])};
     const bool pools = window != Triple(1);
     y = blocks_[b](y, pools ? Activation::none : Activation::relu);
     // Maxima and ReLU commute; in this order the activation has a quarter of the work.

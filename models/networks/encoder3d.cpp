@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "comm/spatial/local_parts.h"
 #include "framework/joined.h"
 #include "ops/elementwise.h"
 
@@ -10,16 +11,12 @@ namespace {
 
 constexpr std::int64_t strided_stem_from = 64, pooled_stem_from = 128;
 
-Extent3 extents_of(const Tensor& x) {
-  const auto& shape = x.layout() ? x.layout()->global : x.shape();
-  return {shape[1], shape[2], shape[3]};
-}
-std::int64_t longest(const Tensor& x) { return std::ranges::max(extents_of(x)); }
+std::int64_t longest(const Tensor& x) { return std::ranges::max(spatial::global_spatial(x)); }
 
 // Divides by 2 what is long enough.
 Triple stride_for(const Tensor& x) {
   Triple stride = 1;
-  const auto extents = extents_of(x);
+  const auto extents = spatial::global_spatial(x);
   for (std::size_t i = 0; i < 3; ++i)
     if (extents[i] > 2 && 2 * extents[i] > longest(x)) stride[i] = 2;
   return stride;

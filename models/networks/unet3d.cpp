@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/spatial/local_parts.h"
 #include "ops/recompute.h"
 #include "ops/views.h"
 
@@ -21,11 +22,6 @@ UNet3dOptions completed(UNet3dOptions o) {
   if (!o.norm) o.norm = nn::NormAttributes{.kind = lbann ? Kind::batch : Kind::instance};
   o.norm->activation = Activation::relu;
   return o;
-}
-
-Extent3 extents_of(const Tensor& x) {
-  const auto& shape = x.layout() ? x.layout()->global : x.shape();
-  return {shape[1], shape[2], shape[3]};
 }
 
 // x, whose channels are whole, cut as `like` is.
@@ -95,7 +91,7 @@ Tensor UNet3d::operator()(const Tensor& input) {
     if (i > 0) skips.push_back(whole_channels(x));  // channels are joined to others
     if (i > 0 && pools) {
       // Where there is one plane, there is nothing to halve.
-      const auto n = extents_of(x);
+      const auto n = spatial::global_spatial(x);
       Triple window = 2;
       for (std::size_t a = 0; a < 3; ++a) window[a] = std::min<std::int64_t>(2, n[a]);
       nn::LayerScope scope(fmt::format("pool{}", i), "max_pool");
@@ -106,7 +102,7 @@ Tensor UNet3d::operator()(const Tensor& input) {
   for (std::size_t i = 0; i < ups_.size(); ++i) {
     const auto skip = std::move(skips.back());
     skips.pop_back();
-    const auto wide = as(whole_channels(expansions_[i](x, Activation::none, extents_of(skip))), skip);
+    const auto wide = as(whole_channels(expansions_[i](x, Activation::none, spatial::global_spatial(skip))), skip);
     drop_until_read(x);
     const auto joined = join(wide, skip, 4);
     drop_until_read(skip);

@@ -108,7 +108,7 @@ Tensor ConvTranspose3d::operator()(const Tensor& taken, Activation activation, c
   auto cut = a_.padding, filled = a_.output_padding;
   for (std::size_t i = 0; extents && i < 3; ++i) {
     const auto d = static_cast<int>(i) + 1;
-    const auto n = x.layout() ? x.layout()->global[d] : x.dim(d);
+    const auto n = global_shape(x)[d];
     const auto whole = (n - 1) * a_.stride[i] - 2 * a_.padding[i] + a_.dilation[i] * (a_.kernel[i] - 1) + 1;
     filled[i] = std::max<std::int64_t>(0, (*extents)[i] - whole);
     cut[i] += std::max<std::int64_t>(0, whole - (*extents)[i]);
@@ -268,7 +268,7 @@ Tensor LayerScope::moved(Tensor x) {
 Tensor LayerScope::done(Tensor y) {
   if (!counter_) return y;
   auto& record = counter_->record;
-  record.out = y.layout() ? y.layout()->global : y.shape();
+  record.out = global_shape(y);
   record.activation_bytes = y.bytes();
   for (const auto& line : counter_->costs.lines) record.flops += line.flops;
   if (layer_trace->traffic_) {

@@ -290,7 +290,7 @@ Tensor Module::parameter(const std::string& name, const Shape& shape, const Init
   require(found != state.places.end(), "[module] {} does not exist: call build() with an input of the right shape first",
           full_name);
   const auto& value = state.parameters[found->second].value;
-  const auto& global = value.layout() ? value.layout()->global : value.shape();
+  const auto& global = global_shape(value);
   require(global == shape, "[module] {} was built as {}, this input needs {}", full_name, global, shape);
   detail::name_parameter(value, full_name);
   return value;

@@ -154,8 +154,7 @@ class Recorder final : public detail::OpObserver {
     if (last == none) return;
     if (layers_->open > 0) last = layer;
     for (const auto& x : in)
-      if (const int from = maker(x); from != none && from < last)
-        edges.push_back({from, last, x.layout() ? x.layout()->global : x.shape(), x.dtype()});
+      if (const int from = maker(x); from != none && from < last) edges.push_back({from, last, global_shape(x), x.dtype()});
     for (const auto& y : out) makers_[y.id()] = last;
   }
 

@@ -22,7 +22,7 @@ double elements(const std::array<std::int64_t, 3>& extents, std::int64_t channel
   return product;
 }
 
-bool is_product(std::string_view op) { return op == "conv" || op == "conv_bias_activation" || op == "conv_data"; }
+bool is_layers_product(std::string_view op) { return op == "conv" || op == "conv_bias_activation" || op == "conv_data"; }
 
 }  // namespace
 
@@ -39,7 +39,7 @@ std::vector<Layer> read_layers(nn::Module& net, const Shape& input) {
     auto& layer = layers[i];
     if (event.phase == StepEvent::Phase::backward) layer.backward_flops += event.flops;
     if (event.phase != StepEvent::Phase::forward || event.in.empty()) continue;
-    if (!product[i] && is_product(event.op) && event.in.size() > 1) {
+    if (!product[i] && is_layers_product(event.op) && event.in.size() > 1) {
       const auto &x = event.in[0].shape, &w = event.in[1].shape;
       take(x, layer.in_extents, layer.in_channels);
       for (int d = 0; w.rank() == 5 && d < 3; ++d) layer.kernel[static_cast<std::size_t>(d)] = w[d + 1];

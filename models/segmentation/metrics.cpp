@@ -10,7 +10,7 @@ namespace mpigrad::segmentation {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr std::int64_t parallel_from = 1 << 15;  // cells; fewer are done sooner than threads are woken
+constexpr std::int64_t parallel_cells_from = 1 << 15;  // cells; fewer are done sooner than threads are woken
 
 std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
@@ -32,10 +32,10 @@ std::array<std::int64_t, 3> position(const Shape& extents, std::int64_t cell) {
 }
 
 // Cells [first, end) along D, H, W.
-struct Box {
+struct Bounds {
   std::array<std::int64_t, 3> first, end{};
 
-  explicit Box(const Shape& volume) : first{volume[0], volume[1], volume[2]} {}
+  explicit Bounds(const Shape& volume) : first{volume[0], volume[1], volume[2]} {}
   void include(const std::array<std::int64_t, 3>& at) {
     for (std::size_t a = 0; a < 3; ++a) first[a] = std::min(first[a], at[a]), end[a] = std::max(end[a], at[a] + 1);
   }
@@ -43,8 +43,8 @@ struct Box {
 };
 
 // The smallest box around all cells with the label; none where there are none.
-std::optional<Box> box_around(std::span<const std::int32_t> labels, const Shape& extents, std::int32_t label) {
-  Box box(extents);
+std::optional<Bounds> bounds_of(std::span<const std::int32_t> labels, const Shape& extents, std::int32_t label) {
+  Bounds box(extents);
   auto cell = std::find(labels.begin(), labels.end(), label);
   if (cell == labels.end()) return std::nullopt;
   for (; cell != labels.end(); ++cell)
@@ -55,7 +55,7 @@ std::optional<Box> box_around(std::span<const std::int32_t> labels, const Shape&
 // The surface of the cells with the label, as cells of the box around all of them. Outside the box, as outside the volume, no
 // cell has the label, so that both borders are the same to it.
 std::vector<std::int64_t> surface(std::span<const std::int32_t> labels, const Shape& extents, std::int32_t label,
-                                  const Box& box) {
+                                  const Bounds& box) {
   const auto size = box.extents();
   const auto strides = extents.strides();
   std::vector<std::int64_t> result;
@@ -124,7 +124,7 @@ std::vector<double> squared_distances(const std::vector<std::int64_t>& sources, 
   for (const auto source : sources) result[index(source)] = 0;
   for (int axis = 2; axis >= 0; --axis) {
     const auto length = extents[axis], stride = extents.elements(axis + 1, 3), lines = extents.elements() / length;
-#pragma omp parallel if (extents.elements() >= parallel_from)
+#pragma omp parallel if (extents.elements() >= parallel_cells_from)
     {
       LowerEnvelope envelope(length, spacing[index(axis)]);
 #pragma omp for schedule(static)
@@ -163,7 +163,7 @@ void take_component(std::vector<std::int32_t>& labels, const Shape& extents, std
   take(start);
   for (std::size_t next = 0; next < cells.size(); ++next) {
     const auto at = position(extents, cells[next]);
-    Box around(extents);
+    Bounds around(extents);
     for (const std::int64_t step : {-1, 1}) {
       auto corner = at;
       for (int a = 0; a < 3; ++a) corner[index(a)] = std::clamp<std::int64_t>(at[index(a)] + step, 0, extents[a] - 1);
@@ -206,8 +206,8 @@ std::optional<double> hausdorff95(std::span<const std::int32_t> truth, std::span
   for (const double s : spacing)
     require(s > 0 && std::isfinite(s), "[hausdorff95] a spacing is a positive number: {}, {}, {}", spacing[0], spacing[1],
             spacing[2]);
-  auto box = box_around(truth, extents, label);
-  const auto other = box_around(predicted, extents, label);
+  auto box = bounds_of(truth, extents, label);
+  const auto other = bounds_of(predicted, extents, label);
   if (!box || !other) return std::nullopt;
   box->include(other->first);
   box->include({other->end[0] - 1, other->end[1] - 1, other->end[2] - 1});

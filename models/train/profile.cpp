@@ -16,7 +16,7 @@
 namespace mpigrad {
 namespace {
 
-enum Lane : int { whole_step = 0, compute = 1, communication = 2, data = 3 };
+enum Lane : int { whole_step = 0, compute = 1, communication = 2, loading = 3 };
 constexpr const char* lane_names[] = {"steps", "compute", "communication", "data"};
 
 double now() { return detail::seconds_now(); }
@@ -85,14 +85,14 @@ void StepProfile::end_step() {
 
 void StepProfile::waited_for_data(double seconds) {
   if (recording() && step_ > o_.first_step)
-    spans_.push_back({"wait for a batch", data, now() - seconds - origin_, seconds, 0, 0});
+    spans_.push_back({"wait for a batch", loading, now() - seconds - origin_, seconds, 0, 0});
 }
 
 std::string StepProfile::write(const std::filesystem::path& path) {
   // Each rank's events as text, to rank 0.
   const int rank = world_.rank();
   std::string mine = fmt::format(R"({{"name":"process_name","ph":"M","pid":{},"args":{{"name":"rank {}"}}}})", rank, rank);
-  for (const int lane : {whole_step, compute, communication, data}) mine += ",\n" + event(rank, lane_names[lane], lane);
+  for (const int lane : {whole_step, compute, communication, loading}) mine += ",\n" + event(rank, lane_names[lane], lane);
   for (const auto& span : spans_) {
     mine += fmt::format(
         ",\n"
@@ -141,10 +141,10 @@ std::string StepProfile::write(const std::filesystem::path& path) {
       steps += span.seconds;
       continue;
     }
-    auto name = span.lane == data ? span.name : span.name.substr(0, span.name.find(" ["));
+    auto name = span.lane == loading ? span.name : span.name.substr(0, span.name.find(" ["));
     auto& of = by_op[name];
     of.seconds += span.seconds, of.flops += span.flops, of.bytes += span.bytes, ++of.calls, of.lane = span.lane;
-    if (span.lane != data) known += span.seconds;
+    if (span.lane != loading) known += span.seconds;
   }
   std::vector<std::pair<std::string, Of>> sorted(by_op.begin(), by_op.end());
   std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });

@@ -2,7 +2,6 @@
 
 #include <sys/resource.h>
 
-#include <chrono>
 #include <cmath>
 #include <deque>
 #include <memory>
@@ -22,10 +21,6 @@
 
 namespace mpigrad {
 namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 // The rows of all parts, one after the other.
 std::vector<double> values_of(const std::vector<Tensor>& parts) {
@@ -162,7 +157,7 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
                                              : options.noise          ? "the host looks at the gradients for their noise"
                                                                       : ""});
   for (auto epoch = options.first_epoch; epoch < options.epochs; ++epoch) {
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = detail::seconds_now();
     const auto begin = epoch == options.first_epoch ? options.begin : EpochPosition{};
     if (options.progress) options.progress->begin_epoch(epoch, begin.steps * options.accumulate);
     mean = begin.loss, samples = 0;
@@ -171,9 +166,9 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
     double waiting = 0;
     StepClock clock(options.times);
     clock.start();
-    auto asked = std::chrono::steady_clock::now();
+    auto asked = detail::seconds_now();
     for (const auto& batch : loader.epoch(epoch, micro)) {
-      const double waited = seconds_since(asked);
+      const double waited = detail::seconds_now() - asked;
       waiting += waited;
       clock.batch(waited);
       if (micro == steps * options.accumulate) break;
@@ -186,7 +181,7 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
       if (options.learning_rate) optimizer.set_learning_rate(options.learning_rate(step));
       const auto share = graph ? (*graph)({batch.x, batch.y}, one_step) : one_step({batch.x, batch.y});
       if (last && options.averages) options.averages->update();
-      const auto n = batch.x.layout() ? batch.x.layout()->global[0] : batch.x.dim(0);
+      const auto n = global_shape(batch.x)[0];
       losses.add(share, {.epoch = epoch, .step = step, .samples = n});
       if (options.profile && last) options.profile->end_step();
       if (last) clock.step();
@@ -198,12 +193,12 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
         if (interrupted) break;
         clock.start();
       }
-      asked = std::chrono::steady_clock::now();
+      asked = detail::seconds_now();
     }
     losses.finish();
     if (graph) graph->release();  // its memory, for what comes after an epoch
     if (interrupted) return;
-    const double seconds = seconds_since(start);
+    const double seconds = detail::seconds_now() - start;
     EpochReport report{.epoch = epoch,
                        .steps = (epoch + 1) * steps,
                        .loss = mean.mean(),

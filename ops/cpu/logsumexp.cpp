@@ -84,17 +84,17 @@ MPIGRAD_MAKE(float)
 MPIGRAD_MAKE(double)
 #undef MPIGRAD_MAKE
 
-constexpr std::int64_t parallel_from = 1 << 14, block = 1024;  // so many terms are added in T, blocks of them in double
+constexpr std::int64_t parallel_terms_from = 1 << 14, terms = 1024;  // so many terms are added in T, blocks of them in double
 
 // y = log sum exp of each row: x [rows, n]
 template <class T>
 void along_rows(std::int64_t rows, std::int64_t n, const T* x, T* y) {
-#pragma omp parallel for if (rows * n >= parallel_from) schedule(static)
+#pragma omp parallel for if (rows * n >= parallel_terms_from) schedule(static)
   for (std::int64_t r = 0; r < rows; ++r) {
     const T* row = x + r * n;
     const T shift = bounded(largest(n, row));
     double sum = 0;
-    for (std::int64_t i = 0; i < n; i += block) sum += static_cast<double>(exp_sum(std::min(block, n - i), row + i, shift));
+    for (std::int64_t i = 0; i < n; i += terms) sum += static_cast<double>(exp_sum(std::min(terms, n - i), row + i, shift));
     y[r] = static_cast<T>(std::log(sum) + static_cast<double>(shift));
   }
 }
@@ -103,7 +103,7 @@ void along_rows(std::int64_t rows, std::int64_t n, const T* x, T* y) {
 template <class T>
 void along_columns(std::int64_t n, std::int64_t columns, const T* x, T* y) {
   constexpr std::int64_t chunk = 256;
-#pragma omp parallel for if (n * columns >= parallel_from) schedule(static)
+#pragma omp parallel for if (n * columns >= parallel_terms_from) schedule(static)
   for (std::int64_t first = 0; first < columns; first += chunk) {
     const std::int64_t count = std::min(chunk, columns - first);
     T shift[chunk], part[chunk];
@@ -112,9 +112,9 @@ void along_columns(std::int64_t n, std::int64_t columns, const T* x, T* y) {
     std::fill_n(sum, count, 0.0);
     for (std::int64_t i = 0; i < n; ++i) larger(count, x + i * columns + first, shift);
     for (std::int64_t j = 0; j < count; ++j) shift[j] = bounded(shift[j]);
-    for (std::int64_t begin = 0; begin < n; begin += block) {
+    for (std::int64_t begin = 0; begin < n; begin += terms) {
       std::fill_n(part, count, T{0});
-      for (std::int64_t i = begin; i < std::min(n, begin + block); ++i) add_exps(count, x + i * columns + first, shift, part);
+      for (std::int64_t i = begin; i < std::min(n, begin + terms); ++i) add_exps(count, x + i * columns + first, shift, part);
       for (std::int64_t j = 0; j < count; ++j) sum[j] += static_cast<double>(part[j]);
     }
     for (std::int64_t j = 0; j < count; ++j) y[first + j] = static_cast<T>(std::log(sum[j]) + static_cast<double>(shift[j]));
@@ -142,7 +142,7 @@ void ExpScaled::run(Cpu, Inputs in, Outputs out) const {
     const bool column = in[1].dim(0) == rows && in[1].dim(1) == 1;
     const T *x = in[0].data<T>(), *a = in[1].data<T>(), *b = in[2].data<T>();
     T* y = out[0].mutable_data<T>();
-#pragma omp parallel for if (rows * columns >= parallel_from) schedule(static)
+#pragma omp parallel for if (rows * columns >= parallel_terms_from) schedule(static)
     for (std::int64_t r = 0; r < rows; ++r) {
       if (column) scale_row(columns, x + r * columns, a[r], b[r], y + r * columns);
       else scale_row(columns, x + r * columns, a, b, y + r * columns);

@@ -9,7 +9,7 @@
 namespace mpigrad::ops {
 namespace {
 
-constexpr std::int64_t parallel_from = 1 << 15;
+constexpr std::int64_t parallel_sums_from = 1 << 15;
 
 // Dimensions of x merged into alternating runs of kept and reduced ones, so that the loops below see few long dimensions.
 struct Plan {
@@ -65,7 +65,7 @@ void reduce(const T* x, T* y, const Plan& plan, Accumulator start, const Fold& f
       for (std::int64_t i = 0; i < n; ++i) total = fold(total, from[i]);
       return total;
     };
-    if (outputs == 1 && rows == 1 && length >= parallel_from) {
+    if (outputs == 1 && rows == 1 && length >= parallel_sums_from) {
       constexpr std::int64_t chunk = 1 << 13;  // fixed, so that the result does not depend on the number of threads
       const std::int64_t chunks = (length + chunk - 1) / chunk;
       std::vector<Accumulator> partial(static_cast<std::size_t>(chunks));
@@ -77,7 +77,7 @@ void reduce(const T* x, T* y, const Plan& plan, Accumulator start, const Fold& f
       y[0] = static_cast<T>(total);
       return;
     }
-#pragma omp parallel for if (outputs * count >= parallel_from) schedule(static)
+#pragma omp parallel for if (outputs * count >= parallel_sums_from) schedule(static)
     for (std::int64_t o = 0; o < outputs; ++o) {
       const T* base = x + offset(o, plan.kept_extents, plan.kept_strides);
       Accumulator total = start;
@@ -95,7 +95,7 @@ void reduce(const T* x, T* y, const Plan& plan, Accumulator start, const Fold& f
   for (std::int64_t b = 0; b < blocks; ++b) {
     const T* base = x + offset(b * width, plan.kept_extents, plan.kept_strides);
     std::fill(partial.begin(), partial.end(), start);
-#pragma omp parallel for if (count * width >= parallel_from) schedule(static)
+#pragma omp parallel for if (count * width >= parallel_sums_from) schedule(static)
     for (std::int64_t c = 0; c < chunks; ++c) {
       Accumulator* totals = partial.data() + c * width;
       for (std::int64_t r = c * chunk; r < std::min(count, (c + 1) * chunk); ++r) {
@@ -129,7 +129,7 @@ void BroadcastTo::run(Cpu, Inputs in, Outputs out) const {
     const std::int64_t step = shape.rank() ? strides[static_cast<std::size_t>(shape.rank() - 1)] : 1;
     const T* x = in[0].data<T>();
     T* y = out[0].mutable_data<T>();
-#pragma omp parallel for if (rows * length >= parallel_from) schedule(static)
+#pragma omp parallel for if (rows * length >= parallel_sums_from) schedule(static)
     for (std::int64_t r = 0; r < rows; ++r) {
       std::int64_t at = 0, rest = r;
       for (int d = shape.rank() - 2; d >= 0; --d) {

@@ -10,7 +10,7 @@
 namespace mpigrad::ops {
 namespace {
 
-constexpr std::int64_t parallel_from = 1 << 14;  // rows times row length
+constexpr std::int64_t parallel_moves_from = 1 << 14;  // rows times row length
 
 // Offset in elements of row `r` (all dimensions but the last) of `extents`, in a tensor with these strides.
 std::int64_t row_offset(const Shape& extents, std::int64_t r, const std::array<std::int64_t, Shape::max_rank>& strides) {
@@ -30,7 +30,7 @@ void move(const Shape& extents, const T* from, const std::array<std::int64_t, Sh
   const std::int64_t rows = length ? extents.elements() / length : 0;
   const auto last = static_cast<std::size_t>(std::max(0, extents.rank() - 1));
   const std::int64_t from_step = extents.rank() ? from_strides[last] : 1, to_step = extents.rank() ? to_strides[last] : 1;
-#pragma omp parallel for if (rows * length >= parallel_from) schedule(static)
+#pragma omp parallel for if (rows * length >= parallel_moves_from) schedule(static)
   for (std::int64_t r = 0; r < rows; ++r) {
     const T* a = from + row_offset(extents, r, from_strides);
     T* b = to + row_offset(extents, r, to_strides);
@@ -83,7 +83,7 @@ void Slice::run(Cpu, Inputs in, Outputs out) const {
         std::memmove(base + first * length, from + first * stride, static_cast<std::size_t>(length));
         return;
       }
-#pragma omp parallel for if ((last - first) * length >= parallel_from) schedule(static)
+#pragma omp parallel for if ((last - first) * length >= parallel_moves_from) schedule(static)
       for (std::int64_t r = first; r < last; ++r)
         std::memcpy(base + r * length, from + r * stride, static_cast<std::size_t>(length));
     });
@@ -101,7 +101,7 @@ void SlicePut::run(Cpu, Inputs in, Outputs out) const {
     T* y = pointer<T>(out[0]);
     const auto fill = static_cast<T>(value);
     const std::int64_t n = out[0].elements();
-#pragma omp parallel for if (n >= parallel_from) schedule(static)
+#pragma omp parallel for if (n >= parallel_moves_from) schedule(static)
     for (std::int64_t i = 0; i < n; ++i) y[i] = fill;
     if (in[0].elements() == 0) return;
     move(in[0].shape(), pointer<const T>(in[0]), in[0].shape().strides(), y + box_offset(shape, begin), box_strides(shape, step));
@@ -116,9 +116,10 @@ void Concatenate::run(Cpu, Inputs in, Outputs out) const {
   for (const auto& x : in) {
     const std::int64_t bytes = x.shape().elements(axis, shape.rank()) * item;
     if (bytes == 0) continue;
-#pragma omp parallel for if (rows * bytes >= parallel_from) schedule(static)
-    for (std::int64_t r = 0; r < rows; ++r)
-      std::memcpy(out[0].raw() + r * row_bytes + at, x.raw() + r * bytes, static_cast<std::size_t>(bytes));
+    const std::byte* from = x.raw();  // before threads are there: what was dropped is made again
+    std::byte* to = out[0].raw() + at;
+#pragma omp parallel for if (rows * bytes >= parallel_moves_from) schedule(static)
+    for (std::int64_t r = 0; r < rows; ++r) std::memcpy(to + r * row_bytes, from + r * bytes, static_cast<std::size_t>(bytes));
     at += bytes;
   }
 }

@@ -270,8 +270,8 @@ TEST_CASE("a flipped bit of a checkpoint is refused or changes nothing that is r
     if (!right) FAIL_CHECK("bit " << bit << " of byte " << byte << " changes what is read");
   };
   // Every bit of the weights and of a note, where no format of HDF5's helps, and one bit of every byte of the file, or of every
-  // third.
-  const std::size_t step = all_tests() ? 1 : 3;
+  // thirteenth.
+  const std::size_t step = all_tests() ? 1 : 13;
   const Hdf5Reader reader(file);
   const auto weights = reader.read<float>("parameters/scale");
   for (const std::string_view part : {std::string_view(reinterpret_cast<const char*>(weights.data()), 4 * weights.size()),

@@ -207,8 +207,6 @@ class MpiTransport final : public Transport {
   void abort(int code) override { abort_job(code == 0 ? 1 : code); }
 
  private:
-  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-
   static Place place(MPI_Comm communicator, const std::vector<int>& nodes) {
     Place result{.name = "mpi", .node_size = 0};
     check(MPI_Comm_rank(communicator, &result.rank), "communicator");

@@ -129,7 +129,6 @@ class NcclTransport final : public Transport {
   std::shared_ptr<Transport> control() override { return host().duplicate(); }
 
  private:
-  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
   Transport& host() const { return connection_->host(); }
   static Place named(const Transport& host) {
     Place place = place_of(host);

@@ -5,10 +5,12 @@
 #include <cstring>
 
 #include "comm/transport/reduce_into.h"
+#include "comm/transport/transport_checks.h"
 
 namespace mpigrad::threads {
 namespace {
 
+using transport_checks::index;
 using Calls = std::span<const Call* const>;
 
 // A part of a buffer may already lie where it belongs.
@@ -34,8 +36,6 @@ void reduce_slice(Calls calls, std::int64_t first, std::int64_t last, Write writ
     write(piece.data(), i, n);
   }
 }
-
-std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
 // A slice for each rank; few elements are not worth dividing.
 BufferSlice slice_of(std::int64_t count, int ranks, int rank) noexcept {

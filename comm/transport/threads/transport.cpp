@@ -19,8 +19,6 @@ namespace {
 
 using namespace transport_checks;
 
-std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-
 class ThreadsTransport final : public Transport {
  public:
   ThreadsTransport(std::shared_ptr<Group> group, int rank)

@@ -25,8 +25,6 @@ namespace {
 
 using namespace transport_checks;
 
-std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-
 // Not an Error: whoever handles errors is not concerned.
 struct TurnEnds {};
 

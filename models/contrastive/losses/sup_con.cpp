@@ -16,7 +16,7 @@
 namespace mpigrad::contrastive {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double no_term = -std::numeric_limits<double>::infinity();  // of a sum of exponentials
 
 // What both forms find out about this rank's rows.
 struct RowLosses {
@@ -38,11 +38,11 @@ RowLosses direct(const Tensor& z, const Tensor& labels, const Batch& batch, cons
   }
   const auto zero = constant(zeros({}, s.dtype()));
   if (at.positives_in_denominator)
-    return {counts * logsumexp(masked(s, own, -infinity), {1}) - sum(where(positive, s, zero), {1}), counts};
+    return {counts * logsumexp(masked(s, own, no_term), {1}) - sum(where(positive, s, zero), {1}), counts};
   // -log( e^s / (e^s + sum of the negatives') ) = softplus(log sum of the negatives' - s). Where there is no negative it is 0,
   // and what stands in the place of the empty sum does not matter.
   const auto none = constant(equal(sum(cast(negative, s.dtype()), {1}, true), zero));
-  const auto others = logsumexp(masked(s, constant(logical_not(logical_or(negative, none))), -infinity), {1}, true);
+  const auto others = logsumexp(masked(s, constant(logical_not(logical_or(negative, none))), no_term), {1}, true);
   return {sum(where(constant(logical_and(positive, logical_not(none))), softplus(others - s), zero), {1}), counts};
 }
 
@@ -133,7 +133,7 @@ RowLosses ring(const Tensor& z, const Tensor& labels, const Batch& batch, const 
   }
   const auto others = unsqueeze(ring_logsumexp(q, z, batch.comm, {.rows = batch.rows, .labels = labels, .tile = at.tile}), 1);
   // Without any negative the loss is 0.
-  const auto none = constant(equal(constant(others), constant(full({}, -infinity, z.dtype()))));
+  const auto none = constant(equal(constant(others), constant(full({}, no_term, z.dtype()))));
   const auto zero = constant(zeros({}, z.dtype()));
   const auto losses = against_negatives(q, where(none, zero, others), z, labels, batch, at.tile);
   return {where(constant(squeeze(none, {1})), zero, losses), counts};

@@ -21,18 +21,18 @@ std::string lower(std::string text) {
 }
 
 // One decoded file.
-struct Decoded {
+struct Picture {
   Shape extents;
   std::int64_t channels = 0;
   DType type = DType::uint8;
   Bytes values;
 };
 
-Decoded decode(const fs::path& path, int channels) {
+Picture decode(const fs::path& path, int channels) {
   const auto name = printable(path.string());
   if (is_volume(path)) {
     const auto volume = read_nifti(path);
-    Decoded result{volume.extents, volume.channels, DType::float32, Bytes(volume.values.size() * sizeof(float))};
+    Picture result{volume.extents, volume.channels, DType::float32, Bytes(volume.values.size() * sizeof(float))};
     std::memcpy(result.values.data(), volume.values.data(), result.values.size());
     return result;
   }
@@ -42,7 +42,7 @@ Decoded decode(const fs::path& path, int channels) {
   const bool jpeg = bytes.size() >= 3 && bytes[0] == std::byte{0xff} && bytes[1] == std::byte{0xd8};
   require(png || jpeg, "[data] {}: neither PNG nor JPEG", name);
   const auto pixels = png ? decode_png(bytes, channels, name) : decode_jpeg(bytes, channels, name);
-  Decoded result{{1, pixels.height, pixels.width}, pixels.channels, DType::uint8, Bytes(pixels.values.size())};
+  Picture result{{1, pixels.height, pixels.width}, pixels.channels, DType::uint8, Bytes(pixels.values.size())};
   std::memcpy(result.values.data(), pixels.values.data(), pixels.values.size());
   return result;
 }
@@ -86,7 +86,7 @@ struct FolderSource::State {
   std::optional<JobQueue> queue;  // ends first
 
   void list(const fs::path& path);
-  Decoded load(std::int64_t sample) const;
+  Picture load(std::int64_t sample) const;
 };
 
 void FolderSource::State::list(const fs::path& path) {
@@ -116,7 +116,7 @@ void FolderSource::State::list(const fs::path& path) {
 }
 
 // The first file settles what the others must be, as far as the options do not.
-Decoded FolderSource::State::load(std::int64_t sample) const {
+Picture FolderSource::State::load(std::int64_t sample) const {
   const auto& path = files[static_cast<std::size_t>(sample)];
   auto decoded = decode(path, options.channels);
   const auto& extents = type.extents;

@@ -14,8 +14,6 @@
 namespace mpigrad::data {
 namespace {
 
-constexpr std::size_t header_bytes = 348;
-
 StoredType element_type(int code, bool big, const std::string& name) {
   switch (code) {
     case 2: return stored_type('u', 1, big, name);
@@ -138,10 +136,10 @@ OpenFile open_nifti(const std::filesystem::path& path) {
   OpenFile file{path.string(), open_stream(path)};
   const auto& name = file.name;
   auto& h = file.header;
-  h.bytes = take(*file.stream, header_bytes);
-  require(h.bytes.size() >= header_bytes, "[nifti] {}: not a NIfTI-1 file: {} bytes are shorter than its header", name,
+  h.bytes = take(*file.stream, nifti_header_bytes);
+  require(h.bytes.size() >= nifti_header_bytes, "[nifti] {}: not a NIfTI-1 file: {} bytes are shorter than its header", name,
           h.bytes.size());
-  const bool big = big_endian<std::uint32_t>(h.bytes.data()) == header_bytes;
+  const bool big = big_endian<std::uint32_t>(h.bytes.data()) == nifti_header_bytes;
   if (big) reverse_numbers(h.bytes);
   const auto* magic = reinterpret_cast<const char*>(h.bytes.data() + 344);
   require(std::memcmp(magic, "ni1", 4) != 0, "[nifti] {}: the header of a pair of files; only single files (.nii) are read",

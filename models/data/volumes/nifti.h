@@ -18,6 +18,8 @@
 
 namespace mpigrad::data {
 
+constexpr std::size_t nifti_header_bytes = 348;
+
 struct NiftiHeader {
   Shape extents{1, 1, 1};       // [D, H, W]: z, y, x; x is the fastest in the file
   std::int64_t channels = 1;    // C, the fourth dimension, the slowest in the file

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t header_bytes = 348, offset = 352;  // no extensions: four zeros between the two
+constexpr std::size_t offset = 352;  // no extensions: four zeros behind the header
 
 void require_place(const fs::path& path, bool overwrite) {
   std::error_code ignored;
@@ -33,7 +33,7 @@ void put(Bytes& bytes, std::size_t at, T value) {
 // The header of labels of `size` bytes each, and what stands between it and them.
 Bytes header_of(const NiftiHeader& like, int size) {
   Bytes bytes(offset);
-  put(bytes, 0, std::int32_t{header_bytes});
+  put(bytes, 0, std::int32_t{nifti_header_bytes});
   put(bytes, 40, std::int16_t{3});
   for (int i = 0; i < 7; ++i)
     put(bytes, 42 + 2 * static_cast<std::size_t>(i), static_cast<std::int16_t>(i < 3 ? like.extents[2 - i] : 1));
@@ -52,7 +52,7 @@ Bytes header_of(const NiftiHeader& like, int size) {
 NiftiHeader plain_nifti_header(const Shape& extents, const std::array<double, 3>& spacing) {
   NiftiHeader header;
   header.extents = extents, header.spacing = spacing;
-  header.bytes.resize(header_bytes);
+  header.bytes.resize(nifti_header_bytes);
   const auto number = [&](std::size_t at, double value) {
     put(header.bytes, at, std::bit_cast<std::uint32_t>(static_cast<float>(value)));
   };
@@ -71,7 +71,7 @@ NiftiHeader plain_nifti_header(const Shape& extents, const std::array<double, 3>
 void write_nifti_labels(const fs::path& path, std::span<const std::int32_t> labels, const NiftiHeader& like, bool overwrite) {
   const auto name = path.string();
   const auto& e = like.extents;
-  require(like.bytes.size() == header_bytes, "[nifti] {}: the geometry is no file's: read_nifti_header() reads one", name);
+  require(like.bytes.size() == nifti_header_bytes, "[nifti] {}: the geometry is no file's: read_nifti_header() reads one", name);
   require(e.rank() == 3 && std::all_of(e.begin(), e.end(), [](std::int64_t n) { return n >= 1 && n <= 32767; }),
           "[nifti] {}: extents are [D, H, W], 1 to 32767 each: {}", name, e);
   const auto cells = static_cast<std::size_t>(e.elements());

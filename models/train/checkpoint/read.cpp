@@ -21,7 +21,6 @@ namespace {
 
 using namespace checkpoint_file;
 
-const Shape& global_shape(const Tensor& x) { return x.layout() ? x.layout()->global : x.shape(); }
 bool in_blocks(const Tensor& x) { return x.layout() && x.layout()->has(Placement::split); }
 
 // Of the datasets that belong to checkpoints: others may be in the file, too.

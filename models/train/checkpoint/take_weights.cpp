@@ -74,8 +74,7 @@ TakenWeights take_weights(const std::filesystem::path& path, nn::Module& net, co
     }
     require(there, "[checkpoint] {} has no {}, which is to be taken for {}", path.string(), in_file, value);
     require(fits(dataset->second, value), "[checkpoint] {} in {} is {} {}, the network's {} is {} {}", in_file, path.string(),
-            dataset->second.stored, dataset->second.shape, name, name_of(value.dtype()),
-            value.layout() ? value.layout()->global : value.shape());
+            dataset->second.stored, dataset->second.shape, name, name_of(value.dtype()), global_shape(value));
     to_give.emplace_back(value, read_tensor(file, {in_file, value}, info.verified));
     taken_from[in_file] = true;
     result.taken.push_back(name);
