@@ -49,6 +49,10 @@ bool names_layer(std::string_view layers, std::string_view path) {
   return ends(end) && end > begin && number >= first && number <= last;
 }
 
+bool are_equal(const Grid& a, const Grid& b) {
+  return a.names == b.names && a.extents == b.extents && a.overlap() == b.overlap();
+}
+
 // [N, D, H, W, C], or [N, ...], on sample x depth x height x width and perhaps x channel; other dimensions are whole.
 LayoutPtr samples_and_space(const GridPtr& grid, const Shape& global, bool channels) {
   if (global.rank() == 5) return channels && grid->axes() > 4 ? activation_layout(grid, global) : input_layout(grid, global);
@@ -199,6 +203,13 @@ void Module::create(const std::vector<Tensor>& inputs, const BuildOptions& optio
             "[module] the grid of {} is of {} ranks, the network's of {}, and they are to be the same", own.layers,
             own.grid ? own.grid->ranks() : 0, state_->grid->ranks());
   state_->grids = options.grids;
+  // Layers on equal grids share one: what is split alike is not moved, and channels meet in collectives.
+  std::vector<GridPtr> known{state_->grid};
+  for (auto& own : state_->grids) {
+    const auto found = std::find_if(known.begin(), known.end(), [&](const GridPtr& grid) { return are_equal(*grid, *own.grid); });
+    if (found == known.end()) known.push_back(own.grid);
+    else own.grid = *found;
+  }
   state_->building = true;
   state_->made_in_build.clear();
   {

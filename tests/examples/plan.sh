@@ -191,6 +191,20 @@ else
   skip 'no universes to train on'
 fi
 
+# Where messages are slow, filters of some layers and channels of others at once.
+sed 's/^bandwidth = .*/bandwidth = 1e8/' "$machines/cori_knl.toml" >"$work/slow.toml"
+best --network cosmoflow --size 64 --machine "$work/slow.toml" --ranks 2 --batch 1 --json
+judge 'filters and channels at once' holds "all(t in d['plans'][0]['command'] for t in ('filter=2', 'channel=2'))"
+arguments=$(python3 -c "import json, sys; print(json.load(open(sys.argv[1]))['plans'][0]['command'])" "$work/out")
+run "$tools/universe" generate --universes 2 --out "$work/large" --size 64
+if succeeds; then
+  # shellcheck disable=SC2086  # several words
+  ranks 2 "$tools/cosmoflow" train --data "$work/large" ${arguments#mpiexec -n 2 build/examples/cosmoflow train --data DATA} --epochs 1 --out "$work/both"
+  judge "and the command trains:${arguments#*--data DATA}" succeeds
+else
+  skip 'no larger universes to train on'
+fi
+
 if [ -e "$build/tests/emulation/libmpigrad.so" ] || ls "$build"/tests/emulation/libmpigrad.so.* >/dev/null 2>&1; then
   MPIGRAD_EMULATION=late
   export MPIGRAD_EMULATION

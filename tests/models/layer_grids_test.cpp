@@ -134,6 +134,33 @@ TEST_CASE("layer grids: all layers split alike, beside samples and space, on up 
           adam, 20);
 }
 
+TEST_CASE("layer grids: filters of some layers and channels of others, on one grid") {
+  const std::string cosmoflow = "CosmoFlow", normed = "CosmoFlow with batch norm", alexnet = "AlexNet",
+                    unet = "U-Net of maxima and batch norm", resnet = "ResNet-50 that begins as its shortcuts";
+  compare({{cosmoflow, {.channel = 4}, {{"conv3", {.channel = 4}, channels}, {"linear1", {.channel = 4}, channels}}},
+           {cosmoflow, {.channel = 3}, {{"conv2-5", {.channel = 3}, filters}}, channels},
+           {normed, {.sample = 2, .channel = 2}, {{"conv2-4", {.sample = 2, .channel = 2}, channels}}},
+           {alexnet,
+            {.depth = 2, .channel = 2},
+            {{"conv3", {.depth = 2, .channel = 2}, channels}, {"linear1", {.channel = 4}, channels}}},
+           {unet, {.channel = 2}, {{"up1-2", {.channel = 2}, channels}}},
+           {resnet, {.channel = 2}, {{"stage3", {.channel = 2}, channels}}}},
+          adam, 20);
+  // Layers on a grid that is equal to the network's get their input as they would without one: no message more is sent.
+  const auto messages = [&](const std::vector<LayerExtents>& layers) {
+    Traffic traffic;
+    check_on_ranks(4, "traffic", [&](const Communicator& bare) {
+      auto mine = training_of({cosmoflow, {.channel = 4}, layers}, counted(bare, traffic), network_named(cosmoflow));
+      const auto optimizer = adam(*mine.net);
+      mine.train(*optimizer, 0, 1);
+    });
+    return traffic.messages.load();
+  };
+  const auto alike = messages({});
+  CHECK(messages({{"conv3-5", {.channel = 4}, channels}}) == alike);
+  CHECK(messages({{"conv3-5", {.sample = 2, .channel = 2}, channels}}) > alike);
+}
+
 TEST_CASE("layer grids: more ranks than samples") {
   auto small = network_named("CosmoFlow");
   for (const std::int64_t batch : {1, 2}) {

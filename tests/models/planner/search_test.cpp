@@ -10,6 +10,8 @@
 #include "framework/tensor/random.h"
 #include "models/networks/cosmoflow.h"
 #include "models/networks/unet3d.h"
+#include "models/nn/layers.h"
+#include "models/nn/sequential.h"
 #include "models/planner/search/layer_choice.h"
 #include "models/planner/search/layer_grids.h"
 #include "tests/support/errors.h"
@@ -111,6 +113,43 @@ TEST_CASE("planner: grids of layers are the cheapest of all, up to 16 ranks, ski
     CHECK(std::any_of(costs.costs.edges.begin(), costs.costs.edges.end(),
                       [](const auto& edge) { return edge.to - edge.from > 5; }));
   }
+}
+
+TEST_CASE("planner: layers that widen are split along filters, those that narrow along channels, at once") {
+  struct Bottlenecks : nn::Sequential {
+    Bottlenecks() {
+      for (const int i : {1, 3}) {
+        add<nn::Conv3d>(fmt::format("conv{}", i), {.out = 4096, .kernel = 1});
+        add<nn::Conv3d>(fmt::format("conv{}", i + 1), {.out = 16, .kernel = 1});
+      }
+    }
+  };
+  const Subject subject{.make = [](bool) { return std::make_unique<Bottlenecks>(); }, .input = {1, 1, 1, 1, 16}};
+  auto machine = two_levels();
+  machine.levels[0].bandwidth = 1e9;
+  const SearchOptions options{.ranks = 4, .batch = 1, .best = 100};
+  const auto plans = search(subject, machine, options);
+  const auto& best = plans.front();
+  CHECK(to_string(best.choice) == "filter=4; conv2: channel=4; conv4: channel=4");
+  // Of all ways to split each layer along one of the two, laid out op by op, it is the fastest.
+  const auto whole = alone(subject, machine, "float32", options);
+  const nn::LayerSplit channels(ChannelSplit::channels, "channel", true);
+  double least = 1e30;
+  for (unsigned ways = 0; ways < 16; ++ways) {
+    Choice choice{.grid = {.channel = 4}};
+    for (unsigned i = 0; i < 4; ++i)
+      if ((ways >> i & 1) != 0) choice.grids.push_back({fmt::format("conv{}", i + 1), choice.grid, channels});
+    least = std::min(least, evaluate(subject, machine, choice, options, whole).seconds);
+  }
+  CHECK(best.seconds == doctest::Approx(least).epsilon(1e-9));
+  // What it takes is the sum of what its layers take under the one and under the other.
+  std::vector<Plan> uniform;
+  for (const auto& plan : plans)
+    if (plan.choice.grids.empty() && !plan.choice.sharded_weights) uniform.push_back(plan);
+  REQUIRE(uniform.size() == 2);
+  const auto costs = layer_costs(subject, machine, uniform, options, 2).costs;
+  const auto all_one = std::vector<int>(4, 0);
+  CHECK(best.seconds - uniform.front().seconds == doctest::Approx(cheapest(costs).cost - cost_of(costs, all_one)).epsilon(0.02));
 }
 
 TEST_CASE("planner: moving a tensor between grids costs what the rank sends that receives most") {

@@ -48,7 +48,9 @@ std::vector<Scheme> schemes() {
           {"channel", {.grid = {.channel = 2}, .split = channels}},
           {"data and filter", {.grid = {.sample = 2, .channel = 2}}},
           {"sharded weights", {.grid = {.sample = 2}, .sharded_weights = true}},
-          {"layers with grids of their own", {.grid = {.depth = 2}, .grids = {{"conv5-7", {.sample = 2}}}}}};
+          {"layers with grids of their own", {.grid = {.depth = 2}, .grids = {{"conv5-7", {.sample = 2}}}}},
+          {"filters of some layers, channels of others",
+           {.grid = {.channel = 2}, .grids = {{"conv3-4", {.channel = 2}, channels}, {"linear1", {.channel = 2}, channels}}}}};
 }
 
 // What all ranks send, by the count of tests/support/traffic.h.
