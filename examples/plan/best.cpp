@@ -24,16 +24,22 @@ bool is_gpu(const planner::Machine& machine) {
   return machine.device.flops.contains("float16") || machine.device.flops.contains("bfloat16");
 }
 
-// How to train so, or of networks that no trainer of ours has the options that any has.
-std::string command_of(const BestOptions& o, const planner::Machine& machine, const Plan& plan) {
+// Of trainers and of `plan simulate`.
+std::string options_of(const BestOptions& o, const Plan& plan) {
   const auto& c = plan.choice;
-  const auto& network = network_named(o.network);
   auto text = fmt::format("--batch {} --grid {}", o.batch, planner::grid_text(c.grid, c.split));
   for (const auto& own : c.grids)
     text += fmt::format(" --grid-of {}:{}", own.layers, planner::grid_text(own.grid, own.split.value_or(c.split)));
   if (c.precision != "float32") text += " --precision " + c.precision;
   if (c.recompute) text += " --recompute";
   if (c.sharded_weights) text += " --sharded-weights";
+  return text;
+}
+
+// How to train so, or of networks that no trainer of ours has the options that any has.
+std::string command_of(const BestOptions& o, const planner::Machine& machine, const Plan& plan) {
+  const auto& network = network_named(o.network);
+  auto text = options_of(o, plan);
   if (network.trainer.empty()) return text;
   if (!network.extents_option.empty()) {
     const auto input = input_of(network, o.size);
@@ -41,6 +47,13 @@ std::string command_of(const BestOptions& o, const planner::Machine& machine, co
   }
   if (is_gpu(machine)) text += " --device cuda";
   return fmt::format("mpiexec -n {} build/examples/{} --data DATA {}", o.ranks, network.trainer, text);
+}
+
+std::string simulation_of(const BestOptions& o, const Plan& plan) {
+  auto text = fmt::format("build/examples/plan simulate --network {}", o.network);
+  if (o.size > 0) text += fmt::format(" --size {}", o.size);
+  text += fmt::format(" --machine {} {}", o.machine, options_of(o, plan));
+  return o.node_ranks > 0 ? fmt::format("{} --node-ranks {}", text, o.node_ranks) : text;
 }
 
 Json to_json(const BestOptions& o, const planner::Machine& machine, const Plan& plan) {
@@ -66,7 +79,8 @@ Json to_json(const BestOptions& o, const planner::Machine& machine, const Plan& 
           {"fits", plan.fits},
           {"measured_share", t.measured_share},
           {"limits", limits},
-          {"command", command_of(o, machine, plan)}};
+          {"command", command_of(o, machine, plan)},
+          {"simulation", simulation_of(o, plan)}};
 }
 
 void print(const BestOptions& o, const planner::Machine& machine, const std::vector<Plan>& plans) {
@@ -97,7 +111,7 @@ void print(const BestOptions& o, const planner::Machine& machine, const std::vec
                100 * first.time.measured_share);
   if (network_named(o.network).trainer.empty()) fmt::print("\nNo trainer of ours has this network; as options of one:\n  ");
   else fmt::print("\nTo train so:\n  ");
-  fmt::print("{}\n", command_of(o, machine, first));
+  fmt::print("{}\n\nTo see all of its ranks:\n  {}\n", command_of(o, machine, first), simulation_of(o, first));
 }
 
 planner::SearchOptions search_options(const BestOptions& o, const planner::Machine& machine) {

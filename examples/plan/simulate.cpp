@@ -17,6 +17,7 @@
 #include "examples/trainer/run.h"
 #include "framework/optim/optimizer.h"
 #include "models/planner/search/layer_grids.h"
+#include "models/planner/simulation/program.h"
 #include "models/planner/simulation/simulate.h"
 
 namespace mpigrad::plan {
@@ -48,7 +49,7 @@ std::pair<int, double> parse_straggler(const std::string& text, int ranks) {
 struct Run {
   planner::Machine machine;
   planner::Choice choice;
-  int ranks = 1, rank = 0;  // rank: the one that stands for all
+  int ranks = 1;
   planner::StepTime predicted{};
   double work = 0;  // seconds of a step on one rank, without waiting
   planner::Simulation simulation{};
@@ -64,8 +65,6 @@ void simulate(const SimulateOptions& o, Run& run) {
           fmt::format("--grid {}: {} has {} places along {}", o.grid, o.network, subject.input[d + 1], axes[d].first));
   planner::SearchOptions laid{.ranks = run.ranks, .batch = o.batch};
   laid.optimizer = [](Parameters& parameters) { return std::make_unique<Adam>(parameters); };
-  run.rank = planner::representative_rank(run.choice.grid);
-  const auto step = planner::traced(subject, run.choice, laid, run.rank);
   const int node_ranks = planner::working_node_ranks(run.machine, run.ranks, static_cast<int>(o.node_ranks));
   const bool tf32 = run.choice.precision == "tf32";
   planner::SimulateOptions options{
@@ -78,9 +77,24 @@ void simulate(const SimulateOptions& o, Run& run) {
     // The straggler is worth seeing: it takes the place of the last one.
     if (options.straggler >= count) options.traced.back() = options.straggler;
   }
-  run.simulation = planner::simulate(step, run.rank, run.choice.grid, run.machine, options);
-  run.predicted =
-      planner::time_step(step, run.rank, run.machine, {.node_ranks = node_ranks, .tf32 = tf32, .grid = run.choice.grid});
+  // By the sum of ops, of the rank that takes longest.
+  const auto traced = [&](int rank) {
+    auto step = planner::traced(subject, run.choice, laid, rank);
+    auto time = planner::time_step(step, rank, run.machine, {.node_ranks = node_ranks, .tf32 = tf32, .grid = g});
+    if (time.total > run.predicted.total) run.predicted = std::move(time);
+    return step;
+  };
+  if (run.choice.grids.empty()) {
+    // One stands for all.
+    const int rank = planner::representative_rank(g);
+    run.simulation = planner::simulate(traced(rank), rank, g, run.machine, options);
+  } else {
+    std::vector<GridExtents> grids{g};
+    for (const auto& own : run.choice.grids) grids.push_back(own.grid);
+    const auto programs =
+        planner::programs_of(traced, planner::repeating_ranks(grids, o.batch), g, run.machine, node_ranks, tf32);
+    run.simulation = planner::simulate(programs, g, run.machine, options);
+  }
   laid.ranks = 1;
   const auto whole = planner::traced(subject, {.precision = run.choice.precision}, laid, 0);
   const auto alone = planner::time_step(whole, 0, run.machine, {.node_ranks = 1, .tf32 = tf32});
@@ -192,6 +206,12 @@ void add_simulate(CLI::App& app, SimulateOptions& o) {
   command->add_option("--grid", o.grid, "ranks along sample, depth, height, width, and filter or channel")
       ->required()
       ->type_name("AXIS=RANKS,...");
+  command
+      ->add_option(
+          "--grid-of", o.grid_of,
+          "layers that have a grid of their own, such as conv5-7:sample=4; may be given several times. Each rank is laid "
+          "out then, but for those that do what others do with their own samples")
+      ->type_name("LAYERS:AXIS=RANKS,...");
   whole("--batch", o.batch, 1, 1'000'000'000, "samples in a step, of all ranks")->required();
   command->add_option("--precision", o.precision, "what layers compute in")
       ->check(CLI::IsMember({"float32", "tf32", "bfloat16", "float16"}))
@@ -227,6 +247,9 @@ int simulate(const SimulateOptions& o) {
   if (ranks > static_cast<double>(most_ranks))
     throw UsageError(fmt::format("--grid {}: networks are laid out for up to {} ranks", o.grid, most_ranks));
   run.ranks = ranks_of(g);
+  trainer::Options layers;
+  layers.grid_of = o.grid_of;
+  run.choice.grids = trainer::layer_grids(layers, run.ranks);
   try {
     run.machine = machine_of(o.machine);
     check(o, run);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -12,6 +13,7 @@ namespace mpigrad::plan {
 
 struct SimulateOptions {
   std::string network, machine, grid, precision = "float32", trace;
+  std::vector<std::string> grid_of{};                                            // "LAYERS:AXIS=RANKS,..."
   std::string straggler;                                                         // "RANK:FACTOR"
   std::int64_t size = 0;                                                         // 0: the network's own
   std::int64_t batch = 0, steps = 3, seed = 1, trace_ranks = 0, node_ranks = 0;  // of a trace and a node, 0: as many as usual

@@ -226,6 +226,27 @@ run "$plan" simulate --network cosmoflow --size 512 --machine "$machines/jupiter
 judge 'one rank is slow' says 'slowest rank  *3  '
 run "$plan" simulate --network unet3d --machine "$machines/jupiter.toml" --grid sample=2,depth=4 --batch 2 --recompute --sharded-weights
 judge 'weights in parts, blocks computed again' says 'recomputed, weights in parts'
+# What is planned can be simulated, layers with grids of their own included: those that choose samples, space, filters and channels.
+proposed() {
+  best "$@" --json
+  python3 -c "import json, sys; print('\n'.join(p['simulation'] for p in json.load(open(sys.argv[1]))['plans']))" "$work/out" >"$work/proposed"
+  whole=0 own=0
+  while read -r command; do
+    # shellcheck disable=SC2086  # several words
+    run "$plan" ${command#build/examples/plan}
+    succeeds || return
+    whole=$((whole + 1))
+    case $command in *--grid-of*) own=$((own + 1)) ;; esac
+  done <"$work/proposed"
+  [ "$whole" -eq 5 ] && [ "$own" -ge 1 ]
+}
+judge 'plans of 2,048 ranks, simulated' proposed --network cosmoflow --size 512 --machine "$machines/perlmutter.toml" --ranks 2048 --batch 64
+judge 'plans of a network of images, simulated' proposed --network alexnet --machine "$machines/h200_node.toml" --ranks 8 --batch 4
+judge 'plans where messages are slow, simulated' proposed --network unet3d --size 32 --machine "$work/slow.toml" --ranks 4 --batch 1
+run "$plan" simulate --network cosmoflow --machine "$machines/jupiter.toml" --grid depth=2 --batch 2 --grid-of conv9:sample=2
+judge 'a grid of a layer that there is not' refuses_arguments 'no layer with weights is called conv9'
+run "$plan" simulate --network cosmoflow --machine "$machines/jupiter.toml" --grid depth=2 --batch 2 --grid-of conv5:sample=4
+judge 'a grid of a layer of other ranks' refuses_arguments 'has 4 ranks'
 run "$plan" simulate --network cosmoflow --machine "$machines/jupiter.toml" --grid depth=2 --batch 2 --recompute
 judge 'what has no such blocks' refuses_arguments 'no blocks that are computed again'
 run "$plan" simulate --network cosmoflow --machine "$machines/jupiter.toml" --grid depth=8 --batch 1 --trace "$work/trace.json"

@@ -1,7 +1,10 @@
 #include "models/planner/simulation/program.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <map>
+#include <numeric>
 
 #include "framework/error.h"
 #include "models/planner/machine/op_times.h"
@@ -40,32 +43,45 @@ Digits digits_of(const std::vector<int>& ranks) {
   return digits;
 }
 
+// What was measured of messages between two ranks of a node, or nothing.
+const MeasuredCall* measured_exchange(const Machine& machine) {
+  const auto found = std::find_if(machine.calls.begin(), machine.calls.end(),
+                                  [](const MeasuredCall& call) { return call.call == "exchange" && call.ranks == 2; });
+  return found == machine.calls.end() ? nullptr : &*found;
+}
+
+// The messages of one event and one direction, f(call, seconds within a node or -1) of each.
+template <class F>
+void for_messages(const StepEvent& event, bool sends, int rank, const Machine& machine, const F& f) {
+  const auto* measured = measured_exchange(machine);
+  const auto is_one = [&](const DryRecord& call) { return call.call == (sends ? "send" : "receive") && call.peer != rank; };
+  double together = 0;
+  for (const auto& call : event.calls)
+    if (is_one(call) && machine.level_between(rank, call.peer) == 0) together += static_cast<double>(call.bytes);
+  for (const auto& call : event.calls) {
+    if (!is_one(call)) continue;
+    const auto bytes = static_cast<double>(call.bytes);
+    double within = -1;
+    if (measured && call.bytes == 0) within = 0;
+    else if (measured && machine.level_between(rank, call.peer) == 0) within = measured->seconds(together) * bytes / together;
+    else if (measured) within = measured->seconds(bytes);
+    f(call, within);
+  }
+}
+
 // The messages of one event, both ends of each.
 class Messages {
  public:
   Messages(const StepEvent& event, int rank, const GridExtents& grid, const Machine& machine) {
-    const auto found = std::find_if(machine.calls.begin(), machine.calls.end(),
-                                    [](const MeasuredCall& call) { return call.call == "exchange" && call.ranks == 2; });
-    const auto* measured = found == machine.calls.end() ? nullptr : &*found;
     const auto here = place_of(rank, grid);
-    for (const bool sends : {true, false}) {
-      const auto is_one = [&](const DryRecord& call) { return call.call == (sends ? "send" : "receive") && call.peer != rank; };
-      double within = 0;
-      for (const auto& call : event.calls)
-        if (is_one(call) && machine.level_between(rank, call.peer) == 0) within += static_cast<double>(call.bytes);
-      for (const auto& call : event.calls) {
-        if (!is_one(call)) continue;
+    for (const bool sends : {true, false})
+      for_messages(event, sends, rank, machine, [&](const DryRecord& call, double within) {
         const auto there = place_of(call.peer, grid);
-        StepProgram::Message message{.bytes = static_cast<double>(call.bytes)};
+        StepProgram::Message message{.bytes = static_cast<double>(call.bytes), .within = within};
         for (std::size_t a = 0; a < here.size(); ++a) message.offset[a] = there[a] - here[a];
         if (!sends) message.offset = negative(message.offset);
-        if (measured && message.bytes == 0) message.within = 0;
-        else if (measured && machine.level_between(rank, call.peer) == 0)
-          message.within = measured->seconds(within) * message.bytes / within;
-        else if (measured) message.within = measured->seconds(message.bytes);
         add(message, sends);
-      }
-    }
+      });
   }
   std::vector<StepProgram::Message> take() { return std::move(messages_); }
 
@@ -86,9 +102,17 @@ class Messages {
   std::vector<bool> whole_;
 };
 
-StepProgram::Calls calls_of(const StepEvent& event, int rank, const GridExtents& grid, const Machine& machine) {
+// `own`: with ends of messages, of a program of this rank alone.
+StepProgram::Calls calls_of(const StepEvent& event, int rank, const GridExtents& grid, const Machine& machine, bool own) {
   StepProgram::Calls calls{.op = std::string(event.op), .phase = event.phase, .layer = event.layer, .times = event.times};
-  calls.messages = Messages(event, rank, grid, machine).take();
+  if (own) {
+    for (const bool sends : {true, false})
+      for_messages(event, sends, rank, machine, [&](const DryRecord& call, double within) {
+        calls.ends.push_back({call.peer - rank, -1, static_cast<double>(call.bytes), within, sends});
+      });
+  } else {
+    calls.messages = Messages(event, rank, grid, machine).take();
+  }
   if (event.op == "redistribute") calls.kind = StepProgram::Kind::redistribution;
   for (const auto& call : event.calls) {
     if (call.call == "send" || call.call == "receive") continue;
@@ -105,21 +129,7 @@ StepProgram::Calls calls_of(const StepEvent& event, int rank, const GridExtents&
   return calls;
 }
 
-}  // namespace
-
-int representative_rank(const GridExtents& grid) {
-  const auto extents = extents_of(grid);
-  int rank = 0;
-  for (const int extent : extents) rank = rank * extent + (extent > 2 ? 1 : 0);
-  return rank;
-}
-
-StepProgram program_of(const StepTrace& step, int rank, const GridExtents& grid, const Machine& machine, int node_ranks,
-                       bool tf32) {
-  require(!machine.levels.empty() && ranks_of(grid) <= machine.ranks(), "[simulate] machine {} has {} ranks, the grid {}",
-          machine.name, machine.levels.empty() ? 0 : machine.ranks(), ranks_of(grid));
-  require(rank >= 0 && rank < ranks_of(grid), "[simulate] a grid of {} ranks has no rank {}", ranks_of(grid), rank);
-  const OpTimes ops(machine, node_ranks > 0 ? node_ranks : machine.levels.front().ranks, tf32);
+StepProgram made(const StepTrace& step, int rank, const GridExtents& grid, const Machine& machine, const OpTimes& ops, bool own) {
   StepProgram program;
   for (const auto& layer : step.layers) program.layers.push_back(layer.name);
   using Do = StepProgram::Item::Do;
@@ -145,7 +155,7 @@ StepProgram program_of(const StepTrace& step, int rank, const GridExtents& grid,
         under_way.emplace_back(!messages, started++);
       }
       program.items.push_back({event.communicates ? Do::run : Do::start, static_cast<int>(program.calls.size())});
-      program.calls.push_back(calls_of(event, rank, grid, machine));
+      program.calls.push_back(calls_of(event, rank, grid, machine, own));
     }
     if (event.waits) {
       const auto found = std::find_if(under_way.begin(), under_way.end(),
@@ -166,6 +176,88 @@ StepProgram program_of(const StepTrace& step, int rank, const GridExtents& grid,
     }
   }
   return program;
+}
+
+// Both ends of every message know the other's calls, and take as long. False: some go to ranks that have no program.
+bool join(std::vector<StepProgram>& programs) {
+  // Of a sender and a receiver, in the order in which each of them has them.
+  struct Known {
+    StepProgram::End* end = nullptr;
+    int calls = 0;
+  };
+  std::map<std::pair<int, int>, std::array<std::vector<Known>, 2>> messages;
+  const int count = static_cast<int>(programs.size());
+  for (int rank = 0; rank < count; ++rank) {
+    auto& program = programs[static_cast<std::size_t>(rank)];
+    for (std::size_t c = 0; c < program.calls.size(); ++c)
+      for (auto& end : program.calls[c].ends) {
+        const int other = rank + end.distance;
+        if (other < 0 || other >= count) return false;
+        const auto ranks = end.sends ? std::pair(rank, other) : std::pair(other, rank);
+        messages[ranks][end.sends ? 0 : 1].push_back({&end, static_cast<int>(c)});
+      }
+  }
+  for (auto& [ranks, ends] : messages) {
+    auto& [sent, received] = ends;
+    require(sent.size() == received.size(), "[simulate] rank {} sends {} messages to rank {}, which receives {}", ranks.first,
+            sent.size(), ranks.second, received.size());
+    for (std::size_t i = 0; i < sent.size(); ++i) {
+      auto &from = *sent[i].end, &to = *received[i].end;
+      from.calls = received[i].calls, to.calls = sent[i].calls;
+      from.bytes = to.bytes = std::max(from.bytes, to.bytes);
+      from.within = to.within = std::max(from.within, to.within);
+    }
+  }
+  return true;
+}
+
+void check(const GridExtents& grid, const Machine& machine) {
+  require(!machine.levels.empty() && ranks_of(grid) <= machine.ranks(), "[simulate] machine {} has {} ranks, the grid {}",
+          machine.name, machine.levels.empty() ? 0 : machine.ranks(), ranks_of(grid));
+}
+
+OpTimes times_of(const Machine& machine, int node_ranks, bool tf32) {
+  return OpTimes(machine, node_ranks > 0 ? node_ranks : machine.levels.front().ranks, tf32);
+}
+
+}  // namespace
+
+int representative_rank(const GridExtents& grid) {
+  const auto extents = extents_of(grid);
+  int rank = 0;
+  for (const int extent : extents) rank = rank * extent + (extent > 2 ? 1 : 0);
+  return rank;
+}
+
+StepProgram program_of(const StepTrace& step, int rank, const GridExtents& grid, const Machine& machine, int node_ranks,
+                       bool tf32) {
+  check(grid, machine);
+  require(rank >= 0 && rank < ranks_of(grid), "[simulate] a grid of {} ranks has no rank {}", ranks_of(grid), rank);
+  return made(step, rank, grid, machine, times_of(machine, node_ranks, tf32), false);
+}
+
+std::vector<StepProgram> programs_of(const std::function<StepTrace(int rank)>& trace, int repeating, const GridExtents& grid,
+                                     const Machine& machine, int node_ranks, bool tf32) {
+  check(grid, machine);
+  const int ranks = ranks_of(grid);
+  require(repeating >= 1 && ranks % repeating == 0, "[simulate] {} ranks do not repeat what {} do", ranks, repeating);
+  const auto ops = times_of(machine, node_ranks, tf32);
+  std::vector<StepProgram> programs;
+  for (const int wanted : {repeating, ranks}) {
+    programs.clear();
+    for (int rank = 0; rank < wanted; ++rank) programs.push_back(made(trace(rank), rank, grid, machine, ops, true));
+    if (join(programs)) return programs;
+  }
+  fail("[simulate] a rank sends to one that {} ranks do not have", ranks);
+}
+
+int repeating_ranks(const std::vector<GridExtents>& grids, std::int64_t batch) {
+  int groups = grids.front().sample;
+  for (const auto& grid : grids) {
+    if (batch % grid.sample != 0) return ranks_of(grid);
+    groups = std::gcd(groups, grid.sample);
+  }
+  return ranks_of(grids.front()) / groups;
 }
 
 }  // namespace mpigrad::planner

@@ -2,6 +2,7 @@
 // What every rank of a grid does in a training step, made of the trace of one of them: the input of simulate(). Not installed.
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,6 +32,12 @@ struct StepProgram {
     double within = -1;  // seconds by the link of the innermost level, as "exchange" was measured; negative: by its bandwidth
     bool sent = true, received = true;  // by those that should; else the others wait forever
   };
+  // To or from the rank whose number is so much larger than one's own, which has the other end in `calls` of its own program.
+  struct End {
+    int distance = 0, calls = -1;
+    double bytes = 0, within = -1;
+    bool sends = false;
+  };
   // A collective of ranks whose numbers differ in these digits alone: (rank / stride) % count.
   struct Digit {
     int stride = 1, count = 1;
@@ -41,7 +48,7 @@ struct StepProgram {
   };
   // What a rank stands still for.
   enum class Kind : std::uint8_t { halo, redistribution, collective };
-  // Messages posted together, then collectives one after the other.
+  // Messages posted together, then collectives one after the other. Messages are those of all ranks, or ends of this program's.
   struct Calls {
     std::string op;
     Phase phase = Phase::forward;
@@ -49,6 +56,7 @@ struct StepProgram {
     Kind kind = Kind::halo;
     double times = 1;  // that all of it takes place
     std::vector<Message> messages{};
+    std::vector<End> ends{};
     std::vector<Meeting> collectives{};
   };
   // `run` stands still for calls. Those that `start` follow each other beside what comes next, and `wait` stands still for one of
@@ -75,5 +83,16 @@ struct StepProgram {
 // it, along axes of two ranks. Errors: collectives of ranks that are no subgrid.
 StepProgram program_of(const StepTrace& step, int rank, const GridExtents& grid, const Machine& machine, int node_ranks = 0,
                        bool tf32 = false);
+
+// Where layers have grids of their own ranks do not lie to each other in one way, and each has a program of its own: of n
+// programs, number i is that of the ranks i, i + n, i + 2 n and so on, with what each of them sends to whom.
+//
+// `trace` is a step of a rank. `repeating` ranks and those behind them do the same among themselves (repeating_ranks()); where
+// they turn out to say something to others, all ranks are traced. Errors: as above; a message of which one end is missing.
+std::vector<StepProgram> programs_of(const std::function<StepTrace(int rank)>& trace, int repeating, const GridExtents& grid,
+                                     const Machine& machine, int node_ranks = 0, bool tf32 = false);
+// Of the network's grid and its layers', the fewest ranks that have samples of their own on all of them; all, where blocks of
+// samples are not of one size.
+int repeating_ranks(const std::vector<GridExtents>& grids, std::int64_t batch);
 
 }  // namespace mpigrad::planner

@@ -22,10 +22,11 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 class Simulator {
  public:
-  Simulator(const StepProgram& program, const GridExtents& grid, const Machine& machine, const SimulateOptions& options)
-      : program_(program), machine_(machine), o_(options), size_(ranks_of(grid)),
+  Simulator(const std::vector<StepProgram>& programs, const GridExtents& grid, const Machine& machine,
+            const SimulateOptions& options)
+      : programs_(programs), machine_(machine), o_(options), size_(ranks_of(grid)),
         links_(checked(machine), size_, options.contention),
-        groups_(program, machine, size_, options.node_ranks > 0 ? options.node_ranks : machine.levels.front().ranks) {
+        groups_(programs, machine, size_, options.node_ranks > 0 ? options.node_ranks : machine.levels.front().ranks) {
     extents_ = {grid.sample, grid.depth, grid.height, grid.width, grid.channel};
     ranks_.resize(at(size_));
     places_.reserve(at(size_));
@@ -99,6 +100,14 @@ class Simulator {
     Path path{};
   };
 
+  // The other end of a message, and what goes between.
+  struct Way {
+    int other = 0, calls = 0;
+    bool sends = false;  // this one
+    double bytes = 0, within = -1;
+    bool whole = true;  // both ends are there
+  };
+
   // Of the options and of the machine, before anything is made of them.
   const Machine& checked(const Machine& machine) const {
     require(!machine.levels.empty() && size_ >= 1 && size_ <= machine.ranks(), "[simulate] machine {} has {} ranks, the grid {}",
@@ -114,8 +123,15 @@ class Simulator {
     return machine;
   }
 
+  const StepProgram& program(int rank) const { return programs_[at(rank) % programs_.size()]; }
+
   void make_messages() {
-    for (const auto& calls : program_.calls) {
+    for (const auto& program : programs_) {
+      auto& starts = starts_.emplace_back();
+      for (const auto& item : program.items)
+        if (item.what == Do::start) starts.push_back(item.index);
+    }
+    for (const auto& calls : programs_.front().calls) {
       auto& list = translations_.emplace_back();
       for (const auto& message : calls.messages) {
         int distance = 0;
@@ -123,11 +139,6 @@ class Simulator {
         list.push_back({message.offset, distance});
       }
     }
-    for (int i = 0; i < static_cast<int>(program_.items.size()); ++i)
-      if (program_.items[at(i)].what == Do::start) starts_.push_back(program_.items[at(i)].index);
-    // Which of a rank's slots its calls take.
-    slot_of_.assign(program_.calls.size(), 0);
-    for (const int calls : starts_) slot_of_[at(calls)] = machine_.overlaps ? 1 : 0;
   }
 
   void push(double time, Event::What what, int id) { events_.push({time, what, id}); }
@@ -135,7 +146,8 @@ class Simulator {
   void span(int rank, Lane lane, double start, double end, int layer, std::string_view name) {
     if (!traced_[at(rank)] || end <= start) return;
     auto text = std::string(name);
-    if (layer >= 0 && layer < static_cast<int>(program_.layers.size())) text = program_.layers[at(layer)] + " " + text;
+    const auto& layers = program(rank).layers;
+    if (layer >= 0 && layer < static_cast<int>(layers.size())) text = layers[at(layer)] + " " + text;
     result_.spans.push_back({rank, lane, start, end - start, std::move(text)});
   }
 
@@ -150,7 +162,8 @@ class Simulator {
   // Along the program until something takes time.
   void go_on(int r, double now) {
     auto& rank = ranks_[at(r)];
-    const int items = static_cast<int>(program_.items.size());
+    const auto& program = this->program(r);
+    const int items = static_cast<int>(program.items.size());
     for (;;) {
       if (rank.item == items && rank.done == rank.started) {
         rank.base = rank.started;
@@ -159,7 +172,7 @@ class Simulator {
         continue;
       }
       const auto item =
-          rank.item < items ? program_.items[at(rank.item)] : StepProgram::Item{Do::wait, rank.started - rank.base - 1};
+          rank.item < items ? program.items[at(rank.item)] : StepProgram::Item{Do::wait, rank.started - rank.base - 1};
       switch (item.what) {
         case Do::compute: {
           const double end = now + work(r, item.index, now);
@@ -186,11 +199,12 @@ class Simulator {
   }
 
   double work(int r, int index, double now) {
-    const auto& all = program_.computes[at(index)];
+    const auto& computes = program(r).computes;
+    const auto& all = computes[at(index)];
     auto& rank = ranks_[at(r)];
     double seconds = all.seconds;
     if (o_.jitter > 0) {
-      const auto counter = static_cast<std::uint64_t>(rank.step) * program_.computes.size() + at(index);
+      const auto counter = static_cast<std::uint64_t>(rank.step) * computes.size() + at(index);
       seconds = std::max(0.0, seconds + o_.jitter * all.spread * Philox{o_.seed, static_cast<std::uint64_t>(r)}.normal(counter));
     }
     if (r == o_.straggler) seconds *= o_.straggler_factor;
@@ -214,8 +228,9 @@ class Simulator {
 
   void post_started(int r, double now, const Path& path) {
     const auto& rank = ranks_[at(r)];
-    const int per_step = static_cast<int>(starts_.size());
-    post(r, machine_.overlaps ? 1 : 0, starts_[at(rank.done % per_step)], rank.done / per_step, now, path);
+    const auto& starts = starts_[at(r) % starts_.size()];
+    const int per_step = static_cast<int>(starts.size());
+    post(r, machine_.overlaps ? 1 : 0, starts[at(rank.done % per_step)], rank.done / per_step, now, path);
   }
 
   // The rank at this offset, or -1.
@@ -228,40 +243,49 @@ class Simulator {
     return r + sign * to.distance;
   }
 
-  void post(int r, int s, int c, int step, double now, const Path& path) {
-    const auto& calls = program_.calls[at(c)];
-    auto& slot = ranks_[at(r)].slots[s];
-    slot = {.calls = c, .step = step, .pending = 1, .posted = now, .end = now, .path = path};
+  // f(way) of each end of a message that a rank has in its calls `c`.
+  template <class F>
+  void for_ways(int r, int c, const F& f) const {
+    const auto& calls = program(r).calls[at(c)];
     for (std::size_t m = 0; m < calls.messages.size(); ++m) {
       const auto& message = calls.messages[m];
-      const auto& to = translations_[at(c)][m];
       for (const bool sends : {true, false}) {
         if (!(sends ? message.sent : message.received)) continue;
-        const int other = peer(r, to, sends ? 1 : -1);
-        if (other < 0 || other == r) continue;
-        ++slot.pending;
-        // Of two ends the later one sees the other's.
-        const auto& theirs = ranks_[at(other)].slots[s];
-        if (theirs.calls != c || theirs.step != step || !message.sent || !message.received) continue;
-        const double end = links_.arrival(message, sends ? r : other, sends ? other : r, s, calls.times, now);
-        auto way = path;
-        way.halos += end - now;
-        for (const int both : {other, r}) {
-          auto& its = ranks_[at(both)].slots[s];
-          if (end > its.end) its.end = end, its.path = way;
-          if (--its.pending == 0) push(its.end, Event::messages, 2 * both + s);
-        }
+        const int other = peer(r, translations_[at(c)][m], sends ? 1 : -1);
+        if (other >= 0 && other != r) f(Way{other, c, sends, message.bytes, message.within, message.sent && message.received});
       }
     }
+    for (const auto& end : calls.ends) f(Way{r + end.distance, end.calls, end.sends, end.bytes, end.within});
+  }
+
+  void post(int r, int s, int c, int step, double now, const Path& path) {
+    const double times = program(r).calls[at(c)].times;
+    auto& slot = ranks_[at(r)].slots[s];
+    slot = {.calls = c, .step = step, .pending = 1, .posted = now, .end = now, .path = path};
+    for_ways(r, c, [&](const Way& way) {
+      ++slot.pending;
+      // Of two ends the later one sees the other's.
+      const auto& theirs = ranks_[at(way.other)].slots[s];
+      if (theirs.calls != way.calls || theirs.step != step || !way.whole) return;
+      const int from = way.sends ? r : way.other, to = way.sends ? way.other : r;
+      const double end = links_.arrival(way.bytes, way.within, from, to, s, times, now);
+      auto longer = path;
+      longer.halos += end - now;
+      for (const int both : {way.other, r}) {
+        auto& its = ranks_[at(both)].slots[s];
+        if (end > its.end) its.end = end, its.path = longer;
+        if (--its.pending == 0) push(its.end, Event::messages, 2 * both + s);
+      }
+    });
     if (--slot.pending == 0) push(slot.end, Event::messages, 2 * r + s);
   }
 
   // Messages or a collective have ended: the next collective, or what comes behind the calls.
   void stage_over(int r, int s, double now) {
     auto& slot = ranks_[at(r)].slots[s];
-    const auto& groups = groups_.of(slot.calls);
+    const auto groups = groups_.of(r, slot.calls);
     if (slot.stage == static_cast<int>(groups.size())) return calls_over(r, s, now);
-    const int g = groups[at(slot.stage++)][at(r)];
+    const int g = groups[at(slot.stage++)];
     const auto& group = groups_[at(g)];
     auto& meeting = meetings_[at(g)];
     if (++meeting.arrived < group.count) return;
@@ -272,7 +296,7 @@ class Simulator {
 
   void collective_over(int g, double now) {
     const auto& group = groups_[at(g)];
-    const int s = slot_of_[at(group.calls)];
+    const int s = group.started && machine_.overlaps ? 1 : 0;
     const auto path = meetings_[at(g)].path;
     for (int m = group.first; m < group.first + group.count; ++m) {
       const int r = groups_.members()[at(m)];
@@ -284,7 +308,7 @@ class Simulator {
   void calls_over(int r, int s, double now) {
     auto& rank = ranks_[at(r)];
     auto& slot = rank.slots[s];
-    const auto& calls = program_.calls[at(slot.calls)];
+    const auto& calls = program(r).calls[at(slot.calls)];
     const auto path = slot.path;
     slot.calls = -1;
     const bool was_started = s == 1 || rank.waits;
@@ -300,15 +324,17 @@ class Simulator {
     if (rank.waits && !goes_on && !machine_.overlaps) post_started(r, now, path);
     if (goes_on) {
       rank.waits = false;
-      if (rank.item < static_cast<int>(program_.items.size())) ++rank.item;
+      if (rank.item < static_cast<int>(program(r).items.size())) ++rank.item;
     }
     if (machine_.overlaps && rank.started > rank.done) post_started(r, now, path);
     if (goes_on) go_on(r, now);
   }
 
-  std::string name_of(const StepProgram::Calls& calls) const {
-    if (calls.layer < 0 || calls.layer >= static_cast<int>(program_.layers.size())) return calls.op;
-    return fmt::format("{} of {}", calls.op, program_.layers[at(calls.layer)]);
+  std::string name_of(int r, int c) const {
+    const auto& calls = program(r).calls[at(c)];
+    const auto& layers = program(r).layers;
+    if (calls.layer < 0 || calls.layer >= static_cast<int>(layers.size())) return calls.op;
+    return fmt::format("{} of {}", calls.op, layers[at(calls.layer)]);
   }
 
   // Of the ranks that wait, one for which nothing comes; others wait for it.
@@ -318,8 +344,8 @@ class Simulator {
         for (int s = 0; s < 2; ++s) {
           const auto& slot = ranks_[at(r)].slots[s];
           if (slot.calls < 0) continue;
-          const auto here = fmt::format("[simulate] deadlock in step {}: rank {} waits in {}", slot.step + 1, r,
-                                        name_of(program_.calls[at(slot.calls)]));
+          const auto here =
+              fmt::format("[simulate] deadlock in step {}: rank {} waits in {}", slot.step + 1, r, name_of(r, slot.calls));
           if (!messages) fail("{} for other ranks of its group", here);
           if (slot.pending > 0) name_peer(r, s, here);
         }
@@ -327,16 +353,11 @@ class Simulator {
   }
   void name_peer(int r, int s, const std::string& here) const {
     const auto& slot = ranks_[at(r)].slots[s];
-    const auto& messages = program_.calls[at(slot.calls)].messages;
-    for (std::size_t m = 0; m < messages.size(); ++m)
-      for (const bool sends : {true, false}) {
-        const int other = peer(r, translations_[at(slot.calls)][m], sends ? 1 : -1);
-        if (other < 0 || other == r || !(sends ? messages[m].sent : messages[m].received)) continue;
-        const auto& theirs = ranks_[at(other)].slots[s];
-        const bool there = theirs.calls == slot.calls && theirs.step == slot.step;
-        if (there && messages[m].sent && messages[m].received) continue;
-        fail("{} for rank {}, which does not {}", here, other, sends ? "receive" : "send");
-      }
+    for_ways(r, slot.calls, [&](const Way& way) {
+      const auto& theirs = ranks_[at(way.other)].slots[s];
+      if (theirs.calls == way.calls && theirs.step == slot.step && way.whole) return;
+      fail("{} for rank {}, which does not {}", here, way.other, way.sends ? "receive" : "send");
+    });
   }
 
   Simulation result() {
@@ -356,7 +377,7 @@ class Simulator {
     return std::move(result_);
   }
 
-  const StepProgram& program_;
+  const std::vector<StepProgram>& programs_;
   const Machine& machine_;
   const SimulateOptions& o_;
   const int size_;
@@ -364,7 +385,7 @@ class Simulator {
   std::vector<GridPlace> places_;
   std::vector<Rank> ranks_;
   std::vector<std::vector<Translation>> translations_;  // by calls
-  std::vector<int> starts_, slot_of_;                   // calls that are started, in their order; slots of calls
+  std::vector<std::vector<int>> starts_;                // by program: calls that are started, in their order
   SharedLinks links_;
   Subgrids groups_;
   std::vector<Meeting> meetings_;  // of groups
@@ -383,7 +404,13 @@ std::string CriticalPath::cause() const {
 }
 
 Simulation simulate(const StepProgram& program, const GridExtents& grid, const Machine& machine, const SimulateOptions& options) {
-  return Simulator(program, grid, machine, options).run();
+  return simulate(std::vector{program}, grid, machine, options);
+}
+
+Simulation simulate(const std::vector<StepProgram>& programs, const GridExtents& grid, const Machine& machine,
+                    const SimulateOptions& options) {
+  require(!programs.empty(), "[simulate] ranks have a program");
+  return Simulator(programs, grid, machine, options).run();
 }
 
 Simulation simulate(const StepTrace& step, int rank, const GridExtents& grid, const Machine& machine,

@@ -59,7 +59,7 @@ struct Simulation {
   std::vector<Span> spans;  // of the traced ranks
 };
 
-// Every rank runs the program. What it means by time:
+// Every rank runs the program, or one of its own (programs_of()). What it means by time:
 //
 // * Work takes its seconds, with jitter and the straggler's factor.
 // * A message starts when both of its ends have posted it, as those do that are larger than what an MPI library sends unasked,
@@ -76,6 +76,9 @@ struct Simulation {
 // neighbours of the traced one.
 // Errors: options that make no sense; more ranks than the machine has; ranks that wait for what nobody sends, by rank and op.
 Simulation simulate(const StepProgram& program, const GridExtents& grid, const Machine& machine,
+                    const SimulateOptions& options = {});
+// The same where ranks have programs of their own, as programs_of() says: `programs` of the first of them, which others repeat.
+Simulation simulate(const std::vector<StepProgram>& programs, const GridExtents& grid, const Machine& machine,
                     const SimulateOptions& options = {});
 // The same of the program of a trace, of rank `rank` of the grid.
 Simulation simulate(const StepTrace& step, int rank, const GridExtents& grid, const Machine& machine,

@@ -245,12 +245,109 @@ TEST_CASE("simulate: CosmoFlow on 2,048 ranks") {
   CHECK(simulate(trace, rank, grid, machine, {.jitter = 0.05}).mean > even.mean);
 }
 
+namespace {
+
+// As many programs as ranks repeat, of CosmoFlow with layers on grids of their own.
+std::vector<StepProgram> own_programs(const GridExtents& grid, const std::vector<LayerExtents>& layers, int repeating,
+                                      const Machine& machine, std::int64_t batch, double* slowest = nullptr) {
+  const DescribeOptions options{
+      .grid = grid, .grids = layers, .optimizer = [](Parameters& parameters) { return std::make_unique<Adam>(parameters); }};
+  const auto trace = [&](int rank) {
+    CosmoFlow net({.filter_divisor = 4});
+    const Shape input{batch, 64, 64, 64, 4};
+    build_dry(net, input, options);
+    auto step = trace_step(net, input, options, rank, ranks_of(grid), {.events = true});
+    if (slowest) *slowest = std::max(*slowest, time_step(step, rank, machine, {.node_ranks = ranks_of(grid)}).total);
+    return step;
+  };
+  return programs_of(trace, repeating, grid, machine, ranks_of(grid));
+}
+
+}  // namespace
+
+TEST_CASE("simulate: layers on grids of their own take what the sum says, where ranks are alike") {
+  const nn::LayerSplit channels(ChannelSplit::channels, "channel", true);
+  struct Case {
+    GridExtents grid;
+    std::vector<LayerExtents> layers;
+  };
+  for (const auto& [grid, layers] :
+       std::vector<Case>{{{.depth = 2}, {{"conv5-7", {.sample = 2}}}},
+                         {{.depth = 2}, {{"conv4-7", {.channel = 2}}, {"linear1", {.channel = 2}, channels}}},
+                         {{.sample = 2}, {{"conv1-3", {.depth = 2}}}},
+                         {{.channel = 2}, {{"conv3", {.channel = 2}, channels}}}})
+    for (const bool overlaps : {false, true}) {
+      CAPTURE(layers.front().layers);
+      CAPTURE(overlaps);
+      const auto machine = machine_of(2, overlaps);
+      double expected = 0;
+      const auto programs = own_programs(grid, layers, 2, machine, 2, &expected);
+      REQUIRE(programs.size() == 2);
+      const auto simulated = simulate(programs, grid, machine, {.steps = 2, .node_ranks = 2, .contention = false});
+      for (const double seconds : simulated.steps) CHECK(close(seconds, expected));
+    }
+}
+
+TEST_CASE("simulate: ranks with samples of their own repeat what the first of them do") {
+  const GridExtents grid{.sample = 4, .depth = 2, .height = 2};
+  const std::vector<LayerExtents> layers{{"conv4-5", {.sample = 8, .channel = 2}}, {"conv6-7", {.sample = 4, .channel = 4}}};
+  CHECK(repeating_ranks({grid, layers[0].grid, layers[1].grid}, 8) == 4);
+  CHECK(repeating_ranks({grid, layers[0].grid, layers[1].grid}, 4) == 16);  // eight ranks for four samples
+  CHECK(repeating_ranks({{.depth = 16}, {.sample = 16}}, 16) == 16);
+  const auto machine = machine_of(16, true, true);
+  double one = 0, all = 0;
+  const auto some = own_programs(grid, layers, 4, machine, 8, &one), every = own_programs(grid, layers, 16, machine, 8, &all);
+  REQUIRE(some.size() == 4);
+  REQUIRE(every.size() == 16);
+  CHECK(close(one, all));
+  const auto a = simulate(some, grid, machine), b = simulate(every, grid, machine);
+  CHECK(close(a.mean, b.mean));
+  CHECK(a.mean >= 0.9 * one);
+  // Every message has two ends of as many bytes, and some are not between neighbours.
+  double sent = 0, received = 0;
+  int farthest = 0;
+  for (const auto& program : every)
+    for (const auto& calls : program.calls)
+      for (const auto& end : calls.ends) (end.sends ? sent : received) += end.bytes, farthest = std::max(farthest, end.distance);
+  CHECK(sent == received);
+  CHECK(sent > 0);
+  CHECK(farthest > 1);
+  // Fewer than those that do the same among themselves: all are traced.
+  CHECK(own_programs(grid, layers, 2, machine, 8).size() == 16);
+  CHECK_THROWS_WITH_AS(own_programs(grid, layers, 3, machine, 8), "[simulate] 16 ranks do not repeat what 3 do", Error);
+}
+
+TEST_CASE("simulate: ranks with programs of their own are as one that stands for all") {
+  for (const auto& grid : {GridExtents{.sample = 2}, GridExtents{.depth = 2, .height = 2}, GridExtents{.channel = 2},
+                           GridExtents{.sample = 2, .depth = 4}}) {
+    CAPTURE(ranks_of(grid));
+    const auto machine = machine_of(ranks_of(grid), true);
+    const auto trace = [&](int rank) { return trace_of(grid, rank); };
+    const auto each = simulate(programs_of(trace, ranks_of(grid), grid, machine), grid, machine);
+    const int rank = representative_rank(grid);
+    const auto one = simulate(trace_of(grid, rank), rank, grid, machine);
+    // At the ends of an axis of four, ranks have less to add to their blocks' rims.
+    CHECK(each.mean == doctest::Approx(one.mean).epsilon(grid.depth > 2 ? 0.05 : 1e-9));
+  }
+}
+
 TEST_CASE("simulate: who waits for what nobody sends is told by name") {
   auto program = halo_program(3, 1e-3);
   program.calls[0].messages[0].sent = false;
   CHECK_THROWS_WITH_AS(simulate(program, {.depth = 3}, machine_of(3, true)),
                        "[simulate] deadlock in step 1: rank 1 waits in exchange of conv1 for rank 0, which does not send", Error);
   CHECK_THROWS_AS(simulate(program, {.depth = 3}, machine_of(2, true)), Error);
+  // A message that only its receiver knows of.
+  const auto lonely = [](int rank) {
+    StepTrace trace;
+    const auto ranks = std::make_shared<const std::vector<int>>(std::vector{0, 1});
+    if (rank == 1)
+      trace.events.push_back(
+          {.op = "redistribute", .in = {}, .out = {}, .communicates = true, .calls = {{"receive", 0, 0, 8, 0, ranks}}});
+    return trace;
+  };
+  CHECK_THROWS_WITH_AS(programs_of(lonely, 2, {.depth = 2}, machine_of(2, true)),
+                       "[simulate] rank 0 sends 0 messages to rank 1, which receives 1", Error);
   for (const auto& bad :
        {SimulateOptions{.steps = 0}, SimulateOptions{.jitter = -1}, SimulateOptions{.straggler = 3},
         SimulateOptions{.straggler_factor = 0}, SimulateOptions{.traced = {3}}, SimulateOptions{.traced = std::vector(65, 0)}})
