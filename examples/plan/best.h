@@ -30,7 +30,7 @@ struct CalibrateOptions {
   std::int64_t size = 0, batch = 0, for_ranks = 0;
   double minutes = 3;
   std::string precision = "float32";
-  bool overwrite = false;
+  bool brief = false, overwrite = false;
 };
 void add_calibrate(CLI::App& app, CalibrateOptions& options);
 int calibrate(const Communicator& world, const CalibrateOptions& options);

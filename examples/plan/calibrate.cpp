@@ -15,8 +15,10 @@
 #include "examples/tool/command_line.h"
 #include "examples/trainer/run.h"
 #include "framework/cuda/cuda.h"
+#include "framework/joined.h"
 #include "framework/optim/optimizer.h"
 #include "models/planner/machine/measure.h"
+#include "models/planner/machine/op_times.h"
 #include "models/planner/search/search.h"
 #include "models/train/profile.h"
 #include "ops/elementwise.h"
@@ -202,6 +204,8 @@ void add_calibrate(CLI::App& app, CalibrateOptions& o) {
       ->check(CLI::IsMember({"float32", "bfloat16"}))
       ->capture_default_str();
   command->add_option("--add", o.add, "a machine file, to which this adds: of another number of ranks, or another network");
+  command->add_flag("--brief", o.brief,
+                    "a file of a few lines: instead of the times of ops what they reach of the peaks, all together");
   command->add_option("--name", o.name, "of the machine (default: its processor's)");
   command->add_option("--out", o.out, "machine file to write")->required();
   command->add_flag("--overwrite", o.overwrite, "replace it");
@@ -225,6 +229,7 @@ int calibrate(const Communicator& world, const CalibrateOptions& o) {
     const auto folder = std::filesystem::path(o.out).parent_path();
     if (!folder.empty() && !std::filesystem::is_directory(folder))
       throw UsageError(fmt::format("--out {}: there is no folder {}", o.out, folder.string()));
+    if (o.brief && !o.add.empty()) throw UsageError("--brief is for a file of its own, and --add for one with times of ops");
     if (!o.add.empty()) machine = machine_of(o.add);
   });
   const auto device = measured_device();
@@ -272,15 +277,23 @@ int calibrate(const Communicator& world, const CalibrateOptions& o) {
       machine.sources["level." + machine.levels[0].name + ".latency"] = source;
       machine.sources["level." + machine.levels[0].name + ".bandwidth"] = source;
     }
+    if (o.brief) {
+      for (const auto& [kind, share] : planner::reached(machine.device, ops)) machine.device.efficiency[kind] = share;
+      machine.sources["device.efficiency"] =
+          fmt::format("{}: ops of {}, together; of what they were not, 1, as the peaks are what was reached", source,
+                      joined(o.networks, ", "));
+      ops.clear();
+    }
     for (const auto& op : ops) {
       std::erase_if(machine.ops, [&](const auto& other) {
         return other.op == op.op && other.in == op.in && other.out == op.out && other.ranks == op.ranks;
       });
       machine.ops.push_back(op);
     }
-    machine.sources["measured"] = machine.sources.contains("measured") && machine.sources["measured"] != source
-                                      ? machine.sources["measured"] + "; " + source
-                                      : source;
+    if (!machine.ops.empty() || !machine.calls.empty())
+      machine.sources["measured"] = machine.sources.contains("measured") && machine.sources["measured"] != source
+                                        ? machine.sources["measured"] + "; " + source
+                                        : source;
     const auto text = planner::to_toml(machine);
     trainer::write_text(o.out, text);
     fmt::print("a rank: {:.4g} Gflop/s in float32, {:.4g} GB/s, {:.2f} us for an op of nothing\n",

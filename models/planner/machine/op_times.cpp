@@ -76,6 +76,31 @@ std::string signature(const std::vector<TensorType>& types) {
   return text;
 }
 
+std::map<std::string, double> reached(const Device& device, const std::vector<MeasuredOp>& ops) {
+  struct Sum {
+    double ideal = 0, measured = 0;
+  };
+  std::map<std::string, Sum> sums;
+  for (const auto& op : ops) {
+    const auto in = parse_types(op.in);
+    const auto type = std::string(name_of(in.empty() ? DType::float32 : in[0].dtype));
+    std::string kind = "memory";
+    double ideal = op.bytes / device.memory_bandwidth;
+    if (is_product(op.op)) {
+      const auto peak = device.flops.find(type);
+      if (peak == device.flops.end()) continue;
+      kind = op.op.starts_with("conv") ? "conv" : "linear";
+      if (type != "float32") kind += '_' + type;
+      ideal = op.flops / peak->second;
+    }
+    sums[kind].ideal += ideal, sums[kind].measured += std::max(0.0, op.seconds - device.launch);
+  }
+  std::map<std::string, double> result;
+  for (const auto& [kind, sum] : sums)
+    if (sum.ideal > 0 && sum.measured > 0) result[kind] = std::min(1.0, sum.ideal / sum.measured);
+  return result;
+}
+
 OpTimes::OpTimes(const Machine& machine, int node_ranks, bool tf32) : machine_(machine), tf32_(tf32) {
   int nearest = 0;
   for (const auto& op : machine.ops) {
@@ -93,7 +118,7 @@ OpTimes::OpTimes(const Machine& machine, int node_ranks, bool tf32) : machine_(m
   }
 }
 
-double OpTimes::roof(const StepEvent& event) const {
+OpTimes::Needs OpTimes::needs(const StepEvent& event) const {
   const auto& device = machine_.device;
   const auto efficiency = [&](const std::string& kind, double otherwise) {
     const auto found = device.efficiency.find(kind);
@@ -112,8 +137,11 @@ double OpTimes::roof(const StepEvent& event) const {
       product ? efficiency(fmt::format("{}_{}", kind, peak->first), efficiency(kind, 0.5)) : efficiency("other", 0.5);
   // The units of lower precision serve products alone.
   const double flops = product ? peak->second : device.flops.at("float32");
-  return device.launch +
-         std::max({event.flops / (flops * reached), event.bytes / (device.memory_bandwidth * efficiency("memory", 0.8)), 1e-9});
+  return {event.flops / (flops * reached), event.bytes / (device.memory_bandwidth * efficiency("memory", 0.8))};
+}
+
+double OpTimes::roof(const Needs& needs, double share) const {
+  return machine_.device.launch + std::max({share * needs.flops, share * needs.bytes, 1e-9});
 }
 
 OpCost OpTimes::of(const StepEvent& event) const {

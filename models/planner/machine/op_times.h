@@ -19,6 +19,10 @@ std::string signature(const std::vector<TensorType>& types);
 // Convolutions and products of matrices.
 bool is_product(std::string_view op);
 
+// What measured ops reach together of the device's peaks and bandwidth, without what launching them costs: efficiencies as Device
+// has them, "other" left out, of each kind that was measured.
+std::map<std::string, double> reached(const Device& device, const std::vector<MeasuredOp>& ops);
+
 // What one event of a step costs. Sums of roofs: seconds = launch + max(flops / peak, bytes / bandwidth), with the device's
 // efficiencies (Williams, Waterman and Patterson 2009).
 struct OpCost {
@@ -34,7 +38,13 @@ class OpTimes {
   OpTimes(const Machine& machine, int node_ranks, bool tf32 = false);
   OpTimes(Machine&& machine, int node_ranks, bool tf32 = false) = delete;
   OpCost of(const StepEvent& event) const;
-  double roof(const StepEvent& event) const;
+  double roof(const StepEvent& event) const { return roof(needs(event)); }
+  // Seconds of an op's operations alone and of its bytes alone, and the roof of a share of both.
+  struct Needs {
+    double flops = 0, bytes = 0;
+  };
+  Needs needs(const StepEvent& event) const;
+  double roof(const Needs& needs, double share = 1) const;
 
  private:
   struct Known {

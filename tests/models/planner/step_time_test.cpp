@@ -220,6 +220,25 @@ TEST_CASE("planner: measured ops count as measured, their neighbours are scaled,
   CHECK(planner::OpTimes(machine, 2).of(conv).seconds == 3e3);
 }
 
+TEST_CASE("planner: what measured ops reach of the peaks, kind by kind") {
+  const planner::Device device{
+      .name = "chip", .memory = 1, .memory_bandwidth = 1e9, .flops = {{"float32", 1e10}, {"bfloat16", 1e12}}, .launch = 1};
+  const std::string single = "float32[8,8]", half = "bfloat16[8,8]";
+  // Of launches at once: 3 s of 10 in both convolutions together, nothing below them, faster than the peak, no peak at all.
+  const auto found = planner::reached(device, {{"conv", single, single, 1, 1e10, 0, 5},
+                                               {"conv_weight", single, single, 1, 2e10, 0, 7},
+                                               {"conv", half, half, 1, 1e12, 0, 3},
+                                               {"matmul", single, single, 1, 4e10, 0, 2},
+                                               {"matmul", "float64[8,8]", "float64[8,8]", 1, 1e10, 0, 2},
+                                               {"add", single, single, 1, 1, 2e9, 5}});
+  CHECK(found.size() == 4);
+  CHECK(found.at("conv") == doctest::Approx(0.3));
+  CHECK(found.at("conv_bfloat16") == doctest::Approx(0.5));
+  CHECK(found.at("linear") == 1);
+  CHECK(found.at("memory") == doctest::Approx(0.5));
+  CHECK(planner::reached(device, {}).empty());
+}
+
 TEST_CASE("planner: ops are timed one by one, and each signature once") {
   CosmoFlow net({.filter_divisor = 8});
   const Shape input{1, 16, 16, 16, 4};
