@@ -38,13 +38,8 @@ WindowedPlan windowed_plan(const Layout& layout, const Extent3& extents, std::in
   const auto& grid = grid_of(layout);
   const auto group = grid.along(result.axes);
   auto plan = std::make_shared<BoxPlan>();
-  for (int r = 0; r < grid.ranks(); ++r) {
+  for (const int r : grid.members(result.axes)) {
     const auto at = grid.coordinates(r);
-    bool member = true;
-    for (std::size_t a = 0; a < at.size(); ++a)
-      member = member && (at[a] == coordinates[a] ||
-                          std::find(result.axes.begin(), result.axes.end(), static_cast<int>(a)) != result.axes.end());
-    if (!member) continue;
     Box have = layout.box(r), need = have;
     for (const int a : result.axes) {
       const int dimension = layout.axes[static_cast<std::size_t>(a)].dimension;

@@ -134,13 +134,14 @@ planner::SearchOptions search_options(const BestOptions& o, const planner::Machi
   return s;
 }
 
-// Time, efficiency and memory of the best plan against ranks, by powers of two.
+// Time, efficiency and memory of the best plan against ranks, by powers of two, in the precision that is best for all ranks.
 void draw(const BestOptions& o, const planner::Subject& subject, const planner::Machine& machine,
           const std::vector<Plan>& plans) {
   plot::Series step{.label = "predicted"}, ideal{.label = "ideal"}, efficiency{}, memory{.label = "tensors"},
       room{.label = "the rank's memory"};
   for (std::int64_t ranks = 1; ranks <= o.ranks; ranks = ranks == o.ranks ? ranks + 1 : std::min(2 * ranks, o.ranks)) {
     auto options = search_options(o, machine);
+    options.precisions = {plans.front().choice.precision};
     options.ranks = static_cast<int>(ranks), options.best = 1,
     options.traced = options.traced == 0 ? 8 : std::min(options.traced, 8);
     const auto plan = ranks == o.ranks ? plans.front() : planner::search(subject, machine, options).front();

@@ -49,10 +49,12 @@ Tensor GridShape::sum_over(const std::vector<int>&, const Tensor& x) const {
 Box Layout::box(int rank) const {
   Box result{global, global};
   for (auto& begin : result.begin) begin = 0;
-  const auto coordinates = grid->coordinates(rank);
-  for (std::size_t a = 0; a < axes.size(); ++a) {
-    if (axes[a].placement != Placement::split) continue;
-    const auto at = static_cast<std::size_t>(coordinates[a]);
+  // The coordinates one by one: planners ask for thousands of boxes.
+  for (std::size_t a = grid->extents.size(); a-- > 0;) {
+    const int extent = grid->extents[a];
+    const auto at = static_cast<std::size_t>(rank % extent);
+    rank /= extent;
+    if (a >= axes.size() || axes[a].placement != Placement::split) continue;
     result.begin[axes[a].dimension] = axes[a].cuts[at];
     result.end[axes[a].dimension] = axes[a].cuts[at + 1];
   }

@@ -37,7 +37,11 @@ const Shape& activation(const StepEvent& event) {
 }  // namespace
 
 Estimate::Estimate(const StepTrace& whole, const Machine& machine, const SearchOptions& options, const OpTimes& ops)
-    : whole_(whole), machine_(machine), options_(options), ops_(ops) {}
+    : whole_(whole), machine_(machine), options_(options), ops_(ops) {
+  // Measured ops are known by their types, which parts of these are not: the roof orders grids as well.
+  for (const auto& event : whole.events)
+    if (!event.view && event.op != "end") works_.push_back({&event, &activation(event), is_product(event.op), ops.needs(event)});
+}
 
 Estimate::Result Estimate::of(const Choice& choice) const {
   const auto& g = choice.grid;
@@ -55,17 +59,13 @@ Estimate::Result Estimate::of(const Choice& choice) const {
   const auto channels = link(g.channel), far = link(ranks);
   Result result;
   double backward = 0, work = 0;
-  for (const auto& event : whole_.events) {
-    if (event.view || event.op == "end") continue;
-    const auto& shape = activation(event);
-    const bool product = is_product(event.op);
+  for (const auto& [at, of, product, needs] : works_) {
+    const auto& event = *at;
+    const auto& shape = *of;
     double share = event.phase == StepEvent::Phase::update ? 1 : part_of(shape, g);
     if (product || event.phase == StepEvent::Phase::update) share /= g.channel;
     if (event.phase == StepEvent::Phase::update && choice.sharded_weights) share /= static_cast<double>(ranks) / g.channel;
-    StepEvent local = event;
-    local.flops *= share, local.bytes *= share;
-    // Measured ops are known by their types, which these are not: the roof orders grids as well.
-    const double seconds = ops_.roof(local);
+    const double seconds = ops_.roof(needs, share);
     work += seconds;
     if (event.phase == StepEvent::Phase::backward) backward += seconds;
     if (!product || event.in.size() < 2) continue;

@@ -3,6 +3,7 @@
 // the first are then laid out op by op. Not installed.
 
 #include <cstdint>
+#include <vector>
 
 #include "models/planner/search/search.h"
 
@@ -19,6 +20,14 @@ class Estimate {
   Result of(const Choice& choice) const;
 
  private:
+  // Of an event that takes time.
+  struct Work {
+    const StepEvent* event = nullptr;
+    const Shape* shape = nullptr;  // of the activation that it works on
+    bool product = false;
+    OpTimes::Needs needs{};
+  };
+  std::vector<Work> works_;
   const StepTrace& whole_;
   const Machine& machine_;
   const SearchOptions& options_;

@@ -1,6 +1,7 @@
 #include "models/planner/search/search.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -166,18 +167,19 @@ Alone alone(const Subject& subject, const Machine& machine, const std::string& p
   return result;
 }
 
-Plan evaluate(const Subject& subject, const Machine& machine, const Choice& choice, const SearchOptions& o, const Alone& whole,
-              const OpTimes* ops) {
-  Plan plan{.choice = choice};
-  const int node_ranks = working_node_ranks(machine, ranks_of(choice.grid), o.node_ranks);
-  StepTrace step;
-  for (const int rank : busiest(choice, whole.extents)) {
-    auto one = traced(subject, choice, o, rank);
-    auto time = time_step(one, rank, machine,
-                          {.node_ranks = node_ranks, .tf32 = choice.precision == "tf32", .grid = choice.grid, .ops = ops});
-    plan.memory = std::max(plan.memory, one.peak_bytes);
-    if (time.total > plan.time.total) plan.time = std::move(time), step = std::move(one);
-  }
+namespace {
+
+// What a choice is timed with in one precision.
+struct Setting {
+  std::string precision;
+  const Alone* whole = nullptr;
+  const OpTimes* ops = nullptr;
+};
+
+// What the step takes beside its ops and calls, and what holds it back.
+void finish(Plan& plan, const StepTrace& step, const Subject& subject, const Machine& machine, const SearchOptions& o,
+            const Alone& whole) {
+  const auto& choice = plan.choice;
   plan.fits = static_cast<double>(plan.memory) <= o.usable * machine.device.memory;
   plan.seconds = plan.time.total;
   const double batch_bytes = bytes_of_batch(subject.input, o);
@@ -200,7 +202,38 @@ Plan evaluate(const Subject& subject, const Machine& machine, const Choice& choi
   plan.seconds += plan.data + plan.checkpoints;
   plan.efficiency = whole.work / (o.ranks * plan.seconds);
   plan.limits = diagnose(plan, step, subject.input, machine, o);
-  return plan;
+}
+
+// A choice in several precisions whose ops are the same, from one trace.
+std::vector<Plan> evaluate(const Subject& subject, const Machine& machine, const Choice& choice, const SearchOptions& o,
+                           const std::vector<Setting>& settings) {
+  std::vector<Plan> plans(settings.size());
+  std::vector<std::shared_ptr<const StepTrace>> slowest(settings.size());
+  const int node_ranks = working_node_ranks(machine, ranks_of(choice.grid), o.node_ranks);
+  for (const int rank : busiest(choice, settings.front().whole->extents)) {
+    const auto one = std::make_shared<const StepTrace>(traced(subject, choice, o, rank));
+    for (std::size_t i = 0; i < settings.size(); ++i) {
+      auto& plan = plans[i];
+      const auto& setting = settings[i];
+      auto time =
+          time_step(*one, rank, machine,
+                    {.node_ranks = node_ranks, .tf32 = setting.precision == "tf32", .grid = choice.grid, .ops = setting.ops});
+      plan.memory = std::max(plan.memory, one->peak_bytes);
+      if (!slowest[i] || time.total > plan.time.total) plan.time = std::move(time), slowest[i] = one;
+    }
+  }
+  for (std::size_t i = 0; i < settings.size(); ++i) {
+    plans[i].choice = choice, plans[i].choice.precision = settings[i].precision;
+    finish(plans[i], *slowest[i], subject, machine, o, *settings[i].whole);
+  }
+  return plans;
+}
+
+}  // namespace
+
+Plan evaluate(const Subject& subject, const Machine& machine, const Choice& choice, const SearchOptions& o, const Alone& whole,
+              const OpTimes* ops) {
+  return evaluate(subject, machine, choice, o, {{choice.precision, &whole, ops}}).front();
 }
 
 std::vector<Plan> search(const Subject& subject, const Machine& machine, const SearchOptions& o) {
@@ -209,12 +242,28 @@ std::vector<Plan> search(const Subject& subject, const Machine& machine, const S
   const auto choices = grids_for(subject, o, machine.levels.size() == 1);
   require(!choices.empty(), "[plan] no grid of {} ranks for {} samples of {}: an axis has no more ranks than places", o.ranks,
           o.batch, subject.input);
+  std::map<std::string, Alone> alone_in;
+  std::map<std::string, OpTimes> times_in;
+  for (const auto& precision : o.precisions) {
+    alone_in.try_emplace(precision, alone(subject, machine, precision, o));
+    times_in.try_emplace(precision, machine, working_node_ranks(machine, o.ranks, o.node_ranks), precision == "tf32");
+  }
+  const auto setting = [&](const std::string& precision) {
+    return Setting{precision, &alone_in.at(precision), &times_in.at(precision)};
+  };
+  // What is laid out for float32 is timed for tf32, too: a layout takes far longer than its times.
+  std::map<std::string, Plan> timed;
   std::vector<Plan> plans;
   for (const auto& precision : o.precisions) {
-    const auto whole = alone(subject, machine, precision, o);
-    const OpTimes ops(machine, working_node_ranks(machine, o.ranks, o.node_ranks), precision == "tf32");
-    const Estimate estimate(whole.step, machine, o, ops);
-    const auto evaluated = [&](const Choice& choice) { return evaluate(subject, machine, choice, o, whole, &ops); };
+    const Estimate estimate(alone_in.at(precision).step, machine, o, times_in.at(precision));
+    const auto evaluated = [&](const Choice& choice) {
+      if (auto known = timed.extract(to_string(choice)); !known.empty()) return std::move(known.mapped());
+      std::vector<Setting> settings{setting(precision)};
+      if (precision == "float32" && times_in.contains("tf32")) settings.push_back(setting("tf32"));
+      auto found = evaluate(subject, machine, choice, o, settings);
+      if (found.size() > 1) timed[to_string(found[1].choice)] = std::move(found[1]);
+      return std::move(found.front());
+    };
     const double room = o.usable * machine.device.memory;
     struct Candidate {
       Choice choice;
