@@ -21,6 +21,9 @@ struct CostOptions {
   std::int64_t segments = 0;        // of a pipeline; 0: as many as ranks, but no more than samples in a batch
   std::int64_t size = 0;            // of a network by name; 0: its own
   double alpha = 0, bandwidth = 1;  // seconds; bytes per second
+  // Of data+spatial: inside a group, and there of halos and gathers; the layers that are split, 0: as many as can be.
+  std::optional<double> group_alpha{}, group_bandwidth{}, halo_alpha{}, halo_bandwidth{};
+  std::int64_t spatial_layers = 0;
   bool json = false;
 };
 void add_cost(CLI::App& app, CostOptions& options);

@@ -62,6 +62,11 @@ planner::OracleInput input_of(const CostOptions& o) {
     throw UsageError(fmt::format("--segments is for pipeline, not for {}", o.strategy));
   if (o.segments > o.batch) throw UsageError(fmt::format("a batch of {} has no {} segments", o.batch, o.segments));
   in.segments = o.segments > 0 ? o.segments : std::min(o.ranks, o.batch);
+  const bool inner = o.group_alpha || o.group_bandwidth || o.halo_alpha || o.halo_bandwidth || o.spatial_layers > 0;
+  if (inner && in.strategy != Strategy::data_spatial)
+    throw UsageError(fmt::format("--group-alpha and its like are for data+spatial, not for {}", o.strategy));
+  in.group_latency = o.group_alpha, in.group_bandwidth = o.group_bandwidth;
+  in.halo_latency = o.halo_alpha, in.halo_bandwidth = o.halo_bandwidth, in.spatial_layers = o.spatial_layers;
   if (in.strategy == Strategy::serial && o.ranks != 1) throw UsageError("--strategy serial is on one rank");
   return in;
 }
@@ -125,6 +130,14 @@ void add_cost(CLI::App& app, CostOptions& o) {
       ->check(tool::number_above(0));
   command.add_option("--layers", o.layers, "a layer file, .toml");
   command.add_option("--groups", o.groups, "of data+filter and data+spatial: groups x ranks of each")->type_name("P1xP2");
+  command.add_option("--group-alpha", o.group_alpha, "of data+spatial: seconds of a message inside a group; else --alpha")
+      ->check(tool::number_from(0));
+  command.add_option("--group-bandwidth", o.group_bandwidth, "bytes per second there; else --bandwidth")
+      ->check(tool::number_above(0));
+  command.add_option("--halo-alpha", o.halo_alpha, "seconds of halos' and gathers' messages, if other than reductions'")
+      ->check(tool::number_from(0));
+  command.add_option("--halo-bandwidth", o.halo_bandwidth, "bytes per second of these")->check(tool::number_above(0));
+  whole("--spatial-layers", o.spatial_layers, 1'000'000, "layers that a group splits, the first; else as many as have planes");
   whole("--segments", o.segments, most, "parts of a batch in a pipeline; else as many as ranks");
   command.add_option("--times", o.times, "a file of the layers' times, .toml");
   command.add_flag("--json", o.json, "print one JSON document and nothing else");

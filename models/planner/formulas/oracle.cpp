@@ -294,6 +294,8 @@ class Oracle {
     const double samples = batch_ / p1_, delta = in_.bytes_per_element;
     const double inner_latency = in_.group_latency.value_or(in_.latency);
     const double inner_bandwidth = in_.group_bandwidth.value_or(in_.bandwidth);
+    const double halo_latency = in_.halo_latency.value_or(inner_latency);
+    const double halo_bandwidth = in_.halo_bandwidth.value_or(inner_bandwidth);
     double shared = 0, alone = 0, halo = 0, split_elements = 0, elements = 0;
     for (std::size_t l = 0; l < layers_.size(); ++l) {
       const auto& layer = layers_[l];
@@ -304,12 +306,12 @@ class Oracle {
       double plane = static_cast<double>(planes * layer.in_channels);
       for (std::size_t e = 0; e < 3; ++e)
         if (e != d) plane *= static_cast<double>(layer.in_extents[e]);
-      halo += 2 * 2 * (inner_latency + plane * samples * delta / (inner_bandwidth / (2 * p2_)));
+      halo += 2 * 2 * (halo_latency + plane * samples * delta / (halo_bandwidth / (2 * p2_)));
     }
     const double gathered = split > 0 ? layers_[split - 1].outputs : layers_[0].inputs;
     compute(static_cast<double>(ceil_divide(in_.samples, in_.groups)) * (shared / p2_ + alone), 0);
     term("halo", iterations_ * halo);
-    term("gather", 2 * iterations_ * (p2_ - 1) * (inner_latency + samples * gathered * delta / p2_ / (inner_bandwidth / 2)));
+    term("gather", 2 * iterations_ * (p2_ - 1) * (halo_latency + samples * gathered * delta / p2_ / (halo_bandwidth / 2)));
     term("gradient all-reduce", ring(p2_, inner_latency, inner_bandwidth) + ring(p1_, in_.latency, in_.bandwidth / (2 * p2_)));
     out_.memory_bytes = 2 * (delta * samples * (split_elements / p2_ + elements) + weight_bytes_);
     const auto places = static_cast<double>(extents[d]);

@@ -59,6 +59,9 @@ struct OracleInput {
   std::int64_t groups = 1, group = 1;  // p1 and p2 of hybrids
   // Of data+spatial: the link inside a group; none: as between groups.
   std::optional<double> group_latency{}, group_bandwidth{};
+  // So, for halos and the gather, where these take another way than reductions, as an MPI without GPUDirect does through the
+  // memory of the host; none: as inside a group.
+  std::optional<double> halo_latency{}, halo_bandwidth{};
   std::int64_t spatial_layers = 0;  // of data+spatial; 0: see above
   std::int64_t segments = 1;        // S, of a pipeline
   // Ranks along depth, height and width, of spatial; zeros: those with the least halos of all that fit.
