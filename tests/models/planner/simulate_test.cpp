@@ -271,19 +271,18 @@ TEST_CASE("simulate: layers on grids of their own take what the sum says, where 
     GridExtents grid;
     std::vector<LayerExtents> layers;
   };
-  for (const auto& [grid, layers] :
-       std::vector<Case>{{{.depth = 2}, {{"conv5-7", {.sample = 2}}}},
-                         {{.depth = 2}, {{"conv4-7", {.channel = 2}}, {"linear1", {.channel = 2}, channels}}},
-                         {{.sample = 2}, {{"conv1-3", {.depth = 2}}}},
-                         {{.channel = 2}, {{"conv3", {.channel = 2}, channels}}}})
+  for (const auto& each : std::vector<Case>{{{.depth = 2}, {{"conv5-7", {.sample = 2}}}},
+                                            {{.depth = 2}, {{"conv4-7", {.channel = 2}}, {"linear1", {.channel = 2}, channels}}},
+                                            {{.sample = 2}, {{"conv1-3", {.depth = 2}}}},
+                                            {{.channel = 2}, {{"conv3", {.channel = 2}, channels}}}})
     for (const bool overlaps : {false, true}) {
-      CAPTURE(layers.front().layers);
+      CAPTURE(each.layers.front().layers);
       CAPTURE(overlaps);
       const auto machine = machine_of(2, overlaps);
       double expected = 0;
-      const auto programs = own_programs(grid, layers, 2, machine, 2, &expected);
+      const auto programs = own_programs(each.grid, each.layers, 2, machine, 2, &expected);
       REQUIRE(programs.size() == 2);
-      const auto simulated = simulate(programs, grid, machine, {.steps = 2, .node_ranks = 2, .contention = false});
+      const auto simulated = simulate(programs, each.grid, machine, {.steps = 2, .node_ranks = 2, .contention = false});
       for (const double seconds : simulated.steps) CHECK(close(seconds, expected));
     }
 }
