@@ -92,8 +92,10 @@ Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x)
                   Tensor again;
                   {
                     const Run repeated(*arrived, false);
+                    const Tensor x = at.input(0).with_layout(layout);
+                    at.give_up(0);  // the inner tape's replay frees it where it is done with it
                     // Its elements are known already, and nobody reads them again but where the tape keeps them.
-                    again = f(at.input(0).with_layout(layout)).without_layout().without_storage();
+                    again = f(x).without_layout().without_storage();
                   }
                   Tensors with_respect_to;
                   for (std::size_t i = 0; i < at.inputs(); ++i) with_respect_to.push_back(at.input(i));
