@@ -266,6 +266,23 @@ TEST_CASE("weights: a ResNet has torchvision's names, a U-Net its own") {
     CAPTURE(name);
     CHECK(std::binary_search(unet_names.begin(), unet_names.end(), name));
   }
-  for (const auto& pair : pytorch_names(of_unet))
-    if (pair.theirs == "up1.expand.weight") CHECK(pair.shape == Shape{3, 2, 2, 2, 2});  // [in, out, ...]
+  const auto unet_pairs = pytorch_names(of_unet);
+  REQUIRE(unet_pairs.size() == of_unet.size());
+  for (std::size_t i = 0; i < unet_pairs.size(); ++i) {
+    const auto& pair = unet_pairs[i];
+    CAPTURE(pair.theirs);
+    const auto there = to_pytorch(pair, of_unet[i].value);
+    CHECK(there.shape() == pair.shape);
+    CHECK(from_pytorch(pair, there, of_unet[i].value.shape()).to_vector() == of_unet[i].value.to_vector());
+    if (pair.theirs == "down1.conv2.weight") CHECK(pair.shape == Shape{2, 2, 3, 3, 3});
+    if (pair.theirs == "up1.expand.weight") {  // [in, out, ...]
+      CHECK(pair.shape == Shape{3, 2, 2, 2, 2});
+      // Ours is [in, d, h, w, out], as the weight of the convolution that it is the transpose of.
+      const auto ours = of_unet[i].value.to_vector(), theirs = there.to_vector();
+      for (int k = 0; k < 3; ++k)
+        for (int c = 0; c < 2; ++c)
+          for (int p = 0; p < 8; ++p)
+            CHECK(theirs[static_cast<std::size_t>((k * 2 + c) * 8 + p)] == ours[static_cast<std::size_t>((k * 8 + p) * 2 + c)]);
+    }
+  }
 }

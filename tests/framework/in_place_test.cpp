@@ -129,16 +129,26 @@ TEST_CASE("in place: LeakyReLU's adjoint overwrites only what nobody holds") {
 
 namespace {
 
-// Ranges in one dimension, taken in place and copied: in the middle, at either end, longer than half, all, of one row, of width 1.
+// Ranges in one dimension, taken in place and copied: in the middle, at either end, longer than half, all, of one row, of
+// width 1.
 void check_slices_in_place() {
   struct Range {
     Shape whole;
     int axis = 0;
     std::int64_t begin = 0, end = 0;
   };
-  for (const Range& range : std::vector<Range>{{{7, 6}, 1, 2, 5}, {{7, 6}, 1, 0, 2}, {{7, 6}, 1, 5, 6}, {{40, 6}, 1, 1, 6},
-                                               {{3, 5, 4}, 1, 2, 4}, {{3, 5, 4}, 0, 1, 3}, {{1, 32, 4}, 1, 4, 20}, {{1, 9, 3}, 1, 1, 8},
-                                               {{5, 3}, 1, 0, 3}, {{5, 3}, 1, 1, 1}, {{2, 50, 3, 8}, 3, 4, 8}, {{999, 64}, 1, 32, 64},
+  for (const Range& range : std::vector<Range>{{{7, 6}, 1, 2, 5},
+                                               {{7, 6}, 1, 0, 2},
+                                               {{7, 6}, 1, 5, 6},
+                                               {{40, 6}, 1, 1, 6},
+                                               {{3, 5, 4}, 1, 2, 4},
+                                               {{3, 5, 4}, 0, 1, 3},
+                                               {{1, 32, 4}, 1, 4, 20},
+                                               {{1, 9, 3}, 1, 1, 8},
+                                               {{5, 3}, 1, 0, 3},
+                                               {{5, 3}, 1, 1, 1},
+                                               {{2, 50, 3, 8}, 3, 4, 8},
+                                               {{999, 64}, 1, 32, 64},
                                                {{1000, 64}, 1, 7, 63}})
     for (const DType type : {DType::float64, DType::float32, DType::bfloat16, DType::uint8}) {
       INFO(range.whole, " dimension ", range.axis, " ", range.begin, ":", range.end, " ", name_of(type));
@@ -193,8 +203,8 @@ TEST_CASE("in place: slices, and the cotangent of the part that was made last") 
   check_concatenation(1);
 }
 
-TEST_CASE("gpu: in place, slices and the cotangent of the part that was made last") {
-  if (no_gpu("gpu: in place, slices and the cotangent of the part that was made last")) return;
+TEST_CASE("gpu: views move within the memory of a cotangent, slices in place") {
+  if (no_gpu("gpu: views move within the memory of a cotangent, slices in place")) return;
   const UseDevice device(DeviceKind::cuda);
   check_slices_in_place();
   check_concatenation(0);
