@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
-#include <optional>
 
 #include "framework/joined.h"
-#include "ops/close_up.h"
 #include "ops/layout_rules.h"
 
 namespace mpigrad {
@@ -67,14 +65,6 @@ LayoutPtr Slice::layout(Inputs in) const {
   const auto local = infer(in)[0].shape;
   return within_axes_layout(traits().name, in[0], changed_dimensions(local, in[0].shape()), local, true);
 }
-Tensor Slice::reuse(Inputs in) const {
-  if (!in_place) return {};
-  const TensorType type = infer(in)[0];
-  const auto rows = rows_of(in[0].shape(), type.shape);
-  const auto at = begin[rows.axis] * rows.item * size_of(type.dtype);
-  constexpr std::int64_t alignment = 64;  // that of memory, which vectors of kernels rely on
-  return {type, in[0].storage(), in[0].offset() + (rows.count == 1 && at % alignment == 0 ? at : 0)};
-}
 Tensors Slice::vjp(const Replay& at, Inputs g) const {
   return {mpigrad::apply(SlicePut{.begin = begin, .step = step, .shape = at.input(0).shape(), .value = 0}, {g[0]})};
 }
@@ -121,31 +111,14 @@ LayoutPtr Concatenate::layout(Inputs in) const {
   local[axis] = extent;
   return within_axes_layout(traits().name, in[0], std::vector{axis}, local, true);
 }
-// The part that was made last stays in the memory of ybar if it is large: replay goes back to it first, and does not hold that memory
-// for long. With copies alone ybar would lie beside them where a U-Net's memory is at its highest. A part that is almost all of it
-// is copied: it could only be moved row by row.
 Tensors Concatenate::vjp(const Replay& at, Inputs g) const {
-  constexpr std::int64_t large = 1 << 20;
-  const bool may_overwrite = sole_owner(g[0]) && g[0].bytes() >= large;  // before a call makes a copy of the handle
   Tensors result(at.inputs());
-  std::optional<std::size_t> last;
-  for (std::size_t i = 0; i < result.size(); ++i)
-    if (at.wants(i) && (!last || at.input(i).id() > at.input(*last).id())) last = i;
-  std::int64_t begin = 0, begin_of_last = 0;
+  std::int64_t begin = 0;
   for (std::size_t i = 0; i < result.size(); ++i) {
     const auto extent = at.input(i).dim(axis);
-    if (i == last) begin_of_last = begin;
-    else if (at.wants(i)) result[i] = slice(g[0], axis, begin, begin + extent);
+    if (at.wants(i)) result[i] = slice(g[0], axis, begin, begin + extent);
     begin += extent;
   }
-  if (!last) return result;
-  const auto& shape = g[0].shape();
-  const auto extent = at.input(*last).dim(axis);
-  Shape from = filled(shape.rank(), 0), to = shape;
-  from[axis] = begin_of_last;
-  to[axis] = begin_of_last + extent;
-  const bool in_place = may_overwrite && 5 * extent <= 4 * shape[axis];
-  result[*last] = mpigrad::apply(Slice{from, to, filled(shape.rank(), 1), in_place}, {g[0]});
   return result;
 }
 

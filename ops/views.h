@@ -64,12 +64,9 @@ struct Permute {
 // y[i] = x[begin + i * step];  xbar = ybar put back in zeros (SlicePut)
 struct Slice {
   Shape begin, end, step;
-  // y takes the memory of x, whose elements are lost; for a range in one dimension.
-  bool in_place = false;
   static constexpr OpTraits traits() { return {.name = "slice", .takes_half = true}; }
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
-  Tensor reuse(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const;

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "framework/tensor/visit_width.h"
-#include "ops/close_up.h"
 #include "ops/resample.h"
 
 namespace mpigrad::ops {
@@ -72,22 +71,6 @@ void Permute::run(Cpu, Inputs in, Outputs out) const {
 
 void Slice::run(Cpu, Inputs in, Outputs out) const {
   if (out[0].elements() == 0) return;
-  if (in_place) {
-    if (out[0].raw() != in[0].raw()) return;  // reuse() found it in one piece
-    const auto rows = rows_of(in[0].shape(), out[0].shape());
-    const auto item = rows.item * size_of(in[0].dtype()), length = rows.length * item, stride = rows.stride * item;
-    std::byte* base = in[0].raw();
-    return close_up(rows.count, stride, begin[rows.axis] * item, length, [&](std::int64_t first, std::int64_t last) {
-      const std::byte* from = base + begin[rows.axis] * item;
-      if (last == first + 1) {
-        std::memmove(base + first * length, from + first * stride, static_cast<std::size_t>(length));
-        return;
-      }
-#pragma omp parallel for if ((last - first) * length >= parallel_moves_from) schedule(static)
-      for (std::int64_t r = first; r < last; ++r)
-        std::memcpy(base + r * length, from + r * stride, static_cast<std::size_t>(length));
-    });
-  }
   visit_width(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     move(out[0].shape(), pointer<const T>(in[0]) + box_offset(in[0].shape(), begin), box_strides(in[0].shape(), step),

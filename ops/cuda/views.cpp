@@ -2,7 +2,6 @@
 
 #include <bit>
 
-#include "ops/close_up.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/tensors.h"
 #include "ops/resample.h"
@@ -42,19 +41,6 @@ void Permute::run(Cuda, Inputs in, Outputs out) const {
 
 void Slice::run(Cuda, Inputs in, Outputs out) const {
   if (out[0].elements() == 0) return;
-  if (in_place) {
-    if (out[0].raw() != in[0].raw()) return;  // reuse() found it in one piece
-    const auto rows = rows_of(in[0].shape(), out[0].shape());
-    const auto length = rows.length * rows.item, stride = rows.stride * rows.item, at = begin[rows.axis] * rows.item;
-    return close_up(rows.count, stride, at, length, [&](std::int64_t first, std::int64_t last) {
-      const Shape extents{last - first, length};
-      const auto lie = Shape{last - first, stride}.strides(), go = extents.strides();
-      if (last > first + 1) return move(extents, in[0], first * stride + at, lie, out[0], first * length, go);
-      Tensor row = scratch(length, in[0].dtype());
-      move(extents, in[0], first * stride + at, lie, row, 0, go);
-      move(extents, row, 0, go, out[0], first * length, go);
-    });
-  }
   move(out[0].shape(), in[0], box_offset(in[0].shape(), begin), box_strides(in[0].shape(), step), out[0], 0,
        out[0].shape().strides());
 }

@@ -8,7 +8,6 @@
 #include "ops/reduce.h"
 #include "ops/views.h"
 #include "tests/support/distributed.h"
-#include "tests/support/gpu.h"
 #include "tests/support/ranks.h"
 
 using namespace mpigrad;
@@ -125,88 +124,4 @@ TEST_CASE("in place: LeakyReLU's adjoint overwrites only what nobody holds") {
     CHECK(gradients[1].to_vector()[i] == doctest::Approx((vs[i] > 0 ? 2 : 1.5) * before[i]).epsilon(1e-15));
     CHECK(through_held.to_vector()[i] == gradients[0].to_vector()[i]);
   }
-}
-
-namespace {
-
-// Ranges in one dimension, taken in place and copied: in the middle, at either end, longer than half, all, of one row, of
-// width 1.
-void check_slices_in_place() {
-  struct Range {
-    Shape whole;
-    int axis = 0;
-    std::int64_t begin = 0, end = 0;
-  };
-  for (const Range& range : std::vector<Range>{{{7, 6}, 1, 2, 5},
-                                               {{7, 6}, 1, 0, 2},
-                                               {{7, 6}, 1, 5, 6},
-                                               {{40, 6}, 1, 1, 6},
-                                               {{3, 5, 4}, 1, 2, 4},
-                                               {{3, 5, 4}, 0, 1, 3},
-                                               {{1, 32, 4}, 1, 4, 20},
-                                               {{1, 9, 3}, 1, 1, 8},
-                                               {{5, 3}, 1, 0, 3},
-                                               {{5, 3}, 1, 1, 1},
-                                               {{2, 50, 3, 8}, 3, 4, 8},
-                                               {{999, 64}, 1, 32, 64},
-                                               {{1000, 64}, 1, 7, 63}})
-    for (const DType type : {DType::float64, DType::float32, DType::bfloat16, DType::uint8}) {
-      INFO(range.whole, " dimension ", range.axis, " ", range.begin, ":", range.end, " ", name_of(type));
-      const auto x = cast(arange(range.whole.elements()), type);
-      Shape begin, end = range.whole, step;
-      for (int d = 0; d < end.rank(); ++d) begin.push_back(0), step.push_back(1);
-      begin[range.axis] = range.begin, end[range.axis] = range.end;
-      const auto to = reshape(x, range.whole);
-      const auto expected = slice(to, begin, end).to_vector();
-      const auto y = apply(ops::Slice{begin, end, step, true}, {to});
-      CHECK(y.storage() == x.storage());
-      CHECK(y.to_vector() == expected);
-    }
-}
-
-Tensor random_variable(const Shape& shape, std::uint64_t key) {
-  return random_uniform(shape, Philox{.key = key}, -1, 1, DType::float64).as_variable();
-}
-
-// Gradients of parts of 1 MiB and more: which of them stays in the memory of the cotangent of all.
-void check_concatenation(int axis) {
-  const auto extents = [&](std::int64_t n) { return axis == 0 ? Shape{n, 700} : Shape{700, n}; };
-  const auto a = random_variable(extents(300), 1), b = random_variable(extents(500), 2);
-  const auto c = random_variable(extents(200), 3), u = random_variable(extents(1000), 4).as_constant();
-  const auto expected = [&](std::int64_t begin, std::int64_t end) { return slice(u, axis, begin, end).to_vector(); };
-  const auto before = u.to_vector();
-  Tape tape;
-  const auto g = tape.gradient(sum(concatenate({b, c, a}, axis) * u), {a, b, c});
-  CHECK(g[0].to_vector() == expected(700, 1000));
-  CHECK(g[1].to_vector() == expected(0, 500));
-  CHECK(g[2].to_vector() == expected(500, 700));
-  CHECK(g[2].storage()->bytes() == u.bytes());  // c was made last
-  CHECK(g[0].storage()->bytes() == g[0].bytes());
-  // What the caller holds is left alone, and what two parts take part in is right.
-  Tape second;
-  const auto both = concatenate({a, c, b}, axis);
-  const auto held = second.vjp({both}, {u}, {a, b, c});
-  CHECK(u.to_vector() == before);
-  CHECK(held[2].to_vector() == expected(300, 500));
-  Tape third;
-  const auto y = concatenate({b, c, a}, axis);
-  const auto twice = third.gradient(sum(y * u + y), {c})[0].to_vector();
-  const auto once = expected(500, 700);
-  for (std::size_t i = 0; i < once.size(); i += 997) CHECK(twice[i] == once[i] + 1);
-}
-
-}  // namespace
-
-TEST_CASE("in place: slices, and the cotangent of the part that was made last") {
-  check_slices_in_place();
-  check_concatenation(0);
-  check_concatenation(1);
-}
-
-TEST_CASE("gpu: views move within the memory of a cotangent, slices in place") {
-  if (no_gpu("gpu: views move within the memory of a cotangent, slices in place")) return;
-  const UseDevice device(DeviceKind::cuda);
-  check_slices_in_place();
-  check_concatenation(0);
-  check_concatenation(1);
 }
