@@ -15,6 +15,7 @@
 
 #include "framework/error.h"
 #include "ops/cpu/kernels.h"
+#include "ops/cpu/libraries/held_signals.h"
 #include "ops/cpu/thread_buffer.h"
 
 namespace mpigrad::cpu::onednn {
@@ -202,6 +203,7 @@ inline void execute(const char* op, const dnnl::primitive& primitive, const Desc
   try {
     if (scratchpad.get_size() > 0)
       arguments.emplace(DNNL_ARG_SCRATCHPAD, wrap(scratchpad, buffer.reserve(scratchpad.get_size())));
+    const HeldSignals held;
     primitive.execute(stream(), arguments);
     stream().wait();
   } catch (const dnnl::error& e) {

@@ -6,6 +6,7 @@
 
 #include "framework/error.h"
 #include "ops/cpu/libraries/blas.h"
+#include "ops/cpu/libraries/held_signals.h"
 
 namespace mpigrad::cpu {
 
@@ -23,6 +24,7 @@ void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, st
       for (std::int64_t i = 0; i < m; ++i) std::fill_n(c + i * ldc, n, 0.0F);
     return;
   }
+  const HeldSignals held;
   const dnnl_status_t status = dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, 1.0F, a, lda, b, ldb,
                                           accumulate ? 1.0F : 0.0F, c, ldc);
   require(status == dnnl_success, "[matmul] oneDNN: sgemm returned status {}: m {}, n {}, k {}", static_cast<int>(status), m, n,

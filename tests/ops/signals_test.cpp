@@ -1,0 +1,60 @@
+// Signals that come while ops compute, as those of batch systems, timers and profilers do, change nothing.
+
+#include <doctest/doctest.h>
+#include <sys/time.h>
+
+#include <csignal>
+#include <functional>
+#include <vector>
+
+#include "comm/spatial/distributed.h"
+#include "ops/matmul.h"
+#include "ops/random.h"
+
+using namespace mpigrad;
+
+namespace {
+
+volatile std::sig_atomic_t arrived = 0;
+extern "C" void count_signal(int) { arrived = arrived + 1; }
+
+// A signal every 100 us while it lives.
+class Alarms {
+ public:
+  Alarms() {
+    struct sigaction action {};
+    action.sa_handler = count_signal;
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGALRM, &action, &before_);
+    const itimerval often{{0, 100}, {0, 100}};
+    setitimer(ITIMER_REAL, &often, nullptr);
+  }
+  ~Alarms() {
+    const itimerval never{};
+    setitimer(ITIMER_REAL, &never, nullptr);
+    sigaction(SIGALRM, &before_, nullptr);
+  }
+
+ private:
+  struct sigaction before_ {};
+};
+
+}  // namespace
+
+TEST_CASE("signals: products and convolutions are what they are without") {
+  const auto normal = [](const Shape& shape, std::uint64_t key) { return random_normal(shape, {.key = key}); };
+  const auto a = normal({512, 300}, 1), b = normal({300, 32}, 2), x = normal({1, 6, 7, 8, 5}, 3), w = normal({6, 3, 3, 3, 5}, 4),
+             one = normal({2, 2048}, 5), wide = normal({2048, 128}, 6);
+  const std::vector<std::function<Tensor()>> ops{[&] { return matmul(a, b); }, [&] { return matmul(one, wide); },
+                                                 [&] { return conv(x, w, Tensor(), {.padding_low = 1, .padding_high = 1}); }};
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    CAPTURE(i);
+    const auto expected = ops[i]().to_vector();
+    arrived = 0;
+    const Alarms alarms;
+    int others = 0;
+    for (int n = 0; n < 300; ++n) others += ops[i]().to_vector() != expected ? 1 : 0;
+    CHECK(others == 0);
+    while (arrived < 5) (void)ops[i]();  // they do come, between two calls
+  }
+}
