@@ -273,7 +273,7 @@ int train(const Communicator& world, TrainOptions o) {
   options.fit.loss_scale = loss_scale.get();
   options.folder = out / "", options.replaces = o.overwrite && o.resume.empty();
   options.values = {"neighbour_accuracy", "retrieval", "collapse/deviation", "collapse/effective_rank", "bad_batches"};
-  trainer::take_checkpoint_options(o, options);
+  trainer::take_checkpoint_options(o, began, options);
   if (o.epochs > 0) trainer::take_local_copies(o, world, began, options);
   options.started = start, options.notes = notes;
   options.patience = o.patience, options.most_seconds = o.minutes * 60;

@@ -264,7 +264,8 @@ void add_file_options(CLI::App& app, Options& o) {
   app.add_option(
          "--resume", o.resume,
          "go on from this checkpoint, on any grid, or from the newest whole one in this folder; without a name, in --out, "
-         "and from the start where there is none")
+         "and from the start where there is none; without a name checkpoints of the start and of the end are written, too, so "
+         "that the same command goes on whenever it dies")
       ->expected(0, 1)
       ->default_str(newest_in_out)
       ->group("Files");

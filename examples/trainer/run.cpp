@@ -271,7 +271,7 @@ Start start_from_files(const Options& o, const Communicator& world, nn::Module& 
     if (!o.local_copies.empty() && o.resume == newest_in_out) start.training = training_in(o, world);
     return start;
   }
-  return {};
+  return {.anew = true};
 }
 
 std::filesystem::path training_name_file(const Options& o) { return std::filesystem::path(o.out) / "training-name"; }

@@ -29,11 +29,14 @@ std::vector<std::string> training_files(const Options& o, const std::vector<std:
   if (o.epochs > 0 && o.resume.empty() && tensorboard::available()) files.push_back(tensorboard::event_file_name(0));
   for (auto& file : checkpoint_files(o)) files.push_back(std::move(file));
   if (o.profile) files.emplace_back(trace_file);
-  if (o.mllog) files.emplace_back(mllog_file);
+  // That of a job that comes again from the start is only begun.
+  if (o.mllog && o.resume != newest_in_out) files.emplace_back(mllog_file);
   return files;
 }
 
-void take_checkpoint_options(const Options& o, TrainerOptions& options) {
+void take_checkpoint_options(const Options& o, const Start& start, TrainerOptions& options) {
+  // Else a job that dies before its first one is refused when it comes again.
+  options.checkpoint_first = start.anew && o.epochs > 0, options.checkpoint_end = o.resume == newest_in_out;
   options.checkpoint_every = o.checkpoint_every, options.checkpoint_steps = o.checkpoint_steps;
   options.asynchronous = !o.wait_for_checkpoints;
   options.checkpoint_seconds = o.checkpoint_minutes * 60, options.keep = o.keep_checkpoints, options.keep_best = o.keep_best;
@@ -188,7 +191,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   options.fit.loss_scale = loss_scale.get(), options.fit.accumulate = o.accumulate, options.fit.graph = o.graph;
   options.folder = out / "", options.replaces = o.overwrite && o.resume.empty();
   options.values = s.values, options.monitor = s.values.front(), options.patience = o.patience;
-  take_checkpoint_options(o, options);
+  take_checkpoint_options(o, began, options);
   if (!silent) take_local_copies(o, world, began, options);
   options.started = start, options.notes = notes;
   options.most_seconds = o.minutes * 60;
@@ -200,7 +203,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   if (silent) {
     options.folder.clear(), options.values.clear(), options.patience = 0, options.checkpoint_every = options.checkpoint_steps = 0;
     options.checkpoint_seconds = options.time_limit = 0, options.local_steps = 0,
-    options.keep_best = options.notes_signals = false;
+    options.keep_best = options.notes_signals = options.checkpoint_first = options.checkpoint_end = false;
     const auto result = mpigrad::train(s.net, *optimizer, s.loader, world, {.loss = s.loss}, options);
     if (first && o.json)
       fmt::print("{}\n", tool::to_text({{"program", s.program},

@@ -23,7 +23,7 @@ std::vector<std::string> checkpoint_files(const Options& options);
 std::vector<std::string> training_files(const Options& options, const std::vector<std::string>& own);
 
 // --checkpoint-every and what goes with it, with signals.
-void take_checkpoint_options(const Options& options, TrainerOptions& to);
+void take_checkpoint_options(const Options& options, const Start& start, TrainerOptions& to);
 // --local-copies, of a training that starts so, in --out, which is there. Collective.
 void take_local_copies(const Options& options, const Communicator& world, const Start& start, TrainerOptions& to);
 // What a summary says of checkpoints, and what the last line printed does: "0.1 s for 3 checkpoints, "; of --mtbf a line more.

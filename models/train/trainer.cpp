@@ -97,6 +97,7 @@ TrainerResult train_epochs(nn::Module& net, Optimizer& optimizer, std::int64_t s
   EpochRow last;
   bool ends = false;
   Checkpoints checkpoints(net, optimizer, world, hooks, o, result);
+  checkpoints.write_first({.step = optimizer.steps(), .epoch = o.fit.first_epoch});
   auto fit_options = o.fit;
   if (checkpoints.within_epochs()) {
     fit_options.interrupts = [&](std::int64_t epoch, std::int64_t behind) { return checkpoints.due(epoch * steps + behind); };
@@ -135,6 +136,8 @@ TrainerResult train_epochs(nn::Module& net, Optimizer& optimizer, std::int64_t s
     return !result.stopped.empty();
   };
   if (o.fit.first_epoch < o.fit.epochs) epochs(fit_options);
+  if (!result.interrupted && result.epochs_behind > o.fit.first_epoch)
+    checkpoints.write_end({.step = optimizer.steps(), .epoch = result.epochs_behind});
   checkpoints.finish();
   if (world.size() > 1 && result.times.steps > 0) result.stragglers = straggler_table(result.times, world);
   result.epochs = log->rows();

@@ -106,6 +106,20 @@ training="train --data $work/scans.h5 --filters 4 --batch 4 --epochs 1200 --norm
   [ "$status" -eq 0 ] || cp "$work/out" "$work/err"
   judge "$moments kills: each dead rank is named, all checkpoints are readable, nothing hangs, the losses are those of a training that was spared" succeeds
 
+  # So early that no checkpoint that was asked for is there, but an epoch's losses.
+  cat >"$work/dies" <<END
+"\$@" & child=\$!
+if [ ! -e "$work/early/metrics.csv" ]; then
+  while [ ! -e "$work/early/metrics.csv" ] && kill -0 \$child; do sleep 0.05; done
+  kill -9 \$child
+fi
+wait \$child
+END
+  run "$elastic" --hosts localhost --ranks-per-host 1 --retries 1 --launcher "sh $work/dies" -- "$classify" train --data "$work/scans.h5" \
+    --filters 4 --batch 4 --epochs 300 --out "$work/early"
+  judge 'a job that dies before its first checkpoint is begun anew' said 0 'start 2: 1 ranks'
+  judge 'and has all epochs' test "$(wc -l <"$work/early/metrics.csv")" -eq 301
+
   # A signal is handed on.
   survive asked &
   wrapper=$!

@@ -175,6 +175,19 @@ says_error() { succeeds && grep -q -e "$1" "$work/err"; }
   judge 'another training is refused, and no older checkpoint looked for' refuses_once 'limited/checkpoint.h5 was trained with seed 1, now it is 5'
   run "$cosmoflow" train --data "$universes" --batch 4 --epochs 1 --dtype float64 --test-fraction 0.3 --resume --out "$work/hybrid"
   judge 'results without a checkpoint are not replaced by --resume' refuses_once 'hybrid/weights.h5 exists'
+  # A job that dies before the first checkpoint that it was asked for has one of its start, and comes again.
+  alone="train --data $universes --dtype float64 --test-fraction 0.3 --batch 2 --checkpoint-minutes 1000 --mllog --resume"
+  "$cosmoflow" $alone --epochs 4000 --quiet --out "$work/early" >"$work/out" 2>"$work/err" &
+  child=$!
+  waited=0
+  while [ ! -e "$work/early/metrics.csv" ] && [ "$waited" -lt 600 ]; do sleep 0.1; waited=$((waited + 1)); done
+  kill -KILL "$child"
+  wait "$child" || status=$?
+  run "$cosmoflow" $alone --epochs 4 --out "$work/early"
+  judge 'a job that died before its first checkpoint begins again' says_error 'going on from .*checkpoint.h5: 0 epochs and 0 steps'
+  judge 'and has the losses of one that did not' test "$(losses "$work/whole")" = "$(losses "$work/early")"
+  run "$cosmoflow" $alone --epochs 4 --out "$work/early"
+  judge 'one that is over is not trained again' says_error 'going on from .*checkpoint.h5: 4 epochs and 0 steps'
   mkdir "$work/empty"
   run "$cosmoflow" $long $batch --resume "$work/empty" --out "$work/other"
   judge 'a folder without checkpoints is refused' refuses_once 'no checkpoint in .*empty can be gone on from'
@@ -443,7 +456,8 @@ fi
 # ---- ranks that are killed at any time, while checkpoints are written, too
 kills=6
 [ -z "${MPIGRAD_TEST_ALL:-}" ] || kills=100
-victim="train --data $work/scans.h5 --filters 4 --batch 6 --epochs $((kills * 120)) --norm-momentum 0.5 --dtype float64 --quiet --flips"
+# A fast machine takes 0.6 s for so many epochs, and the moments below are up to 1 s.
+victim="train --data $work/scans.h5 --filters 4 --batch 6 --epochs $((kills * 600)) --norm-momentum 0.5 --dtype float64 --quiet --flips"
 # shellcheck disable=SC2086  # several options
 {
   ranks 2 "$classify" $victim --out "$work/spared"

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <fstream>
 #include <thread>
+#include <utility>
 
 #include "comm/hdf5/hdf5_file.h"
 #include "models/train/checkpoint/checkpoint.h"
@@ -118,6 +119,48 @@ TEST_CASE("restart: after every step, on one rank bit for bit, on others to roun
                         {comm.rank() == 0 ? expected.losses : std::vector<double>(), expected.weights}, ranks == 1 ? 0 : 1e-12);
       });
     }
+  }
+}
+
+TEST_CASE("restart: a checkpoint before the first step, from which a training that died early is begun again") {
+  if (without_hdf5("restart")) return;
+  const auto expected = uninterrupted();
+  for (const int ranks : {1, 2}) {
+    const Folder folder, copy;
+    const auto file = folder.path / newest_checkpoint, early = copy.path / newest_checkpoint;
+    check_on_ranks(ranks, "train", [&](const Communicator& comm) {
+      Training t(comm);
+      prepare(t, folder.path);
+      t.options.checkpoint_first = t.options.checkpoint_end = true;
+      bool began = false;
+      t.hooks.loss = [&](const Tensor& y, const Tensor& target) {
+        if (!std::exchange(began, true) && comm.rank() == 0) std::filesystem::copy_file(file, early);
+        return mse(y, target);
+      };
+      const auto result = t.run();
+      require(result.checkpoints == 1, "[test] {} checkpoints: that of the end alone counts", result.checkpoints);
+      require(read_checkpoint_info(file).epoch == 4, "[test] the end has not taken its place");
+    });
+    CHECK(read_checkpoint_info(early).step == 0);
+    check_on_ranks(ranks, "again", [&](const Communicator& comm) {
+      Training t(comm);
+      prepare(t, {});
+      go_on(t, early);
+      const auto found = outcome_of(t, t.run());
+      require_outcome({{}, found.weights}, {{}, expected.weights}, ranks == 1 ? 0 : 1e-12);
+    });
+    check_on_ranks(ranks, "others come", [&](const Communicator& comm) {
+      Training t(comm);
+      prepare(t, folder.path);
+      t.options.checkpoint_first = t.options.checkpoint_end = true, t.options.checkpoint_every = 3;
+      const auto result = t.run();
+      require(result.checkpoints + result.skipped_checkpoints == 2 && read_checkpoint_info(file).epoch == 4,
+              "[test] those of the third epoch and the end: {} checkpoints", result.checkpoints);
+      Training none(comm);
+      prepare(none, {});
+      none.options.checkpoint_first = true;
+      require(error_text([&] { none.run(); }).find("need a folder") != std::string::npos, "[test] it has no place");
+    });
   }
 }
 

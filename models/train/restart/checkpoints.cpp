@@ -21,8 +21,8 @@ constexpr double unknown_seconds = 2;
 Checkpoints::Checkpoints(nn::Module& net, Optimizer& optimizer, const Communicator& world, const TrainerHooks& hooks,
                          const TrainerOptions& options, TrainerResult& result)
     : net_(net), optimizer_(optimizer), world_(world), hooks_(hooks), o_(options), result_(result), wishes_(world) {
-  const bool any =
-      o_.checkpoint_every != 0 || o_.checkpoint_steps != 0 || o_.checkpoint_seconds != 0 || o_.keep_best || o_.time_limit != 0;
+  const bool any = o_.checkpoint_every != 0 || o_.checkpoint_steps != 0 || o_.checkpoint_seconds != 0 || o_.checkpoint_first ||
+                   o_.checkpoint_end || o_.keep_best || o_.time_limit != 0;
   require(o_.checkpoint_every >= 0 && o_.checkpoint_steps >= 0 && o_.checkpoint_seconds >= 0 && o_.time_limit >= 0 &&
               o_.keep >= 1 && (!any || !o_.folder.empty()),
           "[training] checkpoints every {} epochs, {} steps or {} s, {} of them kept, and a limit of {} s need a folder, and "
@@ -64,6 +64,18 @@ SaveOptions Checkpoints::with_all(CheckpointInfo info) const {
           .loss_scale = o_.fit.loss_scale,
           .info = std::move(info),
           .overwrite = true};
+}
+
+void Checkpoints::write_first(CheckpointInfo info) {
+  if (!o_.checkpoint_first) return;
+  const auto begin = Clock::now();
+  const auto options = with_all(std::move(info));
+  with_state([&] { together(world_, [&] { save_checkpoint(o_.folder / newest_checkpoint, net_, world_, options); }); });
+  saved_ = Clock::now(), slowest_ = between(begin, saved_);
+}
+
+void Checkpoints::write_end(CheckpointInfo info) {
+  if (o_.checkpoint_end && (saved_epoch_ != info.epoch || saved_epoch_step_ != 0)) save(std::move(info), true);
 }
 
 bool Checkpoints::due(std::int64_t step) {
@@ -117,7 +129,7 @@ void Checkpoints::note_wanted(std::int64_t all) {
 
 void Checkpoints::save(CheckpointInfo info, bool last) {
   const auto begin = Clock::now();
-  const auto step = info.step;
+  const auto step = info.step, epoch = info.epoch, epoch_step = info.epoch_step;
   const auto options = with_all(std::move(info));
   const auto path = o_.folder / newest_checkpoint;
   const auto keep = [this] {
@@ -143,7 +155,7 @@ void Checkpoints::save(CheckpointInfo info, bool last) {
     });
     ++result_.checkpoints;
   }
-  saved_ = Clock::now();
+  saved_ = Clock::now(), saved_epoch_ = epoch, saved_epoch_step_ = epoch_step;
   last_step_.reset();
   const double seconds = between(begin, saved_);
   result_.checkpoint_seconds += seconds, result_.slowest_checkpoint = std::max(result_.slowest_checkpoint, seconds);

@@ -24,6 +24,10 @@ class Checkpoints {
 
   // What is done where a signal asks for a report.
   void on_report(std::function<void()> report) { report_ = std::move(report); }
+  // Before the first step, if asked for. It is neither counted nor timed: no step waits for it.
+  void write_first(CheckpointInfo info);
+  // When all epochs are over, if asked for and not written yet.
+  void write_end(CheckpointInfo info);
   // Whether there may be any between the steps of an epoch.
   bool within_epochs() const { return o_.checkpoint_steps > 0 || o_.local_steps > 0 || asks(); }
   // Between two steps, of which `step` are behind: whether write() is to be called.
@@ -67,8 +71,9 @@ class Checkpoints {
   std::function<void()> report_{};
   std::int64_t wanted_ = nothing;
   Clock::time_point saved_ = Clock::now();
-  bool staged_ = false;              // and not known to be durable
-  std::atomic<double> slowest_ = 0;  // seconds until one was durable
+  std::int64_t saved_epoch_ = -1, saved_epoch_step_ = 0;  // of the last in this run
+  bool staged_ = false;                                   // and not known to be durable
+  std::atomic<double> slowest_ = 0;                       // seconds until one was durable
   std::optional<Clock::time_point> last_step_;
   double longest_step_ = 0;               // seconds
   std::int64_t step_ = 0;                 // that due() was asked about
