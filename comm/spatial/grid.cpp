@@ -54,10 +54,13 @@ Tensor Grid::sum_over(const std::vector<int>& axes, const Tensor& x) const {
   return allreduce(constant(x.without_layout()), along(axes));
 }
 
+int ranks_of(const GridExtents& e) { return e.sample * e.depth * e.height * e.width * e.channel * e.filter; }
+
 GridPtr make_grid(const Communicator& world, const GridExtents& e, Overlap overlap) {
   std::vector<std::string> names{"sample", "depth", "height", "width"};
   std::vector<int> extents{e.sample, e.depth, e.height, e.width};
-  if (e.channel != 1) names.emplace_back("channel"), extents.push_back(e.channel);
+  if (e.channel != 1 || e.filter != 1) names.emplace_back("channel"), extents.push_back(e.channel);
+  if (e.filter != 1) names.emplace_back("filter"), extents.push_back(e.filter);
   return std::make_shared<Grid>(world, std::move(names), std::move(extents), overlap);
 }
 
@@ -85,10 +88,10 @@ LayoutPtr same_layout(const GridPtr& grid, const Shape& global) {
 }
 
 LayoutPtr activation_layout(const GridPtr& grid, const Shape& global) {
-  require((grid->axes() == 4 || grid->axes() == 5) && global.rank() == 5,
-          "[layout] [N, D, H, W, C] on sample x depth x height x width, and x channel or not: {} on {} axes", global,
+  require(grid->axes() >= 4 && grid->axes() <= 6 && global.rank() == 5,
+          "[layout] [N, D, H, W, C] on sample x depth x height x width, and x channel x filter or not: {} on {} axes", global,
           grid->axes());
-  std::vector<int> dimensions{0, 1, 2, 3, 4};
+  std::vector<int> dimensions{0, 1, 2, 3, 4, -1};
   dimensions.resize(static_cast<std::size_t>(grid->axes()));
   return split_layout(grid, global, dimensions);
 }

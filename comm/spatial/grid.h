@@ -8,9 +8,11 @@
 
 namespace mpigrad {
 
+// Of weights that are cut in both dimensions, inputs and outputs, `filter` is a second axis beside `channel`.
 struct GridExtents {
-  int sample = 1, depth = 1, height = 1, width = 1, channel = 1;
+  int sample = 1, depth = 1, height = 1, width = 1, channel = 1, filter = 1;
 };
+int ranks_of(const GridExtents& extents);
 
 // Whether convolutions of split volumes compute on their own block while halos travel (comm/spatial/overlapped.h): where that
 // pays, not at all, or wherever it can be done. All ranks have to agree.
@@ -35,8 +37,8 @@ class Grid : public GridShape {
 };
 using GridPtr = std::shared_ptr<const Grid>;
 
-// sample x depth x height x width over all ranks of `world`, and x channel if that is more than 1: without it grids have four
-// axes. An Error if the product is not their number.
+// sample x depth x height x width over all ranks of `world`, and x channel and x filter where these are more than 1: without them
+// grids have four axes. An Error if the product is not their number.
 GridPtr make_grid(const Communicator& world, const GridExtents& extents, Overlap overlap = Overlap::automatic);
 const Grid& grid_of(const Layout& layout);
 
@@ -44,7 +46,7 @@ const Grid& grid_of(const Layout& layout);
 
 // The same value on all ranks.
 LayoutPtr same_layout(const GridPtr& grid, const Shape& global);
-// Activations [N, D, H, W, C] with every dimension split over the axis of make_grid that goes with it.
+// Activations [N, D, H, W, C] with every dimension split over the axis of make_grid that goes with it, C over `channel`.
 LayoutPtr activation_layout(const GridPtr& grid, const Shape& global);
 // The same with all channels on every rank: of what networks take in, which has few.
 LayoutPtr input_layout(const GridPtr& grid, const Shape& global);

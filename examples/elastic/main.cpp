@@ -154,7 +154,7 @@ class Elastic {
  public:
   explicit Elastic(const Options& o) : o_(o), hosts_(o.hosts, o.ranks_per_host, o.forgiven), out_(*value_of(o.command, "--out")) {
     if (const auto grid = value_of(o.command, "--grid")) {
-      split_ = grid->find("channel=") != std::string::npos ? "channel" : "filter";
+      split_ = trainer::split_of(*grid).split == ChannelSplit::channels ? "channel" : "filter";
       grid_ = trainer::parse_grid(*grid, 1, trainer::Channels::split);
       if (ranks_of(*grid_) > hosts_.ranks())
         throw UsageError(fmt::format("--grid {} has {} ranks; {} hosts with {} ranks each have fewer", *grid, ranks_of(*grid_),
@@ -275,8 +275,8 @@ class Elastic {
 
   std::string text_of(const GridExtents& g) const {
     std::string text;
-    const std::pair<std::string, int> axes[] = {
-        {"sample", g.sample}, {"depth", g.depth}, {"height", g.height}, {"width", g.width}, {split_, g.channel}};
+    const std::pair<std::string, int> axes[] = {{"sample", g.sample}, {"depth", g.depth},  {"height", g.height},
+                                                {"width", g.width},   {split_, g.channel}, {"filter", g.filter}};
     for (const auto& [axis, extent] : axes)
       if (extent > 1) text += fmt::format("{}{}={}", text.empty() ? "" : ",", axis, extent);
     return text.empty() ? "sample=1" : text;

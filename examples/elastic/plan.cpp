@@ -8,7 +8,7 @@
 namespace mpigrad::elastic {
 
 GridExtents next_grid(const GridExtents& wanted, int ranks) {
-  const int group = wanted.depth * wanted.height * wanted.width * wanted.channel;
+  const int group = wanted.depth * wanted.height * wanted.width * wanted.channel * wanted.filter;
   auto grid = wanted;
   if (group <= ranks) {
     grid.sample = std::min(wanted.sample, ranks / group);
@@ -19,12 +19,13 @@ GridExtents next_grid(const GridExtents& wanted, int ranks) {
   for (int d = wanted.depth; d >= 1; --d)
     for (int h = wanted.height; h >= 1; --h)
       for (int w = wanted.width; w >= 1; --w)
-        for (int c = wanted.channel; c >= 1; --c) {
-          const int size = d * h * w * c;
-          if (size > ranks || size <= most) continue;
-          most = size;
-          best.depth = d, best.height = h, best.width = w, best.channel = c;
-        }
+        for (int c = wanted.channel; c >= 1; --c)
+          for (int f = wanted.filter; f >= 1; --f) {
+            const GridExtents grid_of_all{.depth = d, .height = h, .width = w, .channel = c, .filter = f};
+            const int size = ranks_of(grid_of_all);
+            if (size > ranks || size <= most) continue;
+            most = size, best = grid_of_all;
+          }
   return best;
 }
 

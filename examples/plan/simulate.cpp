@@ -203,7 +203,7 @@ void add_simulate(CLI::App& app, SimulateOptions& o) {
       ->required();
   whole("--size", o.size, 1, 1 << 20, "extent of its volumes or images (default: the network's own)");
   command->add_option("--machine", o.machine, "machine file, such as examples/machines/perlmutter.toml")->required();
-  command->add_option("--grid", o.grid, "ranks along sample, depth, height, width, and filter or channel")
+  command->add_option("--grid", o.grid, "ranks along sample, depth, height, width, filter and channel")
       ->required()
       ->type_name("AXIS=RANKS,...");
   command
@@ -243,7 +243,7 @@ int simulate(const SimulateOptions& o) {
   const auto& g = run.choice.grid;
   // Of extents whose product may leave 32 bits.
   double ranks = 1;
-  for (const int along : {g.sample, g.depth, g.height, g.width, g.channel}) ranks *= along;
+  for (const int along : {g.sample, g.depth, g.height, g.width, g.channel, g.filter}) ranks *= along;
   if (ranks > static_cast<double>(most_ranks))
     throw UsageError(fmt::format("--grid {}: networks are laid out for up to {} ranks", o.grid, most_ranks));
   run.ranks = ranks_of(g);

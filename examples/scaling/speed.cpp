@@ -46,13 +46,14 @@ std::vector<Measured> grids_of(const SpeedOptions& o, std::int64_t batch) {
     std::istringstream texts(list);
     for (std::string text; texts >> text;) {
       const auto extents = trainer::parse_grid(text, 1, trainer::Channels::split);
-      const auto* split = text.find("channel=") == std::string::npos ? "filter" : "channel";
+      const auto* split = trainer::split_of(text).split == ChannelSplit::channels ? "channel" : "filter";
       std::vector<std::string> axes, parts;
       for (const auto& [axis, extent] : {std::pair<const char*, int>{"sample", extents.sample},
                                          {"depth", extents.depth},
                                          {"height", extents.height},
                                          {"width", extents.width},
-                                         {split, extents.channel}})
+                                         {split, extents.channel},
+                                         {"filter", extents.filter}})
         if (extent > 1) axes.emplace_back(axis), parts.push_back(fmt::format("{}={}", axis, extent));
       Measured grid{
           .grid = parts.empty() ? "sample=1" : joined(parts, ","), .way = joined(axes, "+"), .ranks = ranks_of(extents)};

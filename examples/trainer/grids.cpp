@@ -9,14 +9,14 @@ namespace mpigrad::trainer {
 
 namespace {
 
-// Of one option, "AXIS=RANKS,...".
-GridExtents parse_extents(const std::string& option, const std::string& text) {
+// Of one option, "AXIS=RANKS,...", by these names.
+GridExtents named_extents(const std::string& option, const std::string& text) {
   GridExtents grid;
   std::array<std::pair<std::string, int*>, 6> axes{{{"sample", &grid.sample},
                                                     {"depth", &grid.depth},
                                                     {"height", &grid.height},
                                                     {"width", &grid.width},
-                                                    {"filter", &grid.channel},
+                                                    {"filter", &grid.filter},
                                                     {"channel", &grid.channel}}};
   std::vector<std::string> seen;
   for (std::size_t begin = 0; begin <= text.size();) {
@@ -30,7 +30,7 @@ GridExtents parse_extents(const std::string& option, const std::string& text) {
     const auto axis = std::find_if(axes.begin(), axes.end(), [&](const auto& candidate) { return candidate.first == name; });
     if (axis == axes.end())
       throw UsageError(
-          fmt::format("{} has no axis '{}'; its axes are sample, depth, height, width and filter or channel", option, name));
+          fmt::format("{} has no axis '{}'; its axes are sample, depth, height, width, filter and channel", option, name));
     if (std::find(seen.begin(), seen.end(), name) != seen.end()) throw UsageError(fmt::format("{} names {} twice", option, name));
     seen.push_back(name);
     int& extent = *axis->second;
@@ -38,10 +38,15 @@ GridExtents parse_extents(const std::string& option, const std::string& text) {
     if (error != std::errc{} || stop != value.data() + value.size() || extent < 1)
       throw UsageError(fmt::format("{} {} is a number of ranks, 1 or more, got '{}'", option, name, value));
   }
-  const auto named = [&](const char* name) { return std::find(seen.begin(), seen.end(), name) != seen.end(); };
-  if (named("filter") && named("channel")) throw UsageError(fmt::format("{} takes filter or channel, not both", option));
-  if (static_cast<double>(grid.sample) * grid.depth * grid.height * grid.width * grid.channel > 1e8)
+  if (static_cast<double>(grid.sample) * grid.depth * grid.height * grid.width * grid.channel * grid.filter > 1e8)
     throw UsageError(fmt::format("{} {} has too many ranks", option, text));
+  return grid;
+}
+
+// Weights that are cut in one dimension are so along the axis `channel`.
+GridExtents parse_extents(const std::string& option, const std::string& text) {
+  auto grid = named_extents(option, text);
+  if (grid.channel == 1) std::swap(grid.channel, grid.filter);
   return grid;
 }
 
@@ -56,8 +61,8 @@ GridExtents parse_grid(const std::string& text, int ranks, Channels channels) {
 }
 
 nn::LayerSplit split_of(const std::string& grid) {
-  return grid.find("channel=") == std::string::npos ? nn::LayerSplit(ChannelSplit::filters)
-                                                    : nn::LayerSplit(ChannelSplit::channels, "channel", true);
+  return grid.empty() || named_extents("--grid", grid).channel == 1 ? nn::LayerSplit(ChannelSplit::filters)
+                                                                    : nn::LayerSplit(ChannelSplit::channels, "channel", true);
 }
 
 std::vector<LayerExtents> layer_grids(const Options& o, int ranks) {
@@ -78,8 +83,10 @@ std::vector<LayerExtents> layer_grids(const Options& o, int ranks) {
 }
 
 std::string to_string(const GridExtents& g) {
-  const auto channel = g.channel > 1 ? fmt::format(",channel={}", g.channel) : std::string();
-  return fmt::format("sample={},depth={},height={},width={}{}", g.sample, g.depth, g.height, g.width, channel);
+  auto text = fmt::format("sample={},depth={},height={},width={}", g.sample, g.depth, g.height, g.width);
+  if (g.channel > 1) text += fmt::format(",channel={}", g.channel);
+  if (g.filter > 1) text += fmt::format(",filter={}", g.filter);
+  return text;
 }
 
 void check_grid(const GridExtents& grid, int ranks) {

@@ -62,9 +62,9 @@ std::int64_t store_bytes_of(const Options& o) { return static_cast<std::int64_t>
 
 void add_grid_option(CLI::App& app, Options& o) {
   app.add_option("--grid", o.grid,
-                 "ranks along sample, depth, height, width and, of cosmoflow, classify and unet3d, filter or channel, such as "
+                 "ranks along sample, depth, height, width and, of cosmoflow, classify and unet3d, filter and channel, such as "
                  "sample=2,depth=2; an axis left out is 1 (default: all ranks along sample). With filter each rank makes, with "
-                 "channel it takes, some of every layer's channels, and holds that part of its weights")
+                 "channel it takes, some of every layer's channels, and holds that part of its weights; with both it does both")
       ->group("Ranks");
 }
 

@@ -349,6 +349,7 @@ void build(nn::Module& net, const LayoutPtr& layout, const Shape& shape, const O
 nlohmann::ordered_json to_json(const GridExtents& g) {
   nlohmann::ordered_json result{{"sample", g.sample}, {"depth", g.depth}, {"height", g.height}, {"width", g.width}};
   if (g.channel > 1) result["channel"] = g.channel;
+  if (g.filter > 1) result["filter"] = g.filter;
   return result;
 }
 

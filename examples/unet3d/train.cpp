@@ -85,9 +85,10 @@ int train(const Communicator& world, const TrainOptions& o) {
     whole = std::make_unique<UNet3d>(network_options(recipe, o.norm_momentum, false));
     const nn::BuildOptions build{.seed = o.seed, .dtype = trainer::dtype_of(o), .compute = trainer::compute_of(o)};
     whole->build(loader->shape(), build);
-    segments_on = make_grid(
-        grid->world(),
-        {.sample = extents.sample, .depth = extents.depth * extents.channel, .height = extents.height, .width = extents.width});
+    segments_on = make_grid(grid->world(), {.sample = extents.sample,
+                                            .depth = extents.depth * extents.channel * extents.filter,
+                                            .height = extents.height,
+                                            .width = extents.width});
   }
   SegmentOptions segmenting{.grid = segments_on, .overlap = o.overlap, .dtype = trainer::dtype_of(o), .hausdorff = false};
   std::vector<std::string> values{"validation_loss"};

@@ -22,7 +22,8 @@ std::set<int> typical_ranks(const DescribeOptions& options) {
       for (const int height : places(g.height))
         for (const int width : places(g.width))
           for (const int channel : places(g.channel))
-            ranks.insert(((depth * g.height + height) * g.width + width) * g.channel + channel);
+            for (const int filter : places(g.filter))
+              ranks.insert((((depth * g.height + height) * g.width + width) * g.channel + channel) * g.filter + filter);
   };
   add(options.grid);
   for (const auto& own : options.grids) add(own.grid);
@@ -34,19 +35,18 @@ constexpr int most_described_ranks = 65536;
 
 }  // namespace
 
-int ranks_of(const GridExtents& g) { return g.sample * g.depth * g.height * g.width * g.channel; }
-
 Description describe(nn::Module& net, const Shape& input, const DescribeOptions& options) {
   require(input.rank() == 5, "[describe] the input is [N, D, H, W, C], got {}", input);
   const auto& g = options.grid;
   double grid_ranks = 1;
-  for (const int extent : {g.sample, g.depth, g.height, g.width, g.channel}) {
+  for (const int extent : {g.sample, g.depth, g.height, g.width, g.channel, g.filter}) {
     require(extent > 0, "[describe] grid extents are at least 1, got {}", extent);
     grid_ranks *= extent;
   }
   // Every group of ranks is laid out as on the machine itself, which takes minutes for millions.
-  require(grid_ranks <= most_described_ranks, "[describe] {} ranks, sample={} depth={} height={} width={} channel={}; at most {}",
-          grid_ranks, g.sample, g.depth, g.height, g.width, g.channel, most_described_ranks);
+  require(grid_ranks <= most_described_ranks,
+          "[describe] {} ranks, sample={} depth={} height={} width={} channel={} filter={}; at most {}", grid_ranks, g.sample,
+          g.depth, g.height, g.width, g.channel, g.filter, most_described_ranks);
   for (const auto& own : options.grids)
     require(ranks_of(own.grid) == static_cast<int>(grid_ranks),
             "[describe] the grid of {} is of {} ranks, the network's of {}, and they are to be the same", own.layers,
@@ -129,7 +129,8 @@ std::string to_string(const Description& d) {
   const auto in = d.compute == d.dtype ? std::string() : fmt::format(", computed in {}", name_of(d.compute));
   std::string text = fmt::format("input {} {}{}, grid sample={} depth={} height={} width={}{}\n\n", name_of(d.dtype), d.input, in,
                                  d.grid.sample, d.grid.depth, d.grid.height, d.grid.width,
-                                 d.grid.channel > 1 ? fmt::format(" channel={}", d.grid.channel) : std::string());
+                                 (d.grid.channel > 1 ? fmt::format(" channel={}", d.grid.channel) : std::string()) +
+                                     (d.grid.filter > 1 ? fmt::format(" filter={}", d.grid.filter) : std::string()));
   text += fmt::format(row, "", "", "", "", "forward", "activations", "halo sent", more("redistributed", "collectives"));
   text +=
       fmt::format(row, "layer", "kind", "output", "parameters", "GFLOP", "per rank", "per rank", more("per rank", "per rank"));

@@ -13,8 +13,6 @@
 
 namespace mpigrad {
 
-int ranks_of(const GridExtents& extents);
-
 // As nn::LayerGrid, of ranks that need not exist.
 struct LayerExtents {
   std::string layers;

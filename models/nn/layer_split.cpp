@@ -25,14 +25,35 @@ bool all_multiples(const Cuts& cuts, std::int64_t of) {
   return std::all_of(cuts.begin(), cuts.end(), [&](auto cut) { return cut % of == 0; });
 }
 
-// The grid axis of more than one rank, or -1.
-int axis_named(const std::string& layer, const GridShape& grid, const LayerSplit& split) {
-  const auto found = std::find(grid.names.begin(), grid.names.end(), split.axis);
-  require(found != grid.names.end() || split.axis == LayerSplit().axis,
-          "[{}] is to be split along the axis {} of a grid that has none", layer, split.axis);
+// The grid axis of more than one rank, or -1. Grids need not have one that is called as usual.
+int axis_named(const std::string& layer, const GridShape& grid, const std::string& name, const std::string& usual) {
+  const auto found = std::find(grid.names.begin(), grid.names.end(), name);
+  require(found != grid.names.end() || name == usual, "[{}] is to be split along the axis {} of a grid that has none", layer,
+          name);
   if (found == grid.names.end()) return -1;
   const auto axis = found - grid.names.begin();
   return grid.extents[static_cast<std::size_t>(axis)] > 1 ? static_cast<int>(axis) : -1;
+}
+
+// Whether the grid axis splits neither samples nor space.
+bool is_free(const Layout& layout, int axis, int channels) {
+  const auto& placed = layout.axes[static_cast<std::size_t>(axis)];
+  return placed.placement != Placement::split || placed.dimension == channels;
+}
+
+// A weight's outputs along one grid axis, its inputs along the other: where those of x are cut, else along `along` if channels
+// are to be split.
+ProductLayouts cut_twice(const Tensor& x, const LayerProduct& p, ChannelSplit split, int along, int beside) {
+  const auto& layout = *x.layout();
+  const int of_x = layout.axis_of(x.rank() - 1), last = p.weight.rank() - 1;
+  const bool first_takes = of_x >= 0 ? of_x == along : split == ChannelSplit::channels;
+  const auto in = static_cast<std::size_t>(first_takes ? along : beside);
+  const auto out = static_cast<std::size_t>(first_takes ? beside : along);
+  const auto of_outputs = balanced_cuts(p.out, layout.grid->extents[out]);
+  auto weight = *block_layout(layout, out, p.weight, p.transposed ? last : 0, of_outputs);
+  weight.axes[in] = {Placement::split, p.transposed ? 0 : last,
+                     of_x >= 0 ? layout.axes[in].cuts : balanced_cuts(layout.global.back(), layout.grid->extents[in])};
+  return {std::make_shared<Layout>(std::move(weight)), block_layout(layout, out, {p.out}, 0, of_outputs)};
 }
 
 }  // namespace
@@ -44,8 +65,16 @@ ProductLayouts product_layouts(const std::string& layer, const Tensor& x, const 
   if (split.split == ChannelSplit::none || (split.split == ChannelSplit::groups && p.groups == 1)) return {};
   if (!own && whole && split.split == ChannelSplit::filters) split.split = ChannelSplit::channels;
   const auto& layout = *x.layout();
-  const int along = axis_named(layer, *layout.grid, split);
+  const LayerSplit usual;
+  int along = axis_named(layer, *layout.grid, split.axis, usual.axis);
+  int beside = axis_named(layer, *layout.grid, split.beside, usual.beside);
+  if (along < 0) std::swap(along, beside);
   if (along < 0) return {};
+  const int cut = layout.axis_of(x.rank() - 1);
+  if (beside >= 0 && p.groups == 1 && !whole && is_free(layout, along, x.rank() - 1) && is_free(layout, beside, x.rank() - 1) &&
+      (cut < 0 || cut == along || cut == beside))
+    return cut_twice(x, p, split.split, along, beside);
+  if (beside >= 0 && beside == cut) std::swap(along, beside);
   const auto axis = static_cast<std::size_t>(along);
   const int ranks = layout.grid->extents[axis], last = p.weight.rank() - 1;
   const auto& of_x = layout.axes[axis];

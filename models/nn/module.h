@@ -50,11 +50,17 @@ Initialiser he_normal(double fan_in);
 //   groups    grouped layers alone
 //   none      all of it on all ranks of the axis
 //
+// Where the grid has the axis `beside`, too, filters and channels at once: a layer that is not grouped makes some of the result's
+// channels along one axis and takes some of the input's along the other. Its weights are cut in both dimensions; sums are made
+// whole along the second axis, as gradients of the input are along the first. Axes change places from layer to layer, because
+// each takes its input as it is cut.
+//
 // Along an axis that splits samples or space the weights are stored in parts and gathered where they are used.
 struct LayerSplit {
   ChannelSplit split = ChannelSplit::none;
   std::string axis = "channel";
-  bool scatter = false;  // of channels: the sums are split, too
+  bool scatter = false;           // of channels along one axis: the sums are split, too
+  std::string beside = "filter";  // a grid need not have it
   LayerSplit() = default;
   LayerSplit(ChannelSplit how, std::string along = "channel", bool scatters = false)
       : split(how), axis(std::move(along)), scatter(scatters) {}

@@ -41,7 +41,9 @@ class Bytes {
 };
 
 // Whether ranks have parameters of their own, which a network has to be built for.
-bool has_blocks(const DescribeOptions& o) { return o.grid.channel > 1 || !o.grids.empty() || o.sharded_weights; }
+bool has_blocks(const DescribeOptions& o) {
+  return o.grid.channel > 1 || o.grid.filter > 1 || !o.grids.empty() || o.sharded_weights;
+}
 
 nn::BuildOptions build_options(const DescribeOptions& o) {
   return {.dtype = o.dtype, .compute = o.compute, .device = DeviceKind::dry, .split = o.split};

@@ -154,7 +154,7 @@ double seconds_of(const std::vector<DryRecord>& calls, int rank, const Machine& 
 
 }  // namespace
 
-GridPlace extents_of(const GridExtents& g) { return {g.sample, g.depth, g.height, g.width, g.channel}; }
+GridPlace extents_of(const GridExtents& g) { return {g.sample, g.depth, g.height, g.width, g.channel, g.filter}; }
 
 GridPlace place_of(int rank, const GridExtents& grid) {
   const auto extents = extents_of(grid);
@@ -170,7 +170,7 @@ int farthest_level(const Machine& machine, const GridExtents& grid, int a, int b
   constexpr int most_groups = 8;
   int outermost = machine.level_between(a, b);
   const int outer = static_cast<int>(machine.levels.size()) - 1;
-  const int size = rank_of({1, 0, 0, 0, 0}, extents);
+  const int size = rank_of({1, 0, 0, 0, 0, 0}, extents);
   GridPlace place{};
   for (int rank = 0; rank < size && outermost < outer; ++rank) {
     place = place_of(rank, grid);

@@ -43,9 +43,10 @@ struct StepTime {
   std::vector<LayerStepTime> layers{};
 };
 
-// A rank's coordinates along sample, depth, height, width and channel: rank = (((s*D + d)*H + h)*W + w)*C + c.
-using GridPlace = std::array<int, 5>;
+// A rank's coordinates along sample, depth, height, width, channel and filter: rank = ((((s*D + d)*H + h)*W + w)*C + c)*F + f.
+using GridPlace = std::array<int, 6>;
 GridPlace extents_of(const GridExtents& grid);
+inline int weight_parts(const GridExtents& grid) { return grid.channel * grid.filter; }
 GridPlace place_of(int rank, const GridExtents& grid);
 
 // One collective of a rank, as the dry transport logs it, by itself.

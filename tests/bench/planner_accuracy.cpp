@@ -45,9 +45,10 @@ struct Case {
   DescribeOptions options{};
 };
 
-std::vector<Case> cases(int ranks) {
+std::vector<Case> cases(int ranks, const std::string& only) {
   std::vector<Case> all;
   for (const auto& network : networks) {
+    if (!only.empty() && only != network.name) continue;
     const auto add = [&](const char* strategy, DescribeOptions options) {
       options.optimizer = [](Parameters& parameters) { return std::make_unique<Adam>(parameters); };
       all.push_back({&network, strategy, std::move(options)});
@@ -93,6 +94,7 @@ double largest(const Communicator& world, double mine) {
 struct Row {
   std::string network, strategy;
   double exact = 0, interpolated = 0, memory = 0;
+  planner::StepTime parts{};  // of the exact one, on rank 0
 };
 
 planner::Machine base_machine(const Communicator& world) {
@@ -104,11 +106,11 @@ planner::Machine base_machine(const Communicator& world) {
   return machine;
 }
 
-void predict(const Communicator& world, const std::string& out) {
+void predict(const Communicator& world, const std::string& out, const std::string& only) {
   const auto machine = base_machine(world);
   std::vector<Row> rows;
   const auto adam = [](Parameters& parameters) { return std::make_unique<Adam>(parameters); };
-  for (const auto& c : cases(world.size())) {
+  for (const auto& c : cases(world.size(), only)) {
     const planner::OpMeasurement::Options options{.seconds = 0.03, .repeats = 3};
     planner::OpMeasurement exact(world, options), near(world, options);
     const auto step = traced(c, c.network->size, world, exact.timer());
@@ -124,13 +126,16 @@ void predict(const Communicator& world, const std::string& out) {
                          [&](const auto& own) { return own.op == op.op && own.in == op.in && own.out == op.out; });
     });
     without.ops.push_back(planner::measure_update(world, step.parameter_bytes / 8, adam));
-    const auto time = [&](const planner::Machine& m) {
+    planner::StepTime parts;
+    const auto time = [&](const planner::Machine& m, planner::StepTime& found) {
       // Rank 0 has the times of calls.
-      const double mine = world.rank() == 0 ? planner::time_step(step, 0, m, {.node_ranks = world.size()}).total : 0;
-      return largest(world, mine);
+      if (world.rank() == 0) found = planner::time_step(step, 0, m, {.node_ranks = world.size()});
+      return largest(world, found.total);
     };
-    rows.push_back(
-        {c.network->name, c.strategy, time(with), time(without), largest(world, static_cast<double>(step.peak_bytes))});
+    planner::StepTime others;
+    const double all = time(with, parts);
+    rows.push_back({c.network->name, c.strategy, all, time(without, others), largest(world, static_cast<double>(step.peak_bytes)),
+                    std::move(parts)});
     if (world.rank() == 0) {
       const auto& row = rows.back();
       fmt::print("{:<18}{:<18}{:>10.4f} s{:>10.4f} s interpolated{:>10.1f} MB\n", row.network, row.strategy, row.exact,
@@ -140,10 +145,14 @@ void predict(const Communicator& world, const std::string& out) {
   }
   if (world.rank() != 0) return;
   std::ofstream file(out);
-  file << "network,strategy,ranks,exact_s,interpolated_s,memory_bytes\n";
-  for (const auto& row : rows)
-    file << fmt::format("{},{},{},{:.6f},{:.6f},{:.0f}\n", row.network, row.strategy, world.size(), row.exact, row.interpolated,
-                        row.memory);
+  file << "network,strategy,ranks,exact_s,interpolated_s,memory_bytes,forward_s,backward_s,update_s,halos_s,redistribution_s,"
+          "collectives_s,gradients_s\n";
+  for (const auto& row : rows) {
+    const auto& t = row.parts;
+    file << fmt::format("{},{},{},{:.6f},{:.6f},{:.0f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f}\n", row.network,
+                        row.strategy, world.size(), row.exact, row.interpolated, row.memory, t.forward, t.backward, t.update,
+                        t.halos, t.redistribution, t.collectives, t.gradients);
+  }
 }
 
 // Steps as a trainer makes them: adds the seconds of some, and returns the peak of memory in bytes.
@@ -192,7 +201,7 @@ std::vector<Row> read(const std::string& path, int ranks) {
     std::istringstream parts(line);
     std::vector<std::string> fields;
     for (std::string field; std::getline(parts, field, ',');) fields.push_back(field);
-    if (fields.size() == 6 && std::stoi(fields[2]) == ranks)
+    if (fields.size() >= 6 && std::stoi(fields[2]) == ranks)
       rows.push_back({fields[0], fields[1], std::stod(fields[3]), std::stod(fields[4]), std::stod(fields[5])});
   }
   return rows;
@@ -200,13 +209,14 @@ std::vector<Row> read(const std::string& path, int ranks) {
 
 double accuracy(double predicted, double real) { return 1 - std::abs(predicted - real) / real; }
 
-void measure(const Communicator& world, const std::string& predictions, const std::string& out, int rounds) {
+void measure(const Communicator& world, const std::string& predictions, const std::string& out, int rounds,
+             const std::string& only) {
   const auto rows = read(predictions, world.size());
   std::string table;
   double exact = 0, interpolated = 0, memory = 0, worst = 1, worst_interpolated = 1;
   std::map<std::string, std::vector<std::array<double, 3>>> by_network;
   int count = 0;
-  const auto all = cases(world.size());
+  const auto all = cases(world.size(), only);
   std::vector<std::vector<double>> steps(all.size());
   std::vector<double> peaks(all.size());
   for (int round = 0; round < rounds; ++round)
@@ -253,19 +263,20 @@ void measure(const Communicator& world, const std::string& predictions, const st
 int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   CLI::App app("How well the planner predicts steps on this machine.", "planner_accuracy");
   app.require_subcommand(1);
-  std::string out, predictions;
+  std::string out, predictions, only;
   auto* predicts = app.add_subcommand("predict", "time ops one by one and write what steps should take");
   predicts->add_option("--out", out)->required();
   auto* measures = app.add_subcommand("measure", "run the steps and compare");
   measures->add_option("--predictions", predictions)->required();
   measures->add_option("--out", out)->required();
+  for (auto* command : {predicts, measures}) command->add_option("--only", only, "one of the networks");
   int rounds = 3;
   measures->add_option("--rounds", rounds, "turns of every case")->check(CLI::PositiveNumber)->capture_default_str();
   if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
   return tool::finish(app, *transport, [&] {
     const Communicator world(transport);
-    if (*predicts) predict(world, out);
-    else measure(world, predictions, out, rounds);
+    if (*predicts) predict(world, out, only);
+    else measure(world, predictions, out, rounds, only);
     return 0;
   });
 }

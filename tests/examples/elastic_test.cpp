@@ -16,19 +16,21 @@ using namespace mpigrad;
 using namespace mpigrad::elastic;
 
 namespace {
-std::vector<int> extents(const GridExtents& g) { return {g.sample, g.depth, g.height, g.width, g.channel}; }
+std::vector<int> extents(const GridExtents& g) { return {g.sample, g.depth, g.height, g.width, g.channel, g.filter}; }
 }  // namespace
 
 TEST_CASE("elastic: the next grid keeps each group's memory as long as there is a group") {
   const GridExtents wanted{.sample = 4, .depth = 2, .height = 2};
-  CHECK(extents(next_grid(wanted, 16)) == std::vector{4, 2, 2, 1, 1});
-  CHECK(extents(next_grid(wanted, 100)) == std::vector{4, 2, 2, 1, 1});
-  CHECK(extents(next_grid(wanted, 15)) == std::vector{3, 2, 2, 1, 1});
-  CHECK(extents(next_grid(wanted, 4)) == std::vector{1, 2, 2, 1, 1});
-  CHECK(extents(next_grid(wanted, 3)) == std::vector{1, 2, 1, 1, 1});
-  CHECK(extents(next_grid(wanted, 1)) == std::vector{1, 1, 1, 1, 1});
-  CHECK(extents(next_grid({.depth = 8}, 7)) == std::vector{1, 7, 1, 1, 1});
-  CHECK(extents(next_grid({.depth = 4, .channel = 2}, 7)) == std::vector{1, 3, 1, 1, 2});
+  CHECK(extents(next_grid(wanted, 16)) == std::vector{4, 2, 2, 1, 1, 1});
+  CHECK(extents(next_grid(wanted, 100)) == std::vector{4, 2, 2, 1, 1, 1});
+  CHECK(extents(next_grid(wanted, 15)) == std::vector{3, 2, 2, 1, 1, 1});
+  CHECK(extents(next_grid(wanted, 4)) == std::vector{1, 2, 2, 1, 1, 1});
+  CHECK(extents(next_grid(wanted, 3)) == std::vector{1, 2, 1, 1, 1, 1});
+  CHECK(extents(next_grid(wanted, 1)) == std::vector{1, 1, 1, 1, 1, 1});
+  CHECK(extents(next_grid({.depth = 8}, 7)) == std::vector{1, 7, 1, 1, 1, 1});
+  CHECK(extents(next_grid({.depth = 4, .channel = 2}, 7)) == std::vector{1, 3, 1, 1, 2, 1});
+  CHECK(extents(next_grid({.sample = 2, .channel = 3, .filter = 2}, 11)) == std::vector{1, 1, 1, 1, 3, 2});
+  CHECK(extents(next_grid({.sample = 2, .channel = 3, .filter = 2}, 5)) == std::vector{1, 1, 1, 1, 2, 2});
 }
 
 TEST_CASE("elastic: of all grids within the wanted one none is larger than the next") {

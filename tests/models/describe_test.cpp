@@ -347,10 +347,11 @@ TEST_CASE("describe: layers on grids of their own, blocks of weights") {
   const auto samples = described({.grid = {.sample = 4}});
   const auto filters = described({.grid = {.channel = 4}});
   const auto channels = described({.grid = {.channel = 4}, .split = {ChannelSplit::channels, "channel", true}});
+  const auto both = described({.grid = {.channel = 2, .filter = 2}});
   const auto parts = described({.grid = {.sample = 4}, .sharded_weights = true});
   CHECK(samples.reduced_bytes == 4 * samples.parameters);
   CHECK(samples.collective_bytes == 0);
-  for (const auto& split : {filters, channels, parts}) {
+  for (const auto& split : {filters, channels, both, parts}) {
     CHECK(split.parameters == samples.parameters);
     CHECK(static_cast<double>(split.optimizer_bytes) ==
           doctest::Approx(static_cast<double>(samples.optimizer_bytes) / 4).epsilon(0.01));

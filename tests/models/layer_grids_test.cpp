@@ -40,7 +40,7 @@ struct Arrangement {
 
 std::string text_of(const Arrangement& a) {
   const auto text = [](const GridExtents& e) {
-    return fmt::format("{}x{}x{}x{}x{}", e.sample, e.depth, e.height, e.width, e.channel);
+    return fmt::format("{}x{}x{}x{}x{}x{}", e.sample, e.depth, e.height, e.width, e.channel, e.filter);
   };
   auto result = fmt::format("{} on {}{}", a.network, text(a.grid), a.sharded ? ", sharded" : "");
   for (const auto& own : a.layers) result += fmt::format(", {} on {}", own.layers, text(own.grid));
@@ -131,6 +131,29 @@ TEST_CASE("layer grids: all layers split alike, beside samples and space, on up 
            {lbann, {.depth = 2, .height = 2, .channel = 3}},
            {resnet, {.height = 2, .channel = 4}},
            {resnet, {.sample = 2, .channel = 2}, {}, channels}},
+          adam, 20);
+}
+
+TEST_CASE("layer grids: layers that are split along filters and channels at once") {
+  const std::string cosmoflow = "CosmoFlow", normed = "CosmoFlow with batch norm", alexnet = "AlexNet, each layer its own way",
+                    lbann = "U-Net of maxima and batch norm", mlperf = "U-Net of strides and instance norm",
+                    resnet = "ResNet-50 that begins as its shortcuts";
+  compare({{cosmoflow, {.channel = 2, .filter = 2}},
+           {cosmoflow, {.channel = 2, .filter = 3}, {}, channels},
+           {cosmoflow, {.channel = 4, .filter = 3}},  // with ranks that have no channels of the first layers
+           {normed, {.sample = 2, .channel = 2, .filter = 2}},
+           {normed, {.depth = 2, .channel = 3, .filter = 2}, {}, channels},
+           {alexnet, {.channel = 2, .filter = 2}},
+           {mlperf, {.depth = 2, .channel = 2, .filter = 2}},
+           {mlperf, {.channel = 2, .filter = 3}, {}, channels},
+           {lbann, {.sample = 2, .channel = 2, .filter = 2}, {}, channels},
+           {lbann, {.depth = 2, .height = 2, .channel = 2, .filter = 2}},
+           {resnet, {.height = 2, .channel = 2, .filter = 2}},
+           {resnet, {.sample = 2, .channel = 2, .filter = 2}, {}, channels},
+           {cosmoflow, {.depth = 4}, {{"conv4-7", {.channel = 2, .filter = 2}, channels}, {"linear1", {.channel = 4}}}},
+           {normed, {.channel = 2, .filter = 2}, {{"conv3-5", {.sample = 2, .depth = 2}}, {"linear1-2", {.sample = 4}}}},
+           {mlperf, {.depth = 4}, {{"bottom", {.channel = 2, .filter = 2}}}},
+           {cosmoflow, {.sample = 2, .channel = 2, .filter = 2}, {}, filters, true}},
           adam, 20);
 }
 

@@ -22,8 +22,6 @@ std::unique_ptr<Optimizer> adam(Parameters& parameters) {
   return std::make_unique<Adam>(parameters, AdamAttributes{.learning_rate = 0.002, .epsilon = 1e-2, .weight_decay = 0.1});
 }
 
-int ranks_of(const GridExtents& e) { return e.sample * e.depth * e.height * e.width * e.channel; }
-
 std::string text_of(const GridExtents& e) {
   return fmt::format("sample {} depth {} height {} channel {}", e.sample, e.depth, e.height, e.channel);
 }

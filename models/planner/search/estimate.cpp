@@ -52,19 +52,20 @@ Estimate::Result Estimate::of(const Choice& choice) const {
   };
   const auto link = [&](int members) { return at_level(machine_.level_between(0, members - 1)); };
   // Of neighbours along each dimension of space.
-  const int axes[] = {g.depth, g.height, g.width}, strides[] = {g.height * g.width * g.channel, g.width * g.channel, g.channel};
+  const int axes[] = {g.depth, g.height, g.width}, parts = weight_parts(g);
+  const int strides[] = {g.height * g.width * parts, g.width * parts, parts};
   Link near[3];
   for (int a = 0; a < 3; ++a)
     if (axes[a] > 1) near[a] = at_level(farthest_level(machine_, g, 0, strides[a]));
-  const auto channels = link(g.channel), far = link(ranks);
+  const auto channels = link(parts), far = link(ranks);
   Result result;
   double backward = 0, work = 0;
   for (const auto& [at, of, product, needs] : works_) {
     const auto& event = *at;
     const auto& shape = *of;
     double share = event.phase == StepEvent::Phase::update ? 1 : part_of(shape, g);
-    if (product || event.phase == StepEvent::Phase::update) share /= g.channel;
-    if (event.phase == StepEvent::Phase::update && choice.sharded_weights) share /= static_cast<double>(ranks) / g.channel;
+    if (product || event.phase == StepEvent::Phase::update) share /= parts;
+    if (event.phase == StepEvent::Phase::update && choice.sharded_weights) share /= static_cast<double>(ranks) / parts;
     const double seconds = ops_.roof(needs, share);
     work += seconds;
     if (event.phase == StepEvent::Phase::backward) backward += seconds;
@@ -81,24 +82,24 @@ Estimate::Result Estimate::of(const Choice& choice) const {
         result.seconds += near[a].latency + 2 * static_cast<double>(reach) * plane * item * near[a].seconds_per_byte;
       }
     }
-    if (g.channel > 1)
-      result.seconds +=
-          best(CollectiveName::allgather, g.channel, static_cast<double>(shape.elements()) * part_of(shape, g) * item, channels)
-              .seconds;
+    if (parts == 1) continue;
+    const double bytes = static_cast<double>(shape.elements()) * part_of(shape, g) * item;
+    result.seconds += g.filter > 1 ? best(CollectiveName::allreduce, g.channel, bytes / g.filter, channels).seconds
+                                   : best(CollectiveName::allgather, g.channel, bytes, channels).seconds;
   }
   result.seconds += work;
-  const double weights = static_cast<double>(whole_.parameter_bytes) / g.channel;
-  const int copies = ranks / g.channel;
+  const double weights = static_cast<double>(whole_.parameter_bytes) / parts;
+  const int copies = ranks / parts;
   if (copies > 1) {
     const double reduction = best(CollectiveName::allreduce, copies, weights, far).seconds * (choice.sharded_weights ? 1.5 : 1);
     result.seconds += machine_.overlaps ? std::max(0.0, reduction - backward) : reduction;
   }
   const double state = static_cast<double>(whole_.parameter_bytes + whole_.optimizer_bytes);
-  const double own = state / (choice.sharded_weights ? ranks : g.channel);
+  const double own = state / (choice.sharded_weights ? ranks : parts);
   const double activations = std::max(0.0, static_cast<double>(whole_.peak_bytes) - state);
   // Without the ends of its blocks a network keeps about a third.
   result.bytes = own + activations * part_of({options_.batch, whole_.layers.empty() ? 1 : 1 << 20, 1 << 20, 1 << 20, 1}, g) *
-                           (choice.recompute ? 0.4 : 1) / (g.channel > 1 ? std::sqrt(g.channel) : 1);
+                           (choice.recompute ? 0.4 : 1) / (parts > 1 ? std::sqrt(parts) : 1);
   return result;
 }
 

@@ -57,9 +57,7 @@ std::string joined_names(const std::string& first, const std::string& last, cons
 }  // namespace
 
 double redistribution_seconds(const Shape& shape, DType dtype, const Choice& from, const Choice& to, const Machine& machine) {
-  if (from.grid.sample == to.grid.sample && from.grid.depth == to.grid.depth && from.grid.height == to.grid.height &&
-      from.grid.width == to.grid.width && from.grid.channel == to.grid.channel)
-    return 0;
+  if (extents_of(from.grid) == extents_of(to.grid)) return 0;
   const int ranks = ranks_of(from.grid);
   const auto before = layout_on(from, shape, 0), behind = layout_on(to, shape, 0);
   std::int64_t most = 0;

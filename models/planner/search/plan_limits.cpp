@@ -37,7 +37,7 @@ std::vector<Diagnosis> diagnose(const Plan& plan, const StepTrace& step, const S
       fmt::format("{} of the step is spent on the optimizer", percent(part(time.update))));
   const double memory = static_cast<double>(plan.memory),
                state = static_cast<double>(step.parameter_bytes + step.optimizer_bytes);
-  const int copies = ranks_of(g) / g.channel;
+  const int copies = ranks_of(g) / weight_parts(g);
   if (copies > 1 && !plan.choice.sharded_weights && memory > 0)
     add(bottleneck, "memory redundancy", state / memory,
         fmt::format("{} of a rank's memory are weights and the optimizer's state, which {} ranks have, too",

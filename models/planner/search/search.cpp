@@ -59,7 +59,7 @@ std::vector<int> busiest(const Choice& choice, const std::array<std::set<std::in
   }
   std::vector<int> ranks;
   if (!choice.grids.empty()) ranks.push_back(0);
-  for (const auto& place : places) ranks.push_back(((place[0] * g.height + place[1]) * g.width + place[2]) * g.channel);
+  for (const auto& place : places) ranks.push_back(((place[0] * g.height + place[1]) * g.width + place[2]) * weight_parts(g));
   constexpr std::size_t most = 12;
   if (ranks.size() > most) {
     std::vector<int> some;
@@ -108,7 +108,8 @@ std::string grid_text(const GridExtents& g, const nn::LayerSplit& split) {
     if (ranks > 1) text += fmt::format("{}{}={}", text.empty() ? "" : ",", axis, ranks);
   };
   add("sample", g.sample), add("depth", g.depth), add("height", g.height), add("width", g.width);
-  add(split.split == ChannelSplit::channels ? "channel" : "filter", g.channel);
+  if (g.filter > 1) add("filter", g.filter), add("channel", g.channel);
+  else add(split.split == ChannelSplit::channels ? "channel" : "filter", g.channel);
   return text.empty() ? "sample=1" : text;
 }
 
@@ -137,21 +138,26 @@ std::vector<Choice> grids_for(const Subject& subject, const SearchOptions& o, bo
       if (of % d == 0) list.push_back(d);
     return list;
   };
-  constexpr int most_channel_ranks = 64;
+  constexpr int most_weight_parts = 64;
   for (const int sample : divisors(o.ranks)) {
     if (sample > o.batch) break;
-    for (const int channel : divisors(o.ranks / sample)) {
-      if (channel > most_channel_ranks) break;
-      const int spatial = o.ranks / sample / channel;
+    for (const int parts : divisors(o.ranks / sample)) {
+      if (parts > most_weight_parts) break;
+      const int spatial = o.ranks / sample / parts;
       for (const int depth : divisors(spatial))
         for (const int height : divisors(spatial / depth)) {
           const int width = spatial / depth / height;
           if (depth > n[1] || height > n[2] || width > n[3] || (cube && (depth < height || height < width))) continue;
-          Choice choice{.grid = {.sample = sample, .depth = depth, .height = height, .width = width, .channel = channel}};
+          Choice choice{.grid = {.sample = sample, .depth = depth, .height = height, .width = width, .channel = parts}};
           choices.push_back(choice);
-          if (channel == 1) continue;
+          if (parts == 1) continue;
           choice.split = nn::LayerSplit(ChannelSplit::channels, "channel", true);
           choices.push_back(choice);
+          for (const int filter : divisors(parts)) {
+            if (filter == 1 || filter == parts) continue;
+            choice.grid.filter = filter, choice.grid.channel = parts / filter;
+            choices.push_back(choice);
+          }
         }
     }
   }
@@ -187,14 +193,14 @@ void finish(Plan& plan, const StepTrace& step, const Subject& subject, const Mac
   double reading = 0;
   if (machine.disk.read > 0) reading = batch_bytes / machine.disk.read;
   if (machine.disk.rank_read > 0)
-    reading = std::max(reading, batch_bytes / o.ranks * choice.grid.channel / machine.disk.rank_read);
+    reading = std::max(reading, batch_bytes / o.ranks * weight_parts(choice.grid) / machine.disk.rank_read);
   plan.data = std::max(0.0, reading - plan.seconds);
   if (o.checkpoint_steps > 0 && machine.disk.write > 0) {
     // What all ranks have together is written once, beside training.
     const double state = static_cast<double>(step.parameter_bytes + step.optimizer_bytes) *
-                         (choice.sharded_weights ? o.ranks : choice.grid.channel);
+                         (choice.sharded_weights ? o.ranks : weight_parts(choice.grid));
     // One rank writes, or each its blocks.
-    const double writers = choice.sharded_weights || choice.grid.channel > 1 ? o.ranks : 1;
+    const double writers = choice.sharded_weights || weight_parts(choice.grid) > 1 ? o.ranks : 1;
     const auto& disk = machine.disk;
     const double write = disk.rank_write > 0 ? std::min(disk.write, disk.rank_write * writers) : disk.write;
     plan.checkpoints = std::max(0.0, state / write / static_cast<double>(o.checkpoint_steps) - plan.seconds);
@@ -287,7 +293,8 @@ std::vector<Plan> search(const Subject& subject, const Machine& machine, const S
       for (const bool recompute : {false, true})
         for (const bool sharded : {false, true}) {
           auto choice = candidate.choice;
-          choice.recompute = recompute && subject.recomputes, choice.sharded_weights = sharded && o.ranks > choice.grid.channel;
+          choice.recompute = recompute && subject.recomputes,
+          choice.sharded_weights = sharded && o.ranks > weight_parts(choice.grid);
           if (choice == candidate.choice || (recompute && !subject.recomputes)) continue;
           auto plan = evaluated(choice);
           if (plan.fits) found.push_back(std::move(plan));
@@ -320,7 +327,7 @@ std::vector<Plan> search(const Subject& subject, const Machine& machine, const S
     std::vector<Plan> in_parts;
     for (std::size_t i = 0; i < std::min(tried_in_parts, found.size()); ++i) {
       auto choice = found[i].choice;
-      if (choice.sharded_weights || o.ranks == choice.grid.channel) continue;
+      if (choice.sharded_weights || o.ranks == weight_parts(choice.grid)) continue;
       choice.sharded_weights = true;
       if (std::any_of(found.begin(), found.end(), [&](const Plan& plan) { return plan.choice == choice; })) continue;
       auto plan = evaluated(choice);

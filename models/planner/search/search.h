@@ -27,7 +27,7 @@ struct Subject {
 // A way of training.
 struct Choice {
   GridExtents grid{};
-  nn::LayerSplit split = ChannelSplit::filters;  // along grid.channel
+  nn::LayerSplit split = ChannelSplit::filters;  // along grid.channel, and grid.filter beside it
   std::vector<LayerExtents> grids{};             // of layers that have their own
   bool recompute = false, sharded_weights = false;
   std::string precision = "float32";  // tf32, bfloat16, float16

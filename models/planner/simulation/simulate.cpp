@@ -27,7 +27,7 @@ class Simulator {
       : programs_(programs), machine_(machine), o_(options), size_(ranks_of(grid)),
         links_(checked(machine), size_, options.contention),
         groups_(programs, machine, size_, options.node_ranks > 0 ? options.node_ranks : machine.levels.front().ranks) {
-    extents_ = {grid.sample, grid.depth, grid.height, grid.width, grid.channel};
+    extents_ = extents_of(grid);
     ranks_.resize(at(size_));
     places_.reserve(at(size_));
     for (int rank = 0; rank < size_; ++rank) places_.push_back(place_of(rank, grid));

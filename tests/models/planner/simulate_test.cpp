@@ -95,7 +95,7 @@ TEST_CASE("simulate: ranks at the edges of a grid have messages for neighbours a
   const GridExtents grid{.depth = 3, .height = 2};
   const int rank = representative_rank(grid);
   CHECK(rank == 2);
-  CHECK(place_of(5, {.sample = 1, .depth = 3, .height = 2}) == GridPlace{0, 2, 1, 0, 0});
+  CHECK(place_of(5, {.sample = 1, .depth = 3, .height = 2}) == GridPlace{0, 2, 1, 0, 0, 0});
   const auto ranks = std::make_shared<const std::vector<int>>(std::vector{0, 1, 2, 3, 4, 5});
   // Rank (1, 0): to the next along depth, to the one before, and from the neighbour along height.
   StepTrace trace;
@@ -113,10 +113,10 @@ TEST_CASE("simulate: ranks at the edges of a grid have messages for neighbours a
   const auto& messages = program.calls[0].messages;
   REQUIRE(messages.size() == 3);
   // Received from before is sent to the next: one message, of the larger of both counts.
-  CHECK(messages[0].offset == GridPlace{0, 1, 0, 0, 0});
+  CHECK(messages[0].offset == GridPlace{0, 1, 0, 0, 0, 0});
   CHECK(messages[0].bytes == 120);
-  CHECK(messages[1].offset == GridPlace{0, -1, 0, 0, 0});
-  CHECK(messages[2].offset == GridPlace{0, 0, -1, 0, 0});
+  CHECK(messages[1].offset == GridPlace{0, -1, 0, 0, 0, 0});
+  CHECK(messages[2].offset == GridPlace{0, 0, -1, 0, 0, 0});
   // By hand: a rank's link down has one message from each side along depth, that of height 0 also one along height.
   const auto simulated = simulate(program, grid, machine, {.steps = 1, .traced = {0, 1, 2, 3, 4, 5}});
   const auto ends = [&](int of) {

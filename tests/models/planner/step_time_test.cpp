@@ -46,6 +46,7 @@ std::vector<Scheme> schemes() {
           {"data and spatial", {.grid = {.sample = 2, .depth = 2}}},
           {"filter", {.grid = {.channel = 2}}},
           {"channel", {.grid = {.channel = 2}, .split = channels}},
+          {"filter and channel at once", {.grid = {.channel = 2, .filter = 2}, .split = channels}},
           {"data and filter", {.grid = {.sample = 2, .channel = 2}}},
           {"sharded weights", {.grid = {.sample = 2}, .sharded_weights = true}},
           {"layers with grids of their own", {.grid = {.depth = 2}, .grids = {{"conv5-7", {.sample = 2}}}}},

@@ -14,7 +14,7 @@ namespace {
 template <class Run>
 std::vector<double> on_threads(const Run& run, const GridExtents& e, Overlap overlap) {
   std::vector<double> losses;
-  run_threads(e.sample * e.depth * e.height * e.width * e.channel, [&](const std::shared_ptr<Transport>& transport) {
+  run_threads(ranks_of(e), [&](const std::shared_ptr<Transport>& transport) {
     const Communicator world(transport);
     auto mine = losses_of(run, world, e, overlap);
     if (world.rank() == 0) losses = std::move(mine);
