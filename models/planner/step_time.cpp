@@ -194,6 +194,18 @@ int working_node_ranks(const Machine& machine, int ranks, int asked) {
   return asked > 0 ? asked : std::max(1, std::min(ranks, machine.levels.empty() ? 1 : machine.levels.front().ranks));
 }
 
+StepEvent packing_of(const StepEvent& event) {
+  StepEvent packing{.op = "pack", .in = {}, .out = {}, .calls = {}};
+  const bool collective = std::none_of(event.calls.begin(), event.calls.end(), is_message);
+  if (collective && !event.in.empty() && !event.out.empty()) {
+    const auto &in = event.in[0].shape, &out = event.out[0].shape;
+    const auto blocks = std::mismatch(in.begin(), in.end(), out.begin(), out.end()).first;
+    if (blocks == in.end() || std::all_of(in.begin(), blocks, [](auto extent) { return extent == 1; })) return packing;
+  }
+  for (const auto& call : event.calls) packing.bytes += 2 * static_cast<double>(call.bytes);
+  return packing;
+}
+
 StepTime time_step(const StepTrace& step, int rank, const Machine& machine, const StepTimeOptions& options) {
   require(!machine.levels.empty(), "[planner] machine {} has no level", machine.name);
   const int node_ranks = options.node_ranks > 0 ? options.node_ranks : machine.levels.front().ranks;
@@ -248,11 +260,7 @@ StepTime time_step(const StepTrace& step, int rank, const Machine& machine, cons
     if (!has_work(event)) continue;
     OpCost cost;
     if (event.communicates) {
-      // Packing what is sent and unpacking what has come.
-      double bytes = 0;
-      for (const auto& call : event.calls) bytes += 2 * static_cast<double>(call.bytes);
-      StepEvent packing{.op = "pack", .in = {}, .out = {}, .bytes = bytes, .calls = {}};
-      cost.seconds = ops.roof(packing);
+      cost.seconds = ops.roof(packing_of(event));
     } else {
       cost = ops.of(event);
     }

@@ -52,6 +52,10 @@ GridPlace place_of(int rank, const GridExtents& grid);
 // One collective of a rank, as the dry transport logs it, by itself.
 double collective_seconds(const DryRecord& call, const Machine& machine, int node_ranks);
 
+// The copies of an event that communicates: of what is sent, and when it has come. A collective takes tensors as they are, unless
+// blocks of ranks lie between each other there.
+StepEvent packing_of(const StepEvent& event);
+
 // The machine's level that a message between rank `a` and rank `b` of a grid crosses, or one between two other ranks that lie to
 // each other as these do, whichever is the outermost.
 int farthest_level(const Machine& machine, const GridExtents& grid, int a, int b);

@@ -167,10 +167,7 @@ StepProgram made(const StepTrace& step, int rank, const GridExtents& grid, const
     }
     if (!has_work(event)) continue;
     if (event.communicates) {
-      // Packing what is sent and unpacking what has come.
-      StepEvent packing{.op = "pack", .in = {}, .out = {}, .calls = {}};
-      for (const auto& call : event.calls) packing.bytes += 2 * static_cast<double>(call.bytes);
-      compute(event, ops.roof(packing));
+      compute(event, ops.roof(packing_of(event)));
     } else {
       compute(event, ops.of(event).seconds);
     }
