@@ -267,9 +267,12 @@ Tensor Module::given_out(const Tensor& y) const {
 LayoutPtr Module::stored(const LayoutPtr& split, const Shape& shape) const {
   const auto& storage = root().state_->storage;
   if (!storage || (split && split->has(Placement::split))) return split;
-  // The first dimension, whose blocks lie contiguously, where it has enough for all.
+  // The first dimension, whose blocks lie contiguously: gathering others puts a piece of every rank in its place. Some ranks may
+  // have nothing then, which is not worth thousands of pieces, unless a row is large.
+  constexpr std::int64_t most_elements = 1 << 18;
   const auto longest = static_cast<int>(std::max_element(shape.begin(), shape.end()) - shape.begin());
-  return split_layout(storage, shape, {shape[0] >= storage->ranks() ? 0 : longest});
+  const bool rows = shape[0] >= storage->ranks() || shape.elements() <= most_elements * shape[0];
+  return split_layout(storage, shape, {rows ? 0 : longest});
 }
 
 Tensor Module::same(const Tensor& parameter) const {
