@@ -133,14 +133,14 @@ double collective_seconds(const DryRecord& call, const Machine& machine, int nod
 
 namespace {
 
-enum class Kind : std::uint8_t { halo, redistribution, collective, gradient };
+enum class CallKind : std::uint8_t { halo, redistribution, collective, gradient };
 
 // What a rank says, and to which end.
-Kind kind_of(const StepEvent& event) {
+CallKind kind_of(const StepEvent& event) {
   const bool messages = std::all_of(event.calls.begin(), event.calls.end(), is_message);
-  if (messages) return event.op == "redistribute" ? Kind::redistribution : Kind::halo;
+  if (messages) return event.op == "redistribute" ? CallKind::redistribution : CallKind::halo;
   // Reductions that belong to no op are those of gradients (framework/buckets.h).
-  return event.communicates ? Kind::collective : Kind::gradient;
+  return event.communicates ? CallKind::collective : CallKind::gradient;
 }
 
 // The messages that are sent and received together, or one collective, of a rank by itself.
@@ -220,26 +220,26 @@ StepTime time_step(const StepTrace& step, int rank, const Machine& machine, cons
   double now = 0, link = 0, work = 0, measured = 0;
   struct Started {
     double end = 0, seconds = 0;
-    Kind kind = Kind::halo;
+    CallKind kind = CallKind::halo;
   };
   std::vector<Started> under_way;
-  const auto stand_still = [&](const StepEvent& event, Kind kind, double seconds) {
+  const auto stand_still = [&](const StepEvent& event, CallKind kind, double seconds) {
     now += seconds;
-    (kind == Kind::halo ? time.halos : kind == Kind::redistribution ? time.redistribution : time.collectives) += seconds;
-    if (kind == Kind::gradient) time.gradients += seconds, time.exposed_gradients += seconds;
+    (kind == CallKind::halo ? time.halos : kind == CallKind::redistribution ? time.redistribution : time.collectives) += seconds;
+    if (kind == CallKind::gradient) time.gradients += seconds, time.exposed_gradients += seconds;
     else if (event.layer >= 0) time.layers[static_cast<std::size_t>(event.layer)].communication += seconds;
   };
   const auto wait = [&](const StepEvent& event) {
     const bool ends = event.op == "end", gradient = event.op == waits_for_reduction;
     const auto found = std::find_if(under_way.begin(), under_way.end(),
-                                    [&](const Started& call) { return ends || (call.kind == Kind::gradient) == gradient; });
+                                    [&](const Started& call) { return ends || (call.kind == CallKind::gradient) == gradient; });
     if (found == under_way.end()) return;
     const auto call = *found;
     under_way.erase(found);
     const double behind = machine.overlaps ? std::max(0.0, call.end - now) : call.seconds;
     stand_still(event, call.kind, behind);
     time.hidden += call.seconds - std::min(call.seconds, behind);
-    if (call.kind == Kind::gradient) time.gradients += call.seconds - std::min(call.seconds, behind);
+    if (call.kind == CallKind::gradient) time.gradients += call.seconds - std::min(call.seconds, behind);
   };
   for (const auto& event : step.events) {
     // Calls of an event that is no op between ranks were started before it.

@@ -154,7 +154,7 @@ TEST_CASE("layer grids: layers that are split along filters and channels at once
            {normed, {.channel = 2, .filter = 2}, {{"conv3-5", {.sample = 2, .depth = 2}}, {"linear1-2", {.sample = 4}}}},
            {mlperf, {.depth = 4}, {{"bottom", {.channel = 2, .filter = 2}}}},
            {cosmoflow, {.sample = 2, .channel = 2, .filter = 2}, {}, filters, true}},
-          adam, 20);
+          adam, 10);
 }
 
 TEST_CASE("layer grids: filters of some layers and channels of others, on one grid") {
