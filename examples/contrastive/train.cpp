@@ -152,7 +152,7 @@ int train(const Communicator& world, TrainOptions o) {
   const auto extents = trainer::parse_grid(o.grid, world.size());
   trainer::check_grid(extents, world.size());
   if (o.cached > 0 && extents.sample != world.size()) throw UsageError("--cached takes a --grid of samples only");
-  const trainer::Outputs out(world, o.out, output_files(o), trainer::replaces(o));
+  const trainer::Outputs out(world, o.out, trainer::protected_files(o, output_files(o)), trainer::replaces(o));
 
   const auto grid = make_grid(world, extents);
   const nn::BatchNormAttributes norm{.momentum = o.norm_momentum, .statistics = trainer::statistics_of(o)};

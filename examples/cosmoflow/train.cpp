@@ -35,7 +35,7 @@ int train(const Communicator& world, const TrainOptions& o) {
   const auto extents = trainer::parse_grid(o.grid, world.size(), trainer::Channels::split);
   trainer::check_grid(extents, world.size());
   const auto files = trainer::training_files(o, {predictions_file, picture_file});
-  const trainer::Outputs out(world, o.out, files, trainer::replaces(o));
+  const trainer::Outputs out(world, o.out, trainer::protected_files(o, files), trainer::replaces(o));
 
   const auto grid = trainer::grid_of_ranks(world, o, extents);
   data::SourcePtr source;

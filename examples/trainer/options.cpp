@@ -264,8 +264,8 @@ void add_file_options(CLI::App& app, Options& o) {
   app.add_option(
          "--resume", o.resume,
          "go on from this checkpoint, on any grid, or from the newest whole one in this folder; without a name, in --out, "
-         "and from the start where there is none; without a name checkpoints of the start and of the end are written, too, so "
-         "that the same command goes on whenever it dies")
+         "and from the start where there is none; checkpoints of the start, where --out has none of it, and of the end are "
+         "written, too, so that the same command goes on whenever it dies")
       ->expected(0, 1)
       ->default_str(newest_in_out)
       ->group("Files");
@@ -415,7 +415,7 @@ void warn(const Options& o, const std::set<std::string>& own, int rank) {
   if (!o.milestones.empty() && o.milestones.back() >= epochs)
     fmt::print(stderr, "warning: --milestones {}: nothing is lowered after the last of --epochs {}\n", o.milestones.back(),
                o.epochs);
-  if (o.checkpoint_every > o.epochs)
+  if (o.checkpoint_every > o.epochs && o.resume.empty())
     fmt::print(stderr, "warning: --checkpoint-every {}: no checkpoint comes of --epochs {}\n", o.checkpoint_every, o.epochs);
 }
 

@@ -93,11 +93,12 @@ void add_describe_options(CLI::App& app, Options& options);  // with --size, of 
 
 // Whether a command builds its network for the grid, with weights in blocks along an axis `filter` or `channel`.
 enum class Channels : std::uint8_t { whole, split };
-// "sample=2,depth=2"; axes left out are 1, and of `filter` and `channel`, which are one axis of the grid, there is one at most.
-// Empty: all ranks along `sample`. UsageError: an axis that does not exist or comes twice, an extent that is no number, channels
-// where they are whole.
+// "sample=2,depth=2"; axes left out are 1, and of `filter` and `channel` one alone is the grid's axis `channel`. Empty: all ranks
+// along `sample`. UsageError: an axis that does not exist or comes twice, an extent that is no number, channels where they are
+// whole.
 GridExtents parse_grid(const std::string& text, int ranks, Channels channels = Channels::whole);
-// How a grid of that text splits layers: with `filter` each rank makes some of a layer's channels, with `channel` it takes some.
+// How a grid of that text splits layers: with `filter` each rank makes some of a layer's channels, with `channel` it takes some,
+// with both it does both.
 nn::LayerSplit split_of(const std::string& grid);
 // --grid-of, "conv5-7:sample=4". UsageError: what parse_grid() says, another number of ranks.
 std::vector<LayerExtents> layer_grids(const Options& options, int ranks);

@@ -267,11 +267,17 @@ Start start_from_files(const Options& o, const Communicator& world, nn::Module& 
     if (first && !o.quiet && (files.size() > 1 || file != o.resume))
       fmt::print(stderr, "going on from {}: {} epochs and {} steps\n", file, info.epoch, info.epoch_step);
     Start start{info.epoch, {info.epoch_step, RunningMean::of(info.epoch_loss, info.epoch_samples)}};
+    if (o.resume != newest_in_out) {
+      std::error_code none;  // as where --out is to be made
+      std::int64_t elsewhere = !std::filesystem::equivalent(std::filesystem::absolute(file).parent_path(), o.out, none);
+      world.transport().bcast(&elsewhere, 1, DType::int64, 0);
+      start.uncovered = elsewhere != 0;
+    }
     // From a file that was named, others may come later that lie before its copies.
     if (!o.local_copies.empty() && o.resume == newest_in_out) start.training = training_in(o, world);
     return start;
   }
-  return {.anew = true};
+  return {.uncovered = true};
 }
 
 std::filesystem::path training_name_file(const Options& o) { return std::filesystem::path(o.out) / "training-name"; }

@@ -59,7 +59,7 @@ inline constexpr const char* averages_note = "averaged weights";
 struct Start {
   std::int64_t epoch = 0;
   EpochPosition position{};  // in that epoch, of `steps`
-  bool anew = false;         // though --resume was given: there was nothing to go on from
+  bool uncovered = false;    // --resume was given, and --out has no checkpoint of where it starts
   std::string training{};    // the name under which it keeps local copies; empty: it has none yet
 };
 // Names a training that keeps local copies, in a file of --out, which is there. Collective.

@@ -29,14 +29,20 @@ std::vector<std::string> training_files(const Options& o, const std::vector<std:
   if (o.epochs > 0 && o.resume.empty() && tensorboard::available()) files.push_back(tensorboard::event_file_name(0));
   for (auto& file : checkpoint_files(o)) files.push_back(std::move(file));
   if (o.profile) files.emplace_back(trace_file);
-  // That of a job that comes again from the start is only begun.
-  if (o.mllog && o.resume != newest_in_out) files.emplace_back(mllog_file);
+  if (o.mllog) files.emplace_back(mllog_file);
+  return files;
+}
+
+std::vector<std::string> protected_files(const Options& o, std::vector<std::string> files) {
+  // Of a job that died before its first checkpoint and comes again it was only begun.
+  if (o.resume == newest_in_out) std::erase(files, mllog_file);
   return files;
 }
 
 void take_checkpoint_options(const Options& o, const Start& start, TrainerOptions& options) {
-  // Else a job that dies before its first one is refused when it comes again.
-  options.checkpoint_first = start.anew && o.epochs > 0, options.checkpoint_end = o.resume == newest_in_out;
+  // Else a job that dies before its first one is refused when it comes again, or begins elsewhere.
+  options.checkpoint_first = start.uncovered && start.epoch < o.epochs;
+  options.checkpoint_end = o.resume == newest_in_out || options.checkpoint_first;
   options.checkpoint_every = o.checkpoint_every, options.checkpoint_steps = o.checkpoint_steps;
   options.asynchronous = !o.wait_for_checkpoints;
   options.checkpoint_seconds = o.checkpoint_minutes * 60, options.keep = o.keep_checkpoints, options.keep_best = o.keep_best;

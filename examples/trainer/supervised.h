@@ -21,6 +21,8 @@ inline constexpr const char *weights_file = "weights.h5", *summary_file = "summa
 std::vector<std::string> checkpoint_files(const Options& options);
 // What a training writes beside the program's `own` files.
 std::vector<std::string> training_files(const Options& options, const std::vector<std::string>& own);
+// Those of them that are refused where there are some of an earlier run, unless it is replaced or gone on with.
+std::vector<std::string> protected_files(const Options& options, std::vector<std::string> files);
 
 // --checkpoint-every and what goes with it, with signals.
 void take_checkpoint_options(const Options& options, const Start& start, TrainerOptions& to);

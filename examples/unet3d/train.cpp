@@ -44,7 +44,7 @@ int train(const Communicator& world, const TrainOptions& o) {
   const auto extents = trainer::parse_grid(o.grid, world.size(), trainer::Channels::split);
   trainer::check_grid(extents, world.size());
   const auto files = trainer::training_files(o, {cases_file, picture_file});
-  const trainer::Outputs out(world, o.out, files, trainer::replaces(o));
+  const trainer::Outputs out(world, o.out, trainer::protected_files(o, files), trainer::replaces(o));
   auto recipe = o.recipe;
   recipe.window = parse_extents("--window", o.window);
   if (!o.spacing.empty()) recipe.spacing = parse_spacing("--spacing", o.spacing);

@@ -68,6 +68,7 @@ ProductLayouts product_layouts(const std::string& layer, const Tensor& x, const 
   const LayerSplit usual;
   int along = axis_named(layer, *layout.grid, split.axis, usual.axis);
   int beside = axis_named(layer, *layout.grid, split.beside, usual.beside);
+  if (beside == along) beside = -1;
   if (along < 0) std::swap(along, beside);
   if (along < 0) return {};
   const int cut = layout.axis_of(x.rank() - 1);

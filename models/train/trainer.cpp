@@ -97,7 +97,13 @@ TrainerResult train_epochs(nn::Module& net, Optimizer& optimizer, std::int64_t s
   EpochRow last;
   bool ends = false;
   Checkpoints checkpoints(net, optimizer, world, hooks, o, result);
-  checkpoints.write_first({.step = optimizer.steps(), .epoch = o.fit.first_epoch});
+  const auto& begin = o.fit.begin;
+  checkpoints.write_first({.step = optimizer.steps(),
+                           .epoch = o.fit.first_epoch,
+                           .epoch_step = begin.steps,
+                           .epoch_steps = begin.steps > 0 ? steps : 0,
+                           .epoch_loss = begin.loss.sum(),
+                           .epoch_samples = begin.loss.weight()});
   auto fit_options = o.fit;
   if (checkpoints.within_epochs()) {
     fit_options.interrupts = [&](std::int64_t epoch, std::int64_t behind) { return checkpoints.due(epoch * steps + behind); };

@@ -46,7 +46,7 @@ struct TrainerOptions {
   std::int64_t checkpoint_every = 0, checkpoint_steps = 0;
   double checkpoint_seconds = 0;
   // One before the first step, too, so that a training that dies at any time can be begun again from its files; and one at the
-  // end, if the last is older, so that what is over is not trained again.
+  // end, if the last is older, so that epochs that are over are not trained again.
   bool checkpoint_first = false, checkpoint_end = false;
   // Whether training goes on while one is written, of which rank 0 keeps a copy meanwhile. One that is due before the last is on
   // the disk is skipped; the last of a training, or of one that a limit or a signal ends, is waited for.

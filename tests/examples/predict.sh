@@ -188,6 +188,17 @@ says_error() { succeeds && grep -q -e "$1" "$work/err"; }
   judge 'and has the losses of one that did not' test "$(losses "$work/whole")" = "$(losses "$work/early")"
   run "$cosmoflow" $alone --epochs 4 --out "$work/early"
   judge 'one that is over is not trained again' says_error 'going on from .*checkpoint.h5: 4 epochs and 0 steps'
+  # Weights cut along filters and channels at once, and on from there on another grid.
+  threads 4 "$cosmoflow" $long $batch --grid filter=2,channel=2 --time-limit 0.01 --out "$work/twice"
+  judge 'filters and channels at once: a limit ends it' test "$status" = 75
+  threads 2 "$cosmoflow" $long $batch --grid depth=2 --resume --out "$work/twice"
+  judge 'on another grid it goes on' says_error 'going on from .*checkpoint.h5'
+  judge 'and has the losses of one rank' near_losses "$work/whole/metrics.csv" "$work/twice/metrics.csv"
+  # From a file of another folder: this one has checkpoints of its own then.
+  run "$cosmoflow" ${alone% --resume} --epochs 5 --resume "$work/whole/checkpoint.h5" --out "$work/elsewhere"
+  judge 'from a file of another folder' says_error 'going on from .*whole/checkpoint.h5: 4 epochs'
+  run "$cosmoflow" $alone --epochs 5 --out "$work/elsewhere"
+  judge 'the folder that it goes on in has a checkpoint, too' says_error 'going on from .*elsewhere/checkpoint.h5: 5 epochs'
   mkdir "$work/empty"
   run "$cosmoflow" $long $batch --resume "$work/empty" --out "$work/other"
   judge 'a folder without checkpoints is refused' refuses_once 'no checkpoint in .*empty can be gone on from'

@@ -193,6 +193,12 @@ TEST_CASE("averaged weights travel with a checkpoint") {
     net.build(input, in_double);
     other.build(input, in_double);
     AveragedWeights averages(net), others(other);
+    // Before the first step there is no average yet: weights are the network's.
+    const auto early = folder.path / "early.h5";
+    save_checkpoint(early, net, Communicator(transport), {.averages = &averages});
+    const auto weights = net.parameters()[0].value.to_vector();
+    CHECK(load_checkpoint(early, other, {.averaged = true}).averages);
+    CHECK(other.parameters()[0].value.to_vector() == weights);
     averages.update();
     save_checkpoint(file, net, Communicator(transport), {.averages = &averages});
     load_checkpoint(file, other, {.averages = &others});

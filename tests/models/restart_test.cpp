@@ -149,6 +149,31 @@ TEST_CASE("restart: a checkpoint before the first step, from which a training th
       const auto found = outcome_of(t, t.run());
       require_outcome({{}, found.weights}, {{}, expected.weights}, ranks == 1 ? 0 : 1e-12);
     });
+    // From the middle of an epoch, of a file elsewhere.
+    const auto middle = copy.path / "checkpoint-2.h5", there = copy.path / "again.h5";
+    check_on_ranks(ranks, "the middle", [&](const Communicator& comm) {
+      Training t(comm);
+      prepare(t, copy.path);
+      t.options.checkpoint_steps = 2, t.options.keep = 10, t.options.asynchronous = false;
+      t.run();
+    });
+    for (const auto& from : {middle, there})
+      check_on_ranks(ranks, "from the middle", [&](const Communicator& comm) {
+        Training t(comm);
+        prepare(t, folder.path);
+        go_on(t, from);
+        require(t.options.fit.begin.steps == 2, "[test] {} steps", t.options.fit.begin.steps);
+        t.options.checkpoint_first = true;
+        bool began = false;
+        t.hooks.loss = [&](const Tensor& y, const Tensor& target) {
+          if (!std::exchange(began, true) && comm.rank() == 0)
+            std::filesystem::copy_file(file, there, std::filesystem::copy_options::overwrite_existing);
+          return mse(y, target);
+        };
+        const auto found = outcome_of(t, t.run());
+        require_outcome({comm.rank() == 0 ? found.losses : std::vector<double>(), found.weights},
+                        {comm.rank() == 0 ? expected.losses : std::vector<double>(), expected.weights}, ranks == 1 ? 0 : 1e-12);
+      });
     check_on_ranks(ranks, "others come", [&](const Communicator& comm) {
       Training t(comm);
       prepare(t, folder.path);

@@ -223,6 +223,10 @@ TEST_CASE("split networks: what a layer cannot be is refused by name") {
     Net net("filter");
     const auto text = error_text([&] { net.build(input_layout(grid, {1, 4, 4, 4, 2})); });
     require(text == "[conv] is to be split along the axis filter of a grid that has none", "[test] '{}'", text);
+    // One axis alone, where the usual second one is asked for.
+    Net alone("filter");
+    alone.build(input_layout(make_grid(comm, {.filter = 2}), {1, 4, 4, 4, 2}));
+    require(alone.parameters()[0].value.shape() == Shape{2, 1, 1, 1, 2}, "[test] {}", alone.parameters()[0].value);
     // Along an axis of samples weights are kept in parts and gathered where they are used.
     const auto samples = make_grid(comm, {.sample = 2});
     Net stored("sample");

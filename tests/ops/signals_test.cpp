@@ -1,8 +1,10 @@
 // Signals that come while ops compute, as those of batch systems, timers and profilers do, change nothing.
 
 #include <doctest/doctest.h>
+#include <omp.h>
 #include <sys/time.h>
 
+#include <algorithm>
 #include <csignal>
 #include <functional>
 #include <vector>
@@ -40,6 +42,28 @@ class Alarms {
 };
 
 }  // namespace
+
+TEST_CASE("signals: also where teams of threads shrink and grow") {
+  const auto a = random_normal({512, 300}, {.key = 1}), b = random_normal({300, 32}, {.key = 2});
+  const auto expected = matmul(a, b).to_vector();
+  const int threads = omp_get_max_threads();
+  double most = 0;
+  {
+    const Alarms alarms;
+    for (int n = 0; n < 2000; ++n) {
+      omp_set_num_threads(1 + n % 5);
+      // A smaller team, whose other threads end, and threads of the next are new.
+      double sum = 0;
+#pragma omp parallel for num_threads(1 + (n / 3) % 4) reduction(+ : sum)
+      for (int i = 0; i < 1000; ++i) sum += i;
+      most = std::max(most, sum);
+      (void)matmul(a, b);
+    }
+  }
+  omp_set_num_threads(threads);
+  CHECK(most == 499500);
+  CHECK(matmul(a, b).to_vector() == expected);
+}
 
 TEST_CASE("signals: products and convolutions are what they are without") {
   const auto normal = [](const Shape& shape, std::uint64_t key) { return random_normal(shape, {.key = key}); };

@@ -84,7 +84,11 @@ Estimate::Result Estimate::of(const Choice& choice) const {
     }
     if (parts == 1) continue;
     const double bytes = static_cast<double>(shape.elements()) * part_of(shape, g) * item;
-    result.seconds += g.filter > 1 ? best(CollectiveName::allreduce, g.channel, bytes / g.filter, channels).seconds
+    // In two dimensions axes change places from layer to layer.
+    const auto sums = [&](int over, int parts_of_each) {
+      return best(CollectiveName::allreduce, over, bytes / parts_of_each, channels).seconds / 2;
+    };
+    result.seconds += g.filter > 1 ? sums(g.channel, g.filter) + sums(g.filter, g.channel)
                                    : best(CollectiveName::allgather, g.channel, bytes, channels).seconds;
   }
   result.seconds += work;

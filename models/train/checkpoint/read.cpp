@@ -167,7 +167,7 @@ CheckpointInfo load_checkpoint(const std::filesystem::path& path, nn::Module& ne
     append(tensors, "averages", options.averages->state());
   }
   check_tensors(file, tensors);
-  if (options.averaged && info.averages) {
+  if (options.averaged && info.averages && file.number_attribute("/", "average_updates") > 0) {
     tensors = with_averages(std::move(tensors));
     require_tensors(file, tensors);
   }

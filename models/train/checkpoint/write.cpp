@@ -60,7 +60,8 @@ void append(std::vector<NamedTensor>& list, const std::string& group, const std:
 
 namespace {
 
-// The same tensor in rows, where it is split along one axis of its grid and some other dimension than the first.
+// The same tensor in rows, where it is split along some other dimension than the first, and whole on all ranks of an axis along
+// which another than the first is split, too.
 Tensor in_rows(const Tensor& x) {
   constexpr std::int64_t long_enough = 1 << 16;  // bytes that follow each other
   const auto& layout = x.layout();
@@ -68,15 +69,20 @@ Tensor in_rows(const Tensor& x) {
   std::vector<int> axes;
   for (std::size_t a = 0; a < layout->axes.size(); ++a)
     if (layout->axes[a].placement == Placement::split) axes.push_back(static_cast<int>(a));
-  if (axes.size() != 1) return x;
-  const auto axis = static_cast<std::size_t>(axes[0]);
+  if (axes.empty() || axes.size() > 2) return x;
+  // The axis that splits the innermost dimension.
+  const auto axis = static_cast<std::size_t>(*std::max_element(axes.begin(), axes.end(), [&](int a, int b) {
+    return layout->axes[static_cast<std::size_t>(a)].dimension < layout->axes[static_cast<std::size_t>(b)].dimension;
+  }));
   const int dimension = layout->axes[axis].dimension;
   // The same number on every rank, whatever its block is.
   std::int64_t run = size_of(x.dtype()) * (layout->global[dimension] / layout->grid->extents[axis]);
   for (int d = dimension + 1; d < x.rank(); ++d) run *= layout->global[d];
-  if (dimension == 0 || run >= long_enough || layout->global[0] < layout->grid->extents[axis]) return x;
+  if (dimension == 0 || run >= long_enough) return x;
   auto rows = std::make_shared<Layout>(*layout);
-  rows->axes[axis] = {Placement::split, 0, balanced_cuts(layout->global[0], layout->grid->extents[axis])};
+  if (axes.size() == 2) rows->axes[axis] = {};
+  else if (layout->global[0] < layout->grid->extents[axis]) return x;
+  else rows->axes[axis] = {Placement::split, 0, balanced_cuts(layout->global[0], layout->grid->extents[axis])};
   Untaped scope;
   return redistribute(constant(x), rows);
 }

@@ -9,20 +9,23 @@
 #include <pthread.h>
 
 #include <csignal>
+#include <utility>
 
 namespace mpigrad::cpu {
 
 // Holds this thread's signals back while it lives, all but those that an instruction causes. Threads of the team that the caller
-// would be the first of hold them from the first time on: a process's signals then go to other threads.
+// would be the first of hold them from the first time on: a process's signals then go to other threads. Each time they are
+// looked at, because a team that was smaller for a while has new threads since, of which nobody is told.
 class HeldSignals {
  public:
   HeldSignals() {
     pthread_sigmask(SIG_BLOCK, &held(), &before_);
-    thread_local int team = 1;
-    if (omp_in_parallel() || omp_get_max_threads() <= team) return;
-    team = omp_get_max_threads();
-#pragma omp parallel num_threads(team)
-    if (omp_get_thread_num() > 0) pthread_sigmask(SIG_BLOCK, &held(), nullptr);
+    if (omp_in_parallel() || omp_get_max_threads() == 1) return;
+#pragma omp parallel
+    {
+      thread_local bool holds = false;
+      if (omp_get_thread_num() > 0 && !std::exchange(holds, true)) pthread_sigmask(SIG_BLOCK, &held(), nullptr);
+    }
   }
   ~HeldSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   HeldSignals(const HeldSignals&) = delete;
