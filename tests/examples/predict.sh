@@ -144,7 +144,7 @@ says_error() { succeeds && grep -q -e "$1" "$work/err"; }
     "$cosmoflow" $long $batch --quiet --out "$work/$2" >"$work/out" 2>"$work/err" &
     child=$!
     waited=0
-    while [ ! -e "$work/$2/checkpoint.h5" ] && [ "$waited" -lt 600 ]; do sleep 0.1; waited=$((waited + 1)); done
+    while [ ! -e "$work/$2/checkpoint.h5" ] && [ "$waited" -lt 6000 ]; do sleep 0.01; waited=$((waited + 1)); done
     kill -"$1" "$child"
     status=0
     wait "$child" || status=$?
