@@ -8,7 +8,7 @@
 namespace mpigrad::elastic {
 
 GridExtents next_grid(const GridExtents& wanted, int ranks) {
-  const int group = wanted.depth * wanted.height * wanted.width * wanted.channel * wanted.filter;
+  const int group = ranks_of(wanted) / wanted.sample;
   auto grid = wanted;
   if (group <= ranks) {
     grid.sample = std::min(wanted.sample, ranks / group);

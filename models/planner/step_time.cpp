@@ -196,13 +196,8 @@ int working_node_ranks(const Machine& machine, int ranks, int asked) {
 
 StepEvent packing_of(const StepEvent& event) {
   StepEvent packing{.op = "pack", .in = {}, .out = {}, .calls = {}};
-  const bool collective = std::none_of(event.calls.begin(), event.calls.end(), is_message);
-  if (collective && !event.in.empty() && !event.out.empty()) {
-    const auto &in = event.in[0].shape, &out = event.out[0].shape;
-    const auto blocks = std::mismatch(in.begin(), in.end(), out.begin(), out.end()).first;
-    if (blocks == in.end() || std::all_of(in.begin(), blocks, [](auto extent) { return extent == 1; })) return packing;
-  }
-  for (const auto& call : event.calls) packing.bytes += 2 * static_cast<double>(call.bytes);
+  for (const auto& call : event.calls)
+    if (is_message(call)) packing.bytes += 2 * static_cast<double>(call.bytes);
   return packing;
 }
 

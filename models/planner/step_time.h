@@ -52,8 +52,8 @@ GridPlace place_of(int rank, const GridExtents& grid);
 // One collective of a rank, as the dry transport logs it, by itself.
 double collective_seconds(const DryRecord& call, const Machine& machine, int node_ranks);
 
-// The copies of an event that communicates: of what is sent, and when it has come. A collective takes tensors as they are, unless
-// blocks of ranks lie between each other there.
+// The copies of an event that communicates: of messages that are sent, and when they have come. Collectives take tensors as they
+// are, and permuting one before is an op of its own.
 StepEvent packing_of(const StepEvent& event);
 
 // The machine's level that a message between rank `a` and rank `b` of a grid crosses, or one between two other ranks that lie to

@@ -126,16 +126,13 @@ void predict(const Communicator& world, const std::string& out, const std::strin
                          [&](const auto& own) { return own.op == op.op && own.in == op.in && own.out == op.out; });
     });
     without.ops.push_back(planner::measure_update(world, step.parameter_bytes / 8, adam));
-    planner::StepTime parts;
-    const auto time = [&](const planner::Machine& m, planner::StepTime& found) {
-      // Rank 0 has the times of calls.
-      if (world.rank() == 0) found = planner::time_step(step, 0, m, {.node_ranks = world.size()});
-      return largest(world, found.total);
+    // Rank 0 has the times of calls.
+    const auto time = [&](const planner::Machine& m) {
+      return world.rank() == 0 ? planner::time_step(step, 0, m, {.node_ranks = world.size()}) : planner::StepTime();
     };
-    planner::StepTime others;
-    const double all = time(with, parts);
-    rows.push_back({c.network->name, c.strategy, all, time(without, others), largest(world, static_cast<double>(step.peak_bytes)),
-                    std::move(parts)});
+    const auto parts = time(with);
+    rows.push_back({c.network->name, c.strategy, largest(world, parts.total), largest(world, time(without).total),
+                    largest(world, static_cast<double>(step.peak_bytes)), parts});
     if (world.rank() == 0) {
       const auto& row = rows.back();
       fmt::print("{:<18}{:<18}{:>10.4f} s{:>10.4f} s interpolated{:>10.1f} MB\n", row.network, row.strategy, row.exact,
@@ -269,7 +266,10 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   auto* measures = app.add_subcommand("measure", "run the steps and compare");
   measures->add_option("--predictions", predictions)->required();
   measures->add_option("--out", out)->required();
-  for (auto* command : {predicts, measures}) command->add_option("--only", only, "one of the networks");
+  std::vector<std::string> names;
+  for (const auto& network : networks) names.emplace_back(network.name);
+  for (auto* command : {predicts, measures})
+    command->add_option("--only", only, "one of the networks")->check(CLI::IsMember(names));
   int rounds = 3;
   measures->add_option("--rounds", rounds, "turns of every case")->check(CLI::PositiveNumber)->capture_default_str();
   if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;

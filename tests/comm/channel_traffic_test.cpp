@@ -29,7 +29,7 @@ using Function = std::function<Tensor(const Tensors&)>;
 using LayoutOf = std::function<std::vector<LayoutPtr>(const GridPtr&)>;
 
 Sent sent(const GridExtents& extents, const std::vector<Shape>& shapes, const LayoutOf& layouts_of, const Function& f) {
-  const int ranks = extents.sample * extents.depth * extents.channel;
+  const int ranks = ranks_of(extents);
   Traffic traffic;
   check_on_ranks(ranks, "traffic", [&](const Communicator& bare) {
     const auto comm = counted(bare, traffic);

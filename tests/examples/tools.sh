@@ -138,7 +138,8 @@ judge 'describe refuses a grid of fewer ranks' refuses_arguments 'conv5-7: sampl
 run "$tools/cosmoflow" train --describe --grid depth=4 --grid-of sample=2
 judge 'describe refuses a grid of no layer' refuses_arguments "such as conv5-7:sample=4; got 'sample=2'"
 run "$tools/cosmoflow" train --describe --size 64 --batch 4 --grid filter=2,channel=2 --json
-judge 'describe: weights in two dimensions, a quarter of them' about "$(number optimizer_bytes_per_rank)" $((2 * 9437636))
+judge 'describe: a grid that cuts weights in two dimensions' says '"filter": 2'
+judge 'describe: a quarter of them' about "$(number optimizer_bytes_per_rank)" $((2 * 9437636))
 run "$tools/classify" train --describe --json --size 64 --grid depth=2
 judge 'describe: classifier' is_json
 

@@ -109,7 +109,7 @@ std::ostream& operator<<(std::ostream& out, const Sent& s) {
 // A training step's, of a batch, by all ranks, one after the other.
 Sent sent(std::int64_t batch, const GridExtents& extents, const std::vector<std::pair<std::string, GridExtents>>& own = {}) {
   Traffic traffic{.type = DType::float32};
-  const int ranks = extents.sample * extents.height * extents.channel;
+  const int ranks = ranks_of(extents);
   const UseDevice dry(DeviceKind::dry);
   for (int rank = 0; rank < ranks; ++rank) {
     const Sent before{traffic.messages, traffic.gathered, traffic.scattered, traffic.reduced};

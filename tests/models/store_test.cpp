@@ -75,7 +75,7 @@ class Counted : public Source {
 std::vector<std::vector<double>> gathered(const GridExtents& g, LoaderOptions options, bool cells, bool differ,
                                           const std::shared_ptr<Reads>& reads, Loader::InStore* stored = nullptr) {
   std::vector<std::vector<double>> result;
-  run_threads(g.sample * g.depth * g.height * g.width * g.channel, [&](std::shared_ptr<Transport> transport) {
+  run_threads(ranks_of(g), [&](std::shared_ptr<Transport> transport) {
     auto mine = options;
     mine.grid = make_grid(Communicator(transport), g);
     const Loader loader(std::make_shared<Counted>(reads, cells, differ), mine);

@@ -277,14 +277,9 @@ std::vector<Plan> search(const Subject& subject, const Machine& machine, const S
       double seconds = 0;
     };
     std::vector<Candidate> candidates;
-    double in_one_dimension = 0;  // of as many parts of weights, which come first
     for (auto choice : choices) {
       choice.precision = precision;
       const auto guess = estimate.of(choice);
-      if (choice.grid.filter == 1)
-        in_one_dimension =
-            choice.split.split == ChannelSplit::channels ? std::min(in_one_dimension, guess.seconds) : guess.seconds;
-      else if (o.traced > 0 && guess.seconds >= in_one_dimension) continue;
       candidates.push_back({choice, guess.bytes > 4 * room, guess.seconds});
     }
     std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {

@@ -75,7 +75,7 @@ void Checkpoints::write_first(CheckpointInfo info) {
 }
 
 void Checkpoints::write_end(CheckpointInfo info) {
-  if (o_.checkpoint_end && (saved_epoch_ != info.epoch || saved_epoch_step_ != 0)) save(std::move(info), true);
+  if (o_.checkpoint_end && saved_epoch_ != info.epoch) save(std::move(info), true);
 }
 
 bool Checkpoints::due(std::int64_t step) {
@@ -129,7 +129,7 @@ void Checkpoints::note_wanted(std::int64_t all) {
 
 void Checkpoints::save(CheckpointInfo info, bool last) {
   const auto begin = Clock::now();
-  const auto step = info.step, epoch = info.epoch, epoch_step = info.epoch_step;
+  const auto step = info.step, epoch = info.epoch;
   const auto options = with_all(std::move(info));
   const auto path = o_.folder / newest_checkpoint;
   const auto keep = [this] {
@@ -155,7 +155,7 @@ void Checkpoints::save(CheckpointInfo info, bool last) {
     });
     ++result_.checkpoints;
   }
-  saved_ = Clock::now(), saved_epoch_ = epoch, saved_epoch_step_ = epoch_step;
+  saved_ = Clock::now(), saved_epoch_ = epoch;
   last_step_.reset();
   const double seconds = between(begin, saved_);
   result_.checkpoint_seconds += seconds, result_.slowest_checkpoint = std::max(result_.slowest_checkpoint, seconds);

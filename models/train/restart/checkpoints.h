@@ -71,9 +71,9 @@ class Checkpoints {
   std::function<void()> report_{};
   std::int64_t wanted_ = nothing;
   Clock::time_point saved_ = Clock::now();
-  std::int64_t saved_epoch_ = -1, saved_epoch_step_ = 0;  // of the last in this run
-  bool staged_ = false;                                   // and not known to be durable
-  std::atomic<double> slowest_ = 0;                       // seconds until one was durable
+  std::int64_t saved_epoch_ = -1;    // of the last in this run
+  bool staged_ = false;              // and not known to be durable
+  std::atomic<double> slowest_ = 0;  // seconds until one was durable
   std::optional<Clock::time_point> last_step_;
   double longest_step_ = 0;               // seconds
   std::int64_t step_ = 0;                 // that due() was asked about

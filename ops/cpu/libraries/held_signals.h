@@ -8,23 +8,27 @@
 #include <omp.h>
 #include <pthread.h>
 
+#include <atomic>
 #include <csignal>
-#include <utility>
+#include <memory>
 
 namespace mpigrad::cpu {
 
 // Holds this thread's signals back while it lives, all but those that an instruction causes. Threads of the team that the caller
-// would be the first of hold them from the first time on: a process's signals then go to other threads. Each time they are
-// looked at, because a team that was smaller for a while has new threads since, of which nobody is told.
+// would be the first of hold them from the first time on: a process's signals then go to other threads. Threads end where a
+// smaller team computes, and those of a larger one later are new; so their number counts. (Meeting the team for each call made
+// CosmoFlow's steps at 64^3 a sixth slower.)
 class HeldSignals {
  public:
   HeldSignals() {
     pthread_sigmask(SIG_BLOCK, &held(), &before_);
-    if (omp_in_parallel() || omp_get_max_threads() == 1) return;
+    thread_local const auto team = std::make_shared<std::atomic<int>>(0);
+    const auto holding = team;  // of the first thread, as others have one of their own
+    if (omp_in_parallel() || omp_get_max_threads() - 1 <= *holding) return;
 #pragma omp parallel
     {
-      thread_local bool holds = false;
-      if (omp_get_thread_num() > 0 && !std::exchange(holds, true)) pthread_sigmask(SIG_BLOCK, &held(), nullptr);
+      thread_local Member member;
+      if (omp_get_thread_num() > 0) member.join(holding);
     }
   }
   ~HeldSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
@@ -32,6 +36,26 @@ class HeldSignals {
   HeldSignals& operator=(const HeldSignals&) = delete;
 
  private:
+  // A thread that holds signals until it ends, and is counted as long.
+  class Member {
+   public:
+    Member() = default;
+    ~Member() {
+      if (team_) --*team_;
+    }
+    Member(const Member&) = delete;
+    Member& operator=(const Member&) = delete;
+    void join(const std::shared_ptr<std::atomic<int>>& team) {
+      if (team_) return;
+      pthread_sigmask(SIG_BLOCK, &held(), nullptr);
+      team_ = team;
+      ++*team_;
+    }
+
+   private:
+    std::shared_ptr<std::atomic<int>> team_{};
+  };
+
   static const sigset_t& held() {
     static const sigset_t all = [] {
       sigset_t set;
