@@ -40,7 +40,7 @@ struct Network {
 Network make(const std::string& name, bool tiny) {
   if (name == "cosmoflow") {
     const std::int64_t side = tiny ? 16 : 64;
-    return {std::make_unique<CosmoFlow>(CosmoFlowOptions{.batch_norm = true, .filter_divisor = tiny ? 8 : 1}),
+    return {std::make_unique<CosmoFlow>(CosmoFlowOptions{.batch_norm = true, .filters = tiny ? 2 : 0}),
             {1, side, side, side, 4}};
   }
   if (name == "unet3d") {

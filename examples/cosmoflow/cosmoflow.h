@@ -14,6 +14,7 @@ namespace mpigrad::cosmoflow {
 
 struct TrainOptions : trainer::Options {
   std::string variant = "hybrid";
+  std::int64_t filters = 0;  // of the first convolution; 0: the variant's
   double test_fraction = 0.15;
 };
 

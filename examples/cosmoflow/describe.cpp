@@ -10,6 +10,7 @@ CosmoFlowOptions network_options(const TrainOptions& o, std::int64_t targets) {
           .batch_norm = o.batch_norm,
           .norm = {.momentum = o.norm_momentum, .statistics = trainer::statistics_of(o)},
           .keep = o.keep,
+          .filters = o.filters,
           .targets = targets};
 }
 
@@ -43,7 +44,9 @@ int describe(const Communicator& world, const TrainOptions& o) {
     CosmoFlow net(network_options(o, targets));
     const auto description =
         trainer::describe(o, net, {trainer::described_batch(o, grid), input[0], input[1], input[2], input[3]}, grid);
-    trainer::print(description, o, {{"program", "cosmoflow"}, {"variant", o.variant}, {"batch_norm", o.batch_norm}});
+    trainer::print(
+        description, o,
+        {{"program", "cosmoflow"}, {"variant", o.variant}, {"filters", net.options().filters}, {"batch_norm", o.batch_norm}});
   });
   return 0;
 }

@@ -17,8 +17,14 @@ CosmoFlowOptions network_of(const std::string& weights, const CheckpointInfo& in
   const auto& batch_norm = trainer::note_of(weights, info, "batch norm");
   require((variant == "hybrid" || variant == "mlperf") && (batch_norm == "yes" || batch_norm == "no"),
           "[weights] {}: variant '{}' with batch norm '{}' is no CosmoFlow", weights, printable(variant), printable(batch_norm));
+  // Files from before there was a choice have no such note.
+  const auto filters = info.notes.find("filters");
+  const auto count = filters == info.notes.end() ? 0 : std::strtoll(filters->second.c_str(), nullptr, 10);
+  require(filters == info.notes.end() || std::to_string(count) == filters->second, "[weights] {}: '{}' is no number of filters",
+          weights, printable(filters->second));
   return {.variant = variant == "mlperf" ? CosmoFlowVariant::mlperf : CosmoFlowVariant::hybrid,
           .batch_norm = batch_norm == "yes",
+          .filters = count,
           .targets = static_cast<std::int64_t>(targets)};
 }
 
@@ -37,6 +43,7 @@ int infer(const Communicator& world, const InferOptions& o) {
   std::optional<Targets> targets;
   std::string variant;
   bool batch_norm = false;
+  std::int64_t filters = 0;
   const std::vector<std::string> files{predictions_file, picture_file, summary_file};
   const auto prepare = [&](const CheckpointInfo& info) {
     targets = targets_of(o.weights, info);
@@ -63,7 +70,9 @@ int infer(const Communicator& world, const InferOptions& o) {
         world.rank() == 0 && side != info.notes.end() && side->second != std::to_string(source->extents()[0]))
       fmt::print(stderr, "warning: the volumes of {} are {}, {} was trained on {}^3\n", o.data, source->extents(), o.weights,
                  printable(side->second));
-    trainer::Subject subject{.net = std::make_unique<CosmoFlow>(network),
+    auto net = std::make_unique<CosmoFlow>(network);
+    filters = net->options().filters;
+    trainer::Subject subject{.net = std::move(net),
                              .source = source,
                              .part = trainer::part_of(o, info, *source, split_notes),
                              .transform = data::Transform::log1p};  // also of counts in a format that does not say so
@@ -76,7 +85,7 @@ int infer(const Communicator& world, const InferOptions& o) {
     results.predictions = predictions;
     if (o.scored && targets) score(results, targets->means, "the training set, as the weights' file says");
     else if (o.scored) score(results, {}, "the samples evaluated");
-    run.update({{"variant", variant}, {"batch_norm", batch_norm}, {"side", source->extents()[0]}});
+    run.update({{"variant", variant}, {"filters", filters}, {"batch_norm", batch_norm}, {"side", source->extents()[0]}});
     if (o.scored) run["test_samples"] = predictions.samples.size();
     report(o, out, results, *source, std::move(run), files, text);
   };

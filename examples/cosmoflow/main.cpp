@@ -37,6 +37,10 @@ void add_options(CLI::App& app, TrainOptions& o) {
       ->check(CLI::IsMember({"hybrid", "mlperf"}))
       ->capture_default_str()
       ->group("Network");
+  app.add_option("--filters", o.filters,
+                 "of the first convolution; all other layers grow and shrink with it (default: 16, mlperf 32)")
+      ->check(CLI::Range(1, 4096))
+      ->group("Network");
   app.add_flag("--batch-norm", o.batch_norm, "after every convolution; of the hybrid variant")->group("Network");
   trainer::add_norm_options(app, o);
   trainer::add_training_options(app, o);
@@ -84,7 +88,7 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
       if (o.variant == "mlperf" && o.batch_norm) throw trainer::UsageError("--batch-norm: the mlperf variant has none");
       for (const auto* option : {"--statistics", "--norm-momentum"})
         if (o.given.contains(option) && !o.batch_norm) throw trainer::UsageError(fmt::format("{} is of --batch-norm", option));
-      trainer::warn(o, {"--variant", "--batch-norm"}, transport->rank());
+      trainer::warn(o, {"--variant", "--filters", "--batch-norm"}, transport->rank());
       const Communicator world(transport);
       return o.describe ? describe(world, o) : train(world, o);
     }

@@ -14,7 +14,7 @@ double mean_squared_error(const Predictions& p) {
 }
 
 // What a checkpoint is to remember; the first few decide which samples are for the test, and what the optimizer's arrays mean.
-trainer::Notes notes_of(const TrainOptions& o, const data::Source& source, const data::Split& split) {
+trainer::Notes notes_of(const TrainOptions& o, const CosmoFlow& net, const data::Source& source, const data::Split& split) {
   return {{"program", "cosmoflow"},
           {"optimizer", o.optimizer},
           {"samples", std::to_string(source.size())},
@@ -22,6 +22,7 @@ trainer::Notes notes_of(const TrainOptions& o, const data::Source& source, const
           {"seed", std::to_string(o.seed)},
           {"test samples", trainer::fingerprint(source, split.test)},
           {"variant", o.variant},
+          {"filters", std::to_string(net.options().filters)},
           {"batch norm", o.batch_norm ? "yes" : "no"},
           {"batch", std::to_string(o.batch)},
           {"precision", trainer::precision_of(o)},
@@ -72,7 +73,7 @@ int train(const Communicator& world, const TrainOptions& o) {
                          .net = *net,
                          .loader = *train_set,
                          .loss = [](const Tensor& prediction, const Tensor& target) { return mse(prediction, target); },
-                         .notes = notes_of(o, *source, split),
+                         .notes = notes_of(o, *net, *source, split),
                          .decisive = decisive_notes,
                          .more_notes = {{targets_note, to_note(targets)}, {"channels", std::to_string(source->channels())}},
                          .headline = fmt::format("{} volumes of {}^3 x {} for training, {} for the test", split.train.size(),
@@ -91,6 +92,7 @@ int train(const Communicator& world, const TrainOptions& o) {
                                  results.epochs.push_back({row.report.epoch, row.report.loss, row.values[0]});
                                score(results, targets.means, "the training set");
                                run.update({{"variant", o.variant},
+                                           {"filters", net->options().filters},
                                            {"batch_norm", o.batch_norm},
                                            {"side", source->extents()[0]},
                                            {"training_samples", split.train.size()},

@@ -6,17 +6,14 @@ namespace mpigrad {
 namespace {
 
 constexpr Activation hybrid_activation = Activation::leaky_relu(0.01), mlperf_activation = Activation::leaky_relu(0.3);
+constexpr std::int64_t most_filters = 4096;
 constexpr std::size_t strided_block = 3;  // conv4 has stride 2, where the volume is large enough
 
-std::vector<std::int64_t> filters(const CosmoFlowOptions& o) {
-  auto list = o.variant == CosmoFlowVariant::hybrid ? std::vector<std::int64_t>{16, 32, 64, 128, 256, 256, 256}
-                                                    : std::vector<std::int64_t>{32, 64, 128, 256, 512};
-  for (auto& count : list) {
-    require(o.filter_divisor > 0 && count % o.filter_divisor == 0, "[cosmoflow] {} filters cannot be divided by {}", count,
-            o.filter_divisor);
-    count /= o.filter_divisor;
-  }
-  return list;
+// Of the first convolution; every layer's is a multiple of it but the last one's.
+std::int64_t published_filters(CosmoFlowVariant variant) { return variant == CosmoFlowVariant::hybrid ? 16 : 32; }
+std::vector<std::int64_t> in_proportion(std::vector<std::int64_t> widths, const CosmoFlowOptions& o) {
+  for (auto& width : widths) width = width * o.filters / published_filters(o.variant);
+  return widths;
 }
 
 std::int64_t extent_of(const Tensor& x) { return x.layout() ? x.layout()->global[1] : x.dim(1); }
@@ -24,10 +21,14 @@ std::int64_t extent_of(const Tensor& x) { return x.layout() ? x.layout()->global
 }  // namespace
 
 CosmoFlow::CosmoFlow(const CosmoFlowOptions& options) : o_(options) {
+  require(o_.filters >= 0 && o_.filters <= most_filters, "[cosmoflow] filters are from 1 to {}, 0 for the variant's own: {}",
+          most_filters, o_.filters);
+  if (o_.filters == 0) o_.filters = published_filters(o_.variant);
   const bool hybrid = o_.variant == CosmoFlowVariant::hybrid;
   require(hybrid || !o_.batch_norm, "[cosmoflow] the MLPerf variant has no batch norm");
   const auto activation = hybrid ? hybrid_activation : mlperf_activation;
-  const auto channels = filters(o_);
+  const auto channels = in_proportion(
+      hybrid ? std::vector<std::int64_t>{16, 32, 64, 128, 256, 256, 256} : std::vector<std::int64_t>{32, 64, 128, 256, 512}, o_);
   for (std::size_t i = 0; i < channels.size(); ++i) {
     convs_.add(*this, fmt::format("conv{}", i + 1),
                {.out = channels[i],
@@ -37,15 +38,14 @@ CosmoFlow::CosmoFlow(const CosmoFlowOptions& options) : o_(options) {
                 .activation = o_.batch_norm ? Activation::none : activation});
     if (o_.batch_norm) norms_.add(*this, fmt::format("norm{}", i + 1), o_.norm);
   }
-  const auto widths = hybrid ? std::vector<std::int64_t>{2048, 256, o_.targets} : std::vector<std::int64_t>{128, 64, o_.targets};
+  auto widths = in_proportion(hybrid ? std::vector<std::int64_t>{2048, 256} : std::vector<std::int64_t>{128, 64}, o_);
+  widths.push_back(o_.targets);
   const double keep = o_.keep > 0 ? o_.keep : hybrid ? 0.8 : 0.5;
   for (std::size_t i = 0; i < widths.size(); ++i) {
     const bool last = i + 1 == widths.size();
-    linears_.add(*this, fmt::format("linear{}", i + 1),
-                 {.out = last ? widths[i] : widths[i] / o_.filter_divisor,
-                  .bias_start = hybrid ? 0.1 : 0.0,
-                  .activation = last ? Activation::none : activation,
-                  .whole = last});
+    linears_.add(
+        *this, fmt::format("linear{}", i + 1),
+        {.out = widths[i], .bias_start = hybrid ? 0.1 : 0.0, .activation = last ? Activation::none : activation, .whole = last});
     dropouts_.add(*this, fmt::format("dropout{}", i + 1), {.keep = keep});
   }
 }

@@ -15,7 +15,7 @@ struct CosmoFlowOptions {
   bool batch_norm = false;  // of hybrid
   nn::BatchNormAttributes norm{};
   double keep = -1;                 // dropout; negative: the variant's (0.8, 0.5)
-  std::int64_t filter_divisor = 1;  // fewer filters everywhere
+  std::int64_t filters = 0;         // of the first convolution, the others in proportion; 0: the variant's (16, 32)
   std::int64_t targets = 4;
 };
 
@@ -24,6 +24,7 @@ class CosmoFlow : public nn::Module {
  public:
   explicit CosmoFlow(const CosmoFlowOptions& options = {});
   Tensor operator()(const Tensor& x) override;
+  const CosmoFlowOptions& options() const { return o_; }  // with the number of filters that it has
 
  private:
   Tensor block(const Tensor& x, std::size_t i);

@@ -29,7 +29,8 @@ struct CUstream_st {
   int device = 0;
   std::deque<Work> queue;  // what is under way is still its front
   std::uint64_t given = 0, done = 0;
-  bool has_thread = false;
+  bool has_thread = false, destroyed = false;
+  std::condition_variable_any came;  // of its thread: there is work, or there will be none
   CapturePtr capture;  // which notes what is given instead of doing it
 };
 
@@ -55,7 +56,7 @@ namespace {
 // Where streams have no threads, one of the host at a time goes through queues, and who waits does the work of others on the way.
 struct Order {
   std::recursive_mutex mutex;
-  std::condition_variable_any changed;
+  std::condition_variable_any changed;  // some work is done
   std::set<CUstream_st*> streams;  // never deleted: events point there
   std::set<CUevent_st*> events;
 };
@@ -75,11 +76,12 @@ void do_until(CUstream_st& stream, std::uint64_t number) {
   else
     while (stream.done < number) do_one(stream);
 }
-// A stream's own thread, which ends with the process.
+// A stream's own thread, which ends with it or with the process.
 void serve(CUstream_st& stream) {
   std::unique_lock lock(order().mutex);
   for (;;) {
-    order().changed.wait(lock, [&] { return !stream.queue.empty(); });
+    stream.came.wait(lock, [&] { return !stream.queue.empty() || stream.destroyed; });
+    if (stream.queue.empty()) return;
     auto& work = stream.queue.front();
     lock.unlock();
     work.run();
@@ -134,7 +136,7 @@ cudaError_t give(cudaStream_t stream, std::function<void()> work, const void* ho
   ++stream->given;
   if (settings().mode == Mode::concurrent) {
     if (!std::exchange(stream->has_thread, true)) std::thread([stream] { serve(*stream); }).detach();
-    order().changed.notify_all();
+    stream->came.notify_one();
   }
   return cudaSuccess;
 }
@@ -208,6 +210,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const std::lock_guard lock(order().mutex);
   do_until(*stream, stream->given);
   order().streams.erase(stream);
+  stream->destroyed = true;
+  stream->came.notify_one();
   return state();
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {

@@ -87,7 +87,7 @@ void add_norm(std::map<std::string, Shape>& names, const std::string& norm, std:
 TEST_CASE("weights: CosmoFlow's names, shapes and layouts") {
   for (const auto variant : {CosmoFlowVariant::mlperf, CosmoFlowVariant::hybrid}) {
     const bool mlperf = variant == CosmoFlowVariant::mlperf;
-    CosmoFlow net({.variant = variant, .batch_norm = !mlperf, .filter_divisor = 8});
+    CosmoFlow net({.variant = variant, .batch_norm = !mlperf, .filters = mlperf ? 4 : 2});
     // Volumes of which 2^3 cells are left.
     net.build(Shape{1, 64, 64, 64, 4});
     const auto filters =

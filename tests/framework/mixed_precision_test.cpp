@@ -44,7 +44,7 @@ std::int64_t count(const Tape& tape, std::string_view name) {
   return std::count_if(tape.entries().begin(), tape.entries().end(), [&](const auto& entry) { return entry.name == name; });
 }
 
-CosmoFlowOptions small() { return {.batch_norm = true, .keep = 1, .filter_divisor = 8}; }
+CosmoFlowOptions small() { return {.batch_norm = true, .keep = 1, .filters = 2}; }
 
 // CosmoFlow's kinds of layers without its kinks: where an activation changes its branch, a gradient jumps.
 class Smooth : public nn::Module {

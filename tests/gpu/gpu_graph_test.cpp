@@ -280,7 +280,7 @@ TEST_CASE("gpu: CosmoFlow with a captured step is that without") {
   deterministic.deterministic = true;
   set_gpu_settings(deterministic);
   for (const bool batch_norm : {false, true}) {
-    const CosmoFlowOptions options{.batch_norm = batch_norm, .filter_divisor = 16};
+    const CosmoFlowOptions options{.batch_norm = batch_norm, .filters = 1};
     INFO("batch norm ", batch_norm);
     Values wanted;
     for (const bool graph : {false, true})

@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-CosmoFlowOptions small() { return {.batch_norm = true, .filter_divisor = 8}; }
+CosmoFlowOptions small() { return {.batch_norm = true, .filters = 2}; }
 
 // Steps [first, last) of a training run whose data depend on the step alone.
 void train(const Session& session, const GridExtents& extents, CosmoFlow& net, Optimizer& optimizer, int first, int last) {
@@ -225,7 +225,7 @@ TEST_CASE("checkpoints that do not fit are refused") {
     Adam adam(net);
     CHECK(error_text([&] { load_checkpoint(file, net, {.optimizer = &adam}); }).find("holds no optimizer") != std::string::npos);
 
-    CosmoFlow plain({.filter_divisor = 8});
+    CosmoFlow plain({.filters = 2});
     plain.build(input, in_double);
     CHECK(error_text([&] { load_checkpoint(file, plain); }).find("buffers/norm1.running_mean, which the network does not have") !=
           std::string::npos);
@@ -237,7 +237,7 @@ TEST_CASE("checkpoints that do not fit are refused") {
     }
     CHECK(error_text([&] { load_checkpoint(bare, net); }).find("not a checkpoint") != std::string::npos);
 
-    CosmoFlow wide({.batch_norm = true, .filter_divisor = 4});
+    CosmoFlow wide({.batch_norm = true, .filters = 4});
     wide.build(input, in_double);
     CHECK(error_text([&] { load_checkpoint(file, wide); }).find("parameters/conv1.weight in") != std::string::npos);
     CosmoFlow single(small());

@@ -51,7 +51,7 @@ std::vector<GridExtents> grids(bool all) {
 }
 
 // Of the full network with all tests; else of one with fewer filters, whose layers are the same.
-CosmoFlowOptions hybrid() { return {.batch_norm = true, .filter_divisor = all_tests() ? 1 : 8}; }
+CosmoFlowOptions hybrid() { return {.batch_norm = true, .filters = all_tests() ? 16 : 2}; }
 
 void check_grids(const CosmoFlowRun& run, const std::vector<GridExtents>& list) {
   const auto one = losses_on_threads(run, {});
@@ -77,7 +77,7 @@ TEST_CASE("CosmoFlow has exactly the published numbers of parameters") {
 TEST_CASE("CosmoFlow, hybrid: 20 steps are the same on every grid") { check_grids({.options = hybrid()}, grids(all_tests())); }
 
 TEST_CASE("CosmoFlow, MLPerf: 20 steps are the same on mixed grids") {
-  CosmoFlowRun run{.options = {.variant = CosmoFlowVariant::mlperf, .filter_divisor = 8}, .extent = 32};
+  CosmoFlowRun run{.options = {.variant = CosmoFlowVariant::mlperf, .filters = 4}, .extent = 32};
   if (all_tests()) return check_grids(run, grids(true));
   check_grids(run, {{1, 3, 1, 2}, {2, 2, 2, 1}});
 }

@@ -17,7 +17,6 @@
 #include "comm/launch.h"
 #include "models/data/data.h"
 #include "models/data/sources/function.h"
-#include "tests/support/all_tests.h"
 #include "tests/support/cases/network_training.h"
 #include "tests/support/cases/split_networks.h"
 #include "tests/support/errors.h"
@@ -37,16 +36,11 @@ std::vector<GridExtents> grids_of(int ranks) {
   }
 }
 
-// On more than two ranks, which may be more than cores, networks take turns with grids; threads have them all.
 template <class Run>
 void check(const Communicator& world, const char* name, const Run& run) {
-  thread_local std::size_t turn = 0;  // a rank may be a thread
   const auto alone = losses_on_threads(run, {});
-  auto grids = grids_of(world.size());
-  if (world.size() > 2 && !all_tests()) grids = {grids[turn++ % grids.size()]};
-  for (const auto& e : grids)
+  for (const auto& e : grids_of(world.size()))
     for (const auto overlap : {Overlap::always, Overlap::never}) {
-      if (overlap == Overlap::never && world.size() > 2) continue;  // threads have them
       const auto difference = largest_difference(losses_of(run, world, e, overlap), alone);
       require(difference < 1e-10, "[networks] {}, sample={} depth={} height={} width={}: losses are off by {}", name, e.sample,
               e.depth, e.height, e.width, difference);
@@ -175,9 +169,9 @@ int main(int argc, char** argv) {
     const Communicator world(transport);
     check_collective_reading(world);
     check_mixed(world);
-    check(world, "CosmoFlow", CosmoFlowRun{.options = {.filter_divisor = 8}, .batch = 3, .steps = 2});
+    check(world, "CosmoFlow", CosmoFlowRun{.options = {.filters = 2}, .batch = 3, .steps = 2});
     check(world, "CosmoFlow with batch norm",
-          CosmoFlowRun{.options = {.batch_norm = true, .filter_divisor = 8}, .batch = 4, .steps = 2});
+          CosmoFlowRun{.options = {.batch_norm = true, .filters = 2}, .batch = 4, .steps = 2});
     for (const auto& [name, kind] : {std::pair{"U-Net, instance norm", Kind::instance},
                                      {"U-Net, group norm", Kind::group},
                                      {"U-Net, layer norm", Kind::layer},

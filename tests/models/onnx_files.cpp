@@ -54,9 +54,9 @@ void write(const std::filesystem::path& folder, const std::string& name, nn::Mod
 int main(int argc, char** argv) try {
   require(argc == 2, "[test] onnx_files FOLDER");
   const std::filesystem::path folder = argv[1];
-  CosmoFlow hybrid({.batch_norm = true, .filter_divisor = 4});
+  CosmoFlow hybrid({.batch_norm = true, .filters = 4});
   write(folder, "CosmoFlow-hybrid", hybrid, {1, 32, 32, 32, 4});
-  CosmoFlow mlperf({.variant = CosmoFlowVariant::mlperf, .filter_divisor = 2});
+  CosmoFlow mlperf({.variant = CosmoFlowVariant::mlperf, .filters = 16});
   write(folder, "CosmoFlow-mlperf", mlperf, {1, 32, 32, 32, 4});
   UNet3d unet({.variant = UNet3dVariant::mlperf, .filters = {4, 6, 8, 8, 10, 10}, .classes = 3});
   write(folder, "U-Net-mlperf", unet, {1, 32, 32, 64, 1});

@@ -131,11 +131,11 @@ class Mixed : public nn::Module {
 
 TEST_CASE("onnx: CosmoFlow") {
   for (const bool batch_norm : {false, true}) {
-    CosmoFlow hybrid({.batch_norm = batch_norm, .filter_divisor = 8});
+    CosmoFlow hybrid({.batch_norm = batch_norm, .filters = 2});
     hybrid.build(Shape{1, 32, 32, 32, 4}, {.seed = 3, .dtype = DType::float64});
     check(hybrid, {1, 32, 32, 32, 4}, 1e-10);
   }
-  CosmoFlow mlperf({.variant = CosmoFlowVariant::mlperf, .filter_divisor = 4});
+  CosmoFlow mlperf({.variant = CosmoFlowVariant::mlperf, .filters = 8});
   mlperf.build(Shape{1, 32, 32, 32, 4}, {.seed = 3});
   check(mlperf, {1, 32, 32, 32, 4}, 1e-5);
 }

@@ -1,5 +1,7 @@
 #include "comm/transport/mpi/call.h"
 
+#include <sched.h>
+
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -80,6 +82,15 @@ void check(int code, std::string_view call) {
   int length = 0;
   if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) length = 0;
   fail("[{}] MPI: {}", call, length > 0 ? std::string(text, static_cast<std::size_t>(length)) : fmt::format("error {}", code));
+}
+
+int wait(MPI_Request& request, MPI_Status& status) {
+  constexpr int looks = 20;  // a microsecond: messages that are there, or nearly, are not waited for
+  for (int look = 0;; ++look) {
+    int done = 0;
+    if (const int code = MPI_Test(&request, &done, &status); code != MPI_SUCCESS || done) return code;
+    if (look >= looks) sched_yield();
+  }
 }
 
 void end_process_in(int seconds, int code, std::string line) {

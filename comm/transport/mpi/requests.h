@@ -14,8 +14,9 @@ class Requests final : public PendingWork {
   Requests(std::string_view call, int rank, DType type, std::span<const Message> receives)
       : call_(call), rank_(rank), type_(type), receives_(receives.begin(), receives.end()) {}
   MPI_Request* add() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
-  // Keeps what MPI reads until the end.
+  // Kept until the end, because MPI reads them.
   std::vector<Layout> layouts;
+  std::vector<std::byte> copy;
 
   void wait() override {
     if (finalized()) return;  // all has gone with MPI
@@ -25,7 +26,7 @@ class Requests final : public PendingWork {
     int code = MPI_SUCCESS;
     std::size_t failed = 0;
     for (std::size_t i = 0; i < requests.size(); ++i)
-      if (const int one = MPI_Wait(&requests[i], &statuses[i]); code == MPI_SUCCESS && one != MPI_SUCCESS) code = one, failed = i;
+      if (const int one = mpi::wait(requests[i], statuses[i]); code == MPI_SUCCESS && one != MPI_SUCCESS) code = one, failed = i;
     int error = MPI_SUCCESS;
     if (code != MPI_SUCCESS) MPI_Error_class(code, &error);
     if (error == MPI_ERR_TRUNCATE && failed < receives_.size()) {

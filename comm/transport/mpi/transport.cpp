@@ -1,5 +1,7 @@
 // MPI, through a private duplicate of the communicator whose errors are returned.
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
@@ -18,11 +20,17 @@ namespace {
 
 using namespace transport_checks;
 
+// Where ranks run.
+struct Home {
+  std::vector<int> nodes;  // equal for ranks that share memory
+  bool crowded = false;    // on some node there are as many ranks as cores, or more, of all that this transport was made for
+};
+
 class MpiTransport final : public Transport {
  public:
-  // Takes over `communicator`. nodes[r] is equal for ranks r that share memory.
-  MpiTransport(MPI_Comm communicator, std::vector<int> nodes)
-      : Transport(place(communicator, nodes)), communicator_(communicator), nodes_(std::move(nodes)) {
+  // Takes over `communicator`.
+  MpiTransport(MPI_Comm communicator, Home home)
+      : Transport(place(communicator, home.nodes)), communicator_(communicator), home_(std::move(home)) {
     check(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "communicator");
     void* bound = nullptr;
     int found = 0;
@@ -44,44 +52,35 @@ class MpiTransport final : public Transport {
 
   void perform(const Collective& c) override {
     const auto call = name_of(c.kind);
+    // MPI's own waiting would keep the ranks from running that are waited for.
+    if (home_.crowded) return begin(c, call).wait();
     const auto type = type_of(c.type);
     const auto count = checked(c.count, call);
     const Layout send(c.counts, call), receive(c.receive_counts, call);
     const auto own = c.counts.empty() ? Count{0} : send.counts[index(rank())];
-    const bool root = rank() == c.root;
+    std::vector<std::byte> copy;
+    const void* in = input_of(c, copy);
     int code = MPI_SUCCESS;
     switch (c.kind) {
       case CollectiveKind::barrier: code = MPI_Barrier(communicator_); break;
       case CollectiveKind::bcast: code = MPIGRAD_MPI(MPI_Bcast)(c.out, count, type, c.root, communicator_); break;
-      case CollectiveKind::reduce: {
-        // A copy instead of MPI_IN_PLACE: MPICH 4.0.2 reads a longer message from that constant as if it were an
-        // address unless root is 0.
-        const void* in = c.in;
-        std::vector<std::byte> copy;
-        if (root && in == c.out && c.count > 0) {
-          const auto* bytes = static_cast<const std::byte*>(in);
-          copy.assign(bytes, bytes + c.count * size_of(c.type));
-          in = copy.data();
-        }
-        code = MPIGRAD_MPI(MPI_Reduce)(in, root ? c.out : nullptr, count, type, op_of(c.op, c.type), c.root, communicator_);
+      case CollectiveKind::reduce:
+        code = MPIGRAD_MPI(MPI_Reduce)(in, output_of(c), count, type, op_of(c.op, c.type), c.root, communicator_);
         break;
-      }
       case CollectiveKind::allreduce:
-        code = MPIGRAD_MPI(MPI_Allreduce)(c.in == c.out ? MPI_IN_PLACE : c.in, c.out, count, type, op_of(c.op, c.type),
-                                          communicator_);
+        code = MPIGRAD_MPI(MPI_Allreduce)(in, c.out, count, type, op_of(c.op, c.type), communicator_);
         break;
       case CollectiveKind::gather:
-        code = MPIGRAD_MPI(MPI_Gatherv)(root && c.in == own_part(c.out, c) ? MPI_IN_PLACE : c.in, own, type, c.out,
-                                        send.counts.data(), send.displacements.data(), type, c.root, communicator_);
+        code = MPIGRAD_MPI(MPI_Gatherv)(in, own, type, c.out, send.counts.data(), send.displacements.data(), type, c.root,
+                                        communicator_);
         break;
       case CollectiveKind::scatter:
-        code = MPIGRAD_MPI(MPI_Scatterv)(c.in, send.counts.data(), send.displacements.data(), type,
-                                         root && c.out == own_part(c.in, c) ? MPI_IN_PLACE : c.out, own, type, c.root,
-                                         communicator_);
+        code = MPIGRAD_MPI(MPI_Scatterv)(c.in, send.counts.data(), send.displacements.data(), type, output_of(c), own, type,
+                                         c.root, communicator_);
         break;
       case CollectiveKind::allgather:
-        code = MPIGRAD_MPI(MPI_Allgatherv)(c.in == own_part(c.out, c) ? MPI_IN_PLACE : c.in, own, type, c.out, send.counts.data(),
-                                           send.displacements.data(), type, communicator_);
+        code =
+            MPIGRAD_MPI(MPI_Allgatherv)(in, own, type, c.out, send.counts.data(), send.displacements.data(), type, communicator_);
         break;
       case CollectiveKind::reduce_scatter:
         code = MPIGRAD_MPI(MPI_Reduce_scatter)(c.in, c.out, send.counts.data(), type, op_of(c.op, c.type), communicator_);
@@ -94,51 +93,7 @@ class MpiTransport final : public Transport {
     check(code, call);
   }
 
-  Pending begin(const Collective& c) override {
-    const auto call = traits_of(c.kind).nonblocking;
-    auto [result, requests] = requested(call, c.type, {});
-    for (const auto counts : {c.counts, c.receive_counts}) requests.layouts.emplace_back(counts, call);
-    const auto &send = requests.layouts[0], &receive = requests.layouts[1];
-    const auto own = c.counts.empty() ? Count{0} : send.counts[index(rank())];
-    const auto type = type_of(c.type);
-    const auto count = checked(c.count, call);
-    MPI_Request* request = requests.add();
-    int code = MPI_SUCCESS;
-    switch (c.kind) {
-      case CollectiveKind::barrier: code = MPI_Ibarrier(communicator_, request); break;
-      case CollectiveKind::bcast: code = MPIGRAD_MPI(MPI_Ibcast)(c.out, count, type, c.root, communicator_, request); break;
-      case CollectiveKind::reduce:
-        code = MPIGRAD_MPI(MPI_Ireduce)(c.in, rank() == c.root ? c.out : nullptr, count, type, op_of(c.op, c.type), c.root,
-                                        communicator_, request);
-        break;
-      case CollectiveKind::allreduce:
-        code = MPIGRAD_MPI(MPI_Iallreduce)(c.in == c.out ? MPI_IN_PLACE : c.in, c.out, count, type, op_of(c.op, c.type),
-                                           communicator_, request);
-        break;
-      case CollectiveKind::gather:
-        code = MPIGRAD_MPI(MPI_Igatherv)(c.in, own, type, c.out, send.counts.data(), send.displacements.data(), type, c.root,
-                                         communicator_, request);
-        break;
-      case CollectiveKind::scatter:
-        code = MPIGRAD_MPI(MPI_Iscatterv)(c.in, send.counts.data(), send.displacements.data(), type, c.out, own, type, c.root,
-                                          communicator_, request);
-        break;
-      case CollectiveKind::allgather:
-        code = MPIGRAD_MPI(MPI_Iallgatherv)(c.in, own, type, c.out, send.counts.data(), send.displacements.data(), type,
-                                            communicator_, request);
-        break;
-      case CollectiveKind::reduce_scatter:
-        code =
-            MPIGRAD_MPI(MPI_Ireduce_scatter)(c.in, c.out, send.counts.data(), type, op_of(c.op, c.type), communicator_, request);
-        break;
-      case CollectiveKind::alltoall:
-        code = MPIGRAD_MPI(MPI_Ialltoallv)(c.in, send.counts.data(), send.displacements.data(), type, c.out,
-                                           receive.counts.data(), receive.displacements.data(), type, communicator_, request);
-        break;
-    }
-    check(code, call);
-    return std::move(result);
-  }
+  Pending begin(const Collective& c) override { return begin(c, traits_of(c.kind).nonblocking); }
 
   Pending start_exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
     check_messages(sends, size(), max_tag_);
@@ -176,8 +131,8 @@ class MpiTransport final : public Transport {
     MPI_Group_free(&all);
     check(code, "subgroup");
     std::vector<int> nodes;
-    for (int rank : ranks) nodes.push_back(nodes_[index(rank)]);
-    return std::make_shared<MpiTransport>(made, std::move(nodes));
+    for (int rank : ranks) nodes.push_back(home_.nodes[index(rank)]);
+    return std::make_shared<MpiTransport>(made, Home{std::move(nodes), home_.crowded});
   }
 
   std::shared_ptr<Transport> split(int color, int key) override {
@@ -194,14 +149,14 @@ class MpiTransport final : public Transport {
     check(MPI_Group_translate_ranks(chosen, size, theirs.data(), all, ours.data()), "split");
     MPI_Group_free(&chosen);
     MPI_Group_free(&all);
-    for (int rank : ours) nodes.push_back(nodes_[index(rank)]);
-    return std::make_shared<MpiTransport>(made, std::move(nodes));
+    for (int rank : ours) nodes.push_back(home_.nodes[index(rank)]);
+    return std::make_shared<MpiTransport>(made, Home{std::move(nodes), home_.crowded});
   }
 
   std::shared_ptr<Transport> duplicate() override {
     MPI_Comm made = MPI_COMM_NULL;
     check(MPI_Comm_dup(communicator_, &made), "duplicate");
-    return std::make_shared<MpiTransport>(made, nodes_);
+    return std::make_shared<MpiTransport>(made, home_);
   }
 
   void abort(int code) override { abort_job(code == 0 ? 1 : code); }
@@ -219,6 +174,75 @@ class MpiTransport final : public Transport {
     return result;
   }
 
+  // `call` is what errors are told of.
+  Pending begin(const Collective& c, std::string_view call) {
+    auto [result, requests] = requested(call, c.type, {});
+    for (const auto counts : {c.counts, c.receive_counts}) requests.layouts.emplace_back(counts, call);
+    const auto &send = requests.layouts[0], &receive = requests.layouts[1];
+    const auto own = c.counts.empty() ? Count{0} : send.counts[index(rank())];
+    const auto type = type_of(c.type);
+    const auto count = checked(c.count, call);
+    const void* in = input_of(c, requests.copy);
+    MPI_Request* request = requests.add();
+    int code = MPI_SUCCESS;
+    switch (c.kind) {
+      case CollectiveKind::barrier: code = MPI_Ibarrier(communicator_, request); break;
+      case CollectiveKind::bcast: code = MPIGRAD_MPI(MPI_Ibcast)(c.out, count, type, c.root, communicator_, request); break;
+      case CollectiveKind::reduce:
+        code = MPIGRAD_MPI(MPI_Ireduce)(in, output_of(c), count, type, op_of(c.op, c.type), c.root, communicator_, request);
+        break;
+      case CollectiveKind::allreduce:
+        code = MPIGRAD_MPI(MPI_Iallreduce)(in, c.out, count, type, op_of(c.op, c.type), communicator_, request);
+        break;
+      case CollectiveKind::gather:
+        code = MPIGRAD_MPI(MPI_Igatherv)(in, own, type, c.out, send.counts.data(), send.displacements.data(), type, c.root,
+                                         communicator_, request);
+        break;
+      case CollectiveKind::scatter:
+        code = MPIGRAD_MPI(MPI_Iscatterv)(c.in, send.counts.data(), send.displacements.data(), type, output_of(c), own, type,
+                                          c.root, communicator_, request);
+        break;
+      case CollectiveKind::allgather:
+        code = MPIGRAD_MPI(MPI_Iallgatherv)(in, own, type, c.out, send.counts.data(), send.displacements.data(), type,
+                                            communicator_, request);
+        break;
+      case CollectiveKind::reduce_scatter:
+        code =
+            MPIGRAD_MPI(MPI_Ireduce_scatter)(c.in, c.out, send.counts.data(), type, op_of(c.op, c.type), communicator_, request);
+        break;
+      case CollectiveKind::alltoall:
+        code = MPIGRAD_MPI(MPI_Ialltoallv)(c.in, send.counts.data(), send.displacements.data(), type, c.out,
+                                           receive.counts.data(), receive.displacements.data(), type, communicator_, request);
+        break;
+    }
+    check(code, call);
+    return std::move(result);
+  }
+
+  // What MPI is given for a buffer that is input and output at once.
+  const void* input_of(const Collective& c, std::vector<std::byte>& copy) const {
+    const bool root = rank() == c.root;
+    switch (c.kind) {
+      case CollectiveKind::reduce: {
+        // A copy instead of MPI_IN_PLACE: MPICH 4.0.2 reads a longer message from that constant as if it were an
+        // address unless root is 0.
+        if (!root || c.in != c.out || c.count == 0) return c.in;
+        const auto* bytes = static_cast<const std::byte*>(c.in);
+        copy.assign(bytes, bytes + c.count * size_of(c.type));
+        return copy.data();
+      }
+      case CollectiveKind::allreduce: return c.in == c.out ? MPI_IN_PLACE : c.in;
+      case CollectiveKind::gather: return root && c.in == own_part(c.out, c) ? MPI_IN_PLACE : c.in;
+      case CollectiveKind::allgather: return c.in == own_part(c.out, c) ? MPI_IN_PLACE : c.in;
+      default: return c.in;
+    }
+  }
+  void* output_of(const Collective& c) const {
+    const bool root = rank() == c.root;
+    if (c.kind == CollectiveKind::reduce) return root ? c.out : nullptr;
+    return c.kind == CollectiveKind::scatter && root && c.out == own_part(c.in, c) ? MPI_IN_PLACE : c.out;
+  }
+
   // Already pending: what has been posted is given up where a later post fails.
   std::pair<Pending, Requests&> requested(std::string_view call, DType type, std::span<const Message> receives) const {
     auto made = std::make_unique<Requests>(call, rank(), type, receives);
@@ -232,24 +256,34 @@ class MpiTransport final : public Transport {
   }
 
   MPI_Comm communicator_;
-  std::vector<int> nodes_;
+  Home home_;
   int max_tag_ = 32767;  // what the standard guarantees
 };
 
-// For every rank, the lowest rank that it shares memory with.
-std::vector<int> nodes_of(MPI_Comm communicator) {
+// Of a node a rank is called by the lowest one there.
+Home home_of(MPI_Comm communicator) {
   int rank = 0, size = 0;
   check(MPI_Comm_rank(communicator, &rank), "communicator");
   check(MPI_Comm_size(communicator, &size), "communicator");
   MPI_Comm node = MPI_COMM_NULL;
   check(MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node), "communicator");
-  int lowest = rank;  // rank 0 of `node` is it
-  const int code = MPI_Bcast(&lowest, 1, MPI_INT, 0, node);
+  int lowest = rank, here = 0;  // rank 0 of `node` is the lowest
+  MPI_Comm_size(node, &here);
+  // A launcher may bind each to cores of its own. It fails where there are more than a cpu_set_t has bits: these are enough.
+  cpu_set_t own, cores;
+  CPU_ZERO(&own);
+  CPU_ZERO(&cores);
+  const bool known = sched_getaffinity(0, sizeof(own), &own) == 0;
+  int code = MPI_Bcast(&lowest, 1, MPI_INT, 0, node);
+  if (code == MPI_SUCCESS) code = MPI_Allreduce(&own, &cores, sizeof(cores), MPI_UINT8_T, MPI_BOR, node);
   MPI_Comm_free(&node);
   check(code, "communicator");
-  std::vector<int> nodes(static_cast<std::size_t>(size));
-  check(MPI_Allgather(&lowest, 1, MPI_INT, nodes.data(), 1, MPI_INT, communicator), "communicator");
-  return nodes;
+  Home home{.nodes = std::vector<int>(static_cast<std::size_t>(size))};
+  check(MPI_Allgather(&lowest, 1, MPI_INT, home.nodes.data(), 1, MPI_INT, communicator), "communicator");
+  int crowded = known && here >= CPU_COUNT(&cores) ? 1 : 0;
+  check(MPI_Allreduce(MPI_IN_PLACE, &crowded, 1, MPI_INT, MPI_MAX, communicator), "communicator");
+  home.crowded = crowded != 0;
+  return home;
 }
 
 }  // namespace
@@ -263,7 +297,7 @@ std::shared_ptr<Transport> mpi_transport(MPI_Comm communicator) {
   MPI_Comm own = MPI_COMM_NULL;
   mpi::check(MPI_Comm_dup(communicator, &own), "mpi_transport");
   MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
-  auto made = std::make_shared<mpi::MpiTransport>(own, mpi::nodes_of(own));
+  auto made = std::make_shared<mpi::MpiTransport>(own, mpi::home_of(own));
   require_same_environment(*made);  // before anything is wrapped as the environment asks for
   return made;
 }

@@ -1,6 +1,7 @@
 // The ranks that a launcher has started: MPI's initialisation, and how they end.
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <chrono>
 #include <csignal>
@@ -23,7 +24,9 @@ bool several_hosts = false;
 // to go on and got nothing itself: both waited for ever. Nobody may make progress between the first rank's MPI_Finalize and his
 // own. So all leave a barrier as closely as they can, and then wait without progress until the last one has left it, too.
 void leave_together() {
-  MPI_Barrier(farewell);
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Status status;
+  if (MPI_Ibarrier(farewell, &request) == MPI_SUCCESS) wait(request, status);
   MPI_Comm_free(&farewell);
   if (several_hosts) std::this_thread::sleep_for(std::chrono::milliseconds(100));
 }
@@ -52,7 +55,8 @@ void finalize_at_exit(int status, void*) {
       fmt::print(stderr, "[rank {} of {}] [mpi] this rank has ended and waits for the others to end\n", rank, size);
       told = true;
     }
-    std::this_thread::sleep_for(milliseconds(waited < milliseconds(10) ? 0 : 5));
+    if (waited < milliseconds(10)) sched_yield();
+    else std::this_thread::sleep_for(milliseconds(5));
   }
   // All have ended, and nobody waits for anything but MPI_Finalize: if that does not come back, each ends with its own exit code.
   // Ranks that have failed go first, because a launcher may take the first code that it hears.

@@ -253,7 +253,7 @@ std::vector<StepProgram> own_programs(const GridExtents& grid, const std::vector
   const DescribeOptions options{
       .grid = grid, .grids = layers, .optimizer = [](Parameters& parameters) { return std::make_unique<Adam>(parameters); }};
   const auto trace = [&](int rank) {
-    CosmoFlow net({.filter_divisor = 4});
+    CosmoFlow net({.filters = 4});
     const Shape input{batch, 64, 64, 64, 4};
     build_dry(net, input, options);
     auto step = trace_step(net, input, options, rank, ranks_of(grid), {.events = true});

@@ -99,12 +99,12 @@ double sent_bytes(const std::function<std::unique_ptr<nn::Module>()>& make, cons
 }  // namespace
 
 TEST_CASE("planner: what ranks send in a step is what the trace of it says, in every strategy") {
-  const auto cosmoflow = [] { return std::make_unique<CosmoFlow>(CosmoFlowOptions{.batch_norm = true, .filter_divisor = 8}); };
+  const auto cosmoflow = [] { return std::make_unique<CosmoFlow>(CosmoFlowOptions{.batch_norm = true, .filters = 2}); };
   const auto unet = [] {
     return std::make_unique<UNet3d>(UNet3dOptions{.variant = UNet3dVariant::lbann, .filters = {4, 4, 8, 8}});
   };
   const auto mlperf = [] {
-    return std::make_unique<CosmoFlow>(CosmoFlowOptions{.variant = CosmoFlowVariant::mlperf, .filter_divisor = 8});
+    return std::make_unique<CosmoFlow>(CosmoFlowOptions{.variant = CosmoFlowVariant::mlperf, .filters = 4});
   };
   const auto mlperf_unet = [] { return std::make_unique<UNet3d>(UNet3dOptions{.filters = {4, 4, 8, 8, 8, 8}}); };
   const auto resnet = [] { return std::make_unique<ResNet>(ResNetOptions{.depth = 50, .classes = 4, .width = 8}); };
@@ -129,7 +129,7 @@ TEST_CASE("planner: what ranks send in a step is what the trace of it says, in e
 TEST_CASE("planner: the parts of a step's time add up, and layers' to forward and backward") {
   for (const auto& scheme : schemes()) {
     CAPTURE(std::string(scheme.name));
-    CosmoFlow net({.filter_divisor = 8});
+    CosmoFlow net({.filters = 2});
     auto options = scheme.options;
     options.optimizer = adam;
     const Shape input{2, 16, 16, 16, 4};
@@ -241,7 +241,7 @@ TEST_CASE("planner: what measured ops reach of the peaks, kind by kind") {
 }
 
 TEST_CASE("planner: ops are timed one by one, and each signature once") {
-  CosmoFlow net({.filter_divisor = 8});
+  CosmoFlow net({.filters = 2});
   const Shape input{1, 16, 16, 16, 4};
   build_dry(net, input, {});
   on_ranks(1, [&](const Communicator& world) {

@@ -55,7 +55,7 @@ struct SmallAlexNet : nn::Sequential {
 
 inline std::vector<SplitNetwork> split_networks() {
   const auto cosmoflow = [](bool norm) {
-    return [=] { return std::make_unique<CosmoFlow>(CosmoFlowOptions{.batch_norm = norm, .filter_divisor = 8}); };
+    return [=] { return std::make_unique<CosmoFlow>(CosmoFlowOptions{.batch_norm = norm, .filters = 2}); };
   };
   const auto unet = [](UNet3dVariant variant) {
     return [=] { return std::make_unique<UNet3d>(UNet3dOptions{.variant = variant, .filters = {4, 5, 6, 7}, .classes = 3}); };
