@@ -264,7 +264,7 @@ Cores cores_of_thread() {
   cpu_set_t set;
   CPU_ZERO(&set);
   const bool known = sched_getaffinity(0, sizeof(set), &set) == 0;  // fails with more cores than a cpu_set_t has bits
-  const std::size_t online = std::max(1u, std::thread::hardware_concurrency());
+  static const std::size_t online = std::max(1u, std::thread::hardware_concurrency());  // a file is read for it
   for (std::size_t core = 0; core < Cores::most; ++core)
     if (known ? CPU_ISSET(core, &set) != 0 : core < online) cores.add(core);
   return cores;

@@ -25,6 +25,7 @@ template <class... Arguments>
   detail::throw_error(format, fmt::make_format_args(arguments...));
 }
 
+// Arguments are made whether or not the condition holds: where one takes work, such as to_string(), it is `if (...) fail(...)`.
 template <class... Arguments>
 void require(bool condition, fmt::format_string<Arguments...> format, const Arguments&... arguments) {
   if (!condition) detail::throw_error(format, fmt::make_format_args(arguments...));

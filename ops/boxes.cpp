@@ -19,8 +19,8 @@ Box whole_of(const Shape& shape) {
 std::int64_t elements_of(std::string_view op, const std::vector<Box>& boxes, const Tensor& x) {
   std::int64_t elements = 0;
   for (const auto& box : boxes) {
-    require(box.begin.rank() == x.rank() && intersection(box, whole_of(x.shape())) == box, "[{}] box {} is not part of {}", op,
-            to_string(box), x);
+    if (!(box.begin.rank() == x.rank() && intersection(box, whole_of(x.shape())) == box))
+      fail("[{}] box {} is not part of {}", op, to_string(box), x);
     elements += box.elements();
   }
   return elements;

@@ -71,8 +71,8 @@ Types ConvData::infer(Inputs in) const {
   require(g.dim(4) == w.dim(0), "[conv_data] cotangent has {} channels, weight makes {}: {} and {}", g.dim(4), w.dim(0), g, w);
   require(a.groups > 0 && w.dim(0) % a.groups == 0, "[conv_data] {} channels are not a multiple of {} groups: weight {}",
           w.dim(0), a.groups, w);
-  require(outputs(extent, spatial_extent(w), a) == spatial_extent(g),
-          "[conv_data] extent ({}) does not give outputs like {} with weight {}", joined(extent, ", "), g, w);
+  if (outputs(extent, spatial_extent(w), a) != spatial_extent(g))
+    fail("[conv_data] extent ({}) does not give outputs like {} with weight {}", joined(extent, ", "), g, w);
   return {{with_spatial(g.dim(0), extent, w.dim(4) * a.groups), g.dtype()}};
 }
 Cost ConvData::cost(Inputs in, Outputs out) const { return multiply_add_cost(in[0], in[1], in, out); }
@@ -86,8 +86,8 @@ Types ConvWeight::infer(Inputs in) const {
   const auto &x = in[0], &g = in[1];
   require_operands(traits().name, x, g);
   require_window(traits().name, kernel, a.stride, a.dilation);
-  require(x.dim(0) == g.dim(0) && outputs(spatial_extent(x), kernel, a) == spatial_extent(g),
-          "[conv_weight] kernel ({}) does not take {} to {}", joined(kernel, ", "), x, g);
+  if (!(x.dim(0) == g.dim(0) && outputs(spatial_extent(x), kernel, a) == spatial_extent(g)))
+    fail("[conv_weight] kernel ({}) does not take {} to {}", joined(kernel, ", "), x, g);
   require(a.groups > 0 && x.dim(4) % a.groups == 0 && g.dim(4) % a.groups == 0,
           "[conv_weight] channels are not multiples of {} groups: {} and {}", a.groups, x, g);
   return {{with_spatial(g.dim(4), kernel, x.dim(4) / a.groups), x.dtype()}};
@@ -122,11 +122,12 @@ Extent3 spatial_extent(const Tensor& x) { return {x.dim(1), x.dim(2), x.dim(3)};
 void require_kernel_fits(std::string_view op, const Extent3& extent, const Extent3& kernel, const ConvAttributes& a) {
   for (std::size_t i = 0; i < 3; ++i) {
     const auto padded = extent[i] + a.padding_low[i] + a.padding_high[i], reach = a.dilation[i] * (kernel[i] - 1) + 1;
-    require(extent[i] == 0 || reach <= padded,
-            "[{}] the kernel reaches over {} elements, the padded input has {} in dimension {}: input ({}), kernel ({}), padding "
-            "({}) and ({}), dilation ({})",
-            op, reach, padded, i + 1, joined(extent, ", "), joined(kernel, ", "), joined(a.padding_low, ", "),
-            joined(a.padding_high, ", "), joined(a.dilation, ", "));
+    if (!(extent[i] == 0 || reach <= padded))
+      fail(
+          "[{}] the kernel reaches over {} elements, the padded input has {} in dimension {}: input ({}), kernel ({}), padding "
+          "({}) and ({}), dilation ({})",
+          op, reach, padded, i + 1, joined(extent, ", "), joined(kernel, ", "), joined(a.padding_low, ", "),
+          joined(a.padding_high, ", "), joined(a.dilation, ", "));
   }
 }
 

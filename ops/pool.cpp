@@ -12,7 +12,7 @@ namespace {
 
 Types resized(std::string_view op, const Tensor& x, const Extent3& from, const Extent3& to) {
   require(x.rank() == 5 && is_floating(x.dtype()), "[{}] needs a floating-point [N, D, H, W, C]: {}", op, x);
-  require(spatial_extent(x) == from, "[{}] extent ({}) was expected: {}", op, joined(from, ", "), x);
+  if (spatial_extent(x) != from) fail("[{}] extent ({}) was expected: {}", op, joined(from, ", "), x);
   return {{Shape{x.dim(0), to[0], to[1], to[2], x.dim(4)}, x.dtype()}};
 }
 

@@ -64,8 +64,8 @@ std::vector<int> normalised(const char* op, const Tensor& x, const std::vector<i
   std::vector<int> result;
   for (const int axis : axes) result.push_back(checked_dimension(op, axis, x.rank()));
   std::sort(result.begin(), result.end());
-  require(std::adjacent_find(result.begin(), result.end()) == result.end(), "[{}] a dimension is named twice: {}", op,
-          joined(axes, ", "));
+  if (std::adjacent_find(result.begin(), result.end()) != result.end())
+    fail("[{}] a dimension is named twice: {}", op, joined(axes, ", "));
   return result;
 }
 

@@ -163,13 +163,13 @@ Tensor reshape(const Tensor& x, const std::vector<std::int64_t>& extents) {
   std::int64_t known = 1;
   for (std::size_t d = 0; d < extents.size(); ++d) {
     require(extents[d] >= -1, "[reshape] extent {} is not possible", extents[d]);
-    require(extents[d] >= 0 || unknown < 0, "[reshape] only one extent may be -1: [{}]", joined(extents, ", "));
+    if (!(extents[d] >= 0 || unknown < 0)) fail("[reshape] only one extent may be -1: [{}]", joined(extents, ", "));
     if (extents[d] < 0) unknown = static_cast<int>(d);
     else known *= extents[d];
     shape.push_back(std::max<std::int64_t>(extents[d], 0));
   }
   if (unknown >= 0) {
-    require(known > 0 && x.elements() % known == 0, "[reshape] {} does not fit [{}]", x, joined(extents, ", "));
+    if (!(known > 0 && x.elements() % known == 0)) fail("[reshape] {} does not fit [{}]", x, joined(extents, ", "));
     shape[unknown] = x.elements() / known;
   }
   return reshape(x, shape);
@@ -220,7 +220,7 @@ Tensor permute(const Tensor& x, const std::vector<int>& order) {
   std::sort(sorted.begin(), sorted.end());
   std::vector<int> identity(static_cast<std::size_t>(x.rank()));
   std::iota(identity.begin(), identity.end(), 0);
-  require(sorted == identity, "[permute] ({}) is not a permutation of the dimensions of {}", joined(order, ", "), x);
+  if (sorted != identity) fail("[permute] ({}) is not a permutation of the dimensions of {}", joined(order, ", "), x);
   return from == identity ? x : mpigrad::apply(ops::Permute{from}, {x});
 }
 

@@ -76,10 +76,10 @@ struct Planner {
   Cuts asked_cuts(std::size_t axis) const {
     if (a.outputs.cuts.empty()) return balanced_cuts(out, layout.grid->extents[axis]);
     const auto& cuts = a.outputs.cuts;
-    require(static_cast<int>(cuts.size()) == layout.grid->extents[axis] + 1 && cuts.front() == 0 && cuts.back() == out &&
-                std::is_sorted(cuts.begin(), cuts.end()),
-            "[{}] cuts {} do not divide {} output channels among {} ranks", op, joined(cuts, ", "), out,
-            layout.grid->extents[axis]);
+    if (!(static_cast<int>(cuts.size()) == layout.grid->extents[axis] + 1 && cuts.front() == 0 && cuts.back() == out &&
+          std::is_sorted(cuts.begin(), cuts.end())))
+      fail("[{}] cuts {} do not divide {} output channels among {} ranks", op, joined(cuts, ", "), out,
+           layout.grid->extents[axis]);
     return cuts;
   }
 
@@ -98,8 +98,9 @@ struct Planner {
   }
 
   void require_equal(const char* what, const Cuts& found, const Cuts& expected) const {
-    require(found == expected, "[{}] {} are cut at {}, which does not fit {}; redistribute one: {} and {}", op, what,
-            joined(found, "|"), joined(expected, "|"), x, w);
+    if (found != expected)
+      fail("[{}] {} are cut at {}, which does not fit {}; redistribute one: {} and {}", op, what, joined(found, "|"),
+           joined(expected, "|"), x, w);
   }
 
   AxisPlan grouped(std::size_t axis, bool asked) const {

@@ -34,7 +34,7 @@ bool covers(const std::vector<BoxPart>& received, const Box& box) {
 }
 
 TensorType covering(std::string_view op, const Tensor& x, const Box& has, const Box& gets) {
-  require(x.shape() == has.extents(), "[{}] the plan says this rank has box {}: {}", op, to_string(has), x);
+  if (x.shape() != has.extents()) fail("[{}] the plan says this rank has box {}: {}", op, to_string(has), x);
   return {gets.extents(), x.dtype()};
 }
 
@@ -246,9 +246,9 @@ Tensor exchange(const Tensor& x, const Communicator& comm, const BoxPlanPtr& pla
   const auto incoming = received_parts(*plan, comm.rank());
   for (std::size_t i = 0; i < incoming.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
-      require(intersection(incoming[i].box, incoming[j].box).elements() == 0,
-              "[exchange] ranks {} and {} both have part of box {}", incoming[j].peer, incoming[i].peer,
-              to_string(plan->need[static_cast<std::size_t>(comm.rank())]));
+      if (intersection(incoming[i].box, incoming[j].box).elements() != 0)
+        fail("[exchange] ranks {} and {} both have part of box {}", incoming[j].peer, incoming[i].peer,
+             to_string(plan->need[static_cast<std::size_t>(comm.rank())]));
   return mpigrad::apply(ops::Exchange{comm, plan}, {x});
 }
 

@@ -15,8 +15,8 @@ Grid::Grid(const Communicator& world, std::vector<std::string> axis_names, std::
   // The text of an error is made where there is one: planners make thousands of grids.
   const bool positive = std::all_of(extents.begin(), extents.end(), [](int extent) { return extent > 0; });
   if (positive && ranks() == world.size()) return;
-  require(positive, "[grid] extents are at least 1, got {}", joined(extents, " x "));
-  require(ranks() == world.size(), "[grid] {} = {} does not match {} ranks", joined(extents, " x "), ranks(), world.size());
+  if (!positive) fail("[grid] extents are at least 1, got {}", joined(extents, " x "));
+  if (ranks() != world.size()) fail("[grid] {} = {} does not match {} ranks", joined(extents, " x "), ranks(), world.size());
 }
 
 std::vector<int> Grid::members(const std::vector<int>& free) const {
@@ -66,7 +66,7 @@ GridPtr make_grid(const Communicator& world, const GridExtents& e, Overlap overl
 
 const Grid& grid_of(const Layout& layout) {
   const auto* grid = dynamic_cast<const Grid*>(layout.grid.get());
-  require(grid != nullptr, "[layout] its grid has no communicators: {}", to_string(layout));
+  if (grid == nullptr) fail("[layout] its grid has no communicators: {}", to_string(layout));
   return *grid;
 }
 
@@ -104,12 +104,12 @@ LayoutPtr input_layout(const GridPtr& grid, const Shape& global) {
 
 LayoutPtr with_cuts(const LayoutPtr& layout, int dimension, std::vector<std::int64_t> cuts) {
   const int axis = layout->axis_of(dimension);
-  require(axis >= 0, "[layout] dimension {} is not split: {}", dimension, to_string(*layout));
+  if (axis < 0) fail("[layout] dimension {} is not split: {}", dimension, to_string(*layout));
   const auto a = static_cast<std::size_t>(axis);
-  require(static_cast<int>(cuts.size()) == layout->grid->extents[a] + 1 && cuts.front() == 0 &&
-              cuts.back() == layout->global[dimension] && std::is_sorted(cuts.begin(), cuts.end()),
-          "[layout] cuts {} do not divide {} elements among {} ranks", joined(cuts, ", "), layout->global[dimension],
-          layout->grid->extents[a]);
+  if (!(static_cast<int>(cuts.size()) == layout->grid->extents[a] + 1 && cuts.front() == 0 &&
+        cuts.back() == layout->global[dimension] && std::is_sorted(cuts.begin(), cuts.end())))
+    fail("[layout] cuts {} do not divide {} elements among {} ranks", joined(cuts, ", "), layout->global[dimension],
+         layout->grid->extents[a]);
   Layout result = *layout;
   result.axes[a].cuts = std::move(cuts);
   return std::make_shared<Layout>(std::move(result));

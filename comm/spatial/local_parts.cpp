@@ -16,9 +16,9 @@ WindowedPlan windowed_plan(const Layout& layout, const Extent3& extents, std::in
   WindowedPlan result;
   Layout out = layout;
   for (std::size_t i = 0; i < 3; ++i) out.global[static_cast<int>(i) + 1] = extents[i];
-  require(!layout.has(Placement::share), "[window] of a share; make it whole with redistribute() first: {}", to_string(layout));
-  require(layout.axis_of(4) < 0 || channels == layout.global[4], "[window] makes {} channels of others, which are split: {}",
-          channels, to_string(layout));
+  if (layout.has(Placement::share)) fail("[window] of a share; make it whole with redistribute() first: {}", to_string(layout));
+  if (!(layout.axis_of(4) < 0 || channels == layout.global[4]))
+    fail("[window] makes {} channels of others, which are split: {}", channels, to_string(layout));
   out.global[4] = channels;
 
   std::array<std::vector<WindowPart>, 3> parts;
@@ -38,18 +38,26 @@ WindowedPlan windowed_plan(const Layout& layout, const Extent3& extents, std::in
   const auto& grid = grid_of(layout);
   const auto group = grid.along(result.axes);
   auto plan = std::make_shared<BoxPlan>();
-  for (const int r : grid.members(result.axes)) {
-    const auto at = grid.coordinates(r);
-    Box have = layout.box(r), need = have;
-    for (const int a : result.axes) {
-      const int dimension = layout.axes[static_cast<std::size_t>(a)].dimension;
-      const auto& part =
-          parts[static_cast<std::size_t>(dimension - 1)][static_cast<std::size_t>(at[static_cast<std::size_t>(a)])];
-      need.begin[dimension] = part.begin, need.end[dimension] = part.end;
-    }
-    result.moves = result.moves || !(have == need);
-    plan->have.push_back(std::move(have));
-    plan->need.push_back(std::move(need));
+  plan->have = plan->need = {layout.box(grid.rank)};
+  // In the order of Grid::members: the last axis runs fastest. Thousands of ranks make as many boxes for every op.
+  for (const int a : result.axes) {
+    const auto& axis = layout.axes[static_cast<std::size_t>(a)];
+    const auto& along = parts[static_cast<std::size_t>(axis.dimension - 1)];
+    const auto multiply = [&](std::vector<Box>& boxes, const auto& range_of) {
+      std::vector<Box> more;
+      more.reserve(boxes.size() * along.size());
+      for (const auto& box : boxes)
+        for (std::size_t at = 0; at < along.size(); ++at) {
+          auto& made = more.emplace_back(box);
+          std::tie(made.begin[axis.dimension], made.end[axis.dimension]) = range_of(at);
+        }
+      boxes = std::move(more);
+    };
+    const auto own = [&](std::size_t at) { return std::pair{axis.cuts[at], axis.cuts[at + 1]}; };
+    const auto needed = [&](std::size_t at) { return std::pair{along[at].begin, along[at].end}; };
+    multiply(plan->have, own);
+    multiply(plan->need, needed);
+    for (std::size_t at = 0; at < along.size(); ++at) result.moves = result.moves || own(at) != needed(at);
   }
   result.boxes = std::move(plan);
   return result;

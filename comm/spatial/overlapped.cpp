@@ -101,8 +101,8 @@ Halos halos_of(const Tensor& x, const WindowedPlan& plan) {
     result.received_rows.push_back(part.box.elements());
     const auto slab =
         std::find_if(result.slabs.begin(), result.slabs.end(), [&](const Slab& s) { return contains(s.box, part.box); });
-    require(slab != result.slabs.end(), "[conv] box {} of rank {} is in no slab around {}", to_string(part.box), part.peer,
-            to_string(have));
+    if (slab == result.slabs.end())
+      fail("[conv] box {} of rank {} is in no slab around {}", to_string(part.box), part.peer, to_string(have));
     if (slab->parts.empty()) slab->first = arrived;
     slab->parts.push_back(relative(part.box, slab->box));
     arrived += part.box.elements();

@@ -22,8 +22,8 @@ bool sends(const Layout& layout, const std::vector<int>& axes, int rank) {
 }  // namespace
 
 Types Redistribute::infer(Inputs in) const {
-  require(in[0].shape() == from->box().extents(), "[redistribute] the local part of {} is {}: {}", to_string(*from),
-          from->box().extents(), in[0]);
+  if (in[0].shape() != from->box().extents())
+    fail("[redistribute] the local part of {} is {}: {}", to_string(*from), from->box().extents(), in[0]);
   return {{to->box().extents(), in[0].dtype()}};
 }
 
@@ -63,11 +63,11 @@ void Redistribute::run(Inputs in, Outputs out) const {
 
 Tensor redistribute(const Tensor& x, const LayoutPtr& to) {
   require(x.layout() && to, "[redistribute] the tensor and the target need layouts: {}", x);
-  require(x.layout()->global == to->global, "[redistribute] global shapes differ: {} to {}", x, to_string(*to));
+  if (x.layout()->global != to->global) fail("[redistribute] global shapes differ: {} to {}", x, to_string(*to));
   require(x.layout()->grid->ranks() == to->grid->ranks(), "[redistribute] layouts over {} and {} ranks",
           x.layout()->grid->ranks(), to->grid->ranks());
-  require(to->grid == x.layout()->grid || !to->has(Placement::share), "[redistribute] only once() makes a share: {} to {}", x,
-          to_string(*to));
+  if (!(to->grid == x.layout()->grid || !to->has(Placement::share)))
+    fail("[redistribute] only once() makes a share: {} to {}", x, to_string(*to));
   if (*x.layout() == *to) return x;
   Layout from = *x.layout();
   Tensor local = x.without_layout();
@@ -75,8 +75,8 @@ Tensor redistribute(const Tensor& x, const LayoutPtr& to) {
   // Shares first, axis by axis.
   for (std::size_t a = 0; a < from.axes.size(); ++a) {
     if (from.axes[a].placement != Placement::share) {
-      require(to->grid != from.grid || to->axes[a].placement != Placement::share,
-              "[redistribute] only once() makes a share: {} to {}", x, to_string(*to));
+      if (!(to->grid != from.grid || to->axes[a].placement != Placement::share))
+        fail("[redistribute] only once() makes a share: {} to {}", x, to_string(*to));
       continue;
     }
     if (to->grid == from.grid && to->axes[a].placement == Placement::share) continue;
@@ -94,9 +94,9 @@ Tensor redistribute(const Tensor& x, const LayoutPtr& to) {
     }
   }
   if (from == *to) return local.with_layout(to);
-  require(!from.has(Placement::share),
-          "[redistribute] a share along one axis cannot be rearranged along others; make it whole first: {} to {}", x,
-          to_string(*to));
+  if (from.has(Placement::share))
+    fail("[redistribute] a share along one axis cannot be rearranged along others; make it whole first: {} to {}", x,
+         to_string(*to));
   return mpigrad::apply(ops::Redistribute{std::make_shared<Layout>(from), to}, {local}).with_layout(to);
 }
 

@@ -76,7 +76,8 @@ void walk_row(const From* in, To* out, const Walk& w, F f) {
 template <class From, class To, class F>
 void walk(const From* from, To* to, const Walk& w, F f) {
   const bool rows = w.in[2] == w.channels && w.out[2] == w.channels;
-#pragma omp parallel for collapse(2) schedule(static)
+  constexpr std::int64_t parallel_from = 1 << 14;  // pictures of few cells are done before a second thread has woken
+#pragma omp parallel for collapse(2) schedule(static) if (w.count[0] * w.count[1] * w.count[2] * w.channels >= parallel_from)
   for (std::int64_t d = 0; d < w.count[0]; ++d)
     for (std::int64_t h = 0; h < w.count[1]; ++h) {
       const From* in = from + d * w.in[0] + h * w.in[1];

@@ -7,6 +7,8 @@
 namespace mpigrad::data {
 namespace {
 
+constexpr std::int64_t parallel_from = 1 << 12;  // cells; below it a second thread costs more than it does
+
 // Cubic B-splines at t in [0, 1) between two control points: of the one before, both, and the one behind.
 std::array<float, 4> spline_weights(double t) {
   const double u = 1 - t;
@@ -58,7 +60,7 @@ void Deformation::for_cells(const Box& block, F f) const {
       const double first = std::floor(at);
       columns[a].push_back({static_cast<std::int64_t>(first), spline_weights(at - first)});
     }
-#pragma omp parallel for collapse(2) schedule(static)
+#pragma omp parallel for collapse(2) schedule(static) if (count.elements() >= parallel_from)
   for (std::int64_t d = 0; d < count[0]; ++d)
     for (std::int64_t h = 0; h < count[1]; ++h) {
       const auto &of_d = columns[0][static_cast<std::size_t>(d)], &of_h = columns[1][static_cast<std::size_t>(h)];
@@ -147,7 +149,7 @@ void change_values(const Intensity& o, const Philox& random, const Shape& window
   const double factor = between(0, 1 - o.contrast, 1 + o.contrast), shift = between(1, -o.brightness, o.brightness);
   const double deviation = between(2, 0, o.noise);
   const auto count = block.extents();
-#pragma omp parallel for collapse(2) schedule(static)
+#pragma omp parallel for collapse(2) schedule(static) if (count.elements() * channels >= parallel_from)
   for (std::int64_t d = 0; d < count[0]; ++d)
     for (std::int64_t h = 0; h < count[1]; ++h) {
       const auto first = ((block.begin[0] + d) * window[1] + block.begin[1] + h) * window[2] + block.begin[2];

@@ -131,7 +131,7 @@ void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, T* me
   std::vector<double> partial(static_cast<std::size_t>((blocks.count + 1) * 2 * channels), 0.0);
   double* parts = partial.data();
   ParallelErrors errors;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (blocks.count > 1)
   for (std::int64_t b = 0; b < blocks.count; ++b)
     errors.guard([&] {
       double* block_mean = parts + (b + 1) * 2 * channels;
@@ -167,7 +167,7 @@ template <class T>
 void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b, double slope,
                     T* y) {
   const std::int64_t chunk = blocks_of(rows, channels).chunk, chunks = ceil_div(rows, chunk);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (chunks > 1)
   for (std::int64_t i = 0; i < chunks; ++i)
     affine(std::min(chunk, rows - i * chunk), channels, x + i * chunk * channels, m, a, b, slope, y + i * chunk * channels);
 }
@@ -177,7 +177,7 @@ void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T*
   const Blocks blocks = blocks_of(rows, channels);
   std::vector<double> partial(static_cast<std::size_t>((blocks.count + 1) * 2 * channels), 0.0);
   double* parts = partial.data();
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (blocks.count > 1)
   for (std::int64_t b = 0; b < blocks.count; ++b) {
     const std::int64_t first = b * blocks.rows, n = std::min(blocks.rows, rows - first);
     double* block = parts + (b + 1) * 2 * channels;
@@ -194,7 +194,7 @@ void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T*
 template <class T>
 void bias_activation(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, double slope, T* y) {
   const std::int64_t chunk = blocks_of(rows, channels).chunk, chunks = ceil_div(rows, chunk);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (chunks > 1)
   for (std::int64_t i = 0; i < chunks; ++i)
     leaky_bias(std::min(chunk, rows - i * chunk), channels, x + i * chunk * channels, bias, slope, y + i * chunk * channels);
 }
@@ -205,7 +205,7 @@ void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* 
   const Blocks blocks = blocks_of(rows, channels);
   std::vector<double> partial(static_cast<std::size_t>((blocks.count + 1) * channels), 0.0);
   double* parts = partial.data();
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (blocks.count > 1)
   for (std::int64_t b = 0; b < blocks.count; ++b) {
     const std::int64_t end = std::min(rows, (b + 1) * blocks.rows);
     for (std::int64_t r = b * blocks.rows; r < end; r += blocks.chunk) {

@@ -10,6 +10,8 @@ namespace mpigrad::cpu {
 
 namespace {
 
+constexpr std::int64_t parallel_from = 1 << 12;  // elements; below it a second thread costs more than it does
+
 // A value takes the place if there is none yet, if it is larger, or if it is the first NaN.
 template <class T>
 MPIGRAD_BODY void max_row_body(std::int64_t channels, std::int32_t tap, const T* __restrict x, T* __restrict best,
@@ -51,7 +53,7 @@ std::int32_t tap_index(const PoolProblem& p, std::int64_t d, std::int64_t h, std
 template <class T>
 void max_pool_forward(const PoolProblem& p, const T* x, T* y, std::int32_t* winner) {
   const std::int64_t rows = p.batch * p.out[0] * p.out[1];
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (rows * p.out[2] * p.channels * volume(p.kernel) > parallel_from)
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t oh = row % p.out[1], od = row / p.out[1] % p.out[0], n = row / p.out[1] / p.out[0];
     const std::int64_t d0 = od * p.stride[0] - p.pad_low[0], h0 = oh * p.stride[1] - p.pad_low[1];
@@ -78,7 +80,7 @@ void max_pool_forward(const PoolProblem& p, const T* x, T* y, std::int32_t* winn
 template <class T>
 void max_pool_scatter(const PoolProblem& p, const T* gy, const std::int32_t* winner, T* gx) {
   const std::int64_t rows = p.batch * p.in[0] * p.in[1];
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (rows * p.in[2] * p.channels * volume(p.kernel) > parallel_from)
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t ih = row % p.in[1], id = row / p.in[1] % p.in[0], n = row / p.in[1] / p.in[0];
     std::fill_n(gx + row * p.in[2] * p.channels, p.in[2] * p.channels, T{0});
@@ -104,7 +106,7 @@ void max_pool_scatter(const PoolProblem& p, const T* gy, const std::int32_t* win
 template <class T>
 void max_pool_gather(const PoolProblem& p, const T* x, const std::int32_t* winner, T* y) {
   const std::int64_t rows = p.batch * p.out[0] * p.out[1], plane = p.kernel[1] * p.kernel[2];
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (rows * p.out[2] * p.channels > parallel_from)
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t oh = row % p.out[1], od = row / p.out[1] % p.out[0], n = row / p.out[1] / p.out[0];
     const std::int64_t d0 = od * p.stride[0] - p.pad_low[0], h0 = oh * p.stride[1] - p.pad_low[1];

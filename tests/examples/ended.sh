@@ -25,7 +25,7 @@ run "$tools/pack" --data "$work/scans" --validation-fraction 0.3 --out "$work/sc
 judge 'scans' succeeds
 
 # ---- trainings that are ended go on as if they had not been
-long="train --data $universes --epochs 4 --dtype float64 --test-fraction 0.3 --checkpoint-steps 1"
+long="train --data $universes --filters 2 --epochs 12 --dtype float64 --test-fraction 0.3 --checkpoint-steps 1"
 batch="--batch 2"
 losses() { cut -d, -f 1-3 "$1/metrics.csv"; }
 says_error() { succeeds && grep -q -e "$1" "$work/err"; }
@@ -55,11 +55,11 @@ says_error() { succeeds && grep -q -e "$1" "$work/err"; }
     judge "SIG$signal: it goes on from its newest checkpoint" says_error 'going on from .*checkpoint.h5'
     judge "SIG$signal: the losses of a training that was not ended" test "$(losses "$work/whole")" = "$(losses "$work/by-$signal")"
   done
-  run "$cosmoflow" $long $batch --time-limit 0.01 --keep-checkpoints 2 --out "$work/limited"
+  run "$cosmoflow" $long $batch --time-limit 0.0001 --keep-checkpoints 2 --out "$work/limited"
   judge '--time-limit: exit code 75' test "$status" = 75
-  run "$cosmoflow" train --data "$universes" --batch 4 --epochs 1 --dtype float64 --test-fraction 0.3 --out "$work/limited"
+  run "$cosmoflow" train --data "$universes" --filters 2 --batch 4 --epochs 1 --dtype float64 --test-fraction 0.3 --out "$work/limited"
   judge 'another training there, which a signal would let write one, too, is refused' refuses_once 'limited/checkpoint.h5 exists'
-  ranks 2 "$cosmoflow" $long $batch --grid depth=2 --time-limit 0.01 --keep-checkpoints 2 --resume --out "$work/limited"
+  ranks 2 "$cosmoflow" $long $batch --grid depth=2 --time-limit 0.0001 --keep-checkpoints 2 --resume --out "$work/limited"
   judge '--time-limit on two ranks, which go on from one: exit code 75' test "$status" = 75
   run "$cosmoflow" $long --batch 3 --resume "$work/limited/checkpoint-2.h5" --out "$work/other"
   judge 'an epoch of other steps than the one in whose middle it ended is refused' refuses_once '2 steps into an epoch of 3; now an epoch has 2'
@@ -69,33 +69,33 @@ says_error() { succeeds && grep -q -e "$1" "$work/err"; }
   judge 'the one before is gone on from' says_error 'going on from .*limited/checkpoint-[0-9]*.h5'
   run "$cosmoflow" $long $batch --seed 5 --resume --out "$work/limited"
   judge 'another training is refused, and no older checkpoint looked for' refuses_once 'limited/checkpoint.h5 was trained with seed 1, now it is 5'
-  run "$cosmoflow" train --data "$universes" --batch 4 --epochs 1 --dtype float64 --test-fraction 0.3 --out "$work/results"
-  run "$cosmoflow" train --data "$universes" --batch 4 --epochs 1 --dtype float64 --test-fraction 0.3 --resume --out "$work/results"
+  run "$cosmoflow" train --data "$universes" --filters 2 --batch 4 --epochs 1 --dtype float64 --test-fraction 0.3 --out "$work/results"
+  run "$cosmoflow" train --data "$universes" --filters 2 --batch 4 --epochs 1 --dtype float64 --test-fraction 0.3 --resume --out "$work/results"
   judge 'results without a checkpoint are not replaced by --resume' refuses_once 'results/weights.h5 exists'
   # A job that dies before the first checkpoint that it was asked for has one of its start, and comes again.
-  alone="train --data $universes --dtype float64 --test-fraction 0.3 --batch 2 --checkpoint-minutes 1000 --mllog --resume"
+  alone="train --data $universes --filters 2 --dtype float64 --test-fraction 0.3 --batch 2 --checkpoint-minutes 1000 --mllog --resume"
   "$cosmoflow" $alone --epochs 4000 --quiet --out "$work/early" >"$work/out" 2>"$work/err" &
   child=$!
   waited=0
-  while [ ! -e "$work/early/metrics.csv" ] && [ "$waited" -lt 600 ]; do sleep 0.1; waited=$((waited + 1)); done
+  while [ ! -e "$work/early/metrics.csv" ] && [ "$waited" -lt 6000 ]; do sleep 0.01; waited=$((waited + 1)); done
   kill -KILL "$child"
   wait "$child" || status=$?
-  run "$cosmoflow" $alone --epochs 4 --out "$work/early"
+  run "$cosmoflow" $alone --epochs 12 --out "$work/early"
   judge 'a job that died before its first checkpoint begins again' says_error 'going on from .*checkpoint.h5: 0 epochs and 0 steps'
   judge 'and has the losses of one that did not' test "$(losses "$work/whole")" = "$(losses "$work/early")"
-  run "$cosmoflow" $alone --epochs 4 --out "$work/early"
-  judge 'one that is over is not trained again' says_error 'going on from .*checkpoint.h5: 4 epochs and 0 steps'
+  run "$cosmoflow" $alone --epochs 12 --out "$work/early"
+  judge 'one that is over is not trained again' says_error 'going on from .*checkpoint.h5: 12 epochs and 0 steps'
   # Weights cut along filters and channels at once, and on from there on another grid.
-  threads 4 "$cosmoflow" $long $batch --grid filter=2,channel=2 --time-limit 0.01 --out "$work/twice"
+  threads 4 "$cosmoflow" $long $batch --grid filter=2,channel=2 --time-limit 0.0001 --out "$work/twice"
   judge 'filters and channels at once: a limit ends it' test "$status" = 75
   threads 2 "$cosmoflow" $long $batch --grid depth=2 --resume --out "$work/twice"
   judge 'on another grid it goes on' says_error 'going on from .*checkpoint.h5'
   judge 'and has the losses of one rank' near_losses "$work/whole/metrics.csv" "$work/twice/metrics.csv"
   # From a file of another folder: this one has checkpoints of its own then.
-  run "$cosmoflow" ${alone% --resume} --epochs 5 --resume "$work/whole/checkpoint.h5" --out "$work/elsewhere"
-  judge 'from a file of another folder' says_error 'epoch 5/5'
-  run "$cosmoflow" $alone --epochs 5 --out "$work/elsewhere"
-  judge 'the folder that it goes on in has a checkpoint, too' says_error 'going on from .*elsewhere/checkpoint.h5: 5 epochs'
+  run "$cosmoflow" ${alone% --resume} --epochs 13 --resume "$work/whole/checkpoint.h5" --out "$work/elsewhere"
+  judge 'from a file of another folder' says_error 'epoch 13/13'
+  run "$cosmoflow" $alone --epochs 13 --out "$work/elsewhere"
+  judge 'the folder that it goes on in has a checkpoint, too' says_error 'going on from .*elsewhere/checkpoint.h5: 13 epochs'
   mkdir "$work/empty"
   run "$cosmoflow" $long $batch --resume "$work/empty" --out "$work/other"
   judge 'a folder without checkpoints is refused' refuses_once 'no checkpoint in .*empty can be gone on from'

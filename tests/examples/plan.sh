@@ -160,6 +160,7 @@ judge 'more ranks than samples, images split' holds "d['best']['pr'] > 1"
 
 best() { run "$plan" best "$@"; }
 best --network cosmoflow --size 512 --machine "$machines/perlmutter.toml" --ranks 2048 --batch 64 --json
+cp "$work/out" "$work/huge.json"
 judge 'a plan for 2,048 ranks' holds "len(d['plans']) == 5 and d['plans'][0]['fits'] and d['plans'][0]['seconds_per_step'] > 0"
 best --network cosmoflow --size 512 --machine "$machines/perlmutter.toml" --ranks 2048 --batch 64 --plot "$work/plan.png"
 judge 'the same as a table' says 'mpiexec -n 2048 build/examples/cosmoflow train --data DATA --batch 64 --grid sample='
@@ -187,7 +188,7 @@ best --network cosmoflow --size 32 --machine "$work/one.toml" --ranks 1 --batch 
 judge 'a plan of what was measured' holds "d['plans'][0]['measured_share'] > 0.99"
 best --network cosmoflow --size 32 --machine "$work/two.toml" --ranks 2 --batch 2 --precision float32 --json
 judge 'on two ranks' holds "d['plans'][0]['measured_share'] > 0.5"
-ranks 2 "$plan" calibrate --networks cosmoflow --size 16 --minutes 0.2 --brief --out "$work/brief.toml"
+ranks 2 "$plan" calibrate --networks cosmoflow --size 16 --minutes 0.02 --brief --out "$work/brief.toml"
 judge 'a machine file of a few lines' says 'written to'
 judge 'has no times of ops' sh -c "! grep -q 'ops = ' '$work/brief.toml' && test \"\$(wc -l <'$work/brief.toml')\" -lt 60"
 best --network unet3d --size 32 --machine "$work/brief.toml" --ranks 2 --batch 2 --json
@@ -251,8 +252,7 @@ run "$plan" simulate --network unet3d --machine "$machines/jupiter.toml" --grid 
 judge 'weights in parts, blocks computed again' says 'recomputed, weights in parts'
 # What is planned can be simulated, layers with grids of their own included: those that choose samples, space, filters and channels.
 proposed() {
-  best "$@" --json
-  python3 -c "import json, sys; print('\n'.join(p['simulation'] for p in json.load(open(sys.argv[1]))['plans']))" "$work/out" >"$work/proposed"
+  python3 -c "import json, sys; print('\n'.join(p['simulation'] for p in json.load(open(sys.argv[1]))['plans']))" "$1" >"$work/proposed"
   whole=0 own=0
   while read -r command; do
     # shellcheck disable=SC2086  # several words
@@ -263,9 +263,13 @@ proposed() {
   done <"$work/proposed"
   [ "$whole" -eq 5 ] && [ "$own" -ge 1 ]
 }
-judge 'plans of 2,048 ranks, simulated' proposed --network cosmoflow --size 512 --machine "$machines/perlmutter.toml" --ranks 2048 --batch 64
-judge 'plans of a network of images, simulated' proposed --network alexnet --machine "$machines/h200_node.toml" --ranks 8 --batch 4
-judge 'plans where messages are slow, simulated' proposed --network unet3d --size 32 --machine "$work/slow.toml" --ranks 4 --batch 1
+judge 'plans of 2,048 ranks, simulated' proposed "$work/huge.json"
+best --network alexnet --machine "$machines/h200_node.toml" --ranks 8 --batch 4 --json
+cp "$work/out" "$work/images.json"
+judge 'plans of a network of images, simulated' proposed "$work/images.json"
+best --network unet3d --size 32 --machine "$work/slow.toml" --ranks 4 --batch 1 --json
+cp "$work/out" "$work/slow.json"
+judge 'plans where messages are slow, simulated' proposed "$work/slow.json"
 run "$plan" simulate --network cosmoflow --machine "$machines/jupiter.toml" --grid depth=2 --batch 2 --grid-of conv9:sample=2
 judge 'a grid of a layer that there is not' refuses_arguments 'no layer with weights is called conv9'
 run "$plan" simulate --network cosmoflow --machine "$machines/jupiter.toml" --grid depth=2 --batch 2 --grid-of conv5:sample=4
@@ -283,8 +287,9 @@ if [ -d "$scans/images" ]; then
   mkdir -p "$work/scans/images" "$work/scans/labels"
   for scan in $(ls "$scans/images" | head -n 4); do cp "$scans/images/$scan" "$work/scans/images/" && cp "$scans/labels/$scan" "$work/scans/labels/"; done
   # shellcheck disable=SC2086  # several words
-  ranks 2 "$tools/unet3d" train --data "$work/scans" ${arguments#mpiexec -n 2 build/examples/unet3d train --data DATA} --epochs 1 --out "$work/segmented"
-  judge "a U-Net's command trains:${arguments#*--data DATA}" succeeds
+  ranks 2 "$tools/unet3d" train --data "$work/scans" ${arguments#mpiexec -n 2 build/examples/unet3d train --data DATA} \
+    --filters 8,16,32,64,80,80 --epochs 1 --out "$work/segmented"
+  judge "a U-Net's command trains, of a quarter of the filters:${arguments#*--data DATA}" succeeds
 else
   skip 'no volumes to train a U-Net on'
 fi

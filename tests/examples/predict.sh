@@ -63,9 +63,9 @@ for file in "$work/unknown"/*; do
   for name in unit phys; do python3 "$root/tests/examples/patch.py" "$file" s "${name}Par" -- "${name}Nil"; done
 done
 cosmoflow=$tools/cosmoflow
-run "$cosmoflow" train --data "$universes" --batch-norm --batch 4 --epochs 1 --dtype float64 --test-fraction 0.3 --out "$work/hybrid"
+run "$cosmoflow" train --data "$universes" --filters 4 --batch-norm --batch 4 --epochs 1 --dtype float64 --test-fraction 0.3 --out "$work/hybrid"
 judge 'cosmoflow trains' succeeds
-run "$cosmoflow" train --data "$universes" --variant mlperf --batch 4 --epochs 1 --out "$work/mlperf"
+run "$cosmoflow" train --data "$universes" --variant mlperf --filters 8 --batch 4 --epochs 1 --out "$work/mlperf"
 judge 'cosmoflow trains the other variant' succeeds
 for network in hybrid mlperf; do
   run "$cosmoflow" evaluate --weights "$work/$network/weights.h5" --data "$universes" --batch 2 --out "$work/$network-again" --json \
@@ -76,6 +76,7 @@ for network in hybrid mlperf; do
 done
 judge 'in float64 to the last digits' same "$work/hybrid/predictions.csv" "$work/hybrid-again/predictions.csv"
 judge 'the variant is the weights own' test "$(value "$work/mlperf-again/summary.json" variant)" = mlperf
+judge 'so are the filters' test "$(value "$work/mlperf-again/summary.json" filters)" = 8
 judge 'and so is batch norm' test "$(value "$work/hybrid-again/summary.json" batch_norm)" = True
 onnx_runs "$work/mlperf.onnx"  # the other has float64, for which ONNX Runtime has no convolution
 run "$cosmoflow" predict --weights "$work/mlperf/weights.h5" --data "$unseen" --out "$work/mlperf-onnx" --onnx "$work/mlperf.onnx"
@@ -84,7 +85,7 @@ judge '--onnx replaces nothing' refuses_once 'mlperf.onnx exists already'
 mixed() {
   transport=$1 p=$2 out=$3
   shift 3
-  "$transport" "$p" "$cosmoflow" train --data "$universes" --batch-norm --batch 4 --epochs 1 --dtype float64 --test-fraction 0.3 \
+  "$transport" "$p" "$cosmoflow" train --data "$universes" --filters 4 --batch-norm --batch 4 --epochs 1 --dtype float64 --test-fraction 0.3 \
     --out "$work/$out" "$@"
   judge "cosmoflow $*: the same predictions" same "$work/hybrid/predictions.csv" "$work/$out/predictions.csv"
 }

@@ -193,11 +193,11 @@ fi
 train() { # train TRANSPORT RANKS GRID OUT OPTIONS...
   transport=$1 p=$2 grid=$3 out=$4
   shift 4
-  "$transport" "$p" "$tools/cosmoflow" train --data "$universes" --grid "$grid" --batch-norm --batch 4 --flips --shifts \
+  "$transport" "$p" "$tools/cosmoflow" train --data "$universes" --grid "$grid" --filters 2 --batch-norm --batch 4 --flips --shifts \
     --schedule constant --dtype float64 --out "$work/$out" "$@"
 }
 train threads 1 sample=1 one --epochs 2 --json
-judge 'cosmoflow trains on one rank' key parameters 9439652
+judge 'cosmoflow trains on one rank' key parameters 148272
 for file in weights.h5 metrics.csv predictions.csv cosmoflow.png summary.json; do
   judge "cosmoflow writes $file" test -s "$work/one/$file"
 done
@@ -220,13 +220,13 @@ train ranks 2 depth=2 refused --epochs 2 --resume "$work/two/checkpoint.h5" --op
 judge 'going on with another optimizer' refuses_once 'optimizer adam, now it is adamw'
 mkdir "$work/fewer"
 for file in "$universes"/*[0-8].hdf5; do ln -s "$file" "$work/fewer"; done
-ranks 2 "$tools/cosmoflow" train --data "$work/fewer" --grid depth=2 --batch-norm --batch 4 --dtype float64 --epochs 2 \
+ranks 2 "$tools/cosmoflow" train --data "$work/fewer" --grid depth=2 --filters 2 --batch-norm --batch 4 --dtype float64 --epochs 2 \
   --resume "$work/two/checkpoint.h5" --out "$work/refused"
 judge 'going on with other data' refuses_once 'samples 12, now it is 11'
 plain() { # plain OUT OPTIONS...: without what differs between parts of a batch
   out=$1
   shift
-  threads 2 "$tools/cosmoflow" train --data "$universes" --grid depth=2 --keep 1 --epochs 2 --batch 4 --dtype float64 \
+  threads 2 "$tools/cosmoflow" train --data "$universes" --grid depth=2 --filters 2 --keep 1 --epochs 2 --batch 4 --dtype float64 \
     --out "$work/$out" "$@"
 }
 plain whole
@@ -235,7 +235,7 @@ judge 'a batch in parts: the same loss' same_losses "$work/whole/metrics.csv" 2 
 half() { # half OUT OPTIONS...: in float16, whose loss scale is part of what training goes on with
   out=$1
   shift
-  threads 2 "$tools/cosmoflow" train --data "$universes" --grid depth=2 --batch-norm --batch 4 --precision float16 \
+  threads 2 "$tools/cosmoflow" train --data "$universes" --grid depth=2 --filters 2 --batch-norm --batch 4 --precision float16 \
     --schedule constant --out "$work/$out" "$@"
 }
 half sixteen --epochs 2

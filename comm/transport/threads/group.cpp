@@ -1,5 +1,7 @@
 #include "comm/transport/threads/group.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cstring>
 #include <thread>
@@ -10,8 +12,10 @@ namespace mpigrad::threads {
 
 // ---- World
 
-World::World(int size)
-    : ended_(static_cast<std::size_t>(size)), spins_(static_cast<unsigned>(size) <= std::thread::hardware_concurrency()) {}
+World::World(int size) : ended_(static_cast<std::size_t>(size)) {
+  static const unsigned cores = std::thread::hardware_concurrency();  // a file is read for it
+  spins_ = static_cast<unsigned>(size) <= cores;
+}
 
 void World::fail(int rank, std::string message) {
   {
@@ -67,14 +71,22 @@ void Group::check_alive(std::string_view call, const std::vector<bool>& present)
     if (!present[r] && world_->ended(members_[r])) fail("[{}] rank {} has ended without taking part", call, members_[r]);
 }
 
-bool Group::spin(std::uint64_t generation) const {
-  for (int i = 0; world_->spins() && i < 4000; ++i) {
-    if (generation_.load(std::memory_order_acquire) != generation) return true;
+// Whether `done` came true while looking and looking again. Where ranks are more than cores, the core is given to one of those
+// that are waited for, which is sooner there than by sleeping and being woken.
+template <class Done>
+bool World::seen(Done done) const {
+  for (int i = 0; i < (spins_ ? 4000 : 64); ++i) {
+    if (done()) return true;
+    if (!spins_) sched_yield();
 #if defined(__x86_64__)
-    __builtin_ia32_pause();
+    else __builtin_ia32_pause();
 #endif
   }
   return false;
+}
+
+bool Group::spin(std::uint64_t generation) const {
+  return world_->seen([&] { return generation_.load(std::memory_order_acquire) != generation; });
 }
 
 std::span<const Call* const> Group::enter(int rank, const Call& call) {
@@ -167,7 +179,8 @@ void Group::deliver(int destination, Envelope envelope) {
 
 std::shared_ptr<Group::Posted> Group::post_receive(int source, int destination, int tag) {
   auto& mailbox = mailboxes_[static_cast<std::size_t>(destination)];
-  auto posted = std::make_shared<Posted>(Posted{source, tag});
+  auto posted = std::make_shared<Posted>();
+  posted->source = source, posted->tag = tag;
   std::lock_guard lock(mailbox.mutex);
   auto first = mailbox.arrived.find({source, tag});
   if (source == any_source || tag == any_tag) {
@@ -203,17 +216,13 @@ void Group::check_sender(const Posted& posted, int destination) const {
 
 Group::Envelope Group::take(int destination, const std::shared_ptr<Posted>& posted) {
   auto& mailbox = mailboxes_[static_cast<std::size_t>(destination)];
+  world_->seen([&] { return filled(*posted); });
   std::unique_lock lock(mailbox.mutex);
   while (!posted->filled) {
     check_sender(*posted, destination);
     mailbox.changed.wait(lock);
   }
   return std::move(posted->envelope);
-}
-
-bool Group::filled(int destination, const Posted& posted) {
-  std::lock_guard lock(mailboxes_[static_cast<std::size_t>(destination)].mutex);
-  return posted.filled || world_->failed();
 }
 
 void Group::cancel(int destination, const std::shared_ptr<Posted>& posted) noexcept {
@@ -247,13 +256,15 @@ std::shared_ptr<Group::Started> Group::start(int rank, std::uint64_t ordinal, co
       *list = *kept;
     }
     started->present[r] = true;
-    if (++started->arrived == size()) started_.erase(ordinal);  // each rank holds it by now
+    if (++started->arrived < size()) return started;
+    started_.erase(ordinal);  // each rank holds it by now
   }
   changed_.notify_all();
   return started;
 }
 
 void Group::complete(Started& started) {
+  world_->seen([&] { return all_started(started); });
   std::unique_lock lock(mutex_);
   while (started.arrived < size()) {
     check_alive(started.name, started.present);
@@ -271,11 +282,6 @@ void Group::complete(Started& started) {
     if (--started.active == 0) changed_.notify_all();
   }
   while (started.active > 0) changed_.wait(lock);
-}
-
-bool Group::all_started(const Started& started) {
-  std::lock_guard lock(mutex_);
-  return started.arrived == size() || world_->failed();
 }
 
 void Group::abandon(Started& started, int rank) noexcept {

@@ -36,8 +36,8 @@ class World {
   // "rank 2 of 4 failed: ...", once failed() is true.
   std::string failure() const;
   void add(const std::shared_ptr<Group>& group);
-  // Spinning helps only while every rank has a core.
-  bool spins() const { return spins_; }
+  template <class Done>
+  bool seen(Done done) const;
 
  private:
   void wake_all();
@@ -48,7 +48,7 @@ class World {
   std::atomic<bool> failed_ = false;
   int failed_rank_ = -1;
   std::string message_;
-  bool spins_ = false;
+  bool spins_ = false;  // every rank has a core
 };
 
 // A rank's call lives on its stack until leave().
@@ -83,13 +83,13 @@ class Group {
   // As in MPI, a message goes to the first receive posted that takes it, and a receive takes the first message that has arrived.
   struct Posted {
     int source = 0, tag = 0;  // or any_source, any_tag
-    bool filled = false;
     Envelope envelope = {};
+    std::atomic<bool> filled = false;
   };
   std::shared_ptr<Posted> post_receive(int source, int destination, int tag);
   // Waits until it is filled.
   Envelope take(int destination, const std::shared_ptr<Posted>& posted);
-  bool filled(int destination, const Posted& posted);
+  bool filled(const Posted& posted) const { return posted.filled.load(std::memory_order_acquire) || world_->failed(); }
   void cancel(int destination, const std::shared_ptr<Posted>& posted) noexcept;
 
   // One non-blocking collective. Once all have started it, any rank may read and write the buffers of all, until no rank's share
@@ -99,7 +99,7 @@ class Group {
     std::vector<Call> calls;
     std::vector<std::vector<std::int64_t>> counts;  // that the calls refer to
     std::vector<bool> present;
-    int arrived = 0;
+    std::atomic<int> arrived = 0;
     int next_share = 0, active = 0;
     std::vector<Bytes> kept;
   };
@@ -107,7 +107,9 @@ class Group {
   // Waits until all ranks have started it, and for all shares: whoever waits does the next one. Throws if the ranks disagree, or
   // one of them has failed or ended.
   void complete(Started& started);
-  bool all_started(const Started& started);
+  bool all_started(const Started& started) const {
+    return started.arrived.load(std::memory_order_acquire) == size() || world_->failed();
+  }
   // The rank's buffers are about to go away: helps to complete what all have started, else leaves a copy to the others.
   void abandon(Started& started, int rank) noexcept;
 

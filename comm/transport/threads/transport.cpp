@@ -86,7 +86,7 @@ class Receive final : public PendingWork {
       : group_(std::move(group)), rank_(rank), message_(message), type_(type),
         posted_(group_->post_receive(message.peer, rank, message.tag)) {}
   void wait() override { status_ = read_envelope(group_->take(rank_, posted_), message_, type_, rank_); }
-  bool test() override { return group_->filled(rank_, *posted_); }
+  bool test() override { return group_->filled(*posted_); }
   void drop() noexcept override { group_->cancel(rank_, posted_); }
   Status status() const override { return status_; }
 
