@@ -10,6 +10,8 @@ choose_launcher
 . "$root/tests/suite.sh"
 
 compiler=${CXX:-c++}
+# Of the cores, half: tests run beside this one.
+jobs=$((($(nproc) + 1) / 2))
 description=$build/meson-private/mpigrad.pc
 if [ ! -f "$description" ]; then
   printf 'skipped: 1 nothing is configured in %s\n0 passed, 0 failed, 1 skipped\n' "$build"
@@ -105,7 +107,7 @@ done
 (cd "$headers" && find . -name '*.h' ! -name mpi_comm.h | sed 's,^\./,,' | sort) >headers.txt
 limit=1800
 # shellcheck disable=SC2046
-run python3 "$root/tests/package/headers.py" "$headers" "$compiler" -std=c++20 -Ipoison $(flags --cflags)
+run python3 "$root/tests/package/headers.py" "$jobs" "$headers" "$compiler" -std=c++20 -Ipoison $(flags --cflags)
 unset limit
 none_wrong() { succeeds && [ "$(cat "$work/out")" -gt 80 ]; }
 judge "each of $(wc -l <headers.txt) installed headers compiles by itself, without headers of MPI, CUDA or other vendors; not: $(sed '$d' "$work/out" | tr '\n' ' ')" \
@@ -147,7 +149,7 @@ judge 'options in the recipe for Spack are those of meson_options.txt' known
 if have cmake; then
   run cmake -S . -B by-cmake -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$compiler"
   judge 'CMake finds the package' succeeds
-  run cmake --build by-cmake --parallel "$(nproc)"
+  run cmake --build by-cmake --parallel "$jobs"
   judge 'the programs are compiled by CMake' succeeds
   what_they_print by-cmake 'by CMake'
   sed 's/mpigrad 0.1 REQUIRED/mpigrad 0.2 REQUIRED/' CMakeLists.txt >other.txt && mkdir other && mv other.txt other/CMakeLists.txt
@@ -174,7 +176,7 @@ cat >reporting <<'END'
 }
 END
 limit=3600
-run sh reporting ninja -C by-meson two_ranks own_layer own_op
+run sh reporting ninja -C by-meson -j "$jobs" two_ranks own_layer own_op
 unset limit
 judge 'the programs are compiled with a subproject' succeeds
 what_they_print by-meson 'from a Meson subproject'

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Compiles every installed header by itself: python3 tests/package/headers.py FOLDER COMPILER FLAG...
+"""Compiles every installed header by itself: python3 tests/package/headers.py JOBS FOLDER COMPILER FLAG...
 
-FOLDER holds the headers. Prints those that do not compile, after what the compiler says of them, and as the last line how many there
-are. What most headers include is compiled once and kept precompiled: a header that includes it itself, before it declares anything,
-may as well find it there. Exits with 1 if one does not compile.
+FOLDER holds the headers, of which JOBS are compiled at a time. Prints those that do not compile, after what the compiler says of them, and
+as the last line how many there are. What most headers include is compiled once and kept precompiled: a header that includes it itself,
+before it declares anything, may as well find it there. Exits with 1 if one does not compile.
 """
 
 import concurrent.futures
@@ -28,7 +28,7 @@ def included(text):
 
 
 def main():
-    folder, compile_it = pathlib.Path(sys.argv[1]), sys.argv[2:]
+    jobs, folder, compile_it = int(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3:]
     names = sorted(str(path.relative_to(folder)) for path in folder.rglob('*.h') if path.name != 'mpi_comm.h')
     direct = {name: included((folder / name).read_text()) for name in names}
 
@@ -57,7 +57,7 @@ def main():
             ahead = next((['-include', precompiled[front]] for front in precompiled if front in closure(name, set())), [])
             return run(name, *ahead, '-fsyntax-only', '-x', 'c++', '-')
 
-        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             results = list(pool.map(precompile, precompiled))
             results += pool.map(alone, [name for name in names if name not in precompiled])
     wrong = [name for name, status, _ in results if status != 0]

@@ -85,11 +85,19 @@ void check(int code, std::string_view call) {
 }
 
 int wait(MPI_Request& request, MPI_Status& status) {
+  using namespace std::chrono;
   constexpr int looks = 20;  // a microsecond: messages that are there, or nearly, are not waited for
+  constexpr microseconds patience(20000);
+  steady_clock::time_point begun;
+  bool sleeps = false;
   for (int look = 0;; ++look) {
     int done = 0;
     if (const int code = MPI_Test(&request, &done, &status); code != MPI_SUCCESS || done) return code;
-    if (look >= looks) sched_yield();
+    if (look == looks) begun = steady_clock::now();
+    if (look % 64 == 63) sleeps = steady_clock::now() - begun > patience;
+    // Whoever has waited for so long notices a hundredth of it no more, and others have the core to themselves.
+    if (sleeps) std::this_thread::sleep_for(patience / 100);
+    else if (look >= looks) sched_yield();
   }
 }
 
