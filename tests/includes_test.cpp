@@ -234,7 +234,8 @@ TEST_CASE("includes: every header that an installed one includes is installed, a
 
 TEST_CASE("includes: every variable that the library reads is compared between ranks, or known to be one rank's own") {
   std::set<std::string> known, read;
-  for (const auto& list : {std::span(shared_variables), std::span(launch_variables)}) known.insert(list.begin(), list.end());
+  using Names = std::span<const std::string_view>;
+  for (const auto& list : {Names(shared_variables), Names(launch_variables)}) known.insert(list.begin(), list.end());
   known.insert(own_variables.begin(), own_variables.end());
   const std::regex name(R"re("(MPIGRAD_[A-Z_]+)")re");
   for (const auto& source : sources()) {

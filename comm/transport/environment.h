@@ -20,8 +20,8 @@ class SettingsError : public Error {
 
 // Decide which calls ranks make, or what travels: all ranks have the same. `trace` of MPIGRAD_CHECKS, which only prints, may be
 // one rank's own.
-inline constexpr std::array<std::string_view, 3> shared_variables = {"MPIGRAD_CHECKS", "MPIGRAD_REDUCTIONS",
-                                                                     "MPIGRAD_CUDA_AWARE_MPI"};
+inline constexpr std::array<std::string_view, 4> shared_variables = {"MPIGRAD_CHECKS", "MPIGRAD_REDUCTIONS",
+                                                                     "MPIGRAD_CUDA_AWARE_MPI", "MPIGRAD_MPI_WAITS"};
 // Read by launch() alone, which compares what comes of them and of the options of these names.
 inline constexpr std::array<std::string_view, 3> launch_variables = {"MPIGRAD_TRANSPORT", "MPIGRAD_RANKS", "MPIGRAD_DEVICE"};
 // A rank's own, because nothing that travels depends on them: nodes may have different numbers of cores, and one rank's GPU

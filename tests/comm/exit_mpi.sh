@@ -30,7 +30,7 @@ with_setting() {
   run $MPIEXEC -n 1 "$program" late : -n 1 env "$1" "$program" late
 }
 # What ranks must share is the same line for all, and nobody waits.
-for setting in MPIGRAD_CHECKS=signatures MPIGRAD_CHECKS=same=10 MPIGRAD_CHECKS=watchdog=60 MPIGRAD_REDUCTIONS=fixed; do
+for setting in MPIGRAD_CHECKS=signatures MPIGRAD_CHECKS=same=10 MPIGRAD_CHECKS=watchdog=60 MPIGRAD_REDUCTIONS=fixed MPIGRAD_MPI_WAITS=blocking; do
   with_setting "$setting"
   judge "exit_mpi, $setting on one rank only" told 2 1 \
     "^\[launch\] ${setting%%=*} must be the same on all ranks: rank 0 without; rank 1 \"${setting#*=}\"\$"
@@ -39,6 +39,9 @@ for setting in MPIGRAD_THREADS=1 MPIGRAD_TRANSPORT=mpi MPIGRAD_CHECKS=trace; do
   with_setting "$setting"
   judge "exit_mpi, $setting on one rank only" told 0 0 .
 done
+# shellcheck disable=SC2086  # MPIEXEC may hold options
+run $MPIEXEC -n 2 env MPIGRAD_MPI_WAITS=spinning "$program" late
+judge 'exit_mpi, a way of waiting that there is not' told 2 1 "MPIGRAD_MPI_WAITS is yielding or blocking, got 'spinning'"
 # What one rank refuses before MPI runs must not leave the other waiting for it.
 with_setting MPIGRAD_DEVICE=none
 judge 'exit_mpi, a device that one rank refuses' told 2 1 '^\[rank 1 of 2\] \[launch\] MPIGRAD_DEVICE is cpu or cuda'

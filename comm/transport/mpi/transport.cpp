@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -23,7 +24,9 @@ using namespace transport_checks;
 // Where ranks run.
 struct Home {
   std::vector<int> nodes;  // equal for ranks that share memory
-  bool crowded = false;    // on some node there are as many ranks as cores, or more, of all that this transport was made for
+  // On some node there are as many ranks as cores, or more, of all that this transport was made for: collectives are begun and
+  // waited for, because MPI's own waiting would keep the ranks from running that are waited for.
+  bool crowded = false;
 };
 
 class MpiTransport final : public Transport {
@@ -52,7 +55,6 @@ class MpiTransport final : public Transport {
 
   void perform(const Collective& c) override {
     const auto call = name_of(c.kind);
-    // MPI's own waiting would keep the ranks from running that are waited for.
     if (home_.crowded) return begin(c, call).wait();
     const auto type = type_of(c.type);
     const auto count = checked(c.count, call);
@@ -260,6 +262,11 @@ class MpiTransport final : public Transport {
   int max_tag_ = 32767;  // what the standard guarantees
 };
 
+std::string_view waits_asked_for() {
+  const char* value = std::getenv("MPIGRAD_MPI_WAITS");
+  return value ? value : "";
+}
+
 // Of a node a rank is called by the lowest one there.
 Home home_of(MPI_Comm communicator) {
   int rank = 0, size = 0;
@@ -280,7 +287,9 @@ Home home_of(MPI_Comm communicator) {
   check(code, "communicator");
   Home home{.nodes = std::vector<int>(static_cast<std::size_t>(size))};
   check(MPI_Allgather(&lowest, 1, MPI_INT, home.nodes.data(), 1, MPI_INT, communicator), "communicator");
-  int crowded = known && here >= CPU_COUNT(&cores) ? 1 : 0;
+  // The same on all ranks, whatever they were given: a collective that is begun does not meet one that blocks.
+  const auto asked = waits_asked_for();
+  int crowded = asked.empty() ? known && here >= CPU_COUNT(&cores) : asked == "yielding";
   check(MPI_Allreduce(MPI_IN_PLACE, &crowded, 1, MPI_INT, MPI_MAX, communicator), "communicator");
   home.crowded = crowded != 0;
   return home;
@@ -299,6 +308,8 @@ std::shared_ptr<Transport> mpi_transport(MPI_Comm communicator) {
   MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
   auto made = std::make_shared<mpi::MpiTransport>(own, mpi::home_of(own));
   require_same_environment(*made);  // before anything is wrapped as the environment asks for
+  if (const auto asked = mpi::waits_asked_for(); !asked.empty() && asked != "yielding" && asked != "blocking")
+    throw SettingsError(fmt::format("[mpi_transport] MPIGRAD_MPI_WAITS is yielding or blocking, got '{}'", asked));
   return made;
 }
 
