@@ -39,7 +39,7 @@ void add_options(CLI::App& app, TrainOptions& o) {
       ->group("Network");
   app.add_option("--filters", o.filters,
                  "of the first convolution; all other layers grow and shrink with it (default: 16, mlperf 32)")
-      ->check(CLI::Range(1, 4096))
+      ->check(tool::number_between(1, 4096))
       ->group("Network");
   app.add_flag("--batch-norm", o.batch_norm, "after every convolution; of the hybrid variant")->group("Network");
   trainer::add_norm_options(app, o);
