@@ -12,9 +12,7 @@ Grid::Grid(const Communicator& world, std::vector<std::string> axis_names, std::
   names = std::move(axis_names);
   extents = std::move(axis_extents);
   rank = world.rank();
-  // The text of an error is made where there is one: planners make thousands of grids.
   const bool positive = std::all_of(extents.begin(), extents.end(), [](int extent) { return extent > 0; });
-  if (positive && ranks() == world.size()) return;
   if (!positive) fail("[grid] extents are at least 1, got {}", joined(extents, " x "));
   if (ranks() != world.size()) fail("[grid] {} = {} does not match {} ranks", joined(extents, " x "), ranks(), world.size());
 }

@@ -42,8 +42,7 @@ int infer(const Communicator& world, const InferOptions& o) {
   data::SourcePtr source;
   std::optional<Targets> targets;
   std::string variant;
-  bool batch_norm = false;
-  std::int64_t filters = 0;
+  CosmoFlowOptions network;
   const std::vector<std::string> files{predictions_file, picture_file, summary_file};
   const auto prepare = [&](const CheckpointInfo& info) {
     targets = targets_of(o.weights, info);
@@ -60,8 +59,8 @@ int infer(const Communicator& world, const InferOptions& o) {
       targets.reset();
     }
     if (targets) results.offset = targets->offset, results.scale = targets->scale;
-    const auto network = network_of(o.weights, info, results.names.size());
-    variant = trainer::note_of(o.weights, info, "variant"), batch_norm = network.batch_norm;
+    auto net = std::make_unique<CosmoFlow>(network_of(o.weights, info, results.names.size()));
+    variant = trainer::note_of(o.weights, info, "variant"), network = net->options();
     if (const auto channels = info.notes.find("channels"); channels != info.notes.end())
       require(channels->second == std::to_string(source->channels()), "[data] {} has {} channels, {} is of {}", o.data,
               source->channels(), o.weights, printable(channels->second));
@@ -70,8 +69,6 @@ int infer(const Communicator& world, const InferOptions& o) {
         world.rank() == 0 && side != info.notes.end() && side->second != std::to_string(source->extents()[0]))
       fmt::print(stderr, "warning: the volumes of {} are {}, {} was trained on {}^3\n", o.data, source->extents(), o.weights,
                  printable(side->second));
-    auto net = std::make_unique<CosmoFlow>(network);
-    filters = net->options().filters;
     trainer::Subject subject{.net = std::move(net),
                              .source = source,
                              .part = trainer::part_of(o, info, *source, split_notes),
@@ -85,7 +82,8 @@ int infer(const Communicator& world, const InferOptions& o) {
     results.predictions = predictions;
     if (o.scored && targets) score(results, targets->means, "the training set, as the weights' file says");
     else if (o.scored) score(results, {}, "the samples evaluated");
-    run.update({{"variant", variant}, {"filters", filters}, {"batch_norm", batch_norm}, {"side", source->extents()[0]}});
+    run.update(
+        {{"variant", variant}, {"filters", network.filters}, {"batch_norm", network.batch_norm}, {"side", source->extents()[0]}});
     if (o.scored) run["test_samples"] = predictions.samples.size();
     report(o, out, results, *source, std::move(run), files, text);
   };

@@ -86,19 +86,20 @@ void check(int code, std::string_view call) {
 
 int wait(MPI_Request& request, MPI_Status& status) {
   using namespace std::chrono;
-  constexpr int looks = 20;  // a microsecond: messages that are there, or nearly, are not waited for
   constexpr microseconds patience(20000);
-  steady_clock::time_point begun;
-  bool sleeps = false;
-  for (int look = 0;; ++look) {
-    int done = 0;
-    if (const int code = MPI_Test(&request, &done, &status); code != MPI_SUCCESS || done) return code;
-    if (look == looks) begun = steady_clock::now();
-    if (look % 64 == 63) sleeps = steady_clock::now() - begun > patience;
-    // Whoever has waited for so long notices a hundredth of it no more, and others have the core to themselves.
-    if (sleeps) std::this_thread::sleep_for(patience / 100);
-    else if (look >= looks) sched_yield();
-  }
+  int code = MPI_SUCCESS, done = 0;
+  const auto looked = [&] { return (code = MPI_Test(&request, &done, &status)) != MPI_SUCCESS || done; };
+  // A microsecond: messages that are there, or nearly, are not waited for.
+  for (int i = 0; i < 20; ++i)
+    if (looked()) return code;
+  for (const auto begun = steady_clock::now(); steady_clock::now() - begun < patience;)
+    for (int i = 0; i < 64; ++i) {
+      sched_yield();
+      if (looked()) return code;
+    }
+  // Whoever has waited for so long notices a hundredth of it no more, and others have the core to themselves.
+  while (!looked()) std::this_thread::sleep_for(patience / 100);
+  return code;
 }
 
 void end_process_in(int seconds, int code, std::string line) {
