@@ -59,6 +59,8 @@ warns() { succeeds && grep -q -e "^warning: .*$1" "$work/err"; }
 silent() { succeeds && [ ! -s "$work/err" ]; }
 # Not 0, and not by a signal or the time limit.
 refuses() { [ "$status" -gt 0 ] && [ "$status" -lt 124 ] && grep -q -e "$1" "$work/err"; }
+# One line on standard error in all ranks together, exit code 1: nobody was aborted.
+refuses_once() { [ "$status" -eq 1 ] && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q -e "$1" "$work/err"; }
 is_json() { succeeds && python3 -m json.tool "$work/out" >/dev/null; }
 no_file() { [ ! -e "$1" ]; }
 

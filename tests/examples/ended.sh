@@ -14,8 +14,6 @@ if [ ! -x "$tools/pack" ]; then
   exit 0
 fi
 
-# One line on standard error in all, exit code 1.
-refuses_once() { [ "$status" -eq 1 ] && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q -e "$1" "$work/err"; }
 cosmoflow=$tools/cosmoflow classify=$tools/classify
 universes=$work/universes
 run "$tools/universe" generate --out "$universes" --universes 10 --size 32 --cell 4 --seed 1 --spread

@@ -18,7 +18,6 @@ fi
 
 # ---- conditions
 # One line on standard error in all, exit code 1 or 2.
-refuses_once() { [ "$status" -eq 1 ] && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q -e "$1" "$work/err"; }
 # onnx_runs FILES: ONNX's own checker and ONNX Runtime take what --onnx has written.
 if python3 -c 'import onnx, onnxruntime' 2>"$work/no"; then onnx=yes; else onnx=; fi
 onnx_runs() {

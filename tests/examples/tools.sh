@@ -27,8 +27,6 @@ same_losses() {
     file == 2 && $1 == second { b = $2 }
     END { d = a - b; if (d < 0) d = -d; exit !(a > 0 && b > 0 && d <= 1e-9 * a) }' "$1" "$3"
 }
-# Exit 1 everywhere with one line for all ranks, which matches: nobody was aborted.
-refuses_once() { [ "$status" -eq 1 ] && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q -e "$1" "$work/err"; }
 # The first column of a table, as one line.
 epochs() { [ "$(sed 1d "$1" | cut -d, -f1 | tr '\n' ' ')" = "$2" ]; }
 patch() { python3 "$root/tests/examples/patch.py" "$@"; }

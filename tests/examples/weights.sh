@@ -15,7 +15,6 @@ if [ ! -x "$tools/weights" ]; then
   exit 0
 fi
 weights=$tools/weights
-refuses_once() { [ "$status" -eq 1 ] && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q -e "$1" "$work/err"; }
 
 # ---- a network's weights, there and back
 run "$tools/universe" generate --out "$work/universes" --universes 4 --size 32 --cell 4 --seed 1 --spread
