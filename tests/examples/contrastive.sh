@@ -62,7 +62,6 @@ same_losses() {
     file == 2 && $1 == second { b = $2 }
     END { d = a - b; if (d < 0) d = -d; if (a < 0) a = -a; exit !(a > 0 && d <= 1e-9 * a) }' "$1" "$3"
 }
-# Exit 1 everywhere with one line for all ranks, which matches.
 # value NAME LOW HIGH: a number in the JSON document printed.
 value() {
   is_json && python3 - "$work/out" "$@" <<'END'

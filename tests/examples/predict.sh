@@ -17,7 +17,6 @@ if [ ! -x "$tools/pack" ]; then
 fi
 
 # ---- conditions
-# One line on standard error in all, exit code 1 or 2.
 # onnx_runs FILES: ONNX's own checker and ONNX Runtime take what --onnx has written.
 if python3 -c 'import onnx, onnxruntime' 2>"$work/no"; then onnx=yes; else onnx=; fi
 onnx_runs() {
