@@ -36,18 +36,19 @@ void HandedInNorm::started(const Tensor& cotangent) {
   innermost_norm->elements_ += cotangent.elements();
 }
 
-void ReductionBuckets::add(std::uint64_t id, const Tensor& cotangent, const StartReduction& reduce) {
+void ReductionBuckets::add(std::uint64_t id, Tensor cotangent, const StartReduction& reduce) {
   if (cotangent.bytes() >= full) {
-    auto alone = std::make_shared<Bucket>(Bucket{reduce, {cotangent}, cotangent.bytes(), nullptr, {}});
+    auto alone = std::make_shared<Bucket>(Bucket{reduce, {}, cotangent.bytes(), nullptr, {}});
     places_[id] = {alone, cotangent.type(), 0};
+    alone->parts.push_back(std::move(cotangent));
     return start(*alone);
   }
   const std::pair key{reduce.over, cotangent.dtype()};
   auto& bucket = open_[key];
   if (!bucket) bucket = std::make_shared<Bucket>(Bucket{reduce, {}, 0, nullptr, {}});
   places_[id] = {bucket, cotangent.type(), bucket->bytes};
-  bucket->parts.push_back(cotangent);
   bucket->bytes += cotangent.bytes();
+  bucket->parts.push_back(std::move(cotangent));
   if (bucket->bytes < full) return;
   start(*bucket);
   open_.erase(key);
@@ -56,19 +57,22 @@ void ReductionBuckets::add(std::uint64_t id, const Tensor& cotangent, const Star
 void ReductionBuckets::start(Bucket& bucket) {
   const ReductionClock clock("start of a reduction");
   const auto dtype = bucket.parts[0].dtype();
-  Tensor all = bucket.parts[0];
-  if (bucket.parts.size() > 1) {
-    all = Tensor({Shape{bucket.bytes / size_of(dtype)}, dtype}, all.device());
+  const auto device = bucket.parts[0].device();
+  Tensor all;
+  if (bucket.parts.size() == 1) {
+    all = std::move(bucket.parts[0]);
+  } else {
+    all = Tensor({Shape{bucket.bytes / size_of(dtype)}, dtype}, device);
     std::byte* to = all.raw();
     for (const auto& part : bucket.parts) {
       if (!to) break;
-      detail::copy_bytes(all.device(), to, part.raw(), part.bytes());
+      detail::copy_bytes(device, to, part.raw(), part.bytes());
       to += part.bytes();
     }
   }
   bucket.parts.clear();
   HandedInNorm::started(all);
-  bucket.pending = bucket.reduce.start(all);
+  bucket.pending = bucket.reduce.start(all);  // in place, where this is the only handle
 }
 
 void ReductionBuckets::flush() {
@@ -86,12 +90,12 @@ Tensor ReductionBuckets::wait(std::uint64_t id) {
   return {type, bucket->result.storage(), bucket->result.offset() + offset};
 }
 
-bool Reducer::take(std::uint64_t id, const Tensor& cotangent, const StartReduction& reduce) {
+bool Reducer::take(std::uint64_t id, Tensor& cotangent, const StartReduction& reduce) {
   if (accumulate_.value_or(false)) return parameters_->defer(id, cotangent, reduce), true;
   if (buckets_.contains(id)) return false;
   // Only the last of the micro-batches, which says so, adds what the earlier ones left.
   const auto before = accumulate_.has_value() ? parameters_->take_deferred(id, reduce) : Tensor();
-  buckets_.add(id, before ? mpigrad::add(cotangent, before) : cotangent, reduce);
+  buckets_.add(id, before ? mpigrad::add(cotangent, before) : std::move(cotangent), reduce);
   return true;
 }
 

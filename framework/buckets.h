@@ -38,7 +38,7 @@ class ReductionBuckets {
   static constexpr std::int64_t full = 1 << 20;  // bytes; a cotangent of as many goes on its own, without a copy
 
   // Reduces `cotangent` of tensor `id`, now or with others that are to come.
-  void add(std::uint64_t id, const Tensor& cotangent, const StartReduction& reduce);
+  void add(std::uint64_t id, Tensor cotangent, const StartReduction& reduce);
   bool contains(std::uint64_t id) const { return places_.contains(id); }
   // Starts what has not been started.
   void flush();
@@ -74,8 +74,8 @@ class Reducer {
   // `accumulate` as in GradientOptions; without it there are no micro-batches, and `parameters` may be null.
   Reducer(Parameters* parameters, std::optional<bool> accumulate) : parameters_(parameters), accumulate_(accumulate) {}
 
-  // Takes the cotangent of tensor `id`. false: there is one of it already, and this one is the vjp's.
-  bool take(std::uint64_t id, const Tensor& cotangent, const StartReduction& reduce);
+  // Takes the cotangent of tensor `id`. false: there is one of it already, and this one, which is left where it is, is the vjp's.
+  bool take(std::uint64_t id, Tensor& cotangent, const StartReduction& reduce);
   // Starts what has not been started.
   void flush() { buckets_.flush(); }
   // What was reduced of tensor `id`, or none; waits for it, after flush().

@@ -55,7 +55,8 @@ Tensors AllGatherInvariant::vjp(const Replay&, Inputs g) const {
 }
 
 std::unique_ptr<PendingCotangent> Replicate::start_reduction(const Tensor& cotangent) const {
-  Tensor out(cotangent.type(), cotangent.device());
+  const bool in_place = sole_owner(cotangent);  // before there is a copy of the handle
+  const Tensor out = in_place ? cotangent : Tensor(cotangent.type(), cotangent.device());
   Pending operation;
   if (comm.moves(cotangent))
     operation = comm.reductions(cotangent.device())

@@ -84,12 +84,14 @@ table("Two ranks beside two threads", "Each rank has one thread and half of the 
       ["size", "ranks are", "1 rank x 2 threads", "2 ranks x 1 thread", "times as fast"], rows)
 
 table("What exchanging costs",
-      "2 real ranks x 1 thread, split in depth, beside `--communication none`, whose results are wrong. They take turns: the ratio is "
-      "the middle one of the rounds'.",
-      ["size", "step", "without communication", "ratio"],
-      [[f"{size}^3", seconds(middle(runs)), seconds(middle(exchange[size, "none"])),
-        f"{middle_ratio(runs, exchange[size, 'none']):.3f}"]
-       for (size, communication), runs in exchange.items() if communication == "on" and (size, "none") in exchange])
+      "2 real ranks x 1 thread, split in depth, beside ranks that only wait for each other where they would exchange something and "
+      "ranks that do not even that, whose results are wrong. They take turns: ratios are the middle ones of the rounds', of steps "
+      "and of the fastest steps.",
+      ["size", "step", "that only waits", "without communication", "ratio", "of the fastest", "only waiting", "of the fastest"],
+      [[f"{size}^3", seconds(middle(runs)), seconds(middle(exchange[size, "waiting"])), seconds(middle(exchange[size, "none"])),
+        *[f"{middle_ratio(of, exchange[size, 'none'], key):.3f}" for of in (runs, exchange[size, "waiting"]) for key in ("median_s", "min_s")]]
+       for (size, communication), runs in exchange.items()
+       if communication == "on" and (size, "waiting") in exchange and (size, "none") in exchange])
 
 scaling = rounds(lines("scaling"), "size", "depth", "ranks", "communication")
 rows = []

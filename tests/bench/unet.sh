@@ -4,19 +4,20 @@
 # two ranks beside two threads and beside ranks that exchange nothing, scaling, bfloat16, what a profile costs; and CosmoFlow on
 # two ranks beside JAX on two devices. What is compared is measured in turns. Three rounds take some 20 minutes with two Pythons.
 #
-#   sh tests/bench/unet.sh [--quick] [--sizes "64 128"] [--rounds 3] [PYTHON...]
+#   sh tests/bench/unet.sh [--quick] [--sizes "64 128"] [--rounds 3] [--only exchange] [PYTHON...]
 #
 # PYTHON: interpreters that have torch or jax or both (default: python3). --sizes: of everything, ascending. --quick: a trial of
-# all of it with the smallest volumes and single steps, to standard output.
+# all of it with the smallest volumes and single steps, to standard output. --only: tables, of floor, peers, split, exchange,
+# scaling, precision, jax and profile; some need others.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 . "$root/tests/packages.sh"
-rounds=3 quick='' options=''
+rounds=3 quick='' options='' only=''
 sizes='64 128' exchange_sizes='64 96 128' scaling_size=64 split_size=128 profile_size=32
 while [ $# -gt 0 ]; do
   case $1 in
-    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
     --quick)
       options="$options --quick" quick=1 rounds=1 sizes=64 exchange_sizes=32 scaling_size=32 split_size=32 profile_size=32
       shift
@@ -30,6 +31,17 @@ while [ $# -gt 0 ]; do
     --rounds)
       [ "${2:-0}" -ge 1 ] 2>/dev/null || die '--rounds is a number from 1 on'
       options="$options --rounds $2" rounds=$2
+      shift 2
+      ;;
+    --only)
+      for table in ${2:-none}; do
+        case $table in
+          floor | peers | split | exchange | scaling | precision | jax | profile) ;;
+          *) die '--only is a list of tables such as "split exchange"' ;;
+        esac
+      done
+      options="$options --only '$2'"
+      only=$2
       shift 2
       ;;
     -*) die "unet.sh has no option $1" ;;
@@ -77,6 +89,7 @@ on_threads() {
 record() {
   table=$1
   shift
+  case " $only " in '  ' | *" $table "*) ;; *) return ;; esac
   say "$(($(date +%s) - begun)) s: $*"
   "$@" >>"$work/$table" || say "failed: $*"
 }
@@ -101,7 +114,7 @@ while [ "$round" -le "$rounds" ]; do
     *) record floor unet "$split_size" --threads 2 --floor ;;
   esac
   record split on_threads "$split_size"
-  for size in $exchange_sizes; do record exchange on_processes "$size" --communication on none; done
+  for size in $exchange_sizes; do record exchange on_processes "$size" --communication on waiting none; done
   record scaling unet "$scaling_size" --threads 1
   record scaling on_processes "$scaling_size" --depth $((2 * scaling_size)) --communication on none
   record precision unet "$scaling_size" --threads 2 --precision float32 bfloat16

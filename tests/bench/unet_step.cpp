@@ -83,7 +83,8 @@ class Training {
            const std::string& precision)
       : communication(communication), precision(precision), world_(session.world()), net_(options(o)) {
     const auto depth = o.depth == 0 ? size : o.depth;
-    const auto ranks = communication == "none" ? Communicator(silent_transport(world_.transport().duplicate())) : world_;
+    const auto silence = communication == "waiting" ? Silence::waiting : Silence::nothing;
+    const auto ranks = communication == "on" ? world_ : Communicator(silent_transport(world_.transport().duplicate(), silence));
     const auto grid = make_grid(ranks, trainer::parse_grid(o.grid, session.ranks()));
     const auto layout = activation_layout(grid, {o.batch, depth, size, size, 1});
     const auto labels = split_layout(grid, {o.batch, depth, size, size}, {0, 1, 2, 3});
@@ -260,10 +261,10 @@ int main(int argc, char** argv) {
   app.add_option("--warm-up", o.warm_up, "steps before them")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--grid", o.grid, "how the ranks split the volume, such as depth=2");
   app.add_option("--communication", o.communications,
-                 "on, or none: ranks exchange nothing, and what is left of the time is the bound of what overlap can reach; both "
-                 "take turns")
-      ->check(CLI::IsMember({"on", "none"}))
-      ->expected(1, 2)
+                 "on, or none: ranks exchange nothing, and what is left of the time is the bound of what overlap can reach, or "
+                 "waiting: ranks wait for each other as ever, but exchange nothing; several take turns")
+      ->check(CLI::IsMember({"on", "waiting", "none"}))
+      ->expected(1, 3)
       ->capture_default_str();
   app.add_option("--precision", o.precisions, "in which layers compute beside float32 parameters; several take turns")
       ->check(CLI::IsMember({"float32", "bfloat16", "float16"}))

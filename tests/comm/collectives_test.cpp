@@ -10,6 +10,7 @@
 #include "comm/scan.h"
 #include "comm/spatial/invariant.h"
 #include "ops/elementwise.h"
+#include "ops/random.h"
 #include "ops/reduce.h"
 #include "ops/views.h"
 #include "tests/support/gradient_check.h"
@@ -252,6 +253,31 @@ TEST_CASE("collectives: gradients of small parameters are reduced together") {
   for (const auto& record : *log) bytes.push_back(record.bytes);
   // From the last parameter on: eleven of 100,000 bytes fill a bucket.
   CHECK(bytes == std::vector<std::int64_t>{1100000, 1100000, 1600000, 800000, 56});
+}
+
+TEST_CASE("collectives: a large gradient is reduced where it is") {
+  const auto peak = [](int ranks) {
+    UseDevice device(DeviceKind::dry);
+    const Communicator comm(dry_world(0, ranks, nullptr));
+    const auto w = full({1 << 20}, 1), x = constant(full({1 << 20}, 2));
+    Tape tape;
+    const auto share = sum(replicate(w, comm) * x);
+    reset_peak_memory(DeviceKind::dry);
+    const auto before = memory_statistics(DeviceKind::dry).current_bytes;
+    tape.gradient(share, {w});
+    return memory_statistics(DeviceKind::dry).peak_bytes - before;
+  };
+  CHECK(peak(1) >= 4 << 20);
+  CHECK(peak(2) == peak(1));
+  // A cotangent that is another tensor's, too, stays as it is.
+  check_on_ranks(2, "a cotangent of two", [](const Communicator& comm) {
+    const auto w = full({1 << 18}, 1), x = full({1 << 18}, 2), g = constant(random_normal({1 << 18}, {1, 3}));
+    Tape tape;
+    const auto gradients = tape.gradient(sum((replicate(w, comm) + x) * g), {w, x});
+    const auto sums = gradients[0].to_vector(), own = gradients[1].to_vector(), factor = g.to_vector();
+    for (std::size_t i = 0; i < factor.size(); ++i)
+      require(sums[i] == 2 * factor[i] && own[i] == factor[i], "[test] element {}: {} and {}", i, sums[i], own[i]);
+  });
 }
 
 TEST_CASE("collectives: misuse is refused by name") {

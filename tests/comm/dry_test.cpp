@@ -1,8 +1,11 @@
 // A network laid out for every rank of a large grid on the dry transport and device: every send has its receive, the members of
 // every collective agree, messages have the predicted size, nothing is allocated. And ranks that exchange nothing.
 
+#include <atomic>
+#include <chrono>
 #include <map>
 #include <memory>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -177,5 +180,47 @@ TEST_CASE("silent: a rank gets its own part of every call, zeros for the others'
       each->start_receive({any_source, any_tag, &received, 1}, DType::float64).wait();
       CHECK(received == 0);
     }
+  });
+}
+
+TEST_CASE("silent: ranks that only wait get the same, not before the others have called") {
+  std::atomic<int> called = 0;
+  run_threads(3, [&](std::shared_ptr<Transport> real) {
+    const auto t = silent_transport(real->duplicate(), Silence::waiting);
+    const auto group = t->split(0, 0);
+    const int r = real->rank(), right = (r + 1) % 3, left = (r + 2) % 3;
+    // Before each of these, one rank sleeps: nobody is through before it has called.
+    int round = 0;
+    const auto late = [&](const auto& call) {
+      if (r == round % 3) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      ++called;
+      call();
+      ++round;
+    };
+    std::vector<double> in{1.0 + r, 2.0 + r, 3.0 + r}, out(3, -1);
+    late([&] { group->allreduce(in.data(), out.data(), 3, DType::float64, CombineOp::sum); });
+    CHECK(called >= 3);
+    CHECK(out == in);
+    const std::vector<std::int64_t> ones{1, 1, 1};
+    late([&] {
+      t->start({.kind = CollectiveKind::allgather, .in = in.data(), .out = out.data(), .type = DType::float64, .counts = ones})
+          .wait();
+    });
+    CHECK(called >= 6);
+    for (int q = 0; q < 3; ++q) CHECK(out[static_cast<std::size_t>(q)] == (q == r ? in[0] : 0));
+    // Of three elements one comes; a message of none is one of none.
+    const std::vector<Message> sends{{right, 1, in.data(), 3}, {left, 2, nullptr, 0}};
+    std::vector<double> received(3, -1);
+    const std::vector<Message> receives{{left, 1, received.data(), 3}, {right, 2, nullptr, 0}};
+    late([&] { t->start_round(sends, receives, DType::float64).wait(); });
+    CHECK(received == std::vector<double>{1.0 + left, 0, 0});
+    late([&] { t->exchange(sends, receives, DType::float64); });
+    CHECK(received == std::vector<double>{1.0 + left, 0, 0});
+    late([&] {
+      auto receive = t->start_receive({any_source, any_tag, received.data(), 2}, DType::float64);
+      t->exchange(std::vector<Message>{{right, 5, in.data(), 2}}, {}, DType::float64);
+      receive.wait();
+      CHECK(receive.status().source == left);
+    });
   });
 }

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <functional>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "comm/collectives.h"
 #include "comm/launch.h"
@@ -44,6 +46,32 @@ void check_wrong_counts(Transport& t) {
       const auto text = testing::error_text([&] { t.exchange({}, {&from, 1}, DType::float64); });
       require(text.starts_with("[exchange] "), "[transport_mpi_test] {} elements into 2 gave '{}'", sent, text);
     }
+  }
+}
+
+// Of ranks that share memory they travel in pieces, of which the last is short; two at a time.
+template <class T>
+void check_large_reductions(Transport& t, DType type) {
+  const auto count = static_cast<std::size_t>((5 << 20) / sizeof(T) + 3);
+  const auto of = [&](std::size_t i, int factor) { return static_cast<T>((i % 1001) * static_cast<std::size_t>(factor)); };
+  std::vector<T> in(count);
+  for (std::size_t i = 0; i < count; ++i) in[i] = of(i, t.rank() + 1);
+  for (const bool started : {false, true}) {
+    std::vector<T> in_place = in, out(count);
+    if (started) {
+      auto one = t.start_allreduce(in_place.data(), in_place.data(), std::ssize(in), type, CombineOp::sum);
+      auto other = t.start_allreduce(in.data(), out.data(), std::ssize(in), type, CombineOp::max);
+      while (!other.test()) {
+      }
+      other.wait();
+      one.wait();
+    } else {
+      t.allreduce(in_place.data(), in_place.data(), std::ssize(in), type, CombineOp::sum);
+      t.allreduce(in.data(), out.data(), std::ssize(in), type, CombineOp::max);
+    }
+    for (std::size_t i = 0; i < count; ++i)
+      if (in_place[i] != of(i, t.size() * (t.size() + 1) / 2) || out[i] != of(i, t.size()))
+        fail("[transport_mpi_test] element {} of {}: sum {}, max {}", i, count, in_place[i], out[i]);
   }
 }
 
@@ -130,6 +158,10 @@ int main(int argc, char** argv) {
     const std::pair<const char*, std::function<void(Transport&)>> checks[] = {
         {"node and tags", check_node},
         {"reductions of every type", check_reduction_types},
+        {"large reductions",
+         [](Transport& t) {
+           check_large_reductions<float>(t, DType::float32), check_large_reductions<std::int64_t>(t, DType::int64);
+         }},
         {"reductions of 16-bit types round at each step", check_half_rounding},
         {"broadcast, gather, scatter, allgather, alltoall", check_all_movement},
         {"exchange",
