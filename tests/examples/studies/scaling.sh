@@ -29,7 +29,7 @@ speed() { run "$scaling" speed --launcher "$MPIEXEC -n {ranks}" --out "$study" "
 trainer=$tools/cosmoflow
 run "$tools/universe" generate --universes 6 --out "$work/universes" --size 16
 if succeeds; then
-  speed --grids "sample=1 sample=2 depth=2" --repeats 1 --json -- "$trainer" train --data "$work/universes" --epochs 1 --batch 2
+  speed --grids "sample=1 sample=2 depth=2" --repeats 1 --json -- "$trainer" train --filters 4 --data "$work/universes" --epochs 1 --batch 2
   judge 'three grids' holds_all "[r['ranks'] for r in d['results']] == [1, 2, 2] and all(r['samples_per_second'] > 0 and r['batch'] == 2 for r in d['results'])"
   judge 'their speed-ups follow from their rates' holds_all "all(abs(r['parallel_speed_up'] * d['results'][0]['samples_per_second'] / r['samples_per_second'] - 1) < 1e-9 and abs(r['efficiency'] * r['ranks'] - r['parallel_speed_up']) < 1e-9 for r in d['results'])"
   judge 'communication, of two ranks' holds_all "d['results'][0]['exposed_communication'] == 0 and all(abs(r['exposed_communication'] - max(0, 1 - r['samples_per_second'] / r['runs_without_communication'][0])) < 1e-9 for r in d['results'][1:])"
@@ -40,18 +40,18 @@ if succeeds; then
   judge 'the report has the picture' grep -q 'data:image/png' "$study/report.html"
   run "$scaling" report "$study"
   judge 'the report again' succeeds
-  speed --grids sample=1 -- "$trainer" train --data "$work/universes" --batch 2
+  speed --grids sample=1 -- "$trainer" train --filters 4 --data "$work/universes" --batch 2
   judge 'no results are overwritten' refuses_arguments 'speed-cosmoflow-strong.json exists'
-  speed --grids depth=2 --mode weak --name grown --repeats 2 -- "$trainer" train --data "$work/universes" --epochs 1 --batch=1
+  speed --grids depth=2 --mode weak --name grown --repeats 2 -- "$trainer" train --filters 4 --data "$work/universes" --epochs 1 --batch=1
   judge 'a batch that grows, speed-ups against two ranks' says '^depth=2 *2 *2 .* 2.00 *1.000 '
-  speed --grids 'sample=1 sample=2' --mode weak --name wide --repeats 1 --json -- "$trainer" train --data "$work/universes" --epochs 1 --batch 3
+  speed --grids 'sample=1 sample=2' --mode weak --name wide --repeats 1 --json -- "$trainer" train --filters 4 --data "$work/universes" --epochs 1 --batch 3
   judge 'a batch that there are no samples for' fails_but "d['results'][0]['samples_per_second'] > 0 and d['results'][1]['failure'].startswith('exit code 1: [data] 5 samples') and d['table']['rows'][1][-1] == d['results'][1]['failure']"
-  speed --grids sample=1 --name late --limit 1 -- "$trainer" train --data "$work/universes" --epochs 100000 --batch 2
+  speed --grids sample=1 --name late --limit 1 -- "$trainer" train --filters 4 --data "$work/universes" --epochs 100000 --batch 2
   judge 'a run that does not end' tells_failure 'had not ended after 1 s'
   speed --grids 'sample=2 sample=1' --name nothing --repeats 1 -- "$trainer" train --data "$work/none" --epochs 1 --batch 2
   judge 'without data' tells_failure 'exit code .*none: no such file'
   judge 'nothing measured, no picture' no_file "$study/speed-nothing-strong.png"
-  noisy() { ranks 2 "$trainer" train --data "$work/universes" --epochs 2 --batch 2 --noise-scale "$@"; }
+  noisy() { ranks 2 "$trainer" train --filters 4 --data "$work/universes" --epochs 2 --batch 2 --noise-scale "$@"; }
   noisy --grid sample=2 --out "$work/noisy" --json
   judge 'a trainer measures the noise scale' holds_all "d['noise_steps'] == 4 and 'noise_scale' in d and 'critical_batch' in d"
   noisy --grid sample=2 --out "$work/noisy" --overwrite
