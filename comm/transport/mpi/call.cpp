@@ -86,27 +86,28 @@ void check(int code, std::string_view call) {
 
 int wait(MPI_Request& request, MPI_Status& status) {
   using namespace std::chrono;
-  constexpr microseconds patience(20000), slice(1000);
+  constexpr microseconds patience(20000), slice(1000), work(5);
   int code = MPI_SUCCESS, done = 0;
   const auto looked = [&] { return (code = MPI_Test(&request, &done, &status)) != MPI_SUCCESS || done; };
   // A microsecond: messages that are there, or nearly, are not waited for.
   for (int i = 0; i < 20; ++i)
     if (looked()) return code;
-  const auto begun = steady_clock::now();
-  for (auto before = begun; before - begun < patience;) {
-    for (int i = 0; i < 64; ++i) {
-      sched_yield();
-      if (looked()) return code;
-    }
-    // That takes a tenth of it where nobody else has the core. Those who compute on it get it back sooner, and so does this rank,
-    // if it sleeps: whoever yields takes turns with them for whole slices.
+  bool taken = false;  // the core, by others, while this rank yielded
+  for (auto idle = steady_clock::now();;) {
+    const auto begun = steady_clock::now();
+    if (looked()) return code;
     const auto now = steady_clock::now();
-    if (now - before > slice) break;
-    before = now;
+    const bool moved = now - begun > work;  // looks that long move messages, which nobody else does
+    if (moved) idle = now;
+    if (!moved && (taken || now - idle > patience)) {
+      // Whoever has waited for so long notices a hundredth of it no more, and others have the core to themselves. Who computes on
+      // it gets it back sooner, and so does this rank, if it sleeps: yielding, they take turns for whole slices.
+      std::this_thread::sleep_for(patience / 100);
+    } else {
+      sched_yield();
+      taken = steady_clock::now() - now > slice;
+    }
   }
-  // Whoever has waited for so long notices a hundredth of it no more, and others have the core to themselves.
-  while (!looked()) std::this_thread::sleep_for(patience / 100);
-  return code;
 }
 
 void end_process_in(int seconds, int code, std::string line) {
