@@ -73,7 +73,7 @@ except ConnectionRefusedError: pass
 END
       "$build/examples/elastic" --hosts "$HOSTS" --ranks-per-host 1 --launcher "$HYDRA -n {ranks} -hosts {hosts}" \
         --probe "python3 $2/probe.py {host}" --probe-every 1 --probe-limit 5 -- "$build/examples/classify" train --data "$2/scans" \
-        --validation-fraction 0.3 --filters 4 --batch 4 --epochs 200 --quiet --grid depth=2 --checkpoint-steps 1 --out "$2/lost" >"$2/out" 2>&1 &
+        --validation-fraction 0.3 --filters 4 --batch 4 --epochs 120 --quiet --grid depth=2 --checkpoint-steps 1 --out "$2/lost" >"$2/out" 2>&1 &
       job=$!
       await test -s "$2/lost/checkpoint.h5"
       "$LINK" cut

@@ -138,7 +138,7 @@ fi
 # ---- ranks that are killed at any time, while checkpoints are written, too
 kills=6
 [ -z "${MPIGRAD_TEST_ALL:-}" ] || kills=100
-victim="train --data $work/scans.h5 --filters 4 --batch 6 --epochs $((kills * 160)) --norm-momentum 0.5 --dtype float64 --quiet --flips"
+victim="train --data $work/scans.h5 --filters 4 --batch 6 --epochs $((kills * 120)) --norm-momentum 0.5 --dtype float64 --quiet --flips"
 # shellcheck disable=SC2086  # several options
 {
   began=$(date +%s%N)

@@ -95,7 +95,7 @@ judge '--help' says '^Usage: '
 # What did not arrive was not printed.
 for each in 01_allgather 02_sum_over_ranks 03_data_parallel 04_heat 05_split_convolution 06_overlap 07_unused_message \
   08_contrastive 09_hessian_vector 10_wrong_gradients 00_reverse_mode 11_matrices 12_not_linear 13_wave; do
-  full "$lessons/$each"
+  full "$lessons/$each" --transport threads --ranks 1
   judge "$each to a full device fails" refuses_full
 done
 full "$lessons/01_allgather" --help
