@@ -84,28 +84,27 @@ void check(int code, std::string_view call) {
   fail("[{}] MPI: {}", call, length > 0 ? std::string(text, static_cast<std::size_t>(length)) : fmt::format("error {}", code));
 }
 
-int wait(MPI_Request& request, MPI_Status& status) {
+int wait(MPI_Request& request, MPI_Status& status, std::int64_t bytes) {
   using namespace std::chrono;
-  constexpr microseconds patience(20000), slice(1000), work(5);
+  constexpr microseconds patience(20000), slice(1000);
   int code = MPI_SUCCESS, done = 0;
   const auto looked = [&] { return (code = MPI_Test(&request, &done, &status)) != MPI_SUCCESS || done; };
   // A microsecond: messages that are there, or nearly, are not waited for.
   for (int i = 0; i < 20; ++i)
     if (looked()) return code;
+  // Looks move messages, which nobody else does: at 0.5 GB/s or more they are through then.
+  const auto moving = steady_clock::now() + microseconds(bytes / 500);
   bool taken = false;  // the core, by others, while this rank yielded
-  for (auto idle = steady_clock::now();;) {
-    const auto begun = steady_clock::now();
+  for (;;) {
     if (looked()) return code;
     const auto now = steady_clock::now();
-    const bool moved = now - begun > work;  // looks that long move messages, which nobody else does
-    if (moved) idle = now;
-    if (!moved && (taken || now - idle > patience)) {
+    if (now > moving + patience || (taken && now > moving)) {
       // Whoever has waited for so long notices a hundredth of it no more, and others have the core to themselves. Who computes on
       // it gets it back sooner, and so does this rank, if it sleeps: yielding, they take turns for whole slices.
       std::this_thread::sleep_for(patience / 100);
     } else {
       sched_yield();
-      taken = steady_clock::now() - now > slice;
+      taken = taken || steady_clock::now() - now > slice;
     }
   }
 }

@@ -27,7 +27,8 @@ bool finalized();
 // MPI_Wait, which gives its core to others between one look and the next. MPICH 4.0.2 keeps it, whatever its setting
 // POLLS_BEFORE_YIELD says: where ranks are more than cores, whoever it waits for does not run meanwhile (an allreduce of 64 bytes
 // on 3 ranks and 2 cores took 8.3 ms instead of 0.02).
-int wait(MPI_Request& request, MPI_Status& status);
+// `bytes` are all that the call moves.
+int wait(MPI_Request& request, MPI_Status& status, std::int64_t bytes);
 
 // MPI_Abort, which waits for the process manager's answer: where that cannot be reached, this process ends by itself.
 [[noreturn]] void abort_job(int code);

@@ -17,6 +17,7 @@ class Requests final : public PendingWork {
   // Kept until the end, because MPI reads them.
   std::vector<Layout> layouts;
   std::vector<std::byte> copy;
+  std::int64_t bytes = 0;  // that are moved
 
   void wait() override {
     if (finalized()) return;  // all has gone with MPI
@@ -26,7 +27,8 @@ class Requests final : public PendingWork {
     int code = MPI_SUCCESS;
     std::size_t failed = 0;
     for (std::size_t i = 0; i < requests.size(); ++i)
-      if (const int one = mpi::wait(requests[i], statuses[i]); code == MPI_SUCCESS && one != MPI_SUCCESS) code = one, failed = i;
+      if (const int one = mpi::wait(requests[i], statuses[i], bytes); code == MPI_SUCCESS && one != MPI_SUCCESS)
+        code = one, failed = i;
     int error = MPI_SUCCESS;
     if (code != MPI_SUCCESS) MPI_Error_class(code, &error);
     if (error == MPI_ERR_TRUNCATE && failed < receives_.size()) {

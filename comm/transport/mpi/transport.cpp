@@ -103,6 +103,8 @@ class MpiTransport final : public Transport {
     check_messages(sends, size(), max_tag_);
     check_messages(receives, size(), max_tag_);
     auto [result, requests] = requested("exchange", type, receives);
+    for (const auto messages : {sends, receives})
+      for (const auto& message : messages) requests.bytes += message.count * size_of(type);
     for (const auto& message : receives)
       check(MPIGRAD_MPI(MPI_Irecv)(message.data, checked(message.count, "exchange"), type_of(type), message.peer, message.tag,
                                    communicator_, requests.add()),
@@ -117,6 +119,7 @@ class MpiTransport final : public Transport {
   Pending start_receive(const Message& message, DType type) override {
     check_receive(message, size(), max_tag_);
     auto [result, requests] = requested("receive", type, std::span(&message, 1));
+    requests.bytes = message.count * size_of(type);
     check(MPIGRAD_MPI(MPI_Irecv)(message.data, checked(message.count, "receive"), type_of(type),
                                  message.peer == any_source ? MPI_ANY_SOURCE : message.peer,
                                  message.tag == any_tag ? MPI_ANY_TAG : message.tag, communicator_, requests.add()),
@@ -181,6 +184,8 @@ class MpiTransport final : public Transport {
   // `call` is what errors are told of.
   Pending begin(const Collective& c, std::string_view call) {
     auto [result, requests] = requested(call, c.type, {});
+    const auto moved = moved_elements(c, rank());
+    requests.bytes = (moved.in + moved.out) * size_of(c.type);
     for (const auto counts : {c.counts, c.receive_counts}) requests.layouts.emplace_back(counts, call);
     const auto &send = requests.layouts[0], &receive = requests.layouts[1];
     const auto own = c.counts.empty() ? Count{0} : send.counts[index(rank())];

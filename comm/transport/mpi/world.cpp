@@ -26,7 +26,7 @@ bool several_hosts = false;
 void leave_together() {
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Status status;
-  if (MPI_Ibarrier(farewell, &request) == MPI_SUCCESS) wait(request, status);
+  if (MPI_Ibarrier(farewell, &request) == MPI_SUCCESS) wait(request, status, 0);
   MPI_Comm_free(&farewell);
   if (several_hosts) std::this_thread::sleep_for(std::chrono::milliseconds(100));
 }
