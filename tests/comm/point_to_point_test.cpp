@@ -42,6 +42,10 @@ TEST_CASE("point to point: cotangents come home whatever the order of the waits"
     }
 }
 
+TEST_CASE("point to point: of receives that all take a message the first posted gets it") {
+  check_on_ranks(2, "order of receives", check_order_of_receives);
+}
+
 TEST_CASE("point to point: every way to wait, to second order") {
   for (const int ranks : {1, 2, 3, 5}) {
     check_on_ranks(ranks, "ways to wait", check_ways_to_wait);

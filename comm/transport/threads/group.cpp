@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -72,15 +73,41 @@ void Group::check_alive(std::string_view call, const std::vector<bool>& present)
 }
 
 // Whether `done` came true while looking and looking again. Where ranks are more than cores, the core is given to one of those
-// that are waited for, which is sooner there than by sleeping and being woken.
+// that are waited for, which is sooner there than by sleeping and being woken. But whoever yields while others compute on these
+// cores loses them for whole slices: then this and the next waits sleep at once.
 template <class Done>
 bool World::seen(Done done) const {
-  for (int i = 0; i < (spins_ ? 4000 : 64); ++i) {
-    if (done()) return true;
-    if (!spins_) sched_yield();
+  using namespace std::chrono;
+  constexpr microseconds slice(1000), memory(20000);
+  const auto since_start = [] { return steady_clock::now().time_since_epoch(); };
+  if (done()) return true;
+  if (spins_) {
+    // About 100 us; less where it has been in vain, which costs others on these cores, until it is not.
+    constexpr int longest = 4000, shortest = 500;
+    const int most = spins_for_.load(std::memory_order_relaxed);
+    for (int i = 0; i < most; ++i) {
+      if (done()) {
+        if (most < longest) spins_for_.store(longest, std::memory_order_relaxed);
+        return true;
+      }
 #if defined(__x86_64__)
-    else __builtin_ia32_pause();
+      __builtin_ia32_pause();
 #endif
+    }
+    spins_for_.store(std::max(most / 2, shortest), std::memory_order_relaxed);
+    return false;
+  }
+  auto before = since_start();
+  if (before < nanoseconds(crowded_until_.load(std::memory_order_relaxed))) return false;
+  for (int i = 0; i < 64; ++i) {
+    sched_yield();
+    if (done()) return true;
+    const auto now = since_start();
+    if (now - before > slice) {
+      crowded_until_.store(nanoseconds(now + memory).count(), std::memory_order_relaxed);
+      return false;
+    }
+    before = now;
   }
   return false;
 }
@@ -163,15 +190,22 @@ void Group::deliver(int destination, Envelope envelope) {
   auto& mailbox = mailboxes_[static_cast<std::size_t>(destination)];
   {
     std::lock_guard lock(mailbox.mutex);
-    const auto first =
-        std::find_if(mailbox.posted.begin(), mailbox.posted.end(), [&](const auto& posted) { return takes(*posted, envelope); });
+    // Of those that take it, the first that was posted.
+    auto first = mailbox.posted.end();
+    for (const int source : {envelope.source, any_source}) {
+      for (const int tag : {envelope.tag, any_tag}) {
+        const auto next = mailbox.posted.lower_bound({source, tag, 0});
+        if (next == mailbox.posted.end() || next->second->source != source || next->second->tag != tag) continue;
+        if (first == mailbox.posted.end() || next->second->place < first->second->place) first = next;
+      }
+    }
     if (first == mailbox.posted.end()) {
       auto& queue = mailbox.arrived[{envelope.source, envelope.tag}];
       queue.emplace_back(mailbox.arrivals++, std::move(envelope));
       return;
     }
-    (*first)->envelope = std::move(envelope);
-    (*first)->filled = true;
+    first->second->envelope = std::move(envelope);
+    first->second->filled = true;
     mailbox.posted.erase(first);
   }
   mailbox.changed.notify_all();
@@ -190,7 +224,8 @@ std::shared_ptr<Group::Posted> Group::post_receive(int source, int destination, 
         first = queue;
   }
   if (first == mailbox.arrived.end()) {
-    mailbox.posted.push_back(posted);
+    posted->place = mailbox.posts++;
+    mailbox.posted.emplace(std::tuple(source, tag, posted->place), posted);
     return posted;
   }
   posted->envelope = std::move(first->second.front().second);
@@ -228,7 +263,7 @@ Group::Envelope Group::take(int destination, const std::shared_ptr<Posted>& post
 void Group::cancel(int destination, const std::shared_ptr<Posted>& posted) noexcept {
   auto& mailbox = mailboxes_[static_cast<std::size_t>(destination)];
   std::lock_guard lock(mailbox.mutex);
-  mailbox.posted.remove(posted);
+  if (!posted->filled) mailbox.posted.erase({posted->source, posted->tag, posted->place});
 }
 
 // ---- Group: non-blocking collectives

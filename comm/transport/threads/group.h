@@ -7,13 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -49,6 +49,8 @@ class World {
   int failed_rank_ = -1;
   std::string message_;
   bool spins_ = false;  // every rank has a core
+  mutable std::atomic<int> spins_for_ = 4000;
+  mutable std::atomic<std::int64_t> crowded_until_ = 0;  // others compute on these cores, as far as is known; ns of steady_clock
 };
 
 // A rank's call lives on its stack until leave().
@@ -83,6 +85,7 @@ class Group {
   // As in MPI, a message goes to the first receive posted that takes it, and a receive takes the first message that has arrived.
   struct Posted {
     int source = 0, tag = 0;  // or any_source, any_tag
+    std::uint64_t place = 0;  // in the order of posting
     Envelope envelope = {};
     std::atomic<bool> filled = false;
   };
@@ -122,11 +125,11 @@ class Group {
   struct Mailbox {
     std::mutex mutex;
     std::condition_variable changed;
-    std::list<std::shared_ptr<Posted>> posted;
-    // By source and tag, so that thousands of messages that wait cost a named receive no more than a few; each with its place in
-    // the order of arrival, for receives of any_source or any_tag.
+    // Both by source and tag, so that among thousands that wait the one that fits is found as fast as among a few; each with its
+    // place in the order of posting or arrival, for any_source and any_tag. Receives: source, tag and place.
+    std::map<std::tuple<int, int, std::uint64_t>, std::shared_ptr<Posted>> posted;
     std::map<std::pair<int, int>, std::deque<std::pair<std::uint64_t, Envelope>>> arrived;
-    std::uint64_t arrivals = 0;
+    std::uint64_t posts = 0, arrivals = 0;
   };
   struct Child {
     std::shared_ptr<Group> group;

@@ -1,7 +1,9 @@
 #include "tests/support/cases/message_cases.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
+#include <utility>
 
 #include "comm/adjoint_check.h"
 #include "comm/messages/nonblocking.h"
@@ -148,6 +150,31 @@ void check_wildcards(const Communicator& comm, std::uint64_t seed) {
   }
   const auto g = tape.gradient(loss, x);
   for (std::size_t k = 0; k < x.size(); ++k) require_close("gradient of what a wildcard took", g[k], x[k] + 1000);
+}
+
+void check_order_of_receives(const Communicator& comm) {
+  if (comm.rank() > 1) return;
+  constexpr int tag = 5;
+  const TensorType type{{}, DType::float64};
+  const std::array<std::pair<int, int>, 4> kinds{{{1, tag}, {any_source, tag}, {1, any_tag}, {any_source, any_tag}}};
+  std::array order{0, 1, 2, 3};
+  do {
+    std::vector<Request> receives;
+    if (comm.rank() == 0) {
+      for (const int kind : order) {
+        const auto [source, which] = kinds[static_cast<std::size_t>(kind)];
+        receives.push_back(irecv(type, comm, source, which));
+      }
+      send(zeros({}, DType::float64), comm, 1, 0);  // all are posted
+      for (std::size_t i = 0; i < receives.size(); ++i) {
+        const auto y = wait(receives[i]);
+        require(y.item() == static_cast<double>(i), "[test] receive {} took message {}", i, y.item());
+      }
+    } else {
+      recv(type, comm, 0, 0);
+      for (int i = 0; i < 4; ++i) send(full({}, i, DType::float64), comm, 0, tag);
+    }
+  } while (std::next_permutation(order.begin(), order.end()));
 }
 
 void check_ways_to_wait(const Communicator& comm) {

@@ -15,6 +15,8 @@ void check_ring(const Communicator& comm, Idiom idiom, std::int64_t elements);
 void check_permuted_waits(const Communicator& comm, std::uint64_t seed, int messages);
 // Everybody sends rank 0 messages of one size; it takes them by any_source and any_tag and waits in an order of its own.
 void check_wildcards(const Communicator& comm, std::uint64_t seed);
+// Receives by name, any_source and any_tag, posted in every order: each message goes to the first of them.
+void check_order_of_receives(const Communicator& comm);
 // First and second order of each way to wait, of persistent requests and of sendrecv_replace.
 void check_ways_to_wait(const Communicator& comm);
 // A received value that nobody uses, and the loss of one rank only.
