@@ -29,7 +29,7 @@ std::vector<Message> messages(const std::vector<Edge>& edges, const Rows& rows, 
   return result;
 }
 
-void require_rows(std::string_view what, const std::vector<Edge>& edges, const Rows& rows) {
+void require_counts(std::string_view what, const std::vector<Edge>& edges, const Rows& rows) {
   require(rows.size() == edges.size(), "[neighbor_alltoall] {} numbers of rows for {} {}", rows.size(), edges.size(), what);
   for (const auto n : rows) require(n >= 0, "[neighbor_alltoall] a block has {} rows", n);
 }
@@ -58,8 +58,8 @@ namespace ops {
 
 Types NeighborAllToAll::infer(Inputs in) const {
   require(in[0].rank() >= 1, "[neighbor_alltoall] blocks lie along dimension 0, which a scalar has not: {}", in[0]);
-  require_rows("destinations", topology.destinations, send_rows);
-  require_rows("sources", topology.sources, receive_rows);
+  require_counts("destinations", topology.destinations, send_rows);
+  require_counts("sources", topology.sources, receive_rows);
   require(in[0].dim(0) == sum_of(send_rows), "[neighbor_alltoall] the blocks to send have {} rows in all: {}", sum_of(send_rows),
           in[0]);
   auto type = in[0].type();
@@ -124,7 +124,7 @@ Topology cartesian(const Communicator& comm, const std::vector<int>& extents, co
 }
 
 Tensor neighbor_alltoall(const Tensor& x, const Topology& topology, Rows send_rows, std::optional<Rows> receive_rows) {
-  require_rows("destinations", topology.destinations, send_rows);
+  require_counts("destinations", topology.destinations, send_rows);
   // Who has no sources still tells its destinations.
   if (!receive_rows) receive_rows = ask(topology, send_rows);
   return mpigrad::apply(ops::NeighborAllToAll{topology, std::move(send_rows), std::move(*receive_rows)}, {x});

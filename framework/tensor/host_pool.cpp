@@ -13,7 +13,7 @@ namespace mpigrad {
 namespace {
 
 constexpr std::size_t granule = 4096;
-constexpr std::size_t smallest = 64 * 1024;  // below, malloc is good enough
+constexpr std::size_t smallest_pooled = 64 * 1024;  // below, malloc is good enough
 // Pages beyond the most that was in use may be this part of it, or this many bytes: smaller holes are not worth fresh pages.
 constexpr std::size_t tolerated_part = 256, tolerated_bytes = 16 << 20;
 // The system gives large pages.
@@ -61,7 +61,7 @@ HostPool::~HostPool() {
 }
 
 std::byte* HostPool::allocate(std::size_t bytes) {
-  if (bytes < smallest) return plain(bytes);
+  if (bytes < smallest_pooled) return plain(bytes);
   const auto length = (bytes + granule - 1) / granule * granule;
   {
     std::lock_guard lock(mutex_);

@@ -16,9 +16,9 @@ namespace mpigrad {
 namespace {
 
 // Bytes that were handed to calls so far; the log is read once.
-class Bytes {
+class SentBytes {
  public:
-  explicit Bytes(std::shared_ptr<std::vector<DryRecord>> log) : log_(std::move(log)) {}
+  explicit SentBytes(std::shared_ptr<std::vector<DryRecord>> log) : log_(std::move(log)) {}
 
   std::int64_t sent() { return read(), sent_; }
   std::int64_t reduced() { return read(), reduced_; }
@@ -195,7 +195,7 @@ StepTrace trace_step(nn::Module& net, const Shape& part, const DescribeOptions& 
     for (const auto& own : options.grids) build.grids.push_back({own.layers, make_grid(world, own.grid), own.split});
     net.build(layout, build);
   }
-  const auto bytes = std::make_shared<Bytes>(log);
+  const auto bytes = std::make_shared<SentBytes>(log);
   const auto memory = [] { return memory_statistics(DeviceKind::dry); };
 
   StepTrace result;

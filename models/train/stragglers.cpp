@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <numeric>
 #include <utility>
 #include <vector>
 
 #include "comm/transport/waited.h"
 #include "framework/error.h"
+#include "framework/op.h"
 
 namespace mpigrad {
 namespace {
@@ -20,14 +20,12 @@ struct Row {
   std::array<char, 32> host{};
 };
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 }  // namespace
 
 void StepClock::start() {
   if (!times_) return;
   const auto& waited = detail::waited_of_this_thread();
-  seconds_ = now(), messages_ = waited.messages, collectives_ = waited.collectives, data_ = 0, seen_ = messages_ + collectives_;
+  seconds_ = detail::seconds_now(), messages_ = waited.messages, collectives_ = waited.collectives, data_ = 0, seen_ = messages_ + collectives_;
 }
 
 // Parts of a batch may come as messages, which are counted as such.
@@ -41,7 +39,7 @@ void StepClock::batch(double waited) {
 void StepClock::step() {
   if (!times_) return;
   const auto& waited = detail::waited_of_this_thread();
-  const double time = now();
+  const double time = detail::seconds_now();
   times_->seconds += time - seconds_;
   times_->messages += waited.messages - messages_, times_->collectives += waited.collectives - collectives_;
   times_->data += std::exchange(data_, 0);

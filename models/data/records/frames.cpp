@@ -59,7 +59,7 @@ std::optional<std::uint64_t> next_length(ByteStream& stream, const std::string& 
 }
 
 // A piece is still in the cache when its checksum is taken.
-constexpr std::size_t at_once = 1 << 17;
+constexpr std::size_t bytes_at_once = 1 << 17;
 
 // `count` bytes of a record of `length`.
 void read_all(ByteStream& stream, char* to, std::size_t count, std::uint64_t length, const std::string& name) {
@@ -78,7 +78,7 @@ bool next_record(ByteStream& stream, const std::string& name, std::string& recor
   record.reserve(*length);
   std::uint32_t checksum = 0;
   for (std::size_t used = 0; used < *length;) {
-    const auto step = std::min<std::uint64_t>(*length - used, at_once);
+    const auto step = std::min<std::uint64_t>(*length - used, bytes_at_once);
     if (record.size() < used + step) record.resize(used + step);
     read_all(stream, record.data() + used, step, *length, name);
     checksum = crc32c({record.data() + used, step}, checksum);
@@ -94,7 +94,7 @@ bool next_record(ByteStream& stream, const std::string& name, std::string& recor
 bool pass_record(ByteStream& stream, const std::string& name) {
   const auto length = next_length(stream, name);
   if (!length) return false;
-  std::string passed(std::min<std::uint64_t>(*length, at_once), '\0');
+  std::string passed(std::min<std::uint64_t>(*length, bytes_at_once), '\0');
   for (std::uint64_t used = 0; used < *length;) {
     const auto step = std::min<std::uint64_t>(*length - used, passed.size());
     read_all(stream, passed.data(), step, *length, name);

@@ -12,7 +12,7 @@
 namespace mpigrad::tensorboard {
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+double wall_seconds() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 struct Close {
   void operator()(std::FILE* file) const { std::fclose(file); }
@@ -34,7 +34,7 @@ struct EventFile::State {
     file.reset(std::fopen(path.c_str(), "wb"));
     require(file != nullptr, "[tensorboard] {} cannot be written", path.string());
     Event first;
-    first.set_wall_time(now());
+    first.set_wall_time(wall_seconds());
     first.set_file_version("brain.Event:2");
     write(first);
   }
@@ -48,7 +48,7 @@ EventFile::~EventFile() = default;
 void EventFile::scalars(std::int64_t step, const std::vector<std::pair<std::string, double>>& values) {
   if (!state_->file) state_->open();
   Event event;
-  event.set_wall_time(now());
+  event.set_wall_time(wall_seconds());
   event.set_step(step);
   for (const auto& [tag, number] : values) {
     if (!std::isfinite(number)) continue;

@@ -46,7 +46,7 @@ std::vector<Tensor> state_of(nn::Module& net) {
   return state;
 }
 
-std::vector<double> values_of(const std::vector<Tensor>& tensors) {
+std::vector<double> values_in(const std::vector<Tensor>& tensors) {
   std::vector<double> values;
   for (const auto& x : tensors) append(values, x);
   return values;
@@ -135,7 +135,7 @@ WorkersStep Workers::step(const Tensor& x, const Tensor& y, const LossFunction& 
 WorkersStep Workers::step_gradients(const std::vector<Tensor>& xs, const std::vector<Tensor>& ys, const LossFunction& loss) {
   auto& [net, optimizer] = replicas_.front();
   auto& parameters = net->parameters();
-  const auto before = values_of(buffers_of(*net));  // the tensors are others behind each pass
+  const auto before = values_in(buffers_of(*net));  // the tensors are others behind each pass
   const auto weights = parameters.tensors();
   const auto n = static_cast<std::size_t>(elements_of(weights));
   // The sums over workers: of gradients, then of running statistics, of losses and of squared norms.
@@ -246,7 +246,7 @@ void Workers::gossip() {
   const auto state = [&](int worker) { return state_of(*replicas_[static_cast<std::size_t>(worker - first())].net); };
   for (std::size_t i = 0; i + 1 < order.size(); i += 2)
     for (const auto& [worker, partner] : {std::pair(order[i], order[i + 1]), std::pair(order[i + 1], order[i])})
-      if (here(worker)) exchanges.push_back({worker, partner, values_of(state(worker)), {}});
+      if (here(worker)) exchanges.push_back({worker, partner, values_in(state(worker)), {}});
   std::vector<Message> sends, receives;
   for (auto& e : exchanges) {
     const auto count = static_cast<std::int64_t>(e.own.size());
