@@ -2,8 +2,9 @@
 """Compiles every installed header by itself: python3 tests/package/headers.py JOBS FOLDER COMPILER FLAG...
 
 FOLDER holds the headers, of which JOBS are compiled at a time. Prints those that do not compile, after what the compiler says of them, and
-as the last line how many there are. What most headers include is compiled once and kept precompiled: a header that includes it itself,
-before it declares anything, may as well find it there. Exits with 1 if one does not compile.
+as the last line how many there are. What a header includes itself, before it declares anything, it may as well find there: what most
+include is compiled once and kept precompiled, and headers that include each other are compiled one behind the other, the innermost first.
+Exits with 1 if one does not compile.
 """
 
 import concurrent.futures
@@ -33,36 +34,51 @@ def main():
     direct = {name: included((folder / name).read_text()) for name in names}
 
     def closure(name, seen):
-        for inner in direct[name] or []:
-            if inner in direct and inner not in seen:
-                seen.add(inner)
-                closure(inner, seen)
+        for each in direct[name] or []:
+            if each in direct and each not in seen:
+                seen.add(each)
+                closure(each, seen)
         return seen
 
+    inner = {name: closure(name, set()) for name in names}
     with tempfile.TemporaryDirectory() as work:
         precompiled = {front: f'{work}/{number}.h' for number, front in enumerate(FRONTS) if front in direct}
 
-        def run(name, *flags):
+        def run(chain, *flags):
             with open(os.environ.get('MPIGRAD_TEST_PROGRESS', os.devnull), 'a') as progress:
-                print(name, file=progress)
-            done = subprocess.run([*compile_it, '-Wall', '-Wextra', '-Werror', *flags], input=f'#include <{name}>\n', text=True,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-            return name, done.returncode, done.stdout
+                print(*chain, file=progress)
+            done = subprocess.run([*compile_it, '-Wall', '-Wextra', '-Werror', *flags], text=True, check=False,
+                                  input=''.join(f'#include <{name}>\n' for name in chain), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            return chain, done.returncode, done.stdout
 
         def precompile(front):
             pathlib.Path(precompiled[front]).write_text(f'#include <{front}>\n')
-            return run(front, '-x', 'c++-header', precompiled[front], '-o', precompiled[front] + '.gch')
+            return run([front], '-x', 'c++-header', precompiled[front], '-o', precompiled[front] + '.gch')
 
-        def alone(name):
-            ahead = next((['-include', precompiled[front]] for front in precompiled if front in closure(name, set())), [])
-            return run(name, *ahead, '-fsyntax-only', '-x', 'c++', '-')
+        def front_of(name):
+            return next((front for front in precompiled if front in inner[name]), None)
 
+        def alone(chain):
+            front = front_of(chain[0])
+            return run(chain, *(['-include', precompiled[front]] if front else []), '-fsyntax-only', '-x', 'c++', '-')
+
+        # Of the chains that a header can stand behind, the one that has most of what it includes.
+        chains = []
+        for name in sorted((name for name in names if name not in precompiled), key=lambda name: len(inner[name])):
+            fitting = [chain for chain in chains if chain[-1] in inner[name] and front_of(chain[0]) == front_of(name)]
+            if fitting:
+                max(fitting, key=lambda chain: len(inner[chain[-1]])).append(name)
+            else:
+                chains.append([name])
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             results = list(pool.map(precompile, precompiled))
-            results += pool.map(alone, [name for name in names if name not in precompiled])
-    wrong = [name for name, status, _ in results if status != 0]
-    for name, _, said in results:
-        if name in wrong:
+            results += pool.map(alone, chains)
+            # Which of a chain it is.
+            results = [each for result in results
+                       for each in ([result] if result[1] == 0 or len(result[0]) == 1 else map(alone, ([name] for name in result[0])))]
+    wrong = [name for chain, status, said in results if status != 0 for name in chain]
+    for _, status, said in results:
+        if status != 0:
             sys.stderr.write(said)
     print('\n'.join([*wrong, str(len(names))]))
     return 1 if wrong else 0
