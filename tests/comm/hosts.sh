@@ -81,13 +81,14 @@ END
       exit
       ;;
     disks | parts)
-      # Copies on the hosts' disks alone, whole or of each rank's part; all dies, and the first host's disk with it.
+      # Copies on the hosts' disks alone, whole or of each rank's part; all dies, and the first host's disk with it. What goes on makes
+      # no more of them: MPI's files wait in their own way, for whole slices where others compute.
       training="train --data $2/scans --validation-fraction 0.3 --filters 4 --batch 4 --epochs 400 --grid depth=2 --local-copies $DISK \
-        --local-steps 10 --out $2/$1"
+        --out $2/$1"
       file=checkpoint.h5
       if [ "$1" = parts ]; then training="$training --sharded-weights" file='part-*-0-of-2.h5'; fi
       # shellcheck disable=SC2086  # several options
-      "$MPIEXEC" -n 2 "$build/examples/classify" $training --quiet >"$2/out" 2>&1 &
+      "$MPIEXEC" -n 2 "$build/examples/classify" $training --local-steps 10 --quiet >"$2/out" 2>&1 &
       job=$!
       await copied "$file"
       kill -KILL "$job"
@@ -97,7 +98,7 @@ END
       sleep 1
       rm -rf "$DISK-a"/*
       # shellcheck disable=SC2086
-      exec "$MPIEXEC" -n 2 "$build/examples/classify" $training --resume
+      exec "$MPIEXEC" -n 2 "$build/examples/classify" $training --local-steps 1000 --resume
       ;;
     exits)
       spinning=

@@ -179,7 +179,7 @@ export MPIEXEC PATH
 run "$build/examples/universe" generate --out universes --universes 6 --size 16 --cell 8 --seed 1 --spread
 judge 'universes' succeeds
 
-smaller() { sed 's/--ranks-per-host [24]/--ranks-per-host 1/; s/--grid sample=2,depth=4/--grid depth=2/; s/--epochs 100/--batch 2 --epochs 30/'; }
+smaller() { sed 's/--ranks-per-host [24]/--ranks-per-host 1/; s/--grid sample=2,depth=4/--grid depth=2/; s/--epochs 100/--filters 4 --batch 2 --epochs 200/'; }
 said() { succeeds && grep -q -e "$1" "$work/said"; }
 tell() { cat "$work/out" "$work/said" >>"$work/err"; }
 
@@ -193,7 +193,7 @@ judge "$submitting: to its end" test -s run/weights.h5
 # On the hosts' own disks, in the place of /tmp, are the only checkpoints.
 rm -rf run
 starting=$(printf '%s\n' "$starting" | smaller | sed 's/node1,node2/$HOSTS/')
-MPIGRAD_CHECKS=watchdog=5 on_hosts start "$work" "$starting --batch 2 --epochs 1000 --local-copies \$DISK --local-steps 5"
+MPIGRAD_CHECKS=watchdog=5 on_hosts start "$work" "$starting --filters 4 --batch 2 --epochs 1000 --local-copies \$DISK --local-steps 5"
 tell
 judge "$starting: goes on although a rank hangs, and leaves no rank behind" succeeds
 judge 'kill -USR2: which rank computes longest' said '^rank [01].* computes longest'
