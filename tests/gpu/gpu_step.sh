@@ -92,7 +92,7 @@ bench() {
   if [ -n "${MPIGRAD_GPU_SMALL:-}" ]; then
     case $1 in
       gpu_step) set -- "$@" --steps 1 --no-autotune ;;
-      *) set -- "$@" --size "$MPIGRAD_GPU_SMALL" ;;
+      *) set -- "$@" --size "$((MPIGRAD_GPU_SMALL / 2))" ;;
     esac
   fi
   check start "$@"
