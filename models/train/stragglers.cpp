@@ -25,7 +25,8 @@ struct Row {
 void StepClock::start() {
   if (!times_) return;
   const auto& waited = detail::waited_of_this_thread();
-  seconds_ = detail::seconds_now(), messages_ = waited.messages, collectives_ = waited.collectives, data_ = 0, seen_ = messages_ + collectives_;
+  seconds_ = detail::seconds_now(), messages_ = waited.messages, collectives_ = waited.collectives, data_ = 0,
+  seen_ = messages_ + collectives_;
 }
 
 // Parts of a batch may come as messages, which are counted as such.
