@@ -3,7 +3,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -73,41 +72,15 @@ void Group::check_alive(std::string_view call, const std::vector<bool>& present)
 }
 
 // Whether `done` came true while looking and looking again. Where ranks are more than cores, the core is given to one of those
-// that are waited for, which is sooner there than by sleeping and being woken. But whoever yields while others compute on these
-// cores loses them for whole slices: then this and the next waits sleep at once.
+// that are waited for, which is sooner there than by sleeping and being woken.
 template <class Done>
 bool World::seen(Done done) const {
-  using namespace std::chrono;
-  constexpr microseconds slice(1000), memory(20000);
-  const auto since_start = [] { return steady_clock::now().time_since_epoch(); };
-  if (done()) return true;
-  if (spins_) {
-    // About 100 us; less where it has been in vain, which costs others on these cores, until it is not.
-    constexpr int longest = 4000, shortest = 500;
-    const int most = spins_for_.load(std::memory_order_relaxed);
-    for (int i = 0; i < most; ++i) {
-      if (done()) {
-        if (most < longest) spins_for_.store(longest, std::memory_order_relaxed);
-        return true;
-      }
-#if defined(__x86_64__)
-      __builtin_ia32_pause();
-#endif
-    }
-    spins_for_.store(std::max(most / 2, shortest), std::memory_order_relaxed);
-    return false;
-  }
-  auto before = since_start();
-  if (before < nanoseconds(crowded_until_.load(std::memory_order_relaxed))) return false;
-  for (int i = 0; i < 64; ++i) {
-    sched_yield();
+  for (int i = 0; i < (spins_ ? 4000 : 64); ++i) {
     if (done()) return true;
-    const auto now = since_start();
-    if (now - before > slice) {
-      crowded_until_.store(nanoseconds(now + memory).count(), std::memory_order_relaxed);
-      return false;
-    }
-    before = now;
+    if (!spins_) sched_yield();
+#if defined(__x86_64__)
+    else __builtin_ia32_pause();
+#endif
   }
   return false;
 }

@@ -49,8 +49,6 @@ class World {
   int failed_rank_ = -1;
   std::string message_;
   bool spins_ = false;  // every rank has a core
-  mutable std::atomic<int> spins_for_ = 4000;
-  mutable std::atomic<std::int64_t> crowded_until_ = 0;  // others compute on these cores, as far as is known; ns of steady_clock
 };
 
 // A rank's call lives on its stack until leave().
