@@ -11,6 +11,7 @@
 #   --report FOLDER   where the journal and the report are (default: build-gpu/report); --from FOLDER: goes on from the journal there
 #   --fresh           forgets what has run; so does another commit
 #   --all             every random case, where a step draws a sample
+#   --jobs N          runs up to N steps that only test side by side (default 1); what is timed runs alone
 #
 # MPIGRAD_PEER: a command that times PyTorch's step (takes --model --size --batch --dtype --compile ...). MPIGRAD_COMMIT: the commit,
 # where the tree has no repository. Exits non-zero if a step failed.
@@ -25,7 +26,7 @@ build=$root/build-gpu
 bundle=$root/.gpu-bundle
 report=${MPIGRAD_REPORT:-$build/report}
 programs=${MPIGRAD_GPU_PROGRAMS:-$build/tests}
-from='' minutes='' wanted='' fresh='' list=''
+from='' minutes='' wanted='' fresh='' list='' jobs=1
 # Of one step in the journal; the whole is in build-gpu/steps.
 most_lines=3000
 
@@ -37,9 +38,10 @@ while [ $# -gt 0 ]; do
         *) die "--bundle takes full, small or built" ;;
       esac
       ;;
-    --minutes | --report | --from)
+    --minutes | --report | --from | --jobs)
       [ $# -gt 1 ] || die "$1 needs a value"
       case $1 in
+        --jobs) jobs=$2 ;;
         --minutes) minutes=$2 ;;
         --report) report=$2 ;;
         --from) from=$2 ;;
@@ -53,7 +55,7 @@ while [ $# -gt 0 ]; do
       ;;
     --list) list=1 ;;
     --rehearse) exec sh "$root/tests/gpu/gpu_rehearsal.sh" ;;
-    -h | --help) sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) die "gpu.sh does not know $1; see --help" ;;
     *)
       [ "$1" = report ] || steps | grep -q "^$1 " || die "there is no step $1; --list shows them"
@@ -64,6 +66,9 @@ while [ $# -gt 0 ]; do
 done
 case $minutes in
   *[!0-9.]* | *.*.* | .) die "--minutes takes a number, got $minutes" ;;
+esac
+case $jobs in
+  '' | 0* | *[!0-9]*) die "--jobs takes a number of steps, got $jobs" ;;
 esac
 
 list_steps() {
@@ -122,58 +127,76 @@ began=$(date +%s)
 seconds_left() {
   if [ -z "$minutes" ]; then echo 1000000; else echo $(($(awk -v m="$minutes" 'BEGIN { printf "%d", 60 * m }') - $(date +%s) + began)); fi
 }
-timeout_pid=$build/steps/.pid status_file=$build/steps/.status
-stop_step() {
-  [ ! -s "$timeout_pid" ] || kill "$(cat "$timeout_pid")" 2>/dev/null
+# Steps that have begun and not ended; those that run side by side have a part of the journal each, which is added when they end.
+running=''
+stop_steps() {
+  for name in $running; do
+    [ ! -s "$build/steps/.pid-$name" ] || kill "$(cat "$build/steps/.pid-$name")" 2>/dev/null
+    [ ! -s "$build/steps/.part-$name" ] || cat "$build/steps/.part-$name" >>"$journal"
+  done
   exit "$1"
 }
-trap 'stop_step 130' INT
-trap 'stop_step 143' TERM
+trap 'stop_steps 130' INT
+trap 'stop_steps 143' TERM
 
 # What doctest prints around a test.
 around_tests='/^=\{60,\}$/d; /^TEST CASE:  /d; /^[^ ]*\.cpp:[0-9]*:$/d; /^$/d'
 
-# run_step NAME LIMIT: its output goes to a file of its own and to the journal, line by line.
-run_step() {
-  : >"$timeout_pid"
-  : >"$status_file"
+# start_step NAME EXPECTED LIMIT JOURNAL: its output goes to a file of its own and to the journal, line by line.
+start_step() {
+  say "$1 ..."
+  rm -f "$build/steps/.status-$1" "$build/steps/.part-$1"
+  most=$3 threads=
+  # Side by side each takes longer than alone.
+  if [ "$4" != "$journal" ]; then
+    most=$((2 * most)) threads=OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((($(nproc) + jobs - 1) / jobs))}
+  fi
+  if [ "$left" -lt "$most" ]; then most=$left; fi
   tidy=${filter:+$around_tests}
+  printf '%s %s %s\n' "$most" "$left" "$(date +%s)" >"$build/steps/.limit-$1"
+  : >"$build/steps/.pid-$1"
+  begin="@begin $1 $(date +%s)"
+  if [ "$4" = "$journal" ]; then append "$begin"; else printf '%s\n' "$begin" >"$4"; fi
+  running="$running $1"
   {
-    # shellcheck disable=SC2016  # timeout's own id
-    sh -c 'printf "%s\n" "$$" >"$0"; exec timeout -k 10 "$@"' "$timeout_pid" "$2" sh "$root/tests/gpu/gpu_step.sh" "$1" 2>&1 </dev/null
-    echo $? >"$status_file"
-  } | sed -u "$tidy" | tee "$build/steps/$1.txt" | sed -u -n "1,${most_lines}p" >>"$journal" &
-  wait $!
-  : >"$timeout_pid"
-  status=$(cat "$status_file")
+    # shellcheck disable=SC2016,SC2086  # timeout's own id; threads or nothing
+    sh -c 'printf "%s\n" "$$" >"$0"; exec timeout -k 10 "$@"' "$build/steps/.pid-$1" "$most" env $threads sh "$root/tests/gpu/gpu_step.sh" "$1" 2>&1 </dev/null
+    echo $? >"$build/steps/.code-$1"
+  } | sed -u "$tidy" | tee "$build/steps/$1.txt" | sed -u -n "1,${most_lines}p" >>"$4" &&
+    mv "$build/steps/.code-$1" "$build/steps/.status-$1" &
 }
 
-do_step() {
-  say "$1 ..."
-  limit=$3
-  if [ "$left" -lt "$limit" ]; then limit=$left; fi
-  append "@begin $1 $(date +%s)"
-  start=$(date +%s)
-  run_step "$1" "$limit"
+# end_step NAME TESTS: what has come of it, in the journal; TESTS is empty where a step has none.
+end_step() {
+  name=$1 has_tests=$2
+  read -r most had start <"$build/steps/.limit-$name"
+  status=$(cat "$build/steps/.status-$name")
   took=$(($(date +%s) - start))
-  lines=$(wc -l <"$build/steps/$1.txt")
+  if [ -s "$build/steps/.part-$name" ]; then
+    append "$(cat "$build/steps/.part-$name")"
+    rm -f "$build/steps/.part-$name"
+  fi
+  : >"$build/steps/.pid-$name"
+  others=''
+  for other in $running; do [ "$other" = "$name" ] || others="$others $other"; done
+  running=$others
+  lines=$(wc -l <"$build/steps/$name.txt")
   if [ "$lines" -gt "$most_lines" ]; then
     append "(... $((lines - most_lines)) lines more, the last of them:)"
-    tail -n 60 "$build/steps/$1.txt" >>"$journal"
+    tail -n 60 "$build/steps/$name.txt" >>"$journal"
   fi
-  name=$1
   # shellcheck disable=SC2046  # three numbers
   set -- $(awk '/^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { p += $1; f += $3; k += $5 } END { print p + 0, f + 0, k + 0 }' \
     "$build/steps/$name.txt")
   tests=$(($1 + $2 + $3)) p=$1 f=$2 k=$3
-  if [ "$status" -ne 0 ] && [ "$status" -ne 77 ] && [ "$took" -ge "$limit" ]; then
-    if [ "$limit" -eq "$left" ]; then
+  if [ "$status" -ne 0 ] && [ "$status" -ne 77 ] && [ "$took" -ge "$most" ]; then
+    if [ "$most" -eq "$had" ]; then
       append "@cut $name $took"
       return
     fi
-    append "ended after its limit of $limit seconds"
+    append "ended after its limit of $most seconds"
   fi
-  if [ "$status" -eq 0 ] && [ "$f" -eq 0 ] && [ "$tests" -eq 0 ] && [ -n "$filter" ]; then
+  if [ "$status" -eq 0 ] && [ "$f" -eq 0 ] && [ "$tests" -eq 0 ] && [ -n "$has_tests" ]; then
     append 'no test ran'
     status=1
   fi
@@ -190,6 +213,20 @@ do_step() {
     skipped) [ "$tests" -gt 0 ] || k=1 ;;
   esac
   append "@end $name $result $took $p $f $k"
+  write_report
+  if [ "$report" != "$build/report" ]; then mkdir -p "$build/report"; cp "$journal" "$build/report/"; fi
+}
+
+# wait_for N: until fewer than N steps are running side by side.
+wait_for() {
+  while :; do
+    count=0
+    for one in $running; do
+      if [ -f "$build/steps/.status-$one" ]; then end_step "$one" tests; else count=$((count + 1)); fi
+    done
+    [ "$count" -ge "$1" ] || break
+    sleep 0.1
+  done
 }
 
 state_of() { states | awk -v name="$1" '$1 == name { print $2, $7 }'; }
@@ -241,15 +278,26 @@ if [ "$wanted" != ' report' ]; then
         continue
       fi
     fi
+    # Tests run side by side; what is timed, and what uses up the memory, alone.
+    if [ "$jobs" -gt 1 ] && [ -n "$filter" ] && [ "${command#sanitize}" = "$command" ]; then
+      wait_for "$jobs"
+      part=$build/steps/.part-$step
+    else
+      wait_for 1
+      part=$journal
+    fi
     left=$(seconds_left)
     if [ "$expected" -gt "$left" ] || [ "$left" -lt 1 ]; then
       say "$step would take $expected seconds, $left remain: not started"
       continue
     fi
-    do_step "$step" "$expected" "$limit"
-    write_report
-    if [ "$report" != "$build/report" ]; then mkdir -p "$build/report"; cp "$journal" "$build/report/"; fi
+    start_step "$step" "$expected" "$limit" "$part"
+    if [ "$part" = "$journal" ]; then
+      wait $!
+      end_step "$step" "$filter"
+    fi
   done 3<"$build/steps/.table"
+  wait_for 1
   write_report
   case " $wanted " in *' report '*) keep_report ;; esac
   if [ -z "$wanted" ] && [ "$kind" = real ]; then keep_report; fi

@@ -95,7 +95,8 @@ judge 'another machine goes on from files brought back' went_on
 
 stage_says fails views
 run gpu --report "$work/report" views
-fails_named() { [ "$status" -eq 1 ] && grep -q '^failed: views$' "$work/out" && grep -q ' 1 failed, ' "$work/out"; }
+fails_named_as() { [ "$status" -eq 1 ] && grep -q "^failed: $1$" "$work/out" && grep -q ' 1 failed, ' "$work/out"; }
+fails_named() { fails_named_as views; }
 judge 'a step that fails is named, and the exit status says so' fails_named
 stage_says
 run gpu --report "$work/report"
@@ -118,7 +119,7 @@ sed -i 's/^views 1 2 /views 0 60 /' "$tree/tests/gpu/gpu_steps.sh"
 run gpu --report "$work/report" --minutes 0.1 views
 cut_short() { grep -q '^@cut views ' "$journal" && ! grep -q '^failed: views$' "$work/out"; }
 judge 'a step that the end of the time cuts short has not failed' cut_short
-run_terminated views
+run_terminated views 1
 nothing_stays() {
   [ "$status" -eq 143 ] || return 1
   for _ in 1 2 3 4 5 6 7 8 9 10; do
@@ -130,12 +131,30 @@ nothing_stays() {
 judge 'a command that is asked to end ends its step' nothing_stays
 : >"$journal"
 rm -rf "$tree/build-gpu/report"
+run_terminated views 2
+kept_its_lines() { nothing_stays && begun views && ! ended views && grep -q '^begun$' "$journal"; }
+judge 'and also one of several side by side, whose lines it keeps' kept_its_lines
+: >"$journal"
+rm -rf "$tree/build-gpu/report"
 git -C "$tree" checkout --quiet tests/gpu/gpu_steps.sh
 run_interrupted views --report "$work/report" views
 run_interrupted views --report "$work/report" views
 run gpu --report "$work/report" --minutes 0.1
 not_again() { [ "$(begins views)" -eq 3 ] && grep -q 'ended in the middle twice' "$journal" && fails_named; }
 judge 'what has ended two commands is not tried by a third' not_again
+
+# ---- steps side by side
+
+run gpu --jobs none
+judge 'a number of steps is a number' refuses_in_a_line 'takes a number of steps'
+rm -rf "$tree/build-gpu/report"
+stage_says fails nan
+run gpu --report "$work/together" --jobs 3 there views optimizers nan graphs memcheck
+# After each beginning, the end of the same step: lines of several are not mixed.
+apart() { awk '$1 == "@begin" { if (open != "") bad = 1; open = $2; n++ } $1 == "@end" { if (open != $2) bad = 1; open = "" } END { exit bad || n != 6 }' "$1"; }
+together() { fails_named_as nan && [ "$(grep -c '^@end [a-z]* passed' "$work/together/journal.txt")" -eq 5 ] && apart "$work/together/journal.txt"; }
+judge 'steps run side by side, each with its lines and its result' together
+stage_says
 
 # ---- no network
 

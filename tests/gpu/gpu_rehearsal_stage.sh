@@ -4,7 +4,7 @@
 #   run gpu OPTIONS...  tests/gpu.sh there
 #   run_interrupted STEP OPTIONS...   the same, killed with all it has started when the step has printed a few lines
 #   without_network     programs in $work/no-network that can install nothing
-#   run_terminated STEP   the same, asked to end by SIGTERM while the step hangs
+#   run_terminated STEP N   the same, asked to end by SIGTERM while the step hangs, N of them side by side
 #   play_programs       programs for every step, whatever the build has
 #   stage_says WHAT STEP   a step fails, is empty, skips its tests, hangs or misses libraries; without arguments, none
 #
@@ -69,11 +69,11 @@ run_interrupted() {
   status=$?
   stage_says
 }
-# The same, asked to end by a signal while a step hangs.
+# The same, asked to end by a signal while a step hangs, with so many side by side.
 run_terminated() {
   stage_says hangs "$1"
   rm -f "$work/stage.child"
-  sh "$tree/tests/gpu.sh" --report "$work/report" "$1" >"$work/out" 2>"$work/err" </dev/null &
+  sh "$tree/tests/gpu.sh" --report "$work/report" --jobs "$2" "$1" >"$work/out" 2>"$work/err" </dev/null &
   gpu=$!
   for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
     if [ -s "$work/stage.child" ]; then break; fi

@@ -15,7 +15,6 @@ steps() {
 there 15 60 look
 build 300 590 build_programs_here
 plans 10 120 unit cuDNN plans:*
-questions 90 300 bench gpu_questions --device cuda
 elementwise 15 90 unit gpu: elementwise*,gpu: more elements*,gpu: comparisons and*,gpu: random numbers*
 reductions 15 90 unit gpu: reductions*,gpu: softmax*,gpu: rows*,gpu: norms*
 channels 10 90 unit gpu: channels*,gpu: running averages*
@@ -38,6 +37,7 @@ conv-large 20 120 unit gpu: a convolution of more than*
 conv-kinds 60 300 sample unit gpu: convolutions of every*,gpu: convolutions and products*,gpu: the comparisons*
 conv-timed 60 300 sample unit gpu: convolutions timed*,gpu: what was timed*,gpu: no kernel*
 table 60 300 unit gpu: the table*
+questions 90 300 bench gpu_questions --device cuda
 layers-128-bf16 60 240 layers 128 1 bfloat16
 layers-128-tf32 60 240 layers 128 1 tf32
 step-128-1-bf16 90 240 row 128 1 bfloat16
