@@ -47,7 +47,7 @@ judge 'minutes are a number' refuses_in_a_line 'takes a number'
 
 run gpu --minutes 1.4 --report "$work/report" questions views build
 short() {
-  succeeds && begun views && ! begun build && ! begun questions && grep -q '^build would take 300 seconds, [0-9]* remain: not started$' "$work/err"
+  succeeds && begun views && ! begun build && ! begun questions && grep -q '^build would take 100 seconds, [0-9]* remain: not started$' "$work/err"
 }
 judge 'steps that do not fit in what remains are not started, and those that do are' short
 named() { [ -f "$work/report/gpu-$today-$commit.md" ]; }
@@ -192,6 +192,11 @@ cp "$work/kept"/* "$tree/.gpu-bundle/"
 rm -rf "$tree/build-gpu/report" "$work/commits"
 run gpu --report "$work/commits" optimizers
 judge 'but that which the bundle was made of' commit_named "$commit"
+git -C "$tree" init --quiet
+rm -rf "$tree/build-gpu/report" "$work/commits"
+run gpu --report "$work/commits" optimizers
+judge 'also where it lies in a repository that knows it as changed' commit_named "$commit"
+rm -rf "$tree/.git"
 echo more >>"$tree/tests/emulated.sh"
 rm -rf "$tree/build-gpu/report" "$work/commits"
 run gpu --report "$work/commits" optimizers

@@ -28,24 +28,26 @@ keep_commit() {
   tree_sum "$1/files" >"$1/sum"
 }
 
-# What MPIGRAD_COMMIT says; else git's, if the tree is a repository's top and not a folder of another; else what the bundle was made
-# of. The report writes to tests/gpu/README.md itself.
+# What MPIGRAD_COMMIT says; else git's, if the tree is a repository's top and not a folder of another; but what the bundle was made of,
+# if the tree is that, file for file, and git knows it as a changed one of another commit, or not at all. The report writes to
+# tests/gpu/README.md itself.
 commit_of_tree() {
-  if [ -n "${MPIGRAD_COMMIT:-}" ]; then
-    printf '%s\n' "$MPIGRAD_COMMIT"
-  elif [ "$(git -C "$root" rev-parse --show-toplevel 2>/dev/null)" = "$(cd "$root" && pwd -P)" ]; then
+  carried=$root/.gpu-bundle head=
+  if [ "$(git -C "$root" rev-parse --show-toplevel 2>/dev/null)" = "$(cd "$root" && pwd -P)" ]; then
     head=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unborn)
     git -C "$root" diff --quiet HEAD -- . ':!tests/gpu/README.md' 2>/dev/null || head=$head-modified
-    printf '%s\n' "$head"
-  elif [ -s "$root/.gpu-bundle/commit" ]; then
-    head=$(cat "$root/.gpu-bundle/commit")
-    if [ -s "$root/.gpu-bundle/files" ] && [ "$(tree_sum "$root/.gpu-bundle/files")" != "$(cat "$root/.gpu-bundle/sum")" ]; then
+  fi
+  if [ -n "${MPIGRAD_COMMIT:-}" ]; then
+    head=$MPIGRAD_COMMIT
+  elif [ -s "$carried/sum" ] && [ "${head%-modified}" != "$head" -o -z "$head" ]; then
+    if [ "$(tree_sum "$carried/files")" = "$(cat "$carried/sum")" ]; then
+      head=$(cat "$carried/commit")
+    elif [ -z "$head" ]; then
+      head=$(cat "$carried/commit")
       head=${head%-modified}-modified
     fi
-    printf '%s\n' "$head"
-  else
-    echo unknown
   fi
+  printf '%s\n' "${head:-unknown}"
 }
 
 # A program that was ended may have left half a line.

@@ -13,7 +13,7 @@
 steps() {
   cat <<'END'
 there 15 60 look
-build 300 590 build_programs_here
+build 100 590 build_programs_here
 plans 10 120 unit cuDNN plans:*
 elementwise 15 90 unit gpu: elementwise*,gpu: more elements*,gpu: comparisons and*,gpu: random numbers*
 reductions 15 90 unit gpu: reductions*,gpu: softmax*,gpu: rows*,gpu: norms*
@@ -56,7 +56,7 @@ kernels 60 300 bench gpu_kernels --device cuda
 ncu 60 300 profile
 memcheck 180 500 sanitize memcheck
 racecheck 240 590 sanitize racecheck
-build-rest 200 590 build_rest
+build-rest 120 590 build_rest
 nccl 60 300 ranks_with_nccl
 trainers 180 590 trainers
 layers-128-8 90 300 layers 128 8 bfloat16
