@@ -3,6 +3,7 @@
 //
 //   gpu_questions --size 128            on this GPU, beside the described one
 //   gpu_questions --described           the described one alone, on a machine without a GPU
+//   gpu_questions --engines 40          which engines compute small random problems wrongly
 
 #include <fmt/format.h>
 
@@ -21,6 +22,7 @@
 #include "ops/cuda/libraries/scratch.h"
 #include "ops/gpu_settings.h"
 #include "ops/random.h"
+#include "tests/bench/gpu/engines.h"
 #include "tests/bench/gpu/layers.h"
 #include "tests/support/cases/described_gpu.h"
 
@@ -33,6 +35,7 @@ using kernel::volume;
 
 struct Options {
   std::int64_t size = 128, batch = 1;
+  std::int64_t engines = 0;
   bool described = false;
 };
 struct Precision {
@@ -195,8 +198,9 @@ int main(int argc, char** argv) {
   app.add_option("--size", o.size, "extent of the volume, a power of two")->check(CLI::Range(8, 1024))->capture_default_str();
   app.add_option("--batch", o.batch, "samples")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_flag("--described", o.described, "only plan, for a described H200");
+  app.add_option("--engines", o.engines, "random problems for each precision, computed by every engine")->check(CLI::PositiveNumber);
   // Its own options first: what remains says which device.
   app.allow_extras();
   CLI11_PARSE(app, argc, argv);
-  return run(argc, argv, [&](Session&) { bench::answer(o); });
+  return run(argc, argv, [&](Session&) { o.engines > 0 ? bench::check_engines(o.engines) : bench::answer(o); });
 }
