@@ -108,7 +108,7 @@ build_programs() {
   soname=$(readelf -d "$portable/libmpigrad.so" | sed -n 's/.*SONAME.*\[\(.*\)\].*/\1/p')
   strip --strip-unneeded -o "$1/programs/lib/$soname" "$portable/$soname"
   cp "$(readlink -f "$(ldconfig -p | sed -n 's/.*libgomp\.so\.1 .*=> //p' | head -n 1)")" "$1/programs/lib/libgomp.so.1"
-  needed_by "$portable/tests" | grep -E '/lib(fmt|tomlplusplus)\.' | while read -r library; do cp -L "$library" "$1/programs/lib/"; done
+  needed_by "$1/programs" | grep -E '/lib(fmt|tomlplusplus)\.' | while read -r library; do cp -L "$library" "$1/programs/lib/"; done
   printf '%s\n' "$archs" >"$1/programs/archs"
   cp "$1/commit" "$1/programs/commit"
   tar -C "$1/programs" -czf "$1/programs.tar.gz" .
