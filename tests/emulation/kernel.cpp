@@ -1,5 +1,6 @@
 #include "tests/emulation/kernel.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -60,7 +61,8 @@ class Engine {
     wait();
   }
 
-  std::uint64_t exchange(unsigned mask, std::uint64_t bits, int kind, int source) {
+  // What the lanes have given; it stays until the exchange after the next one.
+  const std::uint64_t* exchange(unsigned mask, std::uint64_t bits, int kind, int source) {
     auto& warp = warps_[thread_ / warp_lanes];
     const unsigned own = thread_ % warp_lanes, side = warp.side;
     if (warp.arrived == 0) warp.mask = mask, warp.kind = kind;
@@ -79,7 +81,7 @@ class Engine {
     }
     const unsigned thread = thread_;
     wait();
-    return source < 0 ? 0 : warps_[thread / warp_lanes].bits[side][source];
+    return warps_[thread / warp_lanes].bits[side];
   }
 
   int lane() const { return static_cast<int>(thread_ % warp_lanes); }
@@ -223,7 +225,11 @@ std::string run_kernel(dim3 grid, dim3 block, const KernelCall& call, bool backw
 
 void synchronise_block() { Engine::current->synchronise_block(); }
 std::uint64_t exchange(unsigned mask, std::uint64_t bits, int kind, int source) {
-  return Engine::current->exchange(mask, bits, kind, source);
+  const auto* all = Engine::current->exchange(mask, bits, kind, source);
+  return source < 0 ? 0 : all[source];
+}
+void gather(unsigned mask, std::uint64_t bits, int kind, std::uint64_t (&all)[32]) {
+  std::copy_n(Engine::current->exchange(mask, bits, kind, -1), warp_lanes, all);
 }
 int lane() { return Engine::current->lane(); }
 

@@ -30,6 +30,8 @@ std::string run_kernel(dim3 grid, dim3 block, const KernelCall& call, bool backw
 void synchronise_block();
 // Lanes named in `mask` each give `bits` and get those of lane `source`, or nothing for -1; all do the same kind of thing.
 std::uint64_t exchange(unsigned mask, std::uint64_t bits, int kind, int source);
+// The same, of all lanes.
+void gather(unsigned mask, std::uint64_t bits, int kind, std::uint64_t (&all)[32]);
 int lane();
 
 }  // namespace mpigrad::emulation

@@ -190,6 +190,11 @@ cudaError_t cudaGetDevice(int* result) {
   *result = device;
   return cudaSuccess;
 }
+// They do what GPUs of this capability do.
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = 8;
+  return cudaSuccess;
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
   if (index < 0 || index >= settings().devices) return refuse(cudaErrorInvalidDevice);
   *properties = {"GPU that the CPU plays"};

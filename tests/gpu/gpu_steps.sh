@@ -32,7 +32,7 @@ training 30 180 unit gpu: training is*,gpu: the host does not*,gpu: a loss*,gpu:
 narrow 10 90 unit gpu: narrow integers*
 trained 20 120 unit gpu: steps limited*,gpu: checkpoints*,gpu: contrastive*
 conv-nan 10 90 unit gpu: a convolution keeps*,gpu: an activation that*,gpu: where there is no memory*,gpu: NaN: activations behind conv*,gpu: convolutions of nothing*
-conv-128 30 180 unit gpu: convolutions of the sizes*,gpu: what a version*
+conv-128 30 180 unit gpu: few channels*,gpu: convolutions of the sizes*,gpu: what a version*
 conv-large 20 120 unit gpu: a convolution of more than*
 conv-kinds 60 300 sample unit gpu: convolutions of every*,gpu: convolutions and products*,gpu: the comparisons*
 conv-timed 60 300 sample unit gpu: convolutions timed*,gpu: what was timed*,gpu: no kernel*

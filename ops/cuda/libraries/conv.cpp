@@ -7,6 +7,7 @@
 
 #include "framework/cuda/check.h"
 #include "framework/error.h"
+#include "ops/cuda/few_channels.h"
 #include "ops/cuda/libraries/conv_choice.h"
 #include "ops/cuda/libraries/libraries.h"
 #include "ops/cuda/libraries/scratch.h"
@@ -159,6 +160,26 @@ std::int64_t alignment_of(std::initializer_list<const void*> pointers) {
   return static_cast<std::int64_t>(bits & -bits);
 }
 
+// By kernels of our own, if they compute such a problem. No image of few channels is asked for its gradient often enough for one.
+bool run_few_channels(Pass pass, DType type, const ConvProblem& p, const Pointers& own) {
+  if (pass == Pass::data || !is_half(type) || !has_few_channels(p) || alignment_of({own.image}) < 8 ||
+      alignment_of({own.outputs}) < 16 || !few_channels_run_here())
+    return false;
+  const auto run = [&](auto none) {
+    using T = decltype(none);
+    const auto *x = reinterpret_cast<const T*>(own.image), *bias = static_cast<const T*>(own.epilogue.bias);
+    auto *w = reinterpret_cast<T*>(own.weights), *y = reinterpret_cast<T*>(own.outputs);
+    if (pass == Pass::forward) {
+      few_channels_forward(p, x, w, bias, own.epilogue.slope, y, compute_stream());
+    } else {
+      const Scratch scratch(few_channels_scratch(p));
+      few_channels_weight(p, x, y, static_cast<float*>(scratch.data()), w, compute_stream());
+    }
+  };
+  type == DType::bfloat16 ? run(BFloat16{}) : run(Float16{});
+  return true;
+}
+
 // One slab. Sums over nothing are zeros.
 void run_slab(Pass pass, DType type, const ConvProblem& p, const Pointers& own) {
   const auto width = size_of(type);
@@ -177,6 +198,7 @@ void run_slab(Pass pass, DType type, const ConvProblem& p, const Pointers& own) 
     return;
   }
   const auto settings = gpu_settings();
+  if (!settings.reference && run_few_channels(pass, type, p, own)) return;
   auto& here = context();
   Question q{.call = form_of(p, pass, type, {.padded = true, .flat = false}).call,
              // Parameters lie side by side in one arena: weights at odd addresses are copied rather than read slowly.

@@ -125,7 +125,8 @@ class Engines {
       ++tally.count[unequal][wrong];
       if (!wrong) continue;
       if (tally.first.empty()) tally.first = cuda::to_string(call);
-      if (++told_ <= 60) fmt::print("wrong by {:.1e}: engine {} place {}: {}\n", error, plan.engine, plan.place, cuda::to_string(call));
+      if (++told_ <= 60)
+        fmt::print("wrong by {:.1e}: engine {} place {}: {}\n", error, plan.engine, plan.place, cuda::to_string(call));
     }
   }
 

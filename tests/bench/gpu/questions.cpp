@@ -198,7 +198,8 @@ int main(int argc, char** argv) {
   app.add_option("--size", o.size, "extent of the volume, a power of two")->check(CLI::Range(8, 1024))->capture_default_str();
   app.add_option("--batch", o.batch, "samples")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_flag("--described", o.described, "only plan, for a described H200");
-  app.add_option("--engines", o.engines, "random problems for each precision, computed by every engine")->check(CLI::PositiveNumber);
+  app.add_option("--engines", o.engines, "random problems for each precision, computed by every engine")
+      ->check(CLI::PositiveNumber);
   // Its own options first: what remains says which device.
   app.allow_extras();
   CLI11_PARSE(app, argc, argv);

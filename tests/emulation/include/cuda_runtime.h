@@ -100,6 +100,26 @@ MPIGRAD_EMULATE_SHUFFLES(float)
 MPIGRAD_EMULATE_SHUFFLES(double)
 #undef MPIGRAD_EMULATE_SHUFFLES
 
+// ---- products of matrices by a warp, as mma.sync.m16n8k16 has their elements (ops/cuda/kernels/mma.cuh)
+
+namespace mpigrad::emulation {
+template <class F>
+void multiply_add(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2], const F& number) {
+  const auto of_two = [](unsigned low, unsigned high) { return std::uint64_t{low} | std::uint64_t{high} << 32; };
+  std::uint64_t all_a[2][32], all_b[32];
+  gather(0xffffffffU, of_two(a[0], a[1]), 2, all_a[0]);
+  gather(0xffffffffU, of_two(a[2], a[3]), 3, all_a[1]);
+  gather(0xffffffffU, of_two(b[0], b[1]), 4, all_b);
+  const auto half = [&](std::uint64_t bits, int place) { return number(static_cast<unsigned short>(bits >> 16 * place)); };
+  const int g = lane() / 4, t = lane() % 4;
+  for (int k = 0; k < 16; ++k)
+    for (int i = 0; i < 4; ++i) {
+      const int row = g + i / 2 * 8, column = 2 * t + i % 2, of = k % 8 / 2;
+      c[i] += half(all_a[k / 8][row % 8 * 4 + of], row / 8 * 2 + k % 2) * half(all_b[column * 4 + of], k / 8 * 2 + k % 2);
+    }
+}
+}  // namespace mpigrad::emulation
+
 // ---- atomic operations; kernels of several host threads run side by side
 
 namespace mpigrad::emulation {

@@ -74,6 +74,7 @@ struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
 
+enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75 };
 struct cudaDeviceProp {
   char name[256];
 };
@@ -95,6 +96,7 @@ cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaDeviceGetPCIBusId(char* name, int room, int device);
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
 

@@ -1,0 +1,34 @@
+#pragma once
+// Convolutions of images with one to four channels, three taps along each axis and nothing skipped, in 16 bits: kernels of our
+// own (kernels/few_channels.cu), which take a tenth of what cuDNN's do. T is BFloat16 or Float16; sums are float32, in a fixed
+// order.
+
+#include <cstdint>
+
+#include "ops/problems.h"
+
+namespace mpigrad::cuda {
+
+using Stream = void*;
+using kernel::ConvProblem;
+
+// Whether they compute the problem, where x is aligned to 8 bytes and y or gy to 16.
+inline bool has_few_channels(const ConvProblem& p) {
+  const kernel::Extent3 ones{1, 1, 1}, threes{3, 3, 3};
+  return p.groups == 1 && p.kernel == threes && p.stride == ones && p.dilation == ones && p.in_channels >= 1 &&
+         p.in_channels <= 4 && p.out_channels % 16 == 0;
+}
+
+// Whether the thread's GPU has the instructions (compute capability 8.0).
+bool few_channels_run_here();
+
+// y = conv(x, w) + bias (if there is one), then y < 0 ? slope y : y
+template <class T>
+void few_channels_forward(const ConvProblem& problem, const T* x, const T* w, const T* bias, double slope, T* y, Stream stream);
+
+// Bytes of `scratch`.
+std::int64_t few_channels_scratch(const ConvProblem& problem);
+template <class T>
+void few_channels_weight(const ConvProblem& problem, const T* x, const T* gy, float* scratch, T* gw, Stream stream);
+
+}  // namespace mpigrad::cuda

@@ -1,0 +1,42 @@
+#pragma once
+// Products of small matrices by the tensor cores of a multiprocessor, a warp at a time.
+
+#include <cstdint>
+#include <type_traits>
+
+#include "framework/tensor/half.h"
+
+namespace mpigrad::cuda {
+
+// c += a b for a [16, 16], b [16, 8] of 16-bit numbers and c [16, 8] of float32; all lanes of a warp call it. PTX's m16n8k16:
+// lane 4 g + t holds
+//   of a, two neighbouring columns in a register: rows g, g + 8, g, g + 8 of columns 2t, 2t, 2t + 8, 2t + 8;
+//   of b, two neighbouring rows of column g: rows 2t and 2t + 8;
+//   of c, rows g, g, g + 8, g + 8 of columns 2t, 2t + 1, 2t, 2t + 1.
+// https://docs.nvidia.com/cuda/parallel-thread-execution/#warp-level-matrix-fragment-mma-16816-float
+template <class T>
+__device__ inline void multiply_add(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<T, BFloat16>)
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  else
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#elif defined(__CUDACC__)
+  static_cast<void>(c), static_cast<void>(a), static_cast<void>(b);
+  __trap();  // older GPUs: few_channels_fit() says so on the host
+#else
+  emulation::multiply_add(c, a, b, [](unsigned short bits) { return static_cast<float>(T::from_bits(bits)); });
+#endif
+}
+
+// Two 16-bit numbers as one register, the first in its lower half.
+template <class T>
+__device__ inline unsigned pair_of(T low, T high) {
+  return static_cast<unsigned>(low.bits()) | static_cast<unsigned>(high.bits()) << 16;
+}
+
+}  // namespace mpigrad::cuda

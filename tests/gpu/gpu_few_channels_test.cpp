@@ -1,0 +1,121 @@
+// Convolutions of images with few channels by kernels of our own (ops/cuda/few_channels.h), on a GPU beside the plain kernels.
+
+#include <cmath>
+#include <limits>
+
+#include "ops/cuda/few_channels.h"
+#include "tests/support/cases/gpu_cases.h"
+
+using namespace mpigrad;
+using namespace mpigrad::testing;
+
+namespace {
+
+const Kind halves[] = {kinds[3], kinds[4]};
+
+// Three taps along each axis, padding and cropping on either side.
+ConvProblem random_few_channels(std::int64_t in_channels, std::int64_t out_channels) {
+  ConvProblem p{.batch = pick(1, 2), .kernel = {3, 3, 3}, .in_channels = in_channels, .out_channels = out_channels};
+  for (std::size_t a = 0; a < 3; ++a) {
+    p.in[a] = pick(1, 3) == 1 ? pick(1, 4) : pick(5, 20);
+    p.pad_low[a] = pick(-1, 3);
+    p.out[a] = std::max<std::int64_t>(1, p.in[a] + p.pad_low[a] + pick(-1, 3) - 2);
+  }
+  return p;
+}
+
+}  // namespace
+
+TEST_CASE("gpu: few channels: the values and adjoints of convolutions with any edges") {
+  if (no_cudnn("gpu: few channels: the values and adjoints of convolutions with any edges")) return;
+  for (const auto& kind : halves) {
+    const Settings settings(kind);
+    for (std::int64_t in_channels = 1; in_channels <= 4; ++in_channels)
+      for (const std::int64_t out_channels : {16, 48}) {
+        const auto p = random_few_channels(in_channels, out_channels);
+        CHECK(cuda::has_few_channels(p));
+        check_conv(p, kind);
+      }
+    check_conv({.batch = 3,
+                .in = {9, 17, 33},
+                .out = {9, 17, 33},
+                .kernel = {3, 3, 3},
+                .pad_low = {1, 1, 1},
+                .in_channels = 4,
+                .out_channels = 16},
+               kind);
+  }
+}
+
+TEST_CASE("gpu: few channels: what is not of this form") {
+  const ConvProblem p{.batch = 1,
+                      .in = {8, 8, 8},
+                      .out = {8, 8, 8},
+                      .kernel = {3, 3, 3},
+                      .pad_low = {1, 1, 1},
+                      .in_channels = 4,
+                      .out_channels = 16};
+  CHECK(cuda::has_few_channels(p));
+  const auto without = [&](auto change) {
+    auto other = p;
+    change(other);
+    return !cuda::has_few_channels(other);
+  };
+  CHECK(without([](ConvProblem& q) { q.in_channels = 5; }));
+  CHECK(without([](ConvProblem& q) { q.out_channels = 24; }));
+  CHECK(without([](ConvProblem& q) { q.kernel[1] = 2; }));
+  CHECK(without([](ConvProblem& q) { q.stride[2] = 2; }));
+  CHECK(without([](ConvProblem& q) { q.dilation[0] = 2; }));
+  CHECK(without([](ConvProblem& q) { q.groups = 2; }));
+}
+
+TEST_CASE("gpu: few channels: NaN is in the sums that it belongs to, and in no others") {
+  if (no_cudnn("gpu: few channels: NaN is in the sums that it belongs to, and in no others")) return;
+  const auto nan = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& kind : halves)
+    for (const std::int64_t c : {1, 3, 4}) {
+      INFO(label(kind), " ", c, " channels");
+      const Settings settings(kind);
+      const ConvProblem p{.batch = 1,
+                          .in = {6, 10, 18},
+                          .out = {6, 10, 18},
+                          .kernel = {3, 3, 3},
+                          .pad_low = {1, 1, 1},
+                          .in_channels = c,
+                          .out_channels = 16};
+      const auto a = attributes_of(p);
+      Values values = random_values<double>(volume(p.in) * c);
+      const Extent3 at{3, 7, 15};  // beside the edges of boxes
+      values[static_cast<std::size_t>(((at[0] * p.in[1] + at[1]) * p.in[2] + at[2]) * c + c - 1)] = nan;
+      const Operand x(activation(1, p.in, c), kind.type, values), w({16, 3, 3, 3, c}, kind.type),
+          g(activation(1, p.out, 16), kind.type);
+      const auto y = apply(ops::Conv{a}, {x.on_device, w.on_device}).to_vector();
+      std::size_t i = 0;
+      bool right = true;
+      for (std::int64_t d = 0; d < p.out[0]; ++d)
+        for (std::int64_t h = 0; h < p.out[1]; ++h)
+          for (std::int64_t v = 0; v < p.out[2]; ++v)
+            for (int k = 0; k < 16; ++k, ++i)
+              right =
+                  right && std::isnan(y[i]) == (std::abs(d - at[0]) <= 1 && std::abs(h - at[1]) <= 1 && std::abs(v - at[2]) <= 1);
+      CHECK(right);
+      // In every tap's gradient of its own channel.
+      const auto gw = apply(ops::ConvWeight{a, p.kernel}, {x.on_device, g.on_device}).to_vector();
+      right = true;
+      for (i = 0; i < gw.size(); ++i) right = right && std::isnan(gw[i]) == (static_cast<std::int64_t>(i) % c == c - 1);
+      CHECK(right);
+    }
+}
+
+TEST_CASE("gpu: few channels: the same bits in every run") {
+  if (no_cudnn("gpu: few channels: the same bits in every run")) return;
+  const std::int64_t extent = emulated() ? 17 : 100;  // more boxes than blocks on a GPU
+  const auto p = layer(extent, 1, 4, 16);
+  const Settings settings(halves[0]);
+  const Operand x(activation(1, p.in, 4), DType::bfloat16), g(activation(1, p.out, 16), DType::bfloat16);
+  const auto gradient = [&] {
+    return apply(ops::ConvWeight{attributes_of(p), p.kernel}, {x.on_device, g.on_device}).to_vector();
+  };
+  const auto first = gradient();
+  for (int run = 0; run < 2; ++run) CHECK(gradient() == first);
+}
