@@ -13,8 +13,8 @@ namespace mpigrad::cuda {
 using namespace kernel;
 
 // Pools of cubes of 2 or 3 inputs that are 2 apart have kernels of their own, with the results of those for windows of any form
-// to the bit; tests compare the two.
-enum class PoolKernels : std::uint8_t { fitting, any_form };
+// to the bit; tests compare them. `marching`: where threads may go along the depth they do, also where that leaves few of them.
+enum class PoolKernels : std::uint8_t { fitting, marching, any_form };
 
 // The meaning of every function of the CPU's of the same name, ties, NaN and windows wholly in padding included.
 template <class T>

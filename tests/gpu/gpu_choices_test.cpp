@@ -54,19 +54,17 @@ TEST_CASE("defects of cuDNN: the versions and calls that they concern") {
       cuda::text_of(defect, 91501).starts_with("cuDNN 9.15.1 computes three-dimensional convolutions in TF32 wrongly (https://"));
   CHECK(cuda::text_of(defect, 91501).find("of 9.16.0 and newer nothing is known") != std::string::npos);
 
-  // Unequal padding of weight gradients, of every version.
+  // Two engines, of every version.
   ConvCall weight{.pass = cuda::Pass::weight, .type = DType::float64, .flat = true, .kernel = {1, 1, 3}, .pad_low = {0, 0, 2}};
-  CHECK(concerns(90000, weight));
-  CHECK(concerns(91900, weight));
-  CHECK(cuda::text_of(*cuda::defect_of(91900, weight), 91900).find("wrongly (seen with 9.19.0: ") != std::string::npos);
-  weight.flat = false;
+  const auto concerns_engine = [&](std::int64_t engine) { return cuda::defect_of_engine(91900, weight, engine) != nullptr; };
   CHECK(!concerns(91900, weight));
-  weight.groups = 2;
-  CHECK(concerns(91900, weight));
+  CHECK((concerns_engine(1) && concerns_engine(20)));
+  CHECK((!concerns_engine(0) && !concerns_engine(2)));
+  CHECK(cuda::text_of(*cuda::defect_of_engine(90000, weight, 1), 90000).find("wrongly (seen with 9.19.0: ") != std::string::npos);
   weight.pad_high = weight.pad_low;
-  CHECK(!concerns(91900, weight));
+  CHECK(!concerns_engine(1));
   weight.pad_high = {}, weight.pass = cuda::Pass::forward;
-  CHECK(!concerns(91900, weight));
+  CHECK(!concerns_engine(1));
 
   setenv("MPIGRAD_CUDNN_DEFECTS", "ignore", 1);
   CHECK(!concerns(91002, half));

@@ -76,8 +76,8 @@ void compare(const PoolProblem& p) {
   const auto signs_count = p.batch * volume(p.in) * kernel::octets(p.channels);
   const bool odd_x = pick(0, 3) == 0, odd_y = pick(0, 3) == 0, odd_winner = pick(0, 3) == 0;
   const Room<T> x(values_for<T>(n.x, true), odd_x), gy(values_for<T>(n.y, false), odd_y);
-  std::vector<Bytes> found[2];
-  for (const auto which : {PoolKernels::fitting, PoolKernels::any_form}) {
+  std::vector<Bytes> found[3];
+  for (const auto which : {PoolKernels::any_form, PoolKernels::fitting, PoolKernels::marching}) {
     const Room<T> avg(n.y, odd_y), avg_gx(n.x, odd_x), max(n.y, odd_y), max_gx(n.x, odd_x), gathered(n.y, odd_y),
         leaky(n.y, odd_y), leaky_gx(n.x, odd_x), signed_y(n.y, odd_y);
     const Room<std::int32_t> winner(n.y, odd_winner);
@@ -91,14 +91,18 @@ void compare(const PoolProblem& p) {
     cuda::leaky_avg_pool(p, 0.3, x.data(), leaky.data(), signs.data(), stream, which);
     cuda::leaky_avg_pool_adjoint(p, 0.3, gy.data(), signs.data(), leaky_gx.data(), stream, which);
     cuda::signed_avg_pool(p, 0.3, x.data(), signs.data(), signed_y.data(), stream, which);
-    found[which == PoolKernels::any_form] = {avg.bytes(),      avg_gx.bytes(), max.bytes(),      winner.bytes(),   max_gx.bytes(),
-                                             gathered.bytes(), leaky.bytes(),  leaky_gx.bytes(), signed_y.bytes(), signs.bytes()};
+    found[which == PoolKernels::any_form  ? 0
+          : which == PoolKernels::fitting ? 1
+                                          : 2] = {avg.bytes(),      avg_gx.bytes(),   max.bytes(),   winner.bytes(),
+                                                  max_gx.bytes(),   gathered.bytes(), leaky.bytes(), leaky_gx.bytes(),
+                                                  signed_y.bytes(), signs.bytes()};
   }
   const char* const names[] = {"average",          "its adjoint", "maximum",     "winners",    "its adjoint",
                                "what is gathered", "leaky",       "its adjoint", "with signs", "signs"};
   for (std::size_t i = 0; i < std::size(names); ++i) {
     INFO(std::string(names[i]));
-    CHECK(found[0][i] == found[1][i]);
+    CHECK(found[1][i] == found[0][i]);
+    CHECK(found[2][i] == found[0][i]);
   }
 }
 

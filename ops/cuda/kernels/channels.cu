@@ -94,17 +94,13 @@ __device__ Moments joined(const Moments& a, const Moments& b) {
   return {total, a.mean + delta * (b.count / total), a.m2 + b.m2 + delta * delta * (a.count * b.count / total)};
 }
 
-// A warp for each channel.
+// A block for each channel: with a warp, waits for memory and divisions one behind the other took longer than all else.
 template <class S>
 __global__ void join_moments_kernel(std::int64_t rows, std::int64_t channels, std::int64_t blocks, std::int64_t block_rows,
                                     const double* scratch, S* mean, S* m2) {
-  const std::int64_t lane = static_cast<std::int64_t>(threadIdx.x) % warp;
-  for (std::int64_t c = first_index() / warp; c < channels; c += grid_stride() / warp) {
-    Moments all{0, 0, 0};
-    for (std::int64_t b = lane; b < blocks; b += warp) {
-      const auto n = static_cast<double>(min(block_rows, rows - b * block_rows));
-      all = joined(all, {n, scratch[b * 2 * channels + c], scratch[(b * 2 + 1) * channels + c]});
-    }
+  __shared__ Moments of_warp[block_threads / warp];
+  const int lane = static_cast<int>(threadIdx.x) % warp, own = static_cast<int>(threadIdx.x) / warp;
+  const auto join_lanes = [](Moments all) {
     for (int step = warp / 2; step > 0; step /= 2) {
       Moments other;
       other.count = __shfl_down_sync(0xffffffffU, all.count, step);
@@ -112,6 +108,20 @@ __global__ void join_moments_kernel(std::int64_t rows, std::int64_t channels, st
       other.m2 = __shfl_down_sync(0xffffffffU, all.m2, step);
       all = joined(all, other);
     }
+    return all;
+  };
+  for (std::int64_t c = blockIdx.x; c < channels; c += gridDim.x) {
+    Moments all{0, 0, 0};
+    for (std::int64_t b = threadIdx.x; b < blocks; b += block_threads) {
+      const auto n = static_cast<double>(min(block_rows, rows - b * block_rows));
+      all = joined(all, {n, scratch[b * 2 * channels + c], scratch[(b * 2 + 1) * channels + c]});
+    }
+    all = join_lanes(all);
+    __syncthreads();  // an earlier channel's may still be read
+    if (lane == 0) of_warp[own] = all;
+    __syncthreads();
+    if (own != 0) continue;
+    all = join_lanes(lane < block_threads / warp ? of_warp[lane] : Moments{0, 0, 0});
     if (lane != 0) continue;
     mean[c] = store<S>(all.mean);
     m2[c] = store<S>(all.m2);
@@ -177,16 +187,16 @@ __global__ void dots_kernel(std::int64_t rows, std::int64_t packs, std::int64_t 
 
 template <class S>
 __global__ void join_dots_kernel(std::int64_t channels, std::int64_t blocks, const double* scratch, S* sums, S* dots) {
-  const std::int64_t lane = static_cast<std::int64_t>(threadIdx.x) % warp;
-  for (std::int64_t c = first_index() / warp; c < channels; c += grid_stride() / warp) {
+  __shared__ double shared[warp + 1];
+  for (std::int64_t c = blockIdx.x; c < channels; c += gridDim.x) {
     double sum = 0, dot = 0;
-    for (std::int64_t b = lane; b < blocks; b += warp) {
+    for (std::int64_t b = threadIdx.x; b < blocks; b += block_threads) {
       sum += scratch[b * 2 * channels + c];
       dot += scratch[(b * 2 + 1) * channels + c];
     }
-    sum = fold_warp(sum, AddFold{});
-    dot = fold_warp(dot, AddFold{});
-    if (lane != 0) continue;
+    sum = fold_block(sum, 0.0, shared, AddFold{});
+    dot = fold_block(dot, 0.0, shared, AddFold{});
+    if (threadIdx.x != 0) continue;
     sums[c] = store<S>(sum);
     dots[c] = store<S>(dot);
   }
@@ -217,12 +227,12 @@ __global__ void leaky_sums_kernel(std::int64_t rows, std::int64_t packs, std::in
 
 template <class T>
 __global__ void join_sums_kernel(std::int64_t channels, std::int64_t blocks, const double* scratch, T* sums) {
-  const std::int64_t lane = static_cast<std::int64_t>(threadIdx.x) % warp;
-  for (std::int64_t c = first_index() / warp; c < channels; c += grid_stride() / warp) {
+  __shared__ double shared[warp + 1];
+  for (std::int64_t c = blockIdx.x; c < channels; c += gridDim.x) {
     double sum = 0;
-    for (std::int64_t b = lane; b < blocks; b += warp) sum += scratch[b * channels + c];
-    sum = fold_warp(sum, AddFold{});
-    if (lane == 0) sums[c] = store<T>(sum);
+    for (std::int64_t b = threadIdx.x; b < blocks; b += block_threads) sum += scratch[b * channels + c];
+    sum = fold_block(sum, 0.0, shared, AddFold{});
+    if (threadIdx.x == 0) sums[c] = store<T>(sum);
   }
 }
 
@@ -291,8 +301,8 @@ void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, doubl
            scratch);
   };
   const auto l = over_packs<T>(rows, channels, run, x);
-  launch("channel_moments", join_moments_kernel<S>, blocks_for(channels * warp), block_threads, stream, rows, channels, l.blocks,
-         l.block_rows, scratch, mean, m2);
+  launch("channel_moments", join_moments_kernel<S>, blocks_for(channels * block_threads), block_threads, stream, rows, channels,
+         l.blocks, l.block_rows, scratch, mean, m2);
 }
 
 template <class T, class S>
@@ -317,8 +327,8 @@ void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T*
            packs_at<V>(x), m, scratch);
   };
   const auto l = over_packs<T>(rows, channels, run, g, x);
-  launch("channel_dots", join_dots_kernel<S>, blocks_for(channels * warp), block_threads, stream, channels, l.blocks, scratch,
-         sums, dots);
+  launch("channel_dots", join_dots_kernel<S>, blocks_for(channels * block_threads), block_threads, stream, channels, l.blocks,
+         scratch, sums, dots);
 }
 
 template <class T>
@@ -331,8 +341,8 @@ void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* 
            scalar::LeakyReluAdjoint{slope}, packs_at<V>(g), packs_at<V>(y), packs_at<V>(h), scratch);
   };
   const auto l = over_packs<T>(rows, channels, run, g, y, h);
-  launch("bias_activation_adjoint", join_sums_kernel<T>, blocks_for(channels * warp), block_threads, stream, channels, l.blocks,
-         scratch, sums);
+  launch("bias_activation_adjoint", join_sums_kernel<T>, blocks_for(channels * block_threads), block_threads, stream, channels,
+         l.blocks, scratch, sums);
 }
 
 #define MPIGRAD_MAKE(T)                                                                                                       \

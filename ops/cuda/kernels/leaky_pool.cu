@@ -1,58 +1,25 @@
 // Average pooling behind a LeakyReLU, and its adjoint, which needs nothing but the signs of what came in. A thread makes eight
-// neighbouring channels, whose signs are one byte.
+// neighbouring channels, whose signs are one byte. Sums are those of planes, added up, so that threads which go along the depth
+// (leaky_pool_march.cuh) have the same.
 
-#include "ops/cuda/kernels/windows.cuh"
-#include "ops/scalar.h"
+#include "ops/cuda/kernels/leaky_pool_march.cuh"
 
 namespace mpigrad::cuda {
 namespace {
-
-// Eight channels, 16 bytes at a time if `whole`; else those of them that are among the next `rest`, one by one, and zeros.
-template <class T>
-struct alignas(16) Octet {
-  T of[8];
-};
-template <bool whole, class T>
-__device__ inline void load_octet(const T* from, int rest, Compute<T> (&to)[8]) {
-  if constexpr (whole) {
-    const auto octet = *reinterpret_cast<const Octet<T>*>(from);
-#pragma unroll
-    for (int c = 0; c < 8; ++c) to[c] = load(octet.of[c]);
-  } else {
-    for (int c = 0; c < 8; ++c) to[c] = c < rest ? load(from[c]) : Compute<T>{};
-  }
-}
-template <bool whole, class T>
-__device__ inline void store_octet(const Compute<T> (&from)[8], int rest, T* to) {
-  if constexpr (whole) {
-    Octet<T> octet;
-#pragma unroll
-    for (int c = 0; c < 8; ++c) octet.of[c] = store<T>(from[c]);
-    *reinterpret_cast<Octet<T>*>(to) = octet;
-  } else {
-    for (int c = 0; c < 8 && c < rest; ++c) to[c] = store<T>(from[c]);
-  }
-}
-
-// values[c] *= slope where bit c of `signs` is not set
-template <class C>
-__device__ inline void select(const scalar::LeakyReluAdjoint& f, unsigned signs, C (&values)[8]) {
-#pragma unroll
-  for (int c = 0; c < 8; ++c) values[c] = f(values[c], C((signs >> c & 1U) != 0));
-}
 
 // Sums of eight channels of the pixels of a window; each(pixel, values) changes them first.
 template <class Form, bool whole, class T, class F>
 __device__ inline void sum_window(const Windows& p, const Place& o, int channels, const T* x, const F& each,
                                   Compute<T> (&sum)[8]) {
   const int first = o.pack * 8;
-  for_taps<Form>(p, o, [&](int, std::int64_t pixel) {
+  Compute<T> plane[8] = {};
+  const auto add_pixel = [&](int, std::int64_t pixel) {
     Compute<T> values[8];
     load_octet<whole>(x + pixel * channels + first, channels - first, values);
     each(pixel, values);
-#pragma unroll
-    for (int c = 0; c < 8; ++c) sum[c] += values[c];
-  });
+    add(values, plane);
+  };
+  for_taps<Form>(p, o, add_pixel, [&] { add_plane(plane, sum); });
 }
 
 template <bool whole, class T>
@@ -123,13 +90,13 @@ __global__ void leaky_adjoint_kernel(Windows p, int channels, scalar::LeakyReluA
   for_rows(p.rows, p.items, [&](std::int64_t row, unsigned item) {
     const Place i = place_of(p, row, item);
     const int first = i.pack * 8;
-    Compute<T> sum[8] = {};
-    for_outputs<Form>(p, i, [&](int, std::int64_t pixel) {
+    Compute<T> sum[8] = {}, plane[8] = {};
+    const auto add_pixel = [&](int, std::int64_t pixel) {
       Compute<T> values[8];
       load_octet<whole>(gy + pixel * channels + first, channels - first, values);
-#pragma unroll
-      for (int c = 0; c < 8; ++c) sum[c] += values[c];
-    });
+      add(values, plane);
+    };
+    for_outputs<Form>(p, i, add_pixel, [&] { add_plane(plane, sum); });
 #pragma unroll
     for (auto& value : sum) value *= scale;
     select(f, signs[row * p.items + item], sum);
@@ -153,6 +120,9 @@ void over_octets(const PoolProblem& p, const Extent3& result, PoolKernels wanted
 
 template <class T>
 void leaky_avg_pool(const PoolProblem& p, double slope, const T* x, T* y, std::uint8_t* signs, void* stream, PoolKernels wanted) {
+  // Sums of double would not fit into registers.
+  if constexpr (sizeof(T) <= 4)
+    if (marches(p, wanted, x, y)) return leaky_avg_pool_march(p, slope, x, y, signs, stream, wanted);
   over_octets(p, p.out, wanted, x, y, [&](const Windows& w, const RowGrid& g, auto whole, auto form) {
     launch("leaky_avg_pool", leaky_forward_kernel<decltype(form), decltype(whole)::value, T>, g.grid, g.block, stream, w,
            static_cast<int>(p.channels), scalar::LeakyRelu{slope}, mean_scale<T>(p), x, y, signs);
@@ -169,6 +139,8 @@ void signed_avg_pool(const PoolProblem& p, double slope, const T* x, const std::
 template <class T>
 void leaky_avg_pool_adjoint(const PoolProblem& p, double slope, const T* gy, const std::uint8_t* signs, T* gx, void* stream,
                             PoolKernels wanted) {
+  if constexpr (sizeof(T) <= 4)
+    if (marches(p, wanted, gy, gx)) return leaky_avg_pool_adjoint_march(p, slope, gy, signs, gx, stream, wanted);
   over_octets(p, p.in, wanted, gy, gx, [&](const Windows& w, const RowGrid& g, auto whole, auto form) {
     launch("leaky_avg_pool_adjoint", leaky_adjoint_kernel<decltype(form), decltype(whole)::value, T>, g.grid, g.block, stream, w,
            static_cast<int>(p.channels), scalar::LeakyReluAdjoint{slope}, mean_scale<T>(p), gy, signs, gx);

@@ -67,9 +67,9 @@ __device__ inline Place place_of(const Windows& p, std::int64_t row, unsigned it
           static_cast<int>(item) - w * p.packs.divisor()};
 }
 
-// for (taps inside of output o's window) f(tap, index of the input's pixel)
-template <class Form, class F>
-__device__ inline void for_taps(const Windows& p, const Place& o, const F& f) {
+// for (taps inside of output o's window) f(tap, index of the input's pixel); after each plane of them end_of_plane()
+template <class Form, class F, class G>
+__device__ inline void for_taps(const Windows& p, const Place& o, const F& f, const G& end_of_plane) {
   const Taps d = taps_of<Form>(p.d, o.d), h = taps_of<Form>(p.h, o.h), w = taps_of<Form>(p.w, o.w);
   for (int i = d.begin; i < d.end; ++i) {
     const std::int64_t plane = (o.n * p.d.in + (d.start + i * Form::dilation(p.d))) * p.h.in;
@@ -84,7 +84,12 @@ __device__ inline void for_taps(const Windows& p, const Place& o, const F& f) {
         for (int k = w.begin; k < w.end; ++k) f(first + k, line + k * Form::dilation(p.w));
       }
     }
+    end_of_plane();
   }
+}
+template <class Form, class F>
+__device__ inline void for_taps(const Windows& p, const Place& o, const F& f) {
+  for_taps<Form>(p, o, f, [] {});
 }
 
 // The pixel that tap number `tap` of output o's window reads.
@@ -126,9 +131,10 @@ struct Readers {
   }
 };
 
-// for (taps that an output has at input i, in their order) f(tap, index of the output's pixel)
-template <class Form, class F>
-__device__ inline void for_outputs(const Windows& p, const Place& i, const F& f) {
+// for (taps that an output has at input i, in their order) f(tap, index of the output's pixel); after each plane of outputs
+// end_of_plane()
+template <class Form, class F, class G>
+__device__ inline void for_outputs(const Windows& p, const Place& i, const F& f, const G& end_of_plane) {
   if constexpr (Form::known) {
     constexpr int K = Form::size, S = Form::step;
     using Along = Readers<Form>;
@@ -146,6 +152,7 @@ __device__ inline void for_outputs(const Windows& p, const Place& i, const F& f)
         for (int c = 0; c < Along::most; ++c)
           if (w.has[c]) f(tap + c * S, line - c);
       }
+      end_of_plane();
     }
   } else {
     const int kernel_d = p.d.kernel.divisor(), kernel_h = p.h.kernel.divisor(), kernel_w = p.w.kernel.divisor();
@@ -161,8 +168,13 @@ __device__ inline void for_outputs(const Windows& p, const Place& i, const F& f)
           if (ow >= 0) f((a * kernel_h + b) * kernel_w + c, line + ow);
         }
       }
+      end_of_plane();
     }
   }
+}
+template <class Form, class F>
+__device__ inline void for_outputs(const Windows& p, const Place& i, const F& f) {
+  for_outputs<Form>(p, i, f, [] {});
 }
 
 // ---- on the host

@@ -20,13 +20,13 @@ bool is_channels_first(const ConvCall& c) {
 }
 
 constexpr Defect defects[] = {
-    // Those of one group in three dimensions came out right, and so did the other passes.
     {.first = 0,
      .end = every_version,
-     .concerns = [](const ConvCall& c) { return c.pass == Pass::weight && c.pad_low != c.pad_high && (c.flat || c.groups > 1); },
-     .what = "weight gradients of two-dimensional and of grouped convolutions with unequal padding",
+     .concerns = [](const ConvCall& c) { return c.pass == Pass::weight && c.pad_low != c.pad_high; },
+     .what = "weight gradients with unequal padding by its engines 1 and 20",
      .source = "seen with 9.19.0: tests/bench/results/gpu-2026-11-26.md",
-     .float32_instead = false},
+     .float32_instead = false,
+     .engines = {1, 20}},
     {.first = 90800,
      .end = 91500,
      .concerns = [](const ConvCall& c) { return is_half(c.type) && three_dimensional(c) && is_channels_first(c); },
@@ -45,13 +45,25 @@ std::string version_text(std::size_t v) { return fmt::format("{}.{}.{}", v / 100
 
 }  // namespace
 
-const Defect* defect_of(std::size_t version, const ConvCall& call) {
+namespace {
+
+const Defect* find(std::size_t version, const ConvCall& call, std::int64_t engine) {
+  const auto is_among = [&](const Defect& d) {
+    return d.engines[0] < 0 ? engine < 0 : engine == d.engines[0] || engine == d.engines[1];
+  };
   for (const auto& defect : defects) {
-    if (version < defect.first || version >= defect.end || !defect.concerns(call)) continue;
+    if (version < defect.first || version >= defect.end || !is_among(defect) || !defect.concerns(call)) continue;
     const char* setting = std::getenv("MPIGRAD_CUDNN_DEFECTS");
     return setting && std::string_view(setting) == "ignore" ? nullptr : &defect;
   }
   return nullptr;
+}
+
+}  // namespace
+
+const Defect* defect_of(std::size_t version, const ConvCall& call) { return find(version, call, -1); }
+const Defect* defect_of_engine(std::size_t version, const ConvCall& call, std::int64_t engine) {
+  return find(version, call, engine);
 }
 
 std::string text_of(const Defect& defect, std::size_t version) {

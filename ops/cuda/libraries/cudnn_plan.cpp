@@ -4,6 +4,7 @@
 #include <array>
 
 #include "framework/error.h"
+#include "ops/cuda/libraries/cudnn_defects.h"
 
 namespace mpigrad::cuda {
 
@@ -118,6 +119,10 @@ std::vector<CudnnPlan> plans_of(const ConvCall& call, const Target& target, cons
       if (search.place && place != *search.place) continue;
       auto facts = facts_of(configuration);
       if (search.engine && facts.number != *search.engine) continue;
+      if (const auto* defect = search.defective ? nullptr : defect_of_engine(cudnn().cudnnGetVersion(), call, facts.number)) {
+        why = text_of(*defect, cudnn().cudnnGetVersion());
+        continue;
+      }
       if (!precise_enough(call, facts.notes)) {
         ++imprecise;
         continue;

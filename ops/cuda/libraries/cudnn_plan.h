@@ -39,6 +39,7 @@ struct Search {
   std::int64_t workspace = std::int64_t{1} << 30;  // bytes; plans that need more come last
   std::optional<std::int64_t> engine{};            // no other
   std::optional<std::int64_t> place{};             // no other proposal
+  bool defective = false;                          // also engines that are known to compute such a call wrongly
 };
 
 // At most search.most plans: fast ones first, then others, then those that need more memory than search.workspace, each in

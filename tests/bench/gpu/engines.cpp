@@ -85,7 +85,8 @@ class Engines {
       // Channels first are the same engines on other addresses.
       if (call.order != cuda::Order::channels_last || !met.insert(cuda::to_string(call)).second) continue;
       std::string why;
-      const auto plans = cuda::plans_of(call, {.handle = handle_}, {.most = 12, .built = 12, .compiled = 1}, why);
+      const auto plans =
+          cuda::plans_of(call, {.handle = handle_}, {.most = 12, .built = 12, .compiled = 1, .defective = true}, why);
       if (!plans.empty()) check_plans(call, plans, precision);
     }
   }
