@@ -3,7 +3,7 @@
 #   make_bundle KIND FOLDER   packs into FOLDER, from this machine's packages:
 #                               full    headers and libraries for a build with MPI, HDF5 and the trainers
 #                               small   those of a build without MPI, HDF5, oneDNN and OpenBLAS
-#                               built   small, and that build's programs, compiled here
+#                               built   small, and programs compiled here, with MPI, HDF5 and the trainers
 #   use_bundle FOLDER         unpacks headers and libraries in the build's folder; Meson, the compiler and what is built find them
 #   use_programs FOLDER       unpacks the programs; fails, and says why, where they cannot be used
 #   use_wheels                lets the build find CUDA libraries that were installed as Python packages
@@ -31,6 +31,8 @@ libfftw3-dev libfftw3-double3 libcairo2-dev libcairo2
 never='/lib(c|m|dl|rt|pthread|resolv|util|stdc\+\+|gcc_s|gomp|nsl|anl)\.so|/ld-linux|/nss_|linux-vdso'
 # What needs no MPI, in tests/ of the build; those that this tree has not are left out.
 gpu_programs='unit gpu_step gpu_questions gpu_kernels'
+# And of programs that are built for another machine, in examples/: what the trainers' step runs.
+trainer_programs='cosmoflow universe'
 small_options='-Dmpi=disabled -Dhdf5=disabled -Donednn=disabled -Dopenblas=disabled'
 
 # The file at the end of a chain of links, and a link to it under the name asked for. /lib is /usr/lib.
@@ -44,7 +46,7 @@ copy_into() {
 
 # What the libraries and programs in a folder load in turn, but for $never; one path per line.
 needed_by() {
-  find "$1" \( -name '*.so*' -o -path '*/bin/*' \) -type f -exec ldd {} \; 2>/dev/null | sed -n 's/.*=> \(\/[^ ]*\).*/\1/p' |
+  find "$1" \( -name '*.so*' -o -path '*/bin/*' -o -path '*/examples/*' \) -type f -exec ldd {} \; 2>/dev/null | sed -n 's/.*=> \(\/[^ ]*\).*/\1/p' |
     grep -vE "$never" | sort -u
 }
 
@@ -88,27 +90,28 @@ make_bundle() {
 
 # Compiled here, for another machine: what is not the C library's or the compiler's lies beside the programs.
 build_programs() {
-  portable=$root/build-portable
+  portable=$root/build-bundle
   archs=${MPIGRAD_GPU_ARCHS:-90}
   log=$portable/last-build.txt
   mkdir -p "$portable"
   if [ -f "$portable/build.ninja" ]; then meson configure "$portable" "-Dgpu_archs=$archs" >"$log" 2>&1 || die "see $log"; else
-    # shellcheck disable=SC2086,SC2016  # several options; the loader knows $ORIGIN
-    LDFLAGS='-Wl,--disable-new-dtags -Wl,-rpath,$ORIGIN/../lib' meson setup "$portable" "$root" --buildtype=release -Dtests=true $small_options \
-      -Dcuda=enabled -Dcudnn=enabled -Dnccl=disabled -Dformats=disabled -Dprotobuf=disabled "-Dgpu_archs=$archs" >"$log" 2>&1 ||
+    # shellcheck disable=SC2016  # the loader knows $ORIGIN
+    LDFLAGS='-Wl,--disable-new-dtags -Wl,-rpath,$ORIGIN/../lib' meson setup "$portable" "$root" --buildtype=release -Dtests=true -Donednn=disabled -Dopenblas=disabled \
+      -Dcuda=enabled -Dcudnn=enabled -Dnccl=disabled -Dformats=disabled -Dprotobuf=disabled -Dtoml=disabled "-Dgpu_archs=$archs" >"$log" 2>&1 ||
       die "meson could not configure $portable: see $log"
   fi
   # shellcheck disable=SC2046  # several targets
-  ninja -C "$portable" $(targets_of "$portable") >>"$log" 2>&1 || die "the build failed: see $log"
+  ninja -C "$portable" $(targets_of "$portable") $(printf 'examples/%s ' $trainer_programs) >>"$log" 2>&1 || die "the build failed: see $log"
   rm -rf "$1/programs"
-  mkdir -p "$1/programs/bin" "$1/programs/lib"
+  mkdir -p "$1/programs/bin" "$1/programs/lib" "$1/programs/examples"
   for program in $gpu_programs; do
     if [ -x "$portable/tests/$program" ]; then strip -o "$1/programs/bin/$program" "$portable/tests/$program"; fi
   done
+  for program in $trainer_programs; do strip -o "$1/programs/examples/$program" "$portable/examples/$program"; done
   soname=$(readelf -d "$portable/libmpigrad.so" | sed -n 's/.*SONAME.*\[\(.*\)\].*/\1/p')
   strip --strip-unneeded -o "$1/programs/lib/$soname" "$portable/$soname"
   cp "$(readlink -f "$(ldconfig -p | sed -n 's/.*libgomp\.so\.1 .*=> //p' | head -n 1)")" "$1/programs/lib/libgomp.so.1"
-  needed_by "$1/programs" | grep -E '/lib(fmt|tomlplusplus)\.' | while read -r library; do cp -L "$library" "$1/programs/lib/"; done
+  needed_by "$1/programs" | grep -vE 'libmpigrad|/cuda' | while read -r library; do cp -L "$library" "$1/programs/lib/"; done
   printf '%s\n' "$archs" >"$1/programs/archs"
   cp "$1/commit" "$1/programs/commit"
   tar -C "$1/programs" -czf "$1/programs.tar.gz" .
