@@ -1,9 +1,11 @@
-// Convolutions of images with few channels by kernels of our own (ops/cuda/few_channels.h), on a GPU beside the plain kernels.
+// Convolutions of images with few channels, or 16, by kernels of our own (ops/cuda/few_channels.h, sixteen_channels.h), on a GPU
+// beside the plain kernels.
 
 #include <cmath>
 #include <limits>
 
 #include "ops/cuda/few_channels.h"
+#include "ops/cuda/sixteen_channels.h"
 #include "tests/support/cases/gpu_cases.h"
 
 using namespace mpigrad;
@@ -17,7 +19,8 @@ const Kind halves[] = {kinds[3], kinds[4]};
 ConvProblem random_few_channels(std::int64_t in_channels, std::int64_t out_channels) {
   ConvProblem p{.batch = pick(1, 2), .kernel = {3, 3, 3}, .in_channels = in_channels, .out_channels = out_channels};
   for (std::size_t a = 0; a < 3; ++a) {
-    p.in[a] = pick(1, 3) == 1 ? pick(1, 4) : pick(5, 20);
+    p.in[a] = pick(1, 3) == 1 ? pick(1, 4) : pick(5, 10);
+    if (a == 2 && pick(0, 1) == 1) p.in[a] += 10;
     p.pad_low[a] = pick(-1, 3);
     p.out[a] = std::max<std::int64_t>(1, p.in[a] + p.pad_low[a] + pick(-1, 3) - 2);
   }
@@ -30,20 +33,31 @@ TEST_CASE("gpu: few channels: the values and adjoints of convolutions with any e
   if (no_cudnn("gpu: few channels: the values and adjoints of convolutions with any edges")) return;
   for (const auto& kind : halves) {
     const Settings settings(kind);
-    for (std::int64_t in_channels = 1; in_channels <= 4; ++in_channels)
-      for (const std::int64_t out_channels : {16, 48}) {
-        const auto p = random_few_channels(in_channels, out_channels);
-        CHECK(cuda::has_few_channels(p));
-        check_conv(p, kind);
-      }
-    check_conv({.batch = 3,
-                .in = {9, 17, 33},
-                .out = {9, 17, 33},
+    for (int i = 0; i < cases(24); ++i) {
+      const auto p = random_few_channels(i % 4 + 1, i % 3 == 0 ? 48 : 16);
+      CHECK(cuda::has_few_channels(p));
+      check_conv(p, kind);
+    }
+    check_conv({.batch = 2,
+                .in = {5, 9, 33},
+                .out = {5, 9, 33},
                 .kernel = {3, 3, 3},
                 .pad_low = {1, 1, 1},
                 .in_channels = 4,
                 .out_channels = 16},
                kind);
+  }
+}
+
+TEST_CASE("gpu: few channels: sixteen") {
+  if (no_cudnn("gpu: few channels: sixteen")) return;
+  for (const auto& kind : halves) {
+    const Settings settings(kind);
+    for (int i = 0; i < cases(16); ++i) {
+      auto p = random_few_channels(16, i % 2 == 0 ? 32 : 16);
+      CHECK(cuda::has_sixteen_channels(p));
+      check_conv(p, kind);
+    }
   }
 }
 
@@ -67,13 +81,25 @@ TEST_CASE("gpu: few channels: what is not of this form") {
   CHECK(without([](ConvProblem& q) { q.stride[2] = 2; }));
   CHECK(without([](ConvProblem& q) { q.dilation[0] = 2; }));
   CHECK(without([](ConvProblem& q) { q.groups = 2; }));
+  const auto sixteen = [&](auto change) {
+    auto other = p;
+    other.in_channels = 16;
+    change(other);
+    return cuda::has_sixteen_channels(other);
+  };
+  CHECK(sixteen([](ConvProblem&) {}));
+  CHECK(!sixteen([](ConvProblem& q) { q.in_channels = 32; }));
+  CHECK(!sixteen([](ConvProblem& q) { q.out_channels = 48; }));
+  CHECK(!sixteen([](ConvProblem& q) { q.kernel[2] = 1; }));
+  CHECK(!sixteen([](ConvProblem& q) { q.stride[0] = 2; }));
+  CHECK(!sixteen([](ConvProblem& q) { q.dilation[1] = 2; }));
 }
 
 TEST_CASE("gpu: few channels: NaN is in the sums that it belongs to, and in no others") {
   if (no_cudnn("gpu: few channels: NaN is in the sums that it belongs to, and in no others")) return;
   const auto nan = std::numeric_limits<double>::quiet_NaN();
   for (const auto& kind : halves)
-    for (const std::int64_t c : {1, 3, 4}) {
+    for (const std::int64_t c : {1, 3, 4, 16}) {
       INFO(label(kind), " ", c, " channels");
       const Settings settings(kind);
       const ConvProblem p{.batch = 1,
@@ -109,13 +135,14 @@ TEST_CASE("gpu: few channels: NaN is in the sums that it belongs to, and in no o
 
 TEST_CASE("gpu: few channels: the same bits in every run") {
   if (no_cudnn("gpu: few channels: the same bits in every run")) return;
-  const std::int64_t extent = emulated() ? 17 : 100;  // more boxes than blocks on a GPU
-  const auto p = layer(extent, 1, 4, 16);
   const Settings settings(halves[0]);
-  const Operand x(activation(1, p.in, 4), DType::bfloat16), g(activation(1, p.out, 16), DType::bfloat16);
-  const auto gradient = [&] {
-    return apply(ops::ConvWeight{attributes_of(p), p.kernel}, {x.on_device, g.on_device}).to_vector();
-  };
-  const auto first = gradient();
-  for (int run = 0; run < 2; ++run) CHECK(gradient() == first);
+  for (const std::int64_t c : {4, 16}) {
+    const auto p = layer(emulated() ? 17 : 100, 1, c, 16);  // more boxes than blocks on a GPU
+    const Operand x(activation(1, p.in, c), DType::bfloat16), g(activation(1, p.out, 16), DType::bfloat16);
+    const auto gradient = [&] {
+      return apply(ops::ConvWeight{attributes_of(p), p.kernel}, {x.on_device, g.on_device}).to_vector();
+    };
+    const auto first = gradient();
+    for (int run = 0; run < 2; ++run) CHECK(gradient() == first);
+  }
 }

@@ -99,6 +99,12 @@ bench() {
 }
 sized() { printf '%s\n' "${MPIGRAD_GPU_SMALL:-$1}"; }
 layers() { bench gpu_step --device cuda --layers-only --size "$(sized "$1")" --batch "$2" --precision "$3"; }
+# Which of cuDNN's compute something else.
+engines() {
+  count=30
+  if [ -n "${MPIGRAD_GPU_SMALL:-}" ]; then count=1; fi
+  check start gpu_questions --device cuda --engines "$count"
+}
 # One case in so many; all of them with --all.
 sample() {
   MPIGRAD_GPU_SAMPLE=${MPIGRAD_GPU_SAMPLE:-6}
@@ -108,7 +114,7 @@ sample() {
 }
 row() {
   [ -n "$peer" ] || echo 'PyTorch was not found: its columns are missing.'
-  bench gpu_step --device cuda --no-layers --size "$(sized "$1")" --batch "$2" --precision "$3" ${peer:+--peer "$peer"}
+  bench gpu_step --device cuda --no-layers --network "${4:-cosmoflow}" --size "$(sized "$1")" --batch "$2" --precision "$3" ${peer:+--peer "$peer"}
 }
 alone() { check start gpu_step --device cuda --no-layers --no-autotune --steps 3 --size "$(sized "$1")" --batch "$2" --precision "$3"; }
 

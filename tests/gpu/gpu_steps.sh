@@ -37,6 +37,7 @@ conv-large 20 120 unit gpu: a convolution of more than*
 conv-kinds 60 300 sample unit gpu: convolutions of every*,gpu: convolutions and products*,gpu: the comparisons*
 conv-timed 60 300 sample unit gpu: convolutions timed*,gpu: what was timed*,gpu: no kernel*
 table 60 300 unit gpu: the table*
+engines 30 200 engines
 questions 90 300 bench gpu_questions --device cuda
 layers-128-bf16 60 240 layers 128 1 bfloat16
 layers-128-tf32 60 240 layers 128 1 tf32
@@ -52,6 +53,7 @@ step-256-1-tf32 90 240 row 256 1 tf32
 step-256-4-tf32 90 240 row 256 4 tf32
 step-512-1-bf16 60 300 alone 512 1 bfloat16
 step-512-1-tf32 60 300 alone 512 1 tf32
+unet-128-1-bf16 90 240 row 128 1 bfloat16 unet3d
 kernels 60 300 bench gpu_kernels --device cuda
 ncu 60 300 profile
 memcheck 180 500 sanitize memcheck

@@ -47,7 +47,7 @@ std::string text_of(const Arrangement& a) {
   return result;
 }
 
-const SplitNetwork& network_named(const std::string& name) {
+const SplitNetwork& network_named(std::string_view name) {
   static const auto all = split_networks();
   const auto found = std::find_if(all.begin(), all.end(), [&](const auto& network) { return network.name == name; });
   REQUIRE(found != all.end());

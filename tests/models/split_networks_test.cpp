@@ -34,7 +34,7 @@ std::vector<GridExtents> grids_for(const SplitNetwork& network) {
   return grids;
 }
 
-const SplitNetwork& network_named(const std::vector<SplitNetwork>& all, const std::string& name) {
+const SplitNetwork& network_named(const std::vector<SplitNetwork>& all, std::string_view name) {
   const auto found = std::find_if(all.begin(), all.end(), [&](const auto& network) { return network.name == name; });
   REQUIRE(found != all.end());
   return *found;

@@ -5,41 +5,16 @@
 // sum over taps and channels is that of matrices with 27 x 4 columns, filled up to 28 x 4 with zeros that meet no numbers of the
 // image: NaN stays where it belongs.
 
-#include "framework/cuda/element.cuh"
-#include "framework/cuda/launch.cuh"
-#include "framework/tensor/strided.h"
 #include "ops/cuda/few_channels.h"
-#include "ops/cuda/kernels/fold.cuh"
-#include "ops/cuda/kernels/mma.cuh"
-#include "ops/cuda/kernels/rows.cuh"
+#include "ops/cuda/kernels/conv_boxes.cuh"
 
 namespace mpigrad::cuda {
 namespace {
 
-constexpr int taps = 27, most_channels = 4, out_channels = 16;
-// Outputs of a block, and the inputs that they read.
-constexpr int box_d = 4, box_h = 8, box_w = 16, box = box_d * box_h * box_w;
-constexpr int image_d = box_d + 2, image_h = box_h + 2, image_w = box_w + 2, image = image_d * image_h * image_w;
-constexpr int threads = 256, warps = threads / warp, rows = box_d * box_h, rows_of_warp = rows / warps;
-constexpr int voxels_of_thread = (image + threads - 1) / threads;
-
-struct Boxes {
-  int in[3], out[3], low[3];
-  FastDivide d, h, w;  // boxes along each axis
-  std::int64_t count;
-  std::int64_t channels;  // of the output
-};
-
-// Where a box begins.
-struct Corner {
-  std::int64_t n;
-  int d, h, w;
-};
-__device__ inline Corner corner_of(const Boxes& b, std::int64_t number) {
-  const std::int64_t line = b.w.quotient(number), plane = b.h.quotient(line), n = b.d.quotient(plane);
-  return {n, static_cast<int>(plane - n * b.d.divisor()) * box_d, static_cast<int>(line - plane * b.h.divisor()) * box_h,
-          static_cast<int>(number - line * b.w.divisor()) * box_w};
-}
+constexpr int most_channels = 4, out_channels = 16;
+using Box = BoxForm<4, 8, 16>;
+constexpr int threads = 256, warps = threads / warp, rows_of_warp = Box::rows / warps;
+constexpr int pixels_of_thread = (Box::image + threads - 1) / threads;
 
 // The channels of a pixel, zeros behind them.
 struct alignas(8) Pixel {
@@ -54,28 +29,23 @@ __device__ inline Pixel pixel_of(const T* x) {
   return {{pair_of(of[0], of[1]), pair_of(of[2], of[3])}};
 }
 
-// Input number i of those around a box, zeros outside of the image.
+// Zeros outside of the image.
 template <int channels, class T>
 __device__ inline Pixel input_of(const Boxes& b, const Corner& at, int i, const T* x) {
-  const int line = i / image_w, plane = line / image_h;
-  const int d = at.d - b.low[0] + plane, h = at.h - b.low[1] + line - plane * image_h, w = at.w - b.low[2] + i - line * image_w;
-  if (d < 0 || d >= b.in[0] || h < 0 || h >= b.in[1] || w < 0 || w >= b.in[2]) return {};
-  return pixel_of<channels>(x + (((at.n * b.in[0] + d) * b.in[1] + h) * b.in[2] + w) * channels);
+  const auto pixel = input_at<Box>(b, at, i);
+  return pixel < 0 ? Pixel{} : pixel_of<channels>(x + pixel * channels);
 }
-
-// How far behind the first input of a window another is.
-__device__ constexpr int behind(int tap) { return (tap / 9 * image_h + tap / 3 % 3) * image_w + tap % 3; }
 
 // Rows of the matrix are sixteen outputs along the width, columns four taps of four channels; lane 4 g + t has two channels of
 // two taps. The sixteen sums of an output are dealt such that a lane has four that are neighbours in memory.
 template <int channels, class T>
 __global__ void __launch_bounds__(threads, 3)
-    forward_kernel(Boxes b, float slope, const T* x, const T* weights, const T* bias, T* y) {
-  __shared__ Pixel inputs[image];
+    forward_kernel(Boxes b, std::int64_t width, float slope, const T* x, const T* weights, const T* bias, T* y) {
+  __shared__ Pixel inputs[Box::image];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % warp, g = lane / 4, t = lane % 4;
   const int first = static_cast<int>(blockIdx.y) * out_channels;
-  const Corner at = corner_of(b, blockIdx.x);
-  for (int i = thread; i < image; i += threads) inputs[i] = input_of<channels>(b, at, i, x);
+  const Corner at = corner_of<Box>(b, blockIdx.x);
+  for (int i = thread; i < Box::image; i += threads) inputs[i] = input_of<channels>(b, at, i, x);
 
   constexpr int steps = (taps + 3) / 4;
   unsigned of_weights[steps][2][2];
@@ -85,7 +55,7 @@ __global__ void __launch_bounds__(threads, 3)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int tap = 4 * s + 2 * half + t / 2, c = t % 2 * 2;
-      offset[s][half] = tap < taps ? behind(tap) : 0;
+      offset[s][half] = tap < taps ? Box::behind(tap) : 0;
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         T low{}, high{};
@@ -105,8 +75,8 @@ __global__ void __launch_bounds__(threads, 3)
 
 #pragma unroll
   for (int r = 0; r < rows_of_warp; ++r) {
-    const int row = thread / warp * rows_of_warp + r, d = row / box_h, h = row % box_h;
-    const int begin = (d * image_h + h) * image_w + g;
+    const int row = thread / warp * rows_of_warp + r, d = row / Box::h, h = row % Box::h;
+    const int begin = (d * Box::image_h + h) * Box::image_w + g;
     float sums[2][4] = {};
 #pragma unroll
     for (int s = 0; s < steps; ++s) {
@@ -118,21 +88,14 @@ __global__ void __launch_bounds__(threads, 3)
 #pragma unroll
       for (int j = 0; j < 2; ++j) multiply_add<T>(sums[j], a, of_weights[s][j]);
     }
-    if (at.d + d >= b.out[0] || at.h + h >= b.out[1]) continue;
-    const std::int64_t line = ((at.n * b.out[0] + at.d + d) * b.out[1] + at.h + h) * b.out[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int w = at.w + g + 8 * half;
-      if (w >= b.out[2]) continue;
+      const auto pixel = output_at(b, at.n, at.d + d, at.h + h, at.w + g + 8 * half);
+      if (pixel < 0) continue;
       Pack<T, 4> out;
 #pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        float value = sums[c / 2][2 * half + c % 2] + add[c];
-        // As bias_activation().
-        if (value < 0 && slope != 1) value = slope == 0 ? 0.0F : slope * value;
-        out.of[c] = store<T>(value);
-      }
-      *reinterpret_cast<Pack<T, 4>*>(y + (line + w) * b.channels + first + t * 4) = out;
+      for (int c = 0; c < 4; ++c) out.of[c] = store<T>(activated(sums[c / 2][2 * half + c % 2] + add[c], slope));
+      *reinterpret_cast<Pack<T, 4>*>(y + pixel * width + first + t * 4) = out;
     }
   }
 }
@@ -141,9 +104,10 @@ __global__ void __launch_bounds__(threads, 3)
 // outputs along the width. Registers hold two neighbours of that sum, so that both operands lie with the width innermost; inputs
 // twice, the second time one further to the left, or those of the middle taps would lie across two words.
 template <int channels, class T>
-__global__ void __launch_bounds__(threads, 2) weight_kernel(Boxes b, const T* x, const T* gy, float* parts) {
-  constexpr int pairs = (taps + 1) / 2, plane = image / 2, outputs = box / 2 + 4;  // words; conflicts of banks are few
-  static_assert(image_w % 2 == 0 && plane % 32 == 28 && outputs % 32 == 4);
+__global__ void __launch_bounds__(threads, 2) weight_kernel(Boxes b, std::int64_t width, const T* x, const T* gy, float* parts) {
+  constexpr int pairs = (taps + 1) / 2, plane = Box::image / 2,
+                outputs = Box::outputs / 2 + 4;  // words; conflicts of banks are few
+  static_assert(Box::image_w % 2 == 0 && plane % 32 == 28 && outputs % 32 == 4);
   __shared__ unsigned inputs[2][most_channels][plane], cotangents[out_channels][outputs];
   __shared__ float sums[out_channels][pairs * 8];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % warp, g = lane / 4, t = lane % 4;
@@ -154,29 +118,27 @@ __global__ void __launch_bounds__(threads, 2) weight_kernel(Boxes b, const T* x,
 #pragma unroll
   for (int j = 0; j < pairs; ++j) {
     const int tap = 2 * j + g / 4, w = tap % 3;
-    offset[j] = tap < taps ? (w == 1 ? most_channels * plane : 0) + g % 4 * plane + (behind(tap) - w) / 2 + w / 2 + t : 0;
+    offset[j] = tap < taps ? (w == 1 ? most_channels * plane : 0) + g % 4 * plane + (Box::behind(tap) - w) / 2 + w / 2 + t : 0;
   }
   const unsigned* all_inputs = &inputs[0][0][0];
 
   // The next box is on its way while this one is computed.
-  Pixel coming[voxels_of_thread];
+  Pixel coming[pixels_of_thread];
   Pack<T, 8> coming_cotangents[2][2];
   const auto fetch = [&](std::int64_t number) {
-    const Corner at = corner_of(b, number);
+    const Corner at = corner_of<Box>(b, number);
 #pragma unroll
-    for (int k = 0; k < voxels_of_thread; ++k) {
+    for (int k = 0; k < pixels_of_thread; ++k) {
       const int i = thread + k * threads;
-      coming[k] = i < image ? input_of<channels>(b, at, i, x) : Pixel{};
+      coming[k] = i < Box::image ? input_of<channels>(b, at, i, x) : Pixel{};
     }
-    const int row = thread / (box_w / 2), d = at.d + row / box_h, h = at.h + row % box_h;
+    const int row = thread / (Box::w / 2);
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
-      const int w = at.w + thread % (box_w / 2) * 2 + k;
-      const bool inside = d < b.out[0] && h < b.out[1] && w < b.out[2];
-      const T* from = gy + (((at.n * b.out[0] + d) * b.out[1] + h) * b.out[2] + w) * b.channels + first;
+      const auto pixel = output_at(b, at.n, at.d + row / Box::h, at.h + row % Box::h, at.w + thread % (Box::w / 2) * 2 + k);
+      const auto* from = reinterpret_cast<const Pack<T, 8>*>(gy + pixel * width + first);
 #pragma unroll
-      for (int half = 0; half < 2; ++half)
-        coming_cotangents[k][half] = inside ? reinterpret_cast<const Pack<T, 8>*>(from)[half] : Pack<T, 8>{};
+      for (int half = 0; half < 2; ++half) coming_cotangents[k][half] = pixel < 0 ? Pack<T, 8>{} : from[half];
     }
   };
 
@@ -185,14 +147,14 @@ __global__ void __launch_bounds__(threads, 2) weight_kernel(Boxes b, const T* x,
   for (std::int64_t number = blockIdx.x; number < b.count; number += gridDim.x) {
     auto* numbers = reinterpret_cast<std::uint16_t*>(&inputs[0][0][0]);
 #pragma unroll
-    for (int k = 0; k < voxels_of_thread; ++k) {
+    for (int k = 0; k < pixels_of_thread; ++k) {
       const int i = thread + k * threads;
-      if (i >= image) continue;
+      if (i >= Box::image) continue;
 #pragma unroll
       for (int c = 0; c < most_channels; ++c) {
         const auto value = static_cast<std::uint16_t>(coming[k].pair[c / 2] >> (c % 2 * 16));
-        numbers[c * image + i] = value;
-        if (i > 0) numbers[(most_channels + c) * image + i - 1] = value;
+        numbers[c * Box::image + i] = value;
+        if (i > 0) numbers[(most_channels + c) * Box::image + i - 1] = value;
       }
     }
 #pragma unroll
@@ -201,8 +163,8 @@ __global__ void __launch_bounds__(threads, 2) weight_kernel(Boxes b, const T* x,
     __syncthreads();
     if (number + gridDim.x < b.count) fetch(number + gridDim.x);
     for (int r = 0; r < rows_of_warp; ++r) {
-      const int row = thread / warp * rows_of_warp + r, word = row * (box_w / 2) + t;
-      const int begin = (row / box_h * image_h + row % box_h) * image_w / 2;
+      const int row = thread / warp * rows_of_warp + r, word = row * (Box::w / 2) + t;
+      const int begin = (row / Box::h * Box::image_h + row % Box::h) * Box::image_w / 2;
       const unsigned a[4] = {cotangents[g][word], cotangents[g + 8][word], cotangents[g][word + 4], cotangents[g + 8][word + 4]};
 #pragma unroll
       for (int j = 0; j < pairs; ++j) {
@@ -227,60 +189,23 @@ __global__ void __launch_bounds__(threads, 2) weight_kernel(Boxes b, const T* x,
         }
     __syncthreads();
   }
-  float* part = parts + (static_cast<std::int64_t>(blockIdx.x) * b.channels + first) * taps * channels;
+  float* part = parts + (static_cast<std::int64_t>(blockIdx.x) * width + first) * taps * channels;
   for (int i = thread; i < out_channels * taps * channels; i += threads) {
     const int k = i / (taps * channels), tap = i / channels % taps, c = i % channels;
     part[i] = sums[k][tap * most_channels + c];
   }
 }
 
-// A warp for each weight.
-template <class T>
-__global__ void join_kernel(std::int64_t weights, std::int64_t parts, const float* part, T* gw) {
-  const std::int64_t lane = static_cast<std::int64_t>(threadIdx.x) % warp;
-  for (std::int64_t i = first_index() / warp; i < weights; i += grid_stride() / warp) {
-    double sum = 0;
-    for (std::int64_t p = lane; p < parts; p += warp) sum += static_cast<double>(part[p * weights + i]);
-    sum = fold_warp(sum, AddFold{});
-    if (lane == 0) gw[i] = store<T>(static_cast<float>(sum));
-  }
-}
-
-Boxes boxes_of(const ConvProblem& p) {
-  const auto along = [&](std::size_t a, std::int64_t size) { return (p.out[a] + size - 1) / size; };
-  Boxes b{.in = {},
-          .out = {},
-          .low = {},
-          .d = FastDivide(along(0, box_d)),
-          .h = FastDivide(along(1, box_h)),
-          .w = FastDivide(along(2, box_w)),
-          .count = p.batch * along(0, box_d) * along(1, box_h) * along(2, box_w),
-          .channels = p.out_channels};
-  for (std::size_t a = 0; a < 3; ++a) {
-    b.in[a] = static_cast<int>(p.in[a]);
-    b.out[a] = static_cast<int>(p.out[a]);
-    b.low[a] = static_cast<int>(p.pad_low[a]);
-  }
-  return b;
-}
-
 // f(boxes, channels)
 template <class F>
 void with_channels(const ConvProblem& p, const F& f) {
-  const auto boxes = boxes_of(p);
+  const auto boxes = boxes_of<Box>(p);
   switch (p.in_channels) {
     case 1: return f(boxes, std::integral_constant<int, 1>{});
     case 2: return f(boxes, std::integral_constant<int, 2>{});
     case 3: return f(boxes, std::integral_constant<int, 3>{});
     default: return f(boxes, std::integral_constant<int, 4>{});
   }
-}
-
-// Blocks of the weights' gradient: two for each of 132 multiprocessors, each with box after box.
-std::int64_t parts_of(const ConvProblem& p) {
-  constexpr std::int64_t most = 264;
-  const auto count = boxes_of(p).count;
-  return count < most ? count : most;
 }
 
 }  // namespace
@@ -293,26 +218,28 @@ bool few_channels_run_here() {
 }
 
 std::int64_t few_channels_scratch(const ConvProblem& p) {
-  return parts_of(p) * p.out_channels * taps * p.in_channels * static_cast<std::int64_t>(sizeof(float));
+  return parts_of<Box>(p) * p.out_channels * taps * p.in_channels * static_cast<std::int64_t>(sizeof(float));
 }
 
 template <class T>
 void few_channels_forward(const ConvProblem& p, const T* x, const T* w, const T* bias, double slope, T* y, Stream stream) {
   with_channels(p, [&](const Boxes& boxes, auto channels) {
     const dim3 grid(static_cast<unsigned>(boxes.count), static_cast<unsigned>(p.out_channels / out_channels));
-    launch("few_channels_forward", forward_kernel<decltype(channels)::value, T>, grid, threads, stream, boxes,
+    launch("few_channels_forward", forward_kernel<decltype(channels)::value, T>, grid, threads, stream, boxes, p.out_channels,
            static_cast<float>(slope), x, w, bias, y);
   });
 }
 
 template <class T>
 void few_channels_weight(const ConvProblem& p, const T* x, const T* gy, float* scratch, T* gw, Stream stream) {
-  const auto parts = parts_of(p), weights = p.out_channels * taps * p.in_channels;
+  const auto parts = parts_of<Box>(p), weights = p.out_channels * taps * p.in_channels;
   const dim3 grid(static_cast<unsigned>(parts), static_cast<unsigned>(p.out_channels / out_channels));
   with_channels(p, [&](const Boxes& boxes, auto channels) {
-    launch("few_channels_weight", weight_kernel<decltype(channels)::value, T>, grid, threads, stream, boxes, x, gy, scratch);
+    launch("few_channels_weight", weight_kernel<decltype(channels)::value, T>, grid, threads, stream, boxes, p.out_channels, x,
+           gy, scratch);
   });
-  launch("few_channels_weight", join_kernel<T>, blocks_for(weights * warp), block_threads, stream, weights, parts, scratch, gw);
+  launch("few_channels_weight", join_parts_kernel<T>, blocks_for(weights * warp), block_threads, stream, weights, parts, scratch,
+         gw);
 }
 
 #define MPIGRAD_MAKE(T)                                                                                     \

@@ -33,6 +33,23 @@ __device__ inline void multiply_add(float (&c)[4], const unsigned (&a)[4], const
 #endif
 }
 
+// Four matrices of 8 x 8 16-bit numbers from shared memory, transposed; all lanes of a warp call it. Lane 8 i + r says where row
+// r of matrix i lies, 16 bytes that are aligned; register i of lane 4 g + t has column g of rows 2t and 2t + 1 of matrix i.
+// https://docs.nvidia.com/cuda/parallel-thread-execution/#warp-level-matrix-instructions-ldmatrix
+__device__ inline void load_transposed(const void* row, unsigned (&to)[4]) {
+#if defined(__CUDA_ARCH__)
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(at)
+               : "memory");
+#elif defined(__CUDACC__)
+  static_cast<void>(row), static_cast<void>(to);
+#else
+  emulation::load_transposed(row, to);
+#endif
+}
+
 // Two 16-bit numbers as one register, the first in its lower half.
 template <class T>
 __device__ inline unsigned pair_of(T low, T high) {

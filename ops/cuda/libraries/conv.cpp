@@ -11,6 +11,7 @@
 #include "ops/cuda/libraries/conv_choice.h"
 #include "ops/cuda/libraries/libraries.h"
 #include "ops/cuda/libraries/scratch.h"
+#include "ops/cuda/sixteen_channels.h"
 #include "ops/cuda/window_kernels.h"
 #include "ops/gpu_settings.h"
 #include "ops/plan_cache.h"
@@ -160,21 +161,25 @@ std::int64_t alignment_of(std::initializer_list<const void*> pointers) {
   return static_cast<std::int64_t>(bits & -bits);
 }
 
-// By kernels of our own, if they compute such a problem. No image of few channels is asked for its gradient often enough for one.
-bool run_few_channels(Pass pass, DType type, const ConvProblem& p, const Pointers& own) {
-  if (pass == Pass::data || !is_half(type) || !has_few_channels(p) || alignment_of({own.image}) < 8 ||
-      alignment_of({own.outputs}) < 16 || !few_channels_run_here())
-    return false;
+// By kernels of our own, if they compute such a problem; an image of few channels is hardly ever asked for its gradient.
+bool run_own(Pass pass, DType type, const ConvProblem& p, const Pointers& own) {
+  const bool few = has_few_channels(p) && pass != Pass::data, sixteen = has_sixteen_channels(p);
+  if (!is_half(type) || (!few && !sixteen)) return false;
+  if (alignment_of({own.image}) < (few ? 8 : 16) || alignment_of({own.outputs}) < 16 || !few_channels_run_here()) return false;
+  const Scratch scratch(sixteen                ? sixteen_channels_scratch(p, pass == Pass::weight)
+                        : pass == Pass::weight ? few_channels_scratch(p)
+                                               : 0);
+  const auto stream = compute_stream();
   const auto run = [&](auto none) {
     using T = decltype(none);
-    const auto *x = reinterpret_cast<const T*>(own.image), *bias = static_cast<const T*>(own.epilogue.bias);
-    auto *w = reinterpret_cast<T*>(own.weights), *y = reinterpret_cast<T*>(own.outputs);
-    if (pass == Pass::forward) {
-      few_channels_forward(p, x, w, bias, own.epilogue.slope, y, compute_stream());
-    } else {
-      const Scratch scratch(few_channels_scratch(p));
-      few_channels_weight(p, x, y, static_cast<float*>(scratch.data()), w, compute_stream());
-    }
+    auto *x = reinterpret_cast<T*>(own.image), *w = reinterpret_cast<T*>(own.weights), *y = reinterpret_cast<T*>(own.outputs);
+    const auto* bias = static_cast<const T*>(own.epilogue.bias);
+    const auto slope = own.epilogue.slope;
+    if (pass == Pass::data) sixteen_channels_data<T>(p, y, w, scratch.data(), x, stream);
+    else if (few && pass == Pass::forward) few_channels_forward<T>(p, x, w, bias, slope, y, stream);
+    else if (few) few_channels_weight<T>(p, x, y, static_cast<float*>(scratch.data()), w, stream);
+    else if (pass == Pass::forward) sixteen_channels_forward<T>(p, x, w, bias, slope, scratch.data(), y, stream);
+    else sixteen_channels_weight<T>(p, x, y, scratch.data(), w, stream);
   };
   type == DType::bfloat16 ? run(BFloat16{}) : run(Float16{});
   return true;
@@ -198,7 +203,7 @@ void run_slab(Pass pass, DType type, const ConvProblem& p, const Pointers& own) 
     return;
   }
   const auto settings = gpu_settings();
-  if (!settings.reference && run_few_channels(pass, type, p, own)) return;
+  if (!settings.reference && run_own(pass, type, p, own)) return;
   auto& here = context();
   Question q{.call = form_of(p, pass, type, {.padded = true, .flat = false}).call,
              // Parameters lie side by side in one arena: weights at odd addresses are copied rather than read slowly.

@@ -20,7 +20,9 @@
 #include "framework/cuda/timer.h"
 #include "framework/error.h"
 #include "models/train/session.h"
+#include "ops/cuda/few_channels.h"
 #include "ops/cuda/plan.h"
+#include "ops/cuda/sixteen_channels.h"
 #include "ops/cuda/window_kernels.h"
 #include "ops/random.h"
 #include "ops/scalar.h"
@@ -214,6 +216,68 @@ void pool_rows(Table& table, const PoolProblem& p, bool average, cuda::PoolKerne
   }
 }
 
+// First layers.
+template <class T>
+void first_layer_rows(Table& table, std::int64_t batch, std::int64_t size, std::int64_t in, std::int64_t out) {
+  using Call = std::function<void()>;
+  const auto type = dtype_of<T>();
+  const kernel::Extent3 extent{size, size, size};
+  const kernel::ConvProblem p{.batch = batch,
+                              .in = extent,
+                              .out = extent,
+                              .kernel = {3, 3, 3},
+                              .pad_low = {1, 1, 1},
+                              .in_channels = in,
+                              .out_channels = out};
+  const auto cells = batch * volume(extent), weights = out * 27 * in;
+  const auto shape = fmt::format("{}^3, {} -> {}", size, in, out);
+  const double bytes = static_cast<double>(cells * (in + out)) * sizeof(T);
+  const auto stream = cuda::compute_stream();
+  table.row("convolution of few channels", shape, type, bytes, [&]() -> Call {
+    return [=, x = numbers(cells * in, type), w = numbers(weights, type), y = numbers(cells * out, type)] {
+      cuda::few_channels_forward<T>(p, at<T>(x), at<T>(w), nullptr, 1, at<T>(y), stream);
+    };
+  });
+  table.row("convolution of few channels, weight gradient", shape, type, bytes, [&]() -> Call {
+    return [=, x = numbers(cells * in, type), w = numbers(weights, type), y = numbers(cells * out, type),
+            scratch = numbers(cuda::few_channels_scratch(p) / 4, DType::float32)] {
+      cuda::few_channels_weight<T>(p, at<T>(x), at<T>(y), at<float>(scratch), at<T>(w), stream);
+    };
+  });
+}
+
+template <class T>
+void sixteen_channels_rows(Table& table, std::int64_t batch, std::int64_t size) {
+  using Call = std::function<void()>;
+  const auto type = dtype_of<T>();
+  const kernel::Extent3 extent{size, size, size};
+  const std::int64_t in = 16, out = 32;
+  const kernel::ConvProblem p{.batch = batch,
+                              .in = extent,
+                              .out = extent,
+                              .kernel = {3, 3, 3},
+                              .pad_low = {1, 1, 1},
+                              .in_channels = in,
+                              .out_channels = out};
+  const auto cells = batch * volume(extent);
+  const double bytes = static_cast<double>(cells * (in + out)) * sizeof(T);
+  const auto row = [&](const std::string& name, const auto& run) {
+    table.row(name, fmt::format("{}^3, {} -> {}", size, in, out), type, bytes, [&]() -> Call {
+      return [=, x = numbers(cells * in, type), w = numbers(out * 27 * in, type), y = numbers(cells * out, type),
+              scratch = numbers(cuda::sixteen_channels_scratch(p, true) / 4, DType::float32)] {
+        run(at<T>(x), at<T>(w), scratch.raw(), at<T>(y));
+      };
+    });
+  };
+  const auto stream = cuda::compute_stream();
+  row("convolution of 16 channels",
+      [=](T* x, T* w, void* s, T* y) { cuda::sixteen_channels_forward<T>(p, x, w, nullptr, 1, s, y, stream); });
+  row("convolution of 16 channels, data gradient",
+      [=](T* x, T* w, void* s, T* y) { cuda::sixteen_channels_data<T>(p, y, w, s, x, stream); });
+  row("convolution of 16 channels, weight gradient",
+      [=](T* x, T* w, void* s, T* y) { cuda::sixteen_channels_weight<T>(p, x, y, s, w, stream); });
+}
+
 // Parameters and moments are float32, whatever is computed with.
 void update_rows(Table& table, std::int64_t n) {
   const auto type = DType::float32;
@@ -297,6 +361,9 @@ void bench(const Options& o) {
       const auto which = o.any_form ? cuda::PoolKernels::any_form : cuda::PoolKernels::fitting;
       for (const bool average : {true, false})
         for (const auto& p : pools(o, average)) pool_rows<T>(table, p, average, which);
+      if constexpr (is_half(dtype_of<T>()))
+        for (const auto& [in, out] : {std::pair{4, 16}, {1, 32}}) first_layer_rows<T>(table, o.batch, o.size, in, out);
+      if constexpr (is_half(dtype_of<T>())) sixteen_channels_rows<T>(table, o.batch, o.size / 2);
     });
   }
   update_rows(table, rows * 8);

@@ -1,7 +1,8 @@
-// Times CosmoFlow training steps on a GPU: the whole step beside a peer's, memory beside its memory, and every convolution
-// beside cuDNN's bare calls, in one run. Prints tables in Markdown.
+// Times training steps of CosmoFlow and the 3D U-Net on a GPU: the whole step beside a peer's, memory beside its memory, and
+// every convolution beside cuDNN's bare calls, in one run. Prints tables in Markdown.
 //
 //   gpu_step --size 128 256 --batch 1 2 4 8 --precision tf32 bfloat16 --peer "python3 torch_step.py"
+//   gpu_step --network unet3d --size 128 --batch 1 2 --precision bfloat16 --peer "python3 torch_step.py"
 //   mpiexec -n 2 gpu_step --size 512 --batch 1 --no-layers          two GPUs, each with half of the volume
 
 #include <fmt/format.h>
@@ -22,7 +23,7 @@ namespace {
 struct Options {
   std::vector<std::int64_t> sizes{128, 256}, batches{1, 2, 4, 8};
   std::vector<std::string> precisions{"tf32", "bfloat16"};
-  std::string variant = "hybrid", peer;
+  std::string network = "cosmoflow", peer;
   int steps = 10;
   bool no_layers = false, layers_only = false, no_autotune = false;
 };
@@ -32,8 +33,9 @@ double ms(double seconds) { return 1e3 * seconds; }
 DType type_of(const std::string& precision) { return precision == "bfloat16" ? DType::bfloat16 : DType::float32; }
 
 void print_layers(const StepProblem& problem) {
+  const auto variant = problem.network == StepNetwork::cosmoflow_mlperf ? CosmoFlowVariant::mlperf : CosmoFlowVariant::hybrid;
   fmt::print("\nConvolutions of {} {}^3, batch {}, {}; milliseconds: cuDNN's fastest bare call, ours, ratio\n\n",
-             problem.variant == CosmoFlowVariant::hybrid ? "hybrid" : "mlperf", problem.width, problem.batch, problem.precision);
+             variant == CosmoFlowVariant::hybrid ? "hybrid" : "mlperf", problem.width, problem.batch, problem.precision);
   fmt::print(
       "| layer | forward | ours | ratio | with LeakyReLU | data | ours | ratio | weight | ours | ratio |\n"
       "|---|---|---|---|---|---|---|---|---|---|---|\n");
@@ -48,7 +50,7 @@ void print_layers(const StepProblem& problem) {
     std::fflush(stdout);
   };
   ConvTimes all;
-  for (const auto& layer : convolutions_of(problem.variant, problem.width, problem.batch)) {
+  for (const auto& layer : convolutions_of(variant, problem.width, problem.batch)) {
     ConvTimes times;
     try {
       times = time_layer(layer, type_of(problem.precision));
@@ -100,7 +102,8 @@ void print_row(const Session& session, const Options& o, const StepProblem& prob
   const double samples = static_cast<double>(problem.batch) / seconds;
   fmt::print(" {:.1f} | {:.2f} |", samples, 1e-12 * ours.flops / seconds);
   const auto note = [&](const char* what, const std::string& value) {
-    measured.push_back(fmt::format("measured: {}-{}-{}-{} {}", what, problem.width, problem.batch, problem.precision, value));
+    measured.push_back(fmt::format("measured: {}{}-{}-{}-{} {}", what, problem.network == StepNetwork::unet3d ? "-unet3d" : "",
+                                   problem.width, problem.batch, problem.precision, value));
   };
   note("samples", fmt::format("{:.1f} samples/s", samples));
   note("memory", fmt::format("{:.0f} MiB, predicted {:.0f}", ours.peak_mib, ours.predicted_mib));
@@ -133,9 +136,9 @@ void print_row(const Session& session, const Options& o, const StepProblem& prob
 void print_steps(const Session& session, const Options& o, const std::vector<StepProblem>& problems) {
   if (session.rank() == 0) {
     fmt::print(
-        "CosmoFlow ({}) training steps on {} rank{}, convolutions {}; milliseconds: median (fastest to slowest); rates are of "
+        "Training steps of {} on {} rank{}, convolutions {}; milliseconds: median (fastest to slowest); rates are of "
         "the faster of ordinary and captured steps\n\n",
-        o.variant, session.ranks(), session.ranks() == 1 ? "" : "s", o.no_autotune ? "by heuristics" : "timed once");
+        o.network, session.ranks(), session.ranks() == 1 ? "" : "s", o.no_autotune ? "by heuristics" : "timed once");
     fmt::print(
         "| size | batch | precision | mpigrad | MiB in use | predicted | MiB held | host waits | as a graph | "
         "samples/s | TFLOP/s |");
@@ -152,13 +155,15 @@ void bench(const Session& session, const Options& o) {
   auto settings = gpu_settings();
   settings.autotune = !o.no_autotune;
   set_gpu_settings(settings);
-  const auto variant = o.variant == "mlperf" ? CosmoFlowVariant::mlperf : CosmoFlowVariant::hybrid;
+  const auto network = o.network == "unet3d"             ? StepNetwork::unet3d
+                       : o.network == "cosmoflow-mlperf" ? StepNetwork::cosmoflow_mlperf
+                                                         : StepNetwork::cosmoflow;
   std::vector<StepProblem> problems;
   for (const auto size : o.sizes)
     for (const auto batch : o.batches)
-      for (const auto& precision : o.precisions) problems.push_back({variant, size, batch, precision});
+      for (const auto& precision : o.precisions) problems.push_back({network, size, batch, precision});
   if (!o.layers_only) print_steps(session, o, problems);
-  if (o.no_layers || session.ranks() > 1) return;
+  if (o.no_layers || session.ranks() > 1 || network == StepNetwork::unet3d) return;
   for (const auto& problem : problems) {
     auto exact = gpu_settings();
     exact.tf32 = problem.precision != "float32";
@@ -173,14 +178,16 @@ void bench(const Session& session, const Options& o) {
 int main(int argc, char** argv) {
   using namespace mpigrad;
   bench::Options o;
-  CLI::App app("Times CosmoFlow training steps on a GPU, beside cuDNN's bare convolutions and a peer");
+  CLI::App app("Times training steps of CosmoFlow or the 3D U-Net on a GPU, beside cuDNN's bare convolutions and a peer");
   app.add_option("--size", o.sizes, "extents of the volume, powers of two")->expected(1, 8)->capture_default_str();
   app.add_option("--batch", o.batches, "samples of a step")->expected(1, 8)->capture_default_str();
   app.add_option("--precision", o.precisions, "float32, tf32, bfloat16")
       ->expected(1, 3)
       ->check(CLI::IsMember({"float32", "tf32", "bfloat16"}))
       ->capture_default_str();
-  app.add_option("--variant", o.variant, "of the network")->check(CLI::IsMember({"hybrid", "mlperf"}))->capture_default_str();
+  app.add_option("--network", o.network, "whose step is timed; layers are CosmoFlow's")
+      ->check(CLI::IsMember({"cosmoflow", "cosmoflow-mlperf", "unet3d"}))
+      ->capture_default_str();
   app.add_option("--steps", o.steps, "that count, after three that do not")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--peer", o.peer, "command that times PyTorch's step: takes --model --size --batch --dtype --compile ...");
   app.add_flag("--no-layers", o.no_layers, "only whole steps");

@@ -14,6 +14,8 @@
 #include "framework/cost.h"
 #include "framework/cuda/cuda.h"
 #include "framework/optim/optimizer.h"
+#include "models/networks/cosmoflow.h"
+#include "models/networks/unet3d.h"
 #include "models/nn/describe.h"
 #include "models/train/step_graph.h"
 #include "ops/elementwise.h"
@@ -31,11 +33,22 @@ constexpr int warm_up = 3;  // plans are chosen, the allocator finds its segment
 
 DType compute_type(const StepProblem& problem) { return problem.precision == "bfloat16" ? DType::bfloat16 : DType::float32; }
 
-double predicted_mib(const Session& session, const StepProblem& problem) {
-  CosmoFlow net({.variant = problem.variant});
+bool is_unet(const StepProblem& problem) { return problem.network == StepNetwork::unet3d; }
+
+std::unique_ptr<nn::Module> network_of(const StepProblem& problem) {
+  if (is_unet(problem)) return std::make_unique<UNet3d>();
+  const bool mlperf = problem.network == StepNetwork::cosmoflow_mlperf;
+  return std::make_unique<CosmoFlow>(CosmoFlowOptions{.variant = mlperf ? CosmoFlowVariant::mlperf : CosmoFlowVariant::hybrid});
+}
+Shape input_of(const StepProblem& problem) {
   const auto w = problem.width;
+  return {problem.batch, w, w, w, is_unet(problem) ? 1 : 4};
+}
+
+double predicted_mib(const Session& session, const StepProblem& problem) {
+  const auto net = network_of(problem);
   const auto description =
-      describe(net, {problem.batch, w, w, w, 4},
+      describe(*net, input_of(problem),
                {.grid = {1, session.ranks(), 1, 1}, .compute = compute_type(problem), .optimizer = [](Parameters& p) {
                   return std::make_unique<Adam>(p);
                 }});
@@ -59,22 +72,28 @@ StepResult time_step(const Session& session, const StepProblem& problem, int ste
   cuda::reset_peak_memory();
 
   const auto grid = session.grid({1, session.ranks(), 1, 1});
-  const auto w = problem.width;
-  const auto layout = activation_layout(grid, {problem.batch, w, w, w, 4});
-  const auto target_layout = split_layout(grid, {problem.batch, 4}, {0, -1, -1, -1});
-  CosmoFlow net({.variant = problem.variant});
+  const auto layout = activation_layout(grid, input_of(problem));
+  const auto module = network_of(problem);
+  auto& net = *module;
   net.build(layout, {.seed = 1, .compute = compute_type(problem)});
   Adam adam(net, AdamAttributes{.learning_rate = 1e-4});
   const Philox random{1, 2};
   const auto x = constant(random_normal(layout->global, random, 0, 1, DType::float32, layout));
-  const auto y = constant(random_normal(target_layout->global, random.child(1), 0, 1, DType::float32, target_layout));
+  const auto w = problem.width;
+  const auto target_layout = is_unet(problem) ? split_layout(grid, {problem.batch, w, w, w}, {0, 1, 2, 3})
+                                              : split_layout(grid, {problem.batch, 4}, {0, -1, -1, -1});
+  const auto y = constant(
+      is_unet(problem)
+          ? cast(random_uniform(target_layout->global, random.child(1), 0, 3, DType::float32, target_layout), DType::uint8)
+          : random_normal(target_layout->global, random.child(1), 0, 1, DType::float32, target_layout));
 
   StepResult result;
   StepGraph graph(net, adam, session.world(),
                   {.warm_up = warm_up - 1, .reason = problem.graph ? "" : "nobody asked for it", .quiet = true});
   const StepGraph::Step step = [&](const std::vector<Tensor>& batch) {
     Tape tape(net);
-    const auto share = mse(cast(net(batch[0]), DType::float32), batch[1]);
+    const auto output = cast(net(batch[0]), DType::float32);
+    const auto share = is_unet(problem) ? cross_entropy(output, batch[1]) : mse(output, batch[1]);
     adam.step(tape.gradient(share));
     return share;
   };
@@ -109,12 +128,13 @@ StepResult time_step(const Session& session, const StepProblem& problem, int ste
 }
 
 std::optional<StepResult> time_peer(const std::string& command, const StepProblem& problem, int steps, bool compiled) {
-  if (problem.variant != CosmoFlowVariant::hybrid) return {};
+  if (problem.network == StepNetwork::cosmoflow_mlperf) return {};
   cuda::trim_memory();
   const std::string type = problem.precision == "bfloat16" ? "bf16" : problem.precision == "tf32" ? "tf32" : "fp32";
-  const auto line = fmt::format(
-      "{} --model cosmoflow --device cuda --channels-last --size {} --batch {} --dtype {} --steps {} --warmup {}{} 2>&1", command,
-      problem.width, problem.batch, type, steps, warm_up, compiled ? " --compile" : "");
+  const auto line =
+      fmt::format("{} --model {} --device cuda --channels-last --size {} --batch {} --dtype {} --steps {} --warmup {}{} 2>&1",
+                  command, is_unet(problem) ? "unet3d" : "cosmoflow", problem.width, problem.batch, type, steps, warm_up,
+                  compiled ? " --compile" : "");
   std::string output;
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(line.c_str(), "r"), pclose);
   require(pipe != nullptr, "[bench] {} cannot be run", line);

@@ -1,16 +1,17 @@
 #pragma once
-// A CosmoFlow training step on a GPU as a user writes it, and a peer's step in a process of its own.
+// A training step of CosmoFlow or of the 3D U-Net on a GPU as a user writes it, and a peer's step in a process of its own.
 
 #include <optional>
 #include <string>
 
-#include "models/networks/cosmoflow.h"
 #include "models/train/session.h"
 
 namespace mpigrad::bench {
 
+enum class StepNetwork : std::uint8_t { cosmoflow, cosmoflow_mlperf, unet3d };  // the last in MLPerf's variant
+
 struct StepProblem {
-  CosmoFlowVariant variant = CosmoFlowVariant::hybrid;
+  StepNetwork network = StepNetwork::cosmoflow;
   std::int64_t width = 128, batch = 1;
   std::string precision = "tf32";  // float32, tf32, bfloat16
   bool graph = false;              // captured once and repeated
