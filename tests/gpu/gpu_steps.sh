@@ -34,9 +34,9 @@ trained 20 120 unit gpu: steps limited*,gpu: checkpoints*,gpu: contrastive*
 conv-nan 10 90 unit gpu: a convolution keeps*,gpu: an activation that*,gpu: where there is no memory*,gpu: NaN: activations behind conv*,gpu: convolutions of nothing*
 conv-128 30 180 unit gpu: few channels*,gpu: convolutions of the sizes*,gpu: what a version*
 conv-large 20 120 unit gpu: a convolution of more than*
-conv-kinds 60 300 sample unit gpu: convolutions of every*,gpu: convolutions and products*,gpu: the comparisons*
-conv-timed 60 300 sample unit gpu: convolutions timed*,gpu: what was timed*,gpu: no kernel*
-table 60 300 unit gpu: the table*
+conv-kinds 30 300 sample unit gpu: convolutions of every*,gpu: convolutions and products*,gpu: the comparisons*
+conv-timed 20 300 sample unit gpu: convolutions timed*,gpu: what was timed*,gpu: no kernel*
+table 20 300 unit gpu: the table*
 engines 30 200 engines
 questions 90 300 bench gpu_questions --device cuda
 layers-128-bf16 60 240 layers 128 1 bfloat16
