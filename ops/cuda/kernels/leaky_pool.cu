@@ -120,8 +120,9 @@ void over_octets(const PoolProblem& p, const Extent3& result, PoolKernels wanted
 
 template <class T>
 void leaky_avg_pool(const PoolProblem& p, double slope, const T* x, T* y, std::uint8_t* signs, void* stream, PoolKernels wanted) {
-  // Sums of double would not fit into registers.
-  if constexpr (sizeof(T) <= 4)
+  // In 16 bits they took 1.15 times as long as threads that each have an output (H200, 128^3 x 16); sums of double would not fit
+  // into registers.
+  if constexpr (sizeof(T) == 4)
     if (marches(p, wanted, x, y)) return leaky_avg_pool_march(p, slope, x, y, signs, stream, wanted);
   over_octets(p, p.out, wanted, x, y, [&](const Windows& w, const RowGrid& g, auto whole, auto form) {
     launch("leaky_avg_pool", leaky_forward_kernel<decltype(form), decltype(whole)::value, T>, g.grid, g.block, stream, w,
