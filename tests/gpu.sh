@@ -129,11 +129,17 @@ seconds_left() {
 }
 # Steps that have begun and not ended; those that run side by side have a part of the journal each, which is added when they end.
 running=''
+keep_parts() {
+  for part in "$build"/steps/.part-*; do
+    if [ -s "$part" ]; then append "$(cat "$part")"; fi
+    rm -f "$part"
+  done
+}
 stop_steps() {
   for name in $running; do
     [ ! -s "$build/steps/.pid-$name" ] || kill "$(cat "$build/steps/.pid-$name")" 2>/dev/null
-    [ ! -s "$build/steps/.part-$name" ] || cat "$build/steps/.part-$name" >>"$journal"
   done
+  keep_parts
   exit "$1"
 }
 trap 'stop_steps 130' INT
@@ -142,28 +148,32 @@ trap 'stop_steps 143' TERM
 # What doctest prints around a test.
 around_tests='/^=\{60,\}$/d; /^TEST CASE:  /d; /^[^ ]*\.cpp:[0-9]*:$/d; /^$/d'
 
-# start_step NAME EXPECTED LIMIT JOURNAL: its output goes to a file of its own and to the journal, line by line.
+# start_step NAME LIMIT JOURNAL: its output goes to a file of its own and to the journal, line by line.
 start_step() {
   say "$1 ..."
   rm -f "$build/steps/.status-$1" "$build/steps/.part-$1"
-  most=$3 threads=
-  # Side by side each takes longer than alone.
-  if [ "$4" != "$journal" ]; then
-    most=$((2 * most)) threads=OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((($(nproc) + jobs - 1) / jobs))}
+  most=$2 settings=
+  # Side by side each takes longer than alone, and no time of a kernel is worth keeping.
+  if [ "$3" != "$journal" ]; then
+    most=$((2 * most))
+    settings="OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((($(nproc) + jobs - 1) / jobs))} MPIGRAD_TUNING_FILE=none"
   fi
   if [ "$left" -lt "$most" ]; then most=$left; fi
   tidy=${filter:+$around_tests}
   printf '%s %s %s\n' "$most" "$left" "$(date +%s)" >"$build/steps/.limit-$1"
   : >"$build/steps/.pid-$1"
   begin="@begin $1 $(date +%s)"
-  if [ "$4" = "$journal" ]; then append "$begin"; else printf '%s\n' "$begin" >"$4"; fi
+  if [ "$3" = "$journal" ]; then append "$begin"; else printf '%s\n' "$begin" >"$3"; fi
   running="$running $1"
   {
-    # shellcheck disable=SC2016,SC2086  # timeout's own id; threads or nothing
-    sh -c 'printf "%s\n" "$$" >"$0"; exec timeout -k 10 "$@"' "$build/steps/.pid-$1" "$most" env $threads sh "$root/tests/gpu/gpu_step.sh" "$1" 2>&1 </dev/null
-    echo $? >"$build/steps/.code-$1"
-  } | sed -u "$tidy" | tee "$build/steps/$1.txt" | sed -u -n "1,${most_lines}p" >>"$4" &&
-    mv "$build/steps/.code-$1" "$build/steps/.status-$1" &
+    {
+      # shellcheck disable=SC2016,SC2086  # timeout's own id; settings or nothing
+      sh -c 'printf "%s\n" "$$" >"$0"; exec timeout -k 10 "$@"' "$build/steps/.pid-$1" "$most" env $settings sh "$root/tests/gpu/gpu_step.sh" "$1" 2>&1 </dev/null
+      echo $? >"$build/steps/.code-$1"
+    } | sed -u "$tidy" | tee "$build/steps/$1.txt" | sed -u -n "1,${most_lines}p" >>"$3"
+    # Also where a disk is full: what ran is over.
+    mv "$build/steps/.code-$1" "$build/steps/.status-$1" || echo 1 >"$build/steps/.status-$1"
+  } &
 }
 
 # end_step NAME TESTS: what has come of it, in the journal; TESTS is empty where a step has none.
@@ -234,6 +244,8 @@ state_of() { states | awk -v name="$1" '$1 == name { print $2, $7 }'; }
 if [ "$wanted" != ' report' ]; then
   use_wheels
   if [ -f "$bundle/bundle.tar.gz" ]; then use_bundle "$bundle"; fi
+  # What a command that was killed had side by side has begun and not ended.
+  if [ ! -s "$journal" ]; then rm -f "$build"/steps/.part-*; else keep_parts; fi
   append "@run $began $kind $commit $gpu"
   if [ -f "$bundle/programs.tar.gz" ] && [ -z "${MPIGRAD_GPU_PROGRAMS:-}" ]; then
     why=$(use_programs "$bundle" "$arch") && programs=$build/built/bin
@@ -291,7 +303,7 @@ if [ "$wanted" != ' report' ]; then
       say "$step would take $expected seconds, $left remain: not started"
       continue
     fi
-    start_step "$step" "$expected" "$limit" "$part"
+    start_step "$step" "$limit" "$part"
     if [ "$part" = "$journal" ]; then
       wait $!
       end_step "$step" "$filter"

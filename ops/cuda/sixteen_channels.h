@@ -1,16 +1,14 @@
 #pragma once
 // Convolutions between 16 and 16 or 32 channels, three taps along each axis and nothing skipped, in 16 bits: kernels of our own
-// (kernels/sixteen_channels.cu), where cuDNN's reach a fifth of what tensor cores do. T is BFloat16 or Float16; sums are float32,
+// (kernels/sixteen_channels.cu), where cuDNN's reach a tenth of what tensor cores do. T is BFloat16 or Float16; sums are float32,
 // in a fixed order. They need the GPU that few_channels_run_here() asks for, and operands that are aligned to 16 bytes.
 
 #include <cstdint>
 
+#include "ops/cuda/few_channels.h"
 #include "ops/problems.h"
 
 namespace mpigrad::cuda {
-
-using Stream = void*;
-using kernel::ConvProblem;
 
 inline bool has_sixteen_channels(const ConvProblem& p) {
   const kernel::Extent3 ones{1, 1, 1}, threes{3, 3, 3};
@@ -27,6 +25,7 @@ void sixteen_channels_forward(const ConvProblem& problem, const T* x, const T* w
 template <class T>
 void sixteen_channels_data(const ConvProblem& problem, const T* gy, const T* w, void* scratch, T* gx, Stream stream);
 template <class T>
-void sixteen_channels_weight(const ConvProblem& problem, const T* x, const T* gy, void* scratch, T* gw, Stream stream);
+void sixteen_channels_weight(const ConvProblem& problem, const T* x, const T* gy, void* scratch, T* gw, Stream stream,
+                             std::int64_t most_parts = weight_parts);
 
 }  // namespace mpigrad::cuda

@@ -65,7 +65,8 @@ std::vector<T> values_for(std::int64_t n, bool special) {
   std::vector<T> values;
   for (std::int64_t i = 0; i < n; ++i) {
     const bool nan = special && pick(0, 40) == 0;
-    values.push_back(static_cast<T>(nan ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(pick(-20, 20)) / 7));
+    const auto number = static_cast<float>(pick(-20, 20)) / 7;
+    values.push_back(static_cast<T>(nan ? std::numeric_limits<float>::quiet_NaN() : number == 0 && i % 2 == 0 ? -0.0F : number));
   }
   return values;
 }

@@ -136,6 +136,12 @@ kept_its_lines() { nothing_stays && begun views && ! ended views && grep -q '^be
 judge 'and also one of several side by side, whose lines it keeps' kept_its_lines
 : >"$journal"
 rm -rf "$tree/build-gpu/report"
+run_interrupted views --report "$work/report" --jobs 2 views
+run gpu --report "$work/report" --jobs 2 views
+counted() { succeeds && [ "$(begins views)" -eq 2 ] && grep -q '^the line before the end$' "$journal"; }
+judge 'one that is killed side by side has its lines from the next command' counted
+: >"$journal"
+rm -rf "$tree/build-gpu/report"
 git -C "$tree" checkout --quiet tests/gpu/gpu_steps.sh
 run_interrupted views --report "$work/report" views
 run_interrupted views --report "$work/report" views

@@ -39,7 +39,7 @@ commit_of_tree() {
   fi
   if [ -n "${MPIGRAD_COMMIT:-}" ]; then
     head=$MPIGRAD_COMMIT
-  elif [ -s "$carried/sum" ] && [ "${head%-modified}" != "$head" -o -z "$head" ]; then
+  elif [ -s "$carried/sum" ] && { [ -z "$head" ] || [ "${head%-modified}" != "$head" ]; }; then
     if [ "$(tree_sum "$carried/files")" = "$(cat "$carried/sum")" ]; then
       head=$(cat "$carried/commit")
     elif [ -z "$head" ]; then

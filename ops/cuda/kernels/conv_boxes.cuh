@@ -87,10 +87,9 @@ Boxes boxes_of(const ConvProblem& p) {
   }
   return b;
 }
-// Blocks of a weights' gradient, each with box after box: two for each of 132 multiprocessors.
+// Blocks of a weights' gradient, each with box after box.
 template <class Box>
-std::int64_t parts_of(const ConvProblem& p) {
-  constexpr std::int64_t most = 264;
+std::int64_t parts_of(const ConvProblem& p, std::int64_t most) {
   const auto count = boxes_of<Box>(p).count;
   return count < most ? count : most;
 }

@@ -1,9 +1,10 @@
 // Convolutions of images that have few channels, in 16 bits by tensor cores: the first layer of a network on volumes. cuDNN's
-// kernels want eight channels and more, and take twenty times as long as the memory does.
+// kernels want eight channels and more, and take twenty times as long as the memory needs; these take five times as long.
 //
 // A block has a box of outputs, the inputs around it in shared memory, four channels to each, and sixteen output channels. The
 // sum over taps and channels is that of matrices with 27 x 4 columns, filled up to 28 x 4 with zeros that meet no numbers of the
-// image: NaN stays where it belongs.
+// image: NaN of the image stays in the outputs that read it. Of a weights' gradient it comes to all taps of its channel where a
+// box lies over the edge, as zeros in place of outputs meet it.
 
 #include "ops/cuda/few_channels.h"
 #include "ops/cuda/kernels/conv_boxes.cuh"
@@ -218,7 +219,7 @@ bool few_channels_run_here() {
 }
 
 std::int64_t few_channels_scratch(const ConvProblem& p) {
-  return parts_of<Box>(p) * p.out_channels * taps * p.in_channels * static_cast<std::int64_t>(sizeof(float));
+  return parts_of<Box>(p, weight_parts) * p.out_channels * taps * p.in_channels * static_cast<std::int64_t>(sizeof(float));
 }
 
 template <class T>
@@ -231,8 +232,9 @@ void few_channels_forward(const ConvProblem& p, const T* x, const T* w, const T*
 }
 
 template <class T>
-void few_channels_weight(const ConvProblem& p, const T* x, const T* gy, float* scratch, T* gw, Stream stream) {
-  const auto parts = parts_of<Box>(p), weights = p.out_channels * taps * p.in_channels;
+void few_channels_weight(const ConvProblem& p, const T* x, const T* gy, float* scratch, T* gw, Stream stream,
+                         std::int64_t most_parts) {
+  const auto parts = parts_of<Box>(p, most_parts), weights = p.out_channels * taps * p.in_channels;
   const dim3 grid(static_cast<unsigned>(parts), static_cast<unsigned>(p.out_channels / out_channels));
   with_channels(p, [&](const Boxes& boxes, auto channels) {
     launch("few_channels_weight", weight_kernel<decltype(channels)::value, T>, grid, threads, stream, boxes, p.out_channels, x,
@@ -244,7 +246,7 @@ void few_channels_weight(const ConvProblem& p, const T* x, const T* gy, float* s
 
 #define MPIGRAD_MAKE(T)                                                                                     \
   template void few_channels_forward(const ConvProblem&, const T*, const T*, const T*, double, T*, Stream); \
-  template void few_channels_weight(const ConvProblem&, const T*, const T*, float*, T*, Stream);
+  template void few_channels_weight(const ConvProblem&, const T*, const T*, float*, T*, Stream, std::int64_t);
 MPIGRAD_MAKE(BFloat16)
 MPIGRAD_MAKE(Float16)
 #undef MPIGRAD_MAKE

@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(256, 2) leaky_adjoint_march(Windows p, March m
       }
 #pragma unroll
       for (int c = 0; c < 8; ++c) {
-        const C own = load(octets[0].of[c]), left = load(octets[1].of[c]), up = load(octets[2].of[c]);
+        const C own = C{} + load(octets[0].of[c]), left = load(octets[1].of[c]), up = load(octets[2].of[c]);
         sums[1][1][c] = own;
         sums[1][0][c] = own + left;
         sums[0][1][c] = own + up;

@@ -27,7 +27,7 @@ __device__ inline void multiply_add(float (&c)[4], const unsigned (&a)[4], const
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #elif defined(__CUDACC__)
   static_cast<void>(c), static_cast<void>(a), static_cast<void>(b);
-  __trap();  // older GPUs: few_channels_fit() says so on the host
+  __trap();  // older GPUs: few_channels_run_here() says so on the host
 #else
   emulation::multiply_add(c, a, b, [](unsigned short bits) { return static_cast<float>(T::from_bits(bits)); });
 #endif
@@ -37,7 +37,7 @@ __device__ inline void multiply_add(float (&c)[4], const unsigned (&a)[4], const
 // r of matrix i lies, 16 bytes that are aligned; register i of lane 4 g + t has column g of rows 2t and 2t + 1 of matrix i.
 // https://docs.nvidia.com/cuda/parallel-thread-execution/#warp-level-matrix-instructions-ldmatrix
 __device__ inline void load_transposed(const void* row, unsigned (&to)[4]) {
-#if defined(__CUDA_ARCH__)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   const auto at = static_cast<unsigned>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -45,6 +45,7 @@ __device__ inline void load_transposed(const void* row, unsigned (&to)[4]) {
                : "memory");
 #elif defined(__CUDACC__)
   static_cast<void>(row), static_cast<void>(to);
+  __trap();
 #else
   emulation::load_transposed(row, to);
 #endif

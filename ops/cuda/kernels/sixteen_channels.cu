@@ -187,7 +187,7 @@ std::int64_t weights_of(const ConvProblem& p) { return taps * p.in_channels * p.
 }  // namespace
 
 std::int64_t sixteen_channels_scratch(const ConvProblem& p, bool of_weights) {
-  return weights_of(p) * (of_weights ? parts_of<Box>(p) * static_cast<std::int64_t>(sizeof(float)) : 2);
+  return weights_of(p) * (of_weights ? parts_of<Box>(p, weight_parts) * static_cast<std::int64_t>(sizeof(float)) : 2);
 }
 
 template <class T>
@@ -208,9 +208,10 @@ void sixteen_channels_data(const ConvProblem& p, const T* gy, const T* w, void* 
 }
 
 template <class T>
-void sixteen_channels_weight(const ConvProblem& p, const T* x, const T* gy, void* scratch, T* gw, Stream stream) {
+void sixteen_channels_weight(const ConvProblem& p, const T* x, const T* gy, void* scratch, T* gw, Stream stream,
+                             std::int64_t most_parts) {
   auto* part = static_cast<float*>(scratch);
-  const auto parts = parts_of<Box>(p), weights = weights_of(p);
+  const auto parts = parts_of<Box>(p, most_parts), weights = weights_of(p);
   launch("sixteen_channels_weight", p.out_channels == 32 ? weight_kernel<32, T> : weight_kernel<16, T>,
          static_cast<unsigned>(parts), warps_of_weights * warp, stream, boxes_of<Box>(p), x, gy, part);
   launch("sixteen_channels_weight", join_parts_kernel<T>, blocks_for(weights * warp), block_threads, stream, weights, parts, part,
@@ -220,7 +221,7 @@ void sixteen_channels_weight(const ConvProblem& p, const T* x, const T* gy, void
 #define MPIGRAD_MAKE(T)                                                                                                \
   template void sixteen_channels_forward(const ConvProblem&, const T*, const T*, const T*, double, void*, T*, Stream); \
   template void sixteen_channels_data(const ConvProblem&, const T*, const T*, void*, T*, Stream);                      \
-  template void sixteen_channels_weight(const ConvProblem&, const T*, const T*, void*, T*, Stream);
+  template void sixteen_channels_weight(const ConvProblem&, const T*, const T*, void*, T*, Stream, std::int64_t);
 MPIGRAD_MAKE(BFloat16)
 MPIGRAD_MAKE(Float16)
 #undef MPIGRAD_MAKE

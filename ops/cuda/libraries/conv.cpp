@@ -1,4 +1,5 @@
-// Convolutions by cuDNN: slabs, the forms of a slab's call, the choice among them, and the moves around it.
+// Convolutions by cuDNN, or by kernels of our own: slabs, the forms of a slab's call, the choice among them, and the moves around
+// it.
 
 #include <algorithm>
 #include <cstddef>
@@ -146,9 +147,9 @@ Choice choose_for(CudnnContext& here, const Question& q, const ConvProblem& p, c
 }
 
 // Null where there is no memory for it.
-std::optional<Scratch> workspace_of(const Choice& choice) {
+std::optional<Scratch> scratch_of(std::int64_t bytes) {
   try {
-    return Scratch(choice.plan.workspace);
+    return Scratch(bytes);
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -166,20 +167,21 @@ bool run_own(Pass pass, DType type, const ConvProblem& p, const Pointers& own) {
   const bool few = has_few_channels(p) && pass != Pass::data, sixteen = has_sixteen_channels(p);
   if (!is_half(type) || (!few && !sixteen)) return false;
   if (alignment_of({own.image}) < (few ? 8 : 16) || alignment_of({own.outputs}) < 16 || !few_channels_run_here()) return false;
-  const Scratch scratch(sixteen                ? sixteen_channels_scratch(p, pass == Pass::weight)
-                        : pass == Pass::weight ? few_channels_scratch(p)
-                                               : 0);
+  const auto scratch = scratch_of(sixteen                ? sixteen_channels_scratch(p, pass == Pass::weight)
+                                  : pass == Pass::weight ? few_channels_scratch(p)
+                                                         : 0);
+  if (!scratch) return false;
   const auto stream = compute_stream();
   const auto run = [&](auto none) {
     using T = decltype(none);
     auto *x = reinterpret_cast<T*>(own.image), *w = reinterpret_cast<T*>(own.weights), *y = reinterpret_cast<T*>(own.outputs);
     const auto* bias = static_cast<const T*>(own.epilogue.bias);
     const auto slope = own.epilogue.slope;
-    if (pass == Pass::data) sixteen_channels_data<T>(p, y, w, scratch.data(), x, stream);
+    if (pass == Pass::data) sixteen_channels_data<T>(p, y, w, scratch->data(), x, stream);
     else if (few && pass == Pass::forward) few_channels_forward<T>(p, x, w, bias, slope, y, stream);
-    else if (few) few_channels_weight<T>(p, x, y, static_cast<float*>(scratch.data()), w, stream);
-    else if (pass == Pass::forward) sixteen_channels_forward<T>(p, x, w, bias, slope, scratch.data(), y, stream);
-    else sixteen_channels_weight<T>(p, x, y, scratch.data(), w, stream);
+    else if (few) few_channels_weight<T>(p, x, y, static_cast<float*>(scratch->data()), w, stream);
+    else if (pass == Pass::forward) sixteen_channels_forward<T>(p, x, w, bias, slope, scratch->data(), y, stream);
+    else sixteen_channels_weight<T>(p, x, y, scratch->data(), w, stream);
   };
   type == DType::bfloat16 ? run(BFloat16{}) : run(Float16{});
   return true;
@@ -218,7 +220,7 @@ void run_slab(Pass pass, DType type, const ConvProblem& p, const Pointers& own) 
   q.call.alignment = alignment_of({own.image, own.outputs});
   const auto find = [&] { return here.choices.find(q, [&] { return choose_for(here, q, p, own); }); };
   auto choice = find();
-  auto workspace = workspace_of(*choice);
+  auto workspace = scratch_of(choice->plan.workspace);
   if (!workspace) {  // a kernel that needs less
     q.workspace = 0, q.autotune = false;
     choice = find();

@@ -43,10 +43,6 @@ constexpr Defect defects[] = {
 
 std::string version_text(std::size_t v) { return fmt::format("{}.{}.{}", v / 10000, v / 100 % 100, v % 100); }
 
-}  // namespace
-
-namespace {
-
 const Defect* find(std::size_t version, const ConvCall& call, std::int64_t engine) {
   const auto is_among = [&](const Defect& d) {
     return d.engines[0] < 0 ? engine < 0 : engine == d.engines[0] || engine == d.engines[1];

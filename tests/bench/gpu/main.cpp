@@ -162,6 +162,8 @@ void bench(const Session& session, const Options& o) {
   for (const auto size : o.sizes)
     for (const auto batch : o.batches)
       for (const auto& precision : o.precisions) problems.push_back({network, size, batch, precision});
+  require(!o.layers_only || network != StepNetwork::unet3d,
+          "[bench] layers are CosmoFlow's: --layers-only has none of the 3D U-Net's");
   if (!o.layers_only) print_steps(session, o, problems);
   if (o.no_layers || session.ranks() > 1 || network == StepNetwork::unet3d) return;
   for (const auto& problem : problems) {
