@@ -36,7 +36,7 @@ threaded='*adjoint_fuzz*,*checkpoint*,*checks*,*collectives*,*comparison*,*data_
 threaded="$threaded,*hdf5*,*launch*,*layouts*,*point_to_point*,*reduction*,*ring*,*sources*,*transport*,*views*,*watch*"
 
 # Trainings of a minute and more, which would take an hour each: their layers, grids and steps are in shorter tests.
-too_long='CosmoFlow*20 steps*'
+too_long='CosmoFlow*12 steps*'
 
 # Only what is needed is built, with the plain loops of framework/target_clones.h and line numbers. Sums of the optimiser stay as they are.
 build_sanitized() {

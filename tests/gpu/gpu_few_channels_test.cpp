@@ -20,9 +20,9 @@ const Kind halves[] = {kinds[3], kinds[4]};
 // Three taps along each axis, padding and cropping on either side.
 ConvProblem random_few_channels(std::int64_t in_channels, std::int64_t out_channels) {
   ConvProblem p{.batch = pick(1, 2), .kernel = {3, 3, 3}, .in_channels = in_channels, .out_channels = out_channels};
+  const std::int64_t largest[] = {5, 9, 20}, times = emulated() ? 1 : 4;
   for (std::size_t a = 0; a < 3; ++a) {
-    p.in[a] = pick(1, 3) == 1 ? pick(1, 4) : pick(5, 10);
-    if (a == 2 && pick(0, 1) == 1) p.in[a] += 10;
+    p.in[a] = pick(1, 3) == 1 ? pick(1, 4) : pick(1, largest[a] * times);
     p.pad_low[a] = pick(-1, 3);
     p.out[a] = std::max<std::int64_t>(1, p.in[a] + p.pad_low[a] + pick(-1, 3) - 2);
   }
@@ -102,7 +102,7 @@ TEST_CASE("gpu: few channels: NaN is in the outputs that read it, and in gradien
   if (no_cudnn(test)) return;
   const auto nan = std::numeric_limits<double>::quiet_NaN();
   for (const auto& kind : halves)
-    for (const std::int64_t c : {1, 3, 4, 16})
+    for (const std::int64_t c : {1, 4, 16})
       for (const auto& at : {Extent3{3, 7, 15}, Extent3{5, 9, 17}}) {  // beside the edges of boxes, and in a corner of the image
         INFO(label(kind), " ", c, " channels, NaN at ", at[0]);
         const Settings settings(kind);

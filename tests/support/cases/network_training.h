@@ -12,7 +12,7 @@ namespace mpigrad::testing {
 struct CosmoFlowRun {
   CosmoFlowOptions options{};
   std::int64_t extent = 16, batch = 8;
-  int steps = 20;
+  int steps = 12;
 };
 struct UNetRun {
   UNet3dOptions options{};
