@@ -101,7 +101,8 @@ TEST_CASE("gpu: few channels: NaN is in the outputs that read it, and in gradien
   const char* test = "gpu: few channels: NaN is in the outputs that read it, and in gradients of weights of its channel";
   if (no_cudnn(test)) return;
   const auto nan = std::numeric_limits<double>::quiet_NaN();
-  for (const auto& kind : halves)
+  for (const auto& kind : halves) {
+    if (emulated() && kind.type == DType::float16) continue;  // its products come from the same place
     for (const std::int64_t c : {1, 4, 16})
       for (const auto& at : {Extent3{3, 7, 15}, Extent3{5, 9, 17}}) {  // beside the edges of boxes, and in a corner of the image
         INFO(label(kind), " ", c, " channels, NaN at ", at[0]);
@@ -141,6 +142,7 @@ TEST_CASE("gpu: few channels: NaN is in the outputs that read it, and in gradien
         }
         CHECK(right);
       }
+  }
 }
 
 TEST_CASE("gpu: few channels: nobody else computes them") {
