@@ -13,6 +13,7 @@
 #include "ops/pool.h"
 #include "tests/support/cases/kernel_problems.h"
 #include "tests/support/distributed.h"
+#include "tests/support/gpu.h"
 #include "tests/support/skip.h"
 
 using namespace mpigrad;
