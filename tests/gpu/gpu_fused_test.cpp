@@ -14,7 +14,6 @@
 #include "tests/support/cases/kernel_problems.h"
 #include "tests/support/distributed.h"
 #include "tests/support/gpu.h"
-#include "tests/support/skip.h"
 
 using namespace mpigrad;
 using namespace mpigrad::testing;
@@ -26,12 +25,6 @@ struct Kind {
   double tolerance = 0;
 };
 const Kind kinds[] = {{DType::float64, 1e-13}, {DType::float32, 2e-6}, {DType::bfloat16, 1e-2}, {DType::float16, 2e-3}};
-
-bool no_gpu(const char* name) {
-  if (cuda::available()) return false;
-  skip_test(name, cuda::unavailable());
-  return true;
-}
 
 // Random numbers that `type` holds exactly, in double here and rounded there.
 struct Operands {
