@@ -11,9 +11,7 @@
 namespace mpigrad::cuda {
 
 inline bool has_sixteen_channels(const ConvProblem& p) {
-  const kernel::Extent3 ones{1, 1, 1}, threes{3, 3, 3};
-  return p.groups == 1 && p.kernel == threes && p.stride == ones && p.dilation == ones && p.in_channels == 16 &&
-         (p.out_channels == 16 || p.out_channels == 32);
+  return has_three_taps(p) && p.in_channels == 16 && (p.out_channels == 16 || p.out_channels == 32);
 }
 
 // Bytes of `scratch`, of the weights' gradient or of another pass.

@@ -63,7 +63,7 @@ void move_box(std::int64_t batch, const Extent3& from, const Extent3& to, const 
 }
 
 // What a library computes for the call, by its own formula for the number of outputs.
-ConvProblem problem_of(const cuda::ConvCall& c) {
+ConvProblem checked_problem_of(const cuda::ConvCall& c) {
   for (std::size_t a = 0; a < 3; ++a) {
     const std::int64_t reach = c.dilation[a] * (c.kernel[a] - 1) + 1;
     CHECK(c.pad_low[a] >= 0);
@@ -72,16 +72,7 @@ ConvProblem problem_of(const cuda::ConvCall& c) {
     CHECK((c.in[a] + c.pad_low[a] + c.pad_high[a] - reach) / c.stride[a] + 1 == c.out[a]);
   }
   if (c.flat) CHECK((c.in[0] == 1 && c.out[0] == 1 && c.kernel[0] == 1));
-  return {.batch = c.batch,
-          .in = c.in,
-          .out = c.out,
-          .kernel = c.kernel,
-          .stride = c.stride,
-          .dilation = c.dilation,
-          .pad_low = c.pad_low,
-          .in_channels = c.in_channels,
-          .out_channels = c.out_channels,
-          .groups = c.groups};
+  return cuda::problem_of(c);
 }
 
 void check_form(const ConvProblem& p, const cuda::ConvForm& form) {
@@ -90,7 +81,7 @@ void check_form(const ConvProblem& p, const cuda::ConvForm& form) {
   Operands own(p), wanted = own;
   compute(c.pass, p, wanted.image.data(), wanted.weights.data(), wanted.outputs.data());
 
-  const auto q = problem_of(c);
+  const auto q = checked_problem_of(c);
   Values image = own.image, weights = own.weights, outputs = own.outputs;
   const auto g = p.groups;
   if (form.moves_image) move_box(p.batch, p.in, form.image, form.offset, p.in_channels, c.in_channels, own.image, image = {});

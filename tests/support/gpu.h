@@ -2,9 +2,7 @@
 // For tests that need a GPU: what to skip, and how results are compared.
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -12,6 +10,7 @@
 #include "framework/error.h"
 #include "ops/conv.h"
 #include "ops/matmul.h"
+#include "tests/support/relative_error.h"
 #include "tests/support/skip.h"
 
 namespace mpigrad::testing {
@@ -62,19 +61,5 @@ bool no_library(const char* test, const Op& op, const std::vector<Shape>& shapes
 }
 inline bool no_cudnn(const char* test) { return no_library(test, ops::Conv{}, {{1, 1, 1, 1, 1}, {1, 1, 1, 1, 1}}); }
 inline bool no_cublas(const char* test) { return no_library(test, ops::Matmul{}, {{1, 1}, {1, 1}}); }
-
-// max |a - b| / max |b|; infinite where one is NaN and the other is not, and for different infinities.
-inline double relative_error(const std::vector<double>& a, const std::vector<double>& b) {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  if (a.size() != b.size()) return infinity;
-  double worst = 0, largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (std::isfinite(b[i])) largest = std::max(largest, std::abs(b[i]));
-    if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
-    const double error = std::abs(a[i] - b[i]);
-    worst = std::isfinite(error) ? std::max(worst, error) : infinity;
-  }
-  return largest > 0 ? worst / largest : worst;
-}
 
 }  // namespace mpigrad::testing

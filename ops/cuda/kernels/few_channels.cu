@@ -1,5 +1,5 @@
 // Convolutions of images that have few channels, in 16 bits by tensor cores: the first layer of a network on volumes. cuDNN's
-// kernels want eight channels and more, and take twenty times as long as the memory needs; these take five times as long.
+// kernels want eight channels and more, and take twenty times as long as the memory needs; these take four times as long.
 //
 // A block has a box of outputs, the inputs around it in shared memory, four channels to each, and sixteen output channels. The
 // sum over taps and channels is that of matrices with 27 x 4 columns, filled up to 28 x 4 with zeros that meet no numbers of the

@@ -11,6 +11,19 @@ namespace mpigrad::cuda {
 
 std::string_view name_of(Pass pass) { return pass == Pass::forward ? "conv" : pass == Pass::data ? "conv_data" : "conv_weight"; }
 
+ConvProblem problem_of(const ConvCall& c) {
+  return {.batch = c.batch,
+          .in = c.in,
+          .out = c.out,
+          .kernel = c.kernel,
+          .stride = c.stride,
+          .dilation = c.dilation,
+          .pad_low = c.pad_low,
+          .in_channels = c.in_channels,
+          .out_channels = c.out_channels,
+          .groups = c.groups};
+}
+
 std::string to_string(const ConvCall& c) {
   return fmt::format(
       "{} {}{}{}{} batch {} in {} out {} kernel {} stride {} dilation {} padding {} and {} channels {} -> {} groups {}{}{}{}",

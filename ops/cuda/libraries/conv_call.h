@@ -32,6 +32,8 @@ struct ConvCall {
   bool operator==(const ConvCall&) const = default;
 };
 
+// What the call itself computes, on operands as they lie.
+ConvProblem problem_of(const ConvCall& call);
 std::string to_string(const ConvCall& call);
 std::string_view name_of(Pass pass);
 

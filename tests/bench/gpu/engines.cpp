@@ -16,6 +16,7 @@
 #include "ops/cuda/libraries/scratch.h"
 #include "ops/device.h"
 #include "tests/support/cases/kernel_problems.h"
+#include "tests/support/relative_error.h"
 
 namespace mpigrad::bench {
 namespace {
@@ -37,20 +38,6 @@ constexpr Precision precisions[] = {{"float64", DType::float64, false, 1e-10},
                                     {"bfloat16", DType::bfloat16, false, 1e-2},
                                     {"float16", DType::float16, false, 2e-3}};
 
-// What the call itself computes, on operands as they lie.
-ConvProblem problem_of(const ConvCall& c) {
-  return {.batch = c.batch,
-          .in = c.in,
-          .out = c.out,
-          .kernel = c.kernel,
-          .stride = c.stride,
-          .dilation = c.dilation,
-          .pad_low = c.pad_low,
-          .in_channels = c.in_channels,
-          .out_channels = c.out_channels,
-          .groups = c.groups};
-}
-
 struct Operand {
   Values values;
   Tensor tensor;
@@ -60,16 +47,6 @@ struct Operand {
     tensor = to(rounded, DeviceKind::cuda);
   }
 };
-
-double error_of(const Values& got, const Values& wanted) {
-  double largest = 0, error = 0;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    largest = std::max(largest, std::abs(wanted[i]));
-    const double difference = std::abs(got[i] - wanted[i]);
-    error = std::isnan(difference) ? std::numeric_limits<double>::infinity() : std::max(error, difference);
-  }
-  return largest > 0 ? error / largest : error;
-}
 
 class Engines {
  public:
@@ -123,7 +100,7 @@ class Engines {
       const Values nothing(wanted.size(), std::numeric_limits<double>::quiet_NaN());
       result.tensor = to(from_vector(result.tensor.shape(), nothing, call.type), DeviceKind::cuda);
       cuda::execute(handle_, plan, {image.tensor.raw(), weights.tensor.raw(), outputs.tensor.raw(), nullptr}, workspace.data());
-      const double error = error_of(result.tensor.to_vector(), wanted);
+      const double error = testing::relative_error(result.tensor.to_vector(), wanted);
       const bool wrong = !(error < precision.tolerance);
       auto& tally = tallies_[{std::string(cuda::name_of(call.pass)), precision.name, plan.engine}];
       ++tally.count[unequal][wrong];

@@ -216,10 +216,9 @@ void pool_rows(Table& table, const PoolProblem& p, bool average, cuda::PoolKerne
   }
 }
 
-// First layers.
+// Convolutions of few channels, or 16, that are not cuDNN's.
 template <class T>
-void first_layer_rows(Table& table, std::int64_t batch, std::int64_t size, std::int64_t in, std::int64_t out) {
-  using Call = std::function<void()>;
+void own_convolution_rows(Table& table, std::int64_t batch, std::int64_t size, std::int64_t in, std::int64_t out) {
   const auto type = dtype_of<T>();
   const kernel::Extent3 extent{size, size, size};
   const kernel::ConvProblem p{.batch = batch,
@@ -229,53 +228,27 @@ void first_layer_rows(Table& table, std::int64_t batch, std::int64_t size, std::
                               .pad_low = {1, 1, 1},
                               .in_channels = in,
                               .out_channels = out};
-  const auto cells = batch * volume(extent), weights = out * 27 * in;
-  const auto shape = fmt::format("{}^3, {} -> {}", size, in, out);
-  const double bytes = static_cast<double>(cells * (in + out)) * sizeof(T);
-  const auto stream = cuda::compute_stream();
-  table.row("convolution of few channels", shape, type, bytes, [&]() -> Call {
-    return [=, x = numbers(cells * in, type), w = numbers(weights, type), y = numbers(cells * out, type)] {
-      cuda::few_channels_forward<T>(p, at<T>(x), at<T>(w), nullptr, 1, at<T>(y), stream);
-    };
-  });
-  table.row("convolution of few channels, weight gradient", shape, type, bytes, [&]() -> Call {
-    return [=, x = numbers(cells * in, type), w = numbers(weights, type), y = numbers(cells * out, type),
-            scratch = numbers(cuda::few_channels_scratch(p) / 4, DType::float32)] {
-      cuda::few_channels_weight<T>(p, at<T>(x), at<T>(y), at<float>(scratch), at<T>(w), stream);
-    };
-  });
-}
-
-template <class T>
-void sixteen_channels_rows(Table& table, std::int64_t batch, std::int64_t size) {
-  using Call = std::function<void()>;
-  const auto type = dtype_of<T>();
-  const kernel::Extent3 extent{size, size, size};
-  const std::int64_t in = 16, out = 32;
-  const kernel::ConvProblem p{.batch = batch,
-                              .in = extent,
-                              .out = extent,
-                              .kernel = {3, 3, 3},
-                              .pad_low = {1, 1, 1},
-                              .in_channels = in,
-                              .out_channels = out};
-  const auto cells = batch * volume(extent);
-  const double bytes = static_cast<double>(cells * (in + out)) * sizeof(T);
-  const auto row = [&](const std::string& name, const auto& run) {
-    table.row(name, fmt::format("{}^3, {} -> {}", size, in, out), type, bytes, [&]() -> Call {
-      return [=, x = numbers(cells * in, type), w = numbers(out * 27 * in, type), y = numbers(cells * out, type),
-              scratch = numbers(cuda::sixteen_channels_scratch(p, true) / 4, DType::float32)] {
-        run(at<T>(x), at<T>(w), scratch.raw(), at<T>(y));
-      };
-    });
+  const bool few = cuda::has_few_channels(p);
+  const auto cells = batch * volume(extent),
+             bytes = few ? cuda::few_channels_scratch(p) : cuda::sixteen_channels_scratch(p, true);
+  const std::string name = few ? "convolution of few channels" : "convolution of 16 channels";
+  const auto row = [&](const std::string& pass, const auto& run) {
+    table.row(name + pass, fmt::format("{}^3, {} -> {}", size, in, out), type,
+              static_cast<double>(cells * (in + out)) * sizeof(T), [&]() -> std::function<void()> {
+                return [=, x = numbers(cells * in, type), w = numbers(out * 27 * in, type), y = numbers(cells * out, type),
+                        scratch = numbers(bytes / 4, DType::float32)] { run(at<T>(x), at<T>(w), at<float>(scratch), at<T>(y)); };
+              });
   };
   const auto stream = cuda::compute_stream();
-  row("convolution of 16 channels",
-      [=](T* x, T* w, void* s, T* y) { cuda::sixteen_channels_forward<T>(p, x, w, nullptr, 1, s, y, stream); });
-  row("convolution of 16 channels, data gradient",
-      [=](T* x, T* w, void* s, T* y) { cuda::sixteen_channels_data<T>(p, y, w, s, x, stream); });
-  row("convolution of 16 channels, weight gradient",
-      [=](T* x, T* w, void* s, T* y) { cuda::sixteen_channels_weight<T>(p, x, y, s, w, stream); });
+  row("", [=](T* x, T* w, float* s, T* y) {
+    if (few) cuda::few_channels_forward<T>(p, x, w, nullptr, 1, y, stream);
+    else cuda::sixteen_channels_forward<T>(p, x, w, nullptr, 1, s, y, stream);
+  });
+  if (!few) row(", data gradient", [=](T* x, T* w, float* s, T* y) { cuda::sixteen_channels_data<T>(p, y, w, s, x, stream); });
+  row(", weight gradient", [=](T* x, T* w, float* s, T* y) {
+    if (few) cuda::few_channels_weight<T>(p, x, y, s, w, stream);
+    else cuda::sixteen_channels_weight<T>(p, x, y, s, w, stream);
+  });
 }
 
 // Parameters and moments are float32, whatever is computed with.
@@ -361,9 +334,10 @@ void bench(const Options& o) {
       const auto which = o.any_form ? cuda::PoolKernels::any_form : cuda::PoolKernels::fitting;
       for (const bool average : {true, false})
         for (const auto& p : pools(o, average)) pool_rows<T>(table, p, average, which);
-      if constexpr (is_half(dtype_of<T>()))
-        for (const auto& [in, out] : {std::pair{4, 16}, {1, 32}}) first_layer_rows<T>(table, o.batch, o.size, in, out);
-      if constexpr (is_half(dtype_of<T>())) sixteen_channels_rows<T>(table, o.batch, o.size / 2);
+      if constexpr (is_half(dtype_of<T>())) {
+        for (const auto& [in, out] : {std::pair{4, 16}, {1, 32}}) own_convolution_rows<T>(table, o.batch, o.size, in, out);
+        own_convolution_rows<T>(table, o.batch, o.size / 2, 16, 32);
+      }
     });
   }
   update_rows(table, rows * 8);
