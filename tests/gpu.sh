@@ -202,6 +202,7 @@ end_step() {
   if [ "$status" -ne 0 ] && [ "$status" -ne 77 ] && [ "$took" -ge "$most" ]; then
     if [ "$most" -eq "$had" ]; then
       append "@cut $name $took"
+      report_step
       return
     fi
     append "ended after its limit of $most seconds"
@@ -223,6 +224,9 @@ end_step() {
     skipped) [ "$tests" -gt 0 ] || k=1 ;;
   esac
   append "@end $name $result $took $p $f $k"
+  report_step
+}
+report_step() {
   write_report
   if [ "$report" != "$build/report" ]; then mkdir -p "$build/report"; cp "$journal" "$build/report/"; fi
 }
