@@ -50,6 +50,17 @@ constexpr std::int64_t volume(const Extent3& e) { return e[0] * e[1] * e[2]; }
 constexpr std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return -floor_div(-a, b); }
 
+// Inputs along axis a from the first tap of a window to its last.
+template <class Problem>
+constexpr std::int64_t window_extent(const Problem& p, std::size_t a) {
+  return (p.kernel[a] - 1) * p.dilation[a] + 1;
+}
+// The padding behind the input that `out` implies; negative where the last window ends before the last input.
+template <class Problem>
+constexpr std::int64_t pad_high(const Problem& p, std::size_t a) {
+  return (p.out[a] - 1) * p.stride[a] + window_extent(p, a) - p.in[a] - p.pad_low[a];
+}
+
 // Half-open range of indices.
 struct Range {
   std::int64_t begin = 0, end = 0;

@@ -26,8 +26,8 @@ inline constexpr std::array<std::string_view, 4> shared_variables = {"MPIGRAD_CH
 inline constexpr std::array<std::string_view, 3> launch_variables = {"MPIGRAD_TRANSPORT", "MPIGRAD_RANKS", "MPIGRAD_DEVICE"};
 // A rank's own, because nothing that travels depends on them: nodes may have different numbers of cores, and one rank's GPU
 // memory may be filled with a pattern, or have kernels of its own.
-inline constexpr std::array<std::string_view, 4> own_variables = {"MPIGRAD_THREADS", "MPIGRAD_GPU_POISON", "MPIGRAD_TUNING_FILE",
-                                                                  "MPIGRAD_CUDNN_DEFECTS"};
+inline constexpr std::array<std::string_view, 5> own_variables = {"MPIGRAD_THREADS", "MPIGRAD_GPU_POISON", "MPIGRAD_TUNING_FILE",
+                                                                  "MPIGRAD_CUDNN_DEFECTS", "MPIGRAD_ONEDNN_DEFECTS"};
 
 struct Setting {
   std::string name;

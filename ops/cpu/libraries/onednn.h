@@ -17,6 +17,7 @@
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/libraries/held_signals.h"
 #include "ops/cpu/thread_buffer.h"
+#include "ops/problems.h"
 
 namespace mpigrad::cpu::onednn {
 
@@ -58,13 +59,9 @@ inline Desc weights(const ConvProblem& p, bool plain, Type type = Type::f32) {
 
 inline Desc vector(std::int64_t n, Type type = Type::f32) { return {Dims{n}, type, dnnl::memory::format_tag::x}; }
 
-// The right padding that `out` implies; negative where the windows stop short of the edge.
 template <class Problem>
 Dims pad_high(const Problem& p) {
-  Dims result(3);
-  for (std::size_t a = 0; a < 3; ++a)
-    result[a] = (p.out[a] - 1) * p.stride[a] + (p.kernel[a] - 1) * p.dilation[a] + 1 - p.in[a] - p.pad_low[a];
-  return result;
+  return {kernel::pad_high(p, 0), kernel::pad_high(p, 1), kernel::pad_high(p, 2)};
 }
 
 // oneDNN counts the zeros between taps.
@@ -194,6 +191,9 @@ inline dnnl::reorder::primitive_desc reordering(const Desc& from, const Desc& to
 
 // True for an implementation that oneDNN itself calls a reference one: right, and thousands of times slower.
 inline bool is_plain(std::string_view implementation) { return implementation.find("ref") != std::string_view::npos; }
+
+// True for an implementation that multiplies by AMX.
+inline bool is_amx(std::string_view implementation) { return implementation.find("amx") != std::string_view::npos; }
 
 inline dnnl::memory wrap(const Desc& desc, const void* data) { return {desc, engine(), const_cast<void*>(data)}; }
 

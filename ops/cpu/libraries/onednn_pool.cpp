@@ -8,6 +8,7 @@
 #include "ops/cpu/cache.h"
 #include "ops/cpu/implementation.h"
 #include "ops/cpu/libraries/onednn.h"
+#include "ops/cpu/libraries/onednn_defects.h"
 #include "ops/cpu/pool.h"
 #include "ops/problems.h"
 
@@ -25,17 +26,14 @@ struct Plan {
 bool ordinary(const PoolProblem& p) {
   const auto sizes = {p.batch, volume(p.in), volume(p.out), volume(p.kernel), p.channels};
   if (std::ranges::count(sizes, 0) > 0 || p.dilation != Extent3{1, 1, 1}) return false;
-  const onednn::Dims high = onednn::pad_high(p);
   for (std::size_t a = 0; a < 3; ++a)
-    if (p.pad_low[a] < 0 || p.pad_low[a] >= p.kernel[a] || high[a] >= p.kernel[a]) return false;
-  // Where a whole window more would fit into the width, oneDNN's kernels for AVX2 and SSE4.1 (of 2.6) give wrong sums and write
-  // beyond the result: 26 of 4,643 random problems, and none of 35,357 others.
-  return high[2] > -p.stride[2];
+    if (p.pad_low[a] < 0 || p.pad_low[a] >= p.kernel[a] || pad_high(p, a) >= p.kernel[a]) return false;
+  return true;
 }
 
 Plan make_plan(const PoolProblem& p) {
   Plan plan;
-  if (!ordinary(p)) return plan;
+  if (!ordinary(p) || onednn::has_defect(p)) return plan;
   const auto descriptor = onednn::pooling(p);
   if (!descriptor || onednn::is_plain(descriptor.impl_info_str())) return plan;
   plan.usable = true;

@@ -53,8 +53,7 @@ std::int64_t rounded_up(std::int64_t n, std::int64_t multiple) { return ceil_div
 // Padding that the library can do by itself: within one reach of the window on either side, nothing cropped. On the right any
 // amount is the same as long as it makes as many outputs; equal padding on both sides has the most kernels.
 bool set_padding(const ConvProblem& p, std::size_t a, ConvCall& c) {
-  const std::int64_t reach = p.dilation[a] * (p.kernel[a] - 1) + 1;
-  const std::int64_t least = (p.out[a] - 1) * p.stride[a] + reach - p.in[a] - p.pad_low[a], most = least + p.stride[a] - 1;
+  const std::int64_t reach = window_extent(p, a), least = pad_high(p, a), most = least + p.stride[a] - 1;
   if (p.pad_low[a] < 0 || p.pad_low[a] >= reach || most < 0 || least >= reach) return false;
   c.pad_low[a] = p.pad_low[a];
   c.pad_high[a] = least <= p.pad_low[a] && p.pad_low[a] <= most ? p.pad_low[a] : std::max<std::int64_t>(least, 0);
