@@ -18,7 +18,7 @@ enum class Pass : std::uint8_t { forward, data, weight };
 
 // "brgconv:avx512_core", "jit:avx2", ..., "winograd" or "gathered"
 std::string implementation_of(Pass pass, const ConvProblem& p);
-// The same of bfloat16 by AMX; empty where it is computed in float32.
+// The implementation of a bfloat16 convolution by the processor's own instructions; empty where float32 computes it.
 std::string native_implementation_of(Pass pass, const ConvProblem& p);
 // "jit:avx512_core", ..., or "separated"; the adjoint is always "separated".
 std::string implementation_of(const PoolProblem& p);

@@ -11,8 +11,8 @@
 namespace mpigrad::cpu {
 
 // For tests: while a guard lives, every reserve() of a ThreadBuffer returns new memory of exactly the size asked for, filled with
-// NaN, between two zones that nothing may write. A kernel that reads what it has not written computes NaN; one that writes beside
-// its memory is counted when the buffer is next asked for memory or its thread ends.
+// NaN, between two zones that nothing may write. A kernel that reads what it has not written computes NaN. A write outside the
+// memory is counted when the buffer is next asked for memory or its thread ends.
 class BufferGuard {
  public:
   static constexpr std::size_t zone = 1 << 14;
@@ -24,7 +24,7 @@ class BufferGuard {
   BufferGuard& operator=(const BufferGuard&) = delete;
 
   static bool is_alive() { return alive > 0; }
-  // Buffers that were written beside their memory.
+  // Buffers that were written outside their memory.
   static inline std::atomic<int> damaged = 0;
 
  private:

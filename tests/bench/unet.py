@@ -111,7 +111,7 @@ table("Scaling", "Real ranks of one thread. The speed-up counts work; its bound 
       ["", "1 rank has", "2 ranks have", "1 rank", "2 ranks", "speed-up", "bound", "of the bound"], rows)
 
 precision = rounds(lines("precision"), "size", "precision")
-table("Sixteen bits", "1 rank x 2 threads. The CPU computes in float32 and rounds.",
+table("Sixteen bits", "1 rank x 2 threads. A CPU without instructions for 16 bits computes in float32 and rounds.",
       ["size", "layers compute in", "step", "of float32"],
       [[f"{size}^3", name, seconds(middle(runs)), f"{middle(runs) / middle(precision[size, 'float32']):.3f}"]
        for (size, name), runs in precision.items() if (size, "float32") in precision])

@@ -1,4 +1,4 @@
-// Convolutions of bfloat16 on the CPU, by AMX or in float32: within one rounding of the plain ones of the same
+// Convolutions of bfloat16 on the CPU, by its own instructions or in float32: within one rounding of the plain ones of the same
 // numbers, whatever the processor has.
 
 #include <doctest/doctest.h>
@@ -55,7 +55,7 @@ Operands operands_of(const ConvProblem& p, std::uint64_t key) {
   return o;
 }
 
-// All ops of one problem against the plain kernels in double; the number of passes by AMX.
+// All ops of one problem against the plain kernels in double; the number of passes by the processor's own instructions.
 int check_problem(const ConvProblem& p, std::uint64_t key) {
   INFO(text(p));
   const auto [x, w, g, a] = operands_of(p, key);
@@ -115,7 +115,7 @@ TEST_CASE("bfloat16 convolutions are the plain ones, rounded once") {
   pointwise.kernel = {1, 1, 1}, pointwise.pad_low = {0, 0, 0};
   native += check_problem(pointwise, 50);
   for (std::uint64_t i = 0; i < 60; ++i) native += check_problem(random_conv(), 100 + 10 * i);
-  if (native < 20) count_skipped("bfloat16 convolutions by AMX", "the processor or oneDNN has none");
+  if (native < 20) count_skipped("bfloat16 convolutions by the processor's own instructions", "the processor or oneDNN has none");
 }
 
 TEST_CASE("bfloat16 convolutions keep NaN, whatever the activation") {

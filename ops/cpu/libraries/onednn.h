@@ -26,6 +26,12 @@ using Desc = dnnl::memory::desc;
 using Type = dnnl::memory::data_type;
 using Arguments = std::unordered_map<int, dnnl::memory>;
 
+// 206 of version 2.6.3. The library that was loaded, which may not be the one of the headers.
+inline int version() {
+  const dnnl_version_t* loaded = dnnl_version();
+  return 100 * loaded->major + loaded->minor;
+}
+
 inline const dnnl::engine& engine() {
   static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
   return cpu;
@@ -192,8 +198,20 @@ inline dnnl::reorder::primitive_desc reordering(const Desc& from, const Desc& to
 // True for an implementation that oneDNN itself calls a reference one: right, and thousands of times slower.
 inline bool is_plain(std::string_view implementation) { return implementation.find("ref") != std::string_view::npos; }
 
-// True for an implementation that multiplies by AMX.
-inline bool is_amx(std::string_view implementation) { return implementation.find("amx") != std::string_view::npos; }
+// True if oneDNN uses at least these instructions.
+inline bool has(dnnl::cpu_isa instructions) {
+  static const auto all = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto needed = static_cast<unsigned>(instructions);
+  return (all & needed) == needed;
+}
+
+// oneDNN also emulates bfloat16 by AVX-512, which is slower than float32.
+inline bool has_bfloat16() { return has(dnnl::cpu_isa::avx512_core_bf16); }
+
+// True for an implementation that multiplies bfloat16 by the processor's fastest instructions.
+inline bool is_bfloat16(std::string_view implementation) {
+  return implementation.find(has(dnnl::cpu_isa::avx512_core_amx) ? "amx" : "bf16") != std::string_view::npos;
+}
 
 inline dnnl::memory wrap(const Desc& desc, const void* data) { return {desc, engine(), const_cast<void*>(data)}; }
 

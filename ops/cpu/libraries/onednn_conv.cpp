@@ -1,5 +1,5 @@
-// Convolution of float and bfloat16 by oneDNN. Float goes to our own products where Winograd's filtering is faster, and to the
-// gathered ones where oneDNN has no optimised kernel; bfloat16 is handed back there.
+// Convolutions of float and bfloat16 by oneDNN. Float goes to Winograd's filtering where that is faster, and to gathered products
+// where oneDNN has no optimised kernel or a defect; bfloat16 then returns to the caller, which computes in float32.
 
 #include <omp.h>
 
@@ -29,14 +29,6 @@ namespace {
 
 template <class T>
 constexpr onednn::Type type_of = std::is_same_v<T, float> ? onednn::Type::f32 : onednn::Type::bf16;
-
-// With AVX512-BF16 and no AMX, oneDNN's convolutions of bfloat16 are not worth their defects: a step of the 3D U-Net takes 0.92
-// to 1.06 of float32's time on one processor, 2.4 times as much on another.
-bool has_amx() {
-  constexpr auto needed = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
-  static const bool has = (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & needed) == needed;
-  return has;
-}
 
 // A primitive with its arguments' layouts and the reorder between our weights and its own.
 struct Plan {
@@ -86,7 +78,7 @@ template <class Descriptor>
 Plan plan_of(const ConvProblem& p, onednn::Type type, onednn::Type of_weights, const Descriptor& descriptor) {
   Plan plan;
   if (!descriptor || onednn::is_plain(descriptor.impl_info_str())) return plan;
-  if (type == onednn::Type::bf16 && !onednn::is_amx(descriptor.impl_info_str())) return plan;
+  if (type == onednn::Type::bf16 && !onednn::is_bfloat16(descriptor.impl_info_str())) return plan;
   plan.usable = true;
   plan.implementation = descriptor.impl_info_str();
   plan.scratchpad = descriptor.scratchpad_desc();
@@ -105,8 +97,9 @@ void set_reorder(Plan& plan, const onednn::Desc& from, const onednn::Desc& to) {
 
 Plan make_plan(Pass pass, onednn::Type type, const ConvProblem& p, bool bias, double slope) {
   if (!ordinary(p) || few_outputs(pass, p)) return {};
-  const bool wrong =
-      type == onednn::Type::bf16 ? !has_amx() || !onednn::right_by_amx(DNNL_VERSION_MAJOR, pass, p) : onednn::has_defect(pass, p);
+  const bool wrong = type == onednn::Type::bf16
+                         ? !onednn::has_bfloat16() || !onednn::right_in_bfloat16(onednn::version(), pass, p)
+                         : onednn::has_defect(pass, p);
   if (wrong) return {};
   if (pass == Pass::forward) {
     const auto descriptor = onednn::convolution(p, bias, slope, type);
@@ -201,7 +194,7 @@ void relu(std::int64_t n, BFloat16* y) {
     if (float(y[i]) < 0) y[i] = BFloat16(0.0F);
 }
 
-// These return false, and have written nothing, where oneDNN has no optimised kernel.
+// These return false, and have written nothing, where oneDNN has no optimised kernel or is not trusted.
 template <class T>
 bool forward(const ConvProblem& p, const T* x, const T* w, T* y, const Epilogue& e) {
   // oneDNN's ReLU turns NaN into 0, which would hide a diverged network: a slope of 0 is applied by our own loop.
@@ -282,8 +275,10 @@ std::vector<Part> parts_of(const ConvProblem& p, onednn::Type type) {
       add(part, n * x_sample, n * y_sample);
       continue;
     }
-    for (std::int64_t first = 0; first < p.out[a]; first += planes) {
-      const auto last = std::min(first + planes, p.out[a]);
+    // Equal parts: a small last one would have fewer inputs than windows that are trusted in bfloat16.
+    const auto count = ceil_div(p.out[a], planes);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto first = i * p.out[a] / count, last = (i + 1) * p.out[a] / count;
       const auto begin = first * p.stride[a] - p.pad_low[a];
       const auto end = (last - 1) * p.stride[a] - p.pad_low[a] + (p.kernel[a] - 1) * p.dilation[a] + 1;
       const auto from = std::max<std::int64_t>(0, begin), to = std::min(p.in[a], end);
@@ -342,19 +337,19 @@ void conv_weight(const ConvProblem& asked, const float* x, const float* gy, floa
 }
 
 bool native::conv_forward(const ConvProblem& asked, const BFloat16* x, const BFloat16* w, BFloat16* y, const Epilogue& e) {
-  if (!has_amx()) return false;
+  if (!onednn::has_bfloat16()) return false;
   const ReducedConv reduced(asked);
   return forward(reduced.problem(), x, reduced.kept(w), y, e);
 }
 
 bool native::conv_data(const ConvProblem& asked, const BFloat16* gy, const BFloat16* w, BFloat16* gx) {
-  if (!has_amx()) return false;
+  if (!onednn::has_bfloat16()) return false;
   const ReducedConv reduced(asked);
   return data(reduced.problem(), gy, reduced.kept(w), gx);
 }
 
 bool native::conv_weight(const ConvProblem& asked, const BFloat16* x, const BFloat16* gy, BFloat16* gw) {
-  if (!has_amx()) return false;
+  if (!onednn::has_bfloat16()) return false;
   const ReducedConv reduced(asked);
   const auto parts = parts_of(reduced.problem(), onednn::Type::bf16);
   if (!std::ranges::all_of(parts, [](const Part& part) { return part.plan->usable; })) return false;

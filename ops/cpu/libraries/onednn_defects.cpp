@@ -15,7 +15,7 @@ bool ignored() {
 
 // True if no window, or hardly one, lies between those that begin in the padding in front and those that end in the padding
 // behind. oneDNN's AVX-512 kernels for weight gradients then miscount the planes of windows along the depth: the sums are wrong,
-// and they write behind their buffer. Kernel 7, stride 2, padding 3 on 7 planes is an example.
+// and they write past the end of their buffer. Kernel 7, stride 2, padding 3 on 7 planes is an example.
 bool edges_meet(const ConvProblem& p, std::size_t a) {
   const std::int64_t front = ceil_div(p.pad_low[a], p.stride[a]);
   const std::int64_t behind = ceil_div(p.in[a] + p.pad_low[a] - (window_extent(p, a) - 1), p.stride[a]);
@@ -27,13 +27,14 @@ bool edges_meet(const ConvProblem& p, std::size_t a) {
 bool has_defect(Pass pass, const ConvProblem& p) { return pass == Pass::weight && edges_meet(p, 0) && !ignored(); }
 
 bool has_defect(const PoolProblem& p) {
-  // A whole window more would fit into the width: kernels for AVX2 and SSE4.1 give wrong sums and write behind the result.
+  // A whole window more would fit into the width: kernels for AVX2 and SSE4.1 give wrong sums and write past the end of the
+  // result.
   return pad_high(p, 2) <= -p.stride[2] && !ignored();
 }
 
-bool right_by_amx(int version, Pass pass, const ConvProblem& p) {
+bool right_in_bfloat16(int version, Pass pass, const ConvProblem& p) {
   if (ignored()) return true;
-  if (version >= 3 && pass == Pass::weight) return false;
+  if (version >= 207 && pass == Pass::weight) return false;
   if (p.groups > 1 || volume(p.kernel) == 1) return false;
   for (std::size_t a = 0; a < 3; ++a) {
     const std::int64_t high = pad_high(p, a);
