@@ -9,7 +9,8 @@ namespace mpigrad::planner {
 namespace {
 
 // By what a kernel's speed changes: how much there is to do, and how much of it lies together.
-std::vector<double> place_of(double flops, double bytes, const std::vector<TensorType>& in, const std::vector<TensorType>& out) {
+std::vector<double> coordinates_of(double flops, double bytes, const std::vector<TensorType>& in,
+                                   const std::vector<TensorType>& out) {
   std::vector<double> place{std::log1p(flops), std::log1p(bytes)};
   for (const auto* list : {&in, &out})
     for (std::size_t i = 0; i < 2; ++i) {
@@ -114,7 +115,7 @@ OpTimes::OpTimes(const Machine& machine, int node_ranks, bool tf32) : machine_(m
     StepEvent event{
         .op = op.op, .in = parse_types(op.in), .out = parse_types(op.out), .flops = op.flops, .bytes = op.bytes, .calls = {}};
     near_[kind_of(op.op, event.in)].push_back(
-        {place_of(op.flops, op.bytes, event.in, event.out), std::log(std::max(op.seconds, 1e-9) / roof(event))});
+        {coordinates_of(op.flops, op.bytes, event.in, event.out), std::log(std::max(op.seconds, 1e-9) / roof(event))});
   }
 }
 
@@ -153,7 +154,7 @@ OpCost OpTimes::of(const StepEvent& event) const {
   const auto known = near_.find(kind_of(event.op, event.in));
   if (known == near_.end()) return {base, false, true};
   // What the nearest ones take more than the roof says, the near ones of them counted most.
-  const auto here = place_of(event.flops, event.bytes, event.in, event.out);
+  const auto here = coordinates_of(event.flops, event.bytes, event.in, event.out);
   std::vector<std::pair<double, double>> by_distance;
   for (const auto& other : known->second) {
     double distance = 0;
