@@ -8,21 +8,21 @@
 namespace mpigrad::planner {
 namespace {
 
-// By what a kernel's speed changes: how much there is to do, and how much of it lies together.
+// Coordinates of an op in which near ops are about as fast: logarithms of FLOPs, bytes and extents.
 std::vector<double> coordinates_of(double flops, double bytes, const std::vector<TensorType>& in,
                                    const std::vector<TensorType>& out) {
-  std::vector<double> place{std::log1p(flops), std::log1p(bytes)};
+  std::vector<double> coordinates{std::log1p(flops), std::log1p(bytes)};
   for (const auto* list : {&in, &out})
     for (std::size_t i = 0; i < 2; ++i) {
       const auto* type = i < list->size() && (*list)[i].shape.rank() > 0 ? &(*list)[i] : nullptr;
       // Channels and the extent before them weigh more than the number of rows.
-      place.push_back(type ? 2 * std::log(static_cast<double>(std::max<std::int64_t>(1, type->shape[type->shape.rank() - 1])))
-                           : 0);
-      place.push_back(type && type->shape.rank() > 1
-                          ? std::log(static_cast<double>(std::max<std::int64_t>(1, type->shape[type->shape.rank() - 2])))
-                          : 0);
+      coordinates.push_back(
+          type ? 2 * std::log(static_cast<double>(std::max<std::int64_t>(1, type->shape[type->shape.rank() - 1]))) : 0);
+      coordinates.push_back(type && type->shape.rank() > 1
+                                ? std::log(static_cast<double>(std::max<std::int64_t>(1, type->shape[type->shape.rank() - 2])))
+                                : 0);
     }
-  return place;
+  return coordinates;
 }
 
 TensorType parse_type(const std::string& text) {

@@ -26,7 +26,7 @@ using Desc = dnnl::memory::desc;
 using Type = dnnl::memory::data_type;
 using Arguments = std::unordered_map<int, dnnl::memory>;
 
-// 206 of version 2.6.3. The library that was loaded, which may not be the one of the headers.
+// 100 * major + minor version of the loaded library: 206 for 2.6.3. The headers may be those of another version.
 inline int version() {
   const dnnl_version_t* loaded = dnnl_version();
   return 100 * loaded->major + loaded->minor;
