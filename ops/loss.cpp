@@ -46,18 +46,23 @@ Tensor mae(const Tensor& prediction, const Tensor& target, Reduction reduction) 
 
 namespace {
 
-// A plain tensor is the same on all ranks: as one of the labels' grid, it broadcasts against what is split.
-Tensor class_weights(const Tensor& weights, const Tensor& log_p) {
-  const auto classes = log_p.dim(-1);
+// A plain tensor is the same on all ranks: as one of the labels' grid, it broadcasts against what is split. chosen: [..., C].
+Tensor class_weights(const Tensor& weights, const Tensor& chosen) {
+  const auto classes = chosen.dim(-1);
   require(weights.shape() == Shape{classes} && (!weights.layout() || weights.layout()->varying_axes().empty()),
           "[cross_entropy] one weight for each of {} classes: {}", classes, weights);
-  require(wide(weights).dtype() == log_p.dtype(), "[cross_entropy] weights have the type of the scores: {} and {}", weights,
-          log_p);
   const auto all = constant(wide(weights).without_layout());
-  if (!log_p.layout()) return all;
-  const auto& layout = *log_p.layout();
+  if (!chosen.layout()) return all;
+  const auto& layout = *chosen.layout();
   return all.with_layout(std::make_shared<Layout>(
       Layout{layout.grid, all.shape(), std::vector<AxisPlacement>(layout.axes.size(), {Placement::same, -1, {}})}));
+}
+
+// The weight of each label, 0 where it is ignored, [...]. chosen: whether a class is the label's, [..., C].
+Tensor label_weights(const Tensor& chosen, const CrossEntropyOptions& options, DType dtype) {
+  if (!options.weights) return constant(sum(cast(chosen, dtype), {-1}));
+  const auto weights = class_weights(options.weights, chosen);
+  return constant(sum(where(chosen, weights, scalar_like(weights, 0)), {-1}));
 }
 
 // The sum of all ranks' weights.
@@ -79,15 +84,15 @@ Tensor negative_log_likelihood(const Tensor& log_probabilities, const Tensor& la
           "[cross_entropy] the classes are split; redistribute the scores first: {}", log_p);
   const auto classes = log_p.dim(-1);
   const auto dtype = log_p.dtype();
+  require(!options.weights || wide(options.weights).dtype() == dtype,
+          "[cross_entropy] weights have the type of the scores: {} and {}", options.weights, log_p);
   // Selections, not products: the scores of other classes may be infinite.
   Tensor chosen, weight;  // whether a class is the label's, [..., C];  the label's weight, 0 if it is ignored, [...]
   const bool weighted = options.ignore_index || options.weights;
   {
     Untaped scope;
     chosen = mpigrad::apply(ops::LabelMask{classes, options.ignore_index}, {labels});
-    if (options.weights)
-      weight = constant(sum(where(chosen, class_weights(options.weights, log_p), scalar_like(log_p, 0)), {-1}));
-    else if (weighted) weight = constant(sum(cast(chosen, dtype), {-1}));
+    if (weighted) weight = label_weights(chosen, options, dtype);
   }
   auto losses = -sum(where(chosen, log_p, scalar_like(log_p, 0)), {-1});
   if (options.weights) losses = losses * weight;
@@ -98,6 +103,12 @@ Tensor negative_log_likelihood(const Tensor& log_probabilities, const Tensor& la
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {
   return negative_log_likelihood(log_softmax(wide(logits)), labels, options);
+}
+
+double cross_entropy_weight(const Tensor& labels, std::int64_t classes, const CrossEntropyOptions& options) {
+  Untaped scope;
+  const auto chosen = mpigrad::apply(ops::LabelMask{classes, options.ignore_index}, {labels});
+  return total_weight(label_weights(chosen, options, DType::float64)).item();
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target, Reduction reduction) {

@@ -22,6 +22,9 @@ struct CrossEntropyOptions {
 // Of distributed logits any dimension but the classes may be split, and the labels with it. A mean with weights or ignored labels
 // is then collective: one number, the sum of the weights, is added over the ranks that differ.
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options = {});
+// The number by which a mean of cross_entropy() divides: the sum of the weights of all ranks' labels that count. Collective for
+// distributed labels.
+double cross_entropy_weight(const Tensor& labels, std::int64_t classes, const CrossEntropyOptions& options);
 // The same of log-probabilities.
 Tensor negative_log_likelihood(const Tensor& log_probabilities, const Tensor& labels, const CrossEntropyOptions& options = {});
 

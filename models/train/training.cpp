@@ -37,7 +37,7 @@ class Losses {
  public:
   struct Step {
     std::int64_t epoch = 0, step = 0, samples = 0;
-    double loss = 0;
+    double weight = 0, loss = 0;
   };
   // `arrived` gets the steps in order, on all ranks after the same calls.
   Losses(const Communicator& world, std::function<void(const Step&)> arrived) : world_(world), arrived_(std::move(arrived)) {}
@@ -83,6 +83,29 @@ std::int64_t trained_elements(const Parameters& parameters) {
   return elements;
 }
 
+// Weighs the micro-batches of a step. The gradient of each gets a factor at once, relative to the first that has a weight, and
+// the sum of them gets the rest, which is 1 if all weigh the same.
+class MicroBatches {
+ public:
+  explicit MicroBatches(std::int64_t count) : count_(static_cast<double>(count)) {}
+  // Of the next micro-batch's loss.
+  double factor(double weight) {
+    require(std::isfinite(weight) && weight >= 0, "[fit] a micro-batch's weight is a number of 0 or more, got {}", weight);
+    if (first_ == 0) first_ = weight;
+    sum_ += weight;
+    return weight == 0 ? 0 : weight / (first_ * count_);
+  }
+  // Of the sum of the gradients, after the step's last micro-batch.
+  double rest() {
+    const double rest = sum_ == 0 ? 1 : first_ * count_ / sum_;
+    first_ = sum_ = 0;
+    return rest;
+  }
+
+ private:
+  double count_, first_ = 0, sum_ = 0;
+};
+
 // Tells a training's noise how many samples its gradients are of.
 void begin_noise(GradientNoise& noise, const data::Loader& loader, const Communicator& world, std::int64_t accumulate) {
   const auto layout = loader.layout();
@@ -115,15 +138,18 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
   RunningMean mean;
   double samples = 0;
   Losses losses(world, [&](const Losses::Step& at) {
-    mean.add(at.loss, static_cast<double>(at.samples));
+    mean.add(at.loss, at.weight);
     samples += static_cast<double>(at.samples);
     if (options.progress) options.progress->step(at.samples, at.loss);
   });
-  bool last = true;  // of the batches of a step
+  bool last = true;  // of the micro-batches of a step
+  double weight = 0;
+  MicroBatches parts(options.accumulate);
   const StepGraph::Step one_step = [&](const std::vector<Tensor>& batch) {
     Tape tape(net);
     const auto share = loss(cast(net(batch[0]), net.dtype()), batch[1]);
-    const double factor = (options.loss_scale ? options.loss_scale->value() : 1) / static_cast<double>(options.accumulate);
+    const double scale = options.loss_scale ? options.loss_scale->value() : 1;
+    const double factor = scale * parts.factor(weight), rest = last ? parts.rest() : 1;
     const auto objective = factor == 1 ? share : share * factor;
     std::optional<HandedInNorm> handed_in;
     if (options.noise && last) handed_in.emplace();
@@ -135,16 +161,16 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
           "weights in parts are not",
           trained_elements(net.parameters()), handed_in->elements());
       // A rank's share is 1 / P of the mean over its samples.
-      const double unscaled = factor * static_cast<double>(options.accumulate);
-      double small = handed_in->squared() * world.size() / (unscaled * unscaled);
+      const double unscale = rest / scale;
+      double small = handed_in->squared() * world.size() * unscale * unscale;
       world.transport().allreduce(&small, &small, 1, DType::float64, CombineOp::sum);
-      options.noise->add(small, squared_norm(gradients) / (unscaled * unscaled));
+      options.noise->add(small, squared_norm(gradients) * unscale * unscale);
     }
     if (last && options.loss_scale) {
-      if (const auto taken = options.loss_scale->unscaled(gradients, options.clip_norm))
-        optimizer.step(gradients, {.scale = taken->scale});
+      if (const auto taken = options.loss_scale->unscaled(gradients, options.clip_norm / rest))
+        optimizer.step(gradients, {.scale = taken->scale * rest});
     } else if (last) {
-      optimizer.step(gradients, {.max_norm = options.clip_norm});
+      optimizer.step(gradients, {.scale = rest, .max_norm = options.clip_norm});
     }
     return share;
   };
@@ -179,10 +205,11 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
       // Every micro-batch has dropout masks of its own.
       net.set_step(epoch * steps * options.accumulate + micro - 1);
       if (options.learning_rate) optimizer.set_learning_rate(options.learning_rate(step));
+      const auto n = global_shape(batch.x)[0];
+      weight = options.weight ? options.weight(batch.y) : static_cast<double>(n);
       const auto share = graph ? (*graph)({batch.x, batch.y}, one_step) : one_step({batch.x, batch.y});
       if (last && options.averages) options.averages->update();
-      const auto n = global_shape(batch.x)[0];
-      losses.add(share, {.epoch = epoch, .step = step, .samples = n});
+      losses.add(share, {.epoch = epoch, .step = step, .samples = n, .weight = weight});
       if (options.profile && last) options.profile->end_step();
       if (last) clock.step();
       const auto behind = micro / options.accumulate;

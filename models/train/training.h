@@ -23,7 +23,7 @@ using LossFunction = std::function<Tensor(const Tensor&, const Tensor&)>;
 struct EpochReport {
   std::int64_t epoch = 0;  // from 0
   std::int64_t steps = 0;  // of the optimizer, so far; skipped ones count
-  double loss = 0;         // mean over the epoch's batches, as they were trained on
+  double loss = 0;         // mean over the epoch's samples, as they were trained on (or by FitOptions::weight)
   double learning_rate = 0, samples_per_second = 0, seconds = 0;
   double waiting_seconds = 0;      // of these, until batches were there
   double loss_scale = 1;           // for the next step
@@ -41,14 +41,19 @@ class StepProfile;
 struct RankTimes;
 
 struct FitOptions {
-  std::int64_t epochs = 1;          // in all, those before first_epoch included
-  std::int64_t first_epoch = 0;     // when training goes on
-  EpochPosition begin{};            // in first_epoch: the same losses, then, as if it had not stopped there
-  Schedule learning_rate{};         // of the optimizer's step; none: the optimizer's own
-  double clip_norm = 0;             // global norm of the gradients; 0: no limit
-  LossScale* loss_scale = nullptr;  // for layers that compute in float16
+  std::int64_t epochs = 1;              // in all, those before first_epoch included
+  std::int64_t first_epoch = 0;         // when training goes on
+  EpochPosition begin{};                // in first_epoch: the same losses, then, as if it had not stopped there
+  Schedule learning_rate{};             // of the optimizer's step; none: the optimizer's own
+  double clip_norm = 0;                 // global norm of the gradients; 0: no limit
+  LossScale* loss_scale = nullptr;      // for layers that compute in float16
   AveragedWeights* averages = nullptr;  // updated behind every step of the optimizer
-  std::int64_t accumulate = 1;      // batches of the loader per step of the optimizer; their gradients are averaged
+  // Micro-batches, which are batches of the loader, in a step of the optimizer. The step's gradient is the mean of theirs, and
+  // the epoch's loss the mean of their losses, each with the weight of its micro-batch: its samples, or what `weight` returns for
+  // its targets, the same on all ranks. A loss that is a mean over labels that count has their number as its weight
+  // (cross_entropy_weight() of ops/loss.h); the step is then the same however its samples are cut into micro-batches.
+  std::int64_t accumulate = 1;
+  std::function<double(const Tensor& target)> weight{};
   // On a GPU: after a few steps one is captured and then repeated, without a call of the host for each kernel
   // (models/train/step_graph.h).
   bool graph = false;
@@ -72,8 +77,9 @@ struct FitOptions {
 // Steps per epoch; a rest of fewer than `accumulate` batches is left out.
 std::int64_t optimizer_steps(const data::Loader& loader, std::int64_t accumulate);
 
-// Collective. Errors: a loss that is not finite; no step in an epoch; options.noise on one rank, or where ranks share samples. On a GPU the host does not wait in a step: it reads each
-// loss while the next step is computed, so that one that is not finite is found a step late, but before after_epoch.
+// Collective. Errors: a loss that is not finite; a weight that is negative or not finite; no step in an epoch; options.noise on
+// one rank, or where ranks share samples. On a GPU the host does not wait in a step: it reads each loss while the next step is
+// computed, so that one that is not finite is found a step late, but before after_epoch.
 void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, const LossFunction& loss, const Communicator& world,
          const FitOptions& options = {});
 

@@ -14,6 +14,7 @@
 #include "comm/together.h"
 #include "framework/optim/optimizer.h"
 #include "models/data/sources/function.h"
+#include "models/data/sources/memory.h"
 #include "models/nn/layers.h"
 #include "models/train/checkpoint/checkpoint.h"
 #include "models/train/profile.h"
@@ -129,6 +130,55 @@ TEST_CASE("trainer: when it ends") {
     const auto text = error_text([&] { together(comm, [&] { require(comm.rank() != 1, "[test] rank 1 alone"); }); });
     require(text == "[test] rank 1 alone", "[test] '{}'", text);
   });
+}
+
+TEST_CASE("trainer: a step is the same however its samples are cut into micro-batches") {
+  // Six volumes of 8 cells; label 2 is ignored, most often in the last ones.
+  const auto volumes = random_normal({6, 2, 2, 2, 1}, {.key = 1}, 0, 1, DType::float64);
+  std::vector<double> labels(48);
+  for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = i % 8 < i / 8 ? 2 : static_cast<double>(i % 2);
+  const auto source = data::from_tensors(volumes, from_vector({6, 2, 2, 2}, labels, DType::int64), {.per_cell = true});
+  struct Pointwise : nn::Module {
+    Tensor operator()(const Tensor& x) override { return conv(x); }
+    nn::Conv3d conv{*this, "conv", {.out = 3, .kernel = 1}};
+  };
+  const CrossEntropyOptions some{.ignore_index = 2};
+  for (const bool ignores : {false, true})
+    for (const double clip : {0.0, 0.05})
+      check_on_ranks(2, "micro-batches", [&](const Communicator& comm) {
+        std::vector<double> expected;
+        double expected_loss = 0;
+        for (const auto& [batch, parts] : {std::pair<std::int64_t, std::int64_t>{6, 1}, {3, 2}, {4, 2}, {2, 3}, {5, 2}})
+          for (const bool scaled : {false, true}) {
+            data::LoaderOptions options{.grid = make_grid(comm, {.depth = comm.size()}), .batch = batch, .dtype = DType::float64};
+            options.target_dtype = DType::int64;
+            const data::Loader loader(source, options);
+            Pointwise net;
+            net.build(loader.layout(), {.seed = 3, .dtype = DType::float64});
+            SGD sgd(net, SGDAttributes{.learning_rate = 1});
+            LossScale loss_scale({.ranks = comm.size()});
+            double epoch_loss = 0;
+            FitOptions fit_options{.clip_norm = clip, .loss_scale = scaled ? &loss_scale : nullptr, .accumulate = parts};
+            if (ignores) fit_options.weight = [&](const Tensor& y) { return cross_entropy_weight(y, 3, some); };
+            fit_options.after_epoch = [&](const EpochReport& report) { return epoch_loss = report.loss, std::string(); };
+            const auto loss = [&](const Tensor& scores, const Tensor& y) {
+              return ignores ? cross_entropy(scores, y, some) : cross_entropy(scores, y);
+            };
+            fit(net, sgd, loader, loss, comm, fit_options);
+            std::vector<double> weights;
+            for (const auto& each : net.parameters().tensors())
+              for (const double value : each.to_vector()) weights.push_back(value);
+            if (expected.empty()) expected = weights, expected_loss = epoch_loss;
+            require(std::abs(epoch_loss - expected_loss) < 1e-12, "[test] batches of {}: loss {} instead of {}", batch,
+                    epoch_loss, expected_loss);
+            for (std::size_t i = 0; i < weights.size(); ++i)  // 1e-6: what a clipped norm is made larger by
+              require(std::abs(weights[i] - expected[i]) < (clip > 0 ? 1e-5 : 1e-12), "[test] batches of {}: {} instead of {}",
+                      batch, weights[i], expected[i]);
+          }
+        Training t(comm);
+        t.options.fit.weight = [](const Tensor&) { return -1.0; };
+        require(has(error_text([&] { t.run(); }), "a micro-batch's weight is a number of 0 or more, got -1"), "[test] weight");
+      });
 }
 
 TEST_CASE("sources: samples that a function makes") {
