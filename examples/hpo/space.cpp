@@ -64,7 +64,8 @@ class Section {
   double number(std::string_view key) const {
     const auto& value = node(key);
     if (!value.is_number()) wrong_type(key, "number");
-    const double result = *value.value<double>();
+    // The nearest one, also for integers beyond 2^53, where value.value<double>() has none.
+    const double result = value.is_integer() ? static_cast<double>(value.as_integer()->get()) : value.as_floating_point()->get();
     if (!std::isfinite(result)) refuse(key, "is not finite");
     return result;
   }
@@ -161,7 +162,7 @@ Parameter read_range(const std::string& file, const std::string& name, const tom
     range.refuse("from", fmt::format("is {}, where a log scale needs more than 0", result.from));
   for (const auto* end : {"from", "to"})
     if (result.integer && (range.number(end) != std::floor(range.number(end)) || std::abs(range.number(end)) > 1e15))
-      range.refuse(end, fmt::format("is {}, which is no whole number", range.number(end)));
+      range.refuse(end, fmt::format("is {}, which is not a whole number of magnitude 1e15 or less", range.number(end)));
   if (range.has("points")) result.points = range.count("points", 2);
   return result;
 }

@@ -52,7 +52,8 @@ class Entry {
   double number(const std::string& key, bool whole) {
     const auto& node = take(key);
     if (!node.is_number()) refuse(node, key + " is a number");
-    const double value = *node.value<double>();
+    // The nearest one, also for integers beyond 2^53, where node.value<double>() has none.
+    const double value = node.is_integer() ? static_cast<double>(node.as_integer()->get()) : node.as_floating_point()->get();
     if (!std::isfinite(value) || value < 0) refuse(node, fmt::format("{} is a number of 0 or more, not {}", key, value));
     if (whole && value != std::floor(value)) refuse(node, fmt::format("{} is a whole number, not {}", key, value));
     return value;

@@ -68,6 +68,9 @@ END
 cost --strategy data --ranks 4 --samples 64 --batch 16 --alpha 1e-6 --bandwidth 1e9 --layers "$work/layers.toml"
 # Four iterations, each 2 * 3 * (1 us + 83648 / 4 * 4 bytes at 1 GB/s).
 judge 'layers from a file' holds "abs(d['communication_s'] - 4 * 6 * (1e-6 + 83648e-9)) < 1e-12"
+sed 's/weights = 1728/weights = 9007199254740993/' "$work/layers.toml" >"$work/large.toml"
+cost --strategy data --ranks 4 --samples 64 --batch 16 --alpha 1e-6 --bandwidth 1e9 --layers "$work/large.toml"
+judge 'an integer beyond 2^53 is the nearest double' holds "abs(d['communication_s'] / (4 * 6 * 9007199255e-3) - 1) < 1e-9"
 cat >"$work/times.toml" <<'END'
 [[layer]]
 name = "one"

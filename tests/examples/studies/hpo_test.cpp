@@ -69,6 +69,13 @@ TEST_CASE("hpo: a space has its parameters in the order of its file") {
   CHECK(shell_text({"a b", "c", "it's", ""}) == "'a b' c 'it'\\''s' ''");
 }
 
+TEST_CASE("hpo: an integer that no double holds is read as the nearest one") {
+  const auto range = parse_space(head + "[parameters]\na = {from = 1, to = 9007199254740993}\n", "s.toml").parameters.at(0);
+  CHECK((range.from == 1 && range.to == 9007199254740992.0));
+  CHECK(refused(head + "[parameters]\na = {from = 1, to = 9007199254740993, integer = true}\n",
+                "s.toml:4: to of the range a is 9007199254740992, which is not a whole number of magnitude 1e15 or less"));
+}
+
 TEST_CASE("hpo: what is wrong in a space is told with its line") {
   CHECK(refused("program = [\n", "s.toml:1: no TOML"));
   CHECK(refused(head + "metrik = 'x'\n[parameters]\na = [1]\n", "s.toml:3: the file has no key \"metrik\""));
@@ -90,7 +97,7 @@ TEST_CASE("hpo: what is wrong in a space is told with its line") {
   CHECK(
       refused(head + "[parameters]\na = {from = 0, to = 2, scale = 'log'}\n", "s.toml:4: from of the range a is 0, where a log"));
   CHECK(refused(head + "[parameters]\na = {from = 0, to = 2, scala = 'log'}\n", "s.toml:4: the range a has no key \"scala\""));
-  CHECK(refused(head + "[parameters]\na = {from = 0.5, to = 2, integer = true}\n", "is 0.5, which is no whole number"));
+  CHECK(refused(head + "[parameters]\na = {from = 0.5, to = 2, integer = true}\n", "is 0.5, which is not a whole number"));
   CHECK(refused(head + "[parameters]\na = {from = 0, to = 2, points = 1}\n", "points of the range a is 1"));
   CHECK(refused(head + "[parameters]\na = {from = 0, to = inf}\n", "to of the range a is not finite"));
   CHECK(refused(head + "goal = 'least'\n[parameters]\na = [1]\n", "s.toml:3: goal of the file is \"least\""));
