@@ -68,7 +68,16 @@ const Grid& grid_of(const Layout& layout) {
   return *grid;
 }
 
+namespace {
+
+void require_grid(const GridPtr& grid) {
+  require(grid != nullptr, "[layout] a layout needs a process grid: make_grid() or session.grid() makes one, also of one rank");
+}
+
+}  // namespace
+
 LayoutPtr split_layout(const GridPtr& grid, const Shape& global, const std::vector<int>& dimensions) {
+  require_grid(grid);
   require(static_cast<int>(dimensions.size()) <= grid->axes(), "[layout] {} dimensions for {} grid axes", dimensions.size(),
           grid->axes());
   Layout layout{grid, global, std::vector<AxisPlacement>(grid->extents.size())};
@@ -82,10 +91,12 @@ LayoutPtr split_layout(const GridPtr& grid, const Shape& global, const std::vect
 }
 
 LayoutPtr same_layout(const GridPtr& grid, const Shape& global) {
+  require_grid(grid);
   return split_layout(grid, global, std::vector<int>(grid->extents.size(), -1));
 }
 
 LayoutPtr activation_layout(const GridPtr& grid, const Shape& global) {
+  require_grid(grid);
   require(grid->axes() >= 4 && grid->axes() <= 6 && global.rank() == 5,
           "[layout] [N, D, H, W, C] on sample x depth x height x width, and x channel x filter or not: {} on {} axes", global,
           grid->axes());
@@ -95,12 +106,14 @@ LayoutPtr activation_layout(const GridPtr& grid, const Shape& global) {
 }
 
 LayoutPtr input_layout(const GridPtr& grid, const Shape& global) {
+  require_grid(grid);
   require(grid->axes() >= 4 && global.rank() == 5, "[layout] [N, D, H, W, C] on sample x depth x height x width: {} on {} axes",
           global, grid->axes());
   return split_layout(grid, global, {0, 1, 2, 3});
 }
 
 LayoutPtr with_cuts(const LayoutPtr& layout, int dimension, std::vector<std::int64_t> cuts) {
+  require(layout != nullptr, "[layout] only a layout has cuts, and a plain tensor has none");
   const int axis = layout->axis_of(dimension);
   if (axis < 0) fail("[layout] dimension {} is not split: {}", dimension, to_string(*layout));
   const auto a = static_cast<std::size_t>(axis);

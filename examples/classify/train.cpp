@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "examples/classify/classify.h"
+#include "examples/trainer/samples.h"
 #include "examples/trainer/supervised.h"
 #include "ops/loss.h"
 
@@ -43,7 +44,7 @@ int train(const Communicator& world, const TrainOptions& o) {
         .grid = grid, .batch = o.batch / o.accumulate, .seed = o.seed, .dtype = trainer::dtype_of(o)};
     auto options = common;
     options.shuffle = true, options.flips = o.flips, options.drop_last = true;
-    options.store_bytes = trainer::store_bytes_of(o), options.ghosts = o.ghosts;
+    trainer::set_reading(options, *sets.training, o);
     train_set.emplace(sets.training, options);
     validation_set.emplace(sets.validation, common);
     net = std::make_unique<Network>(network_options(o, recipe));

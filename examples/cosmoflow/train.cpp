@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "examples/cosmoflow/cosmoflow.h"
+#include "examples/trainer/samples.h"
 #include "examples/trainer/supervised.h"
 #include "ops/loss.h"
 
@@ -53,8 +54,8 @@ int train(const Communicator& world, const TrainOptions& o) {
     const data::LoaderOptions common{.grid = grid, .batch = micro_batch, .seed = o.seed, .dtype = trainer::dtype_of(o)};
     auto options = common;
     options.shuffle = true, options.flips = o.flips, options.shifts = o.shifts, options.samples = split.train,
-    options.drop_last = true, options.store_bytes = trainer::store_bytes_of(o), options.ghosts = o.ghosts;
-    options.collective = o.read == "collective";
+    options.drop_last = true;
+    trainer::set_reading(options, *source, o);
     train_set.emplace(source, options);
     options = common;
     options.samples = split.test;

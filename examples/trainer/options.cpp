@@ -58,8 +58,6 @@ void add_store_option(CLI::App& app, Options& o) {
       ->group("Data");
 }
 
-std::int64_t store_bytes_of(const Options& o) { return static_cast<std::int64_t>(std::min(o.store, 1e9) * double{1 << 30}); }
-
 void add_grid_option(CLI::App& app, Options& o) {
   app.add_option("--grid", o.grid,
                  "ranks along sample, depth, height, width and, of cosmoflow, classify and unet3d, filter and channel, such as "

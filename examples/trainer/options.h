@@ -74,7 +74,6 @@ struct Options {
 
 void add_data_options(CLI::App& app, Options& options);
 void add_store_option(CLI::App& app, Options& options);
-std::int64_t store_bytes_of(const Options& options);
 void add_grid_option(CLI::App& app, Options& options);
 void add_communication_option(CLI::App& app, Options& options);  // of trainings
 void add_layer_grid_option(CLI::App& app, Options& options);     // so

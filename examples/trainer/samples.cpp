@@ -142,6 +142,14 @@ std::vector<std::string> class_names(const data::Source& source, const SampleOpt
   return folder == nullptr || !o.labels.empty() ? std::vector<std::string>() : folder->classes();
 }
 
+void set_reading(data::LoaderOptions& loader, const data::Source& source, const Options& o) {
+  loader.store_bytes = static_cast<std::int64_t>(std::min(o.store, 1e9) * double{1 << 30});
+  loader.ghosts = o.ghosts;
+  loader.collective = o.read == "collective";
+  if (loader.collective && source.in_memory())
+    throw UsageError("--read collective: all samples of --data are in memory, so that ranks read nothing; leave the option out");
+}
+
 std::vector<std::int64_t> all_samples(const data::Source& source) {
   std::vector<std::int64_t> samples(static_cast<std::size_t>(source.size()));
   std::iota(samples.begin(), samples.end(), 0);

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "examples/tool/command_line.h"
-#include "models/data/source.h"
+#include "examples/trainer/options.h"
+#include "models/data/data.h"
 
 namespace mpigrad::trainer {
 
@@ -43,6 +44,9 @@ void require_label(const data::Source& source, const std::string& name);
 std::size_t label_index(const data::Source& source, const std::string& name);
 // What the classes of a folder of folders are called, from class 0 on; none: of any other source, and where --labels gave them.
 std::vector<std::string> class_names(const data::Source& source, const SampleOptions& options);
+
+// Sets how a training's batches are read: --store, --read and --ghosts. UsageError: --read collective for samples in memory.
+void set_reading(data::LoaderOptions& loader, const data::Source& source, const Options& options);
 
 // All samples of a source, by number.
 std::vector<std::int64_t> all_samples(const data::Source& source);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "examples/trainer/samples.h"
 #include "examples/unet3d/unet3d.h"
 #include "models/nn/whole_copy.h"
 #include "models/segmentation/losses.h"
@@ -66,8 +67,7 @@ int train(const Communicator& world, const TrainOptions& o) {
     options.shuffle = true, options.flips = o.flips, options.samples = split.train, options.drop_last = true;
     options.crop = data::Crop{.extents = recipe.window, .foreground = o.foreground};
     if (o.elastic > 0) options.elastic = data::Elastic{.amplitude = o.elastic, .spacing = o.elastic_spacing};
-    options.store_bytes = trainer::store_bytes_of(o), options.ghosts = o.ghosts;
-    options.collective = o.read == "collective";
+    trainer::set_reading(options, *volumes.seen, o);
     options.intensity = {.contrast = o.contrast, .brightness = o.brightness, .noise = o.noise};
     loader.emplace(volumes.seen, options);
     net = std::make_unique<UNet3d>(network_options(recipe, o.norm_momentum, o.recompute));

@@ -118,6 +118,7 @@ std::vector<Tensor> Module::forward(const std::vector<Tensor>& inputs) {
 }
 
 void Module::build(const LayoutPtr& input, const BuildOptions& options) {
+  require(input != nullptr, "[module] the input has no layout: without a process grid say build(shape)");
   UseDevice dry(DeviceKind::dry);
   create({Tensor({input->box().extents(), options.dtype}).with_layout(input)}, options);
 }
@@ -131,7 +132,8 @@ void Module::build(const std::vector<LayoutPtr>& inputs, const BuildOptions& opt
   UseDevice dry(DeviceKind::dry);
   std::vector<Tensor> stand_ins;
   for (const auto& input : inputs) {
-    require(input && input->grid == inputs.front()->grid, "[module] the inputs of a network are on one process grid");
+    require(input != nullptr, "[module] an input has no layout: without a process grid say build(shapes)");
+    require(input->grid == inputs.front()->grid, "[module] the inputs of a network are on one process grid");
     stand_ins.push_back(Tensor({input->box().extents(), options.dtype}).with_layout(input));
   }
   create(stand_ins, options);

@@ -233,9 +233,11 @@ train groups --data "$work/scans.h5"
 judge 'classify trains on packed groups' rows "$work/groups/predictions.csv" 6
 column() { cut -d, -f 2,3 "$1/metrics.csv"; }
 judge 'volumes in folders and packed groups: the same losses' test "$(column "$work/folder")" = "$(column "$work/groups")"
-launcher='ranks 2' && train kept --data "$work/scans.h5" --grid depth=2 --ghosts 2 --store 1
+launcher='ranks 2' && train kept --data "$work/scans.h5" --grid depth=2 --ghosts 2 --store 1 --read collective
 launcher=
 judge 'so have planes around blocks, and samples that ranks keep' near_losses "$work/groups/metrics.csv" "$work/kept/metrics.csv"
+train memory --data "$work/medical.npz" --read collective
+judge 'collective reading of samples that are in memory' refuses_arguments 'all samples of --data are in memory'
 weights=$work/folder/weights.h5
 probabilities() { tail -n +2 "$1/predictions.csv" | cut -d, -f 4-; }
 judge 'and the same probabilities' test "$(probabilities "$work/folder")" = "$(probabilities "$work/groups")"

@@ -124,6 +124,10 @@ TEST_CASE("modules: layers of a Sequential have names of their own, and what it 
   const auto x = global_tensor({2, 3}, 1);
   empty.build(x.shape());
   CHECK(empty(x).id() == x.id());
+  // A plain tensor's layout, which is none.
+  nn::Sequential serial;
+  CHECK(has(error_text([&] { serial.build(x.layout()); }), "without a process grid say build(shape)"));
+  CHECK(has(error_text([&] { serial.build(std::vector{x.layout()}); }), "without a process grid say build(shapes)"));
   nn::List<nn::Linear> list;
   nn::Module root;
   list.add(root, "a", {.out = 2}), list.add(root, "b", {.out = 3});
