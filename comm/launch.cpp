@@ -26,10 +26,11 @@
 #endif
 
 #include "comm/hdf5/io_thread.h"
-#include "comm/transport/watch/checks.h"
 #include "comm/transport/device/device_transport.h"
 #include "comm/transport/environment.h"
+#include "comm/transport/launcher.h"
 #include "comm/transport/summation_mode.h"
+#include "comm/transport/watch/checks.h"
 #include "comm/transport/watch/watchdog.h"
 #include "framework/cuda/cuda.h"
 #include "framework/error.h"
@@ -81,15 +82,6 @@ void set_ranks(LaunchOptions& options, std::string_view source, std::string_view
   const auto ranks = positive(value);
   require(ranks.has_value(), "[launch] {} is a number of ranks, 1 or more, got '{}'", source, value);
   options.ranks = *ranks;
-}
-
-// How many processes mpiexec or srun started, as they tell their children; 0 if this process was started by hand.
-int processes_of_launcher() {
-  for (const char* name : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS"})
-    if (const auto value = environment(name)) return positive(*value).value_or(0);
-  if (environment("PMIX_RANK"))  // PMIx does not tell the number of processes, Slurm does
-    if (const auto value = environment("SLURM_NTASKS")) return positive(*value).value_or(1);
-  return environment("PMIX_RANK") ? 1 : 0;
 }
 
 void print_error(int rank, int size, std::string_view message) {
@@ -208,6 +200,17 @@ bool any_refuses(Transport& world, const std::string& mine) {
   return true;
 }
 
+// Whether MPI does not know the launcher. Of worlds that know nothing of each other the launcher's first process says so, and the
+// others give it time: a launcher may end all when one has ended.
+bool refuses_copies(const Transport& world) {
+  const auto launcher = launcher_of_environment();
+  const auto problem = copies_problem(launcher, world.size());
+  if (problem.empty()) return false;
+  if (launcher.rank == 0) print_error(0, 1, problem);
+  else std::this_thread::sleep_for(std::chrono::seconds(1));
+  return true;
+}
+
 int launch_mpi(const LaunchOptions& options, std::string problem, int& argc, char** argv,
                const std::function<int(std::shared_ptr<Transport>)>& body) {
   const int expected = options.ranks;
@@ -215,6 +218,7 @@ int launch_mpi(const LaunchOptions& options, std::string problem, int& argc, cha
   try {
     hdf5::open_library();  // before MPI: see there
     world = mpi_world(&argc, &argv);
+    if (refuses_copies(*world)) return 2;
     if (problem.empty() && expected != 0 && expected != world->size())
       problem =
           fmt::format("[launch] --ranks {0} was asked for, but mpiexec started {1}: use mpiexec -n {0}", expected, world->size());
@@ -272,12 +276,7 @@ Cores cores_of_thread() {
 
 }  // namespace
 
-bool first_of_launch() {
-  bool first = true;
-  for (const char* name : {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"})
-    if (const auto value = environment(name)) first = *value == "0";
-  return first;
-}
+bool first_of_launch() { return launcher_of_environment().rank == 0; }
 
 std::string output_problem() {
   // Of ranks that are threads only the first is told why: what could not be written is gone.
@@ -330,7 +329,7 @@ LaunchOptions take_launch_options(int& argc, char** argv) {
 }
 
 LaunchOptions resolve_launch_options(LaunchOptions options) {
-  const int processes = processes_of_launcher();
+  const int processes = launcher_of_environment().processes;
   if (options.transport.empty()) options.transport = processes > 0 || (mpi_available() && options.ranks == 0) ? "mpi" : "threads";
   if (options.transport == "mpi") {
     require(mpi_available(),
@@ -340,8 +339,8 @@ LaunchOptions resolve_launch_options(LaunchOptions options) {
             options.ranks);
   } else {
     require(processes <= 1,
-            "[launch] --transport threads makes its ranks itself, but mpiexec started {} processes: leave out one of the two",
-            processes);
+            "[launch] --transport threads makes its ranks itself, but {} started {} processes: leave out one of the two",
+            launcher_of_environment().name, processes);
     if (options.ranks == 0) options.ranks = 1;
   }
   if (options.device.empty()) options.device = "cpu";
@@ -394,7 +393,7 @@ int launch(int& argc, char** argv, const std::function<int(std::shared_ptr<Trans
       if (first_of_launch()) print_error(0, 1, warning.c_str());
   } catch (const std::exception& error) {
     // A process that ends before MPI has begun leaves the others waiting for it.
-    if (!mpi_available() || processes_of_launcher() <= 1) return print_launch_error(error.what());
+    if (!mpi_available() || launcher_of_environment().processes <= 1) return print_launch_error(error.what());
     problem = error.what();
   }
   if (problem.empty() && options.transport == "threads") return launch_threads(options, body);

@@ -48,8 +48,9 @@ std::string output_problem();
 // process's exit code: what body returned (threads: the first that is not 0). Launch options are taken out of argc and argv
 // first. An exception that leaves body on one rank is printed to standard error as `[rank r of P] message` (without the prefix if
 // P = 1), ends the whole job and makes the exit code 1 on every rank. A process whose standard output could not be written says
-// so and returns 1 instead of 0. Bad launch options, and options or MPIGRAD_* variables that differ between processes and must
-// not (comm/transport/environment.h): one line, exit code 2 on every rank.
+// so and returns 1 instead of 0. Bad launch options, options or MPIGRAD_* variables that differ between processes and must not
+// (comm/transport/environment.h), and a launcher that MPI does not know, so that each of its processes would be a run of its own
+// (comm/transport/launcher.h): one line, exit code 2 on every rank.
 int launch(int& argc, char** argv, const std::function<int(std::shared_ptr<Transport>)>& body);
 
 }  // namespace mpigrad

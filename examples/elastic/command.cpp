@@ -10,6 +10,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "comm/transport/launcher.h"
 #include "examples/tool/together.h"
 
 namespace mpigrad::elastic {
@@ -48,11 +49,10 @@ void require_program(const std::string& name) {
 }
 
 bool leave_launcher(const std::string& program) {
-  for (const auto* name : {"PMI_", "PMIX_", "OMPI_COMM_WORLD_"}) {
-    const char *size = std::getenv(fmt::format("{}SIZE", name).c_str()), *rank = std::getenv(fmt::format("{}RANK", name).c_str());
-    if (!size || std::atoi(size) < 2) continue;
-    if (rank && std::atoi(rank) > 0) return false;
-    throw UsageError(fmt::format("{} is one process, which starts ranks itself: without mpiexec, or with -n 1", program));
+  if (const auto launcher = launcher_of_environment(); launcher.processes > 1) {
+    if (launcher.rank > 0) return false;
+    throw UsageError(fmt::format("{} is one process, which starts ranks itself, and {} started {}: without it, or with -n 1",
+                                 program, launcher.name, launcher.processes));
   }
   std::vector<std::string> names;
   for (char** entry = environ; *entry; ++entry) {

@@ -357,6 +357,7 @@ int run(int argc, char** argv) {
   add_options(app, o);
   if (const int code = tool::parse(app, argc, argv); code >= 0) return code;
   return tool::finish(app, [&] {
+    if (!leave_launcher("elastic")) return 2;
     complete(o);
     for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) {
       struct sigaction action {};

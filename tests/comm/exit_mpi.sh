@@ -46,6 +46,32 @@ judge 'exit_mpi, a way of waiting that there is not' told 2 1 "MPIGRAD_MPI_WAITS
 with_setting MPIGRAD_DEVICE=none
 judge 'exit_mpi, a device that one rank refuses' told 2 1 '^\[rank 1 of 2\] \[launch\] MPIGRAD_DEVICE is cpu or cuda'
 
+# ---- launchers that MPI does not know: every process is a world of its own. Their variables, as Slurm 22.05 and Open MPI 4.1 set them.
+slurm='SLURM_JOB_ID=5 SLURM_STEP_ID=0 SLURM_NTASKS=2 SLURM_STEP_NUM_TASKS=2'
+started() { # started VARIABLES ARGUMENTS: one of the processes
+  # shellcheck disable=SC2086  # several variables
+  run env $1 "$program" late $2
+}
+for launcher in "srun:$slurm SLURM_PROCID" "srun --mpi=pmix:$slurm PMIX_NAMESPACE=slurm.pmix.5.0 SLURM_PROCID=1 PMIX_RANK" \
+  'mpirun of Open MPI:OMPI_COMM_WORLD_SIZE=2 PMIX_RANK=0 PMIX_NAMESPACE=71 OMPI_COMM_WORLD_RANK'; do
+  started "${launcher#*:}=0" ''
+  judge "exit_mpi, ${launcher%%:*}" told 2 1 "^\[launch\] ${launcher%%:*} started 2 processes, but .* finds 1 rank in each.* -n 2"
+done
+started "$slurm SLURM_PROCID=0" '--transport threads --ranks 2'
+judge 'exit_mpi, srun and ranks that are threads' told 2 1 '^\[launch\] srun started 2 processes'
+started "$slurm SLURM_PROCID=1" ''
+judge 'exit_mpi, the second process of srun: the first has said it' told 2 0 .
+# And those that are none: one process; what is typed in a terminal that srun has opened; the launcher of MPI in a job of Slurm, whose own
+# processes are a step of as many as there are nodes.
+for variables in "$slurm SLURM_STEP_NUM_TASKS=1" 'SLURM_JOB_ID=5 SLURM_NTASKS=2 SLURM_PROCID=0' "$slurm SLURM_PROCID=0 SLURM_TASK_PID=1 SLURM_PTY_PORT=9" \
+  'OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0' "$slurm SLURM_NTASKS=1 SLURM_STEP_NUM_TASKS=1 PMIX_NAMESPACE=slurm.pmix.5.0 PMIX_RANK=0"; do
+  started "$variables" ''
+  judge "exit_mpi, $variables" told 0 0 .
+done
+# shellcheck disable=SC2086  # several variables, and MPIEXEC may hold options
+run env $slurm SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=1 $MPIEXEC -n 2 "$program" late
+judge "exit_mpi, MPI's launcher in a step of Slurm" told 0 0 .
+
 if [ -n "${MPIGRAD_TEST_ALL:-}" ]; then
   left() { [ "$status" -eq 5 ] && grep -q 'kept until the end' "$work/out" "$work/err" && grep -q 'leaving it with exit code 5' "$work/out" "$work/err"; }
   ranks 2 "$program" stuck

@@ -44,6 +44,8 @@ run "$elastic" --hosts localhost --ranks-per-host 1 --launcher 'env {rank}' -- t
 judge 'a template with another name' refuses_with_2 'has no {rank}'
 run "$elastic" --hosts localhost --ranks-per-host 1 --launcher '/no/such/launcher' -- true --out x
 judge 'a launcher that is not there' said 1 '/no/such/launcher cannot be started'
+run env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 "$elastic" --hosts localhost --ranks-per-host 1 --launcher 'sh -c' -- 'exit 0' --out "$work/x"
+judge 'two of it' refuses_with_2 '^elastic: elastic is one process, which starts ranks itself, and srun started 2'
 
 # ---- exit codes; the launcher is a shell, the ranks are one
 shell() {

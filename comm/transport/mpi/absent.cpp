@@ -1,11 +1,14 @@
 // Built without MPI.
 
+#include "comm/transport/launcher.h"
 #include "comm/transport/transport.h"
 #include "framework/error.h"
 
 namespace mpigrad {
 
 bool mpi_available() { return false; }
+
+std::string_view mpi_library() { return {}; }
 
 std::shared_ptr<Transport> mpi_world(int*, char***) {
   fail(

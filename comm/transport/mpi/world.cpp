@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "comm/transport/launcher.h"
 #include "comm/transport/mpi/call.h"
 #include "comm/transport/mpi/mpi_comm.h"
 
@@ -73,6 +74,16 @@ void finalize_at_exit(int status, void*) {
 }  // namespace mpi
 
 bool mpi_available() { return true; }
+
+std::string_view mpi_library() {
+#if defined(MPICH_VERSION)
+  return "MPICH";
+#elif defined(OPEN_MPI)
+  return "Open MPI";
+#else
+  return {};
+#endif
+}
 
 std::shared_ptr<Transport> mpi_world(int* argc, char*** argv) {
   int initialized = 0;
