@@ -210,6 +210,7 @@ int train(const Communicator& world, TrainOptions o) {
                              {"precision", trainer::precision_of(o)}};
   if (!o.resume.empty()) objective.publish();
   const auto steps = loader->steps();
+  out.lock(world, trainer::patience_of(o));
   const auto began = trainer::start_from_files(o, world, *net, *optimizer, nullptr, loss_scale.get(), steps, notes,
                                                {"program", "loss", "optimizer", "samples", "training samples"});
   const auto first_epoch = began.epoch;

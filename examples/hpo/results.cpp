@@ -1,7 +1,6 @@
 #include "examples/hpo/results.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -68,10 +67,6 @@ std::string line_of(const std::vector<std::string>& cells) {
 Results::Results(const std::filesystem::path& path, const std::vector<std::string>& parameters) : path_(path) {
   file_ = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   require(file_ >= 0, "[hpo] {} cannot be written: {}", path.string(), std::strerror(errno));
-  // File systems that know no locks let two searches into one folder; that is the user's to see.
-  const bool taken = flock(file_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  if (taken) close(file_);
-  require(!taken, "[hpo] another search has {} open", path.string());
   try {
     std::ifstream stream(path, std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(stream), {}};
@@ -111,14 +106,6 @@ Results::Results(const std::filesystem::path& path, const std::vector<std::strin
     close(file_);
     throw;
   }
-}
-
-bool Results::in_use(const std::filesystem::path& path) {
-  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (file < 0) return false;
-  const bool taken = flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  close(file);
-  return taken;
 }
 
 Results::~Results() { close(file_); }

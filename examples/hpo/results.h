@@ -25,10 +25,8 @@ struct Result {
 class Results {
  public:
   // Makes the file, or reads what is there. A last line without its end, of a process that was killed, is taken out. Error: it
-  // is of other parameters, cannot be read or written; another process has it open.
+  // is of other parameters, cannot be read or written.
   Results(const std::filesystem::path& path, const std::vector<std::string>& parameters);
-  // Whether another process has it open.
-  static bool in_use(const std::filesystem::path& path);
   ~Results();
   Results(const Results&) = delete;
   Results& operator=(const Results&) = delete;

@@ -80,13 +80,19 @@ void Search::claim_folder() {
   const auto& out = options_.out;
   std::error_code none;
   const auto mine = identity(space_, plan_, options_.strategy);
-  const bool ours = std::filesystem::exists(out / search_file, none);
   if (std::filesystem::exists(out, none) && !std::filesystem::is_directory(out, none))
     throw UsageError(fmt::format("{} is no folder", out.string()));
-  if (!ours && std::filesystem::exists(out, none) && !std::filesystem::is_empty(out, none))
-    throw UsageError(fmt::format("{} has files, and they are of no search", out.string()));
+  const auto require_ours = [&] {
+    const bool ours = std::filesystem::exists(out / search_file, none);
+    if (!ours && tool::has_files(out)) throw UsageError(fmt::format("{} has files, and they are of no search", out.string()));
+    return ours;
+  };
+  require_ours();
+  std::filesystem::create_directories(out, none);
+  require(std::filesystem::is_directory(out), "[hpo] the folder {} cannot be made: {}", out.string(), none.message());
+  lock_ = std::make_unique<tool::FolderLock>(out);
+  const bool ours = require_ours();
   if (ours && options_.overwrite) {
-    if (Results::in_use(out / results_file)) throw UsageError(fmt::format("another search is under way in {}", out.string()));
     for (const auto& file : own_files) std::filesystem::remove_all(out / file);
   } else if (ours) {
     std::ifstream stream(out / search_file);

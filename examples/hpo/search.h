@@ -12,6 +12,7 @@
 #include "examples/hpo/command.h"
 #include "examples/hpo/farm.h"
 #include "examples/hpo/results.h"
+#include "examples/tool/folder_lock.h"
 
 namespace mpigrad::hpo {
 
@@ -35,7 +36,7 @@ struct SearchOptions {
 
 class Search {
  public:
-  // Looks at the folder and makes it. UsageError: it has something else in it.
+  // Looks at the folder, makes it and locks it. UsageError: it has something else in it, another search is at work there.
   Search(const Space& space, const Plan& plan, const Places& places, const SearchOptions& options);
   // Whether all trials have ended; else a signal came (farm.h).
   bool run(const std::function<int()>& asked);
@@ -65,6 +66,7 @@ class Search {
   Plan plan_;
   Places places_;
   SearchOptions options_;
+  std::unique_ptr<tool::FolderLock> lock_;
   std::unique_ptr<Results> results_;
   Schedule schedule_;
   std::vector<Task> under_way_{};  // by id

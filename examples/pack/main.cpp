@@ -13,7 +13,9 @@
 #include <nlohmann/json.hpp>
 
 #include <chrono>
+#include <filesystem>
 
+#include "examples/tool/folder_lock.h"
 #include "examples/trainer/run.h"
 #include "examples/trainer/samples.h"
 #include "models/data/data.h"
@@ -75,6 +77,8 @@ void pack(const Options& o) {
     before = done;
   };
   const data::PackOptions options{.samples_per_file = o.samples_per_file, .groups = groups_of(o, *source), .progress = show};
+  const auto out = std::filesystem::absolute(o.out);
+  const tool::FolderLock lock(out.parent_path(), {.of = out.filename()});
   data::pack(*source, o.out, options);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (!o.json) {

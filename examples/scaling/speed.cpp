@@ -13,6 +13,7 @@
 #include "examples/scaling/commands.h"
 #include "examples/scaling/speed_runs.h"
 #include "examples/tool/command_line.h"
+#include "examples/tool/folder_lock.h"
 #include "examples/trainer/options.h"
 #include "framework/joined.h"
 
@@ -135,6 +136,10 @@ int speed(const SpeedOptions& options) {
   if (here) study.cores_here = cores_here();
   const auto result = fs::path(o.out) / fmt::format("{}.json", file_of(study));
   if (!o.overwrite && fs::exists(result)) throw UsageError(fmt::format("{} exists; --overwrite replaces it", result.string()));
+  std::error_code error;
+  fs::create_directories(o.out, error);
+  require(fs::is_directory(o.out), "[scaling] the folder {} cannot be made: {}", o.out, error.message());
+  const tool::FolderLock lock(o.out);
   const int signal = measure(study, o, o.launcher);
   tell(study, o);
   if (signal != 0) return 128 + signal;

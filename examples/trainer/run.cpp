@@ -2,13 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <random>
 #include <utility>
@@ -23,40 +18,6 @@
 #include "ops/gpu_settings.h"
 
 namespace mpigrad::trainer {
-
-Outputs::Outputs(const Communicator& world, const std::filesystem::path& folder, const std::vector<std::string>& files,
-                 bool overwrite)
-    : folder_(folder) {
-  trainer::together(world, [&] {
-    if (world.rank() != 0) return;
-    std::error_code error;
-    for (const auto& file : files)
-      require(overwrite || !std::filesystem::exists(folder / file, error), "[out] {} exists; --overwrite replaces it",
-              (folder / file).string());
-  });
-}
-
-void Outputs::create(const Communicator& world) const {
-  trainer::together(world, [&] {
-    if (world.rank() != 0) return;
-    std::error_code error;
-    std::filesystem::create_directories(folder_, error);
-    require(std::filesystem::is_directory(folder_), "[out] the folder {} cannot be made: {}", folder_.string(), error.message());
-    // Asked now and not after an epoch; only trying tells, permissions are not all there is.
-    auto name = (folder_ / ".mpigrad-XXXXXX").string();
-    const int file = mkstemp(name.data());
-    const int reason = errno;
-    require(file >= 0, "[out] the folder {} cannot be written: {}", folder_.string(), std::strerror(reason));
-    close(file);
-    std::filesystem::remove(name, error);
-  });
-}
-
-std::vector<std::string> Outputs::written(std::vector<std::string> files) const {
-  std::error_code error;
-  std::erase_if(files, [&](const auto& file) { return !std::filesystem::exists(folder_ / file, error); });
-  return files;
-}
 
 std::string fingerprint(const std::vector<std::string>& names) { return fmt::format("{:016x}", tool::fingerprint(names)); }
 

@@ -10,6 +10,7 @@
 
 #include "comm/communicator.h"
 #include "examples/trainer/options.h"
+#include "examples/trainer/outputs.h"
 #include "models/data/source.h"
 #include "models/nn/describe.h"
 #include "models/train/checkpoint/checkpoint.h"
@@ -18,21 +19,6 @@
 namespace mpigrad::trainer {
 
 inline void together(const Communicator& world, const std::function<void()>& f) { tool::together(world.transport(), f); }
-
-// Output files of a run, in one folder.
-class Outputs {
- public:
-  // Rank 0 looks whether any of the files exists already.
-  Outputs(const Communicator& world, const std::filesystem::path& folder, const std::vector<std::string>& files, bool overwrite);
-  // Makes the folder, when everything else is known to be right, and finds out whether files can be made in it.
-  void create(const Communicator& world) const;
-  // Those of the files that are there.
-  std::vector<std::string> written(std::vector<std::string> files) const;
-  std::filesystem::path operator/(const std::string& file) const { return folder_ / file; }
-
- private:
-  std::filesystem::path folder_;
-};
 
 // What a checkpoint says about the run that wrote it.
 using Notes = std::map<std::string, std::string>;
@@ -67,6 +53,8 @@ std::string name_training(const Options& options, const Communicator& world);
 std::filesystem::path training_name_file(const Options& options);
 // Whether a run may replace the files of the one before: as --overwrite says, or because it goes on with that.
 bool replaces(const Options& options);
+// Seconds in which a run that is just ending may leave --out: what goes on with a run comes right after it was killed.
+inline double patience_of(const Options& options) { return options.resume.empty() ? 0 : 5; }
 // Weights or a checkpoint to start from, if asked for. Of a folder the newest one that is whole; why others are skipped is said.
 // Refuses a checkpoint if one of the notes named in `decisive` differs from that of this run, in that order, and warns where
 // others do, and one with averaged weights where `averages` is null, or without them where it is not. One with all epochs behind

@@ -160,9 +160,10 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   const auto steps = optimizer_steps(s.loader, o.accumulate);
   auto notes = s.notes;
   if (averages) notes[averages_note] = fmt::format("decay {}", o.average_weights);
+  const bool silent = o.communication == "none";
+  if (!silent) out.lock(world, patience_of(o));
   const auto began = start_from_files(o, world, s.net, *optimizer, averages.get(), loss_scale.get(), steps, notes, s.decisive);
   const auto first_epoch = began.epoch;
-  const bool silent = o.communication == "none";
   if (!silent) out.create(world);
   if (first && !o.json)
     fmt::print("{}\n{} parameters, grid {}, {} steps of {} samples per epoch\n", s.headline, s.net.parameters().elements(),

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <optional>
 
+#include "examples/tool/folder_lock.h"
 #include "examples/universe/commands.h"
 
 namespace mpigrad::universe {
@@ -14,8 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Before any work, so that nothing is half done: rank 0 looks for all of them, the others wait.
-void prepare_outputs(const GenerateOptions& options) {
+void require_new(const GenerateOptions& options) {
   std::error_code error;
   std::int64_t existing = 0;
   std::string example;
@@ -26,8 +27,16 @@ void prepare_outputs(const GenerateOptions& options) {
   require(existing == 0 || options.overwrite,
           "[generate] {} of the {} files exist already in {} ({}{}); --overwrite replaces them", existing, options.universes,
           options.out, example, existing > 1 ? ", ..." : "");
+}
+
+// Before any work, so that nothing is half done: rank 0 looks for all of them, the others wait.
+void prepare_outputs(const GenerateOptions& options, std::optional<tool::FolderLock>& lock) {
+  require_new(options);
+  std::error_code error;
   fs::create_directories(options.out, error);
   require(fs::is_directory(options.out), "[generate] the folder {} cannot be made: {}", options.out, error.message());
+  lock.emplace(options.out);
+  require_new(options);  // another program may have written them until now
 }
 
 nlohmann::ordered_json summary(const GenerateOptions& options, const std::vector<std::int64_t>& largest, double seconds) {
@@ -63,8 +72,9 @@ int generate(const std::shared_ptr<Transport>& transport, GenerateOptions option
   auto& simulation = options.simulation;
   simulation.spectrum = spectrum_of(options.power);
   const int rank = transport->rank(), ranks = transport->size();
+  std::optional<tool::FolderLock> lock;
   tool::together(*transport, [&] {
-    if (rank == 0) prepare_outputs(options);
+    if (rank == 0) prepare_outputs(options, lock);
   });
 
   const bool spread = options.spread && ranks > 1;

@@ -166,7 +166,7 @@ judge 'a folder that is not its own' refuses_arguments 'has files, and they are 
 timeout -k 5 60 "$hpo" --cores 2 --space long.toml --out open --quiet >other.out 2>&1 &
 wait_for open/results.csv 1
 run "$hpo" --cores 2 --space long.toml --out open
-judge 'two at once' refuses 'another search has'
+judge 'two at once' refuses_arguments 'another process is at work in open: process [0-9]* on '
 kill $!
 wait $!
 

@@ -1,14 +1,12 @@
-// Quantiles of measurements, and folders that one process at a time has.
+// Quantiles of measurements.
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "examples/tool/folder_lock.h"
 #include "examples/tool/quantile.h"
 #include "framework/error.h"
-#include "tests/support/files.h"
 
 namespace mpigrad::tool {
 namespace {
@@ -32,16 +30,6 @@ TEST_CASE("quantiles of values of which some are infinite") {
   CHECK(median({1, infinity}) == infinity);
   CHECK(median({2, 1, infinity}) == 2);
   CHECK(quantile({1, 2, infinity}, 0.25) == doctest::Approx(1.5));
-}
-
-TEST_CASE("one lock of a folder at a time") {
-  const testing::Folder folder;
-  {
-    const FolderLock lock(folder.path);
-    CHECK_THROWS_WITH_AS(FolderLock(folder.path), doctest::Contains("another process is at work in"), Error);
-  }
-  const FolderLock again(folder.path);
-  CHECK_THROWS_AS(FolderLock(folder.path / "none"), Error);
 }
 
 }  // namespace
