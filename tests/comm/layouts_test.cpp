@@ -120,6 +120,10 @@ TEST_CASE("redistribution: what is wrong is refused by name") {
     const auto share = with_share(same, 1), other_share = with_share(same_layout(again, {4}), 2);
     expect("[redistribute] the tensor and the target need layouts", [&] { redistribute(ones({4}), same); });
     expect("[redistribute] the tensor and the target need layouts", [&] { redistribute(filled(same), nullptr); });
+    for (const auto& make : {&same_layout, &activation_layout, &input_layout})
+      expect("[layout] a layout needs a process grid", [&] { make(nullptr, {1, 4, 4, 4, 1}); });
+    expect("[layout] a layout needs a process grid", [&] { split_layout(nullptr, {4}, {}); });
+    expect("[layout] only a layout has cuts", [&] { with_cuts(nullptr, 0, {0, 4}); });
     expect("[redistribute] global shapes differ", [&] { redistribute(filled(same), same_layout(grid, {5})); });
     expect("[redistribute] only once() makes a share", [&] { redistribute(filled(same), share); });
     expect("[redistribute] only once() makes a share", [&] { redistribute(filled(split), share); });
