@@ -77,6 +77,9 @@ Handle access_within_folder(hid_t kind, std::string& refused);
 void require_within_folder(hid_t dataset, const std::string& name);
 bool is_within_folder(hid_t dataset, const std::string& name);
 
+// For a dataset that cannot be read. Error: a filter of its chunks that this HDF5 does not have, by name and number.
+void require_filters(hid_t dataset, const std::filesystem::path& path, const std::string& name);
+
 // A file access list for all ranks of an "mpi" transport: parallel.cpp, or absent_parallel.cpp where HDF5 is built without MPI.
 Handle parallel_access(const Transport& transport);
 

@@ -287,7 +287,12 @@ void Hdf5Reader::State::read(const std::string& name, std::span<const std::int64
   const auto status = H5Dread(dataset, hdf5::native_type(type), memory, space, transfer, out);
   require(!out_of_range, "[hdf5] {}: dataset '{}' ({}) holds a value that does not fit {}", path.string(), name, stored.stored,
           name_of(type));
-  check(status, path, fmt::format("dataset '{}' cannot be read", name));
+  try {
+    check(status, path, fmt::format("dataset '{}' cannot be read", name));
+  } catch (const Error&) {
+    hdf5::require_filters(dataset, path, name);
+    throw;
+  }
   // HDF5 takes what is behind a file's end for zeros.
   const auto now = size_of_open(file);
   require(now >= bytes, "[hdf5] {}: the file has become shorter since it was opened: {} bytes instead of {}", path.string(), now,

@@ -53,6 +53,22 @@ void write_claim(const std::filesystem::path& path, const std::string& dataset, 
   });
 }
 
+void write_filtered(const std::filesystem::path& path, const std::string& dataset, const std::vector<std::uint64_t>& extents,
+                    const char* filter) {
+  constexpr H5Z_filter_t number = 40001;  // of those that belong to nobody
+  const auto same = [](unsigned, std::size_t, const unsigned*, std::size_t bytes, std::size_t*, void**) { return bytes; };
+  in_file(path, [&](hid_t file) {
+    const H5Z_class2_t known{H5Z_CLASS_T_VERS, number, 1, 1, filter, nullptr, nullptr, same};
+    require(H5Zregister(&known) >= 0, "[test] the filter {} cannot be registered", filter);
+    make_dataset(file, dataset, extents, true, [&](hid_t creation, hid_t) {
+      const std::vector<hsize_t> chunk(extents.size(), 1);
+      H5Pset_chunk(creation, static_cast<int>(chunk.size()), chunk.data());
+      H5Pset_filter(creation, number, H5Z_FLAG_MANDATORY, 0, nullptr);
+    });
+    require(H5Fflush(file, H5F_SCOPE_LOCAL) >= 0 && H5Zunregister(number) >= 0, "[test] {} cannot be written", path.string());
+  });
+}
+
 void write_external_storage(const std::filesystem::path& path, const std::string& dataset, const std::string& elements,
                             std::uint64_t count) {
   in_file(path, [&](hid_t file) {

@@ -11,6 +11,9 @@ namespace mpigrad::testing {
 // A chunked dataset of bytes that claims these extents; with `written`, its first cell is 7.
 void write_claim(const std::filesystem::path& path, const std::string& dataset, const std::vector<std::uint64_t>& extents,
                  bool written);
+// A dataset of bytes in chunks that only a filter of this name, which no library has, can unpack.
+void write_filtered(const std::filesystem::path& path, const std::string& dataset, const std::vector<std::uint64_t>& extents,
+                    const char* filter);
 // A dataset of `count` bytes that are in the file `elements`.
 void write_external_storage(const std::filesystem::path& path, const std::string& dataset, const std::string& elements,
                             std::uint64_t count);
