@@ -10,21 +10,23 @@ int infer(const Communicator& world, const InferOptions& o) {
   Results results;
   data::SourcePtr source;
   const std::vector<std::string> files{predictions_file, picture_file, summary_file};
-  const auto prepare = [&](const CheckpointInfo& info) {
-    const auto recipe = recipe_of(o.weights, info);
+  Recipe recipe;
+  const auto open = [&](const CheckpointInfo& info) {
+    recipe = recipe_of(o.weights, info);
     results.classes = recipe.classes, results.names = recipe.class_names;
     source = o.scored ? open_scored(o, recipe) : open_unknown(o, recipe);
-    trainer::Subject subject{.net = std::make_unique<Network>(network_options(recipe)),
-                             .source = source,
-                             .part = trainer::part_of(o, info, *source, split_notes)};
-    subject.headline = fmt::format("{} volumes of {} x {}{}; {} classes", subject.part.samples.size(), source->extents(),
-                                   source->channels(), subject.part.remark(), recipe.classes);
+    return source;
+  };
+  const auto prepare = [&](const trainer::Part& part) {
+    trainer::Subject subject{.net = std::make_unique<Network>(network_options(recipe))};
+    subject.headline = fmt::format("{} volumes of {} x {}{}; {} classes", part.samples.size(), source->extents(),
+                                   source->channels(), part.remark(), recipe.classes);
     if (!o.scored) return subject;
     const auto all = count_classes(*source);
     require(static_cast<std::int64_t>(all.size()) <= recipe.classes, "[classify] {} has the classes 0 to {}, {} only {}", o.data,
             all.size() - 1, o.weights, recipe.classes);
     std::vector<std::int64_t> counts(static_cast<std::size_t>(recipe.classes));
-    for (const auto sample : subject.part.samples) ++counts[static_cast<std::size_t>(source->targets(sample).front())];
+    for (const auto sample : part.samples) ++counts[static_cast<std::size_t>(source->targets(sample).front())];
     results.majority = majority_of(counts);
     subject.headline += fmt::format(", always the most frequent one is right in {:.1f} %", 100 * results.majority);
     return subject;
@@ -36,7 +38,9 @@ int infer(const Communicator& world, const InferOptions& o) {
     run["classes"] = results.classes;
     report(o, out, results, *source, std::move(run), files, text);
   };
-  return trainer::infer(world, o, {.program = "classify", .files = files, .prepare = prepare, .report = finish});
+  return trainer::infer(
+      world, o,
+      {.program = "classify", .files = files, .notes = split_notes, .open = open, .prepare = prepare, .report = finish});
 }
 
 }  // namespace mpigrad::classify

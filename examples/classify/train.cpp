@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "examples/classify/classify.h"
+#include "examples/trainer/data_check.h"
 #include "examples/trainer/samples.h"
 #include "examples/trainer/supervised.h"
 #include "ops/loss.h"
@@ -53,11 +54,13 @@ int train(const Communicator& world, const TrainOptions& o) {
             o.batch);
   });
   const auto &training = sets.training, &validation = sets.validation;
-  trainer::together(world, [&] {
-    training->check(world.rank(), world.size());
-    if (sets.all == 0) validation->check(world.rank(), world.size());
-  });
   for (const auto& each : {training, validation}) trainer::require_same_data(world, *each);
+  const data::ContentsOptions reading{.dtype = trainer::dtype_of(o)};
+  auto contents = trainer::read_data(world, *training, trainer::all_samples(*training), reading);
+  const auto kept = trainer::read_data(world, *validation, trainer::all_samples(*validation), reading);
+  auto notes = notes_of(o, sets, recipe);
+  trainer::add_contents(notes, o.source.data, contents, &kept);
+  contents += kept;
   Results results;
   results.classes = recipe.classes, results.names = recipe.class_names;
   results.majority = majority_of(count_classes(*validation));
@@ -67,12 +70,11 @@ int train(const Communicator& world, const TrainOptions& o) {
        .net = *net,
        .loader = *train_set,
        .loss = [](const Tensor& logits, const Tensor& labels) { return cross_entropy(logits, labels); },
-       .notes = notes_of(o, sets, recipe),
-       .decisive = {"program", "optimizer", "groups", "samples", recipe_note, split_notes.samples, split_notes.fraction,
-                    split_notes.seed, split_notes.kept},
+       .notes = notes,
+       .decisive = {"program", "optimizer", "groups", recipe_note, split_notes.fraction, split_notes.seed},
        .headline = fmt::format(
-           "{} volumes of {} for training, {} for validation, {} classes; always the most frequent one is right in {:.1f} %",
-           training->size(), training->extents(), validation->size(), recipe.classes, 100 * results.majority),
+           "{} volumes of {} for training, {} for validation, {} classes; always the most frequent one is right in {:.1f} %; {}",
+           training->size(), training->extents(), validation->size(), recipe.classes, 100 * results.majority, contents.remark()),
        .values = {"validation_loss", "accuracy", "auc"},
        .evaluate =
            [&] {

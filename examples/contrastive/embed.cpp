@@ -8,6 +8,7 @@
 #include "examples/contrastive/encode.h"
 #include "examples/contrastive/npy.h"
 #include "examples/contrastive/samples.h"
+#include "examples/trainer/data_check.h"
 #include "examples/trainer/run.h"
 #include "framework/joined.h"
 #include "models/train/progress.h"
@@ -54,6 +55,7 @@ int embed(const Communicator& world, const EmbedOptions& o) {
   });
   trainer::require_same_data(world, *source);
   const trainer::Outputs out(world, o.out, files, o.overwrite);
+  if (is_floating(source->type())) trainer::check_data(world, *source, samples, {});
   out.create(world);
   const auto z = encode(*loaded.net, source, samples, world,
                         {.grid = make_grid(world, extents),
@@ -62,6 +64,7 @@ int embed(const Communicator& world, const EmbedOptions& o) {
                          .projected = o.projected,
                          .recipe = plain_recipe(source->extents(), loaded.config.extents)})[0];
   trainer::together(world, [&] {
+    require_finite_embeddings(z, *source, samples);
     if (world.rank() != 0) return;
     write_npy(out / files[0], z);
     write_npy(out / files[1], integers(samples));

@@ -1,11 +1,14 @@
 #include "examples/contrastive/encode.h"
 
+#include <cmath>
+
 #include "comm/hdf5/hdf5_file.h"
 #include "comm/spatial/redistribute.h"
 #include "examples/contrastive/objective.h"
 #include "examples/trainer/run.h"
 #include "ops/device.h"
 #include "ops/elementwise.h"
+#include "ops/reduce.h"
 #include "ops/views.h"
 
 namespace mpigrad::contrast {
@@ -53,6 +56,17 @@ Tensors encode(Network& net, const data::SourcePtr& source, const std::vector<st
 Tensors pixels(const data::SourcePtr& source, const std::vector<std::int64_t>& samples, const Communicator& world,
                const EncodeAttributes& at) {
   return collect(source, samples, world, at, [](const Tensor& x) { return flatten(constant(x)); });
+}
+
+void require_finite_embeddings(const Tensor& z, const data::Source& source, const std::vector<std::int64_t>& samples) {
+  const UseDevice device(DeviceKind::cpu);
+  const Untaped scope;
+  const auto sums = sum(abs(cast(z, DType::float64)), {1}).to_vector();
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    if (!std::isfinite(sums[i]))
+      throw trainer::UsageError(
+          fmt::format("[contrastive] the embedding of {} is not finite, while its values are: the weights cannot be used",
+                      source.name_of_sample(samples[i])));
 }
 
 Tensor part_of(const Tensor& whole, const Communicator& world) {

@@ -26,6 +26,8 @@ Tensors encode(Network& net, const data::SourcePtr& source, const std::vector<st
 // Of each view [samples, D * H * W * C].
 Tensors pixels(const data::SourcePtr& source, const std::vector<std::int64_t>& samples, const Communicator& world,
                const EncodeAttributes& attributes);
+// UsageError: an embedding that is not finite, with the name of its sample.
+void require_finite_embeddings(const Tensor& z, const data::Source& source, const std::vector<std::int64_t>& samples);
 // This rank's rows, for functions that want them dealt over the ranks.
 Tensor part_of(const Tensor& whole, const Communicator& world);
 

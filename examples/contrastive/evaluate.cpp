@@ -9,6 +9,7 @@
 #include "examples/contrastive/encode.h"
 #include "examples/contrastive/evaluation.h"
 #include "examples/contrastive/samples.h"
+#include "examples/trainer/data_check.h"
 #include "examples/trainer/run.h"
 #include "models/contrastive/evaluate/evaluate.h"
 #include "models/train/progress.h"
@@ -173,6 +174,9 @@ int evaluate(const Communicator& world, const EvaluateOptions& o) {
                             .workers = o.source.workers,
                             .projected = o.projected,
                             .seed = o.seed};
+  for (const auto* set : {&train, &test})
+    if (is_floating(set->source->type()) && (set == &test || plan.knn || plan.probe))
+      trainer::check_data(world, *set->source, set->samples, {});
   if (out) out->create(world);
   const auto features = [&](const Set& set, const augment::Recipe& recipe, int views) {
     auto at = encoding;
@@ -188,6 +192,8 @@ int evaluate(const Communicator& world, const EvaluateOptions& o) {
   Untaped scope;
   Results results;
   trainer::together(world, [&] {
+    if (plan.knn || plan.probe) require_finite_embeddings(train.z, *train.source, train.samples);
+    require_finite_embeddings(test.z, *test.source, test.samples);
     if (plan.knn) require_directions(train);
     if (plan.knn || plan.retrieval || plan.few_shot || plan.geometry) require_directions(test);
     results = measure(o, plan, train, test, world);

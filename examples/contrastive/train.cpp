@@ -10,6 +10,7 @@
 #include "examples/contrastive/samples.h"
 #include "examples/contrastive/training.h"
 #include "examples/plot/figure.h"
+#include "examples/trainer/data_check.h"
 #include "examples/trainer/run.h"
 #include "examples/trainer/slices.h"
 #include "examples/trainer/supervised.h"
@@ -197,32 +198,34 @@ int train(const Communicator& world, TrainOptions o) {
   std::vector<std::string> names;
   for (const auto sample : samples.train)
     names.push_back(fmt::format("{} {}", sample, std::filesystem::path(source->name_of_sample(sample)).filename().string()));
-  const trainer::Notes notes{{"program", "contrastive"},
-                             {"network", config.text()},
-                             {"loss", o.loss},
-                             {"optimizer", o.optimizer},
-                             {"samples", std::to_string(samples.train.size())},
-                             {"training samples", trainer::fingerprint(names)},
-                             {"temperature", fmt::format("{}", o.temperature)},
-                             {"views", loader->text()},
-                             {"seed", std::to_string(o.seed)},
-                             {"batch", std::to_string(o.batch)},
-                             {"precision", trainer::precision_of(o)}};
+  const auto contents = trainer::read_data(world, *source, samples.train, {.dtype = trainer::dtype_of(o), .finite = !o.skip_bad});
+  trainer::Notes notes{{"program", "contrastive"},
+                       {"network", config.text()},
+                       {"loss", o.loss},
+                       {"optimizer", o.optimizer},
+                       {"samples", std::to_string(samples.train.size())},
+                       {"training samples", trainer::fingerprint(names)},
+                       {"temperature", fmt::format("{}", o.temperature)},
+                       {"views", loader->text()},
+                       {"seed", std::to_string(o.seed)},
+                       {"batch", std::to_string(o.batch)},
+                       {"precision", trainer::precision_of(o)}};
+  trainer::add_contents(notes, o.data, contents, nullptr);
   if (!o.resume.empty()) objective.publish();
   const auto steps = loader->steps();
   out.lock(world, trainer::patience_of(o));
   const auto began = trainer::start_from_files(o, world, *net, *optimizer, nullptr, loss_scale.get(), steps, notes,
-                                               {"program", "loss", "optimizer", "samples", "training samples"});
+                                               {"program", "loss", "optimizer"});
   const auto first_epoch = began.epoch;
   if (!o.resume.empty()) objective.restore(), objective.withdraw();
   else if (!o.weights.empty()) objective.begin();
   out.create(world);
 
   if (first && !o.json)
-    fmt::print("{} samples of {} for training{}; views of {}: {}\n{} parameters, grid {}, {} steps of {} samples per epoch\n",
+    fmt::print("{} samples of {} for training{}; views of {}: {}\n{} parameters, grid {}, {} steps of {} samples per epoch\n{}\n",
                samples.train.size(), source->extents(),
                samples.test.empty() ? "" : fmt::format(", {} kept for the test", samples.test.size()), config.extents,
-               loader->text(), net->parameters().elements(), trainer::to_string(extents), steps, o.batch);
+               loader->text(), net->parameters().elements(), trainer::to_string(extents), steps, o.batch, contents.remark());
   std::fflush(stdout);
 
   const Monitor monitor(o, *net, source, samples.train, world,

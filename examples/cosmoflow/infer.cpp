@@ -43,8 +43,9 @@ int infer(const Communicator& world, const InferOptions& o) {
   std::optional<Targets> targets;
   std::string variant;
   CosmoFlowOptions network;
+  std::unique_ptr<CosmoFlow> net;
   const std::vector<std::string> files{predictions_file, picture_file, summary_file};
-  const auto prepare = [&](const CheckpointInfo& info) {
+  const auto open_for = [&](const CheckpointInfo& info) {
     targets = targets_of(o.weights, info);
     require(targets || o.scored, "[weights] {} does not say what it predicts: it has no note '{}'; train again to have it",
             o.weights, targets_note);
@@ -59,7 +60,7 @@ int infer(const Communicator& world, const InferOptions& o) {
       targets.reset();
     }
     if (targets) results.offset = targets->offset, results.scale = targets->scale;
-    auto net = std::make_unique<CosmoFlow>(network_of(o.weights, info, results.names.size()));
+    net = std::make_unique<CosmoFlow>(network_of(o.weights, info, results.names.size()));
     variant = trainer::note_of(o.weights, info, "variant"), network = net->options();
     if (const auto channels = info.notes.find("channels"); channels != info.notes.end())
       require(channels->second == std::to_string(source->channels()), "[data] {} has {} channels, {} is of {}", o.data,
@@ -69,12 +70,12 @@ int infer(const Communicator& world, const InferOptions& o) {
         world.rank() == 0 && side != info.notes.end() && side->second != std::to_string(source->extents()[0]))
       fmt::print(stderr, "warning: the volumes of {} are {}, {} was trained on {}^3\n", o.data, source->extents(), o.weights,
                  printable(side->second));
-    trainer::Subject subject{.net = std::move(net),
-                             .source = source,
-                             .part = trainer::part_of(o, info, *source, split_notes),
-                             .transform = data::Transform::log1p};  // also of counts in a format that does not say so
-    subject.headline = fmt::format("{} volumes of {}^3 x {} to {}{}", subject.part.samples.size(), source->extents()[0],
-                                   source->channels(), o.scored ? "evaluate" : "predict", subject.part.remark());
+    return source;
+  };
+  const auto prepare = [&](const trainer::Part& part) {
+    trainer::Subject subject{.net = std::move(net)};
+    subject.headline = fmt::format("{} volumes of {}^3 x {} to {}{}", part.samples.size(), source->extents()[0],
+                                   source->channels(), o.scored ? "evaluate" : "predict", part.remark());
     return subject;
   };
   const auto finish = [&](const trainer::Outputs& out, const Predictions& predictions, nlohmann::ordered_json run,
@@ -87,7 +88,14 @@ int infer(const Communicator& world, const InferOptions& o) {
     if (o.scored) run["test_samples"] = predictions.samples.size();
     report(o, out, results, *source, std::move(run), files, text);
   };
-  return trainer::infer(world, o, {.program = "cosmoflow", .files = files, .prepare = prepare, .report = finish});
+  return trainer::infer(world, o,
+                        {.program = "cosmoflow",
+                         .files = files,
+                         .notes = split_notes,
+                         .transform = data::Transform::log1p,  // also of counts in a format that does not say so
+                         .open = open_for,
+                         .prepare = prepare,
+                         .report = finish});
 }
 
 }  // namespace mpigrad::cosmoflow

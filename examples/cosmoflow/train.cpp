@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "examples/cosmoflow/cosmoflow.h"
+#include "examples/trainer/data_check.h"
 #include "examples/trainer/samples.h"
 #include "examples/trainer/supervised.h"
 #include "ops/loss.h"
@@ -29,7 +30,7 @@ trainer::Notes notes_of(const TrainOptions& o, const CosmoFlow& net, const data:
           {"precision", trainer::precision_of(o)},
           {"side", std::to_string(source.extents()[0])}};
 }
-const std::vector<std::string> decisive_notes{"program", "optimizer", "samples", "test fraction", "seed", "test samples"};
+const std::vector<std::string> decisive_notes{"program", "optimizer", "test fraction", "seed"};
 
 }  // namespace
 
@@ -47,7 +48,6 @@ int train(const Communicator& world, const TrainOptions& o) {
   trainer::together(world, [&] {
     source = open_universes(o, "", true);
     require(has_parameters(*source), "[data] {} has no parameters to learn", o.data);
-    source->check(world.rank(), world.size());
     require(source->size() >= 2, "[data] {} holds one sample; training and test need one each", o.data);
     split = data::split_train_test(source->size(), o.test_fraction, o.seed);
     const auto micro_batch = o.batch / o.accumulate;
@@ -66,6 +66,12 @@ int train(const Communicator& world, const TrainOptions& o) {
             o.batch);
   });
   trainer::require_same_data(world, *source);
+  const data::ContentsOptions reading{.dtype = trainer::dtype_of(o)};
+  auto contents = trainer::read_data(world, *source, split.train, reading);
+  const auto kept = trainer::read_data(world, *source, split.test, reading);
+  auto notes = notes_of(o, *net, *source, split);
+  trainer::add_contents(notes, o.data, contents, &kept);
+  contents += kept;
   const auto targets = targets_of(world, *source, split.train);
   Results results;
   results.names = targets.names, results.offset = targets.offset, results.scale = targets.scale;
@@ -74,11 +80,11 @@ int train(const Communicator& world, const TrainOptions& o) {
                          .net = *net,
                          .loader = *train_set,
                          .loss = [](const Tensor& prediction, const Tensor& target) { return mse(prediction, target); },
-                         .notes = notes_of(o, *net, *source, split),
+                         .notes = notes,
                          .decisive = decisive_notes,
                          .more_notes = {{targets_note, to_note(targets)}, {"channels", std::to_string(source->channels())}},
-                         .headline = fmt::format("{} volumes of {}^3 x {} for training, {} for the test", split.train.size(),
-                                                 source->extents()[0], source->channels(), split.test.size()),
+                         .headline = fmt::format("{} volumes of {}^3 x {} for training, {} for the test; {}", split.train.size(),
+                                                 source->extents()[0], source->channels(), split.test.size(), contents.remark()),
                          .values = {"test_loss"},
                          .evaluate =
                              [&] {

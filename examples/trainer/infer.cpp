@@ -94,7 +94,8 @@ const std::string& note_of(const std::string& weights, const CheckpointInfo& inf
   return found->second;
 }
 
-std::optional<data::Split> split_of(const CheckpointInfo& info, const data::Source& source, const SplitNotes& notes) {
+std::optional<data::Split> split_of(const Communicator& world, const std::string& weights, const CheckpointInfo& info,
+                                    const data::Source& source, const SplitNotes& notes, const data::ContentsOptions& reading) {
   const auto note = [&](const char* name) {
     const auto found = info.notes.find(name);
     return found == info.notes.end() ? std::string() : found->second;
@@ -103,17 +104,33 @@ std::optional<data::Split> split_of(const CheckpointInfo& info, const data::Sour
   if (note(notes.samples) != std::to_string(source.size()) || source.size() < 2 || !(fraction > 0 && fraction < 1))
     return std::nullopt;
   auto split = data::split_train_test(source.size(), fraction, std::strtoull(note(notes.seed).c_str(), nullptr, 10));
+  if (const auto contents = note(kept_contents_note); !contents.empty()) {
+    if (!is_of_values(contents, read_data(world, source, split.test, reading))) return std::nullopt;
+    return split;
+  }
   if (fingerprint(source, split.test) != note(notes.kept)) return std::nullopt;
+  if (world.rank() == 0)
+    fmt::print(
+        stderr,
+        "warning: {} does not know the contents of its training's data: these are taken for them, because their number and names "
+        "are the same\n",
+        weights);
+  check_data(world, source, split.test, reading);
   return split;
 }
 
-Part part_of(const InferOptions& o, const CheckpointInfo& info, const data::Source& source, const SplitNotes& notes) {
-  if (!o.scored) return {.samples = all_samples(source)};
-  auto split = split_of(info, source, notes);
-  require(split || o.part == "auto" || o.part == "all", "[data] {} is not what {} was trained on, whose {} samples are asked for",
-          o.data, o.weights, o.part);
+Part part_of(const Communicator& world, const InferOptions& o, const CheckpointInfo& info, const data::Source& source,
+             const SplitNotes& notes, const data::ContentsOptions& reading) {
+  Part part{.samples = all_samples(source)};
+  std::optional<data::Split> split;
+  if (o.scored) split = split_of(world, o.weights, info, source, notes, reading);
+  if (o.scored && !split && o.part != "auto" && o.part != "all")
+    throw UsageError(
+        fmt::format("[data] {} is not what {} was trained on, whose {} samples are asked for", o.data, o.weights, o.part));
   if (split && o.part != "all") return {.samples = std::move(split->test), .kept = true};
-  return {.samples = all_samples(source), .trained_on = split ? static_cast<std::int64_t>(split->train.size()) : 0};
+  if (split) part.trained_on = static_cast<std::int64_t>(split->train.size());
+  check_data(world, source, split ? split->train : part.samples, reading);
+  return part;
 }
 
 int infer(const Communicator& world, InferOptions o, const Inference& inference) {
@@ -124,29 +141,34 @@ int infer(const Communicator& world, InferOptions o, const Inference& inference)
   const Outputs out(world, o.out, inference.files, o.overwrite);
 
   Subject subject;
+  Part part;
+  data::SourcePtr source;
   std::optional<data::Loader> loader;
   std::string averaged;
+  CheckpointInfo info;
   trainer::together(world, [&] {
-    const auto info = read_checkpoint_info(o.weights);
+    info = read_checkpoint_info(o.weights);
     const auto program = info.notes.find("program");
     require(program == info.notes.end() || program->second == inference.program, "[weights] {} was written by {}, not by {}",
             o.weights, program->second, inference.program);
     averaged = averages_remark(o, info);
     take_stored_dtype(o);
-    subject = inference.prepare(info);
-    const auto batch = std::min(o.batch, static_cast<std::int64_t>(subject.part.samples.size()));
-    loader.emplace(subject.source, data::LoaderOptions{.grid = make_grid(world, extents),
-                                                       .batch = batch,
-                                                       .transform = subject.transform,
-                                                       .dtype = dtype_of(o),
-                                                       .samples = subject.part.samples});
+    source = inference.open(info);
+  });
+  require_same_data(world, *source);
+  part = part_of(world, o, info, *source, inference.notes, {.dtype = dtype_of(o), .transform = inference.transform});
+  trainer::together(world, [&] {
+    subject = inference.prepare(part);
+    const auto batch = std::min(o.batch, static_cast<std::int64_t>(part.samples.size()));
+    loader.emplace(source, data::LoaderOptions{.grid = make_grid(world, extents),
+                                               .batch = batch,
+                                               .transform = inference.transform,
+                                               .dtype = dtype_of(o),
+                                               .samples = part.samples});
     build(*subject.net, loader->layout(), loader->shape(), o);
   });
-  trainer::together(world, [&] { subject.source->check(world.rank(), world.size()); });
-  require_same_data(world, *subject.source);
   load_weights(o.weights, world, *subject.net, !o.last_weights);
   out.create(world);
-  const auto& part = subject.part;
   if (first && part.trained_on > 0)
     fmt::print(stderr, "warning: {} is what {} was trained on: {} of these {} volumes are no test\n", o.data, o.weights,
                part.trained_on, part.samples.size());
@@ -159,6 +181,7 @@ int infer(const Communicator& world, InferOptions o, const Inference& inference)
   one[0] = 1;
   write_onnx(world, o, *subject.net, one);
   const auto predictions = mpigrad::predict(*subject.net, *loader);
+  trainer::together(world, [&] { require_finite_predictions(o.weights, *source, predictions); });
   const auto usage = peak_usage(world);
   trainer::together(world, [&] {
     if (!first) return;

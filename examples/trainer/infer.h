@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "examples/trainer/data_check.h"
 #include "examples/trainer/run.h"
 #include "models/data/data.h"
 
@@ -38,10 +39,13 @@ const std::string& note_of(const std::string& weights, const CheckpointInfo& inf
 struct SplitNotes {
   const char *samples, *fraction, *seed, *kept;
 };
-// None: these are not the samples of that training, or it divided none.
-std::optional<data::Split> split_of(const CheckpointInfo& info, const data::Source& source, const SplitNotes& notes);
-// The samples that --part says. `trained_on`: how many of them are no test. Error: those that the training kept of data that are
-// not its own.
+// None: these are not the samples of that training, or it divided none. The values of those that it kept say so; of weights that
+// are older than notes of contents number and names, and rank 0 says that once. Reads the samples that may be those kept;
+// UsageError: as of read_data. Collective.
+std::optional<data::Split> split_of(const Communicator& world, const std::string& weights, const CheckpointInfo& info,
+                                    const data::Source& source, const SplitNotes& notes, const data::ContentsOptions& reading);
+// The samples that --part says, all of which have been read and checked. `trained_on`: how many of them are no test. UsageError:
+// as of read_data; those that the training kept of data that are not its own. Collective.
 struct Part {
   std::vector<std::int64_t> samples;
   std::int64_t trained_on = 0;
@@ -49,21 +53,22 @@ struct Part {
   // For headlines.
   const char* remark() const { return kept ? ", which the training kept" : ""; }
 };
-Part part_of(const InferOptions& options, const CheckpointInfo& info, const data::Source& source, const SplitNotes& notes);
+Part part_of(const Communicator& world, const InferOptions& options, const CheckpointInfo& info, const data::Source& source,
+             const SplitNotes& notes, const data::ContentsOptions& reading);
 
 // What a program predicts with, once it knows its weights' notes.
 struct Subject {
   std::unique_ptr<nn::Module> net;  // not built
-  data::SourcePtr source;
-  Part part;
-  data::Transform transform = data::Transform::of_source;
-  std::string headline{};  // printed before the first prediction
+  std::string headline{};           // printed before the first prediction
 };
 struct Inference {
   std::string program;
   std::vector<std::string> files;
+  SplitNotes notes;
+  data::Transform transform = data::Transform::of_source;
   // Of this rank for itself; errors are shared.
-  std::function<Subject(const CheckpointInfo& info)> prepare;
+  std::function<data::SourcePtr(const CheckpointInfo& info)> open;
+  std::function<Subject(const Part& part)> prepare;
   // On rank 0, at the end: what the summary begins with, and the last line that is printed.
   std::function<void(const Outputs& out, const Predictions& predictions, nlohmann::ordered_json run, const std::string& text)>
       report;

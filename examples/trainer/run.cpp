@@ -8,6 +8,7 @@
 #include <random>
 #include <utility>
 
+#include "examples/trainer/data_check.h"
 #include "examples/trainer/supervised.h"
 #include "framework/cuda/cuda.h"
 #include "framework/joined.h"
@@ -211,6 +212,7 @@ Start start_from_files(const Options& o, const Communicator& world, nn::Module& 
       for (const auto& name : decisive)
         require(before(name) == notes.at(name), "[resume] {} was trained with {} {}, now it is {}", file, name, before(name),
                 notes.at(name));
+      require_same_contents(world, file, info, notes);
       require(info.averages == (averages != nullptr), "[resume] {} was trained {} --average-weights, now it is {} them", file,
               info.averages ? "with" : "without", averages ? "with" : "without");
       require(info.epoch <= o.epochs, "[resume] {} has {} epochs behind it; --epochs {} asks for fewer", file, info.epoch,
@@ -223,7 +225,7 @@ Start start_from_files(const Options& o, const Communicator& world, nn::Module& 
       continue;
     require_same_file(world, file, info);
     for (const auto& [name, text] : notes)
-      if (first && info.notes.count(name) != 0 && before(name) != text)
+      if (first && !is_data_note(name) && info.notes.count(name) != 0 && before(name) != text)
         fmt::print(stderr, "warning: {} was trained with {} {}, now it is {}\n", file, name, printable(before(name)), text);
     if (first && !o.quiet && (files.size() > 1 || file != o.resume))
       fmt::print(stderr, "going on from {}: {} epochs and {} steps\n", file, info.epoch, info.epoch_step);

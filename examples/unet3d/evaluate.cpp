@@ -63,8 +63,6 @@ int infer(const Communicator& world, InferOptions o, bool scored) {
   const auto grid = make_grid(world, extents);
 
   const auto volumes = open(world, scored ? o.data : o.images, o.labels, o.source, scored, loaded.recipe);
-  std::vector<std::int64_t> samples;
-  bool of_training = false;
   const auto folder = scored ? out / predictions_folder : out / "";
   of_input(world, [&] {
     require(volumes.seen->channels() == loaded.recipe.channels, "[data] {} has {} channels, {} is of {}",
@@ -73,13 +71,15 @@ int infer(const Communicator& world, InferOptions o, bool scored) {
     std::error_code error;
     require(images == nullptr || !std::filesystem::equivalent(images->image(0).parent_path(), folder, error),
             "[out] {} is the folder of the images, whose names segmentations get", folder.string());
-    samples = trainer::all_samples(*volumes.seen);
-    const auto split = trainer::split_of(loaded.info, *volumes.stored, split_notes);
-    of_training = split.has_value();
-    if (scored && o.part == "validation")
-      require(of_training, "[data] {} is not what {} was trained on, whose validation samples are asked for", o.data, o.weights);
-    if (scored && split && o.part != "all") samples = split->test;
   });
+  trainer::require_same_data(world, *volumes.seen);
+  o.scored = scored;
+  LabelCount labels(loaded.recipe.classes);
+  auto reading = labels.reading(*volumes.stored, trainer::dtype_of(o));
+  if (!scored) reading.cells = {};
+  const auto part = trainer::part_of(world, o, loaded.info, *volumes.stored, split_notes, reading);
+  const auto& samples = part.samples;
+  const bool of_training = part.kept || part.trained_on > 0;
   trainer::together(world, [&] {
     std::error_code error;
     if (writes && first && !o.overwrite)
@@ -87,8 +87,6 @@ int infer(const Communicator& world, InferOptions o, bool scored) {
         require(!std::filesystem::exists(folder / file_of(*volumes.stored, sample), error),
                 "[out] {} exists; --overwrite replaces it", (folder / file_of(*volumes.stored, sample)).string());
   });
-  trainer::require_same_data(world, *volumes.seen);
-  if (scored) (void)count_classes(world, *volumes.seen, loaded.recipe.classes);
   out.create(world);
   trainer::together(world, [&] {
     if (first && writes) std::filesystem::create_directories(folder);
@@ -98,8 +96,7 @@ int infer(const Communicator& world, InferOptions o, bool scored) {
   const auto& w = loaded.recipe.window;
   if (first && !o.json)
     fmt::print("{} volumes of up to {}{}, windows of {} x {} x {}\n{} parameters{}, {} classes, grid {}\n", samples.size(),
-               volumes.seen->extents(),
-               scored && of_training && o.part != "all" ? ", which the training kept for validation" : "", w[0], w[1], w[2],
+               volumes.seen->extents(), part.kept ? ", which the training kept for validation" : "", w[0], w[1], w[2],
                loaded.net->parameters().elements(), loaded.averaged, loaded.recipe.classes, trainer::to_string(extents));
   std::fflush(stdout);
 

@@ -102,6 +102,9 @@ std::vector<Case> segment(const Communicator& world, nn::Module& net, const Volu
       cases.push_back({samples[i], empty, empty, empty, empty}), own.push_back(false);
       if (i % groups != mine) continue;
       auto probabilities = segmentation::sliding_window(net, *volumes.seen, samples[i], options);
+      require(std::all_of(probabilities.begin(), probabilities.end(), [](float p) { return std::isfinite(p); }),
+              "[unet3d] what the network predicts of {} is not finite: its weights or --precision cannot be used",
+              volumes.seen->name_of_sample(samples[i]));
       // Errors from here on are one rank's; what the others of its group do next they do not do with it.
       together(group->world(), [&] {
         if (group->rank != 0) return;

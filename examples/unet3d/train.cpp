@@ -22,8 +22,7 @@ LossFunction loss_of(const std::string& name) {
   return [](const Tensor& s, const Tensor& t) { return segmentation::dice_cross_entropy_loss(s, t); };
 }
 
-const std::vector<std::string> decisive_notes{"program",         "optimizer",  "samples",  "validation fraction",
-                                              "validation seed", "validation", recipe_note};
+const std::vector<std::string> decisive_notes{"program", "optimizer", "validation fraction", "validation seed", recipe_note};
 trainer::Notes notes_of(const TrainOptions& o, const data::Source& source, const Recipe& recipe,
                         const std::vector<std::int64_t>& validation) {
   return {{"program", "unet3d"},
@@ -59,7 +58,11 @@ int train(const Communicator& world, const TrainOptions& o) {
   });
   trainer::require_same_data(world, *volumes.seen);
   recipe.channels = volumes.seen->channels();
-  recipe.classes = count_classes(world, *volumes.seen, recipe.classes);
+  LabelCount labels(recipe.classes);
+  const auto reading = labels.reading(*volumes.stored, trainer::dtype_of(o));
+  auto contents = trainer::read_data(world, *volumes.stored, split.train, reading);
+  const auto kept = trainer::read_data(world, *volumes.stored, split.test, reading);
+  recipe.classes = labels.classes(world, o.data);
   std::optional<data::Loader> loader;
   std::unique_ptr<UNet3d> net;
   of_input(world, [&] {
@@ -76,6 +79,9 @@ int train(const Communicator& world, const TrainOptions& o) {
     require(optimizer_steps(*loader, o.accumulate) > 0, "[data] {} volumes make no batch of {}", loader->samples(), o.batch);
   });
 
+  auto notes = notes_of(o, *volumes.seen, recipe, split.test);
+  trainer::add_contents(notes, o.data, contents, &kept);
+  contents += kept;
   Results results;
   results.classes = recipe.classes;
   // Groups of ranks segment volumes of their own, each with all of the weights.
@@ -120,11 +126,12 @@ int train(const Communicator& world, const TrainOptions& o) {
        .net = *net,
        .loader = *loader,
        .loss = loss_of(o.loss),
-       .notes = notes_of(o, *volumes.seen, recipe, split.test),
+       .notes = notes,
        .decisive = decisive_notes,
-       .headline = fmt::format(
-           "{} volumes of up to {} x {} with {} classes for training, {} for validation; windows of {} x {} x {}",
-           split.train.size(), volumes.seen->extents(), recipe.channels, recipe.classes, split.test.size(), w[0], w[1], w[2]),
+       .headline =
+           fmt::format("{} volumes of up to {} x {} with {} classes for training, {} for validation; windows of {} x {} x {}; {}",
+                       split.train.size(), volumes.seen->extents(), recipe.channels, recipe.classes, split.test.size(), w[0],
+                       w[1], w[2], contents.remark()),
        .values = values,
        .evaluate = evaluate,
        .evaluated_samples = static_cast<std::int64_t>(split.test.size()),

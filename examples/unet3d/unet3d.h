@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "comm/communicator.h"
+#include "examples/trainer/infer.h"
 #include "examples/trainer/supervised.h"
 #include "models/data/sources/normalised.h"
 #include "models/networks/unet3d.h"
@@ -42,9 +43,9 @@ struct TrainOptions : trainer::Options {
 };
 
 // evaluate and predict.
-struct InferOptions : trainer::Options {
+struct InferOptions : trainer::InferOptions {
   DataOptions source;
-  std::string images, labels, part = "auto";
+  std::string images, labels;
   double overlap = 0.5;
   std::int64_t windows = 1;
   bool largest_component = false, predictions = false;
@@ -69,13 +70,26 @@ struct Volumes {
   data::SourcePtr stored, seen;
 };
 // `path`: a folder of images/ and labels/ (NIfTI), a folder of NIfTI volumes or one of them (without labels), or HDF5. `labels`:
-// another folder of labels. Errors as the sources'; labels that are wanted and not there. Every file is read, the ranks sharing
-// the work, so that no run ends in the middle because of one. Collective.
+// another folder of labels. Errors as the sources'; labels that are wanted and not there. Collective.
 Volumes open(const Communicator& world, const std::string& path, const std::string& labels, const DataOptions& options,
              bool wants_labels, const Recipe& recipe);
-// 1 + the largest label. Errors: a label below 0; with `classes` above 0, one that is not below it, with its sample. Collective;
-// the ranks share the reading.
-std::int64_t count_classes(const Communicator& world, const data::Source& source, std::int64_t classes);
+// Which classes the cells of volumes have.
+class LabelCount {
+ public:
+  // With `classes` above 0 there are so many.
+  explicit LabelCount(std::int64_t classes) : classes_(classes), found_(most) {}
+  // For trainer::read_data, which reads values and labels in one pass. Errors, with the sample: a label below 0, not below
+  // `classes`, or not below 10,000.
+  data::ContentsOptions reading(const data::Source& source, DType dtype);
+  // 1 + the largest label, or `classes`. UsageError: the labels leave some numbers out and `classes` is 0, with the labels found.
+  // Rank 0 warns of those that do not occur where `classes` is above 0. Collective.
+  std::int64_t classes(const Communicator& world, const std::string& data);
+
+ private:
+  static constexpr std::size_t most = 10000;
+  std::int64_t classes_;
+  std::vector<std::int64_t> found_;  // 1 where a cell has that label
+};
 
 // ---- segmentation of whole volumes
 

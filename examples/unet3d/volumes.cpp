@@ -1,9 +1,7 @@
 #include <algorithm>
-#include <cstring>
 
 #include "examples/unet3d/unet3d.h"
-#include "framework/job_queue.h"
-#include "framework/tensor/visit_width.h"
+#include "framework/joined.h"
 #include "models/data/sources/folder.h"
 #include "models/data/sources/hdf5.h"
 #include "models/data/volumes/npy_pairs.h"
@@ -71,33 +69,52 @@ Volumes open(const Communicator& world, const std::string& path, const std::stri
     require(found != normalisations.end(), "[data] no normalisation is called '{}'", recipe.normalisation);
     result.seen = data::normalised(result.stored, found->second);
   });
-  of_input(world, [&] { result.stored->check(world.rank(), world.size()); });
   return result;
 }
 
-std::int64_t count_classes(const Communicator& world, const data::Source& source, std::int64_t classes) {
-  double largest = 0;
-  of_input(world, [&] {
-    for (auto sample = static_cast<std::int64_t>(world.rank()); sample < source.size(); sample += world.size()) {
-      const auto box = source.whole_of(sample);
-      const auto type = source.target_type().type;
-      std::vector<std::byte> labels(static_cast<std::size_t>(box.elements() * size_of(type)));
-      source.queue().run([&] { source.read_targets(sample, box, labels.data()); });
-      visit_stored(type, [&](auto zero) {
-        const auto* begin = reinterpret_cast<const decltype(zero)*>(labels.data());
-        const auto [least, most] = std::minmax_element(begin, begin + box.elements());
-        const auto low = static_cast<double>(*least), high = static_cast<double>(*most);
-        require(low >= 0, "[data] {}: a label is {}; classes count from 0", source.name_of_sample(sample), low);
-        require(classes == 0 || high < static_cast<double>(classes), "[data] {}: a label is {}, there are {} classes",
-                source.name_of_sample(sample), high, classes);
-        require(high < 10000, "[data] {}: a label is {}; classes count from 0, one after the other",
-                source.name_of_sample(sample), high);
-        largest = std::max(largest, high);
-      });
-    }
-  });
-  world.transport().allreduce(&largest, &largest, 1, DType::float64, CombineOp::max);
-  return classes > 0 ? classes : std::max<std::int64_t>(2, static_cast<std::int64_t>(largest) + 1);
+data::ContentsOptions LabelCount::reading(const data::Source& source, DType dtype) {
+  data::ContentsOptions options{.dtype = dtype};
+  options.cells = [this, &source](std::int64_t sample, const Box& box, const std::byte* targets) {
+    const auto most_classes = classes_ > 0 ? classes_ : static_cast<std::int64_t>(most);
+    visit_stored(source.target_type().type, [&](auto zero) {
+      const auto* labels = reinterpret_cast<const decltype(zero)*>(targets);
+      for (std::int64_t i = 0; i < box.elements(); ++i) {
+        if (const auto label = static_cast<std::int64_t>(labels[i]); label >= 0 && label < most_classes) {
+          found_[static_cast<std::size_t>(label)] = 1;
+        } else {
+          require(label >= 0, "[data] {}: a label is {}; classes count from 0", source.name_of_sample(sample), label);
+          require(classes_ == 0, "[data] {}: a label is {}, there are {} classes", source.name_of_sample(sample), label,
+                  classes_);
+          fail("[data] {}: a label is {}; classes count from 0, one after the other", source.name_of_sample(sample), label);
+        }
+      }
+    });
+  };
+  return options;
+}
+
+std::int64_t LabelCount::classes(const Communicator& world, const std::string& data) {
+  auto found = found_;
+  world.transport().allreduce(found_.data(), found.data(), static_cast<std::int64_t>(found.size()), DType::int64, CombineOp::max);
+  std::vector<std::int64_t> labels, missing;
+  for (std::size_t label = 0; label < most; ++label)
+    if (found[label] != 0) labels.push_back(static_cast<std::int64_t>(label));
+  const auto count = classes_ > 0 ? classes_ : labels.empty() ? 0 : labels.back() + 1;
+  for (std::int64_t label = 0; label < count; ++label)
+    if (found[static_cast<std::size_t>(label)] == 0) missing.push_back(label);
+  const auto some = [](const std::vector<std::int64_t>& all) {
+    constexpr std::size_t shown = 12;
+    const std::vector<std::int64_t> first(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(shown, all.size())));
+    return joined(first, ", ") + (all.size() > shown ? fmt::format(", ... ({} in all)", all.size()) : "");
+  };
+  if (classes_ == 0 && !missing.empty())
+    throw trainer::UsageError(fmt::format(
+        "[data] the labels of {} are {}: classes count from 0, one after the other, and {} missing: number the labels anew "
+        "(a mask of 0 and 255 as 0 and 1), or say with --classes how many there are",
+        data, some(labels), some(missing) + (missing.size() == 1 ? " is" : " are")));
+  if (!missing.empty() && world.rank() == 0)
+    fmt::print(stderr, "warning: no cell of {} is of the classes {}\n", data, some(missing));
+  return std::max<std::int64_t>(2, count);
 }
 
 }  // namespace mpigrad::unet

@@ -246,7 +246,7 @@ judge 'going on with the same samples' succeeds
 rm -rf "$work/refused"
 train threads 1 fewer 1 --where family=0 --checkpoint-every 1
 train ranks 2 refused 2 --resume "$work/fewer/checkpoint.h5" --where family=1
-judge 'going on with other samples' refuses_once 'training samples'
+judge 'going on with other samples' refuses_arguments 'was trained on other samples: contents of training samples of '
 dtype=float32
 train threads 2 sixteen 1 --precision bfloat16 --optimizer lamb
 judge 'train in 16 bits' succeeds
@@ -363,13 +363,13 @@ judge 'existing output' refuses_once 'overwrite'
 small='--width 4 --blocks 2 --head-hidden 8 --head-out 6 --batch 12 --epochs 1'
 # shellcheck disable=SC2086
 ranks 2 "$tool" train --data "$work/bad.npy" $small --out "$work/nan"
-judge 'a sample that is not a number' refuses_once 'sample 17'
+judge 'a sample that is not a number' refuses_arguments 'bad.npy \[17\]: the value at .* is nan'
 judge 'no weights are written' no_file "$work/nan/weights.h5"
 # shellcheck disable=SC2086
 ranks 2 "$tool" train --data "$work/bad.npy" $small --out "$work/nan" --overwrite --skip-bad --json
 judge 'such a batch can be left out' value bad_batches 1 1
 ranks 2 "$tool" embed --data "$work/bad.npy" --weights "$work/one/weights.h5" --out "$work/nan"
-judge 'nor are embeddings of it' refuses_once 'sample 17'
+judge 'nor are embeddings of it' refuses_arguments 'bad.npy \[17\]: the value at .* is nan'
 # shellcheck disable=SC2086
 ranks 2 "$tool" train --data "$data" $small --size 3 --out "$work/nan" --overwrite
 judge 'views that all ranks fail to make' refuses_once 'closer than one of 3 pixels'

@@ -139,7 +139,7 @@ judge 'predict overwrites nothing' refuses 'exists; --overwrite'
 infer ranks 2 depth=2 evaluate "$work/unknown" refused
 judge 'evaluate needs the truth' refuses_once "no 'unitPar'\|unitPar"
 infer ranks 1 sample=1 evaluate "$unseen" refused --part test
-judge 'test samples are those of the training' refuses_once 'is not what .* was trained on, whose test samples are asked for'
+judge 'test samples are those of the training' refuses_arguments 'is not what .* was trained on, whose test samples are asked for'
 infer ranks 2 depth=3 predict "$work/unknown" refused
 judge 'predict: a grid of other ranks' refuses_arguments 'needs 3 ranks'
 infer ranks 1 sample=1 predict "$work/unknown" refused --precision bfloat16
@@ -155,7 +155,7 @@ judge 'predict in 16 bits' is_json
 cp -R "$work/unknown" "$work/cut"
 head -c 20000 "$unseen/universe_00052.hdf5" >"$work/cut/universe_00052.hdf5"
 infer ranks 2 depth=2 predict "$work/cut" refused
-judge 'a file that is cut off is found before anything is written' refuses_once 'universe_00052.hdf5.*truncated'
+judge 'a file that is cut off is found before anything is written' refuses_arguments 'universe_00052.hdf5.*truncated'
 
 # ---- a classifier: 24 volumes of 8 x 10 x 12 cells in folders, bright in the middle (disc) or at a side (edge)
 cat >"$work/volumes.py" <<'END'
