@@ -8,6 +8,7 @@
 #include "models/data/data.h"
 #include "models/data/records/crc32c.h"
 #include "models/data/records/example.h"
+#include "models/data/records/files.h"
 #include "models/data/records/frames.h"
 #include "models/data/records/source.h"
 #include "models/data/sources/open.h"
@@ -159,6 +160,77 @@ TEST_CASE("records: what is wrong is an error with the file") {
     write_file(folder / "w.tfrecord.gz", packed);
     CHECK(has(error_text([&] { RecordSource(folder / "w.tfrecord.gz"); }), "w.tfrecord.gz: truncated"));
   }
+}
+
+TEST_CASE("records: of many in one file each is read by itself") {
+  if (without_protobuf("records: of many in one file each is read by itself")) return;
+  const Folder folder;
+  constexpr std::int64_t all_records = 150, side = 12;  // records of 14 KB
+  std::string all;
+  for (std::int64_t s = 0; s < all_records; ++s) all += record(s, side);
+  for (const bool packed : {false, true}) {
+    if (packed && !gzip_available()) continue;
+    INFO((packed ? "packed" : "plain"));
+    const auto path = folder / (packed ? "p.tfrecord.gz" : "p.tfrecord");
+    write_file(path, packed ? gzip(bytes_of(all)) : bytes_of(all));
+    const auto size = static_cast<std::int64_t>(fs::file_size(path));
+    const auto start = bytes_read();
+    const RecordSource source(path, {.threads = 1});
+    REQUIRE(source.size() == all_records);
+    CHECK(source.name_of_sample(7) == path.string() + " [7]");
+    const auto looked_through = bytes_read();
+    // A plain file is only looked at where records begin; a buffer's worth each.
+    if (start >= 0) CHECK(looked_through - start < (packed ? size + size / 4 : all_records * 10000));
+    const auto check = [&](std::int64_t s) {
+      CHECK(source.targets(s) == std::vector<double>{double(s), double(s) + 0.25, double(s) + 0.5, -double(s)});
+      CHECK(source.values(s, {{1, 0, 2}, {2, 1, 3}})[1] == count(s, (1 * side * side + 2) * 4 + 1));
+    };
+    for (std::int64_t s = 0; s < all_records; ++s) check(s);
+    const auto in_order = bytes_read();
+    if (start >= 0) CHECK(in_order - looked_through < size + size / 4);
+    for (std::int64_t s = 0; s < 20; ++s) check((s * 67 + 140) % all_records);
+    // Of a packed file an interval of 1 MiB at most comes before a record.
+    if (start >= 0) CHECK(bytes_read() - in_order < 20 * (packed ? size * 6 / 10 : 30000));
+  }
+}
+
+TEST_CASE("records: packed files with fewer marks than they might have") {
+  if (!gzip_available()) return skip_test("records: packed files with fewer marks", "this build has no zlib");
+  const Folder folder;
+  const auto text = [](std::int64_t i) { return std::string(static_cast<std::size_t>(i * 37 % 90), 'a') + std::to_string(i); };
+  std::vector<fs::path> files;
+  for (std::int64_t f = 0; f < 3; ++f) {
+    std::string all;
+    for (std::int64_t i = 0; i < 100; ++i) all += framed(text(f * 100 + i));
+    files.push_back(folder.path / fmt::format("{}.gz", f));
+    write_file(files.back(), gzip(bytes_of(all)));
+  }
+  RecordFiles records(files, 2, {.interval = 64, .most = 10});
+  REQUIRE(records.size() == 300);
+  std::string read;
+  for (std::int64_t i = 0; i < 300; ++i) {
+    const auto record = i * 89 % 300;
+    records.read(record, read);
+    CHECK(read == text(record));
+  }
+  CHECK(records.marks() <= 10);
+  CHECK(records.marks() >= 4);
+}
+
+TEST_CASE("records: files of a set that has its number in their names") {
+  if (without_protobuf("records: files of a set that has its number in their names")) return;
+  const Folder folder;
+  for (std::int64_t f = 0; f < 3; ++f)
+    write_file(folder.path / fmt::format("train.tfrecord-{:05}-of-00003", f), bytes_of(record(2 * f) + record(2 * f + 1)));
+  if (gzip_available()) write_file(folder / "more.tfrecords-00000-of-00001.gz", gzip(bytes_of(record(9) + record(8))));
+  const auto more = gzip_available() ? 2 : 0;
+  const auto source = open_source(folder.path);
+  REQUIRE(source->size() == 6 + more);
+  CHECK(source->targets(more + 5)[0] == 5);
+  CHECK(open_source(folder / "train.tfrecord-00001-of-00003")->targets(0)[0] == 2);
+  fs::remove(folder / "train.tfrecord-00001-of-00003");
+  CHECK(
+      has(error_text([&] { open_source(folder.path); }), "2 of the 3 files train.tfrecord-*-of-00003 are here; number 1 is not"));
 }
 
 TEST_CASE("records: volumes beside labels in NumPy's files, of which boxes are read") {

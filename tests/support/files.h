@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "comm/hdf5/hdf5_file.h"
@@ -28,6 +30,16 @@ struct Folder {
         std::distance(std::filesystem::directory_iterator(path), std::filesystem::directory_iterator()));
   }
 };
+
+// Bytes that this process has read from files so far, those in the system's cache included. -1: the system does not tell.
+inline std::int64_t bytes_read() {
+  std::ifstream stream("/proc/self/io");
+  std::string word;
+  std::int64_t count = -1;
+  while (stream >> word)
+    if (word == "rchar:" && stream >> count) return count;
+  return -1;
+}
 
 // Whether this build has no HDF5; then the surrounding test counts as skipped.
 inline bool without_hdf5(const char* name) {

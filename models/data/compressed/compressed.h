@@ -1,7 +1,9 @@
 #pragma once
 // What zlib and libzip unpack. In builds without one of them its functions are errors that say what to install.
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -20,11 +22,24 @@ class ByteStream {
   virtual std::size_t read(std::byte* to, std::size_t count) = 0;
   // No more bytes can come than this; of a packed file an estimate.
   virtual double most_left() const = 0;
+  // Leaves out `count` further bytes, fewer only at the end, and returns how many. Errors as those of read().
+  virtual std::uint64_t pass(std::uint64_t count) {
+    Bytes passed(static_cast<std::size_t>(std::min<std::uint64_t>(count, std::uint64_t{1} << 17)));
+    std::uint64_t done = 0;
+    for (std::size_t got = 1; done < count && got > 0; done += got)
+      got = read(passed.data(), static_cast<std::size_t>(std::min<std::uint64_t>(count - done, passed.size())));
+    return done;
+  }
+  // Whether pass() costs nothing.
+  virtual bool passes_freely() const { return false; }
+  // Another stream that goes on from here. It opens its file when it is first read. Null: this kind of stream has no copies.
+  virtual std::unique_ptr<ByteStream> copy() const { return nullptr; }
 };
 using ByteStreamPtr = std::unique_ptr<ByteStream>;
 
 bool gzip_available();
-// What the gzip members in `packed` hold, one after the other. `name` is for messages. Errors: truncated, corrupt.
+// The bytes that the gzip members in `packed` hold, one after the other; zeros after a member are padding. A copy takes about
+// 50 KB. `name` is for messages. Errors: truncated, corrupt.
 ByteStreamPtr gunzip(ByteStreamPtr packed, const std::string& name);
 // One gzip member.
 Bytes gzip(std::span<const std::byte> plain);

@@ -15,7 +15,9 @@ constexpr std::size_t most = std::numeric_limits<uInt>::max() / 2;
 struct Inflation {
   z_stream stream{};
   Inflation() { require(inflateInit2(&stream, gzip_window) == Z_OK, "[gzip] zlib does not start"); }
-  Inflation(const Inflation&) = delete;
+  Inflation(const Inflation& other) {
+    require(inflateCopy(&stream, const_cast<z_stream*>(&other.stream)) == Z_OK, "[gzip] zlib does not start");
+  }
   Inflation& operator=(const Inflation&) = delete;
   ~Inflation() { inflateEnd(&stream); }
 };
@@ -24,7 +26,7 @@ Bytef* pointer(const std::byte* bytes) { return reinterpret_cast<Bytef*>(const_c
 
 class GunzipStream final : public ByteStream {
  public:
-  GunzipStream(ByteStreamPtr packed, std::string name) : packed_(std::move(packed)), name_(std::move(name)), input_(1 << 16) {}
+  GunzipStream(ByteStreamPtr packed, std::string name) : packed_(std::move(packed)), name_(std::move(name)) {}
 
   std::size_t read(std::byte* to, std::size_t count) override {
     auto& z = inflation_.stream;
@@ -32,12 +34,17 @@ class GunzipStream final : public ByteStream {
     while (got < count) {
       bool dry = false;
       if (z.avail_in == 0) {
+        input_.resize(input_bytes);
         z.avail_in = static_cast<uInt>(packed_->read(input_.data(), input_.size()));
         dry = z.avail_in == 0;
         z.next_in = pointer(input_.data());
         if (dry && ended_) return got;
       }
-      if (ended_) require(inflateReset(&z) == Z_OK, "[gzip] {}: zlib does not start again", name_);
+      if (ended_) {
+        while (z.avail_in > 0 && *z.next_in == 0) ++z.next_in, --z.avail_in;
+        if (z.avail_in == 0) continue;
+        require(inflateReset(&z) == Z_OK, "[gzip] {}: zlib does not start again", name_);
+      }
       const auto out = static_cast<uInt>(std::min(most, count - got));
       z.next_out = pointer(to + got), z.avail_out = out;
       const int status = inflate(&z, Z_NO_FLUSH);
@@ -51,11 +58,24 @@ class GunzipStream final : public ByteStream {
     return got;
   }
   // Deflate makes at most 258 bytes of 2 bits; and what has been read of the packed bytes is less than the buffer.
-  double most_left() const override {
-    return (packed_->most_left() + static_cast<double>(input_.size())) * 1032 + static_cast<double>(input_.size());
+  double most_left() const override { return (packed_->most_left() + input_bytes) * 1032 + input_bytes; }
+  ByteStreamPtr copy() const override {
+    auto packed = packed_->copy();
+    if (packed == nullptr) return nullptr;
+    return ByteStreamPtr(new GunzipStream(*this, std::move(packed)));
   }
 
  private:
+  static constexpr std::size_t input_bytes = 1 << 14;
+  // With what is left of the input.
+  GunzipStream(const GunzipStream& other, ByteStreamPtr packed)
+      : packed_(std::move(packed)), name_(other.name_), inflation_(other.inflation_), ended_(other.ended_) {
+    const auto& left = other.inflation_.stream;
+    const auto* from = reinterpret_cast<const std::byte*>(left.next_in);
+    if (left.avail_in > 0) input_.assign(from, from + left.avail_in);
+    inflation_.stream.next_in = pointer(input_.data());
+  }
+
   ByteStreamPtr packed_;
   std::string name_;
   Bytes input_;

@@ -91,18 +91,12 @@ bool next_record(ByteStream& stream, const std::string& name, std::string& recor
   return true;
 }
 
-bool pass_record(ByteStream& stream, const std::string& name) {
+std::uint64_t pass_record(ByteStream& stream, const std::string& name) {
   const auto length = next_length(stream, name);
-  if (!length) return false;
-  std::string passed(std::min<std::uint64_t>(*length, bytes_at_once), '\0');
-  for (std::uint64_t used = 0; used < *length;) {
-    const auto step = std::min<std::uint64_t>(*length - used, passed.size());
-    read_all(stream, passed.data(), step, *length, name);
-    used += step;
-  }
-  std::array<char, frame_end> end{};
-  read_all(stream, end.data(), end.size(), *length, name);
-  return true;
+  if (!length) return 0;
+  const auto rest = *length + frame_end;
+  require(stream.pass(rest) == rest, "[tfrecord] {}: truncated in a record of {} bytes", name, *length);
+  return frame_start + rest;
 }
 
 }  // namespace mpigrad::data

@@ -21,7 +21,7 @@ std::uint64_t record_length(std::string_view start, const std::string& name);
 // The next record of a stream, into `record`, whose memory is used again; false at the stream's end. Errors, with the file: cut
 // off, a wrong checksum, more bytes than memory is left.
 bool next_record(ByteStream& stream, const std::string& name, std::string& record);
-// The same, but its bytes are passed over, and not checked.
-bool pass_record(ByteStream& stream, const std::string& name);
+// The same, but its bytes are passed over, and not checked. The bytes of the frame; 0 at the stream's end.
+std::uint64_t pass_record(ByteStream& stream, const std::string& name);
 
 }  // namespace mpigrad::data

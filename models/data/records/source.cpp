@@ -5,13 +5,16 @@
 #include <cmath>
 #include <deque>
 #include <future>
+#include <map>
 #include <mutex>
 #include <optional>
+#include <regex>
+#include <set>
 
 #include "framework/job_queue.h"
 #include "framework/tensor/printable.h"
 #include "models/data/records/example.h"
-#include "models/data/records/frames.h"
+#include "models/data/records/files.h"
 #include "models/data/sources/bytes.h"
 
 namespace mpigrad::data {
@@ -20,13 +23,31 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::int64_t count_records(const fs::path& file) {
-  const auto name = printable(file.string());
-  const auto stream = open_stream(file);
-  std::int64_t count = 0;
-  while (pass_record(*stream, name)) ++count;
-  require(count > 0, "[tfrecord] {}: no records", name);
-  return count;
+bool is_record_name(const std::string& name) {
+  static const std::regex pattern(R"(.*\.tfrecords?(-\d+-of-\d+)?(\.gz)?)");
+  return std::regex_match(name, pattern);
+}
+
+// Error: a file NAME-I-of-N without all others of the N.
+void require_all_shards(const std::vector<fs::path>& files) {
+  static const std::regex pattern(R"((.*)-(\d{1,9})-of-(\d{1,9})(\.gz)?)");
+  std::map<std::pair<std::string, std::int64_t>, std::set<std::int64_t>> sets;
+  for (const auto& file : files) {
+    std::smatch parts;
+    const auto name = file.filename().string();
+    if (!std::regex_match(name, parts, pattern)) continue;
+    const auto number = std::stoll(parts[2]);
+    require(sets[{parts[1], std::stoll(parts[3])}].insert(number).second, "[tfrecord] {}: there are two files {} of this name",
+            printable(file.string()), number);
+  }
+  for (const auto& [set, numbers] : sets) {
+    const auto& [name, count] = set;
+    std::int64_t missing = 0;
+    while (numbers.contains(missing)) ++missing;
+    require(missing >= count && static_cast<std::int64_t>(numbers.size()) == count,
+            "[tfrecord] {}: {} of the {} files {}-*-of-{:05} are here; number {} is not",
+            printable(files.front().parent_path().string()), numbers.size(), count, printable(name), count, missing);
+  }
 }
 
 struct Decoded {
@@ -39,9 +60,11 @@ using DecodedPtr = std::shared_ptr<const Decoded>;
 }  // namespace
 
 struct RecordSource::State {
-  std::vector<fs::path> files;
+  State(std::vector<fs::path> files, RecordOptions given)
+      : options(std::move(given)), files(std::move(files), static_cast<std::size_t>(options.threads) + 1) {}
+
   RecordOptions options;
-  std::vector<std::int64_t> first;  // record of each file, and the number of all
+  RecordFiles files;
   SampleType type;
 
   // Memory of records that nobody needs any more: fresh pages cost as much as reading them.
@@ -52,19 +75,11 @@ struct RecordSource::State {
   std::deque<std::pair<std::int64_t, std::shared_future<DecodedPtr>>> recent;
   std::optional<JobQueue> queue;  // ends first
 
-  std::size_t file_of(std::int64_t sample) const {
-    return static_cast<std::size_t>(std::upper_bound(first.begin(), first.end(), sample) - first.begin()) - 1;
-  }
-  DecodedPtr decode(std::int64_t sample) const {
-    const auto file = file_of(sample);
-    const auto name = printable(files[file].string());
-    const auto stream = open_stream(files[file]);
-    for (auto i = first[file]; i < sample; ++i) (void)pass_record(*stream, name);
+  std::string file_of(std::int64_t sample) const { return printable(files.path_of(sample).string()); }
+  DecodedPtr decode(std::int64_t sample) {
+    const auto name = file_of(sample);
     auto result = fresh();
-    require(next_record(*stream, name, result->record), "[tfrecord] {} has fewer records than when it was first read", name);
-    if (sample + 1 == first[file + 1])
-      require(at_end(*stream), "[tfrecord] {}: more than {} records, which it had, or the first file of its folder has", name,
-              first[file + 1] - first[file]);
+    files.read(sample, result->record);
     const Example example(result->record, name);
     result->volume = example.bytes(options.volume);
     if (!options.targets.empty()) result->targets = example.numbers(options.targets);
@@ -81,10 +96,10 @@ struct RecordSource::State {
     return result;
   }
   // As the first one is.
-  DecodedPtr checked(std::int64_t sample) const {
+  DecodedPtr checked(std::int64_t sample) {
     auto result = decode(sample);
     const auto bytes = type.extents.elements() * type.channels * size_of(type.type);
-    const auto name = printable(files[file_of(sample)].string());
+    const auto name = file_of(sample);
     require(static_cast<std::int64_t>(result->volume.size()) == bytes,
             "[tfrecord] {}: '{}' has {} bytes, [{}, {}, {}, {}] of {} are {}", name, printable(options.volume),
             result->volume.size(), type.extents[0], type.extents[1], type.extents[2], type.channels, name_of(type.type), bytes);
@@ -124,9 +139,7 @@ struct RecordSource::State {
 
 // The first record settles what all must be.
 void RecordSource::State::settle() {
-  first = {0, count_records(files.front())};
-  for (std::size_t f = 1; f < files.size(); ++f) first.push_back(first.back() + (first[1] == 1 ? 1 : count_records(files[f])));
-  const auto name = printable(files.front().string());
+  const auto name = file_of(0);
   require(options.channels > 0, "[tfrecord] volumes have at least one channel, not {}", options.channels);
   const auto decoded = decode(0);
   const auto cell = options.channels * size_of(options.type);
@@ -152,24 +165,24 @@ void RecordSource::State::settle() {
   (void)checked(0);
 }
 
-RecordSource::RecordSource(const fs::path& path, RecordOptions options) : state_(std::make_shared<State>()) {
+RecordSource::RecordSource(const fs::path& path, RecordOptions options) {
   require(std::endian::native == std::endian::little, "[tfrecord] volumes' bytes are little-endian, which this processor is not");
-  state_->files =
-      files_at(path, {".tfrecord", ".tfrecord.gz", ".tfrecords"}, "no *.tfrecord and no *.tfrecord.gz in this folder");
-  state_->options = std::move(options);
+  const auto files = files_at(path, is_record_name, "no *.tfrecord and no *.tfrecord.gz in this folder");
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) require_all_shards(files);
+  state_ = std::make_shared<State>(files, std::move(options));
   state_->settle();
   state_->queue.emplace(state_->options.threads);
 }
 
-std::int64_t RecordSource::size() const { return state_->first.back(); }
+std::int64_t RecordSource::size() const { return state_->files.size(); }
 const SampleType& RecordSource::sample_type() const { return state_->type; }
 JobQueue& RecordSource::queue() const { return *state_->queue; }
 
 std::string RecordSource::name_of_sample(std::int64_t sample) const {
   require_sample(*this, sample);
-  const auto file = state_->file_of(sample);
-  const auto name = printable(state_->files[file].string());
-  return state_->first[1] == 1 ? name : fmt::format("{} [{}]", name, sample - state_->first[file]);
+  const auto name = state_->file_of(sample);
+  return state_->files.one_in_each() ? name : fmt::format("{} [{}]", name, state_->files.place_of(sample).record);
 }
 
 void RecordSource::read(std::int64_t sample, const Box& box, std::byte* out) const {
@@ -186,16 +199,9 @@ void RecordSource::read_targets(std::int64_t sample, const Box&, std::byte* out)
 }
 
 void RecordSource::check(std::int64_t part, std::int64_t parts) const {
-  for (auto f = static_cast<std::size_t>(part); f < state_->files.size(); f += static_cast<std::size_t>(parts)) {
-    const auto name = printable(state_->files[f].string());
-    const auto start = take(*open_stream(state_->files[f]), frame_start);
-    (void)record_length({reinterpret_cast<const char*>(start.data()), start.size()}, name);
-  }
+  state_->files.check(static_cast<std::size_t>(part), static_cast<std::size_t>(parts));
 }
 
-bool is_record_file(const fs::path& path) {
-  const auto name = path.filename().string();
-  return name.ends_with(".tfrecord") || name.ends_with(".tfrecord.gz") || name.ends_with(".tfrecords");
-}
+bool is_record_file(const fs::path& path) { return is_record_name(path.filename().string()); }
 
 }  // namespace mpigrad::data

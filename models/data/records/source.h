@@ -18,9 +18,10 @@ struct RecordOptions {
   int threads = 2;                          // that read and unpack; 0: the one that asks
 };
 
-// `path`: a file, or a folder of *.tfrecord and *.tfrecord.gz (sorted by name); gzip is undone whatever a file is called. Records
-// are read whole, checked and unpacked, and the box that is wanted is kept: for a grid, and for a file system, pack() them as
-// HDF5, of which every rank reads its block alone. If the first file has one record, all must.
+// `path`: a file, or a folder of *.tfrecord and *.tfrecords, also with -00000-of-00008 and .gz after it (sorted by name; of N
+// such files none may be missing); gzip is undone whatever a file is called. Records are read whole, checked and unpacked, and
+// the box that is wanted is kept: for a grid, and for a file system, pack() them as HDF5, of which every rank reads its block
+// alone. If the first file has one record, all must; files with several are looked through once, when the source is made.
 // Errors, with the file: missing, none in the folder, not TFRecord, cut off, a wrong checksum, no tf.train.Example, no such name,
 // another number of bytes or targets than the first record has.
 class RecordSource : public Source {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <optional>
 
 #include "framework/joined.h"
 #include "framework/tensor/host_memory.h"
@@ -15,30 +16,48 @@ namespace {
 
 class FileStream final : public ByteStream {
  public:
-  explicit FileStream(const fs::path& path) : name_(path.string()) {
+  explicit FileStream(const fs::path& path) : path_(path) {
+    const auto name = path.string();
     std::error_code error;
-    require(fs::exists(path, error), "[data] {}: no such file", name_);
+    require(fs::exists(path, error), "[data] {}: no such file", name);
     // Opening a pipe would wait for somebody to write.
-    require(fs::is_regular_file(path, error), "[data] {}: not a regular file", name_);
+    require(fs::is_regular_file(path, error), "[data] {}: not a regular file", name);
     size_ = fs::file_size(path, error);
-    require(!error, "[data] {}: {}", name_, error.message());
-    stream_.open(path, std::ios::binary);
-    require(stream_.good(), "[data] {}: cannot be opened", name_);
+    require(!error, "[data] {}: {}", name, error.message());
+    open();
   }
   std::size_t read(std::byte* to, std::size_t count) override {
+    if (!stream_) open();
     const auto wanted = std::min<std::uint64_t>(count, size_ - used_);
-    stream_.read(reinterpret_cast<char*>(to), static_cast<std::streamsize>(wanted));
-    used_ += static_cast<std::uint64_t>(stream_.gcount());
-    require(stream_.gcount() == static_cast<std::streamsize>(wanted), "[data] {}: only {} of {} bytes can be read", name_, used_,
-            size_);
+    stream_->read(reinterpret_cast<char*>(to), static_cast<std::streamsize>(wanted));
+    used_ += static_cast<std::uint64_t>(stream_->gcount());
+    require(stream_->gcount() == static_cast<std::streamsize>(wanted), "[data] {}: only {} of {} bytes can be read",
+            path_.string(), used_, size_);
     return static_cast<std::size_t>(wanted);
   }
   double most_left() const override { return static_cast<double>(size_ - used_); }
-  void begin_again() { stream_.seekg(0), used_ = 0; }
+  std::uint64_t pass(std::uint64_t count) override {
+    constexpr std::uint64_t in_buffer = 4096;  // such steps cost less within the stream's buffer than a new read
+    const auto passed = std::min(count, size_ - used_);
+    used_ += passed;
+    if (stream_ && passed < in_buffer) stream_->ignore(static_cast<std::streamsize>(passed));
+    else if (stream_) stream_->seekg(static_cast<std::streamoff>(used_));
+    return passed;
+  }
+  bool passes_freely() const override { return true; }
+  ByteStreamPtr copy() const override { return ByteStreamPtr(new FileStream(*this)); }
+  void begin_again() { stream_->seekg(0), used_ = 0; }
 
  private:
-  std::string name_;
-  std::ifstream stream_;
+  FileStream(const FileStream& other) : path_(other.path_), size_(other.size_), used_(other.used_) {}
+  void open() {
+    stream_.emplace(path_, std::ios::binary);
+    require(stream_->good(), "[data] {}: cannot be opened", path_.string());
+    if (used_ > 0) stream_->seekg(static_cast<std::streamoff>(used_));
+  }
+
+  fs::path path_;
+  std::optional<std::ifstream> stream_;
   std::uint64_t size_ = 0, used_ = 0;
 };
 
@@ -60,7 +79,8 @@ Opened open_file(const fs::path& path) {
 
 ByteStreamPtr open_stream(const fs::path& path) { return open_file(path).stream; }
 
-std::vector<fs::path> files_at(const fs::path& path, std::initializer_list<std::string_view> endings, const std::string& none) {
+std::vector<fs::path> files_at(const fs::path& path, const std::function<bool(const std::string&)>& wanted,
+                               const std::string& none) {
   std::error_code error;
   require(fs::exists(path, error), "[data] {}: no such file or folder", path.string());
   if (!fs::is_directory(path, error)) return {path};
@@ -69,9 +89,7 @@ std::vector<fs::path> files_at(const fs::path& path, std::initializer_list<std::
   require(!error, "[data] {}: the folder cannot be read: {}", path.string(), error.message());
   for (const auto& entry : entries) {
     const auto name = entry.path().filename().string();
-    const bool wanted =
-        std::any_of(endings.begin(), endings.end(), [&](std::string_view ending) { return name.ends_with(ending); });
-    if (wanted && name.front() != '.') files.push_back(entry.path());
+    if (name.front() != '.' && wanted(name)) files.push_back(entry.path());
   }
   require(!files.empty(), "[data] {}: {}", path.string(), none);
   std::sort(files.begin(), files.end());

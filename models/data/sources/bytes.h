@@ -4,8 +4,8 @@
 #include <bit>
 #include <cstring>
 #include <filesystem>
-#include <initializer_list>
-#include <string_view>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "framework/tensor/dtype.h"
@@ -17,10 +17,10 @@ namespace mpigrad::data {
 // A file; what gzip has packed is unpacked on the way, whatever the file is called. Errors name the file: missing, a folder,
 // cannot be read, truncated.
 ByteStreamPtr open_stream(const std::filesystem::path& path);
-// `path` itself, or if it is a folder those files in it whose names end so, sorted, hidden ones left out. Errors: missing, or
+// `path` itself, or if it is a folder the files in it with `wanted` names, sorted, hidden ones left out. Errors: missing, or
 // `none`: what is said of a folder that has none.
-std::vector<std::filesystem::path> files_at(const std::filesystem::path& path, std::initializer_list<std::string_view> endings,
-                                            const std::string& none);
+std::vector<std::filesystem::path> files_at(const std::filesystem::path& path,
+                                            const std::function<bool(const std::string&)>& wanted, const std::string& none);
 // A whole file. Errors beside those: more bytes than there is memory for, or more than 1 GiB unpacked.
 Bytes read_bytes(const std::filesystem::path& path);
 // `count` further bytes, fewer at the end.

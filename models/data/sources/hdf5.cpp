@@ -76,7 +76,9 @@ Transform transform_named(const std::string& name, const fs::path& path) {
 }  // namespace
 
 std::vector<fs::path> hdf5_files(const fs::path& path) {
-  return files_at(path, {".hdf5", ".h5"}, "no universes in this folder, that is no *.hdf5 and no *.h5");
+  return files_at(
+      path, [](const std::string& name) { return name.ends_with(".hdf5") || name.ends_with(".h5"); },
+      "no universes in this folder, that is no *.hdf5 and no *.h5");
 }
 
 // ---- universes
