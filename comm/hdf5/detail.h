@@ -6,6 +6,8 @@
 #endif
 #include <hdf5.h>
 
+#include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -79,6 +81,19 @@ bool is_within_folder(hid_t dataset, const std::string& name);
 
 // For a dataset that cannot be read. Error: a filter of its chunks that this HDF5 does not have, by name and number.
 void require_filters(hid_t dataset, const std::filesystem::path& path, const std::string& name);
+
+// Room for unpacked chunks of a dataset.
+struct ChunkRoom {
+  std::size_t bytes = 0, slots = 0;
+};
+// What a read of the box [begin, end) needs so that the next one need not unpack the same chunks again: none if the chunks are
+// not packed, or the box splits none of them.
+ChunkRoom chunk_room(hid_t dataset, std::span<const std::int64_t> begin, std::span<const std::int64_t> end);
+// Keeps a dataset that was opened with such room open until close_kept(), or until those that were read later need its room:
+// all of this process have 256 MiB, or 1/64 of the memory that is available.
+hid_t keep_open(hid_t file, const std::string& name, Handle dataset, const ChunkRoom& room);
+hid_t kept_open(hid_t file, const std::string& name);  // negative: it is not kept
+void close_kept(hid_t file);
 
 // A file access list for all ranks of an "mpi" transport: parallel.cpp, or absent_parallel.cpp where HDF5 is built without MPI.
 Handle parallel_access(const Transport& transport);

@@ -16,33 +16,6 @@ namespace mpigrad {
 
 namespace hdf5 {
 
-namespace {
-
-// Of what HDF5 says about a failed read or write, with the time, addresses and lengths, what happened and the system's reason.
-std::string reason_of(const std::string& text) {
-  const std::string key = "error message = '";
-  const auto details = text.find(": time = "), reason = text.find(key);
-  if (details == std::string::npos || reason == std::string::npos) return text;
-  const auto begin = reason + key.size();
-  return text.substr(0, details) + ": " + text.substr(begin, text.find('\'', begin) - begin);
-}
-
-}  // namespace
-
-std::string error_text() {
-  std::string text;
-  const auto collect = [](unsigned depth, const H5E_error2_t* entry, void* data) -> herr_t {
-    // The innermost two say what happened; the others, through which of its own layers HDF5 learned of it.
-    if (depth < 2 && entry->desc != nullptr)
-      *static_cast<std::string*>(data) += (depth == 0 ? "" : "; ") + reason_of(entry->desc);
-    return 0;
-  };
-  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, collect, &text);
-  H5Eclear2(H5E_DEFAULT);
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
-}
-
 hid_t native_type(DType type) {
   switch (type) {
     case DType::float32: return H5T_NATIVE_FLOAT;
@@ -141,11 +114,11 @@ struct Hdf5Reader::State {
   mutable std::set<std::string> within_folder;  // datasets that were looked at
   mutable std::string refused;                  // why a link was not followed; virtual datasets keep its address
   ~State() {
-    io_thread().run([this] { file.close(); });
+    io_thread().run([this] { hdf5::close_kept(file), file.close(); });
   }
 
   std::vector<Hdf5Dataset> datasets() const;
-  Handle open(const std::string& name) const;
+  Handle open(const std::string& name, const hdf5::ChunkRoom& room = {}) const;
   Hdf5Dataset describe(const std::string& name) const;
   void read(const std::string& name, std::span<const std::int64_t> begin, std::span<const std::int64_t> end, DType type,
             void* out) const;
@@ -242,9 +215,10 @@ std::vector<Hdf5Dataset> Hdf5Reader::State::datasets() const {
   return found;
 }
 
-Handle Hdf5Reader::State::open(const std::string& name) const {
+Handle Hdf5Reader::State::open(const std::string& name, const hdf5::ChunkRoom& room) const {
   refused.clear();
   const Handle access = hdf5::access_within_folder(H5P_DATASET_ACCESS, refused);
+  if (room.bytes > 0) H5Pset_chunk_cache(access, room.slots, room.bytes, 0);  // 0: the one read last stays longest
   Handle dataset(H5Dopen2(file, name.c_str(), access), H5Dclose);
   if (dataset >= 0) {
     if (!within_folder.contains(name)) hdf5::require_within_folder(dataset, name), within_folder.insert(name);
@@ -267,7 +241,15 @@ Hdf5Dataset Hdf5Reader::State::describe(const std::string& name) const { return 
 
 void Hdf5Reader::State::read(const std::string& name, std::span<const std::int64_t> begin, std::span<const std::int64_t> end,
                              DType type, void* out) const {
-  const Handle dataset = open(name);
+  Handle opened;
+  hid_t dataset = hdf5::kept_open(file, name);
+  if (dataset < 0) {
+    opened = open(name), dataset = opened;
+    if (const auto room = hdf5::chunk_room(dataset, begin, end); room.bytes > 0) {
+      opened.close();
+      dataset = hdf5::keep_open(file, name, open(name, room), room);
+    }
+  }
   const auto stored = describe_open(dataset, name);
   require(stored.kind == Hdf5Dataset::Kind::number, "[hdf5] {}: dataset '{}' holds {}, not numbers that can be read as {}",
           path.string(), name, stored.stored, name_of(type));

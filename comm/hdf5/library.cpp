@@ -1,4 +1,4 @@
-// HDF5 as a whole: how it begins and ends in this process.
+// HDF5 as a whole: how it begins and ends in this process, and what it says of failures.
 
 #include <algorithm>
 #include <cstdlib>
@@ -42,5 +42,34 @@ void close_library_at_exit() {
 }
 
 void leave_open(hid_t file) { left.push_back(file); }
+
+namespace {
+
+// Of what HDF5 says about a failed read or write, with the time, addresses and lengths, what happened and the system's reason.
+std::string reason_of(const std::string& text) {
+  const std::string key = "error message = '";
+  const auto details = text.find(": time = "), reason = text.find(key);
+  if (details == std::string::npos || reason == std::string::npos) return text;
+  const auto begin = reason + key.size();
+  return text.substr(0, details) + ": " + text.substr(begin, text.find('\'', begin) - begin);
+}
+
+}  // namespace
+
+std::string error_text() {
+  std::string text;
+  const auto collect = [](unsigned depth, const H5E_error2_t* entry, void* data) -> herr_t {
+    // The innermost two say what happened; the others, through which of its own layers HDF5 learned of it.
+    if (depth < 2 && entry->desc != nullptr)
+      *static_cast<std::string*>(data) += (depth == 0 ? "" : "; ") + reason_of(entry->desc);
+    return 0;
+  };
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, collect, &text);
+  H5Eclear2(H5E_DEFAULT);
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  if (text.find("lock file") != std::string::npos)
+    text += "; another program has it open, or its file system has no locks: then set HDF5_USE_FILE_LOCKING=FALSE";
+  return text;
+}
 
 }  // namespace mpigrad::hdf5

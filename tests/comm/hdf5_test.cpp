@@ -1,17 +1,22 @@
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <numeric>
 
 #include "comm/hdf5/hdf5_file.h"
 #include "comm/hdf5/io_thread.h"
+#include "framework/tensor/random.h"
 #include "tests/support/files.h"
+#include "tests/support/hdf5_files.h"
 #include "tests/support/shared_data.h"
 #include "tests/support/skip.h"
 
@@ -284,6 +289,57 @@ TEST_CASE("hdf5: a failing rank leaves no file") {
   });
   CHECK(has(message, "rank 1 fails"));
   CHECK(folder.files() == 0);
+}
+
+TEST_CASE("hdf5: packed chunks that are read in boxes are unpacked once") {
+  if (without_hdf5("hdf5: packed chunks that are read in boxes are unpacked once")) return;
+  const Folder folder;
+  constexpr std::int64_t n = 32, half = n / 2;
+  std::vector<std::uint8_t> values;
+  for (std::uint64_t i = 0; i < 2 * n * n * n; ++i) values.push_back(static_cast<std::uint8_t>(Philox{5}.below(i, 256)));
+  write_packed(folder / "a.h5", "v", {2, n, n, n}, {1, n, n, n}, values);
+  const auto path = folder / "a.h5";
+  const auto read = [&](const Hdf5Reader& reader, std::int64_t s, std::int64_t d, std::int64_t h, std::int64_t w) {
+    std::vector<std::int16_t> box(half * half * half);
+    reader.read("v", Block{s, d, h, w}, Block{s + 1, d + half, h + half, w + half}, DType::int16, box.data());
+    bool same = true;
+    for (std::int64_t i = 0; i < half; ++i)
+      for (std::int64_t j = 0; j < half; ++j)
+        for (std::int64_t k = 0; k < half; ++k)
+          same = same && box[static_cast<std::size_t>((i * half + j) * half + k)] ==
+                             values[static_cast<std::size_t>(((s * n + d + i) * n + h + j) * n + w + k)];
+    CHECK(same);
+  };
+  {
+    const Hdf5Reader reader(path);
+    const auto before = bytes_read();
+    for (const std::int64_t s : {0, 1})
+      for (int corner = 0; corner < 8; ++corner)
+        read(reader, s, (corner >> 2) * half, (corner >> 1 & 1) * half, (corner & 1) * half);
+    if (before >= 0) CHECK(bytes_read() - before < 3 * 2 * n * n * n / 2);
+  }
+  // More files than have chunks in memory at once, and files that go while others stay.
+  std::vector<Hdf5Reader> readers;
+  for (int i = 0; i < 20; ++i) readers.emplace_back(path);
+  for (int round = 0; round < 2; ++round)
+    for (const auto& reader : readers) read(reader, 1, 8, round, 3);
+  readers.erase(readers.begin() + 3, readers.begin() + 17);
+  for (const auto& reader : readers) read(reader, 0, 16, 8, 3);
+}
+
+TEST_CASE("hdf5: a file that another program has locked says what to do") {
+  if (without_hdf5("hdf5: a file that another program has locked says what to do")) return;
+  if (std::getenv("HDF5_USE_FILE_LOCKING") != nullptr)
+    return skip_test("hdf5: a file that another program has locked says what to do", "HDF5_USE_FILE_LOCKING is set");
+  const Folder folder;
+  const auto path = write_example(folder);
+  const int other = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  REQUIRE(::flock(other, LOCK_EX | LOCK_NB) == 0);
+  const auto text = error_text([&] { Hdf5Reader{path}; });
+  CHECK(has(text, "example.h5: cannot be opened"));
+  CHECK(has(text, "another program has it open, or its file system has no locks: then set HDF5_USE_FILE_LOCKING=FALSE"));
+  ::close(other);
+  CHECK(Hdf5Reader(path).contains("scalar"));
 }
 
 TEST_CASE("hdf5: a medical data set of another library") {

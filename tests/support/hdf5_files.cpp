@@ -69,6 +69,21 @@ void write_filtered(const std::filesystem::path& path, const std::string& datase
   });
 }
 
+void write_packed(const std::filesystem::path& path, const std::string& dataset, const std::vector<std::uint64_t>& extents,
+                  const std::vector<std::uint64_t>& chunk, const std::vector<std::uint8_t>& values) {
+  in_file(path, [&](hid_t file) {
+    make_dataset(file, dataset, extents, false, [&](hid_t creation, hid_t) {
+      const std::vector<hsize_t> shape(chunk.begin(), chunk.end());
+      H5Pset_chunk(creation, static_cast<int>(shape.size()), shape.data());
+      require(H5Pset_deflate(creation, 1) >= 0, "[test] this HDF5 does not pack");
+    });
+    const hid_t made = H5Dopen2(file, dataset.c_str(), H5P_DEFAULT);
+    require(H5Dwrite(made, H5T_NATIVE_UCHAR, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0, "[test] {} cannot be written",
+            dataset);
+    H5Dclose(made);
+  });
+}
+
 void write_external_storage(const std::filesystem::path& path, const std::string& dataset, const std::string& elements,
                             std::uint64_t count) {
   in_file(path, [&](hid_t file) {

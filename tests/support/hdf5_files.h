@@ -14,6 +14,9 @@ void write_claim(const std::filesystem::path& path, const std::string& dataset, 
 // A dataset of bytes in chunks that only a filter of this name, which no library has, can unpack.
 void write_filtered(const std::filesystem::path& path, const std::string& dataset, const std::vector<std::uint64_t>& extents,
                     const char* filter);
+// A dataset of bytes in chunks that are packed.
+void write_packed(const std::filesystem::path& path, const std::string& dataset, const std::vector<std::uint64_t>& extents,
+                  const std::vector<std::uint64_t>& chunk, const std::vector<std::uint8_t>& values);
 // A dataset of `count` bytes that are in the file `elements`.
 void write_external_storage(const std::filesystem::path& path, const std::string& dataset, const std::string& elements,
                             std::uint64_t count);

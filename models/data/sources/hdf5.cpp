@@ -1,9 +1,13 @@
 #include "models/data/sources/hdf5.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <functional>
+#include <iterator>
+#include <limits>
 #include <list>
 #include <unordered_map>
 
@@ -20,6 +24,19 @@ namespace fs = std::filesystem;
 
 namespace {
 
+// Files that this process may still open (`ulimit -n`).
+std::int64_t descriptors_left() {
+  constexpr auto plenty = std::numeric_limits<std::int64_t>::max();
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return plenty;
+  std::error_code error;
+  const fs::directory_iterator open("/proc/self/fd", error);
+  if (error) return error == std::errc::too_many_files_open ? 0 : plenty;  // elsewhere there is no such folder
+  return static_cast<std::int64_t>(limit.rlim_cur) - std::distance(begin(open), end(open));
+}
+// For sockets and files of others, and for a file that one of these leads to.
+constexpr std::int64_t spare_descriptors = 32;
+
 // Files that are open for reading, the most recently used ones; for the I/O thread alone, so that needs no lock.
 class OpenFiles {
  public:
@@ -33,12 +50,12 @@ class OpenFiles {
       open_.splice(open_.begin(), open_, found->second);
       return open_.front().second;
     }
-    Hdf5Reader fresh(paths_[file]);
-    inspect_(file, fresh);
-    if (open_.size() >= limit_) {
+    while (!open_.empty() && (open_.size() >= limit_ || descriptors_left() < spare_descriptors)) {
       where_.erase(open_.back().first);
       open_.pop_back();
     }
+    Hdf5Reader fresh(paths_[file]);
+    inspect_(file, fresh);
     open_.emplace_front(file, std::move(fresh));
     where_[file] = open_.begin();
     return open_.front().second;
