@@ -57,6 +57,7 @@ void Loader::State::fill(Fetch& fetch, std::byte* x, std::byte* y) {
   const auto numbers = target.shape.elements() * (target.per_cell ? extents.elements() : 1);
   for (std::int64_t i = 0; i < n; ++i) {
     const auto& item = fetch.items[static_cast<std::size_t>(i)];
+    const auto name = [&] { return source->name_of_sample(item.sample); };
     auto* values = x + i * bytes;
     const Values here{.stored = source->type(), .type = assembled, .channels = channels, .transform = transform};
     const Values there{.stored = assembled, .type = assembled, .channels = channels, .on_gpu = transform};
@@ -73,6 +74,8 @@ void Loader::State::fill(Fetch& fetch, std::byte* x, std::byte* y) {
     } else {
       const auto& region = *item.targets.front();
       region.ready.get();
+      if (target.type == DType::float64 && target_dtype == DType::float32)
+        require_float32(reinterpret_cast<const double*>(region.bytes.get()), numbers, name);
       convert(region.bytes.get(), target.type, numbers, target_dtype, to);
     }
   }

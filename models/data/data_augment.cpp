@@ -105,12 +105,17 @@ const std::vector<To>& log1p_table() {
   return table;
 }
 
+// What becomes 1; 0: no number does.
+double greatest_of(Transform transform) {
+  return transform == Transform::unit ? 255 : transform == Transform::unit16 ? 65535 : 0;
+}
+
 template <class From, class To>
 void transform_into(const From* from, To* to, const Walk& w, Transform transform) {
   if (transform == Transform::none) {
     walk(from, to, w, [](From value) { return static_cast<To>(value); });
-  } else if (transform == Transform::unit) {
-    walk(from, to, w, [](From value) { return static_cast<To>(static_cast<double>(value) / 255); });
+  } else if (const double most = greatest_of(transform); most > 0) {
+    walk(from, to, w, [most](From value) { return static_cast<To>(static_cast<double>(value) / most); });
   } else if constexpr (std::is_integral_v<From>) {
     const To* table = log1p_table<To>().data();
     const auto size = static_cast<std::uint64_t>(log1p_table<To>().size());
@@ -147,6 +152,7 @@ void copy_piece(const Piece& piece, const Stored& stored, const Shape& extents, 
       walk(static_cast<const Bits*>(stored.from) + in, static_cast<Bits*>(to) + out, w, [](Bits value) { return value; });
     });
   if (transform == Transform::log1p) require_counts(piece.box, stored, channels, name);
+  else if (stored.type == DType::float64 && type == DType::float32) require_float32(piece.box, stored, channels, name);
   visit_stored(stored.type, [&](auto zero) {
     using From = decltype(zero);
     const From* from = static_cast<const From*>(stored.from) + in;

@@ -1,6 +1,7 @@
 #include "models/data/narrow.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -14,23 +15,44 @@
 
 namespace mpigrad::data {
 
-void require_counts(const Box& box, const Stored& stored, std::int64_t channels, const std::function<std::string()>& name) {
+namespace {
+
+// f(first, count) for the numbers of every row of the box, all channels.
+template <class T, class F>
+void for_rows(const Box& box, const Stored& stored, std::int64_t channels, F f) {
   const auto region = stored.region.extents(), extents = box.extents();
   Shape at = box.begin;
   for (int a = 0; a < 3; ++a) at[a] -= stored.region.begin[a];
+  for (std::int64_t d = 0; d < extents[0]; ++d)
+    for (std::int64_t h = 0; h < extents[1]; ++h)
+      f(static_cast<const T*>(stored.from) + (((at[0] + d) * region[1] + at[1] + h) * region[2] + at[2]) * channels,
+        extents[2] * channels);
+}
+
+}  // namespace
+
+void require_counts(const Box& box, const Stored& stored, std::int64_t channels, const std::function<std::string()>& name) {
   visit_stored(stored.type, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (std::is_signed_v<T>) {  // floating-point types are, too
       T least{};
-      for (std::int64_t d = 0; d < extents[0]; ++d)
-        for (std::int64_t h = 0; h < extents[1]; ++h) {
-          const T* row =
-              static_cast<const T*>(stored.from) + (((at[0] + d) * region[1] + at[1] + h) * region[2] + at[2]) * channels;
-          for (std::int64_t i = 0; i < extents[2] * channels; ++i) least = std::min(least, row[i]);
-        }
+      for_rows<T>(box, stored, channels, [&](const T* row, std::int64_t count) {
+        for (std::int64_t i = 0; i < count; ++i) least = std::min(least, row[i]);
+      });
       require(least >= 0, "[data] {}: log(1 + x) is for counts, this holds {}", name(), least);
     }
   });
+}
+
+void require_float32(const double* values, std::int64_t count, const std::function<std::string()>& name) {
+  constexpr double most = std::numeric_limits<float>::max();
+  for (std::int64_t i = 0; i < count; ++i)
+    if (std::abs(values[i]) > most && std::isfinite(values[i]))
+      fail("[data] {}: {} is beyond float32, whose greatest number is {:.3g}", name(), values[i], most);
+}
+
+void require_float32(const Box& box, const Stored& stored, std::int64_t channels, const std::function<std::string()>& name) {
+  for_rows<double>(box, stored, channels, [&](const double* row, std::int64_t count) { require_float32(row, count, name); });
 }
 
 // Made by the function that transforms on the host, of every integer that there is: the GPU computes nothing that might round

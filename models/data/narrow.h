@@ -20,6 +20,11 @@ constexpr bool is_narrow(DType type) { return type == DType::int16 || type == DT
 // Error: a negative number in the box of what is stored, with the name that `name` gives, because log(1 + x) is for counts.
 void require_counts(const Box& box, const Stored& stored, std::int64_t channels, const std::function<std::string()>& name);
 
+// Error: a finite number in the box of float64 that float32 does not hold, with the name that `name` gives.
+void require_float32(const Box& box, const Stored& stored, std::int64_t channels, const std::function<std::string()>& name);
+// The same of `count` numbers.
+void require_float32(const double* values, std::int64_t count, const std::function<std::string()>& name);
+
 class Widening {
  public:
   // Of narrow integers to float32 or float64, transformed (not of_source).

@@ -13,6 +13,7 @@ std::string_view name_of(Transform transform) {
     case Transform::none: return "none";
     case Transform::log1p: return "log1p";
     case Transform::unit: return "unit";
+    case Transform::unit16: return "unit16";
   }
   return "?";
 }

@@ -20,10 +20,11 @@ namespace mpigrad::data {
 
 // What is done to each stored value before a network sees it.
 enum class Transform : std::uint8_t {
-  of_source,  // log1p for counts, unit for bytes
+  of_source,  // log1p for counts, unit for bytes, unit16 for pictures of 16 bits
   none,
-  log1p,  // log(1 + x), for counts: an Error where x is negative
-  unit,   // x / 255
+  log1p,   // log(1 + x), for counts: an Error where x is negative
+  unit,    // x / 255
+  unit16,  // x / 65535
 };
 std::string_view name_of(Transform transform);
 

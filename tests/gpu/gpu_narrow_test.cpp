@@ -96,11 +96,10 @@ struct Form {
   DType type = DType::int16;
   data::Transform transform = data::Transform::none;
 };
-const std::vector<Form> forms{{"counts", DType::int16, data::Transform::log1p},
-                              {"large counts", DType::uint16, data::Transform::log1p},
-                              {"both signs", DType::int16, data::Transform::none},
-                              {"parts of 255", DType::int16, data::Transform::unit},
-                              {"bytes", DType::uint8, data::Transform::unit}};
+const std::vector<Form> forms{
+    {"counts", DType::int16, data::Transform::log1p},           {"large counts", DType::uint16, data::Transform::log1p},
+    {"both signs", DType::int16, data::Transform::none},        {"parts of 255", DType::int16, data::Transform::unit},
+    {"parts of 65535", DType::uint16, data::Transform::unit16}, {"bytes", DType::uint8, data::Transform::unit}};
 
 // Batch statistics, weights and pooling: [N, D, H, W, C] -> [N, C]
 class Net : public nn::Module {
@@ -116,7 +115,7 @@ class Net : public nn::Module {
 TEST_CASE("gpu: narrow integers become the numbers of the host, each of them") {
   if (no_gpu("gpu: narrow integers become the numbers of the host, each of them")) return;
   for (const auto stored : {DType::int16, DType::uint16, DType::uint8})
-    for (const auto transform : {data::Transform::none, data::Transform::unit, data::Transform::log1p})
+    for (const auto transform : {data::Transform::none, data::Transform::unit, data::Transform::unit16, data::Transform::log1p})
       for (const auto type : {DType::float32, DType::float64}) {
         INFO(std::string(name_of(stored)), " ", std::string(data::name_of(transform)), " ", std::string(name_of(type)));
         const auto all = every_integer(stored);

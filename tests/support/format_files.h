@@ -64,20 +64,22 @@ Bytes npy_file(const std::string& descriptor, const std::string& shape, const st
   return bytes;
 }
 
+// CRC-32, of zip and PNG.
+inline std::uint32_t checksum_of(const Bytes& bytes) {
+  std::uint32_t crc = 0xffffffff;
+  for (const auto byte : bytes) {
+    crc ^= static_cast<std::uint32_t>(byte);
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0xEDB88320 : 0);
+  }
+  return ~crc;
+}
+
 // Without compression, as numpy.savez writes.
 inline Bytes zip_file(const std::vector<std::pair<std::string, Bytes>>& files) {
-  const auto checksum = [](const Bytes& bytes) {
-    std::uint32_t crc = 0xffffffff;
-    for (const auto byte : bytes) {
-      crc ^= static_cast<std::uint32_t>(byte);
-      for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0xEDB88320 : 0);
-    }
-    return ~crc;
-  };
   Bytes bytes, directory;
   const auto common = [&](Bytes& to, const std::string& name, const Bytes& content) {
     append(to, std::uint16_t{20}), append(to, std::uint16_t{0}), append(to, std::uint16_t{0});  // version, flags, stored
-    append(to, std::uint32_t{0}), append(to, checksum(content));                                // time and date, checksum
+    append(to, std::uint32_t{0}), append(to, checksum_of(content));                             // time and date, checksum
     append(to, static_cast<std::uint32_t>(content.size())), append(to, static_cast<std::uint32_t>(content.size()));
     append(to, static_cast<std::uint16_t>(name.size())), append(to, std::uint16_t{0});  // lengths of the name and of more
   };
@@ -95,6 +97,45 @@ inline Bytes zip_file(const std::vector<std::pair<std::string, Bytes>>& files) {
   append(bytes, std::uint32_t{0x06054b50}), append(bytes, std::uint32_t{0}), append(bytes, count), append(bytes, count);
   append(bytes, size), append(bytes, start), append(bytes, std::uint16_t{0});
   return bytes;
+}
+
+// A PNG of rows as the format stores them (the first byte of a value the high one), not compressed. kind: 0 grey, 2 colours, 3
+// palette, 4 grey and alpha, 6 colours and alpha. `chunks`: others before the pixels, as their name and bytes.
+inline Bytes png_file(std::uint32_t width, std::uint32_t height, int bits, int kind, const std::vector<std::uint8_t>& rows,
+                      const std::vector<std::pair<std::string, std::vector<std::uint8_t>>>& chunks = {}) {
+  Bytes file;
+  const auto chunk = [&](const std::string& name, const Bytes& content) {
+    append(file, static_cast<std::uint32_t>(content.size()), true);
+    Bytes named;
+    append_text(named, name);
+    named.insert(named.end(), content.begin(), content.end());
+    file.insert(file.end(), named.begin(), named.end());
+    append(file, checksum_of(named), true);
+  };
+  append_text(file, "\x89PNG\r\n\x1a\n");
+  Bytes header;
+  append(header, width, true), append(header, height, true);
+  for (const int value : {bits, kind, 0, 0, 0}) append(header, static_cast<std::uint8_t>(value));
+  chunk("IHDR", header);
+  for (const auto& [name, content] : chunks) {
+    Bytes bytes;
+    for (const auto each : content) append(bytes, each);
+    chunk(name, bytes);
+  }
+  // zlib's frame around one block that is stored: each row after a byte 0, no filter.
+  Bytes plain, packed{std::byte{0x78}, std::byte{0x01}, std::byte{1}};
+  const auto row = rows.size() / height;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (i % row == 0) plain.push_back(std::byte{0});
+    plain.push_back(static_cast<std::byte>(rows[i]));
+  }
+  append(packed, static_cast<std::uint16_t>(plain.size())), append(packed, static_cast<std::uint16_t>(~plain.size()));
+  packed.insert(packed.end(), plain.begin(), plain.end());
+  std::uint32_t a = 1, b = 0;  // Adler-32
+  for (const auto byte : plain) a = (a + static_cast<std::uint32_t>(byte)) % 65521, b = (b + a) % 65521;
+  append(packed, b << 16 | a, true);
+  chunk("IDAT", packed), chunk("IEND", {});
+  return file;
 }
 
 struct NiftiOptions {

@@ -21,7 +21,7 @@ Pixels decode_jpeg(std::span<const std::byte> bytes, int channels, const std::st
   require(space != TJCS_CMYK && space != TJCS_YCCK, "[jpeg] {}: in CMYK; only grey and colour pictures are read", name);
   require(std::int64_t{width} * height <= (1 << 28), "[jpeg] {}: {} x {} pixels are too many", name, height, width);
   const bool colour = channels == 0 ? space != TJCS_GRAY : channels == 3;
-  Pixels pixels{height, width, colour ? 3 : 1, {}};
+  Pixels pixels{height, width, colour ? 3 : 1, 8, {}};
   require_host_memory(fmt::format("[jpeg] {}: {} x {} pixels", name, height, width), 6.0 * width * height);
   pixels.values.resize(static_cast<std::size_t>(pixels.height * pixels.width * pixels.channels));
   // The exact transforms: the fast ones differ from machine to machine. A warning (a file that ends early) is an error here.

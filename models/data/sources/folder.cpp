@@ -42,7 +42,8 @@ Picture decode(const fs::path& path, int channels) {
   const bool jpeg = bytes.size() >= 3 && bytes[0] == std::byte{0xff} && bytes[1] == std::byte{0xd8};
   require(png || jpeg, "[data] {}: neither PNG nor JPEG", name);
   const auto pixels = png ? decode_png(bytes, channels, name) : decode_jpeg(bytes, channels, name);
-  Picture result{{1, pixels.height, pixels.width}, pixels.channels, DType::uint8, Bytes(pixels.values.size())};
+  const auto type = pixels.bits == 16 ? DType::uint16 : DType::uint8;
+  Picture result{{1, pixels.height, pixels.width}, pixels.channels, type, Bytes(pixels.values.size())};
   std::memcpy(result.values.data(), pixels.values.data(), pixels.values.size());
   return result;
 }
@@ -129,6 +130,8 @@ Picture FolderSource::State::load(std::int64_t sample) const {
   require(type.channels == 0 || decoded.channels == type.channels,
           "[data] {} has {} channels, {} has {}: say which number is wanted", path.string(), decoded.channels, first,
           type.channels);
+  require(type.channels == 0 || decoded.type == type.type, "[data] {} has {} bits for each value, {} has {}: save both alike",
+          path.string(), 8 * size_of(decoded.type), first, 8 * size_of(type.type));
   require(extents.rank() == 0 || decoded.extents == extents, "[data] {} is {}, {} is {}: say which extents are wanted",
           path.string(), decoded.extents, first, extents);
   return decoded;
@@ -147,7 +150,8 @@ FolderSource::FolderSource(const fs::path& path, FolderOptions options) : state_
           "[data] extents are [H, W] or [D, H, W], at least 1 each: {}", o.extents);
   const auto first = s.load(0);
   t.extents = first.extents, t.channels = first.channels, t.type = first.type;
-  t.transform = t.type == DType::uint8 ? Transform::unit : Transform::none;
+  if (t.type == DType::uint8) t.transform = Transform::unit;
+  if (t.type == DType::uint16) t.transform = Transform::unit16;
   s.queue.emplace(o.threads);
 }
 

@@ -22,7 +22,8 @@ struct FolderOptions {
 class FolderSource : public Source {
  public:
   // Errors, with the file: nothing to read, pictures and volumes together, files beside folders, a class without files, labels of
-  // another number; and when a file is asked for: corrupt, truncated, of other extents or channels.
+  // another number; and when a file is asked for: corrupt, truncated, with
+  // transparent pixels, of other extents, channels or bits.
   explicit FolderSource(const std::filesystem::path& path, FolderOptions options = {});
 
   std::int64_t size() const override;

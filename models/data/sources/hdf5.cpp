@@ -85,7 +85,7 @@ void require_written(const Hdf5Reader& reader, const Hdf5Dataset& dataset) {
 }
 
 Transform transform_named(const std::string& name, const fs::path& path) {
-  for (const auto transform : {Transform::none, Transform::log1p, Transform::unit})
+  for (const auto transform : {Transform::none, Transform::log1p, Transform::unit, Transform::unit16})
     if (name_of(transform) == name) return transform;
   fail("[data] {}: the transform '{}' is not known", path.string(), printable(name));
 }

@@ -194,7 +194,7 @@ SourcePtr open_folder(const fs::path& path, const OpenOptions& o) {
   const auto source = std::make_shared<FolderSource>(
       path,
       FolderOptions{.extents = o.extents, .fit = o.fit, .channels = o.channels, .threads = o.threads, .labels = given_labels(o)});
-  const bool pictures = source->type() == DType::uint8;
+  const bool pictures = source->type() != DType::float32;
   require_used(path, o, pictures ? "a folder of pictures" : "a folder of volumes", {.channels = pictures});
   return source;
 }

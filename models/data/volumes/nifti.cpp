@@ -139,7 +139,11 @@ OpenFile open_nifti(const std::filesystem::path& path) {
   h.bytes = take(*file.stream, nifti_header_bytes);
   require(h.bytes.size() >= nifti_header_bytes, "[nifti] {}: not a NIfTI-1 file: {} bytes are shorter than its header", name,
           h.bytes.size());
-  const bool big = big_endian<std::uint32_t>(h.bytes.data()) == nifti_header_bytes;
+  const auto first = big_endian<std::uint32_t>(h.bytes.data());
+  constexpr std::uint32_t header_of_2 = 540, swapped_header_of_2 = 0x1c020000;
+  require(first != header_of_2 && first != swapped_header_of_2,
+          "[nifti] {}: a NIfTI-2 file; only NIfTI-1 is read: save it as NIfTI-1", name);
+  const bool big = first == nifti_header_bytes;
   if (big) reverse_numbers(h.bytes);
   const auto* magic = reinterpret_cast<const char*>(h.bytes.data() + 344);
   require(std::memcmp(magic, "ni1", 4) != 0, "[nifti] {}: the header of a pair of files; only single files (.nii) are read",
@@ -187,21 +191,28 @@ Bytes take_stored(OpenFile& file) {
   return converted(std::move(elements), file.stored, file.name);
 }
 
-// f(place in [D, H, W, C], value) for all values, in the file's order: there a channel is a volume.
+Shape place_of(std::int64_t cell, const Shape& extents) {
+  return {cell / extents[2] / extents[1], cell / extents[2] % extents[1], cell % extents[2]};
+}
+
+// f(place in [D, H, W, C], value) for all values, in the file's order: there a channel is a volume. Error: a finite number that
+// float32 does not hold.
 template <class F>
-void for_each_value(const NiftiHeader& header, const Bytes& stored, F f) {
+void for_each_value(const NiftiHeader& header, const Bytes& stored, const std::string& name, F f) {
+  constexpr double most = std::numeric_limits<float>::max();
   const auto cells = header.extents.elements(), channels = header.channels;
   const double slope = header.slope, shift = header.shift;
   visit_stored(header.type, [&](auto zero) {
     const auto* from = reinterpret_cast<const decltype(zero)*>(stored.data());
     for (std::int64_t c = 0; c < channels; ++c)
-      for (std::int64_t i = 0; i < cells; ++i)
-        f(static_cast<std::size_t>(i * channels + c), slope * static_cast<double>(from[c * cells + i]) + shift);
+      for (std::int64_t i = 0; i < cells; ++i) {
+        const auto number = static_cast<double>(from[c * cells + i]), value = slope * number + shift;
+        if (!(std::abs(value) <= most) && std::isfinite(number))
+          fail("[nifti] {}: {} at {} [z, y, x] is beyond float32, whose greatest number is {:.3g}", name, value,
+               place_of(i, header.extents), most);
+        f(static_cast<std::size_t>(i * channels + c), value);
+      }
   });
-}
-
-Shape place_of(std::int64_t cell, const Shape& extents) {
-  return {cell / extents[2] / extents[1], cell / extents[2] % extents[1], cell % extents[2]};
 }
 
 // Where the cell [z, y, x] lies, in millimetres.
@@ -227,12 +238,12 @@ augment::Sample read_nifti(const std::filesystem::path& path) {
   auto file = open_nifti(path);
   const auto stored = take_stored(file);
   double least = std::numeric_limits<double>::infinity(), most = -least;
-  for_each_value(file.header, stored, [&](std::size_t, double value) {
+  for_each_value(file.header, stored, file.name, [&](std::size_t, double value) {
     if (std::isfinite(value)) least = std::min(least, value), most = std::max(most, value);
   });
   const double factor = most > least ? 1 / (most - least) : 0;
   augment::Sample sample(file.header.extents, file.header.channels);
-  for_each_value(file.header, stored,
+  for_each_value(file.header, stored, file.name,
                  [&](std::size_t i, double value) { sample.values[i] = static_cast<float>((value - least) * factor); });
   return sample;
 }
@@ -242,7 +253,8 @@ NiftiVolume read_nifti_volume(const std::filesystem::path& path) {
   const auto stored = take_stored(file);
   NiftiVolume volume{std::move(file.header), {}};
   volume.values.resize(static_cast<std::size_t>(volume.header.extents.elements() * volume.header.channels));
-  for_each_value(volume.header, stored, [&](std::size_t i, double value) { volume.values[i] = static_cast<float>(value); });
+  for_each_value(volume.header, stored, file.name,
+                 [&](std::size_t i, double value) { volume.values[i] = static_cast<float>(value); });
   return volume;
 }
 
@@ -254,12 +266,13 @@ NiftiLabels read_nifti_labels(const std::filesystem::path& path) {
   NiftiLabels labels{std::move(file.header), {}};
   const auto& extents = labels.header.extents;
   labels.values.resize(static_cast<std::size_t>(extents.elements()));
-  for_each_value(labels.header, stored, [&](std::size_t i, double value) {
-    constexpr double most = std::numeric_limits<std::int32_t>::max();
-    if (!(value >= 0 && value <= most && value == std::floor(value)))
-      fail("[nifti] {}: {} at {} [z, y, x] is no label: they are whole numbers from 0 to {:.0f}", file.name, value,
-           place_of(static_cast<std::int64_t>(i), extents), most);
-    labels.values[i] = static_cast<std::int32_t>(value);
+  for_each_value(labels.header, stored, file.name, [&](std::size_t i, double value) {
+    constexpr double most = std::numeric_limits<std::int32_t>::max(), close = 1e-3;
+    const double label = std::round(value);
+    if (!(label >= 0 && label <= most && std::abs(value - label) <= close))
+      fail("[nifti] {}: {} at {} [z, y, x] is no label: they are whole numbers from 0 to {:.0f}, to within {}", file.name, value,
+           place_of(static_cast<std::int64_t>(i), extents), most, close);
+    labels.values[i] = static_cast<std::int32_t>(label);
   });
   return labels;
 }

@@ -2,8 +2,9 @@
 // NIfTI-1 in one file (.nii, .nii.gz) with its geometry and its real values, and labels written back onto the cells of a file
 // that was read. Header: nifti1.h of the NIfTI data format working group. formats.h has read_nifti(), which scales to [0, 1].
 //
-// Errors of all readers name the file: missing, truncated, longer than it says, another format or one half of a pair of files,
-// more than four dimensions, elements that are neither integers nor floating-point numbers (RGB, complex), not enough memory.
+// Errors of all readers name the file: missing, truncated, longer than it says, another format (NIfTI-2, too) or one half of a
+// pair of files, more than four dimensions, elements that are neither integers nor floating-point numbers (RGB, complex), not
+// enough memory, a finite number that float32 does not hold (with its place).
 
 #include <array>
 #include <cstdint>
@@ -48,8 +49,9 @@ struct NiftiLabels {
   NiftiHeader header{};
   std::vector<std::int32_t> values{};  // [D, H, W]
 };
-// A file of one channel whose values, stored as integers or floating-point numbers, are whole. Errors beside those above:
-// channels; a value that is not a whole number from 0 to 2^31 - 1, with its place.
+// A file of one channel whose values, stored as integers or floating-point numbers, are whole to within 0.001: programs that
+// resample labels write such numbers. Errors beside those above: channels; a value that is not so close to a whole number from 0
+// to 2^31 - 1, with its place.
 NiftiLabels read_nifti_labels(const std::filesystem::path& path);
 
 // What differs in where the cells of two files lie, in words ("extents [35, 51, 36] and [35, 50, 36]", "spacing ...",
