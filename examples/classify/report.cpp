@@ -81,18 +81,20 @@ Score score(const Predictions& p, const std::vector<std::int64_t>& labels, std::
   }
   result.loss = loss.mean();
   for (std::size_t c = classes == 2 ? 1 : 0; c < n; ++c) {
-    std::vector<double> scores;
+    std::vector<double> scores, roundings;
     std::vector<std::int64_t> is_class;
     for (std::size_t i = 0; i < labels.size(); ++i) {
       // Against the best of the others: for two classes the difference of logits.
       double other = -1e300;
       for (std::size_t k = 0; k < n; ++k)
         if (k != c) other = std::max(other, p.predicted[i * n + k]);
-      scores.push_back(p.predicted[i * n + c] - other);
+      const double own = p.predicted[i * n + c];
+      scores.push_back(own - other);
+      roundings.push_back(rounding_of_outputs * std::max(std::abs(own), std::abs(other)));
       is_class.push_back(labels[i] == static_cast<std::int64_t>(c));
     }
     const auto positives = std::count(is_class.begin(), is_class.end(), 1);
-    if (positives > 0 && positives < static_cast<std::ptrdiff_t>(labels.size())) auc.add(roc_auc(scores, is_class));
+    if (positives > 0 && positives < static_cast<std::ptrdiff_t>(labels.size())) auc.add(roc_auc(scores, is_class, roundings));
   }
   result.auc = auc.mean();
   return result;

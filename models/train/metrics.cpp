@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <numeric>
 
 #include "framework/error.h"
 
@@ -61,41 +60,50 @@ std::vector<RegressionScore> regression_scores(std::span<const double> predicted
     for (std::size_t i = t; i < truth.size(); i += columns) truth_mean += truth[i], predicted_mean += predicted[i];
     truth_mean /= static_cast<double>(n), predicted_mean /= static_cast<double>(n);
     s.mean = means.empty() ? truth_mean : means[t];
-    double covariance = 0, truth_variance = 0, predicted_variance = 0;
+    double covariance = 0, truth_variance = 0, predicted_variance = 0, largest_predicted = 0, largest_truth = 0;
     for (std::size_t i = t; i < truth.size(); i += columns) {
       const double error = predicted[i] - truth[i], mean_error = s.mean - truth[i];
       s.mse += error * error, s.mae += std::abs(error);
       s.mean_mse += mean_error * mean_error, s.mean_mae += std::abs(mean_error);
       const double a = predicted[i] - predicted_mean, b = truth[i] - truth_mean;
       covariance += a * b, predicted_variance += a * a, truth_variance += b * b;
+      largest_predicted = std::max(largest_predicted, std::abs(predicted[i]));
+      largest_truth = std::max(largest_truth, std::abs(truth[i]));
     }
     for (double* sum : {&s.mse, &s.mae, &s.mean_mse, &s.mean_mae}) *sum /= static_cast<double>(n);
-    const double scale = std::sqrt(predicted_variance * truth_variance);
-    s.correlation = scale > 0 ? covariance / scale : 0;
+    const auto varies = [n](double variance, double largest, double rounding) {
+      return variance > static_cast<double>(n) * std::pow(largest * rounding, 2);
+    };
+    constexpr double rounding_of_truth = 1e-12;
+    const bool both = varies(predicted_variance, largest_predicted, rounding_of_outputs) &&
+                      varies(truth_variance, largest_truth, rounding_of_truth);
+    s.correlation = both ? covariance / std::sqrt(predicted_variance * truth_variance) : 0;
   }
   return scores;
 }
 
-double roc_auc(std::span<const double> scores, std::span<const std::int64_t> labels) {
+double roc_auc(std::span<const double> scores, std::span<const std::int64_t> labels, std::span<const double> roundings) {
   require(scores.size() == labels.size(), "[roc_auc] {} scores for {} labels", scores.size(), labels.size());
-  double positives = 0;
+  require(roundings.empty() || roundings.size() == scores.size(), "[roc_auc] {} roundings for {} scores", roundings.size(),
+          scores.size());
+  const auto rounding = [&](std::size_t i) { return roundings.empty() || !std::isfinite(scores[i]) ? 0 : roundings[i]; };
+  std::vector<double> lowest, highest;  // that the negatives' scores may be
   for (std::size_t i = 0; i < labels.size(); ++i) {
     require(labels[i] == 0 || labels[i] == 1, "[roc_auc] labels are 0 or 1, label {} is {}", i, labels[i]);
     require(!std::isnan(scores[i]), "[roc_auc] score {} is not a number", i);
-    positives += static_cast<double>(labels[i]);
+    if (labels[i] == 0) lowest.push_back(scores[i] - rounding(i)), highest.push_back(scores[i] + rounding(i));
   }
-  const double negatives = static_cast<double>(labels.size()) - positives;
+  const auto negatives = static_cast<double>(lowest.size()), positives = static_cast<double>(labels.size()) - negatives;
   require(positives > 0 && negatives > 0, "[roc_auc] both classes are needed: {} positives, {} negatives", positives, negatives);
-  std::vector<std::size_t> order(scores.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return scores[a] < scores[b]; });
-  double rank_sum = 0;
-  for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
-    while (end < order.size() && scores[order[end]] == scores[order[begin]]) ++end;
-    const double rank = 0.5 * static_cast<double>(begin + 1 + end);  // the mean of ranks begin + 1 ... end
-    for (std::size_t i = begin; i < end; ++i) rank_sum += rank * static_cast<double>(labels[order[i]]);
+  std::sort(lowest.begin(), lowest.end()), std::sort(highest.begin(), highest.end());
+  double twice = 0;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] == 0) continue;
+    const auto below = std::lower_bound(highest.begin(), highest.end(), scores[i] - rounding(i)) - highest.begin();
+    const auto above = lowest.end() - std::upper_bound(lowest.begin(), lowest.end(), scores[i] + rounding(i));
+    twice += negatives + static_cast<double>(below - above);  // 2 for each below, 1 for each tie
   }
-  return (rank_sum - positives * (positives + 1) / 2) / (positives * negatives);
+  return twice / (2 * positives * negatives);
 }
 
 double accuracy(std::span<const std::int64_t> predicted, std::span<const std::int64_t> labels) {

@@ -69,12 +69,16 @@ class RunningMean {
   double sum_ = 0, weight_ = 0;
 };
 
+// Outputs of the same network for the same sample differ between batches of different sizes and between grids, because other
+// kernels add up in another order. Outputs that differ by less than this part of their size count as equal.
+inline constexpr double rounding_of_outputs = 0x1p-16;
+
 // Of one target.
 struct RegressionScore {
   double mse = 0, mae = 0;            // of the predictions
   double mean_mse = 0, mean_mae = 0;  // of predicting `mean` for every sample
   double mean = 0;
-  double correlation = 0;  // Pearson's, 0 where one of the two does not vary
+  double correlation = 0;  // Pearson's, 0 where one of the two does not vary by more than rounding
 };
 // predicted, truth: [n, targets], row-major. `means`: what predict-the-mean predicts, one for each target, such as the means of
 // the training set; empty: the means of `truth`.
@@ -82,8 +86,10 @@ std::vector<RegressionScore> regression_scores(std::span<const double> predicted
                                                std::int64_t targets, std::span<const double> means = {});
 
 // Area under the receiver operating characteristic: the chance that a positive has a higher score than a negative, ties counting
-// one half; from mid-ranks (Mann and Whitney 1947). Errors: only one class, a score that is not a number.
-double roc_auc(std::span<const double> scores, std::span<const std::int64_t> labels);
+// one half (Mann and Whitney 1947). `roundings`: how far each score may be from the exact one; two scores are a tie if they
+// differ by no more than both of theirs together. Empty: only equal scores are. Errors: only one class, a score that is not a
+// number.
+double roc_auc(std::span<const double> scores, std::span<const std::int64_t> labels, std::span<const double> roundings = {});
 
 // Share of equal ones.
 double accuracy(std::span<const std::int64_t> predicted, std::span<const std::int64_t> labels);

@@ -202,10 +202,15 @@ double probe_auc(const Probe& probe, const Labelled& samples, const Communicator
   const auto batch = inspect("probe", {samples.embeddings}, comm, {.smallest = 1, .refuse_zeros = false});
   const auto labels = gathered_labels("probe", samples.labels, batch);
   const auto scores = probe.scores(batch.views[0]);
-  std::vector<double> difference;
-  for (std::size_t i = 0; i + 1 < scores.size(); i += 2) difference.push_back(scores[i + 1] - scores[i]);
-  const auto mine = from_vector({batch.here}, difference, DType::float64);
-  return roc_auc(allgather(constant(mine), comm, batch.rows).to_vector(), labels);
+  std::vector<double> differences, roundings;
+  for (std::size_t i = 0; i + 1 < scores.size(); i += 2) {
+    differences.push_back(scores[i + 1] - scores[i]);
+    roundings.push_back(rounding_of_outputs * std::max(std::abs(scores[i]), std::abs(scores[i + 1])));
+  }
+  const auto of_all = [&](const std::vector<double>& mine) {
+    return allgather(constant(from_vector({batch.here}, mine, DType::float64)), comm, batch.rows).to_vector();
+  };
+  return roc_auc(of_all(differences), labels, of_all(roundings));
 }
 
 }  // namespace mpigrad::contrastive
