@@ -26,6 +26,7 @@
 #endif
 
 #include "comm/hdf5/io_thread.h"
+#include "comm/process/standard_streams.h"
 #include "comm/transport/device/device_transport.h"
 #include "comm/transport/environment.h"
 #include "comm/transport/launcher.h"
@@ -71,6 +72,20 @@ std::optional<int> threads_asked_for() {
   const auto threads = positive(*value);
   require(threads.has_value(), "[launch] MPIGRAD_THREADS is a number of threads, 1 or more, got '{}'", *value);
   return threads;
+}
+
+// OpenMP ends a program whose threads are more than the system gives or whose stack does not hold their numbers.
+void require_threads_that_fit() {
+  const auto asked = threads_asked_for();
+  int threads = asked.value_or(0);
+#ifdef _OPENMP
+  if (!asked) threads = omp_get_max_threads();  // what it has read in OMP_NUM_THREADS
+#endif
+  const auto cores = static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))), most = std::max(64, 4 * cores);
+  const auto* name = asked ? "MPIGRAD_THREADS" : "OMP_NUM_THREADS";
+  require(threads >= 0 && threads <= most,  // OpenMP makes a negative one of 3,000,000,000
+          "[launch] {} is {}, but at most {} threads make sense on {} cores: leave it out, or ask for {}", name,
+          environment(name).value_or(std::to_string(threads)), most, cores, cores);
 }
 
 void require_switch(const char* name) {
@@ -278,19 +293,6 @@ Cores cores_of_thread() {
 
 bool first_of_launch() { return launcher_of_environment().rank == 0; }
 
-std::string output_problem() {
-  // Of ranks that are threads only the first is told why: what could not be written is gone.
-  static std::mutex mutex;
-  static int reason = 0;
-  const std::lock_guard lock(mutex);
-  errno = 0;
-  const bool flushed = std::fflush(stdout) == 0;
-  if (!flushed) reason = errno;
-  if (flushed && std::ferror(stdout) == 0) return {};
-  return fmt::format("[output] standard output could not be written completely{}{}", reason != 0 ? ": " : "",
-                     reason != 0 ? std::strerror(reason) : "");
-}
-
 LaunchOptions take_launch_options(int& argc, char** argv) {
   LaunchOptions options;
   if (const auto value = environment("MPIGRAD_TRANSPORT")) set_transport(options, "MPIGRAD_TRANSPORT", *value);
@@ -382,12 +384,13 @@ int set_threads_of_rank(Transport& transport) {
 }
 
 int launch(int& argc, char** argv, const std::function<int(std::shared_ptr<Transport>)>& body) {
+  keep_standard_streams();
   LaunchOptions options;
   std::string problem;
   try {
     options = resolve_launch_options(take_launch_options(argc, argv));
     // Refused here if they make no sense.
-    checks_of_environment(), default_summation_mode(), cuda_aware_mpi(), threads_asked_for();
+    checks_of_environment(), default_summation_mode(), cuda_aware_mpi(), require_threads_that_fit();
     require_switch("MPIGRAD_GPU_POISON");
     for (const auto& warning : mistyped_variables())
       if (first_of_launch()) print_error(0, 1, warning.c_str());

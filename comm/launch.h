@@ -25,8 +25,8 @@ LaunchOptions take_launch_options(int& argc, char** argv);
 LaunchOptions resolve_launch_options(LaunchOptions options);
 
 // The threads this rank may use: the cores it may run on, each divided by the ranks of its node that may run on it too, rounded
-// down, at least 1. MPIGRAD_THREADS or OMP_NUM_THREADS overrules. Collective. Error: an MPIGRAD_THREADS that is no number of
-// threads.
+// down, at least 1. MPIGRAD_THREADS or OMP_NUM_THREADS overrules (launch() refuses more than 64 that are more than four for each
+// core). Collective. Error: an MPIGRAD_THREADS that is no number of threads.
 int threads_of_rank(Transport& transport);
 
 // Tells OpenMP, for the calling thread: omp_set_num_threads(threads_of_rank(transport)), unless OMP_NUM_THREADS did. Every rank
@@ -39,10 +39,6 @@ int gpu_of_rank(const Transport& transport, int gpus);
 // Whether this process is the first that its launcher started, as far as its environment tells; true for one started by hand. For
 // what is said once where no communicator is at hand.
 bool first_of_launch();
-
-// Empty if all that this process has printed to standard output has arrived, else what kept it. What a full disk refuses is
-// seen only when the last buffer is written, which would be after main has returned 0.
-std::string output_problem();
 
 // Runs body(world) on every rank, with the device asked for as the current one (and the rank's GPU selected), and returns the
 // process's exit code: what body returned (threads: the first that is not 0). Launch options are taken out of argc and argv

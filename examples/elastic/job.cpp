@@ -94,21 +94,23 @@ Job::Job(const std::vector<std::string>& command, const std::filesystem::path& l
     process_ = start(command, {.output = file, .error = file});
     return;
   }
-  std::array<int, 2> error{-1, -1};
-  require(pipe2(error.data(), O_CLOEXEC) == 0, "[elastic] no pipe: {}", std::strerror(errno));
+  std::array<int, 2> output{-1, -1}, error{-1, -1};
+  require(pipe2(output.data(), O_CLOEXEC) == 0 && pipe2(error.data(), O_CLOEXEC) == 0, "[elastic] no pipe: {}",
+          std::strerror(errno));
+  pipes_ = {output[0], error[0]};
   try {
-    process_ = start(command, {.error = error[1]});
+    process_ = start(command, {.output = output[1], .error = error[1]});
   } catch (...) {
-    close(error[0]), close(error[1]);
+    for (const int end : {output[0], output[1], error[0], error[1]}) close(end);
     throw;
   }
-  close(error[1]);
-  pipe_ = error[0];
+  close(output[1]), close(error[1]);
 }
 
 Job::~Job() {
   if (!ended_) kill();
-  if (pipe_ >= 0) close(pipe_);
+  for (const int pipe : pipes_)
+    if (pipe >= 0) close(pipe);
 }
 
 void Job::signal(int number) const {
@@ -136,19 +138,25 @@ void Job::kill() {
 }
 
 void Job::read(int milliseconds, const std::function<void(const std::string& line)>& seen) {
-  pollfd ready{.fd = pipe_, .events = POLLIN, .revents = 0};
-  if (pipe_ < 0) return std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
-  if (poll(&ready, 1, milliseconds) <= 0) return;
-  std::array<char, 4096> part{};
-  const auto n = ::read(pipe_, part.data(), part.size());
-  if (n <= 0) {
-    if (n == 0 || errno != EINTR) close(pipe_), pipe_ = -1;
-    return;
+  std::array<pollfd, 2> ready{};  // one of a descriptor below 0 is left out
+  for (std::size_t i = 0; i < 2; ++i) ready[i] = {.fd = pipes_[i], .events = POLLIN, .revents = 0};
+  if (poll(ready.data(), ready.size(), milliseconds) <= 0) return;
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (ready[i].revents == 0) continue;
+    std::array<char, 4096> part{};
+    const auto n = ::read(pipes_[i], part.data(), part.size());
+    if (n <= 0) {
+      if (n == 0 || errno != EINTR) close(pipes_[i]), pipes_[i] = -1;
+      continue;
+    }
+    std::FILE* const stream = i == 0 ? stdout : stderr;
+    std::fwrite(part.data(), 1, static_cast<std::size_t>(n), stream);
+    std::fflush(stream);
+    if (i == 0) continue;
+    rest_.append(part.data(), static_cast<std::size_t>(n));
+    for (std::size_t end = 0; (end = rest_.find_first_of("\n\r")) != std::string::npos; rest_.erase(0, end + 1))
+      if (seen) seen(rest_.substr(0, end));
   }
-  std::fwrite(part.data(), 1, static_cast<std::size_t>(n), stderr);
-  rest_.append(part.data(), static_cast<std::size_t>(n));
-  for (std::size_t end = 0; (end = rest_.find_first_of("\n\r")) != std::string::npos; rest_.erase(0, end + 1))
-    if (seen) seen(rest_.substr(0, end));
 }
 
 bool Job::watch(double seconds, const std::function<void(const std::string& line)>& seen) {
@@ -157,7 +165,7 @@ bool Job::watch(double seconds, const std::function<void(const std::string& line
     read(100, seen);
   }
   // What it printed at last; its children may keep the pipe open.
-  for (const auto end = Clock::now(); pipe_ >= 0 && since(end) < 0.5;) read(50, seen);
+  for (const auto end = Clock::now(); (pipes_[0] >= 0 || pipes_[1] >= 0) && since(end) < 0.5;) read(50, seen);
   return true;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Processes that are started, watched and ended.
 
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -12,7 +13,8 @@
 
 namespace mpigrad::elastic {
 
-// A process in a group of its own, whose standard error passes through here. It is killed when this process dies.
+// A process in a group of its own. What it prints passes through here, so that a reader who goes (`elastic ... | head`) ends
+// neither of them. It is killed when this process dies.
 class Job {
  public:
   // With a log, all that it prints goes into that file, which is made or replaced, and watch() shows none of it. Error: the
@@ -22,8 +24,8 @@ class Job {
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
-  // Hands on what it prints to standard error, line by line; comes back when it has ended, or after so many seconds. Whether it
-  // has ended.
+  // Prints what it prints, and hands on its lines of standard error; comes back when it has ended, or after so many seconds.
+  // Whether it has ended.
   bool watch(double seconds, const std::function<void(const std::string& line)>& seen);
   // To the process alone: launchers hand signals on to their ranks.
   void signal(int number) const;
@@ -37,7 +39,8 @@ class Job {
   void read(int milliseconds, const std::function<void(const std::string& line)>& seen);
 
   pid_t process_ = -1;
-  int pipe_ = -1, code_ = -1;
+  std::array<int, 2> pipes_{-1, -1};  // of its standard output and standard error
+  int code_ = -1;
   bool ended_ = false;
   std::string rest_;  // of a line
 };

@@ -15,7 +15,7 @@
 #include <sstream>
 
 #include "comm/hdf5/io_thread.h"
-#include "comm/launch.h"
+#include "comm/process/standard_streams.h"
 #include "framework/joined.h"
 #include "framework/new_file.h"
 #include "framework/tensor/printable.h"
@@ -162,7 +162,10 @@ int usage_error(const CLI::App& app, std::string message, int rank) {
   return 2;
 }
 
-int parse(CLI::App& app, int argc, char** argv) { return parse_on(app, argc, argv, nullptr); }
+int parse(CLI::App& app, int argc, char** argv) {
+  keep_standard_streams();
+  return parse_on(app, argc, argv, nullptr);
+}
 int parse(CLI::App& app, int argc, char** argv, Transport& transport) {
   std::signal(SIGUSR2, SIG_IGN);  // trainings answer it, and whoever asks too early or too late ends nothing
   return parse_on(app, argc, argv, &transport);

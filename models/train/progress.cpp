@@ -15,9 +15,12 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// Standard error may be a stream without a descriptor of its own (comm/process/standard_streams.h).
+int descriptor_of(std::FILE* stream) { return stream == stderr ? STDERR_FILENO : fileno(stream); }
+
 std::size_t columns_of(std::FILE* stream) {
   winsize size{};
-  return ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 80;
+  return ioctl(descriptor_of(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 80;
 }
 
 int digits(std::int64_t n) { return static_cast<int>(std::to_string(n).size()); }
@@ -32,8 +35,8 @@ std::string format_duration(double seconds) {
 
 Progress::Progress(std::int64_t epochs, std::int64_t steps_per_epoch, const ProgressOptions& options)
     : epochs_(epochs), steps_(steps_per_epoch), options_(options), shown_(options.rank == 0 && !options.quiet),
-      terminal_(options.terminal.value_or(isatty(fileno(options.stream)) != 0)), start_(Clock::now()), epoch_start_(start_),
-      last_(start_) {}
+      terminal_(options.terminal.value_or(isatty(descriptor_of(options.stream)) != 0)), start_(Clock::now()),
+      epoch_start_(start_), last_(start_) {}
 
 // An exception may be on its way: its message starts on a line of its own.
 Progress::~Progress() {

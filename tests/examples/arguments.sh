@@ -79,6 +79,45 @@ judge 'two_ranks to a full device fails' refuses_full
 ranks 2 sh -c 'exec "$@" >/dev/full' sh "$tools/two_ranks"
 judge 'two_ranks to a full device fails under the launcher' refuses 'No space left on device'
 
+# ---- nor does it end what has work to do: readers that go, full devices, closed descriptors
+run "$tools/universe" generate --out "$work/universes" --universes 6 --size 16 --cell 8 --spread
+training="train --data $work/universes --filters 2 --batch 2 --epochs 3"
+refuses_log() { [ "$(tail -n 1 "$1")" = '[output] standard output could not be written completely: No space left on device' ]; }
+trained() { [ "$(cat "$work/status")" -eq "$1" ] && [ -s "$work/$2/weights.h5" ]; }
+# train OUT COMMAND...: by a shell that closes or leads elsewhere what the command says
+train() {
+  out=$1 how=$2
+  # shellcheck disable=SC2086  # several options
+  { sh -c "{ \"\$@\" --out $work/$out; echo \$? >$work/status; } $how" sh "$tools/cosmoflow" $training; } >"$work/out" 2>"$work/err" </dev/null
+  status=$(cat "$work/status")
+}
+train read '2>&1 | head -n 1'
+judge 'a reader of all that is printed goes: the training ends well' trained 0 read
+train progress '2>&1 >/dev/null | head -n 1'
+judge 'a reader of its progress goes' trained 0 progress
+train full '2>/dev/full'
+judge 'no room for its progress' trained 0 full
+train printed '>/dev/full'
+judge 'no room for what it prints: it is trained, and said' eval 'trained 1 printed && refuses_log "$work/err"'
+train closed '<&- >&- 2>&-'
+judge 'descriptors 0 to 2 are closed' trained 0 closed
+train output '>&-'
+judge 'descriptor 1 is closed' trained 0 output
+# The files that are read first would have been descriptor 1, and printed into.
+run "$tools/universe" generate --out "$work/again" --universes 6 --size 16 --cell 8 --spread
+judge 'and data are what they were' eval 'for file in "$work"/again/*; do cmp -s "$file" "$work/universes/${file##*/}" || exit 1; done'
+run sh -c '"$@" | head -n 1' sh "$tools/universe" power
+judge 'a table whose reader goes' eval 'silent && [ "$(wc -l <"$work/out")" -eq 1 ]'
+
+# ---- more threads than make sense
+for threads in 100000 65 3000000000; do
+  [ "$(getconf _NPROCESSORS_ONLN)" -le 16 ] || [ "$threads" -ne 65 ] || continue
+  run env OMP_NUM_THREADS="$threads" "$tools/universe" power --k 0.1
+  judge "OMP_NUM_THREADS=$threads is refused" refuses_arguments '^\[launch\] OMP_NUM_THREADS is '"$threads, but at most"
+done
+ranks 2 env MPIGRAD_THREADS=100000 "$tools/universe" power --k 0.1
+judge 'MPIGRAD_THREADS=100000 is refused on two ranks' refuses_arguments '^\[launch\] MPIGRAD_THREADS is 100000, but at most'
+
 judge 'refused runs leave nothing behind' no_file "$work/refused"
 
 summary
