@@ -1,5 +1,7 @@
 #include "ops/norm.h"
 
+#include <limits>
+
 #include "ops/adjoints.h"
 #include "ops/elementwise.h"
 
@@ -91,8 +93,29 @@ Tensor channel_affine(const Tensor& x, const Tensor& m, const Tensor& a, const T
   return mpigrad::apply(ops::ChannelAffine{slope}, {x, m, a, b});
 }
 
+namespace {
+
+// Of finite numbers: without this, what is normalised would be 0. A GPU's kernel makes such a variance NaN instead.
+void require_variance(const Tensor& x, const Tensor& variance) {
+  if (x.device() != DeviceKind::cpu) return;
+  visit_floating(variance.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const auto* values = variance.data<T>();
+    for (std::int64_t i = 0; i < variance.elements(); ++i)
+      if (values[i] == std::numeric_limits<T>::infinity())
+        fail(
+            "[normalise] channel {}: the sum of squares or the variance is beyond {}: make the input's numbers smaller, or "
+            "compute "
+            "in float64: {}",
+            i % x.dim(-1), name_of(variance.dtype()), x);
+  });
+}
+
+}  // namespace
+
 Tensor local::normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta,
                         double epsilon, double slope) {
+  require_variance(x, statistics.variance);
   const Tensors in{x, statistics.mean, gamma * pow(statistics.variance + epsilon, -0.5), beta};
   const ops::ChannelAffine affine{slope};
   auto y = mpigrad::apply(affine, in);

@@ -18,7 +18,8 @@ struct BatchNormStatistics {
   Tensor mean, variance;  // [C], or [N, C]; biased variance
 };
 namespace local {
-// leaky_relu((x - mean) / sqrt(variance + epsilon) * gamma + beta, slope) with given statistics
+// leaky_relu((x - mean) / sqrt(variance + epsilon) * gamma + beta, slope) with given statistics. Error, on a CPU: a variance that
+// is infinite, which would make 0 of everything; on a GPU channel_moments() gives NaN for what its type does not hold.
 Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta, double epsilon,
                  double slope = 1);
 // The same with the statistics of x itself, which are returned too.

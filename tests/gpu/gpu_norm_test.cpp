@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <string_view>
 
@@ -9,6 +10,7 @@
 #include "models/nn/layers.h"
 #include "ops/device.h"
 #include "ops/elementwise.h"
+#include "ops/norm.h"
 #include "ops/random.h"
 #include "ops/running.h"
 #include "tests/support/gpu.h"
@@ -66,4 +68,15 @@ TEST_CASE("gpu: a batch norm that follows its statistics launches one kernel mor
   // Moments in two, m2 / n, + epsilon, ^-1/2, * gamma, the affine map; memory that is filled with NaN for tests adds to them.
   const char* filled = std::getenv("MPIGRAD_GPU_POISON");
   if (!filled || std::string_view(filled) != "1") CHECK(plain.nodes() == 7);
+}
+
+TEST_CASE("gpu: a variance that float32 does not hold is not a number, so that what is normalised is not 0") {
+  if (no_gpu("gpu: a variance that float32 does not hold is not a number, so that what is normalised is not 0")) return;
+  const auto x = to(random_normal({4, 3, 3, 3, 5}, {.key = 5}, 0, 1e30, DType::float32), DeviceKind::cuda);
+  UseDevice device(DeviceKind::cuda);
+  const auto moments = channel_moments(x);
+  for (const double value : moments.m2.to_vector()) CHECK(std::isnan(value));
+  for (const double value : moments.mean.to_vector()) CHECK(std::isfinite(value));
+  const auto [y, statistics] = local::batch_norm(x, ones({5}, DType::float32), zeros({5}, DType::float32), 1e-5);
+  CHECK(std::isnan(y.to_vector()[0]));
 }

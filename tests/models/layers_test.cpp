@@ -4,6 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
+
+#include "comm/spatial/norm.h"
 #include "framework/optim/optimizer.h"
 #include "framework/warning.h"
 #include "models/networks/projection.h"
@@ -47,6 +50,30 @@ TEST_CASE("layers: running statistics weigh ranks by what they hold") {
         close("running_mean", mean);
         close("running_variance", variance);
       });
+}
+
+TEST_CASE("layers: norms refuse a variance that their type does not hold") {
+  const auto gamma = ones({4}, DType::float32), beta = zeros({4}, DType::float32);
+  const auto x = random_normal({4, 3, 3, 3, 4}, {.key = 5}, 0, 1e30, DType::float32);
+  const std::string reason = "[normalise] channel 0: the sum of squares or the variance is beyond float32";
+  CHECK(has(error_text([&] { batch_norm(x, gamma, beta, {}); }), reason));
+  for (const std::int64_t groups : {0, 1, 2}) {
+    CHECK(has(error_text([&] { group_norm(x, gamma, beta, {.groups = groups}); }), reason));
+    // Of one cell no channel varies by itself, but the channels of a group differ.
+    const auto cell = slice(slice(slice(x, 1, 0, 1), 2, 0, 1), 3, 0, 1);
+    CHECK(has(error_text([&] { group_norm(cell, gamma, beta, {.groups = groups}); }), reason) == (groups > 0));
+  }
+  // In evaluation, of running statistics.
+  const auto infinite = constant(gamma * std::numeric_limits<double>::infinity());
+  CHECK(has(error_text([&] { normalise(x, {beta, infinite}, gamma, beta, {}); }), reason));
+  // What fits is normalised.
+  const auto check = [](const Tensor& y) {
+    double squares = 0;
+    for (const double value : y.to_vector()) squares += value * value;
+    CHECK(squares / static_cast<double>(y.elements()) == doctest::Approx(1).epsilon(1e-3));
+  };
+  check(batch_norm(x * 1e-14, gamma, beta, {}).y);
+  check(batch_norm(cast(x, DType::float64), cast(gamma, DType::float64), cast(beta, DType::float64), {}).y);
 }
 
 namespace {

@@ -124,7 +124,9 @@ __global__ void join_moments_kernel(std::int64_t rows, std::int64_t channels, st
     all = join_lanes(lane < block_threads / warp ? of_warp[lane] : Moments{0, 0, 0});
     if (lane != 0) continue;
     mean[c] = store<S>(all.mean);
-    m2[c] = store<S>(all.m2);
+    // Infinity would make the normalised values 0 without a word.
+    const S squares = store<S>(all.m2);
+    m2[c] = squares + (squares - squares);  // 0, or NaN of infinity
   }
 }
 
