@@ -56,13 +56,26 @@ void require_known(const std::string& path) {
     throw tool::UsageError(fmt::format("{} is no .h5, .safetensors or .npz file", path));
 }
 
-Tensor converted(const Tensor& x, const std::string& type) {
+// Error: a finite number that would become infinite.
+Tensor rounded(const Tensor& x, DType type, const std::string& name) {
   const Untaped scope;
-  if (type.empty() || !is_floating(x.dtype())) return x;
-  return cast(x, type == "float16"    ? DType::float16
+  auto result = cast(x, type);
+  if (size_of(type) >= size_of(x.dtype())) return result;
+  const auto before = x.to_vector(), after = result.to_vector();
+  for (std::size_t i = 0; i < before.size(); ++i)
+    require(std::isfinite(after[i]) || !std::isfinite(before[i]), "[weights] '{}' holds {}, which {} cannot", printable(name),
+            before[i], name_of(type));
+  return result;
+}
+
+Tensor converted(const NamedTensor& tensor, const std::string& type) {
+  if (type.empty() || !is_floating(tensor.value.dtype())) return tensor.value;
+  return rounded(tensor.value,
+                 type == "float16"    ? DType::float16
                  : type == "bfloat16" ? DType::bfloat16
                  : type == "float64"  ? DType::float64
-                                      : DType::float32);
+                                      : DType::float32,
+                 tensor.name);
 }
 
 int list(const Options& o) {
@@ -100,14 +113,14 @@ void to_theirs(const Options& o) {
     file.metadata = read_theirs(o.first).metadata;
     file.metadata.emplace("format", "pt");
   }
-  for (const auto& [name, value] : tensors_of(o.first, true)) file.tensors.push_back({name, converted(value, o.type)});
+  for (const auto& tensor : tensors_of(o.first, true)) file.tensors.push_back({tensor.name, converted(tensor, o.type)});
   is_npz(o.second) ? write_npz(o.second, file, o.overwrite) : write_safetensors(o.second, file, o.overwrite);
 }
 
 void to_checkpoint(const Options& o) {
   if (!is_theirs(o.first)) {
     auto contents = read_weights(o.first);
-    for (auto& tensor : contents.tensors) tensor.value = converted(tensor.value, o.type);
+    for (auto& tensor : contents.tensors) tensor.value = converted(tensor, o.type);
     return write_weights(o.second, contents, o.half, o.overwrite);
   }
   if (o.like.empty()) throw tool::UsageError("a .h5 file is made --like that of a network, whose names and notes it gets");
@@ -126,7 +139,7 @@ void to_checkpoint(const Options& o) {
     }
     require(found != theirs.end(), "[weights] {} has no '{}', which {} would be; --partial leaves it as in {}", o.first,
             pairs[i].theirs, pairs[i].ours, o.like);
-    ours = cast(from_pytorch(pairs[i], found->second, ours.shape()), ours.dtype());
+    ours = rounded(from_pytorch(pairs[i], found->second, ours.shape()), ours.dtype(), pairs[i].theirs);
     theirs.erase(found);
     ++taken;
   }

@@ -127,6 +127,13 @@ judge 'a .h5 file needs --like' refuses_arguments 'like that of a network'
 head -c 100000 "$work/a.safetensors" >"$work/cut.safetensors"
 run "$weights" list "$work/cut.safetensors"
 judge 'a truncated file' refuses_once "cut.safetensors: .*'"
+python3 -c 'import json, struct, sys
+header = json.dumps({"w": {"dtype": "F64", "shape": [2], "data_offsets": [0, 16]}}).encode()
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(header)) + header + struct.pack("<2d", 1, 70000))' "$work/large.safetensors"
+run "$weights" convert "$work/large.safetensors" "$work/small.safetensors" --type float16
+judge 'a number that 16 bits do not hold' refuses_once "'w' holds 70000, which float16 cannot"
+run "$weights" convert "$work/large.safetensors" "$work/small.safetensors" --type bfloat16
+judge 'and one that others do' succeeds
 run "$tools/cosmoflow" train --data "$work/universes" --variant mlperf --batch 2 --epochs 1 --out "$work/mlperf"
 run "$weights" convert "$work/a.safetensors" "$work/b.h5" --like "$work/mlperf/weights.h5"
 judge 'weights of another network' refuses_once "has no 'conv1.bias'"
