@@ -2,6 +2,7 @@
 
 #include "examples/classify/classify.h"
 #include "examples/trainer/data_check.h"
+#include "examples/trainer/geometry.h"
 #include "examples/trainer/samples.h"
 #include "examples/trainer/supervised.h"
 #include "ops/loss.h"
@@ -61,6 +62,8 @@ int train(const Communicator& world, const TrainOptions& o) {
   auto notes = notes_of(o, sets, recipe);
   trainer::add_contents(notes, o.source.data, contents, &kept);
   contents += kept;
+  const auto geometry = trainer::geometry_of(world, *training, trainer::all_samples(*training));
+  notes[trainer::geometry_note] = trainer::to_note(geometry);
   Results results;
   results.classes = recipe.classes, results.names = recipe.class_names;
   results.majority = majority_of(count_classes(*validation));
@@ -74,7 +77,8 @@ int train(const Communicator& world, const TrainOptions& o) {
        .decisive = {"program", "optimizer", "groups", recipe_note, split_notes.fraction, split_notes.seed},
        .headline = fmt::format(
            "{} volumes of {} for training, {} for validation, {} classes; always the most frequent one is right in {:.1f} %; {}",
-           training->size(), training->extents(), validation->size(), recipe.classes, 100 * results.majority, contents.remark()),
+           training->size(), training->extents(), validation->size(), recipe.classes, 100 * results.majority,
+           contents.remark() + geometry.remark()),
        .values = {"validation_loss", "accuracy", "auc"},
        .evaluate =
            [&] {

@@ -9,6 +9,7 @@
 #include "examples/contrastive/npy.h"
 #include "examples/contrastive/samples.h"
 #include "examples/trainer/data_check.h"
+#include "examples/trainer/geometry.h"
 #include "examples/trainer/run.h"
 #include "framework/joined.h"
 #include "models/train/progress.h"
@@ -55,6 +56,7 @@ int embed(const Communicator& world, const EmbedOptions& o) {
   });
   trainer::require_same_data(world, *source);
   const trainer::Outputs out(world, o.out, files, o.overwrite);
+  trainer::require_same_geometry(world, o.weights, loaded.info, *source, samples);
   if (is_floating(source->type())) trainer::check_data(world, *source, samples, {});
   out.create(world);
   const auto z = encode(*loaded.net, source, samples, world,

@@ -78,7 +78,7 @@ Tensor part_of(const Tensor& whole, const Communicator& world) {
 
 Loaded load_network(const std::string& weights, const Communicator& world) {
   Loaded result;
-  CheckpointInfo info;
+  auto& info = result.info;
   trainer::together(world, [&] {
     info = read_checkpoint_info(weights);
     const auto program = info.notes.find("program"), network = info.notes.find("network");

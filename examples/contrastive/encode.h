@@ -5,6 +5,7 @@
 #include "examples/contrastive/network.h"
 #include "models/data/augment/recipe.h"
 #include "models/data/source.h"
+#include "models/train/checkpoint/checkpoint.h"
 
 namespace mpigrad::contrast {
 
@@ -33,6 +34,7 @@ Tensor part_of(const Tensor& whole, const Communicator& world);
 
 // The network of a file of weights, and what the file says of it.
 struct Loaded {
+  CheckpointInfo info;
   NetworkConfig config;
   std::unique_ptr<Network> net;
 };

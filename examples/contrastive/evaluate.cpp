@@ -10,6 +10,7 @@
 #include "examples/contrastive/evaluation.h"
 #include "examples/contrastive/samples.h"
 #include "examples/trainer/data_check.h"
+#include "examples/trainer/geometry.h"
 #include "examples/trainer/run.h"
 #include "models/contrastive/evaluate/evaluate.h"
 #include "models/train/progress.h"
@@ -174,6 +175,7 @@ int evaluate(const Communicator& world, const EvaluateOptions& o) {
                             .workers = o.source.workers,
                             .projected = o.projected,
                             .seed = o.seed};
+  if (!o.pixels) trainer::require_same_geometry(world, o.weights, loaded.info, *test.source, test.samples);
   for (const auto* set : {&train, &test})
     if (is_floating(set->source->type()) && (set == &test || plan.knn || plan.probe))
       trainer::check_data(world, *set->source, set->samples, {});

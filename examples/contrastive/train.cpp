@@ -11,6 +11,7 @@
 #include "examples/contrastive/training.h"
 #include "examples/plot/figure.h"
 #include "examples/trainer/data_check.h"
+#include "examples/trainer/geometry.h"
 #include "examples/trainer/run.h"
 #include "examples/trainer/slices.h"
 #include "examples/trainer/supervised.h"
@@ -211,6 +212,8 @@ int train(const Communicator& world, TrainOptions o) {
                        {"batch", std::to_string(o.batch)},
                        {"precision", trainer::precision_of(o)}};
   trainer::add_contents(notes, o.data, contents, nullptr);
+  const auto geometry = trainer::geometry_of(world, *source, samples.train);
+  notes[trainer::geometry_note] = trainer::to_note(geometry);
   if (!o.resume.empty()) objective.publish();
   const auto steps = loader->steps();
   out.lock(world, trainer::patience_of(o));
@@ -225,7 +228,8 @@ int train(const Communicator& world, TrainOptions o) {
     fmt::print("{} samples of {} for training{}; views of {}: {}\n{} parameters, grid {}, {} steps of {} samples per epoch\n{}\n",
                samples.train.size(), source->extents(),
                samples.test.empty() ? "" : fmt::format(", {} kept for the test", samples.test.size()), config.extents,
-               loader->text(), net->parameters().elements(), trainer::to_string(extents), steps, o.batch, contents.remark());
+               loader->text(), net->parameters().elements(), trainer::to_string(extents), steps, o.batch,
+               contents.remark() + geometry.remark());
   std::fflush(stdout);
 
   const Monitor monitor(o, *net, source, samples.train, world,

@@ -2,6 +2,7 @@
 
 #include "examples/cosmoflow/cosmoflow.h"
 #include "examples/trainer/data_check.h"
+#include "examples/trainer/geometry.h"
 #include "examples/trainer/samples.h"
 #include "examples/trainer/supervised.h"
 #include "ops/loss.h"
@@ -72,6 +73,8 @@ int train(const Communicator& world, const TrainOptions& o) {
   auto notes = notes_of(o, *net, *source, split);
   trainer::add_contents(notes, o.data, contents, &kept);
   contents += kept;
+  const auto geometry = trainer::geometry_of(world, *source, trainer::all_samples(*source));
+  notes[trainer::geometry_note] = trainer::to_note(geometry);
   const auto targets = targets_of(world, *source, split.train);
   Results results;
   results.names = targets.names, results.offset = targets.offset, results.scale = targets.scale;
@@ -84,7 +87,8 @@ int train(const Communicator& world, const TrainOptions& o) {
                          .decisive = decisive_notes,
                          .more_notes = {{targets_note, to_note(targets)}, {"channels", std::to_string(source->channels())}},
                          .headline = fmt::format("{} volumes of {}^3 x {} for training, {} for the test; {}", split.train.size(),
-                                                 source->extents()[0], source->channels(), split.test.size(), contents.remark()),
+                                                 source->extents()[0], source->channels(), split.test.size(),
+                                                 contents.remark() + geometry.remark()),
                          .values = {"test_loss"},
                          .evaluate =
                              [&] {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/hdf5/hdf5_file.h"
+#include "examples/trainer/geometry.h"
 #include "examples/trainer/samples.h"
 #include "models/onnx/onnx.h"
 
@@ -156,6 +157,7 @@ int infer(const Communicator& world, InferOptions o, const Inference& inference)
     source = inference.open(info);
   });
   require_same_data(world, *source);
+  require_same_geometry(world, o.weights, info, *source, all_samples(*source));
   part = part_of(world, o, info, *source, inference.notes, {.dtype = dtype_of(o), .transform = inference.transform});
   trainer::together(world, [&] {
     subject = inference.prepare(part);

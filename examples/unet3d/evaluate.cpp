@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "examples/trainer/geometry.h"
 #include "examples/trainer/infer.h"
 #include "examples/trainer/samples.h"
 #include "examples/unet3d/unet3d.h"
@@ -74,6 +75,8 @@ int infer(const Communicator& world, InferOptions o, bool scored) {
   });
   trainer::require_same_data(world, *volumes.seen);
   o.scored = scored;
+  trainer::require_same_geometry(world, o.weights, loaded.info, *volumes.stored, trainer::all_samples(*volumes.stored),
+                                 loaded.recipe.spacing.has_value());
   LabelCount labels(loaded.recipe.classes);
   auto reading = labels.reading(*volumes.stored, trainer::dtype_of(o));
   if (!scored) reading.cells = {};

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "examples/trainer/geometry.h"
 #include "examples/trainer/samples.h"
 #include "examples/unet3d/unet3d.h"
 #include "models/nn/whole_copy.h"
@@ -58,6 +59,8 @@ int train(const Communicator& world, const TrainOptions& o) {
   });
   trainer::require_same_data(world, *volumes.seen);
   recipe.channels = volumes.seen->channels();
+  const auto geometry =
+      trainer::geometry_of(world, *volumes.stored, trainer::all_samples(*volumes.stored), recipe.spacing.has_value());
   LabelCount labels(recipe.classes);
   const auto reading = labels.reading(*volumes.stored, trainer::dtype_of(o));
   auto contents = trainer::read_data(world, *volumes.stored, split.train, reading);
@@ -82,6 +85,7 @@ int train(const Communicator& world, const TrainOptions& o) {
   auto notes = notes_of(o, *volumes.seen, recipe, split.test);
   trainer::add_contents(notes, o.data, contents, &kept);
   contents += kept;
+  notes[trainer::geometry_note] = trainer::to_note(geometry);
   Results results;
   results.classes = recipe.classes;
   // Groups of ranks segment volumes of their own, each with all of the weights.
@@ -131,7 +135,7 @@ int train(const Communicator& world, const TrainOptions& o) {
        .headline =
            fmt::format("{} volumes of up to {} x {} with {} classes for training, {} for validation; windows of {} x {} x {}; {}",
                        split.train.size(), volumes.seen->extents(), recipe.channels, recipe.classes, split.test.size(), w[0],
-                       w[1], w[2], contents.remark()),
+                       w[1], w[2], contents.remark() + geometry.remark()),
        .values = values,
        .evaluate = evaluate,
        .evaluated_samples = static_cast<std::int64_t>(split.test.size()),

@@ -1,6 +1,7 @@
 #!/bin/sh
-# What trainers make of data that changed, and of values that no network can take: small universes, pictures and volumes with labels.
-# Prints `failed: NAME` for each failed test and ends with `N passed, M failed, K skipped`. tests/run.sh calls it.
+# Trainers with data that changed, with values that no network can take, with labels that leave classes out and with volumes that
+# are stored the other way round: small universes, pictures and volumes. Prints `failed: NAME` for each failed test and
+# ends with `N passed, M failed, K skipped`. tests/run.sh calls it.
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
@@ -30,7 +31,7 @@ pixels[13 * 256 + 5 * 16 + 7] = math.inf
 npy("infinite", "<f4", [24, 16, 16], pixels, "f")
 pixels[13 * 256 + 5 * 16 + 7] = 1e300
 npy("huge", "<f8", [24, 16, 16], pixels, "d")
-def nifti(name, values, code, type):
+def nifti(name, values, code, type, signs=(1, 1, 1)):
     os.makedirs(os.path.dirname(f"{work}/{name}"), exist_ok=True)
     header = bytearray(352)
     struct.pack_into("<i", header, 0, 348)
@@ -38,6 +39,8 @@ def nifti(name, values, code, type):
     struct.pack_into("<2h", header, 70, type, struct.calcsize(code) * 8)
     struct.pack_into("<4f", header, 76, 1, 1, 1, 1)
     struct.pack_into("<2f", header, 108, 352, 1)
+    struct.pack_into("<h", header, 254, 1)
+    for a in range(3): struct.pack_into("<f", header, 280 + 20 * a, signs[a])
     header[344:348] = b"n+1\0"
     open(f"{work}/{name}", "wb").write(bytes(header) + struct.pack(f"<{len(values)}{code}", *values))
 for n in range(5):
@@ -47,6 +50,7 @@ for n in range(5):
         flaw = data == "flawed" and n == 3
         nifti(f"{data}/images/v{n}.nii", [math.nan if flaw and i == 500 else value for i, value in enumerate(values)], "f", 16)
         nifti(f"{data}/labels/v{n}.nii", [inside * (cell or data == "grown" and i < 9) for i, cell in enumerate(cells)], "B", 2)
+nifti("turned/v.nii", values[::-1], "f", 16, (-1, -1, -1))
 END
 python3 "$work/data.py" "$work"
 
@@ -96,12 +100,9 @@ unet3d() { ${launcher:-run} "$tools/unet3d" train --window 8 --filters 4,4,4 --b
 unet3d --data "$work/balls" --checkpoint-every 1 --out "$work/balls_run"
 judge 'unet3d learns balls' succeeds
 launcher='ranks 2'
-for normalisation in whole none; do
-  unet3d --data "$work/flawed" --normalise "$normalisation" --out "$work/bad"
-  judge "unet3d train names file and place, normalisation $normalisation" refuses_arguments \
-    'flawed/images/v3.nii: the value at \[4, 1, 8\] \[z, y, x\] is nan$'
-done
+unet3d --data "$work/flawed" --normalise none --out "$work/bad"
 launcher=
+judge 'unet3d train names file and place' refuses_arguments 'flawed/images/v3.nii: the value at \[4, 1, 8\] \[z, y, x\] is nan$'
 run "$tools/unet3d" predict --weights "$work/balls_run/weights.h5" --images "$work/flawed" --out "$work/bad"
 judge 'unet3d predict lets no NaN change its neighbours' refuses_arguments 'v3.nii: the value at \[4, 1, 8\] \[z, y, x\] is nan$'
 unet3d --data "$work/grown" --resume "$work/balls_run/checkpoint.h5" --overwrite --out "$work/balls_run"
@@ -112,6 +113,15 @@ unet3d --data "$work/masks" --out "$work/bad"
 judge 'masks of 0 and 255 are no 256 classes' refuses_arguments 'the labels of .*/masks are 0, 255: classes count from 0.* 1, 2, .*are missing'
 unet3d --data "$work/masks" --classes 256 --out "$work/wide"
 judge 'unless it is said how many there are' warns 'no cell of .*masks is of the classes 1, 2, 3, .*(254 in all)'
+
+# ---- orientation
+predict() { run "$tools/unet3d" predict --images "$work/turned" "$@"; }
+predict --weights "$work/balls_run/weights.h5" --out "$work/bad"
+judge 'a volume that is stored the other way round is refused' refuses_arguments \
+  'v.nii is stored LPI, 1 x 1 x 1 mm .*, .*weights.h5 was trained on RAS, 1 x 1 x 1 mm \[z, y, x\]: reorient'
+predict --weights "$root/examples/unet3d/hippocampus.h5" --out "$work/turned_run"
+judge 'weights that know no orientation say so once' eval \
+  "warns 'hippocampus.h5 knows neither orientation nor spacing' && [ \"\$(wc -l <\"\$work/err\")\" -eq 1 ]"
 judge 'nothing was written' no_file "$work/bad"
 
 summary

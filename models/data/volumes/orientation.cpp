@@ -1,0 +1,40 @@
+#include "models/data/volumes/orientation.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace mpigrad::data {
+namespace {
+
+// A 16-bit number of a header, whose numbers are little-endian.
+int code_at(const NiftiHeader& header, std::size_t at) {
+  if (header.bytes.size() < at + 2) return 0;
+  return static_cast<std::int16_t>(static_cast<int>(header.bytes[at]) | static_cast<int>(header.bytes[at + 1]) << 8);
+}
+
+}  // namespace
+
+std::string orientation_of(const NiftiHeader& header) {
+  constexpr std::size_t qform_code = 252, sform_code = 254;
+  if (code_at(header, qform_code) <= 0 && code_at(header, sform_code) <= 0) return {};
+  // Of each axis of the file the part along x, y, z.
+  std::array<std::array<double, 3>, 3> parts{};
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    double length = 0;
+    for (std::size_t row = 0; row < 3; ++row) length = std::hypot(length, parts[axis][row] = header.affine[4 * row + axis]);
+    if (!(length > 0)) return {};
+    for (auto& part : parts[axis]) part /= length;
+  }
+  std::array<std::size_t, 3> order{0, 1, 2}, best = order;
+  double most = -1;
+  do {
+    double sum = 0;
+    for (std::size_t axis = 0; axis < 3; ++axis) sum += std::abs(parts[axis][order[axis]]);
+    if (sum > most + 1e-9) most = sum, best = order;
+  } while (std::next_permutation(order.begin(), order.end()));
+  std::string letters;
+  for (std::size_t axis = 0; axis < 3; ++axis) letters += (parts[axis][best[axis]] < 0 ? "LPI" : "RAS")[best[axis]];
+  return letters;
+}
+
+}  // namespace mpigrad::data
