@@ -8,9 +8,13 @@
 #include <numeric>
 
 #include "models/data/sources/contents.h"
+#include "models/data/sources/folder.h"
 #include "models/data/sources/function.h"
 #include "models/data/sources/memory.h"
+#include "models/data/volumes/volumes.h"
 #include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "tests/support/format_files.h"
 
 using namespace mpigrad;
 using namespace mpigrad::data;
@@ -75,6 +79,22 @@ TEST_CASE("contents: the sums of all parts are the same for every number of part
   };
   samples.targets = [](std::int64_t sample) { return std::vector<double>{static_cast<double>(sample + 1)}; };
   CHECK(sums_of(FunctionSource(samples), 2, all, slabs).values == of_slabs.values);
+}
+
+TEST_CASE("contents: files that are decoded whole are read once") {
+  const Folder folder;
+  for (const auto* name : {"a.nii", "b.nii"})
+    write_file(folder / name, nifti_file({2, 2, 4}, 2, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}));
+  const auto sums = [](const Source& source, std::int64_t parts, std::int64_t slab_bytes) {
+    return sums_of(source, parts, {0, 1}, {.slab_bytes = slab_bytes});
+  };
+  const VolumeFolder volumes(folder.path, "");
+  CHECK(sums(volumes, 1, 1) == sums(volumes, 1, 1 << 20));
+  CHECK(sums(volumes, 5, 1) == sums(volumes, 1, 1));
+  const FolderSource scaled(folder.path);
+  CHECK(sums(scaled, 2, 1) == sums(scaled, 1, 1 << 20));
+  CHECK(sums(scaled, 1, 1).values != sums(volumes, 1, 1).values);
+  CHECK(sums(*source_of(some_values()), 1, 400) != sums(*source_of(some_values()), 1, 1 << 20));
 }
 
 TEST_CASE("contents: any change shows") {

@@ -9,9 +9,11 @@
 #include <limits>
 #include <optional>
 
+#include "comm/hdf5/io_thread.h"
 #include "framework/job_queue.h"
 #include "models/data/data_parts.h"
 #include "models/data/sources/bytes.h"
+#include "models/data/volumes/volumes.h"
 
 namespace mpigrad::data {
 namespace {
@@ -130,6 +132,7 @@ class ContentsReader {
 
   std::int64_t planes_of(std::int64_t sample) const {
     const auto extents = source_.extents_of(sample);
+    if (whole_) return std::max<std::int64_t>(1, extents[0]);
     const auto plane = extents[1] * extents[2] * (source_.channels() * size_of(source_.type()));
     return std::max<std::int64_t>(1, o_.slab_bytes / std::max<std::int64_t>(1, plane));
   }
@@ -238,6 +241,8 @@ class ContentsReader {
   const ContentsOptions& o_;
   double most_;
   Transform transform_;
+  // The source decodes whole files, and would do that again for each slab.
+  bool whole_ = &source_.queue() != &io_thread() || dynamic_cast<const VolumeFolder*>(&source_) != nullptr;
 };
 
 }  // namespace
@@ -262,7 +267,7 @@ Contents read_contents(const Source& source, const std::vector<std::int64_t>& sa
     for (std::int64_t d = 0; d < extents[0]; d += planes, ++number) {
       if ((whole ? static_cast<std::int64_t>(place) : number) % parts != part) continue;
       const Box box{{d, 0, 0}, {std::min(d + planes, extents[0]), extents[1], extents[2]}};
-      while (slabs.size() == most_in_flight || (slabs.size() > 1 && waiting + reader.bytes_of(box) > options.slab_bytes))
+      while (!slabs.empty() && (slabs.size() == most_in_flight || waiting + reader.bytes_of(box) > 2 * options.slab_bytes))
         finish_one();
       if (contents.flaw_at >= 0) return contents;
       slabs.push_back(reader.start(number, static_cast<std::int64_t>(place), sample, box));

@@ -14,7 +14,8 @@ struct ContentsOptions {
   DType dtype = DType::float32;  // of the batches: a finite value that this type cannot hold is a flaw, too
   // How values are seen (a negative number below log1p is a flaw). of_source: as the source says.
   Transform transform = Transform::of_source;
-  // Most bytes of values that are read at once, where planes are no larger; the sums depend on it.
+  // Most bytes of values that are read at once, where planes are no larger; the sums depend on it. Sources that decode whole
+  // files are asked for whole samples.
   std::int64_t slab_bytes = std::int64_t{128} << 20;
   bool finite = true;  // no: values that are not finite are no flaw; samples that cannot be read are one nevertheless
   // Called with the targets of the cells of `box`, as stored, on the calling thread.
@@ -33,7 +34,8 @@ struct Contents {
 
 // Reads the share `part` of `parts` of all values and targets of the samples `samples`, and stops at the first flaw. The sums of
 // all parts together are the same for every number of parts. A share is whole samples; where there are fewer samples than parts,
-// it is slabs of whole planes. Two slabs, or more small ones, are in memory at once. Communicates with nobody.
+// it is slabs of whole planes. Two slabs, or more small ones, are in memory at once;
+// of larger ones one. Communicates with nobody.
 Contents read_contents(const Source& source, const std::vector<std::int64_t>& samples, std::int64_t part, std::int64_t parts,
                        const ContentsOptions& options = {});
 
