@@ -26,6 +26,7 @@
 #endif
 
 #include "comm/hdf5/io_thread.h"
+#include "comm/process/problem.h"
 #include "comm/process/standard_streams.h"
 #include "comm/transport/device/device_transport.h"
 #include "comm/transport/environment.h"
@@ -179,7 +180,7 @@ int launch_threads(const LaunchOptions& options, const std::function<int(std::sh
       try {
         codes[static_cast<std::size_t>(rank)] = run_watched(world, options, body);
       } catch (const std::exception& error) {
-        print_first(rank, error.what());
+        print_first(rank, problem_of(error).c_str());
         throw;
       } catch (...) {
         print_first(rank, "an exception that is not a std::exception");
@@ -187,7 +188,7 @@ int launch_threads(const LaunchOptions& options, const std::function<int(std::sh
       }
     });
   } catch (const std::exception& error) {
-    print_first(0, error.what());  // no rank has printed: the threads could not be started
+    print_first(0, problem_of(error).c_str());  // no rank has printed: the threads could not be started
     return 1;
   } catch (...) {
     return 1;
@@ -243,7 +244,7 @@ int launch_mpi(const LaunchOptions& options, std::string problem, int& argc, cha
   } catch (const SettingsError& error) {
     return print_launch_error(error.what());
   } catch (const std::exception& error) {
-    print_error(0, 1, error.what());
+    print_error(0, 1, problem_of(error));
     return 1;
   }
   const int rank = world->rank(), size = world->size();
@@ -259,7 +260,7 @@ int launch_mpi(const LaunchOptions& options, std::string problem, int& argc, cha
     const int code = run_watched(world, options, body);
     return code != 0 ? code : output_code(rank, size);
   } catch (const std::exception& error) {
-    return end(error.what());
+    return end(problem_of(error).c_str());
   } catch (...) {
     return end("an exception that is not a std::exception");
   }
@@ -384,9 +385,13 @@ int set_threads_of_rank(Transport& transport) {
 }
 
 int launch(int& argc, char** argv, const std::function<int(std::shared_ptr<Transport>)>& body) {
-  keep_standard_streams();
+  keep_standard_streams(), name_memory_errors();
   LaunchOptions options;
   std::string problem;
+  if (const auto text = address_space_problem(); !text.empty()) {
+    print_launch_error(text.c_str());
+    std::_Exit(2);  // what libraries have begun would hang
+  }
   try {
     options = resolve_launch_options(take_launch_options(argc, argv));
     // Refused here if they make no sense.

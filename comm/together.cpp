@@ -1,5 +1,7 @@
 #include "comm/together.h"
 
+#include "comm/process/problem.h"
+
 namespace mpigrad {
 
 detail::Failure detail::first_failure(Transport& transport, const std::function<void()>& f,
@@ -8,7 +10,7 @@ detail::Failure detail::first_failure(Transport& transport, const std::function<
   try {
     f();
   } catch (const std::exception& exception) {
-    result = {.failed = true, .text = exception.what(), .kind = kind ? kind(exception) : 0};
+    result = {.failed = true, .text = problem_of(exception), .kind = kind ? kind(exception) : 0};
   }
   std::int64_t first = result.failed ? transport.rank() : transport.size();
   transport.allreduce(&first, &first, 1, DType::int64, CombineOp::min);

@@ -1,6 +1,7 @@
 #include "framework/job_queue.h"
 
 #include <algorithm>
+#include <system_error>
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -17,7 +18,10 @@ namespace mpigrad {
 JobQueue::JobQueue(int threads) {
   require(threads >= 0 && threads <= 1024, "[jobs] {} threads", threads);
   const std::lock_guard lock(mutex_);  // a thread that looks who is its own waits until all are there
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  try {
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  } catch (const std::system_error&) {  // no more threads: without any, whoever submits a job does it
+  }
 }
 
 JobQueue::~JobQueue() {

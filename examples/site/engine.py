@@ -8,7 +8,7 @@ import subprocess
 # Objects lie in an archive, of which the linker takes what is needed: files that need what a browser has not may be among them as long as
 # they compile.
 LIBRARY = ["framework/*.cpp", "framework/tensor/*.cpp", "framework/optim/*.cpp", "framework/cuda/absent.cpp", "ops/*.cpp", "ops/cpu/*.cpp", "ops/cpu/libraries/*_absent.cpp", "ops/cuda/*absent.cpp",
-           "ops/cuda/*/*absent.cpp", "comm/*.cpp", "comm/messages/*.cpp", "comm/spatial/*.cpp", "comm/transport/*.cpp", "comm/transport/threads/*.cpp",
+           "ops/cuda/*/*absent.cpp", "comm/*.cpp", "comm/messages/*.cpp", "comm/process/problem.cpp", "comm/spatial/*.cpp", "comm/transport/*.cpp", "comm/transport/threads/*.cpp",
            "comm/transport/watch/*.cpp", "comm/transport/device/*.cpp", "comm/transport/nccl/absent.cpp", "comm/transport/mpi/absent.cpp"]
 # Starts processes and threads, and reads the machine; looks into stacks; sends pointers as 64-bit numbers.
 WITHOUT = {"comm/launch.cpp", "comm/transport/watch/whereabouts.cpp", "comm/transport/device/in_process.cpp"}

@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "comm/hdf5/io_thread.h"
+#include "comm/process/problem.h"
 #include "comm/process/standard_streams.h"
 #include "framework/joined.h"
 #include "framework/new_file.h"
@@ -163,7 +164,7 @@ int usage_error(const CLI::App& app, std::string message, int rank) {
 }
 
 int parse(CLI::App& app, int argc, char** argv) {
-  keep_standard_streams();
+  keep_standard_streams(), name_memory_errors();
   return parse_on(app, argc, argv, nullptr);
 }
 int parse(CLI::App& app, int argc, char** argv, Transport& transport) {
@@ -188,7 +189,7 @@ int finish(const CLI::App& app, Transport& transport, const std::function<int()>
     if (transport.rank() == 0) fmt::print(stderr, "{}\n", error.what());
     return 1;
   } catch (const std::exception& error) {
-    if (!last_words.all_end(error.what())) throw;
+    if (!last_words.all_end(problem_of(error))) throw;
     return 1;
   }
 }
@@ -200,7 +201,7 @@ int finish(const CLI::App& app, const std::function<int()>& f) {
   } catch (const UsageError& error) {
     return usage_error(app, error.what(), 0);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    fmt::print(stderr, "{}\n", problem_of(error));
     return 1;
   }
 }

@@ -42,6 +42,7 @@ int displace(const std::shared_ptr<Transport>& transport, const DisplaceOptions&
   RealField contrast;
   std::array<std::int64_t, 3> begin{}, end{};
   tool::together(*transport, [&] {
+    require_field_memory(fmt::format("[displace] {}:", source.string()), n, transport->size(), options.order);
     const auto& fft = slabs.emplace(transport, n);
     begin = {fft.x_range().begin, 0, 0}, end = {fft.x_range().end, n, n};
     contrast.resize(fft.real_size());

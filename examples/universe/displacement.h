@@ -2,6 +2,8 @@
 // Lagrangian perturbation theory: where the cells of a uniform universe move.
 
 #include <array>
+#include <cstdint>
+#include <string_view>
 
 #include "examples/universe/fft.h"
 
@@ -21,5 +23,8 @@ Displacement second_order(const SlabFft& fft, const ComplexField& delta);
 
 // The source sum_{i<j} (phi,ii phi,jj - phi,ij^2) of phi2 in Fourier space, truncated to the modes of `fft`. Collective.
 ComplexField second_order_source(const SlabFft& fft, const ComplexField& delta);
+
+// An Error that names `what` where this rank's memory does not hold the fields of n^3 cells up to that order.
+void require_field_memory(std::string_view what, std::int64_t n, int ranks, int order);
 
 }  // namespace mpigrad::universe

@@ -9,6 +9,7 @@
 
 #include "examples/tool/folder_lock.h"
 #include "examples/universe/commands.h"
+#include "examples/universe/displacement.h"
 
 namespace mpigrad::universe {
 
@@ -78,6 +79,8 @@ int generate(const std::shared_ptr<Transport>& transport, GenerateOptions option
   });
 
   const bool spread = options.spread && ranks > 1;
+  tool::together(*transport,
+                 [&] { require_field_memory("[generate] --size", simulation.size, spread ? 1 : ranks, simulation.order); });
   const SlabFft fft(spread ? transport->subgroup(std::array{rank}) : transport, simulation.size);
   const bool progress = rank == 0 && isatty(STDERR_FILENO) != 0;
   std::vector<std::int64_t> largest(static_cast<std::size_t>(options.universes));

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "framework/error.h"
+#include "framework/tensor/host_memory.h"
 
 namespace mpigrad {
 namespace {
@@ -21,7 +22,12 @@ constexpr std::size_t large_page = 2 << 20;
 
 std::byte* plain(std::size_t bytes) {
   void* data = std::aligned_alloc(64, (std::max<std::size_t>(bytes, 1) + 63) / 64 * 64);
-  if (!data) fail("[storage] out of memory: {} bytes were asked for", bytes);
+  if (!data) {
+    constexpr double gib = 0x1p30;
+    const auto available = static_cast<double>(available_host_bytes()), asked = static_cast<double>(bytes);
+    fail("[storage] out of memory: a tensor takes {} bytes ({:.2f} GiB), {:.0f} ({:.2f} GiB) are available", bytes, asked / gib,
+         available, available / gib);
+  }
   return static_cast<std::byte*>(data);
 }
 

@@ -5,6 +5,7 @@
 
 #include "comm/together.h"
 #include "framework/tape.h"
+#include "framework/tensor/host_memory.h"
 #include "models/data/window.h"
 #include "ops/elementwise.h"
 #include "ops/softmax.h"
@@ -43,7 +44,7 @@ std::vector<float> sliding_window(nn::Module& net, const data::Source& source, s
           o.window);
   require(o.overlap >= 0 && o.overlap < 1, "[sliding_window] windows overlap by a part from 0 to below 1, not {}", o.overlap);
   require(o.batch >= 1, "[sliding_window] a batch has at least one window, not {}", o.batch);
-  require(!o.grid || o.grid->extents[0] == 1, "[sliding_window] the grid's axis sample is 1, not {}", o.grid->extents[0]);
+  if (o.grid) require(o.grid->extents[0] == 1, "[sliding_window] the grid's axis sample is 1, not {}", o.grid->extents[0]);
   const auto extents = source.extents_of(sample);
   std::array<std::vector<double>, 3> weights;
   std::vector<Place> places;
@@ -67,7 +68,18 @@ std::vector<float> sliding_window(nn::Module& net, const data::Source& source, s
   Untaped scope;
   nn::EvaluationMode mode(net);
   std::int64_t classes = 0;
-  std::vector<float> sums, total(static_cast<std::size_t>(extents.elements()));
+  // So many numbers for each cell of the sample.
+  const auto resized = [&](std::vector<float>& numbers, std::int64_t each, std::string_view what) {
+    share([&] {
+      const auto n = extents.elements() * each;
+      require_host_memory(fmt::format("[sliding_window] {} of {} x {} x {} cells, {}", source.name_of_sample(sample), extents[0],
+                                      extents[1], extents[2], what),
+                          static_cast<double>(sizeof(float)) * static_cast<double>(n));
+      numbers.resize(static_cast<std::size_t>(n));
+    });
+  };
+  std::vector<float> sums, total;
+  resized(total, 1, "in each a weight");
   for (std::size_t first = 0; first < places.size(); first += static_cast<std::size_t>(batch)) {
     Tensor x(TensorType{Shape{batch, cells[0], cells[1], cells[2], source.channels()}, o.dtype}, DeviceKind::cpu);
     share([&] {
@@ -87,7 +99,7 @@ std::vector<float> sliding_window(nn::Module& net, const data::Source& source, s
     require(scores.rank() == 5 && scores.shape().elements(0, 4) == batch * cells.elements(),
             "[sliding_window] the network makes no scores [N, D, H, W, K] of windows of {}: {}", o.window, scores);
     classes = scores.dim(4);
-    if (sums.empty()) sums.resize(static_cast<std::size_t>(extents.elements() * classes));
+    if (sums.empty()) resized(sums, classes, fmt::format("in each a number for each of {} classes", classes));
     const auto p = detail::copied(softmax(scores), DeviceKind::cpu);
     const auto* values = reinterpret_cast<const float*>(p.raw());
     for (std::int64_t i = 0; i < batch && first + static_cast<std::size_t>(i) < places.size(); ++i) {

@@ -118,6 +118,19 @@ done
 ranks 2 env MPIGRAD_THREADS=100000 "$tools/universe" power --k 0.1
 judge 'MPIGRAD_THREADS=100000 is refused on two ranks' refuses_arguments '^\[launch\] MPIGRAD_THREADS is 100000, but at most'
 
+# ---- less memory than is needed; 4 GiB hold libraries, MPI and what oneDNN takes
+limited() { # limited KIB COMMAND...
+  kib=$1
+  shift
+  # shellcheck disable=SC2016
+  run sh -c 'ulimit -v "$0" && exec "$@"' "$kib" "$@"
+}
+limited 600000 "$tools/universe" power --k 0.1
+judge 'a limit on addresses that MPI would not survive' refuses_arguments '^\[launch\] the limit on address space (ulimit -v) is 0.57 GiB'
+limited 4000000 "$tools/universe" generate --out "$work/refused" --size 1024 --cell 2 --universes 1
+judge 'universes that memory does not hold' refuses_once '^\[generate\] --size 1024^3 cells on 1 ranks: 206158430208 bytes .* are available$'
+rm -rf "$work/refused"
+
 judge 'refused runs leave nothing behind' no_file "$work/refused"
 
 summary

@@ -1,0 +1,81 @@
+// What a process says of the launcher that started it, of exceptions that end it, and of memory that it does not get.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <new>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "comm/process/problem.h"
+#include "comm/transport/launcher.h"
+#include "framework/tensor/tensor.h"
+#include "models/data/sources/function.h"
+#include "models/nn/layers.h"
+#include "models/segmentation/sliding_window.h"
+#include "tests/support/errors.h"
+
+using namespace mpigrad;
+using mpigrad::testing::error_text;
+using mpigrad::testing::has;
+
+namespace {
+
+constexpr std::int64_t many = 1 << 22;
+
+// Scores of many classes in one cell.
+struct ManyClasses : nn::Module {
+  Tensor operator()(const Tensor&) override { return zeros({1, 1, 1, 1, many}, DType::float32); }
+};
+
+}  // namespace
+
+TEST_CASE("process: a launcher whose processes are worlds of their own is named, with both numbers and a command") {
+  CHECK(copies_problem({}, 1).empty());
+  CHECK(copies_problem({"mpiexec", 1, 0}, 1).empty());
+  CHECK(copies_problem({"mpiexec", 4, 0}, 4).empty());
+  CHECK(copies_problem({"srun", 4, 0}, 2).empty());  // MPI knows some launcher, and its number is the right one
+  const auto text = copies_problem({"srun", 4, 2}, 1);
+  CHECK(text.starts_with("[launch] srun started 4 processes, but "));
+  CHECK(has(text, " finds 1 rank in each"));
+  CHECK(has(text, " -n 4"));
+  CHECK(copies_problem({"mpiexec", 4, 0}, 1) != copies_problem({"srun", 4, 0}, 1));  // what it was started by is no way out
+}
+
+TEST_CASE("process: exceptions of libraries are told with their kind") {
+  CHECK(problem_of(Error("[op] a rule")) == "[op] a rule");
+  CHECK(problem_of(std::length_error("vector::_M_default_append")) == "[std::length_error] vector::_M_default_append");
+  CHECK(problem_of(std::bad_array_new_length()) == "[std::bad_array_new_length] std::bad_array_new_length");
+  CHECK(problem_of(std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again)))
+            .starts_with("[system] no thread can be made: "));
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose `new` asks no handler
+TEST_CASE("process: memory that is not there is told with what is") {
+  name_memory_errors();
+  std::string text;
+  try {
+    ::operator delete(::operator new (std::size_t{1} << 60));
+  } catch (const std::bad_alloc& error) {
+    text = problem_of(error);
+  }
+  CHECK(text.starts_with("[memory] out of memory: this process has "));
+  CHECK(has(text, "GiB are available"));
+}
+#endif
+
+TEST_CASE("process: a tensor and a segmentation that no memory holds are named with their sizes") {
+  const auto tensor = error_text([] { zeros({std::int64_t{1} << 50}, DType::float32); });
+  CHECK(has(tensor, "a tensor takes 4503599627370496 bytes"));
+  CHECK(has(tensor, "are available"));
+  data::FunctionSamples samples{.size = 1, .extents = {1, 1, 1 << 20}, .name = "scan"};
+  samples.values = [](std::int64_t, const Box&, std::span<float> out) { std::fill(out.begin(), out.end(), 0.0F); };
+  samples.targets = [](std::int64_t) { return std::vector<double>{0}; };
+  const data::FunctionSource source(samples);
+  ManyClasses net;
+  const auto sums = error_text([&] { segmentation::sliding_window(net, source, 0, {.window = {1, 1, 1}, .overlap = 0}); });
+  CHECK(has(sums, "scan [0] of 1 x 1 x 1048576 cells, in each a number for each of 4194304 classes: 17592186044416 bytes"));
+}
