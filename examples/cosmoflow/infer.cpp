@@ -20,8 +20,8 @@ CosmoFlowOptions network_of(const std::string& weights, const CheckpointInfo& in
   // Files from before there was a choice have no such note.
   const auto filters = info.notes.find("filters");
   const auto count = filters == info.notes.end() ? 0 : std::strtoll(filters->second.c_str(), nullptr, 10);
-  require(filters == info.notes.end() || std::to_string(count) == filters->second, "[weights] {}: '{}' is no number of filters",
-          weights, printable(filters->second));
+  if (filters != info.notes.end() && std::to_string(count) != filters->second)
+    fail("[weights] {}: '{}' is no number of filters", weights, printable(filters->second));
   return {.variant = variant == "mlperf" ? CosmoFlowVariant::mlperf : CosmoFlowVariant::hybrid,
           .batch_norm = batch_norm == "yes",
           .filters = count,

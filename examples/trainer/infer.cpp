@@ -150,8 +150,8 @@ int infer(const Communicator& world, InferOptions o, const Inference& inference)
   trainer::together(world, [&] {
     info = read_checkpoint_info(o.weights);
     const auto program = info.notes.find("program");
-    require(program == info.notes.end() || program->second == inference.program, "[weights] {} was written by {}, not by {}",
-            o.weights, program->second, inference.program);
+    if (program != info.notes.end() && program->second != inference.program)
+      fail("[weights] {} was written by {}, not by {}", o.weights, program->second, inference.program);
     averaged = averages_remark(o, info);
     take_stored_dtype(o);
     source = inference.open(info);
