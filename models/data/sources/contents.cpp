@@ -1,16 +1,15 @@
 #include "models/data/sources/contents.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <deque>
 #include <limits>
-#include <optional>
 
 #include "comm/hdf5/io_thread.h"
 #include "framework/job_queue.h"
+#include "framework/tensor/content_hash.h"
 #include "models/data/data_parts.h"
 #include "models/data/sources/bytes.h"
 #include "models/data/volumes/volumes.h"
@@ -19,50 +18,7 @@ namespace mpigrad::data {
 namespace {
 
 constexpr std::size_t most_in_flight = 16;
-
-// A bijection of 64-bit numbers in which every bit of the result depends on every bit of x.
-constexpr std::uint64_t mixed(std::uint64_t x) {
-  x = (x ^ (x >> 31)) * 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 29)) * 0xd6e8feb86659fd93ULL;
-  return x ^ (x >> 32);
-}
-constexpr std::uint64_t joined_hash(std::uint64_t hash, std::uint64_t next) { return mixed(hash + mixed(next) + 1); }
-
-// Eight lanes of 64 bits, which a processor computes side by side; each step is a bijection of the lane, so that a single word
-// that differs always shows.
-class ContentsHash {
- public:
-  explicit ContentsHash(std::uint64_t start) {
-    for (auto& lane : lanes_) lane = start = mixed(start + 1);
-  }
-  // `bytes` is a multiple of 64 in all calls but the last.
-  void add(const std::byte* from, std::size_t bytes) {
-    auto lanes = lanes_;
-    Words words{};
-    for (; bytes >= sizeof words; from += sizeof words, bytes -= sizeof words) {
-      std::memcpy(words.data(), from, sizeof words);
-      for (std::size_t i = 0; i < words.size(); ++i) lanes[i] = step(lanes[i], words[i]);
-    }
-    lanes_ = lanes;
-    if (bytes == 0) return;
-    words = {};
-    std::memcpy(words.data(), from, bytes);
-    for (std::size_t i = 0; i < words.size(); ++i) lanes_[i] = step(lanes_[i], words[i]);
-  }
-  std::uint64_t value() const {
-    std::uint64_t hash = 0;
-    for (const auto lane : lanes_) hash = joined_hash(hash, lane);
-    return hash;
-  }
-
- private:
-  using Words = std::array<std::uint64_t, 8>;
-  static std::uint64_t step(std::uint64_t lane, std::uint64_t word) {
-    lane = (lane ^ word) * 0x9e3779b97f4a7c15ULL;
-    return lane ^ (lane >> 32);
-  }
-  Words lanes_{};
-};
+constexpr std::int64_t word_bytes = 8;
 
 // What a network cannot take: numbers that are not finite, those beyond `most`, and negative ones where they are no counts.
 struct Limits {
@@ -108,6 +64,8 @@ std::string text_of_flaw(double value, DType dtype) {
 // A part of a sample, in memory or on its way there.
 struct Slab {
   std::int64_t number = 0, place = 0, sample = 0;
+  // Of eight bytes, counted over all samples: where its values and its targets begin.
+  std::int64_t values_at = 0, targets_at = 0;
   bool first = false;  // of its sample
   Box box;
   std::int64_t values_bytes = 0, targets_bytes = 0;
@@ -134,17 +92,27 @@ class ContentsReader {
     const auto extents = source_.extents_of(sample);
     if (whole_) return std::max<std::int64_t>(1, extents[0]);
     const auto plane = extents[1] * extents[2] * (source_.channels() * size_of(source_.type()));
-    return std::max<std::int64_t>(1, o_.slab_bytes / std::max<std::int64_t>(1, plane));
+    // Eight planes are whole words, whatever the type.
+    return std::max<std::int64_t>(8, o_.slab_bytes / std::max<std::int64_t>(1, plane) / 8 * 8);
   }
 
   std::int64_t bytes_of(const Box& box) const { return box.elements() * source_.channels() * size_of(source_.type()); }
+  std::int64_t target_bytes_of(const Box& box) const {
+    return target_elements(source_, box) * size_of(source_.target_type().type);
+  }
 
-  Slab start(std::int64_t number, std::int64_t place, std::int64_t sample, const Box& box) const {
+  // `values_at`, `targets_at`: where those of the sample begin.
+  Slab start(std::int64_t number, std::int64_t place, std::int64_t sample, std::int64_t values_at, std::int64_t targets_at,
+             const Box& box) const {
     Slab slab;
-    slab.number = number, slab.place = place, slab.sample = sample, slab.first = box.begin[0] == 0, slab.box = box;
+    slab.number = number, slab.place = place, slab.sample = sample, slab.box = box;
+    slab.first = box.begin[0] == 0;
+    const Box before{{0, 0, 0}, {box.begin[0], box.end[1], box.end[2]}};
+    const bool cells = source_.target_type().per_cell;
+    slab.values_at = values_at + bytes_of(before) / word_bytes;
+    slab.targets_at = targets_at + (cells ? target_bytes_of(before) / word_bytes : 0);
     slab.values_bytes = bytes_of(box);
-    const auto& targets = source_.target_type();
-    if (targets.per_cell || slab.first) slab.targets_bytes = target_elements(source_, box) * size_of(targets.type);
+    if (cells || slab.first) slab.targets_bytes = target_bytes_of(box);
     slab.values = take_room(slab.values_bytes), slab.targets = take_room(slab.targets_bytes);
     const auto read = [&source = source_, sample, box, to = slab.values.get(), labels = slab.targets.get(),
                        any = slab.targets_bytes > 0] {
@@ -166,9 +134,11 @@ class ContentsReader {
       slab.ready.get();
       const bool log1p = transform_ == Transform::log1p;
       const Limits values = log1p ? Limits{.negative = false} : Limits{.most = most_};
-      const auto of_values = pass(slab, source_.type(), slab.values.get(), slab.values_bytes, 1, values);
-      const auto of_targets = pass(slab, source_.target_type().type, slab.targets.get(), slab.targets_bytes, 2, {.most = most_});
+      const auto of_values = pass(source_.type(), slab.values.get(), slab.values_bytes, slab.values_at, values);
+      const auto of_targets =
+          pass(source_.target_type().type, slab.targets.get(), slab.targets_bytes, slab.targets_at, {.most = most_});
       contents.values += of_values.hash, contents.targets += of_targets.hash;
+      if (slab.first) contents.values += content_hash(kind_of(slab)), contents.targets += content_hash(targets_of(slab));
       contents.bytes += slab.values_bytes + slab.targets_bytes;
       if (of_values.flaw >= 0) fail_for_value(slab, of_values.flaw);
       if (of_targets.flaw >= 0) fail_for_target(slab, of_targets.flaw);
@@ -184,29 +154,33 @@ class ContentsReader {
     std::int64_t flaw = -1;  // place of the first one; -1: none
   };
 
-  // In blocks that stay in a cache for both.
-  Passed pass(const Slab& slab, DType type, const std::byte* from, std::int64_t bytes, std::uint64_t kind,
-              const Limits& limits) const {
-    auto start = joined_hash(kind, static_cast<std::uint64_t>(slab.place));
-    for (const auto extent : source_.extents_of(slab.sample)) start = joined_hash(start, static_cast<std::uint64_t>(extent));
-    for (const auto more : {source_.channels(), slab.box.begin[0], bytes})
-      start = joined_hash(start, static_cast<std::uint64_t>(more));
-    for (const char letter : name_of(type)) start = joined_hash(start, static_cast<std::uint64_t>(letter));
-    ContentsHash hash(start);
+  std::string kind_of(const Slab& slab) const {
+    return fmt::format("{}: {} {} {}", slab.place, source_.extents_of(slab.sample), source_.channels(), name_of(source_.type()));
+  }
+  std::string targets_of(const Slab& slab) const {
+    const auto& targets = source_.target_type();
+    return fmt::format("{}: {} {} {}", slab.place, targets.shape, name_of(targets.type), targets.per_cell);
+  }
+
+  // In blocks that stay in a cache for both. `at`: the place of the first eight bytes among all.
+  Passed pass(DType type, const std::byte* from, std::int64_t bytes, std::int64_t at, const Limits& limits) const {
     Passed passed;
     constexpr std::int64_t block = 1 << 15;
-    for (std::int64_t at = 0; at < bytes; at += block) {
-      const auto size = std::min(block, bytes - at);
-      hash.add(from + at, static_cast<std::size_t>(size));
+    for (std::int64_t begin = 0; begin < bytes; begin += block) {
+      const auto size = std::min(block, bytes - begin), words = size / word_bytes, rest = size % word_bytes;
+      passed.hash += content_hash(DType::int64, from + begin, words, at + begin / word_bytes);
+      if (rest > 0) {
+        std::int64_t last = 0;
+        std::memcpy(&last, from + begin + words * word_bytes, static_cast<std::size_t>(rest));
+        passed.hash += content_hash(DType::int64, &last, 1, at + begin / word_bytes + words);
+      }
       if (!o_.finite || passed.flaw >= 0) continue;
       visit_stored(type, [&](auto zero) {
-        const auto* values = reinterpret_cast<const decltype(zero)*>(from + at);
-        const auto count = size / static_cast<std::int64_t>(sizeof zero);
-        if (const auto flaw = first_flaw(values, count, limits); flaw < count)
-          passed.flaw = at / static_cast<std::int64_t>(sizeof zero) + flaw;
+        const auto count = size / size_of(type);
+        const auto flaw = first_flaw(reinterpret_cast<const decltype(zero)*>(from + begin), count, limits);
+        if (flaw < count) passed.flaw = begin / size_of(type) + flaw;
       });
     }
-    passed.hash = hash.value();
     return passed;
   }
 
@@ -259,7 +233,7 @@ Contents read_contents(const Source& source, const std::vector<std::int64_t>& sa
     waiting -= slabs.front().values_bytes;
     slabs.pop_front();
   };
-  std::int64_t number = 0;
+  std::int64_t number = 0, values_at = 0, targets_at = 0;
   for (std::size_t place = 0; place < samples.size(); ++place) {
     const auto sample = samples[place];
     const auto extents = source.extents_of(sample);
@@ -270,9 +244,12 @@ Contents read_contents(const Source& source, const std::vector<std::int64_t>& sa
       while (!slabs.empty() && (slabs.size() == most_in_flight || waiting + reader.bytes_of(box) > 2 * options.slab_bytes))
         finish_one();
       if (contents.flaw_at >= 0) return contents;
-      slabs.push_back(reader.start(number, static_cast<std::int64_t>(place), sample, box));
+      slabs.push_back(reader.start(number, static_cast<std::int64_t>(place), sample, values_at, targets_at, box));
       waiting += slabs.back().values_bytes;
     }
+    const auto box = source.whole_of(sample);
+    values_at += (reader.bytes_of(box) + word_bytes - 1) / word_bytes;
+    targets_at += (reader.target_bytes_of(box) + word_bytes - 1) / word_bytes;
   }
   while (!slabs.empty() && contents.flaw_at < 0) finish_one();
   return contents;
