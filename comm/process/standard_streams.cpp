@@ -60,7 +60,7 @@ ssize_t write_or_drop(void*, const char* bytes, std::size_t size) {
 }
 
 template <int Descriptor>
-void replace(std::FILE*& stream, std::initializer_list<std::ostream*> followers, int buffering) {
+void replace_stream(std::FILE*& stream, std::initializer_list<std::ostream*> followers, int buffering) {
   std::fflush(stream);
   std::FILE* const other =
       fopencookie(nullptr, "w", {.read = nullptr, .write = write_or_drop<Descriptor>, .seek = nullptr, .close = nullptr});
@@ -77,8 +77,8 @@ void replace(std::FILE*& stream, std::initializer_list<std::ostream*> followers,
 }
 
 void replace_streams() {
-  replace<STDOUT_FILENO>(stdout, {&std::cout}, isatty(STDOUT_FILENO) != 0 ? _IOLBF : _IOFBF);
-  replace<STDERR_FILENO>(stderr, {&std::cerr, &std::clog}, _IONBF);
+  replace_stream<STDOUT_FILENO>(stdout, {&std::cout}, isatty(STDOUT_FILENO) != 0 ? _IOLBF : _IOFBF);
+  replace_stream<STDERR_FILENO>(stderr, {&std::cerr, &std::clog}, _IONBF);
 }
 #else
 void replace_streams() {}
