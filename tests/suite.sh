@@ -1,11 +1,13 @@
 # Shared by the suites of programs run as a user does; they source tests/packages.sh, call choose_launcher and end with `summary`.
 #
 #   run, ranks, threads   run a program: alone, under the launcher, on threads
+#   compile               run a program that compiles, for however long it takes
 #   judge                 one test of what the last one did
 #
 # POSIX sh.
 
-# shellcheck shell=sh disable=SC2034
+# shellcheck shell=sh disable=SC2034,SC2154
+. "$root/tests/processes.sh"
 passed=0 failed=0 skipped=0
 work=$(mktemp -d) || die "no temporary folder"
 trap 'rm -rf "$work"' EXIT
@@ -13,11 +15,24 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 # run COMMAND...: output to $work/out and $work/err, exit status to $status. The limit, of $limit or 300 seconds, is for what hangs
-# (tests/watch.sh).
+# (tests/watch.sh), and ends all that it has started.
 run() {
-  [ -z "${MPIGRAD_TEST_PROGRESS:-}" ] || printf '%s\n' "$*" >>"$MPIGRAD_TEST_PROGRESS"
-  timeout -k 5 "${limit:-300}" "$@" >"$work/out" 2>"$work/err" </dev/null
+  progressed "$*"
+  run_began=$(date +%s)
+  MPIGRAD_TEST_RUN=$work timeout -k 5 "${limit:-300}" "$@" >"$work/out" 2>"$work/err" </dev/null
   status=$?
+  # 137 is also that of a program that a test has killed, and what that leaves is looked at.
+  if [ "$status" -eq 124 ] || { [ "$status" -eq 137 ] && [ $(($(date +%s) - run_began)) -ge "${limit:-300}" ]; }; then
+    end_marked "MPIGRAD_TEST_RUN=$work"
+  fi
+}
+progressed() { [ -z "${MPIGRAD_TEST_PROGRESS:-}" ] || printf '%s\n' "$1" >>"$MPIGRAD_TEST_PROGRESS"; }
+# The same without a limit: how long a compiler takes tells of the machine, not of a hang. Only the limit of all tests together ends it.
+compile() {
+  progressed "compiling: $*"
+  "$@" >"$work/out" 2>"$work/err" </dev/null
+  status=$?
+  progressed "compiled: $*"
 }
 ranks() {
   p=$1

@@ -1,7 +1,8 @@
 # Shared by scripts that run tests and source tests/packages.sh: a program is ended when it hangs, not when the machine is slow.
 #
 #   run_limited SECONDS COMMAND...   output to $output, exit status to $status; a program in which for SECONDS no test has begun or
-#                                    ended is ended, with status 124 and a last line that names the test
+#                                    ended is ended with all that it has started (tests/processes.sh), with status 124 and a last line
+#                                    that names the test. While something is compiled (tests/suite.sh) it has no such limit
 #   show_output NAME                 what it printed
 #
 # Programs that run many tests add a line for each one that begins to the file that MPIGRAD_TEST_PROGRESS names
@@ -9,7 +10,8 @@
 #
 # POSIX sh.
 
-# shellcheck shell=sh
+# shellcheck shell=sh disable=SC2154  # root
+. "$root/tests/processes.sh"
 output=$(mktemp) progress=$(mktemp) hung=$(mktemp) running=$(mktemp) || die "no temporary file"
 watcher=
 trap 'rm -f "$output" "$progress" "$hung" "$running"; [ -z "$watcher" ] || kill -9 "$watcher" 2>/dev/null' EXIT
@@ -22,11 +24,13 @@ watch_progress() {
   idle=0 seen=
   while sleep "$watch_step"; do
     begun=$(wc -c <"$progress")
+    if tail -n 1 "$progress" | grep -q '^compiling: '; then seen=; fi
     if [ "$begun" = "$seen" ]; then idle=$((idle + watch_step)); else idle=0 seen=$begun; fi
     [ "$idle" -lt "$1" ] || break
   done
   printf 'ended: for %s seconds no test has begun or ended; the last to begin: %s\n' "$1" "$(tail -n 1 "$progress")" >"$hung"
-  kill "$(cat "$running")"
+  end_marked "$progress"
+  kill "$(cat "$running")" 2>/dev/null
 }
 
 run_limited() {
@@ -39,13 +43,15 @@ run_limited() {
   watcher=$!
   # In the foreground, because programs in the background ignore interrupts. The id that the watcher reads is timeout's.
   # shellcheck disable=SC2016
-  MPIGRAD_TEST_PROGRESS=$progress sh -c 'printf "%s\n" "$$" >"$1"; shift; exec timeout -k 10 "$@"' sh "$running" "$most_seconds" "$@" \
-    >"$output" 2>&1 </dev/null
+  MPIGRAD_TEST_PROGRESS=$progress MPIGRAD_TEST_WATCHED="${MPIGRAD_TEST_WATCHED:-} $progress" \
+    sh -c 'printf "%s\n" "$$" >"$1"; shift; exec timeout -k 10 "$@"' sh "$running" "$most_seconds" "$@" >"$output" 2>&1 </dev/null
   status=$?
   # Not SIGTERM: a shell that has just been forked drops a signal that comes before it has set back its parent's traps.
   kill -9 "$watcher" 2>/dev/null
   wait "$watcher" 2>/dev/null
   watcher=
+  # The program itself may have ended before all others have.
+  if [ -s "$hung" ] || [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then end_marked "$progress"; fi
   if [ -s "$hung" ]; then
     cat "$hung" >>"$output"
     status=124

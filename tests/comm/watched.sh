@@ -51,6 +51,32 @@ gone() {
   return 1
 }
 judge 'nothing of a program that hangs stays behind' gone
+# A suite: what it compiles takes longer than the limit, and then it hangs, in groups of its own.
+cat >"$work/suite" <<'END'
+#!/bin/sh
+root=$1 child=$2
+. "$root/tests/packages.sh"
+. "$root/tests/suite.sh"
+compile sleep 3
+say "compiled: $status"
+run setsid sh -c 'sleep 1000 & echo "$!" >"$1"; exec sleep 1000' sh "$child"
+END
+under_watch 2 sh "$work/suite" "$root" "$work/child"
+judge 'what compiles for longer than the limit is not ended' fails 124 '^compiled: 0$'
+judge 'what hangs afterwards is' fails 124 '^ended: for 2 seconds .* the last to begin: setsid sh'
+judge 'with all that it has started, whatever its group' gone
+cat >"$work/limits" <<'END'
+#!/bin/sh
+root=$1 child=$2
+. "$root/tests/packages.sh"
+. "$root/tests/suite.sh"
+limit=1
+run sh -c 'setsid sleep 1000 & echo "$!" >"$1"; exec sleep 1000' sh "$child"
+exit "$status"
+END
+run sh "$work/limits" "$root" "$work/child"
+judge "a suite's own limit ends a program" ends 124
+judge 'and all that it has started' gone
 under_watch 60 sh -c 'exit 7'
 judge 'a program that fails keeps its own status' ends 7
 under_watch 60 sh -c 'kill -9 $$'

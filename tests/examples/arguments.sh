@@ -82,9 +82,11 @@ judge 'two_ranks to a full device fails under the launcher' refuses 'No space le
 # ---- nor does it end what has work to do: readers that go, full devices, closed descriptors
 run "$tools/universe" generate --out "$work/universes" --universes 6 --size 16 --cell 8 --spread
 training="train --data $work/universes --filters 2 --batch 2 --epochs 3"
-refuses_log() { [ "$(tail -n 1 "$1")" = '[output] standard output could not be written completely: No space left on device' ]; }
 trained() { [ "$(cat "$work/status")" -eq "$1" ] && [ -s "$work/$2/weights.h5" ]; }
-# train OUT COMMAND...: by a shell that closes or leads elsewhere what the command says
+trained_unprinted() {
+  trained 1 printed && [ "$(tail -n 1 "$work/err")" = '[output] standard output could not be written completely: No space left on device' ]
+}
+# train OUT HOW: by a shell that closes or leads elsewhere what the command says
 train() {
   out=$1 how=$2
   # shellcheck disable=SC2086  # several options
@@ -98,16 +100,21 @@ judge 'a reader of its progress goes' trained 0 progress
 train full '2>/dev/full'
 judge 'no room for its progress' trained 0 full
 train printed '>/dev/full'
-judge 'no room for what it prints: it is trained, and said' eval 'trained 1 printed && refuses_log "$work/err"'
+judge 'no room for what it prints: it is trained, and said' trained_unprinted
 train closed '<&- >&- 2>&-'
 judge 'descriptors 0 to 2 are closed' trained 0 closed
 train output '>&-'
 judge 'descriptor 1 is closed' trained 0 output
 # The files that are read first would have been descriptor 1, and printed into.
 run "$tools/universe" generate --out "$work/again" --universes 6 --size 16 --cell 8 --spread
-judge 'and data are what they were' eval 'for file in "$work"/again/*; do cmp -s "$file" "$work/universes/${file##*/}" || exit 1; done'
+same_data() {
+  for file in "$work"/again/*; do cmp -s "$file" "$work/universes/${file##*/}" || return 1; done
+}
+judge 'and data are what they were' same_data
+# shellcheck disable=SC2016
 run sh -c '"$@" | head -n 1' sh "$tools/universe" power
-judge 'a table whose reader goes' eval 'silent && [ "$(wc -l <"$work/out")" -eq 1 ]'
+one_line() { silent && [ "$(wc -l <"$work/out")" -eq 1 ]; }
+judge 'a table whose reader goes' one_line
 
 # ---- more threads than make sense
 for threads in 100000 65 3000000000; do

@@ -65,8 +65,7 @@ for program in pandoc doxygen em++ node; do
     exit
   fi
 done
-limit=3000
-run python3 "$root/examples/site/make.py" "$root" "$build"
+compile python3 "$root/examples/site/make.py" "$root" "$build"
 judge 'the site is made, and Doxygen has nothing to say' succeeds
 site=$build/site
 

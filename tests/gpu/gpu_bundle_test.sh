@@ -86,7 +86,7 @@ executable('toy', '../program.cpp', dependencies: meson.get_compiler('cpp').find
 END
   run meson setup "$work/project/build" "$work/project"
   judge 'Meson configures with the bundle' succeeds
-  run ninja -C "$work/project/build"
+  compile ninja -C "$work/project/build"
   run "$work/project/build/toy"
   judge 'and what it builds starts' says '^42$'
 fi
