@@ -79,6 +79,8 @@ void add_contents(Notes& notes, const std::string& data, const DataContents& tra
   if (kept != nullptr) notes[kept_contents_note] = note_of_contents(*kept);
 }
 
+bool is_of_number(const std::string& note, std::int64_t samples) { return note.starts_with(fmt::format("{} samples,", samples)); }
+
 bool is_of_values(const std::string& note, const DataContents& contents) {
   return note.starts_with(note_of_values(contents) + ",");
 }

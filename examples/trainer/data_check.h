@@ -34,7 +34,8 @@ void check_data(const Communicator& world, const data::Source& source, const std
 inline constexpr const char *training_contents_note = "contents of training samples",
                             *kept_contents_note = "contents of kept samples", *data_note = "data";
 void add_contents(Notes& notes, const std::string& data, const DataContents& training, const DataContents* kept);
-// Whether the note, which may be of other targets, is of these values.
+// Whether the note is of so many samples; whether it is of these values, whatever their targets.
+bool is_of_number(const std::string& note, std::int64_t samples);
 bool is_of_values(const std::string& note, const DataContents& contents);
 
 // Notes that tell of the data by number and names. They decide only where a file is older than notes of contents.

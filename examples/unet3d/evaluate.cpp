@@ -93,7 +93,7 @@ int infer(const Communicator& world, InferOptions o, bool scored) {
   out.create(world);
   trainer::together(world, [&] {
     if (first && writes) std::filesystem::create_directories(folder);
-    if (first && scored && of_training && o.part == "all")
+    if (first && part.trained_on > 0)
       fmt::print(stderr, "warning: {} is what {} was trained on: most of it is no test\n", o.data, o.weights);
   });
   const auto& w = loaded.recipe.window;

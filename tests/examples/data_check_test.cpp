@@ -116,6 +116,12 @@ TEST_CASE("data check: weights recognise the data that they were trained on by t
       const auto fresh = part_of(info, *other, "auto");
       require(!fresh.kept && fresh.samples.size() == count && fresh.trained_on == 0, "[test] new samples are left out");
       require(has(refused([&] { part_of(info, *other, "test"); }), "here is not what weights.h5 was trained on"), "[test] taken");
+      // What the training learned from, and nothing else.
+      const auto split = data::split_train_test(count, 0.25, 3);
+      const auto learned = part_of(info, *trainer::chosen(source, split.train, "", {}), "auto");
+      require(!learned.kept && learned.samples.size() == 6 && learned.trained_on == 6,
+              "[test] the training's samples are a test");
+      require(part_of(info, *trainer::chosen(other, split.train, "", {}), "auto").trained_on == 0, "[test] others are no test");
       // Names are all that older weights know.
       require(part_of(older(info), *other, "auto").kept, "[test] names are not enough for older weights");
       auto renamed = older(info);
