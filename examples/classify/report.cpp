@@ -129,14 +129,14 @@ void report(const trainer::Options& o, const trainer::Outputs& out, const Result
     for (const auto& e : r.epochs)
       epochs.push_back({{"epoch", e.epoch + 1}, {"train_loss", e.train_loss}, {"validation", to_json(e.validation)}});
   }
-  document["out"] = o.out;
+  document["out"] = out.folder();
   trainer::write_text(out / summary_file, tool::to_text(document) + "\n");
   if (o.json) return fmt::print("{}\n", tool::to_text(document));
   if (scored)
     fmt::print("\nvalidation: AUC {:.3f}, accuracy {:.3f} (most frequent class {:.3f}), cross-entropy {:.4f}\n", r.score.auc,
                r.score.accuracy, r.majority, r.score.loss);
   else print_predictions(r, source);
-  fmt::print("{}\nwritten to {}: {}\n", text, o.out, joined(out.written(files), ", "));
+  fmt::print("{}\nwritten to {}: {}\n", text, out.folder(), joined(out.written(files), ", "));
 }
 
 }  // namespace mpigrad::classify

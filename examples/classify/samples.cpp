@@ -75,7 +75,8 @@ Sets open_sets(const TrainOptions& o, Recipe& recipe) {
   recipe.class_names = trainer::class_names(*whole, o.source);
   Sets sets;
   if (o.validation_fraction > 0) {
-    require(whole->size() >= 2, "[data] {} holds one sample; training and validation need one each", o.source.data);
+    if (whole->size() < 2)
+      throw trainer::UsageError(fmt::format("[data] {} holds one sample; training and validation need one each", o.source.data));
     const auto split = data::split_train_test(whole->size(), o.validation_fraction, o.split_seed);
     sets.training = trainer::chosen(whole, split.train, recipe.label, picked(labels, split.train));
     sets.validation = trainer::chosen(whole, split.test, recipe.label, picked(labels, split.test));

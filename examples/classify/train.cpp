@@ -42,6 +42,7 @@ int train(const Communicator& world, const TrainOptions& o) {
   std::unique_ptr<Network> net;
   trainer::together(world, [&] {
     sets = open_sets(o, recipe);
+    trainer::require_batch(o, sets.training->size());
     const data::LoaderOptions common{
         .grid = grid, .batch = o.batch / o.accumulate, .seed = o.seed, .dtype = trainer::dtype_of(o)};
     auto options = common;
@@ -51,8 +52,6 @@ int train(const Communicator& world, const TrainOptions& o) {
     validation_set.emplace(sets.validation, common);
     net = std::make_unique<Network>(network_options(o, recipe));
     trainer::build(*net, train_set->layout(), train_set->shape(), o);
-    require(optimizer_steps(*train_set, o.accumulate) > 0, "[data] {} samples make no batch of {}", train_set->samples(),
-            o.batch);
   });
   const auto &training = sets.training, &validation = sets.validation;
   for (const auto& each : {training, validation}) trainer::require_same_data(world, *each);

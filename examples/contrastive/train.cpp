@@ -175,8 +175,7 @@ int train(const Communicator& world, TrainOptions o) {
     config.extents = size.rank() == 3 ? size : source->extents();
     config.channels = source->channels();
     config.augment = o.augment.empty() ? default_recipe(*source) : o.augment;
-    if (o.batch > static_cast<std::int64_t>(samples.train.size()))
-      throw UsageError(fmt::format("--batch {} is more than the {} samples for training", o.batch, samples.train.size()));
+    trainer::require_batch(o, static_cast<std::int64_t>(samples.train.size()));
     data::ViewOptions options{.grid = grid,
                               .batch = o.batch,
                               .seed = o.seed,
@@ -200,6 +199,8 @@ int train(const Communicator& world, TrainOptions o) {
   for (const auto sample : samples.train)
     names.push_back(fmt::format("{} {}", sample, std::filesystem::path(source->name_of_sample(sample)).filename().string()));
   const auto contents = trainer::read_data(world, *source, samples.train, {.dtype = trainer::dtype_of(o), .finite = !o.skip_bad});
+  const auto geometry = trainer::geometry_of(world, *source, samples.train);
+  const auto steps = loader->steps();
   trainer::Notes notes{{"program", "contrastive"},
                        {"network", config.text()},
                        {"loss", o.loss},
@@ -212,17 +213,15 @@ int train(const Communicator& world, TrainOptions o) {
                        {"batch", std::to_string(o.batch)},
                        {"precision", trainer::precision_of(o)}};
   trainer::add_contents(notes, o.data, contents, nullptr);
-  const auto geometry = trainer::geometry_of(world, *source, samples.train);
   notes[trainer::geometry_note] = trainer::to_note(geometry);
   if (!o.resume.empty()) objective.publish();
-  const auto steps = loader->steps();
   out.lock(world, trainer::patience_of(o));
   const auto began = trainer::start_from_files(o, world, *net, *optimizer, nullptr, loss_scale.get(), steps, notes,
                                                {"program", "loss", "optimizer"});
   const auto first_epoch = began.epoch;
   if (!o.resume.empty()) objective.restore(), objective.withdraw();
   else if (!o.weights.empty()) objective.begin();
-  out.create(world);
+  out.create(world, trainer::files_to_try(o, *net, *optimizer, false, first_epoch * steps));
 
   if (first && !o.json)
     fmt::print("{} samples of {} for training{}; views of {}: {}\n{} parameters, grid {}, {} steps of {} samples per epoch\n{}\n",
@@ -286,67 +285,74 @@ int train(const Communicator& world, TrainOptions o) {
   options.started = start, options.notes = notes;
   options.patience = o.patience, options.most_seconds = o.minutes * 60;
   options.progress = {.rank = world.rank(), .quiet = o.quiet || o.epochs == 0};
-  const auto result = mpigrad::train(*net, *optimizer, steps, world, hooks, options);
-  if (log) log->end(result);
-  if (result.interrupted) return trainer::ended_early(world, o, result, optimizer->steps());
-  if (first_epoch == o.epochs) {
-    last.look = monitor();
-    if (const auto& rows = result.epochs; !rows.empty() && rows.back().report.epoch + 1 == o.epochs)
-      last.epoch.report.loss = rows.back().report.loss, last.epoch.retrieval = rows.back().values[1];
-  }
-  trainer::save(out / weights_file, *net, world,
-                {.info = {.step = optimizer->steps(), .epoch = result.epochs_behind, .notes = notes}, .overwrite = true});
-  if (!options.local_folder.empty()) remove_local_copies(world, options.local_folder);
-  const auto usage = trainer::peak_usage(world);
-
-  trainer::together(world, [&] {
-    if (!first) return;
-    if (!result.epochs.empty()) draw(out / picture_file, result.epochs);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    const double rate = result.seconds > 0 ? result.samples / result.seconds : 0;
-    nlohmann::ordered_json document{{"program", "contrastive"},
-                                    {"command", "train"},
-                                    {"loss", o.loss},
-                                    {"precision", trainer::precision_of(o)},
-                                    {"grid", trainer::to_json(extents)},
-                                    {"ranks", world.size()},
-                                    {"training_samples", samples.train.size()},
-                                    {"views", loader->text()},
-                                    {"parameters", net->parameters().elements()},
-                                    {"epochs", o.epochs},
-                                    {"epochs_behind", result.epochs_behind},
-                                    {"final_loss", last.epoch.report.loss},
-                                    {"retrieval", last.epoch.retrieval},
-                                    {"neighbour_accuracy", last.look.neighbours},
-                                    {"deviation", last.look.deviation},
-                                    {"effective_rank", last.look.effective_rank},
-                                    {"bad_batches", bad_batches},
-                                    {"seconds", seconds},
-                                    {"training_seconds", result.seconds},
-                                    {"samples_per_second", rate},
-                                    {"out", o.out}};
-    if (!result.stopped.empty()) document["stopped"] = result.stopped;
-    trainer::add_checkpoints(document, o, result);
-    trainer::add(document, usage);
-    trainer::write_text(out / summary_file, tool::to_text(document) + "\n");
-    if (o.json) {
-      fmt::print("{}\n", tool::to_text(document));
-      return;
+  std::int64_t epochs_behind = first_epoch;
+  const auto save_weights = [&](const std::filesystem::path& path) {
+    trainer::save(path, *net, world,
+                  {.info = {.step = optimizer->steps(), .epoch = epochs_behind, .notes = notes}, .overwrite = true});
+  };
+  return trainer::noted(world, out, save_weights, [&] {
+    const auto result = mpigrad::train(*net, *optimizer, steps, world, hooks, options);
+    epochs_behind = result.epochs_behind;
+    if (log) log->end(result);
+    if (result.interrupted) return trainer::ended_early(world, out, result, optimizer->steps());
+    if (first_epoch == o.epochs) {
+      last.look = monitor();
+      if (const auto& rows = result.epochs; !rows.empty() && rows.back().report.epoch + 1 == o.epochs)
+        last.epoch.report.loss = rows.back().report.loss, last.epoch.retrieval = rows.back().values[1];
     }
-    if (std::isfinite(last.epoch.report.loss)) fmt::print("\nloss {:.4f}", last.epoch.report.loss);
-    if (std::isfinite(last.epoch.retrieval)) fmt::print("; pairs found in the last batch {:.3f}", last.epoch.retrieval);
-    if (std::isfinite(last.epoch.report.loss)) fmt::print("\n");
-    if (bad_batches > 0) fmt::print("{} batches with samples that are not finite were left out\n", bad_batches);
-    if (std::isfinite(last.look.neighbours)) fmt::print("nearest neighbours are right in {:.3f}\n", last.look.neighbours);
-    if (std::isfinite(last.look.deviation))
-      fmt::print("collapse: deviation {:.3f} of 1, effective rank {:.1f}\n", last.look.deviation, last.look.effective_rank);
-    if (!result.stopped.empty()) fmt::print("ended after {} epochs: {}\n", result.epochs_behind, result.stopped);
-    if (result.seconds > 0) fmt::print("{} training at {:.1f} samples/s, ", format_duration(result.seconds), rate);
-    fmt::print("{}{} in all; {}{}\n", trainer::checkpoint_text(result), format_duration(seconds), trainer::to_string(usage),
-               trainer::checkpoint_advice(o, result));
-    fmt::print("{}written to {}: {}\n", result.stragglers, o.out, joined(out.written(output_files(o)), ", "));
+    out.keep(world, weights_file, save_weights);
+    if (!options.local_folder.empty()) remove_local_copies(world, options.local_folder);
+    const auto usage = trainer::peak_usage(world);
+
+    trainer::together(world, [&] {
+      if (!first) return;
+      if (!result.epochs.empty()) draw(out / picture_file, result.epochs);
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      const double rate = result.seconds > 0 ? result.samples / result.seconds : 0;
+      nlohmann::ordered_json document{{"program", "contrastive"},
+                                      {"command", "train"},
+                                      {"loss", o.loss},
+                                      {"precision", trainer::precision_of(o)},
+                                      {"grid", trainer::to_json(extents)},
+                                      {"ranks", world.size()},
+                                      {"training_samples", samples.train.size()},
+                                      {"views", loader->text()},
+                                      {"parameters", net->parameters().elements()},
+                                      {"epochs", o.epochs},
+                                      {"epochs_behind", result.epochs_behind},
+                                      {"final_loss", last.epoch.report.loss},
+                                      {"retrieval", last.epoch.retrieval},
+                                      {"neighbour_accuracy", last.look.neighbours},
+                                      {"deviation", last.look.deviation},
+                                      {"effective_rank", last.look.effective_rank},
+                                      {"bad_batches", bad_batches},
+                                      {"seconds", seconds},
+                                      {"training_seconds", result.seconds},
+                                      {"samples_per_second", rate},
+                                      {"out", out.folder()}};
+      if (!result.stopped.empty()) document["stopped"] = result.stopped;
+      trainer::add_checkpoints(document, o, result);
+      trainer::add(document, usage);
+      trainer::write_text(out / summary_file, tool::to_text(document) + "\n");
+      if (o.json) {
+        fmt::print("{}\n", tool::to_text(document));
+        return;
+      }
+      if (std::isfinite(last.epoch.report.loss)) fmt::print("\nloss {:.4f}", last.epoch.report.loss);
+      if (std::isfinite(last.epoch.retrieval)) fmt::print("; pairs found in the last batch {:.3f}", last.epoch.retrieval);
+      if (std::isfinite(last.epoch.report.loss)) fmt::print("\n");
+      if (bad_batches > 0) fmt::print("{} batches with samples that are not finite were left out\n", bad_batches);
+      if (std::isfinite(last.look.neighbours)) fmt::print("nearest neighbours are right in {:.3f}\n", last.look.neighbours);
+      if (std::isfinite(last.look.deviation))
+        fmt::print("collapse: deviation {:.3f} of 1, effective rank {:.1f}\n", last.look.deviation, last.look.effective_rank);
+      if (!result.stopped.empty()) fmt::print("ended after {} epochs: {}\n", result.epochs_behind, result.stopped);
+      if (result.seconds > 0) fmt::print("{} training at {:.1f} samples/s, ", format_duration(result.seconds), rate);
+      fmt::print("{}{} in all; {}{}\n", trainer::checkpoint_text(result), format_duration(seconds), trainer::to_string(usage),
+                 trainer::checkpoint_advice(o, result));
+      fmt::print("{}written to {}: {}\n", result.stragglers, out.folder(), joined(out.written(output_files(o)), ", "));
+    });
+    return 0;
   });
-  return 0;
 }
 
 }  // namespace mpigrad::contrast

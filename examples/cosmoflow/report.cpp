@@ -61,9 +61,9 @@ void print_scores(const Results& r) {
   fmt::print("of mean: of predicting the mean of {}\n", r.mean_of);
 }
 
-nlohmann::ordered_json summary(const trainer::Options& o, const Results& r, const nlohmann::ordered_json& run) {
+nlohmann::ordered_json summary(const std::string& out, const Results& r, const nlohmann::ordered_json& run) {
   auto document = run;
-  document["out"] = o.out;
+  document["out"] = out;
   document["targets"] = r.names;
   if (r.scores.empty()) return document;
   document["mean_of"] = r.mean_of;
@@ -150,7 +150,7 @@ void report(const trainer::Options& o, const trainer::Outputs& out, const Result
             nlohmann::ordered_json run, const std::vector<std::string>& files, const std::string& text) {
   write_predictions(out / predictions_file, r, source);
   draw(out / picture_file, r, source);
-  const auto document = tool::to_text(summary(o, r, run));
+  const auto document = tool::to_text(summary(out.folder(), r, run));
   trainer::write_text(out / summary_file, document + "\n");
   if (o.json) {
     fmt::print("{}\n", document);
@@ -158,7 +158,7 @@ void report(const trainer::Options& o, const trainer::Outputs& out, const Result
   }
   if (r.scores.empty()) print_predictions(r, source);
   else print_scores(r);
-  fmt::print("\n{}\nwritten to {}: {}\n", text, o.out, joined(out.written(files), ", "));
+  fmt::print("\n{}\nwritten to {}: {}\n", text, out.folder(), joined(out.written(files), ", "));
 }
 
 }  // namespace mpigrad::cosmoflow

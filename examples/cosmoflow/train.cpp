@@ -49,8 +49,10 @@ int train(const Communicator& world, const TrainOptions& o) {
   trainer::together(world, [&] {
     source = open_universes(o, "", true);
     require(has_parameters(*source), "[data] {} has no parameters to learn", o.data);
-    require(source->size() >= 2, "[data] {} holds one sample; training and test need one each", o.data);
+    if (source->size() < 2)
+      throw trainer::UsageError(fmt::format("[data] {} holds one sample; training and test need one each", o.data));
     split = data::split_train_test(source->size(), o.test_fraction, o.seed);
+    trainer::require_batch(o, static_cast<std::int64_t>(split.train.size()));
     const auto micro_batch = o.batch / o.accumulate;
     const data::LoaderOptions common{.grid = grid, .batch = micro_batch, .seed = o.seed, .dtype = trainer::dtype_of(o)};
     auto options = common;
@@ -63,8 +65,6 @@ int train(const Communicator& world, const TrainOptions& o) {
     test_set.emplace(source, options);
     net = std::make_unique<CosmoFlow>(network_options(o, static_cast<std::int64_t>(source->target_names().size())));
     trainer::build(*net, train_set->layout(), train_set->shape(), o);
-    require(optimizer_steps(*train_set, o.accumulate) > 0, "[data] {} samples make no batch of {}", train_set->samples(),
-            o.batch);
   });
   trainer::require_same_data(world, *source);
   const data::ContentsOptions reading{.dtype = trainer::dtype_of(o)};

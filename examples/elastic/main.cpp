@@ -32,6 +32,7 @@
 #include "examples/tool/command_line.h"
 #include "examples/trainer/options.h"
 #include "examples/trainer/run.h"
+#include "examples/trainer/state.h"
 #include "models/train/checkpoint/checkpoint.h"
 
 namespace mpigrad::elastic {
@@ -93,7 +94,10 @@ void add_options(CLI::App& app, Options& o) {
   app.footer(
       "`LAUNCHER elastic rank -- PROGRAM ARGUMENTS` by itself runs each rank so that a line tells which of them has died.\n\n"
       "Exit codes: 0 the training has ended; 75 a limit or a signal has ended it, and the same command goes on with it; 2 wrong\n"
-      "arguments, here or of the trainer; 1 it gave up. SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 are handed on to the ranks.");
+      "arguments, here or of the trainer; 1 it gave up. What the trainer says in the file `state` of its --out counts, where it "
+      "says\n"
+      "anything, and else its exit code, which mpiexec may lose. SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 are handed on to the "
+      "ranks.");
 }
 
 // `--resume FILE`, where what came after it is to be gone on from.
@@ -210,6 +214,7 @@ class Elastic {
     words.insert(words.end(), command.begin(), command.end());
     say(fmt::format("start {}: {} ranks on {}{}{}", start, ranks, list, grid.empty() ? "" : ", --grid ", grid));
     accused_.clear(), dead_.clear();
+    const auto before = trainer::read_state(out_);
     Job job(words);
     const auto look = [&](const std::string& line) { accuse(line, names); };
     auto probed = std::chrono::steady_clock::now();
@@ -218,7 +223,7 @@ class Elastic {
     while (!job.watch(0.2, look)) {
       if (const int signal = asked.exchange(0); signal != 0) {
         job.signal(as_launcher_takes(signal));
-        if (signal != SIGUSR2) return ended_by(job, signal, look);
+        if (signal != SIGUSR2) return ended_by(job, signal, look, before);
       }
       for (auto question = questions.begin(); question != questions.end();) {
         const auto answer = question->second.answer();
@@ -240,7 +245,7 @@ class Elastic {
       questions = ask(names);
       probed = std::chrono::steady_clock::now();
     }
-    const int code = job.code();
+    const int code = trainer::code_of_run(job.code(), out_, before);
     if (code != 0)
       say(fmt::format("the job ended with {}", code > 128 ? fmt::format("signal {}", code - 128) : fmt::format("code {}", code)));
     return code;
@@ -255,7 +260,8 @@ class Elastic {
   }
 
   // Ranks write a checkpoint and end. A further signal is handed on, too; the third ends all.
-  int ended_by(Job& job, int first, const std::function<void(const std::string& line)>& look) {
+  int ended_by(Job& job, int first, const std::function<void(const std::string& line)>& look,
+               const std::optional<trainer::RunState>& before) {
     int signals = 1;
     while (!job.watch(0.2, look)) {
       const int signal = asked.exchange(0);
@@ -267,7 +273,8 @@ class Elastic {
       job.signal(as_launcher_takes(signal));
     }
     asked = first;
-    // MPICH's launcher may lose the ranks' exit code then. Should they have ended all the same, the next job finds that.
+    if (trainer::read_state(out_) != before) return trainer::code_of_run(job.code(), out_, before);
+    // A program without a state. MPICH's launcher may lose the ranks' exit code: if they have all ended, the next job finds that.
     return job.code() == 0 ? trainer::to_be_gone_on : job.code();
   }
   // srun itself ends the job at SIGTERM, and at SIGINT only tells how it is.

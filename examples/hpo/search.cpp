@@ -11,6 +11,7 @@
 
 #include "examples/elastic/command.h"
 #include "examples/tool/command_line.h"
+#include "examples/trainer/state.h"
 #include "framework/new_file.h"
 #include "framework/tensor/printable.h"
 
@@ -149,6 +150,9 @@ Result Search::judged(const Task& task, const Ended& ended) const {
     return fail_as(tells_of_divergence(printed) ? diverged : crashed,
                    printed.empty() ? code : fmt::format("{}: {}", code, printed));
   }
+  // A launcher may return 0 for a training that a signal has ended; its table is that of fewer epochs.
+  if (const auto state = trainer::read_state(folder); trainer::code_of_run(0, folder, std::nullopt) != 0)
+    return fail_as(crashed, fmt::format("its state is {}{}{}", state->word, state->why.empty() ? "" : ": ", state->why));
   try {
     const double value = read_metric(folder / space_.metrics, space_);
     if (!std::isfinite(value)) return fail_as(diverged, fmt::format("{} is {}", space_.metric, value));

@@ -12,6 +12,17 @@
 set -u
 : "${MPIGRAD:?the folder of mpigrad}" "${SLURM_JOB_ID:?this is for batch jobs}"
 
+# What the training says of its end, in --out (a line: finished, interrupted, failed, or running if it was killed), with the number of
+# the file, which is new each time.
+out= last=
+for word in "$@"; do
+  case $word in --out=*) out=${word#--out=} ;; esac
+  [ "$last" != --out ] || out=$word
+  last=$word
+done
+state() { [ ! -e "$out/state" ] || { ls -i "$out/state" && head -n 1 "$out/state"; }; }
+before=$(state)
+
 asked=
 "$MPIGRAD/build/examples/elastic" "$@" &
 elastic=$!
@@ -27,6 +38,14 @@ while :; do
 done
 # It may have ended in between.
 if [ "$status" -gt 128 ]; then wait "$elastic" && status=0 || status=$?; fi
+# It counts where elastic itself was ended.
+after=$(state)
+if [ "$after" != "$before" ]; then
+  case $after in
+    *interrupted) status=75 ;;
+    *finished) status=0 ;;
+  esac
+fi
 # TERM and INT are somebody's wish to end it.
 if [ "$status" -ne 75 ] || [ "$asked" = TERM ] || [ "$asked" = INT ]; then exit "$status"; fi
 

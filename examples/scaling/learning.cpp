@@ -83,8 +83,9 @@ RunResult train_to_goal(const Communicator& world, const Task& task, const RunKe
   };
   bool ended = look();
   for (std::int64_t epoch = 0; !ended; ++epoch) {
-    require(training.steps() > 0, "[scaling] {} samples make no batch of {} for {} workers", training.samples(), big,
-            key.workers);
+    if (training.steps() == 0)
+      throw tool::UsageError(
+          fmt::format("--samples: {} make no batch of {} for {} workers", training.samples(), big, key.workers));
     for (const auto& [x, y] : training.epoch(epoch)) {
       const auto start = Clock::now();
       WorkersStep step;

@@ -86,12 +86,12 @@ bool has_files(const std::filesystem::path& folder) {
 FolderLock::FolderLock(const std::filesystem::path& folder, const FolderLockOptions& o)
     : path_(folder / (o.of + lock_file)), holder_(this_process()) {
   const auto refuse = [&](const Holder& holder) {
-    throw UsageError(fmt::format("[folder] another process is at work in {}{}{}", (o.of.empty() ? folder : folder / o.of).string(),
-                                 holder.name.empty() ? "" : ": ", holder.name));
+    throw UsageError(fmt::format("[folder] another process is at work in {}{}{}",
+                                 (o.of.empty() ? folder : folder / o.of).string(), holder.name.empty() ? "" : ": ", holder.name));
   };
   for (const auto begin = Clock::now();;) {
     file_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    require(file_ >= 0, "[folder] {} cannot be made: {}", path_.string(), std::strerror(errno));
+    require(file_ >= 0, "[folder] {} cannot be written: {}", path_.string(), std::strerror(errno));
     const bool locked = flock(file_, LOCK_EX | LOCK_NB) == 0;
     const bool busy = !locked && errno == EWOULDBLOCK;
     const auto holder = holder_of(path_);
@@ -140,7 +140,7 @@ bool FolderLock::take(bool over) {
   auto name = path_;
   name += fmt::format(".{}", getpid());
   const int file = open(name.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  require(file >= 0, "[folder] {} cannot be made: {}", name.string(), std::strerror(errno));
+  require(file >= 0, "[folder] {} cannot be written: {}", name.string(), std::strerror(errno));
   close(file_);
   file_ = file;
   static_cast<void>(flock(file_, LOCK_EX | LOCK_NB));

@@ -26,7 +26,7 @@ struct FolderLockOptions {
 // the signs of life count: this process waits for three of them, and takes the lock where none comes. So a process that was
 // stopped for so long loses its lock to another host; it notices at its end (held()).
 //
-// Errors: UsageError, another process is at work there; Error, the file cannot be made.
+// Errors: UsageError, another process is at work there; Error, the file cannot be written.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& folder, const FolderLockOptions& options = {});

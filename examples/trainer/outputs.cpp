@@ -1,5 +1,6 @@
 #include "examples/trainer/outputs.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -7,13 +8,80 @@
 #include <cstring>
 
 #include "examples/tool/together.h"
+#include "examples/trainer/state.h"
+#include "models/nn/describe.h"
 
 namespace mpigrad::trainer {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// Most files are written as PATH.part and renamed. Rank 0's, under the folder's lock: what an interrupted run has left goes.
+void try_to_write(const fs::path& path, std::int64_t bytes) {
+  std::error_code error;
+  if (fs::is_directory(path, error))
+    throw tool::UsageError(fmt::format("[out] {} is a folder, and a file of that name is to be written", path.string()));
+  auto part = path;
+  part += ".part";
+  const auto kind = fs::symlink_status(part, error).type();
+  if (kind != fs::file_type::not_found && kind != fs::file_type::regular)
+    throw tool::UsageError(fmt::format("[out] {} is in the way: not a regular file", part.string()));
+  const bool renamed = path.extension() == ".h5" || path.extension() == ".png";
+  if (fs::is_regular_file(path, error) && !renamed) {
+    const int there = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    require(there >= 0, "[out] {} cannot be written: {}", path.string(), std::strerror(errno));
+    close(there);
+  }
+  const int file = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  require(file >= 0, "[out] {} cannot be written: {}", path.string(), std::strerror(errno));
+  const bool room = bytes == 0 || fallocate(file, 0, 0, bytes) == 0 || (errno != ENOSPC && errno != EDQUOT && errno != EFBIG);
+  const int reason = errno;
+  close(file);
+  fs::remove(part, error);
+  require(room, "[out] {} cannot be written, for which {} are needed: {}", path.string(), readable_bytes(bytes),
+          std::strerror(reason));
+}
+
+void try_all(const fs::path& folder, const std::vector<OutputFile>& files) {
+  for (const auto& file : files) try_to_write(folder / file.name, file.bytes);
+}
+
+// A new folder in which all files can be written; empty: there is none.
+fs::path second_place(const fs::path& folder, const std::vector<OutputFile>& files) {
+  std::error_code error;
+  std::vector<fs::path> candidates{fs::current_path(error)};
+  if (const char* home = std::getenv("HOME")) candidates.emplace_back(home);
+  candidates.push_back(fs::temp_directory_path(error));
+  auto name = folder.lexically_normal();
+  if (!name.has_filename()) name = name.parent_path();
+  for (const auto& candidate : candidates) {
+    if (candidate.empty()) continue;
+    auto made = (candidate / fmt::format("{}-rescued-XXXXXX", name.filename().string())).string();
+    if (mkdtemp(made.data()) == nullptr) continue;
+    try {
+      try_all(made, files);
+      return made;
+    } catch (const Error&) {
+      fs::remove_all(made, error);
+    }
+  }
+  return {};
+}
+
+std::string of_rank_0(const Communicator& world, std::string text) {
+  auto length = static_cast<std::int64_t>(text.size());
+  world.transport().bcast(&length, 1, DType::int64, 0);
+  text.resize(static_cast<std::size_t>(length));
+  world.transport().bcast(text.data(), length, DType::uint8, 0);
+  return text;
+}
+
+}  // namespace
+
 Outputs::Outputs(const Communicator& world, const fs::path& folder, const std::vector<std::string>& files, bool overwrite)
-    : state_(new State{.folder = folder, .files = files, .overwrite = overwrite}) {
+    : state_(new State{.folder = folder, .overwrite = overwrite}) {
+  for (const auto& file : files) state_->files.push_back({file});
   tool::together(world.transport(), [&] {
     if (world.rank() == 0) require_new();
   });
@@ -22,8 +90,8 @@ Outputs::Outputs(const Communicator& world, const fs::path& folder, const std::v
 void Outputs::require_new() const {
   std::error_code error;
   for (const auto& file : state_->files)
-    require(state_->overwrite || !fs::exists(state_->folder / file, error), "[out] {} exists; --overwrite replaces it",
-            (state_->folder / file).string());
+    require(state_->overwrite || !fs::exists(state_->folder / file.name, error), "[out] {} exists; --overwrite replaces it",
+            (state_->folder / file.name).string());
 }
 
 void Outputs::lock(const Communicator& world, double patience) const {
@@ -35,7 +103,7 @@ void Outputs::lock(const Communicator& world, double patience) const {
   });
 }
 
-void Outputs::create(const Communicator& world) const {
+void Outputs::create(const Communicator& world, const std::vector<OutputFile>& more) const {
   tool::together(world.transport(), [&] {
     if (world.rank() != 0) return;
     const auto& folder = state_->folder;
@@ -51,6 +119,52 @@ void Outputs::create(const Communicator& world) const {
     fs::remove(name, error);
   });
   lock(world);
+  state_->files.insert(state_->files.end(), more.begin(), more.end());
+  tool::together(world.transport(), [&] {
+    if (world.rank() == 0) try_all(state_->folder, state_->files);
+  });
+}
+
+void Outputs::move(const Communicator& world, const std::string& why) const {
+  const auto place = of_rank_0(world, world.rank() == 0 ? second_place(state_->folder, state_->files).string() : std::string());
+  if (place.empty() || moved()) throw SharedError(why);
+  const auto text = fmt::format("{}: what is written from here on is in {}", why, place);
+  note(failed_state, text);
+  state_->folder = place, state_->moved = true;
+  if (world.rank() == 0) fmt::print(stderr, "{}\n", text);
+}
+
+bool Outputs::settle(const Communicator& world) const {
+  if (moved()) return false;
+  const auto failure = mpigrad::detail::first_failure(world.transport(), [&] {
+    if (world.rank() != 0) return;
+    require(state_->lock && state_->lock->held(), "[out] the folder {} was removed, or another run has taken it",
+            state_->folder.string());
+    try_all(state_->folder, state_->files);
+  });
+  if (failure.failed) move(world, failure.text);
+  return !failure.failed;
+}
+
+void Outputs::keep(const Communicator& world, const std::string& file,
+                   const std::function<void(const fs::path& path)>& write) const {
+  settle(world);
+  try {
+    write(*this / file);
+  } catch (const SharedError& error) {
+    move(world, error.what());
+    write(*this / file);
+  }
+}
+
+void Outputs::note(const char* word, const std::string& why) const {
+  if (!state_->lock || (!moved() && !state_->lock->held())) return;
+  try {
+    write_state(state_->folder, word, why);
+  } catch (const Error& error) {
+    if (word == std::string(finished_state) || word == std::string(interrupted_state))
+      fmt::print(stderr, "warning: {}\n", error.what());
+  }
 }
 
 std::vector<std::string> Outputs::written(std::vector<std::string> files) const {

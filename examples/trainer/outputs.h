@@ -1,7 +1,9 @@
 #pragma once
 // The folder of a run: output files, which one run at a time writes.
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +13,12 @@
 
 namespace mpigrad::trainer {
 
+// A file that a run writes, and for how many bytes there is to be room (0: not known).
+struct OutputFile {
+  std::string name;
+  std::int64_t bytes = 0;
+};
+
 // Output files of a run, in one folder.
 class Outputs {
  public:
@@ -19,21 +27,37 @@ class Outputs {
   // Locks the folder if it is there (FolderLock), so that no other run changes what this one reads in it. Collective. `patience`:
   // seconds in which the run before may end.
   void lock(const Communicator& world, double patience = 0) const;
-  // Makes the folder, when everything else is known to be right, locks it, and finds out whether files can be made in it.
-  // Collective.
-  void create(const Communicator& world) const;
+  // Makes the folder, when everything else is known to be right, locks it, and tries all files and `more` of them: what cannot be
+  // written is an error now and not after hours. UsageError: a folder has a file's name. Collective.
+  void create(const Communicator& world, const std::vector<OutputFile>& more = {}) const;
+
+  // At the end of a training. Tries the files again. Where they cannot be written any more, or the folder was removed or given to
+  // another run, a folder with a new name in the working directory, the home directory or that of temporary files takes its
+  // place; rank 0 says so. False: it has. Error: none of these can be written either. Collective.
+  bool settle(const Communicator& world) const;
+  // The same with what write(PATH) says of a file: it is written in the folder, or at the second place. Collective.
+  void keep(const Communicator& world, const std::string& file,
+            const std::function<void(const std::filesystem::path& path)>& write) const;
+  bool moved() const { return state_->moved; }
+
+  // What the file `state` says of a training (state.h), from create() on; rank 0 writes it. It is no error where that fails,
+  // but a warning where the run ended well: else why it ended is what matters.
+  void note(const char* word, const std::string& why = {}) const;
+
   // Those of the files that are there.
   std::vector<std::string> written(std::vector<std::string> files) const;
+  std::string folder() const { return state_->folder.string(); }
   std::filesystem::path operator/(const std::string& file) const { return state_->folder / file; }
 
  private:
   struct State {
     std::filesystem::path folder;
-    std::vector<std::string> files;
-    bool overwrite = false;
+    std::vector<OutputFile> files{};
+    bool overwrite = false, moved = false;
     std::unique_ptr<tool::FolderLock> lock{};  // of rank 0
   };
   void require_new() const;
+  void move(const Communicator& world, const std::string& why) const;
   std::shared_ptr<State> state_;  // copies are of the same folder
 };
 

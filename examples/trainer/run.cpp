@@ -137,6 +137,10 @@ std::vector<std::string> files_to_resume(const Options& o, const Communicator& w
 
 }  // namespace
 
+void require_batch(const Options& o, std::int64_t samples) {
+  if (samples < o.batch) throw UsageError(fmt::format("--batch {} is more than the {} samples for training", o.batch, samples));
+}
+
 bool replaces(const Options& o) {
   if (o.overwrite || o.resume != newest_in_out) return o.overwrite;
   if (!o.local_copies.empty()) return true;    // which start_from_files finds; it refuses where there is none

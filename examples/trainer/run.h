@@ -51,14 +51,16 @@ struct Start {
 // Names a training that keeps local copies, in a file of --out, which is there. Collective.
 std::string name_training(const Options& options, const Communicator& world);
 std::filesystem::path training_name_file(const Options& options);
+// UsageError: so many samples make no batch. It is the arguments' fault, and no second start helps.
+void require_batch(const Options& options, std::int64_t samples);
 // Whether a run may replace the files of the one before: as --overwrite says, or because it goes on with that.
 bool replaces(const Options& options);
 // Seconds in which a run that is just ending may leave --out: what goes on with a run comes right after it was killed.
 inline double patience_of(const Options& options) { return options.resume.empty() ? 0 : 5; }
 // Weights or a checkpoint to start from, if asked for. Of a folder the newest one that is whole; why others are skipped is said.
 // Refuses a checkpoint if one of the notes named in `decisive` differs from that of this run, in that order, and warns where
-// others do, and one with averaged weights where `averages` is null, or without them where it is not. One with all epochs behind
-// it is taken: its run may have ended before the files that come last were written.
+// others do, and one with averaged weights where `averages` is null, or without them where it is
+// not. One with all epochs behind it is taken: its run may have ended before the files that come last were written.
 Start start_from_files(const Options& options, const Communicator& world, nn::Module& net, Optimizer& optimizer,
                        AveragedWeights* averages, LossScale* loss_scale, std::int64_t steps, const Notes& notes,
                        const std::vector<std::string>& decisive);

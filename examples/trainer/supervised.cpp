@@ -140,11 +140,56 @@ void TrainingMlLog::end(const TrainerResult& result) {
   if (log_) log_->end("run_stop", {{"status", result.interrupted ? "aborted" : "success"}, {"epoch_num", result.epochs_behind}});
 }
 
-int ended_early(const Communicator& world, const Options& o, const TrainerResult& result, std::int64_t steps) {
-  if (world.rank() == 0)
-    fmt::print(stderr, "{}: {} after {} steps; --resume goes on from {}\n", o.out, result.stopped, steps,
-               (std::filesystem::path(o.out) / newest_checkpoint).string());
+int ended_early(const Communicator& world, const Outputs& out, const TrainerResult& result, std::int64_t steps) {
+  const auto text =
+      fmt::format("{} after {} steps; --resume goes on from {}", result.stopped, steps, (out / newest_checkpoint).string());
+  if (world.rank() == 0) fmt::print(stderr, "{}: {}\n", out.folder(), text);
+  out.note(interrupted_state, text);
   return to_be_gone_on;
+}
+
+std::vector<OutputFile> files_to_try(const Options& o, nn::Module& net, const Optimizer& optimizer, bool half_weights,
+                                     std::int64_t first_step) {
+  const auto bytes_of = [](const Tensor& x) {
+    return (x.layout() ? x.layout()->global : x.shape()).elements() * size_of(x.dtype());
+  };
+  std::int64_t weights = 0, state = 0;
+  for (std::size_t i = 0; i < net.parameters().size(); ++i) weights += bytes_of(net.parameters()[i].value);
+  for (const auto& tensor : optimizer.state()) state += bytes_of(tensor.value);
+  // A checkpoint may come of a signal in any training; one that cannot be written is no loss where none is asked for.
+  const bool checkpoints =
+      o.checkpoint_every > 0 || o.checkpoint_steps > 0 || o.checkpoint_minutes > 0 || o.time_limit > 0 || !o.resume.empty();
+  std::vector<OutputFile> files{{newest_checkpoint, checkpoints ? weights + state : 0},
+                                {weights_file, half_weights ? weights / 2 : weights},
+                                {summary_file},
+                                {state_file}};
+  if (o.epochs > 0) files.push_back({TrainingLog::file});
+  if (o.epochs > 0 && tensorboard::available()) files.push_back({tensorboard::event_file_name(first_step)});
+  if (o.keep_best) files.push_back({best_weights, weights});
+  if (o.profile) files.push_back({trace_file});
+  if (o.mllog) files.push_back({mllog_file});
+  if (!o.local_copies.empty()) files.push_back({training_name_file(o).filename().string()});
+  return files;
+}
+
+int noted(const Communicator& world, const Outputs& out, const std::function<void(const std::filesystem::path& path)>& write,
+          const std::function<int()>& training) {
+  out.note(running_state);
+  try {
+    const int code = training();
+    if (code != to_be_gone_on) out.note(finished_state);
+    return code == 0 && out.moved() ? 1 : code;
+  } catch (const SharedError& error) {
+    out.note(failed_state, error.what());
+    if (!out.moved() && !out.settle(world)) {
+      write(out / weights_file);
+      if (world.rank() == 0) fmt::print(stderr, "the weights so far are in {}\n", (out / weights_file).string());
+    }
+    throw;
+  } catch (const std::exception& error) {
+    out.note(failed_state, error.what());
+    throw;
+  }
 }
 
 int train(const Communicator& world, const Options& o, const GridExtents& grid, const Outputs& out, const Supervised& s) {
@@ -164,7 +209,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   if (!silent) out.lock(world, patience_of(o));
   const auto began = start_from_files(o, world, s.net, *optimizer, averages.get(), loss_scale.get(), steps, notes, s.decisive);
   const auto first_epoch = began.epoch;
-  if (!silent) out.create(world);
+  if (!silent) out.create(world, files_to_try(o, s.net, *optimizer, s.half_weights, first_epoch * steps));
   if (first && !o.json)
     fmt::print("{}\n{} parameters, grid {}, {} steps of {} samples per epoch\n", s.headline, s.net.parameters().elements(),
                to_string(grid), steps, o.batch);
@@ -219,74 +264,85 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
     else if (first) fmt::print("{:.2f} samples/s without communication; nothing is written\n", result.samples / result.seconds);
     return 0;
   }
-  const auto result = mpigrad::train(s.net, *optimizer, s.loader, world, hooks, options);
-  log->end(result);
-  if (result.interrupted) return ended_early(world, o, result, optimizer->steps());
-  if (averages) averages->swap();             // what is measured and written from here on
-  if (first_epoch == o.epochs) s.evaluate();  // only the last files were missing
-  if (profile) {
-    const auto table = profile->write(out / trace_file);
-    if (first) fmt::print(o.json ? stderr : stdout, "{}", table);
-    if (first && !profile->complete()) fmt::print(stderr, "warning: the training had fewer steps than --profile looks at\n");
-  }
-  save(out / weights_file, s.net, world,
-       {.info = {.step = optimizer->steps(), .epoch = result.epochs_behind, .notes = notes},
-        .half = s.half_weights,
-        .overwrite = true});
-  if (!options.local_folder.empty()) remove_local_copies(world, options.local_folder);
-  if (s.half_weights) load_weights((out / weights_file).string(), world, s.net);  // what is measured is what is in the file
-  if (s.finish) s.finish();
-  const auto usage = peak_usage(world);
-  trainer::together(world, [&] {
-    if (!first) return;
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    const double rate = result.seconds > 0 ? result.samples / result.seconds : 0;
-    nlohmann::ordered_json run{{"program", s.program},
-                               {"precision", precision_of(o)},
-                               {"loss_scale", loss_scale ? loss_scale->value() : 1},
-                               {"skipped_steps", loss_scale ? loss_scale->skipped() : 0},
-                               {"grid", to_json(grid)},
-                               {"ranks", world.size()},
-                               {"average_weights", o.average_weights},
-                               {"parameters", s.net.parameters().elements()},
-                               {"epochs_behind", result.epochs_behind},
-                               {"seconds", seconds},
-                               {"training_seconds", result.seconds},
-                               {"samples_per_second", rate},
-                               {"waiting_seconds", result.waiting_seconds}};
-    if (o.store > 0) {
-      const auto stored = s.loader.stored();
-      run["store"] = {{"samples", stored.samples}, {"of", stored.of}, {"bytes", stored.bytes}};
+  std::int64_t epochs_behind = first_epoch;
+  const auto save_weights = [&](const std::filesystem::path& path) {
+    save(path, s.net, world,
+         {.info = {.step = optimizer->steps(), .epoch = epochs_behind, .notes = notes},
+          .half = s.half_weights,
+          .overwrite = true});
+  };
+  const auto save_at_failure = [&](const std::filesystem::path& path) {
+    if (averages && averages->updates() > 0 && !averages->swapped()) averages->swap();
+    save_weights(path);
+  };
+  return noted(world, out, save_at_failure, [&] {
+    const auto result = mpigrad::train(s.net, *optimizer, s.loader, world, hooks, options);
+    epochs_behind = result.epochs_behind;
+    log->end(result);
+    if (result.interrupted) return ended_early(world, out, result, optimizer->steps());
+    if (averages) averages->swap();             // what is measured and written from here on
+    if (first_epoch == o.epochs) s.evaluate();  // only the last files were missing
+    out.keep(world, weights_file, save_weights);
+    if (profile) {
+      const auto table = profile->write(out / trace_file);
+      if (first) fmt::print(o.json ? stderr : stdout, "{}", table);
+      if (first && !profile->complete()) fmt::print(stderr, "warning: the training had fewer steps than --profile looks at\n");
     }
-    if (!result.stopped.empty()) run["stopped"] = result.stopped;
-    add_checkpoints(run, o, result);
-    if (o.noise_scale) {
-      const auto number = [](double x) { return std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json(); };
-      run["noise_steps"] = noise.steps();  // null below: undefined, as where noise is all that was seen
-      run["noise_scale"] = number(noise.value()), run["critical_batch"] = number(noise.critical_batch());
-    }
-    add(run, usage);
-    std::string text =
-        result.stopped.empty() ? "" : fmt::format("ended after {} epochs: {}\n", result.epochs_behind, result.stopped);
-    if (result.seconds > 0)
-      text += fmt::format("{} training at {:.1f} samples/s, {:.1f} % of it waiting for data, ", format_duration(result.seconds),
-                          rate, 100 * result.waiting_seconds / result.seconds);
-    text += checkpoint_text(result) + fmt::format("{} in all; {}", format_duration(seconds), to_string(usage));
-    text += checkpoint_advice(o, result);
-    if (o.noise_scale) {
-      const auto samples = [](double x) {
-        return std::isfinite(x) ? fmt::format("{:.4g} samples", x) : std::string("undefined");
-      };
-      text += fmt::format("\ngradient noise scale, of {} steps: {} at the end, {} over the training", noise.steps(),
-                          samples(noise.value()), samples(noise.critical_batch()));
-      if (std::isfinite(noise.critical_batch()))
-        text += fmt::format("; with many more samples than that in a step, more ranks do not learn faster; now there are {}",
-                            o.batch);
-    }
-    if (!result.stragglers.empty()) text += "\n" + result.stragglers.substr(0, result.stragglers.size() - 1);
-    s.report(std::move(run), result, text);
+    if (!options.local_folder.empty()) remove_local_copies(world, options.local_folder);
+    if (s.half_weights) load_weights((out / weights_file).string(), world, s.net);  // what is measured is what is in the file
+    if (s.finish) s.finish();
+    const auto usage = peak_usage(world);
+    trainer::together(world, [&] {
+      if (!first) return;
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      const double rate = result.seconds > 0 ? result.samples / result.seconds : 0;
+      nlohmann::ordered_json run{{"program", s.program},
+                                 {"precision", precision_of(o)},
+                                 {"loss_scale", loss_scale ? loss_scale->value() : 1},
+                                 {"skipped_steps", loss_scale ? loss_scale->skipped() : 0},
+                                 {"grid", to_json(grid)},
+                                 {"ranks", world.size()},
+                                 {"average_weights", o.average_weights},
+                                 {"parameters", s.net.parameters().elements()},
+                                 {"epochs_behind", result.epochs_behind},
+                                 {"seconds", seconds},
+                                 {"training_seconds", result.seconds},
+                                 {"samples_per_second", rate},
+                                 {"waiting_seconds", result.waiting_seconds}};
+      if (o.store > 0) {
+        const auto stored = s.loader.stored();
+        run["store"] = {{"samples", stored.samples}, {"of", stored.of}, {"bytes", stored.bytes}};
+      }
+      if (!result.stopped.empty()) run["stopped"] = result.stopped;
+      add_checkpoints(run, o, result);
+      if (o.noise_scale) {
+        const auto number = [](double x) { return std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json(); };
+        run["noise_steps"] = noise.steps();  // null below: undefined, as where noise is all that was seen
+        run["noise_scale"] = number(noise.value()), run["critical_batch"] = number(noise.critical_batch());
+      }
+      add(run, usage);
+      std::string text =
+          result.stopped.empty() ? "" : fmt::format("ended after {} epochs: {}\n", result.epochs_behind, result.stopped);
+      if (result.seconds > 0)
+        text += fmt::format("{} training at {:.1f} samples/s, {:.1f} % of it waiting for data, ", format_duration(result.seconds),
+                            rate, 100 * result.waiting_seconds / result.seconds);
+      text += checkpoint_text(result) + fmt::format("{} in all; {}", format_duration(seconds), to_string(usage));
+      text += checkpoint_advice(o, result);
+      if (o.noise_scale) {
+        const auto samples = [](double x) {
+          return std::isfinite(x) ? fmt::format("{:.4g} samples", x) : std::string("undefined");
+        };
+        text += fmt::format("\ngradient noise scale, of {} steps: {} at the end, {} over the training", noise.steps(),
+                            samples(noise.value()), samples(noise.critical_batch()));
+        if (std::isfinite(noise.critical_batch()))
+          text += fmt::format("; with many more samples than that in a step, more ranks do not learn faster; now there are {}",
+                              o.batch);
+      }
+      if (!result.stragglers.empty()) text += "\n" + result.stragglers.substr(0, result.stragglers.size() - 1);
+      s.report(std::move(run), result, text);
+    });
+    return 0;
   });
-  return 0;
 }
 
 }  // namespace mpigrad::trainer

@@ -11,6 +11,7 @@
 
 #include "examples/trainer/mllog.h"
 #include "examples/trainer/run.h"
+#include "examples/trainer/state.h"
 #include "models/train/trainer.h"
 
 namespace mpigrad::trainer {
@@ -53,8 +54,16 @@ class TrainingMlLog {
   std::int64_t epochs_, evaluation_ = 0;  // evaluation_: how many there were
   std::optional<MlLog> log_;
 };
-// Says so; the exit code.
-int ended_early(const Communicator& world, const Options& options, const TrainerResult& result, std::int64_t steps);
+// Says so, and notes it in `state`; the exit code.
+int ended_early(const Communicator& world, const Outputs& out, const TrainerResult& result, std::int64_t steps);
+// What a training writes beside the program's own files, to be tried before its first step (Outputs::create). The optimizer has
+// the network's parameters.
+std::vector<OutputFile> files_to_try(const Options& options, nn::Module& net, const Optimizer& optimizer, bool half_weights,
+                                     std::int64_t first_step);
+// Runs a training in `out` and notes in `state` how it ends. Where it fails as its files cannot be written any more, the weights,
+// which write(PATH) writes, go to the second place. Collective.
+int noted(const Communicator& world, const Outputs& out, const std::function<void(const std::filesystem::path& path)>& write,
+          const std::function<int()>& training);
 
 struct Supervised {
   std::string program;

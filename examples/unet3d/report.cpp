@@ -68,11 +68,11 @@ void report(const trainer::Options& o, const trainer::Outputs& out, const Result
   for (const auto& e : r.epochs)
     epochs.push_back(
         {{"epoch", e.epoch + 1}, {"train_loss", e.train_loss}, {"validation_loss", number(e.validation)}, {"dice", e.dice}});
-  document["out"] = o.out;
+  document["out"] = out.folder();
   trainer::write_text(out / summary_file, tool::to_text(document) + "\n");
   if (o.json) return fmt::print("{}\n", tool::to_text(document));
   print_scores(r);
-  fmt::print("\n{}\nwritten to {}: {}\n", text, o.out, joined(out.written(files), ", "));
+  fmt::print("\n{}\nwritten to {}: {}\n", text, out.folder(), joined(out.written(files), ", "));
 }
 
 }  // namespace mpigrad::unet

@@ -56,6 +56,7 @@ int train(const Communicator& world, const TrainOptions& o) {
   of_input(world, [&] {
     require(volumes.seen->size() >= 2, "[data] {} holds one volume; training and validation need one each", o.data);
     split = data::split_train_test(volumes.seen->size(), o.validation_fraction, o.split_seed);
+    trainer::require_batch(o, static_cast<std::int64_t>(split.train.size()));
   });
   trainer::require_same_data(world, *volumes.seen);
   recipe.channels = volumes.seen->channels();
@@ -79,7 +80,6 @@ int train(const Communicator& world, const TrainOptions& o) {
     net = std::make_unique<UNet3d>(network_options(recipe, o.norm_momentum, o.recompute));
     trainer::build(*net, loader->layout(), loader->shape(), o);
     recipe.filters = net->options().filters;
-    require(optimizer_steps(*loader, o.accumulate) > 0, "[data] {} volumes make no batch of {}", loader->samples(), o.batch);
   });
 
   auto notes = notes_of(o, *volumes.seen, recipe, split.test);

@@ -403,9 +403,10 @@ judge 'a limit on the size of files' refuses_once 'checkpoint.h5: cannot be .*: 
 mkdir "$work/disk"
 if unshare -rm mount -t tmpfs -o size=16k tmpfs "$work/disk" 2>/dev/null; then
   # shellcheck disable=SC2086,SC2016
-  run unshare -rm sh -c 'mount -t tmpfs -o size=16k tmpfs "$0" && exec "$@"' "$work/disk" \
+  run unshare -rm sh -c 'mount -t tmpfs -o size=16k tmpfs "$0" && cd "$0/.." && exec "$@"' "$work/disk" \
     "$tool" train --transport threads --data "$data" $small --checkpoint-every 1 --out "$work/disk/run" --quiet
-  judge 'a full disk' refuses_once 'checkpoint.h5: cannot be .*: No space left on device'
+  judge 'a full disk' refuses '^\[hdf5\] .*checkpoint.h5: cannot be .*: No space left on device'
+  judge 'and the weights so far are elsewhere' test -s "$(sed -n 's/^the weights so far are in //p' "$work/err")"
   # shellcheck disable=SC2016
   run unshare -rm sh -c 'mount -t tmpfs -o size=4k tmpfs "$0" && "$@"; ls "$0/e" >&2; exit 1' "$work/disk" \
     "$tool" embed --transport threads --data "$data" --weights "$work/one/weights.h5" --out "$work/disk/e"
@@ -421,7 +422,7 @@ if unshare -rm mount -t tmpfs -o size=16k tmpfs "$work/disk" 2>/dev/null; then
   # shellcheck disable=SC2016
   run unshare -rm sh -c 'mount -t tmpfs -o ro tmpfs "$0" && exec "$@"' "$work/disk" \
     "$pack" --transport threads --data "$data" --samples-per-file 20 --out "$work/disk/shards"
-  judge 'pack: a folder that cannot be written' refuses_once 'cannot be created: Read-only file system'
+  judge 'pack: a folder that cannot be written' refuses_once 'cannot be written: Read-only file system'
 else
   skip 'this machine lets nobody mount a small disk'
 fi

@@ -60,6 +60,15 @@ one_rank -- 'exit 2' --out "$work/x"
 judge 'wrong arguments are not tried again' gives 2
 one_rank -- 'exit 75' --out "$work/x"
 judge 'a training that a limit ended' gives 75
+mkdir "$work/said"
+one_rank -- "echo interrupted >$work/said/state; exit 0" --out "$work/said"
+judge 'a state of interrupted counts where a launcher returns 0' gives 75
+one_rank --retries 0 -- 'exit 0' --out "$work/said"
+judge 'but not one of an earlier job' gives 0
+one_rank -- "echo finished >$work/said/state; exit 9" --out "$work/said"
+judge 'a state of finished counts, too' gives 0
+one_rank --retries 1 -- "echo running >$work/said/state; exit 0" --out "$work/said"
+judge 'one that was left running was killed, and is started again' said 1 'start 2: 1 ranks'
 tries() { said 1 'gives up after 3 failures' && [ "$(grep -c 'start [0-9]*: 1 ranks' "$work/err")" -eq 3 ]; }
 one_rank --retries 2 -- 'exit 9' --out "$work/x"
 judge 'it gives up' tries

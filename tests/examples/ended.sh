@@ -105,7 +105,7 @@ set -u
 mount -t tmpfs -o size=64m tmpfs "$1" || exit 99
 disk=$1 result=$2
 shift 2
-"$@" --time-limit 0.01 --out "$disk/run" >"$result/first" 2>&1
+"$@" --time-limit 0.0001 --out "$disk/run" >"$result/first" 2>&1
 echo $? >"$result/codes"
 cp "$disk/run/checkpoint.h5" "$result/before.h5"
 dd if=/dev/zero of="$disk/filler" bs=64k 2>"$result/dd"

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The folder of a run: one run at a time has it. Prints `failed: NAME` for each failed test and ends with
+# The folder of a run: one run at a time has it, what cannot be written is told before the first step or goes elsewhere at the end,
+# `state` says how a training ended. Prints `failed: NAME` for each failed test and ends with
 # `N passed, M failed, K skipped`. tests/run.sh calls it.
 set -u
 
@@ -14,7 +15,8 @@ if [ ! -x "$tools/cosmoflow" ]; then
   exit 0
 fi
 cd "$work" || exit 1
-cosmoflow=$tools/cosmoflow
+cosmoflow=$tools/cosmoflow OMP_NUM_THREADS=1
+export OMP_NUM_THREADS
 run "$tools/universe" generate --out universes --universes 6 --size 16 --cell 8 --seed 1
 judge 'universes' succeeds
 short="train --data universes --filters 2 --batch 2 --test-fraction 0.3 --quiet"
@@ -28,6 +30,7 @@ begin() {
   waited=0
   while [ ! -e "$table" ] && kill -0 "$begun" 2>/dev/null && [ "$waited" -lt 6000 ]; do sleep 0.01; waited=$((waited + 1)); done
 }
+ranks_of_two() { exec $MPIEXEC -n 2 "$@"; }
 end() { kill -"$1" "$begun"; wait "$begun" 2>/dev/null; }
 
 # ---- one run at a time
@@ -50,5 +53,65 @@ end() { kill -"$1" "$begun"; wait "$begun" 2>/dev/null; }
   run "$cosmoflow" $short --epochs 100000 --time-limit 0.0001 --resume --out again
   judge '--resume right after a kill' test "$status" = 75
 }
-# ---- more
+
+# ---- what cannot be written
+before_training() { refuses_arguments "$1" && [ ! -f way/metrics.csv ] && [ ! -f way/checkpoint.h5 ]; }
+# shellcheck disable=SC2086  # several options
+{
+  for file in weights.h5 weights.h5.part checkpoint.h5.part metrics.csv events.out.tfevents.0000000000.mpigrad trace.json mllog.txt \
+    predictions.csv cosmoflow.png summary.json.part state; do
+    mkdir -p "way/$file"
+    run "$cosmoflow" $short --epochs 1 --overwrite --profile --mllog --out way
+    judge "a folder $file is told before the first step" before_training "way/$file is "
+    rmdir "way/$file"
+  done
+  mkdir -p way/weights.h5
+  ranks 2 "$cosmoflow" $short --epochs 1 --overwrite --out way
+  judge 'on all ranks, once' before_training 'way/weights.h5 is a folder'
+  run sh -c "ulimit -f 200; exec $cosmoflow --transport threads $short --epochs 1 --out small"
+  judge 'a file that may not be so large' refuses_once 'small/weights.h5 cannot be written, for which .* are needed: File too large'
+  judge 'is told before the first step' no_file small/metrics.csv
+  # Something comes in the way, or the folder goes, while it trains. The last steps take as long as that.
+  begin late "$cosmoflow" $short --epochs 150 --out late
+  mkdir late/weights.h5
+  wait "$begun"
+  status=$?
+  elsewhere=$(sed -n 's/.*late.weights.h5 is a folder.* from here on is in //p' begun.err)
+  judge 'weights that cannot be written at the end: exit code 1' test "$status" = 1
+  for file in weights.h5 summary.json predictions.csv cosmoflow.png; do judge "the second place has $file" test -s "$elsewhere/$file"; done
+  run "$cosmoflow" evaluate --weights "$elsewhere/weights.h5" --data universes --out rescued
+  judge 'and these weights are evaluated' succeeds
+  begin gone ranks_of_two "$cosmoflow" $short --epochs 100000 --grid depth=2 --out gone
+  mv gone gone-away
+  kill -TERM $(pgrep -f "^$cosmoflow train .*--out gone")
+  wait "$begun"
+  status=$?
+  elsewhere=$(sed -n 's/.*gone was removed.* from here on is in //p' begun.err)
+  judge 'a folder that was removed, and a signal: an error' test "$status" = 1
+  judge 'and the weights so far are at the second place' test -s "$elsewhere/weights.h5"
+}
+
+# ---- how a training ended
+state() { [ "$(head -n 1 "$1/state")" = "$2" ]; }
+becomes() { # becomes OUT STATE: in time; a launcher may return before its ranks have ended
+  waited=0
+  while ! state "$1" "$2" && [ "$waited" -lt 6000 ]; do sleep 0.01; waited=$((waited + 1)); done
+  state "$1" "$2"
+}
+# shellcheck disable=SC2086  # several options
+{
+  begin signal ranks_of_two "$cosmoflow" $short --epochs 100000 --grid depth=2 --out signal
+  judge 'while it trains it is running' state signal running
+  end TERM
+  judge 'a signal to the launcher: interrupted, whatever that returns' becomes signal interrupted
+  judge 'the second line says how to go on' grep -q '^SIGTERM came after .*resume goes on from signal/checkpoint.h5$' signal/state
+  run "$cosmoflow" $short --epochs 2 --out finished
+  judge 'one that ends is finished' state finished finished
+  run "$cosmoflow" $short --epochs 2 --overwrite --optimizer sgd --learning-rate 1e200 --out finished
+  judge 'one that diverges has failed' state finished failed
+  judge 'and the second line says why' grep -q '^\[fit\] the loss is ' finished/state
+  judge 'held, which was killed and then trained again, too' state held finished
+  ranks 2 "$cosmoflow" train --data universes --filters 2 --test-fraction 0.3 --batch 100 --out none
+  judge 'a batch that no data fill' refuses_arguments '--batch 100 is more than the 4 samples for training'
+}
 summary

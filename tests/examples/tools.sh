@@ -391,14 +391,15 @@ judge 'a grid axis that does not exist' refuses_arguments "no axis 'time'"
 train threads 17 depth=17 refused
 judge 'more ranks than planes' refuses '17 ranks along depth for 16 planes'
 first=$universes/universe_00000.hdf5
-mkdir "$work/late" "$work/late/checkpoint.h5"
+mkdir "$work/late"
 cp "$work/half" "$work/late/metrics.csv"
 before=$(cksum <"$work/half")
 train ranks 2 depth=2 late --epochs 1 --overwrite --learning-rate 1e200 --optimizer sgd
 judge 'a run that fails early' refuses 'the loss is'
 judge 'a run that fails early leaves the table of an earlier one' unchanged "$work/late/metrics.csv" "$before"
+mkdir "$work/late/checkpoint.h5"
 train ranks 2 depth=2 late --epochs 1 --overwrite --checkpoint-every 1
-judge 'a checkpoint that cannot be written' refuses_once 'a folder is in the way'
+judge 'a checkpoint that cannot be written' refuses_arguments 'late/checkpoint.h5 is a folder'
 train threads 2 depth=2 "$(printf 'caf\351')" --epochs 1 --json
 judge 'a folder whose name is not UTF-8' is_json
 ranks 2 "$tools/cosmoflow" train --data "$work/nowhere" --grid depth=2 --out "$work/refused"
