@@ -214,6 +214,7 @@ int train(const Communicator& world, TrainOptions o) {
                        {"precision", trainer::precision_of(o)}};
   trainer::add_contents(notes, o.data, contents, nullptr);
   notes[trainer::geometry_note] = trainer::to_note(geometry);
+  notes.merge(trainer::option_notes(o, steps));
   if (!o.resume.empty()) objective.publish();
   out.lock(world, trainer::patience_of(o));
   const auto began = trainer::start_from_files(o, world, *net, *optimizer, nullptr, loss_scale.get(), steps, notes,

@@ -3,14 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-
-#include "comm/norms.h"
-#include "comm/transport/fixed_order.h"
-#include "framework/optim/rmsprop.h"
-#include "framework/optim/trust_ratio.h"
-#include "ops/gpu_settings.h"
 
 namespace mpigrad::trainer {
 namespace {
@@ -253,9 +246,10 @@ void add_file_options(CLI::App& app, Options& o) {
          "would lose the least time, by what they took")
       ->check(tool::number_from(0))
       ->group("Files");
-  app.add_option("--time-limit", o.time_limit,
-                 "end with a checkpoint and exit code 75 before so many minutes have passed since the start, as SIGTERM, SIGINT "
-                 "and SIGUSR1 make it at once; 0: no limit")
+  app.add_option(
+         "--time-limit", o.time_limit,
+         "end with a checkpoint and exit code 75 (and a file `state` in --out that says interrupted, as launchers may lose the "
+         "code) before so many minutes have passed since the start, as SIGTERM, SIGINT and SIGUSR1 make it at once; 0: no limit")
       ->check(tool::number_from(0))
       ->capture_default_str()
       ->group("Files");
@@ -266,6 +260,9 @@ void add_file_options(CLI::App& app, Options& o) {
          "written, too, so that the same command goes on whenever it dies")
       ->expected(0, 1)
       ->default_str(newest_in_out)
+      ->group("Files");
+  app.add_flag("--allow-changes", o.allow_changes,
+               "--resume with another learning rate or schedule; other differences are only told")
       ->group("Files");
   app.add_flag("--quiet", o.quiet, "no progress")->group("Output");
   app.add_flag("--json", o.json, "print one JSON document and nothing else")->group("Output");
@@ -282,85 +279,6 @@ void add_describe_options(CLI::App& app, Options& o) {
   app.add_option("--size", o.size, "side of the volumes described (default: the data's, else 128)")
       ->check(tool::whole_number(1, 1 << 20))
       ->group("Description");
-}
-
-DType dtype_of(const Options& o) { return o.dtype == "float64" ? DType::float64 : DType::float32; }
-
-std::optional<DType> compute_of(const Options& o) {
-  if (o.precision == "bfloat16") return DType::bfloat16;
-  if (o.precision == "float16") return DType::float16;
-  return std::nullopt;
-}
-
-std::string precision_of(const Options& o) { return o.precision.empty() ? o.dtype : o.precision; }
-
-std::unique_ptr<LossScale> make_loss_scale(const Options& o, const Communicator& world) {
-  if (o.precision != "float16") return nullptr;
-  return std::make_unique<LossScale>(LossScaleAttributes{.ranks = world.size(), .agree = all_agree(world)});
-}
-
-void apply_precision(const Options& o) {
-  auto settings = gpu_settings();
-  settings.tf32 = o.precision == "tf32";
-  set_gpu_settings(settings);
-}
-
-StatisticsOver statistics_of(const Options& o) {
-  using enum StatisticsOver;
-  return o.statistics == "all"       ? all
-         : o.statistics == "spatial" ? spatial_group
-         : o.statistics == "batch"   ? batch_group
-                                     : StatisticsOver::local;
-}
-
-std::unique_ptr<Optimizer> make_optimizer(Parameters& parameters, const Options& o) {
-  if (o.optimizer == "sgd")
-    return std::make_unique<SGD>(
-        parameters, SGDAttributes{.learning_rate = o.learning_rate, .momentum = o.momentum, .weight_decay = o.weight_decay});
-  if (o.optimizer == "lars")
-    return std::make_unique<LARS>(
-        parameters, LarsAttributes{.learning_rate = o.learning_rate, .momentum = o.momentum, .weight_decay = o.weight_decay});
-  if (o.optimizer == "lamb")
-    return std::make_unique<LAMB>(parameters, LambAttributes{.learning_rate = o.learning_rate, .weight_decay = o.weight_decay});
-  if (o.optimizer == "rmsprop")
-    return std::make_unique<RMSprop>(parameters,
-                                     RmspropAttributes{.learning_rate = o.learning_rate, .weight_decay = o.weight_decay});
-  if (o.optimizer == "adamw")
-    return std::make_unique<AdamW>(parameters, AdamWAttributes{.learning_rate = o.learning_rate, .weight_decay = o.weight_decay});
-  return std::make_unique<Adam>(parameters, AdamAttributes{.learning_rate = o.learning_rate, .weight_decay = o.weight_decay});
-}
-
-std::unique_ptr<AveragedWeights> make_averages(Parameters& parameters, const Options& o) {
-  if (o.average_weights == 0) return nullptr;
-  return std::make_unique<AveragedWeights>(parameters, AveragedWeightsAttributes{.decay = o.average_weights});
-}
-
-std::vector<double> boundaries_of(const Options& o) {
-  const auto epochs = static_cast<double>(o.epochs);
-  return o.milestones.empty() ? std::vector{0.5 * epochs, 0.75 * epochs} : o.milestones;
-}
-
-Schedule make_schedule(const Options& o, std::int64_t steps_per_epoch) {
-  const auto steps = [&](double epochs) { return std::llround(epochs * static_cast<double>(steps_per_epoch)); };
-  const auto epochs = static_cast<double>(o.epochs);
-  const auto warm_up = steps(std::min(o.warm_up, epochs));
-  const auto after = std::max<std::int64_t>(1, steps(epochs) - warm_up);
-  Schedule rate = schedule::Constant{.rate = o.learning_rate};
-  if (o.schedule == "cosine") rate = schedule::Cosine{.rate = o.learning_rate, .steps = after};
-  if (o.schedule == "linear") rate = schedule::Polynomial{.rate = o.learning_rate, .steps = after};
-  if (o.schedule == "step") {
-    schedule::Step step{.rate = o.learning_rate, .factor = o.decay_factor};
-    for (const double epoch : boundaries_of(o)) step.milestones.push_back(std::max<std::int64_t>(0, steps(epoch) - warm_up));
-    rate = step;
-  }
-  return warm_up > 0 ? Schedule(schedule::WarmUp{.steps = warm_up, .then = rate}) : rate;
-}
-
-void apply_device_options(const Options& o) {
-  auto settings = gpu_settings();
-  settings.autotune = o.autotune, settings.deterministic = o.deterministic;
-  set_gpu_settings(settings);
-  set_fixed_order(o.deterministic);
 }
 
 void check_device(const Options& o) {
@@ -389,6 +307,7 @@ void check(const Options& o) {
   if (!o.mllog_entries.empty() && !o.mllog) throw UsageError("--mllog-entry is of --mllog");
   if (o.local_copies.empty() != (o.local_steps == 0)) throw UsageError("--local-copies and --local-steps: both or none");
   if (!o.take.empty() && o.weights.empty()) throw UsageError("--take is of --weights");
+  if (o.allow_changes && o.resume.empty()) throw UsageError("--allow-changes is of --resume");
   if (o.take.size() > 1 && std::find(o.take.begin(), o.take.end(), "common") != o.take.end())
     throw UsageError("--take: `common`, or patterns");
   if (o.epochs == 0) throw UsageError("--epochs 0 trains nothing: the command `evaluate` scores weights");

@@ -61,6 +61,7 @@ struct Options {
   std::string local_copies;
   std::int64_t local_steps = 0;
   bool keep_best = false, wait_for_checkpoints = false;
+  bool allow_changes = false;  // --resume with another schedule
   bool overwrite = false, json = false, quiet = false, profile = false, mllog = false;
   std::vector<std::string> mllog_entries;
   bool noise_scale = false;

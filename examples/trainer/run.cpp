@@ -12,7 +12,6 @@
 #include "examples/trainer/supervised.h"
 #include "framework/cuda/cuda.h"
 #include "framework/joined.h"
-#include "framework/tensor/printable.h"
 #include "framework/tensor/storage.h"
 #include "models/train/restart/local_copies.h"
 #include "models/train/training_log.h"
@@ -224,13 +223,12 @@ Start start_from_files(const Options& o, const Communicator& world, nn::Module& 
       require(info.epoch_step == 0 || info.epoch_steps == steps,
               "[resume] {} is {} steps into an epoch of {}; now an epoch has {}: --batch and --accumulate are to be the same",
               file, info.epoch_step, info.epoch_steps, steps);
+      refuse_changes(o, file, info.notes, notes);
     });
     if (skip([&] { load_checkpoint(file, net, {.optimizer = &optimizer, .averages = averages, .loss_scale = loss_scale}); }))
       continue;
     require_same_file(world, file, info);
-    for (const auto& [name, text] : notes)
-      if (first && !is_data_note(name) && info.notes.count(name) != 0 && before(name) != text)
-        fmt::print(stderr, "warning: {} was trained with {} {}, now it is {}\n", file, name, printable(before(name)), text);
+    if (first) list_changes(file, info.notes, notes);
     if (first && !o.quiet && (files.size() > 1 || file != o.resume))
       fmt::print(stderr, "going on from {}: {} epochs and {} steps\n", file, info.epoch, info.epoch_step);
     Start start{info.epoch, {info.epoch_step, RunningMean::of(info.epoch_loss, info.epoch_samples)}};

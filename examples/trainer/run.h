@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "examples/trainer/changes.h"
 #include "examples/trainer/options.h"
 #include "examples/trainer/outputs.h"
 #include "models/data/source.h"
@@ -20,8 +21,6 @@ namespace mpigrad::trainer {
 
 inline void together(const Communicator& world, const std::function<void()>& f) { tool::together(world.transport(), f); }
 
-// What a checkpoint says about the run that wrote it.
-using Notes = std::map<std::string, std::string>;
 // Eight bytes that differ where the samples' names do, or their order.
 std::string fingerprint(const std::vector<std::string>& names);
 // Of samples, without their folders, which may be moved.
@@ -58,8 +57,8 @@ bool replaces(const Options& options);
 // Seconds in which a run that is just ending may leave --out: what goes on with a run comes right after it was killed.
 inline double patience_of(const Options& options) { return options.resume.empty() ? 0 : 5; }
 // Weights or a checkpoint to start from, if asked for. Of a folder the newest one that is whole; why others are skipped is said.
-// Refuses a checkpoint if one of the notes named in `decisive` differs from that of this run, in that order, and warns where
-// others do, and one with averaged weights where `averages` is null, or without them where it is
+// Refuses a checkpoint if one of the notes named in `decisive` differs from that of this run, in that order, or the schedule
+// (changes.h), and warns where others do, and one with averaged weights where `averages` is null, or without them where it is
 // not. One with all epochs behind it is taken: its run may have ended before the files that come last were written.
 Start start_from_files(const Options& options, const Communicator& world, nn::Module& net, Optimizer& optimizer,
                        AveragedWeights* averages, LossScale* loss_scale, std::int64_t steps, const Notes& notes,

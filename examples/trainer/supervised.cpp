@@ -207,6 +207,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   if (averages) notes[averages_note] = fmt::format("decay {}", o.average_weights);
   const bool silent = o.communication == "none";
   if (!silent) out.lock(world, patience_of(o));
+  notes.merge(option_notes(o, steps));
   const auto began = start_from_files(o, world, s.net, *optimizer, averages.get(), loss_scale.get(), steps, notes, s.decisive);
   const auto first_epoch = began.epoch;
   if (!silent) out.create(world, files_to_try(o, s.net, *optimizer, s.half_weights, first_epoch * steps));

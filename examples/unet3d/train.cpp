@@ -35,6 +35,8 @@ trainer::Notes notes_of(const TrainOptions& o, const data::Source& source, const
           {recipe_note, to_note(recipe)},
           {"seed", std::to_string(o.seed)},
           {"loss", o.loss},
+          {"augmentation", fmt::format("foreground {}, contrast {}, brightness {}, noise {}, elastic {} every {}", o.foreground,
+                                       o.contrast, o.brightness, o.noise, o.elastic, o.elastic_spacing)},
           {"batch", std::to_string(o.batch)},
           {"precision", trainer::precision_of(o)}};
 }

@@ -78,7 +78,7 @@ says_error() { succeeds && grep -q -e "$1" "$work/err"; }
   while [ ! -e "$work/early/metrics.csv" ] && [ "$waited" -lt 6000 ]; do sleep 0.01; waited=$((waited + 1)); done
   kill -KILL "$child"
   wait "$child" || status=$?
-  run "$cosmoflow" $alone --epochs 12 --out "$work/early"
+  run "$cosmoflow" $alone --epochs 12 --allow-changes --out "$work/early"
   judge 'a job that died before its first checkpoint begins again' says_error 'going on from .*checkpoint.h5: 0 epochs and 0 steps'
   judge 'and has the losses of one that did not' test "$(losses "$work/whole")" = "$(losses "$work/early")"
   run "$cosmoflow" $alone --epochs 12 --out "$work/early"
@@ -90,7 +90,7 @@ says_error() { succeeds && grep -q -e "$1" "$work/err"; }
   judge 'on another grid it goes on' says_error 'going on from .*checkpoint.h5'
   judge 'and has the losses of one rank' near_losses "$work/whole/metrics.csv" "$work/twice/metrics.csv"
   # From a file of another folder: this one has checkpoints of its own then.
-  run "$cosmoflow" ${alone% --resume} --epochs 13 --resume "$work/whole/checkpoint.h5" --out "$work/elsewhere"
+  run "$cosmoflow" ${alone% --resume} --epochs 13 --allow-changes --resume "$work/whole/checkpoint.h5" --out "$work/elsewhere"
   judge 'from a file of another folder' says_error 'epoch 13/13'
   run "$cosmoflow" $alone --epochs 13 --out "$work/elsewhere"
   judge 'the folder that it goes on in has a checkpoint, too' says_error 'going on from .*elsewhere/checkpoint.h5: 13 epochs'

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The folder of a run: one run at a time has it, what cannot be written is told before the first step or goes elsewhere at the end,
-# `state` says how a training ended. Prints `failed: NAME` for each failed test and ends with
+# `state` says how a training ended, and one that goes on does so with the same schedule. Prints `failed: NAME` for each failed test and ends with
 # `N passed, M failed, K skipped`. tests/run.sh calls it.
 set -u
 
@@ -113,5 +113,30 @@ becomes() { # becomes OUT STATE: in time; a launcher may return before its ranks
   judge 'held, which was killed and then trained again, too' state held finished
   ranks 2 "$cosmoflow" train --data universes --filters 2 --test-fraction 0.3 --batch 100 --out none
   judge 'a batch that no data fill' refuses_arguments '--batch 100 is more than the 4 samples for training'
+}
+
+# ---- going on with other options
+says_line() { succeeds && [ "$(grep -c "^warning: .*on/checkpoint.h5 was trained with" "$work/err")" = "$1" ] && grep -q -e "$2" "$work/err"; }
+# shellcheck disable=SC2086  # several options
+{
+  on="$short --checkpoint-every 1 --out on"
+  run "$cosmoflow" $on --epochs 2
+  ranks 2 "$cosmoflow" $on --epochs 4 --resume
+  judge 'a longer cosine schedule is refused' refuses_arguments \
+    'with schedule cosine over 2 epochs, 2 steps an epoch, now it is cosine over 4 epochs, 2 steps an epoch; --allow-changes goes on'
+  run "$cosmoflow" $on --epochs 2 --resume --learning-rate 0.1 --schedule constant
+  judge 'another rate and schedule are refused, both told' refuses_arguments \
+    'with learning rate 0.001, now it is 0.1; with schedule cosine over 2 epochs, 2 steps an epoch, now it is constant'
+  run "$cosmoflow" $on --epochs 2 --resume --weight-decay 0.5 --clip-norm 3 --flips
+  judge 'three other options have a line each' says_line 3 'was trained with weight decay 0, now it is 0.5$'
+  run "$cosmoflow" $on --epochs 4 --resume --allow-changes
+  judge '--allow-changes goes on, and tells' says_line 1 'now it is cosine over 4 epochs'
+  run "$cosmoflow" $on --epochs 4 --resume
+  judge 'the same options: not a word' silent
+  run "$cosmoflow" $short --checkpoint-every 1 --schedule constant --epochs 1 --out more
+  run "$cosmoflow" $short --checkpoint-every 1 --schedule constant --epochs 2 --out more --resume
+  judge 'a constant rate goes on for more epochs' silent
+  run "$cosmoflow" $short --allow-changes --out on
+  judge '--allow-changes alone' refuses_arguments '--allow-changes is of --resume'
 }
 summary

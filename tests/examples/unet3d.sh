@@ -117,7 +117,7 @@ train="$tool train --data $work/data --window 16,16,12 --batch 2 --learning-rate
   ranks 2 $train $small --epochs 2 --dtype float64 --grid depth=2 --sharded-weights --out "$work/parts"
   judge 'so have two ranks that store parts of the weights' near_losses "$work/one/metrics.csv" "$work/parts/metrics.csv"
   run $train $small --epochs 1 --dtype float64 --checkpoint-every 1 --out "$work/part"
-  run $train $small --epochs 2 --dtype float64 --resume "$work/part/checkpoint.h5" --schedule cosine --out "$work/part" --overwrite
+  run $train $small --epochs 2 --dtype float64 --resume "$work/part/checkpoint.h5" --schedule cosine --allow-changes --out "$work/part" --overwrite
   judge 'training goes on from a checkpoint' succeeds
   run $train --epochs 1 --variant lbann --filters 4,8,8,16 --norm group --groups 4 --loss tversky --spacing 2 --recompute --average-weights 0.9 --out "$work/lbann"
   judge 'the other variant, group norm, another loss, 2 mm, recomputing, averaged weights' succeeds
