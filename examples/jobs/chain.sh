@@ -12,7 +12,7 @@
 set -u
 : "${MPIGRAD:?the folder of mpigrad}" "${SLURM_JOB_ID:?this is for batch jobs}"
 
-# What the training says of its end, in --out (a line: finished, interrupted, failed, or running if it was killed), with the number of
+# The file `state` in --out says how the training ended (a line: finished, interrupted, failed, or running if it was killed), with the number of
 # the file, which is new each time.
 out= last=
 for word in "$@"; do

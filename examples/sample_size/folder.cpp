@@ -9,6 +9,7 @@
 
 #include "comm/hdf5/hdf5_file.h"
 #include "examples/sample_size/study.h"
+#include "examples/tool/folder_lock.h"
 #include "examples/tool/together.h"
 #include "examples/trainer/run.h"
 #include "examples/universe/simulation.h"
@@ -80,8 +81,7 @@ void claim_folder(const StudyOptions& o) {
                                    there, describe(o)));
     return;
   }
-  if (fs::exists(o.out, error) && !fs::is_empty(o.out, error))
-    throw UsageError(fmt::format("--out {} has files, and they are of no study", o.out));
+  if (tool::has_files(o.out)) throw UsageError(fmt::format("--out {} has files, and they are of no study", o.out));
   fs::create_directories(o.out, error);
   require(fs::is_directory(o.out), "[sample_size] the folder {} cannot be made: {}", o.out, error.message());
   trainer::write_text(file, describe(o));

@@ -142,8 +142,10 @@ int train_all(const Communicator& world, const StudyOptions& o) {
   std::optional<tool::FolderLock> lock;
   trainer::together(world, [&] {
     if (world.rank() != 0) return;
+    std::error_code error;
+    fs::create_directories(o.out, error);  // claim_folder says what is wrong
+    if (fs::is_directory(o.out, error)) lock.emplace(o.out);
     claim_folder(o);
-    lock.emplace(o.out);
   });
   simulate_missing(world, o);
   data::SourcePtr boxes;

@@ -24,7 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-// What a lock's file says: who holds it, under which kernel, and how many signs of life there were.
+// The lines of a lock's file: the process that holds it, its kernel, the number of signs of life.
 struct Holder {
   std::string name, kernel, beats;
   bool operator==(const Holder&) const = default;
@@ -150,7 +150,7 @@ bool FolderLock::take(bool over) {
 }
 
 void FolderLock::write(std::int64_t beats) const {
-  // Of one length, so that a full disk is no reason for a sign of life to be missing.
+  // The text keeps its length, so that a full disk does not stop the signs of life.
   const auto text = fmt::format("{}\n{}\n{:010}\n", holder_, this_kernel(), beats);
   const bool written = pwrite(file_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) &&
                        (beats > 0 || ftruncate(file_, static_cast<off_t>(text.size())) == 0) && fdatasync(file_) == 0;

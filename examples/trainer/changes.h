@@ -1,5 +1,5 @@
 #pragma once
-// What a training that goes on from a checkpoint does otherwise than the one that wrote it.
+// Differences between the options of a training that goes on from a checkpoint and those of the training that wrote it.
 
 #include <cstdint>
 #include <map>
@@ -11,13 +11,13 @@ namespace mpigrad::trainer {
 
 using Notes = std::map<std::string, std::string>;
 
-// What was asked for of the schedule, the optimizer and augmentation, for checkpoints to keep; `steps` of an epoch.
+// Notes of a checkpoint: the options of schedule, optimizer and augmentation, where an epoch has so many steps.
 Notes option_notes(const Options& options, std::int64_t steps);
 
 // UsageError, unless --allow-changes is given: the learning rate or its schedule differ, so that the place in the schedule means
 // something else.
 void refuse_changes(const Options& options, const std::string& file, const Notes& before, const Notes& now);
-// What else differs, a line each, on standard error; and what the file does not know.
+// Prints the other differences, a line each, on standard error; one line where the file knows no options.
 void list_changes(const std::string& file, const Notes& before, const Notes& now);
 
 }  // namespace mpigrad::trainer

@@ -1,4 +1,4 @@
-// What options of trainings mean: types, optimizers, schedules, settings of libraries.
+// The meaning of options of trainings: types, optimizers, schedules, settings of libraries.
 
 #include <algorithm>
 #include <cmath>

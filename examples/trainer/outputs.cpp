@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Most files are written as PATH.part and renamed. Rank 0's, under the folder's lock: what an interrupted run has left goes.
+// Most files are written as PATH.part and renamed. Rank 0 holds the folder's lock: a PATH.part there is of an interrupted run.
 void try_to_write(const fs::path& path, std::int64_t bytes) {
   std::error_code error;
   if (fs::is_directory(path, error))
@@ -128,7 +128,7 @@ void Outputs::create(const Communicator& world, const std::vector<OutputFile>& m
 void Outputs::move(const Communicator& world, const std::string& why) const {
   const auto place = of_rank_0(world, world.rank() == 0 ? second_place(state_->folder, state_->files).string() : std::string());
   if (place.empty() || moved()) throw SharedError(why);
-  const auto text = fmt::format("{}: what is written from here on is in {}", why, place);
+  const auto text = fmt::format("{}: all further files are in {}", why, place);
   note(failed_state, text);
   state_->folder = place, state_->moved = true;
   if (world.rank() == 0) fmt::print(stderr, "{}\n", text);

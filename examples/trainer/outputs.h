@@ -27,21 +27,21 @@ class Outputs {
   // Locks the folder if it is there (FolderLock), so that no other run changes what this one reads in it. Collective. `patience`:
   // seconds in which the run before may end.
   void lock(const Communicator& world, double patience = 0) const;
-  // Makes the folder, when everything else is known to be right, locks it, and tries all files and `more` of them: what cannot be
-  // written is an error now and not after hours. UsageError: a folder has a file's name. Collective.
+  // Makes the folder, when everything else is known to be right, locks it, and tries all files and `more` of them: a file that
+  // cannot be written is an error now and not after hours. UsageError: a folder has a file's name. Collective.
   void create(const Communicator& world, const std::vector<OutputFile>& more = {}) const;
 
   // At the end of a training. Tries the files again. Where they cannot be written any more, or the folder was removed or given to
   // another run, a folder with a new name in the working directory, the home directory or that of temporary files takes its
   // place; rank 0 says so. False: it has. Error: none of these can be written either. Collective.
   bool settle(const Communicator& world) const;
-  // The same with what write(PATH) says of a file: it is written in the folder, or at the second place. Collective.
+  // settle(), then write(PATH): if that fails in the folder, once more at the second place. Collective.
   void keep(const Communicator& world, const std::string& file,
             const std::function<void(const std::filesystem::path& path)>& write) const;
   bool moved() const { return state_->moved; }
 
-  // What the file `state` says of a training (state.h), from create() on; rank 0 writes it. It is no error where that fails,
-  // but a warning where the run ended well: else why it ended is what matters.
+  // Writes the file `state` of a training (state.h), on rank 0, after create(). A failure is no error: it is a warning where the
+  // run ended well, and else nothing, as the reason for the end matters more.
   void note(const char* word, const std::string& why = {}) const;
 
   // Those of the files that are there.

@@ -54,7 +54,7 @@ std::filesystem::path training_name_file(const Options& options);
 void require_batch(const Options& options, std::int64_t samples);
 // Whether a run may replace the files of the one before: as --overwrite says, or because it goes on with that.
 bool replaces(const Options& options);
-// Seconds in which a run that is just ending may leave --out: what goes on with a run comes right after it was killed.
+// Seconds in which a run that is just ending may leave --out: a --resume may come right after a kill.
 inline double patience_of(const Options& options) { return options.resume.empty() ? 0 : 5; }
 // Weights or a checkpoint to start from, if asked for. Of a folder the newest one that is whole; why others are skipped is said.
 // Refuses a checkpoint if one of the notes named in `decisive` differs from that of this run, in that order, or the schedule

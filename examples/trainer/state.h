@@ -17,7 +17,7 @@ inline constexpr const char *running_state = "running", *finished_state = "finis
 
 struct RunState {
   std::string word, why;  // first and second line
-  // Of two states of one folder these differ.
+  // They differ between two states of one folder.
   ino_t file = 0;
   std::filesystem::file_time_type written{};
   bool operator==(const RunState&) const = default;

@@ -56,8 +56,8 @@ class TrainingMlLog {
 };
 // Says so, and notes it in `state`; the exit code.
 int ended_early(const Communicator& world, const Outputs& out, const TrainerResult& result, std::int64_t steps);
-// What a training writes beside the program's own files, to be tried before its first step (Outputs::create). The optimizer has
-// the network's parameters.
+// Files that a training writes beside the program's own ones, to be tried before its first step (Outputs::create). The optimizer
+// has the network's parameters.
 std::vector<OutputFile> files_to_try(const Options& options, nn::Module& net, const Optimizer& optimizer, bool half_weights,
                                      std::int64_t first_step);
 // Runs a training in `out` and notes in `state` how it ends. Where it fails as its files cannot be written any more, the weights,

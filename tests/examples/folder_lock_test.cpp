@@ -25,7 +25,7 @@ namespace {
 
 constexpr FolderLockOptions quick{.beat = 0.05, .quiet = true};
 
-// What a process on another host would have written.
+// The file of a process on another host.
 std::string of_another_host(int beats) {
   return fmt::format("process 7 on elsewhere, since then\nanother kernel\n{:010}\n", beats);
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The folder of a run: one run at a time has it, what cannot be written is told before the first step or goes elsewhere at the end,
-# `state` says how a training ended, and one that goes on does so with the same schedule. Prints `failed: NAME` for each failed test and ends with
+# The folder of a run: one run at a time has it, files that cannot be written are told before the first step or go elsewhere at the
+# end, `state` says how a training ended, and one that goes on does so with the same schedule. Prints `failed: NAME` for each failed test and ends with
 # `N passed, M failed, K skipped`. tests/run.sh calls it.
 set -u
 
@@ -54,7 +54,7 @@ end() { kill -"$1" "$begun"; wait "$begun" 2>/dev/null; }
   judge '--resume right after a kill' test "$status" = 75
 }
 
-# ---- what cannot be written
+# ---- files that cannot be written
 before_training() { refuses_arguments "$1" && [ ! -f way/metrics.csv ] && [ ! -f way/checkpoint.h5 ]; }
 # shellcheck disable=SC2086  # several options
 {
@@ -76,7 +76,7 @@ before_training() { refuses_arguments "$1" && [ ! -f way/metrics.csv ] && [ ! -f
   mkdir late/weights.h5
   wait "$begun"
   status=$?
-  elsewhere=$(sed -n 's/.*late.weights.h5 is a folder.* from here on is in //p' begun.err)
+  elsewhere=$(sed -n 's/.*late.weights.h5 is a folder.*: all further files are in //p' begun.err)
   judge 'weights that cannot be written at the end: exit code 1' test "$status" = 1
   for file in weights.h5 summary.json predictions.csv cosmoflow.png; do judge "the second place has $file" test -s "$elsewhere/$file"; done
   run "$cosmoflow" evaluate --weights "$elsewhere/weights.h5" --data universes --out rescued
@@ -86,7 +86,7 @@ before_training() { refuses_arguments "$1" && [ ! -f way/metrics.csv ] && [ ! -f
   kill -TERM $(pgrep -f "^$cosmoflow train .*--out gone")
   wait "$begun"
   status=$?
-  elsewhere=$(sed -n 's/.*gone was removed.* from here on is in //p' begun.err)
+  elsewhere=$(sed -n 's/.*gone was removed.*: all further files are in //p' begun.err)
   judge 'a folder that was removed, and a signal: an error' test "$status" = 1
   judge 'and the weights so far are at the second place' test -s "$elsewhere/weights.h5"
 }

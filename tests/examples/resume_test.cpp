@@ -1,4 +1,4 @@
-// Trainings that go on: what their options' notes tell apart, and what the file `state` makes of a launcher's exit code.
+// Trainings that go on: differences that notes of options tell, and the file `state` beside a launcher's exit code.
 
 #include <doctest/doctest.h>
 
