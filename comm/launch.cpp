@@ -1,17 +1,11 @@
 #include "comm/launch.h"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -21,13 +15,10 @@
 #include <utility>
 #include <vector>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #include "comm/hdf5/io_thread.h"
 #include "comm/process/problem.h"
 #include "comm/process/standard_streams.h"
+#include "comm/process/threads.h"
 #include "comm/transport/device/device_transport.h"
 #include "comm/transport/environment.h"
 #include "comm/transport/launcher.h"
@@ -64,29 +55,6 @@ void set_transport(LaunchOptions& options, std::string_view source, std::string_
 void set_device(LaunchOptions& options, std::string_view source, std::string_view value) {
   require(value == "cpu" || value == "cuda", "[launch] {} is cpu or cuda, got '{}'", source, value);
   options.device = value;
-}
-
-// None: not given.
-std::optional<int> threads_asked_for() {
-  const auto value = environment("MPIGRAD_THREADS");
-  if (!value) return std::nullopt;
-  const auto threads = positive(*value);
-  require(threads.has_value(), "[launch] MPIGRAD_THREADS is a number of threads, 1 or more, got '{}'", *value);
-  return threads;
-}
-
-// OpenMP ends a program whose threads are more than the system gives or whose stack does not hold their numbers.
-void require_threads_that_fit() {
-  const auto asked = threads_asked_for();
-  int threads = asked.value_or(0);
-#ifdef _OPENMP
-  if (!asked) threads = omp_get_max_threads();  // what it has read in OMP_NUM_THREADS
-#endif
-  const auto cores = static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))), most = std::max(64, 4 * cores);
-  const auto* name = asked ? "MPIGRAD_THREADS" : "OMP_NUM_THREADS";
-  require(threads >= 0 && threads <= most,  // OpenMP makes a negative one of 3,000,000,000
-          "[launch] {} is {}, but at most {} threads make sense on {} cores: leave it out, or ask for {}", name,
-          environment(name).value_or(std::to_string(threads)), most, cores, cores);
 }
 
 void require_switch(const char* name) {
@@ -266,30 +234,6 @@ int launch_mpi(const LaunchOptions& options, std::string problem, int& argc, cha
   }
 }
 
-// What the ranks of a node tell each other about the cores they may run on, one bit each.
-struct Cores {
-  static constexpr std::size_t most = CPU_SETSIZE;
-  std::uint64_t host = 0;
-  std::array<std::uint64_t, most / 64> bits = {};
-
-  bool has(std::size_t core) const { return (bits[core / 64] >> (core % 64) & 1) != 0; }
-  void add(std::size_t core) { bits[core / 64] |= std::uint64_t{1} << (core % 64); }
-};
-
-Cores cores_of_thread() {
-  Cores cores;
-  std::array<char, 256> name = {};
-  gethostname(name.data(), name.size() - 1);
-  cores.host = std::hash<std::string_view>{}(name.data());
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  const bool known = sched_getaffinity(0, sizeof(set), &set) == 0;  // fails with more cores than a cpu_set_t has bits
-  static const std::size_t online = std::max(1u, std::thread::hardware_concurrency());  // a file is read for it
-  for (std::size_t core = 0; core < Cores::most; ++core)
-    if (known ? CPU_ISSET(core, &set) != 0 : core < online) cores.add(core);
-  return cores;
-}
-
 }  // namespace
 
 bool first_of_launch() { return launcher_of_environment().rank == 0; }
@@ -354,34 +298,6 @@ LaunchOptions resolve_launch_options(LaunchOptions options) {
 int gpu_of_rank(const Transport& transport, int gpus) {
   require(gpus > 0, "[launch] there is no GPU for rank {}", transport.rank());
   return transport.node_rank() % gpus;
-}
-
-int threads_of_rank(Transport& transport) {
-  const Cores mine = cores_of_thread();
-  const auto size = static_cast<std::size_t>(transport.size());
-  std::vector<Cores> all(size);
-  const std::vector<std::int64_t> counts(size, sizeof(Cores));
-  transport.allgather(&mine, all.data(), counts, DType::uint8);
-  if (const auto threads = threads_asked_for()) return *threads;
-  if (const auto value =
-          environment("OMP_NUM_THREADS"))  // may be a list, one number per level of nesting; OpenMP says if it is none
-    if (const auto threads = positive(std::string_view(*value).substr(0, value->find(',')))) return *threads;
-  all[static_cast<std::size_t>(transport.rank())] = mine;  // the dry transport moves nothing
-  std::array<int, Cores::most> ranks = {};
-  for (const auto& other : all)
-    for (std::size_t core = 0; other.host == mine.host && core < Cores::most; ++core) ranks[core] += other.has(core) ? 1 : 0;
-  double share = 1e-9;
-  for (std::size_t core = 0; core < Cores::most; ++core)
-    if (mine.has(core)) share += 1.0 / ranks[core];
-  return std::max(1, static_cast<int>(share));
-}
-
-int set_threads_of_rank(Transport& transport) {
-  const int threads = threads_of_rank(transport);
-#ifdef _OPENMP
-  if (environment("MPIGRAD_THREADS") || !environment("OMP_NUM_THREADS")) omp_set_num_threads(threads);
-#endif
-  return threads;
 }
 
 int launch(int& argc, char** argv, const std::function<int(std::shared_ptr<Transport>)>& body) {
