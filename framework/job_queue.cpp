@@ -20,7 +20,9 @@ JobQueue::JobQueue(int threads) {
   const std::lock_guard lock(mutex_);  // a thread that looks who is its own waits until all are there
   try {
     for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
-  } catch (const std::system_error&) {  // no more threads: without any, whoever submits a job does it
+  } catch (const std::system_error&) {
+    // Fewer do the work, too. None do not: jobs that one thread runs one after the other share data without a lock.
+    if (threads_.empty()) throw;
   }
 }
 
