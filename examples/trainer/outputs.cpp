@@ -10,6 +10,7 @@
 #include "examples/tool/together.h"
 #include "examples/trainer/state.h"
 #include "models/nn/describe.h"
+#include "models/train/checkpoint/checkpoint.h"
 
 namespace mpigrad::trainer {
 
@@ -136,6 +137,8 @@ void Outputs::move(const Communicator& world, const std::string& why) const {
 
 bool Outputs::settle(const Communicator& world) const {
   if (moved()) return false;
+  for (auto& file : state_->files)
+    if (file.name == newest_checkpoint || file.name == best_weights) file.bytes = 0;  // these come no more
   const auto failure = mpigrad::detail::first_failure(world.transport(), [&] {
     if (world.rank() != 0) return;
     require(state_->lock && state_->lock->held(), "[out] the folder {} was removed, or another run has taken it",

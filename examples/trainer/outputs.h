@@ -1,6 +1,7 @@
 #pragma once
 // The folder of a run: output files, which one run at a time writes.
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -39,6 +40,8 @@ class Outputs {
   void keep(const Communicator& world, const std::string& file,
             const std::function<void(const std::filesystem::path& path)>& write) const;
   bool moved() const { return state_->moved; }
+  // When the run began: limits of its time count from here.
+  std::chrono::steady_clock::time_point started() const { return state_->started; }
 
   // Writes the file `state` of a training (state.h), on rank 0, after create(). A failure is no error: it is a warning where the
   // run ended well, and else nothing, as the reason for the end matters more.
@@ -54,6 +57,7 @@ class Outputs {
     std::filesystem::path folder;
     std::vector<OutputFile> files{};
     bool overwrite = false, moved = false;
+    std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
     std::unique_ptr<tool::FolderLock> lock{};  // of rank 0
   };
   void require_new() const;

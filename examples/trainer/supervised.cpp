@@ -193,7 +193,7 @@ int noted(const Communicator& world, const Outputs& out, const std::function<voi
 }
 
 int train(const Communicator& world, const Options& o, const GridExtents& grid, const Outputs& out, const Supervised& s) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = out.started();
   const bool first = world.rank() == 0;
   if (o.noise_scale && (world.size() == 1 || grid.sample != world.size() || o.sharded_weights))
     throw UsageError(

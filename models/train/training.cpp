@@ -93,6 +93,7 @@ class MicroBatches {
     require(std::isfinite(weight) && weight >= 0, "[fit] a micro-batch's weight is a number of 0 or more, got {}", weight);
     if (first_ == 0) first_ = weight;
     sum_ += weight;
+    if (count_ == 1) return 1;  // a loss of weight 0 is 0; a step that is captured keeps its factor
     return weight == 0 ? 0 : weight / (first_ * count_);
   }
   // Of the sum of the gradients, after the step's last micro-batch.

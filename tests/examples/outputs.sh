@@ -40,8 +40,6 @@ end() { kill -"$1" "$begun"; wait "$begun" 2>/dev/null; }
   begin held "$cosmoflow" $short --epochs 100000 --out held
   ranks 2 "$cosmoflow" $short --epochs 1 --overwrite --out held
   judge 'a second training in a folder is refused on all ranks, once' refuses_arguments "$taken"
-  run "$tools/universe" generate --out held --universes 1 --size 16 --cell 8
-  judge 'another program, too' refuses_arguments "$taken"
   end KILL
   judge 'the lock of a killed training is left' test -e held/.lock
   run "$cosmoflow" $short --epochs 1 --overwrite --out held
@@ -72,7 +70,7 @@ before_training() { refuses_arguments "$1" && [ ! -f way/metrics.csv ] && [ ! -f
   judge 'a file that may not be so large' refuses_once 'small/weights.h5 cannot be written, for which .* are needed: File too large'
   judge 'is told before the first step' no_file small/metrics.csv
   # Something comes in the way, or the folder goes, while it trains. The last steps take as long as that.
-  begin late "$cosmoflow" $short --epochs 150 --out late
+  begin late "$cosmoflow" $short --epochs 100000 --minutes 0.05 --out late
   mkdir late/weights.h5
   wait "$begun"
   status=$?
@@ -89,6 +87,13 @@ before_training() { refuses_arguments "$1" && [ ! -f way/metrics.csv ] && [ ! -f
   elsewhere=$(sed -n 's/.*gone was removed.*: all further files are in //p' begun.err)
   judge 'a folder that was removed, and a signal: an error' test "$status" = 1
   judge 'and the weights so far are at the second place' test -s "$elsewhere/weights.h5"
+  begin lost "$cosmoflow" $short --epochs 100000 --checkpoint-every 1 --out lost
+  mv lost lost-away
+  wait "$begun"
+  status=$?
+  elsewhere=$(sed -n 's/.*lost was removed.*: all further files are in //p' begun.err)
+  judge 'a checkpoint that is written while training goes on, into a folder that was removed: an error' test "$status" = 1
+  judge 'and the weights so far are at the second place, too' test -s "$elsewhere/weights.h5"
 }
 
 # ---- how a training ended

@@ -335,7 +335,7 @@ void throw_everywhere(const Communicator& world, std::string error) {
   if (length == 0) return;
   error.resize(static_cast<std::size_t>(length));
   world.transport().bcast(error.data(), length, DType::uint8, 0);
-  throw Error(error);
+  throw SharedError(error);
 }
 
 }  // namespace checkpoint_file

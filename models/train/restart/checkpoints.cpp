@@ -49,7 +49,12 @@ Checkpoints::Checkpoints(nn::Module& net, Optimizer& optimizer, const Communicat
 
 void Checkpoints::with_state(const std::function<void()>& f) const {
   if (hooks_.before_checkpoint) hooks_.before_checkpoint();
-  f();
+  try {
+    f();
+  } catch (...) {
+    if (hooks_.after_checkpoint) hooks_.after_checkpoint();
+    throw;
+  }
   if (hooks_.after_checkpoint) hooks_.after_checkpoint();
 }
 
