@@ -137,10 +137,10 @@ void Job::kill() {
   reap(true);
 }
 
-void Job::read(int milliseconds, const std::function<void(const std::string& line)>& seen) {
+bool Job::read(int milliseconds, const std::function<void(const std::string& line)>& seen) {
   std::array<pollfd, 2> ready{};  // one of a descriptor below 0 is left out
   for (std::size_t i = 0; i < 2; ++i) ready[i] = {.fd = pipes_[i], .events = POLLIN, .revents = 0};
-  if (poll(ready.data(), ready.size(), milliseconds) <= 0) return;
+  if (poll(ready.data(), ready.size(), milliseconds) <= 0) return false;
   for (std::size_t i = 0; i < 2; ++i) {
     if (ready[i].revents == 0) continue;
     std::array<char, 4096> part{};
@@ -157,6 +157,7 @@ void Job::read(int milliseconds, const std::function<void(const std::string& lin
     for (std::size_t end = 0; (end = rest_.find_first_of("\n\r")) != std::string::npos; rest_.erase(0, end + 1))
       if (seen) seen(rest_.substr(0, end));
   }
+  return true;
 }
 
 bool Job::watch(double seconds, const std::function<void(const std::string& line)>& seen) {
@@ -164,8 +165,9 @@ bool Job::watch(double seconds, const std::function<void(const std::string& line
     if (since(start) >= seconds) return false;
     read(100, seen);
   }
-  // What it printed at last; its children may keep the pipe open.
-  for (const auto end = Clock::now(); (pipes_[0] >= 0 || pipes_[1] >= 0) && since(end) < 0.5;) read(50, seen);
+  // What it printed at last; its children may keep the pipe open, without printing.
+  for (auto last = Clock::now(); (pipes_[0] >= 0 || pipes_[1] >= 0) && since(last) < 0.5;)
+    if (read(50, seen)) last = Clock::now();
   return true;
 }
 

@@ -36,7 +36,8 @@ class Job {
 
  private:
   bool reap(bool wait);
-  void read(int milliseconds, const std::function<void(const std::string& line)>& seen);
+  // False: nothing came in time.
+  bool read(int milliseconds, const std::function<void(const std::string& line)>& seen);
 
   pid_t process_ = -1;
   std::array<int, 2> pipes_{-1, -1};  // of its standard output and standard error

@@ -108,7 +108,7 @@ FolderLock::FolderLock(const std::filesystem::path& folder, const FolderLockOpti
         close(file_);
         refuse(holder_of(path_));
       }
-      over = busy && is_file(file_, path_);  // the file system keeps a dead host's lock
+      over = is_file(file_, path_);  // a new file: where the other host lives after all, it sees that its own is gone
     }
     if (take(over)) break;
     close(file_);

@@ -162,6 +162,7 @@ int infer(const Communicator& world, InferOptions o, const Inference& inference)
     take_stored_dtype(o);
     source = inference.open(info);
   });
+  require_same_file(world, o.weights, info);
   require_same_data(world, *source);
   require_same_geometry(world, o.weights, info, *source, all_samples(*source));
   part = part_of(world, o, info, *source, inference.notes, {.dtype = dtype_of(o), .transform = inference.transform});

@@ -36,7 +36,8 @@ void prepare_outputs(const GenerateOptions& options, std::optional<tool::FolderL
   std::error_code error;
   fs::create_directories(options.out, error);
   require(fs::is_directory(options.out), "[generate] the folder {} cannot be made: {}", options.out, error.message());
-  lock.emplace(options.out);
+  // Jobs that write other files may fill the same folder at the same time (--first).
+  lock.emplace(options.out, tool::FolderLockOptions{.of = file_name(static_cast<std::uint64_t>(options.first))});
   require_new(options);  // another program may have written them until now
 }
 

@@ -60,7 +60,7 @@ void require_known(const std::string& path) {
 Tensor rounded(const Tensor& x, DType type, const std::string& name) {
   const Untaped scope;
   auto result = cast(x, type);
-  if (size_of(type) >= size_of(x.dtype())) return result;
+  if (type == x.dtype() || size_of(type) > size_of(x.dtype())) return result;
   const auto before = x.to_vector(), after = result.to_vector();
   for (std::size_t i = 0; i < before.size(); ++i)
     require(std::isfinite(after[i]) || !std::isfinite(before[i]), "[weights] '{}' holds {}, which {} cannot", printable(name),
