@@ -44,6 +44,7 @@ under_watch 3 sh "$work/hangs" "$work/child"
 judge 'a program that hangs is ended, and its test named' fails 124 '^ended: for 3 seconds no test has begun or ended; the last to begin: the second$'
 judge 'what it said before is kept' fails 124 '^said before$'
 gone() {
+  [ -s "$work/child" ] || return 1
   for _ in 1 2 3 4 5 6 7 8 9 10; do
     kill -0 "$(cat "$work/child")" 2>/dev/null || return 0
     sleep 1  # it takes a moment until somebody has asked how it ended
@@ -57,13 +58,14 @@ cat >"$work/suite" <<'END'
 root=$1 child=$2
 . "$root/tests/packages.sh"
 . "$root/tests/suite.sh"
-compile sleep 3
+compile sleep 8
 say "compiled: $status"
 run setsid sh -c 'sleep 1000 & echo "$!" >"$1"; exec sleep 1000' sh "$child"
 END
-under_watch 2 sh "$work/suite" "$root" "$work/child"
+rm -f "$work/child"
+under_watch 5 sh "$work/suite" "$root" "$work/child"
 judge 'what compiles for longer than the limit is not ended' fails 124 '^compiled: 0$'
-judge 'what hangs afterwards is' fails 124 '^ended: for 2 seconds .* the last to begin: setsid sh'
+judge 'what hangs afterwards is' fails 124 '^ended: for 5 seconds .* the last to begin: setsid sh'
 judge 'with all that it has started, whatever its group' gone
 cat >"$work/limits" <<'END'
 #!/bin/sh
@@ -74,6 +76,7 @@ limit=1
 run sh -c 'setsid sleep 1000 & echo "$!" >"$1"; exec sleep 1000' sh "$child"
 exit "$status"
 END
+rm -f "$work/child"
 run sh "$work/limits" "$root" "$work/child"
 judge "a suite's own limit ends a program" ends 124
 judge 'and all that it has started' gone

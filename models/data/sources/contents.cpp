@@ -207,7 +207,7 @@ class ContentsReader {
 
   static double number_at(DType type, const std::byte* from, std::int64_t at) {
     double value = 0;
-    convert(from + at * size_of(type), type, 1, DType::float64, &value);
+    data::convert(from + at * size_of(type), type, 1, DType::float64, &value);
     return value;
   }
 

@@ -207,7 +207,7 @@ void for_each_value(const NiftiHeader& header, const Bytes& stored, const std::s
     for (std::int64_t c = 0; c < channels; ++c)
       for (std::int64_t i = 0; i < cells; ++i) {
         const auto number = static_cast<double>(from[c * cells + i]), value = slope * number + shift;
-        if (!(std::abs(value) <= most) && std::isfinite(number))
+        if (!(std::abs(value) <= most * (1 + 0x1p-26)) && std::isfinite(number))
           fail("[nifti] {}: {} at {} [z, y, x] is beyond float32, whose greatest number is {:.3g}", name, value,
                place_of(i, header.extents), most);
         f(static_cast<std::size_t>(i * channels + c), value);
