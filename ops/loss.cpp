@@ -84,8 +84,6 @@ Tensor negative_log_likelihood(const Tensor& log_probabilities, const Tensor& la
           "[cross_entropy] the classes are split; redistribute the scores first: {}", log_p);
   const auto classes = log_p.dim(-1);
   const auto dtype = log_p.dtype();
-  require(!options.weights || wide(options.weights).dtype() == dtype,
-          "[cross_entropy] weights have the type of the scores: {} and {}", options.weights, log_p);
   // Selections, not products: the scores of other classes may be infinite.
   Tensor chosen, weight;  // whether a class is the label's, [..., C];  the label's weight, 0 if it is ignored, [...]
   const bool weighted = options.ignore_index || options.weights;
@@ -93,6 +91,8 @@ Tensor negative_log_likelihood(const Tensor& log_probabilities, const Tensor& la
     Untaped scope;
     chosen = mpigrad::apply(ops::LabelMask{classes, options.ignore_index}, {labels});
     if (weighted) weight = label_weights(chosen, options, dtype);
+    require(!weighted || weight.dtype() == dtype, "[cross_entropy] weights have the type of the scores: {} and {}",
+            options.weights, log_p);
   }
   auto losses = -sum(where(chosen, log_p, scalar_like(log_p, 0)), {-1});
   if (options.weights) losses = losses * weight;

@@ -104,9 +104,8 @@ void require_variance(const Tensor& x, const Tensor& variance) {
     for (std::int64_t i = 0; i < variance.elements(); ++i)
       if (values[i] == std::numeric_limits<T>::infinity())
         fail(
-            "[normalise] channel {}: the sum of squares or the variance is beyond {}: make the input's numbers smaller, or "
-            "compute "
-            "in float64: {}",
+            "[normalise] channel {}: the variance is infinite in {}: the numbers of the input are too large, as where a training "
+            "diverges; make them or the learning rate smaller, or compute in float64: {}",
             i % x.dim(-1), name_of(variance.dtype()), x);
   });
 }

@@ -74,7 +74,7 @@ cosmoflow train 2 --epochs 2 --resume "$work/run/checkpoint.h5" --overwrite "$@"
 judge 'going on with other data is refused, and both are named' refuses_arguments \
   "checkpoint.h5 was trained on other samples: contents of training samples of 'universes-1' 4 samples, .*, now of 'universes-2' 4 samples, "
 launcher='ranks 2'
-cosmoflow train 1 --grid depth=2 --epochs 2 --resume "$work/run/checkpoint.h5" --overwrite "$@"
+cosmoflow train 1 --grid depth=2 --epochs 2 --resume "$work/run/checkpoint.h5" --allow-changes --overwrite "$@"
 launcher=
 judge 'with the same data it goes on, on another grid' succeeds
 

@@ -16,7 +16,7 @@ there 15 60 look
 build 100 590 build_programs_here
 plans 10 120 unit cuDNN plans:*
 elementwise 15 90 unit gpu: elementwise*,gpu: more elements*,gpu: comparisons and*,gpu: random numbers*
-reductions 15 90 unit gpu: reductions*,gpu: softmax*,gpu: rows*,gpu: norms*
+reductions 15 90 unit gpu: reductions*,gpu: softmax*,gpu: rows*,gpu: norms*,gpu: a variance*
 channels 10 90 unit gpu: channels*,gpu: running averages*
 fused 15 120 unit gpu: biases*,gpu: average pooling*,gpu: a cotangent*
 pools 15 90 unit gpu: pools*
