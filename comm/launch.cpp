@@ -1,7 +1,6 @@
 #include "comm/launch.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -33,20 +32,6 @@
 namespace mpigrad {
 namespace {
 
-std::optional<std::string> environment(const char* name) {
-  const char* value = std::getenv(name);
-  if (value == nullptr || *value == '\0') return std::nullopt;
-  return value;
-}
-
-// A positive number, or nothing.
-std::optional<int> positive(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 1) return std::nullopt;
-  return value;
-}
-
 void set_transport(LaunchOptions& options, std::string_view source, std::string_view value) {
   require(value == "threads" || value == "mpi", "[launch] {} is threads or mpi, got '{}'", source, value);
   options.transport = value;
@@ -58,13 +43,13 @@ void set_device(LaunchOptions& options, std::string_view source, std::string_vie
 }
 
 void require_switch(const char* name) {
-  const auto value = environment(name).value_or("0");
+  const auto value = environment_variable(name).value_or("0");
   require(value == "0" || value == "1", "[launch] {} is 0 or 1, got '{}'", name, value);
 }
 
 void set_ranks(LaunchOptions& options, std::string_view source, std::string_view value) {
-  const auto ranks = positive(value);
-  require(ranks.has_value(), "[launch] {} is a number of ranks, 1 or more, got '{}'", source, value);
+  const auto ranks = parse_whole_number(value);
+  require(ranks && *ranks > 0, "[launch] {} is a number of ranks, 1 or more, got '{}'", source, value);
   options.ranks = *ranks;
 }
 
@@ -240,9 +225,9 @@ bool first_of_launch() { return launcher_of_environment().rank == 0; }
 
 LaunchOptions take_launch_options(int& argc, char** argv) {
   LaunchOptions options;
-  if (const auto value = environment("MPIGRAD_TRANSPORT")) set_transport(options, "MPIGRAD_TRANSPORT", *value);
-  if (const auto value = environment("MPIGRAD_RANKS")) set_ranks(options, "MPIGRAD_RANKS", *value);
-  if (const auto value = environment("MPIGRAD_DEVICE")) set_device(options, "MPIGRAD_DEVICE", *value);
+  if (const auto value = environment_variable("MPIGRAD_TRANSPORT")) set_transport(options, "MPIGRAD_TRANSPORT", *value);
+  if (const auto value = environment_variable("MPIGRAD_RANKS")) set_ranks(options, "MPIGRAD_RANKS", *value);
+  if (const auto value = environment_variable("MPIGRAD_DEVICE")) set_device(options, "MPIGRAD_DEVICE", *value);
   int kept = 0;
   for (int i = 0; i < argc; ++i) {
     const std::string_view argument = argv[i];

@@ -28,6 +28,9 @@ std::list<Kept>& all_kept() {
   return *all;
 }
 
+// Bytes for all datasets of this process.
+std::int64_t room_of_process() { return std::clamp(available_host_bytes() / 64, least_room, most_room); }
+
 }  // namespace
 
 ChunkRoom chunk_room(hid_t dataset, std::span<const std::int64_t> begin, std::span<const std::int64_t> end) {
@@ -47,7 +50,7 @@ ChunkRoom chunk_room(hid_t dataset, std::span<const std::int64_t> begin, std::sp
   }
   if (!split) return {};
   // Two at least have room at once: volumes and labels.
-  const auto room = static_cast<double>(std::clamp(available_host_bytes() / 64, least_room, most_room)) / 2;
+  const auto room = static_cast<double>(room_of_process()) / 2;
   const auto bytes = std::min(all_bytes, room);
   if (chunk_bytes > bytes) return {};
   // Chunks of the same slot drive each other out: 100 slots for each, and their number is a prime.
@@ -57,7 +60,7 @@ ChunkRoom chunk_room(hid_t dataset, std::span<const std::int64_t> begin, std::sp
 
 hid_t keep_open(hid_t file, const std::string& name, Handle dataset, const ChunkRoom& room) {
   auto& all = all_kept();
-  const auto most = static_cast<std::size_t>(std::clamp(available_host_bytes() / 64, least_room, most_room));
+  const auto most = static_cast<std::size_t>(room_of_process());
   std::size_t bytes = room.bytes;
   for (auto each = all.begin(); each != all.end();) {
     bytes += each->bytes;

@@ -7,9 +7,7 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <string>
@@ -22,31 +20,18 @@
 #endif
 
 #include "comm/launch.h"
+#include "comm/transport/environment.h"
 #include "framework/error.h"
 
 namespace mpigrad {
 namespace {
 
-std::optional<std::string> threads_variable(const char* name) {
-  const char* value = std::getenv(name);
-  if (value == nullptr || *value == '\0') return std::nullopt;
-  return value;
-}
-
-// A number of threads, or nothing.
-std::optional<int> threads_in(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 1) return std::nullopt;
-  return value;
-}
-
 // None: not given.
 std::optional<int> threads_asked_for() {
-  const auto value = threads_variable("MPIGRAD_THREADS");
+  const auto value = environment_variable("MPIGRAD_THREADS");
   if (!value) return std::nullopt;
-  const auto threads = threads_in(*value);
-  require(threads.has_value(), "[launch] MPIGRAD_THREADS is a number of threads, 1 or more, got '{}'", *value);
+  const auto threads = parse_whole_number(*value);
+  require(threads && *threads > 0, "[launch] MPIGRAD_THREADS is a number of threads, 1 or more, got '{}'", *value);
   return threads;
 }
 
@@ -86,7 +71,7 @@ void require_threads_that_fit() {
   const auto* name = asked ? "MPIGRAD_THREADS" : "OMP_NUM_THREADS";
   require(threads >= 0 && threads <= most,  // OpenMP makes a negative one of 3,000,000,000
           "[launch] {} is {}, but at most {} threads make sense on {} cores: leave it out, or ask for {}", name,
-          threads_variable(name).value_or(std::to_string(threads)), most, cores, cores);
+          environment_variable(name).value_or(std::to_string(threads)), most, cores, cores);
 }
 
 int threads_of_rank(Transport& transport) {
@@ -96,9 +81,10 @@ int threads_of_rank(Transport& transport) {
   const std::vector<std::int64_t> counts(size, sizeof(Cores));
   transport.allgather(&mine, all.data(), counts, DType::uint8);
   if (const auto threads = threads_asked_for()) return *threads;
-  if (const auto value =
-          threads_variable("OMP_NUM_THREADS"))  // may be a list, one number per level of nesting; OpenMP says if it is none
-    if (const auto threads = threads_in(std::string_view(*value).substr(0, value->find(',')))) return *threads;
+  // It may be a list with a number for each level of nesting. OpenMP tells what is none.
+  if (const auto value = environment_variable("OMP_NUM_THREADS"))
+    if (const auto threads = parse_whole_number(std::string_view(*value).substr(0, value->find(','))); threads && *threads > 0)
+      return *threads;
   all[static_cast<std::size_t>(transport.rank())] = mine;  // the dry transport moves nothing
   std::array<int, Cores::most> ranks = {};
   for (const auto& other : all)
@@ -112,7 +98,7 @@ int threads_of_rank(Transport& transport) {
 int set_threads_of_rank(Transport& transport) {
   const int threads = threads_of_rank(transport);
 #ifdef _OPENMP
-  if (threads_variable("MPIGRAD_THREADS") || !threads_variable("OMP_NUM_THREADS")) omp_set_num_threads(threads);
+  if (environment_variable("MPIGRAD_THREADS") || !environment_variable("OMP_NUM_THREADS")) omp_set_num_threads(threads);
 #endif
   return threads;
 }

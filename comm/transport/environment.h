@@ -2,6 +2,7 @@
 // What ranks that are processes take from the environment, and which of it must be the same on all of them.
 
 #include <array>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +29,11 @@ inline constexpr std::array<std::string_view, 3> launch_variables = {"MPIGRAD_TR
 // memory may be filled with a pattern, or have kernels of its own.
 inline constexpr std::array<std::string_view, 5> own_variables = {"MPIGRAD_THREADS", "MPIGRAD_GPU_POISON", "MPIGRAD_TUNING_FILE",
                                                                   "MPIGRAD_CUDNN_DEFECTS", "MPIGRAD_ONEDNN_DEFECTS"};
+
+// The variable's value; none: it is not set, or empty.
+std::optional<std::string> environment_variable(const char* name);
+// A whole number of 0 or more; none: the text is anything else.
+std::optional<int> parse_whole_number(std::string_view text);
 
 struct Setting {
   std::string name;

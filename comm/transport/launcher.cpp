@@ -2,31 +2,20 @@
 
 #include <unistd.h>
 
-#include <charconv>
-#include <cstdlib>
-#include <cstring>
-
+#include "comm/transport/environment.h"
 #include "framework/error.h"
 
 namespace mpigrad {
 namespace {
 
-std::string_view launcher_variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
-
-int launcher_number(const char* name, int otherwise) {
-  const auto text = launcher_variable(name);
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size() && value >= 0 ? value : otherwise;
+int launcher_number(const char* variable, int otherwise) {
+  return parse_whole_number(environment_variable(variable).value_or("")).value_or(otherwise);
 }
 
 // The processes of this step of Slurm; 1 where this process is none of them. Variables of a step are inherited: those of a
 // terminal's shell by all that is typed there.
 int processes_of_step() {
-  const bool typed = !launcher_variable("SLURM_PTY_PORT").empty() && launcher_number("SLURM_TASK_PID", 0) != getpid();
+  const bool typed = environment_variable("SLURM_PTY_PORT") && launcher_number("SLURM_TASK_PID", 0) != getpid();
   return typed ? 1 : launcher_number("SLURM_STEP_NUM_TASKS", 1);
 }
 
@@ -37,15 +26,15 @@ constexpr std::string_view by_mpiexec = "mpiexec", by_mpirun = "mpirun of Open M
 
 Launcher launcher_of_environment() {
   // MPICH's mpiexec starts its own processes by srun: only a process without variables of MPI was started by srun itself.
-  if (!launcher_variable("PMI_SIZE").empty())
-    return {launcher_variable("MPI_LOCALNRANKS").empty() && !launcher_variable("SLURM_STEP_ID").empty() ? by_pmi2 : by_mpiexec,
+  if (environment_variable("PMI_SIZE"))
+    return {!environment_variable("MPI_LOCALNRANKS") && environment_variable("SLURM_STEP_ID") ? by_pmi2 : by_mpiexec,
             launcher_number("PMI_SIZE", 0), launcher_number("PMI_RANK", 0)};
-  if (!launcher_variable("OMPI_COMM_WORLD_SIZE").empty())
+  if (environment_variable("OMPI_COMM_WORLD_SIZE"))
     return {by_mpirun, launcher_number("OMPI_COMM_WORLD_SIZE", 0), launcher_number("OMPI_COMM_WORLD_RANK", 0)};
-  if (!launcher_variable("MPI_LOCALNRANKS").empty())
+  if (environment_variable("MPI_LOCALNRANKS"))
     return {by_mpiexec, launcher_number("MPI_LOCALNRANKS", 0), launcher_number("PMI_RANK", 0)};
-  if (!launcher_variable("PMIX_RANK").empty()) {  // PMIx does not tell the number of processes, Slurm does
-    const bool slurm = launcher_variable("PMIX_NAMESPACE").starts_with("slurm");
+  if (environment_variable("PMIX_RANK")) {  // PMIx does not tell the number of processes, Slurm does
+    const bool slurm = environment_variable("PMIX_NAMESPACE").value_or("").starts_with("slurm");
     return {slurm ? by_pmix : by_mpiexec, slurm ? processes_of_step() : 1, launcher_number("PMIX_RANK", 0)};
   }
   if (const int processes = processes_of_step(); processes > 1) return {"srun", processes, launcher_number("SLURM_PROCID", 0)};

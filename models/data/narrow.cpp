@@ -11,6 +11,7 @@
 #include "framework/cuda/staging.h"
 #include "framework/error.h"
 #include "framework/tape.h"
+#include "models/data/sources/bytes.h"
 #include "ops/elementwise.h"
 
 namespace mpigrad::data {
@@ -45,16 +46,17 @@ void require_counts(const Box& box, const Stored& stored, std::int64_t channels,
 }
 
 void require_float32(const double* values, std::int64_t count, const std::function<std::string()>& name) {
-  // What rounds to the greatest number of float32 is held. The first loop has no branch, so that it is vectorised.
-  constexpr double most = std::numeric_limits<float>::max(), bound = most * (1 + 0x1p-26);
+  // The first loop has no branch, so that it is vectorised.
   const auto beyond = [](double value) {
     const double size = std::abs(value);
-    return (size > bound) & (size <= std::numeric_limits<double>::max());
+    return (size > greatest_float32) & (size <= std::numeric_limits<double>::max());
   };
   bool any = false;
   for (std::int64_t i = 0; i < count; ++i) any |= beyond(values[i]);
   for (std::int64_t i = 0; any && i < count; ++i)
-    if (beyond(values[i])) fail("[data] {}: {} is beyond float32, whose greatest number is {:.3g}", name(), values[i], most);
+    if (beyond(values[i]))
+      fail("[data] {}: {} is beyond float32, whose greatest number is {:.3g}", name(), values[i],
+           std::numeric_limits<float>::max());
 }
 
 void require_float32(const Box& box, const Stored& stored, std::int64_t channels, const std::function<std::string()>& name) {

@@ -5,11 +5,11 @@
 
 #include <cmath>
 
-#include "examples/tool/together.h"
 #include "examples/trainer/infer.h"
 #include "examples/trainer/samples.h"
 #include "models/data/sources/memory.h"
 #include "models/data/sources/open.h"
+#include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/ranks.h"
@@ -27,16 +27,6 @@ std::vector<double> values_of(double seed) {
 }
 data::SourcePtr source_of(const std::vector<double>& values, double target = 1) {
   return data::from_tensors(from_vector({count, 2, 3, 4, 1}, values), from_vector({count}, std::vector<double>(count, target)));
-}
-
-// What a rank's UsageError says, which all must have.
-std::string refused(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const tool::UsageError& error) {
-    return error.what();
-  }
-  return {};
 }
 
 constexpr trainer::SplitNotes names{.samples = "samples", .fraction = "test fraction", .seed = "seed", .kept = "test samples"};
@@ -78,9 +68,9 @@ TEST_CASE("data check: contents and the first flaw are the same on every number 
       const auto contents = trainer::read_data(world, *source, all, {});
       require(contents.values == alone.values && contents.targets == alone.targets && contents.bytes == alone.bytes,
               "[test] other contents");
-      const auto text = refused([&] { trainer::read_data(world, *bad, all, {}); });
+      const auto text = error_text([&] { trainer::read_data(world, *bad, all, {}); });
       require(text == "[data] tensor [5]: the value at [1, 0, 1] [z, y, x] is nan", "[test] {}", text);
-      require(refused([&] { trainer::check_data(world, *bad, all, {}); }) == text, "[test] another text");
+      require(error_text([&] { trainer::check_data(world, *bad, all, {}); }) == text, "[test] another text");
     });
 }
 
@@ -90,7 +80,7 @@ TEST_CASE("data check: a filter that this HDF5 does not have is named before the
   write_filtered(folder / "packed.h5", "volume", {2, 1, 2, 2, 1}, "squeezer");
   const auto source = data::open_source(folder / "packed.h5");
   check_on_ranks(2, "a filter is missing", [&](const Communicator& world) {
-    const auto text = refused([&] { trainer::read_data(world, *source, {0, 1}, {}); });
+    const auto text = error_text([&] { trainer::read_data(world, *source, {0, 1}, {}); });
     require(has(text, "packed.h5: dataset 'volume' is packed by the filter 'squeezer' (number 40001)"), "[test] {}", text);
   });
 }
@@ -115,7 +105,8 @@ TEST_CASE("data check: weights recognise the data that they were trained on by t
       // The same names, number and extents.
       const auto fresh = part_of(info, *other, "auto");
       require(!fresh.kept && fresh.samples.size() == count && fresh.trained_on == 0, "[test] new samples are left out");
-      require(has(refused([&] { part_of(info, *other, "test"); }), "here is not what weights.h5 was trained on"), "[test] taken");
+      require(has(error_text([&] { part_of(info, *other, "test"); }), "here is not what weights.h5 was trained on"),
+              "[test] taken");
       // What the training learned from, and nothing else.
       const auto split = data::split_train_test(count, 0.25, 3);
       const auto learned = part_of(info, *trainer::chosen(source, split.train, "", {}), "auto");
@@ -140,7 +131,7 @@ TEST_CASE("data check: going on with other data is refused, and both are named")
       return notes;
     };
     const auto same = [&](const CheckpointInfo& of, const trainer::Notes& notes) {
-      return refused([&] { trainer::require_same_contents(world, "checkpoint.h5", of, notes); });
+      return error_text([&] { trainer::require_same_contents(world, "checkpoint.h5", of, notes); });
     };
     require(same(info, now(source)).empty(), "[test] {}", same(info, now(source)));
     for (const auto& data : {other, relabelled}) {

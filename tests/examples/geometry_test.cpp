@@ -5,12 +5,12 @@
 #include <bit>
 #include <cmath>
 
-#include "examples/tool/together.h"
 #include "examples/trainer/geometry.h"
 #include "examples/trainer/samples.h"
 #include "models/data/sources/folder.h"
 #include "models/data/sources/memory.h"
 #include "models/data/volumes/volumes.h"
+#include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/format_files.h"
 #include "tests/support/ranks.h"
@@ -31,15 +31,6 @@ void write_volume(const std::filesystem::path& path, const std::array<float, 3>&
   for (std::size_t a = 0; a < 3; ++a) put(80 + 4 * a, spacing[a]), put(280 + 20 * a, spacing[a] * static_cast<float>(signs[a]));
   file[254] = static_cast<std::byte>(signs[0] != 0);
   write_file(path, file);
-}
-
-std::string refused(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const tool::UsageError& error) {
-    return error.what();
-  }
-  return {};
 }
 
 // Files 0.nii, 1.nii, ...
@@ -74,13 +65,13 @@ TEST_CASE("geometry: weights keep orientation and spacing, and volumes that diff
         require(geometry.text() == "RAS, (1 to 2) x 1 x 1 mm [z, y, x]", "[test] {}", geometry.text());
         require(of(training, true).text() == "RAS", "[test] resampled");
         require(of(none).text() == "no orientation, 1 x 1 x 1 mm [z, y, x]", "[test] {}", of(none).text());
-        const auto mixed = refused([&] { of(turned); });
+        const auto mixed = error_text([&] { of(turned); });
         require(has(mixed, "0.nii is stored RAS, ") && has(mixed, "2.nii LPS: the volumes of a training have one orientation"),
                 "[test] {}", mixed);
         CheckpointInfo info;
         info.notes[trainer::geometry_note] = trainer::to_note(geometry);
         const auto other = [&](const Volumes& volumes, bool resampled = false) {
-          return refused([&] { trainer::require_same_geometry(world, "w.h5", info, *open(volumes), {0, 1, 2}, resampled); });
+          return error_text([&] { trainer::require_same_geometry(world, "w.h5", info, *open(volumes), {0, 1, 2}, resampled); });
         };
         for (const auto* same : {&training, &nearly}) require(other(*same).empty(), "[test] {}", other(*same));
         require(has(other(turned), "2.nii is stored LPS, 1 x 1 x 1 mm [z, y, x], w.h5 was trained on RAS, (1 to 2) x 1 x 1 mm"),

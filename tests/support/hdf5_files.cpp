@@ -55,7 +55,7 @@ void write_claim(const std::filesystem::path& path, const std::string& dataset, 
 
 void write_filtered(const std::filesystem::path& path, const std::string& dataset, const std::vector<std::uint64_t>& extents,
                     const char* filter) {
-  constexpr H5Z_filter_t number = 40001;  // of those that belong to nobody
+  constexpr H5Z_filter_t number = 40001;  // among the numbers that HDF5 leaves free for tests
   const auto same = [](unsigned, std::size_t, const unsigned*, std::size_t bytes, std::size_t*, void**) { return bytes; };
   in_file(path, [&](hid_t file) {
     const H5Z_class2_t known{H5Z_CLASS_T_VERS, number, 1, 1, filter, nullptr, nullptr, same};

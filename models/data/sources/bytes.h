@@ -60,7 +60,9 @@ T big_endian(const std::byte* from) {
 void copy_box(const std::byte* from, std::int64_t cell, const Shape& extents, const Box& box, std::byte* out);
 // The cells of `part` from an array [d, h, w] that covers the box `from_box` to one that covers `to_box`; it lies in both.
 void copy_cells(const std::byte* from, const Box& from_box, const Box& part, const Box& to_box, std::int64_t cell, std::byte* to);
-// `count` numbers of one type as those of another; who rounds, knows.
+// The greatest number that is not rounded to infinity as float32: half a step beyond float32's greatest one is.
+inline constexpr double greatest_float32 = 0x1.fffffefffffffp127;
+// `count` numbers of one type as those of another. Rounding is the caller's responsibility.
 void convert(const void* from, DType stored, std::int64_t count, DType type, void* to);
 
 }  // namespace mpigrad::data

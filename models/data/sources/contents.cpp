@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t most_in_flight = 16;
 constexpr std::int64_t word_bytes = 8;
 
-// What a network cannot take: numbers that are not finite, those beyond `most`, and negative ones where they are no counts.
+// Numbers that a network cannot take: those that are not finite, those beyond `most`, and negative ones instead of counts.
 struct Limits {
   double most = std::numeric_limits<double>::max();
   bool negative = true;  // are allowed
@@ -51,9 +51,7 @@ std::int64_t first_flaw(const T* values, std::int64_t count, const Limits& limit
 }
 
 double most_of(DType dtype) {
-  // The largest number that is not rounded to infinity lies half a step beyond the largest of the type.
-  if (computed_in(dtype) == DType::float32) return static_cast<double>(std::numeric_limits<float>::max()) * (1 + 0x1p-26);
-  return std::numeric_limits<double>::max();
+  return computed_in(dtype) == DType::float32 ? greatest_float32 : std::numeric_limits<double>::max();
 }
 
 // A number that is a flaw and not a negative count.

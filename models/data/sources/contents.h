@@ -35,7 +35,7 @@ struct Contents {
 // Reads the share `part` of `parts` of all values and targets of the samples `samples`, and stops at the first flaw. The sums of
 // all parts together are the same for every number of parts and every slab. A share is whole samples; where there are fewer
 // samples than parts, it is slabs of whole planes. Two slabs, or more small ones, are in memory at once; of larger ones one.
-// Communicates with nobody.
+// Not collective.
 Contents read_contents(const Source& source, const std::vector<std::int64_t>& samples, std::int64_t part, std::int64_t parts,
                        const ContentsOptions& options = {});
 

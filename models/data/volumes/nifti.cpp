@@ -199,7 +199,6 @@ Shape place_of(std::int64_t cell, const Shape& extents) {
 // float32 does not hold.
 template <class F>
 void for_each_value(const NiftiHeader& header, const Bytes& stored, const std::string& name, F f) {
-  constexpr double most = std::numeric_limits<float>::max();
   const auto cells = header.extents.elements(), channels = header.channels;
   const double slope = header.slope, shift = header.shift;
   visit_stored(header.type, [&](auto zero) {
@@ -207,9 +206,9 @@ void for_each_value(const NiftiHeader& header, const Bytes& stored, const std::s
     for (std::int64_t c = 0; c < channels; ++c)
       for (std::int64_t i = 0; i < cells; ++i) {
         const auto number = static_cast<double>(from[c * cells + i]), value = slope * number + shift;
-        if (!(std::abs(value) <= most * (1 + 0x1p-26)) && std::isfinite(number))
+        if (!(std::abs(value) <= greatest_float32) && std::isfinite(number))
           fail("[nifti] {}: {} at {} [z, y, x] is beyond float32, whose greatest number is {:.3g}", name, value,
-               place_of(i, header.extents), most);
+               place_of(i, header.extents), std::numeric_limits<float>::max());
         f(static_cast<std::size_t>(i * channels + c), value);
       }
   });
