@@ -39,7 +39,7 @@ struct Quadratic : nn::Module {
 data::SourcePtr noise(std::uint64_t seed, std::int64_t size) {
   data::FunctionSamples samples{.size = size, .extents = {1, 1, 1}, .channels = dimensions, .name = "noise"};
   samples.values = [seed](std::int64_t sample, const Box&, std::span<float> out) {
-    const Philox random(seed, static_cast<std::uint64_t>(sample));
+    const Philox random{seed, static_cast<std::uint64_t>(sample)};
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(random.normal(i));
   };
   samples.targets = [](std::int64_t) { return std::vector{0.0}; };

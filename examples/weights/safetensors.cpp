@@ -131,7 +131,7 @@ void write_safetensors(const std::filesystem::path& path, const TensorFile& cont
   std::int64_t at = 0;
   for (const auto& [name, value] : contents.tensors) {
     const auto type =
-        std::find_if(std::begin(type_names), std::end(type_names), [&](const auto& t) { return value.dtype() == t.ours; });
+        std::find_if(std::begin(type_names), std::end(type_names), [type = value.dtype()](const auto& t) { return type == t.ours; });
     require(type != std::end(type_names), "[safetensors] {}: '{}' is {}, which the format has not", where, name,
             name_of(value.dtype()));
     header[name] = {{"dtype", type->theirs},

@@ -156,7 +156,7 @@ std::string StepProfile::write(const std::filesystem::path& path) {
   constexpr std::size_t most = 20;
   for (std::size_t i = 0; i < std::min(most, sorted.size()); ++i) {
     const auto& [name, of] = sorted[i];
-    const auto per_second = [&](double amount) { return of.seconds > 0 ? amount / of.seconds : 0; };
+    const auto per_second = [seconds = of.seconds](double amount) { return seconds > 0 ? amount / seconds : 0; };
     table += fmt::format("{:<32}{:>7.0f}{:>12.2f}{:>7.1f}%", name, of.calls / count, 1e3 * of.seconds / count,
                          steps > 0 ? 100 * of.seconds / steps : 0);
     if (of.flops > 0 || of.bytes > 0)

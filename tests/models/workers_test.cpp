@@ -40,7 +40,7 @@ constexpr std::int64_t side = 4;
 std::pair<Tensor, Tensor> samples(std::int64_t step, std::int64_t first, std::int64_t count) {
   std::vector<double> x, y;
   for (std::int64_t i = first; i < first + count; ++i) {
-    const Philox random(99, static_cast<std::uint64_t>(step * 1000 + i));
+    const Philox random{99, static_cast<std::uint64_t>(step * 1000 + i)};
     double sum = 0;
     for (std::uint64_t j = 0; j < side * side; ++j) x.push_back(random.normal(j)), sum += x.back() * std::cos(double(j));
     y.push_back(sum), y.push_back(sum * sum / 8);
@@ -163,7 +163,7 @@ TEST_CASE("the noise scale is that of its definition") {
   constexpr int workers = 4;
   constexpr std::int64_t batch = 2;
   NoiseScale noise(batch, workers * batch, 0.9995);
-  const Philox random(3, 0);
+  const Philox random{3, 0};
   for (std::uint64_t step = 0; step < 3000; ++step) {
     std::vector<double> big(mean.size());
     double small = 0;
@@ -211,7 +211,7 @@ TEST_CASE("data-parallel training measures its noise scale as workers do") {
   data::FunctionSamples all{.size = 48, .extents = {1, side, side}, .target_names = {"a", "b"}};
   all.values = [](std::int64_t sample, const Box& box, std::span<float> out) {
     REQUIRE(box.elements() == side * side);
-    const Philox random(7, static_cast<std::uint64_t>(sample));
+    const Philox random{7, static_cast<std::uint64_t>(sample)};
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(random.normal(i));
   };
   all.targets = [](std::int64_t sample) { return std::vector{std::sin(double(sample)), std::cos(3.0 * double(sample))}; };

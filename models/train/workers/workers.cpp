@@ -235,7 +235,7 @@ void Workers::gossip() {
   // All ranks draw the same order of the workers; neighbours in it are a pair, and of an odd number the last stays alone.
   std::vector<int> order(static_cast<std::size_t>(options_.workers));
   std::iota(order.begin(), order.end(), 0);
-  const Philox random(options_.seed, static_cast<std::uint64_t>(steps_));
+  const Philox random{options_.seed, static_cast<std::uint64_t>(steps_)};
   for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i, i)]);
   struct Exchange {
     int worker = 0, partner = 0;
