@@ -47,5 +47,7 @@ if [ -z "${MPIGRAD_TEST_ALL:-}" ] || [ -n "$suites" ]; then exec python3 "$root/
 most_seconds=172800
 run_limited "$most_seconds" sh "$root/tests/compilers.sh" "${CXX:-g++}"
 cp "$output" "$build/compilers.txt"
+run_limited "$most_seconds" sh "$root/tests/fuzz.sh"
+cp "$output" "$build/fuzz.txt"
 run_limited "$most_seconds" sh "$root/tests/sanitizers.sh"
-python3 "$root/tests/summary.py" "$build" "compilers=$build/compilers.txt" "sanitizers=$output"
+python3 "$root/tests/summary.py" "$build" "compilers=$build/compilers.txt" "fuzz=$build/fuzz.txt" "sanitizers=$output"

@@ -1,10 +1,9 @@
 #!/bin/sh
 # Builds the library and `unit` with GCC's sanitizers, in folders of their own, and runs the tests in parts:
 #
-#   sh tests/sanitizers.sh [address] [readers] [thread]      address and thread where none is named
+#   sh tests/sanitizers.sh [address] [thread]      both where none is named
 #
-#   address   addresses, leaks and undefined behaviour in one build; all tests, and the readers of files
-#   readers   of that build only `reader_fuzz`, which gives every reader MPIGRAD_SANITIZED_INPUTS damaged files, 100000 where unset
+#   address   addresses, leaks and undefined behaviour in one build; all tests. tests/fuzz.sh fuzzes the readers of files so
 #   thread    races and deadlocks of what runs on several threads: ranks of the `threads` transport, watchdog, I/O thread, loaders.
 #             With OMP_NUM_THREADS=1, because libgomp is not instrumented and its barriers are not seen.
 #
@@ -20,12 +19,12 @@ outer_progress=${MPIGRAD_TEST_PROGRESS:-}
 . "$root/tests/watch.sh"
 lists=$root/tests/sanitizers
 case " $* " in
-  *' -h '* | *' --help '*) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  *' -h '* | *' --help '*) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
 esac
 for kind; do
   case $kind in
-    address | readers | thread) ;;
-    *) die "sanitizers.sh knows address, readers and thread, got $kind" ;;
+    address | thread) ;;
+    *) die "sanitizers.sh knows address and thread, got $kind" ;;
   esac
 done
 [ "$#" -gt 0 ] || set -- address thread
@@ -40,19 +39,16 @@ too_long='CosmoFlow*12 steps*'
 
 # Only what is needed is built, with the plain loops of framework/target_clones.h and line numbers. Sums of the optimiser stay as they are.
 build_sanitized() {
-  programs='tests/unit tests/reader_fuzz'
   case $1 in
     address) folder=$build/sanitize-address flags=address,undefined ;;
-    readers) folder=$build/sanitize-address flags=address,undefined programs=tests/reader_fuzz ;;
-    thread) folder=$build/sanitize-thread flags=thread programs=tests/unit ;;
+    thread) folder=$build/sanitize-thread flags=thread ;;
   esac
   say "building with -fsanitize=$flags in $folder"
   if [ ! -f "$folder/build.ninja" ]; then
     meson setup "$folder" "$root" --buildtype=plain -Doptimization=1 -Db_sanitize="$flags" -Dcpp_args='-g1 -fno-omit-frame-pointer' \
       -Dtests=true -Dcuda=disabled >"$output" 2>&1 || return 1
   fi
-  # shellcheck disable=SC2086  # one or two
-  ninja -C "$folder" $programs >"$output" 2>&1
+  ninja -C "$folder" tests/unit >"$output" 2>&1
 }
 
 # part NAME COMMAND...: some tests of one build.
@@ -100,13 +96,6 @@ in_parts() {
   done
 }
 
-# Damaged files; leaks are looked for in the tests.
-readers() {
-  # shellcheck disable=SC2086  # several words, or none
-  ASAN_OPTIONS="$ASAN_OPTIONS:detect_leaks=0:max_allocation_size_mb=4096" part 'address sanitizer, damaged files' $fixed_addresses \
-    "$build/sanitize-address/tests/reader_fuzz" --inputs "${MPIGRAD_SANITIZED_INPUTS:-100000}"
-}
-
 unset MPIGRAD_TEST_ALL  # the long tests take days here
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 export ASAN_OPTIONS="detect_stack_use_after_return=1:allocator_may_return_null=1:detect_leaks=1"
@@ -129,11 +118,7 @@ for kind; do
     continue
   fi
   case $kind in
-    address)
-      in_parts address '*'
-      readers
-      ;;
-    readers) readers ;;
+    address) in_parts address '*' ;;
     thread) in_parts thread "$threaded" ;;
   esac
 done
