@@ -100,7 +100,7 @@ Bytes take(ByteStream& stream, std::size_t count) {
   // Only what arrives is touched: an estimate of what is left may be far too large.
   constexpr std::size_t at_once = 1 << 20;
   Bytes bytes;
-  bytes.reserve(static_cast<std::size_t>(std::min(static_cast<double>(count), stream.most_left())));
+  bytes.reserve(static_cast<std::size_t>(std::clamp(stream.most_left(), 0.0, static_cast<double>(count))));
   std::size_t used = 0;
   while (used < count) {
     const auto step = std::min(count - used, std::max(at_once, used));
@@ -227,6 +227,16 @@ bool as_stored(const StoredType& stored) {
 }
 
 }  // namespace
+
+double elements_of(const Shape& shape, const std::string& where) {
+  double elements = 1, without_zeros = 1;
+  for (const auto extent : shape) {
+    elements *= static_cast<double>(extent);
+    without_zeros *= static_cast<double>(std::max<std::int64_t>(extent, 1));
+  }
+  require(without_zeros < 0x1p53, "{}: a file cannot have the extents {}", where, shape);
+  return elements;
+}
 
 double bytes_of_conversion(double elements, const StoredType& stored) {
   return as_stored(stored) ? 0 : elements * static_cast<double>(size_of(stored.type));

@@ -25,6 +25,8 @@ std::vector<std::filesystem::path> files_at(const std::filesystem::path& path,
 Bytes read_bytes(const std::filesystem::path& path);
 // `count` further bytes, fewer at the end.
 Bytes take(ByteStream& stream, std::size_t count);
+// The product of extents that a file claims. Error: beyond 2^53, an extent of 0 counted as 1, so that no later product overflows.
+double elements_of(const Shape& shape, const std::string& where);
 // All that a header claims and no more. `where` is for messages: "[idx] FILE". Errors: fewer or more bytes than `total`, both
 // found without reading what is too much; not enough memory for them and for `more` bytes beside them.
 Bytes take_elements(ByteStream& stream, double total, double more, const std::string& where, const std::string& shape);

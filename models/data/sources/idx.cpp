@@ -23,11 +23,8 @@ NumberArray read_idx(const std::filesystem::path& path) {
   const auto extents = take(*stream, static_cast<std::size_t>(4 * rank));
   require(extents.size() == static_cast<std::size_t>(4 * rank), "[idx] {}: the file ends in its header", name);
   NumberArray array;
-  double elements = 1;  // exact below 2^53, and above it no file is that long
-  for (int i = 0; i < rank; ++i) {
-    array.shape.push_back(big_endian<std::uint32_t>(extents.data() + 4 * i));
-    elements *= static_cast<double>(array.shape.back());
-  }
+  for (int i = 0; i < rank; ++i) array.shape.push_back(big_endian<std::uint32_t>(extents.data() + 4 * i));
+  const auto elements = elements_of(array.shape, fmt::format("[idx] {}", name));
   const auto type = stored_type(kind, size, true, name);
   array.type = type.type;
   array.values = converted(take_elements(*stream, elements * size, bytes_of_conversion(elements, type),

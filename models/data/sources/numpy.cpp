@@ -116,6 +116,8 @@ NpyHeader parse_npy_header(ByteStream& stream, const std::string& name) {
   header.parse();
   require(!header.fortran || header.shape.rank() <= 1, "[npy] {}: in Fortran order; save it with numpy.ascontiguousarray", name);
 
+  static_cast<void>(elements_of(header.shape, fmt::format("[npy] {}", name)));
+
   const auto& d = header.descriptor;
   int size = 0;
   const bool known = d.size() >= 3 && std::string_view("<>|=").find(d[0]) != std::string_view::npos &&
@@ -130,8 +132,7 @@ NumberArray parse_npy(ByteStream& stream, const std::string& name) {
   const auto header = parse_npy_header(stream, name);
   const auto& type = header.type;
   const auto size = static_cast<double>(type.size);
-  double elements = 1;
-  for (const auto extent : header.shape) elements *= static_cast<double>(extent);
+  const auto elements = elements_of(header.shape, fmt::format("[npy] {}", name));
   auto values = take_elements(stream, elements * size, bytes_of_conversion(elements, type), fmt::format("[npy] {}", name),
                               fmt::format("{}", header.shape));
   return {header.shape, type.type, converted(std::move(values), type, name)};

@@ -46,6 +46,7 @@ NumberArray read_array(const fs::path& path) { return ends(path, {".npy", ".npy.
 std::vector<Labels> labels_of(const NumberArray& array, const std::string& name, const fs::path& file) {
   const auto text = fmt::format("{}: '{}'", file.string(), printable(name));
   require(array.shape.rank() == 1 || array.shape.rank() == 2, "[data] {}: labels are [n] or [n, T], not {}", text, array.shape);
+  require(array.shape.elements() > 0, "[data] {}: no labels in {}", text, array.shape);
   const auto values = integers(array.values, array.type, text);
   const auto shown = printable(name);
   const auto columns = array.shape.rank() == 2 ? static_cast<std::size_t>(array.shape[1]) : 1;
