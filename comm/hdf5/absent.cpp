@@ -17,7 +17,7 @@ struct Hdf5Writer::State {};
 
 bool hdf5_available() { return false; }
 
-Hdf5Reader::Hdf5Reader(const std::filesystem::path&) { refuse(); }
+Hdf5Reader::Hdf5Reader(const std::filesystem::path&, Hdf5Reach) { refuse(); }
 const std::filesystem::path& Hdf5Reader::path() const { refuse(); }
 std::vector<Hdf5Dataset> Hdf5Reader::datasets() const { refuse(); }
 bool Hdf5Reader::contains(const std::string&) const { refuse(); }

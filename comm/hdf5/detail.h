@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "comm/hdf5/hdf5_file.h"
 #include "comm/hdf5/io_thread.h"
@@ -72,12 +73,31 @@ hid_t file_type(DType type);  // little-endian
 Handle select_box(hid_t space, std::span<const std::int64_t> begin, std::span<const std::int64_t> end,
                   const std::filesystem::path& path, const std::string& dataset);
 
-// An access list of class `kind` (H5P_LINK_ACCESS, H5P_DATASET_ACCESS) that follows links into other files only within the folder
-// of the file that has them; `refused` gets the reason where one is not followed, and must outlive the list.
-Handle access_within_folder(hid_t kind, std::string& refused);
-// Error: elements that are not in the dataset's file itself, but in another one outside its folder or of no format.
-void require_within_folder(hid_t dataset, const std::string& name);
-bool is_within_folder(hid_t dataset, const std::string& name);
+// How far a file may lead its readers.
+struct Limits {
+  Hdf5Reach reach = Hdf5Reach::file;
+  std::filesystem::path path{}, folder{};  // of the file that is read, and its folder's without links
+  std::string refused{};                   // why a link was not followed
+};
+Limits limits_of(const std::filesystem::path& path, Hdf5Reach reach);
+// An access list of class `kind` (H5P_LINK_ACCESS, H5P_DATASET_ACCESS) that follows links into other files as far as the limits
+// say. The limits must outlive the list and the datasets that are opened with it.
+Handle access_within(hid_t kind, Limits& limits);
+// Error: an object that HDF5 has found outside the limits.
+void require_within(hid_t object, const std::string& name, const Limits& limits);
+// Error: a dataset outside the limits, or elements that are not in the dataset's file: in a file of no format (external storage),
+// outside the limits, or in a virtual dataset.
+void require_elements_within(hid_t dataset, const std::string& name, const Limits& limits);
+
+// The files of those sources of a virtual dataset that have elements of the box [begin, end), or of all. HDF5 gives zeros for a source whose
+// file it cannot open; what is open already, it can open. Error: a file that cannot be opened.
+std::vector<Handle> open_sources(hid_t dataset, std::span<const std::int64_t> begin, std::span<const std::int64_t> end);
+
+// A file access list for reading: all that this process reads has the same, so that a file can be open twice.
+Handle file_access();
+Hdf5Dataset describe(hid_t dataset, const std::string& name);
+// All datasets whose elements are within the limits; of those that are not, an Error where the file may lead to no other.
+std::vector<Hdf5Dataset> list_datasets(hid_t file, Limits limits);
 
 // For a dataset that cannot be read. Error: a filter of its chunks that this HDF5 does not have, by name and number.
 void require_filters(hid_t dataset, const std::filesystem::path& path, const std::string& name);

@@ -65,6 +65,12 @@ hid_t file_type(DType type) {
   fail("[hdf5] there is no element type {} in files", name_of(type));
 }
 
+Handle file_access() {
+  Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  H5Pset_fclose_degree(access, H5F_CLOSE_WEAK);  // as HDF5 opens the sources of virtual datasets
+  return access;
+}
+
 Handle select_box(hid_t space, std::span<const std::int64_t> begin, std::span<const std::int64_t> end,
                   const std::filesystem::path& path, const std::string& dataset) {
   std::array<hsize_t, H5S_MAX_RANK> extents{}, start{}, count{};
@@ -110,14 +116,13 @@ off_t size_of_open(hid_t file) {
 struct Hdf5Reader::State {
   std::filesystem::path path;
   Handle file;
-  off_t bytes = 0;                              // when it was opened
-  mutable std::set<std::string> within_folder;  // datasets that were looked at
-  mutable std::string refused;                  // why a link was not followed; virtual datasets keep its address
+  off_t bytes = 0;                       // when it was opened
+  mutable std::set<std::string> within;  // datasets that were looked at
+  mutable hdf5::Limits limits;           // virtual datasets keep its address
   ~State() {
     io_thread().run([this] { hdf5::close_kept(file), file.close(); });
   }
 
-  std::vector<Hdf5Dataset> datasets() const;
   Handle open(const std::string& name, const hdf5::ChunkRoom& room = {}) const;
   Hdf5Dataset describe(const std::string& name) const;
   void read(const std::string& name, std::span<const std::int64_t> begin, std::span<const std::int64_t> end, DType type,
@@ -127,117 +132,75 @@ struct Hdf5Reader::State {
 
 namespace {
 
-void set_type(hid_t type, Hdf5Dataset& dataset) {
-  using Kind = Hdf5Dataset::Kind;
-  const auto kind = H5Tget_class(type);
-  const auto size = H5Tget_size(type);
-  if (kind == H5T_STRING) {
-    dataset.kind = Kind::text, dataset.stored = "text";
-  } else if (kind == H5T_FLOAT && size <= 8) {
-    dataset.kind = Kind::number, dataset.type = size <= 4 ? DType::float32 : DType::float64;
-    dataset.stored = fmt::format("float{}", 8 * size);
-  } else if (kind == H5T_INTEGER && size <= 8) {
-    const bool is_signed = H5Tget_sign(type) == H5T_SGN_2;
-    dataset.kind = Kind::number, dataset.stored = fmt::format("{}int{}", is_signed ? "" : "u", 8 * size);
-    if (size == 1) dataset.type = is_signed ? DType::int16 : DType::uint8;
-    else if (size == 2) dataset.type = is_signed ? DType::int16 : DType::uint16;
-    else dataset.type = size == 4 && is_signed ? DType::int32 : DType::int64;
-  } else if (kind == H5T_ENUM && size == 1 && H5Tget_nmembers(type) == 2) {  // how h5py stores booleans
-    dataset.kind = Kind::number, dataset.type = DType::boolean, dataset.stored = "boolean";
-  } else {
-    dataset.stored = "neither numbers nor text";
+// Memory for the texts that HDF5 reads. A file can name one text many times, so that all texts have an end.
+class TextMemory {
+ public:
+  explicit TextMemory(std::size_t bytes) : left_(bytes) {}
+  bool ended() const { return ended_; }
+  void use_in(hid_t transfer) {
+    const auto take = [](std::size_t bytes, void* memory) { return static_cast<TextMemory*>(memory)->take(bytes); };
+    H5Pset_vlen_mem_manager(
+        transfer, take, this, [](void*, void*) {}, this);
   }
-}
 
-Hdf5Dataset describe_open(hid_t dataset, const std::string& name) {
-  Hdf5Dataset result;
-  result.name = name;
-  const Handle space(H5Dget_space(dataset), H5Sclose), type(H5Dget_type(dataset), H5Tclose);
-  std::array<hsize_t, H5S_MAX_RANK> extents{};
-  const int rank = H5Sget_simple_extent_dims(space, extents.data(), nullptr);
-  set_type(type, result);
-  H5D_space_status_t status = H5D_SPACE_STATUS_ALLOCATED;
-  const Handle creation(H5Dget_create_plist(dataset), H5Pclose);
-  if (H5Pget_layout(creation) != H5D_VIRTUAL) H5Dget_space_status(dataset, &status);
-  result.written = status != H5D_SPACE_STATUS_NOT_ALLOCATED;
-  double elements = 1;
-  for (int i = 0; i < rank; ++i) elements *= static_cast<double>(extents[static_cast<std::size_t>(i)]);
-  constexpr double countable = 0x1p59;  // in bytes
-  if (elements > countable) {
-    result.kind = Hdf5Dataset::Kind::other;
-    result.stored = fmt::format("{} in shape [{}], more than there can be", result.stored,
-                                fmt::join(extents.data(), extents.data() + rank, ", "));
-  } else if (H5Sget_simple_extent_type(space) == H5S_NULL || rank > Shape::max_rank) result.kind = Hdf5Dataset::Kind::other;
-  else
-    for (int i = 0; i < rank; ++i) result.shape.push_back(static_cast<std::int64_t>(extents[static_cast<std::size_t>(i)]));
-  return result;
-}
+ private:
+  void* take(std::size_t bytes) {
+    ended_ = ended_ || bytes > left_;
+    if (ended_) return nullptr;
+    left_ -= bytes;
+    return taken_.emplace_back(std::make_unique<char[]>(bytes)).get();
+  }
+  std::size_t left_;
+  bool ended_ = false;
+  std::vector<std::unique_ptr<char[]>> taken_;
+};
 
-// `count` strings through `read` (H5Dread or H5Aread into the given memory of the given type), of fixed or variable length.
-template <class Read, class Reclaim>
-std::vector<std::string> strings(const std::string& where, hid_t type, std::size_t count, Read read, Reclaim reclaim) {
+// `count` strings of the given type in memory, of fixed or variable length.
+std::vector<std::string> texts_in(const void* memory, hid_t type, std::size_t count) {
   std::vector<std::string> result;
-  require_host_memory(where, static_cast<double>(count) * (64 + 2 * static_cast<double>(H5Tget_size(type))));
   if (H5Tis_variable_str(type) > 0) {
-    std::vector<char*> pointers(count, nullptr);
-    read(pointers.data());
-    for (const auto* text : pointers) result.emplace_back(text == nullptr ? "" : text);
-    reclaim(pointers.data());
-  } else {
-    const auto size = H5Tget_size(type);
-    std::vector<char> characters(count * size);
-    read(characters.data());
-    const char filler = H5Tget_strpad(type) == H5T_STR_SPACEPAD ? ' ' : '\0';
-    for (std::size_t i = 0; i < count; ++i) {
-      std::string text(characters.data() + i * size, size);
-      text.resize(std::min(text.size(), text.find('\0')));
-      while (!text.empty() && text.back() == filler) text.pop_back();
-      result.push_back(std::move(text));
-    }
+    const auto* pointers = static_cast<const char* const*>(memory);
+    for (std::size_t i = 0; i < count; ++i) result.emplace_back(pointers[i] == nullptr ? "" : pointers[i]);
+    return result;
+  }
+  const auto size = H5Tget_size(type);
+  const char filler = H5Tget_strpad(type) == H5T_STR_SPACEPAD ? ' ' : '\0';
+  for (std::size_t i = 0; i < count; ++i) {
+    std::string text(static_cast<const char*>(memory) + i * size, size);
+    text.resize(std::min(text.size(), text.find('\0')));
+    while (!text.empty() && text.back() == filler) text.pop_back();
+    result.push_back(std::move(text));
   }
   return result;
 }
 
 }  // namespace
 
-std::vector<Hdf5Dataset> Hdf5Reader::State::datasets() const {
-  std::vector<Hdf5Dataset> found;
-  const auto visit = [](hid_t group, const char* name, const H5L_info_t*, void* data) -> herr_t {
-    std::string refused;
-    const Handle access = hdf5::access_within_folder(H5P_LINK_ACCESS, refused);
-    const Handle object(H5Oopen(group, name, access), H5Oclose);
-    if (object < 0) H5Eclear2(H5E_DEFAULT);  // a link that leads nowhere
-    else if (H5Iget_type(object) == H5I_DATASET && hdf5::is_within_folder(object, name))
-      static_cast<std::vector<Hdf5Dataset>*>(data)->push_back(describe_open(object, name));
-    return 0;
-  };
-  check(H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, visit, &found), path, "cannot list the datasets");
-  return found;
-}
-
 Handle Hdf5Reader::State::open(const std::string& name, const hdf5::ChunkRoom& room) const {
-  refused.clear();
-  const Handle access = hdf5::access_within_folder(H5P_DATASET_ACCESS, refused);
+  limits.refused.clear();
+  const Handle access = hdf5::access_within(H5P_DATASET_ACCESS, limits);
   if (room.bytes > 0) H5Pset_chunk_cache(access, room.slots, room.bytes, 0);  // 0: the one read last stays longest
   Handle dataset(H5Dopen2(file, name.c_str(), access), H5Dclose);
   if (dataset >= 0) {
-    if (!within_folder.contains(name)) hdf5::require_within_folder(dataset, name), within_folder.insert(name);
+    if (!within.contains(name)) hdf5::require_elements_within(dataset, name, limits), within.insert(name);
     return dataset;
   }
   const auto text = hdf5::error_text();
-  std::vector<std::string> names;
-  const auto reason = refused;
-  bool listed = !reason.empty();
-  for (const auto& each : datasets()) listed = listed || each.name == name, names.push_back(printable(each.name, 100));
-  require(!listed, "[hdf5] {}: dataset '{}' cannot be opened: {}", path.string(), printable(name),
+  const auto& reason = limits.refused;
+  const Handle object(H5Oopen(file, name.c_str(), access), H5Oclose);
+  const bool linked = H5Lexists(file, name.c_str(), access) > 0 && (object < 0 || H5Iget_type(object) == H5I_DATASET);
+  H5Eclear2(H5E_DEFAULT);
+  require(!linked && reason.empty(), "[hdf5] {}: dataset '{}' cannot be opened: {}", path.string(), printable(name),
           reason.empty() ? text : reason);
+  std::vector<std::string> names;
+  for (const auto& each : hdf5::list_datasets(file, limits)) names.push_back(printable(each.name, 100));
   const auto total = names.size();
   if (total > 12) names.resize(12), names.emplace_back("...");
   fail("[hdf5] {}: no dataset '{}'; there {}: {}", path.string(), printable(name), total == 1 ? "is" : "are",
        total == 0 ? "none" : joined(names, ", "));
 }
 
-Hdf5Dataset Hdf5Reader::State::describe(const std::string& name) const { return describe_open(open(name), name); }
+Hdf5Dataset Hdf5Reader::State::describe(const std::string& name) const { return hdf5::describe(open(name), name); }
 
 void Hdf5Reader::State::read(const std::string& name, std::span<const std::int64_t> begin, std::span<const std::int64_t> end,
                              DType type, void* out) const {
@@ -250,7 +213,7 @@ void Hdf5Reader::State::read(const std::string& name, std::span<const std::int64
       dataset = hdf5::keep_open(file, name, open(name, room), room);
     }
   }
-  const auto stored = describe_open(dataset, name);
+  const auto stored = hdf5::describe(dataset, name);
   require(stored.kind == Hdf5Dataset::Kind::number, "[hdf5] {}: dataset '{}' holds {}, not numbers that can be read as {}",
           path.string(), name, stored.stored, name_of(type));
   require(is_floating(type) || !is_floating(stored.type), "[hdf5] {}: dataset '{}' is {}, which {} would round", path.string(),
@@ -258,6 +221,7 @@ void Hdf5Reader::State::read(const std::string& name, std::span<const std::int64
   const Handle space(H5Dget_space(dataset), H5Sclose);
   const Handle memory = hdf5::select_box(space, begin, end, path, name);
   if (H5Sget_select_npoints(memory) == 0) return;
+  const auto sources = hdf5::open_sources(dataset, begin, end);
   bool out_of_range = false;
   const Handle transfer(H5Pcreate(H5P_DATASET_XFER), H5Pclose);
   const H5T_conv_except_func_t refuse = [](H5T_conv_except_t kind, hid_t, hid_t, void*, void*, void* data) {
@@ -282,14 +246,14 @@ void Hdf5Reader::State::read(const std::string& name, std::span<const std::int64
 }
 
 Handle Hdf5Reader::State::open_attribute(const std::string& object, const std::string& name) const {
-  std::string refused;
-  const Handle access = hdf5::access_within_folder(H5P_LINK_ACCESS, refused);
+  const Handle access = hdf5::access_within(H5P_LINK_ACCESS, limits);
   Handle attribute(H5Aopen_by_name(file, object.c_str(), name.c_str(), H5P_DEFAULT, access), H5Aclose);
   check<hid_t>(attribute, path, fmt::format("no attribute '{}' of '{}'", name, object));
+  hdf5::require_within(attribute, object, limits);
   return attribute;
 }
 
-Hdf5Reader::Hdf5Reader(const std::filesystem::path& path) {
+Hdf5Reader::Hdf5Reader(const std::filesystem::path& path, Hdf5Reach reach) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   require(fs::exists(path, ignored), "[hdf5] {}: no such file", path.string());
@@ -298,11 +262,10 @@ Hdf5Reader::Hdf5Reader(const std::filesystem::path& path) {
   require(fs::is_regular_file(path, ignored), "[hdf5] {}: not a regular file (a pipe, a socket or a device)", path.string());
   state_ = on_io_thread([&] {
     const auto state = std::make_shared<State>();
-    state->path = path;
+    state->path = path, state->limits = hdf5::limits_of(path, reach);
     // What cannot be opened at all is for H5Fopen to explain.
     require(H5Fis_hdf5(path.c_str()) != 0, "[hdf5] {}: not an HDF5 file", path.string());
-    const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-    H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
+    const Handle access = hdf5::file_access();
     state->file = Handle(check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), path, "cannot be opened"), H5Fclose);
     state->bytes = size_of_open(state->file);
     return state;
@@ -312,12 +275,22 @@ Hdf5Reader::Hdf5Reader(const std::filesystem::path& path) {
 const std::filesystem::path& Hdf5Reader::path() const { return state_->path; }
 
 std::vector<Hdf5Dataset> Hdf5Reader::datasets() const {
-  return on_io_thread([&] { return state_->datasets(); });
+  return on_io_thread([&] { return hdf5::list_datasets(state_->file, state_->limits); });
 }
 
 bool Hdf5Reader::contains(const std::string& name) const {
-  const auto all = datasets();
-  return std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.name == name; });
+  return on_io_thread([&] {
+    auto& limits = state_->limits;
+    limits.refused.clear();
+    const Handle access = hdf5::access_within(H5P_LINK_ACCESS, limits);
+    const Handle object(H5Oopen(state_->file, name.c_str(), access), H5Oclose);
+    H5Eclear2(H5E_DEFAULT);
+    require(limits.refused.empty(), "[hdf5] {}: dataset '{}' cannot be opened: {}", path().string(), printable(name),
+            limits.refused);
+    if (object < 0 || H5Iget_type(object) != H5I_DATASET) return false;
+    hdf5::require_elements_within(object, name, limits);
+    return true;
+  });
 }
 
 Hdf5Dataset Hdf5Reader::describe(const std::string& name) const {
@@ -345,23 +318,28 @@ std::future<void> Hdf5Reader::read_async(const std::string& name, std::span<cons
 std::vector<std::string> Hdf5Reader::read_strings(const std::string& name) const {
   return on_io_thread([&] {
     const Handle dataset = state_->open(name);
-    const auto stored = describe_open(dataset, name);
+    const auto stored = hdf5::describe(dataset, name);
     require(stored.kind == Hdf5Dataset::Kind::text, "[hdf5] {}: dataset '{}' is {}, not text", path().string(), name,
             stored.stored);
-    const Handle type(H5Dget_type(dataset), H5Tclose), space(H5Dget_space(dataset), H5Sclose);
-    const auto read = [&](void* out) {
-      check(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, out), path(), fmt::format("dataset '{}' cannot be read", name));
-    };
-    const auto reclaim = [&](void* out) { H5Dvlen_reclaim(type, space, H5P_DEFAULT, out); };
-    return strings(fmt::format("[hdf5] {}: dataset '{}'", path().string(), printable(name)), type,
-                   static_cast<std::size_t>(stored.shape.elements()), read, reclaim);
+    const Handle type(H5Dget_type(dataset), H5Tclose), transfer(H5Pcreate(H5P_DATASET_XFER), H5Pclose);
+    const auto where = fmt::format("[hdf5] {}: dataset '{}'", path().string(), printable(name));
+    const auto count = static_cast<std::size_t>(stored.shape.elements()), size = H5Tget_size(type);
+    require_host_memory(where, static_cast<double>(count) * (64 + 2 * static_cast<double>(size)));
+    const Handle file(H5Iget_file_id(dataset), H5Fclose);
+    TextMemory memory(static_cast<std::size_t>(std::max<off_t>(size_of_open(file), 0)) + count + (64U << 20U));
+    memory.use_in(transfer);
+    const auto sources = hdf5::open_sources(dataset, {}, {});
+    std::vector<char> values(count * size);
+    const auto status = H5Dread(dataset, type, H5S_ALL, H5S_ALL, transfer, values.data());
+    require(!memory.ended(), "{} has longer texts than its file has bytes", where);
+    check(status, path(), fmt::format("dataset '{}' cannot be read", name));
+    return texts_in(values.data(), type, count);
   });
 }
 
 bool Hdf5Reader::has_attribute(const std::string& object, const std::string& name) const {
   return on_io_thread([&] {
-    std::string refused;
-    const Handle access = hdf5::access_within_folder(H5P_LINK_ACCESS, refused);
+    const Handle access = hdf5::access_within(H5P_LINK_ACCESS, state_->limits);
     const bool found = H5Aexists_by_name(state_->file, object.c_str(), name.c_str(), access) > 0;
     H5Eclear2(H5E_DEFAULT);
     return found;
@@ -386,11 +364,13 @@ std::string Hdf5Reader::text_attribute(const std::string& object, const std::str
     const Handle space(H5Aget_space(attribute), H5Sclose), type(H5Aget_type(attribute), H5Tclose);
     require(H5Sget_simple_extent_npoints(space) == 1 && H5Tget_class(type) == H5T_STRING,
             "[hdf5] {}: attribute '{}' of '{}' is not one text", path().string(), name, object);
-    const auto read = [&](void* out) {
-      check(H5Aread(attribute, type, out), path(), fmt::format("attribute '{}' cannot be read", name));
-    };
-    const auto reclaim = [&](void* out) { H5Dvlen_reclaim(type, space, H5P_DEFAULT, out); };
-    return strings(fmt::format("[hdf5] {}: attribute '{}'", path().string(), name), type, 1, read, reclaim).front();
+    const auto where = fmt::format("[hdf5] {}: attribute '{}' of '{}'", path().string(), printable(name), printable(object));
+    require_host_memory(where, 2 * static_cast<double>(H5Tget_size(type)));
+    std::vector<char> value(H5Tget_size(type));
+    check(H5Aread(attribute, type, value.data()), path(), fmt::format("attribute '{}' cannot be read", name));
+    auto text = texts_in(value.data(), type, 1).front();
+    if (H5Tis_variable_str(type) > 0) H5Dvlen_reclaim(type, space, H5P_DEFAULT, value.data());
+    return text;
   });
 }
 

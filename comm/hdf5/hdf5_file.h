@@ -28,18 +28,23 @@ struct Hdf5Dataset {
   bool written = true;        // false: nothing was ever written to it, and reading gives zeros
 };
 
+// How far a file may lead its readers: nowhere, or to other files of its folder by links and virtual datasets.
+enum class Hdf5Reach : std::uint8_t { file, folder };
+
 // A file open for reading, by the serial driver: no call communicates, and every rank may read what it likes. Names, sizes and
-// texts in it are believed as far as they do no harm: links and virtual datasets may lead to other files of its folder and not
-// out of it, elements in files of another format (external storage) are refused, and what is read whole is an Error that names
-// its size where there is not the memory for it.
+// texts in the file are believed as far as they do no harm. Links and virtual datasets lead no further than the reach says, and
+// elements in files of another format (external storage) are refused. The sources of a virtual dataset are not virtual, and their
+// names are no patterns. What is read whole is an Error that names its size where there is not the memory for it.
 class Hdf5Reader {
  public:
   // Errors: missing, not a file, not HDF5, truncated.
-  explicit Hdf5Reader(const std::filesystem::path& path);
+  explicit Hdf5Reader(const std::filesystem::path& path, Hdf5Reach reach = Hdf5Reach::file);
 
   const std::filesystem::path& path() const;
-  std::vector<Hdf5Dataset> datasets() const;  // all of them, groups included, sorted by name
-  bool contains(const std::string& name) const;
+  // All of them, groups included, sorted by name. Errors: groups in groups, more than 64 deep; in a file that may lead nowhere, a
+  // link or a dataset that does.
+  std::vector<Hdf5Dataset> datasets() const;
+  bool contains(const std::string& name) const;         // Error: a dataset that leads further than it may
   Hdf5Dataset describe(const std::string& name) const;  // Error if missing: lists what there is
 
   // The box [begin, end) of a dataset of numbers into `out`, row-major and contiguous, converted to `type`. Errors: missing

@@ -30,7 +30,7 @@ int displace(const std::shared_ptr<Transport>& transport, const DisplaceOptions&
   std::optional<Hdf5Reader> input;
   std::int64_t n = 0;
   tool::together(*transport, [&] {
-    input.emplace(source);
+    input.emplace(source, Hdf5Reach::folder);
     const auto info = input->describe(dataset);
     require(info.kind == Hdf5Dataset::Kind::number && is_floating(info.type),
             "[displace] {}: '{}' must hold floating-point numbers, it holds {}", source.string(), dataset, info.stored);

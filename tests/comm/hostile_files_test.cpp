@@ -2,8 +2,10 @@
 // names the file, before any memory is asked for or anything else is opened.
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <array>
+#include <cstdlib>
 #include <limits>
 
 #include "comm/hdf5/hdf5_file.h"
@@ -12,6 +14,7 @@
 #include "models/data/data.h"
 #include "models/data/sources/formats.h"
 #include "models/data/sources/open.h"
+#include "models/train/checkpoint/checkpoint.h"
 #include "tests/support/files.h"
 #include "tests/support/format_files.h"
 #include "tests/support/hdf5_files.h"
@@ -35,6 +38,25 @@ Bytes bomb(const Bytes& start) {
   packed[packed.size() - 6] ^= std::byte{1};
   return packed;
 }
+
+constexpr auto within = Hdf5Reach::folder;
+
+// A file with the dataset x of 1, 2, 3.
+void write_x(const fs::path& path) {
+  Hdf5Writer writer(path, true);
+  const std::vector<std::uint8_t> values{1, 2, 3};
+  writer.write<std::uint8_t>("x", values);
+  writer.commit();
+}
+
+// Sets a variable of the environment while it is in scope.
+struct Setting {
+  Setting(const char* name, const std::string& value) : name(name) { ::setenv(name, value.c_str(), 1); }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+  ~Setting() { ::unsetenv(name); }
+  const char* name;
+};
 
 }  // namespace
 
@@ -113,17 +135,11 @@ TEST_CASE("hostile files: HDF5 leads nowhere outside its folder") {
   const Folder folder;
   const auto inside = folder / "inside";
   fs::create_directory(inside);
-  const auto own = [](const fs::path& path) {
-    Hdf5Writer writer(path, true);
-    const std::vector<std::uint8_t> values{1, 2, 3};
-    writer.write<std::uint8_t>("x", values);
-    writer.commit();
-  };
-  own(folder / "secret.h5"), own(inside / "beside.h5");
+  write_x(folder / "secret.h5"), write_x(inside / "beside.h5");
   write_file(folder / "secret", {std::byte{1}, std::byte{2}, std::byte{3}});
   const auto file = inside / "a.h5";
   const auto read_error = [&] {
-    return error_text([&] { require(Hdf5Reader(file).read<std::uint8_t>("v")[2] == 3, "[test] other values"); });
+    return error_text([&] { require(Hdf5Reader(file, within).read<std::uint8_t>("v")[2] == 3, "[test] other values"); });
   };
   for (const auto& elements : {folder / "secret", fs::path("secret")}) {
     write_external_storage(file, "v", elements.string(), 3);
@@ -131,8 +147,8 @@ TEST_CASE("hostile files: HDF5 leads nowhere outside its folder") {
   }
   write_external_link(file, "v", "../secret.h5", "x");
   CHECK(has(read_error(), "'v' cannot be opened: it is a link to ../secret.h5, which is outside this file's folder"));
-  CHECK_FALSE(Hdf5Reader(file).contains("v"));
-  CHECK_FALSE(Hdf5Reader(file).has_attribute("v", "unit"));
+  CHECK(has(error_text([&] { Hdf5Reader(file, within).contains("v"); }), "it is a link to ../secret.h5"));
+  CHECK_FALSE(Hdf5Reader(file, within).has_attribute("v", "unit"));
   write_external_link(file, "v", (folder / "secret.h5").string(), "x");
   CHECK(has(read_error(), "which is outside this file's folder"));
   write_external_link(file, "v", "nowhere.h5", "x");
@@ -144,18 +160,159 @@ TEST_CASE("hostile files: HDF5 leads nowhere outside its folder") {
   CHECK(read_error().empty());
 
   write_virtual(file, "v", {3}, "../secret.h5", "x");
-  CHECK(has(read_error(), "'v' has its elements in ../secret.h5, which is outside this file's folder"));
+  CHECK(has(read_error(), "'v' has its elements in ../secret.h5: 'x', which is outside this file's folder"));
   write_virtual(file, "v", {3}, "beside.h5", "x");
   CHECK(read_error().empty());
-  write_virtual(inside / "next.h5", "x", {3}, "../secret.h5", "x");  // and by a detour
-  write_virtual(file, "v", {3}, "next.h5", "x");
-  CHECK(has(read_error(), "next.h5: dataset 'x' has its elements in ../secret.h5"));
   // Names in a file that a link led to are of that file's folder.
   fs::create_directory(inside / "deeper");
   fs::create_symlink(folder / "secret.h5", inside / "deeper/beside.h5");
   write_virtual(inside / "deeper/b.h5", "x", {3}, "beside.h5", "x");
   write_external_link(file, "v", "deeper/b.h5", "x");
-  CHECK(has(read_error(), "deeper/b.h5: dataset 'v' has its elements in beside.h5, which is outside this file's folder"));
+  CHECK(has(read_error(), "deeper/b.h5: dataset 'v' has its elements in beside.h5: 'x', which is outside this file's folder"));
+}
+
+TEST_CASE("hostile files: the source of a virtual dataset has its elements itself") {
+  if (without_hdf5("hostile files: sources")) return;
+  const Folder folder;
+  fs::create_directory(folder / "inside");
+  const auto file = folder / "inside/a.h5";
+  write_x(folder / "secret.h5"), write_x(folder / "inside/beside.h5");
+  write_file(folder / "secret", {std::byte{1}, std::byte{2}, std::byte{3}});
+  const auto refused = [&](const std::string& reason) {
+    const auto text = error_text([&] { Hdf5Reader(file, within).read<std::uint8_t>("v"); });
+    CHECK_MESSAGE(has(text, "a.h5: dataset 'v' has its elements in " + reason), text);
+    CHECK(error_text([&] { Hdf5Reader(file, within).contains("v"); }) == text);
+    CHECK(Hdf5Reader(file, within).datasets().size() < 2);
+    const auto opened = open_error(file, {.names = {.volume = "v", .label = ""}});
+    CHECK_MESSAGE(has(opened, reason), opened);
+  };
+  write_external_storage(file, "leak", (folder / "secret").string(), 3);
+  write_virtual(file, "v", {3}, ".", "leak", true);
+  refused("the same file: 'leak' has its elements in " + (folder / "secret").string());
+  write_virtual(file, "v", {3}, "a.h5", "v");
+  refused("a.h5: 'v', which is virtual itself");
+  write_virtual(file, "v", {3}, ".", "v");
+  refused("the same file: 'v', which is virtual itself");
+  write_virtual(file, "w", {3}, ".", "v");
+  write_virtual(file, "v", {3}, ".", "w", true);
+  refused("the same file: 'w', which is virtual itself");
+  write_virtual(folder / "inside/next.h5", "x", {3}, "beside.h5", "x");
+  write_virtual(file, "v", {3}, "next.h5", "x");
+  refused("next.h5: 'x', which is virtual itself");
+  write_external_link(file, "link", "../secret.h5", "x");
+  write_virtual(file, "v", {3}, ".", "link", true);
+  refused("the same file: 'link', which is no dataset of that file: it is a link to ../secret.h5");
+  // HDF5 takes %% for the name %, and where a dataset grows, %b for numbers.
+  write_x(file);
+  write_virtual(file, "v", {3}, ".", "x%%", true);
+  refused("the same file: 'x%%', of which the names are only a pattern");
+  for (const auto* name : {"", "..", "deeper", "none.h5"}) {
+    fs::create_directory(folder / "inside/deeper");
+    write_virtual(file, "v", {3}, name, "x");
+    refused(name);
+  }
+
+  write_x(file);
+  write_virtual(file, "v", {3}, ".", "x", true);
+  CHECK(Hdf5Reader(file, within).read<std::uint8_t>("v") == std::vector<std::uint8_t>{1, 2, 3});
+  // Sources that are open already, and that are gone when they are read.
+  write_virtual(file, "v", {3}, "beside.h5", "x");
+  const Hdf5Reader source(folder / "inside/beside.h5"), reader(file, within);
+  CHECK(reader.read<std::uint8_t>("v") == std::vector<std::uint8_t>{1, 2, 3});
+  CHECK(Hdf5Reader(folder / "inside/beside.h5").contains("x"));
+  fs::remove(folder / "inside/beside.h5");
+  CHECK(has(error_text([&] { reader.read<std::uint8_t>("v"); }), "beside.h5: cannot be opened"));
+}
+
+TEST_CASE("hostile files: HDF5 opens what was checked, or nothing") {
+  if (without_hdf5("hostile files: other files")) return;
+  const Folder folder;
+  const auto inside = folder / "inside", elsewhere = folder / "elsewhere";
+  fs::create_directory(inside), fs::create_directory(elsewhere);
+  write_x(inside / "beside.h5"), write_x(elsewhere / "beside.h5");
+  const auto file = inside / "a.h5";
+  const auto refused = [&] { return error_text([&] { Hdf5Reader(file, within).read<std::uint8_t>("v"); }); };
+  write_external_link(file, "v", "beside.h5", "x");
+  {
+    const Setting setting("HDF5_EXT_PREFIX", elsewhere.string());
+    CHECK(has(refused(), "'v' is found in " + (elsewhere / "beside.h5").string() + ", which is outside this file's folder"));
+    CHECK(has(error_text([&] { static_cast<void>(Hdf5Reader(file, within).number_attribute("v", "unit")); }), "no attribute"));
+  }
+  CHECK(refused().empty());
+  write_virtual(file, "v", {3}, "beside.h5", "x");
+  {
+    const Setting setting("HDF5_VDS_PREFIX", elsewhere.string());
+    CHECK(has(refused(), "for which HDF5_VDS_PREFIX=" + elsewhere.string() + " makes HDF5 look elsewhere: unset it"));
+  }
+  const Setting setting("HDF5_VDS_PREFIX", "${ORIGIN}");
+  CHECK(refused().empty());
+
+  // HDF5 would wait for the pipe, and look for what is no HDF5 in the working directory.
+  REQUIRE(::mkfifo((inside / "pipe.h5").c_str(), 0600) == 0);
+  write_file(inside / "text.h5", {std::byte{1}});
+  CHECK(has(open_error(inside / "pipe.h5"), "pipe.h5"));
+  for (const auto& [name, reason] :
+       {std::pair{"pipe.h5", "which is not a regular file"}, {"text.h5", "which is not an HDF5 file"}}) {
+    write_external_link(file, "v", name, "x");
+    CHECK(has(refused(), reason));
+    write_virtual(file, "v", {3}, name, "x");
+    CHECK(has(refused(), reason));
+  }
+  // Links that lead to each other.
+  write_external_link(file, "v", "b.h5", "v"), write_external_link(inside / "b.h5", "v", "a.h5", "v");
+  CHECK(has(refused(), "a.h5: dataset 'v' cannot be opened: "));
+}
+
+TEST_CASE("hostile files: weights lead to no other file") {
+  if (without_hdf5("hostile files: weights")) return;
+  const Folder folder;
+  const auto file = folder / "a.h5";
+  write_x(folder / "beside.h5");
+  write_file(folder / "secret", {std::byte{1}, std::byte{2}, std::byte{3}});
+  const auto refused = [&](const std::string& reason) {
+    for (const auto& text : {error_text([&] { Hdf5Reader(file).read<std::uint8_t>("v"); }),
+                             error_text([&] { static_cast<void>(Hdf5Reader(file).datasets()); })}) {
+      CHECK_MESSAGE(has(text, "a.h5: "), text);
+      CHECK_MESSAGE(has(text, reason), text);
+    }
+  };
+  write_external_link(file, "v", "beside.h5", "x"), refused("this file may lead to no other");
+  write_external_link(file, "v", "a.h5", "v"), refused("this file may lead to no other");
+  write_virtual(file, "v", {3}, "beside.h5", "x"), refused("is virtual, and this file must hold its elements itself");
+  write_virtual(file, "v", {3}, ".", "v"), refused("is virtual");
+  write_external_storage(file, "v", "secret", 3), refused("(external storage), which is not read");
+
+  // Also where it is a checkpoint, or only a part of it leads elsewhere.
+  const auto make = [&] {
+    CheckpointTensors weights;
+    weights.tensors.push_back({"parameters/w", ones({3})});
+    write_weights(file, weights, false, true);
+  };
+  make();
+  CHECK(read_weights(file).tensors.size() == 1);
+  const auto weights_error = [&] { return error_text([&] { read_weights(file); }); };
+  write_virtual(file, "parameters/v", {3}, ".", "parameters/v", true);
+  CHECK(has(weights_error(), "a.h5: dataset 'parameters/v' is virtual"));
+  make(), write_external_storage(file, "parameters/v", "secret", 3, true);
+  CHECK(has(weights_error(), "(external storage), which is not read"));
+  make(), write_external_link(file, "parameters/v", "beside.h5", "x", true);
+  CHECK(has(weights_error(), "'parameters/v' is a link to another file"));
+}
+
+TEST_CASE("hostile files: groups and texts of HDF5 have an end") {
+  if (without_hdf5("hostile files: groups")) return;
+  const Folder folder;
+  write_deep(folder / "a.h5", 64);
+  CHECK(Hdf5Reader(folder / "a.h5").datasets().size() == 1);
+  write_deep(folder / "a.h5", 65);
+  CHECK(
+      has(error_text([&] { static_cast<void>(Hdf5Reader(folder / "a.h5").datasets()); }), "groups in groups, more than 64 deep"));
+  const std::string text(1 << 20, 'x');
+  write_same_text(folder / "a.h5", "v", text, 3);
+  CHECK(Hdf5Reader(folder / "a.h5").read_strings("v") == std::vector<std::string>(3, text));
+  write_same_text(folder / "a.h5", "v", text, 100);
+  CHECK(has(error_text([&] { static_cast<void>(Hdf5Reader(folder / "a.h5").read_strings("v")); }),
+            "a.h5: dataset 'v' has longer texts than its file has bytes"));
 }
 
 TEST_CASE("hostile files: their text does nothing to a terminal") {

@@ -5,17 +5,20 @@
 #endif
 #include <hdf5.h>
 
+#include <fstream>
+
 #include "comm/hdf5/io_thread.h"
 #include "framework/error.h"
 
 namespace mpigrad::testing {
 namespace {
 
-// Runs f(file) on a new file.
+// Runs f(file) on a new file, or on one that exists.
 template <class F>
-void in_file(const std::filesystem::path& path, F f) {
+void in_file(const std::filesystem::path& path, F f, bool add = false) {
   io_thread().run([&] {
-    const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    const hid_t file =
+        add ? H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT) : H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
     require(file >= 0, "[test] {} cannot be made", path.string());
     f(file);
     require(H5Fclose(file) >= 0, "[test] {} cannot be closed", path.string());
@@ -85,28 +88,65 @@ void write_packed(const std::filesystem::path& path, const std::string& dataset,
 }
 
 void write_external_storage(const std::filesystem::path& path, const std::string& dataset, const std::string& elements,
-                            std::uint64_t count) {
-  in_file(path, [&](hid_t file) {
+                            std::uint64_t count, bool add) {
+  const auto create = [&](hid_t file) {
     make_dataset(file, dataset, {count}, false,
                  [&](hid_t creation, hid_t) { H5Pset_external(creation, elements.c_str(), 0, count); });
-  });
+  };
+  in_file(path, create, add);
 }
 
 void write_external_link(const std::filesystem::path& path, const std::string& name, const std::string& file,
-                         const std::string& object) {
-  in_file(path, [&](hid_t own) {
+                         const std::string& object, bool add) {
+  const auto create = [&](hid_t own) {
     require(H5Lcreate_external(file.c_str(), object.c_str(), own, name.c_str(), H5P_DEFAULT, H5P_DEFAULT) >= 0,
             "[test] the link {} cannot be made", name);
-  });
+  };
+  in_file(path, create, add);
 }
 
 void write_virtual(const std::filesystem::path& path, const std::string& dataset, const std::vector<std::uint64_t>& extents,
-                   const std::string& file, const std::string& source) {
-  in_file(path, [&](hid_t own) {
+                   const std::string& file, const std::string& source, bool add) {
+  const auto create = [&](hid_t own) {
     make_dataset(own, dataset, extents, false, [&](hid_t creation, hid_t space) {
       require(H5Pset_virtual(creation, space, file.c_str(), source.c_str(), space) >= 0, "[test] {} cannot be virtual", dataset);
     });
+  };
+  in_file(path, create, add);
+}
+
+void write_deep(const std::filesystem::path& path, int groups) {
+  in_file(path, [&](hid_t file) {
+    std::string name;
+    for (int i = 0; i < groups; ++i) {
+      name += "g";
+      H5Gclose(H5Gcreate2(file, name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+      name += "/";
+    }
+    make_dataset(file, name + "x", {1}, true, [](hid_t, hid_t) {});
   });
+}
+
+void write_same_text(const std::filesystem::path& path, const std::string& dataset, const std::string& text, std::size_t count) {
+  constexpr std::size_t reference = 16;  // bytes of the length and the place of a text
+  haddr_t elements = HADDR_UNDEF;
+  in_file(path, [&](hid_t file) {
+    const hsize_t extent = count;
+    const hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate_simple(1, &extent, nullptr);
+    H5Tset_size(type, H5T_VARIABLE);
+    const hid_t made = H5Dcreate2(file, dataset.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    std::vector<const char*> values(count, "");
+    values[0] = text.c_str();
+    require(H5Dwrite(made, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0, "[test] {} cannot be written", dataset);
+    elements = H5Dget_offset(made);
+    H5Dclose(made), H5Sclose(space), H5Tclose(type);
+  });
+  std::fstream bytes(path, std::ios::binary | std::ios::in | std::ios::out);
+  std::vector<char> first(reference);
+  bytes.seekg(static_cast<std::streamoff>(elements)).read(first.data(), reference);
+  bytes.seekp(static_cast<std::streamoff>(elements));
+  for (std::size_t i = 0; i < count; ++i) bytes.write(first.data(), reference);
+  require(bytes.good(), "[test] {} cannot be changed", path.string());
 }
 
 }  // namespace mpigrad::testing

@@ -17,14 +17,18 @@ void write_filtered(const std::filesystem::path& path, const std::string& datase
 // A dataset of bytes in chunks that are packed.
 void write_packed(const std::filesystem::path& path, const std::string& dataset, const std::vector<std::uint64_t>& extents,
                   const std::vector<std::uint64_t>& chunk, const std::vector<std::uint8_t>& values);
-// A dataset of `count` bytes that are in the file `elements`.
+// A dataset of `count` bytes that are in the file `elements`. With `add`, here and below, to a file that exists.
 void write_external_storage(const std::filesystem::path& path, const std::string& dataset, const std::string& elements,
-                            std::uint64_t count);
+                            std::uint64_t count, bool add = false);
 // A link to an object of another file.
 void write_external_link(const std::filesystem::path& path, const std::string& name, const std::string& file,
-                         const std::string& object);
+                         const std::string& object, bool add = false);
 // A dataset of bytes whose elements are those of another file's, of the same extents.
 void write_virtual(const std::filesystem::path& path, const std::string& dataset, const std::vector<std::uint64_t>& extents,
-                   const std::string& file, const std::string& source);
+                   const std::string& file, const std::string& source, bool add = false);
+// A dataset of one byte in groups in groups.
+void write_deep(const std::filesystem::path& path, int groups);
+// A dataset of `count` texts, which are all one and the same place in the file.
+void write_same_text(const std::filesystem::path& path, const std::string& dataset, const std::string& text, std::size_t count);
 
 }  // namespace mpigrad::testing

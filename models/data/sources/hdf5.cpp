@@ -54,7 +54,7 @@ class OpenFiles {
       where_.erase(open_.back().first);
       open_.pop_back();
     }
-    Hdf5Reader fresh(paths_[file]);
+    Hdf5Reader fresh(paths_[file], Hdf5Reach::folder);
     inspect_(file, fresh);
     open_.emplace_front(file, std::move(fresh));
     where_[file] = open_.begin();
@@ -132,6 +132,8 @@ struct UniverseSource::State {
     const auto unit = reader.describe("unitPar");
     require(is_number(unit) && unit.shape.rank() == 1 && unit.shape[0] > 0, "[data] {}: 'unitPar' is numbers [T], this is {} {}",
             path, unit.stored, unit.shape);
+    require_host_memory(fmt::format("[data] {}: 'unitPar', {} targets", path, unit.shape[0]),
+                        static_cast<double>(unit.shape[0]) * 128);
     auto& names = type.targets.names;
     if (is_first) {
       type.targets.type = DType::float64, type.targets.shape = unit.shape;
@@ -282,6 +284,7 @@ void ArraySource::State::describe_labels(const Hdf5Reader& reader, ArrayPart& p)
   require((rank == 1 || rank == 2) && labels.shape[0] == p.size && labels.shape.elements() > 0,
           "[data] {}: '{}' is one label, or a row of them, for each of the {} volumes; this is {}", file, label, p.size,
           labels.shape);
+  p.labels = reader.read<double>(label);  // before their names are made: a claim for which there is no memory ends here
   const auto count = rank == 2 ? labels.shape[1] : 1;
   targets = {.type = is_floating(labels.type) ? DType::float64 : DType::int64, .shape = {count}, .names = {}};
   if (reader.contains(label + "_names")) targets.names = names_in(reader, label + "_names");
@@ -290,7 +293,6 @@ void ArraySource::State::describe_labels(const Hdf5Reader& reader, ArrayPart& p)
     for (std::int64_t i = 0; i < count; ++i)
       targets.names.push_back(count == 1 ? label_name : fmt::format("{} {}", label_name, i));
   }
-  p.labels = reader.read<double>(label);
   for (const double value : p.labels)
     if (targets.type == DType::int64) require_exact(value, label, file);
 }

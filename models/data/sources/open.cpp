@@ -151,7 +151,7 @@ SourcePtr open_hdf5(const fs::path& path, const OpenOptions& o) {
           path.string());
   require(o.labels.empty(), "[data] {}: labels of HDF5 files are in them", path.string());
   const auto files = hdf5_files(path);
-  const Hdf5Reader first(files.front());
+  const Hdf5Reader first(files.front(), Hdf5Reach::folder);
   const bool universes = o.group.empty() && first.contains("full");
   require_used(path, o, universes ? "universes" : "HDF5", {.group = true, .names = !universes});
   if (universes) return std::make_shared<UniverseSource>(path, UniverseOptions{.targets = o.targets});
