@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "examples/classify/classify.h"
+#include "framework/tensor/text_bounds.h"
 
 namespace mpigrad::classify {
 
@@ -15,6 +16,8 @@ std::string to_note(const Recipe& r) {
 Recipe recipe_of(const std::string& weights, const CheckpointInfo& info) {
   const auto& note = trainer::note_of(weights, info, recipe_note);
   Recipe r;
+  const auto excess = excess_of_json(note);
+  require(excess.empty(), "[weights] {}: the note '{}' {}", weights, recipe_note, excess);
   try {
     const auto document = nlohmann::ordered_json::parse(note);
     document.at("filters").get_to(r.filters), document.at("full_resolution").get_to(r.full_resolution);

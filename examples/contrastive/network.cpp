@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "framework/tensor/printable.h"
+#include "framework/tensor/text_bounds.h"
 #include "models/networks/conv4.h"
 #include "models/networks/encoder3d.h"
 #include "models/networks/resnet.h"
@@ -68,6 +70,8 @@ std::string NetworkConfig::text() const {
 NetworkConfig NetworkConfig::parse(const std::string& text) {
   NetworkConfig c;
   try {
+    const auto excess = excess_of_json(text);
+    require(excess.empty(), "the text {}", excess);
     const auto document = nlohmann::json::parse(text);
     const auto get = [&](const char* name, auto& value) { document.at(name).get_to(value); };
     get("encoder", c.options.encoder), get("width", c.options.width), get("blocks", c.options.blocks);
@@ -79,7 +83,8 @@ NetworkConfig NetworkConfig::parse(const std::string& text) {
     require(extents.size() == 3, "{} extents", extents.size());
     c.extents = {extents[0], extents[1], extents[2]};
   } catch (const std::exception& error) {
-    fail("[contrastive] these weights say of their network '{}', which this program did not write: {}", text, error.what());
+    fail("[contrastive] these weights say of their network '{}', which this program did not write: {}", printable(text),
+         printable(error.what()));
   }
   return c;
 }

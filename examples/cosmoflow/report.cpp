@@ -6,6 +6,7 @@
 
 #include "examples/cosmoflow/cosmoflow.h"
 #include "framework/joined.h"
+#include "framework/tensor/text_bounds.h"
 
 namespace mpigrad::cosmoflow {
 namespace {
@@ -125,6 +126,8 @@ std::optional<Targets> targets_of(const std::string& weights, const CheckpointIn
   const auto note = info.notes.find(targets_note);
   if (note == info.notes.end()) return std::nullopt;
   Targets targets;
+  const auto excess = excess_of_json(note->second);
+  require(excess.empty(), "[weights] {}: the note '{}' {}", weights, targets_note, excess);
   try {
     const auto document = nlohmann::ordered_json::parse(note->second);
     document.at("names").get_to(targets.names);

@@ -14,6 +14,7 @@
 #include "examples/tool/together.h"
 #include "framework/joined.h"
 #include "framework/tensor/printable.h"
+#include "framework/tensor/text_bounds.h"
 
 namespace mpigrad::hpo {
 namespace {
@@ -216,6 +217,7 @@ bool gives(const std::vector<std::string>& words, const std::string& option) {
 }  // namespace
 
 Space parse_space(const std::string& text, const std::string& name, const Settings& settings) {
+  if (const auto excess = excess_of_toml(text); !excess.empty()) throw UsageError(fmt::format("{}: the file {}", name, excess));
   toml::table table;
   try {
     table = toml::parse(text, name);
@@ -274,7 +276,7 @@ Space read_space(const std::filesystem::path& path, const Settings& settings) {
   std::ifstream stream(path, std::ios::binary);
   if (!stream.good() || std::filesystem::is_directory(path))
     throw UsageError(fmt::format("{}: no such space file", path.string()));
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  const auto text = read_bounded(stream);
   if (stream.bad()) throw UsageError(fmt::format("{}: cannot be read", path.string()));
   return parse_space(text, path.string(), settings);
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 #include <string>
@@ -13,6 +15,7 @@
 #include "examples/tool/together.h"
 #include "framework/joined.h"
 #include "framework/tensor/printable.h"
+#include "framework/tensor/text_bounds.h"
 
 namespace mpigrad::plan {
 namespace {
@@ -86,9 +89,13 @@ class Entry {
 // The tables [[layer]] of a file, which has nothing else.
 template <class F>
 void each_layer(const std::string& file, const F& read) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream.good() || std::filesystem::is_directory(file)) throw UsageError(fmt::format("{}: no such file of layers", file));
+  const auto text = read_bounded(stream);
+  if (const auto excess = excess_of_toml(text); !excess.empty()) throw UsageError(fmt::format("{}: the file {}", file, excess));
   toml::table document;
   try {
-    document = toml::parse_file(file);
+    document = toml::parse(text, file);
   } catch (const toml::parse_error& error) {
     const auto line = error.source().begin.line;
     throw UsageError(line > 0 ? fmt::format("{}:{}: {}", file, line, error.description())

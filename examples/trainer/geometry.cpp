@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "framework/activity.h"
+#include "framework/tensor/text_bounds.h"
 #include "models/data/sources/folder.h"
 #include "models/data/volumes/orientation.h"
 #include "models/data/volumes/volumes.h"
@@ -128,6 +129,8 @@ namespace {
 
 Geometry geometry_of_note(const std::string& weights, const std::string& note) {
   Geometry g;
+  const auto excess = excess_of_json(note);
+  require(excess.empty(), "[weights] {}: the note '{}' {}", weights, geometry_note, excess);
   try {
     const auto document = nlohmann::ordered_json::parse(note);
     document.at("orientation").get_to(g.orientation);

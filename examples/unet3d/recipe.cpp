@@ -5,6 +5,7 @@
 #include <map>
 
 #include "examples/unet3d/unet3d.h"
+#include "framework/tensor/text_bounds.h"
 
 namespace mpigrad::unet {
 namespace {
@@ -66,6 +67,8 @@ Recipe recipe_of(const std::string& weights, const CheckpointInfo& info) {
   require(note != info.notes.end(), "[weights] {} holds no weights of this program: it does not say which network they are of",
           weights);
   Recipe r;
+  const auto excess = excess_of_json(note->second);
+  require(excess.empty(), "[weights] {}: the note '{}' {}", weights, recipe_note, excess);
   try {
     const auto document = nlohmann::ordered_json::parse(note->second);
     document.at("variant").get_to(r.variant), document.at("filters").get_to(r.filters);

@@ -11,6 +11,7 @@
 
 #include "framework/new_file.h"
 #include "framework/tensor/printable.h"
+#include "framework/tensor/text_bounds.h"
 
 namespace mpigrad::weights {
 namespace {
@@ -86,6 +87,8 @@ TensorFile read_safetensors(const std::filesystem::path& path) {
   require(begun && length <= most_header && length + 8 <= size, "[safetensors] {} is no safetensors file, or truncated", where);
   std::string header(length, '\0');
   require(std::fread(header.data(), 1, length, file.get()) == length, "[safetensors] {} is truncated", where);
+  const auto excess = excess_of_json(header, {.bytes = most_header, .depth = 8});
+  require(excess.empty(), "[safetensors] {}: its header {}", where, excess);
   // Equal names would be one: the parser keeps the last.
   const auto document = nlohmann::json::parse(header, nullptr, false);
   require(document.is_object(), "[safetensors] {}: its header is no JSON object", where);

@@ -81,6 +81,9 @@ TEST_CASE("geometry: weights keep orientation and spacing, and volumes that diff
                 "[test] {}", other(wider));
         require(other(wider, true).empty(), "[test] resampled, {}", other(wider, true));
         require(other(none).empty(), "[test] {}", other(none));  // a warning
+        info.notes[trainer::geometry_note] = std::string(1000, '[');
+        require(has(other(training), "w.h5: the note 'geometry' has brackets in brackets, more than 64 deep"), "[test] {}",
+                other(training));
         info.notes.clear();
         require(other(turned).empty() && other(wider).empty(), "[test] older weights");
       }

@@ -186,6 +186,10 @@ TEST_CASE("weights: damaged safetensors are an error and nothing else") {
   };
   refused("", "", "no JSON object");
   refused("[1]", "", "no JSON object");
+  refused(std::string(1 << 20, '['), "", "its header has brackets in brackets, more than 8 deep");
+  std::string many = "{";
+  for (int i = 0; i < 1 << 20; ++i) many += "\"a\":0,";
+  refused(many, "", "its header has more than 1048576 values");
   refused("{", "", "no JSON object");
   refused(R"({"a":5})", "", "no dtype");
   refused(R"({"a":{"dtype":"F32","shape":[2]}})", eight, "no dtype");

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "framework/error.h"
+#include "framework/tensor/text_bounds.h"
 #include "models/planner/machine/machine.h"
 
 namespace mpigrad::planner {
@@ -308,6 +309,7 @@ void read_measured(File& file, const Section& top, Machine& machine) {
 }
 
 toml::table parse(const std::string& text, const std::string& name, const File& file) {
+  if (const auto excess = excess_of_toml(text); !excess.empty()) file.refuse(1, "the file {}", excess);
   try {
     return toml::parse(text, name);
   } catch (const toml::parse_error& error) {
@@ -335,7 +337,7 @@ Machine parse_machine(const std::string& text, const std::string& name) {
 Machine read_machine(const std::filesystem::path& path) {
   std::ifstream stream(path, std::ios::binary);
   require(stream.good() && !std::filesystem::is_directory(path), "[planner] {}: no such machine file", path.string());
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  const auto text = read_bounded(stream);
   require(!stream.bad(), "[planner] {}: cannot be read", path.string());
   return parse_machine(text, path.string());
 }

@@ -299,6 +299,23 @@ TEST_CASE("machine: no TOML") {
   CHECK_THROWS_WITH_AS(read_machine(machines()), doctest::Contains("no such machine file"), Error);
 }
 
+TEST_CASE("machine: TOML without end") {
+  if (!reads_files()) return;
+  std::string key = "a";
+  for (int i = 0; i < 100000; ++i) key += ".a";
+  for (const auto& [text, excess] : {std::tuple{key + " = 1", "has a key of more than 64 parts"},
+                                     {"[" + key + "]", "has a key of more than 64 parts"},
+                                     {"a = " + std::string(100000, '['), "has brackets in brackets, more than 64 deep"}}) {
+    std::string problem;
+    try {
+      parse_machine(text, "x.toml");
+    } catch (const Error& error) {
+      problem = error.what();
+    }
+    CHECK(problem == std::string("[planner] x.toml:1: the file ") + excess);
+  }
+}
+
 TEST_CASE("machine: keys that are unknown or missing") {
   if (!reads_files()) return;
   refuses(2, "overlap = true", 2, "the file has no key \"overlap\"");
