@@ -12,6 +12,7 @@
 #include "examples/plot/figure.h"
 #include "examples/trainer/data_check.h"
 #include "examples/trainer/geometry.h"
+#include "examples/trainer/local_training.h"
 #include "examples/trainer/run.h"
 #include "examples/trainer/slices.h"
 #include "examples/trainer/supervised.h"

@@ -236,8 +236,8 @@ void add_file_options(CLI::App& app, Options& o) {
          "--local-copies", o.local_copies,
          "folder on a disk of each node, such as /tmp: a checkpoint every --local-steps steps on rank 0's node and on another "
          "one, of weights that are split or sharded each rank's part on its node and on another one; --resume without a name "
-         "goes "
-         "on from them where they are newer than those in --out")
+         "goes on from them where they are newer than those in --out. Folders of other users are refused; what ended trainings "
+         "of this user have left there is removed")
       ->group("Files");
   app.add_option("--local-steps", o.local_steps, "of --local-copies")->check(tool::whole_number(1, 1000000000))->group("Files");
   app.add_option(

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
-#include <random>
 #include <utility>
 
 #include "examples/trainer/data_check.h"
+#include "examples/trainer/local_training.h"
 #include "examples/trainer/supervised.h"
 #include "framework/cuda/cuda.h"
 #include "framework/joined.h"
@@ -66,9 +65,6 @@ CheckpointInfo load_weights(const std::string& path, const Communicator& world, 
   return info;
 }
 
-namespace {
-
-// Rank 0's, on all ranks.
 std::vector<std::string> shared_lines(const Communicator& world, const std::vector<std::string>& lines) {
   auto text = joined(lines, "\n");
   auto length = static_cast<std::int64_t>(text.size());
@@ -84,17 +80,7 @@ std::vector<std::string> shared_lines(const Communicator& world, const std::vect
   return result;
 }
 
-// The name of the training in --out, if it has one.
-std::string training_in(const Options& o, const Communicator& world) {
-  std::vector<std::string> lines;
-  if (world.rank() == 0) {
-    std::ifstream file(training_name_file(o));
-    std::string line;
-    if (file >> line) lines.push_back(line);
-  }
-  lines = shared_lines(world, lines);
-  return lines.empty() ? std::string() : lines.front();
-}
+namespace {
 
 // What --resume names, the best first; none if there is nothing to go on from.
 std::vector<std::string> files_to_resume(const Options& o, const Communicator& world) {
@@ -120,10 +106,11 @@ std::vector<std::string> files_to_resume(const Options& o, const Communicator& w
     if (world.rank() == 0 && !files.empty()) step = read_checkpoint_info(files.front()).step;
   });
   world.transport().bcast(&step, 1, DType::int64, 0);
-  const auto training = training_in(o, world);
+  const TrainingName training{training_in(o, world), training_name_file(o)};
   LocalCopy copy;
+  if (!training.name.empty()) require_own_copies(o, world, training);
   try {
-    if (!training.empty()) copy = find_local_copy(world, local_folder(o.local_copies, training), step);
+    if (!training.name.empty()) copy = find_local_copy(world, local_folder(o.local_copies, training.name), training, step);
   } catch (const SharedError& error) {
     if (world.rank() == 0) fmt::print(stderr, "warning: local copies are not looked at: {}\n", error.what());
   }
@@ -243,19 +230,6 @@ Start start_from_files(const Options& o, const Communicator& world, nn::Module& 
     return start;
   }
   return {.uncovered = true};
-}
-
-std::filesystem::path training_name_file(const Options& o) { return std::filesystem::path(o.out) / "training-name"; }
-
-std::string name_training(const Options& o, const Communicator& world) {
-  std::vector<std::string> name;
-  trainer::together(world, [&] {
-    if (world.rank() != 0) return;
-    std::random_device random;
-    name.push_back(fmt::format("{:08x}{:08x}", random(), random()));
-    write_text(training_name_file(o), name.front() + "\n");
-  });
-  return shared_lines(world, name).front();
 }
 
 void save(const std::filesystem::path& path, nn::Module& net, const Communicator& world, const SaveOptions& options) {

@@ -47,9 +47,8 @@ struct Start {
   bool uncovered = false;    // --resume was given, and --out has no checkpoint of where it starts
   std::string training{};    // the name under which it keeps local copies; empty: it has none yet
 };
-// Names a training that keeps local copies, in a file of --out, which is there. Collective.
-std::string name_training(const Options& options, const Communicator& world);
-std::filesystem::path training_name_file(const Options& options);
+// Rank 0's, on all ranks. Collective.
+std::vector<std::string> shared_lines(const Communicator& world, const std::vector<std::string>& lines);
 // UsageError: so many samples make no batch. It is the arguments' fault, and no second start helps.
 void require_batch(const Options& options, std::int64_t samples);
 // Whether a run may replace the files of the one before: as --overwrite says, or because it goes on with that.

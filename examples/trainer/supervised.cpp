@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "examples/trainer/local_training.h"
 #include "models/train/profile.h"
 #include "models/train/restart/interval.h"
 #include "models/train/restart/local_copies.h"
@@ -47,13 +48,6 @@ void take_checkpoint_options(const Options& o, const Start& start, TrainerOption
   options.asynchronous = !o.wait_for_checkpoints;
   options.checkpoint_seconds = o.checkpoint_minutes * 60, options.keep = o.keep_checkpoints, options.keep_best = o.keep_best;
   options.time_limit = o.time_limit * 60, options.notes_signals = true;
-}
-
-void take_local_copies(const Options& o, const Communicator& world, const Start& start, TrainerOptions& options) {
-  if (o.local_copies.empty()) return;
-  const auto training = start.training.empty() ? name_training(o, world) : start.training;
-  options.local_folder = local_folder(o.local_copies, training), options.local_steps = o.local_steps;
-  options.local_mark = training_name_file(o);
 }
 
 namespace {

@@ -27,8 +27,6 @@ std::vector<std::string> protected_files(const Options& options, std::vector<std
 
 // --checkpoint-every and what goes with it, with signals.
 void take_checkpoint_options(const Options& options, const Start& start, TrainerOptions& to);
-// --local-copies, of a training that starts so, in --out, which is there. Collective.
-void take_local_copies(const Options& options, const Communicator& world, const Start& start, TrainerOptions& to);
 // What a summary says of checkpoints, and what the last line printed does: "0.1 s for 3 checkpoints, "; of --mtbf a line more.
 void add_checkpoints(nlohmann::ordered_json& summary, const Options& options, const TrainerResult& result);
 std::string checkpoint_text(const TrainerResult& result);

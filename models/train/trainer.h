@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "models/train/restart/training_name.h"
 #include "models/train/stragglers.h"
 #include "models/train/training.h"
 #include "models/train/training_log.h"
@@ -54,7 +55,8 @@ struct TrainerOptions {
   std::int64_t keep = 1;   // newest checkpoints: checkpoint.h5, and checkpoint-STEP.h5 of those before it
   bool keep_best = false;  // best.h5, weights alone (averaged ones where there are), of the epoch in which `monitor` was best
   // A copy every so many steps on the disks of two nodes (models/train/restart/local_copies.h), in this folder; 0: not.
-  std::filesystem::path local_folder{}, local_mark{};  // the mark is a file that gets a new time with each copy; empty: none
+  std::filesystem::path local_folder{};
+  TrainingName local_training{};  // its file, if there is one, gets a new time with each copy
   std::int64_t local_steps = 0;
   // Ends with a checkpoint, between two steps where it can: so many seconds after `started`, early enough to write it (0: no
   // limit), and where a signal is noted (models/train/restart/interruption.h).

@@ -54,9 +54,21 @@ contrast 2 limited --time-limit 0.01 $copies --mllog --keep-best
 judge 'contrastive: a limit within an epoch ends it' exits 75
 judge 'contrastive: and --mllog says so' grep -q '"run_stop".*"aborted"' "$work/limited/mllog.txt"
 rm -f "$work/limited/checkpoint.h5"
+kept=$work/node/mpigrad-$(cat "$work/limited/training-name")
+judge 'the copies are closed to other users' test "$(stat -c '%a' "$kept" "$kept/checkpoint.h5" | tr '\n' ' ')" = '700 600 '
+chmod o+w "$kept"
+# shellcheck disable=SC2086  # several options
+contrast 2 limited --resume $copies
+judge 'a folder that others may change is refused' exits 2
+judge 'by its name' grep -q "^contrastive: .local copies. $kept may be changed by other users" "$work/err"
+judge 'and left as it is' test -s "$kept/checkpoint.h5"
+chmod o-w "$kept"
+cp -rp "$kept" "$work/node/mpigrad-over"
+printf '%s\n' over "$(hostname)" "$work/node/training-name" 0 >"$work/node/mpigrad-over/.training"
 # shellcheck disable=SC2086  # several options
 contrast 2 limited --resume $copies --checkpoint-steps 1
 judge 'contrastive: on from a copy of the node' says_error 'going on from .*node/.*: 0 epochs and [123] steps'
+judge 'contrastive: what an ended training has left is removed' says_error 'mpigrad-over: local copies of the training in .*node, which is no longer there: removed'
 judge 'contrastive: with the bits of one that was spared' same_training whole-2 limited 8
 judge 'contrastive: no copies stay' test -z "$(ls -A "$work/node")"
 

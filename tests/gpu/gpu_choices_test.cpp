@@ -128,7 +128,31 @@ TEST_CASE("tuning file: what is damaged is as if it were not there, and what can
   CHECK(*nowhere.find("a problem") == "engine 1");
   const auto warnings = detail::take_warnings();
   REQUIRE(warnings.size() == 1);
-  CHECK(warnings[0].find("cannot be kept in") != std::string::npos);
+  CHECK(warnings[0].find("is not kept") != std::string::npos);
+
+  // What another user may have written is not believed, and stays as it is; what is made is closed to others.
+  const auto shared = (folder / "shared/tuning.txt").string();
+  TuningFile made(shared);
+  made.add("a problem", "engine 1");
+  CHECK(std::filesystem::status(shared).permissions() ==
+        (std::filesystem::perms::owner_read | std::filesystem::perms::owner_write));
+  std::filesystem::create_symlink(shared, folder / "link");
+  for (const auto& [name, opened] :
+       {std::pair(shared, shared), {shared, (folder / "shared").string()}, {(folder / "link").string(), ""}}) {
+    if (!opened.empty())
+      std::filesystem::permissions(opened, std::filesystem::perms::others_write, std::filesystem::perm_options::add);
+    TuningFile foreign(name);
+    CHECK(!foreign.find("a problem"));
+    foreign.add("a problem", "engine 2");
+    foreign.add("another", "engine 2");
+    CHECK(*foreign.find("a problem") == "engine 2");
+    CHECK(detail::take_warnings().size() == 1);
+    if (!opened.empty())
+      std::filesystem::permissions(opened, std::filesystem::perms::others_write, std::filesystem::perm_options::remove);
+  }
+  TuningFile believed(shared);
+  CHECK(*believed.find("a problem") == "engine 1");
+  CHECK(!believed.find("another"));
 
   TuningFile none("");
   none.add("a problem", "engine 1");

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -20,6 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+const TrainingName one{"one", fs::temp_directory_path() / "none" / "training-name"};
+
 std::string bytes_of(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
@@ -29,7 +32,8 @@ std::string bytes_of(const fs::path& path) {
 
 void save(Training& t, const Communicator& comm, LocalCopies& copies, std::int64_t step) {
   CheckpointSaver saver(comm);
-  const SaveOptions options{.optimizer = &*t.sgd, .info = {.step = step}, .overwrite = true};
+  const SaveOptions options{
+      .optimizer = &*t.sgd, .info = {.step = step, .notes = {{training_note, one.name}}}, .overwrite = true};
   saver.stage(copies.file(step), t.net, options, {}, [&] { copies.replicate(step); });
   saver.finish();
 }
@@ -47,7 +51,8 @@ struct PartsTraining {
   void save(LocalCopies& copies, std::int64_t step) {
     CheckpointSaver saver(world);
     saver.stage_part(
-        copies.file(step), *training.net, {.optimizer = &adam, .info = {.step = step, .notes = {{"task", "parts"}}}},
+        copies.file(step), *training.net,
+        {.optimizer = &adam, .info = {.step = step, .notes = {{"task", "parts"}, {training_note, one.name}}}},
         [&] { copies.replicate(step); }, [&] { copies.remove_others(step); });
     saver.finish();
   }
@@ -58,7 +63,9 @@ struct PartsTraining {
 };
 
 std::size_t files_in(const fs::path& folder) {
-  return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+  const fs::directory_iterator entries(folder);
+  return static_cast<std::size_t>(
+      std::count_if(begin(entries), end(entries), [](const auto& entry) { return entry.path().extension() == ".h5"; }));
 }
 
 }  // namespace
@@ -71,7 +78,7 @@ TEST_CASE("local copies: the partner has rank 0's bytes, and whoever has the new
     const auto mine = disk_of(comm.rank());
     Training t(comm);
     {
-      LocalCopies copies(comm, mine, {.partners = {2}});
+      LocalCopies copies(comm, mine, one, {.partners = {2}});
       save(t, comm, copies, 5);
       save(t, comm, copies, 7);
     }
@@ -85,8 +92,8 @@ TEST_CASE("local copies: the partner has rank 0's bytes, and whoever has the new
     comm.transport().barrier();
     if (comm.rank() == 0) fs::remove_all(disk_of(0));
     comm.transport().barrier();
-    require(find_local_copy(comm, mine, 7, true).rank == -1, "[test] what is shared is as new");
-    const auto found = find_local_copy(comm, mine, 6, true);
+    require(find_local_copy(comm, mine, one, 7, true).rank == -1, "[test] what is shared is as new");
+    const auto found = find_local_copy(comm, mine, one, 6, true);
     require(found.rank == 2 && found.file == mine / newest_checkpoint, "[test] the newest copy");
     for (const int rank : {0, 1, 2}) require(bytes_of(file(rank)) == before, "[test] not given to rank {}", rank);
     require(load_checkpoint(found.file, t.net, {.optimizer = &*t.sgd}).step == 7, "[test] another step");
@@ -94,11 +101,11 @@ TEST_CASE("local copies: the partner has rank 0's bytes, and whoever has the new
     // A damaged one is no copy.
     comm.transport().barrier();
     if (comm.rank() != 1) fs::resize_file(file(comm.rank()), 100);
-    require(find_local_copy(comm, mine, 0, true).rank == 1, "[test] a damaged copy was taken");
+    require(find_local_copy(comm, mine, one, 0, true).rank == 1, "[test] a damaged copy was taken");
     if (comm.rank() == 1) fs::remove(file(1));
     comm.transport().barrier();
     if (comm.rank() != 1) fs::remove(file(comm.rank()));
-    require(find_local_copy(comm, mine, -1, true).rank == -1, "[test] there is none");
+    require(find_local_copy(comm, mine, one, -1, true).rank == -1, "[test] there is none");
   });
 }
 
@@ -108,7 +115,7 @@ TEST_CASE("local copies: what the partner cannot write is an error, and the next
   check_on_ranks(2, "local", [&](const Communicator& comm) {
     const auto mine = folder.path / fmt::format("node{}", comm.rank());
     Training t(comm);
-    LocalCopies copies(comm, mine, {.partners = {1}});
+    LocalCopies copies(comm, mine, one, {.partners = {1}});
     const auto blocked = folder.path / "node1" / fmt::format("{}.part", newest_checkpoint);
     if (comm.rank() == 1) fs::create_directories(blocked / "in the way");
     comm.transport().barrier();
@@ -133,7 +140,7 @@ TEST_CASE("local copies: of split weights and a sharded optimizer each rank has 
     PartsTraining t(comm, grid);
     LocalCopiesOptions options{.parts = true, .partners = {2, 3, 0, 1}};
     {
-      LocalCopies copies(comm, mine, options);
+      LocalCopies copies(comm, mine, one, options);
       t.training.train(t.adam, 0, 1), t.save(copies, 1);
       t.training.train(t.adam, 1, 2), t.save(copies, 2);
       require(files_in(mine) == 2, "[test] {} files: this rank's part and that of whom it is the partner of", files_in(mine));
@@ -154,27 +161,27 @@ TEST_CASE("local copies: of split weights and a sharded optimizer each rank has 
           std::ofstream(entry.path(), std::ios::binary) << bytes;
         }
     meet();
-    require(find_local_copy(comm, mine, 2, true).rank == -1, "[test] what is shared is as new");
-    const auto found = find_local_copy(comm, mine, 1, true);
+    require(find_local_copy(comm, mine, one, 2, true).rank == -1, "[test] what is shared is as new");
+    const auto found = find_local_copy(comm, mine, one, 1, true);
     require(found.rank == 2 && found.file == mine / newest_checkpoint && found.lacking.empty(), "[test] rank {}: {}", found.rank,
             found.lacking);
     require(files_in(mine) == 1, "[test] parts are left beside the whole");
     t.training.train(t.adam, 2, 3);
     const auto info = load_checkpoint(found.file, *t.training.net, {.optimizer = &t.adam});
-    require(info.step == 2 && info.notes == std::map<std::string, std::string>{{"task", "parts"}}, "[test] other notes");
+    require(info.step == 2 && info.notes.at("task") == "parts", "[test] other notes");
     require(t.adam.steps() == 2, "[test] {} steps", t.adam.steps());
     require(everything_of(*t.training.net, &t.adam) == saved, "[test] other bits");
 
     // A part that both have lost.
     {
-      LocalCopies copies(comm, mine, options);
+      LocalCopies copies(comm, mine, one, options);
       t.save(copies, 3), t.save(copies, 4);
       require(files_in(mine) == 2, "[test] what is older than whole copies stays");
     }
     meet();
     if (comm.rank() % 2 == 1) fs::remove_all(mine);
     meet();
-    const auto lost = find_local_copy(comm, mine, 3, true);
+    const auto lost = find_local_copy(comm, mine, one, 3, true);
     require(lost.rank == -1 && lost.file.empty(), "[test] a copy of which a part is lost");
     require(lost.lacking == "[checkpoint] the local copies of step 4 are not whole: no node has the part of rank 1 of 4",
             "[test] got '{}'", lost.lacking);
@@ -188,7 +195,7 @@ TEST_CASE("local copies: parts of four ranks go on on two") {
   check_on_ranks(4, "four", [&](const Communicator& comm) {
     PartsTraining t(comm, {.sample = 2, .channel = 2});
     t.training.train(t.adam, 0, 2);
-    LocalCopies copies(comm, folder.path / fmt::format("node{}", comm.rank()), {.parts = true, .partners = {1, 0, 3, 2}});
+    LocalCopies copies(comm, folder.path / fmt::format("node{}", comm.rank()), one, {.parts = true, .partners = {1, 0, 3, 2}});
     t.save(copies, 2);
     auto all = everything_of(*t.training.net, &t.adam);
     if (comm.rank() == 0) expected = std::move(all);
@@ -196,7 +203,7 @@ TEST_CASE("local copies: parts of four ranks go on on two") {
   // The nodes of ranks 0 and 3 are gone.
   check_on_ranks(2, "two", [&](const Communicator& comm) {
     PartsTraining t(comm, {.channel = 2});
-    const auto found = find_local_copy(comm, folder.path / fmt::format("node{}", 1 + comm.rank()), 0, true);
+    const auto found = find_local_copy(comm, folder.path / fmt::format("node{}", 1 + comm.rank()), one, 0, true);
     require(found.rank == 0 && found.lacking.empty(), "[test] rank {}: {}", found.rank, found.lacking);
     load_checkpoint(found.file, *t.training.net, {.optimizer = &t.adam});
     require(everything_of(*t.training.net, &t.adam) == expected, "[test] other bits");

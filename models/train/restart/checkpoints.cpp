@@ -36,7 +36,7 @@ Checkpoints::Checkpoints(nn::Module& net, Optimizer& optimizer, const Communicat
     with_state([&] {
       parts = checkpoint_file::contents_of(checkpoint_file::tensors_of(net_, with_all({})), false, world_.rank()).shared;
     });
-    local_.emplace(world_, o_.local_folder, LocalCopiesOptions{.parts = parts});
+    local_.emplace(world_, o_.local_folder, o_.local_training, LocalCopiesOptions{.parts = parts});
     if (local_->partner() < 0 && world_.rank() == 0 && !o_.progress.quiet)
       fmt::print(stderr, "warning: all ranks are on one node: local copies die with it\n");
     local_saver_.emplace(world_);
@@ -175,13 +175,14 @@ bool Checkpoints::local_due(std::int64_t step) {
 void Checkpoints::save_locally(CheckpointInfo info, std::int64_t step) {
   copied_ = step;
   const auto begin = Clock::now();
-  const auto options = with_all(std::move(info));
+  auto options = with_all(std::move(info));
+  options.info.notes[training_note] = o_.local_training.name;
   const auto replicate = [this, at = options.info.step] { local_->replicate(at); };
   const auto settled = [this, at = options.info.step] {
     if (local_->parts()) local_->remove_others(at);
     std::error_code none;
-    if (!o_.local_mark.empty() && world_.rank() == 0)
-      std::filesystem::last_write_time(o_.local_mark, std::filesystem::file_time_type::clock::now(), none);
+    if (!o_.local_training.file.empty() && world_.rank() == 0)
+      std::filesystem::last_write_time(o_.local_training.file, std::filesystem::file_time_type::clock::now(), none);
   };
   // Copies are more than what was asked of the shared file system: training goes on where they cannot be written.
   with_state([&] {

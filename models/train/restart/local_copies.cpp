@@ -1,5 +1,7 @@
 #include "models/train/restart/local_copies.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -76,6 +78,9 @@ std::vector<fs::path> parts_in(const fs::path& folder) {
   return found;
 }
 
+// Whatever umask the file was made with.
+void close_to_others(const fs::path& path) { fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write); }
+
 // For each rank one of another node: those that have the same place among the ranks of their nodes are on different ones.
 std::vector<int> partners_of(const Communicator& world) {
   const auto size = static_cast<std::size_t>(world.size());
@@ -95,7 +100,7 @@ std::vector<int> partners_of(const Communicator& world) {
 
 }  // namespace
 
-LocalCopies::LocalCopies(const Communicator& world, fs::path folder, LocalCopiesOptions options)
+LocalCopies::LocalCopies(const Communicator& world, fs::path folder, const TrainingName& training, LocalCopiesOptions options)
     : folder_(std::move(folder)), transport_(world.transport().control()), parts_(options.parts), rank_(world.rank()),
       partners_(options.partners.empty() ? partners_of(world) : std::move(options.partners)) {
   if (!parts_) partners_.resize(1);
@@ -107,7 +112,7 @@ LocalCopies::LocalCopies(const Communicator& world, fs::path folder, LocalCopies
     const bool any = std::any_of(partners_.begin(), partners_.end(), [](int partner) { return partner >= 0; });
     require(!any || transport_->any_thread(),
             "[checkpoint] copies on another node need MPI_THREAD_MULTIPLE, which this MPI library does not give");
-    if (parts_ || rank_ == 0 || !kept.empty()) fs::create_directories(folder_);
+    if (parts_ || rank_ == 0 || !kept.empty()) used_.emplace(folder_, training);
   });
   for (const int rank : kept) threads_.emplace_back([this, rank] { receive(rank); });
 }
@@ -141,8 +146,9 @@ void LocalCopies::send(int to, int tag, void* data, std::int64_t bytes) {
 
 void LocalCopies::replicate(std::int64_t step) {
   const int to = partner();
-  if (to < 0 || to == rank_) return;
   const auto path = file(step);
+  close_to_others(path);
+  if (to < 0 || to == rank_) return;
   Header header{static_cast<std::int64_t>(fs::file_size(path)), step};
   const auto length = header.length;
   const auto file = open(path);
@@ -223,15 +229,13 @@ void LocalCopies::receive(int from) try {
     char whole = 0;
     if (!took(from, data_tag, &whole, 1)) return;
     attempt([&] {
-      if (whole != 0) incoming->commit();
+      if (whole != 0) incoming->commit(), close_to_others(file_of(from, header.step));
     });
     incoming.reset();
     send(from, answer_tag, problem.data(), problem.size());
   }
 } catch (const std::exception&) {  // the communicator is gone, and the job with it
 }
-
-fs::path local_folder(const fs::path& disk, const std::string& training) { return disk / ("mpigrad-" + training); }
 
 namespace {
 
@@ -240,10 +244,15 @@ struct Found {
   std::int64_t step = -1, rank = 0, ranks = 0, bytes = 0;  // 0 ranks: whole
 };
 
-std::vector<Found> look(const fs::path& folder, int me) {
+std::vector<Found> look(const fs::path& folder, const TrainingName& training, int me) {
   std::vector<Found> found;
   const auto attempt = [&](const fs::path& path, const auto& f) {
     try {
+      static_cast<void>(open_own_file(path, "checkpoint", O_RDONLY));
+      const auto notes = read_checkpoint_info(path).notes;
+      const auto note = notes.find(training_note);
+      require(note != notes.end() && note->second == training.name, "[checkpoint] {} is of another training than {}",
+              path.string(), training.name);
       found.push_back(f());
       found.back().bytes = static_cast<std::int64_t>(fs::file_size(path));
     } catch (const std::exception& problem) {
@@ -252,7 +261,8 @@ std::vector<Found> look(const fs::path& folder, int me) {
   };
   std::error_code none;
   const auto whole = file_in(folder);
-  if (fs::exists(whole, none)) attempt(whole, [&] { return Found{.step = read_checkpoint_info(whole).step}; });
+  if (fs::exists(fs::symlink_status(whole, none)))
+    attempt(whole, [&] { return Found{.step = read_checkpoint_info(whole).step}; });
   for (const auto& path : parts_in(folder))
     attempt(path, [&] {
       const auto id = checkpoint_file::verify_part(path);
@@ -288,7 +298,6 @@ void give_to_all(const Communicator& world, const fs::path& path, int holder, st
   together(world, [&] {
     if (sends) file = open(path);
     if (!takes || sends) return;
-    fs::create_directories(path.parent_path());
     incoming = std::make_unique<NewFile>(path, "checkpoint");
   });
   std::vector<std::byte> data(static_cast<std::size_t>(std::min(length, piece)));
@@ -303,7 +312,7 @@ void give_to_all(const Communicator& world, const fs::path& path, int holder, st
     });
   }
   together(world, [&] {
-    if (incoming) incoming->commit();
+    if (incoming) incoming->commit(), close_to_others(path);
   });
 }
 
@@ -318,12 +327,16 @@ struct Set {
 
 }  // namespace
 
-LocalCopy find_local_copy(const Communicator& world, const fs::path& folder, std::int64_t step, std::optional<bool> looking) {
+LocalCopy find_local_copy(const Communicator& world, const fs::path& folder, const TrainingName& training, std::int64_t step,
+                          std::optional<bool> looking) {
   const detail::UnhurriedPhase phase;
   auto& transport = world.transport();
   // One rank of each node looks, and keeps what comes.
   const bool looks = looking.value_or(transport.node_rank() == 0);
-  const auto all = tell(transport, looks ? look(folder, world.rank()) : std::vector<Found>());
+  together(world, [&] {
+    if (looks) require_local_folder(folder, training);
+  });
+  const auto all = tell(transport, looks ? look(folder, training, world.rank()) : std::vector<Found>());
   LocalCopy result;
   std::int64_t newest = step, bytes = 0;
   std::map<std::pair<std::int64_t, std::int64_t>, Set> sets;  // by step and number of ranks
@@ -346,6 +359,10 @@ LocalCopy find_local_copy(const Communicator& world, const fs::path& folder, std
   }
   if (newest == step) return result;
   result.file = file_in(folder);
+  std::optional<LocalFolder> used;
+  together(world, [&] {
+    if (looks) used.emplace(folder, training);
+  });
   if (parts == nullptr) {
     give_to_all(world, result.file, result.rank, bytes, looks);
     return result;
@@ -363,7 +380,7 @@ LocalCopy find_local_copy(const Communicator& world, const fs::path& folder, std
   }
   result.rank = parts->holders.front();
   together(world, [&] {
-    if (looks) checkpoint_file::join_parts(files, result.file);
+    if (looks) checkpoint_file::join_parts(files, result.file), close_to_others(result.file);
   });
   std::error_code none;
   if (looks)
@@ -372,11 +389,7 @@ LocalCopy find_local_copy(const Communicator& world, const fs::path& folder, std
 }
 
 void remove_local_copies(const Communicator& world, const fs::path& folder) {
-  std::error_code none;  // what is not there is removed
-  if (world.transport().node_rank() == 0) {
-    for (const auto& path : parts_in(folder)) fs::remove(path, none);
-    fs::remove(file_in(folder), none), fs::remove(folder, none);
-  }
+  if (world.transport().node_rank() == 0) remove_local_folder(folder);
   world.transport().barrier();
 }
 

@@ -2,7 +2,8 @@
 // Checkpoints on the nodes' own disks, which are quicker than the file system that all nodes share and need not be spared. Where
 // every rank has all weights, rank 0's node has one and the node of a partner another; where they are split or stored in parts,
 // each rank writes its part, and the node of its partner keeps that too. So any node may die. A training that goes on takes them
-// from whatever node has them, on any grid and any number of ranks.
+// from whatever node has them, on any grid and any number of ranks. They lie in a LocalFolder, readable by their user only, and
+// each one has the training's name as a note: copies of other users and of other trainings are not taken.
 
 #include <atomic>
 #include <cstdint>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "models/train/restart/local_folder.h"
 
 namespace mpigrad {
 
@@ -27,9 +29,10 @@ struct LocalCopiesOptions {
 
 class LocalCopies {
  public:
-  // `folder` is on a disk of this rank's node. Makes it. Collective. Errors, on all ranks: a folder that cannot be made; MPI that
-  // lets one thread call at a time.
-  LocalCopies(const Communicator& world, std::filesystem::path folder, LocalCopiesOptions options = {});
+  // `folder` is on a disk of this rank's node. Makes it. Collective. Errors, on all ranks: a folder that cannot be made, or that
+  // LocalFolder refuses; MPI that lets one thread call at a time.
+  LocalCopies(const Communicator& world, std::filesystem::path folder, const TrainingName& training,
+              LocalCopiesOptions options = {});
   ~LocalCopies();
   LocalCopies(const LocalCopies&) = delete;
   LocalCopies& operator=(const LocalCopies&) = delete;
@@ -51,6 +54,7 @@ class LocalCopies {
   bool took(int from, int tag, void* data, std::int64_t bytes);  // false: nobody waits for it any more
 
   std::filesystem::path folder_;
+  std::optional<LocalFolder> used_;  // of a rank that writes there
   std::shared_ptr<Transport> transport_;
   std::mutex calls_;  // of it: one thread at a time
   bool parts_;
@@ -61,20 +65,17 @@ class LocalCopies {
   std::vector<std::thread> threads_;  // one for each rank whose copy this one keeps
 };
 
-// The folder for the copies of one training, which has a name of its own: those of others, on disks that are met again, are not
-// its.
-std::filesystem::path local_folder(const std::filesystem::path& disk, const std::string& training);
-
 // The newest whole copy that the nodes have in `folder`, if it is newer than `step`; then every node has it there, put together
-// where it was in parts. Collective. Empty file: there is none.
+// where it was in parts. Collective. Empty file: there is none. A file that is another user's, or has another training's note, is
+// skipped with a warning. Error: a folder that LocalFolder refuses.
 struct LocalCopy {
   std::filesystem::path file{};
   int rank = -1;          // that had it, or rank 0's part of it
   std::string lacking{};  // what is newer and not whole: which rank's part no node has
 };
 // `looks`: whether this rank does so for its node; if not said, the first of each node does.
-LocalCopy find_local_copy(const Communicator& world, const std::filesystem::path& folder, std::int64_t step,
-                          std::optional<bool> looks = {});
+LocalCopy find_local_copy(const Communicator& world, const std::filesystem::path& folder, const TrainingName& training,
+                          std::int64_t step, std::optional<bool> looks = {});
 // Where nobody needs them any more. Collective.
 void remove_local_copies(const Communicator& world, const std::filesystem::path& folder);
 

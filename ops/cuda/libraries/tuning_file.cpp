@@ -3,16 +3,20 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 
+#include "framework/error.h"
+#include "framework/own_files.h"
 #include "framework/warning.h"
 
 namespace mpigrad::cuda {
@@ -21,19 +25,23 @@ namespace {
 // The end of a line that was written as a whole.
 constexpr std::string_view mark = "\tok";
 
-class OpenFile {
- public:
-  explicit OpenFile(const std::string& path) : descriptor_(open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644)) {}
-  ~OpenFile() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  int get() const { return descriptor_; }
+void warn(const std::string& what) {
+  warn_once(
+      "tuning file",
+      fmt::format("warning: {}: what is measured of GPU kernels is not kept; MPIGRAD_TUNING_FILE names another file", what));
+}
 
- private:
-  int descriptor_;
-};
+// Opens the file if it may be believed, in a folder that is this user's, or shared and with a sticky bit as /tmp. `makes` makes
+// both where they are not there; without that an empty descriptor stands for a missing file. Error: anything else.
+Descriptor open_tuning(const std::string& path, bool makes) {
+  const auto folder = std::filesystem::absolute(path).parent_path();
+  std::error_code none;
+  if (!makes && !std::filesystem::exists(std::filesystem::symlink_status(path, none))) return {};
+  struct stat about {};
+  const bool shared = lstat(folder.c_str(), &about) == 0 && S_ISDIR(about.st_mode) && (about.st_mode & S_ISVTX) != 0;
+  if (!shared) static_cast<void>(makes ? make_own_folder(folder, "tuning") : open_own_folder(folder, "tuning"));
+  return open_own_file(path, "tuning", O_RDWR | O_APPEND | (makes ? O_CREAT : 0));
+}
 
 std::string default_path() {
   if (const char* setting = std::getenv("MPIGRAD_TUNING_FILE")) return std::string_view(setting) == "none" ? "" : setting;
@@ -45,10 +53,14 @@ std::string default_path() {
 
 }  // namespace
 
-void TuningFile::read() {
+void TuningFile::read(int file) {
   is_read_ = true;
-  std::ifstream file(path_);
-  for (std::string line; std::getline(file, line);) {
+  std::string text;
+  std::array<char, 4096> part{};
+  for (ssize_t bytes = 0; (bytes = pread(file, part.data(), part.size(), static_cast<off_t>(text.size()))) > 0;)
+    text.append(part.data(), static_cast<std::size_t>(bytes));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
     const auto tab = line.find('\t');
     if (!line.ends_with(mark) || tab == std::string::npos || tab + mark.size() >= line.size()) continue;
     known_.emplace(line.substr(0, tab), line.substr(tab + 1, line.size() - tab - 1 - mark.size()));
@@ -57,7 +69,12 @@ void TuningFile::read() {
 
 std::optional<std::string> TuningFile::find(const std::string& key) {
   const std::lock_guard lock(mutex_);
-  if (!is_read_ && !path_.empty()) read();
+  if (!is_read_ && !path_.empty()) try {
+      is_read_ = true;
+      if (const auto file = open_tuning(path_, false)) read(file.get());
+    } catch (const Error& error) {
+      warn(error.what());
+    }
   const auto found = known_.find(key);
   return found == known_.end() ? std::nullopt : std::optional(found->second);
 }
@@ -68,20 +85,20 @@ void TuningFile::add(const std::string& key, const std::string& answer) {
     known_.emplace(key, answer);
     return;
   }
-  std::error_code none;
-  std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), none);
-  const OpenFile file(path_);
-  // A thousand ranks that measured the same thing write it once. Where there are no locks they write it more often.
-  if (file.get() >= 0) static_cast<void>(flock(file.get(), LOCK_EX));
-  read();
-  if (!known_.emplace(key, answer).second) return;
-  // A line of its own also behind one that was cut off.
-  const auto line = fmt::format("\n{}\t{}{}\n", key, answer, mark);
-  if (file.get() < 0 || write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
-    warn_once(
-        "tuning file",
-        fmt::format("warning: what was measured of GPU kernels cannot be kept in {} ({}): MPIGRAD_TUNING_FILE names another file",
-                    path_, std::strerror(errno)));
+  try {
+    const auto file = open_tuning(path_, true);
+    // A thousand ranks that measured the same thing write it once. Where there are no locks they write it more often.
+    static_cast<void>(flock(file.get(), LOCK_EX));
+    read(file.get());
+    if (!known_.emplace(key, answer).second) return;
+    // A line of its own also behind one that was cut off.
+    const auto line = fmt::format("\n{}\t{}{}\n", key, answer, mark);
+    require(write(file.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size()), "[tuning] {} cannot be written: {}",
+            path_, std::strerror(errno));
+  } catch (const Error& error) {
+    known_.emplace(key, answer);
+    warn(error.what());
+  }
 }
 
 TuningFile& tuning_file() {

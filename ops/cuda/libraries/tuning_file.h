@@ -1,6 +1,7 @@
 #pragma once
 // What was measured on a GPU, kept in a file of lines, so that a later run measures nothing. Several processes may add to one
-// file at the same time; what is damaged is measured again.
+// file at the same time; what is damaged is measured again. A file, or its folder, that is another user's, a link, or one that
+// other users may change is neither read nor written; a warning says so once (framework/own_files.h).
 
 #include <map>
 #include <mutex>
@@ -21,7 +22,7 @@ class TuningFile {
   void add(const std::string& key, const std::string& answer);
 
  private:
-  void read();
+  void read(int file);
 
   std::string path_;
   std::mutex mutex_;
