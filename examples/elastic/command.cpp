@@ -5,13 +5,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <string_view>
+#include <thread>
+#include <utility>
 
 #include "comm/transport/launcher.h"
+#include "examples/elastic/job.h"
 #include "examples/tool/together.h"
+#include "framework/tensor/printable.h"
 
 namespace mpigrad::elastic {
 
@@ -62,6 +68,41 @@ bool leave_launcher(const std::string& program) {
   }
   for (const auto& name : names) unsetenv(name.c_str());
   return true;
+}
+
+void require_host_names(const std::vector<std::string>& hosts) {
+  const auto made_of = [](std::string_view text, std::string_view more) {
+    return !text.empty() && text.front() != '-' && std::all_of(text.begin(), text.end(), [&](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || more.find(c) != std::string_view::npos;
+    });
+  };
+  for (const auto& host : hosts) {
+    const std::string_view name = host;
+    const auto at = name.find('@');
+    const bool user = at != std::string_view::npos;
+    if ((user && !made_of(name.substr(0, at), ".-_")) || !made_of(user ? name.substr(at + 1) : name, ".-_:[]"))
+      throw UsageError(
+          fmt::format("--hosts are names, not '{}': letters, digits and . - _ : [ ], the first one no -", printable(host)));
+    if (std::count(hosts.begin(), hosts.end(), host) > 1)
+      throw UsageError(fmt::format("--hosts are names, each of them once: {}", host));
+  }
+}
+
+std::vector<std::string> unresolved(const std::vector<std::string>& hosts) {
+  constexpr double limit = 8;
+  std::vector<std::pair<std::string, Question>> questions;
+  for (const auto& host : hosts) {
+    auto name = host.substr(host.find('@') + 1);
+    if (name.starts_with('[')) name = name.substr(1, name.find(']') - 1);  // of IPv6
+    questions.emplace_back(host, Question({"getent", "ahosts", name}, limit));
+  }
+  std::vector<std::string> unknown;
+  for (auto& [host, question] : questions) {
+    std::optional<bool> answer;
+    while (!(answer = question.answer())) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (!*answer) unknown.push_back(host);
+  }
+  return unknown;
 }
 
 bool has_option(const Words& command, const std::string& option) {

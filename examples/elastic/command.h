@@ -21,6 +21,13 @@ void require_program(const std::string& name);
 // by the first of several ranks; the others get false, and are to end with 2.
 bool leave_launcher(const std::string& program);
 
+// Names of hosts become words of ssh, mpiexec and srun: one that begins with '-' would be an option, and options run commands.
+// UsageError: a name has other characters than letters, digits and . - _ : [ ], perhaps behind USER@; it begins with '-'; it is
+// there twice.
+void require_host_names(const std::vector<std::string>& hosts);
+// Those of the hosts that the name service does not know. Asks for all at once, for 8 s at most.
+std::vector<std::string> unresolved(const std::vector<std::string>& hosts);
+
 // Whether a command has an option, and its value, as `--out run` or `--out=run`; none: it is not there.
 bool has_option(const Words& command, const std::string& option);
 std::optional<std::string> value_of(const Words& command, const std::string& option);

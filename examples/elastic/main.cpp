@@ -33,6 +33,7 @@
 #include "examples/trainer/options.h"
 #include "examples/trainer/run.h"
 #include "examples/trainer/state.h"
+#include "framework/joined.h"
 #include "models/train/checkpoint/checkpoint.h"
 
 namespace mpigrad::elastic {
@@ -49,13 +50,16 @@ struct Options {
   int ranks_per_host = 0, retries = 3, forgiven = 1;
   std::string launcher, probe;
   bool watch_ranks = false;
+  bool resolves = false;  // mpiexec starts the ranks from here, which needs the hosts' addresses
   double probe_seconds = 30, probe_limit = 10;
 };
 
 void say(const std::string& text) { fmt::print(stderr, "elastic: {}\n", text); }
 
 void add_options(CLI::App& app, Options& o) {
-  app.add_option("--hosts", o.hosts, "names, separated by commas; under Slurm those of the allocation, else this one")
+  app.add_option("--hosts", o.hosts,
+                 "names, separated by commas; under Slurm those of the allocation, else this one. Letters, digits and . - _ : [ "
+                 "], and USER@")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group("Ranks");
@@ -123,9 +127,7 @@ void complete(Options& o) {
     if (o.hosts.empty()) throw UsageError("scontrol show hostnames tells no hosts; --hosts does");
   }
   if (o.hosts.empty()) o.hosts = {host_name()};
-  for (const auto& host : o.hosts)
-    if (host.empty() || std::count(o.hosts.begin(), o.hosts.end(), host) > 1)
-      throw UsageError("--hosts are names, each of them once");
+  require_host_names(o.hosts);
   const auto hosts = static_cast<int>(o.hosts.size());
   const auto grid = value_of(o.command, "--grid");
   if (o.ranks_per_host == 0) {
@@ -133,13 +135,14 @@ void complete(Options& o) {
     const int ranks = ranks_of(trainer::parse_grid(*grid, 1, trainer::Channels::split));
     o.ranks_per_host = (ranks + hosts - 1) / hosts;
   }
+  o.resolves = o.launcher.empty() && !under_slurm();
   o.watch_ranks = o.watch_ranks || o.launcher.empty();
   if (o.launcher.empty())
     o.launcher = under_slurm() ? "srun --nodes={nodes} --ntasks={ranks} --nodelist={hosts} --kill-on-bad-exit=1"
                                : "mpiexec -n {ranks} -ppn {ranks_per_host} -hosts {hosts}";
   if (o.probe.empty())
     o.probe = under_slurm() ? "srun --nodes=1 --ntasks=1 --overlap --nodelist={host} true"
-                            : "ssh -o BatchMode=yes -o ConnectTimeout=5 {host} true";
+                            : "ssh -o BatchMode=yes -o ConnectTimeout=5 -- {host} true";
 }
 
 // Newest of the checkpoints, which are replaced: a later time of writing means that training went on.
@@ -242,7 +245,7 @@ class Elastic {
       }
       const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - probed;
       if (o_.probe_seconds == 0 || passed.count() < o_.probe_seconds || !questions.empty()) continue;
-      questions = ask(names);
+      questions = ask(names, o_.probe_limit);
       probed = std::chrono::steady_clock::now();
     }
     const int code = trainer::code_of_run(job.code(), out_, before);
@@ -290,16 +293,16 @@ class Elastic {
   }
 
   static bool is_here(const std::string& host) { return host == host_name() || host == "localhost"; }
-  std::vector<std::pair<std::string, Question>> ask(const std::vector<std::string>& names) const {
+  std::vector<std::pair<std::string, Question>> ask(const std::vector<std::string>& names, double limit) const {
     std::vector<std::pair<std::string, Question>> questions;
     for (const auto& name : names)
-      if (trusted_.contains(name)) questions.emplace_back(name, Question(fill(o_.probe, {{"host", name}}), o_.probe_limit));
+      if (trusted_.contains(name)) questions.emplace_back(name, Question(fill(o_.probe, {{"host", name}}), limit));
     return questions;
   }
   // Those that do not answer.
-  std::vector<std::string> silent_of(const std::vector<std::string>& names) const {
+  std::vector<std::string> silent_of(const std::vector<std::string>& names, double limit) const {
     std::vector<std::string> silent;
-    for (auto& [name, question] : ask(names)) {
+    for (auto& [name, question] : ask(names, limit)) {
       std::optional<bool> answer;
       while (!(answer = question.answer())) std::this_thread::sleep_for(std::chrono::milliseconds(20));
       if (!*answer) silent.push_back(name);
@@ -310,7 +313,15 @@ class Elastic {
   void trust_those_that_answer() {
     for (const auto& name : hosts_.names())
       if (!is_here(name)) trusted_.insert(name);
-    const auto silent = silent_of(hosts_.names());
+    const auto start = std::chrono::steady_clock::now();
+    const auto names = o_.resolves ? unresolved({trusted_.begin(), trusted_.end()}) : std::vector<std::string>();
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    const auto silent =
+        silent_of(hosts_.names(), names.empty() ? o_.probe_limit : std::min(o_.probe_limit, 9.5 - passed.count()));
+    std::vector<std::string> unknown;  // a name that ssh alone knows answers
+    for (const auto& name : silent)
+      if (std::find(names.begin(), names.end(), name) != names.end()) unknown.push_back(name);
+    if (!unknown.empty()) throw UsageError(fmt::format("--hosts {}: there is no host of that name", joined(unknown, ",")));
     for (const auto& name : silent) {
       trusted_.erase(name);
       say(fmt::format("{} does not answer to --probe: it will not be asked again", name));
@@ -336,7 +347,7 @@ class Elastic {
   // Drops what is dead. Whether anything is left.
   bool judge() {
     bool left = true;
-    for (const auto& name : silent_of(hosts_.names()))
+    for (const auto& name : silent_of(hosts_.names(), o_.probe_limit))
       if (std::find(dead_.begin(), dead_.end(), name) == dead_.end()) dead_.push_back(name);
     for (const auto& name : dead_) {
       say(fmt::format("{} is dead: goes on without it", name));

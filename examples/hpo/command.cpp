@@ -64,9 +64,7 @@ Places::Places(const PlaceOptions& o)
   }
   const bool here = hosts_.empty() || (hosts_.size() == 1 && (hosts_[0] == "localhost" || hosts_[0] == elastic::host_name()));
   if (hosts_.empty()) hosts_ = {"localhost"};
-  for (const auto& host : hosts_)
-    if (host.empty() || std::count(hosts_.begin(), hosts_.end(), host) > 1)
-      throw UsageError("--hosts are names, each of them once");
+  elastic::require_host_names(hosts_);
   const int cores = o.cores > 0 ? o.cores : elastic::cores_here(), hosts = static_cast<int>(hosts_.size());
   if (threads_ > cores) throw UsageError(fmt::format("a rank has {} threads; a host has {} cores (--cores)", threads_, cores));
   ranks_per_host_ = std::min(ranks_, cores / threads_);
@@ -82,6 +80,10 @@ Places::Places(const PlaceOptions& o)
     launcher_ = "srun --exact --nodes={nodes} --ntasks={ranks} --cpus-per-task={threads} --nodelist={hosts} --kill-on-bad-exit=1";
   else if (launcher_.empty() && !here) launcher_ = "mpiexec -n {ranks} -ppn {ranks_per_host} -hosts {hosts}";
   else if (launcher_.empty() && ranks_ > 1) launcher_ = "mpiexec -n {ranks}";
+  const bool resolves = o.launcher.empty() && !under_slurm() && !here;
+  if (const auto unknown = resolves ? elastic::unresolved(hosts_) : std::vector<std::string>(); !unknown.empty())
+    throw UsageError(fmt::format("--hosts {}: there is no host of that name; with a --launcher, its names are not looked up",
+                                 joined(unknown, ",")));
   if (const auto words = launcher(0); !words.empty()) elastic::require_program(words[0]);
 }
 

@@ -38,6 +38,20 @@ run "$elastic" --hosts a -- true --out x --grid depth=2 --overwrite
 judge '--overwrite' refuses_with_2 "^elastic: the program's --overwrite"
 run "$elastic" --hosts a,a -- true --out x --grid depth=2
 judge 'a host twice' refuses_with_2 '^elastic: --hosts are names'
+for name in "-oProxyCommand=touch $work/taken" '-w' 'a;b' 'a b' 'user@-a' '@a' 'a@b@c' '$(x)' '../a' ''; do
+  run "$elastic" --hosts="$name" --ranks-per-host 1 -- true --out x
+  judge "a host '$name'" refuses_with_2 "^elastic: --hosts are names, not '"
+done
+judge 'none of them was run' test ! -e "$work/taken"
+# An ssh that tells what it was asked; names that end in .invalid are nowhere.
+mkdir "$work/path"
+printf '%s\n' '#!/bin/sh' "echo \"\$*\" >>'$work/asked-ssh'" 'case " $* " in *known*) exit 0 ;; esac' 'exit 255' >"$work/path/ssh"
+chmod +x "$work/path/ssh"
+run env PATH="$work/path:$PATH" "$elastic" --hosts user@node9.invalid,localhost --ranks-per-host 1 --retries 0 -- true --out x
+judge 'an unknown host is named' refuses_with_2 '^elastic: --hosts user@node9.invalid: there is no host of that name'
+judge 'and asked for behind --' grep -q -e '-- user@node9.invalid true$' "$work/asked-ssh"
+run env PATH="$work/path:$PATH" "$elastic" --hosts localhost,known.invalid --ranks-per-host 1 --retries 0 --launcher 'sh -c' -- 'exit 0' --out "$work/x"
+judge 'names of a --launcher are its own' gives 0
 run "$elastic" --hosts a --ranks-per-host 2 -- true --out x --grid depth=3
 judge 'a grid that is too large' refuses_with_2 '^elastic: --grid depth=3 has 3 ranks'
 run "$elastic" --hosts localhost --ranks-per-host 1 --launcher 'env {rank}' -- true --out x
