@@ -50,6 +50,10 @@ chmod +x "$work/path/ssh"
 run env PATH="$work/path:$PATH" "$elastic" --hosts user@node9.invalid,localhost --ranks-per-host 1 --retries 0 -- true --out x
 judge 'an unknown host is named' refuses_with_2 '^elastic: --hosts user@node9.invalid: there is no host of that name'
 judge 'and asked for behind --' grep -q -e '-- user@node9.invalid true$' "$work/asked-ssh"
+printf '%s\n' '#!/bin/sh' 'printf "node1\nnode2\n"' >"$work/path/scontrol"
+chmod +x "$work/path/scontrol"
+run env PATH="$work/path:$PATH" SLURM_JOB_ID=1 SLURM_JOB_NODELIST='node[1-2]' "$elastic" --hosts node1,node3 --ranks-per-host 1 -- true --out x
+judge 'nor one that the allocation has' refuses_with_2 '^elastic: --hosts node3: the allocation has no host of that name, but node1,node2'
 run env PATH="$work/path:$PATH" "$elastic" --hosts localhost,known.invalid --ranks-per-host 1 --retries 0 --launcher 'sh -c' -- 'exit 0' --out "$work/x"
 judge 'names of a --launcher are its own' gives 0
 run "$elastic" --hosts a --ranks-per-host 2 -- true --out x --grid depth=3
