@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "framework/tensor/tensor_name.h"
 #include "models/data/compressed/compressed.h"
 #include "models/data/sources/formats.h"
 #include "ops/elementwise.h"
@@ -10,19 +11,24 @@ namespace mpigrad::weights {
 
 TensorFile read_npz(const std::filesystem::path& path) {
   TensorFile file;
+  std::vector<std::string> names;
   for (auto& [name, array] : data::read_npz(path)) {
     Tensor value = zeros(array.shape, array.type);
     require(static_cast<std::int64_t>(array.values.size()) == value.bytes(), "[npz] {}: '{}' has {} bytes for {}", path.string(),
             name, array.values.size(), value);
     if (value.bytes() > 0) std::memcpy(value.raw(), array.values.data(), array.values.size());
-    file.tensors.push_back({name, value});
+    file.tensors.push_back({name, value}), names.push_back(name);
   }
+  require_tensor_names(names, "[npz] " + path.string());
   return file;
 }
 
 void write_npz(const std::filesystem::path& path, const TensorFile& file, bool overwrite) {
   require(overwrite || !std::filesystem::exists(path), "[npz] {} exists; --overwrite replaces it", path.string());
   const Untaped scope;
+  std::vector<std::string> names;
+  for (const auto& tensor : file.tensors) names.push_back(tensor.name);
+  require_tensor_names(names, "[npz] " + path.string());
   std::vector<data::ZipEntry> entries;
   for (const auto& [name, stored] : file.tensors) {
     const auto value =
@@ -34,6 +40,8 @@ void write_npz(const std::filesystem::path& path, const TensorFile& file, bool o
     entries.push_back({name + ".npy", std::move(bytes)});
   }
   data::write_zip(path, entries);
+  const auto written = data::zip_names(path).size();
+  require(written == entries.size(), "[npz] {} has {} of {} tensors", path.string(), written, entries.size());
 }
 
 }  // namespace mpigrad::weights

@@ -7,10 +7,13 @@
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 #include <span>
 
 #include "framework/new_file.h"
 #include "framework/tensor/printable.h"
+#include "framework/tensor/tensor_name.h"
 #include "framework/tensor/text_bounds.h"
 
 namespace mpigrad::weights {
@@ -72,10 +75,48 @@ Entry entry_of(const std::string& where, const std::string& name, const nlohmann
   return {name, type->ours, Shape(extents), begin, end};
 }
 
+// Of equal keys the parser itself keeps the last, silently.
+nlohmann::json parsed(const std::string& header, const std::string& where) {
+  std::vector<std::set<std::string>> open;
+  std::string repeated;
+  bool repeats = false;
+  const auto document = nlohmann::json::parse(
+      header,
+      [&](int, nlohmann::json::parse_event_t event, nlohmann::json& value) {
+        if (event == nlohmann::json::parse_event_t::object_start) open.emplace_back();
+        if (event == nlohmann::json::parse_event_t::object_end && !open.empty()) open.pop_back();
+        if (event == nlohmann::json::parse_event_t::key && !repeats && !open.back().insert(value.get<std::string>()).second)
+          repeats = true, repeated = value.get<std::string>();
+        return true;
+      },
+      false);
+  require(document.is_object(), "[safetensors] {}: its header is no JSON object", where);
+  require(!repeats, "[safetensors] {}: its header has '{}' twice in one object", where, printable(repeated, 80));
+  return document;
+}
+
+std::vector<std::string> names_of(const TensorFile& file) {
+  std::vector<std::string> names;
+  for (const auto& tensor : file.tensors) names.push_back(tensor.name);
+  return names;
+}
+
+// model-I-of-N with numbers that there cannot be.
+void require_possible_part(const std::filesystem::path& path) {
+  static const std::regex part(R"((?:.*[^-])?-(-?\d{1,9})-of-(-?\d{1,9}(-\d{1,9})?)\.safetensors)");
+  std::smatch numbers;
+  const auto name = path.filename().string();
+  if (!std::regex_match(name, numbers, part)) return;
+  const auto number = std::stoll(numbers[1]), count = std::stoll(numbers[2]);
+  require(number >= 0 && count >= 1 && number <= count && !numbers[3].matched, "[safetensors] {}: there is no part {} of {}",
+          printable(path.string()), numbers[1].str(), numbers[2].str());
+}
+
 }  // namespace
 
 TensorFile read_safetensors(const std::filesystem::path& path) {
   const auto where = path.string();
+  require_possible_part(path);
   std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
   require(!error, "[safetensors] {} cannot be read: {}", where, error.message());
@@ -89,9 +130,7 @@ TensorFile read_safetensors(const std::filesystem::path& path) {
   require(std::fread(header.data(), 1, length, file.get()) == length, "[safetensors] {} is truncated", where);
   const auto excess = excess_of_json(header, {.bytes = most_header, .depth = 8});
   require(excess.empty(), "[safetensors] {}: its header {}", where, excess);
-  // Equal names would be one: the parser keeps the last.
-  const auto document = nlohmann::json::parse(header, nullptr, false);
-  require(document.is_object(), "[safetensors] {}: its header is no JSON object", where);
+  const auto document = parsed(header, where);
 
   TensorFile result;
   std::vector<Entry> entries;
@@ -107,6 +146,9 @@ TensorFile read_safetensors(const std::filesystem::path& path) {
       result.metadata[key] = text.get<std::string>();
     }
   }
+  std::vector<std::string> names;
+  for (const auto& entry : entries) names.push_back(entry.name);
+  require_tensor_names(names, "[safetensors] " + where);
   std::sort(entries.begin(), entries.end(),
             [](const Entry& a, const Entry& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
   std::uint64_t at = 0;
@@ -129,6 +171,10 @@ void write_safetensors(const std::filesystem::path& path, const TensorFile& cont
   const auto where = path.string();
   std::error_code error;
   require(overwrite || !std::filesystem::exists(path, error), "[safetensors] {} exists; --overwrite replaces it", where);
+  const auto names = names_of(contents);
+  require_tensor_names(names, "[safetensors] " + where);
+  require(std::find(names.begin(), names.end(), metadata_name) == names.end(), "[safetensors] {}: no tensor is called {}", where,
+          metadata_name);
   nlohmann::ordered_json header;
   if (!contents.metadata.empty()) header[metadata_name] = contents.metadata;
   std::int64_t at = 0;
@@ -145,6 +191,8 @@ void write_safetensors(const std::filesystem::path& path, const TensorFile& cont
   auto text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');  // elements begin at a multiple of 8
   const std::uint64_t length = text.size();
+  const auto written = parsed(text, where).size() - (contents.metadata.empty() ? 0 : 1);
+  require(written == names.size(), "[safetensors] {}: {} names of {} tensors", where, written, names.size());
 
   NewFile file(path, "safetensors");
   file.write(std::as_bytes(std::span(&length, 1)));

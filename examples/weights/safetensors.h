@@ -18,7 +18,7 @@ struct TensorFile {
 
 // float64, float32, float16, bfloat16, int64, int32, int16, uint16, uint8 and bool; int8, uint32 and others are an Error that
 // names the tensor. Errors: a header that is not JSON or longer than the file, elements that overlap, that are missing or that
-// nobody names, sizes that do not go with shapes.
+// nobody names, sizes that do not go with shapes, a name that is none (framework/tensor/tensor_name.h), a name that is there twice.
 TensorFile read_safetensors(const std::filesystem::path& path);
 // Under another name until it is complete.
 void write_safetensors(const std::filesystem::path& path, const TensorFile& file, bool overwrite);

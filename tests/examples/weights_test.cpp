@@ -5,12 +5,17 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <tuple>
 
 #include "examples/weights/names.h"
+#include "examples/weights/npz.h"
 #include "examples/weights/safetensors.h"
+#include "models/data/compressed/compressed.h"
+#include "models/data/sources/formats.h"
 #include "models/networks/cosmoflow.h"
 #include "models/networks/resnet.h"
 #include "models/networks/unet3d.h"
+#include "models/train/checkpoint/checkpoint.h"
 #include "ops/random.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
@@ -233,6 +238,71 @@ TEST_CASE("weights: damaged safetensors are an error and nothing else") {
         CHECK(std::string(error.what()).starts_with("[safetensors]"));
       }
     }
+}
+
+TEST_CASE("weights: names that lose tensors or lead out of an archive are refused in every format, both ways") {
+  const Folder folder;
+  const auto safetensors = folder / "a.safetensors", npz = folder / "a.npz", h5 = folder / "a.h5";
+  const auto refused = [&](const std::string& text, const std::filesystem::path& path, const std::string& why) {
+    CAPTURE(text);
+    CHECK((has(text, path.string()) && has(text, why) && text.size() < 400 && text.find('\n') == std::string::npos));
+  };
+  const Tensor value = constant(full({}, 3));
+  for (const auto& [name, json, why] : {std::tuple(std::string("b\0c", 3), "b\\u0000c", "control characters"),
+                                        {std::string("a\nb"), "a\\nb", "control characters"},
+                                        {std::string("a\xff"), "", "control characters or bytes that are not UTF-8"},
+                                        {std::string(70000, 'x'), "", "it has 70000 bytes, more than 1000"},
+                                        {std::string("../../evil"), "../../evil", "it has the part '..'"},
+                                        {std::string("a/./b"), "a/./b", "it has the part '.'"},
+                                        {std::string("/etc/x"), "/etc/x", "empty part"},
+                                        {std::string("a//b"), "a//b", "empty part"},
+                                        {std::string("..\\evil"), "..\\\\evil", "a backslash"},
+                                        {std::string(), "", "it is empty"}}) {
+    const TensorFile file{.tensors = {{"a", value}, {name, value}}};
+    refused(error_text([&] { write_safetensors(safetensors, file, true); }), safetensors, why);
+    refused(error_text([&] { write_npz(npz, file, true); }), npz, why);
+    if (hdf5_available()) {
+      const CheckpointTensors contents{.tensors = {{"parameters/" + name, value}}};
+      refused(error_text([&] { write_weights(h5, contents, false, true); }), h5,
+              name.size() > 1000 ? "bytes"
+              : name.empty()     ? "empty"
+                                 : why);
+    }
+    CHECK(folder.files() == 0);
+    const auto key = name.size() > 1000 ? name : std::string(json);
+    if (!name.ends_with("\xff")) {
+      write(safetensors, "{\"" + key + R"(":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "1234");
+      refused(error_text([&] { read_safetensors(safetensors); }), safetensors, why);
+    }
+    if (data::zip_available() && name.size() < 1000 && name.find('\0') == std::string::npos && !name.ends_with("\xff")) {
+      const auto header = data::npy_header({1}, DType::float32) + "1234";
+      data::Bytes bytes(header.size());
+      std::memcpy(bytes.data(), header.data(), header.size());
+      data::write_zip(npz, {{name + ".npy", bytes}});
+      refused(error_text([&] { read_npz(npz); }), npz, why);
+    }
+    std::filesystem::remove(safetensors), std::filesystem::remove(npz);
+  }
+  const TensorFile twice{.tensors = {{"a", value}, {"a", value}}};
+  refused(error_text([&] { write_safetensors(safetensors, twice, true); }), safetensors, "two tensors 'a'");
+  refused(error_text([&] { write_npz(npz, twice, true); }), npz, "two tensors 'a'");
+  refused(error_text([&] {
+            write_safetensors(safetensors, {.tensors = {{"__metadata__", value}}}, true);
+          }),
+          safetensors, "no tensor is called");
+  const std::string entry = R"({"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
+  write(safetensors, R"({"a":)" + entry + R"(,"a":)" + entry + "}", "1234");
+  refused(error_text([&] { read_safetensors(safetensors); }), safetensors, "has 'a' twice");
+  write(safetensors, R"({"a":{"dtype":"F64","dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "1234");
+  refused(error_text([&] { read_safetensors(safetensors); }), safetensors, "has 'dtype' twice");
+  for (const auto* name : {"model--1-of-0-2", "model--1-of-2", "model-3-of-2", "model-1-of--2", "model-0-of-0"}) {
+    const auto part = folder.path / fmt::format("{}.safetensors", name);
+    write(part, R"({"a":)" + entry + "}", "1234");
+    refused(error_text([&] { read_safetensors(part); }), part, "there is no part");
+  }
+  const auto part = folder / "model-00001-of-00002.safetensors";
+  write(part, R"({"a":)" + entry + "}", "1234");
+  CHECK(read_safetensors(part).tensors.size() == 1);
 }
 
 TEST_CASE("weights: a ResNet has torchvision's names, a U-Net its own") {

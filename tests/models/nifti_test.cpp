@@ -196,6 +196,20 @@ TEST_CASE("nifti: a header is read without what is behind it") {
   CHECK(has(error_text([&] { read_nifti_volume(path); }), "v.nii.gz: the file is corrupt"));
 }
 
+TEST_CASE("nifti: a volume begins behind the header and its four bytes") {
+  const Folder folder;
+  const auto path = folder / "v.nii";
+  for (const float offset : {0.0F, 348.0F, 351.0F, -352.0F, 352.5F, 352.0F}) {
+    CAPTURE(offset);
+    auto bytes = float_file({2, 1, 1}, {1, 2});
+    put_floats(bytes, 108, {offset});
+    write_file(path, bytes);
+    const auto text = error_text([&] { read_nifti_header(path); });
+    if (offset == 352) CHECK(text.empty());
+    else CHECK((has(text, path.string()) && has(text, offset < 352 ? "vox_offset is" : "begins at byte 352.5")));
+  }
+}
+
 TEST_CASE("nifti: what is no label is refused with its place") {
   const Folder folder;
   const auto path = folder / "l.nii";

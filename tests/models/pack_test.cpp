@@ -60,6 +60,15 @@ TEST_CASE("sources: packing keeps everything") {
   const LoaderOptions options{.batch = 3, .seed = 5, .shuffle = true};
   CHECK(Loader(shards, options).batch(0, 1).x.to_vector() == Loader(source, options).batch(0, 1).x.to_vector());
 
+  for (const auto& [first, samples] : {std::pair(-1, 4), {4, 4}, {0, -4}}) {
+    Hdf5Writer writer(folder / "part.h5", true);
+    writer.write("volume", {2, 1, 1, 1, 1}, DType::float32, std::vector<float>{1, 2}.data());
+    writer.attribute("volume", "first", std::int64_t{first}), writer.attribute("volume", "samples", std::int64_t{samples});
+    writer.commit();
+    CHECK(has(error_text([&] { open_source(folder / "part.h5"); }),
+              fmt::format("begins with sample {} of {}: there is none", first, samples)));
+  }
+
   // Volumes that are not bytes, without labels, and with one.
   write_file(folder / "v.npy", npy_file("'<f4'", "(2, 1, 2, 1, 2)", std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8.5F}));
   const auto volumes = open_source(folder / "v.npy");

@@ -228,6 +228,12 @@ TEST_CASE("records: files of a set that has its number in their names") {
   REQUIRE(source->size() == 6 + more);
   CHECK(source->targets(more + 5)[0] == 5);
   CHECK(open_source(folder / "train.tfrecord-00001-of-00003")->targets(0)[0] == 2);
+  for (const auto* name :
+       {"model.tfrecord--1-of-0-2", "model.tfrecord--1-of-2", "model.tfrecord-0-of--2", "model.tfrecord-0-of-0"}) {
+    write_file(folder / name, bytes_of(record(0)));
+    CHECK(has(error_text([&] { open_source(folder.path); }), "its name has numbers that no part of a set has"));
+    fs::remove(folder / name);
+  }
   fs::remove(folder / "train.tfrecord-00001-of-00003");
   CHECK(
       has(error_text([&] { open_source(folder.path); }), "2 of the 3 files train.tfrecord-*-of-00003 are here; number 1 is not"));

@@ -75,7 +75,8 @@ std::vector<std::string> zip_names(const std::filesystem::path& path) {
   const auto entries = zip_get_num_entries(archive.get(), 0);
   for (zip_int64_t i = 0; i < entries; ++i) {
     const char* name = zip_get_name(archive.get(), static_cast<zip_uint64_t>(i), 0);
-    if (name != nullptr) names.emplace_back(name);
+    require(name != nullptr, "[zip] {}: the name of file {} of {} cannot be read", path.string(), i + 1, entries);
+    names.emplace_back(name);
   }
   return names;
 }
@@ -97,6 +98,8 @@ void write_zip(const std::filesystem::path& path, const std::vector<ZipEntry>& e
     fail("[zip] {} cannot be written: {}", path.string(), text);
   }
   for (const auto& entry : entries) {
+    require(entry.name.find('\0') == std::string::npos && entry.name.size() < 65536, "[zip] {}: '{}' is no name of a file",
+            path.string(), printable(entry.name, 80));
     zip_source_t* source = zip_source_buffer(archive.get(), entry.bytes.data(), entry.bytes.size(), 0);
     const auto index = source ? zip_file_add(archive.get(), entry.name.c_str(), source, ZIP_FL_ENC_UTF_8) : -1;
     if (index < 0 && source) zip_source_free(source);

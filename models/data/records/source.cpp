@@ -23,8 +23,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
+// Negative numbers are taken for numbers, too: no file is left out for its name.
 bool is_record_name(const std::string& name) {
-  static const std::regex pattern(R"(.*\.tfrecords?(-\d+-of-\d+)?(\.gz)?)");
+  static const std::regex pattern(R"(.*\.tfrecords?(-[-\d]+-of-[-\d]+)?(\.gz)?)");
   return std::regex_match(name, pattern);
 }
 
@@ -35,6 +36,9 @@ void require_all_shards(const std::vector<fs::path>& files) {
   for (const auto& file : files) {
     std::smatch parts;
     const auto name = file.filename().string();
+    static const std::regex impossible(R"(.*-(-[-\d]*-of-[-\d]+|[-\d]+-of-([-\d]*-[-\d]*|0+))(\.gz)?)");
+    require(!std::regex_match(name, impossible), "[tfrecord] {}: its name has numbers that no part of a set has",
+            printable(file.string()));
     if (!std::regex_match(name, parts, pattern)) continue;
     const auto number = std::stoll(parts[2]);
     require(sets[{parts[1], std::stoll(parts[3])}].insert(number).second, "[tfrecord] {}: there are two files {} of this name",

@@ -259,8 +259,11 @@ ArrayPart ArraySource::State::part(const Hdf5Reader& reader) const {
   if (reader.has_attribute(volume, "transform"))
     p.type.transform = transform_named(reader.text_attribute(volume, "transform"), reader.path());
   if (reader.has_attribute(volume, "first") && reader.has_attribute(volume, "samples")) {
-    p.place = static_cast<std::int64_t>(reader.number_attribute(volume, "first"));
-    p.together = static_cast<std::int64_t>(reader.number_attribute(volume, "samples"));
+    const double place = reader.number_attribute(volume, "first"), together = reader.number_attribute(volume, "samples");
+    require(
+        place >= 0 && place < together && together <= 0x1p53 && place == std::floor(place) && together == std::floor(together),
+        "[data] {}: '{}' begins with sample {} of {}: there is none", file, volume, place, together);
+    p.place = static_cast<std::int64_t>(place), p.together = static_cast<std::int64_t>(together);
   }
   if (!label.empty()) describe_labels(reader, p);
   return p;

@@ -163,7 +163,9 @@ OpenFile open_nifti(const std::filesystem::path& path) {
 
   const auto offset = real(h.bytes, 108);
   const auto left = file.stream->most_left();
-  require(offset >= 348 && offset - 348 <= left && offset == std::floor(offset), "[nifti] {}: the volume begins at byte {} of {}",
+  // The standard's least in a single file; no reader agrees with another on what less would mean.
+  require(!(offset < 352), "[nifti] {}: vox_offset is {}; in a single file the volume begins at byte 352 or later", name, offset);
+  require(offset >= 352 && offset - 348 <= left && offset == std::floor(offset), "[nifti] {}: the volume begins at byte {} of {}",
           name, offset, left + 348);
   file.before = offset - 348;
   require(file.before + file.bytes() <= left, "[nifti] {}: truncated: {:.0f} bytes of elements, {:.0f} make {}", name,

@@ -3,8 +3,9 @@
 // that was read. Header: nifti1.h of the NIfTI data format working group. formats.h has read_nifti(), which scales to [0, 1].
 //
 // Errors of all readers name the file: missing, truncated, longer than it says, another format (NIfTI-2, too) or one half of a
-// pair of files, more than four dimensions, elements that are neither integers nor floating-point numbers (RGB, complex), not
-// enough memory, a finite number that float32 does not hold (with its place).
+// pair of files, more than four dimensions, a volume that begins before byte 352 (vox_offset; 0, too), elements that are neither
+// integers nor floating-point numbers (RGB, complex), not enough memory, a finite number that float32 does not hold (with its
+// place).
 
 #include <array>
 #include <cstdint>

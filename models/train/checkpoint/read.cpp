@@ -13,6 +13,7 @@
 #include "framework/activity.h"
 #include "framework/cuda/cuda.h"
 #include "framework/tensor/printable.h"
+#include "framework/tensor/tensor_name.h"
 #include "models/train/checkpoint/file.h"
 #include "ops/views.h"
 
@@ -193,6 +194,7 @@ CheckpointInfo load_checkpoint(const std::filesystem::path& path, nn::Module& ne
 CheckpointTensors read_weights(const std::filesystem::path& path) {
   const Hdf5Reader file(path);
   CheckpointTensors result{.info = read_info(file)};
+  std::vector<std::string> names;
   for (const auto& dataset : file.datasets()) {
     if (!dataset.name.starts_with("parameters/") && !dataset.name.starts_with("buffers/")) continue;
     require(dataset.kind == Hdf5Dataset::Kind::number, "[checkpoint] {} in {} holds no numbers", printable(dataset.name),
@@ -209,8 +211,9 @@ CheckpointTensors read_weights(const std::filesystem::path& path) {
       if (!half) throw;
       value = read(DType::float64);
     }
-    result.tensors.push_back({dataset.name, constant(value)});
+    result.tensors.push_back({dataset.name, constant(value)}), names.push_back(dataset.name);
   }
+  require_tensor_names(names, "[checkpoint] " + path.string());
   std::sort(result.tensors.begin(), result.tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return result;
 }

@@ -13,6 +13,7 @@
 #include "framework/activity.h"
 #include "framework/joined.h"
 #include "framework/tensor/content_hash.h"
+#include "framework/tensor/tensor_name.h"
 #include "models/train/checkpoint/file.h"
 #include "ops/elementwise.h"
 
@@ -354,11 +355,18 @@ void save_checkpoint(const std::filesystem::path& path, nn::Module& net, const C
 }
 
 void write_weights(const std::filesystem::path& path, const CheckpointTensors& contents, bool half, bool overwrite) {
-  for (const auto& [name, value] : contents.tensors)
+  std::vector<std::string> names;
+  for (const auto& [name, value] : contents.tensors) names.push_back(name);
+  require_tensor_names(names, "[checkpoint] " + path.string());
+  for (const auto& name : names)
     require(name.starts_with("parameters/") || name.starts_with("buffers/"),
             "[checkpoint] weights are parameters/NAME or buffers/NAME, not {}", name);
   checkpoint_file::write_file(path, checkpoint_file::contents_of(contents.tensors, half, 0),
                               checkpoint_file::Remarks({.info = contents.info}), overwrite, nullptr);
+  std::size_t written = 0;
+  for (const auto& dataset : Hdf5Reader(path).datasets())
+    written += dataset.name.starts_with("parameters/") || dataset.name.starts_with("buffers/") ? 1U : 0U;
+  require(written == names.size(), "[checkpoint] {} has {} of {} tensors", path.string(), written, names.size());
 }
 
 }  // namespace mpigrad
