@@ -1,67 +1,200 @@
 #include "framework/new_file.h"
 
 #include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
+#include <map>
+#include <mutex>
+#include <string_view>
 #include <system_error>
-#include <utility>
-
-#include "framework/error.h"
+#include <vector>
 
 namespace mpigrad {
 
 namespace fs = std::filesystem;
 
-void put_in_place(const fs::path& temporary, const fs::path& path, const std::string& who) {
-  const auto synchronise = [](const fs::path& what, int flags) {
-    const int descriptor = open(what.c_str(), O_RDONLY | O_CLOEXEC | flags);
-    const bool done = descriptor >= 0 && fsync(descriptor) == 0;
-    const int reason = errno;
-    if (descriptor >= 0) close(descriptor);
-    return done ? 0 : reason;
-  };
-  const int reason = synchronise(temporary, 0);
-  require(reason == 0, "[{}] {}: cannot be completed: {}", who, path.string(), std::strerror(reason));
+namespace {
+
+constexpr std::string_view part_suffix = ".part";
+constexpr std::size_t part_digits = 16, longest_name = 200;
+
+struct stat status_of(int descriptor) {
+  struct stat status {};
+  return fstat(descriptor, &status) == 0 ? status : decltype(status){};
+}
+
+// Whether the path, not followed, is a name of the open file.
+bool is_named(int descriptor, const fs::path& path) {
+  struct stat there {};
+  const auto mine = status_of(descriptor);
+  return lstat(path.c_str(), &there) == 0 && mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+}
+
+const char* kind_of(mode_t mode) {
+  if (S_ISLNK(mode)) return "a link, not a regular file";
+  if (S_ISFIFO(mode)) return "a pipe, not a regular file";
+  if (S_ISDIR(mode)) return "a folder, not a regular file";
+  if (S_ISSOCK(mode)) return "a socket, not a regular file";
+  return "a device, not a regular file";
+}
+
+[[noreturn]] void refuse_file(const fs::path& path, const std::string& who, const std::string& what) {
+  throw FileInTheWay(fmt::format("[{}] {} is in the way: {}", who, path.string(), what));
+}
+
+// False: there is none. A link is not followed.
+bool require_regular(const fs::path& path, const std::string& who, bool or_link) {
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0) return false;
+  if (!S_ISREG(status.st_mode) && !(or_link && S_ISLNK(status.st_mode))) refuse_file(path, who, kind_of(status.st_mode));
+  return true;
+}
+
+void write_to(int descriptor, std::span<const std::byte> bytes, const fs::path& path, const std::string& who) {
+  while (!bytes.empty()) {
+    const auto count = ::write(descriptor, bytes.data(), std::min<std::size_t>(bytes.size(), 1 << 30));
+    if (count < 0 && errno == EINTR) continue;
+    require(count > 0, "[{}] {} could not be written completely: {}", who, path.string(), std::strerror(errno));
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+}
+
+fs::path folder_of_file(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : "."; }
+
+// The rename itself; not every file system can, and the file is whole in any case.
+void synchronise_folder(const fs::path& folder) {
+  const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  static_cast<void>(fsync(descriptor));
+  close(descriptor);
+}
+
+void rename_to(const fs::path& temporary, const fs::path& path, const std::string& who) {
   std::error_code error;
   fs::rename(temporary, path, error);
   require(!error, "[{}] {}: cannot be renamed from {}: {}", who, path.string(), temporary.string(), error.message());
-  // The rename itself; not every file system can, and the file is whole in any case.
-  static_cast<void>(synchronise(path.has_parent_path() ? path.parent_path() : ".", O_DIRECTORY));
+  synchronise_folder(folder_of_file(path));
 }
 
-NewFile::NewFile(const fs::path& path, const std::string& who) : path_(path), who_(who) {
-  auto part = path;
-  part += ".part";
-  // A link would lead the writing elsewhere, a pipe would wait for a reader.
+// ---- temporary names
+
+// The beginning of the temporary names of a file. A name of the greatest length leaves no room for the rest.
+std::string part_prefix(const fs::path& path) {
+  auto name = path.filename().string();
+  if (name.size() > longest_name) name.resize(longest_name);
+  return fmt::format(".{}.", name);
+}
+
+fs::path draw_part_name(const fs::path& path, const std::string& who) {
+  std::uint64_t random = 0;
+  ssize_t drawn = 0;
+  do drawn = getrandom(&random, sizeof(random), 0);
+  while (drawn < 0 && errno == EINTR);
+  require(drawn == sizeof(random), "[{}] {}: no random name: {}", who, path.string(), std::strerror(errno));
+  return folder_of_file(path) / fmt::format("{}{:016x}{}", part_prefix(path), random, part_suffix);
+}
+
+bool is_part_name(std::string_view name) {
+  if (!name.starts_with('.') || !name.ends_with(part_suffix)) return false;
+  name.remove_suffix(part_suffix.size());
+  if (name.size() < part_digits + 2 || name[name.size() - part_digits - 1] != '.') return false;
+  name.remove_prefix(name.size() - part_digits);
+  return name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+// A lock of one byte behind all data: the parallel driver of HDF5 and HDF5 itself may lock the data.
+enum class Lock { mine, taken, unavailable };
+Lock lock_part(int descriptor, short type = F_WRLCK) {
+  struct flock lock {};
+  lock.l_type = type, lock.l_whence = SEEK_SET, lock.l_start = off_t{1} << 62, lock.l_len = 1;
+  if (fcntl(descriptor, F_OFD_SETLK, &lock) == 0) return Lock::mine;
+  return errno == EAGAIN || errno == EACCES ? Lock::taken : Lock::unavailable;
+}
+
+void remove_if_abandoned(const fs::path& name) {
+  const int descriptor = open(name.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) return;
+  constexpr std::time_t day = 24 * 60 * 60;
+  const auto status = status_of(descriptor);
+  if (S_ISREG(status.st_mode) && status.st_uid == geteuid() && status.st_nlink == 1) {
+    const auto lock = lock_part(descriptor);
+    const bool old = std::time(nullptr) - status.st_mtime > day;  // decides where the file system has no locks
+    if ((lock == Lock::mine || (lock == Lock::unavailable && old)) && is_named(descriptor, name)) unlink(name.c_str());
+  }
+  close(descriptor);
+}
+
+// A process looks through a folder once: a folder of 100,000 files is not read for each file that is written there.
+void remove_abandoned(const fs::path& path) {
+  static std::mutex mutex;
+  static auto& found = *new std::map<fs::path, std::vector<std::string>>;
+  const std::lock_guard lock(mutex);
+  std::error_code error;
+  const auto folder = folder_of_file(fs::absolute(path, error));
+  const auto [place, is_new] = found.try_emplace(folder);
+  auto& names = place->second;
+  if (is_new)
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+      if (auto name = entry->path().filename().string(); is_part_name(name)) names.push_back(std::move(name));
+  const auto prefix = part_prefix(path);
+  for (const auto& name : names)
+    if (name.starts_with(prefix) && name.size() == prefix.size() + part_digits + part_suffix.size())
+      remove_if_abandoned(folder / name);
+}
+
+}  // namespace
+
+bool is_name_taken(const fs::path& path) {
   std::error_code ignored;
-  const auto kind = fs::symlink_status(part, ignored).type();
-  require(kind == fs::file_type::not_found || kind == fs::file_type::regular || kind == fs::file_type::none,
-          "[{}] {} is in the way: not a regular file", who_, part.string());
-  file_ = std::fopen(part.c_str(), "wbe");
-  require(file_ != nullptr, "[{}] {} cannot be written: {}", who_, path_.string(), std::strerror(errno));
-  part_ = part;
+  return fs::exists(fs::symlink_status(path, ignored));
+}
+
+void put_folder_in_place(const fs::path& temporary, const fs::path& path, const std::string& who) {
+  synchronise_folder(temporary);
+  rename_to(temporary, path, who);
+}
+
+NewFile::NewFile(const fs::path& path, const std::string& who)
+    : NewFile(path, who, [&](const fs::path& name) {
+        const int made = open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        require(made >= 0, "[{}] {} cannot be written: {}", who, path.string(), std::strerror(errno));
+        return made;
+      }) {}
+
+NewFile::NewFile(const fs::path& path, const std::string& who, const Create& create) : path_(path), who_(who) {
+  require_regular(path, who, true);
+  remove_abandoned(path);
+  for (int attempt = 0;; ++attempt) {
+    temporary_ = draw_part_name(path, who);
+    descriptor_ = create(temporary_);
+    // Another process may take the file for an abandoned one until it is locked.
+    const bool taken = lock_part(descriptor_) == Lock::taken && attempt < 10;
+    if (!taken && status_of(descriptor_).st_nlink > 0) return;
+    close(descriptor_);
+  }
 }
 
 NewFile::~NewFile() {
-  if (file_ != nullptr) std::fclose(file_);
-  std::error_code ignored;
-  if (!part_.empty()) fs::remove(part_, ignored);
+  if (!placed_) unlink(temporary_.c_str());
+  close(descriptor_);
 }
 
-void NewFile::check(bool good) const {
-  require(good, "[{}] {} could not be written completely: {}", who_, path_.string(), std::strerror(errno));
-}
-
-void NewFile::write(std::span<const std::byte> bytes) {
-  check(std::fwrite(bytes.data(), 1, bytes.size(), file_) == bytes.size());
-}
+void NewFile::write(std::span<const std::byte> bytes) { write_to(descriptor_, bytes, path_, who_); }
 
 void NewFile::commit() {
-  check(std::fclose(std::exchange(file_, nullptr)) == 0);
-  put_in_place(part_, path_, who_);
-  part_.clear();
+  require(fsync(descriptor_) == 0, "[{}] {}: cannot be completed: {}", who_, path_.string(), std::strerror(errno));
+  require(is_named(descriptor_, temporary_), "[{}] {}: cannot be completed: {} was removed or replaced", who_, path_.string(),
+          temporary_.string());
+  require_regular(path_, who_, true);
+  rename_to(temporary_, path_, who_);
+  placed_ = true;
+  lock_part(descriptor_, F_UNLCK);
 }
 
 void write_new_file(const fs::path& path, const std::string& text, const std::string& who) {
@@ -69,5 +202,49 @@ void write_new_file(const fs::path& path, const std::string& text, const std::st
   file.write(text);
   file.commit();
 }
+
+void write_to_device(const fs::path& path, const std::string& text, const std::string& who) {
+  const int device = open(path.c_str(), O_WRONLY | O_TRUNC | O_NOCTTY | O_CLOEXEC);
+  require(device >= 0, "[{}] {} cannot be written: {}", who, path.string(), std::strerror(errno));
+  const struct Close {
+    int descriptor;
+    ~Close() { close(descriptor); }
+  } closes{device};
+  write_to(device, std::as_bytes(std::span(text)), path, who);
+}
+
+int open_growing_file(const fs::path& path, int flags, const std::string& who, bool of_others) {
+  constexpr int safely = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  const int wanted = (flags & ~O_TRUNC) | safely;
+  // Other processes may make and remove the file meanwhile.
+  for (int attempt = 0;; ++attempt) {
+    const bool there = require_regular(path, who, false);
+    const int file = there ? open(path.c_str(), wanted) : open(path.c_str(), wanted | O_CREAT | O_EXCL, 0666);
+    const int reason = errno;
+    if (file < 0 && attempt < 100 && (reason == (there ? ENOENT : EEXIST) || reason == ELOOP)) continue;
+    require(file >= 0, "[{}] {} cannot be written: {}", who, path.string(), std::strerror(reason));
+    const auto status = status_of(file);
+    try {
+      if (!S_ISREG(status.st_mode)) refuse_file(path, who, kind_of(status.st_mode));
+      // Some file systems give every new file to one owner.
+      if (there && !of_others && status.st_uid != geteuid()) refuse_file(path, who, "a file of another user");
+      if (status.st_nlink > 1) refuse_file(path, who, fmt::format("a file with {} names (hard links)", status.st_nlink));
+      require((flags & O_TRUNC) == 0 || ftruncate(file, 0) == 0, "[{}] {} cannot be written: {}", who, path.string(),
+              std::strerror(errno));
+    } catch (...) {
+      close(file);
+      throw;
+    }
+    static_cast<void>(fcntl(file, F_SETFL, fcntl(file, F_GETFL) & ~O_NONBLOCK));
+    return file;
+  }
+}
+
+GrowingFile::GrowingFile(const fs::path& path, int flags, const std::string& who)
+    : path_(path), who_(who), descriptor_(open_growing_file(path, flags, who)) {}
+
+GrowingFile::~GrowingFile() { close(descriptor_); }
+
+void GrowingFile::write(std::span<const std::byte> bytes) { write_to(descriptor_, bytes, path_, who_); }
 
 }  // namespace mpigrad

@@ -64,6 +64,10 @@ Descriptor make_own_folder(const fs::path& path, const std::string& who) {
 
 Descriptor open_own_file(const fs::path& path, const std::string& who, int flags) { return open_own(path, who, flags, S_IFREG); }
 
+Descriptor make_own_file(const fs::path& path, const std::string& who, int flags) {
+  return open_own_file(path, who, flags | O_CREAT);
+}
+
 void require_safe_place(const fs::path& folder, const std::string& who) {
   auto path = fs::absolute(folder);
   struct stat about {};

@@ -35,9 +35,10 @@ class Descriptor {
 Descriptor open_own_folder(const std::filesystem::path& path, const std::string& who);
 // The same of a folder that is made where it is not there, with the folders above it. What is made gets the mode 0700.
 Descriptor make_own_folder(const std::filesystem::path& path, const std::string& who);
-// A regular file of ours, opened with these flags of open(2); with O_CREAT it gets the mode 0600. A pipe is no file; opening it
-// does not wait.
+// A regular file of ours, opened with these flags of open(2). A pipe is no file; opening it does not wait.
 Descriptor open_own_file(const std::filesystem::path& path, const std::string& who, int flags);
+// The same of a file that is made where it is not there, with the mode 0600.
+Descriptor make_own_file(const std::filesystem::path& path, const std::string& who, int flags);
 // Error: other users could exchange what lies in this folder, as all of them or a group may write to it and it has no sticky bit.
 // Here links are followed: the folder is one that the user has named. Of a folder that is not there the nearest one above counts.
 void require_safe_place(const std::filesystem::path& folder, const std::string& who);

@@ -245,6 +245,28 @@ TEST_CASE("includes: every variable that the library reads is compared between r
   CHECK(read == known);
 }
 
+// Files that are written elsewhere follow links, wait at pipes, or have names that others can foresee.
+TEST_CASE("includes: files are made in framework/new_file.cpp") {
+  const std::vector<std::string> words{"ofstream",  "std::fstream",   "O_CREAT",       "creat(",       "freopen(",
+                                       "H5Fcreate", "ZIP_CREATE",     "ZIP_TRUNCATE",  "gzopen",       "MPI_File_open",
+                                       "::rename(", "renameat",       "write_to_png(", "std::tmpfile", "::overwrite_existing",
+                                       "fopen64(",  "update_existing"};
+  // own_files.cpp makes files that other users may not touch. HDF5 and libzip make files themselves: exclusively, or such as a NewFile of rank 0 has made before.
+  const std::set<std::string> allowed{"framework/new_file.cpp", "framework/own_files.cpp", "comm/hdf5/hdf5_writer.cpp", "models/data/compressed/zip.cpp"};
+  std::set<std::string> making;
+  for (const auto& [path, text, includes, lines] : sources()) {
+    if (folder_of(path) == "tests") continue;
+    for (const auto& word : words)
+      if (text.find(word) != std::string::npos) making.insert(path);
+    for (auto at = text.find("fopen("); at != std::string::npos; at = text.find("fopen(", at + 1)) {
+      const auto call = text.substr(at, text.find(';', at) - at);
+      for (const char* mode : {"\"w", "\"a", "+"})
+        if (call.find(mode) != std::string::npos) making.insert(path);
+    }
+  }
+  CHECK(making == allowed);
+}
+
 TEST_CASE("includes: headers begin with #pragma once, files are short, no tabs") {
   for (const auto& source : sources()) {
     INFO(source.path);

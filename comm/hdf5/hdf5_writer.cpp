@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -6,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "comm/hdf5/detail.h"
 #include "framework/new_file.h"
@@ -29,6 +31,7 @@ Handle untimed(hid_t kind) {
 
 struct Hdf5Writer::State {
   std::filesystem::path path, temporary;
+  std::optional<NewFile> place;  // of the process that has made the file
   bool overwrite = false;
   std::atomic<bool> committed = false;  // set by every rank, of which threads share one state
   Handle file;
@@ -39,10 +42,7 @@ struct Hdf5Writer::State {
     // Some rank failed. Closing a parallel file waits for the other ranks, which may never come: it stays open.
     io_thread().run([this] {
       std::error_code ignored;
-      const auto flushed_to_freed_disk = [&] {
-        std::filesystem::resize_file(temporary, 0, ignored);
-        return flushed();
-      };
+      const auto flushed_to_freed_disk = [&] { return place && ftruncate(place->descriptor(), 0) == 0 && flushed(); };
       if (sharing != Sharing::processes && file >= 0) {
         // Neither is possible under a limit on the size of files, which is one for memory, too.
         if (flushed_to_memory() || flushed_to_freed_disk()) file.close();
@@ -112,48 +112,44 @@ namespace {
 
 bool is_root(const std::shared_ptr<Transport>& transport) { return !transport || transport->rank() == 0; }
 
+// Rank 0's text, on all ranks.
+std::string broadcast_text(Transport& transport, std::string text) {
+  auto length = static_cast<std::int64_t>(text.size());
+  transport.bcast(&length, 1, DType::int64, 0);
+  text.resize(static_cast<std::size_t>(length));
+  transport.bcast(text.data(), length, DType::uint8, 0);
+  return text;
+}
+
 // Every rank throws what f threw at rank 0, so that all learn of it where they stand.
 template <class F>
 void at_root(const std::shared_ptr<Transport>& transport, F f) {
   if (!transport || transport->size() == 1) return f();
-  std::string problem;
+  std::string problem;  // begins with the letter of its kind
   const auto attempt = [&] {
     try {
       f();
+    } catch (const FileInTheWay& error) {
+      problem = fmt::format("w{}", error.what());
     } catch (const std::exception& error) {
-      problem = error.what();
+      problem = fmt::format("e{}", error.what());
     }
   };
   if (transport->rank() == 0) attempt();
-  auto length = static_cast<std::int64_t>(problem.size());
-  transport->bcast(&length, 1, DType::int64, 0);
-  if (length == 0) return;
-  problem.resize(static_cast<std::size_t>(length));
-  transport->bcast(problem.data(), length, DType::uint8, 0);
-  throw Error(problem);
+  problem = broadcast_text(*transport, std::move(problem));
+  if (problem.starts_with('w')) throw FileInTheWay(problem.substr(1));
+  if (!problem.empty()) throw Error(problem.substr(1));
 }
-
-// One name for all attempts: what an interrupted one left behind is replaced by the next, not added to.
-std::filesystem::path temporary_of(std::filesystem::path path) { return path += ".part"; }
 
 void check_target(const std::filesystem::path& path, bool overwrite) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   require(!fs::is_directory(path, ignored), "[hdf5] {}: a folder is in the way", path.string());
-  require(overwrite || !fs::exists(path, ignored), "[hdf5] {}: exists already; it is replaced only when asked to overwrite",
+  require(overwrite || !is_name_taken(path), "[hdf5] {}: exists already; it is replaced only when asked to overwrite",
           path.string());
   const auto folder = path.parent_path();
   require(folder.empty() || fs::is_directory(folder, ignored), "[hdf5] {}: there is no folder {}", path.string(),
           folder.string());
-}
-
-// A link would lead the writing elsewhere, a pipe would wait for a reader.
-void check_temporary(const std::filesystem::path& path) {
-  namespace fs = std::filesystem;
-  std::error_code ignored;
-  const auto kind = fs::symlink_status(path, ignored).type();
-  require(kind == fs::file_type::not_found || kind == fs::file_type::regular, "[hdf5] {} is in the way: not a regular file",
-          path.string());
 }
 
 }  // namespace
@@ -166,13 +162,13 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::s
   const auto sharing = !transport_ ? Sharing::alone : transport_->in_one_process() ? Sharing::threads : Sharing::processes;
   require(sharing != Sharing::processes || transport_->can_ask(), "[hdf5] {}: the {} transport cannot write files", path.string(),
           transport_ ? transport_->name() : "");
-  at_root(transport_, [&] { check_target(path, overwrite), check_temporary(temporary_of(path)); });
-
-  const auto make = [&] {
-    const auto state = std::make_shared<State>();
+  const auto make_state = [&] {
+    auto state = std::make_shared<State>();
     state->path = path, state->overwrite = overwrite, state->sharing = sharing;
-    state->temporary = temporary_of(path);
-    state->file = on_io_thread([&] {
+    return state;
+  };
+  const auto open = [&](State& state, const std::filesystem::path& temporary, unsigned flags) {
+    state.file = on_io_thread([&] {
       const Handle access =
           sharing == Sharing::processes ? hdf5::parallel_access(*transport_) : Handle(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
       H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
@@ -181,12 +177,34 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::s
       // Where elements can be written past the system's cache (models/train/checkpoint/write.cpp).
       H5Pset_alignment(access, 1 << 16, 4096);
       const Handle creation = untimed(H5P_FILE_CREATE);
-      return Handle(check(H5Fcreate(state->temporary.c_str(), H5F_ACC_TRUNC, creation, access), path, "cannot be created"),
-                    H5Fclose);
+      return Handle(check(H5Fcreate(temporary.c_str(), flags, creation, access), path, "cannot be created"), H5Fclose);
     });
+  };
+  if (sharing == Sharing::processes) {
+    // MPI opens by name on all ranks: the file is rank 0's, and HDF5 finds it empty.
+    const auto state = make_state();
+    at_root(transport_, [&] { check_target(path, overwrite), state->place.emplace(path, "hdf5"); });
+    state->temporary = broadcast_text(*transport_, state->place ? state->place->temporary().string() : std::string());
+    open(*state, state->temporary, H5F_ACC_TRUNC);
+    state_ = state;
+    return;
+  }
+  const auto make = [&] {
+    check_target(path, overwrite);
+    const auto state = make_state();
+    state->place.emplace(path, "hdf5", [&](const std::filesystem::path& name) {
+      open(*state, name, H5F_ACC_EXCL);
+      void* handle = nullptr;
+      const int descriptor = on_io_thread([&] { return H5Fget_vfd_handle(state->file, H5P_DEFAULT, &handle); }) < 0
+                                 ? -1
+                                 : fcntl(*static_cast<int*>(handle), F_DUPFD_CLOEXEC, 0);
+      require(descriptor >= 0, "[hdf5] {}: cannot be created: HDF5's default driver is needed", path.string());
+      return descriptor;
+    });
+    state->temporary = state->place->temporary();
     return state;
   };
-  if (sharing != Sharing::threads) {
+  if (sharing == Sharing::alone) {
     state_ = make();
     return;
   }
@@ -293,6 +311,7 @@ void Hdf5Writer::close() {
     if (state_->file < 0) return;
     check(H5Fflush(state_->file, H5F_SCOPE_LOCAL), state_->path, "cannot be completed");
     check(state_->file.close(), state_->path, "cannot be completed");
+    if (state_->place) flock(state_->place->descriptor(), LOCK_UN);  // HDF5's lock, which readers would meet
   });
 }
 
@@ -306,7 +325,8 @@ void Hdf5Writer::commit() {
   }
   at_root(transport_, [&] {
     check_target(state_->path, state_->overwrite);
-    put_in_place(state_->temporary, state_->path, "hdf5");
+    state_->place->commit();
+    state_->place.reset();
   });
   if (transport_) transport_->barrier();
   state_->committed = true;

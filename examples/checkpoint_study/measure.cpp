@@ -1,5 +1,7 @@
 #include "examples/checkpoint_study/measure.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -12,6 +14,7 @@
 #include "comm/together.h"
 #include "examples/tool/quantile.h"
 #include "examples/weights/npz.h"
+#include "framework/new_file.h"
 #include "framework/optim/optimizer.h"
 #include "models/data/compressed/compressed.h"
 #include "models/networks/cosmoflow.h"
@@ -40,8 +43,7 @@ struct Network {
 Network make(const std::string& name, bool tiny) {
   if (name == "cosmoflow") {
     const std::int64_t side = tiny ? 16 : 64;
-    return {std::make_unique<CosmoFlow>(CosmoFlowOptions{.batch_norm = true, .filters = tiny ? 2 : 0}),
-            {1, side, side, side, 4}};
+    return {std::make_unique<CosmoFlow>(CosmoFlowOptions{.batch_norm = true, .filters = tiny ? 2 : 0}), {1, side, side, side, 4}};
   }
   if (name == "unet3d") {
     UNet3dOptions options;
@@ -90,12 +92,7 @@ data::Bytes read_all(const fs::path& path) {
   require(file.good(), "[study] {} cannot be read", path.string());
   return bytes;
 }
-void write_all(const fs::path& path, const data::Bytes& bytes) {
-  std::ofstream file(path, std::ios::binary);
-  file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  file.close();
-  require(file.good(), "[study] {} cannot be written", path.string());
-}
+void write_all(const fs::path& path, const data::Bytes& bytes) { GrowingFile(path, O_WRONLY | O_TRUNC, "study").write(bytes); }
 
 class FileStream final : public data::ByteStream {
  public:

@@ -15,7 +15,7 @@
 #include <thread>
 #include <utility>
 
-#include "framework/error.h"
+#include "framework/new_file.h"
 
 namespace mpigrad::elastic {
 namespace {
@@ -66,32 +66,21 @@ pid_t start(const std::vector<std::string>& command, const Streams& streams) {
   return process;
 }
 
-// A file for one process, closed here when that has it.
-class Opened {
- public:
-  Opened(const std::filesystem::path& path, int flags) : file_(open(path.c_str(), flags | O_CLOEXEC, 0666)) {
-    require(file_ >= 0, "[elastic] {} cannot be opened: {}", path.string(), std::strerror(errno));
-  }
-  ~Opened() { close(file_); }
-  Opened(const Opened&) = delete;
-  Opened& operator=(const Opened&) = delete;
-  operator int() const { return file_; }
-
- private:
-  int file_;
-};
-
 pid_t start_silent(const std::vector<std::string>& command) {
-  const Opened nowhere("/dev/null", O_WRONLY);
-  return start(command, {.output = nowhere, .error = nowhere});
+  const struct Nowhere {
+    int file = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    ~Nowhere() { close(file); }
+  } nowhere;
+  require(nowhere.file >= 0, "[elastic] /dev/null cannot be opened: {}", std::strerror(errno));
+  return start(command, {.output = nowhere.file, .error = nowhere.file});
 }
 
 }  // namespace
 
 Job::Job(const std::vector<std::string>& command, const std::filesystem::path& log) {
   if (!log.empty()) {
-    const Opened file(log, O_WRONLY | O_CREAT | O_TRUNC);
-    process_ = start(command, {.output = file, .error = file});
+    const GrowingFile file(log, O_WRONLY | O_TRUNC, "elastic");
+    process_ = start(command, {.output = file.descriptor(), .error = file.descriptor()});
     return;
   }
   std::array<int, 2> output{-1, -1}, error{-1, -1};

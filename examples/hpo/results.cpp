@@ -12,7 +12,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "framework/error.h"
+#include "framework/new_file.h"
 
 namespace mpigrad::hpo {
 namespace {
@@ -65,8 +65,7 @@ std::string line_of(const std::vector<std::string>& cells) {
 }
 
 Results::Results(const std::filesystem::path& path, const std::vector<std::string>& parameters) : path_(path) {
-  file_ = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  require(file_ >= 0, "[hpo] {} cannot be written: {}", path.string(), std::strerror(errno));
+  file_ = open_growing_file(path, O_RDWR | O_APPEND, "hpo");
   try {
     std::ifstream stream(path, std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(stream), {}};

@@ -84,7 +84,7 @@ void Search::claim_folder() {
   if (std::filesystem::exists(out, none) && !std::filesystem::is_directory(out, none))
     throw UsageError(fmt::format("{} is no folder", out.string()));
   const auto require_ours = [&] {
-    const bool ours = std::filesystem::exists(out / search_file, none);
+    const bool ours = std::filesystem::is_regular_file(out / search_file, none);
     if (!ours && tool::has_files(out)) throw UsageError(fmt::format("{} has files, and they are of no search", out.string()));
     return ours;
   };

@@ -1,17 +1,10 @@
 #include "examples/plot/canvas.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
+#include <exception>
 #include <numbers>
-#include <random>
-#include <string_view>
+#include <span>
 
 #include "framework/error.h"
 #include "framework/new_file.h"
@@ -23,83 +16,6 @@ namespace {
 void check(cairo_status_t status, const std::string& what) {
   require(status == CAIRO_STATUS_SUCCESS, "[plot] {}: {}", what, cairo_status_to_string(status));
 }
-
-// A picture that is not complete, beside the one that it is to become: another picture of that name stays until then, and runs
-// that write the same one do not meet. What is left of a run that was killed the next one takes away; the lock tells whose writer
-// is gone.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::filesystem::path& path) : path_(path) {
-    remove_abandoned();
-    while (!make()) {
-    }
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() {
-    std::error_code ignored;
-    if (!name_.empty()) std::filesystem::remove(name_, ignored);
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-
-  bool write(const unsigned char* data, std::size_t size) {
-    while (size > 0 && good_) {
-      const auto written = ::write(descriptor_, data, size);
-      if (written < 0 && errno == EINTR) continue;
-      good_ = written > 0, reason_ = errno;
-      if (good_) data += written, size -= static_cast<std::size_t>(written);
-    }
-    return good_;
-  }
-  void require_written() const {
-    require(descriptor_ >= 0 && good_, "[plot] {}: cannot be written: {}", path_.string(), std::strerror(reason_));
-  }
-  void commit() {
-    require_written();
-    put_in_place(name_, path_, "plot");
-    name_.clear();
-  }
-
- private:
-  static constexpr const char* suffix = ".tmp";
-  std::filesystem::path folder() const { return path_.parent_path().empty() ? "." : path_.parent_path(); }
-  std::string prefix() const { return fmt::format(".{}.", path_.filename().string()); }
-
-  // False: somebody has that name, or took the file for an abandoned one before it was locked.
-  bool make() {
-    const auto name = (folder() / fmt::format("{}{:08x}{}", prefix(), std::random_device()(), suffix)).string();
-    descriptor_ = open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    reason_ = errno;
-    if (descriptor_ < 0 && reason_ == EEXIST) return false;
-    require_written();
-    const bool taken = flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;  // not every file system has locks
-    struct stat status {};
-    if (!taken && fstat(descriptor_, &status) == 0 && status.st_nlink > 0) {
-      name_ = name;
-      return true;
-    }
-    close(descriptor_);
-    return false;
-  }
-  void remove_abandoned() const {
-    std::error_code error, ignored;
-    for (std::filesystem::directory_iterator entry(folder(), error), end; !error && entry != end; entry.increment(error)) {
-      const auto name = entry->path().filename().string();
-      if (!name.starts_with(prefix()) || !name.ends_with(suffix) || entry->is_symlink(ignored) ||
-          !entry->is_regular_file(ignored))
-        continue;
-      const int descriptor = open(entry->path().c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-      if (descriptor < 0) continue;
-      if (flock(descriptor, LOCK_EX | LOCK_NB) == 0) std::filesystem::remove(entry->path(), ignored);
-      close(descriptor);
-    }
-  }
-
-  std::filesystem::path path_;
-  std::string name_;  // empty: there is none any more
-  int descriptor_ = -1, reason_ = 0;
-  bool good_ = true;
-};
 
 }  // namespace
 
@@ -222,14 +138,25 @@ void Canvas::unclip() { cairo_restore(context_.get()); }
 
 void Canvas::save(const std::filesystem::path& path) {
   check(cairo_status(context_.get()), path.string());
-  TemporaryFile file(path);
+  // An exception does not pass through cairo's functions.
+  struct Writing {
+    NewFile file;
+    std::exception_ptr problem{};
+  } writing{.file{path, "plot"}};
   const auto write = [](void* to, const unsigned char* data, unsigned int size) {
-    return static_cast<TemporaryFile*>(to)->write(data, size) ? CAIRO_STATUS_SUCCESS : CAIRO_STATUS_WRITE_ERROR;
+    auto& [file, problem] = *static_cast<Writing*>(to);
+    try {
+      file.write(std::as_bytes(std::span(data, size)));
+      return CAIRO_STATUS_SUCCESS;
+    } catch (...) {
+      problem = std::current_exception();
+      return CAIRO_STATUS_WRITE_ERROR;
+    }
   };
-  const auto status = cairo_surface_write_to_png_stream(surface_.get(), write, &file);
-  file.require_written();  // which knows why
+  const auto status = cairo_surface_write_to_png_stream(surface_.get(), write, &writing);
+  if (writing.problem) std::rethrow_exception(writing.problem);
   check(status, path.string() + ": cannot be written");
-  file.commit();
+  writing.file.commit();
 }
 
 }  // namespace mpigrad::plot

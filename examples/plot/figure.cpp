@@ -1,7 +1,7 @@
 #include "examples/plot/figure.h"
 
 #include "examples/plot/panels.h"
-#include "framework/error.h"
+#include "framework/new_file.h"
 
 namespace mpigrad::plot {
 
@@ -32,9 +32,7 @@ void Figure::row(int height, std::vector<Panel> panels) {
 }
 
 void Figure::save(const std::filesystem::path& path, bool overwrite) const {
-  std::error_code ignored;
-  require(overwrite || !std::filesystem::exists(path, ignored), "[plot] {}: exists already and is not overwritten unasked",
-          path.string());
+  require(overwrite || !is_name_taken(path), "[plot] {}: exists already and is not overwritten unasked", path.string());
   int height = margin + (title_.empty() ? 0 : title_height);
   for (const auto& row : rows_) height += row.height + gap;
   Canvas canvas(width_, height + margin - gap);

@@ -24,6 +24,7 @@ using tool::UsageError;
 constexpr const char *study_file = "study.txt", *predictions_file = "predictions.csv";
 
 std::string text_of(const fs::path& path) {
+  if (std::error_code none; !fs::is_regular_file(path, none)) return {};  // a pipe would wait for a writer
   std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();

@@ -113,6 +113,7 @@ RunResult train_to_goal(const Communicator& world, const Task& task, const RunKe
 }
 
 RunFile::RunFile(const std::filesystem::path& path) : path_(path) {
+  if (std::error_code none; !std::filesystem::is_regular_file(path, none)) return;  // a pipe would wait for a writer
   std::ifstream file(path);
   if (!file) return;
   std::string line;

@@ -189,6 +189,7 @@ int finish(const CLI::App& app, Transport& transport, const std::function<int()>
     if (transport.rank() == 0) fmt::print(stderr, "{}\n", error.what());
     return 1;
   } catch (const std::exception& error) {
+    if (transport.size() == 1 && dynamic_cast<const FileInTheWay*>(&error) != nullptr) return usage_error(app, error.what(), 0);
     if (!last_words.all_end(problem_of(error))) throw;
     return 1;
   }
@@ -199,6 +200,8 @@ int finish(const CLI::App& app, const std::function<int()>& f) {
     const int code = f();
     return code != 0 ? code : printed(nullptr);
   } catch (const UsageError& error) {
+    return usage_error(app, error.what(), 0);
+  } catch (const FileInTheWay& error) {
     return usage_error(app, error.what(), 0);
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", problem_of(error));
@@ -213,16 +216,10 @@ void print_once(Transport& transport, const std::string& text) {
 }
 
 void write_text(const std::filesystem::path& path, const std::string& text) {
-  // A pipe or a device is written to, and whoever has made a link wants what it leads to.
-  std::error_code ignored;
-  const auto kind = std::filesystem::symlink_status(path, ignored).type();
-  if (kind == std::filesystem::file_type::not_found || kind == std::filesystem::file_type::regular)
-    return write_new_file(path, text, "out");
-  std::FILE* file = std::fopen(path.c_str(), "w");
-  const int reason = errno;
-  require(file != nullptr, "[out] {} cannot be written: {}", path.string(), std::strerror(reason));
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  require((std::fclose(file) == 0) && written, "[out] {} could not be written completely", path.string());
+  // The system's own links, pipes and devices: /dev/stdout, and /dev/fd/63 as a shell names a pipe.
+  const auto folder = path.parent_path();
+  if (folder == "/dev" || folder == "/dev/fd" || folder == "/proc/self/fd") return write_to_device(path, text, "out");
+  write_new_file(path, text, "out");
 }
 
 std::string to_text(const nlohmann::ordered_json& document) {

@@ -17,6 +17,7 @@
 #include <sstream>
 
 #include "examples/tool/together.h"
+#include "framework/new_file.h"
 
 namespace mpigrad::tool {
 namespace {
@@ -56,7 +57,8 @@ Holder holder_of(const std::filesystem::path& path) {
 bool is_file(int file, const std::filesystem::path& path) {
   struct stat mine {
   }, there{};
-  return fstat(file, &mine) == 0 && stat(path.c_str(), &there) == 0 && mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+  return fstat(file, &mine) == 0 && lstat(path.c_str(), &there) == 0 && mine.st_ino == there.st_ino &&
+         mine.st_dev == there.st_dev;
 }
 
 // Whether the file gets a sign of life, or another holder, in time.
@@ -90,8 +92,7 @@ FolderLock::FolderLock(const std::filesystem::path& folder, const FolderLockOpti
                                  (o.of.empty() ? folder : folder / o.of).string(), holder.name.empty() ? "" : ": ", holder.name));
   };
   for (const auto begin = Clock::now();;) {
-    file_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    require(file_ >= 0, "[folder] {} cannot be written: {}", path_.string(), std::strerror(errno));
+    file_ = open_growing_file(path_, O_RDWR, "folder", true);
     const bool locked = flock(file_, LOCK_EX | LOCK_NB) == 0;
     const bool busy = !locked && errno == EWOULDBLOCK;
     const auto holder = holder_of(path_);
@@ -137,16 +138,12 @@ bool FolderLock::held() const { return is_file(file_, path_); }
 
 bool FolderLock::take(bool over) {
   if (!over) return is_file(file_, path_);
-  auto name = path_;
-  name += fmt::format(".{}", getpid());
-  const int file = open(name.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  require(file >= 0, "[folder] {} cannot be written: {}", name.string(), std::strerror(errno));
-  close(file_);
-  file_ = file;
-  static_cast<void>(flock(file_, LOCK_EX | LOCK_NB));
-  std::error_code error;
-  std::filesystem::rename(name, path_, error);
-  return !error && is_file(file_, path_);
+  NewFile mine(path_, "folder");
+  static_cast<void>(flock(mine.descriptor(), LOCK_EX | LOCK_NB));
+  mine.commit();
+  require(dup3(mine.descriptor(), file_, O_CLOEXEC) >= 0, "[folder] {} cannot be written: {}", path_.string(),
+          std::strerror(errno));
+  return is_file(file_, path_);
 }
 
 void FolderLock::write(std::int64_t beats) const {

@@ -7,12 +7,13 @@
 #include <thread>
 
 #include "framework/fnv.h"
+#include "framework/new_file.h"
 
 namespace mpigrad::tool {
 
 void together(Transport& transport, const std::function<void()>& f) {
   const auto failure = detail::first_failure(transport, f, [](const std::exception& error) -> std::int64_t {
-    return dynamic_cast<const UsageError*>(&error) != nullptr;
+    return dynamic_cast<const UsageError*>(&error) != nullptr || dynamic_cast<const FileInTheWay*>(&error) != nullptr;
   });
   if (!failure.failed) return;
   if (failure.kind != 0) throw UsageError(failure.text);

@@ -32,7 +32,9 @@ std::string training_in(const Options& o, const Communicator& world) {
   std::vector<std::string> lines;
   trainer::together(world, [&] {
     std::string line;
-    if (std::ifstream file(training_name_file(o)); world.rank() != 0 || !(file >> line)) return;
+    std::error_code none;
+    if (world.rank() != 0 || !fs::is_regular_file(training_name_file(o), none)) return;  // a pipe would be waited at
+    if (std::ifstream file(training_name_file(o)); !(file >> line)) return;
     const bool drawn = line.size() == 16 && line.find_first_not_of("0123456789abcdef") == std::string::npos;
     if (!drawn)
       throw UsageError(fmt::format("[resume] {} holds no name that a training has drawn", training_name_file(o).string()));

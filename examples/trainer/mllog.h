@@ -3,9 +3,11 @@
 // (https://github.com/mlcommons/logging, mlperf_logging/mllog/constants.py has the keys).
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+
+#include "framework/new_file.h"
 
 namespace mpigrad::trainer {
 
@@ -25,8 +27,7 @@ class MlLog {
   // Error: a line that cannot be written completely.
   void write(const char* type, const std::string& key, const nlohmann::ordered_json& value,
              const nlohmann::ordered_json& metadata);
-  std::filesystem::path path_;
-  std::ofstream file_;
+  std::optional<GrowingFile> file_;
 };
 
 }  // namespace mpigrad::trainer

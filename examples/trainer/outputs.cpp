@@ -9,8 +9,11 @@
 
 #include "examples/tool/together.h"
 #include "examples/trainer/state.h"
+#include "examples/trainer/supervised.h"
+#include "framework/new_file.h"
 #include "models/nn/describe.h"
 #include "models/train/checkpoint/checkpoint.h"
+#include "models/train/training_log.h"
 
 namespace mpigrad::trainer {
 
@@ -18,30 +21,22 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Most files are written as PATH.part and renamed. Rank 0 holds the folder's lock: a PATH.part there is of an interrupted run.
+// Files that grow while it trains; all others are whole when they get their name.
+bool grows(const fs::path& path) {
+  const auto name = path.filename().string();
+  return name == TrainingLog::file || name == mllog_file || name.starts_with("events.out.tfevents.");
+}
+
 void try_to_write(const fs::path& path, std::int64_t bytes) {
   std::error_code error;
   if (fs::is_directory(path, error))
     throw tool::UsageError(fmt::format("[out] {} is a folder, and a file of that name is to be written", path.string()));
-  auto part = path;
-  part += ".part";
-  const auto kind = fs::symlink_status(part, error).type();
-  if (kind != fs::file_type::not_found && kind != fs::file_type::regular)
-    throw tool::UsageError(fmt::format("[out] {} is in the way: not a regular file", part.string()));
-  const bool renamed = path.extension() == ".h5" || path.extension() == ".png";
-  if (fs::is_regular_file(path, error) && !renamed) {
-    const int there = open(path.c_str(), O_WRONLY | O_CLOEXEC);
-    require(there >= 0, "[out] {} cannot be written: {}", path.string(), std::strerror(errno));
-    close(there);
-  }
-  const int file = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  require(file >= 0, "[out] {} cannot be written: {}", path.string(), std::strerror(errno));
-  const bool room = bytes == 0 || fallocate(file, 0, 0, bytes) == 0 || (errno != ENOSPC && errno != EDQUOT && errno != EFBIG);
-  const int reason = errno;
-  close(file);
-  fs::remove(part, error);
+  if (grows(path) && is_name_taken(path)) GrowingFile(path, O_WRONLY, "out");
+  const NewFile file(path, "out");
+  const bool room =
+      bytes == 0 || fallocate(file.descriptor(), 0, 0, bytes) == 0 || (errno != ENOSPC && errno != EDQUOT && errno != EFBIG);
   require(room, "[out] {} cannot be written, for which {} are needed: {}", path.string(), readable_bytes(bytes),
-          std::strerror(reason));
+          std::strerror(errno));
 }
 
 void try_all(const fs::path& folder, const std::vector<OutputFile>& files) {
@@ -89,9 +84,8 @@ Outputs::Outputs(const Communicator& world, const fs::path& folder, const std::v
 }
 
 void Outputs::require_new() const {
-  std::error_code error;
   for (const auto& file : state_->files)
-    require(state_->overwrite || !fs::exists(state_->folder / file.name, error), "[out] {} exists; --overwrite replaces it",
+    require(state_->overwrite || !is_name_taken(state_->folder / file.name), "[out] {} exists; --overwrite replaces it",
             (state_->folder / file.name).string());
 }
 

@@ -11,11 +11,12 @@ namespace mpigrad::trainer {
 std::optional<RunState> read_state(const std::filesystem::path& folder) {
   const auto path = folder / state_file;
   RunState state;
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(path, none)) return std::nullopt;  // a pipe would wait for a writer
   std::ifstream file(path);
   struct stat about {};
   if (!std::getline(file, state.word) || stat(path.c_str(), &about) != 0) return std::nullopt;
   std::getline(file, state.why);
-  std::error_code none;
   state.file = about.st_ino, state.written = std::filesystem::last_write_time(path, none);
   return state;
 }

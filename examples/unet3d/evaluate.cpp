@@ -8,6 +8,7 @@
 #include "examples/trainer/infer.h"
 #include "examples/trainer/samples.h"
 #include "examples/unet3d/unet3d.h"
+#include "framework/new_file.h"
 #include "models/data/volumes/volumes.h"
 
 namespace mpigrad::unet {
@@ -84,11 +85,10 @@ int infer(const Communicator& world, InferOptions o, bool scored) {
   const auto& samples = part.samples;
   const bool of_training = part.kept || part.trained_on > 0;
   trainer::together(world, [&] {
-    std::error_code error;
     if (writes && first && !o.overwrite)
       for (const auto sample : samples)
-        require(!std::filesystem::exists(folder / file_of(*volumes.stored, sample), error),
-                "[out] {} exists; --overwrite replaces it", (folder / file_of(*volumes.stored, sample)).string());
+        require(!is_name_taken(folder / file_of(*volumes.stored, sample)), "[out] {} exists; --overwrite replaces it",
+                (folder / file_of(*volumes.stored, sample)).string());
   });
   out.create(world);
   trainer::together(world, [&] {

@@ -7,6 +7,7 @@
 #include "comm/hdf5/hdf5_file.h"
 #include "examples/universe/commands.h"
 #include "examples/universe/displacement.h"
+#include "framework/new_file.h"
 
 namespace mpigrad::universe {
 
@@ -20,10 +21,9 @@ int displace(const std::shared_ptr<Transport>& transport, const DisplaceOptions&
   tool::together(*transport, [&] {
     if (transport->rank() != 0) return;
     std::error_code error;
-    for (const auto& name : {options.out, options.out + ".part"})  // also while it is being written
-      if (fs::equivalent(source, name, error))
-        throw UsageError(fmt::format("[displace] --out {} would be written over the field, {}", options.out, source.string()));
-    require(options.overwrite || !fs::exists(options.out, error), "[displace] {} exists already; --overwrite replaces it",
+    if (fs::equivalent(source, options.out, error))
+      throw UsageError(fmt::format("[displace] --out {} would be written over the field, {}", options.out, source.string()));
+    require(options.overwrite || !is_name_taken(options.out), "[displace] {} exists already; --overwrite replaces it",
             options.out);
   });
 

@@ -10,6 +10,7 @@
 #include "examples/tool/folder_lock.h"
 #include "examples/universe/commands.h"
 #include "examples/universe/displacement.h"
+#include "framework/new_file.h"
 
 namespace mpigrad::universe {
 
@@ -18,12 +19,11 @@ namespace {
 namespace fs = std::filesystem;
 
 void require_new(const GenerateOptions& options) {
-  std::error_code error;
   std::int64_t existing = 0;
   std::string example;
   for (std::int64_t i = 0; i < options.universes; ++i) {
     const auto name = file_name(static_cast<std::uint64_t>(options.first + i));
-    if (fs::exists(fs::path(options.out) / name, error) && existing++ == 0) example = name;
+    if (is_name_taken(fs::path(options.out) / name) && existing++ == 0) example = name;
   }
   require(existing == 0 || options.overwrite,
           "[generate] {} of the {} files exist already in {} ({}{}); --overwrite replaces them", existing, options.universes,

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "framework/new_file.h"
 #include "framework/tensor/tensor_name.h"
 #include "models/data/compressed/compressed.h"
 #include "models/data/sources/formats.h"
@@ -24,7 +25,7 @@ TensorFile read_npz(const std::filesystem::path& path) {
 }
 
 void write_npz(const std::filesystem::path& path, const TensorFile& file, bool overwrite) {
-  require(overwrite || !std::filesystem::exists(path), "[npz] {} exists; --overwrite replaces it", path.string());
+  require(overwrite || !is_name_taken(path), "[npz] {} exists; --overwrite replaces it", path.string());
   const Untaped scope;
   std::vector<std::string> names;
   for (const auto& tensor : file.tensors) names.push_back(tensor.name);

@@ -169,8 +169,7 @@ TensorFile read_safetensors(const std::filesystem::path& path) {
 
 void write_safetensors(const std::filesystem::path& path, const TensorFile& contents, bool overwrite) {
   const auto where = path.string();
-  std::error_code error;
-  require(overwrite || !std::filesystem::exists(path, error), "[safetensors] {} exists; --overwrite replaces it", where);
+  require(overwrite || !is_name_taken(path), "[safetensors] {} exists; --overwrite replaces it", where);
   const auto names = names_of(contents);
   require_tensor_names(names, "[safetensors] " + where);
   require(std::find(names.begin(), names.end(), metadata_name) == names.end(), "[safetensors] {}: no tensor is called {}", where,

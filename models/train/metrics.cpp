@@ -1,10 +1,9 @@
 #include "models/train/metrics.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "framework/error.h"
+#include "framework/new_file.h"
 
 namespace mpigrad {
 
@@ -18,15 +17,19 @@ std::string CsvCell::text() const {
   return quoted + '"';
 }
 
-CsvWriter::CsvWriter(const std::filesystem::path& path, std::vector<std::string> columns, bool overwrite)
+CsvWriter::CsvWriter(const std::filesystem::path& path, std::vector<std::string> columns, bool overwrite,
+                     const std::vector<std::vector<CsvCell>>& earlier)
     : path_(path), columns_(columns.size()) {
   require(!columns.empty(), "[csv] {}: a table has at least one column", path.string());
-  file_.reset(std::fopen(path.c_str(), overwrite ? "w" : "wx"));
-  const int reason = errno;
-  require(file_ || reason != EEXIST, "[csv] {}: exists already and is not overwritten unasked", path.string());
-  require(file_ != nullptr, "[csv] {}: cannot be made: {}", path.string(), std::strerror(reason));
-  const std::vector<CsvCell> header(columns.begin(), columns.end());
-  row(header);
+  const auto require_new = [&] {
+    require(overwrite || !is_name_taken(path), "[csv] {}: exists already and is not overwritten unasked", path.string());
+  };
+  require_new();
+  file_ = std::make_shared<NewFile>(path, "csv");
+  row(std::vector<CsvCell>(columns.begin(), columns.end()));
+  for (const auto& cells : earlier) row(cells);
+  require_new();  // another program may have made it until now
+  file_->commit();
 }
 
 void CsvWriter::row(std::span<const CsvCell> cells) {
@@ -37,12 +40,7 @@ void CsvWriter::row(std::span<const CsvCell> cells) {
     line += cells[i].text();
   }
   line += '\n';
-  write(line);
-}
-
-void CsvWriter::write(const std::string& line) {
-  const bool written = std::fwrite(line.data(), 1, line.size(), file_.get()) == line.size() && std::fflush(file_.get()) == 0;
-  require(written, "[csv] {}: cannot be written: {}", path_.string(), std::strerror(errno));
+  file_->write(line);
 }
 
 std::vector<RegressionScore> regression_scores(std::span<const double> predicted, std::span<const double> truth,

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <initializer_list>
 #include <memory>
@@ -14,6 +13,8 @@
 #include <vector>
 
 namespace mpigrad {
+
+class NewFile;
 
 // A number or a text of a table; numbers are written so that reading them gives the same ones.
 class CsvCell {
@@ -33,22 +34,19 @@ class CsvCell {
 // when row() returns.
 class CsvWriter {
  public:
-  // Errors: the file exists and is not to be overwritten, cannot be made, cannot be written.
-  CsvWriter(const std::filesystem::path& path, std::vector<std::string> columns, bool overwrite = false);
+  // The file gets its name when the header and the rows `earlier` are in it; what had that name before stays until then. Errors:
+  // the file exists and is not to be overwritten, cannot be written.
+  CsvWriter(const std::filesystem::path& path, std::vector<std::string> columns, bool overwrite = false,
+            const std::vector<std::vector<CsvCell>>& earlier = {});
   // Errors: another number of cells than columns, a full disk.
   void row(std::span<const CsvCell> cells);
   void row(std::initializer_list<CsvCell> cells) { row(std::span<const CsvCell>(cells.begin(), cells.size())); }
   const std::filesystem::path& path() const { return path_; }
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  void write(const std::string& line);
-
   std::filesystem::path path_;
   std::size_t columns_;
-  std::unique_ptr<std::FILE, Close> file_;
+  std::shared_ptr<NewFile> file_;
 };
 
 // Mean of values with weights, such as the losses of batches of different size.

@@ -3,8 +3,6 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "framework/new_file.h"
-
 namespace mpigrad {
 namespace {
 
@@ -25,6 +23,7 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, const std::vector<st
 }
 
 void MetricsFile::read_earlier(std::int64_t epochs) {
+  if (std::error_code none; !std::filesystem::is_regular_file(path_, none)) return;  // a pipe would wait for a writer
   std::ifstream file(path_);
   std::string line;
   if (!std::getline(file, line) || cells_of(line) != columns_) return;
@@ -47,15 +46,10 @@ void MetricsFile::read_earlier(std::int64_t epochs) {
 
 void MetricsFile::row(std::span<const CsvCell> cells) {
   if (csv_) return csv_->row(cells);
-  auto temporary = path_;
-  temporary += ".part";
-  csv_.emplace(temporary, columns_, true);
-  for (const auto& row : earlier_text_) {
-    const std::vector<CsvCell> kept(row.begin(), row.end());
-    csv_->row(kept);
-  }
-  csv_->row(cells);
-  put_in_place(temporary, path_, "csv");  // the open file goes along
+  std::vector<std::vector<CsvCell>> rows;
+  for (const auto& row : earlier_text_) rows.emplace_back(row.begin(), row.end());
+  rows.emplace_back(cells.begin(), cells.end());
+  csv_.emplace(path_, columns_, true, rows);
 }
 
 }  // namespace mpigrad

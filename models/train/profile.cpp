@@ -1,13 +1,11 @@
 #include "models/train/profile.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <map>
 #include <numeric>
 
 #include "comm/together.h"
+#include "framework/new_file.h"
 #include "framework/op.h"
 #include "framework/tape.h"
 #include "ops/matmul.h"
@@ -122,10 +120,7 @@ std::string StepProfile::write(const std::filesystem::path& path) {
       text += all.substr(at, static_cast<std::size_t>(length)), at += static_cast<std::size_t>(length);
     }
     text += "\n]}\n";
-    std::FILE* file = std::fopen(path.c_str(), "w");
-    require(file != nullptr, "[profile] {} cannot be written: {}", path.string(), std::strerror(errno));
-    const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-    require(std::fclose(file) == 0 && written, "[profile] {} could not be written completely", path.string());
+    write_new_file(path, text, "profile");
   });
 
   std::string table;

@@ -113,7 +113,7 @@ truncate -s -64K "$disk/filler" # lines of tables still fit
 "$@" --resume --out "$disk/run" >"$result/full" 2>&1
 echo $? >>"$result/codes"
 cp "$disk/run/checkpoint.h5" "$result/after.h5"
-ls "$disk/run" >"$result/files"
+ls -A "$disk/run" >"$result/files"
 rm "$disk/filler"
 "$@" --resume --out "$disk/run" >"$result/last" 2>&1
 echo $? >>"$result/codes"

@@ -8,7 +8,7 @@ moment is compared, and another begins. Prints a line for each moment and a tabl
 unreadable, a rank that was killed was not named, progress was lost, ranks outlived `elastic`, nothing went on within the time limit, or a curve was another one. How
 long it took is told and not judged below that limit, for the machine may be busy.
 """
-import os, random, signal, subprocess, sys, time
+import glob, os, random, signal, subprocess, sys, time
 
 moments, seed = int(sys.argv[1]), int(sys.argv[2])
 folder, reference, program = sys.argv[3:6]
@@ -59,7 +59,7 @@ class Training:
     def writes(self):
         """Whether a file is being written, or a kill has just left one behind."""
         try:
-            return os.stat(f"{self.out}/checkpoint.h5.part").st_mtime >= self.begun
+            return any(os.stat(part).st_mtime >= self.begun for part in glob.glob(f"{self.out}/.checkpoint.h5.*.part"))
         except FileNotFoundError:
             return False
 

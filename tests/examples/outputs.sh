@@ -56,8 +56,8 @@ end() { kill -"$1" "$begun"; wait "$begun" 2>/dev/null; }
 before_training() { refuses_arguments "$1" && [ ! -f way/metrics.csv ] && [ ! -f way/checkpoint.h5 ]; }
 # shellcheck disable=SC2086  # several options
 {
-  for file in weights.h5 weights.h5.part checkpoint.h5.part metrics.csv events.out.tfevents.0000000000.mpigrad trace.json mllog.txt \
-    predictions.csv cosmoflow.png summary.json.part state; do
+  for file in weights.h5 checkpoint.h5 metrics.csv events.out.tfevents.0000000000.mpigrad trace.json mllog.txt \
+    predictions.csv cosmoflow.png summary.json state; do
     mkdir -p "way/$file"
     run "$cosmoflow" $short --epochs 1 --overwrite --profile --mllog --out way
     judge "a folder $file is told before the first step" before_training "way/$file is "
@@ -94,6 +94,38 @@ before_training() { refuses_arguments "$1" && [ ! -f way/metrics.csv ] && [ ! -f
   elsewhere=$(sed -n 's/.*lost was removed.*: all further files are in //p' begun.err)
   judge 'a checkpoint that is written while training goes on, into a folder that was removed: an error' test "$status" = 1
   judge 'and the weights so far are at the second place, too' test -s "$elsewhere/weights.h5"
+}
+
+# ---- links and pipes of others
+# shellcheck disable=SC2086  # several options
+{
+  rm -r way
+  echo precious >theirs
+  mkdir linked
+  replaced='predictions.csv summary.json trace.json weights.h5 cosmoflow.png state'
+  for file in $replaced; do ln -s ../theirs "linked/$file"; done
+  ln -s linked entrance
+  run timeout 100 "$cosmoflow" $short --epochs 8 --overwrite --profile --mllog --out entrance
+  judge 'a folder may be a link, links in it are replaced' succeeds
+  for file in $replaced; do judge "linked/$file" test -s "linked/$file" -a ! -L "linked/$file"; done
+  judge 'and not followed' test "$(cat theirs)" = precious
+  for file in metrics.csv mllog.txt events.out.tfevents.0000000000.mpigrad .lock; do
+    mkdir way && ln -s ../theirs "way/$file"
+    run timeout 100 "$cosmoflow" $short --epochs 1 --overwrite --mllog --out way
+    judge "a link $file is refused" refuses_arguments "way/$file is in the way: a link"
+    rm -r way
+  done
+  mkdir way && ln theirs way/mllog.txt
+  run timeout 100 "$cosmoflow" $short --epochs 1 --overwrite --mllog --out way
+  judge 'a hard link is refused' before_training 'way/mllog.txt is in the way: a file with 2 names'
+  judge 'and what they led to has not changed' test "$(cat theirs)" = precious
+  rm -r way
+  for file in metrics.csv mllog.txt predictions.csv trace.json weights.h5 .lock; do
+    mkdir way && mkfifo "way/$file"
+    ranks 2 timeout 100 "$cosmoflow" $short --epochs 1 --overwrite --profile --mllog --out way
+    judge "a pipe $file is refused on all ranks, once" before_training "way/$file is in the way: a pipe"
+    rm -r way
+  done
 }
 
 # ---- how a training ended

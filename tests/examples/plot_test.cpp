@@ -1,13 +1,10 @@
 // The figure library: ticks, colours, files.
 
 #include <doctest/doctest.h>
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <fstream>
-#include <set>
 
 #include "examples/plot/axis.h"
 #include "examples/plot/colour.h"
@@ -87,26 +84,4 @@ TEST_CASE("plot: PNG files") {
     CHECK_FALSE(has(entry.path().filename().string(), fmt::format(".mpigrad_plot_test_{}", getpid())));
   CHECK(has(error_text([&] { figure.row(100, {plot::Lines{.series = {{"s", {1, 2}, {1}}}}}); }), "series 's' has 2 x and 1 y"));
   CHECK(has(error_text([&] { figure.row(100, {plot::Image{.rows = 2, .columns = 2}}); }), "2 x 2 with 0 values"));
-}
-
-TEST_CASE("plot: what a killed run left behind is taken away, what another one is writing is not") {
-  const Folder folder;
-  const auto write = [&](const char* name) { std::ofstream(folder / name) << "part of a picture"; };
-  plot::Figure figure("test", 300);
-  figure.row(100, {plot::Scatter{}});
-  write(".a.png.4711.tmp"), write(".a.png.0123abcd.tmp");                   // of killed runs, one of an earlier version
-  write(".b.png.0123abcd.tmp"), write(".a.png.notes"), write("a.png.tmp");  // another picture's, and somebody's own
-  fs::create_symlink(folder / "a.png.tmp", folder / ".a.png.link.tmp");
-  write(".a.png.89abcdef.tmp");
-  const int busy = open((folder / ".a.png.89abcdef.tmp").c_str(), O_RDONLY);
-  REQUIRE(flock(busy, LOCK_EX | LOCK_NB) == 0);
-  figure.save(folder / "a.png");
-  std::set<std::string> left;
-  for (const auto& entry : fs::directory_iterator(folder.path)) left.insert(entry.path().filename().string());
-  CHECK(left == std::set<std::string>{"a.png", ".a.png.89abcdef.tmp", ".b.png.0123abcd.tmp", ".a.png.notes", "a.png.tmp",
-                                      ".a.png.link.tmp"});
-  close(busy);
-  figure.save(folder / "a.png", true);
-  CHECK_FALSE(fs::exists(folder / ".a.png.89abcdef.tmp"));
-  CHECK(fs::status(folder / "a.png").permissions() == fs::status(folder / "a.png.tmp").permissions());
 }

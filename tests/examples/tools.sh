@@ -163,13 +163,21 @@ judge 'universe generate' is_json
 ranks 2 "$tools/universe" generate --out "$universes" --universes 12 --size 16 --cell 8 --seed 1
 judge 'universe generate overwrites nothing' refuses_once 'overwrite'
 echo 'half a file' >"$work/half"
-cp "$work/half" "$universes/universe_00000.hdf5.part"
+left=$universes/.universe_00000.hdf5.0123456789abcdef.part
+cp "$work/half" "$left"
 run "$tools/universe" generate --out "$universes" --universes 1 --size 16 --cell 8 --seed 1 --overwrite
-judge 'what an interrupted run left is replaced' no_file "$universes/universe_00000.hdf5.part"
-ln -s "$work/half" "$universes/universe_00000.hdf5.part"
+judge 'what an interrupted run left is removed' no_file "$left"
+mv "$universes/universe_00000.hdf5" "$work/whole"
+ln -s "$work/half" "$universes/universe_00000.hdf5"
 ranks 2 "$tools/universe" generate --out "$universes" --universes 1 --size 16 --cell 8 --seed 1 --overwrite
-judge 'a link in the way is not followed' refuses_once 'not a regular file'
-rm "$universes/universe_00000.hdf5.part"
+judge 'a link is replaced' test -s "$universes/universe_00000.hdf5" -a ! -L "$universes/universe_00000.hdf5"
+judge 'and not followed' test "$(cat "$work/half")" = 'half a file'
+rm "$universes/universe_00000.hdf5"
+mkfifo "$universes/universe_00000.hdf5"
+ranks 2 "$tools/universe" generate --out "$universes" --universes 1 --size 16 --cell 8 --seed 1 --overwrite
+judge 'a pipe is refused' refuses_arguments 'universe_00000.hdf5 is in the way: a pipe'
+rm "$universes/universe_00000.hdf5"
+mv "$work/whole" "$universes/universe_00000.hdf5"
 ranks 2 "$tools/universe" generate --out "$work/half" --universes 2 --size 16 --spread
 judge 'universe generate: a folder that cannot be made' refuses_once 'cannot be made'
 reference=$shared/data/cosmo/monofonic/test_1lpt_sc_generic.hdf5
@@ -347,7 +355,7 @@ killed() { # killed FOLDER FILES...: of what the command line in `resume` does
 }
 train threads 1 sample=1 short --epochs 2 --checkpoint-every 1
 killed "$work/short" weights.h5 predictions.csv cosmoflow.png summary.json
-echo 'part of a picture' >"$work/short-killed/.cosmoflow.png.4711.tmp"
+echo 'part of a picture' >"$work/short-killed/.cosmoflow.png.0123456789abcdef.part"
 train threads 1 sample=1 short-killed --epochs 2 --resume "$work/short-killed/checkpoint.h5" --overwrite
 judge 'resumed after its last epoch: ends well' succeeds
 for file in weights.h5 predictions.csv metrics.csv checkpoint.h5; do
@@ -356,7 +364,7 @@ done
 for file in cosmoflow.png summary.json; do
   judge "resumed after its last epoch: $file" test -s "$work/short-killed/$file"
 done
-judge 'what the killed run left of a picture is gone' no_file "$work/short-killed/.cosmoflow.png.4711.tmp"
+judge 'what the killed run left of a picture is gone' no_file "$work/short-killed/.cosmoflow.png.0123456789abcdef.part"
 train threads 1 sample=1 brief --epochs 3 --minutes 0.00001
 brief() { succeeds && [ "$(wc -l <"$work/brief/metrics.csv")" -eq 2 ] && grep -q '"stopped": "0:00 are over"' "$work/brief/summary.json"; }
 judge 'a training whose minutes are over ends behind an epoch, and says so' brief

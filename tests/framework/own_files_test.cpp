@@ -35,7 +35,7 @@ TEST_CASE("own files: what is made is closed to others under any umask") {
   const Folder folder;
   const auto before = umask(0);
   static_cast<void>(make_own_folder(folder / "a/b", "who"));
-  static_cast<void>(open_own_file(folder / "a/b/file", "who", O_WRONLY | O_CREAT));
+  static_cast<void>(make_own_file(folder / "a/b/file", "who", O_WRONLY));
   umask(before);
   CHECK(mode_of(folder / "a") == 0700);
   CHECK(mode_of(folder / "a/b") == 0700);

@@ -1,8 +1,11 @@
+#include <fcntl.h>
 #include <zip.h>
 
+#include <cerrno>
+#include <cstring>
 #include <memory>
 
-#include "framework/error.h"
+#include "framework/new_file.h"
 #include "framework/tensor/printable.h"
 #include "models/data/compressed/compressed.h"
 
@@ -85,11 +88,12 @@ ByteStreamPtr unzip(const std::filesystem::path& path, const std::string& name) 
   return std::make_unique<UnzipStream>(path, name);
 }
 
-// libzip writes under a temporary name of its own and renames.
-void write_zip(const std::filesystem::path& path, const std::vector<ZipEntry>& entries) {
-  require(!entries.empty(), "[zip] {}: an archive has at least one file", path.string());  // libzip would remove it
+namespace {
+
+// A new archive `name` that becomes `path`.
+void make_archive(const std::filesystem::path& name, const std::filesystem::path& path, const std::vector<ZipEntry>& entries) {
   int code = 0;
-  Archive archive(zip_open(path.c_str(), ZIP_CREATE | ZIP_TRUNCATE, &code));
+  Archive archive(zip_open(name.c_str(), ZIP_CREATE | ZIP_EXCL, &code));
   if (!archive) {
     zip_error_t error;
     zip_error_init_with_code(&error, code);
@@ -108,6 +112,19 @@ void write_zip(const std::filesystem::path& path, const std::vector<ZipEntry>& e
   }
   if (zip_close(archive.get()) != 0) fail("[zip] {} cannot be written: {}", path.string(), zip_strerror(archive.get()));
   static_cast<void>(archive.release());  // closed
+}
+
+}  // namespace
+
+void write_zip(const std::filesystem::path& path, const std::vector<ZipEntry>& entries) {
+  require(!entries.empty(), "[zip] {}: an archive has at least one file", path.string());  // libzip would remove it
+  NewFile file(path, "zip", [&](const std::filesystem::path& name) {
+    make_archive(name, path, entries);
+    const int made = open(name.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    require(made >= 0, "[zip] {} cannot be written: {}", path.string(), std::strerror(errno));
+    return made;
+  });
+  file.commit();
 }
 
 }  // namespace mpigrad::data

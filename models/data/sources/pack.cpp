@@ -127,22 +127,21 @@ void pack(const Source& source, const fs::path& path, const PackOptions& options
           target.shape);
   require(each >= 0, "[pack] {} samples in each file", each);
   std::error_code error;
-  require(!fs::exists(fs::symlink_status(path, error)), "[pack] {}: exists already and is not replaced", path.string());
+  require(!is_name_taken(path), "[pack] {}: exists already and is not replaced", path.string());
   require_groups(source, options);
   if (!options.groups.empty()) return write_groups(path, source, options);
   if (each == 0) return write_range(path, source, 0, n, options);
 
   auto folder = path;
   folder += ".part";
-  require(!fs::exists(fs::symlink_status(folder, error)),
-          "[pack] {} is in the way: an attempt that was interrupted, or another one", folder.string());
+  require(!is_name_taken(folder), "[pack] {} is in the way: an attempt that was interrupted, or another one", folder.string());
   const bool created = fs::create_directory(folder, error);
   require(created && !error, "[pack] {}: cannot be created: {}", folder.string(), error.message());
   Unfinished unfinished{folder};
   for (std::int64_t begin = 0, file = 0; begin < n; begin += each, ++file)
     write_range(folder / fmt::format("shard_{:05}.h5", file), source, begin, std::min(n, begin + each), options);
-  require(!fs::exists(fs::symlink_status(path, error)), "[pack] {}: has appeared meanwhile and is not replaced", path.string());
-  put_in_place(folder, path, "pack");
+  require(!is_name_taken(path), "[pack] {}: has appeared meanwhile and is not replaced", path.string());
+  put_folder_in_place(folder, path, "pack");
   unfinished.path.clear();
 }
 

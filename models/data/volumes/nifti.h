@@ -65,7 +65,7 @@ NiftiHeader plain_nifti_header(const Shape& extents, const std::array<double, 3>
 
 // Writes labels [D, H, W] onto the cells of `like`, which a function above has returned: its spacing, qform, sform, units and
 // description are kept, all else is new. One volume, little-endian, uint8 if all labels are below 256, else int32; packed by gzip
-// if the name ends in .gz. The file is written as "PATH.part" beside it and renamed when it is complete; after an error there is
+// if the name ends in .gz. The file has a temporary name beside PATH and is renamed when it is complete; after an error there is
 // nothing new at `path`. Errors, by name: the file exists and is not to be overwritten, cannot be made or is not complete (a full
 // disk); .gz in a build without zlib; labels of another number than cells; a negative label, with its place; a `like` of no file.
 void write_nifti_labels(const std::filesystem::path& path, std::span<const std::int32_t> labels, const NiftiHeader& like,

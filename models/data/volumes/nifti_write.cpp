@@ -20,8 +20,8 @@ void require_place(const fs::path& path, bool overwrite) {
   std::error_code ignored;
   require(!fs::exists(path, ignored) || fs::is_regular_file(path, ignored), "[nifti] {} is in the way: not a regular file",
           path.string());
-  require(overwrite || !fs::exists(fs::symlink_status(path, ignored)),
-          "[nifti] {}: exists already; it is replaced only when asked to overwrite", path.string());
+  require(overwrite || !is_name_taken(path), "[nifti] {}: exists already; it is replaced only when asked to overwrite",
+          path.string());
 }
 
 template <class T>

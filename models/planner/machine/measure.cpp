@@ -1,6 +1,5 @@
 #include "models/planner/machine/measure.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include "comm/together.h"
 #include "framework/cost.h"
 #include "framework/cuda/cuda.h"
+#include "framework/new_file.h"
 #include "models/planner/machine/op_times.h"
 #include "ops/elementwise.h"
 #include "ops/random.h"
@@ -212,10 +212,10 @@ std::vector<MeasuredCall> measure_calls(const Communicator& world, std::int64_t 
 }
 
 Disk measure_disk(const std::filesystem::path& folder, std::int64_t bytes) {
-  const auto path = folder / ".mpigrad-calibrate";
+  const auto path = folder / "mpigrad-calibrate";
   std::vector<char> data(static_cast<std::size_t>(1) << 20, 'x');
-  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  require(file >= 0, "[calibrate] {} cannot be written: {}", path.string(), std::strerror(errno));
+  const NewFile owner(path, "calibrate");  // removes the file
+  const int file = owner.descriptor();
   Disk disk;
   std::string failure;
   double start = now();
@@ -229,8 +229,6 @@ Disk measure_disk(const std::filesystem::path& folder, std::int64_t bytes) {
     }
     disk.read = static_cast<double>(bytes) / (now() - start);
   }
-  ::close(file);
-  std::filesystem::remove(path);
   require(failure.empty(), "[calibrate] {} could not be written: {}", path.string(), failure);
   disk.rank_read = disk.read, disk.rank_write = disk.write;
   return disk;

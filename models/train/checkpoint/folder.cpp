@@ -46,7 +46,7 @@ void keep_checkpoint(const fs::path& folder) {
   std::error_code error;
   fs::remove(kept, error);
   fs::create_hard_link(newest, kept, error);
-  if (error) fs::copy_file(newest, kept, fs::copy_options::overwrite_existing);  // a file system without links
+  if (error) fs::copy_file(newest, kept);  // a file system without links; the name is free
 }
 
 void remove_old_checkpoints(const fs::path& folder, std::int64_t count, std::int64_t step) {

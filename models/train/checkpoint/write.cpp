@@ -201,11 +201,12 @@ std::uint64_t hash_of(const Item& item, const Box& box, const std::byte* values)
 // An open file that elements are put into.
 class Elements {
  public:
-  explicit Elements(const std::filesystem::path& path) : path_(path), file_(::open(path.c_str(), O_WRONLY | O_CLOEXEC)) {
+  explicit Elements(const std::filesystem::path& path)
+      : path_(path), file_(::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC)) {
     require(file_ >= 0, "[checkpoint] {} cannot be opened by this rank: {}; do all ranks see that folder?", path.string(),
             std::strerror(errno));
 #ifdef O_DIRECT
-    direct_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_DIRECT);  // not every file system can
+    direct_ = ::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_DIRECT);  // not every file system can
 #endif
   }
   Elements(const Elements&) = delete;

@@ -65,7 +65,7 @@ void write_mark(const fs::path& folder, const TrainingName& training) {
   static std::atomic<int> number = 0;
   const auto temporary = folder / fmt::format("{}.{}.{}", mark_name, getpid(), number++);
   const auto text = mark_text(training);
-  const auto written = open_own_file(temporary, who, O_WRONLY | O_CREAT | O_EXCL);
+  const auto written = make_own_file(temporary, who, O_WRONLY | O_EXCL);
   const bool whole = write(written.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
   const bool placed = whole && (link(temporary.c_str(), (folder / mark_name).c_str()) == 0 || errno == EEXIST);
   const int reason = errno;

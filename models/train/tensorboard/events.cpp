@@ -1,12 +1,13 @@
 #include "models/train/tensorboard/events.h"
 
 #include <event.pb.h>
+#include <fcntl.h>
 
 #include <chrono>
 #include <cmath>
-#include <cstdio>
+#include <optional>
 
-#include "framework/error.h"
+#include "framework/new_file.h"
 #include "models/data/records/frames.h"
 
 namespace mpigrad::tensorboard {
@@ -14,25 +15,19 @@ namespace {
 
 double wall_seconds() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-struct Close {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-
 }  // namespace
 
 struct EventFile::State {
   std::filesystem::path path;
-  std::unique_ptr<std::FILE, Close> file{};
+  std::optional<GrowingFile> file{};
 
   void write(const Event& event) {
     const auto record = data::framed(event.SerializeAsString());
-    const bool written = std::fwrite(record.data(), 1, record.size(), file.get()) == record.size();
-    require(written && std::fflush(file.get()) == 0, "[tensorboard] {} could not be written completely", path.string());
+    file->write(record);
   }
 
   void open() {
-    file.reset(std::fopen(path.c_str(), "wb"));
-    require(file != nullptr, "[tensorboard] {} cannot be written", path.string());
+    file.emplace(path, O_WRONLY | O_TRUNC, "tensorboard");
     Event first;
     first.set_wall_time(wall_seconds());
     first.set_file_version("brain.Event:2");

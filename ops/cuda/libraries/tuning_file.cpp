@@ -40,7 +40,7 @@ Descriptor open_tuning(const std::string& path, bool makes) {
   struct stat about {};
   const bool shared = lstat(folder.c_str(), &about) == 0 && S_ISDIR(about.st_mode) && (about.st_mode & S_ISVTX) != 0;
   if (!shared) static_cast<void>(makes ? make_own_folder(folder, "tuning") : open_own_folder(folder, "tuning"));
-  return open_own_file(path, "tuning", O_RDWR | O_APPEND | (makes ? O_CREAT : 0));
+  return (makes ? make_own_file : open_own_file)(path, "tuning", O_RDWR | O_APPEND);
 }
 
 std::string default_path() {
