@@ -49,8 +49,9 @@ Hdf5Dataset describe(hid_t dataset, const std::string& name) {
   const Handle creation(H5Dget_create_plist(dataset), H5Pclose);
   if (H5Pget_layout(creation) != H5D_VIRTUAL) H5Dget_space_status(dataset, &status);
   result.written = status != H5D_SPACE_STATUS_NOT_ALLOCATED;
+  // An extent of 0 counts as 1, so that the product of any of the others is a number, too.
   double elements = 1;
-  for (int i = 0; i < rank; ++i) elements *= static_cast<double>(extents[static_cast<std::size_t>(i)]);
+  for (int i = 0; i < rank; ++i) elements *= static_cast<double>(std::max<hsize_t>(extents[static_cast<std::size_t>(i)], 1));
   constexpr double countable = 0x1p59;  // in bytes
   if (elements > countable) {
     result.kind = Hdf5Dataset::Kind::other;

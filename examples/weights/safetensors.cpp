@@ -59,13 +59,16 @@ Entry entry_of(const std::string& where, const std::string& name, const nlohmann
           printable(text));
   std::vector<std::int64_t> extents;
   std::uint64_t elements = 1;
+  double without_zeros = 1;
   for (const auto& extent : value["shape"]) {
     if (!extent.is_number_unsigned()) damaged("an extent that is no number");
     const auto n = extent.get<std::uint64_t>();
     if (n != 0 && elements > bytes / n) damaged("extents beyond the file");
     elements *= n;
+    without_zeros *= static_cast<double>(std::max<std::uint64_t>(n, 1));
     extents.push_back(static_cast<std::int64_t>(n));
   }
+  if (without_zeros > 0x1p53) damaged("extents that no tensor has");  // and elements, as one of them is 0
   if (extents.size() > Shape::max_rank) damaged("too many dimensions");
   const auto& offsets = value["data_offsets"];
   if (!offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned()) damaged("offsets that are no numbers");
@@ -178,8 +181,8 @@ void write_safetensors(const std::filesystem::path& path, const TensorFile& cont
   if (!contents.metadata.empty()) header[metadata_name] = contents.metadata;
   std::int64_t at = 0;
   for (const auto& [name, value] : contents.tensors) {
-    const auto type =
-        std::find_if(std::begin(type_names), std::end(type_names), [type = value.dtype()](const auto& t) { return type == t.ours; });
+    const auto type = std::find_if(std::begin(type_names), std::end(type_names),
+                                   [type = value.dtype()](const auto& t) { return type == t.ours; });
     require(type != std::end(type_names), "[safetensors] {}: '{}' is {}, which the format has not", where, name,
             name_of(value.dtype()));
     header[name] = {{"dtype", type->theirs},

@@ -116,6 +116,8 @@ TEST_CASE("hostile files: HDF5 that claims more than there is") {
   CHECK(has(open_error(folder / "n.h5", plain), "n.h5: 'volume' claims [1048576, 4, 4, 4, 1] and was never written"));
   write_claim(folder / "n.h5", "volume", {many, many, many, 1, 1}, false);
   CHECK(has(open_error(folder / "n.h5", plain), "more than there can be, not numbers"));
+  write_claim(folder / "n.h5", "volume", {0, many, many, 1, 1}, false);
+  CHECK(has(open_error(folder / "n.h5", plain), "more than there can be, not numbers"));
   write_claim(folder / "n.h5", "label", {many}, true);
   CHECK(has(error_text([&] { Hdf5Reader(folder / "n.h5").read<double>("label"); }),
             "n.h5: dataset 'label', [1125899906842624]: 9007199254740992 bytes"));

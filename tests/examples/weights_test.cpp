@@ -206,6 +206,7 @@ TEST_CASE("weights: damaged safetensors are an error and nothing else") {
   refused(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", eight, "no number");
   refused(R"({"a":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}})", eight, "no number");
   refused(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]}})", eight, "beyond the file");
+  refused(R"({"a":{"dtype":"F32","shape":[0,4294967296,4294967296],"data_offsets":[0,0]}})", eight, "extents that no tensor has");
   refused(R"({"a":{"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,1]}})", "x", "too many dimensions");
   refused(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", eight, "behind its last");
   refused(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", eight, "do not begin");
