@@ -25,6 +25,13 @@ using tool::UsageError;
 
 bool under_slurm() { return std::getenv("SLURM_JOB_ID") && std::getenv("SLURM_JOB_NODELIST"); }
 
+std::vector<std::string> allocated_hosts() {
+  std::vector<std::string> hosts;
+  std::istringstream lines(output_of("scontrol show hostnames"));
+  for (std::string name; std::getline(lines, name);) hosts.push_back(name);
+  return hosts;
+}
+
 std::string host_name() {
   std::string name(256, '\0');
   gethostname(name.data(), name.size() - 1);

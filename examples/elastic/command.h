@@ -11,6 +11,7 @@ namespace mpigrad::elastic {
 using Words = std::vector<std::string>;
 
 bool under_slurm();
+std::vector<std::string> allocated_hosts();  // by Slurm
 std::string host_name();
 int cores_here();  // that this process may use
 

@@ -121,20 +121,14 @@ void complete(Options& o) {
     throw UsageError("the program's --overwrite would begin anew after every failure");
   const auto resumed = std::find(o.command.begin(), o.command.end(), "--resume");
   if (resumed == o.command.end() && !value_of(o.command, "--resume")) o.command.push_back("--resume");
-  if (under_slurm()) {
-    std::vector<std::string> allocated;
-    std::istringstream names(output_of("scontrol show hostnames"));
-    for (std::string name; std::getline(names, name);) allocated.push_back(name);
-    if (o.hosts.empty() && allocated.empty()) throw UsageError("scontrol show hostnames tells no hosts; --hosts does");
-    if (o.hosts.empty()) o.hosts = allocated;
-    require_host_names(o.hosts);
-    for (const auto& host : o.hosts)
-      if (o.launcher.empty() && !allocated.empty() && std::find(allocated.begin(), allocated.end(), host) == allocated.end())
-        throw UsageError(
-            fmt::format("--hosts {}: the allocation has no host of that name, but {}", host, joined(allocated, ",")));
-  }
-  if (o.hosts.empty()) o.hosts = {host_name()};
+  const auto allocated = under_slurm() ? allocated_hosts() : Words();
+  if (under_slurm() && o.hosts.empty() && allocated.empty())
+    throw UsageError("scontrol show hostnames tells no hosts; --hosts does");
+  if (o.hosts.empty()) o.hosts = allocated.empty() ? Words{host_name()} : allocated;
   require_host_names(o.hosts);
+  for (const auto& host : o.hosts)
+    if (o.launcher.empty() && !allocated.empty() && std::find(allocated.begin(), allocated.end(), host) == allocated.end())
+      throw UsageError(fmt::format("--hosts {}: the allocation has no host of that name, but {}", host, joined(allocated, ",")));
   const auto hosts = static_cast<int>(o.hosts.size());
   const auto grid = value_of(o.command, "--grid");
   if (o.ranks_per_host == 0) {

@@ -58,8 +58,7 @@ bool names(const std::string& text, const std::string& option) {
 Places::Places(const PlaceOptions& o)
     : hosts_(o.hosts), launcher_(o.launcher), slots_(o.slots), ranks_(o.ranks), threads_(o.threads) {
   if (hosts_.empty() && under_slurm()) {
-    std::istringstream lines(elastic::output_of("scontrol show hostnames"));
-    for (std::string name; std::getline(lines, name);) hosts_.push_back(name);
+    hosts_ = elastic::allocated_hosts();
     if (hosts_.empty()) throw UsageError("scontrol show hostnames tells no hosts; --hosts does");
   }
   const bool here = hosts_.empty() || (hosts_.size() == 1 && (hosts_[0] == "localhost" || hosts_[0] == elastic::host_name()));
