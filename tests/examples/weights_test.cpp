@@ -263,7 +263,8 @@ TEST_CASE("weights: names that lose tensors or lead out of an archive are refuse
     refused(error_text([&] { write_safetensors(safetensors, file, true); }), safetensors, why);
     refused(error_text([&] { write_npz(npz, file, true); }), npz, why);
     if (hdf5_available()) {
-      const CheckpointTensors contents{.tensors = {{"parameters/" + name, value}}};
+      CheckpointTensors contents;
+      contents.tensors = {{"parameters/" + name, value}};
       refused(error_text([&] { write_weights(h5, contents, false, true); }), h5,
               name.size() > 1000 ? "bytes"
               : name.empty()     ? "empty"

@@ -26,7 +26,7 @@ struct Fuzzed {
     folder = name, made = folder / "made";
     for (auto& each : file_readers(made))
       if (each.name == MPIGRAD_FUZZ_READER) reader = std::move(each);
-    if (reader.valid.empty()) give_up("this build does not have the reader");
+    if (reader.valid.empty()) give_up("this build does not have the reader", 77);
     for (const auto& [bytes, also_valid] : reader.valid) {
       const auto whole = read_bytes(reader, folder, bytes);
       if (!whole.hash) give_up("a valid file is refused: " + whole.error);
@@ -34,9 +34,9 @@ struct Fuzzed {
       if (read_bytes(reader, folder, {bytes.begin(), bytes.begin() + part}).hash) give_up("two thirds of a file are read");
     }
   }
-  [[noreturn]] static void give_up(const std::string& why) {
+  [[noreturn]] static void give_up(const std::string& why, int status = 2) {
     std::fprintf(stderr, "fuzz_%s: %s\n", MPIGRAD_FUZZ_READER, why.c_str());
-    std::exit(2);
+    std::exit(status);
   }
 };
 

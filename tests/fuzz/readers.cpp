@@ -10,12 +10,14 @@
 #include "models/data/records/example.h"
 #include "models/data/records/frames.h"
 #include "models/data/sources/open.h"
+#include "models/data/sources/pack.h"
 #include "models/data/volumes/npy_pairs.h"
 #include "models/data/volumes/table.h"
 #include "models/data/volumes/volumes.h"
 #include "models/train/checkpoint/checkpoint.h"
 #include "ops/random.h"
 #include "tests/support/format_files.h"
+#include "tests/support/hdf5_files.h"
 #include "tests/support/image_files.h"
 
 #ifdef MPIGRAD_WITH_WEIGHTS
@@ -84,7 +86,7 @@ Bytes bytes_of_file(const fs::path& path) {
   return bytes_of_text({std::istreambuf_iterator<char>(stream), {}});
 }
 
-// What `write` puts under a name in `folder`.
+// The bytes that `write` puts under a name in `folder`.
 Bytes written(const fs::path& folder, const std::string& name, const std::function<void(const fs::path&)>& write) {
   fs::create_directories(folder);
   fs::remove(folder / name);
@@ -133,7 +135,8 @@ void add_arrays(std::vector<FileReader>& list) {
     list.push_back({.name = "gzip",
                     .file = "a.npy.gz",
                     .valid = {{data::gzip(npy)}, {data::gzip(npy_file("'|u1'", "(1, 3, 4)", counted<std::uint8_t>(12)))}},
-                    .read = hash_of_opened});
+                    .read = hash_of_opened,
+                    .wrap = [](const Bytes& input) { return data::gzip(input); }});
   if (data::zip_available())
     list.push_back({.name = "npz",
                     .file = "s.npz",
@@ -212,6 +215,22 @@ void add_records(std::vector<FileReader>& list) {
                       }});
 }
 
+// A changed PNG with the right checksum of each chunk: length, name, content, checksum.
+Bytes with_checksums(Bytes png) {
+  constexpr std::size_t signature = 8, before = 8, behind = 4;
+  for (std::size_t at = signature; at + before + behind <= png.size();) {
+    std::size_t length = 0;
+    for (std::size_t i = 0; i < 4; ++i) length = length << 8 | static_cast<std::size_t>(png[at + i]);
+    if (length > png.size() - at - before - behind) break;
+    const auto named = png.begin() + static_cast<std::ptrdiff_t>(at + 4);
+    Bytes checksum;
+    append(checksum, checksum_of({named, named + static_cast<std::ptrdiff_t>(4 + length)}), true);
+    std::copy(checksum.begin(), checksum.end(), named + static_cast<std::ptrdiff_t>(4 + length));
+    at += before + length + behind;
+  }
+  return png;
+}
+
 void add_images(std::vector<FileReader>& list, const fs::path& folder) {
   if (!pictures_can_be_written()) return;
   const auto pixels = [](int channels) {
@@ -229,11 +248,12 @@ void add_images(std::vector<FileReader>& list, const fs::path& folder) {
   png.valid.push_back({png_file(2, 2, 16, 0, {1, 2, 3, 4, 5, 6, 7, 8})});
   png.valid.push_back({png_file(2, 2, 8, 3, {0, 1, 1, 0}, {{"PLTE", {0, 0, 0, 255, 255, 255}}})});
   png.read = jpeg.read = [](const fs::path& file) { return hash_of_opened(file.parent_path().parent_path()); };
+  png.wrap = with_checksums;
   list.push_back(png), list.push_back(jpeg);
 }
 
+#ifdef MPIGRAD_WITH_HDF5
 void add_hdf5(std::vector<FileReader>& list, const fs::path& folder) {
-  if (!hdf5_available()) return;
   const auto volumes = written(folder, "u.h5", [](const fs::path& path) {
     Hdf5Writer writer(path, true);
     const std::vector<std::int16_t> counts(3 * 3 * 3 * 2, 5);
@@ -242,7 +262,18 @@ void add_hdf5(std::vector<FileReader>& list, const fs::path& folder) {
     writer.write_strings("namePar", {"a", "b", "c", "d"});
     writer.commit();
   });
-  list.push_back({.name = "hdf5_volumes", .file = "u.h5", .valid = {{volumes}}, .read = hash_of_opened});
+  const auto packed = written(folder, "packed.h5", [&](const fs::path& path) {
+    write_file(folder / "t-images-idx3-ubyte", idx_file(0x08, {3, 4, 5}, Bytes3{3, 4, 5}.bytes()));
+    write_file(folder / "t-kind-idx1-ubyte", idx_file(0x08, {3}, {1, 2, 0}));
+    data::pack(*data::open_source(folder / "t-images-idx3-ubyte"), path);
+  });
+  const auto chunks = written(folder, "chunks.h5", [](const fs::path& path) {
+    write_packed(path, "volume", {2, 3, 4, 5, 1}, {1, 3, 4, 5, 1}, std::vector<std::uint8_t>(120, 3));
+  });
+  list.push_back(
+      {.name = "hdf5_volumes", .file = "u.h5", .valid = {{volumes}, {packed}, {chunks}}, .read = [](const fs::path& file) {
+         return hash_of_source(*data::open_source(file, {.targets = Hdf5Reader(file).contains("label")}));
+       }});
   const auto weights_file = [&](bool half) {
     return ValidFile{written(folder, "c.h5", [half](const fs::path& path) {
       write_weights(path, {.info = {.step = 3, .notes = {{"a", "b"}}}, .tensors = two_tensors()}, half, true);
@@ -253,6 +284,7 @@ void add_hdf5(std::vector<FileReader>& list, const fs::path& folder) {
                   .valid = {weights_file(false), weights_file(true)},
                   .read = [](const fs::path& file) { return hash_of_tensors(read_weights(file).tensors); }});
 }
+#endif
 
 void add_texts(std::vector<FileReader>& list, [[maybe_unused]] const fs::path& folder) {
 #ifdef MPIGRAD_WITH_WEIGHTS
@@ -309,8 +341,10 @@ measured = "measured"
 
 std::vector<FileReader> file_readers(const fs::path& folder) {
   std::vector<FileReader> list;
-  add_arrays(list), add_volumes(list), add_records(list), add_images(list, folder), add_hdf5(list, folder),
-      add_texts(list, folder);
+  add_arrays(list), add_volumes(list), add_records(list), add_images(list, folder), add_texts(list, folder);
+#ifdef MPIGRAD_WITH_HDF5
+  add_hdf5(list, folder);
+#endif
   return list;
 }
 

@@ -25,18 +25,18 @@ struct FileReader {
   std::vector<ValidFile> valid{};
   // A hash of all values. Error, and no other exception: a file that is refused.
   std::function<std::uint64_t(const std::filesystem::path& file)> read{};
-  // libFuzzer gives the bytes as they are and, where a format has checksums that stop nearly every changed input, also wrapped.
+  // The reader gets libFuzzer's bytes as they are and also wrapped: with right checksums, which stop nearly every changed input.
   std::function<data::Bytes(const data::Bytes&)> wrap{};
 };
 
-// Those that this build has. `folder`: where valid files may be made.
+// The readers that this build has. `folder`: where valid files may be made.
 std::vector<FileReader> file_readers(const std::filesystem::path& folder);
 
 struct ReadFile {
   std::optional<std::uint64_t> hash{};  // none: the file is refused
   std::string error{};
 };
-// What reader.read gives for these bytes, which are written to `folder` first.
+// The result of reader.read for these bytes, which are written to `folder` first.
 ReadFile read_bytes(const FileReader& reader, const std::filesystem::path& folder, const data::Bytes& bytes);
 
 }  // namespace mpigrad::testing
