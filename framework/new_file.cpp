@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -14,6 +15,8 @@
 #include <string_view>
 #include <system_error>
 #include <vector>
+
+#include "framework/fnv.h"
 
 namespace mpigrad {
 
@@ -91,13 +94,21 @@ std::string part_prefix(const fs::path& path) {
   return fmt::format(".{}.", name);
 }
 
+// The first of the digits: of this host.
+constexpr std::size_t host_digits = 4;
+std::string host_part() {
+  std::array<char, 256> name{};
+  static_cast<void>(gethostname(name.data(), name.size() - 1));
+  return fmt::format("{:04x}", fnv1a(fnv_start, std::string_view(name.data())) & 0xffff);
+}
+
 fs::path draw_part_name(const fs::path& path, const std::string& who) {
   std::uint64_t random = 0;
   ssize_t drawn = 0;
   do drawn = getrandom(&random, sizeof(random), 0);
   while (drawn < 0 && errno == EINTR);
   require(drawn == sizeof(random), "[{}] {}: no random name: {}", who, path.string(), std::strerror(errno));
-  return folder_of_file(path) / fmt::format("{}{:016x}{}", part_prefix(path), random, part_suffix);
+  return folder_of_file(path) / fmt::format("{}{}{:012x}{}", part_prefix(path), host_part(), random >> 16, part_suffix);
 }
 
 bool is_part_name(std::string_view name) {
@@ -117,15 +128,17 @@ Lock lock_part(int descriptor, short type = F_WRLCK) {
   return errno == EAGAIN || errno == EACCES ? Lock::taken : Lock::unavailable;
 }
 
-void remove_if_abandoned(const fs::path& name) {
+// Locks of another host are not seen in every file system: a file of another host has to be old, too.
+void remove_if_abandoned(const fs::path& name, bool of_this_host) {
   const int descriptor = open(name.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) return;
   constexpr std::time_t day = 24 * 60 * 60;
   const auto status = status_of(descriptor);
   if (S_ISREG(status.st_mode) && status.st_uid == geteuid() && status.st_nlink == 1) {
     const auto lock = lock_part(descriptor);
-    const bool old = std::time(nullptr) - status.st_mtime > day;  // decides where the file system has no locks
-    if ((lock == Lock::mine || (lock == Lock::unavailable && old)) && is_named(descriptor, name)) unlink(name.c_str());
+    const bool old = std::time(nullptr) - status.st_mtime > day;
+    const bool free = lock != Lock::taken && (old || (lock == Lock::mine && of_this_host));
+    if (free && is_named(descriptor, name)) unlink(name.c_str());
   }
   close(descriptor);
 }
@@ -141,11 +154,11 @@ void remove_abandoned(const fs::path& path) {
   auto& names = place->second;
   if (is_new)
     for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
-      if (auto name = entry->path().filename().string(); is_part_name(name)) names.push_back(std::move(name));
-  const auto prefix = part_prefix(path);
+      if (const auto name = entry->path().filename().string(); is_part_name(name)) names.push_back(name);
+  const auto prefix = part_prefix(path), host = host_part();
   for (const auto& name : names)
     if (name.starts_with(prefix) && name.size() == prefix.size() + part_digits + part_suffix.size())
-      remove_if_abandoned(folder / name);
+      remove_if_abandoned(folder / name, name.compare(prefix.size(), host_digits, host) == 0);
 }
 
 }  // namespace
@@ -170,14 +183,20 @@ NewFile::NewFile(const fs::path& path, const std::string& who)
 NewFile::NewFile(const fs::path& path, const std::string& who, const Create& create) : path_(path), who_(who) {
   require_regular(path, who, true);
   remove_abandoned(path);
-  for (int attempt = 0;; ++attempt) {
+  for (int attempt = 0; attempt < 10; ++attempt) {
     temporary_ = draw_part_name(path, who);
-    descriptor_ = create(temporary_);
+    try {
+      descriptor_ = create(temporary_);
+    } catch (...) {
+      unlink(temporary_.c_str());
+      throw;
+    }
     // Another process may take the file for an abandoned one until it is locked.
-    const bool taken = lock_part(descriptor_) == Lock::taken && attempt < 10;
-    if (!taken && status_of(descriptor_).st_nlink > 0) return;
+    if (lock_part(descriptor_) != Lock::taken && is_named(descriptor_, temporary_)) return;
+    unlink(temporary_.c_str());
     close(descriptor_);
   }
+  fail("[{}] {} cannot be written: new files do not stay in its folder", who, path.string());
 }
 
 NewFile::~NewFile() {
@@ -213,6 +232,13 @@ void write_to_device(const fs::path& path, const std::string& text, const std::s
   write_to(device, std::as_bytes(std::span(text)), path, who);
 }
 
+namespace {
+// Some file systems give every new file to one owner.
+uid_t owner_of_new_files(const fs::path& path, const std::string& who) {
+  return status_of(NewFile(path, who).descriptor()).st_uid;
+}
+}  // namespace
+
 int open_growing_file(const fs::path& path, int flags, const std::string& who, bool of_others) {
   constexpr int safely = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
   const int wanted = (flags & ~O_TRUNC) | safely;
@@ -226,8 +252,8 @@ int open_growing_file(const fs::path& path, int flags, const std::string& who, b
     const auto status = status_of(file);
     try {
       if (!S_ISREG(status.st_mode)) refuse_file(path, who, kind_of(status.st_mode));
-      // Some file systems give every new file to one owner.
-      if (there && !of_others && status.st_uid != geteuid()) refuse_file(path, who, "a file of another user");
+      if (there && !of_others && status.st_uid != geteuid() && status.st_uid != owner_of_new_files(path, who))
+        refuse_file(path, who, "a file of another user");
       if (status.st_nlink > 1) refuse_file(path, who, fmt::format("a file with {} names (hard links)", status.st_nlink));
       require((flags & O_TRUNC) == 0 || ftruncate(file, 0) == 0, "[{}] {} cannot be written: {}", who, path.string(),
               std::strerror(errno));

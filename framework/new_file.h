@@ -1,7 +1,8 @@
 #pragma once
 // Files that a program writes, in folders where others may have put links and pipes. Every writer of the tree goes through this
-// file (tests/includes_test.cpp): a new file is a NewFile, a file that grows or is changed where it is a GrowingFile. Neither
-// writes through a link, waits at a pipe, or changes a file that has another name, too. Not installed.
+// file (tests/includes_test.cpp): a new file is a NewFile, a file that grows or is changed in its place a GrowingFile. Neither
+// writes through a link, waits at a pipe, or changes a file that has another name, too. Only write_to_device() follows the
+// system's own links. Not installed.
 
 #include <cstddef>
 #include <cstdint>
@@ -28,8 +29,10 @@ bool is_name_taken(const std::filesystem::path& path);
 void put_folder_in_place(const std::filesystem::path& temporary, const std::filesystem::path& path, const std::string& who);
 
 // A new file, which stands under its name only when it is whole and on the disk. Until commit() its name is ".NAME.HEX.part" in
-// the same folder, HEX being 16 random digits; without commit() nothing remains. A file of that form that an interrupted attempt
-// has left is removed by the next process that writes PATH. A lock on the open file says that its writer lives.
+// the same folder, HEX being 16 digits; without commit() nothing remains. A file of that form that an interrupted attempt
+// has left is removed by the next process that writes PATH. A lock on the open file says that its writer lives. Where there are
+// no locks, and of another host, whose locks some file systems do not show, it is removed a day after its last change. The first
+// four digits are those of the host, the others random.
 class NewFile {
  public:
   // A link with the name `path` will be replaced. FileInTheWay: neither a link nor a regular file has that name. Error: no such

@@ -13,7 +13,6 @@
 #include "framework/new_file.h"
 #include "models/nn/describe.h"
 #include "models/train/checkpoint/checkpoint.h"
-#include "models/train/training_log.h"
 
 namespace mpigrad::trainer {
 
@@ -21,10 +20,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Files that grow while it trains; all others are whole when they get their name.
+// Files that are opened under their name; all others are NewFiles.
 bool grows(const fs::path& path) {
   const auto name = path.filename().string();
-  return name == TrainingLog::file || name == mllog_file || name.starts_with("events.out.tfevents.");
+  return name == mllog_file || name.starts_with("events.out.tfevents.");
 }
 
 void try_to_write(const fs::path& path, std::int64_t bytes) {

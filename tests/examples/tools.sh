@@ -165,6 +165,7 @@ judge 'universe generate overwrites nothing' refuses_once 'overwrite'
 echo 'half a file' >"$work/half"
 left=$universes/.universe_00000.hdf5.0123456789abcdef.part
 cp "$work/half" "$left"
+touch -d "2 days ago" "$left"
 run "$tools/universe" generate --out "$universes" --universes 1 --size 16 --cell 8 --seed 1 --overwrite
 judge 'what an interrupted run left is removed' no_file "$left"
 mv "$universes/universe_00000.hdf5" "$work/whole"
@@ -356,6 +357,7 @@ killed() { # killed FOLDER FILES...: of what the command line in `resume` does
 train threads 1 sample=1 short --epochs 2 --checkpoint-every 1
 killed "$work/short" weights.h5 predictions.csv cosmoflow.png summary.json
 echo 'part of a picture' >"$work/short-killed/.cosmoflow.png.0123456789abcdef.part"
+touch -d '2 days ago' "$work/short-killed/.cosmoflow.png.0123456789abcdef.part"
 train threads 1 sample=1 short-killed --epochs 2 --resume "$work/short-killed/checkpoint.h5" --overwrite
 judge 'resumed after its last epoch: ends well' succeeds
 for file in weights.h5 predictions.csv metrics.csv checkpoint.h5; do

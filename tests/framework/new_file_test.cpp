@@ -95,7 +95,10 @@ TEST_CASE("new file: the temporary name is hidden, random and taken by nobody, a
 TEST_CASE("new file: what an interrupted attempt left is removed, what another one is writing is not") {
   const Folder folder, other;
   const auto abandoned = folder / ".a.csv.0123456789abcdef.part";
-  put(abandoned, "half");
+  put(abandoned, "half");  // of another host: the day decides
+  write_new_file(folder / "a.csv", "", "test");
+  CHECK(fs::exists(abandoned));
+  fs::last_write_time(abandoned, fs::file_time_type::clock::now() - std::chrono::hours(25));
   const std::set<std::string> kept{".b.csv.0123456789abcdef.part", ".a.csv.0123456789abcdeg.part", "a.csv.part",
                                    ".a.csv.0123.part"};
   for (const auto& name : kept) put(folder / name.c_str(), "theirs");

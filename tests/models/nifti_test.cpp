@@ -346,7 +346,7 @@ TEST_CASE("nifti: nothing is written but what was asked for") {
 
   fs::create_directory(folder / "d.nii");
   const auto into_folder = error_text([&] { write_nifti_labels(folder / "d.nii", labels, like, true); });
-  CHECK(has(into_folder, "d.nii is in the way: not a regular file"));
+  CHECK(has(into_folder, "d.nii is in the way: a folder, not a regular file"));
   fs::create_symlink(folder / "elsewhere", folder / "l.nii");
   CHECK(has(refused("l.nii", labels, like), "l.nii: exists already"));
   write_nifti_labels(folder / "l.nii", labels, like, true);

@@ -17,9 +17,6 @@ namespace {
 constexpr std::size_t offset = 352;  // no extensions: four zeros behind the header
 
 void require_place(const fs::path& path, bool overwrite) {
-  std::error_code ignored;
-  require(!fs::exists(path, ignored) || fs::is_regular_file(path, ignored), "[nifti] {} is in the way: not a regular file",
-          path.string());
   require(overwrite || !is_name_taken(path), "[nifti] {}: exists already; it is replaced only when asked to overwrite",
           path.string());
 }
