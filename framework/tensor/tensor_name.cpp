@@ -19,7 +19,7 @@ std::string fault_of_tensor_name(std::string_view name) {
   for (std::size_t begin = 0; begin <= name.size();) {
     const auto end = std::min(name.find('/', begin), name.size());
     const auto part = name.substr(begin, end - begin);
-    if (part.empty()) return "it has an empty part before, between or behind slashes";
+    if (part.empty()) return "it has an empty part before, between or after slashes";
     if (part == "." || part == "..") return fmt::format("it has the part '{}'", part);
     begin = end + 1;
   }

@@ -8,10 +8,10 @@
 
 namespace mpigrad {
 
-// Why a text is no name; "" if it is one: 1 to 1000 bytes of UTF-8 without control characters, NUL and backslashes, whose parts
-// between slashes are neither empty nor "." or "..".
+// Returns the reason why a text is not a valid name; "" for a valid one. A valid name has 1 to 1000 bytes of UTF-8 without
+// control characters, NUL and backslashes. Its parts between slashes are neither empty nor "." or "..".
 std::string fault_of_tensor_name(std::string_view name);
-// Error: one of the names is none, or is there twice. `file` begins the message: "[npz] PATH".
+// Error: an invalid or a repeated name. `file` begins the message: "[npz] PATH".
 void require_tensor_names(const std::vector<std::string>& names, const std::string& file);
 
 }  // namespace mpigrad

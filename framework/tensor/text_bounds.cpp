@@ -7,9 +7,9 @@
 namespace mpigrad {
 namespace {
 
-// The place after the string that begins at `at` with `quote`. TOML has strings without escapes ('), and strings between three
-// quotes.
-std::size_t behind_string(std::string_view text, std::size_t at, bool toml) {
+// The place after the string that begins at `at`. TOML has strings without escapes ('), and strings between three quotes, which
+// may end with one or two further quotes of their own.
+std::size_t end_of_string(std::string_view text, std::size_t at, bool toml) {
   const char quote = text[at];
   const std::string_view three = quote == '"' ? R"(""")" : "'''";
   const bool long_string = toml && text.substr(at).starts_with(three);
@@ -17,8 +17,11 @@ std::size_t behind_string(std::string_view text, std::size_t at, bool toml) {
   at += end.size();
   while (at < text.size()) {
     if (text[at] == '\\' && quote == '"') at += 2;
-    else if (text.substr(at).starts_with(end)) return at + end.size();
-    else if (toml && !long_string && text[at] == '\n') return at;  // the parser refuses it
+    else if (text.substr(at).starts_with(end)) {
+      at += end.size();
+      for (int own = 0; long_string && own < 2 && at < text.size() && text[at] == quote; ++own) ++at;
+      return at;
+    } else if (toml && !long_string && text[at] == '\n') return at;  // the parser refuses it
     else ++at;
   }
   return text.size();
@@ -30,7 +33,7 @@ std::string excess(std::string_view text, const TextBounds& bounds, bool toml) {
   for (std::size_t at = 0; at < text.size();) {
     const char c = text[at];
     if (c == '"' || (toml && c == '\'')) {
-      at = behind_string(text, at, toml);
+      at = end_of_string(text, at, toml);
       continue;
     }
     if (toml && c == '#') {
@@ -41,7 +44,7 @@ std::string excess(std::string_view text, const TextBounds& bounds, bool toml) {
     if (opens) ++depth;
     if ((c == ']' || c == '}') && depth > 0) --depth;
     if (opens || c == ',' || (toml && c == '=')) ++values;
-    if (toml && c == '.') ++parts;
+    if (toml && c == '.') ++parts, ++values;
     if (key_ends) parts = 1;
     if (depth > bounds.depth) return fmt::format("has brackets in brackets, more than {} deep", bounds.depth);
     if (parts > bounds.depth) return fmt::format("has a key of more than {} parts", bounds.depth);

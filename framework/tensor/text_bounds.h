@@ -10,7 +10,7 @@ namespace mpigrad {
 
 struct TextBounds {
   std::size_t bytes = std::size_t{1} << 24;
-  std::size_t values = std::size_t{1} << 20;  // about: commas, brackets, and in TOML keys
+  std::size_t values = std::size_t{1} << 20;  // about: commas, brackets, and in TOML parts of keys
   std::size_t depth = 64;                     // brackets in brackets, and in TOML parts of a key
 };
 
