@@ -13,6 +13,7 @@
 #include "models/data/sources/open.h"
 #include "models/data/sources/pack.h"
 #include "tests/support/files.h"
+#include "tests/support/format_files.h"
 #include "tests/support/ranks.h"
 
 using namespace mpigrad;
@@ -169,4 +170,44 @@ TEST_CASE("targets: labels of cells in HDF5") {
   writer.write_box("label", from4, to4, DType::uint8, labels.data());
   writer.commit();
   CHECK(has(error_text([&] { open_source(folder / "wrong.h5"); }), "labels of cells are [n, D, H, W] or [n, D, H, W, K]"));
+}
+
+TEST_CASE("targets: a sample has at most 65,536 targets") {
+  const Folder folder;
+  const auto open_error = [](const std::filesystem::path& path, const OpenOptions& options = {}) {
+    return error_text([&] { open_source(path, options); });
+  };
+  const auto refused = [](const std::string& text, const char* where) {
+    CHECK_MESSAGE((has(text, where) && has(text, " targets for each sample, more than 65536")), text);
+  };
+  write_file(folder / "x.npy", npy_file("'|u1'", "(1, 1, 2)", std::vector<std::uint8_t>(2)));
+  for (const int count : {65536, 65537}) {
+    const auto labels = npy_file("'|u1'", fmt::format("(1, {})", count), std::vector<std::uint8_t>(count));
+    write_file(folder / "y.npy", labels);
+    const OpenOptions options{.labels = {{"y", folder / "y.npy"}}};
+    if (count == 65536) CHECK(open_source(folder / "x.npy", options)->target_names().size() == 65536);
+    else refused(open_error(folder / "x.npy", options), "y.npy: 'y': 65537");
+    const OpenOptions two{.labels = {{"y", folder / "y.npy"}, {"z", folder / "y.npy"}}};
+    refused(open_error(folder / "x.npy", two), count == 65536 ? "y.npy: 'z': 131072" : "y.npy: 'y': 65537");
+  }
+  if (without_hdf5("targets: 65,536 of a sample")) return;
+  const std::vector<std::uint8_t> cell(1);
+  const auto write = [&](const char* name, const char* volume, const Shape& shape, const char* label, const Shape& labels,
+                         const std::vector<std::string>& names = {}) {
+    Hdf5Writer writer(folder / name, true);
+    writer.write(volume, shape, DType::uint8, cell.data());
+    const std::vector<std::uint8_t> values(static_cast<std::size_t>(labels.elements()));
+    writer.write(label, labels, DType::uint8, values.data());
+    if (!names.empty()) writer.write_strings("label_names", names);
+    writer.commit();
+  };
+  write("a.h5", "volume", {1, 1, 1, 1, 1}, "label", {1, 65537});
+  refused(open_error(folder / "a.h5"), "a.h5: 'label': 65537");
+  write("u.h5", "full", {1, 1, 1, 1}, "unitPar", {65537});
+  refused(open_error(folder / "u.h5"), "u.h5: 'unitPar': 65537");
+  for (const auto& names : {std::vector<std::string>{"a", "b"}, {"a", "b", "c"}}) {
+    write("b.h5", "volume", {1, 1, 1, 1, 1}, "label", {1, 2}, names);
+    CHECK(open_source(folder / "b.h5")->target_names() ==
+          (names.size() == 2 ? names : std::vector<std::string>{"label 0", "label 1"}));
+  }
 }

@@ -159,6 +159,7 @@ void RecordSource::State::settle() {
   require(extents.rank() == 3 && extents.elements() > 0, "[tfrecord] extents are [D, H, W], at least 1 each: {}", extents);
   type.extents = extents, type.channels = options.channels, type.type = options.type, type.transform = options.transform;
   const auto count = static_cast<std::int64_t>(decoded->targets.size());
+  require_target_count(count, fmt::format("[tfrecord] {}", name));
   auto& names = type.targets.names;
   type.targets.type = count > 0 ? DType::float64 : DType::float32, type.targets.shape = {count};
   names = options.target_names;

@@ -238,6 +238,11 @@ double elements_of(const Shape& shape, const std::string& where) {
   return elements;
 }
 
+void require_target_count(std::int64_t count, const std::string& where) {
+  constexpr std::int64_t most_targets = 65536;
+  require(count <= most_targets, "{}: {} targets for each sample, more than {}", where, count, most_targets);
+}
+
 double bytes_of_conversion(double elements, const StoredType& stored) {
   return as_stored(stored) ? 0 : elements * static_cast<double>(size_of(stored.type));
 }

@@ -27,6 +27,8 @@ Bytes read_bytes(const std::filesystem::path& path);
 Bytes take(ByteStream& stream, std::size_t count);
 // The product of extents that a file claims. Error: beyond 2^53, an extent of 0 counted as 1, so that no later product overflows.
 double elements_of(const Shape& shape, const std::string& where);
+// Error: more than 65,536 targets for each sample. A name in memory for each target takes 1000 times what a packed file takes.
+void require_target_count(std::int64_t count, const std::string& where);
 // All that a header claims and no more. `where` is for messages: "[idx] FILE". Errors: fewer or more bytes than `total`, both
 // found without reading what is too much; not enough memory for them and for `more` bytes beside them.
 Bytes take_elements(ByteStream& stream, double total, double more, const std::string& where, const std::string& shape);

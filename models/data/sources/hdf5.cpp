@@ -132,8 +132,7 @@ struct UniverseSource::State {
     const auto unit = reader.describe("unitPar");
     require(is_number(unit) && unit.shape.rank() == 1 && unit.shape[0] > 0, "[data] {}: 'unitPar' is numbers [T], this is {} {}",
             path, unit.stored, unit.shape);
-    require_host_memory(fmt::format("[data] {}: 'unitPar', {} targets", path, unit.shape[0]),
-                        static_cast<double>(unit.shape[0]) * 128);
+    require_target_count(unit.shape[0], fmt::format("[data] {}: 'unitPar'", path));
     auto& names = type.targets.names;
     if (is_first) {
       type.targets.type = DType::float64, type.targets.shape = unit.shape;
@@ -287,15 +286,15 @@ void ArraySource::State::describe_labels(const Hdf5Reader& reader, ArrayPart& p)
   require((rank == 1 || rank == 2) && labels.shape[0] == p.size && labels.shape.elements() > 0,
           "[data] {}: '{}' is one label, or a row of them, for each of the {} volumes; this is {}", file, label, p.size,
           labels.shape);
-  p.labels = reader.read<double>(label);  // before their names are made: a claim for which there is no memory ends here
   const auto count = rank == 2 ? labels.shape[1] : 1;
+  require_target_count(count, fmt::format("[data] {}: '{}'", file, label));
+  p.labels = reader.read<double>(label);
   targets = {.type = is_floating(labels.type) ? DType::float64 : DType::int64, .shape = {count}, .names = {}};
-  if (reader.contains(label + "_names")) targets.names = names_in(reader, label + "_names");
-  if (static_cast<std::int64_t>(targets.names.size()) != count) {
-    targets.names.clear();
+  const auto names = label + "_names";
+  if (reader.contains(names) && reader.describe(names).shape.elements() == count) targets.names = names_in(reader, names);
+  if (targets.names.empty())
     for (std::int64_t i = 0; i < count; ++i)
       targets.names.push_back(count == 1 ? label_name : fmt::format("{} {}", label_name, i));
-  }
   for (const double value : p.labels)
     if (targets.type == DType::int64) require_exact(value, label, file);
 }

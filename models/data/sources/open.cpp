@@ -42,29 +42,25 @@ bool is_idx(const fs::path& path) {
 
 NumberArray read_array(const fs::path& path) { return ends(path, {".npy", ".npy.gz"}) ? read_npy(path) : read_idx(path); }
 
-// One label array for a vector, one for each column of a matrix.
-std::vector<Labels> labels_of(const NumberArray& array, const std::string& name, const fs::path& file) {
+// Appends one label array for a vector, one for each column of a matrix.
+void append_labels(std::vector<Labels>& to, const NumberArray& array, const std::string& name, const fs::path& file) {
   const auto text = fmt::format("{}: '{}'", file.string(), printable(name));
   require(array.shape.rank() == 1 || array.shape.rank() == 2, "[data] {}: labels are [n] or [n, T], not {}", text, array.shape);
   require(array.shape.elements() > 0, "[data] {}: no labels in {}", text, array.shape);
+  const auto columns = array.shape.rank() == 2 ? static_cast<std::size_t>(array.shape[1]) : 1;
+  require_target_count(static_cast<std::int64_t>(to.size() + columns), "[data] " + text);
   const auto values = integers(array.values, array.type, text);
   const auto shown = printable(name);
-  const auto columns = array.shape.rank() == 2 ? static_cast<std::size_t>(array.shape[1]) : 1;
-  std::vector<Labels> result(columns);
   for (std::size_t t = 0; t < columns; ++t) {
-    result[t].name = columns == 1 ? shown : fmt::format("{} {}", shown, t);
-    for (std::size_t i = t; i < values.size(); i += columns) result[t].values.push_back(values[i]);
+    auto& labels = to.emplace_back(Labels{columns == 1 ? shown : fmt::format("{} {}", shown, t), {}});
+    labels.values.reserve(values.size() / columns);
+    for (std::size_t i = t; i < values.size(); i += columns) labels.values.push_back(values[i]);
   }
-  return result;
-}
-
-void append(std::vector<Labels>& to, std::vector<Labels> more) {
-  for (auto& each : more) to.push_back(std::move(each));
 }
 
 std::vector<Labels> given_labels(const OpenOptions& o) {
   std::vector<Labels> labels;
-  for (const auto& [name, path] : o.labels) append(labels, labels_of(read_array(path), name, path));
+  for (const auto& [name, path] : o.labels) append_labels(labels, read_array(path), name, path);
   return labels;
 }
 
@@ -86,7 +82,7 @@ std::vector<Labels> labels_beside(const fs::path& path) {
     const auto middle = name.substr(prefix.size(), name.size() - prefix.size() - ending.size());
     if (middle.find('-') == std::string::npos) found.emplace(middle, entry.path());  // else another set's, whose name is longer
   }
-  for (const auto& [name, labels_path] : found) append(labels, labels_of(read_idx(labels_path), name, labels_path));
+  for (const auto& [name, labels_path] : found) append_labels(labels, read_idx(labels_path), name, labels_path);
   return labels;
 }
 
@@ -110,7 +106,7 @@ SourcePtr open_npz(const fs::path& path, const OpenOptions& o) {
     names.push_back(fmt::format("{} {}", printable(name), array.shape));
     const auto rank = array.shape.rank();
     if (rank >= 3) images.push_back(name);
-    if ((rank == 1 || rank == 2) && !is_floating(array.type)) append(labels, labels_of(array, name.substr(prefix.size()), path));
+    if ((rank == 1 || rank == 2) && !is_floating(array.type)) append_labels(labels, array, name.substr(prefix.size()), path);
   }
   require(images.size() == 1,
           "[data] {}: {} arrays '{}*' of samples, of rank 3 to 5; a group (train, val, test) chooses. It has: {}", path.string(),
