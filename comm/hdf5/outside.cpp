@@ -65,8 +65,10 @@ std::string source_file(hid_t creation, std::size_t source) {
   return text_of([&](char* out, std::size_t size) { return H5Pget_virtual_filename(creation, source, out, size); });
 }
 
-Handle open_source(const fs::path& path, const std::string& file) {
-  const auto next = file == "." ? path : folder_of(path) / file;
+// The file of a source of a dataset in the file `path`. The same file (".") is open already, and its name may have changed.
+Handle open_source(hid_t dataset, const fs::path& path, const std::string& file) {
+  if (file == ".") return {check(H5Iget_file_id(dataset), path, "cannot be opened"), H5Fclose};
+  const auto next = folder_of(path) / file;
   const Handle access = file_access();
   return {check(H5Fopen(next.c_str(), H5F_ACC_RDONLY, access), next, "cannot be opened"), H5Fclose};
 }
@@ -98,7 +100,8 @@ void require_own_bytes(hid_t creation, const std::string& where) {
 }
 
 // One source of a virtual dataset: a dataset of the same file (".") or of another one, which has its elements itself.
-void require_plain_source(const fs::path& path, const std::string& where, const std::string& file, const std::string& source) {
+void require_plain_source(hid_t dataset, const fs::path& path, const std::string& where, const std::string& file,
+                          const std::string& source) {
   const auto what =
       fmt::format("{} has its elements in {}: '{}'", where, file == "." ? "the same file" : printable(file), printable(source));
   require(file.find('%') == std::string::npos && source.find('%') == std::string::npos,
@@ -111,7 +114,7 @@ void require_plain_source(const fs::path& path, const std::string& where, const 
     require(prefix == "." || prefix == "${ORIGIN}", "{}, for which HDF5_VDS_PREFIX={} makes HDF5 look elsewhere: unset it", what,
             printable(prefix));
   }
-  const Handle opened = open_source(path, file);
+  const Handle opened = open_source(dataset, path, file);
   Limits limits{.reach = Hdf5Reach::file};
   const Handle access = access_within(H5P_DATASET_ACCESS, limits);
   const Handle inner(H5Dopen2(opened, source.c_str(), access), H5Dclose);
@@ -160,7 +163,7 @@ void require_elements_within(hid_t dataset, const std::string& name, const Limit
   for (std::size_t i = 0; i < sources; ++i) {
     const auto file = source_file(creation, i);
     const auto source = text_of([&](char* out, std::size_t size) { return H5Pget_virtual_dsetname(creation, i, out, size); });
-    if (seen.emplace(file, source).second) require_plain_source(path, where, file, source);
+    if (seen.emplace(file, source).second) require_plain_source(dataset, path, where, file, source);
   }
 }
 
@@ -173,7 +176,8 @@ std::vector<Handle> open_sources(hid_t dataset, std::span<const std::int64_t> be
   std::set<std::string> seen;
   for (std::size_t i = 0; i < sources; ++i)
     if (has_elements_in(creation, i, begin, end))
-      if (const auto file = source_file(creation, i); seen.insert(file).second) opened.push_back(open_source(path, file));
+      if (const auto file = source_file(creation, i); seen.insert(file).second)
+        opened.push_back(open_source(dataset, path, file));
   return opened;
 }
 

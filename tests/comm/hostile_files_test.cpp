@@ -218,7 +218,14 @@ TEST_CASE("hostile files: the source of a virtual dataset has its elements itsel
 
   write_x(file);
   write_virtual(file, "v", {3}, ".", "x", true);
-  CHECK(Hdf5Reader(file, within).read<std::uint8_t>("v") == std::vector<std::uint8_t>{1, 2, 3});
+  {
+    // The same file stays readable under another name.
+    const Hdf5Reader reader(file, within);
+    CHECK(reader.read<std::uint8_t>("v") == std::vector<std::uint8_t>{1, 2, 3});
+    fs::rename(file, folder / "inside/renamed.h5");
+    CHECK(reader.read<std::uint8_t>("v") == std::vector<std::uint8_t>{1, 2, 3});
+    CHECK(reader.contains("v"));
+  }
   // Sources that are open already, and that are gone when they are read.
   write_virtual(file, "v", {3}, "beside.h5", "x");
   const Hdf5Reader source(folder / "inside/beside.h5"), reader(file, within);
