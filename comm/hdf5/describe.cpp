@@ -1,4 +1,4 @@
-// What a dataset holds, and the list of all datasets of a file.
+// The description of a dataset, and the list of all datasets of a file.
 
 #include <algorithm>
 #include <array>

@@ -1,12 +1,14 @@
 #pragma once
-// What the files of this folder share: handles that close themselves, error texts, types. All of it runs on the I/O thread.
+// The parts that the files of this folder share: handles that close themselves, error texts, types. All of it runs on the I/O
+// thread.
 
 #ifndef MPICH_SKIP_MPICXX
-#define MPICH_SKIP_MPICXX 1  // hdf5.h may include mpi.h, whose C++ bindings nobody needs
+#define MPICH_SKIP_MPICXX 1  // hdf5.h may include mpi.h, whose C++ bindings are not used
 #endif
 #include <hdf5.h>
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -44,7 +46,8 @@ class Handle {
   Close close_ = nullptr;
 };
 
-// A file that cannot be closed, because nothing more of it can be written: nobody tries again, at the program's end neither.
+// A file that cannot be closed, because nothing more of it can be written: no attempt is made again, not even at the program's
+// end.
 void leave_open(hid_t file);
 
 // Runs f on the I/O thread, with the library's own printing of errors switched off, and waits.
@@ -89,9 +92,16 @@ void require_within(hid_t object, const std::string& name, const Limits& limits)
 // outside the limits, or in a virtual dataset.
 void require_elements_within(hid_t dataset, const std::string& name, const Limits& limits);
 
-// The files of those sources of a virtual dataset that have elements of the box [begin, end), or of all. HDF5 gives zeros for a source whose
-// file it cannot open; what is open already, it can open. Error: a file that cannot be opened.
+// The files of those sources of a virtual dataset that have elements of the box [begin, end), or of all. HDF5 reads zeros for a
+// source file that it cannot open. Opening the files first makes that an Error.
 std::vector<Handle> open_sources(hid_t dataset, std::span<const std::int64_t> begin, std::span<const std::int64_t> end);
+
+// The bytes that `count` texts of the variable-length `type` claim together; negative: they cannot be read. read(type, out) reads
+// them as another type.
+double claimed_bytes(hid_t type, std::size_t count, const std::function<herr_t(hid_t, void*)>& read);
+
+// `count` texts of a type in memory, of fixed or variable length.
+std::vector<std::string> texts_in(const void* memory, hid_t type, std::size_t count);
 
 // A file access list for reading: all that this process reads has the same, so that a file can be open twice.
 Handle file_access();
@@ -106,8 +116,8 @@ void require_filters(hid_t dataset, const std::filesystem::path& path, const std
 struct ChunkRoom {
   std::size_t bytes = 0, slots = 0;
 };
-// What a read of the box [begin, end) needs so that the next one need not unpack the same chunks again: none if the chunks are
-// not packed, or the box splits none of them.
+// The room in which a read of the box [begin, end) keeps unpacked chunks for the next read: none if the chunks are not packed, or
+// the box splits none of them.
 ChunkRoom chunk_room(hid_t dataset, std::span<const std::int64_t> begin, std::span<const std::int64_t> end);
 // Keeps a dataset that was opened with such room open until close_kept(), or until those that were read later need its room:
 // all of this process have 256 MiB, or 1/64 of the memory that is available.

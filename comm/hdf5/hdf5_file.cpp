@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <set>
 
 #include "comm/hdf5/detail.h"
@@ -103,12 +104,23 @@ bool hdf5_available() { return true; }
 
 namespace {
 
-// Of an open file, also where its name has gone to another; -1: its driver has no such thing.
-off_t size_of_open(hid_t file) {
+// Of an open file, also where its name has gone to another; zeros with st_size -1: its driver has no such thing.
+struct stat status_of_open(hid_t file) {
   void* descriptor = nullptr;
   struct stat info {};
-  if (H5Fget_vfd_handle(file, H5P_DEFAULT, &descriptor) < 0 || descriptor == nullptr) return -1;
-  return ::fstat(*static_cast<const int*>(descriptor), &info) == 0 ? info.st_size : -1;
+  const bool found = H5Fget_vfd_handle(file, H5P_DEFAULT, &descriptor) >= 0 && descriptor != nullptr &&
+                     ::fstat(*static_cast<const int*>(descriptor), &info) == 0;
+  if (!found) info.st_size = -1;
+  return info;
+}
+off_t size_of_open(hid_t file) { return status_of_open(file).st_size; }
+
+// The most that texts in an open file can be together. A file with holes is longer than what is stored of it, and some file
+// systems count no blocks for small files.
+double most_of_texts(hid_t file) {
+  constexpr double block = 512, small = 1U << 26U;
+  const auto info = status_of_open(file);
+  return std::max(std::min(block * static_cast<double>(info.st_blocks), static_cast<double>(info.st_size)), small);
 }
 
 }  // namespace
@@ -132,11 +144,9 @@ struct Hdf5Reader::State {
 
 namespace {
 
-// Memory for the texts that HDF5 reads. A file can name one text many times, so that all texts have an end.
+// Owns the texts of variable length that HDF5 reads, also where it fails on the way.
 class TextMemory {
  public:
-  explicit TextMemory(std::size_t bytes) : left_(bytes) {}
-  bool ended() const { return ended_; }
   void use_in(hid_t transfer) {
     const auto take = [](std::size_t bytes, void* memory) { return static_cast<TextMemory*>(memory)->take(bytes); };
     H5Pset_vlen_mem_manager(
@@ -144,35 +154,16 @@ class TextMemory {
   }
 
  private:
-  void* take(std::size_t bytes) {
-    ended_ = ended_ || bytes > left_;
-    if (ended_) return nullptr;
-    left_ -= bytes;
-    return taken_.emplace_back(std::make_unique<char[]>(bytes)).get();
+  // No exception may pass through HDF5.
+  void* take(std::size_t bytes) noexcept {
+    try {
+      return taken_.emplace_back(std::make_unique<char[]>(bytes)).get();
+    } catch (const std::bad_alloc&) {
+      return nullptr;
+    }
   }
-  std::size_t left_;
-  bool ended_ = false;
   std::vector<std::unique_ptr<char[]>> taken_;
 };
-
-// `count` strings of the given type in memory, of fixed or variable length.
-std::vector<std::string> texts_in(const void* memory, hid_t type, std::size_t count) {
-  std::vector<std::string> result;
-  if (H5Tis_variable_str(type) > 0) {
-    const auto* pointers = static_cast<const char* const*>(memory);
-    for (std::size_t i = 0; i < count; ++i) result.emplace_back(pointers[i] == nullptr ? "" : pointers[i]);
-    return result;
-  }
-  const auto size = H5Tget_size(type);
-  const char filler = H5Tget_strpad(type) == H5T_STR_SPACEPAD ? ' ' : '\0';
-  for (std::size_t i = 0; i < count; ++i) {
-    std::string text(static_cast<const char*>(memory) + i * size, size);
-    text.resize(std::min(text.size(), text.find('\0')));
-    while (!text.empty() && text.back() == filler) text.pop_back();
-    result.push_back(std::move(text));
-  }
-  return result;
-}
 
 }  // namespace
 
@@ -239,7 +230,7 @@ void Hdf5Reader::State::read(const std::string& name, std::span<const std::int64
     hdf5::require_filters(dataset, path, name);
     throw;
   }
-  // HDF5 takes what is behind a file's end for zeros.
+  // HDF5 reads zeros after a file's end.
   const auto now = size_of_open(file);
   require(now >= bytes, "[hdf5] {}: the file has become shorter since it was opened: {} bytes instead of {}", path.string(), now,
           bytes);
@@ -263,7 +254,7 @@ Hdf5Reader::Hdf5Reader(const std::filesystem::path& path, Hdf5Reach reach) {
   state_ = on_io_thread([&] {
     const auto state = std::make_shared<State>();
     state->path = path, state->limits = hdf5::limits_of(path, reach);
-    // What cannot be opened at all is for H5Fopen to explain.
+    // H5Fopen explains why a file cannot be opened.
     require(H5Fis_hdf5(path.c_str()) != 0, "[hdf5] {}: not an HDF5 file", path.string());
     const Handle access = hdf5::file_access();
     state->file = Handle(check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), path, "cannot be opened"), H5Fclose);
@@ -326,14 +317,20 @@ std::vector<std::string> Hdf5Reader::read_strings(const std::string& name) const
     const auto count = static_cast<std::size_t>(stored.shape.elements()), size = H5Tget_size(type);
     require_host_memory(where, static_cast<double>(count) * (64 + 2 * static_cast<double>(size)));
     const Handle file(H5Iget_file_id(dataset), H5Fclose);
-    TextMemory memory(static_cast<std::size_t>(std::max<off_t>(size_of_open(file), 0)) + count + (64U << 20U));
+    TextMemory memory;
     memory.use_in(transfer);
     const auto sources = hdf5::open_sources(dataset, {}, {});
+    const auto read = [&](hid_t as, void* out) { return H5Dread(dataset, as, H5S_ALL, H5S_ALL, transfer, out); };
+    const auto cannot = fmt::format("dataset '{}' cannot be read", name);
+    if (H5Tis_variable_str(type) > 0) {
+      // A file can name one text many times.
+      const auto claimed = check(hdf5::claimed_bytes(type, count, read), path(), cannot);
+      require(claimed <= most_of_texts(file), "{} has longer texts than its file has bytes", where);
+      require_host_memory(where, 3 * claimed);
+    }
     std::vector<char> values(count * size);
-    const auto status = H5Dread(dataset, type, H5S_ALL, H5S_ALL, transfer, values.data());
-    require(!memory.ended(), "{} has longer texts than its file has bytes", where);
-    check(status, path(), fmt::format("dataset '{}' cannot be read", name));
-    return texts_in(values.data(), type, count);
+    check(read(type, values.data()), path(), cannot);
+    return hdf5::texts_in(values.data(), type, count);
   });
 }
 
@@ -366,9 +363,16 @@ std::string Hdf5Reader::text_attribute(const std::string& object, const std::str
             "[hdf5] {}: attribute '{}' of '{}' is not one text", path().string(), name, object);
     const auto where = fmt::format("[hdf5] {}: attribute '{}' of '{}'", path().string(), printable(name), printable(object));
     require_host_memory(where, 2 * static_cast<double>(H5Tget_size(type)));
+    const auto read = [&](hid_t as, void* out) { return H5Aread(attribute, as, out); };
+    const auto cannot = fmt::format("attribute '{}' cannot be read", name);
+    if (H5Tis_variable_str(type) > 0) {
+      constexpr double most = 1U << 24U;
+      const auto claimed = check(hdf5::claimed_bytes(type, 1, read), path(), cannot);
+      require(claimed <= most, "{} claims {:.0f} bytes of text, more than {:.0f}", where, claimed, most);
+    }
     std::vector<char> value(H5Tget_size(type));
-    check(H5Aread(attribute, type, value.data()), path(), fmt::format("attribute '{}' cannot be read", name));
-    auto text = texts_in(value.data(), type, 1).front();
+    check(read(type, value.data()), path(), cannot);
+    auto text = hdf5::texts_in(value.data(), type, 1).front();
     if (H5Tis_variable_str(type) > 0) H5Dvlen_reclaim(type, space, H5P_DEFAULT, value.data());
     return text;
   });

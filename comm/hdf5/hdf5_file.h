@@ -34,7 +34,7 @@ enum class Hdf5Reach : std::uint8_t { file, folder };
 // A file open for reading, by the serial driver: no call communicates, and every rank may read what it likes. Names, sizes and
 // texts in the file are believed as far as they do no harm. Links and virtual datasets lead no further than the reach says, and
 // elements in files of another format (external storage) are refused. The sources of a virtual dataset are not virtual, and their
-// names are no patterns. What is read whole is an Error that names its size where there is not the memory for it.
+// names are no patterns. Reading a whole dataset without enough memory for it is an Error that names its size.
 class Hdf5Reader {
  public:
   // Errors: missing, not a file, not HDF5, truncated.
@@ -70,6 +70,7 @@ class Hdf5Reader {
   // Attributes of `object`: a dataset, a group, or "/" for the file.
   bool has_attribute(const std::string& object, const std::string& name) const;
   double number_attribute(const std::string& object, const std::string& name) const;
+  // Error: a text of variable length above 16 MiB.
   std::string text_attribute(const std::string& object, const std::string& name) const;
 
   struct State;

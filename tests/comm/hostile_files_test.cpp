@@ -324,6 +324,24 @@ TEST_CASE("hostile files: groups and texts of HDF5 have an end") {
   write_same_text(folder / "a.h5", "v", text, 100);
   CHECK(has(error_text([&] { static_cast<void>(Hdf5Reader(folder / "a.h5").read_strings("v")); }),
             "a.h5: dataset 'v' has longer texts than its file has bytes"));
+  std::error_code error;
+  fs::resize_file(folder / "a.h5", std::uintmax_t{1} << 40, error);
+  if (error) count_skipped("hostile files: texts in holes", "no sparse files here");
+  else
+    CHECK(has(error_text([&] { static_cast<void>(Hdf5Reader(folder / "a.h5").read_strings("v")); }),
+              "longer texts than its file has bytes"));
+
+  // What a text of 3 bytes claims.
+  constexpr std::uint32_t claim = 0x70000000;
+  write_same_text(folder / "b.h5", "v", "abc", 2);
+  claim_text_length(folder / "b.h5", 3, claim);
+  CHECK(has(error_text([&] { static_cast<void>(Hdf5Reader(folder / "b.h5").read_strings("v")); }),
+            "b.h5: dataset 'v' has longer texts than its file has bytes"));
+  write_claim(folder / "c.h5", "v", {1}, true), add_text_attribute(folder / "c.h5", "unit", "abc");
+  CHECK(Hdf5Reader(folder / "c.h5").text_attribute("/", "unit") == "abc");
+  claim_text_length(folder / "c.h5", 3, claim);
+  CHECK(has(error_text([&] { static_cast<void>(Hdf5Reader(folder / "c.h5").text_attribute("/", "unit")); }),
+            "c.h5: attribute 'unit' of '/' claims 1879048192 bytes of text, more than 16777216"));
 }
 
 TEST_CASE("hostile files: their text does nothing to a terminal") {

@@ -5,7 +5,9 @@
 #endif
 #include <hdf5.h>
 
+#include <cstring>
 #include <fstream>
+#include <iterator>
 
 #include "comm/hdf5/io_thread.h"
 #include "framework/error.h"
@@ -147,6 +149,32 @@ void write_same_text(const std::filesystem::path& path, const std::string& datas
   bytes.seekp(static_cast<std::streamoff>(elements));
   for (std::size_t i = 0; i < count; ++i) bytes.write(first.data(), reference);
   require(bytes.good(), "[test] {} cannot be changed", path.string());
+}
+
+void add_text_attribute(const std::filesystem::path& path, const std::string& name, const std::string& text) {
+  const auto create = [&](hid_t file) {
+    const hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate(H5S_SCALAR);
+    H5Tset_size(type, H5T_VARIABLE);
+    const hid_t made = H5Acreate2(file, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT);
+    const char* value = text.c_str();
+    require(H5Awrite(made, type, &value) >= 0, "[test] the attribute {} cannot be written", name);
+    H5Aclose(made), H5Sclose(space), H5Tclose(type);
+  };
+  in_file(path, create, true);
+}
+
+void claim_text_length(const std::filesystem::path& path, std::uint32_t length, std::uint32_t claim) {
+  std::fstream stream(path, std::ios::binary | std::ios::in | std::ios::out);
+  const std::string bytes((std::istreambuf_iterator<char>(stream)), {});
+  // A text is its length and the place of the heap in which it is.
+  const std::uint64_t heap = bytes.find("GCOL");
+  std::string reference(sizeof length + sizeof heap, '\0');
+  std::memcpy(reference.data(), &length, sizeof length), std::memcpy(reference.data() + sizeof length, &heap, sizeof heap);
+  const auto found = bytes.find(reference);
+  require(found != std::string::npos, "[test] {} has no text of {} bytes", path.string(), length);
+  stream.clear();
+  stream.seekp(static_cast<std::streamoff>(found)).write(reinterpret_cast<const char*>(&claim), sizeof claim);
+  require(stream.good(), "[test] {} cannot be changed", path.string());
 }
 
 }  // namespace mpigrad::testing

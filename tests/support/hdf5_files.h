@@ -30,5 +30,9 @@ void write_virtual(const std::filesystem::path& path, const std::string& dataset
 void write_deep(const std::filesystem::path& path, int groups);
 // A dataset of `count` texts, which are all one and the same place in the file.
 void write_same_text(const std::filesystem::path& path, const std::string& dataset, const std::string& text, std::size_t count);
+// An attribute of the root, a text of variable length, as h5py writes texts. The file exists.
+void add_text_attribute(const std::filesystem::path& path, const std::string& name, const std::string& text);
+// Changes the length of a file's only text of variable length that has this length.
+void claim_text_length(const std::filesystem::path& path, std::uint32_t length, std::uint32_t claim);
 
 }  // namespace mpigrad::testing
