@@ -2,7 +2,9 @@
 
 #include <cstring>
 
+#include "framework/joined.h"
 #include "framework/new_file.h"
+#include "framework/tensor/printable.h"
 #include "framework/tensor/tensor_name.h"
 #include "models/data/compressed/compressed.h"
 #include "models/data/sources/formats.h"
@@ -11,6 +13,13 @@
 namespace mpigrad::weights {
 
 TensorFile read_npz(const std::filesystem::path& path) {
+  std::vector<std::string> others;
+  for (const auto& name : data::zip_names(path))
+    if (!name.ends_with(".npy") && !name.ends_with('/')) others.push_back(fmt::format("'{}'", printable(name, 80)));
+  const auto count = others.size();
+  if (count > 12) others.resize(12), others.emplace_back("...");
+  require(count == 0, "[npz] {}: {} of its files are no tensors, whose names end in .npy: {}", path.string(), count,
+          joined(others, ", "));
   TensorFile file;
   std::vector<std::string> names;
   for (auto& [name, array] : data::read_npz(path)) {

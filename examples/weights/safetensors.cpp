@@ -21,8 +21,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
-// Of the format's own limit.
-constexpr std::uint64_t most_header = 100'000'000;
+// Of headers that are read, and so of those that are written. The format itself limits the bytes.
+constexpr TextBounds header_bounds{.bytes = 100'000'000, .depth = 8};
 constexpr const char* metadata_name = "__metadata__";
 
 struct TypeName {
@@ -128,10 +128,11 @@ TensorFile read_safetensors(const std::filesystem::path& path) {
   require(file != nullptr, "[safetensors] {} cannot be read: {}", where, std::strerror(reason));
   std::uint64_t length = 0;
   const bool begun = std::fread(&length, sizeof length, 1, file.get()) == 1;
-  require(begun && length <= most_header && length + 8 <= size, "[safetensors] {} is no safetensors file, or truncated", where);
+  require(begun && length <= header_bounds.bytes && length + 8 <= size, "[safetensors] {} is no safetensors file, or truncated",
+          where);
   std::string header(length, '\0');
   require(std::fread(header.data(), 1, length, file.get()) == length, "[safetensors] {} is truncated", where);
-  const auto excess = excess_of_json(header, {.bytes = most_header, .depth = 8});
+  const auto excess = excess_of_json(header, header_bounds);
   require(excess.empty(), "[safetensors] {}: its header {}", where, excess);
   const auto document = parsed(header, where);
 
@@ -193,6 +194,9 @@ void write_safetensors(const std::filesystem::path& path, const TensorFile& cont
   auto text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');  // elements begin at a multiple of 8
   const std::uint64_t length = text.size();
+  const auto excess = excess_of_json(text, header_bounds);
+  require(excess.empty(), "[safetensors] {}: the header of these {} tensors {}, and no reader accepts it", where, names.size(),
+          excess);
   const auto written = parsed(text, where).size() - (contents.metadata.empty() ? 0 : 1);
   require(written == names.size(), "[safetensors] {}: {} names of {} tensors", where, written, names.size());
 

@@ -20,7 +20,7 @@ struct TensorFile {
 // names the tensor. Errors: a header that is not JSON or longer than the file, elements that overlap, that are missing or that
 // nobody names, sizes that do not go with shapes, a name that is none (framework/tensor/tensor_name.h), a name that is there twice.
 TensorFile read_safetensors(const std::filesystem::path& path);
-// Under another name until it is complete.
+// Under another name until it is complete. Errors beside those of names: a header that read_safetensors() would refuse.
 void write_safetensors(const std::filesystem::path& path, const TensorFile& file, bool overwrite);
 
 }  // namespace mpigrad::weights

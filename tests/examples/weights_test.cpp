@@ -19,6 +19,7 @@
 #include "ops/random.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
+#include "tests/support/format_files.h"
 
 using namespace mpigrad;
 using namespace mpigrad::testing;
@@ -305,6 +306,31 @@ TEST_CASE("weights: names that lose tensors or lead out of an archive are refuse
   const auto part = folder / "model-00001-of-00002.safetensors";
   write(part, R"({"a":)" + entry + "}", "1234");
   CHECK(read_safetensors(part).tensors.size() == 1);
+}
+
+TEST_CASE("weights: no header is written that is not read") {
+  const Folder folder;
+  const TensorFile file{.tensors = {{"a", constant(full({}, 3))}}, .metadata = {{"text", std::string(100'000'000, 'x')}}};
+  const auto text = error_text([&] { write_safetensors(folder / "a.safetensors", file, true); });
+  CHECK_MESSAGE(has(text, "a.safetensors: the header of these 1 tensors has more than 100000000 bytes"), text);
+  CHECK(folder.files() == 0);
+}
+
+TEST_CASE("weights: a .npz archive has nothing but tensors, by the names that it has") {
+  if (!data::zip_available()) return skip_test("weights: files of an archive", "this build has no libzip");
+  const Folder folder;
+  const auto path = folder / "a.npz";
+  const auto array = npy_file("'<f4'", "(1,)", std::vector<float>{1});
+  const auto error = [&](const std::vector<std::pair<std::string, Bytes>>& files) {
+    write_file(path, zip_file(files));
+    return error_text([&] { read_npz(path); });
+  };
+  CHECK(error({{"a.npy", array}, {"b/", {}}, {"b/c.npy", array}}).empty());
+  CHECK(error({{"\xc3\xa9.npy", array}}).empty());
+  CHECK(has(error({{"a.npy", array}, {"b.txt", array}, {"c d.NPY", array}}),
+            "a.npz: 2 of its files are no tensors, whose names end in .npy: 'b.txt', 'c d.NPY'"));
+  for (const auto* name : {"\xff.npy", "c\x1b.npy"})
+    CHECK(has(error({{"b.npy", array}, {name, array}}), "a.npz: the name of file 2 of 2 has control characters or is not UTF-8"));
 }
 
 TEST_CASE("weights: a ResNet has torchvision's names, a U-Net its own") {

@@ -45,7 +45,8 @@ ByteStreamPtr gunzip(ByteStreamPtr packed, const std::string& name);
 Bytes gzip(std::span<const std::byte> plain);
 
 bool zip_available();
-// The names of the files in a zip archive, in its order. Errors: no archive.
+// The names of the files in a zip archive, in its order. Errors: no archive; a name that is not UTF-8 or has
+// control characters; of these libzip shows a NUL as a space.
 std::vector<std::string> zip_names(const std::filesystem::path& path);
 // One of them; its checksum is verified where it ends. Errors: no such file in it, truncated, corrupt.
 ByteStreamPtr unzip(const std::filesystem::path& path, const std::string& name);

@@ -77,9 +77,14 @@ std::vector<std::string> zip_names(const std::filesystem::path& path) {
   std::vector<std::string> names;
   const auto entries = zip_get_num_entries(archive.get(), 0);
   for (zip_int64_t i = 0; i < entries; ++i) {
-    const char* name = zip_get_name(archive.get(), static_cast<zip_uint64_t>(i), 0);
-    require(name != nullptr, "[zip] {}: the name of file {} of {} cannot be read", path.string(), i + 1, entries);
+    const auto index = static_cast<zip_uint64_t>(i);
+    const char *name = zip_get_name(archive.get(), index, 0), *stored = zip_get_name(archive.get(), index, ZIP_FL_ENC_RAW);
+    require(name != nullptr && stored != nullptr, "[zip] {}: the name of file {} of {} cannot be read", path.string(), i + 1,
+            entries);
     names.emplace_back(name);
+    // libzip takes other names for those of an old code page.
+    require(names.back() == stored, "[zip] {}: the name of file {} of {} has control characters or is not UTF-8: '{}'",
+            path.string(), i + 1, entries, printable(stored, 80));
   }
   return names;
 }
