@@ -1,5 +1,6 @@
 #include "examples/trainer/local_training.h"
 
+#include <exception>
 #include <fstream>
 #include <random>
 
@@ -59,13 +60,19 @@ void take_local_copies(const Options& o, const Communicator& world, const Start&
   options.local_training = {start.training.empty() ? name_training(o, world) : start.training, training_name_file(o)};
   options.local_folder = local_folder(o.local_copies, options.local_training.name), options.local_steps = o.local_steps;
   require_own_copies(o, world, options.local_training);
-  if (world.transport().node_rank() != 0) return;
   const auto finished = [](const fs::path& results) {
     const auto state = read_state(results);
     return state && state->word == finished_state;
   };
-  for (const auto& text : clear_local_folders(o.local_copies, options.local_training.name, finished))
-    if (!o.quiet) fmt::print(stderr, "{}\n", text);
+  trainer::together(world, [&] {
+    if (world.transport().node_rank() != 0) return;
+    try {
+      for (const auto& text : clear_local_folders(o.local_copies, options.local_training.name, finished))
+        if (!o.quiet) fmt::print(stderr, "{}\n", text);
+    } catch (const std::exception& error) {  // a training does not end for what others have left
+      fmt::print(stderr, "warning: {}: folders of ended trainings are not removed: {}\n", o.local_copies, error.what());
+    }
+  });
 }
 
 }  // namespace mpigrad::trainer

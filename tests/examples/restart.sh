@@ -64,7 +64,7 @@ judge 'by its name' grep -q "^contrastive: .local copies. $kept may be changed b
 judge 'and left as it is' test -s "$kept/checkpoint.h5"
 chmod o-w "$kept"
 cp -rp "$kept" "$work/node/mpigrad-over"
-printf '%s\n' over "$(hostname)" "$work/node/training-name" 0 >"$work/node/mpigrad-over/.training"
+printf '%s\n' over "$(hostname)" "$work/node/training-name" "$(stat -c '%d %i %d' "$work")" >"$work/node/mpigrad-over/.training"
 # shellcheck disable=SC2086  # several options
 contrast 2 limited --resume $copies --checkpoint-steps 1
 judge 'contrastive: on from a copy of the node' says_error 'going on from .*node/.*: 0 epochs and [123] steps'

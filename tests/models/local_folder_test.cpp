@@ -174,6 +174,57 @@ TEST_CASE("local folder: what ended trainings have left is removed, what may be 
   changed.replace(changed.find('\n') + 1, changed.find('\n', changed.find('\n') + 1) - changed.find('\n') - 1, "another-host");
   std::ofstream(mark) << changed;
   fs::remove_all(place.folder / "killed");
-  CHECK(!has(place.clear(), killed.string()));
+  const auto told = place.clear();
+  CHECK(!has(told, killed.string()));
+  CHECK(has(told, place.disk.string() + ": folders of local copies of other hosts are kept"));
+  CHECK(has(told, ": 1 of host another-host"));
   CHECK(fs::exists(killed));
+}
+
+TEST_CASE("local folder: copies stay where their path of results means another place") {
+  const Place place;
+  // As in two containers that have one name of the host, and other folders under the same path.
+  const auto training = place.training("one", "work/run");
+  const auto path = place.leave(training);
+  fs::rename(place.folder / "work", place.folder / "first");
+  CHECK(has(place.clear(), "are kept: that path meant another place"));
+  for (const auto* name : {"one", "another"}) {
+    place.training(name, "work/run");
+    std::ofstream(place.folder / "work/run/finished") << "";
+    CHECK(has(place.clear(), "are kept: that path meant another place"));
+  }
+  fs::remove(place.folder / "work/run/training-name");
+  CHECK(has(place.clear(), "are kept: that path meant another place"));
+  fs::remove_all(place.folder / "work/run");
+  CHECK(has(place.clear(), "are kept: that path meant another place"));
+  fs::remove_all(place.folder / "work");
+  fs::rename(place.folder / "first", place.folder / "work");
+  CHECK(has(place.clear(), "are kept: --resume"));
+  std::ofstream(place.folder / "work/run/finished") << "";
+  const auto fails = [](const fs::path& results) -> bool { throw fs::filesystem_error("unreadable", results, {}); };
+  CHECK(has(joined(clear_local_folders(place.disk, "own", fails), "\n"), "is kept, as nothing is known of its training"));
+  CHECK(has(joined(clear_local_folders(path / "checkpoint.h5", "own", fails), "\n"), "cannot be listed"));
+  CHECK(clear_local_folders(place.folder / "none", "own", fails).empty());
+  CHECK(has(place.clear(), "which has finished: removed"));
+  CHECK(!fs::exists(path));
+}
+
+TEST_CASE("local folder: pipes and names of other users beside the results are not read") {
+  const Place place;
+  const auto path = place.leave(place.training("one", "run"));
+  fs::remove_all(place.folder / "run");
+  for (const auto* name : {"pipe", "other"}) fs::create_directory(place.folder / name);
+  REQUIRE(mkfifo((place.folder / "pipe/training-name").c_str(), 0600) == 0);
+  std::ofstream(place.folder / "other/training-name") << "one\n";
+  if (geteuid() == 0) REQUIRE(chown((place.folder / "other").c_str(), 65534, 65534) == 0);
+  else fs::remove(place.folder / "other/training-name");
+  CHECK(has(place.clear(), "which is no longer there: removed"));
+  CHECK(!fs::exists(path));
+  // Its own name is a pipe: what the training is, is not known.
+  const auto second = place.training("two", "run");
+  const auto kept = place.leave(second);
+  fs::remove(second.file);
+  REQUIRE(mkfifo(second.file.c_str(), 0600) == 0);
+  CHECK(has(place.clear(), "are kept: --resume"));
+  CHECK(fs::exists(kept));
 }

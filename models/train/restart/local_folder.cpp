@@ -12,13 +12,16 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <fstream>
+#include <exception>
+#include <map>
 #include <optional>
 #include <sstream>
 #include <system_error>
 #include <thread>
 
 #include "framework/error.h"
+#include "framework/new_file.h"
+#include "framework/tensor/printable.h"
 
 namespace mpigrad {
 
@@ -31,7 +34,7 @@ constexpr const char *mark_name = ".training", *folder_prefix = "mpigrad-", *who
 // The lines of ".training".
 struct Mark {
   std::string training, host, file;
-  std::string place;  // number of the folder above the folder of results: a file system that is not mounted has another one
+  std::string place;  // place_of_results(): the same path may mean another folder in a container, or before a mount
 };
 
 std::string this_host() {
@@ -40,9 +43,14 @@ std::string this_host() {
   return name.data();
 }
 
+// Device and number of the folder above the folder of results, and the device of the latter, which may be a mount point. Both
+// devices are the same where the folder of results is no longer there.
 std::string place_of_results(const fs::path& file) {
-  struct stat about {};
-  return stat(file.parent_path().parent_path().c_str(), &about) == 0 ? fmt::format("{}", about.st_ino) : "unknown";
+  struct stat above {
+  }, results{};
+  if (stat(file.parent_path().parent_path().c_str(), &above) != 0) return "unknown";
+  const auto device = stat(file.parent_path().c_str(), &results) == 0 ? results.st_dev : above.st_dev;
+  return fmt::format("{} {} {}", above.st_dev, above.st_ino, device);
 }
 
 std::optional<Mark> read_mark(const Descriptor& file) {
@@ -73,11 +81,6 @@ void write_mark(const fs::path& folder, const TrainingName& training) {
   require(placed, "[{}] {} cannot be written: {}", who, (folder / mark_name).string(), std::strerror(reason));
 }
 
-bool is_there(const fs::path& path) {
-  std::error_code none;
-  return fs::exists(fs::symlink_status(path, none));
-}
-
 void require_training(const Descriptor& file, const fs::path& folder, const TrainingName& training) {
   const auto mark = read_mark(file);
   require(mark && mark->training == training.name, "[{}] {} is not of this training, {}, but of {}", who, folder.string(),
@@ -101,7 +104,7 @@ LocalFolder::LocalFolder(const fs::path& folder, const TrainingName& training) {
     require(fchmod(opened.get(), 0700) == 0, "[{}] {} cannot be closed to other users: {}", who, folder.string(),
             std::strerror(errno));
     const auto path = folder / mark_name;
-    if (!is_there(path)) write_mark(folder, training);
+    if (!is_name_taken(path)) write_mark(folder, training);
     mark_ = open_own_file(path, who, O_RDWR);
     // Another training of this user may be removing it as left over.
     struct stat here {
@@ -123,48 +126,78 @@ LocalFolder::LocalFolder(const fs::path& folder, const TrainingName& training) {
 
 void require_local_folder(const fs::path& folder, const TrainingName& training) {
   require_safe_place(folder.parent_path(), who);
-  if (!is_there(folder)) return;
+  if (!is_name_taken(folder)) return;
   const auto opened = open_own_folder(folder, who);
-  if (const auto path = folder / mark_name; is_there(path))
+  if (const auto path = folder / mark_name; is_name_taken(path))
     require_training(open_own_file(path, who, O_RDONLY), folder, training);
 }
 
+namespace {
+
+// The entries that can be listed. False: not all of them.
+bool list_entries(const fs::path& folder, std::vector<fs::path>& entries) {
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    entries.push_back(entry->path());
+  return !error;
+}
+
+bool is_own_folder(const fs::path& path) {
+  struct stat about {};
+  return lstat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode) && about.st_uid == geteuid();
+}
+
+}  // namespace
+
 void remove_local_folder(const fs::path& folder) {
+  std::vector<fs::path> entries;
+  list_entries(folder, entries);
   std::error_code none;
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(folder, none))
-    if (!entry.is_directory(none) || entry.is_symlink(none)) files.push_back(entry.path());
-  for (const auto& file : files) fs::remove(file, none);
+  for (const auto& entry : entries)
+    if (!fs::is_directory(fs::symlink_status(entry, none))) fs::remove(entry, none);
   fs::remove(folder, none);
 }
 
 namespace {
 
-// Empty: none can be read.
-std::string name_in(const fs::path& file) {
-  std::ifstream stream(file);
+// Empty: no regular file of this user has that name, or it cannot be read. Does not wait at a pipe.
+std::string read_training_name(const fs::path& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  struct stat about {};
+  if (!file || fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode) || about.st_uid != geteuid()) return {};
+  std::array<char, 256> text{};
   std::string name;
-  stream >> name;
+  if (const auto bytes = pread(file.get(), text.data(), text.size(), 0); bytes > 0)
+    std::istringstream(std::string(text.data(), static_cast<std::size_t>(bytes))) >> name;
   return name;
 }
 
-// Why nothing will go on with the copies of a training; empty: it may be resumed.
-std::string end_of(const Mark& mark, const std::function<bool(const fs::path& results)>& finished) {
+// Whether the copies of a training are to be removed or stay, and why.
+struct Decision {
+  bool removes = false;
+  std::string why;
+};
+
+Decision decide_on_copies(const Mark& mark, const std::function<bool(const fs::path& results)>& finished) {
+  const Decision kept{.why = "--resume can go on from them"}, gone{.removes = true, .why = "which is no longer there"};
   const fs::path file = mark.file, results = file.parent_path();
   const auto status = [](const fs::path& path) {
     std::error_code none;
     return fs::status(path, none).type();
   };
-  const auto name = name_in(file);
-  if (name == mark.training) return finished(results) ? "which has finished" : "";
-  if (!name.empty()) return "in whose place there is another training";
-  if (status(file) != fs::file_type::not_found) return {};
-  if (status(results) == fs::file_type::directory) return "which is no longer there";
-  if (status(results) != fs::file_type::not_found || place_of_results(file) != mark.place) return {};
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(results.parent_path(), error))  // renamed
-    if (name_in(entry.path() / file.filename()) == mark.training) return {};
-  return error ? "" : "which is no longer there";
+  if (place_of_results(file) != mark.place) return {.why = "that path meant another place when they were made"};
+  const auto name = read_training_name(file);
+  if (name == mark.training) return finished(results) ? Decision{.removes = true, .why = "which has finished"} : kept;
+  if (!name.empty()) return {.removes = true, .why = "in whose place there is another training"};
+  if (status(file) != fs::file_type::not_found) return kept;
+  if (status(results) == fs::file_type::directory) return gone;
+  if (status(results) != fs::file_type::not_found) return kept;
+  std::vector<fs::path> siblings;
+  if (!list_entries(results.parent_path(), siblings)) return kept;
+  const bool renamed = std::any_of(siblings.begin(), siblings.end(), [&](const fs::path& sibling) {
+    return is_own_folder(sibling) && read_training_name(sibling / file.filename()) == mark.training;
+  });
+  return renamed ? kept : gone;
 }
 
 }  // namespace
@@ -173,31 +206,44 @@ std::vector<std::string> clear_local_folders(const fs::path& disk, const std::st
                                              const std::function<bool(const fs::path& results)>& finished) {
   std::vector<std::string> told;
   std::vector<fs::path> folders;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(disk, none)) {
-    struct stat about {};
-    if (entry.path().filename().string().starts_with(folder_prefix) && entry.path() != local_folder(disk, own) &&
-        lstat(entry.path().c_str(), &about) == 0 && S_ISDIR(about.st_mode) && about.st_uid == geteuid())
-      folders.push_back(entry.path());
-  }
+  if (!list_entries(disk, folders) && is_name_taken(disk))
+    told.push_back(fmt::format("warning: {} cannot be listed", disk.string()));
+  std::erase_if(folders, [&](const fs::path& path) {
+    return !path.filename().string().starts_with(folder_prefix) || path == local_folder(disk, own) || !is_own_folder(path);
+  });
   std::sort(folders.begin(), folders.end());
+  std::map<std::string, int> of_hosts;
   for (const auto& folder : folders) try {
       const auto opened = open_own_folder(folder, who);
       const auto file = open_own_file(folder / mark_name, who, O_RDWR);
       const auto mark = read_mark(file);
       require(mark.has_value(), "[{}] {} names no training", who, (folder / mark_name).string());
-      if (mark->host != this_host() || !locked(file, LOCK_EX, false)) continue;
+      if (mark->host != this_host()) {
+        ++of_hosts[mark->host];
+        continue;
+      }
+      if (!locked(file, LOCK_EX, false)) continue;
       const auto of =
           fmt::format("{}: local copies of the training in {}", folder.string(), fs::path(mark->file).parent_path().string());
-      if (const auto why = end_of(*mark, finished); !why.empty()) {
-        remove_local_folder(folder);
-        told.push_back(fmt::format("{}, {}: {}", of, why, is_there(folder) ? "not all of them could be removed" : "removed"));
-      } else {
-        told.push_back(fmt::format("{} are kept: --resume can go on from them", of));
+      const auto decision = decide_on_copies(*mark, finished);
+      if (!decision.removes) {
+        told.push_back(fmt::format("{} are kept: {}", of, decision.why));
+        continue;
       }
-    } catch (const Error& error) {
-      told.push_back(fmt::format("{} is kept, as no training of it is known: {}", folder.string(), error.what()));
+      remove_local_folder(folder);
+      told.push_back(
+          fmt::format("{}, {}: {}", of, decision.why, is_name_taken(folder) ? "not all of them could be removed" : "removed"));
+    } catch (const std::exception& error) {
+      told.push_back(fmt::format("{} is kept, as nothing is known of its training: {}", folder.string(), error.what()));
     }
+  std::string others;
+  for (const auto& [host, count] : of_hosts)
+    others += fmt::format("{}{} of host {}", others.empty() ? "" : ", ", count, printable(host, 100));
+  if (!others.empty())
+    told.push_back(
+        fmt::format("{}: folders of local copies of other hosts are kept, as only a run there can tell whether they are "
+                    "in use: {}",
+                    disk.string(), others));
   return told;
 }
 

@@ -28,16 +28,18 @@ class LocalFolder {
  private:
   Descriptor mark_;
 };
-// The same Errors, without making anything. What is not there is no Error.
+// Checks a folder without making anything: the Errors are those of LocalFolder. A folder that is not there is no Error.
 void require_local_folder(const std::filesystem::path& folder, const TrainingName& training);
 
-// Removes the folder and the files in it. What cannot be removed stays.
+// Removes the folder and the files in it. Files that cannot be removed stay. No Error.
 void remove_local_folder(const std::filesystem::path& folder);
 
 // Looks on a disk of this node for folders that trainings of this user have left. A folder is removed where its training has come
 // to its end: no process of it lives here, and its folder of results has finished (`finished` says so), has another training's
-// name or none, or is gone and was not renamed. Any other may still be resumed and stays. Folders of other users, of other hosts
-// and of living trainings are left alone, and `own` is. Returns a sentence for each folder that was removed or may be in the way.
+// name or none, or is gone and was not renamed. Any other may still be resumed and stays; so does every folder whose path of
+// results means another place than it did when the copies were made, as in another container. Folders of other users and of
+// living trainings are left alone, and `own` is. Returns a sentence for each folder that was removed or may be in the way, and
+// one for all folders of other hosts, which stay. What cannot be looked at or removed is no Error.
 std::vector<std::string> clear_local_folders(const std::filesystem::path& disk, const std::string& own,
                                              const std::function<bool(const std::filesystem::path& results)>& finished);
 
