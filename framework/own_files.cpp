@@ -18,23 +18,27 @@ namespace {
 
 constexpr mode_t others_write = S_IWGRP | S_IWOTH;
 
-void require_own(const struct stat& about, mode_t kind, const fs::path& path, const std::string& who) {
+enum class Owner { user, user_or_root };
+
+void require_own(const struct stat& about, mode_t kind, Owner owner, const fs::path& path, const std::string& who) {
   require(!S_ISLNK(about.st_mode), "[{}] {} is a link: it is not followed", who, path.string());
   require((about.st_mode & S_IFMT) == kind, "[{}] {} is not a {}", who, path.string(),
           kind == S_IFDIR ? "folder" : "regular file");
-  require(about.st_uid == geteuid(), "[{}] {} belongs to another user (uid {}, not {})", who, path.string(), about.st_uid,
-          geteuid());
+  require(about.st_uid == geteuid() || (owner == Owner::user_or_root && about.st_uid == 0),
+          "[{}] {} belongs to another user (uid {}, not {})", who, path.string(), about.st_uid, geteuid());
   require((about.st_mode & others_write) == 0, "[{}] {} may be changed by other users: its mode is {:o}", who, path.string(),
           about.st_mode & 07777);
 }
 
-Descriptor open_own(const fs::path& path, const std::string& who, int flags, mode_t kind) {
-  Descriptor file(open(path.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
+constexpr int own_safely = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+
+Descriptor open_own(const fs::path& path, const std::string& who, int flags, mode_t kind, Owner owner = Owner::user) {
+  Descriptor file(open(path.c_str(), flags | own_safely, 0600));
   const int reason = errno;
   struct stat about {};
   // Of what could not be opened, the reason that helps.
   const bool known = file ? fstat(file.get(), &about) == 0 : lstat(path.c_str(), &about) == 0;
-  if (known) require_own(about, kind, path, who);
+  if (known) require_own(about, kind, owner, path, who);
   require(file && known, "[{}] {} cannot be opened: {}", who, path.string(), std::strerror(reason));
   return file;
 }
@@ -68,11 +72,27 @@ Descriptor make_own_file(const fs::path& path, const std::string& who, int flags
   return open_own_file(path, who, flags | O_CREAT);
 }
 
+Descriptor open_trusted_file(const fs::path& path, const std::string& who) {
+  return open_own(path, who, O_RDONLY, S_IFREG, Owner::user_or_root);
+}
+
+void close_to_group(const fs::path& path) {
+  const Descriptor opened(open(path.c_str(), O_RDONLY | own_safely));
+  struct stat about {};
+  if (!opened || fstat(opened.get(), &about) != 0 || about.st_uid != geteuid() || (about.st_mode & others_write) != S_IWGRP)
+    return;
+  if (S_ISDIR(about.st_mode) && (about.st_mode & S_ISVTX) == 0) static_cast<void>(fchmod(opened.get(), 0700));
+  if (S_ISREG(about.st_mode) && about.st_nlink == 1) static_cast<void>(fchmod(opened.get(), 0600));
+}
+
 void require_safe_place(const fs::path& folder, const std::string& who) {
   auto path = fs::absolute(folder);
   struct stat about {};
   while (stat(path.c_str(), &about) != 0 && errno == ENOENT && path.has_relative_path()) path = path.parent_path();
   if (!S_ISDIR(about.st_mode)) return;  // making a folder there tells what is wrong
+  require(about.st_uid == 0 || about.st_uid == geteuid(),
+          "[{}] another user (uid {}) may exchange what lies in {}; a folder of your own, there or elsewhere, ends that", who,
+          about.st_uid, path.string());
   require((about.st_mode & others_write) == 0 || (about.st_mode & S_ISVTX) != 0,
           "[{}] other users may exchange what lies in {}: its mode is {:o}; chmod +t, or go-w, ends that", who, path.string(),
           about.st_mode & 07777);

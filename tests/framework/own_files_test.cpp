@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "framework/own_files.h"
@@ -82,4 +83,58 @@ TEST_CASE("own files: a shared folder without a sticky bit is no safe place") {
   fs::permissions(folder.path, fs::perms::all | fs::perms::sticky_bit);
   CHECK(refused_place(folder.path).empty());
   fs::permissions(folder.path, fs::perms::owner_all);
+}
+
+TEST_CASE("own files: a place of another user's is none, a place or a file of root's is one") {
+  if (geteuid() != 0) return count_skipped("own files: another user's place", "only root can give a folder away");
+  const Folder folder;
+  const auto file = folder / "file", other = folder / "other";
+  std::ofstream(file) << "text";
+  std::ofstream(other) << "text";
+  fs::create_directory(folder / "place");
+  REQUIRE(chown((folder / "place").c_str(), 65533, 65533) == 0);
+  for (const auto mode : {0755, 01777}) {
+    fs::permissions(folder / "place", static_cast<fs::perms>(mode));
+    CHECK(has(refused_place(folder / "place/not there"), "another user (uid 65533) may exchange what lies in"));
+  }
+  REQUIRE(chown(other.c_str(), 65533, 65533) == 0);
+  fs::permissions(folder.path, static_cast<fs::perms>(0755));
+  const auto process = fork();
+  if (process == 0) {
+    const bool left = seteuid(65534) == 0;
+    const bool right = left && has(refused_file(file), "belongs to another user") && refused_place(folder.path).empty() &&
+                       error_text([&] { static_cast<void>(open_trusted_file(file, "who")); }).empty() &&
+                       has(error_text([&] { static_cast<void>(open_trusted_file(other, "who")); }), "belongs to another user");
+    _exit(right ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(waitpid(process, &status, 0) == process);
+  CHECK(status == 0);
+}
+
+TEST_CASE("own files: the group loses the right to write to what is this user's, and to nothing else") {
+  const Folder folder;
+  const auto after = [&](const fs::path& path, int mode) {
+    fs::permissions(path, static_cast<fs::perms>(mode));
+    close_to_group(path);
+    return mode_of(path);
+  };
+  const auto file = folder / "file", inner = folder / "inner";
+  std::ofstream(file) << "text";
+  fs::create_directory(inner);
+  CHECK(after(file, 0664) == 0600);
+  CHECK(after(file, 0644) == 0644);
+  CHECK(after(file, 0666) == 0666);
+  CHECK(after(inner, 0775) == 0700);
+  CHECK(after(inner, 01775) == 01775);
+  CHECK(after(inner, 0777) == 0777);
+  fs::permissions(file, static_cast<fs::perms>(0664));
+  fs::create_symlink(file, folder / "link");
+  close_to_group(folder / "link");
+  fs::create_hard_link(file, folder / "second");
+  close_to_group(file);
+  CHECK(mode_of(file) == 0664);
+  if (geteuid() != 0) return count_skipped("own files: the mode of another user's", "only root can give a folder away");
+  REQUIRE(chown(inner.c_str(), 65534, 65534) == 0);
+  CHECK(after(inner, 0775) == 0775);
 }
