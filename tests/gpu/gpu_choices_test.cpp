@@ -154,6 +154,19 @@ TEST_CASE("tuning file: what is damaged is as if it were not there, and what can
   CHECK(*believed.find("a problem") == "engine 1");
   CHECK(!believed.find("another"));
 
+  // An umask of 002 has let the group write to the cache: this is taken back. Other folders keep their mode.
+  for (const bool closes : {true, false}) {
+    const auto mine = folder / (closes ? "cache" : "group"), answers = mine / "tuning.txt";
+    std::filesystem::create_directory(mine);
+    std::ofstream(answers) << "a problem\tengine 1\tok\n";
+    std::filesystem::permissions(mine, std::filesystem::perms(0775));
+    std::filesystem::permissions(answers, std::filesystem::perms(0664));
+    CHECK(TuningFile(answers.string(), closes).find("a problem").has_value() == closes);
+    CHECK(std::filesystem::status(mine).permissions() == std::filesystem::perms(closes ? 0700 : 0775));
+    CHECK(std::filesystem::status(answers).permissions() == std::filesystem::perms(closes ? 0600 : 0664));
+    CHECK(detail::take_warnings().size() == (closes ? 0 : 1));
+  }
+
   TuningFile none("");
   none.add("a problem", "engine 1");
   CHECK(*none.find("a problem") == "engine 1");

@@ -31,20 +31,32 @@ void warn(const std::string& what) {
       fmt::format("warning: {}: what is measured of GPU kernels is not kept; MPIGRAD_TUNING_FILE names another file", what));
 }
 
-// Opens the file if it may be believed, in a folder that is this user's, or shared and with a sticky bit as /tmp. `makes` makes
-// both where they are not there; without that an empty descriptor stands for a missing file. Error: anything else.
-Descriptor open_tuning(const std::string& path, bool makes) {
-  const auto folder = std::filesystem::absolute(path).parent_path();
+constexpr const char* who = "tuning";
+
+// Opens the file for reading if it may be believed: this user or root owns it and its folder. Empty: there is none. Error: others
+// may change it.
+Descriptor open_to_read(const std::filesystem::path& path) {
   std::error_code none;
-  if (!makes && !std::filesystem::exists(std::filesystem::symlink_status(path, none))) return {};
-  struct stat about {};
-  const bool shared = lstat(folder.c_str(), &about) == 0 && S_ISDIR(about.st_mode) && (about.st_mode & S_ISVTX) != 0;
-  if (!shared) static_cast<void>(makes ? make_own_folder(folder, "tuning") : open_own_folder(folder, "tuning"));
-  return (makes ? make_own_file : open_own_file)(path, "tuning", O_RDWR | O_APPEND);
+  if (!std::filesystem::exists(std::filesystem::symlink_status(path, none))) return {};
+  const auto folder = path.parent_path();
+  require(!std::filesystem::is_symlink(folder, none), "[{}] {} is a link: it is not followed", who, folder.string());
+  require_safe_place(folder, who);
+  return open_trusted_file(path, who);
 }
 
-std::string default_path() {
-  if (const char* setting = std::getenv("MPIGRAD_TUNING_FILE")) return std::string_view(setting) == "none" ? "" : setting;
+// Opens the file of this user for reading and writing, in a folder of this user's or a shared one with a sticky bit, such as
+// /tmp. Makes both where they are not there.
+Descriptor open_to_add(const std::filesystem::path& path) {
+  const auto folder = path.parent_path();
+  struct stat about {};
+  const bool shared = lstat(folder.c_str(), &about) == 0 && S_ISDIR(about.st_mode) && (about.st_mode & S_ISVTX) != 0;
+  if (shared) require_safe_place(folder, who);
+  else static_cast<void>(make_own_folder(folder, who));
+  return make_own_file(path, who, O_RDWR | O_APPEND);
+}
+
+// In a folder that this program makes for itself, in the user's folder of caches.
+std::string path_in_cache() {
   const char *caches = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
   if (caches && *caches) return std::string(caches) + "/mpigrad/tuning.txt";
   if (home && *home) return std::string(home) + "/.cache/mpigrad/tuning.txt";
@@ -52,6 +64,13 @@ std::string default_path() {
 }
 
 }  // namespace
+
+void TuningFile::close_cache() const {
+  if (!in_cache_) return;
+  const auto path = std::filesystem::absolute(path_);
+  close_to_group(path.parent_path());
+  close_to_group(path);
+}
 
 void TuningFile::read(int file) {
   is_read_ = true;
@@ -71,7 +90,8 @@ std::optional<std::string> TuningFile::find(const std::string& key) {
   const std::lock_guard lock(mutex_);
   if (!is_read_ && !path_.empty()) try {
       is_read_ = true;
-      if (const auto file = open_tuning(path_, false)) read(file.get());
+      close_cache();
+      if (const auto file = open_to_read(std::filesystem::absolute(path_))) read(file.get());
     } catch (const Error& error) {
       warn(error.what());
     }
@@ -86,7 +106,8 @@ void TuningFile::add(const std::string& key, const std::string& answer) {
     return;
   }
   try {
-    const auto file = open_tuning(path_, true);
+    close_cache();
+    const auto file = open_to_add(std::filesystem::absolute(path_));
     // A thousand ranks that measured the same thing write it once. Where there are no locks they write it more often.
     static_cast<void>(flock(file.get(), LOCK_EX));
     read(file.get());
@@ -102,7 +123,9 @@ void TuningFile::add(const std::string& key, const std::string& answer) {
 }
 
 TuningFile& tuning_file() {
-  static auto* file = new TuningFile(default_path());
+  const char* setting = std::getenv("MPIGRAD_TUNING_FILE");
+  static auto* file =
+      setting ? new TuningFile(std::string_view(setting) == "none" ? "" : setting) : new TuningFile(path_in_cache(), true);
   return *file;
 }
 

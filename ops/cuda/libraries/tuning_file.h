@@ -1,7 +1,8 @@
 #pragma once
-// What was measured on a GPU, kept in a file of lines, so that a later run measures nothing. Several processes may add to one
-// file at the same time; what is damaged is measured again. A file, or its folder, that is another user's, a link, or one that
-// other users may change is neither read nor written; a warning says so once (framework/own_files.h).
+// Answers that were measured on a GPU, kept in a file of lines, so that a later run measures nothing. Several processes may add
+// to one file at the same time; a damaged line is measured again. A file that other users may change, directly or through its
+// folder, is neither read nor written; a warning says so once (framework/own_files.h). A file of root's is read only, such as one
+// that a site has measured.
 
 #include <map>
 #include <mutex>
@@ -13,7 +14,9 @@ namespace mpigrad::cuda {
 class TuningFile {
  public:
   // Without a path everything is kept as long as this lives.
-  explicit TuningFile(std::string path) : path_(std::move(path)) {}
+  // `in_cache`: this program has made the file and its folder; if an umask of 002 has let the group write to them, the group
+  // loses that right. Any other folder may be shared on purpose.
+  explicit TuningFile(std::string path, bool in_cache = false) : path_(std::move(path)), in_cache_(in_cache) {}
 
   const std::string& path() const { return path_; }
   std::optional<std::string> find(const std::string& key);
@@ -23,8 +26,10 @@ class TuningFile {
 
  private:
   void read(int file);
+  void close_cache() const;
 
   std::string path_;
+  bool in_cache_;
   std::mutex mutex_;
   bool is_read_ = false;
   std::map<std::string, std::string> known_;
