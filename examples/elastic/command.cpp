@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <string_view>
 #include <thread>
@@ -16,7 +17,9 @@
 
 #include "comm/transport/launcher.h"
 #include "examples/elastic/job.h"
+#include "examples/elastic/plan.h"
 #include "examples/tool/together.h"
+#include "framework/joined.h"
 #include "framework/tensor/printable.h"
 
 namespace mpigrad::elastic {
@@ -46,7 +49,9 @@ int cores_here() {
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
-void require_program(const std::string& name) {
+namespace {
+
+bool has_program(const std::string& name) {
   const auto is_program = [](const std::string& path) {
     struct stat about {};
     return stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode) && access(path.c_str(), X_OK) == 0;
@@ -58,7 +63,13 @@ void require_program(const std::string& name) {
     for (std::string folder; std::getline(folders, folder, ':');)
       found |= is_program(fmt::format("{}/{}", folder.empty() ? "." : folder, name));
   }
-  if (!found) throw UsageError(fmt::format("there is no program {}", name));
+  return found;
+}
+
+}  // namespace
+
+void require_program(const std::string& name) {
+  if (!has_program(name)) throw UsageError(fmt::format("there is no program {}", name));
 }
 
 bool leave_launcher(const std::string& program) {
@@ -83,33 +94,95 @@ void require_host_names(const std::vector<std::string>& hosts) {
       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || more.find(c) != std::string_view::npos;
     });
   };
+  const auto balanced = [](std::string_view text) {
+    int open = 0;
+    for (const char c : text)
+      if ((c == '[' && ++open > 1) || (c == ']' && --open < 0)) return false;
+    return open == 0;
+  };
   for (const auto& host : hosts) {
     const std::string_view name = host;
     const auto at = name.find('@');
     const bool user = at != std::string_view::npos;
-    if ((user && !made_of(name.substr(0, at), ".-_")) || !made_of(user ? name.substr(at + 1) : name, ".-_:[]"))
+    if ((user && !made_of(name.substr(0, at), ".-_")) || !made_of(user ? name.substr(at + 1) : name, ".-_:[]") || !balanced(name))
       throw UsageError(
-          fmt::format("--hosts are names, not '{}': letters, digits and . - _ : [ ], the first one no -", printable(host)));
+          fmt::format("--hosts are names, not '{}': letters, digits and . - _ : [ ], perhaps after USER@, the first one "
+                      "no -, each [ with its ]",
+                      printable(host)));
     if (std::count(hosts.begin(), hosts.end(), host) > 1)
       throw UsageError(fmt::format("--hosts are names, each of them once: {}", host));
   }
 }
 
-std::vector<std::string> unresolved(const std::vector<std::string>& hosts) {
-  constexpr double limit = 8;
+std::string without_ranks(const std::string& host) {
+  const auto colon = host.rfind(':');
+  if (colon == std::string::npos || colon + 1 == host.size()) return host;
+  const bool number = host.find_first_not_of("0123456789", colon + 1) == std::string::npos;
+  const bool plain = host.find(':') == colon || (colon > 0 && host[colon - 1] == ']');  // else it is an address of IPv6
+  return number && plain ? host.substr(0, colon) : host;
+}
+
+bool is_this_host(const std::string& host) {
+  const auto name = without_ranks(host);
+  return name == host_name() || name == "localhost";
+}
+
+namespace {
+
+// Asks all at once. Those whose command gave the exit code; all with a code other than 0 where `failed` is none.
+std::vector<std::string> ask_all(std::vector<std::pair<std::string, Question>> questions, std::optional<int> failed) {
+  std::vector<std::string> names;
+  for (auto& [host, question] : questions) {
+    while (!question.answer()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (failed ? question.code() == *failed : question.code() != 0) names.push_back(host);
+  }
+  return names;
+}
+
+// Those of the hosts that neither the name service nor the probe knows.
+std::vector<std::string> unknown_hosts(const std::vector<std::string>& hosts, const std::string& probe, double limit) {
+  constexpr double patience = 8, most = 9.5;
+  constexpr int no_such_name = 2;  // of getent; any other failure tells nothing of the name
+  if (!has_program("getent")) return {};
+  const auto start = std::chrono::steady_clock::now();
   std::vector<std::pair<std::string, Question>> questions;
   for (const auto& host : hosts) {
-    auto name = host.substr(host.find('@') + 1);
+    if (is_this_host(host)) continue;
+    auto name = without_ranks(host.substr(host.find('@') + 1));
     if (name.starts_with('[')) name = name.substr(1, name.find(']') - 1);  // of IPv6
-    questions.emplace_back(host, Question({"getent", "ahosts", name}, limit));
+    questions.emplace_back(host, Question({"getent", "ahosts", name}, patience));
   }
-  std::vector<std::string> unknown;
-  for (auto& [host, question] : questions) {
-    std::optional<bool> answer;
-    while (!(answer = question.answer())) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    if (!*answer) unknown.push_back(host);
+  const auto unresolved = ask_all(std::move(questions), no_such_name);
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+  std::vector<std::pair<std::string, Question>> probes;
+  for (const auto& host : unresolved)  // ssh alone may know a name
+    probes.emplace_back(host, Question(fill(probe, {{"host", without_ranks(host)}}), std::min(limit, most - passed.count())));
+  return ask_all(std::move(probes), std::nullopt);
+}
+
+}  // namespace
+
+std::string default_probe() {
+  return under_slurm() ? "srun --nodes=1 --ntasks=1 --overlap --nodelist={host} true"
+                       : "ssh -o BatchMode=yes -o ConnectTimeout=5 -- {host} true";
+}
+
+void require_known_hosts(const std::vector<std::string>& hosts, const std::string& launcher, const std::string& probe,
+                         double limit) {
+  if (launcher.empty() && under_slurm()) {
+    const auto allocated = allocated_hosts();
+    for (const auto& host : hosts)
+      if (!allocated.empty() && std::find(allocated.begin(), allocated.end(), host) == allocated.end())
+        throw UsageError(
+            fmt::format("--hosts {}: the allocation has no host of that name, but {}", host, joined(allocated, ",")));
+    return;
   }
-  return unknown;
+  if (!launcher.empty() && launcher.find("{hosts}") == std::string::npos) return;
+  if (const auto unknown = unknown_hosts(hosts, probe, limit); !unknown.empty())
+    throw UsageError(
+        fmt::format("--hosts {}: there is no host of that name: neither the name service knows it, nor does it answer "
+                    "to: {}",
+                    joined(unknown, ","), probe));
 }
 
 bool has_option(const Words& command, const std::string& option) {

@@ -23,11 +23,19 @@ void require_program(const std::string& name);
 bool leave_launcher(const std::string& program);
 
 // Names of hosts become words of ssh, mpiexec and srun: one that begins with '-' would be an option, and options run commands.
-// UsageError: a name has other characters than letters, digits and . - _ : [ ], perhaps behind USER@; it begins with '-'; it is
-// there twice.
+// UsageError: a name has other characters than letters, digits and . - _ : [ ], perhaps after USER@; it begins with '-'; a
+// bracket has no partner; it is there twice.
 void require_host_names(const std::vector<std::string>& hosts);
-// Those of the hosts that the name service does not know. Asks for all at once, for 8 s at most.
-std::vector<std::string> unresolved(const std::vector<std::string>& hosts);
+// NODE of NODE:RANKS, as mpiexec takes it; else the name itself.
+std::string without_ranks(const std::string& host);
+bool is_this_host(const std::string& host);
+// Words that succeed if {host} is alive: by srun under Slurm, else by ssh.
+std::string default_probe();
+// UsageError: the ranks would start on a host that does not exist. `launcher`: the user's own; empty: the default one. Under
+// Slurm the default one starts ranks on hosts of the allocation only. Else a host must be known to the name service or answer to
+// `probe` within so many seconds; with a launcher that does not use {hosts} nothing is asked. Takes less than 10 s.
+void require_known_hosts(const std::vector<std::string>& hosts, const std::string& launcher, const std::string& probe,
+                         double limit);
 
 // Whether a command has an option, and its value, as `--out run` or `--out=run`; none: it is not there.
 bool has_option(const Words& command, const std::string& option);

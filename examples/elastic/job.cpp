@@ -164,9 +164,10 @@ Question::Question(const std::vector<std::string>& command, double seconds)
     : process_(start_silent(command)),
       end_(Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {}
 Question::Question(Question&& other) noexcept
-    : process_(std::exchange(other.process_, -1)), end_(other.end_), answer_(other.answer_) {}
+    : process_(std::exchange(other.process_, -1)), end_(other.end_), answer_(other.answer_), code_(other.code_) {}
 Question& Question::operator=(Question&& other) noexcept {
-  std::swap(process_, other.process_), std::swap(end_, other.end_), std::swap(answer_, other.answer_);
+  std::swap(process_, other.process_), std::swap(end_, other.end_), std::swap(answer_, other.answer_),
+      std::swap(code_, other.code_);
   return *this;
 }
 Question::~Question() {
@@ -179,7 +180,10 @@ Question::~Question() {
 std::optional<bool> Question::answer() {
   if (answer_) return answer_;
   int status = 0;
-  if (waitpid(process_, &status, WNOHANG) == process_) return answer_ = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  if (waitpid(process_, &status, WNOHANG) == process_) {
+    code_ = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return answer_ = code_ == 0;
+  }
   if (Clock::now() < end_) return std::nullopt;
   ::kill(-process_, SIGKILL);
   while (waitpid(process_, &status, 0) < 0 && errno == EINTR) {

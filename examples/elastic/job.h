@@ -55,11 +55,14 @@ class Question {
   Question& operator=(Question&& other) noexcept;
   // None: it has not ended, and there is time left.
   std::optional<bool> answer();
+  // When it has answered: its exit code; -1: a signal ended it, or there was no time left.
+  int code() const { return code_; }
 
  private:
   pid_t process_ = -1;
   std::chrono::steady_clock::time_point end_;
   std::optional<bool> answer_{};
+  int code_ = -1;
 };
 bool succeeds(const std::vector<std::string>& command, double seconds);
 // What a command prints; empty if it fails.

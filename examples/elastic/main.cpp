@@ -33,7 +33,6 @@
 #include "examples/trainer/options.h"
 #include "examples/trainer/run.h"
 #include "examples/trainer/state.h"
-#include "framework/joined.h"
 #include "models/train/checkpoint/checkpoint.h"
 
 namespace mpigrad::elastic {
@@ -50,7 +49,6 @@ struct Options {
   int ranks_per_host = 0, retries = 3, forgiven = 1;
   std::string launcher, probe;
   bool watch_ranks = false;
-  bool resolves = false;  // mpiexec starts the ranks from here, which needs the hosts' addresses
   double probe_seconds = 30, probe_limit = 10;
 };
 
@@ -59,7 +57,7 @@ void say(const std::string& text) { fmt::print(stderr, "elastic: {}\n", text); }
 void add_options(CLI::App& app, Options& o) {
   app.add_option("--hosts", o.hosts,
                  "names, separated by commas; under Slurm those of the allocation, else this one. Letters, digits and . - _ : [ "
-                 "], and USER@")
+                 "], perhaps after USER@")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group("Ranks");
@@ -126,9 +124,6 @@ void complete(Options& o) {
     throw UsageError("scontrol show hostnames tells no hosts; --hosts does");
   if (o.hosts.empty()) o.hosts = allocated.empty() ? Words{host_name()} : allocated;
   require_host_names(o.hosts);
-  for (const auto& host : o.hosts)
-    if (o.launcher.empty() && !allocated.empty() && std::find(allocated.begin(), allocated.end(), host) == allocated.end())
-      throw UsageError(fmt::format("--hosts {}: the allocation has no host of that name, but {}", host, joined(allocated, ",")));
   const auto hosts = static_cast<int>(o.hosts.size());
   const auto grid = value_of(o.command, "--grid");
   if (o.ranks_per_host == 0) {
@@ -136,14 +131,11 @@ void complete(Options& o) {
     const int ranks = ranks_of(trainer::parse_grid(*grid, 1, trainer::Channels::split));
     o.ranks_per_host = (ranks + hosts - 1) / hosts;
   }
-  o.resolves = o.launcher.empty() && !under_slurm();
+  if (o.probe.empty()) o.probe = default_probe();
   o.watch_ranks = o.watch_ranks || o.launcher.empty();
   if (o.launcher.empty())
     o.launcher = under_slurm() ? "srun --nodes={nodes} --ntasks={ranks} --nodelist={hosts} --kill-on-bad-exit=1"
                                : "mpiexec -n {ranks} -ppn {ranks_per_host} -hosts {hosts}";
-  if (o.probe.empty())
-    o.probe = under_slurm() ? "srun --nodes=1 --ntasks=1 --overlap --nodelist={host} true"
-                            : "ssh -o BatchMode=yes -o ConnectTimeout=5 -- {host} true";
 }
 
 // Newest of the checkpoints, which are replaced: a later time of writing means that training went on.
@@ -293,11 +285,10 @@ class Elastic {
     return text.empty() ? "sample=1" : text;
   }
 
-  static bool is_here(const std::string& host) { return host == host_name() || host == "localhost"; }
   std::vector<std::pair<std::string, Question>> ask(const std::vector<std::string>& names, double limit) const {
     std::vector<std::pair<std::string, Question>> questions;
     for (const auto& name : names)
-      if (trusted_.contains(name)) questions.emplace_back(name, Question(fill(o_.probe, {{"host", name}}), limit));
+      if (trusted_.contains(name)) questions.emplace_back(name, Question(fill(o_.probe, {{"host", without_ranks(name)}}), limit));
     return questions;
   }
   // Those that do not answer.
@@ -313,17 +304,8 @@ class Elastic {
   // Of a host that has never answered, such as where ssh asks for a password, silence tells nothing.
   void trust_those_that_answer() {
     for (const auto& name : hosts_.names())
-      if (!is_here(name)) trusted_.insert(name);
-    const auto start = std::chrono::steady_clock::now();
-    const auto names = o_.resolves ? unresolved({trusted_.begin(), trusted_.end()}) : std::vector<std::string>();
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-    const auto silent =
-        silent_of(hosts_.names(), names.empty() ? o_.probe_limit : std::min(o_.probe_limit, 9.5 - passed.count()));
-    std::vector<std::string> unknown;  // a name that ssh alone knows answers
-    for (const auto& name : silent)
-      if (std::find(names.begin(), names.end(), name) != names.end()) unknown.push_back(name);
-    if (!unknown.empty()) throw UsageError(fmt::format("--hosts {}: there is no host of that name", joined(unknown, ",")));
-    for (const auto& name : silent) {
+      if (!is_this_host(name)) trusted_.insert(name);
+    for (const auto& name : silent_of(hosts_.names(), o_.probe_limit)) {
       trusted_.erase(name);
       say(fmt::format("{} does not answer to --probe: it will not be asked again", name));
     }
@@ -334,14 +316,15 @@ class Elastic {
   void accuse(const std::string& line, const std::vector<std::string>& names) {
     const auto ended_on = host_of_ended_rank(line);
     // What comes later of one job are those whom the launcher has ended.
-    for (const auto& name : names) {
+    for (const auto& word : names) {
       if (!accused_.empty()) return;
-      if (!ended_on.empty() && (name == ended_on || (is_here(name) && is_here(ended_on)))) accused_.push_back(name);
+      const auto name = without_ranks(word);
+      if (!ended_on.empty() && (name == ended_on || (is_this_host(name) && is_this_host(ended_on)))) accused_.push_back(word);
       const auto running = line.find("RUNNING AT " + name);
       const auto behind = running == std::string::npos ? 0 : running + 11 + name.size();
       const bool whole = behind > 0 && (behind == line.size() || (!std::isalnum(static_cast<unsigned char>(line[behind])) &&
                                                                   line[behind] != '-' && line[behind] != '.'));
-      if (whole || line.find("error: " + name + ": task") != std::string::npos) accused_.push_back(name);
+      if (whole || line.find("error: " + name + ": task") != std::string::npos) accused_.push_back(word);
     }
   }
 
@@ -377,6 +360,7 @@ int run(int argc, char** argv) {
   if (const int code = tool::parse(app, argc, argv); code >= 0) return code;
   return tool::finish(app, [&] {
     if (!leave_launcher("elastic")) return 2;
+    const auto launcher = o.launcher;
     complete(o);
     for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) {
       struct sigaction action {};
@@ -384,6 +368,7 @@ int run(int argc, char** argv) {
       sigaction(signal, &action, nullptr);
     }
     Elastic elastic(o);
+    require_known_hosts(o.hosts, launcher, o.probe, o.probe_limit);
     return elastic.run();
   });
 }

@@ -61,7 +61,7 @@ Places::Places(const PlaceOptions& o)
     hosts_ = elastic::allocated_hosts();
     if (hosts_.empty()) throw UsageError("scontrol show hostnames tells no hosts; --hosts does");
   }
-  const bool here = hosts_.empty() || (hosts_.size() == 1 && (hosts_[0] == "localhost" || hosts_[0] == elastic::host_name()));
+  const bool here = hosts_.empty() || (hosts_.size() == 1 && elastic::is_this_host(hosts_[0]));
   if (hosts_.empty()) hosts_ = {"localhost"};
   elastic::require_host_names(hosts_);
   const int cores = o.cores > 0 ? o.cores : elastic::cores_here(), hosts = static_cast<int>(hosts_.size());
@@ -79,10 +79,8 @@ Places::Places(const PlaceOptions& o)
     launcher_ = "srun --exact --nodes={nodes} --ntasks={ranks} --cpus-per-task={threads} --nodelist={hosts} --kill-on-bad-exit=1";
   else if (launcher_.empty() && !here) launcher_ = "mpiexec -n {ranks} -ppn {ranks_per_host} -hosts {hosts}";
   else if (launcher_.empty() && ranks_ > 1) launcher_ = "mpiexec -n {ranks}";
-  const bool resolves = o.launcher.empty() && !under_slurm() && !here;
-  if (const auto unknown = resolves ? elastic::unresolved(hosts_) : std::vector<std::string>(); !unknown.empty())
-    throw UsageError(fmt::format("--hosts {}: there is no host of that name; with a --launcher, its names are not looked up",
-                                 joined(unknown, ",")));
+  constexpr double limit = 10;
+  elastic::require_known_hosts(hosts_, o.launcher, elastic::default_probe(), limit);
   if (const auto words = launcher(0); !words.empty()) elastic::require_program(words[0]);
 }
 

@@ -79,7 +79,9 @@ void add_options(CLI::App& app, Options& o) {
       ->check(tool::whole_number(1, 1 << 16))
       ->capture_default_str()
       ->group("Ranks");
-  app.add_option("--hosts", o.places.hosts, "names, separated by commas; under Slurm those of the allocation, else this one")
+  app.add_option("--hosts", o.places.hosts,
+                 "names, separated by commas; under Slurm those of the allocation, else this one. Letters, digits and . - _ : [ "
+                 "], perhaps after USER@")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group("Ranks");

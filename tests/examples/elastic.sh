@@ -38,7 +38,7 @@ run "$elastic" --hosts a -- true --out x --grid depth=2 --overwrite
 judge '--overwrite' refuses_with_2 "^elastic: the program's --overwrite"
 run "$elastic" --hosts a,a -- true --out x --grid depth=2
 judge 'a host twice' refuses_with_2 '^elastic: --hosts are names'
-for name in "-oProxyCommand=touch $work/taken" '-w' 'a;b' 'a b' 'user@-a' '@a' 'a@b@c' '$(x)' '../a' ''; do
+for name in "-oProxyCommand=touch $work/taken" '-w' 'a;b' 'a b' 'user@-a' '@a' 'a@b@c' '$(x)' '../a' '[::1' '::1]' '[[::1]]' ''; do
   run "$elastic" --hosts="$name" --ranks-per-host 1 -- true --out x
   judge "a host '$name'" refuses_with_2 "^elastic: --hosts are names, not '"
 done
@@ -56,6 +56,24 @@ run env PATH="$work/path:$PATH" SLURM_JOB_ID=1 SLURM_JOB_NODELIST='node[1-2]' "$
 judge 'nor one that the allocation has' refuses_with_2 '^elastic: --hosts node3: the allocation has no host of that name, but node1,node2'
 run env PATH="$work/path:$PATH" "$elastic" --hosts localhost,known.invalid --ranks-per-host 1 --retries 0 --launcher 'sh -c' -- 'exit 0' --out "$work/x"
 judge 'names of a --launcher are its own' gives 0
+in_list() { # in_list HOSTS: a launcher that uses {hosts}, and does not start anything
+  run env PATH="$work/path:$PATH" "$elastic" --hosts "$1" --ranks-per-host 1 --retries 0 --launcher 'sh -c "exit 0" {hosts}' -- true --out "$work/x"
+}
+in_list node9.invalid,known.invalid
+judge 'unless it gets them' refuses_with_2 '^elastic: --hosts node9.invalid: there is no host of that name'
+in_list known.invalid
+judge 'a name that ssh alone knows' gives 0
+in_list localhost:2,127.0.0.1:2
+judge 'HOST:RANKS of mpiexec' said 0 'start 1: 2 ranks on localhost:2,127.0.0.1:2'
+judge 'ssh is asked for the host' grep -q -e '-- 127.0.0.1 true$' "$work/asked-ssh"
+printf '%s\n' '#!/bin/sh' 'exit 1' >"$work/path/getent"
+chmod +x "$work/path/getent"
+in_list node9.invalid
+judge 'a name service that fails says nothing of a name' gives 0
+rm "$work/path/getent"
+ln -s "$(command -v sh)" "$work/path/sh"
+run "$(command -v env)" PATH="$work/path" "$elastic" --hosts node9.invalid --ranks-per-host 1 --retries 0 --launcher 'sh -c "exit 0" {hosts}' -- true --out "$work/x"
+judge 'nor does a system without getent' gives 0
 run "$elastic" --hosts a --ranks-per-host 2 -- true --out x --grid depth=3
 judge 'a grid that is too large' refuses_with_2 '^elastic: --grid depth=3 has 3 ranks'
 run "$elastic" --hosts localhost --ranks-per-host 1 --launcher 'env {rank}' -- true --out x

@@ -296,6 +296,19 @@ refused 'random without a number' 'needs --trials' --space bad.toml --strategy r
 refused 'a strategy that there is not' 'annealing' --space bad.toml --strategy annealing
 refused 'more ranks than cores' 'do not fit: 1 host of 2 cores' --space long.toml --ranks-per-trial 3
 refused 'more trials than cores' 'do not fit: 1 host of 2 cores' --space long.toml --slots 3
+# Names that end in .invalid are nowhere; an ssh of ours knows one of them.
+mkdir path
+printf '%s\n' '#!/bin/sh' 'case " $* " in *known*) exit 0 ;; esac' 'exit 255' >path/ssh
+printf '%s\n' '#!/bin/sh' 'printf "node1\nnode2\n"' >path/scontrol
+chmod +x path/ssh path/scontrol
+before=$PATH PATH=$PWD/path:$PATH
+refused 'an unknown host, and no other' '^hpo: --hosts node9.invalid: there is no host of that name' --space long.toml --hosts node9.invalid,known.invalid
+refused 'also with a launcher that gets it' '^hpo: --hosts node9.invalid: there is no host' --space long.toml --hosts node9.invalid --launcher 'echo {hosts}'
+SLURM_JOB_ID=1 SLURM_JOB_NODELIST='node[1-2]'
+export SLURM_JOB_ID SLURM_JOB_NODELIST
+refused 'a host that the allocation does not have' '^hpo: --hosts node3: the allocation has no host of that name, but node1,node2' --space long.toml --hosts node1,node3
+unset SLURM_JOB_ID SLURM_JOB_NODELIST
+PATH=$before
 refused 'a comparison that does not fit' 'do not fit' --space long.toml --compare 1x2,2x2
 refused 'no comparison' "not '1x2,2'" --space long.toml --compare 1x2,2
 refused 'a variable that there is not' 'does not name it' --space long.toml --set data=x
