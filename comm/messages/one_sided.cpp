@@ -32,7 +32,7 @@ void agree(std::string_view call, const Communicator& comm, bool mine, std::stri
   require(bad == comm.size(), "[{}] {}: rank {}", call, rule, bad);
 }
 
-Epoch open(std::string_view call, const Communicator& comm, const Tensor& window, const Access& access) {
+Epoch open_epoch(std::string_view call, const Communicator& comm, const Tensor& window, const Access& access) {
   require(comm.transport().can_ask(), "[{}] the dry transport cannot ask the others what they access", call);
   bool wrong = access.targets.size() != access.rows.size() || window.rank() < 1;
   for (const int target : access.targets) wrong = wrong || target < 0 || target >= comm.size();
@@ -80,20 +80,20 @@ Access rows_of(int target, std::int64_t first, std::int64_t count) {
 }
 
 Tensor get(const Tensor& window, const Communicator& comm, const Access& access) {
-  const auto epoch = open("get", comm, window, access);
+  const auto epoch = open_epoch("get", comm, window, access);
   return take(alltoall(take(window, epoch.rows), comm, epoch.asking, epoch.asked), epoch.place);
 }
 
 Tensor accumulate(const Tensor& window, const Tensor& x, const Communicator& comm, const Access& access) {
   require_source("accumulate", window, x, access);
-  const auto epoch = open("accumulate", comm, window, access);
+  const auto epoch = open_epoch("accumulate", comm, window, access);
   const auto arrived = alltoall(take(x, epoch.order), comm, epoch.asked, epoch.asking);
   return window + scatter_add(arrived, epoch.rows, window.dim(0));
 }
 
 Tensor put(const Tensor& window, const Tensor& x, const Communicator& comm, const Access& access) {
   require_source("put", window, x, access);
-  const auto epoch = open("put", comm, window, access);
+  const auto epoch = open_epoch("put", comm, window, access);
   std::vector<std::int64_t> writes(static_cast<std::size_t>(window.dim(0)));
   for (const auto row : epoch.accessed) ++writes[static_cast<std::size_t>(row)];
   agree("put", comm, std::any_of(writes.begin(), writes.end(), [](auto n) { return n > 1; }),

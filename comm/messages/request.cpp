@@ -20,7 +20,7 @@ void launch_adjoint(Transfer& transfer) {
 }
 
 // Adjoints hold until those have started of all collectives that started later and were waited for earlier.
-void close(const std::shared_ptr<Transfer>& transfer) {
+void close_transfer(const std::shared_ptr<Transfer>& transfer) {
   auto& list = transfer->open->open;
   const auto shares_tape = [&](std::uint64_t tape) {
     return std::find(transfer->tapes.begin(), transfer->tapes.end(), tape) != transfer->tapes.end();
@@ -59,7 +59,7 @@ Tensor complete(const std::shared_ptr<Transfer>& transfer, Status* status) {
   const Status arrived = finish(*transfer);
   if (status) *status = arrived;
   transfer->tapes = Tape::recorders();
-  if (transfer->open) close(transfer);
+  if (transfer->open) close_transfer(transfer);
   Tensor y = std::exchange(transfer->y, {});
   if (transfer->recorded())
     Tape::record({.name = "wait",

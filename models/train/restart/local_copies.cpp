@@ -38,13 +38,13 @@ struct Close {
 };
 using File = std::unique_ptr<std::FILE, Close>;
 
-File open(const fs::path& path) {
+File open_copy(const fs::path& path) {
   File file(std::fopen(path.c_str(), "rbe"));
   require(file != nullptr, "[checkpoint] {}: {}", path.string(), std::strerror(errno));
   return file;
 }
 
-void read(const File& file, const fs::path& path, std::vector<std::byte>& data, std::int64_t bytes) {
+void read_copy(const File& file, const fs::path& path, std::vector<std::byte>& data, std::int64_t bytes) {
   require(std::fread(data.data(), 1, static_cast<std::size_t>(bytes), file.get()) == static_cast<std::size_t>(bytes),
           "[checkpoint] {} has become shorter", path.string());
 }
@@ -151,14 +151,14 @@ void LocalCopies::replicate(std::int64_t step) {
   if (to < 0 || to == rank_) return;
   Header header{static_cast<std::int64_t>(fs::file_size(path)), step};
   const auto length = header.length;
-  const auto file = open(path);
+  const auto file = open_copy(path);
   send(to, header_tag, &header, sizeof(header));
   std::vector<std::byte> data(static_cast<std::size_t>(std::min(length, piece)));
   std::string unread;
   for (std::int64_t at = 0; at < length; at += piece) {
     const auto bytes = std::min(piece, length - at);
     try {
-      if (unread.empty()) read(file, path, data, bytes);
+      if (unread.empty()) read_copy(file, path, data, bytes);
     } catch (const std::exception& error) {
       unread = error.what();  // the partner waits for as many bytes as were promised
     }
@@ -296,7 +296,7 @@ void give_to_all(const Communicator& world, const fs::path& path, int holder, st
   std::unique_ptr<NewFile> incoming;
   File file;
   together(world, [&] {
-    if (sends) file = open(path);
+    if (sends) file = open_copy(path);
     if (!takes || sends) return;
     incoming = std::make_unique<NewFile>(path, "checkpoint");
   });
@@ -304,7 +304,7 @@ void give_to_all(const Communicator& world, const fs::path& path, int holder, st
   for (std::int64_t at = 0; at < length; at += piece) {
     const auto bytes = std::min(piece, length - at);
     together(world, [&] {
-      if (sends) read(file, path, data, bytes);
+      if (sends) read_copy(file, path, data, bytes);
     });
     world.transport().bcast(data.data(), bytes, DType::uint8, holder);
     together(world, [&] {
