@@ -1,5 +1,7 @@
 // The description of a dataset, and the list of all datasets of a file.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <exception>

@@ -245,18 +245,18 @@ TEST_CASE("hpo: a trial's metric, and what it said last") {
 }
 
 TEST_CASE("hpo: trials have places on hosts") {
+  const std::vector<std::string> names{"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"};  // hosts that there are
   const Places many(
-      {.hosts = {"a", "b"}, .cores = 4, .ranks = 2, .threads = 1, .launcher = "env {ranks} {hosts} {nodes} {slot}"});
+      {.hosts = {names[0], names[1]}, .cores = 4, .ranks = 2, .threads = 1, .launcher = "env {ranks} {hosts} {nodes} {slot}"});
   CHECK(many.slots() == 4);
-  CHECK(many.launcher(0) == std::vector<std::string>{"env", "2", "a", "1", "0"});
-  CHECK(many.launcher(3) == std::vector<std::string>{"env", "2", "b", "1", "3"});
-  const Places wide(
-      {.hosts = {"a", "b", "c", "d"}, .cores = 4, .ranks = 4, .threads = 2, .launcher = "env {hosts} {ranks_per_host}"});
+  CHECK(many.launcher(0) == std::vector<std::string>{"env", "2", names[0], "1", "0"});
+  CHECK(many.launcher(3) == std::vector<std::string>{"env", "2", names[1], "1", "3"});
+  const Places wide({.hosts = names, .cores = 4, .ranks = 4, .threads = 2, .launcher = "env {hosts} {ranks_per_host}"});
   CHECK(wide.slots() == 2);
-  CHECK(wide.launcher(1) == std::vector<std::string>{"env", "c,d", "2"});
-  CHECK_THROWS_AS(Places({.hosts = {"a"}, .cores = 2, .ranks = 3}), Error);
-  CHECK_THROWS_AS(Places({.hosts = {"a", "a"}, .cores = 2}), Error);
-  CHECK_THROWS_AS(Places({.hosts = {"a"}, .cores = 2, .slots = 3, .launcher = "env"}), Error);
+  CHECK(wide.launcher(1) == std::vector<std::string>{"env", names[2] + "," + names[3], "2"});
+  CHECK_THROWS_AS(Places({.hosts = {names[0]}, .cores = 2, .ranks = 3}), Error);
+  CHECK_THROWS_AS(Places({.hosts = {names[0], names[0]}, .cores = 2}), Error);
+  CHECK_THROWS_AS(Places({.hosts = {names[0]}, .cores = 2, .slots = 3, .launcher = "env"}), Error);
   CHECK_THROWS_AS(Places({.cores = 2, .threads = 3}), Error);
   CHECK_THROWS_AS(Places({.cores = 2, .launcher = "/no/such/launcher"}), Error);
 }
