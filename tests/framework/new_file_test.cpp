@@ -63,7 +63,7 @@ TEST_CASE("new file: it replaces a link and writes to nothing else") {
   CHECK(has(error_text([&] { NewFile(folder / "no/such", "test"); }), "such cannot be written: No such file or directory"));
 }
 
-TEST_CASE("new file: the temporary name is hidden, random and taken by nobody, and the umask counts") {
+TEST_CASE("new file: the temporary name is hidden, random and taken once, and the umask counts") {
   const Folder folder;
   const auto long_name = std::string(250, 'n');
   std::set<std::string> names;
