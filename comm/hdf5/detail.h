@@ -89,7 +89,7 @@ Handle access_within(hid_t kind, Limits& limits);
 // Error: an object that HDF5 has found outside the limits.
 void require_within(hid_t object, const std::string& name, const Limits& limits);
 // Error: a dataset outside the limits, or elements that are not in the dataset's file: in a file of no format (external storage),
-// outside the limits, or in a virtual dataset.
+// outside the limits, or in a virtual dataset. Also an Error: fewer bytes than the elements take.
 void require_elements_within(hid_t dataset, const std::string& name, const Limits& limits);
 
 // The files of those sources of a virtual dataset that have elements of the box [begin, end), or of all. HDF5 reads zeros for a

@@ -90,7 +90,21 @@ Handle creation_of(hid_t dataset, const std::string& where) {
   return creation;
 }
 
-void require_own_bytes(hid_t creation, const std::string& where) {
+// libhdf5 1.10 reads on after a description of elements that is too short.
+void require_room_of_elements(hid_t dataset, hid_t creation, const std::string& where) {
+  const auto layout = H5Pget_layout(creation);
+  const auto stored = H5Dget_storage_size(dataset);
+  if (layout != H5D_COMPACT && (layout != H5D_CONTIGUOUS || stored == 0)) return;  // 0: nothing was written
+  const Handle space(H5Dget_space(dataset), H5Sclose), type(H5Dget_type(dataset), H5Tclose);
+  const auto elements = H5Sget_simple_extent_npoints(space);
+  const auto bytes = H5Tget_size(type);
+  require(elements >= 0 && bytes > 0, "{} has no countable elements: {}", where, error_text());
+  require(static_cast<hsize_t>(elements) <= stored / bytes, "{} has {} elements of {} bytes, and only {} bytes are stored", where,
+          elements, bytes, stored);
+}
+
+void require_own_bytes(hid_t dataset, hid_t creation, const std::string& where) {
+  require_room_of_elements(dataset, creation, where);
   const auto files = H5Pget_external_count(creation);
   if (files == 0) return;
   std::array<char, 256> file{};
@@ -122,7 +136,7 @@ void require_plain_source(hid_t dataset, const fs::path& path, const std::string
   require(inner >= 0, "{}, which is no dataset of that file{}{}", what, limits.refused.empty() ? "" : ": ", limits.refused);
   const Handle creation = creation_of(inner, what);
   require(H5Pget_layout(creation) != H5D_VIRTUAL, "{}, which is virtual itself: a source must be a plain dataset", what);
-  require_own_bytes(creation, what);
+  require_own_bytes(inner, creation, what);
 }
 
 }  // namespace
@@ -154,7 +168,7 @@ void require_elements_within(hid_t dataset, const std::string& name, const Limit
   const auto path = file_of(dataset);
   const auto where = fmt::format("[hdf5] {}: dataset '{}'", path.string(), printable(name));
   const Handle creation = creation_of(dataset, where);
-  require_own_bytes(creation, where);
+  require_own_bytes(dataset, creation, where);
   if (H5Pget_layout(creation) != H5D_VIRTUAL) return;
   require(limits.reach == Hdf5Reach::folder, "{} is virtual, and this file must hold its elements itself", where);
   std::size_t sources = 0;

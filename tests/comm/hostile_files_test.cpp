@@ -124,6 +124,10 @@ TEST_CASE("hostile files: HDF5 that claims more than there is") {
   CHECK(has(error_text([&] { Hdf5Reader(folder / "n.h5").read<double>("label"); }),
             "n.h5: dataset 'label', [1125899906842624]: 9007199254740992 bytes"));
 
+  write_short_compact(folder / "c.h5", "label", 37, 293);
+  CHECK(has(error_text([&] { Hdf5Reader(folder / "c.h5").read<double>("label"); }),
+            "c.h5: dataset 'label' has 293 elements of 1 bytes, and only 37 bytes are stored"));
+
   // A set that is large beyond all memory is read where it is asked for; a sample of it as a whole is not.
   write_claim(folder / "large.h5", "volume", {2, 65536, 65536, 65536, 1}, true);
   const auto large = open_source(folder / "large.h5", plain);

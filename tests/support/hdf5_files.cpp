@@ -46,6 +46,28 @@ void make_dataset(hid_t file, const std::string& name, const std::vector<std::ui
   H5Dclose(dataset), H5Pclose(creation), H5Sclose(space);
 }
 
+std::string file_text(const std::filesystem::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+// As a file holds it.
+template <class T>
+std::string bytes_of(T value) {
+  std::string bytes(sizeof value, '\0');
+  std::memcpy(bytes.data(), &value, sizeof value);
+  return bytes;
+}
+
+// Replaces the first `old` in a file by other bytes, as many.
+void replace_in(const std::filesystem::path& path, const std::string& old, const std::string& bytes) {
+  const auto found = file_text(path).find(old);
+  require(found != std::string::npos, "[test] {} does not hold these bytes", path.string());
+  std::fstream stream(path, std::ios::binary | std::ios::in | std::ios::out);
+  stream.seekp(static_cast<std::streamoff>(found)).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  require(stream.good(), "[test] {} cannot be changed", path.string());
+}
+
 }  // namespace
 
 void write_claim(const std::filesystem::path& path, const std::string& dataset, const std::vector<std::uint64_t>& extents,
@@ -56,6 +78,15 @@ void write_claim(const std::filesystem::path& path, const std::string& dataset, 
       H5Pset_chunk(creation, static_cast<int>(chunk.size()), chunk.data());
     });
   });
+}
+
+void write_short_compact(const std::filesystem::path& path, const std::string& dataset, std::uint64_t stored,
+                         std::uint64_t claim) {
+  in_file(path, [&](hid_t file) {
+    make_dataset(file, dataset, {stored}, true, [&](hid_t creation, hid_t) { H5Pset_layout(creation, H5D_COMPACT); });
+  });
+  replace_in(path, bytes_of(stored) + bytes_of(stored),
+             bytes_of(claim) + bytes_of(claim));  // its extent and the most it may have
 }
 
 void write_filtered(const std::filesystem::path& path, const std::string& dataset, const std::vector<std::uint64_t>& extents,
@@ -164,17 +195,9 @@ void add_text_attribute(const std::filesystem::path& path, const std::string& na
 }
 
 void claim_text_length(const std::filesystem::path& path, std::uint32_t length, std::uint32_t claim) {
-  std::fstream stream(path, std::ios::binary | std::ios::in | std::ios::out);
-  const std::string bytes((std::istreambuf_iterator<char>(stream)), {});
   // A text is its length and the place of the heap in which it is.
-  const std::uint64_t heap = bytes.find("GCOL");
-  std::string reference(sizeof length + sizeof heap, '\0');
-  std::memcpy(reference.data(), &length, sizeof length), std::memcpy(reference.data() + sizeof length, &heap, sizeof heap);
-  const auto found = bytes.find(reference);
-  require(found != std::string::npos, "[test] {} has no text of {} bytes", path.string(), length);
-  stream.clear();
-  stream.seekp(static_cast<std::streamoff>(found)).write(reinterpret_cast<const char*>(&claim), sizeof claim);
-  require(stream.good(), "[test] {} cannot be changed", path.string());
+  const std::uint64_t heap = file_text(path).find("GCOL");
+  replace_in(path, bytes_of(length) + bytes_of(heap), bytes_of(claim) + bytes_of(heap));
 }
 
 }  // namespace mpigrad::testing

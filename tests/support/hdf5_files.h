@@ -11,6 +11,9 @@ namespace mpigrad::testing {
 // A chunked dataset of bytes that claims these extents; with `written`, its first cell is 7.
 void write_claim(const std::filesystem::path& path, const std::string& dataset, const std::vector<std::uint64_t>& extents,
                  bool written);
+// A dataset of `stored` bytes within its description (compact) that claims to have `claim`.
+void write_short_compact(const std::filesystem::path& path, const std::string& dataset, std::uint64_t stored,
+                         std::uint64_t claim);
 // A dataset of bytes in chunks that only a filter of this name, which no library has, can unpack.
 void write_filtered(const std::filesystem::path& path, const std::string& dataset, const std::vector<std::uint64_t>& extents,
                     const char* filter);
