@@ -1,0 +1,122 @@
+#include "models/train/ridge.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "framework/error.h"
+
+namespace mpigrad {
+namespace {
+
+// L with L L^T = a + penalty I, both [n, n], of which the lower half counts.
+std::vector<double> factor_of(std::vector<double> a, std::size_t n, double penalty) {
+  for (std::size_t j = 0; j < n; ++j) {
+    a[j * n + j] += penalty;
+    for (std::size_t i = j; i < n; ++i) {
+      double sum = a[i * n + j];
+      for (std::size_t k = 0; k < j; ++k) sum -= a[i * n + k] * a[j * n + k];
+      // What rounding takes from a matrix that is close to singular.
+      a[i * n + j] = i == j ? std::sqrt(std::max(sum, std::numeric_limits<double>::epsilon() * penalty)) : sum / a[j * n + j];
+    }
+  }
+  return a;
+}
+
+// L^-1 b, in place.
+void forward(const std::vector<double>& l, std::size_t n, double* b) {
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t k = 0; k < i; ++k) b[i] -= l[i * n + k] * b[k];
+    b[i] /= l[i * n + i];
+  }
+}
+// L^-T b, in place.
+void backward(const std::vector<double>& l, std::size_t n, double* b) {
+  for (std::size_t i = n; i-- > 0;) {
+    b[i] /= l[i * n + i];
+    for (std::size_t k = 0; k < i; ++k) b[k] -= l[i * n + k] * b[i];
+  }
+}
+
+// Brings the columns of x [rows, columns] to the mean 0, and where `scale` is asked for to the variance 1.
+std::vector<double> centre(std::vector<double>& x, std::size_t columns, std::vector<double>* scale) {
+  const auto rows = x.size() / columns;
+  std::vector<double> mean(columns), squares(columns);
+  for (std::size_t i = 0; i < x.size(); ++i) mean[i % columns] += x[i] / static_cast<double>(rows);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] -= mean[i % columns], squares[i % columns] += x[i] * x[i];
+  if (!scale) return mean;
+  for (std::size_t j = 0; j < columns; ++j) {
+    const double deviation = std::sqrt(squares[j] / static_cast<double>(rows));
+    scale->push_back(deviation > 1e-12 * std::abs(mean[j]) ? deviation : 1);
+  }
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] /= (*scale)[i % columns];
+  return mean;
+}
+
+}  // namespace
+
+std::vector<double> Ridge::operator()(std::span<const double> x) const {
+  const auto n = mean.size(), targets = offset.size();
+  require(n > 0 && x.size() % n == 0, "[ridge] {} values are no samples of {} features", x.size(), n);
+  std::vector<double> y;
+  for (std::size_t row = 0; row < x.size(); row += n)
+    for (std::size_t t = 0; t < targets; ++t) {
+      double sum = offset[t];
+      for (std::size_t j = 0; j < n; ++j) sum += weight[t * n + j] * (x[row + j] - mean[j]) / scale[j];
+      y.push_back(sum);
+    }
+  return y;
+}
+
+Ridge fit_ridge(std::span<const double> x, std::span<const double> y, std::int64_t samples) {
+  const auto rows = static_cast<std::size_t>(samples);
+  require(samples >= 2, "[ridge] needs two samples, got {}", samples);
+  require(!x.empty() && !y.empty() && x.size() % rows == 0 && y.size() % rows == 0,
+          "[ridge] {} features and {} targets are not those of {} samples", x.size(), y.size(), samples);
+  for (const auto& values : {x, y})
+    require(std::all_of(values.begin(), values.end(), [](double v) { return std::isfinite(v); }),
+            "[ridge] a feature or a target is not finite");
+  const auto n = x.size() / rows, targets = y.size() / rows;
+  Ridge best;
+  std::vector<double> a(x.begin(), x.end()), b(y.begin(), y.end());
+  best.mean = centre(a, n, &best.scale), best.offset = centre(b, targets, nullptr);
+  best.weight.resize(targets * n), best.penalty.resize(targets);
+
+  // a^T a and a^T b
+  std::vector<double> gram(n * n), moments(targets * n);
+  for (std::size_t r = 0; r < rows; ++r)
+    for (std::size_t i = 0; i < n; ++i) {
+      const double value = a[r * n + i];
+      for (std::size_t j = 0; j <= i; ++j) gram[i * n + j] += value * a[r * n + j];
+      for (std::size_t t = 0; t < targets; ++t) moments[t * n + i] += value * b[r * targets + t];
+    }
+  std::vector<double> least(targets, std::numeric_limits<double>::infinity()), leverage(rows), row(n);
+  for (int exponent = -8; exponent <= 5; ++exponent) {
+    const double penalty = std::pow(10, exponent);
+    const auto l = factor_of(gram, n, penalty);
+    for (std::size_t r = 0; r < rows; ++r) {
+      std::copy_n(a.begin() + static_cast<std::ptrdiff_t>(r * n), n, row.begin());
+      forward(l, n, row.data());
+      leverage[r] = 1 / static_cast<double>(rows);
+      for (const double v : row) leverage[r] += v * v;
+    }
+    for (std::size_t t = 0; t < targets; ++t) {
+      std::vector<double> w(moments.begin() + static_cast<std::ptrdiff_t>(t * n),
+                            moments.begin() + static_cast<std::ptrdiff_t>((t + 1) * n));
+      forward(l, n, w.data());
+      backward(l, n, w.data());
+      double error = 0;
+      for (std::size_t r = 0; r < rows; ++r) {
+        double residual = b[r * targets + t];
+        for (std::size_t j = 0; j < n; ++j) residual -= w[j] * a[r * n + j];
+        error += std::pow(residual / std::max(1 - leverage[r], 1e-6), 2);
+      }
+      if (error >= least[t]) continue;
+      least[t] = error, best.penalty[t] = penalty;
+      std::copy(w.begin(), w.end(), best.weight.begin() + static_cast<std::ptrdiff_t>(t * n));
+    }
+  }
+  return best;
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,26 @@
+#pragma once
+// Ridge regression (Hoerl and Kennard 1970), each target with a penalty of its own, chosen by leaving one sample out at a time.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace mpigrad {
+
+// prediction[t] = offset[t] + sum_j weight[t, j] (x[j] - mean[j]) / scale[j]
+struct Ridge {
+  std::vector<double> mean,
+      scale;  // of the features, of those that it was fitted to; scale: standard deviation, 1 for a constant
+  std::vector<double> offset, penalty;  // of each target
+  std::vector<double> weight;           // [targets, features]
+  // x: the features of one sample or of several, one after the other.
+  std::vector<double> operator()(std::span<const double> x) const;
+};
+
+// Minimises sum_i (y_i - prediction_i)^2 + penalty |weight|^2 over the samples of x [samples, features] and y [samples, targets].
+// The penalty is that of 1e-8, 1e-7, ..., 1e5 with the least squared error of samples that are left out, (r_i / (1 - h_ii))^2
+// with the fit's residuals r and hat matrix h (Allen 1974). Errors: fewer than two samples, numbers that are not finite, sizes
+// that do not go together.
+Ridge fit_ridge(std::span<const double> x, std::span<const double> y, std::int64_t samples);
+
+}  // namespace mpigrad
