@@ -15,8 +15,12 @@ namespace mpigrad::cosmoflow {
 struct TrainOptions : trainer::Options {
   std::string variant = "hybrid";
   std::int64_t filters = 0;  // of the first convolution; 0: the variant's
+  bool transpositions = false;
+  std::string last_layer = "fitted";  // of pyramid
   double test_fraction = 0.15;
 };
+
+CosmoFlowVariant variant_of(const std::string& name);
 
 // evaluate and predict.
 struct InferOptions : trainer::InferOptions {

@@ -5,8 +5,13 @@
 
 namespace mpigrad::cosmoflow {
 
+CosmoFlowVariant variant_of(const std::string& name) {
+  if (name == "mlperf") return CosmoFlowVariant::mlperf;
+  return name == "pyramid" ? CosmoFlowVariant::pyramid : CosmoFlowVariant::hybrid;
+}
+
 CosmoFlowOptions network_options(const TrainOptions& o, std::int64_t targets) {
-  return {.variant = o.variant == "mlperf" ? CosmoFlowVariant::mlperf : CosmoFlowVariant::hybrid,
+  return {.variant = variant_of(o.variant),
           .batch_norm = o.batch_norm,
           .norm = {.momentum = o.norm_momentum, .statistics = trainer::statistics_of(o)},
           .keep = o.keep,

@@ -15,14 +15,14 @@ namespace {
 CosmoFlowOptions network_of(const std::string& weights, const CheckpointInfo& info, std::size_t targets) {
   const auto& variant = trainer::note_of(weights, info, "variant");
   const auto& batch_norm = trainer::note_of(weights, info, "batch norm");
-  require((variant == "hybrid" || variant == "mlperf") && (batch_norm == "yes" || batch_norm == "no"),
+  require((variant == "hybrid" || variant == "mlperf" || variant == "pyramid") && (batch_norm == "yes" || batch_norm == "no"),
           "[weights] {}: variant '{}' with batch norm '{}' is no CosmoFlow", weights, printable(variant), printable(batch_norm));
   // Files from before there was a choice have no such note.
   const auto filters = info.notes.find("filters");
   const auto count = filters == info.notes.end() ? 0 : std::strtoll(filters->second.c_str(), nullptr, 10);
   if (filters != info.notes.end() && std::to_string(count) != filters->second)
     fail("[weights] {}: '{}' is no number of filters", weights, printable(filters->second));
-  return {.variant = variant == "mlperf" ? CosmoFlowVariant::mlperf : CosmoFlowVariant::hybrid,
+  return {.variant = variant_of(variant),
           .batch_norm = batch_norm == "yes",
           .filters = count,
           .targets = static_cast<std::int64_t>(targets)};

@@ -27,19 +27,29 @@ void add_options(CLI::App& app, TrainOptions& o) {
       ->group("Data");
   trainer::add_data_options(app, o);
   trainer::add_store_option(app, o);
+  app.add_flag("--transpositions", o.transpositions, "exchange spatial axes at random: with --flips the 48 symmetries of a cube")
+      ->group("Data");
   app.add_flag("--shifts", o.shifts, "shift volumes at random, periodically; for periodic boxes")->group("Data");
   trainer::add_grid_option(app, o);
   trainer::add_communication_option(app, o);
   trainer::add_layer_grid_option(app, o);
   trainer::add_sharded_weights_option(app, o);
   trainer::add_device_options(app, o);
-  app.add_option("--variant", o.variant, "hybrid (seven convolutions, average pooling) or mlperf (five, max pooling)")
-      ->check(CLI::IsMember({"hybrid", "mlperf"}))
+  app.add_option("--variant", o.variant,
+                 "hybrid (seven convolutions, average pooling), mlperf (five, max pooling), or pyramid (statistics at several "
+                 "scales, for periodic boxes; of thousands of weights, not millions)")
+      ->check(CLI::IsMember({"hybrid", "mlperf", "pyramid"}))
       ->capture_default_str()
       ->group("Network");
   app.add_option("--filters", o.filters,
-                 "of the first convolution; all other layers grow and shrink with it (default: 16, mlperf 32)")
+                 "of the first convolution; all other layers grow and shrink with it (default: 16, mlperf 32, pyramid 8)")
       ->check(tool::number_between(1, 4096))
+      ->group("Network");
+  app.add_option("--last-layer", o.last_layer,
+                 "of pyramid, how it begins: fitted, by ridge regression of the training set's parameters on the features of the "
+                 "untrained network, or random")
+      ->check(CLI::IsMember({"fitted", "random"}))
+      ->capture_default_str()
       ->group("Network");
   app.add_flag("--batch-norm", o.batch_norm, "after every convolution; of the hybrid variant")->group("Network");
   trainer::add_norm_options(app, o);
@@ -85,10 +95,13 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
       trainer::check(o);
       trainer::apply_precision(o);
       trainer::apply_device_options(o);
-      if (o.variant == "mlperf" && o.batch_norm) throw trainer::UsageError("--batch-norm: the mlperf variant has none");
+      if (o.variant != "hybrid" && o.batch_norm)
+        throw trainer::UsageError(fmt::format("--batch-norm: the {} variant has none", o.variant));
+      if (o.variant != "pyramid" && o.given.contains("--last-layer"))
+        throw trainer::UsageError("--last-layer is of --variant pyramid");
       for (const auto* option : {"--statistics", "--norm-momentum"})
         if (o.given.contains(option) && !o.batch_norm) throw trainer::UsageError(fmt::format("{} is of --batch-norm", option));
-      trainer::warn(o, {"--variant", "--filters", "--batch-norm"}, transport->rank());
+      trainer::warn(o, {"--variant", "--filters", "--batch-norm", "--last-layer"}, transport->rank());
       const Communicator world(transport);
       return o.describe ? describe(world, o) : train(world, o);
     }

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "examples/cosmoflow/cosmoflow.h"
+#include "examples/cosmoflow/last_layer.h"
 #include "examples/trainer/data_check.h"
 #include "examples/trainer/geometry.h"
 #include "examples/trainer/samples.h"
@@ -56,8 +57,8 @@ int train(const Communicator& world, const TrainOptions& o) {
     const auto micro_batch = o.batch / o.accumulate;
     const data::LoaderOptions common{.grid = grid, .batch = micro_batch, .seed = o.seed, .dtype = trainer::dtype_of(o)};
     auto options = common;
-    options.shuffle = true, options.flips = o.flips, options.shifts = o.shifts, options.samples = split.train,
-    options.drop_last = true;
+    options.shuffle = true, options.flips = o.flips, options.transpositions = o.transpositions, options.shifts = o.shifts;
+    options.samples = split.train, options.drop_last = true;
     trainer::set_reading(options, *source, o);
     train_set.emplace(source, options);
     options = common;
@@ -73,6 +74,11 @@ int train(const Communicator& world, const TrainOptions& o) {
   auto notes = notes_of(o, *net, *source, split);
   trainer::add_contents(notes, o.data, contents, &kept);
   contents += kept;
+  if (o.variant == "pyramid" && o.last_layer == "fitted" && o.weights.empty()) {
+    data::LoaderOptions options{.grid = grid, .batch = o.batch, .seed = o.seed, .dtype = trainer::dtype_of(o)};
+    options.samples = split.train;
+    fit_last_layer(*net, data::Loader(source, options));
+  }
   const auto geometry = trainer::geometry_of(world, *source, trainer::all_samples(*source));
   notes[trainer::geometry_note] = trainer::to_note(geometry);
   const auto targets = targets_of(world, *source, split.train);

@@ -10,9 +10,11 @@ constexpr std::int64_t most_filters = 4096;
 constexpr std::size_t strided_block = 3;  // conv4 has stride 2, where the volume is large enough
 
 // Of the first convolution; every layer's is a multiple of it but the last one's.
-std::int64_t published_filters(CosmoFlowVariant variant) { return variant == CosmoFlowVariant::hybrid ? 16 : 32; }
+std::int64_t own_filters(CosmoFlowVariant variant) {
+  return variant == CosmoFlowVariant::hybrid ? 16 : variant == CosmoFlowVariant::mlperf ? 32 : 8;
+}
 std::vector<std::int64_t> in_proportion(std::vector<std::int64_t> widths, const CosmoFlowOptions& o) {
-  for (auto& width : widths) width = width * o.filters / published_filters(o.variant);
+  for (auto& width : widths) width = width * o.filters / own_filters(o.variant);
   return widths;
 }
 
@@ -23,9 +25,16 @@ std::int64_t extent_of(const Tensor& x) { return x.layout() ? x.layout()->global
 CosmoFlow::CosmoFlow(const CosmoFlowOptions& options) : o_(options) {
   require(o_.filters >= 0 && o_.filters <= most_filters, "[cosmoflow] filters are from 1 to {}, 0 for the variant's own: {}",
           most_filters, o_.filters);
-  if (o_.filters == 0) o_.filters = published_filters(o_.variant);
+  if (o_.filters == 0) o_.filters = own_filters(o_.variant);
   const bool hybrid = o_.variant == CosmoFlowVariant::hybrid;
-  require(hybrid || !o_.batch_norm, "[cosmoflow] the MLPerf variant has no batch norm");
+  require(hybrid || !o_.batch_norm, "[cosmoflow] only the hybrid variant has batch norm");
+  if (o_.variant == CosmoFlowVariant::pyramid) {
+    pyramid_.emplace(*this, "pyramid", o_.filters);
+    norm_.emplace(*this, "norm");
+    dropouts_.add(*this, "dropout1", {.keep = o_.keep > 0 ? o_.keep : 1});
+    linears_.add(*this, "linear1", {.out = o_.targets, .whole = true});
+    return;
+  }
   const auto activation = hybrid ? hybrid_activation : mlperf_activation;
   const auto channels = in_proportion(
       hybrid ? std::vector<std::int64_t>{16, 32, 64, 128, 256, 256, 256} : std::vector<std::int64_t>{32, 64, 128, 256, 512}, o_);
@@ -69,22 +78,33 @@ Tensor CosmoFlow::block(const Tensor& x, std::size_t i) {
   return scope.done(avg_pool(z, pool, hybrid_activation));
 }
 
-Tensor CosmoFlow::operator()(const Tensor& input) {
+Tensor CosmoFlow::features(const Tensor& input) {
   const bool hybrid = o_.variant == CosmoFlowVariant::hybrid;
   require(input.rank() == 5, "[cosmoflow] needs [N, W, W, W, C]: {}", input);
   const auto extent = extent_of(input);
-  const std::int64_t smallest = hybrid ? 16 : 32;
+  const std::int64_t smallest = o_.variant == CosmoFlowVariant::mlperf ? 32 : 16;
   require(extent >= smallest && (extent & (extent - 1)) == 0, "[cosmoflow] W is a power of two from {}: {}", smallest, input);
+  if (pyramid_) return (*pyramid_)(input);
   Tensor x = input;
   for (std::size_t i = 0; i < convs_.size(); ++i) x = block(x, i);
   x = flatten(x);
-  for (std::size_t i = 0; i < linears_.size(); ++i) {
+  for (std::size_t i = 0; i + 1 < linears_.size(); ++i) {
     // Dropout stands before each product in the hybrid variant, behind the activations in the other.
     if (hybrid) x = dropouts_[i](x);
     x = linears_[i](x);
-    if (!hybrid && i + 1 < linears_.size()) x = dropouts_[i](x);
+    if (!hybrid) x = dropouts_[i](x);
   }
-  return hybrid ? x : tanh(x) * 1.2;
+  return x;
+}
+
+Tensor CosmoFlow::operator()(const Tensor& input) {
+  Tensor x = features(input);
+  if (norm_) x = (*norm_)(x);
+  const auto last = linears_.size() - 1;
+  const bool mlperf = o_.variant == CosmoFlowVariant::mlperf;
+  if (!mlperf) x = dropouts_[last](x);
+  x = linears_[last](x);
+  return mlperf ? tanh(x) * 1.2 : x;
 }
 
 }  // namespace mpigrad

@@ -1,6 +1,8 @@
 #pragma once
 // CosmoFlow: cosmological parameters from a volume of matter, in two published variants.
 
+#include "models/networks/pyramid.h"
+#include "models/nn/running_norm.h"
 #include "models/nn/sequential.h"
 
 namespace mpigrad {
@@ -8,22 +10,27 @@ namespace mpigrad {
 enum class CosmoFlowVariant : std::uint8_t {
   hybrid,  // Oyama et al. 2020, arXiv 2007.12856: seven convolutions, average pooling; 9,437,636 parameters at every extent
   mlperf,  // MLPerf HPC: five convolutions with bias, max pooling, 1.2 tanh; 8,907,556 parameters at 128^3
+  // Statistics at several scales (models/networks/pyramid.h) and one linear layer, for simulations of periodic boxes; of
+  // log(1 + counts) at four redshifts 2,532 parameters at 32^3
+  pyramid,
 };
 
 struct CosmoFlowOptions {
   CosmoFlowVariant variant = CosmoFlowVariant::hybrid;
   bool batch_norm = false;  // of hybrid
   nn::BatchNormAttributes norm{};
-  double keep = -1;                 // dropout; negative: the variant's (0.8, 0.5)
-  std::int64_t filters = 0;         // of the first convolution, the others in proportion; 0: the variant's (16, 32)
+  double keep = -1;          // dropout; negative: the variant's (0.8, 0.5, of pyramid 1)
+  std::int64_t filters = 0;  // of the first convolution, the others in proportion; 0: the variant's (16, 32, 8)
   std::int64_t targets = 4;
 };
 
-// [N, W, W, W, C] -> [N, targets], W a power of two from 16 (hybrid) or 32 (mlperf).
+// [N, W, W, W, C] -> [N, targets], W a power of two from 16, of mlperf 32.
 class CosmoFlow : public nn::Module {
  public:
   explicit CosmoFlow(const CosmoFlowOptions& options = {});
   Tensor operator()(const Tensor& x) override;
+  // What the last layer takes in, [N, features], of pyramid before `norm` normalises it.
+  Tensor features(const Tensor& x);
   const CosmoFlowOptions& options() const { return o_; }  // with the number of filters that it has
 
  private:
@@ -33,6 +40,8 @@ class CosmoFlow : public nn::Module {
   nn::List<nn::BatchNorm> norms_;
   nn::List<nn::Linear> linears_;
   nn::List<nn::Dropout> dropouts_;
+  std::optional<Pyramid> pyramid_;
+  std::optional<nn::RunningNorm> norm_;
 };
 
 }  // namespace mpigrad

@@ -91,7 +91,7 @@ Ridge fit_ridge(std::span<const double> x, std::span<const double> y, std::int64
       for (std::size_t t = 0; t < targets; ++t) moments[t * n + i] += value * b[r * targets + t];
     }
   std::vector<double> least(targets, std::numeric_limits<double>::infinity()), leverage(rows), row(n);
-  for (int exponent = -8; exponent <= 5; ++exponent) {
+  for (int exponent = -5; exponent <= 5; ++exponent) {
     const double penalty = std::pow(10, exponent);
     const auto l = factor_of(gram, n, penalty);
     for (std::size_t r = 0; r < rows; ++r) {

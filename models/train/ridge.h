@@ -18,7 +18,7 @@ struct Ridge {
 };
 
 // Minimises sum_i (y_i - prediction_i)^2 + penalty |weight|^2 over the samples of x [samples, features] and y [samples, targets].
-// The penalty is that of 1e-8, 1e-7, ..., 1e5 with the least squared error of samples that are left out, (r_i / (1 - h_ii))^2
+// The penalty is that of 1e-5, 1e-4, ..., 1e5 with the least squared error of samples that are left out, (r_i / (1 - h_ii))^2
 // with the fit's residuals r and hat matrix h (Allen 1974). Errors: fewer than two samples, numbers that are not finite, sizes
 // that do not go together.
 Ridge fit_ridge(std::span<const double> x, std::span<const double> y, std::int64_t samples);

@@ -65,7 +65,10 @@ run "$cosmoflow" train --data "$universes" --filters 4 --batch-norm --batch 4 --
 judge 'cosmoflow trains' succeeds
 run "$cosmoflow" train --data "$universes" --variant mlperf --filters 8 --batch 4 --epochs 1 --out "$work/mlperf"
 judge 'cosmoflow trains the other variant' succeeds
-for network in hybrid mlperf; do
+run "$cosmoflow" train --data "$universes" --variant pyramid --filters 2 --flips --transpositions --batch 4 --epochs 1 --dtype float64 \
+  --test-fraction 0.3 --out "$work/pyramid"
+judge 'cosmoflow trains the third variant' succeeds
+for network in hybrid mlperf pyramid; do
   run "$cosmoflow" evaluate --weights "$work/$network/weights.h5" --data "$universes" --batch 2 --out "$work/$network-again" --json \
     --onnx "$work/$network.onnx"
   judge "$network: evaluation finds the test samples of the training, and warns of nothing" silent
@@ -90,6 +93,15 @@ mixed() {
 mixed ranks 2 filters --grid filter=2
 mixed threads 4 layers --grid depth=2,height=2 --grid-of conv5-7:channel=4 --grid-of linear1-2:sample=2,filter=2
 mixed ranks 2 parts --grid sample=2 --sharded-weights
+for split in depth=2,height=2 sample=2,width=2; do
+  threads 4 "$cosmoflow" train --data "$universes" --variant pyramid --filters 2 --flips --transpositions --batch 4 --epochs 1 --dtype float64 \
+    --test-fraction 0.3 --grid $split --out "$work/pyramid-$split"
+  # A fit of 48 features to 7 samples repeats rounding errors 1e5 times.
+  judge "pyramid on $split: the same error" near \
+    "$(value "$work/pyramid-$split/summary.json" test Omega_m mse)" "$(value "$work/pyramid/summary.json" test Omega_m mse)" 1e-6
+done
+run "$cosmoflow" train --data "$universes" --last-layer random --out "$work/refused"
+judge '--last-layer is of one variant' refuses_arguments '--last-layer is of --variant pyramid'
 run "$cosmoflow" evaluate --weights "$work/layers/weights.h5" --data "$universes" --batch 2 --out "$work/layers-again"
 judge 'weights of split layers are read on one rank' same "$work/hybrid/predictions.csv" "$work/layers-again/predictions.csv"
 infer() { # infer TRANSPORT RANKS GRID COMMAND DATA OUT OPTIONS...: of cosmoflow

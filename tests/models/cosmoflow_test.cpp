@@ -6,6 +6,8 @@
 
 #include <array>
 
+#include "ops/random.h"
+#include "ops/views.h"
 #include "tests/support/all_tests.h"
 #include "tests/support/cases/network_training.h"
 #include "tests/support/progress.h"
@@ -74,10 +76,33 @@ TEST_CASE("CosmoFlow has exactly the published numbers of parameters") {
   CHECK(parameter_count({.variant = CosmoFlowVariant::mlperf}, 128) == 8907556);
 }
 
+TEST_CASE("CosmoFlow, pyramid: the numbers of parameters, by scales") {
+  const CosmoFlowOptions pyramid{.variant = CosmoFlowVariant::pyramid};
+  // Of each scale 8 filters of 2 x 27 weights with a bias; of each feature two numbers of the norm and four weights.
+  CHECK(parameter_count(pyramid, 16) == 3 * 8 * 55 + 96 * 6 + 4);
+  CHECK(parameter_count(pyramid, 64) == 5 * 8 * 55 + 160 * 6 + 4);
+}
+
+TEST_CASE("CosmoFlow, pyramid: a shift of a periodic volume changes nothing") {
+  CosmoFlow net({.variant = CosmoFlowVariant::pyramid});
+  const auto x = random_uniform({2, 16, 16, 16, 4}, Philox{.key = 3}, 0, 2, DType::float64);
+  net.build(x.shape(), {.seed = 1, .dtype = DType::float64});
+  Tensor y = x;
+  for (const int axis : {1, 2, 3}) y = concatenate({slice(y, axis, 12, 16), slice(y, axis, 0, 12)}, axis);
+  const auto a = net.features(x).to_vector(), b = net.features(y).to_vector();
+  REQUIRE(a.size() == 2 * 96);
+  for (std::size_t i = 0; i < a.size(); ++i) CHECK(b[i] == doctest::Approx(a[i]).epsilon(1e-12));
+}
+
 TEST_CASE("CosmoFlow, hybrid: 12 steps are the same on every grid") { check_grids({.options = hybrid()}, grids(all_tests())); }
 
 TEST_CASE("CosmoFlow, MLPerf: 12 steps are the same on mixed grids") {
   CosmoFlowRun run{.options = {.variant = CosmoFlowVariant::mlperf, .filters = 2}, .extent = 32};
   if (all_tests()) return check_grids(run, grids(true));
   check_grids(run, {{1, 3, 1, 2}, {2, 2, 2, 1}});
+}
+
+TEST_CASE("CosmoFlow, pyramid: 12 steps are the same on mixed grids") {
+  const CosmoFlowRun run{.options = {.variant = CosmoFlowVariant::pyramid, .filters = 2}};
+  check_grids(run, {{1, 3, 1, 2}, {2, 2, 2, 1}, {4, 1, 1, 2}});
 }

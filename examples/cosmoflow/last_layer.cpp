@@ -1,0 +1,38 @@
+#include "examples/cosmoflow/last_layer.h"
+
+#include "models/train/checkpoint/file.h"
+#include "models/train/ridge.h"
+#include "models/train/training.h"
+#include "ops/views.h"
+
+namespace mpigrad::cosmoflow {
+namespace {
+
+struct Features : nn::Module {
+  explicit Features(CosmoFlow& net) : Module(net, "features"), net(net) {}
+  Tensor operator()(const Tensor& x) override { return net.features(x); }
+  CosmoFlow& net;
+};
+
+void set(const Tensor& to, const std::vector<double>& values) {
+  const Untaped scope;
+  const auto& layout = to.layout();
+  const auto whole = from_vector(layout ? layout->global : to.shape(), values, to.dtype());
+  checkpoint_file::give(to, layout ? slice(whole, layout->box().begin, layout->box().end) : whole);
+}
+
+}  // namespace
+
+void fit_last_layer(CosmoFlow& net, const data::Loader& loader) {
+  Features features(net);
+  const auto found = predict(features, loader);
+  const auto ridge = fit_ridge(found.predicted, found.truth, static_cast<std::int64_t>(found.samples.size()));
+  std::vector<double> variance;
+  for (const double deviation : ridge.scale) variance.push_back(deviation * deviation);
+  auto& buffers = net.buffers();
+  set(buffers.at("norm.mean"), ridge.mean), set(buffers.at("norm.variance"), variance), set(buffers.at("norm.steps"), {-1});
+  const auto& parameters = net.parameters();
+  set(parameters.find("linear1.weight").value, ridge.weight), set(parameters.find("linear1.bias").value, ridge.offset);
+}
+
+}  // namespace mpigrad::cosmoflow
