@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "comm/communicator.h"
+#include "examples/cosmoflow/baseline.h"
 #include "examples/trainer/infer.h"
 #include "examples/trainer/supervised.h"
 #include "models/data/sources/hdf5.h"
@@ -48,6 +49,8 @@ struct Results {
   std::vector<RegressionScore> scores;  // on the test set; none: nobody knows the targets
   Predictions predictions;              // of the test set
   std::string mean_of;                  // whose mean the scores are held against
+  BaselinePredictions spectrum;         // of the test set, by the regression on power spectra
+  std::vector<double> spectrum_mse;     // one for each target; none: there is no such regression
   std::vector<Epoch> epochs;
   // physPar = offset + scale unitPar, where that is known, else empty.
   std::vector<double> offset{}, scale{};
@@ -71,7 +74,7 @@ inline constexpr trainer::SplitNotes split_notes{
 
 inline constexpr const char *predictions_file = "predictions.csv", *picture_file = "cosmoflow.png";
 using trainer::summary_file;
-// Fills in the scores, against the means of `of`; none: of the predicted samples themselves.
+// Fills in the scores, against the means of `of` (none: of the predicted samples themselves) and against the regression.
 void score(Results& results, const std::vector<double>& means, const std::string& of);
 // Writes predictions, picture and summary, and prints the summary or a table. `run` is what the summary begins with, the last
 // lines are `text` and which of `files` there are. Of one rank.

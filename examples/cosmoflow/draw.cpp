@@ -44,15 +44,25 @@ void draw(const std::filesystem::path& path, const Results& r, const data::Sourc
   std::vector<plot::Panel> scatters;
   const auto n = r.names.size();
   for (std::size_t t = 0; t < n; ++t) {
-    plot::Series points;
-    for (std::size_t i = t; i < r.predictions.truth.size(); i += n)
-      points.x.push_back(r.predictions.truth[i]), points.y.push_back(r.predictions.predicted[i]);
-    scatters.emplace_back(
-        plot::Scatter{.title = r.names[t],
-                      .x_label = "true",
-                      .y_label = "predicted",
-                      .series = {std::move(points)},
-                      .notes = {fmt::format("MSE / of mean = {:.3f}", r.scores[t].mse / r.scores[t].mean_mse)}});
+    const auto points = [&](const std::string& label, const std::vector<double>& predicted) {
+      plot::Series series{.label = label};
+      for (std::size_t i = t; i < predicted.size(); i += n)
+        series.x.push_back(r.predictions.truth[i]), series.y.push_back(predicted[i]);
+      return series;
+    };
+    const double of_mean = r.scores[t].mean_mse;
+    plot::Scatter scatter{.title = r.names[t],
+                          .x_label = "true",
+                          .y_label = "predicted",
+                          .series = {points("", r.predictions.predicted)},
+                          .notes = {fmt::format("MSE / of mean: {:.3f}", r.scores[t].mse / of_mean)}};
+    if (!r.spectrum_mse.empty()) {
+      scatter.series.push_back(points("", r.spectrum.values));
+      scatter.notes.push_back(fmt::format("of P(k): {:.3f}", r.spectrum_mse[t] / of_mean));
+      // One legend for the row.
+      if (t == 0) scatter.series[0].label = "network", scatter.series[1].label = "P(k)";
+    }
+    scatters.emplace_back(std::move(scatter));
   }
   figure.row(height, std::move(scatters));
 

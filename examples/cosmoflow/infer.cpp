@@ -41,6 +41,7 @@ int infer(const Communicator& world, const InferOptions& o) {
   Results results;
   data::SourcePtr source;
   std::optional<Targets> targets;
+  Baseline baseline;
   std::string variant;
   CosmoFlowOptions network;
   std::unique_ptr<CosmoFlow> net;
@@ -53,11 +54,12 @@ int infer(const Communicator& world, const InferOptions& o) {
     results.names = o.scored ? source->target_names() : targets->names;
     require(!targets || targets->names.size() == results.names.size(), "[data] {} has {} parameters, {} predicts {}: {}", o.data,
             results.names.size(), o.weights, targets ? targets->names.size() : 0, targets ? joined(targets->names, ", ") : "");
+    if (o.scored) baseline = baseline_of(o.weights, info, results.names.size());
     if (targets && targets->names != results.names) {
       if (world.rank() == 0)
         fmt::print(stderr, "warning: {} was trained to predict {}; the targets of {} are called {}\n", o.weights,
                    joined(targets->names, ", "), o.data, joined(results.names, ", "));
-      targets.reset();
+      targets.reset(), baseline = {.missing = "the weights predict other parameters"};
     }
     if (targets) results.offset = targets->offset, results.scale = targets->scale;
     net = std::make_unique<CosmoFlow>(network_of(o.weights, info, results.names.size()));
@@ -78,6 +80,9 @@ int infer(const Communicator& world, const InferOptions& o) {
                                    source->channels(), o.scored ? "evaluate" : "predict", part.remark());
     return subject;
   };
+  const auto measure = [&](const trainer::Part& part) {
+    if (o.scored) results.spectrum = predict_baseline(world, *source, part.samples, baseline);
+  };
   const auto finish = [&](const trainer::Outputs& out, const Predictions& predictions, nlohmann::ordered_json run,
                           const std::string& text) {
     results.predictions = predictions;
@@ -95,6 +100,7 @@ int infer(const Communicator& world, const InferOptions& o) {
                          .transform = data::Transform::log1p,  // also of counts in a format that does not say so
                          .open = open_for,
                          .prepare = prepare,
+                         .measure = measure,
                          .report = finish});
 }
 

@@ -5,8 +5,8 @@
 //   build/examples/cosmoflow predict --weights run/weights.h5 --data unknown --out predictions
 //   build/examples/cosmoflow train --describe --size 512 --grid sample=2,depth=8
 //
-// `train` shows the loss, and at the end each parameter's error on the test set beside that of predicting the mean, as `evaluate`
-// does for other universes; `predict` needs none that are known.
+// `train` shows the loss, and at the end each parameter's error on the test set beside those of predicting the mean and of a
+// ridge regression on power spectra (baseline.h), as `evaluate` does for other universes; `predict` needs none that are known.
 
 #include "comm/launch.h"
 

@@ -52,14 +52,22 @@ void print_predictions(const Results& r, const data::Source& source) {
 }
 
 void print_scores(const Results& r) {
-  fmt::print("\n{:<10} {:>10} {:>10} {:>7} {:>10} {:>10}   on {} test samples, in units of [-1, 1]\n", "parameter", "MSE",
-             "of mean", "ratio", "MAE", "of mean", r.predictions.samples.size());
+  const bool spectrum = !r.spectrum_mse.empty();
+  fmt::print("\n{:<10} {:>10} {:>10} {:>7} {}{:>10} {:>10}   on {} test samples, in units of [-1, 1]\n", "parameter", "MSE",
+             "of mean", "ratio", spectrum ? fmt::format("{:>10} {:>7} ", "P(k)", "ratio") : "", "MAE", "of mean",
+             r.predictions.samples.size());
   for (std::size_t t = 0; t < r.names.size(); ++t) {
     const auto& s = r.scores[t];
-    fmt::print("{:<10} {:>10.5f} {:>10.5f} {:>7.3f} {:>10.5f} {:>10.5f}\n", r.names[t], s.mse, s.mean_mse, s.mse / s.mean_mse,
-               s.mae, s.mean_mae);
+    fmt::print("{:<10} {:>10.5f} {:>10.5f} {:>7.3f} {}{:>10.5f} {:>10.5f}\n", r.names[t], s.mse, s.mean_mse, s.mse / s.mean_mse,
+               spectrum ? fmt::format("{:>10.5f} {:>7.3f} ", r.spectrum_mse[t], s.mse / r.spectrum_mse[t]) : "", s.mae,
+               s.mean_mae);
   }
   fmt::print("of mean: of predicting the mean of {}\n", r.mean_of);
+  if (spectrum)
+    fmt::print(
+        "P(k): ridge regression on binned power spectra and one-point numbers of the same universes, "
+        "fitted to the training set\n");
+  else fmt::print("P(k): none, {}\n", r.spectrum.missing);
 }
 
 nlohmann::ordered_json summary(const std::string& out, const Results& r, const nlohmann::ordered_json& run) {
@@ -68,6 +76,7 @@ nlohmann::ordered_json summary(const std::string& out, const Results& r, const n
   document["targets"] = r.names;
   if (r.scores.empty()) return document;
   document["mean_of"] = r.mean_of;
+  if (r.spectrum_mse.empty()) document["spectrum_missing"] = r.spectrum.missing;
   auto& scores = document["test"] = nlohmann::ordered_json::object();
   for (std::size_t t = 0; t < r.names.size(); ++t) {
     const auto& s = r.scores[t];
@@ -77,6 +86,8 @@ nlohmann::ordered_json summary(const std::string& out, const Results& r, const n
                           {"mean_mae", s.mean_mae},
                           {"ratio", s.mse / s.mean_mse},
                           {"correlation", s.correlation}};
+    if (!r.spectrum_mse.empty())
+      scores[r.names[t]].update({{"spectrum_mse", r.spectrum_mse[t]}, {"spectrum_ratio", s.mse / r.spectrum_mse[t]}});
   }
   auto& epochs = document["epochs"] = nlohmann::ordered_json::array();
   for (const auto& e : r.epochs)
@@ -146,7 +157,11 @@ std::optional<Targets> targets_of(const std::string& weights, const CheckpointIn
 
 void score(Results& r, const std::vector<double>& means, const std::string& of) {
   r.mean_of = of;
-  r.scores = regression_scores(r.predictions.predicted, r.predictions.truth, static_cast<std::int64_t>(r.names.size()), means);
+  const auto& truth = r.predictions.truth;
+  const auto targets = static_cast<std::int64_t>(r.names.size());
+  r.scores = regression_scores(r.predictions.predicted, truth, targets, means);
+  if (!r.spectrum.missing.empty()) return;
+  for (const auto& of_target : regression_scores(r.spectrum.values, truth, targets)) r.spectrum_mse.push_back(of_target.mse);
 }
 
 void report(const trainer::Options& o, const trainer::Outputs& out, const Results& r, const data::Source& source,

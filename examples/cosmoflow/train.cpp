@@ -82,7 +82,9 @@ int train(const Communicator& world, const TrainOptions& o) {
   const auto geometry = trainer::geometry_of(world, *source, trainer::all_samples(*source));
   notes[trainer::geometry_note] = trainer::to_note(geometry);
   const auto targets = targets_of(world, *source, split.train);
+  const auto baseline = fit_baseline(world, *source, split.train);
   Results results;
+  results.spectrum = predict_baseline(world, *source, split.test, baseline);
   results.names = targets.names, results.offset = targets.offset, results.scale = targets.scale;
   return trainer::train(world, o, extents, out,
                         {.program = "cosmoflow",
@@ -91,7 +93,9 @@ int train(const Communicator& world, const TrainOptions& o) {
                          .loss = [](const Tensor& prediction, const Tensor& target) { return mse(prediction, target); },
                          .notes = notes,
                          .decisive = decisive_notes,
-                         .more_notes = {{targets_note, to_note(targets)}, {"channels", std::to_string(source->channels())}},
+                         .more_notes = {{targets_note, to_note(targets)},
+                                        {baseline_note, to_note(baseline)},
+                                        {"channels", std::to_string(source->channels())}},
                          .headline = fmt::format("{} volumes of {}^3 x {} for training, {} for the test; {}", split.train.size(),
                                                  source->extents()[0], source->channels(), split.test.size(),
                                                  contents.remark() + geometry.remark()),

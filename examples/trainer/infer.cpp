@@ -177,6 +177,7 @@ int infer(const Communicator& world, InferOptions o, const Inference& inference)
     build(*subject.net, loader->layout(), loader->shape(), o);
   });
   load_weights(o.weights, world, *subject.net, !o.last_weights);
+  if (inference.measure) inference.measure(part);
   out.create(world);
   if (first && part.trained_on > 0)
     fmt::print(stderr, "warning: {} is what {} was trained on: {} of these {} volumes are no test\n", o.data, o.weights,

@@ -69,6 +69,8 @@ struct Inference {
   // Of this rank for itself; errors are shared.
   std::function<data::SourcePtr(const CheckpointInfo& info)> open;
   std::function<Subject(const Part& part)> prepare;
+  // With the weights loaded, before anything is written: what else the report needs of these samples. Collective.
+  std::function<void(const Part& part)> measure{};
   // On rank 0, at the end: what the summary begins with, and the last line that is printed.
   std::function<void(const Outputs& out, const Predictions& predictions, nlohmann::ordered_json run, const std::string& text)>
       report;

@@ -74,6 +74,8 @@ for network in hybrid mlperf pyramid; do
   judge "$network: evaluation finds the test samples of the training, and warns of nothing" silent
   judge "$network: evaluation of the training's own data gives its scores" near \
     "$(value "$work/$network-again/summary.json" test sigma_8 mse)" "$(value "$work/$network/summary.json" test sigma_8 mse)" 1e-6
+  judge "$network: and those of the regression" near "$(value "$work/$network-again/summary.json" test sigma_8 spectrum_mse)" \
+    "$(value "$work/$network/summary.json" test sigma_8 spectrum_mse)" 1e-15
 done
 judge 'in float64 to the last digits' same "$work/hybrid/predictions.csv" "$work/hybrid-again/predictions.csv"
 judge 'the variant is the weights own' test "$(value "$work/mlperf-again/summary.json" variant)" = mlperf

@@ -302,6 +302,18 @@ for t, (name, score) in enumerate(summary["test"].items()):
         assert abs(value - score[key]) < 1e-6 * (value + 1e-3), (name, key, value, score[key])
 END
 }
+# seen FOLDER FOLDER: the regression on power spectra sees sigma_8, with the same errors in both summaries to the last bit.
+seen() {
+  python3 - "$@" <<'END'
+import json, sys
+one, two = (json.load(open(folder + "/summary.json")) for folder in sys.argv[1:])
+for name, score in one["test"].items():
+    assert score["spectrum_mse"] == two["test"][name]["spectrum_mse"], name
+    assert abs(score["spectrum_ratio"] * score["spectrum_mse"] / score["mse"] - 1) < 1e-12, name
+assert one["test"]["sigma_8"]["spectrum_mse"] < 0.7 * one["test"]["sigma_8"]["mean_mse"]
+assert "spectrum_missing" not in one
+END
+}
 rows() { [ "$(wc -l <"$1")" -eq $(($2 + 1)) ]; }
 # The same numbers to 1e-9, in the same order.
 same_predictions() {
@@ -324,10 +336,13 @@ evaluate() { # evaluate TRANSPORT RANKS GRID DATA OUT OPTIONS...
 evaluate threads 1 sample=1 "$work/unseen" unseen-1 --batch 8
 judge 'evaluation of fewer volumes than a batch' rows "$work/unseen-1/predictions.csv" 5
 judge 'evaluation says whose mean it is' says '^of mean: of predicting the mean of the training set'
+judge 'evaluation shows the regression beside it' says '^parameter  *MSE  *of mean  *ratio  *P(k)  *ratio  *MAE'
+judge 'evaluation says what that is' says '^P(k): ridge regression on binned power spectra'
 judge 'evaluation against the mean of the training set' scored "$work/unseen-1" "$work/parameters.json" "$work/one"
 judge 'evaluation warns of nothing' silent
 judge 'evaluation writes no weights' no_file "$work/unseen-1/weights.h5"
 evaluate ranks 2 sample=2 "$work/unseen" unseen-2 --batch 4
+judge 'the regression of the weights, on any number of ranks' seen "$work/unseen-1" "$work/unseen-2"
 judge 'evaluation is of all volumes' rows "$work/unseen-2/predictions.csv" 5
 judge 'a last batch that leaves a rank without a volume: the same predictions' same_predictions \
   "$work/unseen-1/predictions.csv" "$work/unseen-2/predictions.csv"
@@ -345,6 +360,8 @@ evaluate threads 1 sample=1 "$work/renamed" unseen-4
 judge 'targets of other names: it is said' warns 'was trained to predict .*sigma_8.*; the targets of .* are called .*sigma_9'
 judge 'targets of other names: against their own mean' scored "$work/unseen-4" own
 judge 'which is said, too' says '^of mean: of predicting the mean of the samples evaluated'
+judge 'targets of other names: no regression, and why' says '^P(k): none, the weights predict other parameters'
+judge 'which the summary has' grep -q '"spectrum_missing": "the weights predict other parameters"' "$work/unseen-4/summary.json"
 
 # ---- a run that was killed after its last checkpoint
 # Takes the last files of a run away and lets it go on; they come back as they were.

@@ -1,0 +1,44 @@
+#pragma once
+// The estimate without a network that scores are shown beside: a ridge regression on the power spectra and one-point numbers of
+// the same volumes.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "models/data/source.h"
+#include "models/train/checkpoint/checkpoint.h"
+#include "models/train/ridge.h"
+
+namespace mpigrad::cosmoflow {
+
+struct Baseline {
+  std::int64_t side = 0, channels = 0;  // of the volumes that it was fitted to
+  Ridge ridge{};                        // of no feature: there is none
+  std::string missing{};                // and why
+};
+
+// Fitted to some samples, cubes with a row of targets each; to `most_fitted` of them at most, spread evenly. The ranks share the
+// samples, each of which is read whole by one rank, as it is stored. The same on any number of ranks, bit for bit. None: volumes
+// of more than `largest_side`^3 cells, one sample only, a sample that has no spectrum. Collective.
+Baseline fit_baseline(const Communicator& world, const data::Source& source, const std::vector<std::int64_t>& samples);
+inline constexpr std::int64_t largest_side = 256, most_fitted = 4096;
+
+// What the regression predicts of some samples: [samples, targets], or nothing and why. Collective.
+struct BaselinePredictions {
+  std::vector<double> values{};
+  std::string missing{};
+};
+BaselinePredictions predict_baseline(const Communicator& world, const data::Source& source,
+                                     const std::vector<std::int64_t>& samples, const Baseline& baseline);
+
+// Weights remember it.
+inline constexpr const char* baseline_note = "spectrum regression";
+std::string to_note(const Baseline& baseline);
+// Of weights that predict so many targets. A file that is older than such notes has none. Error: a note that to_note did not
+// write.
+Baseline baseline_of(const std::string& weights, const CheckpointInfo& info, std::size_t targets);
+
+}  // namespace mpigrad::cosmoflow
