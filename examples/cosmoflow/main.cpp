@@ -42,7 +42,7 @@ void add_options(CLI::App& app, TrainOptions& o) {
       ->capture_default_str()
       ->group("Network");
   app.add_option("--filters", o.filters,
-                 "of the first convolution; all other layers grow and shrink with it (default: 16, mlperf 32, pyramid 8)")
+                 "of the first convolution; all other layers grow and shrink with it (default: 16, mlperf 32)")
       ->check(tool::number_between(1, 4096))
       ->group("Network");
   app.add_option("--last-layer", o.last_layer,

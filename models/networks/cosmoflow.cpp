@@ -11,7 +11,7 @@ constexpr std::size_t strided_block = 3;  // conv4 has stride 2, where the volum
 
 // Of the first convolution; every layer's is a multiple of it but the last one's.
 std::int64_t own_filters(CosmoFlowVariant variant) {
-  return variant == CosmoFlowVariant::hybrid ? 16 : variant == CosmoFlowVariant::mlperf ? 32 : 8;
+  return variant == CosmoFlowVariant::hybrid ? 16 : variant == CosmoFlowVariant::mlperf ? 32 : 16;
 }
 std::vector<std::int64_t> in_proportion(std::vector<std::int64_t> widths, const CosmoFlowOptions& o) {
   for (auto& width : widths) width = width * o.filters / own_filters(o.variant);

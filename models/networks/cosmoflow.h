@@ -11,7 +11,7 @@ enum class CosmoFlowVariant : std::uint8_t {
   hybrid,  // Oyama et al. 2020, arXiv 2007.12856: seven convolutions, average pooling; 9,437,636 parameters at every extent
   mlperf,  // MLPerf HPC: five convolutions with bias, max pooling, 1.2 tanh; 8,907,556 parameters at 128^3
   // Statistics at several scales (models/networks/pyramid.h) and one linear layer, for simulations of periodic boxes; of
-  // log(1 + counts) at four redshifts 2,532 parameters at 32^3
+  // log(1 + counts) at four redshifts 5,060 parameters at 32^3
   pyramid,
 };
 
@@ -20,7 +20,7 @@ struct CosmoFlowOptions {
   bool batch_norm = false;  // of hybrid
   nn::BatchNormAttributes norm{};
   double keep = -1;          // dropout; negative: the variant's (0.8, 0.5, of pyramid 1)
-  std::int64_t filters = 0;  // of the first convolution, the others in proportion; 0: the variant's (16, 32, 8)
+  std::int64_t filters = 0;  // of the first convolution, the others in proportion; 0: the variant's (16, 32, 16)
   std::int64_t targets = 4;
 };
 

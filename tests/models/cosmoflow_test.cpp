@@ -78,9 +78,9 @@ TEST_CASE("CosmoFlow has exactly the published numbers of parameters") {
 
 TEST_CASE("CosmoFlow, pyramid: the numbers of parameters, by scales") {
   const CosmoFlowOptions pyramid{.variant = CosmoFlowVariant::pyramid};
-  // Of each scale 8 filters of 2 x 27 weights with a bias; of each feature two numbers of the norm and four weights.
-  CHECK(parameter_count(pyramid, 16) == 3 * 8 * 55 + 96 * 6 + 4);
-  CHECK(parameter_count(pyramid, 64) == 5 * 8 * 55 + 160 * 6 + 4);
+  // Of each scale 16 filters of 2 x 27 weights with a bias; of each feature two numbers of the norm and four weights.
+  CHECK(parameter_count(pyramid, 16) == 3 * 16 * 55 + 192 * 6 + 4);
+  CHECK(parameter_count(pyramid, 64) == 5 * 16 * 55 + 320 * 6 + 4);
 }
 
 TEST_CASE("CosmoFlow, pyramid: a shift of a periodic volume changes nothing") {
@@ -90,7 +90,7 @@ TEST_CASE("CosmoFlow, pyramid: a shift of a periodic volume changes nothing") {
   Tensor y = x;
   for (const int axis : {1, 2, 3}) y = concatenate({slice(y, axis, 12, 16), slice(y, axis, 0, 12)}, axis);
   const auto a = net.features(x).to_vector(), b = net.features(y).to_vector();
-  REQUIRE(a.size() == 2 * 96);
+  REQUIRE(a.size() == 2 * 192);
   for (std::size_t i = 0; i < a.size(); ++i) CHECK(b[i] == doctest::Approx(a[i]).epsilon(1e-12));
 }
 
