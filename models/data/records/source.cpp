@@ -10,6 +10,7 @@
 #include <optional>
 #include <regex>
 #include <set>
+#include <span>
 
 #include "framework/job_queue.h"
 #include "framework/tensor/printable.h"
@@ -200,7 +201,8 @@ void RecordSource::read(std::int64_t sample, const Box& box, std::byte* out) con
 void RecordSource::read_targets(std::int64_t sample, const Box&, std::byte* out) const {
   require_sample(*this, sample);
   const auto decoded = state_->get(sample);
-  std::memcpy(out, decoded->targets.data(), decoded->targets.size() * sizeof(double));
+  const auto bytes = std::as_bytes(std::span(decoded->targets));
+  std::copy(bytes.begin(), bytes.end(), out);  // there may be none
 }
 
 void RecordSource::check(std::int64_t part, std::int64_t parts) const {
