@@ -22,7 +22,7 @@ Tensor planes_for(const Tensor& x, const Layout& layout, std::size_t axis, std::
   return exchange(x, grid.along(along), plan);
 }
 
-// One dimension; x has no layout, `layout` is what it would have, and becomes that of the result.
+// One dimension. `layout`, which x itself does not carry, becomes that of the result.
 Tensor pad_dimension(const Tensor& x, int dimension, std::int64_t width, Layout* layout) {
   const int split = layout ? layout->axis_of(dimension) : -1;
   if (split < 0) {

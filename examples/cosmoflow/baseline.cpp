@@ -68,13 +68,15 @@ BaselinePredictions statistics_of(const Communicator& world, const data::Source&
                                  std::filesystem::path(source.name_of_sample(samples[at / width])).filename().string())};
 }
 
+std::size_t most_volumes(std::int64_t side) { return static_cast<std::size_t>(most_cells / (side * side * side)); }
+
 }  // namespace
 
 Baseline fit_baseline(const Communicator& world, const data::Source& source, const std::vector<std::int64_t>& samples) {
   Baseline baseline{.side = source.extents()[0], .channels = source.channels(), .missing = obstacle_of(source)};
   if (samples.size() < 2) baseline.missing = "a regression takes two training samples";
   if (!baseline.missing.empty()) return baseline;
-  const auto count = std::min(samples.size(), static_cast<std::size_t>(most_fitted));
+  const auto count = std::min(samples.size(), most_volumes(baseline.side));
   std::vector<std::int64_t> chosen;
   for (std::size_t i = 0; i < count; ++i) chosen.push_back(samples[i * samples.size() / count]);
   const auto features = statistics_of(world, source, chosen);
@@ -91,6 +93,9 @@ BaselinePredictions predict_baseline(const Communicator& world, const data::Sour
   if (source.extents()[0] != baseline.side || source.channels() != baseline.channels)
     return {.missing = fmt::format("the regression is of volumes of {}^3 x {}, these are {}^3 x {}", baseline.side,
                                    baseline.channels, source.extents()[0], source.channels())};
+  if (samples.size() > most_volumes(baseline.side))
+    return {.missing = fmt::format("it would take long for {} volumes of {}^3; it is made for {}", samples.size(), baseline.side,
+                                   most_volumes(baseline.side))};
   auto features = statistics_of(world, source, samples);
   if (features.missing.empty()) features.values = baseline.ridge(features.values);
   return features;

@@ -16,17 +16,17 @@ namespace mpigrad::cosmoflow {
 
 struct Baseline {
   std::int64_t side = 0, channels = 0;  // of the volumes that it was fitted to
-  Ridge ridge{};                        // of no feature: there is none
-  std::string missing{};                // and why
+  Ridge ridge{};                        // without features: no regression
+  std::string missing{};                // why there is no regression
 };
 
-// Fitted to some samples, cubes with a row of targets each; to `most_fitted` of them at most, spread evenly. The ranks share the
-// samples, each of which is read whole by one rank, as it is stored. The same on any number of ranks, bit for bit. None: volumes
-// of more than `largest_side`^3 cells, one sample only, a sample that has no spectrum. Collective.
+// Fitted to some samples, cubes with a row of targets each; of more than `most_cells` together to some of them, spread evenly.
+// The ranks share the samples, each of which is read whole by one rank, as it is stored. The same on any number of ranks, bit for
+// bit. None: volumes of more than `largest_side`^3 cells, one sample only, a sample that has no spectrum. Collective.
 Baseline fit_baseline(const Communicator& world, const data::Source& source, const std::vector<std::int64_t>& samples);
-inline constexpr std::int64_t largest_side = 256, most_fitted = 4096;
+inline constexpr std::int64_t largest_side = 128, most_cells = std::int64_t{1} << 31;  // minutes of one core
 
-// What the regression predicts of some samples: [samples, targets], or nothing and why. Collective.
+// The regression's predictions of some samples: [samples, targets]; none, and why, of more than `most_cells`. Collective.
 struct BaselinePredictions {
   std::vector<double> values{};
   std::string missing{};

@@ -99,6 +99,10 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
         throw trainer::UsageError(fmt::format("--batch-norm: the {} variant has none", o.variant));
       if (o.variant != "pyramid" && o.given.contains("--last-layer"))
         throw trainer::UsageError("--last-layer is of --variant pyramid");
+      if (o.variant == "pyramid" && o.given.contains("--last-layer") && !o.weights.empty())
+        throw trainer::UsageError("--last-layer: the layer begins as in the file of --weights");
+      if (o.variant == "pyramid" && (o.graph || is_half(trainer::compute_of(o).value_or(DType::float32))))
+        throw trainer::UsageError("--variant pyramid has neither --graph nor 16 bits: --precision float32 or tf32");
       for (const auto* option : {"--statistics", "--norm-momentum"})
         if (o.given.contains(option) && !o.batch_norm) throw trainer::UsageError(fmt::format("{} is of --batch-norm", option));
       trainer::warn(o, {"--variant", "--filters", "--batch-norm", "--last-layer"}, transport->rank());

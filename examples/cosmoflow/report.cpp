@@ -6,6 +6,7 @@
 
 #include "examples/cosmoflow/cosmoflow.h"
 #include "framework/joined.h"
+#include "framework/tensor/printable.h"
 #include "framework/tensor/text_bounds.h"
 
 namespace mpigrad::cosmoflow {
@@ -67,7 +68,7 @@ void print_scores(const Results& r) {
     fmt::print(
         "P(k): ridge regression on binned power spectra and one-point numbers of the same universes, "
         "fitted to the training set\n");
-  else fmt::print("P(k): none, {}\n", r.spectrum.missing);
+  else fmt::print("P(k): none, {}\n", printable(r.spectrum.missing));
 }
 
 nlohmann::ordered_json summary(const std::string& out, const Results& r, const nlohmann::ordered_json& run) {

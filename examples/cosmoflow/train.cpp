@@ -28,6 +28,7 @@ trainer::Notes notes_of(const TrainOptions& o, const CosmoFlow& net, const data:
           {"variant", o.variant},
           {"filters", std::to_string(net.options().filters)},
           {"batch norm", o.batch_norm ? "yes" : "no"},
+          {"transpositions", o.transpositions ? "yes" : "no"},
           {"batch", std::to_string(o.batch)},
           {"precision", trainer::precision_of(o)},
           {"side", std::to_string(source.extents()[0])}};
@@ -74,8 +75,9 @@ int train(const Communicator& world, const TrainOptions& o) {
   auto notes = notes_of(o, *net, *source, split);
   trainer::add_contents(notes, o.data, contents, &kept);
   contents += kept;
-  if (o.variant == "pyramid" && o.last_layer == "fitted" && o.weights.empty()) {
-    data::LoaderOptions options{.grid = grid, .batch = o.batch, .seed = o.seed, .dtype = trainer::dtype_of(o)};
+  const bool starts = o.weights.empty() && (o.resume.empty() || o.resume == trainer::newest_in_out);
+  if (o.variant == "pyramid" && o.last_layer == "fitted" && starts && split.train.size() > 1) {
+    data::LoaderOptions options{.grid = grid, .batch = o.batch / o.accumulate, .seed = o.seed, .dtype = trainer::dtype_of(o)};
     options.samples = split.train;
     fit_last_layer(*net, data::Loader(source, options));
   }

@@ -1,5 +1,5 @@
 #pragma once
-// CosmoFlow: cosmological parameters from a volume of matter, in two published variants.
+// CosmoFlow: cosmological parameters from a volume of matter, in two published variants and one of ours.
 
 #include "models/networks/pyramid.h"
 #include "models/nn/running_norm.h"
@@ -29,7 +29,7 @@ class CosmoFlow : public nn::Module {
  public:
   explicit CosmoFlow(const CosmoFlowOptions& options = {});
   Tensor operator()(const Tensor& x) override;
-  // What the last layer takes in, [N, features], of pyramid before `norm` normalises it.
+  // The input of the last layer, [N, features]; of pyramid before `norm` normalises it.
   Tensor features(const Tensor& x);
   const CosmoFlowOptions& options() const { return o_; }  // with the number of filters that it has
 

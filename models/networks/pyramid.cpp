@@ -54,7 +54,7 @@ Tensor Pyramid::operator()(const Tensor& input) {
                              nn::he_normal(static_cast<double>(inputs * kernel * kernel * kernel)));
     const auto bias = parameter(name + ".bias", {filters_}, nn::constant_value(0), false);
     const auto padded = pad_periodic(x, 1);
-    nn::LayerScope scope(name, "conv", w.elements() + bias.elements());
+    nn::LayerScope scope(path() + "." + name, "conv", w.elements() + bias.elements());
     features.push_back(scope.done(together(global_avg_pool(conv(padded, w, bias, {.activation = activation})), redshifts)));
     if (side / 2 >= smallest_side) x = halved(padded);
   }

@@ -9,9 +9,9 @@ namespace mpigrad::nn {
 // own.
 //
 // Polynomially decaying averages (Shamir and Zhang 2013, eta = 3): step t counts with the weight (3 + 1) / (t + 3), so that half
-// of an average is the last sixth of the steps, however many they were. Those over a fixed number of steps wander to the end of a
-// training where a step is one sample, and what it predicts with them. A number of
-// steps below 0, in the buffer `steps`, says that the statistics stay as they are.
+// of an average is the last sixth of the steps, however many they were. Averages over a fixed number of steps
+// change until the end of a training whose steps are one sample each, and its predictions with them. A number of steps below 0,
+// in the buffer `steps`, says that the statistics stay as they are.
 class RunningNorm : public Module {
  public:
   using Module::Module;

@@ -9,14 +9,14 @@
 namespace mpigrad {
 namespace {
 
-// L with L L^T = a + penalty I, both [n, n], of which the lower half counts.
+// L with L L^T = a + penalty I, both [n, n]; only lower halves are read and written.
 std::vector<double> factor_of(std::vector<double> a, std::size_t n, double penalty) {
   for (std::size_t j = 0; j < n; ++j) {
     a[j * n + j] += penalty;
     for (std::size_t i = j; i < n; ++i) {
       double sum = a[i * n + j];
       for (std::size_t k = 0; k < j; ++k) sum -= a[i * n + k] * a[j * n + k];
-      // What rounding takes from a matrix that is close to singular.
+      // The sum may become negative by rounding where the matrix is close to singular.
       a[i * n + j] = i == j ? std::sqrt(std::max(sum, std::numeric_limits<double>::epsilon() * penalty)) : sum / a[j * n + j];
     }
   }

@@ -9,8 +9,7 @@ namespace mpigrad {
 
 // prediction[t] = offset[t] + sum_j weight[t, j] (x[j] - mean[j]) / scale[j]
 struct Ridge {
-  std::vector<double> mean,
-      scale;  // of the features, of those that it was fitted to; scale: standard deviation, 1 for a constant
+  std::vector<double> mean, scale;      // of the features in the fit; scale: standard deviation, 1 for a constant
   std::vector<double> offset, penalty;  // of each target
   std::vector<double> weight;           // [targets, features]
   // x: the features of one sample or of several, one after the other.

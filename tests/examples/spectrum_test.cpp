@@ -253,7 +253,7 @@ TEST_CASE("baseline: where there is none it says why, on every rank the same") {
       CHECK(why(empty, 4).empty());
       CHECK(has(why(empty, 6), "channel 1 of tensor [4] has no power spectrum"));
       CHECK(has(why(fine, 1), "two training samples"));
-      CHECK(has(why(single, 3), "volumes of 1^3 cells are not of 2^3 to 256^3"));
+      CHECK(has(why(single, 3), "volumes of 1^3 cells are not of 2^3 to 128^3"));
       const auto baseline = cosmoflow::fit_baseline(world, *fine, range(0, 6));
       CHECK(has(cosmoflow::predict_baseline(world, *other, {0}, baseline).missing, "of volumes of 4^3 x 1, these are 6^3 x 1"));
       CHECK(has(cosmoflow::predict_baseline(world, *empty, {1, 4}, baseline).missing, "tensor [4]"));
