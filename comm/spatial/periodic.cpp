@@ -1,5 +1,7 @@
 #include "comm/spatial/periodic.h"
 
+#include <algorithm>
+
 #include "comm/spatial/exchange.h"
 #include "comm/spatial/local_parts.h"
 #include "ops/views.h"
@@ -7,37 +9,43 @@
 namespace mpigrad {
 namespace {
 
-// Planes [begin, end) of a split dimension, for the rank at `place` along its grid axis; all others receive none.
-Tensor planes_for(const Tensor& x, const Layout& layout, std::size_t axis, std::size_t place, std::int64_t begin,
-                  std::int64_t end) {
+// The planes that a rank lacks along a grid axis of several ranks: the last planes for the first rank, the first planes for the
+// last one, none for the others. All take part.
+Tensor wrapped_planes(const Tensor& x, const Layout& layout, std::size_t axis, std::int64_t width) {
   const auto& grid = grid_of(layout);
-  const auto along = std::vector{static_cast<int>(axis)};
+  const std::vector along{static_cast<int>(axis)};
   const int dimension = layout.axes[axis].dimension;
+  const auto n = layout.global[dimension];
   auto plan = std::make_shared<BoxPlan>();
   for (const int rank : grid.members(along)) {
     plan->have.push_back(layout.box(rank));
     auto& need = plan->need.emplace_back(layout.box(rank));
-    need.begin[dimension] = begin, need.end[dimension] = plan->need.size() == place + 1 ? end : begin;
+    need.begin[dimension] = need.end[dimension] = 0;
   }
+  auto &first = plan->need.front(), &last = plan->need.back();
+  first.begin[dimension] = n - width, first.end[dimension] = n, last.end[dimension] = width;
   return exchange(x, grid.along(along), plan);
 }
 
 // One dimension. `layout`, which x itself does not carry, becomes that of the result.
 Tensor pad_dimension(const Tensor& x, int dimension, std::int64_t width, Layout* layout) {
   const int split = layout ? layout->axis_of(dimension) : -1;
-  if (split < 0) {
-    if (layout) layout->global[dimension] += 2 * width;
+  const auto axis = static_cast<std::size_t>(std::max(split, 0));
+  Tensor y;
+  if (split < 0 || layout->grid->extents[axis] == 1) {
     const auto n = x.dim(dimension);
-    return concatenate({slice(x, dimension, n - width, n), x, slice(x, dimension, 0, width)}, dimension);
+    y = concatenate({slice(x, dimension, n - width, n), x, slice(x, dimension, 0, width)}, dimension);
+  } else {
+    const auto planes = wrapped_planes(x, *layout, axis, width);
+    const bool is_first = layout->grid->coordinates(layout->grid->rank)[axis] == 0;
+    y = is_first ? concatenate({planes, x}, dimension) : concatenate({x, planes}, dimension);
   }
-  const auto axis = static_cast<std::size_t>(split);
-  auto& cuts = layout->axes[axis].cuts;
-  const auto n = layout->global[dimension];
-  const auto low = planes_for(x, *layout, axis, 0, n - width, n);
-  const auto high = planes_for(x, *layout, axis, cuts.size() - 2, 0, width);
+  if (!layout) return y;
   layout->global[dimension] += 2 * width;
+  if (split < 0) return y;
+  auto& cuts = layout->axes[axis].cuts;
   for (std::size_t i = 1; i < cuts.size(); ++i) cuts[i] += i + 1 == cuts.size() ? 2 * width : width;
-  return concatenate({low, x, high}, dimension);
+  return y;
 }
 
 }  // namespace

@@ -44,8 +44,8 @@ void draw(const std::filesystem::path& path, const Results& r, const data::Sourc
   std::vector<plot::Panel> scatters;
   const auto n = r.names.size();
   for (std::size_t t = 0; t < n; ++t) {
-    const auto points = [&](const std::string& label, const std::vector<double>& predicted) {
-      plot::Series series{.label = label};
+    const auto points = [&](const std::vector<double>& predicted) {
+      plot::Series series;
       for (std::size_t i = t; i < predicted.size(); i += n)
         series.x.push_back(r.predictions.truth[i]), series.y.push_back(predicted[i]);
       return series;
@@ -54,10 +54,10 @@ void draw(const std::filesystem::path& path, const Results& r, const data::Sourc
     plot::Scatter scatter{.title = r.names[t],
                           .x_label = "true",
                           .y_label = "predicted",
-                          .series = {points("", r.predictions.predicted)},
+                          .series = {points(r.predictions.predicted)},
                           .notes = {fmt::format("MSE / of mean: {:.3f}", r.scores[t].mse / of_mean)}};
     if (!r.spectrum_mse.empty()) {
-      scatter.series.push_back(points("", r.spectrum.values));
+      scatter.series.push_back(points(r.spectrum.values));
       scatter.notes.push_back(fmt::format("of P(k): {:.3f}", r.spectrum_mse[t] / of_mean));
       // One legend for the row.
       if (t == 0) scatter.series[0].label = "network", scatter.series[1].label = "P(k)";

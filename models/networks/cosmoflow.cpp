@@ -10,9 +10,7 @@ constexpr std::int64_t most_filters = 4096;
 constexpr std::size_t strided_block = 3;  // conv4 has stride 2, where the volume is large enough
 
 // Of the first convolution; every layer's is a multiple of it but the last one's.
-std::int64_t own_filters(CosmoFlowVariant variant) {
-  return variant == CosmoFlowVariant::hybrid ? 16 : variant == CosmoFlowVariant::mlperf ? 32 : 16;
-}
+std::int64_t own_filters(CosmoFlowVariant variant) { return variant == CosmoFlowVariant::mlperf ? 32 : 16; }
 std::vector<std::int64_t> in_proportion(std::vector<std::int64_t> widths, const CosmoFlowOptions& o) {
   for (auto& width : widths) width = width * o.filters / own_filters(o.variant);
   return widths;
