@@ -89,8 +89,6 @@ void reduce(const T* x, T* y, const Plan& plan, Accumulator start, const Fold& f
   }
   // The kept dimension is contiguous (sums over all but the channels): whole rows are folded into a row of accumulators.
   const std::int64_t width = plan.kept_extents.back(), blocks = width ? outputs / width : 0;
-  const bool merged = plan.reduced_extents.size() == 1;
-  const std::int64_t step = merged ? plan.reduced_strides[0] : 0;
   constexpr std::int64_t chunk = 2048;
   const std::int64_t chunks = std::max<std::int64_t>(1, (count + chunk - 1) / chunk);
   std::vector<Accumulator> partial(static_cast<std::size_t>(chunks * width));
@@ -101,7 +99,7 @@ void reduce(const T* x, T* y, const Plan& plan, Accumulator start, const Fold& f
     for (std::int64_t c = 0; c < chunks; ++c) {
       Accumulator* totals = partial.data() + c * width;
       for (std::int64_t r = c * chunk; r < std::min(count, (c + 1) * chunk); ++r) {
-        const T* row = base + (merged ? r * step : offset(r, plan.reduced_extents, plan.reduced_strides));
+        const T* row = base + offset(r, plan.reduced_extents, plan.reduced_strides);
         for (std::int64_t i = 0; i < width; ++i) totals[i] = fold(totals[i], row[i]);
       }
     }
