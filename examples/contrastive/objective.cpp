@@ -2,9 +2,9 @@
 
 #include "comm/spatial/grid.h"
 #include "examples/trainer/run.h"
+#include "models/contrastive/losses/join_views.h"
 #include "models/contrastive/losses/pairs.h"
 #include "models/contrastive/losses/statistics.h"
-#include "models/nn/join_views.h"
 #include "ops/device.h"
 #include "ops/elementwise.h"
 #include "ops/views.h"
@@ -61,9 +61,9 @@ Objective::Step Objective::operator()(const Tensors& x, const data::ViewBatch& b
     key_ = key_of(x[1], step);
     result.views = {net_(x[0])};
   } else {
-    result.views = nn::split_views(net_(nn::join_views({x[0], x[1]})));
+    result.views = split_views(net_(join_views({x[0], x[1]})));
     if (x.size() > 2) {
-      const auto small = nn::split_views(net_(nn::join_views({x.begin() + 2, x.end()})), static_cast<int>(x.size()) - 2);
+      const auto small = split_views(net_(join_views({x.begin() + 2, x.end()})), static_cast<int>(x.size()) - 2);
       result.views.insert(result.views.end(), small.begin(), small.end());
     }
   }
@@ -80,7 +80,7 @@ Tensor Objective::loss(const Tensors& z, const data::ViewBatch& batch, const Com
     return nt_xent(z[0], z[1], comm, {.temperature = or_else(o_.temperature, 0.1), .form = form, .tile = o_.tile});
   if (o_.loss == "supcon") {
     const auto labels = to(batch.labels.at(label_).without_layout(), current_device());
-    return sup_con(nn::join_views(z), concatenate({labels, labels}, 0), comm,
+    return sup_con(join_views(z), concatenate({labels, labels}, 0), comm,
                    {.temperature = or_else(o_.temperature, 0.1), .form = form, .tile = o_.tile});
   }
   if (o_.loss == "clip") return clip(z[0], z[1], net_.scale(), comm, {.form = form, .tile = o_.tile});

@@ -9,7 +9,7 @@
 #include "framework/activity.h"
 #include "models/contrastive/evaluate/evaluate.h"
 #include "models/contrastive/losses/gradient_cache.h"
-#include "models/nn/join_views.h"
+#include "models/contrastive/losses/join_views.h"
 #include "models/train/stragglers.h"
 #include "ops/elementwise.h"
 #include "ops/views.h"
@@ -88,7 +88,8 @@ Objective::Step Trainer::differentiate_in_parts(const Tensors& x, const data::Vi
   const auto factor = loss_scale_ ? loss_scale_->value() : 1;
   const auto encode = [&](std::int64_t begin, std::int64_t end) {
     const auto c = call_++ % parts_;
-    return nn::split_views(net_(nn::join_views({chunk_of(x[0], begin, end, c, chunk), chunk_of(x[1], begin, end, c, chunk)})));
+    return contrastive::split_views(
+        net_(contrastive::join_views({chunk_of(x[0], begin, end, c, chunk), chunk_of(x[1], begin, end, c, chunk)})));
   };
   const auto loss = [&](const Tensors& z) {
     for (const auto& view : z) result.views.push_back(constant(view));

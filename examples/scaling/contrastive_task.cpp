@@ -7,7 +7,7 @@
 #include "examples/scaling/lattice_image.h"
 #include "examples/scaling/sample_set.h"
 #include "models/contrastive/losses/batch.h"
-#include "models/nn/join_views.h"
+#include "models/contrastive/losses/join_views.h"
 #include "models/nn/sequential.h"
 #include "ops/elementwise.h"
 #include "ops/matmul.h"
@@ -48,12 +48,12 @@ class Network : public nn::Module {
                  {.out = widths[i], .kernel = {1, 3, 3}, .padding = {0, 1, 1}, .activation = Activation::relu});
   }
   Tensor operator()(const Tensor& input) override {
-    auto x = nn::join_views({slice(input, 4, 0, 1), slice(input, 4, 1, 2)});
+    auto x = contrastive::join_views({slice(input, 4, 0, 1), slice(input, 4, 1, 2)});
     for (std::size_t i = 0; i < convs_.size(); ++i) {
       x = convs_[i](x);
       if (i + 1 < convs_.size()) x = max_pool(x, {.kernel = {1, 2, 2}, .stride = {1, 2, 2}});
     }
-    return concatenate(nn::split_views(linear_(global_avg_pool(x))), 1);
+    return concatenate(contrastive::split_views(linear_(global_avg_pool(x))), 1);
   }
 
  private:

@@ -1,7 +1,6 @@
 #include "models/networks/pyramid.h"
 
 #include "comm/spatial/periodic.h"
-#include "models/nn/join_views.h"
 #include "ops/elementwise.h"
 #include "ops/views.h"
 
@@ -12,6 +11,32 @@ constexpr std::int64_t inputs = 2, kernel = 3, smallest_side = 4;  // inputs: of
 constexpr Activation activation = Activation::leaky_relu(0.01);
 constexpr double log_level = 0.5;  // about the mean of log(1 + counts) where one particle is in a cell
 
+// Redshifts become samples: [N, D, H, W, C] -> [N C, D, H, W, 1].
+Tensor apart(const Tensor& x) {
+  const auto c = x.dim(4);
+  const auto y = permute(x.without_layout(), {0, 4, 1, 2, 3});
+  const auto local = reshape(y, {y.dim(0) * c, y.dim(2), y.dim(3), y.dim(4), 1});
+  if (!x.layout()) return local;
+  auto layout = *x.layout();
+  layout.global[0] *= c, layout.global[4] = 1;
+  for (auto& axis : layout.axes)
+    if (axis.placement == Placement::split && axis.dimension == 0)
+      for (auto& cut : axis.cuts) cut *= c;
+  return local.with_layout(std::make_shared<Layout>(std::move(layout)));
+}
+
+// The way back, of features: [N C, F] -> [N, C F].
+Tensor together(const Tensor& features, std::int64_t c) {
+  const auto local = reshape(features.without_layout(), {features.dim(0) / c, c * features.dim(1)});
+  if (!features.layout()) return local;
+  auto layout = *features.layout();
+  layout.global[0] /= c, layout.global[1] *= c;
+  for (auto& axis : layout.axes)
+    if (axis.placement == Placement::split && axis.dimension == 0)
+      for (auto& cut : axis.cuts) cut /= c;
+  return local.with_layout(std::make_shared<Layout>(std::move(layout)));
+}
+
 // Of a volume with one plane more on each side.
 Tensor halved(const Tensor& padded) { return avg_pool(avg_pool(padded, {.kernel = 3, .stride = 1}), {.kernel = 2, .stride = 2}); }
 
@@ -20,10 +45,7 @@ Tensor halved(const Tensor& padded) { return avg_pool(avg_pool(padded, {.kernel 
 Tensor Pyramid::operator()(const Tensor& input) {
   auto side = input.layout() ? input.layout()->global[1] : input.dim(1);
   const auto redshifts = input.dim(4);
-  // Redshifts are views of one universe.
-  Tensors views;
-  for (std::int64_t c = 0; c < redshifts; ++c) views.push_back(slice(input, 4, c, c + 1));
-  const auto logs = nn::join_views(views);
+  const auto logs = apart(input);
   Tensor x = concatenate({exp(logs) - 2.0, logs - log_level}, 4);
   std::vector<Tensor> features;
   for (int scale = 1; side >= smallest_side; ++scale, side /= 2) {
@@ -33,8 +55,7 @@ Tensor Pyramid::operator()(const Tensor& input) {
     const auto bias = parameter(name + ".bias", {filters_}, nn::constant_value(0), false);
     const auto padded = pad_periodic(x, 1);
     nn::LayerScope scope(path() + "." + name, "conv", w.elements() + bias.elements());
-    const auto means = global_avg_pool(conv(padded, w, bias, {.activation = activation}));
-    features.push_back(scope.done(concatenate(nn::split_views(means, static_cast<int>(redshifts)), 1)));
+    features.push_back(scope.done(together(global_avg_pool(conv(padded, w, bias, {.activation = activation})), redshifts)));
     if (side / 2 >= smallest_side) x = halved(padded);
   }
   return concatenate(features, 1);

@@ -14,12 +14,12 @@
 #include "comm/launch.h"
 #include "framework/cost.h"
 #include "framework/optim/optimizer.h"
+#include "models/contrastive/losses/join_views.h"
 #include "models/contrastive/losses/pairs.h"
 #include "models/networks/conv4.h"
 #include "models/networks/encoder3d.h"
 #include "models/networks/projection.h"
 #include "models/networks/resnet.h"
-#include "models/nn/join_views.h"
 #include "ops/cpu/implementation.h"
 #include "ops/random.h"
 
@@ -69,7 +69,7 @@ void run(const Options& o, const Communicator& comm) {
     Lines lines;
     const double start = now();
     Tape tape(net);
-    const auto z = nn::split_views(net(nn::join_views({a, b})));
+    const auto z = contrastive::split_views(net(contrastive::join_views({a, b})));
     const auto share = contrastive::nt_xent(z[0], z[1], comm);
     const auto gradients = tape.gradient(share);
     const double before = now();

@@ -5,11 +5,11 @@
 
 #include <cmath>
 
+#include "models/contrastive/losses/join_views.h"
 #include "models/networks/conv4.h"
 #include "models/networks/encoder3d.h"
 #include "models/networks/projection.h"
 #include "models/networks/resnet.h"
-#include "models/nn/join_views.h"
 #include "ops/elementwise.h"
 #include "ops/reduce.h"
 #include "tests/support/cases/encoder_cases.h"
@@ -217,19 +217,20 @@ TEST_CASE("encoders: residual blocks are what their formulas say") {
 }
 
 TEST_CASE("encoders: views go through together and come back") {
+  using namespace mpigrad::contrastive;
   check_on_ranks(3, "views", [](const Communicator& comm) {
     const auto layout = with_cuts(activation_layout(make_grid(comm, {.sample = 3}), {5, 1, 2, 2, 1}), 0, {0, 3, 3, 5});
     const auto a = global_tensor(layout->global, 1, layout), b = global_tensor(layout->global, 2, layout);
-    const auto joined = nn::join_views({a, b});
+    const auto joined = join_views({a, b});
     require(joined.layout()->global == Shape{10, 1, 2, 2, 1} && joined.dim(0) == 2 * a.dim(0), "[test] {}", joined);
-    const auto back = nn::split_views(joined);
+    const auto back = split_views(joined);
     require(*back[1].layout() == *layout, "[test] {}", back[1]);
     require_close("first", back[0], a, 0);
     require_close("second", back[1], b, 0);
   });
   const auto x = zeros({3, 2});
-  CHECK(has(error_text([&] { nn::split_views(x); }), "[split_views] the samples are not 2 views of each rank's"));
-  CHECK(has(error_text([&] { nn::join_views({x, zeros({2, 2})}); }), "[join_views] views have one shape, type and layout"));
+  CHECK(has(error_text([&] { split_views(x); }), "[split_views] the samples are not 2 views of each rank's"));
+  CHECK(has(error_text([&] { join_views({x, zeros({2, 2})}); }), "[join_views] views have one shape, type and layout"));
 }
 
 namespace {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/contrastive/losses/join_views.h"
 #include "models/contrastive/losses/pairs.h"
 #include "models/contrastive/losses/statistics.h"
 #include "models/networks/conv4.h"
 #include "models/networks/encoder3d.h"
 #include "models/networks/projection.h"
 #include "models/networks/resnet.h"
-#include "models/nn/join_views.h"
 #include "ops/elementwise.h"
 #include "ops/random.h"
 
@@ -62,7 +62,7 @@ EncoderResult run_pair(Net& net, const EncoderCase& encoder, const GridPtr& grid
   net.build(layout, {.seed = 3, .dtype = dtype});
   const Tensors views{view_of(encoder, 1, layout, dtype), view_of(encoder, 2, layout, dtype)};
   Tape tape(net);
-  const auto z = joined ? nn::split_views(net(nn::join_views(views))) : Tensors{net(views[0]), net(views[1])};
+  const auto z = joined ? split_views(net(join_views(views))) : Tensors{net(views[0]), net(views[1])};
   return result_of(net, nt_xent(z[0], z[1], sample_group(z[0]), {.temperature = 0.5}), tape, grid);
 }
 

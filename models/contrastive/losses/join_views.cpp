@@ -1,8 +1,8 @@
-#include "models/nn/join_views.h"
+#include "models/contrastive/losses/join_views.h"
 
 #include "ops/views.h"
 
-namespace mpigrad::nn {
+namespace mpigrad::contrastive {
 namespace {
 
 // Samples times `times`, or divided by them; every rank's block alike.
@@ -54,4 +54,4 @@ Tensors split_views(const Tensor& joined, int views) {
   return result;
 }
 
-}  // namespace mpigrad::nn
+}  // namespace mpigrad::contrastive

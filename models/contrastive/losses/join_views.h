@@ -4,7 +4,7 @@
 #include "comm/communicator.h"
 #include "framework/op.h"
 
-namespace mpigrad::nn {
+namespace mpigrad::contrastive {
 
 // Views of one shape (and layout), [n, ...] each -> [views * n, ...], one after the other on each rank; nothing is sent. A
 // distributed result is split over the same ranks, in blocks of so many times as many samples: its global order is that of the
@@ -13,4 +13,4 @@ Tensor join_views(const Tensors& views);
 // What an encoder made of join_views(): the embeddings of each view.
 Tensors split_views(const Tensor& joined, int views = 2);
 
-}  // namespace mpigrad::nn
+}  // namespace mpigrad::contrastive
