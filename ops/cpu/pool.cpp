@@ -47,20 +47,19 @@ MPIGRAD_BODY void scaled_sum_body(std::int64_t n, std::int64_t terms, std::int64
 MPIGRAD_CLONES void add(std::int64_t n, const float* x, bool first, float* sum) { add_body(n, x, first, sum); }
 MPIGRAD_CLONES void add(std::int64_t n, const double* x, bool first, double* sum) { add_body(n, x, first, sum); }
 
+// n results one behind the other, from `offset` on.
 template <class T>
 struct Span {
-  std::int64_t offset = 0, terms = 0, step = 0;
+  std::int64_t offset = 0, terms = 0, step = 0, n = 0;
 };
 
-MPIGRAD_CLONES void scaled_sums(std::int64_t count, std::int64_t n, const Span<float>* spans, const float* x, float scale,
-                                float* y) {
-  for (std::int64_t i = 0; i < count; ++i)
-    scaled_sum_body(n, spans[i].terms, spans[i].step, x + spans[i].offset, scale, y + i * n);
+MPIGRAD_CLONES void scaled_sums(std::int64_t count, const Span<float>* spans, const float* x, float scale, float* y) {
+  for (std::int64_t i = 0; i < count; y += spans[i].n, ++i)
+    scaled_sum_body(spans[i].n, spans[i].terms, spans[i].step, x + spans[i].offset, scale, y);
 }
-MPIGRAD_CLONES void scaled_sums(std::int64_t count, std::int64_t n, const Span<double>* spans, const double* x, double scale,
-                                double* y) {
-  for (std::int64_t i = 0; i < count; ++i)
-    scaled_sum_body(n, spans[i].terms, spans[i].step, x + spans[i].offset, scale, y + i * n);
+MPIGRAD_CLONES void scaled_sums(std::int64_t count, const Span<double>* spans, const double* x, double scale, double* y) {
+  for (std::int64_t i = 0; i < count; y += spans[i].n, ++i)
+    scaled_sum_body(spans[i].n, spans[i].terms, spans[i].step, x + spans[i].offset, scale, y);
 }
 
 template <class T>
@@ -176,9 +175,13 @@ void separable(std::int64_t batch, std::int64_t channels, const Extent3& from_ex
   if (batch * volume(to_extent) * channels == 0) return;
   const std::int64_t from_row = from_extent[2] * channels, to_row = to_extent[2] * channels;
   const auto spans = std::make_unique<Span<T>[]>(static_cast<std::size_t>(to_extent[2]));
+  std::int64_t count = 0;
   for (std::int64_t w = 0; w < to_extent[2]; ++w) {
     const Sources s = find(2, w);
-    spans[static_cast<std::size_t>(w)] = {s.first * channels, s.terms, s.step * channels};
+    const Span<T> next{s.first * channels, s.terms, s.step * channels, channels};
+    auto& last = spans[static_cast<std::size_t>(std::max<std::int64_t>(0, count - 1))];
+    if (count > 0 && next.terms == last.terms && next.step == last.step && next.offset == last.offset + last.n) last.n += next.n;
+    else spans[static_cast<std::size_t>(count++)] = next;
   }
   const Span<T>* const along = spans.get();
   ParallelErrors errors;
@@ -199,7 +202,7 @@ void separable(std::int64_t batch, std::int64_t channels, const Extent3& from_ex
           for (std::int64_t i = 0; i < d.terms; ++i)
             for (std::int64_t j = 0; j < h.terms; ++j)
               rows.add(from_row, start + (i * d.step * from_extent[1] + j * h.step) * from_row, i + j == 0, sums.get());
-          scaled_sums(to_extent[2], channels, along, sums.get(), scale, y);
+          scaled_sums(count, along, sums.get(), scale, y);
         }
         rows.finish(row, y);
       });

@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "framework/target_clones.h"
 #include "ops/broadcast.h"
 
 namespace mpigrad::ops {
@@ -52,6 +53,30 @@ std::int64_t offset(std::int64_t index, const std::vector<std::int64_t>& extents
   return result;
 }
 
+struct Plus {
+  double operator()(double total, double x) const { return total + x; }
+};
+
+// totals[i] = fold of row[i] of `rows` rows, `step` apart.
+template <class T, class Accumulator, class Fold>
+MPIGRAD_BODY void fold_rows_body(std::int64_t rows, std::int64_t width, std::int64_t step, const T* __restrict x,
+                                 Accumulator* totals, const Fold& fold) {
+  for (std::int64_t r = 0; r < rows; ++r, x += step)
+    for (std::int64_t i = 0; i < width; ++i) totals[i] = fold(totals[i], x[i]);
+}
+template <class T, class Accumulator, class Fold>
+void fold_rows(std::int64_t rows, std::int64_t width, std::int64_t step, const T* x, Accumulator* totals, const Fold& fold) {
+  fold_rows_body(rows, width, step, x, totals, fold);
+}
+MPIGRAD_CLONES void fold_rows(std::int64_t rows, std::int64_t width, std::int64_t step, const float* x, double* totals,
+                              const Plus& fold) {
+  fold_rows_body(rows, width, step, x, totals, fold);
+}
+MPIGRAD_CLONES void fold_rows(std::int64_t rows, std::int64_t width, std::int64_t step, const double* x, double* totals,
+                              const Plus& fold) {
+  fold_rows_body(rows, width, step, x, totals, fold);
+}
+
 // y[kept] = fold over the reduced elements; one pass that reads rows of the last merged dimension contiguously.
 template <class T, class Accumulator, class Fold>
 void reduce(const T* x, T* y, const Plan& plan, Accumulator start, const Fold& fold) {
@@ -89,6 +114,8 @@ void reduce(const T* x, T* y, const Plan& plan, Accumulator start, const Fold& f
   }
   // The kept dimension is contiguous (sums over all but the channels): whole rows are folded into a row of accumulators.
   const std::int64_t width = plan.kept_extents.back(), blocks = width ? outputs / width : 0;
+  const std::int64_t run = plan.reduced_extents.empty() ? 1 : plan.reduced_extents.back();  // rows as far apart from each other
+  const std::int64_t step = plan.reduced_strides.empty() ? 0 : plan.reduced_strides.back();
   constexpr std::int64_t chunk = 2048;
   const std::int64_t chunks = std::max<std::int64_t>(1, (count + chunk - 1) / chunk);
   std::vector<Accumulator> partial(static_cast<std::size_t>(chunks * width));
@@ -98,9 +125,11 @@ void reduce(const T* x, T* y, const Plan& plan, Accumulator start, const Fold& f
 #pragma omp parallel for if (count * width >= parallel_sums_from) schedule(static)
     for (std::int64_t c = 0; c < chunks; ++c) {
       Accumulator* totals = partial.data() + c * width;
-      for (std::int64_t r = c * chunk; r < std::min(count, (c + 1) * chunk); ++r) {
-        const T* row = base + offset(r, plan.reduced_extents, plan.reduced_strides);
-        for (std::int64_t i = 0; i < width; ++i) totals[i] = fold(totals[i], row[i]);
+      const std::int64_t end = std::min(count, (c + 1) * chunk);
+      for (std::int64_t r = c * chunk; r < end;) {
+        const std::int64_t rows = std::min(end - r, run - r % run);
+        fold_rows(rows, width, step, base + offset(r, plan.reduced_extents, plan.reduced_strides), totals, fold);
+        r += rows;
       }
     }
     for (std::int64_t i = 0; i < width; ++i) {
@@ -116,28 +145,36 @@ void reduce(const T* x, T* y, const Plan& plan, Accumulator start, const Fold& f
 void Sum::run(Cpu, Inputs in, Outputs out) const {
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    reduce(in[0].data<T>(), out[0].mutable_data<T>(), plan(in[0].shape(), axes), 0.0,
-           [](double total, double x) { return total + x; });
+    reduce(in[0].data<T>(), out[0].mutable_data<T>(), plan(in[0].shape(), axes), 0.0, Plus{});
   });
 }
 
 void BroadcastTo::run(Cpu, Inputs in, Outputs out) const {
   visit_any(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const auto strides = broadcast_strides(in[0].shape(), shape);
-    const std::int64_t length = shape.rank() ? shape.back() : 1, rows = length ? shape.elements() / length : 0;
-    const std::int64_t step = shape.rank() ? strides[static_cast<std::size_t>(shape.rank() - 1)] : 1;
+    auto walk = walk_of(shape, broadcast_strides(in[0].shape(), shape)).collapsed();
+    if (walk.rank == 0) walk.add(1, {1});
+    const auto inner = static_cast<std::size_t>(walk.rank - 1);
+    const auto& strides = walk.strides[0];
+    const std::int64_t length = walk.extents[inner], rows = length ? shape.elements() / length : 0;
+    const bool repeats = inner > 0 && strides[inner - 1] == 0;  // equal rows, one behind the other
+    const std::int64_t run = repeats ? walk.extents[inner - 1] : 1;
+    const std::int64_t together = std::max<std::int64_t>(1, 4096 / std::max<std::int64_t>(1, length));  // rows
     const T* x = in[0].data<T>();
     T* y = out[0].mutable_data<T>();
 #pragma omp parallel for if (rows * length >= parallel_sums_from) schedule(static)
-    for (std::int64_t r = 0; r < rows; ++r) {
-      std::int64_t at = 0, rest = r;
-      for (int d = shape.rank() - 2; d >= 0; --d) {
-        at += rest % shape[d] * strides[static_cast<std::size_t>(d)];
-        rest /= shape[d];
+    for (std::int64_t first = 0; first < rows; first += together)
+      for (std::int64_t r = first, end = std::min(rows, first + together); r < end;) {
+        std::int64_t at = 0, rest = r;
+        for (std::size_t d = inner; d-- > 0; rest /= walk.extents[d]) at += rest % walk.extents[d] * strides[d];
+        T* row = y + r * length;
+        if (strides[inner] == 0) std::fill_n(row, length, x[at]);
+        else std::copy_n(x + at, length, row);
+        const std::int64_t equal = std::min(end - r, run - r % run);
+        for (std::int64_t done = 1; done < equal; done *= 2)
+          std::copy_n(row, std::min(done, equal - done) * length, row + done * length);
+        r += equal;
       }
-      for (std::int64_t i = 0; i < length; ++i) y[r * length + i] = x[at + i * step];
-    }
   });
 }
 

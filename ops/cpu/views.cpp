@@ -101,8 +101,18 @@ void Concatenate::run(Cpu, Inputs in, Outputs out) const {
     if (bytes == 0) continue;
     const std::byte* from = x.raw();  // before threads are there: what was dropped is made again
     std::byte* to = out[0].raw() + at;
+    if (bytes == item) {  // a call of memcpy for each element takes longer than the element
+      visit_width(x.dtype(), [&](auto zero) {
+        using T = decltype(zero);
+        const auto* a = reinterpret_cast<const T*>(from);
+        auto* b = reinterpret_cast<T*>(to);
 #pragma omp parallel for if (rows * bytes >= parallel_moves_from) schedule(static)
-    for (std::int64_t r = 0; r < rows; ++r) std::memcpy(to + r * row_bytes, from + r * bytes, static_cast<std::size_t>(bytes));
+        for (std::int64_t r = 0; r < rows; ++r) b[r * (row_bytes / item)] = a[r];
+      });
+    } else {
+#pragma omp parallel for if (rows * bytes >= parallel_moves_from) schedule(static)
+      for (std::int64_t r = 0; r < rows; ++r) std::memcpy(to + r * row_bytes, from + r * bytes, static_cast<std::size_t>(bytes));
+    }
     at += bytes;
   }
 }
