@@ -16,13 +16,15 @@ double mean(const std::array<double, 4>& values) { return (values[0] + values[1]
 
 // The scores of one parameter at one size.
 struct View {
-  Score cube, scaled, nothing;
+  Score cube, scaled, nothing, regression;
   double floor = 0;
 };
 View view(const SizeResult& r, std::size_t parameter) {
   const auto& s = r.scores;
-  if (parameter < 4) return {s.cube[parameter], s.scaled[parameter], s.nothing[parameter], r.floor_cube[parameter]};
-  return {mean_of(s.cube), mean_of(s.scaled), mean_of(s.nothing), mean(r.floor_cube)};
+  const auto& regression = r.regression.cube;
+  if (parameter < 4)
+    return {s.cube[parameter], s.scaled[parameter], s.nothing[parameter], regression[parameter], r.floor_cube[parameter]};
+  return {mean_of(s.cube), mean_of(s.scaled), mean_of(s.nothing), mean_of(regression), mean(r.floor_cube)};
 }
 
 std::int64_t seen(const SizeResult& r) { return r.cubes * r.size * r.size * r.size; }
@@ -56,6 +58,16 @@ std::string floor_in_words(const Finding& f, const SizeResult& large, const View
     return words + fmt::format("the error at {}^3 is below that floor ({} of it), as fields that are not Gaussian allow.",
                                large.size, number(f.of_floor));
   return words + fmt::format("the error at {}^3 is {} times that floor.", large.size, number(f.of_floor));
+}
+
+std::string regression_in_words(const Finding& f, const SizeResult& small, const SizeResult& large, const View& of_small,
+                                const View& of_large) {
+  return fmt::format(
+      "A regression on the power spectra of the same cubes has {} at {}^3 and {} at {}^3, a factor {}; the network's error at "
+      "{}^3 "
+      "is {} times the regression's.",
+      number(of_small.regression.error), small.size, number(of_large.regression.error), large.size, text(f.regression_gain),
+      large.size, text(f.over_regression));
 }
 
 std::string average_in_words(const Finding& f, const SizeResult& small, const SizeResult& large) {
@@ -118,6 +130,8 @@ std::vector<Finding> find(const Results& results) {
     Finding f{.name = p < 4 ? universe::parameter_names[p] : "mean of all"};
     f.gain = factor(a.cube, b.cube, Of::other_trainings), f.averaging = factor(a.cube, a.scaled, Of::same_trainings);
     f.remaining = factor(a.scaled, b.scaled, Of::other_trainings);
+    f.regression_gain = factor(a.regression, b.regression, Of::same_trainings);
+    f.over_regression = factor(b.cube, b.regression, Of::other_trainings);
     f.floor_gain = a.floor / b.floor, f.of_floor = b.cube.error / b.floor;
     f.lower = f.gain.wide.low > 1;
     f.reaches = f.gain.value >= published.factor;
@@ -137,7 +151,7 @@ std::vector<std::string> sentences(const Results& results) {
     const auto& f = findings[p];
     const auto of_small = view(small, p), of_large = view(large, p);
     lines.push_back(gain_in_words(f, small, large, of_small, of_large) + " " + floor_in_words(f, large, of_large) + " " +
-                    average_in_words(f, small, large));
+                    regression_in_words(f, small, large, of_small, of_large) + " " + average_in_words(f, small, large));
   }
   const auto named = [&](Verdict verdict) { return those(findings, [&](const Finding& f) { return f.verdict == verdict; }); };
   lines.push_back(fmt::format(
@@ -150,6 +164,9 @@ std::vector<std::string> sentences(const Results& results) {
       fmt::format("What counts is the volume in sight and not the size of a sample: {}. Size beyond volume: {}. Not decided: {}. "
                   "Nothing learned: {}.",
                   named(Verdict::volume), named(Verdict::size), named(Verdict::undecided), named(Verdict::nothing_learned)));
+  lines.push_back(fmt::format("Predicted better by the network than by the regression at {}^3: {}; worse: {}.", large.size,
+                              those(findings, [](const Finding& f) { return f.over_regression.wide.high < 1; }),
+                              those(findings, [](const Finding& f) { return f.over_regression.wide.low > 1; })));
   const auto trainings = small.scores.cube[0].of_training.size();
   lines.push_back(fmt::format("Intervals are of {} test universes drawn anew; {}.", large.scores.universes,
                               trainings > 1

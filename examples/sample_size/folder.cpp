@@ -71,6 +71,10 @@ fs::path predictions_of(const StudyOptions& o, std::int64_t size, std::int64_t s
   return fs::path(o.out) / folder_of(size, seed) / predictions_file;
 }
 
+fs::path regression_of(const StudyOptions& o, std::int64_t size) {
+  return fs::path(o.out) / fmt::format("size{:03}-regression", size) / predictions_file;
+}
+
 void claim_folder(const StudyOptions& o) {
   std::error_code error;
   const auto file = fs::path(o.out) / study_file;

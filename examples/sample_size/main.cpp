@@ -24,8 +24,12 @@ namespace {
 // Of one rank.
 void tell(const StudyOptions& o, const std::vector<std::int64_t>& seeds) {
   Results results{.box = o.box, .cell = o.cell};
-  for (const auto size : o.sizes)
-    results.sizes.push_back(evaluate(size, o.box, o.cell, read_predictions(o, size, seeds), o.seed));
+  for (const auto size : o.sizes) {
+    std::vector<std::vector<CubePrediction>> trainings;
+    for (const auto seed : seeds) trainings.push_back(read_predictions(o, size, predictions_of(o, size, seed)));
+    const auto regression = read_predictions(o, size, regression_of(o, size));
+    results.sizes.push_back(evaluate(size, o.box, o.cell, trainings, regression, o.seed));
+  }
   const auto text = write_report(results, o.out);
   if (o.json) fmt::print("{}\n", tool::to_text(to_json(results)));
   else fmt::print("{}", text);
@@ -47,13 +51,12 @@ void add_options(CLI::App& app, StudyOptions& o) {
   whole("--test", o.test, least_universes, 1 << 20, "universes to be scored on");
   app.add_option("--seed", o.seed, "of the universes")->check(tool::whole_number(0))->capture_default_str();
   whole("--seeds", o.seeds, 1, 1000, "trainings of each size");
-  whole("--epochs", o.epochs, 1, 1 << 20, "passes over the universes; a step takes as many voxels as a universe has");
+  whole("--epochs", o.epochs, 1, 1 << 20, "passes over the universes; a step takes as many voxels as eight universes have");
   app.add_option("--learning-rate", o.learning_rate, "of Adam, the same for every size; a warm-up, then half a cosine to 0")
       ->check(tool::number_above(0))
       ->capture_default_str();
-  app.add_option("--network", o.network,
-                 "statistics (the same function of a neighbourhood at every size, then means) or cosmoflow (the hybrid variant)")
-      ->check(CLI::IsMember({"statistics", "cosmoflow"}))
+  app.add_option("--network", o.network, "pyramid (statistics at several scales) or cosmoflow (the hybrid variant)")
+      ->check(CLI::IsMember({"pyramid", "cosmoflow"}))
       ->capture_default_str();
   auto* report =
       app.add_flag("--report", o.report, "train nothing: the table and the picture of the trainings in --out that are done");

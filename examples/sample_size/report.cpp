@@ -24,6 +24,12 @@ struct Kind {
 };
 constexpr std::array<Kind, 4> kinds{
     {{"cube", &Scores::cube}, {"average", &Scores::average}, {"scaled_average", &Scores::scaled}, {"nothing", &Scores::nothing}}};
+struct Estimate {
+  const char *name, *label;
+  Scores SizeResult::*scores;
+};
+constexpr std::array<Estimate, 2> estimates{
+    {{"network", "network", &SizeResult::scores}, {"regression", "P(k)", &SizeResult::regression}}};
 
 Json to_json(const Interval& interval) { return {interval.low, interval.high}; }
 
@@ -40,6 +46,8 @@ Json to_json(const Factor& factor) { return {{"factor", factor.value}, {"percent
 
 Json to_json(const Finding& f) {
   return {{"gain", to_json(f.gain)},
+          {"regression_gain", to_json(f.regression_gain)},
+          {"network_over_regression", to_json(f.over_regression)},
           {"floor_gain", f.floor_gain},
           {"error_over_floor", f.of_floor},
           {"lower", f.lower},
@@ -66,18 +74,25 @@ plot::Lines panel(const Results& results, std::size_t parameter, bool legend) {
                     .y_label = "squared error / prior variance",
                     .log_x = true,
                     .log_y = true};
-  const std::array<std::pair<ParameterScores Scores::*, const char*>, 3> measured{
-      {{&Scores::cube, "one cube"}, {&Scores::average, "average of a universe"}, {&Scores::scaled, "average, scaled"}}};
+  struct Measured {
+    Scores SizeResult::*of;
+    ParameterScores Scores::*scores;
+    const char* name;
+  };
+  const std::array<Measured, 4> measured{{{&SizeResult::scores, &Scores::cube, "one cube"},
+                                          {&SizeResult::scores, &Scores::average, "average of a universe"},
+                                          {&SizeResult::scores, &Scores::scaled, "average, scaled"},
+                                          {&SizeResult::regression, &Scores::cube, "P(k) of one cube"}}};
   const auto label = [&](const char* text) { return legend ? std::string(text) : std::string(); };
   std::size_t colour = 0;
   std::vector<plot::Series> marks;
   // Beside each other: their intervals would be one bar.
-  double beside = 0.985;
-  for (const auto& [scores, name] : measured) {
+  double beside = 0.978;
+  for (const auto& [of, scores, name] : measured) {
     const auto hue = plot::series_colour(colour++);
     plot::Series line{.label = label(name), .colour = hue};
     for (const auto& result : results.sizes) {
-      const auto& score = (result.scores.*scores)[parameter];
+      const auto& score = (result.*of.*scores)[parameter];
       const double x = static_cast<double>(result.size) * beside;
       line.x.push_back(x), line.y.push_back(score.error);
       marks.push_back({.x = {x}, .y = {score.error}, .colour = hue});
@@ -104,8 +119,11 @@ plot::Lines panel(const Results& results, std::size_t parameter, bool legend) {
 }  // namespace
 
 SizeResult evaluate(std::int64_t size, std::int64_t box, double cell, std::span<const std::vector<CubePrediction>> trainings,
-                    std::uint64_t seed) {
-  SizeResult result{.size = size, .scores = score(trainings, seed)};
+                    const std::vector<CubePrediction>& regression, std::uint64_t seed) {
+  SizeResult result{.size = size, .scores = score(trainings, seed), .regression = score({&regression, 1}, seed)};
+  require(result.scores.universes == result.regression.universes && result.scores.cubes == result.regression.cubes,
+          "[sample_size] networks and regression predict the same cubes, got {} of {} universes and {} of {}",
+          result.scores.cubes, result.scores.universes, result.regression.cubes, result.regression.universes);
   result.cubes = result.scores.cubes / result.scores.universes;
   require(result.cubes * result.scores.universes == result.scores.cubes,
           "[sample_size] universes have as many cubes each, got {} cubes of {} universes", result.scores.cubes,
@@ -117,39 +135,46 @@ SizeResult evaluate(std::int64_t size, std::int64_t box, double cell, std::span<
 
 std::string table(const Results& results) {
   auto text = fmt::format(
-      "Mean squared errors of u in [-1, 1] over the prior's variance; 1 is what answering 0 has. Boxes of {}^3 cells of {} "
-      "Mpc/h.\n"
+      "MSE: mean squared error of u in [-1, 1] over the prior's variance; RMSE: its square root; 1 is what answering 0 has.\n"
+      "P(k): ridge regression on power spectra and one-point numbers of the same cubes. Boxes of {}^3 cells of {} Mpc/h.\n"
       "In brackets 2.5th to 97.5th percentile, universes drawn anew; spread: standard deviation between trainings.\n"
       "Published (arXiv:2007.12856), of other data: a factor {} from {}^3 to {}^3; that slope from the smallest cubes on.\n",
       results.box, results.cell, published.factor, published.from, published.to);
-  constexpr auto row = "{:>6} {:>6}   {:<25} {:>7}   {:<25}  {:<25} {:>8} {:>8} {:>9}\n";
+  constexpr auto row = "{:<8} {:>5} {:>5}  {:<24} {:>6} {:>6}  {:<24} {:<24} {:>8} {:>6} {:>9}\n";
   const auto cell = [](const Score& s) { return fmt::format("{:.4f} [{:.4f}, {:.4f}]", s.error, s.wide.low, s.wide.high); };
   for (std::size_t p = 0; p < 4; ++p) {
     text += fmt::format("\n{}\n", universe::parameter_names[p]);
-    text += fmt::format(row, "cells", "cubes", "one cube", "spread", "average of a universe's", "average, scaled", "floor of",
-                        "of the", "published");
-    text += fmt::format(row, "", "", "", "", "", "", "cube", "box", "slope");
-    for (const auto& r : results.sizes)
-      text += fmt::format(row, r.size, r.cubes, cell(r.scores.cube[p]), fmt::format("{:.4f}", r.scores.cube[p].spread),
-                          cell(r.scores.average[p]), cell(r.scores.scaled[p]), fmt::format("{:.4f}", r.floor_cube[p]),
-                          fmt::format("{:.4f}", r.floor_box[p]), fmt::format("{:.4f}", published_slope(results, r.size, p)));
+    text += fmt::format(row, "", "cells", "cubes", "MSE of one cube", "RMSE", "spread", "MSE, average of universe",
+                        "MSE, average scaled", "floor of", "of", "published");
+    text += fmt::format(row, "", "", "", "", "", "of MSE", "", "", "cube", "box", "slope");
+    for (const auto& estimate : estimates)
+      for (const auto& r : results.sizes) {
+        const auto& s = r.*estimate.scores;
+        text +=
+            fmt::format(row, estimate.label, r.size, r.cubes, cell(s.cube[p]), fmt::format("{:.3f}", std::sqrt(s.cube[p].error)),
+                        s.cube[p].of_training.size() > 1 ? fmt::format("{:.4f}", s.cube[p].spread) : std::string("-"),
+                        cell(s.average[p]), cell(s.scaled[p]), fmt::format("{:.4f}", r.floor_cube[p]),
+                        fmt::format("{:.4f}", r.floor_box[p]), fmt::format("{:.4f}", published_slope(results, r.size, p)));
+      }
   }
   return text;
 }
 
 std::string csv(const Results& results) {
   std::string text =
-      "size,cubes_per_universe,universes,trainings,parameter,of,error,low_68,high_68,low_95,high_95,spread,r2,floor_cube,floor_"
+      "size,cubes_per_universe,universes,estimate,trainings,parameter,of,error,low_68,high_68,low_95,high_95,spread,r2,floor_"
+      "cube,floor_"
       "box,published_slope\n";
   for (const auto& r : results.sizes)
-    for (std::size_t p = 0; p < 4; ++p)
-      for (const auto& kind : kinds) {
-        const auto& s = (r.scores.*kind.scores)[p];
-        text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", r.size, r.cubes, r.scores.universes,
-                            s.of_training.size(), universe::parameter_names[p], kind.name, s.error, s.central.low, s.central.high,
-                            s.wide.low, s.wide.high, s.spread, s.r2, r.floor_cube[p], r.floor_box[p],
-                            published_slope(results, r.size, p));
-      }
+    for (const auto& estimate : estimates)
+      for (std::size_t p = 0; p < 4; ++p)
+        for (const auto& kind : kinds) {
+          const auto& s = (r.*estimate.scores.*kind.scores)[p];
+          text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", r.size, r.cubes, r.scores.universes,
+                              estimate.name, s.of_training.size(), universe::parameter_names[p], kind.name, s.error,
+                              s.central.low, s.central.high, s.wide.low, s.wide.high, s.spread, s.r2, r.floor_cube[p],
+                              r.floor_box[p], published_slope(results, r.size, p));
+        }
   return text;
 }
 
@@ -164,7 +189,10 @@ Json to_json(const Results& results) {
     Json entry{{"size", r.size}, {"cubes_per_universe", r.cubes}, {"universes", r.scores.universes}};
     for (std::size_t p = 0; p < 4; ++p) {
       auto& parameter = entry["parameters"][universe::parameter_names[p]];
-      for (const auto& kind : kinds) parameter[kind.name] = to_json((r.scores.*kind.scores)[p]);
+      for (const auto& kind : kinds) {
+        parameter[kind.name] = to_json((r.scores.*kind.scores)[p]);
+        parameter["regression"][kind.name] = to_json((r.regression.*kind.scores)[p]);
+      }
       parameter["floor_cube"] = r.floor_cube[p], parameter["floor_box"] = r.floor_box[p];
     }
     sizes.push_back(std::move(entry));

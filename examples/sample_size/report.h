@@ -18,6 +18,7 @@ struct SizeResult {
   std::int64_t size = 0;   // cells per side of a cube
   std::int64_t cubes = 0;  // of a universe
   Scores scores{};
+  Scores regression{};                              // of a ridge regression on the cubes' power spectra and one-point numbers
   std::array<double, 4> floor_cube{}, floor_box{};  // of a Gaussian field in the cube's volume and in the box's
 };
 
@@ -27,10 +28,10 @@ struct Results {
   std::vector<SizeResult> sizes{};  // ascending
 };
 
-// Scores and floors of one size. trainings: as for score(), on all channels of a universe; the same seed for all sizes, so that
-// their draws of universes are in pairs.
+// Scores and floors of one size. trainings: as for score(), on all channels of a universe; regression: of the same cubes; the
+// same seed for all sizes, so that their draws of universes are in pairs.
 SizeResult evaluate(std::int64_t size, std::int64_t box, double cell, std::span<const std::vector<CubePrediction>> trainings,
-                    std::uint64_t seed);
+                    const std::vector<CubePrediction>& regression, std::uint64_t seed);
 
 // What Oyama et al. 2020 ("The Case for Strong Scaling in Deep Learning: Training Large 3D CNNs with Hybrid Parallelism",
 // arXiv:2007.12856) report of CosmoFlow: an order of magnitude in the mean squared error.
@@ -57,6 +58,8 @@ struct Finding {
   Factor gain{};              // error of the smallest cubes over that of the largest
   Factor averaging{};         // error of the smallest cubes over that of their scaled averages
   Factor remaining{};         // that of these averages over that of the largest cubes', scaled as well
+  Factor regression_gain{};   // error of the regression on the smallest cubes over that on the largest
+  Factor over_regression{};   // error of the network over that of the regression, of the largest cubes
   double floor_gain = 0;      // floor of the smallest cube over that of the largest
   double of_floor = 0;        // error of the largest cubes over their floor
   bool lower = false;         // the interval of `gain` is above 1

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <optional>
 
+#include "examples/cosmoflow/baseline.h"
+#include "examples/cosmoflow/last_layer.h"
 #include "examples/tool/folder_lock.h"
 #include "examples/trainer/supervised.h"
 #include "examples/universe/simulation.h"
@@ -76,28 +78,58 @@ void write_predictions(const fs::path& path, const Predictions& p, std::int64_t 
   write_new_file(path, text, "study");
 }
 
+std::vector<std::int64_t> numbers(std::int64_t first, std::int64_t count) {
+  std::vector<std::int64_t> result(static_cast<std::size_t>(count));
+  std::iota(result.begin(), result.end(), first);
+  return result;
+}
+
+// A ridge regression on the power spectra and one-point numbers of the cubes that a network learns from.
+void fit_regression(const Communicator& world, const StudyOptions& o, const data::SourcePtr& boxes, std::int64_t size) {
+  std::optional<CubeSource> source;
+  trainer::together(world, [&] { source.emplace(boxes, size); });
+  const auto cubes = cubes_per_box(o, size);
+  if (world.rank() == 0 && !o.quiet) fmt::print(stderr, "{}^3: regression on power spectra\n", size);
+  const auto fitted = cosmoflow::fit_baseline(world, *source, numbers(0, o.training * cubes));
+  Predictions predictions;
+  predictions.samples = numbers(o.training * cubes, o.test * cubes);
+  auto found = cosmoflow::predict_baseline(world, *source, predictions.samples, fitted);
+  trainer::together(world, [&] {
+    require(found.missing.empty(), "[sample_size] there is no regression on cubes of {}^3: {}", size, found.missing);
+    if (world.rank() != 0) return;
+    predictions.predicted = std::move(found.values);
+    for (const auto sample : predictions.samples) {
+      const auto truth = source->targets(sample);
+      predictions.truth.insert(predictions.truth.end(), truth.begin(), truth.end());
+    }
+    const auto file = regression_of(o, size);
+    std::error_code error;
+    fs::create_directories(file.parent_path(), error);  // writing says what is wrong
+    write_predictions(file, predictions, cubes);
+  });
+}
+
 int train_one(const Communicator& world, const StudyOptions& o, const data::SourcePtr& boxes, std::int64_t size,
               std::int64_t seed) {
   const auto cubes = cubes_per_box(o, size);
   trainer::Options t;
   t.out = (fs::path(o.out) / folder_of(size, seed)).string();
-  t.epochs = o.epochs, t.batch = cubes, t.learning_rate = o.learning_rate, t.warm_up = 1, t.clip_norm = 1;
+  t.epochs = o.epochs, t.batch = cubes_per_step(o, size), t.learning_rate = o.learning_rate, t.warm_up = 1, t.clip_norm = 1;
   t.seed = static_cast<std::uint64_t>(seed), t.resume = trainer::newest_in_out, t.checkpoint_every = 1;
   t.quiet = o.quiet, t.json = true;  // tables of one training are nothing here
   const auto extents = grid_for(t.batch, world.size());
   const trainer::Outputs out(world, t.out, {}, true);
   const auto grid = trainer::grid_of_ranks(world, t, extents);
-  std::optional<data::Loader> train_set, test_set;
-  std::unique_ptr<nn::Module> net;
+  std::optional<data::Loader> train_set, test_set, still_set;  // still: the training's, neither shuffled nor turned
+  std::unique_ptr<CosmoFlow> net;
   std::shared_ptr<const CubeSource> source;
   trainer::together(world, [&] {
     source = std::make_shared<CubeSource>(boxes, size);
     data::LoaderOptions options{.grid = grid, .batch = t.batch, .seed = t.seed};
-    options.samples.resize(static_cast<std::size_t>(o.test * cubes));
-    std::iota(options.samples.begin(), options.samples.end(), o.training * cubes);
+    options.samples = numbers(o.training * cubes, o.test * cubes);
     test_set.emplace(source, options);
-    options.samples.resize(static_cast<std::size_t>(o.training * cubes));
-    std::iota(options.samples.begin(), options.samples.end(), 0);
+    options.samples = numbers(0, o.training * cubes);
+    still_set.emplace(source, options);
     options.shuffle = options.flips = options.transpositions = options.drop_last = true;
     train_set.emplace(source, options);
     net = make_network(o.network, 4);
@@ -106,6 +138,7 @@ int train_one(const Communicator& world, const StudyOptions& o, const data::Sour
   if (world.rank() == 0 && !o.quiet)
     fmt::print(stderr, "{}^3, seed {}: {} cubes a step, {} steps, grid {}\n", size, seed, t.batch,
                o.epochs * optimizer_steps(*train_set, 1), trainer::to_string(extents));
+  if (o.network == "pyramid") cosmoflow::fit_last_layer(*net, *still_set);  // a checkpoint has a later one
   Predictions predictions;
   return trainer::train(world, t, extents, out,
                         {.program = "sample_size",
@@ -138,6 +171,10 @@ std::int64_t cubes_per_box(const StudyOptions& o, std::int64_t size) {
   return side * side * side;
 }
 
+std::int64_t cubes_per_step(const StudyOptions& o, std::int64_t size) {
+  return cubes_per_box(o, size) * std::min<std::int64_t>(8, o.training);
+}
+
 int train_all(const Communicator& world, const StudyOptions& o) {
   std::optional<tool::FolderLock> lock;
   trainer::together(world, [&] {
@@ -150,45 +187,45 @@ int train_all(const Communicator& world, const StudyOptions& o) {
   simulate_missing(world, o);
   data::SourcePtr boxes;
   trainer::together(world, [&] { boxes = std::make_shared<data::UniverseSource>(fs::path(o.out) / "universes"); });
+  const auto is_there = [&](const fs::path& file) {
+    bool done = false;
+    trainer::together(world, [&] { done = fs::exists(file); });
+    world.transport().barrier();
+    return done;
+  };
+  for (const auto size : o.sizes)
+    if (!is_there(regression_of(o, size))) fit_regression(world, o, boxes, size);
   // Seed by seed, so that what is there after a part of the time is a study, too.
   for (std::int64_t seed = 1; seed <= o.seeds; ++seed)
     for (const auto size : o.sizes) {
-      bool done = false;
-      trainer::together(world, [&] { done = fs::exists(predictions_of(o, size, seed)); });
-      world.transport().barrier();
-      if (done) continue;
+      if (is_there(predictions_of(o, size, seed))) continue;
       if (const int code = train_one(world, o, boxes, size, seed); code != 0) return code;
     }
   return 0;
 }
 
-std::vector<std::vector<CubePrediction>> read_predictions(const StudyOptions& o, std::int64_t size,
-                                                          const std::vector<std::int64_t>& seeds) {
-  std::vector<std::vector<CubePrediction>> result;
-  for (const auto seed : seeds) {
-    const auto path = predictions_of(o, size, seed);
-    std::ifstream file(path);
-    require(file.good(), "[sample_size] {} cannot be read", path.string());
-    auto& list = result.emplace_back();
-    std::string line;
-    std::getline(file, line);
-    for (std::int64_t number = 2; std::getline(file, line); ++number) {
-      std::array<double, 10> values{};
-      const char *at = line.data(), *const end = line.data() + line.size();
-      for (std::size_t v = 0; v < values.size(); ++v) {
-        const auto [next, error] = std::from_chars(at, end, values[v]);
-        require(error == std::errc() && (v + 1 == values.size() ? next == end : next != end && *next == ','),
-                "[sample_size] {} line {}: ten numbers are needed", path.string(), number);
-        at = next + 1;
-      }
-      CubePrediction cube{.universe = static_cast<std::int64_t>(values[0])};
-      std::copy_n(values.begin() + 2, 4, cube.predicted.begin()), std::copy_n(values.begin() + 6, 4, cube.truth.begin());
-      list.push_back(cube);
+std::vector<CubePrediction> read_predictions(const StudyOptions& o, std::int64_t size, const fs::path& path) {
+  std::ifstream file(path);
+  require(file.good(), "[sample_size] {} cannot be read", path.string());
+  std::vector<CubePrediction> list;
+  std::string line;
+  std::getline(file, line);
+  for (std::int64_t number = 2; std::getline(file, line); ++number) {
+    std::array<double, 10> values{};
+    const char *at = line.data(), *const end = line.data() + line.size();
+    for (std::size_t v = 0; v < values.size(); ++v) {
+      const auto [next, error] = std::from_chars(at, end, values[v]);
+      require(error == std::errc() && (v + 1 == values.size() ? next == end : next != end && *next == ','),
+              "[sample_size] {} line {}: ten numbers are needed", path.string(), number);
+      at = next + 1;
     }
-    require(static_cast<std::int64_t>(list.size()) == o.test * cubes_per_box(o, size),
-            "[sample_size] {} has {} lines for {} cubes", path.string(), list.size(), o.test * cubes_per_box(o, size));
+    CubePrediction cube{.universe = static_cast<std::int64_t>(values[0])};
+    std::copy_n(values.begin() + 2, 4, cube.predicted.begin()), std::copy_n(values.begin() + 6, 4, cube.truth.begin());
+    list.push_back(cube);
   }
-  return result;
+  require(static_cast<std::int64_t>(list.size()) == o.test * cubes_per_box(o, size), "[sample_size] {} has {} lines for {} cubes",
+          path.string(), list.size(), o.test * cubes_per_box(o, size));
+  return list;
 }
 
 }  // namespace mpigrad::sample_size

@@ -11,19 +11,19 @@
 #include "comm/communicator.h"
 #include "examples/sample_size/scores.h"
 #include "models/data/source.h"
-#include "models/nn/module.h"
+#include "models/networks/cosmoflow.h"
 
 namespace mpigrad::sample_size {
 
 struct StudyOptions {
-  std::string out = "sample-size", network = "statistics";
+  std::string out = "sample-size", network = "pyramid";
   std::vector<std::int64_t> sizes{16, 32, 64};  // sides of the cubes, ascending
   std::int64_t box = 64;                        // cells per side of a universe
   double cell = 4;                              // Mpc/h
   std::int64_t training = 400, test = 100;      // universes
-  std::int64_t seeds = 3, epochs = 9;           // a step takes as many voxels as one box has: an epoch is a step for each box
+  std::int64_t seeds = 3, epochs = 8;           // passes over the universes
   std::uint64_t seed = 1;                       // of the universes
-  double learning_rate = 1e-3;
+  double learning_rate = 5e-4;
   bool report = false, json = false, quiet = false;  // report: of what is there already
 };
 
@@ -38,6 +38,7 @@ void claim_folder(const StudyOptions& options);
 // Of a training: "size016-seed2", and what it has predicted, a file that is there when it is done.
 std::string folder_of(std::int64_t size, std::int64_t seed);
 std::filesystem::path predictions_of(const StudyOptions& options, std::int64_t size, std::int64_t seed);
+std::filesystem::path regression_of(const StudyOptions& options, std::int64_t size);
 // Whether the universes in the folder are those of the study, of every `parts`th from `part`. UsageError: one is not.
 void check_universes(const StudyOptions& options, std::int64_t part, std::int64_t parts);
 // Sizes of which any training is done, ascending; seeds whose trainings of all options.sizes are.
@@ -47,6 +48,8 @@ std::vector<std::int64_t> seeds_done(const StudyOptions& options);
 // ---- what it does
 
 std::int64_t cubes_per_box(const StudyOptions& options, std::int64_t size);
+// Those of a step: of eight universes, fewer where fewer are learnt from.
+std::int64_t cubes_per_step(const StudyOptions& options, std::int64_t size);
 
 // Cubes of `size` cells, cut from samples whose sides are multiples of it: cube c of sample u is sample u * cubes + c, in the
 // order of d, h, w.
@@ -66,17 +69,15 @@ class CubeSource : public data::Source {
   data::SampleType type_;
 };
 
-// [N, W, W, W, C] -> [N, targets]. "statistics": convolutions and poolings until the side is an eighth, means over what is left,
-// two linear layers, so that it is the same function of a neighbourhood, with the same number of weights, for every size;
-// "cosmoflow": the hybrid variant of Oyama et al., which flattens at 2^3.
-std::unique_ptr<nn::Module> make_network(const std::string& name, std::int64_t targets);
+// "pyramid": as `cosmoflow train --variant pyramid`, the faces of a cube neighbours although they are none in its box, as they
+// are in its power spectrum; "cosmoflow": the hybrid variant of Oyama et al., which flattens at 2^3.
+std::unique_ptr<CosmoFlow> make_network(const std::string& name, std::int64_t targets);
 
-// Simulates what is missing, trains what is missing, each a folder of its own in options.out that is gone on with, while no other
-// process is at work there. Collective; the code to exit with where a signal has ended it, else 0.
+// Simulates what is missing, fits and trains what is missing, each a folder of its own in options.out that is gone on with, while
+// no other process is at work there. Collective; the code to exit with where a signal has ended it, else 0.
 int train_all(const Communicator& world, const StudyOptions& options);
 
-// What the trainings of one size have predicted of the test cubes, one list for each seed. Of one rank.
-std::vector<std::vector<CubePrediction>> read_predictions(const StudyOptions& options, std::int64_t size,
-                                                          const std::vector<std::int64_t>& seeds);
+// What a training, or the regression, of one size has predicted of the test cubes. Of one rank.
+std::vector<CubePrediction> read_predictions(const StudyOptions& options, std::int64_t size, const std::filesystem::path& file);
 
 }  // namespace mpigrad::sample_size

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "ops/reduce.h"
+#include "ops/views.h"
 #include "tests/support/cases/kernel_problems.h"
 
 using namespace mpigrad::testing;
@@ -26,6 +28,33 @@ void compare_pool(const PoolProblem& p) {
 }
 
 }  // namespace
+
+TEST_CASE("sums and broadcasts and concatenations of many short rows") {
+  using namespace mpigrad;
+  const Shape shape{3, 37, 59, 5};  // more rows than a thread takes at once
+  std::vector<double> values(static_cast<std::size_t>(shape.elements()));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i * 7 % 23);
+  for (const auto dtype : {DType::float32, DType::float64}) {
+    const auto x = from_vector(shape, values, dtype);
+    for (const auto& axes : {std::vector{1, 2}, {0, 2}, {0, 1, 2}, {2, 3}, {1}, {3}}) {
+      Shape kept = shape;
+      for (const int axis : axes) kept[axis] = 1;
+      const auto place = [&](std::int64_t i) {  // of element i among those that are kept
+        std::int64_t at = 0;
+        for (int d = 0; d < 4; ++d) at = at * kept[d] + (kept[d] == 1 ? 0 : i / shape.elements(d + 1, 4) % shape[d]);
+        return static_cast<std::size_t>(at);
+      };
+      std::vector<double> sums(static_cast<std::size_t>(kept.elements())), repeated;
+      for (std::int64_t i = 0; i < shape.elements(); ++i) sums[place(i)] += values[static_cast<std::size_t>(i)];
+      for (std::int64_t i = 0; i < shape.elements(); ++i) repeated.push_back(sums[place(i)]);
+      CHECK(sum(x, axes, true).to_vector() == sums);
+      CHECK(broadcast_to(from_vector(kept, sums, dtype), shape).to_vector() == repeated);
+    }
+    const auto last = slice(x, 3, 4, 5), others = slice(x, 3, 0, 4);
+    CHECK(concatenate({others, last}, 3).to_vector() == values);
+    CHECK(concatenate({slice(x, 3, 0, 1), slice(x, 3, 1, 2)}, 3).to_vector() == slice(x, 3, 0, 2).to_vector());
+  }
+}
 
 TEST_CASE("average pools agree with the plain ones and are transposes") {
   for (int i = 0; i < 200; ++i) compare_pool<float>(random_pool());

@@ -135,7 +135,13 @@ Scores score_one(const std::vector<CubePrediction>& cubes, std::int64_t resample
   return score(Trainings{cubes}, 7, resamples);
 }
 
-SizeResult result_of(std::int64_t size, const Trainings& trainings) { return evaluate(size, 16, 4, trainings, 3); }
+// With a regression whose errors are twice as large.
+SizeResult result_of(std::int64_t size, const Trainings& trainings) {
+  auto regression = trainings.front();
+  for (auto& c : regression)
+    for (std::size_t p = 0; p < 4; ++p) c.predicted[p] = c.truth[p] + 2 * (c.predicted[p] - c.truth[p]);
+  return evaluate(size, 16, 4, trainings, regression, 3);
+}
 
 }  // namespace
 
@@ -371,9 +377,14 @@ TEST_CASE("sample_size: verdicts come from the numbers") {
   CHECK(findings.size() == 5);
   CHECK(findings[0].lower);
   CHECK_FALSE(findings[0].may_reach);
+  CHECK(findings[0].over_regression.value == doctest::Approx(0.25));
+  CHECK(findings[0].over_regression.wide.high == doctest::Approx(0.25));
+  CHECK(findings[0].regression_gain.value == doctest::Approx(findings[0].gain.value));
+  CHECK(sentences(results)[7].find("by the network than by the regression at 16^3: Omega_m, ") ==
+        std::string("Predicted better ").size());
   CHECK(findings[0].remaining.value == doctest::Approx(1).epsilon(1e-6));
   CHECK(findings[0].floor_allows == (results.sizes[0].floor_cube[0] >= 10 * results.sizes[1].floor_cube[0]));
-  CHECK(sentences(results).size() == 8);
+  CHECK(sentences(results).size() == 9);
   CHECK(sentences(results)[1].find("the volume that the prediction sees and not the size of a sample") != std::string::npos);
   CHECK_THROWS_AS(find({.box = 16, .sizes = {result_of(8, {cubes})}}), Error);
 }
@@ -391,15 +402,18 @@ TEST_CASE("sample_size: files of a report hold the same numbers") {
   std::size_t lines = 0, commas = 0;
   for (std::string line; std::getline(csv_file, line); ++lines)
     commas += static_cast<std::size_t>(std::count(line.begin(), line.end(), ','));
-  CHECK(lines == 1 + 2 * 4 * 4);
-  CHECK(commas == lines * 15);
+  CHECK(lines == 1 + 2 * 2 * 4 * 4);
+  CHECK(commas == lines * 16);
   const auto document = nlohmann::json::parse(json_file);
   const auto& parameter = document["sizes"][0]["parameters"]["sigma_8"];
   CHECK(parameter["cube"]["error"].get<double>() == doctest::Approx(results.sizes[0].scores.cube[1].error));
   CHECK(parameter["cube"]["of_training"].size() == 2);
+  CHECK(parameter["regression"]["cube"]["error"].get<double>() ==
+        doctest::Approx(4 * parameter["cube"]["of_training"][0].get<double>()));
   CHECK(parameter["floor_box"].get<double>() == doctest::Approx(floor_variance(16, 4)[1]));
   CHECK(document["findings"].size() == 5);
-  CHECK(document["sentences"].size() == 8);
+  CHECK(document["sentences"].size() == 9);
+  CHECK_THROWS_AS(evaluate(8, 16, 4, trainings, draw_cubes({.universes = 20}), 3), Error);  // other cubes
   // One size alone has nothing to be compared with.
   CHECK(write_report({.box = 16, .sizes = {results.sizes[0]}}, folder.path).find("Omega_m") != std::string::npos);
 }
