@@ -45,7 +45,8 @@ bool parse(const std::string& text, std::string& value) {
 template <class Options, class F>
 void for_each_decision(Options& o, F&& f) {
   f("network", o.network), f("box", o.box), f("cell", o.cell), f("training universes", o.training), f("test universes", o.test);
-  f("epochs", o.epochs), f("learning rate", o.learning_rate), f("seed of the universes", o.seed);
+  f("epochs", o.epochs), f("learning rate", o.learning_rate), f("seed of the universes", o.seed),
+      f("universes in a step", o.together);
 }
 
 // Of "size016-seed2": 16 and 2.
@@ -100,8 +101,8 @@ void read_study(StudyOptions& o) {
   for_each_decision(o, [&](const std::string& name, auto& value) {
     const auto end = std::min(text.find('\n', at), text.size());
     const auto line = text.substr(at, end - at);
-    require(line.starts_with(name + " ") && parse(line.substr(name.size() + 1), value), "[sample_size] {}: '{}' is no {}",
-            file.string(), line, name);
+    require(line.starts_with(name + " ") && parse(line.substr(name.size() + 1), value),
+            "[sample_size] {}: '{}' is no {}; the study is of another version", file.string(), line, name);
     at = std::min(end + 1, text.size());
   });
 }

@@ -2,7 +2,7 @@
 //
 //   mpiexec -n 2 build/examples/sample_size --out sample-size
 //
-// takes about an hour on two cores, goes on where it stopped when it is called again, and ends with a table, a picture and what
+// goes on where it stopped when it is called again, and ends with a table, a picture and what
 // was found, beside what was published and what the information in a Gaussian field of that volume allows.
 
 #include <CLI/CLI.hpp>
@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "comm/launch.h"
+#include "examples/cosmoflow/baseline.h"
 #include "examples/sample_size/report.h"
 #include "examples/sample_size/study.h"
 #include "examples/tool/command_line.h"
@@ -47,7 +48,7 @@ void add_options(CLI::App& app, StudyOptions& o) {
       ->capture_default_str();
   whole("--box", o.box, 16, 1 << 12, "cells along each side of a universe, all of whose cubes are used");
   app.add_option("--cell", o.cell, "of a universe, in Mpc/h")->check(tool::number_above(0))->capture_default_str();
-  whole("--training", o.training, 1, 1 << 20, "universes to learn from");
+  whole("--training", o.training, 2, 1 << 20, "universes to learn from");
   whole("--test", o.test, least_universes, 1 << 20, "universes to be scored on");
   app.add_option("--seed", o.seed, "of the universes")->check(tool::whole_number(0))->capture_default_str();
   whole("--seeds", o.seeds, 1, 1000, "trainings of each size");
@@ -70,6 +71,13 @@ void add_options(CLI::App& app, StudyOptions& o) {
 void check(StudyOptions& o) {
   std::sort(o.sizes.begin(), o.sizes.end());
   if (std::adjacent_find(o.sizes.begin(), o.sizes.end()) != o.sizes.end()) throw tool::UsageError("--sizes names a size twice");
+  using cosmoflow::largest_side, cosmoflow::most_cells;
+  if (!o.sizes.empty() && o.sizes.back() > largest_side)
+    throw tool::UsageError(
+        fmt::format("--sizes {}: the regression beside the network takes cubes of at most {}^3", o.sizes.back(), largest_side));
+  if (o.test > most_cells / (o.box * o.box * o.box))
+    throw tool::UsageError(fmt::format("--test {}: the regression beside the network predicts at most {} cells, {} boxes of {}^3",
+                                       o.test, most_cells, most_cells / (o.box * o.box * o.box), o.box));
   for (const auto size : o.sizes) {
     if (o.box % size != 0)
       throw tool::UsageError(fmt::format("--sizes {}: a box of {}^3 cannot be cut into such cubes", size, o.box));

@@ -24,6 +24,7 @@ struct StudyOptions {
   std::int64_t seeds = 3, epochs = 8;           // passes over the universes
   std::uint64_t seed = 1;                       // of the universes
   double learning_rate = 5e-4;
+  std::int64_t together = 8;  // universes in a step, fewer where fewer are learnt from; no option, but it decides the numbers
   bool report = false, json = false, quiet = false;  // report: of what is there already
 };
 
@@ -48,7 +49,7 @@ std::vector<std::int64_t> seeds_done(const StudyOptions& options);
 // ---- what it does
 
 std::int64_t cubes_per_box(const StudyOptions& options, std::int64_t size);
-// Those of a step: of eight universes, fewer where fewer are learnt from.
+// Those of a step.
 std::int64_t cubes_per_step(const StudyOptions& options, std::int64_t size);
 
 // Cubes of `size` cells, cut from samples whose sides are multiples of it: cube c of sample u is sample u * cubes + c, in the

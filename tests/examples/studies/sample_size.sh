@@ -56,6 +56,10 @@ study --sizes 64
 judge 'cubes larger than the box' refuses_arguments 'cannot be cut'
 study --sizes 16,16
 judge 'a size twice' refuses_arguments 'twice'
+run "$tools/sample_size" --box 256 --sizes 256 --out "$work/none"
+judge 'cubes that the regression does not take' refuses_arguments 'at most 128^3'
+run "$tools/sample_size" --box 32 --sizes 16 --test 100000 --out "$work/none"
+judge 'more cells than it predicts' refuses_arguments '65536 boxes of 32^3'
 study --sizes 16 --seeds 0
 judge 'no seed' refuses_arguments 'seeds'
 study --sizes 16 --test 3
@@ -69,7 +73,7 @@ judge 'and it stays as it was' test "$(ls -A "$work/theirs")" = file
 
 # ---- killed in the middle of a training
 
-one="--box 16 --sizes 16 --training 6 --test 4 --seeds 1 --epochs 40 --quiet"
+one="--box 16 --sizes 16 --training 6 --test 4 --seeds 1 --epochs 120 --quiet"
 # shellcheck disable=SC2086
 run "$tools/sample_size" $one --seed 2 --out "$work/whole"
 judge 'a study of another seed' succeeds
