@@ -108,7 +108,7 @@ plot::Lines panel(const Results& results, std::size_t parameter, bool legend) {
     box.x.push_back(static_cast<double>(result.size)), box.y.push_back(result.floor_box[parameter]);
   }
   // What is published, for other sizes and another box: its slope, from where the smallest cubes are.
-  plot::Series claim{.label = label("slope as published"), .colour = plot::Colour{0.58, 0.25, 0.66}};
+  plot::Series claim{.label = label("slope as published"), .colour = plot::Colour{0.72, 0.58, 0.10}};
   for (const auto& result : results.sizes)
     claim.x.push_back(static_cast<double>(result.size)), claim.y.push_back(published_slope(results, result.size, parameter));
   lines.series.push_back(std::move(box)), lines.series.push_back(std::move(cube)), lines.series.push_back(std::move(claim));
