@@ -63,9 +63,8 @@ std::string floor_in_words(const Finding& f, const SizeResult& large, const View
 std::string regression_in_words(const Finding& f, const SizeResult& small, const SizeResult& large, const View& of_small,
                                 const View& of_large) {
   return fmt::format(
-      "A regression on the power spectra of the same cubes has {} at {}^3 and {} at {}^3, a factor {}; the network's error at "
-      "{}^3 "
-      "is {} times the regression's.",
+      "A regression on the power spectra of the same cubes has {} at {}^3 and {} at {}^3, a factor {}; the network's error "
+      "at {}^3 is {} times the regression's.",
       number(of_small.regression.error), small.size, number(of_large.regression.error), large.size, text(f.regression_gain),
       large.size, text(f.over_regression));
 }

@@ -46,7 +46,7 @@ template <class Options, class F>
 void for_each_decision(Options& o, F&& f) {
   f("network", o.network), f("box", o.box), f("cell", o.cell), f("training universes", o.training), f("test universes", o.test);
   f("epochs", o.epochs), f("learning rate", o.learning_rate), f("seed of the universes", o.seed),
-      f("universes in a step", o.together);
+      f("universes in a step", o.universes_in_step);
 }
 
 // Of "size016-seed2": 16 and 2.

@@ -2,8 +2,8 @@
 //
 //   mpiexec -n 2 build/examples/sample_size --out sample-size
 //
-// goes on where it stopped when it is called again, and ends with a table, a picture and what
-// was found, beside what was published and what the information in a Gaussian field of that volume allows.
+// goes on where it stopped when it is called again. It ends with a table, a picture and what was found, beside what was published
+// and what the information in a Gaussian field of that volume allows.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

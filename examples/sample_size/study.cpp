@@ -172,7 +172,7 @@ std::int64_t cubes_per_box(const StudyOptions& o, std::int64_t size) {
 }
 
 std::int64_t cubes_per_step(const StudyOptions& o, std::int64_t size) {
-  return cubes_per_box(o, size) * std::min(o.together, o.training);
+  return cubes_per_box(o, size) * std::min(o.universes_in_step, o.training);
 }
 
 int train_all(const Communicator& world, const StudyOptions& o) {

@@ -24,7 +24,7 @@ struct StudyOptions {
   std::int64_t seeds = 3, epochs = 8;           // passes over the universes
   std::uint64_t seed = 1;                       // of the universes
   double learning_rate = 5e-4;
-  std::int64_t together = 8;  // universes in a step, fewer where fewer are learnt from; no option, but it decides the numbers
+  std::int64_t universes_in_step = 8;                // fewer where fewer are learnt from; no option, but it decides the numbers
   bool report = false, json = false, quiet = false;  // report: of what is there already
 };
 

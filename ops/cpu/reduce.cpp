@@ -156,40 +156,24 @@ void BroadcastTo::run(Cpu, Inputs in, Outputs out) const {
     if (walk.rank == 0) walk.add(1, {1});
     const auto inner = static_cast<std::size_t>(walk.rank - 1);
     const auto& strides = walk.strides[0];
-    const std::int64_t length = walk.extents[inner], rows = length ? shape.elements() / length : 0;
-    const bool repeats = inner > 0 && strides[inner - 1] == 0;  // equal rows, one behind the other
-    const std::int64_t run = repeats ? walk.extents[inner - 1] : 1;
-    constexpr std::int64_t piece = 4096;  // elements that a thread takes at once: of several rows or of one
-    const std::int64_t together = std::max<std::int64_t>(1, piece / std::max<std::int64_t>(1, length)),
-                       pieces = (length + piece - 1) / piece;
+    const std::int64_t length = walk.extents[inner], elements = shape.elements();
+    const std::int64_t run =
+        inner > 0 && strides[inner - 1] == 0 ? walk.extents[inner - 1] : 1;  // equal rows, one behind the other
+    constexpr std::int64_t piece = 4096;                                     // elements that a thread takes at once
     const T* x = in[0].data<T>();
     T* y = out[0].mutable_data<T>();
-    const auto place = [&](std::int64_t r) {
-      std::int64_t at = 0;
-      for (std::size_t d = inner; d-- > 0; r /= walk.extents[d]) at += r % walk.extents[d] * strides[d];
-      return at;
-    };
-    const auto write = [&](std::int64_t at, std::int64_t n, T* to) {
-      if (strides[inner] == 0) std::fill_n(to, n, x[at]);
-      else std::copy_n(x + at, n, to);
-    };
-    if (pieces > 1) {
-#pragma omp parallel for if (rows * length >= parallel_sums_from) schedule(static)
-      for (std::int64_t task = 0; task < rows * pieces; ++task) {
-        const std::int64_t r = task / pieces, begin = task % pieces * piece;
-        write(place(r) + begin * strides[inner], std::min(piece, length - begin), y + r * length + begin);
-      }
-      return;
-    }
-#pragma omp parallel for if (rows * length >= parallel_sums_from) schedule(static)
-    for (std::int64_t first = 0; first < rows; first += together)
-      for (std::int64_t r = first, end = std::min(rows, first + together); r < end;) {
-        T* row = y + r * length;
-        write(place(r), length, row);
-        const std::int64_t equal = std::min(end - r, run - r % run);
+#pragma omp parallel for if (elements >= parallel_sums_from) schedule(static)
+    for (std::int64_t first = 0; first < elements; first += piece)
+      for (std::int64_t i = first, end = std::min(elements, first + piece); i < end;) {
+        const std::int64_t row = i / length, column = i - row * length, n = std::min(length - column, end - i);
+        std::int64_t at = column * strides[inner], rest = row;
+        for (std::size_t d = inner; d-- > 0; rest /= walk.extents[d]) at += rest % walk.extents[d] * strides[d];
+        if (strides[inner] == 0) std::fill_n(y + i, n, x[at]);
+        else std::copy_n(x + at, n, y + i);
+        const std::int64_t equal = n == length ? std::min((end - i) / length, run - row % run) : 1;
         for (std::int64_t done = 1; done < equal; done *= 2)
-          std::copy_n(row, std::min(done, equal - done) * length, row + done * length);
-        r += equal;
+          std::copy_n(y + i, std::min(done, equal - done) * length, y + i + done * length);
+        i += equal * n;
       }
   });
 }

@@ -54,7 +54,7 @@ std::shared_ptr<const Plan> find_plan(const PoolProblem& p) {
   return cache.find(key, [&] { return make_plan(p); });
 }
 
-// oneDNN has a vector for each pixel: up to ten times slower where rows of few channels are added up as they are.
+// oneDNN takes a vector for each pixel. With few channels and stride 1 along the width, whole rows are up to ten times as fast.
 bool better_separated(const PoolProblem& p) { return p.stride[2] == 1 && p.channels < 16; }
 
 }  // namespace
