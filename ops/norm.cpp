@@ -1,9 +1,11 @@
 #include "ops/norm.h"
 
 #include <limits>
+#include <optional>
 
 #include "ops/adjoints.h"
 #include "ops/elementwise.h"
+#include "ops/reduce.h"
 
 namespace mpigrad {
 namespace ops {
@@ -82,6 +84,17 @@ Tensors ChannelDots::vjp(const Replay& at, Inputs bar) const {
           at.wants(2) ? -(d_bar * at.output(0)) : Tensor()};
 }
 
+Types NormAdjoint::infer(Inputs in) const {
+  require_channels(traits().name, in[1]);
+  require(in[0].type() == in[1].type(), "[norm_adjoint] the cotangent differs from what it belongs to: {} and {}", in[0], in[1]);
+  for (const auto& v : in.subspan(2)) {
+    require_per_channel(traits().name, in[1], v);
+    require(v.shape() == in[2].shape(), "[{}] values for channels differ: {} and {}", traits().name, in[2], v);
+  }
+  return {in[0].type(), in[2].type(), in[2].type()};
+}
+Tensor NormAdjoint::reuse(Inputs in) const { return in_place ? Tensor(in[0].type(), in[0].storage(), in[0].offset()) : Tensor(); }
+
 }  // namespace ops
 
 Moments channel_moments(const Tensor& x, bool per_sample) {
@@ -122,12 +135,61 @@ Tensor local::normalise(const Tensor& x, const BatchNormStatistics& statistics, 
   return y;
 }
 
-std::pair<Tensor, BatchNormStatistics> local::batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon,
-                                                         double slope) {
-  const auto moments = channel_moments(x);
-  const auto rows = static_cast<double>(x.elements()) / static_cast<double>(std::max<std::int64_t>(1, x.dim(-1)));
+namespace {
+
+// The cotangents of x, gamma and beta in ops that are differentiable in turn.
+Tensors norm_cotangents(const Tensor& g, const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon, double slope,
+                        bool per_sample) {
+  const auto rows = std::max(1.0, static_cast<double>(ops::channel_rows(x, per_sample).rows));
+  const auto moments = channel_moments(x, per_sample);
+  const auto r = pow(moments.m2 / rows + epsilon, -0.5), a = gamma * r;
+  const auto zero = constant(zeros_like(a));
+  auto h = g;
+  if (slope != 1) h = leaky_relu_adjoint(g, channel_affine(x, moments.mean, a, beta + zero, slope), slope);
+  const auto dots = apply_all(ops::ChannelDots{}, {h, x, moments.mean});
+  const auto each = a / -rows;
+  const auto of_channels = [&](const Tensor& v) { return per_sample ? sum(v, {0}) : v; };
+  return {channel_affine(h, zero, a, zero) + channel_affine(x, moments.mean, each * square(r) * dots[1], each * dots[0]),
+          of_channels(r * dots[1]), of_channels(dots[0])};
+}
+
+}  // namespace
+
+std::pair<Tensor, BatchNormStatistics> local::norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon,
+                                                   double slope, bool per_sample) {
+  // The statistics are on the tape for those who use them; what goes back through them here is in the entry of y.
+  const auto moments = channel_moments(x, per_sample);
+  const auto rows = static_cast<double>(ops::channel_rows(x, per_sample).rows);
   const BatchNormStatistics statistics{moments.mean, moments.m2 / std::max(1.0, rows)};
-  return {normalise(x, statistics, gamma, beta, epsilon, slope), statistics};
+  require_variance(x, statistics.variance);
+  const bool records = Tape::recording() && !(x.is_constant() && gamma.is_constant() && beta.is_constant());
+  Tensors in;
+  Tensor inverse, y;
+  {
+    std::optional<Untaped> untaped;
+    if (records) untaped.emplace();
+    inverse = pow(statistics.variance + epsilon, -0.5);
+    const auto shift = per_sample ? beta + constant(zeros_like(inverse)) : beta;
+    in = {x, statistics.mean, gamma * inverse, shift};
+    y = mpigrad::apply(ops::ChannelAffine{slope}, in);
+  }
+  for (auto& t : in) t = t.as_constant();
+  remember(ops::ChannelAffine{slope}, in, y);
+  if (!records) return {y, statistics};
+  Tape::record({.name = "norm",
+                .keeps_inputs = 7,
+                .inputs = {x, gamma, beta},
+                .outputs = {y},
+                .vjp = [=, m = in[1], a = in[2], b = in[3], r = inverse.as_constant()](const Replay& at, Inputs g) -> Tensors {
+                  const auto &from = at.input(0), &scale = at.input(1), &shift = at.input(2);
+                  if (Tape::recording()) return norm_cotangents(g[0], from, scale, shift, epsilon, slope, per_sample);
+                  const bool in_place = sole_owner(g[0]);  // before the call makes a copy of the handle
+                  auto found = apply_all(ops::NormAdjoint{slope, in_place}, {g[0], from, m, a, b, r});
+                  const auto of_channels = [&](const Tensor& v) { return per_sample ? sum(v, {0}) : v; };
+                  return {std::move(found[0]), at.wants(1) ? of_channels(r * found[2]) : Tensor(),
+                          at.wants(2) ? of_channels(found[1]) : Tensor()};
+                }});
+  return {y, statistics};
 }
 
 }  // namespace mpigrad

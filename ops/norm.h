@@ -22,9 +22,9 @@ namespace local {
 // is infinite, which would make 0 of everything; on a GPU channel_moments() gives NaN for what its type does not hold.
 Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta, double epsilon,
                  double slope = 1);
-// The same with the statistics of x itself, which are returned too.
-std::pair<Tensor, BatchNormStatistics> batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon,
-                                                  double slope = 1);
+// The same with the statistics of x itself, of all samples together or of each, which are returned too. Backwards, two passes.
+std::pair<Tensor, BatchNormStatistics> norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon,
+                                            double slope = 1, bool per_sample = false);
 }  // namespace local
 
 namespace ops {
@@ -64,6 +64,19 @@ struct ChannelDots {
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+// What local::norm() hands back. Inputs: g and x; m, a = gamma r, b, r = (variance + epsilon)^-1/2 per channel, m and r of x
+// itself. Of n rows, z = (x - m) a + b:  h = g f'(z),  s = sum h,  d = sum h (x - m),
+// xbar = a (h - s / n - (x - m) r^2 d / n). Outputs: xbar, in g's memory if in_place; s; d.
+struct NormAdjoint {
+  double slope = 1;
+  bool in_place = false;
+  static constexpr OpTraits traits() { return {.name = "norm_adjoint", .differentiable = false}; }
+  Types infer(Inputs in) const;
+  Tensor reuse(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
 };
 
 }  // namespace ops

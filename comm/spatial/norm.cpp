@@ -75,16 +75,18 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& b
     return result;
   }
   const auto part = x.without_layout();
-  auto moments = channel_moments(part);
   const auto mine = static_cast<double>(x.shape().elements(0, x.rank() - 1));
-  double count = mine;
-  if (const auto axes = axes_of(x, a.over); !axes.empty()) {
-    count = 1;
-    for (int d = 0; d + 1 < x.rank(); ++d) count *= extent_over(x, axes, d);
-    moments = combined(moments, mine, count, group_of(x, axes));
-  }
-  const BatchNormStatistics statistics{moments.mean, moments.m2 / std::max(1.0, count)};
+  const auto axes = axes_of(x, a.over);
   const auto room = room_for(x);
+  if (axes.empty()) {
+    const auto [y, statistics] =
+        local::norm(part, replicated_for(x, gamma), replicated_for(x, beta), a.epsilon, a.activation.slope());
+    return {y.with_layout(x.layout()), statistics, mine};
+  }
+  double count = 1;
+  for (int d = 0; d + 1 < x.rank(); ++d) count *= extent_over(x, axes, d);
+  const auto moments = combined(channel_moments(part), mine, count, group_of(x, axes));
+  const BatchNormStatistics statistics{moments.mean, moments.m2 / std::max(1.0, count)};
   auto y = local::normalise(part, statistics, replicated_for(x, gamma), replicated_for(x, beta), a.epsilon, a.activation.slope());
   return {y.with_layout(x.layout()), statistics, count};
 }
@@ -111,10 +113,16 @@ Tensor group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, cons
   require_groups(channels, a.groups);
   const auto part = x.without_layout();
   const auto n = part.dim(0);
+  const auto axes = axes_of(x, a.over);
+  if (axes.empty() && groups == channels) {
+    const auto room = room_for(x);
+    return local::norm(part, replicated_for(x, gamma), replicated_for(x, beta), a.epsilon, a.activation.slope(), true)
+        .first.with_layout(x.layout());
+  }
   auto moments = channel_moments(part, true);
   const auto mine = static_cast<double>(ops::channel_rows(part, true).rows);
   double count = mine;
-  if (const auto axes = axes_of(x, a.over); !axes.empty()) {
+  if (!axes.empty()) {
     count = 1;
     for (int d = 1; d + 1 < x.rank(); ++d) count *= extent_over(x, axes, d);
     moments = combined(moments, mine, count, group_of(x, axes));

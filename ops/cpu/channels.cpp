@@ -1,6 +1,7 @@
 // Per-channel statistics and affine maps of rows of channels. Rows are cut into blocks by their number alone, and the blocks
 // are combined in order: the result does not depend on the number of threads.
 
+#include <algorithm>
 #include <vector>
 
 #include "framework/target_clones.h"
@@ -56,6 +57,32 @@ MPIGRAD_BODY void add_dots_body(std::int64_t rows, std::int64_t channels, const 
     }
 }
 
+// h = g, or slope g where (x - m) a + b is not positive.
+template <class T>
+MPIGRAD_BODY void add_norm_dots_body(std::int64_t rows, std::int64_t channels, const T* __restrict g, const T* __restrict x,
+                                     const NormOfChannels<T>& of, double* __restrict sum, double* __restrict dot) {
+  const T *m = of.m, *a = of.a, *b = of.b, slope = static_cast<T>(of.slope);
+  for (std::int64_t r = 0; r < rows; ++r, g += channels, x += channels)
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const T h = (x[c] - m[c]) * a[c] + b[c] <= 0 ? slope * g[c] : g[c];
+      sum[c] += static_cast<double>(h);
+      dot[c] += static_cast<double>(h) * (static_cast<double>(x[c]) - static_cast<double>(m[c]));
+    }
+}
+
+// gx = a h + p (x - m) + q
+template <class T>
+MPIGRAD_BODY void norm_input_body(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const NormOfChannels<T>& of,
+                                  const T* p, const T* q, T* gx) {
+  const T *m = of.m, *a = of.a, *b = of.b, slope = static_cast<T>(of.slope);
+  for (std::int64_t r = 0; r < rows; ++r, g += channels, x += channels, gx += channels)
+#pragma omp simd
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const T d = x[c] - m[c], h = d * a[c] + b[c] <= 0 ? slope * g[c] : g[c];
+      gx[c] = a[c] * h + (p[c] * d + q[c]);
+    }
+}
+
 template <class T>
 MPIGRAD_BODY void affine_body(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b,
                               double slope, T* y) {
@@ -86,26 +113,34 @@ MPIGRAD_BODY void leaky_adjoint_body(std::int64_t n, const T* g, const T* __rest
   for (std::int64_t i = 0; i < n; ++i) inner[i] = f(g[i], y[i]);
 }
 
-#define MPIGRAD_CHANNEL_ROWS(T)                                                                                             \
-  MPIGRAD_CLONES void add_rows(std::int64_t rows, std::int64_t channels, const T* x, double* sum) {                         \
-    add_rows_body(rows, channels, x, sum);                                                                                  \
-  }                                                                                                                         \
-  MPIGRAD_CLONES void add_squares(std::int64_t rows, std::int64_t channels, const T* x, const double* mean, double* m2) {   \
-    add_squares_body(rows, channels, x, mean, m2);                                                                          \
-  }                                                                                                                         \
-  MPIGRAD_CLONES void add_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const T* m, double* sum,   \
-                               double* dot) {                                                                               \
-    add_dots_body(rows, channels, g, x, m, sum, dot);                                                                       \
-  }                                                                                                                         \
-  MPIGRAD_CLONES void affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b,      \
-                             double slope, T* y) {                                                                          \
-    affine_body(rows, channels, x, m, a, b, slope, y);                                                                      \
-  }                                                                                                                         \
-  MPIGRAD_CLONES void leaky_bias(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, double slope, T* y) { \
-    leaky_bias_body(rows, channels, x, bias, slope, y);                                                                     \
-  }                                                                                                                         \
-  MPIGRAD_CLONES void leaky_adjoint(std::int64_t n, const T* g, const T* y, double slope, T* inner) {                       \
-    leaky_adjoint_body(n, g, y, slope, inner);                                                                              \
+#define MPIGRAD_CHANNEL_ROWS(T)                                                                                                 \
+  MPIGRAD_CLONES void add_rows(std::int64_t rows, std::int64_t channels, const T* x, double* sum) {                             \
+    add_rows_body(rows, channels, x, sum);                                                                                      \
+  }                                                                                                                             \
+  MPIGRAD_CLONES void add_squares(std::int64_t rows, std::int64_t channels, const T* x, const double* mean, double* m2) {       \
+    add_squares_body(rows, channels, x, mean, m2);                                                                              \
+  }                                                                                                                             \
+  MPIGRAD_CLONES void add_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const T* m, double* sum,       \
+                               double* dot) {                                                                                   \
+    add_dots_body(rows, channels, g, x, m, sum, dot);                                                                           \
+  }                                                                                                                             \
+  MPIGRAD_CLONES void add_norm_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x,                           \
+                                    const NormOfChannels<T>& of, double* sum, double* dot) {                                    \
+    add_norm_dots_body(rows, channels, g, x, of, sum, dot);                                                                     \
+  }                                                                                                                             \
+  MPIGRAD_CLONES void norm_input(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const NormOfChannels<T>& of, \
+                                 const T* p, const T* q, T* gx) {                                                               \
+    norm_input_body(rows, channels, g, x, of, p, q, gx);                                                                        \
+  }                                                                                                                             \
+  MPIGRAD_CLONES void affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b,          \
+                             double slope, T* y) {                                                                              \
+    affine_body(rows, channels, x, m, a, b, slope, y);                                                                          \
+  }                                                                                                                             \
+  MPIGRAD_CLONES void leaky_bias(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, double slope, T* y) {     \
+    leaky_bias_body(rows, channels, x, bias, slope, y);                                                                         \
+  }                                                                                                                             \
+  MPIGRAD_CLONES void leaky_adjoint(std::int64_t n, const T* g, const T* y, double slope, T* inner) {                           \
+    leaky_adjoint_body(n, g, y, slope, inner);                                                                                  \
   }
 MPIGRAD_CHANNEL_ROWS(float)
 MPIGRAD_CHANNEL_ROWS(double)
@@ -172,8 +207,11 @@ void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const 
     affine(std::min(chunk, rows - i * chunk), channels, x + i * chunk * channels, m, a, b, slope, y + i * chunk * channels);
 }
 
-template <class T>
-void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const T* m, T* sums, T* dots) {
+namespace {
+
+// add(rows, first row, sums, dots) of every block, added in order: sums of all channels, then dots.
+template <class F>
+std::vector<double> added_up(std::int64_t rows, std::int64_t channels, const F& add) {
   const Blocks blocks = blocks_of(rows, channels);
   std::vector<double> partial(static_cast<std::size_t>((blocks.count + 1) * 2 * channels), 0.0);
   double* parts = partial.data();
@@ -181,13 +219,44 @@ void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T*
   for (std::int64_t b = 0; b < blocks.count; ++b) {
     const std::int64_t first = b * blocks.rows, n = std::min(blocks.rows, rows - first);
     double* block = parts + (b + 1) * 2 * channels;
-    add_dots(n, channels, g + first * channels, x + first * channels, m, block, block + channels);
+    add(n, first, block, block + channels);
   }
   for (std::int64_t b = 1; b <= blocks.count; ++b)
     for (std::int64_t c = 0; c < 2 * channels; ++c) parts[c] += parts[b * 2 * channels + c];
+  partial.resize(static_cast<std::size_t>(2 * channels));
+  return partial;
+}
+
+}  // namespace
+
+template <class T>
+void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const T* m, T* sums, T* dots) {
+  const auto found = added_up(rows, channels, [&](std::int64_t n, std::int64_t first, double* sum, double* dot) {
+    add_dots(n, channels, g + first * channels, x + first * channels, m, sum, dot);
+  });
+  std::transform(found.begin(), found.begin() + channels, sums, [](double v) { return static_cast<T>(v); });
+  std::transform(found.begin() + channels, found.end(), dots, [](double v) { return static_cast<T>(v); });
+}
+
+template <class T>
+void norm_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const NormOfChannels<T>& of, T* gx, T* sums,
+                  T* dots) {
+  const auto found = added_up(rows, channels, [&](std::int64_t n, std::int64_t first, double* sum, double* dot) {
+    add_norm_dots(n, channels, g + first * channels, x + first * channels, of, sum, dot);
+  });
+  std::vector<T> p(static_cast<std::size_t>(channels)), q(p);
   for (std::int64_t c = 0; c < channels; ++c) {
-    sums[c] = static_cast<T>(parts[c]);
-    dots[c] = static_cast<T>(parts[channels + c]);
+    const double sum = found[static_cast<std::size_t>(c)], dot = found[static_cast<std::size_t>(channels + c)];
+    const double each = -static_cast<double>(of.a[c]) / static_cast<double>(rows), r = static_cast<double>(of.inverse[c]);
+    p[static_cast<std::size_t>(c)] = static_cast<T>(each * r * r * dot);
+    q[static_cast<std::size_t>(c)] = static_cast<T>(each * sum);
+    sums[c] = static_cast<T>(sum), dots[c] = static_cast<T>(dot);
+  }
+  const std::int64_t chunk = blocks_of(rows, channels).chunk, chunks = ceil_div(rows, chunk);
+#pragma omp parallel for schedule(static) if (chunks > 1)
+  for (std::int64_t i = 0; i < chunks; ++i) {
+    const auto at = i * chunk * channels;
+    norm_input(std::min(chunk, rows - i * chunk), channels, g + at, x + at, of, p.data(), q.data(), gx + at);
   }
 }
 
@@ -228,6 +297,10 @@ template void channel_moments(std::int64_t, std::int64_t, const double*, double*
 template void channel_affine(std::int64_t, std::int64_t, const float*, const float*, const float*, const float*, double, float*);
 template void channel_affine(std::int64_t, std::int64_t, const double*, const double*, const double*, const double*, double,
                              double*);
+template void norm_adjoint(std::int64_t, std::int64_t, const float*, const float*, const NormOfChannels<float>&, float*, float*,
+                           float*);
+template void norm_adjoint(std::int64_t, std::int64_t, const double*, const double*, const NormOfChannels<double>&, double*,
+                           double*, double*);
 template void channel_dots(std::int64_t, std::int64_t, const float*, const float*, const float*, float*, float*);
 template void channel_dots(std::int64_t, std::int64_t, const double*, const double*, const double*, double*, double*);
 

@@ -63,6 +63,15 @@ void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* 
 // sums[c] = sum g, dots[c] = sum g * (x - m)
 template <class T>
 void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const T* m, T* sums, T* dots);
+// See ops/norm.h.
+template <class T>
+struct NormOfChannels {
+  double slope = 1;
+  const T *m = nullptr, *a = nullptr, *b = nullptr, *inverse = nullptr;
+};
+template <class T>
+void norm_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const NormOfChannels<T>& of, T* gx, T* sums,
+                  T* dots);
 
 // x, y: [rows, n], softmax over each row. The axis is thus the last one; ops permute where it is not.
 template <class T>

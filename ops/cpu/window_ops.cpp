@@ -162,6 +162,19 @@ void ChannelDots::run(Cpu, Inputs in, Outputs out) const {
   });
 }
 
+void NormAdjoint::run(Cpu, Inputs in, Outputs out) const {
+  const auto at = channel_rows(in[0], in[2].rank() == 2);
+  with_type(in[0], [&](auto zero) {
+    using T = decltype(zero);
+    for (std::int64_t g = 0; g < at.groups; ++g) {
+      const auto first = g * at.rows * at.channels, c = g * at.channels;
+      const cpu::NormOfChannels<T> of{slope, in[2].data<T>() + c, in[3].data<T>() + c, in[4].data<T>() + c, in[5].data<T>() + c};
+      cpu::norm_adjoint(at.rows, at.channels, in[0].data<T>() + first, in[1].data<T>() + first, of,
+                        out[0].mutable_data<T>() + first, out[1].mutable_data<T>() + c, out[2].mutable_data<T>() + c);
+    }
+  });
+}
+
 void Softmax::run(Cpu, Inputs in, Outputs out) const {
   with_type(in[0], [&](auto zero) {
     using T = decltype(zero);

@@ -81,16 +81,14 @@ void LogSoftmax::run(Cuda, Inputs in, Outputs out) const {
   });
 }
 
-// One launch for each sample: there are few, and each is large.
 void ChannelMoments::run(Cuda, Inputs in, Outputs out) const {
   const auto at = channel_rows(in[0], per_sample);
-  Tensor work = scratch(cuda::channel_scratch(at.rows, at.channels), DType::float64);
+  Tensor work = scratch(cuda::channel_scratch(at.groups, at.rows, at.channels), DType::float64);
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     using S = PerChannel<T>;
-    for (std::int64_t g = 0; g < at.groups; ++g)
-      cuda::channel_moments(at.rows, at.channels, read<T>(in[0]) + g * at.rows * at.channels, written<double>(work),
-                            written<S>(out[0]) + g * at.channels, written<S>(out[1]) + g * at.channels, cuda::compute_stream());
+    cuda::channel_moments(at.groups, at.rows, at.channels, read<T>(in[0]), written<double>(work), written<S>(out[0]),
+                          written<S>(out[1]), cuda::compute_stream());
   });
 }
 void ChannelAffine::run(Cuda, Inputs in, Outputs out) const {
@@ -98,24 +96,30 @@ void ChannelAffine::run(Cuda, Inputs in, Outputs out) const {
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     using S = PerChannel<T>;
-    for (std::int64_t g = 0; g < at.groups; ++g) {
-      const auto first = g * at.rows * at.channels, c = g * at.channels;
-      cuda::channel_affine(at.rows, at.channels, read<T>(in[0]) + first, read<S>(in[1]) + c, read<S>(in[2]) + c,
-                           read<S>(in[3]) + c, slope, written<T>(out[0]) + first, cuda::compute_stream());
-    }
+    cuda::channel_affine(at.groups, at.rows, at.channels, read<T>(in[0]), read<S>(in[1]), read<S>(in[2]), read<S>(in[3]), slope,
+                         written<T>(out[0]), cuda::compute_stream());
   });
 }
 void ChannelDots::run(Cuda, Inputs in, Outputs out) const {
   const auto at = channel_rows(in[0], in[2].rank() == 2);
-  Tensor work = scratch(cuda::channel_scratch(at.rows, at.channels), DType::float64);
+  Tensor work = scratch(cuda::channel_scratch(at.groups, at.rows, at.channels), DType::float64);
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     using S = PerChannel<T>;
-    for (std::int64_t g = 0; g < at.groups; ++g) {
-      const auto first = g * at.rows * at.channels, c = g * at.channels;
-      cuda::channel_dots(at.rows, at.channels, read<T>(in[0]) + first, read<T>(in[1]) + first, read<S>(in[2]) + c,
-                         written<double>(work), written<S>(out[0]) + c, written<S>(out[1]) + c, cuda::compute_stream());
-    }
+    cuda::channel_dots(at.groups, at.rows, at.channels, read<T>(in[0]), read<T>(in[1]), read<S>(in[2]), written<double>(work),
+                       written<S>(out[0]), written<S>(out[1]), cuda::compute_stream());
+  });
+}
+
+void NormAdjoint::run(Cuda, Inputs in, Outputs out) const {
+  const auto at = channel_rows(in[0], in[2].rank() == 2);
+  Tensor work = scratch(cuda::norm_scratch(at.groups, at.rows, at.channels), DType::float64);
+  visit_any_floating(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    using S = PerChannel<T>;
+    const cuda::NormOfChannels<S> norm{static_cast<S>(slope), read<S>(in[2]), read<S>(in[3]), read<S>(in[4]), read<S>(in[5])};
+    cuda::norm_adjoint(at.groups, at.rows, at.channels, read<T>(in[0]), read<T>(in[1]), norm, written<double>(work),
+                       written<T>(out[0]), written<S>(out[1]), written<S>(out[2]), cuda::compute_stream());
   });
 }
 
@@ -140,7 +144,7 @@ void BiasActivation::run(Cuda, Inputs in, Outputs out) const {
 }
 void BiasActivationAdjoint::run(Cuda, Inputs in, Outputs out) const {
   const auto rows = rows_of(in[0]);
-  Tensor work = scratch(cuda::channel_scratch(rows.count, rows.length), DType::float64);
+  Tensor work = scratch(cuda::channel_scratch(1, rows.count, rows.length), DType::float64);
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     cuda::bias_activation_adjoint(rows.count, rows.length, read<T>(in[0]), read<T>(in[1]), slope, written<double>(work),

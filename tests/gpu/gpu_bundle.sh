@@ -30,9 +30,9 @@ libfftw3-dev libfftw3-double3 libcairo2-dev libcairo2
 # Of the C library and the compiler, which every machine has.
 never='/lib(c|m|dl|rt|pthread|resolv|util|stdc\+\+|gcc_s|gomp|nsl|anl)\.so|/ld-linux|/nss_|linux-vdso'
 # What needs no MPI, in tests/ of the build; those that this tree has not are left out.
-gpu_programs='unit gpu_step gpu_questions gpu_kernels'
+gpu_programs='unit gpu_step gpu_questions gpu_kernels gpu_contrastive'
 # And of programs that are built for another machine, in examples/: what the trainers' step runs.
-trainer_programs='cosmoflow universe'
+trainer_programs='cosmoflow universe sample_size'
 small_options='-Dmpi=disabled -Dhdf5=disabled -Donednn=disabled -Dopenblas=disabled'
 
 # The file at the end of a chain of links, and a link to it under the name asked for. /lib is /usr/lib.

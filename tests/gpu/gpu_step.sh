@@ -98,7 +98,14 @@ bench() {
   check start "$@"
 }
 sized() { printf '%s\n' "${MPIGRAD_GPU_SMALL:-$1}"; }
-layers() { bench gpu_step --device cuda --layers-only --size "$(sized "$1")" --batch "$2" --precision "$3"; }
+layers() { bench gpu_step --device cuda --layers-only --network "${4:-cosmoflow}" --size "$(sized "$1")" --batch "$2" --precision "$3"; }
+ops() { bench gpu_step --device cuda --by-op --network "$1" --size "$(sized "$2")" --batch "$3" --precision "$4"; }
+contrastive() {
+  set -- --device cuda
+  if [ -n "${MPIGRAD_GPU_SMALL:-}" ]; then set -- "$@" --rows 256 --tile 128 --width 16 --repeats 1; fi
+  if have python3 && python3 -c 'import torch' 2>/dev/null; then set -- "$@" --peer "python3 $root/tests/bench/gpu/nt_xent_peer.py"; fi
+  check start gpu_contrastive "$@"
+}
 # Which of cuDNN's compute something else.
 engines() {
   count=30

@@ -37,27 +37,41 @@ conv-large 20 120 unit gpu: a convolution of more than*
 conv-kinds 30 300 sample unit gpu: convolutions of every*,gpu: convolutions and products*,gpu: the comparisons*
 conv-timed 20 300 sample unit gpu: convolutions timed*,gpu: what was timed*,gpu: no kernel*
 table 20 300 unit gpu: the table*
-engines 30 200 engines
-questions 90 300 bench gpu_questions --device cuda
+unet-ops 30 120 ops unet3d 128 2 bfloat16
+unet-128-1-bf16 60 240 row 128 1 bfloat16 unet3d
+unet-128-2-bf16 60 240 row 128 2 bfloat16 unet3d
+unet-128-4-bf16 60 240 row 128 4 bfloat16 unet3d
+unet-128-7-bf16 60 240 row 128 7 bfloat16 unet3d
+mlperf-128-1 20 120 row 128 1 bfloat16 cosmoflow-mlperf
+mlperf-128-2 20 120 row 128 2 bfloat16 cosmoflow-mlperf
+mlperf-128-4 20 120 row 128 4 bfloat16 cosmoflow-mlperf
+mlperf-128-8 20 120 row 128 8 bfloat16 cosmoflow-mlperf
+study 480 590 study
+kernels 30 300 bench gpu_kernels --device cuda
+ncu 60 300 profile
+tf32-ops 30 120 ops cosmoflow 128 4 tf32
+step-128-4-tf32 60 240 row 128 4 tf32
+step-128-1-tf32 60 240 row 128 1 tf32
+contrastive 60 300 contrastive
+layers-unet 120 300 layers 128 1 bfloat16 unet3d
 layers-128-bf16 60 240 layers 128 1 bfloat16
 layers-128-tf32 60 240 layers 128 1 tf32
-step-128-1-bf16 90 240 row 128 1 bfloat16
-step-128-8-bf16 90 240 row 128 8 bfloat16
-step-128-1-tf32 90 240 row 128 1 tf32
-step-128-4-bf16 90 240 row 128 4 bfloat16
+step-128-1-bf16 60 240 row 128 1 bfloat16
+step-128-8-bf16 60 240 row 128 8 bfloat16
+step-128-4-bf16 60 240 row 128 4 bfloat16
+engines 30 200 engines
+questions 90 300 bench gpu_questions --device cuda
+racecheck 240 590 sanitize racecheck
+initcheck 180 590 sanitize initcheck
+memcheck 180 500 sanitize memcheck
+soak 60 300 soak
 step-256-1-bf16 90 240 row 256 1 bfloat16
 step-256-4-bf16 90 240 row 256 4 bfloat16
 step-128-8-tf32 90 240 row 128 8 tf32
-step-128-4-tf32 90 240 row 128 4 tf32
 step-256-1-tf32 90 240 row 256 1 tf32
 step-256-4-tf32 90 240 row 256 4 tf32
 step-512-1-bf16 60 300 alone 512 1 bfloat16
 step-512-1-tf32 60 300 alone 512 1 tf32
-unet-128-1-bf16 90 240 row 128 1 bfloat16 unet3d
-kernels 60 300 bench gpu_kernels --device cuda
-ncu 60 300 profile
-memcheck 180 500 sanitize memcheck
-racecheck 240 590 sanitize racecheck
 build-rest 120 590 build_rest
 nccl 60 300 ranks_with_nccl
 trainers 180 590 trainers

@@ -176,8 +176,8 @@ TEST_CASE("fused: norm and activation, linear and convolution with bias") {
                            const Tensors& x) { require_equal(what, derivatives(found, x), derivatives(expected, x)); };
   for (const double slope : {0.0, 0.2, 1.0}) {
     CHECK_NOTHROW(compare(
-        "batch norm", [&](const Tensors& x) { return Tensors{local::batch_norm(x[0], x[1], x[2], 1e-2, slope).first}; },
-        [&](const Tensors& x) { return Tensors{leaky_relu(local::batch_norm(x[0], x[1], x[2], 1e-2).first, slope)}; }, in));
+        "batch norm", [&](const Tensors& x) { return Tensors{local::norm(x[0], x[1], x[2], 1e-2, slope).first}; },
+        [&](const Tensors& x) { return Tensors{leaky_relu(local::norm(x[0], x[1], x[2], 1e-2).first, slope)}; }, in));
     CHECK_NOTHROW(compare(
         "bias", [&](const Tensors& x) { return Tensors{local::bias_activation(x[0], x[1], slope)}; },
         [&](const Tensors& x) { return Tensors{leaky_relu(x[0] + x[1], slope)}; }, in));

@@ -275,7 +275,7 @@ TEST_CASE("ops: statistics and normalisation per channel") {
   const auto moments = channel_moments(x);
   check(moments.mean, {3, 10});
   check(moments.m2, {14, 0});
-  const auto [y, statistics] = local::batch_norm(x, vector({2, 1}), vector({0, 5}), 0);
+  const auto [y, statistics] = local::norm(x, vector({2, 1}), vector({0, 5}), 0);
   check(statistics.variance, {3.5, 0});
   check(slice(y, 1, 0, 1), {4, 1}, {-4 / std::sqrt(3.5), -2 / std::sqrt(3.5), 0, 6 / std::sqrt(3.5)});
   check(local::normalise(x, {vector({1, 0}), vector({3, 99})}, vector({1, 1}), vector({0, 0}), 1), {4, 2},

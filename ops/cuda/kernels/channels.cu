@@ -4,6 +4,7 @@
 #include "framework/cuda/element.cuh"
 #include "framework/cuda/launch.cuh"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/kernels/channel_parts.cuh"
 #include "ops/cuda/kernels/fold.cuh"
 #include "ops/cuda/kernels/map.cuh"
 #include "ops/cuda/types.h"
@@ -12,73 +13,44 @@
 namespace mpigrad::cuda {
 namespace {
 
-// Threads along x have neighbouring packs of channels, threads along y rows.
-unsigned tile_width(std::int64_t packs) {
-  unsigned width = 1;
-  while (width < warp && width < packs) width *= 2;
-  return width;
-}
-std::int64_t tiles_of(std::int64_t packs) { return (packs + tile_width(packs) - 1) / tile_width(packs); }
-
-// The part of [rows, packs] that a block of threads has: V neighbouring channels along x, rows along y.
-struct Part {
-  std::int64_t pack, begin, end;
-  __device__ Part(std::int64_t rows, std::int64_t block_rows)
-      : pack(static_cast<std::int64_t>(blockIdx.x) * blockDim.x + static_cast<std::int64_t>(threadIdx.x)),
-        begin(static_cast<std::int64_t>(blockIdx.y) * block_rows), end(min(rows, begin + block_rows)) {}
-  // for (rows of this thread) f(row)
-  template <class F>
-  __device__ void for_rows(const F& f) const {
-    for (std::int64_t r = begin + static_cast<std::int64_t>(threadIdx.y); r < end; r += blockDim.y) f(r);
-  }
-};
-
-// Sums N values for each of V channels over the threads along y; those with threadIdx.y == 0 have the results.
-template <int N, int V>
-__device__ void add_along_y(double (&values)[N][V]) {
-  __shared__ double shared[N * V][block_threads];
-  const unsigned own = threadIdx.y * blockDim.x + threadIdx.x;
-#pragma unroll
-  for (int i = 0; i < N * V; ++i) shared[i][own] = values[i / V][i % V];
-  __syncthreads();
-  for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
-    if (threadIdx.y < half)
-#pragma unroll
-      for (int i = 0; i < N * V; ++i) shared[i][own] += shared[i][own + half * blockDim.x];
-    __syncthreads();
-  }
-#pragma unroll
-  for (int i = 0; i < N * V; ++i) values[i / V][i % V] = shared[i][own];
-}
-
-// scratch: [blocks, 2, channels]: mean and m2 of each block's rows. Values are shifted by the block's first row, so that the
-// squares of the shifted ones lose no digits to a large mean.
+// Mean and m2 of each block's rows. Values are shifted by the block's first row, so that the squares of the shifted ones lose no
+// digits to a large mean.
 template <class T, int V>
-__global__ void moments_kernel(std::int64_t rows, std::int64_t packs, std::int64_t block_rows, const Pack<T, V>* x,
-                               double* scratch) {
-  const Part part(rows, block_rows);
-  double sums[2][V] = {}, shift[V] = {};
+__global__ void __launch_bounds__(block_threads, resident)
+    moments_kernel(std::int64_t rows, std::int64_t packs, std::int64_t block_rows, const Pack<T, V>* x, double* scratch) {
+  const Part part(rows, packs, block_rows);
+  double sums[2][V] = {};
+  Few<T> shift[V] = {};
   if (part.pack < packs) {
-    const auto first = x[part.begin * packs + part.pack];
+    const auto first = x[part.at(part.begin)];
 #pragma unroll
-    for (int i = 0; i < V; ++i) shift[i] = static_cast<double>(load(first.of[i]));
-    part.for_rows([&](std::int64_t r) {
-      const auto in = x[r * packs + part.pack];
+    for (int i = 0; i < V; ++i) shift[i] = static_cast<Few<T>>(load(first.of[i]));
+    part.for_rows_together<rows_together>([&](auto together, std::int64_t r) {
+      constexpr int n = decltype(together)::value;
+      Pack<T, V> in[n];
+#pragma unroll
+      for (int k = 0; k < n; ++k) in[k] = x[part.at(r + k * static_cast<std::int64_t>(blockDim.y))];
 #pragma unroll
       for (int i = 0; i < V; ++i) {
-        const double d = static_cast<double>(load(in.of[i])) - shift[i];
-        sums[0][i] += d;
-        sums[1][i] += d * d;
+        Few<T> sum{}, squares{};
+#pragma unroll
+        for (int k = 0; k < n; ++k) {
+          const Few<T> d = static_cast<Few<T>>(load(in[k].of[i])) - shift[i];
+          sum += d;
+          squares += d * d;
+        }
+        sums[0][i] += static_cast<double>(sum);
+        sums[1][i] += static_cast<double>(squares);
       }
     });
   }
   add_along_y(sums);
   if (threadIdx.y != 0 || part.pack >= packs) return;
   const auto n = static_cast<double>(part.end - part.begin);
-  double* block = scratch + (static_cast<std::int64_t>(blockIdx.y) * 2 * packs + part.pack) * V;
+  double* block = part.of_block(scratch, 2, V);
 #pragma unroll
   for (int i = 0; i < V; ++i) {
-    block[i] = shift[i] + sums[0][i] / n;
+    block[i] = static_cast<double>(shift[i]) + sums[0][i] / n;
     block[packs * V + i] = max(0.0, sums[1][i] - sums[0][i] * sums[0][i] / n);
   }
 }
@@ -94,7 +66,8 @@ __device__ Moments joined(const Moments& a, const Moments& b) {
   return {total, a.mean + delta * (b.count / total), a.m2 + b.m2 + delta * delta * (a.count * b.count / total)};
 }
 
-// A block for each channel: with a warp, waits for memory and divisions one behind the other took longer than all else.
+// A block for each channel of a group: with a warp, waits for memory and divisions one behind the other took longer than all
+// else.
 template <class S>
 __global__ void join_moments_kernel(std::int64_t rows, std::int64_t channels, std::int64_t blocks, std::int64_t block_rows,
                                     const double* scratch, S* mean, S* m2) {
@@ -110,6 +83,8 @@ __global__ void join_moments_kernel(std::int64_t rows, std::int64_t channels, st
     }
     return all;
   };
+  const std::int64_t group = blockIdx.y;
+  scratch += group * blocks * 2 * channels;
   for (std::int64_t c = blockIdx.x; c < channels; c += gridDim.x) {
     Moments all{0, 0, 0};
     for (std::int64_t b = threadIdx.x; b < blocks; b += block_threads) {
@@ -123,17 +98,19 @@ __global__ void join_moments_kernel(std::int64_t rows, std::int64_t channels, st
     if (own != 0) continue;
     all = join_lanes(lane < block_threads / warp ? of_warp[lane] : Moments{0, 0, 0});
     if (lane != 0) continue;
-    mean[c] = store<S>(all.mean);
+    mean[group * channels + c] = store<S>(all.mean);
     // Infinity would make the normalised values 0 without a word.
     const S squares = store<S>(all.m2);
-    m2[c] = squares + (squares - squares);  // 0, or NaN of infinity
+    m2[group * channels + c] = squares + (squares - squares);  // 0, or NaN of infinity
   }
 }
 
-// y = f((x - m) a + b). The channel of consecutive elements goes up by one and around.
+// y = f((x - m) a + b), of groups of n. The channel of consecutive elements goes up by one and around.
 template <int V, class T, class S>
 __global__ void affine_kernel(std::int64_t n, FastDivide channels, bool packed, S slope, const T* x, const S* m, const S* a,
                               const S* b, T* y) {
+  const std::int64_t group = blockIdx.y, of_channels = group * channels.divisor();
+  x += group * n, y += group * n, m += of_channels, a += of_channels, b += of_channels;
   // With slope 1 nothing changes, -0 and NaN included; with 0 it is 0, also for -infinity.
   const auto f = [slope](S z) { return z < 0 ? (slope == 0 ? S{} : slope * z) : z; };
   const std::int64_t packs = (n + V - 1) / V, width = channels.divisor();
@@ -157,74 +134,29 @@ __global__ void affine_kernel(std::int64_t n, FastDivide channels, bool packed, 
   }
 }
 
-// scratch: [blocks, 2, channels]: sum g and sum g (x - m) of each block's rows
-template <class T, int V, class S>
-__global__ void dots_kernel(std::int64_t rows, std::int64_t packs, std::int64_t block_rows, const Pack<T, V>* g,
-                            const Pack<T, V>* x, const S* m, double* scratch) {
-  const Part part(rows, block_rows);
-  double sums[2][V] = {};
-  if (part.pack < packs) {
-    double centre[V];
-#pragma unroll
-    for (int i = 0; i < V; ++i) centre[i] = static_cast<double>(m[part.pack * V + i]);
-    part.for_rows([&](std::int64_t r) {
-      const auto of_g = g[r * packs + part.pack], of_x = x[r * packs + part.pack];
-#pragma unroll
-      for (int i = 0; i < V; ++i) {
-        const auto value = static_cast<double>(load(of_g.of[i]));
-        sums[0][i] += value;
-        sums[1][i] += value * (static_cast<double>(load(of_x.of[i])) - centre[i]);
-      }
-    });
-  }
-  add_along_y(sums);
-  if (threadIdx.y != 0 || part.pack >= packs) return;
-  double* block = scratch + (static_cast<std::int64_t>(blockIdx.y) * 2 * packs + part.pack) * V;
-#pragma unroll
-  for (int i = 0; i < V; ++i) {
-    block[i] = sums[0][i];
-    block[packs * V + i] = sums[1][i];
-  }
-}
-
-template <class S>
-__global__ void join_dots_kernel(std::int64_t channels, std::int64_t blocks, const double* scratch, S* sums, S* dots) {
-  __shared__ double shared[warp + 1];
-  for (std::int64_t c = blockIdx.x; c < channels; c += gridDim.x) {
-    double sum = 0, dot = 0;
-    for (std::int64_t b = threadIdx.x; b < blocks; b += block_threads) {
-      sum += scratch[b * 2 * channels + c];
-      dot += scratch[(b * 2 + 1) * channels + c];
-    }
-    sum = fold_block(sum, 0.0, shared, AddFold{});
-    dot = fold_block(dot, 0.0, shared, AddFold{});
-    if (threadIdx.x != 0) continue;
-    sums[c] = store<S>(sum);
-    dots[c] = store<S>(dot);
-  }
-}
-
-// h = y <= 0 ? slope g : g, which may be g, and scratch: [blocks, channels], the sums of h over each block's rows.
+// h = y <= 0 ? slope g : g, which may be g, and the sums of h over each block's rows.
 template <class T, int V>
 __global__ void leaky_sums_kernel(std::int64_t rows, std::int64_t packs, std::int64_t block_rows, scalar::LeakyReluAdjoint f,
                                   const Pack<T, V>* g, const Pack<T, V>* y, Pack<T, V>* h, double* scratch) {
-  const Part part(rows, block_rows);
+  const Part part(rows, packs, block_rows);
   double sums[1][V] = {};
   if (part.pack < packs)
     part.for_rows([&](std::int64_t r) {
-      auto values = g[r * packs + part.pack];
-      const auto of_y = y[r * packs + part.pack];
+      const auto at = part.at(r);
+      auto values = g[at];
+      const auto of_y = y[at];
 #pragma unroll
       for (int i = 0; i < V; ++i) {
         values.of[i] = store<T>(f(load(values.of[i]), load(of_y.of[i])));
         sums[0][i] += static_cast<double>(load(values.of[i]));
       }
-      h[r * packs + part.pack] = values;
+      h[at] = values;
     });
   add_along_y(sums);
   if (threadIdx.y != 0 || part.pack >= packs) return;
+  double* block = part.of_block(scratch, 1, V);
 #pragma unroll
-  for (int i = 0; i < V; ++i) scratch[(static_cast<std::int64_t>(blockIdx.y) * packs + part.pack) * V + i] = sums[0][i];
+  for (int i = 0; i < V; ++i) block[i] = sums[0][i];
 }
 
 template <class T>
@@ -236,51 +168,6 @@ __global__ void join_sums_kernel(std::int64_t channels, std::int64_t blocks, con
     sum = fold_block(sum, 0.0, shared, AddFold{});
     if (threadIdx.x == 0) sums[c] = store<T>(sum);
   }
-}
-
-// Blocks of rows of packs.
-std::int64_t blocks_of(std::int64_t rows, std::int64_t packs) {
-  if (rows == 0 || packs == 0) return 0;
-  const std::int64_t height = block_threads / tile_width(packs), tiles = tiles_of(packs);
-  const std::int64_t most = tiles < 2048 ? 2048 / tiles : 1;
-  const std::int64_t full = (rows + height * 8 - 1) / (height * 8);  // 8 rows for each thread
-  return full < most ? full : most;
-}
-
-struct Launch {
-  dim3 block, grid;
-  std::int64_t packs = 0, blocks = 0, block_rows = 0;
-};
-Launch launch_of(std::int64_t rows, std::int64_t packs) {
-  Launch l;
-  l.packs = packs;
-  const unsigned width = tile_width(packs);
-  l.block = dim3(width, block_threads / width);
-  const auto wanted = blocks_of(rows, packs);
-  l.block_rows = wanted ? (rows + wanted - 1) / wanted : 1;
-  l.blocks = (rows + l.block_rows - 1) / l.block_rows;  // none is empty
-  l.grid = dim3(static_cast<unsigned>(tiles_of(packs)), static_cast<unsigned>(l.blocks));
-  return l;
-}
-
-template <int V, class T>
-auto packs_at(T* pointer) {
-  using Packs = std::conditional_t<std::is_const_v<T>, const Pack<std::remove_const_t<T>, V>, Pack<T, V>>;
-  return reinterpret_cast<Packs*>(pointer);
-}
-
-// f(launch, V) unless there are no rows, with packs of 16 bytes if the number of channels and the addresses allow it. What it
-// launched.
-template <class T, class F, class... P>
-Launch over_packs(std::int64_t rows, std::int64_t channels, const F& f, const P*... pointers) {
-  const auto run = [&](auto v) {
-    const auto l = launch_of(rows, channels / v);
-    if (l.blocks > 0) f(l, v);
-    return l;
-  };
-  constexpr int wide = static_cast<int>(16 / sizeof(T));
-  if (channels % wide == 0 && (aligned(pointers, 16) && ...)) return run(std::integral_constant<int, wide>{});
-  return run(std::integral_constant<int, 1>{});
 }
 
 }  // namespace
@@ -295,42 +182,29 @@ std::int64_t channel_blocks(std::int64_t rows, std::int64_t channels) {
 }
 
 template <class T, class S>
-void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, double* scratch, S* mean, S* m2, Stream stream) {
-  if (channels == 0) return;
+void channel_moments(std::int64_t groups, std::int64_t rows, std::int64_t channels, const T* x, double* scratch, S* mean, S* m2,
+                     Stream stream) {
+  if (groups == 0 || channels == 0) return;
   const auto run = [&](const Launch& l, auto v) {
     constexpr int V = decltype(v)::value;
     launch("channel_moments", moments_kernel<T, V>, l.grid, l.block, stream, rows, l.packs, l.block_rows, packs_at<V>(x),
            scratch);
   };
-  const auto l = over_packs<T>(rows, channels, run, x);
-  launch("channel_moments", join_moments_kernel<S>, blocks_for(channels * block_threads), block_threads, stream, rows, channels,
-         l.blocks, l.block_rows, scratch, mean, m2);
+  const auto l = over_packs<T>(groups, rows, channels, run, x);
+  launch("channel_moments", join_moments_kernel<S>, of_groups(channels * block_threads, groups), block_threads, stream, rows,
+         channels, l.blocks, l.block_rows, scratch, mean, m2);
 }
 
 template <class T, class S>
-void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const S* m, const S* a, const S* b, double slope, T* y,
-                    Stream stream) {
+void channel_affine(std::int64_t groups, std::int64_t rows, std::int64_t channels, const T* x, const S* m, const S* a, const S* b,
+                    double slope, T* y, Stream stream) {
   const std::int64_t n = rows * channels;
-  if (n == 0) return;
+  if (groups * n == 0) return;
   constexpr int V = static_cast<int>(16 / sizeof(T));
   bool packed = channels % V == 0 && aligned(x, sizeof(T) * V) && aligned(y, sizeof(T) * V);
   for (const S* of_channels : {m, a, b}) packed = packed && aligned(of_channels, sizeof(S) * V);
-  launch("channel_affine", affine_kernel<V, T, S>, blocks_for((n + V - 1) / V), block_threads, stream, n, FastDivide(channels),
-         packed, static_cast<S>(slope), x, m, a, b, y);
-}
-
-template <class T, class S>
-void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const S* m, double* scratch, S* sums, S* dots,
-                  Stream stream) {
-  if (channels == 0) return;
-  const auto run = [&](const Launch& l, auto v) {
-    constexpr int V = decltype(v)::value;
-    launch("channel_dots", dots_kernel<T, V, S>, l.grid, l.block, stream, rows, l.packs, l.block_rows, packs_at<V>(g),
-           packs_at<V>(x), m, scratch);
-  };
-  const auto l = over_packs<T>(rows, channels, run, g, x);
-  launch("channel_dots", join_dots_kernel<S>, blocks_for(channels * block_threads), block_threads, stream, channels, l.blocks,
-         scratch, sums, dots);
+  launch("channel_affine", affine_kernel<V, T, S>, of_groups((n + V - 1) / V, groups), block_threads, stream, n,
+         FastDivide(channels), packed, static_cast<S>(slope), x, m, a, b, y);
 }
 
 template <class T>
@@ -342,18 +216,16 @@ void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* 
     launch("bias_activation_adjoint", leaky_sums_kernel<T, V>, l.grid, l.block, stream, rows, l.packs, l.block_rows,
            scalar::LeakyReluAdjoint{slope}, packs_at<V>(g), packs_at<V>(y), packs_at<V>(h), scratch);
   };
-  const auto l = over_packs<T>(rows, channels, run, g, y, h);
+  const auto l = over_packs<T>(1, rows, channels, run, g, y, h);
   launch("bias_activation_adjoint", join_sums_kernel<T>, blocks_for(channels * block_threads), block_threads, stream, channels,
          l.blocks, scratch, sums);
 }
 
-#define MPIGRAD_MAKE(T)                                                                                                       \
-  template void channel_moments(std::int64_t, std::int64_t, const T*, double*, Compute<T>*, Compute<T>*, Stream);             \
-  template void channel_affine(std::int64_t, std::int64_t, const T*, const Compute<T>*, const Compute<T>*, const Compute<T>*, \
-                               double, T*, Stream);                                                                           \
-  template void bias_activation_adjoint(std::int64_t, std::int64_t, const T*, const T*, double, double*, T*, T*, Stream);     \
-  template void channel_dots(std::int64_t, std::int64_t, const T*, const T*, const Compute<T>*, double*, Compute<T>*,         \
-                             Compute<T>*, Stream);
+#define MPIGRAD_MAKE(T)                                                                                                         \
+  template void channel_moments(std::int64_t, std::int64_t, std::int64_t, const T*, double*, Compute<T>*, Compute<T>*, Stream); \
+  template void channel_affine(std::int64_t, std::int64_t, std::int64_t, const T*, const Compute<T>*, const Compute<T>*,        \
+                               const Compute<T>*, double, T*, Stream);                                                          \
+  template void bias_activation_adjoint(std::int64_t, std::int64_t, const T*, const T*, double, double*, T*, T*, Stream);
 MPIGRAD_FLOATING_TYPES(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
 

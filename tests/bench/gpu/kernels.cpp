@@ -158,21 +158,21 @@ void channel_rows(Table& table, std::int64_t rows, std::int64_t channels) {
   const auto shape = fmt::format("{} x {}", rows, channels);
   const double bytes = static_cast<double>(n) * sizeof(T);
   const auto stream = cuda::compute_stream();
-  const auto scratch = numbers(cuda::channel_scratch(rows, channels), DType::float64);
+  const auto scratch = numbers(cuda::channel_scratch(1, rows, channels), DType::float64);
   const auto a = numbers(channels, of_channels), b = numbers(channels, of_channels), m = numbers(channels, of_channels);
   table.row("channel moments", shape, type, bytes, [&]() -> Call {
     return [=, x = numbers(n, type)] {
-      cuda::channel_moments(rows, channels, at<T>(x), at<double>(scratch), at<S>(a), at<S>(b), stream);
+      cuda::channel_moments(1, rows, channels, at<T>(x), at<double>(scratch), at<S>(a), at<S>(b), stream);
     };
   });
   table.row("channel affine", shape, type, 2 * bytes, [&]() -> Call {
     return [=, x = numbers(n, type), y = numbers(n, type)] {
-      cuda::channel_affine(rows, channels, at<T>(x), at<S>(m), at<S>(a), at<S>(b), 0.01, at<T>(y), stream);
+      cuda::channel_affine(1, rows, channels, at<T>(x), at<S>(m), at<S>(a), at<S>(b), 0.01, at<T>(y), stream);
     };
   });
   table.row("channel dots", shape, type, 2 * bytes, [&]() -> Call {
     return [=, x = numbers(n, type), g = numbers(n, type)] {
-      cuda::channel_dots(rows, channels, at<T>(g), at<T>(x), at<S>(m), at<double>(scratch), at<S>(a), at<S>(b), stream);
+      cuda::channel_dots(1, rows, channels, at<T>(g), at<T>(x), at<S>(m), at<double>(scratch), at<S>(a), at<S>(b), stream);
     };
   });
   table.row("bias gradient behind an activation", shape, type, 3 * bytes, [&]() -> Call {

@@ -1,5 +1,7 @@
 #include "tests/bench/gpu/layers.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -116,6 +118,40 @@ std::vector<ConvLayer> convolutions_of(CosmoFlowVariant variant, std::int64_t wi
     channels = filters[i];
     extent = hybrid && out <= 2 ? out : hybrid ? (out + 1) / 2 : out / 2;
   }
+  return layers;
+}
+
+std::vector<ConvLayer> convolutions_of_unet(std::int64_t width, std::int64_t batch) {
+  const std::int64_t filters[] = {32, 64, 128, 256, 320, 320}, levels = 5;
+  std::vector<ConvLayer> layers;
+  const auto add = [&](std::string name, std::int64_t extent, std::int64_t kernel, std::int64_t stride, std::int64_t in,
+                       std::int64_t out, bool needs_data_pass = true) {
+    const auto behind = extent / stride, pad = (kernel - 1) / 2;
+    layers.push_back({.name = std::move(name),
+                      .problem = {.batch = batch,
+                                  .in = {extent, extent, extent},
+                                  .out = {behind, behind, behind},
+                                  .kernel = {kernel, kernel, kernel},
+                                  .stride = {stride, stride, stride},
+                                  .pad_low = {pad, pad, pad},
+                                  .in_channels = in,
+                                  .out_channels = out},
+                      .needs_data_pass = needs_data_pass});
+  };
+  for (std::int64_t i = 0; i <= levels; ++i) {
+    const auto f = filters[i];
+    const auto name = i == levels ? "bottom" : fmt::format("down{}", i + 1);
+    if (i == 0) add(name + ".conv1", width, 3, 1, 1, f, false);
+    else add(name + ".conv1", width >> (i - 1), 3, 2, filters[i - 1], f);
+    add(name + ".conv2", width >> i, 3, 1, f, f);
+  }
+  for (std::int64_t i = levels - 1; i >= 0; --i) {
+    const auto f = filters[i], extent = width >> i;
+    add(fmt::format("up{}.expand", i + 1), extent, 2, 2, f, filters[i + 1]);
+    add(fmt::format("up{}.conv1", i + 1), extent, 3, 1, 2 * f, f);
+    add(fmt::format("up{}.conv2", i + 1), extent, 3, 1, f, f);
+  }
+  add("head", width, 1, 1, filters[0], 3);
   return layers;
 }
 

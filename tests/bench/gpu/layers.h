@@ -1,5 +1,5 @@
 #pragma once
-// The convolutions of CosmoFlow one by one: cuDNN's bare calls, and ours on the same operands.
+// The convolutions of CosmoFlow and the 3D U-Net one by one: cuDNN's bare calls, and ours on the same operands.
 
 #include <string>
 #include <vector>
@@ -17,6 +17,9 @@ struct ConvLayer {
 };
 // Of a [batch, width, width, width, 4] input.
 std::vector<ConvLayer> convolutions_of(CosmoFlowVariant variant, std::int64_t width, std::int64_t batch);
+// Of MLPerf's 3D U-Net on [batch, width, width, width, 1]. A transposed convolution is the one that it is the adjoint of: its
+// forward pass is that one's data pass.
+std::vector<ConvLayer> convolutions_of_unet(std::int64_t width, std::int64_t batch);
 
 // Seconds, each the best of a few rounds of calls one behind the other.
 struct PassTimes {

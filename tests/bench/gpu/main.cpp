@@ -3,12 +3,15 @@
 //
 //   gpu_step --size 128 256 --batch 1 2 4 8 --precision tf32 bfloat16 --peer "python3 torch_step.py"
 //   gpu_step --network unet3d --size 128 --batch 1 2 --precision bfloat16 --peer "python3 torch_step.py"
+//   gpu_step --network unet3d --size 128 --batch 2 --by-op          what each op of the step takes
 //   mpiexec -n 2 gpu_step --size 512 --batch 1 --no-layers          two GPUs, each with half of the volume
 
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
+#include <map>
 
 #include "comm/launch.h"
 #include "framework/cuda/cuda.h"
@@ -25,7 +28,7 @@ struct Options {
   std::vector<std::string> precisions{"tf32", "bfloat16"};
   std::string network = "cosmoflow", peer;
   int steps = 10;
-  bool no_layers = false, layers_only = false, no_autotune = false;
+  bool no_layers = false, layers_only = false, by_op = false, no_autotune = false;
 };
 
 double ms(double seconds) { return 1e3 * seconds; }
@@ -33,9 +36,16 @@ double ms(double seconds) { return 1e3 * seconds; }
 DType type_of(const std::string& precision) { return precision == "bfloat16" ? DType::bfloat16 : DType::float32; }
 
 void print_layers(const StepProblem& problem) {
-  const auto variant = problem.network == StepNetwork::cosmoflow_mlperf ? CosmoFlowVariant::mlperf : CosmoFlowVariant::hybrid;
+  const auto network = problem.network;
+  const bool unet = network == StepNetwork::unet3d, mlperf = network == StepNetwork::cosmoflow_mlperf;
+  const auto layers =
+      unet ? convolutions_of_unet(problem.width, problem.batch)
+           : convolutions_of(mlperf ? CosmoFlowVariant::mlperf : CosmoFlowVariant::hybrid, problem.width, problem.batch);
   fmt::print("\nConvolutions of {} {}^3, batch {}, {}; milliseconds: cuDNN's fastest bare call, ours, ratio\n\n",
-             variant == CosmoFlowVariant::hybrid ? "hybrid" : "mlperf", problem.width, problem.batch, problem.precision);
+             unet     ? "the 3D U-Net"
+             : mlperf ? "MLPerf's CosmoFlow"
+                      : "the hybrid CosmoFlow",
+             problem.width, problem.batch, problem.precision);
   fmt::print(
       "| layer | forward | ours | ratio | with LeakyReLU | data | ours | ratio | weight | ours | ratio |\n"
       "|---|---|---|---|---|---|---|---|---|---|---|\n");
@@ -50,7 +60,7 @@ void print_layers(const StepProblem& problem) {
     std::fflush(stdout);
   };
   ConvTimes all;
-  for (const auto& layer : convolutions_of(variant, problem.width, problem.batch)) {
+  for (const auto& layer : layers) {
     ConvTimes times;
     try {
       times = time_layer(layer, type_of(problem.precision));
@@ -67,8 +77,34 @@ void print_layers(const StepProblem& problem) {
   print("all", all);
   fmt::print("\nall convolutions: {:.3f} ms bare, {:.3f} ms ours, ratio {:.3f}\n", ms(all.bare()), ms(all.ours()),
              all.ours() / all.bare());
-  fmt::print("measured: convolutions-{}-{}-{} {:.3f} times cuDNN's bare calls\n", problem.width, problem.batch, problem.precision,
-             all.ours() / all.bare());
+  fmt::print("measured: convolutions{}-{}-{}-{} {:.3f} times cuDNN's bare calls\n", unet ? "-unet3d" : "", problem.width,
+             problem.batch, problem.precision, all.ours() / all.bare());
+}
+
+// What the step consists of, beside what memory and arithmetic would allow.
+void print_ops(const Session& session, const Options& o, const StepProblem& problem) {
+  const auto times = time_ops(session, problem, o.steps);
+  double all = 0;
+  for (const auto& t : times) all += t.seconds;
+  fmt::print("\nOps of {} {}^3, batch {}, {}; bytes: each operand once\n\n", o.network, problem.width, problem.batch,
+             problem.precision);
+  fmt::print("| op | operands | calls | ms | of all | GB/s | TFLOP/s |\n|---|---|--:|--:|--:|--:|--:|\n");
+  for (const auto& t : times)
+    if (t.seconds > 0.001 * all)
+      fmt::print("| {} | {} | {} | {:.3f} | {:.1f} % | {:.0f} | {:.1f} |\n", t.op, t.operands, t.calls, ms(t.seconds),
+                 100 * t.seconds / all, 1e-9 * t.bytes / t.seconds, 1e-12 * t.flops / t.seconds);
+  fmt::print("\nall: {:.3f} ms\n\n", ms(all));
+  std::map<std::string, std::array<double, 4>> of_name;
+  for (const auto& t : times) {
+    auto& sum = of_name[t.op];
+    sum[0] += t.calls, sum[1] += t.seconds, sum[2] += t.bytes, sum[3] += t.flops;
+  }
+  fmt::print("| op | calls | ms | GB/s | TFLOP/s |\n|---|--:|--:|--:|--:|\n");
+  for (const auto& [name, sum] : of_name)
+    if (sum[1] > 0.002 * all)
+      fmt::print("| {} | {:.0f} | {:.3f} | {:.0f} | {:.1f} |\n", name, sum[0], ms(sum[1]), 1e-9 * sum[2] / sum[1],
+                 1e-12 * sum[3] / sum[1]);
+  std::fflush(stdout);
 }
 
 // One row; a configuration that does not fit, or a peer that fails, says so and the others go on. To `measured` lines for the
@@ -162,10 +198,12 @@ void bench(const Session& session, const Options& o) {
   for (const auto size : o.sizes)
     for (const auto batch : o.batches)
       for (const auto& precision : o.precisions) problems.push_back({network, size, batch, precision});
-  require(!o.layers_only || network != StepNetwork::unet3d,
-          "[bench] layers are CosmoFlow's: --layers-only has none of the 3D U-Net's");
+  if (o.by_op) {
+    for (const auto& problem : problems) print_ops(session, o, problem);
+    return;
+  }
   if (!o.layers_only) print_steps(session, o, problems);
-  if (o.no_layers || session.ranks() > 1 || network == StepNetwork::unet3d) return;
+  if (o.no_layers || session.ranks() > 1) return;
   for (const auto& problem : problems) {
     auto exact = gpu_settings();
     exact.tf32 = problem.precision != "float32";
@@ -187,13 +225,14 @@ int main(int argc, char** argv) {
       ->expected(1, 3)
       ->check(CLI::IsMember({"float32", "tf32", "bfloat16"}))
       ->capture_default_str();
-  app.add_option("--network", o.network, "whose step is timed; layers are CosmoFlow's")
+  app.add_option("--network", o.network, "whose step and layers are timed")
       ->check(CLI::IsMember({"cosmoflow", "cosmoflow-mlperf", "unet3d"}))
       ->capture_default_str();
   app.add_option("--steps", o.steps, "that count, after three that do not")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--peer", o.peer, "command that times PyTorch's step: takes --model --size --batch --dtype --compile ...");
   app.add_flag("--no-layers", o.no_layers, "only whole steps");
   app.add_flag("--layers-only", o.layers_only, "only the convolutions")->excludes("--no-layers");
+  app.add_flag("--by-op", o.by_op, "only what each op of a step takes")->excludes("--layers-only")->excludes("--peer");
   app.add_flag("--no-autotune", o.no_autotune, "take cuDNN's first proposals instead of timing several once");
   // Its own options first: what remains says which ranks and which device.
   app.allow_extras();

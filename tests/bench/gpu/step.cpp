@@ -1,11 +1,13 @@
 #include "tests/bench/gpu/step.h"
 
+#include <fmt/format.h>
 #include <sys/wait.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "comm/collectives.h"
 #include "framework/cost.h"
 #include "framework/cuda/cuda.h"
+#include "framework/cuda/timer.h"
 #include "framework/optim/optimizer.h"
 #include "models/networks/cosmoflow.h"
 #include "models/networks/unet3d.h"
@@ -61,42 +64,58 @@ double flops_of(const CostLog& log) {
   return sum;
 }
 
-}  // namespace
+// A network in training on random numbers.
+class Training {
+ public:
+  Training(const Session& session, const StepProblem& problem) : unet_(is_unet(problem)), module_(network_of(problem)) {
+    const auto grid = session.grid({1, session.ranks(), 1, 1});
+    const auto layout = activation_layout(grid, input_of(problem));
+    net().build(layout, {.seed = 1, .compute = compute_type(problem)});
+    adam_ = std::make_unique<Adam>(net(), AdamAttributes{.learning_rate = 1e-4});
+    const Philox random{1, 2};
+    x = constant(random_normal(layout->global, random, 0, 1, DType::float32, layout));
+    const auto w = problem.width;
+    const auto targets = unet_ ? split_layout(grid, {problem.batch, w, w, w}, {0, 1, 2, 3})
+                               : split_layout(grid, {problem.batch, 4}, {0, -1, -1, -1});
+    y = constant(unet_ ? cast(random_uniform(targets->global, random.child(1), 0, 3, DType::float32, targets), DType::uint8)
+                       : random_normal(targets->global, random.child(1), 0, 1, DType::float32, targets));
+  }
+  nn::Module& net() { return *module_; }
+  Adam& adam() { return *adam_; }
+  Tensor operator()(const std::vector<Tensor>& batch) {
+    Tape tape(net());
+    const auto output = cast(net()(batch[0]), DType::float32);
+    const auto share = unet_ ? cross_entropy(output, batch[1]) : mse(output, batch[1]);
+    adam_->step(tape.gradient(share));
+    return share;
+  }
+  Tensor x, y;
 
-StepResult time_step(const Session& session, const StepProblem& problem, int steps) {
+ private:
+  bool unet_;
+  std::unique_ptr<nn::Module> module_;
+  std::unique_ptr<Adam> adam_;
+};
+
+void set_precision(const StepProblem& problem) {
   auto settings = gpu_settings();
   settings.tf32 = problem.precision != "float32";
   set_gpu_settings(settings);
+}
+
+}  // namespace
+
+StepResult time_step(const Session& session, const StepProblem& problem, int steps) {
+  set_precision(problem);
   const UseDevice device(DeviceKind::cuda);
   cuda::trim_memory();
   cuda::reset_peak_memory();
 
-  const auto grid = session.grid({1, session.ranks(), 1, 1});
-  const auto layout = activation_layout(grid, input_of(problem));
-  const auto module = network_of(problem);
-  auto& net = *module;
-  net.build(layout, {.seed = 1, .compute = compute_type(problem)});
-  Adam adam(net, AdamAttributes{.learning_rate = 1e-4});
-  const Philox random{1, 2};
-  const auto x = constant(random_normal(layout->global, random, 0, 1, DType::float32, layout));
-  const auto w = problem.width;
-  const auto target_layout = is_unet(problem) ? split_layout(grid, {problem.batch, w, w, w}, {0, 1, 2, 3})
-                                              : split_layout(grid, {problem.batch, 4}, {0, -1, -1, -1});
-  const auto y = constant(
-      is_unet(problem)
-          ? cast(random_uniform(target_layout->global, random.child(1), 0, 3, DType::float32, target_layout), DType::uint8)
-          : random_normal(target_layout->global, random.child(1), 0, 1, DType::float32, target_layout));
-
+  Training training(session, problem);
   StepResult result;
-  StepGraph graph(net, adam, session.world(),
+  StepGraph graph(training.net(), training.adam(), session.world(),
                   {.warm_up = warm_up - 1, .reason = problem.graph ? "" : "nobody asked for it", .quiet = true});
-  const StepGraph::Step step = [&](const std::vector<Tensor>& batch) {
-    Tape tape(net);
-    const auto output = cast(net(batch[0]), DType::float32);
-    const auto share = is_unet(problem) ? cross_entropy(output, batch[1]) : mse(output, batch[1]);
-    adam.step(tape.gradient(share));
-    return share;
-  };
+  const StepGraph::Step step = [&](const std::vector<Tensor>& batch) { return training(batch); };
   std::vector<double> seconds;
   Tensor loss;
   std::int64_t waits = 0;
@@ -105,10 +124,10 @@ StepResult time_step(const Session& session, const StepProblem& problem, int ste
     cuda::synchronise(cuda::compute_stream());
     const auto before = cuda::statistics().host_synchronisations;
     const double start = seconds_now();
-    net.set_step(i + warm_up);
+    training.net().set_step(i + warm_up);
     std::optional<CostLog> log;
     if (i == -warm_up) log.emplace();  // an ordinary step, also where a later one is captured
-    loss = graph({x, y}, step);
+    loss = graph({training.x, training.y}, step);
     if (log) result.flops = flops_of(*log) * session.ranks();
     log.reset();
     const auto after = cuda::statistics().host_synchronisations;
@@ -125,6 +144,48 @@ StepResult time_step(const Session& session, const StepProblem& problem, int ste
   result.loss = total(loss, session.world());
   result.not_captured = graph.reason();
   return result;
+}
+
+std::vector<OpTime> time_ops(const Session& session, const StepProblem& problem, int steps) {
+  set_precision(problem);
+  const UseDevice device(DeviceKind::cuda);
+  cuda::trim_memory();
+  Training training(session, problem);
+  std::vector<CostLog::Line> lines;
+  std::vector<double> best;
+  for (int i = -warm_up; i < steps; ++i) {
+    training.net().set_step(i + warm_up);
+    std::vector<std::unique_ptr<cuda::Timer>> timers;
+    const auto begin = [&] { timers.emplace_back(std::make_unique<cuda::Timer>())->begin(cuda::compute_stream()); };
+    CostLog log;
+    log.told = [&] {
+      timers.back()->end(cuda::compute_stream());
+      begin();
+    };
+    timers.reserve(4096);
+    begin();
+    (void)training({training.x, training.y});
+    timers.back()->end(cuda::compute_stream());
+    log.lines.emplace_back().op = "(behind the last op)";
+    log.told = nullptr;
+    if (i < 0) continue;
+    if (lines.empty()) lines = log.lines, best.assign(lines.size(), std::numeric_limits<double>::infinity());
+    require(lines.size() == timers.size() && log.lines.size() == lines.size(), "[bench] steps of the same network differ");
+    for (std::size_t k = 0; k < timers.size(); ++k) best[k] = std::min(best[k], timers[k]->seconds());
+  }
+  std::vector<OpTime> times;
+  for (std::size_t k = 0; k < lines.size(); ++k) {
+    const auto& line = lines[k];
+    std::string operands;
+    for (const auto& shape : line.inputs) operands += fmt::format("{} ", shape);
+    operands += "->";
+    for (const auto& shape : line.outputs) operands += fmt::format(" {}", shape);
+    auto at = std::find_if(times.begin(), times.end(), [&](const auto& t) { return t.op == line.op && t.operands == operands; });
+    if (at == times.end()) at = times.insert(at, {.op = std::string(line.op), .operands = operands});
+    ++at->calls, at->seconds += best[k], at->bytes += line.bytes, at->flops += line.flops;
+  }
+  std::sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+  return times;
 }
 
 std::optional<StepResult> time_peer(const std::string& command, const StepProblem& problem, int steps, bool compiled) {

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "models/train/session.h"
 
@@ -30,6 +31,16 @@ struct StepResult {
 
 // Collective over the ranks of the session; the volume is cut along its depth.
 StepResult time_step(const Session& session, const StepProblem& problem, int steps);
+
+// Calls of an op with the same operands in a step, and what the GPU took for them: from the end of the op before to its own, so
+// that what is no op (an optimizer's kernels) is in the one behind it.
+struct OpTime {
+  std::string op, operands;  // shapes, inputs before outputs
+  int calls = 0;
+  double seconds = 0, bytes = 0, flops = 0;  // of all calls; bytes: each operand once
+};
+// Longest first; steps behind those in which plans are chosen, the fastest of each call's times.
+std::vector<OpTime> time_ops(const Session& session, const StepProblem& problem, int steps);
 
 // Runs `command` with the problem as arguments of PyTorch's step (--model cosmoflow --size S ...); none for what it does not
 // have. Throws with the command's output if it fails or prints no line of JSON.

@@ -352,7 +352,7 @@ std::vector<Row> normalisation_and_loss_rows() {
        }},
       {"batch_norm",
        {{s}, {{4}, 0.5, 1.5}, {{4}}},
-       [](const Tensors& x) { return with_statistics(local::batch_norm(x[0], wide(x[1]), wide(x[2]), 1e-3)); }},
+       [](const Tensors& x) { return with_statistics(local::norm(x[0], wide(x[1]), wide(x[2]), 1e-3)); }},
       {"normalise",
        {{s}, {{4}}, {{4}, 0.5, 1.5}, {{4}}, {{4}}},
        F(local::normalise(x[0], {wide(x[1]), wide(x[2])}, wide(x[3]), wide(x[4]), 1e-3))},
