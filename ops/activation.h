@@ -30,6 +30,7 @@ namespace ops {
 struct BiasActivation {
   double slope = 1;
   static constexpr OpTraits traits() { return {.name = "bias_activation", .keeps_outputs = 1}; }
+  unsigned kept_outputs() const { return slope == 1 ? 0 : 1; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;

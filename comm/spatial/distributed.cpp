@@ -244,8 +244,7 @@ Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, cons
     y = conv_data(window, weight, extent, forward);
     layout = plan.out;
   }
-  if (slope != 1) y = local::bias_activation(y, parameter_for(x, bias), slope);
-  else if (bias) y = y + parameter_for(x, bias);
+  y = local::bias_activation(y, parameter_for(x, bias), slope);
   return layout ? y.with_layout(layout) : y;
 }
 

@@ -38,6 +38,7 @@ struct ReductionWalk {
   StridedWalk<1> kept, reduced;  // offsets in x of outputs, and of what belongs to one output
   std::int64_t outputs = 0, count = 0, chunks = 1, chunk = 0;
   bool kept_is_contiguous = false;  // outputs that follow one another do so in x
+  bool reduced_is_contiguous = false;
 };
 // Accumulates in double. `partial`: [chunks, outputs] doubles, or null for one chunk.
 template <class T>

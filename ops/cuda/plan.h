@@ -26,6 +26,7 @@ inline ReductionWalk reduction_of(const Shape& shape, const std::vector<int>& ax
   result.kept = StridedWalk<1>(kept);
   result.reduced = StridedWalk<1>(reduced);
   result.kept_is_contiguous = kept.rank > 0 && kept.strides[0][static_cast<std::size_t>(kept.rank - 1)] == 1;
+  result.reduced_is_contiguous = reduced.rank == 1 && reduced.strides[0][0] == 1;
   result.chunk = result.count;
   if (result.outputs == 0 || result.count == 0) return result;
   std::int64_t width = 1;
@@ -33,7 +34,9 @@ inline ReductionWalk reduction_of(const Shape& shape, const std::vector<int>& ax
   const std::int64_t tiles = (result.outputs + width - 1) / width, least = threads / width * 16;
   const std::int64_t most = std::max<std::int64_t>(1, enough_blocks / tiles);
   const std::int64_t wanted = std::min((result.count + least - 1) / least, most);
+  constexpr std::int64_t whole = 16;  // packs of any type
   result.chunk = (result.count + wanted - 1) / wanted;
+  if (wanted > 1) result.chunk = (result.chunk + whole - 1) / whole * whole;
   result.chunks = (result.count + result.chunk - 1) / result.chunk;
   return result;
 }

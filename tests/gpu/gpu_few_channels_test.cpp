@@ -1,5 +1,5 @@
-// Convolutions of images with few channels, or 16, by kernels of our own (ops/cuda/few_channels.h, sixteen_channels.h), on a GPU
-// beside the plain kernels.
+// Convolutions of images with few channels, 16 or 32, by kernels of our own (ops/cuda/few_channels.h, sixteen_channels.h,
+// thirty_two_channels.h), on a GPU beside the plain kernels.
 
 #include <cmath>
 #include <limits>
@@ -8,6 +8,7 @@
 #include "framework/error.h"
 #include "ops/cuda/few_channels.h"
 #include "ops/cuda/sixteen_channels.h"
+#include "ops/cuda/thirty_two_channels.h"
 #include "tests/support/cases/gpu_cases.h"
 
 using namespace mpigrad;
@@ -58,6 +59,22 @@ TEST_CASE("gpu: few channels: sixteen") {
     for (int i = 0; i < cases(16); ++i) {
       const auto p = random_few_channels(16, i % 2 == 0 ? 32 : 16);
       CHECK(cuda::has_sixteen_channels(p));
+      check_conv(p, kind);
+    }
+  }
+}
+
+TEST_CASE("gpu: few channels: thirty-two") {
+  if (no_cudnn("gpu: few channels: thirty-two")) return;
+  const std::pair<std::int64_t, std::int64_t> numbers[] = {{32, 32}, {64, 32}, {32, 64}};
+  for (const auto& kind : halves) {
+    if (emulated() && kind.type == DType::float16) continue;  // its products come from the same place
+    const Settings settings(kind);
+    for (int i = 0; i < cases(24); ++i) {
+      const auto [in, out] = numbers[i % 3];
+      const auto p = random_few_channels(in, out);
+      CHECK(cuda::has_thirty_two_channels(p));
+      CHECK(cuda::has_thirty_two_outputs(p, in, out) == (out == 32));
       check_conv(p, kind);
     }
   }
@@ -166,13 +183,15 @@ TEST_CASE("gpu: few channels: nobody else computes them") {
 
 TEST_CASE("gpu: few channels: gradients of weights from fewer blocks than boxes") {
   if (no_gpu("gpu: few channels: gradients of weights from fewer blocks than boxes")) return;
-  for (const std::int64_t c : {4, 16}) {
-    const auto p = layer(9, 1, c, 16);
-    const Operand x(activation(1, p.in, c), DType::bfloat16), g(activation(1, p.out, 16), DType::bfloat16);
-    Values wanted(static_cast<std::size_t>(16 * 27 * c));
+  for (const std::int64_t c : {4, 16, 32}) {
+    const std::int64_t outputs = std::max<std::int64_t>(c, 16);
+    const auto p = layer(9, 1, c, outputs);
+    const Operand x(activation(1, p.in, c), DType::bfloat16), g(activation(1, p.out, outputs), DType::bfloat16);
+    Values wanted(static_cast<std::size_t>(outputs * 27 * c));
     reference::conv_weight(p, x.values.data(), g.values.data(), wanted.data());
-    const auto bytes = std::max(cuda::few_channels_scratch(p), cuda::sixteen_channels_scratch(p, true));
-    const auto gw = to(zeros({16 * 27 * c}, DType::bfloat16), DeviceKind::cuda);
+    const auto bytes = c == 32 ? cuda::thirty_two_channels_scratch(p, true)
+                               : std::max(cuda::few_channels_scratch(p), cuda::sixteen_channels_scratch(p, true));
+    const auto gw = to(zeros({outputs * 27 * c}, DType::bfloat16), DeviceKind::cuda);
     const auto scratch = to(zeros({bytes / 4}), DeviceKind::cuda);
     const auto *from = reinterpret_cast<const BFloat16*>(x.on_device.raw()),
                *by = reinterpret_cast<const BFloat16*>(g.on_device.raw());
@@ -181,6 +200,7 @@ TEST_CASE("gpu: few channels: gradients of weights from fewer blocks than boxes"
     for (const std::int64_t parts : {1, 2, 5}) {
       INFO(c, " channels, ", parts, " blocks");
       if (c == 4) cuda::few_channels_weight(p, from, by, sums, result, cuda::compute_stream(), parts);
+      else if (c == 32) cuda::thirty_two_channels_weight(p, from, by, sums, result, cuda::compute_stream(), 2 * parts);
       else cuda::sixteen_channels_weight(p, from, by, sums, result, cuda::compute_stream(), parts);
       CHECK(relative_error(gw, wanted) < halves[0].tolerance);
     }
@@ -190,9 +210,10 @@ TEST_CASE("gpu: few channels: gradients of weights from fewer blocks than boxes"
 TEST_CASE("gpu: few channels: the same bits in every run") {
   if (no_cudnn("gpu: few channels: the same bits in every run")) return;
   const Settings settings(halves[0]);
-  for (const std::int64_t c : {4, 16}) {
-    const auto p = layer(emulated() ? 9 : 100, 1, c, 16);  // more boxes than blocks on a GPU
-    const Operand x(activation(1, p.in, c), DType::bfloat16), g(activation(1, p.out, 16), DType::bfloat16);
+  for (const std::int64_t c : {4, 16, 32}) {
+    const std::int64_t outputs = std::max<std::int64_t>(c, 16);
+    const auto p = layer(emulated() ? 9 : 100, 1, c, outputs);  // more boxes than blocks on a GPU
+    const Operand x(activation(1, p.in, c), DType::bfloat16), g(activation(1, p.out, outputs), DType::bfloat16);
     const auto gradient = [&] {
       return apply(ops::ConvWeight{attributes_of(p), p.kernel}, {x.on_device, g.on_device}).to_vector();
     };

@@ -4,6 +4,7 @@
 namespace mpigrad::cuda {
 
 constexpr int warp = 32;
+constexpr int few_terms = 16;  // at most so many of a sum, and a thread adds them up alone
 
 // Of the lanes of a warp; lane 0 has the result. `fold` is commutative but for NaN and rounding.
 template <class A, class Fold>

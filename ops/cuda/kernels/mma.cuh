@@ -2,6 +2,7 @@
 // Products of small matrices by the tensor cores of a multiprocessor, a warp at a time.
 
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "framework/tensor/half.h"
@@ -48,6 +49,45 @@ __device__ inline void load_transposed(const void* row, unsigned (&to)[4]) {
   __trap();
 #else
   emulation::load_transposed(row, to);
+#endif
+}
+
+// The same as they lie: register i of lane 4 g + t has row g of columns 2t and 2t + 1 of matrix i.
+__device__ inline void load_matrices(const void* row, unsigned (&to)[4]) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(at)
+               : "memory");
+#elif defined(__CUDACC__)
+  static_cast<void>(row), static_cast<void>(to);
+  __trap();
+#else
+  emulation::load_matrices(row, to);
+#endif
+}
+
+// 16 bytes into shared memory, or zeros where there are none, without waiting; they are there behind wait_for_copies() and a
+// barrier.
+__device__ inline void start_copy(void* shared, const void* from, bool there) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+  asm volatile("{ .reg .u64 p; cvta.to.global.u64 p, %1; cp.async.cg.shared.global [%0], [p], 16, %2; }"
+               :
+               : "r"(at), "l"(from), "r"(there ? 16 : 0)
+               : "memory");
+#elif defined(__CUDACC__)
+  static_cast<void>(shared), static_cast<void>(from), static_cast<void>(there);
+  __trap();
+#else
+  if (there) std::memcpy(shared, from, 16);
+  else std::memset(shared, 0, 16);
+#endif
+}
+__device__ inline void wait_for_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }
 

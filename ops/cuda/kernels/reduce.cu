@@ -7,6 +7,7 @@
 #include "framework/cuda/launch.cuh"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/kernels/fold.cuh"
+#include "ops/cuda/kernels/map.cuh"
 #include "ops/cuda/types.h"
 
 namespace mpigrad::cuda {
@@ -35,6 +36,48 @@ __global__ void fold_inner_kernel(ReductionWalk r, A start, Fold fold, const T* 
   }
 }
 
+// The same where what is reduced lies side by side: 16 bytes at a time, several under way; chunks begin at a whole pack.
+template <class A, class T, class Fold>
+__global__ void fold_line_kernel(ReductionWalk r, A start, Fold fold, const T* x, A* partial, T* y) {
+  constexpr int V = static_cast<int>(16 / sizeof(T));
+  __shared__ A shared[warp + 1];
+  const auto* packs = reinterpret_cast<const Pack<T, V>*>(x);
+  for (std::int64_t chunk = blockIdx.x; chunk < r.chunks; chunk += gridDim.x) {
+    const std::int64_t begin = chunk * r.chunk, end = min(r.count, begin + r.chunk);
+    A total = start;
+    const auto take = [&](const Pack<T, V>& in) {
+#pragma unroll
+      for (int i = 0; i < V; ++i) total = fold(total, static_cast<A>(load(in.of[i])));
+    };
+    constexpr int together = 4;
+    const std::int64_t last = end / V;
+    std::int64_t p = begin / V + static_cast<std::int64_t>(threadIdx.x);
+    for (; p + (together - 1) * block_threads < last; p += together * block_threads) {
+      Pack<T, V> in[together];
+#pragma unroll
+      for (int k = 0; k < together; ++k) in[k] = packs[p + k * block_threads];
+#pragma unroll
+      for (int k = 0; k < together; ++k) take(in[k]);
+    }
+    for (; p < last; p += block_threads) take(packs[p]);
+    for (std::int64_t i = last * V + static_cast<std::int64_t>(threadIdx.x); i < end; i += block_threads)
+      total = fold(total, static_cast<A>(load(x[i])));
+    total = fold_block(total, start, shared, fold);
+    if (threadIdx.x == 0) put(r, chunk, 0, total, partial, y);
+  }
+}
+
+// A thread for each output, whose elements are fewer still.
+template <class A, class T, class Fold>
+__global__ void fold_few_kernel(ReductionWalk r, A start, Fold fold, const T* x, T* y) {
+  for (std::int64_t output = first_index(); output < r.outputs; output += grid_stride()) {
+    const T* base = x + r.kept.offset(output);
+    A total = start;
+    for (std::int64_t i = 0; i < r.count; ++i) total = fold(total, static_cast<A>(load(base[r.reduced.offset(i)])));
+    y[output] = store<T>(total);
+  }
+}
+
 // A warp for each output: few elements are reduced.
 template <class A, class T, class Fold>
 __global__ void fold_short_kernel(ReductionWalk r, A start, Fold fold, const T* x, T* y) {
@@ -60,6 +103,7 @@ __global__ void fold_outer_kernel(ReductionWalk r, A start, Fold fold, const T* 
     A total = start;
     if (output < r.outputs) {
       const T* base = x + r.kept.offset(output);
+#pragma unroll 4
       for (std::int64_t i = chunk * r.chunk + static_cast<std::int64_t>(threadIdx.y); i < end; i += blockDim.y)
         total = fold(total, static_cast<A>(load(base[r.reduced.offset(i)])));
     }
@@ -90,7 +134,13 @@ unsigned at_most(std::int64_t blocks) { return static_cast<unsigned>(blocks < ma
 template <class A, class T, class Fold>
 void reduce(const ReductionWalk& r, A start, const Fold& fold, const T* x, A* partial, T* y, Stream stream) {
   if (r.outputs == 0) return;
-  if (r.kept_is_contiguous) {
+  constexpr std::int64_t pack = 16 / sizeof(T);
+  const bool line = r.outputs == 1 && r.reduced_is_contiguous && aligned(x, 16) && (r.chunks == 1 || r.chunk % pack == 0);
+  if (line) {
+    launch("reduce", fold_line_kernel<A, T, Fold>, at_most(r.chunks), block_threads, stream, r, start, fold, x, partial, y);
+  } else if (r.chunks == 1 && r.count <= few_terms) {
+    launch("reduce", fold_few_kernel<A, T, Fold>, blocks_for(r.outputs), block_threads, stream, r, start, fold, x, y);
+  } else if (r.kept_is_contiguous) {
     unsigned width = 1;
     while (width < warp && width < r.outputs) width *= 2;
     const dim3 block(width, block_threads / width);

@@ -1,4 +1,4 @@
-// Softmax of rows: a block for each row, sums in double.
+// Softmax of rows: a block for each row, or a thread for each short one; sums in double.
 
 #include <limits>
 
@@ -35,11 +35,32 @@ __global__ void softmax_kernel(std::int64_t rows, std::int64_t n, const T* x, T*
   }
 }
 
+// Of few elements: a row for each thread.
+template <class T>
+__global__ void short_rows_kernel(std::int64_t rows, std::int64_t n, const T* x, T* y, bool logarithm) {
+  using A = Compute<T>;
+  for (std::int64_t r = first_index(); r < rows; r += grid_stride()) {
+    const T* xs = x + r * n;
+    T* ys = y + r * n;
+    A largest = -std::numeric_limits<A>::infinity();
+    for (std::int64_t i = 0; i < n; ++i) largest = MaxFold{}(largest, load(xs[i]));
+    double sum = 0;
+    for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(std::exp(load(xs[i]) - largest));
+    const A factor = static_cast<A>(1.0 / sum), shift = static_cast<A>(std::log(sum));
+    for (std::int64_t i = 0; i < n; ++i) {
+      const A moved = load(xs[i]) - largest;
+      ys[i] = store<T>(logarithm ? moved - shift : std::exp(moved) * factor);
+    }
+  }
+}
+
 }  // namespace
 
 template <class T>
 void softmax(std::int64_t rows, std::int64_t n, const T* x, T* y, bool logarithm, Stream stream) {
   if (rows == 0 || n == 0) return;
+  if (n <= few_terms)
+    return launch("softmax", short_rows_kernel<T>, blocks_for(rows), block_threads, stream, rows, n, x, y, logarithm);
   const int threads = n <= 64 ? 32 : n <= 1024 ? 128 : 512;
   const auto blocks = static_cast<unsigned>(rows < max_blocks ? rows : max_blocks);
   launch("softmax", softmax_kernel<T>, blocks, threads, stream, rows, n, x, y, logarithm);

@@ -13,6 +13,7 @@
 #include "ops/cuda/libraries/libraries.h"
 #include "ops/cuda/libraries/scratch.h"
 #include "ops/cuda/sixteen_channels.h"
+#include "ops/cuda/thirty_two_channels.h"
 #include "ops/cuda/window_kernels.h"
 #include "ops/gpu_settings.h"
 #include "ops/plan_cache.h"
@@ -162,14 +163,27 @@ std::int64_t alignment_of(std::initializer_list<const void*> pointers) {
   return static_cast<std::int64_t>(bits & -bits);
 }
 
-// By kernels of our own, if they compute such a problem; an image of few channels is hardly ever asked for its gradient.
+// Kernels of our own that compute a pass; an image of few channels is hardly ever asked for its gradient.
+enum class Own : std::uint8_t { none, few, sixteen, thirty_two };
+Own own_kernels(Pass pass, DType type, const ConvProblem& p) {
+  if (!is_half(type)) return Own::none;
+  if (has_few_channels(p) && pass != Pass::data) return Own::few;
+  if (has_sixteen_channels(p)) return Own::sixteen;
+  const bool thirty_two = pass == Pass::forward ? has_thirty_two_outputs(p, p.in_channels, p.out_channels)
+                          : pass == Pass::data  ? has_thirty_two_outputs(p, p.out_channels, p.in_channels)
+                                                : has_thirty_two_channels(p);
+  return thirty_two ? Own::thirty_two : Own::none;
+}
+
+// Whether they did.
 bool run_own(Pass pass, DType type, const ConvProblem& p, const Pointers& own) {
-  const bool few = has_few_channels(p) && pass != Pass::data, sixteen = has_sixteen_channels(p);
-  if (!is_half(type) || (!few && !sixteen)) return false;
+  const auto kernels = own_kernels(pass, type, p);
+  if (kernels == Own::none) return false;
+  const bool few = kernels == Own::few, sixteen = kernels == Own::sixteen, of_weights = pass == Pass::weight;
   if (alignment_of({own.image}) < (few ? 8 : 16) || alignment_of({own.outputs}) < 16 || !few_channels_run_here()) return false;
-  const auto scratch = scratch_of(sixteen                ? sixteen_channels_scratch(p, pass == Pass::weight)
-                                  : pass == Pass::weight ? few_channels_scratch(p)
-                                                         : 0);
+  const auto scratch = scratch_of(few       ? of_weights ? few_channels_scratch(p) : 0
+                                  : sixteen ? sixteen_channels_scratch(p, of_weights)
+                                            : thirty_two_channels_scratch(p, of_weights));
   if (!scratch) return false;
   const auto stream = compute_stream();
   const auto run = [&](auto none) {
@@ -177,11 +191,20 @@ bool run_own(Pass pass, DType type, const ConvProblem& p, const Pointers& own) {
     auto *x = reinterpret_cast<T*>(own.image), *w = reinterpret_cast<T*>(own.weights), *y = reinterpret_cast<T*>(own.outputs);
     const auto* bias = static_cast<const T*>(own.epilogue.bias);
     const auto slope = own.epilogue.slope;
-    if (pass == Pass::data) sixteen_channels_data<T>(p, y, w, scratch->data(), x, stream);
-    else if (few && pass == Pass::forward) few_channels_forward<T>(p, x, w, bias, slope, y, stream);
-    else if (few) few_channels_weight<T>(p, x, y, static_cast<float*>(scratch->data()), w, stream);
-    else if (pass == Pass::forward) sixteen_channels_forward<T>(p, x, w, bias, slope, scratch->data(), y, stream);
-    else sixteen_channels_weight<T>(p, x, y, scratch->data(), w, stream);
+    auto* data = scratch->data();
+    switch (pass) {
+      case Pass::forward:
+        if (few) return few_channels_forward<T>(p, x, w, bias, slope, y, stream);
+        if (sixteen) return sixteen_channels_forward<T>(p, x, w, bias, slope, data, y, stream);
+        return thirty_two_channels_forward<T>(p, x, w, bias, slope, data, y, stream);
+      case Pass::data:
+        return sixteen ? sixteen_channels_data<T>(p, y, w, data, x, stream)
+                       : thirty_two_channels_data<T>(p, y, w, data, x, stream);
+      case Pass::weight:
+        if (few) return few_channels_weight<T>(p, x, y, static_cast<float*>(data), w, stream);
+        if (sixteen) return sixteen_channels_weight<T>(p, x, y, data, w, stream);
+        return thirty_two_channels_weight<T>(p, x, y, data, w, stream);
+    }
   };
   type == DType::bfloat16 ? run(BFloat16{}) : run(Float16{});
   return true;

@@ -118,16 +118,20 @@ void multiply_add(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2],
       c[i] += half(all_a[k / 8][row % 8 * 4 + of], row / 8 * 2 + k % 2) * half(all_b[column * 4 + of], k / 8 * 2 + k % 2);
     }
 }
-inline void load_transposed(const void* row, unsigned (&to)[4]) {
+// ldmatrix: lane 8 i + r says where row r of matrix i lies.
+inline void load_matrices(const void* row, unsigned (&to)[4], bool transposed = false) {
   std::uint64_t rows[32];
   gather(0xffffffffU, reinterpret_cast<std::uint64_t>(row), 5, rows);
   const int g = lane() / 4, t = lane() % 4;
   for (int i = 0; i < 4; ++i) {
-    const auto number = [&](int r) { return unsigned{reinterpret_cast<const unsigned short*>(rows[8 * i + r])[g]}; };
+    const auto number = [&](int k) {
+      return unsigned{reinterpret_cast<const unsigned short*>(rows[8 * i + (transposed ? k : g)])[transposed ? g : k]};
+    };
     to[i] = number(2 * t) | number(2 * t + 1) << 16;
   }
   exchange(0xffffffffU, 0, 6, -1);  // nobody writes there before all have read
 }
+inline void load_transposed(const void* row, unsigned (&to)[4]) { load_matrices(row, to, true); }
 }  // namespace mpigrad::emulation
 
 // ---- atomic operations; kernels of several host threads run side by side
