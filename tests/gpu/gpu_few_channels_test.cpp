@@ -9,6 +9,7 @@
 #include "ops/cuda/few_channels.h"
 #include "ops/cuda/sixteen_channels.h"
 #include "ops/cuda/thirty_two_channels.h"
+#include "ops/cuda/weights_tf32.h"
 #include "tests/support/cases/gpu_cases.h"
 
 using namespace mpigrad;
@@ -77,6 +78,20 @@ TEST_CASE("gpu: few channels: thirty-two") {
       CHECK(cuda::has_thirty_two_outputs(p, in, out) == (out == 32));
       check_conv(p, kind);
     }
+  }
+}
+
+TEST_CASE("gpu: few channels: gradients of weights in TF32") {
+  if (no_cudnn("gpu: few channels: gradients of weights in TF32")) return;
+  const auto& kind = kinds[2];
+  REQUIRE(kind.tf32);
+  const Settings settings(kind);
+  const std::pair<std::int64_t, std::int64_t> numbers[] = {{4, 16}, {16, 32}, {4, 48}};
+  for (int i = 0; i < cases(12); ++i) {
+    const auto [in, out] = numbers[i % 3];
+    const auto p = random_few_channels(in, out);
+    CHECK(cuda::has_weights_tf32(p));
+    check_conv(p, kind);
   }
 }
 

@@ -34,6 +34,35 @@ __device__ inline void multiply_add(float (&c)[4], const unsigned (&a)[4], const
 #endif
 }
 
+// The same of TF32 numbers, a [16, 8] and b [8, 8]: of a, rows g, g + 8, g, g + 8 of columns t, t, t + 4, t + 4; of b, rows t and
+// t + 4 of column g.
+__device__ inline void multiply_add_tf32(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#elif defined(__CUDACC__)
+  static_cast<void>(c), static_cast<void>(a), static_cast<void>(b);
+  __trap();
+#else
+  emulation::multiply_add_tf32(c, a, b);
+#endif
+}
+// Rounded to the 10 bits that TF32 has behind the point, ties away from zero.
+__device__ inline unsigned tf32_of(float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  unsigned bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+  return bits;
+#elif defined(__CUDACC__)
+  return static_cast<unsigned>(x);
+#else
+  unsigned bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return x - x == 0 ? (bits + 0x1000U) & ~0x1FFFU : bits;
+#endif
+}
+
 // Four matrices of 8 x 8 16-bit numbers from shared memory, transposed; all lanes of a warp call it. Lane 8 i + r says where row
 // r of matrix i lies, 16 bytes that are aligned; register i of lane 4 g + t has column g of rows 2t and 2t + 1 of matrix i.
 // https://docs.nvidia.com/cuda/parallel-thread-execution/#warp-level-matrix-instructions-ldmatrix

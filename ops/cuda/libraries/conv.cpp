@@ -14,6 +14,7 @@
 #include "ops/cuda/libraries/scratch.h"
 #include "ops/cuda/sixteen_channels.h"
 #include "ops/cuda/thirty_two_channels.h"
+#include "ops/cuda/weights_tf32.h"
 #include "ops/cuda/window_kernels.h"
 #include "ops/gpu_settings.h"
 #include "ops/plan_cache.h"
@@ -176,7 +177,16 @@ Own own_kernels(Pass pass, DType type, const ConvProblem& p) {
 }
 
 // Whether they did.
+bool run_weights_tf32(const ConvProblem& p, const Pointers& own) {
+  if (!has_weights_tf32(p) || alignment_of({own.image, own.outputs}) < 16 || !few_channels_run_here()) return false;
+  const auto scratch = scratch_of(weights_tf32_scratch(p));
+  if (!scratch) return false;
+  weights_tf32(p, reinterpret_cast<const float*>(own.image), reinterpret_cast<const float*>(own.outputs),
+               static_cast<float*>(scratch->data()), reinterpret_cast<float*>(own.weights), compute_stream());
+  return true;
+}
 bool run_own(Pass pass, DType type, const ConvProblem& p, const Pointers& own) {
+  if (type == DType::float32) return pass == Pass::weight && gpu_settings().tf32 && run_weights_tf32(p, own);
   const auto kernels = own_kernels(pass, type, p);
   if (kernels == Own::none) return false;
   const bool few = kernels == Own::few, sixteen = kernels == Own::sixteen, of_weights = pass == Pass::weight;

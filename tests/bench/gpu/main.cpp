@@ -28,6 +28,7 @@ struct Options {
   std::vector<std::string> precisions{"tf32", "bfloat16"};
   std::string network = "cosmoflow", peer;
   int steps = 10;
+  std::int64_t workspace = -1;
   bool no_layers = false, layers_only = false, by_op = false, no_autotune = false;
 };
 
@@ -129,8 +130,8 @@ void print_row(const Session& session, const Options& o, const StepProblem& prob
     graph.not_captured = error.what();
   }
   if (!speaks) return;
-  fmt::print(" {:.2f} ({:.2f} to {:.2f}) | {:.0f} | {:.0f} | {:.0f} | {:.1f} |", ms(ours.median), ms(ours.fastest),
-             ms(ours.slowest), ours.peak_mib, ours.predicted_mib, ours.peak_reserved_mib, ours.waits);
+  fmt::print(" {:.2f} ({:.2f} to {:.2f}) | {:.0f} | {:.0f} | {:.0f} | {:.0f} | {:.1f} |", ms(ours.median), ms(ours.fastest),
+             ms(ours.slowest), ours.peak_mib, ours.step_mib, ours.predicted_mib, ours.peak_reserved_mib, ours.waits);
   const bool captured = graph.not_captured.empty();
   if (captured) fmt::print(" {:.2f} |", ms(graph.median));
   else fmt::print(" {} |", graph.not_captured);
@@ -142,7 +143,7 @@ void print_row(const Session& session, const Options& o, const StepProblem& prob
                                    problem.width, problem.batch, problem.precision, value));
   };
   note("samples", fmt::format("{:.1f} samples/s", samples));
-  note("memory", fmt::format("{:.0f} MiB, predicted {:.0f}", ours.peak_mib, ours.predicted_mib));
+  note("memory", fmt::format("{:.0f} MiB, {:.0f} in a step, predicted {:.0f}", ours.peak_mib, ours.step_mib, ours.predicted_mib));
   if (!o.peer.empty() && session.ranks() == 1) {
     std::optional<StepResult> best;
     for (const bool compiled : {false, true}) {
@@ -176,10 +177,10 @@ void print_steps(const Session& session, const Options& o, const std::vector<Ste
         "the faster of ordinary and captured steps\n\n",
         o.network, session.ranks(), session.ranks() == 1 ? "" : "s", o.no_autotune ? "by heuristics" : "timed once");
     fmt::print(
-        "| size | batch | precision | mpigrad | MiB in use | predicted | MiB held | host waits | as a graph | "
+        "| size | batch | precision | mpigrad | MiB in use | of a step | predicted | MiB held | host waits | as a graph | "
         "samples/s | TFLOP/s |");
     if (!o.peer.empty()) fmt::print(" peer | peer, compiled | times as fast as the faster | memory ratio |");
-    fmt::print("\n|---|---|---|---|---|---|---|---|---|---|---|{}\n", o.peer.empty() ? "" : "---|---|---|---|");
+    fmt::print("\n|---|---|---|---|---|---|---|---|---|---|---|---|{}\n", o.peer.empty() ? "" : "---|---|---|---|");
   }
   std::vector<std::string> measured;
   for (const auto& problem : problems) print_row(session, o, problem, measured);
@@ -190,6 +191,7 @@ void bench(const Session& session, const Options& o) {
   require(cuda::available(), "[bench] {}", cuda::unavailable());
   auto settings = gpu_settings();
   settings.autotune = !o.no_autotune;
+  if (o.workspace >= 0) settings.workspace = o.workspace << 20;
   set_gpu_settings(settings);
   const auto network = o.network == "unet3d"             ? StepNetwork::unet3d
                        : o.network == "cosmoflow-mlperf" ? StepNetwork::cosmoflow_mlperf
@@ -230,6 +232,8 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--steps", o.steps, "that count, after three that do not")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--peer", o.peer, "command that times PyTorch's step: takes --model --size --batch --dtype --compile ...");
+  app.add_option("--workspace", o.workspace, "MiB of scratch memory beyond which another of cuDNN's kernels is taken")
+      ->check(CLI::NonNegativeNumber);
   app.add_flag("--no-layers", o.no_layers, "only whole steps");
   app.add_flag("--layers-only", o.layers_only, "only the convolutions")->excludes("--no-layers");
   app.add_flag("--by-op", o.by_op, "only what each op of a step takes")->excludes("--layers-only")->excludes("--peer");

@@ -122,6 +122,7 @@ StepResult time_step(const Session& session, const StepProblem& problem, int ste
   for (int i = -warm_up; i < steps; ++i) {
     session.world().transport().barrier();
     cuda::synchronise(cuda::compute_stream());
+    if (i == 0) result.peak_mib = static_cast<double>(cuda::memory().peak) / mib, cuda::reset_peak_memory();
     const auto before = cuda::statistics().host_synchronisations;
     const double start = seconds_now();
     training.net().set_step(i + warm_up);
@@ -137,7 +138,8 @@ StepResult time_step(const Session& session, const StepProblem& problem, int ste
   std::sort(seconds.begin(), seconds.end());
   const auto memory = cuda::memory();
   result.median = seconds[seconds.size() / 2], result.fastest = seconds.front(), result.slowest = seconds.back();
-  result.peak_mib = static_cast<double>(memory.peak) / mib;
+  result.step_mib = static_cast<double>(memory.peak) / mib;
+  result.peak_mib = std::max(result.peak_mib, result.step_mib);
   result.peak_reserved_mib = static_cast<double>(memory.peak_reserved) / mib;
   result.predicted_mib = predicted_mib(session, problem);
   result.waits = static_cast<double>(waits) / steps;

@@ -20,7 +20,8 @@ struct StepProblem {
 
 struct StepResult {
   double median = 0, fastest = 0, slowest = 0;  // seconds per step: forward, loss, backward, Adam; the host waits after each
-  double peak_mib = 0;                          // of the GPU's allocator: bytes in use
+  double peak_mib = 0;                          // of the GPU's allocator: bytes in use, the choice of kernels included
+  double step_mib = 0;                          // the same of the steps that count
   double peak_reserved_mib = 0;                 // of the driver's memory that it held
   double predicted_mib = 0;                     // by models/nn/describe.h: tensors alive at once, on one rank
   double waits = 0;                             // of the host for the GPU, in a step

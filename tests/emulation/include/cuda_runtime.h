@@ -118,6 +118,26 @@ void multiply_add(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2],
       c[i] += half(all_a[k / 8][row % 8 * 4 + of], row / 8 * 2 + k % 2) * half(all_b[column * 4 + of], k / 8 * 2 + k % 2);
     }
 }
+// The same of m16n8k8, whose numbers have 32 bits.
+inline void multiply_add_tf32(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  const auto of_two = [](unsigned low, unsigned high) { return std::uint64_t{low} | std::uint64_t{high} << 32; };
+  std::uint64_t all_a[2][32], all_b[32];
+  gather(0xffffffffU, of_two(a[0], a[1]), 2, all_a[0]);
+  gather(0xffffffffU, of_two(a[2], a[3]), 3, all_a[1]);
+  gather(0xffffffffU, of_two(b[0], b[1]), 4, all_b);
+  const auto number = [](std::uint64_t bits, int place) {
+    const auto own = static_cast<unsigned>(bits >> 32 * place);
+    float value;
+    std::memcpy(&value, &own, sizeof value);
+    return value;
+  };
+  const int g = lane() / 4, t = lane() % 4;
+  for (int k = 0; k < 8; ++k)
+    for (int i = 0; i < 4; ++i) {
+      const int row = g + i / 2 * 8, column = 2 * t + i % 2;
+      c[i] += number(all_a[k / 4][row % 8 * 4 + k % 4], row / 8) * number(all_b[column * 4 + k % 4], k / 4);
+    }
+}
 // ldmatrix: lane 8 i + r says where row r of matrix i lies.
 inline void load_matrices(const void* row, unsigned (&to)[4], bool transposed = false) {
   std::uint64_t rows[32];
