@@ -40,7 +40,8 @@ ComplexField regrid(const SlabFft& from, const SlabFft& to, const ComplexField& 
   const auto index = [](const SlabFft& grid, std::int64_t frequency) { return frequency < 0 ? frequency + grid.n() : frequency; };
   const std::int64_t side = 2 * limit + 1, depth = limit + 1;  // kept modes of a row: kx, kz
   std::vector<std::int64_t> send_counts(static_cast<std::size_t>(ranks)), receive_counts(static_cast<std::size_t>(ranks));
-  std::vector<Complex> send;
+  ComplexField send;
+  send.reserve(static_cast<std::size_t>(from.y_range().size() * side * depth));
   // Rows travel in ascending order of their index in the target, which is the order the receiver counts them in.
   for (int r = 0; r < ranks; ++r) {
     const auto before = send.size();
@@ -66,7 +67,7 @@ ComplexField regrid(const SlabFft& from, const SlabFft& to, const ComplexField& 
       receive_counts[owner] += 2 * side * depth;
       received += side * depth;
     }
-  std::vector<Complex> receive(static_cast<std::size_t>(received));
+  ComplexField receive(static_cast<std::size_t>(received));
   if (ranks == 1) receive.swap(send);
   else transport.alltoall(send.data(), send_counts, receive.data(), receive_counts, DType::float64);
 

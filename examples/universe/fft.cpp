@@ -1,11 +1,13 @@
 #include "examples/universe/fft.h"
 
 #include <fftw3.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <mutex>
 
 #include "framework/error.h"
+#include "framework/tensor/host_pool.h"
 
 namespace mpigrad::universe {
 
@@ -19,7 +21,17 @@ std::mutex& planner() {
 
 fftw_complex* raw(std::complex<double>* p) { return reinterpret_cast<fftw_complex*>(p); }
 
+// Never destroyed: fields may be.
+HostPool& field_memory() {
+  static HostPool* instance =
+      new HostPool(static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
+  return *instance;
+}
+
 }  // namespace
+
+void* take_field_memory(std::size_t bytes) { return field_memory().allocate(bytes); }
+void release_field_memory(void* memory) { field_memory().release(static_cast<std::byte*>(memory)); }
 
 Range balanced_block(std::int64_t n, int parts, int part) {
   const std::int64_t base = n / parts, extra = n % parts;
@@ -78,7 +90,13 @@ ComplexField transpose(const SlabFft& fft, const ComplexField& in) {
   auto& transport = fft.transport();
   const std::int64_t n = fft.n(), half = fft.half(), mine = fft.x_range().size();
   const auto ranks = transport.size();
-  ComplexField send(in.size()), receive(in.size()), out(in.size());
+  ComplexField out(in.size());
+  if (ranks == 1) {
+    for (std::int64_t i = 0; i < n; ++i)
+      for (std::int64_t j = 0; j < n; ++j) std::copy_n(in.data() + (i * n + j) * half, half, out.data() + (j * n + i) * half);
+    return out;
+  }
+  ComplexField send(in.size()), receive(in.size());
   std::vector<std::int64_t> counts;  // of doubles; the same in both directions
   auto* to = send.data();
   for (int r = 0; r < ranks; ++r) {
@@ -89,8 +107,7 @@ ComplexField transpose(const SlabFft& fft, const ComplexField& in) {
       to = std::copy(from, from + block.size() * half, to);
     }
   }
-  if (ranks == 1) receive.swap(send);
-  else transport.alltoall(send.data(), counts, receive.data(), counts, DType::float64);
+  transport.alltoall(send.data(), counts, receive.data(), counts, DType::float64);
   const auto* from = receive.data();
   for (int r = 0; r < ranks; ++r) {
     const auto block = balanced_block(n, ranks, r);

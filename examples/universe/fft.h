@@ -6,28 +6,32 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <vector>
 
 #include "comm/transport/transport.h"
 
 namespace mpigrad::universe {
 
-// Storage aligned for vector instructions.
+// Memory of fields, aligned for vector instructions. The process keeps what is released and hands it out again: the system's
+// fresh pages cost more than the transforms, the more so where all cores ask for them at once.
+void* take_field_memory(std::size_t bytes);
+void release_field_memory(void* memory);
+
 template <class T>
-struct AlignedAllocator {
+struct FieldAllocator {
   using value_type = T;
-  static constexpr std::align_val_t alignment{64};
-  AlignedAllocator() = default;
+  FieldAllocator() = default;
   template <class U>
-  AlignedAllocator(const AlignedAllocator<U>&) {}
-  T* allocate(std::size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), alignment)); }
-  void deallocate(T* p, std::size_t) { ::operator delete(p, alignment); }
-  friend bool operator==(const AlignedAllocator&, const AlignedAllocator&) { return true; }
+  FieldAllocator(const FieldAllocator<U>&) {}
+  T* allocate(std::size_t n) { return static_cast<T*>(take_field_memory(n * sizeof(T))); }
+  void deallocate(T* p, std::size_t) { release_field_memory(p); }
+  friend bool operator==(const FieldAllocator&, const FieldAllocator&) { return true; }
 };
 
-using RealField = std::vector<double, AlignedAllocator<double>>;
-using ComplexField = std::vector<std::complex<double>, AlignedAllocator<std::complex<double>>>;
+template <class T>
+using Field = std::vector<T, FieldAllocator<T>>;
+using RealField = Field<double>;
+using ComplexField = Field<std::complex<double>>;
 
 // [begin, end) of n planes cut into `parts` balanced blocks, the first ones one longer; blocks are empty where parts > n.
 struct Range {

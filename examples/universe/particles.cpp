@@ -16,13 +16,13 @@ std::int64_t wrap(double position, std::int64_t n) {
 
 }  // namespace
 
-std::vector<std::int32_t> count_particles(const SlabFft& fft, const Displacement& psi1, const Displacement& psi2, double growth) {
+Field<std::int32_t> count_particles(const SlabFft& fft, const Displacement& psi1, const Displacement& psi2, double growth) {
   auto& transport = fft.transport();
   const std::int64_t n = fft.n(), begin = fft.x_range().begin, end = fft.x_range().end;
   const auto ranks = static_cast<std::size_t>(transport.size());
   const bool second = !psi2[0].empty();
   const double to_cells = static_cast<double>(n), g1 = growth * to_cells, g2 = growth * growth * to_cells;
-  std::vector<std::int32_t> counts(fft.real_size());
+  Field<std::int32_t> counts(fft.real_size());
   std::vector<std::vector<std::int64_t>> leaving(ranks);  // cells, numbered within their owner's slab
 
   std::size_t offset = 0;

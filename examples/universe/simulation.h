@@ -25,7 +25,7 @@ struct Simulation {
 struct Universe {
   std::uint64_t index = 0;
   Draw draw;
-  std::vector<std::int16_t> counts;  // this rank's slab: [x in x_range(), y, z, redshift]
+  Field<std::int16_t> counts;  // this rank's slab: [x in x_range(), y, z, redshift]
   std::int64_t largest = 0;          // count on this rank
 };
 

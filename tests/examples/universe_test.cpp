@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -235,6 +236,20 @@ TEST_CASE("universe: second order of two crossed plane waves, de-aliased") {
             CHECK(largest_difference(psi[axis], expected) < 1e-15);
           }
         });
+}
+
+TEST_CASE("universe: fields take the memory of earlier ones and not fresh pages") {
+  const auto faults_of_a_field = [] {
+    rusage before{}, after{};
+    getrusage(RUSAGE_THREAD, &before);
+    const RealField field(std::size_t{1} << 23, 1.0);
+    getrusage(RUSAGE_THREAD, &after);
+    return field.back() == 1 ? after.ru_minflt - before.ru_minflt : -1;
+  };
+  faults_of_a_field();
+  const auto faults = faults_of_a_field();
+  CHECK(faults >= 0);
+  CHECK(faults < 1000);  // fresh pages of 4 KiB would be 16384
 }
 
 TEST_CASE("universe: the mean of the field moves nothing") {
