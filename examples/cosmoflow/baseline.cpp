@@ -8,7 +8,10 @@
 
 #include "examples/tool/together.h"
 #include "examples/universe/spectrum.h"
+#include "framework/job_queue.h"
 #include "framework/tensor/text_bounds.h"
+#include "models/data/sources/bytes.h"
+#include "ops/cpu/parallel.h"
 
 namespace mpigrad::cosmoflow {
 namespace {
@@ -30,19 +33,43 @@ std::string obstacle_of(const data::Source& source) {
   return "";
 }
 
-// Rows of `width` numbers, one for each sample in their order, the same on all ranks: every rank makes those of every size-th.
+// Memory of one thread for the samples that it reads, one after the other.
+struct SampleRoom {
+  universe::Field<std::byte> stored{};
+  universe::RealField values{};
+
+  std::span<const double> read(const data::Source& source, std::int64_t sample) {
+    const auto count = source.extents().elements() * source.channels();
+    stored.resize(static_cast<std::size_t>(count * size_of(source.type()))), values.resize(static_cast<std::size_t>(count));
+    source.queue().run([&] { source.read(sample, source.whole(), stored.data()); });
+    data::convert(stored.data(), source.type(), count, DType::float64, values.data());
+    return values;
+  }
+};
+
+// Rows of `width` numbers, row(i, room), one for each sample in their order, the same on all ranks: every rank makes those of
+// every size-th, its threads side by side.
 template <class Row>
 std::vector<double> rows_of(const Communicator& world, std::size_t samples, std::size_t width, const Row& row) {
   const auto ranks = static_cast<std::size_t>(world.size());
-  std::vector<double> mine, gathered(samples * width), rows(samples * width);
-  tool::together(world.transport(), [&] {
-    for (auto i = static_cast<std::size_t>(world.rank()); i < samples; i += ranks) {
-      const auto numbers = row(i);
-      mine.insert(mine.end(), numbers.begin(), numbers.end());
-    }
-  });
   std::vector<std::int64_t> counts;
   for (std::size_t r = 0; r < ranks; ++r) counts.push_back(static_cast<std::int64_t>((samples + ranks - 1 - r) / ranks * width));
+  std::vector<double> mine(static_cast<std::size_t>(counts[static_cast<std::size_t>(world.rank())]));
+  std::vector<double> gathered(samples * width), rows(samples * width);
+  tool::together(world.transport(), [&] {
+    cpu::ParallelErrors errors;
+#pragma omp parallel
+    {
+      SampleRoom room;
+#pragma omp for schedule(dynamic)
+      for (auto i = static_cast<std::size_t>(world.rank()); i < samples; i += ranks)
+        errors.guard([&] {
+          const std::vector<double> numbers = row(i, room);
+          std::copy_n(numbers.begin(), width, mine.begin() + static_cast<std::ptrdiff_t>(i / ranks * width));
+        });
+    }
+    errors.rethrow();
+  });
   world.transport().allgather(mine.data(), gathered.data(), counts, DType::float64);
   auto from = gathered.begin();
   for (std::size_t r = 0; r < ranks; ++r)
@@ -59,7 +86,7 @@ BaselinePredictions statistics_of(const Communicator& world, const data::Source&
       world.size() > 1 ? world.transport().subgroup(std::array{world.rank()}) : world.shared_transport(), side);
   const auto width = static_cast<std::size_t>(features_of(side, channels));
   auto rows = rows_of(world, samples.size(), width,
-                      [&](std::size_t i) { return statistics(source.values(samples[i], source.whole()), channels); });
+                      [&](std::size_t i, SampleRoom& room) { return statistics(room.read(source, samples[i]), channels); });
   const auto flaw = std::find_if(rows.begin(), rows.end(), [](double x) { return !std::isfinite(x); });
   if (flaw == rows.end()) return {.values = std::move(rows)};
   const auto at = static_cast<std::size_t>(flaw - rows.begin());
@@ -72,7 +99,8 @@ std::size_t most_volumes(std::int64_t side) { return static_cast<std::size_t>(mo
 
 }  // namespace
 
-Baseline fit_baseline(const Communicator& world, const data::Source& source, const std::vector<std::int64_t>& samples) {
+Baseline fit_baseline(const Communicator& world, const data::Source& source, const std::vector<std::int64_t>& samples,
+                      std::vector<double>* predicted) {
   Baseline baseline{.side = source.extents()[0], .channels = source.channels(), .missing = obstacle_of(source)};
   if (samples.size() < 2) baseline.missing = "a regression takes two training samples";
   if (!baseline.missing.empty()) return baseline;
@@ -81,9 +109,11 @@ Baseline fit_baseline(const Communicator& world, const data::Source& source, con
   for (std::size_t i = 0; i < count; ++i) chosen.push_back(samples[i * samples.size() / count]);
   const auto features = statistics_of(world, source, chosen);
   const auto targets =
-      rows_of(world, count, source.target_names().size(), [&](std::size_t i) { return source.targets(chosen[i]); });
+      rows_of(world, count, source.target_names().size(), [&](std::size_t i, SampleRoom&) { return source.targets(chosen[i]); });
   baseline.missing = features.missing;
-  if (baseline.missing.empty()) baseline.ridge = fit_ridge(features.values, targets, static_cast<std::int64_t>(count));
+  if (!baseline.missing.empty()) return baseline;
+  baseline.ridge = fit_ridge(features.values, targets, static_cast<std::int64_t>(count));
+  if (predicted && count == samples.size()) *predicted = baseline.ridge(features.values);
   return baseline;
 }
 

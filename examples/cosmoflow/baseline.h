@@ -21,9 +21,12 @@ struct Baseline {
 };
 
 // Fitted to some samples, cubes with a row of targets each; of more than `most_cells` together to some of them, spread evenly.
-// The ranks share the samples, each of which is read whole by one rank, as it is stored. The same on any number of ranks, bit for
-// bit. None: volumes of more than `largest_side`^3 cells, one sample only, a sample that has no spectrum. Collective.
-Baseline fit_baseline(const Communicator& world, const data::Source& source, const std::vector<std::int64_t>& samples);
+// The ranks and their threads share the samples, each of which is read whole by one rank, as it is stored. The same on any number
+// of ranks and threads, bit for bit. None: volumes of more than `largest_side`^3 cells, one sample only, a sample that has no
+// spectrum. `predicted`, where given, becomes the regression's predictions of the samples if it was fitted to all of them.
+// Collective.
+Baseline fit_baseline(const Communicator& world, const data::Source& source, const std::vector<std::int64_t>& samples,
+                      std::vector<double>* predicted = nullptr);
 inline constexpr std::int64_t largest_side = 128, most_cells = std::int64_t{1} << 31;  // minutes of one core
 
 // The regression's predictions of some samples: [samples, targets]; none, and why, of more than `most_cells`. Collective.

@@ -45,13 +45,13 @@ std::vector<double> VolumeStatistics::operator()(std::span<const double> counts,
   require(channels > 0 && counts.size() == cells * stride, "[spectrum] {} numbers are not {}^3 cells of {} channels",
           counts.size(), fft_.n(), channels);
   const auto total = static_cast<double>(cells);
-  std::vector<double> statistics, power(modes_.size() + 1);
+  std::vector<double> statistics, power(modes_.size() + 1), means(stride), zeros(stride);
+  for (std::size_t i = 0; i < counts.size(); i += stride)
+    for (std::size_t c = 0; c < stride; ++c) means[c] += counts[i + c], zeros[c] += counts[i + c] == 0 ? 1 : 0;
   RealField contrast(cells);
   for (std::size_t c = 0; c < stride; ++c) {
-    double mean = 0, empty = 0, squares = 0, cubes = 0;
-    for (auto i = c; i < counts.size(); i += stride) mean += counts[i], empty += counts[i] == 0 ? 1 : 0;
-    mean /= total;
-    if (!(mean > 0)) mean = std::nan("");
+    const double mean = means[c] > 0 ? means[c] / total : std::nan("");
+    double squares = 0, cubes = 0;
     for (std::size_t i = 0; i < cells; ++i) {
       const double d = counts[i * stride + c] / mean - 1;
       contrast[i] = d, squares += d * d, cubes += d * d * d;
@@ -69,7 +69,7 @@ std::vector<double> VolumeStatistics::operator()(std::span<const double> counts,
     }
     statistics.push_back(std::log(variance));
     statistics.push_back(cubes / total / std::pow(variance, 1.5));
-    statistics.push_back(std::log(1e-9 + empty / total));
+    statistics.push_back(std::log(1e-9 + zeros[c] / total));
   }
   return statistics;
 }

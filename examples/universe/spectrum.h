@@ -26,7 +26,8 @@ class VolumeStatistics {
   // counts: [n, n, n, channels], row-major. With the contrast d = count / mean - 1 of a channel, in this order: the logarithm of
   // the mean of |F(k)|^2 / n^3 over the modes of each bin, F the Fourier sum of d, the assignment's window left in; the logarithm
   // of the variance of d; its skewness <d^3> / variance^1.5; log(1e-9 + the part of the cells that are 0). Some number of a
-  // channel is not finite where that has no spectrum: its mean is not positive, or a bin has no power beyond rounding.
+  // channel is not finite where that has no spectrum: its mean is not positive, or a bin has no power beyond rounding. Several
+  // threads may call it.
   std::vector<double> operator()(std::span<const double> counts, std::int64_t channels) const;
 
  private:

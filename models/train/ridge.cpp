@@ -1,13 +1,17 @@
 #include "models/train/ridge.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "framework/error.h"
 
 namespace mpigrad {
 namespace {
+
+constexpr std::size_t parallel_from = 1 << 14;  // features of all samples; fewer are done before a second thread has woken
 
 // L with L L^T = a + penalty I, both [n, n]; only lower halves are read and written.
 std::vector<double> factor_of(std::vector<double> a, std::size_t n, double penalty) {
@@ -23,11 +27,16 @@ std::vector<double> factor_of(std::vector<double> a, std::size_t n, double penal
   return a;
 }
 
-// L^-1 b, in place.
+// L^-1 b, in place, b [n, Columns].
+template <std::size_t Columns>
 void forward(const std::vector<double>& l, std::size_t n, double* b) {
   for (std::size_t i = 0; i < n; ++i) {
-    for (std::size_t k = 0; k < i; ++k) b[i] -= l[i * n + k] * b[k];
-    b[i] /= l[i * n + i];
+    std::array<double, Columns> sum;
+    std::copy_n(b + i * Columns, Columns, sum.begin());
+    for (std::size_t k = 0; k < i; ++k)
+#pragma omp simd
+      for (std::size_t c = 0; c < Columns; ++c) sum[c] -= l[i * n + k] * b[k * Columns + c];
+    for (std::size_t c = 0; c < Columns; ++c) b[i * Columns + c] = sum[c] / l[i * n + i];
   }
 }
 // L^-T b, in place.
@@ -51,6 +60,27 @@ std::vector<double> centre(std::vector<double>& x, std::size_t columns, std::vec
   }
   for (std::size_t i = 0; i < x.size(); ++i) x[i] /= (*scale)[i % columns];
   return mean;
+}
+
+// Rows of a that are solved for together.
+constexpr std::size_t together = 8;
+
+// 1 / rows + |L^-1 a_r|^2 of each row r of a [rows, n]. columns: room for as many numbers, the rows rounded up to `together`.
+std::vector<double> leverages(const std::vector<double>& l, const std::vector<double>& a, std::size_t n,
+                              std::vector<double>& columns) {
+  const auto rows = a.size() / n;
+  std::vector<double> result(rows, 1 / static_cast<double>(rows));
+#pragma omp parallel for schedule(static) if (rows * n >= parallel_from)
+  for (std::size_t first = 0; first < rows; first += together) {
+    const auto count = std::min(together, rows - first);
+    double* const b = columns.data() + first * n;  // [n, together]
+    for (std::size_t c = 0; c < count; ++c)
+      for (std::size_t i = 0; i < n; ++i) b[i * together + c] = a[(first + c) * n + i];
+    forward<together>(l, n, b);
+    for (std::size_t i = 0; i < n; ++i)
+      for (std::size_t c = 0; c < count; ++c) result[first + c] += b[i * together + c] * b[i * together + c];
+  }
+  return result;
 }
 
 }  // namespace
@@ -82,35 +112,35 @@ Ridge fit_ridge(std::span<const double> x, std::span<const double> y, std::int64
   best.mean = centre(a, n, &best.scale), best.offset = centre(b, targets, nullptr);
   best.weight.resize(targets * n), best.penalty.resize(targets);
 
-  // a^T a and a^T b
+  // a^T a and a^T b, some lines of them by each thread, which adds the rows in their order.
   std::vector<double> gram(n * n), moments(targets * n);
-  for (std::size_t r = 0; r < rows; ++r)
-    for (std::size_t i = 0; i < n; ++i) {
-      const double value = a[r * n + i];
-      for (std::size_t j = 0; j <= i; ++j) gram[i * n + j] += value * a[r * n + j];
-      for (std::size_t t = 0; t < targets; ++t) moments[t * n + i] += value * b[r * targets + t];
-    }
-  std::vector<double> least(targets, std::numeric_limits<double>::infinity()), leverage(rows), row(n);
+  constexpr std::size_t lines = 8;
+#pragma omp parallel for schedule(dynamic) if (rows * n >= parallel_from)
+  for (std::size_t first = 0; first < n; first += lines)
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t i = first; i < std::min(first + lines, n); ++i) {
+        const double value = a[r * n + i];
+        for (std::size_t j = 0; j <= i; ++j) gram[i * n + j] += value * a[r * n + j];
+        for (std::size_t t = 0; t < targets; ++t) moments[t * n + i] += value * b[r * targets + t];
+      }
+  std::vector<double> least(targets, std::numeric_limits<double>::infinity()), errors(rows),
+      columns((rows + together - 1) / together * together * n);
   for (int exponent = -5; exponent <= 5; ++exponent) {
     const double penalty = std::pow(10, exponent);
     const auto l = factor_of(gram, n, penalty);
-    for (std::size_t r = 0; r < rows; ++r) {
-      std::copy_n(a.begin() + static_cast<std::ptrdiff_t>(r * n), n, row.begin());
-      forward(l, n, row.data());
-      leverage[r] = 1 / static_cast<double>(rows);
-      for (const double v : row) leverage[r] += v * v;
-    }
+    const auto leverage = leverages(l, a, n, columns);
     for (std::size_t t = 0; t < targets; ++t) {
       std::vector<double> w(moments.begin() + static_cast<std::ptrdiff_t>(t * n),
                             moments.begin() + static_cast<std::ptrdiff_t>((t + 1) * n));
-      forward(l, n, w.data());
+      forward<1>(l, n, w.data());
       backward(l, n, w.data());
-      double error = 0;
+#pragma omp parallel for schedule(static) if (rows * n >= parallel_from)
       for (std::size_t r = 0; r < rows; ++r) {
         double residual = b[r * targets + t];
         for (std::size_t j = 0; j < n; ++j) residual -= w[j] * a[r * n + j];
-        error += std::pow(residual / std::max(1 - leverage[r], 1e-6), 2);
+        errors[r] = std::pow(residual / std::max(1 - leverage[r], 1e-6), 2);
       }
+      const double error = std::accumulate(errors.begin(), errors.end(), 0.0);
       if (error >= least[t]) continue;
       least[t] = error, best.penalty[t] = penalty;
       std::copy(w.begin(), w.end(), best.weight.begin() + static_cast<std::ptrdiff_t>(t * n));

@@ -3,6 +3,7 @@
 #include "examples/universe/spectrum.h"
 
 #include <doctest/doctest.h>
+#include <omp.h>
 
 #include <array>
 #include <cmath>
@@ -13,6 +14,8 @@
 
 #include "examples/cosmoflow/baseline.h"
 #include "examples/universe/simulation.h"
+#include "framework/error.h"
+#include "models/data/sources/function.h"
 #include "models/data/sources/memory.h"
 #include "tests/support/errors.h"
 #include "tests/support/ranks.h"
@@ -212,18 +215,19 @@ TEST_CASE("spectrum: volumes without one") {
   });
 }
 
-TEST_CASE("baseline: the same on any number of ranks, and from the note; sigma_8 is seen") {
+TEST_CASE("baseline: the same on any number of ranks and threads, and from the note; sigma_8 is seen") {
   const auto source = universes(16, 80);
   const auto training = range(0, 60), test = range(60, 80);
   std::string note;
   std::vector<double> predicted;
-  for (const int ranks : {1, 2, 3})
-    check_on_ranks(ranks, "baseline", [&](const Communicator& world) {
+  for (const auto& [ranks, threads] : {std::pair{1, 1}, {1, 5}, {2, 2}, {3, 1}})
+    check_on_ranks(ranks, "baseline", [&, threads = threads](const Communicator& world) {
+      omp_set_num_threads(threads);  // of this rank's thread, which ends with it
       const auto baseline = cosmoflow::fit_baseline(world, *source, training);
       const auto made = cosmoflow::predict_baseline(world, *source, test, baseline);
       CHECK(baseline.missing.empty());
       CHECK(made.missing.empty());
-      if (ranks == 1) note = cosmoflow::to_note(baseline), predicted = made.values;
+      if (note.empty()) note = cosmoflow::to_note(baseline), predicted = made.values;
       CHECK(cosmoflow::to_note(baseline) == note);
       CHECK(made.values == predicted);
       CheckpointInfo info;
@@ -260,6 +264,20 @@ TEST_CASE("baseline: where there is none it says why, on every rank the same") {
       CheckpointInfo info;
       info.notes = {{cosmoflow::baseline_note, cosmoflow::to_note({.missing = "for a reason"})}};
       CHECK(cosmoflow::predict_baseline(world, *fine, {0}, cosmoflow::baseline_of("w.h5", info, 1)).missing == "for a reason");
+    });
+}
+
+TEST_CASE("baseline: a sample that cannot be read is an error on all ranks, whichever thread reads it") {
+  const data::FunctionSource broken(
+      {.size = 6,
+       .extents = {4, 4, 4},
+       .values = [](std::int64_t sample, const Box&,
+                    std::span<float>) { require(sample != 4, "[test] sample {} is broken", sample); },
+       .targets = [](std::int64_t) { return std::vector<double>{1}; }});
+  for (const int ranks : {1, 2})
+    on_ranks(ranks, [&](const Communicator& world) {
+      omp_set_num_threads(3);
+      CHECK(has(error_text([&] { cosmoflow::fit_baseline(world, broken, range(0, 6)); }), "sample 4 is broken"));
     });
 }
 

@@ -3,6 +3,7 @@
 #include "models/train/ridge.h"
 
 #include <doctest/doctest.h>
+#include <omp.h>
 
 #include <cmath>
 #include <random>
@@ -78,6 +79,20 @@ TEST_CASE("ridge: the penalty is that of samples left out one at a time") {
     }
     CHECK(ridge.penalty[0] == penalty);
   }
+}
+
+TEST_CASE("ridge: the same bits with any number of threads") {
+  const auto problem = linear_problem(603, 40, 0.5, 7);
+  const int before = omp_get_max_threads();
+  omp_set_num_threads(1);
+  const auto one = fit_ridge(problem.x, problem.y, problem.samples);
+  for (const int threads : {2, 5}) {
+    omp_set_num_threads(threads);
+    const auto other = fit_ridge(problem.x, problem.y, problem.samples);
+    CHECK(other.weight == one.weight);
+    CHECK(other.penalty == one.penalty);
+  }
+  omp_set_num_threads(before);
 }
 
 TEST_CASE("ridge: few samples, a constant feature, an offset") {
