@@ -1,6 +1,61 @@
 #include "examples/sample_size/study.h"
+#include "framework/job_queue.h"
+#include "framework/tensor/host_memory.h"
+#include "models/data/data_parts.h"
+#include "models/data/sources/bytes.h"
 
 namespace mpigrad::sample_size {
+
+namespace {
+
+// Boxes that have been read.
+class KeptBoxes : public data::Source {
+ public:
+  KeptBoxes(data::SourcePtr boxes, std::int64_t count) : boxes_(std::move(boxes)) {
+    const auto bytes = whole().elements() * cell();
+    for (std::int64_t i = 0; i < count; ++i) values_.push_back(data::take_room(bytes)), targets_.emplace_back(target_bytes());
+    // One thread reads, and fresh pages would take it longer than that.
+    constexpr std::int64_t page = 4096;
+#pragma omp parallel for schedule(static)
+    for (std::size_t i = 0; i < values_.size(); ++i)
+      for (std::int64_t at = 0; at < bytes; at += page) values_[i][static_cast<std::size_t>(at)] = {};
+    boxes_->queue().run([&] {
+      for (std::size_t i = 0; i < values_.size(); ++i) {
+        boxes_->read(static_cast<std::int64_t>(i), whole(), values_[i].get());
+        boxes_->read_targets(static_cast<std::int64_t>(i), whole(), targets_[i].data());
+      }
+    });
+  }
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(values_.size()); }
+  const data::SampleType& sample_type() const override { return boxes_->sample_type(); }
+  void read(std::int64_t sample, const Box& box, std::byte* out) const override {
+    data::copy_box(values_.at(static_cast<std::size_t>(sample)).get(), cell(), extents(), box, out);
+  }
+  void read_targets(std::int64_t sample, const Box&, std::byte* out) const override {
+    std::copy_n(targets_.at(static_cast<std::size_t>(sample)).data(), target_bytes(), out);
+  }
+  std::string name_of_sample(std::int64_t sample) const override { return boxes_->name_of_sample(sample); }
+  bool in_memory() const override { return true; }
+
+ private:
+  std::int64_t cell() const { return channels() * size_of(type()); }
+  std::size_t target_bytes() const {
+    return static_cast<std::size_t>(data::target_elements(*this, whole()) * size_of(target_type().type));
+  }
+
+  data::SourcePtr boxes_;
+  std::vector<data::Room> values_;
+  std::vector<std::vector<std::byte>> targets_;
+};
+
+}  // namespace
+
+data::SourcePtr kept_in_memory(const data::SourcePtr& boxes, std::int64_t count, int processes) {
+  const auto bytes = boxes->whole().elements() * boxes->channels() * size_of(boxes->type());
+  if (count * bytes * processes > available_host_bytes() / 4) return boxes;
+  return std::make_shared<KeptBoxes>(boxes, count);
+}
 
 CubeSource::CubeSource(data::SourcePtr boxes, std::int64_t size) : boxes_(std::move(boxes)), type_(boxes_->sample_type()) {
   const auto& extents = boxes_->extents();

@@ -21,7 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 using tool::UsageError;
 
-constexpr const char *study_file = "study.txt", *predictions_file = "predictions.csv";
+constexpr const char *study_file = "study.txt", *predictions_file = "predictions.csv", *training_file = "training.csv",
+                     *universes_folder = "universes";
 
 std::string text_of(const fs::path& path) {
   if (std::error_code none; !fs::is_regular_file(path, none)) return {};  // a pipe would wait for a writer
@@ -76,6 +77,34 @@ fs::path regression_of(const StudyOptions& o, std::int64_t size) {
   return fs::path(o.out) / fmt::format("size{:03}-regression", size) / predictions_file;
 }
 
+fs::path training_beside(const fs::path& predictions) { return predictions.parent_path() / training_file; }
+
+namespace {
+
+fs::path universe_of(const StudyOptions& o, std::int64_t i) {
+  return fs::path(o.out) / universes_folder / universe::file_name(static_cast<std::uint64_t>(i));
+}
+
+void check_universe(const StudyOptions& o, std::int64_t i) {
+  const auto file = universe_of(o, i);
+  const universe::Simulation simulation{.size = o.box, .cell = o.cell, .seed = o.seed};
+  const auto refuse = [&](const char* name, const auto& value) {
+    throw UsageError(fmt::format("{} is of another simulation: its {} is not {}; without that file it is made anew",
+                                 file.string(), name, value));
+  };
+  const Hdf5Reader reader(file);
+  for (const auto& [name, value] : {std::pair{"universe", static_cast<double>(i)},
+                                    {"seed", static_cast<double>(simulation.seed)},
+                                    {"cell", simulation.cell},
+                                    {"box", simulation.cell * static_cast<double>(simulation.size)},
+                                    {"order", simulation.order}})
+    if (!reader.has_attribute("/", name) || reader.number_attribute("/", name) != value) refuse(name, fmt::format("{:g}", value));
+  const auto power = name_of(simulation.spectrum);
+  if (!reader.has_attribute("/", "power") || reader.text_attribute("/", "power") != power) refuse("power", power);
+}
+
+}  // namespace
+
 void claim_folder(const StudyOptions& o) {
   std::error_code error;
   const auto file = fs::path(o.out) / study_file;
@@ -87,7 +116,10 @@ void claim_folder(const StudyOptions& o) {
                                    there, describe(o)));
     return;
   }
-  if (tool::has_files(o.out)) throw UsageError(fmt::format("--out {} has files, and they are of no study", o.out));
+  if (tool::has_files(o.out, universes_folder))
+    throw UsageError(fmt::format("--out {} has files, and they are of no study", o.out));
+  for (std::int64_t i = 0; i < o.training + o.test; ++i)
+    if (fs::exists(universe_of(o, i), error)) check_universe(o, i);
   fs::create_directories(o.out, error);
   require(fs::is_directory(o.out), "[sample_size] the folder {} cannot be made: {}", o.out, error.message());
   trainer::write_text(file, describe(o));
@@ -108,22 +140,16 @@ void read_study(StudyOptions& o) {
 }
 
 void check_universes(const StudyOptions& o, std::int64_t part, std::int64_t parts) {
-  const auto folder = fs::path(o.out) / "universes";
+  const auto folder = fs::path(o.out) / universes_folder;
   const auto files = data::hdf5_files(folder);
   const auto count = o.training + o.test;
   require(static_cast<std::int64_t>(files.size()) >= count, "[sample_size] {} has {} universes, {} are needed", folder.string(),
           files.size(), count);
   for (std::int64_t i = part; i < count; i += parts) {
     const auto& file = files[static_cast<std::size_t>(i)];
-    const auto index = static_cast<std::uint64_t>(i);
-    if (file.filename() != universe::file_name(index))
+    if (file.filename() != universe_of(o, i).filename())
       throw UsageError(fmt::format("{} is among the universes of the study, and is none of them", file.string()));
-    const Hdf5Reader reader(file);
-    for (const auto& [name, value] : std::map<std::string, double>{
-             {"universe", static_cast<double>(i)}, {"seed", static_cast<double>(o.seed)}, {"cell", o.cell}})
-      if (!reader.has_attribute("/", name) || reader.number_attribute("/", name) != value)
-        throw UsageError(fmt::format("{} is of another simulation: its {} is not {:g}; without that file it is made anew",
-                                     file.string(), name, value));
+    check_universe(o, i);
   }
 }
 

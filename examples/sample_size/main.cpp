@@ -7,8 +7,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 
 #include "comm/launch.h"
 #include "examples/cosmoflow/baseline.h"
@@ -22,14 +24,32 @@ namespace mpigrad::sample_size {
 
 namespace {
 
+// Of the universes that were learned from; none where some files are older than that, or where there are too few universes.
+std::optional<Scores> score_training(const StudyOptions& o, std::int64_t size, const std::vector<std::filesystem::path>& files) {
+  if (o.training < least_universes) return std::nullopt;
+  std::vector<std::vector<CubePrediction>> learned;
+  for (const auto& predictions : files) {
+    const auto file = training_beside(predictions);
+    if (!std::filesystem::exists(file)) return std::nullopt;
+    learned.push_back(read_predictions(o, size, file, o.training));
+  }
+  return score(learned, o.seed);
+}
+
 // Of one rank.
 void tell(const StudyOptions& o, const std::vector<std::int64_t>& seeds) {
   Results results{.box = o.box, .cell = o.cell};
   for (const auto size : o.sizes) {
+    std::vector<std::filesystem::path> files;
     std::vector<std::vector<CubePrediction>> trainings;
-    for (const auto seed : seeds) trainings.push_back(read_predictions(o, size, predictions_of(o, size, seed)));
-    const auto regression = read_predictions(o, size, regression_of(o, size));
-    results.sizes.push_back(evaluate(size, o.box, o.cell, trainings, regression, o.seed));
+    for (const auto seed : seeds) {
+      files.push_back(predictions_of(o, size, seed));
+      trainings.push_back(read_predictions(o, size, files.back(), o.test));
+    }
+    const auto file = regression_of(o, size);
+    const auto regression = read_predictions(o, size, file, o.test);
+    auto& result = results.sizes.emplace_back(evaluate(size, o.box, o.cell, trainings, regression, o.seed));
+    result.training = score_training(o, size, files), result.regression_training = score_training(o, size, {file});
   }
   const auto text = write_report(results, o.out);
   if (o.json) fmt::print("{}\n", tool::to_text(to_json(results)));
@@ -40,7 +60,9 @@ void add_options(CLI::App& app, StudyOptions& o) {
   const auto whole = [&](const char* name, std::int64_t& value, std::int64_t low, std::int64_t high, const char* text) {
     app.add_option(name, value, text)->check(tool::whole_number(low, high))->capture_default_str();
   };
-  app.add_option("--out", o.out, "folder of the study: universes, a folder for each training, the report")->capture_default_str();
+  app.add_option("--out", o.out,
+                 "folder of the study: universes, which may be there already, a folder for each training, the report")
+      ->capture_default_str();
   app.add_option("--sizes", o.sizes, "sides of the cubes, separated by commas")
       ->delimiter(',')
       ->allow_extra_args(false)

@@ -27,14 +27,16 @@ constexpr std::array<Kind, 4> kinds{
 struct Estimate {
   const char *name, *label;
   Scores SizeResult::*scores;
+  std::optional<Scores> SizeResult::*training;
 };
-constexpr std::array<Estimate, 2> estimates{
-    {{"network", "network", &SizeResult::scores}, {"regression", "P(k)", &SizeResult::regression}}};
+constexpr std::array<Estimate, 2> estimates{{{"network", "network", &SizeResult::scores, &SizeResult::training},
+                                             {"regression", "P(k)", &SizeResult::regression, &SizeResult::regression_training}}};
 
 Json to_json(const Interval& interval) { return {interval.low, interval.high}; }
 
 Json to_json(const Score& score) {
-  return {{"error", score.error},
+  return {{"mse", score.error},
+          {"rmse", std::sqrt(score.error)},
           {"of_training", score.of_training},
           {"spread", score.spread},
           {"r2", score.r2},
@@ -138,21 +140,28 @@ std::string table(const Results& results) {
       "MSE: mean squared error of u in [-1, 1] over the prior's variance; RMSE: its square root; 1 is what answering 0 has.\n"
       "P(k): ridge regression on power spectra and one-point numbers of the same cubes. Boxes of {}^3 cells of {} Mpc/h.\n"
       "In brackets 2.5th to 97.5th percentile, universes drawn anew; spread: standard deviation between trainings.\n"
+      "Training: the errors of one cube of the universes that the network, or the regression, was fitted to.\n"
       "Published (arXiv:2007.12856), of other data: a factor {} from {}^3 to {}^3; that slope from the smallest cubes on.\n",
       results.box, results.cell, published.factor, published.from, published.to);
-  constexpr auto row = "{:<8} {:>5} {:>5}  {:<24} {:>6} {:>6}  {:<24} {:<24} {:>8} {:>6} {:>9}\n";
+  constexpr auto row = "{:<8} {:>5} {:>5}  {:<24} {:>6} {:>6}  {:>7} {:>6}  {:<24} {:<24} {:>8} {:>6} {:>9}\n";
   const auto cell = [](const Score& s) { return fmt::format("{:.4f} [{:.4f}, {:.4f}]", s.error, s.wide.low, s.wide.high); };
   for (std::size_t p = 0; p < 4; ++p) {
     text += fmt::format("\n{}\n", universe::parameter_names[p]);
-    text += fmt::format(row, "", "cells", "cubes", "MSE of one cube", "RMSE", "spread", "MSE, average of universe",
-                        "MSE, average scaled", "floor of", "of", "published");
-    text += fmt::format(row, "", "", "", "", "", "of MSE", "", "", "cube", "box", "slope");
+    text += fmt::format(row, "", "cells", "cubes", "MSE of one cube", "RMSE", "spread", "training", "",
+                        "MSE, average of universe", "MSE, average scaled", "floor of", "of", "published");
+    text += fmt::format(row, "", "", "", "", "", "of MSE", "MSE", "RMSE", "", "", "cube", "box", "slope");
     for (const auto& estimate : estimates)
       for (const auto& r : results.sizes) {
         const auto& s = r.*estimate.scores;
+        const auto& training = r.*estimate.training;
+        const auto number = [](bool known, const char* format, double value) {
+          return known ? fmt::format(fmt::runtime(format), value) : std::string("-");
+        };
+        const double mse = training ? training->cube[p].error : 0;
         text +=
             fmt::format(row, estimate.label, r.size, r.cubes, cell(s.cube[p]), fmt::format("{:.3f}", std::sqrt(s.cube[p].error)),
-                        s.cube[p].of_training.size() > 1 ? fmt::format("{:.4f}", s.cube[p].spread) : std::string("-"),
+                        number(s.cube[p].of_training.size() > 1, "{:.4f}", s.cube[p].spread),
+                        number(training.has_value(), "{:.4f}", mse), number(training.has_value(), "{:.3f}", std::sqrt(mse)),
                         cell(s.average[p]), cell(s.scaled[p]), fmt::format("{:.4f}", r.floor_cube[p]),
                         fmt::format("{:.4f}", r.floor_box[p]), fmt::format("{:.4f}", published_slope(results, r.size, p)));
       }
@@ -162,26 +171,30 @@ std::string table(const Results& results) {
 
 std::string csv(const Results& results) {
   std::string text =
-      "size,cubes_per_universe,universes,estimate,trainings,parameter,of,error,low_68,high_68,low_95,high_95,spread,r2,floor_"
-      "cube,floor_"
-      "box,published_slope\n";
+      "size,cubes_per_universe,samples,universes,estimate,trainings,parameter,of,mse,rmse,mse_low_68,mse_high_68,mse_low_95,"
+      "mse_high_95,mse_spread,r2,floor_cube,floor_box,published_slope\n";
   for (const auto& r : results.sizes)
-    for (const auto& estimate : estimates)
-      for (std::size_t p = 0; p < 4; ++p)
-        for (const auto& kind : kinds) {
-          const auto& s = (r.*estimate.scores.*kind.scores)[p];
-          text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", r.size, r.cubes, r.scores.universes,
-                              estimate.name, s.of_training.size(), universe::parameter_names[p], kind.name, s.error,
-                              s.central.low, s.central.high, s.wide.low, s.wide.high, s.spread, s.r2, r.floor_cube[p],
-                              r.floor_box[p], published_slope(results, r.size, p));
-        }
+    for (const auto& estimate : estimates) {
+      const auto lines = [&](const char* samples, const Scores& scores) {
+        for (std::size_t p = 0; p < 4; ++p)
+          for (const auto& kind : kinds) {
+            const auto& s = (scores.*kind.scores)[p];
+            text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", r.size, r.cubes, samples,
+                                scores.universes, estimate.name, s.of_training.size(), universe::parameter_names[p], kind.name,
+                                s.error, std::sqrt(s.error), s.central.low, s.central.high, s.wide.low, s.wide.high, s.spread,
+                                s.r2, r.floor_cube[p], r.floor_box[p], published_slope(results, r.size, p));
+          }
+      };
+      lines("test", r.*estimate.scores);
+      if (const auto& training = r.*estimate.training) lines("training", *training);
+    }
   return text;
 }
 
 Json to_json(const Results& results) {
   Json document{{"box", results.box},
                 {"cell_mpc_h", results.cell},
-                {"error_unit", "prior variance of u in [-1, 1]"},
+                {"mse_unit", "prior variance of u in [-1, 1]"},
                 {"published",
                  {{"from", published.from}, {"to", published.to}, {"factor", published.factor}, {"source", "arXiv:2007.12856"}}}};
   auto& sizes = document["sizes"] = Json::array();
@@ -192,6 +205,9 @@ Json to_json(const Results& results) {
       for (const auto& kind : kinds) {
         parameter[kind.name] = to_json((r.scores.*kind.scores)[p]);
         parameter["regression"][kind.name] = to_json((r.regression.*kind.scores)[p]);
+        if (r.training) parameter["training"][kind.name] = to_json(((*r.training).*kind.scores)[p]);
+        if (r.regression_training)
+          parameter["regression"]["training"][kind.name] = to_json(((*r.regression_training).*kind.scores)[p]);
       }
       parameter["floor_cube"] = r.floor_cube[p], parameter["floor_box"] = r.floor_box[p];
     }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,8 +19,9 @@ struct SizeResult {
   std::int64_t size = 0;   // cells per side of a cube
   std::int64_t cubes = 0;  // of a universe
   Scores scores{};
-  Scores regression{};                              // of a ridge regression on the cubes' power spectra and one-point numbers
-  std::array<double, 4> floor_cube{}, floor_box{};  // of a Gaussian field in the cube's volume and in the box's
+  Scores regression{};  // of a ridge regression on the cubes' power spectra and one-point numbers
+  std::optional<Scores> training{}, regression_training{};  // both, of the universes that they were fitted to, where known
+  std::array<double, 4> floor_cube{}, floor_box{};          // of a Gaussian field in the cube's volume and in the box's
 };
 
 struct Results {

@@ -90,22 +90,26 @@ void fit_regression(const Communicator& world, const StudyOptions& o, const data
   trainer::together(world, [&] { source.emplace(boxes, size); });
   const auto cubes = cubes_per_box(o, size);
   if (world.rank() == 0 && !o.quiet) fmt::print(stderr, "{}^3: regression on power spectra\n", size);
-  const auto fitted = cosmoflow::fit_baseline(world, *source, numbers(0, o.training * cubes));
-  Predictions predictions;
-  predictions.samples = numbers(o.training * cubes, o.test * cubes);
+  Predictions of_training, predictions;
+  of_training.samples = numbers(0, o.training * cubes), predictions.samples = numbers(o.training * cubes, o.test * cubes);
+  const auto fitted = cosmoflow::fit_baseline(world, *source, of_training.samples, &of_training.predicted);
   auto found = cosmoflow::predict_baseline(world, *source, predictions.samples, fitted);
   trainer::together(world, [&] {
     require(found.missing.empty(), "[sample_size] there is no regression on cubes of {}^3: {}", size, found.missing);
     if (world.rank() != 0) return;
     predictions.predicted = std::move(found.values);
-    for (const auto sample : predictions.samples) {
-      const auto truth = source->targets(sample);
-      predictions.truth.insert(predictions.truth.end(), truth.begin(), truth.end());
-    }
+    const auto write = [&](const fs::path& file, Predictions& p) {
+      for (const auto sample : p.samples) {
+        const auto truth = source->targets(sample);
+        p.truth.insert(p.truth.end(), truth.begin(), truth.end());
+      }
+      write_predictions(file, p, cubes);
+    };
     const auto file = regression_of(o, size);
     std::error_code error;
     fs::create_directories(file.parent_path(), error);  // writing says what is wrong
-    write_predictions(file, predictions, cubes);
+    if (!of_training.predicted.empty()) write(training_beside(file), of_training);
+    write(file, predictions);
   });
 }
 
@@ -126,6 +130,7 @@ int train_one(const Communicator& world, const StudyOptions& o, const data::Sour
   trainer::together(world, [&] {
     source = std::make_shared<CubeSource>(boxes, size);
     data::LoaderOptions options{.grid = grid, .batch = t.batch, .seed = t.seed};
+    if (boxes->in_memory()) options.cache_bytes = 0;
     options.samples = numbers(o.training * cubes, o.test * cubes);
     test_set.emplace(source, options);
     options.samples = numbers(0, o.training * cubes);
@@ -139,7 +144,7 @@ int train_one(const Communicator& world, const StudyOptions& o, const data::Sour
     fmt::print(stderr, "{}^3, seed {}: {} cubes a step, {} steps, grid {}\n", size, seed, t.batch,
                o.epochs * optimizer_steps(*train_set, 1), trainer::to_string(extents));
   if (o.network == "pyramid") cosmoflow::fit_last_layer(*net, *still_set);  // a checkpoint has a later one
-  Predictions predictions;
+  Predictions of_training, predictions;
   return trainer::train(world, t, extents, out,
                         {.program = "sample_size",
                          .net = *net,
@@ -157,10 +162,13 @@ int train_one(const Communicator& world, const StudyOptions& o, const data::Sour
                                return std::vector{mean.mean()};
                              },
                          .text = [](const std::vector<double>& values) { return fmt::format("test {:.4f}", values[0]); },
+                         .finish = [&] { of_training = predict(*net, *still_set); },
                          .report =
                              [&](nlohmann::ordered_json run, const TrainerResult&, const std::string&) {
                                trainer::write_text(out / trainer::summary_file, tool::to_text(run) + "\n");
-                               write_predictions(predictions_of(o, size, seed), predictions, cubes);
+                               const auto file = predictions_of(o, size, seed);
+                               write_predictions(training_beside(file), of_training, cubes);
+                               write_predictions(file, predictions, cubes);
                              }});
 }
 
@@ -186,7 +194,10 @@ int train_all(const Communicator& world, const StudyOptions& o) {
   });
   simulate_missing(world, o);
   data::SourcePtr boxes;
-  trainer::together(world, [&] { boxes = std::make_shared<data::UniverseSource>(fs::path(o.out) / "universes"); });
+  trainer::together(world, [&] {
+    boxes = kept_in_memory(std::make_shared<data::UniverseSource>(fs::path(o.out) / "universes"), o.training + o.test,
+                           world.transport().node_size());
+  });
   const auto is_there = [&](const fs::path& file) {
     bool done = false;
     trainer::together(world, [&] { done = fs::exists(file); });
@@ -204,7 +215,8 @@ int train_all(const Communicator& world, const StudyOptions& o) {
   return 0;
 }
 
-std::vector<CubePrediction> read_predictions(const StudyOptions& o, std::int64_t size, const fs::path& path) {
+std::vector<CubePrediction> read_predictions(const StudyOptions& o, std::int64_t size, const fs::path& path,
+                                             std::int64_t universes) {
   std::ifstream file(path);
   require(file.good(), "[sample_size] {} cannot be read", path.string());
   std::vector<CubePrediction> list;
@@ -223,8 +235,9 @@ std::vector<CubePrediction> read_predictions(const StudyOptions& o, std::int64_t
     std::copy_n(values.begin() + 2, 4, cube.predicted.begin()), std::copy_n(values.begin() + 6, 4, cube.truth.begin());
     list.push_back(cube);
   }
-  require(static_cast<std::int64_t>(list.size()) == o.test * cubes_per_box(o, size), "[sample_size] {} has {} lines for {} cubes",
-          path.string(), list.size(), o.test * cubes_per_box(o, size));
+  const auto cubes = universes * cubes_per_box(o, size);
+  require(static_cast<std::int64_t>(list.size()) == cubes, "[sample_size] {} has {} lines for {} cubes", path.string(),
+          list.size(), cubes);
   return list;
 }
 

@@ -34,12 +34,15 @@ struct StudyOptions {
 std::string describe(const StudyOptions& options);
 // The same from the file in options.out. UsageError: there is none; Error: a line that is none of its.
 void read_study(StudyOptions& options);
-// Makes the folder of one that is none. UsageError: another study's, or files of no study. Of one rank.
+// Makes the folder of one that is none; it may have a folder `universes` already, as `universe generate` writes it. UsageError:
+// another study's, files of no study, universes of another simulation. Of one rank.
 void claim_folder(const StudyOptions& options);
 // Of a training: "size016-seed2", and what it has predicted, a file that is there when it is done.
 std::string folder_of(std::int64_t size, std::int64_t seed);
 std::filesystem::path predictions_of(const StudyOptions& options, std::int64_t size, std::int64_t seed);
 std::filesystem::path regression_of(const StudyOptions& options, std::int64_t size);
+// The file beside such a one with what was predicted of the universes that were learned from.
+std::filesystem::path training_beside(const std::filesystem::path& predictions);
 // Whether the universes in the folder are those of the study, of every `parts`th from `part`. UsageError: one is not.
 void check_universes(const StudyOptions& options, std::int64_t part, std::int64_t parts);
 // Sizes of which any training is done, ascending; seeds whose trainings of all options.sizes are.
@@ -70,6 +73,10 @@ class CubeSource : public data::Source {
   data::SampleType type_;
 };
 
+// The first `count` boxes, read once and kept, where those of so many processes of this node fit in a quarter of what is
+// available: a cube of a file is many short reads. Else the boxes as they are.
+data::SourcePtr kept_in_memory(const data::SourcePtr& boxes, std::int64_t count, int processes);
+
 // "pyramid": as `cosmoflow train --variant pyramid`, the faces of a cube neighbours although they are none in its box, as they
 // are in its power spectrum; "cosmoflow": the hybrid variant of Oyama et al., which flattens at 2^3.
 std::unique_ptr<CosmoFlow> make_network(const std::string& name, std::int64_t targets);
@@ -78,7 +85,8 @@ std::unique_ptr<CosmoFlow> make_network(const std::string& name, std::int64_t ta
 // no other process is at work there. Collective; the code to exit with where a signal has ended it, else 0.
 int train_all(const Communicator& world, const StudyOptions& options);
 
-// What a training, or the regression, of one size has predicted of the test cubes. Of one rank.
-std::vector<CubePrediction> read_predictions(const StudyOptions& options, std::int64_t size, const std::filesystem::path& file);
+// What a training, or the regression, of one size has predicted of the cubes of so many universes. Of one rank.
+std::vector<CubePrediction> read_predictions(const StudyOptions& options, std::int64_t size, const std::filesystem::path& file,
+                                             std::int64_t universes);
 
 }  // namespace mpigrad::sample_size

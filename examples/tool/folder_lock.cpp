@@ -79,10 +79,11 @@ constexpr const char* lock_file = ".lock";
 
 }  // namespace
 
-bool has_files(const std::filesystem::path& folder) {
+bool has_files(const std::filesystem::path& folder, const std::string& but) {
   std::error_code none;
   const std::filesystem::directory_iterator entries(folder, none);
-  return std::any_of(begin(entries), end(entries), [](const auto& entry) { return entry.path().filename() != lock_file; });
+  return std::any_of(begin(entries), end(entries),
+                     [&](const auto& entry) { return entry.path().filename() != lock_file && entry.path().filename() != but; });
 }
 
 FolderLock::FolderLock(const std::filesystem::path& folder, const FolderLockOptions& o)

@@ -52,7 +52,7 @@ class FolderLock {
   std::thread thread_;
 };
 
-// Whether there is anything else in a folder, where it exists.
-bool has_files(const std::filesystem::path& folder);
+// Whether there is anything else in a folder, where it exists; a file or folder `but` does not count.
+bool has_files(const std::filesystem::path& folder, const std::string& but = {});
 
 }  // namespace mpigrad::tool

@@ -39,6 +39,12 @@ run "$tools/sample_size" --out "$out" --report --json
 judge 'a report of what is there, on one rank' holds "[s['size'] for s in d['sizes']] == [16, 32]"
 judge 'is that of the study' cmp "$work/first.json" "$out/sample_size.json"
 judge 'errors of three kinds, with floors' holds "all(k in json.dumps(d) for k in ('floor', 'average', 'scaled'))"
+judge 'and those of the universes that were learned from' \
+  holds "all(e['training']['cube']['rmse'] > 0 for s in d['sizes'] for p in s['parameters'].values() for e in (p, p['regression']))"
+rm "$out/size016-seed2/training.csv"
+run "$tools/sample_size" --out "$out" --report --json
+judge 'which are left out where they were not kept' \
+  holds "['training' in s['parameters']['sigma_8'] for s in d['sizes']] == [False, True]"
 run "$tools/sample_size" --out "$out" --sizes 16 --report --json
 judge 'a report of a part' holds "[s['size'] for s in d['sizes']] == [16] and 'findings' not in d"
 mv "$out/size016-seed2/predictions.csv" "$work/predictions.csv"
@@ -70,6 +76,26 @@ mkdir "$work/theirs" && : >"$work/theirs/file"
 run "$tools/sample_size" --out "$work/theirs"
 judge 'a folder of something else' refuses_arguments 'of no study'
 judge 'and it stays as it was' test "$(ls -A "$work/theirs")" = file
+
+# ---- universes that are there
+
+made() {
+  run "$tools/universe" generate --transport threads --ranks 2 --size 16 --cell 4 --universes 10 --spread --out "$work/made/universes" "$@"
+}
+one="--box 16 --sizes 16 --training 6 --test 4 --seeds 1 --epochs 1 --quiet --out $work/made"
+made --seed 3
+# shellcheck disable=SC2086
+run "$tools/sample_size" $one --seed 2
+judge 'universes of another seed, made before' refuses_arguments 'is of another simulation: its seed is not 2'
+# shellcheck disable=SC2086
+run "$tools/sample_size" ${one%16 --sizes*}32 --sizes ${one#*--sizes } --seed 3
+judge 'or of another box' refuses_arguments 'is of another simulation: its box is not 128'
+judge 'and the folder is no study of theirs' no_file "$work/made/study.txt"
+touch -d '2020-01-01' "$work"/made/universes/*
+# shellcheck disable=SC2086
+run "$tools/sample_size" $one --seed 3
+judge 'universes of the study, made before' succeeds
+judge 'are taken as they are' test -z "$(find "$work/made/universes" -newermt 2021-01-01 -type f)"
 
 # ---- killed in the middle of a training
 

@@ -393,22 +393,32 @@ TEST_CASE("sample_size: files of a report hold the same numbers") {
   const testing::Folder folder;
   const Trainings trainings{draw_cubes({.universes = 20, .cubes = 8, .noise = 0.5}),
                             draw_cubes({.universes = 20, .cubes = 8, .slope = 0.9, .noise = 0.5})};
-  const Results results{.box = 16,
-                        .sizes = {result_of(8, trainings), result_of(16, {draw_cubes({.universes = 20, .noise = 0.2})})}};
+  Results results{.box = 16, .sizes = {result_of(8, trainings), result_of(16, {draw_cubes({.universes = 20, .noise = 0.2})})}};
+  CHECK(table(results).find(" -      -") != std::string::npos);  // of what was learned from nothing is known
+  const std::vector learned{draw_cubes({.universes = 7, .cubes = 8, .noise = 0.1}),
+                            draw_cubes({.universes = 7, .cubes = 8, .noise = 0.2})};
+  results.sizes[0].training = score(learned, 3), results.sizes[0].regression_training = score({&learned[0], 1}, 3);
+  const double training_error = results.sizes[0].training->cube[1].error;
   const auto text = write_report(results, folder.path);
   CHECK(text.find("sigma_8") != std::string::npos);
+  CHECK(text.find(fmt::format(" {:.4f}  {:.3f} ", training_error, std::sqrt(training_error))) != std::string::npos);
   CHECK(folder.files() == report_files.size());
   std::ifstream csv_file(folder / report_files[0]), json_file(folder / report_files[1]);
   std::size_t lines = 0, commas = 0;
   for (std::string line; std::getline(csv_file, line); ++lines)
     commas += static_cast<std::size_t>(std::count(line.begin(), line.end(), ','));
-  CHECK(lines == 1 + 2 * 2 * 4 * 4);
-  CHECK(commas == lines * 16);
+  CHECK(lines == 1 + (2 + 1) * 2 * 4 * 4);
+  CHECK(commas == lines * 18);
   const auto document = nlohmann::json::parse(json_file);
   const auto& parameter = document["sizes"][0]["parameters"]["sigma_8"];
-  CHECK(parameter["cube"]["error"].get<double>() == doctest::Approx(results.sizes[0].scores.cube[1].error));
+  CHECK(parameter["cube"]["mse"].get<double>() == doctest::Approx(results.sizes[0].scores.cube[1].error));
+  CHECK(parameter["cube"]["rmse"].get<double>() == doctest::Approx(std::sqrt(results.sizes[0].scores.cube[1].error)));
+  CHECK(parameter["training"]["cube"]["mse"].get<double>() == doctest::Approx(training_error));
+  CHECK(parameter["regression"]["training"]["average"]["mse"].get<double>() ==
+        doctest::Approx(results.sizes[0].regression_training->average[1].error));
+  CHECK_FALSE(document["sizes"][1]["parameters"]["sigma_8"].contains("training"));
   CHECK(parameter["cube"]["of_training"].size() == 2);
-  CHECK(parameter["regression"]["cube"]["error"].get<double>() ==
+  CHECK(parameter["regression"]["cube"]["mse"].get<double>() ==
         doctest::Approx(4 * parameter["cube"]["of_training"][0].get<double>()));
   CHECK(parameter["floor_box"].get<double>() == doctest::Approx(floor_variance(16, 4)[1]));
   CHECK(document["findings"].size() == 5);
