@@ -258,8 +258,9 @@ if [ "$wanted" != ' report' ]; then
   # What is timed of cuDNN's kernels comes back with the report, and a later run times nothing.
   MPIGRAD_TUNING_FILE=${MPIGRAD_TUNING_FILE:-$report/tuning.txt}
   export MPIGRAD_TUNING_FILE
-  MPIGRAD_SOURCE_ROOT=$root MPIGRAD_GPU_BUILD=$build MPIGRAD_GPU_PROGRAMS=$programs MPIGRAD_GPU_OPTIONS=$(meson_options "$bundle")
-  export MPIGRAD_SOURCE_ROOT MPIGRAD_GPU_BUILD MPIGRAD_GPU_PROGRAMS MPIGRAD_GPU_OPTIONS
+  MPIGRAD_SOURCE_ROOT=$root MPIGRAD_REPORT=$report
+  MPIGRAD_GPU_BUILD=$build MPIGRAD_GPU_PROGRAMS=$programs MPIGRAD_GPU_OPTIONS=$(meson_options "$bundle")
+  export MPIGRAD_SOURCE_ROOT MPIGRAD_REPORT MPIGRAD_GPU_BUILD MPIGRAD_GPU_PROGRAMS MPIGRAD_GPU_OPTIONS
   if [ -z "${MPIGRAD_PEER:-}" ]; then
     for peer in "$root/../shared/peers/torch_step.py" "$root/shared/peers/torch_step.py" "$bundle/peer.py"; do
       if [ -f "$peer" ] && have python3 && python3 -c 'import torch' 2>/dev/null; then MPIGRAD_PEER="python3 $peer"; break; fi

@@ -6,7 +6,8 @@
 #
 # Exit status: 0; 77 where the step has nothing to run with, and its last line says what is missing; any other, failed.
 # MPIGRAD_GPU_BUILD: the build. MPIGRAD_GPU_PROGRAMS: where its programs are. MPIGRAD_GPU_RUNNER: what runs them, if anything.
-# MPIGRAD_GPU_OPTIONS: Meson's. MPIGRAD_PEER: what times PyTorch's step. MPIGRAD_GPU_SMALL: small shapes, for rehearsals.
+# MPIGRAD_REPORT: the folder of the report. MPIGRAD_GPU_OPTIONS: Meson's. MPIGRAD_PEER: what times PyTorch's step.
+# MPIGRAD_GPU_SMALL: small shapes, for rehearsals.
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
@@ -190,6 +191,25 @@ PY
       cat "$build/trained.json"
     fi
   done
+}
+
+# Do larger cubes of a universe predict its cosmology better? Universes and trainings that are done stay done.
+study() {
+  examples=$programs/../examples
+  if [ ! -x "$examples/sample_size" ] || [ ! -x "$examples/universe" ]; then lacks 'the study needs MPI, HDF5, FFTW and cairo'; fi
+  data=$build/study${MPIGRAD_GPU_SMALL:+-small}
+  sizes=32,64,128 box=128 training=412 test=100 seeds=2
+  if [ -n "${MPIGRAD_GPU_SMALL:-}" ]; then sizes=16 box=16 training=6 test=4 seeds=1; fi
+  if [ ! -e "$data/universes/done" ]; then
+    rm -rf "$data"
+    check "$examples/universe" generate --transport threads --ranks "$(nproc)" --seed 1 --size "$box" --cell 4 \
+      --universes "$((training + test))" --out "$data/universes" --spread || return
+    touch "$data/universes/done"
+  fi
+  # shellcheck disable=SC2086  # MPIGRAD_GPU_RUNNER may hold options
+  check $runner "$examples/sample_size" --device cuda --seed 1 --sizes "$sizes" --box "$box" --training "$training" --test "$test" \
+    --seeds "$seeds" --epochs 1 --learning-rate 1e-4 --out "$data" || return
+  check cp "$data"/sample_size.csv "$data"/sample_size.json "$data"/sample_size.png "$MPIGRAD_REPORT"
 }
 
 MPIGRAD_GPU_STEP=${1:-}
