@@ -75,7 +75,8 @@ void add_options(CLI::App& app, StudyOptions& o) {
   app.add_option("--seed", o.seed, "of the universes")->check(tool::whole_number(0))->capture_default_str();
   whole("--seeds", o.seeds, 1, 1000, "trainings of each size");
   whole("--epochs", o.epochs, 1, 1 << 20, "passes over the universes; a step takes as many voxels as eight universes have");
-  app.add_option("--learning-rate", o.learning_rate, "of Adam, the same for every size; a warm-up, then half a cosine to 0")
+  app.add_option("--learning-rate", o.learning_rate,
+                 "of Adam, the same for every size; a warm-up of an eighth of the epochs, at most one, then half a cosine to 0")
       ->check(tool::number_above(0))
       ->capture_default_str();
   app.add_option("--network", o.network, "pyramid (statistics at several scales) or cosmoflow (the hybrid variant)")

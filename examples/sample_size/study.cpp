@@ -118,7 +118,8 @@ int train_one(const Communicator& world, const StudyOptions& o, const data::Sour
   const auto cubes = cubes_per_box(o, size);
   trainer::Options t;
   t.out = (fs::path(o.out) / folder_of(size, seed)).string();
-  t.epochs = o.epochs, t.batch = cubes_per_step(o, size), t.learning_rate = o.learning_rate, t.warm_up = 1, t.clip_norm = 1;
+  t.epochs = o.epochs, t.batch = cubes_per_step(o, size), t.learning_rate = o.learning_rate, t.clip_norm = 1;
+  t.warm_up = std::min(1.0, static_cast<double>(o.epochs) / 8);
   t.seed = static_cast<std::uint64_t>(seed), t.resume = trainer::newest_in_out, t.checkpoint_every = 1;
   t.quiet = o.quiet, t.json = true;  // tables of one training are nothing here
   const auto extents = grid_for(t.batch, world.size());

@@ -80,9 +80,9 @@ judge 'and it stays as it was' test "$(ls -A "$work/theirs")" = file
 # ---- universes that are there
 
 made() {
-  run "$tools/universe" generate --transport threads --ranks 2 --size 16 --cell 4 --universes 10 --spread --out "$work/made/universes" "$@"
+  run "$tools/universe" generate --transport threads --ranks 2 --size 16 --cell 4 --universes 36 --spread --out "$work/made/universes" "$@"
 }
-one="--box 16 --sizes 16 --training 6 --test 4 --seeds 1 --epochs 1 --quiet --out $work/made"
+one="--box 16 --sizes 16 --training 32 --test 4 --seeds 1 --epochs 1 --quiet --out $work/made"
 made --seed 3
 # shellcheck disable=SC2086
 run "$tools/sample_size" $one --seed 2
@@ -95,6 +95,7 @@ touch -d '2020-01-01' "$work"/made/universes/*
 # shellcheck disable=SC2086
 run "$tools/sample_size" $one --seed 3
 judge 'universes of the study, made before' succeeds
+judge 'a learning rate falls in one epoch, too' awk -F, 'NR == 2 { falls = $4 < 2e-4 } END { exit !falls }' "$work/made/size016-seed1/metrics.csv"
 judge 'are taken as they are' test -z "$(find "$work/made/universes" -newermt 2021-01-01 -type f)"
 
 # ---- killed in the middle of a training
