@@ -91,15 +91,17 @@ int generate(const std::shared_ptr<Transport>& transport, GenerateOptions option
     write_universe(fs::path(options.out) / file_name(index), options.overwrite, fft, simulation, universe);
     largest[static_cast<std::size_t>(i)] = universe.largest;
   };
-  for (std::int64_t i = 0; i < options.universes; i += spread ? ranks : 1) {
+  // Ranks that make universes of their own wait for each other after several: else all of a process write at the same time, one
+  // after the other, while none computes.
+  const std::int64_t step = spread ? ranks : 1, several = spread ? 4 * step : 1;
+  for (std::int64_t first = 0; first < options.universes; first += several) {
+    const auto end = std::min(first + several, options.universes);
     if (spread)
       tool::together(*transport, [&] {
-        if (i + rank < options.universes) make(i + rank);
+        for (auto i = first + rank; i < end; i += step) make(i);
       });
-    else make(i);
-    if (progress)
-      fmt::print(stderr, "\r{} of {} universes, {:.1f} s ", std::min(i + (spread ? ranks : 1), options.universes),
-                 options.universes, elapsed());
+    else make(first);
+    if (progress) fmt::print(stderr, "\r{} of {} universes, {:.1f} s ", end, options.universes, elapsed());
   }
   transport->allreduce(largest.data(), largest.data(), options.universes, DType::int64, CombineOp::max);
   if (progress) fmt::print(stderr, "\n");
