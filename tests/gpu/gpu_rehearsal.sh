@@ -74,7 +74,7 @@ mkdir "$work/nothing"
 run env MPIGRAD_GPU_PROGRAMS="$work/nothing" sh "$tree/tests/gpu.sh" --report "$work/nothing-report" questions kernels
 missing() { succeeds && [ "$(grep -c '^skipped: gpu_[a-z]* has not been built$' "$work/nothing-report/journal.txt")" -eq 2 ]; }
 judge 'programs that are not there are steps that are skipped' missing
-measured() { grep -q '^| CosmoFlow 128^3 batch 8.*| samples-128-8-bfloat16: [0-9.]* samples/s |$' "$page"; }
+measured() { grep -q '^| CosmoFlow (hybrid) 128^3 batch 8.*| samples-128-8-bfloat16: [0-9.]* samples/s |$' "$page"; }
 judge 'what was measured stands beside what is hoped for' measured
 [ -z "${MPIGRAD_SHOW_SKIPS:-}" ] || printf 'the list took %s seconds\n' "$(($(date +%s) - started))"
 begins_before=$(grep -c '^@begin' "$journal")

@@ -71,11 +71,14 @@ states() {
 hypotheses() {
   cat <<'END'
 convolutions within 5 % of bare cuDNN's best plan (ratio at most 1.05)|convolutions-
-a step at least 1.2 times as fast as the faster PyTorch (eager, compiled; channels last, bfloat16), with at most 0.8 of its memory|beside-peer-
-CosmoFlow 128^3 batch 1: 446 samples/s or more (twice the best published rate of a GPU, 223 on an H100: MLPerf HPC v3.0, 32 GPUs, batch 1 each)|samples-128-1-
-CosmoFlow 128^3 batch 8: 600 samples/s or more|samples-128-8-
+3D U-Net 128^3 batch 2: at least 1.4 times as fast as the faster PyTorch (eager, compiled; channels last, bfloat16), with at most 0.8 of its memory|beside-peer-unet3d-
+3D U-Net 128^3 batch 7: 84 samples/s or more (76.2 is the best published rate of one H200: MLPerf Training)|samples-unet3d-128-
+CosmoFlow (hybrid) beside PyTorch|beside-peer-128-
+MLPerf's CosmoFlow 128^3 batch 1: 446 samples/s or more (twice the best published rate of a GPU, 223 on an H100: MLPerf HPC v3.0, 32 GPUs, batch 1 each, input and allreduce included, which this has not)|samples-mlperf-128-1-
+CosmoFlow (hybrid) 128^3 batch 8: 600 samples/s or more|samples-128-8-
+CosmoFlow (hybrid) 128^3 batch 4, TF32: a step of 4.5 ms or less, 889 samples/s|samples-128-4-tf32
 CosmoFlow 512^3 x 4 trains on one GPU of 141 GB|memory-512-
-pools, norms, activations and the optimizer at 80 % of measured copy bandwidth|bandwidth-
+pools, norms, activations and the optimizer at 80 % of measured copy bandwidth, 70 % in bfloat16|bandwidth-
 NT-Xent, N = 65,536, D = 768, bfloat16: at most 0.4 GB beyond the embeddings|nt-xent-memory
 NT-Xent, the same: at least 60 % of the rate of its products in cuBLAS|nt-xent-rate
 END

@@ -46,14 +46,14 @@ mlperf-128-1 20 120 row 128 1 bfloat16 cosmoflow-mlperf
 mlperf-128-2 20 120 row 128 2 bfloat16 cosmoflow-mlperf
 mlperf-128-4 20 120 row 128 4 bfloat16 cosmoflow-mlperf
 mlperf-128-8 20 120 row 128 8 bfloat16 cosmoflow-mlperf
-study 480 590 study
+study 580 590 study
 kernels 30 300 bench gpu_kernels --device cuda
 ncu 60 300 profile
 tf32-ops 30 120 ops cosmoflow 128 4 tf32
 step-128-4-tf32 60 240 row 128 4 tf32
 step-128-1-tf32 60 240 row 128 1 tf32
 contrastive 60 300 contrastive
-layers-unet 120 300 layers 128 1 bfloat16 unet3d
+layers-unet 400 590 layers 128 1 bfloat16 unet3d
 layers-128-bf16 60 240 layers 128 1 bfloat16
 layers-128-tf32 60 240 layers 128 1 tf32
 step-128-1-bf16 60 240 row 128 1 bfloat16

@@ -108,6 +108,10 @@ void print_ops(const Session& session, const Options& o, const StepProblem& prob
   std::fflush(stdout);
 }
 
+const char* name_in_report(StepNetwork network) {
+  return network == StepNetwork::unet3d ? "-unet3d" : network == StepNetwork::cosmoflow_mlperf ? "-mlperf" : "";
+}
+
 // One row; a configuration that does not fit, or a peer that fails, says so and the others go on. To `measured` lines for the
 // report of tests/gpu.sh.
 void print_row(const Session& session, const Options& o, const StepProblem& problem, std::vector<std::string>& measured) {
@@ -139,8 +143,8 @@ void print_row(const Session& session, const Options& o, const StepProblem& prob
   const double samples = static_cast<double>(problem.batch) / seconds;
   fmt::print(" {:.1f} | {:.2f} |", samples, 1e-12 * ours.flops / seconds);
   const auto note = [&](const char* what, const std::string& value) {
-    measured.push_back(fmt::format("measured: {}{}-{}-{}-{} {}", what, problem.network == StepNetwork::unet3d ? "-unet3d" : "",
-                                   problem.width, problem.batch, problem.precision, value));
+    measured.push_back(fmt::format("measured: {}{}-{}-{}-{} {}", what, name_in_report(problem.network), problem.width,
+                                   problem.batch, problem.precision, value));
   };
   note("samples", fmt::format("{:.1f} samples/s", samples));
   note("memory", fmt::format("{:.0f} MiB, {:.0f} in a step, predicted {:.0f}", ours.peak_mib, ours.step_mib, ours.predicted_mib));
