@@ -1,5 +1,7 @@
 #include "ops/reduce.h"
 
+#include <algorithm>
+
 #include "framework/cuda/graph.h"
 #include "ops/activation.h"
 #include "ops/broadcast.h"
@@ -21,6 +23,13 @@ struct Rows {
   std::int64_t count, length;
 };
 Rows rows_of(const Tensor& x) { return {x.shape().elements(0, x.rank() - 1), x.dim(-1)}; }
+
+// f(first, count) for groups of channels, as many as a launch has room for at a time.
+template <class F>
+void for_groups(std::int64_t groups, const F& f) {
+  constexpr std::int64_t most = 65535;
+  for (std::int64_t first = 0; first < groups; first += most) f(first, std::min(most, groups - first));
+}
 
 // What there is per channel of T.
 template <class T>
@@ -87,8 +96,11 @@ void ChannelMoments::run(Cuda, Inputs in, Outputs out) const {
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     using S = PerChannel<T>;
-    cuda::channel_moments(at.groups, at.rows, at.channels, read<T>(in[0]), written<double>(work), written<S>(out[0]),
-                          written<S>(out[1]), cuda::compute_stream());
+    for_groups(at.groups, [&](std::int64_t first, std::int64_t count) {
+      const auto x = first * at.rows * at.channels, c = first * at.channels;
+      cuda::channel_moments(count, at.rows, at.channels, read<T>(in[0]) + x, written<double>(work), written<S>(out[0]) + c,
+                            written<S>(out[1]) + c, cuda::compute_stream());
+    });
   });
 }
 void ChannelAffine::run(Cuda, Inputs in, Outputs out) const {
@@ -96,8 +108,11 @@ void ChannelAffine::run(Cuda, Inputs in, Outputs out) const {
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     using S = PerChannel<T>;
-    cuda::channel_affine(at.groups, at.rows, at.channels, read<T>(in[0]), read<S>(in[1]), read<S>(in[2]), read<S>(in[3]), slope,
-                         written<T>(out[0]), cuda::compute_stream());
+    for_groups(at.groups, [&](std::int64_t first, std::int64_t count) {
+      const auto x = first * at.rows * at.channels, c = first * at.channels;
+      cuda::channel_affine(count, at.rows, at.channels, read<T>(in[0]) + x, read<S>(in[1]) + c, read<S>(in[2]) + c,
+                           read<S>(in[3]) + c, slope, written<T>(out[0]) + x, cuda::compute_stream());
+    });
   });
 }
 void ChannelDots::run(Cuda, Inputs in, Outputs out) const {
@@ -106,8 +121,11 @@ void ChannelDots::run(Cuda, Inputs in, Outputs out) const {
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     using S = PerChannel<T>;
-    cuda::channel_dots(at.groups, at.rows, at.channels, read<T>(in[0]), read<T>(in[1]), read<S>(in[2]), written<double>(work),
-                       written<S>(out[0]), written<S>(out[1]), cuda::compute_stream());
+    for_groups(at.groups, [&](std::int64_t first, std::int64_t count) {
+      const auto x = first * at.rows * at.channels, c = first * at.channels;
+      cuda::channel_dots(count, at.rows, at.channels, read<T>(in[0]) + x, read<T>(in[1]) + x, read<S>(in[2]) + c,
+                         written<double>(work), written<S>(out[0]) + c, written<S>(out[1]) + c, cuda::compute_stream());
+    });
   });
 }
 
@@ -117,9 +135,13 @@ void NormAdjoint::run(Cuda, Inputs in, Outputs out) const {
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     using S = PerChannel<T>;
-    const cuda::NormOfChannels<S> norm{static_cast<S>(slope), read<S>(in[2]), read<S>(in[3]), read<S>(in[4]), read<S>(in[5])};
-    cuda::norm_adjoint(at.groups, at.rows, at.channels, read<T>(in[0]), read<T>(in[1]), norm, written<double>(work),
-                       written<T>(out[0]), written<S>(out[1]), written<S>(out[2]), cuda::compute_stream());
+    for_groups(at.groups, [&](std::int64_t first, std::int64_t count) {
+      const auto x = first * at.rows * at.channels, c = first * at.channels;
+      const cuda::NormOfChannels<S> norm{static_cast<S>(slope), read<S>(in[2]) + c, read<S>(in[3]) + c, read<S>(in[4]) + c,
+                                         read<S>(in[5]) + c};
+      cuda::norm_adjoint(count, at.rows, at.channels, read<T>(in[0]) + x, read<T>(in[1]) + x, norm, written<double>(work),
+                         written<T>(out[0]) + x, written<S>(out[1]) + c, written<S>(out[2]) + c, cuda::compute_stream());
+    });
   });
 }
 
