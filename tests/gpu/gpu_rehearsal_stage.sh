@@ -132,7 +132,7 @@ play_programs() {
   MPIGRAD_GPU_PROGRAMS=$work/played/tests
   mkdir -p "$MPIGRAD_GPU_PROGRAMS"
   ln -s "$build/examples" "$work/played/examples"
-  for program in unit gpu_step gpu_questions nccl_ranks mpi_adjoint; do ln -s "$build/tests/$program" "$MPIGRAD_GPU_PROGRAMS/$program"; done
+  for program in unit gpu_step gpu_questions gpu_contrastive nccl_ranks mpi_adjoint; do ln -s "$build/tests/$program" "$MPIGRAD_GPU_PROGRAMS/$program"; done
   [ ! -x "$build/tests/gpu_kernels" ] || ln -s "$build/tests/gpu_kernels" "$MPIGRAD_GPU_PROGRAMS/gpu_kernels"
 }
 

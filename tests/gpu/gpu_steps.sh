@@ -64,7 +64,6 @@ questions 90 300 bench gpu_questions --device cuda
 racecheck 240 590 sanitize racecheck
 initcheck 180 590 sanitize initcheck
 memcheck 180 500 sanitize memcheck
-soak 60 300 soak
 step-256-1-bf16 90 240 row 256 1 bfloat16
 step-256-4-bf16 90 240 row 256 4 bfloat16
 step-128-8-tf32 90 240 row 128 8 tf32
