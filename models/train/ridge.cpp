@@ -62,23 +62,23 @@ std::vector<double> centre(std::vector<double>& x, std::size_t columns, std::vec
   return mean;
 }
 
-// Rows of a that are solved for together.
-constexpr std::size_t together = 8;
+// Rows of a that are solved for rows_at_once.
+constexpr std::size_t rows_at_once = 8;
 
-// 1 / rows + |L^-1 a_r|^2 of each row r of a [rows, n]. columns: room for as many numbers, the rows rounded up to `together`.
+// 1 / rows + |L^-1 a_r|^2 of each row r of a [rows, n]. columns: room for as many numbers, the rows rounded up to `rows_at_once`.
 std::vector<double> leverages(const std::vector<double>& l, const std::vector<double>& a, std::size_t n,
                               std::vector<double>& columns) {
   const auto rows = a.size() / n;
   std::vector<double> result(rows, 1 / static_cast<double>(rows));
 #pragma omp parallel for schedule(static) if (rows * n >= parallel_from)
-  for (std::size_t first = 0; first < rows; first += together) {
-    const auto count = std::min(together, rows - first);
-    double* const b = columns.data() + first * n;  // [n, together]
+  for (std::size_t first = 0; first < rows; first += rows_at_once) {
+    const auto count = std::min(rows_at_once, rows - first);
+    double* const b = columns.data() + first * n;  // [n, rows_at_once]
     for (std::size_t c = 0; c < count; ++c)
-      for (std::size_t i = 0; i < n; ++i) b[i * together + c] = a[(first + c) * n + i];
-    forward<together>(l, n, b);
+      for (std::size_t i = 0; i < n; ++i) b[i * rows_at_once + c] = a[(first + c) * n + i];
+    forward<rows_at_once>(l, n, b);
     for (std::size_t i = 0; i < n; ++i)
-      for (std::size_t c = 0; c < count; ++c) result[first + c] += b[i * together + c] * b[i * together + c];
+      for (std::size_t c = 0; c < count; ++c) result[first + c] += b[i * rows_at_once + c] * b[i * rows_at_once + c];
   }
   return result;
 }
@@ -124,7 +124,7 @@ Ridge fit_ridge(std::span<const double> x, std::span<const double> y, std::int64
         for (std::size_t t = 0; t < targets; ++t) moments[t * n + i] += value * b[r * targets + t];
       }
   std::vector<double> least(targets, std::numeric_limits<double>::infinity()), errors(rows),
-      columns((rows + together - 1) / together * together * n);
+      columns((rows + rows_at_once - 1) / rows_at_once * rows_at_once * n);
   for (int exponent = -5; exponent <= 5; ++exponent) {
     const double penalty = std::pow(10, exponent);
     const auto l = factor_of(gram, n, penalty);
