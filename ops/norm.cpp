@@ -162,7 +162,10 @@ std::pair<Tensor, BatchNormStatistics> local::norm(const Tensor& x, const Tensor
   const auto rows = static_cast<double>(ops::channel_rows(x, per_sample).rows);
   const BatchNormStatistics statistics{moments.mean, moments.m2 / std::max(1.0, rows)};
   require_variance(x, statistics.variance);
-  const bool records = Tape::recording() && !(x.is_constant() && gamma.is_constant() && beta.is_constant());
+  // Numbers for other shapes than channels go back as they came, op by op.
+  const Shape channels{x.dim(-1)};
+  const bool records = Tape::recording() && gamma.shape() == channels && beta.shape() == channels &&
+                       !(x.is_constant() && gamma.is_constant() && beta.is_constant());
   Tensors in;
   Tensor inverse, y;
   {

@@ -19,6 +19,7 @@ inline bool has_thirty_two_channels(const ConvProblem& p) {
   return has_thirty_two_outputs(p, p.in_channels, p.out_channels) || has_thirty_two_outputs(p, p.out_channels, p.in_channels);
 }
 
+// Where a number of x is not finite, gradients of other taps of its channel may be none, either.
 // Bytes of `scratch`, of the weights' gradient or of another pass.
 std::int64_t thirty_two_channels_scratch(const ConvProblem& problem, bool of_weights);
 // y = conv(x, w) + bias (if there is one), then y < 0 ? slope y : y

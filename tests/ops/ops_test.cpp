@@ -16,6 +16,7 @@
 #include "ops/reduce.h"
 #include "ops/softmax.h"
 #include "ops/views.h"
+#include "tests/support/relative_error.h"
 
 using namespace mpigrad;
 
@@ -280,6 +281,15 @@ TEST_CASE("ops: statistics and normalisation per channel") {
   check(slice(y, 1, 0, 1), {4, 1}, {-4 / std::sqrt(3.5), -2 / std::sqrt(3.5), 0, 6 / std::sqrt(3.5)});
   check(local::normalise(x, {vector({1, 0}), vector({3, 99})}, vector({1, 1}), vector({0, 0}), 1), {4, 2},
         {0, 1, 0.5, 1, 1, 1, 2.5, 1});
+  // One number for all channels has the sum of their cotangents.
+  const auto gradients = [&](const Tensor& gamma) {
+    Tape tape;
+    const auto scaled = local::norm(x, gamma, vector({0, 5}), 1).first;
+    return tape.gradient(sum(scaled * x), {x, gamma});
+  };
+  const auto of_each = gradients(vector({2, 2})), of_all = gradients(vector({2}));
+  check(of_all[1], {of_each[1].to_vector()[0] + of_each[1].to_vector()[1]});
+  CHECK(testing::relative_error(of_all[0].to_vector(), of_each[0].to_vector()) < 1e-12);
   check(channel_moments(ones({0, 2})).m2, {0, 0});
   // Sums of squares would lose all digits here.
   check(channel_moments(from_vector({4, 1}, {1e6, 1e6 + 1, 1e6 + 2, 1e6 + 3})).m2, {5});
