@@ -56,6 +56,7 @@ MPIGRAD_ABSENT(ExpScaled)
 MPIGRAD_ABSENT(ChannelMoments)
 MPIGRAD_ABSENT(ChannelAffine)
 MPIGRAD_ABSENT(ChannelDots)
+MPIGRAD_ABSENT(NormAdjoint)
 MPIGRAD_ABSENT(RunningAverages)
 MPIGRAD_ABSENT(LabelMask)
     // clang-format on

@@ -108,7 +108,7 @@ END
   cat >"$work/bin/compute-sanitizer" <<'END'
 #!/bin/sh
 [ "$1" = --tool ] && [ "$3 $4" = '--error-exitcode 99' ] && [ -x "$5" ] || exit 2
-case $2 in memcheck) echo '========= ERROR SUMMARY: 0 errors' ;; racecheck) echo '========= RACECHECK SUMMARY: 0 hazards' ;; *) exit 2 ;; esac
+case $2 in memcheck | initcheck) echo '========= ERROR SUMMARY: 0 errors' ;; racecheck) echo '========= RACECHECK SUMMARY: 0 hazards' ;; *) exit 2 ;; esac
 echo '1 passed, 0 failed, 0 skipped'
 END
   cat >"$work/bin/ncu" <<'END'

@@ -49,12 +49,11 @@ double fastest(int repeats, const F& f) {
 }
 
 // FLOP/s of [n, width] by [width, n].
-double product_rate(DType type, std::int64_t width) {
-  constexpr std::int64_t n = 16384;
+double product_rate(DType type, std::int64_t n, std::int64_t width) {
   const Untaped scope;
   const auto a = random_normal({n, width}, {1, 1}, 0, 1, type), b = random_normal({n, width}, {1, 2}, 0, 1, type);
   const double seconds = fastest(5, [&] { (void)matmul(a, b, {.transpose_b = true}); });
-  return 2.0 * n * n * static_cast<double>(width) / seconds;
+  return 2.0 * static_cast<double>(n * n) * static_cast<double>(width) / seconds;
 }
 
 struct Result {
@@ -98,8 +97,9 @@ void bench(const Session& session, const Options& o) {
   auto settings = gpu_settings();
   settings.tf32 = true;
   set_gpu_settings(settings);
-  const double half = product_rate(DType::bfloat16, o.width), tf32 = product_rate(DType::float32, o.width);
-  fmt::print("Products of [16384, {}] matrices: bfloat16 {:.0f} TFLOP/s, TF32 {:.0f}\n\n", o.width, half * 1e-12, tf32 * 1e-12);
+  const auto n = o.rows.front();
+  const double half = product_rate(DType::bfloat16, n, o.width), tf32 = product_rate(DType::float32, n, o.width);
+  fmt::print("Products of [{}, {}] matrices: bfloat16 {:.0f} TFLOP/s, TF32 {:.0f}\n\n", n, o.width, half * 1e-12, tf32 * 1e-12);
   fmt::print(
       "| loss | rows | tile | ms, forward and backward | MiB beyond the embeddings | TFLOP/s of its 8 N^2 D | of bfloat16 "
       "products "
@@ -108,7 +108,7 @@ void bench(const Session& session, const Options& o) {
     for (const auto rows : o.rows)
       for (const auto tile : o.tiles) {
         const auto found = measure(o, session, clip, rows, tile, DType::bfloat16);
-        const double n = static_cast<double>(rows), rate = 8 * n * n * static_cast<double>(o.width) / found.seconds;
+        const auto all = static_cast<double>(rows), rate = 8 * all * all * static_cast<double>(o.width) / found.seconds;
         fmt::print("| {} | {} | {} | {:.2f} | {:.0f} | {:.0f} | {:.0f} % | {:.0f} % | {} |\n", clip ? "CLIP" : "NT-Xent", rows,
                    tile, 1e3 * found.seconds, found.mib, rate * 1e-12, 100 * rate / half, 100 * rate / tf32,
                    o.peer.empty() || tile != o.tiles.front() ? "" : peer(o, clip, rows));
