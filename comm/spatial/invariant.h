@@ -3,8 +3,8 @@
 // sums over ranks; a same one is one value stored many times and counts once. Two pairs of transposes lead from one to the other,
 // and each op's vjp is the other op of its pair, never the plain collective: otherwise second derivatives are P times too large.
 //
-// That something is the same is a promise. MPIGRAD_CHECKS=same (comm/transport/watch/checks.h) compares what is given to replicate and
-// shard, and the cotangents that come to allreduce_invariant and allgather_invariant.
+// That something is the same is a promise. MPIGRAD_CHECKS=same (comm/transport/watch/checks.h) compares what is given to
+// replicate and shard, and the cotangents that come to allreduce_invariant and allgather_invariant.
 
 #include "comm/collectives.h"
 

@@ -151,7 +151,8 @@ class Measurement {
       together(world_, [&] {
         if (first) fs::remove(file);  // none of these copies
       });
-      LocalCopies copies(world_, disk(world_.rank()), {"checkpoint study", folder_ / "training-name"}, {.partners = {world_.size() - 1}});
+      LocalCopies copies(world_, disk(world_.rank()), {"checkpoint study", folder_ / "training-name"},
+                         {.partners = {world_.size() - 1}});
       CheckpointSaver saver(world_);
       saver.reserve(net, state.options());
       add(

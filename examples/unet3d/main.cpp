@@ -100,7 +100,8 @@ void add_options(CLI::App& app, TrainOptions& o) {
       ->check(tool::whole_number(2, 10000))
       ->group("Network");
   app.add_option("--channels", o.recipe.channels, "of --describe")->check(tool::whole_number(1, 1 << 16))->group("Description");
-  app.add_flag("--recompute", o.recompute, "keep the ends of each block of two convolutions only, to save memory (of MLPerf's variant)")
+  app.add_flag("--recompute", o.recompute,
+               "keep the ends of each block of two convolutions only, to save memory (of MLPerf's variant)")
       ->group("Network");
   app.add_option("--loss", o.loss,
                  "dice-ce (the mean of both), dice, cross-entropy, focal or tversky (0.3 false positives, 0.7 false "

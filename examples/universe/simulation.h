@@ -26,7 +26,7 @@ struct Universe {
   std::uint64_t index = 0;
   Draw draw;
   Field<std::int16_t> counts;  // this rank's slab: [x in x_range(), y, z, redshift]
-  std::int64_t largest = 0;          // count on this rank
+  std::int64_t largest = 0;    // count on this rank
 };
 
 // Collective over the transport of `fft`, whose n is the simulation's size.

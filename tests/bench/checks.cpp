@@ -1,5 +1,5 @@
-// What the checks between ranks cost (comm/transport/watch/checks.h): microseconds per call at each level, and the ratio to none, in
-// one run.
+// What the checks between ranks cost (comm/transport/watch/checks.h): microseconds per call at each level, and the ratio to none,
+// in one run.
 //
 //   build/tests/checks_cost --transport threads --ranks 2      or     mpiexec -n 2 build/tests/checks_cost
 //

@@ -3,7 +3,6 @@
 #include "tests/comm/adjoint_fuzz.h"
 #include "tests/support/all_tests.h"
 
-
 #include "tests/support/progress.h"
 #include "tests/support/ranks.h"
 

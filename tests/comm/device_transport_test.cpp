@@ -8,11 +8,11 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "comm/transport/watch/checks.h"
 #include "comm/transport/device/device_transport.h"
 #include "comm/transport/device/in_process.h"
 #include "comm/transport/device/staged.h"
 #include "comm/transport/forwarding.h"
+#include "comm/transport/watch/checks.h"
 #include "tests/support/cases/device_cases.h"
 
 using namespace mpigrad;

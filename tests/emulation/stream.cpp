@@ -31,7 +31,7 @@ struct CUstream_st {
   std::uint64_t given = 0, done = 0;
   bool has_thread = false, destroyed = false;
   std::condition_variable_any came;  // of its thread: there is work, or there will be none
-  CapturePtr capture;  // which notes what is given instead of doing it
+  CapturePtr capture;                // which notes what is given instead of doing it
 };
 
 // A point of a stream: after the work of that number. Without one it is reached.
@@ -57,7 +57,7 @@ namespace {
 struct Order {
   std::recursive_mutex mutex;
   std::condition_variable_any changed;  // some work is done
-  std::set<CUstream_st*> streams;  // never deleted: events point there
+  std::set<CUstream_st*> streams;       // never deleted: events point there
   std::set<CUevent_st*> events;
 };
 Order& order() {

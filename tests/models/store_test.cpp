@@ -276,7 +276,8 @@ TEST_CASE("collective reading: a piece that one rank cannot read ends all ranks 
       });
     });
     CHECK(told >= 1);
-    CHECK_MESSAGE((has(error, "[test] sample ") && has(error, "cannot be read")), error);  // of the first or the second, as their jobs come
+    CHECK_MESSAGE((has(error, "[test] sample ") && has(error, "cannot be read")),
+                  error);  // of the first or the second, as their jobs come
   }
 }
 

@@ -8,10 +8,10 @@
 #include <numeric>
 #include <utility>
 
-#include "comm/transport/watch/checks.h"
 #include "comm/transport/device/in_process.h"
 #include "comm/transport/device/staged.h"
 #include "comm/transport/forwarding.h"
+#include "comm/transport/watch/checks.h"
 #include "framework/error.h"
 
 namespace mpigrad {

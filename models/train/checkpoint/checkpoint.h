@@ -29,7 +29,7 @@ struct CheckpointInfo {
   std::int64_t epoch_step = 0, epoch_steps = 0;
   double epoch_loss = 0, epoch_samples = 0;
   bool averages = false;  // read: whether the file has averaged weights beside the parameters
-  bool verified = true;  // read: false for files from before there were checksums, of which a line on standard error tells
+  bool verified = true;   // read: false for files from before there were checksums, of which a line on standard error tells
 };
 
 struct SaveOptions {

@@ -30,8 +30,7 @@ Machine two_levels(double memory = 1e9) {
 }
 
 Subject cosmoflow() {
-  return {.make = [](bool) { return std::make_unique<CosmoFlow>(CosmoFlowOptions{.filters = 4}); },
-          .input = {1, 32, 32, 32, 4}};
+  return {.make = [](bool) { return std::make_unique<CosmoFlow>(CosmoFlowOptions{.filters = 4}); }, .input = {1, 32, 32, 32, 4}};
 }
 Subject unet() {
   return {.make =
