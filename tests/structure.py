@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""The structure of the tree in numbers, against the limits of tests/structure.txt.
+
+    python3 tests/structure.py             the table: each number now, its limit, and what it is to become
+    python3 tests/structure.py --list      and the files, folders and cycles behind each number
+    python3 tests/structure.py --test      prints `failed: ...` for each number that is not its limit, and ends with
+                                           `N passed, M failed, K skipped`; tests/run.sh calls it
+
+A number above its limit fails, and so does one below it: then the limit has to be lowered to it. Limits are never raised.
+"""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+root = pathlib.Path(__file__).resolve().parent.parent
+top = ('framework', 'ops', 'comm', 'models', 'tests', 'examples')
+library = ('framework', 'ops', 'comm', 'models')
+compiled = ('.h', '.cpp', '.cu', '.cuh')
+code = compiled + ('.inc', '.py', '.sh')
+# What a program writes or finds, and not a person: the inputs that the fuzzers have found.
+found = 'tests/fuzz/found'
+
+
+def files_below(folders):
+    """Paths from the root, in order, without what Python and editors leave."""
+    paths = (path for folder in folders for path in sorted((root / folder).rglob('*')) if path.is_file())
+    names = (path.relative_to(root).as_posix() for path in paths)
+    return [name for name in names if '__pycache__' not in name and '/.' not in name]
+
+
+def text_of(name):
+    return (root / name).read_text(encoding='utf-8', errors='replace')
+
+
+def long_files():
+    """Code files of more than 400 lines."""
+    counts = {name: text_of(name).count('\n') for name in files_below(top) if name.endswith(code)}
+    return [f'{name}: {lines} lines' for name, lines in counts.items() if lines > 400]
+
+
+def full_folders():
+    """Folders of more than 25 files, folders below them not counted."""
+    counts = {}
+    for name in files_below(top):
+        folder = name.rpartition('/')[0]
+        counts[folder] = counts.get(folder, 0) + 1
+    return [f'{folder}: {count} files' for folder, count in counts.items() if count > 25 and folder != found]
+
+
+def components(names):
+    """Of each component, a header and the source of the same name, the components that it includes."""
+    edges = {}
+    for name in names:
+        here = edges.setdefault(name.rpartition('.')[0], set())
+        for included in re.findall(r'^\s*#\s*include\s*"([^"]+)"', text_of(name), re.M):
+            here.add(included.rpartition('.')[0])
+    return {name: {other for other in others if other in edges and other != name} for name, others in edges.items()}
+
+
+def include_cycles():
+    """Components that include each other, by way of others or not; each set once (Tarjan 1972, without recursion)."""
+    edges = components(name for name in files_below(library) if name.endswith(compiled))
+    number, low, stack, cycles = {}, {}, [], []
+    for start in edges:
+        if start in number:
+            continue
+        number[start] = low[start] = len(number)
+        stack.append(start)
+        path = [(start, iter(sorted(edges[start])))]
+        while path:
+            name, others = path[-1]
+            for other in others:
+                if other not in number:
+                    number[other] = low[other] = len(number)
+                    stack.append(other)
+                    path.append((other, iter(sorted(edges[other]))))
+                    break
+                if other in stack:
+                    low[name] = min(low[name], number[other])
+            else:
+                path.pop()
+                if path:
+                    low[path[-1][0]] = min(low[path[-1][0]], low[name])
+                if low[name] == number[name]:
+                    at = stack.index(name)
+                    cycle, stack[at:] = sorted(stack[at:]), []
+                    if len(cycle) > 1:
+                        cycles.append(f'{len(cycle)}: {" ".join(cycle)}')
+    return cycles
+
+
+def naming(pattern):
+    """Files of the library in which the pattern stands."""
+    return [name for name in files_below(library) if name.endswith(compiled) and re.search(pattern, text_of(name))]
+
+
+def entries_of_examples():
+    return sorted(path.name for path in (root / 'examples').iterdir())
+
+
+def results():
+    return [name for name in files_below(['tests/bench/results'])]
+
+
+def results_outside_index():
+    """Pages of results without a line in the index: a page of its own, or one for a folder."""
+    index = root / 'tests/bench/results/index.md'
+    links = set(re.findall(r'\]\(([^)#]+)\)', index.read_text(encoding='utf-8'))) if index.exists() else set()
+    pages = [name.removeprefix('tests/bench/results/') for name in results() if name.endswith('.md')]
+    return [page for page in pages if page != 'index.md' and page not in links]
+
+
+def unformatted():
+    """Files that clang-format 14 would change; None where it is missing."""
+    for command in ('clang-format-14', 'clang-format'):
+        if shutil.which(command) and ' 14.' in subprocess.run([command, '--version'], capture_output=True, text=True).stdout:
+            break
+    else:
+        return None
+    names = [name for name in files_below(top) if name.endswith(compiled)]
+    said = subprocess.run([command, '--dry-run', '--style=file', *names], cwd=root, capture_output=True, text=True).stderr
+    return sorted(set(re.findall(r'^(\S+?):\d+:\d+: warning:', said, re.M)))
+
+
+numbers = {
+    'code files of more than 400 lines': long_files,
+    'folders of more than 25 files': full_folders,
+    'include cycles between components': include_cycles,
+    'library files that name slope': lambda: naming(r'slope'),
+    'library files that name reduce_scatter': lambda: naming(r'reduce_scatter'),
+    'library files that name the newest collective, exscan': lambda: naming(r'(?i)exscan'),
+    'library files that name the newest activation, softplus': lambda: naming(r'(?i)softplus'),
+    'library files that name the newest optimizer, rmsprop': lambda: naming(r'(?i)rmsprop'),
+    'entries of examples': entries_of_examples,
+    'files of results': results,
+    'pages of results outside their index': results_outside_index,
+    'files that clang-format 14 would change': unformatted,
+}
+
+
+def limits():
+    """From lines `NAME: LIMIT, GOAL`."""
+    lines = re.findall(r'^([^#\n]+): (\d+), (\d+)$', text_of('tests/structure.txt'), re.M)
+    return {name: (int(limit), int(goal)) for name, limit, goal in lines}
+
+
+def main(arguments):
+    if arguments not in ([], ['--list'], ['--test']):
+        print(__doc__, file=sys.stderr)
+        return 2
+    known = limits()
+    if set(known) != set(numbers):
+        print(f'tests/structure.txt has other names: {sorted(set(known) ^ set(numbers))}', file=sys.stderr)
+        return 2
+    passed = failed = skipped = 0
+    for name, find in numbers.items():
+        (limit, goal), now = known[name], find()
+        if now is None:
+            skipped += 1
+            print(f'skipped: 1 clang-format 14 is not installed: {name}')
+            continue
+        if arguments != ['--test']:
+            print(f'{len(now):5} {limit:5} {goal:5}  {name}')
+            if arguments:
+                print(''.join(f'                       {each}\n' for each in now), end='')
+        elif len(now) == limit:
+            passed += 1
+        else:
+            failed += 1
+            remedy = 'lower the limit in tests/structure.txt' if len(now) < limit else 'see --list'
+            print(f'failed: {name}: {len(now)} where the limit is {limit}: {remedy}')
+    if arguments == ['--test']:
+        print(f'{passed} passed, {failed} failed, {skipped} skipped')
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))
