@@ -1,7 +1,7 @@
 #!/bin/sh
 # Compiles everything (the library for CPUs, examples, tests) with other compilers, without warnings and without precompiled headers,
-# which shows that every file includes what it uses; and runs a few tests of each build. It takes minutes a compiler: tests/run.sh
-# does it with one, and with --all alone.
+# which shows that every file includes what it uses; and runs a few tests of each build. It takes minutes a compiler.
+# `sh tests/run.sh --long compilers` runs it.
 #
 #   sh tests/compilers.sh [COMPILER...]   default: g++ 12 to 14 and clang++ 14 to 19, those that are installed
 #

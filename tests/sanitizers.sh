@@ -8,8 +8,8 @@
 #             With OMP_NUM_THREADS=1, because libgomp is not instrumented and its barriers are not seen.
 #
 # A finding fails its part, and is shown. What is suppressed stands in tests/sanitizers/, with the reason. Prints `failed: NAME` for
-# each part that failed and ends with `N passed, M failed, K skipped`, of tests; tests/run.sh --all calls it. MPIGRAD_SANITIZED_TESTS
-# chooses tests by name, as -tc of `unit` does; MPIGRAD_SANITIZER_FROM=N begins with the N-th test, where a run was ended. Some hours
+# each part that failed and ends with `N passed, M failed, K skipped`, of tests; tests/run.sh --long calls it. MPIGRAD_SANITIZED_TESTS
+# chooses tests by name and MPIGRAD_SANITIZED_FILES, of address, by source, as -tc and -sf of `unit` do; MPIGRAD_SANITIZER_FROM=N begins with the N-th test, where a run was ended. Some hours
 # on two cores, most of them for the compiler.
 set -u
 
@@ -118,7 +118,7 @@ for kind; do
     continue
   fi
   case $kind in
-    address) in_parts address '*' ;;
+    address) in_parts address "${MPIGRAD_SANITIZED_FILES:-*}" ;;
     thread) in_parts thread "$threaded" ;;
   esac
 done

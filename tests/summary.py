@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sums up what `meson test` has run, and programs of many tests beside it: python3 tests/summary.py BUILD [NAME=OUTPUT]...
+"""Sums up what `meson test` has run: python3 tests/summary.py BUILD
 
 Prints the output of what failed, why tests were skipped, how to repeat each failed one alone, and as the last line
 `N passed, M failed, K skipped`. Exits with 1 if a test failed or none ran.
@@ -27,9 +27,6 @@ def main():
     failures, reasons = [], {}
     log = pathlib.Path(build) / 'meson-logs' / 'testlog.json'
     entries = [json.loads(line) for line in log.read_text().splitlines()]
-    for argument in sys.argv[2:]:
-        name, output = argument.split('=', 1)
-        entries.append({'name': name, 'stdout': pathlib.Path(output).read_text(), 'returncode': 'unknown'})
     for entry in entries:
         name = entry['name'].split(' / ')[-1]
         output = entry.get('stdout', '')

@@ -52,7 +52,7 @@ judge 'the quiz has ten questions with an answer' ten_questions
 
 # ---- the whole site
 if [ -z "${MPIGRAD_TEST_ALL:-}${MPIGRAD_TEST_SITE:-}" ]; then
-  skip 'the site as a whole: sh tests/run.sh site, or --all'
+  skip 'the site as a whole: sh tests/run.sh site'
   summary
   exit
 fi

@@ -5,7 +5,7 @@
 
 namespace mpigrad::testing {
 
-// `sh tests/run.sh --all` sets MPIGRAD_TEST_ALL.
+// `sh tests/run.sh --long NAME` sets MPIGRAD_TEST_ALL.
 inline bool all_tests() { return std::getenv("MPIGRAD_TEST_ALL") != nullptr; }
 
 }  // namespace mpigrad::testing
