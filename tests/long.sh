@@ -1,10 +1,10 @@
 #!/bin/sh
-# Runs one long test by itself, for at most 60 minutes, and writes what came of it to tests/long.md:
+# Runs one long test by itself, for at most 60 minutes, and writes its result to tests/long.md:
 #
 #   sh tests/run.sh --long          lists them, with date, commit, processor, minutes and result of each last run
 #   sh tests/run.sh --long NAME     runs one
 #
-# Ends with `N passed, M failed, K skipped`. One that is ended by the limit has failed.
+# Ends with `N passed, M failed, K skipped`. One that is ended by the limit counts as failed.
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
@@ -28,10 +28,10 @@ site|meson site|the whole site, looked at with a browser
 compilers|compilers.sh|GCC 12 to 14 and Clang 14 to 19, those that are installed
 fuzz|fuzz.sh|each reader of files for 20 s, with sanitizers
 address_framework|sanitizers.sh address tests/framework|addresses, leaks, undefined behaviour: tests of framework
-address_ops|sanitizers.sh address tests/ops|of ops
-address_comm|sanitizers.sh address tests/comm|of comm
-address_models|sanitizers.sh address tests/models|of models
-address_examples|sanitizers.sh address tests/examples|of the programs
+address_ops|sanitizers.sh address tests/ops|the same: tests of ops
+address_comm|sanitizers.sh address tests/comm|the same: tests of comm
+address_models|sanitizers.sh address tests/models|the same: tests of models
+address_examples|sanitizers.sh address tests/examples|the same: tests of examples
 thread|sanitizers.sh thread|races and deadlocks of what runs on several threads
 '
 

@@ -9,8 +9,8 @@
 #
 # A finding fails its part, and is shown. What is suppressed stands in tests/sanitizers/, with the reason. Prints `failed: NAME` for
 # each part that failed and ends with `N passed, M failed, K skipped`, of tests; tests/run.sh --long calls it. MPIGRAD_SANITIZED_TESTS
-# chooses tests by name and MPIGRAD_SANITIZED_FILES, of address, by source, as -tc and -sf of `unit` do; MPIGRAD_SANITIZER_FROM=N begins with the N-th test, where a run was ended. Some hours
-# on two cores, most of them for the compiler.
+# chooses tests by name, as -tc of `unit` does; MPIGRAD_SANITIZED_FILES chooses tests of `address` by source, as -sf of `unit` does;
+# MPIGRAD_SANITIZER_FROM=N begins with the N-th test. Some hours on two cores, most of them for the compiler.
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)

@@ -6,7 +6,7 @@
     python3 tests/structure.py --test      prints `failed: ...` for each number that is not its limit, and ends with
                                            `N passed, M failed, K skipped`; tests/run.sh calls it
 
-A number above its limit fails, and so does one below it: then the limit has to be lowered to it. Limits are never raised.
+A number above its limit fails. A number below its limit fails, too, until the limit is lowered. Limits are never raised.
 """
 
 import pathlib
@@ -20,8 +20,8 @@ top = ('framework', 'ops', 'comm', 'models', 'tests', 'examples')
 library = ('framework', 'ops', 'comm', 'models')
 compiled = ('.h', '.cpp', '.cu', '.cuh')
 code = compiled + ('.inc', '.py', '.sh')
-# What a program writes or finds, and not a person: the inputs that the fuzzers have found.
-found = 'tests/fuzz/found'
+# Inputs that fuzzers have found, which no person has to overlook.
+fuzzed = 'tests/fuzz/found'
 
 
 def files_below(folders):
@@ -47,7 +47,7 @@ def full_folders():
     for name in files_below(top):
         folder = name.rpartition('/')[0]
         counts[folder] = counts.get(folder, 0) + 1
-    return [f'{folder}: {count} files' for folder, count in counts.items() if count > 25 and folder != found]
+    return [f'{folder}: {count} files' for folder, count in counts.items() if count > 25 and folder != fuzzed]
 
 
 def components(names):
@@ -102,13 +102,12 @@ def entries_of_examples():
 
 
 def results():
-    return [name for name in files_below(['tests/bench/results'])]
+    return files_below(['tests/bench/results'])
 
 
 def results_outside_index():
-    """Pages of results without a line in the index: a page of its own, or one for a folder."""
-    index = root / 'tests/bench/results/index.md'
-    links = set(re.findall(r'\]\(([^)#]+)\)', index.read_text(encoding='utf-8'))) if index.exists() else set()
+    """Pages of results to which the index has no link."""
+    links = re.findall(r'\]\(([^)#]+)\)', text_of('tests/bench/results/index.md'))
     pages = [name.removeprefix('tests/bench/results/') for name in results() if name.endswith('.md')]
     return [page for page in pages if page != 'index.md' and page not in links]
 

@@ -276,8 +276,8 @@ TEST_CASE("collective reading: a piece that one rank cannot read ends all ranks 
       });
     });
     CHECK(told >= 1);
-    CHECK_MESSAGE((has(error, "[test] sample ") && has(error, "cannot be read")),
-                  error);  // of the first or the second, as their jobs come
+    // Of the first sample or of the second: the order of their jobs decides.
+    CHECK_MESSAGE((has(error, "[test] sample ") && has(error, "cannot be read")), error);
   }
 }
 
