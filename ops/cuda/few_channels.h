@@ -1,7 +1,7 @@
 #pragma once
-// Convolutions of images with one to four channels, three taps along each axis and nothing skipped, in 16 bits: kernels of our
-// own (kernels/few_channels.cu), which take a quarter to a sixth of the time of cuDNN's with four channels. T is BFloat16 or
-// Float16; sums are float32, in a fixed order.
+// Convolutions of images with one to four channels, three taps along each axis and nothing skipped: kernels of our own. T is
+// BFloat16 or Float16 (kernels/few_channels.cu; a quarter to a sixth of the time of cuDNN's with four channels) or float, whose
+// products are exact (kernels/few_channels_float32.cu); sums are float32, in a fixed order.
 
 #include <cstdint>
 
@@ -16,7 +16,7 @@ inline bool has_three_taps(const ConvProblem& p) {
   const kernel::Extent3 ones{1, 1, 1}, threes{3, 3, 3};
   return p.groups == 1 && p.kernel == threes && p.stride == ones && p.dilation == ones;
 }
-// Whether they compute the problem, where x is aligned to 8 bytes and y or gy to 16.
+// Whether they compute the problem, where x is aligned to 8 bytes (of float to 4) and y or gy to 16.
 inline bool has_few_channels(const ConvProblem& p) {
   return has_three_taps(p) && p.in_channels >= 1 && p.in_channels <= 4 && p.out_channels % 16 == 0 && p.out_channels <= 256;
 }
@@ -31,10 +31,18 @@ void few_channels_forward(const ConvProblem& problem, const T* x, const T* w, co
 // Blocks of a weights' gradient, each with a part of the sum: two for each of 132 multiprocessors.
 constexpr std::int64_t weight_parts = 264;
 
-// Bytes of `scratch`. Where a number of x is not finite, gradients of other taps of its channel may be none, either.
+// At least as many bytes of `scratch`. Where a number of x is not finite, gradients of other taps of its channel may be none,
+// either.
 std::int64_t few_channels_scratch(const ConvProblem& problem);
 template <class T>
 void few_channels_weight(const ConvProblem& problem, const T* x, const T* gy, float* scratch, T* gw, Stream stream,
                          std::int64_t most_parts = weight_parts);
+
+template <>
+void few_channels_forward(const ConvProblem& problem, const float* x, const float* w, const float* bias, double slope, float* y,
+                          Stream stream);
+template <>
+void few_channels_weight(const ConvProblem& problem, const float* x, const float* gy, float* scratch, float* gw, Stream stream,
+                         std::int64_t most_parts);
 
 }  // namespace mpigrad::cuda

@@ -1,6 +1,8 @@
 #pragma once
 // Convolutions of three taps along each axis, nothing skipped, by blocks that each have a box of outputs and the inputs around it
-// in shared memory (few_channels.cu, sixteen_channels.cu).
+// in shared memory (few_channels.cu, few_channels_float32.cu, sixteen_channels.cu).
+
+#include <type_traits>
 
 #include "framework/cuda/element.cuh"
 #include "framework/cuda/launch.cuh"
@@ -92,6 +94,17 @@ template <class Box>
 std::int64_t parts_of(const ConvProblem& p, std::int64_t most) {
   const auto count = boxes_of<Box>(p).count;
   return count < most ? count : most;
+}
+
+// f(channels) with the number of the image's, one to four, that the compiler knows.
+template <class F>
+void with_few_channels(const ConvProblem& p, const F& f) {
+  switch (p.in_channels) {
+    case 1: return f(std::integral_constant<int, 1>{});
+    case 2: return f(std::integral_constant<int, 2>{});
+    case 3: return f(std::integral_constant<int, 3>{});
+    default: return f(std::integral_constant<int, 4>{});
+  }
 }
 
 }  // namespace mpigrad::cuda

@@ -197,18 +197,6 @@ __global__ void __launch_bounds__(threads, 2) weight_kernel(Boxes b, std::int64_
   }
 }
 
-// f(boxes, channels)
-template <class F>
-void with_channels(const ConvProblem& p, const F& f) {
-  const auto boxes = boxes_of<Box>(p);
-  switch (p.in_channels) {
-    case 1: return f(boxes, std::integral_constant<int, 1>{});
-    case 2: return f(boxes, std::integral_constant<int, 2>{});
-    case 3: return f(boxes, std::integral_constant<int, 3>{});
-    default: return f(boxes, std::integral_constant<int, 4>{});
-  }
-}
-
 }  // namespace
 
 bool few_channels_run_here() {
@@ -219,12 +207,14 @@ bool few_channels_run_here() {
 }
 
 std::int64_t few_channels_scratch(const ConvProblem& p) {
-  return parts_of<Box>(p, weight_parts) * p.out_channels * taps * p.in_channels * static_cast<std::int64_t>(sizeof(float));
+  const auto outputs = p.batch * volume(p.out), parts = outputs < weight_parts ? outputs : weight_parts;
+  return parts * p.out_channels * taps * p.in_channels * static_cast<std::int64_t>(sizeof(float));
 }
 
 template <class T>
 void few_channels_forward(const ConvProblem& p, const T* x, const T* w, const T* bias, double slope, T* y, Stream stream) {
-  with_channels(p, [&](const Boxes& boxes, auto channels) {
+  const auto boxes = boxes_of<Box>(p);
+  with_few_channels(p, [&](auto channels) {
     const dim3 grid(static_cast<unsigned>(boxes.count), static_cast<unsigned>(p.out_channels / out_channels));
     launch("few_channels_forward", forward_kernel<decltype(channels)::value, T>, grid, threads, stream, boxes, p.out_channels,
            static_cast<float>(slope), x, w, bias, y);
@@ -236,9 +226,9 @@ void few_channels_weight(const ConvProblem& p, const T* x, const T* gy, float* s
                          std::int64_t most_parts) {
   const auto parts = parts_of<Box>(p, most_parts), weights = p.out_channels * taps * p.in_channels;
   const dim3 grid(static_cast<unsigned>(parts), static_cast<unsigned>(p.out_channels / out_channels));
-  with_channels(p, [&](const Boxes& boxes, auto channels) {
-    launch("few_channels_weight", weight_kernel<decltype(channels)::value, T>, grid, threads, stream, boxes, p.out_channels, x,
-           gy, scratch);
+  with_few_channels(p, [&](auto channels) {
+    launch("few_channels_weight", weight_kernel<decltype(channels)::value, T>, grid, threads, stream, boxes_of<Box>(p),
+           p.out_channels, x, gy, scratch);
   });
   launch("few_channels_weight", join_parts_kernel<T>, blocks_for(weights * warp), block_threads, stream, weights, parts, scratch,
          gw);

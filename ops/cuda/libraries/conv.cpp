@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <iterator>
 #include <optional>
+#include <type_traits>
 
 #include "framework/cuda/check.h"
 #include "framework/error.h"
@@ -167,8 +168,10 @@ std::int64_t alignment_of(std::initializer_list<const void*> pointers) {
 // Kernels of our own that compute a pass; an image of few channels is hardly ever asked for its gradient.
 enum class Own : std::uint8_t { none, few, sixteen, thirty_two };
 Own own_kernels(Pass pass, DType type, const ConvProblem& p) {
+  const bool few = has_few_channels(p) && pass != Pass::data;
+  if (type == DType::float32 && !gpu_settings().tf32) return few ? Own::few : Own::none;
   if (!is_half(type)) return Own::none;
-  if (has_few_channels(p) && pass != Pass::data) return Own::few;
+  if (few) return Own::few;
   if (has_sixteen_channels(p)) return Own::sixteen;
   const bool thirty_two = pass == Pass::forward ? has_thirty_two_outputs(p, p.in_channels, p.out_channels)
                           : pass == Pass::data  ? has_thirty_two_outputs(p, p.out_channels, p.in_channels)
@@ -186,7 +189,7 @@ bool run_weights_tf32(const ConvProblem& p, const Pointers& own) {
   return true;
 }
 bool run_own(Pass pass, DType type, const ConvProblem& p, const Pointers& own) {
-  if (type == DType::float32) return pass == Pass::weight && gpu_settings().tf32 && run_weights_tf32(p, own);
+  if (type == DType::float32 && gpu_settings().tf32) return pass == Pass::weight && run_weights_tf32(p, own);
   const auto kernels = own_kernels(pass, type, p);
   if (kernels == Own::none) return false;
   const bool few = kernels == Own::few, sixteen = kernels == Own::sixteen, of_weights = pass == Pass::weight;
@@ -202,21 +205,24 @@ bool run_own(Pass pass, DType type, const ConvProblem& p, const Pointers& own) {
     const auto* bias = static_cast<const T*>(own.epilogue.bias);
     const auto slope = own.epilogue.slope;
     auto* data = scratch->data();
-    switch (pass) {
-      case Pass::forward:
-        if (few) return few_channels_forward<T>(p, x, w, bias, slope, y, stream);
-        if (sixteen) return sixteen_channels_forward<T>(p, x, w, bias, slope, data, y, stream);
-        return thirty_two_channels_forward<T>(p, x, w, bias, slope, data, y, stream);
-      case Pass::data:
-        return sixteen ? sixteen_channels_data<T>(p, y, w, data, x, stream)
-                       : thirty_two_channels_data<T>(p, y, w, data, x, stream);
-      case Pass::weight:
-        if (few) return few_channels_weight<T>(p, x, y, static_cast<float*>(data), w, stream);
-        if (sixteen) return sixteen_channels_weight<T>(p, x, y, data, w, stream);
-        return thirty_two_channels_weight<T>(p, x, y, data, w, stream);
-    }
+    if (few && pass == Pass::forward) return few_channels_forward<T>(p, x, w, bias, slope, y, stream);
+    if (few) return few_channels_weight<T>(p, x, y, static_cast<float*>(data), w, stream);
+    if constexpr (std::is_same_v<T, float>) return;
+    else switch (pass) {
+        case Pass::forward:
+          if (sixteen) return sixteen_channels_forward<T>(p, x, w, bias, slope, data, y, stream);
+          return thirty_two_channels_forward<T>(p, x, w, bias, slope, data, y, stream);
+        case Pass::data:
+          return sixteen ? sixteen_channels_data<T>(p, y, w, data, x, stream)
+                         : thirty_two_channels_data<T>(p, y, w, data, x, stream);
+        case Pass::weight:
+          if (sixteen) return sixteen_channels_weight<T>(p, x, y, data, w, stream);
+          return thirty_two_channels_weight<T>(p, x, y, data, w, stream);
+      }
   };
-  type == DType::bfloat16 ? run(BFloat16{}) : run(Float16{});
+  if (type == DType::float32) run(float{});
+  else if (type == DType::bfloat16) run(BFloat16{});
+  else run(Float16{});
   return true;
 }
 

@@ -240,15 +240,14 @@ void own_convolution_rows(Table& table, std::int64_t batch, std::int64_t size, s
               });
   };
   const auto stream = cuda::compute_stream();
-  row("", [=](T* x, T* w, float* s, T* y) {
-    if (few) cuda::few_channels_forward<T>(p, x, w, nullptr, 1, y, stream);
-    else cuda::sixteen_channels_forward<T>(p, x, w, nullptr, 1, s, y, stream);
-  });
-  if (!few) row(", data gradient", [=](T* x, T* w, float* s, T* y) { cuda::sixteen_channels_data<T>(p, y, w, s, x, stream); });
-  row(", weight gradient", [=](T* x, T* w, float* s, T* y) {
-    if (few) cuda::few_channels_weight<T>(p, x, y, s, w, stream);
-    else cuda::sixteen_channels_weight<T>(p, x, y, s, w, stream);
-  });
+  if (few) {
+    row("", [=](T* x, T* w, float*, T* y) { cuda::few_channels_forward<T>(p, x, w, nullptr, 1, y, stream); });
+    row(", weight gradient", [=](T* x, T* w, float* s, T* y) { cuda::few_channels_weight<T>(p, x, y, s, w, stream); });
+  } else if constexpr (is_half(dtype_of<T>())) {
+    row("", [=](T* x, T* w, float* s, T* y) { cuda::sixteen_channels_forward<T>(p, x, w, nullptr, 1, s, y, stream); });
+    row(", data gradient", [=](T* x, T* w, float* s, T* y) { cuda::sixteen_channels_data<T>(p, y, w, s, x, stream); });
+    row(", weight gradient", [=](T* x, T* w, float* s, T* y) { cuda::sixteen_channels_weight<T>(p, x, y, s, w, stream); });
+  }
 }
 
 // Parameters and moments are float32, whatever is computed with.
@@ -335,9 +334,11 @@ void bench(const Options& o) {
       for (const bool average : {true, false})
         for (const auto& p : pools(o, average)) pool_rows<T>(table, p, average, which);
       if constexpr (is_half(dtype_of<T>())) {
-        for (const auto& [in, out] : {std::pair{4, 16}, {1, 32}}) own_convolution_rows<T>(table, o.batch, o.size, in, out);
         own_convolution_rows<T>(table, o.batch, o.size / 2, 16, 32);
       }
+      if constexpr (sizeof(T) <= 4)
+        for (const auto& [in, out] : {std::pair{4, 16}, {2, 16}, {1, 32}})
+          own_convolution_rows<T>(table, o.batch, o.size, in, out);
     });
   }
   update_rows(table, rows * 8);

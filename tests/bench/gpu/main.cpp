@@ -109,7 +109,10 @@ void print_ops(const Session& session, const Options& o, const StepProblem& prob
 }
 
 const char* name_in_report(StepNetwork network) {
-  return network == StepNetwork::unet3d ? "-unet3d" : network == StepNetwork::cosmoflow_mlperf ? "-mlperf" : "";
+  return network == StepNetwork::unet3d              ? "-unet3d"
+         : network == StepNetwork::cosmoflow_mlperf  ? "-mlperf"
+         : network == StepNetwork::cosmoflow_pyramid ? "-pyramid"
+                                                     : "";
 }
 
 // One row; a configuration that does not fit, or a peer that fails, says so and the others go on. To `measured` lines for the
@@ -197,9 +200,10 @@ void bench(const Session& session, const Options& o) {
   settings.autotune = !o.no_autotune;
   if (o.workspace >= 0) settings.workspace = o.workspace << 20;
   set_gpu_settings(settings);
-  const auto network = o.network == "unet3d"             ? StepNetwork::unet3d
-                       : o.network == "cosmoflow-mlperf" ? StepNetwork::cosmoflow_mlperf
-                                                         : StepNetwork::cosmoflow;
+  const auto network = o.network == "unet3d"              ? StepNetwork::unet3d
+                       : o.network == "cosmoflow-mlperf"  ? StepNetwork::cosmoflow_mlperf
+                       : o.network == "cosmoflow-pyramid" ? StepNetwork::cosmoflow_pyramid
+                                                          : StepNetwork::cosmoflow;
   std::vector<StepProblem> problems;
   for (const auto size : o.sizes)
     for (const auto batch : o.batches)
@@ -232,7 +236,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"float32", "tf32", "bfloat16"}))
       ->capture_default_str();
   app.add_option("--network", o.network, "whose step and layers are timed")
-      ->check(CLI::IsMember({"cosmoflow", "cosmoflow-mlperf", "unet3d"}))
+      ->check(CLI::IsMember({"cosmoflow", "cosmoflow-mlperf", "cosmoflow-pyramid", "unet3d"}))
       ->capture_default_str();
   app.add_option("--steps", o.steps, "that count, after three that do not")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--peer", o.peer, "command that times PyTorch's step: takes --model --size --batch --dtype --compile ...");

@@ -40,8 +40,10 @@ bool is_unet(const StepProblem& problem) { return problem.network == StepNetwork
 
 std::unique_ptr<nn::Module> network_of(const StepProblem& problem) {
   if (is_unet(problem)) return std::make_unique<UNet3d>();
-  const bool mlperf = problem.network == StepNetwork::cosmoflow_mlperf;
-  return std::make_unique<CosmoFlow>(CosmoFlowOptions{.variant = mlperf ? CosmoFlowVariant::mlperf : CosmoFlowVariant::hybrid});
+  const auto variant = problem.network == StepNetwork::cosmoflow_mlperf    ? CosmoFlowVariant::mlperf
+                       : problem.network == StepNetwork::cosmoflow_pyramid ? CosmoFlowVariant::pyramid
+                                                                           : CosmoFlowVariant::hybrid;
+  return std::make_unique<CosmoFlow>(CosmoFlowOptions{.variant = variant});
 }
 Shape input_of(const StepProblem& problem) {
   const auto w = problem.width;
@@ -191,7 +193,7 @@ std::vector<OpTime> time_ops(const Session& session, const StepProblem& problem,
 }
 
 std::optional<StepResult> time_peer(const std::string& command, const StepProblem& problem, int steps, bool compiled) {
-  if (problem.network == StepNetwork::cosmoflow_mlperf) return {};
+  if (problem.network != StepNetwork::cosmoflow && !is_unet(problem)) return {};
   cuda::trim_memory();
   const std::string type = problem.precision == "bfloat16" ? "bf16" : problem.precision == "tf32" ? "tf32" : "fp32";
   const auto line =

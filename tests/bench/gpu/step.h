@@ -9,7 +9,7 @@
 
 namespace mpigrad::bench {
 
-enum class StepNetwork : std::uint8_t { cosmoflow, cosmoflow_mlperf, unet3d };  // the last in MLPerf's variant
+enum class StepNetwork : std::uint8_t { cosmoflow, cosmoflow_mlperf, cosmoflow_pyramid, unet3d };  // the last is MLPerf's
 
 struct StepProblem {
   StepNetwork network = StepNetwork::cosmoflow;
