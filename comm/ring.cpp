@@ -1,7 +1,6 @@
 #include "comm/ring.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -56,13 +55,11 @@ Tensor products(const Tensor& q, const Tensor& k, const Range& rows, const Range
     return where(equal(unsqueeze(rows_in(names.rows, rows), 1), unsqueeze(rows_in(names.columns, columns), 0)), none, x);
   const auto begin = std::max(rows.begin, columns.begin), end = std::min(rows.end, columns.end);
   if (!names.own || begin >= end) return x;
-  const bool gpu = x.device() == DeviceKind::cuda;
-  Tensor mask({x.shape(), DType::boolean}, gpu ? DeviceKind::cpu : x.device());
-  if (auto* mark = mask.raw()) {
-    std::memset(mark, 0, static_cast<std::size_t>(mask.bytes()));
-    for (auto i = begin; i < end; ++i) mark[(i - rows.begin) * x.dim(1) + i - columns.begin] = std::byte{1};
-  }
-  return where(constant(gpu ? detail::copied(mask, x.device()) : mask), none, x);
+  UseDevice device(x.device());
+  const auto places = [&](const Range& range) {
+    return constant(arange(range.end - range.begin, DType::float64)) + static_cast<double>(range.begin);
+  };
+  return where(equal(unsqueeze(places(rows), 1), unsqueeze(places(columns), 0)), none, x);
 }
 
 // One way round the ring. Blocks of `travelling` come by, the own one first; the next one is under way meanwhile, and so are its

@@ -25,18 +25,13 @@ struct Header {
 };
 constexpr std::size_t words = sizeof(Header) / sizeof(std::int64_t);
 
+// The first sample whose squared norm, computed in the type of the embeddings, is no norm of a sample.
 template <class T>
-void scan_view(const T* z, const Header& header, std::int64_t view, const BatchRules& rules, Header& result) {
-  // Norms are computed in the type of the embeddings, so one that overflows there is no norm.
-  const double most = std::sqrt(static_cast<double>(std::numeric_limits<T>::max()));
+void find_flaw(const T* squares, const Header& header, std::int64_t view, const BatchRules& rules, Header& result) {
   for (std::int64_t i = 0; i < header.rows && (result.sample < 0 || i < result.sample); ++i) {
-    double squares = 0;
-    for (std::int64_t j = 0; j < header.width; ++j) {
-      const auto value = static_cast<double>(z[i * header.width + j]);
-      squares += value * value;
-    }
-    const double norm = std::sqrt(squares);
-    const auto flaw = !(norm <= most) ? Flaw::not_finite : rules.refuse_zeros && norm < 1e-12 ? Flaw::zero : Flaw::none;
+    const auto flaw = !std::isfinite(squares[i])                    ? Flaw::not_finite
+                      : rules.refuse_zeros && squares[i] < T(1e-24) ? Flaw::zero
+                                                                    : Flaw::none;
     if (flaw == Flaw::none) continue;
     result.sample = i, result.view = view, result.flaw = flaw;
     return;
@@ -132,11 +127,12 @@ Batch inspect(std::string_view loss, const Tensors& views, const Communicator& c
     const auto plain = view.without_layout();
     if (mine.fault != Fault::none) continue;
     batch.views.push_back(is_half(plain.dtype()) ? cast(plain, DType::float32) : plain);
-    auto z = batch.views.back();
-    if (!z.raw()) continue;
-    if (z.device() == DeviceKind::cuda) z = detail::copied(z, DeviceKind::cpu);  // the host waits
-    visit_floating(z.dtype(), [&](auto zero) {
-      scan_view(z.data<decltype(zero)>(), mine, static_cast<std::int64_t>(batch.views.size()) - 1, rules, mine);
+    if (!batch.views.back().raw()) continue;
+    const Untaped scope;
+    auto squares = sum(square(batch.views.back()), {1});
+    if (squares.device() == DeviceKind::cuda) squares = detail::copied(squares, DeviceKind::cpu);  // the host waits
+    visit_floating(squares.dtype(), [&](auto zero) {
+      find_flaw(squares.data<decltype(zero)>(), mine, static_cast<std::int64_t>(batch.views.size()) - 1, rules, mine);
     });
   }
   std::vector<Header> headers(static_cast<std::size_t>(comm.size()), mine);
