@@ -46,6 +46,7 @@ mlperf-128-1 20 120 row 128 1 bfloat16 cosmoflow-mlperf
 mlperf-128-2 20 120 row 128 2 bfloat16 cosmoflow-mlperf
 mlperf-128-4 20 120 row 128 4 bfloat16 cosmoflow-mlperf
 mlperf-128-8 20 120 row 128 8 bfloat16 cosmoflow-mlperf
+pyramid-ops 30 120 ops cosmoflow-pyramid 32 512 float32
 study 580 590 study
 kernels 30 300 bench gpu_kernels --device cuda
 ncu 60 300 profile
