@@ -95,6 +95,24 @@ TEST_CASE("gpu: few channels: gradients of weights in TF32") {
   }
 }
 
+TEST_CASE("gpu: few channels: exact gradients of weights in float32") {
+  const char* test = "gpu: few channels: exact gradients of weights in float32";
+  if (no_cudnn(test)) return;
+  const Settings settings(kinds[1]);
+  const std::pair<std::int64_t, std::int64_t> numbers[] = {{8, 16}, {16, 32}, {32, 16}, {20, 48}};
+  for (int i = 0; i < cases(12); ++i) {
+    const auto [in, out] = numbers[i % 4];
+    const auto p = random_few_channels(in, out);
+    CHECK(cuda::has_weights_float32(p));
+    check_conv(p, kinds[1]);
+  }
+  auto p = random_few_channels(4, 16);
+  for (const std::int64_t in : {5, 6, 7, 18, 36}) {
+    p.in_channels = in;
+    CHECK_FALSE(cuda::has_weights_float32(p));
+  }
+}
+
 TEST_CASE("gpu: few channels: what is not of this form") {
   const ConvProblem p{.batch = 1,
                       .in = {8, 8, 8},
@@ -224,11 +242,12 @@ TEST_CASE("gpu: few channels: gradients of weights from fewer blocks than boxes"
 
 TEST_CASE("gpu: few channels: the same bits in every run") {
   if (no_cudnn("gpu: few channels: the same bits in every run")) return;
-  const Settings settings(halves[0]);
-  for (const std::int64_t c : {4, 16, 32}) {
+  const std::pair<std::int64_t, Kind> of[] = {{4, halves[0]}, {16, halves[0]}, {32, halves[0]}, {2, kinds[1]}, {16, kinds[1]}};
+  for (const auto& [c, kind] : of) {
+    const Settings settings(kind);
     const std::int64_t outputs = std::max<std::int64_t>(c, 16);
     const auto p = layer(emulated() ? 9 : 100, 1, c, outputs);  // more boxes than blocks on a GPU
-    const Operand x(activation(1, p.in, c), DType::bfloat16), g(activation(1, p.out, outputs), DType::bfloat16);
+    const Operand x(activation(1, p.in, c), kind.type), g(activation(1, p.out, outputs), kind.type);
     const auto gradient = [&] {
       return apply(ops::ConvWeight{attributes_of(p), p.kernel}, {x.on_device, g.on_device}).to_vector();
     };

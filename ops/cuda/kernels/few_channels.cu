@@ -207,8 +207,7 @@ bool few_channels_run_here() {
 }
 
 std::int64_t few_channels_scratch(const ConvProblem& p) {
-  const auto outputs = p.batch * volume(p.out), parts = outputs < weight_parts ? outputs : weight_parts;
-  return parts * p.out_channels * taps * p.in_channels * static_cast<std::int64_t>(sizeof(float));
+  return parts_of<Box>(p, weight_parts) * p.out_channels * taps * p.in_channels * static_cast<std::int64_t>(sizeof(float));
 }
 
 template <class T>

@@ -2,6 +2,8 @@
 // kernels for four channels and fewer want eight. Boxes as in few_channels.cu; channels lie one behind the other in shared
 // memory, so that what a thread reads along the width comes four numbers at a time.
 
+#include <algorithm>
+
 #include "ops/cuda/few_channels.h"
 #include "ops/cuda/kernels/conv_boxes.cuh"
 
@@ -84,14 +86,15 @@ __global__ void __launch_bounds__(forward_threads, 2)
   }
 }
 
-// ---- gradients of weights: a thread has three taps along the width of one channel, and four output channels
+// ---- gradients of weights: a thread has three taps along the width of one channel, and four output channels; a block has up to
+// four channels of the image's
 
 using WeightBox = BoxForm<2, 4, 32>;
 constexpr int weight_threads = 9 * warp;
 
 template <int channels>
 __global__ void __launch_bounds__(weight_threads, 3)
-    weight_kernel(Boxes b, std::int64_t width, const float* x, const float* gy, float* parts) {
+    weight_kernel(Boxes b, std::int64_t in_width, std::int64_t width, const float* x, const float* gy, float* parts) {
   using Box = WeightBox;
   using In = Image<Box, channels>;
   // Threads that share an output channel and taps have other rows of the box, and are added up at the end.
@@ -103,7 +106,7 @@ __global__ void __launch_bounds__(weight_threads, 3)
   float* image = of_image[0].of;
   const int thread = static_cast<int>(threadIdx.x), set = thread / of_set, own = thread % of_set;
   const int quad = own % quads, c = own / quads % channels, row_of_taps = own / quads / channels;
-  const int first = static_cast<int>(blockIdx.y) * out_channels;
+  const int first = static_cast<int>(blockIdx.y) * out_channels, first_in = static_cast<int>(blockIdx.z) * channels;
 
   // The next box is on its way while this one is computed.
   float coming[pixels][channels];
@@ -115,7 +118,7 @@ __global__ void __launch_bounds__(weight_threads, 3)
       const int i = thread + k * weight_threads;
       const auto pixel = i < Box::image ? input_at<Box>(b, at, i) : -1;
 #pragma unroll
-      for (int of = 0; of < channels; ++of) coming[k][of] = pixel < 0 ? 0.0F : x[pixel * channels + of];
+      for (int of = 0; of < channels; ++of) coming[k][of] = pixel < 0 ? 0.0F : x[pixel * in_width + first_in + of];
     }
 #pragma unroll
     for (int k = 0; k < cotangents; ++k) {
@@ -182,8 +185,18 @@ __global__ void __launch_bounds__(weight_threads, 3)
         }
     __syncthreads();
   }
-  float* part = parts + (static_cast<std::int64_t>(blockIdx.x) * width + first) * taps * channels;
-  for (int i = thread; i < numbers; i += weight_threads) part[i] = all[i];
+  float* part = parts + (static_cast<std::int64_t>(blockIdx.x) * width + first) * taps * in_width + first_in;
+  for (int i = thread; i < numbers; i += weight_threads) part[i / channels * in_width + i % channels] = all[i];
+}
+
+struct WeightGrid {
+  std::int64_t parts, out, in;
+};
+// Of an image with many channels fewer parts keep a GPU busy, and each is longer.
+WeightGrid weight_grid(const ConvProblem& p, std::int64_t most) {
+  const auto out = p.out_channels / out_channels, in = p.in_channels <= 4 ? 1 : p.in_channels / 4;
+  const auto enough = std::max<std::int64_t>(16, 2 * weight_parts / (out * in));
+  return {parts_of<WeightBox>(p, std::min(most, enough)), out, in};
 }
 
 }  // namespace
@@ -199,16 +212,20 @@ void few_channels_forward(const ConvProblem& p, const float* x, const float* w, 
   });
 }
 
-template <>
-void few_channels_weight(const ConvProblem& p, const float* x, const float* gy, float* scratch, float* gw, Stream stream,
-                         std::int64_t most_parts) {
-  const auto parts = parts_of<WeightBox>(p, most_parts), weights = p.out_channels * taps * p.in_channels;
-  const dim3 grid(static_cast<unsigned>(parts), static_cast<unsigned>(p.out_channels / out_channels));
+std::int64_t weights_float32_scratch(const ConvProblem& p) {
+  return weight_grid(p, weight_parts).parts * p.out_channels * taps * p.in_channels * static_cast<std::int64_t>(sizeof(float));
+}
+
+void weights_float32(const ConvProblem& p, const float* x, const float* gy, float* scratch, float* gw, Stream stream,
+                     std::int64_t most_parts) {
+  const auto of = weight_grid(p, most_parts);
+  const auto weights = p.out_channels * taps * p.in_channels;
+  const dim3 grid(static_cast<unsigned>(of.parts), static_cast<unsigned>(of.out), static_cast<unsigned>(of.in));
   with_few_channels(p, [&](auto channels) {
-    launch("few_channels_weight", weight_kernel<decltype(channels)::value>, grid, weight_threads, stream, boxes_of<WeightBox>(p),
-           p.out_channels, x, gy, scratch);
+    launch("weights_float32", weight_kernel<decltype(channels)::value>, grid, weight_threads, stream, boxes_of<WeightBox>(p),
+           p.in_channels, p.out_channels, x, gy, scratch);
   });
-  launch("few_channels_weight", join_parts_kernel<float>, blocks_for(weights * warp), block_threads, stream, weights, parts,
+  launch("weights_float32", join_parts_kernel<float>, blocks_for(weights * warp), block_threads, stream, weights, of.parts,
          scratch, gw);
 }
 

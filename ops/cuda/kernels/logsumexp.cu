@@ -1,4 +1,4 @@
-// Sums of exponentials: a block for each row, or a thread for each column; sums in double, shifted by the largest term.
+// Sums of exponentials: a block for each row, or a block for 32 columns; sums in double, shifted by the largest term.
 
 #include "ops/cuda/logsumexp.h"
 
@@ -34,15 +34,27 @@ __global__ void rows_kernel(std::int64_t rows, std::int64_t n, const T* x, T* y)
   }
 }
 
-template <class T>
-__global__ void columns_kernel(std::int64_t before, std::int64_t n, std::int64_t behind, const T* x, T* y) {
-  for (std::int64_t at = first_index(); at < before * behind; at += grid_stride()) {
-    const T* column = x + at / behind * n * behind + at % behind;
+// A warp has 32 neighbouring columns; each of `parts` warps has every so-many-th of their numbers.
+template <int parts, class T>
+__global__ void columns_kernel(std::int64_t columns, std::int64_t n, std::int64_t behind, const T* x, T* y) {
+  __shared__ T largest_of[parts][warp];
+  __shared__ double sum_of[parts][warp];
+  const int lane = static_cast<int>(threadIdx.x) % warp, part = static_cast<int>(threadIdx.x) / warp;
+  for (std::int64_t first = blockIdx.x; first * warp < columns; first += gridDim.x) {
+    const std::int64_t at = first * warp + lane, end = at < columns ? n : 0;
+    const T* column = x + (at < columns ? at / behind * n * behind + at % behind : 0);
     T largest = -std::numeric_limits<T>::infinity();
-    for (std::int64_t i = 0; i < n; ++i) largest = max(largest, column[i * behind]);
+    for (std::int64_t i = part; i < end; i += parts) largest = max(largest, column[i * behind]);
+    largest_of[part][lane] = largest;
+    __syncthreads();
+    for (int p = 0; p < parts; ++p) largest = max(largest, largest_of[p][lane]);
     const T shift = bounded(largest);
     double sum = 0;
-    for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(std::exp(column[i * behind] - shift));
+    for (std::int64_t i = part; i < end; i += parts) sum += static_cast<double>(std::exp(column[i * behind] - shift));
+    sum_of[part][lane] = sum;
+    __syncthreads();
+    if (part != 0 || at >= columns) continue;
+    for (int p = 1; p < parts; ++p) sum += sum_of[p][lane];
     y[at] = static_cast<T>(std::log(sum) + static_cast<double>(shift));
   }
 }
@@ -65,7 +77,10 @@ void log_sum_exp(std::int64_t before, std::int64_t n, std::int64_t behind, const
     const auto blocks = static_cast<unsigned>(before < max_blocks ? before : max_blocks);
     launch("logsumexp", rows_kernel<T>, blocks, threads, stream, before, n, x, y);
   } else {
-    launch("logsumexp", columns_kernel<T>, blocks_for(before * behind), block_threads, stream, before, n, behind, x, y);
+    const auto columns = before * behind, warps = (columns + warp - 1) / warp;
+    const auto blocks = static_cast<unsigned>(warps < max_blocks ? warps : max_blocks);
+    if (n < 64) launch("logsumexp", columns_kernel<1, T>, blocks, warp, stream, columns, n, behind, x, y);
+    else launch("logsumexp", columns_kernel<16, T>, blocks, 16 * warp, stream, columns, n, behind, x, y);
   }
 }
 

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <iterator>
 #include <optional>
-#include <type_traits>
 
 #include "framework/cuda/check.h"
 #include "framework/error.h"
@@ -165,32 +164,42 @@ std::int64_t alignment_of(std::initializer_list<const void*> pointers) {
   return static_cast<std::int64_t>(bits & -bits);
 }
 
-// Kernels of our own that compute a pass; an image of few channels is hardly ever asked for its gradient.
+// Kernels of our own compute a pass. Each says whether it did: there may be no memory, or operands may lie at odd addresses.
+
+bool run_own_float32(Pass pass, const ConvProblem& p, const Pointers& own) {
+  const auto *x = reinterpret_cast<const float*>(own.image), *gy = reinterpret_cast<const float*>(own.outputs);
+  const bool tf32 = gpu_settings().tf32;
+  // With four channels and more cuDNN's round to TF32 and are fast.
+  const bool exact = !tf32 || p.in_channels < 4;
+  if (alignment_of({own.outputs}) < 16) return false;
+  if (pass == Pass::forward) {
+    if (!exact || !has_few_channels(p)) return false;
+    few_channels_forward(p, x, reinterpret_cast<const float*>(own.weights), static_cast<const float*>(own.epilogue.bias),
+                         own.epilogue.slope, reinterpret_cast<float*>(own.outputs), compute_stream());
+    return true;
+  }
+  const bool rounded = tf32 && has_weights_tf32(p) && alignment_of({own.image}) >= 16 && few_channels_run_here();
+  if (pass != Pass::weight || !(rounded || (exact && has_weights_float32(p)))) return false;
+  const auto scratch = scratch_of(rounded ? weights_tf32_scratch(p) : weights_float32_scratch(p));
+  if (!scratch) return false;
+  auto *sums = static_cast<float*>(scratch->data()), *gw = reinterpret_cast<float*>(own.weights);
+  if (rounded) weights_tf32(p, x, gy, sums, gw, compute_stream());
+  else weights_float32(p, x, gy, sums, gw, compute_stream());
+  return true;
+}
+
+// An image of few channels is hardly ever asked for its gradient.
 enum class Own : std::uint8_t { none, few, sixteen, thirty_two };
-Own own_kernels(Pass pass, DType type, const ConvProblem& p) {
-  const bool few = has_few_channels(p) && pass != Pass::data;
-  if (type == DType::float32 && !gpu_settings().tf32) return few ? Own::few : Own::none;
-  if (!is_half(type)) return Own::none;
-  if (few) return Own::few;
+Own own_kernels(Pass pass, const ConvProblem& p) {
+  if (has_few_channels(p) && pass != Pass::data) return Own::few;
   if (has_sixteen_channels(p)) return Own::sixteen;
   const bool thirty_two = pass == Pass::forward ? has_thirty_two_outputs(p, p.in_channels, p.out_channels)
                           : pass == Pass::data  ? has_thirty_two_outputs(p, p.out_channels, p.in_channels)
                                                 : has_thirty_two_channels(p);
   return thirty_two ? Own::thirty_two : Own::none;
 }
-
-// Whether they did.
-bool run_weights_tf32(const ConvProblem& p, const Pointers& own) {
-  if (!has_weights_tf32(p) || alignment_of({own.image, own.outputs}) < 16 || !few_channels_run_here()) return false;
-  const auto scratch = scratch_of(weights_tf32_scratch(p));
-  if (!scratch) return false;
-  weights_tf32(p, reinterpret_cast<const float*>(own.image), reinterpret_cast<const float*>(own.outputs),
-               static_cast<float*>(scratch->data()), reinterpret_cast<float*>(own.weights), compute_stream());
-  return true;
-}
-bool run_own(Pass pass, DType type, const ConvProblem& p, const Pointers& own) {
-  if (type == DType::float32 && gpu_settings().tf32) return pass == Pass::weight && run_weights_tf32(p, own);
-  const auto kernels = own_kernels(pass, type, p);
+bool run_own_half(Pass pass, DType type, const ConvProblem& p, const Pointers& own) {
+  const auto kernels = own_kernels(pass, p);
   if (kernels == Own::none) return false;
   const bool few = kernels == Own::few, sixteen = kernels == Own::sixteen, of_weights = pass == Pass::weight;
   if (alignment_of({own.image}) < (few ? 8 : 16) || alignment_of({own.outputs}) < 16 || !few_channels_run_here()) return false;
@@ -205,25 +214,26 @@ bool run_own(Pass pass, DType type, const ConvProblem& p, const Pointers& own) {
     const auto* bias = static_cast<const T*>(own.epilogue.bias);
     const auto slope = own.epilogue.slope;
     auto* data = scratch->data();
-    if (few && pass == Pass::forward) return few_channels_forward<T>(p, x, w, bias, slope, y, stream);
-    if (few) return few_channels_weight<T>(p, x, y, static_cast<float*>(data), w, stream);
-    if constexpr (std::is_same_v<T, float>) return;
-    else switch (pass) {
-        case Pass::forward:
-          if (sixteen) return sixteen_channels_forward<T>(p, x, w, bias, slope, data, y, stream);
-          return thirty_two_channels_forward<T>(p, x, w, bias, slope, data, y, stream);
-        case Pass::data:
-          return sixteen ? sixteen_channels_data<T>(p, y, w, data, x, stream)
-                         : thirty_two_channels_data<T>(p, y, w, data, x, stream);
-        case Pass::weight:
-          if (sixteen) return sixteen_channels_weight<T>(p, x, y, data, w, stream);
-          return thirty_two_channels_weight<T>(p, x, y, data, w, stream);
-      }
+    switch (pass) {
+      case Pass::forward:
+        if (few) return few_channels_forward<T>(p, x, w, bias, slope, y, stream);
+        if (sixteen) return sixteen_channels_forward<T>(p, x, w, bias, slope, data, y, stream);
+        return thirty_two_channels_forward<T>(p, x, w, bias, slope, data, y, stream);
+      case Pass::data:
+        return sixteen ? sixteen_channels_data<T>(p, y, w, data, x, stream)
+                       : thirty_two_channels_data<T>(p, y, w, data, x, stream);
+      case Pass::weight:
+        if (few) return few_channels_weight<T>(p, x, y, static_cast<float*>(data), w, stream);
+        if (sixteen) return sixteen_channels_weight<T>(p, x, y, data, w, stream);
+        return thirty_two_channels_weight<T>(p, x, y, data, w, stream);
+    }
   };
-  if (type == DType::float32) run(float{});
-  else if (type == DType::bfloat16) run(BFloat16{});
-  else run(Float16{});
+  type == DType::bfloat16 ? run(BFloat16{}) : run(Float16{});
   return true;
+}
+bool run_own(Pass pass, DType type, const ConvProblem& p, const Pointers& own) {
+  if (type == DType::float32) return run_own_float32(pass, p, own);
+  return is_half(type) && run_own_half(pass, type, p, own);
 }
 
 // One slab. Sums over nothing are zeros.

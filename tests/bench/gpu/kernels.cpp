@@ -229,8 +229,9 @@ void own_convolution_rows(Table& table, std::int64_t batch, std::int64_t size, s
                               .in_channels = in,
                               .out_channels = out};
   const bool few = cuda::has_few_channels(p);
-  const auto cells = batch * volume(extent),
-             bytes = few ? cuda::few_channels_scratch(p) : cuda::sixteen_channels_scratch(p, true);
+  const auto cells = batch * volume(extent), bytes = type == DType::float32 ? cuda::weights_float32_scratch(p)
+                                                     : few                  ? cuda::few_channels_scratch(p)
+                                                                            : cuda::sixteen_channels_scratch(p, true);
   const std::string name = few ? "convolution of few channels" : "convolution of 16 channels";
   const auto row = [&](const std::string& pass, const auto& run) {
     table.row(name + pass, fmt::format("{}^3, {} -> {}", size, in, out), type,
@@ -240,10 +241,12 @@ void own_convolution_rows(Table& table, std::int64_t batch, std::int64_t size, s
               });
   };
   const auto stream = cuda::compute_stream();
-  if (few) {
-    row("", [=](T* x, T* w, float*, T* y) { cuda::few_channels_forward<T>(p, x, w, nullptr, 1, y, stream); });
+  if (few) row("", [=](T* x, T* w, float*, T* y) { cuda::few_channels_forward<T>(p, x, w, nullptr, 1, y, stream); });
+  if constexpr (std::is_same_v<T, float>) {
+    row(", weight gradient", [=](T* x, T* w, float* s, T* y) { cuda::weights_float32(p, x, y, s, w, stream); });
+  } else if (few) {
     row(", weight gradient", [=](T* x, T* w, float* s, T* y) { cuda::few_channels_weight<T>(p, x, y, s, w, stream); });
-  } else if constexpr (is_half(dtype_of<T>())) {
+  } else {
     row("", [=](T* x, T* w, float* s, T* y) { cuda::sixteen_channels_forward<T>(p, x, w, nullptr, 1, s, y, stream); });
     row(", data gradient", [=](T* x, T* w, float* s, T* y) { cuda::sixteen_channels_data<T>(p, y, w, s, x, stream); });
     row(", weight gradient", [=](T* x, T* w, float* s, T* y) { cuda::sixteen_channels_weight<T>(p, x, y, s, w, stream); });
@@ -333,12 +336,11 @@ void bench(const Options& o) {
       const auto which = o.any_form ? cuda::PoolKernels::any_form : cuda::PoolKernels::fitting;
       for (const bool average : {true, false})
         for (const auto& p : pools(o, average)) pool_rows<T>(table, p, average, which);
-      if constexpr (is_half(dtype_of<T>())) {
-        own_convolution_rows<T>(table, o.batch, o.size / 2, 16, 32);
-      }
-      if constexpr (sizeof(T) <= 4)
+      if constexpr (sizeof(T) <= 4) {
         for (const auto& [in, out] : {std::pair{4, 16}, {2, 16}, {1, 32}})
           own_convolution_rows<T>(table, o.batch, o.size, in, out);
+        own_convolution_rows<T>(table, o.batch, o.size / 2, 16, 32);
+      }
     });
   }
   update_rows(table, rows * 8);
