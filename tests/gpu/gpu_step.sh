@@ -101,6 +101,12 @@ bench() {
 sized() { printf '%s\n' "${MPIGRAD_GPU_SMALL:-$1}"; }
 layers() { bench gpu_step --device cuda --layers-only --network "${4:-cosmoflow}" --size "$(sized "$1")" --batch "$2" --precision "$3"; }
 ops() { bench gpu_step --device cuda --by-op --network "$1" --size "$(sized "$2")" --batch "$3" --precision "$4"; }
+# Ten thousand steps; small, so that what leaks is seen beside what is used.
+soak() {
+  steps=10000
+  if [ -n "${MPIGRAD_GPU_SMALL:-}" ]; then steps=20; fi
+  check start gpu_step --device cuda --network cosmoflow --size 32 --batch 1 5 8 2 --precision bfloat16 --soak "$steps"
+}
 contrastive() {
   set -- --device cuda
   if [ -n "${MPIGRAD_GPU_SMALL:-}" ]; then set -- "$@" --rows 256 --tile 128 --width 16 --repeats 1; fi

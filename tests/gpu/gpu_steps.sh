@@ -60,6 +60,7 @@ layers-128-tf32 60 240 layers 128 1 tf32
 step-128-1-bf16 60 240 row 128 1 bfloat16
 step-128-8-bf16 60 240 row 128 8 bfloat16
 step-128-4-bf16 60 240 row 128 4 bfloat16
+soak 60 300 soak
 engines 30 200 engines
 questions 90 300 bench gpu_questions --device cuda
 racecheck 240 590 sanitize racecheck

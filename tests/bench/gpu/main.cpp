@@ -27,7 +27,7 @@ struct Options {
   std::vector<std::int64_t> sizes{128, 256}, batches{1, 2, 4, 8};
   std::vector<std::string> precisions{"tf32", "bfloat16"};
   std::string network = "cosmoflow", peer;
-  int steps = 10;
+  int steps = 10, soak = 0;
   std::int64_t workspace = -1;
   bool no_layers = false, layers_only = false, by_op = false, no_autotune = false;
 };
@@ -208,6 +208,20 @@ void bench(const Session& session, const Options& o) {
   for (const auto size : o.sizes)
     for (const auto batch : o.batches)
       for (const auto& precision : o.precisions) problems.push_back({network, size, batch, precision});
+  if (o.soak > 0) {
+    const StepProblem problem{network, o.sizes.front(), *std::max_element(o.batches.begin(), o.batches.end()),
+                              o.precisions.front()};
+    const auto lines = soak(session, problem, o.batches, o.soak);
+    if (session.rank() == 0)
+      fmt::print(
+          "Steps of {} {}^3, {}, batches in turn\n\n| steps | MiB in use | most held | of the host | loss "
+          "|\n|--:|--:|--:|--:|--:|\n",
+          o.network, problem.width, problem.precision);
+    if (session.rank() == 0)
+      for (const auto& l : lines)
+        fmt::print("| {} | {:.1f} | {:.0f} | {:.0f} | {:.4f} |\n", l.steps, l.mib, l.reserved_mib, l.process_mib, l.loss);
+    return;
+  }
   if (o.by_op) {
     for (const auto& problem : problems) print_ops(session, o, problem);
     return;
@@ -242,6 +256,8 @@ int main(int argc, char** argv) {
   app.add_option("--peer", o.peer, "command that times PyTorch's step: takes --model --size --batch --dtype --compile ...");
   app.add_option("--workspace", o.workspace, "MiB of scratch memory beyond which another of cuDNN's kernels is taken")
       ->check(CLI::NonNegativeNumber);
+  app.add_option("--soak", o.soak, "so many steps with the batches in turn: is memory the same behind each tenth?")
+      ->check(CLI::PositiveNumber);
   app.add_flag("--no-layers", o.no_layers, "only whole steps");
   app.add_flag("--layers-only", o.layers_only, "only the convolutions")->excludes("--no-layers");
   app.add_flag("--by-op", o.by_op, "only what each op of a step takes")->excludes("--layers-only")->excludes("--peer");

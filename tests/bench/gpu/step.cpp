@@ -21,6 +21,7 @@
 #include "models/networks/unet3d.h"
 #include "models/nn/describe.h"
 #include "models/train/step_graph.h"
+#include "models/train/training.h"
 #include "ops/elementwise.h"
 #include "ops/gpu_settings.h"
 #include "ops/loss.h"
@@ -66,36 +67,44 @@ double flops_of(const CostLog& log) {
   return sum;
 }
 
-// A network in training on random numbers.
+// Random numbers for a step.
+std::vector<Tensor> batch_of(const GridPtr& grid, const StepProblem& problem) {
+  const Philox random{1, 2};
+  const auto w = problem.width;
+  const auto layout = activation_layout(grid, input_of(problem));
+  const bool unet = is_unet(problem);
+  const auto targets =
+      unet ? split_layout(grid, {problem.batch, w, w, w}, {0, 1, 2, 3}) : split_layout(grid, {problem.batch, 4}, {0, -1, -1, -1});
+  return {constant(random_normal(layout->global, random, 0, 1, DType::float32, layout)),
+          constant(unet ? cast(random_uniform(targets->global, random.child(1), 0, 3, DType::float32, targets), DType::uint8)
+                        : random_normal(targets->global, random.child(1), 0, 1, DType::float32, targets))};
+}
+
+// A network in training.
 class Training {
  public:
-  Training(const Session& session, const StepProblem& problem) : unet_(is_unet(problem)), module_(network_of(problem)) {
-    const auto grid = session.grid({1, session.ranks(), 1, 1});
-    const auto layout = activation_layout(grid, input_of(problem));
-    net().build(layout, {.seed = 1, .compute = compute_type(problem)});
+  Training(const Session& session, const StepProblem& problem)
+      : unet_(is_unet(problem)), module_(network_of(problem)), grid_(session.grid({1, session.ranks(), 1, 1})) {
+    net().build(activation_layout(grid_, input_of(problem)), {.seed = 1, .compute = compute_type(problem)});
     adam_ = std::make_unique<Adam>(net(), AdamAttributes{.learning_rate = 1e-4});
-    const Philox random{1, 2};
-    x = constant(random_normal(layout->global, random, 0, 1, DType::float32, layout));
-    const auto w = problem.width;
-    const auto targets = unet_ ? split_layout(grid, {problem.batch, w, w, w}, {0, 1, 2, 3})
-                               : split_layout(grid, {problem.batch, 4}, {0, -1, -1, -1});
-    y = constant(unet_ ? cast(random_uniform(targets->global, random.child(1), 0, 3, DType::float32, targets), DType::uint8)
-                       : random_normal(targets->global, random.child(1), 0, 1, DType::float32, targets));
+    batch = batch_of(grid_, problem);
   }
   nn::Module& net() { return *module_; }
   Adam& adam() { return *adam_; }
-  Tensor operator()(const std::vector<Tensor>& batch) {
+  const GridPtr& grid() const { return grid_; }
+  Tensor operator()(const std::vector<Tensor>& of) {
     Tape tape(net());
-    const auto output = cast(net()(batch[0]), DType::float32);
-    const auto share = unet_ ? cross_entropy(output, batch[1]) : mse(output, batch[1]);
+    const auto output = cast(net()(of[0]), DType::float32);
+    const auto share = unet_ ? cross_entropy(output, of[1]) : mse(output, of[1]);
     adam_->step(tape.gradient(share));
     return share;
   }
-  Tensor x, y;
+  std::vector<Tensor> batch;
 
  private:
   bool unet_;
   std::unique_ptr<nn::Module> module_;
+  GridPtr grid_;
   std::unique_ptr<Adam> adam_;
 };
 
@@ -130,7 +139,7 @@ StepResult time_step(const Session& session, const StepProblem& problem, int ste
     training.net().set_step(i + warm_up);
     std::optional<CostLog> log;
     if (i == -warm_up) log.emplace();  // an ordinary step, also where a later one is captured
-    loss = graph({training.x, training.y}, step);
+    loss = graph(training.batch, step);
     if (log) result.flops = flops_of(*log) * session.ranks();
     log.reset();
     const auto after = cuda::statistics().host_synchronisations;
@@ -168,7 +177,7 @@ std::vector<OpTime> time_ops(const Session& session, const StepProblem& problem,
     };
     timers.reserve(4096);
     begin();
-    (void)training({training.x, training.y});
+    (void)training(training.batch);
     timers.back()->end(cuda::compute_stream());
     log.lines.emplace_back().op = "(behind the last op)";
     log.told = nullptr;
@@ -190,6 +199,36 @@ std::vector<OpTime> time_ops(const Session& session, const StepProblem& problem,
   }
   std::sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
   return times;
+}
+
+std::vector<SoakLine> soak(const Session& session, const StepProblem& problem, const std::vector<std::int64_t>& batches,
+                           int steps) {
+  set_precision(problem);
+  const UseDevice device(DeviceKind::cuda);
+  cuda::trim_memory();
+  Training training(session, problem);
+  std::vector<std::vector<Tensor>> of;
+  for (const auto n : batches) {
+    auto other = problem;
+    other.batch = n;
+    of.push_back(batch_of(training.grid(), other));
+  }
+  constexpr int lines = 10;
+  std::vector<SoakLine> result;
+  Tensor loss;
+  for (int i = 0; i < steps; ++i) {
+    training.net().set_step(i);
+    loss = training(of[static_cast<std::size_t>(i) % of.size()]);
+    if ((i + 1) * lines / steps == i * lines / steps) continue;
+    cuda::synchronise(cuda::compute_stream());
+    const auto memory = cuda::memory();
+    result.push_back({.steps = i + 1,
+                      .mib = static_cast<double>(memory.current) / mib,
+                      .reserved_mib = static_cast<double>(memory.peak_reserved) / mib,
+                      .process_mib = static_cast<double>(peak_process_bytes()) / mib,
+                      .loss = total(loss, session.world())});
+  }
+  return result;
 }
 
 std::optional<StepResult> time_peer(const std::string& command, const StepProblem& problem, int steps, bool compiled) {

@@ -43,6 +43,16 @@ struct OpTime {
 // Longest first; steps behind those in which plans are chosen, the fastest of each call's times.
 std::vector<OpTime> time_ops(const Session& session, const StepProblem& problem, int steps);
 
+// Steps whose batches have other sizes in turn: memory stays what it was after the first of these lines.
+struct SoakLine {
+  int steps = 0;
+  double mib = 0, reserved_mib = 0;  // of the GPU: in use between steps, and the most that was held
+  double process_mib = 0;            // of the host, the most
+  double loss = 0;
+};
+std::vector<SoakLine> soak(const Session& session, const StepProblem& problem, const std::vector<std::int64_t>& batches,
+                           int steps);
+
 // Runs `command` with the problem as arguments of PyTorch's step (--model cosmoflow --size S ...); none for what it does not
 // have. Throws with the command's output if it fails or prints no line of JSON.
 std::optional<StepResult> time_peer(const std::string& command, const StepProblem& problem, int steps, bool compiled);
