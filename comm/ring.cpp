@@ -209,19 +209,20 @@ Tensors RingLogSumExp::vjp(const Replay& at, Inputs g) const {
 
 namespace {
 
-RingAttributes with_rows(const Tensor& k, const Communicator& comm, RingAttributes a) {
+RingAttributes completed(const Tensor& k, const Communicator& comm, RingAttributes a) {
   if (a.rows.empty()) a.rows = rows_of_all(k, comm);
+  if (a.tile == 0) a.tile = ring_tile(k.device());
   return a;
 }
 
 }  // namespace
 
 Tensor ring_logsumexp(const Tensor& q, const Tensor& k, const Communicator& comm, const RingAttributes& attributes) {
-  return mpigrad::apply(ops::RingLogSumExp{comm, with_rows(k, comm, attributes), false}, {q, k});
+  return mpigrad::apply(ops::RingLogSumExp{comm, completed(k, comm, attributes), false}, {q, k});
 }
 
 RingLogSumExps ring_logsumexps(const Tensor& q, const Tensor& k, const Communicator& comm, const RingAttributes& attributes) {
-  const auto y = mpigrad::apply_all(ops::RingLogSumExp{comm, with_rows(k, comm, attributes), true}, {q, k});
+  const auto y = mpigrad::apply_all(ops::RingLogSumExp{comm, completed(k, comm, attributes), true}, {q, k});
   return {y[0], y[1]};
 }
 

@@ -14,8 +14,11 @@ struct RingAttributes {
   // Rows i of q and of k, on the same rank, have labels[i]: products of equal labels are left out, the own one with them. int64
   // [n], constant; they travel with the columns. Of ring_logsumexp alone.
   Tensor labels{};
-  std::int64_t tile = 1024;  // rows and columns of a tile
+  std::int64_t tile = 0;  // rows and columns of a tile; 0: ring_tile()
 };
+
+// 1024, on a GPU 4096, whose kernels would have too little to do.
+inline std::int64_t ring_tile(DeviceKind device) { return device == DeviceKind::cuda ? 4096 : 1024; }
 
 // y_i = log sum over j of exp(q_i . k_j), over the k of all ranks; -infinity for a sum of nothing.
 //

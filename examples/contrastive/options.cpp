@@ -70,7 +70,9 @@ void add_loss_options(CLI::App& app, TrainOptions& o) {
   add(app, group, "--form", o.form, "of nt-xent, supcon and clip: direct, or ring, which never holds all similarities")
       ->check(CLI::IsMember({"direct", "ring"}))
       ->capture_default_str();
-  add(app, group, "--tile", o.tile, "rows of a tile of the ring")->check(tool::whole_number(1, most))->capture_default_str();
+  add(app, group, "--tile", o.tile, "rows of a tile of the ring; 0: 1024, on a GPU 4096")
+      ->check(tool::whole_number(0, most))
+      ->capture_default_str();
   add(app, group, "--lambda", o.lambda, "of barlow, in front of the redundancy")
       ->check(tool::number_from(0))
       ->capture_default_str();

@@ -35,7 +35,7 @@ struct TrainOptions : trainer::Options {
   NetworkOptions network{};
   std::string loss = "nt-xent", form = "direct", augment;
   double temperature = -1;  // negative: the loss's own
-  std::int64_t tile = 1024;
+  std::int64_t tile = 0;
   double lambda = 0.0051;
   std::int64_t queue = 4096, freeze_prototypes = 0;
   double key_momentum = 0.99;

@@ -94,7 +94,7 @@ void limit_log_scale(Tensor log_scale, double largest) {
 
 Tensor siglip(const Tensor& a, const Tensor& b, const Tensor& log_scale, const Tensor& bias, const Communicator& comm,
               const SiglipAttributes& at) {
-  require(at.tile > 0, "[siglip] a tile has at least one row, got {}", at.tile);
+  require(at.tile >= 0, "[siglip] a tile has at least one row, got {}", at.tile);
   const auto batch = inspect("siglip", {a, b}, comm,
                              {.smallest = 1,
                               .refuse_zeros = at.refuse_zeros && at.normalise,
@@ -102,9 +102,10 @@ Tensor siglip(const Tensor& a, const Tensor& b, const Tensor& log_scale, const T
   const auto x = at.normalise ? unit_rows(batch.views[0]) : batch.views[0],
              y = at.normalise ? unit_rows(batch.views[1]) : batch.views[1];
   const auto scaled = x * exp(learned(log_scale, x, comm)), shift = learned(bias, x, comm);
+  const auto tile = at.tile == 0 ? ring_tile(x.device()) : at.tile;
   const auto tiles = [&](const Tensor& z) {
     std::vector<Tensor> result;
-    for (std::int64_t i = 0; i < z.dim(0); i += at.tile) result.push_back(slice(z, 0, i, std::min(z.dim(0), i + at.tile)));
+    for (std::int64_t i = 0; i < z.dim(0); i += tile) result.push_back(slice(z, 0, i, std::min(z.dim(0), i + tile)));
     return result;
   };
   const auto rows = tiles(scaled);

@@ -20,7 +20,7 @@ struct NtXentAttributes {
   bool normalise = true;     // rows to unit norm, max(|z|, 1e-12)
   bool refuse_zeros = true;  // see inspect()
   Form form = Form::direct;
-  std::int64_t tile = 1024;  // of the ring
+  std::int64_t tile = 0;  // of the ring; 0: ring_tile() of comm/ring.h
 };
 
 // SimCLR (Chen et al. 2020). a, b: two views of the same samples. Of the 2N rows z of both, s_ij = z_i . z_j:
@@ -37,7 +37,7 @@ struct SupConAttributes {
   // Mean over samples of the mean over their positives; otherwise the mean over all positive pairs.
   bool mean_over_samples = true;
   Form form = Form::direct;  // round a ring, labels travel with the embeddings
-  std::int64_t tile = 1024;
+  std::int64_t tile = 0;
 };
 
 // Supervised contrastive (Khosla et al. 2020, L_out). z: [n, D], all views one after the other; labels: integers [n]. P(i) are
@@ -49,7 +49,7 @@ Tensor sup_con(const Tensor& z, const Tensor& labels, const Communicator& comm, 
 struct ClipAttributes {
   bool normalise = true, refuse_zeros = true;
   Form form = Form::direct;
-  std::int64_t tile = 1024;
+  std::int64_t tile = 0;
 };
 
 // InfoNCE of two towers (van den Oord et al. 2018; CLIP, Radford et al. 2021): row i of a and of b are a pair, all others are
@@ -64,7 +64,7 @@ void limit_log_scale(Tensor log_scale, double largest = 4.605170185988092);
 
 struct SiglipAttributes {
   bool normalise = true, refuse_zeros = true;
-  std::int64_t tile = 1024;
+  std::int64_t tile = 0;
 };
 
 // SigLIP (Zhai et al. 2023). log_scale, bias: one element each, learned, log(10) and -10 at the start. y_ij = 1 for i = j, else

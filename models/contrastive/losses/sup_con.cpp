@@ -135,14 +135,15 @@ RowLosses ring(const Tensor& z, const Tensor& labels, const Batch& batch, const 
   // Without any negative the loss is 0.
   const auto none = constant(equal(constant(others), constant(full({}, no_term, z.dtype()))));
   const auto zero = constant(zeros({}, z.dtype()));
-  const auto losses = against_negatives(q, where(none, zero, others), z, labels, batch, at.tile);
+  const auto losses =
+      against_negatives(q, where(none, zero, others), z, labels, batch, at.tile == 0 ? ring_tile(z.device()) : at.tile);
   return {where(constant(squeeze(none, {1})), zero, losses), counts};
 }
 
 }  // namespace
 
 Tensor sup_con(const Tensor& embeddings, const Tensor& labels, const Communicator& comm, const SupConAttributes& at) {
-  require(at.tile > 0, "[sup_con] a tile has at least one row, got {}", at.tile);
+  require(at.tile >= 0, "[sup_con] a tile has at least one row, got {}", at.tile);
   const bool fit =
       labels.rank() == 1 && labels.dtype() == DType::int64 && embeddings.rank() >= 1 && labels.dim(0) == embeddings.dim(0);
   const auto batch = inspect("sup_con", {embeddings}, comm,

@@ -27,7 +27,7 @@ namespace mpigrad::bench {
 namespace {
 
 struct Options {
-  std::vector<std::int64_t> rows{16384, 65536}, tiles{1024, 4096};
+  std::vector<std::int64_t> rows{16384, 65536}, tiles{4096, 8192};
   std::int64_t width = 768;
   int repeats = 5;
   std::string peer;
