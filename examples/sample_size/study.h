@@ -21,9 +21,9 @@ struct StudyOptions {
   std::int64_t box = 64;                        // cells per side of a universe
   double cell = 4;                              // Mpc/h
   std::int64_t training = 400, test = 100;      // universes
-  std::int64_t seeds = 3, epochs = 8;           // passes over the universes
+  std::int64_t seeds = 3, epochs = 1;           // passes over the universes
   std::uint64_t seed = 1;                       // of the universes
-  double learning_rate = 5e-4;
+  double learning_rate = 1e-4;
   std::int64_t universes_in_step = 8;                // fewer where fewer are learnt from; no option, but it decides the numbers
   bool report = false, json = false, quiet = false;  // report: of what is there already
 };

@@ -214,7 +214,7 @@ study() {
   fi
   # shellcheck disable=SC2086  # MPIGRAD_GPU_RUNNER may hold options
   check $runner "$examples/sample_size" --device cuda --seed 1 --sizes "$sizes" --box "$box" --training "$training" --test "$test" \
-    --seeds "$seeds" --epochs 1 --learning-rate 1e-4 --out "$data" || return
+    --seeds "$seeds" --out "$data" || return
   check cp "$data"/sample_size.csv "$data"/sample_size.json "$data"/sample_size.png "$MPIGRAD_REPORT"
 }
 
