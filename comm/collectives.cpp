@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "comm/spatial/grid.h"
-#include "ops/views.h"
+#include "ops/views/views.h"
 
 namespace mpigrad {
 namespace ops {

@@ -4,9 +4,9 @@
 
 #include "comm/messages/point_to_point.h"
 #include "comm/scan.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
 
 namespace mpigrad {
 namespace ops {

@@ -2,9 +2,9 @@
 // Reductions over ranks besides the plain sum. Conventions as in collectives.h; S is the sum over ranks.
 //
 // At a maximum (minimum) that k ranks attain, each of them gets 1/k of the cotangent, or the lowest of them all of it; where it
-// is NaN, those k that are NaN (see ops/elementwise.h). Which ranks those are is a constant to derivatives of derivatives.
-// Products are prefix products, exact at zeros to every order. Integers: no derivative. The logical ones are for booleans; of
-// numbers they have no derivative and are refused.
+// is NaN, those k that are NaN (see ops/elementwise/elementwise.h). Which ranks those are is a constant to derivatives of
+// derivatives. Products are prefix products, exact at zeros to every order. Integers: no derivative. The logical ones are for
+// booleans; of numbers they have no derivative and are refused.
 
 #include "comm/collectives.h"
 

@@ -6,12 +6,12 @@
 
 #include "comm/messages/point_to_point.h"
 #include "comm/user_reduction.h"
-#include "ops/elementwise.h"
-#include "ops/logsumexp.h"
-#include "ops/matmul.h"
-#include "ops/reduce.h"
-#include "ops/softmax.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/linear/matmul.h"
+#include "ops/reduce/reduce.h"
+#include "ops/softmax/logsumexp.h"
+#include "ops/softmax/softmax.h"
+#include "ops/views/views.h"
 
 namespace mpigrad {
 namespace ops {

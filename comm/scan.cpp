@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "comm/messages/point_to_point.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
 
 namespace mpigrad {
 

@@ -16,9 +16,9 @@
 
 #include "comm/messages/point_to_point.h"
 #include "comm/scan.h"
-#include "ops/elementwise.h"
-#include "ops/logsumexp.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/softmax/logsumexp.h"
+#include "ops/views/views.h"
 
 namespace mpigrad {
 
@@ -129,8 +129,8 @@ Tensor reduce_scatter(const Tensor& x, const Communicator& comm, const Rows& row
 }
 
 // y = log of the sum over ranks of exp(x_r), without overflow;  xbar_r = ybar exp(x_r - y). At infinities and NaN it is what
-// logsumexp() of ops/softmax.h is: infinity where a rank has that, whose own cotangent is then NaN and that of finite numbers 0;
-// -infinity, and cotangents of 0, where all ranks have that.
+// logsumexp() of ops/softmax/softmax.h is: infinity where a rank has that, whose own cotangent is then NaN and that of finite
+// numbers 0; -infinity, and cotangents of 0, where all ranks have that.
 struct LogSumExp {
   Tensor identity(const Tensor& like) const {
     UseDevice device(like.device());

@@ -22,7 +22,7 @@ void set_gpu_settings(const GpuSettings& settings);
 struct GpuTuning {
   std::int64_t problems = 0;    // convolutions for which kernels were timed
   std::int64_t kernels = 0;     // that were timed
-  std::int64_t remembered = 0;  // convolutions whose kernel an earlier run had timed: see ops/cuda/libraries/tuning_file.h
+  std::int64_t remembered = 0;  // convolutions whose kernel an earlier run had timed: see ops/backends/cudnn/tuning_file.h
   double seconds = 0;
 };
 GpuTuning gpu_tuning();

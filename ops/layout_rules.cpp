@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "framework/parameter.h"
-#include "ops/broadcast.h"
-#include "ops/views.h"
+#include "ops/elementwise/broadcast.h"
+#include "ops/views/views.h"
 
 namespace mpigrad {
 namespace {

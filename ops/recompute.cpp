@@ -4,7 +4,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "ops/views.h"
+#include "ops/views/views.h"
 
 namespace mpigrad {
 namespace {

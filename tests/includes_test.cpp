@@ -1,5 +1,5 @@
 // The order of the tree, read from its #include lines: framework <- ops <- comm <- models <- examples, tests. An include points
-// left; leaves are included by nobody; vendor headers stay in their leaves.
+// left; leaves are included by themselves only; vendor headers stay in files whose folder or name tells so.
 
 #include <doctest/doctest.h>
 
@@ -27,14 +27,8 @@ namespace {
 
 const std::map<std::string, int> levels{{"framework", 0}, {"ops", 1}, {"comm", 2}, {"models", 3}, {"examples", 4}, {"tests", 5}};
 
-const std::vector<std::string> leaves{"ops/cpu/",
-                                      "ops/cuda/",
-                                      "framework/cuda/",
-                                      "comm/transport/mpi/",
-                                      "comm/transport/nccl/",
-                                      "comm/transport/threads/",
-                                      "comm/transport/dry/",
-                                      "comm/hdf5/"};
+const std::vector<std::string> leaves{"framework/cuda/",         "comm/transport/mpi/", "comm/transport/nccl/",
+                                      "comm/transport/threads/", "comm/transport/dry/", "comm/hdf5/"};
 // Headers of leaves that say nothing of the vendor's.
 const std::set<std::string> public_leaf_headers{"comm/transport/mpi/mpi_comm.h",
                                                 "comm/hdf5/hdf5_file.h",
@@ -45,22 +39,24 @@ const std::set<std::string> public_leaf_headers{"comm/transport/mpi/mpi_comm.h",
                                                 "models/data/compressed/compressed.h",
                                                 "models/data/images/decode.h"};
 // The leaves that are written in CUDA share its foundation.
-const std::set<std::string> cuda_leaves{"framework/cuda/", "ops/cuda/", "comm/transport/nccl/"};
+const std::set<std::string> cuda_leaves{"framework/cuda/", "comm/transport/nccl/"};
 
-// The beginnings of vendors' header names, and the folders where they may stand.
+// The beginnings of vendors' header names, and the folders where they may stand; or, after a star, the ends of names of files.
 const std::map<std::string, std::vector<std::string>> vendors{
     {"mpi.h", {"comm/transport/mpi/", "comm/hdf5/"}},
     {"hdf5", {"comm/hdf5/", "tests/support/hdf5_files"}},
     {"H5", {"comm/hdf5/"}},
-    {"oneapi/", {"ops/cpu/"}},
-    {"dnnl", {"ops/cpu/"}},
-    {"cblas", {"ops/cpu/"}},
-    {"openblas", {"ops/cpu/"}},
+    {"oneapi/", {"ops/backends/onednn/"}},
+    {"dnnl", {"ops/backends/onednn/"}},
+    {"cblas", {"ops/backends/blas/"}},
+    {"openblas", {"ops/backends/blas/"}},
     {"nccl", {"comm/transport/nccl/"}},
-    {"cuda", {"framework/cuda/", "ops/cuda/", "comm/transport/nccl/"}},
-    {"cublas", {"ops/cuda/"}},
-    {"cudnn", {"ops/cuda/"}},
-    {"immintrin", {"ops/cpu/"}},
+    {"cuda",
+     {"framework/cuda/", "ops/backends/cuda/", "ops/backends/cudnn/", "ops/backends/cublas/", "comm/transport/nccl/",
+      "*_cuda.cpp", "*.cu", "*.cuh"}},
+    {"cublas", {"ops/backends/cublas/"}},
+    {"cudnn", {"ops/backends/cudnn/"}},
+    {"immintrin", {"*_kernels.cpp"}},
     {"cairo", {"examples/", "models/"}},
     {"png", {"models/data/images/", "tests/support/image_files"}},
     {"turbojpeg", {"models/data/images/", "tests/support/image_files"}},
@@ -115,6 +111,25 @@ std::string leaf_of(const std::string& path) {
   return "";
 }
 
+// Files that stand on CUDA, by the ends of their names or by their folder.
+bool is_of_cuda(const std::string& path) {
+  for (const char* ending : {"_cuda.h", "_cuda.cpp", ".cu", ".cuh"})
+    if (path.ends_with(ending)) return true;
+  for (const char* folder : {"ops/backends/cuda/", "ops/backends/cudnn/", "ops/backends/cublas/"})
+    if (path.starts_with(folder)) return true;
+  return path == "ops/kernel/gpu_tensors.h";
+}
+
+// A header of kernels is of its family: sources of other families, and all outside of ops, do without it.
+bool is_inner(const std::string& path) {
+  if (!path.starts_with("ops/")) return false;
+  for (const char* folder : {"ops/kernel/", "ops/backends/"})
+    if (path.starts_with(folder)) return true;
+  for (const char* ending : {"_cuda.h", "_kernels.h", "_problem.h", ".cuh"})
+    if (path.ends_with(ending)) return true;
+  return false;
+}
+
 bool is_header(const std::string& path) { return path.ends_with(".h") || path.ends_with(".cuh"); }
 
 // Headers that `meson install` copies, by their paths from the root, and where to; as Meson itself says.
@@ -135,7 +150,7 @@ TEST_CASE("includes: the tree is read") {
   std::set<std::string> paths;
   for (const auto& source : sources()) paths.insert(source.path);
   CHECK(paths.contains("framework/tape.h"));
-  CHECK(paths.contains("ops/cpu/elementwise.cpp"));
+  CHECK(paths.contains("ops/elementwise/elementwise_cpu.cpp"));
   for (const auto& source : sources())
     if (source.path == "framework/tape.cpp") CHECK(source.includes.size() >= 4);
 }
@@ -177,10 +192,29 @@ TEST_CASE("includes: leaves are included by nobody but themselves, tests and exa
       const auto leaf = leaf_of(include.name);
       if (leaf.empty() || public_leaf_headers.contains(include.name)) continue;
       INFO(source.path, " includes ", include.name);
-      const bool both_cuda = leaf == "framework/cuda/" && cuda_leaves.contains(leaf_of(source.path));
+      const bool both_cuda = leaf == "framework/cuda/" && (cuda_leaves.contains(leaf_of(source.path)) || is_of_cuda(source.path));
       CHECK((leaf_of(source.path) == leaf || both_cuda));
     }
   }
+}
+
+TEST_CASE("includes: headers of kernels are included by their family alone") {
+  std::size_t seen = 0;
+  for (const auto& source : sources()) {
+    const auto folder = folder_of(source.path);
+    if (folder == "tests" || folder == "examples") continue;
+    for (const auto& include : source.includes) {
+      if (!is_inner(include.name)) continue;
+      ++seen;
+      INFO(source.path, " includes ", include.name);
+      CHECK(folder == "ops");
+      if (include.name.starts_with("ops/kernel/") || source.path.starts_with("ops/backends/")) continue;
+      const auto family = include.name.substr(0, include.name.rfind('/') + 1);
+      const bool of_library = include.name.starts_with("ops/backends/") && !is_header(source.path);
+      CHECK((source.path.starts_with(family) || of_library));
+    }
+  }
+  CHECK(seen > 40);
 }
 
 TEST_CASE("includes: vendor headers stay in their folders") {
@@ -191,7 +225,8 @@ TEST_CASE("includes: vendor headers stay in their folders") {
         if (!include.name.starts_with(vendor)) continue;
         INFO(source.path, " includes ", include.name);
         bool allowed = false;
-        for (const auto& folder : folders) allowed = allowed || source.path.starts_with(folder);
+        for (const auto& place : folders)
+          allowed = allowed || (place[0] == '*' ? source.path.ends_with(place.substr(1)) : source.path.starts_with(place));
         // Benches measure the bare libraries, and tests of MPI itself start it.
         allowed = allowed || source.path.starts_with("tests/bench/") || (vendor == "mpi.h" && source.path.starts_with("tests/"));
         // What plays a library declares what its header does.

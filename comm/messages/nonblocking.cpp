@@ -2,7 +2,7 @@
 
 #include "comm/messages/transfer.h"
 #include "comm/scan.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 #include "ops/recompute.h"
 
 namespace mpigrad {

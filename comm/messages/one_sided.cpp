@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "comm/messages/point_to_point.h"
-#include "ops/elementwise.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/views/views.h"
 
 namespace mpigrad {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "comm/spatial/channels.h"
 #include "framework/tensor/layout.h"
-#include "ops/activation.h"
+#include "ops/elementwise/activation.h"
 
 namespace mpigrad::spatial {
 

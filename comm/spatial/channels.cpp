@@ -9,7 +9,7 @@
 #include "comm/spatial/invariant.h"
 #include "comm/spatial/local_parts.h"
 #include "framework/joined.h"
-#include "ops/views.h"
+#include "ops/views/views.h"
 
 namespace mpigrad {
 namespace spatial {

@@ -9,11 +9,11 @@
 #include "comm/spatial/local_parts.h"
 #include "comm/spatial/overlapped.h"
 #include "comm/spatial/window_plan.h"
-#include "ops/activation.h"
-#include "ops/elementwise.h"
-#include "ops/matmul.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
+#include "ops/elementwise/activation.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/linear/matmul.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
 
 namespace mpigrad {
 namespace {

@@ -9,9 +9,9 @@
 #include "comm/spatial/channels.h"
 #include "comm/spatial/norm.h"
 #include "comm/spatial/redistribute.h"
-#include "ops/activation.h"
-#include "ops/conv.h"
-#include "ops/pool.h"
+#include "ops/conv/conv.h"
+#include "ops/elementwise/activation.h"
+#include "ops/pool/pool.h"
 
 namespace mpigrad {
 

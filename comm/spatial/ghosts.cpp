@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "ops/views.h"
+#include "ops/views/views.h"
 
 namespace mpigrad {
 namespace {

@@ -8,7 +8,7 @@
 #include "comm/spatial/invariant.h"
 #include "comm/spatial/redistribute.h"
 #include "framework/tape.h"
-#include "ops/conv.h"
+#include "ops/conv/conv.h"
 
 namespace mpigrad::spatial {
 

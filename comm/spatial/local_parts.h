@@ -8,7 +8,7 @@
 #include "comm/spatial/exchange.h"
 #include "comm/spatial/grid.h"
 #include "comm/spatial/window_plan.h"
-#include "ops/window.h"
+#include "ops/extents.h"
 
 namespace mpigrad::spatial {
 

@@ -6,9 +6,9 @@
 #include "comm/spatial/channel_parts.h"
 #include "comm/spatial/local_parts.h"
 #include "framework/op.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
 
 namespace mpigrad {
 namespace {

@@ -3,8 +3,8 @@
 // M2) by Chan's formula: exact for blocks of different sizes, and for ranks that have none.
 
 #include "comm/spatial/grid.h"
-#include "ops/activation.h"
-#include "ops/norm.h"
+#include "ops/elementwise/activation.h"
+#include "ops/norm/channel_norm.h"
 
 namespace mpigrad {
 

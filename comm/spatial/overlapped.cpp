@@ -5,8 +5,8 @@
 
 #include "comm/messages/nonblocking.h"
 #include "comm/spatial/ghosts.h"
-#include "ops/boxes.h"
-#include "ops/views.h"
+#include "ops/views/pack_boxes.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::spatial {
 namespace {

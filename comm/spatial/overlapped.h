@@ -2,7 +2,7 @@
 // Convolutions of a block and what lies around it. Not installed.
 
 #include "comm/spatial/local_parts.h"
-#include "ops/conv.h"
+#include "ops/conv/conv.h"
 
 namespace mpigrad::spatial {
 

@@ -4,7 +4,7 @@
 
 #include "comm/spatial/exchange.h"
 #include "comm/spatial/invariant.h"
-#include "ops/views.h"
+#include "ops/views/views.h"
 
 namespace mpigrad {
 namespace ops {

@@ -1,8 +1,8 @@
 #pragma once
 // Upsampling (and sampling down) by interpolation, on plain tensors and on distributed ones.
 
-#include "ops/resample.h"
-#include "ops/window.h"
+#include "ops/extents.h"
+#include "ops/views/resample.h"
 
 namespace mpigrad {
 

@@ -11,7 +11,7 @@
 #include "comm/scan.h"
 #include "comm/spatial/exchange.h"
 #include "comm/spatial/invariant.h"
-#include "ops/views.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::adjoint {
 namespace {

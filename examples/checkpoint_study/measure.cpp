@@ -23,9 +23,9 @@
 #include "models/train/checkpoint/checkpoint.h"
 #include "models/train/restart/checkpoint_saver.h"
 #include "models/train/restart/local_copies.h"
-#include "ops/elementwise.h"
-#include "ops/random.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/random/random.h"
+#include "ops/reduce/reduce.h"
 
 namespace mpigrad::study {
 namespace {

@@ -9,8 +9,8 @@
 #include "examples/trainer/slices.h"
 #include "framework/tensor/random.h"
 #include "models/contrastive/evaluate/evaluate.h"
-#include "ops/elementwise.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::contrast {
 namespace {

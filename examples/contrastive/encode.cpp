@@ -6,10 +6,10 @@
 #include "comm/spatial/redistribute.h"
 #include "examples/contrastive/objective.h"
 #include "examples/trainer/run.h"
-#include "ops/device.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/to_device.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::contrast {
 namespace {

@@ -14,8 +14,8 @@
 #include "examples/trainer/run.h"
 #include "models/contrastive/evaluate/evaluate.h"
 #include "models/train/progress.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
 
 namespace mpigrad::contrast {
 namespace {

@@ -9,7 +9,7 @@
 #include "models/networks/conv4.h"
 #include "models/networks/encoder3d.h"
 #include "models/networks/resnet.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 
 namespace mpigrad::contrast {
 namespace {

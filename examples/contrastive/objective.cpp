@@ -5,9 +5,9 @@
 #include "models/contrastive/losses/join_views.h"
 #include "models/contrastive/losses/pairs.h"
 #include "models/contrastive/losses/statistics.h"
-#include "ops/device.h"
-#include "ops/elementwise.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/views/to_device.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::contrast {
 namespace {

@@ -21,8 +21,8 @@
 #include "models/train/restart/local_copies.h"
 #include "models/train/tensorboard/events.h"
 #include "models/train/trainer.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::contrast {
 namespace {

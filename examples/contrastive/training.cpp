@@ -11,8 +11,8 @@
 #include "models/contrastive/losses/gradient_cache.h"
 #include "models/contrastive/losses/join_views.h"
 #include "models/train/stragglers.h"
-#include "ops/elementwise.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::contrast {
 namespace {

@@ -11,7 +11,7 @@
 #include "framework/job_queue.h"
 #include "framework/tensor/text_bounds.h"
 #include "models/data/sources/bytes.h"
-#include "ops/cpu/parallel.h"
+#include "ops/kernel/parallel_errors.h"
 
 namespace mpigrad::cosmoflow {
 namespace {

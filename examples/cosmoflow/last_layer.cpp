@@ -6,7 +6,7 @@
 #include "models/train/checkpoint/file.h"
 #include "models/train/ridge.h"
 #include "models/train/training.h"
-#include "ops/views.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::cosmoflow {
 namespace {

@@ -6,7 +6,7 @@
 #include "examples/trainer/geometry.h"
 #include "examples/trainer/samples.h"
 #include "examples/trainer/supervised.h"
-#include "ops/loss.h"
+#include "ops/loss/loss.h"
 
 namespace mpigrad::cosmoflow {
 namespace {

@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "framework/tensor/layout.h"
-#include "ops/window.h"
+#include "ops/extents.h"
 
 namespace mpigrad::halo {
 namespace {

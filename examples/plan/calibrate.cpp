@@ -21,9 +21,9 @@
 #include "models/planner/machine/op_times.h"
 #include "models/planner/search/search.h"
 #include "models/train/profile.h"
-#include "ops/elementwise.h"
-#include "ops/matmul.h"
-#include "ops/random.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/linear/matmul.h"
+#include "ops/random/random.h"
 
 namespace mpigrad::plan {
 namespace {

@@ -8,8 +8,8 @@
 #include "models/networks/resnet.h"
 #include "models/networks/unet3d.h"
 #include "models/segmentation/losses.h"
-#include "ops/elementwise.h"
-#include "ops/loss.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/loss/loss.h"
 
 namespace mpigrad::plan {
 namespace {

@@ -16,7 +16,7 @@
 #include "framework/new_file.h"
 #include "models/data/data.h"
 #include "models/data/sources/hdf5.h"
-#include "ops/loss.h"
+#include "ops/loss/loss.h"
 
 namespace mpigrad::sample_size {
 namespace {

@@ -9,11 +9,11 @@
 #include "models/contrastive/losses/batch.h"
 #include "models/contrastive/losses/join_views.h"
 #include "models/nn/sequential.h"
-#include "ops/elementwise.h"
-#include "ops/matmul.h"
-#include "ops/reduce.h"
-#include "ops/softmax.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/linear/matmul.h"
+#include "ops/reduce/reduce.h"
+#include "ops/softmax/softmax.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::scaling {
 namespace {

@@ -11,8 +11,8 @@
 #include "examples/scaling/sample_set.h"
 #include "framework/tensor/random.h"
 #include "models/nn/layers.h"
-#include "ops/elementwise.h"
-#include "ops/loss.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/loss/loss.h"
 
 namespace mpigrad::scaling {
 namespace {

@@ -7,7 +7,7 @@
 #include "models/data/data.h"
 #include "models/data/sources/folder.h"
 #include "models/networks/resnet.h"
-#include "ops/loss.h"
+#include "ops/loss/loss.h"
 
 namespace mpigrad::scaling {
 namespace {

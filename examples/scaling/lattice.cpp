@@ -3,7 +3,7 @@
 #include "examples/scaling/lattice_image.h"
 #include "examples/scaling/sample_set.h"
 #include "models/nn/sequential.h"
-#include "ops/loss.h"
+#include "ops/loss/loss.h"
 
 namespace mpigrad::scaling {
 namespace {

@@ -12,9 +12,9 @@
 #include "examples/scaling/task.h"
 #include "framework/tensor/random.h"
 #include "models/data/sources/function.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::scaling {
 namespace {

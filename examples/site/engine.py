@@ -7,8 +7,8 @@ import subprocess
 
 # Objects lie in an archive, of which the linker takes what is needed: files that need what a browser has not may be among them as long as
 # they compile.
-LIBRARY = ["framework/*.cpp", "framework/tensor/*.cpp", "framework/optim/*.cpp", "framework/cuda/absent.cpp", "ops/*.cpp", "ops/cpu/*.cpp", "ops/cpu/libraries/*_absent.cpp", "ops/cuda/*absent.cpp",
-           "ops/cuda/*/*absent.cpp", "comm/*.cpp", "comm/messages/*.cpp", "comm/process/problem.cpp", "comm/spatial/*.cpp", "comm/transport/*.cpp", "comm/transport/threads/*.cpp",
+LIBRARY = ["framework/*.cpp", "framework/tensor/*.cpp", "framework/optim/*.cpp", "framework/cuda/absent.cpp", "ops/*.cpp", "ops/[!b]*/*.cpp", "ops/backends/*.cpp",
+           "ops/backends/*/*_absent.cpp", "ops/backends/winograd/*.cpp", "comm/*.cpp", "comm/messages/*.cpp", "comm/process/problem.cpp", "comm/spatial/*.cpp", "comm/transport/*.cpp", "comm/transport/threads/*.cpp",
            "comm/transport/watch/*.cpp", "comm/transport/device/*.cpp", "comm/transport/nccl/absent.cpp", "comm/transport/mpi/absent.cpp"]
 # Starts processes and threads, and reads the machine; looks into stacks; sends pointers as 64-bit numbers.
 WITHOUT = {"comm/launch.cpp", "comm/transport/watch/whereabouts.cpp", "comm/transport/device/in_process.cpp"}
@@ -39,7 +39,7 @@ def make(root, work, target):
         if not link.exists():
             link.symlink_to(header_folder(name))
     library = sorted(str(path.relative_to(root)) for pattern in LIBRARY for path in root.glob(pattern))
-    library = [path for path in library if path not in WITHOUT]
+    library = [path for path in library if path not in WITHOUT and not path.endswith("_cuda.cpp")]
     escaped = str(root).replace(" ", "$ ")
     rules = [f"flags = {COMPILE} -include {escaped}/examples/site/browser/older_library.h -I{escaped}/examples/site/browser -I{escaped} -Iinclude",
              "rule compile\n  command = em++ $flags -MD -MF $out.d -c $in -o $out\n  depfile = $out.d\n  deps = gcc\n  description = $out",

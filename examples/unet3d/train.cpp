@@ -7,7 +7,7 @@
 #include "examples/unet3d/unet3d.h"
 #include "models/nn/whole_copy.h"
 #include "models/segmentation/losses.h"
-#include "ops/loss.h"
+#include "ops/loss/loss.h"
 
 namespace mpigrad::unet {
 namespace {

@@ -18,7 +18,7 @@
 #include "examples/weights/safetensors.h"
 #include "framework/tensor/printable.h"
 #include "models/train/checkpoint/checkpoint.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 
 namespace mpigrad::weights {
 namespace {

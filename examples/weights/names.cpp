@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <regex>
 
-#include "ops/views.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::weights {
 namespace {

@@ -8,7 +8,7 @@
 #include "framework/tensor/tensor_name.h"
 #include "models/data/compressed/compressed.h"
 #include "models/data/sources/formats.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 
 namespace mpigrad::weights {
 

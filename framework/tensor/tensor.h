@@ -124,7 +124,7 @@ class TensorAccess {
 };
 
 namespace detail {
-// The elements of x on a device, which may be x's own; not on the tape. See to() in ops/device.h for the op.
+// The elements of x on a device, which may be x's own; not on the tape. See to() in ops/views/to_device.h for the op.
 Tensor copied(const Tensor& x, DeviceKind to);
 // Inside the memory of one device; nothing where there is no memory (the dry device).
 void copy_bytes(DeviceKind device, void* to, const void* from, std::int64_t bytes);

@@ -7,7 +7,7 @@
 #include "comm/spatial/ghosts.h"
 #include "models/data/loader_state.h"
 #include "models/data/sources/bytes.h"
-#include "ops/views.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::data {
 

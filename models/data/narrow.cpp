@@ -12,7 +12,7 @@
 #include "framework/error.h"
 #include "framework/tape.h"
 #include "models/data/sources/bytes.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 
 namespace mpigrad::data {
 

@@ -1,5 +1,5 @@
 #pragma once
-// Everything a program needs.
+// Everything that a program needs: the lists of the four folders of the library.
 
 #include "comm/adjoint_check.h"
 #include "comm/alltoallw.h"
@@ -84,19 +84,4 @@
 #include "models/train/training.h"
 #include "models/train/workers/noise_scale.h"
 #include "models/train/workers/workers.h"
-#include "ops/activation.h"
-#include "ops/broadcast.h"
-#include "ops/conv.h"
-#include "ops/device.h"
-#include "ops/elementwise.h"
-#include "ops/gpu_settings.h"
-#include "ops/layout_rules.h"
-#include "ops/loss.h"
-#include "ops/matmul.h"
-#include "ops/norm.h"
-#include "ops/pool.h"
-#include "ops/random.h"
-#include "ops/recompute.h"
-#include "ops/reduce.h"
-#include "ops/softmax.h"
-#include "ops/views.h"
+#include "ops/ops.h"

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 
 namespace mpigrad {
 

@@ -1,6 +1,6 @@
 #include "models/networks/cosmoflow.h"
 
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 
 namespace mpigrad {
 namespace {

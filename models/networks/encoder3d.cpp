@@ -4,7 +4,7 @@
 
 #include "comm/spatial/local_parts.h"
 #include "framework/joined.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 
 namespace mpigrad {
 namespace {

@@ -1,8 +1,8 @@
 #include "models/networks/projection.h"
 
 #include "models/contrastive/losses/batch.h"
-#include "ops/elementwise.h"
-#include "ops/random.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/random/random.h"
 
 namespace mpigrad {
 

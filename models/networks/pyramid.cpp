@@ -1,8 +1,8 @@
 #include "models/networks/pyramid.h"
 
 #include "comm/spatial/periodic.h"
-#include "ops/elementwise.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/views/views.h"
 
 namespace mpigrad {
 namespace {

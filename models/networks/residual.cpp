@@ -1,7 +1,7 @@
 #include "models/networks/residual.h"
 
 #include "framework/joined.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 
 namespace mpigrad::nn {
 

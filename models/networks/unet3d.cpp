@@ -5,7 +5,7 @@
 
 #include "comm/spatial/local_parts.h"
 #include "ops/recompute.h"
-#include "ops/views.h"
+#include "ops/views/views.h"
 
 namespace mpigrad {
 namespace {

@@ -8,9 +8,9 @@
 #include "framework/cost.h"
 #include "framework/tape.h"
 #include "models/nn/layer_split.h"
-#include "ops/elementwise.h"
-#include "ops/random.h"
-#include "ops/running.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/norm/running_averages.h"
+#include "ops/random/random.h"
 
 namespace mpigrad::nn {
 namespace {

@@ -14,9 +14,9 @@
 #include "framework/fnv.h"
 #include "framework/joined.h"
 #include "framework/warning.h"
-#include "ops/elementwise.h"
-#include "ops/random.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/random/random.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::nn {
 namespace {

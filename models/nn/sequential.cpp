@@ -3,7 +3,7 @@
 #include <optional>
 #include <typeinfo>
 
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 
 namespace mpigrad::nn {
 namespace {

@@ -34,7 +34,7 @@ class Activate : public Module {
   Activation activation_;
 };
 
-// [N, D, H, W, C] -> [N, D', H', W', C]; shapes in ops/pool.h.
+// [N, D, H, W, C] -> [N, D', H', W', C]; shapes in ops/pool/pool.h.
 class Pool3d : public Module {
  public:
   Pool3d(Module& parent, const std::string& name, Pooling pooling, const PoolAttributes& attributes)

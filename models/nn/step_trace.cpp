@@ -9,8 +9,8 @@
 #include "comm/communicator.h"
 #include "framework/cost.h"
 #include "framework/op_observer.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
 
 namespace mpigrad {
 namespace {

@@ -1,7 +1,7 @@
 #include "models/nn/whole_copy.h"
 
 #include "comm/spatial/redistribute.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 
 namespace mpigrad::nn {
 

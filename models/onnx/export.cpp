@@ -9,16 +9,16 @@
 
 #include "framework/op_observer.h"
 #include "models/onnx/graph.h"
-#include "ops/activation.h"
-#include "ops/conv.h"
-#include "ops/elementwise_ops.h"
-#include "ops/matmul.h"
-#include "ops/norm.h"
-#include "ops/pool.h"
-#include "ops/random.h"
-#include "ops/reduce.h"
-#include "ops/resample.h"
-#include "ops/views.h"
+#include "ops/conv/conv.h"
+#include "ops/elementwise/activation.h"
+#include "ops/elementwise/elementwise_ops.h"
+#include "ops/linear/matmul.h"
+#include "ops/norm/channel_norm.h"
+#include "ops/pool/pool.h"
+#include "ops/random/random.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/resample.h"
+#include "ops/views/views.h"
 
 namespace mpigrad {
 namespace {

@@ -2,11 +2,11 @@
 
 #include "comm/spatial/invariant.h"
 #include "comm/spatial/redistribute.h"
-#include "ops/elementwise.h"
-#include "ops/loss.h"
-#include "ops/reduce.h"
-#include "ops/softmax.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/loss/loss.h"
+#include "ops/reduce/reduce.h"
+#include "ops/softmax/softmax.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::segmentation {
 namespace {

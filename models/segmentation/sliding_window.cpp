@@ -7,8 +7,8 @@
 #include "framework/tape.h"
 #include "framework/tensor/host_memory.h"
 #include "models/data/window.h"
-#include "ops/elementwise.h"
-#include "ops/softmax.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/softmax/softmax.h"
 
 namespace mpigrad::segmentation {
 namespace {

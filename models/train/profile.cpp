@@ -8,8 +8,8 @@
 #include "framework/new_file.h"
 #include "framework/op.h"
 #include "framework/tape.h"
-#include "ops/matmul.h"
-#include "ops/random.h"
+#include "ops/linear/matmul.h"
+#include "ops/random/random.h"
 
 namespace mpigrad {
 namespace {

@@ -17,7 +17,7 @@
 #include "models/train/step_graph.h"
 #include "models/train/stragglers.h"
 #include "models/train/workers/noise_scale.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 
 namespace mpigrad {
 namespace {

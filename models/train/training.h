@@ -51,9 +51,9 @@ struct FitOptions {
   // Micro-batches, which are batches of the loader, in a step of the optimizer. The step's gradient is the mean of theirs, and
   // the epoch's loss the mean of their losses, each with the weight of its micro-batch: its samples, or what `weight` returns for
   // its targets, the same on all ranks. A loss that is a mean over labels that count has their number as its weight
-  // (cross_entropy_weight() of ops/loss.h, for which the host waits for a GPU); the step is then the same however its samples
-  // are cut into micro-batches. Factors are relative to the step's first micro-batch: with a loss scale its weight should not be
-  // orders of magnitude below the others'.
+  // (cross_entropy_weight() of ops/loss/loss.h, for which the host waits for a GPU); the step is then the same however its
+  // samples are cut into micro-batches. Factors are relative to the step's first micro-batch: with a loss scale its weight should
+  // not be orders of magnitude below the others'.
   std::int64_t accumulate = 1;
   std::function<double(const Tensor& target)> weight{};
   // On a GPU: after a few steps one is captured and then repeated, without a call of the host for each kernel

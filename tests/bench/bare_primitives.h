@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "ops/cpu/libraries/onednn.h"
+#include "ops/backends/onednn/onednn.h"
 
 namespace mpigrad::bench {
 

@@ -24,7 +24,7 @@
 #include "models/networks/cosmoflow.h"
 #include "models/train/session.h"
 #include "models/train/trainer.h"
-#include "ops/loss.h"
+#include "ops/loss/loss.h"
 #include "tests/bench/steady_cost.h"
 
 namespace mpigrad::bench {

@@ -19,7 +19,7 @@
 #include "comm/transport/watch/call_board.h"
 #include "comm/transport/watch/checks.h"
 #include "framework/optim/optimizer.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 
 using namespace mpigrad;
 

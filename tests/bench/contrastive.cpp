@@ -23,10 +23,10 @@
 #include "comm/spatial/invariant.h"
 #include "models/contrastive/losses/gradient_cache.h"
 #include "models/contrastive/losses/pairs.h"
-#include "ops/elementwise.h"
-#include "ops/matmul.h"
-#include "ops/random.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/linear/matmul.h"
+#include "ops/random/random.h"
+#include "ops/views/views.h"
 #include "tests/bench/contrastive_report.h"
 
 namespace mpigrad::bench {

@@ -20,8 +20,8 @@
 #include "models/networks/encoder3d.h"
 #include "models/networks/projection.h"
 #include "models/networks/resnet.h"
-#include "ops/cpu/implementation.h"
-#include "ops/random.h"
+#include "ops/backends/implementation.h"
+#include "ops/random/random.h"
 
 namespace mpigrad::bench {
 namespace {

@@ -15,7 +15,7 @@
 #include "comm/launch.h"
 #include "examples/trainer/options.h"
 #include "models/train/training.h"
-#include "ops/cpu/implementation.h"
+#include "ops/backends/implementation.h"
 #include "tests/bench/cosmoflow_floor.h"
 #include "tests/bench/cosmoflow_training.h"
 

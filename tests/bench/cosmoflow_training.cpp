@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "ops/loss.h"
-#include "ops/random.h"
+#include "ops/loss/loss.h"
+#include "ops/random/random.h"
 
 namespace mpigrad::bench {
 namespace {

@@ -13,9 +13,9 @@
 #include "comm/transport/forwarding.h"
 #include "framework/optim/optimizer.h"
 #include "models/networks/unet3d.h"
-#include "ops/elementwise.h"
-#include "ops/loss.h"
-#include "ops/random.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/loss/loss.h"
+#include "ops/random/random.h"
 
 namespace mpigrad::bench {
 namespace {

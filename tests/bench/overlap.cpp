@@ -13,7 +13,7 @@
 #include "comm/launch.h"
 #include "comm/messages/nonblocking.h"
 #include "comm/messages/point_to_point.h"
-#include "ops/matmul.h"
+#include "ops/linear/matmul.h"
 
 namespace mpigrad::bench {
 namespace {

@@ -22,7 +22,7 @@
 #include "framework/optim/optimizer.h"
 #include "models/planner/machine/measure.h"
 #include "models/planner/step_time.h"
-#include "ops/random.h"
+#include "ops/random/random.h"
 
 namespace mpigrad {
 namespace {

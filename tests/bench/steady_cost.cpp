@@ -15,7 +15,7 @@
 #include "models/train/restart/checkpoints.h"
 #include "models/train/stragglers.h"
 #include "models/train/trainer.h"
-#include "ops/loss.h"
+#include "ops/loss/loss.h"
 
 namespace mpigrad::bench {
 namespace {

@@ -107,7 +107,7 @@ ConvProblem problem_of(const Shape& x, const Shape& w, const Shape& y) {
   return p;
 }
 
-// oneDNN's kernels and the reorders of their weights are slow on so few cells, and one of them is wrong (ops/cpu/libraries).
+// oneDNN's kernels and the reorders of their weights are slow on so few cells, and one of them is wrong (ops/backends/onednn).
 bool few_cells(const ConvProblem& p) { return kernel::volume(p.out) <= 64; }
 
 struct Product {

@@ -31,11 +31,11 @@
 #include "models/train/profile.h"
 #include "models/train/session.h"
 #include "models/train/training.h"
-#include "ops/cpu/implementation.h"
-#include "ops/elementwise.h"
-#include "ops/loss.h"
-#include "ops/matmul.h"
-#include "ops/random.h"
+#include "ops/backends/implementation.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/linear/matmul.h"
+#include "ops/loss/loss.h"
+#include "ops/random/random.h"
 #include "tests/bench/unet_floor.h"
 
 namespace mpigrad::bench {

@@ -14,9 +14,9 @@
 #include "framework/optim/optimizer.h"
 #include "models/networks/residual.h"
 #include "models/nn/sequential.h"
-#include "ops/elementwise.h"
-#include "ops/loss.h"
-#include "ops/random.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/loss/loss.h"
+#include "ops/random/random.h"
 
 namespace mpigrad::bench {
 namespace {

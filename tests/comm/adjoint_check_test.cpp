@@ -5,9 +5,9 @@
 #include <numeric>
 
 #include "comm/spatial/invariant.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
 #include "tests/support/ranks.h"
 
 using namespace mpigrad;

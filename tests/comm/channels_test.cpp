@@ -11,8 +11,8 @@
 #include "comm/spatial/distributed.h"
 #include "comm/spatial/upsample.h"
 #include "framework/optim/optimizer.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
 #include "tests/support/cases/product_cases.h"
 #include "tests/support/ranks.h"
 

@@ -14,7 +14,7 @@
 #include "comm/transport/summation_mode.h"
 #include "comm/transport/watch/call_board.h"
 #include "framework/optim/optimizer.h"
-#include "ops/reduce.h"
+#include "ops/reduce/reduce.h"
 #include "tests/support/cases/misuse.h"
 #include "tests/support/ranks.h"
 

@@ -8,10 +8,10 @@
 #include <string>
 
 #include "comm/spatial/invariant.h"
-#include "ops/elementwise.h"
-#include "ops/loss.h"
-#include "ops/matmul.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/linear/matmul.h"
+#include "ops/loss/loss.h"
+#include "ops/reduce/reduce.h"
 #include "tests/support/cases/layer_cases.h"
 #include "tests/support/ranks.h"
 

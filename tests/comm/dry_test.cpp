@@ -14,9 +14,9 @@
 #include "comm/spatial/window_plan.h"
 #include "comm/transport/silent_transport.h"
 #include "framework/tensor/storage.h"
-#include "ops/elementwise.h"
-#include "ops/loss.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/loss/loss.h"
+#include "ops/reduce/reduce.h"
 #include "tests/support/distributed.h"
 #include "tests/support/skip.h"
 

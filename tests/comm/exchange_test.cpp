@@ -11,7 +11,7 @@
 #include "comm/spatial/window_plan.h"
 #include "framework/joined.h"
 #include "framework/tensor/random.h"
-#include "ops/window.h"
+#include "ops/extents.h"
 #include "tests/support/distributed.h"
 #include "tests/support/gradient_check.h"
 #include "tests/support/ranks.h"

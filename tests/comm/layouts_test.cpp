@@ -6,11 +6,11 @@
 
 #include "comm/spatial/distributed.h"
 #include "comm/spatial/invariant.h"
-#include "ops/elementwise.h"
-#include "ops/loss.h"
-#include "ops/matmul.h"
-#include "ops/reduce.h"
-#include "ops/softmax.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/linear/matmul.h"
+#include "ops/loss/loss.h"
+#include "ops/reduce/reduce.h"
+#include "ops/softmax/softmax.h"
 #include "tests/support/distributed.h"
 #include "tests/support/ranks.h"
 

@@ -29,7 +29,7 @@
 #include "framework/optim/optimizer.h"
 #include "models/nn/layers.h"
 #include "models/train/checkpoint/checkpoint.h"
-#include "ops/reduce.h"
+#include "ops/reduce/reduce.h"
 #include "tests/support/cases/misuse.h"
 
 using namespace mpigrad;

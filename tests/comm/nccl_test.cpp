@@ -19,9 +19,9 @@
 #include "framework/optim/optimizer.h"
 #include "models/nn/layers.h"
 #include "models/train/step_graph.h"
-#include "ops/elementwise.h"
-#include "ops/random.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/random/random.h"
+#include "ops/reduce/reduce.h"
 #include "tests/comm/adjoint_fuzz.h"
 #include "tests/support/cases/device_cases.h"
 

@@ -6,8 +6,8 @@
 #include <stdexcept>
 
 #include "comm/messages/nonblocking.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
 #include "tests/support/cases/message_cases.h"
 #include "tests/support/distributed.h"
 #include "tests/support/ranks.h"

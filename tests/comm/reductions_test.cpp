@@ -10,9 +10,9 @@
 
 #include "comm/spatial/grid.h"
 #include "comm/user_reduction.h"
-#include "ops/elementwise.h"
-#include "ops/softmax.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/softmax/softmax.h"
+#include "ops/views/views.h"
 #include "tests/support/errors.h"
 #include "tests/support/gradient_check.h"
 #include "tests/support/ranks.h"

@@ -8,11 +8,11 @@
 #include <limits>
 #include <numeric>
 
-#include "ops/elementwise.h"
-#include "ops/matmul.h"
-#include "ops/reduce.h"
-#include "ops/softmax.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/linear/matmul.h"
+#include "ops/reduce/reduce.h"
+#include "ops/softmax/softmax.h"
+#include "ops/views/views.h"
 #include "tests/support/gradient_check.h"
 #include "tests/support/random.h"
 #include "tests/support/ranks.h"

@@ -7,7 +7,7 @@
 #include "comm/adjoint_check.h"
 #include "comm/messages/nonblocking.h"
 #include "framework/tensor/half.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 #include "tests/support/ranks.h"
 
 using namespace mpigrad;

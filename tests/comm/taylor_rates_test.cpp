@@ -3,8 +3,8 @@
 #include "comm/collectives.h"
 #include "comm/spatial/invariant.h"
 #include "comm/taylor_test.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
 #include "tests/support/ranks.h"
 
 using namespace mpigrad;

@@ -8,9 +8,9 @@
 #include "comm/reductions.h"
 #include "comm/scan.h"
 #include "comm/spatial/invariant.h"
-#include "ops/elementwise.h"
-#include "ops/random.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/random/random.h"
+#include "ops/reduce/reduce.h"
 #include "tests/support/cases/transport_cases.h"
 #include "tests/support/errors.h"
 

@@ -16,7 +16,7 @@
 #include "models/networks/resnet.h"
 #include "models/networks/unet3d.h"
 #include "models/train/checkpoint/checkpoint.h"
-#include "ops/random.h"
+#include "ops/random/random.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/format_files.h"

@@ -4,8 +4,8 @@
 
 #include <doctest/doctest.h>
 
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
 
 using namespace mpigrad;
 using namespace mpigrad::testing;

@@ -4,9 +4,9 @@
 #include <doctest/doctest.h>
 
 #include "comm/spatial/exchange.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
 #include "tests/support/distributed.h"
 #include "tests/support/ranks.h"
 

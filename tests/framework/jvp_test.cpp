@@ -4,9 +4,9 @@
 
 #include "comm/messages/point_to_point.h"
 #include "comm/reductions.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
 #include "tests/support/gradient_check.h"
 #include "tests/support/ranks.h"
 

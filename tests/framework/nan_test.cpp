@@ -1,5 +1,5 @@
-// Where a function is not smooth and its argument is NaN, the cotangent passes (ops/elementwise.h): on the CPU, on GPUs and over
-// ranks, by every kernel that knows the function.
+// Where a function is not smooth and its argument is NaN, the cotangent passes (ops/elementwise/elementwise.h): on the CPU, on
+// GPUs and over ranks, by every kernel that knows the function.
 
 #include <doctest/doctest.h>
 
@@ -11,14 +11,14 @@
 #include <string>
 
 #include "comm/scan.h"
-#include "ops/activation.h"
-#include "ops/device.h"
-#include "ops/elementwise_ops.h"
-#include "ops/matmul.h"
-#include "ops/norm.h"
-#include "ops/pool.h"
-#include "ops/reduce.h"
-#include "ops/scalar.h"
+#include "ops/elementwise/activation.h"
+#include "ops/elementwise/elementwise_ops.h"
+#include "ops/elementwise/scalar.h"
+#include "ops/linear/matmul.h"
+#include "ops/norm/channel_norm.h"
+#include "ops/pool/pool.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/to_device.h"
 #include "tests/support/gpu.h"
 #include "tests/support/random.h"
 #include "tests/support/ranks.h"

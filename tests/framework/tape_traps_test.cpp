@@ -9,8 +9,8 @@
 #include "framework/parameter.h"
 #include "framework/tape.h"
 #include "framework/warning.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
 #include "tests/support/errors.h"
 
 using namespace mpigrad;

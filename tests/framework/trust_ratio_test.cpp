@@ -14,8 +14,8 @@
 #include "framework/cuda/cuda.h"
 #include "framework/optim/schedule.h"
 #include "framework/tensor/random.h"
-#include "ops/device.h"
-#include "ops/views.h"
+#include "ops/views/to_device.h"
+#include "ops/views/views.h"
 #include "tests/support/ranks.h"
 #include "tests/support/skip.h"
 

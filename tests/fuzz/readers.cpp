@@ -15,7 +15,7 @@
 #include "models/data/volumes/table.h"
 #include "models/data/volumes/volumes.h"
 #include "models/train/checkpoint/checkpoint.h"
-#include "ops/random.h"
+#include "ops/random/random.h"
 #include "tests/support/format_files.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/image_files.h"

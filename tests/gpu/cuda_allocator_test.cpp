@@ -11,8 +11,8 @@
 #include "framework/cuda/allocator.h"
 #include "framework/cuda/cuda.h"
 #include "framework/op.h"
-#include "ops/device.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/views/to_device.h"
 
 using namespace mpigrad;
 using cuda::CachingAllocator;

@@ -11,10 +11,10 @@
 
 #include "framework/optim/update.h"
 #include "framework/tensor/strided.h"
-#include "ops/broadcast.h"
-#include "ops/cuda/plan.h"
-#include "ops/reduce.h"
-#include "ops/scalar.h"
+#include "ops/elementwise/broadcast.h"
+#include "ops/elementwise/scalar.h"
+#include "ops/reduce/reduce.h"
+#include "ops/reduce/reduction_plan.h"
 
 using namespace mpigrad;
 

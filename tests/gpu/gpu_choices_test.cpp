@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "framework/warning.h"
-#include "ops/cuda/libraries/cudnn_defects.h"
-#include "ops/cuda/libraries/tuning_file.h"
+#include "ops/backends/cudnn/cudnn_defects.h"
+#include "ops/backends/cudnn/tuning_file.h"
 #include "tests/support/files.h"
 
 using namespace mpigrad;

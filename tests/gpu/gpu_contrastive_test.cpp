@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/error.h"
-#include "ops/device.h"
+#include "ops/views/to_device.h"
 #include "tests/support/cases/contrastive_cases.h"
 #include "tests/support/gpu.h"
 #include "tests/support/ranks.h"

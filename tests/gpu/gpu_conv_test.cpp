@@ -8,10 +8,10 @@
 #include "framework/cuda/cuda.h"
 #include "framework/error.h"
 #include "framework/warning.h"
-#include "ops/elementwise.h"
-#include "ops/random.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/random/random.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
 #include "tests/support/cases/gpu_cases.h"
 
 using namespace mpigrad;

@@ -1,4 +1,4 @@
-// Convolutions of images with few channels, 16 or 32, by kernels of our own (ops/cuda/few_channels.h, sixteen_channels.h,
+// Convolutions of images with few channels, 16 or 32, by kernels of our own (ops/conv/few_channels.h, sixteen_channels.h,
 // thirty_two_channels.h), on a GPU beside the plain kernels.
 
 #include <cmath>
@@ -6,10 +6,10 @@
 
 #include "framework/cuda/cuda.h"
 #include "framework/error.h"
-#include "ops/cuda/few_channels.h"
-#include "ops/cuda/sixteen_channels.h"
-#include "ops/cuda/thirty_two_channels.h"
-#include "ops/cuda/weights_tf32.h"
+#include "ops/conv/few_channels.h"
+#include "ops/conv/sixteen_channels.h"
+#include "ops/conv/thirty_two_channels.h"
+#include "ops/conv/weights_tf32.h"
 #include "tests/support/cases/gpu_cases.h"
 
 using namespace mpigrad;

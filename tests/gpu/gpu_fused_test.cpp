@@ -6,11 +6,11 @@
 #include <limits>
 
 #include "framework/cuda/cuda.h"
-#include "ops/activation.h"
-#include "ops/device.h"
-#include "ops/elementwise.h"
-#include "ops/norm.h"
-#include "ops/pool.h"
+#include "ops/elementwise/activation.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/norm/channel_norm.h"
+#include "ops/pool/pool.h"
+#include "ops/views/to_device.h"
 #include "tests/support/cases/kernel_problems.h"
 #include "tests/support/distributed.h"
 #include "tests/support/gpu.h"

@@ -10,12 +10,12 @@
 #include "framework/error.h"
 #include "framework/optim/optimizer.h"
 #include "framework/tape.h"
-#include "ops/device.h"
-#include "ops/elementwise.h"
-#include "ops/loss.h"
-#include "ops/norm.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/loss/loss.h"
+#include "ops/norm/channel_norm.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/to_device.h"
+#include "ops/views/views.h"
 #include "tests/support/gpu.h"
 
 using namespace mpigrad;

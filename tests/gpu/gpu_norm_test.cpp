@@ -8,11 +8,11 @@
 
 #include "framework/cuda/graph.h"
 #include "models/nn/layers.h"
-#include "ops/device.h"
-#include "ops/elementwise.h"
-#include "ops/norm.h"
-#include "ops/random.h"
-#include "ops/running.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/norm/channel_norm.h"
+#include "ops/norm/running_averages.h"
+#include "ops/random/random.h"
+#include "ops/views/to_device.h"
 #include "tests/support/gpu.h"
 
 using namespace mpigrad;

@@ -7,9 +7,9 @@
 
 #include "framework/cost.h"
 #include "framework/tape.h"
-#include "ops/elementwise.h"
-#include "ops/random.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/random/random.h"
+#include "ops/reduce/reduce.h"
 #include "tests/support/cases/op_table.h"
 #include "tests/support/gpu.h"
 

@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-#include "ops/cuda/divide.h"
-#include "ops/cuda/window_kernels.h"
+#include "ops/kernel/divide.h"
+#include "ops/pool/pool_cuda.h"
 #include "tests/support/cases/kernel_problems.h"
 #include "tests/support/gpu.h"
 

@@ -9,9 +9,9 @@
 #include <map>
 #include <set>
 
-#include "ops/elementwise.h"
-#include "ops/random.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/random/random.h"
+#include "ops/views/views.h"
 #include "tests/support/cases/contrastive_cases.h"
 #include "tests/support/cases/contrastive_formulas.h"
 #include "tests/support/gradient_check.h"

@@ -9,8 +9,8 @@
 #include <fstream>
 
 #include "models/contrastive/losses/pairs.h"
-#include "ops/elementwise.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/views/views.h"
 #include "tests/support/cases/contrastive_cases.h"
 #include "tests/support/gradient_check.h"
 #include "tests/support/ranks.h"

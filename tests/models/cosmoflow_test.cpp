@@ -6,8 +6,8 @@
 
 #include <array>
 
-#include "ops/random.h"
-#include "ops/views.h"
+#include "ops/random/random.h"
+#include "ops/views/views.h"
 #include "tests/support/all_tests.h"
 #include "tests/support/cases/network_training.h"
 #include "tests/support/progress.h"

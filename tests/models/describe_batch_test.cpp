@@ -11,9 +11,9 @@
 #include "framework/tensor/storage.h"
 #include "models/nn/describe.h"
 #include "models/nn/layers.h"
-#include "ops/elementwise.h"
-#include "ops/random.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/random/random.h"
+#include "ops/reduce/reduce.h"
 #include "tests/support/ranks.h"
 
 using namespace mpigrad;

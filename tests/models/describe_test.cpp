@@ -12,7 +12,7 @@
 
 #include "models/networks/cosmoflow.h"
 #include "models/train/session.h"
-#include "ops/loss.h"
+#include "ops/loss/loss.h"
 #include "tests/support/ranks.h"
 
 using namespace mpigrad;

@@ -6,9 +6,9 @@
 #include "framework/tape.h"
 #include "models/data/data.h"
 #include "models/data/sources/function.h"
-#include "ops/elementwise.h"
-#include "ops/random.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/random/random.h"
+#include "ops/reduce/reduce.h"
 #include "tests/support/ranks.h"
 #include "tests/support/traffic.h"
 

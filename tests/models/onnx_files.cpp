@@ -19,8 +19,8 @@
 #include "models/networks/resnet.h"
 #include "models/networks/unet3d.h"
 #include "models/onnx/onnx.h"
-#include "ops/random.h"
-#include "ops/views.h"
+#include "ops/random/random.h"
+#include "ops/views/views.h"
 
 using namespace mpigrad;
 

@@ -14,8 +14,8 @@
 #include <cmath>
 
 #include "models/nn/sequential.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
 #include "tests/support/traffic.h"
 
 using namespace mpigrad;

@@ -7,7 +7,7 @@
 #include "comm/collectives.h"
 #include "framework/tape.h"
 #include "models/segmentation/losses.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 #include "tests/support/distributed.h"
 #include "tests/support/ranks.h"
 

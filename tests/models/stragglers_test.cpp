@@ -10,7 +10,7 @@
 
 #include "comm/transport/waited.h"
 #include "models/train/stragglers.h"
-#include "ops/loss.h"
+#include "ops/loss/loss.h"
 #include "tests/support/cases/small_training.h"
 #include "tests/support/files.h"
 #include "tests/support/ranks.h"

@@ -13,8 +13,8 @@
 #include "models/data/sources/memory.h"
 #include "models/data/sources/pack.h"
 #include "models/segmentation/losses.h"
-#include "ops/elementwise.h"
-#include "ops/random.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/random/random.h"
 #include "tests/support/files.h"
 
 using namespace mpigrad;

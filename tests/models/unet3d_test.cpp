@@ -5,10 +5,10 @@
 #include <doctest/doctest.h>
 
 #include "models/nn/describe.h"
-#include "ops/elementwise.h"
-#include "ops/random.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/random/random.h"
 #include "ops/recompute.h"
-#include "ops/reduce.h"
+#include "ops/reduce/reduce.h"
 #include "tests/support/cases/network_training.h"
 #include "tests/support/progress.h"
 

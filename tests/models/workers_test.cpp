@@ -12,9 +12,9 @@
 #include "models/nn/layers.h"
 #include "models/train/workers/noise_scale.h"
 #include "models/train/workers/workers.h"
-#include "ops/elementwise.h"
-#include "ops/loss.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/loss/loss.h"
+#include "ops/views/views.h"
 
 namespace mpigrad {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
 #include "tests/support/cases/layer_cases.h"
 #include "tests/support/ranks.h"
 

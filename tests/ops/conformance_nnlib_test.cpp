@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "framework/tape.h"
-#include "ops/conv.h"
-#include "ops/elementwise.h"
-#include "ops/pool.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
+#include "ops/conv/conv.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/pool/pool.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
 #include "tests/support/shared_data.h"
 #include "tests/support/skip.h"
 

@@ -9,7 +9,7 @@
 #include <optional>
 #include <set>
 
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 #include "tests/support/onnx/npy.h"
 #include "tests/support/onnx/onnx_case.h"
 #include "tests/support/onnx/onnx_operators.h"

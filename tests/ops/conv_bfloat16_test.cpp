@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "framework/tape.h"
-#include "ops/conv.h"
-#include "ops/cpu/implementation.h"
-#include "ops/elementwise.h"
-#include "ops/random.h"
+#include "ops/backends/implementation.h"
+#include "ops/conv/conv.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/random/random.h"
 #include "tests/support/cases/kernel_problems.h"
 #include "tests/support/skip.h"
 

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "framework/error.h"
-#include "ops/cuda/libraries/conv_call.h"
-#include "ops/plan_cache.h"
+#include "ops/backends/cudnn/conv_call.h"
+#include "ops/kernel/plan_cache.h"
 #include "tests/support/cases/kernel_problems.h"
 
 using namespace mpigrad;

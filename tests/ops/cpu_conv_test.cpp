@@ -7,7 +7,7 @@
 
 #include <thread>
 
-#include "ops/cpu/implementation.h"
+#include "ops/backends/implementation.h"
 #include "tests/support/cases/conv_comparison.h"
 #include "tests/support/skip.h"
 

@@ -2,8 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include "ops/reduce.h"
-#include "ops/views.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
 #include "tests/support/cases/kernel_problems.h"
 
 using namespace mpigrad::testing;

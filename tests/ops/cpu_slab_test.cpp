@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "ops/cpu/conv_reduced.h"
+#include "ops/conv/conv_reduced.h"
 #include "tests/support/cases/conv_comparison.h"
 
 using namespace mpigrad::testing;

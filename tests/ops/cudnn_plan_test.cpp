@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/error.h"
-#include "ops/cuda/libraries/cudnn_plan.h"
+#include "ops/backends/cudnn/cudnn_plan.h"
 #include "tests/support/cases/described_gpu.h"
 #include "tests/support/cases/gpu_cases.h"
 #include "tests/support/cases/kernel_problems.h"

@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
-#include "ops/cpu/conv_bfloat16.h"
-#include "ops/cpu/implementation.h"
-#include "ops/cpu/libraries/onednn_defects.h"
-#include "ops/cpu/thread_buffer.h"
+#include "ops/backends/implementation.h"
+#include "ops/backends/onednn/onednn_defects.h"
+#include "ops/conv/conv_bfloat16.h"
+#include "ops/kernel/thread_buffer.h"
 #include "tests/support/cases/kernel_problems.h"
 #include "tests/support/skip.h"
 

@@ -1,17 +1,17 @@
 // exp_scaled and sums of exponentials against the C library's exp in double: accuracy of our own exponential, ends of its range,
 // long rows and columns, what is not a number.
 
-#include "ops/logsumexp.h"
+#include "ops/softmax/logsumexp.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "ops/elementwise.h"
-#include "ops/random.h"
-#include "ops/softmax.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/random/random.h"
+#include "ops/softmax/softmax.h"
+#include "ops/views/views.h"
 #include "tests/support/ranks.h"
 
 using namespace mpigrad;

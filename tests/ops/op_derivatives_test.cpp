@@ -6,8 +6,8 @@
 #include <array>
 #include <functional>
 
-#include "ops/elementwise.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/views/views.h"
 #include "tests/support/cases/op_table.h"
 #include "tests/support/skip.h"
 

@@ -6,16 +6,16 @@
 #include <limits>
 
 #include "comm/spatial/upsample.h"
-#include "ops/conv.h"
-#include "ops/elementwise.h"
-#include "ops/loss.h"
-#include "ops/matmul.h"
-#include "ops/norm.h"
-#include "ops/pool.h"
-#include "ops/random.h"
-#include "ops/reduce.h"
-#include "ops/softmax.h"
-#include "ops/views.h"
+#include "ops/conv/conv.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/linear/matmul.h"
+#include "ops/loss/loss.h"
+#include "ops/norm/channel_norm.h"
+#include "ops/pool/pool.h"
+#include "ops/random/random.h"
+#include "ops/reduce/reduce.h"
+#include "ops/softmax/softmax.h"
+#include "ops/views/views.h"
 #include "tests/support/relative_error.h"
 
 using namespace mpigrad;

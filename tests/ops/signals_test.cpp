@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "comm/spatial/distributed.h"
-#include "ops/matmul.h"
-#include "ops/random.h"
+#include "ops/linear/matmul.h"
+#include "ops/random/random.h"
 
 using namespace mpigrad;
 

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 #include <omp.h>
 
-#include "ops/cpu/winograd_kernels.h"
+#include "ops/backends/winograd/winograd_kernels.h"
 #include "tests/support/cases/conv_comparison.h"
 
 using namespace mpigrad::testing;

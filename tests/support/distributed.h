@@ -5,8 +5,8 @@
 
 #include "comm/spatial/grid.h"
 #include "framework/tensor/random.h"
-#include "ops/random.h"
-#include "ops/views.h"
+#include "ops/random/random.h"
+#include "ops/views/views.h"
 #include "tests/support/gradient_check.h"
 
 namespace mpigrad::testing {

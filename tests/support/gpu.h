@@ -8,8 +8,8 @@
 
 #include "framework/cuda/cuda.h"
 #include "framework/error.h"
-#include "ops/conv.h"
-#include "ops/matmul.h"
+#include "ops/conv/conv.h"
+#include "ops/linear/matmul.h"
 #include "tests/support/relative_error.h"
 #include "tests/support/skip.h"
 

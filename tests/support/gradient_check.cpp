@@ -4,8 +4,8 @@
 #include <array>
 #include <cmath>
 
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
 
 namespace mpigrad::testing {
 namespace {

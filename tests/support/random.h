@@ -2,9 +2,9 @@
 // Random tensors of any type: the same numbers, rounded.
 
 #include "comm/adjoint_check.h"
-#include "ops/elementwise.h"
-#include "ops/random.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/random/random.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::testing {
 

@@ -7,7 +7,7 @@
 
 #include "comm/transport/reduce_into.h"
 #include "framework/cuda/cuda.h"
-#include "ops/elementwise_ops.h"
+#include "ops/elementwise/elementwise_ops.h"
 
 namespace mpigrad {
 namespace {

@@ -7,11 +7,11 @@
 #include "comm/ring.h"
 #include "models/contrastive/evaluate/evaluate_set.h"
 #include "models/contrastive/losses/blocks.h"
-#include "ops/device.h"
-#include "ops/elementwise.h"
-#include "ops/matmul.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/linear/matmul.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/to_device.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::contrastive {
 namespace {

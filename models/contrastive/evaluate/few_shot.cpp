@@ -5,8 +5,8 @@
 #include "framework/tensor/random.h"
 #include "models/contrastive/evaluate/evaluate.h"
 #include "models/contrastive/evaluate/evaluate_set.h"
-#include "ops/elementwise.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::contrastive {
 namespace {

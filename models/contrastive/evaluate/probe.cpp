@@ -6,11 +6,11 @@
 #include "models/contrastive/evaluate/evaluate.h"
 #include "models/contrastive/evaluate/evaluate_set.h"
 #include "models/train/metrics.h"
-#include "ops/elementwise.h"
-#include "ops/matmul.h"
-#include "ops/reduce.h"
-#include "ops/softmax.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/linear/matmul.h"
+#include "ops/reduce/reduce.h"
+#include "ops/softmax/softmax.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::contrastive {
 namespace {

@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "comm/spatial/grid.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
 
 namespace mpigrad::contrastive {
 namespace {

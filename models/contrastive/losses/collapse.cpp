@@ -6,10 +6,10 @@
 #include "comm/collectives.h"
 #include "models/contrastive/evaluate/evaluate.h"
 #include "models/contrastive/evaluate/evaluate_set.h"
-#include "ops/elementwise.h"
-#include "ops/matmul.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/linear/matmul.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::contrastive {
 namespace {

@@ -5,9 +5,9 @@
 #include <unordered_set>
 
 #include "models/nn/layers.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::contrastive {
 namespace {

@@ -1,6 +1,6 @@
 #include "models/contrastive/losses/join_views.h"
 
-#include "ops/views.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::contrastive {
 namespace {

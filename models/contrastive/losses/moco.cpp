@@ -4,12 +4,12 @@
 #include <numeric>
 
 #include "framework/cuda/cuda.h"
-#include "ops/elementwise.h"
-#include "ops/matmul.h"
-#include "ops/random.h"
-#include "ops/reduce.h"
-#include "ops/softmax.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/linear/matmul.h"
+#include "ops/random/random.h"
+#include "ops/reduce/reduce.h"
+#include "ops/softmax/softmax.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::contrastive {
 

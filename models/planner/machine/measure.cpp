@@ -12,9 +12,9 @@
 #include "framework/cuda/cuda.h"
 #include "framework/new_file.h"
 #include "models/planner/machine/op_times.h"
-#include "ops/elementwise.h"
-#include "ops/random.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/random/random.h"
+#include "ops/reduce/reduce.h"
 
 namespace mpigrad::planner {
 namespace {

@@ -15,7 +15,7 @@
 #include "framework/tensor/printable.h"
 #include "framework/tensor/tensor_name.h"
 #include "models/train/checkpoint/file.h"
-#include "ops/views.h"
+#include "ops/views/views.h"
 
 namespace mpigrad {
 namespace {

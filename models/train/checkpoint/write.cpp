@@ -15,7 +15,7 @@
 #include "framework/tensor/content_hash.h"
 #include "framework/tensor/tensor_name.h"
 #include "models/train/checkpoint/file.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 
 namespace mpigrad {
 namespace checkpoint_file {

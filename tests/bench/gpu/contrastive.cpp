@@ -18,10 +18,10 @@
 #include "framework/tape.h"
 #include "models/contrastive/losses/pairs.h"
 #include "models/train/session.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 #include "ops/gpu_settings.h"
-#include "ops/matmul.h"
-#include "ops/random.h"
+#include "ops/linear/matmul.h"
+#include "ops/random/random.h"
 
 namespace mpigrad::bench {
 namespace {

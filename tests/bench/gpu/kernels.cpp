@@ -20,17 +20,18 @@
 #include "framework/cuda/timer.h"
 #include "framework/error.h"
 #include "models/train/session.h"
-#include "ops/cuda/few_channels.h"
-#include "ops/cuda/plan.h"
-#include "ops/cuda/sixteen_channels.h"
-#include "ops/cuda/window_kernels.h"
-#include "ops/random.h"
-#include "ops/scalar.h"
+#include "ops/backends/cuda/convert.h"
+#include "ops/conv/few_channels.h"
+#include "ops/conv/sixteen_channels.h"
+#include "ops/elementwise/scalar.h"
+#include "ops/pool/pool_cuda.h"
+#include "ops/random/random.h"
+#include "ops/reduce/reduction_plan.h"
 
 namespace mpigrad::bench {
 namespace {
 
-using kernel::Extent3;
+using Extent3;
 using kernel::PoolProblem;
 using kernel::volume;
 
@@ -220,7 +221,7 @@ void pool_rows(Table& table, const PoolProblem& p, bool average, cuda::PoolKerne
 template <class T>
 void own_convolution_rows(Table& table, std::int64_t batch, std::int64_t size, std::int64_t in, std::int64_t out) {
   const auto type = dtype_of<T>();
-  const kernel::Extent3 extent{size, size, size};
+  const Extent3 extent{size, size, size};
   const kernel::ConvProblem p{.batch = batch,
                               .in = extent,
                               .out = extent,

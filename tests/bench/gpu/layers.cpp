@@ -11,11 +11,11 @@
 #include "framework/cuda/check.h"
 #include "framework/cuda/cuda.h"
 #include "framework/error.h"
-#include "ops/cuda/libraries/cudnn_plan.h"
-#include "ops/cuda/libraries/libraries.h"
-#include "ops/cuda/libraries/scratch.h"
+#include "ops/backends/cuda/scratch.h"
+#include "ops/backends/cudnn/cudnn_conv.h"
+#include "ops/backends/cudnn/cudnn_plan.h"
 #include "ops/gpu_settings.h"
-#include "ops/random.h"
+#include "ops/random/random.h"
 
 namespace mpigrad::bench {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "framework/tensor/dtype.h"
 #include "models/networks/cosmoflow.h"
-#include "ops/problems.h"
+#include "ops/kernel/problems.h"
 
 namespace mpigrad::bench {
 

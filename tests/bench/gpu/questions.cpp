@@ -17,11 +17,10 @@
 #include "framework/cuda/cuda.h"
 #include "framework/error.h"
 #include "models/train/session.h"
-#include "ops/cuda/libraries/cudnn_plan.h"
-#include "ops/cuda/libraries/libraries.h"
-#include "ops/cuda/libraries/scratch.h"
+#include "ops/backends/cuda/scratch.h"
+#include "ops/backends/cudnn/cudnn_plan.h"
 #include "ops/gpu_settings.h"
-#include "ops/random.h"
+#include "ops/random/random.h"
 #include "tests/bench/gpu/engines.h"
 #include "tests/bench/gpu/layers.h"
 #include "tests/support/cases/described_gpu.h"
@@ -59,7 +58,7 @@ struct Answer {
 };
 Answer ask(const ConvProblem& p, Pass pass, const Precision& precision, const cuda::Target& target, double slope = 1) {
   Answer answer;
-  // As without a setting (ops/cuda/libraries/conv_choice.h); the described H200 has 150 GB.
+  // As without a setting (ops/backends/cudnn/conv_choice.h); the described H200 has 150 GB.
   const cuda::Search search{.compiled = slope == 1 ? 0U : 1U,
                             .workspace = target.handle ? cuda::workspace_limit(-1) : 150000000000 / 16};
   const double start = now();

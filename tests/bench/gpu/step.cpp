@@ -22,10 +22,10 @@
 #include "models/nn/describe.h"
 #include "models/train/step_graph.h"
 #include "models/train/training.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 #include "ops/gpu_settings.h"
-#include "ops/loss.h"
-#include "ops/random.h"
+#include "ops/loss/loss.h"
+#include "ops/random/random.h"
 
 namespace mpigrad::bench {
 namespace {

@@ -100,7 +100,7 @@ MPIGRAD_EMULATE_SHUFFLES(float)
 MPIGRAD_EMULATE_SHUFFLES(double)
 #undef MPIGRAD_EMULATE_SHUFFLES
 
-// ---- products of matrices by a warp, as mma.sync.m16n8k16 has their elements (ops/cuda/kernels/mma.cuh)
+// ---- products of matrices by a warp, as mma.sync.m16n8k16 has their elements (ops/conv/mma.cuh)
 
 namespace mpigrad::emulation {
 template <class F>

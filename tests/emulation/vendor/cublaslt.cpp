@@ -1,4 +1,4 @@
-// The functions of libcublasLt that the library uses (ops/cuda/libraries/vendor_cublas.h), on host memory: products of matrices
+// The functions of libcublasLt that the library uses (ops/backends/cublas/vendor_cublas.h), on host memory: products of matrices
 // stored by columns, with a bias. What is accepted is what cublasLt.h and NVIDIA's page of cublasLtMatmul say, and nothing else.
 // MPIGRAD_EMULATED_CUBLASLT (options.h): no-bias refuses the epilogue, no-algorithm proposes none.
 

@@ -1,4 +1,4 @@
-// The functions of libcudnn that the library uses (ops/cuda/libraries/vendor_cudnn.h), on host memory.
+// The functions of libcudnn that the library uses (ops/backends/cudnn/vendor_cudnn.h), on host memory.
 
 #include <algorithm>
 #include <mutex>

@@ -14,8 +14,8 @@
 #include <thread>
 
 #include "framework/error.h"
-#include "ops/cuda/libraries/cudnn_plan.h"
-#include "ops/cuda/libraries/vendor_cublas.h"
+#include "ops/backends/cublas/vendor_cublas.h"
+#include "ops/backends/cudnn/cudnn_plan.h"
 #include "tests/support/cases/kernel_problems.h"
 
 using namespace mpigrad;

@@ -9,7 +9,7 @@
 #include "examples/sample_size/study.h"
 #include "framework/tape.h"
 #include "models/nn/module.h"
-#include "ops/random.h"
+#include "ops/random/random.h"
 
 namespace mpigrad::sample_size {
 namespace {

@@ -12,7 +12,7 @@
 #include "framework/optim/optimizer.h"
 #include "framework/tape.h"
 #include "models/data/data.h"
-#include "ops/views.h"
+#include "ops/views/views.h"
 #include "tests/support/files.h"
 #include "tests/support/image_files.h"
 

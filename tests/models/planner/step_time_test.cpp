@@ -12,8 +12,8 @@
 #include "models/networks/unet3d.h"
 #include "models/planner/machine/measure.h"
 #include "models/planner/search/search.h"
-#include "ops/random.h"
-#include "ops/reduce.h"
+#include "ops/random/random.h"
+#include "ops/reduce/reduce.h"
 #include "tests/support/ranks.h"
 #include "tests/support/traffic.h"
 

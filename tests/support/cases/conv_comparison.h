@@ -10,8 +10,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "ops/cpu/conv_gemm.h"
-#include "ops/cpu/winograd.h"
+#include "ops/backends/winograd/winograd.h"
+#include "ops/conv/conv_gathered.h"
 #include "tests/support/cases/kernel_problems.h"
 
 namespace mpigrad::testing {

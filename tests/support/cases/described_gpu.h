@@ -7,7 +7,7 @@
 #include <string>
 
 #include "framework/error.h"
-#include "ops/cuda/libraries/cudnn_graph.h"
+#include "ops/backends/cudnn/cudnn_graph.h"
 
 namespace mpigrad::testing {
 

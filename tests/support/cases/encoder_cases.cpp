@@ -10,8 +10,8 @@
 #include "models/networks/encoder3d.h"
 #include "models/networks/projection.h"
 #include "models/networks/resnet.h"
-#include "ops/elementwise.h"
-#include "ops/random.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/random/random.h"
 
 namespace mpigrad::testing {
 namespace {

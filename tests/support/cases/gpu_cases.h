@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "ops/conv.h"
-#include "ops/device.h"
+#include "ops/conv/conv.h"
 #include "ops/gpu_settings.h"
+#include "ops/views/to_device.h"
 #include "tests/support/cases/kernel_problems.h"
 #include "tests/support/gpu.h"
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "ops/cpu/kernels.h"
-#include "ops/problems.h"
+#include "ops/kernel/cpu_kernels.h"
+#include "ops/kernel/problems.h"
 
 namespace mpigrad::testing {
 

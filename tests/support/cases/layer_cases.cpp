@@ -1,6 +1,6 @@
 #include "tests/support/cases/layer_cases.h"
 
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 #include "tests/support/gradient_check.h"
 
 namespace mpigrad::testing {

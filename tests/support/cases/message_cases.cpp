@@ -10,10 +10,10 @@
 #include "comm/messages/point_to_point.h"
 #include "comm/spatial/invariant.h"
 #include "framework/parameter.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 #include "ops/recompute.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
 #include "tests/support/distributed.h"
 #include "tests/support/errors.h"
 

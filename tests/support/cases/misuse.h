@@ -10,8 +10,8 @@
 #include "comm/messages/point_to_point.h"
 #include "comm/spatial/invariant.h"
 #include "framework/optim/optimizer.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
 
 namespace mpigrad::testing {
 

@@ -4,9 +4,9 @@
 
 #include "framework/optim/optimizer.h"
 #include "models/segmentation/losses.h"
-#include "ops/elementwise.h"
-#include "ops/loss.h"
-#include "ops/random.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/loss/loss.h"
+#include "ops/random/random.h"
 
 namespace mpigrad::testing {
 namespace {

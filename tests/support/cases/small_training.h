@@ -8,7 +8,7 @@
 #include "models/data/sources/function.h"
 #include "models/nn/layers.h"
 #include "models/train/trainer.h"
-#include "ops/loss.h"
+#include "ops/loss/loss.h"
 
 namespace mpigrad::testing {
 

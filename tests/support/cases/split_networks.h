@@ -14,8 +14,8 @@
 #include "models/networks/cosmoflow.h"
 #include "models/networks/resnet.h"
 #include "models/networks/unet3d.h"
-#include "ops/loss.h"
-#include "ops/random.h"
+#include "ops/loss/loss.h"
+#include "ops/random/random.h"
 
 namespace mpigrad::testing {
 

@@ -4,8 +4,8 @@
 
 #include "comm/spatial/distributed.h"
 #include "framework/joined.h"
-#include "ops/conv.h"
-#include "ops/cpu/kernels.h"
+#include "ops/conv/conv.h"
+#include "ops/kernel/cpu_kernels.h"
 #include "tests/ops/comparison_fuzz.h"
 
 namespace mpigrad::testing {

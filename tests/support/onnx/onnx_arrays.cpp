@@ -1,9 +1,9 @@
 #include <algorithm>
 
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
-#include "ops/softmax.h"
-#include "ops/views.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
+#include "ops/softmax/softmax.h"
+#include "ops/views/views.h"
 #include "tests/support/onnx/onnx_operators.h"
 
 namespace mpigrad::testing {

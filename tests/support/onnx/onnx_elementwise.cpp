@@ -1,4 +1,4 @@
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 #include "tests/support/onnx/onnx_operators.h"
 
 namespace mpigrad::testing {

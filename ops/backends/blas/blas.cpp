@@ -1,0 +1,62 @@
+// Matrix products of double by OpenBLAS.
+
+#if defined(__clang__)  // the header declares C99 complex types
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wc99-extensions"
+#endif
+#include <cblas.h>
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif
+
+#include <algorithm>
+#include <limits>
+
+#include "framework/error.h"
+#include "ops/backends/blas/blas.h"
+#include "ops/backends/implementation.h"
+
+namespace mpigrad::cpu {
+
+namespace {
+
+blasint checked(std::int64_t extent) {
+  require(extent <= std::numeric_limits<blasint>::max(), "[matmul] BLAS takes extents below 2^31: {}", extent);
+  return static_cast<blasint>(extent);
+}
+
+CBLAS_TRANSPOSE op(bool transpose) { return transpose ? CblasTrans : CblasNoTrans; }
+
+}  // namespace
+
+std::string blas_kernels() { return openblas_get_corename(); }
+
+template <>
+bool gemm_is_threaded<double>() {
+  return false;
+}
+
+template <>
+void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const double* a, std::int64_t lda,
+          const double* b, std::int64_t ldb, bool accumulate, double* c, std::int64_t ldc) {
+  // Threads are ours (OpenMP); OpenBLAS' own pool would fight with them.
+  [[maybe_unused]] static const bool once = (openblas_set_num_threads(1), true);
+  if (m == 0 || n == 0) return;
+  if (k == 0) {
+    if (!accumulate)
+      for (std::int64_t i = 0; i < m; ++i) std::fill_n(c + i * ldc, n, 0.0);
+    return;
+  }
+  const double beta = accumulate ? 1.0 : 0.0;
+  if (m == 1)  // c = op(b)^T a
+    cblas_dgemv(CblasRowMajor, op(!transpose_b), checked(transpose_b ? n : k), checked(transpose_b ? k : n), 1.0, b, checked(ldb),
+                a, checked(transpose_a ? lda : 1), beta, c, 1);
+  else if (n == 1)  // c = op(a) b
+    cblas_dgemv(CblasRowMajor, op(transpose_a), checked(transpose_a ? k : m), checked(transpose_a ? m : k), 1.0, a, checked(lda),
+                b, checked(transpose_b ? 1 : ldb), beta, c, checked(ldc));
+  else
+    cblas_dgemm(CblasRowMajor, op(transpose_a), op(transpose_b), checked(m), checked(n), checked(k), 1.0, a, checked(lda), b,
+                checked(ldb), beta, c, checked(ldc));
+}
+
+}  // namespace mpigrad::cpu

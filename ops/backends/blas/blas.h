@@ -1,0 +1,36 @@
+#pragma once
+// Matrix products of the libraries with 64-bit extents, and what rides on them.
+
+#include <cstdint>
+
+#include "ops/kernel/cpu_kernels.h"
+
+namespace mpigrad::cpu {
+
+// c[m, n] = op(a) op(b) (+ c if accumulate), row-major with leading dimensions lda, ldb, ldc; op(a) is [m, k], op(b) is [k, n].
+// One thread when called from a parallel region. Double is OpenBLAS, float is oneDNN (twice as fast where this OpenBLAS has no
+// AVX-512 kernels for the processor, and three times for a few rows).
+template <class T>
+void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t lda,
+          const T* b, std::int64_t ldb, bool accumulate, T* c, std::int64_t ldc);
+
+// Whether gemm spreads one product over the threads by itself when called outside a parallel region.
+template <class T>
+bool gemm_is_threaded();
+
+// The same as plain loops, for builds without one of the libraries.
+template <class T>
+void plain_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t lda,
+                const T* b, std::int64_t ldb, bool accumulate, T* c, std::int64_t ldc);
+
+// y <- activation(y + bias) over a block of rows of n channels, ld apart. `channel` is the first channel of the block.
+template <class T>
+void apply_epilogue(const Epilogue& e, std::int64_t rows, std::int64_t channel, std::int64_t n, T* y, std::int64_t ld);
+
+// The same over all rows of y [rows, channels], by all threads.
+template <class T>
+void apply_epilogue_parallel(const Epilogue& e, std::int64_t rows, std::int64_t channels, T* y);
+
+inline bool empty(const Epilogue& e) { return e.bias == nullptr && e.slope == 1.0; }
+
+}  // namespace mpigrad::cpu

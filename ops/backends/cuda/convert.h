@@ -1,0 +1,44 @@
+#pragma once
+// Kernels that bring operands into the form that a library wants, and results into that of an op. T is float, double, BFloat16 or
+// Float16; 16-bit types are computed with as float32 and rounded once. Sums have a fixed order.
+
+#include <cstdint>
+
+#include "framework/tensor/half.h"
+#include "ops/kernel/problems.h"
+
+namespace mpigrad::cuda {
+
+using namespace kernel;
+
+// to[n, i, c] = from[n, i + offset, c], or 0 outside of `from`: pads, crops and fills up channels, and undoes each of them.
+struct Box {
+  std::int64_t batch = 0;
+  Extent3 from{}, to{}, offset{};
+  std::int64_t from_channels = 0, to_channels = 0;
+};
+// Elements of `width` bytes: 2, 4 or 8.
+void move_box(const Box& box, std::int64_t width, const void* from, void* to, void* stream);
+// from: [batch, rows, columns] -> to: [batch, columns, rows]
+void transpose(std::int64_t batch, std::int64_t rows, std::int64_t columns, std::int64_t width, const void* from, void* to,
+               void* stream);
+
+// x, y: [rows, channels], which may be one; y = x + bias (if there is one); y = y < 0 ? slope * y : y. slope 0 gives +0, NaN
+// stays.
+template <class T>
+void bias_activation(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, double slope, T* y, void* stream);
+
+// What tells whether an activation keeps NaN and infinity: a bias of NaN and +infinity in turns; and *found = 1 if an element of
+// y [n / channels, channels] that was made with it is an ordinary number.
+template <class T>
+void special_bias(std::int64_t channels, T* bias, void* stream);
+template <class T>
+void find_ordinary(std::int64_t rows, std::int64_t channels, const T* y, std::int32_t* found, void* stream);
+
+// sum = x, or sum += x; then y = sum. Of 16-bit numbers the sum is float32, so that it is rounded once.
+template <class T, class Sum>
+void add_up(std::int64_t n, const T* x, Sum* sum, bool first, void* stream);
+template <class T, class Sum>
+void round_sum(std::int64_t n, const Sum* sum, T* y, void* stream);
+
+}  // namespace mpigrad::cuda

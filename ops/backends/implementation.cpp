@@ -1,0 +1,29 @@
+#include "ops/backends/implementation.h"
+
+#include <fmt/format.h>
+
+#include "framework/target_clones.h"
+
+namespace mpigrad::cpu {
+namespace {
+
+// What the resolvers of MPIGRAD_CLONES ask, in their order.
+std::string_view own_instruction_set() {
+#ifdef MPIGRAD_HAS_CLONES
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f")) return "AVX-512";
+  if (__builtin_cpu_supports("avx2")) return "AVX2";
+#endif
+  return "of the compiler's flags";
+}
+
+}  // namespace
+
+std::string instruction_sets() {
+  std::string text = fmt::format("own loops {}", own_instruction_set());
+  if (const auto set = onednn_instruction_set(); !set.empty()) text = fmt::format("oneDNN {}, {}", set, text);
+  if (const auto kernels = blas_kernels(); !kernels.empty()) text += fmt::format(", OpenBLAS {}", kernels);
+  return text;
+}
+
+}  // namespace mpigrad::cpu

@@ -1,0 +1,30 @@
+#pragma once
+// What computes a float problem: the library's own name of its kernel, or ours where it has none. For tests and benchmarks.
+
+#include <cstdint>
+#include <string>
+
+#include "ops/kernel/cpu_kernels.h"
+
+namespace mpigrad::cpu {
+
+bool onednn_present();
+
+// The instructions that what computes here was chosen for: "oneDNN AVX2, own loops AVX-512, OpenBLAS Haswell". ONEDNN_MAX_CPU_ISA
+// limits the first of them, OPENBLAS_CORETYPE the last; the own loops take what the processor has.
+std::string instruction_sets();
+
+enum class Pass : std::uint8_t { forward, data, weight };
+
+// "brgconv:avx512_core", "jit:avx2", ..., "winograd" or "gathered"
+std::string implementation_of(Pass pass, const ConvProblem& p);
+// The implementation of a bfloat16 convolution by the processor's own instructions; empty where float32 computes it.
+std::string native_implementation_of(Pass pass, const ConvProblem& p);
+// "jit:avx512_core", ..., or "separated"; the adjoint is always "separated".
+std::string implementation_of(const PoolProblem& p);
+
+// The parts of instruction_sets(), empty without the library.
+std::string onednn_instruction_set();
+std::string blas_kernels();
+
+}  // namespace mpigrad::cpu

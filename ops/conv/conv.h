@@ -1,0 +1,98 @@
+#pragma once
+// Convolution (cross-correlation) as three ops: forward, data and weight are the partial derivatives of one trilinear form,
+//
+//   T(x, w, g) = sum_{n,o,t,c,k} x[n, o stride + t dilation - low, c] w[k, t, c] g[n, o, k],
+//
+// and each one's vjp is the other two. x: [N, D, H, W, C], w: [K, kd, kh, kw, C/groups], g and y: [N, D', H', W', K].
+
+#include <optional>
+
+#include "framework/op.h"
+#include "ops/elementwise/activation.h"
+#include "ops/extents.h"
+
+namespace mpigrad {
+
+struct ConvAttributes {
+  Triple stride = 1, dilation = 1, padding_low = 0, padding_high = 0;
+  std::int64_t groups = 1;
+  Activation activation = Activation::none;  // of conv() alone, not of the ops below
+};
+
+namespace local {
+// y = dT/dg.  D' = floor((D + low + high - dilation (kd - 1) - 1) / stride) + 1;  a kernel that does not fit is refused
+Tensor conv(const Tensor& x, const Tensor& w, const ConvAttributes& attributes = {});
+}  // namespace local
+// xbar = dT/dx, of spatial extent `extent`. Used forwards it is the transposed convolution.
+Tensor conv_data(const Tensor& g, const Tensor& w, const Extent3& extent, const ConvAttributes& attributes = {});
+// wbar = dT/dw, of kernel extent `kernel`
+Tensor conv_weight(const Tensor& x, const Tensor& g, const Extent3& kernel, const ConvAttributes& attributes = {});
+namespace local {
+// leaky_relu(conv(x, w) + bias, slope) in one pass; bias [K] or none, slope 1 is no activation.
+Tensor conv_bias_activation(const Tensor& x, const Tensor& w, const Tensor& bias, double slope,
+                            const ConvAttributes& attributes = {});
+}  // namespace local
+
+// Transposed convolution: x: [N, D, H, W, K], w: [K, kd, kh, kw, C/groups] -> [N, D', H', W', C],
+// D' = (D - 1) stride - low - high + dilation (kd - 1) + output_padding + 1
+struct ConvTransposeAttributes {
+  Triple stride = 1, dilation = 1, padding_low = 0, padding_high = 0, output_padding = 0;
+  std::int64_t groups = 1;
+  Activation activation = Activation::none;  // of conv_transpose() alone
+};
+namespace local {
+Tensor conv_transpose(const Tensor& x, const Tensor& w, const ConvTransposeAttributes& attributes = {});
+}  // namespace local
+
+Extent3 spatial_extent(const Tensor& x);  // dimensions 1 to 3
+// Refuses a kernel that is larger than the padded input; anything fits an empty one, whose outputs are empty.
+void require_kernel_fits(std::string_view op, const Extent3& extent, const Extent3& kernel, const ConvAttributes& attributes);
+
+namespace ops {
+
+struct Conv {
+  ConvAttributes a;
+  static constexpr OpTraits traits() { return {.name = "conv", .keeps_inputs = 3, .takes_half = true}; }
+  Types infer(Inputs in) const;
+  Cost cost(Inputs in, Outputs out) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+struct ConvData {
+  ConvAttributes a;
+  Extent3 extent{};
+  static constexpr OpTraits traits() { return {.name = "conv_data", .keeps_inputs = 3, .takes_half = true}; }
+  Types infer(Inputs in) const;
+  Cost cost(Inputs in, Outputs out) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+struct ConvWeight {
+  ConvAttributes a;
+  Extent3 kernel{};
+  static constexpr OpTraits traits() { return {.name = "conv_weight", .keeps_inputs = 3, .takes_half = true}; }
+  Types infer(Inputs in) const;
+  Cost cost(Inputs in, Outputs out) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+struct ConvBiasActivation {
+  ConvAttributes a;
+  double slope = 1;
+  static constexpr OpTraits traits() { return {.name = "conv_bias_activation", .keeps_inputs = 3, .takes_half = true}; }
+  unsigned kept_outputs() const { return slope == 1 ? 0 : 1; }
+  Types infer(Inputs in) const;
+  Cost cost(Inputs in, Outputs out) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+}  // namespace ops
+}  // namespace mpigrad

@@ -1,0 +1,16 @@
+#pragma once
+// The three convolutions of bfloat16 by the instructions that processors have for it (AMX, else AVX512-BF16). Products are added
+// up in float32 and rounded once; subnormal numbers count as 0. A function that returns false has written nothing: the processor
+// has no such instructions, or oneDNN is slow or not trusted with the problem (ops/backends/onednn/onednn_defects.h). The caller
+// then computes in float32, as it does with float16.
+
+#include "framework/tensor/half.h"
+#include "ops/kernel/cpu_kernels.h"
+
+namespace mpigrad::cpu::native {
+
+bool conv_forward(const ConvProblem&, const BFloat16* x, const BFloat16* w, BFloat16* y, const Epilogue& = {});
+bool conv_data(const ConvProblem&, const BFloat16* gy, const BFloat16* w, BFloat16* gx);
+bool conv_weight(const ConvProblem&, const BFloat16* x, const BFloat16* gy, BFloat16* gw);
+
+}  // namespace mpigrad::cpu::native

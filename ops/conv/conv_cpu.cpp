@@ -1,0 +1,76 @@
+// Convolution: from tensors to the kernels.
+
+#include "framework/tensor/half_rows.h"
+#include "ops/conv/conv.h"
+#include "ops/conv/conv_bfloat16.h"
+#include "ops/conv/conv_problem.h"
+
+namespace mpigrad::ops {
+namespace {
+
+// Calls f(zero of the type, inputs, outputs). Of 16 bits bfloat16 is offered to `native` first; otherwise f gets float32, and
+// what it computes is rounded once.
+template <class Native, class F>
+void run_by_type(Inputs in, Outputs out, const Native& native, const F& f) {
+  const DType type = in[0].dtype();
+  if (!is_half(type)) return visit_floating(type, [&](auto zero) { f(zero, in, out); });
+  if (type == DType::bfloat16 && native()) return;
+  const Tensors wide = detail::widened(in);
+  Tensors results = detail::wide_outputs(out);
+  f(float{}, wide, results);
+  detail::narrow(results, out);
+}
+
+template <class T>
+const T* elements(const Tensor& x) {
+  return x ? x.data<T>() : nullptr;
+}
+
+void run_forward(const kernel::ConvProblem& p, double slope, Inputs in, Outputs out) {
+  const Tensor bias = in.size() > 2 ? in[2] : Tensor();
+  run_by_type(
+      in, out,
+      [&] {
+        return cpu::native::conv_forward(p, in[0].data<BFloat16>(), in[1].data<BFloat16>(), out[0].mutable_data<BFloat16>(),
+                                         {.bias = elements<BFloat16>(bias), .slope = slope});
+      },
+      [&](auto zero, Inputs x, Outputs y) {
+        using T = decltype(zero);
+        cpu::conv_forward(p, x[0].data<T>(), x[1].data<T>(), y[0].mutable_data<T>(),
+                          {.bias = x.size() > 2 ? elements<T>(x[2]) : nullptr, .slope = slope});
+      });
+}
+
+}  // namespace
+
+void Conv::run(Cpu, Inputs in, Outputs out) const { run_forward(problem_of(a, in[0], in[1].shape(), out[0]), 1.0, in, out); }
+
+void ConvBiasActivation::run(Cpu, Inputs in, Outputs out) const {
+  run_forward(problem_of(a, in[0], in[1].shape(), out[0]), slope, in, out);
+}
+
+void ConvData::run(Cpu, Inputs in, Outputs out) const {
+  const auto p = problem_of(a, out[0], in[1].shape(), in[0]);
+  run_by_type(
+      in, out,
+      [&] { return cpu::native::conv_data(p, in[0].data<BFloat16>(), in[1].data<BFloat16>(), out[0].mutable_data<BFloat16>()); },
+      [&](auto zero, Inputs x, Outputs y) {
+        using T = decltype(zero);
+        cpu::conv_data(p, x[0].data<T>(), x[1].data<T>(), y[0].mutable_data<T>());
+      });
+}
+
+void ConvWeight::run(Cpu, Inputs in, Outputs out) const {
+  const auto p = problem_of(a, in[0], out[0].shape(), in[1]);
+  run_by_type(
+      in, out,
+      [&] {
+        return cpu::native::conv_weight(p, in[0].data<BFloat16>(), in[1].data<BFloat16>(), out[0].mutable_data<BFloat16>());
+      },
+      [&](auto zero, Inputs x, Outputs y) {
+        using T = decltype(zero);
+        cpu::conv_weight(p, x[0].data<T>(), x[1].data<T>(), y[0].mutable_data<T>());
+      });
+}
+
+}  // namespace mpigrad::ops

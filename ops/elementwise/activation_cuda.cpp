@@ -1,0 +1,31 @@
+// Biases with activations on GPUs: from tensors to the kernels.
+
+#include "ops/elementwise/activation.h"
+
+#include "ops/backends/cuda/convert.h"
+#include "ops/kernel/cuda_kernels.h"
+#include "ops/kernel/gpu_tensors.h"
+#include "ops/kernel/rows_of.h"
+
+namespace mpigrad::ops {
+
+void BiasActivation::run(Cuda, Inputs in, Outputs out) const {
+  const auto rows = rows_of(in[0]);
+  visit_any_floating(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    cuda::bias_activation(rows.count, rows.length, read<T>(in[0]), read<T>(in[1]), slope, written<T>(out[0]),
+                          cuda::compute_stream());
+  });
+}
+
+void BiasActivationAdjoint::run(Cuda, Inputs in, Outputs out) const {
+  const auto rows = rows_of(in[0]);
+  Tensor work = scratch(cuda::channel_scratch(1, rows.count, rows.length), DType::float64);
+  visit_any_floating(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    cuda::bias_activation_adjoint(rows.count, rows.length, read<T>(in[0]), read<T>(in[1]), slope, written<double>(work),
+                                  written<T>(out[0]), written<T>(out[1]), cuda::compute_stream());
+  });
+}
+
+}  // namespace mpigrad::ops

@@ -1,0 +1,167 @@
+#include "ops/elementwise/elementwise.h"
+
+#include "ops/elementwise/broadcast.h"
+#include "ops/elementwise/elementwise_ops.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
+
+namespace mpigrad {
+namespace ops {
+namespace {
+
+void require_equal_types(std::string_view op, const Tensor& a, const Tensor& b) {
+  require(a.dtype() == b.dtype(), "[{}] element types differ: {} and {}", op, a, b);
+}
+
+}  // namespace
+
+template <class F>
+Types Binary<F>::infer(Inputs in) const {
+  require_equal_types(F::row.name, in[0], in[1]);
+  return {{broadcast_shapes(F::row.name, in[0].shape(), in[1].shape()), in[0].dtype()}};
+}
+
+template <class F>
+Types Compare<F>::infer(Inputs in) const {
+  require_equal_types(F::row.name, in[0], in[1]);
+  return {{broadcast_shapes(F::row.name, in[0].shape(), in[1].shape()), DType::boolean}};
+}
+
+Types Where::infer(Inputs in) const {
+  require(in[0].dtype() == DType::boolean, "[where] the condition is boolean: {}", in[0]);
+  constexpr auto name = traits().name;
+  require_equal_types(name, in[1], in[2]);
+  return {{broadcast_shapes(name, in[0].shape(), broadcast_shapes(name, in[1].shape(), in[2].shape())), in[1].dtype()}};
+}
+
+LayoutPtr Where::layout(Inputs in) const { return elementwise_layout(traits().name, in, Elementwise::nonlinear); }
+
+Tensors Where::vjp(const Replay& at, Inputs g) const {
+  Tensors result(3);
+  const Tensor none = constant(zeros_like(g[0]));
+  if (at.wants(1)) result[1] = sum_to(where(at.input(0), g[0], none), at.input(1).shape());
+  if (at.wants(2)) result[2] = sum_to(where(at.input(0), none, g[0]), at.input(2).shape());
+  return result;
+}
+
+Tensor sum_to(const Tensor& g, const Shape& shape) {
+  if (!g || g.shape() == shape) return g;
+  std::vector<int> axes;
+  const int extra = g.rank() - shape.rank();
+  for (int d = 0; d < g.rank(); ++d)
+    if (d < extra || (shape[d - extra] == 1 && g.dim(d) != 1)) axes.push_back(d);
+  return reshape(sum(g, axes), shape);
+}
+
+Tensor base_for_derivative(const Tensor& a, const Tensor& b) {
+  UseDevice device(a.device());
+  const auto number = [&](double value) { return constant(full(Shape{}, value, a.dtype())); };
+  const auto zero = number(0);
+  return where(logical_and(equal(a, zero), equal(b, zero)), number(1), a);
+}
+
+Tensor selection(const Tensor& winner, const Tensor& loser) {
+  const DType dtype = winner.dtype();
+  return affine(cast(less(winner, loser), dtype) + cast(less_equal(winner, loser), dtype), -0.5, 1);
+}
+
+Tensor slope_of_abs(const Tensor& x) {
+  UseDevice device(x.device());
+  return where(equal(x, x), sign(constant(x)), constant(full(Shape{}, 1, x.dtype())));
+}
+
+}  // namespace ops
+
+using namespace ops;
+
+namespace {
+
+// The op of operands of which some may be the same on ranks among which others vary.
+template <class Op>
+Tensor apply_met(const Op& op, Elementwise kind, Tensors in) {
+  auto met = meet(Op::traits().name, in, kind);
+  if (!met) return mpigrad::apply(op, std::move(in));
+  int split = 1;  // outputs get room for halos along it
+  while (split < met->layout->global.rank() && met->layout->axis_of(split) < 0) ++split;
+  const HaloRoom room(split < met->layout->global.rank() ? split : -1);
+  return mpigrad::apply(op, std::move(met->local)).with_layout(met->layout);
+}
+// Mixed precision: beside 16-bit numbers what is float32 and no constant, as a parameter is, is rounded to their type, as meet()
+// does where there are layouts. Constants keep theirs, and are refused, and so are single numbers beside each other: terms of a
+// loss.
+Tensor beside(const Tensor& w, const Tensor& x) {
+  return w.dtype() == DType::float32 && is_half(x.dtype()) && !w.is_constant() && !w.layout() && !x.layout() && x.rank() > 0
+             ? cast(w, x.dtype())
+             : w;
+}
+template <class F>
+Tensor binary(const F& f, const Tensor& a, const Tensor& b) {
+  return apply_met(Binary<F>{f}, F::row.kind, {beside(a, b), beside(b, a)});
+}
+template <class F>
+Tensor compare(const Tensor& a, const Tensor& b) {
+  const auto fixed = [](const Tensor& x) { return x.layout() ? constant(x) : x; };  // nothing is replicated for a derivative
+  return apply_met(Compare<F>{}, F::row.kind, {fixed(a), fixed(b)});
+}
+
+}  // namespace
+
+Tensor add(const Tensor& a, const Tensor& b) { return binary(Add{}, a, b); }
+Tensor subtract(const Tensor& a, const Tensor& b) { return binary(Subtract{}, a, b); }
+Tensor multiply(const Tensor& a, const Tensor& b) {
+  const auto reads = b.is_constant() ? ops::second : a.is_constant() ? ops::first : ops::both;
+  return binary(Multiply{{}, reads}, a, b);
+}
+Tensor divide(const Tensor& a, const Tensor& b) { return binary(Divide{}, a, b); }
+Tensor operator/(const Tensor& x, double c) { return mpigrad::apply(Unary<DivideBy>{{{{.c = c}}}}, {x}); }
+Tensor operator/(double c, const Tensor& x) { return mpigrad::apply(Unary<DivideNumber>{{{{.c = c}}}}, {x}); }
+Tensor maximum(const Tensor& a, const Tensor& b) { return binary(Maximum{}, a, b); }
+Tensor minimum(const Tensor& a, const Tensor& b) { return binary(Minimum{}, a, b); }
+Tensor pow(const Tensor& a, const Tensor& b) { return binary(Pow{}, a, b); }
+
+Tensor affine(const Tensor& x, double scale, double shift) {
+  if (shift != 0 && x.layout())
+    require(!x.layout()->has(Placement::share), "[affine] adds a constant to a share, once per rank; write once() around it: {}",
+            x);
+  return mpigrad::apply(Unary<Affine>{{{{.a = scale, .b = shift}}}}, {x});
+}
+Tensor pow(const Tensor& x, double exponent) {
+  if (exponent == 1) return x;
+  if (exponent == 2) return square(x);
+  return mpigrad::apply(Unary<PowScalar>{{{{.p = exponent}}}}, {x});
+}
+
+#define MPIGRAD_MAKE(F, name, ...) \
+  Tensor name(const Tensor& x) { return mpigrad::apply(Unary<F>{}, {x}); }
+MPIGRAD_PLAIN_FUNCTIONS(MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
+Tensor relu(const Tensor& x) { return leaky_relu(x, 0); }
+Tensor leaky_relu(const Tensor& x, double slope) {
+  require(slope >= 0, "[leaky_relu] the slope is not negative, got {}", slope);
+  return mpigrad::apply(Unary<LeakyRelu>{{{{.slope = slope}}}}, {x});
+}
+Tensor leaky_relu_adjoint(const Tensor& g, const Tensor& y, double slope, bool may_overwrite) {
+  const bool in_place = may_overwrite && sole_owner(g);  // before the call makes a copy of the handle
+  return mpigrad::apply(Binary<LeakyReluAdjoint>{{{{.slope = slope}}, in_place}}, {g, y});
+}
+Tensor clamp(const Tensor& x, double low, double high) {
+  require(low <= high, "[clamp] low {} is above high {}", low, high);
+  return mpigrad::apply(Unary<Clamp>{{{{.low = low, .high = high}}}}, {x});
+}
+
+Tensor equal(const Tensor& a, const Tensor& b) { return compare<Equal>(a, b); }
+Tensor not_equal(const Tensor& a, const Tensor& b) { return compare<NotEqual>(a, b); }
+Tensor less(const Tensor& a, const Tensor& b) { return compare<Less>(a, b); }
+Tensor less_equal(const Tensor& a, const Tensor& b) { return compare<LessEqual>(a, b); }
+Tensor logical_and(const Tensor& a, const Tensor& b) { return compare<LogicalAnd>(a, b); }
+Tensor logical_or(const Tensor& a, const Tensor& b) { return compare<LogicalOr>(a, b); }
+Tensor logical_not(const Tensor& a) {
+  UseDevice device(a.device());
+  return equal(a, constant(full(Shape{}, 0, a.dtype())));
+}
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  return apply_met(Where{}, Elementwise::nonlinear, {condition, beside(a, b), beside(b, a)});
+}
+Tensor cast(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : mpigrad::apply(Cast{.to = dtype}, {x}); }
+
+}  // namespace mpigrad

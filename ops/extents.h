@@ -1,0 +1,28 @@
+#pragma once
+// Extents in three dimensions, and the rule for the outputs of a sliding window; 2D and 1D are unit extents. Compiles as CUDA.
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace mpigrad {
+
+using Extent3 = std::array<std::int64_t, 3>;  // depth, height, width
+
+// Three values, or one for all three: {.kernel = 3}, {.stride = {1, 2, 2}}.
+struct Triple : Extent3 {
+  constexpr Triple(std::int64_t all) : Extent3{all, all, all} {}
+  constexpr Triple(std::int64_t depth, std::int64_t height, std::int64_t width) : Extent3{depth, height, width} {}
+  constexpr Triple(const Extent3& values) : Extent3(values) {}
+};
+
+// floor((n + low + high - dilation (k - 1) - 1) / stride) + 1, or 0 where the window does not fit.
+inline std::int64_t window_outputs(std::int64_t n, std::int64_t kernel, std::int64_t stride, std::int64_t dilation,
+                                   std::int64_t low, std::int64_t high) {
+  const std::int64_t room = n + low + high - dilation * (kernel - 1) - 1;
+  return room < 0 ? 0 : room / stride + 1;
+}
+
+void require_window(std::string_view op, const Extent3& kernel, const Extent3& stride, const Extent3& dilation);
+
+}  // namespace mpigrad

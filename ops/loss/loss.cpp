@@ -1,0 +1,129 @@
+#include "ops/loss/loss.h"
+
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
+#include "ops/softmax/softmax.h"
+#include "ops/views/views.h"
+
+namespace mpigrad {
+namespace ops {
+
+Types LabelMask::infer(Inputs in) const {
+  require(!is_floating(in[0].dtype()), "[cross_entropy] labels are integers: {}", in[0]);
+  Shape shape = in[0].shape();
+  shape.push_back(classes);
+  return {{shape, DType::boolean}};
+}
+LayoutPtr LabelMask::layout(Inputs in) const { return OneHot{.classes = classes}.layout(in); }
+
+}  // namespace ops
+
+namespace {
+
+Tensor reduced(const Tensor& x, Reduction reduction) {
+  return reduction == Reduction::none ? x : reduction == Reduction::sum ? sum(x) : mean(x);
+}
+
+// Mixed precision: losses are computed in float32, whose range and digits they need.
+Tensor wide(const Tensor& x) { return is_half(x.dtype()) ? cast(x, DType::float32) : x; }
+
+Tensor scalar_like(const Tensor& x, double value) {
+  UseDevice device(x.device());
+  return constant(full(Shape{}, value, x.dtype()));
+}
+
+}  // namespace
+
+Tensor mse(const Tensor& prediction, const Tensor& target, Reduction reduction) {
+  require(prediction.shape() == target.shape(), "[mse] shapes differ: prediction {}, target {}", prediction, target);
+  return reduced(square(wide(prediction) - wide(target)), reduction);
+}
+
+Tensor mae(const Tensor& prediction, const Tensor& target, Reduction reduction) {
+  require(prediction.shape() == target.shape(), "[mae] shapes differ: prediction {}, target {}", prediction, target);
+  return reduced(abs(wide(prediction) - wide(target)), reduction);
+}
+
+namespace {
+
+// A plain tensor is the same on all ranks: as one of the labels' grid, it broadcasts against what is split. chosen: [..., C].
+Tensor class_weights(const Tensor& weights, const Tensor& chosen) {
+  const auto classes = chosen.dim(-1);
+  require(weights.shape() == Shape{classes} && (!weights.layout() || weights.layout()->varying_axes().empty()),
+          "[cross_entropy] one weight for each of {} classes: {}", classes, weights);
+  const auto all = constant(wide(weights).without_layout());
+  if (!chosen.layout()) return all;
+  const auto& layout = *chosen.layout();
+  return all.with_layout(std::make_shared<Layout>(
+      Layout{layout.grid, all.shape(), std::vector<AxisPlacement>(layout.axes.size(), {Placement::same, -1, {}})}));
+}
+
+// The weight of each label, 0 where it is ignored, [...]. chosen: whether a class is the label's, [..., C].
+Tensor label_weights(const Tensor& chosen, const CrossEntropyOptions& options, DType dtype) {
+  if (!options.weights) return constant(sum(cast(chosen, dtype), {-1}));
+  const auto weights = class_weights(options.weights, chosen);
+  return constant(sum(where(chosen, weights, scalar_like(weights, 0)), {-1}));
+}
+
+// The sum of all ranks' weights.
+Tensor total_weight(const Tensor& weight) {
+  const auto mine = sum(weight);
+  if (!mine.layout() || !mine.layout()->has(Placement::share)) return mine;
+  return mine.layout()->grid->sum_over(mine.layout()->varying_axes(), mine);
+}
+
+}  // namespace
+
+Tensor negative_log_likelihood(const Tensor& log_probabilities, const Tensor& labels, const CrossEntropyOptions& options) {
+  const auto log_p = wide(log_probabilities);
+  require(log_p.rank() == labels.rank() + 1,
+          "[cross_entropy] labels have the dimensions of the scores but the last: scores {}, labels {}", log_p, labels);
+  require(!log_p.layout() == !labels.layout(), "[cross_entropy] scores and labels are both distributed or both local: {}, {}",
+          log_p, labels);
+  require(!log_p.layout() || log_p.layout()->axis_of(log_p.rank() - 1) < 0,
+          "[cross_entropy] the classes are split; redistribute the scores first: {}", log_p);
+  const auto classes = log_p.dim(-1);
+  const auto dtype = log_p.dtype();
+  // Selections, not products: the scores of other classes may be infinite.
+  Tensor chosen, weight;  // whether a class is the label's, [..., C];  the label's weight, 0 if it is ignored, [...]
+  const bool weighted = options.ignore_index || options.weights;
+  {
+    Untaped scope;
+    chosen = mpigrad::apply(ops::LabelMask{classes, options.ignore_index}, {labels});
+    if (weighted) weight = label_weights(chosen, options, dtype);
+    require(!weighted || weight.dtype() == dtype, "[cross_entropy] weights have the type of the scores: {} and {}",
+            options.weights, log_p);
+  }
+  auto losses = -sum(where(chosen, log_p, scalar_like(log_p, 0)), {-1});
+  if (options.weights) losses = losses * weight;
+  if (options.reduction != Reduction::mean || !weighted) return reduced(losses, options.reduction);
+  const Tensor share = sum(losses), all = total_weight(weight);
+  return share / maximum(all, scalar_like(all, 1e-30));
+}
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {
+  return negative_log_likelihood(log_softmax(wide(logits)), labels, options);
+}
+
+double cross_entropy_weight(const Tensor& labels, std::int64_t classes, const CrossEntropyOptions& options) {
+  Untaped scope;
+  const auto chosen = mpigrad::apply(ops::LabelMask{classes, options.ignore_index}, {labels});
+  return total_weight(label_weights(chosen, options, DType::float64)).item();
+}
+
+Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target, Reduction reduction) {
+  require(logits.shape() == target.shape(), "[binary_cross_entropy] shapes differ: logits {}, target {}", logits, target);
+  const auto x = wide(logits);
+  return reduced(softplus(x) - x * wide(target), reduction);
+}
+
+Tensor binary_cross_entropy(const Tensor& probability, const Tensor& target, Reduction reduction) {
+  require(probability.shape() == target.shape(), "[binary_cross_entropy] shapes differ: probability {}, target {}", probability,
+          target);
+  const auto p = wide(probability), t = wide(target);
+  // The inner bound, below exp(-100) and above zero in both types, keeps the derivative from being 0 / 0 at p = 0.
+  const auto bounded_log = [](const Tensor& q) { return clamp(log(clamp(q, 1.5e-45, 1)), -100, 0); };
+  return reduced(-(t * bounded_log(p) + (1 - t) * bounded_log(1 - p)), reduction);
+}
+
+}  // namespace mpigrad

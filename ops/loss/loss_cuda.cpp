@@ -1,0 +1,18 @@
+// Masks of labels on GPUs: from tensors to the kernels.
+
+#include "ops/loss/loss.h"
+
+#include "ops/kernel/cuda_kernels.h"
+#include "ops/kernel/gpu_tensors.h"
+
+namespace mpigrad::ops {
+
+void LabelMask::run(Cuda, Inputs in, Outputs out) const {
+  visit_any_integral(in[0].dtype(), [&](auto zero) {
+    using I = decltype(zero);
+    cuda::label_mask(in[0].elements(), classes, ignored.has_value(), ignored.value_or(0), read<I>(in[0]), written<bool>(out[0]),
+                     cuda::fault_record(), cuda::compute_stream());
+  });
+}
+
+}  // namespace mpigrad::ops

@@ -1,0 +1,307 @@
+// Per-channel statistics and affine maps of rows of channels. Rows are cut into blocks by their number alone, and the blocks
+// are combined in order: the result does not depend on the number of threads.
+
+#include <algorithm>
+#include <vector>
+
+#include "framework/target_clones.h"
+#include "ops/elementwise/scalar.h"
+#include "ops/kernel/cpu_kernels.h"
+#include "ops/kernel/parallel_errors.h"
+#include "ops/kernel/problems.h"
+
+namespace mpigrad::cpu {
+
+namespace {
+
+constexpr std::int64_t chunk_elements = 16384;  // stays in the first or second cache between two passes
+constexpr std::int64_t max_blocks = 256;
+
+struct Blocks {
+  std::int64_t count = 0, rows = 0;  // the last block may be shorter
+  std::int64_t chunk = 1;            // rows of a chunk
+};
+
+Blocks blocks_of(std::int64_t rows, std::int64_t channels) {
+  Blocks b;
+  b.chunk = std::max<std::int64_t>(1, chunk_elements / std::max<std::int64_t>(1, channels));
+  b.rows = std::max(b.chunk, ceil_div(rows, max_blocks));
+  b.count = ceil_div(rows, b.rows);
+  return b;
+}
+
+template <class T>
+MPIGRAD_BODY void add_rows_body(std::int64_t rows, std::int64_t channels, const T* __restrict x, double* __restrict sum) {
+  for (std::int64_t r = 0; r < rows; ++r, x += channels)
+    for (std::int64_t c = 0; c < channels; ++c) sum[c] += static_cast<double>(x[c]);
+}
+
+template <class T>
+MPIGRAD_BODY void add_squares_body(std::int64_t rows, std::int64_t channels, const T* __restrict x, const double* __restrict mean,
+                                   double* __restrict m2) {
+  for (std::int64_t r = 0; r < rows; ++r, x += channels)
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const double d = static_cast<double>(x[c]) - mean[c];
+      m2[c] += d * d;
+    }
+}
+
+template <class T>
+MPIGRAD_BODY void add_dots_body(std::int64_t rows, std::int64_t channels, const T* __restrict g, const T* __restrict x,
+                                const T* __restrict m, double* __restrict sum, double* __restrict dot) {
+  for (std::int64_t r = 0; r < rows; ++r, g += channels, x += channels)
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const double gc = static_cast<double>(g[c]);
+      sum[c] += gc;
+      dot[c] += gc * (static_cast<double>(x[c]) - static_cast<double>(m[c]));
+    }
+}
+
+// h = g, or slope g where (x - m) a + b is not positive.
+template <class T>
+MPIGRAD_BODY void add_norm_dots_body(std::int64_t rows, std::int64_t channels, const T* __restrict g, const T* __restrict x,
+                                     const NormOfChannels<T>& of, double* __restrict sum, double* __restrict dot) {
+  const T *m = of.m, *a = of.a, *b = of.b, slope = static_cast<T>(of.slope);
+  for (std::int64_t r = 0; r < rows; ++r, g += channels, x += channels)
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const T h = (x[c] - m[c]) * a[c] + b[c] <= 0 ? slope * g[c] : g[c];
+      sum[c] += static_cast<double>(h);
+      dot[c] += static_cast<double>(h) * (static_cast<double>(x[c]) - static_cast<double>(m[c]));
+    }
+}
+
+// gx = a h + p (x - m) + q
+template <class T>
+MPIGRAD_BODY void norm_input_body(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const NormOfChannels<T>& of,
+                                  const T* p, const T* q, T* gx) {
+  const T *m = of.m, *a = of.a, *b = of.b, slope = static_cast<T>(of.slope);
+  for (std::int64_t r = 0; r < rows; ++r, g += channels, x += channels, gx += channels)
+#pragma omp simd
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const T d = x[c] - m[c], h = d * a[c] + b[c] <= 0 ? slope * g[c] : g[c];
+      gx[c] = a[c] * h + (p[c] * d + q[c]);
+    }
+}
+
+template <class T>
+MPIGRAD_BODY void affine_body(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b,
+                              double slope, T* y) {
+  const scalar::LeakyRelu f{slope};
+  for (std::int64_t r = 0; r < rows; ++r, x += channels, y += channels) {
+    if (slope == 1) {
+#pragma omp simd
+      for (std::int64_t c = 0; c < channels; ++c) y[c] = (x[c] - m[c]) * a[c] + b[c];
+    } else {
+#pragma omp simd
+      for (std::int64_t c = 0; c < channels; ++c) y[c] = f((x[c] - m[c]) * a[c] + b[c]);
+    }
+  }
+}
+
+template <class T>
+MPIGRAD_BODY void leaky_bias_body(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, double slope, T* y) {
+  const scalar::LeakyRelu f{slope};
+  for (std::int64_t r = 0; r < rows; ++r, x += channels, y += channels)
+#pragma omp simd
+    for (std::int64_t c = 0; c < channels; ++c) y[c] = f(x[c] + bias[c]);
+}
+
+template <class T>
+MPIGRAD_BODY void leaky_adjoint_body(std::int64_t n, const T* g, const T* __restrict y, double slope, T* inner) {
+  const scalar::LeakyReluAdjoint f{slope};
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) inner[i] = f(g[i], y[i]);
+}
+
+#define MPIGRAD_CHANNEL_ROWS(T)                                                                                                 \
+  MPIGRAD_CLONES void add_rows(std::int64_t rows, std::int64_t channels, const T* x, double* sum) {                             \
+    add_rows_body(rows, channels, x, sum);                                                                                      \
+  }                                                                                                                             \
+  MPIGRAD_CLONES void add_squares(std::int64_t rows, std::int64_t channels, const T* x, const double* mean, double* m2) {       \
+    add_squares_body(rows, channels, x, mean, m2);                                                                              \
+  }                                                                                                                             \
+  MPIGRAD_CLONES void add_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const T* m, double* sum,       \
+                               double* dot) {                                                                                   \
+    add_dots_body(rows, channels, g, x, m, sum, dot);                                                                           \
+  }                                                                                                                             \
+  MPIGRAD_CLONES void add_norm_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x,                           \
+                                    const NormOfChannels<T>& of, double* sum, double* dot) {                                    \
+    add_norm_dots_body(rows, channels, g, x, of, sum, dot);                                                                     \
+  }                                                                                                                             \
+  MPIGRAD_CLONES void norm_input(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const NormOfChannels<T>& of, \
+                                 const T* p, const T* q, T* gx) {                                                               \
+    norm_input_body(rows, channels, g, x, of, p, q, gx);                                                                        \
+  }                                                                                                                             \
+  MPIGRAD_CLONES void affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b,          \
+                             double slope, T* y) {                                                                              \
+    affine_body(rows, channels, x, m, a, b, slope, y);                                                                          \
+  }                                                                                                                             \
+  MPIGRAD_CLONES void leaky_bias(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, double slope, T* y) {     \
+    leaky_bias_body(rows, channels, x, bias, slope, y);                                                                         \
+  }                                                                                                                             \
+  MPIGRAD_CLONES void leaky_adjoint(std::int64_t n, const T* g, const T* y, double slope, T* inner) {                           \
+    leaky_adjoint_body(n, g, y, slope, inner);                                                                                  \
+  }
+MPIGRAD_CHANNEL_ROWS(float)
+MPIGRAD_CHANNEL_ROWS(double)
+#undef MPIGRAD_CHANNEL_ROWS
+
+// Chan et al.: (count, mean, m2) <- (count, mean, m2) joined with (other_count, other_mean, other_m2).
+void join_moments(std::int64_t channels, double& count, double* mean, double* m2, double other_count, const double* other_mean,
+                  const double* other_m2) {
+  const double total = count + other_count;
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const double delta = other_mean[c] - mean[c];
+    mean[c] += delta * (other_count / total);
+    m2[c] += other_m2[c] + delta * delta * (count * other_count / total);
+  }
+  count = total;
+}
+
+}  // namespace
+
+template <class T>
+void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, T* mean, T* m2) {
+  const Blocks blocks = blocks_of(rows, channels);
+  std::vector<double> partial(static_cast<std::size_t>((blocks.count + 1) * 2 * channels), 0.0);
+  double* parts = partial.data();
+  ParallelErrors errors;
+#pragma omp parallel for schedule(static) if (blocks.count > 1)
+  for (std::int64_t b = 0; b < blocks.count; ++b)
+    errors.guard([&] {
+      double* block_mean = parts + (b + 1) * 2 * channels;
+      double* block_m2 = block_mean + channels;
+      std::vector<double> chunk(static_cast<std::size_t>(2 * channels));
+      double* chunk_mean = chunk.data();
+      double* chunk_m2 = chunk_mean + channels;
+      double count = 0;
+      const std::int64_t end = std::min(rows, (b + 1) * blocks.rows);
+      for (std::int64_t r = b * blocks.rows; r < end; r += blocks.chunk) {
+        const std::int64_t n = std::min(blocks.chunk, end - r);
+        std::fill(chunk.begin(), chunk.end(), 0.0);
+        add_rows(n, channels, x + r * channels, chunk_mean);
+        for (std::int64_t c = 0; c < channels; ++c) chunk_mean[c] /= static_cast<double>(n);
+        add_squares(n, channels, x + r * channels, chunk_mean, chunk_m2);
+        join_moments(channels, count, block_mean, block_m2, static_cast<double>(n), chunk_mean, chunk_m2);
+      }
+    });
+  errors.rethrow();
+  double count = 0;
+  for (std::int64_t b = 0; b < blocks.count; ++b) {
+    const double* block = parts + (b + 1) * 2 * channels;
+    const auto n = static_cast<double>(std::min(blocks.rows, rows - b * blocks.rows));
+    join_moments(channels, count, parts, parts + channels, n, block, block + channels);
+  }
+  for (std::int64_t c = 0; c < channels; ++c) {
+    mean[c] = static_cast<T>(parts[c]);
+    m2[c] = static_cast<T>(parts[channels + c]);
+  }
+}
+
+template <class T>
+void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b, double slope,
+                    T* y) {
+  const std::int64_t chunk = blocks_of(rows, channels).chunk, chunks = ceil_div(rows, chunk);
+#pragma omp parallel for schedule(static) if (chunks > 1)
+  for (std::int64_t i = 0; i < chunks; ++i)
+    affine(std::min(chunk, rows - i * chunk), channels, x + i * chunk * channels, m, a, b, slope, y + i * chunk * channels);
+}
+
+namespace {
+
+// add(rows, first row, sums, dots) of every block, added in order: sums of all channels, then dots.
+template <class F>
+std::vector<double> added_up(std::int64_t rows, std::int64_t channels, const F& add) {
+  const Blocks blocks = blocks_of(rows, channels);
+  std::vector<double> partial(static_cast<std::size_t>((blocks.count + 1) * 2 * channels), 0.0);
+  double* parts = partial.data();
+#pragma omp parallel for schedule(static) if (blocks.count > 1)
+  for (std::int64_t b = 0; b < blocks.count; ++b) {
+    const std::int64_t first = b * blocks.rows, n = std::min(blocks.rows, rows - first);
+    double* block = parts + (b + 1) * 2 * channels;
+    add(n, first, block, block + channels);
+  }
+  for (std::int64_t b = 1; b <= blocks.count; ++b)
+    for (std::int64_t c = 0; c < 2 * channels; ++c) parts[c] += parts[b * 2 * channels + c];
+  partial.resize(static_cast<std::size_t>(2 * channels));
+  return partial;
+}
+
+}  // namespace
+
+template <class T>
+void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const T* m, T* sums, T* dots) {
+  const auto found = added_up(rows, channels, [&](std::int64_t n, std::int64_t first, double* sum, double* dot) {
+    add_dots(n, channels, g + first * channels, x + first * channels, m, sum, dot);
+  });
+  std::transform(found.begin(), found.begin() + channels, sums, [](double v) { return static_cast<T>(v); });
+  std::transform(found.begin() + channels, found.end(), dots, [](double v) { return static_cast<T>(v); });
+}
+
+template <class T>
+void norm_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const NormOfChannels<T>& of, T* gx, T* sums,
+                  T* dots) {
+  const auto found = added_up(rows, channels, [&](std::int64_t n, std::int64_t first, double* sum, double* dot) {
+    add_norm_dots(n, channels, g + first * channels, x + first * channels, of, sum, dot);
+  });
+  std::vector<T> p(static_cast<std::size_t>(channels)), q(p);
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const double sum = found[static_cast<std::size_t>(c)], dot = found[static_cast<std::size_t>(channels + c)];
+    const double each = -static_cast<double>(of.a[c]) / static_cast<double>(rows), r = static_cast<double>(of.inverse[c]);
+    p[static_cast<std::size_t>(c)] = static_cast<T>(each * r * r * dot);
+    q[static_cast<std::size_t>(c)] = static_cast<T>(each * sum);
+    sums[c] = static_cast<T>(sum), dots[c] = static_cast<T>(dot);
+  }
+  const std::int64_t chunk = blocks_of(rows, channels).chunk, chunks = ceil_div(rows, chunk);
+#pragma omp parallel for schedule(static) if (chunks > 1)
+  for (std::int64_t i = 0; i < chunks; ++i) {
+    const auto at = i * chunk * channels;
+    norm_input(std::min(chunk, rows - i * chunk), channels, g + at, x + at, of, p.data(), q.data(), gx + at);
+  }
+}
+
+template <class T>
+void bias_activation(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, double slope, T* y) {
+  const std::int64_t chunk = blocks_of(rows, channels).chunk, chunks = ceil_div(rows, chunk);
+#pragma omp parallel for schedule(static) if (chunks > 1)
+  for (std::int64_t i = 0; i < chunks; ++i)
+    leaky_bias(std::min(chunk, rows - i * chunk), channels, x + i * chunk * channels, bias, slope, y + i * chunk * channels);
+}
+
+// A chunk is summed while it is in the cache.
+template <class T>
+void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* y, double slope, T* inner, T* sums) {
+  const Blocks blocks = blocks_of(rows, channels);
+  std::vector<double> partial(static_cast<std::size_t>((blocks.count + 1) * channels), 0.0);
+  double* parts = partial.data();
+#pragma omp parallel for schedule(static) if (blocks.count > 1)
+  for (std::int64_t b = 0; b < blocks.count; ++b) {
+    const std::int64_t end = std::min(rows, (b + 1) * blocks.rows);
+    for (std::int64_t r = b * blocks.rows; r < end; r += blocks.chunk) {
+      const std::int64_t n = std::min(blocks.chunk, end - r), at = r * channels;
+      leaky_adjoint(n * channels, g + at, y + at, slope, inner + at);
+      add_rows(n, channels, inner + at, parts + (b + 1) * channels);
+    }
+  }
+  for (std::int64_t b = 1; b <= blocks.count; ++b)
+    for (std::int64_t c = 0; c < channels; ++c) parts[c] += parts[b * channels + c];
+  for (std::int64_t c = 0; c < channels; ++c) sums[c] = static_cast<T>(parts[c]);
+}
+
+template void bias_activation(std::int64_t, std::int64_t, const float*, const float*, double, float*);
+template void bias_activation(std::int64_t, std::int64_t, const double*, const double*, double, double*);
+template void bias_activation_adjoint(std::int64_t, std::int64_t, const float*, const float*, double, float*, float*);
+template void bias_activation_adjoint(std::int64_t, std::int64_t, const double*, const double*, double, double*, double*);
+template void channel_moments(std::int64_t, std::int64_t, const float*, float*, float*);
+template void channel_moments(std::int64_t, std::int64_t, const double*, double*, double*);
+template void channel_affine(std::int64_t, std::int64_t, const float*, const float*, const float*, const float*, double, float*);
+template void channel_affine(std::int64_t, std::int64_t, const double*, const double*, const double*, const double*, double,
+                             double*);
+template void norm_adjoint(std::int64_t, std::int64_t, const float*, const float*, const NormOfChannels<float>&, float*, float*,
+                           float*);
+template void norm_adjoint(std::int64_t, std::int64_t, const double*, const double*, const NormOfChannels<double>&, double*,
+                           double*, double*);
+template void channel_dots(std::int64_t, std::int64_t, const float*, const float*, const float*, float*, float*);
+template void channel_dots(std::int64_t, std::int64_t, const double*, const double*, const double*, double*, double*);
+
+}  // namespace mpigrad::cpu

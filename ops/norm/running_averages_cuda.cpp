@@ -1,0 +1,21 @@
+// Running averages on GPUs: from tensors to the kernels.
+
+#include "ops/norm/running_averages.h"
+
+#include "ops/kernel/gpu_tensors.h"
+#include "ops/norm/running_averages_cuda.h"
+
+namespace mpigrad::ops {
+
+void RunningAverages::run(Cuda, Inputs in, Outputs) const {
+  visit_floating(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    Tensor to_mean = in[4], to_variance = in[5];
+    cuda::running_averages<T>(
+        in[0].elements(),
+        {read<T>(in[0]), read<T>(in[1]), read<T>(in[2]), read<T>(in[3]), written<T>(to_mean), written<T>(to_variance)},
+        {momentum, correction}, cuda::compute_stream());
+  });
+}
+
+}  // namespace mpigrad::ops

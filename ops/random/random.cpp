@@ -1,0 +1,103 @@
+#include "ops/random/random.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "ops/elementwise/elementwise.h"
+
+namespace mpigrad {
+namespace {
+
+// y[local index] = value(global index), the global index being the row-major place in the whole tensor.
+template <class Value>
+Tensor generate(const Shape& shape, DType dtype, const LayoutPtr& layout, const ops::RandomNumbers& numbers, const Value& value) {
+  Box box{shape, shape};
+  for (auto& begin : box.begin) begin = 0;
+  if (layout) box = layout->box();
+  const Shape local = box.extents();
+  Tensor result({local, dtype});
+  if (result.device() == DeviceKind::dry) return layout ? result.with_layout(layout) : result;
+  const auto strides = (layout ? layout->global : shape).strides();
+  if (result.device() == DeviceKind::cuda) {
+    ops::random_on_gpu(numbers, box, layout ? layout->global : shape, result);
+    return layout ? result.with_layout(layout) : result;
+  }
+  visit_any_floating(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    T* y = result.mutable_data<T>();
+    const std::int64_t length = local.rank() ? local.back() : 1, rows = length ? local.elements() / length : 0;
+#pragma omp parallel for if (rows * length > 4096) schedule(static)
+    for (std::int64_t r = 0; r < rows; ++r) {
+      std::int64_t rest = r, at = local.rank() ? box.begin[local.rank() - 1] : 0;
+      for (int d = local.rank() - 2; d >= 0; --d) {
+        at += (box.begin[d] + rest % local[d]) * strides[static_cast<std::size_t>(d)];
+        rest /= local[d];
+      }
+      for (std::int64_t i = 0; i < length; ++i) y[r * length + i] = static_cast<T>(value(static_cast<std::uint64_t>(at + i)));
+    }
+  });
+  return layout ? result.with_layout(layout) : result;
+}
+
+void require_global(const char* op, const Shape& shape, const LayoutPtr& layout) {
+  require(!layout || layout->global == shape, "[{}] the shape is the global one of the layout: {}, layout of {}", op, shape,
+          layout ? layout->global : shape);
+}
+
+template <class T>
+T next_below(T x) {
+  if constexpr (std::is_floating_point_v<T>) return std::nextafter(x, -std::numeric_limits<T>::infinity());
+  else if (x == 0) return T::from_bits(0x8001);
+  else return T::from_bits(static_cast<std::uint16_t>(x > 0 ? x.bits() - 1 : x.bits() + 1));
+}
+
+double largest_below(double bound, DType dtype) {
+  return visit_any_floating(dtype, [&](auto zero) {
+    auto value = static_cast<decltype(zero)>(bound);
+    if (static_cast<double>(value) >= bound) value = next_below(value);
+    return static_cast<double>(value);
+  });
+}
+
+}  // namespace
+
+Tensor random_uniform(const Shape& shape, const Philox& random, double low, double high, DType dtype, LayoutPtr layout) {
+  require_global("random_uniform", shape, layout);
+  // Rounding could give `high`, which is outside: the largest number below it is the limit.
+  double limit = std::numeric_limits<double>::infinity();
+  if (low < high) limit = largest_below(high, dtype);
+  return generate(shape, dtype, layout, {ops::RandomNumbers::Kind::uniform, random, low, high - low, limit},
+                  [&](std::uint64_t i) { return std::min(low + (high - low) * random.uniform(i), limit); });
+}
+
+Tensor random_normal(const Shape& shape, const Philox& random, double mean, double deviation, DType dtype, LayoutPtr layout) {
+  require_global("random_normal", shape, layout);
+  return generate(shape, dtype, layout, {ops::RandomNumbers::Kind::normal, random, mean, deviation, 0},
+                  [&](std::uint64_t i) { return mean + deviation * random.normal(i); });
+}
+
+namespace {
+
+// The mask is drawn from `random`; `numbers` says the same of it to a GPU.
+Tensor masked(const Tensor& x, double keep, const Philox& random, const ops::RandomNumbers& numbers) {
+  require(is_floating(x.dtype()), "[dropout] needs floating-point elements: {}", x);
+  require(keep > 0 && keep <= 1, "[dropout] the probability to keep is in (0, 1], got {}", keep);
+  if (keep == 1) return x;
+  UseDevice device(x.device());
+  const auto mask = generate(x.shape(), x.dtype(), x.layout(), numbers,
+                             [&](std::uint64_t i) { return random.uniform(i) < keep ? 1 / keep : 0; });
+  return x * constant(mask);
+}
+
+}  // namespace
+
+Tensor dropout(const Tensor& x, double keep, const Philox& random) {
+  return masked(x, keep, random, {ops::RandomNumbers::Kind::mask, random, keep, 1 / keep, 0});
+}
+Tensor dropout(const Tensor& x, double keep, const Philox& random, std::uint64_t step) {
+  return masked(x, keep, random.child(step), {ops::RandomNumbers::Kind::mask, random, keep, 1 / keep, 0, step});
+}
+
+}  // namespace mpigrad

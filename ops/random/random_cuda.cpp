@@ -1,0 +1,30 @@
+// Random numbers on GPUs: from tensors to the kernel.
+
+#include "ops/random/random.h"
+
+#include "framework/cuda/graph.h"
+#include "ops/kernel/cuda_kernels.h"
+#include "ops/kernel/gpu_tensors.h"
+
+namespace mpigrad::ops {
+
+void random_on_gpu(const RandomNumbers& numbers, const Box& box, const Shape& global, Tensor& y) {
+  const auto strides = global.strides();
+  const auto* live = cuda::live_scalars();
+  require(numbers.step || !cuda::capturing(), "[graph] random numbers would be the same in every repetition of a captured step");
+  cuda::RandomProblem problem{.kind = static_cast<int>(numbers.kind),
+                              .random = numbers.step && !live ? numbers.random.child(*numbers.step) : numbers.random,
+                              .a = numbers.a,
+                              .b = numbers.b,
+                              .limit = numbers.limit,
+                              .place = StridedWalk<1>(walk_of(y.shape(), strides).collapsed()),
+                              .first = 0,
+                              .live = live};
+  for (int d = 0; d < global.rank(); ++d) problem.first += box.begin[d] * strides[static_cast<std::size_t>(d)];
+  visit_any_floating(y.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    cuda::random(problem, y.elements(), written<T>(y), cuda::compute_stream());
+  });
+}
+
+}  // namespace mpigrad::ops

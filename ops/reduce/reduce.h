@@ -1,0 +1,77 @@
+#pragma once
+// Reductions over the listed dimensions, of which negative ones count from the end; an empty list reduces nothing, and the
+// functions without a list reduce all dimensions. With keep, reduced dimensions stay with extent 1. Sums accumulate in double.
+
+#include <vector>
+
+#include "framework/op.h"
+
+namespace mpigrad {
+
+Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep = false);
+Tensor sum(const Tensor& x);
+// Divides by the global number of elements, so that on a split dimension it is this rank's share of the mean.
+Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep = false);
+Tensor mean(const Tensor& x);
+// Where k elements attain the extremum the cotangent is divided among them, or among those that are NaN (see
+// ops/elementwise/elementwise.h). Empty extents are refused.
+Tensor max(const Tensor& x, const std::vector<int>& axes, bool keep = false);
+Tensor max(const Tensor& x);
+Tensor min(const Tensor& x, const std::vector<int>& axes, bool keep = false);
+Tensor min(const Tensor& x);
+// Index of the first maximum along one dimension, int64; of the first NaN where there is one, as max() gives NaN there.
+Tensor argmax(const Tensor& x, int axis);
+// sum of the products of corresponding elements: a scalar
+Tensor dot(const Tensor& a, const Tensor& b);
+// Repeats dimensions of extent 1, and adds dimensions in front.
+Tensor broadcast_to(const Tensor& x, const Shape& shape);
+
+namespace ops {
+
+// y[...] = sum of x over `axes` (kept with extent 1);  xbar = broadcast_to(ybar)
+struct Sum {
+  std::vector<int> axes;  // ascending, not negative
+  static constexpr OpTraits traits() { return {.name = "sum", .takes_half = true}; }
+  Types infer(Inputs in) const;
+  LayoutPtr layout(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+// y = broadcast_to(x, shape);  xbar = sum over what was repeated
+struct BroadcastTo {
+  Shape shape;
+  static constexpr OpTraits traits() { return {.name = "broadcast_to", .takes_half = true}; }
+  Types infer(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+// Whether x is what its maximum (minimum) m was taken from: equal, or NaN, where m is NaN as well. Broadcasts; boolean.
+Tensor attains(const Tensor& x, const Tensor& m);
+
+// y = max (min) over `axes` (kept);  xbar = ybar a / sum a, a = attains(x, y)
+struct Extremum {
+  std::vector<int> axes;
+  bool largest = true;
+  static constexpr OpTraits traits() { return {.name = "max/min", .keeps_inputs = 1, .keeps_outputs = 1}; }
+  Types infer(Inputs in) const;
+  LayoutPtr layout(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+struct ArgMax {
+  int axis = 0;
+  static constexpr OpTraits traits() { return {.name = "argmax", .differentiable = false}; }
+  Types infer(Inputs in) const;
+  LayoutPtr layout(Inputs in) const;
+  void run(Cpu, Inputs in, Outputs out) const;
+  void run(Cuda, Inputs in, Outputs out) const;
+};
+
+}  // namespace ops
+}  // namespace mpigrad

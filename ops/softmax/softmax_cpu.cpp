@@ -1,0 +1,26 @@
+// Softmax on the CPU: from tensors to the kernels.
+
+#include "ops/softmax/softmax.h"
+
+#include "ops/kernel/cpu_kernels.h"
+#include "ops/kernel/rows_of.h"
+
+namespace mpigrad::ops {
+
+void Softmax::run(Cpu, Inputs in, Outputs out) const {
+  const auto rows = rows_of(in[0]);
+  visit_floating(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    cpu::softmax(rows.count, rows.length, in[0].data<T>(), out[0].mutable_data<T>());
+  });
+}
+
+void LogSoftmax::run(Cpu, Inputs in, Outputs out) const {
+  const auto rows = rows_of(in[0]);
+  visit_floating(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    cpu::log_softmax(rows.count, rows.length, in[0].data<T>(), out[0].mutable_data<T>());
+  });
+}
+
+}  // namespace mpigrad::ops

@@ -1,0 +1,27 @@
+// Softmax on GPUs: from tensors to the kernels.
+
+#include "ops/softmax/softmax.h"
+
+#include "ops/kernel/cuda_kernels.h"
+#include "ops/kernel/gpu_tensors.h"
+#include "ops/kernel/rows_of.h"
+
+namespace mpigrad::ops {
+
+void Softmax::run(Cuda, Inputs in, Outputs out) const {
+  const auto rows = rows_of(in[0]);
+  visit_any_floating(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    cuda::softmax(rows.count, rows.length, read<T>(in[0]), written<T>(out[0]), false, cuda::compute_stream());
+  });
+}
+
+void LogSoftmax::run(Cuda, Inputs in, Outputs out) const {
+  const auto rows = rows_of(in[0]);
+  visit_any_floating(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    cuda::softmax(rows.count, rows.length, read<T>(in[0]), written<T>(out[0]), true, cuda::compute_stream());
+  });
+}
+
+}  // namespace mpigrad::ops

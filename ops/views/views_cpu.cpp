@@ -1,0 +1,203 @@
+#include "ops/views/views.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "framework/tensor/visit_width.h"
+#include "ops/views/resample.h"
+
+namespace mpigrad::ops {
+namespace {
+
+constexpr std::int64_t parallel_moves_from = 1 << 14;  // rows times row length
+
+// Offset in elements of row `r` (all dimensions but the last) of `extents`, in a tensor with these strides.
+std::int64_t row_offset(const Shape& extents, std::int64_t r, const std::array<std::int64_t, Shape::max_rank>& strides) {
+  std::int64_t offset = 0;
+  for (int d = extents.rank() - 2; d >= 0; --d) {
+    offset += r % extents[d] * strides[static_cast<std::size_t>(d)];
+    r /= extents[d];
+  }
+  return offset;
+}
+
+// Moves `extents` elements between two strided places.
+template <class T>
+void move(const Shape& extents, const T* from, const std::array<std::int64_t, Shape::max_rank>& from_strides, T* to,
+          const std::array<std::int64_t, Shape::max_rank>& to_strides) {
+  const std::int64_t length = extents.rank() ? extents.back() : 1;
+  const std::int64_t rows = length ? extents.elements() / length : 0;
+  const auto last = static_cast<std::size_t>(std::max(0, extents.rank() - 1));
+  const std::int64_t from_step = extents.rank() ? from_strides[last] : 1, to_step = extents.rank() ? to_strides[last] : 1;
+#pragma omp parallel for if (rows * length >= parallel_moves_from) schedule(static)
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const T* a = from + row_offset(extents, r, from_strides);
+    T* b = to + row_offset(extents, r, to_strides);
+    if (from_step == 1 && to_step == 1) std::memcpy(b, a, static_cast<std::size_t>(length) * sizeof(T));
+    else
+      for (std::int64_t i = 0; i < length; ++i) b[i * to_step] = a[i * from_step];
+  }
+}
+
+// Strides of a strided box inside a tensor of shape `whole`, and the offset of its first element.
+std::array<std::int64_t, Shape::max_rank> box_strides(const Shape& whole, const Shape& step) {
+  auto strides = whole.strides();
+  for (int d = 0; d < whole.rank(); ++d) strides[static_cast<std::size_t>(d)] *= step[d];
+  return strides;
+}
+std::int64_t box_offset(const Shape& whole, const Shape& begin) {
+  const auto strides = whole.strides();
+  std::int64_t offset = 0;
+  for (int d = 0; d < whole.rank(); ++d) offset += begin[d] * strides[static_cast<std::size_t>(d)];
+  return offset;
+}
+
+template <class T>
+T* pointer(const Tensor& x) {
+  return reinterpret_cast<T*>(x.raw());
+}
+
+}  // namespace
+
+void Permute::run(Cpu, Inputs in, Outputs out) const {
+  visit_width(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const auto own = in[0].shape().strides();
+    std::array<std::int64_t, Shape::max_rank> strides{};
+    for (std::size_t i = 0; i < order.size(); ++i) strides[i] = own[static_cast<std::size_t>(order[i])];
+    move(out[0].shape(), pointer<const T>(in[0]), strides, pointer<T>(out[0]), out[0].shape().strides());
+  });
+}
+
+void Slice::run(Cpu, Inputs in, Outputs out) const {
+  if (out[0].elements() == 0) return;
+  visit_width(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    move(out[0].shape(), pointer<const T>(in[0]) + box_offset(in[0].shape(), begin), box_strides(in[0].shape(), step),
+         pointer<T>(out[0]), out[0].shape().strides());
+  });
+}
+
+void SlicePut::run(Cpu, Inputs in, Outputs out) const {
+  visit_any(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* y = pointer<T>(out[0]);
+    const auto fill = static_cast<T>(value);
+    const std::int64_t n = out[0].elements();
+#pragma omp parallel for if (n >= parallel_moves_from) schedule(static)
+    for (std::int64_t i = 0; i < n; ++i) y[i] = fill;
+    if (in[0].elements() == 0) return;
+    move(in[0].shape(), pointer<const T>(in[0]), in[0].shape().strides(), y + box_offset(shape, begin), box_strides(shape, step));
+  });
+}
+
+void Concatenate::run(Cpu, Inputs in, Outputs out) const {
+  const auto& shape = out[0].shape();
+  const std::int64_t rows = shape.elements(0, axis), item = size_of(out[0].dtype());
+  const std::int64_t row_bytes = shape.elements(axis, shape.rank()) * item;
+  std::int64_t at = 0;
+  for (const auto& x : in) {
+    const std::int64_t bytes = x.shape().elements(axis, shape.rank()) * item;
+    if (bytes == 0) continue;
+    const std::byte* from = x.raw();  // before threads are there: what was dropped is made again
+    std::byte* to = out[0].raw() + at;
+    if (bytes == item) {  // a call of memcpy for each element takes longer than the element
+      visit_width(x.dtype(), [&](auto zero) {
+        using T = decltype(zero);
+        const auto* a = reinterpret_cast<const T*>(from);
+        auto* b = reinterpret_cast<T*>(to);
+#pragma omp parallel for if (rows * bytes >= parallel_moves_from) schedule(static)
+        for (std::int64_t r = 0; r < rows; ++r) b[r * (row_bytes / item)] = a[r];
+      });
+    } else {
+#pragma omp parallel for if (rows * bytes >= parallel_moves_from) schedule(static)
+      for (std::int64_t r = 0; r < rows; ++r) std::memcpy(to + r * row_bytes, from + r * bytes, static_cast<std::size_t>(bytes));
+    }
+    at += bytes;
+  }
+}
+
+void Flip::run(Cpu, Inputs in, Outputs out) const {
+  if (in[0].elements() == 0) return;
+  visit_width(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const auto& shape = in[0].shape();
+    auto strides = shape.strides();
+    std::int64_t offset = 0;
+    for (const int axis : axes) {
+      auto& stride = strides[static_cast<std::size_t>(axis)];
+      offset += (shape[axis] - 1) * stride;
+      stride = -stride;
+    }
+    move(shape, pointer<const T>(in[0]) + offset, strides, pointer<T>(out[0]), shape.strides());
+  });
+}
+
+void Take::run(Cpu, Inputs in, Outputs out) const {
+  const auto* index = in[1].data<std::int64_t>();
+  const std::int64_t rows = in[0].dim(0), count = in[1].dim(0);
+  const std::int64_t bytes = in[0].shape().elements(1, in[0].rank()) * size_of(in[0].dtype());
+  for (std::int64_t i = 0; i < count; ++i) {
+    require(index[i] >= 0 && index[i] < rows, "[take] index {} is outside the {} rows of {}", index[i], rows, in[0]);
+    if (bytes) std::memcpy(out[0].raw() + i * bytes, in[0].raw() + index[i] * bytes, static_cast<std::size_t>(bytes));
+  }
+}
+
+void ScatterAdd::run(Cpu, Inputs in, Outputs out) const {
+  visit_arithmetic(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const auto* index = in[1].data<std::int64_t>();
+    const T* x = in[0].data<T>();
+    T* y = out[0].mutable_data<T>();
+    std::fill_n(y, out[0].elements(), T(0));
+    const std::int64_t length = in[0].shape().elements(1, in[0].rank());
+    for (std::int64_t i = 0; i < in[0].dim(0); ++i) {
+      require(index[i] >= 0 && index[i] < rows, "[scatter_add] index {} is outside {} rows", index[i], rows);
+      for (std::int64_t j = 0; j < length; ++j)
+        y[index[i] * length + j] = static_cast<T>(y[index[i] * length + j] + x[i * length + j]);
+    }
+  });
+}
+
+void OneHot::run(Cpu, Inputs in, Outputs out) const {
+  visit_any_integral(in[0].dtype(), [&](auto from) {
+    using I = decltype(from);
+    visit_any(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const I* index = in[0].data<I>();
+      T* y = out[0].mutable_data<T>();
+      std::fill_n(y, out[0].elements(), T(0));
+      for (std::int64_t i = 0; i < in[0].elements(); ++i) {
+        const auto at = static_cast<std::int64_t>(index[i]);
+        if (at >= 0 && at < classes) y[i * classes + at] = T(1);
+      }
+    });
+  });
+}
+
+// A row of the result is a sum of rows of x, as wide as all dimensions behind.
+void MapLines::run(Cpu, Inputs in, Outputs out) const {
+  visit_floating(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const auto& shape = in[0].shape();
+    const std::int64_t outer = shape.elements(0, axis), inner = shape.elements(axis + 1, shape.rank());
+    const std::int64_t n = shape[axis], rows = matrix().rows;
+    const auto *first = matrix().first.data<std::int64_t>(), *index = matrix().index.data<std::int64_t>();
+    const auto* weight = matrix().weight.data<double>();
+    const T* x = in[0].data<T>();
+    T* y = out[0].mutable_data<T>();
+#pragma omp parallel for schedule(static) if (outer * rows * inner > (1 << 15))
+    for (std::int64_t line = 0; line < outer * rows; ++line) {
+      const std::int64_t o = line / rows, row = line - o * rows;
+      T* to = y + line * inner;
+      std::fill_n(to, inner, T(0));
+      for (auto k = first[row]; k < first[row + 1]; ++k) {
+        const auto factor = static_cast<T>(weight[k]);
+        const T* from = x + (o * n + index[k]) * inner;
+        for (std::int64_t i = 0; i < inner; ++i) to[i] += factor * from[i];
+      }
+    }
+  });
+}
+
+}  // namespace mpigrad::ops
