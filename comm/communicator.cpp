@@ -2,9 +2,9 @@
 
 #include <atomic>
 
+#include "comm/distributed/same_parameters.h"
 #include "comm/messages/messages.h"
 #include "comm/messages/transfer.h"
-#include "comm/spatial/same_parameters.h"
 #include "comm/transport/device/device_transport.h"
 #include "comm/transport/watch/checks.h"
 #include "comm/transport/watch/watched_transport.h"

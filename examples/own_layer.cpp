@@ -13,7 +13,7 @@
 //   y.with_layout(x.layout())               says that y is divided as x is
 //
 // which is all, where an element of y depends on elements of x that one rank has. Where it depends on others', the functions of
-// comm/spatial/distributed.h fetch them (conv, pooling, norms), and redistribute() and the collectives do whatever is left.
+// comm/distributed/distributed.h fetch them (conv, pooling, norms), and redistribute() and the collectives do whatever is left.
 
 #include <mpigrad/mpigrad.h>
 using namespace mpigrad;

@@ -175,7 +175,7 @@ class Untaped {
 Tensor add(const Tensor& a, const Tensor& b);
 
 namespace detail {
-// The one operation between ranks that ops need, for operands that are the same on all of them; comm/spatial/distributed.cpp
+// The one operation between ranks that ops need, for operands that are the same on all of them; comm/distributed/distributed.cpp
 // defines it. x, whose layout is the same along these grid axes, as a local tensor that varies along them: its cotangent is added
 // up over their ranks. float32 is rounded to `dtype` behind that if `dtype` has 16 bits.
 Tensor replicated(const Tensor& x, const std::vector<int>& axes, DType dtype);

@@ -1,7 +1,7 @@
 #include "comm/messages/nonblocking.h"
 
+#include "comm/collectives/scan.h"
 #include "comm/messages/transfer.h"
-#include "comm/scan.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/recompute.h"
 

@@ -3,9 +3,9 @@
 // completes it. All ranks make these calls in the same order; they may wait in different ones. Rows as in collectives.h, but
 // always given: asking the others would block.
 
+#include "comm/collectives/neighbor.h"
+#include "comm/collectives/reductions.h"
 #include "comm/messages/request.h"
-#include "comm/neighbor.h"
-#include "comm/reductions.h"
 
 namespace mpigrad {
 
@@ -22,7 +22,7 @@ Request iallgather(const Tensor& x, const Communicator& comm, const Rows& rows);
 Request ireduce_scatter(const Tensor& x, const Communicator& comm, const Rows& rows);
 // y_r = block r of every rank's x;  the transpose swaps what is sent and received
 Request ialltoall(const Tensor& x, const Communicator& comm, const Rows& send_rows, const Rows& receive_rows);
-// As neighbor_alltoall (comm/neighbor.h); the transpose runs on the transposed graph.
+// As neighbor_alltoall (comm/collectives/neighbor.h); the transpose runs on the transposed graph.
 Request ineighbor_alltoall(const Tensor& x, const Topology& topology, const Rows& send_rows, const Rows& receive_rows);
 
 }  // namespace mpigrad

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 
 namespace mpigrad {
 

@@ -1,7 +1,7 @@
 #pragma once
 // Collective calls as data. A new kind is a row of traits_of(), what moves in sent_slice(), received_slice() and
 // moved_elements(), and a case in each of the transports mpi (blocking and not) and nccl; those of threads and of device copies,
-// staging, checks and the dry transport follow from these. Its op (comm/collectives.h) calls Transport::run().
+// staging, checks and the dry transport follow from these. Its op (comm/collectives/collectives.h) calls Transport::run().
 
 #include <cstdint>
 #include <span>

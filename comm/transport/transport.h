@@ -148,11 +148,6 @@ struct DryRecord {
 // (the other ranks' pending and later calls throw an Error that names the failed rank) and is rethrown here when all threads have
 // ended. A rank that waits for one whose body has returned throws too. Sets nothing global, and may be nested.
 void run_threads(int ranks, const std::function<void(std::shared_ptr<Transport>)>& body);
-// The same without threads, for a few calls of small programs: ranks take turns on the calling thread. body is called many times
-// for each rank, each time from its beginning, until it has gone through; it must do the same each time (which is compared), and
-// what it leaves behind outside must bear repetition. Tensors in host memory only. An exception ends all and is rethrown; so does
-// that no rank can go on, an Error which says who waits for what.
-void run_in_turns(int ranks, const std::function<void(std::shared_ptr<Transport>)>& body);
 
 // comm/transport/mpi. MPI_Init_thread on the first call (not if MPI is already initialised), MPI_Finalize at exit if we
 // initialised it. Collective: each call makes a private duplicate of MPI_COMM_WORLD. An existing communicator:

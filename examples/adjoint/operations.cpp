@@ -4,13 +4,13 @@
 #include <cctype>
 #include <numeric>
 
+#include "comm/collectives/neighbor.h"
+#include "comm/collectives/scan.h"
+#include "comm/distributed/invariant.h"
+#include "comm/halos/exchange.h"
 #include "comm/messages/nonblocking.h"
 #include "comm/messages/one_sided.h"
 #include "comm/messages/point_to_point.h"
-#include "comm/neighbor.h"
-#include "comm/scan.h"
-#include "comm/spatial/exchange.h"
-#include "comm/spatial/invariant.h"
 #include "ops/views/views.h"
 
 namespace mpigrad::adjoint {

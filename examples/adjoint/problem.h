@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/reductions.h"
+#include "comm/collectives/reductions.h"
 #include "examples/tool/command_line.h"
 
 namespace mpigrad::adjoint {

@@ -1,6 +1,6 @@
 // What a training step costs, without data or ranks: encoder, head and loss on the dry device.
 
-#include "comm/spatial/grid.h"
+#include "comm/distributed/grid.h"
 
 #include <nlohmann/json.hpp>
 #include "examples/contrastive/contrastive.h"

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
+#include "comm/distributed/redistribute.h"
 #include "comm/hdf5/hdf5_file.h"
-#include "comm/spatial/redistribute.h"
 #include "examples/contrastive/objective.h"
 #include "examples/trainer/run.h"
 #include "ops/elementwise/elementwise.h"

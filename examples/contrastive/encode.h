@@ -1,7 +1,7 @@
 #pragma once
 // Embeddings of a whole set of samples, on any grid.
 
-#include "comm/spatial/grid.h"
+#include "comm/distributed/grid.h"
 #include "examples/contrastive/network.h"
 #include "models/data/augment/recipe.h"
 #include "models/data/source.h"

@@ -1,6 +1,6 @@
 #include "examples/contrastive/objective.h"
 
-#include "comm/spatial/grid.h"
+#include "comm/distributed/grid.h"
 #include "examples/trainer/run.h"
 #include "models/contrastive/losses/join_views.h"
 #include "models/contrastive/losses/pairs.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "comm/spatial/grid.h"
+#include "comm/distributed/grid.h"
 #include "examples/trainer/run.h"
 #include "framework/activity.h"
 #include "models/contrastive/evaluate/evaluate.h"

@@ -1,13 +1,13 @@
 #pragma once
 // What the program `halo` computes: who needs, receives and pads what when a window slides over a line that is cut in blocks. The
-// mathematics is comm/spatial/window_plan.h's.
+// mathematics is comm/halos/window_plan.h's.
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "comm/spatial/window_plan.h"
+#include "comm/halos/window_plan.h"
 #include "examples/tool/command_line.h"
 
 namespace mpigrad::halo {

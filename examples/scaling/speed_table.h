@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/spatial/grid.h"
+#include "comm/distributed/grid.h"
 #include "examples/scaling/commands.h"
 
 namespace mpigrad::scaling {

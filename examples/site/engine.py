@@ -8,11 +8,11 @@ import subprocess
 # Objects lie in an archive, of which the linker takes what is needed: files that need what a browser has not may be among them as long as
 # they compile.
 LIBRARY = ["framework/*.cpp", "framework/tensor/*.cpp", "framework/optim/*.cpp", "framework/cuda/absent.cpp", "ops/*.cpp", "ops/[!b]*/*.cpp", "ops/backends/*.cpp",
-           "ops/backends/*/*_absent.cpp", "ops/backends/winograd/*.cpp", "comm/*.cpp", "comm/messages/*.cpp", "comm/process/problem.cpp", "comm/spatial/*.cpp", "comm/transport/*.cpp", "comm/transport/threads/*.cpp",
+           "ops/backends/*/*_absent.cpp", "ops/backends/winograd/*.cpp", "comm/*.cpp", "comm/check/*.cpp", "comm/collectives/*.cpp", "comm/distributed/*.cpp", "comm/halos/*.cpp", "comm/messages/*.cpp", "comm/process/problem.cpp", "comm/transport/*.cpp", "comm/transport/threads/*.cpp",
            "comm/transport/watch/*.cpp", "comm/transport/device/*.cpp", "comm/transport/nccl/absent.cpp", "comm/transport/mpi/absent.cpp"]
 # Starts processes and threads, and reads the machine; looks into stacks; sends pointers as 64-bit numbers.
 WITHOUT = {"comm/launch.cpp", "comm/transport/watch/whereabouts.cpp", "comm/transport/device/in_process.cpp"}
-TOOLS = ["examples/site/browser/engine.cpp", "examples/site/browser/absent.cpp", "examples/adjoint/calculate.cpp", "examples/adjoint/operations.cpp", "examples/adjoint/picture.cpp", "examples/adjoint/print.cpp",
+TOOLS = ["examples/site/browser/engine.cpp", "examples/site/browser/turns.cpp", "examples/site/browser/absent.cpp", "examples/adjoint/calculate.cpp", "examples/adjoint/operations.cpp", "examples/adjoint/picture.cpp", "examples/adjoint/print.cpp",
          "examples/adjoint/problem.cpp", "examples/adjoint/shapes.cpp", "examples/halo/draw.cpp", "examples/halo/picture.cpp", "examples/halo/plan.cpp"]
 COMPILE = "-std=c++20 -O1 -DFMT_HEADER_ONLY -fexceptions -fno-math-errno"
 LINK = ("-O1 -fexceptions -sSINGLE_FILE=1 -sMODULARIZE=1 -sEXPORT_NAME=mpigradEngine -sENVIRONMENT=web,node -sALLOW_MEMORY_GROWTH=1 -sTOTAL_STACK=1MB "

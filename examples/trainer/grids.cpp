@@ -2,8 +2,8 @@
 #include <array>
 #include <charconv>
 
-#include "comm/transport/silent_transport.h"
 #include "examples/trainer/options.h"
+#include "examples/trainer/ranks/silent_transport.h"
 
 namespace mpigrad::trainer {
 

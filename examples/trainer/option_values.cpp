@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "comm/norms.h"
+#include "comm/distributed/optimizer_reductions.h"
 #include "comm/transport/fixed_order.h"
 #include "examples/trainer/options.h"
 #include "framework/optim/rmsprop.h"

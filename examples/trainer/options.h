@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/spatial/distributed.h"
-#include "comm/spatial/grid.h"
+#include "comm/distributed/distributed.h"
+#include "comm/distributed/grid.h"
 #include "examples/tool/command_line.h"
 #include "framework/optim/loss_scale.h"
 #include "framework/optim/optimizer.h"

@@ -16,7 +16,7 @@
 
 namespace mpigrad {
 
-// Whether all ranks say yes; collective. all_agree() of comm/norms.h makes one.
+// Whether all ranks say yes; collective. all_agree() of comm/distributed/optimizer_reductions.h makes one.
 using Agreement = std::function<bool(bool mine)>;
 
 struct LossScaleAttributes {

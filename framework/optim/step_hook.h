@@ -1,6 +1,6 @@
 #pragma once
 // Who looks at parameters after a step of an optimizer, though this folder knows nothing of ranks:
-// comm/spatial/same_parameters.h.
+// comm/distributed/same_parameters.h.
 
 #include <cstdint>
 

@@ -12,7 +12,7 @@ namespace mpigrad {
 // Makes squared norms, two for each parameter (of weights, of what they are compared with), those of whole parameters. Parameters
 // that are the same on all ranks need nothing, and those of a split layout are added up without it; of parameters that are cut
 // over ranks otherwise, each rank hands in its part's squares, which are to be summed over these ranks: sum_norms_over() of
-// comm/norms.h makes such a function. Called once a step, on every rank.
+// comm/distributed/optimizer_reductions.h makes such a function. Called once a step, on every rank.
 using NormReduction = std::function<void(const Parameters& parameters, std::span<double> squares)>;
 
 class TrustRatioOptimizer : public Optimizer {

@@ -31,7 +31,7 @@ std::string to_string(const Box& box);
 // Cuts of n elements in `parts` balanced blocks, the first ones one longer: parts + 1 offsets from 0 to n.
 std::vector<std::int64_t> balanced_cuts(std::int64_t n, int parts);
 
-// Shape of the process grid and this rank's place in it; comm/spatial/grid.h adds communicators. Ranks are row-major in the
+// Shape of the process grid and this rank's place in it; comm/distributed/grid.h adds communicators. Ranks are row-major in the
 // extents.
 struct GridShape {
   std::vector<std::string> names;

@@ -4,7 +4,7 @@
 #include <span>
 #include <utility>
 
-#include "comm/spatial/ghosts.h"
+#include "comm/halos/ghosts.h"
 #include "models/data/loader_state.h"
 #include "models/data/sources/bytes.h"
 #include "ops/views/views.h"

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "comm/spatial/grid.h"
+#include "comm/distributed/grid.h"
 #include "models/data/data_batches.h"
 #include "models/data/deform.h"
 #include "models/data/source.h"
@@ -33,7 +33,7 @@ struct LoaderOptions {
   // Of y: floating-point, or for classes int64, labels of cells the stored integers. None: that, and for numbers that of x.
   std::optional<DType> target_dtype{};
   // So many planes around each rank's block are read, too, wherever it is cut: what the first layers need there no rank is asked
-  // for (comm/spatial/ghosts.h). Costs the memory of the block and these planes a second time.
+  // for (comm/halos/ghosts.h). Costs the memory of the block and these planes a second time.
   std::int64_t ghosts = 0;
   std::vector<std::int64_t> samples{};  // which ones; empty: all
   bool drop_last = false;               // leave out a last, smaller batch

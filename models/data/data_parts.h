@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "comm/spatial/grid.h"
+#include "comm/distributed/grid.h"
 #include "framework/tensor/random.h"
 #include "models/data/source.h"
 

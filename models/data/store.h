@@ -21,7 +21,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "comm/spatial/grid.h"
+#include "comm/distributed/grid.h"
 #include "models/data/data_parts.h"
 #include "models/data/source.h"
 

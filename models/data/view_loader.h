@@ -14,7 +14,7 @@
 // and after each step, per thread. Volumes too large for that: data::Loader, whose flips, shifts and transpositions read blocks
 // only.
 
-#include "comm/spatial/grid.h"
+#include "comm/distributed/grid.h"
 #include "models/data/augment/recipe.h"
 #include "models/data/data_batches.h"
 #include "models/data/source.h"

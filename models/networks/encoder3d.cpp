@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "comm/spatial/local_parts.h"
+#include "comm/distributed/local_parts.h"
 #include "framework/joined.h"
 #include "ops/elementwise/elementwise.h"
 

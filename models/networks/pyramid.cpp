@@ -1,6 +1,6 @@
 #include "models/networks/pyramid.h"
 
-#include "comm/spatial/periodic.h"
+#include "comm/halos/periodic.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/views/views.h"
 

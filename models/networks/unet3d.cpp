@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "comm/spatial/local_parts.h"
+#include "comm/distributed/local_parts.h"
 #include "ops/recompute.h"
 #include "ops/views/views.h"
 

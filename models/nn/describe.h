@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/spatial/grid.h"
+#include "comm/distributed/grid.h"
 #include "framework/optim/optimizer.h"
 #include "models/nn/module.h"
 

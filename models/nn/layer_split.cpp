@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "comm/spatial/grid.h"
-#include "comm/spatial/redistribute.h"
+#include "comm/distributed/grid.h"
+#include "comm/distributed/redistribute.h"
 
 namespace mpigrad::nn {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "comm/spatial/channels.h"
+#include "comm/distributed/channels.h"
 #include "models/nn/module.h"
 
 namespace mpigrad::nn {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "comm/collectives.h"
-#include "comm/spatial/channel_parts.h"
+#include "comm/collectives/collectives.h"
+#include "comm/distributed/channel_parts.h"
 #include "framework/cost.h"
 #include "framework/tape.h"
 #include "models/nn/layer_split.h"

@@ -9,7 +9,7 @@
 
 #include <optional>
 
-#include "comm/spatial/distributed.h"
+#include "comm/distributed/distributed.h"
 #include "models/nn/module.h"
 
 namespace mpigrad::nn {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <utility>
 
-#include "comm/spatial/grid.h"
-#include "comm/spatial/redistribute.h"
+#include "comm/distributed/grid.h"
+#include "comm/distributed/redistribute.h"
 #include "framework/cuda/graph.h"
 #include "framework/fnv.h"
 #include "framework/joined.h"

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/spatial/channels.h"
-#include "comm/spatial/grid.h"
+#include "comm/distributed/channels.h"
+#include "comm/distributed/grid.h"
 #include "framework/parameter.h"
 #include "framework/tape.h"
 #include "framework/tensor/random.h"
@@ -42,8 +42,8 @@ Initialiser glorot_uniform(double fan_in, double fan_out);
 // Normal with variance 2 / fan_in (He et al. 2015)
 Initialiser he_normal(double fan_in);
 
-// How a layer is split along an axis of the grid (comm/spatial/channels.h tells what ranks then say to each other). Its weights,
-// their gradients and the optimizer's state are on P ranks 1/P of what they are on one, and begin with the same numbers.
+// How a layer is split along an axis of the grid (comm/distributed/channels.h tells what ranks then say to each other). Its
+// weights, their gradients and the optimizer's state are on P ranks 1/P of what they are on one, and begin with the same numbers.
 //
 //   filters   each rank makes some of the result's channels, of all of the input's; a grouped layer: some of the groups
 //   channels  each rank takes some of the input's channels, and sums are made whole; a grouped layer as with filters

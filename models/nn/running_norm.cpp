@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "comm/spatial/redistribute.h"
+#include "comm/distributed/redistribute.h"
 
 namespace mpigrad::nn {
 namespace {

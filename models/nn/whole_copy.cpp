@@ -1,6 +1,6 @@
 #include "models/nn/whole_copy.h"
 
-#include "comm/spatial/redistribute.h"
+#include "comm/distributed/redistribute.h"
 #include "ops/elementwise/elementwise.h"
 
 namespace mpigrad::nn {

@@ -1,7 +1,7 @@
 #include "models/segmentation/losses.h"
 
-#include "comm/spatial/invariant.h"
-#include "comm/spatial/redistribute.h"
+#include "comm/distributed/invariant.h"
+#include "comm/distributed/redistribute.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/loss/loss.h"
 #include "ops/reduce/reduce.h"

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "comm/spatial/grid.h"
+#include "comm/distributed/grid.h"
 #include "models/data/source.h"
 #include "models/nn/module.h"
 

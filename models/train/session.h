@@ -5,7 +5,7 @@
 #include <functional>
 #include <type_traits>
 
-#include "comm/spatial/grid.h"
+#include "comm/distributed/grid.h"
 
 namespace mpigrad {
 

@@ -8,8 +8,8 @@
 #include <optional>
 #include <utility>
 
-#include "comm/collectives.h"
-#include "comm/spatial/redistribute.h"
+#include "comm/collectives/collectives.h"
+#include "comm/distributed/redistribute.h"
 #include "framework/activity.h"
 #include "framework/buckets.h"
 #include "framework/cuda/staging.h"

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "comm/distributed/invariant.h"
 #include "comm/launch.h"
 #include "comm/messages/point_to_point.h"
-#include "comm/spatial/invariant.h"
 #include "comm/transport/watch/call_board.h"
 #include "comm/transport/watch/checks.h"
 #include "framework/optim/optimizer.h"

@@ -19,8 +19,8 @@
 #include <fstream>
 #include <string>
 
+#include "comm/distributed/invariant.h"
 #include "comm/launch.h"
-#include "comm/spatial/invariant.h"
 #include "models/contrastive/losses/gradient_cache.h"
 #include "models/contrastive/losses/pairs.h"
 #include "ops/elementwise/elementwise.h"

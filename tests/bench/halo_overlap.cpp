@@ -8,8 +8,8 @@
 #include <chrono>
 #include <thread>
 
+#include "comm/distributed/distributed.h"
 #include "comm/launch.h"
-#include "comm/spatial/distributed.h"
 #include "comm/transport/forwarding.h"
 #include "framework/optim/optimizer.h"
 #include "models/networks/unet3d.h"

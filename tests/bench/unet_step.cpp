@@ -20,10 +20,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "comm/launch.h"
-#include "comm/transport/silent_transport.h"
 #include "examples/trainer/options.h"
+#include "examples/trainer/ranks/silent_transport.h"
 #include "framework/cost.h"
 #include "framework/optim/loss_scale.h"
 #include "framework/optim/optimizer.h"

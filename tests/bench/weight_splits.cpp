@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "comm/distributed/redistribute.h"
 #include "comm/launch.h"
-#include "comm/spatial/redistribute.h"
 #include "framework/optim/optimizer.h"
 #include "models/networks/residual.h"
 #include "models/nn/sequential.h"

@@ -1,10 +1,10 @@
 // The adjoint check: it passes right adjoints, and finds planted mistakes where they are.
 
-#include "comm/adjoint_check.h"
+#include "comm/check/adjoint_check.h"
 
 #include <numeric>
 
-#include "comm/spatial/invariant.h"
+#include "comm/distributed/invariant.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/views.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/adjoint_check.h"
+#include "comm/check/adjoint_check.h"
 #include "comm/messages/nonblocking.h"
 #include "tests/support/cases/jet.h"
 #include "tests/support/distributed.h"

@@ -6,9 +6,9 @@
 #include <functional>
 #include <utility>
 
+#include "comm/distributed/distributed.h"
+#include "comm/distributed/invariant.h"
 #include "comm/launch.h"
-#include "comm/spatial/distributed.h"
-#include "comm/spatial/invariant.h"
 #include "framework/parameter.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/loss/loss.h"

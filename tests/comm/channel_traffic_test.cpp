@@ -5,7 +5,7 @@
 #include <functional>
 #include <ostream>
 
-#include "comm/spatial/distributed.h"
+#include "comm/distributed/distributed.h"
 #include "framework/tape.h"
 #include "tests/support/distributed.h"
 #include "tests/support/ranks.h"

@@ -1,15 +1,15 @@
 // Products and layers on tensors whose channels are split, alone and beside samples and space: values and gradients of every
 // scheme are those of one rank.
 
-#include "comm/spatial/channels.h"
+#include "comm/distributed/channels.h"
 
 #include <doctest/doctest.h>
 
 #include <array>
 #include <functional>
 
-#include "comm/spatial/distributed.h"
-#include "comm/spatial/upsample.h"
+#include "comm/distributed/distributed.h"
+#include "comm/distributed/upsample.h"
 #include "framework/optim/optimizer.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduce/reduce.h"

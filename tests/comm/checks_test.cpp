@@ -7,9 +7,9 @@
 #include <mutex>
 #include <set>
 
-#include "comm/adjoint_check.h"
-#include "comm/scan.h"
-#include "comm/spatial/grid.h"
+#include "comm/check/adjoint_check.h"
+#include "comm/collectives/scan.h"
+#include "comm/distributed/grid.h"
 #include "comm/transport/environment.h"
 #include "comm/transport/summation_mode.h"
 #include "comm/transport/watch/call_board.h"

@@ -5,10 +5,10 @@
 #include <memory>
 #include <numeric>
 
+#include "comm/collectives/neighbor.h"
+#include "comm/collectives/scan.h"
+#include "comm/distributed/invariant.h"
 #include "comm/messages/point_to_point.h"
-#include "comm/neighbor.h"
-#include "comm/scan.h"
-#include "comm/spatial/invariant.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"

@@ -1,13 +1,13 @@
 // Layers on distributed tensors: values and gradients of every grid and every cut are those of one rank; adjoint test and second
 // order.
 
-#include "comm/spatial/distributed.h"
+#include "comm/distributed/distributed.h"
 
 #include <functional>
 #include <set>
 #include <string>
 
-#include "comm/spatial/invariant.h"
+#include "comm/distributed/invariant.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/linear/matmul.h"
 #include "ops/loss/loss.h"

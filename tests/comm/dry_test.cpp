@@ -9,10 +9,10 @@
 #include <tuple>
 #include <vector>
 
-#include "comm/spatial/distributed.h"
-#include "comm/spatial/exchange.h"
-#include "comm/spatial/window_plan.h"
-#include "comm/transport/silent_transport.h"
+#include "comm/distributed/distributed.h"
+#include "comm/halos/exchange.h"
+#include "comm/halos/window_plan.h"
+#include "examples/trainer/ranks/silent_transport.h"
 #include "framework/tensor/storage.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/loss/loss.h"

@@ -5,10 +5,10 @@
 #include <memory>
 #include <vector>
 
-#include "comm/spatial/distributed.h"
-#include "comm/spatial/exchange.h"
-#include "comm/spatial/periodic.h"
-#include "comm/spatial/window_plan.h"
+#include "comm/distributed/distributed.h"
+#include "comm/halos/exchange.h"
+#include "comm/halos/periodic.h"
+#include "comm/halos/window_plan.h"
 #include "framework/joined.h"
 #include "framework/tensor/random.h"
 #include "ops/extents.h"

@@ -4,8 +4,8 @@
 #include <functional>
 #include <string>
 
-#include "comm/spatial/distributed.h"
-#include "comm/spatial/invariant.h"
+#include "comm/distributed/distributed.h"
+#include "comm/distributed/invariant.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/linear/matmul.h"
 #include "ops/loss/loss.h"

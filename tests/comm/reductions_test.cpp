@@ -1,15 +1,15 @@
 // Reductions over ranks besides the sum, and prefix reductions: second order against differences, and what is refused. Values and
 // gradients, at ties and zeros too: adjoint_fuzz_test.cpp.
 
-#include "comm/reductions.h"
-#include "comm/scan.h"
+#include "comm/collectives/reductions.h"
+#include "comm/collectives/scan.h"
 
 #include <cmath>
 #include <limits>
 #include <vector>
 
-#include "comm/spatial/grid.h"
-#include "comm/user_reduction.h"
+#include "comm/collectives/user_reduction.h"
+#include "comm/distributed/grid.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/softmax/softmax.h"
 #include "ops/views/views.h"

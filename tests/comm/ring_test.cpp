@@ -1,6 +1,6 @@
 // ring_logsumexp against the whole matrix: values, derivatives to second order, sums of nothing, memory.
 
-#include "comm/ring.h"
+#include "comm/collectives/ring.h"
 
 #include <doctest/doctest.h>
 

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "comm/adjoint_check.h"
+#include "comm/check/adjoint_check.h"
 #include "comm/messages/nonblocking.h"
 #include "framework/tensor/half.h"
 #include "ops/elementwise/elementwise.h"

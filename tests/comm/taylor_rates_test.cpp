@@ -1,8 +1,8 @@
 // The Taylor test: rates of right derivatives to first and second order, over ranks, and planted mistakes.
 
-#include "comm/collectives.h"
-#include "comm/spatial/invariant.h"
-#include "comm/taylor_test.h"
+#include "comm/check/taylor_test.h"
+#include "comm/collectives/collectives.h"
+#include "comm/distributed/invariant.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduce/reduce.h"
 #include "tests/support/ranks.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "comm/launch.h"
 #include "comm/transport/device/device_transport.h"
 #include "comm/transport/device/staged.h"

@@ -3,11 +3,12 @@
 
 #include <doctest/doctest.h>
 
+#include "comm/collectives/reductions.h"
+#include "comm/collectives/scan.h"
 #include "comm/communicator.h"
+#include "comm/distributed/invariant.h"
 #include "comm/messages/point_to_point.h"
-#include "comm/reductions.h"
-#include "comm/scan.h"
-#include "comm/spatial/invariant.h"
+#include "examples/site/browser/turns.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <functional>
 
-#include "comm/spatial/distributed.h"
-#include "comm/spatial/upsample.h"
+#include "comm/distributed/distributed.h"
+#include "comm/distributed/upsample.h"
 #include "comm/transport/forwarding.h"
 #include "framework/tape.h"
 #include "ops/elementwise/elementwise.h"

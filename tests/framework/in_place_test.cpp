@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "comm/spatial/exchange.h"
+#include "comm/halos/exchange.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/views.h"

@@ -2,8 +2,8 @@
 
 #include "framework/jvp.h"
 
+#include "comm/collectives/reductions.h"
 #include "comm/messages/point_to_point.h"
-#include "comm/reductions.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/views.h"

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "comm/norms.h"
+#include "comm/distributed/optimizer_reductions.h"
 #include "models/train/checkpoint/checkpoint.h"
 #include "tests/support/files.h"
 #include "tests/support/ranks.h"

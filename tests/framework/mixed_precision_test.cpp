@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "comm/collectives.h"
-#include "comm/norms.h"
+#include "comm/collectives/collectives.h"
+#include "comm/distributed/optimizer_reductions.h"
 #include "models/networks/cosmoflow.h"
 #include "models/nn/describe.h"
 #include "models/train/session.h"

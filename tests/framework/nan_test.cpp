@@ -10,7 +10,7 @@
 #include <limits>
 #include <string>
 
-#include "comm/scan.h"
+#include "comm/collectives/scan.h"
 #include "ops/elementwise/activation.h"
 #include "ops/elementwise/elementwise_ops.h"
 #include "ops/elementwise/scalar.h"

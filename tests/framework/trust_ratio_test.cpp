@@ -8,9 +8,9 @@
 #include <cmath>
 #include <map>
 
-#include "comm/collectives.h"
-#include "comm/norms.h"
-#include "comm/spatial/invariant.h"
+#include "comm/collectives/collectives.h"
+#include "comm/distributed/invariant.h"
+#include "comm/distributed/optimizer_reductions.h"
 #include "framework/cuda/cuda.h"
 #include "framework/optim/schedule.h"
 #include "framework/tensor/random.h"

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
+#include "comm/collectives/reductions.h"
+#include "comm/collectives/scan.h"
 #include "comm/messages/point_to_point.h"
-#include "comm/reductions.h"
-#include "comm/scan.h"
 #include "framework/tensor/content_hash.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/loss/loss.h"

@@ -3,10 +3,10 @@
 
 #include <doctest/doctest.h>
 
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
+#include "comm/halos/exchange.h"
 #include "comm/launch.h"
 #include "comm/messages/nonblocking.h"
-#include "comm/spatial/exchange.h"
 #include "comm/transport/device/device_transport.h"
 #include "comm/transport/device/in_process.h"
 #include "comm/transport/device/staged.h"

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "comm/hdf5/hdf5_file.h"
 #include "models/networks/cosmoflow.h"
 #include "models/train/session.h"

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "comm/spatial/distributed.h"
-#include "comm/spatial/invariant.h"
+#include "comm/distributed/distributed.h"
+#include "comm/distributed/invariant.h"
 #include "models/contrastive/losses/gradient_cache.h"
 #include "models/contrastive/losses/pairs.h"
 #include "ops/elementwise/elementwise.h"

@@ -7,8 +7,8 @@
 #include <limits>
 #include <numeric>
 
-#include "comm/spatial/grid.h"
-#include "comm/spatial/invariant.h"
+#include "comm/distributed/grid.h"
+#include "comm/distributed/invariant.h"
 #include "models/contrastive/losses/gradient_cache.h"
 #include "models/contrastive/losses/moco.h"
 #include "models/contrastive/losses/pairs.h"

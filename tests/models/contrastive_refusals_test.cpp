@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "comm/spatial/distributed.h"
-#include "comm/spatial/invariant.h"
+#include "comm/distributed/distributed.h"
+#include "comm/distributed/invariant.h"
 #include "framework/optim/optimizer.h"
 #include "models/contrastive/losses/moco.h"
 #include "models/contrastive/losses/pairs.h"

@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "comm/spatial/distributed.h"
-#include "comm/spatial/grid.h"
-#include "comm/spatial/invariant.h"
+#include "comm/distributed/distributed.h"
+#include "comm/distributed/grid.h"
+#include "comm/distributed/invariant.h"
 #include "framework/parameter.h"
 #include "framework/tensor/random.h"
 #include "ops/elementwise/elementwise.h"

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <mutex>
 
+#include "comm/distributed/redistribute.h"
 #include "comm/hdf5/hdf5_file.h"
-#include "comm/spatial/redistribute.h"
 #include "framework/tensor/random.h"
 #include "models/data/data.h"
 #include "models/data/data_augment.h"

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "comm/spatial/distributed.h"
+#include "comm/distributed/distributed.h"
 #include "framework/tape.h"
 #include "models/data/data.h"
 #include "models/data/sources/function.h"

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "comm/spatial/same_parameters.h"
+#include "comm/distributed/same_parameters.h"
 #include "framework/optim/trust_ratio.h"
 #include "models/nn/describe.h"
 #include "models/nn/whole_copy.h"

@@ -6,7 +6,7 @@
 
 #include <limits>
 
-#include "comm/spatial/norm.h"
+#include "comm/distributed/normalisation.h"
 #include "framework/optim/optimizer.h"
 #include "framework/warning.h"
 #include "models/networks/projection.h"

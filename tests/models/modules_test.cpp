@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "comm/spatial/invariant.h"
+#include "comm/distributed/invariant.h"
 #include "framework/tensor/storage.h"
 #include "models/networks/cosmoflow.h"
 #include "models/nn/sequential.h"

@@ -8,8 +8,8 @@
 #include <map>
 #include <sstream>
 
-#include "comm/spatial/distributed.h"
-#include "comm/spatial/upsample.h"
+#include "comm/distributed/distributed.h"
+#include "comm/distributed/upsample.h"
 #include "models/networks/cosmoflow.h"
 #include "models/networks/resnet.h"
 #include "models/networks/unet3d.h"

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "framework/tape.h"
 #include "models/segmentation/losses.h"
 #include "ops/elementwise/elementwise.h"

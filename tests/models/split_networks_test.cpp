@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "comm/spatial/same_parameters.h"
+#include "comm/distributed/same_parameters.h"
 #include "framework/optim/trust_ratio.h"
 #include "models/train/checkpoint/checkpoint.h"
 #include "tests/support/files.h"

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <mutex>
 
-#include "comm/spatial/redistribute.h"
+#include "comm/distributed/redistribute.h"
 #include "framework/job_queue.h"
 #include "framework/tensor/random.h"
 #include "models/data/data.h"

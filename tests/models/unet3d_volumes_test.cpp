@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <map>
 
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "framework/tensor/random.h"
 #include "models/data/volumes/nifti.h"
 #include "models/networks/unet3d.h"

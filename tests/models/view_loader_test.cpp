@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "comm/spatial/redistribute.h"
+#include "comm/distributed/redistribute.h"
 #include "models/data/sources/open.h"
 #include "models/data/view_loader.h"
 #include "tests/support/files.h"

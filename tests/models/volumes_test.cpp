@@ -8,7 +8,7 @@
 #include <fstream>
 #include <set>
 
-#include "comm/spatial/redistribute.h"
+#include "comm/distributed/redistribute.h"
 #include "framework/tensor/random.h"
 #include "models/data/data.h"
 #include "models/data/sources/memory.h"

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "comm/spatial/distributed.h"
-#include "comm/spatial/invariant.h"
+#include "comm/distributed/distributed.h"
+#include "comm/distributed/invariant.h"
 #include "models/nn/layers.h"
 #include "ops/elementwise/activation.h"
 #include "ops/elementwise/elementwise.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "comm/spatial/distributed.h"
+#include "comm/distributed/distributed.h"
 #include "ops/conv/conv.h"
 #include "ops/elementwise/activation_adjoints.h"
 #include "ops/elementwise/elementwise.h"

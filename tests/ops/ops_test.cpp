@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "comm/spatial/upsample.h"
+#include "comm/distributed/upsample.h"
 #include "ops/conv/conv.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/linear/matmul.h"

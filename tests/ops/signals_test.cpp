@@ -9,7 +9,7 @@
 #include <functional>
 #include <vector>
 
-#include "comm/spatial/distributed.h"
+#include "comm/distributed/distributed.h"
 #include "ops/linear/matmul.h"
 #include "ops/random/random.h"
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "comm/spatial/grid.h"
+#include "comm/distributed/grid.h"
 #include "framework/tensor/random.h"
 #include "ops/random/random.h"
 #include "ops/views/views.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/adjoint_check.h"
+#include "comm/check/adjoint_check.h"
 
 namespace mpigrad::testing {
 

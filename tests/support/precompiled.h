@@ -1,6 +1,6 @@
 // What most helpers of tests include, precompiled. See framework/precompiled.h.
 
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "framework/jvp.h"
 #include "framework/optim/optimizer.h"
 #include "framework/precompiled.h"

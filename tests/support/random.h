@@ -1,7 +1,7 @@
 #pragma once
 // Random tensors of any type: the same numbers, rounded.
 
-#include "comm/adjoint_check.h"
+#include "comm/check/adjoint_check.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/random/random.h"
 #include "ops/views/views.h"

@@ -11,7 +11,8 @@
 //   same, same=K    what is said to be the same on all ranks is compared: the values given to `replicate` (weights that drifted
 //                   apart), the cotangents that come to allreduce_invariant and allgather_invariant. One allgather of a hash.
 //                   After every K-th step of an optimizer its parameters are compared, those of which a use went around
-//                   `replicate` included; what is meant to differ has a layout that splits it (comm/spatial/same_parameters.h).
+//                   `replicate` included; what is meant to differ has a layout that splits it
+//                   (comm/distributed/same_parameters.h).
 //   trace           every call prints a line to standard error: rank, number, call, peers, bytes, milliseconds
 //   watchdog=T      a call that takes longer than T seconds ends the job, on all ranks, with what each was doing
 //                   (comm/transport/watch/watchdog.h)

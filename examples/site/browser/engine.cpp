@@ -6,6 +6,7 @@
 #include "examples/adjoint/calculate.h"
 #include "examples/adjoint/operations.h"
 #include "examples/halo/plan.h"
+#include "examples/site/browser/turns.h"
 
 namespace {
 

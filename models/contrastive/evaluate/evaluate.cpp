@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "comm/ring.h"
+#include "comm/collectives/ring.h"
 #include "models/contrastive/evaluate/evaluate_set.h"
 #include "models/contrastive/losses/blocks.h"
 #include "ops/elementwise/elementwise.h"

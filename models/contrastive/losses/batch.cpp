@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "comm/spatial/grid.h"
+#include "comm/distributed/grid.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduce/reduce.h"
 

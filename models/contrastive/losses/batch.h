@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 
 namespace mpigrad::contrastive {
 

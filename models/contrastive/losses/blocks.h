@@ -1,7 +1,7 @@
 #pragma once
 // Blocks of samples that travel round a ring of ranks: every rank sees those of all ranks, one at a time.
 
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "comm/messages/point_to_point.h"
 
 namespace mpigrad::contrastive {

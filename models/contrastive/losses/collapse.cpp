@@ -3,7 +3,7 @@
 #include <limits>
 #include <utility>
 
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "models/contrastive/evaluate/evaluate.h"
 #include "models/contrastive/evaluate/evaluate_set.h"
 #include "ops/elementwise/elementwise.h"

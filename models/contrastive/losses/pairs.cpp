@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "comm/ring.h"
-#include "comm/spatial/invariant.h"
+#include "comm/collectives/ring.h"
+#include "comm/distributed/invariant.h"
 #include "models/contrastive/losses/blocks.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/linear/matmul.h"

@@ -12,7 +12,7 @@
 namespace mpigrad::contrastive {
 
 // How the N x N similarities are computed. `direct` gathers the columns and holds this rank's rows; `ring` never holds more than
-// a tile (comm/ring.h), at the price of computing the similarities again in the backward pass.
+// a tile (comm/collectives/ring.h), at the price of computing the similarities again in the backward pass.
 enum class Form : std::uint8_t { direct, ring };
 
 struct NtXentAttributes {
@@ -20,7 +20,7 @@ struct NtXentAttributes {
   bool normalise = true;     // rows to unit norm, max(|z|, 1e-12)
   bool refuse_zeros = true;  // see inspect()
   Form form = Form::direct;
-  std::int64_t tile = 0;  // of the ring; 0: ring_tile() of comm/ring.h
+  std::int64_t tile = 0;  // of the ring; 0: ring_tile() of comm/collectives/ring.h
 };
 
 // SimCLR (Chen et al. 2020). a, b: two views of the same samples. Of the 2N rows z of both, s_ij = z_i . z_j:

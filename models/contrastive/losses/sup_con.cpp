@@ -2,7 +2,7 @@
 #include <limits>
 #include <unordered_map>
 
-#include "comm/ring.h"
+#include "comm/collectives/ring.h"
 #include "models/contrastive/losses/blocks.h"
 #include "models/contrastive/losses/pairs.h"
 #include "ops/elementwise/elementwise.h"

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "comm/reductions.h"
-#include "comm/spatial/invariant.h"
+#include "comm/collectives/reductions.h"
+#include "comm/distributed/invariant.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/linear/matmul.h"
 #include "ops/reduce/reduce.h"

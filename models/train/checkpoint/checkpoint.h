@@ -70,8 +70,8 @@ struct FoundCheckpoints {
 FoundCheckpoints find_checkpoints(const std::filesystem::path& folder);
 
 // Collective; rank 0 writes, under a temporary name until the file is complete. What goes wrong there is an Error on every rank.
-// Before that the parameters of all ranks are compared (comm/spatial/same_parameters.h): where they have drifted apart nothing is
-// written, and an older file stays. Buffers and the optimizer's state are rank 0's.
+// Before that the parameters of all ranks are compared (comm/distributed/same_parameters.h): where they have drifted apart
+// nothing is written, and an older file stays. Buffers and the optimizer's state are rank 0's.
 void save_checkpoint(const std::filesystem::path& path, nn::Module& net, const Communicator& world,
                      const SaveOptions& options = {});
 

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <optional>
 
-#include "comm/spatial/redistribute.h"
-#include "comm/spatial/same_parameters.h"
+#include "comm/distributed/redistribute.h"
+#include "comm/distributed/same_parameters.h"
 #include "comm/together.h"
 #include "framework/activity.h"
 #include "framework/joined.h"

@@ -10,7 +10,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "comm/spatial/same_parameters.h"
+#include "comm/distributed/same_parameters.h"
 #include "framework/activity.h"
 #include "framework/cuda/cuda.h"
 #include "framework/job_queue.h"

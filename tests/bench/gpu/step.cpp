@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "framework/cost.h"
 #include "framework/cuda/cuda.h"
 #include "framework/cuda/timer.h"

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "comm/spatial/redistribute.h"
+#include "comm/distributed/redistribute.h"
 #include "comm/transport/transport.h"
 #include "examples/sample_size/study.h"
 #include "framework/tape.h"

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "comm/adjoint_check.h"
-#include "comm/spatial/distributed.h"
-#include "comm/spatial/invariant.h"
+#include "comm/check/adjoint_check.h"
+#include "comm/distributed/distributed.h"
+#include "comm/distributed/invariant.h"
 #include "models/contrastive/losses/moco.h"
 #include "models/contrastive/losses/pairs.h"
 #include "models/contrastive/losses/statistics.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "comm/communicator.h"
 #include "framework/op.h"
 

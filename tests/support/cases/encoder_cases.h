@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/spatial/grid.h"
+#include "comm/distributed/grid.h"
 #include "framework/parameter.h"
 
 namespace mpigrad::testing {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/spatial/distributed.h"
+#include "comm/distributed/distributed.h"
 #include "tests/support/distributed.h"
 
 namespace mpigrad::testing {

@@ -5,10 +5,10 @@
 #include <numeric>
 #include <utility>
 
-#include "comm/adjoint_check.h"
+#include "comm/check/adjoint_check.h"
+#include "comm/distributed/invariant.h"
 #include "comm/messages/nonblocking.h"
 #include "comm/messages/point_to_point.h"
-#include "comm/spatial/invariant.h"
 #include "framework/parameter.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/recompute.h"

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "comm/distributed/invariant.h"
 #include "comm/messages/nonblocking.h"
 #include "comm/messages/point_to_point.h"
-#include "comm/spatial/invariant.h"
 #include "framework/optim/optimizer.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduce/reduce.h"

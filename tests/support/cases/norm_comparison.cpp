@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "comm/spatial/distributed.h"
+#include "comm/distributed/distributed.h"
 #include "tests/ops/comparison_fuzz.h"
 
 namespace mpigrad::testing {

@@ -3,7 +3,7 @@
 #include <array>
 #include <limits>
 
-#include "comm/spatial/distributed.h"
+#include "comm/distributed/distributed.h"
 #include "framework/joined.h"
 #include "tests/ops/comparison_fuzz.h"
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "comm/spatial/distributed.h"
+#include "comm/distributed/distributed.h"
 #include "tests/support/distributed.h"
 
 namespace mpigrad::testing {

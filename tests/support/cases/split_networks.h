@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/spatial/distributed.h"
+#include "comm/distributed/distributed.h"
 #include "framework/error.h"
 #include "framework/optim/optimizer.h"
 #include "models/networks/cosmoflow.h"

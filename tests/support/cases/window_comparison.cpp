@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "comm/spatial/distributed.h"
+#include "comm/distributed/distributed.h"
 #include "framework/joined.h"
 #include "ops/conv/conv.h"
 #include "ops/kernel/cpu_kernels.h"

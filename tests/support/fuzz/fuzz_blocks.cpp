@@ -5,10 +5,10 @@
 #include <array>
 #include <numeric>
 
-#include "comm/alltoallw.h"
+#include "comm/collectives/alltoallw.h"
+#include "comm/distributed/invariant.h"
+#include "comm/halos/exchange.h"
 #include "comm/messages/point_to_point.h"
-#include "comm/spatial/exchange.h"
-#include "comm/spatial/invariant.h"
 #include "framework/joined.h"
 #include "tests/comm/adjoint_fuzz.h"
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <array>
 
+#include "comm/collectives/neighbor.h"
 #include "comm/messages/nonblocking.h"
 #include "comm/messages/one_sided.h"
-#include "comm/neighbor.h"
 #include "framework/joined.h"
 #include "tests/comm/adjoint_fuzz.h"
 

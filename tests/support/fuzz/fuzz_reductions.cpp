@@ -4,7 +4,7 @@
 #include <array>
 #include <limits>
 
-#include "comm/scan.h"
+#include "comm/collectives/scan.h"
 #include "framework/joined.h"
 #include "tests/comm/adjoint_fuzz.h"
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <limits>
 
-#include "comm/user_reduction.h"
+#include "comm/collectives/user_reduction.h"
 #include "tests/comm/adjoint_fuzz.h"
 
 namespace mpigrad::testing {

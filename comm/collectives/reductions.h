@@ -1,0 +1,92 @@
+#pragma once
+// Reductions over ranks besides the plain sum. Conventions as in collectives.h; S is the sum over ranks.
+//
+// At a maximum (minimum) that k ranks attain, each of them gets 1/k of the cotangent, or the lowest of them all of it; where it
+// is NaN, those k that are NaN (see ops/elementwise/elementwise.h). Which ranks those are is a constant to derivatives of
+// derivatives. Products are prefix products, exact at zeros to every order. Integers: no derivative. The logical ones are for
+// booleans; of numbers they have no derivative and are refused.
+
+#include "comm/collectives/collectives.h"
+
+namespace mpigrad {
+
+enum class ReduceOp : std::uint8_t { sum, avg, max, min, prod, logical_and, logical_or };
+enum class Ties : std::uint8_t { split, first };
+
+std::string_view name_of(ReduceOp op);
+
+// avg:       y = S x / P;     xbar_r = S ybar / P
+// max, min:  xbar_r = w_r S ybar, w_r = 1/k where x_r is extreme (ties first: 1 on the lowest such rank), else 0
+// prod:      xbar_r = S ybar times the product of the other ranks' x
+Tensor allreduce(const Tensor& x, const Communicator& comm, ReduceOp op, Ties ties = Ties::split);
+// The same at the root, zeros elsewhere; ybar_root takes the place of S ybar.
+Tensor reduce(const Tensor& x, const Communicator& comm, int root, ReduceOp op, Ties ties = Ties::split);
+// Block r of the same on rank r; all ybar one after the other take the place of S ybar.
+Tensor reduce_scatter(const Tensor& x, const Communicator& comm, const Rows& rows, ReduceOp op, Ties ties = Ties::split);
+
+// The transport's reduction: max, min, prod and sum.
+CombineOp plain(ReduceOp op);
+// Refuses, for `call`, an operation that x's type does not have.
+void require_fits(std::string_view call, const Tensor& x, ReduceOp op);
+
+// The extreme value and the index that comes with it, MPI's MAXLOC and MINLOC: of several ranks that attain it the one with the
+// lowest index wins and gets the cotangent; they share it if their indices are equal. index: int64, of x's shape; default: the
+// rank. It carries no derivative.
+struct Located {
+  Tensor value, index;
+};
+Located allreduce_maxloc(const Tensor& x, const Communicator& comm, const Tensor& index = {});
+Located allreduce_minloc(const Tensor& x, const Communicator& comm, const Tensor& index = {});
+
+namespace ops {
+
+// How much of the cotangent of the extreme value m goes to this rank's x: a constant.
+Tensor winners(const Tensor& x, const Tensor& m, const Communicator& comm, Ties ties);
+
+// max and min; prod where nothing is differentiated.
+struct AllReduceBy {
+  Communicator comm;
+  CombineOp op = CombineOp::max;
+  Ties ties = Ties::split;
+  static constexpr OpTraits traits() {
+    return {.name = "allreduce", .keeps_inputs = 1, .keeps_outputs = 1, .communicates = true};
+  }
+  Types infer(Inputs in) const { return {in[0].type()}; }
+  void run(Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+struct ReduceBy {
+  Communicator comm;
+  int root = 0;
+  CombineOp op = CombineOp::max;
+  Ties ties = Ties::split;
+  static constexpr OpTraits traits() { return {.name = "reduce", .keeps_inputs = 1, .keeps_outputs = 1, .communicates = true}; }
+  Types infer(Inputs in) const { return ReduceToRoot{comm, root}.infer(in); }
+  void run(Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+struct ReduceScatterBy {
+  Communicator comm;
+  Rows rows;
+  CombineOp op = CombineOp::max;
+  Ties ties = Ties::split;
+  static constexpr OpTraits traits() {
+    return {.name = "reduce_scatter", .keeps_inputs = 1, .keeps_outputs = 1, .communicates = true};
+  }
+  Types infer(Inputs in) const { return ReduceScatter{comm, rows}.infer(in); }
+  void run(Inputs in, Outputs out) const;
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+// The value of MAXLOC: known already, and so is how much of its cotangent each rank gets.
+struct LocatedValue {
+  Communicator comm;
+  Tensor value, weight;
+  static constexpr OpTraits traits() { return {.name = "allreduce_loc", .communicates = true}; }
+  Types infer(Inputs in) const { return {in[0].type()}; }
+  Tensor view(Inputs) const { return value.as_variable(); }
+  Tensors vjp(const Replay& at, Inputs g) const;
+};
+
+}  // namespace ops
+}  // namespace mpigrad

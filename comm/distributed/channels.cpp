@@ -1,0 +1,314 @@
+#include "comm/distributed/channels.h"
+
+#include <algorithm>
+
+#include "comm/collectives/collectives.h"
+#include "comm/distributed/channel_parts.h"
+#include "comm/distributed/distributed.h"
+#include "comm/distributed/grid.h"
+#include "comm/distributed/invariant.h"
+#include "comm/distributed/local_parts.h"
+#include "framework/joined.h"
+#include "ops/views/views.h"
+
+namespace mpigrad {
+namespace spatial {
+namespace {
+
+using Cuts = std::vector<std::int64_t>;
+
+// One grid axis: where it cuts the channels of x and y and dimension `w_dimension` of w; no cuts where it does not.
+struct AxisPlan {
+  ChannelSplit split = ChannelSplit::none;
+  Cuts x, y, w;
+  int w_dimension = -1;
+};
+
+Rows rows_of(const Cuts& cuts) {
+  Rows rows;
+  for (std::size_t r = 1; r < cuts.size(); ++r) rows.push_back(cuts[r] - cuts[r - 1]);
+  return rows;
+}
+
+Cuts times(Cuts cuts, std::int64_t factor) {
+  for (auto& cut : cuts) cut *= factor;
+  return cuts;
+}
+
+// w on x's grid: what is the same on all ranks is that on any grid of theirs, and what they store in parts is made whole.
+Tensor on_grid_of(const char* op, const Tensor& x, const Tensor& w) {
+  if (!w || !w.layout() || w.layout()->grid == x.layout()->grid) return w;
+  require_no_share(op, w);
+  require(w.layout()->grid->ranks() == x.layout()->grid->ranks(),
+          "[{}] input and parameter are on process grids of different ranks: {}, {}", op, x, w);
+  const auto& global = w.layout()->global;
+  const auto same =
+      std::make_shared<Layout>(Layout{x.layout()->grid, global, std::vector<AxisPlacement>(x.layout()->axes.size())});
+  return is_stored(x, w) ? redistribute(w, same) : w.with_layout(same);
+}
+
+AxisPlacement placement(const Tensor& w, std::size_t axis) { return w.layout() ? w.layout()->axes[axis] : AxisPlacement{}; }
+
+struct Planner {
+  const char* op;
+  const Tensor &x, &w;
+  const ProductAttributes& a;
+  const Layout& layout = *x.layout();
+  std::int64_t in = layout.global.back(), out = 0;
+  int w_in = a.transposed ? 0 : w.rank() - 1, w_out = a.transposed ? w.rank() - 1 : 0;
+
+  const std::string& name(std::size_t axis) const { return layout.grid->names[axis]; }
+
+  void require_operands() {
+    require_no_share(op, x);
+    require_no_share(op, w);
+    const auto shape = global_shape(w);
+    require(w.rank() >= 2 && a.groups > 0 && shape[0] % a.groups == 0,
+            "[{}] {} channels are not a multiple of {} groups: weight {}", op, shape[0], a.groups, shape);
+    out = shape[w_out] * (a.transposed ? a.groups : 1);
+    const auto takes = shape[w_in] * (a.transposed ? 1 : a.groups);
+    require(takes == in, "[{}] weight has {} input channels, input has {}: input {}, weight {}, groups {}", op, takes, in,
+            layout.global, shape, a.groups);
+    require(a.outputs.axis < layout.grid->axes(), "[{}] outputs are to be split along axis {} of a grid of {}", op,
+            a.outputs.axis, layout.grid->axes());
+  }
+
+  Cuts asked_cuts(std::size_t axis) const {
+    if (a.outputs.cuts.empty()) return balanced_cuts(out, layout.grid->extents[axis]);
+    const auto& cuts = a.outputs.cuts;
+    if (!(static_cast<int>(cuts.size()) == layout.grid->extents[axis] + 1 && cuts.front() == 0 && cuts.back() == out &&
+          std::is_sorted(cuts.begin(), cuts.end())))
+      fail("[{}] cuts {} do not divide {} output channels among {} ranks", op, joined(cuts, ", "), out,
+           layout.grid->extents[axis]);
+    return cuts;
+  }
+
+  // Cuts between groups, counted in groups.
+  Cuts in_groups(const char* what, const Cuts& cuts, std::int64_t channels) const {
+    const auto each = channels / a.groups;
+    Cuts result;
+    for (const auto cut : cuts) {
+      require(each == 0 || cut % each == 0,
+              "[{}] the cut of {} at channel {} is inside a group of {}; cut between groups, with_cuts(), or make them whole by "
+              "redistribute(): {} and {}",
+              op, what, cut, each, x, w);
+      result.push_back(each == 0 ? 0 : cut / each);
+    }
+    return result;
+  }
+
+  void require_equal(const char* what, const Cuts& found, const Cuts& expected) const {
+    if (found != expected)
+      fail("[{}] {} are cut at {}, which does not fit {}; redistribute one: {} and {}", op, what, joined(found, "|"),
+           joined(expected, "|"), x, w);
+  }
+
+  AxisPlan grouped(std::size_t axis, bool asked) const {
+    const auto from_x = layout.axes[axis], from_w = placement(w, axis);
+    const bool x_split = from_x.placement == Placement::split, w_split = from_w.placement == Placement::split;
+    require(!w_split || from_w.dimension == 0,
+            "[{}] dimension {} of the weight of a grouped product is split; groups can be, along dimension 0: {}", op,
+            from_w.dimension, w);
+    const auto rows = global_shape(w)[0];
+    Cuts groups;
+    if (x_split) groups = in_groups("the input", from_x.cuts, in);
+    else if (w_split) groups = in_groups("the weight", from_w.cuts, rows);
+    else if (!a.outputs.cuts.empty()) groups = in_groups("the output", asked_cuts(axis), out);
+    else groups = balanced_cuts(a.groups, layout.grid->extents[axis]);
+    AxisPlan plan{ChannelSplit::groups, times(groups, in / a.groups), times(groups, out / a.groups),
+                  times(groups, rows / a.groups), 0};
+    if (w_split) require_equal("the weight's groups", from_w.cuts, plan.w);
+    if (asked && !a.outputs.cuts.empty()) require_equal("the outputs", a.outputs.cuts, plan.y);
+    return plan;
+  }
+
+  AxisPlan along(std::size_t axis) const {
+    const auto from_x = layout.axes[axis], from_w = placement(w, axis);
+    const bool x_split = from_x.placement == Placement::split, w_split = from_w.placement == Placement::split;
+    const bool asked = a.outputs.axis == static_cast<int>(axis) && layout.grid->extents[axis] > 1;
+    if (x_split && from_x.dimension != x.rank() - 1) {
+      require(!asked, "[{}] the outputs cannot be split along grid axis {}, which splits dimension {} of the input: {}", op,
+              name(axis), from_x.dimension, x);
+      return {};
+    }
+    if (!x_split && !w_split && !asked) return {};
+    if (a.groups > 1) return grouped(axis, asked);
+    require(!w_split || from_w.dimension == w_in || from_w.dimension == w_out,
+            "[{}] dimension {} of the weight is split; its inputs and outputs can be, dimensions {} and {}: {}", op,
+            from_w.dimension, w_in, w_out, w);
+    if (w_split ? from_w.dimension == w_out : !x_split) {
+      AxisPlan plan{ChannelSplit::filters, {}, w_split ? from_w.cuts : asked_cuts(axis), {}, w_out};
+      if (asked && !a.outputs.cuts.empty()) require_equal("the outputs", a.outputs.cuts, plan.y);
+      plan.w = plan.y;
+      return plan;
+    }
+    AxisPlan plan{ChannelSplit::channels, x_split ? from_x.cuts : from_w.cuts, {}, {}, w_in};
+    if (x_split && w_split) require_equal("the weight's inputs", from_w.cuts, plan.x);
+    plan.w = plan.x;
+    if (asked) plan.y = asked_cuts(axis);
+    return plan;
+  }
+
+  std::vector<AxisPlan> run() {
+    require_operands();
+    std::vector<AxisPlan> plans;
+    std::vector<std::size_t> in_axes, out_axes;
+    for (std::size_t axis = 0; axis < layout.axes.size(); ++axis) {
+      plans.push_back(along(axis));
+      if (!plans.back().x.empty()) in_axes.push_back(axis);
+      if (!plans.back().y.empty()) out_axes.push_back(axis);
+    }
+    if (in_axes.size() > 1)
+      fail("[{}] two grid axes, {} and {}, split the input channels: {} and {}", op, name(in_axes[0]), name(in_axes[1]), x, w);
+    if (out_axes.size() > 1)
+      fail("[{}] two grid axes, {} and {}, split the output channels: {} and {}", op, name(out_axes[0]), name(out_axes[1]), x, w);
+    return plans;
+  }
+};
+
+// w, a parameter beside x, laid out as `axes` has it. What is the same is cut without a message, and its cotangent gathered.
+Tensor laid_out(const char* op, const Tensor& x, const Tensor& parameter, std::vector<AxisPlacement> axes) {
+  if (!parameter) return parameter;
+  const auto w = on_grid_of(op, x, parameter);
+  require_no_share(op, w);
+  const auto& grid = x.layout()->grid;
+  const Layout same{grid, global_shape(w), std::vector<AxisPlacement>(axes.size())};
+  const auto from = w.layout() ? w : w.with_layout(std::make_shared<Layout>(same));
+  return redistribute(from, std::make_shared<Layout>(Layout{grid, same.global, std::move(axes)})).without_layout();
+}
+
+// x, of which every rank has what it needs, and the number of its groups.
+std::pair<Tensor, std::int64_t> input_part(const Tensor& x, const std::vector<AxisPlan>& plans, std::int64_t groups) {
+  const auto channels = static_cast<int>(x.rank() - 1);
+  const auto& grid = grid_of(*x.layout());
+  Layout layout = *x.layout();
+  std::vector<int> filters;
+  for (std::size_t a = 0; a < plans.size(); ++a)
+    if (plans[a].split == ChannelSplit::filters && layout.axes[a].placement == Placement::same)
+      filters.push_back(static_cast<int>(a));
+  Tensor part = filters.empty() ? x.without_layout() : replicate(x, grid.along(filters));
+  for (std::size_t a = 0; a < plans.size(); ++a) {
+    if (plans[a].split != ChannelSplit::filters || layout.axes[a].placement != Placement::split) continue;
+    part = allgather(part, grid.along({static_cast<int>(a)}), rows_of(layout.axes[a].cuts), channels);
+    layout.axes[a] = {};
+  }
+  for (std::size_t a = 0; a < plans.size(); ++a) {
+    if (plans[a].x.empty()) continue;
+    const auto& cuts = plans[a].x;
+    if (layout.axes[a].placement == Placement::same) {
+      const auto back = std::make_shared<Layout>(layout);
+      layout.axes[a] = {Placement::split, channels, cuts};
+      part = redistribute(part.with_layout(back), std::make_shared<Layout>(layout)).without_layout();
+    }
+    const auto at = static_cast<std::size_t>(grid.coordinates(grid.rank)[a]);
+    if (plans[a].split == ChannelSplit::groups) {
+      const auto each = cuts.back() / groups;
+      groups = each == 0 ? groups : (cuts[at + 1] - cuts[at]) / each;
+    }
+    layout.axes[a] = {};
+  }
+  layout.global[channels] = part.dim(channels);
+  return {part.with_layout(std::make_shared<Layout>(std::move(layout))), groups};
+}
+
+}  // namespace
+
+bool splits_channels(const Tensor& x, std::initializer_list<Tensor> parameters) {
+  if (!x.layout()) return false;
+  return x.layout()->axis_of(x.rank() - 1) >= 0 || std::any_of(parameters.begin(), parameters.end(), [&](const Tensor& p) {
+           return p && p.layout() && p.layout()->has(Placement::split) && !is_stored(x, p);
+         });
+}
+
+Tensor own_channels(const Tensor& x) {
+  Layout layout = *x.layout();
+  const int last = x.rank() - 1, axis = layout.axis_of(last);
+  if (axis < 0) return x;
+  layout.axes[static_cast<std::size_t>(axis)] = {};
+  layout.global[last] = x.dim(last);
+  return x.with_layout(std::make_shared<Layout>(std::move(layout)));
+}
+
+Tensor with_channels_of(const Tensor& x, const Tensor& y) {
+  const int split = x.layout()->axis_of(x.rank() - 1);
+  if (split < 0) return y;
+  Layout layout = *y.layout();
+  const auto axis = static_cast<std::size_t>(split);
+  layout.axes[axis] = {Placement::split, y.rank() - 1, x.layout()->axes[axis].cuts};
+  layout.global[y.rank() - 1] = x.layout()->global.back();
+  return y.with_layout(std::make_shared<Layout>(std::move(layout)));
+}
+
+Tensor block_beside(const char* op, const Tensor& x, const Tensor& w, int dimension) {
+  if (!w || !x.layout()) return w;
+  require(global_shape(w)[dimension] == x.layout()->global.back(), "[{}] a parameter has {} channels, the input {}: {}, {}", op,
+          global_shape(w)[dimension], x.layout()->global.back(), w, x);
+  std::vector<AxisPlacement> axes(x.layout()->axes.size());
+  if (const int axis = x.layout()->axis_of(x.rank() - 1); axis >= 0) {
+    const auto a = static_cast<std::size_t>(axis);
+    axes[a] = {Placement::split, dimension, x.layout()->axes[a].cuts};
+  }
+  return laid_out(op, x, w, std::move(axes));
+}
+
+void require_no_share(const char* op, const Tensor& x) {
+  if (x && x.layout())
+    require(!x.layout()->has(Placement::share), "[{}] of a share; make it whole with redistribute() first: {}", op, x);
+}
+
+bool splits_product(const Tensor& x, const Tensor& w, const Tensor& bias, const SplitOutputs& outputs) {
+  if (x.layout()) return splits_channels(x, {w, bias}) || outputs.axis >= 0;
+  require(outputs.axis < 0, "[product] outputs of a plain tensor cannot be split; give it a layout: {}", x);
+  return false;
+}
+
+Tensor product_of_parts(const char* op, const Tensor& x, const Tensor& parameter, const Tensor& bias, Activation activation,
+                        const ProductAttributes& a, const PartProduct& product) {
+  const auto w = on_grid_of(op, x, parameter);
+  const auto plans = Planner{op, x, w, a}.run();
+  std::vector<AxisPlacement> of_weight(plans.size()), of_bias(plans.size());
+  bool sums = false;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    if (!plans[i].w.empty()) of_weight[i] = {Placement::split, plans[i].w_dimension, plans[i].w};
+    if (!plans[i].y.empty()) of_bias[i] = {Placement::split, 0, plans[i].y};
+    sums = sums || plans[i].split == ChannelSplit::channels;
+  }
+  auto weight = laid_out(op, x, w, std::move(of_weight));
+  auto [part, groups] = input_part(x, plans, a.groups);
+  // A rank without groups has no channels, neither in nor out.
+  if (groups == 0) weight = slice(weight, -1, 0, 0), groups = 1;
+  // Biases and activations are of sums, not of their parts.
+  auto y = sums ? product(part, weight, {}, groups, Activation::none)
+                : product(part, weight, laid_out(op, x, bias, of_bias), groups, activation);
+  Layout made = *y.layout(), wanted = made;
+  const int last = y.rank() - 1;
+  made.global[last] = wanted.global[last] = global_shape(w)[a.transposed ? w.rank() - 1 : 0] * (a.transposed ? a.groups : 1);
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    if (!plans[i].y.empty()) wanted.axes[i] = {Placement::split, last, plans[i].y};
+    made.axes[i] = plans[i].split == ChannelSplit::channels ? AxisPlacement{Placement::share, -1, {}} : wanted.axes[i];
+  }
+  y = redistribute(y.with_layout(std::make_shared<Layout>(std::move(made))), std::make_shared<Layout>(std::move(wanted)));
+  return sums && (bias || activation != Activation::none) ? bias_activation(y, bias, activation) : y;
+}
+
+}  // namespace spatial
+
+std::vector<ChannelSplit> channel_splits(const Tensor& x, const Tensor& w, const ProductAttributes& attributes) {
+  require(x.layout() != nullptr, "[channel_splits] needs a distributed tensor: {}", x);
+  std::vector<ChannelSplit> result;
+  const auto beside = spatial::on_grid_of("channel_splits", x, w);
+  for (const auto& plan : spatial::Planner{"channel_splits", x, beside, attributes}.run()) result.push_back(plan.split);
+  return result;
+}
+
+std::int64_t channels_of(const Tensor& x) { return x.layout() ? x.layout()->global.back() : x.dim(-1); }
+
+Tensor whole_channels(const Tensor& x) {
+  const int axis = x.layout() ? x.layout()->axis_of(x.rank() - 1) : -1;
+  if (axis < 0) return x;
+  Layout layout = *x.layout();
+  layout.axes[static_cast<std::size_t>(axis)] = {};
+  return redistribute(x, std::make_shared<Layout>(std::move(layout)));
+}
+
+}  // namespace mpigrad

@@ -1,0 +1,57 @@
+#pragma once
+// Layers' arithmetic; norms are in norm.h. Every function takes distributed tensors and plain ones, of which it then is the local
+// function (local::conv, ... in ops/). With a layout, windows that cross a cut are completed by an exchange of boxes first, and
+// parameters, which are the same on all ranks, are replicated over exactly those grid axes along which x varies: replicating over
+// more would multiply their gradient. Where x has 16 bits, float32 weights and biases are rounded to its type behind that, so
+// that their gradients are float32 when they are reduced, and halos travel in 16 bits; statistics, gamma and beta of norms stay
+// float32. Channels and weights may be split, too: channels.h says what each function of split channels does.
+
+#include "comm/distributed/channels.h"
+#include "comm/distributed/normalisation.h"
+#include "comm/distributed/redistribute.h"
+#include "ops/conv/conv.h"
+#include "ops/elementwise/activation.h"
+#include "ops/pool/pool.h"
+
+namespace mpigrad {
+
+// activation(conv(x, w) + bias), x: [N, D, H, W, C], w: [K, kd, kh, kw, C/groups], bias [K] or none -> [N, D', H', W', K]. Output
+// blocks belong to the rank that owns the centre of their window.
+Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const ConvAttributes& attributes = {},
+            const SplitOutputs& outputs = {});
+// The same of the transposed convolution, w: [C, kd, kh, kw, K/groups], bias [K] or none.
+Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const ConvTransposeAttributes& attributes = {},
+                      const SplitOutputs& outputs = {});
+// avg_pool(activation(x)). What stays of an activation for the replay is one bit for each element of x, its sign.
+Tensor avg_pool(const Tensor& x, const PoolAttributes& attributes, Activation activation = Activation::none);
+Tensor max_pool(const Tensor& x, const PoolAttributes& attributes);
+// conv(x, w) + bias whose result is pooled: avg_pool(conv_for_pool(...)) is avg_pool(conv(...)). Where halos that are wide enough
+// for both windows are fewer bytes than those of the two, and what ranks then compute twice is little beside that, there is one
+// exchange: each rank makes the places that its windows read itself.
+struct ConvForPool {
+  Tensor y;  // of conv(), if `out` is none; else this rank's places
+  PoolAttributes pool;
+  LayoutPtr out;  // of what is pooled
+  ops::Window window;
+  Extent3 extent;  // of conv()
+};
+ConvForPool conv_for_pool(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvAttributes& attributes,
+                          const PoolAttributes& pool);
+Tensor avg_pool(const ConvForPool& x, Activation activation = Activation::none);
+Tensor max_pool(const ConvForPool& x);
+// activation(x + bias), bias [C] or none.
+Tensor bias_activation(const Tensor& x, const Tensor& bias, Activation activation);
+// Mean over D, H, W: [N, D, H, W, C] -> [N, C], the same on all ranks of the spatial axes.
+Tensor global_avg_pool(const Tensor& x);
+
+// activation(x w^T + bias); x: [N, in], w: [out, in], bias [out] or none.
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {}, Activation activation = Activation::none,
+              const SplitOutputs& outputs = {});
+// [N, ...] -> [N, product]; the features become the same on all ranks of the axes that split them.
+Tensor flatten(const Tensor& x);
+
+// w for use beside x's local part: replicated over the axes along which x varies, and float32 cast to x's type if that has 16
+// bits. Once per tape, x's type and axes: a weight that is used twice is cast once.
+Tensor parameter_for(const Tensor& x, const Tensor& w);
+
+}  // namespace mpigrad

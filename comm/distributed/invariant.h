@@ -1,0 +1,83 @@
+#pragma once
+// Values that are the same on all ranks ("same") against values that vary. A varying tensor lives in a space whose inner product
+// sums over ranks; a same one is one value stored many times and counts once. Two pairs of transposes lead from one to the other,
+// and each op's vjp is the other op of its pair, never the plain collective: otherwise second derivatives are P times too large.
+//
+// That something is the same is a promise. MPIGRAD_CHECKS=same (comm/transport/watch/checks.h) compares what is given to
+// replicate and shard, and the cotangents that come to allreduce_invariant and allgather_invariant.
+
+#include "comm/collectives/collectives.h"
+
+namespace mpigrad {
+
+// same -> varying, no data moves. Its adjoint, allreduce_invariant, is the gradient reduction of data parallelism.
+// Once per tape, tensor and communicator: two uses cost one reduction.
+Tensor replicate(const Tensor& x, const Communicator& comm);
+// varying -> same: the sum over ranks.  xbar = replicate(ybar)
+Tensor allreduce_invariant(const Tensor& x, const Communicator& comm);
+
+// same -> varying: this rank's block of rows.  xbar = allgather_invariant(ybar)
+Tensor shard(const Tensor& x, const Communicator& comm, Rows rows = {});
+// varying -> same: all blocks.  xbar = shard(ybar)
+Tensor allgather_invariant(const Tensor& x, const Communicator& comm, Rows rows = {});
+
+// same -> share: the value on rank 0, zeros elsewhere; for adding a term that is the same on all ranks to a share of the loss.
+Tensor once(const Tensor& x, const Communicator& comm);
+// Of a distributed tensor: once over the axes along which `share` is a share and x is not yet one.
+Tensor once(const Tensor& x, const Tensor& share);
+
+namespace ops {
+
+struct Replicate {
+  Communicator comm;
+  static constexpr OpTraits traits() { return {.name = "replicate", .communicates = true}; }
+  Types infer(Inputs in) const { return {in[0].type()}; }
+  Tensor view(Inputs in) const;
+  Tensors vjp(const Replay&, Inputs g) const { return {allreduce_invariant(g[0], comm)}; }
+  // The same reduction without waiting, for parameters.
+  std::unique_ptr<PendingCotangent> start_reduction(const Tensor& cotangent) const;
+  std::uint64_t reduces_over() const { return comm.number(); }
+};
+struct AllReduceInvariant {
+  Communicator comm;
+  static constexpr OpTraits traits() { return {.name = "allreduce_invariant", .communicates = true}; }
+  Types infer(Inputs in) const { return {in[0].type()}; }
+  void run(Inputs in, Outputs out) const { AllReduce{comm}.run(in, out); }
+  Tensors vjp(const Replay&, Inputs g) const;
+};
+
+struct Shard {
+  Communicator comm;
+  Rows rows;
+  static constexpr OpTraits traits() { return {.name = "shard", .communicates = true}; }
+  Types infer(Inputs in) const;
+  void run(Inputs in, Outputs out) const;
+  Tensors vjp(const Replay&, Inputs g) const { return {allgather_invariant(g[0], comm, rows)}; }
+};
+struct AllGatherInvariant {
+  Communicator comm;
+  Rows rows;
+  static constexpr OpTraits traits() { return {.name = "allgather_invariant", .communicates = true}; }
+  Types infer(Inputs in) const { return AllGather{comm, rows}.infer(in); }
+  void run(Inputs in, Outputs out) const { AllGather{comm, rows}.run(in, out); }
+  Tensors vjp(const Replay&, Inputs g) const;
+};
+
+// y_0 = x, zeros elsewhere;  xbar = ybar_0 on every rank, by FromFirst, whose transpose is Once
+struct Once {
+  Communicator comm;
+  static constexpr OpTraits traits() { return {.name = "once", .communicates = true}; }
+  Types infer(Inputs in) const { return {in[0].type()}; }
+  void run(Inputs in, Outputs out) const;
+  Tensors vjp(const Replay&, Inputs g) const;
+};
+struct FromFirst {
+  Communicator comm;
+  static constexpr OpTraits traits() { return {.name = "once_adjoint", .communicates = true}; }
+  Types infer(Inputs in) const { return {in[0].type()}; }
+  void run(Inputs in, Outputs out) const { Bcast{comm, 0}.run(in, out); }
+  Tensors vjp(const Replay&, Inputs g) const { return {once(g[0], comm)}; }
+};
+
+}  // namespace ops
+}  // namespace mpigrad

@@ -1,0 +1,138 @@
+#include "comm/distributed/local_parts.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "comm/collectives/collectives.h"
+#include "comm/distributed/invariant.h"
+#include "comm/distributed/redistribute.h"
+#include "comm/halos/ghosts.h"
+#include "framework/tape.h"
+#include "ops/conv/conv.h"
+
+namespace mpigrad::spatial {
+
+WindowedPlan windowed_plan(const Layout& layout, const Extent3& extents, std::int64_t channels, const DimensionParts& parts_of) {
+  WindowedPlan result;
+  Layout out = layout;
+  for (std::size_t i = 0; i < 3; ++i) out.global[static_cast<int>(i) + 1] = extents[i];
+  if (layout.has(Placement::share)) fail("[window] of a share; make it whole with redistribute() first: {}", to_string(layout));
+  if (!(layout.axis_of(4) < 0 || channels == layout.global[4]))
+    fail("[window] makes {} channels of others, which are split: {}", channels, to_string(layout));
+  out.global[4] = channels;
+
+  std::array<std::vector<WindowPart>, 3> parts;
+  const auto coordinates = layout.grid->coordinates(layout.grid->rank);
+  for (std::size_t a = 0; a < layout.axes.size(); ++a) {
+    const auto& axis = layout.axes[a];
+    if (axis.placement != Placement::split || axis.dimension < 1 || axis.dimension > 3) continue;
+    const auto i = static_cast<std::size_t>(axis.dimension - 1);
+    std::tie(out.axes[a].cuts, parts[i]) = parts_of(i, axis.cuts);
+    result.split[i] = true;
+    result.part[i] = parts[i][static_cast<std::size_t>(coordinates[a])];
+    result.axes.push_back(static_cast<int>(a));
+  }
+  result.out = std::make_shared<Layout>(std::move(out));
+  if (result.axes.empty()) return result;
+
+  const auto& grid = grid_of(layout);
+  const auto group = grid.along(result.axes);
+  auto plan = std::make_shared<BoxPlan>();
+  plan->have = plan->need = {layout.box(grid.rank)};
+  // In the order of Grid::members: the last axis runs fastest. Thousands of ranks make as many boxes for every op.
+  for (const int a : result.axes) {
+    const auto& axis = layout.axes[static_cast<std::size_t>(a)];
+    const auto& along = parts[static_cast<std::size_t>(axis.dimension - 1)];
+    const auto multiply = [&](std::vector<Box>& boxes, const auto& range_of) {
+      std::vector<Box> more;
+      more.reserve(boxes.size() * along.size());
+      for (const auto& box : boxes)
+        for (std::size_t at = 0; at < along.size(); ++at) {
+          auto& made = more.emplace_back(box);
+          std::tie(made.begin[axis.dimension], made.end[axis.dimension]) = range_of(at);
+        }
+      boxes = std::move(more);
+    };
+    const auto own = [&](std::size_t at) { return std::pair{axis.cuts[at], axis.cuts[at + 1]}; };
+    const auto needed = [&](std::size_t at) { return std::pair{along[at].begin, along[at].end}; };
+    multiply(plan->have, own);
+    multiply(plan->need, needed);
+    for (std::size_t at = 0; at < along.size(); ++at) result.moves = result.moves || own(at) != needed(at);
+  }
+  result.boxes = std::move(plan);
+  return result;
+}
+
+Tensor windowed_input(const Tensor& x, const WindowedPlan& plan) {
+  if (ghosts_cover(x, plan)) return from_ghosts(x, plan);
+  const auto local = x.without_layout();
+  return plan.moves ? exchange(local, grid_of(*x.layout()).along(plan.axes), plan.boxes) : local;
+}
+
+Extent3 global_spatial(const Tensor& x) {
+  require(x.rank() == 5, "[window] needs [N, D, H, W, C]: {}", x);
+  const auto& shape = global_shape(x);
+  return {shape[1], shape[2], shape[3]};
+}
+
+// The first spatial dimension that the plan splits, or -1: outputs get room for halos there.
+int halo_dimension(const WindowedPlan& plan) {
+  for (std::size_t i = 0; i < 3; ++i)
+    if (plan.split[i]) return static_cast<int>(i) + 1;
+  return -1;
+}
+
+int halo_dimension(const Layout& layout) {
+  for (int d = 1; d + 1 < layout.global.rank(); ++d)
+    if (layout.axis_of(d) >= 0) return d;
+  return -1;
+}
+
+Communicator group_of(const Tensor& x, const std::vector<int>& axes) { return grid_of(*x.layout()).along(axes); }
+
+bool is_stored(const Tensor& x, const Tensor& w) {
+  return w && x.layout() && w.layout() && w.layout()->grid != x.layout()->grid && w.layout()->has(Placement::split);
+}
+
+namespace {
+
+// All of a weight of which each rank stores a part. Where x varies on all ranks, what they find for it is added up by the
+// gather's adjoint, which leaves each rank its part; where it does not, sums over some of the ranks are cut.
+Tensor gathered_for(const Tensor& x, const Tensor& w) {
+  const auto& from = *w.layout();
+  const auto& ranks = x.layout()->grid->extents;
+  const auto varying = x.layout()->varying_axes(), split = from.varying_axes();
+  require(split.size() == 1 && from.grid->ranks() == x.layout()->grid->ranks(),
+          "[replicate] a stored weight is cut along one axis of a grid of the input's ranks: {} beside {}", w, x);
+  const auto& axis = from.axes[static_cast<std::size_t>(split[0])];
+  const auto group = grid_of(from).along(split);
+  bool everywhere = group.size() == x.layout()->grid->ranks();
+  for (std::size_t a = 0; a < ranks.size(); ++a)
+    everywhere = everywhere && (ranks[a] == 1 || std::find(varying.begin(), varying.end(), static_cast<int>(a)) != varying.end());
+  const auto make = [&] {
+    if (!everywhere) return gather_all(w).without_layout();
+    Rows rows;
+    for (std::size_t r = 1; r < axis.cuts.size(); ++r) rows.push_back(axis.cuts[r] - axis.cuts[r - 1]);
+    return allgather(w.without_layout(), group, rows, axis.dimension);
+  };
+  auto* tape = Tape::innermost();
+  const auto whole = tape ? tape->memoised(w.id(), group.key(), make) : make();
+  return everywhere || varying.empty() ? whole : replicate(whole, group_of(x, varying));
+}
+
+}  // namespace
+
+Tensor replicated_for(const Tensor& x, const Tensor& w) {
+  if (!w) return w;
+  if (!x.layout()) {
+    require(!w.layout() || !w.layout()->has(Placement::split),
+            "[replicate] a weight of which each rank has a part needs an input with a layout: {} beside {}", w, x);
+    return w;
+  }
+  if (is_stored(x, w)) return gathered_for(x, w);
+  if (w.layout()) require(w.layout()->varying_axes().empty(), "[replicate] a parameter is the same on all ranks: {}", w);
+  const auto axes = x.layout()->varying_axes();
+  return axes.empty() ? w.without_layout() : replicate(w, group_of(x, axes));
+}
+
+}  // namespace mpigrad::spatial

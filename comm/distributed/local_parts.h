@@ -1,0 +1,46 @@
+#pragma once
+// What the distributed functions of layers share. Not installed.
+
+#include <array>
+#include <functional>
+#include <vector>
+
+#include "comm/distributed/grid.h"
+#include "comm/halos/exchange.h"
+#include "comm/halos/window_plan.h"
+#include "ops/extents.h"
+
+namespace mpigrad::spatial {
+
+// What an op whose outputs read boxes of a distributed [N, D, H, W, C] needs: the plan of the exchange, this rank's part of each
+// split dimension, the result's layout.
+struct WindowedPlan {
+  std::vector<int> axes;  // grid axes that split a spatial dimension
+  BoxPlanPtr boxes;       // over grid.along(axes)
+  bool moves = false;     // whether any rank needs more or less than its own block
+  LayoutPtr out;
+  std::array<WindowPart, 3> part{};  // this rank's, for split dimensions
+  std::array<bool, 3> split{};
+};
+// Of spatial dimension i, cut in blocks: the cuts of its outputs, and every rank's part.
+using DimensionParts = std::function<std::pair<std::vector<std::int64_t>, std::vector<WindowPart>>(
+    std::size_t i, const std::vector<std::int64_t>& cuts)>;
+// Of inputs with that layout. The result has `out` places and `channels` channels on all ranks together, split as those of the
+// inputs.
+WindowedPlan windowed_plan(const Layout& layout, const Extent3& out, std::int64_t channels, const DimensionParts& parts_of);
+// x's local part with what it needs around it.
+Tensor windowed_input(const Tensor& x, const WindowedPlan& plan);
+// The global extents of [N, D, H, W, C].
+Extent3 global_spatial(const Tensor& x);
+// The first spatial dimension that the plan splits, or -1.
+int halo_dimension(const WindowedPlan& plan);
+
+// The first split dimension between that of the samples and that of the channels, or -1: outputs get room for halos there.
+int halo_dimension(const Layout& layout);
+Communicator group_of(const Tensor& x, const std::vector<int>& axes);
+// Whether each rank stores a part of weight w, on another grid than x's, by whose layout it is used.
+bool is_stored(const Tensor& x, const Tensor& w);
+// A parameter beside x's local part: replicated over the axes along which x varies; what is stored in parts is gathered.
+Tensor replicated_for(const Tensor& x, const Tensor& w);
+
+}  // namespace mpigrad::spatial

@@ -1,0 +1,29 @@
+#pragma once
+// From any layout of a tensor to any other over the same ranks.
+
+#include "comm/distributed/grid.h"
+#include "framework/op.h"
+
+namespace mpigrad {
+
+// x must have a layout; the result has `to`. Split and same change into each other by an exchange of boxes in which the first
+// rank of those that hold the same value sends; the vjp is the redistribution back. A share becomes the same value by
+// allreduce_invariant, or blocks of any whole dimension by reduce_scatter; nothing else becomes a share but by once().
+Tensor redistribute(const Tensor& x, const LayoutPtr& to);
+// The whole tensor on every rank.
+Tensor gather_all(const Tensor& x);
+
+namespace ops {
+
+// A permutation and copying of one logical value: between layouts that have no share. Its transpose, in the space where a same
+// value counts once, is the way back.
+struct Redistribute {
+  LayoutPtr from, to;
+  static constexpr OpTraits traits() { return {.name = "redistribute", .communicates = true}; }
+  Types infer(Inputs in) const;
+  void run(Inputs in, Outputs out) const;
+  Tensors vjp(const Replay&, Inputs g) const { return {mpigrad::apply(Redistribute{to, from}, {g[0]})}; }
+};
+
+}  // namespace ops
+}  // namespace mpigrad

@@ -1,0 +1,71 @@
+#include "comm/halos/ghosts.h"
+
+#include <memory>
+
+#include "ops/views/views.h"
+
+namespace mpigrad {
+namespace {
+
+struct Ghosts {
+  Tensor block;
+  Shape shape;  // of the part in the middle
+  std::array<std::int64_t, 3> low{}, width{};
+};
+
+const Ghosts* ghosts_of(const Tensor& x) {
+  if (!x.storage() || !x.is_constant() || x.rank() != 5) return nullptr;
+  const auto* ghosts = static_cast<const Ghosts*>(x.storage()->beside().get());
+  return ghosts && ghosts->shape == x.shape() ? ghosts : nullptr;
+}
+
+}  // namespace
+
+Tensor with_ghosts(const Tensor& block, const std::array<std::int64_t, 3>& low, const std::array<std::int64_t, 3>& high,
+                   const std::array<std::int64_t, 3>& width) {
+  Untaped scope;
+  auto begin = Shape{0, low[0], low[1], low[2], 0}, end = block.shape();
+  for (int d = 0; d < 3; ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    end[d + 1] -= high[i];
+    require(low[i] >= 0 && high[i] >= 0 && low[i] <= width[i] && high[i] <= width[i] && begin[d + 1] <= end[d + 1],
+            "[ghosts] {} and {} planes of at most {} around {}", low[i], high[i], width[i], block);
+  }
+  // Memory of its own, also where there is nothing around it: what is kept beside it is no part of the block.
+  const auto x = constant(slice(block, begin, end));
+  if (x.storage() && x.storage() != block.storage())
+    x.storage()->keep_beside(std::make_shared<const Ghosts>(Ghosts{constant(block), x.shape(), low, width}));
+  return x;
+}
+
+namespace spatial {
+
+bool ghosts_cover(const Tensor& x, const WindowedPlan& plan) {
+  const auto* ghosts = ghosts_of(x);
+  if (!ghosts || !plan.moves) return false;
+  for (std::size_t r = 0; r < plan.boxes->have.size(); ++r) {
+    const auto &have = plan.boxes->have[r], &need = plan.boxes->need[r];
+    if (need.elements() == 0) continue;
+    for (int d = 1; d < 4; ++d) {
+      const auto width = ghosts->width[static_cast<std::size_t>(d) - 1];
+      if (have.elements() == 0 || need.begin[d] < have.begin[d] - width || need.end[d] > have.end[d] + width) return false;
+    }
+  }
+  return true;
+}
+
+Tensor from_ghosts(const Tensor& x, const WindowedPlan& plan) {
+  const auto& ghosts = *ghosts_of(x);
+  const auto rank = static_cast<std::size_t>(group_of(x, plan.axes).rank());
+  const auto &have = plan.boxes->have[rank], &need = plan.boxes->need[rank];
+  Shape begin(std::vector<std::int64_t>(5)), end = ghosts.block.shape();
+  for (int d = 1; d < 4; ++d) {
+    const auto low = ghosts.low[static_cast<std::size_t>(d) - 1];
+    begin[d] = need.elements() == 0 ? 0 : low + need.begin[d] - have.begin[d];
+    end[d] = begin[d] + need.end[d] - need.begin[d];
+  }
+  return slice(ghosts.block, begin, end);
+}
+
+}  // namespace spatial
+}  // namespace mpigrad
