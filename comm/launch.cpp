@@ -24,10 +24,10 @@
 #include "comm/transport/summation_mode.h"
 #include "comm/transport/watch/checks.h"
 #include "comm/transport/watch/watchdog.h"
+#include "framework/base/error.h"
+#include "framework/base/printable.h"
 #include "framework/cuda/cuda.h"
-#include "framework/error.h"
 #include "framework/tensor/device.h"
-#include "framework/tensor/printable.h"
 
 namespace mpigrad {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "comm/communicator.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad {
 

@@ -5,8 +5,8 @@
 // prints the same mean on any number of ranks, and how far the derivatives are off: of first order from differences of y,
 // "exactly" backwards from forwards, and of second order from differences of the first.
 //
-// framework/op.h lists what an op may have beside what this one has. Its vjp is written in ops, so that it can be differentiated
-// again; `layout` makes it one of distributed tensors, too: y is divided as x is.
+// framework/engine/op.h lists what an op may have beside what this one has. Its vjp is written in ops, so that it can be
+// differentiated again; `layout` makes it one of distributed tensors, too: y is divided as x is.
 
 #include <mpigrad/mpigrad.h>
 using namespace mpigrad;

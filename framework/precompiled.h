@@ -31,4 +31,4 @@
 #include <utility>
 #include <vector>
 
-#include "framework/op.h"
+#include "framework/engine/op.h"

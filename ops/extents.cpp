@@ -1,7 +1,7 @@
 #include "ops/extents.h"
 
-#include "framework/error.h"
-#include "framework/joined.h"
+#include "framework/base/error.h"
+#include "framework/base/joined.h"
 
 namespace mpigrad {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "framework/parameter.h"
+#include "framework/engine/parameter.h"
 #include "ops/elementwise/broadcast.h"
 #include "ops/views/views.h"
 

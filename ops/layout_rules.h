@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "framework/op.h"
+#include "framework/engine/op.h"
 
 namespace mpigrad {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "framework/op.h"
+#include "framework/engine/op.h"
 
 namespace mpigrad {
 

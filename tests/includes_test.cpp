@@ -149,10 +149,10 @@ TEST_CASE("includes: the tree is read") {
   CHECK(sources().size() > 40);
   std::set<std::string> paths;
   for (const auto& source : sources()) paths.insert(source.path);
-  CHECK(paths.contains("framework/tape.h"));
+  CHECK(paths.contains("framework/engine/tape.h"));
   CHECK(paths.contains("ops/elementwise/elementwise_cpu.cpp"));
   for (const auto& source : sources())
-    if (source.path == "framework/tape.cpp") CHECK(source.includes.size() >= 4);
+    if (source.path == "framework/engine/tape.cpp") CHECK(source.includes.size() >= 4);
 }
 
 TEST_CASE("includes: an include points left") {
@@ -253,7 +253,7 @@ TEST_CASE("includes: every header that an installed one includes is installed, a
     if (place == installed.end()) continue;
     ++read;
     INFO(source.path);
-    // <mpigrad/mpigrad.h> and "framework/tape.h" are found from the folders of pkg-config's flags.
+    // <mpigrad/mpigrad.h> and "framework/engine/tape.h" are found from the folders of pkg-config's flags.
     const bool umbrella = source.path == "models/mpigrad/mpigrad.h";
     CHECK(place->second.ends_with(umbrella ? "/mpigrad/mpigrad.h" : "/mpigrad/" + source.path));
     for (const auto& include : source.includes) {
@@ -280,14 +280,14 @@ TEST_CASE("includes: every variable that the library reads is compared between r
 }
 
 // Files that are written elsewhere follow links, wait at pipes, or have names that others can foresee.
-TEST_CASE("includes: files are made in framework/new_file.cpp") {
+TEST_CASE("includes: files are made in framework/base/new_file.cpp") {
   const std::vector<std::string> words{"ofstream",  "std::fstream",   "O_CREAT",       "creat(",       "freopen(",
                                        "H5Fcreate", "ZIP_CREATE",     "ZIP_TRUNCATE",  "gzopen",       "MPI_File_open",
                                        "::rename(", "renameat",       "write_to_png(", "std::tmpfile", "::overwrite_existing",
                                        "fopen64(",  "update_existing"};
   // own_files.cpp makes files that other users may not touch. HDF5 and libzip make files themselves: exclusively, or such as a
   // NewFile of rank 0 has made before.
-  const std::set<std::string> allowed{"framework/new_file.cpp", "framework/own_files.cpp", "comm/hdf5/hdf5_writer.cpp",
+  const std::set<std::string> allowed{"framework/base/new_file.cpp", "framework/base/own_files.cpp", "comm/hdf5/hdf5_writer.cpp",
                                       "models/data/compressed/zip.cpp"};
   std::set<std::string> making;
   for (const auto& [path, text, includes] : sources()) {

@@ -37,7 +37,7 @@ threaded="$threaded,*hdf5*,*launch*,*layouts*,*point_to_point*,*reduction*,*ring
 # Trainings of a minute and more, which would take an hour each: their layers, grids and steps are in shorter tests.
 too_long='CosmoFlow*12 steps*'
 
-# Only what is needed is built, with the plain loops of framework/target_clones.h and line numbers. Sums of the optimiser stay as they are.
+# Only what is needed is built, with the plain loops of framework/base/target_clones.h and line numbers. Sums of the optimiser stay as they are.
 build_sanitized() {
   case $1 in
     address) folder=$build/sanitize-address flags=address,undefined ;;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "framework/jvp.h"
+#include "framework/engine/jvp.h"
 
 namespace mpigrad {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "framework/op.h"
+#include "framework/engine/op.h"
 
 namespace mpigrad {
 

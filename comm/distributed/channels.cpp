@@ -8,7 +8,7 @@
 #include "comm/distributed/grid.h"
 #include "comm/distributed/invariant.h"
 #include "comm/distributed/local_parts.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "ops/views/views.h"
 
 namespace mpigrad {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "comm/collectives/collectives.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 
 namespace mpigrad {
 

@@ -7,7 +7,7 @@
 #include "comm/distributed/invariant.h"
 #include "comm/distributed/redistribute.h"
 #include "comm/halos/ghosts.h"
-#include "framework/tape.h"
+#include "framework/engine/tape.h"
 #include "ops/conv/conv.h"
 
 namespace mpigrad::spatial {

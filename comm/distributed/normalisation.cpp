@@ -5,7 +5,7 @@
 #include "comm/collectives/collectives.h"
 #include "comm/distributed/channel_parts.h"
 #include "comm/distributed/local_parts.h"
-#include "framework/op.h"
+#include "framework/engine/op.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/views.h"

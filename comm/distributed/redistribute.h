@@ -2,7 +2,7 @@
 // From any layout of a tensor to any other over the same ranks.
 
 #include "comm/distributed/grid.h"
-#include "framework/op.h"
+#include "framework/engine/op.h"
 
 namespace mpigrad {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "comm/communicator.h"
-#include "framework/parameter.h"
+#include "framework/engine/parameter.h"
 
 namespace mpigrad {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "framework/op.h"
+#include "framework/engine/op.h"
 #include "framework/tensor/layout.h"
 
 namespace mpigrad {

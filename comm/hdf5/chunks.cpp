@@ -6,7 +6,7 @@
 #include <list>
 
 #include "comm/hdf5/detail.h"
-#include "framework/tensor/host_memory.h"
+#include "framework/base/host_memory.h"
 
 namespace mpigrad::hdf5 {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "comm/hdf5/detail.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/printable.h"
 
 namespace mpigrad::hdf5 {
 

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "comm/hdf5/detail.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/printable.h"
 
 namespace mpigrad::hdf5 {
 

@@ -9,9 +9,9 @@
 #include <set>
 
 #include "comm/hdf5/detail.h"
-#include "framework/joined.h"
-#include "framework/tensor/host_memory.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/host_memory.h"
+#include "framework/base/joined.h"
+#include "framework/base/printable.h"
 
 namespace mpigrad {
 

@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "comm/hdf5/detail.h"
-#include "framework/new_file.h"
+#include "framework/base/new_file.h"
 
 namespace mpigrad {
 

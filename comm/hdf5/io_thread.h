@@ -2,7 +2,7 @@
 // The one thread of a process that calls HDF5, which is not thread-safe (its parallel build never is). Jobs run one at a time in
 // the order of submission.
 
-#include "framework/job_queue.h"
+#include "framework/base/job_queue.h"
 
 namespace mpigrad {
 

@@ -7,7 +7,7 @@
 
 #include "comm/hdf5/detail.h"
 #include "comm/transport/environment.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/printable.h"
 
 namespace mpigrad::hdf5 {
 

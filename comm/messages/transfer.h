@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "comm/messages/request.h"
-#include "framework/op.h"
+#include "framework/engine/op.h"
 
 namespace mpigrad::detail {
 

@@ -12,8 +12,8 @@
 #include <system_error>
 #include <typeinfo>
 
-#include "framework/error.h"
-#include "framework/tensor/host_memory.h"
+#include "framework/base/error.h"
+#include "framework/base/host_memory.h"
 
 namespace mpigrad {
 namespace {

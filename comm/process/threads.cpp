@@ -21,7 +21,7 @@
 
 #include "comm/launch.h"
 #include "comm/transport/environment.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad {
 namespace {

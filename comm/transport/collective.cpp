@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "comm/transport/transport_checks.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 
 namespace mpigrad {
 

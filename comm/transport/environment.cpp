@@ -11,7 +11,7 @@
 
 #include "comm/transport/watch/watch.h"
 #include "comm/transport/words.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 
 namespace mpigrad {
 namespace {

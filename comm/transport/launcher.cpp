@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "comm/transport/environment.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad {
 namespace {

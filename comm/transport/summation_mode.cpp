@@ -8,7 +8,7 @@
 #include "comm/transport/fixed_order.h"
 #include "comm/transport/forwarding.h"
 #include "comm/transport/words.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad {
 namespace {

@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "examples/adjoint/operations.h"
-#include "framework/jvp.h"
-#include "framework/tape.h"
+#include "framework/engine/jvp.h"
+#include "framework/engine/tape.h"
 #include "framework/tensor/random.h"
 
 namespace mpigrad::adjoint {

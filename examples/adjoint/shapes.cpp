@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "examples/adjoint/operations.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "framework/tensor/layout.h"
 
 namespace mpigrad::adjoint::shapes {

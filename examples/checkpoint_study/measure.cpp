@@ -14,7 +14,7 @@
 #include "comm/together.h"
 #include "examples/tool/quantile.h"
 #include "examples/weights/npz.h"
-#include "framework/new_file.h"
+#include "framework/base/new_file.h"
 #include "framework/optim/optimizer.h"
 #include "models/data/compressed/compressed.h"
 #include "models/networks/cosmoflow.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "models/planner/formulas/collective_cost.h"
 
 namespace mpigrad::study {

@@ -1,7 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "examples/classify/classify.h"
-#include "framework/tensor/text_bounds.h"
+#include "framework/base/text_bounds.h"
 
 namespace mpigrad::classify {
 

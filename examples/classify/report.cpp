@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "examples/classify/classify.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 
 namespace mpigrad::classify {
 namespace {

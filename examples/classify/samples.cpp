@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "examples/classify/classify.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "models/data/data.h"
 
 namespace mpigrad::classify {

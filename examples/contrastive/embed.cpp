@@ -11,7 +11,7 @@
 #include "examples/trainer/data_check.h"
 #include "examples/trainer/geometry.h"
 #include "examples/trainer/run.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "models/train/progress.h"
 
 namespace mpigrad::contrast {

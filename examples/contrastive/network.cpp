@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "framework/tensor/printable.h"
-#include "framework/tensor/text_bounds.h"
+#include "framework/base/printable.h"
+#include "framework/base/text_bounds.h"
 #include "models/networks/conv4.h"
 #include "models/networks/encoder3d.h"
 #include "models/networks/resnet.h"

@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "framework/new_file.h"
+#include "framework/base/new_file.h"
 #include "models/data/sources/formats.h"
 
 namespace mpigrad::contrast {

@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "models/data/data.h"
 
 namespace mpigrad::contrast {

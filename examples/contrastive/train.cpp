@@ -16,7 +16,7 @@
 #include "examples/trainer/run.h"
 #include "examples/trainer/slices.h"
 #include "examples/trainer/supervised.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "models/contrastive/evaluate/evaluate.h"
 #include "models/train/restart/local_copies.h"
 #include "models/train/tensorboard/events.h"

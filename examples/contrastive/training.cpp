@@ -6,7 +6,7 @@
 
 #include "comm/distributed/grid.h"
 #include "examples/trainer/run.h"
-#include "framework/activity.h"
+#include "framework/engine/activity.h"
 #include "models/contrastive/evaluate/evaluate.h"
 #include "models/contrastive/losses/gradient_cache.h"
 #include "models/contrastive/losses/join_views.h"

@@ -8,8 +8,8 @@
 
 #include "examples/tool/together.h"
 #include "examples/universe/spectrum.h"
-#include "framework/job_queue.h"
-#include "framework/tensor/text_bounds.h"
+#include "framework/base/job_queue.h"
+#include "framework/base/text_bounds.h"
 #include "models/data/sources/bytes.h"
 #include "ops/kernel/parallel_errors.h"
 

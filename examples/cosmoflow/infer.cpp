@@ -4,8 +4,8 @@
 
 #include "examples/cosmoflow/cosmoflow.h"
 #include "examples/trainer/samples.h"
-#include "framework/joined.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/joined.h"
+#include "framework/base/printable.h"
 #include "models/data/sources/open.h"
 
 namespace mpigrad::cosmoflow {

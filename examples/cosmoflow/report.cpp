@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "examples/cosmoflow/cosmoflow.h"
-#include "framework/joined.h"
-#include "framework/tensor/printable.h"
-#include "framework/tensor/text_bounds.h"
+#include "framework/base/joined.h"
+#include "framework/base/printable.h"
+#include "framework/base/text_bounds.h"
 
 namespace mpigrad::cosmoflow {
 namespace {

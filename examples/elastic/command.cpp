@@ -19,8 +19,8 @@
 #include "examples/elastic/job.h"
 #include "examples/elastic/plan.h"
 #include "examples/tool/together.h"
-#include "framework/joined.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/joined.h"
+#include "framework/base/printable.h"
 
 namespace mpigrad::elastic {
 

@@ -15,7 +15,7 @@
 #include <thread>
 #include <utility>
 
-#include "framework/new_file.h"
+#include "framework/base/new_file.h"
 
 namespace mpigrad::elastic {
 namespace {

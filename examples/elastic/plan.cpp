@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "examples/tool/command_line.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad::elastic {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "examples/halo/plan.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 
 namespace mpigrad::halo {
 namespace {

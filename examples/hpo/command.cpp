@@ -13,7 +13,7 @@
 #include "examples/elastic/job.h"
 #include "examples/elastic/plan.h"
 #include "examples/tool/command_line.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 
 namespace mpigrad::hpo {
 namespace {

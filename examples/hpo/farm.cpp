@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "examples/elastic/job.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad::hpo {
 namespace {

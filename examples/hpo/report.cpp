@@ -10,7 +10,7 @@
 #include "examples/plot/figure.h"
 #include "examples/tool/command_line.h"
 #include "examples/trainer/run.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 
 namespace mpigrad::hpo {
 namespace {

@@ -12,7 +12,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "framework/new_file.h"
+#include "framework/base/new_file.h"
 
 namespace mpigrad::hpo {
 namespace {

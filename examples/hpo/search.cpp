@@ -12,8 +12,8 @@
 #include "examples/elastic/command.h"
 #include "examples/tool/command_line.h"
 #include "examples/trainer/state.h"
-#include "framework/new_file.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/new_file.h"
+#include "framework/base/printable.h"
 
 namespace mpigrad::hpo {
 namespace {

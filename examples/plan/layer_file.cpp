@@ -13,9 +13,9 @@
 #include <toml++/toml.h>
 
 #include "examples/tool/together.h"
-#include "framework/joined.h"
-#include "framework/tensor/printable.h"
-#include "framework/tensor/text_bounds.h"
+#include "framework/base/joined.h"
+#include "framework/base/printable.h"
+#include "framework/base/text_bounds.h"
 
 namespace mpigrad::plan {
 namespace {

@@ -3,7 +3,7 @@
 #include "examples/plan/layer_file.h"
 #include "examples/plan/layer_network.h"
 #include "examples/tool/together.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "models/networks/cosmoflow.h"
 #include "models/networks/resnet.h"
 #include "models/networks/unet3d.h"

@@ -6,8 +6,8 @@
 #include <numbers>
 #include <span>
 
-#include "framework/error.h"
-#include "framework/new_file.h"
+#include "framework/base/error.h"
+#include "framework/base/new_file.h"
 
 namespace mpigrad::plot {
 

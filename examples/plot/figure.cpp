@@ -1,7 +1,7 @@
 #include "examples/plot/figure.h"
 
 #include "examples/plot/panels.h"
-#include "framework/new_file.h"
+#include "framework/base/new_file.h"
 
 namespace mpigrad::plot {
 

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad::plot {
 namespace {

@@ -1,6 +1,6 @@
 #include "examples/sample_size/study.h"
-#include "framework/job_queue.h"
-#include "framework/tensor/host_memory.h"
+#include "framework/base/host_memory.h"
+#include "framework/base/job_queue.h"
 #include "models/data/data_parts.h"
 #include "models/data/sources/bytes.h"
 

@@ -6,8 +6,8 @@
 
 #include "examples/sample_size/report.h"
 #include "examples/universe/simulation.h"
-#include "framework/error.h"
-#include "framework/joined.h"
+#include "framework/base/error.h"
+#include "framework/base/joined.h"
 
 namespace mpigrad::sample_size {
 namespace {

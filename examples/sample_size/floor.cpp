@@ -5,7 +5,7 @@
 #include <numbers>
 #include <vector>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad::sample_size {
 namespace {

@@ -18,7 +18,7 @@
 #include "examples/sample_size/study.h"
 #include "examples/tool/command_line.h"
 #include "examples/trainer/run.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 
 namespace mpigrad::sample_size {
 

@@ -10,7 +10,7 @@
 #include "examples/tool/command_line.h"
 #include "examples/trainer/run.h"
 #include "examples/universe/simulation.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad::sample_size {
 namespace {

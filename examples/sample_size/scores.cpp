@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "examples/tool/quantile.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "framework/tensor/random.h"
 
 namespace mpigrad::sample_size {

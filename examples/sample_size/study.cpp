@@ -13,7 +13,7 @@
 #include "examples/tool/folder_lock.h"
 #include "examples/trainer/supervised.h"
 #include "examples/universe/simulation.h"
-#include "framework/new_file.h"
+#include "framework/base/new_file.h"
 #include "models/data/data.h"
 #include "models/data/sources/hdf5.h"
 #include "ops/loss/loss.h"

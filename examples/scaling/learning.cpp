@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "examples/tool/together.h"
-#include "framework/new_file.h"
+#include "framework/base/new_file.h"
 #include "models/data/data.h"
 #include "models/train/metrics.h"
 #include "models/train/workers/noise_scale.h"

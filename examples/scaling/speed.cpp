@@ -15,7 +15,7 @@
 #include "examples/tool/command_line.h"
 #include "examples/tool/folder_lock.h"
 #include "examples/trainer/options.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 
 namespace mpigrad::scaling {
 namespace {

@@ -9,7 +9,7 @@
 #include "examples/tool/command_line.h"
 #include "examples/tool/quantile.h"
 #include "examples/trainer/run.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "models/nn/describe.h"
 
 namespace mpigrad::scaling {

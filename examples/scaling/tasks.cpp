@@ -1,6 +1,6 @@
 #include "examples/scaling/task.h"
 #include "examples/tool/together.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 
 namespace mpigrad::scaling {
 namespace {

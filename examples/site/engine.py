@@ -7,7 +7,7 @@ import subprocess
 
 # Objects lie in an archive, of which the linker takes what is needed: files that need what a browser has not may be among them as long as
 # they compile.
-LIBRARY = ["framework/*.cpp", "framework/tensor/*.cpp", "framework/optim/*.cpp", "framework/cuda/absent.cpp", "ops/*.cpp", "ops/[!b]*/*.cpp", "ops/backends/*.cpp",
+LIBRARY = ["framework/base/*.cpp", "framework/engine/*.cpp", "framework/tensor/*.cpp", "framework/optim/*.cpp", "framework/cuda/absent.cpp", "ops/*.cpp", "ops/[!b]*/*.cpp", "ops/backends/*.cpp",
            "ops/backends/*/*_absent.cpp", "ops/backends/winograd/*.cpp", "comm/*.cpp", "comm/check/*.cpp", "comm/collectives/*.cpp", "comm/distributed/*.cpp", "comm/halos/*.cpp", "comm/messages/*.cpp", "comm/process/problem.cpp", "comm/transport/*.cpp", "comm/transport/threads/*.cpp",
            "comm/transport/watch/*.cpp", "comm/transport/device/*.cpp", "comm/transport/nccl/absent.cpp", "comm/transport/mpi/absent.cpp"]
 # Starts processes and threads, and reads the machine; looks into stacks; sends pointers as 64-bit numbers.

@@ -17,9 +17,9 @@
 #include "comm/hdf5/io_thread.h"
 #include "comm/process/problem.h"
 #include "comm/process/standard_streams.h"
-#include "framework/joined.h"
-#include "framework/new_file.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/joined.h"
+#include "framework/base/new_file.h"
+#include "framework/base/printable.h"
 
 namespace mpigrad::tool {
 namespace {

@@ -17,7 +17,7 @@
 #include <sstream>
 
 #include "examples/tool/together.h"
-#include "framework/new_file.h"
+#include "framework/base/new_file.h"
 
 namespace mpigrad::tool {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <thread>
 
-#include "framework/fnv.h"
-#include "framework/new_file.h"
+#include "framework/base/fnv.h"
+#include "framework/base/new_file.h"
 
 namespace mpigrad::tool {
 

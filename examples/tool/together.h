@@ -9,7 +9,7 @@
 
 #include "comm/together.h"
 #include "comm/transport/transport.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad::tool {
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "examples/trainer/data_check.h"
-#include "framework/joined.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/joined.h"
+#include "framework/base/printable.h"
 
 namespace mpigrad::trainer {
 namespace {

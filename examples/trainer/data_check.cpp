@@ -6,8 +6,8 @@
 #include <chrono>
 #include <cmath>
 
-#include "framework/activity.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/printable.h"
+#include "framework/engine/activity.h"
 
 namespace mpigrad::trainer {
 

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "framework/activity.h"
-#include "framework/tensor/text_bounds.h"
+#include "framework/base/text_bounds.h"
+#include "framework/engine/activity.h"
 #include "models/data/sources/folder.h"
 #include "models/data/volumes/orientation.h"
 #include "models/data/volumes/volumes.h"

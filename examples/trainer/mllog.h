@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "framework/new_file.h"
+#include "framework/base/new_file.h"
 
 namespace mpigrad::trainer {
 

@@ -10,7 +10,7 @@
 #include "examples/tool/together.h"
 #include "examples/trainer/state.h"
 #include "examples/trainer/supervised.h"
-#include "framework/new_file.h"
+#include "framework/base/new_file.h"
 #include "models/nn/describe.h"
 #include "models/train/checkpoint/checkpoint.h"
 

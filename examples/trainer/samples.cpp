@@ -7,7 +7,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "models/data/sources/open.h"
 
 namespace mpigrad::trainer {

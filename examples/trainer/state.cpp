@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "examples/trainer/run.h"
-#include "framework/new_file.h"
+#include "framework/base/new_file.h"
 
 namespace mpigrad::trainer {
 

@@ -8,7 +8,7 @@
 #include "examples/trainer/infer.h"
 #include "examples/trainer/samples.h"
 #include "examples/unet3d/unet3d.h"
-#include "framework/new_file.h"
+#include "framework/base/new_file.h"
 #include "models/data/volumes/volumes.h"
 
 namespace mpigrad::unet {

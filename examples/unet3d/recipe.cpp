@@ -5,7 +5,7 @@
 #include <map>
 
 #include "examples/unet3d/unet3d.h"
-#include "framework/tensor/text_bounds.h"
+#include "framework/base/text_bounds.h"
 
 namespace mpigrad::unet {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "examples/unet3d/unet3d.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 
 namespace mpigrad::unet {
 namespace {

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "examples/unet3d/unet3d.h"
-#include "framework/job_queue.h"
+#include "framework/base/job_queue.h"
 #include "models/data/augment/geometry.h"
 #include "models/data/sources/bytes.h"
 #include "models/data/volumes/volumes.h"

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "examples/unet3d/unet3d.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "models/data/sources/folder.h"
 #include "models/data/sources/hdf5.h"
 #include "models/data/volumes/npy_pairs.h"

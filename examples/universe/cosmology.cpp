@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad::universe {
 

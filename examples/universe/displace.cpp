@@ -7,7 +7,7 @@
 #include "comm/hdf5/hdf5_file.h"
 #include "examples/universe/commands.h"
 #include "examples/universe/displacement.h"
-#include "framework/new_file.h"
+#include "framework/base/new_file.h"
 
 namespace mpigrad::universe {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "framework/tensor/host_memory.h"
+#include "framework/base/host_memory.h"
 
 namespace mpigrad::universe {
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <mutex>
 
-#include "framework/error.h"
-#include "framework/tensor/host_pool.h"
+#include "framework/base/error.h"
+#include "framework/base/host_pool.h"
 
 namespace mpigrad::universe {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "framework/tensor/random.h"
 
 namespace mpigrad::universe {

@@ -10,7 +10,7 @@
 #include "examples/tool/folder_lock.h"
 #include "examples/universe/commands.h"
 #include "examples/universe/displacement.h"
-#include "framework/new_file.h"
+#include "framework/base/new_file.h"
 
 namespace mpigrad::universe {
 

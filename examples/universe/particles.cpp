@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad::universe {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad::universe {
 namespace {

@@ -16,7 +16,7 @@
 #include "examples/weights/names.h"
 #include "examples/weights/npz.h"
 #include "examples/weights/safetensors.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/printable.h"
 #include "models/train/checkpoint/checkpoint.h"
 #include "ops/elementwise/elementwise.h"
 

@@ -2,9 +2,9 @@
 
 #include <cstring>
 
-#include "framework/joined.h"
-#include "framework/new_file.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/joined.h"
+#include "framework/base/new_file.h"
+#include "framework/base/printable.h"
 #include "framework/tensor/tensor_name.h"
 #include "models/data/compressed/compressed.h"
 #include "models/data/sources/formats.h"

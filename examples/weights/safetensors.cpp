@@ -11,10 +11,10 @@
 #include <set>
 #include <span>
 
-#include "framework/new_file.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/new_file.h"
+#include "framework/base/printable.h"
+#include "framework/base/text_bounds.h"
 #include "framework/tensor/tensor_name.h"
-#include "framework/tensor/text_bounds.h"
 
 namespace mpigrad::weights {
 namespace {

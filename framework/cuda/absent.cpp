@@ -2,10 +2,10 @@
 
 #include <utility>
 
+#include "framework/base/error.h"
 #include "framework/cuda/cuda.h"
 #include "framework/cuda/graph.h"
 #include "framework/cuda/staging.h"
-#include "framework/error.h"
 
 namespace mpigrad::cuda {
 namespace {
@@ -71,18 +71,6 @@ void zero(void*, std::int64_t) { refuse("there is no memory to fill"); }
 void fill(void*, std::int64_t, std::int64_t, const void*) { refuse("there is no memory to fill"); }
 void copy_strided(void*, const void*, std::int64_t, const StridedArrays<2>&, Stream) { refuse("nothing can be copied"); }
 void add_strided(void*, const void*, DType, const StridedArrays<2>&, Stream) { refuse("nothing can be added"); }
-void update(DType, std::span<const UpdateSegment>, const SGDRule&) { refuse("there are no kernels"); }
-void update(DType, std::span<const UpdateSegment>, const AdamRule&) { refuse("there are no kernels"); }
-void update(DType, std::span<const UpdateSegment>, const RmspropRule&) { refuse("there are no kernels"); }
-void update(DType, std::span<const UpdateSegment>, const AverageRule&) { refuse("there are no kernels"); }
-void measure(DType, std::span<const UpdateSegment>, const LarsRule&, double*) { refuse("there are no kernels"); }
-void measure(DType, std::span<const UpdateSegment>, const LambRule&, double*) { refuse("there are no kernels"); }
-void update(DType, std::span<const UpdateSegment>, const LarsRule&, const double*) { refuse("there are no kernels"); }
-void update(DType, std::span<const UpdateSegment>, const LambRule&, const double*) { refuse("there are no kernels"); }
-double squared_norm(DType, std::span<const UpdateSegment>) { refuse("there are no kernels"); }
-void clip_factor(std::span<const UpdateSegment>, std::span<const UpdateSegment>, double, double, double*) {
-  refuse("there are no kernels");
-}
 struct CapturedGraph::State {};
 CapturedGraph::CapturedGraph(const std::function<void()>&) { refuse("nothing can be captured"); }
 CapturedGraph::~CapturedGraph() = default;

@@ -4,10 +4,10 @@
 #include <cstring>
 #include <utility>
 
+#include "framework/base/error.h"
 #include "framework/cuda/context.h"
 #include "framework/cuda/recording.h"
 #include "framework/cuda/staging.h"
-#include "framework/error.h"
 
 namespace mpigrad::cuda {
 namespace {

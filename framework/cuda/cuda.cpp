@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "framework/activity.h"
+#include "framework/base/error.h"
 #include "framework/cuda/context.h"
 #include "framework/cuda/recording.h"
-#include "framework/error.h"
-#include "framework/op.h"
+#include "framework/engine/activity.h"
+#include "framework/engine/op.h"
 
 namespace mpigrad::cuda {
 namespace {

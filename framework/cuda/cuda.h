@@ -11,12 +11,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 
 #include "framework/cuda/allocator.h"
 #include "framework/cuda/fault.h"
-#include "framework/optim/update.h"
 #include "framework/tensor/dtype.h"
 #include "framework/tensor/strided.h"
 
@@ -122,26 +120,6 @@ void fill(void* memory, std::int64_t count, std::int64_t item, const void* value
 void copy_strided(void* to, const void* from, std::int64_t item, const StridedArrays<2>& walk, Stream stream);
 // The same with to += from; no two elements go to one place.
 void add_strided(void* to, const void* from, DType dtype, const StridedArrays<2>& walk, Stream stream);
-
-// ---- optimizers: one pass over all segments of one type, float32 or float64. While a step is captured (graph.h), rates of
-// segments are factors of the learning rate, which is found on the GPU with the corrections of the rule.
-
-void update(DType dtype, std::span<const UpdateSegment> segments, const SGDRule& rule);
-void update(DType dtype, std::span<const UpdateSegment> segments, const AdamRule& rule);
-void update(DType dtype, std::span<const UpdateSegment> segments, const RmspropRule& rule);
-void update(DType dtype, std::span<const UpdateSegment> segments, const AverageRule& rule);
-// Trust ratios in two passes: the first puts sums of squares of each segment's weights and of its step into `squares`, two
-// doubles for each on the GPU, and updates LAMB's moments; the second reads them. The host waits for neither.
-void measure(DType dtype, std::span<const UpdateSegment> segments, const LarsRule& rule, double* squares);
-void measure(DType dtype, std::span<const UpdateSegment> segments, const LambRule& rule, double* squares);
-void update(DType dtype, std::span<const UpdateSegment> segments, const LarsRule& rule, const double* squares);
-void update(DType dtype, std::span<const UpdateSegment> segments, const LambRule& rule, const double* squares);
-// Sum of squares of the segments' gradients, in double; the host waits for it, which is counted.
-double squared_norm(DType dtype, std::span<const UpdateSegment> segments);
-// *factor = scale min(1, max_norm / (|scale| norm + 1e-6)), of the norm of all gradients, float32 ones and float64 ones; `factor`
-// is on the GPU and the host does not wait.
-void clip_factor(std::span<const UpdateSegment> singles, std::span<const UpdateSegment> doubles, double scale, double max_norm,
-                 double* factor);
 
 // ---- faults
 

@@ -4,11 +4,11 @@
 #include <cstring>
 #include <utility>
 
+#include "framework/base/error.h"
 #include "framework/cuda/check.h"
 #include "framework/cuda/kernels.h"
 #include "framework/cuda/recording.h"
-#include "framework/error.h"
-#include "framework/op.h"
+#include "framework/engine/op.h"
 
 namespace mpigrad::cuda {
 namespace {

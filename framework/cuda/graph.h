@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "framework/optim/step_scalars.h"
+#include "framework/engine/step_scalars.h"
 
 namespace mpigrad::cuda {
 

@@ -35,6 +35,8 @@ __global__ void look_up_kernel(const X* x, const T* table, T* y, std::int64_t co
   for (std::int64_t i = first_index(); i < count; i += grid_stride()) y[i] = table[x[i]];
 }
 
+__global__ void set_scalars_kernel(StepScalars* to, StepScalars scalars) { *to = scalars; }
+
 }  // namespace
 
 template <class T>
@@ -87,5 +89,9 @@ MPIGRAD_MAKE(std::int16_t)
 MPIGRAD_MAKE(std::uint8_t)
 MPIGRAD_MAKE(bool)
 #undef MPIGRAD_MAKE
+
+void set_scalars(StepScalars* to, const StepScalars& scalars, Stream stream) {
+  launch("set_scalars", set_scalars_kernel, 1, 1, stream, to, scalars);
+}
 
 }  // namespace mpigrad::cuda

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad::cuda {
 

@@ -1,11 +1,12 @@
 #include <algorithm>
 
+#include "framework/base/target_clones.h"
 #include "framework/cuda/cuda.h"
 #include "framework/cuda/graph.h"
 #include "framework/optim/optimizer.h"
 #include "framework/optim/optimizer_state.h"
 #include "framework/optim/update.h"
-#include "framework/target_clones.h"
+#include "framework/optim/update_cuda.h"
 
 namespace mpigrad {
 namespace {

@@ -4,13 +4,14 @@
 #include <atomic>
 #include <cmath>
 
-#include "framework/activity.h"
+#include "framework/base/target_clones.h"
 #include "framework/cuda/cuda.h"
 #include "framework/cuda/graph.h"
+#include "framework/engine/activity.h"
 #include "framework/optim/optimizer_state.h"
 #include "framework/optim/step_hook.h"
 #include "framework/optim/update.h"
-#include "framework/target_clones.h"
+#include "framework/optim/update_cuda.h"
 
 namespace mpigrad {
 namespace {

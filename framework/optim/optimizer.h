@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "framework/optim/step_scalars.h"
+#include "framework/engine/parameter.h"
+#include "framework/engine/step_scalars.h"
 #include "framework/optim/update.h"
-#include "framework/parameter.h"
 
 namespace mpigrad {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "framework/op.h"
+#include "framework/engine/op.h"
 #include "framework/tensor/device.h"
 
 namespace mpigrad::detail {

@@ -1,8 +1,9 @@
 #include "framework/optim/rmsprop.h"
 
+#include "framework/base/target_clones.h"
 #include "framework/cuda/cuda.h"
 #include "framework/optim/optimizer_state.h"
-#include "framework/target_clones.h"
+#include "framework/optim/update_cuda.h"
 
 namespace mpigrad {
 namespace {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "framework/error.h"
-#include "framework/joined.h"
+#include "framework/base/error.h"
+#include "framework/base/joined.h"
 
 namespace mpigrad::schedule {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "framework/parameter.h"
+#include "framework/engine/parameter.h"
 
 namespace mpigrad {
 

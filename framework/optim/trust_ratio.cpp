@@ -4,10 +4,11 @@
 #include <cmath>
 #include <cstring>
 
+#include "framework/base/target_clones.h"
 #include "framework/cuda/cuda.h"
 #include "framework/optim/optimizer_state.h"
 #include "framework/optim/update.h"
-#include "framework/target_clones.h"
+#include "framework/optim/update_cuda.h"
 
 namespace mpigrad {
 namespace {

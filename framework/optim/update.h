@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "framework/tensor/host_device.h"
+#include "framework/base/host_device.h"
 
 // Loops around them vectorise only if they vanish into the loops.
 #define MPIGRAD_UPDATE_INLINE MPIGRAD_HOST_DEVICE __attribute__((always_inline)) inline

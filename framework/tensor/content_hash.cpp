@@ -1,6 +1,6 @@
 #include "framework/tensor/content_hash.h"
 
-#include "framework/target_clones.h"
+#include "framework/base/target_clones.h"
 
 namespace mpigrad {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "framework/tensor/half.h"
 
 namespace mpigrad {

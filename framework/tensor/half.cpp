@@ -2,7 +2,7 @@
 
 #include "framework/tensor/half_rows.h"
 
-#include "framework/target_clones.h"
+#include "framework/base/target_clones.h"
 
 namespace mpigrad::detail {
 namespace {

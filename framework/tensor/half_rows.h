@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "framework/op.h"
+#include "framework/engine/op.h"
 #include "framework/tensor/half.h"
 
 namespace mpigrad::detail {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "framework/tensor/tensor.h"
 
 namespace mpigrad {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <numbers>
 
-#include "framework/tensor/host_device.h"
+#include "framework/base/host_device.h"
 
 namespace mpigrad {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 
 namespace mpigrad {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad {
 

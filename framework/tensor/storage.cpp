@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <new>
 
+#include "framework/base/error.h"
+#include "framework/base/host_pool.h"
 #include "framework/cuda/cuda.h"
-#include "framework/error.h"
-#include "framework/tensor/host_pool.h"
 
 namespace mpigrad {
 namespace {

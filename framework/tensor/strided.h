@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "framework/tensor/host_device.h"
+#include "framework/base/host_device.h"
 
 namespace mpigrad {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "framework/error.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/error.h"
+#include "framework/base/printable.h"
 
 namespace mpigrad {
 

@@ -7,9 +7,9 @@
 #include <numeric>
 #include <utility>
 
-#include "framework/job_queue.h"
-#include "framework/tensor/host_memory.h"
-#include "framework/tensor/host_pool.h"
+#include "framework/base/host_memory.h"
+#include "framework/base/host_pool.h"
+#include "framework/base/job_queue.h"
 
 namespace mpigrad::data {
 

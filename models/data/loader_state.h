@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/job_queue.h"
 #include "framework/cuda/staging.h"
-#include "framework/job_queue.h"
 #include "models/data/data.h"
 #include "models/data/data_augment.h"
 #include "models/data/data_parts.h"

@@ -7,10 +7,10 @@
 #include <type_traits>
 #include <vector>
 
+#include "framework/base/error.h"
 #include "framework/cuda/cuda.h"
 #include "framework/cuda/staging.h"
-#include "framework/error.h"
-#include "framework/tape.h"
+#include "framework/engine/tape.h"
 #include "models/data/sources/bytes.h"
 #include "ops/elementwise/elementwise.h"
 

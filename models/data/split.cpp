@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "framework/tensor/random.h"
 #include "models/data/data.h"
 #include "models/data/data_parts.h"

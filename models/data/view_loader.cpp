@@ -10,7 +10,7 @@
 #include <map>
 #include <optional>
 
-#include "framework/job_queue.h"
+#include "framework/base/job_queue.h"
 #include "models/data/data_augment.h"
 #include "models/data/data_parts.h"
 #include "models/data/sources/bytes.h"

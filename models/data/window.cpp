@@ -4,7 +4,7 @@
 #include <cstring>
 #include <map>
 
-#include "framework/job_queue.h"
+#include "framework/base/job_queue.h"
 #include "framework/tensor/random.h"
 #include "framework/tensor/visit_width.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "comm/distributed/local_parts.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "ops/elementwise/elementwise.h"
 
 namespace mpigrad {

@@ -1,6 +1,6 @@
 #include "models/networks/residual.h"
 
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "ops/elementwise/elementwise.h"
 
 namespace mpigrad::nn {

@@ -5,8 +5,8 @@
 
 #include "comm/collectives/collectives.h"
 #include "comm/distributed/channel_parts.h"
-#include "framework/cost.h"
-#include "framework/tape.h"
+#include "framework/engine/cost.h"
+#include "framework/engine/tape.h"
 #include "models/nn/layer_split.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/norm/running_averages.h"

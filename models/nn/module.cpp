@@ -10,10 +10,10 @@
 
 #include "comm/distributed/grid.h"
 #include "comm/distributed/redistribute.h"
+#include "framework/base/fnv.h"
+#include "framework/base/joined.h"
+#include "framework/base/warning.h"
 #include "framework/cuda/graph.h"
-#include "framework/fnv.h"
-#include "framework/joined.h"
-#include "framework/warning.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/random/random.h"
 #include "ops/views/views.h"

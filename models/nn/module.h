@@ -14,8 +14,8 @@
 
 #include "comm/distributed/channels.h"
 #include "comm/distributed/grid.h"
-#include "framework/parameter.h"
-#include "framework/tape.h"
+#include "framework/engine/parameter.h"
+#include "framework/engine/tape.h"
 #include "framework/tensor/random.h"
 #include "framework/tensor/tensor.h"
 

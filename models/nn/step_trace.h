@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "comm/transport/transport.h"
-#include "framework/op.h"
+#include "framework/engine/op.h"
 #include "models/nn/describe.h"
 #include "models/nn/layers.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "framework/tape.h"
+#include "framework/engine/tape.h"
 
 namespace mpigrad::nn {
 

@@ -1,6 +1,6 @@
 // Builds without protobuf.
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "models/onnx/graph.h"
 #include "models/onnx/onnx.h"
 

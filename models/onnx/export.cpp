@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "framework/op_observer.h"
+#include "framework/engine/op_observer.h"
 #include "models/onnx/graph.h"
 #include "ops/conv/conv.h"
 #include "ops/elementwise/activation.h"

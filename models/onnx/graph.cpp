@@ -4,8 +4,8 @@
 
 #include <limits>
 
-#include "framework/error.h"
-#include "framework/new_file.h"
+#include "framework/base/error.h"
+#include "framework/base/new_file.h"
 #include "models/onnx/onnx.h"
 
 namespace mpigrad {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <map>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "models/planner/formulas/collective_cost.h"
 
 namespace mpigrad::planner {
@@ -139,7 +139,7 @@ enum class CallKind : std::uint8_t { halo, redistribution, collective, gradient 
 CallKind kind_of(const StepEvent& event) {
   const bool messages = std::all_of(event.calls.begin(), event.calls.end(), is_message);
   if (messages) return event.op == "redistribute" ? CallKind::redistribution : CallKind::halo;
-  // Reductions that belong to no op are those of gradients (framework/buckets.h).
+  // Reductions that belong to no op are those of gradients (framework/engine/buckets.h).
   return event.communicates ? CallKind::collective : CallKind::gradient;
 }
 

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "comm/together.h"
-#include "framework/tape.h"
-#include "framework/tensor/host_memory.h"
+#include "framework/base/host_memory.h"
+#include "framework/engine/tape.h"
 #include "models/data/window.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/softmax/softmax.h"

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "framework/error.h"
-#include "framework/new_file.h"
+#include "framework/base/error.h"
+#include "framework/base/new_file.h"
 
 namespace mpigrad {
 

@@ -5,9 +5,9 @@
 #include <numeric>
 
 #include "comm/together.h"
-#include "framework/new_file.h"
-#include "framework/op.h"
-#include "framework/tape.h"
+#include "framework/base/new_file.h"
+#include "framework/engine/op.h"
+#include "framework/engine/tape.h"
 #include "ops/linear/matmul.h"
 #include "ops/random/random.h"
 

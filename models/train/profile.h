@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "framework/cost.h"
+#include "framework/engine/cost.h"
 
 namespace mpigrad {
 

@@ -6,7 +6,7 @@
 #include <limits>
 #include <numeric>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "comm/transport/waited.h"
-#include "framework/error.h"
-#include "framework/op.h"
+#include "framework/base/error.h"
+#include "framework/engine/op.h"
 
 namespace mpigrad {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "comm/together.h"
-#include "framework/activity.h"
+#include "framework/engine/activity.h"
 #include "models/train/restart/checkpoints.h"
 
 namespace mpigrad {

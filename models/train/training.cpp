@@ -10,9 +10,9 @@
 
 #include "comm/collectives/collectives.h"
 #include "comm/distributed/redistribute.h"
-#include "framework/activity.h"
-#include "framework/buckets.h"
 #include "framework/cuda/staging.h"
+#include "framework/engine/activity.h"
+#include "framework/engine/buckets.h"
 #include "models/train/profile.h"
 #include "models/train/step_graph.h"
 #include "models/train/stragglers.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad {
 namespace {

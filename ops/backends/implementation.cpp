@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "framework/target_clones.h"
+#include "framework/base/target_clones.h"
 
 namespace mpigrad::cpu {
 namespace {

@@ -1,6 +1,6 @@
 #include "ops/conv/conv.h"
 
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "ops/elementwise/activation.h"
 #include "ops/elementwise/activation_adjoints.h"
 

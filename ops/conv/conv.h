@@ -7,7 +7,7 @@
 
 #include <optional>
 
-#include "framework/op.h"
+#include "framework/engine/op.h"
 #include "ops/elementwise/activation.h"
 #include "ops/extents.h"
 

@@ -2,7 +2,7 @@
 // A bias for each channel and LeakyReLU in one pass, and both their cotangents in another. The channels are the last dimension,
 // all others are rows.
 
-#include "framework/op.h"
+#include "framework/engine/op.h"
 
 namespace mpigrad {
 

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "framework/op.h"
+#include "framework/engine/op.h"
 #include "ops/elementwise/activation_adjoints.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/scalar.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "framework/tensor/host_device.h"
+#include "framework/base/host_device.h"
 
 namespace mpigrad::scalar {
 

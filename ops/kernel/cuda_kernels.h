@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "framework/optim/step_scalars.h"
+#include "framework/engine/step_scalars.h"
 #include "framework/tensor/random.h"
 #include "framework/tensor/strided.h"
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "framework/tensor/host_device.h"
+#include "framework/base/host_device.h"
 
 namespace mpigrad::cuda {
 

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "framework/cuda/cuda.h"
-#include "framework/op.h"
+#include "framework/engine/op.h"
 #include "framework/tensor/visit_width.h"
 #include "ops/elementwise/broadcast.h"
 

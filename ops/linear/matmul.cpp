@@ -1,6 +1,6 @@
 #include "ops/linear/matmul.h"
 
-#include "framework/parameter.h"
+#include "framework/engine/parameter.h"
 #include "ops/elementwise/activation.h"
 #include "ops/elementwise/activation_adjoints.h"
 #include "ops/elementwise/broadcast.h"

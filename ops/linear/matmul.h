@@ -1,7 +1,7 @@
 #pragma once
 // Products of matrices.
 
-#include "framework/op.h"
+#include "framework/engine/op.h"
 
 namespace mpigrad {
 

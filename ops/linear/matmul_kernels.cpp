@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "framework/target_clones.h"
+#include "framework/base/target_clones.h"
 #include "ops/backends/blas/blas.h"
 #include "ops/kernel/cpu_kernels.h"
 #include "ops/kernel/parallel_errors.h"

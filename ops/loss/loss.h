@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "framework/op.h"
+#include "framework/engine/op.h"
 
 namespace mpigrad {
 

@@ -3,7 +3,7 @@
 // [C], or of each sample by itself, [N, C]. What there is of each channel is of the type that x is computed in: float32 for
 // 16-bit activations, whose variance would lose all digits in 16 bits.
 
-#include "framework/op.h"
+#include "framework/engine/op.h"
 
 namespace mpigrad {
 

@@ -1,7 +1,7 @@
 #pragma once
 // The formula of running averages for one channel, one definition for CPU and CUDA; each product and sum is rounded.
 
-#include "framework/tensor/host_device.h"
+#include "framework/base/host_device.h"
 
 namespace mpigrad {
 

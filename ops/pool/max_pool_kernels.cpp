@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "framework/target_clones.h"
+#include "framework/base/target_clones.h"
 #include "ops/kernel/cpu_kernels.h"
 #include "ops/kernel/problems.h"
 

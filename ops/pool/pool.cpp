@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "ops/conv/conv.h"
 #include "ops/elementwise/elementwise.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 // Pooling over windows of [N, D, H, W, C].
 
-#include "framework/op.h"
+#include "framework/engine/op.h"
 #include "ops/extents.h"
 
 namespace mpigrad {

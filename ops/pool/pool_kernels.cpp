@@ -6,7 +6,7 @@
 #include <cstring>
 #include <memory>
 
-#include "framework/target_clones.h"
+#include "framework/base/target_clones.h"
 #include "ops/elementwise/scalar.h"
 #include "ops/kernel/cpu_kernels.h"
 #include "ops/kernel/parallel_errors.h"

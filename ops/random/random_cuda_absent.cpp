@@ -1,6 +1,6 @@
 // Random numbers without CUDA.
 
-#include "framework/op.h"
+#include "framework/engine/op.h"
 #include "ops/random/random.h"
 
 namespace mpigrad::ops {

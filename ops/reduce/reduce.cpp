@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "ops/elementwise/broadcast.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/elementwise_ops.h"

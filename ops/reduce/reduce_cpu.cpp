@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "framework/target_clones.h"
+#include "framework/base/target_clones.h"
 #include "ops/elementwise/broadcast.h"
 
 namespace mpigrad::ops {

@@ -3,7 +3,7 @@
 // their time on beside products. float32 and float64; in float32 the exponential is our own, of which both the sums and what is
 // divided by them are made (relative error below 2e-7, 0 below exp(-87.3)).
 
-#include "framework/op.h"
+#include "framework/engine/op.h"
 
 namespace mpigrad {
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "framework/target_clones.h"
+#include "framework/base/target_clones.h"
 
 namespace mpigrad::ops {
 namespace {

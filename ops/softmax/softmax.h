@@ -1,7 +1,7 @@
 #pragma once
 // Softmax along one dimension, stable for any finite input.
 
-#include "framework/op.h"
+#include "framework/engine/op.h"
 
 namespace mpigrad {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/fnv.h"
+#include "framework/base/fnv.h"
 #include "ops/kernel/plan_cache.h"
 #include "ops/views/to_device.h"
 

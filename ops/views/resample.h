@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "framework/op.h"
+#include "framework/engine/op.h"
 
 namespace mpigrad {
 

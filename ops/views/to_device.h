@@ -1,7 +1,7 @@
 #pragma once
 // Moving a tensor between devices.
 
-#include "framework/op.h"
+#include "framework/engine/op.h"
 
 namespace mpigrad {
 

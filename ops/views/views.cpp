@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "ops/layout_rules.h"
 
 namespace mpigrad {

@@ -1,6 +1,6 @@
 // Without oneDNN there are no primitives to compare with.
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "tests/bench/unet_floor.h"
 
 namespace mpigrad::bench {

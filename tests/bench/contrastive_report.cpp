@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "examples/plot/figure.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad::bench {
 namespace {

@@ -12,7 +12,7 @@
 #include <map>
 
 #include "comm/launch.h"
-#include "framework/cost.h"
+#include "framework/engine/cost.h"
 #include "framework/optim/optimizer.h"
 #include "models/contrastive/losses/join_views.h"
 #include "models/contrastive/losses/pairs.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "framework/cost.h"
+#include "framework/engine/cost.h"
 #include "framework/optim/optimizer.h"
 #include "models/networks/cosmoflow.h"
 #include "models/train/session.h"

@@ -27,7 +27,7 @@
 
 #include "comm/hdf5/hdf5_file.h"
 #include "comm/launch.h"
-#include "framework/job_queue.h"
+#include "framework/base/job_queue.h"
 #include "models/data/compressed/compressed.h"
 #include "models/data/data.h"
 #include "models/data/records/example.h"

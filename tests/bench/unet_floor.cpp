@@ -7,8 +7,8 @@
 #include <chrono>
 #include <vector>
 
-#include "framework/cost.h"
-#include "framework/target_clones.h"
+#include "framework/base/target_clones.h"
+#include "framework/engine/cost.h"
 #include "tests/bench/bare_primitives.h"
 
 namespace mpigrad::bench {

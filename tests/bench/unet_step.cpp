@@ -24,7 +24,7 @@
 #include "comm/launch.h"
 #include "examples/trainer/options.h"
 #include "examples/trainer/ranks/silent_transport.h"
-#include "framework/cost.h"
+#include "framework/engine/cost.h"
 #include "framework/optim/loss_scale.h"
 #include "framework/optim/optimizer.h"
 #include "models/networks/unet3d.h"

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <optional>
 
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 
 namespace mpigrad::testing {
 namespace {

@@ -9,7 +9,7 @@
 #include "comm/distributed/distributed.h"
 #include "comm/distributed/invariant.h"
 #include "comm/launch.h"
-#include "framework/parameter.h"
+#include "framework/engine/parameter.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/loss/loss.h"
 #include "ops/reduce/reduce.h"

@@ -6,7 +6,7 @@
 #include <ostream>
 
 #include "comm/distributed/distributed.h"
-#include "framework/tape.h"
+#include "framework/engine/tape.h"
 #include "tests/support/distributed.h"
 #include "tests/support/ranks.h"
 #include "tests/support/traffic.h"

@@ -9,7 +9,7 @@
 #include "comm/halos/exchange.h"
 #include "comm/halos/periodic.h"
 #include "comm/halos/window_plan.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "framework/tensor/random.h"
 #include "ops/extents.h"
 #include "tests/support/distributed.h"

@@ -9,8 +9,8 @@
 #include <limits>
 
 #include "comm/hdf5/hdf5_file.h"
-#include "framework/tensor/host_memory.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/host_memory.h"
+#include "framework/base/printable.h"
 #include "models/data/data.h"
 #include "models/data/sources/formats.h"
 #include "models/data/sources/open.h"

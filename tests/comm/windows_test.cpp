@@ -11,7 +11,7 @@
 #include "comm/distributed/distributed.h"
 #include "comm/distributed/upsample.h"
 #include "comm/transport/forwarding.h"
-#include "framework/tape.h"
+#include "framework/engine/tape.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/recompute.h"
 #include "ops/reduce/reduce.h"

@@ -10,7 +10,7 @@
 
 #include "examples/elastic/job.h"
 #include "examples/elastic/plan.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 using namespace mpigrad;
 using namespace mpigrad::elastic;

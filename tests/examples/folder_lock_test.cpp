@@ -17,7 +17,7 @@
 #include <thread>
 
 #include "examples/tool/together.h"
-#include "framework/new_file.h"
+#include "framework/base/new_file.h"
 #include "tests/support/files.h"
 
 namespace mpigrad::tool {

@@ -9,7 +9,7 @@
 #include "examples/plot/axis.h"
 #include "examples/plot/colour.h"
 #include "examples/plot/figure.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "tests/support/files.h"
 
 using namespace mpigrad;

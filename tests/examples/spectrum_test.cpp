@@ -14,7 +14,7 @@
 
 #include "examples/cosmoflow/baseline.h"
 #include "examples/universe/simulation.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "models/data/sources/function.h"
 #include "models/data/sources/memory.h"
 #include "tests/support/errors.h"

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "comm/launch.h"
-#include "framework/parameter.h"
-#include "framework/tape.h"
+#include "framework/engine/parameter.h"
+#include "framework/engine/tape.h"
 #include "ops/conv/conv.h"
 #include "ops/elementwise/activation_adjoints.h"
 #include "ops/elementwise/elementwise.h"

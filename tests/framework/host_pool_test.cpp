@@ -1,6 +1,6 @@
 // Blocks of host memory: apart from each other, kept, and with hardly more pages than were in use at one time.
 
-#include "framework/tensor/host_pool.h"
+#include "framework/base/host_pool.h"
 
 #include <doctest/doctest.h>
 #include <sys/mman.h>

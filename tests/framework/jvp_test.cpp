@@ -1,6 +1,6 @@
 // Jacobian times vector: known Jacobians, a Jacobian that spans ranks, derivatives of the result, misuse.
 
-#include "framework/jvp.h"
+#include "framework/engine/jvp.h"
 
 #include "comm/collectives/reductions.h"
 #include "comm/messages/point_to_point.h"

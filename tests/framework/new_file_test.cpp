@@ -1,4 +1,4 @@
-#include "framework/new_file.h"
+#include "framework/base/new_file.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

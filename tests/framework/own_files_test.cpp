@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "framework/own_files.h"
+#include "framework/base/own_files.h"
 #include "tests/support/files.h"
 
 using namespace mpigrad;

@@ -1,6 +1,6 @@
 // The tape: what it records, keeps, frees and refuses. Derivatives of ops are in op_derivatives_test.cpp.
 
-#include "framework/tape.h"
+#include "framework/engine/tape.h"
 
 #include <doctest/doctest.h>
 
@@ -8,8 +8,8 @@
 #include <cmath>
 #include <thread>
 
-#include "framework/op.h"
-#include "framework/parameter.h"
+#include "framework/engine/op.h"
+#include "framework/engine/parameter.h"
 #include "framework/tensor/random.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/linear/matmul.h"

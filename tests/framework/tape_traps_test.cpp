@@ -5,10 +5,10 @@
 
 #include <cmath>
 
-#include "framework/op.h"
-#include "framework/parameter.h"
-#include "framework/tape.h"
-#include "framework/warning.h"
+#include "framework/base/warning.h"
+#include "framework/engine/op.h"
+#include "framework/engine/parameter.h"
+#include "framework/engine/tape.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduce/reduce.h"
 #include "tests/support/errors.h"

@@ -1,6 +1,6 @@
 // Bounds of JSON and TOML texts, which are found before a parser takes memory.
 
-#include "framework/tensor/text_bounds.h"
+#include "framework/base/text_bounds.h"
 
 #include <doctest/doctest.h>
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "comm/hdf5/hdf5_file.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "framework/tensor/content_hash.h"
 #include "models/data/records/example.h"
 #include "models/data/records/frames.h"

@@ -10,7 +10,7 @@
 
 #include "framework/cuda/allocator.h"
 #include "framework/cuda/cuda.h"
-#include "framework/op.h"
+#include "framework/engine/op.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/views/to_device.h"
 

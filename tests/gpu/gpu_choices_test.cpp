@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "framework/warning.h"
+#include "framework/base/warning.h"
 #include "ops/backends/cudnn/cudnn_defects.h"
 #include "ops/backends/cudnn/tuning_file.h"
 #include "tests/support/files.h"

@@ -11,7 +11,7 @@
 #include "comm/transport/device/in_process.h"
 #include "comm/transport/device/staged.h"
 #include "framework/cuda/cuda.h"
-#include "framework/tape.h"
+#include "framework/engine/tape.h"
 #include "tests/comm/adjoint_fuzz.h"
 #include "tests/support/cases/device_cases.h"
 #include "tests/support/ranks.h"

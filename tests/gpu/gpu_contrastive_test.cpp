@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "ops/views/to_device.h"
 #include "tests/support/cases/contrastive_cases.h"
 #include "tests/support/gpu.h"

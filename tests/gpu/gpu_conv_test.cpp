@@ -5,9 +5,9 @@
 #include <limits>
 #include <thread>
 
+#include "framework/base/error.h"
+#include "framework/base/warning.h"
 #include "framework/cuda/cuda.h"
-#include "framework/error.h"
-#include "framework/warning.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"

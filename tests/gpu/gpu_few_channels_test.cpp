@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "framework/base/error.h"
 #include "framework/cuda/cuda.h"
-#include "framework/error.h"
 #include "ops/conv/few_channels.h"
 #include "ops/conv/sixteen_channels.h"
 #include "ops/conv/thirty_two_channels.h"

@@ -6,10 +6,10 @@
 #include <memory>
 #include <thread>
 
+#include "framework/base/error.h"
 #include "framework/cuda/cuda.h"
-#include "framework/error.h"
+#include "framework/engine/tape.h"
 #include "framework/optim/optimizer.h"
-#include "framework/tape.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/loss/loss.h"
 #include "ops/norm/channel_norm.h"

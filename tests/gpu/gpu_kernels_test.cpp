@@ -10,8 +10,8 @@
 #include <memory>
 #include <string_view>
 
-#include "framework/cost.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
+#include "framework/engine/cost.h"
 #include "framework/optim/optimizer.h"
 #include "framework/optim/rmsprop.h"
 #include "framework/tensor/random.h"

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/error.h"
 #include "framework/cuda/cuda.h"
-#include "framework/error.h"
 #include "framework/optim/optimizer.h"
 #include "models/data/data.h"
 #include "models/data/narrow.h"

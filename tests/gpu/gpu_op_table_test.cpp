@@ -5,8 +5,8 @@
 
 #include <optional>
 
-#include "framework/cost.h"
-#include "framework/tape.h"
+#include "framework/engine/cost.h"
+#include "framework/engine/tape.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"

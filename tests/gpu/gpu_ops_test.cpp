@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <limits>
 
+#include "framework/base/error.h"
 #include "framework/cuda/cuda.h"
-#include "framework/error.h"
 #include "ops/conv/conv.h"
 #include "ops/gpu_settings.h"
 #include "ops/linear/matmul.h"

@@ -11,8 +11,8 @@
 #include <mutex>
 
 #include "comm/hdf5/hdf5_file.h"
+#include "framework/base/error.h"
 #include "framework/cuda/cuda.h"
-#include "framework/error.h"
 #include "models/data/view_loader.h"
 #include "models/nn/layers.h"
 #include "models/train/checkpoint/checkpoint.h"

@@ -6,7 +6,7 @@
 #include "comm/distributed/distributed.h"
 #include "comm/distributed/grid.h"
 #include "comm/distributed/invariant.h"
-#include "framework/parameter.h"
+#include "framework/engine/parameter.h"
 #include "framework/tensor/random.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/linear/matmul.h"

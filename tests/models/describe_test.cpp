@@ -1,7 +1,7 @@
 // Layer tables against published numbers, and whole networks laid out for thousands of ranks on the dry device and transport.
 
 #include "models/nn/describe.h"
-#include "framework/fnv.h"
+#include "framework/base/fnv.h"
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "comm/distributed/distributed.h"
-#include "framework/tape.h"
+#include "framework/engine/tape.h"
 #include "models/data/data.h"
 #include "models/data/sources/function.h"
 #include "ops/elementwise/elementwise.h"

@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "comm/distributed/normalisation.h"
+#include "framework/base/warning.h"
 #include "framework/optim/optimizer.h"
-#include "framework/warning.h"
 #include "models/networks/projection.h"
 #include "models/train/session.h"
 #include "ops/elementwise/elementwise.h"

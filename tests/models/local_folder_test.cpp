@@ -6,7 +6,7 @@
 
 #include <sstream>
 
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "models/train/restart/checkpoint_saver.h"
 #include "models/train/restart/local_copies.h"
 #include "tests/support/cases/small_training.h"

@@ -9,7 +9,7 @@
 #include <limits>
 #include <sstream>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "framework/tensor/random.h"
 #include "models/train/metrics.h"
 #include "models/train/progress.h"

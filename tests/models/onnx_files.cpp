@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/new_file.h"
+#include "framework/base/new_file.h"
 #include "models/data/sources/formats.h"
 #include "models/networks/cosmoflow.h"
 #include "models/networks/resnet.h"

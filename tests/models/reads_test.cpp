@@ -15,7 +15,7 @@
 #include <sched.h>
 #endif
 
-#include "framework/job_queue.h"
+#include "framework/base/job_queue.h"
 #include "models/data/data.h"
 #include "models/data/data_parts.h"
 #include "tests/support/cases/made_source.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "comm/collectives/collectives.h"
-#include "framework/tape.h"
+#include "framework/engine/tape.h"
 #include "models/segmentation/losses.h"
 #include "ops/elementwise/elementwise.h"
 #include "tests/support/distributed.h"

@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "comm/distributed/redistribute.h"
-#include "framework/job_queue.h"
+#include "framework/base/job_queue.h"
 #include "framework/tensor/random.h"
 #include "models/data/data.h"
 #include "tests/support/errors.h"

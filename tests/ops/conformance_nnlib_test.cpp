@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/tape.h"
+#include "framework/engine/tape.h"
 #include "ops/conv/conv.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/pool/pool.h"

@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include "framework/tape.h"
+#include "framework/engine/tape.h"
 #include "ops/backends/implementation.h"
 #include "ops/conv/conv.h"
 #include "ops/elementwise/elementwise.h"

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "ops/backends/cudnn/conv_call.h"
 #include "ops/kernel/plan_cache.h"
 #include "tests/support/cases/kernel_problems.h"

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "ops/backends/cudnn/cudnn_plan.h"
 #include "tests/support/cases/described_gpu.h"
 #include "tests/support/cases/gpu_cases.h"

@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 # Precompiled, those that include more first.
-FRONTS = ['models/nn/module.h', 'comm/communicator.h', 'framework/tensor/tensor.h', 'framework/error.h']
+FRONTS = ['models/nn/module.h', 'comm/communicator.h', 'framework/tensor/tensor.h', 'framework/base/error.h']
 
 
 def included(text):

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad::testing {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/error.h"
 #include "framework/cuda/cuda.h"
-#include "framework/error.h"
 #include "ops/conv/conv.h"
 #include "ops/linear/matmul.h"
 #include "tests/support/relative_error.h"

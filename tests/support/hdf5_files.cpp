@@ -10,7 +10,7 @@
 #include <iterator>
 
 #include "comm/hdf5/io_thread.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad::testing {
 namespace {

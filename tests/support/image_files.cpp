@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad::testing {
 

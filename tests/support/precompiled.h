@@ -1,7 +1,7 @@
 // What most helpers of tests include, precompiled. See framework/precompiled.h.
 
 #include "comm/collectives/collectives.h"
-#include "framework/jvp.h"
+#include "framework/engine/jvp.h"
 #include "framework/optim/optimizer.h"
 #include "framework/precompiled.h"
 #include "ops/conv/conv.h"

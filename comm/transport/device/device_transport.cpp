@@ -12,7 +12,7 @@
 #include "comm/transport/device/staged.h"
 #include "comm/transport/forwarding.h"
 #include "comm/transport/watch/checks.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "framework/fnv.h"
+#include "framework/base/fnv.h"
 
 #include "comm/transport/transport_checks.h"
 

@@ -2,7 +2,7 @@
 
 #include "comm/transport/launcher.h"
 #include "comm/transport/transport.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad {
 

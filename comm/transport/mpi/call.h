@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "comm/transport/transport.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad::mpi {
 

@@ -1,7 +1,7 @@
 // Built without NCCL.
 
 #include "comm/transport/transport.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad {
 

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "framework/base/error.h"
 #include "framework/cuda/check.h"
-#include "framework/error.h"
 
 namespace mpigrad {
 namespace nccl {

@@ -7,8 +7,8 @@
 
 #include "comm/transport/nccl/connection.h"
 #include "comm/transport/transport_checks.h"
+#include "framework/base/error.h"
 #include "framework/cuda/check.h"
-#include "framework/error.h"
 
 namespace mpigrad {
 namespace nccl {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <thread>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad::threads {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "comm/transport/transport.h"
-#include "framework/activity.h"
+#include "framework/engine/activity.h"
 
 namespace mpigrad::detail {
 

@@ -8,7 +8,7 @@
 #include "comm/transport/watch/call_board.h"
 #include "comm/transport/watch/watched_transport.h"
 #include "comm/transport/words.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad {
 

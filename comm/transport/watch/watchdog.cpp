@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad {
 namespace {

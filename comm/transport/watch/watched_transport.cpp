@@ -7,9 +7,9 @@
 #include "comm/transport/transport_checks.h"
 #include "comm/transport/watch/call_board.h"
 #include "comm/transport/watch/watch.h"
-#include "framework/error.h"
-#include "framework/fnv.h"
-#include "framework/op.h"
+#include "framework/base/error.h"
+#include "framework/base/fnv.h"
+#include "framework/engine/op.h"
 
 namespace mpigrad::detail {
 namespace {

@@ -1,7 +1,7 @@
 // What a browser has no use for: ranks that share GPUs send each other pointers as 64-bit numbers.
 
 #include "comm/transport/device/in_process.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad {
 

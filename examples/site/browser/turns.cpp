@@ -20,7 +20,7 @@
 
 #include "comm/transport/threads/group.h"
 #include "comm/transport/transport_checks.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad::threads {
 namespace {

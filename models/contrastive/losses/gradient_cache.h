@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "comm/communicator.h"
-#include "framework/parameter.h"
+#include "framework/engine/parameter.h"
 #include "models/nn/module.h"
 
 namespace mpigrad::contrastive {

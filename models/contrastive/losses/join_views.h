@@ -2,7 +2,7 @@
 // Several views of the same samples as one batch, so that an encoder runs once and its batch norm sees all of them.
 
 #include "comm/communicator.h"
-#include "framework/op.h"
+#include "framework/engine/op.h"
 
 namespace mpigrad::contrastive {
 

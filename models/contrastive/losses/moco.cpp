@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "framework/cuda/cuda.h"
+#include "framework/optim/update_cuda.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/linear/matmul.h"
 #include "ops/random/random.h"

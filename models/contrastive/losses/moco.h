@@ -2,7 +2,7 @@
 // Momentum contrast (He et al. 2020): queries against keys of a slowly moving copy of the encoder, and against a queue of earlier
 // keys. Keys carry no derivative, so the loss is a sum over queries and gathers nothing.
 
-#include "framework/parameter.h"
+#include "framework/engine/parameter.h"
 #include "framework/tensor/random.h"
 #include "models/contrastive/losses/batch.h"
 

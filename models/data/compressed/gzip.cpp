@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "models/data/compressed/compressed.h"
 
 namespace mpigrad::data {

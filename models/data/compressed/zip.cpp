@@ -5,8 +5,8 @@
 #include <cstring>
 #include <memory>
 
-#include "framework/new_file.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/new_file.h"
+#include "framework/base/printable.h"
 #include "models/data/compressed/compressed.h"
 
 namespace mpigrad::data {

@@ -1,4 +1,4 @@
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "models/data/images/decode.h"
 
 namespace mpigrad::data {

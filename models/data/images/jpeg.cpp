@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "framework/error.h"
-#include "framework/tensor/host_memory.h"
+#include "framework/base/error.h"
+#include "framework/base/host_memory.h"
 #include "models/data/images/decode.h"
 
 namespace mpigrad::data {

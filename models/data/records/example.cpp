@@ -6,9 +6,9 @@
 
 #include <limits>
 
-#include "framework/error.h"
-#include "framework/joined.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/error.h"
+#include "framework/base/joined.h"
+#include "framework/base/printable.h"
 
 namespace mpigrad::data {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "framework/error.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/error.h"
+#include "framework/base/printable.h"
 #include "models/data/records/frames.h"
 #include "models/data/sources/bytes.h"
 

@@ -4,8 +4,8 @@
 #include <array>
 #include <optional>
 
-#include "framework/error.h"
-#include "framework/tensor/host_memory.h"
+#include "framework/base/error.h"
+#include "framework/base/host_memory.h"
 #include "models/data/records/crc32c.h"
 
 namespace mpigrad::data {

@@ -12,8 +12,8 @@
 #include <set>
 #include <span>
 
-#include "framework/job_queue.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/job_queue.h"
+#include "framework/base/printable.h"
 #include "models/data/records/example.h"
 #include "models/data/records/files.h"
 #include "models/data/sources/bytes.h"

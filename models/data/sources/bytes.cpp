@@ -5,8 +5,8 @@
 #include <fstream>
 #include <optional>
 
-#include "framework/joined.h"
-#include "framework/tensor/host_memory.h"
+#include "framework/base/host_memory.h"
+#include "framework/base/joined.h"
 
 namespace mpigrad::data {
 

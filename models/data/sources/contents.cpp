@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "comm/hdf5/io_thread.h"
-#include "framework/job_queue.h"
+#include "framework/base/job_queue.h"
 #include "framework/tensor/content_hash.h"
 #include "models/data/data_parts.h"
 #include "models/data/sources/bytes.h"

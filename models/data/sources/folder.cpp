@@ -4,8 +4,8 @@
 #include <cstring>
 #include <optional>
 
-#include "framework/job_queue.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/job_queue.h"
+#include "framework/base/printable.h"
 #include "models/data/images/decode.h"
 #include "models/data/sources/formats.h"
 

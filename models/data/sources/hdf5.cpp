@@ -13,9 +13,9 @@
 
 #include "comm/hdf5/hdf5_file.h"
 #include "comm/hdf5/io_thread.h"
-#include "framework/joined.h"
-#include "framework/tensor/host_memory.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/host_memory.h"
+#include "framework/base/joined.h"
+#include "framework/base/printable.h"
 #include "models/data/sources/bytes.h"
 
 namespace mpigrad::data {

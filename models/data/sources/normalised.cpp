@@ -6,7 +6,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "framework/job_queue.h"
+#include "framework/base/job_queue.h"
 #include "models/data/data_augment.h"
 
 namespace mpigrad::data {

@@ -2,7 +2,7 @@
 #include <charconv>
 #include <string_view>
 
-#include "framework/tensor/printable.h"
+#include "framework/base/printable.h"
 #include "models/data/sources/formats.h"
 
 namespace mpigrad::data {

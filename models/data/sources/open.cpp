@@ -4,8 +4,8 @@
 #include <regex>
 
 #include "comm/hdf5/hdf5_file.h"
-#include "framework/joined.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/joined.h"
+#include "framework/base/printable.h"
 #include "models/data/records/source.h"
 #include "models/data/sources/formats.h"
 #include "models/data/volumes/npy_pairs.h"

@@ -5,9 +5,9 @@
 #include <set>
 
 #include "comm/hdf5/hdf5_file.h"
-#include "framework/job_queue.h"
-#include "framework/new_file.h"
-#include "framework/tensor/host_memory.h"
+#include "framework/base/host_memory.h"
+#include "framework/base/job_queue.h"
+#include "framework/base/new_file.h"
 
 namespace mpigrad::data {
 

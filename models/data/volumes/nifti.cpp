@@ -6,8 +6,8 @@
 #include <cstring>
 #include <limits>
 
-#include "framework/joined.h"
-#include "framework/tensor/host_memory.h"
+#include "framework/base/host_memory.h"
+#include "framework/base/joined.h"
 #include "models/data/sources/bytes.h"
 #include "models/data/sources/formats.h"
 

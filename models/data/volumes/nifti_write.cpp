@@ -3,9 +3,9 @@
 #include <cstring>
 #include <utility>
 
-#include "framework/error.h"
-#include "framework/new_file.h"
-#include "framework/tensor/host_memory.h"
+#include "framework/base/error.h"
+#include "framework/base/host_memory.h"
+#include "framework/base/new_file.h"
 #include "models/data/volumes/nifti.h"
 
 namespace mpigrad::data {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <fstream>
 
-#include "framework/tensor/host_memory.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/host_memory.h"
+#include "framework/base/printable.h"
 #include "models/data/sources/formats.h"
 
 namespace mpigrad::data {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "models/data/sources/bytes.h"
 
 namespace mpigrad::data {

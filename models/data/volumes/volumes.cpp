@@ -7,9 +7,9 @@
 #include <list>
 #include <unordered_map>
 
-#include "framework/job_queue.h"
-#include "framework/tensor/host_memory.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/host_memory.h"
+#include "framework/base/job_queue.h"
+#include "framework/base/printable.h"
 #include "models/data/augment/geometry.h"
 #include "models/data/sources/bytes.h"
 #include "models/data/sources/folder.h"

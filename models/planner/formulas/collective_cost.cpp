@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad::planner {
 namespace cost {

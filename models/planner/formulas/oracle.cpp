@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad::planner {
 namespace {

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "models/planner/formulas/oracle.h"
 
 namespace mpigrad::planner {

@@ -1,6 +1,6 @@
 // Builds without toml++.
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "models/planner/machine/machine.h"
 
 namespace mpigrad::planner {

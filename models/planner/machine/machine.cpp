@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad::planner {
 

@@ -12,8 +12,8 @@
 #include <sstream>
 #include <string_view>
 
-#include "framework/error.h"
-#include "framework/tensor/text_bounds.h"
+#include "framework/base/error.h"
+#include "framework/base/text_bounds.h"
 #include "models/planner/machine/machine.h"
 
 namespace mpigrad::planner {

@@ -8,9 +8,9 @@
 #include <cstring>
 
 #include "comm/together.h"
-#include "framework/cost.h"
+#include "framework/base/new_file.h"
 #include "framework/cuda/cuda.h"
-#include "framework/new_file.h"
+#include "framework/engine/cost.h"
 #include "models/planner/machine/op_times.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/random/random.h"

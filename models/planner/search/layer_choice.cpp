@@ -4,7 +4,7 @@
 #include <limits>
 #include <set>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad::planner {
 namespace {

@@ -6,7 +6,7 @@
 #include <map>
 #include <numeric>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "models/planner/machine/op_times.h"
 
 namespace mpigrad::planner {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <queue>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "framework/tensor/random.h"
 #include "models/planner/simulation/simulation_parts.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "models/planner/simulation/program.h"
 #include "models/planner/step_time.h"
 

@@ -4,8 +4,8 @@
 #include <map>
 #include <memory>
 
-#include "framework/joined.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/joined.h"
+#include "framework/base/printable.h"
 #include "models/train/checkpoint/file.h"
 
 namespace mpigrad::checkpoint_file {

@@ -10,9 +10,9 @@
 
 #include "comm/hdf5/hdf5_file.h"
 #include "comm/launch.h"
-#include "framework/activity.h"
+#include "framework/base/printable.h"
 #include "framework/cuda/cuda.h"
-#include "framework/tensor/printable.h"
+#include "framework/engine/activity.h"
 #include "framework/tensor/tensor_name.h"
 #include "models/train/checkpoint/file.h"
 #include "ops/views/views.h"

@@ -4,8 +4,8 @@
 #include <map>
 #include <optional>
 
-#include "framework/activity.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/printable.h"
+#include "framework/engine/activity.h"
 #include "models/train/checkpoint/file.h"
 
 namespace mpigrad {

@@ -11,10 +11,10 @@
 #include <cstring>
 
 #include "comm/distributed/same_parameters.h"
-#include "framework/activity.h"
+#include "framework/base/host_memory.h"
+#include "framework/base/job_queue.h"
 #include "framework/cuda/cuda.h"
-#include "framework/job_queue.h"
-#include "framework/tensor/host_memory.h"
+#include "framework/engine/activity.h"
 #include "models/train/checkpoint/file.h"
 
 namespace mpigrad {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad {
 

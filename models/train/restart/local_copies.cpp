@@ -16,8 +16,8 @@
 #include <utility>
 
 #include "comm/together.h"
-#include "framework/activity.h"
-#include "framework/new_file.h"
+#include "framework/base/new_file.h"
+#include "framework/engine/activity.h"
 #include "models/train/checkpoint/checkpoint.h"
 #include "models/train/checkpoint/file.h"
 

@@ -19,9 +19,9 @@
 #include <system_error>
 #include <thread>
 
-#include "framework/error.h"
-#include "framework/new_file.h"
-#include "framework/tensor/printable.h"
+#include "framework/base/error.h"
+#include "framework/base/new_file.h"
+#include "framework/base/printable.h"
 
 namespace mpigrad {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/own_files.h"
+#include "framework/base/own_files.h"
 #include "models/train/restart/training_name.h"
 
 namespace mpigrad {
@@ -22,7 +22,7 @@ std::filesystem::path local_folder(const std::filesystem::path& disk, const std:
 // know that the folder is in use (flock); all ranks of a node have one.
 class LocalFolder {
  public:
-  // Makes the folder, with the mode 0700. Errors: those of framework/own_files.h; another training's folder.
+  // Makes the folder, with the mode 0700. Errors: those of framework/base/own_files.h; another training's folder.
   LocalFolder(const std::filesystem::path& folder, const TrainingName& training);
 
  private:

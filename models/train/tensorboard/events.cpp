@@ -7,7 +7,7 @@
 #include <cmath>
 #include <optional>
 
-#include "framework/new_file.h"
+#include "framework/base/new_file.h"
 #include "models/data/records/frames.h"
 
 namespace mpigrad::tensorboard {

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "ops/backends/blas/blas.h"
 #include "ops/backends/implementation.h"
 

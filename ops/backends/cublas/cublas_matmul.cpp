@@ -5,9 +5,9 @@
 #include <array>
 #include <optional>
 
+#include "framework/base/error.h"
 #include "framework/cuda/check.h"
-#include "framework/error.h"
-#include "framework/op.h"
+#include "framework/engine/op.h"
 #include "ops/backends/cublas/cublas_matmul.h"
 #include "ops/backends/cublas/vendor_cublas.h"
 #include "ops/backends/cuda/convert.h"

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #ifdef MPIGRAD_HAS_CUDNN
 #include "ops/backends/cudnn/vendor_cudnn.h"
 #endif

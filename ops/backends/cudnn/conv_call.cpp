@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad::cuda {
 

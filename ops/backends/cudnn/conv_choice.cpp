@@ -8,10 +8,10 @@
 #include <limits>
 #include <optional>
 
+#include "framework/base/error.h"
+#include "framework/base/warning.h"
 #include "framework/cuda/graph.h"
 #include "framework/cuda/timer.h"
-#include "framework/error.h"
-#include "framework/warning.h"
 #include "ops/backends/cuda/convert.h"
 #include "ops/backends/cuda/scratch.h"
 #include "ops/backends/cudnn/cudnn_defects.h"

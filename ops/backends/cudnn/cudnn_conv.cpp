@@ -6,8 +6,8 @@
 #include <iterator>
 #include <optional>
 
+#include "framework/base/error.h"
 #include "framework/cuda/check.h"
-#include "framework/error.h"
 #include "ops/backends/cuda/convert.h"
 #include "ops/backends/cuda/scratch.h"
 #include "ops/backends/cudnn/conv_choice.h"

@@ -3,8 +3,8 @@
 #include <array>
 #include <utility>
 
-#include "framework/error.h"
-#include "framework/op.h"
+#include "framework/base/error.h"
+#include "framework/engine/op.h"
 
 namespace mpigrad::cuda {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "ops/backends/cudnn/conv_call.h"
 #include "ops/backends/cudnn/vendor_cudnn.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "ops/backends/cudnn/cudnn_defects.h"
 
 namespace mpigrad::cuda {

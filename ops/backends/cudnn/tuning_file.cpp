@@ -15,9 +15,9 @@
 #include <string_view>
 #include <system_error>
 
-#include "framework/error.h"
-#include "framework/own_files.h"
-#include "framework/warning.h"
+#include "framework/base/error.h"
+#include "framework/base/own_files.h"
+#include "framework/base/warning.h"
 
 namespace mpigrad::cuda {
 namespace {

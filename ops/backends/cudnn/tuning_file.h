@@ -1,8 +1,8 @@
 #pragma once
 // Answers that were measured on a GPU, kept in a file of lines, so that a later run measures nothing. Several processes may add
 // to one file at the same time; a damaged line is measured again. A file that other users may change, directly or through its
-// folder, is neither read nor written; a warning says so once (framework/own_files.h). A file of root's is read only, such as one
-// that a site has measured.
+// folder, is neither read nor written; a warning says so once (framework/base/own_files.h). A file of root's is read only, such
+// as one that a site has measured.
 
 #include <map>
 #include <mutex>

@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "ops/backends/onednn/held_signals.h"
 #include "ops/kernel/cpu_kernels.h"
 #include "ops/kernel/problems.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "ops/backends/blas/blas.h"
 #include "ops/backends/onednn/held_signals.h"
 

@@ -1,6 +1,6 @@
 #include "ops/backends/winograd/winograd_kernels.h"
 
-#include "framework/target_clones.h"
+#include "framework/base/target_clones.h"
 
 // What follows is compiled for several instruction sets; a function with a target attribute is chosen when first used. (The
 // clones of target_clones.h have no fused multiply-add with AVX2, and registers for tiles of one size only.)

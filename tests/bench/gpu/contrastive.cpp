@@ -13,9 +13,9 @@
 #include <memory>
 
 #include "comm/launch.h"
+#include "framework/base/error.h"
 #include "framework/cuda/cuda.h"
-#include "framework/error.h"
-#include "framework/tape.h"
+#include "framework/engine/tape.h"
 #include "models/contrastive/losses/pairs.h"
 #include "models/train/session.h"
 #include "ops/elementwise/elementwise.h"

@@ -17,8 +17,9 @@
 #include <vector>
 
 #include "comm/launch.h"
+#include "framework/base/error.h"
 #include "framework/cuda/timer.h"
-#include "framework/error.h"
+#include "framework/optim/update_cuda.h"
 #include "models/train/session.h"
 #include "ops/backends/cuda/convert.h"
 #include "ops/conv/few_channels.h"

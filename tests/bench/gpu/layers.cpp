@@ -8,9 +8,9 @@
 #include <limits>
 #include <map>
 
+#include "framework/base/error.h"
 #include "framework/cuda/check.h"
 #include "framework/cuda/cuda.h"
-#include "framework/error.h"
 #include "ops/backends/cuda/scratch.h"
 #include "ops/backends/cudnn/cudnn_conv.h"
 #include "ops/backends/cudnn/cudnn_plan.h"

@@ -14,8 +14,8 @@
 #include <map>
 
 #include "comm/launch.h"
+#include "framework/base/error.h"
 #include "framework/cuda/cuda.h"
-#include "framework/error.h"
 #include "ops/gpu_settings.h"
 #include "tests/bench/gpu/layers.h"
 #include "tests/bench/gpu/step.h"

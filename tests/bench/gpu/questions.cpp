@@ -13,9 +13,9 @@
 #include <optional>
 
 #include "comm/launch.h"
+#include "framework/base/error.h"
 #include "framework/cuda/check.h"
 #include "framework/cuda/cuda.h"
-#include "framework/error.h"
 #include "models/train/session.h"
 #include "ops/backends/cuda/scratch.h"
 #include "ops/backends/cudnn/cudnn_plan.h"

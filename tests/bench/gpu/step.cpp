@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "comm/collectives/collectives.h"
-#include "framework/cost.h"
 #include "framework/cuda/cuda.h"
 #include "framework/cuda/timer.h"
+#include "framework/engine/cost.h"
 #include "framework/optim/optimizer.h"
 #include "models/networks/cosmoflow.h"
 #include "models/networks/unet3d.h"

@@ -13,7 +13,7 @@
 #include <memory>
 #include <thread>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "ops/backends/cublas/vendor_cublas.h"
 #include "ops/backends/cudnn/cudnn_plan.h"
 #include "tests/support/cases/kernel_problems.h"

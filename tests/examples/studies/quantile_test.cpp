@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "examples/tool/quantile.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad::tool {
 namespace {

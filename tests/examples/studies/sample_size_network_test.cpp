@@ -7,7 +7,7 @@
 #include "comm/distributed/redistribute.h"
 #include "comm/transport/transport.h"
 #include "examples/sample_size/study.h"
-#include "framework/tape.h"
+#include "framework/engine/tape.h"
 #include "models/nn/module.h"
 #include "ops/random/random.h"
 

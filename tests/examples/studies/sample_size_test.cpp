@@ -10,7 +10,7 @@
 #include <numbers>
 
 #include "examples/sample_size/report.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "framework/tensor/random.h"
 #include "tests/support/files.h"
 

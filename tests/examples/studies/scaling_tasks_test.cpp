@@ -9,8 +9,8 @@
 
 #include "examples/scaling/task.h"
 #include "examples/tool/together.h"
+#include "framework/engine/tape.h"
 #include "framework/optim/optimizer.h"
-#include "framework/tape.h"
 #include "models/data/data.h"
 #include "ops/views/views.h"
 #include "tests/support/files.h"

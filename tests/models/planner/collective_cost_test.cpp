@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 using namespace mpigrad;
 using namespace mpigrad::planner;

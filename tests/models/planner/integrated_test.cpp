@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 using namespace mpigrad;
 using namespace mpigrad::planner;

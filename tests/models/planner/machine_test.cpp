@@ -10,7 +10,7 @@
 #include <fstream>
 #include <tuple>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 #ifndef MPIGRAD_SOURCE_ROOT
 #define MPIGRAD_SOURCE_ROOT "."

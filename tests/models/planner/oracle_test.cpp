@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 using namespace mpigrad;
 using namespace mpigrad::planner;

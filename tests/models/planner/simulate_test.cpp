@@ -10,7 +10,7 @@
 #include <numeric>
 #include <tuple>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "framework/optim/optimizer.h"
 #include "models/networks/cosmoflow.h"
 #include "models/nn/describe.h"

@@ -7,7 +7,7 @@
 
 #include "comm/collectives/collectives.h"
 #include "comm/communicator.h"
-#include "framework/op.h"
+#include "framework/engine/op.h"
 
 namespace mpigrad::testing::contrastive {
 

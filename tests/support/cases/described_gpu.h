@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "ops/backends/cudnn/cudnn_graph.h"
 
 namespace mpigrad::testing {

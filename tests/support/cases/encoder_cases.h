@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "comm/distributed/grid.h"
-#include "framework/parameter.h"
+#include "framework/engine/parameter.h"
 
 namespace mpigrad::testing {
 

@@ -9,7 +9,7 @@
 #include "comm/distributed/invariant.h"
 #include "comm/messages/nonblocking.h"
 #include "comm/messages/point_to_point.h"
-#include "framework/parameter.h"
+#include "framework/engine/parameter.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/recompute.h"
 #include "ops/reduce/reduce.h"

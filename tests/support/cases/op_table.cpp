@@ -7,7 +7,7 @@
 #include <regex>
 #include <sstream>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "framework/tensor/random.h"
 #include "ops/conv/conv.h"
 #include "ops/elementwise/activation.h"

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "comm/distributed/distributed.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "tests/ops/comparison_fuzz.h"
 
 namespace mpigrad::testing {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "comm/distributed/distributed.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "framework/optim/optimizer.h"
 #include "models/networks/cosmoflow.h"
 #include "models/networks/resnet.h"

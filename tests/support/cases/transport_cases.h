@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "comm/transport/transport.h"
-#include "framework/error.h"
+#include "framework/base/error.h"
 #include "tests/support/errors.h"
 
 namespace mpigrad::transport_cases {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "comm/distributed/distributed.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "ops/conv/conv.h"
 #include "ops/kernel/cpu_kernels.h"
 #include "tests/ops/comparison_fuzz.h"

@@ -9,7 +9,7 @@
 #include "comm/distributed/invariant.h"
 #include "comm/halos/exchange.h"
 #include "comm/messages/point_to_point.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "tests/comm/adjoint_fuzz.h"
 
 namespace mpigrad::testing {

@@ -8,7 +8,7 @@
 #include "comm/collectives/neighbor.h"
 #include "comm/messages/nonblocking.h"
 #include "comm/messages/one_sided.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "tests/comm/adjoint_fuzz.h"
 
 namespace mpigrad::testing {

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "comm/collectives/scan.h"
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "tests/comm/adjoint_fuzz.h"
 
 namespace mpigrad::testing {

@@ -3,7 +3,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad::testing {
 namespace {

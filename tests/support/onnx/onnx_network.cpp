@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
 
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 #include "ops/conv/conv.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/linear/matmul.h"

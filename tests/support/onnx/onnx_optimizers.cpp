@@ -1,5 +1,5 @@
+#include "framework/engine/parameter.h"
 #include "framework/optim/optimizer.h"
-#include "framework/parameter.h"
 #include "tests/support/onnx/onnx_operators.h"
 
 namespace mpigrad::testing {

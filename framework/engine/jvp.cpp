@@ -1,4 +1,4 @@
-#include "framework/jvp.h"
+#include "framework/engine/jvp.h"
 
 namespace mpigrad {
 

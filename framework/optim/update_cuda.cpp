@@ -3,10 +3,11 @@
 #include <optional>
 #include <vector>
 
+#include "framework/base/error.h"
 #include "framework/cuda/cuda.h"
 #include "framework/cuda/graph.h"
-#include "framework/cuda/kernels.h"
-#include "framework/error.h"
+#include "framework/optim/update_cuda.h"
+#include "framework/optim/update_kernels.h"
 
 namespace mpigrad::cuda {
 namespace {

@@ -30,7 +30,7 @@
 #include <utility>
 #include <vector>
 
-#include "framework/tape.h"
+#include "framework/engine/tape.h"
 #include "framework/tensor/tensor.h"
 
 namespace mpigrad {

@@ -1,4 +1,4 @@
-#include "framework/joined.h"
+#include "framework/base/joined.h"
 
 #include <fmt/format.h>
 

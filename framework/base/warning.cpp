@@ -1,4 +1,4 @@
-#include "framework/warning.h"
+#include "framework/base/warning.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "framework/new_file.h"
+#include "framework/base/new_file.h"
 
 #include <fcntl.h>
 #include <sys/random.h>
@@ -16,7 +16,7 @@
 #include <system_error>
 #include <vector>
 
-#include "framework/fnv.h"
+#include "framework/base/fnv.h"
 
 namespace mpigrad {
 

@@ -1,4 +1,4 @@
-#include "framework/own_files.h"
+#include "framework/base/own_files.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <system_error>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad {
 

@@ -1,4 +1,4 @@
-#include "framework/activity.h"
+#include "framework/engine/activity.h"
 
 namespace mpigrad::detail {
 

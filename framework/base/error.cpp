@@ -1,4 +1,4 @@
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 #include <fmt/format.h>
 

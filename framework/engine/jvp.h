@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "framework/op.h"
+#include "framework/engine/op.h"
 
 namespace mpigrad {
 

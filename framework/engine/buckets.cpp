@@ -1,8 +1,8 @@
-#include "framework/buckets.h"
+#include "framework/engine/buckets.h"
 
-#include "framework/op.h"
+#include "framework/engine/op.h"
+#include "framework/engine/parameter.h"
 #include "framework/optim/optimizer.h"
-#include "framework/parameter.h"
 
 namespace mpigrad {
 namespace {

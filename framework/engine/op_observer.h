@@ -1,7 +1,7 @@
 #pragma once
 // Who wants to know which ops run on this thread, with their attributes: what exports networks.
 
-#include "framework/op.h"
+#include "framework/engine/op.h"
 
 namespace mpigrad::detail {
 

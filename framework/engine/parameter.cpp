@@ -1,4 +1,4 @@
-#include "framework/parameter.h"
+#include "framework/engine/parameter.h"
 
 #include <fnmatch.h>
 

@@ -1,4 +1,4 @@
-#include "framework/tensor/host_pool.h"
+#include "framework/base/host_pool.h"
 
 #include <sys/mman.h>
 
@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <iterator>
 
-#include "framework/error.h"
-#include "framework/tensor/host_memory.h"
+#include "framework/base/error.h"
+#include "framework/base/host_memory.h"
 
 namespace mpigrad {
 namespace {

@@ -1,4 +1,4 @@
-#include "framework/tensor/host_memory.h"
+#include "framework/base/host_memory.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad {
 namespace {

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "framework/tape.h"
+#include "framework/engine/tape.h"
 
 namespace mpigrad {
 

@@ -1,4 +1,4 @@
-#include "framework/tensor/text_bounds.h"
+#include "framework/base/text_bounds.h"
 
 #include <fmt/format.h>
 

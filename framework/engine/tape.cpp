@@ -1,14 +1,14 @@
-#include "framework/tape.h"
+#include "framework/engine/tape.h"
 
 #include <algorithm>
 #include <atomic>
 #include <unordered_set>
 #include <utility>
 
-#include "framework/buckets.h"
-#include "framework/op.h"
-#include "framework/parameter.h"
-#include "framework/warning.h"
+#include "framework/base/warning.h"
+#include "framework/engine/buckets.h"
+#include "framework/engine/op.h"
+#include "framework/engine/parameter.h"
 
 namespace mpigrad {
 namespace {

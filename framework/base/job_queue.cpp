@@ -1,4 +1,4 @@
-#include "framework/job_queue.h"
+#include "framework/base/job_queue.h"
 
 #include <algorithm>
 #include <system_error>
@@ -11,7 +11,7 @@
 #include <sched.h>
 #endif
 
-#include "framework/error.h"
+#include "framework/base/error.h"
 
 namespace mpigrad {
 

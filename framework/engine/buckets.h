@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "framework/tape.h"
+#include "framework/engine/tape.h"
 
 namespace mpigrad {
 

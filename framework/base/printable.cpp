@@ -1,4 +1,4 @@
-#include "framework/tensor/printable.h"
+#include "framework/base/printable.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // One kernel for an optimizer's pass over all parameters: blocks of 4096 elements find their parameter in a table.
 
-#include "framework/cuda/kernels.h"
 #include "framework/cuda/launch.cuh"
+#include "framework/optim/update_kernels.h"
 
 namespace mpigrad::cuda {
 namespace {
@@ -195,8 +195,6 @@ __global__ void clip_kernel(const double* squares, double scale, double max_norm
   *factor = limit > 1 ? scale : scale * limit;
 }
 
-__global__ void set_scalars_kernel(StepScalars* to, StepScalars scalars) { *to = scalars; }
-
 unsigned at_most(std::int64_t blocks) { return static_cast<unsigned>(blocks < max_blocks ? blocks : max_blocks); }
 
 }  // namespace
@@ -252,10 +250,6 @@ void sum_partial(const double* partial, std::int64_t count, double* total, Strea
 
 void clip(const double* squares, double scale, double max_norm, double* factor, Stream stream) {
   launch("clip_norm", clip_kernel, 1, 1, stream, squares, scale, max_norm, factor);
-}
-
-void set_scalars(StepScalars* to, const StepScalars& scalars, Stream stream) {
-  launch("set_scalars", set_scalars_kernel, 1, 1, stream, to, scalars);
 }
 
 }  // namespace mpigrad::cuda

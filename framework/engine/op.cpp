@@ -1,11 +1,11 @@
-#include "framework/op.h"
+#include "framework/engine/op.h"
 
 #include <chrono>
 #include <string>
 
-#include "framework/cost.h"
-#include "framework/op_observer.h"
-#include "framework/parameter.h"
+#include "framework/engine/cost.h"
+#include "framework/engine/op_observer.h"
+#include "framework/engine/parameter.h"
 #include "framework/tensor/half_rows.h"
 
 namespace mpigrad {

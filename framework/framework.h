@@ -1,0 +1,16 @@
+#pragma once
+// Everything that a program needs of framework/: tensors, layouts, ops, the tape, parameters, optimizers.
+
+#include "framework/base/joined.h"
+#include "framework/base/printable.h"
+#include "framework/base/warning.h"
+#include "framework/engine/cost.h"
+#include "framework/engine/jvp.h"
+#include "framework/engine/op.h"
+#include "framework/engine/parameter.h"
+#include "framework/engine/tape.h"
+#include "framework/optim/loss_scale.h"
+#include "framework/optim/optimizer.h"
+#include "framework/optim/rmsprop.h"
+#include "framework/optim/schedule.h"
+#include "framework/optim/trust_ratio.h"
