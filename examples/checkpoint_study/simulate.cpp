@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "examples/studies/plan/planner/formulas/collective_cost.h"
 #include "framework/base/error.h"
-#include "models/planner/formulas/collective_cost.h"
 
 namespace mpigrad::study {
 namespace {

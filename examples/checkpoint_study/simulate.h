@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "examples/checkpoint_study/measure.h"
-#include "models/planner/machine/machine.h"
+#include "examples/studies/plan/planner/machine/machine.h"
 
 namespace mpigrad::study {
 
@@ -15,8 +15,8 @@ namespace mpigrad::study {
 //
 // n: bytes of one rank, N: of all; r: bytes per second that one rank was measured at; d, D: the machine's for one rank and for
 // all; b: of a rank's link, behind which the storage is. Added to this are messages by the best algorithm of Hockney's model
-// (models/planner/formulas/collective_cost.h). Caches of nodes, which let the ranks of one read a file once, are left out. Local
-// disks are as quick as the one that was measured. Errors: a machine without [disk], or with fewer ranks.
+// (examples/studies/plan/planner/formulas/collective_cost.h). Caches of nodes, which let the ranks of one read a file once, are
+// left out. Local disks are as quick as the one that was measured. Errors: a machine without [disk], or with fewer ranks.
 std::vector<Row> simulate(const std::vector<Row>& measured, const planner::Machine& machine, const std::vector<int>& ranks);
 
 }  // namespace mpigrad::study

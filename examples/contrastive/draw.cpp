@@ -8,7 +8,7 @@
 #include "examples/trainer/run.h"
 #include "examples/trainer/slices.h"
 #include "framework/tensor/random.h"
-#include "models/contrastive/evaluate/evaluate.h"
+#include "models/evaluate/embeddings.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/views/views.h"
 

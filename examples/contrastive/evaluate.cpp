@@ -12,7 +12,7 @@
 #include "examples/trainer/data_check.h"
 #include "examples/trainer/geometry.h"
 #include "examples/trainer/run.h"
-#include "models/contrastive/evaluate/evaluate.h"
+#include "models/evaluate/embeddings.h"
 #include "models/train/progress.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduce/reduce.h"

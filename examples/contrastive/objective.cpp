@@ -2,9 +2,9 @@
 
 #include "comm/distributed/grid.h"
 #include "examples/trainer/run.h"
-#include "models/contrastive/losses/join_views.h"
-#include "models/contrastive/losses/pairs.h"
-#include "models/contrastive/losses/statistics.h"
+#include "models/losses/contrastive/join_views.h"
+#include "models/losses/contrastive/pairs.h"
+#include "models/losses/contrastive/statistics.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/views/to_device.h"
 #include "ops/views/views.h"

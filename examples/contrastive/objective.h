@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "examples/contrastive/network.h"
-#include "models/contrastive/losses/moco.h"
-#include "models/contrastive/losses/swav.h"
 #include "models/data/view_loader.h"
+#include "models/losses/contrastive/moco.h"
+#include "models/losses/contrastive/swav.h"
 
 namespace mpigrad::contrast {
 

@@ -17,7 +17,7 @@
 #include "examples/trainer/slices.h"
 #include "examples/trainer/supervised.h"
 #include "framework/base/joined.h"
-#include "models/contrastive/evaluate/evaluate.h"
+#include "models/evaluate/embeddings.h"
 #include "models/train/restart/local_copies.h"
 #include "models/train/tensorboard/events.h"
 #include "models/train/trainer.h"

@@ -7,7 +7,7 @@
 #include "examples/contrastive/objective.h"
 #include "framework/optim/loss_scale.h"
 #include "framework/optim/schedule.h"
-#include "models/contrastive/losses/batch.h"
+#include "models/losses/contrastive/batch.h"
 #include "models/train/training.h"
 
 namespace mpigrad::contrast {

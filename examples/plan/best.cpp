@@ -9,9 +9,9 @@
 
 #include "examples/plan/networks.h"
 #include "examples/plot/figure.h"
+#include "examples/studies/plan/planner/search/search.h"
 #include "examples/tool/command_line.h"
 #include "framework/optim/optimizer.h"
-#include "models/planner/search/search.h"
 
 namespace mpigrad::plan {
 namespace {

@@ -12,7 +12,7 @@ class App;
 
 namespace mpigrad::plan {
 
-// plan cost: an epoch by the formulas of models/planner/formulas/oracle.h.
+// plan cost: an epoch by the formulas of examples/studies/plan/planner/formulas/oracle.h.
 struct CostOptions {
   std::string strategy, network, layers, times;  // the last three: names or files
   std::string groups;                            // "P1xP2"
@@ -29,7 +29,8 @@ struct CostOptions {
 void add_cost(CLI::App& app, CostOptions& options);
 int cost(const CostOptions& options);
 
-// plan integrated: grids of model, batch and domain parallelism by the equations of models/planner/formulas/integrated.h.
+// plan integrated: grids of model, batch and domain parallelism by the equations of
+// examples/studies/plan/planner/formulas/integrated.h.
 struct IntegratedOptions {
   std::string network, convolutions = "batch";  // or same, domain
   std::int64_t ranks = 1, samples = 1, batch = 1;

@@ -9,8 +9,8 @@
 
 #include "examples/plan/layer_file.h"
 #include "examples/plan/networks.h"
+#include "examples/studies/plan/planner/formulas/oracle.h"
 #include "examples/tool/command_line.h"
-#include "models/planner/formulas/oracle.h"
 
 namespace mpigrad::plan {
 namespace {

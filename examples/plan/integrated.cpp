@@ -5,8 +5,8 @@
 
 #include "examples/plan/commands.h"
 #include "examples/plan/networks.h"
+#include "examples/studies/plan/planner/formulas/integrated.h"
 #include "examples/tool/command_line.h"
-#include "models/planner/formulas/integrated.h"
 
 namespace mpigrad::plan {
 namespace {

@@ -25,8 +25,8 @@
 #include <filesystem>
 #include <vector>
 
-#include "models/planner/formulas/oracle.h"
-#include "models/planner/layers.h"
+#include "examples/studies/plan/planner/formulas/oracle.h"
+#include "examples/studies/plan/planner/layers.h"
 
 namespace mpigrad::plan {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "examples/studies/plan/planner/layers.h"
 #include "models/nn/module.h"
-#include "models/planner/layers.h"
 
 namespace mpigrad::plan {
 

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "examples/studies/plan/planner/layers.h"
+#include "examples/studies/plan/planner/search/search.h"
 #include "models/nn/module.h"
-#include "models/planner/layers.h"
-#include "models/planner/search/search.h"
 
 namespace mpigrad::plan {
 

@@ -12,13 +12,13 @@
 #include <utility>
 
 #include "examples/plan/networks.h"
+#include "examples/studies/plan/planner/search/layer_grids.h"
+#include "examples/studies/plan/planner/simulation/program.h"
+#include "examples/studies/plan/planner/simulation/simulate.h"
 #include "examples/tool/command_line.h"
 #include "examples/trainer/options.h"
 #include "examples/trainer/run.h"
 #include "framework/optim/optimizer.h"
-#include "models/planner/search/layer_grids.h"
-#include "models/planner/simulation/program.h"
-#include "models/planner/simulation/simulate.h"
 
 namespace mpigrad::plan {
 namespace {

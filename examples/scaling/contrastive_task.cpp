@@ -6,8 +6,8 @@
 
 #include "examples/scaling/lattice_image.h"
 #include "examples/scaling/sample_set.h"
-#include "models/contrastive/losses/batch.h"
-#include "models/contrastive/losses/join_views.h"
+#include "models/losses/contrastive/batch.h"
+#include "models/losses/contrastive/join_views.h"
 #include "models/nn/sequential.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/linear/matmul.h"
@@ -67,7 +67,7 @@ std::pair<Tensor, Tensor> views_of(const Tensor& prediction) {
   return {contrastive::unit_rows(slice(prediction, 1, 0, width)), contrastive::unit_rows(slice(prediction, 1, width, 2 * width))};
 }
 
-// NT-Xent (Chen et al. 2020) of one worker, as in models/contrastive/losses/pairs.h, which asks for a communicator.
+// NT-Xent (Chen et al. 2020) of one worker, as in models/losses/contrastive/pairs.h, which asks for a communicator.
 Tensor nt_xent(const Tensor& prediction, const Tensor&) {
   constexpr double temperature = 0.2;
   const auto [a, b] = views_of(prediction);

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "comm/transport/transport.h"
+#include "examples/studies/plan/planner/search/layer_grids.h"
+#include "examples/studies/plan/planner/simulation/simulate.h"
+#include "examples/studies/plan/planner/step_time.h"
 #include "framework/optim/optimizer.h"
 #include "models/data/data.h"
-#include "models/planner/search/layer_grids.h"
-#include "models/planner/simulation/simulate.h"
-#include "models/planner/step_time.h"
 
 namespace mpigrad::scaling {
 namespace {

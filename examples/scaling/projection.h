@@ -5,7 +5,7 @@
 #include <string>
 
 #include "examples/scaling/task.h"
-#include "models/planner/machine/machine.h"
+#include "examples/studies/plan/planner/machine/machine.h"
 
 namespace mpigrad::scaling {
 

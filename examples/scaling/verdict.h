@@ -3,7 +3,7 @@
 
 #include "examples/scaling/commands.h"
 #include "examples/scaling/learning.h"
-#include "models/planner/machine/machine.h"
+#include "examples/studies/plan/planner/machine/machine.h"
 
 namespace mpigrad::scaling {
 

@@ -9,7 +9,7 @@
 #include "comm/hdf5/hdf5_file.h"
 #include "examples/trainer/geometry.h"
 #include "examples/trainer/samples.h"
-#include "models/onnx/onnx.h"
+#include "models/export/onnx.h"
 
 namespace mpigrad::trainer {
 

@@ -7,8 +7,8 @@
 #include "models/data/augment/geometry.h"
 #include "models/data/sources/bytes.h"
 #include "models/data/volumes/volumes.h"
-#include "models/segmentation/metrics.h"
-#include "models/segmentation/sliding_window.h"
+#include "models/evaluate/segmentation_metrics.h"
+#include "models/evaluate/sliding_window.h"
 
 namespace mpigrad::unet {
 namespace {

@@ -5,8 +5,8 @@
 #include "examples/trainer/geometry.h"
 #include "examples/trainer/samples.h"
 #include "examples/unet3d/unet3d.h"
+#include "models/losses/segmentation.h"
 #include "models/nn/whole_copy.h"
-#include "models/segmentation/losses.h"
 #include "ops/loss/loss.h"
 
 namespace mpigrad::unet {

@@ -1,6 +1,6 @@
 #include "models/networks/projection.h"
 
-#include "models/contrastive/losses/batch.h"
+#include "models/losses/contrastive/batch.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/random/random.h"
 

@@ -37,7 +37,7 @@ class ProjectionHead : public nn::Module {
 };
 
 // The prototypes of swav(), [count, width of z], unit rows at the start: a parameter, the same on all ranks. Renormalise them
-// after each step (models/contrastive/losses/swav.h).
+// after each step (models/losses/contrastive/swav.h).
 class Prototypes : public nn::Module {
  public:
   Prototypes(nn::Module& parent, const std::string& name, std::int64_t count = 3000);

@@ -18,10 +18,10 @@
 
 #include "comm/launch.h"
 #include "examples/plan/networks.h"
+#include "examples/studies/plan/planner/machine/measure.h"
+#include "examples/studies/plan/planner/step_time.h"
 #include "examples/tool/command_line.h"
 #include "framework/optim/optimizer.h"
-#include "models/planner/machine/measure.h"
-#include "models/planner/step_time.h"
 #include "ops/random/random.h"
 
 namespace mpigrad {

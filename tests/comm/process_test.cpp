@@ -14,8 +14,8 @@
 #include "comm/transport/launcher.h"
 #include "framework/tensor/tensor.h"
 #include "models/data/sources/function.h"
+#include "models/evaluate/sliding_window.h"
 #include "models/nn/layers.h"
-#include "models/segmentation/sliding_window.h"
 #include "tests/support/errors.h"
 
 using namespace mpigrad;

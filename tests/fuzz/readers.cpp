@@ -25,7 +25,7 @@
 #include "examples/weights/safetensors.h"
 #endif
 #ifdef MPIGRAD_WITH_TOML
-#include "models/planner/machine/machine.h"
+#include "examples/studies/plan/planner/machine/machine.h"
 #endif
 
 namespace mpigrad::testing {

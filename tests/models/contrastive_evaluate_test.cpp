@@ -1,6 +1,6 @@
 // Evaluation of embeddings: against plain loops over the whole set, on any number of ranks, and at the ends of each scale.
 
-#include "models/contrastive/evaluate/evaluate.h"
+#include "models/evaluate/embeddings.h"
 
 #include <doctest/doctest.h>
 

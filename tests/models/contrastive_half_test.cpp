@@ -6,8 +6,8 @@
 
 #include "comm/distributed/distributed.h"
 #include "comm/distributed/invariant.h"
-#include "models/contrastive/losses/gradient_cache.h"
-#include "models/contrastive/losses/pairs.h"
+#include "models/losses/contrastive/gradient_cache.h"
+#include "models/losses/contrastive/pairs.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/linear/matmul.h"
 #include "ops/views/views.h"

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <fstream>
 
-#include "models/contrastive/losses/pairs.h"
+#include "models/losses/contrastive/pairs.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/views/views.h"
 #include "tests/support/cases/contrastive_cases.h"

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "models/contrastive/losses/join_views.h"
+#include "models/losses/contrastive/join_views.h"
 #include "models/networks/conv4.h"
 #include "models/networks/encoder3d.h"
 #include "models/networks/projection.h"

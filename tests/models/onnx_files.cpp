@@ -15,10 +15,10 @@
 
 #include "framework/base/new_file.h"
 #include "models/data/sources/formats.h"
+#include "models/export/onnx.h"
 #include "models/networks/cosmoflow.h"
 #include "models/networks/resnet.h"
 #include "models/networks/unet3d.h"
-#include "models/onnx/onnx.h"
 #include "ops/random/random.h"
 #include "ops/views/views.h"
 

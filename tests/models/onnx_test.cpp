@@ -10,11 +10,11 @@
 
 #include "comm/distributed/distributed.h"
 #include "comm/distributed/upsample.h"
+#include "models/export/onnx.h"
 #include "models/networks/cosmoflow.h"
 #include "models/networks/resnet.h"
 #include "models/networks/unet3d.h"
 #include "models/nn/layers.h"
-#include "models/onnx/onnx.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"

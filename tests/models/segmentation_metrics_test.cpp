@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "framework/tensor/random.h"
-#include "models/segmentation/metrics.h"
+#include "models/evaluate/segmentation_metrics.h"
 #include "tests/support/errors.h"
 
 using namespace mpigrad;

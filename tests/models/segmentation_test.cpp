@@ -6,7 +6,7 @@
 
 #include "comm/collectives/collectives.h"
 #include "framework/engine/tape.h"
-#include "models/segmentation/losses.h"
+#include "models/losses/segmentation.h"
 #include "ops/elementwise/elementwise.h"
 #include "tests/support/distributed.h"
 #include "tests/support/ranks.h"

@@ -12,7 +12,7 @@
 #include "models/data/sources/hdf5.h"
 #include "models/data/sources/memory.h"
 #include "models/data/sources/pack.h"
-#include "models/segmentation/losses.h"
+#include "models/losses/segmentation.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/random/random.h"
 #include "tests/support/files.h"

@@ -16,7 +16,7 @@
 #include "framework/base/error.h"
 #include "framework/cuda/cuda.h"
 #include "framework/engine/tape.h"
-#include "models/contrastive/losses/pairs.h"
+#include "models/losses/contrastive/pairs.h"
 #include "models/train/session.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/gpu_settings.h"

@@ -1,7 +1,7 @@
 // Costs of collectives against numbers worked out by hand, with alpha = 1 s, beta = 0.01 s/byte and gamma = 0.0001 s/byte, whose
 // parts of a sum can be told apart.
 
-#include "models/planner/formulas/collective_cost.h"
+#include "examples/studies/plan/planner/formulas/collective_cost.h"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // The equations of Gholami et al. (2018) against numbers worked out by hand, and the paper's best grids for AlexNet.
 
-#include "models/planner/formulas/integrated.h"
+#include "examples/studies/plan/planner/formulas/integrated.h"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // Machine files: those of examples/machines, what a reader refuses and in which line, and which level joins two ranks.
 
-#include "models/planner/machine/machine.h"
+#include "examples/studies/plan/planner/machine/machine.h"
 
 #include <doctest/doctest.h>
 

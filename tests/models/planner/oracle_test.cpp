@@ -1,7 +1,7 @@
 // The oracle of Kahira et al. (2021): its printed digits, the order of its measured table, and every formula against numbers
 // worked out by hand for a small network.
 
-#include "models/planner/formulas/oracle.h"
+#include "examples/studies/plan/planner/formulas/oracle.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,19 +1,19 @@
 // The planner's searches find what trying everything finds.
 
-#include "models/planner/search/search.h"
+#include "examples/studies/plan/planner/search/search.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
+#include "examples/studies/plan/planner/search/layer_choice.h"
+#include "examples/studies/plan/planner/search/layer_grids.h"
 #include "framework/optim/optimizer.h"
 #include "framework/tensor/random.h"
 #include "models/networks/cosmoflow.h"
 #include "models/networks/unet3d.h"
 #include "models/nn/layers.h"
 #include "models/nn/sequential.h"
-#include "models/planner/search/layer_choice.h"
-#include "models/planner/search/layer_grids.h"
 #include "tests/support/errors.h"
 
 using namespace mpigrad;

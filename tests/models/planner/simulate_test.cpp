@@ -1,6 +1,6 @@
 // Simulated steps against the sum that time_step() makes, what late ranks and shared links cost, and traces.
 
-#include "models/planner/simulation/simulate.h"
+#include "examples/studies/plan/planner/simulation/simulate.h"
 
 #include <doctest/doctest.h>
 
@@ -10,11 +10,11 @@
 #include <numeric>
 #include <tuple>
 
+#include "examples/studies/plan/planner/step_time.h"
 #include "framework/base/error.h"
 #include "framework/optim/optimizer.h"
 #include "models/networks/cosmoflow.h"
 #include "models/nn/describe.h"
-#include "models/planner/step_time.h"
 
 using namespace mpigrad;
 using namespace mpigrad::planner;

@@ -1,17 +1,17 @@
 // Steps as the planner sees them: what ranks say to each other is what they say on threads, and times add up.
 
-#include "models/planner/step_time.h"
+#include "examples/studies/plan/planner/step_time.h"
 
 #include <doctest/doctest.h>
 
 #include <set>
 
+#include "examples/studies/plan/planner/machine/measure.h"
+#include "examples/studies/plan/planner/search/search.h"
 #include "framework/optim/optimizer.h"
 #include "models/networks/cosmoflow.h"
 #include "models/networks/resnet.h"
 #include "models/networks/unet3d.h"
-#include "models/planner/machine/measure.h"
-#include "models/planner/search/search.h"
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"
 #include "tests/support/ranks.h"

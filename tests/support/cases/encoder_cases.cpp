@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "models/contrastive/losses/join_views.h"
-#include "models/contrastive/losses/pairs.h"
-#include "models/contrastive/losses/statistics.h"
+#include "models/losses/contrastive/join_views.h"
+#include "models/losses/contrastive/pairs.h"
+#include "models/losses/contrastive/statistics.h"
 #include "models/networks/conv4.h"
 #include "models/networks/encoder3d.h"
 #include "models/networks/projection.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "framework/optim/optimizer.h"
-#include "models/segmentation/losses.h"
+#include "models/losses/segmentation.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/loss/loss.h"
 #include "ops/random/random.h"

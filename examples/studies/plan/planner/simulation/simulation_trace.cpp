@@ -1,0 +1,41 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "examples/studies/plan/planner/simulation/simulate.h"
+
+namespace mpigrad::planner {
+
+std::string perfetto(const Simulation& simulation) {
+  constexpr std::array lanes{"steps", "compute", "communication", "data", "communication beside work"};
+  std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
+  const auto event = [&](const std::string& line) {
+    if (text.back() != '[' && text.back() != '\n') text += ",\n";
+    text += line;
+  };
+  std::set<int> ranks;
+  const bool beside =
+      std::any_of(simulation.spans.begin(), simulation.spans.end(), [&](const auto& span) { return span.lane == 4; });
+  for (const auto& span : simulation.spans) ranks.insert(span.rank);
+  for (const int rank : ranks) {
+    event(fmt::format(R"({{"name":"process_name","ph":"M","pid":{},"args":{{"name":"rank {}"}}}})", rank, rank));
+    // A trace of what was measured has no lane for what nobody waits for.
+    for (std::size_t lane = 0; lane < lanes.size() - (beside ? 0 : 1); ++lane)
+      event(
+          fmt::format(R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":"{}"}}}})", rank, lane, lanes[lane]));
+  }
+  // Names of ops and layers: no quotes, no backslashes, no control characters. Spans that follow each other do so in nanoseconds,
+  // too, of which both ends are rounded to whole ones.
+  const auto nanoseconds = [](double seconds) { return std::round(1e9 * seconds); };
+  for (const auto& span : simulation.spans) {
+    const double start = nanoseconds(span.start), end = nanoseconds(span.start + span.seconds);
+    event(fmt::format(R"({{"name":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}}})", span.name, span.rank, span.lane,
+                      1e-3 * start, 1e-3 * (end - start)));
+  }
+  return text + "\n]}\n";
+}
+
+}  // namespace mpigrad::planner

@@ -1,0 +1,279 @@
+#include "examples/studies/plan/planner/step_time.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "examples/studies/plan/planner/formulas/collective_cost.h"
+#include "framework/base/error.h"
+
+namespace mpigrad::planner {
+namespace {
+
+bool is_message(const DryRecord& call) { return call.call == "send" || call.call == "receive"; }
+
+// The link of a group's ring or tree: that of the outermost level it spans. Of its ranks on one unit of the next inner level each
+// has its part of what the unit sends, and all groups of the same kind send at once.
+Link link_of(const std::vector<int>& ranks, const Machine& machine) {
+  const auto [lowest, highest] = std::minmax_element(ranks.begin(), ranks.end());
+  const int at = machine.level_between(*lowest, *highest);
+  const auto& level = machine.levels[static_cast<std::size_t>(at)];
+  double bandwidth = at == 0 ? level.bandwidth / level.sharing : machine.levels[0].bandwidth;
+  // On the way up there are links of units that hold fewer of the group's ranks than send through them.
+  for (int outer = 1; outer <= at; ++outer) {
+    const auto& link = machine.levels[static_cast<std::size_t>(outer)];
+    const int unit = machine.levels[static_cast<std::size_t>(outer) - 1].ranks;
+    std::map<int, int> members;
+    for (const int rank : ranks) ++members[rank / unit];
+    int together = unit;
+    for (const auto& [number, count] : members) together = std::min(together, count);
+    bandwidth = std::min(bandwidth, std::max(link.bandwidth / link.sharing * together, link.bandwidth / link.sharing));
+  }
+  return {.latency = level.latency, .seconds_per_byte = 1 / bandwidth};
+}
+
+// What was measured of this call, by the ranks of a node.
+const MeasuredCall* measured_call(const Machine& machine, std::string_view call, int ranks) {
+  for (const auto& measured : machine.calls)
+    if (measured.call == call && measured.ranks == ranks) return &measured;
+  return nullptr;
+}
+
+int rank_of(const GridPlace& place, const GridPlace& extents) {
+  int rank = 0;
+  for (std::size_t a = 0; a < extents.size(); ++a) rank = rank * extents[a] + place[a];
+  return rank;
+}
+
+// Levels of messages, each found once.
+class Levels {
+ public:
+  Levels(const Machine& machine, const std::optional<GridExtents>& grid) : machine_(machine), grid_(grid) {}
+  int of(int rank, int peer) {
+    if (!grid_) return machine_.level_between(rank, peer);
+    const auto from = place_of(rank, *grid_), to = place_of(peer, *grid_);
+    GridPlace offset{};
+    for (std::size_t a = 0; a < offset.size(); ++a) offset[a] = to[a] - from[a];
+    const auto [place, added] = known_.try_emplace(offset, 0);
+    if (added) place->second = farthest_level(machine_, *grid_, rank, peer);
+    return place->second;
+  }
+
+ private:
+  const Machine& machine_;
+  const std::optional<GridExtents>& grid_;
+  std::map<GridPlace, int> known_;
+};
+
+double messages_seconds(const std::vector<DryRecord>& calls, int rank, const Machine& machine, Levels& levels) {
+  double longest = 0;
+  // Both directions at once; messages of one direction share the rank's link, but not their latency.
+  for (const auto* direction : {"send", "receive"}) {
+    double latency = 0, seconds = 0, within = 0;
+    const auto* measured = measured_call(machine, "exchange", 2);
+    for (const auto& call : calls) {
+      if (call.call != direction) continue;
+      const int at = levels.of(rank, call.peer);
+      const auto& level = machine.levels[static_cast<std::size_t>(at)];
+      if (measured && at == 0) {
+        within += static_cast<double>(call.bytes);
+        continue;
+      }
+      latency = std::max(latency, level.latency);
+      seconds += static_cast<double>(call.bytes) * level.sharing / level.bandwidth;
+    }
+    if (within > 0) seconds += measured->seconds(within);
+    longest = std::max(longest, latency + seconds);
+  }
+  return longest;
+}
+
+}  // namespace
+
+namespace {
+
+// A group's link, and whether one unit of the innermost level joins it: of thousands of ranks not to be found out for each call.
+struct GroupLink {
+  Link link;
+  bool innermost = false;
+};
+using GroupLinks = std::map<std::uint64_t, GroupLink>;  // by DryRecord::members
+
+double collective_seconds(const DryRecord& call, const Machine& machine, int node_ranks, GroupLinks& known) {
+  const int p = call.ranks ? static_cast<int>(call.ranks->size()) : 1;
+  if (p <= 1) return 0;
+  const auto bytes = static_cast<double>(call.bytes);
+  const auto [place, added] = known.try_emplace(call.members);
+  if (added) {
+    const auto [lowest, highest] = std::minmax_element(call.ranks->begin(), call.ranks->end());
+    place->second = {link_of(*call.ranks, machine), machine.level_between(*lowest, *highest) == 0};
+  }
+  const auto& link = place->second.link;
+  if (const auto* measured = measured_call(machine, call.call, p); measured && p <= node_ranks && place->second.innermost)
+    return measured->seconds(bytes);
+  const auto seconds = [&](CollectiveName kind, double n) { return best(kind, p, n, link).seconds; };
+  if (call.call == "allreduce") return seconds(CollectiveName::allreduce, bytes);
+  if (call.call == "reduce") return seconds(CollectiveName::reduce, bytes);
+  if (call.call == "reduce_scatter") return seconds(CollectiveName::reduce_scatter, bytes);
+  if (call.call == "allgather") return seconds(CollectiveName::allgather, bytes * p);
+  if (call.call == "gather") return seconds(CollectiveName::gather, bytes * p);
+  if (call.call == "scatter") return seconds(CollectiveName::scatter, bytes);
+  if (call.call == "bcast") return seconds(CollectiveName::broadcast, bytes);
+  if (call.call == "alltoall") return seconds(CollectiveName::alltoall, bytes);
+  return seconds(CollectiveName::broadcast, 0);  // a barrier's latency
+}
+
+}  // namespace
+
+double collective_seconds(const DryRecord& call, const Machine& machine, int node_ranks) {
+  GroupLinks none;
+  return collective_seconds(call, machine, node_ranks, none);
+}
+
+namespace {
+
+enum class CallKind : std::uint8_t { halo, redistribution, collective, gradient };
+
+// What a rank says, and to which end.
+CallKind kind_of(const StepEvent& event) {
+  const bool messages = std::all_of(event.calls.begin(), event.calls.end(), is_message);
+  if (messages) return event.op == "redistribute" ? CallKind::redistribution : CallKind::halo;
+  // Reductions that belong to no op are those of gradients (framework/engine/buckets.h).
+  return event.communicates ? CallKind::collective : CallKind::gradient;
+}
+
+// The messages that are sent and received together, or one collective, of a rank by itself.
+double seconds_of(const std::vector<DryRecord>& calls, int rank, const Machine& machine, Levels& levels, GroupLinks& links,
+                  int node_ranks) {
+  double seconds = messages_seconds(calls, rank, machine, levels);
+  for (const auto& call : calls)
+    if (!is_message(call)) seconds += collective_seconds(call, machine, node_ranks, links);
+  return seconds;
+}
+
+}  // namespace
+
+GridPlace extents_of(const GridExtents& g) { return {g.sample, g.depth, g.height, g.width, g.channel, g.filter}; }
+
+GridPlace place_of(int rank, const GridExtents& grid) {
+  const auto extents = extents_of(grid);
+  GridPlace place{};
+  for (std::size_t a = extents.size(); a-- > 0;) place[a] = rank % extents[a], rank /= extents[a];
+  return place;
+}
+
+int farthest_level(const Machine& machine, const GridExtents& grid, int a, int b) {
+  const auto extents = extents_of(grid);
+  const auto from = place_of(a, grid), to = place_of(b, grid);
+  // Units that are no multiple of a group of samples lie differently to the next group, and so on for a few of them.
+  constexpr int most_groups = 8;
+  int outermost = machine.level_between(a, b);
+  const int outer = static_cast<int>(machine.levels.size()) - 1;
+  const int size = rank_of({1, 0, 0, 0, 0, 0}, extents);
+  GridPlace place{};
+  for (int rank = 0; rank < size && outermost < outer; ++rank) {
+    place = place_of(rank, grid);
+    auto peer = place;
+    bool inside = true;
+    for (std::size_t axis = 0; axis < place.size(); ++axis) {
+      peer[axis] += to[axis] - from[axis];
+      inside = inside && (axis == 0 || (peer[axis] >= 0 && peer[axis] < extents[axis]));
+    }
+    if (!inside) continue;
+    for (int group = 0; group < std::min(grid.sample, most_groups) && outermost < outer; ++group) {
+      place[0] = group, peer[0] = group + to[0] - from[0];
+      if (peer[0] < 0 || peer[0] >= grid.sample) continue;
+      outermost = std::max(outermost, machine.level_between(rank_of(place, extents), rank_of(peer, extents)));
+    }
+  }
+  return outermost;
+}
+
+int working_node_ranks(const Machine& machine, int ranks, int asked) {
+  return asked > 0 ? asked : std::max(1, std::min(ranks, machine.levels.empty() ? 1 : machine.levels.front().ranks));
+}
+
+StepEvent packing_of(const StepEvent& event) {
+  StepEvent packing{.op = "pack", .in = {}, .out = {}, .calls = {}};
+  for (const auto& call : event.calls)
+    if (is_message(call)) packing.bytes += 2 * static_cast<double>(call.bytes);
+  return packing;
+}
+
+StepTime time_step(const StepTrace& step, int rank, const Machine& machine, const StepTimeOptions& options) {
+  require(!machine.levels.empty(), "[planner] machine {} has no level", machine.name);
+  const int node_ranks = options.node_ranks > 0 ? options.node_ranks : machine.levels.front().ranks;
+  std::optional<OpTimes> own;
+  if (!options.ops) own.emplace(machine, node_ranks, options.tf32);
+  const OpTimes& ops = options.ops ? *options.ops : *own;
+  Levels levels(machine, options.grid);
+  GroupLinks links;
+  StepTime time;
+  time.layers.resize(step.layers.size());
+  // Two clocks: the rank's own, and that of the link, on which started calls follow each other.
+  double now = 0, link = 0, work = 0, measured = 0;
+  struct Started {
+    double end = 0, seconds = 0;
+    CallKind kind = CallKind::halo;
+  };
+  std::vector<Started> under_way;
+  const auto stand_still = [&](const StepEvent& event, CallKind kind, double seconds) {
+    now += seconds;
+    (kind == CallKind::halo ? time.halos : kind == CallKind::redistribution ? time.redistribution : time.collectives) += seconds;
+    if (kind == CallKind::gradient) time.gradients += seconds, time.exposed_gradients += seconds;
+    else if (event.layer >= 0) time.layers[static_cast<std::size_t>(event.layer)].communication += seconds;
+  };
+  const auto wait = [&](const StepEvent& event) {
+    const bool ends = event.op == "end", gradient = event.op == waits_for_reduction;
+    const auto found = std::find_if(under_way.begin(), under_way.end(),
+                                    [&](const Started& call) { return ends || (call.kind == CallKind::gradient) == gradient; });
+    if (found == under_way.end()) return;
+    const auto call = *found;
+    under_way.erase(found);
+    const double behind = machine.overlaps ? std::max(0.0, call.end - now) : call.seconds;
+    stand_still(event, call.kind, behind);
+    time.hidden += call.seconds - std::min(call.seconds, behind);
+    if (call.kind == CallKind::gradient) time.gradients += call.seconds - std::min(call.seconds, behind);
+  };
+  for (const auto& event : step.events) {
+    // Calls of an event that is no op between ranks were started before it.
+    if (!event.calls.empty()) {
+      const double seconds = seconds_of(event.calls, rank, machine, levels, links, node_ranks) * event.times;
+      const auto kind = kind_of(event);
+      if (event.communicates) {
+        stand_still(event, kind, seconds);
+      } else {
+        link = std::max(link, now) + seconds;
+        under_way.push_back({link, seconds, kind});
+      }
+    }
+    if (event.waits) {
+      wait(event);
+      continue;
+    }
+    if (!has_work(event)) continue;
+    OpCost cost;
+    if (event.communicates) {
+      cost.seconds = ops.roof(packing_of(event));
+    } else {
+      cost = ops.of(event);
+    }
+    const double seconds = cost.seconds * event.times;
+    now += seconds, work += seconds;
+    if (cost.measured) measured += seconds;
+    using Phase = StepEvent::Phase;
+    (event.phase == Phase::forward ? time.forward : event.phase == Phase::backward ? time.backward : time.update) += seconds;
+    if (event.layer >= 0 && event.phase != Phase::update) {
+      auto& layer = time.layers[static_cast<std::size_t>(event.layer)];
+      (event.phase == Phase::forward ? layer.forward : layer.backward) += seconds;
+    }
+  }
+  const StepEvent end{.op = "end", .in = {}, .out = {}, .calls = {}};
+  while (!under_way.empty()) wait(end);
+  time.total = now;
+  time.measured_share = work > 0 ? measured / work : 0;
+  return time;
+}
+
+}  // namespace mpigrad::planner
