@@ -6,7 +6,7 @@
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 
 case "${1:-}" in
   '') ;;

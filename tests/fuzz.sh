@@ -11,7 +11,7 @@
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 . "$root/tests/watch.sh"
 readers='cifar csv gzip hdf5_volumes hdf5_weights idx jpeg nifti npy npz png safetensors tfrecord toml'
 seconds=20 chosen=

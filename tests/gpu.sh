@@ -18,7 +18,7 @@
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 . "$root/tests/gpu/gpu_steps.sh"
 . "$root/tests/gpu/gpu_report.sh"
 . "$root/tests/gpu/gpu_bundle.sh"

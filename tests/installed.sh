@@ -5,7 +5,7 @@
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 choose_launcher
 . "$root/tests/suite.sh"
 
@@ -42,7 +42,7 @@ judge "the soname follows the version: $soname" soname_fits
 
 mkdir "$work/user"
 programs='two_ranks own_layer own_op own_data'
-for program in $programs; do cp "$root/examples/$program.cpp" "$work/user/"; done
+for program in $programs; do cp "$root/examples/first/$program.cpp" "$work/user/"; done
 cp "$root/tests/package/CMakeLists.txt" "$root/tests/package/meson.build" "$work/user/"
 cd "$work/user" || die "no folder $work/user"
 

@@ -8,7 +8,7 @@
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 page=$root/tests/long.md
 
 # NAME | what of meson's list, of `unit` by names, or which script | what it shows

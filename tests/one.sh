@@ -10,7 +10,7 @@
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 choose_launcher
 
 # Seconds in which no test ends: it hangs. Far above what any test takes on a loaded machine; the suites end their own first.

@@ -9,7 +9,7 @@
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 
 suites='' long=''
 if [ "${1:-}" = --long ]; then

@@ -14,7 +14,7 @@
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 outer_progress=${MPIGRAD_TEST_PROGRESS:-}
 . "$root/tests/watch.sh"
 lists=$root/tests/sanitizers

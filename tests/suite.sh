@@ -1,4 +1,4 @@
-# Shared by the suites of programs run as a user does; they source tests/packages.sh, call choose_launcher and end with `summary`.
+# Shared by the suites of programs run as a user does; they source examples/packaging/packages.sh, call choose_launcher and end with `summary`.
 #
 #   run, ranks, threads   run a program: alone, under the launcher, on threads
 #   compile               run a program that compiles, for however long it takes

@@ -1,4 +1,4 @@
-# Shared by scripts that run tests and source tests/packages.sh: a program is ended when it hangs, not when the machine is slow.
+# Shared by scripts that run tests and source examples/packaging/packages.sh: a program is ended when it hangs, not when the machine is slow.
 #
 #   run_limited SECONDS COMMAND...   output to $output, exit status to $status; a program in which for SECONDS no test has begun or
 #                                    ended is ended with all that it has started (tests/processes.sh), with status 124 and a last line

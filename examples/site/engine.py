@@ -12,8 +12,8 @@ LIBRARY = ["framework/base/*.cpp", "framework/engine/*.cpp", "framework/tensor/*
            "comm/transport/watch/*.cpp", "comm/transport/device/*.cpp", "comm/transport/nccl/absent.cpp", "comm/transport/mpi/absent.cpp"]
 # Starts processes and threads, and reads the machine; looks into stacks; sends pointers as 64-bit numbers.
 WITHOUT = {"comm/launch.cpp", "comm/transport/watch/whereabouts.cpp", "comm/transport/device/in_process.cpp"}
-TOOLS = ["examples/site/browser/engine.cpp", "examples/site/browser/turns.cpp", "examples/site/browser/absent.cpp", "examples/adjoint/calculate.cpp", "examples/adjoint/operations.cpp", "examples/adjoint/picture.cpp", "examples/adjoint/print.cpp",
-         "examples/adjoint/problem.cpp", "examples/adjoint/shapes.cpp", "examples/halo/draw.cpp", "examples/halo/picture.cpp", "examples/halo/plan.cpp"]
+TOOLS = ["examples/site/browser/engine.cpp", "examples/site/browser/turns.cpp", "examples/site/browser/absent.cpp", "examples/tools/adjoint/calculate.cpp", "examples/tools/adjoint/operations.cpp", "examples/tools/adjoint/picture.cpp", "examples/tools/adjoint/print.cpp",
+         "examples/tools/adjoint/problem.cpp", "examples/tools/adjoint/shapes.cpp", "examples/tools/halo/draw.cpp", "examples/tools/halo/picture.cpp", "examples/tools/halo/plan.cpp"]
 COMPILE = "-std=c++20 -O1 -DFMT_HEADER_ONLY -fexceptions -fno-math-errno"
 LINK = ("-O1 -fexceptions -sSINGLE_FILE=1 -sMODULARIZE=1 -sEXPORT_NAME=mpigradEngine -sENVIRONMENT=web,node -sALLOW_MEMORY_GROWTH=1 -sTOTAL_STACK=1MB "
         "-sEXPORTED_FUNCTIONS=_mpigrad_adjoint,_mpigrad_halo,_mpigrad_operations -sEXPORTED_RUNTIME_METHODS=ccall")

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/hdf5/hdf5_file.h"
-#include "examples/trainer/geometry.h"
+#include "examples/trainer/ranks/geometry.h"
 #include "examples/trainer/samples.h"
 #include "models/export/onnx.h"
 

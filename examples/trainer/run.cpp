@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "examples/trainer/data_check.h"
-#include "examples/trainer/local_training.h"
+#include "examples/trainer/ranks/local_training.h"
 #include "examples/trainer/supervised.h"
 #include "framework/base/joined.h"
 #include "framework/cuda/cuda.h"

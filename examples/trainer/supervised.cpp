@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "examples/trainer/local_training.h"
+#include "examples/trainer/ranks/local_training.h"
 #include "models/train/profile.h"
 #include "models/train/restart/interval.h"
 #include "models/train/restart/local_copies.h"

@@ -33,7 +33,7 @@ std::string detail::parameter_hint(std::span<const Tensor> operands, std::string
                    ? fmt::format(
                          "{} is a parameter, which is the same on all ranks: elementwise functions of it and of x are written as "
                          "they are; for others compute with parameter_for(x, parameter) and x.without_layout(), and "
-                         "give the result its layout by with_layout() (examples/own_layer.cpp)",
+                         "give the result its layout by with_layout() (examples/first/own_layer.cpp)",
                          name)
                    : fmt::format("{} is a parameter of a network that was built for one rank: build() it with its input's layout",
                                  name);

@@ -6,7 +6,7 @@
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 case "${1:-}" in
   -h | --help) sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 0 ;;
 esac

@@ -9,7 +9,7 @@
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 names='programs quickstart half volumes views'
 case "${1:-}" in
   -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;

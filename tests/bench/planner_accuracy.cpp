@@ -17,7 +17,7 @@
 #include <sstream>
 
 #include "comm/launch.h"
-#include "examples/plan/networks.h"
+#include "examples/studies/plan/networks.h"
 #include "examples/studies/plan/planner/machine/measure.h"
 #include "examples/studies/plan/planner/step_time.h"
 #include "examples/tool/command_line.h"

@@ -9,7 +9,7 @@
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 case "${1:-}" in -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 [ "$#" -eq 2 ] || die "two build folders are compared (--help)"
 before=$1 after=$2

@@ -12,7 +12,7 @@
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 rounds=3 quick='' options='' only=''
 sizes='64 128' exchange_sizes='64 96 128' scaling_size=64 split_size=128 profile_size=32
 while [ $# -gt 0 ]; do

@@ -1,5 +1,5 @@
 #!/bin/sh
-# README's section "On a supercomputer" and what examples/jobs/README.md gives to type, followed line by line on two hosts, which are
+# README's section "On a supercomputer" and what examples/packaging/jobs/README.md gives to type, followed line by line on two hosts, which are
 # network namespaces (tests/comm/two_hosts.sh). The lines are read from the two pages: one that no longer works fails, and so does one
 # that is new and that nothing here follows. Other than on a cluster are: Slurm's commands, which are scripts; names of hosts; numbers of
 # ranks and epochs; what ninja would compile, which is put in compiled. Prints `failed: NAME` for each failed test and ends with `N
@@ -7,7 +7,7 @@
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 
 ranks_on() {  # a, b or both of them
   for host; do
@@ -82,7 +82,7 @@ typed() {
 }
 cp "$root/README.md" .
 commands README.md '## On a supercomputer' >"$work/readme"
-commands examples/jobs/README.md '# Jobs on clusters' >"$work/jobs"
+commands examples/packaging/jobs/README.md '# Jobs on clusters' >"$work/jobs"
 typed >"$work/sentences"
 building=$(sed -n 1p "$work/readme") submitting=$(sed -n 2p "$work/readme") starting=$(sed -n 3p "$work/readme")
 page() { [ "$(wc -l <"$1")" -eq 3 ]; }
@@ -183,7 +183,7 @@ smaller() { sed 's/--ranks-per-host [24]/--ranks-per-host 1/; s/--grid sample=2,
 said() { succeeds && grep -q -e "$1" "$work/said"; }
 tell() { cat "$work/out" "$work/said" >>"$work/err"; }
 
-smaller <examples/jobs/slurm.sh >"$work/slurm.sh" && cp "$work/slurm.sh" examples/jobs/slurm.sh
+smaller <examples/packaging/jobs/slurm.sh >"$work/slurm.sh" && cp "$work/slurm.sh" examples/packaging/jobs/slurm.sh
 on_hosts batch "$work" "$submitting"
 tell
 judge "$submitting: the training ends, and prints which rank keeps the other waiting" said '^rank [01].* computes longest'

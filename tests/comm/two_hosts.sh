@@ -22,7 +22,7 @@ set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 self=$root/tests/comm/two_hosts.sh
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 
 first=10.213.0.1 second=10.213.0.2  # they exist in the two namespaces only
 wire=link0

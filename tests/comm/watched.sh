@@ -4,7 +4,7 @@
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 . "$root/tests/suite.sh"
 
 # under_watch SECONDS COMMAND...: a script of its own, as tests/run.sh is one; its status and output are the command's.
@@ -12,7 +12,7 @@ cat >"$work/under_watch" <<'END'
 #!/bin/sh
 root=$1
 shift
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 watch_step=1
 . "$root/tests/watch.sh"
 run_limited "$@"
@@ -56,7 +56,7 @@ judge 'nothing of a program that hangs stays behind' gone
 cat >"$work/suite" <<'END'
 #!/bin/sh
 root=$1 child=$2
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 . "$root/tests/suite.sh"
 compile sleep 8
 say "compiled: $status"
@@ -70,7 +70,7 @@ judge 'with all that it has started, whatever its group' gone
 cat >"$work/limits" <<'END'
 #!/bin/sh
 root=$1 child=$2
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 . "$root/tests/suite.sh"
 limit=1
 run sh -c 'setsid sleep 1000 & echo "$!" >"$1"; exec sleep 1000' sh "$child"

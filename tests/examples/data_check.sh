@@ -5,7 +5,7 @@
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 choose_launcher
 . "$root/tests/suite.sh"
 
@@ -119,7 +119,7 @@ predict() { run "$tools/unet3d" predict --images "$work/turned" "$@"; }
 predict --weights "$work/balls_run/weights.h5" --out "$work/bad"
 judge 'a volume that is stored the other way round is refused' refuses_arguments \
   'v.nii is stored LPI, 1 x 1 x 1 mm .*, .*weights.h5 was trained on RAS, 1 x 1 x 1 mm \[z, y, x\]: reorient'
-predict --weights "$root/examples/unet3d/hippocampus.h5" --out "$work/turned_run"
+predict --weights "$root/examples/trainers/unet3d/hippocampus.h5" --out "$work/turned_run"
 judge 'weights that know no orientation say so once' eval \
   "warns 'hippocampus.h5 knows neither orientation nor spacing' && [ \"\$(wc -l <\"\$work/err\")\" -eq 1 ]"
 judge 'nothing was written' no_file "$work/bad"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "examples/elastic/job.h"
-#include "examples/elastic/plan.h"
+#include "examples/tools/elastic/job.h"
+#include "examples/tools/elastic/plan.h"
 #include "framework/base/error.h"
 
 using namespace mpigrad;

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cmath>
 
-#include "examples/trainer/geometry.h"
+#include "examples/trainer/ranks/geometry.h"
 #include "examples/trainer/samples.h"
 #include "models/data/sources/folder.h"
 #include "models/data/sources/memory.h"

@@ -8,7 +8,7 @@
 #include <random>
 #include <set>
 
-#include "examples/halo/plan.h"
+#include "examples/tools/halo/plan.h"
 
 namespace mpigrad::halo {
 namespace {

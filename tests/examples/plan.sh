@@ -4,7 +4,7 @@
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 choose_launcher
 
 tools=$build/examples
@@ -41,14 +41,14 @@ done
 kahira() {
   cost --strategy data+spatial --groups "$1x4" --ranks $((4 * $1)) --samples 1584 --batch "$1" --alpha 40.31e-6 --bandwidth 12.5e9 \
     --group-alpha 9e-6 --group-bandwidth 50e9 --halo-alpha 3.00011e-3 --halo-bandwidth 16e9 --spatial-layers 6 \
-    --layers "$root/examples/plan/kahira_cosmoflow.toml" --times "$root/examples/plan/kahira_cosmoflow_times.toml"
+    --layers "$root/examples/studies/plan/kahira_cosmoflow.toml" --times "$root/examples/studies/plan/kahira_cosmoflow_times.toml"
   judge "Kahira, CosmoFlow on $1 nodes, within 25 %" holds "abs((d['compute_s'] + d['communication_s']) / (1584 // $1) / $2 - 1) < 0.25"
 }
 kahira 4 0.177
 kahira 8 0.212
 cost --strategy data --ranks 2 --samples 128 --batch 128 --alpha 9e-6 --bandwidth 50e9 --weight-bytes 90936064 --halo-alpha 1
 judge 'halos of data parallelism' refuses_arguments 'data.spatial, not for data'
-run "$plan" simulate --network "$root/examples/plan/kahira_cosmoflow.toml" --machine "$machines/abci.toml" --batch 4 --grid sample=4,depth=4 --grid-of conv3-7:sample=16 --json
+run "$plan" simulate --network "$root/examples/studies/plan/kahira_cosmoflow.toml" --machine "$machines/abci.toml" --batch 4 --grid sample=4,depth=4 --grid-of conv3-7:sample=16 --json
 judge 'and as a network, as its authors lay it out' holds "d['ranks'] == 16 and d['redistribution_s'] > 0"
 cat >"$work/layers.toml" <<'END'
 [[layer]]

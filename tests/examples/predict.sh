@@ -5,7 +5,7 @@
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 choose_launcher
 
 tools=$build/examples
@@ -109,14 +109,14 @@ judge 'weights of split layers are read on one rank' same "$work/hybrid/predicti
 # ---- weights that come with the project, on universes of a seed that they do not know
 large=$work/large
 run "$tools/universe" generate --out "$large" --universes 12 --size 64 --cell 4 --seed 5 --spread
-run "$cosmoflow" evaluate --weights "$root/examples/cosmoflow/pyramid64.h5" --data "$large" --out "$work/large-scores" --json
+run "$cosmoflow" evaluate --weights "$root/examples/trainers/cosmoflow/pyramid64.h5" --data "$large" --out "$work/large-scores" --json
 judge 'pyramid64.h5 scores universes that it has never seen' succeeds
 # 12 errors of about 0.01, 0.01 and 0.06, of which the prior's mean has 0.33.
 below() { awk -v a="$(value "$work/large-scores/summary.json" test "$1" mse)" -v most="$2" 'BEGIN { exit !(a != "" && a < most) }'; }
 judge 'it knows Omega_m' below Omega_m 0.04
 judge 'it knows sigma_8' below sigma_8 0.04
 judge 'it knows much of N_spec' below N_spec 0.15
-ranks 2 "$cosmoflow" predict --weights "$root/examples/cosmoflow/pyramid64.h5" --data "$large" --grid depth=2 --out "$work/large-split"
+ranks 2 "$cosmoflow" predict --weights "$root/examples/trainers/cosmoflow/pyramid64.h5" --data "$large" --grid depth=2 --out "$work/large-split"
 alike() {
   succeeds && python3 - "$@" <<'END'
 import csv, sys

@@ -1,6 +1,6 @@
 // Statistics of volumes against plane waves and the box's symmetries; the regression on them on any number of ranks.
 
-#include "examples/universe/spectrum.h"
+#include "examples/tools/universe/spectrum.h"
 
 #include <doctest/doctest.h>
 #include <omp.h>
@@ -12,8 +12,8 @@
 #include <numeric>
 #include <random>
 
-#include "examples/cosmoflow/baseline.h"
-#include "examples/universe/simulation.h"
+#include "examples/tools/universe/simulation.h"
+#include "examples/trainers/cosmoflow/baseline.h"
 #include "framework/base/error.h"
 #include "models/data/sources/function.h"
 #include "models/data/sources/memory.h"

@@ -3,7 +3,7 @@
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 if [ ! -x "$build/examples/adjoint" ] || [ ! -x "$build/examples/lessons/01_allgather" ]; then
   printf 'skipped: 1 the tools are not built\n0 passed, 0 failed, 1 skipped\n'
   exit 0

@@ -4,7 +4,7 @@
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 choose_launcher
 . "$root/tests/suite.sh"
 
@@ -165,9 +165,9 @@ if [ -d "$hippocampus" ]; then
   for number in 004 006 042; do
     for part in images labels; do cp "$hippocampus/$part/hippocampus_$number.nii.gz" "$work/unseen/$part/"; done
   done
-  run "$tool" evaluate --weights "$root/examples/unet3d/hippocampus.h5" --data "$work/unseen" --out "$work/unseen_scores" --json
+  run "$tool" evaluate --weights "$root/examples/trainers/unet3d/hippocampus.h5" --data "$work/unseen" --out "$work/unseen_scores" --json
   judge 'the weights of the sources segment hippocampi' number "$work/out" mean_dice 0.85 1
-  run "$tool" predict --weights "$root/examples/unet3d/hippocampus.h5" --images "$work/unseen/images" --out "$work/unseen_predicted"
+  run "$tool" predict --weights "$root/examples/trainers/unet3d/hippocampus.h5" --images "$work/unseen/images" --out "$work/unseen_predicted"
   packed() { succeeds && [ "$(find "$work/unseen_predicted" -name 'hippocampus_0*.nii.gz' | wc -l)" -eq 3 ] && gzip -t "$work/unseen_predicted"/*.gz; }
   judge 'and predict them' packed
 else

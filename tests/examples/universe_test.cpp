@@ -12,8 +12,8 @@
 #include <sstream>
 
 #include "comm/hdf5/hdf5_file.h"
-#include "examples/universe/particles.h"
-#include "examples/universe/simulation.h"
+#include "examples/tools/universe/particles.h"
+#include "examples/tools/universe/simulation.h"
 #include "tests/support/files.h"
 #include "tests/support/shared_data.h"
 #include "tests/support/skip.h"

@@ -7,9 +7,9 @@
 #include <map>
 #include <tuple>
 
-#include "examples/weights/names.h"
-#include "examples/weights/npz.h"
-#include "examples/weights/safetensors.h"
+#include "examples/tools/weights/names.h"
+#include "examples/tools/weights/npz.h"
+#include "examples/tools/weights/safetensors.h"
 #include "models/data/compressed/compressed.h"
 #include "models/data/sources/formats.h"
 #include "models/networks/cosmoflow.h"

@@ -21,8 +21,8 @@
 #include "tests/support/image_files.h"
 
 #ifdef MPIGRAD_WITH_WEIGHTS
-#include "examples/weights/npz.h"
-#include "examples/weights/safetensors.h"
+#include "examples/tools/weights/npz.h"
+#include "examples/tools/weights/safetensors.h"
 #endif
 #ifdef MPIGRAD_WITH_TOML
 #include "examples/studies/plan/planner/machine/machine.h"

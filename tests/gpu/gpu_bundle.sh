@@ -1,4 +1,4 @@
-# Sourced by tests/gpu.sh, with tests/packages.sh and tests/gpu/gpu_report.sh before it: what a machine lacks that can install nothing.
+# Sourced by tests/gpu.sh, with examples/packaging/packages.sh and tests/gpu/gpu_report.sh before it: what a machine lacks that can install nothing.
 #
 #   make_bundle KIND FOLDER   packs into FOLDER, from this machine's packages:
 #                               full    headers and libraries for a build with MPI, HDF5 and the trainers
@@ -16,7 +16,7 @@
 
 # shellcheck shell=sh disable=SC2154
 
-# Packages of tests/packages.sh without compilers, build programs, oneDNN and OpenBLAS: those are a hundred megabytes, and their
+# Packages of examples/packaging/packages.sh without compilers, build programs, oneDNN and OpenBLAS: those are a hundred megabytes, and their
 # kernels are not what a GPU is checked against.
 small_packages='
 libfmt-dev libfmt9 libfmt10 libcli11-dev nlohmann-json3-dev doctest-dev

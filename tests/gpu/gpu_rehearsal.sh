@@ -5,7 +5,7 @@
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 . "$root/tests/suite.sh"
 . "$root/tests/gpu/gpu_steps.sh"
 . "$root/tests/gpu/gpu_rehearsal_stage.sh"

@@ -19,8 +19,9 @@ set_stage() {
   plain_path=$PATH
   today=$(date +%F)
   journal=$work/report/journal.txt
-  mkdir -p "$tree/tests" "$work/bin" "$work/report"
-  cp -r "$root/tests/gpu" "$root/tests/gpu.sh" "$root/tests/packages.sh" "$root/tests/emulated.sh" "$tree/tests/"
+  mkdir -p "$tree/tests" "$tree/examples/packaging" "$work/bin" "$work/report"
+  cp -r "$root/tests/gpu" "$root/tests/gpu.sh" "$root/tests/emulated.sh" "$tree/tests/"
+  cp "$root/examples/packaging/packages.sh" "$tree/examples/packaging/"
   cp "$root/README.md" "$root/.gitignore" "$tree/"
   # As if no GPU had run anything.
   sed -i '/^<!-- gpu\.sh: begin/,/^<!-- gpu\.sh: end/{/^| GPU, driver/!{/^| /d}; s/^|---.*/&\n| none yet | | | | | |/}' "$tree/tests/gpu/README.md"

@@ -11,7 +11,7 @@
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 . "$root/tests/gpu/gpu_steps.sh"
 build=$MPIGRAD_GPU_BUILD programs=$MPIGRAD_GPU_PROGRAMS runner=${MPIGRAD_GPU_RUNNER:-} peer=${MPIGRAD_PEER:-}
 worst=0
@@ -56,7 +56,7 @@ install_what_can_be() {
     *) return 0 ;;
   esac
   # shellcheck disable=SC2016  # that shell's own argument
-  timeout -k 5 150 sh -c 'root=$1; . "$root/tests/packages.sh"; install_packages $test_packages' sh "$root" || echo 'building with what is here'
+  timeout -k 5 150 sh -c 'root=$1; . "$root/examples/packaging/packages.sh"; install_packages $test_packages' sh "$root" || echo 'building with what is here'
 }
 configure() {
   if [ -f "$build/build.ninja" ]; then return 0; fi

@@ -3,10 +3,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "examples/adjoint/calculate.h"
-#include "examples/adjoint/operations.h"
-#include "examples/halo/plan.h"
 #include "examples/site/browser/turns.h"
+#include "examples/tools/adjoint/calculate.h"
+#include "examples/tools/adjoint/operations.h"
+#include "examples/tools/halo/plan.h"
 
 namespace {
 

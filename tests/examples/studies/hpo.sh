@@ -4,7 +4,7 @@
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)
-. "$root/tests/packages.sh"
+. "$root/examples/packaging/packages.sh"
 choose_launcher
 
 tools=$build/examples
@@ -240,7 +240,7 @@ open("tiny-images-idx3-ubyte", "wb").write(struct.pack(">IIII", 2051, 96, 16, 16
 open("tiny-labels-idx1-ubyte", "wb").write(struct.pack(">II", 2049, 96) + labels)
 END
 sed "s|build/examples|$tools|; s|\"--quiet\"|\"--filters\", \"4\"|; s|^epochs = .*|epochs = [1, 2]|; s|^batch.*|batch = [16]|" \
-  "$root/examples/hpo/mnist.toml" >tiny.toml
+  "$root/examples/studies/hpo/mnist.toml" >tiny.toml
 run "$hpo" --cores 2 --space tiny.toml --set data=tiny-images-idx3-ubyte --out digits --quiet
 judge 'classify' says '^6 trials: 6 done'
 sed -n '/^To train the best again/{n;p;}' out >best.sh
@@ -320,7 +320,7 @@ refused 'a program without --help' 'does not tell its options' --space bad.toml
 refused 'a space file that is not there' 'no such space file' --space none.toml
 run "$hpo" --help
 judge 'help' says '--space'
-for file in "$root"/examples/hpo/*.toml; do
+for file in "$root"/examples/studies/hpo/*.toml; do
   run "$hpo" --space "$file" --set data=x --dry-run
   judge "$(basename "$file")" succeeds
 done

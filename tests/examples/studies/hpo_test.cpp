@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "examples/elastic/command.h"
-#include "examples/hpo/command.h"
-#include "examples/hpo/results.h"
-#include "examples/hpo/search.h"
-#include "examples/hpo/space.h"
-#include "examples/hpo/strategy.h"
+#include "examples/studies/hpo/command.h"
+#include "examples/studies/hpo/results.h"
+#include "examples/studies/hpo/search.h"
+#include "examples/studies/hpo/space.h"
+#include "examples/studies/hpo/strategy.h"
+#include "examples/tools/elastic/command.h"
 #include "tests/support/files.h"
 
 using namespace mpigrad;

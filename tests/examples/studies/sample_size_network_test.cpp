@@ -6,7 +6,7 @@
 
 #include "comm/distributed/redistribute.h"
 #include "comm/transport/transport.h"
-#include "examples/sample_size/study.h"
+#include "examples/studies/sample_size/study.h"
 #include "framework/engine/tape.h"
 #include "models/nn/module.h"
 #include "ops/random/random.h"

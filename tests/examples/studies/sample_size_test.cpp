@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 
-#include "examples/sample_size/report.h"
+#include "examples/studies/sample_size/report.h"
 #include "framework/base/error.h"
 #include "framework/tensor/random.h"
 #include "tests/support/files.h"

@@ -7,9 +7,9 @@
 #include <limits>
 
 #include "comm/transport/transport.h"
-#include "examples/scaling/learning.h"
-#include "examples/scaling/projection.h"
-#include "examples/scaling/verdict.h"
+#include "examples/studies/scaling/learning.h"
+#include "examples/studies/scaling/tasks/projection.h"
+#include "examples/studies/scaling/verdict.h"
 #include "examples/tool/together.h"
 #include "tests/support/files.h"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <set>
 
-#include "examples/scaling/task.h"
+#include "examples/studies/scaling/tasks/task.h"
 #include "examples/tool/together.h"
 #include "framework/engine/tape.h"
 #include "framework/optim/optimizer.h"

@@ -1,0 +1,20 @@
+#!/bin/sh
+# A machine as Frontier is (64 cores per node of which 8 are the system's, GPUs that are not NVIDIA's; docs.olcf.ornl.gov): the CPUs
+# alone. sbatch -A PROJECT frontier_like.sh. Eight ranks per node, each with the seven cores of one part of the cache. Not run there.
+#SBATCH --job-name=cosmoflow
+#SBATCH --nodes=16
+#SBATCH --ntasks-per-node=8
+#SBATCH --cpus-per-task=7
+#SBATCH --time=02:00:00
+#SBATCH --signal=B:USR1@300
+#SBATCH --open-mode=append
+#SBATCH --no-kill
+#SBATCH --output=%x.out
+set -u
+MPIGRAD=${MPIGRAD:-$HOME/mpigrad} DATA=${DATA:-universes}
+export MPIGRAD
+
+exec sh "$MPIGRAD/examples/packaging/jobs/chain.sh" --ranks-per-host 8 \
+  --launcher 'srun --nodes={nodes} --ntasks={ranks} --nodelist={hosts} --cpus-per-task=7 --threads-per-core=1 --cpu-bind=cores --kill-on-bad-exit=1' \
+  -- "$MPIGRAD/build/examples/cosmoflow" train --data "$DATA" --grid sample=16,depth=8 --batch 32 --batch-norm --epochs 100 \
+  --checkpoint-minutes 15 --out run

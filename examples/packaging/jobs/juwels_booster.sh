@@ -1,0 +1,22 @@
+#!/bin/sh
+# JUWELS Booster (four A100 per node, 48 cores; apps.fz-juelich.de/jsc/hps/juwels): sbatch -A PROJECT juwels_booster.sh. One rank per GPU. Not run there.
+#SBATCH --job-name=cosmoflow
+#SBATCH --partition=booster
+#SBATCH --nodes=8
+#SBATCH --ntasks-per-node=4
+#SBATCH --cpus-per-task=12
+#SBATCH --gres=gpu:4
+#SBATCH --time=04:00:00
+#SBATCH --signal=B:USR1@300
+#SBATCH --open-mode=append
+#SBATCH --no-kill
+#SBATCH --output=%x.out
+set -u
+MPIGRAD=${MPIGRAD:-$HOME/mpigrad} DATA=${DATA:-universes}
+export MPIGRAD
+
+# All ranks of a node see its four GPUs and take them in turn, so that NCCL may use NVLink between them.
+exec sh "$MPIGRAD/examples/packaging/jobs/chain.sh" --ranks-per-host 4 \
+  --launcher 'srun --mpi=pmi2 --nodes={nodes} --ntasks={ranks} --nodelist={hosts} --gres=gpu:4 --cpus-per-task=12 --cpu-bind=cores --kill-on-bad-exit=1' \
+  -- "$MPIGRAD/build/examples/cosmoflow" train --device cuda --data "$DATA" --grid sample=8,depth=4 --batch-norm --epochs 100 \
+  --precision bfloat16 --store 40 --checkpoint-minutes 15 --out run

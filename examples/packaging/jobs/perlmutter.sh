@@ -1,0 +1,25 @@
+#!/bin/sh
+# Perlmutter (four A100 per node, 64 cores; docs.nersc.gov): sbatch -A PROJECT perlmutter.sh. One rank per GPU. Built with Cray MPICH
+# (module load cray-mpich cudatoolkit cudnn nccl), which is an MPICH and started by srun as it is. Not run there.
+#SBATCH --job-name=cosmoflow
+#SBATCH --constraint=gpu
+#SBATCH --qos=regular
+#SBATCH --nodes=8
+#SBATCH --ntasks-per-node=4
+#SBATCH --cpus-per-task=32
+#SBATCH --gpus-per-node=4
+#SBATCH --time=04:00:00
+#SBATCH --signal=B:USR1@300
+#SBATCH --open-mode=append
+#SBATCH --no-kill
+#SBATCH --output=%x.out
+set -u
+MPIGRAD=${MPIGRAD:-$HOME/mpigrad} DATA=${DATA:-universes}
+export MPIGRAD
+
+# 32 logical cores are 16 of the processor. HDF5 must not lock files on Lustre.
+export HDF5_USE_FILE_LOCKING=FALSE
+exec sh "$MPIGRAD/examples/packaging/jobs/chain.sh" --ranks-per-host 4 \
+  --launcher 'srun --nodes={nodes} --ntasks={ranks} --nodelist={hosts} --gpus-per-node=4 --gpu-bind=none --cpus-per-task=32 --cpu-bind=cores --kill-on-bad-exit=1' \
+  -- "$MPIGRAD/build/examples/cosmoflow" train --device cuda --data "$DATA" --grid sample=8,depth=4 --batch-norm --epochs 100 \
+  --precision bfloat16 --store 40 --checkpoint-minutes 15 --out run

@@ -1,0 +1,20 @@
+#!/bin/sh
+# Any Slurm cluster, on its CPUs: sbatch slurm.sh. One rank per socket of two, with its cores.
+#SBATCH --job-name=cosmoflow
+#SBATCH --nodes=4
+#SBATCH --ntasks-per-node=2
+#SBATCH --cpus-per-task=16
+#SBATCH --time=04:00:00
+#SBATCH --signal=B:USR1@300
+#SBATCH --open-mode=append
+#SBATCH --no-kill
+#SBATCH --output=%x.out
+set -u
+MPIGRAD=${MPIGRAD:-$HOME/mpigrad} DATA=${DATA:-universes}
+export MPIGRAD
+
+# --mpi is what your MPICH was built for: `srun --mpi=list` tells what Slurm has.
+exec sh "$MPIGRAD/examples/packaging/jobs/chain.sh" --ranks-per-host 2 \
+  --launcher 'srun --mpi=pmi2 --nodes={nodes} --ntasks={ranks} --nodelist={hosts} --cpus-per-task=16 --cpu-bind=cores --kill-on-bad-exit=1' \
+  -- "$MPIGRAD/build/examples/cosmoflow" train --data "$DATA" --grid sample=2,depth=4 --batch-norm --epochs 100 \
+  --checkpoint-minutes 15 --out run

@@ -1,0 +1,17 @@
+#pragma once
+// What a search found, for people and programs.
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "examples/studies/hpo/search.h"
+
+namespace mpigrad::hpo {
+
+// Trials from the best to the worst, those that failed and why, the command that repeats the best one.
+std::string table_of(const Search& search);
+nlohmann::ordered_json to_json(const Search& search);
+// hpo.json and hpo.png in the search's folder: the metric against time and against each parameter.
+void write_files(const Search& search);
+
+}  // namespace mpigrad::hpo

@@ -1,0 +1,37 @@
+#pragma once
+// Samples that a function makes, kept in memory: steps of small networks are too short to make them meanwhile.
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "examples/studies/scaling/tasks/task.h"
+
+namespace mpigrad::scaling {
+
+struct SampleSet {
+  std::string name;  // for messages: "NAME [i]"
+  std::int64_t count = 0;
+  Shape extents{1, 1, 1};  // [D, H, W]
+  std::int64_t channels = 1;
+  // Writes sample i, row-major [D, H, W, C]. Called by several threads at once.
+  using Make = std::function<void(std::int64_t sample, std::span<float> values)>;
+};
+
+// With one class each, which `make` returns.
+data::SourcePtr classed(const SampleSet& set,
+                        const std::function<std::int64_t(std::int64_t sample, std::span<float> values)>& make);
+// Whose targets are the samples themselves, in one row [D * H * W * C].
+data::SourcePtr own_targets(const SampleSet& set, const SampleSet::Make& make);
+
+// Numbers of samples, of training and test: those asked for, else the task's. Error: a negative number, or a folder, which tasks
+// whose data are made have no use for.
+std::pair<std::int64_t, std::int64_t> sample_numbers(const std::string& task, const TaskOptions& options, std::int64_t training,
+                                                     std::int64_t test);
+
+// Samples of a batch, added up, whose largest score is not that of their class.
+double misclassified(const Tensor& scores, const Tensor& classes);
+
+}  // namespace mpigrad::scaling

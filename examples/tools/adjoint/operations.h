@@ -1,0 +1,65 @@
+#pragma once
+// The operations that the calculator knows: what each takes, the sizes of its result, and the library's call.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "examples/tools/adjoint/problem.h"
+
+namespace mpigrad::adjoint {
+
+enum Takes : unsigned {
+  takes_nothing = 0,
+  takes_counts = 1,
+  takes_root = 2,
+  takes_reduce = 4,
+  takes_average = 8,
+  takes_width = 16,
+  takes_by = 32,
+  takes_peers = 64,
+  takes_graph = 128,
+  takes_target = 256,
+};
+
+struct Operation {
+  std::string_view name;
+  unsigned takes = takes_nothing;
+  // Whether x or y is one value, the same on all ranks, and counts once.
+  bool same_input = false, same_output = false;
+  // Refuses what does not fit and fills in y_sizes, rows and matrix.
+  void (*shape)(Problem&) = nullptr;
+  // y of this rank.
+  Tensor (*run)(const Tensor& x, const Communicator& comm, const Problem& problem) = nullptr;
+  std::string_view adjoint;  // what the adjoint of the linear form is
+};
+
+const std::vector<Operation>& operations();
+// A UsageError that lists all names if there is none.
+const Operation& find_operation(const std::string& name);
+// Of what was asked, the reduction included.
+std::string adjoint_sentence(const Problem& problem);
+
+// Sizes, in shapes.cpp.
+namespace shapes {
+void equal(Problem& p);
+void gather(Problem& p);
+void allgather(Problem& p);
+void allgather_any(Problem& p);  // blocks of different sizes without --counts
+void scatter(Problem& p);
+void reduce_scatter(Problem& p);
+void shard(Problem& p);
+void alltoall(Problem& p);
+void message(Problem& p);
+void message_in_place(Problem& p);
+void shift(Problem& p);
+void halo(Problem& p);
+void neighbor_allgather(Problem& p);
+void neighbor_alltoall(Problem& p);
+void get(Problem& p);
+void put(Problem& p);
+void accumulate(Problem& p);
+}  // namespace shapes
+
+}  // namespace mpigrad::adjoint

@@ -1,0 +1,110 @@
+#pragma once
+// The parts of the program `classify`.
+
+#include "comm/communicator.h"
+#include "examples/trainer/infer.h"
+#include "examples/trainer/samples.h"
+#include "examples/trainer/supervised.h"
+#include "examples/trainers/classify/network.h"
+#include "models/train/metrics.h"
+
+namespace mpigrad::classify {
+
+// What a trained network is, and what it tells apart: the weights' file remembers it.
+struct Recipe {
+  std::int64_t filters = 16, classes = 2, channels = 1;
+  bool full_resolution = false;
+  std::vector<std::int64_t> extents{};     // D, H, W that it was trained on
+  std::string label;                       // what the labels were called
+  std::vector<std::string> class_names{};  // where the classes were folders, else none
+};
+inline constexpr const char* recipe_note = "classify";
+std::string to_note(const Recipe& recipe);
+// Error: the file has no such note, or one that to_note did not write.
+Recipe recipe_of(const std::string& weights, const CheckpointInfo& info);
+
+struct TrainOptions : trainer::Options {
+  trainer::SampleOptions source{};
+  // Groups of the data (of HDF5, .npz or CIFAR), unless the validation samples are other data or a part of the data.
+  std::string train_group = "train", validation_group = "val", validation_data;
+  double validation_fraction = 0;
+  std::uint64_t split_seed = 1;
+  Recipe recipe{};
+};
+
+// evaluate and predict.
+struct InferOptions : trainer::InferOptions {
+  trainer::SampleOptions source{};
+};
+
+NetworkOptions network_options(const Recipe& recipe);
+NetworkOptions network_options(const TrainOptions& options, const Recipe& recipe);
+
+// Each returns the exit code.
+int describe(const Communicator& world, const TrainOptions& options);
+int train(const Communicator& world, const TrainOptions& options);
+int infer(const Communicator& world, const InferOptions& options);  // evaluate and predict
+
+// ---- data
+
+struct Sets {
+  data::SourcePtr training, validation;       // each with one class for each sample
+  std::string train_group, validation_group;  // of the data, or none
+  std::int64_t all = 0;                       // samples that were divided into both; 0: they are what the data say
+};
+// Fills in the recipe's classes, channels, label and names. Errors: of opening; UsageErrors: options that exclude each other.
+data::SourcePtr open_training(const TrainOptions& options);
+Sets open_sets(const TrainOptions& options, Recipe& recipe);
+// Samples with classes of weights. Errors: channels of another number, pictures for volumes; labels or folders that they do not
+// know.
+data::SourcePtr open_scored(const InferOptions& options, const Recipe& recipe);
+// Samples alone.
+data::SourcePtr open_unknown(const InferOptions& options, const Recipe& recipe);
+inline constexpr trainer::SplitNotes split_notes{
+    .samples = "all samples", .fraction = "validation fraction", .seed = "split seed", .kept = "validation"};
+
+// ---- results
+
+// On the validation set.
+struct Score {
+  double loss = 0, accuracy = 0;
+  double auc = 0;  // two classes: of the second; more: the mean over classes of one against the rest
+};
+
+struct Epoch {
+  std::int64_t epoch = 0;
+  double train_loss = 0;
+  Score validation;
+};
+
+struct Results {
+  std::int64_t classes = 2;
+  std::vector<std::string> names{};  // of the classes, or none
+  Predictions predictions;           // logits
+  std::vector<std::int64_t> labels;  // none: nobody knows them
+  std::vector<Epoch> epochs;
+  Score score;
+  double majority = 0;  // accuracy of always saying the most frequent class
+
+  std::string name_of(std::int64_t label) const;
+};
+
+inline constexpr const char *predictions_file = "predictions.csv", *picture_file = "classify.png";
+using trainer::summary_file;
+// How often each class occurs.
+std::vector<std::int64_t> count_classes(const data::Source& source);
+double majority_of(const std::vector<std::int64_t>& counts);
+// Takes predictions of samples with classes; fills in labels and score.
+void score(Results& results, Predictions predictions);
+// Of each sample a row: exp(logit) over their sum.
+std::vector<double> probabilities(const Results& results);
+// Writes predictions, picture and summary, and prints the summary, the score or a table. `run` is what the summary begins with,
+// the last lines are `text` and which of `files` there are. Of one rank.
+void report(const trainer::Options& options, const trainer::Outputs& out, const Results& results, const data::Source& source,
+            nlohmann::ordered_json run, const std::vector<std::string>& files, const std::string& text);
+
+// Slices of samples of all kinds, the receiver operating characteristic, curves of loss and AUC; without labels slices of the
+// first samples with what is predicted.
+void draw(const std::filesystem::path& path, const Results& results, const data::Source& source);
+
+}  // namespace mpigrad::classify

@@ -1,0 +1,45 @@
+#pragma once
+// Encoder and projection head, and what else the loss learns, described by a line of text in checkpoints.
+
+#include <memory>
+
+#include "examples/trainers/contrastive/options.h"
+#include "models/networks/projection.h"
+#include "models/nn/layers.h"
+
+namespace mpigrad::contrast {
+
+// Everything that makes a network, so that a file's weights can be used without the options of its training.
+struct NetworkConfig {
+  NetworkOptions options{};
+  std::string loss = "nt-xent", dtype = "float32", precision, augment;
+  Shape extents{1, 1, 1};  // of views
+  std::int64_t channels = 1;
+
+  std::string text() const;                             // one line of JSON
+  static NetworkConfig parse(const std::string& text);  // Error: not what text() wrote
+  Shape input(std::int64_t n) const { return {n, extents[0], extents[1], extents[2], channels}; }
+};
+
+class Network : public nn::Module {
+ public:
+  Network(const NetworkConfig& config, const nn::BatchNormAttributes& norm);
+  // [N, D, H, W, C] -> [N, features]
+  Tensor features(const Tensor& x) { return (*encoder_)(x); }
+  // [N, features] -> [N, what the loss sees], of the network's dtype
+  Tensor project(const Tensor& features);
+  Tensor operator()(const Tensor& x) override;
+
+  // Parameters of swav, of clip and siglip.
+  Tensor prototypes(const Tensor& z) { return (*prototypes_)(z); }
+  Tensor scale() { return scale_->value(); }
+  Tensor bias() { return bias_->value(); }
+
+ private:
+  std::unique_ptr<nn::Module> encoder_;
+  std::unique_ptr<ProjectionHead> head_;
+  std::unique_ptr<Prototypes> prototypes_;
+  std::unique_ptr<LearnedNumber> scale_, bias_;
+};
+
+}  // namespace mpigrad::contrast

@@ -1,0 +1,155 @@
+#include "examples/trainers/contrastive/objective.h"
+
+#include "comm/distributed/grid.h"
+#include "examples/trainer/run.h"
+#include "models/losses/contrastive/join_views.h"
+#include "models/losses/contrastive/pairs.h"
+#include "models/losses/contrastive/statistics.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/views/to_device.h"
+#include "ops/views/views.h"
+
+namespace mpigrad::contrast {
+namespace {
+
+using namespace contrastive;
+
+double or_else(double temperature, double otherwise) { return temperature > 0 ? temperature : otherwise; }
+
+Tensor integer(std::int64_t value) { return from_vector({1}, {static_cast<double>(value)}, DType::int64); }
+
+}  // namespace
+
+Tensor input_of(const Tensor& x, const nn::Module& net) { return constant(cast(to(x, current_device()), net.dtype())); }
+
+Objective::Objective(const TrainOptions& options, const NetworkConfig& config, Network& net, const nn::BatchNormAttributes& norm,
+                     const LayoutPtr& layout, std::size_t label)
+    : o_(options), net_(net), label_(label) {
+  const auto width = config.options.head_out;
+  if (o_.loss == "moco") {
+    key_net_ = std::make_unique<Network>(config, norm);
+    trainer::build(*key_net_, layout, config.input(o_.batch), o_);
+    begin();
+    queue_.emplace(QueueAttributes{.keys = o_.queue, .width = width, .dtype = net_.dtype(), .seed = o_.seed});
+  }
+  if (o_.loss == "swav" && o_.queue > 0)
+    swav_queue_.emplace(SwavQueueAttributes{.samples = o_.queue, .width = width, .dtype = net_.dtype()});
+}
+
+Tensor Objective::key_of(const Tensor& x, std::int64_t step) {
+  Untaped scope;
+  auto& key_net = *key_net_;
+  key_net.train(net_.training());
+  key_net.set_step(step);
+  // Where ranks have statistics of their own samples, a query's key is to be among others than the query was.
+  const int axis = o_.statistics != "all" && x.layout() ? x.layout()->axis_of(0) : -1;
+  if (axis < 0 || x.layout()->grid->extents[static_cast<std::size_t>(axis)] == 1) return constant(key_net(x).without_layout());
+  // Ranks of one part of space among themselves, all in the same order.
+  const auto comm = grid_of(*x.layout()).along({axis});
+  const auto& cuts = x.layout()->axes[static_cast<std::size_t>(axis)].cuts;
+  Rows rows(cuts.size() - 1);
+  for (std::size_t r = 0; r < rows.size(); ++r) rows[r] = cuts[r + 1] - cuts[r];
+  const SampleShuffle shuffle(comm, rows, Philox{o_.seed, static_cast<std::uint64_t>(step)}.child(4));
+  const auto mixed = constant(shuffle.shuffle(x.without_layout())).with_layout(x.layout());
+  return constant(shuffle.restore(key_net(mixed).without_layout()));
+}
+
+Objective::Step Objective::operator()(const Tensors& x, const data::ViewBatch& batch, std::int64_t step) {
+  steps_ = step;
+  Step result;
+  if (o_.loss == "moco") {
+    key_ = key_of(x[1], step);
+    result.views = {net_(x[0])};
+  } else {
+    result.views = split_views(net_(join_views({x[0], x[1]})));
+    if (x.size() > 2) {
+      const auto small = split_views(net_(join_views({x.begin() + 2, x.end()})), static_cast<int>(x.size()) - 2);
+      result.views.insert(result.views.end(), small.begin(), small.end());
+    }
+  }
+  const auto& z = result.views[0];
+  require(z.layout() != nullptr, "[contrastive] embeddings without a layout");
+  result.share = loss(result.views, batch, sample_group(z));
+  if (o_.loss == "moco") result.views.push_back(z.layout() ? key_.with_layout(z.layout()) : key_);
+  return result;
+}
+
+Tensor Objective::loss(const Tensors& z, const data::ViewBatch& batch, const Communicator& comm) {
+  const auto form = o_.form == "ring" ? Form::ring : Form::direct;
+  if (o_.loss == "nt-xent")
+    return nt_xent(z[0], z[1], comm, {.temperature = or_else(o_.temperature, 0.1), .form = form, .tile = o_.tile});
+  if (o_.loss == "supcon") {
+    const auto labels = to(batch.labels.at(label_).without_layout(), current_device());
+    return sup_con(join_views(z), concatenate({labels, labels}, 0), comm,
+                   {.temperature = or_else(o_.temperature, 0.1), .form = form, .tile = o_.tile});
+  }
+  if (o_.loss == "clip") return clip(z[0], z[1], net_.scale(), comm, {.form = form, .tile = o_.tile});
+  if (o_.loss == "siglip") return siglip(z[0], z[1], net_.scale(), net_.bias(), comm, {.tile = o_.tile});
+  if (o_.loss == "barlow") return barlow_twins(z[0], z[1], comm, {.lambda = o_.lambda});
+  if (o_.loss == "vicreg") return vicreg(z[0], z[1], comm);
+  if (o_.loss == "spectral") return spectral(z[0], z[1], comm);
+  if (o_.loss == "moco") return moco(z[0], key_, queue_->keys(), comm, {.temperature = or_else(o_.temperature, 0.07)});
+  prototypes_ = {net_.prototypes(z[0])};
+  return swav(z, prototypes_[0], comm,
+              {.temperature = or_else(o_.temperature, 0.1),
+               .freeze_prototypes = steps_ < o_.freeze_prototypes,
+               .queue = swav_queue_ ? swav_queue_->embeddings() : Tensors{}});
+}
+
+void Objective::finish(const Step& step) {
+  Untaped scope;
+  if (o_.loss == "clip") limit_log_scale(net_.scale());
+  const auto plain = [&](std::size_t view) { return constant(step.views[view].without_layout()); };
+  if (o_.loss == "moco") {
+    update_momentum_encoder(*key_net_, net_, o_.key_momentum);
+    queue_->enqueue(unit_rows(key_), sample_group(step.views[0]));
+  }
+  if (o_.loss == "swav") {
+    renormalise_prototypes(prototypes_[0]);
+    if (swav_queue_) swav_queue_->enqueue({plain(0), plain(1)}, sample_group(step.views[0]));
+  }
+}
+
+void Objective::begin() {
+  if (!key_net_) return;
+  update_momentum_encoder(*key_net_, net_, 0);
+  Untaped scope;  // copies: a checkpoint fills both
+  for (const auto& [name, value] : net_.buffers()) key_net_->buffers()[name] = constant(value * 1);
+}
+
+void Objective::publish() {
+  auto& buffers = net_.buffers();
+  const std::string prefix = state_prefix;
+  if (key_net_) {
+    for (std::size_t i = 0; i < key_net_->parameters().size(); ++i)
+      buffers[prefix + "key/" + key_net_->parameters()[i].name] = key_net_->parameters()[i].value;
+    for (const auto& [name, value] : key_net_->buffers()) buffers[prefix + "key_buffers/" + name] = value;
+    buffers[prefix + "queue"] = queue_->keys();
+    buffers[prefix + "queue_next"] = integer(queue_->next());
+  }
+  if (swav_queue_) {
+    const auto state = swav_queue_->state();
+    for (std::size_t i = 0; i < state.size(); ++i) buffers[fmt::format("{}queue{}", prefix, i)] = state[i];
+    buffers[prefix + "queue_next"] = integer(swav_queue_->next());
+    buffers[prefix + "queue_stored"] = integer(swav_queue_->stored());
+  }
+}
+
+void Objective::restore() {
+  auto& buffers = net_.buffers();
+  const std::string prefix = state_prefix;
+  const auto number = [&](const char* name) { return static_cast<std::int64_t>(buffers.at(prefix + name).item()); };
+  if (key_net_) queue_->load(buffers.at(prefix + "queue"), number("queue_next"));
+  if (swav_queue_) {
+    Tensors state;
+    for (std::size_t i = 0; i < swav_queue_->state().size(); ++i)
+      state.push_back(buffers.at(fmt::format("{}queue{}", prefix, i)));
+    swav_queue_->load(state, number("queue_next"), number("queue_stored"));
+  }
+}
+
+void Objective::withdraw() {
+  std::erase_if(net_.buffers(), [](const auto& entry) { return entry.first.starts_with(state_prefix); });
+}
+
+}  // namespace mpigrad::contrast

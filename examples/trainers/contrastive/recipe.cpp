@@ -1,0 +1,153 @@
+// The words of --augment.
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <optional>
+
+#include "examples/trainers/contrastive/samples.h"
+
+namespace mpigrad::contrast {
+namespace {
+
+using augment::Step;
+
+std::vector<std::string> parts_of(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const auto end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+// The numbers of a step, by name; what is not asked for was not meant.
+class Numbers {
+ public:
+  explicit Numbers(const std::string& text) : text_(text) {
+    const auto parts = parts_of(text, ':');
+    name_ = parts[0];
+    for (std::size_t i = 1; i < parts.size(); ++i) {
+      const auto equals = parts[i].find('=');
+      const auto key = parts[i].substr(0, equals), value = equals == std::string::npos ? "" : parts[i].substr(equals + 1);
+      char* end = nullptr;
+      const double number = std::strtod(value.c_str(), &end);
+      if (value.empty() || *end != '\0' || !(number > -1e9 && number < 1e9))
+        throw UsageError(fmt::format("--augment: '{}' is not KEY=NUMBER in '{}'", parts[i], text));
+      if (!numbers_.emplace(key, number).second)
+        throw UsageError(fmt::format("--augment: '{}' is given twice in '{}'", key, text));
+    }
+  }
+  const std::string& name() const { return name_; }
+  double operator()(const std::string& key, double otherwise) {
+    const auto found = numbers_.find(key);
+    if (found == numbers_.end()) return otherwise;
+    const double number = found->second;
+    numbers_.erase(found);
+    return number;
+  }
+  std::int64_t integer(const std::string& key, std::int64_t otherwise) {
+    const double number = (*this)(key, static_cast<double>(otherwise));
+    if (number != std::floor(number))
+      throw UsageError(fmt::format("--augment: {} of {} is an integer, got {}", key, name_, number));
+    return static_cast<std::int64_t>(number);
+  }
+  std::optional<double> probability() {
+    if (!numbers_.contains("p")) return std::nullopt;
+    const double p = (*this)("p", 1);
+    if (p < 0 || p > 1) throw UsageError(fmt::format("--augment: p of {} is a probability, got {}", name_, p));
+    return p;
+  }
+  void finish() const {
+    if (!numbers_.empty()) throw UsageError(fmt::format("--augment: {} has no number '{}'", name_, numbers_.begin()->first));
+  }
+
+ private:
+  std::string text_, name_;
+  std::map<std::string, double> numbers_;
+};
+
+// Within 1 - strength and 1 + strength, for factors within 1 / (1 + strength) and 1 + strength.
+augment::Range around(double strength) { return {1 - strength, 1 + strength}; }
+augment::Range factors(double strength) { return {1 / (1 + strength), 1 + strength}; }
+
+using Maker = std::function<std::vector<Step>(Numbers&, const Shape& to)>;
+
+const std::map<std::string, Maker>& makers() {
+  using namespace augment;
+  const auto recipe = [](Recipe (*make)(const Shape&)) { return [make](Numbers&, const Shape& to) { return make(to).steps(); }; };
+  const auto one = [](auto make) { return [make](Numbers& n, const Shape& to) { return std::vector<Step>{make(n, to)}; }; };
+  static const std::map<std::string, Maker> all{
+      {"none", [](Numbers&, const Shape& to) { return std::vector<Step>{resize(to)}; }},
+      {"simclr",
+       [](Numbers& n, const Shape& to) {
+         return photographs(to, {n("area", 0.08), 1}).steps();
+       }},
+      {"handwriting", recipe(&handwriting)},
+      {"volume", recipe(&volumes)},
+      {"resize", one([](Numbers&, const Shape& to) { return resize(to); })},
+      {"crop", one([](Numbers& n, const Shape& to) {
+         return random_resized_crop({.to = to, .area = {n("area", 0.08), n("to", 1)}});
+       })},
+      {"cut", one([](Numbers& n, const Shape& to) { return random_crop(to, n.integer("padding", 0)); })},
+      {"flip", one([](Numbers& n, const Shape&) { return random_flip(static_cast<int>(n.integer("axis", 2))); })},
+      {"turn", one([](Numbers&, const Shape&) { return random_turn(false); })},
+      {"mirror", one([](Numbers&, const Shape&) { return random_turn(true); })},
+      {"warp", one([](Numbers& n, const Shape& to) {
+         return random_warp({.to = to,
+                             .rotation = n("rotation", 15),
+                             .shear = n("shear", 15),
+                             .scale = factors(n("scale", 0.2)),
+                             .stretch = factors(n("stretch", 0.25)),
+                             .move = n("move", 0.08),
+                             .elastic = n("elastic", 0),
+                             .spacing = n("spacing", 0.25)});
+       })},
+      {"colour", one([](Numbers& n, const Shape&) {
+         const double s = n("strength", 1);
+         return with(0.8, colour_jitter({0.8 * s, 0.8 * s, 0.8 * s, 0.2 * s}));
+       })},
+      {"grey", one([](Numbers&, const Shape&) { return with(0.2, to_grey()); })},
+      {"blur", one([](Numbers& n, const Shape&) {
+         return with(0.5, random_blur({n("low", 0.1), n("high", 2)}));
+       })},
+      {"intensity", one([](Numbers& n, const Shape&) {
+         const double s = n("strength", 0.2);
+         return random_intensity({.scale = around(s), .shift = {-s / 2, s / 2}, .gamma = factors(s)});
+       })},
+      {"noise", one([](Numbers& n, const Shape&) {
+         return random_noise({0, n("deviation", 0.1)});
+       })},
+      {"erase", one([](Numbers& n, const Shape&) {
+         return random_erase({.area = {0.02, n("area", 0.2)}});
+       })},
+  };
+  return all;
+}
+
+}  // namespace
+
+augment::Recipe parse_recipe(const std::string& text, const Shape& to) {
+  augment::Recipe recipe;
+  for (const auto& part : parts_of(text, ',')) {
+    Numbers numbers(part);
+    const auto found = makers().find(numbers.name());
+    if (found == makers().end()) throw UsageError(fmt::format("--augment has no step '{}'; --help lists them", numbers.name()));
+    const auto probability = numbers.probability();
+    try {
+      for (auto step : found->second(numbers, to)) {
+        if (probability) step.probability = 1;
+        recipe.add(probability ? augment::with(*probability, std::move(step)) : std::move(step));
+      }
+    } catch (const UsageError&) {
+      throw;
+    } catch (const Error& error) {
+      throw UsageError(fmt::format("--augment {}: {}", part, error.what()));
+    }
+    numbers.finish();
+  }
+  return recipe;
+}
+
+}  // namespace mpigrad::contrast

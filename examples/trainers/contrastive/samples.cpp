@@ -1,0 +1,94 @@
+#include "examples/trainers/contrastive/samples.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <set>
+
+#include "framework/base/joined.h"
+#include "models/data/data.h"
+
+namespace mpigrad::contrast {
+namespace {
+
+// NAME=V,V,...
+struct Condition {
+  std::string name;
+  std::set<std::int64_t> values;
+};
+
+Condition parse_condition(const std::string& option, const std::string& text) {
+  Condition result;
+  const auto equals = text.find('=');
+  const auto broken = [&] { throw UsageError(fmt::format("{} is NAME=V,V,..., such as label=0,1; got '{}'", option, text)); };
+  if (equals == std::string::npos || equals + 1 == text.size()) broken();
+  result.name = text.substr(0, equals);
+  for (std::size_t begin = equals + 1; begin <= text.size();) {
+    const auto end = std::min(text.find(',', begin), text.size());
+    std::int64_t value = 0;
+    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, value);
+    if (error != std::errc{} || stop != text.data() + end) broken();
+    result.values.insert(value);
+    begin = end + 1;
+  }
+  return result;
+}
+
+// Which samples meet all conditions; those of one name are one condition.
+std::vector<bool> meeting(const data::Source& source, const std::string& option, const std::vector<std::string>& texts) {
+  std::vector<bool> result(static_cast<std::size_t>(source.size()), true);
+  std::map<std::string, std::set<std::int64_t>> conditions;
+  for (const auto& text : texts) {
+    auto condition = parse_condition(option, text);
+    conditions[condition.name].merge(condition.values);
+  }
+  for (const auto& [name, values] : conditions) {
+    const auto labels = labels_of(source, name, option);
+    for (std::size_t i = 0; i < labels.size(); ++i) result[i] = result[i] && values.contains(labels[i]);
+  }
+  return result;
+}
+
+}  // namespace
+
+Split split(const data::Source& source, const DataOptions& o) {
+  const auto considered = meeting(source, "--where", o.where), for_test = meeting(source, "--test-where", o.test_where);
+  Split result;
+  std::vector<std::int64_t> all;
+  for (std::int64_t i = 0; i < source.size(); ++i)
+    if (considered[static_cast<std::size_t>(i)]) {
+      const bool test = !o.test_where.empty() && for_test[static_cast<std::size_t>(i)];
+      (test ? result.test : all).push_back(i);
+    }
+  require(!all.empty(), "[contrastive] no sample is left to train with");
+  require(o.test_where.empty() || !result.test.empty(), "[contrastive] no sample is as --test-where says");
+  if (o.test_fraction > 0) {
+    require(all.size() >= 2, "[contrastive] one sample cannot be split");
+    const auto drawn = data::split_train_test(static_cast<std::int64_t>(all.size()), o.test_fraction, o.split_seed);
+    for (const auto i : drawn.train) result.train.push_back(all[static_cast<std::size_t>(i)]);
+    for (const auto i : drawn.test) result.test.push_back(all[static_cast<std::size_t>(i)]);
+    std::sort(result.test.begin(), result.test.end());
+  } else {
+    result.train = std::move(all);
+  }
+  return result;
+}
+
+std::string default_recipe(const data::Source& source) {
+  if (source.extents()[0] > 1) return "volume";
+  return source.channels() == 1 ? "handwriting" : "simclr";
+}
+
+Shape small_extents(const TrainOptions& o, const Shape& large) {
+  auto to = parse_extents("--small-size", o.small_size);
+  if (to.rank() != 3) to = {(large[0] + 1) / 2, (large[1] + 1) / 2, (large[2] + 1) / 2};
+  if ((to[0] == 1) != (large[0] == 1)) throw UsageError(fmt::format("--small-size {} is not of samples of {}", to, large));
+  return to;
+}
+
+augment::Recipe plain_recipe(const Shape& stored, const Shape& to) {
+  if (stored == to) return {};
+  return {augment::resize(to)};
+}
+
+}  // namespace mpigrad::contrast

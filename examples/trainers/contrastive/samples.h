@@ -1,0 +1,30 @@
+#pragma once
+// Which samples are for training, and how views of them are made.
+
+#include <optional>
+
+#include "examples/trainers/contrastive/options.h"
+#include "models/data/augment/recipe.h"
+#include "models/data/source.h"
+
+namespace mpigrad::contrast {
+
+using trainer::open, trainer::labels_of, trainer::has_labels, trainer::require_label, trainer::label_index;
+
+struct Split {
+  std::vector<std::int64_t> train, test;
+};
+// Numbers of samples. Without a test option all are for training. UsageError: a condition that is no NAME=V,V,...; Errors: labels
+// that are not there, nothing left to train with.
+Split split(const data::Source& source, const DataOptions& options);
+
+// Steps of --augment for samples of `stored` extents that become `to`.
+augment::Recipe parse_recipe(const std::string& text, const Shape& to);
+// What there is to do without a word from the user: handwriting for pictures of one channel, simclr for others, volume.
+std::string default_recipe(const data::Source& source);
+// Extents of the small crops of views of `large` extents. UsageError: --small-size that is not of such samples.
+Shape small_extents(const TrainOptions& options, const Shape& large);
+// The sample as it is, at other extents.
+augment::Recipe plain_recipe(const Shape& stored, const Shape& to);
+
+}  // namespace mpigrad::contrast

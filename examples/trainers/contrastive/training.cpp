@@ -1,0 +1,178 @@
+#include "examples/trainers/contrastive/training.h"
+
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "comm/distributed/grid.h"
+#include "examples/trainer/run.h"
+#include "framework/engine/activity.h"
+#include "models/evaluate/embeddings.h"
+#include "models/losses/contrastive/gradient_cache.h"
+#include "models/losses/contrastive/join_views.h"
+#include "models/train/stragglers.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/views/views.h"
+
+namespace mpigrad::contrast {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// This rank's samples `begin` to `end` of x, where every rank takes the same part of its own: samples c * chunk and on.
+Tensor chunk_of(const Tensor& x, std::int64_t begin, std::int64_t end, std::int64_t c, std::int64_t chunk) {
+  const auto& layout = *x.layout();
+  std::vector<std::int64_t> cuts{0};
+  const auto& whole = layout.axes[0].cuts;
+  for (std::size_t r = 0; r + 1 < whole.size(); ++r) {
+    const auto n = whole[r + 1] - whole[r];
+    cuts.push_back(cuts.back() + std::min(n, (c + 1) * chunk) - std::min(n, c * chunk));
+  }
+  auto part = std::make_shared<Layout>(layout);
+  part->global[0] = whole.empty() ? end - begin : cuts.back();  // one rank has no cuts
+  if (!whole.empty()) part->axes[0].cuts = cuts;
+  Untaped scope;
+  return constant(slice(x.without_layout(), 0, begin, end)).with_layout(part);
+}
+
+}  // namespace
+
+Trainer::Trainer(const TrainOptions& options, Network& net, Objective& objective, Optimizer& optimizer, LossScale* loss_scale,
+                 const data::Source& source, const data::ViewLoader& loader, const Communicator& world,
+                 const Schedule& learning_rate)
+    : o_(options), net_(net), objective_(objective), optimizer_(optimizer), loss_scale_(loss_scale), source_(source),
+      loader_(loader), world_(world), learning_rate_(learning_rate) {}
+
+bool Trainer::usable(const data::ViewBatch& batch, Progress& progress) const {
+  try {
+    data::require_finite(batch, world_);  // the same on all ranks
+    return true;
+  } catch (const Error& error) {
+    if (!o_.skip_bad) throw tool::SharedError(error.what());
+    progress.print(fmt::format("left out: {}", error.what()));
+    return false;
+  }
+}
+
+void Trainer::fail_for(const contrastive::SampleError& error, const data::ViewBatch& batch) const {
+  const auto& layout = batch.x[0].layout();
+  const auto axis = layout ? layout->axis_of(0) : -1;
+  const auto comm = axis < 0 ? Communicator() : grid_of(*layout).along({axis});
+  std::int64_t sample = -1;
+  if (axis < 0 || comm.rank() == error.place().rank) {
+    // Rows of several views follow each other.
+    const auto row = static_cast<std::size_t>(error.place().row % batch.x[0].dim(0));
+    sample = static_cast<std::int64_t>(batch.indices.without_layout().to_vector()[row]);
+  }
+  if (axis >= 0) comm.transport().bcast(&sample, 1, DType::int64, error.place().rank);
+  throw tool::SharedError(
+      fmt::format("[contrastive] the embedding of {} {}", source_.name_of_sample(sample), error.place().flaw));
+}
+
+Objective::Step Trainer::differentiate(const data::ViewBatch& batch, std::int64_t step, Gradients& gradients) {
+  Tensors x;
+  for (const auto& view : batch.x) x.push_back(input_of(view, net_));
+  if (o_.cached > 0) return differentiate_in_parts(x, batch, gradients);
+  Tape tape(net_);
+  auto result = objective_(x, batch, step);
+  gradients = tape.gradient(loss_scale_ ? result.share * loss_scale_->value() : result.share);
+  return result;
+}
+
+Objective::Step Trainer::differentiate_in_parts(const Tensors& x, const data::ViewBatch& batch, Gradients& gradients) {
+  // All ranks have chunks of one size, so that their layouts are known without asking.
+  const auto most = (x[0].layout()->global[0] + world_.size() - 1) / world_.size();
+  const auto chunk = (most + o_.cached - 1) / o_.cached;
+  Objective::Step result;
+  const auto factor = loss_scale_ ? loss_scale_->value() : 1;
+  const auto encode = [&](std::int64_t begin, std::int64_t end) {
+    const auto c = call_++ % parts_;
+    return contrastive::split_views(
+        net_(contrastive::join_views({chunk_of(x[0], begin, end, c, chunk), chunk_of(x[1], begin, end, c, chunk)})));
+  };
+  const auto loss = [&](const Tensors& z) {
+    for (const auto& view : z) result.views.push_back(constant(view));
+    return objective_.loss(z, batch, world_) * factor;
+  };
+  parts_ = (most + chunk - 1) / chunk, call_ = 0;
+  const auto cached = contrastive::cached_gradient(net_, encode, loss, world_, {.samples = x[0].dim(0), .chunk = chunk});
+  gradients = cached.gradients;
+  Untaped scope;
+  result.share = cached.share * (1 / factor);
+  return result;
+}
+
+Trainer::Taken Trainer::step(const data::ViewBatch& batch, std::int64_t epoch, std::int64_t place) {
+  const auto step = epoch * loader_.steps() + place;
+  net_.set_step(step);
+  optimizer_.set_learning_rate(learning_rate_(step));
+  Gradients gradients;
+  Taken taken;
+  try {
+    taken.result = differentiate(batch, step, gradients);
+  } catch (const contrastive::SampleError& error) {
+    fail_for(error, batch);
+  }
+  taken.loss = total(taken.result.share, world_);
+  require(std::isfinite(taken.loss), "[contrastive] the loss is {} in epoch {}, step {}: a smaller learning rate may help",
+          taken.loss, epoch + 1, place + 1);
+  if (loss_scale_) {
+    if (const auto scaled = loss_scale_->unscaled(gradients, o_.clip_norm)) optimizer_.step(gradients, {.scale = scaled->scale});
+  } else {
+    optimizer_.step(gradients, {.scale = o_.clip_norm > 0 ? clip_global_norm(gradients, o_.clip_norm).scale : 1});
+  }
+  objective_.finish(taken.result);
+  return taken;
+}
+
+std::optional<Epoch> Trainer::run(std::int64_t epoch, const FitOptions& options) {
+  net_.train(!o_.frozen_norm);
+  auto& progress = *options.progress;
+  const auto start = Clock::now();
+  const auto steps = loader_.steps();
+  const double waited_before = loader_.throughput().waited;
+  double waited = waited_before, samples = 0;
+  Epoch made{.report = {.epoch = epoch}};
+  auto& report = made.report;
+  auto at = options.begin;
+  // All batches are of one size, and those that were left out have no loss.
+  made.bad_batches = at.steps - std::llround(at.loss.weight() / static_cast<double>(o_.batch));
+  StepClock clock(options.times);
+  clock.start();
+  for (const auto& batch : loader_.epoch(epoch, at.steps)) {
+    const double now = loader_.throughput().waited;
+    clock.batch(now - std::exchange(waited, now));
+    const auto n = batch.x[0].layout()->global[0];
+    if (usable(batch, progress)) {
+      const auto taken = step(batch, epoch, at.steps);
+      at.loss.add(taken.loss, static_cast<double>(n));
+      samples += static_cast<double>(n);
+      progress.step(n, taken.loss);
+      if (at.steps + 1 == steps) {
+        const auto& z = taken.result.views;
+        const auto comm = z[0].layout() ? contrastive::sample_group(z[0]) : world_;
+        made.retrieval = score_or_nan([&] {
+          return contrastive::paired_recall(constant(z[0]).without_layout(), constant(z[1]).without_layout(), comm, {1})[0];
+        });
+      }
+    } else {
+      ++made.bad_batches;
+    }
+    clock.step();
+    if (++at.steps < steps && options.interrupts && options.interrupts(epoch, at.steps)) {
+      const mpigrad::detail::UnhurriedPhase phase;  // it writes
+      if (options.interrupt(epoch, at)) return std::nullopt;
+      clock.start();
+    }
+  }
+  require(at.loss.weight() > 0, "[contrastive] epoch {} had no batch that could be used", epoch + 1);
+  report.steps = (epoch + 1) * steps;
+  report.loss = at.loss.mean(), report.learning_rate = optimizer_.learning_rate();
+  report.seconds = seconds_since(start), report.samples_per_second = samples / report.seconds;
+  report.waiting_seconds = loader_.throughput().waited - waited_before;
+  if (loss_scale_) report.loss_scale = loss_scale_->value(), report.skipped_steps = loss_scale_->skipped();
+  return made;
+}
+
+}  // namespace mpigrad::contrast

@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "examples/trainers/unet3d/unet3d.h"
+#include "framework/base/job_queue.h"
+#include "models/data/augment/geometry.h"
+#include "models/data/sources/bytes.h"
+#include "models/data/volumes/volumes.h"
+#include "models/evaluate/segmentation_metrics.h"
+#include "models/evaluate/sliding_window.h"
+
+namespace mpigrad::unet {
+namespace {
+
+constexpr double none = std::numeric_limits<double>::quiet_NaN();
+
+// Extents, mm between cells and labels of a sample as it is stored: not as it was resampled.
+struct Stored {
+  Shape extents;
+  std::array<double, 3> spacing{1, 1, 1};
+  std::vector<std::int32_t> labels;
+};
+
+Stored stored_of(const data::Source& source, std::int64_t sample, bool with_labels) {
+  Stored result{source.extents_of(sample), {1, 1, 1}, {}};
+  if (const auto* folder = dynamic_cast<const data::VolumeFolder*>(&source)) {
+    const auto& header = folder->header(sample);
+    result.extents = header.extents, result.spacing = header.spacing;
+    if (with_labels) result.labels = data::read_nifti_labels(folder->labels(sample)).values;
+    return result;
+  }
+  if (!with_labels) return result;
+  const auto box = source.whole_of(sample);
+  const auto type = source.target_type().type;
+  std::vector<std::byte> bytes(static_cast<std::size_t>(box.elements() * size_of(type)));
+  source.queue().run([&] { source.read_targets(sample, box, bytes.data()); });
+  std::vector<double> values(static_cast<std::size_t>(box.elements()));
+  data::convert(bytes.data(), type, box.elements(), DType::float64, values.data());
+  result.labels.assign(values.begin(), values.end());
+  return result;
+}
+
+// Probabilities of a resampled volume at the cells of the stored one.
+std::vector<std::int32_t> labels_at(std::vector<float> probabilities, const Shape& seen, const Shape& stored,
+                                    std::int64_t classes) {
+  if (seen == stored) return segmentation::most_likely(probabilities, classes);
+  augment::Sample sample;
+  sample.extents = seen, sample.channels = classes, sample.values = std::move(probabilities);
+  return segmentation::most_likely(augment::resized(sample, augment::whole(seen), stored, augment::Filter::linear).values,
+                                   classes);
+}
+
+Case score(const Segmented& s, const Stored& stored, std::int64_t classes, bool hausdorff) {
+  Case result{.sample = s.sample, .dice = {}, .hausdorff = {}, .truth = {}, .predicted = {}};
+  const double cell = stored.spacing[0] * stored.spacing[1] * stored.spacing[2];
+  const auto counts = segmentation::count_classes(s.truth, s.predicted, classes);
+  for (std::int64_t c = 0; c < classes; ++c) {
+    const auto& count = counts[static_cast<std::size_t>(c)];
+    result.dice.push_back(segmentation::dice(count).value_or(none));
+    result.hausdorff.push_back(hausdorff && c > 0 ? segmentation::hausdorff95(s.truth, s.predicted, stored.extents,
+                                                                              static_cast<std::int32_t>(c), stored.spacing)
+                                                        .value_or(none)
+                                                  : none);
+    result.truth.push_back(static_cast<double>(count.truth) * cell);
+    result.predicted.push_back(static_cast<double>(count.predicted) * cell);
+  }
+  return result;
+}
+
+// The cases of all groups, of which each knows its own.
+void gather(const Communicator& world, std::vector<Case>& cases, const std::vector<bool>& own) {
+  std::vector<double> numbers;
+  const auto lists = {&Case::dice, &Case::hausdorff, &Case::truth, &Case::predicted};
+  for (std::size_t i = 0; i < cases.size(); ++i)
+    for (const auto list : lists)
+      for (const double value : cases[i].*list) numbers.push_back(own[i] ? value : 0);
+  world.transport().allreduce(numbers.data(), numbers.data(), static_cast<std::int64_t>(numbers.size()), DType::float64,
+                              CombineOp::sum);
+  auto next = numbers.begin();
+  for (auto& each : cases)
+    for (const auto list : lists)
+      for (double& value : each.*list) value = *next++;
+}
+
+}  // namespace
+
+std::vector<Case> segment(const Communicator& world, nn::Module& net, const Volumes& volumes, const Recipe& recipe,
+                          const std::vector<std::int64_t>& samples, const SegmentOptions& o) {
+  const auto& all = *o.grid;
+  // The ranks that share samples, as a grid of their own.
+  const auto group = make_grid(all.along({1, 2, 3}), {1, all.extents[1], all.extents[2], all.extents[3]});
+  const auto groups = static_cast<std::size_t>(all.extents[0]);
+  const auto mine = static_cast<std::size_t>(all.coordinates(all.rank)[0]);
+  const segmentation::SlidingWindowOptions options{
+      .window = recipe.window, .overlap = o.overlap, .batch = o.windows, .grid = group, .dtype = o.dtype};
+  std::vector<Case> cases;
+  std::vector<bool> own;
+  const std::vector<double> empty(static_cast<std::size_t>(recipe.classes));
+  trainer::together(world, [&] {
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      cases.push_back({samples[i], empty, empty, empty, empty}), own.push_back(false);
+      if (i % groups != mine) continue;
+      auto probabilities = segmentation::sliding_window(net, *volumes.seen, samples[i], options);
+      require(std::all_of(probabilities.begin(), probabilities.end(), [](float p) { return std::isfinite(p); }),
+              "[unet3d] what the network predicts of {} is not finite: its weights or --precision cannot be used",
+              volumes.seen->name_of_sample(samples[i]));
+      // Errors from here on are one rank's; what the others of its group do next they do not do with it.
+      together(group->world(), [&] {
+        if (group->rank != 0) return;
+        auto stored = stored_of(*volumes.stored, samples[i], o.scored);
+        Segmented s{.sample = samples[i],
+                    .predicted =
+                        labels_at(std::move(probabilities), volumes.seen->extents_of(samples[i]), stored.extents, recipe.classes),
+                    .truth = {}};
+        if (o.largest_component) s.predicted = segmentation::largest_components(s.predicted, stored.extents, recipe.classes);
+        if (o.scored) {
+          s.truth = std::move(stored.labels);
+          cases.back() = score(s, stored, recipe.classes, o.hausdorff), own.back() = true;
+        }
+        if (o.done) o.done(s);
+      });
+    }
+  });
+  if (!o.scored) return {};
+  gather(world, cases, own);
+  return cases;
+}
+
+Mean mean_of(const std::vector<Case>& cases, std::vector<double> Case::*values, std::size_t label) {
+  Mean result;
+  RunningMean mean;
+  for (const auto& each : cases)
+    if (const double value = (each.*values)[label]; std::isnan(value)) ++result.undefined;
+    else mean.add(value);
+  result.value = mean.mean();
+  return result;
+}
+
+double mean_dice(const std::vector<Case>& cases, std::int64_t classes) {
+  RunningMean mean;
+  for (std::size_t c = 1; c < static_cast<std::size_t>(classes); ++c)
+    if (const double value = mean_of(cases, &Case::dice, c).value; !std::isnan(value)) mean.add(value);
+  return mean.mean();
+}
+
+}  // namespace mpigrad::unet

@@ -1,0 +1,120 @@
+#include <algorithm>
+
+#include "examples/trainers/unet3d/unet3d.h"
+#include "framework/base/joined.h"
+#include "models/data/sources/folder.h"
+#include "models/data/sources/hdf5.h"
+#include "models/data/volumes/npy_pairs.h"
+#include "models/data/volumes/volumes.h"
+
+namespace mpigrad::unet {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::map<std::string, data::Normalisation> normalisations{
+    {"none", data::Normalisation::none}, {"whole", data::Normalisation::whole}, {"nonzero", data::Normalisation::nonzero}};
+
+data::SourcePtr open_stored(const fs::path& path, const fs::path& labels, const DataOptions& o, bool wants_labels,
+                            const Recipe& recipe) {
+  std::error_code error;
+  require(fs::exists(path, error), "[data] {}: no such file or folder", path.string());
+  const data::VolumesOptions options{.spacing = recipe.spacing};
+  if (fs::is_directory(path / "images", error)) {
+    const auto own = labels.empty() ? path / "labels" : labels;
+    require(!wants_labels || fs::is_directory(own, error), "[data] {} has images/ and no labels/", path.string());
+    return std::make_shared<data::VolumeFolder>(path / "images", wants_labels ? own : fs::path(), options);
+  }
+  bool volumes = data::is_volume(path);
+  if (fs::is_directory(path, error))
+    for (const auto& entry : fs::directory_iterator(path, error)) volumes = volumes || data::is_volume(entry.path());
+  if (volumes) {
+    require(!wants_labels || !labels.empty(), "[data] {} holds volumes without labels: a folder of images/ and labels/ is needed",
+            path.string());
+    return std::make_shared<data::VolumeFolder>(path, wants_labels ? labels : fs::path(), options);
+  }
+  require(labels.empty(), "[data] labels beside {} are for NIfTI", path.string());
+  require(!recipe.spacing, "[data] {} says no spacing, which only NIfTI does: it cannot be resampled", path.string());
+  if (fs::is_directory(path, error) && data::has_npy_pairs(path))
+    return std::make_shared<data::NpyPairs>(path, wants_labels ? data::NpyPairsOptions{} : data::NpyPairsOptions{.label = ""});
+  auto source = std::make_shared<data::ArraySource>(path, o.group,
+                                                    data::ArrayNames{.volume = o.volume, .label = wants_labels ? o.label : ""});
+  const auto& type = source->target_type();
+  require(!wants_labels || (type.per_cell && type.shape.elements() == 1 && !is_floating(type.type)),
+          "[data] {}: '{}' holds no class for each cell of '{}'", path.string(), o.label, o.volume);
+  return source;
+}
+
+}  // namespace
+
+void of_input(const Communicator& world, const std::function<void()>& f) {
+  trainer::together(world, [&] {
+    try {
+      f();
+    } catch (const trainer::UsageError&) {
+      throw;
+    } catch (const Error& error) {
+      throw trainer::UsageError(error.what());
+    }
+  });
+}
+
+Volumes open(const Communicator& world, const std::string& path, const std::string& labels, const DataOptions& o,
+             bool wants_labels, const Recipe& recipe) {
+  Volumes result;
+  of_input(world, [&] {
+    result.stored = open_stored(path, labels, o, wants_labels, recipe);
+    const auto found = normalisations.find(recipe.normalisation);
+    require(found != normalisations.end(), "[data] no normalisation is called '{}'", recipe.normalisation);
+    result.seen = data::normalised(result.stored, found->second);
+  });
+  return result;
+}
+
+data::ContentsOptions LabelCount::reading(const data::Source& source, DType dtype) {
+  data::ContentsOptions options{.dtype = dtype};
+  options.cells = [this, &source](std::int64_t sample, const Box& box, const std::byte* targets) {
+    const auto most_classes = classes_ > 0 ? classes_ : static_cast<std::int64_t>(most);
+    visit_stored(source.target_type().type, [&](auto zero) {
+      const auto* labels = reinterpret_cast<const decltype(zero)*>(targets);
+      for (std::int64_t i = 0; i < box.elements(); ++i) {
+        if (const auto label = static_cast<std::int64_t>(labels[i]); label >= 0 && label < most_classes) {
+          found_[static_cast<std::size_t>(label)] = 1;
+        } else {
+          require(label >= 0, "[data] {}: a label is {}; classes count from 0", source.name_of_sample(sample), label);
+          require(classes_ == 0, "[data] {}: a label is {}, there are {} classes", source.name_of_sample(sample), label,
+                  classes_);
+          fail("[data] {}: a label is {}; classes count from 0, one after the other", source.name_of_sample(sample), label);
+        }
+      }
+    });
+  };
+  return options;
+}
+
+std::int64_t LabelCount::classes(const Communicator& world, const std::string& data) {
+  auto found = found_;
+  world.transport().allreduce(found_.data(), found.data(), static_cast<std::int64_t>(found.size()), DType::int64, CombineOp::max);
+  std::vector<std::int64_t> labels, missing;
+  for (std::size_t label = 0; label < most; ++label)
+    if (found[label] != 0) labels.push_back(static_cast<std::int64_t>(label));
+  const auto count = classes_ > 0 ? classes_ : labels.empty() ? 0 : labels.back() + 1;
+  for (std::int64_t label = 0; label < count; ++label)
+    if (found[static_cast<std::size_t>(label)] == 0) missing.push_back(label);
+  const auto some = [](const std::vector<std::int64_t>& all) {
+    constexpr std::size_t shown = 12;
+    const std::vector<std::int64_t> first(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(shown, all.size())));
+    return joined(first, ", ") + (all.size() > shown ? fmt::format(", ... ({} in all)", all.size()) : "");
+  };
+  if (classes_ == 0 && !missing.empty())
+    throw trainer::UsageError(fmt::format(
+        "[data] the labels of {} are {}: classes count from 0, one after the other, and {} missing: number the labels anew "
+        "(a mask of 0 and 255 as 0 and 1), or say with --classes how many there are",
+        data, some(labels), some(missing) + (missing.size() == 1 ? " is" : " are")));
+  if (!missing.empty() && world.rank() == 0)
+    fmt::print(stderr, "warning: no cell of {} is of the classes {}\n", data, some(missing));
+  return std::max<std::int64_t>(2, count);
+}
+
+}  // namespace mpigrad::unet
