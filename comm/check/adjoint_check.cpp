@@ -42,7 +42,7 @@ class Checker {
     } else {
       const double found = inputs_.inner(g, v);
       note("<J v, u> and <v, J^T u>", report_.exact, outputs.inner(jvp(f_, x, v), u), found, typical, options_.tolerance);
-      note_slope(
+      note_derivative(
           "first order", report_.first, [&](double t) { return outputs.inner(f_(moved(x, t, v)), u); }, found, typical);
       if (on_kink_) return;  // where there is no first derivative there is no second one
     }
@@ -81,7 +81,7 @@ class Checker {
       const Tensors by_x(second.begin() + static_cast<std::ptrdiff_t>(u.size()), second.end());
       const Tensors w = inputs_.random(options_.seed, 5);
       const double exact = outputs.inner(by_u, q) + inputs_.inner(by_x, w);
-      note_slope(
+      note_derivative(
           how, report_.second, [&](double t) { return inputs_.inner(gradient(moved(x, t, w), moved(u, t, q)), v); }, exact,
           typical_of(by_x, w));
       if (on_kink_) return;
@@ -105,7 +105,7 @@ class Checker {
   }
 
   // dg/dt at 0 by central differences of h, h/2 and h/4, extrapolated to h = 0 (Richardson).
-  static double slope(const std::function<double(double)>& g, double h) {
+  static double derivative(const std::function<double(double)>& g, double h) {
     std::array<double, 3> d{};
     for (std::size_t i = 0; i < 3; ++i, h /= 2) d[i] = (g(h) - g(-h)) / (2 * h);
     const double first = (4 * d[1] - d[0]) / 3, second = (4 * d[2] - d[1]) / 3;
@@ -132,18 +132,18 @@ class Checker {
   }
 
   // `found` against differences of g. Where the two sides of the tape agree, a wrong difference may also mean that g has a kink
-  // beside x: then smaller steps, which end before it, agree; or at x: then no steps do, and the two one-sided slopes differ.
-  // Steps so small that rounding may make them agree with anything prove nothing.
-  void note_slope(const char* order, double& worst, const std::function<double(double)>& g, double found, double typical) {
+  // beside x: then smaller steps, which end before it, agree; or at x: then no steps do, and the two one-sided derivatives
+  // differ. Steps so small that rounding may make them agree with anything prove nothing.
+  void note_derivative(const char* order, double& worst, const std::function<double(double)>& g, double found, double typical) {
     const double tolerance = options_.difference_tolerance;
-    const double expected = slope(g, options_.step), error = error_of(expected, found, typical);
+    const double expected = derivative(g, options_.step), error = error_of(expected, found, typical);
     const auto lost = [&](double h) {  // of a difference, by rounding
       return 8 * epsilon_ * std::max(std::abs(g(h)), std::abs(g(-h))) / h / std::max({std::abs(found), typical, 1e-9});
     };
     if (error > tolerance && report_.passed) {
       for (const double h : {options_.step / 16, options_.step / 256, options_.step / 4096}) {
         if (lost(h / 4) > tolerance) break;
-        const double closer = error_of(slope(g, h), found, typical);
+        const double closer = error_of(derivative(g, h), found, typical);
         if (closer > tolerance) continue;
         worst = std::max(worst, closer);
         report_.kink +=
@@ -156,14 +156,16 @@ class Checker {
       const bool seen = lost(h / 4) < 1e-3;
       const bool bent = error_of(left, right, typical) > 1e-3 && error_of(right, one_sided(h / 2), typical) < 1e-3;
       // Of a derivative that jumps, differences grow as the step falls.
-      const bool jumps = std::abs(slope(g, h)) > 64 * std::max(std::abs(expected), typical);
+      const bool jumps = std::abs(derivative(g, h)) > 64 * std::max(std::abs(expected), typical);
       if (seen && (bent || jumps)) {
         on_kink_ = true;
         worst = std::max(worst, error);
         report_.kink += fmt::format("{}: x lies on a kink; ", order);
         if (bent)
-          failed("{}: x lies on a kink, with the slopes {} on its left, {} on its right and {} by the vjp: check at another x; ",
-                 order, left, right, found);
+          failed(
+              "{}: x lies on a kink, with the derivatives {} on its left, {} on its right and {} by the vjp: check at another "
+              "x; ",
+              order, left, right, found);
         else failed("{}: x lies on a kink, where the derivative jumps: check at another x; ", order);
         return;
       }

@@ -163,17 +163,17 @@ Probe train_probe(const Labelled& samples, const Communicator& comm, const Probe
   for (probe.iterations = 0; probe.iterations < at.iterations; ++probe.iterations) {
     if (std::sqrt(inner(gradient, gradient)) <= at.tolerance * (1 + std::sqrt(inner(weights, weights)))) break;
     auto direction = memory.direction(gradient);
-    double slope = inner(direction, gradient);
-    if (!(slope < 0)) memory.pairs.clear(), direction = memory.direction(gradient), slope = inner(direction, gradient);
+    double derivative = inner(direction, gradient);
+    if (!(derivative < 0)) memory.pairs.clear(), direction = memory.direction(gradient), derivative = inner(direction, gradient);
     // Armijo's rule by halving; the first step of all has no scale of its own.
-    double length = memory.pairs.empty() ? 1 / std::max(1.0, std::sqrt(-slope)) : 1, next = value;
+    double length = memory.pairs.empty() ? 1 / std::max(1.0, std::sqrt(-derivative)) : 1, next = value;
     Vector trial;
     bool found = false;
     for (int halvings = 0; halvings < 40 && !found; ++halvings, length /= 2) {
       trial = weights;
       add(trial, length, direction);
       next = objective(probe, trial, trial_gradient);
-      found = next <= value + 1e-4 * length * slope;
+      found = next <= value + 1e-4 * length * derivative;
     }
     if (!found) break;  // down to rounding
     Vector step = trial, change = trial_gradient;

@@ -91,8 +91,8 @@ class LowerEnvelope {
       // begins. The first begins at -infinity and is never hidden.
       for (; count > 0; --count) {
         const auto& last = parabolas_[count - 1];
-        const double slope = (next.height - last.height) / (next.at - last.at);
-        next.from = (slope / (spacing_ * spacing_) + next.at + last.at) / 2;
+        const double rise = (next.height - last.height) / (next.at - last.at);
+        next.from = (rise / (spacing_ * spacing_) + next.at + last.at) / 2;
         if (next.from > last.from) break;
       }
       parabolas_[count++] = next;
