@@ -3,6 +3,7 @@
 #
 #   sh tests/gpu.sh --minutes 30      runs steps in order until the time is over, from where the last run stopped
 #   sh tests/gpu.sh STEP...           these steps, whether or not they have run
+#   sh tests/gpu.sh --multi           the steps of a machine with two GPUs and more: five minutes behind the build, one report to send back
 #   sh tests/gpu.sh report            writes the report again; on what a real GPU did, to tests/bench/results and tests/gpu/README.md, too
 #   sh tests/gpu.sh --list            the steps, their expected seconds and limits, and their tests
 #   sh tests/gpu.sh --bundle KIND     packs into .gpu-bundle what a machine lacks that can install nothing: full, small or built
@@ -54,8 +55,9 @@ while [ $# -gt 0 ]; do
       export MPIGRAD_TEST_ALL
       ;;
     --list) list=1 ;;
+    --multi) wanted="$wanted $several_gpus" ;;
     --rehearse) exec sh "$root/tests/gpu/gpu_rehearsal.sh" ;;
-    -h | --help) sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,19s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) die "gpu.sh does not know $1; see --help" ;;
     *)
       [ "$1" = report ] || steps | grep -q "^$1 " || die "there is no step $1; --list shows them"

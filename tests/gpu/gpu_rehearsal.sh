@@ -79,7 +79,7 @@ judge 'what was measured stands beside what is hoped for' measured
 [ -z "${MPIGRAD_SHOW_SKIPS:-}" ] || printf 'the list took %s seconds\n' "$(($(date +%s) - started))"
 begins_before=$(grep -c '^@begin' "$journal")
 run gpu --report "$work/report"
-no_more() { succeeds && [ "$(grep '^@begin' "$journal" | tail -n +"$((begins_before + 1))" | grep -vc 'plans\|questions\|kernels\|ncu\|processor')" -eq 0 ]; }
+no_more() { succeeds && [ "$(grep '^@begin' "$journal" | tail -n +"$((begins_before + 1))" | grep -vc 'plans\|questions\|kernels\|ncu\|split\|processor')" -eq 0 ]; }
 judge 'a list that has been run is not run again, but for what was skipped' no_more
 
 # ---- going on elsewhere

@@ -164,6 +164,58 @@ ranks_with_nccl() {
     sh -c '[ -z "$1" ] || export NCCL_HOSTID="host$PMI_RANK"; exec "$0"' "$programs/mpi_adjoint" "$apart"
 }
 
+# ---- two GPUs and more
+
+# What these steps need beside $gpu_programs.
+build_split() {
+  if [ -n "$runner" ]; then $runner echo 'built before'; return; fi
+  configure
+  check ninja -C "$build" tests/nccl_ranks tests/mpi_adjoint examples/cosmoflow examples/universe | grep -vE '^\[[0-9]+/[0-9]+\] '
+}
+# Sets `gpus`, or skips the step.
+several_gpus() {
+  gpus=$(nvidia-smi -L | wc -l)
+  [ "$gpus" -ge 2 ] || lacks 'two GPUs'
+  if (choose_launcher) >/dev/null 2>&1; then choose_launcher; fi
+  [ -n "${MPIEXEC:-}" ] || lacks 'MPI'
+}
+# Volumes, and batches, that are split over GPUs are learned from as on one: the losses of two epochs.
+split_losses() {
+  several_gpus
+  examples=$programs/../examples data=$build/split-universes
+  if [ ! -x "$examples/cosmoflow" ] || [ ! -x "$examples/universe" ]; then lacks 'cosmoflow and universe have not been built'; fi
+  check "$examples/universe" generate --transport threads --ranks 2 --size 32 --cell 4 --universes 32 --out "$data" --spread --overwrite || return
+  for case in '1 depth=1' '2 depth=2' '2 sample=2' "$gpus depth=$gpus"; do
+    ranks=${case% *} grid=${case#* } out=$build/split-$grid
+    # shellcheck disable=SC2086  # the launcher and its options
+    check $runner $MPIEXEC -n "$ranks" "$examples/cosmoflow" train --transport mpi --device cuda --grid "$grid" --data "$data" --epochs 2 --batch 8 \
+      --seed 1 --json --quiet --overwrite --out "$out" >"$out.json" || continue
+    check python3 - "$grid" "$out.json" "$build/split-depth=1.json" <<'PY'
+import json, sys
+def losses(name):
+    text = open(name).read()
+    return [epoch[kind] for epoch in json.loads(text[text.index("{"):])["epochs"] for kind in ("train_loss", "test_loss")]
+grid, here, one = sys.argv[1], losses(sys.argv[2]), losses(sys.argv[3])
+far = max(abs(a - b) / abs(b) for a, b in zip(here, one))
+print("{}: losses {} differ from one GPU's by {:.1e}".format(grid, " ".join("{:.5f}".format(x) for x in here), far), flush=True)
+sys.exit(len(here) != len(one) or far > 1e-3)
+PY
+  done
+}
+# The 3D U-Net's step on 1, 2, 4 and 8 GPUs that share a volume, and what its halos come with.
+split_rates() {
+  several_gpus
+  for ranks in 1 2 4 8; do
+    [ "$ranks" -le "$gpus" ] || continue
+    # shellcheck disable=SC2086  # the launcher and its options
+    check $runner $MPIEXEC -n "$ranks" "$programs/gpu_step" --transport mpi --device cuda --no-layers --network unet3d --size "$(sized 128)" --batch 1 \
+      --precision bfloat16 --halo | tee "$build/split-rate-$ranks.txt"
+  done
+  awk '/^measured: samples/ { rate[FILENAME] = $3 } END { for (f in rate) { n = f; sub(/.*-/, "", n); sub(/\.txt/, "", n); at[n] = rate[f] }
+    for (n = 1; n <= 8; n *= 2) if (at[n]) printf "measured: unet3d-on-%d-gpus %.2f times one\n", n, at[n] / at[1] }' "$build"/split-rate-*.txt
+  echo 'published, 4 and 8 H100 that share a volume: 1.79 and 2.07 times one'
+}
+
 # Tools as a user runs them.
 trainers() {
   examples=$programs/../examples

@@ -1,6 +1,7 @@
 # Sourced by tests/gpu.sh, tests/gpu/gpu_step.sh and tests/gpu/gpu_rehearsal.sh: the steps, in their order.
 #
 #   steps               NAME EXPECTED LIMIT COMMAND..., a line each; commands are those of tests/gpu/gpu_step.sh
+#   $several_gpus       the steps of a machine with two GPUs and more
 #   filter_of COMMAND   which tests of `unit` a step runs, if it does
 #   $own_kernels        tests of kernels of our own, in which no library computes
 #
@@ -74,13 +75,18 @@ step-256-4-tf32 90 240 row 256 4 tf32
 step-512-1-bf16 60 300 alone 512 1 bfloat16
 step-512-1-tf32 60 300 alone 512 1 tf32
 build-rest 120 590 build_rest
+build-split 100 590 build_split
 nccl 60 300 ranks_with_nccl
+split-losses 60 300 split_losses
+split-rates 60 300 split_rates
 trainers 180 590 trainers
 layers-128-8 90 300 layers 128 8 bfloat16
 layers-256-1 90 300 layers 256 1 bfloat16
 processor 240 590 on_the_processor
 END
 }
+
+several_gpus='there build build-split nccl split-losses split-rates'
 
 # Kernels of our own, in tests in which libraries compute nothing or little.
 own_kernels='gpu: elementwise*,gpu: comparisons and*,gpu: reductions*,gpu: softmax*,gpu: rows*,gpu: channels*,gpu: biases*'

@@ -29,7 +29,7 @@ struct Options {
   std::string network = "cosmoflow", peer;
   int steps = 10, soak = 0;
   std::int64_t workspace = -1;
-  bool no_layers = false, layers_only = false, by_op = false, no_autotune = false;
+  bool no_layers = false, layers_only = false, by_op = false, no_autotune = false, halo = false;
 };
 
 double ms(double seconds) { return 1e3 * seconds; }
@@ -227,6 +227,11 @@ void bench(const Session& session, const Options& o) {
     return;
   }
   if (!o.layers_only) print_steps(session, o, problems);
+  if (o.halo && session.ranks() > 1) {
+    const double rate = halo_rate(session, o.sizes.front(), type_of(o.precisions.front()));
+    if (session.rank() == 0)
+      fmt::print("measured: halo-{}-{} {:.1f} GB/s to rank 0\n", o.sizes.front(), session.ranks(), 1e-9 * rate);
+  }
   if (o.no_layers || session.ranks() > 1) return;
   for (const auto& problem : problems) {
     auto exact = gpu_settings();
@@ -258,6 +263,7 @@ int main(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--soak", o.soak, "so many steps with the batches in turn: is memory the same behind each tenth?")
       ->check(CLI::PositiveNumber);
+  app.add_flag("--halo", o.halo, "also how fast planes of 32 channels come from the ranks beside, on two ranks and more");
   app.add_flag("--no-layers", o.no_layers, "only whole steps");
   app.add_flag("--layers-only", o.layers_only, "only the convolutions")->excludes("--no-layers");
   app.add_flag("--by-op", o.by_op, "only what each op of a step takes")->excludes("--layers-only")->excludes("--peer");

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "comm/collectives/collectives.h"
+#include "comm/halos/exchange.h"
 #include "framework/cuda/cuda.h"
 #include "framework/cuda/timer.h"
 #include "framework/engine/cost.h"
@@ -229,6 +230,36 @@ std::vector<SoakLine> soak(const Session& session, const StepProblem& problem, c
                       .loss = total(loss, session.world())});
   }
   return result;
+}
+
+double halo_rate(const Session& session, std::int64_t width, DType type) {
+  constexpr int repeats = 50;
+  const UseDevice device(DeviceKind::cuda);
+  const auto grid = session.grid({1, session.ranks(), 1, 1});
+  const auto layout = activation_layout(grid, {1, width, width, width, 32});
+  const auto x = random_normal(layout->global, {1, 2}, 0, 1, type, layout).without_layout();
+  BoxPlan plan;
+  for (int r = 0; r < session.ranks(); ++r) {
+    const auto have = layout->box(r);
+    auto need = have;
+    need.begin[1] = std::max<std::int64_t>(0, have.begin[1] - 1), need.end[1] = std::min(width, have.end[1] + 1);
+    plan.have.push_back(have), plan.need.push_back(need);
+  }
+  const auto mine = static_cast<std::size_t>(session.rank());
+  const double bytes = static_cast<double>((plan.need[mine].elements() - plan.have[mine].elements()) * size_of(type));
+  const auto shared = std::make_shared<const BoxPlan>(plan);
+  const Untaped scope;
+  double start = 0;
+  for (int i = -warm_up; i < repeats; ++i) {
+    if (i == 0) {
+      cuda::synchronise(cuda::compute_stream());
+      session.world().transport().barrier();
+      start = seconds_now();
+    }
+    (void)exchange(x, session.world(), shared);
+  }
+  cuda::synchronise(cuda::compute_stream());
+  return repeats * bytes / (seconds_now() - start);
 }
 
 std::optional<StepResult> time_peer(const std::string& command, const StepProblem& problem, int steps, bool compiled) {

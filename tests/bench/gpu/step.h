@@ -43,6 +43,9 @@ struct OpTime {
 // Longest first; steps behind those in which plans are chosen, the fastest of each call's times.
 std::vector<OpTime> time_ops(const Session& session, const StepProblem& problem, int steps);
 
+// Bytes per second that come to a rank when each needs a plane more on either side of its part of a volume of 32 channels.
+double halo_rate(const Session& session, std::int64_t width, DType type);
+
 // Steps whose batches have other sizes in turn: memory stays what it was after the first of these lines.
 struct SoakLine {
   int steps = 0;
