@@ -97,7 +97,7 @@ is_known() {
     esac
   done <"$1"
 }
-judge 'examples/jobs: nothing else is to be typed' is_known "$work/jobs"
+judge 'examples/packaging/jobs: nothing else is to be typed' is_known "$work/jobs"
 judge "README's sentences: nothing else is to be typed" is_known "$work/sentences"
 given() { grep -qx -e "$1" "$work/sentences"; }
 for words in 'MPIGRAD_CHECKS=watchdog=60' '--local-copies /tmp --local-steps 100' 'kill -USR2'; do

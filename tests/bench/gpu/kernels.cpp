@@ -32,7 +32,6 @@
 namespace mpigrad::bench {
 namespace {
 
-using Extent3;
 using kernel::PoolProblem;
 using kernel::volume;
 
