@@ -432,7 +432,7 @@ std::set<std::string> declared_ops(bool with_constants) {
   // A program that was built elsewhere is told where the tree lies here.
   const char* told = std::getenv("MPIGRAD_SOURCE_ROOT");
   const std::filesystem::path root = told != nullptr ? told : MPIGRAD_SOURCE_ROOT;
-  for (const auto& file : std::filesystem::directory_iterator(root / "ops")) {
+  for (const auto& file : std::filesystem::recursive_directory_iterator(root / "ops")) {
     if (file.path().extension() != ".h") continue;
     std::ifstream stream(file.path());
     std::stringstream text;
