@@ -36,7 +36,7 @@ class Storage {
   std::int64_t bytes() const { return bytes_; }
   DeviceKind device() const { return device_; }
 
-  // What whoever made the elements keeps with them, as long as they are there: planes around a block (comm/halos/ghosts.h).
+  // What the maker of the elements keeps with them, as long as they are there: planes around a block (comm/halos/ghosts.h).
   void keep_beside(std::shared_ptr<const void> what) { beside_ = std::move(what); }
   const std::shared_ptr<const void>& beside() const { return beside_; }
 

@@ -31,8 +31,7 @@ void few_channels_forward(const ConvProblem& problem, const T* x, const T* w, co
 // Blocks of a weights' gradient, each with a part of the sum: two for each of 132 multiprocessors.
 constexpr std::int64_t weight_parts = 264;
 
-// At least as many bytes of `scratch`. Where a number of x is not finite, gradients of other taps of its channel may be none,
-// either.
+// Bytes of `scratch`. Where a number of x is not finite, gradients of other taps of its channel may be none, either.
 std::int64_t few_channels_scratch(const ConvProblem& problem);
 template <class T>
 void few_channels_weight(const ConvProblem& problem, const T* x, const T* gy, float* scratch, T* gw, Stream stream,

@@ -1,6 +1,6 @@
 // Convolutions of images that have few channels, in float32: products and sums are exact float32, on the ordinary units. cuDNN's
-// kernels for four channels and fewer want eight. Boxes as in few_channels.cu; channels lie one behind the other in shared
-// memory, so that what a thread reads along the width comes four numbers at a time.
+// kernels want eight channels or more. Boxes as in few_channels_kernels.cu; channels lie one behind the other in shared memory,
+// so that a thread reads four numbers along the width at a time.
 
 #include <algorithm>
 

@@ -173,7 +173,7 @@ build_split() {
   check ninja -C "$build" tests/nccl_ranks tests/mpi_adjoint examples/cosmoflow examples/universe | grep -vE '^\[[0-9]+/[0-9]+\] '
 }
 # Sets `gpus`, or skips the step.
-several_gpus() {
+need_two_gpus() {
   gpus=$(nvidia-smi -L | wc -l)
   [ "$gpus" -ge 2 ] || lacks 'two GPUs'
   if (choose_launcher) >/dev/null 2>&1; then choose_launcher; fi
@@ -181,7 +181,7 @@ several_gpus() {
 }
 # Volumes, and batches, that are split over GPUs are learned from as on one: the losses of two epochs.
 split_losses() {
-  several_gpus
+  need_two_gpus
   examples=$programs/../examples data=$build/split-universes
   if [ ! -x "$examples/cosmoflow" ] || [ ! -x "$examples/universe" ]; then lacks 'cosmoflow and universe have not been built'; fi
   check "$examples/universe" generate --transport threads --ranks 2 --size 32 --cell 4 --universes 32 --out "$data" --spread --overwrite || return
@@ -204,7 +204,7 @@ PY
 }
 # The 3D U-Net's step on 1, 2, 4 and 8 GPUs that share a volume, and what its halos come with.
 split_rates() {
-  several_gpus
+  need_two_gpus
   for ranks in 1 2 4 8; do
     [ "$ranks" -le "$gpus" ] || continue
     # shellcheck disable=SC2086  # the launcher and its options
