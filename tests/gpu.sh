@@ -20,9 +20,9 @@ set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 . "$root/examples/packaging/packages.sh"
-. "$root/tests/gpu/gpu_steps.sh"
-. "$root/tests/gpu/gpu_report.sh"
-. "$root/tests/gpu/gpu_bundle.sh"
+. "$root/tests/gpu/report/gpu_steps.sh"
+. "$root/tests/gpu/report/gpu_report.sh"
+. "$root/tests/gpu/report/gpu_bundle.sh"
 build=$root/build-gpu
 bundle=$root/.gpu-bundle
 report=${MPIGRAD_REPORT:-$build/report}
@@ -56,7 +56,7 @@ while [ $# -gt 0 ]; do
       ;;
     --list) list=1 ;;
     --multi) wanted="$wanted $several_gpus" ;;
-    --rehearse) exec sh "$root/tests/gpu/gpu_rehearsal.sh" ;;
+    --rehearse) exec sh "$root/tests/gpu/report/gpu_rehearsal.sh" ;;
     -h | --help) sed -n '2,19s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) die "gpu.sh does not know $1; see --help" ;;
     *)
@@ -170,7 +170,7 @@ start_step() {
   {
     {
       # shellcheck disable=SC2016,SC2086  # timeout's own id; settings or nothing
-      sh -c 'printf "%s\n" "$$" >"$0"; exec timeout -k 10 "$@"' "$build/steps/.pid-$1" "$most" env $settings sh "$root/tests/gpu/gpu_step.sh" "$1" 2>&1 </dev/null
+      sh -c 'printf "%s\n" "$$" >"$0"; exec timeout -k 10 "$@"' "$build/steps/.pid-$1" "$most" env $settings sh "$root/tests/gpu/report/gpu_step.sh" "$1" 2>&1 </dev/null
       echo $? >"$build/steps/.code-$1"
     } | sed -u "$tidy" | tee "$build/steps/$1.txt" | sed -u -n "1,${most_lines}p" >>"$3"
     # Also where a disk is full: what ran is over.

@@ -1,5 +1,5 @@
 // Communication of a GPU's tensors between threads: all transports that need no second process, at 1 to 3 ranks, which share the
-// GPU where there is only one. Skipped where there is none; NCCL between processes is tests/comm/nccl_test.cpp.
+// GPU where there is only one. Skipped where there is none; NCCL between processes is tests/comm/transport/nccl_test.cpp.
 
 #include <doctest/doctest.h>
 
@@ -12,8 +12,8 @@
 #include "comm/transport/device/staged.h"
 #include "framework/cuda/cuda.h"
 #include "framework/engine/tape.h"
-#include "tests/comm/adjoint_fuzz.h"
-#include "tests/support/cases/device_cases.h"
+#include "tests/comm/fuzz/adjoint_fuzz.h"
+#include "tests/comm/transport/device_cases.h"
 #include "tests/support/ranks.h"
 #include "tests/support/skip.h"
 

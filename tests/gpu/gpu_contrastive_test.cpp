@@ -4,7 +4,7 @@
 
 #include "framework/base/error.h"
 #include "ops/views/to_device.h"
-#include "tests/support/cases/contrastive_cases.h"
+#include "tests/models/losses/contrastive_cases.h"
 #include "tests/support/gpu.h"
 #include "tests/support/ranks.h"
 

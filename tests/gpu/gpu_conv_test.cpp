@@ -12,7 +12,7 @@
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/views.h"
-#include "tests/support/cases/gpu_cases.h"
+#include "tests/gpu/gpu_cases.h"
 
 using namespace mpigrad;
 using namespace mpigrad::testing;

@@ -10,7 +10,7 @@
 #include "ops/conv/sixteen_channels.h"
 #include "ops/conv/thirty_two_channels.h"
 #include "ops/conv/weights_tf32.h"
-#include "tests/support/cases/gpu_cases.h"
+#include "tests/gpu/gpu_cases.h"
 
 using namespace mpigrad;
 using namespace mpigrad::testing;

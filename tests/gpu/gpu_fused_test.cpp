@@ -11,7 +11,7 @@
 #include "ops/norm/channel_norm.h"
 #include "ops/pool/pool.h"
 #include "ops/views/to_device.h"
-#include "tests/support/cases/kernel_problems.h"
+#include "tests/ops/kernel_problems.h"
 #include "tests/support/distributed.h"
 #include "tests/support/gpu.h"
 

@@ -21,7 +21,7 @@
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/to_device.h"
-#include "tests/support/cases/made_source.h"
+#include "tests/models/data/made_source.h"
 #include "tests/support/gpu.h"
 #include "tests/support/ranks.h"
 
@@ -262,7 +262,7 @@ TEST_CASE("gpu: training falls back to ordinary steps where the loss waits for t
   check_same_training(run, small_net, 0, false);
 }
 
-// Processes on GPUs of their own do (tests/comm/nccl_test.cpp).
+// Processes on GPUs of their own do (tests/comm/transport/nccl_test.cpp).
 TEST_CASE("gpu: ranks that are threads capture nothing") {
   if (no_gpu("gpu: ranks that are threads capture nothing")) return;
   for (const auto& grid : {GridExtents{.sample = 2}, GridExtents{.depth = 2}}) {

@@ -22,7 +22,7 @@
 #include "ops/softmax/softmax.h"
 #include "ops/views/to_device.h"
 #include "ops/views/views.h"
-#include "tests/support/cases/op_table.h"
+#include "tests/ops/op_table.h"
 #include "tests/support/gpu.h"
 
 using namespace mpigrad;

@@ -10,7 +10,7 @@
 #include "ops/elementwise/elementwise.h"
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"
-#include "tests/support/cases/op_table.h"
+#include "tests/ops/op_table.h"
 #include "tests/support/gpu.h"
 
 using namespace mpigrad;

@@ -15,8 +15,8 @@
 #include "ops/pool/pool.h"
 #include "ops/views/to_device.h"
 #include "ops/views/views.h"
-#include "tests/support/cases/gpu_cases.h"
-#include "tests/support/cases/kernel_problems.h"
+#include "tests/gpu/gpu_cases.h"
+#include "tests/ops/kernel_problems.h"
 #include "tests/support/gpu.h"
 
 using namespace mpigrad;

@@ -6,7 +6,7 @@
 
 #include "ops/kernel/divide.h"
 #include "ops/pool/pool_cuda.h"
-#include "tests/support/cases/kernel_problems.h"
+#include "tests/ops/kernel_problems.h"
 #include "tests/support/gpu.h"
 
 using namespace mpigrad;

@@ -22,7 +22,7 @@
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/to_device.h"
-#include "tests/support/cases/made_source.h"
+#include "tests/models/data/made_source.h"
 #include "tests/support/files.h"
 #include "tests/support/ranks.h"
 #include "tests/support/skip.h"

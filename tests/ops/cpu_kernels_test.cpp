@@ -4,7 +4,7 @@
 
 #include "ops/reduce/reduce.h"
 #include "ops/views/views.h"
-#include "tests/support/cases/kernel_problems.h"
+#include "tests/ops/kernel_problems.h"
 
 using namespace mpigrad::testing;
 

@@ -11,7 +11,7 @@
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/to_device.h"
-#include "tests/support/cases/layer_cases.h"
+#include "tests/models/nn/layer_cases.h"
 #include "tests/support/ranks.h"
 
 using namespace mpigrad;

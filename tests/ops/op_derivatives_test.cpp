@@ -8,7 +8,7 @@
 
 #include "ops/elementwise/elementwise.h"
 #include "ops/views/views.h"
-#include "tests/support/cases/op_table.h"
+#include "tests/ops/op_table.h"
 #include "tests/support/skip.h"
 
 using namespace mpigrad;

@@ -15,7 +15,7 @@
 #include "ops/backends/cudnn/cudnn_conv.h"
 #include "ops/backends/cudnn/cudnn_plan.h"
 #include "ops/views/to_device.h"
-#include "tests/support/cases/kernel_problems.h"
+#include "tests/ops/kernel_problems.h"
 #include "tests/support/relative_error.h"
 
 namespace mpigrad::bench {
@@ -30,7 +30,7 @@ struct Precision {
   const char* name;
   DType type;
   bool tf32;
-  double tolerance;  // as in tests/support/cases/gpu_cases.h
+  double tolerance;  // as in tests/gpu/gpu_cases.h
 };
 constexpr Precision precisions[] = {{"float64", DType::float64, false, 1e-10},
                                     {"float32", DType::float32, false, 1e-5},

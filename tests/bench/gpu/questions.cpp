@@ -23,7 +23,7 @@
 #include "ops/random/random.h"
 #include "tests/bench/gpu/engines.h"
 #include "tests/bench/gpu/layers.h"
-#include "tests/support/cases/described_gpu.h"
+#include "tests/ops/conv/described_gpu.h"
 
 namespace mpigrad::bench {
 namespace {

@@ -16,7 +16,7 @@
 #include "framework/base/error.h"
 #include "ops/backends/cublas/vendor_cublas.h"
 #include "ops/backends/cudnn/cudnn_plan.h"
-#include "tests/support/cases/kernel_problems.h"
+#include "tests/ops/kernel_problems.h"
 
 using namespace mpigrad;
 using namespace mpigrad::testing;

@@ -1,0 +1,234 @@
+// Times a CosmoFlow training step against its floor, the bare oneDNN primitives of its layers, in the same run; and two ranks,
+// each with half of the volume, against one rank with two threads.
+//
+//   cosmoflow_step --size 64 128 --threads 1 2
+//   mpiexec -n 2 cosmoflow_step --step-only --grid depth=2 --size 128 --threads 1
+//   ONEDNN_MAX_CPU_ISA=AVX2 cosmoflow_step      as on a processor without AVX-512, but for the own loops; the first line tells
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "comm/launch.h"
+#include "examples/trainer/options.h"
+#include "models/train/training.h"
+#include "ops/backends/implementation.h"
+#include "tests/bench/cosmoflow/cosmoflow_floor.h"
+#include "tests/bench/cosmoflow/cosmoflow_training.h"
+
+namespace mpigrad::bench {
+namespace {
+
+struct Options {
+  std::vector<std::int64_t> sizes{64, 128};
+  std::vector<int> threads{1, 2};
+  int repeats = 9;
+  bool step_only = false, instructions = false;
+  std::string grid;
+};
+
+// The rounds alternate between what is compared, so that a machine that slows down slows both.
+constexpr int rounds = 3;
+
+int per_round(int repeats) { return (repeats + rounds - 1) / rounds; }
+
+template <class F>
+void warm_then(int repeats, F step) {
+  step(false);
+  for (int i = 0; i < per_round(repeats); ++i) step(true);
+}
+
+// Seconds of the ops of a step by layer, in the floor's terms; what belongs to no layer, by op.
+struct Attribution {
+  std::map<std::string, FloorLayer> layers;
+  std::map<std::string, double> others;
+  double all = 0;
+};
+
+// Ops of one kind come in the order of the layers in the forward pass and in reverse in the backward pass.
+Attribution attribute(const StepTimes& times, const Floor& floor) {
+  std::map<std::string, std::vector<std::string>> names;  // "conv" -> conv1, conv2, ...
+  for (const auto& layer : floor.layers)
+    names[layer.name.substr(0, layer.name.find_first_of("0123456789"))].push_back(layer.name);
+  std::map<std::string, std::size_t> seen;
+  Attribution result;
+  for (const auto& op : times.ops) {
+    result.all += op.seconds;
+    const auto place = [&](const std::string& kind, bool backward, double FloorLayer::*part) {
+      const auto& list = names.at(kind);
+      const char* pass = part == &FloorLayer::forward ? " forward" : part == &FloorLayer::data ? " data" : " weight";
+      const auto i = seen[kind + pass]++;
+      require(i < list.size(), "[bench] more {} than layers of kind {}", op.op, kind);
+      result.layers[list[backward ? list.size() - 1 - i : i]].*part += op.seconds;
+    };
+    if (op.op == "conv" || op.op == "conv_bias_activation") place("conv", false, &FloorLayer::forward);
+    else if (op.op == "conv_data") place("conv", true, &FloorLayer::data);
+    else if (op.op == "conv_weight") place("conv", true, &FloorLayer::weight);
+    else if (op.op == "avg_pool" || op.op == "leaky_avg_pool") place("pool", false, &FloorLayer::forward);
+    else if (op.op == "avg_pool_adjoint" || op.op == "leaky_avg_pool_adjoint") place("pool", true, &FloorLayer::data);
+    else if (op.op == "linear") place("fc", false, &FloorLayer::forward);
+    else if (op.op == "matmul") place("fc", true, op.outputs[0][0] > 1 ? &FloorLayer::weight : &FloorLayer::data);
+    else result.others[std::string(op.op)] += op.seconds;
+  }
+  return result;
+}
+
+double ms(double seconds) { return 1e3 * seconds; }
+
+void print_row(const std::string& name, const FloorLayer& floor, const FloorLayer& ours) {
+  fmt::print("{:<8}{:>9.2f}{:>9.2f}{:>9.2f}{:>9.2f} |{:>9.2f}{:>9.2f}{:>9.2f} |{:>7.2f}\n", name, ms(floor.forward),
+             ms(floor.data), ms(floor.weight), ms(floor.reorder), ms(ours.forward), ms(ours.data), ms(ours.weight),
+             ours.total() / floor.total());
+}
+
+void print_table(std::int64_t size, int threads, const Floor& floor, const StepTimes& times) {
+  const auto ours = attribute(times, floor);
+  fmt::print("\nCosmoFlow {0}^3, batch 1, float32, {1} thread{2}; milliseconds (medians)\n", size, threads,
+             threads == 1 ? "" : "s");
+  fmt::print("{:<8}{:>36} |{:>27} |\n", "", "floor: bare oneDNN", "mpigrad");
+  fmt::print("{:<8}{:>9}{:>9}{:>9}{:>9} |{:>9}{:>9}{:>9} |{:>7}\n", "layer", "forward", "data", "weight", "reorder", "forward",
+             "data", "weight", "ratio");
+  std::map<std::string, std::pair<FloorLayer, FloorLayer>> sums;
+  for (const auto& layer : floor.layers) {
+    const auto found = ours.layers.find(layer.name);
+    const FloorLayer mine = found == ours.layers.end() ? FloorLayer{} : found->second;
+    print_row(layer.name, layer, mine);
+    auto& sum = sums[layer.name.substr(0, layer.name.find_first_of("0123456789"))];
+    for (auto part : {&FloorLayer::forward, &FloorLayer::data, &FloorLayer::weight, &FloorLayer::reorder})
+      sum.first.*part += layer.*part, sum.second.*part += mine.*part;
+  }
+  for (const auto& [kind, sum] : sums) print_row("all " + kind, sum.first, sum.second);
+  for (const auto& [op, seconds] : ours.others)
+    if (seconds > 1e-5) fmt::print("{:<45}|{:>27.2f} |\n", op, ms(seconds));
+  fmt::print("{:<45}|{:>27.2f} |\n", "between ops", ms(times.forward + times.backward - ours.all));
+  fmt::print("{:<8}{:>36.2f} |{:>27.2f} |{:>7.2f}\n", "Adam", ms(floor.optimizer), ms(times.optimizer),
+             times.optimizer / floor.optimizer);
+  fmt::print("{:<8}{:>36.2f} |{:>27.2f} |{:>7.2f}   step / floor\n", "step", ms(floor.total()), ms(times.step),
+             times.step / floor.total());
+}
+
+void compare_with_floor(std::int64_t size, int threads, int repeats) {
+  omp_set_num_threads(threads);
+  run_threads(1, [&](std::shared_ptr<Transport> transport) {
+    omp_set_num_threads(threads);
+    const Session session(transport);
+    CosmoFlowFloor floor(size);
+    CosmoFlowTraining training(session, {}, size);
+    std::vector<StepTimes> steps;
+    for (int round = 0; round < rounds; ++round) {
+      warm_then(repeats, [&](bool count) { floor.step(count); });
+      warm_then(repeats, [&](bool count) {
+        auto times = training.step();
+        if (count) steps.push_back(std::move(times));
+      });
+    }
+    print_table(size, threads, floor.medians(), median_step(steps));
+  });
+}
+
+std::vector<StepTimes> steps_on_ranks(int ranks, int threads, std::int64_t size, int repeats) {
+  std::vector<StepTimes> steps;
+  run_threads(ranks, [&](std::shared_ptr<Transport> transport) {
+    omp_set_num_threads(threads);
+    const Session session(transport);
+    CosmoFlowTraining training(session, {1, ranks, 1, 1}, size);
+    warm_then(repeats, [&](bool count) {
+      auto times = training.step();
+      if (count && session.rank() == 0) steps.push_back(std::move(times));
+    });
+  });
+  return steps;
+}
+
+std::map<std::string_view, double> seconds_by_op(const StepTimes& times) {
+  std::map<std::string_view, double> sums{{"optimizer", times.optimizer}};
+  double all = times.optimizer;
+  for (const auto& line : times.ops) sums[line.op] += line.seconds, all += line.seconds;
+  sums["between ops"] = times.step - all;
+  return sums;
+}
+
+void compare_ranks(std::int64_t size, int ranks, int repeats) {
+  std::vector<StepTimes> one, split;
+  for (int round = 0; round < rounds; ++round) {
+    for (auto& times : steps_on_ranks(1, ranks, size, repeats)) one.push_back(std::move(times));
+    for (auto& times : steps_on_ranks(ranks, 1, size, repeats)) split.push_back(std::move(times));
+  }
+  const auto a = median_step(one), b = median_step(split);
+  fmt::print(
+      "\nCosmoFlow {}^3: 1 rank x {} threads {:.2f} ms; {} ranks x 1 thread, split in depth {:.2f} ms: {:.2f} times as fast\n",
+      size, ranks, ms(a.step), ranks, ms(b.step), a.step / b.step);
+  fmt::print("{:<32}{:>12}{:>12}{:>10}\n", "milliseconds, by op", fmt::format("1 x {}", ranks), fmt::format("{} x 1", ranks),
+             "share");
+  const auto of_one = seconds_by_op(a), of_split = seconds_by_op(b);
+  for (const auto& [op, seconds] : of_split) {
+    const auto found = of_one.find(op);
+    const double alone = found == of_one.end() ? 0 : found->second;
+    if (std::max(seconds, alone) > 5e-5)
+      fmt::print("{:<32}{:>12.2f}{:>12.2f}{:>8.1f} %\n", op, ms(alone), ms(seconds), 100 * seconds / b.step);
+  }
+}
+
+// For comparisons between processes: peers, memory, MPI.
+void step_only(const Session& session, const Options& o) {
+  const auto extents = trainer::parse_grid(o.grid, session.ranks());
+  for (const auto size : o.sizes)
+    for (const int threads : o.threads) {
+      omp_set_num_threads(threads);
+      CosmoFlowTraining training(session, extents, size);
+      std::vector<double> seconds;
+      std::vector<StepTimes> steps;
+      for (int i = -2; i < o.repeats; ++i) {
+        auto times = training.step();
+        if (i < 0) continue;
+        seconds.push_back(times.step);
+        steps.push_back(std::move(times));
+      }
+      nlohmann::json by_op;
+      for (const auto& [op, time] : seconds_by_op(median_step(std::move(steps))))
+        if (time > 1e-4) by_op[std::string(op)] = std::round(1e5 * time) / 1e2;
+      const auto [fastest, slowest] = std::minmax_element(seconds.begin(), seconds.end());
+      if (session.rank() == 0)
+        fmt::print("{}\n", nlohmann::json{{"size", size},
+                                          {"ranks", session.ranks()},
+                                          {"threads", threads},
+                                          {"instructions", cpu::instruction_sets()},
+                                          {"median_s", median(seconds)},
+                                          {"min_s", *fastest},
+                                          {"max_s", *slowest},
+                                          {"milliseconds", by_op},
+                                          {"peak_mib", static_cast<double>(peak_process_bytes()) / (1 << 20)}}
+                               .dump());
+    }
+}
+
+}  // namespace
+}  // namespace mpigrad::bench
+
+int main(int argc, char** argv) {
+  using namespace mpigrad;
+  bench::Options o;
+  CLI::App app("Times a CosmoFlow training step (hybrid variant, batch 1, float32, Adam) against the bare oneDNN primitives");
+  app.add_option("--size", o.sizes, "extents of the volume, powers of two from 16")->expected(1, 8)->capture_default_str();
+  app.add_option("--threads", o.threads, "OpenMP threads")->expected(1, 8)->capture_default_str();
+  app.add_option("--repeats", o.repeats, "steps that count")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_flag("--step-only", o.step_only, "only mpigrad's step, on the ranks of the launcher; one line of JSON");
+  app.add_option("--grid", o.grid, "with --step-only: how the ranks split the volume, such as depth=2");
+  app.add_flag("--instructions", o.instructions, "print which instructions are used, and nothing else");
+  CLI11_PARSE(app, argc, argv);
+  if (o.instructions) return fmt::print("{}\n", cpu::instruction_sets()), 0;
+  if (o.step_only) return run(argc, argv, [&](Session& session) { bench::step_only(session, o); });
+  try {
+    fmt::print("{}\n", cpu::instruction_sets());
+    for (const auto size : o.sizes)
+      for (const int threads : o.threads) bench::compare_with_floor(size, threads, o.repeats);
+    for (const auto size : o.sizes) bench::compare_ranks(size, 2, o.repeats);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,132 @@
+"""Prints the tables of tests/bench/unet/unet.sh: FOLDER with files of JSON lines, one for each table."""
+
+import json
+import pathlib
+import statistics
+import sys
+
+folder = pathlib.Path(sys.argv[1])
+
+
+def lines(table):
+    path = folder / table
+    return [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")] if path.exists() else []
+
+
+def rounds(runs, *keys):
+    """Runs of one kind, by the values of these keys, in the order in which they were first measured."""
+    kinds = {}
+    for run in runs:
+        kinds.setdefault(tuple(run[key] for key in keys), []).append(run)
+    return kinds
+
+
+def middle(runs, key="median_s"):
+    return statistics.median(run[key] for run in runs)
+
+
+def middle_ratio(runs, others, key="median_s"):
+    """Of runs that were made in turns."""
+    return statistics.median(run[key] / other[key] for run, other in zip(runs, others))
+
+
+def seconds(value):
+    return f"{value:.3f}" if value < 10 else f"{value:.2f}"
+
+
+def table(title, text, heads, rows):
+    if not rows:
+        return
+    print(f"\n## {title}\n\n{text}\n")
+    print("| " + " | ".join(heads) + " |")
+    print("|" + "--:|" * len(heads))
+    for row in rows:
+        print("| " + " | ".join(str(cell) for cell in row) + " |")
+
+
+alone = rounds(lines("floor"), "size")
+table("A step beside its floor and a large product",
+      "1 rank x 2 threads, seconds. The floor is what the layers need, by bare oneDNN primitives (`tests/bench/unet/unet_floor.h`).",
+      ["size", "step", "floor", "step / floor", "convolutions, GFLOP/s of the step", "product, GFLOP/s", "share of the product"],
+      [[f"{size}^3", seconds(middle(runs)), seconds(middle(runs, "floor_s")), f"{middle(runs, 'of_floor'):.3f}",
+        f"{middle(runs, 'gflop_per_s'):.1f}", f"{middle(runs, 'product_gflop_per_s'):.1f}",
+        f"{middle(runs, 'share_of_product'):.3f}"]
+       for (size,), runs in alone.items()])
+
+rows = []
+for (size, peer, channels_last), runs in rounds(lines("peers"), "size", "peer", "channels_last").items():
+    if (size,) not in alone:
+        continue
+    ours, ours_mib = middle(alone[size,]), middle(alone[size,], "peak_mib")
+    theirs, theirs_mib = middle(runs), middle(runs, "peak_mib")
+    rows.append([f"{size}^3", peer, "channels last" if channels_last else "contiguous", seconds(theirs), seconds(ours),
+                 f"{ours / theirs:.3f}", f"{theirs_mib:.0f}", f"{ours_mib:.0f}", f"{ours_mib / theirs_mib:.3f}"])
+table("Beside PyTorch", "2 threads; seconds, and peak memory of the process in MiB. Ratios are ours / theirs.",
+      ["size", "peer", "format", "theirs", "ours", "ratio", "their MiB", "our MiB", "ratio"], rows)
+
+cosmoflow = lines("jax")
+ours = rounds([run for run in cosmoflow if "peer" not in run], "size")
+table("CosmoFlow beside JAX", "JAX splits the volume in depth over two devices of one process, we over two ranks of one thread.",
+      ["size", "peer", "theirs", "ours", "ratio", "their MiB", "our MiB, both ranks", "ratio"],
+      [[f"{size}^3", peer, seconds(middle(runs)), seconds(middle(ours[size,])), f"{middle(ours[size,]) / middle(runs):.3f}",
+        f"{middle(runs, 'peak_mib'):.0f}", f"{2 * middle(ours[size,], 'peak_mib'):.0f}",
+        f"{2 * middle(ours[size,], 'peak_mib') / middle(runs, 'peak_mib'):.3f}"]
+       for (size, peer), runs in rounds([run for run in cosmoflow if "peer" in run], "size", "peer").items() if (size,) in ours])
+
+exchange = rounds(lines("exchange"), "size", "communication")
+rows = []
+for (size,), runs in rounds(lines("split"), "size").items():
+    for name, split in (("threads of a process", runs), ("processes, MPI", exchange.get((size, "on")))):
+        if split and (size,) in alone:
+            rows.append([f"{size}^3", name, seconds(middle(alone[size,])), seconds(middle(split)),
+                         f"{middle(alone[size,]) / middle(split):.3f}"])
+table("Two ranks beside two threads", "Each rank has one thread and half of the volume, split in depth.",
+      ["size", "ranks are", "1 rank x 2 threads", "2 ranks x 1 thread", "times as fast"], rows)
+
+table("What exchanging costs",
+      "2 real ranks x 1 thread, split in depth, beside ranks that only wait for each other where they would exchange something and "
+      "ranks that do not even that, whose results are wrong. They take turns: ratios are the middle ones of the rounds', of steps "
+      "and of the fastest steps.",
+      ["size", "step", "that only waits", "without communication", "ratio", "of the fastest", "only waiting", "of the fastest"],
+      [[f"{size}^3", seconds(middle(runs)), seconds(middle(exchange[size, "waiting"])), seconds(middle(exchange[size, "none"])),
+        *[f"{middle_ratio(of, exchange[size, 'none'], key):.3f}" for of in (runs, exchange[size, "waiting"]) for key in ("median_s", "min_s")]]
+       for (size, communication), runs in exchange.items()
+       if communication == "on" and (size, "waiting") in exchange and (size, "none") in exchange])
+
+scaling = rounds(lines("scaling"), "size", "depth", "ranks", "communication")
+rows = []
+for (size, depth, ranks, _), runs in scaling.items():
+    if ranks != 1:
+        continue
+    one = middle(runs)
+    if (size, "on") in exchange and (size, "none") in exchange:
+        on, none = middle(exchange[size, "on"]), middle(exchange[size, "none"])
+        rows.append(["strong", f"{size}^3", f"{size}^3", seconds(one), seconds(on), f"{one / on:.3f}", f"{one / none:.3f}",
+                     f"{none / on:.3f}"])
+    if (size, 2 * size, 2, "on") in scaling and (size, 2 * size, 2, "none") in scaling:
+        on, none = (middle(scaling[size, 2 * size, 2, way]) for way in ("on", "none"))
+        rows.append(["weak", f"{size}^3", f"{2 * size} x {size} x {size}", seconds(one), seconds(on), f"{2 * one / on:.3f}",
+                     f"{2 * one / none:.3f}", f"{none / on:.3f}"])
+table("Scaling", "Real ranks of one thread. The speed-up counts work; its bound is that of ranks which exchange nothing.",
+      ["", "1 rank has", "2 ranks have", "1 rank", "2 ranks", "speed-up", "bound", "of the bound"], rows)
+
+precision = rounds(lines("precision"), "size", "precision")
+table("Sixteen bits", "1 rank x 2 threads. A CPU without instructions for 16 bits computes in float32 and rounds.",
+      ["size", "layers compute in", "step", "of float32"],
+      [[f"{size}^3", name, seconds(middle(runs)), f"{middle(runs) / middle(precision[size, 'float32']):.3f}"]
+       for (size, name), runs in precision.items() if (size, "float32") in precision])
+
+table("What a profile costs",
+      "Steps with the profile of `models/train/profile.h` and without it take turns; the median of their ratios.",
+      ["size", "without", "with", "ratio", "asked"],
+      [[f"{run['size']}^3", seconds(run["without_profile_s"]), seconds(run["with_profile_s"]), f"{run['profile_cost']:.4f}",
+        "below 1.02"]
+       for run in lines("profile")])
+
+print("\n## What was measured\n\n```")
+for path in sorted(folder.iterdir()):
+    for run in lines(path.name):
+        left_out = ("instructions", "ops", "milliseconds")
+        print(path.name, json.dumps({key: round(value, 4) if isinstance(value, float) else value
+                                     for key, value in run.items() if key not in left_out}))
+print("```")

@@ -1,0 +1,202 @@
+#!/bin/sh
+# README's section "On a supercomputer" and what examples/packaging/jobs/README.md gives to type, followed line by line on two hosts, which are
+# network namespaces (tests/comm/process/two_hosts.sh). The lines are read from the two pages: one that no longer works fails, and so does one
+# that is new and that nothing here follows. Other than on a cluster are: Slurm's commands, which are scripts; names of hosts; numbers of
+# ranks and epochs; what ninja would compile, which is put in compiled. Prints `failed: NAME` for each failed test and ends with `N
+# passed, M failed, K skipped`. tests/run.sh calls it.
+set -u
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)
+. "$root/examples/packaging/packages.sh"
+
+ranks_on() {  # a, b or both of them
+  for host; do
+    for process in $(ip netns pids "$TWO_HOSTS-$host"); do
+      if [ "$(cat "/proc/$process/comm" 2>/dev/null)" = cosmoflow ]; then echo "$process"; fi
+    done
+  done
+}
+# await COMMAND...: until it succeeds while the job lives, for a minute.
+await() {
+  tries=600
+  until "$@" >/dev/null 2>&1; do
+    tries=$((tries - 1))
+    if [ "$tries" -eq 0 ] || ! kill -0 "$job" 2>/dev/null; then echo "never: $*" && exit 98; fi
+    sleep 0.1
+  done
+}
+copied() { ls "$DISK-b"/*/checkpoint.h5; }
+went_on() { sed '1,/^going on from/d' "$1" | grep -q '^epoch'; }
+trained() { [ "$(wc -l <run/metrics.csv)" -ge 2 ]; }
+
+# on-hosts MODE FOLDER LINE: runs among the two hosts, in the folder of mpigrad; what the line says goes to FOLDER/said.
+if [ "${1:-}" = on-hosts ]; then
+  if [ "$2" = batch ]; then
+    # The first job hears of its limit, and the one that is submitted by it ends the training.
+    sh -c "exec $4" >"$3/said" 2>&1 &
+    job=$!
+    await trained
+    kill -USR1 "$job"
+    wait "$job"
+    exit
+  fi
+  # As it is typed. A rank is asked who keeps the others waiting; the second host's is stopped, which is a hang; and when the training
+  # has gone on, whoever has started it dies.
+  sh -c "exec $4" >"$3/said" 2>&1 &
+  job=$!
+  await trained
+  kill -USR2 "$(ranks_on b | head -n 1)"
+  await grep -q 'computes longest' "$3/said"
+  await copied
+  kill -STOP "$(ranks_on b)"
+  await grep -q '^elastic: start 2' "$3/said"
+  await went_on "$3/said"
+  kill -KILL "$job"
+  wait "$job"
+  for _ in $(seq 100); do
+    [ -n "$(ranks_on a b)" ] || exit 0
+    sleep 0.1
+  done
+  echo 'ranks live 10 s after elastic' && exit 99
+fi
+
+. "$root/tests/suite.sh"
+
+HOME=$work/home
+export HOME
+mkdir "$HOME" "$HOME/mpigrad" "$work/commands"
+for name in meson.build meson_options.txt framework ops comm models examples tests; do cp -R "$root/$name" "$HOME/mpigrad/$name"; done
+cd "$HOME/mpigrad" || exit 1
+
+# ---- the lines of the two pages
+
+# commands FILE HEADING: those in the first block of shell below it, each on a line without its comment.
+commands() {
+  awk -v heading="$2" '$0 == heading { in_section = 1; next } in_section && /^```sh$/ { in_block = 1; next }
+    in_block && /^```$/ { exit } in_block { sub(/ +# .*/, ""); if (sub(/ *\\$/, "")) printf "%s ", $0; else print }' "$1" | tr -s ' '
+}
+# What the section's sentences give to type.
+typed() {
+  awk '/^## / { inside = $0 == "## On a supercomputer" } inside' README.md | sed '/^```/,/^```/d; s/\](/] (/g' | tr '\n' ' ' |
+    grep -o '`[^`]*`' | tr -d '`'
+}
+cp "$root/README.md" .
+commands README.md '## On a supercomputer' >"$work/readme"
+commands examples/packaging/jobs/README.md '# Jobs on clusters' >"$work/jobs"
+typed >"$work/sentences"
+building=$(sed -n 1p "$work/readme") submitting=$(sed -n 2p "$work/readme") starting=$(sed -n 3p "$work/readme")
+page() { [ "$(wc -l <"$1")" -eq 3 ]; }
+status=0 && : >"$work/err"
+judge "README's section has three commands, which are followed here" page "$work/readme"
+is_known() {
+  while IFS= read -r line; do
+    case $line in
+      "$building" | "$submitting" | "$starting" | 'kill -USR2 PID-OF-ANY-RANK' | 'kill -USR2') ;;
+      elastic | '--local-copies /tmp --local-steps 100' | 'MPIGRAD_CHECKS=watchdog=60') ;;
+      *) echo "nothing follows: $line" && return 1 ;;
+    esac
+  done <"$1"
+}
+judge 'examples/packaging/jobs: nothing else is to be typed' is_known "$work/jobs"
+judge "README's sentences: nothing else is to be typed" is_known "$work/sentences"
+given() { grep -qx -e "$1" "$work/sentences"; }
+for words in 'MPIGRAD_CHECKS=watchdog=60' '--local-copies /tmp --local-steps 100' 'kill -USR2'; do
+  judge "README's sentences: $words" given "$words"
+done
+
+# ---- a login node
+
+# Only asked what it would do: what the tests have built is the result.
+cat >"$work/commands/ninja" <<END
+#!/bin/sh
+exec $(command -v ninja || command -v ninja-build || echo ninja) -n "\$@"
+END
+chmod +x "$work/commands/ninja"
+run env PATH="$work/commands:$PATH" sh -c "$building"
+would_build() { succeeds && grep -q "Linking target examples/$1\$" "$work/out"; }
+for program in elastic cosmoflow; do
+  judge "$building: $program" would_build "$program"
+  mkdir -p build/examples
+  ln -s "$build/examples/$program" "build/examples/$program"
+done
+rm "$work/commands/ninja"
+
+# ---- the hosts
+
+if [ ! -x "$build/examples/elastic" ] || [ ! -x "$build/examples/universe" ]; then skip 'the tools are not built' && summary && exit; fi
+on_hosts() { run sh "$root/tests/comm/process/two_hosts.sh" --limit 150 sh "$root/tests/comm/process/supercomputer.sh" on-hosts "$@"; }
+run sh "$root/tests/comm/process/two_hosts.sh" sh -c '"$MPIEXEC" -n 2 "$1" pair' sh "$build/tests/exit_mpi"
+if [ "$status" -ne 0 ]; then
+  why=$(tail -n 1 "$work/err")
+  skip "${why:-"no two hosts: the launcher's ranks do not find each other"}"
+  summary
+  exit
+fi
+cat >"$work/commands/srun" <<'END'
+#!/bin/sh
+for word; do
+  case $word in
+    --ntasks=*) ranks=${word#*=} ;;
+    --nodelist=*) hosts=${word#*=} ;;
+    -*) ;;
+    *) break ;;
+  esac
+  shift
+done
+# Signals reach all ranks, as srun's do; MPICH's launcher may break at them where there are several hosts.
+"$HYDRA" -n "$ranks" -hosts "$hosts" "$@" &
+job=$!
+trap 'for p in $(ip netns pids "$TWO_HOSTS-a") $(ip netns pids "$TWO_HOSTS-b"); do
+  [ "$(cat "/proc/$p/comm" 2>/dev/null)" != cosmoflow ] || kill -USR1 "$p"
+done' USR1
+while :; do
+  wait "$job"
+  status=$?
+  kill -0 "$job" 2>/dev/null || exit "$status"
+done
+END
+cat >"$work/commands/scontrol" <<'END'
+#!/bin/sh
+case $2 in
+  hostnames) echo "$HOSTS" | tr , '\n' ;;
+  job) echo "JobId=1 JobName=cosmoflow Command=$SCRIPT WorkDir=." ;;
+esac
+END
+# The job is this process.
+cat >"$work/commands/sbatch" <<'END'
+#!/bin/sh
+while [ $# -gt 1 ]; do shift; done
+echo "sbatch $1, job ${MPIGRAD_CHAIN:-1}"
+SCRIPT=$1 SLURM_JOB_ID=${MPIGRAD_CHAIN:-1} SLURM_JOB_NODELIST=both exec sh "$1"
+END
+printf '#!/bin/sh\nexec "$HYDRA" "$@"\n' >"$work/commands/mpiexec"
+printf '#!/bin/sh\nexec "$(dirname "$HYDRA")/remote-shell" "$@"\n' >"$work/commands/ssh"
+chmod +x "$work/commands/"*
+# For two_hosts.sh the launcher is the one of this system still.
+MPIEXEC=${MPIEXEC:-$(command -v mpiexec.mpich || command -v mpiexec.hydra || command -v mpiexec)}
+PATH=$work/commands:$PATH
+export MPIEXEC PATH
+run "$build/examples/universe" generate --out universes --universes 6 --size 16 --cell 8 --seed 1 --spread
+judge 'universes' succeeds
+
+smaller() { sed 's/--ranks-per-host [24]/--ranks-per-host 1/; s/--grid sample=2,depth=4/--grid depth=2/; s/--epochs 100/--filters 4 --batch 2 --epochs 200/'; }
+said() { succeeds && grep -q -e "$1" "$work/said"; }
+tell() { cat "$work/out" "$work/said" >>"$work/err"; }
+
+smaller <examples/packaging/jobs/slurm.sh >"$work/slurm.sh" && cp "$work/slurm.sh" examples/packaging/jobs/slurm.sh
+on_hosts batch "$work" "$submitting"
+tell
+judge "$submitting: the training ends, and prints which rank keeps the other waiting" said '^rank [01].* computes longest'
+judge "$submitting: it has been gone on with in a second job" said '^sbatch .*slurm.sh, job 2'
+judge "$submitting: to its end" test -s run/weights.h5
+
+# On the hosts' own disks, in the place of /tmp, are the only checkpoints.
+rm -rf run
+starting=$(printf '%s\n' "$starting" | smaller | sed 's/node1,node2/$HOSTS/')
+MPIGRAD_CHECKS=watchdog=5 on_hosts start "$work" "$starting --filters 4 --batch 2 --epochs 1000 --local-copies \$DISK --local-steps 5"
+tell
+judge "$starting: goes on although a rank hangs, and leaves no rank behind" succeeds
+judge 'kill -USR2: which rank computes longest' said '^rank [01].* computes longest'
+judge 'MPIGRAD_CHECKS=watchdog: who is missing' said '^\[watchdog\] rank 0 of 2: .*missing: rank 1: no answer'
+judge "--local-copies: from a node's disk" said '^going on from .*/disk/mpigrad-'
+summary

@@ -1,0 +1,162 @@
+#!/bin/sh
+# Two hosts on one machine: two network namespaces with a link between them that can be cut, slowed and mended.
+#
+#   sh tests/comm/process/two_hosts.sh [--delay MS] [--rate MBIT] [--limit SECONDS] COMMAND...
+#
+# runs COMMAND on the first host and takes everything down when it ends, or after the limit (300 s); the exit status is COMMAND's
+# (124: the limit; 77: there are no namespaces here, standard error says why). COMMAND finds in its environment
+#
+#   MPIEXEC   a launcher: `$MPIEXEC -n P PROGRAM` starts ranks on the two hosts in turn, which meet over TCP alone
+#   HYDRA     the same without a choice of hosts: `$HYDRA -hosts A,B -n P PROGRAM`
+#   HOSTS     their addresses, separated by a comma
+#   DISK      a folder that is another one on each host: $DISK-a and $DISK-b
+#   LINK      `$LINK cut`, `$LINK mend`, `$LINK delay MS`, `$LINK rate MBIT`, `$LINK clear`: what happens to the link
+#
+# so that every test that starts its ranks by MPIEXEC runs over two hosts, too:
+#
+#   sh tests/comm/process/two_hosts.sh --delay 20 sh -c '$MPIEXEC -n 4 build/tests/mpi_transport'
+#
+# The launcher runs on the first host, as on a cluster: a link that is cut is cut for it, too. Nothing leaves the two namespaces.
+# Needs root, iproute2 (which is installed where apt-get can), MPICH's launcher, and for a delay a kernel with netem.
+set -u
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)
+self=$root/tests/comm/process/two_hosts.sh
+. "$root/examples/packaging/packages.sh"
+
+first=10.213.0.1 second=10.213.0.2  # they exist in the two namespaces only
+wire=link0
+
+unable() {
+  say "no two hosts: $*"
+  exit 77
+}
+on_host() {
+  host=$1
+  shift
+  ip netns exec "$TWO_HOSTS-$host" "$@"
+}
+
+# ---- what the launcher and COMMAND call back
+
+# Hydra calls it in place of ssh: options, the host's address, then the command in words that a shell is to split.
+if [ "${1:-}" = remote-shell ]; then
+  shift
+  while [ $# -gt 0 ]; do
+    case $1 in
+      "$first") host=a; break ;;
+      "$second") host=b; break ;;
+    esac
+    shift
+  done
+  shift
+  # Of a session of its own, as on another host: launchers signal groups of processes.
+  exec setsid ip netns exec "$TWO_HOSTS-$host" sh -c "mount --bind '$DISK-$host' '$DISK' && $*"
+fi
+
+if [ "${1:-}" = link ]; then
+  case ${2:-} in
+    cut) on_host a ip link set "$wire" down && on_host b ip link set "$wire" down ;;
+    mend) on_host a ip link set "$wire" up && on_host b ip link set "$wire" up ;;
+    delay) for host in a b; do on_host $host tc qdisc replace dev "$wire" root netem delay "$3ms" || exit 1; done ;;
+    rate)
+      for host in a b; do
+        on_host $host tc qdisc replace dev "$wire" root tbf rate "$3mbit" burst 64kb latency 400ms || exit 1
+      done
+      ;;
+    clear) for host in a b; do on_host $host tc qdisc del dev "$wire" root 2>/dev/null; done ;;
+    *) die "a link can be cut, mended, and has delay MS, rate MBIT and clear" ;;
+  esac
+  exit
+fi
+
+# ---- the two hosts
+
+delay='' rate='' limit=300
+while [ $# -gt 0 ]; do
+  case $1 in
+    --delay) delay=$2; shift 2 ;;
+    --rate) rate=$2; shift 2 ;;
+    --limit) limit=$2; shift 2 ;;
+    -h | --help) sed -n '2,22s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -*) die "two_hosts.sh knows --delay, --rate, --limit and --help, got $1" ;;
+    *) break ;;
+  esac
+done
+[ $# -gt 0 ] || die "two_hosts.sh needs a command; --help tells more"
+
+[ "$(id -u)" -eq 0 ] || unable 'only root may make network namespaces'
+# shellcheck disable=SC2034  # it is what install_from_distribution installs
+have ip || (packages=iproute2 && install_from_distribution) >&2
+have ip || unable 'iproute2 is not installed'
+launcher=
+for name in ${MPIEXEC:-} mpiexec.mpich mpiexec.hydra mpiexec; do
+  if have "$name" && "$name" -info 2>/dev/null | grep -q 'HYDRA'; then launcher=$name && break; fi
+done
+[ -n "$launcher" ] || unable "MPICH's launcher is not installed"
+
+# What an earlier run left that was killed.
+for name in $(ip netns list 2>/dev/null | sed -n 's/^\(mpigrad-[0-9]*\)-[ab].*/\1/p' | sort -u); do
+  if ! kill -0 "${name#mpigrad-}" 2>/dev/null; then ip netns del "$name-a" && ip netns del "$name-b"; fi 2>/dev/null
+done
+
+TWO_HOSTS=mpigrad-$$
+export TWO_HOSTS
+tools=
+take_down() {
+  trap '' INT TERM
+  for host in a b; do
+    # Ranks that a cut link has kept from hearing of the end; they run in these namespaces and nowhere else.
+    for signal in TERM KILL; do
+      left=$(ip netns pids "$TWO_HOSTS-$host" 2>/dev/null)
+      [ -n "$left" ] || break
+      # shellcheck disable=SC2086  # one word for each process
+      kill -$signal $left 2>/dev/null
+      sleep 0.3
+    done
+    ip netns del "$TWO_HOSTS-$host" 2>/dev/null
+  done
+  [ -z "$tools" ] || rm -rf "$tools"
+}
+trap take_down EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+problem=$(ip netns add "$TWO_HOSTS-a" 2>&1 && ip netns add "$TWO_HOSTS-b" 2>&1 &&
+  ip link add "$wire" netns "$TWO_HOSTS-a" type veth peer name "$wire" netns "$TWO_HOSTS-b" 2>&1) ||
+  unable "network namespaces are not permitted here ($(printf '%s' "$problem" | tail -n 1))"
+on_host a ip address add "$first/30" dev "$wire"
+on_host b ip address add "$second/30" dev "$wire"
+for host in a b; do
+  on_host "$host" ip link set lo up
+  on_host "$host" ip link set "$wire" up
+done
+for host in a b; do  # the kernel takes a moment to find that the other end is up, too
+  tries=50
+  until on_host $host ip link show dev "$wire" | grep -q 'state UP'; do
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || unable 'the link does not come up'
+    sleep 0.1
+  done
+done
+
+tools=$(mktemp -d) || die "no temporary folder"
+printf '#!/bin/sh\nexec sh "%s" remote-shell "$@"\n' "$self" >"$tools/remote-shell"
+# One rank on each host in turn; the first host's address is what the other one's ranks are told of the launcher.
+printf '#!/bin/sh\nexec %s -launcher ssh -launcher-exec "%s" -localhost %s -hosts %s,%s "$@"\n' "$launcher" \
+  "$tools/remote-shell" "$first" "$first" "$second" >"$tools/mpiexec"
+printf '#!/bin/sh\nexec sh "%s" link "$@"\n' "$self" >"$tools/link"
+printf '#!/bin/sh\nexec %s -launcher ssh -launcher-exec "%s" -localhost %s "$@"\n' "$launcher" "$tools/remote-shell" "$first" >"$tools/hydra"
+chmod +x "$tools"/*
+MPIEXEC=$tools/mpiexec HYDRA=$tools/hydra HOSTS=$first,$second LINK=$tools/link
+UCX_TLS=tcp,self UCX_NET_DEVICES=$wire FI_PROVIDER=tcp
+DISK=$tools/disk
+mkdir "$DISK" "$DISK-a" "$DISK-b"
+export DISK MPIEXEC HYDRA HOSTS LINK UCX_TLS UCX_NET_DEVICES FI_PROVIDER
+[ -z "$delay" ] || "$LINK" delay "$delay" || unable 'the link cannot be delayed (tc netem)'
+[ -z "$rate" ] || "$LINK" rate "$rate" || unable 'the link cannot be slowed (tc tbf)'
+
+# In the background, so that a signal to this script is heard at once.
+# shellcheck disable=SC2016  # of the inner shell
+timeout -k 5 "$limit" ip netns exec "$TWO_HOSTS-a" sh -c 'mount --bind "$DISK-a" "$DISK" && exec "$@"' sh "$@" &
+wait $!

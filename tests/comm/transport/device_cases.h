@@ -1,0 +1,27 @@
+#pragma once
+// The cases of transport_cases.h as a GPU's transports meet them. Collective; the first wrong value throws.
+
+#include "tests/comm/transport/fake_device.h"
+#include "tests/comm/transport/transport_cases.h"
+
+namespace mpigrad::testing {
+
+// On a transport that takes host buffers.
+inline void check_device_cases(Transport& t, const std::vector<DType>& types) {
+  using namespace transport_cases;
+  for (auto type : types) {
+    for (auto op : all_reductions)
+      for (std::int64_t count : {0, 1, 300})
+        if (allowed(type, op)) check_reductions(t, type, op, count);
+    for (int root = 0; root < t.size(); ++root) check_movement(t, type, root);
+    check_alltoall(t, type);
+    check_started_movement(t, type);
+    check_round(t, type);
+    check_exchange(t, type, true), check_exchange(t, type, false);
+  }
+  check_communicators(t);
+  check_overlap(t);
+  check_refusals(t);
+}
+
+}  // namespace mpigrad::testing

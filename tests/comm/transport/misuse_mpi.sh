@@ -1,0 +1,67 @@
+#!/bin/sh
+# Mistakes between ranks under MPI: what the checks say about them, and that the watchdogs end what hangs and nothing else.
+# Prints `failed: NAME` for each failed test and ends with `N passed, M failed, K skipped`.
+set -u
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)
+. "$root/examples/packaging/packages.sh"
+choose_launcher
+. "$root/tests/suite.sh"
+program=$build/tests/misuse_mpi
+
+# checked CHECKS P COMMAND...
+checked() {
+  checks=$1 p=$2
+  shift 2
+  # shellcheck disable=SC2086  # MPIEXEC may hold options
+  run env MPIGRAD_CHECKS="$checks" $MPIEXEC -n "$p" "$@"
+  cat "$work/out" "$work/err" >"$work/all"
+}
+ended() { [ "$status" -ne 0 ] && [ "$status" -ne 124 ]; }
+
+checked signatures,same 2 "$build/tests/mpi_messages"
+judge 'mpi_messages on 2 ranks, checked' succeeds
+
+# The same error on all three ranks.
+same_error() {
+  ended && [ "$(grep -c '^\[rank [012] of 3\] \[checks\] ' "$work/all")" -eq 3 ] &&
+    [ "$(sed -n 's/^\[rank [012] of 3\] \(\[checks\] .*\)/\1/p' "$work/all" | sort -u | wc -l)" -eq 1 ]
+}
+for kind in $("$program" list); do
+  checked signatures,same,watchdog=30 3 "$program" "$kind"
+  judge "misuse_mpi $kind" same_error
+done
+
+# A hang that the watchdog must end, saying so in these lines.
+ended_saying() {
+  ended || return 1
+  for line; do grep -q "$line" "$work/all" || return 1; done
+}
+waiting='^  ranks 0,2: in allreduce of 4 float64, sum, call [0-9]* on a communicator of 3, for [0-9.]*'
+checked watchdog=2 3 "$program" missing
+judge 'misuse_mpi missing with a watchdog' ended_saying "$waiting" '^  rank 1: not in a call; the last was allreduce'
+checked watchdog=2 3 "$program" receive
+judge 'misuse_mpi receive with a watchdog' ended_saying "$waiting" '^  rank 1: in wait for receive of 4 float64, from rank 0'
+checked watchdog=2 3 "$program" stopped
+judge 'misuse_mpi stopped with a watchdog' ended_saying "$waiting" '^  rank 1: no answer'
+
+# The watchdog of training ends the job where nobody can go on, and nowhere else.
+stalled() { [ "$status" -eq 1 ] && grep -q '^  ranks* [-0-2,]*: in wait for receive' "$work/all"; }
+checked stall=2 3 "$program" stalled
+judge 'misuse_mpi stalled with a watchdog of training' stalled
+for kind in busy apart; do
+  checked stall=2 3 "$program" "$kind"
+  judge "misuse_mpi $kind with a watchdog of training" succeeds
+done
+
+# One rank, which ends by itself and not by the launcher: MPI and HDF5 end over a file that cannot be closed.
+checked '' 1 "$program" disk "$work"
+judge 'misuse_mpi disk' eval '[ "$status" -eq 1 ] && [ "$(wc -l <"$work/all")" -eq 1 ] && grep -q "full.h5: .*File too large" "$work/all"'
+
+warned_once() { succeeds && [ "$(grep -c 'looks like a replicated loss; gradients will be 3 times' "$work/all")" -eq 1 ]; }
+checked '' 3 "$program" replicated
+judge 'misuse_mpi replicated: one warning' warned_once
+checked watchdog=20,trace 2 "$program" slow
+judge 'misuse_mpi slow with a watchdog' succeeds
+
+summary

@@ -1,0 +1,121 @@
+// Run as `mpiexec -n 3 misuse_mpi KIND` with MPIGRAD_CHECKS set; tests/run.sh tells what must come of it.
+//
+//   list     prints the kinds of tests/comm/transport/misuse.h, one per line
+//   KIND     one of them: the same error on all ranks
+//   missing  rank 1 makes no call that the others make, and works: the watchdog's message
+//   receive  rank 1 waits for a message that nobody sends: likewise
+//   stopped  rank 1 is stopped, as by a debugger, before a call
+//   stopped-first  rank 0, whose thread asks all others
+//   exits    rank 1 ends, as if all were well, where the others wait for it
+//   disk     what the ranks save does not fit on the disk (here: is larger than a limit on files): the same error on all ranks
+//   replicated  every rank hands in the same loss, twice: one warning
+//   slow     rank 1 takes its time, but less than the watchdog's: all end with 0
+// With a watchdog of training:
+//   stalled  after a step of training all ranks wait for messages that nobody sends
+//   busy     after a step one rank computes for longer than the limit: all end with 0
+//   apart    before the first step all ranks wait in a call for longer than the limit, but for one that does not: likewise
+//   train    steps for a minute, which nothing disturbs but who runs it; says so after the first one
+
+#include <sys/resource.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "comm/launch.h"
+#include "framework/optim/optimizer.h"
+#include "models/nn/layers.h"
+#include "models/train/checkpoint/checkpoint.h"
+#include "ops/reduce/reduce.h"
+#include "tests/comm/transport/misuse.h"
+
+using namespace mpigrad;
+using namespace mpigrad::testing;
+
+namespace {
+
+// 256 KiB of parameters.
+class Wide : public nn::Module {
+ public:
+  Wide() { build(Shape{1, 256}); }
+  Tensor operator()(const Tensor& x) override { return linear_(x); }
+
+ private:
+  nn::Linear linear_{*this, "linear", {.out = 256}};
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string kind = argc > 1 ? argv[1] : "list";
+  if (kind == "list") {
+    for (const auto& misuse : misuses()) std::printf("%s\n", misuse.name.c_str());
+    return 0;
+  }
+  return launch(argc, argv, [&](std::shared_ptr<Transport> world) {
+    const Communicator comm(world);
+    const auto x = ones({4}, DType::float64);
+    const bool odd = comm.rank() == 1;
+    const auto sleep = [](double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); };
+    barrier(comm);
+    allreduce(x, comm);  // on a GPU ranks agree on what serves them first
+    if (kind == "missing") {
+      if (odd) sleep(60);
+      allreduce(x, comm);
+    } else if (kind == "receive") {
+      if (odd) recv(x.type(), comm, 0, 7);
+      allreduce(x, comm);
+    } else if (kind == "exits") {
+      if (odd) {
+        if (!world->in_one_process()) std::_Exit(3);
+        return 3;
+      }
+      allreduce(x, comm);
+    } else if (kind == "disk") {
+      std::signal(SIGXFSZ, SIG_IGN);
+      const rlimit most{.rlim_cur = 1 << 16, .rlim_max = 1 << 16};
+      setrlimit(RLIMIT_FSIZE, &most);
+      Wide net;
+      save_checkpoint(std::filesystem::path(argv[2]) / "full.h5", net, comm);
+    } else if (kind == "stopped") {
+      if (odd) std::raise(SIGSTOP);
+      allreduce(x, comm);
+    } else if (kind == "stopped-first") {
+      if (comm.rank() == 0) std::raise(SIGSTOP);
+      allreduce(x, comm);
+    } else if (kind == "replicated") {
+      for (const bool plain : {false, false, true, true}) {
+        Tape tape;
+        const auto share = sum(x);
+        tape.gradient(plain ? allreduce(share, comm) : allreduce_invariant(share, comm), {x});
+      }
+    } else if (kind == "slow") {
+      if (odd) sleep(0.5);
+      allreduce(x, comm);
+    } else if (kind == "stalled" || kind == "busy" || kind == "train") {
+      Parameters parameters;
+      parameters.add("w", x, false);
+      parameters.pack();
+      SGD optimizer(parameters, {.learning_rate = 0.1});
+      const auto step = [&] { optimizer.step(Gradients({allreduce(x, comm)})); };
+      step();
+      if (kind == "train") {
+        if (comm.rank() == 0) std::printf("the first step\n"), std::fflush(stdout);
+        const auto start = std::chrono::steady_clock::now();
+        while (std::chrono::steady_clock::now() - start < std::chrono::minutes(1)) sleep(0.01), step();
+      }
+      if (kind == "stalled") recv(x.type(), comm, (comm.rank() + 1) % comm.size(), 7);
+      if (kind == "busy" && odd) sleep(5);
+      step();
+    } else if (kind == "apart") {
+      if (odd) sleep(5);
+      allreduce(x, comm);
+    }
+    for (const auto& misuse : misuses())
+      if (misuse.name == kind) misuse.run(comm);
+    return 0;
+  });
+}

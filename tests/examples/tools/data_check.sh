@@ -1,0 +1,127 @@
+#!/bin/sh
+# Trainers with data that changed, with values that no network can take, with labels that leave classes out and with volumes that
+# are stored the other way round: small universes, pictures and volumes. Prints `failed: NAME` for each failed test and
+# ends with `N passed, M failed, K skipped`. tests/run.sh calls it.
+set -u
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)
+. "$root/examples/packaging/packages.sh"
+choose_launcher
+. "$root/tests/suite.sh"
+
+tools=$build/examples
+if [ ! -x "$tools/cosmoflow" ]; then
+  printf 'skipped: 1 the trainers are not built\n0 passed, 0 failed, 1 skipped\n'
+  exit 0
+fi
+
+cat >"$work/data.py" <<'END'
+import math, os, random, struct, sys
+work = sys.argv[1]
+def npy(name, kind, shape, values, code):
+    header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': ({', '.join(map(str, shape))},), }}"
+    header = header + " " * (-(11 + len(header)) % 64) + "\n"
+    start = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
+    open(f"{work}/{name}.npy", "wb").write(start + struct.pack(f"<{len(values)}{code}", *values))
+random.seed(1)
+pixels = [random.random() + i // 256 % 2 for i in range(24 * 256)]
+npy("pictures", "<f4", [24, 16, 16], pixels, "f")
+npy("kinds", "<i8", [24], [i % 2 for i in range(24)], "q")
+pixels[13 * 256 + 5 * 16 + 7] = math.inf
+npy("infinite", "<f4", [24, 16, 16], pixels, "f")
+pixels[13 * 256 + 5 * 16 + 7] = 1e300
+npy("huge", "<f8", [24, 16, 16], pixels, "d")
+def nifti(name, values, code, type, signs=(1, 1, 1)):
+    os.makedirs(os.path.dirname(f"{work}/{name}"), exist_ok=True)
+    header = bytearray(352)
+    struct.pack_into("<i", header, 0, 348)
+    struct.pack_into("<8h", header, 40, 3, 12, 10, 8, 1, 1, 1, 1)
+    struct.pack_into("<2h", header, 70, type, struct.calcsize(code) * 8)
+    struct.pack_into("<4f", header, 76, 1, 1, 1, 1)
+    struct.pack_into("<2f", header, 108, 352, 1)
+    struct.pack_into("<h", header, 254, 1)
+    for a in range(3): struct.pack_into("<f", header, 280 + 20 * a, signs[a])
+    header[344:348] = b"n+1\0"
+    open(f"{work}/{name}", "wb").write(bytes(header) + struct.pack(f"<{len(values)}{code}", *values))
+for n in range(5):
+    cells = [(x - 6) ** 2 + (y - 5) ** 2 + (z - 4) ** 2 < 10 for z in range(8) for y in range(10) for x in range(12)]
+    values = [random.random() + 2 * cell for cell in cells]
+    for data, inside in ("balls", 1), ("masks", 255), ("flawed", 1), ("grown", 1):
+        flaw = data == "flawed" and n == 3
+        nifti(f"{data}/images/v{n}.nii", [math.nan if flaw and i == 500 else value for i, value in enumerate(values)], "f", 16)
+        nifti(f"{data}/labels/v{n}.nii", [inside * (cell or data == "grown" and i < 9) for i, cell in enumerate(cells)], "B", 2)
+nifti("turned/v.nii", values[::-1], "f", 16, (-1, -1, -1))
+END
+python3 "$work/data.py" "$work"
+
+# ---- other data of the same names
+for seed in 1 2; do
+  run "$tools/universe" generate --out "$work/universes-$seed" --universes 6 --size 16 --cell 4 --seed "$seed" --spread
+done
+cosmoflow() { # cosmoflow COMMAND UNIVERSES OPTIONS...
+  command=$1 data=$work/universes-$2
+  shift 2
+  ${launcher:-run} "$tools/cosmoflow" "$command" --data "$data" "$@"
+}
+set -- --filters 4 --batch 2 --test-fraction 0.3 --quiet --out "$work/run"
+cosmoflow train 1 --epochs 1 --checkpoint-every 1 "$@"
+judge 'a training reads its data before the first step' says '4 volumes of .*, 2 for the test; .* read and checked in'
+cosmoflow evaluate 1 --weights "$work/run/weights.h5" --out "$work/own"
+judge 'evaluate knows the data of the training' says '^2 volumes .* to evaluate, which the training kept$'
+cosmoflow evaluate 2 --weights "$work/run/weights.h5" --out "$work/other"
+judge 'evaluate takes all of other universes, whatever their names' says '^6 volumes .* to evaluate$'
+cosmoflow train 2 --epochs 2 --resume "$work/run/checkpoint.h5" --overwrite "$@"
+judge 'going on with other data is refused, and both are named' refuses_arguments \
+  "checkpoint.h5 was trained on other samples: contents of training samples of 'universes-1' 4 samples, .*, now of 'universes-2' 4 samples, "
+launcher='ranks 2'
+cosmoflow train 1 --grid depth=2 --epochs 2 --resume "$work/run/checkpoint.h5" --allow-changes --overwrite "$@"
+launcher=
+judge 'with the same data it goes on, on another grid' succeeds
+
+# ---- values that are not finite
+place='infinite.npy \[13\]: the value at \[0, 5, 7\] \[z, y, x\] is inf$'
+classify() { run "$tools/classify" train --labels kind="$work/kinds.npy" --validation-fraction 0.25 --filters 4 --batch 6 --epochs 1 --quiet "$@"; }
+classify --data "$work/pictures.npy" --out "$work/pictures"
+judge 'a classifier learns pictures' succeeds
+classify --data "$work/infinite.npy" --out "$work/bad"
+judge 'classify train names file and place' refuses_arguments "$place"
+classify --data "$work/huge.npy" --out "$work/bad"
+judge 'so it does of a number that the type of the batches cannot hold' refuses_arguments 'is 1e+300, which float32 cannot hold$'
+ranks 2 "$tools/classify" predict --weights "$work/pictures/weights.h5" --data "$work/infinite.npy" --out "$work/bad"
+judge 'classify predict writes no NaN' refuses_arguments "$place"
+contrastive() { run "$tools/contrastive" train --data "$work/infinite.npy" --batch 8 --epochs 1 --quiet "$@"; }
+contrastive --out "$work/bad"
+judge 'contrastive train names file and place' refuses_arguments "$place"
+contrastive --skip-bad --out "$work/left_out"
+judge 'with --skip-bad it leaves them out' says 'samples that are not finite were left out'
+run "$tools/contrastive" embed --weights "$work/left_out/weights.h5" --data "$work/infinite.npy" --out "$work/bad"
+judge 'contrastive embed writes no NaN' refuses_arguments "$place"
+unet3d() { ${launcher:-run} "$tools/unet3d" train --window 8 --filters 4,4,4 --batch 2 --epochs 1 --quiet "$@"; }
+unet3d --data "$work/balls" --checkpoint-every 1 --out "$work/balls_run"
+judge 'unet3d learns balls' succeeds
+launcher='ranks 2'
+unet3d --data "$work/flawed" --normalise none --out "$work/bad"
+launcher=
+judge 'unet3d train names file and place' refuses_arguments 'flawed/images/v3.nii: the value at \[4, 1, 8\] \[z, y, x\] is nan$'
+run "$tools/unet3d" predict --weights "$work/balls_run/weights.h5" --images "$work/flawed" --out "$work/bad"
+judge 'unet3d predict lets no NaN change its neighbours' refuses_arguments 'v3.nii: the value at \[4, 1, 8\] \[z, y, x\] is nan$'
+unet3d --data "$work/grown" --resume "$work/balls_run/checkpoint.h5" --overwrite --out "$work/balls_run"
+judge 'labels are contents, too' refuses_arguments "was trained on other samples: .* of 'balls' .*, now of 'grown' "
+
+# ---- classes with gaps
+unet3d --data "$work/masks" --out "$work/bad"
+judge 'masks of 0 and 255 are no 256 classes' refuses_arguments 'the labels of .*/masks are 0, 255: classes count from 0.* 1, 2, .*are missing'
+unet3d --data "$work/masks" --classes 256 --out "$work/wide"
+judge 'unless it is said how many there are' warns 'no cell of .*masks is of the classes 1, 2, 3, .*(254 in all)'
+
+# ---- orientation
+predict() { run "$tools/unet3d" predict --images "$work/turned" "$@"; }
+predict --weights "$work/balls_run/weights.h5" --out "$work/bad"
+judge 'a volume that is stored the other way round is refused' refuses_arguments \
+  'v.nii is stored LPI, 1 x 1 x 1 mm .*, .*weights.h5 was trained on RAS, 1 x 1 x 1 mm \[z, y, x\]: reorient'
+predict --weights "$root/examples/trainers/unet3d/hippocampus.h5" --out "$work/turned_run"
+judge 'weights that know no orientation say so once' eval \
+  "warns 'hippocampus.h5 knows neither orientation nor spacing' && [ \"\$(wc -l <\"\$work/err\")\" -eq 1 ]"
+judge 'nothing was written' no_file "$work/bad"
+
+summary

@@ -1,0 +1,199 @@
+#!/bin/sh
+# Runs the segmentation tool as a user does, on small made-up volumes of different sizes: what it prints, writes and refuses.
+# Prints `failed: NAME` for each failed test and ends with `N passed, M failed, K skipped`. tests/run.sh calls it.
+set -u
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)
+. "$root/examples/packaging/packages.sh"
+choose_launcher
+. "$root/tests/suite.sh"
+
+tool=$build/examples/unet3d
+if [ ! -x "$tool" ]; then
+  printf 'skipped: 1 the segmentation tool is not built\n0 passed, 0 failed, 1 skipped\n'
+  exit 0
+fi
+
+# ---- data: 10 volumes of about 14 x 16 x 12 cells of 1 x 1 x 2 mm, bright balls (class 1) with a dark core (class 2) in noise.
+cat >"$work/nifti.py" <<'END'
+import gzip, random, struct
+def write(path, extents, values, code=4, spacing=(1, 1, 2), at=(0, 0, 0), pack=gzip.compress):
+    header = bytearray(352)
+    struct.pack_into("<i", header, 0, 348)
+    struct.pack_into("<8h", header, 40, 3, *extents, 1, 1, 1, 1)
+    struct.pack_into("<hh", header, 70, code, 16 if code == 4 else 8)
+    struct.pack_into("<4f", header, 76, 1, *spacing)
+    struct.pack_into("<3f", header, 108, 352, 1, 0)
+    header[123] = 2
+    struct.pack_into("<h", header, 254, 1)
+    for row in range(3):
+        struct.pack_into("<4f", header, 280 + 16 * row, *(spacing[row] * (c == row) for c in range(3)), at[row])
+    header[344:348] = b"n+1\0"
+    data = struct.pack(f"<{len(values)}{'h' if code == 4 else 'B'}", *values)
+    open(path, "wb").write(pack(bytes(header) + data))
+def ball(seed):
+    random.seed(seed)
+    extents = [random.randrange(11, 17), random.randrange(12, 18), random.randrange(10, 14)]
+    centre, radius = [e / 2 + random.uniform(-1, 1) for e in extents], random.uniform(3.5, 4.5)
+    image, labels = [], []
+    for z in range(extents[2]):
+        for y in range(extents[1]):
+            for x in range(extents[0]):
+                r = sum((a - b) ** 2 for a, b in zip((x, y, z), centre)) ** 0.5
+                label = 2 if r < radius / 2 else 1 if r < radius else 0
+                labels.append(label)
+                image.append(100 + (0, 60, -60)[label] + random.randrange(-15, 16) + 40 * seed)
+    return extents, image, labels
+END
+PYTHONPATH="$work" python3 - "$work" <<'END'
+import os, shutil, sys
+from nifti import write, ball
+work = sys.argv[1]
+for folder in ("data", "new"):
+    for part in ("images", "labels"):
+        os.makedirs(f"{work}/{folder}/{part}")
+for seed in range(10):
+    extents, image, labels = ball(seed)
+    write(f"{work}/data/images/v{seed}.nii.gz", extents, image)
+    write(f"{work}/data/labels/v{seed}.nii.gz", extents, labels, 2)
+extents, image, labels = ball(77)
+write(f"{work}/new/images/one.nii", extents, image, pack=bytes)
+write(f"{work}/new/labels/one.nii", extents, labels, 2, pack=bytes)
+def broken(name, change):
+    shutil.copytree(f"{work}/data", f"{work}/{name}")
+    change(f"{work}/{name}")
+extents, image, labels = ball(3)
+broken("missing", lambda at: os.remove(f"{at}/labels/v3.nii.gz"))
+broken("smaller", lambda at: write(f"{at}/labels/v3.nii.gz", [extents[0], extents[1], extents[2] - 1], labels[:-extents[0] * extents[1]], 2))
+broken("moved", lambda at: write(f"{at}/labels/v3.nii.gz", extents, labels, 2, at=(0, 9, 0)))
+broken("beyond", lambda at: write(f"{at}/labels/v3.nii.gz", extents, [min(7, 7 * label) for label in labels], 2))
+broken("cut", lambda at: write(f"{at}/images/v3.nii.gz", extents, image[:100], pack=lambda b: b))
+broken("kind", lambda at: write(f"{at}/images/v3.nii.gz", extents, [v % 256 for v in image], 128))
+broken("hollow", lambda at: write(f"{at}/images/v3.nii.gz", [extents[0], 0, extents[2]], []))
+END
+
+# ---- conditions
+refuses_bad() { [ "$status" -eq 2 ] && [ "$(grep -c "$1" "$work/err")" -eq 1 ]; }
+# number FILE NAME LOW HIGH: a number of a JSON document.
+number() {
+  succeeds && python3 - "$@" <<'END'
+import json, sys
+low, high = map(float, sys.argv[3:])
+sys.exit(not low <= json.load(open(sys.argv[1]))[sys.argv[2]] <= high)
+END
+}
+# same_cells FILE FILE: the same labels on the same cells.
+same_cells() {
+  succeeds && python3 - "$@" <<'END'
+import gzip, sys
+def read(path):
+    data = open(path, "rb").read()
+    return gzip.decompress(data) if path.endswith(".gz") else data
+a, b = map(read, sys.argv[1:])
+sys.exit(not (a[40:56] == b[40:56] and a[80:92] == b[80:92] and a[280:328] == b[280:328] and a[352:] == b[352:]))
+END
+}
+
+small='--filters 6,12,24 --foreground 0.5 --elastic 1 --elastic-spacing 6 --contrast 0.1 --noise 0.1 --flips'
+train="$tool train --data $work/data --window 16,16,12 --batch 2 --learning-rate 5e-3 --quiet"
+
+# ---- training
+# shellcheck disable=SC2086  # several options
+{
+  run $train $small --epochs 14 --half-weights --out "$work/run"
+  judge 'a network learns to find balls' number "$work/run/summary.json" mean_dice 0.8 1
+  table() { succeeds && grep -q '^class   Dice' "$work/out" && grep -q '^ mean ' "$work/out" && [ "$(wc -l <"$work/run/cases.csv")" -eq 3 ]; }
+  judge 'it prints a table, and has a row for each validation volume' table
+  judge 'it draws a picture' test -s "$work/run/unet3d.png"
+  run $train $small --epochs 2 --dtype float64 --out "$work/one"
+  ranks 2 $train $small --epochs 2 --dtype float64 --grid depth=2 --out "$work/two"
+  judge 'two ranks along the depth have the losses of one' near_losses "$work/one/metrics.csv" "$work/two/metrics.csv"
+  ranks 2 $train $small --epochs 2 --dtype float64 --grid depth=2 --ghosts 1 --read collective --out "$work/ghosts"
+  judge 'so they have where planes around their blocks are read, by both together' near_losses "$work/one/metrics.csv" "$work/ghosts/metrics.csv"
+  threads 4 $train $small --epochs 2 --dtype float64 --grid sample=2,height=2 --variant mlperf --out "$work/four"
+  judge 'so have threads that split samples and heights' near_losses "$work/one/metrics.csv" "$work/four/metrics.csv"
+  threads 4 $train $small --epochs 2 --dtype float64 --grid sample=2,filter=2 --grid-of bottom:depth=2,channel=2 --out "$work/mixed"
+  judge 'so have threads that split filters, and channels at the bottom' near_losses "$work/one/metrics.csv" "$work/mixed/metrics.csv"
+  ranks 2 $train $small --epochs 2 --dtype float64 --grid depth=2 --sharded-weights --out "$work/parts"
+  judge 'so have two ranks that store parts of the weights' near_losses "$work/one/metrics.csv" "$work/parts/metrics.csv"
+  run $train $small --epochs 1 --dtype float64 --checkpoint-every 1 --out "$work/part"
+  run $train $small --epochs 2 --dtype float64 --resume "$work/part/checkpoint.h5" --schedule cosine --allow-changes --out "$work/part" --overwrite
+  judge 'training goes on from a checkpoint' succeeds
+  run $train --epochs 1 --variant lbann --filters 4,8,8,16 --norm group --groups 4 --loss tversky --spacing 2 --recompute --average-weights 0.9 --out "$work/lbann"
+  judge 'the other variant, group norm, another loss, 2 mm, recomputing, averaged weights' succeeds
+  run $tool train --describe --window 64 --json
+  judge 'the MLPerf network has 31,190,243 parameters' eval 'succeeds && grep -q "\"parameters\": 31190243" "$work/out"'
+}
+
+# ---- evaluation and prediction
+weights=$work/run/weights.h5
+run "$tool" evaluate --weights "$weights" --data "$work/data" --out "$work/scores" --json
+judge 'evaluate finds the validation volumes and the same Dice' eval \
+  'number "$work/out" samples 2 2 && cmp -s "$work/run/cases.csv" "$work/scores/cases.csv"'
+run "$tool" evaluate --weights "$work/one/weights.h5" --data "$work/data" --out "$work/wide" --json
+judge 'so it does of weights in float64' eval 'number "$work/out" samples 2 2 && cmp -s "$work/one/cases.csv" "$work/wide/cases.csv"'
+run "$tool" evaluate --weights "$weights" --data "$work/new" --out "$work/new_scores" --predictions --largest-component --json
+judge 'evaluate takes other data' number "$work/out" mean_dice 0.8 1
+run "$tool" predict --weights "$weights" --images "$work/new/images" --out "$work/predicted" --onnx "$work/net.onnx"
+judge 'and the network as ONNX' says 'net.onnx: x \[N, [12], ...\] -> y, ONNX opset 17'
+if python3 -c 'import onnx, onnxruntime' 2>"$work/no"; then
+  run python3 "$root/tests/models/export/onnx_runtime.py" "$work/net.onnx"
+  judge 'which ONNX Runtime runs' succeeds
+else
+  skip 'Python has no onnx and onnxruntime'
+fi
+judge 'predict writes a file of the same name' test -s "$work/predicted/one.nii"
+cells() { python3 -c 'import sys; d = open(sys.argv[1], "rb").read(); t = open(sys.argv[2], "rb").read(); same = sum(a == b for a, b in zip(d[352:], t[352:])); sys.exit(len(d) != len(t) or d[40:56] != t[40:56] or d[280:328] != t[280:328] or same < 0.95 * (len(t) - 352))' "$1" "$2"; }
+judge 'it lies on the cells of its image and is like the truth' cells "$work/predicted/one.nii" "$work/new/labels/one.nii"
+ranks 2 "$tool" predict --weights "$weights" --images "$work/new" --grid depth=2 --out "$work/split"
+judge 'two ranks predict the same' same_cells "$work/predicted/one.nii" "$work/split/one.nii"
+run "$tool" predict --weights "$work/lbann/weights.h5" --images "$work/new/images" --out "$work/resampled"
+same_extents() { succeeds && python3 -c 'import sys; a, b = (open(f, "rb").read() for f in sys.argv[1:]); sys.exit(a[40:56] != b[40:56] or len(a) != len(b))' "$1" "$2"; }
+judge 'it says that its weights are averaged' says 'parameters, averaged weights (decay 0.9), '
+judge 'a network of resampled volumes predicts the cells as they are stored' same_extents "$work/resampled/one.nii" "$work/new/labels/one.nii"
+run "$tool" predict --weights "$weights" --images "$work/new/images" --out "$work/predicted"
+judge 'it does not overwrite' refuses 'one.nii exists; --overwrite replaces it'
+run "$tool" predict --weights "$weights" --images "$work/new/images" --out "$work/new/images" --overwrite
+judge 'nor the images themselves' refuses_bad 'is the folder of the images'
+run "$tool" evaluate --weights "$weights" --data "$work/new" --part validation --out "$work/nothing"
+judge 'validation samples are those of the training' refuses_bad 'is not what'
+
+# ---- the weights that come with the sources, on volumes that their training has not seen
+hippocampus=${MPIGRAD_SHARED:-$root/../shared}/data/3d/hippocampus
+if [ -d "$hippocampus" ]; then
+  mkdir -p "$work/unseen/images" "$work/unseen/labels"
+  for number in 004 006 042; do
+    for part in images labels; do cp "$hippocampus/$part/hippocampus_$number.nii.gz" "$work/unseen/$part/"; done
+  done
+  run "$tool" evaluate --weights "$root/examples/trainers/unet3d/hippocampus.h5" --data "$work/unseen" --out "$work/unseen_scores" --json
+  judge 'the weights of the sources segment hippocampi' number "$work/out" mean_dice 0.85 1
+  run "$tool" predict --weights "$root/examples/trainers/unet3d/hippocampus.h5" --images "$work/unseen/images" --out "$work/unseen_predicted"
+  packed() { succeeds && [ "$(find "$work/unseen_predicted" -name 'hippocampus_0*.nii.gz' | wc -l)" -eq 3 ] && gzip -t "$work/unseen_predicted"/*.gz; }
+  judge 'and predict them' packed
+else
+  skip 'the reference data is not on this machine (MPIGRAD_SHARED says where it is)'
+fi
+
+# ---- bad input: one line, exit code 2 on every rank, nothing written
+# shellcheck disable=SC2086
+for case in 'missing|v3.nii.gz has no labels' 'smaller|not of the same cells: extents' 'moved|not of the same cells: places' \
+  'cut|v3.nii.gz: truncated' 'kind|elements of type 128' 'hollow|extents'; do
+  ranks 2 $tool train --data "$work/${case%%|*}" $small --window 12 --batch 2 --epochs 1 --out "$work/bad"
+  judge "refused: ${case%%|*}" refuses_bad "${case#*|}"
+done
+run "$tool" evaluate --weights "$weights" --data "$work/beyond" --out "$work/bad"
+judge 'refused: labels beyond the classes' refuses_bad 'a label is 7, there are 3 classes'
+# shellcheck disable=SC2086
+run $train --epochs 1 --out "$work/bad" --grid depth=2
+judge 'refused: a grid of other ranks' refuses_bad 'grid'
+# shellcheck disable=SC2086
+threads 13 $train --epochs 1 --out "$work/bad" --grid width=13
+judge 'refused: more ranks than planes' refuses_bad '13 ranks along width for 12 planes'
+# shellcheck disable=SC2086
+run $tool train --data "$work/data" --epochs 1 --out "$work/bad" --window 16,0,4
+judge 'refused: a window without cells' refuses_bad 'window is one number or three'
+run "$tool" predict --weights "$work/data/images/v0.nii.gz" --images "$work/new/images" --out "$work/bad"
+judge 'refused: weights that are none' refuses 'v0.nii.gz'
+judge 'nothing was written' no_file "$work/bad"
+
+summary

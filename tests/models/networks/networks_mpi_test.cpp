@@ -1,0 +1,186 @@
+// Whole networks under `mpiexec -n P mpi_networks`: the losses of some steps are those of one rank, on every grid of P ranks in
+// few dimensions, with halos that convolutions wait for and with those that they do not; and batches that the ranks read
+// together. Rank 0 prints one line per check; a failure ends all ranks with a non-zero exit code. Small and few, because ranks
+// may be more than cores.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include "comm/hdf5/hdf5_file.h"
+#include "comm/launch.h"
+#include "models/data/data.h"
+#include "models/data/sources/function.h"
+#include "tests/models/networks/network_training.h"
+#include "tests/models/networks/split_networks.h"
+#include "tests/support/errors.h"
+#include "tests/support/gradient_check.h"
+
+using namespace mpigrad;
+using namespace mpigrad::testing;
+
+namespace {
+
+std::vector<GridExtents> grids_of(int ranks) {
+  switch (ranks) {
+    case 1: return {{}};
+    case 2: return {{.depth = 2}, {.height = 2}, {.sample = 2}};
+    case 4: return {{.depth = 2, .height = 2}, {.sample = 2, .width = 2}};
+    default: return {{.depth = ranks}, {.width = ranks}};
+  }
+}
+
+template <class Run>
+void check(const Communicator& world, const char* name, const Run& run) {
+  const auto alone = losses_on_threads(run, {});
+  for (const auto& e : grids_of(world.size()))
+    for (const auto overlap : {Overlap::always, Overlap::never}) {
+      const auto difference = largest_difference(losses_of(run, world, e, overlap), alone);
+      require(difference < 1e-10, "[networks] {}, sample={} depth={} height={} width={}: losses are off by {}", name, e.sample,
+              e.depth, e.height, e.width, difference);
+    }
+  if (world.rank() == 0) std::printf("ok: %s, %d ranks\n", name, world.size()), std::fflush(stdout);
+}
+
+// Layers split along channels, on grids of their own, and weights in parts.
+struct Mixed {
+  std::string network;
+  GridExtents grid;
+  std::vector<std::pair<std::string, GridExtents>> layers{};
+  bool sharded = false;
+};
+std::vector<Mixed> mixed_for(int ranks) {
+  const std::string cosmoflow = "CosmoFlow with batch norm", alexnet = "AlexNet, each layer its own way",
+                    unet = "U-Net of strides and instance norm", resnet = "ResNet";
+  switch (ranks) {
+    case 1: return {{cosmoflow, {}}};
+    case 2:
+      return {{cosmoflow, {.depth = 2}, {{"conv5-7", {.sample = 2}}, {"linear1-2", {.channel = 2}}}},
+              {cosmoflow, {.sample = 2}, {}, true},
+              {alexnet, {.channel = 2}},
+              {unet, {.depth = 2}, {{"bottom", {.channel = 2}}}},
+              {resnet, {.height = 2}, {{"stage4", {.sample = 2}}}}};
+    case 4:
+      return {{cosmoflow, {.depth = 2, .height = 2}, {{"conv5-7", {.channel = 4}}, {"linear1", {.sample = 2, .channel = 2}}}},
+              {cosmoflow, {.sample = 2, .depth = 2}, {}, true},
+              {alexnet, {.depth = 2, .channel = 2}}};
+    default: return {{cosmoflow, {.depth = ranks}, {{"conv4-7", {.channel = ranks}}}}, {alexnet, {.channel = ranks}}};
+  }
+}
+
+void check_mixed(const Communicator& world) {
+  const auto networks = split_networks();
+  for (const auto& mixed : mixed_for(world.size())) {
+    const auto network =
+        std::find_if(networks.begin(), networks.end(), [&](const auto& each) { return each.name == mixed.network; });
+    const auto trained = [&](const GridPtr& grid) {
+      nn::BuildOptions options{.sharded_weights = mixed.sharded};
+      if (grid)
+        for (const auto& [layers, extents] : mixed.layers) options.grids.push_back({layers, make_grid(world, extents)});
+      SplitTraining training(*network, grid, grid ? options : nn::BuildOptions{});
+      Adam adam(*training.net, {.learning_rate = 0.002, .epsilon = 1e-2});
+      training.train(adam, 0, 2);
+      return everything_of(*training.net, &adam);
+    };
+    require_trained(mixed.network, trained(make_grid(world, mixed.grid)), trained(nullptr));
+    if (world.rank() == 0)
+      std::printf("ok: %s, split in several ways, %d ranks\n", mixed.network.c_str(), world.size()), std::fflush(stdout);
+  }
+}
+
+// Samples that ranks read together from HDF5 files are, bit for bit, those of which each rank reads its block, and what one rank
+// cannot read all of them are told.
+void check_collective_reading(const Communicator& world) {
+  if (!hdf5_available()) return;
+  auto& all = world.transport();
+  std::int64_t id = getpid();
+  all.bcast(&id, 1, DType::int64, 0);
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("mpigrad_networks_{}", id);
+  if (all.rank() == 0) {
+    std::filesystem::create_directories(folder);
+    std::vector<std::int16_t> counts(6 * 5 * 7 * 2);
+    for (std::size_t s = 0; s < 5; ++s) {
+      for (std::size_t i = 0; i < counts.size(); ++i) counts[i] = static_cast<std::int16_t>((i * 31 + 7 * s) % 901);
+      Hdf5Writer writer(folder / fmt::format("{}.hdf5", s), true);
+      writer.write("full", {6, 5, 7, 2}, DType::int16, counts.data());
+      writer.write<float>("unitPar", std::array<float, 2>{0.5F, static_cast<float>(s)});
+      writer.commit();
+    }
+  }
+  all.barrier();
+  for (const auto& extents : grids_of(all.size()))
+    for (const bool ahead : {false, true}) {
+      data::LoaderOptions options{.grid = make_grid(world, extents),
+                                  .batch = 2,
+                                  .seed = 3,
+                                  .shuffle = true,
+                                  .flips = ahead,
+                                  .ghosts = 1,
+                                  .prefetch = 2,
+                                  .assemble_ahead = ahead,
+                                  .cache_bytes = 0,
+                                  .piece_bytes = 200};
+      const data::Loader alone(folder, options);
+      options.collective = true;
+      const data::Loader together(folder, options);
+      for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
+        auto expected = alone.epoch(epoch);
+        auto at = expected.begin();
+        for (const auto& [x, y] : together.epoch(epoch)) {
+          require(x.without_layout().to_vector() == at->x.without_layout().to_vector() &&
+                      y.without_layout().to_vector() == at->y.without_layout().to_vector(),
+                  "[networks] another batch where ranks read together");
+          ++at;
+        }
+        require(at == expected.end(), "[networks] fewer batches where ranks read together");
+      }
+    }
+  if (all.size() == 2) {
+    data::FunctionSamples made{.size = 1, .extents = {6, 5, 7}, .target_names = {"a"}};
+    made.values = [&](std::int64_t sample, const Box&, std::span<float> out) {
+      require(all.rank() == 0, "[test] sample {} is lost", sample);
+      std::fill(out.begin(), out.end(), 1.0F);
+    };
+    made.targets = [](std::int64_t) { return std::vector<double>{0}; };
+    const data::Loader loader(
+        std::make_shared<data::FunctionSource>(made),
+        {.grid = make_grid(world, {.depth = 2}), .ghosts = 1, .prefetch = 0, .collective = true, .piece_bytes = 1});
+    const auto text = error_text([&] { (void)loader.batch(0, 0); });
+    require(has(text, "[test] sample 0 is lost"), "[networks] rank {} is told: '{}'", all.rank(), text);
+  }
+  all.barrier();
+  if (all.rank() == 0) {
+    std::filesystem::remove_all(folder);
+    std::printf("ok: samples that ranks read together, %d ranks\n", all.size()), std::fflush(stdout);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return launch(argc, argv, [](const std::shared_ptr<Transport>& transport) {
+    using Kind = nn::NormAttributes::Kind;
+    const Communicator world(transport);
+    check_collective_reading(world);
+    check_mixed(world);
+    check(world, "CosmoFlow", CosmoFlowRun{.options = {.filters = 2}, .batch = 3, .steps = 2});
+    check(world, "CosmoFlow with batch norm",
+          CosmoFlowRun{.options = {.batch_norm = true, .filters = 2}, .batch = 4, .steps = 2});
+    for (const auto& [name, kind] : {std::pair{"U-Net, instance norm", Kind::instance},
+                                     {"U-Net, group norm", Kind::group},
+                                     {"U-Net, layer norm", Kind::layer},
+                                     {"U-Net, batch norm", Kind::batch}})
+      check(world, name, UNetRun{.options = small_unet(UNet3dVariant::mlperf, kind), .batch = 4, .steps = 2});
+    check(world, "U-Net, LBANN", UNetRun{.options = small_unet(UNet3dVariant::lbann, Kind::batch), .batch = 4, .steps = 2});
+    auto again = small_unet(UNet3dVariant::mlperf, Kind::instance);
+    again.recompute = true;
+    check(world, "U-Net, blocks computed again", UNetRun{.options = again, .batch = 4, .steps = 2});
+    return 0;
+  });
+}

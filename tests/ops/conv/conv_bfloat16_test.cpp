@@ -1,0 +1,153 @@
+// Convolutions of bfloat16 on the CPU, by its own instructions or in float32: within one rounding of the plain ones of the same
+// numbers, whatever the processor has.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "framework/engine/tape.h"
+#include "ops/backends/implementation.h"
+#include "ops/conv/conv.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/random/random.h"
+#include "tests/ops/kernel_problems.h"
+#include "tests/support/skip.h"
+
+using namespace mpigrad;
+using namespace mpigrad::testing;
+
+namespace {
+
+Tensor numbers(const Shape& shape, std::uint64_t key) { return random_normal(shape, {.key = key}, 0, 1, DType::bfloat16); }
+
+std::vector<double> values(const Tensor& x) { return x.to_vector(); }
+
+// Half a unit in the last of 8 digits, and of the same sum over magnitudes what adding up in float32 and taking subnormal numbers
+// for 0 may cost.
+void check_close(const char* what, const Tensor& found, const std::vector<double>& expected, const std::vector<double>& scale) {
+  const auto got = found.to_vector();
+  REQUIRE(got.size() == expected.size());
+  CHECK(found.dtype() == DType::bfloat16);
+  double worst = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double error = std::abs(got[i] - expected[i]) / (0x1.01p-8 * std::abs(expected[i]) + 1e-5 * scale[i] + 1e-30);
+    worst = std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(worst, error);
+  }
+  INFO(std::string(what));
+  CHECK(worst <= 1);
+}
+
+// What is computed of one problem: its inputs, and the attributes that make it of them.
+struct Operands {
+  Tensor x, w, g;
+  ConvAttributes a;
+};
+
+Operands operands_of(const ConvProblem& p, std::uint64_t key) {
+  Operands o{.x = numbers({p.batch, p.in[0], p.in[1], p.in[2], p.in_channels}, key),
+             .w = numbers({p.out_channels, p.kernel[0], p.kernel[1], p.kernel[2], p.in_channels / p.groups}, key + 1),
+             .g = numbers({p.batch, p.out[0], p.out[1], p.out[2], p.out_channels}, key + 2),
+             .a = {.stride = p.stride, .dilation = p.dilation, .padding_low = p.pad_low, .groups = p.groups}};
+  for (std::size_t i = 0; i < 3; ++i) o.a.padding_high[i] = pad_high(p, i);
+  return o;
+}
+
+// All ops of one problem against the plain kernels in double; the number of passes by the processor's own instructions.
+int check_problem(const ConvProblem& p, std::uint64_t key) {
+  INFO(text(p));
+  const auto [x, w, g, a] = operands_of(p, key);
+  const Tensor bias = numbers({p.out_channels}, key + 3);
+  const auto xs = values(x), ws = values(w), gs = values(g), bs = values(bias);
+  const auto ax = magnitude(xs), aw = magnitude(ws), ag = magnitude(gs), ab = magnitude(bs);
+  const Sizes n = sizes(p);
+  for (const double slope : {1.0, 0.0, 0.25}) {
+    auto y = unset<double>(n.y), scale = y;
+    reference::conv_forward(p, xs.data(), ws.data(), y.data(), {.bias = bs.data(), .slope = slope});
+    reference::conv_forward(p, ax.data(), aw.data(), scale.data(), {.bias = ab.data()});
+    check_close("with bias", local::conv_bias_activation(x, w, bias, slope, a), y, scale);
+    reference::conv_forward(p, xs.data(), ws.data(), y.data(), {.slope = slope});
+    check_close("without", local::conv_bias_activation(x, w, {}, slope, a), y, scale);
+  }
+  auto gx = unset<double>(n.x), x_scale = gx, gw = unset<double>(n.w), w_scale = gw;
+  reference::conv_data(p, gs.data(), ws.data(), gx.data());
+  reference::conv_data(p, ag.data(), aw.data(), x_scale.data());
+  check_close("data", conv_data(g, w, p.in, a), gx, x_scale);
+  reference::conv_weight(p, xs.data(), gs.data(), gw.data());
+  reference::conv_weight(p, ax.data(), ag.data(), w_scale.data());
+  check_close("weight", conv_weight(x, g, p.kernel, a), gw, w_scale);
+  int native = 0;
+  for (const Pass pass : {Pass::forward, Pass::data, Pass::weight}) native += !native_implementation_of(pass, p).empty();
+  return native;
+}
+
+ConvProblem cube(std::int64_t n, std::int64_t in, std::int64_t out, std::int64_t stride = 1) {
+  const auto outputs = (n + stride - 1) / stride;
+  return {.batch = 2,
+          .in = {n, n, n},
+          .out = {outputs, outputs, outputs},
+          .kernel = {3, 3, 3},
+          .stride = {stride, stride, stride},
+          .pad_low = {1, 1, 1},
+          .in_channels = in,
+          .out_channels = out};
+}
+
+}  // namespace
+
+TEST_CASE("bfloat16 convolutions are the plain ones, rounded once") {
+  int native = 0;
+  for (const std::int64_t in : {1, 4, 5, 16, 32, 48})
+    for (const std::int64_t out : {3, 16, 32})
+      for (const std::int64_t stride : {1, 2}) native += check_problem(cube(9, in, out, stride), 10);
+  ConvProblem grouped = cube(8, 32, 64);
+  grouped.groups = 2;
+  native += check_problem(grouped, 20);
+  ConvProblem depthwise = cube(8, 32, 32);
+  depthwise.groups = 32;
+  native += check_problem(depthwise, 30);
+  ConvProblem slab = cube(12, 32, 32);  // a halo beside a block: one tap in width
+  slab.in[2] = slab.out[2] = 1, slab.pad_low[2] = 2;
+  native += check_problem(slab, 40);
+  ConvProblem pointwise = cube(9, 16, 48);
+  pointwise.kernel = {1, 1, 1}, pointwise.pad_low = {0, 0, 0};
+  native += check_problem(pointwise, 50);
+  for (std::uint64_t i = 0; i < 60; ++i) native += check_problem(random_conv(), 100 + 10 * i);
+  if (native < 20) count_skipped("bfloat16 convolutions by the processor's own instructions", "the processor or oneDNN has none");
+}
+
+TEST_CASE("bfloat16 convolutions keep NaN, whatever the activation") {
+  for (const double slope : {0.0, 0.01, 1.0}) {
+    const Tensor x = full({1, 6, 6, 6, 32}, NAN, DType::bfloat16), w = numbers({32, 3, 3, 3, 32}, 1);
+    const Tensor y = local::conv_bias_activation(x, w, {}, slope, {.padding_low = 1, .padding_high = 1});
+    CHECK(std::ranges::all_of(y.to_vector(), [](double v) { return std::isnan(v); }));
+    CHECK(std::ranges::all_of(conv_data(y, w, {6, 6, 6}, {.padding_low = 1, .padding_high = 1}).to_vector(),
+                              [](double v) { return std::isnan(v); }));
+  }
+}
+
+// In bfloat16 a sum of so many equal terms would stop at 256 of them; in float32 it would lose a hundredth.
+TEST_CASE("bfloat16 gradients of weights over many equal cells") {
+  ConvProblem p = cube(100, 16, 16);
+  p.batch = 1;
+  const Tensor x = full({1, 100, 100, 100, 16}, 0.7, DType::bfloat16), g = full({1, 100, 100, 100, 16}, 0.3, DType::bfloat16);
+  const auto found = conv_weight(x, g, p.kernel, {.padding_low = 1, .padding_high = 1}).to_vector();
+  const double each = values(full({1}, 0.7, DType::bfloat16))[0] * values(full({1}, 0.3, DType::bfloat16))[0];
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    double cells = 1;  // that a tap meets
+    for (const auto tap : {i / 16 % 3, i / 48 % 3, i / 144 % 3}) cells *= tap == 1 ? 100 : 99;
+    REQUIRE(std::abs(found[i] - cells * each) < 0x1p-7 * cells * each);
+  }
+}
+
+TEST_CASE("bfloat16 convolutions and their gradients are recorded in 16 bits") {
+  const Tensor x = numbers({1, 8, 8, 8, 32}, 1).as_variable(), w = numbers({32, 3, 3, 3, 32}, 2).as_variable();
+  Tape tape;
+  const Tensor y = local::conv(x, w, {.padding_low = 1, .padding_high = 1});
+  CHECK(y.dtype() == DType::bfloat16);
+  for (const auto& entry : tape.entries())
+    for (const auto& input : entry.inputs) CHECK(input.dtype() == DType::bfloat16);
+  for (const auto& gradient : tape.vjp({y}, {numbers(y.shape(), 3)}, {x, w})) CHECK(gradient.dtype() == DType::bfloat16);
+}
