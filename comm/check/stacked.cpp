@@ -18,12 +18,11 @@ double over_ranks(const Communicator& comm, double value, CombineOp op) {
 double coarsest_epsilon(const Communicator& comm, const Tensors& a, const Tensors& b) {
   double coarsest = std::numeric_limits<double>::epsilon();
   for (const auto* list : {&a, &b})
-    for (const auto& x : *list) switch (x.dtype()) {
-        case DType::float32: coarsest = std::max(coarsest, std::ldexp(1.0, -23)); break;
-        case DType::float16: coarsest = std::max(coarsest, std::ldexp(1.0, -10)); break;
-        case DType::bfloat16: coarsest = std::max(coarsest, std::ldexp(1.0, -7)); break;
-        default: break;
-      }
+    for (const auto& x : *list) {
+      if (x.dtype() == DType::float32) coarsest = std::max(coarsest, std::ldexp(1.0, -23));
+      if (x.dtype() == DType::float16) coarsest = std::max(coarsest, std::ldexp(1.0, -10));
+      if (x.dtype() == DType::bfloat16) coarsest = std::max(coarsest, std::ldexp(1.0, -7));
+    }
   return over_ranks(comm, coarsest, CombineOp::max);
 }
 

@@ -28,7 +28,8 @@ Spec transposed(const Spec& spec) {
     case CollectiveKind::alltoall: std::swap(result.rows, result.receive_rows); break;
     case CollectiveKind::gather: result.kind = CollectiveKind::scatter; break;
     case CollectiveKind::scatter: result.kind = CollectiveKind::gather; break;
-    default: break;  // allreduce; no others are offered
+    case CollectiveKind::allreduce: break;
+    case CollectiveKind::barrier: fail("[barrier] has no values, so that it has no transpose");
   }
   result.op = CombineOp::sum;  // maxima and products are taken apart afterwards
   return result;
@@ -43,8 +44,12 @@ TensorType result_of(const Spec& spec, const Communicator& comm, const Tensor& x
     case CollectiveKind::alltoall: return ops::AllToAll{comm, spec.rows, spec.receive_rows}.infer(in)[0];
     case CollectiveKind::gather: return ops::Gather{comm, spec.root, spec.rows}.infer(in)[0];
     case CollectiveKind::scatter: return ops::Scatter{comm, spec.root, spec.rows}.infer(in)[0];
-    default: return x.type();
+    case CollectiveKind::barrier:
+    case CollectiveKind::bcast:
+    case CollectiveKind::reduce:
+    case CollectiveKind::allreduce: break;
   }
+  return x.type();
 }
 
 void require_root(std::string_view call, const Communicator& comm, int root) {

@@ -89,13 +89,14 @@ thread_local int thread_index = 0;
 
 void throw_fault(const Context& here) {
   const Fault found = *here.fault();
-  if (found.kind == FaultKind::none) return;
-  *here.fault() = {};
+  if (found.kind != FaultKind::none) *here.fault() = {};
   const auto late = "(found when the host next waited for the GPU)";
   switch (found.kind) {
     case FaultKind::take: fail("[take] index {} is outside the {} rows {}", found.index, found.limit, late);
     case FaultKind::scatter_add: fail("[scatter_add] index {} is outside {} rows {}", found.index, found.limit, late);
-    default: fail("[cross_entropy] label {} is not one of {} classes and not ignored {}", found.index, found.limit, late);
+    case FaultKind::none: return;
+    case FaultKind::label:
+      fail("[cross_entropy] label {} is not one of {} classes and not ignored {}", found.index, found.limit, late);
   }
 }
 

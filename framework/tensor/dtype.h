@@ -85,17 +85,21 @@ decltype(auto) visit_floating(DType type, F&& f) {
     case DType::float64: return f(double{});
     case DType::bfloat16:
     case DType::float16: fail("[dtype] nothing computes with {} here; cast to float32 first", name_of(type));
-    default: fail("[dtype] {} is not a floating-point type; float32 or float64 is needed", name_of(type));
+    case DType::int64:
+    case DType::int32:
+    case DType::int16:
+    case DType::uint8:
+    case DType::boolean:
+    case DType::uint16: break;
   }
+  fail("[dtype] {} is not a floating-point type; float32 or float64 is needed", name_of(type));
 }
 
 template <class F>
 decltype(auto) visit_any_floating(DType type, F&& f) {
-  switch (type) {
-    case DType::bfloat16: return f(BFloat16{});
-    case DType::float16: return f(Float16{});
-    default: return visit_floating(type, f);
-  }
+  if (type == DType::bfloat16) return f(BFloat16{});
+  if (type == DType::float16) return f(Float16{});
+  return visit_floating(type, f);
 }
 
 template <class F>
@@ -107,16 +111,17 @@ decltype(auto) visit_integral(DType type, F&& f) {
     case DType::uint8: return f(std::uint8_t{});
     case DType::boolean: return f(false);
     case DType::uint16: fail("[dtype] nothing computes with {} here; cast to int32 first", name_of(type));
-    default: fail("[dtype] {} is not a type of integers or booleans", name_of(type));
+    case DType::float32:
+    case DType::float64:
+    case DType::bfloat16:
+    case DType::float16: break;
   }
+  fail("[dtype] {} is not a type of integers or booleans", name_of(type));
 }
 
 template <class F>
 decltype(auto) visit_any_integral(DType type, F&& f) {
-  switch (type) {
-    case DType::uint16: return f(std::uint16_t{});
-    default: return visit_integral(type, f);
-  }
+  return type == DType::uint16 ? f(std::uint16_t{}) : visit_integral(type, f);
 }
 
 template <class F>

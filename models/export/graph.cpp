@@ -27,8 +27,15 @@ int number_of(DType type) {
     case DType::float32: return 1;
     case DType::float64: return 11;
     case DType::int64: return 7;
-    default: fail("[onnx] tensors of type {} have no place in an exported network", name_of(type));
+    case DType::int32:
+    case DType::int16:
+    case DType::uint8:
+    case DType::boolean:
+    case DType::uint16:
+    case DType::bfloat16:
+    case DType::float16: break;
   }
+  fail("[onnx] tensors of type {} have no place in an exported network", name_of(type));
 }
 
 void describe(mpigrad_onnx::ValueInfo& info, const std::string& name, const Shape& shape, DType type, bool any_batch) {

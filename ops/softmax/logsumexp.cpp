@@ -63,12 +63,9 @@ Tensor zero_if_nothing(const Tensor& y) {
 
 Tensor finite_shift(const Tensor& maximum) {
   const auto largest = [&]() -> double {
-    switch (maximum.dtype()) {
-      case DType::float64: return std::numeric_limits<double>::max();
-      case DType::bfloat16: return BFloat16::from_bits(0x7F7F);
-      case DType::float16: return 65504;
-      default: return std::numeric_limits<float>::max();
-    }
+    if (maximum.dtype() == DType::float64) return std::numeric_limits<double>::max();
+    if (maximum.dtype() == DType::bfloat16) return BFloat16::from_bits(0x7F7F);
+    return maximum.dtype() == DType::float16 ? 65504 : std::numeric_limits<float>::max();
   }();
   return clamp(constant(maximum), -largest, largest);
 }

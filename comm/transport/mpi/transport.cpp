@@ -275,8 +275,13 @@ class MpiTransport final : public Transport {
       case CollectiveKind::allreduce: return c.in == c.out ? MPI_IN_PLACE : c.in;
       case CollectiveKind::gather: return root && c.in == own_part(c.out, c) ? MPI_IN_PLACE : c.in;
       case CollectiveKind::allgather: return c.in == own_part(c.out, c) ? MPI_IN_PLACE : c.in;
-      default: return c.in;
+      case CollectiveKind::barrier:
+      case CollectiveKind::bcast:
+      case CollectiveKind::scatter:
+      case CollectiveKind::reduce_scatter:
+      case CollectiveKind::alltoall: break;
     }
+    return c.in;
   }
   void* output_of(const Collective& c) const {
     const bool root = rank() == c.root;

@@ -38,8 +38,14 @@ cudaDataType_t native(DType type) {
     case DType::float64: return CUDA_R_64F;
     case DType::bfloat16: return CUDA_R_16BF;
     case DType::float16: return CUDA_R_16F;
-    default: fail("[matmul] cuBLASLt multiplies floating-point numbers, not {}", name_of(type));
+    case DType::int64:
+    case DType::int32:
+    case DType::int16:
+    case DType::uint8:
+    case DType::boolean:
+    case DType::uint16: break;
   }
+  fail("[matmul] cuBLASLt multiplies floating-point numbers, not {}", name_of(type));
 }
 
 struct Operation {

@@ -24,7 +24,7 @@ constexpr Defect defects[] = {
      .end = every_version,
      .concerns = [](const ConvCall& c) { return c.pass == Pass::weight && c.pad_low != c.pad_high; },
      .what = "weight gradients with unequal padding by its engines 1 and 20",
-     .source = "seen with 9.19.0: tests/bench/results/gpu-2026-11-26.md",
+     .source = "seen with 9.19.0: tests/bench/results/gpu-2026-11-27.md",
      .float32_instead = false,
      .engines = {1, 20}},
     {.first = 90800,

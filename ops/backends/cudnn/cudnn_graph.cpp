@@ -70,8 +70,14 @@ cudnnDataType_t native(DType type) {
     case DType::float64: return CUDNN_DATA_DOUBLE;
     case DType::bfloat16: return CUDNN_DATA_BFLOAT16;
     case DType::float16: return CUDNN_DATA_HALF;
-    default: fail("[conv] cuDNN convolves floating-point numbers, not {}", name_of(type));
+    case DType::int64:
+    case DType::int32:
+    case DType::int16:
+    case DType::uint8:
+    case DType::boolean:
+    case DType::uint16: break;
   }
+  fail("[conv] cuDNN convolves floating-point numbers, not {}", name_of(type));
 }
 
 // Sums are float32, of doubles double.

@@ -159,6 +159,8 @@ bool onednn_present() { return true; }
 
 std::string onednn_instruction_set() {
   const auto set = dnnl::get_effective_cpu_isa();
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wswitch-enum"
   switch (set) {
     case dnnl::cpu_isa::sse41: return "SSE4.1";
     case dnnl::cpu_isa::avx: return "AVX";
@@ -171,6 +173,7 @@ std::string onednn_instruction_set() {
     // Newer versions know more, and a processor below SSE4.1 has a name in some only.
     default: return fmt::format("instructions {:#x}", static_cast<unsigned>(set));
   }
+#pragma GCC diagnostic pop
 }
 
 std::string implementation_of(Pass pass, const ConvProblem& p) {
