@@ -132,14 +132,20 @@ class Transport {
 
 // One communication call as the dry transport logs it; ranks are those of the dry world.
 struct DryRecord {
-  std::string_view call;  // "send", "receive", "allreduce", ...
-  int peer = -1;          // of send and receive, root of rooted collectives; else -1
+  enum class What : std::uint8_t { send, receive, collective };
+  What what = What::collective;
+  CollectiveKind kind = CollectiveKind::barrier;  // of a collective
+  int peer = -1;                                  // of send and receive, root of rooted collectives; else -1
   int tag = 0;
   std::int64_t bytes = 0;     // of this message, or what this rank hands in (bcast and scatter: at the root only)
   std::uint64_t members = 0;  // hash of the members' world ranks
   // These, in order of the communicator's ranks.
   std::shared_ptr<const std::vector<int>> ranks{};
   bool started = false;  // and waited for later; else the caller stands still meanwhile
+
+  bool is_message() const { return what != What::collective; }
+  // "send", "receive", "allreduce", ...
+  std::string_view name() const { return is_message() ? what == What::send ? "send" : "receive" : name_of(kind); }
 };
 
 // ---- how the transports are made; each function is defined in its own folder, or in that folder's absent.cpp

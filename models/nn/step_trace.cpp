@@ -29,9 +29,9 @@ class SentBytes {
   void read() {
     for (; read_ < log_->size(); ++read_) {
       const auto& record = (*log_)[read_];
-      if (record.call == "send") sent_ += record.bytes;
-      else if (record.call == "allreduce" || record.call == "reduce" || record.call == "reduce_scatter") reduced_ += record.bytes;
-      else if (record.call != "receive") gathered_ += record.bytes;
+      if (record.what == DryRecord::What::send) sent_ += record.bytes;
+      else if (record.what == DryRecord::What::collective)
+        (traits_of(record.kind).reduces ? reduced_ : gathered_) += record.bytes;
     }
   }
 

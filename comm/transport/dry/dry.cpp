@@ -76,24 +76,22 @@ class DryTransport final : public Transport {
 
  private:
   void record(const Collective& call, bool started) {
-    record(name_of(call.kind), moved_elements(call, rank()).in * size_of(call.type), call.root, 0, started);
+    record({.kind = call.kind, .bytes = moved_elements(call, rank()).in * size_of(call.type), .started = started}, call.root);
   }
   void record(std::span<const Message> sends, std::span<const Message> receives, DType type, bool started) {
     check_messages(sends, size(), max_tag());
     check_messages(receives, size(), max_tag());
-    for (const auto& message : sends) record("send", message.count * size_of(type), message.peer, message.tag, started);
-    for (const auto& message : receives) record("receive", message.count * size_of(type), message.peer, message.tag, started);
+    using What = DryRecord::What;
+    for (const auto& [what, messages] : {std::pair{What::send, sends}, {What::receive, receives}})
+      for (const auto& m : messages)
+        record({.what = what, .tag = m.tag, .bytes = m.count * size_of(type), .started = started}, m.peer);
   }
   // peer: of this communicator, or -1.
-  void record(std::string_view call, std::int64_t bytes, int peer, int tag, bool started) {
+  void record(DryRecord call, int peer) {
     if (!log_) return;
-    log_->push_back({.call = call,
-                     .peer = peer < 0 ? -1 : (*members_)[static_cast<std::size_t>(peer)],
-                     .tag = tag,
-                     .bytes = bytes,
-                     .members = hash_,
-                     .ranks = members_,
-                     .started = started});
+    if (peer >= 0) call.peer = (*members_)[static_cast<std::size_t>(peer)];
+    call.members = hash_, call.ranks = members_;
+    log_->push_back(std::move(call));
   }
 
   std::shared_ptr<const std::vector<int>> members_;

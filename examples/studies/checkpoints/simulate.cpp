@@ -9,8 +9,6 @@
 namespace mpigrad::study {
 namespace {
 
-using planner::CollectiveName;
-
 class Simulation {
  public:
   Simulation(const std::vector<Row>& measured, const planner::Machine& machine, const std::string& network, int p)
@@ -23,7 +21,7 @@ class Simulation {
   std::vector<Row> run() {
     const auto& all = alone(rank_0_writes);
     const auto& weights = alone(file_per_rank);
-    const double agree = collective(CollectiveName::allreduce, agreement_bytes);
+    const double agree = collective(CollectiveKind::allreduce, agreement_bytes);
     for (const auto& row : measured_) {
       if (row.network != network_ || row.ranks != 1) continue;
       Row next = row;
@@ -40,7 +38,7 @@ class Simulation {
         next.way = local_copies;
         next.bytes = 2 * row.bytes;
         next.save = 2 * row.save + planner::cost::point_to_point(row.bytes, link_) + agree;
-        next.load = row.load + collective(CollectiveName::broadcast, row.bytes);
+        next.load = row.load + collective(CollectiveKind::bcast, row.bytes);
       } else if (row.way == file_per_rank) {
         next.save = next.still = write(row, p_);
         next.load = read(row, p_, 1);
@@ -52,7 +50,7 @@ class Simulation {
       } else if (row.way == restart) {
         // Building and a step take what they took beside loading; gradients are added up.
         next.save = next.still = write(row, 1) + agree;
-        next.load = std::max(0.0, row.load - all.load) + read(all, 1, p_) + collective(CollectiveName::allreduce, weights.bytes);
+        next.load = std::max(0.0, row.load - all.load) + read(all, 1, p_) + collective(CollectiveKind::allreduce, weights.bytes);
       } else if (row.way.starts_with("weights: ")) {
         next.save = next.still = write(row, 1);
         next.load = read(row, 1, 1);
@@ -73,7 +71,7 @@ class Simulation {
     require(found != measured_.end(), "[study] nothing was measured of '{}' on one rank", way);
     return *found;
   }
-  double collective(CollectiveName name, double bytes) const { return planner::best(name, p_, bytes, link_).seconds; }
+  double collective(CollectiveKind name, double bytes) const { return planner::best(name, p_, bytes, link_).seconds; }
 
   // Of `bytes` in all, of which each of `ranks` moves one part, at the same time, `times` over.
   double move(double bytes, double seconds_alone, int parts, int times, double of_rank, double of_all) const {

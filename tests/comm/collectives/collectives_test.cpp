@@ -214,7 +214,7 @@ TEST_CASE("collectives: two uses of a parameter are one reduction (dry)") {
   const auto share = sum(replicate(w, comm) * x) + sum(exp(replicate(w, comm)));
   const auto g = tape.gradient(share, {w});
   REQUIRE(log->size() == 1);
-  CHECK(log->front().call == "allreduce");
+  CHECK(log->front().kind == CollectiveKind::allreduce);
   CHECK(log->front().bytes == 32);
   CHECK(g[0].raw() == nullptr);
   CHECK(error_text([&] { alltoall(x, comm, {2, 2, 2, 2}); }).starts_with("[alltoall] the dry transport cannot ask"));

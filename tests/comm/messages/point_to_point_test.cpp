@@ -325,6 +325,6 @@ TEST_CASE("point to point: the dry device counts messages and their adjoints") {
   log->clear();
   tape.gradient(sum(y), {x});
   REQUIRE(log->size() == 2);
-  CHECK(((*log)[0].call == "receive" && (*log)[1].call == "send"));
+  CHECK(((*log)[0].what == DryRecord::What::receive && (*log)[1].what == DryRecord::What::send));
   CHECK(((*log)[0].bytes == 20 && (*log)[1].bytes == 20 && (*log)[0].tag == (*log)[1].tag));
 }

@@ -69,9 +69,9 @@ void check_logs(const std::vector<Log>& logs) {
     std::map<std::uint64_t, std::vector<std::string>> mine;
     for (const auto& record : logs[r]) {
       const int me = static_cast<int>(r);
-      if (record.call == "send") sent[{me, record.peer, record.tag}].push_back(record.bytes);
-      else if (record.call == "receive") received[{record.peer, me, record.tag}].push_back(record.bytes);
-      else mine[record.members].push_back(fmt::format("{} of {} bytes, root {}", record.call, record.bytes, record.peer));
+      if (record.what == DryRecord::What::send) sent[{me, record.peer, record.tag}].push_back(record.bytes);
+      else if (record.what == DryRecord::What::receive) received[{record.peer, me, record.tag}].push_back(record.bytes);
+      else mine[record.members].push_back(fmt::format("{} of {} bytes, root {}", record.name(), record.bytes, record.peer));
     }
     for (auto& [members, calls] : mine) collectives[members].push_back(std::move(calls));
   }
@@ -112,7 +112,7 @@ TEST_CASE("dry: a halo's bytes are as predicted") {
     // Two planes from every neighbour: [2, 2, 6, 7, 4] of float32.
     const std::int64_t plane = 2 * 6 * 7 * 4 * 4, neighbours = (r > 0) + (r < 4);
     std::int64_t sent = 0, received = 0;
-    for (const auto& record : *log) (record.call == "send" ? sent : received) += record.bytes;
+    for (const auto& record : *log) (record.what == DryRecord::What::send ? sent : received) += record.bytes;
     CHECK(sent == 2 * plane * neighbours);
     CHECK(received == sent);
     CHECK(static_cast<std::int64_t>(log->size()) == 2 * neighbours);
@@ -128,7 +128,7 @@ TEST_CASE("dry: of ranks that hold the same, one sends") {
     const auto layout = split_layout(grid, {4, 5}, {0, -1, -1, -1});
     gather_all(zeros(layout->box().extents()).with_layout(layout));
     for (const auto& record : *log)
-      if (record.call == "send") ++messages, bytes += record.bytes;
+      if (record.what == DryRecord::What::send) ++messages, bytes += record.bytes;
   }
   // Every rank lacks one half of [4, 5].
   CHECK(messages == 6);

@@ -163,15 +163,15 @@ class Ledger {
   void add(int rank, const std::vector<DryRecord>& log, const Inside& inside) {
     std::map<std::uint64_t, std::uint64_t> calls;
     for (const auto& record : log) {
-      if (record.call == "send") {
+      if (record.what == DryRecord::What::send) {
         if (inside(record.peer)) sends_.push_back(message_key(rank, record.peer, record));
-      } else if (record.call == "receive") {
+      } else if (record.what == DryRecord::What::receive) {
         if (inside(record.peer)) receives_.push_back(message_key(record.peer, rank, record));
       } else {
         auto& hash = calls[record.members];
-        hash = fnv1a(hash, record.call);
+        hash = fnv1a(hash, record.name());
         // Reductions hand in equal parts; the others need not.
-        if (record.call == "allreduce") hash = fnv1a(hash, static_cast<std::uint64_t>(record.bytes));
+        if (record.kind == CollectiveKind::allreduce) hash = fnv1a(hash, static_cast<std::uint64_t>(record.bytes));
       }
     }
     for (const auto& [members, hash] : calls) {
@@ -196,7 +196,7 @@ class Ledger {
 std::int64_t received_bytes(const DryStep& step) {
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < step.forward; ++i)
-    if (step.log[i].call == "receive") bytes += step.log[i].bytes;
+    if (step.log[i].what == DryRecord::What::receive) bytes += step.log[i].bytes;
   return bytes;
 }
 

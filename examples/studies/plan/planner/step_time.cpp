@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <map>
 
 #include "examples/studies/plan/planner/formulas/collective_cost.h"
@@ -10,8 +11,6 @@
 
 namespace mpigrad::planner {
 namespace {
-
-bool is_message(const DryRecord& call) { return call.call == "send" || call.call == "receive"; }
 
 // The link of a group's ring or tree: that of the outermost level it spans. Of its ranks on one unit of the next inner level each
 // has its part of what the unit sends, and all groups of the same kind send at once.
@@ -69,11 +68,11 @@ class Levels {
 double messages_seconds(const std::vector<DryRecord>& calls, int rank, const Machine& machine, Levels& levels) {
   double longest = 0;
   // Both directions at once; messages of one direction share the rank's link, but not their latency.
-  for (const auto* direction : {"send", "receive"}) {
+  for (const auto direction : {DryRecord::What::send, DryRecord::What::receive}) {
     double latency = 0, seconds = 0, within = 0;
     const auto* measured = measured_call(machine, "exchange", 2);
     for (const auto& call : calls) {
-      if (call.call != direction) continue;
+      if (call.what != direction) continue;
       const int at = levels.of(rank, call.peer);
       const auto& level = machine.levels[static_cast<std::size_t>(at)];
       if (measured && at == 0) {
@@ -110,18 +109,11 @@ double collective_seconds(const DryRecord& call, const Machine& machine, int nod
     place->second = {link_of(*call.ranks, machine), machine.level_between(*lowest, *highest) == 0};
   }
   const auto& link = place->second.link;
-  if (const auto* measured = measured_call(machine, call.call, p); measured && p <= node_ranks && place->second.innermost)
+  if (const auto* measured = measured_call(machine, call.name(), p); measured && p <= node_ranks && place->second.innermost)
     return measured->seconds(bytes);
-  const auto seconds = [&](CollectiveName kind, double n) { return best(kind, p, n, link).seconds; };
-  if (call.call == "allreduce") return seconds(CollectiveName::allreduce, bytes);
-  if (call.call == "reduce") return seconds(CollectiveName::reduce, bytes);
-  if (call.call == "reduce_scatter") return seconds(CollectiveName::reduce_scatter, bytes);
-  if (call.call == "allgather") return seconds(CollectiveName::allgather, bytes * p);
-  if (call.call == "gather") return seconds(CollectiveName::gather, bytes * p);
-  if (call.call == "scatter") return seconds(CollectiveName::scatter, bytes);
-  if (call.call == "bcast") return seconds(CollectiveName::broadcast, bytes);
-  if (call.call == "alltoall") return seconds(CollectiveName::alltoall, bytes);
-  return seconds(CollectiveName::broadcast, 0);  // a barrier's latency
+  // Formulas are in bytes of all parts together.
+  const bool is_part = call.kind == CollectiveKind::allgather || call.kind == CollectiveKind::gather;
+  return best(call.kind, p, is_part ? bytes * p : bytes, link).seconds;
 }
 
 }  // namespace
@@ -137,7 +129,7 @@ enum class CallKind : std::uint8_t { halo, redistribution, collective, gradient 
 
 // What a rank says, and to which end.
 CallKind kind_of(const StepEvent& event) {
-  const bool messages = std::all_of(event.calls.begin(), event.calls.end(), is_message);
+  const bool messages = std::all_of(event.calls.begin(), event.calls.end(), std::mem_fn(&DryRecord::is_message));
   if (messages) return event.op == "redistribute" ? CallKind::redistribution : CallKind::halo;
   // Reductions that belong to no op are those of gradients (framework/engine/buckets.h).
   return event.communicates ? CallKind::collective : CallKind::gradient;
@@ -148,7 +140,7 @@ double seconds_of(const std::vector<DryRecord>& calls, int rank, const Machine& 
                   int node_ranks) {
   double seconds = messages_seconds(calls, rank, machine, levels);
   for (const auto& call : calls)
-    if (!is_message(call)) seconds += collective_seconds(call, machine, node_ranks, links);
+    if (!call.is_message()) seconds += collective_seconds(call, machine, node_ranks, links);
   return seconds;
 }
 
@@ -197,7 +189,7 @@ int working_node_ranks(const Machine& machine, int ranks, int asked) {
 StepEvent packing_of(const StepEvent& event) {
   StepEvent packing{.op = "pack", .in = {}, .out = {}, .calls = {}};
   for (const auto& call : event.calls)
-    if (is_message(call)) packing.bytes += 2 * static_cast<double>(call.bytes);
+    if (call.is_message()) packing.bytes += 2 * static_cast<double>(call.bytes);
   return packing;
 }
 

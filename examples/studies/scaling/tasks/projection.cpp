@@ -46,7 +46,7 @@ std::int64_t bytes_of_state(const Task& task, std::int64_t batch) {
 double all_reduce(const planner::Machine& machine, int workers, std::int64_t bytes) {
   auto ranks = std::make_shared<std::vector<int>>(static_cast<std::size_t>(workers));
   std::iota(ranks->begin(), ranks->end(), 0);
-  const DryRecord call{.call = "allreduce", .bytes = bytes, .ranks = ranks};
+  const DryRecord call{.kind = CollectiveKind::allreduce, .bytes = bytes, .ranks = ranks};
   return planner::collective_seconds(call, machine, machine.levels.front().ranks);
 }
 

@@ -61,31 +61,31 @@ TEST_CASE("collective costs: a halo goes to two neighbours, one after the other 
 
 TEST_CASE("collective costs: alone, a rank says nothing; nothing to say still takes a message") {
   for (const auto collective :
-       {CollectiveName::broadcast, CollectiveName::reduce, CollectiveName::gather, CollectiveName::scatter,
-        CollectiveName::allgather, CollectiveName::reduce_scatter, CollectiveName::allreduce, CollectiveName::alltoall}) {
+       {CollectiveKind::bcast, CollectiveKind::reduce, CollectiveKind::gather, CollectiveKind::scatter, CollectiveKind::allgather,
+        CollectiveKind::reduce_scatter, CollectiveKind::allreduce, CollectiveKind::alltoall}) {
     for (const auto& each : algorithms(collective, 1, n, wire)) CHECK(each.seconds == 0);
     for (const auto& each : algorithms(collective, 2, 0, wire)) CHECK(each.seconds >= 1);
   }
 }
 
 TEST_CASE("collective costs: the best algorithm is the cheapest: short messages by few steps, long ones by rings and halves") {
-  CHECK(best(CollectiveName::allreduce, 4, 8, wire).name == "doubling");
-  CHECK(best(CollectiveName::allreduce, 4, n, wire).name == "rabenseifner");
-  CHECK(best(CollectiveName::allreduce, 6, n, wire).name == "ring");
-  CHECK(best(CollectiveName::allreduce, 6, n, wire).seconds == exactly(30.1));
+  CHECK(best(CollectiveKind::allreduce, 4, 8, wire).name == "doubling");
+  CHECK(best(CollectiveKind::allreduce, 4, n, wire).name == "rabenseifner");
+  CHECK(best(CollectiveKind::allreduce, 6, n, wire).name == "ring");
+  CHECK(best(CollectiveKind::allreduce, 6, n, wire).seconds == exactly(30.1));
   // Few bytes more than latency can be had for on many ranks: 14 + 2 * 1.2 + ... against 7 * 2.2.
-  CHECK(best(CollectiveName::allreduce, 96, 300, wire).name == "double_tree");
-  CHECK(best(CollectiveName::broadcast, 4, 8, wire).name == "binomial");
-  CHECK(best(CollectiveName::broadcast, 4, n, wire).name == "scatter_doubling");
-  CHECK(best(CollectiveName::reduce_scatter, 6, n, wire).name == "pairwise");
-  CHECK(best(CollectiveName::alltoall, 16, 1, wire).name == "bruck");
-  CHECK(best(CollectiveName::alltoall, 16, 1e6, wire).name == "pairwise");
+  CHECK(best(CollectiveKind::allreduce, 96, 300, wire).name == "double_tree");
+  CHECK(best(CollectiveKind::bcast, 4, 8, wire).name == "binomial");
+  CHECK(best(CollectiveKind::bcast, 4, n, wire).name == "scatter_doubling");
+  CHECK(best(CollectiveKind::reduce_scatter, 6, n, wire).name == "pairwise");
+  CHECK(best(CollectiveKind::alltoall, 16, 1, wire).name == "bruck");
+  CHECK(best(CollectiveKind::alltoall, 16, 1e6, wire).name == "pairwise");
   // Of two ranks' algorithms that cost the same, the first.
-  CHECK(best(CollectiveName::allgather, 2, n, wire).name == "bruck");
+  CHECK(best(CollectiveKind::allgather, 2, n, wire).name == "bruck");
   for (const int p : {2, 3, 7, 16, 100})
     for (const double bytes : {0.0, 100.0, 1e4, 1e7})
-      for (const auto& each : algorithms(CollectiveName::allreduce, p, bytes, wire))
-        CHECK(best(CollectiveName::allreduce, p, bytes, wire).seconds <= each.seconds);
+      for (const auto& each : algorithms(CollectiveKind::allreduce, p, bytes, wire))
+        CHECK(best(CollectiveKind::allreduce, p, bytes, wire).seconds <= each.seconds);
 }
 
 TEST_CASE("collective costs: numbers that cannot be are refused") {

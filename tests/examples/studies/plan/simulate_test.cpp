@@ -58,7 +58,7 @@ StepProgram halo_program(int ranks, double seconds, bool started = false) {
   std::iota(all.begin(), all.end(), 0);
   program.calls.push_back({.op = "allreduce", .kind = StepProgram::Kind::collective});
   program.calls[1].collectives.push_back(
-      {{.call = "allreduce", .bytes = 1000, .ranks = std::make_shared<const std::vector<int>>(all)}, {{1, ranks}}});
+      {{.kind = CollectiveKind::allreduce, .bytes = 1000, .ranks = std::make_shared<const std::vector<int>>(all)}, {{1, ranks}}});
   program.items = {{Do::compute, 0}, {started ? Do::start : Do::run, 0}, {Do::compute, 1}, {Do::run, 1}};
   return program;
 }

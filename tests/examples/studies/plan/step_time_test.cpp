@@ -65,10 +65,10 @@ double predicted_bytes(const std::function<std::unique_ptr<nn::Module>()>& make,
     for (const auto& event : trace_step(*net, input, options, rank, ranks, {.events = true}).events)
       for (const auto& call : event.calls) {
         const auto n = static_cast<double>(call.bytes), p = static_cast<double>(call.ranks->size());
-        if (call.call == "send") bytes += n;
-        if (call.call == "allreduce") bytes += 2 * n * (p - 1) / p;
-        if (call.call == "allgather") bytes += n * (p - 1);
-        if (call.call == "reduce_scatter") bytes += n * (p - 1) / p;
+        if (call.what == DryRecord::What::send) bytes += n;
+        if (call.kind == CollectiveKind::allreduce) bytes += 2 * n * (p - 1) / p;
+        if (call.kind == CollectiveKind::allgather) bytes += n * (p - 1);
+        if (call.kind == CollectiveKind::reduce_scatter) bytes += n * (p - 1) / p;
       }
   }
   return bytes;

@@ -68,30 +68,31 @@ double halo(double m, const Link& link, bool both_at_once) { return (both_at_onc
 
 }  // namespace cost
 
-std::vector<Algorithm> algorithms(CollectiveName collective, int p, double n, const Link& link) {
+std::vector<Algorithm> algorithms(CollectiveKind collective, int p, double n, const Link& link) {
   using namespace cost;
   switch (collective) {
-    case CollectiveName::broadcast:
+    case CollectiveKind::barrier: return algorithms(CollectiveKind::bcast, p, 0, link);
+    case CollectiveKind::bcast:
       return {{"binomial", broadcast_binomial(p, n, link)},
               {"scatter_ring", broadcast_scatter_ring(p, n, link)},
               {"scatter_doubling", broadcast_scatter_doubling(p, n, link)}};
-    case CollectiveName::reduce: return {{"binomial", reduce_binomial(p, n, link)}};
-    case CollectiveName::gather: return {{"binomial", gather_binomial(p, n, link)}};
-    case CollectiveName::scatter: return {{"binomial", scatter_binomial(p, n, link)}};
-    case CollectiveName::allgather: return {{"bruck", allgather_bruck(p, n, link)}, {"ring", allgather_ring(p, n, link)}};
-    case CollectiveName::reduce_scatter:
+    case CollectiveKind::reduce: return {{"binomial", reduce_binomial(p, n, link)}};
+    case CollectiveKind::gather: return {{"binomial", gather_binomial(p, n, link)}};
+    case CollectiveKind::scatter: return {{"binomial", scatter_binomial(p, n, link)}};
+    case CollectiveKind::allgather: return {{"bruck", allgather_bruck(p, n, link)}, {"ring", allgather_ring(p, n, link)}};
+    case CollectiveKind::reduce_scatter:
       return {{"halving", reduce_scatter_halving(p, n, link)}, {"pairwise", reduce_scatter_pairwise(p, n, link)}};
-    case CollectiveName::allreduce:
+    case CollectiveKind::allreduce:
       return {{"doubling", allreduce_doubling(p, n, link)},
               {"rabenseifner", allreduce_rabenseifner(p, n, link)},
               {"ring", allreduce_ring(p, n, link)},
               {"double_tree", allreduce_double_tree(p, n, link)}};
-    case CollectiveName::alltoall: return {{"bruck", alltoall_bruck(p, n, link)}, {"pairwise", alltoall_pairwise(p, n, link)}};
+    case CollectiveKind::alltoall: return {{"bruck", alltoall_bruck(p, n, link)}, {"pairwise", alltoall_pairwise(p, n, link)}};
   }
   fail("[collective cost] unknown collective");
 }
 
-Algorithm best(CollectiveName collective, int p, double n, const Link& link) {
+Algorithm best(CollectiveKind collective, int p, double n, const Link& link) {
   const auto all = algorithms(collective, p, n, link);
   return *std::min_element(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
 }

@@ -7,9 +7,10 @@
 // scatter: of what is cut, all-to-all: of what one rank sends); lg is the logarithm to base 2, rounded up where p is no power
 // of 2. Results are seconds; on one rank 0. Errors: p below 1, n negative or not finite.
 
-#include <cstdint>
 #include <string>
 #include <vector>
+
+#include "comm/transport/collective.h"
 
 namespace mpigrad::planner {
 
@@ -18,8 +19,6 @@ struct Link {
   double seconds_per_byte = 0;  // beta: the inverse of the bandwidth
   double gamma = 0;             // seconds per byte of a reduction's arithmetic
 };
-
-enum class CollectiveName : std::uint8_t { broadcast, reduce, gather, scatter, allgather, reduce_scatter, allreduce, alltoall };
 
 namespace cost {
 
@@ -75,9 +74,9 @@ struct Algorithm {
   double seconds = 0;
 };
 
-// Of one collective, by all algorithms, in the order of above.
-std::vector<Algorithm> algorithms(CollectiveName collective, int p, double n, const Link& link);
+// Of one collective, by all algorithms, in the order of above; of a barrier, which has no bytes, those of a broadcast of nothing.
+std::vector<Algorithm> algorithms(CollectiveKind collective, int p, double n, const Link& link);
 // The one that takes least time; the first of those that take the same.
-Algorithm best(CollectiveName collective, int p, double n, const Link& link);
+Algorithm best(CollectiveKind collective, int p, double n, const Link& link);
 
 }  // namespace mpigrad::planner

@@ -86,16 +86,16 @@ Estimate::Result Estimate::of(const Choice& choice) const {
     const double bytes = static_cast<double>(shape.elements()) * part_of(shape, g) * item;
     // In two dimensions axes change places from layer to layer.
     const auto sums = [&](int over, int parts_of_each) {
-      return best(CollectiveName::allreduce, over, bytes / parts_of_each, channels).seconds / 2;
+      return best(CollectiveKind::allreduce, over, bytes / parts_of_each, channels).seconds / 2;
     };
     result.seconds += g.filter > 1 ? sums(g.channel, g.filter) + sums(g.filter, g.channel)
-                                   : best(CollectiveName::allgather, g.channel, bytes, channels).seconds;
+                                   : best(CollectiveKind::allgather, g.channel, bytes, channels).seconds;
   }
   result.seconds += work;
   const double weights = static_cast<double>(whole_.parameter_bytes) / parts;
   const int copies = ranks / parts;
   if (copies > 1) {
-    const double reduction = best(CollectiveName::allreduce, copies, weights, far).seconds * (choice.sharded_weights ? 1.5 : 1);
+    const double reduction = best(CollectiveKind::allreduce, copies, weights, far).seconds * (choice.sharded_weights ? 1.5 : 1);
     result.seconds += machine_.overlaps ? std::max(0.0, reduction - backward) : reduction;
   }
   const double state = static_cast<double>(whole_.parameter_bytes + whole_.optimizer_bytes);

@@ -54,7 +54,9 @@ const MeasuredCall* measured_exchange(const Machine& machine) {
 template <class F>
 void for_messages(const StepEvent& event, bool sends, int rank, const Machine& machine, const F& f) {
   const auto* measured = measured_exchange(machine);
-  const auto is_one = [&](const DryRecord& call) { return call.call == (sends ? "send" : "receive") && call.peer != rank; };
+  const auto is_one = [&](const DryRecord& call) {
+    return call.what == (sends ? DryRecord::What::send : DryRecord::What::receive) && call.peer != rank;
+  };
   double together = 0;
   for (const auto& call : event.calls)
     if (is_one(call) && machine.level_between(rank, call.peer) == 0) together += static_cast<double>(call.bytes);
@@ -115,14 +117,14 @@ StepProgram::Calls calls_of(const StepEvent& event, int rank, const GridExtents&
   }
   if (event.op == "redistribute") calls.kind = StepProgram::Kind::redistribution;
   for (const auto& call : event.calls) {
-    if (call.call == "send" || call.call == "receive") continue;
+    if (call.is_message()) continue;
     calls.kind = StepProgram::Kind::collective;
     if (!call.ranks || call.ranks->size() < 2) continue;
     auto members = *call.ranks;
     std::sort(members.begin(), members.end());
     auto digits = digits_of(members);
     require(!digits.empty() && members.back() < ranks_of(grid),
-            "[simulate] {}: {} ranks from {} to {} are no subgrid of {} ranks", call.call, members.size(), members.front(),
+            "[simulate] {}: {} ranks from {} to {} are no subgrid of {} ranks", call.name(), members.size(), members.front(),
             members.back(), ranks_of(grid));
     calls.collectives.push_back({call, std::move(digits)});
   }
@@ -150,8 +152,8 @@ StepProgram made(const StepTrace& step, int rank, const GridExtents& grid, const
   for (const auto& event : step.events) {
     if (!event.calls.empty()) {
       if (!event.communicates) {
-        const bool messages = std::all_of(event.calls.begin(), event.calls.end(),
-                                          [](const DryRecord& call) { return call.call == "send" || call.call == "receive"; });
+        const bool messages =
+            std::all_of(event.calls.begin(), event.calls.end(), [](const DryRecord& call) { return call.is_message(); });
         under_way.emplace_back(!messages, started++);
       }
       program.items.push_back({event.communicates ? Do::run : Do::start, static_cast<int>(program.calls.size())});

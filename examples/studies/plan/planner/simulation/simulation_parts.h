@@ -140,7 +140,7 @@ class Subgrids {
         for (std::size_t m = 0; m < known; ++m) members.push_back(members[m] + i * digit.stride);
     }
     for (const int member : members)
-      require(member < ranks_, "[simulate] {}: subgrids of {} ranks do not make up all {}", meeting.collective->call.call,
+      require(member < ranks_, "[simulate] {}: subgrids of {} ranks do not make up all {}", meeting.collective->call.name(),
               members.size(), ranks_);
     groups_.push_back({.first = static_cast<int>(members_.size()),
                        .count = static_cast<int>(members.size()),
