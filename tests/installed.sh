@@ -80,8 +80,8 @@ losses >alone.txt
 falls() { succeeds && [ "$(wc -l <alone.txt)" -eq 5 ] && sort -rn alone.txt | cmp -s - alone.txt; }
 judge 'own_data on 1 rank' falls
 on_two ./own_data
-same_losses() { succeeds && paste alone.txt - | awk '{ d = $1 - $2; if (d < 0) d = -d; n++; if (d > 2e-9) bad = 1 } END { exit bad || n != 5 }'; }
-judge 'own_data on 2 ranks' eval 'losses | same_losses'
+losses_of_one() { succeeds && paste alone.txt - | awk '{ d = $1 - $2; if (d < 0) d = -d; n++; if (d > 2e-9) bad = 1 } END { exit bad || n != 5 }'; }
+judge 'own_data on 2 ranks' eval 'losses | losses_of_one'
 
 # ---- exercises, as a student does them: a folder that is copied, one command for each
 if have make; then

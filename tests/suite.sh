@@ -76,6 +76,10 @@ silent() { succeeds && [ ! -s "$work/err" ]; }
 refuses() { [ "$status" -gt 0 ] && [ "$status" -lt 124 ] && grep -q -e "$1" "$work/err"; }
 # One line on standard error in all ranks together, exit code 1: nobody was aborted.
 refuses_once() { [ "$status" -eq 1 ] && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q -e "$1" "$work/err"; }
+# number NAME: of the JSON document printed.
+number() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$work/out" "$1"; }
+# about A B [PART]: equal to a thousandth, or that part.
+about() { awk -v a="$1" -v b="$2" -v part="${3:-0.001}" 'BEGIN { r = a / b; exit !(r > 1 - part && r < 1 + part) }'; }
 is_json() { succeeds && python3 -m json.tool "$work/out" >/dev/null; }
 no_file() { [ ! -e "$1" ]; }
 
@@ -117,4 +121,12 @@ near_losses() {
     file == 1 { a[FNR] = $2 }
     file == 2 { d = $2 - a[FNR]; if (d < 0) d = -d; n++; if (d > 1e-9 * a[FNR]) bad = 1 }
     END { exit bad || n < 2 }' "$1" "$2"
+}
+# same_losses FILE EPOCH FILE EPOCH: losses of two epochs in tables of runs, to 1e-9 relative.
+same_losses() {
+  awk -F, -v first="$2" -v second="$4" '
+    FNR == 1 { file++ }
+    file == 1 && $1 == first { a = $2 }
+    file == 2 && $1 == second { b = $2 }
+    END { d = a - b; if (d < 0) d = -d; if (a < 0) a = -a; exit !(a > 0 && d <= 1e-9 * a) }' "$1" "$3"
 }

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
-#include <deque>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -14,42 +13,9 @@
 #include "tests/emulation/capture.h"
 #include "tests/emulation/kernel.h"
 #include "tests/emulation/runtime.h"
+#include "tests/emulation/stream.h"
 
 using namespace mpigrad::emulation;
-
-// ---- order
-
-// Work is numbered from 1 on as it is given.
-struct CUstream_st {
-  struct Work {
-    std::function<void()> run;
-    const std::byte* host = nullptr;
-    std::size_t bytes = 0;
-  };
-  int device = 0;
-  std::deque<Work> queue;  // what is under way is still its front
-  std::uint64_t given = 0, done = 0;
-  bool has_thread = false, destroyed = false;
-  std::condition_variable_any came;  // of its thread: there is work, or there will be none
-  CapturePtr capture;                // which notes what is given instead of doing it
-};
-
-// A point of a stream: after the work of that number. Without one it is reached.
-struct CUevent_st {
-  int device = 0;
-  bool timed = true;
-  CUstream_st* stream = nullptr;
-  std::uint64_t number = 0;
-  std::chrono::steady_clock::time_point time{};
-  CapturePtr capture;  // or a point of what is captured
-  Nodes points;
-};
-struct CUgraph_st {
-  std::vector<Node> nodes;
-};
-struct CUgraphExec_st {
-  std::shared_ptr<const std::vector<Node>> nodes;
-};
 
 namespace {
 

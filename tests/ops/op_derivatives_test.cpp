@@ -1,9 +1,8 @@
-// Each row of the table of ops at first and second order against differences in float64, in float32 against float64, and on the
-// dry device for its shapes; linear ops pass the dot-product test besides.
+// Each row of the table of ops at first and second order against differences in float64, and on the dry device for its shapes;
+// linear ops pass the dot-product test besides.
 
 #include <doctest/doctest.h>
 
-#include <array>
 #include <functional>
 
 #include "ops/elementwise/elementwise.h"
@@ -53,28 +52,6 @@ TEST_CASE("op table: linear ops pass the dot-product test") {
     if (!row.linear) return "";
     const double error = linearity_error(row.f, make_operands(row, DType::float64));
     return error < 1e-12 ? "" : fmt::format("<f(x), u> and <x, adjoint of u> differ by {:.1e}", error);
-  });
-}
-
-TEST_CASE("op table: float32 agrees with float64") {
-  for_rows("float32", [](const Row& row) -> std::string {
-    std::array<Tensors, 2> results;
-    for (const bool narrow : {false, true}) {
-      Tensors x = make_operands(row, DType::float32);
-      if (!narrow)
-        for (auto& operand : x) operand = cast(operand, DType::float64).as_variable();
-      Tape tape;
-      Tensors y = row.f(x);
-      const auto g = tape.vjp(y, random_like(y, 5), x);
-      y.insert(y.end(), g.begin(), g.end());
-      results[narrow] = y;
-    }
-    for (std::size_t i = 0; i < results[0].size(); ++i) {
-      if (results[1][i].dtype() != DType::float32) return fmt::format("result {} is {}", i, results[1][i]);
-      const double error = largest_difference(results[1][i], results[0][i]);
-      if (!(error < 5e-5)) return fmt::format("result {} (values, then gradients) differs by {:.1e}", i, error);
-    }
-    return "";
   });
 }
 

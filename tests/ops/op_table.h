@@ -1,6 +1,6 @@
 #pragma once
 // One table of every op, on operands of any floating-point type and any device. Checked on the CPU by op_derivatives_test.cpp, on
-// a GPU by gpu_op_table_test.cpp.
+// a GPU by op_table_devices_test.cpp.
 
 #include <set>
 #include <string>

@@ -30,7 +30,7 @@ struct Precision {
   const char* name;
   DType type;
   bool tf32;
-  double tolerance;  // as in tests/gpu/gpu_cases.h
+  double tolerance;  // as in tests/ops/plain_comparison.h
 };
 constexpr Precision precisions[] = {{"float64", DType::float64, false, 1e-10},
                                     {"float32", DType::float32, false, 1e-5},

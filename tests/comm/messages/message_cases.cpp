@@ -1,29 +1,24 @@
+// Messages: rings, pairs, wildcards, every way to wait, halos, and those that do not fit.
+
 #include "tests/comm/messages/message_cases.h"
 
 #include <algorithm>
 #include <array>
-#include <numeric>
+#include <string>
 #include <utility>
 
 #include "comm/check/adjoint_check.h"
-#include "comm/distributed/invariant.h"
-#include "comm/messages/nonblocking.h"
+#include "comm/collectives/collectives.h"
 #include "comm/messages/point_to_point.h"
-#include "framework/engine/parameter.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/recompute.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/views.h"
-#include "tests/support/distributed.h"
+#include "tests/comm/messages/rank_orders.h"
 #include "tests/support/errors.h"
 
 namespace mpigrad::testing {
 namespace {
 
-// A different tensor on each rank.
-Tensor own(const Communicator& comm, const Shape& shape, std::uint64_t seed) {
-  return global_tensor(shape, 1000 * seed + static_cast<std::uint64_t>(comm.rank()));
-}
 // What own() is on another rank.
 Tensor of_rank(int rank, const Shape& shape, std::uint64_t seed) {
   return global_tensor(shape, 1000 * seed + static_cast<std::uint64_t>(rank));
@@ -31,17 +26,6 @@ Tensor of_rank(int rank, const Shape& shape, std::uint64_t seed) {
 
 int next(const Communicator& comm) { return (comm.rank() + 1) % comm.size(); }
 int previous(const Communicator& comm) { return (comm.rank() + comm.size() - 1) % comm.size(); }
-
-std::vector<std::size_t> shuffled(std::size_t n, Dice& dice) {
-  std::vector<std::size_t> order(n);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  for (auto i = n; i > 1; --i)
-    std::swap(order[i - 1], order[static_cast<std::size_t>(dice(0, static_cast<std::int64_t>(i) - 1))]);
-  return order;
-}
-Dice dice_of_rank(const Communicator& comm, std::uint64_t seed) {
-  return Dice(1000 * seed + static_cast<std::uint64_t>(comm.rank()) + 1);
-}
 
 }  // namespace
 
@@ -280,89 +264,6 @@ void check_periodic_halo(const Communicator& comm) {
   require_close("a halo by messages", by_messages({x})[0], by_shift({x})[0]);
   require_adjoint("a periodic halo by messages", by_messages, {x}, comm);
   require_adjoint("a periodic halo by shifts", by_shift, {x}, comm);
-}
-
-void check_collective_orders(const Communicator& comm, std::uint64_t seed) {
-  const auto p = static_cast<std::size_t>(comm.size());
-  const int root = comm.size() - 1;
-  const Rows each(p, 2);
-  const auto total = static_cast<std::int64_t>(2 * p);
-  // y_i of every call, blocking (then in program order) or not.
-  const auto run = [&](const Tensors& in, bool blocking, const Tensor& w) {
-    auto dice = dice_of_rank(comm, seed);
-    Tensors y(7);
-    if (blocking) {
-      y = {allreduce(in[0], comm),     bcast(in[0], comm, root),          allgather(in[0], comm, each),
-           allreduce(in[0] * 3, comm), reduce_scatter(in[1], comm, each), alltoall(in[1], comm, each, each),
-           reduce(in[1], comm)};
-    } else {
-      std::vector<Request> requests;
-      requests.push_back(iallreduce(in[0], comm));
-      requests.push_back(ibcast(in[0], comm, root));
-      requests.push_back(iallgather(in[0], comm, each));
-      const auto order = shuffled(3, dice);
-      y[order[0]] = wait(requests[order[0]]);
-      y[3] = allreduce(in[0] * 3, comm);
-      for (int i = 0; i < 1; ++i) requests.emplace_back();
-      requests.push_back(ireduce_scatter(in[1], comm, each));
-      requests.push_back(ialltoall(in[1], comm, each, each));
-      requests.push_back(ireduce(in[1], comm));
-      for (const auto i : shuffled(requests.size(), dice))
-        if (requests[i]) y[i] = wait(requests[i]);
-    }
-    if (w) {
-      const auto r = replicate(w, comm);
-      for (auto& value : y) value = value * sum(r);
-    }
-    return y;
-  };
-  const Tensors in{own(comm, {2, 3}, seed), own(comm, {total, 3}, seed + 1)};
-  const auto plain = run(in, true, {}), found = run(in, false, {});
-  for (std::size_t i = 0; i < plain.size(); ++i) require_close("a non-blocking collective", found[i], plain[i]);
-  require_adjoint(
-      "non-blocking collectives waited for in any order", [&](const Tensors& x) { return run(x, false, {}); }, in, comm);
-
-  Parameters parameters;
-  parameters.add("w", global_tensor({3}, 1), true);
-  parameters.add("v", global_tensor({2, 2}, 2), true);
-  parameters.pack();
-  const auto gradient = [&](bool blocking) {
-    Tape tape(parameters);
-    auto loss = sum(square(replicate(parameters[1].value, comm)));
-    for (const auto& y : run(in, blocking, parameters[0].value)) loss = loss + sum(square(y)) * (1 + comm.rank());
-    return tape.gradient(loss);
-  };
-  const auto expected = gradient(true), parallel = gradient(false);
-  for (std::size_t i = 0; i < expected.size(); ++i)
-    require_close("gradient of " + parameters[i].name, parallel[i], expected[i], 1e-11);
-
-  require_adjoint("maxima and products",
-                  [&](const Tensors& x) {
-                    std::vector<Request> requests;
-                    requests.push_back(iallreduce(x[0], comm, ReduceOp::max));
-                    requests.push_back(iallreduce(x[0], comm, ReduceOp::prod));
-                    requests.push_back(iallreduce(x[0], comm, ReduceOp::avg));
-                    auto dice = dice_of_rank(comm, seed);
-                    Tensors y(3);
-                    for (const auto i : shuffled(3, dice)) y[i] = wait(requests[i]);
-                    return y;
-                  },
-                  {in[0]}, comm, {.linear = false});
-}
-
-void check_around_recompute(const Communicator& comm) {
-  const auto x = own(comm, {3}, 1), z = own(comm, {2}, 2);
-  require_adjoint(
-      "a collective under way around recompute",
-      [&](const Tensors& in) {
-        auto request = iallreduce(in[0], comm);
-        Tensor a;
-        if (comm.rank() % 2 == 1) a = wait(request);
-        const auto b = recompute([comm](const Tensor& v) { return wait(iallreduce(v, comm)) * 2; }, in[1]);
-        if (request) a = wait(request);
-        return Tensors{a, b};
-      },
-      {x, z}, comm);
 }
 
 void check_wrong_messages(const Communicator& comm) {

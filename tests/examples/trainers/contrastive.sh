@@ -15,53 +15,12 @@ if [ ! -x "$tool" ]; then
   exit 0
 fi
 
-# ---- data: 48 pictures of 12 x 12, bars and rings in four classes and two families, as IDX, and as .npy without labels
-python3 - "$work" <<'END'
-import random, struct, sys
-work = sys.argv[1]
-random.seed(3)
-n, side = 48, 12
-pixels, kinds, families = bytearray(), bytearray(), bytearray()
-for i in range(n):
-    kind = i % 4
-    at = random.randrange(3, side - 3)
-    for y in range(side):
-        for x in range(side):
-            ink = [abs(x - at) < 2, abs(y - at) < 2, abs(x - y) < 2, 4 < (x - 6) ** 2 + (y - 6) ** 2 < 18][kind]
-            pixels.append(min(255, 230 * ink + random.randrange(25)))
-    kinds.append(kind)
-    families.append(kind // 2)
-def idx(name, extents, data):
-    open(f"{work}/{name}", "wb").write(struct.pack(f">BBBB{len(extents)}I", 0, 0, 8, len(extents), *extents) + data)
-idx("bars-images-idx3-ubyte", [n, side, side], pixels)
-idx("bars-kind-idx1-ubyte", [n], kinds)
-idx("bars-family-idx1-ubyte", [n], families)
-def npy(name, descr, extents, data):
-    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': ({', '.join(map(str, extents))},), }}"
-    header += " " * (-(len(header) + 11) % 64) + "\n"
-    open(f"{work}/{name}", "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + data)
-values = [p / 255 for p in pixels]
-npy("plain.npy", "<f4", [n, side, side], struct.pack(f"<{len(values)}f", *values))
-bad = list(values)
-bad[17 * side * side + 5] = float("nan")
-npy("bad.npy", "<f4", [n, side, side], struct.pack(f"<{len(values)}f", *bad))
-npy("kinds.npy", "<i8", [n], struct.pack(f"<{n}q", *kinds))
-npy("blank.npy", "<f4", [n, side, side], struct.pack(f"<{len(values)}f", *(v * (i // side**2 != 17) for i, v in enumerate(values))))
-npy("zeros.npy", "<f4", [n, side, side], bytes(4 * n * side**2))
-npy("volumes.npy", "<f4", [n, 4, 6, 6], struct.pack(f"<{len(values)}f", *values))
-END
+# ---- data: 48 pictures in four classes and two families, as IDX, and as .npy without labels
+python3 "$root/tests/examples/trainers/bars.py" "$work"
 data=$work/bars-images-idx3-ubyte
 head -c 2000 "$data" >"$work/cut-images-idx3-ubyte"
 
 # ---- conditions
-# same_losses FILE EPOCH FILE EPOCH: losses of two runs, to 1e-9 relative.
-same_losses() {
-  awk -F, -v first="$2" -v second="$4" '
-    FNR == 1 { file++ }
-    file == 1 && $1 == first { a = $2 }
-    file == 2 && $1 == second { b = $2 }
-    END { d = a - b; if (d < 0) d = -d; if (a < 0) a = -a; exit !(a > 0 && d <= 1e-9 * a) }' "$1" "$3"
-}
 # value NAME LOW HIGH: a number in the JSON document printed.
 value() {
   is_json && python3 - "$work/out" "$@" <<'END'
@@ -91,28 +50,8 @@ good = "x".join(map(str, header["shape"])) == sys.argv[2] and all(map(math.isfin
 sys.exit(not good or len(set(values)) < 2)
 END
 }
-# events FILE TAG: frames with the right checksums, the first with the version, others with that tag.
-events() {
-  python3 - "$@" <<'END'
-import struct, sys
-def crc(data):
-    value = 0xffffffff
-    for byte in data:
-        value ^= byte
-        for _ in range(8): value = value >> 1 ^ (0x82f63b78 if value & 1 else 0)
-    value ^= 0xffffffff
-    return ((value >> 15 | value << 17) + 0xa282ead8) & 0xffffffff
-content, at, messages = open(sys.argv[1], "rb").read(), 0, []
-while at < len(content):
-    length, check = struct.unpack_from("<QI", content, at)
-    message = content[at + 12:at + 12 + length]
-    if crc(content[at:at + 8]) != check or struct.unpack_from("<I", content, at + 12 + length)[0] != crc(message): sys.exit(1)
-    messages.append(message)
-    at += 16 + length
-tags = [sys.argv[2].encode() in message for message in messages]
-sys.exit(not (b"brain.Event:2" in messages[0] and len(tags) == 3 and all(tags[1:])))
-END
-}
+# Frames with the right checksums, the first with the version, others with that tag.
+events() { python3 "$root/tests/examples/trainers/events.py" "$@"; }
 no_warning() { succeeds && ! grep -q '^warning' "$work/err"; }
 same_files() { cmp -s "$1" "$2"; }
 
@@ -252,6 +191,12 @@ train threads 2 sixteen 1 --precision bfloat16 --optimizer lamb
 judge 'train in 16 bits' succeeds
 dtype=float64
 
+# ---- what a step costs: more in ../describe.sh
+run "$tool" train --describe --data "$data" --batch 12 --width 4 --blocks 2
+judge 'describe: of data' says 'a training step of 12 samples'
+run "$tool" train --describe
+judge 'describe needs data or extents' refuses_arguments '--data, or --size'
+
 # ---- what has no effect is said
 idle() { # idle PATTERN OPTIONS...
   pattern=$1
@@ -273,32 +218,6 @@ judge 'evaluate says what means nothing' warns '--neighbours has no effect'
 judge 'evaluate says that nothing is written' warns '--overwrite has no effect'
 run "$tool" embed --data "$data" --weights "$work/one/weights.h5" --label kind --out "$work/idle-embedded"
 judge 'embed says that a choice of labels means nothing' warns '--label has no effect: embed writes all'
-
-# ---- what a step costs
-number() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$work/out" "$1"; }
-describe() { # describe OPTIONS...
-  run "$tool" train --describe --json --size 12 --width 4 --blocks 2 --head-hidden 8 --head-out 6 "$@"
-}
-describe --batch 12
-judge 'describe needs no data' is_json
-weights=$(number parameters) gflop=$(number forward_gflop)
-judge 'describe: the optimizer' test "$(number optimizer_bytes_per_rank)" -ge $((8 * weights))
-describe --batch 24 --grid sample=2
-judge 'describe: the batch asked for' awk -v one="$gflop" -v two="$(number forward_gflop)" 'BEGIN { exit !(two > 1.99 * one && two < 2.01 * one) }'
-judge 'describe: gradients are reduced' test "$(number reduced_bytes_per_rank)" -ge $((4 * weights))
-judge 'describe: embeddings are gathered' test "$(number gathered_bytes_per_rank)" -gt 0
-describe --batch 2048
-large=$(number peak_bytes_per_rank)
-describe --batch 2048 --form ring
-judge 'describe: similarities are in memory, but for a ring' test $((large - $(number peak_bytes_per_rank))) -gt $((4 * 2048 * 2048))
-for loss in supcon clip siglip barlow vicreg spectral moco swav; do
-  describe --batch 24 --loss $loss --grid sample=2,height=2 --queue 64
-  judge "describe: $loss" is_json
-done
-run "$tool" train --describe --data "$data" --batch 12 --width 4 --blocks 2
-judge 'describe: of data' says 'a training step of 12 samples'
-run "$tool" train --describe
-judge 'describe needs data or extents' refuses_arguments '--data, or --size'
 
 # ---- a run that was killed after its last checkpoint
 train threads 1 short 2 --checkpoint-every 1

@@ -74,8 +74,8 @@ END
 
 # ---- conditions
 refuses_bad() { [ "$status" -eq 2 ] && [ "$(grep -c "$1" "$work/err")" -eq 1 ]; }
-# number FILE NAME LOW HIGH: a number of a JSON document.
-number() {
+# within FILE NAME LOW HIGH: a number of a JSON document.
+within() {
   succeeds && python3 - "$@" <<'END'
 import json, sys
 low, high = map(float, sys.argv[3:])
@@ -101,7 +101,7 @@ train="$tool train --data $work/data --window 16,16,12 --batch 2 --learning-rate
 # shellcheck disable=SC2086  # several options
 {
   run $train $small --epochs 14 --half-weights --out "$work/run"
-  judge 'a network learns to find balls' number "$work/run/summary.json" mean_dice 0.8 1
+  judge 'a network learns to find balls' within "$work/run/summary.json" mean_dice 0.8 1
   table() { succeeds && grep -q '^class   Dice' "$work/out" && grep -q '^ mean ' "$work/out" && [ "$(wc -l <"$work/run/cases.csv")" -eq 3 ]; }
   judge 'it prints a table, and has a row for each validation volume' table
   judge 'it draws a picture' test -s "$work/run/unet3d.png"
@@ -129,11 +129,11 @@ train="$tool train --data $work/data --window 16,16,12 --batch 2 --learning-rate
 weights=$work/run/weights.h5
 run "$tool" evaluate --weights "$weights" --data "$work/data" --out "$work/scores" --json
 judge 'evaluate finds the validation volumes and the same Dice' eval \
-  'number "$work/out" samples 2 2 && cmp -s "$work/run/cases.csv" "$work/scores/cases.csv"'
+  'within "$work/out" samples 2 2 && cmp -s "$work/run/cases.csv" "$work/scores/cases.csv"'
 run "$tool" evaluate --weights "$work/one/weights.h5" --data "$work/data" --out "$work/wide" --json
-judge 'so it does of weights in float64' eval 'number "$work/out" samples 2 2 && cmp -s "$work/one/cases.csv" "$work/wide/cases.csv"'
+judge 'so it does of weights in float64' eval 'within "$work/out" samples 2 2 && cmp -s "$work/one/cases.csv" "$work/wide/cases.csv"'
 run "$tool" evaluate --weights "$weights" --data "$work/new" --out "$work/new_scores" --predictions --largest-component --json
-judge 'evaluate takes other data' number "$work/out" mean_dice 0.8 1
+judge 'evaluate takes other data' within "$work/out" mean_dice 0.8 1
 run "$tool" predict --weights "$weights" --images "$work/new/images" --out "$work/predicted" --onnx "$work/net.onnx"
 judge 'and the network as ONNX' says 'net.onnx: x \[N, [12], ...\] -> y, ONNX opset 17'
 if python3 -c 'import onnx, onnxruntime' 2>"$work/no"; then
@@ -166,7 +166,7 @@ if [ -d "$hippocampus" ]; then
     for part in images labels; do cp "$hippocampus/$part/hippocampus_$number.nii.gz" "$work/unseen/$part/"; done
   done
   run "$tool" evaluate --weights "$root/examples/trainers/unet3d/hippocampus.h5" --data "$work/unseen" --out "$work/unseen_scores" --json
-  judge 'the weights of the sources segment hippocampi' number "$work/out" mean_dice 0.85 1
+  judge 'the weights of the sources segment hippocampi' within "$work/out" mean_dice 0.85 1
   run "$tool" predict --weights "$root/examples/trainers/unet3d/hippocampus.h5" --images "$work/unseen/images" --out "$work/unseen_predicted"
   packed() { succeeds && [ "$(find "$work/unseen_predicted" -name 'hippocampus_0*.nii.gz' | wc -l)" -eq 3 ] && gzip -t "$work/unseen_predicted"/*.gz; }
   judge 'and predict them' packed

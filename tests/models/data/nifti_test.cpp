@@ -1,75 +1,22 @@
-// NIfTI-1 with its geometry: headers against numbers made by hand, labels there and back, and real volumes.
+// NIfTI-1 with its geometry: headers against numbers made by hand, values as they are.
 
 #include <doctest/doctest.h>
-#include <sys/resource.h>
 
-#include <algorithm>
 #include <array>
-#include <bit>
-#include <cmath>
-#include <csignal>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
-#include <string>
 #include <vector>
 
 #include "models/data/sources/formats.h"
 #include "models/data/volumes/nifti.h"
+#include "tests/models/data/nifti_files.h"
 #include "tests/support/files.h"
-#include "tests/support/format_files.h"
-#include "tests/support/shared_data.h"
 
 using namespace mpigrad;
 using namespace mpigrad::data;
 using namespace mpigrad::testing;
-namespace fs = std::filesystem;
 
 namespace {
-
-template <class T>
-void put(Bytes& file, std::size_t at, T value, bool big = false) {
-  Bytes bytes;
-  append(bytes, value, big);
-  std::copy(bytes.begin(), bytes.end(), file.begin() + static_cast<std::ptrdiff_t>(at));
-}
-void put_floats(Bytes& file, std::size_t at, const std::vector<float>& values, bool big = false) {
-  for (std::size_t i = 0; i < values.size(); ++i) put(file, at + 4 * i, std::bit_cast<std::uint32_t>(values[i]), big);
-}
-
-// 4 x 3 x 2 cells in x, y, z with everything that geometry is made of.
-Bytes full_file(bool big, std::int16_t qform = 1, std::int16_t sform = 2, std::uint8_t units = 2) {
-  std::vector<int> elements;
-  for (int i = 0; i < 24; ++i) elements.push_back(i % 5);
-  auto file = nifti_file({4, 3, 2}, 4, elements, {.big = big});
-  put_floats(file, 76, {-1, 2, 3, 4}, big);
-  file[123] = static_cast<std::byte>(units);
-  const std::string description = "made by hand";
-  for (std::size_t i = 0; i < description.size(); ++i) file[148 + i] = static_cast<std::byte>(description[i]);
-  put(file, 252, qform, big), put(file, 254, sform, big);
-  put_floats(file, 256, {0, 0, 0.70710678F, 10, 20, 30}, big);  // a quarter of a turn about z
-  put_floats(file, 280, {-2, 0, 0, 90, 0, 3, 0.5F, -126, 0, 0, 4, -72}, big);
-  return file;
-}
-
-// As float32, which format_files.h does not write.
-Bytes float_file(const std::vector<int>& extents, const std::vector<float>& elements) {
-  auto file = nifti_file(extents, 2, {});
-  put(file, 70, std::int16_t{16}), put(file, 72, std::int16_t{32});
-  file.resize(352 + 4 * elements.size());
-  put_floats(file, 352, elements);
-  return file;
-}
-
-Bytes file_bytes(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  Bytes bytes;
-  append_text(bytes, text);
-  return bytes;
-}
 
 template <class Values>
 void check_near(const Values& values, const Values& expected) {
@@ -210,32 +157,6 @@ TEST_CASE("nifti: a volume begins behind the header and its four bytes") {
   }
 }
 
-TEST_CASE("nifti: what is no label is refused with its place") {
-  const Folder folder;
-  const auto path = folder / "l.nii";
-  const auto refused = [&](const Bytes& file) {
-    write_file(path, file);
-    return error_text([&] { read_nifti_labels(path); });
-  };
-  std::vector<float> labels(24);
-  const auto with = [&](float value) {
-    auto changed = labels;
-    changed[(1 * 3 + 2) * 4 + 3] = value;
-    return refused(float_file({4, 3, 2}, changed));
-  };
-  CHECK(with(2) == "");
-  CHECK(with(2147483520.0F) == "");  // the greatest float below 2^31
-  CHECK(has(with(2.5F), "l.nii: 2.5 at [1, 2, 3] [z, y, x] is no label: they are whole numbers from 0 to 2147483647"));
-  CHECK(has(with(-1), "l.nii: -1 at [1, 2, 3]"));
-  CHECK(has(with(2147483648.0F), "l.nii: 2147483648 at [1, 2, 3]"));
-  CHECK(has(with(std::numeric_limits<float>::quiet_NaN()), "l.nii: nan at [1, 2, 3]"));
-  CHECK(has(with(std::numeric_limits<float>::infinity()), "l.nii: inf at [1, 2, 3]"));
-  CHECK(has(refused(nifti_file({2, 1, 1, 2}, 2, {0, 1, 2, 4})), "l.nii: 2 channels"));
-  CHECK(has(refused(nifti_file({2, 1, 1}, 2, {0, 1}, {.slope = 0.5F})), "l.nii: 0.5 at [0, 0, 1]"));
-  CHECK(refused(nifti_file({2, 1, 1}, 4, {0, 3}, {.slope = 2, .shift = 1})) == "");
-  CHECK(read_nifti_labels(path).values == std::vector<std::int32_t>{1, 7});
-}
-
 TEST_CASE("nifti: what differs between two geometries") {
   const Folder folder;
   const auto path = folder / "v.nii";
@@ -271,141 +192,4 @@ TEST_CASE("nifti: what differs between two geometries") {
   auto turned = full_file(false, 1, 0), said = full_file(false);
   put_floats(said, 280, {0, -3, 0, 10, 2, 0, 0, 20, 0, 0, -4, 30});
   CHECK(difference(header(turned), header(said)) == "");
-}
-
-TEST_CASE("nifti: labels are written onto the cells of a file") {
-  const Folder folder;
-  std::vector<std::int32_t> labels(24);
-  for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i * i % 7);
-  for (const bool big : {false, true}) {
-    for (const int units : {0, 1, 2, 3}) {
-      write_file(folder / "v.nii", full_file(big, 1, units == 0 ? 0 : 2, static_cast<std::uint8_t>(units)));
-      const auto like = read_nifti_header(folder / "v.nii");
-      for (const char* name : {"l.nii", "l.nii.gz"}) {
-        if (!gzip_available() && std::string(name) == "l.nii.gz") {
-          CHECK(has(error_text([&] { write_nifti_labels(folder / name, labels, like); }), "l.nii.gz: this build packs nothing"));
-          continue;
-        }
-        write_nifti_labels(folder / name, labels, like, true);
-        const auto back = read_nifti_labels(folder / name);
-        CHECK(back.values == labels);
-        CHECK(difference(like, back.header) == "");
-        CHECK(back.header.affine == like.affine);
-        CHECK(back.header.spacing == like.spacing);
-        CHECK(back.header.type == DType::uint8);
-        const auto same = [&](int from, int to) {
-          return std::equal(like.bytes.begin() + from, like.bytes.begin() + to, back.header.bytes.begin() + from);
-        };
-        CHECK(same(76, 92));    // pixdim
-        CHECK(same(123, 124));  // units
-        CHECK(same(148, 228));  // description
-        CHECK(same(252, 328));  // codes and numbers of the forms
-        CHECK(back.header.bytes[72] == std::byte{8});
-        const bool packed = file_bytes(folder / name)[0] == std::byte{0x1f};
-        CHECK(packed == std::string(name).ends_with(".gz"));
-      }
-    }
-  }
-  // 352 bytes and one for each label, four where one of them needs them; the least in either.
-  const auto like = read_nifti_header(folder / "v.nii");
-  CHECK(fs::file_size(folder / "l.nii") == 352 + 24);
-  for (const std::int32_t most : {255, 256, std::numeric_limits<std::int32_t>::max()}) {
-    labels[5] = most;
-    write_nifti_labels(folder / "l.nii", labels, like, true);
-    CHECK(read_nifti_labels(folder / "l.nii").values == labels);
-    CHECK(fs::file_size(folder / "l.nii") == 352 + (most < 256 ? 24U : 96U));
-  }
-  // From several channels, with a slope: labels are one, with none.
-  write_file(folder / "c.nii", nifti_file({4, 3, 2, 2}, 2, std::vector<int>(48, 9), {.slope = 3, .shift = 1}));
-  const auto channels = read_nifti_header(folder / "c.nii");
-  CHECK(channels.channels == 2);
-  write_nifti_labels(folder / "of_c.nii", labels, channels);
-  CHECK(read_nifti_labels(folder / "of_c.nii").values == labels);
-  CHECK(read_nifti_header(folder / "of_c.nii").slope == 1);
-  CHECK(difference(channels, read_nifti_header(folder / "of_c.nii")) == "");
-}
-
-TEST_CASE("nifti: nothing is written but what was asked for") {
-  const Folder folder;
-  write_file(folder / "v.nii", full_file(false));
-  const auto like = read_nifti_header(folder / "v.nii");
-  const std::vector<std::int32_t> labels(24, 1);
-  const auto refused = [&](const char* name, const std::vector<std::int32_t>& values, const NiftiHeader& geometry) {
-    return error_text([&] { write_nifti_labels(folder / name, values, geometry); });
-  };
-  const auto before = file_bytes(folder / "v.nii");
-  CHECK(has(refused("v.nii", labels, like), "v.nii: exists already; it is replaced only when asked to overwrite"));
-  CHECK(file_bytes(folder / "v.nii") == before);
-  CHECK(has(refused("l.nii", std::vector<std::int32_t>(23), like), "l.nii: 23 labels for the 24 cells of [2, 3, 4]"));
-  auto negative = labels;
-  negative[23] = -3;
-  CHECK(has(refused("l.nii", negative, like), "l.nii: -3 at [1, 2, 3] [z, y, x] is no label"));
-  CHECK(has(refused("l.nii", {1}, {}), "l.nii: the geometry is no file's"));
-  CHECK(has(refused("none/l.nii", labels, like), "none/l.nii cannot be written: No such file or directory"));
-  CHECK(folder.files() == 1);
-
-  fs::create_directory(folder / "d.nii");
-  const auto into_folder = error_text([&] { write_nifti_labels(folder / "d.nii", labels, like, true); });
-  CHECK(has(into_folder, "d.nii is in the way: a folder, not a regular file"));
-  fs::create_symlink(folder / "elsewhere", folder / "l.nii");
-  CHECK(has(refused("l.nii", labels, like), "l.nii: exists already"));
-  write_nifti_labels(folder / "l.nii", labels, like, true);
-  CHECK(fs::is_regular_file(fs::symlink_status(folder / "l.nii")));
-  CHECK(!fs::exists(folder / "elsewhere"));
-  CHECK(folder.files() == 3);
-}
-
-TEST_CASE("nifti: a full disk leaves what was there") {
-  const Folder folder;
-  write_file(folder / "v.nii", nifti_file({64, 64, 16}, 2, std::vector<int>(65536)));
-  const auto like = read_nifti_header(folder / "v.nii");
-  write_file(folder / "l.nii", full_file(false));
-  const auto previous = std::signal(SIGXFSZ, SIG_IGN);
-  rlimit limit{}, old{};
-  getrlimit(RLIMIT_FSIZE, &old);
-  limit = old;
-  limit.rlim_cur = 30000;  // a file cannot grow beyond this, as if the disk were full
-  setrlimit(RLIMIT_FSIZE, &limit);
-  const auto full = error_text([&] { write_nifti_labels(folder / "l.nii", std::vector<std::int32_t>(65536), like, true); });
-  setrlimit(RLIMIT_FSIZE, &old);
-  std::signal(SIGXFSZ, previous);
-  CHECK(has(full, "l.nii could not be written completely: "));
-  CHECK(file_bytes(folder / "l.nii") == full_file(false));
-  CHECK(folder.files() == 2);
-}
-
-TEST_CASE("nifti: real labels lie on the cells of their volumes") {
-  const char* name = "nifti: real labels lie on the cells of their volumes";
-  const auto images = shared_data("3d/hippocampus/images"), labels = shared_data("3d/hippocampus/labels");
-  if (images.empty() || labels.empty()) return skip_test(name, no_shared_data);
-  if (!gzip_available()) return skip_test(name, "this build has no zlib");
-  const Folder folder;
-  int pairs = 0, floating = 0;
-  for (const auto& entry : fs::directory_iterator(images)) {
-    const auto file = entry.path().filename();
-    INFO(file.string());
-    const auto image = read_nifti_header(entry.path());
-    const auto label = read_nifti_labels(labels / file);
-    ++pairs, floating += is_floating(label.header.type) ? 1 : 0;
-    CHECK(difference(image, label.header) == "");
-    CHECK(*std::min_element(label.values.begin(), label.values.end()) == 0);
-    CHECK(*std::max_element(label.values.begin(), label.values.end()) == 2);
-    if (pairs % 20 != 0) continue;
-    // The same numbers as read_nifti()'s, before those are scaled; and labels there and back.
-    const auto volume = read_nifti_volume(entry.path());
-    const auto [least, most] = std::minmax_element(volume.values.begin(), volume.values.end());
-    const auto scaled = read_nifti(entry.path());
-    CHECK(scaled.extents == volume.header.extents);
-    double farthest = 0;
-    for (std::size_t i = 0; i < scaled.values.size(); ++i)
-      farthest =
-          std::max(farthest, std::abs(static_cast<double>(scaled.values[i]) - (volume.values[i] - *least) / (*most - *least)));
-    CHECK(farthest < 1e-6);
-    write_nifti_labels(folder / "back.nii.gz", label.values, image, true);
-    const auto back = read_nifti_labels(folder / "back.nii.gz");
-    CHECK(back.values == label.values);
-    CHECK(difference(back.header, label.header) == "");
-  }
-  CHECK(pairs == 200);
-  CHECK(floating == 2);
 }

@@ -1,4 +1,4 @@
-// Exported networks, run by the operators that pass ONNX's own tests (tests/support/onnx), against what the network computes.
+// Exported networks, run by the operators that pass ONNX's own tests (tests/ops/conformance), against what the network computes.
 
 #include <doctest/doctest.h>
 #include <onnx.pb.h>
@@ -20,9 +20,9 @@
 #include "ops/reduce/reduce.h"
 #include "ops/softmax/softmax.h"
 #include "ops/views/views.h"
+#include "tests/ops/conformance/onnx_operators.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
-#include "tests/support/onnx/onnx_operators.h"
 
 using namespace mpigrad;
 using namespace mpigrad::testing;

@@ -4,9 +4,9 @@
 
 #include "framework/base/error.h"
 #include "ops/backends/cudnn/cudnn_plan.h"
-#include "tests/gpu/gpu_cases.h"
 #include "tests/ops/conv/described_gpu.h"
 #include "tests/ops/kernel_problems.h"
+#include "tests/ops/plain_comparison.h"
 #include "tests/support/skip.h"
 
 using namespace mpigrad;
