@@ -83,19 +83,20 @@ on_two ./own_data
 losses_of_one() { succeeds && paste alone.txt - | awk '{ d = $1 - $2; if (d < 0) d = -d; n++; if (d > 2e-9) bad = 1 } END { exit bad || n != 5 }'; }
 judge 'own_data on 2 ranks' eval 'losses | losses_of_one'
 
-# ---- exercises, as a student does them: a folder that is copied, one command for each
+# ---- exercises, as a student does them: a folder that tasks.py writes, one command for each
 if have make; then
-  cp -r "$root/examples/lessons/exercises" "$root/examples/lessons/solutions" .
+  run python3 "$root/examples/lessons/exercises/tasks.py" exercises
+  judge 'the exercises are written to a folder' succeeds
   exercise() { run make -C exercises --no-print-directory CXX="$compiler" PKG_CONFIG="pkg-config --define-variable=prefix=$prefix" OUT="$work/judged" "$@"; }
   begun=$(date +%s)
   exercise 01a
   echo "an exercise is compiled and judged in $(($(date +%s) - begun)) s"
   judge 'an exercise that is not solved is judged' refuses 'your_shift on 2 ranks: first order is off'
-  exercise FROM=../solutions 01a
+  exercise FROM=solutions 01a
   judge 'a solution by FROM=' says '^solved$'
   exercise 01a
   judge 'which is not taken for one'"'"'s own' refuses 'your_shift on 2 ranks: first order is off'
-  cp solutions/messages/01a_shift.cpp exercises/messages/
+  cp exercises/solutions/messages/01a_shift.cpp exercises/messages/
   exercise 01a
   judge 'solved it is right' says '^solved$'
   exercise

@@ -14,10 +14,11 @@ import shutil
 import subprocess
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1] / "lessons/exercises")]
 import engine
 import mathematics
 import reference
+import tasks
 
 try:
     import tomllib
@@ -117,7 +118,7 @@ for part, note in enumerate(sorted((lessons / "teaching").glob("*.md")), 1):
 # ---- exercises
 listed = ""
 for path in sorted((lessons / "exercises").glob("*/[0-9]*.cpp"), key=lambda path: path.stem):
-    text = path.read_text()
+    text, _ = tasks.task_and_solution(path)
     first = text.split("\n", 1)[0].removeprefix("// ").rstrip(".")
     listed += f"* [{first}]({path.stem}.html)\n"
     page(f"exercises/{path.stem}.html", first, f"# {first}\n" + code(text, "cpp") + "\nWhat judges it:\n" + code((path.parent / "checks" / f"{path.stem}.inc").read_text(), "cpp"))

@@ -6,13 +6,17 @@ import re
 import sys
 
 root, out, *names = sys.argv[1:]
-lessons = pathlib.Path(root) / "examples/lessons"
+exercises = pathlib.Path(root) / "examples/lessons/exercises"
+sys.path.insert(0, str(exercises))
+sys.dont_write_bytecode = True  # a build leaves the source tree as it is
+import tasks
+
 lines = re.compile(r"^ *// ---- your lines\n.*?^ *// ----\n", re.M | re.S)
 
 text = '#include "judge.h"\n#include "tests/examples/lessons/exercises.h"\n'
 for name in names:
     short = pathlib.PurePath(name).name
-    stub, solution = ((lessons / folder / f"{name}.cpp").read_text() for folder in ("exercises", "solutions"))
+    stub, solution = tasks.task_and_solution(exercises / f"{name}.cpp")
     wrong = (pathlib.Path(root) / f"tests/examples/lessons/wrong/{name}.txt").read_text().split("---- wrong\n")[1:]
     if len(wrong) < 3 or len(lines.findall(stub)) != 1 or lines.split(stub)[1] != lines.split(solution)[1]:
         sys.exit(f"{name}: three wrong solutions, and a solution that differs from the stub in the student's lines alone, are needed")

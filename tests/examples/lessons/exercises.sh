@@ -43,19 +43,20 @@ for source in "$root"/examples/lessons/exercises/*/[0-9]*.cpp; do
   judge "$exercise: a wrong solution that is right on one rank" sh -c 'case " $1 " in *" $2 "*) ;; *) exit 1 ;; esac' sh "$one_rank" "$exercise"
 done
 # Stubs are short, and every exercise is in the program.
+exercises=$root/examples/lessons/exercises
+run python3 "$exercises/tasks.py" "$work/mine"
+judge 'the tasks are written to a folder' says '^28 tasks in '
 status=0
-judge 'every exercise is judged' [ "$(ls "$root"/examples/lessons/exercises/*/[0-9]*.cpp | wc -l)" -eq "$(grep -c ' stub$' "$work/list")" ]
-for source in "$root"/examples/lessons/solutions/*/[0-9]*.cpp; do
+judge 'every exercise is judged' [ "$(ls "$work"/mine/*/[0-9]*.cpp | wc -l)" -eq "$(grep -c ' stub$' "$work/list")" ]
+for source in "$work"/mine/solutions/*/[0-9]*.cpp; do
   judge "$(basename "$source" .cpp): at most 20 lines to write" [ "$(sed -n '/---- your lines$/,/\/\/ ----$/p' "$source" | wc -l)" -le 22 ]
 done
 
-
 # The Makefile, beside a build that is not installed.
 if have make; then
-  cp -r "$root/examples/lessons/exercises" "$work/mine"
   run make -C "$work/mine" --no-print-directory BUILD="$build" 01a
   judge 'make, with a library that is built and not installed' rejected 'your_shift on 2 ranks: first order is off'
-  run make -C "$work/mine" --no-print-directory BUILD="$build" FROM="$root/examples/lessons/solutions" 01a
+  run make -C "$work/mine" --no-print-directory BUILD="$build" FROM=solutions 01a
   judge 'and the solution' solved
 fi
 

@@ -10,8 +10,11 @@ using namespace judge;
 
 Tensor normalised(const Tensor& x, std::int64_t rows, const Communicator& comm) {
   // ---- your lines
-  const Tensor mean = mpigrad::mean(x, {0}, true) + 0 * double(rows + comm.size());
-  const Tensor variance = mpigrad::mean(square(x - mean), {0}, true);
+  // const Tensor mean = mpigrad::mean(x, {0}, true) + 0 * double(rows + comm.size());
+  // const Tensor variance = mpigrad::mean(square(x - mean), {0}, true);
+  // ---- solution
+  const Tensor mean = allreduce(sum(x, {0}, true), comm) / double(rows);
+  const Tensor variance = allreduce(sum(square(x - mean), {0}, true), comm) / double(rows);
   // ----
   return (x - mean) / sqrt(variance + 1e-5);
 }

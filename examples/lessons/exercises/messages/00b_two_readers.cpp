@@ -12,7 +12,13 @@ std::vector<double> backwards(const std::vector<double>& x, double abar, double 
   std::vector<double> xbar(3, 0.0);
   const double b = std::exp(x[2]);
   // ---- your lines
-  xbar[0] = abar * x[1] + 0 * b * cbar;  // and the others
+  // xbar[0] = abar * x[1] + 0 * b * cbar;  // and the others
+  // ---- solution
+  const double bbar = cbar * x[1];
+  xbar[1] += cbar * b;
+  xbar[2] += bbar * b;
+  xbar[0] += abar * x[1];
+  xbar[1] += abar * x[0];
   // ----
   return xbar;
 }

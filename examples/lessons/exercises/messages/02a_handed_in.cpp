@@ -11,7 +11,9 @@ using namespace judge;
 Tensor loss(const Tensor& x, const Communicator& comm) {
   const Tensor s = allreduce(sum(square(x)), comm);
   // ---- your lines
-  return square(s);
+  // return square(s);
+  // ---- solution
+  return s * sum(square(x));  // this rank's share of s^2: the shares of all ranks add up to it
   // ----
 }
 

@@ -10,7 +10,9 @@ using namespace judge;
 
 Tensor share(const Tensor& x, const Tensor& t, const Tensor& w, std::int64_t samples, const Communicator& comm) {
   // ---- your lines
-  return sum(square(linear(x, replicate(w, comm)) - t)) / double(x.dim(0)) + 0 * double(samples);
+  // return sum(square(linear(x, replicate(w, comm)) - t)) / double(x.dim(0)) + 0 * double(samples);
+  // ---- solution
+  return sum(square(linear(x, replicate(w, comm)) - t)) / double(samples);
   // ----
 }
 

@@ -10,7 +10,9 @@ using namespace judge;
 
 Tensor centred(const Tensor& x, std::int64_t rows, const Communicator& comm) {
   // ---- your lines
-  return x - sum(x, {0}, true) / double(rows) + 0 * double(comm.size());
+  // return x - sum(x, {0}, true) / double(rows) + 0 * double(comm.size());
+  // ---- solution
+  return x - allreduce(sum(x, {0}, true), comm) / double(rows);
   // ----
 }
 

@@ -11,7 +11,9 @@ using namespace judge;
 
 Tensor layer(const Tensor& x, const Tensor& w, const Communicator& comm, const BoxPlanPtr& halo) {
   // ---- your lines
-  return local::conv(exchange(x, comm, halo), w);  // the values are right
+  // return local::conv(exchange(x, comm, halo), w);  // the values are right
+  // ---- solution
+  return local::conv(exchange(x, comm, halo), replicate(w, comm));
   // ----
 }
 

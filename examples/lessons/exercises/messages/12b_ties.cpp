@@ -21,7 +21,9 @@ struct Maximum {
   Tensors vjp(const Replay& at, Inputs g) const {
     const Tensor attains = constant(cast(equal(at.input(0), at.output(0)), DType::float64));
     // ---- your lines
-    return {allreduce(g[0], comm) * attains};
+    // return {allreduce(g[0], comm) * attains};
+    // ---- solution
+    return {allreduce(g[0], comm) * attains / allreduce(attains, comm)};
     // ----
   }
 };

@@ -13,7 +13,11 @@ Tensor from_the_left(const Tensor& t, const Tensor& p, const Communicator& comm)
   Request t_in = irecv(t.type(), comm, left, 1), p_in = irecv(p.type(), comm, left, 2);
   Request t_out = isend(t, comm, right, 1), p_out = isend(p, comm, right, 2);
   // ---- your lines
-  const Tensor their_p = wait(t_in), their_t = wait(p_in);
+  // const Tensor their_p = wait(t_in), their_t = wait(p_in);
+  // wait(t_out);
+  // wait(p_out);
+  // ---- solution
+  const Tensor their_p = wait(p_in), their_t = wait(t_in);
   wait(t_out);
   wait(p_out);
   // ----

@@ -12,10 +12,15 @@ using namespace judge;
 Tensor overlapped(const Tensor& x, const Communicator& comm) {
   const int left = (comm.rank() + comm.size() - 1) % comm.size(), right = (comm.rank() + 1) % comm.size();
   // ---- your lines
+  // Request in = irecv(x.type(), comm, left), out = isend(x, comm, right);
+  // const Tensor theirs = wait(in);
+  // wait(out);
+  // const Tensor work = square(tanh(x));
+  // ---- solution
   Request in = irecv(x.type(), comm, left), out = isend(x, comm, right);
+  const Tensor work = square(tanh(x));
   const Tensor theirs = wait(in);
   wait(out);
-  const Tensor work = square(tanh(x));
   // ----
   return work + theirs;
 }

@@ -14,8 +14,10 @@ Tensor gradient(const Tensor& x, const Communicator& comm) {
   const Tensor z = square(shift(x, comm, 1));
   const bool last = comm.rank() == comm.size() - 1;
   // ---- your lines
-  if (!last) return zeros_like(x);
-  return tape.gradient(sum(z), {x})[0];
+  // if (!last) return zeros_like(x);
+  // return tape.gradient(sum(z), {x})[0];
+  // ---- solution
+  return tape.gradient(last ? sum(z) : Tensor(), {x})[0];
   // ----
 }
 

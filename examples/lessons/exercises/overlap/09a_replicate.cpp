@@ -15,7 +15,9 @@ struct Copy {
   Tensor view(Inputs in) const { return in[0].as_variable(); }
   Tensors vjp(const Replay&, Inputs g) const {
     // ---- your lines
-    return {allreduce(g[0], comm)};
+    // return {allreduce(g[0], comm)};
+    // ---- solution
+    return {allreduce_invariant(g[0], comm)};
     // ----
   }
 };

@@ -14,7 +14,9 @@ Tensor with_ghosts(const Tensor& x, const Communicator& comm) {
   const Tensor above = shift(slice(x, 0, n - 1, n), comm, 1), below = shift(slice(x, 0, 0, 1), comm, -1);
   const Tensor rows = concatenate({above, x, below}, 0);
   // ---- your lines
-  const Tensor west = pad(slice(x, 1, m - 1, m), {1, 0}, {1, 0}), east = pad(slice(x, 1, 0, 1), {1, 0}, {1, 0});
+  // const Tensor west = pad(slice(x, 1, m - 1, m), {1, 0}, {1, 0}), east = pad(slice(x, 1, 0, 1), {1, 0}, {1, 0});
+  // ---- solution
+  const Tensor west = slice(rows, 1, m - 1, m), east = slice(rows, 1, 0, 1);
   // ----
   return concatenate({west, rows, east}, 1);
 }
