@@ -51,9 +51,26 @@ judge 'every exercise is judged' [ "$(ls "$work"/mine/*/[0-9]*.cpp | wc -l)" -eq
 for source in "$work"/mine/solutions/*/[0-9]*.cpp; do
   judge "$(basename "$source" .cpp): at most 20 lines to write" [ "$(sed -n '/---- your lines$/,/\/\/ ----$/p' "$source" | wc -l)" -le 22 ]
 done
+# A student's work stays, what is missing comes back, and the sources are not what is worked on.
+cp "$work/mine/solutions/messages/02a_handed_in.cpp" "$work/mine/messages/"
+rm "$work/mine/messages/02b_penalty.cpp"
+run python3 "$exercises/tasks.py" "$work/mine"
+kept() { says "^not overwritten: [^ ]*$1\$" && cmp "$work/mine/messages/$1" "$work/mine/solutions/messages/$1"; }
+judge 'tasks.py does not overwrite' kept 02a_handed_in.cpp
+judge 'and writes what is missing' grep -q '^// Exercise 2b' "$work/mine/messages/02b_penalty.cpp"
+run python3 "$exercises/tasks.py" "$exercises"
+judge 'tasks.py does not write to the sources' refuses 'the folder of the sources'
+cp -r "$exercises" "$work/sources"
+for line in '---- your lines' '---- solution' '----'; do
+  sed "/^ *\/\/ $line\$/d" "$exercises/messages/01a_shift.cpp" >"$work/sources/messages/01a_shift.cpp"
+  run python3 "$work/sources/tasks.py" "$work/none"
+  judge "a source without // $line" refuses '01a_shift.cpp: these lines are needed'
+done
 
 # The Makefile, beside a build that is not installed.
 if have make; then
+  run make -C "$exercises" BUILD="$build" 01a
+  judge 'make in the sources says how to get the tasks' refuses 'python3 tasks.py FOLDER'
   run make -C "$work/mine" --no-print-directory BUILD="$build" 01a
   judge 'make, with a library that is built and not installed' rejected 'your_shift on 2 ranks: first order is off'
   run make -C "$work/mine" --no-print-directory BUILD="$build" FROM=solutions 01a
