@@ -2,7 +2,6 @@
 
 #include <atomic>
 
-#include "comm/distributed/same_parameters.h"
 #include "comm/messages/messages.h"
 #include "comm/messages/transfer.h"
 #include "comm/transport/device/device_transport.h"
@@ -19,7 +18,6 @@ Communicator::Communicator(std::shared_ptr<Transport> transport) {
   if (!transport) return;
   State state;
   state.plain_main = watched(std::move(transport));
-  if (detail::same_every(*state.plain_main) > 0) detail::compare_parameters_after_steps();
   state.plain_side = state.plain_main->duplicate();
   state.mode = default_summation_mode();
   state.main = with_mode(state.plain_main, state.mode);

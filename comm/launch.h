@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "comm/process/threads.h"
 #include "comm/transport/transport.h"
 
 namespace mpigrad {
@@ -23,15 +24,6 @@ LaunchOptions take_launch_options(int& argc, char** argv);
 // Fills in what was not given: mpi if this build has it and the number of ranks was not asked for, or under mpiexec; else
 // threads. An Error for what cannot work, such as `threads` under mpiexec, or a GPU where there is none.
 LaunchOptions resolve_launch_options(LaunchOptions options);
-
-// The threads this rank may use: the cores it may run on, each divided by the ranks of its node that may run on it too, rounded
-// down, at least 1. MPIGRAD_THREADS or OMP_NUM_THREADS overrules (launch() refuses more than 64 that are more than four for each
-// core). Collective. Error: an MPIGRAD_THREADS that is no number of threads.
-int threads_of_rank(Transport& transport);
-
-// Tells OpenMP, for the calling thread: omp_set_num_threads(threads_of_rank(transport)), unless OMP_NUM_THREADS did. Every rank
-// thread calls it before anything else; launch does. Collective. Returns the number.
-int set_threads_of_rank(Transport& transport);
 
 // The GPU of this rank: the ranks of a node take the GPUs that they see in turn.
 int gpu_of_rank(const Transport& transport, int gpus);

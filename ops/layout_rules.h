@@ -2,7 +2,6 @@
 // What ops mean on distributed tensors: rules shared by the ops of one kind. Each returns the layout of the result or refuses,
 // naming the op, the operands and the redistribution that would make it legal.
 
-#include <optional>
 #include <span>
 #include <string_view>
 
@@ -14,14 +13,6 @@ enum class Elementwise : std::uint8_t { nonlinear, linear, product, quotient };
 
 // Operands have equal layouts, up to broadcasting; linear functions keep shares, a product keeps one share.
 LayoutPtr elementwise_layout(std::string_view op, Inputs in, Elementwise kind);
-// Operands of one elementwise op of which some are the same on ranks among which others vary, as parameters are beside
-// activations.
-struct Met {
-  Tensors local;     // this rank's blocks, of which those are replicated; without layouts
-  LayoutPtr layout;  // of the result
-};
-// Nothing if there are none, or only constants that broadcast. Refuses what elementwise_layout() does.
-std::optional<Met> meet(std::string_view op, Inputs in, Elementwise kind);
 // A reduction over `axes` of the one input. Sums over a split dimension give shares; other reductions refuse there.
 LayoutPtr reduction_layout(std::string_view op, const Tensor& x, std::span<const int> axes, bool keep, bool is_sum);
 // Dimension i of the result is dimension order[i] of the input.

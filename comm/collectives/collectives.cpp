@@ -2,7 +2,6 @@
 
 #include <numeric>
 
-#include "comm/distributed/grid.h"
 #include "ops/views/views.h"
 
 namespace mpigrad {
@@ -274,27 +273,6 @@ void barrier(const Communicator& comm) {
                     barrier(comm);
                     return Tensors();
                   }});
-}
-
-double total(const Tensor& share, const Communicator& comm) { return total(share.item(), share.layout(), comm); }
-
-double total(const Tensor& share) {
-  require(share.layout() != nullptr,
-          "[total] which ranks hold shares of a plain tensor is not known; name their communicator: {}", share);
-  return total(share.item(), share.layout(), {});
-}
-
-double total(double value, const LayoutPtr& layout, const Communicator& comm) {
-  if (layout) {
-    std::vector<int> axes;
-    for (std::size_t a = 0; a < layout->axes.size(); ++a)
-      if (layout->axes[a].placement == Placement::share) axes.push_back(static_cast<int>(a));
-    const auto group = grid_of(*layout).along(axes);
-    group.transport().allreduce(&value, &value, 1, DType::float64, CombineOp::sum);
-  } else {
-    comm.transport().allreduce(&value, &value, 1, DType::float64, CombineOp::sum);
-  }
-  return value;
 }
 
 }  // namespace mpigrad

@@ -7,13 +7,9 @@
 // booleans; of numbers they have no derivative and are refused.
 
 #include "comm/collectives/collectives.h"
+#include "comm/collectives/reduce_op.h"
 
 namespace mpigrad {
-
-enum class ReduceOp : std::uint8_t { sum, avg, max, min, prod, logical_and, logical_or };
-enum class Ties : std::uint8_t { split, first };
-
-std::string_view name_of(ReduceOp op);
 
 // avg:       y = S x / P;     xbar_r = S ybar / P
 // max, min:  xbar_r = w_r S ybar, w_r = 1/k where x_r is extreme (ties first: 1 on the lowest such rank), else 0

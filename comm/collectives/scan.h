@@ -1,7 +1,8 @@
 #pragma once
 // Prefix reductions over ranks, in log2 P rounds (Hillis and Steele 1986). Conventions as in reductions.h.
 
-#include "comm/collectives/reductions.h"
+#include "comm/collectives/collectives.h"
+#include "comm/collectives/reduce_op.h"
 
 namespace mpigrad {
 

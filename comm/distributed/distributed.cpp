@@ -7,6 +7,7 @@
 #include "comm/distributed/invariant.h"
 #include "comm/distributed/local_parts.h"
 #include "comm/halos/exchange.h"
+#include "comm/halos/ghosts.h"
 #include "comm/halos/overlapped.h"
 #include "comm/halos/window_plan.h"
 #include "ops/elementwise/activation.h"

@@ -6,7 +6,6 @@
 #include "comm/collectives/collectives.h"
 #include "comm/distributed/invariant.h"
 #include "comm/distributed/redistribute.h"
-#include "comm/halos/ghosts.h"
 #include "framework/engine/tape.h"
 #include "ops/conv/conv.h"
 
@@ -61,12 +60,6 @@ WindowedPlan windowed_plan(const Layout& layout, const Extent3& extents, std::in
   }
   result.boxes = std::move(plan);
   return result;
-}
-
-Tensor windowed_input(const Tensor& x, const WindowedPlan& plan) {
-  if (ghosts_cover(x, plan)) return from_ghosts(x, plan);
-  const auto local = x.without_layout();
-  return plan.moves ? exchange(local, grid_of(*x.layout()).along(plan.axes), plan.boxes) : local;
 }
 
 Extent3 global_spatial(const Tensor& x) {

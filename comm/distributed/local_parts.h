@@ -28,8 +28,6 @@ using DimensionParts = std::function<std::pair<std::vector<std::int64_t>, std::v
 // Of inputs with that layout. The result has `out` places and `channels` channels on all ranks together, split as those of the
 // inputs.
 WindowedPlan windowed_plan(const Layout& layout, const Extent3& out, std::int64_t channels, const DimensionParts& parts_of);
-// x's local part with what it needs around it.
-Tensor windowed_input(const Tensor& x, const WindowedPlan& plan);
 // The global extents of [N, D, H, W, C].
 Extent3 global_spatial(const Tensor& x);
 // The first spatial dimension that the plan splits, or -1.

@@ -119,7 +119,12 @@ std::shared_ptr<Transport> by_layout(const Parameter& parameter) {
   return grid_of(*layout).along(axes).shared_transport();
 }
 
+// What MPIGRAD_CHECKS=same=K does after every K-th step of an optimizer: compares each parameter over the ranks that must have
+// it. These are, by its layout, the ranks of its grid that do not split it; without a layout those over which it was replicated
+// since the last steps; of a parameter that was not, the most over which another one of the list was. A list of which nothing was
+// replicated is a rank's own. So all of these ranks make the step.
 void compare_after_step(const Parameters& parameters, std::int64_t steps) {
+  if (!detail::any_same()) return;
   ++notes.steps;
   std::vector<std::shared_ptr<Transport>> over;
   std::shared_ptr<Transport> most;
@@ -145,6 +150,9 @@ void compare_after_step(const Parameters& parameters, std::int64_t steps) {
       compare(fmt::format("[checks] after step {} of the optimizer", steps), list, *transport);
 }
 
+// framework/ knows nothing of ranks, and calls what this file has put there before main().
+[[maybe_unused]] const bool called_after_steps = (set_step_hook(compare_after_step), true);
+
 }  // namespace
 
 void require_same_parameters(std::string_view what, const Parameters& parameters, Transport& transport) {
@@ -152,8 +160,6 @@ void require_same_parameters(std::string_view what, const Parameters& parameters
   for (std::size_t i = 0; i < parameters.size(); ++i) list.push_back(&parameters[i]);
   compare(what, list, transport);
 }
-
-void detail::compare_parameters_after_steps() { set_step_hook(compare_after_step); }
 
 void detail::note_replicated(const Tensor& x, const Communicator& comm) {
   if (same_every(comm.transport()) == 0) return;

@@ -17,11 +17,6 @@ void require_same_parameters(std::string_view what, const Parameters& parameters
 
 namespace detail {
 
-// What MPIGRAD_CHECKS=same=K does after every K-th step of an optimizer: compares each parameter over the ranks that must have
-// it. These are, by its layout, the ranks of its grid that do not split it; without a layout those over which it was replicated
-// since the last steps; of a parameter that was not, the most over which another one of the list was. A list of which nothing was
-// replicated is a rank's own. So all of these ranks make the step.
-void compare_parameters_after_steps();
 // x has been replicated over comm: where `same` is on, remembered for the next steps of this thread.
 void note_replicated(const Tensor& x, const Communicator& comm);
 

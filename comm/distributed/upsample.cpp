@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "comm/distributed/local_parts.h"
+#include "comm/halos/ghosts.h"
 
 namespace mpigrad {
 namespace {

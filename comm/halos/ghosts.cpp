@@ -54,6 +54,9 @@ bool ghosts_cover(const Tensor& x, const WindowedPlan& plan) {
   return true;
 }
 
+namespace {
+
+// Where they cover it.
 Tensor from_ghosts(const Tensor& x, const WindowedPlan& plan) {
   const auto& ghosts = *ghosts_of(x);
   const auto rank = static_cast<std::size_t>(group_of(x, plan.axes).rank());
@@ -65,6 +68,14 @@ Tensor from_ghosts(const Tensor& x, const WindowedPlan& plan) {
     end[d] = begin[d] + need.end[d] - need.begin[d];
   }
   return slice(ghosts.block, begin, end);
+}
+
+}  // namespace
+
+Tensor windowed_input(const Tensor& x, const WindowedPlan& plan) {
+  if (ghosts_cover(x, plan)) return from_ghosts(x, plan);
+  const auto local = x.without_layout();
+  return plan.moves ? exchange(local, grid_of(*x.layout()).along(plan.axes), plan.boxes) : local;
 }
 
 }  // namespace spatial

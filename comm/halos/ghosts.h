@@ -18,8 +18,8 @@ namespace spatial {
 
 // Whether what every rank needs lies in the planes that it has: the same on all ranks.
 bool ghosts_cover(const Tensor& x, const WindowedPlan& plan);
-// x's local part with what it needs around it, where they do.
-Tensor from_ghosts(const Tensor& x, const WindowedPlan& plan);
+// x's local part with what it needs around it: from planes that came with it where they suffice, else from other ranks.
+Tensor windowed_input(const Tensor& x, const WindowedPlan& plan);
 
 }  // namespace spatial
 }  // namespace mpigrad

@@ -19,7 +19,6 @@
 #include <omp.h>
 #endif
 
-#include "comm/launch.h"
 #include "comm/transport/environment.h"
 #include "framework/base/error.h"
 

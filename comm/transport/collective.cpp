@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "comm/transport/transport_checks.h"
+#include "comm/transport/count_checks.h"
 #include "framework/base/joined.h"
 
 namespace mpigrad {
@@ -67,6 +67,12 @@ MovedElements moved_elements(const Collective& call, int rank) {
     case CollectiveKind::alltoall: return {total(call.counts), total(call.receive_counts)};
   }
   return {};
+}
+
+void check_reduction(std::string_view call, DType type, CombineOp op) {
+  require(type != DType::uint16, "[{}] nothing computes with {} here; cast to int32 first", call, name_of(type));
+  require(type != DType::boolean || op == CombineOp::max || op == CombineOp::min,
+          "[{}] booleans reduce by max (or) and min (and), not by {}", call, name_of(op));
 }
 
 void check_collective(std::string_view name, const Collective& call, int size) {

@@ -89,6 +89,8 @@ struct MovedElements {
 };
 MovedElements moved_elements(const Collective& call, int rank);
 
+// An Error if op does not take that type: booleans reduce by max and min alone, and uint16 does not.
+void check_reduction(std::string_view call, DType type, CombineOp op);
 // An Error with that name in brackets if a count is negative, the root no rank, or the type not one to reduce.
 void check_collective(std::string_view name, const Collective& call, int size);
 

@@ -5,38 +5,15 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "comm/transport/count_checks.h"
 #include "comm/transport/transport.h"
 #include "framework/base/error.h"
 
 namespace mpigrad::transport_checks {
-
-// A rank, or a number of ranks, as containers count.
-inline std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-
-inline void check_count(std::string_view call, std::int64_t count) {
-  require(count >= 0, "[{}] counts are not negative, got {}", call, count);
-}
-
-inline void check_counts(std::string_view call, std::span<const std::int64_t> counts, int size) {
-  require(counts.size() == static_cast<std::size_t>(size), "[{}] one count per rank: {} counts for {} ranks", call, counts.size(),
-          size);
-  for (auto count : counts) check_count(call, count);
-}
-
-inline void check_rank(std::string_view call, std::string_view what, int rank, int size) {
-  require(rank >= 0 && rank < size, "[{}] {} {} is not a rank of this communicator of {}", call, what, rank, size);
-}
-
-inline void check_reduction(std::string_view call, DType type, CombineOp op) {
-  require(type != DType::uint16, "[{}] nothing computes with {} here; cast to int32 first", call, name_of(type));
-  require(type != DType::boolean || op == CombineOp::max || op == CombineOp::min,
-          "[{}] booleans reduce by max (or) and min (and), not by {}", call, name_of(op));
-}
 
 inline void check_tag(int tag, int max_tag) {
   require(tag >= 0 && tag <= max_tag, "[exchange] tags are 0 to {}, got {}", max_tag, tag);
@@ -68,12 +45,6 @@ inline int check_subgroup(std::span<const int> ranks, int rank, int size) {
   require(place != ranks.end(), "[subgroup] the caller, rank {}, is not in the list of {} ranks", rank, ranks.size());
   return static_cast<int>(place - ranks.begin());
 }
-
-// Elements before rank r's part; offset(counts, counts.size()) is the total.
-inline std::int64_t offset(std::span<const std::int64_t> counts, std::size_t r) {
-  return std::accumulate(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(r), std::int64_t{0});
-}
-inline std::int64_t total(std::span<const std::int64_t> counts) { return offset(counts, counts.size()); }
 
 // What split() makes of every rank's (color, key): the ranks of that color, by key and rank.
 inline std::vector<int> ranks_of_color(std::span<const std::array<int, 2>> all, int color) {

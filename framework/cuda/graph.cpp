@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "framework/base/error.h"
+#include "framework/base/op_scope.h"
 #include "framework/cuda/check.h"
 #include "framework/cuda/kernels.h"
 #include "framework/cuda/recording.h"
-#include "framework/engine/op.h"
 
 namespace mpigrad::cuda {
 namespace {

@@ -30,6 +30,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/op_scope.h"
 #include "framework/engine/tape.h"
 #include "framework/tensor/tensor.h"
 
@@ -82,19 +83,6 @@ LayoutPtr refuse_layout(std::string_view op, Inputs in);
 bool counting_costs();
 void count_cost(std::string_view op, const Cost& cost, double seconds, Inputs in, Outputs out);
 double seconds_now();
-
-// The op that runs on this thread, for errors from below; empty outside of ops.
-std::string_view current_op();
-class OpScope {
- public:
-  explicit OpScope(std::string_view op);
-  ~OpScope();
-  OpScope(const OpScope&) = delete;
-  OpScope& operator=(const OpScope&) = delete;
-
- private:
-  std::string_view previous_;
-};
 
 // Whether the communication call that runs on this thread is recorded: checks between ranks compare it, because a rank that does
 // not record what others do will be missing in the replay.

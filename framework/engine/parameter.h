@@ -98,4 +98,9 @@ void name_parameter(const Tensor& parameter, const std::string& name);
 std::string parameter_hint(std::span<const Tensor> operands, std::string_view otherwise);
 }  // namespace detail
 
+struct NamedTensor {
+  std::string name;
+  Tensor value;
+};
+
 }  // namespace mpigrad

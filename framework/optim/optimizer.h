@@ -35,11 +35,6 @@ struct StepOptions {
   double max_norm = 0;
 };
 
-struct NamedTensor {
-  std::string name;
-  Tensor value;
-};
-
 class Optimizer {
  public:
   virtual ~Optimizer() = default;

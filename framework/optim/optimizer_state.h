@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "framework/optim/optimizer.h"
+#include "framework/engine/parameter.h"
 
 namespace mpigrad::detail {
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "framework/base/joined.h"
-#include "framework/tensor/tensor.h"
 
 namespace mpigrad {
 
@@ -40,10 +39,6 @@ std::vector<int> GridShape::coordinates(int rank) const {
   std::vector<int> result(extents.size());
   for (std::size_t i = extents.size(); i-- > 0;) result[i] = rank % extents[i], rank /= extents[i];
   return result;
-}
-
-Tensor GridShape::sum_over(const std::vector<int>&, const Tensor& x) const {
-  fail("[layout] this grid has no communicators to add over: {}", x);
 }
 
 Box Layout::box(int rank) const {

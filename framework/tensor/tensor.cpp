@@ -226,6 +226,10 @@ Tensor wrap(void* memory, const Shape& shape, DType dtype, std::function<void()>
   return Tensor({shape, dtype}, std::make_shared<Storage>(memory, bytes, DeviceKind::cpu, std::move(release)));
 }
 
+Tensor GridShape::sum_over(const std::vector<int>&, const Tensor& x) const {
+  fail("[layout] this grid has no communicators to add over: {}", x);
+}
+
 }  // namespace mpigrad
 
 fmt::format_context::iterator fmt::formatter<mpigrad::Tensor>::format(const mpigrad::Tensor& x,

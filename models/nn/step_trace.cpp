@@ -136,7 +136,7 @@ class Recorder final : public detail::OpObserver {
       made.flops = line.flops, made.bytes = line.bytes;
       for (std::size_t i = 0; i < line.inputs.size(); ++i) made.in.push_back({line.inputs[i], line.input_types[i]});
       for (std::size_t i = 0; i < line.outputs.size(); ++i) made.out.push_back({line.outputs[i], line.output_types[i]});
-      // Waits have lines of their own, behind whatever was started before (comm/messages/request.cpp,
+      // Waits have lines of their own, behind whatever was started before (comm/messages/transfer.cpp,
       // framework/engine/buckets.cpp).
       if (line.op == "wait" && !made.calls.empty()) {
         made.op = "start";

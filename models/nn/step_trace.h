@@ -9,7 +9,7 @@
 
 #include "comm/transport/transport.h"
 #include "framework/engine/op.h"
-#include "models/nn/describe.h"
+#include "models/nn/describe_options.h"
 #include "models/nn/layers.h"
 
 namespace mpigrad {

@@ -1,6 +1,6 @@
 // Convolution: from tensors to the kernels.
 
-#include "framework/tensor/half_rows.h"
+#include "framework/engine/half_operands.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/conv_bfloat16.h"
 #include "ops/conv/conv_problem.h"

@@ -5,7 +5,6 @@
 #include "framework/base/joined.h"
 #include "ops/elementwise/broadcast.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/elementwise/elementwise_ops.h"
 #include "ops/layout_rules.h"
 #include "ops/views/views.h"
 

@@ -4,14 +4,13 @@
 #include <string>
 
 #include "framework/engine/cost.h"
+#include "framework/engine/half_operands.h"
 #include "framework/engine/op_observer.h"
 #include "framework/engine/parameter.h"
-#include "framework/tensor/half_rows.h"
 
 namespace mpigrad {
 namespace {
 thread_local CostLog* cost_log = nullptr;
-thread_local std::string_view running_op;
 }  // namespace
 
 CostLog::CostLog() : previous_(cost_log) { cost_log = this; }
@@ -75,10 +74,6 @@ void count_cost(std::string_view what, const Cost& cost, double seconds, Inputs 
 }
 
 double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-std::string_view current_op() { return running_op; }
-OpScope::OpScope(std::string_view op) : previous_(std::exchange(running_op, op)) {}
-OpScope::~OpScope() { running_op = previous_; }
 
 namespace {
 thread_local bool recorded = false;

@@ -1,5 +1,6 @@
 #include "ops/elementwise/elementwise.h"
 
+#include "ops/elementwise/aligned_operands.h"
 #include "ops/elementwise/broadcast.h"
 #include "ops/elementwise/elementwise_ops.h"
 #include "ops/reduce/reduce.h"
@@ -78,17 +79,17 @@ namespace {
 
 // The op of operands of which some may be the same on ranks among which others vary.
 template <class Op>
-Tensor apply_met(const Op& op, Elementwise kind, Tensors in) {
-  auto met = meet(Op::traits().name, in, kind);
-  if (!met) return mpigrad::apply(op, std::move(in));
+Tensor apply_aligned(const Op& op, Elementwise kind, Tensors in) {
+  auto operands = align_operands(Op::traits().name, in, kind);
+  if (!operands) return mpigrad::apply(op, std::move(in));
   int split = 1;  // outputs get room for halos along it
-  while (split < met->layout->global.rank() && met->layout->axis_of(split) < 0) ++split;
-  const HaloRoom room(split < met->layout->global.rank() ? split : -1);
-  return mpigrad::apply(op, std::move(met->local)).with_layout(met->layout);
+  while (split < operands->layout->global.rank() && operands->layout->axis_of(split) < 0) ++split;
+  const HaloRoom room(split < operands->layout->global.rank() ? split : -1);
+  return mpigrad::apply(op, std::move(operands->local)).with_layout(operands->layout);
 }
-// Mixed precision: beside 16-bit numbers what is float32 and no constant, as a parameter is, is rounded to their type, as meet()
-// does where there are layouts. Constants keep theirs, and are refused, and so are single numbers beside each other: terms of a
-// loss.
+// Mixed precision: beside 16-bit numbers what is float32 and no constant, as a parameter is, is rounded to their type, as
+// align_operands() does where there are layouts. Constants keep theirs, and are refused, and so are single numbers beside each
+// other: terms of a loss.
 Tensor beside(const Tensor& w, const Tensor& x) {
   return w.dtype() == DType::float32 && is_half(x.dtype()) && !w.is_constant() && !w.layout() && !x.layout() && x.rank() > 0
              ? cast(w, x.dtype())
@@ -96,12 +97,12 @@ Tensor beside(const Tensor& w, const Tensor& x) {
 }
 template <class F>
 Tensor binary(const F& f, const Tensor& a, const Tensor& b) {
-  return apply_met(Binary<F>{f}, F::row.kind, {beside(a, b), beside(b, a)});
+  return apply_aligned(Binary<F>{f}, F::row.kind, {beside(a, b), beside(b, a)});
 }
 template <class F>
 Tensor compare(const Tensor& a, const Tensor& b) {
   const auto fixed = [](const Tensor& x) { return x.layout() ? constant(x) : x; };  // nothing is replicated for a derivative
-  return apply_met(Compare<F>{}, F::row.kind, {fixed(a), fixed(b)});
+  return apply_aligned(Compare<F>{}, F::row.kind, {fixed(a), fixed(b)});
 }
 
 }  // namespace
@@ -160,7 +161,7 @@ Tensor logical_not(const Tensor& a) {
   return equal(a, constant(full(Shape{}, 0, a.dtype())));
 }
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
-  return apply_met(Where{}, Elementwise::nonlinear, {condition, beside(a, b), beside(b, a)});
+  return apply_aligned(Where{}, Elementwise::nonlinear, {condition, beside(a, b), beside(b, a)});
 }
 Tensor cast(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : mpigrad::apply(Cast{.to = dtype}, {x}); }
 

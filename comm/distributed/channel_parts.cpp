@@ -1,13 +1,12 @@
-#include "comm/distributed/channels.h"
+#include "comm/distributed/channel_parts.h"
 
 #include <algorithm>
 
 #include "comm/collectives/collectives.h"
-#include "comm/distributed/channel_parts.h"
-#include "comm/distributed/distributed.h"
 #include "comm/distributed/grid.h"
 #include "comm/distributed/invariant.h"
 #include "comm/distributed/local_parts.h"
+#include "comm/distributed/redistribute.h"
 #include "framework/base/joined.h"
 #include "ops/views/views.h"
 

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "framework/base/error.h"
+#include "framework/base/op_scope.h"
 #include "framework/cuda/context.h"
 #include "framework/cuda/recording.h"
 #include "framework/engine/activity.h"
-#include "framework/engine/op.h"
 
 namespace mpigrad::cuda {
 namespace {

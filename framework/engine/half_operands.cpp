@@ -1,21 +1,9 @@
-// Tensors of bfloat16 and float16 as float32 and back, on the CPU.
+#include "framework/engine/half_operands.h"
 
 #include "framework/tensor/half_rows.h"
 
-#include "framework/base/target_clones.h"
-
 namespace mpigrad::detail {
 namespace {
-
-template <class From, class To>
-MPIGRAD_BODY void convert_body(const From* __restrict from, To* __restrict to, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<To>(from[i]);
-}
-// Not the public functions themselves: a declaration elsewhere would have to name the same targets.
-MPIGRAD_CLONES void row(const BFloat16* from, float* to, std::int64_t n) { convert_body(from, to, n); }
-MPIGRAD_CLONES void row(const Float16* from, float* to, std::int64_t n) { convert_body(from, to, n); }
-MPIGRAD_CLONES void row(const float* from, BFloat16* to, std::int64_t n) { convert_body(from, to, n); }
-MPIGRAD_CLONES void row(const float* from, Float16* to, std::int64_t n) { convert_body(from, to, n); }
 
 template <class From, class To>
 void convert_all(const Tensor& from, Tensor& to) {
@@ -24,17 +12,12 @@ void convert_all(const Tensor& from, Tensor& to) {
   const From* x = from.data<From>();
   To* y = to.mutable_data<To>();
 #pragma omp parallel for schedule(static) if (n > chunk)
-  for (std::int64_t begin = 0; begin < n; begin += chunk) row(x + begin, y + begin, n - begin < chunk ? n - begin : chunk);
+  for (std::int64_t begin = 0; begin < n; begin += chunk) convert(x + begin, y + begin, n - begin < chunk ? n - begin : chunk);
 }
 
 Tensor as_float32(const Tensor& x) { return Tensor({x.shape(), DType::float32}, DeviceKind::cpu); }
 
 }  // namespace
-
-void convert(const BFloat16* from, float* to, std::int64_t n) { row(from, to, n); }
-void convert(const Float16* from, float* to, std::int64_t n) { row(from, to, n); }
-void convert(const float* from, BFloat16* to, std::int64_t n) { row(from, to, n); }
-void convert(const float* from, Float16* to, std::int64_t n) { row(from, to, n); }
 
 bool any_half(Inputs in, Outputs out) {
   for (const auto& x : in)

@@ -1,0 +1,21 @@
+#pragma once
+// The name of the op that runs, for errors from below.
+
+#include <string_view>
+
+namespace mpigrad::detail {
+
+// Of this thread; empty outside of ops.
+std::string_view current_op();
+class OpScope {
+ public:
+  explicit OpScope(std::string_view op);
+  ~OpScope();
+  OpScope(const OpScope&) = delete;
+  OpScope& operator=(const OpScope&) = delete;
+
+ private:
+  std::string_view previous_;
+};
+
+}  // namespace mpigrad::detail

@@ -1,0 +1,40 @@
+#pragma once
+// Of which step of which ranks something is said that nobody runs: models/nn/describe.h, models/nn/step_trace.h.
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/distributed/grid.h"
+#include "framework/optim/optimizer.h"
+#include "models/nn/module.h"
+
+namespace mpigrad {
+
+// As nn::LayerGrid, of ranks that need not exist.
+struct LayerExtents {
+  std::string layers;
+  GridExtents grid;
+  std::optional<nn::LayerSplit> split{};
+};
+
+struct DescribeOptions {
+  GridExtents grid{};
+  // See nn::BuildOptions.
+  nn::LayerSplit split = ChannelSplit::filters;
+  std::vector<LayerExtents> grids{};
+  bool sharded_weights = false;
+  DType dtype = DType::float32;    // of the input and of parameters
+  std::optional<DType> compute{};  // see nn::BuildOptions
+  // Equal parts of the batch that are computed one after the other before the optimizer's step.
+  std::int64_t accumulate = 1;
+  // Whose state is in memory beside the parameters; none: without.
+  std::function<std::unique_ptr<Optimizer>(Parameters&)> optimizer{};
+  // What a part of the batch is trained with: a share of the objective, under a tape. None: a sum of the network's results,
+  // which costs next to nothing.
+  std::function<Tensor(const Tensor& x)> objective{};
+};
+
+}  // namespace mpigrad
