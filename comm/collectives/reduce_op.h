@@ -4,11 +4,18 @@
 #include <cstdint>
 #include <string_view>
 
+#include "comm/transport/collective.h"
+#include "framework/tensor/tensor.h"
+
 namespace mpigrad {
 
 enum class ReduceOp : std::uint8_t { sum, avg, max, min, prod, logical_and, logical_or };
 enum class Ties : std::uint8_t { split, first };
 
 std::string_view name_of(ReduceOp op);
+// The transport's reduction: max, min, prod and sum.
+CombineOp plain(ReduceOp op);
+// Refuses, for `call`, an operation that x's type does not have.
+void require_fits(std::string_view call, const Tensor& x, ReduceOp op);
 
 }  // namespace mpigrad

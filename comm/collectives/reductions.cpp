@@ -56,26 +56,6 @@ Tensors LocatedValue::vjp(const Replay&, Inputs g) const { return {allreduce(g[0
 
 }  // namespace ops
 
-void require_fits(std::string_view call, const Tensor& x, ReduceOp op) {
-  require(x.dtype() != DType::uint16, "[{}] nothing computes with {} here; cast to int32 first: {}", call, name_of(x.dtype()), x);
-  require(op != ReduceOp::avg || is_floating(x.dtype()), "[{}] the average of integers is none; cast first: {}", call, x);
-  require((op != ReduceOp::logical_and && op != ReduceOp::logical_or) || x.dtype() == DType::boolean,
-          "[{}] {} is for booleans, and has no derivative; compare first: {}", call, name_of(op), x);
-}
-
-CombineOp plain(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::prod: return CombineOp::prod;
-    case ReduceOp::logical_or:
-    case ReduceOp::max: return CombineOp::max;
-    case ReduceOp::logical_and:
-    case ReduceOp::min: return CombineOp::min;
-    case ReduceOp::sum:
-    case ReduceOp::avg: break;
-  }
-  return CombineOp::sum;
-}
-
 namespace {
 
 // The last rank's prefix product, sent to the root; zeros elsewhere.
@@ -85,19 +65,6 @@ Tensor product_at(const Tensor& x, const Communicator& comm, int root) {
 }
 
 }  // namespace
-
-std::string_view name_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum: return "sum";
-    case ReduceOp::avg: return "avg";
-    case ReduceOp::max: return "max";
-    case ReduceOp::min: return "min";
-    case ReduceOp::prod: return "prod";
-    case ReduceOp::logical_and: return "logical_and";
-    case ReduceOp::logical_or: return "logical_or";
-  }
-  return "?";
-}
 
 Tensor allreduce(const Tensor& x, const Communicator& comm, ReduceOp op, Ties ties) {
   require_fits("allreduce", x, op);

@@ -20,11 +20,6 @@ Tensor reduce(const Tensor& x, const Communicator& comm, int root, ReduceOp op, 
 // Block r of the same on rank r; all ybar one after the other take the place of S ybar.
 Tensor reduce_scatter(const Tensor& x, const Communicator& comm, const Rows& rows, ReduceOp op, Ties ties = Ties::split);
 
-// The transport's reduction: max, min, prod and sum.
-CombineOp plain(ReduceOp op);
-// Refuses, for `call`, an operation that x's type does not have.
-void require_fits(std::string_view call, const Tensor& x, ReduceOp op);
-
 // The extreme value and the index that comes with it, MPI's MAXLOC and MINLOC: of several ranks that attain it the one with the
 // lowest index wins and gets the cotangent; they share it if their indices are equal. index: int64, of x's shape; default: the
 // rank. It carries no derivative.

@@ -3,11 +3,14 @@
 #include <algorithm>
 
 #include "comm/collectives/collectives.h"
+#include "comm/distributed/bias_activation.h"
 #include "comm/distributed/grid.h"
 #include "comm/distributed/invariant.h"
 #include "comm/distributed/local_parts.h"
 #include "comm/distributed/redistribute.h"
 #include "framework/base/joined.h"
+#include "framework/engine/tape.h"
+#include "ops/elementwise/elementwise.h"
 #include "ops/views/views.h"
 
 namespace mpigrad {
@@ -308,6 +311,27 @@ Tensor whole_channels(const Tensor& x) {
   Layout layout = *x.layout();
   layout.axes[static_cast<std::size_t>(axis)] = {};
   return redistribute(x, std::make_shared<Layout>(std::move(layout)));
+}
+
+Tensor spatial::rounded(const Tensor& x, DType dtype) {
+  if (!x || !is_half(dtype) || x.dtype() != DType::float32) return x;
+  static constexpr char keys[2] = {};  // their addresses
+  auto* tape = Tape::innermost();
+  const auto make = [&] { return cast(x, dtype); };
+  return tape ? tape->memoised(x.id(), &keys[dtype == DType::bfloat16 ? 0 : 1], make) : make();
+}
+Tensor parameter_for(const Tensor& x, const Tensor& w) { return spatial::rounded(spatial::replicated_for(x, w), x.dtype()); }
+
+Tensor bias_activation(const Tensor& x, const Tensor& bias, Activation activation) {
+  const double slope = activation.slope();
+  if (!x.layout()) return local::bias_activation(x, parameter_for(x, bias), slope);
+  spatial::require_no_share("bias_activation", x);
+  if (spatial::splits_channels(x, {bias})) {
+    const auto block = spatial::block_beside("bias_activation", x, bias);
+    return spatial::with_channels_of(x, bias_activation(spatial::own_channels(x), block, activation));
+  }
+  const HaloRoom room(spatial::halo_dimension(*x.layout()));
+  return local::bias_activation(x.without_layout(), parameter_for(x, bias), slope).with_layout(x.layout());
 }
 
 }  // namespace mpigrad

@@ -85,21 +85,6 @@ Tensor maximum(const Tensor& padded, const ops::Window& window, const LayoutPtr&
 
 }  // namespace
 
-namespace {
-
-// float32 rounded to a type of 16 bits; else x.
-Tensor rounded(const Tensor& x, DType dtype) {
-  if (!x || !is_half(dtype) || x.dtype() != DType::float32) return x;
-  static constexpr char keys[2] = {};  // their addresses
-  auto* tape = Tape::innermost();
-  const auto make = [&] { return cast(x, dtype); };
-  return tape ? tape->memoised(x.id(), &keys[dtype == DType::bfloat16 ? 0 : 1], make) : make();
-}
-
-}  // namespace
-
-Tensor parameter_for(const Tensor& x, const Tensor& w) { return rounded(spatial::replicated_for(x, w), x.dtype()); }
-
 Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvAttributes& attributes, const SplitOutputs& outputs) {
   ConvAttributes a = attributes;
   if (spatial::splits_product(x, w, bias, outputs)) {
@@ -264,18 +249,6 @@ Tensor max_pool(const Tensor& x, const PoolAttributes& a) {
   return maximum(padded, local_window(padded, plan, a), plan.out);
 }
 
-Tensor bias_activation(const Tensor& x, const Tensor& bias, Activation activation) {
-  const double slope = activation.slope();
-  if (!x.layout()) return local::bias_activation(x, parameter_for(x, bias), slope);
-  spatial::require_no_share("bias_activation", x);
-  if (spatial::splits_channels(x, {bias})) {
-    const auto block = spatial::block_beside("bias_activation", x, bias);
-    return spatial::with_channels_of(x, bias_activation(spatial::own_channels(x), block, activation));
-  }
-  const HaloRoom room(spatial::halo_dimension(*x.layout()));
-  return local::bias_activation(x.without_layout(), parameter_for(x, bias), slope).with_layout(x.layout());
-}
-
 Tensor global_avg_pool(const Tensor& x) {
   // Sums over ranks round once, too.
   if (is_half(x.dtype())) return cast(global_avg_pool(cast(x, DType::float32)), x.dtype());
@@ -319,7 +292,7 @@ Tensor flatten(const Tensor& x) {
 
 Tensor detail::replicated(const Tensor& x, const std::vector<int>& axes, DType dtype) {
   const auto local = axes.empty() ? x.without_layout() : replicate(x, grid_of(*x.layout()).along(axes));
-  return rounded(local, dtype);
+  return spatial::rounded(local, dtype);
 }
 
 }  // namespace mpigrad

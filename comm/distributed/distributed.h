@@ -6,6 +6,7 @@
 // that their gradients are float32 when they are reduced, and halos travel in 16 bits; statistics, gamma and beta of norms stay
 // float32. Channels and weights may be split, too: channels.h says what each function of split channels does.
 
+#include "comm/distributed/bias_activation.h"
 #include "comm/distributed/channels.h"
 #include "comm/distributed/normalisation.h"
 #include "comm/distributed/redistribute.h"
@@ -39,8 +40,6 @@ ConvForPool conv_for_pool(const Tensor& x, const Tensor& w, const Tensor& bias, 
                           const PoolAttributes& pool);
 Tensor avg_pool(const ConvForPool& x, Activation activation = Activation::none);
 Tensor max_pool(const ConvForPool& x);
-// activation(x + bias), bias [C] or none.
-Tensor bias_activation(const Tensor& x, const Tensor& bias, Activation activation);
 // Mean over D, H, W: [N, D, H, W, C] -> [N, C], the same on all ranks of the spatial axes.
 Tensor global_avg_pool(const Tensor& x);
 
@@ -49,9 +48,5 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {}, Activat
               const SplitOutputs& outputs = {});
 // [N, ...] -> [N, product]; the features become the same on all ranks of the axes that split them.
 Tensor flatten(const Tensor& x);
-
-// w for use beside x's local part: replicated over the axes along which x varies, and float32 cast to x's type if that has 16
-// bits. Once per tape, x's type and axes: a weight that is used twice is cast once.
-Tensor parameter_for(const Tensor& x, const Tensor& w);
 
 }  // namespace mpigrad

@@ -45,15 +45,6 @@ Tensors Where::vjp(const Replay& at, Inputs g) const {
   return result;
 }
 
-Tensor sum_to(const Tensor& g, const Shape& shape) {
-  if (!g || g.shape() == shape) return g;
-  std::vector<int> axes;
-  const int extra = g.rank() - shape.rank();
-  for (int d = 0; d < g.rank(); ++d)
-    if (d < extra || (shape[d - extra] == 1 && g.dim(d) != 1)) axes.push_back(d);
-  return reshape(sum(g, axes), shape);
-}
-
 Tensor base_for_derivative(const Tensor& a, const Tensor& b) {
   UseDevice device(a.device());
   const auto number = [&](double value) { return constant(full(Shape{}, value, a.dtype())); };

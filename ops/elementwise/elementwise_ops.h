@@ -9,11 +9,9 @@
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/scalar.h"
 #include "ops/layout_rules.h"
+#include "ops/reduce/reduce.h"
 
 namespace mpigrad::ops {
-
-// ybar summed over the dimensions that broadcasting repeated; none stays none.
-Tensor sum_to(const Tensor& g, const Shape& shape);
 
 // What a vjp reads.
 inline constexpr unsigned none = 0, first = 1, second = 2, both = 3, output = 1;

@@ -32,6 +32,15 @@ Types BroadcastTo::infer(Inputs in) const {
           shape);
   return {{shape, in[0].dtype()}};
 }
+Tensor sum_to(const Tensor& g, const Shape& shape) {
+  if (!g || g.shape() == shape) return g;
+  std::vector<int> axes;
+  const int extra = g.rank() - shape.rank();
+  for (int d = 0; d < g.rank(); ++d)
+    if (d < extra || (shape[d - extra] == 1 && g.dim(d) != 1)) axes.push_back(d);
+  return reshape(sum(g, axes), shape);
+}
+
 Tensors BroadcastTo::vjp(const Replay& at, Inputs g) const { return {sum_to(g[0], at.input(0).shape())}; }
 
 Tensor attains(const Tensor& x, const Tensor& m) { return logical_or(equal(x, m), not_equal(x, x)); }

@@ -28,6 +28,9 @@ Tensor broadcast_to(const Tensor& x, const Shape& shape);
 
 namespace ops {
 
+// ybar summed over the dimensions that broadcasting repeated; none stays none.
+Tensor sum_to(const Tensor& g, const Shape& shape);
+
 // y[...] = sum of x over `axes` (kept with extent 1);  xbar = broadcast_to(ybar)
 struct Sum {
   std::vector<int> axes;  // ascending, not negative

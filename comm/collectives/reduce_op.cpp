@@ -1,0 +1,40 @@
+#include "comm/collectives/reduce_op.h"
+
+#include "framework/base/error.h"
+
+namespace mpigrad {
+
+std::string_view name_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum: return "sum";
+    case ReduceOp::avg: return "avg";
+    case ReduceOp::max: return "max";
+    case ReduceOp::min: return "min";
+    case ReduceOp::prod: return "prod";
+    case ReduceOp::logical_and: return "logical_and";
+    case ReduceOp::logical_or: return "logical_or";
+  }
+  return "?";
+}
+
+CombineOp plain(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::prod: return CombineOp::prod;
+    case ReduceOp::logical_or:
+    case ReduceOp::max: return CombineOp::max;
+    case ReduceOp::logical_and:
+    case ReduceOp::min: return CombineOp::min;
+    case ReduceOp::sum:
+    case ReduceOp::avg: break;
+  }
+  return CombineOp::sum;
+}
+
+void require_fits(std::string_view call, const Tensor& x, ReduceOp op) {
+  require(x.dtype() != DType::uint16, "[{}] nothing computes with {} here; cast to int32 first: {}", call, name_of(x.dtype()), x);
+  require(op != ReduceOp::avg || is_floating(x.dtype()), "[{}] the average of integers is none; cast first: {}", call, x);
+  require((op != ReduceOp::logical_and && op != ReduceOp::logical_or) || x.dtype() == DType::boolean,
+          "[{}] {} is for booleans, and has no derivative; compare first: {}", call, name_of(op), x);
+}
+
+}  // namespace mpigrad
