@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "ops/kernel/cpu_kernels.h"
+#include "ops/kernel/problems.h"
 
 namespace mpigrad::cpu {
 

@@ -5,7 +5,7 @@
 // then computes in float32, as it does with float16.
 
 #include "framework/tensor/half.h"
-#include "ops/kernel/cpu_kernels.h"
+#include "ops/conv/conv_kernels.h"
 
 namespace mpigrad::cpu::native {
 

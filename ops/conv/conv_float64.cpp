@@ -1,7 +1,7 @@
 // Convolution of double: oneDNN has none on CPUs.
 
 #include "ops/conv/conv_gathered.h"
-#include "ops/kernel/cpu_kernels.h"
+#include "ops/conv/conv_kernels.h"
 
 namespace mpigrad::cpu {
 

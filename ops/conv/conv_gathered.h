@@ -1,8 +1,8 @@
 #pragma once
 // The three convolutions as matrix products over gathered rows: what double uses, and float where oneDNN has nothing optimised.
-// Same contract as the functions of cpu_kernels.h. Any problem is right; few channels per group are slow.
+// Same contract as the functions of conv_kernels.h. Any problem is right; few channels per group are slow.
 
-#include "ops/kernel/cpu_kernels.h"
+#include "ops/conv/conv_kernels.h"
 
 namespace mpigrad::cpu::gathered {
 

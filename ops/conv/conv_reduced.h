@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "ops/kernel/cpu_kernels.h"
+#include "ops/conv/conv_kernels.h"
 
 namespace mpigrad::cpu {
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "ops/kernel/cpu_kernels.h"
+#include "ops/conv/conv_kernels.h"
 #include "ops/kernel/problems.h"
 
 namespace mpigrad::cpu::reference {

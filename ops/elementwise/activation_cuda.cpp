@@ -3,9 +3,9 @@
 #include "ops/elementwise/activation.h"
 
 #include "ops/backends/cuda/convert.h"
-#include "ops/kernel/cuda_kernels.h"
 #include "ops/kernel/gpu_tensors.h"
 #include "ops/kernel/rows_of.h"
+#include "ops/norm/channel_norm_cuda_kernels.h"
 
 namespace mpigrad::ops {
 

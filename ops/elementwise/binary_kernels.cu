@@ -1,7 +1,7 @@
 // Functions of two arguments: packed for equal shapes of floating-point types, by strides for the rest.
 
+#include "ops/elementwise/elementwise_cuda_kernels.h"
 #include "ops/elementwise/scalar.h"
-#include "ops/kernel/cuda_kernels.h"
 #include "ops/kernel/element_types.h"
 #include "ops/kernel/map.cuh"
 

@@ -1,7 +1,7 @@
 // Comparisons, selection and conversion.
 
+#include "ops/elementwise/elementwise_cuda_kernels.h"
 #include "ops/elementwise/scalar.h"
-#include "ops/kernel/cuda_kernels.h"
 #include "ops/kernel/element_types.h"
 #include "ops/kernel/map.cuh"
 

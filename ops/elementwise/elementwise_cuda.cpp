@@ -1,7 +1,7 @@
 #include "ops/elementwise/broadcast.h"
+#include "ops/elementwise/elementwise_cuda_kernels.h"
 #include "ops/elementwise/elementwise_ops.h"
 #include "ops/elementwise/scalar.h"
-#include "ops/kernel/cuda_kernels.h"
 #include "ops/kernel/gpu_tensors.h"
 
 namespace mpigrad::ops {

@@ -1,7 +1,7 @@
 // One kernel for each function of one argument and floating-point type.
 
+#include "ops/elementwise/elementwise_cuda_kernels.h"
 #include "ops/elementwise/scalar.h"
-#include "ops/kernel/cuda_kernels.h"
 #include "ops/kernel/element_types.h"
 #include "ops/kernel/map.cuh"
 

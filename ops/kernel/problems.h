@@ -95,3 +95,7 @@ constexpr Range owned_inputs(const Problem& p, std::size_t a, std::int64_t o) {
 constexpr std::int64_t octets(std::int64_t channels) { return (channels + 7) / 8; }
 
 }  // namespace mpigrad::kernel
+
+namespace mpigrad::cpu {
+using namespace kernel;
+}

@@ -2,7 +2,7 @@
 
 #include "ops/linear/matmul.h"
 
-#include "ops/kernel/cpu_kernels.h"
+#include "ops/linear/matmul_kernels.h"
 
 namespace mpigrad::ops {
 

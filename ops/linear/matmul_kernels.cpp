@@ -6,9 +6,9 @@
 
 #include "framework/base/target_clones.h"
 #include "ops/backends/blas/blas.h"
-#include "ops/kernel/cpu_kernels.h"
 #include "ops/kernel/parallel_errors.h"
 #include "ops/kernel/problems.h"
+#include "ops/linear/matmul_kernels.h"
 
 namespace mpigrad::cpu {
 

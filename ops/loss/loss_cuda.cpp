@@ -2,8 +2,8 @@
 
 #include "ops/loss/loss.h"
 
-#include "ops/kernel/cuda_kernels.h"
 #include "ops/kernel/gpu_tensors.h"
+#include "ops/views/index_cuda_kernels.h"
 
 namespace mpigrad::ops {
 

@@ -2,7 +2,7 @@
 
 #include "ops/norm/channel_norm.h"
 
-#include "ops/kernel/cpu_kernels.h"
+#include "ops/norm/channel_norm_kernels.h"
 
 namespace mpigrad::ops {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "ops/kernel/cuda_kernels.h"
 #include "ops/kernel/gpu_tensors.h"
+#include "ops/norm/channel_norm_cuda_kernels.h"
 
 namespace mpigrad::ops {
 namespace {

@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "framework/base/target_clones.h"
-#include "ops/kernel/cpu_kernels.h"
 #include "ops/kernel/problems.h"
+#include "ops/pool/pool_kernels.h"
 
 namespace mpigrad::cpu {
 

@@ -2,7 +2,7 @@
 
 #include "ops/pool/pool.h"
 
-#include "ops/kernel/cpu_kernels.h"
+#include "ops/pool/pool_kernels.h"
 #include "ops/pool/pool_problem.h"
 
 namespace mpigrad::ops {

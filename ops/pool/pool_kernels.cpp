@@ -8,9 +8,9 @@
 
 #include "framework/base/target_clones.h"
 #include "ops/elementwise/scalar.h"
-#include "ops/kernel/cpu_kernels.h"
 #include "ops/kernel/parallel_errors.h"
 #include "ops/kernel/problems.h"
+#include "ops/pool/pool_kernels.h"
 #include "ops/pool/pool_separated.h"
 
 namespace mpigrad::cpu {

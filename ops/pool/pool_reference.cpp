@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "ops/kernel/cpu_kernels.h"
 #include "ops/kernel/problems.h"
+#include "ops/pool/pool_kernels.h"
 
 namespace mpigrad::cpu::reference {
 

@@ -3,8 +3,8 @@
 #include "ops/random/random.h"
 
 #include "framework/cuda/graph.h"
-#include "ops/kernel/cuda_kernels.h"
 #include "ops/kernel/gpu_tensors.h"
+#include "ops/random/random_cuda_kernels.h"
 
 namespace mpigrad::ops {
 

@@ -2,8 +2,8 @@
 
 #include "framework/cuda/element.cuh"
 #include "framework/cuda/launch.cuh"
-#include "ops/kernel/cuda_kernels.h"
 #include "ops/kernel/element_types.h"
+#include "ops/random/random_cuda_kernels.h"
 
 namespace mpigrad::cuda {
 namespace {

@@ -3,8 +3,8 @@
 #include "ops/reduce/reduce.h"
 
 #include "ops/elementwise/broadcast.h"
-#include "ops/kernel/cuda_kernels.h"
 #include "ops/kernel/gpu_tensors.h"
+#include "ops/reduce/reduce_cuda_kernels.h"
 #include "ops/reduce/reduction_plan.h"
 
 namespace mpigrad::ops {

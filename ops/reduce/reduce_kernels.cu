@@ -5,10 +5,10 @@
 
 #include "framework/cuda/element.cuh"
 #include "framework/cuda/launch.cuh"
-#include "ops/kernel/cuda_kernels.h"
 #include "ops/kernel/element_types.h"
 #include "ops/kernel/fold.cuh"
 #include "ops/kernel/map.cuh"
+#include "ops/reduce/reduce_cuda_kernels.h"
 
 namespace mpigrad::cuda {
 namespace {

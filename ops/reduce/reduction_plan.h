@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "framework/tensor/shape.h"
-#include "ops/kernel/cuda_kernels.h"
+#include "ops/reduce/reduce_cuda_kernels.h"
 
 namespace mpigrad::cuda {
 

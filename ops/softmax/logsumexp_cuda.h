@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ops/kernel/cuda_kernels.h"
+#include "ops/kernel/stream.h"
 
 namespace mpigrad::cuda {
 

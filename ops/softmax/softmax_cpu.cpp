@@ -2,8 +2,8 @@
 
 #include "ops/softmax/softmax.h"
 
-#include "ops/kernel/cpu_kernels.h"
 #include "ops/kernel/rows_of.h"
+#include "ops/softmax/softmax_kernels.h"
 
 namespace mpigrad::ops {
 

@@ -2,9 +2,9 @@
 
 #include "ops/softmax/softmax.h"
 
-#include "ops/kernel/cuda_kernels.h"
 #include "ops/kernel/gpu_tensors.h"
 #include "ops/kernel/rows_of.h"
+#include "ops/softmax/softmax_cuda_kernels.h"
 
 namespace mpigrad::ops {
 

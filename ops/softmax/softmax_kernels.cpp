@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/kernel/cpu_kernels.h"
+#include "ops/softmax/softmax_kernels.h"
 
 namespace mpigrad::cpu {
 

@@ -4,9 +4,9 @@
 
 #include "framework/cuda/element.cuh"
 #include "framework/cuda/launch.cuh"
-#include "ops/kernel/cuda_kernels.h"
 #include "ops/kernel/element_types.h"
 #include "ops/kernel/fold.cuh"
+#include "ops/softmax/softmax_cuda_kernels.h"
 
 namespace mpigrad::cuda {
 namespace {

@@ -3,8 +3,8 @@
 #include "framework/cuda/element.cuh"
 #include "framework/cuda/fault.h"
 #include "framework/cuda/launch.cuh"
-#include "ops/kernel/cuda_kernels.h"
 #include "ops/kernel/element_types.h"
+#include "ops/views/index_cuda_kernels.h"
 
 namespace mpigrad::cuda {
 namespace {

@@ -2,8 +2,9 @@
 
 #include <bit>
 
-#include "ops/kernel/cuda_kernels.h"
+#include "ops/elementwise/elementwise_cuda_kernels.h"
 #include "ops/kernel/gpu_tensors.h"
+#include "ops/views/index_cuda_kernels.h"
 #include "ops/views/resample.h"
 
 namespace mpigrad::ops {

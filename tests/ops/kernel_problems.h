@@ -12,8 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "ops/kernel/cpu_kernels.h"
+#include "ops/conv/conv_kernels.h"
 #include "ops/kernel/problems.h"
+#include "ops/linear/matmul_kernels.h"
+#include "ops/norm/channel_norm_kernels.h"
+#include "ops/pool/pool_kernels.h"
+#include "ops/softmax/softmax_kernels.h"
 
 namespace mpigrad::testing {
 

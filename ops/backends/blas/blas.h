@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ops/kernel/cpu_kernels.h"
+#include "ops/kernel/problems.h"
 
 namespace mpigrad::cpu {
 

@@ -15,7 +15,6 @@
 
 #include "framework/base/error.h"
 #include "ops/backends/onednn/held_signals.h"
-#include "ops/kernel/cpu_kernels.h"
 #include "ops/kernel/problems.h"
 #include "ops/kernel/thread_buffer.h"
 

@@ -1,11 +1,11 @@
 #pragma once
 // Convolutions of 3 x 3 x 3 taps by Winograd's minimal filtering, F(2x2x2, 3x3x3): 64 products for 8 outputs instead of 216; and
-// of 1 x 3 x 3 taps, 16 for 4 instead of 36. Same contract as the functions of cpu_kernels.h; sums are rounded in another order,
+// of 1 x 3 x 3 taps, 16 for 4 instead of 36. Same contract as the functions of conv_kernels.h; sums are rounded in another order,
 // and a value that is not finite makes NaN of all outputs of a tile that reads it. Sources: Winograd, Arithmetic complexity of
 // computations (1980); Lavin and Gray, arXiv 1509.09308; in three dimensions Jia et al., PPoPP 2018.
 
 #include "ops/backends/implementation.h"
-#include "ops/kernel/cpu_kernels.h"
+#include "ops/kernel/problems.h"
 
 namespace mpigrad::cpu::winograd {
 

@@ -5,7 +5,7 @@
 #include "comm/distributed/distributed.h"
 #include "framework/base/joined.h"
 #include "ops/conv/conv.h"
-#include "ops/kernel/cpu_kernels.h"
+#include "ops/conv/conv_kernels.h"
 #include "tests/ops/comparison/comparison_fuzz.h"
 
 namespace mpigrad::testing {

@@ -1,0 +1,31 @@
+#pragma once
+// Convolutions on the CPU as functions of shapes and pointers. Activations are [N, D, H, W, C], weights [K, kd, kh, kw,
+// C/groups], row-major. They know no tensors and no tapes. Included inside ops, by kernel tests and by benchmarks only.
+//
+// Namespace `reference` has plain loops, for float and double, which decide what is right; without a namespace a library's
+// function is taken where there is a faster one, which must agree.
+
+#include <cstdint>
+
+#include "ops/kernel/problems.h"
+
+namespace mpigrad::cpu {
+
+// y = conv(x, w) (+ bias, activation);  gx = adjoint in x of gy;  gw = adjoint in w of gy. Outputs are overwritten.
+template <class T>
+void conv_forward(const ConvProblem&, const T* x, const T* w, T* y, const Epilogue& = {});
+template <class T>
+void conv_data(const ConvProblem&, const T* gy, const T* w, T* gx, const Epilogue& = {});  // bias [C] on gx
+template <class T>
+void conv_weight(const ConvProblem&, const T* x, const T* gy, T* gw);
+
+namespace reference {
+template <class T>
+void conv_forward(const ConvProblem&, const T* x, const T* w, T* y, const Epilogue& = {});
+template <class T>
+void conv_data(const ConvProblem&, const T* gy, const T* w, T* gx, const Epilogue& = {});
+template <class T>
+void conv_weight(const ConvProblem&, const T* x, const T* gy, T* gw);
+}  // namespace reference
+
+}  // namespace mpigrad::cpu

@@ -1,0 +1,53 @@
+#pragma once
+// Kernels of a GPU for channels, which are the last dimension.
+// They know no tensors and no tapes; included inside ops only. T is any floating-point type of the library unless said otherwise;
+// 16-bit types are computed with as float32 and rounded once. All results are the same in every run: sums have a fixed order and
+// nothing is added atomically.
+
+#include <cstdint>
+
+#include "ops/kernel/stream.h"
+
+namespace mpigrad::cuda {
+
+// x: [groups, rows, channels], what there is per channel: [groups, channels]; sums in double. S, of what there is per channel, is
+// what T is computed in: float for 16-bit types, else T. At most 65,535 groups.
+
+// At most so many blocks of rows have sums of their own, one after the other in what the functions below need as scratch.
+std::int64_t channel_blocks(std::int64_t rows, std::int64_t channels);
+inline std::int64_t channel_scratch(std::int64_t groups, std::int64_t rows, std::int64_t channels) {
+  return groups * channel_blocks(rows, channels) * 2 * channels;
+}
+// mean[c] and m2[c] = sum (x - mean)^2; blocks are combined by Chan's formula.
+template <class T, class S>
+void channel_moments(std::int64_t groups, std::int64_t rows, std::int64_t channels, const T* x, double* scratch, S* mean, S* m2,
+                     Stream stream);
+// y = leaky_relu((x - m) * a + b, slope) per channel
+template <class T, class S>
+void channel_affine(std::int64_t groups, std::int64_t rows, std::int64_t channels, const T* x, const S* m, const S* a, const S* b,
+                    double slope, T* y, Stream stream);
+// h = y <= 0 ? slope * g : g, which may be g, and sums[c] = sum h; of one group
+template <class T>
+void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* y, double slope, double* scratch,
+                             T* h, T* sums, Stream stream);
+// sums[c] = sum g, dots[c] = sum g * (x - m)
+template <class T, class S>
+void channel_dots(std::int64_t groups, std::int64_t rows, std::int64_t channels, const T* g, const T* x, const S* m,
+                  double* scratch, S* sums, S* dots, Stream stream);
+
+// Behind leaky_relu(z, slope), z = (x - m) a + b with a = gamma inverse, inverse = (variance + epsilon)^-1/2 of x's own
+// statistics: h = z <= 0 ? slope g : g, sums[c] = sum h, dots[c] = sum h (x - m), and
+// gx = a (h - sums / rows - (x - m) inverse^2 dots / rows), which may be g.
+template <class S>
+struct NormOfChannels {
+  S slope{1};
+  const S *m = nullptr, *a = nullptr, *b = nullptr, *inverse = nullptr;
+};
+inline std::int64_t norm_scratch(std::int64_t groups, std::int64_t rows, std::int64_t channels) {
+  return channel_scratch(groups, rows, channels) + 2 * groups * channels;
+}
+template <class T, class S>
+void norm_adjoint(std::int64_t groups, std::int64_t rows, std::int64_t channels, const T* g, const T* x,
+                  const NormOfChannels<S>& norm, double* scratch, T* gx, S* sums, S* dots, Stream stream);
+
+}  // namespace mpigrad::cuda

@@ -1,0 +1,36 @@
+#pragma once
+// Statistics of channels, and what is computed with them, on the CPU as functions of shapes and pointers.
+// They know no tensors and no tapes. Included inside ops, by kernel tests and by benchmarks only.
+
+#include <cstdint>
+
+#include "ops/kernel/problems.h"
+
+namespace mpigrad::cpu {
+
+// Rows of `channels` values, channels last; sums accumulate in double.
+// mean[c] and m2[c] = sum (x - mean)^2, in two passes over cache-sized chunks combined by Chan's formula.
+template <class T>
+void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, T* mean, T* m2);
+// y = leaky_relu((x - m) * a + b, slope) per channel
+template <class T>
+void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b, double slope, T* y);
+// y = leaky_relu(x + bias, slope);  inner = y <= 0 ? slope * g : g, which may be g itself, and sums[c] = sum inner
+template <class T>
+void bias_activation(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, double slope, T* y);
+template <class T>
+void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* y, double slope, T* inner, T* sums);
+// sums[c] = sum g, dots[c] = sum g * (x - m)
+template <class T>
+void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const T* m, T* sums, T* dots);
+// See ops/norm/channel_norm.h.
+template <class T>
+struct NormOfChannels {
+  double slope = 1;
+  const T *m = nullptr, *a = nullptr, *b = nullptr, *inverse = nullptr;
+};
+template <class T>
+void norm_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const NormOfChannels<T>& of, T* gx, T* sums,
+                  T* dots);
+
+}  // namespace mpigrad::cpu

@@ -1,0 +1,17 @@
+#pragma once
+// Softmax on the CPU as functions of shapes and pointers.
+// They know no tensors and no tapes. Included inside ops, by kernel tests and by benchmarks only.
+
+#include <cstdint>
+
+#include "ops/kernel/problems.h"
+
+namespace mpigrad::cpu {
+
+// x, y: [rows, n], softmax over each row. The axis is thus the last one; ops permute where it is not.
+template <class T>
+void softmax(std::int64_t rows, std::int64_t n, const T* x, T* y);
+template <class T>
+void log_softmax(std::int64_t rows, std::int64_t n, const T* x, T* y);
+
+}  // namespace mpigrad::cpu
