@@ -1,6 +1,7 @@
 #include "comm/collectives/reduce_op.h"
 
 #include "framework/base/error.h"
+#include "ops/elementwise/elementwise.h"
 
 namespace mpigrad {
 
@@ -28,6 +29,18 @@ CombineOp plain(ReduceOp op) {
     case ReduceOp::avg: break;
   }
   return CombineOp::sum;
+}
+
+bool has_prefixes(ReduceOp op) { return op != ReduceOp::avg; }
+
+Tensor combined(const Tensor& a, const Tensor& b, CombineOp op) {
+  switch (op) {
+    case CombineOp::sum: return a + b;
+    case CombineOp::prod: return a * b;
+    case CombineOp::max: return maximum(a, b);
+    case CombineOp::min: return minimum(a, b);
+  }
+  fail("[scan] there are no prefixes by {}", name_of(op));
 }
 
 void require_fits(std::string_view call, const Tensor& x, ReduceOp op) {

@@ -15,6 +15,10 @@ enum class Ties : std::uint8_t { split, first };
 std::string_view name_of(ReduceOp op);
 // The transport's reduction: max, min, prod and sum.
 CombineOp plain(ReduceOp op);
+// Whether scan() and exscan() take it.
+bool has_prefixes(ReduceOp op);
+// Of two ranks' numbers what those of one are, differentiably. Error: an op without prefixes.
+Tensor combined(const Tensor& a, const Tensor& b, CombineOp op);
 // Refuses, for `call`, an operation that x's type does not have.
 void require_fits(std::string_view call, const Tensor& x, ReduceOp op);
 

@@ -23,21 +23,11 @@ namespace {
 
 Direction other(Direction direction) { return direction == Direction::up ? Direction::down : Direction::up; }
 
-Tensor combine(const Tensor& a, const Tensor& b, CombineOp op) {
-  switch (op) {
-    case CombineOp::sum: return a + b;
-    case CombineOp::prod: return a * b;
-    case CombineOp::max: return maximum(a, b);
-    case CombineOp::min: return minimum(a, b);
-  }
-  return a;
-}
-
 Tensor inclusive(const Tensor& x, const Communicator& comm, CombineOp op, Direction direction) {
   Tensor y = x;
   for (int by = 1; by < comm.size(); by *= 2) {
     const auto before = from_before(y, comm, by, direction);
-    if (!is_first(comm, by, direction)) y = combine(before, y, op);
+    if (!is_first(comm, by, direction)) y = combined(before, y, op);
   }
   return y;
 }
@@ -66,6 +56,7 @@ Tensor identity_of(const Tensor& x, ReduceOp op) {
 void require_op(std::string_view call, const Tensor& x, ReduceOp op) {
   require_fits(call, x, op);
   require(op != ReduceOp::avg, "[{}] there is no prefix average; divide the prefix sum: {}", call, x);
+  require(has_prefixes(op), "[{}] there are no prefixes by {}: {}", call, name_of(op), x);
   require(x.dtype() != DType::boolean || plain(op) == CombineOp::max || plain(op) == CombineOp::min,
           "[{}] booleans reduce by logical_or and logical_and, not by {}: {}", call, name_of(op), x);
 }

@@ -71,8 +71,10 @@ MovedElements moved_elements(const Collective& call, int rank) {
 
 void check_reduction(std::string_view call, DType type, CombineOp op) {
   require(type != DType::uint16, "[{}] nothing computes with {} here; cast to int32 first", call, name_of(type));
-  require(type != DType::boolean || op == CombineOp::max || op == CombineOp::min,
-          "[{}] booleans reduce by max (or) and min (and), not by {}", call, name_of(op));
+  require(type != DType::boolean || traits_of(op).booleans, "[{}] booleans reduce by max (or) and min (and), not by {}", call,
+          name_of(op));
+  require(!is_floating(type) || traits_of(op).floating, "[{}] {} is of integers and booleans, not of {}", call, name_of(op),
+          name_of(type));
 }
 
 void check_collective(std::string_view name, const Collective& call, int size) {

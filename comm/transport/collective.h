@@ -12,18 +12,26 @@
 
 namespace mpigrad {
 
-// On booleans max is "or", min is "and", and sum and prod are refused.
+// On booleans max is "or" and min is "and". A new one is a value, a row of traits_of(), and what it does in
+// comm/transport/combine.h and comm/transport/mpi/call.cpp.
 enum class CombineOp : std::uint8_t { sum, max, min, prod };
 
-constexpr std::string_view name_of(CombineOp op) {
+struct CombineTraits {
+  std::string_view name;
+  bool floating = true;   // of floating-point numbers, too; of integers all are
+  bool booleans = false;  // of booleans, too
+  bool on_gpu = true;     // what moves a GPU's tensors computes it there; else they go over the host
+};
+constexpr CombineTraits traits_of(CombineOp op) {
   switch (op) {
-    case CombineOp::sum: return "sum";
-    case CombineOp::max: return "max";
-    case CombineOp::min: return "min";
-    case CombineOp::prod: return "prod";
+    case CombineOp::sum: return {.name = "sum"};
+    case CombineOp::max: return {.name = "max", .booleans = true};
+    case CombineOp::min: return {.name = "min", .booleans = true};
+    case CombineOp::prod: return {.name = "prod"};
   }
-  return "?";
+  return {.name = "?"};
 }
+constexpr std::string_view name_of(CombineOp op) { return traits_of(op).name; }
 
 enum class CollectiveKind : std::uint8_t {
   barrier,
@@ -89,7 +97,7 @@ struct MovedElements {
 };
 MovedElements moved_elements(const Collective& call, int rank);
 
-// An Error if op does not take that type: booleans reduce by max and min alone, and uint16 does not.
+// An Error if op does not take that type, and for uint16.
 void check_reduction(std::string_view call, DType type, CombineOp op);
 // An Error with that name in brackets if a count is negative, the root no rank, or the type not one to reduce.
 void check_collective(std::string_view name, const Collective& call, int size);

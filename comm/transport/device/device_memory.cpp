@@ -27,7 +27,7 @@ class HostMemory final : public DeviceMemory {
   void copy(void* to, const void* from, std::int64_t bytes) override {
     if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
-  bool computes(DType) const override { return true; }
+  bool computes(DType, CombineOp) const override { return true; }
   void combine(void* a, const void* in, std::int64_t count, DType type, CombineOp op) override {
     reduce_into(a, in, count, type, op);
   }
@@ -118,18 +118,19 @@ class CudaMemory final : public DeviceMemory {
     if (bytes > 0 && to != from) cuda::copy(to, from, bytes, cuda::compute_stream());
   }
   int place() const override { return cuda::selected(); }
-  bool computes(DType type) const override { return is_floating(type) || type == DType::int64 || type == DType::int32; }
+  bool computes(DType type, CombineOp op) const override {
+    return traits_of(op).on_gpu && (is_floating(type) || type == DType::int64 || type == DType::int32);
+  }
   void combine(void* a, const void* in, std::int64_t count, DType type, CombineOp op) override {
     if (count == 0) return;
     const Tensor operands[] = {on_gpu(a, type, count), on_gpu(in, type, count)};
     Tensor result = operands[0];  // elementwise: each element is read before it is written
     const auto run = [&](const auto& kernel) { kernel.run(Cuda{cuda::selected()}, Inputs(operands), Outputs(&result, 1)); };
-    switch (op) {
-      case CombineOp::sum: return run(ops::Binary<ops::Add>{});
-      case CombineOp::prod: return run(ops::Binary<ops::Multiply>{});
-      case CombineOp::max: return run(ops::Binary<ops::Maximum>{});
-      case CombineOp::min: return run(ops::Binary<ops::Minimum>{});
-    }
+    if (op == CombineOp::sum) return run(ops::Binary<ops::Add>{});
+    if (op == CombineOp::prod) return run(ops::Binary<ops::Multiply>{});
+    if (op == CombineOp::max) return run(ops::Binary<ops::Maximum>{});
+    if (op == CombineOp::min) return run(ops::Binary<ops::Minimum>{});
+    fail("[cuda] no kernel combines by {}", name_of(op));
   }
   void convert(const void* in, DType from, void* out, DType to, std::int64_t count) override {
     if (count == 0) return;

@@ -30,7 +30,7 @@ class DeviceMemory {
   // Kernels read and write memory of one place, a GPU; copies find their way between places.
   virtual int place() const { return 0; }
   // Whether combine() knows the type.
-  virtual bool computes(DType type) const = 0;
+  virtual bool computes(DType type, CombineOp op) const = 0;
   // a[i] = op(a[i], in[i]); a NaN in either operand of max and min stays. 16-bit types: computed in float32 and rounded.
   virtual void combine(void* a, const void* in, std::int64_t count, DType type, CombineOp op) = 0;
   // Between the floating-point types.

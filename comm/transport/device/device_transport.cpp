@@ -42,7 +42,7 @@ class DeviceTransport final : public ForwardingTransport {
     if (lane_ == Lane::buckets) return serving(call).begin(call);
     // What a program starts waits for nobody: another rank may be in a call on another communicator that needs this one. So it
     // is no place for all ranks to meet and choose an engine, nor for NCCL, which wants one order of all calls on a stream.
-    return (traits_of(call.kind).reduces && !memory_->computes(call.type) ? *staged_ : *messages_).begin(call);
+    return (traits_of(call.kind).reduces && !memory_->computes(call.type, call.op) ? *staged_ : *messages_).begin(call);
   }
   Pending start_round(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
     return engine().start_round(sends, receives, type);
@@ -69,8 +69,9 @@ class DeviceTransport final : public ForwardingTransport {
   }
   Transport& serving(const Collective& call) {
     auto& engine = this->engine();
-    if (!traits_of(call.kind).reduces || kind_ == DeviceEngine::staged || memory_->computes(call.type)) return engine;
-    const bool known = kind_ == DeviceEngine::nccl && call.type != DType::int16 && !mode_.fixed_order;
+    if (!traits_of(call.kind).reduces || kind_ == DeviceEngine::staged || memory_->computes(call.type, call.op)) return engine;
+    const bool known =
+        kind_ == DeviceEngine::nccl && call.type != DType::int16 && traits_of(call.op).on_gpu && !mode_.fixed_order;
     return known ? engine : *staged_;
   }
 

@@ -41,13 +41,11 @@ ncclDataType_t type_of(DType type) {
 }
 
 ncclRedOp_t op_of(CombineOp op) {
-  switch (op) {
-    case CombineOp::sum: return ncclSum;
-    case CombineOp::prod: return ncclProd;
-    case CombineOp::max: return ncclMax;
-    case CombineOp::min: return ncclMin;
-  }
-  return ncclSum;
+  if (op == CombineOp::sum) return ncclSum;
+  if (op == CombineOp::prod) return ncclProd;
+  if (op == CombineOp::max) return ncclMax;
+  if (op == CombineOp::min) return ncclMin;
+  fail("[nccl] there is no reduction by {}", name_of(op));
 }
 
 bool all_equal(Counts counts) { return std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) == counts.end(); }

@@ -84,7 +84,7 @@ class FakeDevice final : public DeviceMemory {
     if (bytes > 0 && to != from) stream_.push([=] { std::memcpy(to, from, static_cast<std::size_t>(bytes)); });
   }
   int place() const override { return device_; }
-  bool computes(DType type) const override { return !limited_ || type == DType::float32; }
+  bool computes(DType type, CombineOp) const override { return !limited_ || type == DType::float32; }
   void combine(void* a, const void* in, std::int64_t count, DType type, CombineOp op) override {
     stream_.push([=, host = host_] { host->combine(a, in, count, type, op); });
   }
@@ -132,7 +132,7 @@ class FromHost final : public DeviceMemory {
   explicit FromHost(std::shared_ptr<DeviceMemory> device) : device_(std::move(device)) {}
   Bytes allocate(std::int64_t bytes) override { return host_->allocate(bytes); }
   void copy(void* to, const void* from, std::int64_t bytes) override { host_->copy(to, from, bytes); }
-  bool computes(DType) const override { return true; }
+  bool computes(DType, CombineOp) const override { return true; }
   void combine(void* a, const void* in, std::int64_t count, DType type, CombineOp op) override {
     host_->combine(a, in, count, type, op);
   }
