@@ -9,7 +9,7 @@
 
 namespace mpigrad {
 
-enum class ReduceOp : std::uint8_t { sum, avg, max, min, prod, logical_and, logical_or };
+enum class ReduceOp : std::uint8_t { sum, avg, max, min, prod, logical_and, logical_or, band, bor, bxor };
 enum class Ties : std::uint8_t { split, first };
 
 std::string_view name_of(ReduceOp op);

@@ -4,7 +4,7 @@
 // At a maximum (minimum) that k ranks attain, each of them gets 1/k of the cotangent, or the lowest of them all of it; where it
 // is NaN, those k that are NaN (see ops/elementwise/elementwise.h). Which ranks those are is a constant to derivatives of
 // derivatives. Products are prefix products, exact at zeros to every order. Integers: no derivative. The logical ones are for
-// booleans; of numbers they have no derivative and are refused.
+// booleans, and those of bits (band, bor, bxor) for integers and booleans; of other numbers they are refused.
 
 #include "comm/collectives/collectives.h"
 #include "comm/collectives/reduce_op.h"

@@ -14,7 +14,7 @@ namespace mpigrad {
 
 // On booleans max is "or" and min is "and". A new one is a value, a row of traits_of(), and what it does in
 // comm/transport/combine.h and comm/transport/mpi/call.cpp.
-enum class CombineOp : std::uint8_t { sum, max, min, prod };
+enum class CombineOp : std::uint8_t { sum, max, min, prod, band, bor, bxor };
 
 struct CombineTraits {
   std::string_view name;
@@ -28,6 +28,9 @@ constexpr CombineTraits traits_of(CombineOp op) {
     case CombineOp::max: return {.name = "max", .booleans = true};
     case CombineOp::min: return {.name = "min", .booleans = true};
     case CombineOp::prod: return {.name = "prod"};
+    case CombineOp::band: return {.name = "band", .floating = false, .booleans = true, .on_gpu = false};
+    case CombineOp::bor: return {.name = "bor", .floating = false, .booleans = true, .on_gpu = false};
+    case CombineOp::bxor: return {.name = "bxor", .floating = false, .booleans = true, .on_gpu = false};
   }
   return {.name = "?"};
 }

@@ -2,11 +2,21 @@
 // The elementwise steps of reductions, for transports that compute them. Used inside comm only.
 
 #include <cstdint>
+#include <cstdlib>
+#include <functional>
 #include <type_traits>
 
 #include "comm/transport/transport.h"
 
 namespace mpigrad {
+
+// Of integers; other types were refused when the call was checked: check_reduction().
+template <class T, class F>
+void combine_bits(T* __restrict a, const T* __restrict b, std::int64_t count, const F& f) {
+  if constexpr (std::is_integral_v<T>)
+    for (std::int64_t i = 0; i < count; ++i) a[i] = static_cast<T>(f(a[i], b[i]));
+  else std::abort();
+}
 
 // a[i] = op(a[i], b[i]); a NaN in either operand of max and min stays. 16-bit types: computed in float32 and rounded.
 template <class T>
@@ -30,6 +40,9 @@ void combine(T* __restrict a, const T* __restrict b, std::int64_t count, Combine
     case CombineOp::min:
       for (std::int64_t i = 0; i < count; ++i) a[i] = replaces(a[i], b[i], false) ? b[i] : a[i];
       return;
+    case CombineOp::band: return combine_bits(a, b, count, std::bit_and<>());
+    case CombineOp::bor: return combine_bits(a, b, count, std::bit_or<>());
+    case CombineOp::bxor: return combine_bits(a, b, count, std::bit_xor<>());
   }
 }
 

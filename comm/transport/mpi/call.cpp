@@ -64,6 +64,9 @@ MPI_Op half_op(CombineOp op) {
     case CombineOp::max: return ours.max;
     case CombineOp::min: return ours.min;
     case CombineOp::prod: return ours.prod;
+    case CombineOp::band:
+    case CombineOp::bor:
+    case CombineOp::bxor: break;
   }
   fail("[mpi] unknown reduction {}", static_cast<int>(op));
 }
@@ -153,6 +156,9 @@ MPI_Op op_of(CombineOp op, DType type) {
     case CombineOp::max: return MPI_MAX;
     case CombineOp::min: return MPI_MIN;
     case CombineOp::prod: return MPI_PROD;
+    case CombineOp::band: return MPI_BAND;
+    case CombineOp::bor: return MPI_BOR;
+    case CombineOp::bxor: return MPI_BXOR;
   }
   fail("[mpi] unknown reduction {}", static_cast<int>(op));
 }

@@ -126,6 +126,24 @@ TEST_CASE("LogSumExp over ranks is logsumexp, at infinities and NaN too, and so 
     }
 }
 
+TEST_CASE("reductions: bits of integers and booleans, which have no derivative") {
+  check_on_ranks(3, "bits", [](const Communicator& comm) {
+    const auto x = from_vector({2}, {double(1 << comm.rank() | 8), double(comm.rank())}, DType::int32);
+    const auto wins = from_vector({2}, {1, double(comm.rank() == 1)}, DType::boolean);
+    const std::vector<double> every{8, 0}, any{15, 3}, odd{15, 3};
+    const auto is = [](const Tensor& got, const std::vector<double>& wanted) {
+      require(got.to_vector() == wanted && got.is_constant(), "[test] {}", got);
+    };
+    is(allreduce(x, comm, ReduceOp::band), every);
+    is(allreduce(x, comm, ReduceOp::bor), any);
+    is(allreduce(x, comm, ReduceOp::bxor), odd);
+    is(allreduce(wins, comm, ReduceOp::bxor), {1, 1});
+    is(allreduce(wins, comm, ReduceOp::band), {1, 0});
+    is(reduce(x, comm, 1, ReduceOp::bor), comm.rank() == 1 ? any : std::vector<double>{0, 0});
+    is(reduce_scatter(concatenate({x, x, x}, 0), comm, {2, 2, 2}, ReduceOp::bxor), odd);
+  });
+}
+
 TEST_CASE("reductions: what cannot be is refused by name") {
   check_on_ranks(3, "refusals", [](const Communicator& comm) {
     const auto x = arange(rows), y = ones({rows});
@@ -138,6 +156,8 @@ TEST_CASE("reductions: what cannot be is refused by name") {
     expect("[scan] there is no prefix average", [&] { scan(y, comm, ReduceOp::avg); });
     expect("[allreduce] logical_and is for booleans", [&] { allreduce(y, comm, ReduceOp::logical_and); });
     expect("[exscan] logical_or is for booleans", [&] { exscan(x, comm, ReduceOp::logical_or); });
+    expect("[allreduce] bxor is of integers and booleans", [&] { allreduce(y, comm, ReduceOp::bxor); });
+    expect("[scan] there are no prefixes by band", [&] { scan(x, comm, ReduceOp::band); });
     expect("[reduce] root 3", [&] { reduce(x, comm, 3, ReduceOp::max); });
     expect("[affine_scan] a is", [&] { affine_scan(x, y, comm); });
   });

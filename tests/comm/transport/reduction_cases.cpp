@@ -95,7 +95,8 @@ void check_reductions(Transport& t, DType type, CombineOp op, std::int64_t count
 }
 
 void check_half_rounding(Transport& t) {
-  for (auto op : all_reductions) check_rounding<BFloat16>(t, op), check_rounding<Float16>(t, op);
+  for (auto op : all_reductions)
+    if (allowed(DType::bfloat16, op)) check_rounding<BFloat16>(t, op), check_rounding<Float16>(t, op);
 }
 
 void check_overlap(Transport& t) {

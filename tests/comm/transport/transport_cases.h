@@ -16,7 +16,8 @@ namespace mpigrad::transport_cases {
 
 constexpr DType all_types[] = {DType::float32, DType::float64, DType::int64,    DType::int32,   DType::int16,
                                DType::uint8,   DType::boolean, DType::bfloat16, DType::float16, DType::uint16};
-constexpr CombineOp all_reductions[] = {CombineOp::sum, CombineOp::max, CombineOp::min, CombineOp::prod};
+constexpr CombineOp all_reductions[] = {CombineOp::sum,  CombineOp::max, CombineOp::min, CombineOp::prod,
+                                        CombineOp::band, CombineOp::bor, CombineOp::bxor};
 
 // Element i of rank r's buffer: small integers, so that every type holds every result exactly (products of 7 ranks included). Of
 // uint16, which is not reduced, what int16 does not hold.
@@ -68,12 +69,18 @@ inline double reduced(int size, std::int64_t i, DType type, CombineOp op) {
     if (op == CombineOp::prod) result *= x;
     if (op == CombineOp::max) result = std::max(result, x);
     if (op == CombineOp::min) result = std::min(result, x);
+    const auto a = static_cast<std::int64_t>(result), b = static_cast<std::int64_t>(x);
+    if (op == CombineOp::band) result = static_cast<double>(a & b);
+    if (op == CombineOp::bor) result = static_cast<double>(a | b);
+    if (op == CombineOp::bxor) result = static_cast<double>(a ^ b);
   }
   return result;
 }
 
 inline bool allowed(DType type, CombineOp op) {
-  return type != DType::uint16 && (type != DType::boolean || op == CombineOp::max || op == CombineOp::min);
+  const bool extreme = op == CombineOp::max || op == CombineOp::min;
+  const bool bits = op == CombineOp::band || op == CombineOp::bor || op == CombineOp::bxor;
+  return type != DType::uint16 && (type != DType::boolean || extreme || bits) && (!is_floating(type) || !bits);
 }
 
 // uneven, with zeros
