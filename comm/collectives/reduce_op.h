@@ -15,7 +15,7 @@ enum class Ties : std::uint8_t { split, first };
 std::string_view name_of(ReduceOp op);
 // The transport's reduction: max, min, prod and sum.
 CombineOp plain(ReduceOp op);
-// Whether scan() and exscan() take it.
+// Whether there are prefix reductions by it.
 bool has_prefixes(ReduceOp op);
 // Of two ranks' numbers what those of one are, differentiably. Error: an op without prefixes.
 Tensor combined(const Tensor& a, const Tensor& b, CombineOp op);

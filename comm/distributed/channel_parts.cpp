@@ -323,15 +323,14 @@ Tensor spatial::rounded(const Tensor& x, DType dtype) {
 Tensor parameter_for(const Tensor& x, const Tensor& w) { return spatial::rounded(spatial::replicated_for(x, w), x.dtype()); }
 
 Tensor bias_activation(const Tensor& x, const Tensor& bias, Activation activation) {
-  const double slope = activation.slope();
-  if (!x.layout()) return local::bias_activation(x, parameter_for(x, bias), slope);
+  if (!x.layout()) return local::bias_activation(x, parameter_for(x, bias), activation);
   spatial::require_no_share("bias_activation", x);
   if (spatial::splits_channels(x, {bias})) {
     const auto block = spatial::block_beside("bias_activation", x, bias);
     return spatial::with_channels_of(x, bias_activation(spatial::own_channels(x), block, activation));
   }
   const HaloRoom room(spatial::halo_dimension(*x.layout()));
-  return local::bias_activation(x.without_layout(), parameter_for(x, bias), slope).with_layout(x.layout());
+  return local::bias_activation(x.without_layout(), parameter_for(x, bias), activation).with_layout(x.layout());
 }
 
 }  // namespace mpigrad

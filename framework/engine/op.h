@@ -20,9 +20,9 @@
 //
 // traits() is a function, so that a struct inside a function can be an op. A misspelt trait does not compile.
 
-// Kernels: the library's ops declare both. In a build with CUDA the second is defined in *_cuda.cpp, and a missing one is a link
-// error; the files *_cuda_absent.cpp define it elsewhere, where no tensor can be on a GPU, so that no use is ever reached. An
-// op that does not declare the second (a user's own) is refused by name on a GPU.
+// Kernels: the library's ops declare both. The second is defined in *_cuda.cpp, and a missing one is a link error; what stands
+// behind `#else` there is of builds without CUDA, where no tensor can be on a GPU, so that it is never reached. An op that does
+// not declare the second (a user's own) is refused by name on a GPU.
 
 #include <concepts>
 #include <span>

@@ -1,15 +1,18 @@
 // The table of an optimizer's pass: made on the host, copied without waiting.
 
+#include "framework/optim/update_cuda.h"
+#include "framework/base/error.h"
+#include "framework/cuda/cuda.h"
+
+#ifdef MPIGRAD_HAS_KERNELS
 #include <optional>
 #include <vector>
 
-#include "framework/base/error.h"
-#include "framework/cuda/cuda.h"
 #include "framework/cuda/graph.h"
-#include "framework/optim/update_cuda.h"
 #include "framework/optim/update_kernels.h"
 
 namespace mpigrad::cuda {
+
 namespace {
 
 // Released when the kernels that use it are issued, which come before those of whoever gets the memory next.
@@ -143,3 +146,25 @@ void clip_factor(std::span<const UpdateSegment> singles, std::span<const UpdateS
 }
 
 }  // namespace mpigrad::cuda
+#else
+namespace mpigrad::cuda {
+
+namespace {
+
+[[noreturn]] void without_kernels() { fail("[cuda] there are no kernels: {}", unavailable()); }
+
+}  // namespace
+
+void update(DType, std::span<const UpdateSegment>, const SGDRule&) { without_kernels(); }
+void update(DType, std::span<const UpdateSegment>, const AdamRule&) { without_kernels(); }
+void update(DType, std::span<const UpdateSegment>, const RmspropRule&) { without_kernels(); }
+void update(DType, std::span<const UpdateSegment>, const AverageRule&) { without_kernels(); }
+void measure(DType, std::span<const UpdateSegment>, const LarsRule&, double*) { without_kernels(); }
+void measure(DType, std::span<const UpdateSegment>, const LambRule&, double*) { without_kernels(); }
+void update(DType, std::span<const UpdateSegment>, const LarsRule&, const double*) { without_kernels(); }
+void update(DType, std::span<const UpdateSegment>, const LambRule&, const double*) { without_kernels(); }
+double squared_norm(DType, std::span<const UpdateSegment>) { without_kernels(); }
+void clip_factor(std::span<const UpdateSegment>, std::span<const UpdateSegment>, double, double, double*) { without_kernels(); }
+
+}  // namespace mpigrad::cuda
+#endif

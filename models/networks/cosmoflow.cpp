@@ -71,7 +71,7 @@ Tensor CosmoFlow::block(const Tensor& x, std::size_t i) {
   if (!o_.batch_norm)
     return pools ? conv.pooled(x, name, nn::Pooling::average, pool, activation, stride) : conv(x, activation, stride);
   const auto z = norms_[i](conv(x, activation, stride));
-  if (!pools) return leaky_relu(z, hybrid_activation.slope());
+  if (!pools) return activate(z, hybrid_activation);
   nn::LayerScope scope(name, "avg_pool");
   return scope.done(avg_pool(z, pool, hybrid_activation));
 }

@@ -30,7 +30,7 @@ Pool3d* pool_of(Module& module) {
 
 }  // namespace
 
-Tensor Activate::operator()(const Tensor& x) { return activation_ == Activation::none ? x : leaky_relu(x, activation_.slope()); }
+Tensor Activate::operator()(const Tensor& x) { return activate(x, activation_); }
 
 Tensor Pool3d::operator()(const Tensor& x) {
   LayerScope scope(path(), pooling_ == Pooling::average ? "avg_pool" : "max_pool");

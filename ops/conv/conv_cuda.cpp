@@ -1,10 +1,14 @@
 // Convolution on GPUs: from tensors to the library.
 
-#include "ops/backends/cudnn/cudnn_conv.h"
 #include "ops/conv/conv.h"
+#include "ops/kernel/absent.h"
+
+#ifdef MPIGRAD_HAS_CUDNN
+#include "ops/backends/cudnn/cudnn_conv.h"
 #include "ops/conv/conv_problem.h"
 
 namespace mpigrad::ops {
+
 void Conv::run(Cuda, Inputs in, Outputs out) const {
   cuda::conv_forward(in[0].dtype(), problem_of(a, in[0], in[1].shape(), out[0]), in[0].raw(), in[1].raw(), out[0].raw());
 }
@@ -23,3 +27,13 @@ void ConvWeight::run(Cuda, Inputs in, Outputs out) const {
 }
 
 }  // namespace mpigrad::ops
+#else
+namespace mpigrad::ops {
+
+MPIGRAD_ABSENT(Conv)
+MPIGRAD_ABSENT(ConvData)
+MPIGRAD_ABSENT(ConvWeight)
+MPIGRAD_ABSENT(ConvBiasActivation)
+
+}  // namespace mpigrad::ops
+#endif

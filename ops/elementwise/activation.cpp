@@ -5,6 +5,10 @@
 #include "ops/reduce/reduce.h"
 
 namespace mpigrad {
+
+Tensor activate(const Tensor& x, Activation activation) {
+  return activation == Activation::none ? x : leaky_relu(x, activation.slope());
+}
 namespace ops {
 
 Types BiasActivation::infer(Inputs in) const {

@@ -23,7 +23,13 @@ inline constexpr Activation Activation::none{1}, Activation::relu{0};
 namespace local {
 // leaky_relu(x + bias, slope); bias [C] or none, slope 1 is no activation.
 Tensor bias_activation(const Tensor& x, const Tensor& bias, double slope);
+inline Tensor bias_activation(const Tensor& x, const Tensor& bias, Activation activation) {
+  return bias_activation(x, bias, activation.slope());
+}
 }  // namespace local
+
+// The activation by itself; x where it is none.
+Tensor activate(const Tensor& x, Activation activation);
 
 namespace ops {
 

@@ -1,7 +1,9 @@
 // Biases with activations on GPUs: from tensors to the kernels.
 
 #include "ops/elementwise/activation.h"
+#include "ops/kernel/absent.h"
 
+#ifdef MPIGRAD_HAS_KERNELS
 #include "ops/backends/cuda/convert.h"
 #include "ops/kernel/gpu_tensors.h"
 #include "ops/kernel/rows_of.h"
@@ -29,3 +31,11 @@ void BiasActivationAdjoint::run(Cuda, Inputs in, Outputs out) const {
 }
 
 }  // namespace mpigrad::ops
+#else
+namespace mpigrad::ops {
+
+MPIGRAD_ABSENT(BiasActivation)
+MPIGRAD_ABSENT(BiasActivationAdjoint)
+
+}  // namespace mpigrad::ops
+#endif

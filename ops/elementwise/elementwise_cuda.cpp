@@ -1,10 +1,14 @@
-#include "ops/elementwise/broadcast.h"
-#include "ops/elementwise/elementwise_cuda_kernels.h"
 #include "ops/elementwise/elementwise_ops.h"
 #include "ops/elementwise/scalar.h"
+#include "ops/kernel/absent.h"
+
+#ifdef MPIGRAD_HAS_KERNELS
+#include "ops/elementwise/broadcast.h"
+#include "ops/elementwise/elementwise_cuda_kernels.h"
 #include "ops/kernel/gpu_tensors.h"
 
 namespace mpigrad::ops {
+
 namespace {
 
 StridedWalk<2> broadcast_walk(const Tensor& a, const Tensor& b, const Shape& shape) {
@@ -78,3 +82,27 @@ MPIGRAD_COMPARE_FUNCTIONS(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
 
 }  // namespace mpigrad::ops
+#else
+namespace mpigrad::ops {
+
+// Lists of macros that end without semicolons.
+// clang-format off
+template <class F> MPIGRAD_ABSENT(Unary<F>)
+template <class F> MPIGRAD_ABSENT(Binary<F>)
+template <class F> MPIGRAD_ABSENT(Compare<F>)
+#define MPIGRAD_MAKE(F, ...) template void Unary<F>::run(Cuda, Inputs, Outputs) const;
+MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
+#define MPIGRAD_MAKE(F, ...) template void Binary<F>::run(Cuda, Inputs, Outputs) const;
+MPIGRAD_BINARY_FUNCTIONS(MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
+#define MPIGRAD_MAKE(F, ...) template void Compare<F>::run(Cuda, Inputs, Outputs) const;
+MPIGRAD_COMPARE_FUNCTIONS(MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
+
+MPIGRAD_ABSENT(Where)
+MPIGRAD_ABSENT(Cast)
+// clang-format on
+
+}  // namespace mpigrad::ops
+#endif

@@ -26,6 +26,7 @@ struct ConvProblem {
 struct Epilogue {
   const void* bias = nullptr;  // [K] of the same type, or null
   double slope = 1.0;
+  bool empty() const { return bias == nullptr && slope == 1.0; }
 };
 
 struct PoolProblem {

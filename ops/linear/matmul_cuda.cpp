@@ -1,7 +1,10 @@
 // Products of matrices on GPUs: from tensors to the library.
 
-#include "ops/backends/cublas/cublas_matmul.h"
+#include "ops/kernel/absent.h"
 #include "ops/linear/matmul.h"
+
+#ifdef MPIGRAD_HAS_CUBLAS
+#include "ops/backends/cublas/cublas_matmul.h"
 
 namespace mpigrad::ops {
 
@@ -27,3 +30,11 @@ void Linear::run(Cuda, Inputs in, Outputs out) const {
 }
 
 }  // namespace mpigrad::ops
+#else
+namespace mpigrad::ops {
+
+MPIGRAD_ABSENT(Matmul)
+MPIGRAD_ABSENT(Linear)
+
+}  // namespace mpigrad::ops
+#endif

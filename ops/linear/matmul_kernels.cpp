@@ -73,7 +73,7 @@ void plain_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t
 
 template <class T>
 void apply_epilogue(const Epilogue& e, std::int64_t rows, std::int64_t channel, std::int64_t n, T* y, std::int64_t ld) {
-  if (empty(e)) return;
+  if (e.empty()) return;
   const T* bias = static_cast<const T*>(e.bias);
   if (bias == nullptr && ld == n) return epilogue_row(rows * n, bias, static_cast<T>(e.slope), y);  // a call for all of them
   for (std::int64_t r = 0; r < rows; ++r)
@@ -82,7 +82,7 @@ void apply_epilogue(const Epilogue& e, std::int64_t rows, std::int64_t channel, 
 
 template <class T>
 void apply_epilogue_parallel(const Epilogue& e, std::int64_t rows, std::int64_t channels, T* y) {
-  if (empty(e) || rows * channels == 0) return;
+  if (e.empty() || rows * channels == 0) return;
   const std::int64_t chunk = std::max<std::int64_t>(1, 16384 / channels);
 #pragma omp parallel for schedule(static) if (rows > chunk)
   for (std::int64_t first = 0; first < rows; first += chunk)

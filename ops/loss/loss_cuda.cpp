@@ -1,7 +1,9 @@
 // Masks of labels on GPUs: from tensors to the kernels.
 
+#include "ops/kernel/absent.h"
 #include "ops/loss/loss.h"
 
+#ifdef MPIGRAD_HAS_KERNELS
 #include "ops/kernel/gpu_tensors.h"
 #include "ops/views/index_cuda_kernels.h"
 
@@ -16,3 +18,10 @@ void LabelMask::run(Cuda, Inputs in, Outputs out) const {
 }
 
 }  // namespace mpigrad::ops
+#else
+namespace mpigrad::ops {
+
+MPIGRAD_ABSENT(LabelMask)
+
+}  // namespace mpigrad::ops
+#endif

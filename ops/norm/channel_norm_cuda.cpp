@@ -1,7 +1,9 @@
 // Statistics and normalisation per channel on GPUs: from tensors to the kernels.
 
+#include "ops/kernel/absent.h"
 #include "ops/norm/channel_norm.h"
 
+#ifdef MPIGRAD_HAS_KERNELS
 #include <algorithm>
 #include <type_traits>
 
@@ -9,6 +11,7 @@
 #include "ops/norm/channel_norm_cuda_kernels.h"
 
 namespace mpigrad::ops {
+
 namespace {
 
 // f(first, count) for groups of channels, as many as a launch has room for at a time.
@@ -82,3 +85,13 @@ void NormAdjoint::run(Cuda, Inputs in, Outputs out) const {
 }
 
 }  // namespace mpigrad::ops
+#else
+namespace mpigrad::ops {
+
+MPIGRAD_ABSENT(ChannelMoments)
+MPIGRAD_ABSENT(ChannelAffine)
+MPIGRAD_ABSENT(ChannelDots)
+MPIGRAD_ABSENT(NormAdjoint)
+
+}  // namespace mpigrad::ops
+#endif

@@ -3,6 +3,7 @@
 
 #include "framework/cuda/element.cuh"
 #include "framework/cuda/launch.cuh"
+#include "framework/tensor/strided.h"
 #include "ops/elementwise/scalar.h"
 #include "ops/kernel/element_types.h"
 #include "ops/kernel/fold.cuh"

@@ -1,7 +1,9 @@
 // Running averages on GPUs: from tensors to the kernels.
 
+#include "ops/kernel/absent.h"
 #include "ops/norm/running_averages.h"
 
+#ifdef MPIGRAD_HAS_KERNELS
 #include "ops/kernel/gpu_tensors.h"
 #include "ops/norm/running_averages_cuda.h"
 
@@ -19,3 +21,10 @@ void RunningAverages::run(Cuda, Inputs in, Outputs) const {
 }
 
 }  // namespace mpigrad::ops
+#else
+namespace mpigrad::ops {
+
+MPIGRAD_ABSENT(RunningAverages)
+
+}  // namespace mpigrad::ops
+#endif

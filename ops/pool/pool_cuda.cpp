@@ -1,8 +1,11 @@
 // Pooling on GPUs: from tensors to the kernels.
 
-#include "ops/pool/pool_cuda.h"
-#include "ops/kernel/gpu_tensors.h"
+#include "ops/kernel/absent.h"
 #include "ops/pool/pool.h"
+
+#ifdef MPIGRAD_HAS_KERNELS
+#include "ops/kernel/gpu_tensors.h"
+#include "ops/pool/pool_cuda.h"
 #include "ops/pool/pool_problem.h"
 
 namespace mpigrad::ops {
@@ -71,3 +74,17 @@ void MaxPoolGather::run(Cuda, Inputs in, Outputs out) const {
 }
 
 }  // namespace mpigrad::ops
+#else
+namespace mpigrad::ops {
+
+MPIGRAD_ABSENT(AvgPool)
+MPIGRAD_ABSENT(AvgPoolAdjoint)
+MPIGRAD_ABSENT(LeakyAvgPool)
+MPIGRAD_ABSENT(LeakyAvgPoolAdjoint)
+MPIGRAD_ABSENT(SignedAvgPool)
+MPIGRAD_ABSENT(MaxPool)
+MPIGRAD_ABSENT(MaxPoolScatter)
+MPIGRAD_ABSENT(MaxPoolGather)
+
+}  // namespace mpigrad::ops
+#endif

@@ -1,7 +1,7 @@
 #pragma once
 // Average pooling in two steps (rows of depth and height, then width): any problem, float and double.
 
-#include "ops/pool/pool_kernels.h"
+#include "ops/kernel/problems.h"
 
 namespace mpigrad::cpu::separated {
 

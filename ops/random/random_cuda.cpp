@@ -1,7 +1,9 @@
 // Random numbers on GPUs: from tensors to the kernel.
 
+#include "ops/kernel/absent.h"
 #include "ops/random/random.h"
 
+#ifdef MPIGRAD_HAS_KERNELS
 #include "framework/cuda/graph.h"
 #include "ops/kernel/gpu_tensors.h"
 #include "ops/random/random_cuda_kernels.h"
@@ -28,3 +30,10 @@ void random_on_gpu(const RandomNumbers& numbers, const Box& box, const Shape& gl
 }
 
 }  // namespace mpigrad::ops
+#else
+namespace mpigrad::ops {
+
+void random_on_gpu(const RandomNumbers&, const Box&, const Shape&, Tensor&) { detail::refuse_cuda("random"); }
+
+}  // namespace mpigrad::ops
+#endif

@@ -1,7 +1,9 @@
 // Reductions on GPUs: from tensors to the kernels.
 
+#include "ops/kernel/absent.h"
 #include "ops/reduce/reduce.h"
 
+#ifdef MPIGRAD_HAS_KERNELS
 #include "ops/elementwise/broadcast.h"
 #include "ops/kernel/gpu_tensors.h"
 #include "ops/reduce/reduce_cuda_kernels.h"
@@ -48,3 +50,13 @@ void ArgMax::run(Cuda, Inputs in, Outputs out) const {
 }
 
 }  // namespace mpigrad::ops
+#else
+namespace mpigrad::ops {
+
+MPIGRAD_ABSENT(Sum)
+MPIGRAD_ABSENT(BroadcastTo)
+MPIGRAD_ABSENT(Extremum)
+MPIGRAD_ABSENT(ArgMax)
+
+}  // namespace mpigrad::ops
+#endif

@@ -1,5 +1,7 @@
+#include "ops/kernel/absent.h"
 #include "ops/softmax/logsumexp.h"
 
+#ifdef MPIGRAD_HAS_KERNELS
 #include "ops/kernel/gpu_tensors.h"
 #include "ops/softmax/logsumexp_cuda.h"
 
@@ -24,3 +26,11 @@ void ExpScaled::run(Cuda, Inputs in, Outputs out) const {
 }
 
 }  // namespace mpigrad::ops
+#else
+namespace mpigrad::ops {
+
+MPIGRAD_ABSENT(LogSumExpAlong)
+MPIGRAD_ABSENT(ExpScaled)
+
+}  // namespace mpigrad::ops
+#endif

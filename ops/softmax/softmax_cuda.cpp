@@ -1,7 +1,9 @@
 // Softmax on GPUs: from tensors to the kernels.
 
+#include "ops/kernel/absent.h"
 #include "ops/softmax/softmax.h"
 
+#ifdef MPIGRAD_HAS_KERNELS
 #include "ops/kernel/gpu_tensors.h"
 #include "ops/kernel/rows_of.h"
 #include "ops/softmax/softmax_cuda_kernels.h"
@@ -25,3 +27,11 @@ void LogSoftmax::run(Cuda, Inputs in, Outputs out) const {
 }
 
 }  // namespace mpigrad::ops
+#else
+namespace mpigrad::ops {
+
+MPIGRAD_ABSENT(Softmax)
+MPIGRAD_ABSENT(LogSoftmax)
+
+}  // namespace mpigrad::ops
+#endif

@@ -3,6 +3,7 @@
 #include "framework/cuda/element.cuh"
 #include "framework/cuda/fault.h"
 #include "framework/cuda/launch.cuh"
+#include "framework/tensor/strided.h"
 #include "ops/kernel/element_types.h"
 #include "ops/views/index_cuda_kernels.h"
 

@@ -1,13 +1,16 @@
+#include "ops/kernel/absent.h"
+#include "ops/views/resample.h"
 #include "ops/views/views.h"
 
+#ifdef MPIGRAD_HAS_KERNELS
 #include <bit>
 
 #include "ops/elementwise/elementwise_cuda_kernels.h"
 #include "ops/kernel/gpu_tensors.h"
 #include "ops/views/index_cuda_kernels.h"
-#include "ops/views/resample.h"
 
 namespace mpigrad::ops {
+
 namespace {
 
 // Moves `extents` elements between two strided places.
@@ -127,3 +130,18 @@ void MapLines::run(Cuda, Inputs in, Outputs out) const {
 }
 
 }  // namespace mpigrad::ops
+#else
+namespace mpigrad::ops {
+
+MPIGRAD_ABSENT(Permute)
+MPIGRAD_ABSENT(Slice)
+MPIGRAD_ABSENT(SlicePut)
+MPIGRAD_ABSENT(Concatenate)
+MPIGRAD_ABSENT(Flip)
+MPIGRAD_ABSENT(Take)
+MPIGRAD_ABSENT(ScatterAdd)
+MPIGRAD_ABSENT(OneHot)
+MPIGRAD_ABSENT(MapLines)
+
+}  // namespace mpigrad::ops
+#endif

@@ -31,6 +31,4 @@ void apply_epilogue(const Epilogue& e, std::int64_t rows, std::int64_t channel, 
 template <class T>
 void apply_epilogue_parallel(const Epilogue& e, std::int64_t rows, std::int64_t channels, T* y);
 
-inline bool empty(const Epilogue& e) { return e.bias == nullptr && e.slope == 1.0; }
-
 }  // namespace mpigrad::cpu
