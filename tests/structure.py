@@ -124,10 +124,32 @@ def unformatted():
     return sorted(set(re.findall(r'^(\S+?):\d+:\d+: warning:', said, re.M)))
 
 
+def ambient_state():
+    """State that no object holds and framework/ambient_state.h does not list, and what is listed and not there."""
+    page = 'framework/ambient_state.h'
+    listed = set()
+    for path, names in re.findall(r'^//   (\S+/\S+)\s+([\w, ]+?)\s+[TP] ', text_of(page), re.M):
+        listed |= {(path, name) for name in names.split(', ')}
+    kinds = [r'\bthread_local\b[^;({=]*?(\w+)(?:\[[^\]]*\])?\s*[;({=]',
+             r'^(?:\[\[maybe_unused\]\] )?(?:const )?(?:std::atomic<[^;]*>|std::mutex|bool) (\w+)\s*(?:[;{]|= \()',
+             r'^ +static (?:(?:const )?auto[*&]|[A-Z]\w*\*?) (\w+)(?:, (\w+))?\s*(?:;|=$|= new|= \*new|= \[)',
+             r'^ +static (?:inline )?(?:int|std::atomic<[^;]*>) (\w+) = ', r'^ +static JobQueue (\w+)\(']
+    there = set()
+    for name in files_below(library):
+        if name.endswith(('.h', '.cpp')) and name != page:
+            code = re.sub(r'//.*', '', text_of(name))
+            for kind in kinds:
+                for found in re.findall(kind, code, re.M):
+                    there |= {(name, each) for each in ([found] if isinstance(found, str) else found) if each}
+    return [f'{path}: {name} is not listed' for path, name in sorted(there - listed)] + \
+           [f'{path}: {name} is not there' for path, name in sorted(listed - there)]
+
+
 numbers = {
     'code files of more than 400 lines': long_files,
     'folders of more than 25 files': full_folders,
     'include cycles between components': include_cycles,
+    'states that no object holds, not as listed': ambient_state,
     'library files that name slope': lambda: naming(r'slope'),
     'library files that name reduce_scatter': lambda: naming(r'reduce_scatter'),
     'library files that name the newest collective, exscan': lambda: naming(r'(?i)exscan'),
