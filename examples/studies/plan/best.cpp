@@ -12,6 +12,7 @@
 #include "examples/studies/plan/planner/search/search.h"
 #include "examples/tool/command_line.h"
 #include "framework/optim/optimizer.h"
+#include "models/nn/describe.h"
 
 namespace mpigrad::plan {
 namespace {

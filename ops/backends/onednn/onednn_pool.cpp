@@ -10,13 +10,14 @@
 #include "ops/backends/onednn/onednn_defects.h"
 #include "ops/backends/onednn/primitive_cache.h"
 #include "ops/kernel/problems.h"
+#include "ops/pool/pool_kernels.h"
 #include "ops/pool/pool_separated.h"
 
 namespace mpigrad::cpu {
 
 namespace {
 
-struct Plan {
+struct PoolPlan {
   bool usable = false;
   std::string implementation = "separated";
   dnnl::primitive primitive;
@@ -31,8 +32,8 @@ bool ordinary(const PoolProblem& p) {
   return true;
 }
 
-Plan make_plan(const PoolProblem& p) {
-  Plan plan;
+PoolPlan make_plan(const PoolProblem& p) {
+  PoolPlan plan;
   if (!ordinary(p) || onednn::has_defect(p)) return plan;
   const auto descriptor = onednn::pooling(p);
   if (!descriptor || onednn::is_plain(descriptor.impl_info_str())) return plan;
@@ -45,8 +46,8 @@ Plan make_plan(const PoolProblem& p) {
   return plan;
 }
 
-std::shared_ptr<const Plan> find_plan(const PoolProblem& p) {
-  static auto& cache = *new Cache<Plan>;
+std::shared_ptr<const PoolPlan> find_plan(const PoolProblem& p) {
+  static auto& cache = *new Cache<PoolPlan>;
   CacheKey key{omp_get_max_threads(), p.batch, p.channels};
   std::size_t i = 3;
   for (const Extent3& e : {p.in, p.out, p.kernel, p.stride, p.dilation, p.pad_low})
