@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/collectives/collectives.h"
+#include "comm/collectives/reductions.h"
 #include "comm/collectives/scan.h"
 #include "framework/engine/tape.h"
 #include "tests/support/ranks.h"

@@ -103,10 +103,10 @@ TEST_CASE("simulate: ranks at the edges of a grid have messages for neighbours a
                           .in = {},
                           .out = {},
                           .communicates = true,
-                          .calls = {{"send", 4, 0, 100, 0, ranks},
-                                    {"send", 0, 0, 60, 0, ranks},
-                                    {"receive", 3, 0, 40, 0, ranks},
-                                    {"receive", 0, 0, 120, 0, ranks}}});
+                          .calls = {{DryRecord::What::send, {}, 4, 0, 100, 0, ranks},
+                                    {DryRecord::What::send, {}, 0, 0, 60, 0, ranks},
+                                    {DryRecord::What::receive, {}, 3, 0, 40, 0, ranks},
+                                    {DryRecord::What::receive, {}, 0, 0, 120, 0, ranks}}});
   const auto machine = machine_of(6, true);
   const auto program = program_of(trace, rank, grid, machine);
   REQUIRE(program.calls.size() == 1);
@@ -136,8 +136,11 @@ TEST_CASE("simulate: collectives are those of each rank's own subgrid") {
   const GridExtents grid{.sample = 2, .depth = 2, .width = 3};
   StepTrace trace;
   const auto group = std::make_shared<const std::vector<int>>(std::vector{0, 1, 2, 6, 7, 8});  // along sample and width
-  trace.events.push_back(
-      {.op = "allreduce", .in = {}, .out = {}, .communicates = true, .calls = {{"allreduce", -1, 0, 1000, 0, group}}});
+  trace.events.push_back({.op = "allreduce",
+                          .in = {},
+                          .out = {},
+                          .communicates = true,
+                          .calls = {{DryRecord::What::collective, CollectiveKind::allreduce, -1, 0, 1000, 0, group}}});
   const auto machine = machine_of(12, true);
   const auto program = program_of(trace, 0, grid, machine);
   const auto& digits = program.calls.at(0).collectives.at(0).digits;
@@ -341,8 +344,11 @@ TEST_CASE("simulate: who waits for what nobody sends is told by name") {
     StepTrace trace;
     const auto ranks = std::make_shared<const std::vector<int>>(std::vector{0, 1});
     if (rank == 1)
-      trace.events.push_back(
-          {.op = "redistribute", .in = {}, .out = {}, .communicates = true, .calls = {{"receive", 0, 0, 8, 0, ranks}}});
+      trace.events.push_back({.op = "redistribute",
+                              .in = {},
+                              .out = {},
+                              .communicates = true,
+                              .calls = {{DryRecord::What::receive, {}, 0, 0, 8, 0, ranks}}});
     return trace;
   };
   CHECK_THROWS_WITH_AS(programs_of(lonely, 2, {.depth = 2}, machine_of(2, true)),
