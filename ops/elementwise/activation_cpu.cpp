@@ -2,8 +2,8 @@
 
 #include "ops/elementwise/activation.h"
 
+#include "ops/kernel/channel_rows.h"
 #include "ops/kernel/rows_of.h"
-#include "ops/norm/channel_norm_kernels.h"
 
 namespace mpigrad::ops {
 

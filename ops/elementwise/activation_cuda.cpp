@@ -5,9 +5,9 @@
 
 #ifdef MPIGRAD_HAS_KERNELS
 #include "ops/backends/cuda/convert.h"
+#include "ops/kernel/channel_rows_cuda.h"
 #include "ops/kernel/gpu_tensors.h"
 #include "ops/kernel/rows_of.h"
-#include "ops/norm/channel_norm_cuda_kernels.h"
 
 namespace mpigrad::ops {
 

@@ -5,7 +5,7 @@
 
 #ifdef MPIGRAD_HAS_KERNELS
 #include "ops/kernel/gpu_tensors.h"
-#include "ops/views/index_cuda_kernels.h"
+#include "ops/kernel/label_mask.h"
 
 namespace mpigrad::ops {
 

@@ -4,10 +4,10 @@
 #include "framework/cuda/element.cuh"
 #include "framework/cuda/launch.cuh"
 #include "ops/elementwise/scalar.h"
+#include "ops/kernel/channel_rows_cuda.h"
 #include "ops/kernel/element_types.h"
 #include "ops/kernel/fold.cuh"
 #include "ops/kernel/map.cuh"
-#include "ops/norm/channel_norm_cuda_kernels.h"
 #include "ops/norm/channel_parts.cuh"
 
 namespace mpigrad::cuda {

@@ -2,7 +2,7 @@
 
 #include "ops/norm/channel_norm.h"
 
-#include "ops/norm/channel_norm_kernels.h"
+#include "ops/kernel/channel_rows.h"
 
 namespace mpigrad::ops {
 

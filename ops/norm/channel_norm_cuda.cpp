@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "ops/kernel/channel_rows_cuda.h"
 #include "ops/kernel/gpu_tensors.h"
-#include "ops/norm/channel_norm_cuda_kernels.h"
 
 namespace mpigrad::ops {
 

@@ -6,9 +6,9 @@
 
 #include "framework/base/target_clones.h"
 #include "ops/elementwise/scalar.h"
+#include "ops/kernel/channel_rows.h"
 #include "ops/kernel/parallel_errors.h"
 #include "ops/kernel/problems.h"
-#include "ops/norm/channel_norm_kernels.h"
 
 namespace mpigrad::cpu {
 

@@ -5,10 +5,10 @@
 #include "framework/cuda/launch.cuh"
 #include "framework/tensor/strided.h"
 #include "ops/elementwise/scalar.h"
+#include "ops/kernel/channel_rows_cuda.h"
 #include "ops/kernel/element_types.h"
 #include "ops/kernel/fold.cuh"
 #include "ops/kernel/map.cuh"
-#include "ops/norm/channel_norm_cuda_kernels.h"
 #include "ops/norm/channel_parts.cuh"
 
 namespace mpigrad::cuda {

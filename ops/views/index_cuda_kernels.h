@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "ops/kernel/label_mask.h"
 #include "ops/kernel/stream.h"
 
 namespace mpigrad::cuda {
@@ -32,9 +33,5 @@ void map_lines(const SparseLines& lines, const T* x, T* y, Stream stream);
 // y: [count, classes]: one where the class is the label, elsewhere 0. I an integer or bool, T any type.
 template <class I, class T>
 void one_hot(std::int64_t count, std::int64_t classes, const I* label, T one, T* y, Stream stream);
-// The same as booleans; a label outside [0, classes) is a fault unless it is `ignored` (if has_ignored).
-template <class I>
-void label_mask(std::int64_t count, std::int64_t classes, bool has_ignored, std::int64_t ignored, const I* label, bool* y,
-                Fault* fault, Stream stream);
 
 }  // namespace mpigrad::cuda

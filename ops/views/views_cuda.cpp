@@ -5,7 +5,6 @@
 #ifdef MPIGRAD_HAS_KERNELS
 #include <bit>
 
-#include "ops/elementwise/elementwise_cuda_kernels.h"
 #include "ops/kernel/gpu_tensors.h"
 #include "ops/views/index_cuda_kernels.h"
 

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "ops/conv/conv_kernels.h"
+#include "ops/kernel/channel_rows.h"
 #include "ops/kernel/problems.h"
 #include "ops/linear/matmul_kernels.h"
-#include "ops/norm/channel_norm_kernels.h"
 #include "ops/pool/pool_kernels.h"
 #include "ops/softmax/softmax_kernels.h"
 

@@ -5,6 +5,7 @@
 #include "ops/backends/winograd/winograd.h"
 #include "ops/conv/conv_bfloat16.h"
 #include "ops/conv/conv_gathered.h"
+#include "ops/pool/pool_kernels.h"
 #include "ops/pool/pool_separated.h"
 
 namespace mpigrad::cpu {

@@ -26,7 +26,7 @@
 #include "ops/conv/sixteen_channels.h"
 #include "ops/elementwise/elementwise_cuda_kernels.h"
 #include "ops/elementwise/scalar.h"
-#include "ops/norm/channel_norm_cuda_kernels.h"
+#include "ops/kernel/channel_rows_cuda.h"
 #include "ops/pool/pool_cuda.h"
 #include "ops/random/random.h"
 #include "ops/reduce/reduction_plan.h"

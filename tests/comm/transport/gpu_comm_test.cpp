@@ -36,7 +36,7 @@ void check_transport(const std::string& what, const Make& make, const std::vecto
   for (int ranks : {1, 2, 3}) try {
       run_threads(ranks, [&](std::shared_ptr<Transport> host) {
         cuda::select(gpu_of_rank(*host, cuda::devices()));
-        check_device_cases(*staged(make(host), std::make_shared<FromHost>(cuda_memory())), types);
+        check_device_cases(*staged(make(host), std::make_shared<FromHost>(cuda_memory())), types, true);
         host->barrier();
       });
     } catch (const std::exception& error) {

@@ -1,5 +1,5 @@
 #pragma once
-// Kernels of a GPU for channels, which are the last dimension.
+// Kernels of a GPU for rows of channels: norms, and what goes back through biases with activations.
 // They know no tensors and no tapes; included inside ops only. T is any floating-point type of the library unless said otherwise;
 // 16-bit types are computed with as float32 and rounded once. All results are the same in every run: sums have a fixed order and
 // nothing is added atomically.

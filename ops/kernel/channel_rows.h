@@ -1,5 +1,5 @@
 #pragma once
-// Statistics of channels, and what is computed with them, on the CPU as functions of shapes and pointers.
+// Rows of channels on the CPU as functions of shapes and pointers: norms, and biases with activations.
 // They know no tensors and no tapes. Included inside ops, by kernel tests and by benchmarks only.
 
 #include <cstdint>
