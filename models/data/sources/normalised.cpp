@@ -12,7 +12,7 @@
 namespace mpigrad::data {
 namespace {
 
-constexpr std::int64_t slab_bytes = 1 << 26;
+constexpr std::int64_t bytes_of_slab = 1 << 26;
 
 class NormalisedSource : public Source {
  public:
@@ -78,7 +78,7 @@ class NormalisedSource : public Source {
     const auto extents = extents_of(sample);
     const auto channels = static_cast<std::size_t>(type_.channels);
     const auto plane = extents[1] * extents[2];
-    const auto planes = std::max<std::int64_t>(1, slab_bytes / (plane * type_.channels * size_of(DType::float32)));
+    const auto planes = std::max<std::int64_t>(1, bytes_of_slab / (plane * type_.channels * size_of(DType::float32)));
     std::vector<float> values(static_cast<std::size_t>(std::min(planes, extents[0]) * plane) * channels);
     // Chan, Golub and LeVeque 1983: what slabs have, put together.
     struct Moments {
