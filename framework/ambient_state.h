@@ -3,7 +3,7 @@
 // a thread or a process, so that what is of a rank is of a thread. tests/structure.py compares this list with the sources.
 //
 // What a program sets, for as long as an object lives or until it is set again:
-//   framework/engine/backward.cpp       active             T  tapes that record: the innermost sees every op, whoever calls it
+//   framework/engine/backward.cpp       active             T  tapes that record: the innermost sees every op
 //   framework/engine/apply.cpp          cost_log           T  the innermost CostLog, likewise
 //   framework/engine/apply.cpp          observer           T  the innermost OpObserver, likewise
 //   framework/engine/buckets.cpp        innermost_norm     T  who sums squares of gradients while they are reduced
@@ -53,7 +53,7 @@
 //   ops/backends/onednn/onednn_conv.cpp buffer             T  scratch
 //   ops/backends/onednn/onednn_conv.cpp cache              P  primitives, which threads share
 //   ops/backends/onednn/onednn_pool.cpp cache              P  likewise
-//   ops/backends/onednn/held_signals.h  team, member       T  OpenMP's threads, which are to take no signals
+//   ops/backends/onednn/held_signals.h  team, member       T  whether OpenMP's threads have their signals blocked
 //   ops/backends/winograd/winograd.cpp  buffer, weights, shared T scratch
 //   ops/backends/winograd/winograd_kernels.cpp kernels     P  those that this processor can run
 //   ops/backends/cuda/scratch.h         lease              T  handles of cuDNN and cuBLASLt
@@ -61,6 +61,6 @@
 //   comm/transport/nccl/connection.cpp  last_stream        T  one order of all calls, before NCCL 2.26
 //   comm/transport/nccl/connection.cpp  instance           P  who looks for connections that have failed
 //   comm/transport/mpi/call.cpp         made               P  MPI's types and operations of 16-bit numbers
-//   comm/messages/transfer.cpp          buffers            P  of transfers that nobody waits for, which may still go on
+//   comm/messages/transfer.cpp          buffers            P  of transfers that were given up and may still go on
 //   comm/hdf5/io_thread.cpp             queue              P  HDF5 is called by one thread
 //   comm/hdf5/chunks.cpp                all                P  chunks that were unpacked

@@ -1,5 +1,5 @@
 #pragma once
-// Of which step of which ranks something is said that nobody runs: models/nn/describe.h, models/nn/step_trace.h.
+// Options of describe() and trace_step(), which find what a step costs without running it.
 
 #include <functional>
 #include <memory>

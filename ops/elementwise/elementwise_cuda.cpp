@@ -71,38 +71,32 @@ void Cast::run(Cuda, Inputs in, Outputs out) const {
   });
 }
 
-#define MPIGRAD_MAKE(F, ...) template void Unary<F>::run(Cuda, Inputs, Outputs) const;
-MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_MAKE)
-#undef MPIGRAD_MAKE
-#define MPIGRAD_MAKE(F, ...) template void Binary<F>::run(Cuda, Inputs, Outputs) const;
-MPIGRAD_BINARY_FUNCTIONS(MPIGRAD_MAKE)
-#undef MPIGRAD_MAKE
-#define MPIGRAD_MAKE(F, ...) template void Compare<F>::run(Cuda, Inputs, Outputs) const;
-MPIGRAD_COMPARE_FUNCTIONS(MPIGRAD_MAKE)
-#undef MPIGRAD_MAKE
-
 }  // namespace mpigrad::ops
 #else
 namespace mpigrad::ops {
 
-// Lists of macros that end without semicolons.
+// Macros that end without semicolons.
 // clang-format off
 template <class F> MPIGRAD_ABSENT(Unary<F>)
 template <class F> MPIGRAD_ABSENT(Binary<F>)
 template <class F> MPIGRAD_ABSENT(Compare<F>)
-#define MPIGRAD_MAKE(F, ...) template void Unary<F>::run(Cuda, Inputs, Outputs) const;
-MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_MAKE)
-#undef MPIGRAD_MAKE
-#define MPIGRAD_MAKE(F, ...) template void Binary<F>::run(Cuda, Inputs, Outputs) const;
-MPIGRAD_BINARY_FUNCTIONS(MPIGRAD_MAKE)
-#undef MPIGRAD_MAKE
-#define MPIGRAD_MAKE(F, ...) template void Compare<F>::run(Cuda, Inputs, Outputs) const;
-MPIGRAD_COMPARE_FUNCTIONS(MPIGRAD_MAKE)
-#undef MPIGRAD_MAKE
-
 MPIGRAD_ABSENT(Where)
 MPIGRAD_ABSENT(Cast)
 // clang-format on
 
 }  // namespace mpigrad::ops
 #endif
+
+namespace mpigrad::ops {
+
+#define MPIGRAD_MAKE(F, ...) template void Unary<F>::run(Cuda, Inputs, Outputs) const;
+MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
+#define MPIGRAD_MAKE(F, ...) template void Binary<F>::run(Cuda, Inputs, Outputs) const;
+MPIGRAD_BINARY_FUNCTIONS(MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
+#define MPIGRAD_MAKE(F, ...) template void Compare<F>::run(Cuda, Inputs, Outputs) const;
+MPIGRAD_COMPARE_FUNCTIONS(MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
+
+}  // namespace mpigrad::ops

@@ -6,8 +6,7 @@
 
 namespace mpigrad::testing {
 
-// On a transport that takes host buffers. `gpu_ops_alone`: where nobody chooses the host for operations that a GPU has no kernel
-// for.
+// On a transport that takes host buffers. `gpu_ops_alone`: reductions only by operations that a GPU has kernels for.
 inline void check_device_cases(Transport& t, const std::vector<DType>& types, bool gpu_ops_alone = false) {
   using namespace transport_cases;
   for (auto type : types) {
