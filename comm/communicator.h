@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_COMM_COMMUNICATOR_H
+#define MPIGRAD_COMM_COMMUNICATOR_H
 // A group of ranks that communicate: a handle of one rank's end. Making one is collective over its ranks.
 
 #include <memory>
@@ -75,3 +76,5 @@ class Communicator {
 };
 
 }  // namespace mpigrad
+
+#endif

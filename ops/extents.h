@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_OPS_EXTENTS_H
+#define MPIGRAD_OPS_EXTENTS_H
 // Extents in three dimensions, and the rule for the outputs of a sliding window; 2D and 1D are unit extents. Compiles as CUDA.
 
 #include <array>
@@ -26,3 +27,5 @@ inline std::int64_t window_outputs(std::int64_t n, std::int64_t kernel, std::int
 void require_window(std::string_view op, const Extent3& kernel, const Extent3& stride, const Extent3& dilation);
 
 }  // namespace mpigrad
+
+#endif

@@ -145,10 +145,21 @@ def ambient_state():
            [f'{path}: {name} is not there' for path, name in sorted(listed - there)]
 
 
+def precompiled_without_guards():
+    """Headers that precompiled ones include and that have no include guard. GCC knows a file of `#pragma once` again by a
+    sum over its text, and ccache may take the precompiled header of a text that differs in a comment."""
+    names = [name for name in files_below(top) if 'precompiled' in name and name.endswith('.h')]
+    for name in names:
+        names += [other for other in re.findall(r'^#include "([^"]+)"', text_of(name), re.M) if other not in names]
+    guard = r'#ifndef (MPIGRAD_\w+_H)\n#define \1\n'
+    return [name for name in names if 'precompiled' not in name and not re.match(guard, text_of(name))]
+
+
 numbers = {
     'code files of more than 400 lines': long_files,
     'folders of more than 25 files': full_folders,
     'include cycles between components': include_cycles,
+    'precompiled headers without include guards': precompiled_without_guards,
     'states that no object holds, not as listed': ambient_state,
     'library files that name slope': lambda: naming(r'slope'),
     'library files that name reduce_scatter': lambda: naming(r'reduce_scatter'),

@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_COMM_COLLECTIVES_COLLECTIVES_H
+#define MPIGRAD_COMM_COLLECTIVES_COLLECTIVES_H
 // MPI's operations as differentiable ops. Stack the tensors of all ranks into one vector: each call is a linear map of it, and
 // its vjp is the transpose. Nothing is divided by the number of ranks. S is the sum over ranks.
 //
@@ -124,3 +125,5 @@ struct AllToAll {
 
 }  // namespace ops
 }  // namespace mpigrad
+
+#endif

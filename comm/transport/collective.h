@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_COMM_TRANSPORT_COLLECTIVE_H
+#define MPIGRAD_COMM_TRANSPORT_COLLECTIVE_H
 // Collective calls as data. A new kind is a row of traits_of(), what moves in sent_slice(), received_slice() and
 // moved_elements(), and a case in each of the transports mpi (blocking and not) and nccl; those of threads and of device copies,
 // staging, checks and the dry transport follow from these. Its op (comm/collectives/collectives.h) calls Transport::run().
@@ -115,3 +116,5 @@ std::string describe(const Call& call);
 std::string disagreement(std::span<const Call* const> calls) noexcept;
 
 }  // namespace mpigrad
+
+#endif

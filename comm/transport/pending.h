@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_COMM_TRANSPORT_PENDING_H
+#define MPIGRAD_COMM_TRANSPORT_PENDING_H
 // Operations under way.
 
 #include <exception>
@@ -89,3 +90,5 @@ Pending pending(Arguments&&... arguments) {
 }
 
 }  // namespace mpigrad
+
+#endif

@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_COMM_TRANSPORT_SUMMATION_MODE_H
+#define MPIGRAD_COMM_TRANSPORT_SUMMATION_MODE_H
 // How a communicator adds up.
 
 #include <memory>
@@ -29,3 +30,5 @@ std::shared_ptr<Transport> with_mode(std::shared_ptr<Transport> transport, const
                                      std::shared_ptr<DeviceMemory> memory = nullptr);
 
 }  // namespace mpigrad
+
+#endif

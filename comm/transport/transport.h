@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_COMM_TRANSPORT_TRANSPORT_H
+#define MPIGRAD_COMM_TRANSPORT_TRANSPORT_H
 // What moves bytes between ranks. Four transports implement this interface: mpi, nccl, threads, dry. Buffers lie in host memory;
 // those of nccl on the rank's GPU, and comm/transport/device/device_transport.h tells what serves them otherwise.
 // Nothing here knows tensors, tapes or adjoints; counts are in elements and 64-bit.
@@ -176,3 +177,5 @@ std::shared_ptr<Transport> nccl_transport(std::shared_ptr<Transport> host, Lane 
 std::string nccl_gpu();
 
 }  // namespace mpigrad
+
+#endif

@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_COMM_TRANSPORT_WAITED_H
+#define MPIGRAD_COMM_TRANSPORT_WAITED_H
 // How long this rank's thread has waited for other ranks, since it began. Two readings of a clock per call, always.
 
 #include <chrono>
@@ -34,3 +35,5 @@ class WaitTimer {
 };
 
 }  // namespace mpigrad::detail
+
+#endif

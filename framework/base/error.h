@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_FRAMEWORK_BASE_ERROR_H
+#define MPIGRAD_FRAMEWORK_BASE_ERROR_H
 // Errors of the library. Every message has one form: `[op] the rule in words: each operand with its shape`.
 
 #include <fmt/core.h>
@@ -32,3 +33,5 @@ void require(bool condition, fmt::format_string<Arguments...> format, const Argu
 }
 
 }  // namespace mpigrad
+
+#endif

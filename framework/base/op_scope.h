@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_FRAMEWORK_BASE_OP_SCOPE_H
+#define MPIGRAD_FRAMEWORK_BASE_OP_SCOPE_H
 // The name of the op that runs, for errors from below.
 
 #include <string_view>
@@ -19,3 +20,5 @@ class OpScope {
 };
 
 }  // namespace mpigrad::detail
+
+#endif

@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_FRAMEWORK_ENGINE_JVP_H
+#define MPIGRAD_FRAMEWORK_ENGINE_JVP_H
 // Derivatives along a direction, from reverse passes alone.
 
 #include <functional>
@@ -24,3 +25,5 @@ Tensors jvp(const TensorFunction& f, const Tensors& x, const Tensors& v);
 Tensor jvp(const std::function<Tensor(const Tensor&)>& f, const Tensor& x, const Tensor& v);
 
 }  // namespace mpigrad
+
+#endif

@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_FRAMEWORK_ENGINE_OP_H
+#define MPIGRAD_FRAMEWORK_ENGINE_OP_H
 // What an op is. An op is one struct: its attributes, and
 //
 //   static constexpr OpTraits traits() { return {.name = "cube", .keeps_inputs = 1}; }
@@ -207,3 +208,5 @@ void remember(const Op& op, const Tensors& in, const Tensor& y) {
 }
 
 }  // namespace mpigrad
+
+#endif

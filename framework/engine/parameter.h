@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_FRAMEWORK_ENGINE_PARAMETER_H
+#define MPIGRAD_FRAMEWORK_ENGINE_PARAMETER_H
 // Trainable tensors, named by path, in one contiguous arena per element type, and their gradients.
 
 #include <map>
@@ -104,3 +105,5 @@ struct NamedTensor {
 };
 
 }  // namespace mpigrad
+
+#endif

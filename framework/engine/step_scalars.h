@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_FRAMEWORK_ENGINE_STEP_SCALARS_H
+#define MPIGRAD_FRAMEWORK_ENGINE_STEP_SCALARS_H
 // The numbers that change from step to step. Kernels of a captured step, whose arguments stay as they were, read them in the
 // GPU's memory (framework/cuda/graph.h).
 
@@ -13,3 +14,5 @@ struct StepScalars {
 };
 
 }  // namespace mpigrad
+
+#endif

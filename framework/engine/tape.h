@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_FRAMEWORK_ENGINE_TAPE_H
+#define MPIGRAD_FRAMEWORK_ENGINE_TAPE_H
 // The tape: a flat list of what ran, in program order, replayed backwards.
 //
 // Communication entries are never pruned: a rank that skipped its part of an adjoint collective would leave the others hanging
@@ -182,3 +183,5 @@ Tensor replicated(const Tensor& x, const std::vector<int>& axes, DType dtype);
 }  // namespace detail
 
 }  // namespace mpigrad
+
+#endif

@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_FRAMEWORK_OPTIM_OPTIMIZER_H
+#define MPIGRAD_FRAMEWORK_OPTIM_OPTIMIZER_H
 // Optimizers: one fused pass per step over the arenas of parameters and state, parallel across the borders of parameters.
 // Update formulas follow PyTorch's conventions. A step changes the parameters in place, so it comes after the tape is done.
 //
@@ -208,3 +209,5 @@ class AveragedWeights {
 };
 
 }  // namespace mpigrad
+
+#endif

@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_FRAMEWORK_OPTIM_UPDATE_H
+#define MPIGRAD_FRAMEWORK_OPTIM_UPDATE_H
 // The formulas of optimizers for one element, one definition for CPU and CUDA. See framework/optim/optimizer.h for what they
 // compute.
 
@@ -198,3 +199,5 @@ MPIGRAD_HOST_DEVICE double trust_ratio(const Rule& rule, bool has_ratio, double 
 }
 
 }  // namespace mpigrad
+
+#endif

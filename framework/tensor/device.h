@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_FRAMEWORK_TENSOR_DEVICE_H
+#define MPIGRAD_FRAMEWORK_TENSOR_DEVICE_H
 // Where a tensor lives. An op has one `run` per device type; the dry device has shapes and no storage, so it needs none.
 
 #include <cstdint>
@@ -38,3 +39,5 @@ class UseDevice {
 };
 
 }  // namespace mpigrad
+
+#endif

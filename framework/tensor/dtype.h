@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_FRAMEWORK_TENSOR_DTYPE_H
+#define MPIGRAD_FRAMEWORK_TENSOR_DTYPE_H
 // Element types.
 
 #include <cstdint>
@@ -145,3 +146,5 @@ decltype(auto) visit_any(DType type, F&& f) {
 }
 
 }  // namespace mpigrad
+
+#endif

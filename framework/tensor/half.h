@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_FRAMEWORK_TENSOR_HALF_H
+#define MPIGRAD_FRAMEWORK_TENSOR_HALF_H
 // bfloat16 and float16 (binary16 of IEEE 754) as two bytes of storage. They become float32 by themselves, and arithmetic happens
 // there; the way back is explicit and rounds once, to the nearest and at ties to even. Subnormals are exact, NaN stays NaN.
 
@@ -85,3 +86,5 @@ using Float16 = detail::Half<detail::Float16Format>;
 static_assert(sizeof(BFloat16) == 2 && sizeof(Float16) == 2);
 
 }  // namespace mpigrad
+
+#endif

@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_FRAMEWORK_TENSOR_LAYOUT_H
+#define MPIGRAD_FRAMEWORK_TENSOR_LAYOUT_H
 // Which part of a global tensor a rank's local tensor is. Data only: what moves parts between ranks is in comm/.
 //
 // Ranks form a process grid. For each grid axis a tensor is
@@ -76,3 +77,5 @@ using LayoutPtr = std::shared_ptr<const Layout>;
 std::string to_string(const Layout& layout);
 
 }  // namespace mpigrad
+
+#endif

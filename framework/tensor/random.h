@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_FRAMEWORK_TENSOR_RANDOM_H
+#define MPIGRAD_FRAMEWORK_TENSOR_RANDOM_H
 // Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11). The value at
 // a counter needs no state, so keyed by seed, step and *global* element index the numbers are the same on every device and for
 // every partition.
@@ -62,3 +63,5 @@ struct Philox {
 };
 
 }  // namespace mpigrad
+
+#endif

@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_FRAMEWORK_TENSOR_SHAPE_H
+#define MPIGRAD_FRAMEWORK_TENSOR_SHAPE_H
 // Extents of a row-major, contiguous tensor. 64-bit everywhere: CosmoFlow's first activation at 512^3 has 2^31 elements.
 
 #include <array>
@@ -78,3 +79,5 @@ struct fmt::formatter<mpigrad::Shape> {
   constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }  // {} alone
   fmt::format_context::iterator format(const mpigrad::Shape& shape, fmt::format_context& context) const;
 };
+
+#endif

@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_FRAMEWORK_TENSOR_STORAGE_H
+#define MPIGRAD_FRAMEWORK_TENSOR_STORAGE_H
 // Memory of tensors: reference-counted blocks from a pooled allocator with statistics.
 
 #include <atomic>
@@ -78,3 +79,5 @@ MemoryStatistics memory_statistics(DeviceKind device);
 void reset_peak_memory(DeviceKind device);
 
 }  // namespace mpigrad
+
+#endif

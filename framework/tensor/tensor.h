@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_FRAMEWORK_TENSOR_TENSOR_H
+#define MPIGRAD_FRAMEWORK_TENSOR_TENSOR_H
 // A tensor: a row-major, contiguous array with a type, a device and an identity for the tape. Copies of a handle are the same
 // tensor. User-facing functions return new tensors; nothing modifies a recorded tensor in place.
 
@@ -166,3 +167,5 @@ struct fmt::formatter<mpigrad::Tensor> {
   constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }  // {} alone
   fmt::format_context::iterator format(const mpigrad::Tensor& x, fmt::format_context& context) const;
 };
+
+#endif

@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_OPS_CONV_CONV_H
+#define MPIGRAD_OPS_CONV_CONV_H
 // Convolution (cross-correlation) as three ops: forward, data and weight are the partial derivatives of one trilinear form,
 //
 //   T(x, w, g) = sum_{n,o,t,c,k} x[n, o stride + t dilation - low, c] w[k, t, c] g[n, o, k],
@@ -96,3 +97,5 @@ struct ConvBiasActivation {
 
 }  // namespace ops
 }  // namespace mpigrad
+
+#endif

@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_OPS_ELEMENTWISE_ACTIVATION_H
+#define MPIGRAD_OPS_ELEMENTWISE_ACTIVATION_H
 // A bias for each channel and LeakyReLU in one pass, and both their cotangents in another. The channels are the last dimension,
 // all others are rows.
 
@@ -58,3 +59,5 @@ struct BiasActivationAdjoint {
 
 }  // namespace ops
 }  // namespace mpigrad
+
+#endif

@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_OPS_ELEMENTWISE_ELEMENTWISE_H
+#define MPIGRAD_OPS_ELEMENTWISE_ELEMENTWISE_H
 // Functions of corresponding elements. Operands broadcast: shapes are aligned at the right and extents of 1 repeat.
 // Types must be equal; floating-point types have derivatives, comparisons give booleans. bfloat16 and float16 are computed in
 // float32 and rounded once.
@@ -79,3 +80,5 @@ Tensor operator/(const Tensor& x, double c);
 Tensor operator/(double c, const Tensor& x);
 
 }  // namespace mpigrad
+
+#endif

@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_OPS_LINEAR_MATMUL_H
+#define MPIGRAD_OPS_LINEAR_MATMUL_H
 // Products of matrices.
 
 #include "framework/engine/op.h"
@@ -44,3 +45,5 @@ struct Linear {
 
 }  // namespace ops
 }  // namespace mpigrad
+
+#endif

@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_OPS_NORM_CHANNEL_NORM_H
+#define MPIGRAD_OPS_NORM_CHANNEL_NORM_H
 // Statistics and normalisation per channel; the channels are the last dimension, all others are rows: of all samples together,
 // [C], or of each sample by itself, [N, C]. What there is of each channel is of the type that x is computed in: float32 for
 // 16-bit activations, whose variance would lose all digits in 16 bits.
@@ -81,3 +82,5 @@ struct NormAdjoint {
 
 }  // namespace ops
 }  // namespace mpigrad
+
+#endif

@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_OPS_POOL_POOL_H
+#define MPIGRAD_OPS_POOL_POOL_H
 // Pooling over windows of [N, D, H, W, C].
 
 #include "framework/engine/op.h"
@@ -116,3 +117,5 @@ struct MaxPoolGather {
 
 }  // namespace ops
 }  // namespace mpigrad
+
+#endif

@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_OPS_RANDOM_RANDOM_H
+#define MPIGRAD_OPS_RANDOM_RANDOM_H
 // Random tensors and dropout. The number at a place depends on seed, stream and *global* index, never on the partition.
 
 #include <optional>
@@ -34,3 +35,5 @@ void random_on_gpu(const RandomNumbers& numbers, const Box& box, const Shape& gl
 
 }  // namespace ops
 }  // namespace mpigrad
+
+#endif

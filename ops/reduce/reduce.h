@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_OPS_REDUCE_REDUCE_H
+#define MPIGRAD_OPS_REDUCE_REDUCE_H
 // Reductions over the listed dimensions, of which negative ones count from the end; an empty list reduces nothing, and the
 // functions without a list reduce all dimensions. With keep, reduced dimensions stay with extent 1. Sums accumulate in double.
 
@@ -78,3 +79,5 @@ struct ArgMax {
 
 }  // namespace ops
 }  // namespace mpigrad
+
+#endif

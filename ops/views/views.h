@@ -1,4 +1,5 @@
-#pragma once
+#ifndef MPIGRAD_OPS_VIEWS_VIEWS_H
+#define MPIGRAD_OPS_VIEWS_VIEWS_H
 // Ops that move elements without computing: every element type, every device. Negative dimensions count from the end.
 
 #include <vector>
@@ -133,3 +134,5 @@ struct OneHot {
 
 }  // namespace ops
 }  // namespace mpigrad
+
+#endif
