@@ -1,5 +1,6 @@
 #pragma once
-// A transport that hands every call on to another one; what watches or changes calls derives from it. Used inside comm only.
+// A transport that hands every call on to another one; what watches or changes calls derives from it. It overrides every virtual
+// function of Transport: one that is missing leaves what derives from it abstract. Used inside comm only.
 
 #include <memory>
 #include <utility>

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -31,6 +30,10 @@ struct Message {
 // may be null. Buffers must not overlap, except that `in == out` is allowed where the doc says so (MPI_IN_PLACE). One thread at
 // a time uses a communicator. Errors: misuse seen by one rank (a negative count, a rank that does not exist) throws there;
 // `threads` also compares the calls of all ranks and throws the same Error on each of them when they differ.
+//
+// All virtual functions are pure, and stay so: what moves data itself has the defaults of BasicTransport (basic_transport.h),
+// what wraps another transport hands on all of them (ForwardingTransport of forwarding.h). A function that ForwardingTransport
+// does not hand on does not compile.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -46,7 +49,7 @@ class Transport {
   // Whether the ranks are threads of one process, which read each other's memory.
   bool in_one_process() const { return place_.in_one_process; }
   // Tags are 0 ... max_tag().
-  virtual int max_tag() const { return std::numeric_limits<int>::max(); }
+  virtual int max_tag() const = 0;
 
   void barrier();
   void bcast(void* data, std::int64_t count, DType type, int root);
@@ -71,16 +74,12 @@ class Transport {
   // Point to point: all sends and receives of one call are posted together and all are complete on return. A message matches
   // by (source, tag) in posting order, and its count and type are those of its receive. Not collective: a rank with no
   // messages need not call. Messages to oneself are allowed.
-  virtual void exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) {
-    start_exchange(sends, receives, type).wait();
-  }
+  virtual void exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) = 0;
   // The same, returning at once.
   virtual Pending start_exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) = 0;
   // One round of messages: all ranks call it at the same place among their collective calls, also those without messages, and
   // each message is sent and received in the same round. So a transport may match them without tags. For buffers on a GPU.
-  virtual Pending start_round(std::span<const Message> sends, std::span<const Message> receives, DType type) {
-    return start_exchange(sends, receives, type);
-  }
+  virtual Pending start_round(std::span<const Message> sends, std::span<const Message> receives, DType type) = 0;
   // A receive whose peer may be any_source and whose tag any_tag. It matches as MPI's do: messages in the order of their arrival,
   // receives in the order of posting.
   virtual Pending start_receive(const Message& message, DType type) = 0;
@@ -92,27 +91,27 @@ class Transport {
   virtual std::shared_ptr<Transport> split(int color, int key) = 0;
   virtual std::shared_ptr<Transport> duplicate() = 0;
   // Collective. A duplicate whose buffers lie in host memory, also where this one's are on a GPU.
-  virtual std::shared_ptr<Transport> control() { return duplicate(); }
+  virtual std::shared_ptr<Transport> control() = 0;
 
   // Whether max and min of this transport let a number win over NaN.
-  virtual bool loses_nan() const { return false; }
+  virtual bool loses_nan() const = 0;
 
   // Whether what it does with buffers on a GPU is work of this rank's streams alone, which a graph of them captures
   // (framework/cuda/graph.h). Collective: ranks may have to find out first what serves them.
-  virtual bool capturable() { return size() == 1; }
+  virtual bool capturable() = 0;
 
   // Whether several threads may call at a time, each on a communicator of its own.
-  virtual bool any_thread() const { return true; }
+  virtual bool any_thread() const = 0;
   // Ends the whole job: all ranks, non-zero exit. The message has been printed.
   virtual void abort(int code) = 0;
 
   // What really moves the data, where this one watches or changes calls (comm/transport/watch/checks.h,
   // comm/transport/summation_mode.h).
-  virtual const Transport& underlying() const { return *this; }
+  virtual const Transport& underlying() const = 0;
   // Collective: an Error on all ranks if the bytes, in host memory, differ between them. Does nothing, and does not ask for them,
   // unless that check is on (comm/transport/watch/checks.h).
   using HostBytes = std::function<std::span<const std::byte>()>;
-  virtual void require_same(std::string_view /* what */, const HostBytes& /* data */) {}
+  virtual void require_same(std::string_view what, const HostBytes& data) = 0;
 
   // What run() and start() do with arguments that have been checked, for transports and for what wraps one.
   virtual void perform(const Collective& call) = 0;

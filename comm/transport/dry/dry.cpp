@@ -6,6 +6,7 @@
 
 #include "framework/base/fnv.h"
 
+#include "comm/transport/basic_transport.h"
 #include "comm/transport/transport_checks.h"
 
 namespace mpigrad {
@@ -24,11 +25,11 @@ class Done final : public PendingWork {
   Status status_;
 };
 
-class DryTransport final : public Transport {
+class DryTransport final : public BasicTransport {
  public:
   // members: ranks of the dry world, in order of this communicator's ranks.
   DryTransport(int rank, std::vector<int> members, std::shared_ptr<std::vector<DryRecord>> log)
-      : Transport({.name = "dry", .rank = rank, .size = static_cast<int>(members.size()), .can_ask = false}),
+      : BasicTransport({.name = "dry", .rank = rank, .size = static_cast<int>(members.size()), .can_ask = false}),
         members_(std::make_shared<const std::vector<int>>(std::move(members))), log_(std::move(log)) {
     // FNV-1a over the members; the order counts.
     hash_ = fnv_start;

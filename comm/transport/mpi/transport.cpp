@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "comm/transport/basic_transport.h"
 #include "comm/transport/environment.h"
 #include "comm/transport/mpi/call.h"
 #include "comm/transport/mpi/mpi_comm.h"
@@ -29,11 +30,11 @@ struct Home {
   bool crowded = false;
 };
 
-class MpiTransport final : public Transport {
+class MpiTransport final : public BasicTransport {
  public:
   // Takes over `communicator`.
   MpiTransport(MPI_Comm communicator, Home home)
-      : Transport(place(communicator, home.nodes)), communicator_(communicator), home_(std::move(home)) {
+      : BasicTransport(place(communicator, home.nodes)), communicator_(communicator), home_(std::move(home)) {
     check(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "communicator");
     void* bound = nullptr;
     int found = 0;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/transport/basic_transport.h"
 #include "comm/transport/nccl/connection.h"
 #include "comm/transport/transport_checks.h"
 #include "framework/base/error.h"
@@ -73,10 +74,10 @@ class Given final : public PendingWork {
   cuda::Event done_;
 };
 
-class NcclTransport final : public Transport {
+class NcclTransport final : public BasicTransport {
  public:
   explicit NcclTransport(std::shared_ptr<Connection> connection)
-      : Transport(named(connection->host())), connection_(std::move(connection)) {}
+      : BasicTransport(named(connection->host())), connection_(std::move(connection)) {}
 
   int max_tag() const override { return host().max_tag(); }
   bool any_thread() const override { return false; }

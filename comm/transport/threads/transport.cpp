@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "comm/transport/basic_transport.h"
 #include "comm/transport/threads/group.h"
 #include "comm/transport/transport_checks.h"
 
@@ -19,15 +20,15 @@ namespace {
 
 using namespace transport_checks;
 
-class ThreadsTransport final : public Transport {
+class ThreadsTransport final : public BasicTransport {
  public:
   ThreadsTransport(std::shared_ptr<Group> group, int rank)
-      : Transport({.name = "threads",
-                   .rank = rank,
-                   .size = group->size(),
-                   .node_rank = rank,
-                   .node_size = group->size(),
-                   .in_one_process = true}),
+      : BasicTransport({.name = "threads",
+                        .rank = rank,
+                        .size = group->size(),
+                        .node_rank = rank,
+                        .node_size = group->size(),
+                        .in_one_process = true}),
         group_(std::move(group)) {}
 
   void perform(const Collective& call) override { meet({call, name_of(call.kind)}); }

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/transport/basic_transport.h"
 #include "comm/transport/threads/group.h"
 #include "comm/transport/transport_checks.h"
 #include "framework/base/error.h"
@@ -103,14 +104,14 @@ void take_out(Turns& turns, const Room& room, int rank, const Meeting& meeting, 
   if (!mine.out.empty() && out) std::memcpy(out, mine.out.data(), mine.out.size());
 }
 
-class TurnsTransport final : public Transport {
+class TurnsTransport final : public BasicTransport {
  public:
   TurnsTransport(std::shared_ptr<Turns> turns, std::shared_ptr<Room> room, int rank)
-      : Transport({.name = "threads",
-                   .rank = rank,
-                   .size = static_cast<int>(room->members.size()),
-                   .node_rank = rank,
-                   .node_size = static_cast<int>(room->members.size())}),
+      : BasicTransport({.name = "threads",
+                        .rank = rank,
+                        .size = static_cast<int>(room->members.size()),
+                        .node_rank = rank,
+                        .node_size = static_cast<int>(room->members.size())}),
         turns_(std::move(turns)), room_(std::move(room)) {}
 
   void perform(const Collective& call) override { meet({call, name_of(call.kind)}); }
