@@ -1,81 +1,42 @@
 // One rank thread's end of a Group.
 
-#include <algorithm>
-#include <array>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <mutex>
 #include <numeric>
 #include <thread>
 #include <utility>
 
-#include "comm/transport/basic_transport.h"
-#include "comm/transport/threads/group.h"
-#include "comm/transport/transport_checks.h"
+#include "comm/transport/threads/rank_transport.h"
 
 namespace mpigrad::threads {
 namespace {
 
 using namespace transport_checks;
 
-class ThreadsTransport final : public BasicTransport {
+class ThreadsTransport final : public RankTransport {
  public:
-  ThreadsTransport(std::shared_ptr<Group> group, int rank)
-      : BasicTransport({.name = "threads",
-                        .rank = rank,
-                        .size = group->size(),
-                        .node_rank = rank,
-                        .node_size = group->size(),
-                        .in_one_process = true}),
-        group_(std::move(group)) {}
+  ThreadsTransport(std::shared_ptr<Group> group, int rank) : RankTransport(rank, group->size(), true), group_(std::move(group)) {}
 
-  void perform(const Collective& call) override { meet({call, name_of(call.kind)}); }
   Pending begin(const Collective& call) override;
-  Pending start_exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) override;
   Pending start_receive(const Message& message, DType type) override;
-
-  std::shared_ptr<Transport> subgroup(std::span<const int> ranks) override {
-    const int place = check_subgroup(ranks, rank(), size());
-    const std::vector<int> key(ranks.begin(), ranks.end());
-    return std::make_shared<ThreadsTransport>(group_->child(ranks, subgroups_made_[key]++), place);
-  }
-
-  std::shared_ptr<Transport> split(int color, int key) override {
-    const std::array<int, 2> mine = {color, key};
-    std::vector<std::array<int, 2>> all(index(size()));
-    const std::vector<std::int64_t> counts(index(size()), sizeof(mine));
-    meet({{.kind = CollectiveKind::allgather, .in = mine.data(), .out = all.data(), .counts = counts}, "split"});
-    if (color < 0) return nullptr;
-    return subgroup(ranks_of_color(all, color));
-  }
-
-  std::shared_ptr<Transport> duplicate() override {
-    std::vector<int> ranks(index(size()));
-    std::iota(ranks.begin(), ranks.end(), 0);
-    return subgroup(ranks);
-  }
-
-  void abort(int code) override {
-    std::fflush(nullptr);
-    std::_Exit(code == 0 ? 1 : code);
-  }
 
  private:
   // Everything between enter and leave reads memory of other ranks and must not throw. All ranks enter and leave even when
   // their calls differ, so that the error is the same everywhere and the next call finds the group in order.
-  void meet(const Call& call) {
+  void meet(const Call& call) override {
     const auto calls = group_->enter(rank(), call);
     const std::string problem = disagreement(calls);
     if (problem.empty()) do_share(calls, rank());
     group_->leave();
     if (!problem.empty()) throw Error(problem);
   }
+  void send(const Message& message, DType type) override { group_->deliver(message.peer, envelope(message, type)); }
+  std::shared_ptr<Transport> child(std::span<const int> ranks, std::uint64_t ordinal, int place) override {
+    return std::make_shared<ThreadsTransport>(group_->child(ranks, ordinal), place);
+  }
 
   std::shared_ptr<Group> group_;
   std::uint64_t started_ = 0;
-  std::map<std::vector<int>, std::uint64_t> subgroups_made_;
 };
 
 // ---- pending operations
@@ -113,18 +74,6 @@ class StartedCollective final : public PendingWork {
   std::shared_ptr<Group::Started> started_;
   int rank_;
 };
-
-Pending ThreadsTransport::start_exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) {
-  check_messages(sends, size(), max_tag());
-  check_messages(receives, size(), max_tag());
-  std::vector<Pending> all;
-  for (const auto& message : receives) all.push_back(pending<Receive>(group_, rank(), message, type));
-  for (const auto& message : sends) {
-    Bytes copied = copy_of(message.data, message.count * size_of(type));
-    group_->deliver(message.peer, {rank(), message.tag, std::move(copied), message.count, type});
-  }
-  return pending<Receives>(std::move(all));
-}
 
 Pending ThreadsTransport::start_receive(const Message& message, DType type) {
   check_receive(message, size(), max_tag());

@@ -6,8 +6,6 @@
 #include "examples/site/browser/turns.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -18,9 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/transport/basic_transport.h"
-#include "comm/transport/threads/group.h"
-#include "comm/transport/transport_checks.h"
+#include "comm/transport/threads/rank_transport.h"
 #include "framework/base/error.h"
 
 namespace mpigrad::threads {
@@ -104,37 +100,14 @@ void take_out(Turns& turns, const Room& room, int rank, const Meeting& meeting, 
   if (!mine.out.empty() && out) std::memcpy(out, mine.out.data(), mine.out.size());
 }
 
-class TurnsTransport final : public BasicTransport {
+class TurnsTransport final : public RankTransport {
  public:
   TurnsTransport(std::shared_ptr<Turns> turns, std::shared_ptr<Room> room, int rank)
-      : BasicTransport({.name = "threads",
-                        .rank = rank,
-                        .size = static_cast<int>(room->members.size()),
-                        .node_rank = rank,
-                        .node_size = static_cast<int>(room->members.size())}),
-        turns_(std::move(turns)), room_(std::move(room)) {}
-
-  void perform(const Collective& call) override { meet({call, name_of(call.kind)}); }
+      : RankTransport(rank, static_cast<int>(room->members.size()), false), turns_(std::move(turns)), room_(std::move(room)) {}
 
   Pending begin(const Collective& call) override {
     auto& meeting = hand_in({call, traits_of(call.kind).nonblocking}, false, started_++);
     return pending<Started>(*this, meeting, call.out);
-  }
-
-  Pending start_exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
-    check_messages(sends, size(), max_tag());
-    check_messages(receives, size(), max_tag());
-    std::vector<Pending> all;
-    for (const auto& message : receives) all.push_back(start_receive(message, type));
-    turns_->check(me());
-    for (const auto& message : sends) {
-      if (sent_++ < room_->sent[index(rank())]) continue;  // in an earlier turn
-      room_->sent[index(rank())] = sent_;
-      ++turns_->given;
-      room_->group->deliver(message.peer,
-                            {rank(), message.tag, copy_of(message.data, message.count * size_of(type)), message.count, type});
-    }
-    return pending<Receives>(std::move(all));
   }
 
   Pending start_receive(const Message& message, DType type) override {
@@ -150,10 +123,19 @@ class TurnsTransport final : public BasicTransport {
     return pending<Receive>(*this, posted[posted_++], message, type);
   }
 
-  std::shared_ptr<Transport> subgroup(std::span<const int> ranks) override {
-    const int place = check_subgroup(ranks, rank(), size());
-    const std::vector<int> key(ranks.begin(), ranks.end());
-    auto& child = room_->children[{key, made_[key]++}];
+ private:
+  int me() const { return room_->members[index(rank())]; }
+
+  void meet(const Call& call) override { take_out(*turns_, *room_, rank(), hand_in(call, true, met_++), call.out); }
+  void send(const Message& message, DType type) override {
+    turns_->check(me());
+    if (sent_++ < room_->sent[index(rank())]) return;  // in an earlier turn
+    room_->sent[index(rank())] = sent_;
+    ++turns_->given;
+    room_->group->deliver(message.peer, envelope(message, type));
+  }
+  std::shared_ptr<Transport> child(std::span<const int> ranks, std::uint64_t ordinal, int place) override {
+    auto& child = room_->children[{{ranks.begin(), ranks.end()}, ordinal}];
     if (!child) {
       std::vector<int> members;
       for (const int r : ranks) members.push_back(room_->members[index(r)]);
@@ -161,26 +143,6 @@ class TurnsTransport final : public BasicTransport {
     }
     return std::make_shared<TurnsTransport>(turns_, child, place);
   }
-
-  std::shared_ptr<Transport> split(int color, int key) override {
-    const std::array<int, 2> mine = {color, key};
-    std::vector<std::array<int, 2>> all(index(size()));
-    const std::vector<std::int64_t> counts(index(size()), sizeof(mine));
-    meet({{.kind = CollectiveKind::allgather, .in = mine.data(), .out = all.data(), .counts = counts}, "split"});
-    if (color < 0) return nullptr;
-    return subgroup(ranks_of_color(all, color));
-  }
-
-  std::shared_ptr<Transport> duplicate() override {
-    std::vector<int> ranks(index(size()));
-    std::iota(ranks.begin(), ranks.end(), 0);
-    return subgroup(ranks);
-  }
-
-  void abort(int code) override { std::_Exit(code == 0 ? 1 : code); }
-
- private:
-  int me() const { return room_->members[index(rank())]; }
 
   // What arrived before would be given to another call.
   static void same_as_before(const std::string& now, const std::string& before) {
@@ -217,8 +179,6 @@ class TurnsTransport final : public BasicTransport {
     for (int r = 0; r < size() && meeting.problem.empty(); ++r) do_share(calls, r);
     return meeting;
   }
-
-  void meet(const Call& call) { take_out(*turns_, *room_, rank(), hand_in(call, true, met_++), call.out); }
 
   class Started final : public PendingWork {
    public:
@@ -266,7 +226,6 @@ class TurnsTransport final : public BasicTransport {
   // Calls of this turn.
   std::uint64_t met_ = 0, started_ = 0, sent_ = 0;
   std::size_t posted_ = 0;
-  std::map<std::vector<int>, std::uint64_t> made_;
 };
 
 }  // namespace
