@@ -6,8 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/transport/summation_mode.h"
-#include "comm/transport/transport.h"
+#include "comm/transport/transport_set.h"
 #include "framework/tensor/tensor.h"
 
 namespace mpigrad {
@@ -25,18 +24,18 @@ class Communicator {
   explicit operator bool() const { return state_ != nullptr; }
   int rank() const { return transport().rank(); }
   int size() const { return transport().size(); }
-  Transport& transport() const { return *state().main; }
-  const std::shared_ptr<Transport>& shared_transport() const { return state().main; }
+  Transport& transport() const { return *shared_transport(); }
+  const std::shared_ptr<Transport>& shared_transport() const { return state().transports.main.host; }
   // Private duplicates: for messages and collectives of adjoints, and boxes; for reductions of parameters that are under way
   // while other calls go on. The second is made, collectively, at its first use.
-  Transport& side() const { return *state().side; }
-  Transport& reductions() const;
+  Transport& side() const { return *state().transports.side.host; }
+  Transport& reductions() const { return reductions(DeviceKind::cpu); }
   // The same for buffers on a device: those above for host memory and the dry device; for a GPU,
   // comm/transport/device/device_transport.h. The latter are made at their first use, which needs nobody else until a collective
   // call or a round.
-  Transport& transport(DeviceKind device) const;
-  Transport& side(DeviceKind device) const;
-  Transport& reductions(DeviceKind device) const;
+  Transport& transport(DeviceKind device) const { return state().transports.main.on(device); }
+  Transport& side(DeviceKind device) const { return state().transports.side.on(device); }
+  Transport& reductions(DeviceKind device) const { return state().transports.reductions().on(device); }
   // Identity, for memoisation.
   const void* key() const { return state_.get(); }
   // From 1 in the order in which this process made communicators: ranks that make theirs in the same order agree on what is
@@ -45,7 +44,8 @@ class Communicator {
 
   // The same ranks and messages, but other sums.
   Communicator with(const SummationMode& mode) const;
-  Communicator split(int color, int key) const;
+  // These keep the mode of sums.
+  Communicator split(int color, int key) const { return Communicator(transport().split(color, key)); }
   Communicator duplicate() const { return Communicator(transport().duplicate()); }
   Communicator subgroup(std::span<const int> ranks) const { return Communicator(transport().subgroup(ranks)); }
 
@@ -60,10 +60,7 @@ class Communicator {
 
  private:
   struct State {
-    std::shared_ptr<Transport> main, side, reductions;
-    std::shared_ptr<Transport> plain_main, plain_side;  // without a reduction mode
-    std::shared_ptr<Transport> device_main, device_side, device_reductions;
-    SummationMode mode;
+    TransportSet transports;
     std::uint64_t number = 0;
     std::shared_ptr<detail::Messages> messages;
     std::shared_ptr<detail::OpenCollectives> open_collectives;

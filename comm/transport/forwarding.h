@@ -42,6 +42,7 @@ class ForwardingTransport : public Transport {
   Pending start_receive(const Message& message, DType type) override { return inner_->start_receive(message, type); }
 
   Transport& inner() const { return *inner_; }
+  const std::shared_ptr<Transport>& shared_inner() const { return inner_; }
 
  protected:
   // What is made of the inner transport (never null) is wrapped as this one is.

@@ -35,6 +35,8 @@ class ModeTransport final : public ForwardingTransport {
   ModeTransport(std::shared_ptr<Transport> inner, const SummationMode& mode, std::shared_ptr<DeviceMemory> memory)
       : ForwardingTransport(std::move(inner)), mode_(mode), memory_(std::move(memory)) {}
 
+  const SummationMode& mode() const { return mode_; }
+
   void perform(const Collective& call) override {
     if (!changes(call)) return inner().perform(call);
     const auto mine = moved_elements(call, rank()).out;
@@ -159,9 +161,22 @@ SummationMode default_summation_mode() {
   return mode;
 }
 
+SummationMode mode_of(const Transport& transport) {
+  const auto* own = dynamic_cast<const ModeTransport*>(&transport);
+  return own ? own->mode() : default_summation_mode();
+}
+
+SummationMode inherited_mode(const Transport& transport) {
+  auto mode = mode_of(transport);
+  mode.fixed_order = mode.fixed_order || fixed_in_process;
+  return mode;
+}
+
 std::shared_ptr<Transport> with_mode(std::shared_ptr<Transport> transport, const SummationMode& mode,
                                      std::shared_ptr<DeviceMemory> memory) {
   if (!transport || !transport->can_ask()) return transport;
+  if (const auto* before = dynamic_cast<const ModeTransport*>(transport.get()))
+    return with_mode(before->shared_inner(), mode, std::move(memory));
   return std::make_shared<ModeTransport>(std::move(transport), mode, memory ? std::move(memory) : host_memory());
 }
 

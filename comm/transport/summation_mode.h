@@ -23,8 +23,13 @@ struct SummationMode {
 // separated by a comma. Error: any other word.
 SummationMode parse_summation_mode(std::string_view text);
 SummationMode default_summation_mode();
+// The mode that with_mode() gave `transport`, or what it was made of; of other transports the default.
+SummationMode mode_of(const Transport& transport);
+// The mode of a communicator made of `transport`: the same, but after set_fixed_order(true) with a fixed order in any case.
+SummationMode inherited_mode(const Transport& transport);
 
-// `transport` with that mode. No new communicator. Buffers lie in `memory`; none is the host's.
+// `transport` with that mode, instead of the one that an earlier with_mode() gave it. No new communicator; subgroups, splits and
+// duplicates keep the mode. Buffers lie in `memory`; none is the host's.
 class DeviceMemory;
 std::shared_ptr<Transport> with_mode(std::shared_ptr<Transport> transport, const SummationMode& mode,
                                      std::shared_ptr<DeviceMemory> memory = nullptr);

@@ -101,6 +101,35 @@ TEST_CASE("reduction mode: 16-bit data are reduced as float32, or in 16 bit with
       });
 }
 
+TEST_CASE("reduction mode: communicators keep the mode of the one that they are made of, and take another one") {
+  // Three ranks, so that a rounding at each step differs from one at the end.
+  check_on_ranks(3, "inherited", [](const Communicator& comm) {
+    const std::int64_t n = 37;
+    const auto mine = part(comm.rank(), n, DType::bfloat16), narrow = in_order(3, n, DType::bfloat16);
+    Tensor wide = cast(part(0, n, DType::bfloat16), DType::float32);
+    for (int r = 1; r < 3; ++r) wide = wide + cast(part(r, n, DType::bfloat16), DType::float32);
+    const auto rounded_once = cast(wide, DType::bfloat16);
+    require(!equal_bits(narrow, rounded_once), "[test] the two ways do not differ here");
+    const auto expect = [&](std::string_view what, const Communicator& made, const Tensor& expected) {
+      require(equal_bits(wait(iallreduce(mine, made)), expected), "[test] {}, non-blocking", what);
+      for (auto* transport : {&made.transport(), &made.side(), &made.reductions()}) {
+        const auto sum = zeros_like(mine);
+        transport->allreduce(mine.raw(), sum.raw(), n, mine.dtype(), CombineOp::sum);
+        require(equal_bits(sum, expected), "[test] {}", what);
+      }
+    };
+    const SummationMode mode{.sixteen_bit = true};
+    const auto sixteen = comm.with(mode);
+    const std::vector<int> ranks{0, 1, 2};
+    expect("duplicate", sixteen.duplicate(), narrow);
+    expect("split", sixteen.split(0, comm.rank()), narrow);
+    expect("subgroup", sixteen.subgroup(ranks), narrow);
+    expect("duplicate, then 16 bit", comm.duplicate().with(mode), narrow);
+    expect("split twice, then 16 bit", comm.split(0, comm.rank()).split(0, comm.rank()).with(mode), narrow);
+    expect("16 bit, and back", sixteen.duplicate().with({}), rounded_once);
+  });
+}
+
 TEST_CASE("reduction mode: what MPIGRAD_REDUCTIONS may say") {
   CHECK(parse_summation_mode("") == SummationMode{});
   CHECK(parse_summation_mode("fixed,16bit") == SummationMode{.fixed_order = true, .sixteen_bit = true});
