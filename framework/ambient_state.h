@@ -33,7 +33,6 @@
 //   comm/transport/summation_mode.cpp   fixed_in_process   P  whether any communicator adds in a fixed order
 //   comm/transport/waited.cpp           waited, depth      T  how long a rank has waited
 //   comm/transport/watch/call_board.cpp board              T  the call a rank is in
-//   comm/transport/watch/watched_transport.cpp has_same    P  whether parameters are compared at all
 //   framework/base/warning.cpp          all                P  warnings that were printed, each once
 //   framework/base/new_file.cpp         found              P  folders that were looked through for files of ended processes
 //   models/train/restart/local_folder.cpp number           P  names of files that are written at once

@@ -109,10 +109,11 @@ std::shared_ptr<Transport> noted(const Parameter& parameter) {
   return found == notes.by_tensor.end() ? nullptr : found->second.over.lock();
 }
 
-// The ranks of its grid that hold the same; none for a parameter without a layout.
+// The ranks of its grid that hold the same; none for a parameter without a layout, or if nothing is compared on that grid.
 std::shared_ptr<Transport> by_layout(const Parameter& parameter) {
   const auto& layout = parameter.value.layout();
   if (!layout || dynamic_cast<const Grid*>(layout->grid.get()) == nullptr) return nullptr;
+  if (detail::same_every(grid_of(*layout).world().transport()) == 0) return nullptr;
   std::vector<int> axes;
   for (int a = 0; a < layout->grid->axes(); ++a)
     if (layout->axes[static_cast<std::size_t>(a)].placement == Placement::same) axes.push_back(a);
@@ -124,7 +125,6 @@ std::shared_ptr<Transport> by_layout(const Parameter& parameter) {
 // since the last steps; of a parameter that was not, the most over which another one of the list was. A list of which nothing was
 // replicated is a rank's own. So all of these ranks make the step.
 void compare_after_step(const Parameters& parameters, std::int64_t steps) {
-  if (!detail::any_same()) return;
   ++notes.steps;
   std::vector<std::shared_ptr<Transport>> over;
   std::shared_ptr<Transport> most;

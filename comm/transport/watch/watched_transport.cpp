@@ -1,6 +1,5 @@
 #include "comm/transport/watch/watched_transport.h"
 
-#include <atomic>
 #include <string>
 #include <vector>
 
@@ -26,13 +25,10 @@ std::uint64_t hash(std::span<const std::byte> data) {
   return std::hash<std::string_view>{}({reinterpret_cast<const char*>(data.data()), data.size()});
 }
 
-std::atomic<bool> has_same{false};
-
 class WatchedTransport final : public ForwardingTransport {
  public:
   WatchedTransport(std::shared_ptr<Transport> inner, const CheckOptions& options)
       : ForwardingTransport(std::move(inner)), options_(options), board_(board_of_this_thread()) {
-    if (options_.same > 0) has_same = true;
     if (options_.signatures > 0 || options_.same > 0) control_ = this->inner().control();
   }
 
@@ -231,7 +227,6 @@ std::shared_ptr<Transport> watched_transport(std::shared_ptr<Transport> inner, c
   return std::make_shared<WatchedTransport>(std::move(inner), options);
 }
 
-bool any_same() { return has_same; }
 int same_every(const Transport& transport) {
   if (const auto* watched = dynamic_cast<const WatchedTransport*>(&transport)) return watched->same();
   const auto* forwarding = dynamic_cast<const ForwardingTransport*>(&transport);

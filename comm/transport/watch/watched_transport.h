@@ -10,7 +10,5 @@ namespace mpigrad::detail {
 std::shared_ptr<Transport> watched_transport(std::shared_ptr<Transport> inner, const CheckOptions& options);
 // `same` of the options with which a transport is watched, also behind others; 0 if it is not.
 int same_every(const Transport& transport);
-// Whether any transport of this process has ever been watched with it.
-bool any_same();
 
 }  // namespace mpigrad::detail
