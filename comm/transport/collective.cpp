@@ -14,59 +14,51 @@ namespace mpigrad {
 using transport_checks::offset;
 using transport_checks::total;
 
-BufferSlice sent_slice(const Collective& call, int rank, int peer) {
-  const auto me = static_cast<std::size_t>(rank), to = static_cast<std::size_t>(peer);
-  const bool from_root = rank == call.root, to_root = peer == call.root;
-  switch (call.kind) {
-    case CollectiveKind::barrier: return {};
-    case CollectiveKind::bcast: return {0, from_root ? call.count : 0};
-    case CollectiveKind::reduce: return {0, to_root ? call.count : 0};
-    case CollectiveKind::allreduce: return {0, call.count};
-    case CollectiveKind::gather: return {0, to_root ? call.counts[me] : 0};
-    case CollectiveKind::allgather: return {0, call.counts[me]};
-    case CollectiveKind::scatter:
-      if (!from_root) return {};
-      [[fallthrough]];
-    case CollectiveKind::reduce_scatter:
-    case CollectiveKind::alltoall: return {offset(call.counts, to), call.counts[to]};
+namespace {
+
+using Counts = std::span<const std::int64_t>;
+
+Counts arriving_counts(const Collective& call) {
+  return call.kind == CollectiveKind::alltoall ? call.receive_counts : call.counts;
+}
+
+// Of a buffer of rank `rank` what goes to or comes from `peer`.
+BufferSlice slice_of(BufferPart part, const Collective& call, Counts counts, int rank, int peer) {
+  const auto me = static_cast<std::size_t>(rank), other = static_cast<std::size_t>(peer);
+  switch (part) {
+    case BufferPart::none: return {};
+    case BufferPart::count: return {0, call.count};
+    case BufferPart::own: return {0, counts[me]};
+    case BufferPart::all: return {offset(counts, other), counts[other]};
   }
   return {};
+}
+
+std::int64_t elements_of(BufferPart part, const Collective& call, Counts counts, int rank) {
+  return part == BufferPart::all ? total(counts) : slice_of(part, call, counts, rank, rank).count;
+}
+
+}  // namespace
+
+BufferSlice sent_slice(const Collective& call, int rank, int peer) {
+  const auto traits = traits_of(call.kind);
+  if ((traits.from_root && rank != call.root) || (traits.to_root && peer != call.root)) return {};
+  return slice_of(traits.in, call, call.counts, rank, peer);
 }
 
 BufferSlice received_slice(const Collective& call, int rank, int peer) {
-  const auto me = static_cast<std::size_t>(rank), from = static_cast<std::size_t>(peer);
-  const bool at_root = rank == call.root, from_root = peer == call.root;
-  switch (call.kind) {
-    case CollectiveKind::barrier: return {};
-    case CollectiveKind::bcast: return {0, from_root ? call.count : 0};
-    case CollectiveKind::reduce: return {0, at_root ? call.count : 0};
-    case CollectiveKind::allreduce: return {0, call.count};
-    case CollectiveKind::gather:
-      if (!at_root) return {};
-      [[fallthrough]];
-    case CollectiveKind::allgather: return {offset(call.counts, from), call.counts[from]};
-    case CollectiveKind::scatter: return {0, from_root ? call.counts[me] : 0};
-    case CollectiveKind::reduce_scatter: return {0, call.counts[me]};
-    case CollectiveKind::alltoall: return {offset(call.receive_counts, from), call.receive_counts[from]};
-  }
-  return {};
+  const auto traits = traits_of(call.kind);
+  if ((traits.from_root && peer != call.root) || (traits.to_root && rank != call.root)) return {};
+  return slice_of(traits.out, call, arriving_counts(call), rank, peer);
 }
 
 MovedElements moved_elements(const Collective& call, int rank) {
+  const auto traits = traits_of(call.kind);
   const bool root = rank == call.root;
-  const auto own = call.counts.empty() ? 0 : call.counts[static_cast<std::size_t>(rank)];
-  switch (call.kind) {
-    case CollectiveKind::barrier: return {};
-    case CollectiveKind::bcast: return {root ? call.count : 0, root ? 0 : call.count};
-    case CollectiveKind::reduce: return {call.count, root ? call.count : 0};
-    case CollectiveKind::allreduce: return {call.count, call.count};
-    case CollectiveKind::gather: return {own, root ? total(call.counts) : 0};
-    case CollectiveKind::scatter: return {root ? total(call.counts) : 0, own};
-    case CollectiveKind::allgather: return {own, total(call.counts)};
-    case CollectiveKind::reduce_scatter: return {total(call.counts), own};
-    case CollectiveKind::alltoall: return {total(call.counts), total(call.receive_counts)};
-  }
-  return {};
+  const bool gives = !traits.from_root || root;
+  const bool gets = call.kind == CollectiveKind::bcast ? !root : !traits.to_root || root;  // a bcast's root has it already
+  return {gives ? elements_of(traits.in, call, call.counts, rank) : 0,
+          gets ? elements_of(traits.out, call, arriving_counts(call), rank) : 0};
 }
 
 void check_reduction(std::string_view call, DType type, CombineOp op) {
@@ -80,17 +72,17 @@ void check_reduction(std::string_view call, DType type, CombineOp op) {
 void check_collective(std::string_view name, const Collective& call, int size) {
   using namespace transport_checks;
   const auto traits = traits_of(call.kind);
-  if (traits.counts) check_counts(name, call.counts, size);
+  if (traits.counts()) check_counts(name, call.counts, size);
   else check_count(name, call.count);
   if (call.kind == CollectiveKind::alltoall) check_counts(name, call.receive_counts, size);
   if (traits.reduces) check_reduction(name, call.type, call.op);
-  if (traits.rooted) check_rank(name, "root", call.root, size);
+  if (traits.rooted()) check_rank(name, "root", call.root, size);
 }
 
 std::string describe(const Call& call) {
   std::vector<std::string> parts;
   const auto traits = traits_of(call.kind);
-  if (!traits.counts && call.kind != CollectiveKind::barrier)
+  if (!traits.counts() && call.kind != CollectiveKind::barrier)
     parts.push_back(fmt::format("{} {}", call.count, name_of(call.type)));
   if (!call.counts.empty()) parts.push_back(fmt::format("[{}] {}", joined(call.counts, ", "), name_of(call.type)));
   if (!call.receive_counts.empty()) parts.push_back(fmt::format("receiving [{}]", joined(call.receive_counts, ", ")));

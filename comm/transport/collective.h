@@ -1,8 +1,8 @@
 #ifndef MPIGRAD_COMM_TRANSPORT_COLLECTIVE_H
 #define MPIGRAD_COMM_TRANSPORT_COLLECTIVE_H
-// Collective calls as data. A new kind is a row of traits_of(), what moves in sent_slice(), received_slice() and
-// moved_elements(), and a case in each of the transports mpi (blocking and not) and nccl; those of threads and of device copies,
-// staging, checks and the dry transport follow from these. Its op (comm/collectives/collectives.h) calls Transport::run().
+// Collective calls as data. A new kind is a row of traits_of() and a case in each of the transports mpi (blocking and not) and
+// nccl; what moves, and the transports of threads, of device copies, staging, checks and the dry transport follow from the row.
+// Its op (comm/collectives/collectives.h) calls Transport::run().
 
 #include <cstdint>
 #include <span>
@@ -49,25 +49,36 @@ enum class CollectiveKind : std::uint8_t {
   alltoall
 };
 
+// What a rank hands in or gets: nothing, `count` elements, its own of the `counts`, or those of all ranks in their order.
+enum class BufferPart : std::uint8_t { none, count, own, all };
+
 // What a kind of call has.
 struct CollectiveTraits {
   std::string_view name, nonblocking;
-  bool rooted = false;
+  BufferPart in = BufferPart::none, out = BufferPart::none;
+  bool from_root = false;  // only the root hands in
+  bool to_root = false;    // only the root gets
   bool reduces = false;
-  bool counts = false;  // one per rank, instead of one for all
+
+  constexpr bool rooted() const { return from_root || to_root; }
+  // One per rank, instead of one for all.
+  constexpr bool counts() const { return in == BufferPart::own || in == BufferPart::all; }
 };
 constexpr CollectiveTraits traits_of(CollectiveKind kind) {
+  using enum BufferPart;
   switch (kind) {
     case CollectiveKind::barrier: return {.name = "barrier", .nonblocking = "ibarrier"};
-    case CollectiveKind::bcast: return {.name = "bcast", .nonblocking = "ibcast", .rooted = true};
-    case CollectiveKind::reduce: return {.name = "reduce", .nonblocking = "ireduce", .rooted = true, .reduces = true};
-    case CollectiveKind::allreduce: return {.name = "allreduce", .nonblocking = "iallreduce", .reduces = true};
-    case CollectiveKind::gather: return {.name = "gather", .nonblocking = "igather", .rooted = true, .counts = true};
-    case CollectiveKind::scatter: return {.name = "scatter", .nonblocking = "iscatter", .rooted = true, .counts = true};
-    case CollectiveKind::allgather: return {.name = "allgather", .nonblocking = "iallgather", .counts = true};
+    case CollectiveKind::bcast: return {.name = "bcast", .nonblocking = "ibcast", .in = count, .out = count, .from_root = true};
+    case CollectiveKind::reduce:
+      return {.name = "reduce", .nonblocking = "ireduce", .in = count, .out = count, .to_root = true, .reduces = true};
+    case CollectiveKind::allreduce:
+      return {.name = "allreduce", .nonblocking = "iallreduce", .in = count, .out = count, .reduces = true};
+    case CollectiveKind::gather: return {.name = "gather", .nonblocking = "igather", .in = own, .out = all, .to_root = true};
+    case CollectiveKind::scatter: return {.name = "scatter", .nonblocking = "iscatter", .in = all, .out = own, .from_root = true};
+    case CollectiveKind::allgather: return {.name = "allgather", .nonblocking = "iallgather", .in = own, .out = all};
     case CollectiveKind::reduce_scatter:
-      return {.name = "reduce_scatter", .nonblocking = "ireduce_scatter", .reduces = true, .counts = true};
-    case CollectiveKind::alltoall: return {.name = "alltoall", .nonblocking = "ialltoall", .counts = true};
+      return {.name = "reduce_scatter", .nonblocking = "ireduce_scatter", .in = all, .out = own, .reduces = true};
+    case CollectiveKind::alltoall: return {.name = "alltoall", .nonblocking = "ialltoall", .in = all, .out = all};
   }
   return {.name = "?", .nonblocking = "?"};
 }

@@ -39,19 +39,18 @@ class ModeTransport final : public ForwardingTransport {
 
   void perform(const Collective& call) override {
     if (!changes(call)) return inner().perform(call);
+    const bool blocks_only = traits_of(call.kind).out == BufferPart::own;  // the rest of what it hands in stays another rank's
     const auto mine = moved_elements(call, rank()).out;
     if (widens(call.type)) {
       const auto elements = moved_elements(call, rank()).in;
       const auto in = widened(call.in, elements, call.type);
-      // The whole of what a reduce_scatter hands in stays another rank's.
-      const auto out = call.kind == CollectiveKind::reduce_scatter ? memory_->allocate(mine * size_of(DType::float32)) : in;
+      const auto out = blocks_only ? memory_->allocate(mine * size_of(DType::float32)) : in;
       Collective wide = call;
       wide.in = in.get(), wide.out = out.get(), wide.type = DType::float32;
       perform(wide);
       return memory_->convert(out.get(), DType::float32, call.out, call.type, mine);
     }
-    if (call.kind == CollectiveKind::reduce_scatter)
-      return memory_->copy(call.out, reduced(call, call.counts).get(), mine * size_of(call.type));
+    if (blocks_only) return memory_->copy(call.out, reduced(call, call.counts).get(), mine * size_of(call.type));
     // Each rank adds up one block.
     const auto parts = blocks(call.count);
     const auto block = reduced(call, parts);

@@ -61,13 +61,14 @@ void reduce_for_all(Calls calls, int rank) noexcept {
 void do_share(Calls calls, int rank) noexcept {
   const Call& mine = *calls[index(rank)];
   const auto size = size_of(mine.type);
-  if (mine.kind == CollectiveKind::reduce_scatter) {
+  const auto traits = traits_of(mine.kind);
+  if (traits.reduces && traits.out == BufferPart::own) {
     const auto own = sent_slice(mine, rank, rank);
     return reduce_slice(calls, own.first, own.first + own.count, [&](const std::byte* piece, std::int64_t i, std::int64_t n) {
       copy(at(mine.out, (i - own.first) * size), piece, n * size);
     });
   }
-  if (traits_of(mine.kind).reduces) return reduce_for_all(calls, rank);
+  if (traits.reduces) return reduce_for_all(calls, rank);
   for (int r = 0; r < static_cast<int>(calls.size()); ++r) {
     const Call& theirs = *calls[index(r)];
     const auto to = received_slice(mine, rank, r);

@@ -139,8 +139,8 @@ class WatchedTransport final : public ForwardingTransport {
     if (c.kind == CollectiveKind::barrier) return call;
     call.type = static_cast<int>(c.type);
     if (traits.reduces) call.reduction = static_cast<int>(c.op);
-    if (traits.rooted) call.root = c.root;
-    if (!traits.counts) call.count = c.count;
+    if (traits.rooted()) call.root = c.root;
+    if (!traits.counts()) call.count = c.count;
     else if (c.kind != CollectiveKind::alltoall) call.count = total(c.counts), call.counts = hash(c.counts);
     return call;
   }
