@@ -45,7 +45,7 @@
 //   framework/cuda/device.cpp           lease, thread_index T a GPU's streams, one set for each thread that is a rank
 //   framework/cuda/graph.cpp            running            T  the step that is captured
 //   framework/tensor/storage.cpp        instance           P  host memory
-//   models/data/data_parts.cpp          instance           P  memory of batches
+//   models/data/loader/regions.cpp      instance           P  memory of batches
 //   ops/views/resample.cpp              maps               T  matrices of resampling, once on each GPU
 //   ops/conv/conv_reduced.cpp           memory             T  scratch
 //   ops/backends/onednn/onednn.h        in_order, buffer   T  a stream and scratch for each thread that calls the library

@@ -7,7 +7,7 @@
 #include "framework/base/error.h"
 #include "framework/tensor/random.h"
 #include "models/data/data.h"
-#include "models/data/data_parts.h"
+#include "models/data/loader/steps.h"
 
 namespace mpigrad::data {
 

@@ -12,7 +12,8 @@
 
 #include "framework/base/job_queue.h"
 #include "models/data/data_augment.h"
-#include "models/data/data_parts.h"
+#include "models/data/loader/regions.h"
+#include "models/data/loader/steps.h"
 #include "models/data/sources/bytes.h"
 
 namespace mpigrad::data {
@@ -41,7 +42,7 @@ bool all_finite(const std::vector<float>& values) {
 struct ViewLoader::State {
   State(SourcePtr source_, ViewOptions options_)
       : source(std::move(source_)), options(std::move(options_)),
-        schedule(*source, options.samples, options.batch, options.seed, options.shuffle, options.drop_last) {}
+        steps(*source, options.samples, options.batch, options.seed, options.shuffle, options.drop_last) {}
 
   struct Made {
     const augment::Recipe* recipe;
@@ -51,7 +52,7 @@ struct ViewLoader::State {
 
   SourcePtr source;
   ViewOptions options;
-  Schedule schedule;
+  Steps steps;
   Transform transform = Transform::none;
   Box whole;  // of the stored sample
   std::vector<Made> views;
@@ -208,16 +209,16 @@ ViewLoader::ViewLoader(SourcePtr source, ViewOptions options) {
       const auto box = s.layouts_for(o.batch)[v]->box();
       for (int a = 0; a < 3; ++a) s.views[v].block.begin[a] = box.begin[a + 1], s.views[v].block.end[a] = box.end[a + 1];
     }
-  s.regions.emplace(s.source, Regions::Part::values, s.whole, s.schedule.samples.size(), o.cache_bytes, o.grid);
+  s.regions.emplace(s.source, Regions::Part::values, s.whole, s.steps.samples.size(), o.cache_bytes, o.grid);
   if (s.source->has_classes() && !s.source->target_type().per_cell)
-    s.labels.emplace(s.source, Regions::Part::targets, s.whole, s.schedule.samples.size(), s.regions->left(), o.grid);
+    s.labels.emplace(s.source, Regions::Part::targets, s.whole, s.steps.samples.size(), s.regions->left(), o.grid);
   s.workers.emplace(o.workers);
 }
 
 const Source& ViewLoader::source() const { return *state_->source; }
 const ViewOptions& ViewLoader::options() const { return state_->options; }
-std::int64_t ViewLoader::samples() const { return state_->schedule.samples_per_epoch(); }
-std::int64_t ViewLoader::steps() const { return state_->schedule.steps(); }
+std::int64_t ViewLoader::samples() const { return state_->steps.samples_per_epoch(); }
+std::int64_t ViewLoader::steps() const { return state_->steps.count(); }
 int ViewLoader::views() const { return static_cast<int>(state_->views.size()); }
 const augment::Recipe& ViewLoader::recipe(int view) const {
   return *state_->views[static_cast<std::size_t>(checked_dimension("data", view, views()))].recipe;
@@ -241,12 +242,12 @@ Throughput ViewLoader::throughput() const {
 }
 
 std::vector<std::int64_t> ViewLoader::samples_of(std::int64_t epoch, std::int64_t step) const {
-  return state_->schedule.samples_of(epoch, step);
+  return state_->steps.samples_of(epoch, step);
 }
 
 ViewBatch ViewLoader::batch(std::int64_t epoch, std::int64_t step) const {
   require(step >= 0 && step < steps(), "[data] step {} of {}", step, steps());
-  return state_->finish(*state_->start(epoch, state_->schedule.order(epoch), step));
+  return state_->finish(*state_->start(epoch, state_->steps.order(epoch), step));
 }
 
 Batches<ViewBatch> ViewLoader::epoch(std::int64_t epoch, std::int64_t first) const {
@@ -258,11 +259,11 @@ Batches<ViewBatch> ViewLoader::epoch(std::int64_t epoch, std::int64_t first) con
     std::deque<std::shared_ptr<Fetch>> fetches{};
     std::int64_t started = 0;
   };
-  auto row = std::make_shared<Row>(Row{.state = state_, .order = state_->schedule.order(epoch), .started = first});
+  auto row = std::make_shared<Row>(Row{.state = state_, .order = state_->steps.order(epoch), .started = first});
   return {steps(),
           [row, epoch](std::int64_t step) {
             auto& s = *row->state;
-            for (; row->started < std::min(s.schedule.steps(), step + 1 + s.options.ahead); ++row->started)
+            for (; row->started < std::min(s.steps.count(), step + 1 + s.options.ahead); ++row->started)
               row->fetches.push_back(s.start(epoch, row->order, row->started));
             const auto fetch = row->fetches.front();
             row->fetches.pop_front();

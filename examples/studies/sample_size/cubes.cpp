@@ -1,7 +1,7 @@
 #include "examples/studies/sample_size/study.h"
 #include "framework/base/host_memory.h"
 #include "framework/base/job_queue.h"
-#include "models/data/data_parts.h"
+#include "models/data/loader/regions.h"
 #include "models/data/sources/bytes.h"
 
 namespace mpigrad::sample_size {

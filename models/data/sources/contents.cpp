@@ -10,7 +10,7 @@
 #include "comm/hdf5/io_thread.h"
 #include "framework/base/job_queue.h"
 #include "framework/tensor/content_hash.h"
-#include "models/data/data_parts.h"
+#include "models/data/loader/regions.h"
 #include "models/data/sources/bytes.h"
 #include "models/data/volumes/volumes.h"
 

@@ -17,7 +17,7 @@
 
 #include "framework/base/job_queue.h"
 #include "models/data/data.h"
-#include "models/data/data_parts.h"
+#include "models/data/loader/regions.h"
 #include "tests/models/data/made_source.h"
 
 namespace mpigrad {

@@ -1,36 +1,17 @@
 #pragma once
-// What the loaders are made of: which samples a step has, and what was read of them.
+// Boxes of samples in memory: what is read, and what is kept of it.
 
 #include <cstddef>
+#include <cstdint>
 #include <future>
 #include <memory>
 #include <unordered_map>
 #include <vector>
 
 #include "comm/distributed/grid.h"
-#include "framework/tensor/random.h"
 #include "models/data/source.h"
 
 namespace mpigrad::data {
-
-// The steps of an epoch; the same on every rank.
-struct Schedule {
-  std::vector<std::int64_t> samples;
-  std::int64_t batch = 1;
-  std::uint64_t seed = 0;
-  bool shuffle = false, drop_last = false;
-
-  // `samples`, or all of the source's if there are none. Errors: a sample that does not exist, no batch at all.
-  Schedule(const Source& source, std::vector<std::int64_t> samples, std::int64_t batch, std::uint64_t seed, bool shuffle,
-           bool drop_last);
-
-  std::int64_t steps() const;
-  std::int64_t samples_per_epoch() const;
-  std::vector<std::int64_t> order(std::int64_t epoch) const;
-  std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t step) const;  // Error: no such step
-};
-// The same for every rank.
-void shuffle(std::vector<std::int64_t>& values, const Philox& random);
 
 // Memory for what is read, which is used again: fresh pages cost about as much as reading into them. Any thread.
 struct ReleaseRoom {
@@ -92,8 +73,5 @@ class Regions {
   std::int64_t left_ = 0;
   std::unordered_map<std::int64_t, RegionPtr> kept_;
 };
-
-// Errors: more ranks along a spatial axis than planes of global [N, D, H, W, C].
-void require_planes(const GridPtr& grid, const Shape& global);
 
 }  // namespace mpigrad::data

@@ -1,4 +1,4 @@
-#include "models/data/store.h"
+#include "models/data/loader/store.h"
 
 #include <algorithm>
 #include <chrono>

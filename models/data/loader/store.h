@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "comm/distributed/grid.h"
-#include "models/data/data_parts.h"
+#include "models/data/loader/regions.h"
 #include "models/data/source.h"
 
 namespace mpigrad::data {

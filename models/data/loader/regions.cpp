@@ -1,10 +1,8 @@
-#include "models/data/data_parts.h"
+#include "models/data/loader/regions.h"
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
-#include <numeric>
 #include <utility>
 
 #include "framework/base/host_memory.h"
@@ -12,50 +10,6 @@
 #include "framework/base/job_queue.h"
 
 namespace mpigrad::data {
-
-void shuffle(std::vector<std::int64_t>& values, const Philox& random) {
-  for (std::size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[random.below(i, i)]);
-}
-
-// ---- Schedule
-
-Schedule::Schedule(const Source& source, std::vector<std::int64_t> which, std::int64_t batch_, std::uint64_t seed_, bool shuffle_,
-                   bool drop_last_)
-    : samples(std::move(which)), batch(batch_), seed(seed_), shuffle(shuffle_), drop_last(drop_last_) {
-  require(batch > 0, "[data] a batch has at least one sample, not {}", batch);
-  if (samples.empty()) {
-    samples.resize(static_cast<std::size_t>(source.size()));
-    std::iota(samples.begin(), samples.end(), 0);
-  }
-  for (const auto sample : samples)
-    require(sample >= 0 && sample < source.size(), "[data] sample {} of {}", sample, source.size());
-  require(steps() > 0, "[data] {} samples make no batch of {}", samples.size(), batch);
-}
-
-std::int64_t Schedule::steps() const {
-  const auto n = static_cast<std::int64_t>(samples.size());
-  return drop_last ? n / batch : (n + batch - 1) / batch;
-}
-
-std::int64_t Schedule::samples_per_epoch() const {
-  const auto n = static_cast<std::int64_t>(samples.size());
-  return drop_last ? n / batch * batch : n;
-}
-
-std::vector<std::int64_t> Schedule::order(std::int64_t epoch) const {
-  auto result = samples;
-  if (shuffle) data::shuffle(result, Philox{seed, static_cast<std::uint64_t>(epoch)}.child(0));
-  return result;
-}
-
-std::vector<std::int64_t> Schedule::samples_of(std::int64_t epoch, std::int64_t step) const {
-  require(step >= 0 && step < steps(), "[data] step {} of {}", step, steps());
-  const auto all = order(epoch);
-  const auto begin = step * batch, end = std::min(begin + batch, static_cast<std::int64_t>(all.size()));
-  return {all.begin() + begin, all.begin() + end};
-}
-
-// ---- Regions
 
 namespace {
 
@@ -144,14 +98,6 @@ RegionPtr Regions::get(std::int64_t sample, const Box& box, Reads& reads) {
   auto& found = kept_[sample];
   if (!found || failed(*found)) found = start_read(source_, part_, sample, largest_, reads);  // what failed is asked for again
   return found;
-}
-
-void require_planes(const GridPtr& grid, const Shape& global) {
-  for (int a = 0; a < 3; ++a) {
-    const auto ranks = grid->extents[static_cast<std::size_t>(a + 1)];
-    require(ranks <= global[a + 1], "[data] {} ranks along {} for {} planes: input {}", ranks,
-            grid->names[static_cast<std::size_t>(a + 1)], global[a + 1], global);
-  }
 }
 
 }  // namespace mpigrad::data

@@ -1,0 +1,41 @@
+#pragma once
+// A batch on its way: planned by a Schedule, read by a Reader, put together by an Assembler, given out by an Uploader. Not
+// installed.
+
+#include <array>
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "framework/tensor/tensor.h"
+#include "models/data/data_augment.h"
+#include "models/data/deform.h"
+#include "models/data/loader/regions.h"
+#include "models/data/loader/store.h"
+
+namespace mpigrad::data {
+
+struct Fetch {
+  struct Item {
+    std::int64_t sample = 0;
+    Augmentation map{};
+    Shape extents{};                           // of the sample
+    std::array<std::int64_t, 3> begin{};       // of the window in it
+    std::optional<Deformation> deformation{};  // of one piece
+    std::vector<Piece> pieces{};               // of this rank's block
+    std::vector<RegionPtr> regions{};          // one for each piece
+    std::vector<RegionPtr> targets{};          // likewise where each cell has some, else one
+  };
+  std::int64_t epoch = 0;
+  std::int64_t n = 0;       // of all ranks
+  std::vector<Item> items;  // this rank's; until a store has read them, those of all ranks
+  std::shared_ptr<StoreBatch> stored;
+  // Where it is put together ahead.
+  Tensor x, y;
+  std::future<void> assembled;
+};
+using FetchPtr = std::shared_ptr<Fetch>;
+
+}  // namespace mpigrad::data

@@ -1,0 +1,57 @@
+#pragma once
+// Batches for training, each rank's own block of them.
+//
+//   data::Loader train("universes/", {.grid = grid, .batch = 8, .seed = 1, .shuffle = true, .flips = true, .shifts = true});
+//   for (auto [x, y] : train.epoch(0)) ...
+//
+// Order and augmentation are drawn from (seed, epoch, sample) alone, so a batch is the same for every grid, bit for bit.
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "models/data/data_batches.h"
+#include "models/data/loader/options.h"
+
+namespace mpigrad::data {
+
+class Loader {
+ public:
+  // Errors: a subset that names samples that do not exist, no batch at all, more ranks along a spatial axis than planes; samples
+  // that differ in their extents without a crop; shifts of windows, or with an elastic deformation.
+  Loader(SourcePtr source, LoaderOptions options);
+  // Of universes: a folder, or one file.
+  Loader(const std::filesystem::path& path, LoaderOptions options);
+
+  const Source& source() const;
+  const LoaderOptions& options() const;
+  std::int64_t samples() const;  // per epoch
+  std::int64_t steps() const;    // batches per epoch
+  Shape shape() const;           // global [batch, D, H, W, C], of windows where samples are cropped
+  // Of a full batch: samples split over the first axis of the grid, planes over the others, with them the targets of cells. None
+  // without a grid.
+  LayoutPtr layout() const;
+  LayoutPtr target_layout() const;
+
+  // Samples that the store keeps by now, on all ranks, those for which it has room, of how many, and the bytes of them here.
+  struct InStore {
+    std::int64_t samples = 0, room = 0, of = 0, bytes = 0;
+  };
+  InStore stored() const;
+
+  // The samples of step `step` of epoch `epoch`, in order.
+  std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t step) const;
+  // One batch by itself, without reading ahead.
+  Batch batch(std::int64_t epoch, std::int64_t step) const;
+
+  // The batches of an epoch from `first` on, in order, for one pass. Not collective, but every rank gets the same number of them.
+  // A failed read throws where its batch is asked for.
+  Batches<Batch> epoch(std::int64_t epoch, std::int64_t first = 0) const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace mpigrad::data

@@ -1,0 +1,64 @@
+#pragma once
+// Plans batches: which samples each rank has in which step, how they are augmented, and which cells of them it reads. Not
+// installed.
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "models/data/loader/fetch.h"
+#include "models/data/loader/options.h"
+#include "models/data/loader/steps.h"
+
+namespace mpigrad::data {
+
+// Numbers that are drawn for a sample of an epoch; `purpose` tells them from those for other things.
+Philox random_of(const LoaderOptions& options, std::int64_t epoch, std::int64_t sample, std::uint64_t purpose);
+
+class Schedule {
+ public:
+  // Errors: those of Steps; windows, augmentation, types of targets and grids that do not fit the source. `options` outlives it.
+  Schedule(SourcePtr source, const LoaderOptions& options);
+
+  const Steps& steps() const { return steps_; }
+  // Draws a step's samples, in the order of its epoch: this rank's, or all of the batch where others need to be known, too.
+  FetchPtr plan(std::int64_t epoch, const std::vector<std::int64_t>& order, std::int64_t step, bool all);
+
+  struct Layouts {
+    LayoutPtr x, y;
+  };
+  const Layouts& layouts(std::int64_t n);  // of a batch of n samples; none without a grid
+  Shape shape(std::int64_t n) const { return {n, window_[0], window_[1], window_[2], source_->channels()}; }
+  // Of n samples' targets, of the cells in a box where they are volumes. One class each is [N].
+  Shape target_shape(std::int64_t n, const Shape& box) const;
+  DType target_dtype() const { return target_dtype_; }
+
+  const Shape& window() const { return window_; }  // [D, H, W] of a batch's samples
+  const Box& block() const { return block_; }      // this rank's of [D, H, W]
+  const Box& spatial() const { return spatial_; }  // that with its ghost planes: what is read and put together
+  const std::array<std::int64_t, 3>& ghost_planes() const { return width_; }  // on any rank
+  bool moves_cells() const { return kinds_.any() || options_.elastic; }
+  // What a block of a sample's window is made of: this rank's, or that of another rank, with its ghost planes.
+  std::vector<Piece> pieces(const Fetch::Item& item, const Box& block) const;
+  std::vector<Piece> pieces_of_rank(const Fetch::Item& item, const LayoutPtr& layout, int rank) const;
+
+ private:
+  Box with_ghost_planes(Box block) const;
+  // A sample as it is in an epoch, for any rank.
+  Fetch::Item drawn(std::int64_t epoch, std::int64_t sample);
+
+  SourcePtr source_;
+  const LoaderOptions& options_;
+  Steps steps_;
+  AugmentationKinds kinds_;
+  DType target_dtype_ = DType::float32;
+  Shape window_;
+  std::optional<ForegroundCells> foreground_;
+  Box block_, spatial_;
+  std::array<std::int64_t, 3> width_{};
+  std::map<std::int64_t, Layouts> layouts_;  // by the batch's N
+};
+
+}  // namespace mpigrad::data
