@@ -31,6 +31,7 @@
 //   comm/process/problem.cpp            asking             T  whether memory has run out in the handler of that
 //   comm/process/standard_streams.cpp   output_error, reason P standard output is the process's
 //   comm/transport/summation_mode.cpp   fixed_in_process   P  whether any communicator adds in a fixed order
+//   comm/transport/transport.cpp        of_several_ranks P whether the program has several ranks, for total() of plain tensors
 //   comm/transport/waited.cpp           waited, depth      T  how long a rank has waited
 //   comm/transport/watch/call_board.cpp board              T  the call a rank is in
 //   framework/base/warning.cpp          all                P  warnings that were printed, each once

@@ -39,7 +39,8 @@ void barrier(const Communicator& comm);
 // Sum over ranks of a scalar, outside the tape: for printing. A distributed tensor is summed over the axes of which it is a
 // share.
 double total(const Tensor& share, const Communicator& comm);
-// Of a distributed tensor: over the axes along which it is a share.
+// Of a distributed tensor: over the axes along which it is a share. In a program of one rank, of a plain tensor: its value.
+// Error: a plain tensor in a program of several ranks.
 double total(const Tensor& share);
 // The same of a share with that layout, or none, whose value is on the host already.
 double total(double share, const LayoutPtr& layout, const Communicator& comm);

@@ -95,6 +95,25 @@ LayoutPtr same_layout(const GridPtr& grid, const Shape& global) {
   return split_layout(grid, global, std::vector<int>(grid->extents.size(), -1));
 }
 
+namespace {
+
+// One for all, since operands are on one grid.
+std::shared_ptr<const GridShape> plain_grid() {
+  static const auto grid = [] {
+    GridShape shape;
+    shape.names = {"sample", "depth", "height", "width"}, shape.extents = {1, 1, 1, 1};
+    return std::make_shared<const GridShape>(shape);
+  }();
+  return grid;
+}
+
+}  // namespace
+
+LayoutPtr plain_layout(const Shape& global) {
+  return std::make_shared<Layout>(Layout{plain_grid(), global, std::vector<AxisPlacement>(4)});
+}
+bool is_plain(const Layout& layout) { return layout.grid == plain_grid(); }
+
 LayoutPtr activation_layout(const GridPtr& grid, const Shape& global) {
   require_grid(grid);
   require(grid->axes() >= 4 && grid->axes() <= 6 && global.rank() == 5,

@@ -46,6 +46,10 @@ const Grid& grid_of(const Layout& layout);
 
 // The same value on all ranks.
 LayoutPtr same_layout(const GridPtr& grid, const Shape& global);
+// The layout of a plain tensor, for programs that work with and without a grid: one rank has all of it. Its grid has no
+// communicators: tensors stay plain, and nn::Module::build() makes a network for plain tensors of it.
+LayoutPtr plain_layout(const Shape& global);
+bool is_plain(const Layout& layout);
 // Activations [N, D, H, W, C] with every dimension split over the axis of make_grid that goes with it, C over `channel`.
 LayoutPtr activation_layout(const GridPtr& grid, const Shape& global);
 // The same with all channels on every rank: of what networks take in, which has few.

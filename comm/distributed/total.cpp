@@ -4,6 +4,7 @@
 
 #include "comm/collectives/collectives.h"
 #include "comm/distributed/grid.h"
+#include "comm/transport/launcher.h"
 #include "framework/base/error.h"
 
 namespace mpigrad {
@@ -11,6 +12,7 @@ namespace mpigrad {
 double total(const Tensor& share, const Communicator& comm) { return total(share.item(), share.layout(), comm); }
 
 double total(const Tensor& share) {
+  if (!share.layout() && !has_several_ranks() && launcher_of_environment().processes <= 1) return share.item();
   require(share.layout() != nullptr,
           "[total] which ranks hold shares of a plain tensor is not known; name their communicator: {}", share);
   return total(share.item(), share.layout(), {});

@@ -1,6 +1,20 @@
 #include "comm/transport/transport.h"
 
+#include <atomic>
+
 namespace mpigrad {
+namespace {
+std::atomic<std::int64_t> of_several_ranks{0};  // transports that are alive
+}
+
+Transport::Transport(const Place& place) : place_(place) {
+  if (place.size > 1) ++of_several_ranks;
+}
+Transport::~Transport() {
+  if (place_.size > 1) --of_several_ranks;
+}
+
+bool has_several_ranks() { return of_several_ranks > 0; }
 
 void Transport::run(const Collective& call) {
   check_collective(name_of(call.kind), call, size());

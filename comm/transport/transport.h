@@ -36,7 +36,9 @@ struct Message {
 // does not hand on does not compile.
 class Transport {
  public:
-  virtual ~Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+  virtual ~Transport();
 
   std::string_view name() const { return place_.name; }  // "mpi", "threads", "dry", "nccl"
   int rank() const { return place_.rank; }
@@ -123,12 +125,15 @@ class Transport {
     int rank = 0, size = 1, node_rank = 0, node_size = 1;
     bool can_ask = true, in_one_process = false;
   };
-  explicit Transport(const Place& place) : place_(place) {}
+  explicit Transport(const Place& place);
   static const Place& place_of(const Transport& other) { return other.place_; }
 
  private:
   Place place_;
 };
+
+// Whether a transport of several ranks is alive in this process.
+bool has_several_ranks();
 
 // One communication call as the dry transport logs it; ranks are those of the dry world.
 struct DryRecord {
