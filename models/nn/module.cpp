@@ -61,6 +61,12 @@ LayoutPtr samples_and_space(const GridPtr& grid, const Shape& global, bool chann
   return split_layout(grid, global, dimensions);
 }
 
+// What stands for an input on the dry device.
+Tensor stand_in(const LayoutPtr& input, DType dtype) {
+  const Tensor x({input->box().extents(), dtype});
+  return is_plain(*input) ? x : x.with_layout(input);
+}
+
 }  // namespace
 
 Tensor Initialiser::operator()(const Shape& shape, DType dtype, const Philox& random, const LayoutPtr& layout) const {
@@ -120,7 +126,7 @@ std::vector<Tensor> Module::forward(const std::vector<Tensor>& inputs) {
 void Module::build(const LayoutPtr& input, const BuildOptions& options) {
   require(input != nullptr, "[module] the input has no layout: without a process grid say build(shape)");
   UseDevice dry(DeviceKind::dry);
-  create({Tensor({input->box().extents(), options.dtype}).with_layout(input)}, options);
+  create({stand_in(input, options.dtype)}, options);
 }
 
 void Module::build(const Shape& input, const BuildOptions& options) {
@@ -134,7 +140,7 @@ void Module::build(const std::vector<LayoutPtr>& inputs, const BuildOptions& opt
   for (const auto& input : inputs) {
     require(input != nullptr, "[module] an input has no layout: without a process grid say build(shapes)");
     require(input->grid == inputs.front()->grid, "[module] the inputs of a network are on one process grid");
-    stand_ins.push_back(Tensor({input->box().extents(), options.dtype}).with_layout(input));
+    stand_ins.push_back(stand_in(input, options.dtype));
   }
   create(stand_ins, options);
 }

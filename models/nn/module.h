@@ -110,8 +110,8 @@ class Module {
   // Of several inputs, with several outputs.
   virtual std::vector<Tensor> forward(const std::vector<Tensor>& inputs);
 
-  // Creates all parameters for an input of this layout (or shape). Once; a network on the dry device can be built again. Error:
-  // no layout, which plain tensors and loaders without a grid have.
+  // Creates all parameters for an input of this layout (or shape). Once; a network on the dry device can be built again. A
+  // plain_layout(), which loaders without a grid have, is a shape. Error: no layout, which plain tensors have.
   void build(const LayoutPtr& input, const BuildOptions& options = {});
   void build(const Shape& input, const BuildOptions& options = {});
   // For forward(), of inputs of these layouts, all on one grid, or shapes.

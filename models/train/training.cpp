@@ -112,7 +112,7 @@ void begin_noise(GradientNoise& noise, const data::Loader& loader, const Communi
   const auto layout = loader.layout();
   const auto samples = loader.shape()[0] * accumulate;
   require(
-      layout && layout->grid->extents[0] == world.size() && world.size() > 1 && loader.shape()[0] % world.size() == 0,
+      layout->grid->extents[0] == world.size() && world.size() > 1 && loader.shape()[0] % world.size() == 0,
       "[fit] the gradient noise scale is measured on two or more ranks that each have as many samples of their own; a batch of "
       "{} on {} rank{} is not split so",
       loader.shape()[0], world.size(), world.size() == 1 ? "" : "s");

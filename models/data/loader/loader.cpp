@@ -89,8 +89,16 @@ const LoaderOptions& Loader::options() const { return state_->options; }
 std::int64_t Loader::samples() const { return state_->schedule.steps().samples_per_epoch(); }
 std::int64_t Loader::steps() const { return state_->schedule.steps().count(); }
 Shape Loader::shape() const { return state_->schedule.shape(state_->options.batch); }
-LayoutPtr Loader::layout() const { return state_->schedule.layouts(state_->options.batch).x; }
-LayoutPtr Loader::target_layout() const { return state_->schedule.layouts(state_->options.batch).y; }
+LayoutPtr Loader::layout() const {
+  const auto& layout = state_->schedule.layouts(state_->options.batch).x;
+  return layout ? layout : plain_layout(shape());
+}
+LayoutPtr Loader::target_layout() const {
+  auto& schedule = state_->schedule;
+  const auto n = state_->options.batch;
+  const auto& layout = schedule.layouts(n).y;
+  return layout ? layout : plain_layout(schedule.target_shape(n, schedule.window()));
+}
 
 Loader::InStore Loader::stored() const {
   const auto& store = state_->reader.store();

@@ -29,8 +29,8 @@ class Loader {
   std::int64_t samples() const;  // per epoch
   std::int64_t steps() const;    // batches per epoch
   Shape shape() const;           // global [batch, D, H, W, C], of windows where samples are cropped
-  // Of a full batch: samples split over the first axis of the grid, planes over the others, with them the targets of cells. None
-  // without a grid.
+  // Of a full batch: samples split over the first axis of the grid, planes over the others, with them the targets of cells.
+  // Without a grid a plain_layout(): net.build(loader.layout()) is right for both.
   LayoutPtr layout() const;
   LayoutPtr target_layout() const;
 

@@ -49,8 +49,9 @@ struct LoaderOptions {
 };
 
 struct Batch {
-  Tensor x;  // [N, D, H, W, C], constant, with layout() of its N
-  Tensor y;  // [N, T...], [N] if it is one class each, [N, D, H, W, K...] if each cell has some; constant, with target_layout()
+  // With a grid they have the loader's layouts, of their N.
+  Tensor x;  // [N, D, H, W, C], constant
+  Tensor y;  // [N, T...], [N] if it is one class each, [N, D, H, W, K...] if each cell has some; constant
 };
 
 }  // namespace mpigrad::data
