@@ -254,34 +254,22 @@ constexpr std::pair<DType, double> types[] = {
 
 }  // namespace
 
-TEST_CASE("NaN: every function that is not smooth passes the cotangent") {
+TEST_CASE_ON_DEVICES("NaN: every function that is not smooth passes the cotangent", no_gpu) {
+  const UseDevice use(device);
+  for (const auto& [type, tolerance] : types) check_all({device, type, tolerance});
+}
+
+TEST_CASE_ON_DEVICES("NaN: activations behind convolutions pass the cotangent", no_cudnn) {
+  const UseDevice use(device);
   for (const auto& [type, tolerance] : types) {
-    const Device on{DeviceKind::cpu, type, tolerance};
-    check_all(on);
-    check_linear(on);
-    check_conv(on, {5, 6, 6});  // by the library's kernels, in float32
-    check_conv(on, {3, 3, 3});  // by those for few outputs
+    if (device == DeviceKind::cpu) check_conv({device, type, tolerance}, {5, 6, 6});  // by the library's kernels, in float32
+    check_conv({device, type, tolerance}, {3, 3, 3});                                 // by those for few outputs
   }
 }
 
-TEST_CASE("gpu: NaN: every function that is not smooth passes the cotangent") {
-  if (no_gpu("gpu: NaN: every function that is not smooth passes the cotangent")) return;
-  for (const auto& [type, tolerance] : types) {
-    const UseDevice device(DeviceKind::cuda);
-    check_all({DeviceKind::cuda, type, tolerance});
-  }
-}
-
-TEST_CASE("gpu: NaN: activations behind convolutions pass the cotangent") {
-  if (no_cudnn("gpu: NaN: activations behind convolutions pass the cotangent")) return;
-  const UseDevice device(DeviceKind::cuda);
-  for (const auto& [type, tolerance] : types) check_conv({DeviceKind::cuda, type, tolerance}, {3, 3, 3});
-}
-
-TEST_CASE("gpu: NaN: activations behind products pass the cotangent") {
-  if (no_cublas("gpu: NaN: activations behind products pass the cotangent")) return;
-  const UseDevice device(DeviceKind::cuda);
-  for (const auto& [type, tolerance] : types) check_linear({DeviceKind::cuda, type, tolerance});
+TEST_CASE_ON_DEVICES("NaN: activations behind products pass the cotangent", no_cublas) {
+  const UseDevice use(device);
+  for (const auto& [type, tolerance] : types) check_linear({device, type, tolerance});
 }
 
 namespace {

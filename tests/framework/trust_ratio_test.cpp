@@ -16,8 +16,8 @@
 #include "framework/tensor/random.h"
 #include "ops/views/to_device.h"
 #include "ops/views/views.h"
+#include "tests/support/gpu.h"
 #include "tests/support/ranks.h"
-#include "tests/support/skip.h"
 
 using namespace mpigrad;
 using namespace mpigrad::testing;
@@ -153,29 +153,17 @@ Tensor whole(const Tensor& x, std::size_t) { return x; }
 
 }  // namespace
 
-TEST_CASE("lars and lamb follow their formulas") {
-  for (const auto& rule : rules) {
-    Parameters parameters;
-    run_rule(rule, parameters, {}, whole);
-    const auto expected = rule.by_hand();
-    for (std::size_t i = 0; i < kinds.size(); ++i) {
-      INFO(std::string(rule.name));
-      CHECK_NOTHROW(require_values(parameters[i].value, expected[i], i));
-    }
-  }
-}
-
-TEST_CASE("gpu: lars and lamb follow their formulas") {
-  if (!cuda::available()) return skip_test("gpu: lars and lamb follow their formulas", cuda::unavailable());
-  const UseDevice gpu(DeviceKind::cuda);
+TEST_CASE_ON_DEVICES("lars and lamb follow their formulas", no_gpu) {
+  const UseDevice use(device);
   int calls = 0;
+  const NormReduction counted = [&](const Parameters& parameters, std::span<double> squares) {
+    require(squares.size() == 2 * parameters.size(), "[test] {} squares", squares.size());
+    ++calls;
+  };
   for (const auto& rule : rules)
-    for (const auto& reduce : {NormReduction(), NormReduction([&](const Parameters&parameters, std::span<double> squares) {
-                                 require(squares.size() == 2 * parameters.size(), "[test] {} squares", squares.size());
-                                 ++calls;
-                               })}) {
+    for (const auto& reduce : {NormReduction(), counted}) {
       Parameters parameters;
-      run_rule(rule, parameters, reduce, [](const Tensor& x, std::size_t) { return to(x, DeviceKind::cuda); });
+      run_rule(rule, parameters, reduce, [&](const Tensor& x, std::size_t) { return to(x, device); });
       const auto expected = rule.by_hand();
       for (std::size_t i = 0; i < kinds.size(); ++i) {
         INFO(std::string(rule.name));

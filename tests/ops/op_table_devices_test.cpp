@@ -116,9 +116,12 @@ std::string check_row(const Row& row, DeviceKind device, DType type) {
   return difference(got, exact, tolerance);
 }
 
-void check_table(DeviceKind device, const std::vector<DType>& types) {
+}  // namespace
+
+TEST_CASE_ON_DEVICES("the table of ops, values and derivatives, and no op is missing", no_gpu) {
+  const std::vector<DType> on_cpu{DType::float32}, on_gpu{DType::float64, DType::float32, DType::bfloat16, DType::float16};
   std::set<std::string> met, skipped;
-  for (const auto type : types)
+  for (const auto type : device == DeviceKind::cpu ? on_cpu : on_gpu)
     for (const auto& row : op_table()) {
       const auto name = fmt::format("{}, {}: {}", device == DeviceKind::cuda ? "gpu" : "cpu", name_of(type), row.name);
       std::string why;
@@ -142,13 +145,4 @@ void check_table(DeviceKind device, const std::vector<DType>& types) {
     INFO("no row of the table runs the op ", name);
     CHECK((met.contains(name) || !skipped.empty()));
   }
-}
-
-}  // namespace
-
-TEST_CASE("op table: float32 agrees with float64") { check_table(DeviceKind::cpu, {DType::float32}); }
-
-TEST_CASE("gpu: the table of ops, values and derivatives, and no op is missing") {
-  if (no_gpu("gpu: the table of ops, values and derivatives, and no op is missing")) return;
-  check_table(DeviceKind::cuda, {DType::float64, DType::float32, DType::bfloat16, DType::float16});
 }

@@ -26,28 +26,31 @@ using namespace mpigrad::testing;
 
 namespace {
 
-// In what a CPU computes everything, and no rounding of one result goes into another.
-const std::vector<Kind> cpu_kinds{kinds[0], kinds[1]};
-const std::vector<Kind> gpu_kinds(std::begin(kinds), std::end(kinds));
+// A CPU computes everything in two of the kinds, in which no rounding of one result goes into another.
+std::vector<Kind> kinds_on(DeviceKind device) {
+  return {std::begin(kinds), device == DeviceKind::cpu ? std::begin(kinds) + 2 : std::end(kinds)};
+}
+int problems_on(DeviceKind device, int on_gpu) { return device == DeviceKind::cpu ? 20 : cases(on_gpu); }
 
 void check_product(const Kind& kind, bool no_terms, DeviceKind device);
 
-void convolutions(DeviceKind device, const std::vector<Kind>& in, int count) {
-  for (const auto& kind : in) {
+}  // namespace
+
+TEST_CASE_ON_DEVICES("convolutions of every kind", no_cudnn) {
+  for (const auto& kind : kinds_on(device)) {
     const Settings settings(kind);
-    for (int i = 0; i < count; ++i) check_conv(random_conv(), kind, device);
+    for (int i = 0; i < problems_on(device, 60); ++i) check_conv(random_conv(), kind, device);
     check_conv(layer(16, 1, 4, 16), kind, device);
     check_conv(layer(16, 2, 1, 8), kind, device);
     check_conv(layer(8, 1, 32, 64), kind, device);
   }
-}
-
-}  // namespace
-
-TEST_CASE("plain kernels: convolutions of every kind") { convolutions(DeviceKind::cpu, cpu_kinds, 20); }
-TEST_CASE("gpu: convolutions of every kind") {
-  if (no_cudnn("gpu: convolutions of every kind")) return;
-  convolutions(DeviceKind::cuda, gpu_kinds, cases(60));
+  if (device == DeviceKind::cpu) return;
+  auto nothing = layer(4, 1, 2, 3);
+  nothing.batch = 0;
+  check_conv(nothing, kinds[0], device);
+  nothing = layer(4, 1, 2, 3);
+  nothing.in[1] = 0, nothing.out = {4, 2, 4}, nothing.pad_low[1] = 2;  // windows wholly in padding
+  check_conv(nothing, kinds[1], device);
 }
 
 // What emulated libraries are asked to refuse (tests/emulation/vendor); those of a GPU do not listen.
@@ -103,9 +106,11 @@ void check_pool(const PoolProblem& p, const Kind& kind, DeviceKind device, const
   CHECK(relative_error(apply(ops::MaxPoolGather{window}, {x.on_device, both[1]}), y) == 0);
 }
 
-void pools(DeviceKind device, const std::vector<Kind>& in, int count) {
-  for (const auto& kind : in) {
-    for (int i = 0; i < count; ++i) check_pool(random_pool(), kind, device);
+}  // namespace
+
+TEST_CASE_ON_DEVICES("pools of every kind", no_gpu) {
+  for (const auto& kind : kinds_on(device)) {
+    for (int i = 0; i < problems_on(device, 80); ++i) check_pool(random_pool(), kind, device);
     // Ties, NaN and infinities; and windows wholly in padding.
     PoolProblem p{.batch = 2,
                   .in = {5, 6, 7},
@@ -128,14 +133,6 @@ void pools(DeviceKind device, const std::vector<Kind>& in, int count) {
     p.pad_low = {4, 1, 1};
     check_pool(p, kind, device);
   }
-}
-
-}  // namespace
-
-TEST_CASE("plain kernels: pools of every kind") { pools(DeviceKind::cpu, cpu_kinds, 20); }
-TEST_CASE("gpu: pools of every kind") {
-  if (no_gpu("gpu: pools of every kind")) return;
-  pools(DeviceKind::cuda, gpu_kinds, cases(80));
 }
 
 namespace {
@@ -171,17 +168,11 @@ void check_product(const Kind& kind, bool no_terms, DeviceKind device) {
   }
 }
 
-void products(DeviceKind device, const std::vector<Kind>& in, int count) {
-  for (const auto& kind : in) {
-    const Settings settings(kind);
-    for (int i = 0; i < count; ++i) check_product(kind, i % 10 == 0, device);
-  }
-}
-
 }  // namespace
 
-TEST_CASE("plain kernels: products of matrices") { products(DeviceKind::cpu, cpu_kinds, 20); }
-TEST_CASE("gpu: products of matrices") {
-  if (no_cublas("gpu: products of matrices")) return;
-  products(DeviceKind::cuda, gpu_kinds, cases(80));
+TEST_CASE_ON_DEVICES("products of matrices", no_cublas) {
+  for (const auto& kind : kinds_on(device)) {
+    const Settings settings(kind);
+    for (int i = 0; i < problems_on(device, 80); ++i) check_product(kind, i % 10 == 0, device);
+  }
 }

@@ -1,5 +1,5 @@
 #pragma once
-// For tests that need a GPU: what to skip, and how results are compared.
+// For tests that need a GPU: which of them are skipped, and cases that run on a CPU and on a GPU.
 
 #include <algorithm>
 #include <cstdlib>
@@ -63,3 +63,13 @@ inline bool no_cudnn(const char* test) { return no_library(test, ops::Conv{}, {{
 inline bool no_cublas(const char* test) { return no_library(test, ops::Matmul{}, {{1, 1}, {1, 1}}); }
 
 }  // namespace mpigrad::testing
+
+// One body, two cases: `name` with the CPU as `device`, and `gpu: name`, which is skipped where `lacks("gpu: name")`.
+#define TEST_CASE_ON_DEVICES(name, lacks) TEST_CASE_OF_BODY(DOCTEST_ANONYMOUS(on_device_), name, lacks)
+#define TEST_CASE_OF_BODY(body, name, lacks)                          \
+  static void body(mpigrad::DeviceKind device);                       \
+  TEST_CASE(name) { body(mpigrad::DeviceKind::cpu); }                 \
+  TEST_CASE("gpu: " name) {                                           \
+    if (!lacks("gpu: " name)) body(mpigrad::DeviceKind::cuda);        \
+  }                                                                   \
+  static void body(mpigrad::DeviceKind device)

@@ -2,7 +2,10 @@
 // thirty_two_channels.h), on a GPU beside the plain kernels.
 
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "framework/base/error.h"
 #include "framework/cuda/cuda.h"
@@ -31,17 +34,49 @@ ConvProblem random_few_channels(std::int64_t in_channels, std::int64_t out_chann
   return p;
 }
 
+struct Form {
+  const char* name;
+  std::vector<Kind> kinds;
+  int problems;
+  bool (*taken)(const ConvProblem&);
+  std::vector<std::pair<std::int64_t, std::int64_t>> channels;  // in, out
+};
+const Form forms[] = {
+    {"one to four",
+     {std::begin(narrow), std::end(narrow)},
+     24,
+     cuda::has_few_channels,
+     {{1, 48}, {2, 16}, {3, 16}, {4, 48}, {1, 16}, {2, 16}, {3, 48}, {4, 16}, {1, 16}, {2, 48}, {3, 16}, {4, 16}}},
+    {"sixteen", {std::begin(halves), std::end(halves)}, 16, cuda::has_sixteen_channels, {{16, 32}, {16, 16}}},
+    {"thirty-two",
+     {std::begin(halves), emulated() ? std::begin(halves) + 1 : std::end(halves)},  // there both come from the same place
+     24,
+     [](const ConvProblem& p) {
+       return cuda::has_thirty_two_channels(p) &&
+              cuda::has_thirty_two_outputs(p, p.in_channels, p.out_channels) == (p.out_channels == 32);
+     },
+     {{32, 32}, {64, 32}, {32, 64}}},
+    {"gradients of weights in TF32", {kinds[2]}, 12, cuda::has_weights_tf32, {{4, 16}, {16, 32}, {4, 48}}},
+    {"exact gradients of weights", {kinds[1]}, 12, cuda::has_weights_float32, {{8, 16}, {16, 32}, {32, 16}, {20, 48}}}};
+
 }  // namespace
 
-TEST_CASE("gpu: few channels: the values and adjoints of convolutions with any edges") {
-  if (no_cudnn("gpu: few channels: the values and adjoints of convolutions with any edges")) return;
+TEST_CASE("gpu: few channels: values and adjoints of every form, with any edges") {
+  if (no_cudnn("gpu: few channels: values and adjoints of every form, with any edges")) return;
+  REQUIRE(kinds[2].tf32);
+  for (const auto& form : forms)
+    for (const auto& kind : form.kinds) {
+      INFO(std::string(form.name));
+      const Settings settings(kind);
+      for (int i = 0; i < cases(form.problems); ++i) {
+        const auto [in, out] = form.channels[static_cast<std::size_t>(i) % form.channels.size()];
+        const auto p = random_few_channels(in, out);
+        CHECK(form.taken(p));
+        check_conv(p, kind);
+      }
+    }
   for (const auto& kind : narrow) {
     const Settings settings(kind);
-    for (int i = 0; i < cases(24); ++i) {
-      const auto p = random_few_channels(i % 4 + 1, i % 3 == 0 ? 48 : 16);
-      CHECK(cuda::has_few_channels(p));
-      check_conv(p, kind);
-    }
     check_conv({.batch = 1,
                 .in = {5, 9, 33},
                 .out = {5, 9, 33},
@@ -50,66 +85,6 @@ TEST_CASE("gpu: few channels: the values and adjoints of convolutions with any e
                 .in_channels = 4,
                 .out_channels = 16},
                kind);
-  }
-}
-
-TEST_CASE("gpu: few channels: sixteen") {
-  if (no_cudnn("gpu: few channels: sixteen")) return;
-  for (const auto& kind : halves) {
-    const Settings settings(kind);
-    for (int i = 0; i < cases(16); ++i) {
-      const auto p = random_few_channels(16, i % 2 == 0 ? 32 : 16);
-      CHECK(cuda::has_sixteen_channels(p));
-      check_conv(p, kind);
-    }
-  }
-}
-
-TEST_CASE("gpu: few channels: thirty-two") {
-  if (no_cudnn("gpu: few channels: thirty-two")) return;
-  const std::pair<std::int64_t, std::int64_t> numbers[] = {{32, 32}, {64, 32}, {32, 64}};
-  for (const auto& kind : halves) {
-    if (emulated() && kind.type == DType::float16) continue;  // its products come from the same place
-    const Settings settings(kind);
-    for (int i = 0; i < cases(24); ++i) {
-      const auto [in, out] = numbers[i % 3];
-      const auto p = random_few_channels(in, out);
-      CHECK(cuda::has_thirty_two_channels(p));
-      CHECK(cuda::has_thirty_two_outputs(p, in, out) == (out == 32));
-      check_conv(p, kind);
-    }
-  }
-}
-
-TEST_CASE("gpu: few channels: gradients of weights in TF32") {
-  if (no_cudnn("gpu: few channels: gradients of weights in TF32")) return;
-  const auto& kind = kinds[2];
-  REQUIRE(kind.tf32);
-  const Settings settings(kind);
-  const std::pair<std::int64_t, std::int64_t> numbers[] = {{4, 16}, {16, 32}, {4, 48}};
-  for (int i = 0; i < cases(12); ++i) {
-    const auto [in, out] = numbers[i % 3];
-    const auto p = random_few_channels(in, out);
-    CHECK(cuda::has_weights_tf32(p));
-    check_conv(p, kind);
-  }
-}
-
-TEST_CASE("gpu: few channels: exact gradients of weights in float32") {
-  const char* test = "gpu: few channels: exact gradients of weights in float32";
-  if (no_cudnn(test)) return;
-  const Settings settings(kinds[1]);
-  const std::pair<std::int64_t, std::int64_t> numbers[] = {{8, 16}, {16, 32}, {32, 16}, {20, 48}};
-  for (int i = 0; i < cases(12); ++i) {
-    const auto [in, out] = numbers[i % 4];
-    const auto p = random_few_channels(in, out);
-    CHECK(cuda::has_weights_float32(p));
-    check_conv(p, kinds[1]);
-  }
-  auto p = random_few_channels(4, 16);
-  for (const std::int64_t in : {5, 6, 7, 18, 36}) {
-    p.in_channels = in;
-    CHECK_FALSE(cuda::has_weights_float32(p));
   }
 }
 
@@ -145,6 +120,11 @@ TEST_CASE("gpu: few channels: what is not of this form") {
   CHECK(!sixteen([](ConvProblem& q) { q.kernel[2] = 1; }));
   CHECK(!sixteen([](ConvProblem& q) { q.stride[0] = 2; }));
   CHECK(!sixteen([](ConvProblem& q) { q.dilation[1] = 2; }));
+  for (const std::int64_t in : {5, 6, 7, 18, 36}) {
+    auto other = p;
+    other.in_channels = in;
+    CHECK_FALSE(cuda::has_weights_float32(other));
+  }
 }
 
 TEST_CASE("gpu: few channels: NaN is in the outputs that read it, and in gradients of weights of its channel") {
