@@ -3,13 +3,19 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "framework/optim/optimizer.h"
 #include "framework/optim/rmsprop.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/random/random.h"
 #include "ops/views/to_device.h"
+#include "tests/models/train/values.h"
 #include "tests/support/gpu.h"
 #include "tests/support/numbers.h"
 
@@ -17,8 +23,6 @@ using namespace mpigrad;
 using namespace mpigrad::testing;
 
 namespace {
-
-using Values = std::vector<double>;
 
 // A matrix, a bias, float64, more than a block of the pass over parameters, and none at all.
 void fill(Parameters& parameters, DeviceKind device) {
@@ -109,4 +113,59 @@ TEST_CASE("gpu: norms, clipping and averaged weights") {
     for (std::size_t i = 0; i < results[0].size(); ++i)
       CHECK(relative_error(results[2 + which][i], results[which][i]) < (i == 2 || i == 5 ? 1e-12 : 2e-6));
   CHECK(results[0][0] != results[1][0]);
+  const auto run = [](DeviceKind on) {
+    const UseDevice device(on);
+    Parameters parameters;
+    parameters.add("a", random_normal({70, 100}, {.key = 1}), true);
+    parameters.pack();
+    SGD sgd(parameters, {.learning_rate = 0.5});
+    AveragedWeights averages(parameters, {.decay = 0.75});
+    Values values;
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      sgd.step(Gradients({random_normal({70, 100}, {.key = 2 + step})}));
+      averages.update();
+      averages.swap();
+      append(values, parameters[0].value);
+      averages.swap();
+    }
+    append(values, parameters[0].value);
+    return values;
+  };
+  CHECK(difference(run(DeviceKind::cuda), run(DeviceKind::cpu)) < 1e-5);
+}
+
+TEST_CASE("gpu: steps limited to a norm") {
+  if (no_gpu("gpu: steps limited to a norm")) return;
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const bool use_adam : {false, true})
+    for (const double scale : {1.0, 0.25, -2.0})
+      for (const double max_norm : {0.0, 0.5, 1e6})
+        for (const double special : {1.0, infinity}) {
+          INFO((use_adam ? "Adam" : "SGD"), ", scale ", scale, ", norm at most ", max_norm, ", special ", special);
+          const auto after = [&](DeviceKind on) {
+            const UseDevice device(on);
+            Parameters parameters;
+            parameters.add("a", random_normal({70, 100}, {.key = 1}), true);
+            parameters.add("b", random_normal({5}, {.key = 2}, 0, 1, DType::float64), false);
+            parameters.pack();
+            std::unique_ptr<Optimizer> optimizer;
+            if (use_adam) optimizer = std::make_unique<Adam>(parameters, AdamAttributes{.learning_rate = 0.1});
+            else optimizer = std::make_unique<SGD>(parameters, SGDAttributes{.learning_rate = 0.1, .weight_decay = 0.1});
+            for (std::uint64_t step = 0; step < 2; ++step)
+              optimizer->step(Gradients({random_normal({70, 100}, {.key = 3 + step}) * special,
+                                         random_normal({5}, {.key = 5 + step}, 0, 1, DType::float64)}),
+                              {.scale = scale, .max_norm = max_norm});
+            Values values;
+            for (const auto& value : parameters.tensors()) append(values, value);
+            return values;
+          };
+          const auto expected = after(DeviceKind::cpu), got = after(DeviceKind::cuda);
+          REQUIRE(expected.size() == got.size());
+          double worst = 0;
+          for (std::size_t i = 0; i < got.size(); ++i) {
+            if (std::isfinite(expected[i]) != std::isfinite(got[i])) worst = infinity;
+            else if (std::isfinite(got[i])) worst = std::max(worst, std::abs(got[i] - expected[i]));
+          }
+          CHECK(worst < 1e-5);
+        }
 }

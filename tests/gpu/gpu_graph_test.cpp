@@ -252,19 +252,15 @@ TEST_CASE("gpu: training with a captured step is that without") {
   check_same_training({.samples = 8}, small_net, 0);
 }
 
-TEST_CASE("gpu: training falls back to ordinary steps where the loss waits for the GPU") {
-  if (no_gpu("gpu: training falls back to ordinary steps where the loss waits for the GPU")) return;
+TEST_CASE("gpu: training falls back to ordinary steps where the loss waits for the GPU, and between threads") {
+  if (no_gpu("gpu: training falls back to ordinary steps where the loss waits for the GPU, and between threads")) return;
   Run run;
   run.loss = [](const Tensor& prediction, const Tensor& target) {
     const auto loss = mse(prediction, target);
     return loss.item() > 1e9 ? loss * 0.5 : loss;
   };
   check_same_training(run, small_net, 0, false);
-}
-
-// Processes on GPUs of their own do (tests/comm/transport/nccl_test.cpp).
-TEST_CASE("gpu: ranks that are threads capture nothing") {
-  if (no_gpu("gpu: ranks that are threads capture nothing")) return;
+  // Ranks that are threads capture nothing; processes on GPUs of their own do (tests/comm/transport/nccl_test.cpp).
   for (const auto& grid : {GridExtents{.sample = 2}, GridExtents{.depth = 2}}) {
     INFO("depth ", grid.depth);
     check_same_training({.clip_norm = 1e-2, .samples = 30, .grid = grid}, small_net, 1e-12, false, 0);

@@ -128,8 +128,8 @@ TEST_CASE("gpu: what kernels find wrong is told when the host next waits, once")
   CHECK(std::isfinite(cross_entropy(full({2, 3}, 1), from_vector({2}, {2, 0}, DType::int64)).to_vector()[0]));
 }
 
-TEST_CASE("gpu: more memory than there is") {
-  if (no_gpu("gpu: more memory than there is")) return;
+TEST_CASE("gpu: more memory than there is, and memory that other threads release") {
+  if (no_gpu("gpu: more memory than there is, and memory that other threads release")) return;
   const UseDevice device(DeviceKind::cuda);
   const std::int64_t huge = std::int64_t{1} << 42;
   const auto one = full({1}, 2);
@@ -147,10 +147,7 @@ TEST_CASE("gpu: more memory than there is") {
   CHECK(cuda::trim_memory() >= 12 << 20);
   CHECK(cuda::memory().current > 0);
   CHECK((one + one).to_vector()[0] == 4);
-}
-
-TEST_CASE("gpu: ranks on GPUs of their own, memory released elsewhere") {
-  if (no_gpu("gpu: ranks on GPUs of their own, memory released elsewhere")) return;
+  // Ranks on GPUs of their own, and memory that another thread releases.
   std::vector<Tensor> results(4);
   for (int round = 0; round < 3; ++round) {
     std::vector<std::thread> threads;

@@ -12,6 +12,7 @@
 
 #include "framework/base/joined.h"
 #include "framework/engine/cost.h"
+#include "models/nn/layers.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/norm/channel_norm.h"
 #include "ops/random/random.h"
@@ -19,6 +20,7 @@
 #include "ops/softmax/softmax.h"
 #include "ops/views/to_device.h"
 #include "ops/views/views.h"
+#include "tests/models/train/values.h"
 #include "tests/ops/op_table.h"
 #include "tests/support/gpu.h"
 #include "tests/support/numbers.h"
@@ -182,8 +184,8 @@ TEST_CASE("gpu: comparisons and conversions between all types, special values in
   }
 }
 
-TEST_CASE("gpu: reductions of every form") {
-  if (no_gpu("gpu: reductions of every form")) return;
+TEST_CASE("gpu: reductions and softmax of every form") {
+  if (no_gpu("gpu: reductions and softmax of every form")) return;
   struct Form {
     Shape shape;
     std::vector<int> axes;
@@ -234,10 +236,6 @@ TEST_CASE("gpu: reductions of every form") {
       }
       CHECK(argmax(to(from_vector({5000}, values, type), DeviceKind::cuda), 0).to_vector()[0] == static_cast<double>(place));
     }
-}
-
-TEST_CASE("gpu: softmax of short and long rows") {
-  if (no_gpu("gpu: softmax of short and long rows")) return;
   for (const std::int64_t n : {1, 5, 64, 65, 1000, 1025, 3000})
     check({fmt::format("softmax of {}", n), {{3, n}}, F(softmax(x[0] * 8), log_softmax(x[0] * 8))}, floating, 2);
   const double infinity = std::numeric_limits<double>::infinity();
@@ -276,10 +274,18 @@ TEST_CASE("gpu: channels of every number") {
   const auto m = channel_moments(to(from_vector({2000, 2}, values), DeviceKind::cuda));
   CHECK(m.mean.to_vector() == Values{1e6, 1e6 + 1});
   CHECK(m.m2.to_vector() == Values{0, 0});
+  // A variance that float32 does not hold is no number, so that what is normalised is not 0.
+  const auto x = to(random_normal({4, 3, 3, 3, 5}, {.key = 5}, 0, 1e30, DType::float32), DeviceKind::cuda);
+  UseDevice device(DeviceKind::cuda);
+  const auto moments = channel_moments(x);
+  for (const double value : moments.m2.to_vector()) CHECK(std::isnan(value));
+  for (const double value : moments.mean.to_vector()) CHECK(std::isfinite(value));
+  const auto [y, statistics] = local::norm(x, ones({5}, DType::float32), zeros({5}, DType::float32), 1e-5);
+  CHECK(std::isnan(y.to_vector()[0]));
 }
 
-TEST_CASE("gpu: rows by index") {
-  if (no_gpu("gpu: rows by index")) return;
+TEST_CASE("gpu: rows by index, and views, of every type") {
+  if (no_gpu("gpu: rows by index, and views, of every type")) return;
   for (const std::int64_t count : {0, 1, 5, 1024, 1025, 3000})
     for (const std::int64_t rows : {1, 7, 1500}) {
       Values places(static_cast<std::size_t>(count));
@@ -298,10 +304,6 @@ TEST_CASE("gpu: rows by index") {
     const auto index = from_vector({2, 3}, {0, 3, 1, 2, 2, 0}, DType::int64);
     CHECK(one_hot(to(index, DeviceKind::cuda), 4, type).to_vector() == one_hot(index, 4, type).to_vector());
   }
-}
-
-TEST_CASE("gpu: views move every type") {
-  if (no_gpu("gpu: views move every type")) return;
   for (const Shape& s : {Shape{3, 4, 5, 16}, Shape{2, 3, 7, 5}, Shape{4, 1, 6, 8}, Shape{2, 0, 3, 4}}) {
     const auto end = [&](int d) { return s[d]; };
     check({"views",
@@ -315,8 +317,8 @@ TEST_CASE("gpu: views move every type") {
   }
 }
 
-TEST_CASE("gpu: random numbers are the CPU's") {
-  if (no_gpu("gpu: random numbers are the CPU's")) return;
+TEST_CASE("gpu: random numbers and initial values are the CPU's") {
+  if (no_gpu("gpu: random numbers and initial values are the CPU's")) return;
   const Philox random{.key = 12, .stream = 3};
   for (const auto type : floating)
     for (const auto& shape : {Shape{1}, Shape{1001}, Shape{7, 5, 9}}) {
@@ -328,4 +330,20 @@ TEST_CASE("gpu: random numbers are the CPU's") {
             tolerance_of(type) / 10);
       CHECK(dropout(to(x, DeviceKind::cuda), 0.7, random).to_vector() == dropped.to_vector());
     }
+  const auto initial = [](DeviceKind on, DType dtype) {
+    const UseDevice device(on);
+    const Philox random{7, 9};
+    Values values;
+    append(values, nn::glorot_uniform(30, 50)({7, 33}, dtype, random));
+    append(values, nn::constant_value(0.3)({5}, dtype, random));
+    append(values, dropout(ones({1000}, dtype), 0.7, random));
+    return values;
+  };
+  for (const auto dtype : {DType::float32, DType::float64})
+    CHECK(initial(DeviceKind::cuda, dtype) == initial(DeviceKind::cpu, dtype));
+  const auto normal = [](DeviceKind on) {
+    const UseDevice device(on);
+    return nn::he_normal(20)({1000}, DType::float64, Philox{7, 9}).to_vector();
+  };
+  CHECK(difference(normal(DeviceKind::cuda), normal(DeviceKind::cpu)) < 1e-14);
 }

@@ -66,10 +66,10 @@ inline bool no_cublas(const char* test) { return no_library(test, ops::Matmul{},
 
 // One body, two cases: `name` with the CPU as `device`, and `gpu: name`, which is skipped where `lacks("gpu: name")`.
 #define TEST_CASE_ON_DEVICES(name, lacks) TEST_CASE_OF_BODY(DOCTEST_ANONYMOUS(on_device_), name, lacks)
-#define TEST_CASE_OF_BODY(body, name, lacks)                          \
-  static void body(mpigrad::DeviceKind device);                       \
-  TEST_CASE(name) { body(mpigrad::DeviceKind::cpu); }                 \
-  TEST_CASE("gpu: " name) {                                           \
-    if (!lacks("gpu: " name)) body(mpigrad::DeviceKind::cuda);        \
-  }                                                                   \
+#define TEST_CASE_OF_BODY(body, name, lacks)                   \
+  static void body(mpigrad::DeviceKind device);                \
+  TEST_CASE(name) { body(mpigrad::DeviceKind::cpu); }          \
+  TEST_CASE("gpu: " name) {                                    \
+    if (!lacks("gpu: " name)) body(mpigrad::DeviceKind::cuda); \
+  }                                                            \
   static void body(mpigrad::DeviceKind device)

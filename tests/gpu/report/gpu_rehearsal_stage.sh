@@ -175,9 +175,9 @@ for word; do
 done
 case $program in
   unit)
-    slow='gpu: biases*,gpu: convolutions*,gpu: a convolution of more*,gpu: the table*,gpu: the comparisons*,gpu: reductions*'
+    slow='gpu: biases*,gpu: convolutions*,gpu: a convolution of more*,gpu: the table*,gpu: reductions*'
     slow="$slow,gpu: channels*,gpu: rows*,gpu: average pooling*,gpu: more elements*,gpu: pools*,gpu: contrastive*,gpu: steps limited*"
-    slow="$slow,gpu: training is*,gpu: the host does*,gpu: a loader*,gpu: checkpoints*,gpu: transports*"
+    slow="$slow,gpu: training is*,gpu: the host does*,gpu: a batch stays*,gpu: checkpoints*,gpu: transports*"
     slow="$slow,gpu: copies*,gpu: batches*,gpu: collectives*,gpu: training with*,gpu: products*,gpu: CosmoFlow*,gpu: few*"
     if [ "$("$unit" --list-test-cases "$filter" "-tce=$slow" | grep -c '^gpu\|^cuDNN')" -eq 0 ]; then
       count=$("$unit" --list-test-cases "$filter" | grep '^gpu\|^cuDNN' | tee /dev/stderr | wc -l)

@@ -19,8 +19,8 @@
 using namespace mpigrad;
 using namespace mpigrad::testing;
 
-TEST_CASE("gpu: batches are those of a CPU, also where they are kept") {
-  if (no_gpu("gpu: batches are those of a CPU, also where they are kept")) return;
+TEST_CASE("gpu: batches and views are those of a CPU, also where they are kept") {
+  if (no_gpu("gpu: batches and views are those of a CPU, also where they are kept")) return;
   for (const bool classes : {false, true})
     for (const auto dtype : {DType::float32, DType::float64}) {
       const MadeSamples samples{.samples = 11, .classes = classes};
@@ -55,28 +55,6 @@ TEST_CASE("gpu: batches are those of a CPU, also where they are kept") {
         CHECK(on_gpu.batch(epoch, 1).x.to_vector() == on_cpu.batch(epoch, 1).x.to_vector());
       }
     }
-}
-
-TEST_CASE("gpu: a batch stays until the step that uses it is done, however far the host is ahead") {
-  if (no_gpu("gpu: a batch stays until the step that uses it is done, however far the host is ahead")) return;
-  const auto sums = [](DeviceKind on) {
-    UseDevice device(on);
-    const data::Loader loader(std::make_shared<MadeSource>(MadeSamples{.samples = 24}), {.batch = 2, .dtype = DType::float64});
-    Tensors found;
-    for (const auto& batch : loader.epoch(0)) {
-      Tensor slow = zeros_like(batch.x);
-      for (int i = 0; i < 40; ++i) slow = slow * 0.5 + 1;
-      found.push_back(sum(square(batch.x * slow), {1, 2, 3, 4}));
-    }
-    Values values;
-    for (const auto& each : found) append(values, each);
-    return values;
-  };
-  CHECK(difference(sums(DeviceKind::cuda), sums(DeviceKind::cpu)) < 1e-9);
-}
-
-TEST_CASE("gpu: views are those of a CPU") {
-  if (no_gpu("gpu: views are those of a CPU")) return;
   on_ranks(2, [](const Communicator& world) {
     const auto loader_on = [&](DeviceKind on) {
       return data::ViewLoader(
@@ -98,8 +76,23 @@ TEST_CASE("gpu: views are those of a CPU") {
   });
 }
 
-TEST_CASE("gpu: a loader's places are used again, and an epoch may be left") {
-  if (no_gpu("gpu: a loader's places are used again, and an epoch may be left")) return;
+TEST_CASE("gpu: a batch stays until the step that uses it is done, however far the host is ahead, and no longer") {
+  if (no_gpu("gpu: a batch stays until the step that uses it is done, however far the host is ahead, and no longer")) return;
+  const auto sums = [](DeviceKind on) {
+    UseDevice device(on);
+    const data::Loader loader(std::make_shared<MadeSource>(MadeSamples{.samples = 24}), {.batch = 2, .dtype = DType::float64});
+    Tensors found;
+    for (const auto& batch : loader.epoch(0)) {
+      Tensor slow = zeros_like(batch.x);
+      for (int i = 0; i < 40; ++i) slow = slow * 0.5 + 1;
+      found.push_back(sum(square(batch.x * slow), {1, 2, 3, 4}));
+    }
+    Values values;
+    for (const auto& each : found) append(values, each);
+    return values;
+  };
+  CHECK(difference(sums(DeviceKind::cuda), sums(DeviceKind::cpu)) < 1e-9);
+  // Then its place is used again, and an epoch may be left.
   UseDevice device(DeviceKind::cuda);
   const data::Loader loader(std::make_shared<MadeSource>(MadeSamples{.samples = 16}), {.batch = 2});
   std::vector<const std::byte*> places;

@@ -3,11 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <atomic>
-#include <cmath>
-#include <cstring>
-#include <limits>
 #include <mutex>
 
 #include "comm/hdf5/hdf5_file.h"
@@ -18,7 +14,6 @@
 #include "models/train/training.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/loss/loss.h"
-#include "ops/random/random.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/to_device.h"
 #include "tests/models/data/made_source.h"
@@ -188,85 +183,6 @@ TEST_CASE("gpu: a loss that is not finite is found before anything is saved, and
     CHECK(error.find(fmt::format("the loss is inf in epoch 1, step {}", bad + 1)) != std::string::npos);
     CHECK(steps <= bad + 2);
   }
-}
-
-TEST_CASE("gpu: steps limited to a norm are those of a CPU") {
-  if (no_gpu("gpu: steps limited to a norm are those of a CPU")) return;
-  const double infinity = std::numeric_limits<double>::infinity();
-  for (const bool use_adam : {false, true})
-    for (const double scale : {1.0, 0.25, -2.0})
-      for (const double max_norm : {0.0, 0.5, 1e6})
-        for (const double special : {1.0, infinity}) {
-          INFO((use_adam ? "Adam" : "SGD"), ", scale ", scale, ", norm at most ", max_norm, ", special ", special);
-          const auto after = [&](DeviceKind on) {
-            UseDevice device(on);
-            Parameters parameters;
-            parameters.add("a", random_normal({70, 100}, {.key = 1}), true);
-            parameters.add("b", random_normal({5}, {.key = 2}, 0, 1, DType::float64), false);
-            parameters.pack();
-            std::unique_ptr<Optimizer> optimizer;
-            if (use_adam) optimizer = std::make_unique<Adam>(parameters, AdamAttributes{.learning_rate = 0.1});
-            else optimizer = std::make_unique<SGD>(parameters, SGDAttributes{.learning_rate = 0.1, .weight_decay = 0.1});
-            for (std::uint64_t step = 0; step < 2; ++step)
-              optimizer->step(Gradients({random_normal({70, 100}, {.key = 3 + step}) * special,
-                                         random_normal({5}, {.key = 5 + step}, 0, 1, DType::float64)}),
-                              {.scale = scale, .max_norm = max_norm});
-            Values values;
-            for (const auto& value : parameters.tensors()) append(values, value);
-            return values;
-          };
-          const auto expected = after(DeviceKind::cpu), got = after(DeviceKind::cuda);
-          REQUIRE(expected.size() == got.size());
-          double worst = 0;
-          for (std::size_t i = 0; i < got.size(); ++i) {
-            if (std::isfinite(expected[i]) != std::isfinite(got[i])) worst = infinity;
-            else if (std::isfinite(got[i])) worst = std::max(worst, std::abs(got[i] - expected[i]));
-          }
-          CHECK(worst < 1e-5);
-        }
-}
-
-TEST_CASE("gpu: initial values and dropout have the bits of a CPU") {
-  if (no_gpu("gpu: initial values and dropout have the bits of a CPU")) return;
-  const auto numbers = [](DeviceKind on, DType dtype) {
-    UseDevice device(on);
-    const Philox random{7, 9};
-    Values values;
-    append(values, nn::glorot_uniform(30, 50)({7, 33}, dtype, random));
-    append(values, nn::constant_value(0.3)({5}, dtype, random));
-    append(values, dropout(ones({1000}, dtype), 0.7, random));
-    return values;
-  };
-  for (const auto dtype : {DType::float32, DType::float64})
-    CHECK(numbers(DeviceKind::cuda, dtype) == numbers(DeviceKind::cpu, dtype));
-  const auto normal = [](DeviceKind on) {
-    UseDevice device(on);
-    return nn::he_normal(20)({1000}, DType::float64, Philox{7, 9}).to_vector();
-  };
-  CHECK(difference(normal(DeviceKind::cuda), normal(DeviceKind::cpu)) < 1e-14);
-}
-
-TEST_CASE("gpu: averaged weights follow and swap") {
-  if (no_gpu("gpu: averaged weights follow and swap")) return;
-  const auto run = [](DeviceKind on) {
-    UseDevice device(on);
-    Parameters parameters;
-    parameters.add("a", random_normal({70, 100}, {.key = 1}), true);
-    parameters.pack();
-    SGD sgd(parameters, {.learning_rate = 0.5});
-    AveragedWeights averages(parameters, {.decay = 0.75});
-    Values values;
-    for (std::uint64_t step = 0; step < 3; ++step) {
-      sgd.step(Gradients({random_normal({70, 100}, {.key = 2 + step})}));
-      averages.update();
-      averages.swap();
-      append(values, parameters[0].value);
-      averages.swap();
-    }
-    append(values, parameters[0].value);
-    return values;
-  };
-  CHECK(difference(run(DeviceKind::cuda), run(DeviceKind::cpu)) < 1e-5);
 }
 
 TEST_CASE("gpu: checkpoints are those of a CPU and move between devices and grids") {
