@@ -26,13 +26,6 @@ void require_root(std::string_view op, const Communicator& comm, int root) {
 
 std::int64_t sum_of(const Rows& rows) { return std::accumulate(rows.begin(), rows.end(), std::int64_t{0}); }
 
-// Elements in each rank's block.
-Rows elements(const Rows& rows, const Shape& shape) {
-  Rows result = rows;
-  for (auto& n : result) n *= shape.elements(1, shape.rank());
-  return result;
-}
-
 void clear(Tensor& y) { detail::zero_bytes(y.device(), y.raw(), y.bytes()); }
 
 }  // namespace
@@ -54,66 +47,60 @@ void Bcast::run(Inputs in, Outputs out) const {
   comm.transport(out[0].device()).bcast(out[0].raw(), out[0].elements(), out[0].dtype(), root);
 }
 
-Types Gather::infer(Inputs in) const {
-  require_rows(traits().name, in[0], comm, rows);
-  require_root(traits().name, comm, root);
-  require(in[0].dim(0) == rows[static_cast<std::size_t>(comm.rank())], "[gather] {} rows were announced: {}",
-          rows[static_cast<std::size_t>(comm.rank())], in[0]);
-  return {{with_rows(in[0].shape(), comm.rank() == root ? sum_of(rows) : 0), in[0].dtype()}};
-}
-void Gather::run(Inputs in, Outputs out) const {
-  if (comm.moves(in[0]))
-    comm.transport(in[0].device()).gather(in[0].raw(), out[0].raw(), elements(rows, in[0].shape()), in[0].dtype(), root);
-}
-
-Types Scatter::infer(Inputs in) const {
-  require_rows(traits().name, in[0], comm, rows);
-  require_root(traits().name, comm, root);
-  const auto expected = comm.rank() == root ? sum_of(rows) : 0;
-  require(in[0].dim(0) == expected, "[scatter] rank {} hands in {} rows, root is {}: {}", comm.rank(), expected, root, in[0]);
-  return {{with_rows(in[0].shape(), rows[static_cast<std::size_t>(comm.rank())]), in[0].dtype()}};
-}
-void Scatter::run(Inputs in, Outputs out) const {
-  if (comm.moves(in[0]))
-    comm.transport(in[0].device()).scatter(in[0].raw(), out[0].raw(), elements(rows, in[0].shape()), in[0].dtype(), root);
-}
-
-Types AllGather::infer(Inputs in) const {
-  require_rows(traits().name, in[0], comm, rows);
-  require(in[0].dim(0) == rows[static_cast<std::size_t>(comm.rank())], "[allgather] {} rows were announced: {}",
-          rows[static_cast<std::size_t>(comm.rank())], in[0]);
-  return {{with_rows(in[0].shape(), sum_of(rows)), in[0].dtype()}};
-}
-void AllGather::run(Inputs in, Outputs out) const {
-  if (comm.moves(in[0]))
-    comm.transport(in[0].device()).allgather(in[0].raw(), out[0].raw(), elements(rows, in[0].shape()), in[0].dtype());
-}
-
-Types ReduceScatter::infer(Inputs in) const {
-  require_rows(traits().name, in[0], comm, rows);
-  require(in[0].dim(0) == sum_of(rows), "[reduce_scatter] the blocks have {} rows in all: {}", sum_of(rows), in[0]);
-  return {{with_rows(in[0].shape(), rows[static_cast<std::size_t>(comm.rank())]), in[0].dtype()}};
-}
-void ReduceScatter::run(Inputs in, Outputs out) const {
-  if (comm.moves(in[0]))
-    comm.transport(in[0].device())
-        .reduce_scatter(in[0].raw(), out[0].raw(), elements(rows, in[0].shape()), in[0].dtype(), CombineOp::sum);
-}
-
-Types AllToAll::infer(Inputs in) const {
-  require_rows(traits().name, in[0], comm, send_rows);
-  require_rows(traits().name, in[0], comm, receive_rows);
-  require(in[0].dim(0) == sum_of(send_rows), "[alltoall] the blocks to send have {} rows in all: {}", sum_of(send_rows), in[0]);
-  return {{with_rows(in[0].shape(), sum_of(receive_rows)), in[0].dtype()}};
-}
-void AllToAll::run(Inputs in, Outputs out) const {
-  if (comm.moves(in[0]))
-    comm.transport(in[0].device())
-        .alltoall(in[0].raw(), elements(send_rows, in[0].shape()), out[0].raw(), elements(receive_rows, in[0].shape()),
-                  in[0].dtype());
-}
-
 }  // namespace ops
+
+namespace detail {
+
+TensorType result_type(const BlockCall& call, const Tensor& x, const Communicator& comm) {
+  const auto name = name_of(call.kind);
+  const auto blocks = block_traits_of(call.kind);
+  const bool rooted = traits_of(call.kind).rooted;
+  if (blocks.in == BlockRows::alike) return x.type();
+  ops::require_rows(name, x, comm, call.rows);
+  if (blocks.out == BlockRows::received) ops::require_rows(name, x, comm, call.receive_rows);
+  if (rooted) ops::require_root(name, comm, call.root);
+  const auto rows_on_this_rank = [&](BlockRows rows) -> std::int64_t {
+    switch (rows) {
+      case BlockRows::none: return 0;
+      case BlockRows::alike: return x.dim(0);
+      case BlockRows::own: return call.rows[static_cast<std::size_t>(comm.rank())];
+      case BlockRows::all: return rooted && comm.rank() != call.root ? 0 : ops::sum_of(call.rows);
+      case BlockRows::sent: return ops::sum_of(call.rows);
+      case BlockRows::received: return ops::sum_of(call.receive_rows);
+    }
+    return 0;
+  };
+  const auto rows = rows_on_this_rank(blocks.in);
+  if (x.dim(0) != rows) {
+    if (blocks.in == BlockRows::own) fail("[{}] {} rows were announced: {}", name, rows, x);
+    if (rooted) fail("[{}] rank {} hands in {} rows, root is {}: {}", name, comm.rank(), rows, call.root, x);
+    fail("[{}] the blocks{} have {} rows in all: {}", name, blocks.in == BlockRows::sent ? " to send" : "", rows, x);
+  }
+  return {ops::with_rows(x.shape(), rows_on_this_rank(blocks.out)), x.dtype()};
+}
+
+void with_arguments(const BlockCall& call, const Tensor& x, const Tensor& y, const std::function<void(const Collective&)>& f) {
+  const auto per_row = x.rank() ? x.shape().elements(1, x.rank()) : 1;
+  Rows counts = call.rows, receive_counts = call.receive_rows;
+  for (auto* list : {&counts, &receive_counts})
+    for (auto& n : *list) n *= per_row;
+  f({.kind = call.kind,
+     .in = x.raw(),
+     .out = y.raw(),
+     .type = x.dtype(),
+     .op = call.op,
+     .root = call.root,
+     .count = counts.empty() ? x.elements() : 0,
+     .counts = counts,
+     .receive_counts = receive_counts});
+}
+
+void run(const BlockCall& call, const Tensor& x, const Tensor& y, const Communicator& comm) {
+  if (!comm.moves(x)) return;
+  with_arguments(call, x, y, [&](const Collective& arguments) { comm.transport(x.device()).run(arguments); });
+}
+
+}  // namespace detail
 
 namespace {
 

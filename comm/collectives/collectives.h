@@ -8,6 +8,7 @@
 // they hand in, and what is cut is cut in balanced blocks, of which the first ranks' are one larger. Integers and booleans are
 // moved too and carry no derivative.
 
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -17,6 +18,56 @@
 namespace mpigrad {
 
 using Rows = std::vector<std::int64_t>;
+
+// The rows of a rank's tensor in a collective.
+enum class BlockRows : std::uint8_t {
+  none,     // there is no tensor
+  alike,    // as many as on every other rank: nothing is cut
+  own,      // those of its block
+  all,      // those of all blocks; of a rooted collective at the root, and 0 elsewhere
+  sent,     // those of the blocks that it sends
+  received  // those of the blocks that it receives
+};
+// What a collective does with blocks, a row for each kind.
+struct BlockTraits {
+  CollectiveKind transpose = CollectiveKind::barrier;  // of its sum
+  BlockRows in = BlockRows::none, out = BlockRows::none;
+  bool in_place = false;  // what is sent lies where the result lies
+};
+constexpr BlockTraits block_traits_of(CollectiveKind kind) {
+  constexpr auto alike = BlockRows::alike, own = BlockRows::own, all = BlockRows::all;
+  switch (kind) {
+    case CollectiveKind::barrier: return {};
+    case CollectiveKind::bcast: return {.transpose = CollectiveKind::reduce, .in = alike, .out = alike, .in_place = true};
+    case CollectiveKind::reduce: return {.transpose = CollectiveKind::bcast, .in = alike, .out = alike};
+    case CollectiveKind::allreduce: return {.transpose = CollectiveKind::allreduce, .in = alike, .out = alike};
+    case CollectiveKind::gather: return {.transpose = CollectiveKind::scatter, .in = own, .out = all};
+    case CollectiveKind::scatter: return {.transpose = CollectiveKind::gather, .in = all, .out = own};
+    case CollectiveKind::allgather: return {.transpose = CollectiveKind::reduce_scatter, .in = own, .out = all};
+    case CollectiveKind::reduce_scatter: return {.transpose = CollectiveKind::allgather, .in = all, .out = own};
+    case CollectiveKind::alltoall:
+      return {.transpose = CollectiveKind::alltoall, .in = BlockRows::sent, .out = BlockRows::received};
+  }
+  return {};
+}
+
+namespace detail {
+
+// A collective and its attributes. The rows of each rank's block; of alltoall `rows` are sent and `receive_rows` arrive.
+struct BlockCall {
+  CollectiveKind kind = CollectiveKind::allreduce;
+  CombineOp op = CombineOp::sum;
+  int root = -1;
+  Rows rows = {}, receive_rows = {};
+};
+// The type of the result on this rank. An Error with the kind's name if x, the root or the rows do not fit.
+TensorType result_type(const BlockCall& call, const Tensor& x, const Communicator& comm);
+// Calls f with the arguments for a Transport, which are there until it returns.
+void with_arguments(const BlockCall& call, const Tensor& x, const Tensor& y, const std::function<void(const Collective&)>& f);
+// y = the collective of x, where the transport moves anything.
+void run(const BlockCall& call, const Tensor& x, const Tensor& y, const Communicator& comm);
+
+}  // namespace detail
 
 // y_r = S x;  xbar_r = S ybar
 Tensor allreduce(const Tensor& x, const Communicator& comm);
@@ -84,8 +135,9 @@ struct Gather {
   int root = 0;
   Rows rows;
   static constexpr OpTraits traits() { return {.name = "gather", .communicates = true}; }
-  Types infer(Inputs in) const;
-  void run(Inputs in, Outputs out) const;
+  detail::BlockCall call() const { return {.kind = CollectiveKind::gather, .root = root, .rows = rows}; }
+  Types infer(Inputs in) const { return {detail::result_type(call(), in[0], comm)}; }
+  void run(Inputs in, Outputs out) const { detail::run(call(), in[0], out[0], comm); }
   Tensors vjp(const Replay&, Inputs g) const { return {scatter(g[0], comm, root, rows)}; }
 };
 struct Scatter {
@@ -93,8 +145,9 @@ struct Scatter {
   int root = 0;
   Rows rows;
   static constexpr OpTraits traits() { return {.name = "scatter", .communicates = true}; }
-  Types infer(Inputs in) const;
-  void run(Inputs in, Outputs out) const;
+  detail::BlockCall call() const { return {.kind = CollectiveKind::scatter, .root = root, .rows = rows}; }
+  Types infer(Inputs in) const { return {detail::result_type(call(), in[0], comm)}; }
+  void run(Inputs in, Outputs out) const { detail::run(call(), in[0], out[0], comm); }
   Tensors vjp(const Replay&, Inputs g) const { return {gather(g[0], comm, root, rows)}; }
 };
 
@@ -102,16 +155,18 @@ struct AllGather {
   Communicator comm;
   Rows rows;
   static constexpr OpTraits traits() { return {.name = "allgather", .communicates = true}; }
-  Types infer(Inputs in) const;
-  void run(Inputs in, Outputs out) const;
+  detail::BlockCall call() const { return {.kind = CollectiveKind::allgather, .rows = rows}; }
+  Types infer(Inputs in) const { return {detail::result_type(call(), in[0], comm)}; }
+  void run(Inputs in, Outputs out) const { detail::run(call(), in[0], out[0], comm); }
   Tensors vjp(const Replay&, Inputs g) const { return {reduce_scatter(g[0], comm, rows)}; }
 };
 struct ReduceScatter {
   Communicator comm;
   Rows rows;
   static constexpr OpTraits traits() { return {.name = "reduce_scatter", .communicates = true}; }
-  Types infer(Inputs in) const;
-  void run(Inputs in, Outputs out) const;
+  detail::BlockCall call() const { return {.kind = CollectiveKind::reduce_scatter, .rows = rows}; }
+  Types infer(Inputs in) const { return {detail::result_type(call(), in[0], comm)}; }
+  void run(Inputs in, Outputs out) const { detail::run(call(), in[0], out[0], comm); }
   Tensors vjp(const Replay&, Inputs g) const { return {allgather(g[0], comm, rows)}; }
 };
 
@@ -119,8 +174,9 @@ struct AllToAll {
   Communicator comm;
   Rows send_rows, receive_rows;
   static constexpr OpTraits traits() { return {.name = "alltoall", .communicates = true}; }
-  Types infer(Inputs in) const;
-  void run(Inputs in, Outputs out) const;
+  detail::BlockCall call() const { return {.kind = CollectiveKind::alltoall, .rows = send_rows, .receive_rows = receive_rows}; }
+  Types infer(Inputs in) const { return {detail::result_type(call(), in[0], comm)}; }
+  void run(Inputs in, Outputs out) const { detail::run(call(), in[0], out[0], comm); }
   Tensors vjp(const Replay&, Inputs g) const { return {alltoall(g[0], comm, receive_rows, send_rows)}; }
 };
 

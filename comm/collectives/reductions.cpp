@@ -39,10 +39,7 @@ Tensors ReduceBy::vjp(const Replay& at, Inputs g) const {
 }
 
 void ReduceScatterBy::run(Inputs in, Outputs out) const {
-  if (!comm.moves(in[0])) return;
-  Rows counts = rows;
-  for (auto& n : counts) n *= in[0].shape().elements(1, in[0].rank());
-  comm.transport(in[0].device()).reduce_scatter(in[0].raw(), out[0].raw(), counts, in[0].dtype(), op);
+  detail::run({.kind = CollectiveKind::reduce_scatter, .op = op, .rows = rows}, in[0], out[0], comm);
 }
 Tensors ReduceScatterBy::vjp(const Replay& at, Inputs g) const {
   const auto extreme = [&] {

@@ -4,9 +4,9 @@
 // how conv(), conv_transpose() and linear() run along each axis:
 //
 //   filters   the weight's outputs are split: every rank needs all of x and makes its channels of y. x is replicated where it is
-//             the same (adjoint: allreduce), gathered where its channels are split (adjoint: reduce_scatter)
+//             the same (adjoint: allreduce), gathered where its channels are split (adjoint: reduce-scatter)
 //   channels  x's channels, the weight's inputs or both are split: every rank has a partial sum, made whole by an allreduce or,
-//             where split outputs are asked for, by a reduce_scatter
+//             where split outputs are asked for, by a reduce-scatter
 //   groups    of a grouped product; x, weight and y are cut between groups, and nothing is sent
 //
 // A weight that has a split layout stays split, and so does its gradient: 1/P of the memory. One that is the same on all ranks is

@@ -8,7 +8,7 @@ namespace mpigrad {
 
 // x must have a layout; the result has `to`. Split and same change into each other by an exchange of boxes in which the first
 // rank of those that hold the same value sends; the vjp is the redistribution back. A share becomes the same value by
-// allreduce_invariant, or blocks of any whole dimension by reduce_scatter; nothing else becomes a share but by once().
+// allreduce_invariant, or blocks of any whole dimension by a reduce-scatter; nothing else becomes a share but by once().
 Tensor redistribute(const Tensor& x, const LayoutPtr& to);
 // The whole tensor on every rank.
 Tensor gather_all(const Tensor& x);

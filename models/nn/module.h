@@ -89,7 +89,7 @@ struct BuildOptions {
   std::vector<LayerGrid> grids{};
   // Whether weights that are not split along the grid are stored in parts, one on each rank, with their gradients and the
   // optimizer's state (as in ZeRO, Rajbhandari et al. 2020): gathered where they are used, which lasts as long as the tape;
-  // where ranks have different samples or places the gather's adjoint, a reduce_scatter, is the reduction of the gradient. Of
+  // where ranks have different samples or places the gather's adjoint, a reduce-scatter, is the reduction of the gradient. Of
   // layers of this library; biases and norms are whole.
   bool sharded_weights = false;
 };

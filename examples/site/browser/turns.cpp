@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/collectives/collectives.h"
 #include "comm/transport/threads/rank_transport.h"
 #include "framework/base/error.h"
 
@@ -165,7 +166,7 @@ class TurnsTransport final : public RankTransport {
         call, {call.counts.begin(), call.counts.end()}, {call.receive_counts.begin(), call.receive_counts.end()}, {}, {}});
     const auto bytes = [&](std::int64_t elements) { return static_cast<std::size_t>(elements * size_of(call.type)); };
     const auto moved = moved_elements(call, rank());
-    const bool holds = call.kind == CollectiveKind::bcast;  // what the root sends lies in `out`
+    const bool holds = block_traits_of(call.kind).in_place;  // what the root sends lies in `out`
     mine->in.resize(holds ? 0 : bytes(moved.in));
     mine->out.resize(bytes(holds ? call.count : moved.out));
     if (!mine->in.empty()) std::memcpy(mine->in.data(), call.in, mine->in.size());

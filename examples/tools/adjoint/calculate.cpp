@@ -48,8 +48,9 @@ double inner(const Fields& a, const Fields& b, bool same) {
 bool has_ties(const Problem& p) {
   if (p.reduce != ReduceOp::max && p.reduce != ReduceOp::min) return false;
   const auto before = [&](double a, double b) { return p.reduce == ReduceOp::max ? a > b : a < b; };
-  const bool scans = p.operation->name == "scan" || p.operation->name == "exscan";
-  const auto last = p.operation->name == "exscan" ? p.size() - 1 : p.size();  // nobody sees the last rank's x
+  const auto ranks = p.operation->ranks;
+  const bool scans = ranks != Reduces::over_all;
+  const auto last = ranks == Reduces::before_own ? p.size() - 1 : p.size();  // no rank's y has the last rank's x
   for (std::size_t i = 0; i < p.x[0].size(); ++i) {
     double extreme = p.x[0][i];
     int attained = 1;

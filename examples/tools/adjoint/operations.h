@@ -23,6 +23,9 @@ enum Takes : unsigned {
   takes_target = 256,
 };
 
+// Which ranks' x a rank's y reduces: those of all, or of this and the lower ones, or of the lower ones.
+enum class Reduces : unsigned char { over_all, up_to_own, before_own };
+
 struct Operation {
   std::string_view name;
   unsigned takes = takes_nothing;
@@ -33,6 +36,7 @@ struct Operation {
   // y of this rank.
   Tensor (*run)(const Tensor& x, const Communicator& comm, const Problem& problem) = nullptr;
   std::string_view adjoint;  // what the adjoint of the linear form is
+  Reduces ranks = Reduces::over_all;
 };
 
 const std::vector<Operation>& operations();

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "comm/collectives/collectives.h"
 #include "comm/transport/forwarding.h"
 
 namespace mpigrad {
@@ -38,7 +39,7 @@ class SilentTransport final : public ForwardingTransport {
  private:
   // As far as this rank has it.
   void give_own_part(const Collective& call) const {
-    if (call.out == nullptr || call.in == call.out || call.kind == CollectiveKind::bcast) return;
+    if (call.out == nullptr || call.in == call.out || block_traits_of(call.kind).in_place) return;
     const auto from = sent_slice(call, rank(), rank()), to = received_slice(call, rank(), rank());
     const auto item = size_of(call.type);
     auto* out = static_cast<std::byte*>(call.out);

@@ -1,6 +1,6 @@
 #pragma once
 // Losses of statistics of the whole batch: D x D matrices, of which each rank adds up the terms of its D / P rows, cut by
-// reduce_scatter. No embedding is gathered. Conventions as in models/losses/contrastive/pairs.h; embeddings are not normalised.
+// a reduce-scatter. No embedding is gathered. Conventions as in models/losses/contrastive/pairs.h; embeddings are not normalised.
 
 #include "models/losses/contrastive/batch.h"
 

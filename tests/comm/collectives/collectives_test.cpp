@@ -33,6 +33,19 @@ Tensor ramp(int rank, const Shape& shape) {
 
 }  // namespace
 
+TEST_CASE("collectives: a transpose takes what its collective gives, and gives what it takes") {
+  for (int k = 0; k <= static_cast<int>(CollectiveKind::alltoall); ++k) {
+    const auto kind = static_cast<CollectiveKind>(k);
+    const auto blocks = block_traits_of(kind), back = block_traits_of(blocks.transpose);
+    INFO(std::string(name_of(kind)));
+    CHECK(back.transpose == kind);
+    CHECK(traits_of(blocks.transpose).rooted == traits_of(kind).rooted);
+    if (blocks.in == BlockRows::sent) continue;  // the two lists of rows change places
+    CHECK(back.in == blocks.out);
+    CHECK(back.out == blocks.in);
+  }
+}
+
 TEST_CASE("collectives: without `rows` the ranks tell each other") {
   for (const int size : sizes)
     check_on_ranks(size, "rows", [](const Communicator& comm) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 
+#include "comm/collectives/collectives.h"
 #include "examples/studies/plan/planner/formulas/collective_cost.h"
 #include "framework/base/error.h"
 
@@ -112,7 +113,7 @@ double collective_seconds(const DryRecord& call, const Machine& machine, int nod
   if (const auto* measured = measured_call(machine, call.name(), p); measured && p <= node_ranks && place->second.innermost)
     return measured->seconds(bytes);
   // Formulas are in bytes of all parts together.
-  const bool is_part = call.kind == CollectiveKind::allgather || call.kind == CollectiveKind::gather;
+  const bool is_part = block_traits_of(call.kind).in == BlockRows::own;
   return best(call.kind, p, is_part ? bytes * p : bytes, link).seconds;
 }
 
