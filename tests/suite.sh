@@ -1,5 +1,6 @@
 # Shared by the suites of programs run as a user does; they source examples/packaging/packages.sh, call choose_launcher and end with `summary`.
 #
+#   needs                 skips all where a program was not built
 #   run, ranks, threads   run a program: alone, under the launcher, on threads
 #   compile               run a program that compiles, for however long it takes
 #   judge                 one test of what the last one did
@@ -13,6 +14,18 @@ work=$(mktemp -d) || die "no temporary folder"
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
+
+# needs WHAT PROGRAM...: ends the suite as one skipped test where a program is missing; WHAT ("the tools are") is not built then.
+needs() {
+  whole=$1
+  shift
+  for part; do
+    if [ ! -x "$part" ]; then
+      printf 'skipped: 1 %s not built\n0 passed, 0 failed, 1 skipped\n' "$whole"
+      exit 0
+    fi
+  done
+}
 
 # run COMMAND...: output to $work/out and $work/err, exit status to $status. The limit, of $limit or 300 seconds, is for what hangs
 # (tests/watch.sh), and ends all that it has started.

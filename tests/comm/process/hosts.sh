@@ -133,10 +133,7 @@ ends_by_watchdog() {
     grep -q '^\[watchdog\] rank 1 of 3: .*missing: rank 0: no answer' "$work/said-1"
 }
 
-if [ ! -x "$build/tests/exit_mpi" ]; then
-  printf 'skipped: 1 the tests of MPI are not built\n0 passed, 0 failed, 1 skipped\n'
-  exit 0
-fi
+needs 'the tests of MPI are' "$build/tests/exit_mpi"
 hosts start
 if [ "$status" -eq 77 ]; then
   why=$(tail -n 1 "$work/err")

@@ -9,10 +9,7 @@ choose_launcher
 . "$root/tests/suite.sh"
 
 program=$build/tests/exercises
-if [ ! -x "$program" ]; then
-  printf 'skipped: 1 the exercises are not built\n0 passed, 0 failed, 1 skipped\n'
-  exit 0
-fi
+needs 'the exercises are' "$program"
 
 # On a loaded machine a rank may stand still for longer than a student would wait.
 export MPIGRAD_CHECKS=signatures,watchdog=20

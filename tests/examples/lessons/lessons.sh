@@ -10,10 +10,7 @@ choose_launcher
 . "$root/tests/suite.sh"
 
 lessons=$build/examples/lessons
-if [ ! -x "$lessons/01_allgather" ]; then
-  printf 'skipped: 1 the lessons are not built\n0 passed, 0 failed, 1 skipped\n'
-  exit 0
-fi
+needs 'the lessons are' "$lessons/01_allgather"
 
 # lesson NAME DEFAULT PATTERN: on DEFAULT ranks without any option, and on 1, 2 and 5 threads, says PATTERN, in which P stands for
 # the number of ranks.

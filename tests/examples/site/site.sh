@@ -9,10 +9,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)
 choose_launcher
 . "$root/tests/suite.sh"
 
-if [ ! -x "$build/examples/adjoint" ]; then
-  printf 'skipped: 1 the tools are not built\n0 passed, 0 failed, 1 skipped\n'
-  exit 0
-fi
+needs 'the tools are' "$build/examples/adjoint"
 
 # ---- pictures by the tools
 well_formed() { succeeds && python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$1"; }

@@ -10,10 +10,7 @@ choose_launcher
 tools=$build/examples
 . "$root/tests/suite.sh"
 
-if [ ! -x "$tools/checkpoint_study" ]; then
-  printf 'skipped: 1 the tools are not built\n0 passed, 0 failed, 1 skipped\n'
-  exit 0
-fi
+needs 'the tools are' "$tools/checkpoint_study"
 study=$tools/checkpoint_study
 # Every way of each network on 1 and 2 ranks, two of them for several ranks only, with times above 0.
 table() {

@@ -12,10 +12,7 @@ tools=$build/examples
 
 hpo=$tools/hpo
 [ ! -d "$hpo" ] || hpo=$hpo/hpo
-if [ ! -x "$hpo" ]; then
-  printf 'skipped: 1 hpo is not built\n0 passed, 0 failed, 1 skipped\n'
-  exit 0
-fi
+needs 'hpo is' "$hpo"
 cd "$work" || exit 1
 
 # holds EXPRESSION: of `d`, the JSON that was printed.

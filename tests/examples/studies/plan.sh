@@ -10,10 +10,7 @@ choose_launcher
 tools=$build/examples
 . "$root/tests/suite.sh"
 
-if [ ! -x "$tools/plan" ]; then
-  printf 'skipped: 1 plan is not built\n0 passed, 0 failed, 1 skipped\n'
-  exit 0
-fi
+needs 'plan is' "$tools/plan"
 plan=$tools/plan
 machines=$root/examples/machines
 # holds EXPRESSION: of `d`, the JSON that was printed.

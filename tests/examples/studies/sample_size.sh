@@ -10,10 +10,7 @@ choose_launcher
 tools=$build/examples
 . "$root/tests/suite.sh"
 
-if [ ! -x "$tools/sample_size" ]; then
-  printf 'skipped: 1 sample_size is not built\n0 passed, 0 failed, 1 skipped\n'
-  exit 0
-fi
+needs 'sample_size is' "$tools/sample_size"
 out=$work/study
 small="--box 32 --training 6 --test 5 --epochs 1 --out $out"
 study() {

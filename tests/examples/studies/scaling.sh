@@ -11,10 +11,7 @@ tools=$build/examples
 . "$root/tests/suite.sh"
 
 scaling=$tools/scaling
-if [ ! -x "$scaling" ]; then
-  printf 'skipped: 1 scaling is not built\n0 passed, 0 failed, 1 skipped\n'
-  exit 0
-fi
+needs 'scaling is' "$scaling"
 study=$work/study
 # holds EXPRESSION: of `d`, the JSON that was printed.
 holds() { python3 -c "import json, sys; d = json.load(open(sys.argv[1])); sys.exit(not ($1))" "$work/out"; }

@@ -10,10 +10,7 @@ choose_launcher
 tools=$build/examples
 . "$root/tests/suite.sh"
 
-if [ ! -x "$tools/adjoint" ]; then
-  printf 'skipped: 1 the tools are not built\n0 passed, 0 failed, 1 skipped\n'
-  exit 0
-fi
+needs 'the tools are' "$tools/adjoint"
 
 # ---- adjoint: values worked out by hand
 # result_is OPTIONS: the document printed, with options y=... xbar=... error=small|null hessian=...; fields as on the command

@@ -10,10 +10,7 @@ choose_launcher
 tools=$build/examples
 . "$root/tests/suite.sh"
 
-if [ ! -x "$tools/halo" ]; then
-  printf 'skipped: 1 the tools are not built\n0 passed, 0 failed, 1 skipped\n'
-  exit 0
-fi
+needs 'the tools are' "$tools/halo"
 
 # ---- halo: plans worked out by hand
 # plan_is INPUT_BLOCKS OUTPUT_BLOCKS RANK...: what was printed. A rank is `null` or `left right pad_left pad_right [crop_left

@@ -11,10 +11,7 @@ tools=$build/examples
 shared=${MPIGRAD_SHARED:-$root/../shared}
 . "$root/tests/suite.sh"
 
-if [ ! -x "$tools/cosmoflow" ]; then
-  printf 'skipped: 1 the tools are not built\n0 passed, 0 failed, 1 skipped\n'
-  exit 0
-fi
+needs 'the tools are' "$tools/cosmoflow"
 
 # ---- conditions
 # key KEY VALUE: a number in the JSON document printed.

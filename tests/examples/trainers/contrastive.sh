@@ -10,10 +10,7 @@ choose_launcher
 
 tool=$build/examples/contrastive
 pack=$build/examples/pack
-if [ ! -x "$tool" ]; then
-  printf 'skipped: 1 the contrastive tool is not built\n0 passed, 0 failed, 1 skipped\n'
-  exit 0
-fi
+needs 'the contrastive tool is' "$tool"
 
 # ---- data: 48 pictures in four classes and two families, as IDX, and as .npy without labels
 python3 "$root/tests/examples/trainers/bars.py" "$work"

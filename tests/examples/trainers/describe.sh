@@ -9,10 +9,7 @@ choose_launcher
 . "$root/tests/suite.sh"
 
 tools=$build/examples
-if [ ! -x "$tools/cosmoflow" ]; then
-  printf 'skipped: 1 the tools are not built\n0 passed, 0 failed, 1 skipped\n'
-  exit 0
-fi
+needs 'the tools are' "$tools/cosmoflow"
 
 # key KEY VALUE: a number in the JSON document printed.
 key() { is_json && grep -q "^ *\"$1\": $2,\{0,1\}\$" "$work/out"; }

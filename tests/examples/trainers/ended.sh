@@ -9,10 +9,7 @@ choose_launcher
 tools=$build/examples
 . "$root/tests/suite.sh"
 
-if [ ! -x "$tools/pack" ]; then
-  printf 'skipped: 1 the tools are not built\n0 passed, 0 failed, 1 skipped\n'
-  exit 0
-fi
+needs 'the tools are' "$tools/pack"
 
 cosmoflow=$tools/cosmoflow classify=$tools/classify
 universes=$work/universes

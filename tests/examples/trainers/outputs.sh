@@ -10,10 +10,7 @@ choose_launcher
 tools=$build/examples
 . "$root/tests/suite.sh"
 
-if [ ! -x "$tools/cosmoflow" ]; then
-  printf 'skipped: 1 the tools are not built\n0 passed, 0 failed, 1 skipped\n'
-  exit 0
-fi
+needs 'the tools are' "$tools/cosmoflow"
 cd "$work" || exit 1
 cosmoflow=$tools/cosmoflow OMP_NUM_THREADS=1
 export OMP_NUM_THREADS

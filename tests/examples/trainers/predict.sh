@@ -11,10 +11,7 @@ choose_launcher
 tools=$build/examples
 . "$root/tests/suite.sh"
 
-if [ ! -x "$tools/pack" ]; then
-  printf 'skipped: 1 the tools are not built\n0 passed, 0 failed, 1 skipped\n'
-  exit 0
-fi
+needs 'the tools are' "$tools/pack"
 
 # ---- conditions
 # onnx_runs FILES: ONNX's own checker and ONNX Runtime take what --onnx has written.

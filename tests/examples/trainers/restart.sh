@@ -9,10 +9,7 @@ choose_launcher
 tools=$build/examples
 . "$root/tests/suite.sh"
 
-if [ ! -x "$tools/contrastive" ]; then
-  printf 'skipped: 1 the tools are not built\n0 passed, 0 failed, 1 skipped\n'
-  exit 0
-fi
+needs 'the tools are' "$tools/contrastive"
 
 # ---- conditions
 # All that metrics.csv says but times; numbers have as many digits as tell them from others.

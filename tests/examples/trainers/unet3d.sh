@@ -9,10 +9,7 @@ choose_launcher
 . "$root/tests/suite.sh"
 
 tool=$build/examples/unet3d
-if [ ! -x "$tool" ]; then
-  printf 'skipped: 1 the segmentation tool is not built\n0 passed, 0 failed, 1 skipped\n'
-  exit 0
-fi
+needs 'the segmentation tool is' "$tool"
 
 # ---- data: 10 volumes of about 14 x 16 x 12 cells of 1 x 1 x 2 mm, bright balls (class 1) with a dark core (class 2) in noise.
 cat >"$work/nifti.py" <<'END'
