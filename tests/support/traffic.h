@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "comm/communicator.h"
-#include "comm/transport/forwarding.h"
+#include "tests/support/noting_transport.h"
 
 namespace mpigrad::testing {
 
@@ -18,48 +18,27 @@ struct Traffic {
   std::int64_t all() const { return messages + gathered + scattered + reduced + other; }
 };
 
-class CountingTransport : public ForwardingTransport {
+class CountingTransport final : public NotingTransport<CountingTransport, Traffic&> {
  public:
-  CountingTransport(std::shared_ptr<Transport> inner, Traffic& traffic)
-      : ForwardingTransport(std::move(inner)), traffic_(traffic) {}
-
-  void perform(const Collective& call) override { note(call), ForwardingTransport::perform(call); }
-  Pending begin(const Collective& call) override { return note(call), ForwardingTransport::begin(call); }
-  void exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
-    note(sends, type), ForwardingTransport::exchange(sends, receives, type);
-  }
-  Pending start_exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
-    return note(sends, type), ForwardingTransport::start_exchange(sends, receives, type);
-  }
-  Pending start_round(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
-    return note(sends, type), ForwardingTransport::start_round(sends, receives, type);
-  }
-
- protected:
-  std::shared_ptr<Transport> wrap(std::shared_ptr<Transport> made) const override {
-    return std::make_shared<CountingTransport>(std::move(made), traffic_);
-  }
-
- private:
+  using NotingTransport::NotingTransport;
   void note(std::span<const Message> sends, DType type) {
-    if (type != traffic_.type) return;
-    for (const auto& message : sends) traffic_.messages += message.count;
+    if (type != notes_.type) return;
+    for (const auto& message : sends) notes_.messages += message.count;
   }
   void note(const Collective& call) {
-    if (call.type != traffic_.type) return;
+    if (call.type != notes_.type) return;
     const auto others = [&] {
       return std::accumulate(call.counts.begin(), call.counts.end(), std::int64_t{0}) -
              call.counts[static_cast<std::size_t>(rank())];
     };
     switch (call.kind) {
-      case CollectiveKind::allgather: traffic_.gathered += others(); break;
-      case CollectiveKind::reduce_scatter: traffic_.scattered += others(); break;
+      case CollectiveKind::allgather: notes_.gathered += others(); break;
+      case CollectiveKind::reduce_scatter: notes_.scattered += others(); break;
       // 2 n (P - 1) in all, which need not divide by P: noted on one rank.
-      case CollectiveKind::allreduce: traffic_.reduced += rank() == 0 ? 2 * call.count * (size() - 1) : 0; break;
-      default: traffic_.other += call.count;
+      case CollectiveKind::allreduce: notes_.reduced += rank() == 0 ? 2 * call.count * (size() - 1) : 0; break;
+      default: notes_.other += call.count;
     }
   }
-  Traffic& traffic_;
 };
 
 inline Communicator counted(const Communicator& bare, Traffic& traffic) {

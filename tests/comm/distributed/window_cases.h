@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "comm/distributed/distributed.h"
-#include "comm/transport/forwarding.h"
 #include "framework/engine/tape.h"
 #include "tests/support/distributed.h"
+#include "tests/support/noting_transport.h"
 #include "tests/support/ranks.h"
 
 namespace mpigrad::testing::windows {
@@ -26,39 +26,19 @@ struct Traffic {
   std::atomic<std::int64_t> bytes{0}, largest{0};
 };
 
-class Counting : public ForwardingTransport {
+class Counting final : public NotingTransport<Counting, Traffic&> {
  public:
-  Counting(std::shared_ptr<Transport> inner, Traffic& traffic) : ForwardingTransport(std::move(inner)), traffic_(traffic) {}
-
-  void perform(const Collective& call) override { note(call), ForwardingTransport::perform(call); }
-  Pending begin(const Collective& call) override { return note(call), ForwardingTransport::begin(call); }
-  void exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
-    note(sends, type), ForwardingTransport::exchange(sends, receives, type);
-  }
-  Pending start_exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
-    return note(sends, type), ForwardingTransport::start_exchange(sends, receives, type);
-  }
-  Pending start_round(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
-    return note(sends, type), ForwardingTransport::start_round(sends, receives, type);
-  }
-
- protected:
-  std::shared_ptr<Transport> wrap(std::shared_ptr<Transport> made) const override {
-    return std::make_shared<Counting>(std::move(made), traffic_);
-  }
-
- private:
+  using NotingTransport::NotingTransport;
   void note(std::span<const Message> sends, DType type) {
-    for (const auto& message : sends) traffic_.bytes += message.count * size_of(type);
+    for (const auto& message : sends) notes_.bytes += message.count * size_of(type);
   }
   void note(const Collective& call) {
     auto elements = call.count;
     for (const auto count : call.counts) elements += count;
-    auto before = traffic_.largest.load();
-    while (before < elements && !traffic_.largest.compare_exchange_weak(before, elements)) {
+    auto before = notes_.largest.load();
+    while (before < elements && !notes_.largest.compare_exchange_weak(before, elements)) {
     }
   }
-  Traffic& traffic_;
 };
 
 // The inputs, first and last, that output o reads in spatial dimension i, of n; those outside are padding.

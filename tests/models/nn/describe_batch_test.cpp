@@ -7,13 +7,13 @@
 #include <atomic>
 #include <memory>
 
-#include "comm/transport/forwarding.h"
 #include "framework/tensor/storage.h"
 #include "models/nn/describe.h"
 #include "models/nn/layers.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"
+#include "tests/support/noting_transport.h"
 #include "tests/support/ranks.h"
 
 using namespace mpigrad;
@@ -32,46 +32,18 @@ class Small : public nn::Module {
 };
 
 // Counts what one rank hands to the calls that it passes on.
-class Counting final : public ForwardingTransport {
+struct Bytes {
+  std::int64_t sent = 0, reduced = 0;
+};
+class Counting final : public NotingTransport<Counting, std::shared_ptr<Bytes>> {
  public:
-  struct Bytes {
-    std::int64_t sent = 0, reduced = 0;
-  };
-  Counting(std::shared_ptr<Transport> inner, std::shared_ptr<Bytes> bytes)
-      : ForwardingTransport(std::move(inner)), bytes_(std::move(bytes)) {}
-
-  void perform(const Collective& call) override {
-    count(call);
-    inner().perform(call);
+  using NotingTransport::NotingTransport;
+  void note(const Collective& call) const {
+    if (call.kind == CollectiveKind::allreduce) notes_->reduced += call.count * size_of(call.type);
   }
-  void exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
-    count_sends(sends, type);
-    inner().exchange(sends, receives, type);
+  void note(std::span<const Message> sends, DType type) const {
+    for (const auto& message : sends) notes_->sent += message.count * size_of(type);
   }
-  Pending start_exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
-    count_sends(sends, type);
-    return inner().start_exchange(sends, receives, type);
-  }
-  Pending start_round(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
-    count_sends(sends, type);
-    return inner().start_round(sends, receives, type);
-  }
-  Pending begin(const Collective& call) override {
-    count(call);
-    return inner().begin(call);
-  }
-
- private:
-  std::shared_ptr<Transport> wrap(std::shared_ptr<Transport> made) const override {
-    return std::make_shared<Counting>(std::move(made), bytes_);
-  }
-  void count(const Collective& call) const {
-    if (call.kind == CollectiveKind::allreduce) bytes_->reduced += call.count * size_of(call.type);
-  }
-  void count_sends(std::span<const Message> sends, DType type) const {
-    for (const auto& message : sends) bytes_->sent += message.count * size_of(type);
-  }
-  std::shared_ptr<Bytes> bytes_;
 };
 
 constexpr DType dtype = DType::float32;
@@ -152,7 +124,7 @@ TEST_CASE("describe counts the batch asked for: messages and reductions as on th
     CAPTURE(each.parts);
     std::atomic<std::int64_t> sent{0}, reduced{0};
     check_on_ranks(d.ranks, "a real step", [&](const Communicator& world) {
-      const auto bytes = std::make_shared<Counting::Bytes>();
+      const auto bytes = std::make_shared<Bytes>();
       const Communicator counted(std::make_shared<Counting>(world.transport().duplicate(), bytes));
       Small net;
       auto part = input;
