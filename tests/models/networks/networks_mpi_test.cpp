@@ -17,6 +17,7 @@
 #include "comm/launch.h"
 #include "models/data/data.h"
 #include "models/data/sources/function.h"
+#include "tests/comm/hdf5/tensor_cases.h"
 #include "tests/models/networks/network_training.h"
 #include "tests/models/networks/split_networks.h"
 #include "tests/support/errors.h"
@@ -114,6 +115,8 @@ void check_collective_reading(const Communicator& world) {
     }
   }
   all.barrier();
+  const auto serial = error_text([&] { check_hdf5_tensors(world, folder); });
+  require(serial.empty() || has(serial, "HDF5 was built without MPI"), "{}", serial);
   for (const auto& extents : grids_of(all.size()))
     for (const bool ahead : {false, true}) {
       data::LoaderOptions options{.grid = make_grid(world, extents),
@@ -157,7 +160,7 @@ void check_collective_reading(const Communicator& world) {
   all.barrier();
   if (all.rank() == 0) {
     std::filesystem::remove_all(folder);
-    std::printf("ok: samples that ranks read together, %d ranks\n", all.size()), std::fflush(stdout);
+    std::printf("ok: tensors in HDF5 files, samples that ranks read together, %d ranks\n", all.size()), std::fflush(stdout);
   }
 }
 
