@@ -83,6 +83,28 @@ on_two ./own_data
 losses_of_one() { succeeds && paste alone.txt - | awk '{ d = $1 - $2; if (d < 0) d = -d; n++; if (d > 2e-9) bad = 1 } END { exit bad || n != 5 }'; }
 judge 'own_data on 2 ranks' eval 'losses | losses_of_one'
 
+# ---- own_op with its kernel, where nvcc is and the library was built with it
+nvcc=$(command -v nvcc || command -v /usr/local/cuda/bin/nvcc || :)
+if [ -f "$headers/framework/cuda/launch.cuh" ] && [ -n "$nvcc" ]; then
+  cp "$root/examples/first/own_op_kernels.cu" .
+  # shellcheck disable=SC2046
+  run "$nvcc" -std=c++20 -MD -MF depends -c own_op_kernels.cu -o own_op_kernels.o $(flags --cflags-only-I)
+  judge 'own_op_kernels.cu is compiled by nvcc from what is installed alone' apart_from_tree
+  toolkit=$("$nvcc" --dryrun -c none.cu 2>&1 | sed -n 's/^#$ TOP=//p')
+  # shellcheck disable=SC2046
+  run "$compiler" -std=c++20 -DOWN_OP_ON_GPU -MD -MF depends own_op.cpp own_op_kernels.o -o own_op_gpu $(flags --cflags --libs) \
+    -L"$toolkit/lib64" -lcudart_static -lrt -ldl -lpthread
+  judge 'own_op.cpp with its kernel is compiled from what is installed alone' apart_from_tree
+  on_two ./own_op_gpu
+  judge 'own_op with its kernel, on CPUs' same_mean
+  if nvidia-smi >"$work/smi" 2>&1; then
+    run ./own_op_gpu --device cuda
+    judge 'own_op with its kernel, on a GPU' says 'rank 0: mean '
+  fi
+else
+  skip 'there is no nvcc, or the library was built without CUDA'
+fi
+
 # ---- exercises, as a student does them: a folder that tasks.py writes, one command for each
 if have make; then
   run python3 "$root/examples/lessons/exercises/tasks.py" exercises
@@ -104,13 +126,13 @@ if have make; then
 fi
 
 # ---- every header by itself. Public headers must not need a vendor's, which a user may not have: here these end the compiler.
-# Only mpi_comm.h needs MPI's.
+# Only mpi_comm.h needs MPI's, and only framework/cuda/check.h and *.cuh, for kernels, the CUDA toolkit's.
 mkdir -p poison/oneapi/dnnl
 for header in mpi.h hdf5.h cblas.h oneapi/dnnl/dnnl.hpp cuda.h cuda_runtime.h cuda_runtime_api.h cudnn.h cudnn_graph.h cublas_v2.h \
   cublasLt.h nccl.h zlib.h zip.h png.h turbojpeg.h; do
   printf '#error "a public header includes %s"\n' "$header" >"poison/$header"
 done
-(cd "$headers" && find . -name '*.h' ! -name mpi_comm.h | sed 's,^\./,,' | sort) >headers.txt
+(cd "$headers" && find . -name '*.h' ! -name mpi_comm.h ! -path ./framework/cuda/check.h | sed 's,^\./,,' | sort) >headers.txt
 limit=1800
 # shellcheck disable=SC2046,SC2086
 run python3 "$root/tests/package/headers.py" "$jobs" "$headers" "$compiler" $sooner -std=c++20 -Ipoison $(flags --cflags)

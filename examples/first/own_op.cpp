@@ -7,9 +7,17 @@
 //
 // framework/engine/op.h lists what an op may have beside what this one has. Its vjp is written in ops, so that it can be
 // differentiated again; `layout` makes it one of distributed tensors, too: y is divided as x is.
+//
+// Programs compiled with -DOWN_OP_ON_GPU have a kernel for GPUs as well (`--device cuda`); it is in own_op_kernels.cu.
 
 #include <mpigrad/mpigrad.h>
 using namespace mpigrad;
+
+#ifdef OWN_OP_ON_GPU
+#include "ops/kernel/gpu_tensors.h"
+template <class T>
+void wavelet_on_gpu(std::int64_t n, const T* x, T* y, cuda::Stream stream);
+#endif
 
 struct Wavelet {
   static constexpr OpTraits traits() { return {.name = "wavelet", .keeps_inputs = 1}; }  // bit 0: the vjp reads input 0
@@ -26,6 +34,14 @@ struct Wavelet {
       for (std::int64_t i = 0; i < in[0].elements(); ++i) y[i] = x[i] * std::exp(-x[i] * x[i]);
     });
   }
+#ifdef OWN_OP_ON_GPU
+  void run(Cuda, Inputs in, Outputs out) const {
+    visit_floating(in[0].dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      wavelet_on_gpu(in[0].elements(), ops::read<T>(in[0]), ops::written<T>(out[0]), cuda::compute_stream());
+    });
+  }
+#endif
   Tensors vjp(const Replay& at, Inputs cotangents) const {
     const Tensor& x = at.input(0);
     return {cotangents[0] * (1 - 2 * square(x)) * exp(-square(x))};
@@ -40,6 +56,7 @@ int main(int argc, char** argv) {
     const double value = total(mean(wavelet(x)));
     const auto f = [](const Tensors& inputs) { return Tensors{wavelet(inputs[0])}; };
     const auto report = adjoint_check(f, {x.without_layout()}, session.world(), {.linear = false});
+    require(report.first < 1e-6, "[own_op] the derivative is wrong by {}", report.first);
     fmt::print("rank {}: mean {:.12f}; first order off by {:.0e}, exactly {:.0e}, second {:.0e}\n", session.rank(), value,
                report.first, report.exact, report.second);
   });
