@@ -13,6 +13,7 @@
 #include "models/data/view_loader.h"
 #include "models/data/volumes/nifti.h"
 #include "models/data/volumes/npy_pairs.h"
+#include "models/data/volumes/volume_formats.h"
 #include "models/data/volumes/volumes.h"
 #include "models/evaluate/embeddings.h"
 #include "models/evaluate/segmentation_metrics.h"

@@ -9,6 +9,7 @@
 
 #include "framework/base/joined.h"
 #include "models/data/sources/open.h"
+#include "models/data/volumes/volume_formats.h"
 
 namespace mpigrad::trainer {
 namespace {
@@ -55,7 +56,8 @@ CLI::Option* add(CLI::App& app, const std::string& name, T& value, const std::st
 
 void add_sample_options(CLI::App& app, SampleOptions& o, const std::string& part) {
   add(app, "--data", o.data,
-      "IDX, .npy, .npz, CIFAR's .bin, a folder of pictures or volumes (PNG, JPEG, NIfTI), HDF5 or a folder of shards");
+      fmt::format("IDX, .npy, .npz, CIFAR's .bin, a folder of pictures or volumes (PNG, JPEG, {}), HDF5 or a folder of shards",
+                  data::volume_format_names()));
   if (!part.empty()) add(app, part, o.part, "of HDF5 the group, of .npz the arrays' first word, of CIFAR train or test");
   add(app, "--volume", o.volume, "dataset of samples in HDF5")->capture_default_str();
   add(app, "--label-dataset", o.label_dataset, "dataset of labels in HDF5; '' for none")->capture_default_str();

@@ -11,6 +11,7 @@
 #include "models/data/records/frames.h"
 #include "models/data/sources/open.h"
 #include "models/data/sources/pack.h"
+#include "models/data/volumes/nifti.h"
 #include "models/data/volumes/npy_pairs.h"
 #include "models/data/volumes/table.h"
 #include "models/data/volumes/volumes.h"

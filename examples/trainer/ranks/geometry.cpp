@@ -7,8 +7,8 @@
 
 #include "framework/base/text_bounds.h"
 #include "framework/engine/activity.h"
-#include "models/data/sources/folder.h"
 #include "models/data/volumes/orientation.h"
+#include "models/data/volumes/volume_formats.h"
 #include "models/data/volumes/volumes.h"
 
 namespace mpigrad::trainer {
@@ -16,23 +16,23 @@ namespace {
 
 constexpr double tolerance = 0.01;
 
-// Of a sample that is a NIfTI file.
-std::optional<data::NiftiHeader> header_of(const data::Source& source, std::int64_t sample) {
+// Of a sample that is a file of volume_formats.h.
+std::optional<data::VolumeHeader> header_of(const data::Source& source, std::int64_t sample) {
   if (const auto* folder = dynamic_cast<const data::VolumeFolder*>(&source)) return folder->header(sample);
   auto name = source.name_of_sample(sample);
   if (name.ends_with(" [0]")) name.resize(name.size() - 4);  // a file in memory
   std::error_code error;
   if (!data::is_volume(name) || !std::filesystem::is_regular_file(name, error)) return std::nullopt;
-  return data::read_nifti_header(name);
+  return data::volume_format_of(name).read_header(name);
 }
 
-Geometry geometry_of_file(const data::NiftiHeader& header, bool resampled) {
+Geometry geometry_of_file(const data::VolumeHeader& header, bool resampled) {
   Geometry result{.orientation = data::orientation_of(header)};
   if (!resampled) result.least = result.most = header.spacing;
   return result;
 }
 
-// f(place in the list, geometry) for this rank's share of the samples that are NIfTI files.
+// f(place in the list, geometry) for this rank's share of the samples that are such files.
 template <class F>
 void for_each_file(const Communicator& world, const data::Source& source, const std::vector<std::int64_t>& samples,
                    bool resampled, F f) {

@@ -1,5 +1,5 @@
 #pragma once
-// How the volumes of a training lie in the body: orientation and spacing of NIfTI files, which weights keep and other volumes
+// How the volumes of a training lie in the body: orientation and spacing of their files, which weights keep and other volumes
 // must have.
 
 #include <array>
@@ -23,8 +23,8 @@ struct Geometry {
 inline constexpr const char* geometry_note = "geometry";
 std::string to_note(const Geometry& geometry);
 
-// Of samples that are NIfTI files; of others nothing is known. `resampled`: spacing is the network's own, and not looked at. The
-// ranks share the reading of headers. UsageError: two orientations, with a file of each. Collective.
+// Of samples that are files of volume_formats.h; of others nothing is known. `resampled`: spacing is the network's own, and not
+// looked at. The ranks share the reading of headers. UsageError: two orientations, with a file of each. Collective.
 Geometry geometry_of(const Communicator& world, const data::Source& source, const std::vector<std::int64_t>& samples,
                      bool resampled = false);
 // UsageError: a sample of another orientation than the weights' training, or whose spacing is more than 1 % outside that of the

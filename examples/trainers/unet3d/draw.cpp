@@ -2,6 +2,7 @@
 
 #include "examples/trainer/slices.h"
 #include "examples/trainers/unet3d/unet3d.h"
+#include "models/data/volumes/volume_formats.h"
 #include "models/data/volumes/volumes.h"
 
 namespace mpigrad::unet {
@@ -47,7 +48,7 @@ std::vector<double> plane_of(const data::Source& source, std::int64_t sample, co
   std::vector<double> all;
   const auto channels = static_cast<std::size_t>(source.channels());
   if (const auto* folder = dynamic_cast<const data::VolumeFolder*>(&source)) {
-    const auto volume = data::read_nifti_volume(folder->image(sample));
+    const auto volume = data::volume_format_of(folder->image(sample)).read_values(folder->image(sample));
     const auto begin = volume.values.begin() + plane * extents[1] * extents[2] * source.channels();
     all.assign(begin, begin + extents[1] * extents[2] * source.channels());
   } else {

@@ -9,21 +9,24 @@
 #include "examples/trainer/samples.h"
 #include "examples/trainers/unet3d/unet3d.h"
 #include "framework/base/new_file.h"
+#include "models/data/volumes/volume_formats.h"
 #include "models/data/volumes/volumes.h"
 
 namespace mpigrad::unet {
 namespace {
 
-// A prediction's file has its image's name.
+// A prediction's file has its image's name, and its format if that is written.
 std::string file_of(const data::Source& source, std::int64_t sample) {
-  if (const auto* folder = dynamic_cast<const data::VolumeFolder*>(&source)) return folder->image(sample).filename().string();
-  return fmt::format("sample_{:05}.nii.gz", sample);
+  const auto* folder = dynamic_cast<const data::VolumeFolder*>(&source);
+  return data::label_file_name(folder != nullptr ? folder->image(sample)
+                                                 : std::filesystem::path(fmt::format("sample_{:05}", sample)));
 }
 
 void write(const std::filesystem::path& folder, const data::Source& source, const Segmented& s) {
   const auto* volumes = dynamic_cast<const data::VolumeFolder*>(&source);
-  const auto geometry = volumes != nullptr ? volumes->header(s.sample) : data::plain_nifti_header(source.extents_of(s.sample));
-  data::write_nifti_labels(folder / file_of(source, s.sample), s.predicted, geometry, true);
+  const auto geometry = volumes != nullptr ? volumes->header(s.sample) : data::plain_volume_header(source.extents_of(s.sample));
+  const auto path = folder / file_of(source, s.sample);
+  data::volume_format_of(path).write_labels(path, s.predicted, geometry, true);
 }
 
 constexpr const char* predictions_folder = "predictions";

@@ -5,16 +5,22 @@
 //   build/examples/unet3d predict --weights run/weights.h5 --images scans --out segmentations
 //
 // `train` shows the loss and the Dice of whole validation volumes after each epoch, `evaluate` prints a table and draws outlines,
-// `predict` writes NIfTI beside which the images' geometry fits.
+// `predict` writes files of its images' format (models/data/volumes/volume_formats.h) and geometry.
 
 #include "comm/launch.h"
 
 #include <CLI/CLI.hpp>
 #include "examples/trainer/infer.h"
 #include "examples/trainers/unet3d/unet3d.h"
+#include "models/data/volumes/volume_formats.h"
 
 namespace mpigrad::unet {
 namespace {
+
+std::string labelled_volumes() {
+  return fmt::format("a folder of images/ and labels/ ({}, same file names), of NAME_x.npy beside NAME_y.npy, or HDF5",
+                     data::volume_format_names());
+}
 
 void add_source_options(CLI::App& app, DataOptions& o) {
   app.add_option("--group", o.group, "of HDF5: where the datasets are")->group("Data");
@@ -24,9 +30,7 @@ void add_source_options(CLI::App& app, DataOptions& o) {
 
 void add_options(CLI::App& app, TrainOptions& o) {
   o.out = "unet3d-out", o.batch = 2, o.epochs = 50;
-  app.add_option("--data", o.data,
-                 "a folder of images/ and labels/ (NIfTI, same file names), of NAME_x.npy beside NAME_y.npy, or HDF5")
-      ->group("Data");
+  app.add_option("--data", o.data, labelled_volumes())->group("Data");
   add_source_options(app, o.source);
   app.add_option("--validation-fraction", o.validation_fraction, "of the volumes, drawn at random, that are kept for validation")
       ->check(tool::number_between(0.001, 0.999))
@@ -130,10 +134,7 @@ void add_options(CLI::App& app, InferOptions& o, bool scored) {
   app.add_option("--weights", o.weights, "weights.h5 of a training, which knows its network")->required()->group("Data");
   trainer::add_last_weights_option(app, o);
   if (scored) {
-    app.add_option("--data", o.data,
-                   "a folder of images/ and labels/ (NIfTI, same file names), of NAME_x.npy beside NAME_y.npy, or HDF5")
-        ->required()
-        ->group("Data");
+    app.add_option("--data", o.data, labelled_volumes())->required()->group("Data");
     app.add_option(
            "--part", o.part,
            "all, validation (what the training kept for it), or auto: validation if these are the training's data, else all")
@@ -141,7 +142,9 @@ void add_options(CLI::App& app, InferOptions& o, bool scored) {
         ->capture_default_str()
         ->group("Data");
   } else {
-    app.add_option("--images", o.images, "a folder of volumes (NIfTI), or HDF5")->required()->group("Data");
+    app.add_option("--images", o.images, fmt::format("a folder of volumes ({}), or HDF5", data::volume_format_names()))
+        ->required()
+        ->group("Data");
   }
   add_source_options(app, o.source);
   app.add_option("--precision", o.precision, "in which layers compute: float32, tf32 (on GPUs), bfloat16 or float16")
@@ -163,7 +166,8 @@ void add_options(CLI::App& app, InferOptions& o, bool scored) {
   app.add_option("--out", o.out, scored ? "folder for tables and picture" : "folder for the segmentations")
       ->capture_default_str()
       ->group("Files");
-  if (scored) app.add_flag("--predictions", o.predictions, "write the segmentations, too, as NIfTI")->group("Files");
+  if (scored)
+    app.add_flag("--predictions", o.predictions, "write the segmentations, too, in the format of their images")->group("Files");
   app.add_flag("--overwrite", o.overwrite, "replace files of an earlier run there")->group("Files");
   app.add_flag("--json", o.json, "print one JSON document and nothing else")->group("Output");
 }

@@ -6,6 +6,7 @@
 #include "framework/base/job_queue.h"
 #include "models/data/augment/geometry.h"
 #include "models/data/sources/bytes.h"
+#include "models/data/volumes/volume_formats.h"
 #include "models/data/volumes/volumes.h"
 #include "models/evaluate/segmentation_metrics.h"
 #include "models/evaluate/sliding_window.h"
@@ -27,7 +28,7 @@ Stored stored_of(const data::Source& source, std::int64_t sample, bool with_labe
   if (const auto* folder = dynamic_cast<const data::VolumeFolder*>(&source)) {
     const auto& header = folder->header(sample);
     result.extents = header.extents, result.spacing = header.spacing;
-    if (with_labels) result.labels = data::read_nifti_labels(folder->labels(sample)).values;
+    if (with_labels) result.labels = data::volume_format_of(folder->labels(sample)).read_labels(folder->labels(sample)).values;
     return result;
   }
   if (!with_labels) return result;

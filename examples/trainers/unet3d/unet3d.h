@@ -69,8 +69,9 @@ void of_input(const Communicator& world, const std::function<void()>& f);
 struct Volumes {
   data::SourcePtr stored, seen;
 };
-// `path`: a folder of images/ and labels/ (NIfTI), a folder of NIfTI volumes or one of them (without labels), or HDF5. `labels`:
-// another folder of labels. Errors as the sources'; labels that are wanted and not there. Collective.
+// `path`: a folder of images/ and labels/ (files of models/data/volumes/volume_formats.h), a folder of volumes or one of them
+// (without labels), or HDF5. `labels`: another folder of labels. Errors as the sources'; labels that are wanted and not there.
+// Collective.
 Volumes open(const Communicator& world, const std::string& path, const std::string& labels, const DataOptions& options,
              bool wants_labels, const Recipe& recipe);
 // Which classes the cells of volumes have.

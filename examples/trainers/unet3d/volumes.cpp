@@ -2,9 +2,9 @@
 
 #include "examples/trainers/unet3d/unet3d.h"
 #include "framework/base/joined.h"
-#include "models/data/sources/folder.h"
 #include "models/data/sources/hdf5.h"
 #include "models/data/volumes/npy_pairs.h"
+#include "models/data/volumes/volume_formats.h"
 #include "models/data/volumes/volumes.h"
 
 namespace mpigrad::unet {
@@ -34,8 +34,9 @@ data::SourcePtr open_stored(const fs::path& path, const fs::path& labels, const 
             path.string());
     return std::make_shared<data::VolumeFolder>(path, wants_labels ? labels : fs::path(), options);
   }
-  require(labels.empty(), "[data] labels beside {} are for NIfTI", path.string());
-  require(!recipe.spacing, "[data] {} says no spacing, which only NIfTI does: it cannot be resampled", path.string());
+  require(labels.empty(), "[data] labels beside {} are for {}", path.string(), data::volume_format_names());
+  require(!recipe.spacing, "[data] {} says no spacing, which only {} does: it cannot be resampled", path.string(),
+          data::volume_format_names());
   if (fs::is_directory(path, error) && data::has_npy_pairs(path))
     return std::make_shared<data::NpyPairs>(path, wants_labels ? data::NpyPairsOptions{} : data::NpyPairsOptions{.label = ""});
   auto source = std::make_shared<data::ArraySource>(path, o.group,

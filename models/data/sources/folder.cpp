@@ -7,7 +7,7 @@
 #include "framework/base/job_queue.h"
 #include "framework/base/printable.h"
 #include "models/data/images/decode.h"
-#include "models/data/sources/formats.h"
+#include "models/data/volumes/volume_formats.h"
 
 namespace mpigrad::data {
 
@@ -31,7 +31,7 @@ struct Picture {
 Picture decode(const fs::path& path, int channels) {
   const auto name = printable(path.string());
   if (is_volume(path)) {
-    const auto volume = read_nifti(path);
+    const auto volume = volume_format_of(path).read_scaled(path);
     Picture result{volume.extents, volume.channels, DType::float32, Bytes(volume.values.size() * sizeof(float))};
     std::memcpy(result.values.data(), volume.values.data(), result.values.size());
     return result;
@@ -72,11 +72,6 @@ bool is_picture(const fs::path& path) {
   return extension == ".png" || extension == ".jpg" || extension == ".jpeg";
 }
 
-bool is_volume(const fs::path& path) {
-  const auto name = lower(path.filename().string());
-  return name.ends_with(".nii") || name.ends_with(".nii.gz");
-}
-
 struct FolderSource::State {
   std::vector<fs::path> files;
   std::vector<std::string> classes;
@@ -103,7 +98,8 @@ void FolderSource::State::list(const fs::path& path) {
     labels_of_folders.values.insert(labels_of_folders.values.end(), inside.size(), static_cast<std::int64_t>(classes.size()));
     classes.push_back(printable(folder.filename().string()));
   }
-  require(!files.empty(), "[data] {}: no pictures (*.png, *.jpg) and no volumes (*.nii, *.nii.gz) in this folder", path.string());
+  require(!files.empty(), "[data] {}: no pictures (*.png, *.jpg) and no volumes ({}) in this folder", path.string(),
+          volume_patterns());
   for (const auto& file : files)
     require(is_volume(file) == is_volume(files.front()), "[data] {} is a picture, {} a volume: one folder has one kind",
             (is_volume(file) ? files.front() : file).string(), (is_volume(file) ? file : files.front()).string());

@@ -16,9 +16,9 @@ struct FolderOptions {
   std::vector<Labels> labels{};       // instead of the classes, one for each file in the order of their names
 };
 
-// Files *.png, *.jpg and *.jpeg, or *.nii and *.nii.gz, in the folder itself (no classes) or in its folders, each of which is a
-// class: numbered from 0 in the order of their names. Others are passed over. One file is decoded when the source is made, the
-// others when they are asked for, whole. Opening a million small files slows file systems down: pack() them.
+// Files *.png, *.jpg and *.jpeg, or volumes (volume_formats.h), in the folder itself (no classes) or in its folders, each of
+// which is a class: numbered from 0 in the order of their names. Others are passed over. One file is decoded when the source is
+// made, the others when they are asked for, whole. Opening a million small files slows file systems down: pack() them.
 class FolderSource : public Source {
  public:
   // Errors, with the file: nothing to read, pictures and volumes together, files beside folders, a class without files, labels of
@@ -44,8 +44,7 @@ class FolderSource : public Source {
   std::shared_ptr<State> state_;
 };
 
-// Whether a file's name is one that FolderSource reads.
+// Whether a file's name is that of a picture; is_volume() of volume_formats.h tells volumes.
 bool is_picture(const std::filesystem::path& path);
-bool is_volume(const std::filesystem::path& path);
 
 }  // namespace mpigrad::data

@@ -54,7 +54,7 @@ CifarFiles read_cifar(const std::vector<std::filesystem::path>& paths);
 
 // NIfTI-1 in one file (.nii): [z, y, x] or [z, y, x, C] with C the fourth dimension, as float32: slope and intercept applied,
 // then scaled from its own least and greatest finite value to [0, 1] (a constant volume becomes 0). Header: nifti1.h of the NIfTI
-// data format working group.
+// data format working group. Callers take it from its row of models/data/volumes/volume_formats.h.
 augment::Sample read_nifti(const std::filesystem::path& path);
 
 }  // namespace mpigrad::data

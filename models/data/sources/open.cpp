@@ -9,6 +9,7 @@
 #include "models/data/records/source.h"
 #include "models/data/sources/formats.h"
 #include "models/data/volumes/npy_pairs.h"
+#include "models/data/volumes/volume_formats.h"
 
 namespace mpigrad::data {
 
@@ -211,17 +212,16 @@ SourcePtr open_source(const fs::path& path, const OpenOptions& o) {
   if (is_idx(path))
     return in_memory(samples_of(read_idx(path), path), o.labels.empty() ? labels_beside(path) : std::vector<Labels>{}, o);
   if (is_volume(path)) {
-    const auto volume = read_nifti(path);
+    const auto volume = volume_format_of(path).read_scaled(path);
     Samples samples{path, 1, volume.channels, volume.extents, DType::float32, Bytes(volume.values.size() * sizeof(float))};
     std::memcpy(samples.values.data(), volume.values.data(), samples.values.size());
     return in_memory(std::move(samples), {}, o);
   }
   fail(
-      "[data] {}: no known format: IDX (*-idx3-ubyte), .npy, .npz, CIFAR's .bin, .nii, .tfrecord, .h5, each but the last also "
-      "packed by "
-      "gzip, "
-      "or a folder of pictures or volumes",
-      path.string());
+      "[data] {}: no known format: IDX (*-idx3-ubyte), .npy, .npz, CIFAR's .bin, .tfrecord, .h5, each but the last also packed "
+      "by "
+      "gzip, {}, or a folder of pictures or volumes",
+      path.string(), volume_patterns());
 }
 
 }  // namespace mpigrad::data

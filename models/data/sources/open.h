@@ -8,13 +8,13 @@
 //   *.bin, or a folder of data_batch_*.bin or     in the records
 //     train.bin and test.bin  (CIFAR)
 //   a folder of pictures or volumes               its folders' names
-//   *.nii, *.nii.gz  (one volume)                 given
+//   one volume (volume_formats.h: *.nii[.gz])     given
 //   *.h5, *.hdf5, or a folder of them             `label`
 //   *.tfrecord, or a folder of them               `y` (and `x` the volume): records of tf.train.Example, as MLPerf's CosmoFlow
 //   a folder of NAME_x.npy  (MLPerf's KiTS19)     of cells, NAME_y.npy
 //
 // Samples are [1, H, W, C] or [D, H, W, C]; bytes and pictures of 16 bits are seen as [0, 1] (Transform::unit, unit16), other
-// numbers as they are stored, volumes of NIfTI scaled to [0, 1].
+// numbers as they are stored, volumes of those formats scaled to [0, 1].
 
 #include <map>
 

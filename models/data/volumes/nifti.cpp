@@ -122,7 +122,7 @@ struct OpenFile {
   ByteStreamPtr stream;
   StoredType stored{};
   double before = 0;  // bytes of the header's extensions, up to the elements
-  NiftiHeader header{};
+  VolumeHeader header{};
 
   double elements() const { return static_cast<double>(header.extents.elements() * header.channels); }
   double bytes() const { return elements() * stored.size; }
@@ -174,6 +174,8 @@ OpenFile open_nifti(const std::filesystem::path& path) {
   h.slope = real(h.bytes, 112), h.shift = real(h.bytes, 116);
   if (h.slope == 0 || !std::isfinite(h.slope) || !std::isfinite(h.shift)) h.slope = 1, h.shift = 0;
   h.spacing = spacing_of(h.bytes), h.affine = affine_of(h.bytes, h.spacing);
+  h.placed = number<std::int16_t>(h.bytes, 252) > 0 || number<std::int16_t>(h.bytes, 254) > 0;
+  h.format = nifti_name;
   return file;
 }
 
@@ -200,7 +202,7 @@ Shape place_of(std::int64_t cell, const Shape& extents) {
 // f(place in [D, H, W, C], value) for all values, in the file's order: there a channel is a volume. Error: a finite number that
 // float32 does not hold.
 template <class F>
-void for_each_value(const NiftiHeader& header, const Bytes& stored, const std::string& name, F f) {
+void for_each_value(const VolumeHeader& header, const Bytes& stored, const std::string& name, F f) {
   const auto cells = header.extents.elements(), channels = header.channels;
   const double slope = header.slope, shift = header.shift;
   visit_stored(header.type, [&](auto zero) {
@@ -216,24 +218,9 @@ void for_each_value(const NiftiHeader& header, const Bytes& stored, const std::s
   });
 }
 
-// Where the cell [z, y, x] lies, in millimetres.
-std::array<double, 3> position(const NiftiHeader& header, const Shape& cell) {
-  std::array<double, 3> result{};
-  for (std::size_t row = 0; row < 3; ++row) {
-    const auto* r = header.affine.data() + 4 * row;
-    result[row] =
-        r[0] * static_cast<double>(cell[2]) + r[1] * static_cast<double>(cell[1]) + r[2] * static_cast<double>(cell[0]) + r[3];
-  }
-  return result;
-}
-
-std::string text_of(const std::array<double, 3>& values) {
-  return fmt::format("[{:.6g}, {:.6g}, {:.6g}]", values[0], values[1], values[2]);
-}
-
 }  // namespace
 
-NiftiHeader read_nifti_header(const std::filesystem::path& path) { return open_nifti(path).header; }
+VolumeHeader read_nifti_header(const std::filesystem::path& path) { return open_nifti(path).header; }
 
 augment::Sample read_nifti(const std::filesystem::path& path) {
   auto file = open_nifti(path);
@@ -249,22 +236,22 @@ augment::Sample read_nifti(const std::filesystem::path& path) {
   return sample;
 }
 
-NiftiVolume read_nifti_volume(const std::filesystem::path& path) {
+VolumeValues read_nifti_volume(const std::filesystem::path& path) {
   auto file = open_nifti(path);
   const auto stored = take_stored(file);
-  NiftiVolume volume{std::move(file.header), {}};
+  VolumeValues volume{std::move(file.header), {}};
   volume.values.resize(static_cast<std::size_t>(volume.header.extents.elements() * volume.header.channels));
   for_each_value(volume.header, stored, file.name,
                  [&](std::size_t i, double value) { volume.values[i] = static_cast<float>(value); });
   return volume;
 }
 
-NiftiLabels read_nifti_labels(const std::filesystem::path& path) {
+VolumeLabels read_nifti_labels(const std::filesystem::path& path) {
   auto file = open_nifti(path);
   require(file.header.channels == 1, "[nifti] {}: {} channels: labels are one number for each cell", file.name,
           file.header.channels);
   const auto stored = take_stored(file);
-  NiftiLabels labels{std::move(file.header), {}};
+  VolumeLabels labels{std::move(file.header), {}};
   const auto& extents = labels.header.extents;
   labels.values.resize(static_cast<std::size_t>(extents.elements()));
   for_each_value(labels.header, stored, file.name, [&](std::size_t i, double value) {
@@ -276,32 +263,6 @@ NiftiLabels read_nifti_labels(const std::filesystem::path& path) {
     labels.values[i] = static_cast<std::int32_t>(label);
   });
   return labels;
-}
-
-std::string difference(const NiftiHeader& a, const NiftiHeader& b) {
-  constexpr double part_of_cell = 0.01;
-  if (a.extents != b.extents) return fmt::format("extents {} and {}", a.extents, b.extents);
-  double least = a.spacing[0];
-  for (const auto* header : {&a, &b}) least = std::min(least, *std::min_element(header->spacing.begin(), header->spacing.end()));
-  for (std::size_t i = 0; i < 3; ++i)
-    if (!(std::abs(a.spacing[i] - b.spacing[i]) <= part_of_cell * std::min(a.spacing[i], b.spacing[i])))
-      return fmt::format("spacing {} and {} mm [z, y, x]", text_of(a.spacing), text_of(b.spacing));
-  // The distance is convex over the cells: it is the largest at one of the corners.
-  double farthest = part_of_cell * least;
-  std::string result;
-  for (int corner = 0; corner < 8; ++corner) {
-    Shape cell{0, 0, 0};
-    for (int i = 0; i < 3; ++i)
-      if ((corner >> (2 - i) & 1) != 0) cell[i] = a.extents[i] - 1;
-    const auto p = position(a, cell), q = position(b, cell);
-    const double distance = std::hypot(p[0] - q[0], p[1] - q[1], p[2] - q[2]);
-    // Rounding alone makes no corner a farther one.
-    if (distance <= farthest * (result.empty() ? 1 : 1 + 1e-6)) continue;
-    farthest = distance;
-    result = fmt::format("places: cell {} [z, y, x] lies at {} and {} mm [x, y, z], {:.3g} mm apart", cell, text_of(p),
-                         text_of(q), distance);
-  }
-  return result;
 }
 
 }  // namespace mpigrad::data

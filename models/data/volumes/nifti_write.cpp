@@ -27,8 +27,23 @@ void put(Bytes& bytes, std::size_t at, T value) {
     bytes[at + i] = static_cast<std::byte>(static_cast<std::uint64_t>(value) >> 8 * i & 0xff);
 }
 
+// A header of these cells: pixdim and, where the file that they come from says one, sform.
+Bytes plain_header_of(const VolumeHeader& like) {
+  Bytes bytes(nifti_header_bytes);
+  const auto number = [&](std::size_t at, double value) {
+    put(bytes, at, std::bit_cast<std::uint32_t>(static_cast<float>(value)));
+  };
+  number(76, 1);                                                                // pixdim[0], qfac
+  bytes[123] = std::byte{2};                                                    // millimetres
+  for (std::size_t a = 0; a < 3; ++a) number(80 + 4 * a, like.spacing[2 - a]);  // pixdim
+  if (!like.placed) return bytes;
+  put(bytes, 254, std::int16_t{1});                                          // sform_code: scanner
+  for (std::size_t i = 0; i < 12; ++i) number(280 + 4 * i, like.affine[i]);  // srow_x, srow_y, srow_z
+  return bytes;
+}
+
 // The header of labels of `size` bytes each, and what stands between it and them.
-Bytes header_of(const NiftiHeader& like, int size) {
+Bytes header_of(const VolumeHeader& like, int size) {
   Bytes bytes(offset);
   put(bytes, 0, std::int32_t{nifti_header_bytes});
   put(bytes, 40, std::int16_t{3});
@@ -39,36 +54,18 @@ Bytes header_of(const NiftiHeader& like, int size) {
   put(bytes, 108, start), put(bytes, 112, one);
   // pixdim, units, description, codes and numbers of qform and sform.
   constexpr std::pair<int, int> kept[]{{76, 32}, {123, 1}, {148, 80}, {252, 76}};
-  for (const auto& [at, count] : kept) std::copy_n(like.bytes.begin() + at, count, bytes.begin() + at);
+  const bool own = like.format == nifti_name && like.bytes.size() == nifti_header_bytes;
+  const auto from = own ? like.bytes : plain_header_of(like);
+  for (const auto& [at, count] : kept) std::copy_n(from.begin() + at, count, bytes.begin() + at);
   std::memcpy(bytes.data() + 344, "n+1", 4);
   return bytes;
 }
 
 }  // namespace
 
-NiftiHeader plain_nifti_header(const Shape& extents, const std::array<double, 3>& spacing) {
-  NiftiHeader header;
-  header.extents = extents, header.spacing = spacing;
-  header.bytes.resize(nifti_header_bytes);
-  const auto number = [&](std::size_t at, double value) {
-    put(header.bytes, at, std::bit_cast<std::uint32_t>(static_cast<float>(value)));
-  };
-  number(76, 1);                            // pixdim[0], qfac
-  header.bytes[123] = std::byte{2};         // millimetres
-  put(header.bytes, 254, std::int16_t{1});  // sform_code: scanner
-  for (std::size_t a = 0; a < 3; ++a) {
-    const double mm = spacing[2 - a];  // x, y, z
-    number(80 + 4 * a, mm);            // pixdim
-    number(280 + 16 * a + 4 * a, mm);  // srow_x, srow_y, srow_z
-    header.affine[4 * a + a] = mm;
-  }
-  return header;
-}
-
-void write_nifti_labels(const fs::path& path, std::span<const std::int32_t> labels, const NiftiHeader& like, bool overwrite) {
+void write_nifti_labels(const fs::path& path, std::span<const std::int32_t> labels, const VolumeHeader& like, bool overwrite) {
   const auto name = path.string();
   const auto& e = like.extents;
-  require(like.bytes.size() == nifti_header_bytes, "[nifti] {}: the geometry is no file's: read_nifti_header() reads one", name);
   require(e.rank() == 3 && std::all_of(e.begin(), e.end(), [](std::int64_t n) { return n >= 1 && n <= 32767; }),
           "[nifti] {}: extents are [D, H, W], 1 to 32767 each: {}", name, e);
   const auto cells = static_cast<std::size_t>(e.elements());

@@ -4,19 +4,9 @@
 #include <cmath>
 
 namespace mpigrad::data {
-namespace {
 
-// A 16-bit number of a header, whose numbers are little-endian.
-int code_at(const NiftiHeader& header, std::size_t at) {
-  if (header.bytes.size() < at + 2) return 0;
-  return static_cast<std::int16_t>(static_cast<int>(header.bytes[at]) | static_cast<int>(header.bytes[at + 1]) << 8);
-}
-
-}  // namespace
-
-std::string orientation_of(const NiftiHeader& header) {
-  constexpr std::size_t qform_code = 252, sform_code = 254;
-  if (code_at(header, qform_code) <= 0 && code_at(header, sform_code) <= 0) return {};
+std::string orientation_of(const VolumeHeader& header) {
+  if (!header.placed) return {};
   // Of each axis of the file the part along x, y, z.
   std::array<std::array<double, 3>, 3> parts{};
   for (std::size_t axis = 0; axis < 3; ++axis) {

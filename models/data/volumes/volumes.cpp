@@ -12,8 +12,8 @@
 #include "framework/base/printable.h"
 #include "models/data/augment/geometry.h"
 #include "models/data/sources/bytes.h"
-#include "models/data/sources/folder.h"
 #include "models/data/volumes/table.h"
+#include "models/data/volumes/volume_formats.h"
 
 namespace mpigrad::data {
 
@@ -23,22 +23,15 @@ namespace {
 
 std::vector<fs::path> volumes_in(const fs::path& folder) {
   std::error_code error;
-  require(fs::is_directory(folder, error), "[data] {}: not a folder of volumes (*.nii, *.nii.gz)", folder.string());
+  require(fs::is_directory(folder, error), "[data] {}: not a folder of volumes ({})", folder.string(), volume_patterns());
   fs::directory_iterator iterator(folder, error);
   require(!error, "[data] {}: the folder cannot be read: {}", folder.string(), error.message());
   std::vector<fs::path> files;
   for (const auto& entry : iterator)
     if (is_volume(entry.path()) && entry.path().filename().string().front() != '.') files.push_back(entry.path());
-  require(!files.empty(), "[data] {}: no volumes (*.nii, *.nii.gz) in this folder", folder.string());
+  require(!files.empty(), "[data] {}: no volumes ({}) in this folder", folder.string(), volume_patterns());
   std::sort(files.begin(), files.end());
   return files;
-}
-
-std::string stem_of(const fs::path& path) {
-  auto name = path.filename().string();
-  for (const std::string_view end : {".gz", ".nii"})
-    if (name.ends_with(end)) name.resize(name.size() - end.size());
-  return name;
 }
 
 // Nearest cells, with the cells' boxes where augment::resized has them.
@@ -92,12 +85,12 @@ class Kept {
   std::unordered_map<std::int64_t, Entry> entries_;
 };
 
-// The targets of each file by its name without .nii and .gz.
+// The targets of each file by its name without the ending of a format.
 std::unordered_map<std::string, std::vector<double>> targets_of(const Table& table, const std::string& where) {
   require(table.columns.size() >= 2, "[data] {}: a column of file names and one for each target", where);
   std::unordered_map<std::string, std::vector<double>> result;
   for (const auto& row : table.rows) {
-    const auto [found, fresh] = result.try_emplace(stem_of(row.front()));
+    const auto [found, fresh] = result.try_emplace(volume_stem(row.front()));
     require(fresh, "[data] {}: '{}' stands in two lines", where, printable(row.front()));
     for (std::size_t i = 1; i < row.size(); ++i) {
       char* end = nullptr;
@@ -118,7 +111,7 @@ struct VolumeFolder::State {
   explicit State(std::int64_t cache) : values(cache / 2), labels(cache / 2) {}
   struct File {
     fs::path image, labels;
-    NiftiHeader header;
+    VolumeHeader header;
     Shape extents;
     std::vector<double> targets{};
   };
@@ -129,7 +122,7 @@ struct VolumeFolder::State {
   Kept<std::int32_t> labels;
 
   // As resampled.
-  Shape extents_of(const NiftiHeader& header) const {
+  Shape extents_of(const VolumeHeader& header) const {
     if (!options.spacing) return header.extents;
     Shape result{1, 1, 1};
     for (std::size_t a = 0; a < 3; ++a) {
@@ -151,7 +144,7 @@ struct VolumeFolder::State {
   const File& at(std::int64_t sample) const { return files[static_cast<std::size_t>(sample)]; }
 
   std::vector<float> load_values(const File& file) const {
-    auto volume = read_nifti_volume(file.image);
+    auto volume = volume_format_of(file.image).read_values(file.image);
     require(volume.header.extents == file.header.extents && volume.header.channels == type.channels,
             "[data] {} is not the file that it was", file.image.string());
     if (file.extents == volume.header.extents) return std::move(volume.values);
@@ -163,7 +156,7 @@ struct VolumeFolder::State {
   }
 
   std::vector<std::int32_t> load_labels(const File& file) const {
-    auto volume = read_nifti_labels(file.labels);
+    auto volume = volume_format_of(file.labels).read_labels(file.labels);
     require(volume.header.extents == file.header.extents, "[data] {} is not the file that it was", file.labels.string());
     if (file.extents == volume.header.extents) return std::move(volume.values);
     return nearest(volume.values, volume.header.extents, file.extents);
@@ -180,7 +173,7 @@ VolumeFolder::VolumeFolder(const fs::path& images, const fs::path& labels, const
   std::unordered_map<std::string, fs::path> labels_by_name;
   std::error_code ignored;
   if (!labels.empty()) {
-    for (const auto& path : volumes_in(labels)) labels_by_name.emplace(stem_of(path), path);
+    for (const auto& path : volumes_in(labels)) labels_by_name.emplace(volume_stem(path), path);
     s.type.targets = {.type = DType::int32, .shape = {}, .per_cell = true};
   }
   std::unordered_map<std::string, std::vector<double>> targets;
@@ -196,21 +189,21 @@ VolumeFolder::VolumeFolder(const fs::path& images, const fs::path& labels, const
   for (const auto& path : volumes_in(images)) {
     auto& file = s.files.emplace_back();
     file.image = path;
-    file.header = read_nifti_header(path);
+    file.header = volume_format_of(path).read_header(path);
     const auto& first = s.files.front();
     require(file.header.channels == first.header.channels, "[data] {} has {} channels, {} has {}", path.string(),
             file.header.channels, first.image.string(), first.header.channels);
     if (!labels.empty()) {
-      const auto found = labels_by_name.find(stem_of(path));
+      const auto found = labels_by_name.find(volume_stem(path));
       require(found != labels_by_name.end(), "[data] {} has no labels: there is no such file in {}", path.string(),
               labels.string());
       file.labels = found->second;
-      const auto apart = difference(file.header, read_nifti_header(file.labels));
+      const auto apart = difference(file.header, volume_format_of(file.labels).read_header(file.labels));
       require(apart.empty(), "[data] {} and its labels {} are not of the same cells: {}", path.string(), file.labels.string(),
               apart);
     }
     if (!options.targets.empty()) {
-      const auto found = targets.find(stem_of(path));
+      const auto found = targets.find(volume_stem(path));
       require(found != targets.end(), "[data] {} names no targets of {}", options.targets.string(), path.string());
       file.targets = found->second;
     }
@@ -229,7 +222,7 @@ Shape VolumeFolder::extents_of(std::int64_t sample) const {
   return state_->at(sample).extents;
 }
 
-const NiftiHeader& VolumeFolder::header(std::int64_t sample) const {
+const VolumeHeader& VolumeFolder::header(std::int64_t sample) const {
   require_sample(*this, sample);
   return state_->at(sample).header;
 }

@@ -1,12 +1,13 @@
 #pragma once
-// Folders of NIfTI volumes whose extents and spacings may differ, with a volume of labels for each or without.
+// Folders of volumes, of any format in volume_formats.h, whose extents and spacings may differ, with a volume of labels for each
+// or without.
 
 #include <array>
 #include <filesystem>
 #include <optional>
 
 #include "models/data/source.h"
-#include "models/data/volumes/nifti.h"
+#include "models/data/volumes/volume.h"
 
 namespace mpigrad::data {
 
@@ -21,11 +22,11 @@ struct VolumesOptions {
   std::int64_t cache_bytes = -1;
 };
 
-// The volumes *.nii and *.nii.gz of the folder `images`, in the order of their names, and of the folder `labels` the files of the
-// same names ("" for none): int32 labels of cells. All headers are read when the source is made, volumes when they are asked
-// for, whole. Errors, with the file: a folder that is missing or without volumes, an image without labels, labels of other
-// extents or at other places, another number of channels than the first file's; and when a file is asked for, what
-// read_nifti_volume and read_nifti_labels say.
+// The volumes of the folder `images`, in the order of their names, and of the folder `labels` the files of the same names but for
+// their formats' endings ("" for none): int32 labels of cells. All headers are read when the source is made, volumes when they
+// are asked for, whole. Errors, with the file: a folder that is missing or without volumes, an image without labels, labels of
+// other extents or at other places, another number of channels than the first file's; and when a file is asked for, what their
+// format's readers say.
 class VolumeFolder : public Source {
  public:
   VolumeFolder(const std::filesystem::path& images, const std::filesystem::path& labels, const VolumesOptions& options = {});
@@ -40,7 +41,7 @@ class VolumeFolder : public Source {
   void check(std::int64_t part, std::int64_t parts) const override;
 
   // As in the file, not as resampled.
-  const NiftiHeader& header(std::int64_t sample) const;
+  const VolumeHeader& header(std::int64_t sample) const;
   const std::filesystem::path& image(std::int64_t sample) const;
   const std::filesystem::path& labels(std::int64_t sample) const;  // Error: there are none
   std::array<double, 3> spacing_of(std::int64_t sample) const;     // mm between cells along D, H, W, as resampled

@@ -120,7 +120,7 @@ TEST_CASE("nifti: nothing is written but what was asked for") {
   write_file(folder / "v.nii", full_file(false));
   const auto like = read_nifti_header(folder / "v.nii");
   const std::vector<std::int32_t> labels(24, 1);
-  const auto refused = [&](const char* name, const std::vector<std::int32_t>& values, const NiftiHeader& geometry) {
+  const auto refused = [&](const char* name, const std::vector<std::int32_t>& values, const VolumeHeader& geometry) {
     return error_text([&] { write_nifti_labels(folder / name, values, geometry); });
   };
   const auto before = file_bytes(folder / "v.nii");
@@ -130,7 +130,6 @@ TEST_CASE("nifti: nothing is written but what was asked for") {
   auto negative = labels;
   negative[23] = -3;
   CHECK(has(refused("l.nii", negative, like), "l.nii: -3 at [1, 2, 3] [z, y, x] is no label"));
-  CHECK(has(refused("l.nii", {1}, {}), "l.nii: the geometry is no file's"));
   CHECK(has(refused("none/l.nii", labels, like), "none/l.nii cannot be written: No such file or directory"));
   CHECK(folder.files() == 1);
 

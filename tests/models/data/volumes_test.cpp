@@ -9,6 +9,7 @@
 #include "models/data/data.h"
 #include "models/data/sources/memory.h"
 #include "models/data/sources/normalised.h"
+#include "models/data/volumes/nifti.h"
 #include "models/data/volumes/volumes.h"
 #include "tests/models/data/scans.h"
 #include "tests/support/errors.h"

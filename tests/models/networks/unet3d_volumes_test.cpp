@@ -45,7 +45,7 @@ Volume brain() {
   };
   const auto t1 = read("t1"), grey = read("gm"), white = read("wm");
   Volume volume{t1.header.extents, {t1.values.begin(), t1.values.end()}, {}};
-  const auto most = [](const data::NiftiVolume& v) { return *std::max_element(v.values.begin(), v.values.end()) / 2; };
+  const auto most = [](const data::VolumeValues& v) { return *std::max_element(v.values.begin(), v.values.end()) / 2; };
   const auto half_grey = most(grey), half_white = most(white);
   for (std::size_t i = 0; i < t1.values.size(); ++i)
     volume.labels.push_back(white.values[i] > half_white ? 2 : grey.values[i] > half_grey ? 1 : 0);
