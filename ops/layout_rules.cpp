@@ -61,7 +61,7 @@ LayoutPtr elementwise_layout(std::string_view op, Inputs in, Elementwise kind) {
     if (!x.layout()) {
       if (x.elements() == 1 && x.is_constant()) continue;
       fail("[{}] mixes a distributed tensor with a local one; {}: {}, {}", op,
-           detail::parameter_hint(in, "give it a layout (same_layout() if it is the same on all ranks)"), in.front(), in.back());
+           detail::parameter_hint(in, "give it a layout (replicated_layout() if it is replicated)"), in.front(), in.back());
     }
     require(!model || model->layout()->grid == x.layout()->grid, "[{}] operands are on different process grids: {}, {}", op,
             in.front(), in.back());
@@ -70,27 +70,28 @@ LayoutPtr elementwise_layout(std::string_view op, Inputs in, Elementwise kind) {
     first = false;
   }
   Layout result{model->layout()->grid, global, model->layout()->axes};
-  const bool any_share =
-      std::any_of(in.begin(), in.end(), [](const Tensor& x) { return x.layout() && x.layout()->has(Placement::share); });
+  const bool any_partial =
+      std::any_of(in.begin(), in.end(), [](const Tensor& x) { return x.layout() && x.layout()->has(Placement::partial); });
   for (std::size_t a = 0; a < result.axes.size(); ++a) {
-    Placement placement = Placement::same;
-    int shares = 0;
-    Placed split{Placement::same, 0, nullptr};
+    Placement placement = Placement::replicated;
+    int partial_sums = 0;
+    Placed split{Placement::replicated, 0, nullptr};
     for (const auto& x : in)
       if (x.layout() && x.layout()->axes[a].placement == Placement::split) split = placed(x, a);
     for (const auto& x : in) {
       if (!x.layout()) {
-        require(kind == Elementwise::product || kind == Elementwise::quotient || !any_share,
-                "[{}] adds a constant to a share, once per rank; write once() around it: {}, {}", op, in.front(), in.back());
+        require(kind == Elementwise::product || kind == Elementwise::quotient || !any_partial,
+                "[{}] adds a constant to a partial sum, once per rank; write once() around it: {}, {}", op, in.front(),
+                in.back());
         continue;
       }
       const auto here = placed(x, a);
-      if (here.placement == Placement::share) ++shares;
-      if (split.cuts && here.placement == Placement::same) {
+      if (here.placement == Placement::partial) ++partial_sums;
+      if (split.cuts && here.placement == Placement::replicated) {
         // Of all ranks: a block of one index does not broadcast.
         const bool broadcasts = -split.from_right > x.rank() || x.layout()->global[x.rank() + split.from_right] == 1;
         if (!x.is_constant() || !broadcasts)
-          fail("[{}] one operand is split over grid axis {}, the other is the same on all its ranks; {}: {}, {}", op,
+          fail("[{}] one operand is split over grid axis {}, the other is replicated over its ranks; {}: {}, {}", op,
                result.grid->names[a], detail::parameter_hint(in, "replicate it"), in.front(), in.back());
       } else if (split.cuts) {
         require(here.placement == Placement::split && here.from_right == split.from_right && *here.cuts == *split.cuts,
@@ -100,25 +101,26 @@ LayoutPtr elementwise_layout(std::string_view op, Inputs in, Elementwise kind) {
     }
     if (split.cuts) {
       placement = Placement::split;
-    } else if (shares > 0) {
-      placement = Placement::share;
+    } else if (partial_sums > 0) {
+      placement = Placement::partial;
       const auto operands = static_cast<int>(in.size());
       switch (kind) {
         case Elementwise::nonlinear:
-          fail("[{}] of a share is not a share of the result; make it whole with redistribute() or total() first: {}", op,
-               in.front());
+          fail("[{}] of a partial sum is not a partial sum of the result; make it whole with redistribute() or total() first: {}",
+               op, in.front());
         case Elementwise::linear:
-          require(shares == operands,
-                  "[{}] adds a value that is the same on all ranks to a share, once per rank; write once() around it: {}, {}", op,
+          require(partial_sums == operands,
+                  "[{}] adds a replicated value to a partial sum, once per rank; write once() around it: {}, {}", op,
                   in.front(), in.back());
           break;
         case Elementwise::product:
-          require(shares == 1, "[{}] is a product of shares, which is not a share of the product; redistribute one first: {}, {}",
+          require(partial_sums == 1,
+                  "[{}] is a product of partial sums, which is not a partial sum of the product; redistribute one first: {}, {}",
                   op, in.front(), in.back());
           break;
         case Elementwise::quotient:
-          require(shares == 1 && in.front().layout() && in.front().layout()->axes[a].placement == Placement::share,
-                  "[{}] divides by a share; redistribute it first: {}, {}", op, in.front(), in.back());
+          require(partial_sums == 1 && in.front().layout() && in.front().layout()->axes[a].placement == Placement::partial,
+                  "[{}] divides by a partial sum; redistribute it first: {}, {}", op, in.front(), in.back());
           break;
       }
     }
@@ -139,12 +141,12 @@ LayoutPtr reduction_layout(std::string_view op, const Tensor& x, std::span<const
     result.global.push_back(reduced ? 1 : layout.global[d]);
   }
   for (auto& axis : result.axes) {
-    require(is_sum || axis.placement != Placement::share,
-            "[{}] of a share is not a share of the result; redistribute it first: {}", op, x);
+    require(is_sum || axis.placement != Placement::partial,
+            "[{}] of a partial sum is not a partial sum of the result; redistribute it first: {}", op, x);
     if (axis.placement != Placement::split) continue;
     if (std::find(axes.begin(), axes.end(), axis.dimension) != axes.end()) {
       require(is_sum, "[{}] over dimension {}, which is split; {}: {}", op, axis.dimension, no_split, x);
-      axis = {Placement::share, -1, {}};
+      axis = {Placement::partial, -1, {}};
     } else {
       axis.dimension = moved[static_cast<std::size_t>(axis.dimension)];
     }
@@ -242,8 +244,8 @@ LayoutPtr reshape_layout(std::string_view op, const Tensor& x, const Shape& loca
 
 LayoutPtr within_axes_layout(std::string_view op, const Tensor& x, std::span<const int> axes, const Shape& local, bool linear) {
   Layout result = *x.layout();
-  require(linear || !result.has(Placement::share), "[{}] of a share is not a share of the result; redistribute it first: {}", op,
-          x);
+  require(linear || !result.has(Placement::partial),
+          "[{}] of a partial sum is not a partial sum of the result; redistribute it first: {}", op, x);
   for (const int d : axes) {
     require(result.axis_of(d) < 0, "[{}] across dimension {}, which is split; {}: {}", op, d, no_split, x);
     result.global[d] = local[d];

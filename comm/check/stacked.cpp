@@ -68,8 +68,8 @@ Stacked::Place Stacked::place(const Communicator& comm, const Tensor& x, Across 
   std::vector<int> axes;
   for (std::size_t a = 0; a < at.size(); ++a) {
     const auto placement = layout.axes[a].placement;
-    result.counts = result.counts && (placement != Placement::same || at[a] == 0);
-    const bool same = placement == Placement::same || (placement == Placement::share && role == Role::cotangent);
+    result.counts = result.counts && (placement != Placement::replicated || at[a] == 0);
+    const bool same = placement == Placement::replicated || (placement == Placement::partial && role == Role::cotangent);
     if (same) axes.push_back(static_cast<int>(a));
     else result.key = result.key * 1000 + static_cast<std::uint64_t>(at[a]) + 1;
   }

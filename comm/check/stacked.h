@@ -12,12 +12,12 @@ namespace mpigrad {
 
 // How ranks hold a tensor that has no layout. `same`: one value, stored on every rank; it counts once in inner products, and both
 // its value and its cotangent must be equal on all ranks, which is checked. (Of a distributed tensor the layout tells: parts that
-// several ranks hold count once, and the cotangent of a share is the same on its ranks.)
+// several ranks hold count once, and the cotangent of a partial sum is replicated.)
 enum class Across : std::uint8_t { varying, same };
 
 namespace detail {
 
-// The space of a list of tensors, or of their cotangents: of a share the cotangent is the same on its ranks.
+// The space of a list of tensors, or of their cotangents: of a partial sum the cotangent is replicated.
 class Stacked {
  public:
   enum class Role : std::uint8_t { value, cotangent };

@@ -186,7 +186,7 @@ std::pair<Tensor, std::int64_t> input_part(const Tensor& x, const std::vector<Ax
   Layout layout = *x.layout();
   std::vector<int> filters;
   for (std::size_t a = 0; a < plans.size(); ++a)
-    if (plans[a].split == ChannelSplit::filters && layout.axes[a].placement == Placement::same)
+    if (plans[a].split == ChannelSplit::filters && layout.axes[a].placement == Placement::replicated)
       filters.push_back(static_cast<int>(a));
   Tensor part = filters.empty() ? x.without_layout() : replicate(x, grid.along(filters));
   for (std::size_t a = 0; a < plans.size(); ++a) {
@@ -197,7 +197,7 @@ std::pair<Tensor, std::int64_t> input_part(const Tensor& x, const std::vector<Ax
   for (std::size_t a = 0; a < plans.size(); ++a) {
     if (plans[a].x.empty()) continue;
     const auto& cuts = plans[a].x;
-    if (layout.axes[a].placement == Placement::same) {
+    if (layout.axes[a].placement == Placement::replicated) {
       const auto back = std::make_shared<Layout>(layout);
       layout.axes[a] = {Placement::split, channels, cuts};
       part = redistribute(part.with_layout(back), std::make_shared<Layout>(layout)).without_layout();
@@ -255,7 +255,7 @@ Tensor block_beside(const char* op, const Tensor& x, const Tensor& w, int dimens
 
 void require_no_share(const char* op, const Tensor& x) {
   if (x && x.layout())
-    require(!x.layout()->has(Placement::share), "[{}] of a share; make it whole with redistribute() first: {}", op, x);
+    require(!x.layout()->has(Placement::partial), "[{}] of a partial sum; make it whole with redistribute() first: {}", op, x);
 }
 
 bool splits_product(const Tensor& x, const Tensor& w, const Tensor& bias, const SplitOutputs& outputs) {
@@ -287,7 +287,7 @@ Tensor product_of_parts(const char* op, const Tensor& x, const Tensor& parameter
   made.global[last] = wanted.global[last] = global_shape(w)[a.transposed ? w.rank() - 1 : 0] * (a.transposed ? a.groups : 1);
   for (std::size_t i = 0; i < plans.size(); ++i) {
     if (!plans[i].y.empty()) wanted.axes[i] = {Placement::split, last, plans[i].y};
-    made.axes[i] = plans[i].split == ChannelSplit::channels ? AxisPlacement{Placement::share, -1, {}} : wanted.axes[i];
+    made.axes[i] = plans[i].split == ChannelSplit::channels ? AxisPlacement{Placement::partial, -1, {}} : wanted.axes[i];
   }
   y = redistribute(y.with_layout(std::make_shared<Layout>(std::move(made))), std::make_shared<Layout>(std::move(wanted)));
   return sums && (bias || activation != Activation::none) ? bias_activation(y, bias, activation) : y;

@@ -22,7 +22,7 @@ Tensor with_channels_of(const Tensor& x, const Tensor& y);
 // This rank's block of w, a parameter beside x, whose dimension `dimension` goes with x's channels; w without a layout is the
 // same on all ranks, and so is the result, but along the axis that splits x's channels.
 Tensor block_beside(const char* op, const Tensor& x, const Tensor& w, int dimension = 0);
-// Error, for `op`: a share.
+// Error, for `op`: a partial sum.
 void require_no_share(const char* op, const Tensor& x);
 
 // Whether a product has to do with split channels.

@@ -253,17 +253,17 @@ Tensor global_avg_pool(const Tensor& x) {
   // Sums over ranks round once, too.
   if (is_half(x.dtype())) return cast(global_avg_pool(cast(x, DType::float32)), x.dtype());
   const auto y = mean(x, {1, 2, 3});
-  if (!y.layout() || !y.layout()->has(Placement::share)) return y;
+  if (!y.layout() || !y.layout()->has(Placement::partial)) return y;
   Layout whole = *y.layout();
   for (auto& axis : whole.axes)
-    if (axis.placement == Placement::share) axis = {Placement::same, -1, {}};
+    if (axis.placement == Placement::partial) axis = {Placement::replicated, -1, {}};
   return redistribute(y, std::make_shared<Layout>(std::move(whole)));
 }
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation, const SplitOutputs& outputs) {
   if (x.layout())
-    require(x.rank() == 2 && !x.layout()->has(Placement::share),
-            "[linear] needs [N, in] that is not a share; use flatten() or redistribute(): {}", x);
+    require(x.rank() == 2 && !x.layout()->has(Placement::partial),
+            "[linear] needs [N, in] that is not a partial sum; use flatten() or redistribute(): {}", x);
   if (spatial::splits_product(x, w, bias, outputs)) {
     const auto part = [](const Tensor& x_, const Tensor& w_, const Tensor& bias_, std::int64_t, Activation of_part) {
       return linear(x_, w_, bias_, of_part);
@@ -284,7 +284,7 @@ Tensor flatten(const Tensor& x) {
   if (x.layout()) {
     Layout layout = *x.layout();
     for (auto& axis : layout.axes)
-      if (axis.placement == Placement::split && axis.dimension != 0) axis = {Placement::same, -1, {}};
+      if (axis.placement == Placement::split && axis.dimension != 0) axis = {Placement::replicated, -1, {}};
     whole = redistribute(x, std::make_shared<Layout>(std::move(layout)));
   }
   return flatten_from(whole, 1);

@@ -40,13 +40,13 @@ ConvForPool conv_for_pool(const Tensor& x, const Tensor& w, const Tensor& bias, 
                           const PoolAttributes& pool);
 Tensor avg_pool(const ConvForPool& x, Activation activation = Activation::none);
 Tensor max_pool(const ConvForPool& x);
-// Mean over D, H, W: [N, D, H, W, C] -> [N, C], the same on all ranks of the spatial axes.
+// Mean over D, H, W: [N, D, H, W, C] -> [N, C], replicated along the spatial axes.
 Tensor global_avg_pool(const Tensor& x);
 
 // activation(x w^T + bias); x: [N, in], w: [out, in], bias [out] or none.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {}, Activation activation = Activation::none,
               const SplitOutputs& outputs = {});
-// [N, ...] -> [N, product]; the features become the same on all ranks of the axes that split them.
+// [N, ...] -> [N, product]; the features become replicated along the axes that split them.
 Tensor flatten(const Tensor& x);
 
 }  // namespace mpigrad

@@ -90,7 +90,7 @@ LayoutPtr split_layout(const GridPtr& grid, const Shape& global, const std::vect
   return std::make_shared<Layout>(std::move(layout));
 }
 
-LayoutPtr same_layout(const GridPtr& grid, const Shape& global) {
+LayoutPtr replicated_layout(const GridPtr& grid, const Shape& global) {
   require_grid(grid);
   return split_layout(grid, global, std::vector<int>(grid->extents.size(), -1));
 }

@@ -44,8 +44,10 @@ const Grid& grid_of(const Layout& layout);
 
 // ---- layouts on a grid; cuts left out are balanced
 
-// The same value on all ranks.
-LayoutPtr same_layout(const GridPtr& grid, const Shape& global);
+// Replicated on all ranks.
+LayoutPtr replicated_layout(const GridPtr& grid, const Shape& global);
+// The name of version 0.1; it goes with the next minor version.
+inline LayoutPtr same_layout(const GridPtr& grid, const Shape& global) { return replicated_layout(grid, global); }
 // The layout of a plain tensor, for programs that work with and without a grid: one rank has all of it. Its grid has no
 // communicators: tensors stay plain, and nn::Module::build() makes a network for plain tensors of it.
 LayoutPtr plain_layout(const Shape& global);
@@ -54,7 +56,7 @@ bool is_plain(const Layout& layout);
 LayoutPtr activation_layout(const GridPtr& grid, const Shape& global);
 // The same with all channels on every rank: of what networks take in, which has few.
 LayoutPtr input_layout(const GridPtr& grid, const Shape& global);
-// Axis a of the grid splits dimension dimensions[a] (-1: same, and axes left out at the end).
+// Axis a of the grid splits dimension dimensions[a] (-1: replicated, and axes left out at the end).
 LayoutPtr split_layout(const GridPtr& grid, const Shape& global, const std::vector<int>& dimensions);
 // With dimension `dimension` cut at `cuts` along the grid axis that splits it.
 LayoutPtr with_cuts(const LayoutPtr& layout, int dimension, std::vector<std::int64_t> cuts);

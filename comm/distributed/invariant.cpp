@@ -44,7 +44,7 @@ Tensor Replicate::view(Inputs in) const {
   require_same("what is replicated", in[0], comm);
   return in[0].as_variable();
 }
-// The cotangents of what is the same are the same; the results of these replicate and shard, which look no further.
+// Cotangents of replicated tensors are replicated; the results of these replicate and shard, which look no further.
 Tensors AllReduceInvariant::vjp(const Replay&, Inputs g) const {
   require_same("the cotangent of allreduce_invariant", g[0], comm);
   return {replicate(g[0], comm)};
@@ -119,18 +119,18 @@ Tensor allgather_invariant(const Tensor& x, const Communicator& comm, Rows rows)
 
 Tensor once(const Tensor& x, const Communicator& comm) { return mpigrad::apply(ops::Once{comm}, {x.without_layout()}); }
 
-Tensor once(const Tensor& x, const Tensor& share) {
-  require(share.layout() != nullptr, "[once] the share has no layout; name the communicator instead: {}", share);
-  Layout layout = *share.layout();
-  require(!x.layout() || x.layout()->grid == layout.grid, "[once] the value and the share are on different grids: {}, {}", x,
-          share);
+Tensor once(const Tensor& x, const Tensor& partial) {
+  require(partial.layout() != nullptr, "[once] the partial sum has no layout; name the communicator instead: {}", partial);
+  Layout layout = *partial.layout();
+  require(!x.layout() || x.layout()->grid == layout.grid,
+          "[once] the value and the partial sum are on different grids: {}, {}", x, partial);
   std::vector<int> axes;
   for (std::size_t a = 0; a < layout.axes.size(); ++a) {
-    require(layout.axes[a].placement != Placement::split, "[once] needs a share of a loss: {}", share);
-    const auto own = x.layout() ? x.layout()->axes[a].placement : Placement::same;
+    require(layout.axes[a].placement != Placement::split, "[once] needs a partial sum: {}", partial);
+    const auto own = x.layout() ? x.layout()->axes[a].placement : Placement::replicated;
     require(own != Placement::split, "[once] of a value that is split: {}", x);
-    if (own == Placement::share) layout.axes[a] = {Placement::share, -1, {}};
-    else if (layout.axes[a].placement == Placement::share) axes.push_back(static_cast<int>(a));
+    if (own == Placement::partial) layout.axes[a] = {Placement::partial, -1, {}};
+    else if (layout.axes[a].placement == Placement::partial) axes.push_back(static_cast<int>(a));
   }
   layout.global = x.shape();
   return once(x, grid_of(layout).along(axes)).with_layout(std::make_shared<Layout>(std::move(layout)));

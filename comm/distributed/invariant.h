@@ -1,30 +1,30 @@
 #pragma once
-// Values that are the same on all ranks ("same") against values that vary. A varying tensor lives in a space whose inner product
-// sums over ranks; a same one is one value stored many times and counts once. Two pairs of transposes lead from one to the other,
+// Replicated values against values that vary. A varying tensor lives in a space whose inner product sums over ranks; a replicated
+// one is one value stored many times and counts once. Two pairs of transposes lead from one to the other,
 // and each op's vjp is the other op of its pair, never the plain collective: otherwise second derivatives are P times too large.
 //
-// That something is the same is a promise. MPIGRAD_CHECKS=same (comm/transport/watch/checks.h) compares what is given to
+// That a tensor is replicated is a promise. MPIGRAD_CHECKS=same (comm/transport/watch/checks.h) compares what is given to
 // replicate and shard, and the cotangents that come to allreduce_invariant and allgather_invariant.
 
 #include "comm/collectives/collectives.h"
 
 namespace mpigrad {
 
-// same -> varying, no data moves. Its adjoint, allreduce_invariant, is the gradient reduction of data parallelism.
+// replicated -> varying, no data moves. Its adjoint, allreduce_invariant, is the gradient reduction of data parallelism.
 // Once per tape, tensor and communicator: two uses cost one reduction.
 Tensor replicate(const Tensor& x, const Communicator& comm);
-// varying -> same: the sum over ranks.  xbar = replicate(ybar)
+// varying -> replicated: the sum over ranks.  xbar = replicate(ybar)
 Tensor allreduce_invariant(const Tensor& x, const Communicator& comm);
 
-// same -> varying: this rank's block of rows.  xbar = allgather_invariant(ybar)
+// replicated -> varying: this rank's block of rows.  xbar = allgather_invariant(ybar)
 Tensor shard(const Tensor& x, const Communicator& comm, Rows rows = {});
-// varying -> same: all blocks.  xbar = shard(ybar)
+// varying -> replicated: all blocks.  xbar = shard(ybar)
 Tensor allgather_invariant(const Tensor& x, const Communicator& comm, Rows rows = {});
 
-// same -> share: the value on rank 0, zeros elsewhere; for adding a term that is the same on all ranks to a share of the loss.
+// replicated -> partial: the value on rank 0, zeros elsewhere; adds a replicated term to a loss that is a partial sum.
 Tensor once(const Tensor& x, const Communicator& comm);
-// Of a distributed tensor: once over the axes along which `share` is a share and x is not yet one.
-Tensor once(const Tensor& x, const Tensor& share);
+// Of a distributed tensor: once over the axes along which `partial` is a partial sum and x is not yet one.
+Tensor once(const Tensor& x, const Tensor& partial);
 
 namespace ops {
 

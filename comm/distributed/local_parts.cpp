@@ -15,7 +15,8 @@ WindowedPlan windowed_plan(const Layout& layout, const Extent3& extents, std::in
   WindowedPlan result;
   Layout out = layout;
   for (std::size_t i = 0; i < 3; ++i) out.global[static_cast<int>(i) + 1] = extents[i];
-  if (layout.has(Placement::share)) fail("[window] of a share; make it whole with redistribute() first: {}", to_string(layout));
+  if (layout.has(Placement::partial))
+    fail("[window] of a partial sum; make it whole with redistribute() first: {}", to_string(layout));
   if (!(layout.axis_of(4) < 0 || channels == layout.global[4]))
     fail("[window] makes {} channels of others, which are split: {}", channels, to_string(layout));
   out.global[4] = channels;
@@ -123,7 +124,7 @@ Tensor replicated_for(const Tensor& x, const Tensor& w) {
     return w;
   }
   if (is_stored(x, w)) return gathered_for(x, w);
-  if (w.layout()) require(w.layout()->varying_axes().empty(), "[replicate] a parameter is the same on all ranks: {}", w);
+  if (w.layout()) require(w.layout()->varying_axes().empty(), "[replicate] a parameter has to be replicated: {}", w);
   const auto axes = x.layout()->varying_axes();
   return axes.empty() ? w.without_layout() : replicate(w, group_of(x, axes));
 }

@@ -15,7 +15,7 @@ bool sends(const Layout& layout, const std::vector<int>& axes, int rank) {
   const auto coordinates = layout.grid->coordinates(rank);
   return std::none_of(axes.begin(), axes.end(), [&](int a) {
     const auto i = static_cast<std::size_t>(a);
-    return layout.axes[i].placement == Placement::same && coordinates[i] != 0;
+    return layout.axes[i].placement == Placement::replicated && coordinates[i] != 0;
   });
 }
 
@@ -66,20 +66,20 @@ Tensor redistribute(const Tensor& x, const LayoutPtr& to) {
   if (x.layout()->global != to->global) fail("[redistribute] global shapes differ: {} to {}", x, to_string(*to));
   require(x.layout()->grid->ranks() == to->grid->ranks(), "[redistribute] layouts over {} and {} ranks",
           x.layout()->grid->ranks(), to->grid->ranks());
-  if (!(to->grid == x.layout()->grid || !to->has(Placement::share)))
-    fail("[redistribute] only once() makes a share: {} to {}", x, to_string(*to));
+  if (!(to->grid == x.layout()->grid || !to->has(Placement::partial)))
+    fail("[redistribute] only once() makes a partial sum: {} to {}", x, to_string(*to));
   if (*x.layout() == *to) return x;
   Layout from = *x.layout();
   Tensor local = x.without_layout();
 
-  // Shares first, axis by axis.
+  // Partial sums first, axis by axis.
   for (std::size_t a = 0; a < from.axes.size(); ++a) {
-    if (from.axes[a].placement != Placement::share) {
-      if (!(to->grid != from.grid || to->axes[a].placement != Placement::share))
-        fail("[redistribute] only once() makes a share: {} to {}", x, to_string(*to));
+    if (from.axes[a].placement != Placement::partial) {
+      if (!(to->grid != from.grid || to->axes[a].placement != Placement::partial))
+        fail("[redistribute] only once() makes a partial sum: {} to {}", x, to_string(*to));
       continue;
     }
-    if (to->grid == from.grid && to->axes[a].placement == Placement::share) continue;
+    if (to->grid == from.grid && to->axes[a].placement == Placement::partial) continue;
     const auto group = grid_of(from).along({static_cast<int>(a)});
     const bool scatters =
         to->grid == from.grid && to->axes[a].placement == Placement::split && from.axis_of(to->axes[a].dimension) < 0;
@@ -90,12 +90,12 @@ Tensor redistribute(const Tensor& x, const LayoutPtr& to) {
       from.axes[a] = to->axes[a];
     } else {
       local = allreduce_invariant(local, group);
-      from.axes[a] = {Placement::same, -1, {}};
+      from.axes[a] = {Placement::replicated, -1, {}};
     }
   }
   if (from == *to) return local.with_layout(to);
-  if (from.has(Placement::share))
-    fail("[redistribute] a share along one axis cannot be rearranged along others; make it whole first: {} to {}", x,
+  if (from.has(Placement::partial))
+    fail("[redistribute] a partial sum along one axis cannot be rearranged along others; make it whole first: {} to {}", x,
          to_string(*to));
   return mpigrad::apply(ops::Redistribute{std::make_shared<Layout>(from), to}, {local}).with_layout(to);
 }
@@ -103,7 +103,7 @@ Tensor redistribute(const Tensor& x, const LayoutPtr& to) {
 Tensor gather_all(const Tensor& x) {
   require(x.layout() != nullptr, "[gather_all] needs a distributed tensor: {}", x);
   Layout layout = *x.layout();
-  for (auto& axis : layout.axes) axis = {Placement::same, -1, {}};
+  for (auto& axis : layout.axes) axis = {Placement::replicated, -1, {}};
   return redistribute(x, std::make_shared<Layout>(std::move(layout)));
 }
 

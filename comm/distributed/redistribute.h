@@ -6,17 +6,17 @@
 
 namespace mpigrad {
 
-// x must have a layout; the result has `to`. Split and same change into each other by an exchange of boxes in which the first
-// rank of those that hold the same value sends; the vjp is the redistribution back. A share becomes the same value by
-// allreduce_invariant, or blocks of any whole dimension by a reduce-scatter; nothing else becomes a share but by once().
+// x must have a layout; the result has `to`. Split and replicated change into each other by an exchange of boxes in which the
+// first rank of those that hold a value sends; the vjp is the redistribution back. A partial sum becomes replicated by
+// allreduce_invariant, or blocks of any whole dimension by a reduce-scatter; only once() makes a partial sum.
 Tensor redistribute(const Tensor& x, const LayoutPtr& to);
 // The whole tensor on every rank.
 Tensor gather_all(const Tensor& x);
 
 namespace ops {
 
-// A permutation and copying of one logical value: between layouts that have no share. Its transpose, in the space where a same
-// value counts once, is the way back.
+// A permutation and copying of one logical value: between layouts without partial sums. Its transpose, in the space where a
+// replicated value counts once, is the way back.
 struct Redistribute {
   LayoutPtr from, to;
   static constexpr OpTraits traits() { return {.name = "redistribute", .communicates = true}; }

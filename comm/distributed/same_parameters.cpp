@@ -116,7 +116,7 @@ std::shared_ptr<Transport> by_layout(const Parameter& parameter) {
   if (detail::same_every(grid_of(*layout).world().transport()) == 0) return nullptr;
   std::vector<int> axes;
   for (int a = 0; a < layout->grid->axes(); ++a)
-    if (layout->axes[static_cast<std::size_t>(a)].placement == Placement::same) axes.push_back(a);
+    if (layout->axes[static_cast<std::size_t>(a)].placement == Placement::replicated) axes.push_back(a);
   return grid_of(*layout).along(axes).shared_transport();
 }
 

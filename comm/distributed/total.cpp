@@ -22,7 +22,7 @@ double total(double value, const LayoutPtr& layout, const Communicator& comm) {
   if (layout) {
     std::vector<int> axes;
     for (std::size_t a = 0; a < layout->axes.size(); ++a)
-      if (layout->axes[a].placement == Placement::share) axes.push_back(static_cast<int>(a));
+      if (layout->axes[a].placement == Placement::partial) axes.push_back(static_cast<int>(a));
     const auto group = grid_of(*layout).along(axes);
     group.transport().allreduce(&value, &value, 1, DType::float64, CombineOp::sum);
   } else {

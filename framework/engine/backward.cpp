@@ -258,9 +258,9 @@ std::vector<Tensor> Tape::vjp(const std::vector<Tensor>& outputs, std::vector<Te
   if (!outputs.empty()) require_unspent(), warn_of_unused(with_respect_to);
   auto result = replay(std::move(start), with_respect_to, {.record = record, .accumulate = {}});
   for (std::size_t i = 0; i < result.size(); ++i) {
-    // A tensor that is the same on all ranks has a cotangent that is; blocks stay blocks. A share's cotangent is left untyped.
+    // A replicated tensor has a replicated cotangent; blocks stay blocks. A partial sum's cotangent is left untyped.
     const auto& layout = with_respect_to[i].layout();
-    if (layout && !layout->has(Placement::share)) result[i] = result[i].with_layout(layout);
+    if (layout && !layout->has(Placement::partial)) result[i] = result[i].with_layout(layout);
   }
   return result;
 }

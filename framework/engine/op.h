@@ -15,7 +15,7 @@
 //   Tensor view(Inputs in) const                  instead of run: the output shares the input's storage
 //   Tensor reuse(Inputs in) const                 beside run: memory for the output, or none; see sole_owner
 //   unsigned kept_inputs() const, kept_outputs() const    keeps_inputs, keeps_outputs, where they depend on the attributes
-//   int equal_on() const                          on how many ranks the output is equal without being of type "same"
+//   int equal_on() const                          on how many ranks the output is equal without a replicated layout
 //   auto start_reduction(const Tensor& cotangent) const   the vjp of a parameter's replication, started without waiting, and
 //   std::uint64_t reduces_over() const            the number of its group of ranks
 //

@@ -31,7 +31,7 @@ std::string detail::parameter_hint(std::span<const Tensor> operands, std::string
       if (x && x.id() == id)
         return x.layout()
                    ? fmt::format(
-                         "{} is a parameter, which is the same on all ranks: elementwise functions of it and of x are written as "
+                         "{} is a parameter, which is replicated: elementwise functions of it and of x are written as "
                          "they are; for others compute with parameter_for(x, parameter) and x.without_layout(), and "
                          "give the result its layout by with_layout() (examples/first/own_layer.cpp)",
                          name)

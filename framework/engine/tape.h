@@ -95,7 +95,7 @@ class Tape {
     StartReduction start_reduction{};
     // Of the two entries of a request, its start and its wait: what it is. A start alone is refused before a replay begins.
     std::shared_ptr<const std::string> request{};
-    // Ranks on which the output is equal without being of type "same": that of a plain allreduce, on rank 0.
+    // Ranks on which the output is equal without a replicated layout: that of a plain allreduce, on rank 0.
     int equal_on = 0;
   };
 
@@ -176,8 +176,8 @@ class Untaped {
 Tensor add(const Tensor& a, const Tensor& b);
 
 namespace detail {
-// The one operation between ranks that ops need, for operands that are the same on all of them; comm/distributed/distributed.cpp
-// defines it. x, whose layout is the same along these grid axes, as a local tensor that varies along them: its cotangent is added
+// The one operation between ranks that ops need, for replicated operands; comm/distributed/distributed.cpp
+// defines it. x, which is replicated along these grid axes, as a local tensor that varies along them: its cotangent is added
 // up over their ranks. float32 is rounded to `dtype` behind that if `dtype` has 16 bits.
 Tensor replicated(const Tensor& x, const std::vector<int>& axes, DType dtype);
 }  // namespace detail

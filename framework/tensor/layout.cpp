@@ -69,7 +69,7 @@ int Layout::axis_of(int dimension) const {
 std::vector<int> Layout::varying_axes() const {
   std::vector<int> result;
   for (std::size_t a = 0; a < axes.size(); ++a)
-    if (axes[a].placement != Placement::same) result.push_back(static_cast<int>(a));
+    if (axes[a].placement != Placement::replicated) result.push_back(static_cast<int>(a));
   return result;
 }
 
@@ -80,7 +80,7 @@ std::string to_string(const Layout& layout) {
     text += a == 0 ? " " : ", ";
     text += layout.grid->names[a] + ": ";
     if (axis.placement == Placement::split) text += fmt::format("split dim {} at {}", axis.dimension, joined(axis.cuts, "|"));
-    else text += axis.placement == Placement::same ? "same" : "share";
+    else text += axis.placement == Placement::replicated ? "replicated" : "partial sum";
   }
   return text;
 }

@@ -3,9 +3,9 @@
 // Which part of a global tensor a rank's local tensor is. Data only: what moves parts between ranks is in comm/.
 //
 // Ranks form a process grid. For each grid axis a tensor is
-//   split  one of its dimensions is cut in blocks along the axis;
-//   same   one value, stored on all ranks of the axis; its cotangent is the same on all of them, too;
-//   share  the value is the sum of what the ranks of the axis hold.
+//   split       one of its dimensions is cut in blocks along the axis;
+//   replicated  one value, stored on all ranks of the axis; its cotangent is replicated, too;
+//   partial     a partial sum: the value is the sum of what the ranks of the axis hold. Its cotangent is replicated.
 // A tensor without a layout is plainly local: it varies from rank to rank and every op on it is local.
 
 #include <cstdint>
@@ -48,10 +48,11 @@ struct GridShape {
   virtual Tensor sum_over(const std::vector<int>& axes, const Tensor& x) const;
 };
 
-enum class Placement : std::uint8_t { split, same, share };
+// `same` and `share` are the names of version 0.1; they go with the next minor version.
+enum class Placement : std::uint8_t { split, replicated, partial, same = replicated, share = partial };
 
 struct AxisPlacement {
-  Placement placement = Placement::same;
+  Placement placement = Placement::replicated;
   int dimension = -1;              // of split
   std::vector<std::int64_t> cuts;  // of split: extent + 1 offsets into the global dimension
   bool operator==(const AxisPlacement&) const = default;
@@ -67,13 +68,13 @@ struct Layout {
   bool has(Placement placement) const;
   // The grid axis that splits `dimension`, or -1.
   int axis_of(int dimension) const;
-  // Grid axes along which the local tensor differs from rank to rank: split or share.
+  // Grid axes along which the local tensor differs from rank to rank: split or partial.
   std::vector<int> varying_axes() const;
   bool operator==(const Layout& other) const { return grid == other.grid && global == other.global && axes == other.axes; }
 };
 using LayoutPtr = std::shared_ptr<const Layout>;
 
-// "[8, 32, 32] sample: split dim 0, depth: same"
+// "[8, 32, 32] sample: split dim 0 at 0|4|8, depth: replicated"
 std::string to_string(const Layout& layout);
 
 }  // namespace mpigrad

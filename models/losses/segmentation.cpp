@@ -37,10 +37,10 @@ Tensor number(const Tensor& like, double value) {
 Tensor over_cells(const Tensor& x, bool whole_batch) {
   auto y = sum(x, whole_batch ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{1, 2, 3});
   if (whole_batch) y = unsqueeze(y, 0);
-  if (!y.layout() || !y.layout()->has(Placement::share)) return y;
+  if (!y.layout() || !y.layout()->has(Placement::partial)) return y;
   Layout whole = *y.layout();
   for (auto& axis : whole.axes)
-    if (axis.placement == Placement::share) axis = {Placement::same, -1, {}};
+    if (axis.placement == Placement::partial) axis = {Placement::replicated, -1, {}};
   return redistribute(y, std::make_shared<Layout>(std::move(whole)));
 }
 
@@ -61,8 +61,8 @@ Overlap overlap_of(const Compared& at, const Tensor& p, const OverlapOptions& o)
 Tensor as_share(const Tensor& value, const Tensor& scores) {
   if (!value.layout()) return value;
   const auto& layout = *value.layout();
-  Layout like{layout.grid, value.shape(), std::vector<AxisPlacement>(layout.axes.size(), {Placement::same, -1, {}})};
-  for (const int axis : scores.layout()->varying_axes()) like.axes[static_cast<std::size_t>(axis)].placement = Placement::share;
+  Layout like{layout.grid, value.shape(), std::vector<AxisPlacement>(layout.axes.size(), {Placement::replicated, -1, {}})};
+  for (const int axis : scores.layout()->varying_axes()) like.axes[static_cast<std::size_t>(axis)].placement = Placement::partial;
   UseDevice device(value.device());
   return once(value, constant(zeros(value.shape(), value.dtype())).with_layout(std::make_shared<Layout>(std::move(like))));
 }

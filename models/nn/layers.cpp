@@ -190,7 +190,7 @@ void BatchNorm::update(const Tensor& x, const BatchNormResult& result, Tensor& m
   const auto to = mean.layout();
   if (to && x.layout()) {
     const auto of_x = layout_of_channels(x);
-    const auto from = of_x ? of_x : same_layout(std::dynamic_pointer_cast<const Grid>(to->grid), to->global);
+    const auto from = of_x ? of_x : replicated_layout(std::dynamic_pointer_cast<const Grid>(to->grid), to->global);
     batch.mean = redistribute(batch.mean.with_layout(from), to).without_layout();
     batch.variance = redistribute(batch.variance.with_layout(from), to).without_layout();
   } else if (const auto of_x = layout_of_channels(x)) {

@@ -199,7 +199,7 @@ void Module::create(const std::vector<Tensor>& inputs, const BuildOptions& optio
   state_->rank = input.layout() ? input.layout()->grid->rank : 0;
   if (input.layout()) {
     state_->grid = std::dynamic_pointer_cast<const Grid>(input.layout()->grid);
-    state_->same = same_layout(state_->grid, Shape{});
+    state_->same = replicated_layout(state_->grid, Shape{});
     if (options.sharded_weights && state_->grid->ranks() > 1)
       state_->storage = std::make_shared<Grid>(state_->grid->world(), std::vector<std::string>{"rank"},
                                                std::vector<int>{state_->grid->ranks()});

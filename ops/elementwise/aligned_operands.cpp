@@ -10,7 +10,7 @@
 namespace mpigrad {
 namespace {
 
-bool varies(const Tensor& x, std::size_t axis) { return x.layout() && x.layout()->axes[axis].placement != Placement::same; }
+bool varies(const Tensor& x, std::size_t axis) { return x.layout() && x.layout()->axes[axis].placement != Placement::replicated; }
 
 // Which dimension of w meets the one that a grid axis splits of x, or -1: it broadcasts there.
 int aligned_dimension(const Tensor& w, const Tensor& x, std::size_t axis) {

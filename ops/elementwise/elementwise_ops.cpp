@@ -113,8 +113,8 @@ Tensor pow(const Tensor& a, const Tensor& b) { return binary(Pow{}, a, b); }
 
 Tensor affine(const Tensor& x, double scale, double shift) {
   if (shift != 0 && x.layout())
-    require(!x.layout()->has(Placement::share), "[affine] adds a constant to a share, once per rank; write once() around it: {}",
-            x);
+    require(!x.layout()->has(Placement::partial),
+            "[affine] adds a constant to a partial sum, once per rank; write once() around it: {}", x);
   return mpigrad::apply(Unary<Affine>{{{{.a = scale, .b = shift}}}}, {x});
 }
 Tensor pow(const Tensor& x, double exponent) {

@@ -42,8 +42,8 @@ Cost Matmul::cost(Inputs in, Outputs out) const {
 
 LayoutPtr Matmul::layout(Inputs in) const {
   for (const auto& x : in)
-    if (!x.layout() || x.layout()->has(Placement::split) || x.layout()->has(Placement::share))
-      fail("[matmul] across a split dimension or of a share; {}: {} and {}",
+    if (!x.layout() || x.layout()->has(Placement::split) || x.layout()->has(Placement::partial))
+      fail("[matmul] across a split dimension or of a partial sum; {}: {} and {}",
            detail::parameter_hint(in, "gather it with redistribute(), or use a layer, which replicates its weights"), in[0],
            in[1]);
   Layout result = *in[0].layout();

@@ -55,7 +55,7 @@ Tensor class_weights(const Tensor& weights, const Tensor& chosen) {
   if (!chosen.layout()) return all;
   const auto& layout = *chosen.layout();
   return all.with_layout(std::make_shared<Layout>(
-      Layout{layout.grid, all.shape(), std::vector<AxisPlacement>(layout.axes.size(), {Placement::same, -1, {}})}));
+      Layout{layout.grid, all.shape(), std::vector<AxisPlacement>(layout.axes.size(), {Placement::replicated, -1, {}})}));
 }
 
 // The weight of each label, 0 where it is ignored, [...]. chosen: whether a class is the label's, [..., C].
@@ -68,7 +68,7 @@ Tensor label_weights(const Tensor& chosen, const CrossEntropyOptions& options, D
 // The sum of all ranks' weights.
 Tensor total_weight(const Tensor& weight) {
   const auto mine = sum(weight);
-  if (!mine.layout() || !mine.layout()->has(Placement::share)) return mine;
+  if (!mine.layout() || !mine.layout()->has(Placement::partial)) return mine;
   return mine.layout()->grid->sum_over(mine.layout()->varying_axes(), mine);
 }
 

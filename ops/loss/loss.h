@@ -1,6 +1,6 @@
 #pragma once
-// Losses. With Reduction::mean they divide by the *global* count, so that on a distributed batch each rank's value is its share.
-// Of 16-bit predictions and targets they are computed, and given, in float32.
+// Losses. With Reduction::mean they divide by the *global* count, so that on a distributed batch each rank's value is a partial
+// sum. Of 16-bit predictions and targets they are computed, and given, in float32.
 
 #include <optional>
 

@@ -11,7 +11,7 @@ namespace mpigrad {
 
 Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep = false);
 Tensor sum(const Tensor& x);
-// Divides by the global number of elements, so that on a split dimension it is this rank's share of the mean.
+// Divides by the global number of elements, so that over a split dimension it is a partial sum of the mean.
 Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep = false);
 Tensor mean(const Tensor& x);
 // Where k elements attain the extremum the cotangent is divided among them, or among those that are NaN (see

@@ -129,7 +129,7 @@ void convolutions(const Communicator& comm, Network& network, const Options& o) 
       const Shape shape{1, o.size, o.size, o.size, o.channels}, kernel{o.channels, 3, 3, 3, o.channels};
       const auto layout = activation_layout(grid, shape);
       const auto x = random_normal(shape, {1, 2}, 0, 1, DType::float32, layout);
-      const auto w = random_normal(kernel, {1, 3}, 0, 0.05, DType::float32, same_layout(grid, kernel));
+      const auto w = random_normal(kernel, {1, 3}, 0, 0.05, DType::float32, replicated_layout(grid, kernel));
       const auto g = random_normal(shape, {1, 4}, 0, 1, DType::float32, layout);
       const auto forward = [&] {
         const Untaped scope;

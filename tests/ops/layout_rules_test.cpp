@@ -37,8 +37,8 @@ LayoutPtr layout(const Shape& global, const std::vector<int>& axes, const std::s
   result->grid = on;
   result->global = global;
   for (const int dimension : axes) {
-    if (dimension == whole) result->axes.push_back({Placement::same, -1, {}});
-    else if (dimension == share) result->axes.push_back({Placement::share, -1, {}});
+    if (dimension == whole) result->axes.push_back({Placement::replicated, -1, {}});
+    else if (dimension == share) result->axes.push_back({Placement::partial, -1, {}});
     else result->axes.push_back({Placement::split, dimension, balanced_cuts(global[dimension], 2)});
   }
   return result;
@@ -73,8 +73,8 @@ void check_refused(const F& f, const std::string& words) {
 }  // namespace
 
 TEST_CASE("layouts: the text of a distributed tensor") {
-  CHECK(to_string(distributed({5, 4}, {0, whole})) == "float32 [3, 4] of [5, 4] sample: split dim 0 at 0|3|5, depth: same");
-  CHECK(to_string(distributed({}, {share, whole})) == "float32 [] of [] sample: share, depth: same");
+  CHECK(to_string(distributed({5, 4}, {0, whole})) == "float32 [3, 4] of [5, 4] sample: split dim 0 at 0|3|5, depth: replicated");
+  CHECK(to_string(distributed({}, {share, whole})) == "float32 [] of [] sample: partial sum, depth: replicated");
   CHECK_THROWS_AS(ones({2, 4}).with_layout(layout({5, 4}, {0, whole})), Error);
 }
 
@@ -151,17 +151,17 @@ TEST_CASE("layouts: linear functions keep shares, others are refused") {
   check_layout(s / same, {3}, {share, whole});
   check_layout(s * constant(full({}, 3)), {3}, {share, whole});
   check_layout(reshape(s, {3, 1}), {3, 1}, {share, whole});
-  check_refused([&] { s* t; }, "[multiply] is a product of shares");
-  check_refused([&] { same / s; }, "[divide] divides by a share");
+  check_refused([&] { s* t; }, "[multiply] is a product of partial sums");
+  check_refused([&] { same / s; }, "[divide] divides by a partial sum");
   check_refused([&] { s + same; }, "write once() around it");
-  check_refused([&] { s + 1; }, "[affine] adds a constant to a share");
-  check_refused([&] { s + constant(full({}, 1)); }, "[add] adds a constant to a share");
-  check_refused([&] { exp(s); }, "[exp] of a share is not a share of the result");
-  check_refused([&] { square(s); }, "[square] of a share");
-  check_refused([&] { max(s); }, "[max/min] of a share");
-  check_refused([&] { less(s, t); }, "[less] of a share");
-  check_refused([&] { softmax(s); }, "[softmax] of a share");
-  check_refused([&] { cast(s, DType::int32); }, "[cast] of a share");
+  check_refused([&] { s + 1; }, "[affine] adds a constant to a partial sum");
+  check_refused([&] { s + constant(full({}, 1)); }, "[add] adds a constant to a partial sum");
+  check_refused([&] { exp(s); }, "[exp] of a partial sum is not a partial sum of the result");
+  check_refused([&] { square(s); }, "[square] of a partial sum");
+  check_refused([&] { max(s); }, "[max/min] of a partial sum");
+  check_refused([&] { less(s, t); }, "[less] of a partial sum");
+  check_refused([&] { softmax(s); }, "[softmax] of a partial sum");
+  check_refused([&] { cast(s, DType::int32); }, "[cast] of a partial sum");
 }
 
 TEST_CASE("layouts: what needs a whole dimension refuses a split one by name") {
@@ -204,7 +204,7 @@ TEST_CASE("layouts: matrices and convolutions want whole operands") {
         matmul(distributed({6, 4}, {0, whole}), distributed({4, 2}, {whole, whole}));
       },
       "[matmul] across a split dimension");
-  check_refused([&] { matmul(a, ones({4, 2})); }, "[matmul] across a split dimension or of a share");
+  check_refused([&] { matmul(a, ones({4, 2})); }, "[matmul] across a split dimension or of a partial sum");
   check_refused(
       [&] {
         local::linear(distributed({6, 4}, {0, whole}), ones({2, 4}));

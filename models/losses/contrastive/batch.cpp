@@ -100,7 +100,7 @@ LayoutPtr share_layout(const Layout& of_view) {
   Layout result = of_view;
   result.global = Shape();
   for (auto& axis : result.axes)
-    if (axis.placement == Placement::split) axis = {Placement::share, -1, {}};
+    if (axis.placement == Placement::split) axis = {Placement::partial, -1, {}};
   return std::make_shared<Layout>(std::move(result));
 }
 
@@ -111,7 +111,7 @@ Communicator sample_group(const Tensor& z) {
   std::vector<int> axes;
   for (int a = 0; a < static_cast<int>(z.layout()->axes.size()); ++a) {
     const auto& axis = z.layout()->axes[static_cast<std::size_t>(a)];
-    require(axis.placement == Placement::same || (axis.placement == Placement::split && axis.dimension == 0),
+    require(axis.placement == Placement::replicated || (axis.placement == Placement::split && axis.dimension == 0),
             "[sample_group] a sample's embedding is whole on its ranks: {}", z);
     if (axis.placement == Placement::split) axes.push_back(a);
   }

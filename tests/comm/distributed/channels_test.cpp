@@ -85,8 +85,8 @@ void compare_products(const char* name, int cases, ProductCase (*make)(Dice&), D
         Tensors whole{global_tensor(product.x, seed, {}, dtype), global_tensor(product.w, seed + 1, {}, dtype),
                       product.bias ? global_tensor({product.out}, seed + 2, {}, dtype) : Tensor()};
         // What has a type on the ranks can be added up over them.
-        if (second_order && !split.w) split.w = same_layout(split.grid, product.w);
-        if (second_order && !split.bias) split.bias = same_layout(split.grid, {product.out});
+        if (second_order && !split.w) split.w = replicated_layout(split.grid, product.w);
+        if (second_order && !split.bias) split.bias = replicated_layout(split.grid, {product.out});
         const auto what = fmt::format("{} {}, {}: x {}, w {}, rank {}", name, i, split.scheme, to_string(*split.x),
                                       split.w ? to_string(*split.w) : to_string(product.w), comm.rank());
         const auto run = [&](const Tensors& in) { return product.run(in, in[0].layout() ? split.outputs : SplitOutputs{}); };
@@ -178,7 +178,7 @@ TEST_CASE("channels: norms, pools, biases, upsampling") {
       // Between groups of two channels; the last of four ranks has none.
       const auto cuts = channel == 2 ? Rows{0, 2, 6} : channel == 3 ? Rows{0, 2, 4, 6} : Rows{0, 2, 4, 6, 6};
       const auto x = with_cuts(activation_layout(grid, shape), 4, cuts);
-      const auto split = with_cuts(split_layout(grid, {6}, {-1, -1, -1, -1, 0}), 0, cuts), same = same_layout(grid, {6});
+      const auto split = with_cuts(split_layout(grid, {6}, {-1, -1, -1, -1, 0}), 0, cuts), same = replicated_layout(grid, {6});
       for (const auto& layer : layers())
         for (const auto& of_parameters : {LayoutPtr(), same, split}) {
           if (layer.parameters == 0 && of_parameters) continue;
@@ -344,7 +344,7 @@ TEST_CASE("channels: how a product runs is told, and what cannot run is refused 
            [&] { conv(tensor(shape, -1, 4), tensor(kernel, 0, -1), {}, {}, {.axis = 4}); });
     expect("[conv] weight has 5 input channels, input has 4", [&] { conv(x, zeros({6, 1, 1, 1, 5})); });
     expect("[conv] input and parameter are on process grids of different ranks",
-           [&] { conv(x, zeros(kernel).with_layout(same_layout(other, kernel))); });
+           [&] { conv(x, zeros(kernel).with_layout(replicated_layout(other, kernel))); });
     expect("[product] outputs of a plain tensor cannot be split",
            [&] { conv(zeros(shape), zeros(kernel), {}, {}, {.axis = 0}); });
     expect("[channel_splits] needs a distributed tensor", [&] { channel_splits(zeros(shape), zeros(kernel)); });
@@ -354,11 +354,11 @@ TEST_CASE("channels: how a product runs is told, and what cannot run is refused 
     expect("[group_norm] 4 channels are not 3 groups", [&] { group_norm(x, ones({4}), ones({4}), {.groups = 3}); });
     expect("[batch_norm] a parameter has 3 channels, the input 4", [&] { batch_norm(x, ones({3}), ones({4})); });
 
-    Layout share = *same_layout(grid, shape);
-    share.axes[4].placement = Placement::share;
+    Layout share = *replicated_layout(grid, shape);
+    share.axes[4].placement = Placement::partial;
     const auto s = global_tensor(shape, 1, std::make_shared<Layout>(share));
-    expect("[conv] of a share", [&] { conv(s, w); });
-    expect("[bias_activation] of a share", [&] { bias_activation(s, {}, Activation::relu); });
+    expect("[conv] of a partial sum", [&] { conv(s, w); });
+    expect("[bias_activation] of a partial sum", [&] { bias_activation(s, {}, Activation::relu); });
     // More ranks than channels are no error.
     require(conv(x, tensor({1, 1, 1, 1, 4}, -1, 0)).layout()->global == Shape{1, 4, 3, 3, 1}, "[test] one filter on two ranks");
   });

@@ -162,7 +162,7 @@ TEST_CASE("distributed: cross-entropy with class weights and ignored labels is t
             if (options.weights && dice(0, 1) == 1) {
               Layout same = *layout;
               same.global = {4};
-              for (auto& axis : same.axes) axis = {Placement::same, -1, {}};
+              for (auto& axis : same.axes) axis = {Placement::replicated, -1, {}};
               options.weights = weights.with_layout(std::make_shared<Layout>(std::move(same)));
             }
             const auto found = run_loss(mine, labels_of(of_labels->global, of_labels), options, comm);
@@ -189,7 +189,7 @@ TEST_CASE("distributed: a loss of split classes, of local labels or of weights t
     const auto classes = split_layout(grid, {4, 2}, {1, -1, -1, -1});
     expect("[cross_entropy] the classes are split", [&] {
       negative_log_likelihood(global_tensor({4, 2}, 1, classes),
-                              constant(zeros({4}, DType::int64)).with_layout(same_layout(grid, {4})));
+                              constant(zeros({4}, DType::int64)).with_layout(replicated_layout(grid, {4})));
     });
     expect("[cross_entropy] scores and labels are both distributed or both local",
            [&] { cross_entropy(scores, labels.without_layout(), {.weights = weights}); });
@@ -241,16 +241,16 @@ TEST_CASE("distributed: what a layer cannot do is refused by name") {
     };
     const auto grid = make_grid(comm, {.depth = 2});
     const auto w = zeros({2, 1, 1, 1, 2}), one = zeros({2});
-    Layout share = *same_layout(grid, {1, 4, 4, 4, 2});
-    share.axes[1].placement = Placement::share;
+    Layout share = *replicated_layout(grid, {1, 4, 4, 4, 2});
+    share.axes[1].placement = Placement::partial;
     const auto s = zeros(share.global).with_layout(std::make_shared<Layout>(share));
-    expect("[window] of a share", [&] { conv(s, w); });
-    expect("[window] of a share", [&] { max_pool(s, {.kernel = 2}); });
-    expect("[batch_norm] of a share", [&] { batch_norm(s, one, one); });
-    expect("[replicate] a parameter is the same",
-           [&] { parameter_for(zeros(share.global).with_layout(same_layout(grid, share.global)), s); });
+    expect("[window] of a partial sum", [&] { conv(s, w); });
+    expect("[window] of a partial sum", [&] { max_pool(s, {.kernel = 2}); });
+    expect("[batch_norm] of a partial sum", [&] { batch_norm(s, one, one); });
+    expect("[replicate] a parameter has to be replicated",
+           [&] { parameter_for(zeros(share.global).with_layout(replicated_layout(grid, share.global)), s); });
     expect("[total] which ranks hold shares of a plain tensor is not known", [] { total(sum(ones({2}))); });
-    expect("[window] needs [N, D, H, W, C]", [&] { conv(zeros({4, 6}).with_layout(same_layout(grid, {4, 6})), w); });
+    expect("[window] needs [N, D, H, W, C]", [&] { conv(zeros({4, 6}).with_layout(replicated_layout(grid, {4, 6})), w); });
     expect("[grid]", [&] { make_grid(comm, {.depth = 3}); });
   });
 }

@@ -1,5 +1,5 @@
 // Redistribution from any layout to any other, and what ordinary ops mean on distributed tensors: blocks, values that are the
-// same, shares; what would be wrong is refused by name.
+// replicated, partial; what would be wrong is refused by name.
 
 #include <functional>
 #include <string>
@@ -35,7 +35,7 @@ GridPtr random_grid(const Communicator& comm, Dice& dice) {
   return std::make_shared<Grid>(comm, names, extents);
 }
 
-LayoutPtr random_layout(const GridPtr& grid, const Shape& global, Dice& dice, bool shares) {
+LayoutPtr random_layout(const GridPtr& grid, const Shape& global, Dice& dice, bool partial) {
   std::vector<int> dimensions;
   for (int a = 0; a < grid->axes(); ++a) {
     int d = static_cast<int>(dice(-1, global.rank() - 1));
@@ -46,17 +46,17 @@ LayoutPtr random_layout(const GridPtr& grid, const Shape& global, Dice& dice, bo
   if (dice(0, 1)) layout = with_random_cuts(layout, dice);
   Layout result = *layout;
   for (auto& axis : result.axes)
-    if (shares && axis.placement == Placement::same && dice(0, 1)) axis.placement = Placement::share;
+    if (partial && axis.placement == Placement::replicated && dice(0, 1)) axis.placement = Placement::partial;
   return std::make_shared<Layout>(std::move(result));
 }
 
-// A part of a global tensor such that along shares the parts add up to it.
+// A part of a global tensor whose partial sums add up to it.
 Tensor shared_part_of(const Tensor& global, const LayoutPtr& layout) {
   double factor = 1;
   const auto at = layout->grid->coordinates(layout->grid->rank);
   for (std::size_t a = 0; a < at.size(); ++a) {
     const int extent = layout->grid->extents[a];
-    if (layout->axes[a].placement == Placement::share) factor *= (at[a] + 1) / (0.5 * extent * (extent + 1));
+    if (layout->axes[a].placement == Placement::partial) factor *= (at[a] + 1) / (0.5 * extent * (extent + 1));
   }
   return part_of((global * factor).as_variable(), layout);
 }
@@ -72,7 +72,7 @@ Tensor filled(const LayoutPtr& layout, double value = 1) {
 
 LayoutPtr with_share(const LayoutPtr& layout, std::size_t axis) {
   Layout result = *layout;
-  result.axes[axis] = {Placement::share, -1, {}};
+  result.axes[axis] = {Placement::partial, -1, {}};
   return std::make_shared<Layout>(std::move(result));
 }
 
@@ -116,29 +116,29 @@ TEST_CASE("redistribution: of integers, and of the same layout") {
 TEST_CASE("redistribution: what is wrong is refused by name") {
   check_on_ranks(2, "refusals", [](const Communicator& comm) {
     const auto grid = make_grid(comm, {.depth = 2}), again = make_grid(comm, {.height = 2});
-    const auto same = same_layout(grid, {4}), split = split_layout(grid, {4}, {-1, 0, -1, -1});
-    const auto share = with_share(same, 1), other_share = with_share(same_layout(again, {4}), 2);
+    const auto same = replicated_layout(grid, {4}), split = split_layout(grid, {4}, {-1, 0, -1, -1});
+    const auto share = with_share(same, 1), other_share = with_share(replicated_layout(again, {4}), 2);
     expect("[redistribute] the tensor and the target need layouts", [&] { redistribute(ones({4}), same); });
     expect("[redistribute] the tensor and the target need layouts", [&] { redistribute(filled(same), nullptr); });
-    for (const auto& make : {&same_layout, &activation_layout, &input_layout})
+    for (const auto& make : {&replicated_layout, &activation_layout, &input_layout})
       expect("[layout] a layout needs a process grid", [&] { make(nullptr, {1, 4, 4, 4, 1}); });
     expect("[layout] a layout needs a process grid", [&] { split_layout(nullptr, {4}, {}); });
     expect("[layout] only a layout has cuts", [&] { with_cuts(nullptr, 0, {0, 4}); });
-    expect("[redistribute] global shapes differ", [&] { redistribute(filled(same), same_layout(grid, {5})); });
-    expect("[redistribute] only once() makes a share", [&] { redistribute(filled(same), share); });
-    expect("[redistribute] only once() makes a share", [&] { redistribute(filled(split), share); });
-    expect("[redistribute] only once() makes a share", [&] { redistribute(filled(same), other_share); });
-    expect("[redistribute] only once() makes a share", [&] { redistribute(filled(share), other_share); });
+    expect("[redistribute] global shapes differ", [&] { redistribute(filled(same), replicated_layout(grid, {5})); });
+    expect("[redistribute] only once() makes a partial sum", [&] { redistribute(filled(same), share); });
+    expect("[redistribute] only once() makes a partial sum", [&] { redistribute(filled(split), share); });
+    expect("[redistribute] only once() makes a partial sum", [&] { redistribute(filled(same), other_share); });
+    expect("[redistribute] only once() makes a partial sum", [&] { redistribute(filled(share), other_share); });
     const int self[] = {comm.rank()};
     expect("[redistribute] layouts over 2 and 1 ranks",
-           [&] { redistribute(filled(same), same_layout(make_grid(comm.subgroup(self), {}), {4})); });
+           [&] { redistribute(filled(same), replicated_layout(make_grid(comm.subgroup(self), {}), {4})); });
     expect("[layout] cuts", [&] { with_cuts(split, 0, {0, 5, 4}); });
     expect("[layout] dimension 0 is not split", [&] { with_cuts(same, 0, {0, 2, 4}); });
     expect("[layout] the local part is", [&] { ones({3}).with_layout(split); });
   });
 }
 
-TEST_CASE("layouts: sums over split dimensions are shares, and their adjoints") {
+TEST_CASE("layouts: sums over split dimensions are partial, and their adjoints") {
   for (const int size : {1, 2, 4, 6})
     check_on_ranks(size, "sums", [](const Communicator& comm) {
       for (std::uint64_t seed = 1; seed <= 30; ++seed) {
@@ -182,7 +182,7 @@ TEST_CASE("layouts: the head behind global pooling on samples x depth counts exa
     Tape tape;
     const auto x = constant(global_tensor(layout->global, 4, layout)), t = constant(global_tensor({5, 4}, 5, labels));
     const auto share = loss(x, t);
-    require(share.layout()->axes[0].placement == Placement::share && share.layout()->axes[1].placement == Placement::same,
+    require(share.layout()->axes[0].placement == Placement::partial && share.layout()->axes[1].placement == Placement::replicated,
             "[test] {}", share);
     require(std::abs(total(share, comm) - value) < 1e-14, "[test] total {} instead of {}", total(share, comm), value);
     // Replicated over the axes along which the inputs vary, and no others.
@@ -192,7 +192,7 @@ TEST_CASE("layouts: the head behind global pooling on samples x depth counts exa
   });
 }
 
-TEST_CASE("layouts: a penalty joins a share by once()") {
+TEST_CASE("layouts: a penalty joins a partial sum by once()") {
   for (const int size : {1, 2, 4, 6})
     check_on_ranks(size, "once", [](const Communicator& comm) {
       const auto grid =
@@ -208,7 +208,7 @@ TEST_CASE("layouts: a penalty joins a share by once()") {
       require_close("x", g[0], part_of(whole * (2.0 / 35), layout));
       require_close("w", g[1], w);
       if (comm.size() > 1) expect("[add]", [&] { share + 0.5 * dot(w, w); });
-      if (comm.size() > 1) expect("[affine] adds a constant to a share", [&] { share + 1.0; });
+      if (comm.size() > 1) expect("[affine] adds a constant to a partial sum", [&] { share + 1.0; });
     });
 }
 
@@ -217,24 +217,24 @@ TEST_CASE("layouts: what is wrong on a distributed tensor is refused by name") {
     const auto grid = make_grid(comm, {.sample = 2}), twin = make_grid(comm, {.sample = 2});
     const auto rows = split_layout(grid, {4, 6}, {0, -1, -1, -1}), columns = split_layout(grid, {4, 6}, {1, -1, -1, -1});
     const auto uneven = with_cuts(rows, 0, {0, 1, 4});
-    const auto x = filled(rows), y = filled(columns), s = sum(x), same = filled(same_layout(grid, {}));
+    const auto x = filled(rows), y = filled(columns), s = sum(x), same = filled(replicated_layout(grid, {}));
     expect("[max/min] over dimension 0, which is split", [&] { max(x, {0}); });
     expect("[max/min] over dimension 0, which is split", [&] { min(x); });
     expect("[argmax] over dimension 0, which is split", [&] { argmax(x, 0); });
-    expect("[max/min] of a share", [&] { max(sum(x, {0}), {0}); });
+    expect("[max/min] of a partial sum", [&] { max(sum(x, {0}), {0}); });
     expect("[log_softmax]", [&] { log_softmax(y, 1); });
     expect("[softmax]", [&] { softmax(y); });
-    expect("[multiply] is a product of shares", [&] { s* s; });
-    expect("[divide] divides by a share", [&] { same / s; });
-    expect("[add] adds a value that is the same on all ranks to a share", [&] { s + same; });
-    expect("[subtract] adds a value that is the same", [&] { same - s; });
-    expect("[exp] of a share", [&] { exp(s); });
-    expect("[square] of a share", [&] { square(s); });
+    expect("[multiply] is a product of partial sums", [&] { s* s; });
+    expect("[divide] divides by a partial sum", [&] { same / s; });
+    expect("[add] adds a replicated value to a partial sum", [&] { s + same; });
+    expect("[subtract] adds a replicated value", [&] { same - s; });
+    expect("[exp] of a partial sum", [&] { exp(s); });
+    expect("[square] of a partial sum", [&] { square(s); });
     expect("[add] operands are laid out differently", [&] { x + y; });
     expect("[add]", [&] { x + filled(uneven); });
     expect("[add] operands are on different process grids", [&] { x + filled(split_layout(twin, {4, 6}, {0, -1, -1, -1})); });
     expect("[add] mixes a distributed tensor with a local one", [&] { x + ones({2, 6}, DType::float64); });
-    expect("[multiply] shapes do not fit", [&] { x* filled(same_layout(grid, {3, 6})); });
+    expect("[multiply] shapes do not fit", [&] { x* filled(replicated_layout(grid, {3, 6})); });
     expect("[slice] across dimension 0, which is split", [&] { slice(x, 0, 0, 1); });
     expect("[pad] across dimension 0, which is split", [&] { pad(x, {1, 0}, {0, 0}); });
     expect("[flip] across dimension 0, which is split", [&] { flip(x, {0}); });
@@ -243,13 +243,13 @@ TEST_CASE("layouts: what is wrong on a distributed tensor is refused by name") {
     expect("[matmul]", [&] { matmul(x, transpose(y)); });
     expect("[allreduce] is not defined on a distributed tensor", [&] { allreduce(x, comm); });
     expect("[broadcast_to] is not defined", [&] { broadcast_to(x, Shape{3, 2, 6}); });
-    expect("[once] needs a share", [&] { once(same, x); });
-    expect("[once] the share has no layout", [&] { once(same, ones({})); });
-    // And what is right: linear functions keep shares, one share may be scaled by what is the same.
-    require((s * 2.0).layout()->axes[0].placement == Placement::share, "[test] scaled share");
-    require((s + s).layout()->axes[0].placement == Placement::share, "[test] sum of shares");
-    require((s * same).layout()->axes[0].placement == Placement::share, "[test] product with a same value");
-    require((s / same).layout()->axes[0].placement == Placement::share, "[test] quotient by a same value");
+    expect("[once] needs a partial sum", [&] { once(same, x); });
+    expect("[once] the partial sum has no layout", [&] { once(same, ones({})); });
+    // And what is right: linear functions keep partial sums, one may be scaled by a replicated value.
+    require((s * 2.0).layout()->axes[0].placement == Placement::partial, "[test] scaled partial sum");
+    require((s + s).layout()->axes[0].placement == Placement::partial, "[test] sum of partial sums");
+    require((s * same).layout()->axes[0].placement == Placement::partial, "[test] product with a replicated value");
+    require((s / same).layout()->axes[0].placement == Placement::partial, "[test] quotient by a replicated value");
     require(exp(x).layout()->axes[0].placement == Placement::split, "[test] exp of a block");
     require(max(x, {1}).layout()->axes[0].dimension == 0, "[test] maximum of a row");
     require(reshape(x, Shape{2, 2, 3}).layout()->global == Shape{4, 2, 3}, "[test] reshape behind the split");
@@ -262,7 +262,7 @@ TEST_CASE("layouts: a computed value that is replicated and asked for hands its 
       const auto grid = make_grid(comm, {.depth = comm.size()});
       const Shape shape{1, 6, 1, 1, 2};
       const auto x = global_tensor(shape, 3, activation_layout(grid, shape));
-      const auto v = global_tensor({2}, 4).with_layout(same_layout(grid, {2})).as_variable();
+      const auto v = global_tensor({2}, 4).with_layout(replicated_layout(grid, {2})).as_variable();
       const auto gradients = [&](const std::function<Tensors(const Tensor&, const Tensor&)>& of) {
         Tape tape;
         const auto w = v * 2;

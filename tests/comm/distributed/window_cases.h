@@ -145,7 +145,7 @@ inline void check_row(const Row& row, const std::vector<int>& cuts, std::int64_t
     const auto layout = activation_layout(grid, shape);
     Tensors in{part_of(whole_in[0], layout)};
     for (std::size_t i = 1; i < whole_in.size(); ++i)
-      in.push_back(whole_in[i].with_layout(same_layout(grid, whole_in[i].shape())));
+      in.push_back(whole_in[i].with_layout(replicated_layout(grid, whole_in[i].shape())));
     const auto mine = run_row(row, in, [](const Tensor& y) { return global_tensor(y.layout()->global, 9, y.layout()); });
     require(mine.y.layout()->global == whole.y.shape(), "[test] {}: {} for {}", row.name, mine.y, whole.y);
     require_close(row.name + ": values", mine.y, part_of(whole.y, mine.y.layout()), 1e-12);

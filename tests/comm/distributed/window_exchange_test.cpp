@@ -46,7 +46,7 @@ TEST_CASE("windows: what a function that is computed again received is kept, not
           Tensors in{global_tensor(shape, 1, activation_layout(grid, shape))}, whole_in{global_tensor(shape, 1)};
           for (std::size_t i = 0; i < row.parameters.size(); ++i) {
             whole_in.push_back(global_tensor(row.parameters[i], 2 + i));
-            in.push_back(whole_in.back().with_layout(same_layout(grid, row.parameters[i])));
+            in.push_back(whole_in.back().with_layout(replicated_layout(grid, row.parameters[i])));
           }
           const auto run = [&](const Tensors& x) { return traffic == &again ? row.run(x) : twice(x); };
           const auto on = [&](const Tensors& x, const LayoutPtr& layout) {
@@ -68,7 +68,7 @@ TEST_CASE("windows: forward and backward, the block is convolved while halos tra
     const auto grid = make_grid(comm, {.depth = 2}, Overlap::always);
     const Shape shape{1, 8, 6, 6, 3};
     const auto x = global_tensor(shape, 1, activation_layout(grid, shape));
-    const auto w = global_tensor({4, 3, 3, 3, 3}, 2).with_layout(same_layout(grid, {4, 3, 3, 3, 3}));
+    const auto w = global_tensor({4, 3, 3, 3, 3}, 2).with_layout(replicated_layout(grid, {4, 3, 3, 3, 3}));
     std::string forward, backward;
     const auto names = [](std::span<const Tape::Entry> entries) {
       std::string line;
@@ -113,7 +113,7 @@ TEST_CASE("windows: second derivatives of what overlaps") {
     };
     const auto x = global_tensor(shape, 1), w = global_tensor(kernel, 2), u = global_tensor(shape, 3);
     const auto whole = second(x, w, u);
-    const auto mine = second(part_of(x, layout), w.with_layout(same_layout(grid, kernel)), part_of(u, layout));
+    const auto mine = second(part_of(x, layout), w.with_layout(replicated_layout(grid, kernel)), part_of(u, layout));
     require_close("x", mine[0], part_of(whole[0], layout), 1e-11);
     require_close("w", mine[1], whole[1], 1e-11);
   });

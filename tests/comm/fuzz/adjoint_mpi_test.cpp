@@ -83,7 +83,7 @@ void check_network(const Communicator& comm) {
     return tape.gradient(mse(linear(global_avg_pool(y), parameters[3].value), t));
   };
   const auto expected = run(global_tensor(layout->global, 50), global_tensor({2, 4}, 51));
-  const auto found = run(global_tensor(layout->global, 50, layout), global_tensor({2, 4}, 51, same_layout(grid, {2, 4})));
+  const auto found = run(global_tensor(layout->global, 50, layout), global_tensor({2, 4}, 51, replicated_layout(grid, {2, 4})));
   for (std::size_t i = 0; i < found.size(); ++i) require_close("gradient of " + parameters[i].name, found[i], expected[i]);
 
   const auto to = split_layout(grid, layout->global, {-1, 2, -1, 1});

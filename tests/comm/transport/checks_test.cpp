@@ -117,7 +117,7 @@ TEST_CASE("checks: weights that drift apart in a step are named, and what is mea
     CHECK(steps({.signatures = 1}, drifting).empty());
     const auto laid_out = [](const Communicator& comm) {
       return [grid = make_grid(comm, {.sample = comm.size()})](const Tensor& w) {
-        return w.with_layout(same_layout(grid, w.shape()));
+        return w.with_layout(replicated_layout(grid, w.shape()));
       };
     };
     const auto around_layout =

@@ -195,10 +195,10 @@ TEST_CASE("layers: an op that cannot take a parameter beside a distributed tenso
     check("[linear] is not defined on a distributed tensor", "parameter_for(x, parameter)", [&] { net(x); });
     net.use = [](const Tensor& y, const Tensor& w) { return sum(y) + sum(w); };
     require(has(error_text([&] { net(x); }), "once per rank; write once() around it"), "[test] a share and a parameter");
-    require(has(error_text([&] { x* ones({3}, DType::float64); }), "same_layout()"), "[test] unnamed");
+    require(has(error_text([&] { x* ones({3}, DType::float64); }), "replicated_layout()"), "[test] unnamed");
     require(has(error_text([&] {
                   x* ones({4, 1, 1, 3}, DType::float64)
-                      .with_layout(same_layout(std::dynamic_pointer_cast<const Grid>(layout->grid), {4, 1, 1, 3}));
+                      .with_layout(replicated_layout(std::dynamic_pointer_cast<const Grid>(layout->grid), {4, 1, 1, 3}));
                 }),
                 "[multiply] shapes do not fit"),
             "[test] another extent");

@@ -150,7 +150,7 @@ TEST_CASE("modules: networks of several inputs and outputs") {
   for (const int size : {1, 2, 3})
     check_on_ranks(size, "two inputs", [&](const Communicator& comm) {
       const auto grid = make_grid(comm, {.depth = comm.size()});
-      const std::vector<LayoutPtr> layouts{activation_layout(grid, volume), same_layout(grid, vector)};
+      const std::vector<LayoutPtr> layouts{activation_layout(grid, volume), replicated_layout(grid, vector)};
       Two net;
       net.build(layouts, {.seed = 2, .dtype = DType::float64});
       Tape tape;
