@@ -30,6 +30,7 @@ void try_to_write(const fs::path& path, std::int64_t bytes) {
   std::error_code error;
   if (fs::is_directory(path, error))
     throw tool::UsageError(fmt::format("[out] {} is a folder, and a file of that name is to be written", path.string()));
+  if (path.extension() == ".h5") require_replaceable(path);
   if (grows(path) && is_name_taken(path)) GrowingFile(path, O_WRONLY, "out");
   const NewFile file(path, "out");
   const bool room =

@@ -262,9 +262,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   std::int64_t epochs_behind = first_epoch;
   const auto save_weights = [&](const std::filesystem::path& path) {
     save(path, s.net, world,
-         {.info = {.step = optimizer->steps(), .epoch = epochs_behind, .notes = notes},
-          .half = s.half_weights,
-          .overwrite = true});
+         {.info = {.step = optimizer->steps(), .epoch = epochs_behind, .notes = notes}, .half = s.half_weights});
   };
   const auto save_at_failure = [&](const std::filesystem::path& path) {
     if (averages && averages->updates() > 0 && !averages->swapped()) averages->swap();

@@ -72,7 +72,7 @@ struct State {
     Tape tape(*made.net);
     adam->step(tape.gradient(mean(square((*made.net)(x)))));
   }
-  SaveOptions options() { return {.optimizer = &*adam, .info = {.step = 1}, .overwrite = true}; }
+  SaveOptions options() { return {.optimizer = &*adam, .info = {.step = 1}}; }
 
   Network made;
   std::optional<Adam> adam;

@@ -290,7 +290,7 @@ int train(const Communicator& world, TrainOptions o) {
   std::int64_t epochs_behind = first_epoch;
   const auto save_weights = [&](const std::filesystem::path& path) {
     trainer::save(path, *net, world,
-                  {.info = {.step = optimizer->steps(), .epoch = epochs_behind, .notes = notes}, .overwrite = true});
+                  {.info = {.step = optimizer->steps(), .epoch = epochs_behind, .notes = notes}});
   };
   return trainer::noted(world, out, save_weights, [&] {
     const auto result = mpigrad::train(*net, *optimizer, steps, world, hooks, options);

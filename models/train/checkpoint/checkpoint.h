@@ -40,7 +40,6 @@ struct SaveOptions {
   // Rounds floating-point numbers to float16 in the file, which is half as large: for weights that are used and not trained
   // further. Error: a finite number that float16 cannot hold.
   bool half = false;
-  bool overwrite = false;
 };
 
 // ---- files by themselves, without a network: for tools
@@ -71,9 +70,13 @@ FoundCheckpoints find_checkpoints(const std::filesystem::path& folder);
 
 // Collective; rank 0 writes, under a temporary name until the file is complete. What goes wrong there is an Error on every rank.
 // Before that the parameters of all ranks are compared (comm/distributed/same_parameters.h): where they have drifted apart
-// nothing is written, and an older file stays. Buffers and the optimizer's state are rank 0's.
+// nothing is written, and an older file stays. Buffers and the optimizer's state are rank 0's. A checkpoint at `path` is replaced
+// when the new one is complete and on the disk. Error: require_replaceable().
 void save_checkpoint(const std::filesystem::path& path, nn::Module& net, const Communicator& world,
                      const SaveOptions& options = {});
+// Error: at `path` is a file that is neither a checkpoint nor a damaged one, so that save_checkpoint() would not replace it. For
+// programs that save after a long training. Of one rank.
+void require_replaceable(const std::filesystem::path& path);
 
 struct LoadOptions {
   Optimizer* optimizer = nullptr;  // of the same kind as the one saved

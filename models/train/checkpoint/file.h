@@ -96,7 +96,8 @@ Contents contents_of(const std::vector<NamedTensor>& tensors, bool half, int ran
 // One file by all ranks of `transport` that have parts; null: by this process alone, which has all. Under a temporary name until
 // it is whole and on the disk. The HDF5 library makes the file's structure and is free again while elements are written.
 // Collective. What goes wrong on any rank is an Error on all; nothing is left then.
-void write_file(const std::filesystem::path& path, const Contents& contents, const Remarks& remarks, bool overwrite,
+enum class Replaces : std::uint8_t { nothing, checkpoints, anything };
+void write_file(const std::filesystem::path& path, const Contents& contents, const Remarks& remarks, Replaces replaces,
                 const std::shared_ptr<Transport>& transport);
 
 // ---- parts of a checkpoint in files of their own, one for each rank: what it wrote of the whole

@@ -89,7 +89,7 @@ void write_part(const std::filesystem::path& path, const Contents& contents, Rem
     mine.items.push_back({item.name, part.box.extents(), item.type, item.stored});
     mine.parts.push_back(std::move(moved));
   }
-  write_file(path, mine, remarks, true, nullptr);
+  write_file(path, mine, remarks, Replaces::anything, nullptr);
 }
 
 PartId verify_part(const std::filesystem::path& path) {
@@ -137,7 +137,7 @@ void join_parts(const std::vector<std::filesystem::path>& paths, const std::file
     if (name == std::string_view("loss_scale")) remarks.numbers.push_back({name, number});
     else remarks.numbers.push_back({name, static_cast<std::int64_t>(number)});
   }
-  write_file(path, whole, remarks, true, nullptr);
+  write_file(path, whole, remarks, Replaces::anything, nullptr);
 }
 
 }  // namespace mpigrad::checkpoint_file

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <set>
@@ -62,7 +63,29 @@ void say_unverified(const std::filesystem::path& path) {
                path.string());
 }
 
+// A damaged file counts, too, if it begins as a checkpoint: with the root's header ("OHDR") and the name of the first group.
+bool is_checkpoint(const std::filesystem::path& path) {
+  try {
+    const Hdf5Reader file(path);
+    return file.has_attribute("/", "format") && file.text_attribute("/", "format").starts_with(format_prefix);
+  } catch (const Error&) {
+  }
+  std::string start(4096, '\0');
+  std::ifstream file(path, std::ios::binary);
+  start.resize(static_cast<std::size_t>(file.read(start.data(), 4096).gcount()));
+  const auto has = [&](const char* text) { return start.find(text) != std::string::npos; };
+  return has("OHDR") && (has("parameters") || has("buffers"));
+}
+
 }  // namespace
+
+void require_replaceable(const std::filesystem::path& path) {
+  // Links are replaced and not followed; NewFile judges pipes and the like.
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error))) return;
+  if (std::filesystem::file_size(path, error) == 0 && !error) return;
+  require(is_checkpoint(path), "[checkpoint] {} is in the way: it is not a checkpoint, and only those are replaced", path.string());
+}
 
 CheckpointInfo checkpoint_file::read_info(const Hdf5Reader& file) {
   const auto format = file.has_attribute("/", "format") ? file.text_attribute("/", "format") : std::string();

@@ -278,7 +278,7 @@ std::vector<std::int64_t> begin_file(Hdf5Writer& file, const Contents& contents,
 
 }  // namespace
 
-void write_file(const std::filesystem::path& path, const Contents& contents, const Remarks& remarks, bool overwrite,
+void write_file(const std::filesystem::path& path, const Contents& contents, const Remarks& remarks, Replaces replaces,
                 const std::shared_ptr<Transport>& transport) {
   static_assert(std::endian::native == std::endian::little, "elements are put into files as they are in memory");
   const auto& ranks = transport;
@@ -296,8 +296,10 @@ void write_file(const std::filesystem::path& path, const Contents& contents, con
   if (ranks) add_up(*ranks, hashes);
   std::filesystem::path temporary;
   together(ranks, [&] {
-    if (first)
-      file.emplace(path, overwrite), places = begin_file(*file, contents, hashes, remarks), temporary = file->temporary();
+    if (!first) return;
+    if (replaces == Replaces::checkpoints) require_replaceable(path);
+    file.emplace(path, replaces != Replaces::nothing);
+    places = begin_file(*file, contents, hashes, remarks), temporary = file->temporary();
   });
   if (ranks) {
     ranks->bcast(places.data(), count, DType::int64, 0);
@@ -322,7 +324,9 @@ void write_file(const std::filesystem::path& path, const Contents& contents, con
     elements.synchronise();
   });
   together(ranks, [&] {
-    if (first) file->commit();
+    if (!first) return;
+    if (replaces == Replaces::checkpoints) require_replaceable(path);  // writing took its time
+    file->commit();
   });
 }
 
@@ -349,9 +353,10 @@ void save_checkpoint(const std::filesystem::path& path, nn::Module& net, const C
   std::optional<checkpoint_file::Remarks> remarks;
   const auto& transport = world.shared_transport();
   checkpoint_file::together(transport, [&] { remarks.emplace(options); });
-  if (contents.shared) return checkpoint_file::write_file(path, contents, *remarks, options.overwrite, transport);
+  constexpr auto replaces = checkpoint_file::Replaces::checkpoints;
+  if (contents.shared) return checkpoint_file::write_file(path, contents, *remarks, replaces, transport);
   checkpoint_file::together(transport, [&] {
-    if (world.rank() == 0) checkpoint_file::write_file(path, contents, *remarks, options.overwrite, nullptr);
+    if (world.rank() == 0) checkpoint_file::write_file(path, contents, *remarks, replaces, nullptr);
   });
 }
 
@@ -362,8 +367,10 @@ void write_weights(const std::filesystem::path& path, const CheckpointTensors& c
   for (const auto& name : names)
     require(name.starts_with("parameters/") || name.starts_with("buffers/"),
             "[checkpoint] weights are parameters/NAME or buffers/NAME, not {}", name);
+  using checkpoint_file::Replaces;
   checkpoint_file::write_file(path, checkpoint_file::contents_of(contents.tensors, half, 0),
-                              checkpoint_file::Remarks({.info = contents.info}), overwrite, nullptr);
+                              checkpoint_file::Remarks({.info = contents.info}),
+                              overwrite ? Replaces::anything : Replaces::nothing, nullptr);
   std::size_t written = 0;
   for (const auto& dataset : Hdf5Reader(path).datasets())
     written += dataset.name.starts_with("parameters/") || dataset.name.starts_with("buffers/") ? 1U : 0U;

@@ -93,12 +93,12 @@ bool CheckpointSaver::stage(const std::filesystem::path& path, nn::Module& net, 
                             std::function<void()> before, std::function<void()> after) {
   using checkpoint_file::together;
   return stage(path, net, options,
-               [path, overwrite = options.overwrite, first = world_.rank() == 0, before = std::move(before),
+               [path, first = world_.rank() == 0, before = std::move(before),
                 after = std::move(after)](auto& contents, auto& remarks, const auto& transport) {
                  together(transport, [&] {
                    if (first && before) before();
                  });
-                 checkpoint_file::write_file(path, contents, remarks, overwrite, transport);
+                 checkpoint_file::write_file(path, contents, remarks, checkpoint_file::Replaces::checkpoints, transport);
                  together(transport, [&] {
                    if (first && after) after();
                  });

@@ -28,6 +28,12 @@ Checkpoints::Checkpoints(nn::Module& net, Optimizer& optimizer, const Communicat
           "[training] checkpoints every {} epochs, {} steps or {} s, {} of them kept, and a limit of {} s need a folder, and "
           "numbers from 0 on",
           o_.checkpoint_every, o_.checkpoint_steps, o_.checkpoint_seconds, o_.keep, o_.time_limit);
+  if (any)  // before the training, not when it is saved
+    together(world_, [&] {
+      if (world_.rank() != 0) return;
+      require_replaceable(o_.folder / newest_checkpoint);
+      if (o_.keep_best) require_replaceable(o_.folder / best_weights);
+    });
   if (o_.notes_signals && !o_.folder.empty()) signals_.emplace();
   require(o_.local_steps >= 0 && (o_.local_steps == 0 || !o_.local_folder.empty()),
           "[training] local copies every {} steps need a folder, and a number from 0 on", o_.local_steps);
@@ -67,8 +73,7 @@ SaveOptions Checkpoints::with_all(CheckpointInfo info) const {
   return {.optimizer = &optimizer_,
           .averages = o_.fit.averages,
           .loss_scale = o_.fit.loss_scale,
-          .info = std::move(info),
-          .overwrite = true};
+          .info = std::move(info)};
 }
 
 void Checkpoints::write_first(CheckpointInfo info) {
@@ -112,7 +117,7 @@ bool Checkpoints::after_epoch(const CheckpointInfo& info, std::int64_t step) {
 }
 
 void Checkpoints::write_best(const CheckpointInfo& info) {
-  together(world_, [&] { save_checkpoint(o_.folder / best_weights, net_, world_, {.info = info, .overwrite = true}); });
+  together(world_, [&] { save_checkpoint(o_.folder / best_weights, net_, world_, {.info = info}); });
 }
 
 Checkpoints::Wish Checkpoints::wish() const {

@@ -68,7 +68,7 @@ TEST_CASE("checkpoint saver: what goes wrong with a file all ranks learn, and th
   check_on_ranks(2, "saver", [&](const Communicator& comm) {
     Training t(comm);
     CheckpointSaver saver(comm);
-    const SaveOptions options{.optimizer = &*t.sgd, .overwrite = true};
+    const SaveOptions options{.optimizer = &*t.sgd};
     require(saver.stage(folder / "c.h5", t.net, options), "[test] the first");
     saver.finish();
     const auto gone = folder.path / "gone" / "c.h5";

@@ -9,6 +9,7 @@
 
 #include "comm/collectives/collectives.h"
 #include "comm/hdf5/hdf5_file.h"
+#include "framework/base/new_file.h"
 #include "ops/elementwise/elementwise.h"
 #include "tests/models/train/checkpoint_helpers.h"
 #include "tests/support/files.h"
@@ -91,7 +92,7 @@ TEST_CASE("averaged weights travel with a checkpoint") {
     (void)load_checkpoint(file, other, {.averaged = true});
     CHECK(other.parameters()[0].value.to_vector() == net.parameters()[0].value.to_vector());
     averages.update();
-    save_checkpoint(file, net, Communicator(transport), {.averages = &averages, .overwrite = true});
+    save_checkpoint(file, net, Communicator(transport), {.averages = &averages});
     CHECK((load_checkpoint(file, other, {.averages = &others}), others.updates()) == 1);
     CHECK(others.state()[0].value.to_vector() == averages.state()[0].value.to_vector());
   });
@@ -100,18 +101,29 @@ TEST_CASE("averaged weights travel with a checkpoint") {
 TEST_CASE("checkpoints that do not fit are refused") {
   if (without_hdf5("checkpoints")) return;
   Folder folder;
-  const auto file = folder.path / "net.h5";
+  const auto file = folder.path / "net.h5", bare = folder.path / "bare.h5", text = folder.path / "notes.h5";
+  Hdf5Writer writer(bare, false);
+  writer.attribute("/", "format", std::string("something else"));
+  writer.commit();
+  write_new_file(text, "of the parameters", "test");
   run_threads(2, [&](std::shared_ptr<Transport> transport) {
     const Communicator world(transport);
     CosmoFlow net(small());
     net.build(input, in_double);
-    save_checkpoint(file, net, world);
-    // An error of rank 0 arrives on both.
-    const auto exists = error_text([&] { save_checkpoint(file, net, world); });
+    // A damaged checkpoint is replaced as a whole one is; what is none stays. An error of rank 0 arrives on both.
+    save_checkpoint(file, net, world, {.info = {.step = 1}});
+    save_checkpoint(file, net, world, {.info = {.step = 2}});
+    CHECK(read_checkpoint_info(file).step == 2);
+    barrier(world);
+    if (world.rank() == 0) std::filesystem::resize_file(file, std::filesystem::file_size(file) / 2);
+    const auto foreign = error_text([&] { save_checkpoint(bare, net, world); });
+    const auto no_hdf5 = error_text([&] { save_checkpoint(text, net, world); });
+    CHECK(read_bytes(text) == "of the parameters");
     const auto nowhere = error_text([&] { save_checkpoint(folder.path / "no" / "such" / "net.h5", net, world); });
-    save_checkpoint(file, net, world, {.overwrite = true});
+    save_checkpoint(file, net, world);
     if (world.rank() == 1) {
-      CHECK(exists.find("exists") != std::string::npos);
+      CHECK_MESSAGE(has(foreign, "bare.h5 is in the way: it is not a checkpoint"), foreign);
+      CHECK_MESSAGE(has(no_hdf5, "notes.h5 is in the way: it is not a checkpoint"), no_hdf5);
       CHECK(!nowhere.empty());
       return;
     }
@@ -123,12 +135,6 @@ TEST_CASE("checkpoints that do not fit are refused") {
     plain.build(input, in_double);
     CHECK(error_text([&] { load_checkpoint(file, plain); }).find("buffers/norm1.running_mean, which the network does not have") !=
           std::string::npos);
-    const auto bare = folder.path / "bare.h5";
-    {
-      Hdf5Writer writer(bare, false);
-      writer.attribute("/", "format", std::string("something else"));
-      writer.commit();
-    }
     CHECK(error_text([&] { load_checkpoint(bare, net); }).find("not a checkpoint") != std::string::npos);
 
     CosmoFlow wide({.batch_norm = true, .filters = 4});
@@ -160,7 +166,7 @@ TEST_CASE("weights that are not the same on all ranks are not saved, and an olde
     barrier(world);
     auto& drifted = net.parameters()[3];
     if (world.rank() == 1) drifted.value.mutable_data<double>()[0] += 1e-15;
-    const auto error = error_text([&] { save_checkpoint(file, net, world, {.overwrite = true}); });
+    const auto error = error_text([&] { save_checkpoint(file, net, world); });
     CHECK_MESSAGE(has(error, "net.h5 is not written: " + drifted.name + " is not the same on all 3 ranks"), error);
     CHECK_MESSAGE(has(error, "hashes: ranks 0,2 "), error);
     CHECK(read_bytes(file) == before);
@@ -178,7 +184,7 @@ TEST_CASE("weights in float16 are half as large and read as the network's own ty
       CosmoFlow net(small()), other(small());
       net.build(Shape{1, 16, 16, 16, 4}, {.seed = 5, .dtype = type});
       other.build(Shape{1, 16, 16, 16, 4}, {.seed = 6, .dtype = type});
-      save_checkpoint(folder.path / "whole.h5", net, world, {.overwrite = true});
+      save_checkpoint(folder.path / "whole.h5", net, world);
       save_checkpoint(file, net, world, {.info = {.step = 3}, .half = true});
       CHECK(2 * fs::file_size(file) < 1.2 * static_cast<double>(fs::file_size(folder.path / "whole.h5")));
       CHECK(Hdf5Reader(file).describe("parameters/" + net.parameters()[0].name).stored == "float16");

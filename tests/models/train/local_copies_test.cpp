@@ -32,8 +32,7 @@ std::string bytes_of(const fs::path& path) {
 
 void save(Training& t, const Communicator& comm, LocalCopies& copies, std::int64_t step) {
   CheckpointSaver saver(comm);
-  const SaveOptions options{
-      .optimizer = &*t.sgd, .info = {.step = step, .notes = {{training_note, one.name}}}, .overwrite = true};
+  const SaveOptions options{.optimizer = &*t.sgd, .info = {.step = step, .notes = {{training_note, one.name}}}};
   saver.stage(copies.file(step), t.net, options, {}, [&] { copies.replicate(step); });
   saver.finish();
 }
