@@ -44,9 +44,8 @@ int main(int argc, char** argv) {
     Network net;
     net.build(loader.layout(), {.seed = 2, .dtype = DType::float64});
     Adam adam(net, {.learning_rate = 0.02});
-    const auto loss = [](const Tensor& y, const Tensor& t) { return mse(y, t); };
     const auto result =
-        train(net, adam, loader, session.world(), {.loss = loss}, {.fit = {.epochs = 5}, .progress = {.quiet = true}});
+        train(net, adam, loader, session.world(), {.loss = mse}, {.fit = {.epochs = 5}, .progress = {.quiet = true}});
     for (const auto& row : result.epochs)
       fmt::print("rank {}: epoch {}, loss {:.9f}\n", session.rank(), row.report.epoch + 1, row.report.loss);
   });

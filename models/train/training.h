@@ -3,6 +3,8 @@
 
 #include <functional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -13,12 +15,26 @@
 #include "models/nn/module.h"
 #include "models/train/metrics.h"
 #include "models/train/progress.h"
+#include "ops/loss/loss.h"
 
 namespace mpigrad {
 
-// (prediction, target) -> loss of a batch; a distributed batch gives this rank's share. Predictions are of the network's dtype,
-// whatever its layers compute in.
-using LossFunction = std::function<Tensor(const Tensor&, const Tensor&)>;
+// (prediction, target) -> loss of a batch; of a distributed batch a partial sum. Predictions are of the network's dtype, whatever
+// its layers compute in. Converts from any such function and from the name of a loss of the library, with or without options:
+// mse; cross_entropy; {cross_entropy, {.ignore_index = 255}}.
+class LossFunction : public std::function<Tensor(const Tensor&, const Tensor&)> {
+ public:
+  using Base = std::function<Tensor(const Tensor&, const Tensor&)>;
+  LossFunction() = default;
+  template <class F>
+    requires(!std::is_base_of_v<LossFunction, std::remove_cvref_t<F>> && std::is_constructible_v<Base, F>)
+  LossFunction(F&& loss) : Base(std::forward<F>(loss)) {}
+  LossFunction(Tensor (*loss)(const Tensor&, const Tensor&, Reduction), Reduction reduction = Reduction::mean)
+      : Base([=](const Tensor& prediction, const Tensor& target) { return loss(prediction, target, reduction); }) {}
+  template <class Options>
+  LossFunction(Tensor (*loss)(const Tensor&, const Tensor&, const Options&), std::type_identity_t<Options> options = {})
+      : Base([=](const Tensor& prediction, const Tensor& target) { return loss(prediction, target, options); }) {}
+};
 
 struct EpochReport {
   std::int64_t epoch = 0;  // from 0

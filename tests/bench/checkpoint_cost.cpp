@@ -58,7 +58,7 @@ Times train_once(Session& session, const Options& o, const Way& way, const std::
   TrainerOptions options;
   options.fit.epochs = 1, options.progress = {.rank = session.rank(), .quiet = true};
   options.folder = folder, options.checkpoint_steps = way.every, options.asynchronous = way.asynchronous;
-  const TrainerHooks hooks{.loss = [](const Tensor& y, const Tensor& t) { return mse(y, t); }};
+  const TrainerHooks hooks{.loss = mse};
   const auto begin = std::chrono::steady_clock::now();
   const auto result = train(net, adam, loader, session.world(), hooks, options);
   const double all = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

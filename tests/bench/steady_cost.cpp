@@ -46,7 +46,7 @@ class Blocks {
 
   CosmoFlow net{CosmoFlowOptions{}};
   std::optional<Adam> adam;
-  const TrainerHooks hooks{.loss = [](const Tensor& y, const Tensor& t) { return mse(y, t); }};
+  const TrainerHooks hooks{.loss = mse};
 
  private:
   Session& session_;

@@ -146,7 +146,7 @@ Curve train(std::optional<DType> compute, double start = 512, double clip = 0) {
     net.build(loader.shape(), {.seed = 4, .compute = compute});
     Adam adam(net, {.learning_rate = 1e-3});
     LossScale scale({.start = start, .ranks = world.size(), .agree = all_agree(world)});
-    fit(net, adam, loader, [](const Tensor& x, const Tensor& y) { return mse(x, y); }, world,
+    fit(net, adam, loader, mse, world,
         {.epochs = 25,
          .clip_norm = clip,
          .loss_scale = compute == DType::float16 ? &scale : nullptr,

@@ -70,7 +70,7 @@ struct Run {
   std::int64_t samples = 24, batch = 4, epochs = 3;
   bool graph = true;
   GridExtents grid{};  // of ranks, each on the next of the GPUs that there are
-  LossFunction loss = [](const Tensor& prediction, const Tensor& target) { return mse(prediction, target); };
+  LossFunction loss = mse;
 };
 // As rank 0 sees it.
 struct Found {

@@ -150,7 +150,7 @@ int train_one(const Communicator& world, const StudyOptions& o, const data::Sour
                         {.program = "sample_size",
                          .net = *net,
                          .loader = *train_set,
-                         .loss = [](const Tensor& prediction, const Tensor& target) { return mse(prediction, target); },
+                         .loss = mse,
                          .notes = {{"size", std::to_string(size)}, {"seed", std::to_string(seed)}},
                          .decisive = {"size", "seed"},
                          .values = {"test_loss"},

@@ -71,7 +71,7 @@ int train(const Communicator& world, const TrainOptions& o) {
       {.program = "classify",
        .net = *net,
        .loader = *train_set,
-       .loss = [](const Tensor& logits, const Tensor& labels) { return cross_entropy(logits, labels); },
+       .loss = cross_entropy,
        .notes = notes,
        .decisive = {"program", "optimizer", "groups", recipe_note, split_notes.fraction, split_notes.seed},
        .headline = fmt::format(

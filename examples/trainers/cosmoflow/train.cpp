@@ -92,7 +92,7 @@ int train(const Communicator& world, const TrainOptions& o) {
                         {.program = "cosmoflow",
                          .net = *net,
                          .loader = *train_set,
-                         .loss = [](const Tensor& prediction, const Tensor& target) { return mse(prediction, target); },
+                         .loss = mse,
                          .notes = notes,
                          .decisive = decisive_notes,
                          .more_notes = {{targets_note, to_note(targets)},

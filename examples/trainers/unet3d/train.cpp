@@ -13,14 +13,11 @@ namespace mpigrad::unet {
 namespace {
 
 LossFunction loss_of(const std::string& name) {
-  if (name == "dice") return [](const Tensor& s, const Tensor& t) { return segmentation::soft_dice_loss(s, t); };
-  if (name == "cross-entropy") return [](const Tensor& s, const Tensor& t) { return cross_entropy(s, t); };
-  if (name == "focal") return [](const Tensor& s, const Tensor& t) { return segmentation::focal_loss(s, t); };
-  if (name == "tversky")
-    return [](const Tensor& s, const Tensor& t) {
-      return segmentation::tversky_loss(s, t, {.false_positives = 0.3, .false_negatives = 0.7});
-    };
-  return [](const Tensor& s, const Tensor& t) { return segmentation::dice_cross_entropy_loss(s, t); };
+  if (name == "dice") return segmentation::soft_dice_loss;
+  if (name == "cross-entropy") return cross_entropy;
+  if (name == "focal") return segmentation::focal_loss;
+  if (name == "tversky") return {segmentation::tversky_loss, {.false_positives = 0.3, .false_negatives = 0.7}};
+  return segmentation::dice_cross_entropy_loss;
 }
 
 const std::vector<std::string> decisive_notes{"program", "optimizer", "validation fraction", "validation seed", recipe_note};

@@ -64,7 +64,7 @@ Values everything(nn::Module& net) {
   return values;
 }
 
-const LossFunction mean_square = [](const Tensor& prediction, const Tensor& target) { return mse(prediction, target); };
+const LossFunction mean_square = mse;
 
 data::LoaderOptions loader_options(const Run& run, const GridPtr& grid) {
   return {.grid = grid, .batch = run.batch, .seed = 3, .shuffle = true, .flips = true, .shifts = true, .dtype = run.dtype};

@@ -40,7 +40,7 @@ struct Training {
                    data::LoaderOptions{.grid = make_grid(comm, {.depth = comm.size()}), .batch = 4, .dtype = DType::float64});
     net.build(loader->layout(), {.seed = 3, .dtype = DType::float64});
     sgd.emplace(net, SGDAttributes{.learning_rate = 0.02});
-    hooks.loss = [](const Tensor& y, const Tensor& t) { return mse(y, t); };
+    hooks.loss = mse;
     options.progress = {.rank = comm.rank(), .quiet = true};
   }
   TrainerResult run() { return train(net, *sgd, *loader, world, hooks, options); }

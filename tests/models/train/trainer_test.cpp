@@ -132,6 +132,19 @@ TEST_CASE("trainer: when it ends") {
   });
 }
 
+TEST_CASE("trainer: losses by their names, with their default options and with others") {
+  const auto x = random_normal({6, 3}, {.key = 1}, 0, 1, DType::float64), t = random_normal({6, 3}, {.key = 2}, 0, 1, x.dtype());
+  const auto labels = from_vector({6}, {0, 1, 2, 0, 1, 2}, DType::int64);
+  const auto check = [](const LossFunction& loss, const Tensor& scores, const Tensor& truth, const Tensor& expected) {
+    CHECK(loss(scores, truth).to_vector() == expected.to_vector());
+  };
+  check(mse, x, t, mse(x, t));
+  check({mse, Reduction::sum}, x, t, mse(x, t, Reduction::sum));
+  check(cross_entropy, x, labels, cross_entropy(x, labels));
+  check({cross_entropy, {.ignore_index = 2}}, x, labels, cross_entropy(x, labels, {.ignore_index = 2}));
+  CHECK(!LossFunction());
+}
+
 TEST_CASE("trainer: a step is the same however its samples are cut into micro-batches") {
   // Six volumes of 8 cells; label 2 is ignored, most often in the last ones.
   const auto volumes = random_normal({6, 2, 2, 2, 1}, {.key = 1}, 0, 1, DType::float64);
@@ -161,10 +174,7 @@ TEST_CASE("trainer: a step is the same however its samples are cut into micro-ba
             FitOptions fit_options{.clip_norm = clip, .loss_scale = scaled ? &loss_scale : nullptr, .accumulate = parts};
             if (ignores) fit_options.weight = [&](const Tensor& y) { return cross_entropy_weight(y, 3, some); };
             fit_options.after_epoch = [&](const EpochReport& report) { return epoch_loss = report.loss, std::string(); };
-            const auto loss = [&](const Tensor& scores, const Tensor& y) {
-              return ignores ? cross_entropy(scores, y, some) : cross_entropy(scores, y);
-            };
-            fit(net, sgd, loader, loss, comm, fit_options);
+            fit(net, sgd, loader, {cross_entropy, ignores ? some : CrossEntropyOptions()}, comm, fit_options);
             std::vector<double> weights;
             for (const auto& each : net.parameters().tensors())
               for (const double value : each.to_vector()) weights.push_back(value);

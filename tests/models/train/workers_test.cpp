@@ -62,7 +62,7 @@ Outcome run(const Communicator& world, const WorkersOptions& options, std::int64
   Outcome outcome;
   for (std::int64_t step = 0; step < 7; ++step) {
     const auto [x, y] = samples(step, workers.first() * batch, workers.local() * batch);
-    const auto result = workers.step(x, y, [](const Tensor& p, const Tensor& t) { return mse(p, t); });
+    const auto result = workers.step(x, y, mse);
     outcome.losses.push_back(result.loss), outcome.small.push_back(result.small_squared_norm);
     outcome.big.push_back(result.big_squared_norm);
   }
@@ -216,7 +216,7 @@ TEST_CASE("data-parallel training measures its noise scale as workers do") {
   };
   all.targets = [](std::int64_t sample) { return std::vector{std::sin(double(sample)), std::cos(3.0 * double(sample))}; };
   const auto source = std::make_shared<data::FunctionSource>(all);
-  const auto loss = [](const Tensor& p, const Tensor& t) { return mse(p, t); };
+  const LossFunction loss = mse;
   run_threads(4, [&](const auto& transport) {
     const Communicator world(transport);
     const auto grid = make_grid(world, {.sample = 4});
@@ -304,7 +304,7 @@ TEST_CASE("what workers refuse") {
         Communicator(transport), [] { return std::make_unique<Network>(true); }, {2, 1, side, side, 1}, {.dtype = DType::float64},
         [](Parameters& parameters) { return std::make_unique<SGD>(parameters); }, {.workers = 2});
     const auto [x, y] = samples(0, 0, 3);
-    const auto loss = [](const Tensor& p, const Tensor& t) { return mse(p, t); };
+    const LossFunction loss = mse;
     CHECK_THROWS_WITH_AS(workers.step(x, y, loss), doctest::Contains("2 workers cannot share"), Error);
     const auto [fine_x, fine_y] = samples(0, 0, 4);
     const auto nan = [](const Tensor& p, const Tensor& t) { return mse(p, t) * std::nan(""); };

@@ -49,7 +49,7 @@ Task images(const TaskOptions& options) {
           .training = part_of(source, split.train),
           .test = part_of(source, split.test),
           .make = [network] { return std::make_unique<ResNet>(network); },
-          .loss = [](const Tensor& scores, const Tensor& classes) { return cross_entropy(scores, classes); },
+          .loss = cross_entropy,
           .error = misclassified,
           .goal = 0.2,
           .learning_rates = {0.003, 0.01, 0.03, 0.1},

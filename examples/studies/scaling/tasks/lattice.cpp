@@ -61,7 +61,7 @@ Task lattice(const TaskOptions& options) {
           .training = crystals("lattice", training, Philox{options.seed, 1}),
           .test = crystals("lattice test", test, Philox{options.seed, 2}),
           .make = [] { return std::make_unique<Network>(false); },
-          .loss = [](const Tensor& scores, const Tensor& classes) { return cross_entropy(scores, classes); },
+          .loss = cross_entropy,
           .error = misclassified,
           .goal = 0.1,
           .learning_rates = {0.0125, 0.025, 0.05, 0.1, 0.2},
