@@ -4,6 +4,7 @@
 // ranks.
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -14,7 +15,7 @@ namespace mpigrad {
 
 struct AdjointOptions {
   std::vector<Across> inputs{}, outputs{};  // those that are not listed vary
-  bool linear = true;                       // f is, in all its inputs together
+  std::optional<bool> linear{};             // whether f is, in all its inputs together; none: found out
   double tolerance = 1e-11;                 // relative, of what is exact up to rounding; about 1e-4 for float32
   double difference_tolerance = 1e-7;       // relative, of derivatives against differences
   double step = 2e-3;                       // of the differences; a kink within it is told, see `kink`
@@ -23,6 +24,7 @@ struct AdjointOptions {
 
 // The largest relative errors; all but `entries` is the same on all ranks.
 struct AdjointReport {
+  bool linear = false;  // which check was made: of a linear f at random x, or of its derivatives at `inputs`
   double first = 0;   // of J^T
   double exact = 0;   // of J^T against J by jvp; of linear functions the same as `first`
   double second = 0;  // of the derivative of J^T
@@ -32,7 +34,12 @@ struct AdjointReport {
   std::set<std::string> entries;  // names of all ops on this rank's tape, those of the replays included
 };
 
-// y = f(x), random cotangents u, directions v and w; sums are over ranks. A linear f, at random x:
+// y = f(x), random cotangents u, directions v and w; sums are over ranks.
+//
+// f is linear if f(a + b) = f(a) + f(b), f(-a) = -f(a) and f(0) = 0 to rounding, at random a and b, or if options.linear says so.
+// a and b are uniform in [-1, 1). Set options.linear = false for an f that throws there, or that is linear there only.
+//
+// A linear f, at random x:
 //
 //   first   <f(x), u> = <x, f^T u>
 //   second  (f^T)^T w = f(w), elementwise: finds a vjp that is not made of ops, or calls the wrong one of a pair of transposes

@@ -24,7 +24,7 @@ Tensor stored(const Tensor& x) {
 bool is_writer(const Layout& layout) {
   const auto place = layout.grid->coordinates(layout.grid->rank);
   for (std::size_t axis = 0; axis < place.size(); ++axis)
-    if (layout.axes[axis].placement == Placement::same && place[axis] != 0) return false;
+    if (layout.axes[axis].placement == Placement::replicated && place[axis] != 0) return false;
   return true;
 }
 
@@ -60,7 +60,7 @@ void write_hdf5(const std::filesystem::path& path, const std::vector<std::pair<s
     const auto& layout = x.layout();
     require((layout ? layout->grid : nullptr) == grid, "[write_hdf5] {}: '{}' and '{}' are not on the same grid", path.string(),
             tensors.front().first, name);
-    require(!layout || !layout->has(Placement::share),
+    require(!layout || !layout->has(Placement::partial),
             "[write_hdf5] {}: '{}' holds partial sums; redistribute() them to a layout without `share` first: {}", path.string(),
             name, x);
   }
@@ -99,7 +99,7 @@ Tensor read_block(const std::filesystem::path& path, const std::string& name, co
 }  // namespace
 
 Tensor read_hdf5(const std::filesystem::path& path, const std::string& name, const LayoutPtr& layout, std::optional<DType> type) {
-  require(layout && !layout->has(Placement::share), "[read_hdf5] {}: '{}' is read into a layout without partial sums{}",
+  require(layout && !layout->has(Placement::partial), "[read_hdf5] {}: '{}' is read into a layout without partial sums{}",
           path.string(), name, layout ? ", not " + to_string(*layout) : "");
   return read_block(path, name, grid_of(*layout).world(), type, [&](const Shape& shape) {
     require(shape == layout->global, "[read_hdf5] {}: dataset '{}' is {}, the layout is of {}", path.string(), name, shape,

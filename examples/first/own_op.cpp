@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
     const Tensor x = random_normal(slabs->global, {.key = 1}, 0, 1, DType::float64, slabs);  // each rank has its planes only
     const double value = total(mean(wavelet(x)));
     const auto f = [](const Tensors& inputs) { return Tensors{wavelet(inputs[0])}; };
-    const auto report = adjoint_check(f, {x.without_layout()}, session.world(), {.linear = false});
+    const auto report = adjoint_check(f, {x.without_layout()}, session.world());
     require(report.first < 1e-6, "[own_op] the derivative is wrong by {}", report.first);
     fmt::print("rank {}: mean {:.12f}; first order off by {:.0e}, exactly {:.0e}, second {:.0e}\n", session.rank(), value,
                report.first, report.exact, report.second);

@@ -116,10 +116,10 @@ TEST_CASE("adjoint check: functions that are not linear, exactly and by differen
     check_on_ranks(size, "not linear", [](const Communicator& comm) {
       const auto x = from_vector({3}, {0.5 + comm.rank(), -1.25, 0.75 - comm.rank()}, DType::float64);
       const auto check = [&](const SquareSum& op) {
-        return adjoint_check([&](const Tensors& in) { return apply_all(op, in); }, {x}, comm, {.linear = false});
+        return adjoint_check([&](const Tensors& in) { return apply_all(op, in); }, {x}, comm);
       };
       const auto right = check({comm});
-      require(right.passed && right.exact < 1e-13 && right.first < 1e-9, "[test] {}", right.message);
+      require(!right.linear && right.passed && right.exact < 1e-13 && right.first < 1e-9, "[test] {}", right.message);
       require(right.entries.contains("square_sum") && right.entries.contains("allreduce"), "[test] entries");
       // Consistent with itself, but the adjoint of something else.
       const auto steep = check({comm, 2.001});
@@ -144,10 +144,30 @@ TEST_CASE("adjoint check: outputs without a derivative are left out, inputs with
     require(integers.starts_with("[adjoint_check] inputs are floating-point tensors: int64 [3]"), "[test] {}", integers);
     const auto wrong = error_text([&] {
       require_adjoint(
-          "a square", [](const Tensors& in) { return Tensors{square(in[0])}; }, {ones({2}, DType::float64)}, comm);
+          "a square", [](const Tensors& in) { return Tensors{square(in[0])}; }, {ones({2}, DType::float64)}, comm,
+          {.linear = true});
     });
     require(wrong.starts_with("[adjoint] a square on 2 ranks: first order is off by"), "[test] {}", wrong);
   });
+}
+
+TEST_CASE("adjoint check: it finds out whether a function is linear") {
+  for (const int size : {1, 3})
+    check_on_ranks(size, "linear or not", [](const Communicator& comm) {
+      const auto one = from_vector({1}, {0.5}, DType::float64);
+      const auto is_linear = [&](const TensorFunction& f, const Tensor& x) {
+        const auto report = adjoint_check(f, {x}, comm, {.tolerance = x.dtype() == DType::float32 ? 1e-4 : 1e-11,
+                                                         .difference_tolerance = x.dtype() == DType::float32 ? 1e-2 : 1e-7});
+        require(report.passed, "[test] {}", report.message);
+        return report.linear;
+      };
+      const auto reduced = [&](const Tensors& in) { return Tensors{allreduce(in[0] * 3, comm)}; };
+      require(is_linear(reduced, one) && is_linear(reduced, cast(one, DType::float32)), "[test] 3 x is linear");
+      require(!is_linear([](const Tensors& in) { return Tensors{in[0] + 1}; }, one), "[test] x + 1 is not linear");
+      require(!is_linear([](const Tensors& in) { return Tensors{relu(in[0])}; }, one), "[test] max(0, x) is not linear");
+      // At a point outside of the random ones' domain.
+      require(!is_linear([](const Tensors& in) { return Tensors{log(in[0])}; }, one), "[test] log(x) is not linear");
+    });
 }
 
 TEST_CASE("adjoint check: a kink beside x is told from a wrong derivative, and so is one at x") {

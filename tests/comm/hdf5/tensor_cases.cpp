@@ -29,7 +29,7 @@ void check_hdf5_tensors(const Communicator& world, const std::filesystem::path& 
   const auto path = folder / "tensors.h5";
   for (const auto type : {DType::float32, DType::float64, DType::int64, DType::int32, DType::int16, DType::uint8, DType::uint16,
                           DType::boolean, DType::bfloat16, DType::float16}) {
-    const Tensor whole = cast(reshape(arange(30, DType::float64), shape) * 0.25, type).with_layout(same_layout(grid, shape));
+    const Tensor whole = cast(reshape(arange(30, DType::float64), shape) * 0.25, type).with_layout(replicated_layout(grid, shape));
     const Tensor blocks = redistribute(whole, split_layout(grid, shape, planes));
     write_hdf5(path, {{"group/blocks", blocks}, {"whole", whole}}, true);
     require_equal("blocks", read_hdf5(path, "group/blocks", blocks.layout(), type), blocks);
@@ -52,14 +52,14 @@ void check_hdf5_tensors(const Communicator& world, const std::filesystem::path& 
   refuses("'x' and 'y' are not on the same grid", [&] {
     write_hdf5(folder / "new.h5", {{"x", x}, {"y", x.with_layout(nullptr)}});
   });
-  Layout sum = *same_layout(grid, shape);
-  sum.axes[1].placement = Placement::share;
+  Layout sum = *replicated_layout(grid, shape);
+  sum.axes[1].placement = Placement::partial;
   const auto shared = std::make_shared<Layout>(sum);
   refuses("'x' holds partial sums; redistribute()",
           [&] { write_hdf5(folder / "new.h5", "x", random_normal(shape, random).with_layout(shared)); });
   refuses("absent.h5: no such file", [&] { read_hdf5(folder / "absent.h5", "whole", grid, {}); });
   refuses("no dataset 'x'; there are: group/blocks, whole", [&] { read_hdf5(path, "x", x.layout()); });
-  refuses("'whole' is [2, 5, 3], the layout is of [5, 3]", [&] { read_hdf5(path, "whole", same_layout(grid, {5, 3})); });
+  refuses("'whole' is [2, 5, 3], the layout is of [5, 3]", [&] { read_hdf5(path, "whole", replicated_layout(grid, {5, 3})); });
   refuses("without partial sums", [&] { read_hdf5(path, "whole", shared); });
   refuses("is float16, which int32 would round", [&] { read_hdf5(path, "whole", grid, {}, DType::int32); });
   world.transport().barrier();
