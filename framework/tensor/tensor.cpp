@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
+#include <limits>
+#include <type_traits>
+#include <utility>
 
 #include "framework/cuda/cuda.h"
 
@@ -126,6 +130,51 @@ std::vector<double> Tensor::to_vector() const {
   });
   return values;
 }
+
+namespace {
+
+// Whether T represents the number, floating-point ones to rounding.
+template <class T, class From>
+bool holds(From value) {
+  if constexpr (std::is_integral_v<From>) {
+    const auto number = static_cast<std::int64_t>(value);
+    if constexpr (std::is_same_v<T, bool>) return number == 0 || number == 1;
+    else if constexpr (std::is_integral_v<T>) return std::in_range<T>(number);
+    else return std::abs(static_cast<double>(number)) <= std::ldexp(1.0, std::numeric_limits<T>::digits);
+  } else {
+    const auto size = std::abs(static_cast<double>(value));
+    return std::is_floating_point_v<T> && !(std::isfinite(size) && size > static_cast<double>(std::numeric_limits<T>::max()));
+  }
+}
+
+}  // namespace
+
+template <class T>
+  requires std::is_arithmetic_v<T>
+std::vector<T> Tensor::to_vector() const {
+  if (device_ == DeviceKind::cuda && storage_) return detail::copied(*this, DeviceKind::cpu).to_vector<T>();
+  std::vector<T> values(static_cast<std::size_t>(elements()));
+  visit_any(dtype(), [&](auto zero) {
+    using From = decltype(zero);
+    const From* from = data<From>();
+    std::transform(from, from + elements(), values.begin(), [&](From value) {
+      if (!holds<T>(value))
+        fail("[to_vector] {} has the element {}, which is not converted to {}", *this, static_cast<double>(value),
+             name_of(dtype_of<T>()));
+      return static_cast<T>(value);
+    });
+  });
+  return values;
+}
+
+template std::vector<float> Tensor::to_vector<float>() const;
+template std::vector<double> Tensor::to_vector<double>() const;
+template std::vector<std::int64_t> Tensor::to_vector<std::int64_t>() const;
+template std::vector<std::int32_t> Tensor::to_vector<std::int32_t>() const;
+template std::vector<std::int16_t> Tensor::to_vector<std::int16_t>() const;
+template std::vector<std::uint16_t> Tensor::to_vector<std::uint16_t>() const;
+template std::vector<std::uint8_t> Tensor::to_vector<std::uint8_t>() const;
+template std::vector<bool> Tensor::to_vector<bool>() const;
 
 Tensor Tensor::with_layout(LayoutPtr layout) const {
   Tensor result = *this;

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "framework/tensor/device.h"
@@ -68,9 +69,14 @@ class Tensor {
   const std::shared_ptr<Storage>& storage() const { return storage_; }
   std::int64_t offset() const { return offset_; }
 
-  // The single element, as a double. From a GPU these two copy, for which the host waits.
+  // The single element, as a double. From a GPU these copy, for which the host waits.
   double item() const;
   std::vector<double> to_vector() const;
+  // As T: float, double, bool or an integer type of tensors. Floating-point numbers are rounded to T. Errors: floating-point
+  // elements as integers; a number outside of T's range; an integer beyond 2^24 as float, 2^53 as double.
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  std::vector<T> to_vector() const;
 
   // Identity on the tape.
   std::uint64_t id() const { return id_; }

@@ -198,3 +198,20 @@ TEST_CASE_TEMPLATE("half: the threads transport reduces in rank order and rounds
       });
     }
 }
+
+TEST_CASE("to_vector<T>: elements as another type, if that holds them") {
+  const auto x = from_vector({3}, {1.5, -2, std::nan("")}, DType::bfloat16);
+  const auto floats = x.to_vector<float>();
+  CHECK((floats[0] == 1.5F && floats[1] == -2 && std::isnan(floats[2])));
+  CHECK(from_vector({2}, {-1, 300}, DType::int16).to_vector<std::int64_t>() == std::vector<std::int64_t>{-1, 300});
+  CHECK(from_vector({2}, {0, 1}, DType::boolean).to_vector<bool>() == std::vector<bool>{false, true});
+  CHECK(from_vector({1}, {0.1}, DType::float64).to_vector<float>() == std::vector<float>{0.1F});
+  CHECK(has(error_text([&] { x.to_vector<std::int32_t>(); }), "1.5, which is not converted to int32"));
+  const auto negative = from_vector({1}, {-1}, DType::int16);
+  CHECK(has(error_text([&] { negative.to_vector<std::uint16_t>(); }), "not converted to uint16"));
+  const auto large = from_vector({1}, {16777217}, DType::int64);
+  CHECK(large.to_vector<double>() == std::vector<double>{16777217});
+  CHECK(has(error_text([&] { large.to_vector<float>(); }), "not converted to float32"));
+  const auto huge = full({1}, 1e300, DType::float64);
+  CHECK(has(error_text([&] { huge.to_vector<float>(); }), "not converted to float32"));
+}
