@@ -38,8 +38,7 @@ std::vector<std::int64_t> window_places(std::int64_t n, std::int64_t window, dou
   return places;
 }
 
-std::vector<float> sliding_window(nn::Module& net, const data::Source& source, std::int64_t sample,
-                                  const SlidingWindowOptions& o) {
+Tensor sliding_window(nn::Module& net, const data::Source& source, std::int64_t sample, const SlidingWindowOptions& o) {
   require(o.window.rank() == 3 && o.window.elements() > 0, "[sliding_window] windows are [D, H, W], at least 1 each: {}",
           o.window);
   require(o.overlap >= 0 && o.overlap < 1, "[sliding_window] windows overlap by a part from 0 to below 1, not {}", o.overlap);
@@ -68,18 +67,21 @@ std::vector<float> sliding_window(nn::Module& net, const data::Source& source, s
   Untaped scope;
   nn::EvaluationMode mode(net);
   std::int64_t classes = 0;
-  // So many numbers for each cell of the sample.
-  const auto resized = [&](std::vector<float>& numbers, std::int64_t each, std::string_view what) {
+  // So many zeros for each cell of the sample.
+  const auto zeros_of = [&](std::int64_t each, std::string_view what) {
+    Tensor numbers;
     share([&] {
       const auto n = extents.elements() * each;
       require_host_memory(fmt::format("[sliding_window] {} of {} x {} x {} cells, {}", source.name_of_sample(sample), extents[0],
                                       extents[1], extents[2], what),
                           static_cast<double>(sizeof(float)) * static_cast<double>(n));
-      numbers.resize(static_cast<std::size_t>(n));
+      numbers = Tensor(TensorType{Shape{extents[0], extents[1], extents[2], each}, DType::float32}, DeviceKind::cpu);
+      std::fill_n(numbers.mutable_data<float>(), n, 0.0F);
     });
+    return numbers;
   };
-  std::vector<float> sums, total;
-  resized(total, 1, "in each a weight");
+  Tensor sums, weight_sums = zeros_of(1, "in each a weight");
+  float *sum = nullptr, *const total = weight_sums.mutable_data<float>();
   for (std::size_t first = 0; first < places.size(); first += static_cast<std::size_t>(batch)) {
     Tensor x(TensorType{Shape{batch, cells[0], cells[1], cells[2], source.channels()}, o.dtype}, DeviceKind::cpu);
     share([&] {
@@ -99,7 +101,8 @@ std::vector<float> sliding_window(nn::Module& net, const data::Source& source, s
     require(scores.rank() == 5 && scores.shape().elements(0, 4) == batch * cells.elements(),
             "[sliding_window] the network makes no scores [N, D, H, W, K] of windows of {}: {}", o.window, scores);
     classes = scores.dim(4);
-    if (sums.empty()) resized(sums, classes, fmt::format("in each a number for each of {} classes", classes));
+    if (!sums) sums = zeros_of(classes, fmt::format("in each a number for each of {} classes", classes));
+    sum = sums.mutable_data<float>();
     const auto p = detail::copied(softmax(scores), DeviceKind::cpu);
     const auto* values = reinterpret_cast<const float*>(p.raw());
     for (std::int64_t i = 0; i < batch && first + static_cast<std::size_t>(i) < places.size(); ++i) {
@@ -119,29 +122,31 @@ std::vector<float> sliding_window(nn::Module& net, const data::Source& source, s
         if (!inside) continue;
         const auto w = static_cast<float>(weight);
         const auto* from = values + (i * cells.elements() + cell) * classes;
-        total[static_cast<std::size_t>(to)] += w;
-        for (std::int64_t c = 0; c < classes; ++c) sums[static_cast<std::size_t>(to * classes + c)] += w * from[c];
+        total[to] += w;
+        for (std::int64_t c = 0; c < classes; ++c) sum[to * classes + c] += w * from[c];
       }
     }
   }
   if (o.grid && o.grid->ranks() > 1) {
     auto& transport = o.grid->world().transport();
-    transport.allreduce(sums.data(), sums.data(), static_cast<std::int64_t>(sums.size()), DType::float32, CombineOp::sum);
-    transport.allreduce(total.data(), total.data(), static_cast<std::int64_t>(total.size()), DType::float32, CombineOp::sum);
+    transport.allreduce(sum, sum, sums.elements(), DType::float32, CombineOp::sum);
+    transport.allreduce(total, total, weight_sums.elements(), DType::float32, CombineOp::sum);
   }
-  for (std::size_t i = 0; i < total.size(); ++i)
-    for (std::size_t c = 0; c < static_cast<std::size_t>(classes); ++c)
-      sums[i * static_cast<std::size_t>(classes) + c] /= total[i];
-  return sums;
+  for (std::int64_t i = 0; i < weight_sums.elements(); ++i)
+    for (std::int64_t c = 0; c < classes; ++c) sum[i * classes + c] /= total[i];
+  return constant(sums);
 }
 
-std::vector<std::int32_t> most_likely(const std::vector<float>& probabilities, std::int64_t classes) {
-  std::vector<std::int32_t> result(probabilities.size() / static_cast<std::size_t>(classes));
-  for (std::size_t i = 0; i < result.size(); ++i) {
-    const auto* row = probabilities.data() + i * static_cast<std::size_t>(classes);
-    result[i] = static_cast<std::int32_t>(std::max_element(row, row + classes) - row);
-  }
-  return result;
+Tensor most_likely(const Tensor& probabilities) {
+  require(probabilities.rank() == 4 && probabilities.dim(3) > 0, "[most_likely] probabilities are [D, H, W, K]: {}",
+          probabilities);
+  const auto& shape = probabilities.shape();
+  Tensor result(TensorType{Shape{shape[0], shape[1], shape[2]}, DType::int32}, DeviceKind::cpu);
+  auto* classes = result.mutable_data<std::int32_t>();
+  const auto* row = probabilities.data<float>();
+  for (std::int64_t i = 0; i < result.elements(); ++i, row += shape[3])
+    classes[i] = static_cast<std::int32_t>(std::max_element(row, row + shape[3]) - row);
+  return constant(result);
 }
 
 }  // namespace mpigrad::segmentation

@@ -24,12 +24,11 @@ struct SlidingWindowOptions {
 // the middle where n is not larger than the window.
 std::vector<std::int64_t> window_places(std::int64_t n, std::int64_t window, double overlap);
 
-// Probabilities [D, H, W, K] of one sample, softmax of the network's scores [N, D, H, W, K], row-major; the same on all ranks of
-// the grid, which hold all of them. Collective over the grid; the network is in evaluation mode meanwhile. Errors, which all
-// ranks have: what reading says, scores of another shape.
-std::vector<float> sliding_window(nn::Module& net, const data::Source& source, std::int64_t sample,
-                                  const SlidingWindowOptions& options);
-// The class of the largest probability in each cell, the first of equals: [D, H, W] of [D, H, W, K].
-std::vector<std::int32_t> most_likely(const std::vector<float>& probabilities, std::int64_t classes);
+// Probabilities [D, H, W, K] of one sample, softmax of the network's scores [N, D, H, W, K]: float32, on the CPU, a constant, and
+// whole on every rank of the grid. Collective over the grid; the network is in evaluation mode meanwhile. Errors, which all ranks
+// have: what reading says, scores of another shape.
+Tensor sliding_window(nn::Module& net, const data::Source& source, std::int64_t sample, const SlidingWindowOptions& options);
+// The class of the largest probability in each cell, the first of equals: int32 [D, H, W] of float32 [D, H, W, K] on the CPU.
+Tensor most_likely(const Tensor& probabilities);
 
 }  // namespace mpigrad::segmentation

@@ -42,14 +42,16 @@ Stored stored_of(const data::Source& source, std::int64_t sample, bool with_labe
   return result;
 }
 
-// Probabilities of a resampled volume at the cells of the stored one.
-std::vector<std::int32_t> labels_at(std::vector<float> probabilities, const Shape& seen, const Shape& stored,
-                                    std::int64_t classes) {
-  if (seen == stored) return segmentation::most_likely(probabilities, classes);
+// The classes at the cells of the stored volume, from probabilities [D, H, W, K] of a resampled one.
+std::vector<std::int32_t> labels_at(const Tensor& probabilities, const Shape& stored) {
+  const auto& shape = probabilities.shape();
+  const Shape seen{shape[0], shape[1], shape[2]};
+  if (seen == stored) return segmentation::most_likely(probabilities).to_vector<std::int32_t>();
   augment::Sample sample;
-  sample.extents = seen, sample.channels = classes, sample.values = std::move(probabilities);
-  return segmentation::most_likely(augment::resized(sample, augment::whole(seen), stored, augment::Filter::linear).values,
-                                   classes);
+  sample.extents = seen, sample.channels = shape[3], sample.values = probabilities.to_vector<float>();
+  auto resized = augment::resized(sample, augment::whole(seen), stored, augment::Filter::linear);
+  const auto there = wrap(resized.values.data(), {stored[0], stored[1], stored[2], shape[3]}, DType::float32);
+  return segmentation::most_likely(there).to_vector<std::int32_t>();
 }
 
 Case score(const Segmented& s, const Stored& stored, std::int64_t classes, bool hausdorff) {
@@ -102,18 +104,16 @@ std::vector<Case> segment(const Communicator& world, nn::Module& net, const Volu
     for (std::size_t i = 0; i < samples.size(); ++i) {
       cases.push_back({samples[i], empty, empty, empty, empty}), own.push_back(false);
       if (i % groups != mine) continue;
-      auto probabilities = segmentation::sliding_window(net, *volumes.seen, samples[i], options);
-      require(std::all_of(probabilities.begin(), probabilities.end(), [](float p) { return std::isfinite(p); }),
+      const Tensor probabilities = segmentation::sliding_window(net, *volumes.seen, samples[i], options);
+      const auto* first = probabilities.data<float>();
+      require(std::all_of(first, first + probabilities.elements(), [](float p) { return std::isfinite(p); }),
               "[unet3d] what the network predicts of {} is not finite: its weights or --precision cannot be used",
               volumes.seen->name_of_sample(samples[i]));
       // Errors from here on are one rank's; what the others of its group do next they do not do with it.
       together(group->world(), [&] {
         if (group->rank != 0) return;
         auto stored = stored_of(*volumes.stored, samples[i], o.scored);
-        Segmented s{.sample = samples[i],
-                    .predicted =
-                        labels_at(std::move(probabilities), volumes.seen->extents_of(samples[i]), stored.extents, recipe.classes),
-                    .truth = {}};
+        Segmented s{.sample = samples[i], .predicted = labels_at(probabilities, stored.extents), .truth = {}};
         if (o.largest_component) s.predicted = segmentation::largest_components(s.predicted, stored.extents, recipe.classes);
         if (o.scored) {
           s.truth = std::move(stored.labels);

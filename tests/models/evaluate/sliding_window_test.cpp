@@ -76,14 +76,18 @@ TEST_CASE("volumes: what a network says of single cells, it says of any volume t
             const auto p = segmentation::sliding_window(
                 net, *source, sample, {.window = {4, 5, 3}, .overlap = 0.4, .gaussian = gaussian, .batch = batch, .grid = grid});
             if (!first) continue;
-            REQUIRE(p.size() == expected.size());
+            const auto extents = source->extents_of(sample);
+            REQUIRE(p.shape() == Shape{extents[0], extents[1], extents[2], 3});
+            const auto found = p.to_vector();
             double most = 0;
-            for (std::size_t i = 0; i < p.size(); ++i) most = std::max(most, std::abs(static_cast<double>(p[i] - expected[i])));
+            for (std::size_t i = 0; i < found.size(); ++i) most = std::max(most, std::abs(found[i] - expected[i]));
             CHECK(most < 1e-5);
           }
         if (first) CHECK(net.training());
       });
-    const auto labels = segmentation::most_likely(expected, 3);
+    const auto extents = source->extents_of(sample);
+    const auto labels = segmentation::most_likely(wrap(expected.data(), {extents[0], extents[1], extents[2], 3}, DType::float32))
+                            .to_vector<std::int32_t>();
     for (std::size_t i = 0; i < labels.size(); ++i) {
       const auto place = static_cast<std::size_t>(labels[i]);
       for (std::size_t k = 0; k < 3; ++k) REQUIRE(expected[3 * i + place] >= expected[3 * i + k]);
