@@ -25,7 +25,7 @@
 //   framework/engine/backward.cpp       replay_here        T  the entry whose derivative is computed
 //   framework/engine/backward.cpp       frozen             T  parameters that the gradient() that runs leaves out
 //   framework/engine/backward.cpp       read_lately        T  tensors read without a tape, for a hint
-//   framework/engine/parameter.cpp      named_lately       T  names of parameters, for a hint
+//   framework/engine/parameter.cpp      recent_names       T  names of parameters, for a hint
 //   comm/distributed/same_parameters.cpp notes             T  over which ranks a parameter was replicated
 //   comm/distributed/same_parameters.cpp called_after_steps P that step_hook is set
 //   comm/process/problem.cpp            asking             T  whether memory has run out in the handler of that

@@ -179,7 +179,7 @@ int finish(const CLI::App& app, Transport& transport, const std::function<int()>
       io_thread().run([] {});
     }
   } drain;
-  LastWords last_words(transport);
+  ErrorRendezvous rendezvous(transport);
   try {
     const int code = f();
     return code != 0 ? code : printed(&transport);
@@ -190,7 +190,7 @@ int finish(const CLI::App& app, Transport& transport, const std::function<int()>
     return 1;
   } catch (const std::exception& error) {
     if (transport.size() == 1 && dynamic_cast<const FileInTheWay*>(&error) != nullptr) return usage_error(app, error.what(), 0);
-    if (!last_words.all_end(problem_of(error))) throw;
+    if (!rendezvous.all_end(problem_of(error))) throw;
     return 1;
   }
 }

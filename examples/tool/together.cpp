@@ -52,10 +52,10 @@ void require_same(Transport& transport, const std::vector<std::string>& texts,
   });
 }
 
-LastWords::LastWords(Transport& transport)
+ErrorRendezvous::ErrorRendezvous(Transport& transport)
     : transport_(transport.can_ask() && !transport.in_one_process() && transport.size() > 1 ? transport.duplicate() : nullptr) {}
 
-bool LastWords::all_end(const std::string& error) {
+bool ErrorRendezvous::all_end(const std::string& error) {
   using namespace std::chrono;
   if (!transport_) return false;
   struct State {

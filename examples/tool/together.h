@@ -41,9 +41,9 @@ void require_same(Transport& transport, const std::vector<std::string>& texts,
 
 // For errors that are neither shared nor known to be one rank's own. Ranks in processes know nothing of each other's; ranks in
 // threads need nothing of this.
-class LastWords {
+class ErrorRendezvous {
  public:
-  explicit LastWords(Transport& transport);  // collective
+  explicit ErrorRendezvous(Transport& transport);  // collective
   // Called by a rank that ends with an error. If within half a second all ranks do, they have nothing to wait for: what they say
   // is printed, the same text once, and all get true. Else false: the others wait somewhere for this rank, and must be ended.
   bool all_end(const std::string& error);

@@ -1,5 +1,5 @@
 #pragma once
-// What a rank is at, as whoever watches over hangs must know (comm/transport/watch/watchdog.h).
+// Per-rank activity flags, read by the watchdog (comm/transport/watch/watchdog.h).
 
 #include <atomic>
 #include <chrono>
@@ -10,7 +10,7 @@ namespace mpigrad::detail {
 
 struct Activity {
   std::atomic<bool> trains = false;  // an optimizer has made a step
-  std::atomic<int> unhurried = 0;    // how many phases are under way in which a call may take any time
+  std::atomic<int> slow_phases = 0;  // how many phases are under way in which a call may take any time
   // Since when this rank's host has waited for its GPU, in nanoseconds of the steady clock; 0: it does not.
   std::atomic<std::int64_t> gpu_since = 0;
 };
@@ -18,13 +18,13 @@ struct Activity {
 // Of the rank that runs on this thread. Others may keep it and read it.
 const std::shared_ptr<Activity>& activity_of_this_thread();
 
-// While one lives, what this rank waits for may take any time: others evaluate, write a checkpoint, read files.
-class UnhurriedPhase {
+// While one is in scope, calls of this rank may take any time: other ranks evaluate, write a checkpoint, read files.
+class SlowPhase {
  public:
-  UnhurriedPhase() : activity_(activity_of_this_thread()) { ++activity_->unhurried; }
-  ~UnhurriedPhase() { --activity_->unhurried; }
-  UnhurriedPhase(const UnhurriedPhase&) = delete;
-  UnhurriedPhase& operator=(const UnhurriedPhase&) = delete;
+  SlowPhase() : activity_(activity_of_this_thread()) { ++activity_->slow_phases; }
+  ~SlowPhase() { --activity_->slow_phases; }
+  SlowPhase(const SlowPhase&) = delete;
+  SlowPhase& operator=(const SlowPhase&) = delete;
 
  private:
   std::shared_ptr<Activity> activity_;

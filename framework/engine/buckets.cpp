@@ -23,14 +23,14 @@ class ReductionClock {
   double start_ = counting_ ? detail::seconds_now() : 0;
 };
 
-thread_local HandedInNorm* innermost_norm = nullptr;
+thread_local LocalGradientNorm* innermost_norm = nullptr;
 
 }  // namespace
 
-HandedInNorm::HandedInNorm() : outer_(innermost_norm) { innermost_norm = this; }
-HandedInNorm::~HandedInNorm() { innermost_norm = outer_; }
+LocalGradientNorm::LocalGradientNorm() : outer_(innermost_norm) { innermost_norm = this; }
+LocalGradientNorm::~LocalGradientNorm() { innermost_norm = outer_; }
 
-void HandedInNorm::started(const Tensor& cotangent) {
+void LocalGradientNorm::started(const Tensor& cotangent) {
   if (!innermost_norm) return;
   innermost_norm->squared_ += squared_norm(Gradients({cotangent.without_layout()}));
   innermost_norm->elements_ += cotangent.elements();
@@ -71,7 +71,7 @@ void ReductionBuckets::start(Bucket& bucket) {
     }
   }
   bucket.parts.clear();
-  HandedInNorm::started(all);
+  LocalGradientNorm::started(all);
   bucket.pending = bucket.reduce.start(all);  // in place, where this is the only handle
 }
 

@@ -14,23 +14,23 @@
 
 namespace mpigrad {
 
-// While it lives, on its thread: the sum of squares of the cotangents that this rank hands in to be reduced, which are those of
-// its own share of the objective. Costs a pass over them, and on a GPU the host waits.
-class HandedInNorm {
+// While it is in scope, on its thread: the sum of squares of this rank's cotangents before they are reduced, which are those of
+// its own part of the objective. Costs a pass over them, and on a GPU the host waits.
+class LocalGradientNorm {
  public:
-  HandedInNorm();
-  ~HandedInNorm();
-  HandedInNorm(const HandedInNorm&) = delete;
-  HandedInNorm& operator=(const HandedInNorm&) = delete;
+  LocalGradientNorm();
+  ~LocalGradientNorm();
+  LocalGradientNorm(const LocalGradientNorm&) = delete;
+  LocalGradientNorm& operator=(const LocalGradientNorm&) = delete;
   double squared() const { return squared_; }
   std::int64_t elements() const { return elements_; }  // of them
-  // Told of each reduction as it starts.
+  // Called at the start of each reduction.
   static void started(const Tensor& cotangent);
 
  private:
   double squared_ = 0;
   std::int64_t elements_ = 0;
-  HandedInNorm* outer_;
+  LocalGradientNorm* outer_;
 };
 
 class ReductionBuckets {

@@ -12,22 +12,22 @@ struct NamedParameter {
   std::uint64_t id = 0;
   std::string name;
 };
-struct NamedLately {
+struct RecentNames {
   std::array<NamedParameter, 16> all;
   std::size_t next = 0;
 };
-thread_local NamedLately named_lately;
+thread_local RecentNames recent_names;
 
 }  // namespace
 
 void detail::name_parameter(const Tensor& parameter, const std::string& name) {
-  named_lately.all[named_lately.next] = {parameter.id(), name};
-  named_lately.next = (named_lately.next + 1) % named_lately.all.size();
+  recent_names.all[recent_names.next] = {parameter.id(), name};
+  recent_names.next = (recent_names.next + 1) % recent_names.all.size();
 }
 
 std::string detail::parameter_hint(std::span<const Tensor> operands, std::string_view otherwise) {
   for (const auto& x : operands)
-    for (const auto& [id, name] : named_lately.all)
+    for (const auto& [id, name] : recent_names.all)
       if (x && x.id() == id)
         return x.layout()
                    ? fmt::format(

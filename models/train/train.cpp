@@ -174,7 +174,7 @@ TrainerResult train(nn::Module& net, Optimizer& optimizer, std::int64_t steps, c
       options.begin = {};
       std::string text;
       {
-        const detail::UnhurriedPhase phase;  // it evaluates and writes
+        const detail::SlowPhase phase;  // it evaluates and writes
         text = options.after_epoch(*report);
       }
       options.progress->end_epoch(text);

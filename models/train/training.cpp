@@ -152,18 +152,18 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
     const double scale = options.loss_scale ? options.loss_scale->value() : 1;
     const double factor = scale * parts.factor(weight), rest = last ? parts.rest() : 1;
     const auto objective = factor == 1 ? share : share * factor;
-    std::optional<HandedInNorm> handed_in;
-    if (options.noise && last) handed_in.emplace();
+    std::optional<LocalGradientNorm> local_norm;
+    if (options.noise && last) local_norm.emplace();
     const auto gradients = tape.gradient(objective, {.accumulate = !last});
-    if (handed_in) {
+    if (local_norm) {
       require(
-          handed_in->elements() == trained_elements(net.parameters()),
+          local_norm->elements() == trained_elements(net.parameters()),
           "[fit] the gradient noise scale cannot be measured: of {} weights' gradients {} are added up over ranks in one piece; "
           "weights in parts are not",
-          trained_elements(net.parameters()), handed_in->elements());
+          trained_elements(net.parameters()), local_norm->elements());
       // A rank's share is 1 / P of the mean over its samples.
       const double unscale = rest / scale;
-      double small = handed_in->squared() * world.size() * unscale * unscale;
+      double small = local_norm->squared() * world.size() * unscale * unscale;
       world.transport().allreduce(&small, &small, 1, DType::float64, CombineOp::sum);
       options.noise->add(small, squared_norm(gradients) * unscale * unscale);
     }
@@ -216,7 +216,7 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
       const auto behind = micro / options.accumulate;
       if (last && behind < steps && options.interrupts && options.interrupts(epoch, behind)) {
         losses.finish();
-        const detail::UnhurriedPhase phase;  // it writes
+        const detail::SlowPhase phase;  // it writes
         interrupted = options.interrupt(epoch, {behind, mean});
         if (interrupted) break;
         clock.start();
@@ -237,7 +237,7 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
     if (options.loss_scale) report.loss_scale = options.loss_scale->value(), report.skipped_steps = options.loss_scale->skipped();
     std::string text;
     if (options.after_epoch) {
-      const detail::UnhurriedPhase phase;  // it evaluates and writes
+      const detail::SlowPhase phase;  // it evaluates and writes
       text = options.after_epoch(report);
     }
     if (options.progress) options.progress->end_epoch(text);
@@ -248,7 +248,7 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
 Predictions predict(nn::Module& net, const data::Loader& loader) {
   Untaped scope;
   nn::EvaluationMode mode(net);
-  const detail::UnhurriedPhase phase;
+  const detail::SlowPhase phase;
   Predictions result;
   std::vector<Tensor> predicted, truth;  // to the host when all is given out
   const auto whole = [](const Tensor& x) { return x.layout() ? gather_all(x) : x; };

@@ -48,7 +48,7 @@ CallBoard::State CallBoard::state() const {
     const auto now = std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
     result.waiting = result.gpu = 1, result.milliseconds = (now - gpu_since) / 1000000;
   }
-  result.counts = activity_->trains && activity_->unhurried == 0 ? 1 : 0;
+  result.counts = activity_->trains && activity_->slow_phases == 0 ? 1 : 0;
   return result;
 }
 

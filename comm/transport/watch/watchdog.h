@@ -3,7 +3,7 @@
 //
 // There are two kinds. The one that somebody asks for ends any call that takes longer. The one that is there over several hosts,
 // because a link between them that is cut may otherwise leave ranks waiting for ever, must never end a sound job. It
-// * begins with the first step of an optimizer, and does not count evaluation, checkpoints and reading (UnhurriedPhase in
+// * begins with the first step of an optimizer, and does not count evaluation, checkpoints and reading (SlowPhase in
 //   framework/engine/activity.h);
 // * ends the job only if every rank has been in a communication call for longer than the limit, so that nobody is left who could
 //   go on, or if a rank cannot be reached for half the limit more. A rank that computes or reads keeps all others alive;

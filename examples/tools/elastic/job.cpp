@@ -67,12 +67,12 @@ pid_t start(const std::vector<std::string>& command, const Streams& streams) {
 }
 
 pid_t start_silent(const std::vector<std::string>& command) {
-  const struct Nowhere {
+  const struct NullDevice {
     int file = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    ~Nowhere() { close(file); }
-  } nowhere;
-  require(nowhere.file >= 0, "[elastic] /dev/null cannot be opened: {}", std::strerror(errno));
-  return start(command, {.output = nowhere.file, .error = nowhere.file});
+    ~NullDevice() { close(file); }
+  } null_device;
+  require(null_device.file >= 0, "[elastic] /dev/null cannot be opened: {}", std::strerror(errno));
+  return start(command, {.output = null_device.file, .error = null_device.file});
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ Geometry geometry_of_file(const data::VolumeHeader& header, bool resampled) {
 template <class F>
 void for_each_file(const Communicator& world, const data::Source& source, const std::vector<std::int64_t>& samples,
                    bool resampled, F f) {
-  const detail::UnhurriedPhase phase;
+  const detail::SlowPhase phase;
   trainer::together(world, [&] {
     for (auto i = static_cast<std::size_t>(world.rank()); i < samples.size(); i += static_cast<std::size_t>(world.size()))
       if (const auto header = header_of(source, samples[i]))

@@ -39,8 +39,8 @@ std::vector<std::string> output_files(const TrainOptions& o) {
   return files;
 }
 
-// How features look after an epoch; what cannot be said is not a number.
-struct Look {
+// Measures of the features after an epoch; NaN where one is undefined.
+struct FeatureQuality {
   double neighbours = std::nan("");  // accuracy, if there are labels
   double deviation = std::nan(""), effective_rank = std::nan("");
 };
@@ -65,8 +65,8 @@ class Monitor {
       if (!labels.empty()) labels_.push_back(static_cast<double>(labels[static_cast<std::size_t>(sample)]));
   }
 
-  Look operator()() const {
-    Look result;
+  FeatureQuality operator()() const {
+    FeatureQuality result;
     if (samples_.empty()) return result;
     Untaped scope;
     const auto all = encode(net_, source_, samples_, world_, encode_)[0];
@@ -113,7 +113,7 @@ class Monitor {
 
 struct Record {
   Epoch epoch{.report = {.loss = std::nan("")}};
-  Look look;
+  FeatureQuality quality;
 };
 
 void draw(const std::filesystem::path& path, const std::vector<EpochRow>& rows) {
@@ -258,21 +258,21 @@ int train(const Communicator& world, TrainOptions o) {
                            },
                            .evaluate =
                                [&] {
-                                 last.look = monitor();
-                                 return std::vector<double>{last.look.neighbours, last.epoch.retrieval, last.look.deviation,
-                                                            last.look.effective_rank,
+                                 last.quality = monitor();
+                                 return std::vector<double>{last.quality.neighbours, last.epoch.retrieval, last.quality.deviation,
+                                                            last.quality.effective_rank,
                                                             static_cast<double>(last.epoch.bad_batches)};
                                },
                            .text =
                                [&](const EpochRow& row) {
                                  log->epoch(row);
                                  std::vector<std::string> parts;
-                                 if (std::isfinite(last.look.neighbours))
-                                   parts.push_back(fmt::format("neighbours {:.3f}", last.look.neighbours));
+                                 if (std::isfinite(last.quality.neighbours))
+                                   parts.push_back(fmt::format("neighbours {:.3f}", last.quality.neighbours));
                                  if (std::isfinite(last.epoch.retrieval))
                                    parts.push_back(fmt::format("pairs {:.3f}", last.epoch.retrieval));
-                                 if (std::isfinite(last.look.effective_rank))
-                                   parts.push_back(fmt::format("rank {:.1f}", last.look.effective_rank));
+                                 if (std::isfinite(last.quality.effective_rank))
+                                   parts.push_back(fmt::format("rank {:.1f}", last.quality.effective_rank));
                                  return joined(parts, ", ") + trainer::remarks(row.report);
                                },
                            .before_checkpoint = [&] { objective.publish(); },
@@ -298,7 +298,7 @@ int train(const Communicator& world, TrainOptions o) {
     if (log) log->end(result);
     if (result.interrupted) return trainer::ended_early(world, out, result, optimizer->steps());
     if (first_epoch == o.epochs) {
-      last.look = monitor();
+      last.quality = monitor();
       if (const auto& rows = result.epochs; !rows.empty() && rows.back().report.epoch + 1 == o.epochs)
         last.epoch.report.loss = rows.back().report.loss, last.epoch.retrieval = rows.back().values[1];
     }
@@ -324,9 +324,9 @@ int train(const Communicator& world, TrainOptions o) {
                                       {"epochs_behind", result.epochs_behind},
                                       {"final_loss", last.epoch.report.loss},
                                       {"retrieval", last.epoch.retrieval},
-                                      {"neighbour_accuracy", last.look.neighbours},
-                                      {"deviation", last.look.deviation},
-                                      {"effective_rank", last.look.effective_rank},
+                                      {"neighbour_accuracy", last.quality.neighbours},
+                                      {"deviation", last.quality.deviation},
+                                      {"effective_rank", last.quality.effective_rank},
                                       {"bad_batches", bad_batches},
                                       {"seconds", seconds},
                                       {"training_seconds", result.seconds},
@@ -344,9 +344,10 @@ int train(const Communicator& world, TrainOptions o) {
       if (std::isfinite(last.epoch.retrieval)) fmt::print("; pairs found in the last batch {:.3f}", last.epoch.retrieval);
       if (std::isfinite(last.epoch.report.loss)) fmt::print("\n");
       if (bad_batches > 0) fmt::print("{} batches with samples that are not finite were left out\n", bad_batches);
-      if (std::isfinite(last.look.neighbours)) fmt::print("nearest neighbours are right in {:.3f}\n", last.look.neighbours);
-      if (std::isfinite(last.look.deviation))
-        fmt::print("collapse: deviation {:.3f} of 1, effective rank {:.1f}\n", last.look.deviation, last.look.effective_rank);
+      if (std::isfinite(last.quality.neighbours)) fmt::print("nearest neighbours are right in {:.3f}\n", last.quality.neighbours);
+      if (std::isfinite(last.quality.deviation))
+        fmt::print("collapse: deviation {:.3f} of 1, effective rank {:.1f}\n", last.quality.deviation,
+                   last.quality.effective_rank);
       if (!result.stopped.empty()) fmt::print("ended after {} epochs: {}\n", result.epochs_behind, result.stopped);
       if (result.seconds > 0) fmt::print("{} training at {:.1f} samples/s, ", format_duration(result.seconds), rate);
       fmt::print("{}{} in all; {}{}\n", trainer::checkpoint_text(result), format_duration(seconds), trainer::to_string(usage),

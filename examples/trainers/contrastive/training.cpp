@@ -161,7 +161,7 @@ std::optional<Epoch> Trainer::run(std::int64_t epoch, const FitOptions& options)
     }
     clock.step();
     if (++at.steps < steps && options.interrupts && options.interrupts(epoch, at.steps)) {
-      const mpigrad::detail::UnhurriedPhase phase;  // it writes
+      const mpigrad::detail::SlowPhase phase;  // it writes
       if (options.interrupt(epoch, at)) return std::nullopt;
       clock.start();
     }

@@ -178,7 +178,7 @@ void checkpoint_file::give(const Tensor& to, const Tensor& values) {
 }
 
 CheckpointInfo load_checkpoint(const std::filesystem::path& path, nn::Module& net, const LoadOptions& options) {
-  const detail::UnhurriedPhase phase;
+  const detail::SlowPhase phase;
   const Hdf5Reader file(path);
   auto info = read_info(file);
   auto tensors = network_tensors(net);

@@ -39,7 +39,7 @@ void check(const TakeOptions::Pattern& pattern) {
 }  // namespace
 
 TakenWeights take_weights(const std::filesystem::path& path, nn::Module& net, const TakeOptions& options) {
-  const detail::UnhurriedPhase phase;
+  const detail::SlowPhase phase;
   const Hdf5Reader file(path);
   const auto info = read_info(file);
   std::map<std::string, Hdf5Dataset> datasets;

@@ -347,7 +347,7 @@ void throw_everywhere(const Communicator& world, std::string error) {
 }  // namespace checkpoint_file
 
 void save_checkpoint(const std::filesystem::path& path, nn::Module& net, const Communicator& world, const SaveOptions& options) {
-  const detail::UnhurriedPhase phase;
+  const detail::SlowPhase phase;
   require_same_parameters(fmt::format("[checkpoint] {} is not written", path.string()), net.parameters(), world.transport());
   const auto contents = checkpoint_file::contents_of(checkpoint_file::tensors_of(net, options), options.half, world.rank());
   std::optional<checkpoint_file::Remarks> remarks;

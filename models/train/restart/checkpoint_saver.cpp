@@ -122,7 +122,7 @@ bool CheckpointSaver::stage_part(const std::filesystem::path& path, nn::Module& 
 
 bool CheckpointSaver::stage(const std::filesystem::path& path, nn::Module& net, const SaveOptions& options,
                             const Writing& writing) {
-  const detail::UnhurriedPhase phase;
+  const detail::SlowPhase phase;
   checkpoint_file::Remarks remarks(options);  // on every rank: what is wrong with them is wrong with all
   std::int64_t busy = written_.valid() && written_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
   world_.transport().bcast(&busy, 1, DType::int64, 0);
@@ -158,7 +158,7 @@ bool CheckpointSaver::stage(const std::filesystem::path& path, nn::Module& net, 
 }
 
 void CheckpointSaver::finish() {
-  const detail::UnhurriedPhase phase;
+  const detail::SlowPhase phase;
   checkpoint_file::throw_everywhere(world_, outcome());
 }
 

@@ -20,7 +20,7 @@ constexpr double unknown_seconds = 2;
 
 Checkpoints::Checkpoints(nn::Module& net, Optimizer& optimizer, const Communicator& world, const TrainerHooks& hooks,
                          const TrainerOptions& options, TrainerResult& result)
-    : net_(net), optimizer_(optimizer), world_(world), hooks_(hooks), o_(options), result_(result), wishes_(world) {
+    : net_(net), optimizer_(optimizer), world_(world), hooks_(hooks), o_(options), result_(result), requests_(world) {
   const bool any = o_.checkpoint_every != 0 || o_.checkpoint_steps != 0 || o_.checkpoint_seconds != 0 || o_.checkpoint_first ||
                    o_.checkpoint_end || o_.keep_best || o_.time_limit != 0;
   require(o_.checkpoint_every >= 0 && o_.checkpoint_steps >= 0 && o_.checkpoint_seconds >= 0 && o_.time_limit >= 0 &&
@@ -92,7 +92,7 @@ bool Checkpoints::due(std::int64_t step) {
   const auto now = Clock::now();
   if (last_step_) longest_step_ = std::max(longest_step_, between(*last_step_, now));
   last_step_ = now;
-  note_wanted(asks() ? wishes_.ask(wish()) : nothing);
+  note_wanted(asks() ? requests_.ask(reason()) : nothing);
   step_ = step;
   const auto every = [step](std::int64_t steps) { return steps > 0 && step % steps == 0; };
   return wanted_ != nothing || every(o_.checkpoint_steps) || local_due(step);
@@ -107,7 +107,7 @@ bool Checkpoints::write(CheckpointInfo info) {
 }
 
 bool Checkpoints::after_epoch(const CheckpointInfo& info, std::int64_t step) {
-  note_wanted(asks() ? wishes_.now(wish()) : nothing);
+  note_wanted(asks() ? requests_.now(reason()) : nothing);
   if (local_due(step)) save_locally(info, step);
   const bool steps = o_.checkpoint_steps > 0 && step % o_.checkpoint_steps == 0;
   const bool epochs = o_.checkpoint_every > 0 && info.epoch % o_.checkpoint_every == 0;
@@ -120,7 +120,7 @@ void Checkpoints::write_best(const CheckpointInfo& info) {
   together(world_, [&] { save_checkpoint(o_.folder / best_weights, net_, world_, {.info = info}); });
 }
 
-Checkpoints::Wish Checkpoints::wish() const {
+Checkpoints::Reason Checkpoints::reason() const {
   if (signals_ && NotedSignals::noted()) return signal;
   const auto now = Clock::now();
   const double margin = (slowest_ > 0 ? 1.5 * slowest_ : unknown_seconds) + 3 * longest_step_;

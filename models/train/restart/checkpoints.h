@@ -43,10 +43,10 @@ class Checkpoints {
 
  private:
   using Clock = std::chrono::steady_clock;
-  enum Wish : std::int64_t { nothing, report, checkpoint, limit, signal };
+  enum Reason : std::int64_t { nothing, report, checkpoint, limit, signal };
 
   bool asks() const { return signals_ || o_.time_limit > 0 || o_.checkpoint_seconds > 0; }
-  Wish wish() const;
+  Reason reason() const;
   // f, while the network has what the hooks add to it.
   void with_state(const std::function<void()>& f) const;
   void reserve(CheckpointSaver& saver) const;
@@ -66,7 +66,7 @@ class Checkpoints {
   const TrainerHooks& hooks_;
   const TrainerOptions& o_;
   TrainerResult& result_;
-  LargestWish wishes_;
+  DeferredMax requests_;
   std::optional<NotedSignals> signals_;
   std::function<void()> report_{};
   std::int64_t wanted_ = nothing;

@@ -87,14 +87,14 @@ const char* NotedSignals::noted() {
   return nullptr;
 }
 
-std::int64_t LargestWish::finish() {
+std::int64_t DeferredMax::finish() {
   if (!pending_) return 0;
   pending_.wait();
   pending_ = {};
   return largest_;
 }
 
-std::int64_t LargestWish::ask(std::int64_t mine) {
+std::int64_t DeferredMax::ask(std::int64_t mine) {
   const auto before = world_.size() == 1 ? mine_ : finish();
   mine_ = mine > before ? mine : 0;  // what has just been granted is not wished for again
   if (world_.size() == 1) return before;
@@ -102,7 +102,7 @@ std::int64_t LargestWish::ask(std::int64_t mine) {
   return before;
 }
 
-std::int64_t LargestWish::now(std::int64_t mine) {
+std::int64_t DeferredMax::now(std::int64_t mine) {
   auto all = finish();
   all = std::max(all, mine);
   if (world_.size() > 1) world_.transport().allreduce(&all, &all, 1, DType::int64, CombineOp::max);

@@ -22,12 +22,13 @@ class NotedSignals {
   static void report_made();
 };
 
-// What the rank with the largest number wants, known to all ranks one call later: nobody waits for a message between two steps.
-class LargestWish {
+// The maximum of a number over the ranks, known to all of them one call later, so that no rank waits for a message between two
+// steps.
+class DeferredMax {
  public:
-  explicit LargestWish(const Communicator& world) : world_(world) {}
-  LargestWish(const LargestWish&) = delete;
-  LargestWish& operator=(const LargestWish&) = delete;
+  explicit DeferredMax(const Communicator& world) : world_(world) {}
+  DeferredMax(const DeferredMax&) = delete;
+  DeferredMax& operator=(const DeferredMax&) = delete;
   // The largest of what ranks said in the call before; the first time 0. Collective, as is the next.
   std::int64_t ask(std::int64_t mine);
   // Of this call.

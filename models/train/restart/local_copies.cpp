@@ -329,7 +329,7 @@ struct Set {
 
 LocalCopy find_local_copy(const Communicator& world, const fs::path& folder, const TrainingName& training, std::int64_t step,
                           std::optional<bool> looking) {
-  const detail::UnhurriedPhase phase;
+  const detail::SlowPhase phase;
   auto& transport = world.transport();
   // One rank of each node looks, and keeps what comes.
   const bool looks = looking.value_or(transport.node_rank() == 0);

@@ -211,8 +211,8 @@ TEST_CASE("checks: a watchdog of training counts from the first step, and not in
     optimizer.step(Gradients({zeros({2})}));
     REQUIRE(board.state().counts == 1);
     {
-      const detail::UnhurriedPhase evaluation;
-      const detail::UnhurriedPhase checkpoint;
+      const detail::SlowPhase evaluation;
+      const detail::SlowPhase checkpoint;
       REQUIRE(board.state().counts == 0);
     }
     REQUIRE(board.state().counts == 1);

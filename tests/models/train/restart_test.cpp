@@ -273,20 +273,20 @@ TEST_CASE("restart: limits, and what cannot be") {
 }
 
 TEST_CASE("restart: what one rank wants, all know a call later") {
-  check_on_ranks(3, "wishes", [](const Communicator& comm) {
-    LargestWish wishes(comm);
+  check_on_ranks(3, "deferred maximum", [](const Communicator& comm) {
+    DeferredMax maximum(comm);
     const std::vector<std::int64_t> mine{0, comm.rank() == 2 ? 3 : 0, 0, comm.rank(), 0};
     const std::vector<std::int64_t> expected{0, 0, 3, 0, 2};
     for (std::size_t i = 0; i < mine.size(); ++i) {
-      const auto known = wishes.ask(mine[i]);
+      const auto known = maximum.ask(mine[i]);
       require(known == expected[i], "[test] call {}: {}", i, known);
     }
-    wishes.ask(comm.rank() == 1 ? 7 : 0);
-    require(wishes.now(0) == 7, "[test] what was asked before");
-    require(wishes.now(comm.rank()) == 2, "[test] now");
-    require(wishes.ask(0) == 0, "[test] nothing is left");
+    maximum.ask(comm.rank() == 1 ? 7 : 0);
+    require(maximum.now(0) == 7, "[test] what was asked before");
+    require(maximum.now(comm.rank()) == 2, "[test] now");
+    require(maximum.ask(0) == 0, "[test] nothing is left");
     // What lasts is granted once for each time that it is wished for anew.
-    for (const std::int64_t expect : {0, 4, 0, 4, 0}) require(wishes.ask(4) == expect, "[test] granted twice");
+    for (const std::int64_t expect : {0, 4, 0, 4, 0}) require(maximum.ask(4) == expect, "[test] granted twice");
   });
 }
 

@@ -164,8 +164,9 @@ std::vector<Choice> grids_for(const Subject& subject, const SearchOptions& o, bo
   return choices;
 }
 
-Alone alone(const Subject& subject, const Machine& machine, const std::string& precision, const SearchOptions& o) {
-  Alone result{.step = traced(subject, Choice{.precision = precision}, o, 0)};
+OneRankStep one_rank_step(const Subject& subject, const Machine& machine, const std::string& precision,
+                          const SearchOptions& o) {
+  OneRankStep result{.step = traced(subject, Choice{.precision = precision}, o, 0)};
   result.work = time_step(result.step, 0, machine, {.node_ranks = 1, .tf32 = precision == "tf32"}).total;
   for (int d = 0; d < 3; ++d) result.extents[static_cast<std::size_t>(d)].insert(subject.input[d + 1]);
   for (const auto& layer : result.step.layers)
@@ -178,13 +179,13 @@ namespace {
 // What a choice is timed with in one precision.
 struct Setting {
   std::string precision;
-  const Alone* whole = nullptr;
+  const OneRankStep* whole = nullptr;
   const OpTimes* ops = nullptr;
 };
 
 // What the step takes beside its ops and calls, and what holds it back.
 void finish(Plan& plan, const StepTrace& step, const Subject& subject, const Machine& machine, const SearchOptions& o,
-            const Alone& whole) {
+            const OneRankStep& whole) {
   const auto& choice = plan.choice;
   plan.fits = static_cast<double>(plan.memory) <= o.usable * machine.device.memory;
   plan.seconds = plan.time.total;
@@ -237,8 +238,8 @@ std::vector<Plan> evaluate(const Subject& subject, const Machine& machine, const
 
 }  // namespace
 
-Plan evaluate(const Subject& subject, const Machine& machine, const Choice& choice, const SearchOptions& o, const Alone& whole,
-              const OpTimes* ops) {
+Plan evaluate(const Subject& subject, const Machine& machine, const Choice& choice, const SearchOptions& o,
+              const OneRankStep& whole, const OpTimes* ops) {
   return evaluate(subject, machine, choice, o, {{choice.precision, &whole, ops}}).front();
 }
 
@@ -248,10 +249,10 @@ std::vector<Plan> search(const Subject& subject, const Machine& machine, const S
   const auto choices = grids_for(subject, o, machine.levels.size() == 1);
   require(!choices.empty(), "[plan] no grid of {} ranks for {} samples of {}: an axis has no more ranks than places", o.ranks,
           o.batch, subject.input);
-  std::map<std::string, Alone> alone_in;
+  std::map<std::string, OneRankStep> alone_in;
   std::map<std::string, OpTimes> times_in;
   for (const auto& precision : o.precisions) {
-    alone_in.try_emplace(precision, alone(subject, machine, precision, o));
+    alone_in.try_emplace(precision, one_rank_step(subject, machine, precision, o));
     times_in.try_emplace(precision, machine, working_node_ranks(machine, o.ranks, o.node_ranks), precision == "tf32");
   }
   const auto setting = [&](const std::string& precision) {

@@ -70,16 +70,17 @@ struct Plan {
 // All grids of so many ranks that the network and the batch allow. `alike`: of a cube only depth >= height >= width, for machines
 // of one level, on which the others cost the same.
 std::vector<Choice> grids_for(const Subject& subject, const SearchOptions& options, bool alike = false);
-// What one rank alone does for the whole batch.
-struct Alone {
+// A step of one rank with the whole batch.
+struct OneRankStep {
   StepTrace step{};
   double work = 0;                                  // seconds of a step
   std::array<std::set<std::int64_t>, 3> extents{};  // that the input and layers have, along each dimension
 };
-Alone alone(const Subject& subject, const Machine& machine, const std::string& precision, const SearchOptions& options);
+OneRankStep one_rank_step(const Subject& subject, const Machine& machine, const std::string& precision,
+                          const SearchOptions& options);
 // One way, laid out op by op on the dry device; of the ranks on which it may take longest, the one on which it does.
 Plan evaluate(const Subject& subject, const Machine& machine, const Choice& choice, const SearchOptions& options,
-              const Alone& whole, const OpTimes* ops = nullptr);
+              const OneRankStep& whole, const OpTimes* ops = nullptr);
 // The best ones, those that fit first, by seconds of a step. Recomputation, which only saves memory, is tried where a grid does
 // not fit without, weights in parts there and on the fastest grids. Errors: a machine with fewer ranks, no grid at all, what
 // describe() says of the network.
