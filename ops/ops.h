@@ -1,6 +1,10 @@
 #pragma once
 // Everything that a program needs of ops/: mathematics on tensors.
 
+#include "ops/array/creation.h"
+#include "ops/array/derivatives.h"
+#include "ops/array/shapes.h"
+#include "ops/array/statistics.h"
 #include "ops/conv/conv.h"
 #include "ops/elementwise/activation.h"
 #include "ops/elementwise/broadcast.h"

@@ -3,6 +3,7 @@
 // Element types.
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <type_traits>
 
@@ -53,6 +54,18 @@ constexpr DType computed_in(DType type) { return is_half(type) ? DType::float32 
 
 // Only floating-point tensors carry derivatives.
 constexpr bool is_floating(DType type) { return type == DType::float32 || type == DType::float64 || is_half(type); }
+
+// The type in which numbers of two types meet: of integers the wider one, of float32 and float64 float64 (Python array API
+// standard 2024.12, type promotion). None for all other pairs of different types: cast() says which is meant.
+constexpr std::optional<DType> result_type(DType a, DType b) {
+  if (a == b) return a;
+  const auto is_integer = [](DType type) {
+    return type == DType::int64 || type == DType::int32 || type == DType::int16 || type == DType::uint8;
+  };
+  const auto is_wide = [](DType type) { return type == DType::float32 || type == DType::float64; };
+  if ((is_integer(a) && is_integer(b)) || (is_wide(a) && is_wide(b))) return size_of(a) > size_of(b) ? a : b;
+  return std::nullopt;
+}
 
 template <class T>
 constexpr DType dtype_of() {

@@ -1,7 +1,8 @@
 #ifndef MPIGRAD_OPS_ELEMENTWISE_ELEMENTWISE_H
 #define MPIGRAD_OPS_ELEMENTWISE_ELEMENTWISE_H
 // Functions of corresponding elements. Operands broadcast: shapes are aligned at the right and extents of 1 repeat.
-// Types must be equal; floating-point types have derivatives, comparisons give booleans. bfloat16 and float16 are computed in
+// Types are equal or meet as result_type() says (framework/tensor/dtype.h); floating-point types have derivatives, comparisons
+// give booleans. bfloat16 and float16 are computed in
 // float32 and rounded once.
 //
 // Where a function is not smooth and its argument is NaN, its value is NaN and the cotangent passes: relu, leaky_relu, abs and
@@ -12,6 +13,7 @@
 // clamp nothing.) sign, floor and ceil have no derivative anywhere, and sign(NaN) is NaN.
 
 #include "framework/tensor/tensor.h"
+#include "ops/elementwise/number.h"
 
 namespace mpigrad {
 
@@ -22,11 +24,14 @@ Tensor multiply(const Tensor& a, const Tensor& b);
 Tensor divide(const Tensor& a, const Tensor& b);
 Tensor maximum(const Tensor& a, const Tensor& b);  // where a == b the cotangent goes half to each
 Tensor minimum(const Tensor& a, const Tensor& b);
-Tensor pow(const Tensor& a, const Tensor& b);  // a > 0 where b is not constant
+// a > 0 where b is not constant. Of integers exactly, modulo 2^bits; a^-n is 1 / a^n, rounded towards zero, and 0 for a = 0.
+Tensor pow(const Tensor& a, const Tensor& b);
+// a - floor(a / b) b, with the sign of b; of integers 0 where b is 0.
+Tensor remainder(const Tensor& a, const Tensor& b);
+Tensor floor_divide(const Tensor& a, const Tensor& b);  // floor(a / b), derivative 0; of integers 0 where b is 0
 
 // scale * x + shift
 Tensor affine(const Tensor& x, double scale, double shift);
-Tensor pow(const Tensor& x, double exponent);
 
 Tensor exp(const Tensor& x);
 Tensor expm1(const Tensor& x);
@@ -39,16 +44,53 @@ Tensor abs(const Tensor& x);    // derivative 0 at 0
 Tensor sign(const Tensor& x);   // derivative 0
 Tensor floor(const Tensor& x);  // derivative 0
 Tensor ceil(const Tensor& x);   // derivative 0
+Tensor trunc(const Tensor& x);  // towards zero; derivative 0
+Tensor round(const Tensor& x);  // to the nearest, from the middle to the even one; derivative 0
+Tensor exp2(const Tensor& x);
+Tensor log2(const Tensor& x);
+Tensor log10(const Tensor& x);
+Tensor rsqrt(const Tensor& x);  // 1 / sqrt(x)
 Tensor sin(const Tensor& x);
 Tensor cos(const Tensor& x);
+Tensor tan(const Tensor& x);
+Tensor asin(const Tensor& x);
+Tensor acos(const Tensor& x);
+Tensor atan(const Tensor& x);
+Tensor sinh(const Tensor& x);
+Tensor cosh(const Tensor& x);
 Tensor tanh(const Tensor& x);
+Tensor asinh(const Tensor& x);
+Tensor acosh(const Tensor& x);
+Tensor atanh(const Tensor& x);
 Tensor erf(const Tensor& x);
+Tensor erfc(const Tensor& x);
+Tensor erfinv(const Tensor& x);
+Tensor lgamma(const Tensor& x);                // log |Gamma(x)|
+Tensor polygamma(int order, const Tensor& x);  // derivative of `order` of digamma; NaN for orders above 1 below -1e4
+inline Tensor digamma(const Tensor& x) { return polygamma(0, x); }
+// ---- of floating-point numbers
+Tensor atan2(const Tensor& y, const Tensor& x);
+Tensor hypot(const Tensor& a, const Tensor& b);      // sqrt(a^2 + b^2) without overflow; derivative NaN where both are 0
+Tensor copysign(const Tensor& a, const Tensor& b);   // |a| with the sign of b
+Tensor nextafter(const Tensor& a, const Tensor& b);  // the next number of the type from a towards b; derivative that of a
+Tensor logaddexp(const Tensor& a, const Tensor& b);  // log(e^a + e^b) without overflow
+// Booleans; of integers no number is infinite or NaN.
+Tensor isnan(const Tensor& x);
+Tensor isinf(const Tensor& x);
+Tensor isfinite(const Tensor& x);
+Tensor signbit(const Tensor& x);  // of -0 too
+// ---- of integers and booleans; shifts by 0 bits and more, of integers alone
+Tensor bitwise_and(const Tensor& a, const Tensor& b);
+Tensor bitwise_or(const Tensor& a, const Tensor& b);
+Tensor bitwise_xor(const Tensor& a, const Tensor& b);
+Tensor bitwise_invert(const Tensor& x);
+Tensor bitwise_left_shift(const Tensor& a, const Tensor& b);
+Tensor bitwise_right_shift(const Tensor& a, const Tensor& b);  // copies of the sign come from the left
 Tensor sigmoid(const Tensor& x);
 Tensor softplus(const Tensor& x);  // log(1 + exp(x)), without overflow
 Tensor relu(const Tensor& x);      // derivative 0 at 0
 // x < 0 ? slope * x : x;  slope >= 0, so that the sign of the result tells the branch
 Tensor leaky_relu(const Tensor& x, double slope);
-Tensor clamp(const Tensor& x, double low, double high);  // derivative 1 inside and on the bounds
 
 Tensor equal(const Tensor& a, const Tensor& b);
 Tensor not_equal(const Tensor& a, const Tensor& b);
@@ -58,26 +100,14 @@ inline Tensor greater(const Tensor& a, const Tensor& b) { return less(b, a); }
 inline Tensor greater_equal(const Tensor& a, const Tensor& b) { return less_equal(b, a); }
 Tensor logical_and(const Tensor& a, const Tensor& b);
 Tensor logical_or(const Tensor& a, const Tensor& b);
+Tensor logical_xor(const Tensor& a, const Tensor& b);
 Tensor logical_not(const Tensor& a);
 // condition ? a : b; condition is boolean; all three broadcast
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 // Another element type; the cotangent is cast back. Integers carry no derivative.
 Tensor cast(const Tensor& x, DType dtype);
 
-inline Tensor negate(const Tensor& x) { return affine(x, -1, 0); }
-inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
-inline Tensor operator-(const Tensor& a, const Tensor& b) { return subtract(a, b); }
-inline Tensor operator*(const Tensor& a, const Tensor& b) { return multiply(a, b); }
-inline Tensor operator/(const Tensor& a, const Tensor& b) { return divide(a, b); }
-inline Tensor operator-(const Tensor& x) { return negate(x); }
-inline Tensor operator+(const Tensor& x, double c) { return affine(x, 1, c); }
-inline Tensor operator+(double c, const Tensor& x) { return affine(x, 1, c); }
-inline Tensor operator-(const Tensor& x, double c) { return affine(x, 1, -c); }
-inline Tensor operator-(double c, const Tensor& x) { return affine(x, -1, c); }
-inline Tensor operator*(const Tensor& x, double c) { return affine(x, c, 0); }
-inline Tensor operator*(double c, const Tensor& x) { return affine(x, c, 0); }
-Tensor operator/(const Tensor& x, double c);
-Tensor operator/(double c, const Tensor& x);
+Tensor negate(const Tensor& x);
 
 }  // namespace mpigrad
 

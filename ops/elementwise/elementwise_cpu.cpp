@@ -178,10 +178,11 @@ void Unary<F>::run(Cpu, Inputs in, Outputs out) const {
 
 template <class F>
 void Binary<F>::run(Cpu, Inputs in, Outputs out) const {
-  if (is_half(in[0].dtype())) return binary_of_half(in[0], in[1], out[0], f);
+  if constexpr (takes<F, float>)
+    if (is_half(in[0].dtype())) return binary_of_half(in[0], in[1], out[0], f);
   visit_arithmetic(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    binary<T, T>(in[0], in[1], out[0], f);
+    if constexpr (takes<F, T>) binary<T, T>(in[0], in[1], out[0], f);
   });
 }
 

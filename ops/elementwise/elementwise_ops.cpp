@@ -1,5 +1,7 @@
 #include "ops/elementwise/elementwise.h"
 
+#include <limits>
+
 #include "ops/elementwise/aligned_operands.h"
 #include "ops/elementwise/broadcast.h"
 #include "ops/elementwise/elementwise_ops.h"
@@ -11,7 +13,7 @@ namespace ops {
 namespace {
 
 void require_equal_types(std::string_view op, const Tensor& a, const Tensor& b) {
-  require(a.dtype() == b.dtype(), "[{}] element types differ: {} and {}", op, a, b);
+  require(a.dtype() == b.dtype(), "[{}] element types differ, cast() one of them: {} and {}", op, a, b);
 }
 
 }  // namespace
@@ -19,6 +21,10 @@ void require_equal_types(std::string_view op, const Tensor& a, const Tensor& b) 
 template <class F>
 Types Binary<F>::infer(Inputs in) const {
   require_equal_types(F::row.name, in[0], in[1]);
+  if constexpr (F::row.types == ElementTypes::floating)
+    require(is_floating(in[0].dtype()), "[{}] needs floating-point elements: {} and {}", F::row.name, in[0], in[1]);
+  if constexpr (F::row.types == ElementTypes::integral)
+    require(!is_floating(in[0].dtype()), "[{}] needs integers or booleans: {} and {}", F::row.name, in[0], in[1]);
   return {{broadcast_shapes(F::row.name, in[0].shape(), in[1].shape()), in[0].dtype()}};
 }
 
@@ -57,6 +63,11 @@ Tensor selection(const Tensor& winner, const Tensor& loser) {
   return affine(cast(less(winner, loser), dtype) + cast(less_equal(winner, loser), dtype), -0.5, 1);
 }
 
+Tensor finite_difference(const Tensor& a, const Tensor& b) {
+  const Tensor difference = a - b;
+  return where(equal(a, b), constant(zeros_like(difference)), difference);
+}
+
 Tensor slope_of_abs(const Tensor& x) {
   UseDevice device(x.device());
   return where(equal(x, x), sign(constant(x)), constant(full(Shape{}, 1, x.dtype())));
@@ -67,6 +78,9 @@ Tensor slope_of_abs(const Tensor& x) {
 using namespace ops;
 
 namespace {
+
+template <class F, class... Fs>
+constexpr bool one_of = (std::is_same_v<F, Fs> || ...);
 
 // The op of operands of which some may be the same on ranks among which others vary.
 template <class Op>
@@ -86,14 +100,17 @@ Tensor beside(const Tensor& w, const Tensor& x) {
              ? cast(w, x.dtype())
              : w;
 }
+// x in the type in which it meets y, if there is one.
+Tensor promoted(const Tensor& x, const Tensor& y) { return cast(x, result_type(x.dtype(), y.dtype()).value_or(x.dtype())); }
 template <class F>
 Tensor binary(const F& f, const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype() && result_type(a.dtype(), b.dtype())) return binary(f, promoted(a, b), promoted(b, a));
   return apply_aligned(Binary<F>{f}, F::row.kind, {beside(a, b), beside(b, a)});
 }
 template <class F>
 Tensor compare(const Tensor& a, const Tensor& b) {
   const auto fixed = [](const Tensor& x) { return x.layout() ? constant(x) : x; };  // nothing is replicated for a derivative
-  return apply_aligned(Compare<F>{}, F::row.kind, {fixed(a), fixed(b)});
+  return apply_aligned(Compare<F>{}, F::row.kind, {promoted(fixed(a), b), promoted(fixed(b), a)});
 }
 
 }  // namespace
@@ -105,8 +122,6 @@ Tensor multiply(const Tensor& a, const Tensor& b) {
   return binary(Multiply{{}, reads}, a, b);
 }
 Tensor divide(const Tensor& a, const Tensor& b) { return binary(Divide{}, a, b); }
-Tensor operator/(const Tensor& x, double c) { return mpigrad::apply(Unary<DivideBy>{{{{.c = c}}}}, {x}); }
-Tensor operator/(double c, const Tensor& x) { return mpigrad::apply(Unary<DivideNumber>{{{{.c = c}}}}, {x}); }
 Tensor maximum(const Tensor& a, const Tensor& b) { return binary(Maximum{}, a, b); }
 Tensor minimum(const Tensor& a, const Tensor& b) { return binary(Minimum{}, a, b); }
 Tensor pow(const Tensor& a, const Tensor& b) { return binary(Pow{}, a, b); }
@@ -117,16 +132,68 @@ Tensor affine(const Tensor& x, double scale, double shift) {
             "[affine] adds a constant to a partial sum, once per rank; write once() around it: {}", x);
   return mpigrad::apply(Unary<Affine>{{{{.a = scale, .b = shift}}}}, {x});
 }
-Tensor pow(const Tensor& x, double exponent) {
-  if (exponent == 1) return x;
-  if (exponent == 2) return square(x);
-  return mpigrad::apply(Unary<PowScalar>{{{{.p = exponent}}}}, {x});
+Tensor negate(const Tensor& x) { return 0 - x; }
+
+namespace {
+
+// A function of integers, where it has one; none otherwise, and the op refuses them.
+template <class F>
+Tensor of_integers(const Tensor& x) {
+  if constexpr (one_of<F, Floor, Ceil, Round, Trunc>) return x;
+  else if constexpr (one_of<F, Square>) return x * x;
+  else if constexpr (one_of<F, Abs>) return x.dtype() == DType::boolean ? Tensor() : maximum(x, 0 - x);
+  else if constexpr (one_of<F, Sign>)
+    return x.dtype() == DType::boolean ? Tensor() : cast(0 < x, x.dtype()) - cast(x < 0, x.dtype());
+  else return {};
 }
 
-#define MPIGRAD_MAKE(F, name, ...) \
-  Tensor name(const Tensor& x) { return mpigrad::apply(Unary<F>{}, {x}); }
+}  // namespace
+
+#define MPIGRAD_MAKE(F, name, ...)                      \
+  Tensor name(const Tensor& x) {                        \
+    if (!is_floating(x.dtype()))                        \
+      if (const Tensor y = of_integers<F>(x)) return y; \
+    return mpigrad::apply(Unary<F>{}, {x});             \
+  }
 MPIGRAD_PLAIN_FUNCTIONS(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
+Tensor polygamma(int order, const Tensor& x) {
+  require(order >= 0 && order <= 100, "[polygamma] the order is from 0 to 100, got {}", order);
+  return mpigrad::apply(Unary<Polygamma>{{{{.order = order}}}}, {x});
+}
+Tensor remainder(const Tensor& a, const Tensor& b) { return binary(Remainder{}, a, b); }
+Tensor floor_divide(const Tensor& a, const Tensor& b) { return binary(FloorDivide{}, a, b); }
+Tensor atan2(const Tensor& y, const Tensor& x) { return binary(Atan2{}, y, x); }
+Tensor hypot(const Tensor& a, const Tensor& b) { return binary(Hypot{}, a, b); }
+Tensor copysign(const Tensor& a, const Tensor& b) { return binary(Copysign{}, a, b); }
+Tensor nextafter(const Tensor& a, const Tensor& b) { return binary(Nextafter{}, a, b); }
+Tensor logaddexp(const Tensor& a, const Tensor& b) { return binary(Logaddexp{}, a, b); }
+Tensor bitwise_and(const Tensor& a, const Tensor& b) { return binary(BitwiseAnd{}, a, b); }
+Tensor bitwise_or(const Tensor& a, const Tensor& b) { return binary(BitwiseOr{}, a, b); }
+Tensor bitwise_xor(const Tensor& a, const Tensor& b) { return binary(BitwiseXor{}, a, b); }
+Tensor bitwise_left_shift(const Tensor& a, const Tensor& b) {
+  require(a.dtype() != DType::boolean, "[bitwise_left_shift] needs integers: {}", a);
+  return binary(LeftShift{}, a, b);
+}
+Tensor bitwise_right_shift(const Tensor& a, const Tensor& b) {
+  require(a.dtype() != DType::boolean, "[bitwise_right_shift] needs integers: {}", a);
+  return binary(RightShift{}, a, b);
+}
+Tensor bitwise_invert(const Tensor& x) {
+  require(!is_floating(x.dtype()), "[bitwise_invert] needs integers or booleans: {}", x);
+  if (x.dtype() == DType::boolean) return logical_not(x);
+  return x.dtype() == DType::uint8 ? 255 - x : -1 - x;
+}
+Tensor isnan(const Tensor& x) { return not_equal(x, x); }
+Tensor isinf(const Tensor& x) {
+  return is_floating(x.dtype()) ? Tensor(abs(constant(x)) == std::numeric_limits<double>::infinity()) : isnan(x);
+}
+Tensor isfinite(const Tensor& x) {
+  return is_floating(x.dtype()) ? Tensor(abs(constant(x)) < std::numeric_limits<double>::infinity()) : equal(x, x);
+}
+Tensor signbit(const Tensor& x) {
+  return is_floating(x.dtype()) ? Tensor(copysign(constant(ones_like(x)), constant(x)) < 0) : x < 0;
+}
 Tensor relu(const Tensor& x) { return leaky_relu(x, 0); }
 Tensor leaky_relu(const Tensor& x, double slope) {
   require(slope >= 0, "[leaky_relu] the slope is not negative, got {}", slope);
@@ -136,23 +203,19 @@ Tensor leaky_relu_adjoint(const Tensor& g, const Tensor& y, double slope, bool m
   const bool in_place = may_overwrite && sole_owner(g);  // before the call makes a copy of the handle
   return mpigrad::apply(Binary<LeakyReluAdjoint>{{{{.slope = slope}}, in_place}}, {g, y});
 }
-Tensor clamp(const Tensor& x, double low, double high) {
-  require(low <= high, "[clamp] low {} is above high {}", low, high);
-  return mpigrad::apply(Unary<Clamp>{{{{.low = low, .high = high}}}}, {x});
-}
-
 Tensor equal(const Tensor& a, const Tensor& b) { return compare<Equal>(a, b); }
 Tensor not_equal(const Tensor& a, const Tensor& b) { return compare<NotEqual>(a, b); }
 Tensor less(const Tensor& a, const Tensor& b) { return compare<Less>(a, b); }
 Tensor less_equal(const Tensor& a, const Tensor& b) { return compare<LessEqual>(a, b); }
 Tensor logical_and(const Tensor& a, const Tensor& b) { return compare<LogicalAnd>(a, b); }
 Tensor logical_or(const Tensor& a, const Tensor& b) { return compare<LogicalOr>(a, b); }
+Tensor logical_xor(const Tensor& a, const Tensor& b) { return compare<LogicalXor>(a, b); }
 Tensor logical_not(const Tensor& a) {
   UseDevice device(a.device());
   return equal(a, constant(full(Shape{}, 0, a.dtype())));
 }
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
-  return apply_aligned(Where{}, Elementwise::nonlinear, {condition, beside(a, b), beside(b, a)});
+  return apply_aligned(Where{}, Elementwise::nonlinear, {condition, promoted(beside(a, b), b), promoted(beside(b, a), a)});
 }
 Tensor cast(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : mpigrad::apply(Cast{.to = dtype}, {x}); }
 

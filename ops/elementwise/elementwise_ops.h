@@ -3,6 +3,7 @@
 // function (ops/elementwise/scalar.h, shared by all devices) and its vjp. y = f(x), cotangents have bars:  xbar = ybar f'(x).
 
 #include <cmath>
+#include <numbers>
 
 #include "framework/engine/op.h"
 #include "ops/elementwise/activation_adjoints.h"
@@ -17,19 +18,34 @@ namespace mpigrad::ops {
 inline constexpr unsigned none = 0, first = 1, second = 2, both = 3, output = 1;
 
 // What ops/elementwise/scalar.h says of a function.
+enum class ElementTypes : std::uint8_t { arithmetic, floating, integral };
 struct ElementwiseRow {
   std::string_view name;
   Elementwise kind = Elementwise::nonlinear;
+  ElementTypes types = ElementTypes::arithmetic;
 };
 template <class Scalar>
 inline constexpr ElementwiseRow row_of{};
-#define MPIGRAD_ROW(F, text, what) \
-  template <>                      \
-  inline constexpr ElementwiseRow row_of<scalar::F>{.name = #text, .kind = Elementwise::what};
-MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_ROW)
-MPIGRAD_BINARY_FUNCTIONS(MPIGRAD_ROW)
-MPIGRAD_COMPARE_FUNCTIONS(MPIGRAD_ROW)
+#define MPIGRAD_ROW(F, text, what, of) \
+  template <>                          \
+  inline constexpr ElementwiseRow row_of<scalar::F>{.name = #text, .kind = Elementwise::what, .types = ElementTypes::of};
+#define MPIGRAD_ARITHMETIC_ROW(F, text, what) MPIGRAD_ROW(F, text, what, arithmetic)
+#define MPIGRAD_FLOATING_ROW(F, text, what) MPIGRAD_ROW(F, text, what, floating)
+#define MPIGRAD_INTEGRAL_ROW(F, text, what) MPIGRAD_ROW(F, text, what, integral)
+MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_FLOATING_ROW)
+MPIGRAD_ARITHMETIC_FUNCTIONS(MPIGRAD_ARITHMETIC_ROW)
+MPIGRAD_FLOATING_FUNCTIONS(MPIGRAD_FLOATING_ROW)
+MPIGRAD_INTEGRAL_FUNCTIONS(MPIGRAD_INTEGRAL_ROW)
+MPIGRAD_COMPARE_FUNCTIONS(MPIGRAD_ARITHMETIC_ROW)
+#undef MPIGRAD_ARITHMETIC_ROW
+#undef MPIGRAD_FLOATING_ROW
+#undef MPIGRAD_INTEGRAL_ROW
 #undef MPIGRAD_ROW
+
+// Whether the function F is computed with numbers of type T.
+template <class F, class T>
+inline constexpr bool takes = F::row.types == ElementTypes::arithmetic ||
+                              (F::row.types == ElementTypes::floating) == is_floating(dtype_of<T>());
 
 // The function of an op, with its cotangents.
 template <class S, unsigned of_inputs = none, unsigned of_output = none>
@@ -146,11 +162,56 @@ struct Floor : Function<scalar::Floor> {
 struct Ceil : Function<scalar::Ceil> {
   Tensor cotangent(const Tensor&, const Tensor&, const Tensor&) const { return {}; }
 };
+struct Round : Function<scalar::Round> {
+  Tensor cotangent(const Tensor&, const Tensor&, const Tensor&) const { return {}; }
+};
+struct Trunc : Function<scalar::Trunc> {
+  Tensor cotangent(const Tensor&, const Tensor&, const Tensor&) const { return {}; }
+};
+struct Exp2 : Function<scalar::Exp2, none, output> {
+  Tensor cotangent(const Tensor& g, const Tensor&, const Tensor& y) const { return affine(g * y, std::numbers::ln2, 0); }
+};
+struct Log2 : Function<scalar::Log2, first> {
+  Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const { return affine(g / x, std::numbers::log2e, 0); }
+};
+struct Log10 : Function<scalar::Log10, first> {
+  Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const { return affine(g / x, std::numbers::log10e, 0); }
+};
+struct Rsqrt : Function<scalar::Rsqrt, none, output> {
+  Tensor cotangent(const Tensor& g, const Tensor&, const Tensor& y) const { return affine(g * y * square(y), -0.5, 0); }
+};
 struct Sin : Function<scalar::Sin, first> {
   Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const { return g * cos(x); }
 };
 struct Cos : Function<scalar::Cos, first> {
   Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const { return -(g * sin(x)); }
+};
+struct Tan : Function<scalar::Tan, none, output> {
+  Tensor cotangent(const Tensor& g, const Tensor&, const Tensor& y) const { return g * (1 + square(y)); }
+};
+struct Asin : Function<scalar::Asin, first> {
+  Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const { return g * rsqrt(1 - square(x)); }
+};
+struct Acos : Function<scalar::Acos, first> {
+  Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const { return -(g * rsqrt(1 - square(x))); }
+};
+struct Atan : Function<scalar::Atan, first> {
+  Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const { return g / (1 + square(x)); }
+};
+struct Sinh : Function<scalar::Sinh, first> {
+  Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const { return g * cosh(x); }
+};
+struct Cosh : Function<scalar::Cosh, first> {
+  Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const { return g * sinh(x); }
+};
+struct Asinh : Function<scalar::Asinh, first> {
+  Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const { return g * rsqrt(1 + square(x)); }
+};
+struct Acosh : Function<scalar::Acosh, first> {
+  Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const { return g * rsqrt(square(x) - 1); }
+};
+struct Atanh : Function<scalar::Atanh, first> {
+  Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const { return g / (1 - square(x)); }
 };
 struct Tanh : Function<scalar::Tanh, none, output> {
   Tensor cotangent(const Tensor& g, const Tensor&, const Tensor& y) const { return g * (1 - square(y)); }
@@ -159,6 +220,22 @@ struct Erf : Function<scalar::Erf, first> {
   Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const {
     return affine(g * exp(-square(x)), 2 / std::sqrt(M_PI), 0);
   }
+};
+struct Erfc : Function<scalar::Erfc, first> {
+  Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const {
+    return affine(g * exp(-square(x)), -2 * std::numbers::inv_sqrtpi, 0);
+  }
+};
+struct Erfinv : Function<scalar::Erfinv, none, output> {
+  Tensor cotangent(const Tensor& g, const Tensor&, const Tensor& y) const {
+    return affine(g * exp(square(y)), 0.5 / std::numbers::inv_sqrtpi, 0);
+  }
+};
+struct Lgamma : Function<scalar::Lgamma, first> {
+  Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const { return g * digamma(x); }
+};
+struct Polygamma : Function<scalar::Polygamma, first> {
+  Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const { return g * polygamma(order + 1, x); }
 };
 struct Sigmoid : Function<scalar::Sigmoid, none, output> {
   Tensor cotangent(const Tensor& g, const Tensor&, const Tensor& y) const { return g * y * (1 - y); }
@@ -213,6 +290,47 @@ struct Minimum : Function<scalar::Minimum, both> {
   Tensor first(Ref g, Ref a, Ref b, Ref) const { return g * selection(b, a); }
   Tensor second(Ref g, Ref a, Ref b, Ref) const { return g * selection(a, b); }
 };
+struct Remainder : Function<scalar::Remainder, both> {  // y = a - floor(a / b) b
+  Tensor first(Ref g, Ref, Ref, Ref) const { return g; }
+  Tensor second(Ref g, Ref a, Ref b, Ref) const { return -(g * floor_divide(a, b)); }
+};
+struct FloorDivide : Function<scalar::FloorDivide> {
+  Tensor first(Ref, Ref, Ref, Ref) const { return {}; }
+  Tensor second(Ref, Ref, Ref, Ref) const { return {}; }
+};
+struct Atan2 : Function<scalar::Atan2, both> {
+  Tensor first(Ref g, Ref a, Ref b, Ref) const { return g * (b / (square(a) + square(b))); }
+  Tensor second(Ref g, Ref a, Ref b, Ref) const { return -(g * (a / (square(a) + square(b)))); }
+};
+struct Hypot : Function<scalar::Hypot, both, output> {
+  Tensor first(Ref g, Ref a, Ref, Ref y) const { return g * (a / y); }
+  Tensor second(Ref g, Ref, Ref b, Ref y) const { return g * (b / y); }
+};
+struct Copysign : Function<scalar::Copysign, both> {  // y = |a| sign(b)
+  Tensor first(Ref g, Ref a, Ref b, Ref) const { return g * copysign(copysign(ones_like(a), a), b) * copysign(ones_like(a), a); }
+  Tensor second(Ref, Ref, Ref, Ref) const { return {}; }
+};
+struct Nextafter : Function<scalar::Nextafter> {
+  Tensor first(Ref g, Ref, Ref, Ref) const { return g; }
+  Tensor second(Ref, Ref, Ref, Ref) const { return {}; }
+};
+// a - b, but 0 where both are the same infinity.
+Tensor finite_difference(const Tensor& a, const Tensor& b);
+struct Logaddexp : Function<scalar::Logaddexp, both> {  // y = log(e^a + e^b)
+  Tensor first(Ref g, Ref a, Ref b, Ref) const { return g * sigmoid(finite_difference(a, b)); }
+  Tensor second(Ref g, Ref a, Ref b, Ref) const { return g * sigmoid(finite_difference(b, a)); }
+};
+template <class S>
+struct Bitwise : Function<S> {  // of integers, which have no derivatives
+  using Ref = const Tensor&;
+  Tensor first(Ref, Ref, Ref, Ref) const { return {}; }
+  Tensor second(Ref, Ref, Ref, Ref) const { return {}; }
+};
+struct BitwiseAnd : Bitwise<scalar::BitwiseAnd> {};
+struct BitwiseOr : Bitwise<scalar::BitwiseOr> {};
+struct BitwiseXor : Bitwise<scalar::BitwiseXor> {};
+struct LeftShift : Bitwise<scalar::LeftShift> {};
+struct RightShift : Bitwise<scalar::RightShift> {};
 // a is the cotangent, b the result of leaky_relu; linear in a, piecewise constant in b
 struct LeakyReluAdjoint : Function<scalar::LeakyReluAdjoint, second> {
   bool in_place = false;  // the result takes the memory of a
@@ -226,6 +344,7 @@ struct Less : Function<scalar::Less> {};
 struct LessEqual : Function<scalar::LessEqual> {};
 struct LogicalAnd : Function<scalar::LogicalAnd> {};
 struct LogicalOr : Function<scalar::LogicalOr> {};
+struct LogicalXor : Function<scalar::LogicalXor> {};
 
 // y = c ? a : b;  abar = c ? ybar : 0,  bbar = c ? 0 : ybar
 struct Where {

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "framework/base/host_device.h"
+#include "ops/elementwise/special.h"
 
 namespace mpigrad::scalar {
 
@@ -44,10 +45,32 @@ MPIGRAD_SCALAR(Abs, std::abs(x))
 MPIGRAD_SCALAR(Sign, x != x ? x : decltype(x)((decltype(x)(0) < x) - (x < decltype(x)(0))))
 MPIGRAD_SCALAR(Floor, std::floor(x))
 MPIGRAD_SCALAR(Ceil, std::ceil(x))
+MPIGRAD_SCALAR(Round, std::nearbyint(x))
+MPIGRAD_SCALAR(Trunc, std::trunc(x))
+MPIGRAD_SCALAR(Exp2, std::exp2(x))
+MPIGRAD_SCALAR(Log2, std::log2(x))
+MPIGRAD_SCALAR(Log10, std::log10(x))
+MPIGRAD_SCALAR(Rsqrt, decltype(x)(1) / std::sqrt(x))
 MPIGRAD_SCALAR(Sin, std::sin(x))
 MPIGRAD_SCALAR(Cos, std::cos(x))
+MPIGRAD_SCALAR(Tan, std::tan(x))
+MPIGRAD_SCALAR(Asin, std::asin(x))
+MPIGRAD_SCALAR(Acos, std::acos(x))
+MPIGRAD_SCALAR(Atan, std::atan(x))
+MPIGRAD_SCALAR(Sinh, std::sinh(x))
+MPIGRAD_SCALAR(Cosh, std::cosh(x))
 MPIGRAD_SCALAR(Tanh, std::tanh(x))
+MPIGRAD_SCALAR(Asinh, std::asinh(x))
+MPIGRAD_SCALAR(Acosh, std::acosh(x))
+MPIGRAD_SCALAR(Atanh, std::atanh(x))
 MPIGRAD_SCALAR(Erf, std::erf(x))
+MPIGRAD_SCALAR(Erfc, std::erfc(x))
+MPIGRAD_SCALAR(Erfinv, static_cast<decltype(x)>(special::erfinv(x)))
+MPIGRAD_SCALAR(Lgamma, special::lgamma(x))
+struct Polygamma {
+  int order = 0;  // 0 is digamma
+  MPIGRAD_HOST_DEVICE auto operator()(auto x) const { return static_cast<decltype(x)>(special::polygamma(order, x)); }
+};
 MPIGRAD_SCALAR(Softplus, std::max(x, decltype(x)(0)) + std::log1p(std::exp(-std::abs(x))))
 struct Sigmoid {
   template <class T>
@@ -102,7 +125,13 @@ struct Divide {
   }
 };
 struct Pow {
-  MPIGRAD_HOST_DEVICE auto operator()(auto a, auto b) const { return static_cast<decltype(a)>(std::pow(a, b)); }
+  // Of integers exactly, modulo 2^bits; a^-n is 1 / a^n, rounded towards zero, and 0 for a = 0.
+  template <class T>
+  MPIGRAD_HOST_DEVICE T operator()(T a, T b) const {
+    if constexpr (std::is_same_v<T, bool>) return a || !b;
+    else if constexpr (std::is_integral_v<T>) return special::power(a, b);
+    else return static_cast<T>(std::pow(a, b));
+  }
 };
 struct Maximum {
   MPIGRAD_HOST_DEVICE auto operator()(auto a, auto b) const { return a > b || a != a ? a : b; }  // NaN, from either side, wins
@@ -110,6 +139,86 @@ struct Maximum {
 struct Minimum {
   MPIGRAD_HOST_DEVICE auto operator()(auto a, auto b) const { return a < b || a != a ? a : b; }
 };
+// Both have the sign of b where they are not 0. Of integers x / 0 is 0, and x mod 0 is 0.
+struct Remainder {
+  template <class T>
+  MPIGRAD_HOST_DEVICE T operator()(T a, T b) const {
+    if constexpr (std::is_integral_v<T>) {
+      if (b == T(0) || (special::negative(b) && b == T(-1))) return T(0);
+      const T r = static_cast<T>(a % b);
+      return r != T(0) && special::negative(r) != special::negative(b) ? static_cast<T>(r + b) : r;
+    } else {
+      const T r = std::fmod(a, b);
+      if (r == T(0)) return std::copysign(r, b);
+      return (r < T(0)) != (b < T(0)) ? r + b : r;
+    }
+  }
+};
+struct FloorDivide {
+  template <class T>
+  MPIGRAD_HOST_DEVICE T operator()(T a, T b) const {
+    if constexpr (std::is_same_v<T, bool>) {
+      return a && b;
+    } else if constexpr (std::is_integral_v<T>) {
+      const T q = Divide{}(a, b);
+      if (b == T(0) || special::negative(a) == special::negative(b) || b == T(-1)) return q;
+      return a % b != T(0) ? static_cast<T>(q - T(1)) : q;
+    } else {
+      const T r = std::fmod(a, b), q = (a - r) / b, whole = std::floor(q);
+      if (b == T(0)) return a / b;
+      const T floor = q - whole > T(0.5) ? whole + T(1) : whole;
+      return r != T(0) && (r < T(0)) != (b < T(0)) ? floor - T(1) : floor;
+    }
+  }
+};
+
+// ---- binary, of floating-point numbers
+
+struct Atan2 {
+  MPIGRAD_HOST_DEVICE auto operator()(auto a, auto b) const { return std::atan2(a, b); }
+};
+struct Hypot {
+  MPIGRAD_HOST_DEVICE auto operator()(auto a, auto b) const { return std::hypot(a, b); }
+};
+struct Copysign {
+  MPIGRAD_HOST_DEVICE auto operator()(auto a, auto b) const { return std::copysign(a, b); }
+};
+struct Nextafter {
+  MPIGRAD_HOST_DEVICE auto operator()(auto a, auto b) const { return std::nextafter(a, b); }
+};
+struct Logaddexp {
+  template <class T>
+  MPIGRAD_HOST_DEVICE T operator()(T a, T b) const {
+    const T high = a > b || a != a ? a : b;
+    return a == b ? high + T(0.693147180559945309417) : high + std::log1p(std::exp(-std::abs(a - b)));
+  }
+};
+
+// ---- binary, of integers and booleans
+
+struct BitwiseAnd {
+  MPIGRAD_HOST_DEVICE auto operator()(auto a, auto b) const { return static_cast<decltype(a)>(a & b); }
+};
+struct BitwiseOr {
+  MPIGRAD_HOST_DEVICE auto operator()(auto a, auto b) const { return static_cast<decltype(a)>(a | b); }
+};
+struct BitwiseXor {
+  MPIGRAD_HOST_DEVICE auto operator()(auto a, auto b) const { return static_cast<decltype(a)>(a ^ b); }
+};
+// By b bits, 0 <= b; where b is at least their number, no bit stays, and copies of the sign come from the left.
+struct LeftShift {
+  template <class T>
+  MPIGRAD_HOST_DEVICE T operator()(T a, T b) const {
+    return special::negative(b) || b >= T(8 * sizeof(T)) ? T(0) : static_cast<T>(static_cast<std::uint64_t>(a) << b);
+  }
+};
+struct RightShift {
+  template <class T>
+  MPIGRAD_HOST_DEVICE T operator()(T a, T b) const {
+    return static_cast<T>(a >> (special::negative(b) || b >= T(8 * sizeof(T)) ? T(8 * sizeof(T) - 1) : b));
+  }
+};
+
 struct LeakyReluAdjoint {
   double slope = 0;
   // Selections, as in LeakyRelu: 0 also for an infinite cotangent. Not b > 0: where b is NaN, a passes.
@@ -140,6 +249,9 @@ struct LogicalAnd {
 struct LogicalOr {
   MPIGRAD_HOST_DEVICE bool operator()(auto a, auto b) const { return a != decltype(a)(0) || b != decltype(b)(0); }
 };
+struct LogicalXor {
+  MPIGRAD_HOST_DEVICE bool operator()(auto a, auto b) const { return (a != decltype(a)(0)) != (b != decltype(b)(0)); }
+};
 
 }  // namespace mpigrad::scalar
 
@@ -162,10 +274,28 @@ struct LogicalOr {
   X(Sign, sign, nonlinear) \
   X(Floor, floor, nonlinear) \
   X(Ceil, ceil, nonlinear) \
+  X(Round, round, nonlinear) \
+  X(Trunc, trunc, nonlinear) \
+  X(Exp2, exp2, nonlinear) \
+  X(Log2, log2, nonlinear) \
+  X(Log10, log10, nonlinear) \
+  X(Rsqrt, rsqrt, nonlinear) \
   X(Sin, sin, nonlinear) \
   X(Cos, cos, nonlinear) \
+  X(Tan, tan, nonlinear) \
+  X(Asin, asin, nonlinear) \
+  X(Acos, acos, nonlinear) \
+  X(Atan, atan, nonlinear) \
+  X(Sinh, sinh, nonlinear) \
+  X(Cosh, cosh, nonlinear) \
   X(Tanh, tanh, nonlinear) \
+  X(Asinh, asinh, nonlinear) \
+  X(Acosh, acosh, nonlinear) \
+  X(Atanh, atanh, nonlinear) \
   X(Erf, erf, nonlinear) \
+  X(Erfc, erfc, nonlinear) \
+  X(Erfinv, erfinv, nonlinear) \
+  X(Lgamma, lgamma, nonlinear) \
   X(Sigmoid, sigmoid, nonlinear) \
   X(Softplus, softplus, nonlinear)
 #define MPIGRAD_UNARY_FUNCTIONS(X) \
@@ -174,9 +304,11 @@ struct LogicalOr {
   X(DivideBy, divide, linear) \
   X(DivideNumber, divide, nonlinear) \
   X(PowScalar, pow, nonlinear) \
+  X(Polygamma, polygamma, nonlinear) \
   X(LeakyRelu, leaky_relu, nonlinear) \
   X(Clamp, clamp, nonlinear)
-#define MPIGRAD_BINARY_FUNCTIONS(X) \
+// Of every type that is computed with.
+#define MPIGRAD_ARITHMETIC_FUNCTIONS(X) \
   X(Add, add, linear) \
   X(Subtract, subtract, linear) \
   X(Multiply, multiply, product) \
@@ -184,12 +316,31 @@ struct LogicalOr {
   X(Pow, pow, nonlinear) \
   X(Maximum, maximum, nonlinear) \
   X(Minimum, minimum, nonlinear) \
+  X(Remainder, remainder, nonlinear) \
+  X(FloorDivide, floor_divide, nonlinear) \
   X(LeakyReluAdjoint, leaky_relu_adjoint, product)
+#define MPIGRAD_FLOATING_FUNCTIONS(X) \
+  X(Atan2, atan2, nonlinear) \
+  X(Hypot, hypot, nonlinear) \
+  X(Copysign, copysign, nonlinear) \
+  X(Nextafter, nextafter, nonlinear) \
+  X(Logaddexp, logaddexp, nonlinear)
+#define MPIGRAD_INTEGRAL_FUNCTIONS(X) \
+  X(BitwiseAnd, bitwise_and, nonlinear) \
+  X(BitwiseOr, bitwise_or, nonlinear) \
+  X(BitwiseXor, bitwise_xor, nonlinear) \
+  X(LeftShift, bitwise_left_shift, nonlinear) \
+  X(RightShift, bitwise_right_shift, nonlinear)
+#define MPIGRAD_BINARY_FUNCTIONS(X) \
+  MPIGRAD_ARITHMETIC_FUNCTIONS(X) \
+  MPIGRAD_FLOATING_FUNCTIONS(X) \
+  MPIGRAD_INTEGRAL_FUNCTIONS(X)
 #define MPIGRAD_COMPARE_FUNCTIONS(X) \
   X(Equal, equal, nonlinear) \
   X(NotEqual, not_equal, nonlinear) \
   X(Less, less, nonlinear) \
   X(LessEqual, less_equal, nonlinear) \
   X(LogicalAnd, logical_and, nonlinear) \
-  X(LogicalOr, logical_or, nonlinear)
+  X(LogicalOr, logical_or, nonlinear) \
+  X(LogicalXor, logical_xor, nonlinear)
 // clang-format on

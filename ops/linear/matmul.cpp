@@ -1,5 +1,7 @@
 #include "ops/linear/matmul.h"
 
+#include <algorithm>
+
 #include "framework/engine/parameter.h"
 #include "ops/elementwise/activation.h"
 #include "ops/elementwise/activation_adjoints.h"
@@ -91,6 +93,8 @@ Tensors Linear::vjp(const Replay& at, Inputs g) const {
 }  // namespace ops
 
 Tensor matmul(const Tensor& a, const Tensor& b, const MatmulAttributes& attributes) {
+  if (a.rank() == 1) return squeeze(matmul(unsqueeze(a, 0), b, attributes), {b.rank() == 1 ? 0 : -2});
+  if (b.rank() == 1) return squeeze(matmul(a, unsqueeze(b, 1), attributes), {-1});
   require(a.rank() >= 2 && b.rank() >= 2, "[matmul] operands have at least two dimensions: {} and {}", a, b);
   // Batches that repeat in parts are made whole first; all or nothing is what the kernel does without a copy.
   const auto batch_a = ops::batch_of(a.shape()), batch_b = ops::batch_of(b.shape());
@@ -103,6 +107,56 @@ Tensor matmul(const Tensor& a, const Tensor& b, const MatmulAttributes& attribut
     return broadcast_to(x, shape);
   };
   return mpigrad::apply(ops::Matmul{attributes}, {whole(a, batch_a), whole(b, batch_b)});
+}
+
+Tensor vecdot(const Tensor& a, const Tensor& b, int axis) {
+  require(axis < 0 && axis >= -std::min(a.rank(), b.rank()), "[vecdot] dimension {} is counted from the end of both: {} and {}",
+          axis, a, b);
+  require(a.dim(a.rank() + axis) == b.dim(b.rank() + axis), "[vecdot] extents differ along {}: {} and {}", axis, a, b);
+  return sum(a * b, {axis});
+}
+
+Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<int>& of_a, const std::vector<int>& of_b) {
+  require(of_a.size() == of_b.size(), "[tensordot] {} and {} dimensions", of_a.size(), of_b.size());
+  // The dimensions of a that stay and then the summed ones; of b the summed ones first.
+  std::vector<int> summed_a, summed_b, order_a, order_b;
+  Shape result;
+  std::int64_t rows = 1, columns = 1, inner = 1;
+  for (std::size_t i = 0; i < of_a.size(); ++i) {
+    summed_a.push_back(checked_dimension("tensordot", of_a[i], a.rank()));
+    summed_b.push_back(checked_dimension("tensordot", of_b[i], b.rank()));
+    require(a.dim(summed_a.back()) == b.dim(summed_b.back()), "[tensordot] extents of dimensions {} and {} differ: {} and {}",
+            of_a[i], of_b[i], a, b);
+    inner *= a.dim(summed_a.back());
+  }
+  const auto is_in = [](const std::vector<int>& axes, int d) { return std::find(axes.begin(), axes.end(), d) != axes.end(); };
+  for (int d = 0; d < a.rank(); ++d) {
+    if (is_in(summed_a, d)) continue;
+    order_a.push_back(d);
+    result.push_back(a.dim(d));
+    rows *= a.dim(d);
+  }
+  order_a.insert(order_a.end(), summed_a.begin(), summed_a.end());
+  order_b = summed_b;
+  for (int d = 0; d < b.rank(); ++d) {
+    if (is_in(summed_b, d)) continue;
+    order_b.push_back(d);
+    result.push_back(b.dim(d));
+    columns *= b.dim(d);
+  }
+  const Tensor left = reshape(permute(a, order_a), Shape{rows, inner}),
+               right = reshape(permute(b, order_b), Shape{inner, columns});
+  return reshape(matmul(left, right), result);
+}
+Tensor tensordot(const Tensor& a, const Tensor& b, int dimensions) {
+  require(dimensions >= 0 && dimensions <= std::min(a.rank(), b.rank()), "[tensordot] over {} dimensions of {} and {}",
+          dimensions, a, b);
+  std::vector<int> of_a, of_b;
+  for (int d = 0; d < dimensions; ++d) {
+    of_a.push_back(a.rank() - dimensions + d);
+    of_b.push_back(d);
+  }
+  return tensordot(a, b, of_a, of_b);
 }
 
 Tensor local::linear(const Tensor& x, const Tensor& w, const Tensor& bias, double slope) {

@@ -10,8 +10,14 @@ struct MatmulAttributes {
   bool transpose_a = false, transpose_b = false;  // of the last two dimensions
 };
 
-// c[..., m, n] = a[..., m, k] b[..., k, n]; dimensions before the last two broadcast.
+// c[..., m, n] = a[..., m, k] b[..., k, n]; dimensions before the last two broadcast. A vector is a row on the left and a column
+// on the right, and its dimension of extent 1 goes.
 Tensor matmul(const Tensor& a, const Tensor& b, const MatmulAttributes& attributes = {});
+// sum of a b along a dimension of both, which is counted from the end and so negative; the others broadcast.
+Tensor vecdot(const Tensor& a, const Tensor& b, int axis = -1);
+// Sums of products over the last `dimensions` of a and the first ones of b, or over pairs of dimensions.
+Tensor tensordot(const Tensor& a, const Tensor& b, int dimensions = 2);
+Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<int>& of_a, const std::vector<int>& of_b);
 namespace local {
 // leaky_relu(x w^T + bias, slope): x: [N, in], w: [out, in], bias [out] or none; slope 1 is no activation.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {}, double slope = 1);

@@ -21,7 +21,7 @@ Shape kept_shape(const Shape& shape, const std::vector<int>& axes) {
 }  // namespace
 
 Types Sum::infer(Inputs in) const {
-  require(is_floating(in[0].dtype()), "[sum] needs floating-point elements: {}", in[0]);
+  require(is_floating(in[0].dtype()) || in[0].dtype() == DType::int64, "[sum] needs floating-point elements or int64: {}", in[0]);
   return {{kept_shape(in[0].shape(), axes), in[0].dtype()}};
 }
 LayoutPtr Sum::layout(Inputs in) const { return reduction_layout(traits().name, in[0], axes, true, true); }
@@ -89,6 +89,7 @@ Tensor finished(const Tensor& y, const std::vector<int>& axes, bool keep) { retu
 
 Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep) {
   const auto over = normalised("sum", x, axes);
+  if (!is_floating(x.dtype()) && x.dtype() != DType::int64) return sum(cast(x, DType::int64), axes, keep);
   return over.empty() ? x : finished(mpigrad::apply(ops::Sum{over}, {x}), over, keep);
 }
 Tensor sum(const Tensor& x) { return sum(x, all_axes(x)); }
@@ -115,6 +116,32 @@ Tensor min(const Tensor& x, const std::vector<int>& axes, bool keep) {
 Tensor min(const Tensor& x) { return min(x, all_axes(x)); }
 
 Tensor argmax(const Tensor& x, int axis) { return mpigrad::apply(ops::ArgMax{checked_dimension("argmax", axis, x.rank())}, {x}); }
+
+Tensor argmin(const Tensor& x, int axis) {  // negated integers may overflow, inverted ones do not
+  return argmax(is_floating(x.dtype()) ? -constant(x) : bitwise_invert(x), axis);
+}
+
+namespace {
+
+// The largest or smallest of the truth values of x.
+Tensor extreme_truth(const char* op, const Tensor& x, const std::vector<int>& axes, bool keep, bool largest) {
+  const auto over = normalised(op, x, axes);
+  const Tensor truth = cast(cast(constant(x), DType::boolean), DType::uint8);
+  std::int64_t count = 1;
+  for (const int axis : over) count *= x.dim(axis);
+  if (count > 0) return cast(finished(mpigrad::apply(ops::Extremum{over, largest}, {truth}), over, keep), DType::boolean);
+  Shape shape = x.shape();
+  for (const int axis : over) shape[axis] = 1;
+  UseDevice device(x.device());
+  return finished(full(shape, largest ? 0 : 1, DType::boolean), over, keep);
+}
+
+}  // namespace
+
+Tensor any(const Tensor& x, const std::vector<int>& axes, bool keep) { return extreme_truth("any", x, axes, keep, true); }
+Tensor any(const Tensor& x) { return any(x, all_axes(x)); }
+Tensor all(const Tensor& x, const std::vector<int>& axes, bool keep) { return extreme_truth("all", x, axes, keep, false); }
+Tensor all(const Tensor& x) { return all(x, all_axes(x)); }
 
 Tensor dot(const Tensor& a, const Tensor& b) {
   require(a.shape() == b.shape(), "[dot] shapes differ: {} and {}", a, b);

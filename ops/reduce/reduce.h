@@ -9,6 +9,7 @@
 
 namespace mpigrad {
 
+// Of integers and booleans int64, modulo 2^64.
 Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep = false);
 Tensor sum(const Tensor& x);
 // Divides by the global number of elements, so that over a split dimension it is a partial sum of the mean.
@@ -22,12 +23,26 @@ Tensor min(const Tensor& x, const std::vector<int>& axes, bool keep = false);
 Tensor min(const Tensor& x);
 // Index of the first maximum along one dimension, int64; of the first NaN where there is one, as max() gives NaN there.
 Tensor argmax(const Tensor& x, int axis);
+Tensor argmin(const Tensor& x, int axis);
 // sum of the products of corresponding elements: a scalar
 Tensor dot(const Tensor& a, const Tensor& b);
 // Repeats dimensions of extent 1, and adds dimensions in front.
 Tensor broadcast_to(const Tensor& x, const Shape& shape);
 
+// Whether any element is not 0, and whether all are; of nothing false and true. Booleans.
+Tensor any(const Tensor& x, const std::vector<int>& axes, bool keep = false);
+Tensor any(const Tensor& x);
+Tensor all(const Tensor& x, const std::vector<int>& axes, bool keep = false);
+Tensor all(const Tensor& x);
+
 namespace ops {
+
+// Calls f with a zero of a type that sums have: floating-point or int64.
+template <class F>
+void visit_sums(DType dtype, F&& f) {
+  if (dtype == DType::int64) f(std::int64_t{0});
+  else visit_any_floating(dtype, std::forward<F>(f));
+}
 
 // ybar summed over the dimensions that broadcasting repeated; none stays none.
 Tensor sum_to(const Tensor& g, const Shape& shape);

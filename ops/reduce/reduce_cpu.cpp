@@ -143,9 +143,15 @@ void reduce(const T* x, T* y, const Plan& plan, Accumulator start, const Fold& f
 }  // namespace
 
 void Sum::run(Cpu, Inputs in, Outputs out) const {
-  visit_any_floating(in[0].dtype(), [&](auto zero) {
+  visit_sums(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    reduce(in[0].data<T>(), out[0].mutable_data<T>(), plan(in[0].shape(), axes), 0.0, Plus{});
+    const T* x = in[0].data<T>();
+    T* y = out[0].mutable_data<T>();
+    const auto p = plan(in[0].shape(), axes);
+    if constexpr (is_floating(dtype_of<T>())) reduce(x, y, p, 0.0, Plus{});
+    else  // modulo 2^64, as integers add
+      reduce(x, y, p, std::uint64_t{0},
+             [](std::uint64_t total, auto value) { return total + static_cast<std::uint64_t>(value); });
   });
 }
 

@@ -15,10 +15,9 @@ void Sum::run(Cuda, Inputs in, Outputs out) const {
   const auto reduction = cuda::reduction_of(in[0].shape(), axes);
   Tensor partial;
   if (reduction.chunks > 1) partial = scratch(reduction.chunks * reduction.outputs, DType::float64);
-  visit_any_floating(in[0].dtype(), [&](auto zero) {
+  visit_sums(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    cuda::sum(reduction, read<T>(in[0]), partial ? written<double>(partial) : nullptr, written<T>(out[0]),
-              cuda::compute_stream());
+    cuda::sum(reduction, read<T>(in[0]), partial ? partial.raw() : nullptr, written<T>(out[0]), cuda::compute_stream());
   });
 }
 

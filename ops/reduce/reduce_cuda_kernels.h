@@ -17,9 +17,9 @@ struct ReductionWalk {
   bool kept_is_contiguous = false;  // outputs that follow one another do so in x
   bool reduced_is_contiguous = false;
 };
-// Accumulates in double. `partial`: [chunks, outputs] doubles, or null for one chunk.
+// T also int64. Accumulates in double, or int64. `partial`: [chunks, outputs] of these, or null for one chunk.
 template <class T>
-void sum(const ReductionWalk& reduction, const T* x, double* partial, T* y, Stream stream);
+void sum(const ReductionWalk& reduction, const T* x, void* partial, T* y, Stream stream);
 // T also integers but not booleans. `partial` as wide as what T is computed with.
 template <class T>
 void extremum(const ReductionWalk& reduction, bool largest, const T* x, void* partial, T* y, Stream stream);

@@ -2,6 +2,7 @@
 // one output. Chunks depend on the shape alone, so the order of additions does not change between runs.
 
 #include <limits>
+#include <type_traits>
 
 #include "framework/cuda/element.cuh"
 #include "framework/cuda/launch.cuh"
@@ -196,8 +197,9 @@ __global__ void argmax_kernel(std::int64_t before, std::int64_t n, FastDivide be
 }  // namespace
 
 template <class T>
-void sum(const ReductionWalk& reduction, const T* x, double* partial, T* y, Stream stream) {
-  reduce(reduction, 0.0, AddFold{}, x, partial, y, stream);
+void sum(const ReductionWalk& reduction, const T* x, void* partial, T* y, Stream stream) {
+  using A = std::conditional_t<std::is_same_v<T, std::int64_t>, std::int64_t, double>;
+  reduce(reduction, A(0), AddFold{}, x, static_cast<A*>(partial), y, stream);
 }
 
 template <class T>
@@ -217,8 +219,9 @@ void argmax(std::int64_t before, std::int64_t n, std::int64_t behind, const T* x
          y);
 }
 
-#define MPIGRAD_MAKE(T) template void sum(const ReductionWalk&, const T*, double*, T*, Stream);
+#define MPIGRAD_MAKE(T) template void sum(const ReductionWalk&, const T*, void*, T*, Stream);
 MPIGRAD_FLOATING_TYPES(MPIGRAD_MAKE)
+MPIGRAD_MAKE(std::int64_t)
 #undef MPIGRAD_MAKE
 #define MPIGRAD_MAKE(T) template void extremum(const ReductionWalk&, bool, const T*, void*, T*, Stream);
 MPIGRAD_FLOATING_TYPES(MPIGRAD_MAKE)

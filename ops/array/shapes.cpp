@@ -1,0 +1,186 @@
+#include "ops/array/shapes.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "framework/base/joined.h"
+#include "ops/elementwise/broadcast.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
+
+namespace mpigrad {
+
+Tensor stack(const std::vector<Tensor>& parts, int axis) {
+  require(!parts.empty(), "[stack] of nothing");
+  const int at = checked_dimension("stack", axis, parts.front().rank() + 1);
+  std::vector<Tensor> rows;
+  for (const auto& part : parts) {
+    require(part.shape() == parts.front().shape(), "[stack] shapes differ: {} and {}", parts.front(), part);
+    rows.push_back(unsqueeze(part, at));
+  }
+  return concatenate(rows, at);
+}
+
+std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes, int axis) {
+  const int at = checked_dimension("split", axis, x.rank());
+  for (const auto size : sizes) require(size >= 0, "[split] a size is negative: {}", joined(sizes, ", "));
+  require(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) == x.dim(at), "[split] sizes {} do not make up {} of {}",
+          joined(sizes, ", "), x.dim(at), x);
+  std::vector<Tensor> result;
+  std::int64_t begin = 0;
+  for (const auto size : sizes) {
+    result.push_back(slice(x, at, begin, begin + size));
+    begin += size;
+  }
+  return result;
+}
+std::vector<Tensor> split(const Tensor& x, std::int64_t parts, int axis) {
+  const int at = checked_dimension("split", axis, x.rank());
+  require(parts > 0 && x.dim(at) % parts == 0, "[split] {} of {} in {} parts of equal size", x.dim(at), x, parts);
+  return split(x, std::vector<std::int64_t>(static_cast<std::size_t>(parts), x.dim(at) / parts), at);
+}
+
+std::vector<Tensor> unbind(const Tensor& x, int axis) {
+  const int at = checked_dimension("unbind", axis, x.rank());
+  std::vector<Tensor> result;
+  for (std::int64_t i = 0; i < x.dim(at); ++i) result.push_back(squeeze(slice(x, at, i, i + 1), {at}));
+  return result;
+}
+
+Tensor roll(const Tensor& x, std::int64_t shift, int axis) {
+  const int at = checked_dimension("roll", axis, x.rank());
+  const std::int64_t n = x.dim(at);
+  const std::int64_t by = n == 0 ? 0 : ((shift % n) + n) % n;
+  return by == 0 ? x : concatenate({slice(x, at, n - by, n), slice(x, at, 0, n - by)}, at);
+}
+Tensor roll(const Tensor& x, const std::vector<std::int64_t>& shifts, const std::vector<int>& axes) {
+  require(shifts.size() == axes.size(), "[roll] {} shifts for {} dimensions", shifts.size(), axes.size());
+  Tensor y = x;
+  for (std::size_t i = 0; i < axes.size(); ++i) y = roll(y, shifts[i], axes[i]);
+  return y;
+}
+
+Tensor repeat(const Tensor& x, std::int64_t times, int axis) {
+  const int at = checked_dimension("repeat", axis, x.rank());
+  require(times >= 0, "[repeat] {} times", times);
+  Shape wide, narrow;
+  for (int d = 0; d < x.rank(); ++d) {
+    wide.push_back(x.dim(d));
+    narrow.push_back(d == at ? x.dim(d) * times : x.dim(d));
+    if (d == at) wide.push_back(times);
+  }
+  return reshape(broadcast_to(unsqueeze(x, at + 1), wide), narrow);
+}
+
+Tensor tile(const Tensor& x, const std::vector<std::int64_t>& times) {
+  const int rank = std::max(x.rank(), static_cast<int>(times.size())), added = rank - x.rank();
+  const int ones = rank - static_cast<int>(times.size());
+  Shape apart, wide, result;  // [1, n] -> [times, n] -> [times n] for each dimension
+  for (int d = 0; d < rank; ++d) {
+    const std::int64_t n = d < added ? 1 : x.dim(d - added), k = d < ones ? 1 : times[static_cast<std::size_t>(d - ones)];
+    require(k >= 0, "[tile] {} times", k);
+    for (const auto extent : {std::int64_t{1}, n}) apart.push_back(extent);
+    for (const auto extent : {k, n}) wide.push_back(extent);
+    result.push_back(k * n);
+  }
+  return reshape(broadcast_to(reshape(x, apart), wide), result);
+}
+
+Tensor moveaxis(const Tensor& x, const std::vector<int>& from, const std::vector<int>& to) {
+  require(from.size() == to.size(), "[moveaxis] {} dimensions to {} places", from.size(), to.size());
+  std::vector<int> order(static_cast<std::size_t>(x.rank()), -1);
+  std::vector<bool> moved(static_cast<std::size_t>(x.rank()));
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const auto source = checked_dimension("moveaxis", from[i], x.rank()), target = checked_dimension("moveaxis", to[i], x.rank());
+    require(!moved[static_cast<std::size_t>(source)] && order[static_cast<std::size_t>(target)] < 0,
+            "[moveaxis] a dimension is named twice: {} to {}", joined(from, ", "), joined(to, ", "));
+    moved[static_cast<std::size_t>(source)] = true;
+    order[static_cast<std::size_t>(target)] = source;
+  }
+  int next = 0;
+  for (auto& source : order) {
+    if (source >= 0) continue;
+    while (moved[static_cast<std::size_t>(next)]) ++next;
+    source = next++;
+  }
+  return permute(x, order);
+}
+Tensor moveaxis(const Tensor& x, int from, int to) { return moveaxis(x, std::vector{from}, std::vector{to}); }
+
+Tensor swapaxes(const Tensor& x, int a, int b) {
+  std::vector<int> order(static_cast<std::size_t>(x.rank()));
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[static_cast<std::size_t>(checked_dimension("swapaxes", a, x.rank()))],
+            order[static_cast<std::size_t>(checked_dimension("swapaxes", b, x.rank()))]);
+  return permute(x, order);
+}
+Tensor matrix_transpose(const Tensor& x) {
+  require(x.rank() >= 2, "[matrix_transpose] needs two dimensions at least: {}", x);
+  return swapaxes(x, -1, -2);
+}
+
+Tensor squeeze(const Tensor& x) {
+  std::vector<int> axes;
+  for (int d = 0; d < x.rank(); ++d)
+    if (global_shape(x)[d] == 1) axes.push_back(d);
+  return axes.empty() ? x : squeeze(x, axes);
+}
+
+std::vector<Tensor> broadcast_arrays(const std::vector<Tensor>& x) {
+  Shape shape;
+  for (const auto& part : x) shape = broadcast_shapes("broadcast_arrays", shape, part.shape());
+  std::vector<Tensor> result;
+  for (const auto& part : x) result.push_back(broadcast_to(part, shape));
+  return result;
+}
+
+Tensor take(const Tensor& x, const Tensor& indices, int axis) {
+  const int at = checked_dimension("take", axis, x.rank());
+  return at == 0 ? take(x, indices) : moveaxis(take(moveaxis(x, at, 0), indices), 0, at);
+}
+
+Tensor take_along_axis(const Tensor& x, const Tensor& indices, int axis) {
+  const int at = checked_dimension("take_along_axis", axis, x.rank());
+  require(indices.rank() == x.rank() && indices.dtype() == DType::int64,
+          "[take_along_axis] indices are int64 of {} dimensions: {}", x.rank(), indices);
+  // As rows of one element; the index that is out of range along its dimension must not name another row.
+  const auto strides = x.shape().strides();
+  const std::int64_t n = x.dim(at), outside = x.elements();
+  Tensor place = where(logical_or(indices < 0, indices >= n), outside, indices * strides[static_cast<std::size_t>(at)]);
+  for (int d = 0; d < x.rank(); ++d) {
+    if (d == at) continue;
+    require(indices.dim(d) == x.dim(d), "[take_along_axis] shapes differ beside dimension {}: {} and {}", at, x, indices);
+    UseDevice use(x.device());
+    Shape along;
+    for (int e = 0; e < x.rank(); ++e) along.push_back(e == d ? x.dim(d) : 1);
+    place = place + reshape(constant(arange(x.dim(d))) * strides[static_cast<std::size_t>(d)], along);
+  }
+  return reshape(take(reshape(x, Shape{x.elements()}), reshape(place, Shape{place.elements()})), indices.shape());
+}
+
+namespace {
+
+// `count` elements that stand before x (at_end: behind it) along dimension d.
+Tensor beyond(const Tensor& x, int d, std::int64_t count, bool at_end, PadMode mode) {
+  const std::int64_t n = x.dim(d), skipped = mode == PadMode::reflect ? 1 : 0;
+  require(count >= 0 && (count == 0 || n > 0), "[pad] {} elements of dimension {} of {}", count, d, x);
+  if (mode == PadMode::edge) return repeat(slice(x, d, at_end ? n - 1 : 0, at_end ? n : 1), count, d);
+  require(count + skipped <= n, "[pad] {} elements at an end of dimension {}, which has {}: {}", count, d, n, x);
+  if (mode == PadMode::wrap) return at_end ? slice(x, d, 0, count) : slice(x, d, n - count, n);
+  return flip(at_end ? slice(x, d, n - skipped - count, n - skipped) : slice(x, d, skipped, skipped + count), {d});
+}
+
+}  // namespace
+
+Tensor pad(const Tensor& x, const Shape& low, const Shape& high, PadMode mode) {
+  require(low.rank() == x.rank() && high.rank() == x.rank(), "[pad] {} and {} elements for {}", low, high, x);
+  Tensor y = x;
+  for (int d = 0; d < x.rank(); ++d) {
+    if (low[d] == 0 && high[d] == 0) continue;
+    y = concatenate({beyond(y, d, low[d], false, mode), y, beyond(y, d, high[d], true, mode)}, d);
+  }
+  return y;
+}
+
+}  // namespace mpigrad

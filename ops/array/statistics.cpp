@@ -1,0 +1,124 @@
+#include "ops/array/statistics.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "framework/tensor/dtype.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
+
+namespace mpigrad {
+namespace {
+
+std::vector<int> all_axes(const Tensor& x) {
+  std::vector<int> axes(static_cast<std::size_t>(x.rank()));
+  std::iota(axes.begin(), axes.end(), 0);
+  return axes;
+}
+
+void require_whole(const char* op, const Tensor& x, const std::vector<int>& axes) {
+  if (!x.layout()) return;
+  for (const int axis : axes) {
+    const int d = checked_dimension(op, axis, x.rank());
+    require(x.layout()->axis_of(d) < 0, "[{}] dimension {} is split over ranks: redistribute() it first; {}", op, d, x);
+  }
+}
+
+double elements_along(const Tensor& x, const std::vector<int>& axes) {
+  double count = 1;
+  for (const int axis : axes) count *= static_cast<double>(x.dim(checked_dimension("var", axis, x.rank())));
+  return count;
+}
+
+}  // namespace
+
+Tensor var(const Tensor& x, const std::vector<int>& axes, double correction, bool keep) {
+  require_whole("var", x, axes);
+  const double count = elements_along(x, axes);
+  return sum(square(x - mean(x, axes, true)), axes, keep) / (count - correction);
+}
+Tensor var(const Tensor& x, double correction) { return var(x, all_axes(x), correction); }
+Tensor stddev(const Tensor& x, const std::vector<int>& axes, double correction, bool keep) {
+  return sqrt(var(x, axes, correction, keep));
+}
+Tensor stddev(const Tensor& x, double correction) { return stddev(x, all_axes(x), correction); }
+
+Tensor prod(const Tensor& x, const std::vector<int>& axes, bool keep) {
+  require_whole("prod", x, axes);
+  Tensor y = is_floating(x.dtype()) ? x : cast(x, DType::int64);
+  std::vector<int> over;
+  for (const int axis : axes) {
+    const int d = over.emplace_back(checked_dimension("prod", axis, x.rank()));
+    if (y.dim(d) == 0) {
+      Shape shape = y.shape();
+      shape[d] = 1;
+      UseDevice device(x.device());
+      y = full(shape, 1, y.dtype());
+    }
+    while (y.dim(d) > 1) {  // halves, element by element: no division, so that zeros have right derivatives
+      const std::int64_t half = y.dim(d) / 2, rest = y.dim(d) % 2;
+      const Tensor product = slice(y, d, 0, half) * slice(y, d, half, 2 * half);
+      y = rest == 0 ? product : concatenate({product, slice(y, d, 2 * half, 2 * half + 1)}, d);
+    }
+  }
+  return keep || over.empty() ? y : squeeze(y, over);
+}
+Tensor prod(const Tensor& x) { return prod(x, all_axes(x)); }
+
+namespace {
+
+// Prefixes by doubling: after k passes y[i] has the last 2^k elements up to i.
+template <class F>
+Tensor scan(const char* op, const Tensor& x, int axis, const F& combine) {
+  const int d = checked_dimension(op, axis, x.rank());
+  require_whole(op, x, {d});
+  Tensor y = is_floating(x.dtype()) ? x : cast(x, DType::int64);
+  for (std::int64_t step = 1, n = x.dim(d); step < n; step *= 2)
+    y = concatenate({slice(y, d, 0, step), combine(slice(y, d, 0, n - step), slice(y, d, step, n))}, d);
+  return y;
+}
+
+}  // namespace
+
+Tensor cumulative_sum(const Tensor& x, int axis) { return scan("cumulative_sum", x, axis, add); }
+Tensor cumulative_prod(const Tensor& x, int axis) {
+  return scan("cumulative_prod", x, axis, static_cast<Tensor (*)(const Tensor&, const Tensor&)>(multiply));
+}
+Tensor diff(const Tensor& x, int axis, int times) {
+  const int d = checked_dimension("diff", axis, x.rank());
+  require_whole("diff", x, {d});
+  Tensor y = x;
+  for (int k = 0; k < times && y.dim(d) > 0; ++k) y = slice(y, d, 1, y.dim(d)) - slice(y, d, 0, y.dim(d) - 1);
+  return y;
+}
+
+Tensor count_nonzero(const Tensor& x, const std::vector<int>& axes, bool keep) {
+  return sum(cast(cast(constant(x), DType::boolean), DType::int64), axes, keep);
+}
+Tensor count_nonzero(const Tensor& x) { return count_nonzero(x, all_axes(x)); }
+
+Tensor vector_norm(const Tensor& x, const std::vector<int>& axes, double order, bool keep) {
+  require_whole("vector_norm", x, axes);
+  require(is_floating(x.dtype()) && !std::isnan(order), "[vector_norm] of order {} needs floating-point elements: {}", order, x);
+  if (order == 0) return cast(count_nonzero(x, axes, keep), x.dtype());
+  if (order == 1) return sum(abs(x), axes, keep);
+  if (std::isinf(order)) return order > 0 ? max(abs(x), axes, keep) : min(abs(x), axes, keep);
+  const Tensor powers = sum(order == 2 ? square(x) : pow(abs(x), order), axes, keep);
+  // The derivative of a root at 0 is infinite, and infinity times 0 NaN: the root is taken where it is not 0.
+  const Tensor none = powers == 0, safe = where(none, 1, powers);
+  return where(none, 0, order == 2 ? sqrt(safe) : pow(safe, 1 / order));
+}
+Tensor vector_norm(const Tensor& x, double order) { return vector_norm(x, all_axes(x), order); }
+
+Tensor histogram(const Tensor& x, std::int64_t bins, double low, double high) {
+  require(bins > 0 && low < high, "[histogram] {} bins from {} to {}", bins, low, high);
+  require_whole("histogram", x, all_axes(x));
+  const Tensor values = reshape(cast(constant(x), DType::float64), Shape{x.elements()});
+  const Tensor inside = logical_and(values >= low, values <= high);
+  const Tensor bin = floor((where(inside, values, low) - low) * (static_cast<double>(bins) / (high - low)));
+  const Tensor index = where(inside, minimum(cast(bin, DType::int64), bins - 1), bins);
+  return slice(scatter_add(ones_like(index), index, bins + 1), 0, 0, bins);
+}
+
+}  // namespace mpigrad
