@@ -74,8 +74,8 @@ FoundCheckpoints find_checkpoints(const std::filesystem::path& folder);
 // when the new one is complete and on the disk. Error: require_replaceable().
 void save_checkpoint(const std::filesystem::path& path, nn::Module& net, const Communicator& world,
                      const SaveOptions& options = {});
-// Error: at `path` is a file that is neither a checkpoint nor a damaged one, so that save_checkpoint() would not replace it. For
-// programs that save after a long training. Of one rank.
+// FileInTheWay: at `path` is a file that is neither a checkpoint nor a damaged one, so that save_checkpoint() would not replace
+// it. For programs that save after a long training. Of one rank.
 void require_replaceable(const std::filesystem::path& path);
 
 struct LoadOptions {

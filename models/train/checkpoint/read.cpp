@@ -11,6 +11,7 @@
 
 #include "comm/hdf5/hdf5_file.h"
 #include "comm/launch.h"
+#include "framework/base/new_file.h"
 #include "framework/base/printable.h"
 #include "framework/cuda/cuda.h"
 #include "framework/engine/activity.h"
@@ -84,7 +85,9 @@ void require_replaceable(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error))) return;
   if (std::filesystem::file_size(path, error) == 0 && !error) return;
-  require(is_checkpoint(path), "[checkpoint] {} is in the way: it is not a checkpoint, and only those are replaced", path.string());
+  if (!is_checkpoint(path))
+    throw FileInTheWay(
+        fmt::format("[checkpoint] {} is in the way: it is not a checkpoint, and only those are replaced", path.string()));
 }
 
 CheckpointInfo checkpoint_file::read_info(const Hdf5Reader& file) {

@@ -63,6 +63,11 @@ before_training() { refuses_arguments "$1" && [ ! -f way/metrics.csv ] && [ ! -f
   mkdir -p way/weights.h5
   ranks 2 "$cosmoflow" $short --epochs 1 --overwrite --out way
   judge 'on all ranks, once' before_training 'way/weights.h5 is a folder'
+  rmdir way/weights.h5
+  echo foreign >way/weights.h5
+  run "$cosmoflow" $short --epochs 1 --overwrite --out way
+  judge 'a file that is no checkpoint is told before the first step, too' before_training 'way/weights.h5 is in the way'
+  judge 'and stays' test "$(cat way/weights.h5)" = foreign
   run sh -c "ulimit -f 200; exec $cosmoflow --transport threads $short --epochs 1 --out small"
   judge 'a file that may not be so large' refuses_once 'small/weights.h5 cannot be written, for which .* are needed: File too large'
   judge 'is told before the first step' no_file small/metrics.csv
