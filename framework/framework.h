@@ -11,6 +11,4 @@
 #include "framework/engine/tape.h"
 #include "framework/optim/loss_scale.h"
 #include "framework/optim/optimizer.h"
-#include "framework/optim/rmsprop.h"
 #include "framework/optim/schedule.h"
-#include "framework/optim/trust_ratio.h"

@@ -1,12 +1,12 @@
 #pragma once
-// What optimizers ask all ranks: norms of parameters that are cut over ranks (framework/optim/trust_ratio.h), and whether
+// What optimizers ask all ranks: norms of parameters that are cut over ranks (framework/optim/rules/rule.h), and whether
 // gradients are finite everywhere (framework/optim/loss_scale.h).
 
 #include <functional>
 
 #include "comm/communicator.h"
 #include "framework/optim/loss_scale.h"
-#include "framework/optim/trust_ratio.h"
+#include "framework/optim/optimizer.h"
 
 namespace mpigrad {
 

@@ -47,7 +47,7 @@ Notes option_notes(const Options& o, std::int64_t steps) {
               {"momentum of batch norm", number(o.norm_momentum)},
               {"statistics of batch norm", o.statistics},
               {"frozen parameters", o.freeze.empty() ? "none" : joined(o.freeze, " ")}};
-  if (o.optimizer == "sgd" || o.optimizer == "lars") notes["momentum"] = number(o.momentum);
+  if (takes_momentum(o)) notes["momentum"] = number(o.momentum);
   return notes;
 }
 

@@ -6,8 +6,7 @@
 #include "comm/distributed/optimizer_reductions.h"
 #include "comm/transport/fixed_order.h"
 #include "examples/trainer/options.h"
-#include "framework/optim/rmsprop.h"
-#include "framework/optim/trust_ratio.h"
+#include "framework/optim/optimizer.h"
 #include "ops/gpu_settings.h"
 
 namespace mpigrad::trainer {
@@ -41,21 +40,14 @@ StatisticsOver statistics_of(const Options& o) {
                                      : StatisticsOver::local;
 }
 
+bool takes_momentum(const Options& o) {
+  const auto names = optimizers_with_momentum();
+  return std::find(names.begin(), names.end(), o.optimizer) != names.end();
+}
+
 std::unique_ptr<Optimizer> make_optimizer(Parameters& parameters, const Options& o) {
-  if (o.optimizer == "sgd")
-    return std::make_unique<SGD>(
-        parameters, SGDAttributes{.learning_rate = o.learning_rate, .momentum = o.momentum, .weight_decay = o.weight_decay});
-  if (o.optimizer == "lars")
-    return std::make_unique<LARS>(
-        parameters, LarsAttributes{.learning_rate = o.learning_rate, .momentum = o.momentum, .weight_decay = o.weight_decay});
-  if (o.optimizer == "lamb")
-    return std::make_unique<LAMB>(parameters, LambAttributes{.learning_rate = o.learning_rate, .weight_decay = o.weight_decay});
-  if (o.optimizer == "rmsprop")
-    return std::make_unique<RMSprop>(parameters,
-                                     RmspropAttributes{.learning_rate = o.learning_rate, .weight_decay = o.weight_decay});
-  if (o.optimizer == "adamw")
-    return std::make_unique<AdamW>(parameters, AdamWAttributes{.learning_rate = o.learning_rate, .weight_decay = o.weight_decay});
-  return std::make_unique<Adam>(parameters, AdamAttributes{.learning_rate = o.learning_rate, .weight_decay = o.weight_decay});
+  return mpigrad::make_optimizer(o.optimizer, parameters,
+                                 {.learning_rate = o.learning_rate, .momentum = o.momentum, .weight_decay = o.weight_decay});
 }
 
 std::unique_ptr<AveragedWeights> make_averages(Parameters& parameters, const Options& o) {

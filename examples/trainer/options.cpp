@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "framework/base/joined.h"
+
 namespace mpigrad::trainer {
 namespace {
 
@@ -132,8 +134,8 @@ void add_training_options(CLI::App& app, Options& o) {
   add("--batch", o.batch, "samples per step, of all ranks together")->check(tool::whole_number(1, most_batch));
   add("--accumulate", o.accumulate, "parts in which a batch is computed one after the other, to save memory")
       ->check(tool::whole_number(1, most_batch));
-  add("--optimizer", o.optimizer, "adam, adamw, sgd, rmsprop, and for large batches lars or lamb")
-      ->check(CLI::IsMember({"adam", "adamw", "sgd", "rmsprop", "lars", "lamb"}));
+  const auto optimizers = joined(optimizer_names(), ", ") + "; lars and lamb are for large batches";
+  add("--optimizer", o.optimizer, optimizers.c_str())->check(CLI::IsMember(optimizer_names()));
   add("--learning-rate", o.learning_rate, "at the start")->check(tool::number_above(0));
   add("--schedule", o.schedule, "of the learning rate: constant, cosine, step or linear")
       ->check(CLI::IsMember({"constant", "cosine", "step", "linear"}));
@@ -144,7 +146,8 @@ void add_training_options(CLI::App& app, Options& o) {
       ->check(tool::number_between(0, most_epochs))
       ->group("Training");
   add("--decay-factor", o.decay_factor, "by which schedule step lowers the rate")->check(tool::number_above(0));
-  add("--momentum", o.momentum, "of sgd and lars")->check(tool::number_between(0, 0.99999));
+  const auto of_momentum = "of " + joined(optimizers_with_momentum(), " and ");
+  add("--momentum", o.momentum, of_momentum.c_str())->check(tool::number_between(0, 0.99999));
   add("--weight-decay", o.weight_decay, "of all weights but biases and norms")->check(tool::number_from(0));
   add("--clip-norm", o.clip_norm, "largest global norm of the gradients; 0: no limit")->check(tool::number_from(0));
   add("--seed", o.seed, "of weights, order, augmentation and dropout; the same for every grid")->check(tool::whole_number(0));
@@ -315,8 +318,9 @@ void check(const Options& o) {
   for (const auto* option : {"--milestones", "--decay-factor"})
     if (o.given.contains(option) && o.schedule != "step")
       throw UsageError(fmt::format("{} is of --schedule step, not of {}", option, o.schedule));
-  if (o.given.contains("--momentum") && o.optimizer != "sgd" && o.optimizer != "lars")
-    throw UsageError(fmt::format("--momentum is of --optimizer sgd and lars, not of {}", o.optimizer));
+  if (o.given.contains("--momentum") && !takes_momentum(o))
+    throw UsageError(
+        fmt::format("--momentum is of --optimizer {}, not of {}", joined(optimizers_with_momentum(), " and "), o.optimizer));
 }
 
 void warn(const Options& o, const std::set<std::string>& own, int rank) {

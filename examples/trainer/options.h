@@ -118,6 +118,7 @@ std::unique_ptr<LossScale> make_loss_scale(const Options& options, const Communi
 // GpuSettings of the process.
 void apply_precision(const Options& options);
 StatisticsOver statistics_of(const Options& options);
+bool takes_momentum(const Options& options);  // its optimizer
 std::unique_ptr<Optimizer> make_optimizer(Parameters& parameters, const Options& options);
 // Of --average-weights; none without.
 std::unique_ptr<AveragedWeights> make_averages(Parameters& parameters, const Options& options);

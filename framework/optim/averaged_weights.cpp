@@ -1,25 +1,13 @@
 #include <algorithm>
 
-#include "framework/base/target_clones.h"
 #include "framework/cuda/cuda.h"
 #include "framework/cuda/graph.h"
 #include "framework/optim/optimizer.h"
 #include "framework/optim/optimizer_state.h"
-#include "framework/optim/update.h"
+#include "framework/optim/update_cpu.h"
 #include "framework/optim/update_cuda.h"
 
 namespace mpigrad {
-namespace {
-
-template <class T>
-MPIGRAD_BODY void average_body(T* __restrict a, const T* __restrict p, std::int64_t n, T rest) {
-  for (std::int64_t i = 0; i < n; ++i) average_update(a[i], p[i], rest);
-}
-MPIGRAD_CLONES void average(float* a, const float* p, std::int64_t n, float rest) { average_body(a, p, n, rest); }
-MPIGRAD_CLONES void average(double* a, const double* p, std::int64_t n, double rest) { average_body(a, p, n, rest); }
-
-}  // namespace
-
 AveragedWeights::AveragedWeights(Parameters& parameters, const AveragedWeightsAttributes& attributes)
     : parameters_(parameters), attributes_(attributes) {
   require(attributes.decay >= 0 && attributes.decay <= 1, "[averaged weights] decay is in [0, 1], got {}", attributes.decay);
@@ -37,27 +25,24 @@ void AveragedWeights::update() {
     if (!averages_[i].raw()) return;
     first[i + 1] = first[i] + averages_[i].elements();
   }
+  const RuleOfStep<AverageRule> rule{.rule = {.rest = rest}};
+  const auto segment_of = [&](std::size_t i) {
+    return UpdateSegment{.count = averages_[i].elements(), .value = averages_[i].raw(), .gradient = parameters_[i].value.raw()};
+  };
   if (!averages_.empty() && averages_[0].device() == DeviceKind::cuda) {
     for (const DType dtype : {DType::float32, DType::float64}) {
       std::vector<UpdateSegment> segments;
       for (std::size_t i = 0; i < averages_.size(); ++i)
-        if (averages_[i].dtype() == dtype)
-          segments.push_back(
-              {.count = averages_[i].elements(), .value = averages_[i].raw(), .gradient = parameters_[i].value.raw()});
-      cuda::update(dtype, segments, AverageRule{.rest = rest});
+        if (averages_[i].dtype() == dtype) segments.push_back(segment_of(i));
+      cuda::update(dtype, segments, rule);
     }
     return;
   }
   detail::for_shares(
       averages_.size(), first.back(), [&](std::size_t s) { return first[s]; },
       [&](std::size_t s, std::int64_t begin, std::int64_t count) {
-        const auto& p = parameters_[s].value;
-        visit_floating(p.dtype(), [&](auto zero) {
-          using T = decltype(zero);
-          T* a = detail::as<T>(averages_[s].raw()) + begin;
-          if (rest == 1) std::copy_n(p.data<T>() + begin, count, a);
-          else average(a, p.data<T>() + begin, count, static_cast<T>(rest));
-        });
+        const auto dtype = averages_[s].dtype();
+        detail::update(dtype, detail::part_of(segment_of(s), dtype, begin, count), rule);
       });
 }
 

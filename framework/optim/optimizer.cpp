@@ -10,42 +10,10 @@
 #include "framework/engine/activity.h"
 #include "framework/optim/optimizer_state.h"
 #include "framework/optim/step_hook.h"
-#include "framework/optim/update.h"
 #include "framework/optim/update_cuda.h"
 
 namespace mpigrad {
 namespace {
-
-// ---- loops over one piece; plain functions around a shared body, because templates cannot be cloned
-
-template <class T>
-MPIGRAD_BODY void sgd_body(T* __restrict p, const T* __restrict g, std::int64_t n, SGDNumbers<T> a) {
-  for (std::int64_t i = 0; i < n; ++i) sgd_update(p[i], g[i], a);
-}
-template <class T>
-MPIGRAD_BODY void momentum_body(T* __restrict p, const T* __restrict g, T* __restrict v, std::int64_t n, SGDNumbers<T> a) {
-  for (std::int64_t i = 0; i < n; ++i) momentum_update(p[i], g[i], v[i], a);
-}
-MPIGRAD_CLONES void sgd(float* p, const float* g, std::int64_t n, SGDNumbers<float> a) { sgd_body(p, g, n, a); }
-MPIGRAD_CLONES void sgd(double* p, const double* g, std::int64_t n, SGDNumbers<double> a) { sgd_body(p, g, n, a); }
-MPIGRAD_CLONES void momentum(float* p, const float* g, float* v, std::int64_t n, SGDNumbers<float> a) {
-  momentum_body(p, g, v, n, a);
-}
-MPIGRAD_CLONES void momentum(double* p, const double* g, double* v, std::int64_t n, SGDNumbers<double> a) {
-  momentum_body(p, g, v, n, a);
-}
-
-template <class T>
-MPIGRAD_BODY void adam_body(T* __restrict p, const T* __restrict g, T* __restrict m, T* __restrict v, std::int64_t n,
-                            AdamNumbers<T> a) {
-  for (std::int64_t i = 0; i < n; ++i) adam_update(p[i], g[i], m[i], v[i], a);
-}
-MPIGRAD_CLONES void adam(float* p, const float* g, float* m, float* v, std::int64_t n, AdamNumbers<float> a) {
-  adam_body(p, g, m, v, n, a);
-}
-MPIGRAD_CLONES void adam(double* p, const double* g, double* m, double* v, std::int64_t n, AdamNumbers<double> a) {
-  adam_body(p, g, m, v, n, a);
-}
 
 // Eight partial sums, so that a fixed order does not mean a chain of additions.
 template <class T>
@@ -134,38 +102,30 @@ void Optimizer::step(const Gradients& gradients, const StepOptions& options) {
   }
   double scale = options.scale;
   if (options.max_norm > 0) scale *= clip_of(gradients, scale, options.max_norm);
-  std::vector<Piece> pieces;
-  for (std::size_t i = 0; i < segments_.size(); ++i) {
-    const auto& segment = segments_[i];
-    const auto& p = parameters_[i].value;
-    pieces.push_back({.dtype = p.dtype(),
-                      .value = p.raw(),
-                      .gradient = gradients[i].raw(),
-                      .state = {},
-                      .count = p.elements(),
-                      .learning_rate = learning_rate_ * segment.learning_rate_factor,
-                      .weight_decay = segment.weight_decay,
-                      .scale = scale,
-                      .trust = 1});
-    for (std::size_t slot = 0; slot < slots_.size(); ++slot) pieces.back().state[slot] = segment.state[slot].raw();
-  }
-  prepare(pieces);
+  std::vector<UpdateSegment> all;
+  for (std::size_t i = 0; i < segments_.size(); ++i) all.push_back(segment_of(i, gradients, learning_rate_));
+  prepare(all, {.factor = scale});
   detail::for_shares(
       segments_.size(), elements_, [&](std::size_t s) { return segments_[s].first; },
       [&](std::size_t s, std::int64_t begin, std::int64_t count) {
-        if (!parameters_[s].frozen) update(part_of(pieces[s], begin, count));
+        if (parameters_[s].frozen) return;
+        const auto dtype = parameters_[s].value.dtype();
+        update(dtype, detail::part_of(all[s], dtype, begin, count), {.factor = scale});
       });
   tell(parameters_, steps_);
 }
 
-Optimizer::Piece Optimizer::part_of(Piece piece, std::int64_t begin, std::int64_t count) {
-  const auto bytes = begin * size_of(piece.dtype);
-  piece.value += bytes;
-  piece.gradient += bytes;
-  for (auto& state : piece.state)
-    if (state) state += bytes;
-  piece.count = count;
-  return piece;
+UpdateSegment Optimizer::segment_of(std::size_t i, const Gradients& gradients, double rate) const {
+  const auto& p = parameters_[i].value;
+  UpdateSegment segment{.count = p.elements(),
+                        .value = p.raw(),
+                        .gradient = gradients[i].raw(),
+                        .state = {},
+                        .rate = rate * segments_[i].learning_rate_factor,
+                        .decay = segments_[i].weight_decay,
+                        .ratio = parameters_[i].decay};
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) segment.state[slot] = segments_[i].state[slot].raw();
+  return segment;
 }
 
 double Optimizer::clip_of(const Gradients& gradients, double scale, double max_norm) const {
@@ -193,26 +153,13 @@ void Optimizer::step_on_gpu(const Gradients& gradients, const StepOptions& optio
   for (const DType dtype : {DType::float32, DType::float64}) {
     GpuGroup group{.dtype = dtype};
     for (std::size_t i = 0; i < segments_.size(); ++i) {
-      const auto& p = parameters_[i].value;
-      if (p.dtype() != dtype || parameters_[i].frozen) continue;
-      UpdateSegment segment{.count = p.elements(),
-                            .value = p.raw(),
-                            .gradient = gradients[i].raw(),
-                            .state = {},
-                            .rate = rate * segments_[i].learning_rate_factor,
-                            .decay = segments_[i].weight_decay,
-                            .ratio = parameters_[i].decay};
-      for (std::size_t slot = 0; slot < slots_.size(); ++slot) segment.state[slot] = segments_[i].state[slot].raw();
-      group.segments.push_back(segment);
+      if (parameters_[i].value.dtype() != dtype || parameters_[i].frozen) continue;
+      group.segments.push_back(segment_of(i, gradients, rate));
       group.places.push_back(i);
     }
     if (!group.segments.empty()) groups.push_back(std::move(group));
   }
   update_on_gpu(groups, {scale, factor ? reinterpret_cast<double*>(factor.raw()) : nullptr});
-}
-
-void Optimizer::update_on_gpu(std::span<const GpuGroup>, const GradientScale&) const {
-  fail("[optimizer] this one has no CUDA kernel");
 }
 
 std::vector<NamedTensor> Optimizer::state() const {
@@ -228,70 +175,6 @@ void Optimizer::load_state(const std::vector<NamedTensor>& state, std::int64_t s
   detail::copy_named("optimizer", this->state(), state);
   steps_ = steps;
   parameters_.set_step(steps);
-}
-
-SGD::SGD(Parameters& parameters, const SGDAttributes& a)
-    : Optimizer(parameters, a.learning_rate, a.weight_decay, a.groups,
-                a.momentum != 0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>{}),
-      attributes_(a) {
-  require(a.momentum >= 0 && a.momentum < 1, "[sgd] momentum is in [0, 1), got {}", a.momentum);
-  require(!a.nesterov || a.momentum > 0, "[sgd] Nesterov's rule needs momentum");
-}
-
-SGDRule SGD::rule(const GradientScale& scale) const {
-  return {
-      .scale = scale.factor, .scale_on_gpu = scale.on_gpu, .momentum = attributes_.momentum, .nesterov = attributes_.nesterov};
-}
-
-void SGD::update(const Piece& at) const {
-  visit_floating(at.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const auto a = rule({.factor = at.scale}).numbers<T>(at.learning_rate, at.weight_decay);
-    if (attributes_.momentum == 0) sgd(detail::as<T>(at.value), detail::as<T>(at.gradient), at.count, a);
-    else momentum(detail::as<T>(at.value), detail::as<T>(at.gradient), detail::as<T>(at.state[0]), at.count, a);
-  });
-}
-
-void SGD::update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& scale) const {
-  for (const auto& group : groups) cuda::update(group.dtype, group.segments, rule(scale));
-}
-
-Adam::Adam(Parameters& parameters, const AdamAttributes& a, bool decoupled)
-    : Optimizer(parameters, a.learning_rate, a.weight_decay, a.groups, {"first_moment", "second_moment"}), attributes_(a),
-      decoupled_(decoupled) {
-  require(a.beta1 >= 0 && a.beta1 < 1 && a.beta2 >= 0 && a.beta2 < 1, "[adam] beta1 and beta2 are in [0, 1), got {} and {}",
-          a.beta1, a.beta2);
-  require(a.epsilon >= 0, "[adam] epsilon is not negative, got {}", a.epsilon);
-}
-
-std::array<double, 2> Adam::corrections() const {
-  const auto t = static_cast<double>(steps());
-  return {1 - std::pow(attributes_.beta1, t), 1 - std::pow(attributes_.beta2, t)};
-}
-
-AdamRule Adam::rule(const GradientScale& scale) const {
-  const auto of_moments = corrections();
-  return {.scale = scale.factor,
-          .scale_on_gpu = scale.on_gpu,
-          .beta1 = attributes_.beta1,
-          .beta2 = attributes_.beta2,
-          .epsilon = attributes_.epsilon,
-          .correction1 = of_moments[0],
-          .correction2 = of_moments[1],
-          .decoupled = decoupled_};
-}
-
-void Adam::update(const Piece& at) const {
-  visit_floating(at.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const auto a = rule({.factor = at.scale}).numbers<T>(at.learning_rate, at.weight_decay);
-    adam(detail::as<T>(at.value), detail::as<T>(at.gradient), detail::as<T>(at.state[0]), detail::as<T>(at.state[1]), at.count,
-         a);
-  });
-}
-
-void Adam::update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& scale) const {
-  for (const auto& group : groups) cuda::update(group.dtype, group.segments, rule(scale));
 }
 
 namespace {

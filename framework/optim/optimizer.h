@@ -1,7 +1,8 @@
 #ifndef MPIGRAD_FRAMEWORK_OPTIM_OPTIMIZER_H
 #define MPIGRAD_FRAMEWORK_OPTIM_OPTIMIZER_H
 // Optimizers: one fused pass per step over the arenas of parameters and state, parallel across the borders of parameters.
-// Update formulas follow PyTorch's conventions. A step changes the parameters in place, so it comes after the tape is done.
+// Update formulas (rules/) follow PyTorch's conventions. A step changes the parameters in place, so it comes after the tape is
+// done.
 //
 //   Adam adam(parameters, {.learning_rate = 1e-3});
 //   const auto gradients = tape.gradient(loss);
@@ -10,24 +11,16 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <optional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "framework/engine/parameter.h"
 #include "framework/engine/step_scalars.h"
-#include "framework/optim/update.h"
+#include "framework/optim/rules/rules.h"
 
 namespace mpigrad {
-
-// Parameters that are treated differently. The first group that contains a parameter counts; without one, the factor is 1 and
-// weight decay applies to parameters whose `decay` is true.
-struct ParameterGroup {
-  std::function<bool(const Parameter&)> contains{};
-  double learning_rate_factor = 1;
-  std::optional<double> weight_decay{};  // for all of the group, whatever their `decay` says
-};
 
 struct StepOptions {
   double scale = 1;  // of the gradients: clipping, loss scaling
@@ -64,28 +57,14 @@ class Optimizer {
 
  protected:
   static constexpr std::size_t max_slots = 2;
-  // Consecutive elements of one parameter, its gradient and its state.
-  struct Piece {
-    DType dtype = DType::float32;
-    std::byte* value = nullptr;
-    const std::byte* gradient = nullptr;
-    std::array<std::byte*, max_slots> state{};
-    std::int64_t count = 0;
-    double learning_rate = 0, weight_decay = 0, scale = 1;
-    double trust = 1;  // of the whole parameter; what prepare() makes it
-  };
-
-  // Some consecutive elements of a piece.
-  static Piece part_of(Piece piece, std::int64_t begin, std::int64_t count);
-
   // `slots` names the state arrays; each has one element for each of the parameters'.
   Optimizer(Parameters& parameters, double learning_rate, double weight_decay, const std::vector<ParameterGroup>& groups,
             std::vector<std::string> slots);
-  // Before the updates of a step, with each parameter as one piece: for numbers that need all of its elements.
-  virtual void prepare(std::span<Piece>) {}
+  // Before the updates of a step on the CPU, with each parameter as one segment: for numbers that need all of its elements.
+  virtual void prepare(std::span<UpdateSegment>, const GradientScale&) {}
   const Parameters& parameters() const { return parameters_; }
   // steps() already counts the step that runs. Called by several threads at once.
-  virtual void update(const Piece& piece) const = 0;
+  virtual void update(DType dtype, const UpdateSegment& part, const GradientScale& scale) const = 0;
   // Whole parameters of one element type on a GPU, and their places in the list.
   struct GpuGroup {
     DType dtype = DType::float32;
@@ -94,10 +73,19 @@ class Optimizer {
   };
   // 1 - beta^t of both moments, t = steps(); 1 without.
   virtual std::array<double, 2> corrections() const { return {1, 1}; }
-  // update() on a GPU, of all parameters. Refused unless overridden.
-  virtual void update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& scale) const;
+  // update() on a GPU, of all parameters.
+  virtual void update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& scale) const = 0;
+
+  // For trust ratios: the squares of whole parameters, two numbers for each. `measure` is called by several threads at once.
+  using Measure = std::function<SquaredNorms(DType dtype, const UpdateSegment& part)>;
+  std::vector<double> sum_squares(std::span<const UpdateSegment> segments, const Measure& measure,
+                                  const NormReduction& reduce) const;
+  // Those that are on the GPU, a tensor for each group. The host waits for nothing unless norms are reduced over ranks.
+  void reduce_squares(std::span<const GpuGroup> groups, std::span<const Tensor> squares, const NormReduction& reduce) const;
 
  private:
+  // Parameter `i`, at `rate` times the factor of its group.
+  UpdateSegment segment_of(std::size_t i, const Gradients& gradients, double rate) const;
   void step_on_gpu(const Gradients& gradients, const StepOptions& options);
   // The factor that clips scaled gradients.
   double clip_of(const Gradients& gradients, double scale, double max_norm) const;
@@ -114,59 +102,34 @@ class Optimizer {
   std::vector<Segment> segments_;
 };
 
-struct SGDAttributes {
-  double learning_rate = 1e-2, momentum = 0;
-  bool nesterov = false;
-  double weight_decay = 0;
-  std::vector<ParameterGroup> groups{};
-};
-
-// g <- g + weight_decay p;  v <- momentum v + g;  p <- p - rate v, with Nesterov's rule p - rate (g + momentum v)
-class SGD : public Optimizer {
+// The optimizer of a rule. SGD, Adam and the others are such classes (rules/*.h, where their attributes are, too).
+template <class Rule>
+class RuleOptimizer : public Optimizer {
  public:
-  explicit SGD(Parameters& parameters, const SGDAttributes& attributes = {});
-
- private:
-  void update(const Piece& piece) const override;
-  void update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& scale) const override;
-  SGDRule rule(const GradientScale& scale) const;
-  SGDAttributes attributes_;
-};
-
-struct AdamAttributes {
-  double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
-  std::vector<ParameterGroup> groups{};
-};
-
-// g <- g + weight_decay p;  m <- beta1 m + (1 - beta1) g;  v <- beta2 v + (1 - beta2) g^2;
-// p <- p - rate (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon),  t = 1, 2, ...
-class Adam : public Optimizer {
- public:
-  explicit Adam(Parameters& parameters, const AdamAttributes& attributes = {}) : Adam(parameters, attributes, false) {}
-
- protected:
-  Adam(Parameters& parameters, const AdamAttributes& attributes, bool decoupled);
+  // Errors: attributes that the rule refuses.
+  explicit RuleOptimizer(Parameters& parameters, const typename Rule::Attributes& attributes = {});
 
  private:
   std::array<double, 2> corrections() const override;
-  void update(const Piece& piece) const override;
+  void prepare(std::span<UpdateSegment> segments, const GradientScale& scale) override;
+  void update(DType dtype, const UpdateSegment& part, const GradientScale& scale) const override;
   void update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& scale) const override;
-  AdamRule rule(const GradientScale& scale) const;
-  AdamAttributes attributes_;
-  bool decoupled_;
+  RuleOfStep<Rule> of_step(const GradientScale& scale) const;
+  Rule rule_;
+  NormReduction reduce_norms_{};
 };
+#define MPIGRAD_DECLARE_OPTIMIZER(Rule) extern template class RuleOptimizer<Rule>;
+MPIGRAD_OPTIMIZER_RULES(MPIGRAD_DECLARE_OPTIMIZER)
+#undef MPIGRAD_DECLARE_OPTIMIZER
 
-struct AdamWAttributes {
-  double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 1e-2;
-  std::vector<ParameterGroup> groups{};
+// What command lines set.
+struct OptimizerOptions {
+  double learning_rate = 1e-3, momentum = 0, weight_decay = 0;  // momentum: of optimizers_with_momentum()
 };
-
-// Adam whose decay is decoupled: p <- (1 - rate weight_decay) p, and g stays as it is.
-class AdamW : public Adam {
- public:
-  explicit AdamW(Parameters& parameters, const AdamWAttributes& a = {})
-      : Adam(parameters, {a.learning_rate, a.beta1, a.beta2, a.epsilon, a.weight_decay, a.groups}, true) {}
-};
+std::vector<std::string> optimizer_names();
+std::vector<std::string> optimizers_with_momentum();
+// The optimizer of that name, with its other attributes' defaults. Errors: there is none.
+std::unique_ptr<Optimizer> make_optimizer(const std::string& name, Parameters& parameters, const OptimizerOptions& options);
 
 // Sum of squares of all elements, in double; the same for any number of threads. Of gradients in blocks, by their layouts, the
 // blocks of all ranks count, and each once: collective where there are any. What ranks cut among them without a layout the caller

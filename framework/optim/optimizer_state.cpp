@@ -51,6 +51,18 @@ void sum_blocks(std::span<const Tensor> tensors, std::span<double> numbers) {
   }
 }
 
+UpdateSegment part_of(UpdateSegment segment, DType dtype, std::int64_t begin, std::int64_t count) {
+  const auto bytes = begin * size_of(dtype);
+  const auto move = [&](auto*& pointer, auto of_bytes) {
+    if (pointer) pointer = static_cast<decltype(of_bytes)>(pointer) + bytes;
+  };
+  move(segment.value, static_cast<std::byte*>(nullptr));
+  move(segment.gradient, static_cast<const std::byte*>(nullptr));
+  for (auto& state : segment.state) move(state, static_cast<std::byte*>(nullptr));
+  segment.count = count;
+  return segment;
+}
+
 std::vector<Tensor> state_arena(const Parameters& parameters) {
   constexpr std::int64_t alignment = 64;
   const auto rounded = [](std::int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; };

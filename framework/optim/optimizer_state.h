@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "framework/engine/parameter.h"
+#include "framework/optim/update.h"
 
 namespace mpigrad::detail {
 
@@ -41,6 +42,9 @@ template <class T>
 const T* as(const std::byte* pointer) {
   return reinterpret_cast<const T*>(pointer);
 }
+
+// Elements [begin, begin + count) of a segment.
+UpdateSegment part_of(UpdateSegment segment, DType dtype, std::int64_t begin, std::int64_t count);
 
 // Threads take equal shares of the elements of all arrays, whose first elements are at `first` in ascending order, and call
 // f(array, begin, count) for their parts of arrays. Parts begin at multiples of a line: no two threads write to one cache line,

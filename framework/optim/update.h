@@ -1,7 +1,7 @@
 #ifndef MPIGRAD_FRAMEWORK_OPTIM_UPDATE_H
 #define MPIGRAD_FRAMEWORK_OPTIM_UPDATE_H
-// The formulas of optimizers for one element, one definition for CPU and CUDA. See framework/optim/optimizer.h for what they
-// compute.
+// The update of one element, one definition for CPU and CUDA: what rules of optimizers (framework/optim/rules/) are made of and
+// the loop over elements.
 
 #include <cmath>
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace mpigrad {
 
-// Consecutive elements of one parameter on a GPU, and its numbers.
+// Consecutive elements of one parameter, its gradient, its state and its numbers.
 struct UpdateSegment {
   std::int64_t count = 0;
   void* value = nullptr;
@@ -29,165 +29,30 @@ struct GradientScale {
   const double* on_gpu = nullptr;  // where a GPU finds it instead, so that the host need not know it
 };
 
-template <class T>
-struct SGDNumbers {
-  T rate, decay, scale, momentum;
-  bool nesterov;
+// A step's numbers for one parameter, in double.
+struct StepNumbers {
+  double rate = 0;  // the learning rate, times the trust ratio of the parameter
+  double decay = 0, scale = 1;
+  double correction1 = 1, correction2 = 1;  // 1 - beta^t of both moments
 };
-template <class T>
-MPIGRAD_UPDATE_INLINE void sgd_update(T& p, T g, const SGDNumbers<T>& a) {
-  p -= a.rate * (a.scale * g + a.decay * p);
-}
-template <class T>
-MPIGRAD_UPDATE_INLINE void momentum_update(T& p, T g, T& v, const SGDNumbers<T>& a) {
-  const T of_gradient = a.nesterov ? T(1) : T(0), of_velocity = a.nesterov ? a.momentum : T(1);
-  const T d = a.scale * g + a.decay * p;
-  const T w = a.momentum * v + d;
-  v = w;
-  p -= a.rate * (of_gradient * d + of_velocity * w);
-}
 
-template <class T>
-struct AdamNumbers {
-  T rate;   // over 1 - beta1^t
-  T keep;   // factor of p: 1 - rate weight_decay if decoupled
-  T decay;  // added to the gradient
-  T scale, beta1, beta2, epsilon;
-  T root;  // 1 / sqrt(1 - beta2^t)
-};
-template <class T>
-MPIGRAD_UPDATE_INLINE void adam_update(T& p, T g, T& m, T& v, const AdamNumbers<T>& a) {
-  const T d = a.scale * g + a.decay * p;
-  const T first = a.beta1 * m + (1 - a.beta1) * d, second = a.beta2 * v + (1 - a.beta2) * d * d;
-  m = first;
-  v = second;
-  p = a.keep * p - a.rate * first / (std::sqrt(second) * a.root + a.epsilon);
-}
-
-template <class T>
-struct RmspropNumbers {
-  T rate, decay, scale, smoothing, epsilon, momentum;
-};
-// What is subtracted, but for the rate and momentum.
-template <class T>
-MPIGRAD_UPDATE_INLINE T rmsprop_step(T p, T g, T& square, const RmspropNumbers<T>& a) {
-  const T d = a.scale * g + a.decay * p;
-  const T s = a.smoothing * square + (1 - a.smoothing) * d * d;
-  square = s;
-  return d / (std::sqrt(s) + a.epsilon);
-}
-
-template <class T>
-MPIGRAD_UPDATE_INLINE void average_update(T& a, T p, T rest) {
-  a += rest * (p - a);
-}
-
-// LARS and LAMB; `rate` is times the trust ratio of the whole parameter.
-template <class T>
-struct LarsNumbers {
-  T rate, decay, scale, momentum;
-};
-template <class T>
-MPIGRAD_UPDATE_INLINE void lars_update(T& p, T g, T& v, const LarsNumbers<T>& a) {
-  const T w = a.momentum * v + a.rate * (a.scale * g + a.decay * p);
-  v = w;
-  p -= w;
-}
-
-template <class T>
-struct LambNumbers {
-  T rate, decay, scale, beta1, beta2, epsilon;
-  T first, root;  // 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t)
-};
-template <class T>
-MPIGRAD_UPDATE_INLINE void lamb_moments(T g, T& m, T& v, const LambNumbers<T>& a) {
-  const T d = a.scale * g;
-  m = a.beta1 * m + (1 - a.beta1) * d;
-  v = a.beta2 * v + (1 - a.beta2) * d * d;
-}
-template <class T>
-MPIGRAD_UPDATE_INLINE T lamb_step(T p, T m, T v, const LambNumbers<T>& a) {
-  return a.first * m / (std::sqrt(v) * a.root + a.epsilon) + a.decay * p;
-}
-
-// ---- a step's numbers for all parameters; `numbers` makes those of one of them
-
-struct SGDRule {
-  double scale = 1;
-  const double* scale_on_gpu = nullptr;  // what `scale` becomes there, if any
-  double momentum = 0;
-  bool nesterov = false;
+// A rule and a step's numbers for all parameters.
+template <class Rule>
+struct RuleOfStep {
+  Rule rule{};
+  GradientScale scale{};
+  double correction1 = 1, correction2 = 1;  // see StepNumbers
+  const double* squares = nullptr;          // of weights and step of each segment, on the GPU; none: no trust ratios
   template <class T>
-  MPIGRAD_HOST_DEVICE SGDNumbers<T> numbers(double rate, double weight_decay) const {
-    return {static_cast<T>(rate), static_cast<T>(weight_decay), static_cast<T>(scale), static_cast<T>(momentum), nesterov};
+  MPIGRAD_HOST_DEVICE typename Rule::template Numbers<T> numbers(double rate, double decay) const {
+    return rule.template numbers<T>(StepNumbers{rate, decay, scale.factor, correction1, correction2});
   }
 };
 
-struct AdamRule {
-  double scale = 1;
-  const double* scale_on_gpu = nullptr;
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-  double correction1 = 1, correction2 = 1;  // 1 - beta^t
-  bool decoupled = false;
-  template <class T>
-  MPIGRAD_HOST_DEVICE AdamNumbers<T> numbers(double rate, double weight_decay) const {
-    return {static_cast<T>(rate / correction1),
-            static_cast<T>(decoupled ? 1 - rate * weight_decay : 1),
-            static_cast<T>(decoupled ? 0 : weight_decay),
-            static_cast<T>(scale),
-            static_cast<T>(beta1),
-            static_cast<T>(beta2),
-            static_cast<T>(epsilon),
-            static_cast<T>(1 / std::sqrt(correction2))};
-  }
-};
-
-struct RmspropRule {
-  double scale = 1;
-  const double* scale_on_gpu = nullptr;
-  double smoothing = 0.99, epsilon = 1e-8, momentum = 0;
-  template <class T>
-  MPIGRAD_HOST_DEVICE RmspropNumbers<T> numbers(double rate, double weight_decay) const {
-    return {static_cast<T>(rate),      static_cast<T>(weight_decay), static_cast<T>(scale),
-            static_cast<T>(smoothing), static_cast<T>(epsilon),      static_cast<T>(momentum)};
-  }
-};
-
-struct AverageRule {
-  double rest = 1;
-};
-
-// `ratio` is the trust ratio of a parameter with the norms |weights| and |step|, both above 0.
-struct LarsRule {
-  double scale = 1;
-  const double* scale_on_gpu = nullptr;
-  double momentum = 0, trust = 1e-3, epsilon = 0;
-  MPIGRAD_HOST_DEVICE double ratio(double weights, double step, double weight_decay) const {
-    return trust * weights / (step + weight_decay * weights + epsilon);
-  }
-  template <class T>
-  MPIGRAD_HOST_DEVICE LarsNumbers<T> numbers(double rate, double weight_decay) const {
-    return {static_cast<T>(rate), static_cast<T>(weight_decay), static_cast<T>(scale), static_cast<T>(momentum)};
-  }
-};
-
-struct LambRule {
-  double scale = 1;
-  const double* scale_on_gpu = nullptr;
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6;
-  double correction1 = 1, correction2 = 1;  // 1 - beta^t
-  MPIGRAD_HOST_DEVICE double ratio(double weights, double step, double) const { return weights / step; }
-  template <class T>
-  MPIGRAD_HOST_DEVICE LambNumbers<T> numbers(double rate, double weight_decay) const {
-    return {static_cast<T>(rate),
-            static_cast<T>(weight_decay),
-            static_cast<T>(scale),
-            static_cast<T>(beta1),
-            static_cast<T>(beta2),
-            static_cast<T>(epsilon),
-            static_cast<T>(1 / correction1),
-            static_cast<T>(1 / std::sqrt(correction2))};
-  }
+// Rules whose rate is scaled by `rule.ratio(|weights|, |step|, weight_decay)`, both norms above 0.
+template <class Rule>
+concept HasTrustRatio = requires(const Rule& rule, double x) {
+  rule.ratio(x, x, x);
 };
 
 // 1 where one of the norms is 0, and where the segment has none.
@@ -197,6 +62,55 @@ MPIGRAD_HOST_DEVICE double trust_ratio(const Rule& rule, bool has_ratio, double 
   if (!has_ratio || squared_weights == 0 || squared_step == 0) return 1;
   return rule.ratio(std::sqrt(squared_weights), std::sqrt(squared_step), weight_decay);
 }
+
+// Sums of squares of one or more elements' weights, and of what they are compared with.
+struct SquaredNorms {
+  double weights = 0, step = 0;
+};
+
+// Updates the elements begin, begin + stride, ... below `end` with the state that is not null.
+template <class T, class Numbers>
+MPIGRAD_UPDATE_INLINE void update_elements(T* __restrict p, const T* __restrict g, T* __restrict first, T* __restrict second,
+                                           std::int64_t begin, std::int64_t end, std::int64_t stride, const Numbers& a) {
+  if constexpr (requires(T & x) { a.update(x, x, x, x); }) {
+    if (second) {
+      for (std::int64_t i = begin; i < end; i += stride) a.update(p[i], g[i], first[i], second[i]);
+      return;
+    }
+  }
+  if constexpr (requires(T & x) { a.update(x, x, x); }) {
+    if (first) {
+      for (std::int64_t i = begin; i < end; i += stride) a.update(p[i], g[i], first[i]);
+      return;
+    }
+  }
+  if constexpr (requires(T & x) { a.update(x, x); })
+    for (std::int64_t i = begin; i < end; i += stride) a.update(p[i], g[i]);
+}
+
+// What the norm of the step is made of, after prepare() of the element.
+template <class T, class Numbers>
+MPIGRAD_UPDATE_INLINE T measured_step(const T* p, const T* g, const T* first, const T* second, std::int64_t i, const Numbers& a) {
+  if constexpr (requires(T x) { a.measured(x, x, x, x); }) return a.measured(p[i], g[i], first[i], second[i]);
+  else return a.measured(g[i]);
+}
+
+// The moving average of weights, p <- p + rest (g - p); 1 copies. No optimizer, but the same pass.
+struct AverageRule {
+  double rest = 1;
+  template <class T>
+  struct Numbers {
+    T rest;
+    MPIGRAD_UPDATE_INLINE void update(T& average, T p) const {
+      if (rest == T(1)) average = p;
+      else average += rest * (p - average);
+    }
+  };
+  template <class T>
+  MPIGRAD_HOST_DEVICE Numbers<T> numbers(const StepNumbers&) const {
+    return {static_cast<T>(rest)};
+  }
+};
 
 }  // namespace mpigrad
 

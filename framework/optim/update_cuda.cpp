@@ -3,6 +3,7 @@
 #include "framework/optim/update_cuda.h"
 #include "framework/base/error.h"
 #include "framework/cuda/cuda.h"
+#include "framework/optim/rules/rules.h"
 
 #ifdef MPIGRAD_HAS_KERNELS
 #include <optional>
@@ -44,19 +45,6 @@ struct Table {
   std::int64_t bytes() const { return static_cast<std::int64_t>(entries.size() * sizeof(UpdateEntry)); }
 };
 
-template <class Rule>
-void update_all(DType dtype, std::span<const UpdateSegment> segments, const Rule& rule) {
-  const Table table(segments);
-  if (table.blocks == 0) return;
-  const DeviceMemory entries(table.bytes());
-  copy_to_device(entries.as<void>(), table.entries.data(), table.bytes());
-  visit_floating(dtype, [&](auto zero_of_type) {
-    using T = decltype(zero_of_type);
-    update_elements<T>(entries.as<UpdateEntry>(), static_cast<std::int64_t>(table.entries.size()), table.blocks, rule,
-                       live_scalars(), compute_stream());
-  });
-}
-
 // The sum of the squares of gradients of both types, on the GPU.
 class Squares {
  public:
@@ -89,15 +77,21 @@ class Squares {
 
 }  // namespace
 
-void update(DType dtype, std::span<const UpdateSegment> segments, const SGDRule& rule) { update_all(dtype, segments, rule); }
-void update(DType dtype, std::span<const UpdateSegment> segments, const AdamRule& rule) { update_all(dtype, segments, rule); }
-void update(DType dtype, std::span<const UpdateSegment> segments, const RmspropRule& rule) { update_all(dtype, segments, rule); }
-void update(DType dtype, std::span<const UpdateSegment> segments, const AverageRule& rule) { update_all(dtype, segments, rule); }
-
-namespace {
+template <class Rule>
+void update(DType dtype, std::span<const UpdateSegment> segments, const RuleOfStep<Rule>& rule) {
+  const Table table(segments);
+  if (table.blocks == 0) return;
+  const DeviceMemory entries(table.bytes());
+  copy_to_device(entries.as<void>(), table.entries.data(), table.bytes());
+  visit_floating(dtype, [&](auto zero_of_type) {
+    using T = decltype(zero_of_type);
+    update_blocks<T>(entries.as<UpdateEntry>(), static_cast<std::int64_t>(table.entries.size()), table.blocks, rule,
+                     live_scalars(), compute_stream());
+  });
+}
 
 template <class Rule>
-void measure_all(DType dtype, std::span<const UpdateSegment> segments, const Rule& rule, double* squares) {
+void measure(DType dtype, std::span<const UpdateSegment> segments, const RuleOfStep<Rule>& rule, double* squares) {
   constexpr auto width = static_cast<std::int64_t>(2 * sizeof(double));
   zero(squares, static_cast<std::int64_t>(segments.size()) * width);  // of segments without elements
   const Table table(segments);
@@ -111,21 +105,6 @@ void measure_all(DType dtype, std::span<const UpdateSegment> segments, const Rul
                       compute_stream());
   });
   sum_measures(entries.as<UpdateEntry>(), count, table.blocks, partial.as<double>(), squares, compute_stream());
-}
-
-}  // namespace
-
-void measure(DType dtype, std::span<const UpdateSegment> segments, const LarsRule& rule, double* squares) {
-  measure_all(dtype, segments, rule, squares);
-}
-void measure(DType dtype, std::span<const UpdateSegment> segments, const LambRule& rule, double* squares) {
-  measure_all(dtype, segments, rule, squares);
-}
-void update(DType dtype, std::span<const UpdateSegment> segments, const LarsRule& rule, const double* squares) {
-  update_all(dtype, segments, WithRatio<LarsRule>{rule, squares});
-}
-void update(DType dtype, std::span<const UpdateSegment> segments, const LambRule& rule, const double* squares) {
-  update_all(dtype, segments, WithRatio<LambRule>{rule, squares});
 }
 
 double squared_norm(DType dtype, std::span<const UpdateSegment> segments) {
@@ -155,16 +134,26 @@ namespace {
 
 }  // namespace
 
-void update(DType, std::span<const UpdateSegment>, const SGDRule&) { without_kernels(); }
-void update(DType, std::span<const UpdateSegment>, const AdamRule&) { without_kernels(); }
-void update(DType, std::span<const UpdateSegment>, const RmspropRule&) { without_kernels(); }
-void update(DType, std::span<const UpdateSegment>, const AverageRule&) { without_kernels(); }
-void measure(DType, std::span<const UpdateSegment>, const LarsRule&, double*) { without_kernels(); }
-void measure(DType, std::span<const UpdateSegment>, const LambRule&, double*) { without_kernels(); }
-void update(DType, std::span<const UpdateSegment>, const LarsRule&, const double*) { without_kernels(); }
-void update(DType, std::span<const UpdateSegment>, const LambRule&, const double*) { without_kernels(); }
+template <class Rule>
+void update(DType, std::span<const UpdateSegment>, const RuleOfStep<Rule>&) {
+  without_kernels();
+}
+template <class Rule>
+void measure(DType, std::span<const UpdateSegment>, const RuleOfStep<Rule>&, double*) {
+  without_kernels();
+}
 double squared_norm(DType, std::span<const UpdateSegment>) { without_kernels(); }
 void clip_factor(std::span<const UpdateSegment>, std::span<const UpdateSegment>, double, double, double*) { without_kernels(); }
 
 }  // namespace mpigrad::cuda
 #endif
+
+namespace mpigrad::cuda {
+
+#define MPIGRAD_MAKE_UPDATE(Rule) template void update(DType, std::span<const UpdateSegment>, const RuleOfStep<Rule>&);
+#define MPIGRAD_MAKE_MEASURE(Rule) template void measure(DType, std::span<const UpdateSegment>, const RuleOfStep<Rule>&, double*);
+MPIGRAD_OPTIMIZER_RULES(MPIGRAD_MAKE_UPDATE)
+MPIGRAD_MAKE_UPDATE(AverageRule)
+MPIGRAD_TRUST_RATIO_RULES(MPIGRAD_MAKE_MEASURE)
+
+}  // namespace mpigrad::cuda

@@ -11,16 +11,14 @@ namespace mpigrad::cuda {
 // One pass over all segments of one type, float32 or float64. While a step is captured (framework/cuda/graph.h), rates of
 // segments are factors of the learning rate, which is found on the GPU with the corrections of the rule.
 
-void update(DType dtype, std::span<const UpdateSegment> segments, const SGDRule& rule);
-void update(DType dtype, std::span<const UpdateSegment> segments, const AdamRule& rule);
-void update(DType dtype, std::span<const UpdateSegment> segments, const RmspropRule& rule);
-void update(DType dtype, std::span<const UpdateSegment> segments, const AverageRule& rule);
-// Trust ratios in two passes: the first puts sums of squares of each segment's weights and of its step into `squares`, two
-// doubles for each on the GPU, and updates LAMB's moments; the second reads them. The host waits for neither.
-void measure(DType dtype, std::span<const UpdateSegment> segments, const LarsRule& rule, double* squares);
-void measure(DType dtype, std::span<const UpdateSegment> segments, const LambRule& rule, double* squares);
-void update(DType dtype, std::span<const UpdateSegment> segments, const LarsRule& rule, const double* squares);
-void update(DType dtype, std::span<const UpdateSegment> segments, const LambRule& rule, const double* squares);
+// For the rules of framework/optim/rules/rules.h and AverageRule.
+template <class Rule>
+void update(DType dtype, std::span<const UpdateSegment> segments, const RuleOfStep<Rule>& rule);
+// The first of two passes of a rule with trust ratios: puts sums of squares of each segment's weights and of its step into
+// `squares`, two doubles for each on the GPU; the rule's prepare() runs before. The second pass, update(), reads them as
+// `rule.squares`. The host waits for neither.
+template <class Rule>
+void measure(DType dtype, std::span<const UpdateSegment> segments, const RuleOfStep<Rule>& rule, double* squares);
 // Sum of squares of the segments' gradients, in double; the host waits for it, which is counted.
 double squared_norm(DType dtype, std::span<const UpdateSegment> segments);
 // *factor = scale min(1, max_norm / (|scale| norm + 1e-6)), of the norm of all gradients, float32 ones and float64 ones; `factor`

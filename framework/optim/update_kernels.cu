@@ -1,6 +1,7 @@
 // One kernel for an optimizer's pass over all parameters: blocks of 4096 elements find their parameter in a table.
 
 #include "framework/cuda/launch.cuh"
+#include "framework/optim/rules/rules.h"
 #include "framework/optim/update_kernels.h"
 
 namespace mpigrad::cuda {
@@ -42,75 +43,33 @@ __device__ Elements<T> elements_of(const UpdateEntry& entry, std::int64_t block,
           entry.number};
 }
 
-template <class T>
-__device__ void apply(const SGDRule& rule, const Elements<T>& e) {
-  const auto a = rule.template numbers<T>(e.rate, e.decay);
-  if (e.first)
-    for (std::int64_t i = threadIdx.x; i < e.end; i += blockDim.x) momentum_update(e.value[i], e.gradient[i], e.first[i], a);
-  else
-    for (std::int64_t i = threadIdx.x; i < e.end; i += blockDim.x) sgd_update(e.value[i], e.gradient[i], a);
-}
-template <class T>
-__device__ void apply(const AdamRule& rule, const Elements<T>& e) {
-  const auto a = rule.template numbers<T>(e.rate, e.decay);
-  for (std::int64_t i = threadIdx.x; i < e.end; i += blockDim.x)
-    adam_update(e.value[i], e.gradient[i], e.first[i], e.second[i], a);
-}
-template <class T>
-__device__ void apply(const RmspropRule& rule, const Elements<T>& e) {
-  const auto a = rule.template numbers<T>(e.rate, e.decay);
-  for (std::int64_t i = threadIdx.x; i < e.end; i += blockDim.x) {
-    T step = rmsprop_step(e.value[i], e.gradient[i], e.first[i], a);
-    if (e.second) e.second[i] = step = a.momentum * e.second[i] + step;
-    e.value[i] -= a.rate * step;
-  }
-}
-template <class T>
-__device__ void apply(const AverageRule& rule, const Elements<T>& e) {
-  const auto rest = static_cast<T>(rule.rest);
-  for (std::int64_t i = threadIdx.x; i < e.end; i += blockDim.x) {
-    if (rest == T(1)) e.value[i] = e.gradient[i];
-    else average_update(e.value[i], e.gradient[i], rest);
-  }
-}
-
-// What the trust ratio makes of the learning rate.
+// A step's numbers for the elements.
 template <class Rule, class T>
-__device__ double rate_of(const WithRatio<Rule>& scaled, const Elements<T>& e) {
-  const double* squares = scaled.squares + 2 * e.number;
-  return e.rate * trust_ratio(scaled.rule, e.ratio, squares[0], squares[1], e.decay);
-}
-template <class T>
-__device__ void apply(const WithRatio<LarsRule>& scaled, const Elements<T>& e) {
-  const auto a = scaled.rule.template numbers<T>(rate_of(scaled, e), e.decay);
-  for (std::int64_t i = threadIdx.x; i < e.end; i += blockDim.x) lars_update(e.value[i], e.gradient[i], e.first[i], a);
-}
-template <class T>
-__device__ void apply(const WithRatio<LambRule>& scaled, const Elements<T>& e) {
-  const auto a = scaled.rule.template numbers<T>(rate_of(scaled, e), e.decay);
-  for (std::int64_t i = threadIdx.x; i < e.end; i += blockDim.x)
-    e.value[i] -= a.rate * lamb_step(e.value[i], e.first[i], e.second[i], a);
+__device__ typename Rule::template Numbers<T> numbers_of(const RuleOfStep<Rule>& step, const Elements<T>& e) {
+  double rate = e.rate;
+  if constexpr (HasTrustRatio<Rule>)
+    if (step.squares) {
+      const double* squares = step.squares + 2 * e.number;
+      rate *= trust_ratio(step.rule, e.ratio, squares[0], squares[1], e.decay);
+    }
+  return step.template numbers<T>(rate, e.decay);
 }
 
-// What the rule finds on the GPU rather than in itself.
+// What is found on the GPU rather than in the kernel's arguments.
 template <class Rule>
-__device__ void take_numbers(Rule& rule, const StepScalars* live) {
-  if constexpr (requires { rule.rule; }) {
-    take_numbers(rule.rule, live);
-  } else {
-    if constexpr (requires { rule.scale_on_gpu; })
-      if (rule.scale_on_gpu) rule.scale = *rule.scale_on_gpu;
-    if constexpr (requires { rule.correction1; })
-      if (live) rule.correction1 = live->correction1, rule.correction2 = live->correction2;
-  }
+__device__ void take_numbers(RuleOfStep<Rule>& step, const StepScalars* live) {
+  if (step.scale.on_gpu) step.scale.factor = *step.scale.on_gpu;
+  if (live) step.correction1 = live->correction1, step.correction2 = live->correction2;
 }
 
 template <class T, class Rule>
-__global__ void update_kernel(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, Rule rule,
+__global__ void update_kernel(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, RuleOfStep<Rule> rule,
                               const StepScalars* live) {
   take_numbers(rule, live);
-  for (std::int64_t block = blockIdx.x; block < blocks; block += gridDim.x)
-    apply(rule, elements_of<T>(entry_of(entries, count, block), block, live));
+  for (std::int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
+    const auto e = elements_of<T>(entry_of(entries, count, block), block, live);
+    update_elements(e.value, e.gradient, e.first, e.second, threadIdx.x, e.end, blockDim.x, numbers_of(rule, e));
+  }
 }
 
 // Adds over a block of 256 threads; thread 0 has the sum.
@@ -139,27 +98,18 @@ __global__ void squares_kernel(const UpdateEntry* entries, std::int64_t count, s
   }
 }
 
-// What the norm of the step is made of.
-template <class T>
-__device__ T step_of(const LarsNumbers<T>& a, const Elements<T>& e, std::int64_t i) {
-  return a.scale * e.gradient[i];
-}
-template <class T>
-__device__ T step_of(const LambNumbers<T>& a, const Elements<T>& e, std::int64_t i) {
-  lamb_moments(e.gradient[i], e.first[i], e.second[i], a);
-  return lamb_step(e.value[i], e.first[i], e.second[i], a);
-}
-
 template <class T, class Rule>
-__global__ void measure_kernel(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, Rule rule,
+__global__ void measure_kernel(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, RuleOfStep<Rule> rule,
                                const StepScalars* live, double* partial) {
   take_numbers(rule, live);
   for (std::int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
     const auto e = elements_of<T>(entry_of(entries, count, block), block, live);
-    const auto a = rule.template numbers<T>(e.rate, e.decay);
+    const auto a = numbers_of(rule, e);
     double weights = 0, steps = 0;
     for (std::int64_t i = threadIdx.x; i < e.end; i += blockDim.x) {
-      const double p = static_cast<double>(e.value[i]), step = static_cast<double>(step_of(a, e, i));
+      if constexpr (requires(T & x) { a.prepare(x, x, x); }) a.prepare(e.gradient[i], e.first[i], e.second[i]);
+      const double p = static_cast<double>(e.value[i]),
+                   step = static_cast<double>(measured_step(e.value, e.gradient, e.first, e.second, i, a));
       weights += p * p;
       steps += step * step;
     }
@@ -200,35 +150,29 @@ unsigned at_most(std::int64_t blocks) { return static_cast<unsigned>(blocks < ma
 }  // namespace
 
 template <class T, class Rule>
-void update_elements(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const Rule& rule,
-                     const StepScalars* live, Stream stream) {
+void update_blocks(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const RuleOfStep<Rule>& rule,
+                   const StepScalars* live, Stream stream) {
   if (blocks == 0) return;
   launch("optimizer", update_kernel<T, Rule>, at_most(blocks), block_threads, stream, entries, count, blocks, rule, live);
 }
 template <class T, class Rule>
-void measure_blocks(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const Rule& rule,
+void measure_blocks(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const RuleOfStep<Rule>& rule,
                     const StepScalars* live, double* partial, Stream stream) {
   if (blocks == 0) return;
   launch("optimizer", measure_kernel<T, Rule>, at_most(blocks), block_threads, stream, entries, count, blocks, rule, live,
          partial);
 }
-#define MPIGRAD_UPDATE_OF(T, Rule) \
-  template void update_elements<T>(const UpdateEntry*, std::int64_t, std::int64_t, const Rule&, const StepScalars*, Stream);
-#define MPIGRAD_MEASURE_OF(T, Rule)                                                                                         \
-  template void measure_blocks<T>(const UpdateEntry*, std::int64_t, std::int64_t, const Rule&, const StepScalars*, double*, \
-                                  Stream);
-#define MPIGRAD_MAKE(T)                     \
-  MPIGRAD_UPDATE_OF(T, SGDRule)             \
-  MPIGRAD_UPDATE_OF(T, AdamRule)            \
-  MPIGRAD_UPDATE_OF(T, RmspropRule)         \
-  MPIGRAD_UPDATE_OF(T, AverageRule)         \
-  MPIGRAD_UPDATE_OF(T, WithRatio<LarsRule>) \
-  MPIGRAD_UPDATE_OF(T, WithRatio<LambRule>) \
-  MPIGRAD_MEASURE_OF(T, LarsRule)           \
-  MPIGRAD_MEASURE_OF(T, LambRule)
-MPIGRAD_MAKE(float)
-MPIGRAD_MAKE(double)
-#undef MPIGRAD_MAKE
+#define MPIGRAD_UPDATE_OF(T, Rule)                                                                                            \
+  template void update_blocks<T>(const UpdateEntry*, std::int64_t, std::int64_t, const RuleOfStep<Rule>&, const StepScalars*, \
+                                 Stream);
+#define MPIGRAD_MEASURE_OF(T, Rule)                                                                                            \
+  template void measure_blocks<T>(const UpdateEntry*, std::int64_t, std::int64_t, const RuleOfStep<Rule>&, const StepScalars*, \
+                                  double*, Stream);
+#define MPIGRAD_UPDATES(Rule) MPIGRAD_UPDATE_OF(float, Rule) MPIGRAD_UPDATE_OF(double, Rule)
+#define MPIGRAD_MEASURES(Rule) MPIGRAD_MEASURE_OF(float, Rule) MPIGRAD_MEASURE_OF(double, Rule)
+MPIGRAD_OPTIMIZER_RULES(MPIGRAD_UPDATES)
+MPIGRAD_UPDATES(AverageRule)
+MPIGRAD_TRUST_RATIO_RULES(MPIGRAD_MEASURES)
 
 template <class T>
 void squares_of_blocks(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, double* partial, Stream stream) {

@@ -17,23 +17,17 @@ struct UpdateEntry {
   std::int64_t number = 0;  // of the segment, those without elements included
 };
 constexpr std::int64_t update_block = 4096;  // elements of a block
-// A rule whose rates are times trust ratios; squares of weights and step of each segment are on the GPU.
-template <class Rule>
-struct WithRatio {
-  Rule rule;
-  const double* squares = nullptr;
-};
 // T float or double; `entries` are on the GPU. With `live`, which is there, too, rates of segments are factors of the learning
 // rate, which is found there with the corrections of the rule.
 template <class T, class Rule>
-void update_elements(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const Rule& rule,
-                     const StepScalars* live, Stream stream);
+void update_blocks(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const RuleOfStep<Rule>& rule,
+                   const StepScalars* live, Stream stream);
 // One double for each block, whose gradients are squared and summed.
 template <class T>
 void squares_of_blocks(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, double* partial, Stream stream);
-// Two doubles for each block: squares of weights, and of the steps that LARS and LAMB scale.
+// Two doubles for each block: squares of weights, and of the steps that trust ratios scale.
 template <class T, class Rule>
-void measure_blocks(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const Rule& rule,
+void measure_blocks(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const RuleOfStep<Rule>& rule,
                     const StepScalars* live, double* partial, Stream stream);
 // Their sums for each segment, in a fixed order.
 void sum_measures(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const double* partial, double* squares,

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "framework/optim/optimizer.h"
-#include "framework/optim/rmsprop.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/random/random.h"
 #include "ops/views/to_device.h"

@@ -6,10 +6,10 @@
 #include <omp.h>
 
 #include <cmath>
+#include <map>
 #include <memory>
 #include <numbers>
 
-#include "framework/optim/rmsprop.h"
 #include "framework/optim/schedule.h"
 #include "framework/tensor/random.h"
 
@@ -280,6 +280,31 @@ TEST_CASE("averaged weights follow their recursion, and swap in and out") {
   other.load_state(averaged.state(), averaged.updates());
   other.swap();
   CHECK(values_of(parameters) == found);
+}
+
+TEST_CASE("optimizers by name; checkpoints hold the names of their state") {
+  const std::map<std::string, std::vector<std::string>> states{{"sgd", {"momentum/w"}},
+                                                               {"adam", {"first_moment/w", "second_moment/w"}},
+                                                               {"adamw", {"first_moment/w", "second_moment/w"}},
+                                                               {"rmsprop", {"mean_square/w"}},
+                                                               {"lars", {"momentum/w"}},
+                                                               {"lamb", {"first_moment/w", "second_moment/w"}}};
+  CHECK(optimizer_names().size() == states.size());
+  for (const auto& name : optimizer_names()) {
+    CAPTURE(name);
+    Parameters parameters;
+    parameters.add("w", ones({2}), true);
+    parameters.pack();
+    const auto optimizer = make_optimizer(name, parameters, {.learning_rate = 0.25, .momentum = 0.5});
+    CHECK(optimizer->learning_rate() == 0.25);
+    std::vector<std::string> found;
+    for (const auto& item : optimizer->state()) found.push_back(item.name);
+    CHECK(found == states.at(name));
+    optimizer->step(Gradients({ones({2})}));
+    CHECK(parameters[0].value.to_vector()[0] < 1);
+  }
+  Parameters parameters;
+  CHECK_THROWS_WITH_AS(make_optimizer("adagrad", parameters, {}), "[optimizer] there is no optimizer adagrad", Error);
 }
 
 TEST_CASE("optimizers refuse misuse by name") {

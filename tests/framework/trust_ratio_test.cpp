@@ -1,7 +1,5 @@
 // LARS and LAMB against their formulas as plain loops, on one rank and with parameters cut over ranks.
 
-#include "framework/optim/trust_ratio.h"
-
 #include <doctest/doctest.h>
 #include <omp.h>
 
@@ -12,6 +10,7 @@
 #include "comm/distributed/invariant.h"
 #include "comm/distributed/optimizer_reductions.h"
 #include "framework/cuda/cuda.h"
+#include "framework/optim/optimizer.h"
 #include "framework/optim/schedule.h"
 #include "framework/tensor/random.h"
 #include "ops/views/to_device.h"
@@ -231,7 +230,7 @@ TEST_CASE("lars and lamb: the same for any number of threads; state goes to a ch
   REQUIRE(lars.state().size() == 1);
   CHECK(lars.state()[0].value.to_vector()[1] == doctest::Approx(0.5).epsilon(1e-15));
   CHECK_THROWS_WITH_AS(LARS(parameters, {.momentum = 1}), "[lars] momentum is in [0, 1), got 1", Error);
-  CHECK_THROWS_WITH_AS(LAMB(parameters, {.beta1 = 1}), "[lamb] beta1 and beta2 are in [0, 1), got 1 and 0.999", Error);
+  CHECK_THROWS_WITH_AS(LAMB(parameters, {.beta1 = 1}), "[lamb] beta1 is in [0, 1), got 1", Error);
 }
 
 TEST_CASE("a cosine after a warm-up, as large batches are trained") {

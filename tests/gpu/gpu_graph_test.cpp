@@ -11,7 +11,7 @@
 #include "comm/transport/transport.h"
 #include "framework/cuda/graph.h"
 #include "framework/optim/loss_scale.h"
-#include "framework/optim/trust_ratio.h"
+#include "framework/optim/optimizer.h"
 #include "models/networks/cosmoflow.h"
 #include "models/train/step_graph.h"
 #include "models/train/training.h"

@@ -76,7 +76,7 @@ void update_momentum_encoder(Parameters& key, const Parameters& query, double mo
     if (!value.raw()) continue;
     if (value.device() == DeviceKind::cuda) {
       const UpdateSegment segment{.count = value.elements(), .value = value.raw(), .gradient = query[i].value.raw()};
-      cuda::update(value.dtype(), {&segment, 1}, AverageRule{.rest = 1 - momentum});
+      cuda::update(value.dtype(), {&segment, 1}, RuleOfStep<AverageRule>{.rule = {.rest = 1 - momentum}});
       continue;
     }
     visit_floating(value.dtype(), [&](auto zero) {

@@ -19,6 +19,7 @@
 #include "comm/launch.h"
 #include "framework/base/error.h"
 #include "framework/cuda/timer.h"
+#include "framework/optim/rules/rules.h"
 #include "framework/optim/update_cuda.h"
 #include "models/train/session.h"
 #include "ops/backends/cuda/convert.h"
@@ -270,8 +271,8 @@ void update_rows(Table& table, std::int64_t n) {
       };
     });
   };
-  with("SGD with momentum", 5, SGDRule{.momentum = 0.9});
-  with("Adam", 7, AdamRule{.correction1 = 0.1, .correction2 = 0.001});
+  with("SGD with momentum", 5, RuleOfStep<SGDRule>{.rule = {.momentum = 0.9}});
+  with("Adam", 7, RuleOfStep<AdamRule>{.correction1 = 0.1, .correction2 = 0.001});
 }
 
 // Of the layers whose pooling is not too small to matter.

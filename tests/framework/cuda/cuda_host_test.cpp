@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "framework/optim/update.h"
+#include "framework/optim/rules/rules.h"
 #include "framework/tensor/strided.h"
 #include "ops/elementwise/broadcast.h"
 #include "ops/elementwise/scalar.h"
@@ -155,18 +155,16 @@ TEST_CASE("cuda reductions: plans cover every element once, whatever the shape")
 }
 
 TEST_CASE("update formulas: a step's numbers, by hand") {
-  const AdamRule adam{.scale = 0.5, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8, .correction1 = 0.1, .correction2 = 0.01};
+  const RuleOfStep<AdamRule> adam{.rule = AdamRule::of({.beta2 = 0.99}), .scale = {0.5}, .correction1 = 0.1, .correction2 = 0.01};
   double p = 2, m = 0, v = 0;
-  adam_update(p, 4.0, m, v, adam.numbers<double>(0.1, 0));
+  adam.numbers<double>(0.1, 0).update(p, 4.0, m, v);
   CHECK(m == doctest::Approx(0.2));
   CHECK(v == doctest::Approx(0.04));
   CHECK(p == doctest::Approx(2 - 0.1));  // the first step goes by the learning rate
-  const AdamRule decoupled{.decoupled = true};
-  CHECK(decoupled.numbers<double>(0.1, 0.5).keep == doctest::Approx(0.95));
-  CHECK(decoupled.numbers<double>(0.1, 0.5).decay == 0);
-  const SGDRule sgd{.scale = 2, .momentum = 0.5, .nesterov = true};
+  CHECK(RuleOfStep<AdamWRule>{}.numbers<double>(0.1, 0.5).keep == doctest::Approx(0.95));
+  const RuleOfStep<SGDRule> sgd{.rule = {.momentum = 0.5, .nesterov = true}, .scale = {2}};
   double q = 1, w = 3;
-  momentum_update(q, 1.0, w, sgd.numbers<double>(0.1, 1.0));
+  sgd.numbers<double>(0.1, 1.0).update(q, 1.0, w);
   CHECK(w == doctest::Approx(0.5 * 3 + 3));  // d = 2 g + p = 3
   CHECK(q == doctest::Approx(1 - 0.1 * (3 + 0.5 * 4.5)));
 }

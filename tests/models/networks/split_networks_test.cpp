@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "comm/distributed/same_parameters.h"
-#include "framework/optim/trust_ratio.h"
+#include "framework/optim/optimizer.h"
 #include "models/train/checkpoint/checkpoint.h"
 #include "tests/support/files.h"
 #include "tests/support/ranks.h"

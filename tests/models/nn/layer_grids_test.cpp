@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "comm/distributed/same_parameters.h"
-#include "framework/optim/trust_ratio.h"
+#include "framework/optim/optimizer.h"
 #include "models/nn/describe.h"
 #include "models/nn/whole_copy.h"
 #include "models/train/checkpoint/checkpoint.h"
