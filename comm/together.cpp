@@ -25,9 +25,19 @@ detail::Failure detail::first_failure(Transport& transport, const std::function<
   return result;
 }
 
-void together(const Communicator& comm, const std::function<void()>& f) {
-  const auto failure = detail::first_failure(comm.transport(), f);
-  if (failure.failed) throw SharedError(failure.text);
+void together(const Communicator& comm, const std::function<void()>& f) { together(&comm.transport(), f); }
+
+void together(Transport* transport, const std::function<void()>& f) {
+  if (!transport) return f();
+  if (const auto failure = detail::first_failure(*transport, f); failure.failed) throw SharedError(failure.text);
+}
+
+std::string text_of_rank(Transport& transport, std::string text, int root) {
+  auto length = static_cast<std::int64_t>(text.size());
+  transport.bcast(&length, 1, DType::int64, root);
+  text.resize(static_cast<std::size_t>(length));
+  transport.bcast(text.data(), length, DType::uint8, root);
+  return text;
 }
 
 }  // namespace mpigrad

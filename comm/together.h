@@ -19,6 +19,11 @@ class SharedError : public Error {
 // Runs f on every rank; if it fails anywhere, all ranks throw what the first of those says, as a SharedError. Collective; f must
 // not communicate after a point where it can fail on some ranks only.
 void together(const Communicator& comm, const std::function<void()>& f);
+// Among the ranks of a transport; without one (null), f runs on this process only, and what it throws is not changed.
+void together(Transport* transport, const std::function<void()>& f);
+
+// The text of rank `root`, on all ranks. Collective.
+std::string text_of_rank(Transport& transport, std::string text, int root = 0);
 
 namespace detail {
 

@@ -54,7 +54,7 @@ namespace detail {
 TensorType result_type(const BlockCall& call, const Tensor& x, const Communicator& comm) {
   const auto name = name_of(call.kind);
   const auto blocks = block_traits_of(call.kind);
-  const bool rooted = traits_of(call.kind).rooted;
+  const bool rooted = traits_of(call.kind).rooted();
   if (blocks.in == BlockRows::alike) return x.type();
   ops::require_rows(name, x, comm, call.rows);
   if (blocks.out == BlockRows::received) ops::require_rows(name, x, comm, call.receive_rows);

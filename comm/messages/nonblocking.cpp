@@ -34,7 +34,7 @@ std::shared_ptr<Transfer> make(const detail::BlockCall& call, const Tensor& x, c
   const auto traits = traits_of(call.kind);
   const auto transfer = prepared(traits.nonblocking, x, detail::result_type(call, x, comm), adjoint);
   auto& y = transfer->y;
-  if (traits.rooted && block_traits_of(call.kind).out == BlockRows::alike && y.bytes() > 0 && y.raw()) {
+  if (traits.rooted() && block_traits_of(call.kind).out == BlockRows::alike && y.bytes() > 0 && y.raw()) {
     const bool at_root = comm.rank() == call.root;  // a sum is there alone; what is sent it has
     if (traits.reduces && !at_root) detail::zero_bytes(y.device(), y.raw(), y.bytes());
     if (!traits.reduces && at_root) detail::copy_bytes(y.device(), y.raw(), x.raw(), y.bytes());
@@ -76,7 +76,7 @@ std::shared_ptr<Transfer> make(const ops::NeighborAllToAll& call, const Tensor& 
 
 Request detail::start_collective(const BlockCall& call, const Tensor& x, const Communicator& comm) {
   const auto traits = traits_of(call.kind);
-  require(!traits.rooted || (call.root >= 0 && call.root < comm.size()), "[{}] root {} is not one of {} ranks",
+  require(!traits.rooted() || (call.root >= 0 && call.root < comm.size()), "[{}] root {} is not one of {} ranks",
           traits.nonblocking, call.root, comm.size());
   return start(make(call, x, comm, false), x, false, comm.open_collectives());
 }

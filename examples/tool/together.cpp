@@ -36,10 +36,7 @@ void require_same(Transport& transport, const std::vector<std::string>& texts,
   if (other == all.end()) return;
   std::string joined;
   for (const auto& text : texts) joined += text, joined.push_back('\0');
-  auto length = static_cast<std::int64_t>(joined.size());
-  transport.bcast(&length, 1, DType::int64, 0);
-  joined.resize(static_cast<std::size_t>(length));
-  transport.bcast(joined.data(), length, DType::uint8, 0);
+  joined = text_of_rank(transport, std::move(joined));
   together(transport, [&] {
     Difference difference{.rank = static_cast<int>(other - all.begin())};
     if (transport.rank() != difference.rank) return;

@@ -24,6 +24,7 @@ using mpigrad::SharedError;
 
 // mpigrad::together (comm/together.h), where an error may be a UsageError, too.
 void together(Transport& transport, const std::function<void()>& f);
+inline void together(const Communicator& comm, const std::function<void()>& f) { together(comm.transport(), f); }
 
 // Eight bytes that differ where the texts do, or their order.
 std::uint64_t fingerprint(const std::vector<std::string>& texts);

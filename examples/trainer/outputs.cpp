@@ -65,20 +65,12 @@ fs::path second_place(const fs::path& folder, const std::vector<OutputFile>& fil
   return {};
 }
 
-std::string of_rank_0(const Communicator& world, std::string text) {
-  auto length = static_cast<std::int64_t>(text.size());
-  world.transport().bcast(&length, 1, DType::int64, 0);
-  text.resize(static_cast<std::size_t>(length));
-  world.transport().bcast(text.data(), length, DType::uint8, 0);
-  return text;
-}
-
 }  // namespace
 
 Outputs::Outputs(const Communicator& world, const fs::path& folder, const std::vector<std::string>& files, bool overwrite)
     : state_(new State{.folder = folder, .overwrite = overwrite}) {
   for (const auto& file : files) state_->files.push_back({file});
-  tool::together(world.transport(), [&] {
+  tool::together(world, [&] {
     if (world.rank() == 0) require_new();
   });
 }
@@ -90,7 +82,7 @@ void Outputs::require_new() const {
 }
 
 void Outputs::lock(const Communicator& world, double patience) const {
-  tool::together(world.transport(), [&] {
+  tool::together(world, [&] {
     std::error_code error;
     if (world.rank() != 0 || state_->lock || !fs::is_directory(state_->folder, error)) return;
     state_->lock = std::make_unique<tool::FolderLock>(state_->folder, tool::FolderLockOptions{.patience = patience});
@@ -99,7 +91,7 @@ void Outputs::lock(const Communicator& world, double patience) const {
 }
 
 void Outputs::create(const Communicator& world, const std::vector<OutputFile>& more) const {
-  tool::together(world.transport(), [&] {
+  tool::together(world, [&] {
     if (world.rank() != 0) return;
     const auto& folder = state_->folder;
     std::error_code error;
@@ -115,13 +107,14 @@ void Outputs::create(const Communicator& world, const std::vector<OutputFile>& m
   });
   lock(world);
   state_->files.insert(state_->files.end(), more.begin(), more.end());
-  tool::together(world.transport(), [&] {
+  tool::together(world, [&] {
     if (world.rank() == 0) try_all(state_->folder, state_->files);
   });
 }
 
 void Outputs::move(const Communicator& world, const std::string& why) const {
-  const auto place = of_rank_0(world, world.rank() == 0 ? second_place(state_->folder, state_->files).string() : std::string());
+  const auto place =
+      text_of_rank(world.transport(), world.rank() == 0 ? second_place(state_->folder, state_->files).string() : std::string());
   if (place.empty() || moved()) throw SharedError(why);
   const auto text = fmt::format("{}: all further files are in {}", why, place);
   note(failed_state, text);

@@ -66,11 +66,7 @@ CheckpointInfo load_weights(const std::string& path, const Communicator& world, 
 }
 
 std::vector<std::string> shared_lines(const Communicator& world, const std::vector<std::string>& lines) {
-  auto text = joined(lines, "\n");
-  auto length = static_cast<std::int64_t>(text.size());
-  world.transport().bcast(&length, 1, DType::int64, 0);
-  text.resize(static_cast<std::size_t>(length));
-  world.transport().bcast(text.data(), length, DType::uint8, 0);
+  const auto text = text_of_rank(world.transport(), joined(lines, "\n"));
   std::vector<std::string> result;
   for (std::size_t begin = 0; begin < text.size();) {
     const auto end = std::min(text.find('\n', begin), text.size());

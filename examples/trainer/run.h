@@ -19,7 +19,7 @@
 
 namespace mpigrad::trainer {
 
-inline void together(const Communicator& world, const std::function<void()>& f) { tool::together(world.transport(), f); }
+using tool::together;
 
 // Eight bytes that differ where the samples' names do, or their order.
 std::string fingerprint(const std::vector<std::string>& names);

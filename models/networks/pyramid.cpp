@@ -12,7 +12,7 @@ constexpr Activation activation = Activation::leaky_relu(0.01);
 constexpr double log_level = 0.5;  // about the mean of log(1 + counts) where one particle is in a cell
 
 // Redshifts become samples: [N, D, H, W, C] -> [N C, D, H, W, 1].
-Tensor apart(const Tensor& x) {
+Tensor split_redshifts(const Tensor& x) {
   const auto c = x.dim(4);
   const auto y = permute(x.without_layout(), {0, 4, 1, 2, 3});
   const auto local = reshape(y, {y.dim(0) * c, y.dim(2), y.dim(3), y.dim(4), 1});
@@ -26,7 +26,7 @@ Tensor apart(const Tensor& x) {
 }
 
 // The way back, of features: [N C, F] -> [N, C F].
-Tensor together(const Tensor& features, std::int64_t c) {
+Tensor join_redshifts(const Tensor& features, std::int64_t c) {
   const auto local = reshape(features.without_layout(), {features.dim(0) / c, c * features.dim(1)});
   if (!features.layout()) return local;
   auto layout = *features.layout();
@@ -45,7 +45,7 @@ Tensor halved(const Tensor& padded) { return avg_pool(avg_pool(padded, {.kernel 
 Tensor Pyramid::operator()(const Tensor& input) {
   auto side = input.layout() ? input.layout()->global[1] : input.dim(1);
   const auto redshifts = input.dim(4);
-  const auto logs = apart(input);
+  const auto logs = split_redshifts(input);
   Tensor x = concatenate({exp(logs) - 2.0, logs - log_level}, 4);
   std::vector<Tensor> features;
   for (int scale = 1; side >= smallest_side; ++scale, side /= 2) {
@@ -55,7 +55,7 @@ Tensor Pyramid::operator()(const Tensor& input) {
     const auto bias = parameter(name + ".bias", {filters_}, nn::constant_value(0), false);
     const auto padded = pad_periodic(x, 1);
     nn::LayerScope scope(path() + "." + name, "conv", w.elements() + bias.elements());
-    features.push_back(scope.done(together(global_avg_pool(conv(padded, w, bias, {.activation = activation})), redshifts)));
+    features.push_back(scope.done(join_redshifts(global_avg_pool(conv(padded, w, bias, {.activation = activation})), redshifts)));
     if (side / 2 >= smallest_side) x = halved(padded);
   }
   return concatenate(features, 1);

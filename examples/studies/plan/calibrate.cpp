@@ -213,7 +213,7 @@ void add_calibrate(CLI::App& app, CalibrateOptions& o) {
 
 int calibrate(const Communicator& world, const CalibrateOptions& o) {
   Machine machine;
-  tool::together(world.transport(), [&] {
+  tool::together(world, [&] {
     for (const auto& network : o.networks) (void)subject_named(network, o.size);
     if (world.rank() != 0) return;
     for (const auto& network : o.networks) {
@@ -239,7 +239,7 @@ int calibrate(const Communicator& world, const CalibrateOptions& o) {
     const auto more = measured_ops(world, o, network);
     ops.insert(ops.end(), more.begin(), more.end());
   }
-  tool::together(world.transport(), [&] {
+  tool::together(world, [&] {
     if (world.rank() != 0) return;
     const auto source =
         fmt::format("measured by plan calibrate, {}, {} rank{}", today(), world.size(), world.size() == 1 ? "" : "s");

@@ -56,7 +56,7 @@ std::vector<double> rows_of(const Communicator& world, std::size_t samples, std:
   for (std::size_t r = 0; r < ranks; ++r) counts.push_back(static_cast<std::int64_t>((samples + ranks - 1 - r) / ranks * width));
   std::vector<double> mine(static_cast<std::size_t>(counts[static_cast<std::size_t>(world.rank())]));
   std::vector<double> gathered(samples * width), rows(samples * width);
-  tool::together(world.transport(), [&] {
+  tool::together(world, [&] {
     cpu::ParallelErrors errors;
 #pragma omp parallel
     {

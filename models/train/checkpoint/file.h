@@ -124,8 +124,6 @@ Tensor read_tensor(const Hdf5Reader& file, const NamedTensor& tensor, bool verif
 // Copies it to where the network has it.
 void give(const Tensor& to, const Tensor& values);
 
-// f on every rank, or by this process alone (null): what the first says that fails is an Error on all. Collective.
-void together(const std::shared_ptr<Transport>& transport, const std::function<void()>& f);
 // What went wrong on rank 0 ("": nothing) is an Error on every rank, so that none waits for the others. Collective.
 void throw_everywhere(const Communicator& world, std::string error);
 

@@ -287,7 +287,7 @@ void write_file(const std::filesystem::path& path, const Contents& contents, con
   std::vector<std::uint64_t> hashes(contents.items.size());
   std::vector<std::int64_t> places(contents.items.size());
   std::optional<Hdf5Writer> file;
-  together(ranks, [&] {
+  together(ranks.get(), [&] {
     for (const auto& part : contents.parts) {
       const auto& item = contents.items[part.item];
       hashes[part.item] += hash_of(item, part.box, on_host(item, part).values);
@@ -295,7 +295,7 @@ void write_file(const std::filesystem::path& path, const Contents& contents, con
   });
   if (ranks) add_up(*ranks, hashes);
   std::filesystem::path temporary;
-  together(ranks, [&] {
+  together(ranks.get(), [&] {
     if (!first) return;
     if (replaces == Replaces::checkpoints) require_replaceable(path);
     file.emplace(path, replaces != Replaces::nothing);
@@ -303,14 +303,9 @@ void write_file(const std::filesystem::path& path, const Contents& contents, con
   });
   if (ranks) {
     ranks->bcast(places.data(), count, DType::int64, 0);
-    auto name = temporary.string();
-    auto length = static_cast<std::int64_t>(name.size());
-    ranks->bcast(&length, 1, DType::int64, 0);
-    name.resize(static_cast<std::size_t>(length));
-    ranks->bcast(name.data(), length, DType::uint8, 0);
-    temporary = name;
+    temporary = text_of_rank(*ranks, temporary.string());
   }
-  together(ranks, [&] {
+  together(ranks.get(), [&] {
     if (contents.parts.empty()) return;
     Elements elements(temporary);
     for (const auto& part : contents.parts) {
@@ -323,25 +318,16 @@ void write_file(const std::filesystem::path& path, const Contents& contents, con
     }
     elements.synchronise();
   });
-  together(ranks, [&] {
+  together(ranks.get(), [&] {
     if (!first) return;
     if (replaces == Replaces::checkpoints) require_replaceable(path);  // writing took its time
     file->commit();
   });
 }
 
-void together(const std::shared_ptr<Transport>& transport, const std::function<void()>& f) {
-  if (!transport) return f();
-  if (const auto failure = detail::first_failure(*transport, f); failure.failed) throw Error(failure.text);
-}
-
 void throw_everywhere(const Communicator& world, std::string error) {
-  auto length = static_cast<std::int64_t>(error.size());
-  world.transport().bcast(&length, 1, DType::int64, 0);
-  if (length == 0) return;
-  error.resize(static_cast<std::size_t>(length));
-  world.transport().bcast(error.data(), length, DType::uint8, 0);
-  throw SharedError(error);
+  error = text_of_rank(world.transport(), std::move(error));
+  if (!error.empty()) throw SharedError(error);
 }
 
 }  // namespace checkpoint_file
@@ -352,10 +338,10 @@ void save_checkpoint(const std::filesystem::path& path, nn::Module& net, const C
   const auto contents = checkpoint_file::contents_of(checkpoint_file::tensors_of(net, options), options.half, world.rank());
   std::optional<checkpoint_file::Remarks> remarks;
   const auto& transport = world.shared_transport();
-  checkpoint_file::together(transport, [&] { remarks.emplace(options); });
+  together(transport.get(), [&] { remarks.emplace(options); });
   constexpr auto replaces = checkpoint_file::Replaces::checkpoints;
   if (contents.shared) return checkpoint_file::write_file(path, contents, *remarks, replaces, transport);
-  checkpoint_file::together(transport, [&] {
+  together(transport.get(), [&] {
     if (world.rank() == 0) checkpoint_file::write_file(path, contents, *remarks, replaces, nullptr);
   });
 }

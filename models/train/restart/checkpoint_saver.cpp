@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "comm/distributed/same_parameters.h"
+#include "comm/together.h"
 #include "framework/base/host_memory.h"
 #include "framework/base/job_queue.h"
 #include "framework/cuda/cuda.h"
@@ -91,15 +92,14 @@ std::string CheckpointSaver::outcome() {
 
 bool CheckpointSaver::stage(const std::filesystem::path& path, nn::Module& net, const SaveOptions& options,
                             std::function<void()> before, std::function<void()> after) {
-  using checkpoint_file::together;
   return stage(path, net, options,
                [path, first = world_.rank() == 0, before = std::move(before),
                 after = std::move(after)](auto& contents, auto& remarks, const auto& transport) {
-                 together(transport, [&] {
+                 together(transport.get(), [&] {
                    if (first && before) before();
                  });
                  checkpoint_file::write_file(path, contents, remarks, checkpoint_file::Replaces::checkpoints, transport);
-                 together(transport, [&] {
+                 together(transport.get(), [&] {
                    if (first && after) after();
                  });
                });
@@ -107,16 +107,15 @@ bool CheckpointSaver::stage(const std::filesystem::path& path, nn::Module& net, 
 
 bool CheckpointSaver::stage_part(const std::filesystem::path& path, nn::Module& net, const SaveOptions& options,
                                  std::function<void()> after, std::function<void()> settled) {
-  using checkpoint_file::together;
   return stage(path, net, options,
                [path, rank = world_.rank(), ranks = world_.size(), after = std::move(after), settled = std::move(settled)](
                    auto& contents, auto& remarks, const auto& transport) {
-                 together(transport, [&] {
+                 together(transport.get(), [&] {
                    require(transport != nullptr, "[checkpoint] {} has no blocks: nothing to write in parts", path.string());
                    checkpoint_file::write_part(path, contents, remarks, rank, ranks);
                  });
-                 together(transport, after);
-                 together(transport, settled);
+                 together(transport.get(), after);
+                 together(transport.get(), settled);
                });
 }
 

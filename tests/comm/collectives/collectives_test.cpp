@@ -39,7 +39,7 @@ TEST_CASE("collectives: a transpose takes what its collective gives, and gives w
     const auto blocks = block_traits_of(kind), back = block_traits_of(blocks.transpose);
     INFO(std::string(name_of(kind)));
     CHECK(back.transpose == kind);
-    CHECK(traits_of(blocks.transpose).rooted == traits_of(kind).rooted);
+    CHECK(traits_of(blocks.transpose).rooted() == traits_of(kind).rooted());
     if (blocks.in == BlockRows::sent) continue;  // the two lists of rows change places
     CHECK(back.in == blocks.out);
     CHECK(back.out == blocks.in);
