@@ -43,12 +43,12 @@ class Checker {
     const Tensors x = linear ? inputs_.random(options_.seed, 1) : moved(like_, 0, like_);
     const Tensors y = f_(x);
     const Stacked outputs(comm_, y, options_.outputs), output_duals(comm_, y, options_.outputs, Stacked::Role::cotangent);
-    require_same("output", y, outputs);
+    compare_ranks("output", y, outputs);
     epsilon_ = detail::coarsest_epsilon(comm_, like_, y);
     const Tensors u = output_duals.random(options_.seed, 2), v = inputs_.random(options_.seed, 3),
                   q = output_duals.random(options_.seed, 4);
     const Tensors g = gradient(x, u);
-    require_same("cotangent of input", g, input_duals_);
+    compare_ranks("cotangent of input", g, input_duals_);
 
     const double typical = typical_of(g, v);
     if (linear) {
@@ -127,7 +127,7 @@ class Checker {
     return (16 * second - first) / 15;
   }
 
-  void require_same(const char* what, const Tensors& x, const Stacked& space) {
+  void compare_ranks(const char* what, const Tensors& x, const Stacked& space) {
     for (std::size_t i = 0; i < x.size(); ++i) {
       const double largest = space.drift(i, x[i]);
       if (largest > options_.tolerance) failed("{} {} differs between ranks by {:.1e}; ", what, i, largest);

@@ -29,7 +29,7 @@ class PendingAllReduce : public PendingCotangent {
 
 namespace {
 
-void require_same(std::string_view what, const Tensor& x, const Communicator& comm) {
+void check_replicated(std::string_view what, const Tensor& x, const Communicator& comm) {
   if (!comm.moves(x)) return;
   Tensor host;
   comm.transport().require_same(what, [&] {
@@ -41,16 +41,16 @@ void require_same(std::string_view what, const Tensor& x, const Communicator& co
 }  // namespace
 
 Tensor Replicate::view(Inputs in) const {
-  require_same("what is replicated", in[0], comm);
+  check_replicated("what is replicated", in[0], comm);
   return in[0].as_variable();
 }
 // Cotangents of replicated tensors are replicated; the results of these replicate and shard, which look no further.
 Tensors AllReduceInvariant::vjp(const Replay&, Inputs g) const {
-  require_same("the cotangent of allreduce_invariant", g[0], comm);
+  check_replicated("the cotangent of allreduce_invariant", g[0], comm);
   return {replicate(g[0], comm)};
 }
 Tensors AllGatherInvariant::vjp(const Replay&, Inputs g) const {
-  require_same("the cotangent of allgather_invariant", g[0], comm);
+  check_replicated("the cotangent of allgather_invariant", g[0], comm);
   return {shard(g[0], comm, rows)};
 }
 
@@ -75,7 +75,7 @@ Types Shard::infer(Inputs in) const {
 }
 
 void Shard::run(Inputs in, Outputs out) const {
-  require_same("what is cut by shard", in[0], comm);
+  check_replicated("what is cut by shard", in[0], comm);
   if (!in[0].raw() || out[0].bytes() == 0) return;
   const auto before = std::accumulate(rows.begin(), rows.begin() + comm.rank(), std::int64_t{0});
   const auto row_bytes = in[0].shape().elements(1, in[0].rank()) * size_of(in[0].dtype());

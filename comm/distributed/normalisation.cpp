@@ -46,7 +46,7 @@ void require_groups(std::int64_t channels, std::int64_t groups) {
 }
 
 // Groups of which no cut leaves one on two ranks.
-Tensor split_group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, GroupNormAttributes a) {
+Tensor split_group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, ChannelGroupNormAttributes a) {
   const auto& layout = *x.layout();
   require_groups(layout.global.back(), a.groups);
   if (a.groups > 0) {
@@ -67,7 +67,7 @@ HaloRoom room_for(const Tensor& x) { return HaloRoom(x.layout() ? halo_dimension
 
 }  // namespace
 
-BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const NormAttributes& a) {
+BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const ChannelNormAttributes& a) {
   require_no_share("batch_norm", x);
   if (splits_channels(x, {gamma, beta})) {
     auto result = batch_norm(own_channels(x), block_beside("batch_norm", x, gamma), block_beside("batch_norm", x, beta), a);
@@ -76,7 +76,7 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& b
   }
   const auto part = x.without_layout();
   const auto mine = static_cast<double>(x.shape().elements(0, x.rank() - 1));
-  const auto axes = axes_of(x, a.over);
+  const auto axes = axes_of(x, a.statistics);
   const auto room = room_for(x);
   if (axes.empty()) {
     const auto [y, statistics] =
@@ -92,7 +92,7 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& b
 }
 
 Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta,
-                 const NormAttributes& a) {
+                 const ChannelNormAttributes& a) {
   require_no_share("batch_norm", x);
   if (splits_channels(x, {gamma, beta}))
     return with_channels_of(
@@ -103,17 +103,17 @@ Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const T
       .with_layout(x.layout());
 }
 
-Tensor group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const GroupNormAttributes& a) {
+Tensor group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const ChannelGroupNormAttributes& a) {
   require(x.rank() >= 2, "[group_norm] samples of channels are [N, ..., C]: {}", x);
   require_no_share("group_norm", x);
   if (splits_channels(x, {gamma, beta})) return split_group_norm(x, gamma, beta, a);
-  require(a.over == StatisticsOver::local || a.over == StatisticsOver::spatial_group,
+  require(a.statistics == StatisticsOver::local || a.statistics == StatisticsOver::spatial_group,
           "[group_norm] each sample has statistics of its own: over this rank's part or over the spatial group");
   const auto channels = x.dim(-1), groups = a.groups == 0 ? channels : a.groups;
   require_groups(channels, a.groups);
   const auto part = x.without_layout();
   const auto n = part.dim(0);
-  const auto axes = axes_of(x, a.over);
+  const auto axes = axes_of(x, a.statistics);
   if (axes.empty() && groups == channels) {
     const auto room = room_for(x);
     return local::norm(part, replicated_for(x, gamma), replicated_for(x, beta), a.epsilon, a.activation.slope(), true)

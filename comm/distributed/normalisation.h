@@ -12,9 +12,9 @@ namespace mpigrad {
 // whole batch.
 enum class StatisticsOver : std::uint8_t { local, spatial_group, batch_group, all };
 
-struct NormAttributes {
+struct ChannelNormAttributes {
   double epsilon = 1e-5;
-  StatisticsOver over = StatisticsOver::all;
+  StatisticsOver statistics = StatisticsOver::all;
   Activation activation = Activation::none;
 };
 struct BatchNormResult {
@@ -23,19 +23,20 @@ struct BatchNormResult {
   double count = 0;                // rows they were taken over
 };
 // activation((x - mean) / sqrt(variance + epsilon) gamma + beta), x: [N, ..., C], gamma and beta: [C].
-BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const NormAttributes& attributes = {});
+BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                           const ChannelNormAttributes& attributes = {});
 // With given statistics.
 Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta,
-                 const NormAttributes& attributes = {});
+                 const ChannelNormAttributes& attributes = {});
 
-struct GroupNormAttributes {
-  std::int64_t groups =
-      0;  // of channels, all of one size; 0: each channel by itself (instance norm), 1: all of them (layer norm)
+struct ChannelGroupNormAttributes {
+  // Of channels, all of one size; 0: each channel by itself (instance norm), 1: all of them (layer norm).
+  std::int64_t groups = 0;
   double epsilon = 1e-5;
-  StatisticsOver over = StatisticsOver::spatial_group;  // or local: each sample has statistics of its own
+  StatisticsOver statistics = StatisticsOver::spatial_group;  // or local: each sample has statistics of its own
   Activation activation = Activation::none;
 };
 // The same with statistics of each sample and group of channels (Wu and He 2018; Ulyanov et al. 2016 for single channels).
-Tensor group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const GroupNormAttributes& attributes = {});
+Tensor group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const ChannelGroupNormAttributes& attributes = {});
 
 }  // namespace mpigrad

@@ -144,7 +144,7 @@ Tensor BatchNorm::operator()(const Tensor& x, Activation activation) {
         normalise(x, {beside(x, mean), beside(x, variance)}, gamma, beta, {.epsilon = a_.epsilon, .activation = activation}));
   require(building() || !no_batch_statistics, "[{}] uses statistics of the whole batch, but {}; put it in evaluation mode: {}",
           path(), no_batch_statistics ? no_batch_statistics : "", x);
-  auto result = batch_norm(x, gamma, beta, {.epsilon = a_.epsilon, .over = a_.statistics, .activation = activation});
+  auto result = batch_norm(x, gamma, beta, {.epsilon = a_.epsilon, .statistics = a_.statistics, .activation = activation});
   if (x.device() != DeviceKind::dry && !Tape::replaying()) update(x, result, mean, variance);
   return scope.done(std::move(result.y));
 }
@@ -162,7 +162,7 @@ Tensor GroupNorm::operator()(const Tensor& x, Activation activation) {
              beta = a_.affine ? parameter("beta", shape, constant_value(0), false, layout) : constant(zeros(shape, dtype()));
   const bool inside = layout && a_.groups > 0 && shape[0] % a_.groups == 0 && cuts_inside(*layout, shape[0] / a_.groups);
   const auto y = group_norm(inside ? whole_channels(x) : x, gamma, beta,
-                            {.groups = a_.groups, .epsilon = a_.epsilon, .over = a_.statistics, .activation = activation});
+                            {.groups = a_.groups, .epsilon = a_.epsilon, .statistics = a_.statistics, .activation = activation});
   return scope.done(inside ? redistribute(y, x.layout()) : y);
 }
 

@@ -37,7 +37,7 @@ Tensor RunningNorm::operator()(const Tensor& x) {
   const auto gamma = parameter("gamma", channels, constant_value(1), false);
   const auto beta = parameter("beta", channels, constant_value(0), false);
   auto &mean = buffer("mean", channels, 0), &variance = buffer("variance", channels, 1), &steps = buffer("steps", {1}, 0);
-  const NormAttributes attributes{.epsilon = 1e-12};
+  const ChannelNormAttributes attributes{.epsilon = 1e-12};
   if (x.device() == DeviceKind::dry)
     return normalise(x, {constant(zeros_like(gamma)), constant(ones_like(gamma))}, gamma, beta, attributes);
   if (training() && !Tape::replaying() && steps.item() >= 0) count_step(x, mean, variance, steps);

@@ -27,7 +27,7 @@ Views encode_chunk(const ChunkEncoder& encode, std::int64_t begin, std::int64_t 
 }
 
 // Far above rounding, which may differ between two runs, and far below other random numbers.
-void require_same(const Tensor& again, const Tensor& before) {
+void require_same_embeddings(const Tensor& again, const Tensor& before) {
   if (!again.raw() || again.elements() == 0) return;
   Untaped scope;
   const auto a = cast(again, DType::float64), b = cast(before, DType::float64);
@@ -102,7 +102,7 @@ CachedGradient cached_gradient(Parameters& parameters, const ChunkEncoder& encod
     const auto views = encode_chunk(encode, begin, end, embeddings.size());
     Tensor objective;
     for (std::size_t v = 0; v < views.size(); ++v) {
-      require_same(views[v], constant(slice(embeddings[v], 0, begin, end)));
+      require_same_embeddings(views[v], constant(slice(embeddings[v], 0, begin, end)));
       const auto term = dot(views[v], constant(slice(of_loss.cotangents[v], 0, begin, end)));
       objective = objective ? objective + term : term;
     }

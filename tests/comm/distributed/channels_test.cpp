@@ -155,7 +155,7 @@ std::vector<LayerOfChannels> layers() {
       {"bias and activation", 1, [=](const Tensors& t) { return bias_activation(t[0], t[1], leaky); }},
       {"batch norm", 2, [=](const Tensors& t) { return batch_norm(t[0], t[1], t[2], {.activation = leaky}).y; }},
       {"batch norm of a rank's samples", 2,
-       [](const Tensors& t) { return batch_norm(t[0], t[1], t[2], {.over = StatisticsOver::spatial_group}).y; }},
+       [](const Tensors& t) { return batch_norm(t[0], t[1], t[2], {.statistics = StatisticsOver::spatial_group}).y; }},
       {"instance norm", 2, [=](const Tensors& t) { return group_norm(t[0], t[1], t[2], {.activation = leaky}); }},
       {"group norm", 2, [](const Tensors& t) { return group_norm(t[0], t[1], t[2], {.groups = 3}); }},
       {"average pool", 0, [=](const Tensors& t) { return avg_pool(t[0], {.kernel = 3, .stride = 2, .padding_low = 1}, leaky); }},

@@ -209,7 +209,7 @@ TEST_CASE("distributed: batch statistics of a rank, of a sample's ranks, of all"
     const auto gamma = global_tensor({2}, 4), beta = global_tensor({2}, 5);
     const auto box = layout->box();
     const auto check = [&](StatisticsOver over, const Tensor& part, double count) {
-      const auto found = batch_norm(x, gamma, beta, {.epsilon = 1e-3, .over = over});
+      const auto found = batch_norm(x, gamma, beta, {.epsilon = 1e-3, .statistics = over});
       const auto [y, statistics] = local::norm(part, gamma, beta, 1e-3);
       require(found.count == count, "[test] count {}", found.count);
       require_close("mean", found.statistics.mean, statistics.mean);

@@ -165,12 +165,14 @@ ComparisonCase norm_comparison(std::uint64_t seed) {
   return {text(*c),
           {of(c->x, c->values), of(n, c->gamma), of(n, c->beta)},
           [c, n](const Tensors& in) {
-            const NormAttributes attributes{
-                .epsilon = c->epsilon, .over = c->over, .activation = Activation::leaky_relu(c->slope)};
+            const ChannelNormAttributes attributes{
+                .epsilon = c->epsilon, .statistics = c->over, .activation = Activation::leaky_relu(c->slope)};
             if (c->groups >= 0)
-              return group_norm(
-                  in[0], in[1], in[2],
-                  {.groups = c->groups, .epsilon = c->epsilon, .over = c->over, .activation = Activation::leaky_relu(c->slope)});
+              return group_norm(in[0], in[1], in[2],
+                                {.groups = c->groups,
+                                 .epsilon = c->epsilon,
+                                 .statistics = c->over,
+                                 .activation = Activation::leaky_relu(c->slope)});
             if (!c->given) return batch_norm(in[0], in[1], in[2], attributes).y;
             const auto type = in[0].dtype();
             return normalise(in[0], {from_vector(n, c->mean, type), from_vector(n, c->variance, type)}, in[1], in[2], attributes);
