@@ -14,11 +14,14 @@ namespace mpigrad::ops {
 
 namespace {
 
-// f(first, count) for groups of channels, as many as a launch has room for at a time.
+// f(T(), groups, element of x, channel) for x's type and groups of channels, as many as a launch has room for at a time.
 template <class F>
-void for_groups(std::int64_t groups, const F& f) {
+void for_parts(const Tensor& x, const ChannelRows& at, const F& f) {
   constexpr std::int64_t most = 65535;
-  for (std::int64_t first = 0; first < groups; first += most) f(first, std::min(most, groups - first));
+  visit_any_floating(x.dtype(), [&](auto zero) {
+    for (std::int64_t first = 0; first < at.groups; first += most)
+      f(zero, std::min(most, at.groups - first), first * at.rows * at.channels, first * at.channels);
+  });
 }
 
 // What there is per channel of T.
@@ -30,57 +33,45 @@ using PerChannel = std::conditional_t<is_half(dtype_of<T>()), float, T>;
 void ChannelMoments::run(Cuda, Inputs in, Outputs out) const {
   const auto at = channel_rows(in[0], per_sample);
   Tensor work = scratch(cuda::channel_scratch(at.groups, at.rows, at.channels), DType::float64);
-  visit_any_floating(in[0].dtype(), [&](auto zero) {
+  for_parts(in[0], at, [&](auto zero, std::int64_t count, std::int64_t x, std::int64_t c) {
     using T = decltype(zero);
     using S = PerChannel<T>;
-    for_groups(at.groups, [&](std::int64_t first, std::int64_t count) {
-      const auto x = first * at.rows * at.channels, c = first * at.channels;
-      cuda::channel_moments(count, at.rows, at.channels, read<T>(in[0]) + x, written<double>(work), written<S>(out[0]) + c,
-                            written<S>(out[1]) + c, cuda::compute_stream());
-    });
+    cuda::channel_moments(count, at.rows, at.channels, read<T>(in[0]) + x, written<double>(work), written<S>(out[0]) + c,
+                          written<S>(out[1]) + c, cuda::compute_stream());
   });
 }
 
 void ChannelAffine::run(Cuda, Inputs in, Outputs out) const {
   const auto at = channel_rows(in[0], in[1].rank() == 2);
-  visit_any_floating(in[0].dtype(), [&](auto zero) {
+  for_parts(in[0], at, [&](auto zero, std::int64_t count, std::int64_t x, std::int64_t c) {
     using T = decltype(zero);
     using S = PerChannel<T>;
-    for_groups(at.groups, [&](std::int64_t first, std::int64_t count) {
-      const auto x = first * at.rows * at.channels, c = first * at.channels;
-      cuda::channel_affine(count, at.rows, at.channels, read<T>(in[0]) + x, read<S>(in[1]) + c, read<S>(in[2]) + c,
-                           read<S>(in[3]) + c, slope, written<T>(out[0]) + x, cuda::compute_stream());
-    });
+    cuda::channel_affine(count, at.rows, at.channels, read<T>(in[0]) + x, read<S>(in[1]) + c, read<S>(in[2]) + c,
+                         read<S>(in[3]) + c, slope, written<T>(out[0]) + x, cuda::compute_stream());
   });
 }
 
 void ChannelDots::run(Cuda, Inputs in, Outputs out) const {
   const auto at = channel_rows(in[0], in[2].rank() == 2);
   Tensor work = scratch(cuda::channel_scratch(at.groups, at.rows, at.channels), DType::float64);
-  visit_any_floating(in[0].dtype(), [&](auto zero) {
+  for_parts(in[0], at, [&](auto zero, std::int64_t count, std::int64_t x, std::int64_t c) {
     using T = decltype(zero);
     using S = PerChannel<T>;
-    for_groups(at.groups, [&](std::int64_t first, std::int64_t count) {
-      const auto x = first * at.rows * at.channels, c = first * at.channels;
-      cuda::channel_dots(count, at.rows, at.channels, read<T>(in[0]) + x, read<T>(in[1]) + x, read<S>(in[2]) + c,
-                         written<double>(work), written<S>(out[0]) + c, written<S>(out[1]) + c, cuda::compute_stream());
-    });
+    cuda::channel_dots(count, at.rows, at.channels, read<T>(in[0]) + x, read<T>(in[1]) + x, read<S>(in[2]) + c,
+                       written<double>(work), written<S>(out[0]) + c, written<S>(out[1]) + c, cuda::compute_stream());
   });
 }
 
 void NormAdjoint::run(Cuda, Inputs in, Outputs out) const {
   const auto at = channel_rows(in[0], in[2].rank() == 2);
   Tensor work = scratch(cuda::norm_scratch(at.groups, at.rows, at.channels), DType::float64);
-  visit_any_floating(in[0].dtype(), [&](auto zero) {
+  for_parts(in[0], at, [&](auto zero, std::int64_t count, std::int64_t x, std::int64_t c) {
     using T = decltype(zero);
     using S = PerChannel<T>;
-    for_groups(at.groups, [&](std::int64_t first, std::int64_t count) {
-      const auto x = first * at.rows * at.channels, c = first * at.channels;
-      const cuda::NormOfChannels<S> norm{static_cast<S>(slope), read<S>(in[2]) + c, read<S>(in[3]) + c, read<S>(in[4]) + c,
-                                         read<S>(in[5]) + c};
-      cuda::norm_adjoint(count, at.rows, at.channels, read<T>(in[0]) + x, read<T>(in[1]) + x, norm, written<double>(work),
-                         written<T>(out[0]) + x, written<S>(out[1]) + c, written<S>(out[2]) + c, cuda::compute_stream());
-    });
+    const cuda::NormOfChannels<S> norm{static_cast<S>(slope), read<S>(in[2]) + c, read<S>(in[3]) + c, read<S>(in[4]) + c,
+                                       read<S>(in[5]) + c};
+    cuda::norm_adjoint(count, at.rows, at.channels, read<T>(in[0]) + x, read<T>(in[1]) + x, norm, written<double>(work),
+                       written<T>(out[0]) + x, written<S>(out[1]) + c, written<S>(out[2]) + c, cuda::compute_stream());
   });
 }
 

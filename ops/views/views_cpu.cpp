@@ -5,6 +5,7 @@
 
 #include "framework/tensor/visit_width.h"
 #include "ops/views/resample.h"
+#include "ops/views/strided_boxes.h"
 
 namespace mpigrad::ops {
 namespace {
@@ -39,19 +40,6 @@ void move(const Shape& extents, const T* from, const std::array<std::int64_t, Sh
   }
 }
 
-// Strides of a strided box inside a tensor of shape `whole`, and the offset of its first element.
-std::array<std::int64_t, Shape::max_rank> box_strides(const Shape& whole, const Shape& step) {
-  auto strides = whole.strides();
-  for (int d = 0; d < whole.rank(); ++d) strides[static_cast<std::size_t>(d)] *= step[d];
-  return strides;
-}
-std::int64_t box_offset(const Shape& whole, const Shape& begin) {
-  const auto strides = whole.strides();
-  std::int64_t offset = 0;
-  for (int d = 0; d < whole.rank(); ++d) offset += begin[d] * strides[static_cast<std::size_t>(d)];
-  return offset;
-}
-
 template <class T>
 T* pointer(const Tensor& x) {
   return reinterpret_cast<T*>(x.raw());
@@ -62,10 +50,8 @@ T* pointer(const Tensor& x) {
 void Permute::run(Cpu, Inputs in, Outputs out) const {
   visit_width(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const auto own = in[0].shape().strides();
-    std::array<std::int64_t, Shape::max_rank> strides{};
-    for (std::size_t i = 0; i < order.size(); ++i) strides[i] = own[static_cast<std::size_t>(order[i])];
-    move(out[0].shape(), pointer<const T>(in[0]), strides, pointer<T>(out[0]), out[0].shape().strides());
+    move(out[0].shape(), pointer<const T>(in[0]), permuted(in[0].shape(), order).strides, pointer<T>(out[0]),
+         out[0].shape().strides());
   });
 }
 
@@ -73,8 +59,8 @@ void Slice::run(Cpu, Inputs in, Outputs out) const {
   if (out[0].elements() == 0) return;
   visit_width(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    move(out[0].shape(), pointer<const T>(in[0]) + box_offset(in[0].shape(), begin), box_strides(in[0].shape(), step),
-         pointer<T>(out[0]), out[0].shape().strides());
+    const auto box = box_of(in[0].shape(), begin, step);
+    move(out[0].shape(), pointer<const T>(in[0]) + box.offset, box.strides, pointer<T>(out[0]), out[0].shape().strides());
   });
 }
 
@@ -87,7 +73,8 @@ void SlicePut::run(Cpu, Inputs in, Outputs out) const {
 #pragma omp parallel for if (n >= parallel_moves_from) schedule(static)
     for (std::int64_t i = 0; i < n; ++i) y[i] = fill;
     if (in[0].elements() == 0) return;
-    move(in[0].shape(), pointer<const T>(in[0]), in[0].shape().strides(), y + box_offset(shape, begin), box_strides(shape, step));
+    const auto box = box_of(shape, begin, step);
+    move(in[0].shape(), pointer<const T>(in[0]), in[0].shape().strides(), y + box.offset, box.strides);
   });
 }
 
@@ -122,14 +109,8 @@ void Flip::run(Cpu, Inputs in, Outputs out) const {
   visit_width(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     const auto& shape = in[0].shape();
-    auto strides = shape.strides();
-    std::int64_t offset = 0;
-    for (const int axis : axes) {
-      auto& stride = strides[static_cast<std::size_t>(axis)];
-      offset += (shape[axis] - 1) * stride;
-      stride = -stride;
-    }
-    move(shape, pointer<const T>(in[0]) + offset, strides, pointer<T>(out[0]), shape.strides());
+    const auto box = flipped(shape, axes);
+    move(shape, pointer<const T>(in[0]) + box.offset, box.strides, pointer<T>(out[0]), shape.strides());
   });
 }
 

@@ -7,6 +7,7 @@
 
 #include "ops/kernel/gpu_tensors.h"
 #include "ops/views/index_cuda_kernels.h"
+#include "ops/views/strided_boxes.h"
 
 namespace mpigrad::ops {
 
@@ -20,32 +21,16 @@ void move(const Shape& extents, const Tensor& from, std::int64_t from_offset, co
                      walk_of(extents, to_strides, from_strides), cuda::compute_stream());
 }
 
-// Strides of a strided box inside a tensor of shape `whole`, and the offset of its first element.
-Strides box_strides(const Shape& whole, const Shape& step) {
-  auto strides = whole.strides();
-  for (int d = 0; d < whole.rank(); ++d) strides[static_cast<std::size_t>(d)] *= step[d];
-  return strides;
-}
-std::int64_t box_offset(const Shape& whole, const Shape& begin) {
-  const auto strides = whole.strides();
-  std::int64_t offset = 0;
-  for (int d = 0; d < whole.rank(); ++d) offset += begin[d] * strides[static_cast<std::size_t>(d)];
-  return offset;
-}
-
 }  // namespace
 
 void Permute::run(Cuda, Inputs in, Outputs out) const {
-  const auto own = in[0].shape().strides();
-  Strides strides{};
-  for (std::size_t i = 0; i < order.size(); ++i) strides[i] = own[static_cast<std::size_t>(order[i])];
-  move(out[0].shape(), in[0], 0, strides, out[0], 0, out[0].shape().strides());
+  move(out[0].shape(), in[0], 0, permuted(in[0].shape(), order).strides, out[0], 0, out[0].shape().strides());
 }
 
 void Slice::run(Cuda, Inputs in, Outputs out) const {
   if (out[0].elements() == 0) return;
-  move(out[0].shape(), in[0], box_offset(in[0].shape(), begin), box_strides(in[0].shape(), step), out[0], 0,
-       out[0].shape().strides());
+  const auto box = box_of(in[0].shape(), begin, step);
+  move(out[0].shape(), in[0], box.offset, box.strides, out[0], 0, out[0].shape().strides());
 }
 
 void SlicePut::run(Cuda, Inputs in, Outputs out) const {
@@ -54,7 +39,8 @@ void SlicePut::run(Cuda, Inputs in, Outputs out) const {
     cuda::fill(out[0].raw(), out[0].elements(), size_of(in[0].dtype()), &fill);
   });
   if (in[0].elements() == 0) return;
-  move(in[0].shape(), in[0], 0, in[0].shape().strides(), out[0], box_offset(shape, begin), box_strides(shape, step));
+  const auto box = box_of(shape, begin, step);
+  move(in[0].shape(), in[0], 0, in[0].shape().strides(), out[0], box.offset, box.strides);
 }
 
 void Concatenate::run(Cuda, Inputs in, Outputs out) const {
@@ -69,14 +55,8 @@ void Concatenate::run(Cuda, Inputs in, Outputs out) const {
 void Flip::run(Cuda, Inputs in, Outputs out) const {
   if (in[0].elements() == 0) return;
   const auto& shape = in[0].shape();
-  auto strides = shape.strides();
-  std::int64_t offset = 0;
-  for (const int axis : axes) {
-    auto& stride = strides[static_cast<std::size_t>(axis)];
-    offset += (shape[axis] - 1) * stride;
-    stride = -stride;
-  }
-  move(shape, in[0], offset, strides, out[0], 0, shape.strides());
+  const auto box = flipped(shape, axes);
+  move(shape, in[0], box.offset, box.strides, out[0], 0, shape.strides());
 }
 
 void Take::run(Cuda, Inputs in, Outputs out) const {

@@ -119,40 +119,30 @@ inline dnnl::convolution_forward::primitive_desc convolution(const ConvProblem& 
   });
 }
 
-inline dnnl::convolution_backward_data::primitive_desc convolution_data(const ConvProblem& p, Type type = Type::f32) {
+// Of data or of weights.
+template <class Backward>
+typename Backward::primitive_desc backward_convolution(const ConvProblem& p, Type type, Type of_weights) {
   return or_empty([&] {
-    using Backward = dnnl::convolution_backward_data;
     const auto forward = convolution(p, false, 1.0, type);
-    if (!forward) return Backward::primitive_desc();
+    if (!forward) return typename Backward::primitive_desc();
     const auto direct = dnnl::algorithm::convolution_direct;
     const Desc x = activation(p.batch, p.in_channels, p.in, type), y = activation(p.batch, p.out_channels, p.out, type);
-    const Desc w = weights(p, false, type);
+    const Desc w = weights(p, false, of_weights);
 #if DNNL_VERSION_MAJOR >= 3
-    return Backward::primitive_desc(engine(), direct, x, w, y, dims(p.stride), gaps(p), dims(p.pad_low), pad_high(p), forward,
-                                    attributes(), true);
+    return typename Backward::primitive_desc(engine(), direct, x, w, y, dims(p.stride), gaps(p), dims(p.pad_low), pad_high(p),
+                                             forward, attributes(), true);
 #else
-    return Backward::primitive_desc(Backward::desc(direct, x, w, y, dims(p.stride), gaps(p), dims(p.pad_low), pad_high(p)),
-                                    attributes(), engine(), forward, true);
+    return typename Backward::primitive_desc(
+        typename Backward::desc(direct, x, w, y, dims(p.stride), gaps(p), dims(p.pad_low), pad_high(p)), attributes(), engine(),
+        forward, true);
 #endif
   });
 }
-
+inline dnnl::convolution_backward_data::primitive_desc convolution_data(const ConvProblem& p, Type type = Type::f32) {
+  return backward_convolution<dnnl::convolution_backward_data>(p, type, type);
+}
 inline dnnl::convolution_backward_weights::primitive_desc convolution_weights(const ConvProblem& p, Type type = Type::f32) {
-  return or_empty([&] {
-    using Backward = dnnl::convolution_backward_weights;
-    const auto forward = convolution(p, false, 1.0, type);
-    if (!forward) return Backward::primitive_desc();
-    const auto direct = dnnl::algorithm::convolution_direct;
-    const Desc x = activation(p.batch, p.in_channels, p.in, type), y = activation(p.batch, p.out_channels, p.out, type);
-    const Desc w = weights(p, false);
-#if DNNL_VERSION_MAJOR >= 3
-    return Backward::primitive_desc(engine(), direct, x, w, y, dims(p.stride), gaps(p), dims(p.pad_low), pad_high(p), forward,
-                                    attributes(), true);
-#else
-    return Backward::primitive_desc(Backward::desc(direct, x, w, y, dims(p.stride), gaps(p), dims(p.pad_low), pad_high(p)),
-                                    attributes(), engine(), forward, true);
-#endif
-  });
+  return backward_convolution<dnnl::convolution_backward_weights>(p, type, Type::f32);
 }
 
 // Average pooling, padding included; without dilation (oneDNN 2.x keeps that in another primitive that has plain kernels only).
