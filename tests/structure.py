@@ -164,7 +164,7 @@ numbers = {
     'library files that name slope': lambda: naming(r'slope'),
     'library files that name reduce_scatter': lambda: naming(r'reduce_scatter'),
     'library files that name the newest collective, exscan': lambda: naming(r'(?i)exscan'),
-    'library files that name the newest activation, softplus': lambda: naming(r'(?i)softplus'),
+    'library files that name the newest activation, hard_swish': lambda: naming(r'(?i)hard_?swish'),
     'library files that name the newest optimizer, rmsprop': lambda: naming(r'(?i)rmsprop'),
     'entries of examples': entries_of_examples,
     'files of results': results,

@@ -68,11 +68,12 @@ Spatial convolution(const Tensor& x, const Shape& weight, const ConvAttributes& 
   return s;
 }
 
-Tensor averaged(const Tensor& padded, const ops::Window& window, double slope, const LayoutPtr& out, const Extent3& in,
+Tensor averaged(const Tensor& padded, const ops::Window& window, Activation activation, const LayoutPtr& out, const Extent3& in,
                 const PoolAttributes& a) {
   const HaloRoom room(halo_dimension(*out));
-  const Tensor y =
-      slope == 1 ? mpigrad::apply(ops::AvgPool{window}, {padded}) : mpigrad::apply(ops::LeakyAvgPool{window, slope}, {padded});
+  const bool leaky = activation.is_fused() && !activation.is_none();
+  const Tensor y = leaky ? mpigrad::apply(ops::LeakyAvgPool{window, activation.fused()}, {padded})
+                         : mpigrad::apply(ops::AvgPool{window}, {activate(padded, activation)});
   const auto box = out->box();
   return with_divisors(y, in, a, {box.begin[1], box.begin[2], box.begin[3]}, {box.end[1], box.end[2], box.end[3]})
       .with_layout(out);
@@ -94,13 +95,14 @@ Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvAttr
     };
     return spatial::product_of_parts("conv", x, w, bias, a.activation, {.groups = a.groups, .outputs = outputs}, part);
   }
-  const double slope = std::exchange(a.activation, Activation::none).slope();
+  const auto activation = std::exchange(a.activation, Activation::none);
   const auto in = global_spatial(x);
   const auto weight = parameter_for(x, w);
   require_kernel_fits("conv", in, spatial_extent(weight), a);
-  if (!x.layout()) return local::conv_bias_activation(x, weight, parameter_for(x, bias), slope, a);
+  if (!x.layout()) return local::conv_bias_activation(x, weight, parameter_for(x, bias), activation, a);
   const auto plan = windowed_plan(*x.layout(), convolution(x, weight.shape(), a), weight.dim(0));
-  return spatial::windowed_conv(x, plan, weight, parameter_for(x, bias), slope, a, halo_dimension(plan)).with_layout(plan.out);
+  return spatial::windowed_conv(x, plan, weight, parameter_for(x, bias), activation, a, halo_dimension(plan))
+      .with_layout(plan.out);
 }
 
 namespace {
@@ -159,11 +161,12 @@ ConvForPool conv_for_pool(const Tensor& x, const Tensor& w, const Tensor& bias, 
   const double again = 2 * std::max(0.0, redundant - own) * others * static_cast<double>(shape.elements());
   if (saved <= 0 || again > flops_for_a_byte * saved) return separately();
 
-  ConvForPool result{.y = spatial::windowed_conv(x, both, parameter_for(x, w), parameter_for(x, bias), 1, attributes, -1),
-                     .pool = pool,
-                     .out = both.out,
-                     .window = {},
-                     .extent = s.out};
+  ConvForPool result{
+      .y = spatial::windowed_conv(x, both, parameter_for(x, w), parameter_for(x, bias), Activation::none, attributes, -1),
+      .pool = pool,
+      .out = both.out,
+      .window = {},
+      .extent = s.out};
   std::array<WindowPart, 3> part{};
   const auto coordinates = x.layout()->grid->coordinates(x.layout()->grid->rank);
   for (const int axis : both.axes) {
@@ -177,7 +180,7 @@ ConvForPool conv_for_pool(const Tensor& x, const Tensor& w, const Tensor& bias, 
 
 Tensor avg_pool(const ConvForPool& x, Activation activation) {
   if (!x.out) return avg_pool(x.y, x.pool, activation);
-  return averaged(x.y, x.window, activation.slope(), x.out, x.extent, x.pool);
+  return averaged(x.y, x.window, activation, x.out, x.extent, x.pool);
 }
 
 Tensor max_pool(const ConvForPool& x) { return x.out ? maximum(x.y, x.window, x.out) : max_pool(x.y, x.pool); }
@@ -193,7 +196,7 @@ Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, cons
     const ProductAttributes product{.groups = a.groups, .transposed = true, .outputs = outputs};
     return spatial::product_of_parts("conv_transpose", x, w, bias, a.activation, product, part);
   }
-  const double slope = std::exchange(a.activation, Activation::none).slope();
+  const auto activation = std::exchange(a.activation, Activation::none);
   const auto in = global_spatial(x);
   const auto weight = parameter_for(x, w);
   Tensor y;
@@ -230,16 +233,15 @@ Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, cons
     y = conv_data(window, weight, extent, forward);
     layout = plan.out;
   }
-  y = local::bias_activation(y, parameter_for(x, bias), slope);
+  y = local::bias_activation(y, parameter_for(x, bias), activation);
   return layout ? y.with_layout(layout) : y;
 }
 
 Tensor avg_pool(const Tensor& x, const PoolAttributes& a, Activation activation) {
-  const double slope = activation.slope();
-  if (!x.layout()) return local::leaky_avg_pool(x, slope, a);
+  if (!x.layout()) return local::activated_avg_pool(x, activation, a);
   const auto plan = windowed_plan(*x.layout(), pooling(x, a), x.layout()->global[4]);
   const auto padded = windowed_input(x, plan);
-  return averaged(padded, local_window(padded, plan, a), slope, plan.out, global_spatial(x), a);
+  return averaged(padded, local_window(padded, plan, a), activation, plan.out, global_spatial(x), a);
 }
 
 Tensor max_pool(const Tensor& x, const PoolAttributes& a) {
@@ -271,7 +273,7 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation a
     return spatial::product_of_parts("linear", x, w, bias, activation, {.outputs = outputs}, part);
   }
   const auto weight = parameter_for(x, w);
-  const auto y = local::linear(x.without_layout(), weight, parameter_for(x, bias), activation.slope());
+  const auto y = local::linear(x.without_layout(), weight, parameter_for(x, bias), activation);
   if (!x.layout()) return y;
   Layout layout = *x.layout();
   layout.global[1] = weight.dim(0);

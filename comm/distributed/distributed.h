@@ -23,7 +23,7 @@ Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Con
 // The same of the transposed convolution, w: [C, kd, kh, kw, K/groups], bias [K] or none.
 Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const ConvTransposeAttributes& attributes = {},
                       const SplitOutputs& outputs = {});
-// avg_pool(activation(x)). What stays of an activation for the replay is one bit for each element of x, its sign.
+// avg_pool(activation(x)). What stays of a fused activation for the replay is one bit for each element of x, its sign.
 Tensor avg_pool(const Tensor& x, const PoolAttributes& attributes, Activation activation = Activation::none);
 Tensor max_pool(const Tensor& x, const PoolAttributes& attributes);
 // conv(x, w) + bias whose result is pooled: avg_pool(conv_for_pool(...)) is avg_pool(conv(...)). Where halos that are wide enough

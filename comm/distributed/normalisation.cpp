@@ -79,15 +79,14 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& b
   const auto axes = axes_of(x, a.statistics);
   const auto room = room_for(x);
   if (axes.empty()) {
-    const auto [y, statistics] =
-        local::norm(part, replicated_for(x, gamma), replicated_for(x, beta), a.epsilon, a.activation.slope());
+    const auto [y, statistics] = local::norm(part, replicated_for(x, gamma), replicated_for(x, beta), a.epsilon, a.activation);
     return {y.with_layout(x.layout()), statistics, mine};
   }
   double count = 1;
   for (int d = 0; d + 1 < x.rank(); ++d) count *= extent_over(x, axes, d);
   const auto moments = combined(channel_moments(part), mine, count, group_of(x, axes));
   const BatchNormStatistics statistics{moments.mean, moments.m2 / std::max(1.0, count)};
-  auto y = local::normalise(part, statistics, replicated_for(x, gamma), replicated_for(x, beta), a.epsilon, a.activation.slope());
+  auto y = local::normalise(part, statistics, replicated_for(x, gamma), replicated_for(x, beta), a.epsilon, a.activation);
   return {y.with_layout(x.layout()), statistics, count};
 }
 
@@ -99,7 +98,7 @@ Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const T
         x, normalise(own_channels(x), statistics, block_beside("batch_norm", x, gamma), block_beside("batch_norm", x, beta), a));
   const auto room = room_for(x);
   return local::normalise(x.without_layout(), statistics, replicated_for(x, gamma), replicated_for(x, beta), a.epsilon,
-                          a.activation.slope())
+                          a.activation)
       .with_layout(x.layout());
 }
 
@@ -116,7 +115,7 @@ Tensor group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, cons
   const auto axes = axes_of(x, a.statistics);
   if (axes.empty() && groups == channels) {
     const auto room = room_for(x);
-    return local::norm(part, replicated_for(x, gamma), replicated_for(x, beta), a.epsilon, a.activation.slope(), true)
+    return local::norm(part, replicated_for(x, gamma), replicated_for(x, beta), a.epsilon, a.activation, true)
         .first.with_layout(x.layout());
   }
   auto moments = channel_moments(part, true);
@@ -140,8 +139,7 @@ Tensor group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, cons
   const BatchNormStatistics statistics{moments.mean, moments.m2 / std::max(1.0, count)};
   const auto shift = replicated_for(x, beta) + constant(zeros({n, channels}, statistics.mean.dtype()));
   const auto room = room_for(x);
-  return local::normalise(part, statistics, replicated_for(x, gamma), shift, a.epsilon, a.activation.slope())
-      .with_layout(x.layout());
+  return local::normalise(part, statistics, replicated_for(x, gamma), shift, a.epsilon, a.activation).with_layout(x.layout());
 }
 
 }  // namespace mpigrad

@@ -121,7 +121,7 @@ Tensor assembled(const Tensor& arrived, const Slab& slab) {
 
 }  // namespace
 
-Tensor windowed_conv(const Tensor& x, const WindowedPlan& plan, const Tensor& w, const Tensor& bias, double slope,
+Tensor windowed_conv(const Tensor& x, const WindowedPlan& plan, const Tensor& w, const Tensor& bias, Activation activation,
                      const ConvAttributes& a, int room) {
   if (!overlaps(x, plan, w)) {
     auto part = a;
@@ -129,7 +129,7 @@ Tensor windowed_conv(const Tensor& x, const WindowedPlan& plan, const Tensor& w,
       if (plan.split[i]) part.padding_low[i] = plan.part[i].pad_low, part.padding_high[i] = plan.part[i].pad_high;
     const auto input = windowed_input(x, plan);
     const HaloRoom scope(room);
-    return local::conv_bias_activation(input, w, bias, slope, part);
+    return local::conv_bias_activation(input, w, bias, activation, part);
   }
   const auto halos = halos_of(x, plan);
   const auto kernel = spatial_extent(w);
@@ -145,11 +145,12 @@ Tensor windowed_conv(const Tensor& x, const WindowedPlan& plan, const Tensor& w,
 
   const auto sent = with_packed_boxes(x.without_layout(), halos.sent);
   Request request = ineighbor_alltoall(sent.packed, halos.topology, halos.sent_rows, halos.received_rows);
-  const bool activates = slope != 1;  // of the whole sum
+  const bool activates = !activation.is_none();  // of the whole sum
   Tensor y;
   {
     const HaloRoom scope(activates ? -1 : room);
-    y = local::conv_bias_activation(sent.x, w, activates ? Tensor() : bias, 1, part_of_conv(have, outputs, kernel, a, true).a);
+    y = local::conv_bias_activation(sent.x, w, activates ? Tensor() : bias, Activation::none,
+                                    part_of_conv(have, outputs, kernel, a, true).a);
   }
   const auto arrived = wait(request);
   for (const auto& slab : halos.slabs) {
@@ -159,7 +160,7 @@ Tensor windowed_conv(const Tensor& x, const WindowedPlan& plan, const Tensor& w,
   }
   if (!activates) return y;
   const HaloRoom scope(room);
-  return local::bias_activation(y, bias, slope);
+  return local::bias_activation(y, bias, activation);
 }
 
 }  // namespace mpigrad::spatial

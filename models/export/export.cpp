@@ -1,6 +1,7 @@
 #include "models/export/onnx.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -49,10 +50,21 @@ class Exporter final : public onnx::Values, public detail::OpObserver {
     bool& flag;
   };
 
-  std::string activated(const std::string& x, double slope) {
-    if (slope == 1) return x;
-    if (slope == 0) return node("Relu", {x});
-    return node("LeakyRelu", {x}, {{"alpha", slope}});
+  std::string activated(const std::string& x, scalar::Fused fused) {
+    if (fused.is_none()) return x;
+    if (fused.is_relu()) return node("Relu", {x});
+    return node("LeakyRelu", {x}, {{"alpha", fused.factor}});
+  }
+  // Activations x f(x) without an operator in opset 17.
+  std::string factor_of_activation(const std::string& x, DType type) {
+    const auto times = [&](const std::string& a, double b) { return node("Mul", {a, number(b, type)}); };
+    const auto plus = [&](const std::string& a, double b) { return node("Add", {a, number(b, type)}); };
+    if (at_.name == "silu") return node("Sigmoid", {x});
+    if (at_.name == "gelu") return times(plus(node("Erf", {times(x, M_SQRT1_2)}), 1), 0.5);
+    using scalar::GeluTanh;
+    if (at_.name == "gelu_tanh")
+      return node("Sigmoid", {node("Mul", {x, plus(times(node("Mul", {x, x}), GeluTanh::k * GeluTanh::cube), GeluTanh::k)})});
+    fail("[onnx] the activation {} has no operator here", at_.name);
   }
   Ints pads(const ops::Window& w) const {
     Ints result = ints(w.low);
@@ -61,17 +73,17 @@ class Exporter final : public onnx::Values, public detail::OpObserver {
           std::max<std::int64_t>(0, (w.out[d] - 1) * w.stride[d] + (w.kernel[d] - 1) * w.dilation[d] + 1 - w.in[d] - w.low[d]));
     return result;
   }
-  void pool(const std::string& op, const ops::Window& w, double slope) {
+  void pool(const std::string& op, const ops::Window& w, scalar::Fused fused) {
     const bool average = op == "AveragePool";
     const bool dilated = w.dilation != Extent3{1, 1, 1};
     require(!average || !dilated, "[onnx] average pooling with a dilation has no operator in opset 17");
     std::vector<Attribute> attributes{{"kernel_shape", ints(w.kernel)}, {"strides", ints(w.stride)}, {"pads", pads(w)}};
     if (average) attributes.push_back({"count_include_pad", std::int64_t{1}});
     else if (dilated) attributes.push_back({"dilations", ints(w.dilation)});
-    set_first(node(op, {activated(first(in(0)), slope)}, attributes));
+    set_first(node(op, {activated(first(in(0)), fused)}, attributes));
   }
 
-  void conv(const ConvAttributes& a, double slope) {
+  void conv(const ConvAttributes& a, scalar::Fused fused) {
     const auto& w = in(1);
     require(known(w), "[onnx] weights of a convolution do not depend on the input");
     auto pads = ints(a.padding_low);
@@ -85,7 +97,7 @@ class Exporter final : public onnx::Values, public detail::OpObserver {
                          {"dilations", ints(a.dilation)},
                          {"pads", pads},
                          {"group", a.groups}});
-    set_first(activated(y, slope));
+    set_first(activated(y, fused));
   }
   std::string weight(const Tensor& w) {
     const auto found = names_.find(w.id());
@@ -126,7 +138,7 @@ class Exporter final : public onnx::Values, public detail::OpObserver {
     return node("Unsqueeze", {last(v), constant(Ints{1, 2, 3})});
   }
   // f((x - m) a + b)
-  void channel_affine(double slope) {
+  void channel_affine(scalar::Fused fused) {
     const bool volume = in(0).rank() == volume_rank;
     require(volume || in(1).rank() == 1, "[onnx] norms of each sample are of volumes");
     auto y = volume ? first(in(0)) : last(in(0));
@@ -141,7 +153,7 @@ class Exporter final : public onnx::Values, public detail::OpObserver {
       y = node("Mul", {y, per_channel(in(2), volume)});
       if (has(3)) y = node("Add", {y, per_channel(in(3), volume)});
     }
-    y = activated(y, slope);
+    y = activated(y, fused);
     volume ? set_first(y) : set_last(y);
   }
   void channel_moments(bool per_sample) {
@@ -156,11 +168,11 @@ class Exporter final : public onnx::Values, public detail::OpObserver {
         node("ReduceSum", {node("Mul", {apart, apart}), constant(axes)}, {{"keepdims", std::int64_t{0}}});
   }
 
-  void linear(double slope) {
+  void linear(scalar::Fused fused) {
     require(known(in(1)) && (!has(2) || known(in(2))), "[onnx] weights of a linear layer do not depend on the input");
     std::vector<std::string> inputs{last(in(0)), constant(in(1))};
     if (has(2)) inputs.push_back(constant(in(2)));
-    set_last(activated(node("Gemm", inputs, {{"transB", std::int64_t{1}}}), slope));
+    set_last(activated(node("Gemm", inputs, {{"transB", std::int64_t{1}}}), fused));
   }
   void matmul(const MatmulAttributes& a) {
     const auto turned = [&](const Tensor& x, bool turn) {
@@ -247,13 +259,28 @@ class Exporter final : public onnx::Values, public detail::OpObserver {
 
   void convert() {
     static const std::map<std::string_view, std::string> plain{
-        {"add", "Add"},         {"subtract", "Sub"},      {"multiply", "Mul"},
-        {"divide", "Div"},      {"pow", "Pow"},           {"maximum", "Max"},
-        {"minimum", "Min"},     {"exp", "Exp"},           {"log", "Log"},
-        {"sqrt", "Sqrt"},       {"abs", "Abs"},           {"sign", "Sign"},
-        {"floor", "Floor"},     {"ceil", "Ceil"},         {"sin", "Sin"},
-        {"cos", "Cos"},         {"tanh", "Tanh"},         {"erf", "Erf"},
-        {"sigmoid", "Sigmoid"}, {"softplus", "Softplus"}, {"reciprocal", "Reciprocal"}};
+        {"add", "Add"},
+        {"subtract", "Sub"},
+        {"multiply", "Mul"},
+        {"divide", "Div"},
+        {"pow", "Pow"},
+        {"maximum", "Max"},
+        {"minimum", "Min"},
+        {"exp", "Exp"},
+        {"log", "Log"},
+        {"sqrt", "Sqrt"},
+        {"abs", "Abs"},
+        {"sign", "Sign"},
+        {"floor", "Floor"},
+        {"ceil", "Ceil"},
+        {"sin", "Sin"},
+        {"cos", "Cos"},
+        {"erf", "Erf"},
+        {"reciprocal", "Reciprocal"},
+#define MPIGRAD_MAKE(F, name, onnx) {#name, onnx},
+        MPIGRAD_COMPOSED_ACTIVATIONS(MPIGRAD_ROW_AS_IS, MPIGRAD_MAKE) MPIGRAD_PLAIN_ACTIVATIONS(MPIGRAD_ROW_AS_IS, MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
+    };
     const auto& name = at_.name;
     const auto type = at_.in.empty() || !at_.in[0] ? DType::float32 : at_.in[0].dtype();
     if (is<ops::Unary<ops::DivideBy>>()) return elementwise("Div", {number(as<ops::Unary<ops::DivideBy>>().f.c, type)});
@@ -263,16 +290,22 @@ class Exporter final : public onnx::Values, public detail::OpObserver {
       return volume ? set_first(y) : set_last(y);
     }
     if (is<ops::Unary<ops::PowScalar>>()) return elementwise("Pow", {number(as<ops::Unary<ops::PowScalar>>().f.p, type)});
-    if (const auto found = plain.find(name); found != plain.end()) return elementwise(found->second);
-    if (name == "conv") return conv(as<ops::Conv>().a, 1);
-    if (name == "conv_bias_activation") return conv(as<ops::ConvBiasActivation>().a, as<ops::ConvBiasActivation>().slope);
+    if (const auto found = plain.find(name); found != plain.end()) {
+      if (!found->second.empty()) return elementwise(found->second);
+      const bool volume = in_first();
+      const auto x = volume ? first(in(0)) : last(in(0)), y = node("Mul", {x, factor_of_activation(x, type)});
+      return volume ? set_first(y) : set_last(y);
+    }
+    if (name == "elu") return elementwise("Elu", {}, {{"alpha", as<ops::Unary<ops::Elu>>().f.alpha}});
+    if (name == "conv") return conv(as<ops::Conv>().a, {});
+    if (name == "conv_bias_activation") return conv(as<ops::ConvBiasActivation>().a, as<ops::ConvBiasActivation>().fused);
     if (name == "conv_data") return conv_transpose(as<ops::ConvData>());
-    if (name == "avg_pool") return pool("AveragePool", as<ops::AvgPool>().window, 1);
-    if (name == "leaky_avg_pool") return pool("AveragePool", as<ops::LeakyAvgPool>().window, as<ops::LeakyAvgPool>().slope);
-    if (name == "max_pool") return pool("MaxPool", as<ops::MaxPool>().window, 1);
-    if (name == "channel_affine") return channel_affine(as<ops::ChannelAffine>().slope);
+    if (name == "avg_pool") return pool("AveragePool", as<ops::AvgPool>().window, {});
+    if (name == "leaky_avg_pool") return pool("AveragePool", as<ops::LeakyAvgPool>().window, as<ops::LeakyAvgPool>().fused);
+    if (name == "max_pool") return pool("MaxPool", as<ops::MaxPool>().window, {});
+    if (name == "channel_affine") return channel_affine(as<ops::ChannelAffine>().fused);
     if (name == "channel_moments") return channel_moments(as<ops::ChannelMoments>().per_sample);
-    if (name == "linear") return linear(as<ops::Linear>().slope);
+    if (name == "linear") return linear(as<ops::Linear>().fused);
     if (name == "matmul") return matmul(as<ops::Matmul>().a);
     if (name == "map_lines") return map_lines(as<ops::MapLines>());
     if (name == "concatenate") return concatenate(as<ops::Concatenate>().axis);
@@ -283,8 +316,8 @@ class Exporter final : public onnx::Values, public detail::OpObserver {
     if (name == "softmax") return set_last(node("Softmax", {last(in(0))}, {{"axis", std::int64_t{-1}}}));
     if (name == "log_softmax") return set_last(node("LogSoftmax", {last(in(0))}, {{"axis", std::int64_t{-1}}}));
     if (name == "leaky_relu") {
-      const double slope = as<ops::Unary<ops::LeakyRelu>>().f.slope;
-      return slope == 0 ? elementwise("Relu") : elementwise("LeakyRelu", {}, {{"alpha", slope}});
+      const auto fused = as<ops::Unary<ops::LeakyRelu>>().f.fused;
+      return fused.is_relu() ? elementwise("Relu") : elementwise("LeakyRelu", {}, {{"alpha", fused.factor}});
     }
     if (name == "affine") {
       const auto& f = as<ops::Unary<ops::Affine>>().f;
@@ -304,7 +337,7 @@ class Exporter final : public onnx::Values, public detail::OpObserver {
       const bool volume = in(0).rank() == volume_rank;
       auto y = volume ? first(in(0)) : last(in(0));
       if (has(1)) y = node("Add", {y, per_channel(in(1), volume)});
-      y = activated(y, as<ops::BiasActivation>().slope);
+      y = activated(y, as<ops::BiasActivation>().fused);
       return volume ? set_first(y) : set_last(y);
     }
     if (name == "reshape") return set_last(node("Reshape", {last(in(0)), constant(extents(at_.out[0].shape(), in(0).shape()))}));

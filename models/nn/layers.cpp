@@ -74,14 +74,15 @@ Tensor Conv3d::operator()(const Tensor& x, Activation activation, const std::opt
   return convolved(x, true, activation, stride, nullptr).y;
 }
 
-// For f(z) = leaky_relu(z + bias, slope), which never falls: max f(z) = f(max z), ties and NaN included. Only what takes the
-// cotangent of two elements of which rounding makes equal ones may differ, and -infinity of a window wholly in padding, which
-// f with slope 0 makes 0.
+// For f(z) = activation(z + bias) with a fused activation, which never falls: max f(z) = f(max z), ties and NaN included. Only
+// what takes the cotangent of two elements of which rounding makes equal ones may differ, and -infinity of a window wholly in
+// padding, which ReLU makes 0. Other activations may fall: they come before the maximum.
 Tensor Conv3d::pooled(const Tensor& x, const std::string& name, Pooling pooling, const PoolAttributes& pool,
                       Activation activation, const std::optional<Triple>& stride) {
-  const bool average = pooling == Pooling::average;
-  const auto z = convolved(x, average, Activation::none, stride, &pool);
+  const bool average = pooling == Pooling::average, before = !average && !activation.is_fused();
+  const auto z = convolved(x, average || before, before ? activation : Activation::none, stride, &pool);
   LayerScope scope(name, average ? "avg_pool" : "max_pool");
+  if (before) return scope.done(max_pool(z));
   return scope.done(average ? avg_pool(z, activation) : bias_activation(max_pool(z), bias(), activation));
 }
 

@@ -21,7 +21,7 @@ struct Conv3dAttributes {
   Triple kernel = 1, stride = 1, padding = 0, dilation = 1;
   std::int64_t groups = 1;
   bool bias = true;
-  Activation activation = Activation::none;  // in the same pass
+  Activation activation = Activation::none;  // in the same pass where it is fused
   WeightStart start = WeightStart::glorot_uniform;
   std::optional<LayerSplit> split{};  // none: the network's
   bool whole = false;                 // all channels of the result on every rank, for what cannot be split: a network's scores
@@ -39,7 +39,7 @@ class Conv3d : public Module {
   Activation activation() const { return a_.activation; }
   // pool(conv(x)), called `name` in tables, in the order that goes over the large tensor least often and keeps nothing of it,
   // with one exchange of halos for both where that moves less (conv_for_pool): the activation is part of the average's pass,
-  // which keeps signs; bias and activation do not change which element is the largest, so that they follow the maximum.
+  // which keeps signs; bias and fused activations do not change which element is the largest, so that they follow the maximum.
   Tensor pooled(const Tensor& x, const std::string& name, Pooling pooling, const PoolAttributes& pool) {
     return pooled(x, name, pooling, pool, a_.activation);
   }
@@ -59,7 +59,7 @@ struct ConvTranspose3dAttributes {
   Triple kernel = 1, stride = 1, padding = 0, output_padding = 0, dilation = 1;
   std::int64_t groups = 1;
   bool bias = true;
-  Activation activation = Activation::none;  // in the same pass as the bias
+  Activation activation = Activation::none;  // in the same pass as the bias where it is fused
   std::optional<LayerSplit> split{};         // none: the network's
   bool whole = false;  // all channels of the result on every rank, for what cannot be split: a network's scores
 };
@@ -84,7 +84,7 @@ struct BatchNormAttributes {
   StatisticsOver statistics = StatisticsOver::all;
   bool affine = true;                        // learns a factor gamma and a summand beta per channel
   double gamma_start = 1;                    // 0 for the last norm of a residual branch: the block begins as the identity
-  Activation activation = Activation::none;  // in the same pass
+  Activation activation = Activation::none;  // in the same pass where it is fused
 };
 // Channels are last. In training, statistics of the batch; in evaluation, running ones (with the unbiased variance).
 class BatchNorm : public Module {
@@ -107,7 +107,7 @@ struct GroupNormAttributes {
   double epsilon = 1e-5;
   StatisticsOver statistics = StatisticsOver::spatial_group;  // or local
   bool affine = true;                                         // learns a factor gamma and a summand beta per channel
-  Activation activation = Activation::none;                   // in the same pass
+  Activation activation = Activation::none;                   // in the same pass where it is fused
 };
 // Each sample by its own statistics, in training and in evaluation. Where groups of channels lie on several ranks, channels are
 // made whole for it.
@@ -141,7 +141,7 @@ struct LinearAttributes {
   std::int64_t out = 0;
   bool bias = true;
   double bias_start = 0;
-  Activation activation = Activation::none;  // in the same pass
+  Activation activation = Activation::none;  // in the same pass where it is fused
   std::optional<LayerSplit> split{};         // none: the network's
   bool whole = false;  // all channels of the result on every rank, for what cannot be split: a network's scores
 };

@@ -104,12 +104,11 @@ Types ConvBiasActivation::infer(Inputs in) const {
   if (in[2])
     require(in[2].type() == TensorType{Shape{in[1].dim(0)}, in[1].dtype()},
             "[{}] bias has one element for each of {} output channels: {}", traits().name, in[1].dim(0), in[2]);
-  require(slope >= 0, "[{}] the slope is not negative, got {}", traits().name, slope);
   return result;
 }
 Cost ConvBiasActivation::cost(Inputs in, Outputs out) const { return multiply_add_cost(out[0], in[1], in, out); }
 Tensors ConvBiasActivation::vjp(const Replay& at, Inputs g) const {
-  const auto inner = bias_activation_adjoint(g[0], at.output(0), slope, {.of_bias = at.wants(2), .may_overwrite = true});
+  const auto inner = bias_activation_adjoint(g[0], at.output(0), fused, {.of_bias = at.wants(2), .may_overwrite = true});
   auto result = cotangents_of_conv(at, inner.x, a);
   result.push_back(inner.bias);
   return result;
@@ -149,9 +148,12 @@ Tensor conv_data(const Tensor& g, const Tensor& w, const Extent3& extent, const 
 Tensor conv_weight(const Tensor& x, const Tensor& g, const Extent3& kernel, const ConvAttributes& a) {
   return mpigrad::apply(ops::ConvWeight{without_activation("conv_weight", a), kernel}, {x, g});
 }
-Tensor local::conv_bias_activation(const Tensor& x, const Tensor& w, const Tensor& bias, double slope, const ConvAttributes& a) {
-  if (!bias && slope == 1) return conv(x, w, a);
-  return mpigrad::apply(ops::ConvBiasActivation{without_activation("conv_bias_activation", a), slope}, {x, w, bias});
+Tensor local::conv_bias_activation(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
+                                   const ConvAttributes& a) {
+  return fused_or_behind(activation, [&](auto fused) {
+    if (!bias && fused.is_none()) return conv(x, w, a);
+    return mpigrad::apply(ops::ConvBiasActivation{without_activation("conv_bias_activation", a), fused}, {x, w, bias});
+  });
 }
 
 Tensor local::conv_transpose(const Tensor& x, const Tensor& w, const ConvTransposeAttributes& a) {

@@ -29,8 +29,8 @@ Tensor conv_data(const Tensor& g, const Tensor& w, const Extent3& extent, const 
 // wbar = dT/dw, of kernel extent `kernel`
 Tensor conv_weight(const Tensor& x, const Tensor& g, const Extent3& kernel, const ConvAttributes& attributes = {});
 namespace local {
-// leaky_relu(conv(x, w) + bias, slope) in one pass; bias [K] or none, slope 1 is no activation.
-Tensor conv_bias_activation(const Tensor& x, const Tensor& w, const Tensor& bias, double slope,
+// activation(conv(x, w) + bias), in one pass where the activation is fused; bias [K] or none.
+Tensor conv_bias_activation(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                             const ConvAttributes& attributes = {});
 }  // namespace local
 
@@ -85,9 +85,9 @@ struct ConvWeight {
 
 struct ConvBiasActivation {
   ConvAttributes a;
-  double slope = 1;
+  scalar::Fused fused{};
   static constexpr OpTraits traits() { return {.name = "conv_bias_activation", .keeps_inputs = 3, .takes_half = true}; }
-  unsigned kept_outputs() const { return slope == 1 ? 0 : 1; }
+  unsigned kept_outputs() const { return fused.is_none() ? 0 : 1; }
   Types infer(Inputs in) const;
   Cost cost(Inputs in, Outputs out) const;
   void run(Cpu, Inputs in, Outputs out) const;

@@ -60,8 +60,8 @@ __device__ inline std::int64_t output_at(const Boxes& b, std::int64_t n, int d, 
 }
 
 // As bias_activation().
-__device__ inline float activated(float value, float slope) {
-  return value < 0 && slope != 1 ? slope == 0 ? 0.0F : slope * value : value;
+__device__ inline float activated(float value, float factor) {
+  return value < 0 && factor != 1 ? factor == 0 ? 0.0F : factor * value : value;
 }
 
 // gw = the sum of `parts` sums: a warp for each weight.

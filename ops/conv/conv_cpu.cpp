@@ -26,27 +26,27 @@ const T* elements(const Tensor& x) {
   return x ? x.data<T>() : nullptr;
 }
 
-void run_forward(const kernel::ConvProblem& p, double slope, Inputs in, Outputs out) {
+void run_forward(const kernel::ConvProblem& p, scalar::Fused fused, Inputs in, Outputs out) {
   const Tensor bias = in.size() > 2 ? in[2] : Tensor();
   run_by_type(
       in, out,
       [&] {
         return cpu::native::conv_forward(p, in[0].data<BFloat16>(), in[1].data<BFloat16>(), out[0].mutable_data<BFloat16>(),
-                                         {.bias = elements<BFloat16>(bias), .slope = slope});
+                                         {.bias = elements<BFloat16>(bias), .fused = fused});
       },
       [&](auto zero, Inputs x, Outputs y) {
         using T = decltype(zero);
         cpu::conv_forward(p, x[0].data<T>(), x[1].data<T>(), y[0].mutable_data<T>(),
-                          {.bias = x.size() > 2 ? elements<T>(x[2]) : nullptr, .slope = slope});
+                          {.bias = x.size() > 2 ? elements<T>(x[2]) : nullptr, .fused = fused});
       });
 }
 
 }  // namespace
 
-void Conv::run(Cpu, Inputs in, Outputs out) const { run_forward(problem_of(a, in[0], in[1].shape(), out[0]), 1.0, in, out); }
+void Conv::run(Cpu, Inputs in, Outputs out) const { run_forward(problem_of(a, in[0], in[1].shape(), out[0]), {}, in, out); }
 
 void ConvBiasActivation::run(Cpu, Inputs in, Outputs out) const {
-  run_forward(problem_of(a, in[0], in[1].shape(), out[0]), slope, in, out);
+  run_forward(problem_of(a, in[0], in[1].shape(), out[0]), fused, in, out);
 }
 
 void ConvData::run(Cpu, Inputs in, Outputs out) const {

@@ -15,7 +15,7 @@ void Conv::run(Cuda, Inputs in, Outputs out) const {
 
 void ConvBiasActivation::run(Cuda, Inputs in, Outputs out) const {
   cuda::conv_forward(in[0].dtype(), problem_of(a, in[0], in[1].shape(), out[0]), in[0].raw(), in[1].raw(), out[0].raw(),
-                     {.bias = in[2] ? in[2].raw() : nullptr, .slope = slope});
+                     {.bias = in[2] ? in[2].raw() : nullptr, .fused = fused});
 }
 
 void ConvData::run(Cuda, Inputs in, Outputs out) const {

@@ -12,7 +12,7 @@ namespace {
 template <class T>
 T finish(double value, const Epilogue& e, std::int64_t channel) {
   if (e.bias != nullptr) value += static_cast<double>(static_cast<const T*>(e.bias)[channel]);
-  if (value < 0) value = e.slope == 0 ? 0 : e.slope * value;
+  if (value < 0) value = e.fused.below(value);
   return static_cast<T>(value);
 }
 

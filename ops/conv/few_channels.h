@@ -24,9 +24,10 @@ inline bool has_few_channels(const ConvProblem& p) {
 // Whether the thread's GPU has the instructions (compute capability 8.0).
 bool few_channels_run_here();
 
-// y = conv(x, w) + bias (if there is one), then y < 0 ? slope y : y
+// y = conv(x, w) + bias (if there is one), then the fused activation
 template <class T>
-void few_channels_forward(const ConvProblem& problem, const T* x, const T* w, const T* bias, double slope, T* y, Stream stream);
+void few_channels_forward(const ConvProblem& problem, const T* x, const T* w, const T* bias, scalar::Fused fused, T* y,
+                          Stream stream);
 
 // Blocks of a weights' gradient, each with a part of the sum: two for each of 132 multiprocessors.
 constexpr std::int64_t weight_parts = 264;
@@ -38,8 +39,8 @@ void few_channels_weight(const ConvProblem& problem, const T* x, const T* gy, fl
                          std::int64_t most_parts = weight_parts);
 
 template <>
-void few_channels_forward(const ConvProblem& problem, const float* x, const float* w, const float* bias, double slope, float* y,
-                          Stream stream);
+void few_channels_forward(const ConvProblem& problem, const float* x, const float* w, const float* bias, scalar::Fused fused,
+                          float* y, Stream stream);
 
 // Gradients of weights in exact float32: of images with one to four channels, or with 8 to 32 in fours, of which cuDNN's take up
 // to a hundred times as long. x is aligned to 4 bytes, gy to 16.

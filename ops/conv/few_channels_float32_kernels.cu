@@ -32,7 +32,7 @@ constexpr int forward_threads = ForwardBox::outputs / 16 * quads;
 
 template <int channels>
 __global__ void __launch_bounds__(forward_threads, 2)
-    forward_kernel(Boxes b, std::int64_t width, float slope, const float* x, const float* weights, const float* bias, float* y) {
+    forward_kernel(Boxes b, std::int64_t width, float factor, const float* x, const float* weights, const float* bias, float* y) {
   using Box = ForwardBox;
   using In = Image<Box, channels>;
   __shared__ Four of_image[In::words / 4], of_weights[taps * channels * quads];
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(forward_threads, 2)
     if (pixel < 0) continue;
     Four out;
 #pragma unroll
-    for (int k = 0; k < 4; ++k) out.of[k] = activated(sums[i][k] + add[k], slope);
+    for (int k = 0; k < 4; ++k) out.of[k] = activated(sums[i][k] + add[k], factor);
     *reinterpret_cast<Four*>(y + pixel * width + first + quad * 4) = out;
   }
 }
@@ -202,13 +202,13 @@ WeightGrid weight_grid(const ConvProblem& p, std::int64_t most) {
 }  // namespace
 
 template <>
-void few_channels_forward(const ConvProblem& p, const float* x, const float* w, const float* bias, double slope, float* y,
+void few_channels_forward(const ConvProblem& p, const float* x, const float* w, const float* bias, scalar::Fused fused, float* y,
                           Stream stream) {
   const auto boxes = boxes_of<ForwardBox>(p);
   const dim3 grid(static_cast<unsigned>(boxes.count), static_cast<unsigned>(p.out_channels / out_channels));
   with_few_channels(p, [&](auto channels) {
     launch("few_channels_forward", forward_kernel<decltype(channels)::value>, grid, forward_threads, stream, boxes,
-           p.out_channels, static_cast<float>(slope), x, w, bias, y);
+           p.out_channels, static_cast<float>(fused.factor), x, w, bias, y);
   });
 }
 

@@ -41,7 +41,7 @@ __device__ inline Pixel input_of(const Boxes& b, const Corner& at, int i, const 
 // two taps. The sixteen sums of an output are dealt such that a lane has four that are neighbours in memory.
 template <int channels, class T>
 __global__ void __launch_bounds__(threads, 3)
-    forward_kernel(Boxes b, std::int64_t width, float slope, const T* x, const T* weights, const T* bias, T* y) {
+    forward_kernel(Boxes b, std::int64_t width, float factor, const T* x, const T* weights, const T* bias, T* y) {
   __shared__ Pixel inputs[Box::image];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % warp, g = lane / 4, t = lane % 4;
   const int first = static_cast<int>(blockIdx.y) * out_channels;
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(threads, 3)
       if (pixel < 0) continue;
       Pack<T, 4> out;
 #pragma unroll
-      for (int c = 0; c < 4; ++c) out.of[c] = store<T>(activated(sums[c / 2][2 * half + c % 2] + add[c], slope));
+      for (int c = 0; c < 4; ++c) out.of[c] = store<T>(activated(sums[c / 2][2 * half + c % 2] + add[c], factor));
       *reinterpret_cast<Pack<T, 4>*>(y + pixel * width + first + t * 4) = out;
     }
   }
@@ -211,12 +211,12 @@ std::int64_t few_channels_scratch(const ConvProblem& p) {
 }
 
 template <class T>
-void few_channels_forward(const ConvProblem& p, const T* x, const T* w, const T* bias, double slope, T* y, Stream stream) {
+void few_channels_forward(const ConvProblem& p, const T* x, const T* w, const T* bias, scalar::Fused fused, T* y, Stream stream) {
   const auto boxes = boxes_of<Box>(p);
   with_few_channels(p, [&](auto channels) {
     const dim3 grid(static_cast<unsigned>(boxes.count), static_cast<unsigned>(p.out_channels / out_channels));
     launch("few_channels_forward", forward_kernel<decltype(channels)::value, T>, grid, threads, stream, boxes, p.out_channels,
-           static_cast<float>(slope), x, w, bias, y);
+           static_cast<float>(fused.factor), x, w, bias, y);
   });
 }
 
@@ -233,8 +233,8 @@ void few_channels_weight(const ConvProblem& p, const T* x, const T* gy, float* s
          gw);
 }
 
-#define MPIGRAD_MAKE(T)                                                                                     \
-  template void few_channels_forward(const ConvProblem&, const T*, const T*, const T*, double, T*, Stream); \
+#define MPIGRAD_MAKE(T)                                                                                            \
+  template void few_channels_forward(const ConvProblem&, const T*, const T*, const T*, scalar::Fused, T*, Stream); \
   template void few_channels_weight(const ConvProblem&, const T*, const T*, float*, T*, Stream, std::int64_t);
 MPIGRAD_MAKE(BFloat16)
 MPIGRAD_MAKE(Float16)

@@ -16,10 +16,10 @@ inline bool has_sixteen_channels(const ConvProblem& p) {
 
 // Bytes of `scratch`, of the weights' gradient or of another pass.
 std::int64_t sixteen_channels_scratch(const ConvProblem& problem, bool of_weights);
-// y = conv(x, w) + bias (if there is one), then y < 0 ? slope y : y
+// y = conv(x, w) + bias (if there is one), then the fused activation
 template <class T>
-void sixteen_channels_forward(const ConvProblem& problem, const T* x, const T* w, const T* bias, double slope, void* scratch,
-                              T* y, Stream stream);
+void sixteen_channels_forward(const ConvProblem& problem, const T* x, const T* w, const T* bias, scalar::Fused fused,
+                              void* scratch, T* y, Stream stream);
 template <class T>
 void sixteen_channels_data(const ConvProblem& problem, const T* gy, const T* w, void* scratch, T* gx, Stream stream);
 template <class T>

@@ -57,7 +57,7 @@ constexpr int forward_threads = 128, rows_of_warp = Box::rows / (forward_threads
 // Rows of the matrix are sixteen outputs along the width, columns sixteen channels of a tap.
 template <int channels, int outputs, class T>
 __global__ void __launch_bounds__(forward_threads, 4)
-    forward_kernel(Boxes b, float slope, const T* x, const WeightPair* weights, const T* bias, T* y) {
+    forward_kernel(Boxes b, float factor, const T* x, const WeightPair* weights, const T* bias, T* y) {
   constexpr int halves = channels / 16, blocks = outputs / 8, words = channels / 2, own = outputs / 4;
   __shared__ Chunk image[Box::image * channels / 8];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % warp, g = lane / 4, t = lane % 4;
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(forward_threads, 4)
       if (pixel < 0) continue;
       Pack<T, own> out;
 #pragma unroll
-      for (int c = 0; c < own; ++c) out.of[c] = store<T>(activated(sums[r][c / 2][2 * half + c % 2] + add[c], slope));
+      for (int c = 0; c < own; ++c) out.of[c] = store<T>(activated(sums[r][c / 2][2 * half + c % 2] + add[c], factor));
       *reinterpret_cast<Pack<T, own>*>(y + pixel * outputs + t * own) = out;
     }
   }
@@ -172,14 +172,14 @@ __global__ void __launch_bounds__(warps_of_weights* warp, 2) weight_kernel(Boxes
 
 // As a forward pass from `channels` to `outputs`.
 template <int channels, int outputs, bool adjoint, class T>
-void convolve(const char* name, const ConvProblem& p, const T* x, const T* w, const T* bias, double slope, void* scratch, T* y,
-              Stream stream) {
+void convolve(const char* name, const ConvProblem& p, const T* x, const T* w, const T* bias, scalar::Fused fused, void* scratch,
+              T* y, Stream stream) {
   auto* ordered = static_cast<WeightPair*>(scratch);
   constexpr int count = taps * channels * outputs / 4;
   launch(name, order_weights_kernel<channels, outputs, adjoint, T>, blocks_for(count), block_threads, stream, w, ordered);
   const auto boxes = boxes_of<Box>(p);
   launch(name, forward_kernel<channels, outputs, T>, static_cast<unsigned>(boxes.count), forward_threads, stream, boxes,
-         static_cast<float>(slope), x, ordered, bias, y);
+         static_cast<float>(fused.factor), x, ordered, bias, y);
 }
 
 std::int64_t weights_of(const ConvProblem& p) { return taps * p.in_channels * p.out_channels; }
@@ -191,10 +191,10 @@ std::int64_t sixteen_channels_scratch(const ConvProblem& p, bool of_weights) {
 }
 
 template <class T>
-void sixteen_channels_forward(const ConvProblem& p, const T* x, const T* w, const T* bias, double slope, void* scratch, T* y,
-                              Stream stream) {
+void sixteen_channels_forward(const ConvProblem& p, const T* x, const T* w, const T* bias, scalar::Fused fused, void* scratch,
+                              T* y, Stream stream) {
   const auto run = p.out_channels == 32 ? convolve<16, 32, false, T> : convolve<16, 16, false, T>;
-  run("sixteen_channels_forward", p, x, w, bias, slope, scratch, y, stream);
+  run("sixteen_channels_forward", p, x, w, bias, fused, scratch, y, stream);
 }
 
 // The adjoint of a convolution is one with the taps in the opposite order.
@@ -204,7 +204,7 @@ void sixteen_channels_data(const ConvProblem& p, const T* gy, const T* w, void* 
   q.in = p.out, q.out = p.in, q.in_channels = p.out_channels, q.out_channels = p.in_channels;
   for (std::size_t a = 0; a < 3; ++a) q.pad_low[a] = 2 - p.pad_low[a];
   const auto run = p.out_channels == 32 ? convolve<32, 16, true, T> : convolve<16, 16, true, T>;
-  run("sixteen_channels_data", q, gy, w, nullptr, 1, scratch, gx, stream);
+  run("sixteen_channels_data", q, gy, w, nullptr, {}, scratch, gx, stream);
 }
 
 template <class T>
@@ -218,9 +218,9 @@ void sixteen_channels_weight(const ConvProblem& p, const T* x, const T* gy, void
          gw);
 }
 
-#define MPIGRAD_MAKE(T)                                                                                                \
-  template void sixteen_channels_forward(const ConvProblem&, const T*, const T*, const T*, double, void*, T*, Stream); \
-  template void sixteen_channels_data(const ConvProblem&, const T*, const T*, void*, T*, Stream);                      \
+#define MPIGRAD_MAKE(T)                                                                                                       \
+  template void sixteen_channels_forward(const ConvProblem&, const T*, const T*, const T*, scalar::Fused, void*, T*, Stream); \
+  template void sixteen_channels_data(const ConvProblem&, const T*, const T*, void*, T*, Stream);                             \
   template void sixteen_channels_weight(const ConvProblem&, const T*, const T*, void*, T*, Stream, std::int64_t);
 MPIGRAD_MAKE(BFloat16)
 MPIGRAD_MAKE(Float16)

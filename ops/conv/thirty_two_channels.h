@@ -22,10 +22,10 @@ inline bool has_thirty_two_channels(const ConvProblem& p) {
 // Where a number of x is not finite, gradients of other taps of its channel may be none, either.
 // Bytes of `scratch`, of the weights' gradient or of another pass.
 std::int64_t thirty_two_channels_scratch(const ConvProblem& problem, bool of_weights);
-// y = conv(x, w) + bias (if there is one), then y < 0 ? slope y : y
+// y = conv(x, w) + bias (if there is one), then the fused activation
 template <class T>
-void thirty_two_channels_forward(const ConvProblem& problem, const T* x, const T* w, const T* bias, double slope, void* scratch,
-                                 T* y, Stream stream);
+void thirty_two_channels_forward(const ConvProblem& problem, const T* x, const T* w, const T* bias, scalar::Fused fused,
+                                 void* scratch, T* y, Stream stream);
 template <class T>
 void thirty_two_channels_data(const ConvProblem& problem, const T* gy, const T* w, void* scratch, T* gx, Stream stream);
 template <class T>

@@ -61,7 +61,7 @@ __global__ void order_weights_kernel(int channels, bool adjoint, const T* w, Chu
 
 template <class T>
 __global__ void __launch_bounds__(forward_threads, 4)
-    forward_kernel(Boxes b, int channels, float slope, const T* x, const Chunk* weights, const T* bias, T* y) {
+    forward_kernel(Boxes b, int channels, float factor, const T* x, const Chunk* weights, const T* bias, T* y) {
   constexpr int chunks = group / 8;
   __shared__ Chunk image[Box::image * chunks];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % warp, first_plane = thread / warp * planes;
@@ -138,7 +138,8 @@ __global__ void __launch_bounds__(forward_threads, 4)
         if (pixel < 0) continue;
         Pack<T, own> out;
 #pragma unroll
-        for (int c = 0; c < own; ++c) out.of[c] = store<T>(activated(sums[plane][line][c / 2][2 * half + c % 2] + add[c], slope));
+        for (int c = 0; c < own; ++c)
+          out.of[c] = store<T>(activated(sums[plane][line][c / 2][2 * half + c % 2] + add[c], factor));
         *reinterpret_cast<Pack<T, own>*>(y + pixel * group + t * own) = out;
       }
 }
@@ -226,7 +227,7 @@ std::int64_t parts_of_weights(const ConvProblem& p, std::int64_t most) {
 }
 
 template <class T>
-void convolve(const char* name, const ConvProblem& p, bool adjoint, const T* x, const T* w, const T* bias, double slope,
+void convolve(const char* name, const ConvProblem& p, bool adjoint, const T* x, const T* w, const T* bias, scalar::Fused fused,
               void* scratch, T* y, Stream stream) {
   auto* ordered = static_cast<Chunk*>(scratch);
   const auto channels = static_cast<int>(p.in_channels);
@@ -234,7 +235,7 @@ void convolve(const char* name, const ConvProblem& p, bool adjoint, const T* x, 
          ordered);
   const auto boxes = boxes_of<Box>(p);
   launch(name, forward_kernel<T>, static_cast<unsigned>(boxes.count), forward_threads, stream, boxes, channels,
-         static_cast<float>(slope), x, ordered, bias, y);
+         static_cast<float>(fused.factor), x, ordered, bias, y);
 }
 
 }  // namespace
@@ -244,9 +245,9 @@ std::int64_t thirty_two_channels_scratch(const ConvProblem& p, bool of_weights) 
 }
 
 template <class T>
-void thirty_two_channels_forward(const ConvProblem& p, const T* x, const T* w, const T* bias, double slope, void* scratch, T* y,
-                                 Stream stream) {
-  convolve("thirty_two_channels_forward", p, false, x, w, bias, slope, scratch, y, stream);
+void thirty_two_channels_forward(const ConvProblem& p, const T* x, const T* w, const T* bias, scalar::Fused fused, void* scratch,
+                                 T* y, Stream stream) {
+  convolve("thirty_two_channels_forward", p, false, x, w, bias, fused, scratch, y, stream);
 }
 
 // The adjoint of a convolution is one with the taps in the opposite order.
@@ -255,7 +256,7 @@ void thirty_two_channels_data(const ConvProblem& p, const T* gy, const T* w, voi
   ConvProblem q = p;
   q.in = p.out, q.out = p.in, q.in_channels = p.out_channels, q.out_channels = p.in_channels;
   for (std::size_t a = 0; a < 3; ++a) q.pad_low[a] = 2 - p.pad_low[a];
-  convolve<T>("thirty_two_channels_data", q, true, gy, w, nullptr, 1, scratch, gx, stream);
+  convolve<T>("thirty_two_channels_data", q, true, gy, w, nullptr, {}, scratch, gx, stream);
 }
 
 template <class T>
@@ -270,9 +271,9 @@ void thirty_two_channels_weight(const ConvProblem& p, const T* x, const T* gy, v
          part, gw);
 }
 
-#define MPIGRAD_MAKE(T)                                                                                                   \
-  template void thirty_two_channels_forward(const ConvProblem&, const T*, const T*, const T*, double, void*, T*, Stream); \
-  template void thirty_two_channels_data(const ConvProblem&, const T*, const T*, void*, T*, Stream);                      \
+#define MPIGRAD_MAKE(T)                                                                                                          \
+  template void thirty_two_channels_forward(const ConvProblem&, const T*, const T*, const T*, scalar::Fused, void*, T*, Stream); \
+  template void thirty_two_channels_data(const ConvProblem&, const T*, const T*, void*, T*, Stream);                             \
   template void thirty_two_channels_weight(const ConvProblem&, const T*, const T*, void*, T*, Stream, std::int64_t);
 MPIGRAD_MAKE(BFloat16)
 MPIGRAD_MAKE(Float16)

@@ -11,7 +11,7 @@ void BiasActivation::run(Cpu, Inputs in, Outputs out) const {
   const auto rows = rows_of(in[0]);
   visit_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    cpu::bias_activation(rows.count, rows.length, in[0].data<T>(), in[1].data<T>(), slope, out[0].mutable_data<T>());
+    cpu::bias_activation(rows.count, rows.length, in[0].data<T>(), in[1].data<T>(), fused, out[0].mutable_data<T>());
   });
 }
 
@@ -19,7 +19,7 @@ void BiasActivationAdjoint::run(Cpu, Inputs in, Outputs out) const {
   const auto rows = rows_of(in[0]);
   visit_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    cpu::bias_activation_adjoint(rows.count, rows.length, in[0].data<T>(), in[1].data<T>(), slope, out[0].mutable_data<T>(),
+    cpu::bias_activation_adjoint(rows.count, rows.length, in[0].data<T>(), in[1].data<T>(), fused, out[0].mutable_data<T>(),
                                  out[1].mutable_data<T>());
   });
 }

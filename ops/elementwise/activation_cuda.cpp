@@ -15,7 +15,7 @@ void BiasActivation::run(Cuda, Inputs in, Outputs out) const {
   const auto rows = rows_of(in[0]);
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    cuda::bias_activation(rows.count, rows.length, read<T>(in[0]), read<T>(in[1]), slope, written<T>(out[0]),
+    cuda::bias_activation(rows.count, rows.length, read<T>(in[0]), read<T>(in[1]), fused, written<T>(out[0]),
                           cuda::compute_stream());
   });
 }
@@ -25,7 +25,7 @@ void BiasActivationAdjoint::run(Cuda, Inputs in, Outputs out) const {
   Tensor work = scratch(cuda::channel_scratch(1, rows.count, rows.length), DType::float64);
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    cuda::bias_activation_adjoint(rows.count, rows.length, read<T>(in[0]), read<T>(in[1]), slope, written<double>(work),
+    cuda::bias_activation_adjoint(rows.count, rows.length, read<T>(in[0]), read<T>(in[1]), fused, written<double>(work),
                                   written<T>(out[0]), written<T>(out[1]), cuda::compute_stream());
   });
 }

@@ -33,11 +33,13 @@ void binary_strided(const F& f, const StridedWalk<2>& walk, std::int64_t n, cons
 #define MPIGRAD_PACKED(F, T) template void binary(const scalar::F&, std::int64_t, const T*, const T*, T*, Stream);
 #define MPIGRAD_STRIDED(F, T) \
   template void binary_strided(const scalar::F&, const StridedWalk<2>&, std::int64_t, const T*, const T*, T*, Stream);
+#define MPIGRAD_OF_ONE_SHAPE(F, ...) \
+  MPIGRAD_PACKED(F, float)           \
+  MPIGRAD_PACKED(F, double)          \
+  MPIGRAD_PACKED(F, BFloat16)        \
+  MPIGRAD_PACKED(F, Float16)
 #define MPIGRAD_OF_FLOATING(F, ...) \
-  MPIGRAD_PACKED(F, float)          \
-  MPIGRAD_PACKED(F, double)         \
-  MPIGRAD_PACKED(F, BFloat16)       \
-  MPIGRAD_PACKED(F, Float16)        \
+  MPIGRAD_OF_ONE_SHAPE(F)           \
   MPIGRAD_STRIDED(F, float)         \
   MPIGRAD_STRIDED(F, double)        \
   MPIGRAD_STRIDED(F, BFloat16)      \
@@ -52,5 +54,6 @@ MPIGRAD_ARITHMETIC_FUNCTIONS(MPIGRAD_OF_FLOATING)
 MPIGRAD_ARITHMETIC_FUNCTIONS(MPIGRAD_OF_INTEGRAL)
 MPIGRAD_FLOATING_FUNCTIONS(MPIGRAD_OF_FLOATING)
 MPIGRAD_INTEGRAL_FUNCTIONS(MPIGRAD_OF_INTEGRAL)
+MPIGRAD_ADJOINT_FUNCTIONS(MPIGRAD_OF_ONE_SHAPE)
 
 }  // namespace mpigrad::cuda

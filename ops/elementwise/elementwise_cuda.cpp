@@ -36,7 +36,7 @@ void Binary<F>::run(Cuda, Inputs in, Outputs out) const {
     T* y = written<T>(out[0]);
     if constexpr (is_floating(dtype_of<T>()) && takes<F, T>)
       if (in[0].shape() == in[1].shape()) return cuda::binary(function, n, a, b, y, cuda::compute_stream());
-    if constexpr (takes<F, T>)
+    if constexpr (takes<F, T> && !requires { F::one_shape; })
       cuda::binary_strided(function, broadcast_walk(in[0], in[1], out[0].shape()), n, a, b, y, cuda::compute_stream());
   });
 }

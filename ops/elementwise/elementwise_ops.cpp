@@ -68,7 +68,7 @@ Tensor finite_difference(const Tensor& a, const Tensor& b) {
   return where(equal(a, b), constant(zeros_like(difference)), difference);
 }
 
-Tensor slope_of_abs(const Tensor& x) {
+Tensor derivative_of_abs(const Tensor& x) {
   UseDevice device(x.device());
   return where(equal(x, x), sign(constant(x)), constant(full(Shape{}, 1, x.dtype())));
 }
@@ -197,11 +197,11 @@ Tensor signbit(const Tensor& x) {
 Tensor relu(const Tensor& x) { return leaky_relu(x, 0); }
 Tensor leaky_relu(const Tensor& x, double slope) {
   require(slope >= 0, "[leaky_relu] the slope is not negative, got {}", slope);
-  return mpigrad::apply(Unary<LeakyRelu>{{{{.slope = slope}}}}, {x});
+  return mpigrad::apply(Unary<LeakyRelu>{{{{.fused = {slope}}}}}, {x});
 }
-Tensor leaky_relu_adjoint(const Tensor& g, const Tensor& y, double slope, bool may_overwrite) {
+Tensor leaky_relu_adjoint(const Tensor& g, const Tensor& y, scalar::Fused fused, bool may_overwrite) {
   const bool in_place = may_overwrite && sole_owner(g);  // before the call makes a copy of the handle
-  return mpigrad::apply(Binary<LeakyReluAdjoint>{{{{.slope = slope}}, in_place}}, {g, y});
+  return mpigrad::apply(Binary<LeakyReluAdjoint>{{{{.fused = fused}}, in_place}}, {g, y});
 }
 Tensor equal(const Tensor& a, const Tensor& b) { return compare<Equal>(a, b); }
 Tensor not_equal(const Tensor& a, const Tensor& b) { return compare<NotEqual>(a, b); }

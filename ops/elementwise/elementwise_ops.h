@@ -36,6 +36,7 @@ MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_FLOATING_ROW)
 MPIGRAD_ARITHMETIC_FUNCTIONS(MPIGRAD_ARITHMETIC_ROW)
 MPIGRAD_FLOATING_FUNCTIONS(MPIGRAD_FLOATING_ROW)
 MPIGRAD_INTEGRAL_FUNCTIONS(MPIGRAD_INTEGRAL_ROW)
+MPIGRAD_ADJOINT_FUNCTIONS(MPIGRAD_FLOATING_ROW)
 MPIGRAD_COMPARE_FUNCTIONS(MPIGRAD_ARITHMETIC_ROW)
 #undef MPIGRAD_ARITHMETIC_ROW
 #undef MPIGRAD_FLOATING_ROW
@@ -149,9 +150,9 @@ struct Reciprocal : Function<scalar::Reciprocal, none, output> {
   Tensor cotangent(const Tensor& g, const Tensor&, const Tensor& y) const { return affine(g * square(y), -1, 0); }
 };
 // The derivative of |x|: the sign of x, 1 where it is NaN.
-Tensor slope_of_abs(const Tensor& x);
+Tensor derivative_of_abs(const Tensor& x);
 struct Abs : Function<scalar::Abs, first> {
-  Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const { return g * slope_of_abs(x); }
+  Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const { return g * derivative_of_abs(x); }
 };
 struct Sign : Function<scalar::Sign> {
   Tensor cotangent(const Tensor&, const Tensor&, const Tensor&) const { return {}; }
@@ -244,7 +245,7 @@ struct Softplus : Function<scalar::Softplus, first> {
   Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const { return g * sigmoid(x); }
 };
 struct LeakyRelu : Function<scalar::LeakyRelu, none, output> {
-  Tensor cotangent(const Tensor& g, const Tensor&, const Tensor& y) const { return leaky_relu_adjoint(g, y, slope, true); }
+  Tensor cotangent(const Tensor& g, const Tensor&, const Tensor& y) const { return leaky_relu_adjoint(g, y, fused, true); }
 };
 struct Clamp : Function<scalar::Clamp, first> {
   Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const {
@@ -334,9 +335,38 @@ struct RightShift : Bitwise<scalar::RightShift> {};
 // a is the cotangent, b the result of leaky_relu; linear in a, piecewise constant in b
 struct LeakyReluAdjoint : Function<scalar::LeakyReluAdjoint, second> {
   bool in_place = false;  // the result takes the memory of a
-  Tensor first(Ref g, Ref, Ref b, Ref) const { return leaky_relu_adjoint(g, b, slope, true); }
+  Tensor first(Ref g, Ref, Ref b, Ref) const { return leaky_relu_adjoint(g, b, fused, true); }
   Tensor second(Ref, Ref, Ref, Ref) const { return {}; }
 };
+
+// ---- activations with derivatives of their own: y = f(x), xbar = ybar f'(x) by the op F##Adjoint, whose own cotangents are
+// gbar f'(x) and gbar g f''(x)
+
+// Of one shape, floating-point only.
+template <class S>
+Tensor activation_adjoint(const S& f, const Tensor& g, const Tensor& x);
+template <class S>
+struct AdjointOf : Function<scalar::Adjoint<S>, both> {
+  static constexpr bool one_shape = true;  // operands do not broadcast
+  using Ref = const Tensor&;
+  Tensor first(Ref g, Ref, Ref x, Ref) const { return activation_adjoint<S>(*this, g, x); }
+  Tensor second(Ref g, Ref a, Ref x, Ref) const { return g * a * S::second(x); }
+};
+template <class S>
+Tensor activation_adjoint(const S& f, const Tensor& g, const Tensor& x) {
+  AdjointOf<S> adjoint;
+  static_cast<S&>(adjoint) = f;
+  return mpigrad::apply(Binary<AdjointOf<S>>{adjoint}, {g, x});
+}
+template <class S>
+struct ActivationOf : Function<S, first> {
+  Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const { return activation_adjoint<S>(*this, g, x); }
+};
+#define MPIGRAD_MAKE(F, ...)         \
+  using F = ActivationOf<scalar::F>; \
+  using F##Adjoint = AdjointOf<scalar::F>;
+MPIGRAD_DERIVED_ACTIVATIONS(MPIGRAD_ROW_AS_IS, MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
 
 struct Equal : Function<scalar::Equal> {};
 struct NotEqual : Function<scalar::NotEqual> {};

@@ -1,12 +1,13 @@
 #pragma once
 // The scalar functions of elementwise ops, one definition for CPU and CUDA kernels. They are called with float, double, integers
-// (binary ones) or bool; 16-bit types are widened before and rounded after.
+// (binary ones) or bool; 16-bit types are widened before and rounded after. Those of activations are in activation_functions.h.
 
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
 
 #include "framework/base/host_device.h"
+#include "ops/elementwise/activation_functions.h"
 #include "ops/elementwise/special.h"
 
 namespace mpigrad::scalar {
@@ -59,7 +60,6 @@ MPIGRAD_SCALAR(Acos, std::acos(x))
 MPIGRAD_SCALAR(Atan, std::atan(x))
 MPIGRAD_SCALAR(Sinh, std::sinh(x))
 MPIGRAD_SCALAR(Cosh, std::cosh(x))
-MPIGRAD_SCALAR(Tanh, std::tanh(x))
 MPIGRAD_SCALAR(Asinh, std::asinh(x))
 MPIGRAD_SCALAR(Acosh, std::acosh(x))
 MPIGRAD_SCALAR(Atanh, std::atanh(x))
@@ -70,23 +70,6 @@ MPIGRAD_SCALAR(Lgamma, special::lgamma(x))
 struct Polygamma {
   int order = 0;  // 0 is digamma
   MPIGRAD_HOST_DEVICE auto operator()(auto x) const { return static_cast<decltype(x)>(special::polygamma(order, x)); }
-};
-MPIGRAD_SCALAR(Softplus, std::max(x, decltype(x)(0)) + std::log1p(std::exp(-std::abs(x))))
-struct Sigmoid {
-  template <class T>
-  MPIGRAD_HOST_DEVICE T operator()(T x) const {
-    const T e = std::exp(-std::abs(x));
-    return x < 0 ? e / (1 + e) : 1 / (1 + e);
-  }
-};
-struct LeakyRelu {
-  double slope = 0;
-  // Selections, which vectorise as blends: slope 0 is 0, not 0 * x, which is -0 and at -infinity NaN. NaN stays NaN.
-  template <class T>
-  MPIGRAD_HOST_DEVICE T operator()(T x) const {
-    const T a = static_cast<T>(slope), below = a == 0 ? T(0) : a * x;
-    return x <= 0 ? below : x;
-  }
 };
 struct Clamp {
   double low = 0, high = 0;
@@ -219,16 +202,6 @@ struct RightShift {
   }
 };
 
-struct LeakyReluAdjoint {
-  double slope = 0;
-  // Selections, as in LeakyRelu: 0 also for an infinite cotangent. Not b > 0: where b is NaN, a passes.
-  template <class T>
-  MPIGRAD_HOST_DEVICE T operator()(T a, T b) const {
-    const T s = static_cast<T>(slope), below = s == T(0) ? T(0) : static_cast<T>(s * a);
-    return b <= T(0) ? below : a;
-  }
-};
-
 // ---- comparisons
 
 struct Equal {
@@ -288,7 +261,6 @@ struct LogicalXor {
   X(Atan, atan, nonlinear) \
   X(Sinh, sinh, nonlinear) \
   X(Cosh, cosh, nonlinear) \
-  X(Tanh, tanh, nonlinear) \
   X(Asinh, asinh, nonlinear) \
   X(Acosh, acosh, nonlinear) \
   X(Atanh, atanh, nonlinear) \
@@ -296,8 +268,7 @@ struct LogicalXor {
   X(Erfc, erfc, nonlinear) \
   X(Erfinv, erfinv, nonlinear) \
   X(Lgamma, lgamma, nonlinear) \
-  X(Sigmoid, sigmoid, nonlinear) \
-  X(Softplus, softplus, nonlinear)
+  MPIGRAD_COMPOSED_ACTIVATIONS(MPIGRAD_ROW_OF_FUNCTION, X)
 #define MPIGRAD_UNARY_FUNCTIONS(X) \
   MPIGRAD_PLAIN_FUNCTIONS(X) \
   X(Affine, affine, linear) \
@@ -306,7 +277,8 @@ struct LogicalXor {
   X(PowScalar, pow, nonlinear) \
   X(Polygamma, polygamma, nonlinear) \
   X(LeakyRelu, leaky_relu, nonlinear) \
-  X(Clamp, clamp, nonlinear)
+  X(Clamp, clamp, nonlinear) \
+  MPIGRAD_DERIVED_ACTIVATIONS(MPIGRAD_ROW_OF_FUNCTION, X)
 // Of every type that is computed with.
 #define MPIGRAD_ARITHMETIC_FUNCTIONS(X) \
   X(Add, add, linear) \
@@ -319,6 +291,8 @@ struct LogicalXor {
   X(Remainder, remainder, nonlinear) \
   X(FloorDivide, floor_divide, nonlinear) \
   X(LeakyReluAdjoint, leaky_relu_adjoint, product)
+// Of floating-point operands of one shape.
+#define MPIGRAD_ADJOINT_FUNCTIONS(X) MPIGRAD_DERIVED_ACTIVATIONS(MPIGRAD_ROW_OF_ADJOINT, X)
 #define MPIGRAD_FLOATING_FUNCTIONS(X) \
   X(Atan2, atan2, nonlinear) \
   X(Hypot, hypot, nonlinear) \
@@ -334,7 +308,8 @@ struct LogicalXor {
 #define MPIGRAD_BINARY_FUNCTIONS(X) \
   MPIGRAD_ARITHMETIC_FUNCTIONS(X) \
   MPIGRAD_FLOATING_FUNCTIONS(X) \
-  MPIGRAD_INTEGRAL_FUNCTIONS(X)
+  MPIGRAD_INTEGRAL_FUNCTIONS(X) \
+  MPIGRAD_ADJOINT_FUNCTIONS(X)
 #define MPIGRAD_COMPARE_FUNCTIONS(X) \
   X(Equal, equal, nonlinear) \
   X(NotEqual, not_equal, nonlinear) \

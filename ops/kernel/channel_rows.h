@@ -12,21 +12,23 @@ namespace mpigrad::cpu {
 // mean[c] and m2[c] = sum (x - mean)^2, in two passes over cache-sized chunks combined by Chan's formula.
 template <class T>
 void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, T* mean, T* m2);
-// y = leaky_relu((x - m) * a + b, slope) per channel
+// y = fused((x - m) * a + b) per channel
 template <class T>
-void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b, double slope, T* y);
-// y = leaky_relu(x + bias, slope);  inner = y <= 0 ? slope * g : g, which may be g itself, and sums[c] = sum inner
+void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b, scalar::Fused fused,
+                    T* y);
+// y = fused(x + bias);  inner = y <= 0 ? factor * g : g, which may be g itself, and sums[c] = sum inner
 template <class T>
-void bias_activation(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, double slope, T* y);
+void bias_activation(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, scalar::Fused fused, T* y);
 template <class T>
-void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* y, double slope, T* inner, T* sums);
+void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* y, scalar::Fused fused, T* inner,
+                             T* sums);
 // sums[c] = sum g, dots[c] = sum g * (x - m)
 template <class T>
 void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const T* m, T* sums, T* dots);
 // See ops/norm/channel_norm.h.
 template <class T>
 struct NormOfChannels {
-  double slope = 1;
+  scalar::Fused fused{};
   const T *m = nullptr, *a = nullptr, *b = nullptr, *inverse = nullptr;
 };
 template <class T>

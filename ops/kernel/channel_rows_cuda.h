@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "ops/elementwise/activation_functions.h"
 #include "ops/kernel/stream.h"
 
 namespace mpigrad::cuda {
@@ -22,25 +23,25 @@ inline std::int64_t channel_scratch(std::int64_t groups, std::int64_t rows, std:
 template <class T, class S>
 void channel_moments(std::int64_t groups, std::int64_t rows, std::int64_t channels, const T* x, double* scratch, S* mean, S* m2,
                      Stream stream);
-// y = leaky_relu((x - m) * a + b, slope) per channel
+// y = fused((x - m) * a + b) per channel
 template <class T, class S>
 void channel_affine(std::int64_t groups, std::int64_t rows, std::int64_t channels, const T* x, const S* m, const S* a, const S* b,
-                    double slope, T* y, Stream stream);
-// h = y <= 0 ? slope * g : g, which may be g, and sums[c] = sum h; of one group
+                    scalar::Fused fused, T* y, Stream stream);
+// h = y <= 0 ? factor * g : g, which may be g, and sums[c] = sum h; of one group
 template <class T>
-void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* y, double slope, double* scratch,
-                             T* h, T* sums, Stream stream);
+void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* y, scalar::Fused fused,
+                             double* scratch, T* h, T* sums, Stream stream);
 // sums[c] = sum g, dots[c] = sum g * (x - m)
 template <class T, class S>
 void channel_dots(std::int64_t groups, std::int64_t rows, std::int64_t channels, const T* g, const T* x, const S* m,
                   double* scratch, S* sums, S* dots, Stream stream);
 
-// Behind leaky_relu(z, slope), z = (x - m) a + b with a = gamma inverse, inverse = (variance + epsilon)^-1/2 of x's own
-// statistics: h = z <= 0 ? slope g : g, sums[c] = sum h, dots[c] = sum h (x - m), and
+// Behind fused(z), z = (x - m) a + b with a = gamma inverse, inverse = (variance + epsilon)^-1/2 of x's own
+// statistics: h = z <= 0 ? factor g : g, sums[c] = sum h, dots[c] = sum h (x - m), and
 // gx = a (h - sums / rows - (x - m) inverse^2 dots / rows), which may be g.
 template <class S>
 struct NormOfChannels {
-  S slope{1};
+  scalar::FusedOf<S> fused{};
   const S *m = nullptr, *a = nullptr, *b = nullptr, *inverse = nullptr;
 };
 inline std::int64_t norm_scratch(std::int64_t groups, std::int64_t rows, std::int64_t channels) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ops/elementwise/activation_functions.h"
 #include "ops/extents.h"
 
 namespace mpigrad::kernel {
@@ -19,14 +20,14 @@ struct ConvProblem {
   bool operator==(const ConvProblem&) const = default;
 };
 
-// Activation that may ride on a convolution or a matmul: y < 0 ? slope * y : y. slope 1 is none, 0 is ReLU (+0, also for
-// -infinity). NaN stays NaN, as ops/elementwise/elementwise.h has it: oneDNN's ReLU, which makes 0 of it, and cuBLASLt's, which
+// What may ride on a convolution or a matmul: a bias and a fused activation (none; ReLU, +0 also for -infinity; LeakyReLU). NaN
+// stays NaN, as ops/elementwise/elementwise.h has it: oneDNN's ReLU, which makes 0 of it, and cuBLASLt's, which
 // promises nothing, are replaced by loops of our own; oneDNN's LeakyReLU and cuDNN's activations, told to propagate NaN, are used
 // and tested (tests/framework/nan_test.cpp). No library's backward pass of an activation is used.
 struct Epilogue {
   const void* bias = nullptr;  // [K] of the same type, or null
-  double slope = 1.0;
-  bool empty() const { return bias == nullptr && slope == 1.0; }
+  scalar::Fused fused{};
+  bool empty() const { return bias == nullptr && fused.is_none(); }
 };
 
 struct PoolProblem {

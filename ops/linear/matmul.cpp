@@ -75,7 +75,6 @@ Types Linear::infer(Inputs in) const {
   if (bias)
     require(bias.type() == TensorType{Shape{w.dim(0)}, w.dtype()}, "[linear] bias has one element for each of {} outputs: {}",
             w.dim(0), bias);
-  require(slope >= 0, "[linear] the slope is not negative, got {}", slope);
   return {{Shape{x.dim(0), w.dim(0)}, x.dtype()}};
 }
 
@@ -85,7 +84,7 @@ Cost Linear::cost(Inputs in, Outputs out) const {
 }
 
 Tensors Linear::vjp(const Replay& at, Inputs g) const {
-  const auto inner = bias_activation_adjoint(g[0], at.output(0), slope, {.of_bias = at.wants(2), .may_overwrite = true});
+  const auto inner = bias_activation_adjoint(g[0], at.output(0), fused, {.of_bias = at.wants(2), .may_overwrite = true});
   return {at.wants(0) ? matmul(inner.x, at.input(1)) : Tensor(),
           at.wants(1) ? matmul(inner.x, at.input(0), {.transpose_a = true}) : Tensor(), inner.bias};
 }
@@ -159,8 +158,8 @@ Tensor tensordot(const Tensor& a, const Tensor& b, int dimensions) {
   return tensordot(a, b, of_a, of_b);
 }
 
-Tensor local::linear(const Tensor& x, const Tensor& w, const Tensor& bias, double slope) {
-  return mpigrad::apply(ops::Linear{slope}, {x, w, bias});
+Tensor local::linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation) {
+  return fused_or_behind(activation, [&](auto fused) { return mpigrad::apply(ops::Linear{fused}, {x, w, bias}); });
 }
 
 }  // namespace mpigrad

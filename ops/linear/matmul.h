@@ -3,6 +3,7 @@
 // Products of matrices.
 
 #include "framework/engine/op.h"
+#include "ops/elementwise/activation_type.h"
 
 namespace mpigrad {
 
@@ -19,8 +20,8 @@ Tensor vecdot(const Tensor& a, const Tensor& b, int axis = -1);
 Tensor tensordot(const Tensor& a, const Tensor& b, int dimensions = 2);
 Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<int>& of_a, const std::vector<int>& of_b);
 namespace local {
-// leaky_relu(x w^T + bias, slope): x: [N, in], w: [out, in], bias [out] or none; slope 1 is no activation.
-Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {}, double slope = 1);
+// activation(x w^T + bias): x: [N, in], w: [out, in], bias [out] or none.
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {}, Activation activation = Activation::none);
 }  // namespace local
 
 namespace ops {
@@ -39,9 +40,9 @@ struct Matmul {
 };
 
 struct Linear {
-  double slope = 1;
+  scalar::Fused fused{};
   static constexpr OpTraits traits() { return {.name = "linear", .keeps_inputs = 3}; }
-  unsigned kept_outputs() const { return slope == 1 ? 0 : 1; }
+  unsigned kept_outputs() const { return fused.is_none() ? 0 : 1; }
   Types infer(Inputs in) const;
   Cost cost(Inputs in, Outputs out) const;
   void run(Cpu, Inputs in, Outputs out) const;

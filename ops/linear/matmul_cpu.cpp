@@ -36,7 +36,7 @@ void Linear::run(Cpu, Inputs in, Outputs out) const {
                     .stride_a = 0,
                     .stride_b = 0},
                    in[0].data<T>(), in[1].data<T>(), out[0].mutable_data<T>(),
-                   {.bias = in[2] ? in[2].data<T>() : nullptr, .slope = slope});
+                   {.bias = in[2] ? in[2].data<T>() : nullptr, .fused = fused});
   });
 }
 

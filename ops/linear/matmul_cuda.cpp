@@ -26,7 +26,7 @@ void Matmul::run(Cuda, Inputs in, Outputs out) const {
 void Linear::run(Cuda, Inputs in, Outputs out) const {
   const auto &x = in[0], &w = in[1];
   cuda::matmul(x.dtype(), {.m = x.dim(0), .n = w.dim(0), .k = x.dim(1), .transpose_b = true}, x.raw(), w.raw(), out[0].raw(),
-               {.bias = in[2] ? in[2].raw() : nullptr, .slope = slope});
+               {.bias = in[2] ? in[2].raw() : nullptr, .fused = fused});
 }
 
 }  // namespace mpigrad::ops

@@ -15,18 +15,20 @@ namespace mpigrad::cpu {
 namespace {
 
 template <class T>
-MPIGRAD_BODY void epilogue_body(std::int64_t n, const T* __restrict bias, T slope, T* __restrict y) {
+MPIGRAD_BODY void epilogue_body(std::int64_t n, const T* __restrict bias, scalar::FusedOf<T> fused, T* __restrict y) {
   if (bias != nullptr)
     for (std::int64_t i = 0; i < n; ++i) y[i] += bias[i];
-  if (slope == T{0})  // not 0 * y: that is -0, and NaN at -infinity
+  if (fused.is_relu())  // not 0 * y: that is -0, and NaN at -infinity
     for (std::int64_t i = 0; i < n; ++i) y[i] = y[i] < T{0} ? T{0} : y[i];
-  else if (slope != T{1})
-    for (std::int64_t i = 0; i < n; ++i) y[i] = y[i] < T{0} ? slope * y[i] : y[i];
+  else if (!fused.is_none())
+    for (std::int64_t i = 0; i < n; ++i) y[i] = y[i] < T{0} ? fused.factor * y[i] : y[i];
 }
 
-MPIGRAD_CLONES void epilogue_row(std::int64_t n, const float* bias, float slope, float* y) { epilogue_body(n, bias, slope, y); }
-MPIGRAD_CLONES void epilogue_row(std::int64_t n, const double* bias, double slope, double* y) {
-  epilogue_body(n, bias, slope, y);
+MPIGRAD_CLONES void epilogue_row(std::int64_t n, const float* bias, scalar::FusedOf<float> fused, float* y) {
+  epilogue_body(n, bias, fused, y);
+}
+MPIGRAD_CLONES void epilogue_row(std::int64_t n, const double* bias, scalar::Fused fused, double* y) {
+  epilogue_body(n, bias, fused, y);
 }
 
 }  // namespace
@@ -47,7 +49,7 @@ void matmul(const MatmulProblem& p, const T* a, const T* b, T* c, const Epilogue
         sum += static_cast<double>(as[p.transpose_a ? l * p.m + i : i * p.k + l]) *
                static_cast<double>(bs[p.transpose_b ? j * p.k + l : l * p.n + j]);
       if (e.bias != nullptr) sum += static_cast<double>(static_cast<const T*>(e.bias)[j]);
-      if (sum < 0) sum = e.slope == 0 ? 0 : e.slope * sum;
+      if (sum < 0) sum = e.fused.below(sum);
       c[row * p.n + j] = static_cast<T>(sum);
     }
   }
@@ -75,9 +77,9 @@ template <class T>
 void apply_epilogue(const Epilogue& e, std::int64_t rows, std::int64_t channel, std::int64_t n, T* y, std::int64_t ld) {
   if (e.empty()) return;
   const T* bias = static_cast<const T*>(e.bias);
-  if (bias == nullptr && ld == n) return epilogue_row(rows * n, bias, static_cast<T>(e.slope), y);  // a call for all of them
+  if (bias == nullptr && ld == n) return epilogue_row(rows * n, bias, e.fused.as<T>(), y);  // a call for all of them
   for (std::int64_t r = 0; r < rows; ++r)
-    epilogue_row(n, bias == nullptr ? nullptr : bias + channel, static_cast<T>(e.slope), y + r * ld);
+    epilogue_row(n, bias == nullptr ? nullptr : bias + channel, e.fused.as<T>(), y + r * ld);
 }
 
 template <class T>

@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(block_threads, resident)
   double sums[2][V] = {};
   if (part.pack < packs) {
     const Of<T, V, S> of(norm, (blockIdx.z * packs + part.pack) * V);
-    const S slope = norm.slope;
+    const S factor = norm.fused.factor;
     part.for_rows_together<pairs_together>([&](auto together, std::int64_t r) {
       constexpr int n = decltype(together)::value;
       Pack<T, V> of_g[n], of_x[n];
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(block_threads, resident)
         for (int k = 0; k < n; ++k) {
           S h = load(of_g[k].of[i]);
           const S in = load(of_x[k].of[i]);
-          if constexpr (behind) h = of.z(i, in) <= 0 ? slope * h : h;
+          if constexpr (behind) h = of.z(i, in) <= 0 ? factor * h : h;
           sum += static_cast<Few<T>>(h);
           dot += static_cast<Few<T>>(h) * (static_cast<Few<T>>(in) - static_cast<Few<T>>(of.m[i]));
         }
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(block_threads, resident)
   if (part.pack >= packs) return;
   const auto c = (blockIdx.z * packs + part.pack) * V;
   const Norm<T, V, S> of(norm, c);
-  const S slope = norm.slope;
+  const S factor = norm.fused.factor;
   S of_p[V], of_q[V];
 #pragma unroll
   for (int i = 0; i < V; ++i) of_p[i] = p[c + i], of_q[i] = q[c + i];
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(block_threads, resident)
       for (int i = 0; i < V; ++i) {
         const S in = load(of_x[k].of[i]);
         S h = load(of_g[k].of[i]);
-        h = of.z(i, in) <= 0 ? slope * h : h;
+        h = of.z(i, in) <= 0 ? factor * h : h;
         of_g[k].of[i] = store<T>(of.a[i] * h + (of_p[i] * (in - of.m[i]) + of_q[i]));
       }
       gx[part.at(r + k * static_cast<std::int64_t>(blockDim.y))] = of_g[k];
@@ -169,7 +169,7 @@ void norm_adjoint(std::int64_t groups, std::int64_t rows, std::int64_t channels,
   if (groups == 0 || channels == 0) return;
   auto* p = reinterpret_cast<S*>(scratch + groups * channel_blocks(rows, channels) * 2 * channels);
   auto* q = p + groups * channels;
-  if (norm.slope == 1) {  // y is z
+  if (norm.fused.is_none()) {  // y is z
     run_dots<Centre>(groups, rows, channels, g, x, norm, scratch, sums, dots, p, q, stream);
   } else {
     run_dots<Norm>(groups, rows, channels, g, x, norm, scratch, sums, dots, p, q, stream);

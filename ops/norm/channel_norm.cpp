@@ -3,6 +3,7 @@
 #include <limits>
 #include <optional>
 
+#include "ops/elementwise/activation.h"
 #include "ops/elementwise/activation_adjoints.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduce/reduce.h"
@@ -54,12 +55,11 @@ Types ChannelAffine::infer(Inputs in) const {
     require_per_channel(traits().name, in[0], v);
     require(v.shape() == in[1].shape(), "[{}] values for channels differ: {} and {}", traits().name, in[1], v);
   }
-  require(slope >= 0, "[{}] the slope is not negative, got {}", traits().name, slope);
   return {in[0].type()};
 }
 Tensors ChannelAffine::vjp(const Replay& at, Inputs g) const {
   const auto &x = at.input(0), &m = at.input(1), &a = at.input(2);
-  const auto inner = slope == 1 ? g[0] : leaky_relu_adjoint(g[0], at.output(0), slope, true);
+  const auto inner = fused.is_none() ? g[0] : leaky_relu_adjoint(g[0], at.output(0), fused, true);
   Tensors result(4);
   if (at.wants(0)) result[0] = per_channel(inner, a);
   if (at.wants(1) || at.wants(2) || at.wants(3)) {
@@ -102,8 +102,8 @@ Moments channel_moments(const Tensor& x, bool per_sample) {
   return {both[0], both[1]};
 }
 
-Tensor channel_affine(const Tensor& x, const Tensor& m, const Tensor& a, const Tensor& b, double slope) {
-  return mpigrad::apply(ops::ChannelAffine{slope}, {x, m, a, b});
+Tensor channel_affine(const Tensor& x, const Tensor& m, const Tensor& a, const Tensor& b, Activation activation) {
+  return fused_or_behind(activation, [&](auto fused) { return mpigrad::apply(ops::ChannelAffine{fused}, {x, m, a, b}); });
 }
 
 namespace {
@@ -126,10 +126,11 @@ void require_variance(const Tensor& x, const Tensor& variance) {
 }  // namespace
 
 Tensor local::normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta,
-                        double epsilon, double slope) {
+                        double epsilon, Activation activation) {
+  if (!activation.is_fused()) return activate(normalise(x, statistics, gamma, beta, epsilon), activation);
   require_variance(x, statistics.variance);
   const Tensors in{x, statistics.mean, gamma * pow(statistics.variance + epsilon, -0.5), beta};
-  const ops::ChannelAffine affine{slope};
+  const ops::ChannelAffine affine{activation.fused()};
   auto y = mpigrad::apply(affine, in);
   remember(affine, in, y);
   return y;
@@ -138,14 +139,15 @@ Tensor local::normalise(const Tensor& x, const BatchNormStatistics& statistics, 
 namespace {
 
 // The cotangents of x, gamma and beta in ops that are differentiable in turn.
-Tensors norm_cotangents(const Tensor& g, const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon, double slope,
-                        bool per_sample) {
+Tensors norm_cotangents(const Tensor& g, const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon,
+                        scalar::Fused fused, bool per_sample) {
   const auto rows = std::max(1.0, static_cast<double>(ops::channel_rows(x, per_sample).rows));
   const auto moments = channel_moments(x, per_sample);
   const auto r = pow(moments.m2 / rows + epsilon, -0.5), a = gamma * r;
   const auto zero = constant(zeros_like(a));
   auto h = g;
-  if (slope != 1) h = leaky_relu_adjoint(g, channel_affine(x, moments.mean, a, beta + zero, slope), slope);
+  if (!fused.is_none())
+    h = leaky_relu_adjoint(g, mpigrad::apply(ops::ChannelAffine{fused}, {x, moments.mean, a, beta + zero}), fused);
   const auto dots = apply_all(ops::ChannelDots{}, {h, x, moments.mean});
   const auto each = a / -rows;
   const auto of_channels = [&](const Tensor& v) { return per_sample ? sum(v, {0}) : v; };
@@ -156,7 +158,12 @@ Tensors norm_cotangents(const Tensor& g, const Tensor& x, const Tensor& gamma, c
 }  // namespace
 
 std::pair<Tensor, BatchNormStatistics> local::norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon,
-                                                   double slope, bool per_sample) {
+                                                   Activation activation, bool per_sample) {
+  if (!activation.is_fused()) {
+    auto [y, statistics] = norm(x, gamma, beta, epsilon, Activation::none, per_sample);
+    return {activate(y, activation), statistics};
+  }
+  const auto fused = activation.fused();
   // The statistics are on the tape for those who use them; what goes back through them here is in the entry of y.
   const auto moments = channel_moments(x, per_sample);
   const auto rows = static_cast<double>(ops::channel_rows(x, per_sample).rows);
@@ -174,10 +181,10 @@ std::pair<Tensor, BatchNormStatistics> local::norm(const Tensor& x, const Tensor
     inverse = pow(statistics.variance + epsilon, -0.5);
     const auto shift = per_sample ? beta + constant(zeros_like(inverse)) : beta;
     in = {x, statistics.mean, gamma * inverse, shift};
-    y = mpigrad::apply(ops::ChannelAffine{slope}, in);
+    y = mpigrad::apply(ops::ChannelAffine{fused}, in);
   }
   for (auto& t : in) t = t.as_constant();
-  remember(ops::ChannelAffine{slope}, in, y);
+  remember(ops::ChannelAffine{fused}, in, y);
   if (!records) return {y, statistics};
   Tape::record({.name = "norm",
                 .keeps_inputs = 7,
@@ -185,9 +192,9 @@ std::pair<Tensor, BatchNormStatistics> local::norm(const Tensor& x, const Tensor
                 .outputs = {y},
                 .vjp = [=, m = in[1], a = in[2], b = in[3], r = inverse.as_constant()](const Replay& at, Inputs g) -> Tensors {
                   const auto &from = at.input(0), &scale = at.input(1), &shift = at.input(2);
-                  if (Tape::recording()) return norm_cotangents(g[0], from, scale, shift, epsilon, slope, per_sample);
+                  if (Tape::recording()) return norm_cotangents(g[0], from, scale, shift, epsilon, fused, per_sample);
                   const bool in_place = sole_owner(g[0]);  // before the call makes a copy of the handle
-                  auto found = apply_all(ops::NormAdjoint{slope, in_place}, {g[0], from, m, a, b, r});
+                  auto found = apply_all(ops::NormAdjoint{fused, in_place}, {g[0], from, m, a, b, r});
                   const auto of_channels = [&](const Tensor& v) { return per_sample ? sum(v, {0}) : v; };
                   return {std::move(found[0]), at.wants(1) ? of_channels(r * found[2]) : Tensor(),
                           at.wants(2) ? of_channels(found[1]) : Tensor()};

@@ -5,6 +5,7 @@
 // 16-bit activations, whose variance would lose all digits in 16 bits.
 
 #include "framework/engine/op.h"
+#include "ops/elementwise/activation_type.h"
 
 namespace mpigrad {
 
@@ -12,20 +13,21 @@ struct Moments {
   Tensor mean, m2;  // [C] or [N, C] each; m2 = sum (x - mean)^2, zeros where there are no rows
 };
 Moments channel_moments(const Tensor& x, bool per_sample = false);
-// leaky_relu((x - m) a + b, slope) per channel; m, a, b: [C], or [N, C]; slope 1 is no activation
-Tensor channel_affine(const Tensor& x, const Tensor& m, const Tensor& a, const Tensor& b, double slope = 1);
+// activation((x - m) a + b) per channel; m, a, b: [C], or [N, C]
+Tensor channel_affine(const Tensor& x, const Tensor& m, const Tensor& a, const Tensor& b,
+                      Activation activation = Activation::none);
 
 struct BatchNormStatistics {
   Tensor mean, variance;  // [C], or [N, C]; biased variance
 };
 namespace local {
-// leaky_relu((x - mean) / sqrt(variance + epsilon) * gamma + beta, slope) with given statistics. Error, on a CPU: a variance that
+// activation((x - mean) / sqrt(variance + epsilon) * gamma + beta) with given statistics. Error, on a CPU: a variance that
 // is infinite, which would make 0 of everything; on a GPU channel_moments() gives NaN for what its type does not hold.
 Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta, double epsilon,
-                 double slope = 1);
+                 Activation activation = Activation::none);
 // The same with the statistics of x itself, of all samples together or of each, which are returned too. Backwards, two passes.
 std::pair<Tensor, BatchNormStatistics> norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon,
-                                            double slope = 1, bool per_sample = false);
+                                            Activation activation = Activation::none, bool per_sample = false);
 }  // namespace local
 
 namespace ops {
@@ -46,12 +48,12 @@ struct ChannelMoments {
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 
-// y = f((x - m) a + b), f(z) = z <= 0 ? slope z : z;  zbar = ybar f'(y),  xbar = zbar a,  abar = sum zbar (x - m),
+// y = f((x - m) a + b), f fused;  zbar = ybar f'(y),  xbar = zbar a,  abar = sum zbar (x - m),
 // bbar = sum zbar,  mbar = -a bbar
 struct ChannelAffine {
-  double slope = 1;
+  scalar::Fused fused{};
   static constexpr OpTraits traits() { return {.name = "channel_affine", .keeps_inputs = 7}; }
-  unsigned kept_outputs() const { return slope == 1 ? 0 : 1; }
+  unsigned kept_outputs() const { return fused.is_none() ? 0 : 1; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
@@ -71,7 +73,7 @@ struct ChannelDots {
 // itself. Of n rows, z = (x - m) a + b:  h = g f'(z),  s = sum h,  d = sum h (x - m),
 // xbar = a (h - s / n - (x - m) r^2 d / n). Outputs: xbar, in g's memory if in_place; s; d.
 struct NormAdjoint {
-  double slope = 1;
+  scalar::Fused fused{};
   bool in_place = false;
   static constexpr OpTraits traits() { return {.name = "norm_adjoint", .differentiable = false}; }
   Types infer(Inputs in) const;

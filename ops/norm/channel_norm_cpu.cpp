@@ -23,7 +23,7 @@ void ChannelAffine::run(Cpu, Inputs in, Outputs out) const {
     for (std::int64_t g = 0; g < at.groups; ++g) {
       const auto first = g * at.rows * at.channels, c = g * at.channels;
       cpu::channel_affine(at.rows, at.channels, in[0].data<T>() + first, in[1].data<T>() + c, in[2].data<T>() + c,
-                          in[3].data<T>() + c, slope, out[0].mutable_data<T>() + first);
+                          in[3].data<T>() + c, fused, out[0].mutable_data<T>() + first);
     }
   });
 }
@@ -46,7 +46,7 @@ void NormAdjoint::run(Cpu, Inputs in, Outputs out) const {
     using T = decltype(zero);
     for (std::int64_t g = 0; g < at.groups; ++g) {
       const auto first = g * at.rows * at.channels, c = g * at.channels;
-      const cpu::NormOfChannels<T> of{slope, in[2].data<T>() + c, in[3].data<T>() + c, in[4].data<T>() + c, in[5].data<T>() + c};
+      const cpu::NormOfChannels<T> of{fused, in[2].data<T>() + c, in[3].data<T>() + c, in[4].data<T>() + c, in[5].data<T>() + c};
       cpu::norm_adjoint(at.rows, at.channels, in[0].data<T>() + first, in[1].data<T>() + first, of,
                         out[0].mutable_data<T>() + first, out[1].mutable_data<T>() + c, out[2].mutable_data<T>() + c);
     }

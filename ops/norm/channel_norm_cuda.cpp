@@ -47,7 +47,7 @@ void ChannelAffine::run(Cuda, Inputs in, Outputs out) const {
     using T = decltype(zero);
     using S = PerChannel<T>;
     cuda::channel_affine(count, at.rows, at.channels, read<T>(in[0]) + x, read<S>(in[1]) + c, read<S>(in[2]) + c,
-                         read<S>(in[3]) + c, slope, written<T>(out[0]) + x, cuda::compute_stream());
+                         read<S>(in[3]) + c, fused, written<T>(out[0]) + x, cuda::compute_stream());
   });
 }
 
@@ -68,7 +68,7 @@ void NormAdjoint::run(Cuda, Inputs in, Outputs out) const {
   for_parts(in[0], at, [&](auto zero, std::int64_t count, std::int64_t x, std::int64_t c) {
     using T = decltype(zero);
     using S = PerChannel<T>;
-    const cuda::NormOfChannels<S> norm{static_cast<S>(slope), read<S>(in[2]) + c, read<S>(in[3]) + c, read<S>(in[4]) + c,
+    const cuda::NormOfChannels<S> norm{fused.as<S>(), read<S>(in[2]) + c, read<S>(in[3]) + c, read<S>(in[4]) + c,
                                        read<S>(in[5]) + c};
     cuda::norm_adjoint(count, at.rows, at.channels, read<T>(in[0]) + x, read<T>(in[1]) + x, norm, written<double>(work),
                        written<T>(out[0]) + x, written<S>(out[1]) + c, written<S>(out[2]) + c, cuda::compute_stream());

@@ -57,14 +57,14 @@ MPIGRAD_BODY void add_dots_body(std::int64_t rows, std::int64_t channels, const 
     }
 }
 
-// h = g, or slope g where (x - m) a + b is not positive.
+// h = g, or factor g where (x - m) a + b is not positive.
 template <class T>
 MPIGRAD_BODY void add_norm_dots_body(std::int64_t rows, std::int64_t channels, const T* __restrict g, const T* __restrict x,
                                      const NormOfChannels<T>& of, double* __restrict sum, double* __restrict dot) {
-  const T *m = of.m, *a = of.a, *b = of.b, slope = static_cast<T>(of.slope);
+  const T *m = of.m, *a = of.a, *b = of.b, factor = static_cast<T>(of.fused.factor);
   for (std::int64_t r = 0; r < rows; ++r, g += channels, x += channels)
     for (std::int64_t c = 0; c < channels; ++c) {
-      const T h = (x[c] - m[c]) * a[c] + b[c] <= 0 ? slope * g[c] : g[c];
+      const T h = (x[c] - m[c]) * a[c] + b[c] <= 0 ? factor * g[c] : g[c];
       sum[c] += static_cast<double>(h);
       dot[c] += static_cast<double>(h) * (static_cast<double>(x[c]) - static_cast<double>(m[c]));
     }
@@ -74,21 +74,21 @@ MPIGRAD_BODY void add_norm_dots_body(std::int64_t rows, std::int64_t channels, c
 template <class T>
 MPIGRAD_BODY void norm_input_body(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const NormOfChannels<T>& of,
                                   const T* p, const T* q, T* gx) {
-  const T *m = of.m, *a = of.a, *b = of.b, slope = static_cast<T>(of.slope);
+  const T *m = of.m, *a = of.a, *b = of.b, factor = static_cast<T>(of.fused.factor);
   for (std::int64_t r = 0; r < rows; ++r, g += channels, x += channels, gx += channels)
 #pragma omp simd
     for (std::int64_t c = 0; c < channels; ++c) {
-      const T d = x[c] - m[c], h = d * a[c] + b[c] <= 0 ? slope * g[c] : g[c];
+      const T d = x[c] - m[c], h = d * a[c] + b[c] <= 0 ? factor * g[c] : g[c];
       gx[c] = a[c] * h + (p[c] * d + q[c]);
     }
 }
 
 template <class T>
 MPIGRAD_BODY void affine_body(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b,
-                              double slope, T* y) {
-  const scalar::LeakyRelu f{slope};
+                              scalar::Fused fused, T* y) {
+  const scalar::LeakyRelu f{fused};
   for (std::int64_t r = 0; r < rows; ++r, x += channels, y += channels) {
-    if (slope == 1) {
+    if (fused.is_none()) {
 #pragma omp simd
       for (std::int64_t c = 0; c < channels; ++c) y[c] = (x[c] - m[c]) * a[c] + b[c];
     } else {
@@ -99,16 +99,17 @@ MPIGRAD_BODY void affine_body(std::int64_t rows, std::int64_t channels, const T*
 }
 
 template <class T>
-MPIGRAD_BODY void leaky_bias_body(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, double slope, T* y) {
-  const scalar::LeakyRelu f{slope};
+MPIGRAD_BODY void leaky_bias_body(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, scalar::Fused fused,
+                                  T* y) {
+  const scalar::LeakyRelu f{fused};
   for (std::int64_t r = 0; r < rows; ++r, x += channels, y += channels)
 #pragma omp simd
     for (std::int64_t c = 0; c < channels; ++c) y[c] = f(x[c] + bias[c]);
 }
 
 template <class T>
-MPIGRAD_BODY void leaky_adjoint_body(std::int64_t n, const T* g, const T* __restrict y, double slope, T* inner) {
-  const scalar::LeakyReluAdjoint f{slope};
+MPIGRAD_BODY void leaky_adjoint_body(std::int64_t n, const T* g, const T* __restrict y, scalar::Fused fused, T* inner) {
+  const scalar::LeakyReluAdjoint f{fused};
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) inner[i] = f(g[i], y[i]);
 }
@@ -133,14 +134,15 @@ MPIGRAD_BODY void leaky_adjoint_body(std::int64_t n, const T* g, const T* __rest
     norm_input_body(rows, channels, g, x, of, p, q, gx);                                                                        \
   }                                                                                                                             \
   MPIGRAD_CLONES void affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b,          \
-                             double slope, T* y) {                                                                              \
-    affine_body(rows, channels, x, m, a, b, slope, y);                                                                          \
+                             scalar::Fused fused, T* y) {                                                                       \
+    affine_body(rows, channels, x, m, a, b, fused, y);                                                                          \
   }                                                                                                                             \
-  MPIGRAD_CLONES void leaky_bias(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, double slope, T* y) {     \
-    leaky_bias_body(rows, channels, x, bias, slope, y);                                                                         \
+  MPIGRAD_CLONES void leaky_bias(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, scalar::Fused fused,      \
+                                 T* y) {                                                                                        \
+    leaky_bias_body(rows, channels, x, bias, fused, y);                                                                         \
   }                                                                                                                             \
-  MPIGRAD_CLONES void leaky_adjoint(std::int64_t n, const T* g, const T* y, double slope, T* inner) {                           \
-    leaky_adjoint_body(n, g, y, slope, inner);                                                                                  \
+  MPIGRAD_CLONES void leaky_adjoint(std::int64_t n, const T* g, const T* y, scalar::Fused fused, T* inner) {                    \
+    leaky_adjoint_body(n, g, y, fused, inner);                                                                                  \
   }
 MPIGRAD_CHANNEL_ROWS(float)
 MPIGRAD_CHANNEL_ROWS(double)
@@ -199,12 +201,12 @@ void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, T* me
 }
 
 template <class T>
-void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b, double slope,
+void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b, scalar::Fused fused,
                     T* y) {
   const std::int64_t chunk = blocks_of(rows, channels).chunk, chunks = ceil_div(rows, chunk);
 #pragma omp parallel for schedule(static) if (chunks > 1)
   for (std::int64_t i = 0; i < chunks; ++i)
-    affine(std::min(chunk, rows - i * chunk), channels, x + i * chunk * channels, m, a, b, slope, y + i * chunk * channels);
+    affine(std::min(chunk, rows - i * chunk), channels, x + i * chunk * channels, m, a, b, fused, y + i * chunk * channels);
 }
 
 namespace {
@@ -261,16 +263,17 @@ void norm_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T*
 }
 
 template <class T>
-void bias_activation(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, double slope, T* y) {
+void bias_activation(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, scalar::Fused fused, T* y) {
   const std::int64_t chunk = blocks_of(rows, channels).chunk, chunks = ceil_div(rows, chunk);
 #pragma omp parallel for schedule(static) if (chunks > 1)
   for (std::int64_t i = 0; i < chunks; ++i)
-    leaky_bias(std::min(chunk, rows - i * chunk), channels, x + i * chunk * channels, bias, slope, y + i * chunk * channels);
+    leaky_bias(std::min(chunk, rows - i * chunk), channels, x + i * chunk * channels, bias, fused, y + i * chunk * channels);
 }
 
 // A chunk is summed while it is in the cache.
 template <class T>
-void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* y, double slope, T* inner, T* sums) {
+void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* y, scalar::Fused fused, T* inner,
+                             T* sums) {
   const Blocks blocks = blocks_of(rows, channels);
   std::vector<double> partial(static_cast<std::size_t>((blocks.count + 1) * channels), 0.0);
   double* parts = partial.data();
@@ -279,7 +282,7 @@ void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* 
     const std::int64_t end = std::min(rows, (b + 1) * blocks.rows);
     for (std::int64_t r = b * blocks.rows; r < end; r += blocks.chunk) {
       const std::int64_t n = std::min(blocks.chunk, end - r), at = r * channels;
-      leaky_adjoint(n * channels, g + at, y + at, slope, inner + at);
+      leaky_adjoint(n * channels, g + at, y + at, fused, inner + at);
       add_rows(n, channels, inner + at, parts + (b + 1) * channels);
     }
   }
@@ -288,15 +291,16 @@ void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* 
   for (std::int64_t c = 0; c < channels; ++c) sums[c] = static_cast<T>(parts[c]);
 }
 
-template void bias_activation(std::int64_t, std::int64_t, const float*, const float*, double, float*);
-template void bias_activation(std::int64_t, std::int64_t, const double*, const double*, double, double*);
-template void bias_activation_adjoint(std::int64_t, std::int64_t, const float*, const float*, double, float*, float*);
-template void bias_activation_adjoint(std::int64_t, std::int64_t, const double*, const double*, double, double*, double*);
+template void bias_activation(std::int64_t, std::int64_t, const float*, const float*, scalar::Fused, float*);
+template void bias_activation(std::int64_t, std::int64_t, const double*, const double*, scalar::Fused, double*);
+template void bias_activation_adjoint(std::int64_t, std::int64_t, const float*, const float*, scalar::Fused, float*, float*);
+template void bias_activation_adjoint(std::int64_t, std::int64_t, const double*, const double*, scalar::Fused, double*, double*);
 template void channel_moments(std::int64_t, std::int64_t, const float*, float*, float*);
 template void channel_moments(std::int64_t, std::int64_t, const double*, double*, double*);
-template void channel_affine(std::int64_t, std::int64_t, const float*, const float*, const float*, const float*, double, float*);
-template void channel_affine(std::int64_t, std::int64_t, const double*, const double*, const double*, const double*, double,
-                             double*);
+template void channel_affine(std::int64_t, std::int64_t, const float*, const float*, const float*, const float*, scalar::Fused,
+                             float*);
+template void channel_affine(std::int64_t, std::int64_t, const double*, const double*, const double*, const double*,
+                             scalar::Fused, double*);
 template void norm_adjoint(std::int64_t, std::int64_t, const float*, const float*, const NormOfChannels<float>&, float*, float*,
                            float*);
 template void norm_adjoint(std::int64_t, std::int64_t, const double*, const double*, const NormOfChannels<double>&, double*,

@@ -108,12 +108,12 @@ __global__ void join_moments_kernel(std::int64_t rows, std::int64_t channels, st
 
 // y = f((x - m) a + b), of groups of n. The channel of consecutive elements goes up by one and around.
 template <int V, class T, class S>
-__global__ void affine_kernel(std::int64_t n, FastDivide channels, bool packed, S slope, const T* x, const S* m, const S* a,
+__global__ void affine_kernel(std::int64_t n, FastDivide channels, bool packed, S factor, const T* x, const S* m, const S* a,
                               const S* b, T* y) {
   const std::int64_t group = blockIdx.y, of_channels = group * channels.divisor();
   x += group * n, y += group * n, m += of_channels, a += of_channels, b += of_channels;
-  // With slope 1 nothing changes, -0 and NaN included; with 0 it is 0, also for -infinity.
-  const auto f = [slope](S z) { return z < 0 ? (slope == 0 ? S{} : slope * z) : z; };
+  // Without an activation nothing changes, -0 and NaN included; of ReLU it is 0, also for -infinity.
+  const auto f = [factor](S z) { return z < 0 ? (factor == 0 ? S{} : factor * z) : z; };
   const std::int64_t packs = (n + V - 1) / V, width = channels.divisor();
   for (std::int64_t p = first_index(); p < packs; p += grid_stride()) {
     const std::int64_t at = p * V;
@@ -135,7 +135,7 @@ __global__ void affine_kernel(std::int64_t n, FastDivide channels, bool packed, 
   }
 }
 
-// h = y <= 0 ? slope g : g, which may be g, and the sums of h over each block's rows.
+// h = y <= 0 ? factor g : g, which may be g, and the sums of h over each block's rows.
 template <class T, int V>
 __global__ void leaky_sums_kernel(std::int64_t rows, std::int64_t packs, std::int64_t block_rows, scalar::LeakyReluAdjoint f,
                                   const Pack<T, V>* g, const Pack<T, V>* y, Pack<T, V>* h, double* scratch) {
@@ -198,24 +198,24 @@ void channel_moments(std::int64_t groups, std::int64_t rows, std::int64_t channe
 
 template <class T, class S>
 void channel_affine(std::int64_t groups, std::int64_t rows, std::int64_t channels, const T* x, const S* m, const S* a, const S* b,
-                    double slope, T* y, Stream stream) {
+                    scalar::Fused fused, T* y, Stream stream) {
   const std::int64_t n = rows * channels;
   if (groups * n == 0) return;
   constexpr int V = static_cast<int>(16 / sizeof(T));
   bool packed = channels % V == 0 && aligned(x, sizeof(T) * V) && aligned(y, sizeof(T) * V);
   for (const S* of_channels : {m, a, b}) packed = packed && aligned(of_channels, sizeof(S) * V);
   launch("channel_affine", affine_kernel<V, T, S>, of_groups((n + V - 1) / V, groups), block_threads, stream, n,
-         FastDivide(channels), packed, static_cast<S>(slope), x, m, a, b, y);
+         FastDivide(channels), packed, static_cast<S>(fused.factor), x, m, a, b, y);
 }
 
 template <class T>
-void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* y, double slope, double* scratch,
-                             T* h, T* sums, Stream stream) {
+void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* y, scalar::Fused fused,
+                             double* scratch, T* h, T* sums, Stream stream) {
   if (channels == 0) return;
   const auto run = [&](const Launch& l, auto v) {
     constexpr int V = decltype(v)::value;
     launch("bias_activation_adjoint", leaky_sums_kernel<T, V>, l.grid, l.block, stream, rows, l.packs, l.block_rows,
-           scalar::LeakyReluAdjoint{slope}, packs_at<V>(g), packs_at<V>(y), packs_at<V>(h), scratch);
+           scalar::LeakyReluAdjoint{fused}, packs_at<V>(g), packs_at<V>(y), packs_at<V>(h), scratch);
   };
   const auto l = over_packs<T>(1, rows, channels, run, g, y, h);
   launch("bias_activation_adjoint", join_sums_kernel<T>, blocks_for(channels * block_threads), block_threads, stream, channels,
@@ -225,8 +225,8 @@ void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* 
 #define MPIGRAD_MAKE(T)                                                                                                         \
   template void channel_moments(std::int64_t, std::int64_t, std::int64_t, const T*, double*, Compute<T>*, Compute<T>*, Stream); \
   template void channel_affine(std::int64_t, std::int64_t, std::int64_t, const T*, const Compute<T>*, const Compute<T>*,        \
-                               const Compute<T>*, double, T*, Stream);                                                          \
-  template void bias_activation_adjoint(std::int64_t, std::int64_t, const T*, const T*, double, double*, T*, T*, Stream);
+                               const Compute<T>*, scalar::Fused, T*, Stream);                                                   \
+  template void bias_activation_adjoint(std::int64_t, std::int64_t, const T*, const T*, scalar::Fused, double*, T*, T*, Stream);
 MPIGRAD_FLOATING_TYPES(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
 

@@ -119,39 +119,40 @@ void over_octets(const PoolProblem& p, const Extent3& result, PoolKernels wanted
 }  // namespace
 
 template <class T>
-void leaky_avg_pool(const PoolProblem& p, double slope, const T* x, T* y, std::uint8_t* signs, void* stream, PoolKernels wanted) {
+void leaky_avg_pool(const PoolProblem& p, scalar::Fused fused, const T* x, T* y, std::uint8_t* signs, void* stream,
+                    PoolKernels wanted) {
   // In 16 bits they took 1.15 times as long as threads that each have an output (H200, 128^3 x 16); sums of double would not fit
   // into registers.
   if constexpr (sizeof(T) == 4)
-    if (marches(p, wanted, x, y)) return leaky_avg_pool_march(p, slope, x, y, signs, stream, wanted);
+    if (marches(p, wanted, x, y)) return leaky_avg_pool_march(p, fused, x, y, signs, stream, wanted);
   over_octets(p, p.out, wanted, x, y, [&](const Windows& w, const RowGrid& g, auto whole, auto form) {
     launch("leaky_avg_pool", leaky_forward_kernel<decltype(form), decltype(whole)::value, T>, g.grid, g.block, stream, w,
-           static_cast<int>(p.channels), scalar::LeakyRelu{slope}, mean_scale<T>(p), x, y, signs);
+           static_cast<int>(p.channels), scalar::LeakyRelu{fused}, mean_scale<T>(p), x, y, signs);
   });
 }
 template <class T>
-void signed_avg_pool(const PoolProblem& p, double slope, const T* x, const std::uint8_t* signs, T* y, void* stream,
+void signed_avg_pool(const PoolProblem& p, scalar::Fused fused, const T* x, const std::uint8_t* signs, T* y, void* stream,
                      PoolKernels wanted) {
   over_octets(p, p.out, wanted, x, y, [&](const Windows& w, const RowGrid& g, auto whole, auto form) {
     launch("signed_avg_pool", signed_forward_kernel<decltype(form), decltype(whole)::value, T>, g.grid, g.block, stream, w,
-           static_cast<int>(p.channels), scalar::LeakyReluAdjoint{slope}, mean_scale<T>(p), x, signs, y);
+           static_cast<int>(p.channels), scalar::LeakyReluAdjoint{fused}, mean_scale<T>(p), x, signs, y);
   });
 }
 template <class T>
-void leaky_avg_pool_adjoint(const PoolProblem& p, double slope, const T* gy, const std::uint8_t* signs, T* gx, void* stream,
-                            PoolKernels wanted) {
+void leaky_avg_pool_adjoint(const PoolProblem& p, scalar::Fused fused, const T* gy, const std::uint8_t* signs, T* gx,
+                            void* stream, PoolKernels wanted) {
   if constexpr (sizeof(T) <= 4)
-    if (marches(p, wanted, gy, gx)) return leaky_avg_pool_adjoint_march(p, slope, gy, signs, gx, stream, wanted);
+    if (marches(p, wanted, gy, gx)) return leaky_avg_pool_adjoint_march(p, fused, gy, signs, gx, stream, wanted);
   over_octets(p, p.in, wanted, gy, gx, [&](const Windows& w, const RowGrid& g, auto whole, auto form) {
     launch("leaky_avg_pool_adjoint", leaky_adjoint_kernel<decltype(form), decltype(whole)::value, T>, g.grid, g.block, stream, w,
-           static_cast<int>(p.channels), scalar::LeakyReluAdjoint{slope}, mean_scale<T>(p), gy, signs, gx);
+           static_cast<int>(p.channels), scalar::LeakyReluAdjoint{fused}, mean_scale<T>(p), gy, signs, gx);
   });
 }
 
-#define MPIGRAD_MAKE(T)                                                                                             \
-  template void leaky_avg_pool(const PoolProblem&, double, const T*, T*, std::uint8_t*, void*, PoolKernels);        \
-  template void signed_avg_pool(const PoolProblem&, double, const T*, const std::uint8_t*, T*, void*, PoolKernels); \
-  template void leaky_avg_pool_adjoint(const PoolProblem&, double, const T*, const std::uint8_t*, T*, void*, PoolKernels);
+#define MPIGRAD_MAKE(T)                                                                                                    \
+  template void leaky_avg_pool(const PoolProblem&, scalar::Fused, const T*, T*, std::uint8_t*, void*, PoolKernels);        \
+  template void signed_avg_pool(const PoolProblem&, scalar::Fused, const T*, const std::uint8_t*, T*, void*, PoolKernels); \
+  template void leaky_avg_pool_adjoint(const PoolProblem&, scalar::Fused, const T*, const std::uint8_t*, T*, void*, PoolKernels);
 MPIGRAD_MAKE(float)
 MPIGRAD_MAKE(double)
 MPIGRAD_MAKE(BFloat16)

@@ -38,7 +38,7 @@ __device__ inline void store_octet(const Compute<T> (&from)[8], int rest, T* to)
   }
 }
 
-// values[c] *= slope where bit c of `signs` is not set
+// values[c] *= factor where bit c of `signs` is not set
 template <class C>
 __device__ inline void select(const scalar::LeakyReluAdjoint& f, unsigned signs, C (&values)[8]) {
 #pragma unroll
@@ -226,23 +226,23 @@ inline March march_of(const PoolProblem& p, const Extent3& begin, const Extent3&
 }
 
 template <class T>
-void leaky_avg_pool_march(const PoolProblem& p, double slope, const T* x, T* y, std::uint8_t* signs, void* stream,
+void leaky_avg_pool_march(const PoolProblem& p, scalar::Fused fused, const T* x, T* y, std::uint8_t* signs, void* stream,
                           PoolKernels wanted) {
   const auto march = march_of(p, {}, p.out, wanted);
   const auto grid = row_grid(march.rows, march.items);
   launch("leaky_avg_pool", leaky_forward_march<T>, grid.grid, grid.block, stream, windows_of(p, p.out, 8), march,
-         static_cast<int>(p.channels), scalar::LeakyRelu{slope}, mean_scale<T>(p), x, y, signs);
+         static_cast<int>(p.channels), scalar::LeakyRelu{fused}, mean_scale<T>(p), x, y, signs);
 }
 
 template <class T>
-void leaky_avg_pool_adjoint_march(const PoolProblem& p, double slope, const T* gy, const std::uint8_t* signs, T* gx, void* stream,
-                                  PoolKernels wanted) {
+void leaky_avg_pool_adjoint_march(const PoolProblem& p, scalar::Fused fused, const T* gy, const std::uint8_t* signs, T* gx,
+                                  void* stream, PoolKernels wanted) {
   Extent3 begin{}, count{};
   for (std::size_t a = 0; a < 3; ++a) begin[a] = p.pad_low[a] / 2, count[a] = (p.pad_low[a] + p.in[a] - 1) / 2 - begin[a] + 1;
   const auto march = march_of(p, begin, count, wanted);
   const auto grid = row_grid(march.rows, march.items);
   launch("leaky_avg_pool_adjoint", leaky_adjoint_march<T>, grid.grid, grid.block, stream, windows_of(p, p.in, 8), march,
-         static_cast<int>(p.channels), scalar::LeakyReluAdjoint{slope}, mean_scale<T>(p), gy, signs, gx);
+         static_cast<int>(p.channels), scalar::LeakyReluAdjoint{fused}, mean_scale<T>(p), gy, signs, gx);
 }
 
 }  // namespace

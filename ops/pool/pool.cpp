@@ -37,12 +37,11 @@ void require_signs(std::string_view op, const Tensor& x, const Extent3& extent, 
 
 Types LeakyAvgPool::infer(Inputs in) const {
   auto types = resized(traits().name, in[0], window.in, window.out);
-  require(slope >= 0, "[{}] the slope is not negative, got {}", traits().name, slope);
   types.push_back(signs_type(in[0], window.in));
   return types;
 }
 Tensors LeakyAvgPool::vjp(const Replay& at, Inputs g) const {
-  return {mpigrad::apply(LeakyAvgPoolAdjoint{window, slope}, {g[0], at.output(1)})};
+  return {mpigrad::apply(LeakyAvgPoolAdjoint{window, fused}, {g[0], at.output(1)})};
 }
 
 Types LeakyAvgPoolAdjoint::infer(Inputs in) const {
@@ -51,7 +50,7 @@ Types LeakyAvgPoolAdjoint::infer(Inputs in) const {
   return types;
 }
 Tensors LeakyAvgPoolAdjoint::vjp(const Replay& at, Inputs g) const {
-  return {mpigrad::apply(SignedAvgPool{window, slope}, {g[0], at.input(1)}), {}};
+  return {mpigrad::apply(SignedAvgPool{window, fused}, {g[0], at.input(1)}), {}};
 }
 
 Types SignedAvgPool::infer(Inputs in) const {
@@ -60,7 +59,7 @@ Types SignedAvgPool::infer(Inputs in) const {
   return types;
 }
 Tensors SignedAvgPool::vjp(const Replay& at, Inputs g) const {
-  return {mpigrad::apply(LeakyAvgPoolAdjoint{window, slope}, {g[0], at.input(1)}), {}};
+  return {mpigrad::apply(LeakyAvgPoolAdjoint{window, fused}, {g[0], at.input(1)}), {}};
 }
 
 Types MaxPool::infer(Inputs in) const {
@@ -139,10 +138,11 @@ Tensor local::avg_pool(const Tensor& x, const PoolAttributes& a) {
   return with_divisors(mpigrad::apply(ops::AvgPool{window}, {x}), window.in, a, {0, 0, 0}, window.out);
 }
 
-Tensor local::leaky_avg_pool(const Tensor& x, double slope, const PoolAttributes& a) {
-  if (slope == 1) return avg_pool(x, a);
+Tensor local::activated_avg_pool(const Tensor& x, Activation activation, const PoolAttributes& a) {
+  if (activation.is_none()) return avg_pool(x, a);
+  if (!activation.is_fused()) return avg_pool(activate(x, activation), a);
   const auto window = window_of(x, a);
-  return with_divisors(mpigrad::apply(ops::LeakyAvgPool{window, slope}, {x}), window.in, a, {0, 0, 0}, window.out);
+  return with_divisors(mpigrad::apply(ops::LeakyAvgPool{window, activation.fused()}, {x}), window.in, a, {0, 0, 0}, window.out);
 }
 
 std::pair<Tensor, Tensor> max_pool_with_winner(const Tensor& x, const PoolAttributes& a) {

@@ -3,6 +3,7 @@
 // Pooling over windows of [N, D, H, W, C].
 
 #include "framework/engine/op.h"
+#include "ops/elementwise/activation_type.h"
 #include "ops/extents.h"
 
 namespace mpigrad {
@@ -16,8 +17,8 @@ struct PoolAttributes {
 namespace local {
 // D' = floor or ceil((D + low + high - dilation (kd - 1) - 1) / stride) + 1
 Tensor avg_pool(const Tensor& x, const PoolAttributes& attributes);
-// avg_pool(leaky_relu(x, slope)). What stays for the replay is one bit for each element of x, its sign, instead of x.
-Tensor leaky_avg_pool(const Tensor& x, double slope, const PoolAttributes& attributes);
+// avg_pool(activation(x)). What stays of a fused activation for the replay is one bit for each element of x, its sign.
+Tensor activated_avg_pool(const Tensor& x, Activation activation, const PoolAttributes& attributes);
 // Padding never wins; the first of equal maxima takes the whole cotangent, as does the first NaN (see
 // ops/elementwise/elementwise.h).
 Tensor max_pool(const Tensor& x, const PoolAttributes& attributes);
@@ -57,11 +58,11 @@ struct AvgPoolAdjoint {
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 
-// (y, signs) = average of f(x) over the window, f(x) = x <= 0 ? slope x : x, and where !(x <= 0): bit c % 8 of byte c / 8 of
+// (y, signs) = average of f(x) over the window, f(x) fused, and where !(x <= 0): bit c % 8 of byte c / 8 of
 // [N, D, H, W, ceil(C / 8)];  xbar = f'(x) AvgPoolAdjoint(ybar), of which only the signs of x matter
 struct LeakyAvgPool {
   Window window;
-  double slope = 1;
+  scalar::Fused fused{};
   static constexpr OpTraits traits() { return {.name = "leaky_avg_pool", .keeps_outputs = 2}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -71,7 +72,7 @@ struct LeakyAvgPool {
 // Given the signs, averages of f'(x) h and f'(x) times spread averages are each other's transpose.
 struct LeakyAvgPoolAdjoint {
   Window window;
-  double slope = 1;
+  scalar::Fused fused{};
   static constexpr OpTraits traits() { return {.name = "leaky_avg_pool_adjoint", .keeps_inputs = 2}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -80,7 +81,7 @@ struct LeakyAvgPoolAdjoint {
 };
 struct SignedAvgPool {
   Window window;
-  double slope = 1;
+  scalar::Fused fused{};
   static constexpr OpTraits traits() { return {.name = "signed_avg_pool", .keeps_inputs = 2}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;

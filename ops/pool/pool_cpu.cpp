@@ -24,7 +24,7 @@ void AvgPoolAdjoint::run(Cpu, Inputs in, Outputs out) const {
 void LeakyAvgPool::run(Cpu, Inputs in, Outputs out) const {
   visit_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    cpu::leaky_avg_pool(problem_of(window, in[0]), slope, in[0].data<T>(), out[0].mutable_data<T>(),
+    cpu::leaky_avg_pool(problem_of(window, in[0]), fused, in[0].data<T>(), out[0].mutable_data<T>(),
                         out[1].mutable_data<std::uint8_t>());
   });
 }
@@ -32,7 +32,7 @@ void LeakyAvgPool::run(Cpu, Inputs in, Outputs out) const {
 void LeakyAvgPoolAdjoint::run(Cpu, Inputs in, Outputs out) const {
   visit_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    cpu::leaky_avg_pool_adjoint(problem_of(window, in[0]), slope, in[0].data<T>(), in[1].data<std::uint8_t>(),
+    cpu::leaky_avg_pool_adjoint(problem_of(window, in[0]), fused, in[0].data<T>(), in[1].data<std::uint8_t>(),
                                 out[0].mutable_data<T>());
   });
 }
@@ -40,7 +40,7 @@ void LeakyAvgPoolAdjoint::run(Cpu, Inputs in, Outputs out) const {
 void SignedAvgPool::run(Cpu, Inputs in, Outputs out) const {
   visit_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    cpu::signed_avg_pool(problem_of(window, in[0]), slope, in[0].data<T>(), in[1].data<std::uint8_t>(), out[0].mutable_data<T>());
+    cpu::signed_avg_pool(problem_of(window, in[0]), fused, in[0].data<T>(), in[1].data<std::uint8_t>(), out[0].mutable_data<T>());
   });
 }
 

@@ -28,7 +28,7 @@ void LeakyAvgPool::run(Cuda, Inputs in, Outputs out) const {
   if (kernel::volume(window.out) == 0) cuda::zero(out[1].raw(), out[1].bytes());  // no window looks after the inputs
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    cuda::leaky_avg_pool(problem_of(window, in[0]), slope, read<T>(in[0]), written<T>(out[0]), written<std::uint8_t>(out[1]),
+    cuda::leaky_avg_pool(problem_of(window, in[0]), fused, read<T>(in[0]), written<T>(out[0]), written<std::uint8_t>(out[1]),
                          cuda::compute_stream());
   });
 }
@@ -36,7 +36,7 @@ void LeakyAvgPool::run(Cuda, Inputs in, Outputs out) const {
 void LeakyAvgPoolAdjoint::run(Cuda, Inputs in, Outputs out) const {
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    cuda::leaky_avg_pool_adjoint(problem_of(window, in[0]), slope, read<T>(in[0]), read<std::uint8_t>(in[1]), written<T>(out[0]),
+    cuda::leaky_avg_pool_adjoint(problem_of(window, in[0]), fused, read<T>(in[0]), read<std::uint8_t>(in[1]), written<T>(out[0]),
                                  cuda::compute_stream());
   });
 }
@@ -44,7 +44,7 @@ void LeakyAvgPoolAdjoint::run(Cuda, Inputs in, Outputs out) const {
 void SignedAvgPool::run(Cuda, Inputs in, Outputs out) const {
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    cuda::signed_avg_pool(problem_of(window, in[0]), slope, read<T>(in[0]), read<std::uint8_t>(in[1]), written<T>(out[0]),
+    cuda::signed_avg_pool(problem_of(window, in[0]), fused, read<T>(in[0]), read<std::uint8_t>(in[1]), written<T>(out[0]),
                           cuda::compute_stream());
   });
 }

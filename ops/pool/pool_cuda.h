@@ -21,14 +21,14 @@ void avg_pool_forward(const PoolProblem& problem, const T* x, T* y, void* stream
 template <class T>
 void avg_pool_adjoint(const PoolProblem& problem, const T* gy, T* gx, void* stream, PoolKernels = PoolKernels::fitting);
 template <class T>
-void leaky_avg_pool(const PoolProblem& problem, double slope, const T* x, T* y, std::uint8_t* signs, void* stream,
+void leaky_avg_pool(const PoolProblem& problem, scalar::Fused fused, const T* x, T* y, std::uint8_t* signs, void* stream,
                     PoolKernels = PoolKernels::fitting);
 template <class T>
-void signed_avg_pool(const PoolProblem& problem, double slope, const T* h, const std::uint8_t* signs, T* y, void* stream,
+void signed_avg_pool(const PoolProblem& problem, scalar::Fused fused, const T* h, const std::uint8_t* signs, T* y, void* stream,
                      PoolKernels = PoolKernels::fitting);
 template <class T>
-void leaky_avg_pool_adjoint(const PoolProblem& problem, double slope, const T* gy, const std::uint8_t* signs, T* gx, void* stream,
-                            PoolKernels = PoolKernels::fitting);
+void leaky_avg_pool_adjoint(const PoolProblem& problem, scalar::Fused fused, const T* gy, const std::uint8_t* signs, T* gx,
+                            void* stream, PoolKernels = PoolKernels::fitting);
 template <class T>
 void max_pool_forward(const PoolProblem& problem, const T* x, T* y, std::int32_t* winner, void* stream,
                       PoolKernels = PoolKernels::fitting);

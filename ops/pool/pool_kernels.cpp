@@ -63,18 +63,18 @@ MPIGRAD_CLONES void scaled_sums(std::int64_t count, const Span<double>* spans, c
 }
 
 template <class T>
-MPIGRAD_BODY void add_leaky_body(std::int64_t n, const T* __restrict x, bool first, T* __restrict sum, double slope) {
-  const scalar::LeakyRelu f{slope};
+MPIGRAD_BODY void add_leaky_body(std::int64_t n, const T* __restrict x, bool first, T* __restrict sum, scalar::Fused fused) {
+  const scalar::LeakyRelu f{fused};
   if (first)
     for (std::int64_t i = 0; i < n; ++i) sum[i] = f(x[i]);
   else
     for (std::int64_t i = 0; i < n; ++i) sum[i] += f(x[i]);
 }
 
-// y[i] = bit i of signs ? x[i] : slope * x[i]; x may be y.
+// y[i] = bit i of signs ? x[i] : factor * x[i]; x may be y.
 template <class T>
-MPIGRAD_BODY void select_body(std::int64_t n, const std::uint8_t* signs, double slope, const T* x, T* y) {
-  const scalar::LeakyReluAdjoint f{slope};
+MPIGRAD_BODY void select_body(std::int64_t n, const std::uint8_t* signs, scalar::Fused fused, const T* x, T* y) {
+  const scalar::LeakyReluAdjoint f{fused};
   for (std::int64_t i = 0; i + 8 <= n; i += 8) {
     const unsigned byte = signs[i / 8];
 #pragma omp simd
@@ -108,13 +108,13 @@ MPIGRAD_BODY void signs_body(std::int64_t n, const T* __restrict x, std::uint8_t
   }
 }
 
-#define MPIGRAD_LEAKY(T)                                                                                  \
-  MPIGRAD_CLONES void add_leaky(std::int64_t n, const T* x, bool first, T* sum, double slope) {           \
-    add_leaky_body(n, x, first, sum, slope);                                                              \
-  }                                                                                                       \
-  MPIGRAD_CLONES void select(std::int64_t n, const std::uint8_t* signs, double slope, const T* x, T* y) { \
-    select_body(n, signs, slope, x, y);                                                                   \
-  }                                                                                                       \
+#define MPIGRAD_LEAKY(T)                                                                                         \
+  MPIGRAD_CLONES void add_leaky(std::int64_t n, const T* x, bool first, T* sum, scalar::Fused fused) {           \
+    add_leaky_body(n, x, first, sum, fused);                                                                     \
+  }                                                                                                              \
+  MPIGRAD_CLONES void select(std::int64_t n, const std::uint8_t* signs, scalar::Fused fused, const T* x, T* y) { \
+    select_body(n, signs, fused, x, y);                                                                          \
+  }                                                                                                              \
   MPIGRAD_CLONES void write_signs(std::int64_t n, const T* x, std::uint8_t* signs) { signs_body(n, x, signs); }
 MPIGRAD_LEAKY(float)
 MPIGRAD_LEAKY(double)
@@ -122,10 +122,10 @@ MPIGRAD_LEAKY(double)
 
 // The same for pixels of channels, whose signs begin with a byte each: all at once where no bits are left over.
 template <class T>
-void select_pixels(std::int64_t pixels, std::int64_t channels, const std::uint8_t* signs, double slope, const T* x, T* y) {
-  if (channels % 8 == 0) return select(pixels * channels, signs, slope, x, y);
+void select_pixels(std::int64_t pixels, std::int64_t channels, const std::uint8_t* signs, scalar::Fused fused, const T* x, T* y) {
+  if (channels % 8 == 0) return select(pixels * channels, signs, fused, x, y);
   for (std::int64_t i = 0; i < pixels; ++i)
-    select(channels, signs + i * octets(channels), slope, x + i * channels, y + i * channels);
+    select(channels, signs + i * octets(channels), fused, x + i * channels, y + i * channels);
 }
 template <class T>
 void write_signs_of_pixels(std::int64_t pixels, std::int64_t channels, const T* x, std::uint8_t* signs) {
@@ -252,10 +252,10 @@ T mean_scale(const PoolProblem& p) {
 template <class T>
 struct Leaky {
   const PoolProblem& p;
-  double slope;
+  scalar::Fused fused;
   const T* x;
   std::uint8_t* signs;
-  void add(std::int64_t n, const T* row, bool first, T* sum) const { add_leaky(n, row, first, sum, slope); }
+  void add(std::int64_t n, const T* row, bool first, T* sum) const { add_leaky(n, row, first, sum, fused); }
   void finish(std::int64_t row, T*) const {
     const auto d = owned_inputs(p, 0, row / p.out[1] % p.out[0]), h = owned_inputs(p, 1, row % p.out[1]);
     for (std::int64_t i = d.begin; i < d.end; ++i)
@@ -266,51 +266,52 @@ struct Leaky {
   }
 };
 
-// Multiplies finished rows of the adjoint by the slope where x was 0 or below.
+// Multiplies finished rows of the adjoint by the factor where x was 0 or below.
 struct Signed : Plain {
   const PoolProblem& p;
-  double slope;
+  scalar::Fused fused;
   const std::uint8_t* signs;
-  Signed(const PoolProblem& problem, double factor, const std::uint8_t* bits) : p(problem), slope(factor), signs(bits) {}
+  Signed(const PoolProblem& problem, scalar::Fused activation, const std::uint8_t* bits)
+      : p(problem), fused(activation), signs(bits) {}
   template <class T>
   void finish(std::int64_t row, T* y) const {
-    select_pixels(p.in[2], p.channels, signs + row * p.in[2] * octets(p.channels), slope, y, y);
+    select_pixels(p.in[2], p.channels, signs + row * p.in[2] * octets(p.channels), fused, y, y);
   }
 };
 
 }  // namespace
 
 template <class T>
-void leaky_avg_pool(const PoolProblem& p, double slope, const T* x, T* y, std::uint8_t* signs) {
+void leaky_avg_pool(const PoolProblem& p, scalar::Fused fused, const T* x, T* y, std::uint8_t* signs) {
   if (volume(p.out) == 0) {  // nobody looks after the inputs
     std::fill_n(signs, p.batch * volume(p.in) * octets(p.channels), std::uint8_t{0});
     return;
   }
   separable(
       p.batch, p.channels, p.in, p.out, mean_scale<T>(p), [&](std::size_t a, std::int64_t o) { return inputs_of(p, a, o); }, x, y,
-      Leaky<T>{p, slope, x, signs});
+      Leaky<T>{p, fused, x, signs});
 }
 
 template <class T>
-void leaky_avg_pool_adjoint(const PoolProblem& p, double slope, const T* gy, const std::uint8_t* signs, T* gx) {
+void leaky_avg_pool_adjoint(const PoolProblem& p, scalar::Fused fused, const T* gy, const std::uint8_t* signs, T* gx) {
   separable(
       p.batch, p.channels, p.out, p.in, mean_scale<T>(p), [&](std::size_t a, std::int64_t i) { return outputs_of(p, a, i); }, gy,
-      gx, Signed(p, slope, signs));
+      gx, Signed(p, fused, signs));
 }
 
 // Only derivatives of derivatives ask for it: in two passes.
 template <class T>
-void signed_avg_pool(const PoolProblem& p, double slope, const T* h, const std::uint8_t* signs, T* y) {
+void signed_avg_pool(const PoolProblem& p, scalar::Fused fused, const T* h, const std::uint8_t* signs, T* y) {
   const std::int64_t pixels = p.batch * volume(p.in);
   const auto selected = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(pixels * p.channels));
-  select_pixels(pixels, p.channels, signs, slope, h, selected.get());
+  select_pixels(pixels, p.channels, signs, fused, h, selected.get());
   avg_pool_forward(p, selected.get(), y);
 }
 
-#define MPIGRAD_MAKE(T)                                                                                \
-  template void leaky_avg_pool(const PoolProblem&, double, const T*, T*, std::uint8_t*);               \
-  template void leaky_avg_pool_adjoint(const PoolProblem&, double, const T*, const std::uint8_t*, T*); \
-  template void signed_avg_pool(const PoolProblem&, double, const T*, const std::uint8_t*, T*);
+#define MPIGRAD_MAKE(T)                                                                                       \
+  template void leaky_avg_pool(const PoolProblem&, scalar::Fused, const T*, T*, std::uint8_t*);               \
+  template void leaky_avg_pool_adjoint(const PoolProblem&, scalar::Fused, const T*, const std::uint8_t*, T*); \
+  template void signed_avg_pool(const PoolProblem&, scalar::Fused, const T*, const std::uint8_t*, T*);
 MPIGRAD_MAKE(float)
 MPIGRAD_MAKE(double)
 #undef MPIGRAD_MAKE

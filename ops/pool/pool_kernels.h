@@ -17,14 +17,14 @@ template <class T>
 void avg_pool_forward(const PoolProblem&, const T* x, T* y);
 template <class T>
 void avg_pool_adjoint(const PoolProblem&, const T* gy, T* gx);
-// The same of f(x), f(x) = x <= 0 ? slope * x : x, and signs: [batch, in, ceil(channels / 8)], bit c % 8 of byte c / 8 tells
+// The same of f(x), f(x) the fused activation, and signs: [batch, in, ceil(channels / 8)], bit c % 8 of byte c / 8 tells
 // whether !(x <= 0). Given these, the transpose: gx = f'(x) * (adjoint of the average), and y = average of f'(x) * h.
 template <class T>
-void leaky_avg_pool(const PoolProblem&, double slope, const T* x, T* y, std::uint8_t* signs);
+void leaky_avg_pool(const PoolProblem&, scalar::Fused fused, const T* x, T* y, std::uint8_t* signs);
 template <class T>
-void leaky_avg_pool_adjoint(const PoolProblem&, double slope, const T* gy, const std::uint8_t* signs, T* gx);
+void leaky_avg_pool_adjoint(const PoolProblem&, scalar::Fused fused, const T* gy, const std::uint8_t* signs, T* gx);
 template <class T>
-void signed_avg_pool(const PoolProblem&, double slope, const T* h, const std::uint8_t* signs, T* y);
+void signed_avg_pool(const PoolProblem&, scalar::Fused fused, const T* h, const std::uint8_t* signs, T* y);
 // Maximum over the window (padding never wins) and `winner`, the place of the maximum in the window, kernel-row-major
 // (the first one on ties); NaN wins. A window wholly in padding gives -infinity and winner -1.
 template <class T>

@@ -60,7 +60,7 @@ TEST_CASE("half: elementwise ops are float32 ones, rounded once") {
       CHECK(same(equal(a, a), ones(a.shape(), DType::boolean)));
       CHECK(same(logical_not(a), logical_not(wide(a))));
       check(where(less(a, b), a, b), minimum(wide(a), wide(b)));
-      check(leaky_relu_adjoint(a, b, 0.25), leaky_relu_adjoint(wide(a), wide(b), 0.25));
+      check(leaky_relu_adjoint(a, b, {0.25}), leaky_relu_adjoint(wide(a), wide(b), {0.25}));
     }
   CHECK(has(error_text([] { zeros({1}, DType::float16) + zeros({1}, DType::bfloat16); }), "[add] element types differ"));
 }
@@ -84,7 +84,7 @@ TEST_CASE("half: elementwise ops take the memory of their results and no more") 
     check("maximum of a row", [&] { return maximum(row, a); });
     check("less", [&] { return less(a, a); });
     check("equal to a row", [&] { return equal(a, row); });
-    check("leaky_relu_adjoint", [&] { return leaky_relu_adjoint(a, a, 0.5); });
+    check("leaky_relu_adjoint", [&] { return leaky_relu_adjoint(a, a, {0.5}); });
   }
 }
 

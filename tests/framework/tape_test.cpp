@@ -251,7 +251,8 @@ TEST_CASE("tape: micro-batches accumulate to the gradient of the whole batch") {
   const auto x = constant(random_normal({6, 4}, {.key = 3}, 0, 1, f64)),
              y = constant(random_normal({6, 3}, {.key = 4}, 0, 1, f64));
   const auto loss = [&](std::int64_t begin, std::int64_t end) {
-    const auto prediction = local::linear(slice(x, 0, begin, end), parameters[0].value, parameters[1].value, 0.1);
+    const auto prediction =
+        local::linear(slice(x, 0, begin, end), parameters[0].value, parameters[1].value, Activation::leaky_relu(0.1));
     return mse(prediction, slice(y, 0, begin, end), Reduction::sum) / 18;
   };
   const auto gradient = [&](std::int64_t begin, std::int64_t end, bool accumulate) {

@@ -133,7 +133,7 @@ TEST_CASE_TEMPLATE("matmul agrees with the plain one", T, float, double) {
                   << " strides " << p.stride_a << " " << p.stride_b);
     const auto a = random_values<T>(p.batch * p.m * p.k), b = random_values<T>(p.batch * p.k * p.n), bias = random_values<T>(p.n);
     const auto abs_a = magnitude(a), abs_b = magnitude(b), abs_bias = magnitude(bias);
-    for (const Epilogue& e : {Epilogue{}, Epilogue{.bias = bias.data(), .slope = 0.01}, Epilogue{.slope = 0.0}}) {
+    for (const Epilogue& e : {Epilogue{}, Epilogue{.bias = bias.data(), .fused = {0.01}}, Epilogue{.fused = {0}}}) {
       auto c = unset<T>(p.batch * p.m * p.n), plain = c, scale = c;
       matmul(p, a.data(), b.data(), c.data(), e);
       reference::matmul(p, a.data(), b.data(), plain.data(), e);
@@ -153,7 +153,7 @@ TEST_CASE_TEMPLATE("channel statistics", T, float, double) {
     auto mean = unset<T>(channels), m2 = mean, sums = mean, dots = mean, y = unset<T>(count);
     channel_moments(rows, channels, x.data(), mean.data(), m2.data());
     channel_dots(rows, channels, g.data(), x.data(), mean.data(), sums.data(), dots.data());
-    channel_affine(rows, channels, x.data(), mean.data(), a.data(), b.data(), 1, y.data());
+    channel_affine(rows, channels, x.data(), mean.data(), a.data(), b.data(), {}, y.data());
     double worst = 0;
     for (std::int64_t c = 0; c < channels; ++c) {
       double sum = 0, squares = 0, g_sum = 0, g_dot = 0;

@@ -3,12 +3,14 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "comm/distributed/distributed.h"
 #include "comm/distributed/invariant.h"
 #include "models/nn/layers.h"
 #include "ops/elementwise/activation.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/linear/matmul.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/to_device.h"
 #include "tests/models/nn/layer_cases.h"
@@ -19,13 +21,13 @@ using namespace mpigrad::testing;
 
 namespace {
 
-// Convolution, bias, LeakyReLU and pooling.
+// Convolution, bias, activation and pooling.
 struct Block {
   Shape input, weight;
   ConvAttributes conv;
   PoolAttributes pool;
   bool maximum = false, bias = true;
-  double slope = 0.25;
+  Activation activation = Activation::leaky_relu(0.25);
 };
 
 Extent3 three(Dice& dice, std::int64_t first, std::int64_t last) {
@@ -40,7 +42,7 @@ Block random_block(Dice& dice, bool maximum) {
             .pool = {.kernel = three(dice, 1, 3), .stride = three(dice, 1, 3), .ceil_mode = dice(0, 1) == 1},
             .maximum = maximum,
             .bias = dice(0, 1) == 1,
-            .slope = dice(0, 2) == 0 && !maximum ? 0 : 0.25};
+            .activation = dice(0, 2) == 0 && !maximum ? Activation::relu : Activation::leaky_relu(0.25)};
     const auto k = three(dice, 1, 3);
     b.weight = {dice(1, 2) * (dice(0, 1) ? 4 : 3), k[0], k[1], k[2], b.input[4]};
     for (std::size_t i = 0; i < 3; ++i)
@@ -61,14 +63,13 @@ Block random_block(Dice& dice, bool maximum) {
 Tensor plain(const Block& b, const Tensors& in) {
   auto y = local::conv(in[0], in[1], b.conv);
   if (b.bias) y = y + in[2];
-  y = leaky_relu(y, b.slope);
+  y = activate(y, b.activation);
   return b.maximum ? local::max_pool(y, b.pool) : local::avg_pool(y, b.pool);
 }
 Tensor fused(const Block& b, const Tensors& in) {
   const auto bias = b.bias ? in[2] : Tensor();
   const auto y = conv(in[0], in[1], b.maximum ? Tensor() : bias, b.conv);
-  return b.maximum ? bias_activation(max_pool(y, b.pool), bias, Activation::leaky_relu(b.slope))
-                   : avg_pool(y, b.pool, Activation::leaky_relu(b.slope));
+  return b.maximum ? bias_activation(max_pool(y, b.pool), bias, b.activation) : avg_pool(y, b.pool, b.activation);
 }
 
 struct Result {
@@ -102,12 +103,13 @@ void require_equal(const std::string& what, const Result& found, const Result& e
   }
 }
 
-void check_blocks(bool maximum, int cases) {
+void check_blocks(bool maximum, int cases, std::optional<Activation> activation = {}) {
   for (const int size : {1, 2, 3, 4, 6})
     check_on_ranks(size, maximum ? "maximum" : "average", [&](const Communicator& comm) {
       for (int i = 0; i < cases; ++i) {
         Dice dice(static_cast<std::uint64_t>(comm.size() * 1000 + i));
-        const auto block = random_block(dice, maximum);
+        auto block = random_block(dice, maximum);
+        if (activation) block.activation = *activation;
         const auto what = fmt::format("block {} on rank {}", i, comm.rank());
         Tensors whole{global_tensor(block.input, 1), global_tensor(block.weight, 2)};
         if (block.bias) whole.push_back(global_tensor({block.weight[0]}, 6));
@@ -124,6 +126,7 @@ void check_blocks(bool maximum, int cases) {
 }  // namespace
 
 TEST_CASE("fused: average pooling behind an activation") { check_blocks(false, 20); }
+TEST_CASE("fused: average pooling behind an activation that is an op of its own") { check_blocks(false, 3, Activation::gelu); }
 TEST_CASE("fused: bias and activation behind max pooling") { check_blocks(true, 20); }
 
 TEST_CASE("fused: what max pooling and activation make of ties, infinities and NaN does not depend on their order") {
@@ -137,7 +140,7 @@ TEST_CASE("fused: what max pooling and activation make of ties, infinities and N
   const PoolAttributes pool{.kernel = 2, .stride = 2};
   const auto run = [&](bool pool_first) {
     Tape tape;
-    const auto y = pool_first ? local::bias_activation(local::max_pool(x, pool), bias, 0.3)
+    const auto y = pool_first ? local::bias_activation(local::max_pool(x, pool), bias, Activation::leaky_relu(0.3))
                               : local::max_pool(leaky_relu(x + bias, 0.3), pool);
     auto result = tape.vjp({y}, {weights_like(y, 1)}, {x, bias});
     result.push_back(y);
@@ -174,17 +177,28 @@ TEST_CASE("fused: norm and activation, linear and convolution with bias") {
   const Tensors in{global_tensor({2, 3, 4, 5, 6}, 1), global_tensor({6}, 2), global_tensor({6}, 3)};
   const auto compare = [&](const std::string& what, const TensorFunction& found, const TensorFunction& expected,
                            const Tensors& x) { require_equal(what, derivatives(found, x), derivatives(expected, x)); };
-  for (const double slope : {0.0, 0.2, 1.0}) {
+  for (const auto activation : {Activation::none, Activation::relu, Activation::leaky_relu(0.2), Activation::elu(0.7),
+                                Activation::gelu, Activation::gelu_tanh, Activation::silu, Activation::sigmoid, Activation::tanh,
+                                Activation::softplus, Activation::hard_swish}) {
+    CAPTURE(to_string(activation));
     CHECK_NOTHROW(compare(
-        "batch norm", [&](const Tensors& x) { return Tensors{local::norm(x[0], x[1], x[2], 1e-2, slope).first}; },
-        [&](const Tensors& x) { return Tensors{leaky_relu(local::norm(x[0], x[1], x[2], 1e-2).first, slope)}; }, in));
+        "batch norm", [&](const Tensors& x) { return Tensors{local::norm(x[0], x[1], x[2], 1e-2, activation).first}; },
+        [&](const Tensors& x) { return Tensors{activate(local::norm(x[0], x[1], x[2], 1e-2).first, activation)}; }, in));
     CHECK_NOTHROW(compare(
-        "bias", [&](const Tensors& x) { return Tensors{local::bias_activation(x[0], x[1], slope)}; },
-        [&](const Tensors& x) { return Tensors{leaky_relu(x[0] + x[1], slope)}; }, in));
+        "bias", [&](const Tensors& x) { return Tensors{local::bias_activation(x[0], x[1], activation)}; },
+        [&](const Tensors& x) { return Tensors{activate(x[0] + x[1], activation)}; }, in));
     const Tensors of_conv{apart(global_tensor({2, 3, 4, 3, 2}, 4)), global_tensor({7, 2, 2, 2, 2}, 5), global_tensor({7}, 6)};
     CHECK_NOTHROW(compare(
-        "convolution", [&](const Tensors& x) { return Tensors{local::conv_bias_activation(x[0], x[1], x[2], slope)}; },
-        [&](const Tensors& x) { return Tensors{leaky_relu(local::conv(x[0], x[1]) + x[2], slope)}; }, of_conv));
+        "convolution", [&](const Tensors& x) { return Tensors{local::conv_bias_activation(x[0], x[1], x[2], activation)}; },
+        [&](const Tensors& x) { return Tensors{activate(local::conv(x[0], x[1]) + x[2], activation)}; }, of_conv));
+    const Tensors of_linear{global_tensor({5, 6}, 7), global_tensor({4, 6}, 8), global_tensor({4}, 9)};
+    CHECK_NOTHROW(compare(
+        "linear", [&](const Tensors& x) { return Tensors{local::linear(x[0], x[1], x[2], activation)}; },
+        [&](const Tensors& x) { return Tensors{activate(local::linear(x[0], x[1], x[2]), activation)}; }, of_linear));
+    const PoolAttributes pool{.kernel = 3, .stride = 2, .padding_low = 1};
+    CHECK_NOTHROW(compare(
+        "average pooling", [&](const Tensors& x) { return Tensors{local::activated_avg_pool(x[0], activation, pool)}; },
+        [&](const Tensors& x) { return Tensors{local::avg_pool(activate(x[0], activation), pool)}; }, {of_conv[0]}));
   }
 }
 

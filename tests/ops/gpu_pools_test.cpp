@@ -89,9 +89,9 @@ void compare(const PoolProblem& p) {
     cuda::max_pool_forward(p, x.data(), max.data(), winner.data(), stream, which);
     cuda::max_pool_scatter(p, gy.data(), winner.data(), max_gx.data(), stream, which);
     cuda::max_pool_gather(p, x.data(), winner.data(), gathered.data(), stream, which);
-    cuda::leaky_avg_pool(p, 0.3, x.data(), leaky.data(), signs.data(), stream, which);
-    cuda::leaky_avg_pool_adjoint(p, 0.3, gy.data(), signs.data(), leaky_gx.data(), stream, which);
-    cuda::signed_avg_pool(p, 0.3, x.data(), signs.data(), signed_y.data(), stream, which);
+    cuda::leaky_avg_pool(p, {0.3}, x.data(), leaky.data(), signs.data(), stream, which);
+    cuda::leaky_avg_pool_adjoint(p, {0.3}, gy.data(), signs.data(), leaky_gx.data(), stream, which);
+    cuda::signed_avg_pool(p, {0.3}, x.data(), signs.data(), signed_y.data(), stream, which);
     found[which == PoolKernels::any_form  ? 0
           : which == PoolKernels::fitting ? 1
                                           : 2] = {avg.bytes(),      avg_gx.bytes(),   max.bytes(),   winner.bytes(),

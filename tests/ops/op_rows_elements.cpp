@@ -6,6 +6,7 @@
 #include "framework/tensor/layout.h"
 #include "ops/elementwise/activation_adjoints.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/elementwise/elementwise_ops.h"
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"
 #include "ops/softmax/logsumexp.h"
@@ -33,7 +34,7 @@ std::vector<Box> overlapping_boxes() { return {{{0, 0, 2}, {3, 2, 3}}, {{1, 1, 2
 
 std::vector<Row> elementwise_rows() {
   const Shape s{3, 4};
-  return {
+  std::vector<Row> rows{
       {"affine", {{s}}, F(affine(x[0], -1.7, 0.3))},
       {"negate", {{s}}, F(-x[0]), true},
       {"exp", {{s}}, F(exp(x[0]))},
@@ -57,7 +58,7 @@ std::vector<Row> elementwise_rows() {
       {"softplus", {{s, -3, 3}}, F(softplus(x[0]))},
       {"relu", {apart(s)}, F(relu(x[0]))},
       {"leaky_relu", {apart(s)}, F(leaky_relu(x[0], 0.1))},
-      {"leaky_relu_adjoint", {{s}, apart(s)}, F(leaky_relu_adjoint(x[0], x[1], 0.1))},
+      {"leaky_relu_adjoint", {{s}, apart(s)}, F(leaky_relu_adjoint(x[0], x[1], {0.1}))},
       {"clamp", {apart(s)}, F(clamp(x[0], -0.32, 0.57))},
       {"add", {{s}, {s}}, F(x[0] + x[1]), true},
       {"add, first repeats", {{{4}}, {{2, 3, 4}}}, F(x[0] + x[1]), true},
@@ -85,6 +86,13 @@ std::vector<Row> elementwise_rows() {
       // Rounding to float32 hides small steps; a quadratic is exact with large ones.
       {"cast", {{s}}, F(square(cast(cast(x[0], DType::float32), x[0].dtype()))), false, 0.5, 1e-5},
   };
+  // Whose kinks, if they have any, are at 0 and 3.
+#define MPIGRAD_MAKE(Function, name, ...)                                                        \
+  rows.push_back({#name, {apart(s, -2.9, 2.9)}, F(apply(ops::Unary<ops::Function>{}, {x[0]}))}); \
+  rows.push_back({#name "_adjoint", {{s}, apart(s, -2.9, 2.9)}, F(ops::activation_adjoint(scalar::Function{}, x[0], x[1]))});
+  MPIGRAD_DERIVED_ACTIVATIONS(MPIGRAD_ROW_AS_IS, MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
+  return rows;
 }
 
 std::vector<Row> reduction_rows() {

@@ -58,8 +58,10 @@ std::vector<Row> matrix_rows() {
     }
   rows.push_back({"linear", {{{3, 4}}, {{2, 4}}}, F(local::linear(x[0], x[1]))});
   rows.push_back({"linear with bias", {{{3, 4}}, {{2, 4}}, {{2}}}, F(local::linear(x[0], x[1], x[2]))});
-  rows.push_back({"linear with bias and slope", {{{3, 4}}, {{5, 4}}, {{5}}}, F(local::linear(x[0], x[1], x[2], 0.1))});
-  rows.push_back({"linear with slope", {{{3, 4}}, {{5, 4}}}, F(local::linear(x[0], x[1], {}, 0.2))});
+  rows.push_back({"linear with bias and activation",
+                  {{{3, 4}}, {{5, 4}}, {{5}}},
+                  F(local::linear(x[0], x[1], x[2], Activation::leaky_relu(0.1)))});
+  rows.push_back({"linear with activation", {{{3, 4}}, {{5, 4}}}, F(local::linear(x[0], x[1], {}, Activation::leaky_relu(0.2)))});
   return rows;
 }
 
@@ -107,17 +109,18 @@ std::vector<Row> convolution_rows() {
     rows.push_back({"conv_weight" + text, {{one.x}, {g}}, [a, kernel](const Tensors& x) -> Tensors {
                       return {conv_weight(x[0], x[1], kernel, a)};
                     }});
-    rows.push_back({"conv_bias_activation" + text,
-                    {{one.x, 0.2, 1}, {one.w, 0.2, 1}, {bias, 3, 4}},
-                    [a](const Tensors& x) -> Tensors { return {local::conv_bias_activation(x[0], x[1], x[2], 0.1, a)}; }});
+    rows.push_back(
+        {"conv_bias_activation" + text, {{one.x, 0.2, 1}, {one.w, 0.2, 1}, {bias, 3, 4}}, [a](const Tensors& x) -> Tensors {
+           return {local::conv_bias_activation(x[0], x[1], x[2], Activation::leaky_relu(0.1), a)};
+         }});
   }
   const Shape x{1, 3, 3, 4, 4}, w{4, 2, 2, 3, 2};
   rows.push_back({"conv_bias_activation without activation",
                   {{x}, {{2, 2, 2, 3, 4}}, {{2}}},
-                  F(local::conv_bias_activation(x[0], x[1], x[2], 1))});
+                  F(local::conv_bias_activation(x[0], x[1], x[2], Activation::none))});
   rows.push_back({"conv_bias_activation without bias",
                   {{x, 0.2, 1}, {{2, 2, 2, 3, 4}, -1, -0.2}},
-                  F(local::conv_bias_activation(x[0], x[1], {}, 0.3))});
+                  F(local::conv_bias_activation(x[0], x[1], {}, Activation::leaky_relu(0.3)))});
   rows.push_back({"conv_transpose", {{x}, {w}}, F(local::conv_transpose(x[0], x[1], {.stride = 2}))});
   rows.push_back(
       {"conv_transpose, padding and output padding",
@@ -158,7 +161,7 @@ std::vector<Row> pooling_rows() {
                     [a](const Tensors& x) -> Tensors { return {local::avg_pool(x[0], a)}; },
                     true});
     rows.push_back({std::string("leaky_avg_pool") + one.text, {apart(one.x)}, [a](const Tensors& x) -> Tensors {
-                      return {local::leaky_avg_pool(x[0], 0.3, a)};
+                      return {local::activated_avg_pool(x[0], Activation::leaky_relu(0.3), a)};
                     }});
     rows.push_back({std::string("max_pool") + one.text, {apart(one.x, -2, 2)}, [a](const Tensors& x) -> Tensors {
                       return {local::max_pool(x[0], a)};
@@ -167,8 +170,12 @@ std::vector<Row> pooling_rows() {
                       return {local::max_pool(square(x[0]), a)};
                     }});
   }
-  rows.push_back({"leaky_avg_pool, 19 channels", {apart({1, 2, 4, 2, 19})}, F(local::leaky_avg_pool(x[0], 0.1, {.kernel = 2}))});
-  rows.push_back({"leaky_avg_pool, 16 channels", {apart({2, 2, 2, 3, 16})}, F(local::leaky_avg_pool(x[0], 0, {.kernel = 2}))});
+  rows.push_back({"leaky_avg_pool, 19 channels",
+                  {apart({1, 2, 4, 2, 19})},
+                  F(local::activated_avg_pool(x[0], Activation::leaky_relu(0.1), {.kernel = 2}))});
+  rows.push_back({"leaky_avg_pool, 16 channels",
+                  {apart({2, 2, 2, 3, 16})},
+                  F(local::activated_avg_pool(x[0], Activation::relu, {.kernel = 2}))});
   return rows;
 }
 
@@ -202,10 +209,14 @@ std::vector<Row> normalisation_and_loss_rows() {
       {"channel_affine", {{s}, {{4}}, {{4}}, {{4}}}, F(channel_affine(x[0], wide(x[1]), wide(x[2]), wide(x[3])))},
       {"channel_affine with activation",
        {apart(s), {{4}, -0.01, 0.01}, {{4}, 0.9, 1.1}, {{4}, -0.01, 0.01}},
-       F(channel_affine(x[0], wide(x[1]), wide(x[2]), wide(x[3]), 0.2)),
+       F(channel_affine(x[0], wide(x[1]), wide(x[2]), wide(x[3]), Activation::leaky_relu(0.2))),
        false,
        1e-3},
-      {"bias_activation", {apart(s), {{4}, -0.01, 0.01}}, F(local::bias_activation(x[0], x[1], 0.2)), false, 1e-3},
+      {"bias_activation",
+       {apart(s), {{4}, -0.01, 0.01}},
+       F(local::bias_activation(x[0], x[1], Activation::leaky_relu(0.2))),
+       false,
+       1e-3},
       {"bias_activation_adjoint",
        {{s}, apart(s)},
        [](const Tensors& x) { return apply_all(ops::BiasActivationAdjoint{0.2}, x); }},

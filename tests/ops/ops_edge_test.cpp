@@ -89,7 +89,7 @@ TEST_CASE("edges: relu of infinities and zeros, and its adjoint of infinite cota
     Tape tape;
     const auto y = relu(x);
     check(tape.vjp({y}, {full({7}, infinity, dtype)}, {x})[0], {0, 0, 0, 0, infinity, infinity, infinity});
-    check(leaky_relu_adjoint(full({7}, 2, dtype), leaky_relu(x, 0.5), 0.5), {1, 1, 1, 1, 2, 2, 2});
+    check(leaky_relu_adjoint(full({7}, 2, dtype), leaky_relu(x, 0.5), {0.5}), {1, 1, 1, 1, 2, 2, 2});
   }
 }
 

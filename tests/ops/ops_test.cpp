@@ -206,7 +206,8 @@ TEST_CASE("ops: matrices") {
   check(matmul(a, a, {.transpose_a = true}), {3, 3}, {17, 22, 27, 22, 29, 36, 27, 36, 45});
   check(matmul(reshape(a, {2, 1, 3}), reshape(a, {2, 3, 1})), {2, 1, 1}, {14, 77});
   check(matmul(ones({2, 0}), ones({0, 2})), {2, 2}, {0, 0, 0, 0});
-  check(local::linear(a, from_vector({2, 3}, {1, 0, 0, 0, -1, 0}, f64), vector({10, 1}), 0.5), {2, 2}, {11, -0.5, 14, -2});
+  check(local::linear(a, from_vector({2, 3}, {1, 0, 0, 0, -1, 0}, f64), vector({10, 1}), Activation::leaky_relu(0.5)), {2, 2},
+        {11, -0.5, 14, -2});
   CHECK_REFUSED(matmul(a, a), "[matmul] inner extents differ, 3 and 2: float64 [2, 3] and float64 [2, 3]");
   CHECK_REFUSED(matmul(a, vector({1})), "[matmul] operands have at least two dimensions: float64 [2, 3] and float64 [1]");
   CHECK_REFUSED(matmul(ones({2, 1, 1}), ones({3, 1, 1})), "[matmul] shapes do not broadcast: [2] and [3]");
@@ -223,7 +224,7 @@ TEST_CASE("ops: convolutions of a line") {
   check(values(local::conv(x, w, {.dilation = {1, 1, 3}})), {41, 52});
   check(values(local::conv(x, w, {.padding_low = {0, 0, 1}, .padding_high = {0, 0, 2}})), {10, 21, 32, 43, 54, 5, 0});
   check(values(local::conv(x, w, {.padding_low = {0, 0, -1}, .padding_high = {0, 0, -1}})), {32, 43});
-  check(values(local::conv_bias_activation(x, w, vector({-40}), 0.1)), {-1.9, -0.8, 3, 14});
+  check(values(local::conv_bias_activation(x, w, vector({-40}), Activation::leaky_relu(0.1))), {-1.9, -0.8, 3, 14});
   check(values(conv_data(line({1, 2}), w, {1, 1, 3})), {1, 12, 20});
   check(values(conv_weight(x, line({1, 0, 0, 1}), {1, 1, 2})), {5, 7});
   check(values(local::conv_transpose(line({1, 2}), w, {.stride = {1, 1, 2}})), {1, 10, 2, 20});

@@ -96,7 +96,7 @@ inline void check_conv(const ConvProblem& p, const Kind& kind, DeviceKind device
   CHECK(relative_error(apply(ops::ConvWeight{a, p.kernel}, {x.on_device, g.on_device}), gw) < kind.tolerance);
   const auto sums = y;
   for (const double slope : {1.0, 0.0, 0.01}) {
-    reference::conv_forward(p, x.values.data(), w.values.data(), y.data(), {.bias = bias.values.data(), .slope = slope});
+    reference::conv_forward(p, x.values.data(), w.values.data(), y.data(), {.bias = bias.values.data(), .fused = {slope}});
     INFO("bias, slope ", slope);
     const auto got = apply(ops::ConvBiasActivation{a, slope}, {x.on_device, w.on_device, bias.on_device});
     CHECK(error_with_bias(got, y, sums, bias.values) < kind.tolerance);

@@ -162,7 +162,7 @@ void check_product(const Kind& kind, bool no_terms, DeviceKind device) {
   reference::matmul(p, x.values.data(), w.values.data(), c.data());
   const auto sums = c;
   for (const double slope : {1.0, 0.0, 0.2}) {
-    reference::matmul(p, x.values.data(), w.values.data(), c.data(), {.bias = bias.values.data(), .slope = slope});
+    reference::matmul(p, x.values.data(), w.values.data(), c.data(), {.bias = bias.values.data(), .fused = {slope}});
     const auto got = apply(ops::Linear{slope}, {x.on_device, w.on_device, bias.on_device});
     CHECK(error_with_bias(got, c, sums, bias.values) < kind.tolerance);
   }

@@ -213,11 +213,11 @@ void matmul(DType type, const MatmulProblem& p, const void* a, const void* b, vo
                    product.result.of, c, product.result.of, &choice->algorithm, workspace.data(),
                    static_cast<std::size_t>(choice->workspace), stream);
   }
-  // The library's own ReLU is not said to keep NaN, and it has no slope.
+  // The library's own ReLU is not said to keep NaN, and it has no LeakyReLU.
   visit_any_floating(type, [&](auto none) {
     using T = decltype(none);
     auto* y = static_cast<T*>(c);
-    bias_activation(p.batch * p.m, p.n, y, adds_bias ? nullptr : static_cast<const T*>(e.bias), e.slope, y, compute_stream());
+    bias_activation(p.batch * p.m, p.n, y, adds_bias ? nullptr : static_cast<const T*>(e.bias), e.fused, y, compute_stream());
   });
 }
 

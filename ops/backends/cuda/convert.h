@@ -23,10 +23,11 @@ void move_box(const Box& box, std::int64_t width, const void* from, void* to, vo
 void transpose(std::int64_t batch, std::int64_t rows, std::int64_t columns, std::int64_t width, const void* from, void* to,
                void* stream);
 
-// x, y: [rows, channels], which may be one; y = x + bias (if there is one); y = y < 0 ? slope * y : y. slope 0 gives +0, NaN
+// x, y: [rows, channels], which may be one; y = x + bias (if there is one); the fused activation of y. ReLU gives +0, NaN
 // stays.
 template <class T>
-void bias_activation(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, double slope, T* y, void* stream);
+void bias_activation(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, scalar::Fused fused, T* y,
+                     void* stream);
 
 // What tells whether an activation keeps NaN and infinity: a bias of NaN and +infinity in turns; and *found = 1 if an element of
 // y [n / channels, channels] that was made with it is an ordinary number.

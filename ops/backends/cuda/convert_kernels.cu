@@ -73,14 +73,14 @@ void run_transpose(std::int64_t batch, std::int64_t rows, std::int64_t columns, 
 
 template <class T, int V>
 __global__ void bias_activation_kernel(std::int64_t rows, unsigned items, const Pack<T, V>* x, const Pack<T, V>* bias,
-                                       Compute<T> slope, Pack<T, V>* y) {
+                                       Compute<T> factor, Pack<T, V>* y) {
   for_rows(rows, items, [&](std::int64_t row, unsigned item) {
     auto pack = x[row * items + item];
 #pragma unroll
     for (int i = 0; i < V; ++i) {
       Compute<T> value = load(pack.of[i]);
       if (bias) value += load(bias[item].of[i]);
-      if (value < 0) value = slope == 0 ? Compute<T>{} : slope * value;
+      if (value < 0) value = factor == 0 ? Compute<T>{} : factor * value;
       pack.of[i] = store<T>(value);
     }
     y[row * items + item] = pack;
@@ -134,15 +134,16 @@ void transpose(std::int64_t batch, std::int64_t rows, std::int64_t columns, std:
 }
 
 template <class T>
-void bias_activation(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, double slope, T* y, void* stream) {
-  if ((x == y && !bias && slope == 1) || rows * channels == 0) return;
+void bias_activation(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, scalar::Fused fused, T* y,
+                     void* stream) {
+  if ((x == y && !bias && fused.is_none()) || rows * channels == 0) return;
   const auto run = [&](auto v) {
     constexpr int V = decltype(v)::value;
     const auto items = static_cast<unsigned>(channels / V);
     const auto g = row_grid(rows, items);
     launch("bias_activation", bias_activation_kernel<T, V>, g.grid, g.block, stream, rows, items,
-           reinterpret_cast<const Pack<T, V>*>(x), reinterpret_cast<const Pack<T, V>*>(bias), static_cast<Compute<T>>(slope),
-           reinterpret_cast<Pack<T, V>*>(y));
+           reinterpret_cast<const Pack<T, V>*>(x), reinterpret_cast<const Pack<T, V>*>(bias),
+           static_cast<Compute<T>>(fused.factor), reinterpret_cast<Pack<T, V>*>(y));
   };
   constexpr int wide = 16 / sizeof(T);
   if (channels % wide == 0 && aligned_to(x, 16) && aligned_to(y, 16) && aligned_to(bias, 16))
@@ -171,11 +172,11 @@ void round_sum(std::int64_t n, const Sum* sum, T* y, void* stream) {
   launch("round_sum", round_kernel<T, Sum>, blocks_for(n), block_threads, stream, n, sum, y);
 }
 
-#define MPIGRAD_MAKE(T, Sum)                                                                        \
-  template void bias_activation(std::int64_t, std::int64_t, const T*, const T*, double, T*, void*); \
-  template void special_bias(std::int64_t, T*, void*);                                              \
-  template void find_ordinary(std::int64_t, std::int64_t, const T*, std::int32_t*, void*);          \
-  template void add_up(std::int64_t, const T*, Sum*, bool, void*);                                  \
+#define MPIGRAD_MAKE(T, Sum)                                                                               \
+  template void bias_activation(std::int64_t, std::int64_t, const T*, const T*, scalar::Fused, T*, void*); \
+  template void special_bias(std::int64_t, T*, void*);                                                     \
+  template void find_ordinary(std::int64_t, std::int64_t, const T*, std::int32_t*, void*);                 \
+  template void add_up(std::int64_t, const T*, Sum*, bool, void*);                                         \
   template void round_sum(std::int64_t, const Sum*, T*, void*);
 MPIGRAD_MAKE(float, float)
 MPIGRAD_MAKE(double, double)

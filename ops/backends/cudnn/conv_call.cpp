@@ -30,7 +30,7 @@ std::string to_string(const ConvCall& c) {
       name_of(c.pass), name_of(c.type), c.tf32 ? " (TF32)" : "", c.flat ? " 2D" : " 3D",
       c.order == Order::channels_first ? " channels first" : "", c.batch, c.in, c.out, c.kernel, c.stride, c.dilation, c.pad_low,
       c.pad_high, c.in_channels, c.out_channels, c.groups, c.bias ? " + bias" : "",
-      c.slope == 1 ? std::string() : fmt::format(" slope {}", c.slope),
+      c.fused.is_none() ? std::string() : fmt::format(" slope {}", c.fused.factor),
       c.alignment == 16 ? std::string() : fmt::format(" aligned to {}", c.alignment));
 }
 
@@ -39,7 +39,7 @@ std::size_t CallHash::operator()(const ConvCall& c) const {
   const auto add = [&](std::int64_t k) { h = (h ^ static_cast<std::uint64_t>(k)) * 0xff51afd7ed558ccd, h ^= h >> 32; };
   add((static_cast<std::int64_t>(c.pass) << 8) | static_cast<std::int64_t>(c.type));
   add((c.tf32 ? 1 : 0) | (c.deterministic ? 2 : 0) | (c.flat ? 4 : 0) | (c.bias ? 8 : 0) | (static_cast<int>(c.order) << 4));
-  add(std::bit_cast<std::int64_t>(c.slope));
+  add(std::bit_cast<std::int64_t>(c.fused.factor));
   for (const auto k : {c.batch, c.in_channels, c.out_channels, c.groups, c.alignment}) add(k);
   for (const auto* e : {&c.in, &c.out, &c.kernel, &c.stride, &c.dilation, &c.pad_low, &c.pad_high})
     for (const auto k : *e) add(k);

@@ -27,7 +27,7 @@ struct ConvCall {
   std::int64_t batch = 0, in_channels = 0, out_channels = 0, groups = 1;
   Extent3 in{}, out{}, kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1}, pad_low{}, pad_high{};
   bool bias = false;  // added to the outputs, then the activation; forward only
-  double slope = 1;
+  scalar::Fused fused{};
   std::int64_t alignment = 16;  // bytes to which every operand is aligned
   bool operator==(const ConvCall&) const = default;
 };

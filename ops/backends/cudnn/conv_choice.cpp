@@ -51,7 +51,7 @@ class Chooser {
  private:
   std::vector<Fused> levels() const {
     std::vector<Fused> all;
-    if (q_.call.bias && q_.call.slope != 1) all.push_back(Fused::both);
+    if (q_.call.bias && !q_.call.fused.is_none()) all.push_back(Fused::both);
     if (q_.call.bias) all.push_back(Fused::bias);
     all.push_back(Fused::nothing);
     return all;
@@ -69,7 +69,7 @@ class Chooser {
       form.call.alignment = q_.call.alignment;
       form.moves_weights = form.moves_weights || q_.copies_weights;
       if (inside) form.call.bias = true;
-      if (fused == Fused::both) form.call.slope = q_.call.slope;
+      if (fused == Fused::both) form.call.fused = q_.call.fused;
     }
     if (q_.call.alignment < 16 && !inside) {  // then everything is copied to where it is aligned
       auto form = form_of(p_, q_.call.pass, q_.call.type, {.padded = true});
@@ -175,7 +175,7 @@ class Chooser {
   // cuDNN's documentation promises only of engines with a note that NaN stays NaN behind an activation. Of the others it is
   // tried: a bias of NaN and of infinities must come out.
   bool keeps_specials(const Choice& candidate) {
-    if (candidate.form.call.slope == 1 || candidate.plan.has(CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP)) return true;
+    if (candidate.form.call.fused.is_none() || candidate.plan.has(CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP)) return true;
     const auto key = fmt::format("{}|special values|{}|{}", machine(), to_string(candidate.form.call), candidate.plan.place);
     if (const auto known = tuning_file().find(key)) return *known == "kept";
     if (capturing()) {

@@ -54,7 +54,7 @@ void finish(DType type, const ConvProblem& p, const Epilogue& e, void* outputs) 
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
     auto* y = static_cast<T*>(outputs);
-    bias_activation(p.batch * volume(p.out), p.out_channels, y, static_cast<const T*>(e.bias), e.slope, y, compute_stream());
+    bias_activation(p.batch * volume(p.out), p.out_channels, y, static_cast<const T*>(e.bias), e.fused, y, compute_stream());
   });
 }
 
@@ -134,9 +134,10 @@ void perform(CudnnContext& here, const Choice& choice, const ConvProblem& p, con
   operands.take_back(call.pass);
   if (call.pass != Pass::forward) return;
   // What the plan does not do itself.
-  const bool adds = wanted.bias && !call.bias, activates = wanted.slope != call.slope;
+  const bool adds = wanted.bias && !call.bias, activates = wanted.fused != call.fused;
   if (adds || activates)
-    finish(call.type, p, {.bias = adds ? wanted.bias : nullptr, .slope = activates ? wanted.slope : 1}, own.outputs);
+    finish(call.type, p, {.bias = adds ? wanted.bias : nullptr, .fused = activates ? wanted.fused : scalar::Fused{}},
+           own.outputs);
 }
 
 Choice choose_for(CudnnContext& here, const Question& q, const ConvProblem& p, const Pointers& own) {
@@ -175,7 +176,7 @@ bool run_own_float32(Pass pass, const ConvProblem& p, const Pointers& own) {
   if (pass == Pass::forward) {
     if (!exact || !has_few_channels(p)) return false;
     few_channels_forward(p, x, reinterpret_cast<const float*>(own.weights), static_cast<const float*>(own.epilogue.bias),
-                         own.epilogue.slope, reinterpret_cast<float*>(own.outputs), compute_stream());
+                         own.epilogue.fused, reinterpret_cast<float*>(own.outputs), compute_stream());
     return true;
   }
   const bool rounded = tf32 && has_weights_tf32(p) && alignment_of({own.image}) >= 16 && few_channels_run_here();
@@ -212,13 +213,13 @@ bool run_own_half(Pass pass, DType type, const ConvProblem& p, const Pointers& o
     using T = decltype(none);
     auto *x = reinterpret_cast<T*>(own.image), *w = reinterpret_cast<T*>(own.weights), *y = reinterpret_cast<T*>(own.outputs);
     const auto* bias = static_cast<const T*>(own.epilogue.bias);
-    const auto slope = own.epilogue.slope;
+    const auto fused = own.epilogue.fused;
     auto* data = scratch->data();
     switch (pass) {
       case Pass::forward:
-        if (few) return few_channels_forward<T>(p, x, w, bias, slope, y, stream);
-        if (sixteen) return sixteen_channels_forward<T>(p, x, w, bias, slope, data, y, stream);
-        return thirty_two_channels_forward<T>(p, x, w, bias, slope, data, y, stream);
+        if (few) return few_channels_forward<T>(p, x, w, bias, fused, y, stream);
+        if (sixteen) return sixteen_channels_forward<T>(p, x, w, bias, fused, data, y, stream);
+        return thirty_two_channels_forward<T>(p, x, w, bias, fused, data, y, stream);
       case Pass::data:
         return sixteen ? sixteen_channels_data<T>(p, y, w, data, x, stream)
                        : thirty_two_channels_data<T>(p, y, w, data, x, stream);
@@ -265,7 +266,7 @@ void run_slab(Pass pass, DType type, const ConvProblem& p, const Pointers& own) 
              .tuning_seconds = settings.tuning_seconds};
   q.call.in = p.in, q.call.pad_low = p.pad_low;
   q.call.tf32 = settings.tf32 && type == DType::float32, q.call.deterministic = settings.deterministic;
-  q.call.bias = own.epilogue.bias != nullptr, q.call.slope = own.epilogue.slope;
+  q.call.bias = own.epilogue.bias != nullptr, q.call.fused = own.epilogue.fused;
   q.call.alignment = alignment_of({own.image, own.outputs});
   const auto find = [&] { return here.choices.find(q, [&] { return choose_for(here, q, p, own); }); };
   auto choice = find();
@@ -311,7 +312,7 @@ void conv_forward(DType type, const ConvProblem& p, const void* x, const void* w
   const bool copies = alignment_of({e.bias}) < 16;
   const Scratch bias(copies ? p.out_channels * size_of(type) : 0);
   if (copies) copy_on_device(bias.data(), e.bias, p.out_channels * size_of(type));
-  run(Pass::forward, type, p, {bytes(x), bytes(w), bytes(y), {.bias = copies ? bias.data() : e.bias, .slope = e.slope}});
+  run(Pass::forward, type, p, {bytes(x), bytes(w), bytes(y), {.bias = copies ? bias.data() : e.bias, .fused = e.fused}});
 }
 void conv_data(DType type, const ConvProblem& p, const void* gy, const void* w, void* gx) {
   run(Pass::data, type, p, {bytes(gx), bytes(w), bytes(gy)});

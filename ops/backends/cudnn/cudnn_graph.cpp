@@ -168,11 +168,11 @@ Descriptor pointwise(const ConvCall& call, cudnnPointwiseMode_t mode) {
   p.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
   p.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
   if (mode == CUDNN_POINTWISE_RELU_FWD) {
-    const auto nan = CUDNN_PROPAGATE_NAN;        // a diverged network must show
-    const double lower = 0, slope = call.slope;  // no upper clip: infinity would be clamped to what is finite
+    const auto nan = CUDNN_PROPAGATE_NAN;               // a diverged network must show
+    const double lower = 0, below = call.fused.factor;  // no upper clip: infinity would be clamped to what is finite
     p.set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &nan);
     p.set(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, CUDNN_TYPE_DOUBLE, 1, &lower);
-    p.set(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, CUDNN_TYPE_DOUBLE, 1, &slope);
+    p.set(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, CUDNN_TYPE_DOUBLE, 1, &below);
   }
   p.finalize();
   return p;
@@ -185,7 +185,7 @@ Graph graph_of(const ConvCall& call, const Target& target) {
   const auto image = geometry(call, call.batch, call.in_channels, call.in);
   const auto weights = geometry(call, call.out_channels, call.in_channels / call.groups, call.kernel);
   const auto outputs = geometry(call, call.batch, call.out_channels, call.out);
-  const bool activation = call.slope != 1;
+  const bool activation = !call.fused.is_none();
   const auto id = [](Operand operand) { return static_cast<std::int64_t>(operand); };
 
   Graph g;

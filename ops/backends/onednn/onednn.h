@@ -75,15 +75,15 @@ Dims gaps(const Problem& p) {
   return {p.dilation[0] - 1, p.dilation[1] - 1, p.dilation[2] - 1};
 }
 
-inline dnnl::primitive_attr attributes(double slope = 1.0) {
+inline dnnl::primitive_attr attributes(scalar::Fused fused = {}) {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  if (slope != 1.0) {
+  if (!fused.is_none()) {
     dnnl::post_ops activation;
 #if DNNL_VERSION_MAJOR >= 3
-    activation.append_eltwise(dnnl::algorithm::eltwise_relu, static_cast<float>(slope), 0.0F);
+    activation.append_eltwise(dnnl::algorithm::eltwise_relu, static_cast<float>(fused.factor), 0.0F);
 #else
-    activation.append_eltwise(1.0F, dnnl::algorithm::eltwise_relu, static_cast<float>(slope), 0.0F);
+    activation.append_eltwise(1.0F, dnnl::algorithm::eltwise_relu, static_cast<float>(fused.factor), 0.0F);
 #endif
     attributes.set_post_ops(activation);
   }
@@ -101,7 +101,7 @@ auto or_empty(Make&& make) -> decltype(make()) {
 }
 
 // The convolutions of bfloat16 add up in float32; gradients of weights stay in it.
-inline dnnl::convolution_forward::primitive_desc convolution(const ConvProblem& p, bool bias = false, double slope = 1.0,
+inline dnnl::convolution_forward::primitive_desc convolution(const ConvProblem& p, bool bias = false, scalar::Fused fused = {},
                                                              Type type = Type::f32) {
   return or_empty([&] {
     using Forward = dnnl::convolution_forward;
@@ -111,10 +111,10 @@ inline dnnl::convolution_forward::primitive_desc convolution(const ConvProblem& 
     const Desc w = weights(p, false, type), b = bias ? vector(p.out_channels, type) : Desc();
 #if DNNL_VERSION_MAJOR >= 3
     return Forward::primitive_desc(engine(), kind, direct, x, w, b, y, dims(p.stride), gaps(p), dims(p.pad_low), pad_high(p),
-                                   attributes(slope), true);
+                                   attributes(fused), true);
 #else
     return Forward::primitive_desc(Forward::desc(kind, direct, x, w, b, y, dims(p.stride), gaps(p), dims(p.pad_low), pad_high(p)),
-                                   attributes(slope), engine(), true);
+                                   attributes(fused), engine(), true);
 #endif
   });
 }
@@ -123,7 +123,7 @@ inline dnnl::convolution_forward::primitive_desc convolution(const ConvProblem& 
 template <class Backward>
 typename Backward::primitive_desc backward_convolution(const ConvProblem& p, Type type, Type of_weights) {
   return or_empty([&] {
-    const auto forward = convolution(p, false, 1.0, type);
+    const auto forward = convolution(p, false, {}, type);
     if (!forward) return typename Backward::primitive_desc();
     const auto direct = dnnl::algorithm::convolution_direct;
     const Desc x = activation(p.batch, p.in_channels, p.in, type), y = activation(p.batch, p.out_channels, p.out, type);

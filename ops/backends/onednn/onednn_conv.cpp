@@ -58,12 +58,12 @@ bool few_outputs(Pass pass, const ConvProblem& p) {
   return p.batch * volume(p.out) <= most;
 }
 
-CacheKey key_of(Pass pass, onednn::Type type, const ConvProblem& p, bool bias, double slope) {
+CacheKey key_of(Pass pass, onednn::Type type, const ConvProblem& p, bool bias, scalar::Fused fused) {
   CacheKey key{static_cast<std::int64_t>(pass),
                static_cast<std::int64_t>(type),
                omp_get_max_threads(),
                bias,
-               std::bit_cast<std::int64_t>(slope),
+               std::bit_cast<std::int64_t>(fused.factor),
                p.batch,
                p.in_channels,
                p.out_channels,
@@ -95,14 +95,14 @@ void set_reorder(Plan& plan, const onednn::Desc& from, const onednn::Desc& to) {
   plan.reorder_scratchpad = descriptor.scratchpad_desc();
 }
 
-Plan make_plan(Pass pass, onednn::Type type, const ConvProblem& p, bool bias, double slope) {
+Plan make_plan(Pass pass, onednn::Type type, const ConvProblem& p, bool bias, scalar::Fused fused) {
   if (!ordinary(p) || few_outputs(pass, p)) return {};
   const bool wrong = type == onednn::Type::bf16
                          ? !onednn::has_bfloat16() || !onednn::right_in_bfloat16(onednn::version(), pass, p)
                          : onednn::has_defect(pass, p);
   if (wrong) return {};
   if (pass == Pass::forward) {
-    const auto descriptor = onednn::convolution(p, bias, slope, type);
+    const auto descriptor = onednn::convolution(p, bias, fused, type);
     Plan plan = plan_of(p, type, type, descriptor);
     if (!plan.usable) return plan;
     plan.primitive = dnnl::convolution_forward(descriptor);
@@ -129,10 +129,11 @@ Plan make_plan(Pass pass, onednn::Type type, const ConvProblem& p, bool bias, do
   return plan;
 }
 
-std::shared_ptr<const Plan> find_plan(Pass pass, onednn::Type type, const ConvProblem& p, bool bias = false, double slope = 1.0) {
+std::shared_ptr<const Plan> find_plan(Pass pass, onednn::Type type, const ConvProblem& p, bool bias = false,
+                                      scalar::Fused fused = {}) {
   // Never destroyed: a rank thread may still compute while the process ends.
   static auto& cache = *new Cache<Plan>;
-  return cache.find(key_of(pass, type, p, bias, slope), [&] { return make_plan(pass, type, p, bias, slope); });
+  return cache.find(key_of(pass, type, p, bias, fused), [&] { return make_plan(pass, type, p, bias, fused); });
 }
 
 void* own_weights_buffer(const Plan& plan) {
@@ -189,7 +190,7 @@ std::string native_implementation_of(Pass pass, const ConvProblem& p) {
 
 namespace {
 
-void relu(std::int64_t n, float* y) { apply_epilogue_parallel({.slope = 0.0}, n, 1, y); }
+void relu(std::int64_t n, float* y) { apply_epilogue_parallel({.fused = {0}}, n, 1, y); }
 
 void relu(std::int64_t n, BFloat16* y) {
 #pragma omp parallel for schedule(static) if (n > 1 << 14)
@@ -200,16 +201,16 @@ void relu(std::int64_t n, BFloat16* y) {
 // These return false, and have written nothing, where oneDNN has no optimised kernel or is not trusted.
 template <class T>
 bool forward(const ConvProblem& p, const T* x, const T* w, T* y, const Epilogue& e) {
-  // oneDNN's ReLU turns NaN into 0, which would hide a diverged network: a slope of 0 is applied by our own loop.
-  const bool fused = e.slope != 0.0;
-  const auto plan = find_plan(Pass::forward, type_of<T>, p, e.bias != nullptr, fused ? e.slope : 1.0);
+  // oneDNN's ReLU turns NaN into 0, which would hide a diverged network: ReLU is applied by our own loop.
+  const bool inside = !e.fused.is_relu();
+  const auto plan = find_plan(Pass::forward, type_of<T>, p, e.bias != nullptr, inside ? e.fused : scalar::Fused{});
   if (!plan->usable) return false;
   onednn::Arguments arguments{{DNNL_ARG_SRC, onednn::wrap(plan->x, x)},
                               {DNNL_ARG_WEIGHTS, to_own_weights("conv3d", *plan, w)},
                               {DNNL_ARG_DST, onednn::wrap(plan->y, y)}};
   if (e.bias != nullptr) arguments.emplace(DNNL_ARG_BIAS, onednn::wrap(plan->bias, e.bias));
   onednn::execute("conv3d", plan->primitive, plan->scratchpad, std::move(arguments));
-  if (!fused) relu(p.batch * volume(p.out) * p.out_channels, y);
+  if (!inside) relu(p.batch * volume(p.out) * p.out_channels, y);
   return true;
 }
 

@@ -147,7 +147,7 @@ void convolve(const ConvProblem& given, bool data, const float* x, const float* 
           const float* bias = e.bias == nullptr ? nullptr : static_cast<const float*>(e.bias) + first;
           for (std::int64_t i = 0, at = 0; i < n; ++i) {
             const Cells cells = tiles.outputs(begin + i, at);
-            transforms.output(cells, count, m + i * count, m_stride, bias, static_cast<float>(e.slope), y + at + first);
+            transforms.output(cells, count, m + i * count, m_stride, bias, e.fused.as<float>(), y + at + first);
           }
         });
     }

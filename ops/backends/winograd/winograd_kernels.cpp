@@ -145,7 +145,7 @@ MPIGRAD_BODY void from_cells(const Cells& cells, std::int64_t channels, const fl
 
 template <int dims, class V>
 MPIGRAD_BODY void to_cells(const Cells& cells, std::int64_t channels, const float* m, std::int64_t stride, const float* bias,
-                           float slope, float* y) {
+                           scalar::FusedOf<float> fused, float* y) {
   const bool all = whole<2, dims>(cells);
   for (std::int64_t c = 0; c < channels; c += width<V>) {
     V shift{};
@@ -157,8 +157,8 @@ MPIGRAD_BODY void to_cells(const Cells& cells, std::int64_t channels, const floa
                                      const V sum = value + shift;
                                      // NaN is not below 0 and stays, and a ReLU's zeros are +0.
                                      V active = sum;
-                                     if (slope == 0.0F) active = sum < 0.0F ? V{} : sum;
-                                     else if (slope != 1.0F) active = sum < 0.0F ? sum * slope : sum;
+                                     if (fused.is_relu()) active = sum < 0.0F ? V{} : sum;
+                                     else if (!fused.is_none()) active = sum < 0.0F ? sum * fused.factor : sum;
                                      store(active, y + place(cells, d, h, w) + c);
                                    });
   }
@@ -231,8 +231,8 @@ MPIGRAD_BODY void product(std::int64_t m, std::int64_t n, std::int64_t k, const 
     }                                                                                                                         \
     template <int dims>                                                                                                       \
     TARGET static void output(const Cells& cells, std::int64_t n, const float* m, std::int64_t stride, const float* bias,     \
-                              float slope, float* y) {                                                                        \
-      to_cells<dims, V>(cells, n, m, stride, bias, slope, y);                                                                 \
+                              scalar::FusedOf<float> fused, float* y) {                                                       \
+      to_cells<dims, V>(cells, n, m, stride, bias, fused, y);                                                                 \
     }                                                                                                                         \
     template <int dims>                                                                                                       \
     TARGET static void weights(std::int64_t n, const float* taps, std::int64_t between, float* u, std::int64_t stride) {      \

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "ops/elementwise/activation_functions.h"
+
 namespace mpigrad::cpu::winograd {
 
 inline constexpr std::int64_t lanes = 16;  // channels go through the kernels in groups of so many
@@ -25,9 +27,9 @@ struct Transforms {
   void (*input)(const Cells&, std::int64_t channels, const float* x, float* v, std::int64_t stride);
   // v = (A x A x A) of 2 x 2 x 2 cells, the transpose of `output`
   void (*gradient)(const Cells&, std::int64_t channels, const float* g, float* v, std::int64_t stride);
-  // 2 x 2 x 2 cells y = leaky((A^T x A^T x A^T) of m + bias, slope); no bias if null
-  void (*output)(const Cells&, std::int64_t channels, const float* m, std::int64_t stride, const float* bias, float slope,
-                 float* y);
+  // 2 x 2 x 2 cells y = fused((A^T x A^T x A^T) of m + bias); no bias if null
+  void (*output)(const Cells&, std::int64_t channels, const float* m, std::int64_t stride, const float* bias,
+                 scalar::FusedOf<float> fused, float* y);
   // u = (G x G x G) of 3 x 3 x 3 taps, `between` apart, and its transpose: taps = (G^T x G^T x G^T) of s
   void (*weight)(std::int64_t channels, const float* taps, std::int64_t between, float* u, std::int64_t stride);
   void (*weight_gradient)(std::int64_t channels, const float* s, std::int64_t stride, float* taps, std::int64_t between);

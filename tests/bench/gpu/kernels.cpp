@@ -171,7 +171,7 @@ void channel_rows(Table& table, std::int64_t rows, std::int64_t channels) {
   });
   table.row("channel affine", shape, type, 2 * bytes, [&]() -> Call {
     return [=, x = numbers(n, type), y = numbers(n, type)] {
-      cuda::channel_affine(1, rows, channels, at<T>(x), at<S>(m), at<S>(a), at<S>(b), 0.01, at<T>(y), stream);
+      cuda::channel_affine(1, rows, channels, at<T>(x), at<S>(m), at<S>(a), at<S>(b), {0.01}, at<T>(y), stream);
     };
   });
   table.row("channel dots", shape, type, 2 * bytes, [&]() -> Call {
@@ -181,7 +181,8 @@ void channel_rows(Table& table, std::int64_t rows, std::int64_t channels) {
   });
   table.row("bias gradient behind an activation", shape, type, 3 * bytes, [&]() -> Call {
     return [=, g = numbers(n, type), y = numbers(n, type), h = numbers(n, type), sums = numbers(channels, type)] {
-      cuda::bias_activation_adjoint(rows, channels, at<T>(g), at<T>(y), 0.01, at<double>(scratch), at<T>(h), at<T>(sums), stream);
+      cuda::bias_activation_adjoint(rows, channels, at<T>(g), at<T>(y), {0.01}, at<double>(scratch), at<T>(h), at<T>(sums),
+                                    stream);
     };
   });
 }
@@ -209,9 +210,9 @@ void pool_rows(Table& table, const PoolProblem& p, bool average, cuda::PoolKerne
     pool("average pool", both, [=](T* x, T* y, auto...) { cuda::avg_pool_forward(p, x, y, stream, which); });
     pool("average pool, adjoint", both, [=](T* x, T* y, auto...) { cuda::avg_pool_adjoint(p, y, x, stream, which); });
     pool("leaky average pool", both + of_signs,
-         [=](T* x, T* y, auto, std::uint8_t* s) { cuda::leaky_avg_pool(p, 0.01, x, y, s, stream, which); });
+         [=](T* x, T* y, auto, std::uint8_t* s) { cuda::leaky_avg_pool(p, {0.01}, x, y, s, stream, which); });
     pool("leaky average pool, adjoint", both + of_signs,
-         [=](T* x, T* y, auto, std::uint8_t* s) { cuda::leaky_avg_pool_adjoint(p, 0.01, y, s, x, stream, which); });
+         [=](T* x, T* y, auto, std::uint8_t* s) { cuda::leaky_avg_pool_adjoint(p, {0.01}, y, s, x, stream, which); });
   } else {
     pool("maximum pool", both + of_winners,
          [=](T* x, T* y, std::int32_t* w, auto) { cuda::max_pool_forward(p, x, y, w, stream, which); });
@@ -245,13 +246,13 @@ void own_convolution_rows(Table& table, std::int64_t batch, std::int64_t size, s
               });
   };
   const auto stream = cuda::compute_stream();
-  if (few) row("", [=](T* x, T* w, float*, T* y) { cuda::few_channels_forward<T>(p, x, w, nullptr, 1, y, stream); });
+  if (few) row("", [=](T* x, T* w, float*, T* y) { cuda::few_channels_forward<T>(p, x, w, nullptr, {}, y, stream); });
   if constexpr (std::is_same_v<T, float>) {
     row(", weight gradient", [=](T* x, T* w, float* s, T* y) { cuda::weights_float32(p, x, y, s, w, stream); });
   } else if (few) {
     row(", weight gradient", [=](T* x, T* w, float* s, T* y) { cuda::few_channels_weight<T>(p, x, y, s, w, stream); });
   } else {
-    row("", [=](T* x, T* w, float* s, T* y) { cuda::sixteen_channels_forward<T>(p, x, w, nullptr, 1, s, y, stream); });
+    row("", [=](T* x, T* w, float* s, T* y) { cuda::sixteen_channels_forward<T>(p, x, w, nullptr, {}, s, y, stream); });
     row(", data gradient", [=](T* x, T* w, float* s, T* y) { cuda::sixteen_channels_data<T>(p, y, w, s, x, stream); });
     row(", weight gradient", [=](T* x, T* w, float* s, T* y) { cuda::sixteen_channels_weight<T>(p, x, y, s, w, stream); });
   }

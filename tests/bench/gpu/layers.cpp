@@ -163,7 +163,7 @@ ConvTimes time_layer(const ConvLayer& layer, DType type) {
   ConvTimes times;
   times.forward.ours = time_of([&] { cuda::conv_forward(type, p, image.raw(), weights.raw(), outputs.raw()); });
   times.forward.activation =
-      time_of([&] { cuda::conv_forward(type, p, image.raw(), weights.raw(), outputs.raw(), {.slope = 0.01}); });
+      time_of([&] { cuda::conv_forward(type, p, image.raw(), weights.raw(), outputs.raw(), {.fused = {0.01}}); });
   times.forward.bare = bare_time(p, cuda::Pass::forward, type);
   if (layer.needs_data_pass) {
     times.data.ours = time_of([&] { cuda::conv_data(type, p, outputs.raw(), weights.raw(), image.raw()); });

@@ -63,7 +63,7 @@ Answer ask(const ConvProblem& p, Pass pass, const Precision& precision, const cu
                             .workspace = target.handle ? cuda::workspace_limit(-1) : 150000000000 / 16};
   const double start = now();
   for (auto form : cuda::forms_of(p, pass, precision.type, precision.tf32)) {
-    if (slope != 1) form.call.bias = true, form.call.slope = slope;
+    if (slope != 1) form.call.bias = true, form.call.fused = {slope};
     auto plans = cuda::plans_of(form.call, target, search, answer.why);
     if (plans.empty() && answer.why.empty()) answer.why = "cuDNN proposes nothing";
     if (plans.empty() || (answer.plan && !plans[0].fast)) continue;

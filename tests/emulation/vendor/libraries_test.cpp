@@ -83,8 +83,8 @@ int check_plans(const ConvProblem& p, DType type, bool tf32, double tolerance, b
       if (form.moves_image || form.moves_weights || form.moves_outputs) continue;
       std::vector<double> wanted(static_cast<std::size_t>(pass == Pass::forward ? size.y : pass == Pass::data ? size.x : size.w));
       if (pass == Pass::forward) {
-        form.call.bias = epilogue, form.call.slope = epilogue ? 0.25 : 1;
-        const Epilogue e{.bias = epilogue ? bias.data() : nullptr, .slope = form.call.slope};
+        form.call.bias = epilogue, form.call.fused = {epilogue ? 0.25 : 1};
+        const Epilogue e{.bias = epilogue ? bias.data() : nullptr, .fused = form.call.fused};
         reference::conv_forward(p, x.data(), w.data(), wanted.data(), e);
       } else if (pass == Pass::data) {
         reference::conv_data(p, g.data(), w.data(), wanted.data());
@@ -187,7 +187,7 @@ TEST_CASE("emulated cuDNN: plans are looked for as asked") {
                       .out_channels = 8};
   const auto engines = [&](const cuda::Search& search, double slope = 1) {
     auto call = cuda::form_of(p, Pass::forward, DType::bfloat16).call;
-    call.bias = slope != 1, call.slope = slope;
+    call.bias = slope != 1, call.fused = {slope};
     std::string why;
     std::vector<std::int64_t> result;
     for (const auto& plan : cuda::plans_of(call, {.handle = handle()}, search, why)) result.push_back(plan.engine);

@@ -69,7 +69,8 @@ Arguments conv_operator(const OnnxNode& node, const Arguments& in) {
                                   .padding_high = triple(windows, &OnnxWindow::high, 0),
                                   .groups = node.integer("group", 1)};
   const Tensor x = to_volume(in[0]), w = to_volume(in[1]);
-  const Tensor y = given(in, 2) ? local::conv_bias_activation(x, w, in[2], 1, attributes) : local::conv(x, w, attributes);
+  const Tensor y =
+      given(in, 2) ? local::conv_bias_activation(x, w, in[2], Activation::none, attributes) : local::conv(x, w, attributes);
   return {from_volume(y, in[0].rank())};
 }
 

@@ -65,11 +65,11 @@ int check_problem(const ConvProblem& p, std::uint64_t key) {
   const Sizes n = sizes(p);
   for (const double slope : {1.0, 0.0, 0.25}) {
     auto y = unset<double>(n.y), scale = y;
-    reference::conv_forward(p, xs.data(), ws.data(), y.data(), {.bias = bs.data(), .slope = slope});
+    reference::conv_forward(p, xs.data(), ws.data(), y.data(), {.bias = bs.data(), .fused = {slope}});
     reference::conv_forward(p, ax.data(), aw.data(), scale.data(), {.bias = ab.data()});
-    check_close("with bias", local::conv_bias_activation(x, w, bias, slope, a), y, scale);
-    reference::conv_forward(p, xs.data(), ws.data(), y.data(), {.slope = slope});
-    check_close("without", local::conv_bias_activation(x, w, {}, slope, a), y, scale);
+    check_close("with bias", local::conv_bias_activation(x, w, bias, Activation::leaky_relu(slope), a), y, scale);
+    reference::conv_forward(p, xs.data(), ws.data(), y.data(), {.fused = {slope}});
+    check_close("without", local::conv_bias_activation(x, w, {}, Activation::leaky_relu(slope), a), y, scale);
   }
   auto gx = unset<double>(n.x), x_scale = gx, gw = unset<double>(n.w), w_scale = gw;
   reference::conv_data(p, gs.data(), ws.data(), gx.data());
@@ -121,7 +121,7 @@ TEST_CASE("bfloat16 convolutions are the plain ones, rounded once") {
 TEST_CASE("bfloat16 convolutions keep NaN, whatever the activation") {
   for (const double slope : {0.0, 0.01, 1.0}) {
     const Tensor x = full({1, 6, 6, 6, 32}, NAN, DType::bfloat16), w = numbers({32, 3, 3, 3, 32}, 1);
-    const Tensor y = local::conv_bias_activation(x, w, {}, slope, {.padding_low = 1, .padding_high = 1});
+    const Tensor y = local::conv_bias_activation(x, w, {}, Activation::leaky_relu(slope), {.padding_low = 1, .padding_high = 1});
     CHECK(std::ranges::all_of(y.to_vector(), [](double v) { return std::isnan(v); }));
     CHECK(std::ranges::all_of(conv_data(y, w, {6, 6, 6}, {.padding_low = 1, .padding_high = 1}).to_vector(),
                               [](double v) { return std::isnan(v); }));

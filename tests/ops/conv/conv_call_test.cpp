@@ -231,7 +231,7 @@ TEST_CASE("conv call: every number of a call is part of its key") {
   other([](auto& c) { c.out_channels = 1; });
   other([](auto& c) { c.groups = 2; });
   other([](auto& c) { c.bias = true; });
-  other([](auto& c) { c.slope = 0.5; });
+  other([](auto& c) { c.fused = {0.5}; });
   other([](auto& c) { c.alignment = 4; });
   for (auto member : {&cuda::ConvCall::in, &cuda::ConvCall::out, &cuda::ConvCall::kernel, &cuda::ConvCall::stride,
                       &cuda::ConvCall::dilation, &cuda::ConvCall::pad_low, &cuda::ConvCall::pad_high})

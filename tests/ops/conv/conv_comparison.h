@@ -58,12 +58,12 @@ void compare_conv(const ConvProblem& p) {
   };
   const auto ax = magnitude(x), aw = magnitude(w), ag = magnitude(g), ab = magnitude(bias), adb = magnitude(data_bias);
   for (const Epilogue& e :
-       {Epilogue{}, Epilogue{.bias = bias.data()}, Epilogue{.bias = bias.data(), .slope = 0.01}, Epilogue{.slope = 0.0}})
+       {Epilogue{}, Epilogue{.bias = bias.data()}, Epilogue{.bias = bias.data(), .fused = {0.01}}, Epilogue{.fused = {0}}})
     compare(
         n.y, [&](T* y) { Kernels::forward(p, x.data(), w.data(), y, e); },
         [&](T* y) { reference::conv_forward(p, x.data(), w.data(), y, e); },
         [&](T* y) { reference::conv_forward(p, ax.data(), aw.data(), y, {.bias = ab.data()}); });
-  for (const Epilogue& e : {Epilogue{}, Epilogue{.bias = data_bias.data(), .slope = 0.3}})
+  for (const Epilogue& e : {Epilogue{}, Epilogue{.bias = data_bias.data(), .fused = {0.3}}})
     compare(
         n.x, [&](T* y) { Kernels::data(p, g.data(), w.data(), y, e); },
         [&](T* y) { reference::conv_data(p, g.data(), w.data(), y, e); },

@@ -242,7 +242,7 @@ TEST_CASE("a fused ReLU keeps NaN") {
   const std::vector<float> x(64 * 16, std::numeric_limits<float>::quiet_NaN()), w(16 * 27 * 16, 1.0F);
   for (const double slope : {0.0, 0.01, 1.0}) {
     auto y = std::vector<float>(64 * 16, 0.0F);
-    conv_forward(p, x.data(), w.data(), y.data(), {.slope = slope});
+    conv_forward(p, x.data(), w.data(), y.data(), {.fused = {slope}});
     CHECK(std::isnan(y[0]));
   }
 }
@@ -264,7 +264,7 @@ TEST_CASE("several threads share primitives and agree") {
     omp_set_num_threads(1);
     Result r{unset<float>(n.y), unset<float>(n.x), unset<float>(n.w)};
     for (int i = 0; i < 20; ++i) {
-      conv_forward(p, x.data(), w.data(), r.y.data(), {.slope = 0.1});
+      conv_forward(p, x.data(), w.data(), r.y.data(), {.fused = {0.1}});
       conv_data(p, g.data(), w.data(), r.gx.data());
       conv_weight(p, x.data(), g.data(), r.gw.data());
     }

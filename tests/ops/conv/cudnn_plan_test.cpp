@@ -99,12 +99,12 @@ TEST_CASE("cuDNN plans: bias and ReLU in the same graph, and a fallback where th
     REQUIRE(!plans.empty());
     CHECK(plans[0].operands ==
           std::vector{cuda::Operand::image, cuda::Operand::weights, cuda::Operand::outputs, cuda::Operand::bias});
-    call.slope = 0;
+    call.fused = {0};
     if (type == DType::bfloat16) CHECK(!cuda::plans_of(call, {.device = device.get()}, {.compiled = 1}, why).empty());
   }
-  // With a slope the graph is legal, whoever can run it.
+  // With LeakyReLU the graph is legal, whoever can run it.
   auto call = cuda::form_of(p, Pass::forward, DType::bfloat16).call;
-  call.bias = true, call.slope = 0.01;
+  call.bias = true, call.fused = {0.01};
   const auto graph = cuda::graph_of(call, {});
   CHECK(graph.operands.size() == 4);
 }

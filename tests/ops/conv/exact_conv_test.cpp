@@ -64,7 +64,7 @@ struct ExactConv {
     }
     if (random() % 2 == 0) slope = 0.25;
     y = unset<float>(n.y), gx = unset<float>(n.x), gw = unset<float>(n.w);
-    reference::conv_forward(p, x.data(), w.data(), y.data(), {.bias = bias.data(), .slope = slope});
+    reference::conv_forward(p, x.data(), w.data(), y.data(), {.bias = bias.data(), .fused = {slope}});
     reference::conv_data(p, g.data(), w.data(), gx.data());
     reference::conv_weight(p, x.data(), g.data(), gw.data());
   }
@@ -73,7 +73,7 @@ struct ExactConv {
   template <class T>
   std::array<bool, 3> check() const {
     Guarded<T> x_(x), w_(w), g_(g), bias_(bias), y_(sizes(p).y), gx_(sizes(p).x), gw_(sizes(p).w);
-    const Epilogue epilogue{.bias = bias_.data(), .slope = slope};
+    const Epilogue epilogue{.bias = bias_.data(), .fused = {slope}};
     std::array<bool, 3> computed{true, true, true};
     if constexpr (std::is_same_v<T, float>) {
       conv_forward(p, x_.data(), w_.data(), y_.data(), epilogue);

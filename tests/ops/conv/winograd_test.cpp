@@ -113,7 +113,7 @@ TEST_CASE("Winograd's kernels give the same numbers by every width of vectors") 
         same(64 * stride, [&](const auto& k, float* v) { (k.*of).gradient(at, channels, cells.data(), v, stride); });
         for (const float slope : {1.0F, 0.0F, 0.25F})
           same(64 * channels, [&](const auto& k, float* y) {
-            (k.*of).output(at, channels, transformed.data(), stride, slope == 0.25F ? nullptr : bias.data(), slope, y);
+            (k.*of).output(at, channels, transformed.data(), stride, slope == 0.25F ? nullptr : bias.data(), {slope}, y);
           });
         same(64 * stride, [&](const auto& k, float* u) { (k.*of).weight(channels, cells.data(), channels, u, stride); });
         same(27 * channels,
