@@ -154,6 +154,24 @@ TEST_CASE("onnx: 3D U-Nets") {
   }
 }
 
+TEST_CASE("onnx: every activation") {
+  struct Net : nn::Module {
+    explicit Net(Activation of) : activation(of) {}
+    Tensor operator()(const Tensor& x) override { return linear(flatten(activate(conv(x), activation)), activation); }
+    Activation activation;
+    nn::Conv3d conv{*this, "conv", {.out = 3, .kernel = 2, .activation = activation}};
+    nn::Linear linear{*this, "linear", {.out = 5}};
+  };
+  for (const auto activation :
+       {Activation::relu, Activation::leaky_relu(), Activation::elu(0.5), Activation::gelu, Activation::gelu_tanh,
+        Activation::silu, Activation::sigmoid, Activation::tanh, Activation::softplus, Activation::hard_swish}) {
+    CAPTURE(to_string(activation));
+    Net net(activation);
+    net.build(Shape{1, 4, 3, 4, 2}, {.seed = 6, .dtype = DType::float64});
+    check(net, {1, 4, 3, 4, 2}, 1e-10);
+  }
+}
+
 TEST_CASE("onnx: ResNet") {
   ResNet net({.classes = 7});
   net.build(Shape{1, 1, 32, 32, 3}, {.seed = 4, .dtype = DType::float64});

@@ -40,7 +40,8 @@ LayerCase random_conv(Dice& dice) {
       fits = fits && window_outputs(x[static_cast<int>(i) + 1], k[i], a.stride[i], a.dilation[i], a.padding_low[i],
                                     a.padding_high[i]) > 0;
     if (!fits) continue;
-    if (!dice(0, 1)) a.activation = Activation::leaky_relu(0.25);
+    static constexpr Activation some[]{Activation::leaky_relu(0.25), Activation::silu, Activation::softplus};
+    if (!dice(0, 1)) a.activation = some[x.elements() % 3];
     const bool bias = dice(0, 1);
     LayerCase layer{"conv", x, {{out, k[0], k[1], k[2], in / groups}}, {}, a.activation == Activation::none && !bias};
     if (bias) layer.parameters.push_back({out});

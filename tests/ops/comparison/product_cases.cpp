@@ -13,7 +13,10 @@ Extent3 three(Dice& dice, std::int64_t first, std::int64_t last) {
   return {dice(first, last), dice(first, last), dice(first, last)};
 }
 
-Activation random_activation(Dice& dice) { return dice(0, 1) ? Activation::none : Activation::leaky_relu(0.25); }
+Activation random_activation(Dice& dice) {
+  static constexpr Activation some[]{Activation::none, Activation::leaky_relu(0.25), Activation::none, Activation::silu};
+  return some[dice(0, 3)];
+}
 
 // Prime by prime, most of them to the channels.
 GridPtr random_grid(const Communicator& comm, Dice& dice) {

@@ -1,3 +1,4 @@
+#include "ops/elementwise/activation.h"
 #include "ops/elementwise/elementwise.h"
 #include "tests/ops/conformance/onnx_operators.h"
 
@@ -57,8 +58,10 @@ OnnxTable onnx_elementwise_operators() {
       {"Abs", unary(abs)},
       {"Ceil", unary(ceil)},
       {"Cos", unary(cos)},
+      {"Erf", unary(erf)},
       {"Exp", unary(exp)},
       {"Floor", unary(floor)},
+      {"HardSwish", unary(hard_swish)},
       {"Neg", unary(negate)},
       {"Reciprocal", unary(reciprocal)},
       {"Relu", unary(relu)},
