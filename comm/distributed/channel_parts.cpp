@@ -19,13 +19,6 @@ namespace {
 
 using Cuts = std::vector<std::int64_t>;
 
-// One grid axis: where it cuts the channels of x and y and dimension `w_dimension` of w; no cuts where it does not.
-struct AxisPlan {
-  ChannelSplit split = ChannelSplit::none;
-  Cuts x, y, w;
-  int w_dimension = -1;
-};
-
 Rows rows_of(const Cuts& cuts) {
   Rows rows;
   for (std::size_t r = 1; r < cuts.size(); ++r) rows.push_back(cuts[r] - cuts[r - 1]);
@@ -37,19 +30,29 @@ Cuts times(Cuts cuts, std::int64_t factor) {
   return cuts;
 }
 
-// w on x's grid: what is the same on all ranks is that on any grid of theirs, and what they store in parts is made whole.
-Tensor on_grid_of(const char* op, const Tensor& x, const Tensor& w) {
-  if (!w || !w.layout() || w.layout()->grid == x.layout()->grid) return w;
+// Error, for `op`: a parameter that cannot be laid out beside x.
+void require_beside(const char* op, const Tensor& x, const Tensor& w) {
   require_no_share(op, w);
-  require(w.layout()->grid->ranks() == x.layout()->grid->ranks(),
-          "[{}] input and parameter are on process grids of different ranks: {}, {}", op, x, w);
-  const auto& global = w.layout()->global;
-  const auto same =
-      std::make_shared<Layout>(Layout{x.layout()->grid, global, std::vector<AxisPlacement>(x.layout()->axes.size())});
-  return is_stored(x, w) ? redistribute(w, same) : w.with_layout(same);
+  if (w.layout())
+    require(w.layout()->grid->ranks() == x.layout()->grid->ranks(),
+            "[{}] input and parameter are on process grids of different ranks: {}, {}", op, x, w);
 }
 
-AxisPlacement placement(const Tensor& w, std::size_t axis) { return w.layout() ? w.layout()->axes[axis] : AxisPlacement{}; }
+LayoutPtr layout_beside(const Tensor& x, const Tensor& w, std::vector<AxisPlacement> axes) {
+  return std::make_shared<Layout>(Layout{x.layout()->grid, global_shape(w), std::move(axes)});
+}
+
+// w beside x, laid out. What is the same on all ranks is that on any grid of theirs, and what they store in parts is made whole
+// first. What is the same is cut without a message, and its cotangent gathered.
+Tensor laid_out(const Tensor& x, const Tensor& w, const LayoutPtr& layout) {
+  Tensor from = w;
+  if (!w.layout() || w.layout()->grid != layout->grid) {
+    const std::vector<AxisPlacement> same(layout->axes.size());
+    const auto whole = std::make_shared<Layout>(Layout{layout->grid, layout->global, same});
+    from = is_stored(x, w) ? redistribute(w, whole) : w.with_layout(whole);
+  }
+  return redistribute(from, layout).without_layout();
+}
 
 struct Planner {
   const char* op;
@@ -59,11 +62,15 @@ struct Planner {
   std::int64_t in = layout.global.back(), out = 0;
   int w_in = a.transposed ? 0 : w.rank() - 1, w_out = a.transposed ? w.rank() - 1 : 0;
 
+  // Of w on x's grid: what is the same on all ranks is that on any grid of theirs.
+  AxisPlacement of_weight(std::size_t axis) const {
+    return w.layout() && w.layout()->grid == layout.grid ? w.layout()->axes[axis] : AxisPlacement{};
+  }
   const std::string& name(std::size_t axis) const { return layout.grid->names[axis]; }
 
   void require_operands() {
     require_no_share(op, x);
-    require_no_share(op, w);
+    require_beside(op, x, w);
     const auto shape = global_shape(w);
     require(w.rank() >= 2 && a.groups > 0 && shape[0] % a.groups == 0,
             "[{}] {} channels are not a multiple of {} groups: weight {}", op, shape[0], a.groups, shape);
@@ -105,8 +112,8 @@ struct Planner {
            joined(expected, "|"), x, w);
   }
 
-  AxisPlan grouped(std::size_t axis, bool asked) const {
-    const auto from_x = layout.axes[axis], from_w = placement(w, axis);
+  ProductAxis grouped(std::size_t axis, bool asked) const {
+    const auto from_x = layout.axes[axis], from_w = of_weight(axis);
     const bool x_split = from_x.placement == Placement::split, w_split = from_w.placement == Placement::split;
     require(!w_split || from_w.dimension == 0,
             "[{}] dimension {} of the weight of a grouped product is split; groups can be, along dimension 0: {}", op,
@@ -117,15 +124,15 @@ struct Planner {
     else if (w_split) groups = in_groups("the weight", from_w.cuts, rows);
     else if (!a.outputs.cuts.empty()) groups = in_groups("the output", asked_cuts(axis), out);
     else groups = balanced_cuts(a.groups, layout.grid->extents[axis]);
-    AxisPlan plan{ChannelSplit::groups, times(groups, in / a.groups), times(groups, out / a.groups),
-                  times(groups, rows / a.groups), 0};
+    ProductAxis plan{ChannelSplit::groups, times(groups, in / a.groups), times(groups, out / a.groups),
+                     times(groups, rows / a.groups), 0};
     if (w_split) require_equal("the weight's groups", from_w.cuts, plan.w);
     if (asked && !a.outputs.cuts.empty()) require_equal("the outputs", a.outputs.cuts, plan.y);
     return plan;
   }
 
-  AxisPlan along(std::size_t axis) const {
-    const auto from_x = layout.axes[axis], from_w = placement(w, axis);
+  ProductAxis along(std::size_t axis) const {
+    const auto from_x = layout.axes[axis], from_w = of_weight(axis);
     const bool x_split = from_x.placement == Placement::split, w_split = from_w.placement == Placement::split;
     const bool asked = a.outputs.axis == static_cast<int>(axis) && layout.grid->extents[axis] > 1;
     if (x_split && from_x.dimension != x.rank() - 1) {
@@ -139,21 +146,21 @@ struct Planner {
             "[{}] dimension {} of the weight is split; its inputs and outputs can be, dimensions {} and {}: {}", op,
             from_w.dimension, w_in, w_out, w);
     if (w_split ? from_w.dimension == w_out : !x_split) {
-      AxisPlan plan{ChannelSplit::filters, {}, w_split ? from_w.cuts : asked_cuts(axis), {}, w_out};
+      ProductAxis plan{ChannelSplit::filters, {}, w_split ? from_w.cuts : asked_cuts(axis), {}, w_out};
       if (asked && !a.outputs.cuts.empty()) require_equal("the outputs", a.outputs.cuts, plan.y);
       plan.w = plan.y;
       return plan;
     }
-    AxisPlan plan{ChannelSplit::channels, x_split ? from_x.cuts : from_w.cuts, {}, {}, w_in};
+    ProductAxis plan{ChannelSplit::channels, x_split ? from_x.cuts : from_w.cuts, {}, {}, w_in};
     if (x_split && w_split) require_equal("the weight's inputs", from_w.cuts, plan.x);
     plan.w = plan.x;
     if (asked) plan.y = asked_cuts(axis);
     return plan;
   }
 
-  std::vector<AxisPlan> run() {
+  std::vector<ProductAxis> run() {
     require_operands();
-    std::vector<AxisPlan> plans;
+    std::vector<ProductAxis> plans;
     std::vector<std::size_t> in_axes, out_axes;
     for (std::size_t axis = 0; axis < layout.axes.size(); ++axis) {
       plans.push_back(along(axis));
@@ -168,49 +175,24 @@ struct Planner {
   }
 };
 
-// w, a parameter beside x, laid out as `axes` has it. What is the same is cut without a message, and its cotangent gathered.
-Tensor laid_out(const char* op, const Tensor& x, const Tensor& parameter, std::vector<AxisPlacement> axes) {
-  if (!parameter) return parameter;
-  const auto w = on_grid_of(op, x, parameter);
-  require_no_share(op, w);
-  const auto& grid = x.layout()->grid;
-  const Layout same{grid, global_shape(w), std::vector<AxisPlacement>(axes.size())};
-  const auto from = w.layout() ? w : w.with_layout(std::make_shared<Layout>(same));
-  return redistribute(from, std::make_shared<Layout>(Layout{grid, same.global, std::move(axes)})).without_layout();
-}
-
-// x, of which every rank has what it needs, and the number of its groups.
-std::pair<Tensor, std::int64_t> input_part(const Tensor& x, const std::vector<AxisPlan>& plans, std::int64_t groups) {
-  const auto channels = static_cast<int>(x.rank() - 1);
+// x, of which every rank has what it needs.
+Tensor input_part(const ProductPlan& plan, const Tensor& x) {
+  const int channels = x.rank() - 1;
   const auto& grid = grid_of(*x.layout());
   Layout layout = *x.layout();
-  std::vector<int> filters;
-  for (std::size_t a = 0; a < plans.size(); ++a)
-    if (plans[a].split == ChannelSplit::filters && layout.axes[a].placement == Placement::replicated)
-      filters.push_back(static_cast<int>(a));
-  Tensor part = filters.empty() ? x.without_layout() : replicate(x, grid.along(filters));
-  for (std::size_t a = 0; a < plans.size(); ++a) {
-    if (plans[a].split != ChannelSplit::filters || layout.axes[a].placement != Placement::split) continue;
-    part = allgather(part, grid.along({static_cast<int>(a)}), rows_of(layout.axes[a].cuts), channels);
-    layout.axes[a] = {};
+  Tensor part = plan.replicated.empty() ? x.without_layout() : replicate(x, grid.along(plan.replicated));
+  if (plan.gathered >= 0) {
+    auto& axis = layout.axes[static_cast<std::size_t>(plan.gathered)];
+    part = allgather(part, grid.along({plan.gathered}), rows_of(axis.cuts), channels);
+    axis = {};
   }
-  for (std::size_t a = 0; a < plans.size(); ++a) {
-    if (plans[a].x.empty()) continue;
-    const auto& cuts = plans[a].x;
-    if (layout.axes[a].placement == Placement::replicated) {
-      const auto back = std::make_shared<Layout>(layout);
-      layout.axes[a] = {Placement::split, channels, cuts};
-      part = redistribute(part.with_layout(back), std::make_shared<Layout>(layout)).without_layout();
-    }
-    const auto at = static_cast<std::size_t>(grid.coordinates(grid.rank)[a]);
-    if (plans[a].split == ChannelSplit::groups) {
-      const auto each = cuts.back() / groups;
-      groups = each == 0 ? groups : (cuts[at + 1] - cuts[at]) / each;
-    }
-    layout.axes[a] = {};
+  if (plan.cut >= 0) {
+    const auto whole = std::make_shared<Layout>(layout);
+    const auto a = static_cast<std::size_t>(plan.cut);
+    layout.axes[a] = {Placement::split, channels, plan.axes[a].x};
+    part = redistribute(part.with_layout(whole), std::make_shared<Layout>(std::move(layout))).without_layout();
   }
-  layout.global[channels] = part.dim(channels);
-  return {part.with_layout(std::make_shared<Layout>(std::move(layout))), groups};
+  return part.with_layout(plan.x);
 }
 
 }  // namespace
@@ -250,7 +232,8 @@ Tensor block_beside(const char* op, const Tensor& x, const Tensor& w, int dimens
     const auto a = static_cast<std::size_t>(axis);
     axes[a] = {Placement::split, dimension, x.layout()->axes[a].cuts};
   }
-  return laid_out(op, x, w, std::move(axes));
+  require_beside(op, x, w);
+  return laid_out(x, w, layout_beside(x, w, std::move(axes)));
 }
 
 void require_no_share(const char* op, const Tensor& x) {
@@ -258,39 +241,71 @@ void require_no_share(const char* op, const Tensor& x) {
     require(!x.layout()->has(Placement::partial), "[{}] of a partial sum; make it whole with redistribute() first: {}", op, x);
 }
 
-bool splits_product(const Tensor& x, const Tensor& w, const Tensor& bias, const SplitOutputs& outputs) {
-  if (x.layout()) return splits_channels(x, {w, bias}) || outputs.axis >= 0;
-  require(outputs.axis < 0, "[product] outputs of a plain tensor cannot be split; give it a layout: {}", x);
-  return false;
+ProductPlan plan_product(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias, const ProductAttributes& a) {
+  ProductPlan plan{.x = x.layout(), .weight = global_shape(w), .groups = a.groups};
+  if (!x.layout()) {
+    require(a.outputs.axis < 0, "[product] outputs of a plain tensor cannot be split; give it a layout: {}", x);
+    return plan;
+  }
+  if (!splits_channels(x, {w, bias}) && a.outputs.axis < 0) return plan;
+  plan.axes = Planner{op, x, w, a}.run();
+  plan.outputs = plan.weight[a.transposed ? -1 : 0] * (a.transposed ? a.groups : 1);
+  Layout part = *x.layout();
+  std::vector<AxisPlacement> of_weight(plan.axes.size()), of_bias(plan.axes.size());
+  const auto at = part.grid->coordinates(part.grid->rank);
+  for (std::size_t i = 0; i < plan.axes.size(); ++i) {
+    const auto& axis = plan.axes[i];
+    const auto own = [&](const Cuts& cuts) {
+      const auto r = static_cast<std::size_t>(at[i]);
+      return cuts[r + 1] - cuts[r];
+    };
+    const bool same = part.axes[i].placement == Placement::replicated;
+    plan.sums = plan.sums || axis.split == ChannelSplit::channels;
+    if (axis.split == ChannelSplit::filters && same) plan.replicated.push_back(static_cast<int>(i));
+    if (axis.split == ChannelSplit::filters && !same) plan.gathered = static_cast<int>(i);
+    if (!axis.x.empty() && same) plan.cut = static_cast<int>(i);
+    if (!axis.w.empty()) of_weight[i] = {Placement::split, axis.w_dimension, axis.w};
+    if (!axis.y.empty()) of_bias[i] = {Placement::split, 0, axis.y};
+    if (axis.split == ChannelSplit::filters) part.axes[i] = {};
+    if (axis.x.empty()) continue;
+    const auto each = axis.split == ChannelSplit::groups ? axis.x.back() / plan.groups : 0;
+    if (each != 0) plan.groups = own(axis.x) / each;
+    part.axes[i] = {};
+    part.global[x.rank() - 1] = own(axis.x);
+  }
+  plan.x = std::make_shared<Layout>(std::move(part));
+  plan.w = layout_beside(x, w, std::move(of_weight));
+  if (bias && !plan.sums) {
+    require_beside(op, x, bias);
+    plan.bias = layout_beside(x, bias, std::move(of_bias));
+  }
+  plan.weight = plan.w->box().extents();
+  plan.idle = plan.groups == 0;
+  if (plan.idle) plan.weight[-1] = 0, plan.groups = 1;
+  return plan;
 }
 
-Tensor product_of_parts(const char* op, const Tensor& x, const Tensor& parameter, const Tensor& bias, Activation activation,
-                        const ProductAttributes& a, const PartProduct& product) {
-  const auto w = on_grid_of(op, x, parameter);
-  const auto plans = Planner{op, x, w, a}.run();
-  std::vector<AxisPlacement> of_weight(plans.size()), of_bias(plans.size());
-  bool sums = false;
-  for (std::size_t i = 0; i < plans.size(); ++i) {
-    if (!plans[i].w.empty()) of_weight[i] = {Placement::split, plans[i].w_dimension, plans[i].w};
-    if (!plans[i].y.empty()) of_bias[i] = {Placement::split, 0, plans[i].y};
-    sums = sums || plans[i].split == ChannelSplit::channels;
-  }
-  auto weight = laid_out(op, x, w, std::move(of_weight));
-  auto [part, groups] = input_part(x, plans, a.groups);
-  // A rank without groups has no channels, neither in nor out.
-  if (groups == 0) weight = slice(weight, -1, 0, 0), groups = 1;
-  // Biases and activations are of sums, not of their parts.
-  auto y = sums ? product(part, weight, {}, groups, Activation::none)
-                : product(part, weight, laid_out(op, x, bias, of_bias), groups, activation);
+ProductOperands product_operands(const ProductPlan& plan, const Tensor& x, const Tensor& w, const Tensor& bias) {
+  if (plan.axes.empty()) return {x, parameter_for(x, w), bias};
+  auto weight = laid_out(x, w, plan.w);
+  const auto part = input_part(plan, x);
+  if (plan.idle) weight = slice(weight, -1, 0, 0);
+  const auto of_part = plan.bias ? laid_out(x, bias, plan.bias) : Tensor();
+  return {part, parameter_for(part, weight), of_part};
+}
+
+Tensor whole_product(const ProductPlan& plan, Tensor y, const Tensor& bias, Activation activation) {
+  if (plan.axes.empty()) return y;
   Layout made = *y.layout(), wanted = made;
   const int last = y.rank() - 1;
-  made.global[last] = wanted.global[last] = global_shape(w)[a.transposed ? w.rank() - 1 : 0] * (a.transposed ? a.groups : 1);
-  for (std::size_t i = 0; i < plans.size(); ++i) {
-    if (!plans[i].y.empty()) wanted.axes[i] = {Placement::split, last, plans[i].y};
-    made.axes[i] = plans[i].split == ChannelSplit::channels ? AxisPlacement{Placement::partial, -1, {}} : wanted.axes[i];
+  made.global[last] = wanted.global[last] = plan.outputs;
+  for (std::size_t i = 0; i < plan.axes.size(); ++i) {
+    const auto& axis = plan.axes[i];
+    if (!axis.y.empty()) wanted.axes[i] = {Placement::split, last, axis.y};
+    made.axes[i] = axis.split == ChannelSplit::channels ? AxisPlacement{Placement::partial, -1, {}} : wanted.axes[i];
   }
   y = redistribute(y.with_layout(std::make_shared<Layout>(std::move(made))), std::make_shared<Layout>(std::move(wanted)));
-  return sums && (bias || activation != Activation::none) ? bias_activation(y, bias, activation) : y;
+  return plan.sums && (bias || activation != Activation::none) ? bias_activation(y, bias, activation) : y;
 }
 
 }  // namespace spatial
@@ -298,8 +313,7 @@ Tensor product_of_parts(const char* op, const Tensor& x, const Tensor& parameter
 std::vector<ChannelSplit> channel_splits(const Tensor& x, const Tensor& w, const ProductAttributes& attributes) {
   require(x.layout() != nullptr, "[channel_splits] needs a distributed tensor: {}", x);
   std::vector<ChannelSplit> result;
-  const auto beside = spatial::on_grid_of("channel_splits", x, w);
-  for (const auto& plan : spatial::Planner{"channel_splits", x, beside, attributes}.run()) result.push_back(plan.split);
+  for (const auto& plan : spatial::Planner{"channel_splits", x, w, attributes}.run()) result.push_back(plan.split);
   return result;
 }
 
@@ -325,12 +339,11 @@ Tensor parameter_for(const Tensor& x, const Tensor& w) { return spatial::rounded
 Tensor bias_activation(const Tensor& x, const Tensor& bias, Activation activation) {
   if (!x.layout()) return local::bias_activation(x, parameter_for(x, bias), activation);
   spatial::require_no_share("bias_activation", x);
-  if (spatial::splits_channels(x, {bias})) {
-    const auto block = spatial::block_beside("bias_activation", x, bias);
-    return spatial::with_channels_of(x, bias_activation(spatial::own_channels(x), block, activation));
-  }
+  const bool split = spatial::splits_channels(x, {bias});
+  const auto block = split ? spatial::block_beside("bias_activation", x, bias) : bias;
+  const auto beside = parameter_for(split ? spatial::own_channels(x) : x, block);
   const HaloRoom room(spatial::halo_dimension(*x.layout()));
-  return local::bias_activation(x.without_layout(), parameter_for(x, bias), activation).with_layout(x.layout());
+  return local::bias_activation(x.without_layout(), beside, activation).with_layout(x.layout());
 }
 
 }  // namespace mpigrad

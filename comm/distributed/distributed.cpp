@@ -6,10 +6,8 @@
 #include "comm/distributed/channel_parts.h"
 #include "comm/distributed/invariant.h"
 #include "comm/distributed/local_parts.h"
-#include "comm/halos/exchange.h"
 #include "comm/halos/ghosts.h"
 #include "comm/halos/overlapped.h"
-#include "comm/halos/window_plan.h"
 #include "ops/elementwise/activation.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/linear/matmul.h"
@@ -19,54 +17,13 @@
 namespace mpigrad {
 namespace {
 
-using spatial::WindowedPlan, spatial::windowed_input, spatial::global_spatial, spatial::halo_dimension;
+using spatial::windowed_plan, spatial::windowed_input, spatial::global_spatial, spatial::halo_dimension;
 
-struct Spatial {
-  Extent3 kernel, stride, dilation, low, out;
-  bool transposed = false;
-};
-
-WindowSpec spec(const Spatial& s, std::size_t i) {
-  return {.kernel = s.kernel[i], .stride = s.stride[i], .padding_low = s.low[i], .dilation = s.dilation[i]};
+// This rank's pooling of a plan: the local op without rules for its outputs.
+ops::Window local_window(const Tensor& padded, const spatial::WindowedPlan& plan, const PoolAttributes& a) {
+  return spatial::local_window(spatial_extent(padded), *plan.out, plan.split, plan.part, a);
 }
-
-WindowedPlan windowed_plan(const Layout& layout, const Spatial& s, std::int64_t channels) {
-  return spatial::windowed_plan(layout, s.out, channels, [&](std::size_t i, const std::vector<std::int64_t>& cuts) {
-    const auto w = spec(s, i);
-    const auto out = s.transposed ? centred_cuts_transposed(w, s.out[i], cuts) : centred_cuts(w, s.out[i], cuts);
-    return std::pair{out, s.transposed ? window_parts_transposed(w, cuts, out) : window_parts(w, cuts, out)};
-  });
-}
-
-// Pooling of x on a plan: the local op without rules for its outputs.
-ops::Window local_window(const Tensor& padded, const Layout& out, const std::array<bool, 3>& split,
-                         const std::array<WindowPart, 3>& part, const PoolAttributes& a) {
-  ops::Window window{a.kernel, a.stride, a.dilation, a.padding_low, spatial_extent(padded), {}};
-  const auto local = out.box().extents();
-  for (std::size_t i = 0; i < 3; ++i) {
-    window.out[i] = local[static_cast<int>(i) + 1];
-    if (split[i]) window.low[i] = part[i].pad_low;
-  }
-  return window;
-}
-ops::Window local_window(const Tensor& padded, const WindowedPlan& plan, const PoolAttributes& a) {
-  return local_window(padded, *plan.out, plan.split, plan.part, a);
-}
-
-Spatial pooling(const Extent3& in, const PoolAttributes& a) {
-  require_window("pool", a.kernel, a.stride, a.dilation);
-  return {a.kernel, a.stride, a.dilation, a.padding_low, pool_outputs(in, a)};
-}
-Spatial pooling(const Tensor& x, const PoolAttributes& a) { return pooling(global_spatial(x), a); }
-
-Spatial convolution(const Tensor& x, const Shape& weight, const ConvAttributes& a) {
-  const auto in = global_spatial(x);
-  Spatial s{{weight[1], weight[2], weight[3]}, a.stride, a.dilation, a.padding_low, {}};
-  require_window("conv", s.kernel, a.stride, a.dilation);
-  for (std::size_t i = 0; i < 3; ++i)
-    s.out[i] = window_outputs(in[i], s.kernel[i], s.stride[i], s.dilation[i], a.padding_low[i], a.padding_high[i]);
-  return s;
-}
+spatial::VolumeWindow pooling(const Tensor& x, const PoolAttributes& a) { return spatial::pooling(global_spatial(x), a); }
 
 Tensor averaged(const Tensor& padded, const ops::Window& window, Activation activation, const LayoutPtr& out, const Extent3& in,
                 const PoolAttributes& a) {
@@ -87,132 +44,44 @@ Tensor maximum(const Tensor& padded, const ops::Window& window, const LayoutPtr&
 }  // namespace
 
 Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvAttributes& attributes, const SplitOutputs& outputs) {
-  ConvAttributes a = attributes;
-  if (spatial::splits_product(x, w, bias, outputs)) {
-    const auto part = [&](const Tensor& x_, const Tensor& w_, const Tensor& bias_, std::int64_t groups, Activation activation) {
-      a.groups = groups, a.activation = activation;
-      return conv(x_, w_, bias_, a);
-    };
-    return spatial::product_of_parts("conv", x, w, bias, a.activation, {.groups = a.groups, .outputs = outputs}, part);
-  }
-  const auto activation = std::exchange(a.activation, Activation::none);
-  const auto in = global_spatial(x);
-  const auto weight = parameter_for(x, w);
-  require_kernel_fits("conv", in, spatial_extent(weight), a);
-  if (!x.layout()) return local::conv_bias_activation(x, weight, parameter_for(x, bias), activation, a);
-  const auto plan = windowed_plan(*x.layout(), convolution(x, weight.shape(), a), weight.dim(0));
-  return spatial::windowed_conv(x, plan, weight, parameter_for(x, bias), activation, a, halo_dimension(plan))
-      .with_layout(plan.out);
+  const auto plan = spatial::plan_conv(x, w, bias, attributes, outputs);
+  return spatial::run_conv(plan, x, w, bias);
 }
 
-namespace {
-
-// Elements that all ranks of a plan receive.
-std::int64_t received_by_all(const WindowedPlan& plan) {
-  std::int64_t places = 0;
-  for (std::size_t r = 0; plan.moves && r < plan.boxes->have.size(); ++r) {
-    const auto &have = plan.boxes->have[r], &need = plan.boxes->need[r];
-    places += need.elements() - intersection(have, need).elements();
-  }
-  return places;
+Tensor spatial::avg_pool(const ConvPlan& plan, const Tensor& y, const PoolAttributes& pool, Activation activation) {
+  if (!plan.pool) return mpigrad::avg_pool(y, pool, activation);
+  return averaged(y, plan.pool->window, activation, plan.pool->out, plan.pool->in, pool);
 }
 
-// Beside bytes that cross a network at 10 GB/s, products at 1 TFLOP/s for each rank.
-constexpr double flops_for_a_byte = 100;
-
-}  // namespace
-
-ConvForPool conv_for_pool(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvAttributes& attributes,
-                          const PoolAttributes& pool) {
-  const auto separately = [&] { return ConvForPool{conv(x, w, bias, attributes), pool, nullptr, {}, {}}; };
-  if (!x.layout() || w.rank() != 5 || attributes.activation != Activation::none || spatial::splits_product(x, w, bias, {}))
-    return separately();
-  const auto shape = global_shape(w);
-  require_kernel_fits("conv", global_spatial(x), {shape[1], shape[2], shape[3]}, attributes);
-  const auto s = convolution(x, shape, attributes);
-  const auto of_pool = pooling(s.out, pool);
-  const auto first = windowed_plan(*x.layout(), s, shape[0]);
-  if (!first.moves) return separately();
-  const auto second = windowed_plan(*first.out, of_pool, shape[0]);
-
-  // Each rank's windows of the pool, and those of the places that they read.
-  std::array<std::vector<WindowPart>, 3> pooled;
-  double redundant = 1, own = 1;  // places that ranks make, in the split dimensions
-  const auto both =
-      spatial::windowed_plan(*x.layout(), of_pool.out, shape[0], [&](std::size_t i, const std::vector<std::int64_t>& cuts) {
-        const auto made = centred_cuts(spec(s, i), s.out[i], cuts);
-        const auto out = centred_cuts(spec(of_pool, i), of_pool.out[i], made);
-        pooled[i] = window_parts(spec(of_pool, i), made, out);
-        std::vector<WindowPart> parts;
-        std::int64_t places = 0;
-        for (const auto& part : pooled[i]) {
-          parts.push_back(window_part(spec(s, i), cuts.back(), part.begin, part.end));
-          places += part.end - part.begin;
-        }
-        redundant *= static_cast<double>(places), own *= static_cast<double>(s.out[i]);
-        return std::pair{out, parts};
-      });
-  const auto local = first.out->box().extents();
-  double others = static_cast<double>(local[0]);  // places in the other dimensions
-  for (std::size_t i = 0; i < 3; ++i)
-    if (!first.split[i]) others *= static_cast<double>(s.out[i]);
-  const auto item = static_cast<double>(size_of(x.dtype()));
-  const double saved = item * static_cast<double>(received_by_all(first) + received_by_all(second) - received_by_all(both));
-  const double again = 2 * std::max(0.0, redundant - own) * others * static_cast<double>(shape.elements());
-  if (saved <= 0 || again > flops_for_a_byte * saved) return separately();
-
-  ConvForPool result{
-      .y = spatial::windowed_conv(x, both, parameter_for(x, w), parameter_for(x, bias), Activation::none, attributes, -1),
-      .pool = pool,
-      .out = both.out,
-      .window = {},
-      .extent = s.out};
-  std::array<WindowPart, 3> part{};
-  const auto coordinates = x.layout()->grid->coordinates(x.layout()->grid->rank);
-  for (const int axis : both.axes) {
-    const auto a = static_cast<std::size_t>(axis);
-    const auto i = static_cast<std::size_t>(x.layout()->axes[a].dimension - 1);
-    part[i] = pooled[i][static_cast<std::size_t>(coordinates[a])];
-  }
-  result.window = local_window(result.y, *both.out, both.split, part, pool);
-  return result;
+Tensor spatial::max_pool(const ConvPlan& plan, const Tensor& y, const PoolAttributes& pool) {
+  return plan.pool ? maximum(y, plan.pool->window, plan.pool->out) : mpigrad::max_pool(y, pool);
 }
-
-Tensor avg_pool(const ConvForPool& x, Activation activation) {
-  if (!x.out) return avg_pool(x.y, x.pool, activation);
-  return averaged(x.y, x.window, activation, x.out, x.extent, x.pool);
-}
-
-Tensor max_pool(const ConvForPool& x) { return x.out ? maximum(x.y, x.window, x.out) : max_pool(x.y, x.pool); }
 
 Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvTransposeAttributes& attributes,
                       const SplitOutputs& outputs) {
   ConvTransposeAttributes a = attributes;
-  if (spatial::splits_product(x, w, bias, outputs)) {
-    const auto part = [&](const Tensor& x_, const Tensor& w_, const Tensor& bias_, std::int64_t groups, Activation activation) {
-      a.groups = groups, a.activation = activation;
-      return conv_transpose(x_, w_, bias_, a);
-    };
-    const ProductAttributes product{.groups = a.groups, .transposed = true, .outputs = outputs};
-    return spatial::product_of_parts("conv_transpose", x, w, bias, a.activation, product, part);
-  }
+  const auto product =
+      spatial::plan_product("conv_transpose", x, w, bias, {.groups = a.groups, .transposed = true, .outputs = outputs});
+  a.groups = product.groups;
   const auto activation = std::exchange(a.activation, Activation::none);
+  const auto of_parts = product.sums ? Activation::none : activation;  // activations are of sums, not of their parts
   const auto in = global_spatial(x);
-  const auto weight = parameter_for(x, w);
+  const auto part = spatial::product_operands(product, x, w, bias);
+  const auto& weight = part.w;
   Tensor y;
   LayoutPtr layout;
   if (!x.layout()) {
     y = local::conv_transpose(x, weight, a);
   } else {
     require_window("conv_transpose", spatial_extent(weight), a.stride, a.dilation);
-    Spatial s{spatial_extent(weight), a.stride, a.dilation, a.padding_low, {}, true};
+    spatial::VolumeWindow s{spatial_extent(weight), a.stride, a.dilation, a.padding_low, {}, true};
     for (std::size_t i = 0; i < 3; ++i) {
       s.out[i] = (in[i] - 1) * s.stride[i] - a.padding_low[i] - a.padding_high[i] + s.dilation[i] * (s.kernel[i] - 1) +
                  a.output_padding[i] + 1;
       require(s.out[i] >= 0, "[conv_transpose] padding leaves nothing in dimension {}: {}", i + 1, x);
     }
-    const auto plan = windowed_plan(*x.layout(), s, weight.dim(4) * a.groups);
-    const auto window = windowed_input(x, plan);
+    const auto plan = windowed_plan(*product.x, s, weight.dim(4) * a.groups);
+    const auto window = windowed_input(part.x, plan);
     const HaloRoom room(halo_dimension(plan));
     const auto local_out = plan.out->box().extents();
     ConvAttributes forward{.stride = a.stride,
@@ -233,8 +102,8 @@ Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, cons
     y = conv_data(window, weight, extent, forward);
     layout = plan.out;
   }
-  y = local::bias_activation(y, parameter_for(x, bias), activation);
-  return layout ? y.with_layout(layout) : y;
+  y = local::bias_activation(y, parameter_for(part.x, part.bias), of_parts);
+  return layout ? spatial::whole_product(product, y.with_layout(layout), bias, activation) : y;
 }
 
 Tensor avg_pool(const Tensor& x, const PoolAttributes& a, Activation activation) {
@@ -266,18 +135,14 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation a
   if (x.layout())
     require(x.rank() == 2 && !x.layout()->has(Placement::partial),
             "[linear] needs [N, in] that is not a partial sum; use flatten() or redistribute(): {}", x);
-  if (spatial::splits_product(x, w, bias, outputs)) {
-    const auto part = [](const Tensor& x_, const Tensor& w_, const Tensor& bias_, std::int64_t, Activation of_part) {
-      return linear(x_, w_, bias_, of_part);
-    };
-    return spatial::product_of_parts("linear", x, w, bias, activation, {.outputs = outputs}, part);
-  }
-  const auto weight = parameter_for(x, w);
-  const auto y = local::linear(x.without_layout(), weight, parameter_for(x, bias), activation);
+  const auto plan = spatial::plan_product("linear", x, w, bias, {.outputs = outputs});
+  const auto part = spatial::product_operands(plan, x, w, bias);
+  const auto of_parts = plan.sums ? Activation::none : activation;
+  const auto y = local::linear(part.x.without_layout(), part.w, parameter_for(part.x, part.bias), of_parts);
   if (!x.layout()) return y;
-  Layout layout = *x.layout();
-  layout.global[1] = weight.dim(0);
-  return y.with_layout(std::make_shared<Layout>(std::move(layout)));
+  Layout layout = *plan.x;
+  layout.global[1] = part.w.dim(0);
+  return spatial::whole_product(plan, y.with_layout(std::make_shared<Layout>(std::move(layout))), bias, activation);
 }
 
 Tensor flatten(const Tensor& x) {

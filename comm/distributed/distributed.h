@@ -26,20 +26,6 @@ Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias = {},
 // avg_pool(activation(x)). What stays of a fused activation for the replay is one bit for each element of x, its sign.
 Tensor avg_pool(const Tensor& x, const PoolAttributes& attributes, Activation activation = Activation::none);
 Tensor max_pool(const Tensor& x, const PoolAttributes& attributes);
-// conv(x, w) + bias whose result is pooled: avg_pool(conv_for_pool(...)) is avg_pool(conv(...)). Where halos that are wide enough
-// for both windows are fewer bytes than those of the two, and what ranks then compute twice is little beside that, there is one
-// exchange: each rank makes the places that its windows read itself.
-struct ConvForPool {
-  Tensor y;  // of conv(), if `out` is none; else this rank's places
-  PoolAttributes pool;
-  LayoutPtr out;  // of what is pooled
-  ops::Window window;
-  Extent3 extent;  // of conv()
-};
-ConvForPool conv_for_pool(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvAttributes& attributes,
-                          const PoolAttributes& pool);
-Tensor avg_pool(const ConvForPool& x, Activation activation = Activation::none);
-Tensor max_pool(const ConvForPool& x);
 // Mean over D, H, W: [N, D, H, W, C] -> [N, C], replicated along the spatial axes.
 Tensor global_avg_pool(const Tensor& x);
 

@@ -11,7 +11,13 @@
 
 namespace mpigrad::spatial {
 
-WindowedPlan windowed_plan(const Layout& layout, const Extent3& extents, std::int64_t channels, const DimensionParts& parts_of) {
+const std::vector<std::int64_t>* cuts_of(const Layout& layout, std::size_t i) {
+  const int axis = layout.axis_of(static_cast<int>(i) + 1);
+  return axis < 0 ? nullptr : &layout.axes[static_cast<std::size_t>(axis)].cuts;
+}
+
+WindowedPlan windowed_plan(const Layout& layout, const Extent3& extents, std::int64_t channels,
+                           const std::array<SplitDimension, 3>& along) {
   WindowedPlan result;
   Layout out = layout;
   for (std::size_t i = 0; i < 3; ++i) out.global[static_cast<int>(i) + 1] = extents[i];
@@ -21,46 +27,57 @@ WindowedPlan windowed_plan(const Layout& layout, const Extent3& extents, std::in
     fail("[window] makes {} channels of others, which are split: {}", channels, to_string(layout));
   out.global[4] = channels;
 
-  std::array<std::vector<WindowPart>, 3> parts;
   const auto coordinates = layout.grid->coordinates(layout.grid->rank);
   for (std::size_t a = 0; a < layout.axes.size(); ++a) {
     const auto& axis = layout.axes[a];
     if (axis.placement != Placement::split || axis.dimension < 1 || axis.dimension > 3) continue;
     const auto i = static_cast<std::size_t>(axis.dimension - 1);
-    std::tie(out.axes[a].cuts, parts[i]) = parts_of(i, axis.cuts);
+    out.axes[a].cuts = along[i].cuts;
     result.split[i] = true;
-    result.part[i] = parts[i][static_cast<std::size_t>(coordinates[a])];
+    result.part[i] = along[i].parts[static_cast<std::size_t>(coordinates[a])];
     result.axes.push_back(static_cast<int>(a));
   }
   result.out = std::make_shared<Layout>(std::move(out));
   if (result.axes.empty()) return result;
 
   const auto& grid = grid_of(layout);
-  const auto group = grid.along(result.axes);
+  result.group = grid.along(result.axes);
   auto plan = std::make_shared<BoxPlan>();
   plan->have = plan->need = {layout.box(grid.rank)};
   // In the order of Grid::members: the last axis runs fastest. Thousands of ranks make as many boxes for every op.
   for (const int a : result.axes) {
     const auto& axis = layout.axes[static_cast<std::size_t>(a)];
-    const auto& along = parts[static_cast<std::size_t>(axis.dimension - 1)];
-    const auto multiply = [&](std::vector<Box>& boxes, const auto& range_of) {
+    const auto& parts = along[static_cast<std::size_t>(axis.dimension - 1)].parts;
+    const auto cut_along = [&](std::vector<Box>& boxes, const auto& range_of) {
       std::vector<Box> more;
-      more.reserve(boxes.size() * along.size());
+      more.reserve(boxes.size() * parts.size());
       for (const auto& box : boxes)
-        for (std::size_t at = 0; at < along.size(); ++at) {
+        for (std::size_t at = 0; at < parts.size(); ++at) {
           auto& made = more.emplace_back(box);
           std::tie(made.begin[axis.dimension], made.end[axis.dimension]) = range_of(at);
         }
       boxes = std::move(more);
     };
     const auto own = [&](std::size_t at) { return std::pair{axis.cuts[at], axis.cuts[at + 1]}; };
-    const auto needed = [&](std::size_t at) { return std::pair{along[at].begin, along[at].end}; };
-    multiply(plan->have, own);
-    multiply(plan->need, needed);
-    for (std::size_t at = 0; at < along.size(); ++at) result.moves = result.moves || own(at) != needed(at);
+    const auto needed = [&](std::size_t at) { return std::pair{parts[at].begin, parts[at].end}; };
+    cut_along(plan->have, own);
+    cut_along(plan->need, needed);
+    for (std::size_t at = 0; at < parts.size(); ++at) result.moves = result.moves || own(at) != needed(at);
   }
   result.boxes = std::move(plan);
   return result;
+}
+
+WindowedPlan windowed_plan(const Layout& layout, const VolumeWindow& window, std::int64_t channels) {
+  std::array<SplitDimension, 3> along;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto* cuts = cuts_of(layout, i);
+    if (!cuts) continue;
+    const auto w = window.along(i);
+    const auto out = window.transposed ? centred_cuts_transposed(w, window.out[i], *cuts) : centred_cuts(w, window.out[i], *cuts);
+    along[i] = {out, window.transposed ? window_parts_transposed(w, *cuts, out) : window_parts(w, *cuts, out)};
+  }
+  return windowed_plan(layout, window.out, channels, along);
 }
 
 Extent3 global_spatial(const Tensor& x) {
@@ -81,8 +98,6 @@ int halo_dimension(const Layout& layout) {
     if (layout.axis_of(d) >= 0) return d;
   return -1;
 }
-
-Communicator group_of(const Tensor& x, const std::vector<int>& axes) { return grid_of(*x.layout()).along(axes); }
 
 bool is_stored(const Tensor& x, const Tensor& w) {
   return w && x.layout() && w.layout() && w.layout()->grid != x.layout()->grid && w.layout()->has(Placement::split);
@@ -111,7 +126,7 @@ Tensor gathered_for(const Tensor& x, const Tensor& w) {
   };
   auto* tape = Tape::innermost();
   const auto whole = tape ? tape->memoised(w.id(), group.key(), make) : make();
-  return everywhere || varying.empty() ? whole : replicate(whole, group_of(x, varying));
+  return everywhere || varying.empty() ? whole : replicate(whole, grid_of(*x.layout()).along(varying));
 }
 
 }  // namespace
@@ -126,7 +141,7 @@ Tensor replicated_for(const Tensor& x, const Tensor& w) {
   if (is_stored(x, w)) return gathered_for(x, w);
   if (w.layout()) require(w.layout()->varying_axes().empty(), "[replicate] a parameter has to be replicated: {}", w);
   const auto axes = x.layout()->varying_axes();
-  return axes.empty() ? w.without_layout() : replicate(w, group_of(x, axes));
+  return axes.empty() ? w.without_layout() : replicate(w, grid_of(*x.layout()).along(axes));
 }
 
 }  // namespace mpigrad::spatial

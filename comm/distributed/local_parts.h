@@ -2,7 +2,6 @@
 // What the distributed functions of layers share. Not installed.
 
 #include <array>
-#include <functional>
 #include <vector>
 
 #include "comm/distributed/grid.h"
@@ -16,18 +15,35 @@ namespace mpigrad::spatial {
 // split dimension, the result's layout.
 struct WindowedPlan {
   std::vector<int> axes;  // grid axes that split a spatial dimension
-  BoxPlanPtr boxes;       // over grid.along(axes)
+  Communicator group;     // the ranks along these axes
+  BoxPlanPtr boxes;       // over them
   bool moves = false;     // whether any rank needs more or less than its own block
   LayoutPtr out;
   std::array<WindowPart, 3> part{};  // this rank's, for split dimensions
   std::array<bool, 3> split{};
 };
-// Of spatial dimension i, cut in blocks: the cuts of its outputs, and every rank's part.
-using DimensionParts = std::function<std::pair<std::vector<std::int64_t>, std::vector<WindowPart>>(
-    std::size_t i, const std::vector<std::int64_t>& cuts)>;
+// A spatial dimension that is cut in blocks: the cuts of its outputs, and every rank's part.
+struct SplitDimension {
+  std::vector<std::int64_t> cuts;
+  std::vector<WindowPart> parts;
+};
+// Where a layout cuts spatial dimension i; null where it does not.
+const std::vector<std::int64_t>* cuts_of(const Layout& layout, std::size_t i);
 // Of inputs with that layout. The result has `out` places and `channels` channels on all ranks together, split as those of the
-// inputs.
-WindowedPlan windowed_plan(const Layout& layout, const Extent3& out, std::int64_t channels, const DimensionParts& parts_of);
+// inputs. `along`: the dimensions that the layout cuts.
+WindowedPlan windowed_plan(const Layout& layout, const Extent3& out, std::int64_t channels,
+                           const std::array<SplitDimension, 3>& along);
+
+// A sliding window over the whole volume and how many outputs it has.
+struct VolumeWindow {
+  Extent3 kernel, stride, dilation, low, out;
+  bool transposed = false;
+  WindowSpec along(std::size_t i) const {
+    return {.kernel = kernel[i], .stride = stride[i], .padding_low = low[i], .dilation = dilation[i]};
+  }
+};
+// Each output belongs to the rank that owns the centre of its window.
+WindowedPlan windowed_plan(const Layout& layout, const VolumeWindow& window, std::int64_t channels);
 // The global extents of [N, D, H, W, C].
 Extent3 global_spatial(const Tensor& x);
 // The first spatial dimension that the plan splits, or -1.
@@ -35,7 +51,6 @@ int halo_dimension(const WindowedPlan& plan);
 
 // The first split dimension between that of the samples and that of the channels, or -1: outputs get room for halos there.
 int halo_dimension(const Layout& layout);
-Communicator group_of(const Tensor& x, const std::vector<int>& axes);
 // Whether each rank stores a part of weight w, on another grid than x's, by whose layout it is used.
 bool is_stored(const Tensor& x, const Tensor& w);
 // A parameter beside x's local part: replicated over the axes along which x varies; what is stored in parts is gathered.

@@ -13,7 +13,7 @@
 namespace mpigrad {
 namespace {
 
-using spatial::group_of, spatial::halo_dimension, spatial::replicated_for, spatial::require_no_share;
+using spatial::halo_dimension, spatial::replicated_for, spatial::require_no_share;
 using spatial::own_channels, spatial::with_channels_of, spatial::block_beside, spatial::splits_channels;
 
 // The grid axes over which statistics are combined.
@@ -84,7 +84,7 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& b
   }
   double count = 1;
   for (int d = 0; d + 1 < x.rank(); ++d) count *= extent_over(x, axes, d);
-  const auto moments = combined(channel_moments(part), mine, count, group_of(x, axes));
+  const auto moments = combined(channel_moments(part), mine, count, grid_of(*x.layout()).along(axes));
   const BatchNormStatistics statistics{moments.mean, moments.m2 / std::max(1.0, count)};
   auto y = local::normalise(part, statistics, replicated_for(x, gamma), replicated_for(x, beta), a.epsilon, a.activation);
   return {y.with_layout(x.layout()), statistics, count};
@@ -124,7 +124,7 @@ Tensor group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, cons
   if (!axes.empty()) {
     count = 1;
     for (int d = 1; d + 1 < x.rank(); ++d) count *= extent_over(x, axes, d);
-    moments = combined(moments, mine, count, group_of(x, axes));
+    moments = combined(moments, mine, count, grid_of(*x.layout()).along(axes));
   }
   UseDevice device(x.device());
   if (groups != channels) {

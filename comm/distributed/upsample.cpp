@@ -35,22 +35,24 @@ Tensor upsample(const Tensor& x, const Extent3& extents, Interpolation mode) {
     for (const auto i : order) y = along(y, i, {mode, in[i], extents[i], 0, in[i], 0, extents[i]});
     return y;
   }
-  const auto channels = x.layout()->global[4];
-  const auto plan =
-      spatial::windowed_plan(*x.layout(), extents, channels, [&](std::size_t i, const std::vector<std::int64_t>& cuts) {
-        std::vector<std::int64_t> out{0};
-        std::vector<WindowPart> parts;
-        for (std::size_t r = 1; r < cuts.size(); ++r) {
-          out.push_back(r + 1 == cuts.size() ? extents[i] : std::max(out.back(), outputs_before(in[i], extents[i], cuts[r])));
-          WindowPart part{.begin = cuts[r - 1], .end = cuts[r - 1], .out_begin = out[r - 1], .out_end = out[r]};
-          if (part.out_begin < part.out_end) {
-            part.begin = inputs_of(mode, in[i], extents[i], part.out_begin).first;
-            part.end = inputs_of(mode, in[i], extents[i], part.out_end - 1).second + 1;
-          }
-          parts.push_back(part);
-        }
-        return std::pair{out, parts};
-      });
+  std::array<spatial::SplitDimension, 3> split;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto* found = spatial::cuts_of(*x.layout(), i);
+    if (!found) continue;
+    const auto& cuts = *found;
+    auto& [out, parts] = split[i];
+    out.push_back(0);
+    for (std::size_t r = 1; r < cuts.size(); ++r) {
+      out.push_back(r + 1 == cuts.size() ? extents[i] : std::max(out.back(), outputs_before(in[i], extents[i], cuts[r])));
+      WindowPart part{.begin = cuts[r - 1], .end = cuts[r - 1], .out_begin = out[r - 1], .out_end = out[r]};
+      if (part.out_begin < part.out_end) {
+        part.begin = inputs_of(mode, in[i], extents[i], part.out_begin).first;
+        part.end = inputs_of(mode, in[i], extents[i], part.out_end - 1).second + 1;
+      }
+      parts.push_back(part);
+    }
+  }
+  const auto plan = spatial::windowed_plan(*x.layout(), extents, x.layout()->global[4], split);
   Tensor y = spatial::windowed_input(x, plan);
   const HaloRoom room(spatial::halo_dimension(plan));
   for (const auto i : order) {

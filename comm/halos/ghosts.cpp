@@ -59,7 +59,7 @@ namespace {
 // Where they cover it.
 Tensor from_ghosts(const Tensor& x, const WindowedPlan& plan) {
   const auto& ghosts = *ghosts_of(x);
-  const auto rank = static_cast<std::size_t>(group_of(x, plan.axes).rank());
+  const auto rank = static_cast<std::size_t>(plan.group.rank());
   const auto &have = plan.boxes->have[rank], &need = plan.boxes->need[rank];
   Shape begin(std::vector<std::int64_t>(5)), end = ghosts.block.shape();
   for (int d = 1; d < 4; ++d) {
@@ -75,7 +75,8 @@ Tensor from_ghosts(const Tensor& x, const WindowedPlan& plan) {
 Tensor windowed_input(const Tensor& x, const WindowedPlan& plan) {
   if (ghosts_cover(x, plan)) return from_ghosts(x, plan);
   const auto local = x.without_layout();
-  return plan.moves ? exchange(local, grid_of(*x.layout()).along(plan.axes), plan.boxes) : local;
+  // Boxes of a layout do not overlap, so that they need no check as in exchange().
+  return plan.moves ? apply(ops::Exchange{plan.group, plan.boxes}, {local}) : local;
 }
 
 }  // namespace spatial

@@ -52,7 +52,7 @@ std::shared_ptr<Transfer> make(const detail::BlockCall& call, const Tensor& x, c
   return transfer;
 }
 
-std::shared_ptr<Transfer> make(const ops::NeighborAllToAll& call, const Tensor& x, bool adjoint) {
+std::shared_ptr<Transfer> neighbor_transfer(const ops::NeighborAllToAll& call, const Tensor& x, bool adjoint) {
   auto transfer = prepared("ineighbor_alltoall", x, call.infer(std::span(&x, 1))[0], adjoint);
   const detail::RecordedCall scope(detail::is_recorded(x, adjoint));
   const auto arrival = adjoint ? detail::Arrival() : detail::Arrival::next();
@@ -67,7 +67,7 @@ std::shared_ptr<Transfer> make(const ops::NeighborAllToAll& call, const Tensor& 
   }
   transfer->start_adjoint = [call](const Tensor& ybar) {
     const ops::NeighborAllToAll back{call.topology.transposed(), call.receive_rows, call.send_rows};
-    return detail::start(make(back, ybar, true), ybar, true, call.topology.comm.open_collectives());
+    return detail::start(neighbor_transfer(back, ybar, true), ybar, true, call.topology.comm.open_collectives());
   };
   return transfer;
 }
@@ -95,7 +95,7 @@ Request iallreduce(const Tensor& x, const Communicator& comm, ReduceOp op, Ties 
 }
 
 Request ineighbor_alltoall(const Tensor& x, const Topology& topology, const Rows& send_rows, const Rows& receive_rows) {
-  return detail::start(make(ops::NeighborAllToAll{topology, send_rows, receive_rows}, x, false), x, false,
+  return detail::start(neighbor_transfer(ops::NeighborAllToAll{topology, send_rows, receive_rows}, x, false), x, false,
                        topology.comm.open_collectives());
 }
 

@@ -13,7 +13,7 @@
 #include "ops/elementwise/elementwise_ops.h"
 #include "ops/linear/matmul.h"
 #include "ops/norm/channel_norm.h"
-#include "ops/pool/pool.h"
+#include "ops/pool/pool_ops.h"
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/resample.h"

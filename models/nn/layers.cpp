@@ -5,6 +5,7 @@
 
 #include "comm/collectives/collectives.h"
 #include "comm/distributed/channel_parts.h"
+#include "comm/halos/overlapped.h"
 #include "framework/engine/cost.h"
 #include "framework/engine/tape.h"
 #include "models/nn/layer_split.h"
@@ -35,8 +36,13 @@ Tensor Conv3d::bias(const LayoutPtr& layout) {
   return a_.bias ? parameter("bias", {a_.out}, constant_value(0), false, layout) : Tensor();
 }
 
-ConvForPool Conv3d::convolved(const Tensor& taken, bool with_bias, Activation activation, const std::optional<Triple>& stride,
-                              const PoolAttributes* pool) {
+struct Conv3d::Convolved {
+  spatial::ConvPlan plan;
+  Tensor y;
+};
+
+Conv3d::Convolved Conv3d::convolved(const Tensor& taken, bool with_bias, Activation activation,
+                                    const std::optional<Triple>& stride, const PoolAttributes* pool) {
   require(taken.rank() == 5, "[{}] needs [N, D, H, W, C]: {}", path(), taken);
   const auto channels = channels_of(taken);
   require(a_.groups > 0 && channels % a_.groups == 0, "[{}] {} channels are not a multiple of {} groups: {}", path(), channels,
@@ -60,13 +66,10 @@ ConvForPool Conv3d::convolved(const Tensor& taken, bool with_bias, Activation ac
                                   .padding_high = a_.padding,
                                   .groups = a_.groups,
                                   .activation = activation};
-  ConvForPool result;
-  const bool alone = !pool || layouts.outputs.axis >= 0;
-  if (alone) result.y = conv(x, w, b, attributes, layouts.outputs);
-  else result = conv_for_pool(x, w, b, attributes, *pool);
-  if (pool && alone) result.pool = *pool;
-  if (a_.whole && !result.out) result.y = given_out(result.y);
-  result.y = scope.done(result.y);
+  Convolved result{spatial::plan_conv(x, w, b, attributes, layouts.outputs, pool), {}};
+  auto y = spatial::run_conv(result.plan, x, w, b);
+  if (a_.whole && !result.plan.pool) y = given_out(y);
+  result.y = scope.done(y);
   return result;
 }
 
@@ -82,8 +85,9 @@ Tensor Conv3d::pooled(const Tensor& x, const std::string& name, Pooling pooling,
   const bool average = pooling == Pooling::average, before = !average && !activation.is_fused();
   const auto z = convolved(x, average || before, before ? activation : Activation::none, stride, &pool);
   LayerScope scope(name, average ? "avg_pool" : "max_pool");
-  if (before) return scope.done(max_pool(z));
-  return scope.done(average ? avg_pool(z, activation) : bias_activation(max_pool(z), bias(), activation));
+  if (before) return scope.done(spatial::max_pool(z.plan, z.y, pool));
+  return scope.done(average ? spatial::avg_pool(z.plan, z.y, pool, activation)
+                            : bias_activation(spatial::max_pool(z.plan, z.y, pool), bias(), activation));
 }
 
 ConvTranspose3d::ConvTranspose3d(Module& parent, const std::string& name, const ConvTranspose3dAttributes& attributes)

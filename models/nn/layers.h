@@ -38,7 +38,7 @@ class Conv3d : public Module {
   const Conv3dAttributes& attributes() const { return a_; }
   Activation activation() const { return a_.activation; }
   // pool(conv(x)), called `name` in tables, in the order that goes over the large tensor least often and keeps nothing of it,
-  // with one exchange of halos for both where that moves less (conv_for_pool): the activation is part of the average's pass,
+  // with one exchange of halos for both where that moves less: the activation is part of the average's pass,
   // which keeps signs; bias and fused activations do not change which element is the largest, so that they follow the maximum.
   Tensor pooled(const Tensor& x, const std::string& name, Pooling pooling, const PoolAttributes& pool) {
     return pooled(x, name, pooling, pool, a_.activation);
@@ -47,9 +47,10 @@ class Conv3d : public Module {
                 const std::optional<Triple>& stride = {});
 
  private:
+  struct Convolved;  // conv(x) and its plan
   // For a pooling, if there is one.
-  ConvForPool convolved(const Tensor& x, bool with_bias, Activation activation, const std::optional<Triple>& stride,
-                        const PoolAttributes* pool);
+  Convolved convolved(const Tensor& x, bool with_bias, Activation activation, const std::optional<Triple>& stride,
+                      const PoolAttributes* pool);
   Tensor bias(const LayoutPtr& layout = {});
   Conv3dAttributes a_;
 };

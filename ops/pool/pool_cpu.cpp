@@ -1,6 +1,6 @@
 // Pooling on the CPU: from tensors to the kernels.
 
-#include "ops/pool/pool.h"
+#include "ops/pool/pool_ops.h"
 
 #include "ops/pool/pool_kernels.h"
 #include "ops/pool/pool_problem.h"

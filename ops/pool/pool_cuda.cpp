@@ -1,7 +1,7 @@
 // Pooling on GPUs: from tensors to the kernels.
 
 #include "ops/kernel/absent.h"
-#include "ops/pool/pool.h"
+#include "ops/pool/pool_ops.h"
 
 #ifdef MPIGRAD_HAS_KERNELS
 #include "ops/kernel/gpu_tensors.h"

@@ -2,7 +2,7 @@
 // From tensors and attributes to what the kernels of a pool are asked for, on every device.
 
 #include "ops/kernel/problems.h"
-#include "ops/pool/pool.h"
+#include "ops/pool/pool_ops.h"
 
 namespace mpigrad::ops {
 

@@ -14,6 +14,7 @@
 #include "ops/elementwise/elementwise.h"
 #include "ops/linear/matmul.h"
 #include "ops/loss/loss.h"
+#include "ops/pool/pool_ops.h"
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"
 #include "ops/softmax/softmax.h"

@@ -11,6 +11,7 @@
 #include "ops/elementwise/activation.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/linear/matmul.h"
+#include "ops/pool/pool_ops.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/to_device.h"
 #include "tests/models/nn/layer_cases.h"

@@ -9,7 +9,7 @@
 #include "ops/elementwise/activation.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/norm/channel_norm.h"
-#include "ops/pool/pool.h"
+#include "ops/pool/pool_ops.h"
 #include "ops/views/to_device.h"
 #include "tests/ops/kernel_problems.h"
 #include "tests/support/distributed.h"

@@ -14,7 +14,7 @@
 #include "ops/conv/conv.h"
 #include "ops/gpu_settings.h"
 #include "ops/linear/matmul.h"
-#include "ops/pool/pool.h"
+#include "ops/pool/pool_ops.h"
 #include "ops/views/to_device.h"
 #include "ops/views/views.h"
 #include "tests/ops/kernel_problems.h"

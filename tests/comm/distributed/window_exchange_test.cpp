@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/distributed/distributed.h"
+#include "comm/halos/overlapped.h"
 #include "framework/engine/tape.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/recompute.h"
@@ -99,6 +100,31 @@ TEST_CASE("windows: forward and backward, the block is convolved while halos tra
   });
 }
 
+TEST_CASE("windows: the plan of a convolution follows from the layouts") {
+  on_ranks(4, [](const Communicator& comm) {
+    const Shape shape{1, 8, 4, 4, 4}, kernel{6, 3, 3, 3, 4};
+    const ConvAttributes padded{.padding_low = 1, .padding_high = 1, .activation = Activation::relu};
+    for (const auto overlap : {Overlap::never, Overlap::always}) {
+      const auto grid = make_grid(comm, {.depth = 2, .channel = 2}, overlap);
+      const auto x = global_tensor(shape, 1, activation_layout(grid, shape));
+      const auto same = global_tensor(kernel, 2);
+      const auto filters = global_tensor(kernel, 2, split_layout(grid, kernel, {-1, -1, -1, -1, 0}));
+      const auto plan = spatial::plan_conv(x, same, {}, padded, {});
+      require(plan.product.sums && plan.product.gathered < 0 && plan.product.x->global == Shape{1, 8, 4, 4, 2},
+              "[test] x's channels are split: partial sums");
+      require(plan.product.weight == Shape{6, 3, 3, 3, 2} && plan.window.moves && !plan.pool, "[test] each rank's part");
+      require(plan.halos.has_value() == (overlap == Overlap::always), "[test] overlap");
+      if (plan.halos)
+        require(plan.halos->slabs.size() == 1 && plan.halos->received_rows == Rows{4 * 4 * 2}, "[test] one plane of a neighbour");
+      const auto gathers = spatial::plan_conv(x, filters, {}, padded, {});
+      require(!gathers.product.sums && gathers.product.gathered == 4 && gathers.product.weight == Shape{3, 3, 3, 3, 4},
+              "[test] the weight's filters are split: x's channels are gathered");
+    }
+    const auto plain = spatial::plan_conv(zeros(shape), zeros(kernel), {}, padded, {});
+    require(!plain.window.out && !plain.halos && plain.product.axes.empty(), "[test] a plain tensor moves nothing");
+  });
+}
+
 TEST_CASE("windows: second derivatives of what overlaps") {
   on_ranks(4, [](const Communicator& comm) {
     const auto grid = make_grid(comm, {.depth = 2, .height = 2}, Overlap::always);
@@ -136,9 +162,12 @@ TEST_CASE("windows: one exchange for a convolution and its pooling, where that m
                           channels,
                           {{24, 3, 3, 3, channels}, {24}},
                           [&](const Tensors& in) {
-                            const auto z = conv_for_pool(in[0], in[1], in[2], {.padding_low = 1, .padding_high = 1}, pool);
-                            if (comm_rank_of(in[0]) == 0) merged += z.out != nullptr;
-                            return average ? avg_pool(z, Activation::leaky_relu(0.1)) : max_pool(z);
+                            const ConvAttributes padded{.padding_low = 1, .padding_high = 1};
+                            const auto plan = spatial::plan_conv(in[0], in[1], in[2], padded, {}, &pool);
+                            if (comm_rank_of(in[0]) == 0) merged += plan.pool.has_value();
+                            const auto z = spatial::run_conv(plan, in[0], in[1], in[2]);
+                            return average ? spatial::avg_pool(plan, z, pool, Activation::leaky_relu(0.1))
+                                           : spatial::max_pool(plan, z, pool);
                           },
                           0,
                           false,

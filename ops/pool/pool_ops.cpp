@@ -1,4 +1,4 @@
-#include "ops/pool/pool.h"
+#include "ops/pool/pool_ops.h"
 
 #include <algorithm>
 

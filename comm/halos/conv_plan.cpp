@@ -1,0 +1,232 @@
+#include "comm/halos/conv_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/halos/ghosts.h"
+
+namespace mpigrad::spatial {
+namespace {
+
+VolumeWindow convolution(const Extent3& in, const Extent3& kernel, const ConvAttributes& a) {
+  VolumeWindow s{kernel, a.stride, a.dilation, a.padding_low, {}};
+  require_window("conv", s.kernel, a.stride, a.dilation);
+  for (std::size_t i = 0; i < 3; ++i)
+    s.out[i] = window_outputs(in[i], s.kernel[i], s.stride[i], s.dilation[i], a.padding_low[i], a.padding_high[i]);
+  return s;
+}
+
+// Elements that all ranks of a plan receive.
+std::int64_t received_by_all(const WindowedPlan& plan) {
+  std::int64_t places = 0;
+  for (std::size_t r = 0; plan.moves && r < plan.boxes->have.size(); ++r) {
+    const auto &have = plan.boxes->have[r], &need = plan.boxes->need[r];
+    places += need.elements() - intersection(have, need).elements();
+  }
+  return places;
+}
+
+// Beside bytes that cross a network at 10 GB/s, products at 1 TFLOP/s for each rank.
+constexpr double flops_for_a_byte = 100;
+
+// Replaces the exchange of `plan` by one for the convolution `s` and `pool` after it, where that is better.
+void merge_pool(ConvPlan& plan, const VolumeWindow& s, const PoolAttributes& pool, DType dtype) {
+  const auto& layout = *plan.product.x;
+  const auto& weight = plan.product.weight;
+  const auto of_pool = pooling(s.out, pool);
+  const auto& first = plan.window;
+  if (!first.moves) return;
+  const auto second = windowed_plan(*first.out, of_pool, weight[0]);
+
+  // Each rank's windows of the pool, and those of the places that they read.
+  std::array<SplitDimension, 3> along;
+  std::array<std::vector<WindowPart>, 3> pooled;
+  double redundant = 1, own = 1;  // places that ranks make, in the split dimensions
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto* cuts = cuts_of(layout, i);
+    if (!cuts) continue;
+    const auto made = centred_cuts(s.along(i), s.out[i], *cuts);
+    along[i].cuts = centred_cuts(of_pool.along(i), of_pool.out[i], made);
+    pooled[i] = window_parts(of_pool.along(i), made, along[i].cuts);
+    std::int64_t places = 0;
+    for (const auto& part : pooled[i]) {
+      along[i].parts.push_back(window_part(s.along(i), cuts->back(), part.begin, part.end));
+      places += part.end - part.begin;
+    }
+    redundant *= static_cast<double>(places), own *= static_cast<double>(s.out[i]);
+  }
+  auto both = windowed_plan(layout, of_pool.out, weight[0], along);
+  const auto local = first.out->box().extents();
+  double others = static_cast<double>(local[0]);  // places in the other dimensions
+  for (std::size_t i = 0; i < 3; ++i)
+    if (!first.split[i]) others *= static_cast<double>(s.out[i]);
+  const auto item = static_cast<double>(size_of(dtype));
+  const double saved = item * static_cast<double>(received_by_all(first) + received_by_all(second) - received_by_all(both));
+  const double again = 2 * std::max(0.0, redundant - own) * others * static_cast<double>(weight.elements());
+  if (saved <= 0 || again > flops_for_a_byte * saved) return;
+
+  std::array<WindowPart, 3> part{};
+  Extent3 padded = s.out;  // this rank's places
+  const auto coordinates = layout.grid->coordinates(layout.grid->rank);
+  for (const int axis : both.axes) {
+    const auto a = static_cast<std::size_t>(axis);
+    const auto i = static_cast<std::size_t>(layout.axes[a].dimension - 1);
+    part[i] = pooled[i][static_cast<std::size_t>(coordinates[a])];
+    padded[i] = both.part[i].out_end - both.part[i].out_begin;
+  }
+  plan.pool = PoolPlan{local_window(padded, *both.out, both.split, part, pool), both.out, s.out};
+  plan.window = std::move(both);
+}
+
+Box relative(Box box, const Box& to) {
+  for (int d = 0; d < box.begin.rank(); ++d) box.begin[d] -= to.begin[d], box.end[d] -= to.begin[d];
+  return box;
+}
+
+bool contains(const Box& outer, const Box& inner) { return inner.elements() > 0 && intersection(outer, inner) == inner; }
+
+// All ranks of the group come to the same answer: it depends on all their boxes, and on nothing else that differs.
+bool overlaps(const ConvPlan& plan, DType dtype) {
+  const auto& layout = *plan.product.x;
+  const auto& window = plan.window;
+  const auto mode = grid_of(layout).overlap();
+  if (!window.moves || mode == Overlap::never) return false;
+  std::int64_t smallest = layout.global.elements(), most = 0;
+  for (std::size_t r = 0; r < window.boxes->have.size(); ++r) {
+    const auto &have = window.boxes->have[r], &need = window.boxes->need[r];
+    if (!contains(need, have)) return false;  // windows that skip planes, ranks that have none, or make no outputs
+    smallest = std::min(smallest, have.elements());
+    most = std::max(most, need.elements() - have.elements());
+  }
+  if (mode == Overlap::always) return true;
+  // 16 bits would be rounded once more at the rim. Thick halos are half of the work, and gradients of many weights, which every
+  // slab has, cost more than they hide.
+  const auto slabs = 2 * static_cast<std::int64_t>(window.axes.size());
+  return !is_half(dtype) && 4 * most <= smallest && 2 * smallest >= slabs * plan.product.weight.elements();
+}
+
+// The outputs, of those in `outputs`, whose windows reach into `part` of the inputs, and the paddings with which a convolution of
+// that part makes just them. Everything in global coordinates.
+struct PartOfConv {
+  Box out;
+  ConvAttributes a;
+};
+PartOfConv part_of_conv(const Box& part, const Box& outputs, const Extent3& kernel, const ConvAttributes& whole, bool all) {
+  PartOfConv result{outputs, whole};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const int d = static_cast<int>(i) + 1;
+    const auto s = whole.stride[i], p = whole.padding_low[i], reach = whole.dilation[i] * (kernel[i] - 1);
+    auto &first = result.out.begin[d], &last = result.out.end[d];
+    if (!all) {
+      const auto from = part.begin[d] + p - reach, to = part.end[d] - 1 + p;
+      first = std::max(first, from <= 0 ? 0 : (from + s - 1) / s);
+      last = std::max(first, std::min(last, to / s + 1));
+    }
+    const auto before = part.begin[d] - (first * s - p);
+    result.a.padding_low[i] = before;
+    result.a.padding_high[i] = (last - 1 - first) * s + reach + 1 - (part.end[d] - part.begin[d]) - before;
+  }
+  return result;
+}
+
+// What comes from other ranks, and how it makes up slabs around the block.
+Halos halos_of(const Layout& layout, const WindowedPlan& plan) {
+  Halos result{.topology = {plan.group, {}, {}}};
+  const int rank = result.topology.comm.rank();
+  const auto &have = plan.boxes->have[static_cast<std::size_t>(rank)], &need = plan.boxes->need[static_cast<std::size_t>(rank)];
+  for (const auto& part : sent_parts(*plan.boxes, rank)) {
+    if (part.peer == rank) continue;
+    result.topology.destinations.push_back({part.peer, 0});
+    result.sent_rows.push_back(part.box.elements());
+    result.sent.push_back(relative(part.box, have));
+  }
+  Box rest = need;
+  for (const int axis : plan.axes) {
+    const int d = layout.axes[static_cast<std::size_t>(axis)].dimension;
+    Box before = rest, behind = rest;
+    before.end[d] = have.begin[d], behind.begin[d] = have.end[d];
+    for (auto* box : {&before, &behind})
+      if (box->elements() > 0) result.slabs.push_back({.box = *box});
+    rest.begin[d] = have.begin[d], rest.end[d] = have.end[d];
+  }
+  std::int64_t arrived = 0;
+  for (const auto& part : received_parts(*plan.boxes, rank)) {
+    if (part.peer == rank) continue;
+    result.topology.sources.push_back({part.peer, 0});
+    result.received_rows.push_back(part.box.elements());
+    const auto slab =
+        std::find_if(result.slabs.begin(), result.slabs.end(), [&](const Slab& s) { return contains(s.box, part.box); });
+    if (slab == result.slabs.end())
+      fail("[conv] box {} of rank {} is in no slab around {}", to_string(part.box), part.peer, to_string(have));
+    if (slab->parts.empty()) slab->first = arrived;
+    slab->parts.push_back(relative(part.box, slab->box));
+    arrived += part.box.elements();
+  }
+  return result;
+}
+
+// The convolutions of the block alone and of the slabs around it.
+void overlap_halos(ConvPlan& plan, const VolumeWindow& s) {
+  const auto& window = plan.window;
+  const auto have = plan.product.x->box();
+  Box outputs = window.out->box();  // of which a pooling may make fewer
+  for (std::size_t i = 0; i < 3; ++i) {
+    const int d = static_cast<int>(i) + 1;
+    outputs.begin[d] = window.split[i] ? window.part[i].out_begin : 0;
+    outputs.end[d] = window.split[i] ? window.part[i].out_end : s.out[i];
+  }
+  plan.halos = halos_of(*plan.product.x, window);
+  auto& slabs = plan.halos->slabs;
+  for (auto& slab : slabs) {
+    const auto part = part_of_conv(slab.box, outputs, s.kernel, plan.a, false);
+    slab.a = part.a, slab.out = relative(part.out, outputs);
+  }
+  std::erase_if(slabs, [](const Slab& slab) { return slab.out.elements() == 0; });
+  plan.a = part_of_conv(have, outputs, s.kernel, plan.a, true).a;
+}
+
+}  // namespace
+
+VolumeWindow pooling(const Extent3& in, const PoolAttributes& a) {
+  require_window("pool", a.kernel, a.stride, a.dilation);
+  return {a.kernel, a.stride, a.dilation, a.padding_low, pool_outputs(in, a)};
+}
+
+ops::Window local_window(const Extent3& padded, const Layout& out, const std::array<bool, 3>& split,
+                         const std::array<WindowPart, 3>& part, const PoolAttributes& a) {
+  ops::Window window{a.kernel, a.stride, a.dilation, a.padding_low, padded, {}};
+  const auto local = out.box().extents();
+  for (std::size_t i = 0; i < 3; ++i) {
+    window.out[i] = local[static_cast<int>(i) + 1];
+    if (split[i]) window.low[i] = part[i].pad_low;
+  }
+  return window;
+}
+
+ConvPlan plan_conv(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvAttributes& attributes,
+                   const SplitOutputs& outputs, const PoolAttributes* pool) {
+  ConvPlan plan{.product = plan_product("conv", x, w, bias, {.groups = attributes.groups, .outputs = outputs}), .a = attributes};
+  plan.activation = std::exchange(plan.a.activation, Activation::none);
+  plan.a.groups = plan.product.groups;
+  const auto& weight = plan.product.weight;
+  const Extent3 kernel{weight[1], weight[2], weight[3]};
+  const auto in = global_spatial(x);
+  require_kernel_fits("conv", in, kernel, plan.a);
+  if (!x.layout()) return plan;
+  const auto s = convolution(in, kernel, plan.a);
+  plan.window = windowed_plan(*plan.product.x, s, weight[0]);
+  if (pool && weight.rank() == 5 && plan.activation == Activation::none && plan.product.axes.empty())
+    merge_pool(plan, s, *pool, x.dtype());
+  const auto& product = plan.product;
+  const bool moved = !product.replicated.empty() || product.gathered >= 0 || product.cut >= 0;  // without what lay beside x
+  if ((moved || !ghosts_cover(x, plan.window)) && overlaps(plan, x.dtype())) {
+    overlap_halos(plan, s);
+  } else {
+    for (std::size_t i = 0; i < 3; ++i)
+      if (plan.window.split[i])
+        plan.a.padding_low[i] = plan.window.part[i].pad_low, plan.a.padding_high[i] = plan.window.part[i].pad_high;
+  }
+  return plan;
+}
+
+}  // namespace mpigrad::spatial
