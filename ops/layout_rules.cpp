@@ -110,8 +110,8 @@ LayoutPtr elementwise_layout(std::string_view op, Inputs in, Elementwise kind) {
                op, in.front());
         case Elementwise::linear:
           require(partial_sums == operands,
-                  "[{}] adds a replicated value to a partial sum, once per rank; write once() around it: {}, {}", op,
-                  in.front(), in.back());
+                  "[{}] adds a replicated value to a partial sum, once per rank; write once() around it: {}, {}", op, in.front(),
+                  in.back());
           break;
         case Elementwise::product:
           require(partial_sums == 1,

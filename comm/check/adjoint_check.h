@@ -25,9 +25,9 @@ struct AdjointOptions {
 // The largest relative errors; all but `entries` is the same on all ranks.
 struct AdjointReport {
   bool linear = false;  // which check was made: of a linear f at random x, or of its derivatives at `inputs`
-  double first = 0;   // of J^T
-  double exact = 0;   // of J^T against J by jvp; of linear functions the same as `first`
-  double second = 0;  // of the derivative of J^T
+  double first = 0;     // of J^T
+  double exact = 0;     // of J^T against J by jvp; of linear functions the same as `first`
+  double second = 0;    // of the derivative of J^T
   bool passed = true;
   std::string message;            // what was wrong
   std::string kink;               // where differences met a kink. Beside x it is no failure: smaller steps have agreed

@@ -122,8 +122,8 @@ Tensor once(const Tensor& x, const Communicator& comm) { return mpigrad::apply(o
 Tensor once(const Tensor& x, const Tensor& partial) {
   require(partial.layout() != nullptr, "[once] the partial sum has no layout; name the communicator instead: {}", partial);
   Layout layout = *partial.layout();
-  require(!x.layout() || x.layout()->grid == layout.grid,
-          "[once] the value and the partial sum are on different grids: {}, {}", x, partial);
+  require(!x.layout() || x.layout()->grid == layout.grid, "[once] the value and the partial sum are on different grids: {}, {}",
+          x, partial);
   std::vector<int> axes;
   for (std::size_t a = 0; a < layout.axes.size(); ++a) {
     require(layout.axes[a].placement != Placement::split, "[once] needs a partial sum: {}", partial);

@@ -150,8 +150,8 @@ bool holds(From value) {
 }  // namespace
 
 template <class T>
-  requires std::is_arithmetic_v<T>
-std::vector<T> Tensor::to_vector() const {
+requires std::is_arithmetic_v<T> std::vector<T> Tensor::to_vector()
+const {
   if (device_ == DeviceKind::cuda && storage_) return detail::copied(*this, DeviceKind::cpu).to_vector<T>();
   std::vector<T> values(static_cast<std::size_t>(elements()));
   visit_any(dtype(), [&](auto zero) {

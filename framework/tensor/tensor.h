@@ -75,8 +75,8 @@ class Tensor {
   // As T: float, double, bool or an integer type of tensors. Floating-point numbers are rounded to T. Errors: floating-point
   // elements as integers; a number outside of T's range; an integer beyond 2^24 as float, 2^53 as double.
   template <class T>
-    requires std::is_arithmetic_v<T>
-  std::vector<T> to_vector() const;
+  requires std::is_arithmetic_v<T> std::vector<T> to_vector()
+  const;
 
   // Identity on the tape.
   std::uint64_t id() const { return id_; }

@@ -27,8 +27,8 @@ class LossFunction : public std::function<Tensor(const Tensor&, const Tensor&)> 
   using Base = std::function<Tensor(const Tensor&, const Tensor&)>;
   LossFunction() = default;
   template <class F>
-    requires(!std::is_base_of_v<LossFunction, std::remove_cvref_t<F>> && std::is_constructible_v<Base, F>)
-  LossFunction(F&& loss) : Base(std::forward<F>(loss)) {}
+  requires(!std::is_base_of_v<LossFunction, std::remove_cvref_t<F>> && std::is_constructible_v<Base, F>) LossFunction(F&& loss)
+      : Base(std::forward<F>(loss)) {}
   LossFunction(Tensor (*loss)(const Tensor&, const Tensor&, Reduction), Reduction reduction = Reduction::mean)
       : Base([=](const Tensor& prediction, const Tensor& target) { return loss(prediction, target, reduction); }) {}
   template <class Options>

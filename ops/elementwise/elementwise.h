@@ -90,7 +90,7 @@ Tensor sigmoid(const Tensor& x);
 Tensor softplus(const Tensor& x);  // log(1 + exp(x)), without overflow
 Tensor relu(const Tensor& x);      // derivative 0 at 0
 // x < 0 ? slope * x : x;  slope >= 0, so that the sign of the result tells the branch
-Tensor leaky_relu(const Tensor& x, double slope);        // more activations: ops/elementwise/activation.h
+Tensor leaky_relu(const Tensor& x, double slope);  // more activations: ops/elementwise/activation.h
 
 Tensor equal(const Tensor& a, const Tensor& b);
 Tensor not_equal(const Tensor& a, const Tensor& b);

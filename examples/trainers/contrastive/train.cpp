@@ -289,8 +289,7 @@ int train(const Communicator& world, TrainOptions o) {
   options.progress = {.rank = world.rank(), .quiet = o.quiet || o.epochs == 0};
   std::int64_t epochs_behind = first_epoch;
   const auto save_weights = [&](const std::filesystem::path& path) {
-    trainer::save(path, *net, world,
-                  {.info = {.step = optimizer->steps(), .epoch = epochs_behind, .notes = notes}});
+    trainer::save(path, *net, world, {.info = {.step = optimizer->steps(), .epoch = epochs_behind, .notes = notes}});
   };
   return trainer::noted(world, out, save_weights, [&] {
     const auto result = mpigrad::train(*net, *optimizer, steps, world, hooks, options);

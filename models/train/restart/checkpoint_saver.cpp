@@ -93,8 +93,8 @@ std::string CheckpointSaver::outcome() {
 bool CheckpointSaver::stage(const std::filesystem::path& path, nn::Module& net, const SaveOptions& options,
                             std::function<void()> before, std::function<void()> after) {
   return stage(path, net, options,
-               [path, first = world_.rank() == 0, before = std::move(before),
-                after = std::move(after)](auto& contents, auto& remarks, const auto& transport) {
+               [path, first = world_.rank() == 0, before = std::move(before), after = std::move(after)](
+                   auto& contents, auto& remarks, const auto& transport) {
                  together(transport.get(), [&] {
                    if (first && before) before();
                  });

@@ -70,10 +70,7 @@ void Checkpoints::reserve(CheckpointSaver& saver) const {
 
 SaveOptions Checkpoints::with_all(CheckpointInfo info) const {
   info.notes = o_.notes;
-  return {.optimizer = &optimizer_,
-          .averages = o_.fit.averages,
-          .loss_scale = o_.fit.loss_scale,
-          .info = std::move(info)};
+  return {.optimizer = &optimizer_, .averages = o_.fit.averages, .loss_scale = o_.fit.loss_scale, .info = std::move(info)};
 }
 
 void Checkpoints::write_first(CheckpointInfo info) {

@@ -143,9 +143,8 @@ TEST_CASE("adjoint check: outputs without a derivative are left out, inputs with
     const auto integers = error_text([&] { adjoint_check([](const Tensors& in) { return in; }, {arange(3)}, comm); });
     require(integers.starts_with("[adjoint_check] inputs are floating-point tensors: int64 [3]"), "[test] {}", integers);
     const auto wrong = error_text([&] {
-      require_adjoint(
-          "a square", [](const Tensors& in) { return Tensors{square(in[0])}; }, {ones({2}, DType::float64)}, comm,
-          {.linear = true});
+      require_adjoint("a square", [](const Tensors& in) { return Tensors{square(in[0])}; }, {ones({2}, DType::float64)}, comm,
+                      {.linear = true});
     });
     require(wrong.starts_with("[adjoint] a square on 2 ranks: first order is off by"), "[test] {}", wrong);
   });
@@ -156,8 +155,9 @@ TEST_CASE("adjoint check: it finds out whether a function is linear") {
     check_on_ranks(size, "linear or not", [](const Communicator& comm) {
       const auto one = from_vector({1}, {0.5}, DType::float64);
       const auto is_linear = [&](const TensorFunction& f, const Tensor& x) {
-        const auto report = adjoint_check(f, {x}, comm, {.tolerance = x.dtype() == DType::float32 ? 1e-4 : 1e-11,
-                                                         .difference_tolerance = x.dtype() == DType::float32 ? 1e-2 : 1e-7});
+        const auto report = adjoint_check(f, {x}, comm,
+                                          {.tolerance = x.dtype() == DType::float32 ? 1e-4 : 1e-11,
+                                           .difference_tolerance = x.dtype() == DType::float32 ? 1e-2 : 1e-7});
         require(report.passed, "[test] {}", report.message);
         return report.linear;
       };

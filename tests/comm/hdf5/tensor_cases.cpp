@@ -29,7 +29,8 @@ void check_hdf5_tensors(const Communicator& world, const std::filesystem::path& 
   const auto path = folder / "tensors.h5";
   for (const auto type : {DType::float32, DType::float64, DType::int64, DType::int32, DType::int16, DType::uint8, DType::uint16,
                           DType::boolean, DType::bfloat16, DType::float16}) {
-    const Tensor whole = cast(reshape(arange(30, DType::float64), shape) * 0.25, type).with_layout(replicated_layout(grid, shape));
+    const Tensor whole =
+        cast(reshape(arange(30, DType::float64), shape) * 0.25, type).with_layout(replicated_layout(grid, shape));
     const Tensor blocks = redistribute(whole, split_layout(grid, shape, planes));
     write_hdf5(path, {{"group/blocks", blocks}, {"whole", whole}}, true);
     require_equal("blocks", read_hdf5(path, "group/blocks", blocks.layout(), type), blocks);

@@ -164,8 +164,7 @@ std::vector<Choice> grids_for(const Subject& subject, const SearchOptions& o, bo
   return choices;
 }
 
-OneRankStep one_rank_step(const Subject& subject, const Machine& machine, const std::string& precision,
-                          const SearchOptions& o) {
+OneRankStep one_rank_step(const Subject& subject, const Machine& machine, const std::string& precision, const SearchOptions& o) {
   OneRankStep result{.step = traced(subject, Choice{.precision = precision}, o, 0)};
   result.work = time_step(result.step, 0, machine, {.node_ranks = 1, .tf32 = precision == "tf32"}).total;
   for (int d = 0; d < 3; ++d) result.extents[static_cast<std::size_t>(d)].insert(subject.input[d + 1]);
