@@ -7,8 +7,8 @@
 
 #include "framework/base/joined.h"
 #include "ops/elementwise/activation_adjoints.h"
+#include "ops/elementwise/activation_ops.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/elementwise/elementwise_ops.h"
 #include "ops/reduce/reduce.h"
 
 namespace mpigrad {

@@ -5,8 +5,8 @@
 #include <type_traits>
 
 #include "framework/tensor/half_rows.h"
+#include "ops/elementwise/activation_ops.h"
 #include "ops/elementwise/broadcast.h"
-#include "ops/elementwise/elementwise_ops.h"
 #include "ops/elementwise/scalar.h"
 
 namespace mpigrad::ops {

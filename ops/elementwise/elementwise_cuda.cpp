@@ -1,4 +1,4 @@
-#include "ops/elementwise/elementwise_ops.h"
+#include "ops/elementwise/activation_ops.h"
 #include "ops/elementwise/scalar.h"
 #include "ops/kernel/absent.h"
 

@@ -339,34 +339,7 @@ struct LeakyReluAdjoint : Function<scalar::LeakyReluAdjoint, second> {
   Tensor second(Ref, Ref, Ref, Ref) const { return {}; }
 };
 
-// ---- activations with derivatives of their own: y = f(x), xbar = ybar f'(x) by the op F##Adjoint, whose own cotangents are
-// gbar f'(x) and gbar g f''(x)
-
-// Of one shape, floating-point only.
-template <class S>
-Tensor activation_adjoint(const S& f, const Tensor& g, const Tensor& x);
-template <class S>
-struct AdjointOf : Function<scalar::Adjoint<S>, both> {
-  static constexpr bool one_shape = true;  // operands do not broadcast
-  using Ref = const Tensor&;
-  Tensor first(Ref g, Ref, Ref x, Ref) const { return activation_adjoint<S>(*this, g, x); }
-  Tensor second(Ref g, Ref a, Ref x, Ref) const { return g * a * S::second(x); }
-};
-template <class S>
-Tensor activation_adjoint(const S& f, const Tensor& g, const Tensor& x) {
-  AdjointOf<S> adjoint;
-  static_cast<S&>(adjoint) = f;
-  return mpigrad::apply(Binary<AdjointOf<S>>{adjoint}, {g, x});
-}
-template <class S>
-struct ActivationOf : Function<S, first> {
-  Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const { return activation_adjoint<S>(*this, g, x); }
-};
-#define MPIGRAD_MAKE(F, ...)         \
-  using F = ActivationOf<scalar::F>; \
-  using F##Adjoint = AdjointOf<scalar::F>;
-MPIGRAD_DERIVED_ACTIVATIONS(MPIGRAD_ROW_AS_IS, MPIGRAD_MAKE)
-#undef MPIGRAD_MAKE
+// ---- comparisons
 
 struct Equal : Function<scalar::Equal> {};
 struct NotEqual : Function<scalar::NotEqual> {};

@@ -1,11 +1,8 @@
 #include "ops/elementwise/number.h"
 
-#include <cmath>
 #include <limits>
 
 #include "framework/tensor/dtype.h"
-#include "ops/elementwise/elementwise.h"
-#include "ops/elementwise/elementwise_ops.h"
 
 namespace mpigrad {
 
@@ -27,84 +24,11 @@ Tensor Number::like(std::string_view op, const Tensor& x) const {
   });
   require(fits, "[{}] {} is out of the range of {}; x is {}", op, integer_, name_of(dtype), x);
   constexpr std::int64_t exact = std::int64_t{1} << 53;  // what a double holds
-  if (std::abs(integer_) <= exact) return constant(full(Shape{}, static_cast<double>(integer_), dtype));
-  constexpr std::int64_t half = std::int64_t{1} << 32;
-  const auto number = [&](std::int64_t value) { return constant(full(Shape{}, static_cast<double>(value), dtype)); };
-  return constant(number(integer_ / half) * number(half) + number(integer_ % half));
-}
-
-namespace {
-
-bool floating(const Tensor& x) { return is_floating(x.dtype()); }
-
-}  // namespace
-
-Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
-Tensor operator-(const Tensor& a, const Tensor& b) { return subtract(a, b); }
-Tensor operator*(const Tensor& a, const Tensor& b) { return multiply(a, b); }
-Tensor operator/(const Tensor& a, const Tensor& b) { return divide(a, b); }
-Tensor operator%(const Tensor& a, const Tensor& b) { return remainder(a, b); }
-
-Tensor operator+(const Tensor& x, Number c) { return floating(x) ? affine(x, 1, c.value()) : add(x, c.like("add", x)); }
-Tensor operator-(const Tensor& x, Number c) {
-  return floating(x) ? affine(x, 1, -c.value()) : subtract(x, c.like("subtract", x));
-}
-Tensor operator*(const Tensor& x, Number c) { return floating(x) ? affine(x, c.value(), 0) : multiply(x, c.like("multiply", x)); }
-Tensor operator/(const Tensor& x, Number c) {
-  return floating(x) ? apply(ops::Unary<ops::DivideBy>{{{{.c = c.value()}}}}, {x}) : divide(x, c.like("divide", x));
-}
-Tensor operator%(const Tensor& x, Number c) { return remainder(x, c); }
-Tensor operator+(Number c, const Tensor& x) { return x + c; }
-Tensor operator-(Number c, const Tensor& x) {
-  return floating(x) ? affine(x, -1, c.value()) : subtract(c.like("subtract", x), x);
-}
-Tensor operator*(Number c, const Tensor& x) { return x * c; }
-Tensor operator/(Number c, const Tensor& x) {
-  return floating(x) ? apply(ops::Unary<ops::DivideNumber>{{{{.c = c.value()}}}}, {x}) : divide(c.like("divide", x), x);
-}
-Tensor operator%(Number c, const Tensor& x) { return remainder(c, x); }
-Tensor operator-(const Tensor& x) { return negate(x); }
-
-Tensor operator&(const Tensor& a, const Tensor& b) { return bitwise_and(a, b); }
-Tensor operator|(const Tensor& a, const Tensor& b) { return bitwise_or(a, b); }
-Tensor operator^(const Tensor& a, const Tensor& b) { return bitwise_xor(a, b); }
-Tensor operator~(const Tensor& x) { return bitwise_invert(x); }
-
-Mask operator==(const Tensor& a, const Tensor& b) { return Mask(equal(a, b)); }
-Mask operator!=(const Tensor& a, const Tensor& b) { return Mask(not_equal(a, b)); }
-Mask operator<(const Tensor& a, const Tensor& b) { return Mask(less(a, b)); }
-Mask operator<=(const Tensor& a, const Tensor& b) { return Mask(less_equal(a, b)); }
-Mask operator>(const Tensor& a, const Tensor& b) { return Mask(less(b, a)); }
-Mask operator>=(const Tensor& a, const Tensor& b) { return Mask(less_equal(b, a)); }
-Mask operator==(const Tensor& x, Number c) { return Mask(equal(x, c.like("equal", x))); }
-Mask operator!=(const Tensor& x, Number c) { return Mask(not_equal(x, c.like("not_equal", x))); }
-Mask operator<(const Tensor& x, Number c) { return Mask(less(x, c.like("less", x))); }
-Mask operator<=(const Tensor& x, Number c) { return Mask(less_equal(x, c.like("less_equal", x))); }
-Mask operator>(const Tensor& x, Number c) { return Mask(less(c.like("greater", x), x)); }
-Mask operator>=(const Tensor& x, Number c) { return Mask(less_equal(c.like("greater_equal", x), x)); }
-
-#define MPIGRAD_WITH_NUMBERS(name)                                             \
-  Tensor name(const Tensor& x, Number c) { return name(x, c.like(#name, x)); } \
-  Tensor name(Number c, const Tensor& x) { return name(c.like(#name, x), x); }
-MPIGRAD_WITH_NUMBERS(maximum)
-MPIGRAD_WITH_NUMBERS(minimum)
-MPIGRAD_WITH_NUMBERS(remainder)
-MPIGRAD_WITH_NUMBERS(floor_divide)
-#undef MPIGRAD_WITH_NUMBERS
-
-Tensor pow(const Tensor& x, Number exponent) {
-  if (!floating(x)) return pow(x, exponent.like("pow", x));
-  if (exponent.value() == 1) return x;
-  if (exponent.value() == 2) return square(x);
-  return apply(ops::Unary<ops::PowScalar>{{{{.p = exponent.value()}}}}, {x});
-}
-Tensor pow(Number base, const Tensor& x) { return pow(base.like("pow", x), x); }
-Tensor where(const Tensor& condition, const Tensor& a, Number b) { return where(condition, a, b.like("where", a)); }
-Tensor where(const Tensor& condition, Number a, const Tensor& b) { return where(condition, a.like("where", b), b); }
-Tensor clamp(const Tensor& x, Number low, Number high) {
-  require(low.value() <= high.value(), "[clamp] low {} is above high {}", low.value(), high.value());
-  if (!floating(x)) return minimum(maximum(x, low), high);
-  return apply(ops::Unary<ops::Clamp>{{{{.low = low.value(), .high = high.value()}}}}, {x});
+  if ((integer_ >= -exact && integer_ <= exact) || x.device() == DeviceKind::dry)
+    return constant(full(Shape{}, static_cast<double>(integer_), dtype));
+  Tensor number({Shape{}, DType::int64}, DeviceKind::cpu);
+  *number.mutable_data<std::int64_t>() = integer_;
+  return constant(detail::copied(number, x.device()));
 }
 
 }  // namespace mpigrad

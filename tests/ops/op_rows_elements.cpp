@@ -5,8 +5,8 @@
 
 #include "framework/tensor/layout.h"
 #include "ops/elementwise/activation_adjoints.h"
+#include "ops/elementwise/activation_ops.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/elementwise/elementwise_ops.h"
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"
 #include "ops/softmax/logsumexp.h"

@@ -2,9 +2,9 @@
 
 #include <limits>
 
+#include "ops/elementwise/activation_ops.h"
 #include "ops/elementwise/aligned_operands.h"
 #include "ops/elementwise/broadcast.h"
-#include "ops/elementwise/elementwise_ops.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/views.h"
 
