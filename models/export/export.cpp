@@ -10,7 +10,7 @@
 #include "models/export/values.h"
 #include "ops/conv/conv.h"
 #include "ops/elementwise/activation.h"
-#include "ops/elementwise/elementwise_ops.h"
+#include "ops/elementwise/activation_ops.h"
 #include "ops/linear/matmul.h"
 #include "ops/norm/channel_norm.h"
 #include "ops/pool/pool_ops.h"
