@@ -42,8 +42,8 @@ const Tensors& floating_inputs(const char* what, const Tensors& x) {
 Tensors moved(const Tensors& x, double t, const Tensors& v) {
   Tensors result;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    auto values = x[i].to_vector();
-    const auto direction = v[i].to_vector();
+    auto values = x[i].without_layout().to_vector();
+    const auto direction = v[i].without_layout().to_vector();
     if (t != 0)
       for (std::size_t j = 0; j < values.size(); ++j) values[j] += t * direction[j];
     result.push_back(from_vector(x[i].shape(), values, x[i].dtype()).with_layout(x[i].layout()));
@@ -105,7 +105,7 @@ double Stacked::drift(std::size_t i, const Tensor& x) const {
   const auto& group = places_[i].group;
   double largest = 0;
   if (group && group.size() > 1) {
-    const auto values = x.to_vector();
+    const auto values = x.without_layout().to_vector();
     auto first = values;
     group.transport().bcast(first.data(), static_cast<std::int64_t>(first.size()), DType::float64, 0);
     for (std::size_t j = 0; j < values.size(); ++j)
@@ -124,7 +124,7 @@ double inner_product(const Tensors& a, const Tensors& b) {
   double sum = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     require(a[i].shape() == b[i].shape(), "[inner_product] shapes differ: {} and {}", a[i], b[i]);
-    const auto x = a[i].to_vector(), y = b[i].to_vector();
+    const auto x = a[i].without_layout().to_vector(), y = b[i].without_layout().to_vector();
     for (std::size_t j = 0; j < x.size(); ++j) sum += x[j] * y[j];
   }
   return sum;
@@ -143,7 +143,7 @@ Tensors random_like(const Tensors& like, std::uint64_t seed) {
 
 double largest_difference(const Tensor& a, const Tensor& b) {
   if (a.shape() != b.shape()) return 1e300;
-  const auto x = a.to_vector(), y = b.to_vector();
+  const auto x = a.without_layout().to_vector(), y = b.without_layout().to_vector();
   double largest = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;

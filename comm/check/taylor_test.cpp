@@ -11,7 +11,7 @@ using detail::moved, detail::Stacked;
 Tensors magnitudes(const Tensors& x) {
   Tensors result;
   for (const auto& each : x) {
-    auto values = each.to_vector();
+    auto values = each.without_layout().to_vector();
     for (auto& value : values) value = std::abs(value);
     result.push_back(from_vector(each.shape(), values, DType::float64));
   }

@@ -9,13 +9,13 @@
 
 namespace mpigrad {
 
-double total(const Tensor& share, const Communicator& comm) { return total(share.item(), share.layout(), comm); }
+double total(const Tensor& share, const Communicator& comm) { return total(detail::local_item(share), share.layout(), comm); }
 
 double total(const Tensor& share) {
   if (!share.layout() && !has_several_ranks() && launcher_of_environment().processes <= 1) return share.item();
   require(share.layout() != nullptr,
           "[total] which ranks hold shares of a plain tensor is not known; name their communicator: {}", share);
-  return total(share.item(), share.layout(), {});
+  return total(detail::local_item(share), share.layout(), {});
 }
 
 double total(double value, const LayoutPtr& layout, const Communicator& comm) {

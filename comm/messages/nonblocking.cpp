@@ -24,7 +24,7 @@ std::shared_ptr<Transfer> prepared(std::string_view name, const Tensor& x, const
   detail::refuse_layout(name, std::span(&x, 1));
   auto transfer = std::make_shared<Transfer>();
   transfer->name = name;
-  transfer->what = fmt::format("{}{}: {}", adjoint ? "adjoint " : "", name, x);
+  transfer->what = fmt::format("{}{}: {}", adjoint ? "adjoint " : "", name, to_string(x));
   transfer->x = x;
   transfer->y = Tensor(result, x.device());
   return transfer;

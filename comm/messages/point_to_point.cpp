@@ -105,7 +105,7 @@ Request isend(const Tensor& x, const Communicator& comm, int dest, int tag) {
   check_tag("isend", comm, tag, detail::is_recorded(x, true), false);
   const auto message = dest == proc_null ? nullptr : comm.messages().send(dest, tag);
   return post_send(x, comm, comm.transport(x.device()), tag, {dest, tag},
-                   fmt::format("isend to rank {}, tag {}: {}", dest, tag, x), message);
+                   fmt::format("isend to rank {}, tag {}: {}", dest, tag, to_string(x)), message);
 }
 
 Request irecv(const TensorType& type, const Communicator& comm, int source, int tag) {

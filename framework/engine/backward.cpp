@@ -190,7 +190,7 @@ void Tape::warn_of_unused(const std::vector<Tensor>& with_respect_to) const {
           "unused under the tape",
           fmt::format("[gradient] nothing under this tape uses tensor {} of those asked for, so that its gradient is zero, "
                       "but ops have read it while there was no tape. Begin the tape before anything is computed from it: {}",
-                      i, x));
+                      i, to_string(x)));
   }
 }
 

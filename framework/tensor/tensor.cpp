@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "framework/base/warning.h"
 #include "framework/cuda/cuda.h"
 
 namespace mpigrad {
@@ -71,6 +72,22 @@ void zero_bytes(DeviceKind device, void* memory, std::int64_t bytes) {
   else std::memset(memory, 0, static_cast<std::size_t>(bytes));
 }
 
+double local_item(const Tensor& x) {
+  require(x.elements() == 1, "[item] one element is needed: {}", x);
+  return x.without_layout().to_vector()[0];
+}
+
+void warn_if_partial(std::string_view reader, const Tensor& x) {
+  if (!x.layout()) return;
+  const auto& axes = x.layout()->axes;
+  const auto& extents = x.layout()->grid->extents;
+  for (std::size_t a = 0; a < axes.size(); ++a)
+    if (axes[a].placement == Placement::partial && extents[a] > 1)
+      return warn_once("partial sum",
+                       fmt::format("[{}] this rank's part of a sum over ranks; total(x) is the sum{}: {}", reader,
+                                   x.elements() == 1 ? "" : " of one element, redistribute() that of more", to_string(x)));
+}
+
 }  // namespace detail
 
 HaloRoom::HaloRoom(int dimension) : previous_(halo_dimension) { halo_dimension = dimension; }
@@ -116,11 +133,12 @@ void Tensor::check_access(DType asked) const {
 }
 
 double Tensor::item() const {
-  require(elements() == 1, "[item] one element is needed: {}", *this);
-  return to_vector()[0];
+  detail::warn_if_partial("item", *this);
+  return detail::local_item(*this);
 }
 
 std::vector<double> Tensor::to_vector() const {
+  detail::warn_if_partial("to_vector", *this);
   if (device_ == DeviceKind::cuda && storage_) return detail::copied(*this, DeviceKind::cpu).to_vector();
   std::vector<double> values(static_cast<std::size_t>(elements()));
   visit_any(dtype(), [&](auto zero) {
@@ -152,6 +170,7 @@ bool holds(From value) {
 template <class T>
 requires std::is_arithmetic_v<T> std::vector<T> Tensor::to_vector()
 const {
+  detail::warn_if_partial("to_vector", *this);
   if (device_ == DeviceKind::cuda && storage_) return detail::copied(*this, DeviceKind::cpu).to_vector<T>();
   std::vector<T> values(static_cast<std::size_t>(elements()));
   visit_any(dtype(), [&](auto zero) {
@@ -280,8 +299,3 @@ Tensor GridShape::sum_over(const std::vector<int>&, const Tensor& x) const {
 }
 
 }  // namespace mpigrad
-
-fmt::format_context::iterator fmt::formatter<mpigrad::Tensor>::format(const mpigrad::Tensor& x,
-                                                                      fmt::format_context& context) const {
-  return fmt::format_to(context.out(), "{}", mpigrad::to_string(x));
-}

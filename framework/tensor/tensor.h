@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <iosfwd>
 #include <memory>
 #include <span>
 #include <string>
@@ -69,7 +70,8 @@ class Tensor {
   const std::shared_ptr<Storage>& storage() const { return storage_; }
   std::int64_t offset() const { return offset_; }
 
-  // The single element, as a double. From a GPU these copy, for which the host waits.
+  // The single element, as a double. From a GPU these copy, for which the host waits. Of a partial sum they return this rank's
+  // part, with a warning the first time: total(x) is the sum of a single element.
   double item() const;
   std::vector<double> to_vector() const;
   // As T: float, double, bool or an integer type of tensors. Floating-point numbers are rounded to T. Errors: floating-point
@@ -138,13 +140,40 @@ void copy_bytes(DeviceKind device, void* to, const void* from, std::int64_t byte
 void zero_bytes(DeviceKind device, void* memory, std::int64_t bytes);
 // The error of who reads elements that the tape did not keep. In a vjp it names the op, and the member that would have kept them.
 [[noreturn]] void refuse_unkept(std::string_view reader, std::string_view what, const Tensor& x);
+// x.item() without the warning about partial sums.
+double local_item(const Tensor& x);
+// Warns, once, that `reader` sees this rank's part only, if x is a partial sum of several ranks. without_layout() avoids it.
+void warn_if_partial(std::string_view reader, const Tensor& x);
+// The text that formatting prints: values with `digits` significant digits, then the type.
+std::string values_text(const Tensor& x, int digits);
+std::string values_text(const std::vector<Tensor>& tensors, int digits);
 }  // namespace detail
 
 // The shape of the whole tensor, of which a rank of a distributed one has a block.
 const Shape& global_shape(const Tensor& x);
 
-// "float32 [8, 32, 32]", with the layout where there is one.
+// "float32 [8, 32, 32]", with the layout where there is one, and without values: the form of error messages.
 std::string to_string(const Tensor& x);
+
+// Prints the values in aligned columns, then type, shape, layout and rank, and a newline. So do fmt::print("{}", x) and
+// std::cout << x. Floating-point values have 5 significant digits, with "{:.8}" 8; zeros that all values end with are left out.
+// Of more than 1000 elements the first and last 3 along each dimension are shown. A distributed tensor shows this rank's block.
+// Values on a GPU are copied; the dry device has none. No tensor is "none".
+void print(const Tensor& x);
+void print(const std::vector<Tensor>& tensors);
+std::ostream& operator<<(std::ostream& out, const Tensor& x);
+std::ostream& operator<<(std::ostream& out, const std::vector<Tensor>& tensors);
+
+namespace detail {
+// x as messages show it: to_string(x).
+struct TensorSummary {
+  const Tensor& tensor;
+};
+template <>
+struct InMessage<Tensor> {
+  static TensorSummary of(const Tensor& x) { return {x}; }
+};
+}  // namespace detail
 
 // ---- making tensors; on the current device. Their values are variables to the tape; see constant().
 
@@ -170,8 +199,27 @@ inline Tensor constant(const Tensor& x) { return x.as_constant(); }
 
 template <>
 struct fmt::formatter<mpigrad::Tensor> {
-  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }  // {} alone
+  constexpr auto parse(fmt::format_parse_context& context) {  // {} or {:.8}
+    auto at = context.begin();
+    if (at == context.end() || *at != '.') return at;
+    digits = 0;
+    for (++at; at != context.end() && '0' <= *at && *at <= '9'; ++at)
+      if (digits < 100) digits = 10 * digits + (*at - '0');
+    return at;
+  }
   fmt::format_context::iterator format(const mpigrad::Tensor& x, fmt::format_context& context) const;
+
+  int digits = 5;
+};
+// One tensor after the other, a line or more each.
+template <>
+struct fmt::formatter<std::vector<mpigrad::Tensor>> : fmt::formatter<mpigrad::Tensor> {
+  fmt::format_context::iterator format(const std::vector<mpigrad::Tensor>& tensors, fmt::format_context& context) const;
+};
+template <>
+struct fmt::formatter<mpigrad::detail::TensorSummary> {
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }  // {} alone
+  fmt::format_context::iterator format(const mpigrad::detail::TensorSummary& x, fmt::format_context& context) const;
 };
 
 #endif

@@ -54,8 +54,8 @@ Tensor StepGraph::operator()(const std::vector<Tensor>& inputs, const Step& step
   const auto number = net_.step();  // the optimizer's step counts it on
   for (const auto& x : inputs)
     if (x.device() != DeviceKind::cuda || (!x.layout() && world_.size() > 1)) {
-      give_up(
-          fmt::format("an input is not on the GPU, or without the layout that tells whether all ranks have new shapes: {}", x));
+      give_up(fmt::format("an input is not on the GPU, or without the layout that tells whether all ranks have new shapes: {}",
+                          to_string(x)));
       return step(inputs);
     }
   if (graph_ && addresses() != addresses_) release();

@@ -42,7 +42,7 @@ class Losses {
   // `arrived` gets the steps in order, on all ranks after the same calls.
   Losses(const Communicator& world, std::function<void(const Step&)> arrived) : world_(world), arrived_(std::move(arrived)) {}
   void add(const Tensor& share, const Step& step) {
-    if (share.device() != DeviceKind::cuda) return arrive(step, share.item(), share.layout());
+    if (share.device() != DeviceKind::cuda) return arrive(step, detail::local_item(share), share.layout());
     require(share.elements() == 1, "[fit] a loss has one element: {}", share);
     values_.add(share);
     pending_.push_back({step, share.layout()});

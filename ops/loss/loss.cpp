@@ -108,7 +108,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntr
 double cross_entropy_weight(const Tensor& labels, std::int64_t classes, const CrossEntropyOptions& options) {
   Untaped scope;
   const auto chosen = mpigrad::apply(ops::LabelMask{classes, options.ignore_index}, {labels});
-  return total_weight(label_weights(chosen, options, DType::float64)).item();
+  return total_weight(label_weights(chosen, options, DType::float64)).without_layout().item();
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target, Reduction reduction) {

@@ -170,7 +170,7 @@ WorkersStep Workers::step_gradients(const std::vector<Tensor>& xs, const std::ve
       add(statistics.subspan(at, count), buffer);
       at += count;
     }
-    sums[sums.size() - 2] += share.item(), sums.back() += squared;
+    sums[sums.size() - 2] += detail::local_item(share), sums.back() += squared;
   }
   world_.transport().allreduce(sums.data(), sums.data(), static_cast<std::int64_t>(sums.size()), DType::float64, CombineOp::sum);
   for (auto& sum : sums) sum /= options_.workers;
@@ -199,7 +199,7 @@ WorkersStep Workers::step_apart(const std::vector<Tensor>& xs, const std::vector
     Tape tape(net->parameters());
     const auto share = loss((*net)(xs[w]), ys[w]);
     const auto own = tape.gradient(share);
-    sums[0] += share.item(), sums[1] += squared_norm(own);
+    sums[0] += detail::local_item(share), sums[1] += squared_norm(own);
     if (std::isfinite(sums[0])) optimizer->step(own, {.max_norm = options_.clip_norm});
   }
   world_.transport().allreduce(sums.data(), sums.data(), 2, DType::float64, CombineOp::sum);
