@@ -8,6 +8,7 @@
 #include "models/data/sources/hdf5.h"
 #include "models/data/sources/memory.h"
 #include "models/data/sources/normalised.h"
+#include "models/data/sources/npy.h"
 #include "models/data/sources/open.h"
 #include "models/data/sources/pack.h"
 #include "models/data/view_loader.h"

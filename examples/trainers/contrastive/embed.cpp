@@ -9,9 +9,9 @@
 #include "examples/trainer/run.h"
 #include "examples/trainers/contrastive/contrastive.h"
 #include "examples/trainers/contrastive/encode.h"
-#include "examples/trainers/contrastive/npy.h"
 #include "examples/trainers/contrastive/samples.h"
 #include "framework/base/joined.h"
+#include "models/data/sources/npy.h"
 #include "models/train/progress.h"
 
 namespace mpigrad::contrast {
@@ -68,12 +68,12 @@ int embed(const Communicator& world, const EmbedOptions& o) {
   trainer::together(world, [&] {
     require_finite_embeddings(z, *source, samples);
     if (world.rank() != 0) return;
-    write_npy(out / files[0], z);
-    write_npy(out / files[1], integers(samples));
+    write_npy(out / files[0], z, true);
+    write_npy(out / files[1], integers(samples), true);
     for (std::size_t t = 0; t + 2 < files.size(); ++t) {
       std::vector<std::int64_t> labels;
       for (const auto sample : samples) labels.push_back(static_cast<std::int64_t>(source->targets(sample)[t]));
-      write_npy(out / files[t + 2], integers(labels));
+      write_npy(out / files[t + 2], integers(labels), true);
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (!o.json) {

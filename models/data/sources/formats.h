@@ -21,7 +21,7 @@ struct NumberArray {
 NumberArray read_idx(const std::filesystem::path& path);
 
 // NumPy's .npy, versions 1 to 3 (numpy.lib.format): numbers in either byte order, C order.
-NumberArray read_npy(const std::filesystem::path& path);
+NumberArray read_npy_array(const std::filesystem::path& path);
 NumberArray parse_npy(ByteStream& stream, const std::string& name);
 // What stands before its elements.
 struct NpyHeader {
@@ -30,8 +30,9 @@ struct NpyHeader {
   std::size_t bytes = 0;  // of the header
 };
 NpyHeader parse_npy_header(ByteStream& stream, const std::string& name);
+NumberArray parse_npy_elements(ByteStream& stream, const NpyHeader& header, const std::string& name);
 
-// What stands before the elements of a .npy file, version 1.0, row-major: float32, float64 or int64. Error: another type.
+// What stands before the elements of a .npy file, version 1.0, row-major. Error: bfloat16, which NumPy does not have.
 std::string npy_header(const Shape& shape, DType type);
 
 // The arrays of an .npz archive, by name without ".npy".

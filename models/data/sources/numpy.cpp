@@ -128,8 +128,7 @@ NpyHeader parse_npy_header(ByteStream& stream, const std::string& name) {
   return {header.shape, type, start.size() + digits.size() + text.size()};
 }
 
-NumberArray parse_npy(ByteStream& stream, const std::string& name) {
-  const auto header = parse_npy_header(stream, name);
+NumberArray parse_npy_elements(ByteStream& stream, const NpyHeader& header, const std::string& name) {
   const auto& type = header.type;
   const auto size = static_cast<double>(type.size);
   const auto elements = elements_of(header.shape, fmt::format("[npy] {}", name));
@@ -138,7 +137,11 @@ NumberArray parse_npy(ByteStream& stream, const std::string& name) {
   return {header.shape, type.type, converted(std::move(values), type, name)};
 }
 
-NumberArray read_npy(const std::filesystem::path& path) { return parse_npy(*open_stream(path), path.string()); }
+NumberArray parse_npy(ByteStream& stream, const std::string& name) {
+  return parse_npy_elements(stream, parse_npy_header(stream, name), name);
+}
+
+NumberArray read_npy_array(const std::filesystem::path& path) { return parse_npy(*open_stream(path), path.string()); }
 
 std::vector<NamedArray> read_npz(const std::filesystem::path& path, const std::string& prefix) {
   std::vector<NamedArray> arrays;
@@ -165,12 +168,15 @@ Samples samples_of(NumberArray array, const std::filesystem::path& file) {
 }
 
 std::string npy_header(const Shape& shape, DType dtype) {
-  const char* type = dtype == DType::float32 ? "<f4" : dtype == DType::float64 ? "<f8" : "<i8";
-  require(dtype == DType::float32 || dtype == DType::float64 || dtype == DType::int64,
-          "[npy] float32, float64 and int64 are written, not {}", name_of(dtype));
+  require(dtype != DType::bfloat16, "[npy] NumPy has no bfloat16; cast to float32 first");
   std::string extents;
   for (const auto extent : shape) extents += fmt::format("{}, ", extent);
-  auto header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", type, extents);
+  const char kind = dtype == DType::boolean                           ? 'b'
+                    : is_floating(dtype)                              ? 'f'
+                    : dtype == DType::uint8 || dtype == DType::uint16 ? 'u'
+                                                                      : 'i';
+  auto header = fmt::format("{{'descr': '{}{}{}', 'fortran_order': False, 'shape': ({}), }}", size_of(dtype) == 1 ? '|' : '<',
+                            kind, size_of(dtype), extents);
   // Magic, version and length are 10 bytes; with them the data begin at a multiple of 64.
   header.append((64 - (10 + header.size() + 1) % 64) % 64, ' ').push_back('\n');
   std::string head("\x93NUMPY\x01\x00", 8);

@@ -41,7 +41,7 @@ bool is_idx(const fs::path& path) {
   return std::regex_match(path.filename().string(), pattern);
 }
 
-NumberArray read_array(const fs::path& path) { return ends(path, {".npy", ".npy.gz"}) ? read_npy(path) : read_idx(path); }
+NumberArray read_array(const fs::path& path) { return ends(path, {".npy", ".npy.gz"}) ? read_npy_array(path) : read_idx(path); }
 
 // Appends one label array for a vector, one for each column of a matrix.
 void append_labels(std::vector<Labels>& to, const NumberArray& array, const std::string& name, const fs::path& file) {
@@ -208,7 +208,7 @@ SourcePtr open_source(const fs::path& path, const OpenOptions& o) {
   if (is_record_file(path)) return open_records(path, o);
   require_used(path, o, "a file of this kind", {});
   if (ends(path, {".bin", ".bin.gz"})) return open_cifar({path}, o);
-  if (ends(path, {".npy", ".npy.gz"})) return in_memory(samples_of(read_npy(path), path), {}, o);
+  if (ends(path, {".npy", ".npy.gz"})) return in_memory(samples_of(read_npy_array(path), path), {}, o);
   if (is_idx(path))
     return in_memory(samples_of(read_idx(path), path), o.labels.empty() ? labels_beside(path) : std::vector<Labels>{}, o);
   if (is_volume(path)) {

@@ -389,5 +389,5 @@ TEST_CASE("sources: real volumes") {
   const auto brain = open_source(shared_data("3d/mni152/mni_icbm152_t1_tal_nlin_sym_09a_converted.nii.gz"));
   CHECK(brain->extents() == Shape{189, 233, 197});
   const auto npy = shared_data("3d/synthseg_labelmaps/generation_labels.npy");
-  if (!npy.empty()) CHECK(read_npy(npy).shape.rank() == 1);
+  if (!npy.empty()) CHECK(read_npy_array(npy).shape.rank() == 1);
 }

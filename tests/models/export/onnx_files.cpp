@@ -9,12 +9,10 @@
 #include <exception>
 #include <filesystem>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "framework/base/new_file.h"
-#include "models/data/sources/formats.h"
+#include "models/data/sources/npy.h"
 #include "models/export/onnx.h"
 #include "models/networks/cosmoflow.h"
 #include "models/networks/resnet.h"
@@ -28,10 +26,7 @@ namespace {
 
 void write_array(const std::filesystem::path& path, const Tensor& x) {
   const auto array = x.rank() == 5 ? permute(x, {0, 4, 1, 2, 3}) : x;
-  NewFile file(path, "test");
-  file.write(data::npy_header(array.shape(), array.dtype()));
-  file.write(std::span(array.raw(), static_cast<std::size_t>(array.bytes())));
-  file.commit();
+  write_npy(path, array, true);
 }
 
 void write(const std::filesystem::path& folder, const std::string& name, nn::Module& net, const Shape& one) {

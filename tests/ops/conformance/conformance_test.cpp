@@ -9,8 +9,8 @@
 #include <optional>
 #include <set>
 
+#include "models/data/sources/npy.h"
 #include "ops/elementwise/elementwise.h"
-#include "tests/ops/conformance/npy.h"
 #include "tests/ops/conformance/onnx_case.h"
 #include "tests/ops/conformance/onnx_operators.h"
 #include "tests/ops/conformance/onnx_window.h"
