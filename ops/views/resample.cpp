@@ -38,6 +38,11 @@ LineMap make_map(const LinePart& part, DeviceKind device) {
     require(low >= part.in_begin && high < part.in_end,
             "[resample] output {} reads the inputs {} to {}, of which {} to {} are here", o, low, high, part.in_begin,
             part.in_end);
+    if (part.mode == Interpolation::area) {
+      const double weight = 1 / static_cast<double>(high - low + 1);
+      for (auto i = low; i <= high; ++i) entries.push_back({o - part.out_begin, i - part.in_begin, weight});
+      continue;
+    }
     const auto at = (static_cast<double>(o) + 0.5) * static_cast<double>(part.n) / static_cast<double>(part.m) - 0.5;
     const double share = low == high ? 0 : at - static_cast<double>(low);
     entries.push_back({o - part.out_begin, low - part.in_begin, 1 - share});
@@ -95,6 +100,7 @@ std::pair<std::int64_t, std::int64_t> inputs_of(Interpolation mode, std::int64_t
     const auto i = std::min(n - 1, output * n / m);
     return {i, i};
   }
+  if (mode == Interpolation::area) return {output * n / m, ((output + 1) * n + m - 1) / m - 1};
   const auto twice = (2 * output + 1) * n - m;
   const auto low = twice < 0 ? 0 : std::min(n - 1, twice / (2 * m));
   const bool exact = twice < 0 || twice % (2 * m) == 0;

@@ -10,6 +10,7 @@ namespace mpigrad {
 enum class Interpolation : std::uint8_t {
   nearest,  // output o is input floor(o n / m), as in PyTorch
   linear,   // at (o + 1/2) n / m - 1/2 between its two neighbours, at the ends the last one (align_corners = false)
+  area,     // output o is the mean of the inputs in [floor(o n / m), ceil((o + 1) n / m)): adaptive average pooling
 };
 
 // Of n places as m: the outputs [out_begin, out_end) of the inputs [in_begin, in_end), which hold all that those read.
