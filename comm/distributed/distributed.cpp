@@ -120,15 +120,35 @@ Tensor max_pool(const Tensor& x, const PoolAttributes& a) {
   return maximum(padded, local_window(padded, plan, a), plan.out);
 }
 
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dAttributes& a) {
+  require(x.rank() == 4 && w.rank() == 4, "[conv2d] needs [N, H, W, C] and weights [K, kh, kw, C/groups]: {}, {}", x, w);
+  const auto plane = [](const Pair& p, std::int64_t depth) { return Triple(depth, p[0], p[1]); };
+  return squeeze(conv(unsqueeze(x, 1), unsqueeze(w, 1), bias,
+                      {.stride = plane(a.stride, 1),
+                       .dilation = plane(a.dilation, 1),
+                       .padding_low = plane(a.padding_low, 0),
+                       .padding_high = plane(a.padding_high, 0),
+                       .groups = a.groups,
+                       .activation = a.activation}),
+                 {1});
+}
+
+Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv1dAttributes& a) {
+  require(x.rank() == 3 && w.rank() == 3, "[conv1d] needs [N, W, C] and weights [K, kw, C/groups]: {}, {}", x, w);
+  return squeeze(conv2d(unsqueeze(x, 1), unsqueeze(w, 1), bias,
+                        {.stride = {1, a.stride},
+                         .dilation = {1, a.dilation},
+                         .padding_low = {0, a.padding_low},
+                         .padding_high = {0, a.padding_high},
+                         .groups = a.groups,
+                         .activation = a.activation}),
+                 {1});
+}
+
 Tensor global_avg_pool(const Tensor& x) {
   // Sums over ranks round once, too.
   if (is_half(x.dtype())) return cast(global_avg_pool(cast(x, DType::float32)), x.dtype());
-  const auto y = mean(x, {1, 2, 3});
-  if (!y.layout() || !y.layout()->has(Placement::partial)) return y;
-  Layout whole = *y.layout();
-  for (auto& axis : whole.axes)
-    if (axis.placement == Placement::partial) axis = {Placement::replicated, -1, {}};
-  return redistribute(y, std::make_shared<Layout>(std::move(whole)));
+  return detail::whole(mean(x, {1, 2, 3}));
 }
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation, const SplitOutputs& outputs) {
@@ -143,6 +163,21 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation a
   Layout layout = *plan.x;
   layout.global[1] = part.w.dim(0);
   return spatial::whole_product(plan, y.with_layout(std::make_shared<Layout>(std::move(layout))), bias, activation);
+}
+
+Tensor embedding(const Tensor& indices, const Tensor& table) {
+  require(!is_floating(indices.dtype()) && indices.dtype() != DType::boolean && table.rank() == 2,
+          "[embedding] needs integers and a table [rows, features]: {}, {}", indices, table);
+  spatial::require_no_share("embedding", indices);
+  const auto rows = parameter_for(indices, table);
+  Shape shape = indices.shape();
+  const auto index = cast(constant(indices.without_layout()), DType::int64);
+  shape.push_back(rows.dim(1));
+  const auto y = reshape(take(rows, reshape(index, Shape{index.elements()})), shape);
+  if (!indices.layout()) return y;
+  Layout layout = *indices.layout();
+  layout.global.push_back(rows.dim(1));
+  return y.with_layout(std::make_shared<Layout>(std::move(layout)));
 }
 
 Tensor flatten(const Tensor& x) {
@@ -160,6 +195,14 @@ Tensor flatten(const Tensor& x) {
 Tensor detail::replicated(const Tensor& x, const std::vector<int>& axes, DType dtype) {
   const auto local = axes.empty() ? x.without_layout() : replicate(x, grid_of(*x.layout()).along(axes));
   return spatial::rounded(local, dtype);
+}
+
+Tensor detail::whole(const Tensor& x) {
+  if (!x.layout() || !x.layout()->has(Placement::partial)) return x;
+  Layout layout = *x.layout();
+  for (auto& axis : layout.axes)
+    if (axis.placement == Placement::partial) axis = {Placement::replicated, -1, {}};
+  return redistribute(x, std::make_shared<Layout>(std::move(layout)));
 }
 
 }  // namespace mpigrad

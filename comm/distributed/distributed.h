@@ -26,12 +26,29 @@ Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias = {},
 // avg_pool(activation(x)). What stays of a fused activation for the replay is one bit for each element of x, its sign.
 Tensor avg_pool(const Tensor& x, const PoolAttributes& attributes, Activation activation = Activation::none);
 Tensor max_pool(const Tensor& x, const PoolAttributes& attributes);
+// Convolutions of fewer dimensions: conv2d of [N, H, W, C] by w: [K, kh, kw, C/groups] -> [N, H', W', K], conv1d of [N, W, C] by
+// w: [K, kw, C/groups] -> [N, W', K]. They are conv() with unit extents, also on split tensors.
+struct Conv2dAttributes {
+  Pair stride = 1, dilation = 1, padding_low = 0, padding_high = 0;
+  std::int64_t groups = 1;
+  Activation activation = Activation::none;
+};
+struct Conv1dAttributes {
+  std::int64_t stride = 1, dilation = 1, padding_low = 0, padding_high = 0;
+  std::int64_t groups = 1;
+  Activation activation = Activation::none;
+};
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv2dAttributes& attributes = {});
+Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv1dAttributes& attributes = {});
 // Mean over D, H, W: [N, D, H, W, C] -> [N, C], replicated along the spatial axes.
 Tensor global_avg_pool(const Tensor& x);
 
 // activation(x w^T + bias); x: [N, in], w: [out, in], bias [out] or none.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {}, Activation activation = Activation::none,
               const SplitOutputs& outputs = {});
+// Row indices[i] of the table [rows, features] in place of each index: integers [...] -> [..., features]. Rows that are named more
+// than once add up their cotangents. Error: an index outside [0, rows). Indices may be split over ranks; the table is a parameter.
+Tensor embedding(const Tensor& indices, const Tensor& table);
 // [N, ...] -> [N, product]; the features become replicated along the axes that split them.
 Tensor flatten(const Tensor& x);
 

@@ -142,4 +142,31 @@ Tensor group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, cons
   return local::normalise(part, statistics, replicated_for(x, gamma), shift, a.epsilon, a.activation).with_layout(x.layout());
 }
 
+namespace {
+
+Tensor row_norm(const char* op, const Tensor& x, bool centred, const Tensor& gamma, const Tensor& beta, double epsilon) {
+  require(x.rank() >= 1 && is_floating(x.dtype()), "[{}] needs floating-point rows [..., C]: {}", op, x);
+  require_no_share(op, x);
+  require(!x.layout() || x.layout()->axis_of(x.rank() - 1) < 0,
+          "[{}] the last dimension is split over ranks: redistribute() it first, or use whole_channels(); {}", op, x);
+  for (const auto& parameter : {gamma, beta})
+    require(!parameter || global_shape(parameter) == Shape{x.dim(-1)}, "[{}] {} channels beside a parameter {}", op, x.dim(-1),
+            parameter);
+  Tensor y = cast(x.without_layout(), computed_in(x.dtype()));
+  if (centred) y = y - mean(y, {-1}, true);
+  y = y / sqrt(mean(square(y), {-1}, true) + epsilon);
+  if (gamma) y = y * replicated_for(x, gamma);
+  if (beta) y = y + replicated_for(x, beta);
+  return cast(y, x.dtype()).with_layout(x.layout());
+}
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon) {
+  return row_norm("layer_norm", x, true, gamma, beta, epsilon);
+}
+Tensor rms_norm(const Tensor& x, const Tensor& gamma, double epsilon) {
+  return row_norm("rms_norm", x, false, gamma, {}, epsilon);
+}
+
 }  // namespace mpigrad

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "framework/engine/tape.h"
 #include "framework/tensor/dtype.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduce/reduce.h"
@@ -27,16 +28,25 @@ void require_whole(const char* op, const Tensor& x, const std::vector<int>& axes
 
 double elements_along(const Tensor& x, const std::vector<int>& axes) {
   double count = 1;
-  for (const int axis : axes) count *= static_cast<double>(x.dim(checked_dimension("var", axis, x.rank())));
+  for (const int axis : axes) count *= static_cast<double>(global_shape(x)[checked_dimension("var", axis, x.rank())]);
   return count;
+}
+
+// x less its mean along the dimensions. Where some of them are split, ranks add up the mean, and each one uses it for its block.
+Tensor centred(const Tensor& x, const std::vector<int>& axes) {
+  const Tensor center = mean(x, axes, true);
+  if (!x.layout() || x.layout()->has(Placement::partial) || !center.layout()->has(Placement::partial)) return x - center;
+  std::vector<int> ranks;
+  for (int a = 0; a < x.layout()->grid->axes(); ++a)
+    if (center.layout()->axes[static_cast<std::size_t>(a)].placement == Placement::partial) ranks.push_back(a);
+  return (x.without_layout() - detail::replicated(detail::whole(center), ranks, x.dtype())).with_layout(x.layout());
 }
 
 }  // namespace
 
 Tensor var(const Tensor& x, const std::vector<int>& axes, double correction, bool keep) {
-  require_whole("var", x, axes);
   const double count = elements_along(x, axes);
-  return sum(square(x - mean(x, axes, true)), axes, keep) / (count - correction);
+  return detail::whole(sum(square(centred(x, axes)), axes, keep)) / (count - correction);
 }
 Tensor var(const Tensor& x, double correction) { return var(x, all_axes(x), correction); }
 Tensor stddev(const Tensor& x, const std::vector<int>& axes, double correction, bool keep) {
@@ -99,12 +109,12 @@ Tensor count_nonzero(const Tensor& x, const std::vector<int>& axes, bool keep) {
 Tensor count_nonzero(const Tensor& x) { return count_nonzero(x, all_axes(x)); }
 
 Tensor vector_norm(const Tensor& x, const std::vector<int>& axes, double order, bool keep) {
-  require_whole("vector_norm", x, axes);
   require(is_floating(x.dtype()) && !std::isnan(order), "[vector_norm] of order {} needs floating-point elements: {}", order, x);
-  if (order == 0) return cast(count_nonzero(x, axes, keep), x.dtype());
-  if (order == 1) return sum(abs(x), axes, keep);
+  if (order == 0) return cast(detail::whole(count_nonzero(x, axes, keep)), x.dtype());
+  if (order == 1) return detail::whole(sum(abs(x), axes, keep));
+  if (std::isinf(order)) require_whole("vector_norm", x, axes);
   if (std::isinf(order)) return order > 0 ? max(abs(x), axes, keep) : min(abs(x), axes, keep);
-  const Tensor powers = sum(order == 2 ? square(x) : pow(abs(x), order), axes, keep);
+  const Tensor powers = detail::whole(sum(order == 2 ? square(x) : pow(abs(x), order), axes, keep));
   // The derivative of a root at 0 is infinite, and infinity times 0 NaN: the root is taken where it is not 0.
   const Tensor none = powers == 0, safe = where(none, 1, powers);
   return where(none, 0, order == 2 ? sqrt(safe) : pow(safe, 1 / order));

@@ -1,7 +1,7 @@
 #pragma once
 // Statistics, as NumPy and the Python array API name them. Lists of dimensions are as in ops/reduce/reduce.h: negative ones count
 // from the end, and the functions without a list take all. A dimension that is split over ranks is refused, unless said
-// otherwise.
+// otherwise; redistribute() makes it whole.
 
 #include <limits>
 #include <vector>
@@ -11,7 +11,7 @@
 namespace mpigrad {
 
 // Sum of (x - mean)^2 over the number of elements less `correction`: 0 of the data themselves, 1 (Bessel's) of what they are a
-// sample of. The derivative of the deviation is NaN where it is 0.
+// sample of. The derivative of the deviation is NaN where it is 0. Dimensions may be split: the result is replicated.
 Tensor var(const Tensor& x, const std::vector<int>& axes, double correction = 0, bool keep = false);
 Tensor var(const Tensor& x, double correction = 0);
 Tensor stddev(const Tensor& x, const std::vector<int>& axes, double correction = 0, bool keep = false);
@@ -28,7 +28,7 @@ Tensor diff(const Tensor& x, int axis = -1, int times = 1);
 Tensor count_nonzero(const Tensor& x, const std::vector<int>& axes, bool keep = false);
 Tensor count_nonzero(const Tensor& x);
 // (sum |x|^order)^(1/order); infinity: the largest |x|, -infinity: the smallest, 0: how many are not 0. Its derivative at the
-// zero vector is 0.
+// zero vector is 0. Of a finite order dimensions may be split: the result is replicated.
 Tensor vector_norm(const Tensor& x, const std::vector<int>& axes, double order = 2, bool keep = false);
 Tensor vector_norm(const Tensor& x, double order = 2);
 // How many elements are in each of `bins` equal intervals of [low, high], int64 [bins]; the last one has its end, too. Elements
