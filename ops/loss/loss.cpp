@@ -1,5 +1,9 @@
 #include "ops/loss/loss.h"
 
+#include <limits>
+
+#include "framework/engine/tape.h"
+#include "ops/array/statistics.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/softmax/softmax.h"
@@ -42,6 +46,34 @@ Tensor mse(const Tensor& prediction, const Tensor& target, Reduction reduction) 
 Tensor mae(const Tensor& prediction, const Tensor& target, Reduction reduction) {
   require(prediction.shape() == target.shape(), "[mae] shapes differ: prediction {}, target {}", prediction, target);
   return reduced(abs(wide(prediction) - wide(target)), reduction);
+}
+
+Tensor huber(const Tensor& prediction, const Tensor& target, const HuberOptions& options) {
+  require(prediction.shape() == target.shape(), "[huber] shapes differ: prediction {}, target {}", prediction, target);
+  require(options.delta > 0, "[huber] delta is positive, got {}", options.delta);
+  const auto d = wide(prediction) - wide(target), size = abs(d);
+  const auto outside = (size - options.delta / 2) * options.delta;
+  return reduced(where(size <= options.delta, square(d) * 0.5, outside), options.reduction);
+}
+
+Tensor kl_divergence(const Tensor& log_probabilities, const Tensor& target, const KlDivergenceOptions& options) {
+  require(log_probabilities.shape() == target.shape() && target.rank() >= 1,
+          "[kl_divergence] needs a batch of log-probabilities and a target of its shape: {}, {}", log_probabilities, target);
+  const auto q = wide(log_probabilities), t = wide(target);
+  // Where p is 0 the logarithm is that of 1, so that no derivative is 0 times infinity.
+  const Tensor none = options.log_target ? t == -std::numeric_limits<double>::infinity() : t == 0;
+  const auto log_p = options.log_target ? where(none, 0, t) : log(where(none, 1, t));
+  const auto p = options.log_target ? exp(log_p) : t;
+  const auto losses = where(none, 0, p * (log_p - where(none, 0, q)));
+  if (options.reduction != Reduction::mean) return reduced(losses, options.reduction);
+  return sum(losses) / static_cast<double>(global_shape(losses)[0]);
+}
+
+Tensor cosine_similarity(const Tensor& a, const Tensor& b, int axis, double epsilon) {
+  const auto x = wide(a), y = wide(b);
+  const auto size = [&](const Tensor& z) { return maximum(vector_norm(z, {axis}, 2, true), epsilon); };
+  const auto kept = detail::whole(sum(x * y, {axis}, true)) / (size(x) * size(y));
+  return squeeze(kept, {axis});
 }
 
 namespace {

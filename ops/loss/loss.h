@@ -13,6 +13,13 @@ enum class Reduction : std::uint8_t { none, mean, sum };
 Tensor mse(const Tensor& prediction, const Tensor& target, Reduction reduction = Reduction::mean);
 Tensor mae(const Tensor& prediction, const Tensor& target, Reduction reduction = Reduction::mean);
 
+struct HuberOptions {
+  double delta = 1;  // positive
+  Reduction reduction = Reduction::mean;
+};
+// d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2), d = prediction - target
+Tensor huber(const Tensor& prediction, const Tensor& target, const HuberOptions& options = {});
+
 struct CrossEntropyOptions {
   Tensor weights{};  // [C]: a factor for each class, the same on all ranks, with a layout or without; or none
   std::optional<std::int64_t> ignore_index{};  // labels that count neither in the sum nor in the mean; may be outside [0, C)
@@ -32,6 +39,18 @@ Tensor negative_log_likelihood(const Tensor& log_probabilities, const Tensor& la
 Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target, Reduction reduction = Reduction::mean);
 // The same of probabilities; logarithms are bounded below by -100.
 Tensor binary_cross_entropy(const Tensor& probability, const Tensor& target, Reduction reduction = Reduction::mean);
+
+struct KlDivergenceOptions {
+  bool log_target = false;                // the target is log-probabilities, too
+  Reduction reduction = Reduction::mean;  // the mean divides by the number of samples, the global extent of dimension 0
+};
+// p (log p - q): the divergence of the distribution with log-probabilities q from the target p, element by element or summed.
+// Where p is 0 the term is 0. The mean is PyTorch's "batchmean".
+Tensor kl_divergence(const Tensor& log_probabilities, const Tensor& target, const KlDivergenceOptions& options = {});
+
+// <a, b> / (max(|a|, epsilon) max(|b|, epsilon)) along a dimension, which goes and may be split; a and b broadcast. The derivative
+// of |a| at 0 is 0.
+Tensor cosine_similarity(const Tensor& a, const Tensor& b, int axis = -1, double epsilon = 1e-8);
 
 namespace ops {
 
