@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <type_traits>
 
+#include "framework/engine/tape.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/reduce/reduce.h"
 
 namespace mpigrad {
 namespace {
@@ -76,6 +79,59 @@ Tensor random_normal(const Shape& shape, const Philox& random, double mean, doub
   require_global("random_normal", shape, layout);
   return generate(shape, dtype, layout, {ops::RandomNumbers::Kind::normal, random, mean, deviation, 0},
                   [&](std::uint64_t i) { return mean + deviation * random.normal(i); });
+}
+
+Tensor random_integers(const Shape& shape, const Philox& random, std::int64_t low, std::int64_t high, DType dtype,
+                       LayoutPtr layout) {
+  const auto count = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
+  require(low < high && count <= std::uint64_t{1} << 53, "[random_integers] numbers from {} to below {}", low, high);
+  require(!is_floating(dtype) && dtype != DType::boolean, "[random_integers] an integer type is needed, not {}", name_of(dtype));
+  visit_any_integral(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    require(low >= std::int64_t{std::numeric_limits<T>::min()} && high - 1 <= std::int64_t{std::numeric_limits<T>::max()},
+            "[random_integers] {} does not hold all numbers from {} to below {}", name_of(dtype), low, high);
+  });
+  const Untaped scope;
+  // The cast takes the integer below, because no number is negative.
+  const auto place = random_uniform(shape, random, 0, static_cast<double>(count), DType::float64, std::move(layout));
+  return constant(cast(cast(place, DType::int64) + low, dtype));
+}
+
+Tensor permutation(std::int64_t n, const Philox& random) {
+  require(n >= 0, "[permutation] {} numbers", n);
+  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<std::uint64_t> key(order.size());
+  for (std::size_t i = 0; i < key.size(); ++i) {
+    const auto words = random.words(i);
+    key[i] = (std::uint64_t{words[0]} << 32) | words[1];
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](auto a, auto b) { return key[static_cast<std::size_t>(a)] < key[static_cast<std::size_t>(b)]; });
+  return constant(from_vector(Shape{n}, std::vector<double>(order.begin(), order.end()), DType::int64));
+}
+
+namespace {
+
+// Uniform numbers in float64 for the elements of x, on x's device.
+Tensor uniform_beside(const Tensor& x, const Philox& random) {
+  UseDevice device(x.device());
+  return random_uniform(global_shape(x), random, 0, 1, DType::float64, x.layout());
+}
+
+}  // namespace
+
+Tensor categorical(const Tensor& logits, const Philox& random) {
+  require(logits.rank() >= 1 && is_floating(logits.dtype()), "[categorical] needs floating-point logits [..., C]: {}", logits);
+  const Untaped scope;
+  const auto noise = log(-log(uniform_beside(logits, random)));
+  return constant(argmax(cast(constant(logits), DType::float64) - noise, -1));
+}
+
+Tensor bernoulli(const Tensor& p, const Philox& random) {
+  require(is_floating(p.dtype()), "[bernoulli] needs floating-point probabilities: {}", p);
+  const Untaped scope;
+  return constant(cast(uniform_beside(p, random) < cast(constant(p), DType::float64), p.dtype()));
 }
 
 namespace {

@@ -14,6 +14,18 @@ Tensor random_uniform(const Shape& shape, const Philox& random, double low = 0, 
                       LayoutPtr layout = {});
 Tensor random_normal(const Shape& shape, const Philox& random, double mean = 0, double deviation = 1,
                      DType dtype = DType::float32, LayoutPtr layout = {});
+// Integers, uniform in [low, high): floor((high - low) u) + low with the u of random_uniform in float64. There are at most 2^53
+// numbers in [low, high), and a number is more likely than another one by a part of at most (high - low) / 2^53.
+Tensor random_integers(const Shape& shape, const Philox& random, std::int64_t low, std::int64_t high,
+                       DType dtype = DType::int64, LayoutPtr layout = {});
+// The numbers 0 to n - 1 in random order, int64 [n], on the current device: sorted on the host by random words of 64 bits.
+Tensor permutation(std::int64_t n, const Philox& random);
+// [..., C] -> int64 [...]: class c with probability softmax(logits)[c], the largest of logits[c] - log(-log(u[c])) (Gumbel 1954).
+// Computed in float64; GPUs round logarithms otherwise, so that a draw may differ where two classes all but tie. The classes are
+// whole on every rank. A constant.
+Tensor categorical(const Tensor& logits, const Philox& random);
+// 1 with probability p, else 0, of p's type: u < p with the u of random_uniform in float64. A constant.
+Tensor bernoulli(const Tensor& p, const Philox& random);
 // x * mask / keep, where each element of mask is 1 with probability keep. keep 1 is x.
 Tensor dropout(const Tensor& x, double keep, const Philox& random);
 // dropout(x, keep, random.child(step)). Where a step is captured (framework/cuda/graph.h), repetitions draw with the numbers of
