@@ -18,6 +18,7 @@
 #include "comm/distributed/same_parameters.h"
 #include "comm/distributed/upsample.h"
 #include "comm/halos/exchange.h"
+#include "comm/halos/periodic.h"
 #include "comm/halos/window_plan.h"
 #include "comm/hdf5/hdf5_file.h"
 #include "comm/hdf5/hdf5_tensor.h"

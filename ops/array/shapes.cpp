@@ -48,17 +48,11 @@ std::vector<Tensor> unbind(const Tensor& x, int axis) {
   return result;
 }
 
-Tensor roll(const Tensor& x, std::int64_t shift, int axis) {
+Tensor local::roll(const Tensor& x, std::int64_t shift, int axis) {
   const int at = checked_dimension("roll", axis, x.rank());
   const std::int64_t n = x.dim(at);
   const std::int64_t by = n == 0 ? 0 : ((shift % n) + n) % n;
   return by == 0 ? x : concatenate({slice(x, at, n - by, n), slice(x, at, 0, n - by)}, at);
-}
-Tensor roll(const Tensor& x, const std::vector<std::int64_t>& shifts, const std::vector<int>& axes) {
-  require(shifts.size() == axes.size(), "[roll] {} shifts for {} dimensions", shifts.size(), axes.size());
-  Tensor y = x;
-  for (std::size_t i = 0; i < axes.size(); ++i) y = roll(y, shifts[i], axes[i]);
-  return y;
 }
 
 Tensor repeat(const Tensor& x, std::int64_t times, int axis) {

@@ -17,9 +17,10 @@ std::vector<Tensor> split(const Tensor& x, std::int64_t parts, int axis = 0);
 std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes, int axis = 0);
 // x[0], x[1], ... along a dimension, which goes.
 std::vector<Tensor> unbind(const Tensor& x, int axis = 0);
-// y[i + shift] = x[i], periodically.
+namespace local {
+// roll() of comm/halos/periodic.h along a dimension that is not split over ranks.
 Tensor roll(const Tensor& x, std::int64_t shift, int axis);
-Tensor roll(const Tensor& x, const std::vector<std::int64_t>& shifts, const std::vector<int>& axes);
+}  // namespace local
 // Each element `times` times in a row along the dimension.
 Tensor repeat(const Tensor& x, std::int64_t times, int axis);
 // x several times along each dimension; dimensions are added in front where there are more numbers.
