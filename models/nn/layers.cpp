@@ -12,6 +12,7 @@
 #include "ops/elementwise/elementwise.h"
 #include "ops/norm/running_averages.h"
 #include "ops/random/random.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::nn {
 namespace {
@@ -88,6 +89,52 @@ Tensor Conv3d::pooled(const Tensor& x, const std::string& name, Pooling pooling,
   if (before) return scope.done(spatial::max_pool(z.plan, z.y, pool));
   return scope.done(average ? spatial::avg_pool(z.plan, z.y, pool, activation)
                             : bias_activation(spatial::max_pool(z.plan, z.y, pool), bias(), activation));
+}
+
+namespace {
+
+Conv3dAttributes in_three_dimensions(const Conv2dAttributes& a) {
+  const auto plane = [](const Pair& p, std::int64_t depth) { return Triple(depth, p[0], p[1]); };
+  return {.out = a.out,
+          .kernel = plane(a.kernel, 1),
+          .stride = plane(a.stride, 1),
+          .padding = plane(a.padding, 0),
+          .dilation = plane(a.dilation, 1),
+          .groups = a.groups,
+          .bias = a.bias,
+          .activation = a.activation,
+          .start = a.start,
+          .split = a.split,
+          .whole = a.whole};
+}
+Conv2dAttributes in_two_dimensions(const Conv1dAttributes& a) {
+  return {.out = a.out,
+          .kernel = {1, a.kernel},
+          .stride = {1, a.stride},
+          .padding = {0, a.padding},
+          .dilation = {1, a.dilation},
+          .groups = a.groups,
+          .bias = a.bias,
+          .activation = a.activation,
+          .start = a.start,
+          .split = a.split,
+          .whole = a.whole};
+}
+
+}  // namespace
+
+Conv2d::Conv2d(Module& parent, const std::string& name, const Conv2dAttributes& attributes)
+    : Conv3d(parent, name, in_three_dimensions(attributes)) {}
+Tensor Conv2d::operator()(const Tensor& x) {
+  require(x.rank() == 4, "[{}] needs [N, H, W, C]: {}", path(), x);
+  return squeeze(Conv3d::operator()(unsqueeze(x, 1)), {1});
+}
+
+Conv1d::Conv1d(Module& parent, const std::string& name, const Conv1dAttributes& attributes)
+    : Conv3d(parent, name, in_three_dimensions(in_two_dimensions(attributes))) {}
+Tensor Conv1d::operator()(const Tensor& x) {
+  require(x.rank() == 3, "[{}] needs [N, W, C]: {}", path(), x);
+  return squeeze(Conv3d::operator()(unsqueeze(unsqueeze(x, 1), 1)), {1, 2});
 }
 
 ConvTranspose3d::ConvTranspose3d(Module& parent, const std::string& name, const ConvTranspose3dAttributes& attributes)
@@ -169,6 +216,42 @@ Tensor GroupNorm::operator()(const Tensor& x, Activation activation) {
   const auto y = group_norm(inside ? whole_channels(x) : x, gamma, beta,
                             {.groups = a_.groups, .epsilon = a_.epsilon, .statistics = a_.statistics, .activation = activation});
   return scope.done(inside ? redistribute(y, x.layout()) : y);
+}
+
+namespace {
+
+// f(x) of whole channels, laid out as x is.
+template <class F>
+Tensor of_whole_channels(const Tensor& x, const F& f) {
+  if (!layout_of_channels(x)) return f(x);
+  return redistribute(f(whole_channels(x)), x.layout());
+}
+
+}  // namespace
+
+Tensor LayerNorm::operator()(const Tensor& x) {
+  const Shape shape{channels_of(x)};
+  LayerScope scope(path(), "layer_norm", a_.affine ? 2 * shape[0] : 0);
+  const auto gamma = a_.affine ? parameter("gamma", shape, constant_value(1), false) : Tensor(),
+             beta = a_.affine ? parameter("beta", shape, constant_value(0), false) : Tensor();
+  return scope.done(of_whole_channels(x, [&](const Tensor& rows) { return layer_norm(rows, gamma, beta, a_.epsilon); }));
+}
+
+Tensor RmsNorm::operator()(const Tensor& x) {
+  const Shape shape{channels_of(x)};
+  LayerScope scope(path(), "rms_norm", a_.affine ? shape[0] : 0);
+  const auto gamma = a_.affine ? parameter("gamma", shape, constant_value(1), false) : Tensor();
+  return scope.done(of_whole_channels(x, [&](const Tensor& rows) { return rms_norm(rows, gamma, a_.epsilon); }));
+}
+
+Tensor Embedding::operator()(const Tensor& x) {
+  const Shape shape{a_.rows, a_.out};
+  LayerScope scope(path(), "embedding", shape.elements());
+  const auto input = scope.moved(placed(x));
+  const auto table = parameter("weight", shape, he_normal(2), true, stored(nullptr, shape));  // of variance 1
+  // build() runs networks on tensors of the parameters' type, which hold no numbers.
+  const auto indices = building() ? cast(input, DType::int64) : input;
+  return scope.done(computed(embedding(indices, table)));
 }
 
 NoBatchStatistics::NoBatchStatistics(const char* why) : previous_(std::exchange(no_batch_statistics, why)) {}

@@ -55,6 +55,42 @@ class Conv3d : public Module {
   Conv3dAttributes a_;
 };
 
+struct Conv2dAttributes {
+  std::int64_t out = 0;
+  Pair kernel = 1, stride = 1, padding = 0, dilation = 1;
+  std::int64_t groups = 1;
+  bool bias = true;
+  Activation activation = Activation::none;  // in the same pass
+  WeightStart start = WeightStart::glorot_uniform;
+  std::optional<LayerSplit> split{};
+  bool whole = false;
+};
+// [N, H, W, C] -> [N, H', W', out]: a Conv3d of one plane, with its weight [out, 1, kh, kw, C/groups].
+class Conv2d : public Conv3d {
+ public:
+  using Attributes = Conv2dAttributes;
+  Conv2d(Module& parent, const std::string& name, const Conv2dAttributes& attributes);
+  Tensor operator()(const Tensor& x) override;
+};
+
+struct Conv1dAttributes {
+  std::int64_t out = 0;
+  std::int64_t kernel = 1, stride = 1, padding = 0, dilation = 1;
+  std::int64_t groups = 1;
+  bool bias = true;
+  Activation activation = Activation::none;  // in the same pass
+  WeightStart start = WeightStart::glorot_uniform;
+  std::optional<LayerSplit> split{};
+  bool whole = false;
+};
+// [N, W, C] -> [N, W', out]: a Conv3d of one line, with its weight [out, 1, 1, kw, C/groups].
+class Conv1d : public Conv3d {
+ public:
+  using Attributes = Conv1dAttributes;
+  Conv1d(Module& parent, const std::string& name, const Conv1dAttributes& attributes);
+  Tensor operator()(const Tensor& x) override;
+};
+
 struct ConvTranspose3dAttributes {
   std::int64_t out = 0;
   Triple kernel = 1, stride = 1, padding = 0, output_padding = 0, dilation = 1;
@@ -123,6 +159,48 @@ class GroupNorm : public Module {
 
  private:
   GroupNormAttributes a_;
+};
+
+struct RowNormAttributes {
+  double epsilon = 1e-5;
+  bool affine = true;  // learns a factor gamma per channel, and LayerNorm a summand beta
+};
+// layer_norm() and rms_norm() of comm/distributed/normalisation.h: each row along the last dimension by itself. Channels that are
+// split are made whole for it.
+class LayerNorm : public Module {
+ public:
+  using Attributes = RowNormAttributes;
+  LayerNorm(Module& parent, const std::string& name, const RowNormAttributes& attributes = {})
+      : Module(parent, name), a_(attributes) {}
+  Tensor operator()(const Tensor& x) override;
+
+ private:
+  RowNormAttributes a_;
+};
+class RmsNorm : public Module {
+ public:
+  using Attributes = RowNormAttributes;
+  RmsNorm(Module& parent, const std::string& name, const RowNormAttributes& attributes = {})
+      : Module(parent, name), a_(attributes) {}
+  Tensor operator()(const Tensor& x) override;
+
+ private:
+  RowNormAttributes a_;
+};
+
+struct EmbeddingAttributes {
+  std::int64_t rows = 0, out = 0;
+};
+// Integers [...] in [0, rows) -> [..., out]; the table starts standard normal.
+class Embedding : public Module {
+ public:
+  using Attributes = EmbeddingAttributes;
+  Embedding(Module& parent, const std::string& name, const EmbeddingAttributes& attributes)
+      : Module(parent, name), a_(attributes) {}
+  Tensor operator()(const Tensor& x) override;
+
+ private:
+  EmbeddingAttributes a_;
 };
 
 // While it is alive on this thread, a batch norm that would use statistics of its batch throws, by its name: code that encodes
