@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "comm/distributed/distributed.h"
+#include "comm/distributed/upsample.h"
 #include "ops/conv/conv.h"
 #include "ops/elementwise/activation.h"
 #include "ops/elementwise/elementwise.h"
@@ -170,6 +172,9 @@ std::vector<Row> pooling_rows() {
                       return {local::max_pool(square(x[0]), a)};
                     }});
   }
+  rows.push_back({"adaptive_avg_pool", {{{2, 5, 4, 3, 2}}}, F(adaptive_avg_pool(x[0], {3, 2, 4})), true});
+  rows.push_back({"adaptive_max_pool", {apart({2, 5, 4, 3, 2})}, F(square(adaptive_max_pool(x[0], {3, 2, 4})))});
+  rows.push_back({"adaptive_max_pool, equal windows", {apart({1, 6, 4, 3, 2})}, F(adaptive_max_pool(x[0], {3, 2, 3}))});
   rows.push_back({"leaky_avg_pool, 19 channels",
                   {apart({1, 2, 4, 2, 19})},
                   F(local::activated_avg_pool(x[0], Activation::leaky_relu(0.1), {.kernel = 2}))});
@@ -182,6 +187,7 @@ std::vector<Row> pooling_rows() {
 std::vector<Row> normalisation_and_loss_rows() {
   const Shape s{2, 3, 4};
   const TensorFunction nested = F(recompute([p = x[1]](const Tensor& z) { return tanh(matmul(z, p)) * sum(p); }, x[0]));
+  const auto named = [] { return from_vector({2, 3}, {3, 0, 3, 1, 0, 3}, DType::int64); };
   return {
       {"map_lines, linear", {{{2, 5, 3}}}, F(interpolate_along(x[0], 1, {Interpolation::linear, 5, 8, 0, 5, 0, 8})), true},
       {"map_lines, a part", {{{2, 3, 3}}}, F(interpolate_along(x[0], 1, {Interpolation::linear, 5, 8, 1, 4, 3, 6})), true},
@@ -231,6 +237,19 @@ std::vector<Row> normalisation_and_loss_rows() {
       {"normalise",
        {{s}, {{4}}, {{4}, 0.5, 1.5}, {{4}}, {{4}}},
        F(local::normalise(x[0], {wide(x[1]), wide(x[2])}, wide(x[3]), wide(x[4]), 1e-3))},
+      {"layer_norm", {{s}, {{4}}, {{4}}}, F(layer_norm(x[0], wide(x[1]), wide(x[2]), 1e-2))},
+      {"rms_norm", {{s}, {{4}}}, F(rms_norm(x[0], wide(x[1]), 1e-2))},
+      {"embedding", {{{4, 3}}}, [named](const Tensors& x) -> Tensors { return {square(embedding(named(), x[0]))}; }},
+      {"conv2d",
+       {{{2, 4, 5, 4}}, {{6, 2, 3, 2}}, {{6}}},
+       F(conv2d(x[0], x[1], x[2], {.stride = {1, 2}, .dilation = {2, 1}, .padding_low = {1, 0}, .padding_high = 1, .groups = 2}))},
+      {"conv1d", {{{2, 7, 3}}, {{2, 3, 3}}, {{2}}}, F(conv1d(x[0], x[1], x[2], {.stride = 2, .padding_low = 2}))},
+      {"huber", {apart(s), {s, -0.005, 0.005}}, F(huber(x[0], x[1], {.delta = 0.5}))},
+      {"kl_divergence", {{s, -3, 0}, {s, 0.1, 1}}, F(kl_divergence(x[0], x[1]))},
+      {"kl_divergence of log-probabilities",
+       {{s, -3, 0}, {s, -3, 0}},
+       F(kl_divergence(x[0], x[1], {.log_target = true, .reduction = Reduction::none}))},
+      {"cosine_similarity", {{s}, {{3, 4}}}, F(cosine_similarity(x[0], x[1]))},
       {"mse", {{s}, {s}}, F(mse(x[0], x[1]))},
       {"mse, none", {{s}, {s}}, F(mse(x[0], x[1], Reduction::none))},
       {"mae", {apart(s), apart(s, -1.1, 0.93)}, F(mae(x[0], x[1]))},

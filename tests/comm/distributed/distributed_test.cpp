@@ -90,6 +90,15 @@ TEST_CASE("distributed: max pooling") {
 TEST_CASE("distributed: batch norm") { compare_many("batch_norm", 40, batch_norm_layer); }
 TEST_CASE("distributed: global average pooling, then a head") { compare_many("head", 40, global_avg_pool_layer); }
 TEST_CASE("distributed: flatten and linear") { compare_many("flatten", 40, flatten_layer); }
+TEST_CASE("distributed: adaptive pooling") {
+  compare_many("adaptive_avg_pool", 30, [](Dice& dice) { return random_adaptive_pool(dice, false); });
+  compare_many("adaptive_max_pool", 30, [](Dice& dice) { return random_adaptive_pool(dice, true); });
+}
+TEST_CASE("distributed: norms of rows, statistics, periodic shifts") {
+  compare_many("row norms", 20, row_norm_layer);
+  compare_many("statistics", 40, statistics_layer);
+  compare_many("roll", 40, roll_layer);
+}
 TEST_CASE("distributed: a network") { compare_many("network", 12, network_layer); }
 
 // The fast kernels meet empty blocks, windows wholly in padding and odd paddings only here.

@@ -1,6 +1,10 @@
 #include "tests/models/nn/layer_cases.h"
 
+#include "comm/distributed/upsample.h"
+#include "comm/halos/periodic.h"
+#include "ops/array/statistics.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/loss/loss.h"
 #include "tests/support/gradient_check.h"
 
 namespace mpigrad::testing {
@@ -113,6 +117,45 @@ LayerCase flatten_layer(Dice& dice) {
       "flatten and linear", x, {{3, x.elements(1, 5)}}, [](const Tensors& in) { return linear(flatten(in[0]), in[1]); }, true};
 }
 
+LayerCase random_adaptive_pool(Dice& dice, bool maximum) {
+  const Shape x = activations(dice, dice(1, 2));
+  const auto out = three(dice, 1, 10);
+  LayerCase layer{maximum ? "adaptive_max_pool" : "adaptive_avg_pool", x, {}, {}, !maximum};
+  layer.run = [=](const Tensors& in) { return maximum ? adaptive_max_pool(in[0], out) : adaptive_avg_pool(in[0], out); };
+  return layer;
+}
+
+LayerCase row_norm_layer(Dice& dice) {
+  const auto channels = dice(1, 4);
+  const Shape x = activations(dice, channels);
+  if (dice(0, 1) == 0)
+    return {"layer_norm", x, {{channels}, {channels}}, [](const Tensors& in) { return layer_norm(in[0], in[1], in[2], 0.1); }};
+  return {"rms_norm", x, {{channels}}, [](const Tensors& in) { return rms_norm(in[0], in[1], 0.1); }};
+}
+
+LayerCase statistics_layer(Dice& dice) {
+  const Shape x = activations(dice, 2);
+  const auto kind = dice(0, 3);
+  const bool keep = dice(0, 1) == 1;
+  std::vector<int> axes;
+  for (int d = 0; d < 4; ++d)
+    if (dice(0, 1) == 1) axes.push_back(d);
+  if (axes.empty()) axes.push_back(static_cast<int>(dice(0, 3)));
+  return {"statistics", x, {}, [=](const Tensors& in) {
+            if (kind == 0) return var(in[0], axes, 0.25, keep);
+            if (kind == 1) return sqrt(var(in[0], axes, 0, keep) + 1);
+            if (kind == 2) return vector_norm(in[0], axes, axes.size() == 1 ? 3 : 2, keep);
+            return cosine_similarity(in[0], square(in[0]), axes[0]);
+          }};
+}
+
+LayerCase roll_layer(Dice& dice) {
+  const Shape x = activations(dice, dice(1, 2));
+  const std::vector<std::int64_t> shifts{dice(-20, 20), dice(-20, 20), dice(-20, 20)};
+  const std::vector<int> axes{static_cast<int>(dice(0, 4)), static_cast<int>(dice(0, 3)), static_cast<int>(dice(-4, -2))};
+  return {"roll", x, {}, [=](const Tensors& in) { return roll(in[0], shifts, axes); }, true};
+}
+
 LayerCase network_layer(Dice& dice) {
   return {"network",
           {dice(1, 3), dice(7, 10), dice(7, 10), dice(7, 10), 2},
@@ -146,7 +189,8 @@ LayoutPtr random_layout(const Communicator& comm, Dice& dice, const Shape& globa
 void check_layer_adjoints(const Communicator& comm, std::uint64_t repeats) {
   const std::vector<std::function<LayerCase(Dice&)>> makers = {
       random_conv,      random_conv_transpose, [](Dice& dice) { return random_pool(dice, false); },
-      batch_norm_layer, global_avg_pool_layer, flatten_layer};
+      batch_norm_layer, global_avg_pool_layer, flatten_layer,
+      row_norm_layer,   roll_layer,            [](Dice& dice) { return random_adaptive_pool(dice, false); }};
   for (std::size_t m = 0; m < makers.size(); ++m)
     for (std::uint64_t repeat = 0; repeat < repeats; ++repeat) {
       const auto seed = static_cast<std::uint64_t>(comm.size()) * 100 + m * 10 + repeat;

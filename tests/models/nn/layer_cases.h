@@ -26,6 +26,11 @@ LayerCase random_pool(Dice& dice, bool maximum);
 LayerCase batch_norm_layer(Dice& dice);
 LayerCase global_avg_pool_layer(Dice& dice);
 LayerCase flatten_layer(Dice& dice);
+LayerCase random_adaptive_pool(Dice& dice, bool maximum);
+LayerCase row_norm_layer(Dice& dice);
+// Variance, deviation, norm or cosine similarity over dimensions of which some are split.
+LayerCase statistics_layer(Dice& dice);
+LayerCase roll_layer(Dice& dice);
 // Several layers in a row, so that the cuts of one are the input of the next.
 LayerCase network_layer(Dice& dice);
 
