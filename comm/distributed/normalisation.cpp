@@ -154,7 +154,7 @@ Tensor row_norm(const char* op, const Tensor& x, bool centred, const Tensor& gam
             parameter);
   Tensor y = cast(x.without_layout(), computed_in(x.dtype()));
   if (centred) y = y - mean(y, {-1}, true);
-  y = y / sqrt(mean(square(y), {-1}, true) + epsilon);
+  y = y * pow(mean(square(y), {-1}, true) + epsilon, -0.5);
   if (gamma) y = y * replicated_for(x, gamma);
   if (beta) y = y + replicated_for(x, beta);
   return cast(y, x.dtype()).with_layout(x.layout());

@@ -144,8 +144,8 @@ LayerCase statistics_layer(Dice& dice) {
   return {"statistics", x, {}, [=](const Tensors& in) {
             if (kind == 0) return var(in[0], axes, 0.25, keep);
             if (kind == 1) return sqrt(var(in[0], axes, 0, keep) + 1);
-            if (kind == 2) return vector_norm(in[0], axes, axes.size() == 1 ? 3 : 2, keep);
-            return cosine_similarity(in[0], square(in[0]), axes[0]);
+            if (kind == 2) return vector_norm(in[0] + 2, axes, axes.size() == 1 ? 3 : 2, keep);
+            return cosine_similarity(in[0] + 2, square(in[0]) + 1, axes[0]);
           }};
 }
 
