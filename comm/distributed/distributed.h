@@ -46,8 +46,9 @@ Tensor global_avg_pool(const Tensor& x);
 // activation(x w^T + bias); x: [N, in], w: [out, in], bias [out] or none.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {}, Activation activation = Activation::none,
               const SplitOutputs& outputs = {});
-// Row indices[i] of the table [rows, features] in place of each index: integers [...] -> [..., features]. Rows that are named more
-// than once add up their cotangents. Error: an index outside [0, rows). Indices may be split over ranks; the table is a parameter.
+// Row indices[i] of the table [rows, features] in place of each index: integers [...] -> [..., features]. Rows that are named
+// more than once add up their cotangents. Error: an index outside [0, rows). Indices may be split over ranks; the table is a
+// parameter.
 Tensor embedding(const Tensor& indices, const Tensor& table);
 // [N, ...] -> [N, product]; the features become replicated along the axes that split them.
 Tensor flatten(const Tensor& x);

@@ -39,9 +39,9 @@ struct ChannelGroupNormAttributes {
 // The same with statistics of each sample and group of channels (Wu and He 2018; Ulyanov et al. 2016 for single channels).
 Tensor group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const ChannelGroupNormAttributes& attributes = {});
 
-// Norms of each row by itself, along the last dimension, which is whole on every rank: (x - mean) / sqrt(variance + epsilon), with
-// the biased variance (Ba et al. 2016), and x / sqrt(mean of x^2 + epsilon) (Zhang and Sennrich 2019); times gamma [C], plus beta
-// [C], where there are any. 16-bit elements are computed with in float32.
+// Norms of each row by itself, along the last dimension, which is whole on every rank: (x - mean) / sqrt(variance + epsilon),
+// with the biased variance (Ba et al. 2016), and x / sqrt(mean of x^2 + epsilon) (Zhang and Sennrich 2019); times gamma [C], plus
+// beta [C], where there are any. 16-bit elements are computed with in float32.
 Tensor layer_norm(const Tensor& x, const Tensor& gamma = {}, const Tensor& beta = {}, double epsilon = 1e-5);
 Tensor rms_norm(const Tensor& x, const Tensor& gamma = {}, double epsilon = 1e-5);
 

@@ -13,9 +13,9 @@ Tensor upsample(const Tensor& x, const Extent3& extents, Interpolation mode = In
 // To floor(extent * factor) places; factors are positive.
 Tensor upsample_by(const Tensor& x, const std::array<double, 3>& factors, Interpolation mode = Interpolation::nearest);
 
-// Pooling [N, D, H, W, C] -> [N, D', H', W', C] with the global extents that are asked for. As in PyTorch, output o of m reads the
-// inputs [floor(o n / m), ceil((o + 1) n / m)) of n; windows may overlap, and there may be more outputs than inputs. The cotangent
-// of a maximum goes to the first element of its window that attains it, or to the first NaN.
+// Pooling [N, D, H, W, C] -> [N, D', H', W', C] with the global extents that are asked for. As in PyTorch, output o of m reads
+// the inputs [floor(o n / m), ceil((o + 1) n / m)) of n; windows may overlap, and there may be more outputs than inputs. The
+// cotangent of a maximum goes to the first element of its window that attains it, or to the first NaN.
 inline Tensor adaptive_avg_pool(const Tensor& x, const Extent3& extents) { return upsample(x, extents, Interpolation::area); }
 Tensor adaptive_max_pool(const Tensor& x, const Extent3& extents);
 

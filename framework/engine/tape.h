@@ -176,8 +176,10 @@ class Untaped {
 Tensor add(const Tensor& a, const Tensor& b);
 
 namespace detail {
-// The two operations between ranks that ops need; comm/distributed/distributed.cpp defines them. x, which is replicated along these grid axes, as a local tensor that varies along them: its cotangent is added
-// up over their ranks. float32 is rounded to `dtype` behind that if `dtype` has 16 bits.
+// The two operations between ranks that ops need; comm/distributed/distributed.cpp defines them.
+//
+// x, which is replicated along these grid axes, as a local tensor that varies along them: its cotangent is added up over their
+// ranks. float32 is rounded to `dtype` behind that if `dtype` has 16 bits.
 Tensor replicated(const Tensor& x, const std::vector<int>& axes, DType dtype);
 // x whose partial sums are made replicated, by a sum over their ranks. Other tensors are returned as they are.
 Tensor whole(const Tensor& x);

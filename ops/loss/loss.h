@@ -48,8 +48,8 @@ struct KlDivergenceOptions {
 // Where p is 0 the term is 0. The mean is PyTorch's "batchmean".
 Tensor kl_divergence(const Tensor& log_probabilities, const Tensor& target, const KlDivergenceOptions& options = {});
 
-// <a, b> / (max(|a|, epsilon) max(|b|, epsilon)) along a dimension, which goes and may be split; a and b broadcast. The derivative
-// of |a| at 0 is 0.
+// <a, b> / (max(|a|, epsilon) max(|b|, epsilon)) along a dimension, which goes and may be split; a and b broadcast. The
+// derivative of |a| at 0 is 0.
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, int axis = -1, double epsilon = 1e-8);
 
 namespace ops {

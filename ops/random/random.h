@@ -16,8 +16,8 @@ Tensor random_normal(const Shape& shape, const Philox& random, double mean = 0, 
                      DType dtype = DType::float32, LayoutPtr layout = {});
 // Integers, uniform in [low, high): floor((high - low) u) + low with the u of random_uniform in float64. There are at most 2^53
 // numbers in [low, high), and a number is more likely than another one by a part of at most (high - low) / 2^53.
-Tensor random_integers(const Shape& shape, const Philox& random, std::int64_t low, std::int64_t high,
-                       DType dtype = DType::int64, LayoutPtr layout = {});
+Tensor random_integers(const Shape& shape, const Philox& random, std::int64_t low, std::int64_t high, DType dtype = DType::int64,
+                       LayoutPtr layout = {});
 // The numbers 0 to n - 1 in random order, int64 [n], on the current device: sorted on the host by random words of 64 bits.
 Tensor permutation(std::int64_t n, const Philox& random);
 // [..., C] -> int64 [...]: class c with probability softmax(logits)[c], the largest of logits[c] - log(-log(u[c])) (Gumbel 1954).

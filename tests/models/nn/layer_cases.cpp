@@ -187,10 +187,15 @@ LayoutPtr random_layout(const Communicator& comm, Dice& dice, const Shape& globa
 }
 
 void check_layer_adjoints(const Communicator& comm, std::uint64_t repeats) {
-  const std::vector<std::function<LayerCase(Dice&)>> makers = {
-      random_conv,      random_conv_transpose, [](Dice& dice) { return random_pool(dice, false); },
-      batch_norm_layer, global_avg_pool_layer, flatten_layer,
-      row_norm_layer,   roll_layer,            [](Dice& dice) { return random_adaptive_pool(dice, false); }};
+  const std::vector<std::function<LayerCase(Dice&)>> makers = {random_conv,
+                                                               random_conv_transpose,
+                                                               [](Dice& dice) { return random_pool(dice, false); },
+                                                               batch_norm_layer,
+                                                               global_avg_pool_layer,
+                                                               flatten_layer,
+                                                               row_norm_layer,
+                                                               roll_layer,
+                                                               [](Dice& dice) { return random_adaptive_pool(dice, false); }};
   for (std::size_t m = 0; m < makers.size(); ++m)
     for (std::uint64_t repeat = 0; repeat < repeats; ++repeat) {
       const auto seed = static_cast<std::uint64_t>(comm.size()) * 100 + m * 10 + repeat;

@@ -30,9 +30,9 @@ TEST_CASE("row layers: names and shapes of parameters; the layers are the functi
   Text net;
   net.build(Shape{3, 5}, {.dtype = DType::float64});
   const auto& parameters = net.parameters();
-  const std::vector<std::pair<std::string, Shape>> expected{
-      {"embedding.weight", {7, 4}}, {"norm.gamma", {4}}, {"norm.beta", {4}},
-      {"conv.weight", {4, 1, 1, 3, 4}}, {"conv.bias", {4}}, {"rms.gamma", {4}}};
+  const std::vector<std::pair<std::string, Shape>> expected{{"embedding.weight", {7, 4}}, {"norm.gamma", {4}},
+                                                            {"norm.beta", {4}},           {"conv.weight", {4, 1, 1, 3, 4}},
+                                                            {"conv.bias", {4}},           {"rms.gamma", {4}}};
   REQUIRE(parameters.size() == expected.size());
   std::map<std::string, Tensor> values;
   for (std::size_t i = 0; i < parameters.size(); ++i) values[parameters[i].name] = parameters[i].value;

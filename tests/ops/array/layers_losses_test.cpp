@@ -1,4 +1,5 @@
-// Layers and losses that are compositions: values against plain formulas; losses and embeddings of split batches against one rank.
+// Layers and losses that are compositions: values against plain formulas; losses and embeddings of split batches against one
+// rank.
 
 #include <doctest/doctest.h>
 
@@ -177,7 +178,9 @@ TEST_CASE("conv2d and conv1d on split tensors are those of one rank") {
         require_close("gradient of w", of_mine[1], gradients[1], 1e-12);
       };
       compare(with_random_cuts(split_layout(grid, {3, 7, 5, 2}, {0, -1, 1}), dice), {3, 3, 2, 2},
-              [](const Tensor& x, const Tensor& w) { return conv2d(x, w, {}, {.stride = {2, 1}, .padding_low = {1, 0}}); });
+              [](const Tensor& x, const Tensor& w) {
+                return conv2d(x, w, {}, {.stride = {2, 1}, .padding_low = {1, 0}});
+              });
       compare(with_random_cuts(split_layout(grid, {3, 7, 2}, {0, -1, 1}), dice), {3, 3, 2},
               [](const Tensor& x, const Tensor& w) { return conv1d(x, w, {}, {.padding_high = 2}); });
     });
