@@ -32,21 +32,12 @@ double elements_along(const Tensor& x, const std::vector<int>& axes) {
   return count;
 }
 
-// x less its mean along the dimensions. Where some of them are split, ranks add up the mean, and each one uses it for its block.
-Tensor centred(const Tensor& x, const std::vector<int>& axes) {
-  const Tensor center = mean(x, axes, true);
-  if (!x.layout() || x.layout()->has(Placement::partial) || !center.layout()->has(Placement::partial)) return x - center;
-  std::vector<int> ranks;
-  for (int a = 0; a < x.layout()->grid->axes(); ++a)
-    if (center.layout()->axes[static_cast<std::size_t>(a)].placement == Placement::partial) ranks.push_back(a);
-  return (x.without_layout() - detail::replicated(detail::whole(center), ranks, x.dtype())).with_layout(x.layout());
-}
-
 }  // namespace
 
 Tensor var(const Tensor& x, const std::vector<int>& axes, double correction, bool keep) {
   const double count = elements_along(x, axes);
-  return detail::whole(sum(square(centred(x, axes)), axes, keep)) / (count - correction);
+  const Tensor center = detail::whole(mean(x, axes, true));
+  return detail::whole(sum(square(x - center), axes, keep)) / (count - correction);
 }
 Tensor var(const Tensor& x, double correction) { return var(x, all_axes(x), correction); }
 Tensor stddev(const Tensor& x, const std::vector<int>& axes, double correction, bool keep) {

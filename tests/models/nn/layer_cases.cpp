@@ -126,7 +126,7 @@ LayerCase random_adaptive_pool(Dice& dice, bool maximum) {
 }
 
 LayerCase row_norm_layer(Dice& dice) {
-  const auto channels = dice(1, 4);
+  const auto channels = dice(2, 4);
   const Shape x = activations(dice, channels);
   if (dice(0, 1) == 0)
     return {"layer_norm", x, {{channels}, {channels}}, [](const Tensors& in) { return layer_norm(in[0], in[1], in[2], 0.1); }};
