@@ -3,6 +3,7 @@
 #include <optional>
 #include <typeinfo>
 
+#include "comm/distributed/upsample.h"
 #include "ops/elementwise/elementwise.h"
 
 namespace mpigrad::nn {
@@ -35,6 +36,12 @@ Tensor Activate::operator()(const Tensor& x) { return activate(x, activation_); 
 Tensor Pool3d::operator()(const Tensor& x) {
   LayerScope scope(path(), pooling_ == Pooling::average ? "avg_pool" : "max_pool");
   return scope.done(pooling_ == Pooling::average ? avg_pool(x, a_) : max_pool(x, a_));
+}
+
+Tensor AdaptivePool3d::operator()(const Tensor& x) {
+  const bool average = a_.pooling == Pooling::average;
+  LayerScope scope(path(), average ? "adaptive_avg_pool" : "adaptive_max_pool");
+  return scope.done(average ? adaptive_avg_pool(x, a_.extents) : adaptive_max_pool(x, a_.extents));
 }
 
 Tensor GlobalAvgPool::operator()(const Tensor& x) { return global_avg_pool(x); }

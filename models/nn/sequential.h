@@ -59,6 +59,21 @@ class MaxPool3d : public Pool3d {
   MaxPool3d(Module& parent, const std::string& name, const PoolAttributes& attributes)
       : Pool3d(parent, name, Pooling::maximum, attributes) {}
 };
+struct AdaptivePoolAttributes {
+  Triple extents = 1;
+  Pooling pooling = Pooling::average;
+};
+// [N, D, H, W, C] -> [N, extents, C], by the windows of adaptive_avg_pool() (comm/distributed/upsample.h).
+class AdaptivePool3d : public Module {
+ public:
+  using Attributes = AdaptivePoolAttributes;
+  AdaptivePool3d(Module& parent, const std::string& name, const AdaptivePoolAttributes& attributes = {})
+      : Module(parent, name), a_(attributes) {}
+  Tensor operator()(const Tensor& x) override;
+
+ private:
+  AdaptivePoolAttributes a_;
+};
 // [N, D, H, W, C] -> [N, C]
 class GlobalAvgPool : public Module {
  public:

@@ -2,7 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include "models/nn/layers.h"
+#include "comm/distributed/upsample.h"
+#include "models/nn/sequential.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"
@@ -59,6 +60,18 @@ TEST_CASE("row layers: Conv2d is a Conv3d of one plane") {
                 conv2d(x, reshape(w, {2, 3, 2, 3}), {},
                        {.stride = {2, 1}, .padding_low = {1, 0}, .padding_high = {1, 0}, .activation = Activation::relu}),
                 1e-14);
+}
+
+TEST_CASE("row layers: AdaptivePool3d is the function of its attributes") {
+  struct Net : nn::Sequential {
+    Net() {
+      add<nn::AdaptivePool3d>("first", {.extents = {3, 2, 4}, .pooling = nn::Pooling::maximum});
+      add<nn::AdaptivePool3d>("second", {.extents = 2});
+    }
+  } net;
+  net.build(Shape{1, 5, 4, 6, 2}, {.dtype = DType::float64});
+  const auto x = global_tensor({1, 5, 4, 6, 2}, 1);
+  require_close("adaptive pooling", net(x), adaptive_avg_pool(adaptive_max_pool(x, {3, 2, 4}), {2, 2, 2}), 0);
 }
 
 TEST_CASE("row layers: a split batch, split channels and stored weights give the gradients of one rank") {
