@@ -242,7 +242,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   if (!silent) take_local_copies(o, world, began, options);
   options.started = start, options.notes = notes;
   options.most_seconds = o.minutes * 60;
-  options.progress = {.rank = world.rank(), .quiet = o.quiet};
+  options.progress = {.quiet = o.quiet};
   std::optional<StepProfile> profile;
   if (o.profile) options.fit.profile = &profile.emplace(world);
   GradientNoise noise;

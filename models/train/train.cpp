@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "comm/together.h"
@@ -77,6 +78,19 @@ class Stopping {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+// "score 0.25, number 7"
+std::string text_of(const std::vector<std::string>& names, const std::vector<double>& values) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i) text += fmt::format("{}{} {:.4g}", i > 0 ? ", " : "", names[i], values[i]);
+  return text;
+}
+
+void make_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  require(!error, "[training] the folder {} cannot be made: {}", folder.string(), error.message());
+}
+
 // `steps` and `batches` of an epoch; epochs(options) makes them.
 TrainerResult train_epochs(nn::Module& net, Optimizer& optimizer, std::int64_t steps, std::int64_t batches,
                            const Communicator& world, const TrainerHooks& hooks, const TrainerOptions& o,
@@ -84,6 +98,7 @@ TrainerResult train_epochs(nn::Module& net, Optimizer& optimizer, std::int64_t s
   const bool writes = world.rank() == 0 && !o.folder.empty();
   std::optional<TrainingLog> log;
   together(world, [&] {
+    if (writes) make_folder(o.folder);
     log.emplace(TrainingLogOptions{.folder = writes ? o.folder : std::filesystem::path(),
                                    .values = o.values,
                                    .first_epoch = o.fit.first_epoch,
@@ -92,7 +107,9 @@ TrainerResult train_epochs(nn::Module& net, Optimizer& optimizer, std::int64_t s
   });
   Stopping stopping(o, hooks, world);
   stopping.remember(log->rows());
-  Progress progress(o.fit.epochs, batches, o.progress);
+  auto shown = o.progress;
+  if (shown.rank == 0) shown.rank = world.rank();
+  Progress progress(o.fit.epochs, batches, shown);
   TrainerResult result{.epochs_behind = o.fit.first_epoch};
   EpochRow last;
   bool ends = false;
@@ -135,7 +152,7 @@ TrainerResult train_epochs(nn::Module& net, Optimizer& optimizer, std::int64_t s
     if (o.fit.averages) o.fit.averages->swap();
     ends = checkpoints.after_epoch(behind, behind.epoch * steps);
     if (hooks.after_epoch) hooks.after_epoch(last);
-    return hooks.text ? hooks.text(last) : std::string();
+    return hooks.text ? hooks.text(last) : text_of(o.values, last.values);
   };
   fit_options.stop = [&](const EpochReport&) {
     if (!ends) result.stopped = stopping.reason(last);

@@ -27,7 +27,7 @@ struct TrainerHooks {
   // After every epoch: the values of TrainerOptions::values. With averaged weights (FitOptions::averages) those are the
   // parameters' values meanwhile.
   std::function<std::vector<double>()> evaluate{};
-  // What is shown of them behind the epoch's loss.
+  // What progress shows of the values after the epoch's loss; none: each value with its name.
   std::function<std::string(const EpochRow&)> text{};
   // Pictures, further files.
   std::function<void(const EpochRow&)> after_epoch{};
@@ -38,8 +38,9 @@ struct TrainerHooks {
 };
 
 struct TrainerOptions {
-  FitOptions fit{};                // but for what the trainer adds: progress, after_epoch and stop
-  std::filesystem::path folder{};  // of metrics.csv, events for TensorBoard and checkpoint.h5; empty: none of them is written
+  FitOptions fit{};  // but for what the trainer adds: progress, after_epoch and stop
+  // For metrics.csv, events for TensorBoard and checkpoint.h5; made if it is missing. Empty: none of the files is written.
+  std::filesystem::path folder{};
   std::vector<std::string> values{};
   bool replaces = false;  // takes out what earlier runs wrote for TensorBoard
   // A checkpoint after every so many epochs, steps, seconds; 0: not. Seconds are rank 0's, and such a checkpoint comes a step
@@ -69,8 +70,8 @@ struct TrainerOptions {
   std::int64_t patience = 0;
   std::string monitor = "train_loss";
   bool larger_is_better = false;
-  double most_seconds = 0;  // begins no epoch after so long; 0: no limit. Rank 0's clock counts.
-  ProgressOptions progress{};
+  double most_seconds = 0;     // begins no epoch after so long; 0: no limit. Rank 0's clock counts.
+  ProgressOptions progress{};  // of the ranks of `world` only rank 0 prints
 };
 
 struct TrainerResult {

@@ -56,7 +56,7 @@ Times train_once(Session& session, const Options& o, const Way& way, const std::
   net.build(loader.layout(), {.seed = 1});
   Adam adam(net, AdamAttributes{});
   TrainerOptions options;
-  options.fit.epochs = 1, options.progress = {.rank = session.rank(), .quiet = true};
+  options.fit.epochs = 1, options.progress = {.quiet = true};
   options.folder = folder, options.checkpoint_steps = way.every, options.asynchronous = way.asynchronous;
   const TrainerHooks hooks{.loss = mse};
   const auto begin = std::chrono::steady_clock::now();

@@ -286,7 +286,7 @@ int train(const Communicator& world, TrainOptions o) {
   if (o.epochs > 0) trainer::take_local_copies(o, world, began, options);
   options.started = start, options.notes = notes;
   options.patience = o.patience, options.most_seconds = o.minutes * 60;
-  options.progress = {.rank = world.rank(), .quiet = o.quiet || o.epochs == 0};
+  options.progress = {.quiet = o.quiet || o.epochs == 0};
   std::int64_t epochs_behind = first_epoch;
   const auto save_weights = [&](const std::filesystem::path& path) {
     trainer::save(path, *net, world, {.info = {.step = optimizer->steps(), .epoch = epochs_behind, .notes = notes}});

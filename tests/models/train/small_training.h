@@ -41,7 +41,7 @@ struct Training {
     net.build(loader->layout(), {.seed = 3, .dtype = DType::float64});
     sgd.emplace(net, SGDAttributes{.learning_rate = 0.02});
     hooks.loss = mse;
-    options.progress = {.rank = comm.rank(), .quiet = true};
+    options.progress = {.quiet = true};
   }
   TrainerResult run() { return train(net, *sgd, *loader, world, hooks, options); }
 

@@ -68,7 +68,7 @@ TEST_CASE("stragglers: a signal asks for the table, once") {
     Training t(comm);
     slow_down(t, comm.rank());
     t.options.fit.epochs = 4, t.options.folder = folder.path, t.options.notes_signals = true;
-    t.options.progress = {.rank = comm.rank(), .stream = stream, .terminal = false};
+    t.options.progress = {.stream = stream, .terminal = false};
     std::int64_t steps = 0;
     const auto loss = t.hooks.loss;
     t.hooks.loss = [&, loss](const Tensor& y, const Tensor& target) {

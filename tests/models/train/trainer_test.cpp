@@ -4,7 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -72,6 +74,31 @@ TEST_CASE("trainer: the table, checkpoints and hooks, and going on from a checkp
   CHECK(lines[2].starts_with("2,"));
   CHECK(lines[2].find(",0.25,7,0.02,") != std::string::npos);
   CHECK(read_checkpoint_info(folder.path / "checkpoint.h5").notes.at("program") == "test");
+}
+
+TEST_CASE("trainer: rank 0 alone shows progress, with the values by their names, and makes the folder") {
+  const Folder folder;
+  const auto text_of = [&](const std::function<std::string(const EpochRow&)>& text) {
+    std::FILE* stream = std::tmpfile();
+    check_on_ranks(2, "trainer", [&](const Communicator& comm) {
+      Training t(comm);
+      t.options.fit.epochs = 2, t.options.folder = folder.path / "runs" / "first", t.options.values = {"half", "number"};
+      t.options.progress = {.stream = stream, .terminal = false};
+      t.hooks.evaluate = [] { return std::vector{0.5, 7.0}; };
+      t.hooks.text = text;
+      t.run();
+    });
+    std::rewind(stream);
+    std::string shown(1 << 12, '\0');
+    shown.resize(std::fread(shown.data(), 1, shown.size(), stream));
+    std::fclose(stream);
+    return shown;
+  };
+  const auto shown = text_of(nullptr);
+  CHECK(std::count(shown.begin(), shown.end(), '\n') == 2);
+  CHECK(shown.find("  half 0.5, number 7\nepoch 2/2 3/3") != std::string::npos);
+  CHECK(std::filesystem::exists(folder.path / "runs" / "first" / "metrics.csv"));
+  CHECK(text_of([](const EpochRow&) { return "as asked"; }).find("  as asked\n") != std::string::npos);
 }
 
 TEST_CASE("trainer: when it ends") {
