@@ -17,6 +17,7 @@ struct SampleOptions {
   std::string data, part;
   std::string volume = "volume", label_dataset = "label";  // of HDF5
   std::vector<std::string> labels{};                       // NAME=FILE
+  std::string targets;                                     // a table (CSV), see target_rows
   std::string stored;                                      // extents, see parse_extents
   int channels = 0, workers = 1;
   std::string label;  // the one that counts; empty: the first
@@ -25,6 +26,8 @@ struct SampleOptions {
 void add_sample_options(CLI::App& app, SampleOptions& options, const std::string& part = "--part");
 void add_worker_option(CLI::App& app, SampleOptions& options);
 void add_label_option(CLI::App& app, SampleOptions& options);
+// --targets, for programs that predict numbers.
+void add_target_option(CLI::App& app, SampleOptions& options);
 
 // "32" and "32,48" are pictures, "28,28,28" volumes: [D, H, W]; "" no extents. UsageError: anything else.
 Shape parse_extents(const std::string& option, const std::string& text);
@@ -45,6 +48,17 @@ std::size_t label_index(const data::Source& source, const std::string& name);
 // What the classes of a folder of folders are called, from class 0 on; none: of any other source, and where --labels gave them.
 std::vector<std::string> class_names(const data::Source& source, const SampleOptions& options);
 
+// Numbers that are predicted: a row for each sample.
+struct TargetRows {
+  std::vector<std::string> names{};  // none: the source has no numbers
+  std::vector<double> values{};      // [samples, names]
+};
+// The table --targets, or else the source's own targets where they are rows of floating-point numbers. The table's first line
+// names its columns; the first column is the sample's file (its name, or folder and name) or its number from 0, the others are
+// targets. Rows of files that are no samples are passed over. Errors, with the table and the row: cells that are no finite
+// numbers, numbers of no sample, two rows for a sample, a sample without a row.
+TargetRows target_rows(const data::Source& source, const SampleOptions& options);
+
 // Sets how a training's batches are read: --store, --read and --ghosts. UsageError: --read collective for samples in memory.
 void set_reading(data::LoaderOptions& loader, const data::Source& source, const Options& options);
 
@@ -53,5 +67,7 @@ std::vector<std::int64_t> all_samples(const data::Source& source);
 // Some samples of a source, numbered anew in this order, each with one class; no classes: without targets.
 data::SourcePtr chosen(data::SourcePtr source, std::vector<std::int64_t> samples, const std::string& label,
                        std::vector<std::int64_t> classes);
+// The same with a row of numbers for each sample chosen.
+data::SourcePtr chosen(data::SourcePtr source, std::vector<std::int64_t> samples, const TargetRows& targets);
 
 }  // namespace mpigrad::trainer

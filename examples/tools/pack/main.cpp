@@ -2,8 +2,9 @@
 //
 //   build/examples/pack --data photographs --stored 224,224 --samples-per-file 10000 --out shards
 //   build/examples/pack --data scans --validation-fraction 0.2 --out scans.h5
+//   build/examples/pack --data scans --targets ages.csv --validation-fraction 0.2 --out scans.h5
 //
-// The second file has groups `train` and `val`, as `classify train` expects.
+// The second and third files have groups `train` and `val`, as `classify train` expects; the third one has numbers to predict.
 
 #include "models/data/sources/pack.h"
 
@@ -35,6 +36,7 @@ struct Options {
 
 void add_options(CLI::App& app, Options& o) {
   trainer::add_sample_options(app, o.source);
+  trainer::add_target_option(app, o.source);
   trainer::add_worker_option(app, o.source);
   app.add_option("--validation-fraction", o.validation_fraction,
                  "of the samples, drawn at random, for a group `val`; the others go into a group `train`")
@@ -70,7 +72,9 @@ std::vector<data::PackGroup> groups_of(const Options& o, const data::Source& sou
 
 void pack(const Options& o) {
   const auto start = std::chrono::steady_clock::now();
-  const auto source = trainer::open(o.source);
+  auto source = trainer::open(o.source);
+  if (!o.source.targets.empty())
+    source = trainer::chosen(source, trainer::all_samples(*source), trainer::target_rows(*source, o.source));
   std::int64_t before = 0;
   const auto show = [&](std::int64_t done) {
     if (done > before && !o.quiet && !o.json) fmt::print(stderr, "{} of {} samples\n", done, source->size());
@@ -89,11 +93,12 @@ void pack(const Options& o) {
     return fmt::print("{} samples of {} written to {}{} in {}\n", source->size(), source->extents(), o.out, parts,
                       format_duration(seconds));
   }
+  const bool named = trainer::has_labels(*source) || !o.source.targets.empty();
   nlohmann::ordered_json document{{"program", "pack"},
                                   {"samples", source->size()},
                                   {"extents", std::vector<std::int64_t>(source->extents().begin(), source->extents().end())},
                                   {"channels", source->channels()},
-                                  {"labels", trainer::has_labels(*source) ? source->target_names() : std::vector<std::string>()},
+                                  {"labels", named ? source->target_names() : std::vector<std::string>()},
                                   {"seconds", seconds},
                                   {"out", o.out}};
   for (const auto& group : options.groups) document["groups"][group.name] = group.samples.size();

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "examples/trainers/classify/classify.h"
@@ -6,10 +7,11 @@
 namespace mpigrad::classify {
 
 std::string to_note(const Recipe& r) {
-  const nlohmann::ordered_json document{{"filters", r.filters},        {"full_resolution", r.full_resolution},
-                                        {"classes", r.classes},        {"channels", r.channels},
-                                        {"extents", r.extents},        {"label", r.label},
-                                        {"class_names", r.class_names}};
+  nlohmann::ordered_json document{{"filters", r.filters},        {"full_resolution", r.full_resolution},
+                                  {"classes", r.classes},        {"channels", r.channels},
+                                  {"extents", r.extents},        {"label", r.label},
+                                  {"class_names", r.class_names}};
+  if (r.regression()) document.update({{"targets", r.targets}, {"means", r.means}, {"deviations", r.deviations}});
   return document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
@@ -24,18 +26,23 @@ Recipe recipe_of(const std::string& weights, const CheckpointInfo& info) {
     document.at("classes").get_to(r.classes), document.at("channels").get_to(r.channels);
     document.at("extents").get_to(r.extents);
     document.at("label").get_to(r.label), document.at("class_names").get_to(r.class_names);
+    if (document.contains("targets"))
+      document.at("targets").get_to(r.targets), document.at("means").get_to(r.means),
+          document.at("deviations").get_to(r.deviations);
   } catch (const nlohmann::ordered_json::exception&) {
     fail("[weights] {}: the note '{}' does not describe a network", weights, recipe_note);
   }
   const bool named = r.class_names.empty() || static_cast<std::int64_t>(r.class_names.size()) == r.classes;
+  const bool rows = r.targets.size() <= 65536 && r.means.size() == r.targets.size() && r.deviations.size() == r.targets.size() &&
+                    std::all_of(r.deviations.begin(), r.deviations.end(), [](double d) { return d > 0; });
   require(r.filters >= 1 && r.filters <= 4096 && r.classes >= 2 && r.classes <= 10000 && r.channels >= 1 &&
-              r.extents.size() == 3 && named,
+              r.extents.size() == 3 && named && rows,
           "[weights] {}: the note '{}' does not describe a network", weights, recipe_note);
   return r;
 }
 
 NetworkOptions network_options(const Recipe& r) {
-  return {.classes = r.classes, .filters = r.filters, .pool_first = !r.full_resolution};
+  return {.outputs = r.outputs(), .filters = r.filters, .pool_first = !r.full_resolution};
 }
 
 NetworkOptions network_options(const TrainOptions& o, const Recipe& r) {

@@ -27,7 +27,8 @@ plot::Series characteristic(const Results& r) {
 
 }  // namespace
 
-void draw(const std::filesystem::path& path, const Results& r, const data::Source& source) {
+void draw(const std::filesystem::path& path, const Results& r, const Recipe& recipe, const data::Source& source) {
+  if (recipe.regression()) return draw_targets(path, r, recipe, source);
   constexpr int height = 320;
   plot::Figure figure("Classification");
   const auto predicted = argmax_rows(r.predictions.predicted, r.classes);

@@ -1,8 +1,9 @@
-// What weights make of samples that they have not seen, every one once: beside their classes, or where nobody knows them.
+// Predictions of trained weights for other samples: compared with known classes or targets, or without them.
 
 #include <nlohmann/json.hpp>
 
 #include "examples/trainers/classify/classify.h"
+#include "framework/base/joined.h"
 
 namespace mpigrad::classify {
 
@@ -19,9 +20,10 @@ int infer(const Communicator& world, const InferOptions& o) {
   };
   const auto prepare = [&](const trainer::Part& part) {
     trainer::Subject subject{.net = std::make_unique<Network>(network_options(recipe))};
-    subject.headline = fmt::format("{} volumes of {} x {}{}; {} classes", part.samples.size(), source->extents(),
-                                   source->channels(), part.remark(), recipe.classes);
-    if (!o.scored) return subject;
+    subject.headline =
+        fmt::format("{} volumes of {} x {}{}; {}", part.samples.size(), source->extents(), source->channels(), part.remark(),
+                    recipe.regression() ? "targets " + joined(recipe.targets, ", ") : fmt::format("{} classes", recipe.classes));
+    if (!o.scored || recipe.regression()) return subject;
     const auto all = count_classes(*source);
     require(static_cast<std::int64_t>(all.size()) <= recipe.classes, "[classify] {} has the classes 0 to {}, {} only {}", o.data,
             all.size() - 1, o.weights, recipe.classes);
@@ -33,10 +35,10 @@ int infer(const Communicator& world, const InferOptions& o) {
   };
   const auto finish = [&](const trainer::Outputs& out, const Predictions& predictions, nlohmann::ordered_json run,
                           const std::string& text) {
-    if (o.scored) score(results, predictions), run["validation_samples"] = predictions.samples.size();
-    else results.predictions = predictions;
-    run["classes"] = results.classes;
-    report(o, out, results, *source, std::move(run), files, text);
+    if (o.scored) score(results, recipe, predictions), run["validation_samples"] = predictions.samples.size();
+    else results.predictions = predictions, restore_units(recipe, results.predictions.predicted);
+    if (!recipe.regression()) run["classes"] = results.classes;
+    report(o, out, results, recipe, *source, std::move(run), files, text);
   };
   return trainer::infer(
       world, o,

@@ -1,5 +1,6 @@
 #pragma once
-// A small classifier of volumes: four convolutions with batch norm, of which the last three halve the resolution, a global mean.
+// A small network for classes or numbers of volumes: four convolutions with batch norm, of which the last three halve the
+// resolution, a global mean, a linear layer.
 
 #include <array>
 #include <memory>
@@ -10,14 +11,14 @@
 namespace mpigrad::classify {
 
 struct NetworkOptions {
-  std::int64_t classes = 2;
+  std::int64_t outputs = 2;   // classes, or numbers to predict
   std::int64_t filters = 16;  // of the first convolution; each further one has twice as many
   bool pool_first = true;     // average 2^3 voxels, of pictures 2^2 pixels, before anything else
   double keep = 0.8;          // dropout before the last layer
   nn::BatchNormAttributes norm{};
 };
 
-// [N, D, H, W, C] -> logits [N, classes]
+// [N, D, H, W, C] -> logits or numbers [N, outputs]
 class Network : public nn::Module {
  public:
   explicit Network(const NetworkOptions& options) : o_(options) {
@@ -48,7 +49,7 @@ class Network : public nn::Module {
   std::array<std::unique_ptr<nn::Conv3d>, 4> convs_;
   std::array<std::unique_ptr<nn::BatchNorm>, 4> norms_;
   nn::Dropout dropout_{*this, "dropout", {.keep = o_.keep}};
-  nn::Linear linear_{*this, "linear", {.out = o_.classes, .whole = true}};
+  nn::Linear linear_{*this, "linear", {.out = o_.outputs, .whole = true}};
 };
 
 }  // namespace mpigrad::classify

@@ -44,7 +44,10 @@ void print_predictions(const Results& r, const data::Source& source) {
   fmt::print("{}\n", joined(counts, ", "));
 }
 
-nlohmann::ordered_json to_json(const Score& s) { return {{"loss", s.loss}, {"accuracy", s.accuracy}, {"auc", s.auc}}; }
+nlohmann::ordered_json to_json(const Score& s, bool regression) {
+  if (regression) return {{"loss", s.loss}, {"r2", s.r2}};
+  return {{"loss", s.loss}, {"accuracy", s.accuracy}, {"auc", s.auc}};
+}
 
 }  // namespace
 
@@ -107,32 +110,38 @@ double majority_of(const std::vector<std::int64_t>& counts) {
   return static_cast<double>(*std::max_element(counts.begin(), counts.end())) / static_cast<double>(all);
 }
 
-void score(Results& r, Predictions predictions) {
+void score(Results& r, const Recipe& recipe, Predictions predictions) {
   r.predictions = std::move(predictions);
+  if (recipe.regression()) {
+    r.score = score_targets(r, recipe);
+    return;
+  }
   r.labels.assign(r.predictions.truth.begin(), r.predictions.truth.end());
   r.score = score(r.predictions, r.labels, r.classes);
 }
 
-void report(const trainer::Options& o, const trainer::Outputs& out, const Results& r, const data::Source& source,
-            nlohmann::ordered_json run, const std::vector<std::string>& files, const std::string& text) {
-  write_predictions(out / predictions_file, r, source);
-  draw(out / picture_file, r, source);
+void report(const trainer::Options& o, const trainer::Outputs& out, const Results& r, const Recipe& recipe,
+            const data::Source& source, nlohmann::ordered_json run, const std::vector<std::string>& files,
+            const std::string& text) {
+  const bool regression = recipe.regression(), scored = r.scored();
+  if (regression) write_targets(out / predictions_file, r, recipe, source);
+  else write_predictions(out / predictions_file, r, source);
+  draw(out / picture_file, r, recipe, source);
   auto document = std::move(run);
-  const bool scored = !r.labels.empty();
-  if (scored) {
-    document["validation"] = to_json(r.score);
-    document["majority_accuracy"] = r.majority;
-  }
+  if (regression) document["targets"] = targets_json(r, recipe);
+  if (scored) document["validation"] = to_json(r.score, regression);
+  if (scored && !regression) document["majority_accuracy"] = r.majority;
   if (!r.names.empty()) document["class_names"] = r.names;
   if (scored) {
     auto& epochs = document["epochs"] = nlohmann::ordered_json::array();
     for (const auto& e : r.epochs)
-      epochs.push_back({{"epoch", e.epoch + 1}, {"train_loss", e.train_loss}, {"validation", to_json(e.validation)}});
+      epochs.push_back({{"epoch", e.epoch + 1}, {"train_loss", e.train_loss}, {"validation", to_json(e.validation, regression)}});
   }
   document["out"] = out.folder();
   trainer::write_text(out / summary_file, tool::to_text(document) + "\n");
   if (o.json) return fmt::print("{}\n", tool::to_text(document));
-  if (scored)
+  if (regression) print_targets(r, recipe, source);
+  else if (scored)
     fmt::print("\nvalidation: AUC {:.3f}, accuracy {:.3f} (most frequent class {:.3f}), cross-entropy {:.4f}\n", r.score.auc,
                r.score.accuracy, r.majority, r.score.loss);
   else print_predictions(r, source);

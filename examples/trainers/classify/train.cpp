@@ -1,3 +1,4 @@
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "examples/trainer/data_check.h"
@@ -5,6 +6,7 @@
 #include "examples/trainer/samples.h"
 #include "examples/trainer/supervised.h"
 #include "examples/trainers/classify/classify.h"
+#include "framework/base/joined.h"
 #include "ops/loss/loss.h"
 
 namespace mpigrad::classify {
@@ -65,40 +67,50 @@ int train(const Communicator& world, const TrainOptions& o) {
   notes[trainer::geometry_note] = trainer::to_note(geometry);
   Results results;
   results.classes = recipe.classes, results.names = recipe.class_names;
-  results.majority = majority_of(count_classes(*validation));
+  const bool regression = recipe.regression();
+  if (!regression) results.majority = majority_of(count_classes(*validation));
+  std::function<double(const std::vector<double>&)> accuracy;
+  if (!regression) accuracy = [](const std::vector<double>& values) { return values[1]; };
   return trainer::train(
       world, o, extents, out,
       {.program = "classify",
        .net = *net,
        .loader = *train_set,
-       .loss = cross_entropy,
+       .loss = regression ? LossFunction(mse) : LossFunction(cross_entropy),
        .notes = notes,
        .decisive = {"program", "optimizer", "groups", recipe_note, split_notes.fraction, split_notes.seed},
-       .headline = fmt::format(
-           "{} volumes of {} for training, {} for validation, {} classes; always the most frequent one is right in {:.1f} %; {}",
-           training->size(), training->extents(), validation->size(), recipe.classes, 100 * results.majority,
-           contents.remark() + geometry.remark()),
-       .values = {"validation_loss", "accuracy", "auc"},
+       .headline = fmt::format("{} volumes of {} for training, {} for validation, {}; {}", training->size(), training->extents(),
+                               validation->size(),
+                               regression ? "targets " + joined(recipe.targets, ", ")
+                                          : fmt::format("{} classes; always the most frequent one is right in {:.1f} %",
+                                                        recipe.classes, 100 * results.majority),
+                               contents.remark() + geometry.remark()),
+       .values = regression ? std::vector<std::string>{"validation_loss", "r2"}
+                            : std::vector<std::string>{"validation_loss", "accuracy", "auc"},
        .evaluate =
            [&] {
-             score(results, predict(*net, *validation_set));
+             score(results, recipe, predict(*net, *validation_set));
+             if (regression) return std::vector{results.score.loss, results.score.r2};
              return std::vector{results.score.loss, results.score.accuracy, results.score.auc};
            },
        .evaluated_samples = validation->size(),
-       .accuracy = [](const std::vector<double>& values) { return values[1]; },
+       .accuracy = accuracy,
        .text =
-           [](const std::vector<double>& values) {
+           [&](const std::vector<double>& values) {
+             if (regression) return fmt::format("validation {:.4f}, R2 {:.3f}", values[0], values[1]);
              return fmt::format("validation {:.4f}, accuracy {:.3f}, AUC {:.3f}", values[0], values[1], values[2]);
            },
        .report =
            [&](nlohmann::ordered_json run, const TrainerResult& result, const std::string& text) {
-             for (const auto& row : result.epochs)
-               results.epochs.push_back(
-                   {row.report.epoch, row.report.loss, {.loss = row.values[0], .accuracy = row.values[1], .auc = row.values[2]}});
-             run.update({{"training_samples", training->size()},
-                         {"validation_samples", validation->size()},
-                         {"classes", results.classes}});
-             report(o, out, results, *validation, std::move(run), files, text);
+             for (const auto& row : result.epochs) {
+               Score score{.loss = row.values[0]};
+               if (regression) score.r2 = row.values[1];
+               else score.accuracy = row.values[1], score.auc = row.values[2];
+               results.epochs.push_back({row.report.epoch, row.report.loss, score});
+             }
+             run.update({{"training_samples", training->size()}, {"validation_samples", validation->size()}});
+             if (!regression) run["classes"] = results.classes;
+             report(o, out, results, recipe, *validation, std::move(run), files, text);
            }});
 }
 
