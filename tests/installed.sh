@@ -41,7 +41,7 @@ soname_fits() { [ "$soname" = "libmpigrad.so.$(pkg-config --modversion mpigrad |
 judge "the soname follows the version: $soname" soname_fits
 
 mkdir "$work/user"
-programs='two_ranks own_layer own_op own_data'
+programs='two_ranks own_layer own_op own_data own_training'
 for program in $programs; do cp "$root/examples/first/$program.cpp" "$work/user/"; done
 cp "$root/tests/package/CMakeLists.txt" "$root/tests/package/meson.build" "$work/user/"
 cd "$work/user" || die "no folder $work/user"
@@ -82,6 +82,11 @@ judge 'own_data on 1 rank' falls
 on_two ./own_data
 losses_of_one() { succeeds && paste alone.txt - | awk '{ d = $1 - $2; if (d < 0) d = -d; n++; if (d > 2e-9) bad = 1 } END { exit bad || n != 5 }'; }
 judge 'own_data on 2 ranks' eval 'losses | losses_of_one'
+
+if [ -x "$build/examples/pack" ]; then  # with HDF5
+  run ./own_training
+  judge 'own_training on 1 rank' says '^sample [0-9]*: predicted [0-9.-]*, true [0-9.]*$'
+fi
 
 # ---- own_op with its kernel, where nvcc is and the library was built with it
 nvcc=$(command -v nvcc || command -v /usr/local/cuda/bin/nvcc || :)
