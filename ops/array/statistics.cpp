@@ -10,13 +10,16 @@
 #include "ops/views/views.h"
 
 namespace mpigrad {
-namespace {
 
-std::vector<int> all_axes(const Tensor& x) {
+std::vector<int> detail::all_axes(const Tensor& x) {
   std::vector<int> axes(static_cast<std::size_t>(x.rank()));
   std::iota(axes.begin(), axes.end(), 0);
   return axes;
 }
+
+namespace {
+
+using detail::all_axes;
 
 void require_whole(const char* op, const Tensor& x, const std::vector<int>& axes) {
   if (!x.layout()) return;
@@ -39,11 +42,11 @@ Tensor var(const Tensor& x, const std::vector<int>& axes, double correction, boo
   const Tensor center = detail::whole(mean(x, axes, true));
   return detail::whole(sum(square(x - center), axes, keep)) / (count - correction);
 }
-Tensor var(const Tensor& x, double correction) { return var(x, all_axes(x), correction); }
+Tensor var(const Tensor& x) { return var(x, all_axes(x)); }
 Tensor stddev(const Tensor& x, const std::vector<int>& axes, double correction, bool keep) {
   return sqrt(var(x, axes, correction, keep));
 }
-Tensor stddev(const Tensor& x, double correction) { return stddev(x, all_axes(x), correction); }
+Tensor stddev(const Tensor& x) { return stddev(x, all_axes(x)); }
 
 Tensor prod(const Tensor& x, const std::vector<int>& axes, bool keep) {
   require_whole("prod", x, axes);
@@ -110,7 +113,7 @@ Tensor vector_norm(const Tensor& x, const std::vector<int>& axes, double order, 
   const Tensor none = powers == 0, safe = where(none, 1, powers);
   return where(none, 0, order == 2 ? sqrt(safe) : pow(safe, 1 / order));
 }
-Tensor vector_norm(const Tensor& x, double order) { return vector_norm(x, all_axes(x), order); }
+Tensor vector_norm(const Tensor& x) { return vector_norm(x, all_axes(x)); }
 
 Tensor histogram(const Tensor& x, std::int64_t bins, double low, double high) {
   require(bins > 0 && low < high, "[histogram] {} bins from {} to {}", bins, low, high);

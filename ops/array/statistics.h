@@ -3,6 +3,7 @@
 // from the end, and the functions without a list take all. A dimension that is split over ranks is refused, unless said
 // otherwise; redistribute() makes it whole.
 
+#include <concepts>
 #include <limits>
 #include <vector>
 
@@ -13,9 +14,9 @@ namespace mpigrad {
 // Sum of (x - mean)^2 over the number of elements less `correction`: 0 of the data themselves, 1 (Bessel's) of what they are a
 // sample of. The derivative of the deviation is NaN where it is 0. Dimensions may be split: the result is replicated.
 Tensor var(const Tensor& x, const std::vector<int>& axes, double correction = 0, bool keep = false);
-Tensor var(const Tensor& x, double correction = 0);
+Tensor var(const Tensor& x);
 Tensor stddev(const Tensor& x, const std::vector<int>& axes, double correction = 0, bool keep = false);
-Tensor stddev(const Tensor& x, double correction = 0);
+Tensor stddev(const Tensor& x);
 // Products; of integers int64, modulo 2^64. Derivatives are right where elements are 0, too.
 Tensor prod(const Tensor& x, const std::vector<int>& axes, bool keep = false);
 Tensor prod(const Tensor& x);
@@ -30,9 +31,27 @@ Tensor count_nonzero(const Tensor& x);
 // (sum |x|^order)^(1/order); infinity: the largest |x|, -infinity: the smallest, 0: how many are not 0. Its derivative at the
 // zero vector is 0. Of a finite order dimensions may be split: the result is replicated.
 Tensor vector_norm(const Tensor& x, const std::vector<int>& axes, double order = 2, bool keep = false);
-Tensor vector_norm(const Tensor& x, double order = 2);
+Tensor vector_norm(const Tensor& x);
 // How many elements are in each of `bins` equal intervals of [low, high], int64 [bins]; the last one has its end, too. Elements
 // outside and NaN are in none.
 Tensor histogram(const Tensor& x, std::int64_t bins, double low, double high);
+
+// Of all dimensions with a correction, or an order. Templates, because var(x, {1}) is dimension 1, and C++ would rather take {1}
+// for a number.
+namespace detail {
+std::vector<int> all_axes(const Tensor& x);
+}
+template <std::convertible_to<double> T>
+Tensor var(const Tensor& x, T correction) {
+  return var(x, detail::all_axes(x), static_cast<double>(correction));
+}
+template <std::convertible_to<double> T>
+Tensor stddev(const Tensor& x, T correction) {
+  return stddev(x, detail::all_axes(x), static_cast<double>(correction));
+}
+template <std::convertible_to<double> T>
+Tensor vector_norm(const Tensor& x, T order) {
+  return vector_norm(x, detail::all_axes(x), static_cast<double>(order));
+}
 
 }  // namespace mpigrad
