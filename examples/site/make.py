@@ -75,7 +75,7 @@ names = {source.stem: source for source in sources}
 links = {"wrong_gradients.md": "wrong_gradients.html", "exercises/README.md": "../exercises/index.html", "coming_from/README.md": "../coming_from.html",
          "../coming_from/README.md": "../coming_from.html", "teaching/1_messages.md": "teaching_1.html", "teaching/2_overlap.md": "teaching_2.html",
          "teaching/3_learning.md": "teaching_3.html", "README.md": "index.html", "../README.md": "../lessons/index.html", "../site/literature.md": "../literature.html",
-         "../lessons/README.md": "lessons/index.html"}
+         "../lessons/README.md": "lessons/index.html", "../../first/from_numpy.md": "from_numpy.html"}
 pictures = json.loads((here / "pictures.json").read_text())
 work = build / "site-work"
 work.mkdir(parents=True, exist_ok=True)
@@ -157,6 +157,8 @@ page("halo.html", "Halo planner", "# " + fields[2], ["engine.js", "examples.js",
 page("quiz.html", "Quiz", "# Ten questions\n\n<p id=\"score\"></p>\n\n<div id=\"quiz\"></div>\n", ["questions.js", "tools.js"])
 page("literature.html", "Literature", (here / "literature.md").read_text())
 page("coming_from.html", "Coming from PyTorch, JAX, Horovod, Megatron", relinked((lessons / "coming_from/README.md").read_text()))
+page("from_numpy.html", "From PyTorch, JAX and NumPy",
+     (root / "examples/first/from_numpy.md").read_text().replace("../lessons/coming_from/README.md", "coming_from.html"))
 page("index.html", "mpigrad", (here / "index.md").read_text())
 
 
