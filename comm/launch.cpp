@@ -27,6 +27,7 @@
 #include "framework/base/error.h"
 #include "framework/base/printable.h"
 #include "framework/cuda/cuda.h"
+#include "framework/engine/kept_memory.h"
 #include "framework/tensor/device.h"
 
 namespace mpigrad {
@@ -296,7 +297,8 @@ int launch(int& argc, char** argv, const std::function<int(std::shared_ptr<Trans
   try {
     options = resolve_launch_options(take_launch_options(argc, argv));
     // Refused here if they make no sense.
-    checks_of_environment(), default_summation_mode(), cuda_aware_mpi(), require_threads_that_fit();
+    if (checks_of_environment().memory) detail::check_wrapped_memory(true);
+    default_summation_mode(), cuda_aware_mpi(), require_threads_that_fit();
     require_switch("MPIGRAD_GPU_POISON");
     for (const auto& warning : mistyped_variables())
       if (first_of_launch()) print_error(0, 1, warning.c_str());

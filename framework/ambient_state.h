@@ -3,6 +3,7 @@
 // a thread or a process, so that what is of a rank is of a thread. tests/structure.py compares this list with the sources.
 //
 // What a program sets, for as long as an object lives or until it is set again:
+//   framework/engine/kept_memory.cpp    hashes_wrapped     P  MPIGRAD_CHECKS=memory, which comm/ reads
 //   framework/engine/backward.cpp       active             T  tapes that record: the innermost sees every op
 //   framework/engine/apply.cpp          cost_log           T  the innermost CostLog, likewise
 //   framework/engine/apply.cpp          observer           T  the innermost OpObserver, likewise

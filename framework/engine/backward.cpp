@@ -7,6 +7,7 @@
 
 #include "framework/base/warning.h"
 #include "framework/engine/buckets.h"
+#include "framework/engine/kept_memory.h"
 #include "framework/engine/op.h"
 #include "framework/engine/parameter.h"
 
@@ -119,6 +120,7 @@ void Tape::record(Entry entry) {
     if (auto& x = entry.inputs[i]) x = kept(entry.keeps_inputs, i) ? x.without_layout() : x.without_layout().without_storage();
   for (std::size_t i = 0; i < entry.outputs.size(); ++i)
     if (auto& y = entry.outputs[i]) y = kept(entry.keeps_outputs, i) ? y.without_layout() : y.without_layout().without_storage();
+  detail::note_kept_memory(entry);
   for (Tape* tape : active) {
     if (!tape->sees()) continue;
     tape->entries_.push_back(entry);
@@ -195,6 +197,11 @@ void Tape::warn_of_unused(const std::vector<Tensor>& with_respect_to) const {
 }
 
 std::vector<Tensor> Tape::gradient(const Tensor& objective, const TensorList& with_respect_to, Record record) {
+  for (const auto& x : static_cast<const std::vector<Tensor>&>(with_respect_to))
+    require(!x.is_constant(),
+            "[gradient] of a constant, as are batches of a loader and what is computed from constants only: use x.as_variable() "
+            "under the tape: {}",
+            x);
   if (!objective) return vjp({}, {}, with_respect_to, record);
   const auto cotangents = seeds(objective);
   require_known(objective, with_respect_to);
@@ -351,6 +358,7 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
                          asked.contains(kept.inputs[0].id()) && !computed.contains(kept.inputs[0].id());
     if (reduces && reducer.take(kept.inputs[0].id(), arriving[0], kept.start_reduction)) continue;
 
+    detail::require_kept_memory(kept);
     const Replay at(kept.inputs, kept.outputs, wants);
     const ReplayScope vjp_scope(&kept);
     auto leaving = kept.vjp(at, arriving);

@@ -97,6 +97,8 @@ class Tape {
     std::shared_ptr<const std::string> request{};
     // Ranks on which the output is equal without a replicated layout: that of a plain allreduce, on rank 0.
     int equal_on = 0;
+    // Of what is kept, to find out whether it was overwritten: framework/engine/kept_memory.h.
+    std::uint64_t writes = 0, contents = 0;
   };
 
   // Starts recording on this thread. Tapes nest: each records what runs while it is alive, the replay of an inner one included.

@@ -96,6 +96,7 @@ void Optimizer::step(const Gradients& gradients, const StepOptions& options) {
   }
   count_steps(steps_ + 1);
   if (!real) return;  // the dry device
+  for (const auto& p : parameters_.tensors()) p.storage()->note_write();
   if (!segments_.empty() && parameters_[0].value.device() == DeviceKind::cuda) {
     step_on_gpu(gradients, options);
     return tell(parameters_, steps_);

@@ -37,6 +37,10 @@ class Storage {
   std::int64_t bytes() const { return bytes_; }
   DeviceKind device() const { return device_; }
 
+  // How often an optimizer has changed elements here, and the note of it. For the one thread that uses the tensors.
+  std::uint64_t writes() const { return writes_; }
+  void note_write() { ++writes_; }
+
   // What the maker of the elements keeps with them, as long as they are there: planes around a block (comm/halos/ghosts.h).
   void keep_beside(std::shared_ptr<const void> what) { beside_ = std::move(what); }
   const std::shared_ptr<const void>& beside() const { return beside_; }
@@ -58,6 +62,7 @@ class Storage {
 
   mutable std::byte* data_ = nullptr;
   std::int64_t bytes_ = 0, room_ = 0;
+  std::uint64_t writes_ = 0;
   DeviceKind device_ = DeviceKind::cpu;
   bool foreign_ = false;
   std::atomic<bool> room_claimed_{false};

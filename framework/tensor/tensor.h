@@ -189,7 +189,9 @@ Tensor from_vector(const Shape& shape, std::span<const double> values, DType dty
 inline Tensor from_vector(const Shape& shape, std::initializer_list<double> values, DType dtype = DType::float32) {
   return from_vector(shape, std::span<const double>(values.begin(), values.size()), dtype);
 }
-// Memory of the caller's, which must outlive every tensor that uses it; `release` runs when none does any more.
+// Memory of the caller's, which must outlive every tensor that uses it; `release` runs when none does any more. It stays as it is
+// until the gradients of what was computed from it are there (MPIGRAD_CHECKS=memory finds out). Errors: no memory; an address
+// that is no multiple of an element's size.
 Tensor wrap(void* memory, const Shape& shape, DType dtype, std::function<void()> release = {});
 
 // Declares x the same kind of constant on all ranks (what a data loader returns): no cotangent is ever computed for it.

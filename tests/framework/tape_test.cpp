@@ -130,9 +130,7 @@ TEST_CASE("tape: constants are not recorded and get no cotangent") {
   const auto y = x * c;
   CHECK_FALSE(y.is_constant());
   CHECK(tape.entries().size() == 1);
-  const auto g = tape.gradient(sum(y), {x, c});
-  check_values(g[0], {2, 3});
-  check_values(g[1], {0, 0});
+  check_values(tape.gradient(sum(y), {x})[0], {2, 3});
 }
 
 TEST_CASE("tape: comparisons and integers are constants") {

@@ -13,6 +13,8 @@
 //                   After every K-th step of an optimizer its parameters are compared, those of which a use went around
 //                   `replicate` included; what is meant to differ has a layout that splits it
 //                   (comm/distributed/same_parameters.h).
+//   memory          what a tape keeps of memory that the program wraps (wrap()) is the same in the backward pass, by a hash: else
+//                   an Error (framework/engine/kept_memory.h)
 //   trace           every call prints a line to standard error: rank, number, call, peers, bytes, milliseconds
 //   watchdog=T      a call that takes longer than T seconds ends the job, on all ranks, with what each was doing
 //                   (comm/transport/watch/watchdog.h)
@@ -34,6 +36,7 @@ namespace mpigrad {
 struct CheckOptions {
   int signatures = 0;  // compare every so many calls; 0: never
   int same = 0;        // likewise
+  bool memory = false;
   bool trace = false;
   double watchdog = 0;  // seconds; 0: none
   double stall = 0;     // seconds; 0: none, but over more than one host

@@ -25,6 +25,10 @@ CheckOptions parse_checks(std::string_view text) {
       if (error == std::errc{} && end == digits.data() + digits.size() && number > 0 && number < 1e9) value = number;
       else value = -1;
     }
+    if (word == "memory") {
+      options.memory = true;
+      continue;
+    }
     if (word == "watchdog=off") {
       options.no_watchdog = true;
       continue;
@@ -37,8 +41,8 @@ CheckOptions parse_checks(std::string_view text) {
     else if (name == "stall" && value.value_or(-1) > 0) options.stall = *value;
     else
       fail(
-          "[checks] MPIGRAD_CHECKS knows signatures, signatures=K, same, same=K, trace, watchdog=SECONDS, stall=SECONDS and "
-          "watchdog=off, got '{}'",
+          "[checks] MPIGRAD_CHECKS knows signatures, signatures=K, same, same=K, memory, trace, watchdog=SECONDS, stall=SECONDS "
+          "and watchdog=off, got '{}'",
           word);
   }
   require(!options.no_watchdog || (options.watchdog == 0 && options.stall == 0),
