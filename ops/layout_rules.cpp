@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "framework/engine/parameter.h"
+#include "framework/engine/tape.h"
 #include "ops/elementwise/broadcast.h"
 
 namespace mpigrad {
@@ -106,8 +107,9 @@ LayoutPtr elementwise_layout(std::string_view op, Inputs in, Elementwise kind) {
       const auto operands = static_cast<int>(in.size());
       switch (kind) {
         case Elementwise::nonlinear:
-          fail("[{}] of a partial sum is not a partial sum of the result; make it whole with redistribute() or total() first: {}",
-               op, in.front());
+          // total() gives a number, through which no gradient flows.
+          fail("[{}] of a partial sum is not a partial sum of the result; make it whole with {} first: {}", op,
+               Tape::recording() ? "redistribute() to a replicated layout" : "redistribute() or total()", in.front());
         case Elementwise::linear:
           require(partial_sums == operands,
                   "[{}] adds a replicated value to a partial sum, once per rank; write once() around it: {}, {}", op, in.front(),

@@ -103,7 +103,8 @@ Types ConvBiasActivation::infer(Inputs in) const {
   const auto result = Conv{a}.infer(in.first(2));
   if (in[2])
     require(in[2].type() == TensorType{Shape{in[1].dim(0)}, in[1].dtype()},
-            "[{}] bias has one element for each of {} output channels: {}", traits().name, in[1].dim(0), in[2]);
+            "[{}] bias has one element for each of {} output channels, of the weight's type {}: {}", traits().name, in[1].dim(0),
+            name_of(in[1].dtype()), in[2]);
   return result;
 }
 Cost ConvBiasActivation::cost(Inputs in, Outputs out) const { return multiply_add_cost(out[0], in[1], in, out); }

@@ -96,8 +96,9 @@ namespace ops {
 Types BiasActivation::infer(Inputs in) const {
   const auto &x = in[0], &bias = in[1];
   require(x.rank() >= 1 && is_floating(x.dtype()), "[{}] needs floating-point elements, channels last: {}", traits().name, x);
-  require(bias.type() == TensorType{Shape{x.dim(-1)}, x.dtype()}, "[{}] bias has one element for each of {} channels: {} for {}",
-          traits().name, x.dim(-1), bias, x);
+  require(bias.type() == TensorType{Shape{x.dim(-1)}, x.dtype()},
+          "[{}] bias has one element for each of {} channels, of their type {}: {} for {}", traits().name, x.dim(-1),
+          name_of(x.dtype()), bias, x);
   return {x.type()};
 }
 Tensors BiasActivation::vjp(const Replay& at, Inputs g) const {

@@ -73,8 +73,9 @@ Types Linear::infer(Inputs in) const {
           w.dim(-1), x.dim(-1), x, w);
   require(x.dtype() == w.dtype() && is_floating(x.dtype()), "[linear] operands are floating-point of one type: {} and {}", x, w);
   if (bias)
-    require(bias.type() == TensorType{Shape{w.dim(0)}, w.dtype()}, "[linear] bias has one element for each of {} outputs: {}",
-            w.dim(0), bias);
+    require(bias.type() == TensorType{Shape{w.dim(0)}, w.dtype()},
+            "[linear] bias has one element for each of {} outputs, of the weight's type {}: {}", w.dim(0), name_of(w.dtype()),
+            bias);
   return {{Shape{x.dim(0), w.dim(0)}, x.dtype()}};
 }
 

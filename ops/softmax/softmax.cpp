@@ -62,6 +62,12 @@ Tensor logsumexp(const Tensor& x, const std::vector<int>& axes, bool keep) {
     const auto y = mpigrad::apply(ops::LogSumExpAlong{axis}, {x});
     return keep ? unsqueeze(y, axis) : y;
   }
+  require(is_floating(x.dtype()), "[logsumexp] needs floating-point elements: {}", x);
+  for (const int axis : axes) {  // max() would refuse these in its own name
+    const int d = checked_dimension("logsumexp", axis, x.rank());
+    require(x.dim(d) > 0, "[logsumexp] of nothing, dimension {} is empty: {}", d, x);
+    if (x.layout()) reduction_layout("logsumexp", x, std::vector{d}, true, false);
+  }
   UseDevice device(x.device());
   const auto number = [&](double value) { return constant(full({}, value, x.dtype())); };
   const auto shift = finite_shift(max(constant(x), axes, true));

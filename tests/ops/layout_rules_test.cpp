@@ -157,7 +157,12 @@ TEST_CASE("layouts: linear functions keep shares, others are refused") {
   check_refused([&] { s + 1; }, "[affine] adds a constant to a partial sum");
   check_refused([&] { s + constant(full({}, 1)); }, "[add] adds a constant to a partial sum");
   check_refused([&] { exp(s); }, "[exp] of a partial sum is not a partial sum of the result");
-  check_refused([&] { square(s); }, "[square] of a partial sum");
+  check_refused([&] { square(s); }, "make it whole with redistribute() or total() first");
+  {
+    const Tape tape;  // total() would lose the gradient
+    check_refused([&] { square(s); }, "make it whole with redistribute() to a replicated layout first");
+  }
+  check_refused([&] { logsumexp(s, {0}); }, "[logsumexp] of a partial sum");
   check_refused([&] { max(s); }, "[max/min] of a partial sum");
   check_refused([&] { less(s, t); }, "[less] of a partial sum");
   check_refused([&] { softmax(s); }, "[softmax] of a partial sum");
@@ -173,6 +178,7 @@ TEST_CASE("layouts: what needs a whole dimension refuses a split one by name") {
   check_layout(logsumexp(x, {-1}), {5, 6}, {0, 1});
   const std::string hint = "which is split; redistribute it so that the dimension is whole on every rank";
   check_refused([&] { max(x, {0}); }, "[max/min] over dimension 0, " + hint);
+  check_refused([&] { logsumexp(x, {0}); }, "[logsumexp] over dimension 0, " + hint);
   check_refused([&] { argmax(x, 1); }, "[argmax] over dimension 1, " + hint);
   const auto z = distributed({4, 6}, {whole, 1});
   check_refused([&] { softmax(z); }, "[softmax] across dimension 1, " + hint);

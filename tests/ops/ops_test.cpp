@@ -213,7 +213,10 @@ TEST_CASE("ops: matrices") {
   CHECK_REFUSED(matmul(ones({2, 1, 1}), ones({3, 1, 1})), "[matmul] shapes do not broadcast: [2] and [3]");
   CHECK_REFUSED(local::linear(a, b), "[linear] weight has 2 inputs, x has 3: x float64 [2, 3], weight float64 [3, 2]");
   CHECK_REFUSED(local::linear(a, ones({2, 3}, f64), vector({1})),
-                "[linear] bias has one element for each of 2 outputs: float64 [1]");
+                "[linear] bias has one element for each of 2 outputs, of the weight's type float64: float64 [1]");
+  CHECK_REFUSED(local::linear(a, ones({1, 3}, f64), ones({1})),
+                "[linear] bias has one element for each of 1 outputs, of the weight's type float64: float32 [1]");
+  CHECK_REFUSED(logsumexp(arange(2), {0}), "[logsumexp] needs floating-point elements: int64 [2]");
 }
 
 TEST_CASE("ops: convolutions of a line") {

@@ -47,8 +47,6 @@ Loaded load(const Communicator& world, const InferOptions& o) {
                       {.seed = 0, .dtype = trainer::dtype_of(o), .compute = trainer::compute_of(o)});
   });
   result.info = trainer::load_weights(o.weights, world, *result.net, !o.last_weights);
-  const auto& window = result.recipe.window;
-  trainer::write_onnx(world, o, *result.net, Shape{1, window[0], window[1], window[2], result.recipe.channels});
   return result;
 }
 
@@ -105,6 +103,7 @@ int infer(const Communicator& world, InferOptions o, bool scored) {
                volumes.seen->extents(), part.kept ? ", which the training kept for validation" : "", w[0], w[1], w[2],
                loaded.net->parameters().elements(), loaded.averaged, loaded.recipe.classes, trainer::to_string(extents));
   std::fflush(stdout);
+  trainer::write_onnx(world, o, *loaded.net, Shape{1, w[0], w[1], w[2], loaded.recipe.channels});  // perhaps into the folder
 
   Results results;
   results.classes = loaded.recipe.classes;

@@ -131,10 +131,10 @@ run "$tool" evaluate --weights "$work/one/weights.h5" --data "$work/data" --out 
 judge 'so it does of weights in float64' eval 'within "$work/out" samples 2 2 && cmp -s "$work/one/cases.csv" "$work/wide/cases.csv"'
 run "$tool" evaluate --weights "$weights" --data "$work/new" --out "$work/new_scores" --predictions --largest-component --json
 judge 'evaluate takes other data' within "$work/out" mean_dice 0.8 1
-run "$tool" predict --weights "$weights" --images "$work/new/images" --out "$work/predicted" --onnx "$work/net.onnx"
+run "$tool" predict --weights "$weights" --images "$work/new/images" --out "$work/predicted" --onnx "$work/predicted/net.onnx"
 judge 'and the network as ONNX' says 'net.onnx: x \[N, [12], ...\] -> y, ONNX opset 17'
 if python3 -c 'import onnx, onnxruntime' 2>"$work/no"; then
-  run python3 "$root/tests/models/export/onnx_runtime.py" "$work/net.onnx"
+  run python3 "$root/tests/models/export/onnx_runtime.py" "$work/predicted/net.onnx"
   judge 'which ONNX Runtime runs' succeeds
 else
   skip 'Python has no onnx and onnxruntime'
