@@ -33,6 +33,8 @@
 namespace mpigrad {
 namespace {
 
+constexpr const char* unknown_exception = "an exception that is not a std::exception";
+
 void set_transport(LaunchOptions& options, std::string_view source, std::string_view value) {
   require(value == "threads" || value == "mpi", "[launch] {} is threads or mpi, got '{}'", source, value);
   options.transport = value;
@@ -123,9 +125,10 @@ int launch_threads(const LaunchOptions& options, const std::function<int(std::sh
   const int ranks = options.ranks;
   std::mutex mutex;
   bool printed = false;
-  const auto print_first = [&](int rank, const char* message) {
+  const auto print_first = [&](int rank, const std::exception* error) {
     std::lock_guard lock(mutex);
-    if (!std::exchange(printed, true)) print_error(rank, ranks, message);
+    if (std::exchange(printed, true)) return;
+    print_error(rank, ranks, error ? problem_of(*error) + place_of(*error) : unknown_exception);
   };
   std::vector<int> codes(static_cast<std::size_t>(ranks));
   try {
@@ -134,15 +137,15 @@ int launch_threads(const LaunchOptions& options, const std::function<int(std::sh
       try {
         codes[static_cast<std::size_t>(rank)] = run_watched(world, options, body);
       } catch (const std::exception& error) {
-        print_first(rank, problem_of(error).c_str());
+        print_first(rank, &error);
         throw;
       } catch (...) {
-        print_first(rank, "an exception that is not a std::exception");
+        print_first(rank, nullptr);
         throw;
       }
     });
   } catch (const std::exception& error) {
-    print_first(0, problem_of(error).c_str());  // no rank has printed: the threads could not be started
+    print_first(0, &error);  // no rank has printed: the threads could not be started
     return 1;
   } catch (...) {
     return 1;
@@ -202,7 +205,7 @@ int launch_mpi(const LaunchOptions& options, std::string problem, int& argc, cha
     return 1;
   }
   const int rank = world->rank(), size = world->size();
-  const auto end = [&](const char* message) {
+  const auto end = [&](const std::string& message) {
     print_error(rank, size, message);
     if (size == 1) return 1;
     // Others that fail for the same or another reason get the time to say so.
@@ -214,9 +217,9 @@ int launch_mpi(const LaunchOptions& options, std::string problem, int& argc, cha
     const int code = run_watched(world, options, body);
     return code != 0 ? code : output_code(rank, size);
   } catch (const std::exception& error) {
-    return end(problem_of(error).c_str());
+    return end(problem_of(error) + place_of(error));
   } catch (...) {
-    return end("an exception that is not a std::exception");
+    return end(unknown_exception);
   }
 }
 

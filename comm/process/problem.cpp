@@ -12,6 +12,7 @@
 #include <system_error>
 #include <typeinfo>
 
+#include "comm/transport/watch/whereabouts.h"
 #include "framework/base/error.h"
 #include "framework/base/host_memory.h"
 
@@ -83,6 +84,19 @@ std::string problem_of(const std::exception& error) {
   const std::unique_ptr<char, void (*)(void*)> kind(abi::__cxa_demangle(typeid(error).name(), nullptr, nullptr, nullptr),
                                                     std::free);
   return fmt::format("[{}] {}", kind ? kind.get() : typeid(error).name(), error.what());
+}
+
+std::string place_of(const std::exception& error) {
+  const auto* own = dynamic_cast<const Error*>(&error);
+  if (own == nullptr) return {};
+  const auto note = own->note();
+  std::string text = note.empty() ? note : "\n  " + note;
+  const auto place = detail::describe_stack(own->stack().data(), static_cast<int>(own->stack().size()));
+  // Programs of this project lie in its namespace, too, so that only their main() would be found.
+  for (const auto* whole_program : {"in mpigrad::launch,", "in mpigrad::run", "in mpigrad::detail::run_on_ranks"})
+    if (place.starts_with(whole_program)) return text;
+  if (place.find(" at ") != std::string::npos) text += "\n  " + place;
+  return text;
 }
 
 std::string address_space_problem() {

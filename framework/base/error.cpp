@@ -1,9 +1,31 @@
 #include "framework/base/error.h"
 
+#if __has_include(<execinfo.h>)  // not every C library has it
+#include <execinfo.h>
+#define MPIGRAD_HAS_BACKTRACE
+#endif
 #include <fmt/format.h>
 
-namespace mpigrad::detail {
+#include <array>
 
-void throw_error(fmt::string_view format, fmt::format_args arguments) { throw Error(fmt::vformat(format, arguments)); }
+namespace mpigrad {
+namespace {
 
-}  // namespace mpigrad::detail
+std::vector<void*> calls_here() {
+#ifdef MPIGRAD_HAS_BACKTRACE
+  std::array<void*, 64> calls{};
+  const int count = backtrace(calls.data(), static_cast<int>(calls.size()));
+  return {calls.begin(), calls.begin() + count};
+#else
+  return {};
+#endif
+}
+
+}  // namespace
+
+Error::Error(const std::string& text)
+    : std::runtime_error(text), stack_(std::make_shared<const std::vector<void*>>(calls_here())) {}
+
+void detail::throw_error(fmt::string_view format, fmt::format_args arguments) { throw Error(fmt::vformat(format, arguments)); }
+
+}  // namespace mpigrad

@@ -4,15 +4,28 @@
 
 #include <fmt/core.h>
 
+#include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace mpigrad {
 
 // Thrown for every misuse and every failure; the text is complete and needs no further context.
 class Error : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit Error(const std::string& text);
+  // Return addresses of the calls that led to the error, the innermost first; run() prints the program's line from them. Empty
+  // where the C library has no backtrace().
+  std::span<void* const> stack() const { return stack_ ? std::span<void* const>(*stack_) : std::span<void* const>(); }
+  // What run() prints below the text: names of operands.
+  std::string note() const { return note_ ? *note_ : std::string(); }
+  void set_note(const std::string& note) { note_ = std::make_shared<const std::string>(note); }
+
+ private:
+  std::shared_ptr<const std::vector<void*>> stack_;
+  std::shared_ptr<const std::string> note_;
 };
 
 namespace detail {

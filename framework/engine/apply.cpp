@@ -156,8 +156,14 @@ Tensors apply_all(const void* op, const OpFunctions& f, Tensors in) {
   bool distributed = false;
   for (const auto& x : in) distributed = distributed || (x && x.layout());
   LayoutPtr layout;
-  if (distributed) layout = f.layout ? f.layout(op, in) : refuse_layout(f.traits.name, in);
-  const Types types = f.infer(op, in);
+  Types types;
+  try {
+    if (distributed) layout = f.layout ? f.layout(op, in) : refuse_layout(f.traits.name, in);
+    types = f.infer(op, in);
+  } catch (Error& error) {
+    error.set_note(names_of(in));
+    throw;
+  }
   const OpScope running(f.traits.name);
   const bool constant = !f.traits.differentiable || all_constant(in);
   const bool record = !constant && Tape::recording();

@@ -25,6 +25,17 @@ void detail::name_parameter(const Tensor& parameter, const std::string& name) {
   recent_names.next = (recent_names.next + 1) % recent_names.all.size();
 }
 
+std::string detail::names_of(std::span<const Tensor> operands) {
+  std::string text;
+  for (std::size_t i = 0; i < operands.size(); ++i)
+    for (const auto& [id, name] : recent_names.all) {
+      if (!operands[i] || operands[i].id() != id) continue;
+      text += fmt::format("{}operand {} is {}", text.empty() ? "" : ", ", i, name);
+      break;
+    }
+  return text;
+}
+
 std::string detail::parameter_hint(std::span<const Tensor> operands, std::string_view otherwise) {
   for (const auto& x : operands)
     for (const auto& [id, name] : recent_names.all)

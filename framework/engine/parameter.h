@@ -94,6 +94,8 @@ class Parameters {
 namespace detail {
 // Errors of this thread call this tensor by the full name that a layer knows it by; the last few are remembered.
 void name_parameter(const Tensor& parameter, const std::string& name);
+// "operand 1 is conv1.weight", for each of the operands that is such a tensor; empty if none is.
+std::string names_of(std::span<const Tensor> operands);
 // For an error about operands of which some are distributed: what to do if one of them is a parameter of a layer of one's own,
 // else `otherwise`.
 std::string parameter_hint(std::span<const Tensor> operands, std::string_view otherwise);

@@ -33,7 +33,8 @@ int run_on_ranks(int argc, char** argv, const std::function<int(Session&)>& body
 }
 
 // Runs body on every rank: under mpiexec or srun each process is one; `--transport threads --ranks P` (or MPIGRAD_TRANSPORT and
-// MPIGRAD_RANKS) makes P threads of this process. An error that escapes prints and ends every rank. Returns the exit code.
+// MPIGRAD_RANKS) makes P threads of this process. An error that escapes prints, with the line of programs
+// that were compiled with -g, and ends every rank. Returns the exit code.
 template <std::invocable<Session&> Body>
 int run(int argc, char** argv, Body body) {
   return detail::run_on_ranks(argc, argv, [&](Session& session) {

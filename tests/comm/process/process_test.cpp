@@ -79,3 +79,20 @@ TEST_CASE("process: a tensor and a segmentation that no memory holds are named w
   const auto sums = error_text([&] { segmentation::sliding_window(net, source, 0, {.window = {1, 1, 1}, .overlap = 0}); });
   CHECK(has(sums, "scan [0] of 1 x 1 x 1048576 cells, in each a number for each of 4194304 classes: 17592186044416 bytes"));
 }
+
+TEST_CASE("process: an error of an op knows the operands that are parameters, and the calls that led to it") {
+  struct Net : nn::Module {
+    Tensor operator()(const Tensor& x) override { return linear(x); }
+    nn::Linear linear{*this, "linear", {.out = 2}};
+  } net;
+  net.build(Shape{4, 3});
+  try {
+    net(ones({4, 3}, DType::float64));
+    FAIL("not refused");
+  } catch (const Error& error) {
+    CHECK(!error.stack().empty());
+    CHECK(has(error.note(), "operand 1 is linear.weight"));
+    CHECK(has(place_of(error), "\n  operand 1 is linear.weight"));
+  }
+  CHECK(place_of(std::length_error("another")).empty());
+}

@@ -56,7 +56,9 @@ done
 
 # One rank, which ends by itself and not by the launcher: MPI and HDF5 end over a file that cannot be closed.
 checked '' 1 "$program" disk "$work"
-judge 'misuse_mpi disk' eval '[ "$status" -eq 1 ] && [ "$(wc -l <"$work/all")" -eq 1 ] && grep -q "full.h5: .*File too large" "$work/all"'
+judge 'misuse_mpi disk' eval '[ "$status" -eq 1 ] && grep -v " at misuse_mpi_test.cpp:" "$work/all" | grep -c . >"$work/count" &&
+  [ "$(cat "$work/count")" -eq 1 ] && grep -q "full.h5: .*File too large" "$work/all"'
+judge 'an error names the line of the program' grep -q '^  in mpigrad::[a-z_:]*, called by main at misuse_mpi_test.cpp:[0-9]*$' "$work/all"
 
 warned_once() { succeeds && [ "$(grep -c 'looks like a replicated loss; gradients will be 3 times' "$work/all")" -eq 1 ]; }
 checked '' 3 "$program" replicated
