@@ -50,7 +50,7 @@ thread_local ReadUnrecorded read_lately;
 std::vector<Tensor> seeds(const Tensor& objective) {
   require(objective.elements() == 1, "[gradient] the objective has one element per rank: {}", objective);
   require(is_floating(objective.dtype()), "[gradient] the objective is floating-point: {}", objective);
-  return {ones_like(objective)};
+  return {ones_like(objective.without_layout())};
 }
 
 }  // namespace
@@ -377,12 +377,12 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
   std::vector<Tensor> result;
   for (const auto& x : with_respect_to) {
     if (asked.erase(x.id()) == 0) {  // once more
-      result.push_back(cotangents.contains(x.id()) ? cotangents.at(x.id()) : zeros_like(x));
+      result.push_back(cotangents.contains(x.id()) ? cotangents.at(x.id()) : zeros_like(x.without_layout()));
       continue;
     }
     if (auto reduced = reducer.wait(x.id())) add_to(cotangents[x.id()], std::move(reduced));
     const auto found = cotangents.find(x.id());
-    result.push_back(found != cotangents.end() ? found->second : zeros_like(x));
+    result.push_back(found != cotangents.end() ? found->second : zeros_like(x.without_layout()));
   }
   if (options.record == Record::no) memo_.clear();
   return result;

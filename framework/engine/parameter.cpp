@@ -110,7 +110,7 @@ std::size_t Parameters::freeze(const std::string& pattern, bool frozen) {
 const Tensor& Parameters::zeros_for(std::size_t i) {
   const auto& value = list_[i]->value;
   auto& zeros = zeros_[i];
-  if (!zeros || zeros.type() != value.type() || zeros.device() != value.device()) zeros = zeros_like(value);
+  if (!zeros || zeros.type() != value.type() || zeros.device() != value.device()) zeros = zeros_like(value.without_layout());
   return zeros;
 }
 
@@ -172,7 +172,7 @@ Gradients Parameters::collect(std::vector<Tensor> gradients, bool accumulate) {
       if (kept) gradients[i] = mpigrad::add(gradients[i], kept);
       kept = accumulate ? gradients[i] : Tensor();
     }
-    if (const auto& layout = list_[i]->value.layout(); layout && layout->has(Placement::split))
+    if (const auto& layout = list_[i]->value.layout(); layout && !layout->has(Placement::partial))
       gradients[i] = gradients[i].with_layout(layout);
   }
   return Gradients(std::move(gradients));

@@ -22,8 +22,8 @@ struct Parameter {
   bool frozen = false;
 };
 
-// One gradient for each parameter, in the same order; of a parameter in blocks (a split layout) that of the block, with its
-// layout. A handle: copies share the tensors.
+// One gradient for each parameter, in the same order, with the layout of its parameter; of a parameter in blocks (a split layout)
+// that of the block. A handle: copies share the tensors.
 class Gradients {
  public:
   Gradients() = default;

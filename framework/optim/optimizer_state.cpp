@@ -79,10 +79,9 @@ std::vector<Tensor> state_arena(const Parameters& parameters) {
       detail::zero_bytes(value.device(), arena->data(), arena->bytes());
     }
     auto& offset = offsets[value.dtype()];
-    Tensor part(value.type(), arena, offset);
+    const Tensor part(value.type(), arena, offset);
     offset += rounded(value.bytes());
-    part = constant(part);
-    result.push_back(in_blocks(value) ? part.with_layout(value.layout()) : part);
+    result.push_back(constant(part).with_layout(value.layout()));
   }
   return result;
 }

@@ -250,15 +250,19 @@ Tensor full(const Shape& shape, double value, DType dtype) {
   return result;
 }
 
-Tensor zeros_like(const Tensor& x) {
+namespace {
+
+// Equal values on all ranks are no partial sum, so that such a layout is left out.
+Tensor filled_like(const Tensor& x, double value) {
   UseDevice device(x.device());
-  return full(x.shape(), 0, x.dtype());
+  const auto y = full(x.shape(), value, x.dtype());
+  return x.layout() && !x.layout()->has(Placement::partial) ? y.with_layout(x.layout()) : y;
 }
 
-Tensor ones_like(const Tensor& x) {
-  UseDevice device(x.device());
-  return full(x.shape(), 1, x.dtype());
-}
+}  // namespace
+
+Tensor zeros_like(const Tensor& x) { return filled_like(x, 0); }
+Tensor ones_like(const Tensor& x) { return filled_like(x, 1); }
 
 Tensor arange(std::int64_t n, DType dtype) {
   const TensorType type{Shape{n}, dtype};

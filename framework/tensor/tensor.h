@@ -180,6 +180,7 @@ struct InMessage<Tensor> {
 Tensor full(const Shape& shape, double value, DType dtype = DType::float32);
 inline Tensor zeros(const Shape& shape, DType dtype = DType::float32) { return full(shape, 0, dtype); }
 inline Tensor ones(const Shape& shape, DType dtype = DType::float32) { return full(shape, 1, dtype); }
+// With the layout of x, unless x is a partial sum: then local tensors.
 Tensor zeros_like(const Tensor& x);
 Tensor ones_like(const Tensor& x);
 // 0, 1, ..., n - 1

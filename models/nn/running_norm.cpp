@@ -38,8 +38,10 @@ Tensor RunningNorm::operator()(const Tensor& x) {
   const auto beta = parameter("beta", channels, constant_value(0), false);
   auto &mean = buffer("mean", channels, 0), &variance = buffer("variance", channels, 1), &steps = buffer("steps", {1}, 0);
   const ChannelNormAttributes attributes{.epsilon = 1e-12};
-  if (x.device() == DeviceKind::dry)
-    return normalise(x, {constant(zeros_like(gamma)), constant(ones_like(gamma))}, gamma, beta, attributes);
+  if (x.device() == DeviceKind::dry) {
+    const auto whole = gamma.without_layout();
+    return normalise(x, {constant(zeros_like(whole)), constant(ones_like(whole))}, gamma, beta, attributes);
+  }
   if (training() && !Tape::replaying() && steps.item() >= 0) count_step(x, mean, variance, steps);
   return normalise(x, {constant(mean), constant(variance)}, gamma, beta, attributes);
 }

@@ -29,7 +29,10 @@ Tensor zeros_beside(const Tensor& x) {
 
 }  // namespace
 
-Tensor full_like(const Tensor& x, Number value) { return broadcast_to(value.like("full_like", x), x.shape()).as_variable(); }
+Tensor full_like(const Tensor& x, Number value) {
+  const auto y = broadcast_to(value.like("full_like", x.without_layout()), x.shape()).as_variable();
+  return x.layout() && !x.layout()->has(Placement::partial) ? y.with_layout(x.layout()) : y;
+}
 
 Tensor clone(const Tensor& x) {
   if (is_floating(x.dtype())) return affine(x, 1, 0);

@@ -3,10 +3,12 @@
 #include <doctest/doctest.h>
 
 #include "comm/distributed/invariant.h"
+#include "framework/optim/optimizer.h"
 #include "framework/tensor/storage.h"
 #include "models/networks/cosmoflow.h"
 #include "models/nn/sequential.h"
 #include "models/nn/summary.h"
+#include "ops/array/creation.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduce/reduce.h"
 #include "tests/support/distributed.h"
@@ -209,4 +211,31 @@ TEST_CASE("modules: a table of any network, built or not, its own layers include
   for (const auto& row : nn::summarise(cosmoflow, {{1, 32, 32, 32, 4}})) all += row.parameters;
   cosmoflow.build(Shape{1, 32, 32, 32, 4});
   CHECK(all == cosmoflow.parameters().elements());
+}
+
+TEST_CASE("modules: a step that a program writes is that of an optimizer, on every grid") {
+  struct Net : nn::Module {
+    Tensor operator()(const Tensor& x) override { return conv(x); }
+    nn::Conv3d conv{*this, "conv", {.out = 3, .kernel = 3, .padding = 1}};
+  };
+  for (const int size : {1, 2})
+    check_on_ranks(size, "a step", [&](const Communicator& comm) {
+      const auto x = global_tensor({2, 6, 4, 4, 1}, 1, activation_layout(make_grid(comm, {.depth = size}), {2, 6, 4, 4, 1}));
+      Net net;
+      net.build(x.layout(), {.seed = 2, .dtype = DType::float64});
+      SGD sgd(net.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+      Tape tape(net);
+      const auto gradients = tape.gradient(mean(square(net(x))));
+      Tensors by_hand;
+      for (std::size_t i = 0; i < gradients.size(); ++i) {
+        const auto& p = net.parameters()[i].value;
+        const auto v = 0.9 * zeros_like(p) + gradients[i] * ones_like(p);
+        by_hand.push_back(p - 0.1 * v);
+        require(by_hand[i].layout() == p.layout() || *by_hand[i].layout() == *p.layout(), "[test] {}", by_hand[i]);
+      }
+      sgd.step(gradients);
+      for (std::size_t i = 0; i < gradients.size(); ++i) require_close("step", by_hand[i], net.parameters()[i].value, 1e-15);
+      const auto state = sgd.state()[0].value;
+      require_close("state", 0.9 * state + gradients[0] - full_like(gradients[0], 1), 1.9 * gradients[0] - 1, 1e-14);
+    });
 }
