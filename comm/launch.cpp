@@ -83,9 +83,10 @@ int output_code(int rank, int size) {
   return 1;
 }
 
-// The watchdog that MPIGRAD_CHECKS asks for, or the one of jobs over several hosts; none if there is no need. Collective.
+// The watchdog that MPIGRAD_CHECKS asks for, the one of jobs over several hosts, or that of ranks that have ended, which threads
+// find themselves; none if there is no need. Collective.
 std::unique_ptr<Watchdog> make_watchdog(Transport& world) {
-  constexpr double default_limit = 600;  // see comm/transport/watch/watchdog.h
+  constexpr double default_limit = 600, limit_of_ends = 10;  // see comm/transport/watch/watchdog.h
   const auto checks = checks_of_environment();
   auto patience = Patience::none;
   double seconds = checks.watchdog;
@@ -100,6 +101,8 @@ std::unique_ptr<Watchdog> make_watchdog(Transport& world) {
                    "hosts is cut (MPIGRAD_CHECKS=watchdog=off says so no more)\n");
       return nullptr;
     }
+    if (seconds <= 0 && world.size() > 1 && !world.in_one_process() && world.any_thread())
+      patience = Patience::ends, seconds = limit_of_ends;
   }
   if (seconds <= 0) return nullptr;
   const auto board = std::make_shared<detail::CallBoard>();

@@ -39,6 +39,11 @@ void CallBoard::end() {
   state_.waiting = 0;
   since_ = std::chrono::steady_clock::now();
 }
+void CallBoard::end_program() {
+  std::lock_guard lock(mutex_);
+  state_.waiting = 0, state_.ended = 1;
+  since_ = std::chrono::steady_clock::now();
+}
 CallBoard::State CallBoard::state() const {
   std::lock_guard lock(mutex_);
   State result = state_;

@@ -44,10 +44,13 @@ class CallBoard {
     std::int32_t ranks = 0;         // of the call's communicator
     std::int32_t counts = 0;        // 1 in training, outside phases that may take any time
     std::int32_t gpu = 0;           // 1: the host waits for its GPU, behind the call
+    std::int32_t ended = 0;         // 1: the rank has reached the end of the program, `milliseconds` ago
+    std::int32_t unused = 0;        // every byte is set
   };
   // A call that is made of others, as those of GPUs are of the host's, is what counts, not they.
   void begin(const Signature& call, int ranks);
   void end();
+  void end_program();
   State state() const;
 
  private:

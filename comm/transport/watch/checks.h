@@ -22,9 +22,11 @@
 //                   longer than T seconds and every rank is in such a call, or one does not answer for another T / 2 seconds.
 //                   Evaluation, checkpoints and files do not count. Over more than one host this is on, with T = 600, in
 //                   programs that launch() or run() starts.
-//   watchdog=off    neither of the two
+//   watchdog=off    neither of the two, nor the one below
 //
-// Without any, and on one host, nothing is wrapped and nothing costs anything.
+// Without any, several processes on one host have a watchdog that ends the job only where a rank has reached the end of the
+// program and all others have waited in calls for 10 s. Under threads, and with watchdog=off, nothing is wrapped and nothing costs
+// anything.
 
 #include <memory>
 #include <string_view>

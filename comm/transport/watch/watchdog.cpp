@@ -27,6 +27,7 @@ std::string describe(const CallBoard::State& state) {
   const auto call = to_string(state.call) +
                     (state.call.number > 0 ? fmt::format(", call {}", state.call.number) : std::string()) +
                     fmt::format(" on a communicator of {}", state.ranks);
+  if (state.ended) return "at the end of the program; the last call was " + call;
   if (state.gpu) return "waiting for its GPU; the last call was " + call;
   return state.waiting ? "in " + call : "not in a call; the last was " + call;
 }
@@ -89,6 +90,7 @@ Watchdog::Watchdog(Transport& world, std::shared_ptr<CallBoard> board, double li
   const auto half = duration_cast<Clock::duration>(duration<double>(limit / 2));
   answer_patience_ = patience == Patience::none ? seconds(3) : half;
   question_patience_ = patience == Patience::none ? seconds(4) : half;
+  if (patience == Patience::ends) answer_patience_ = question_patience_ = hours(1000000);  // a debugger may stop a rank
   thread_ = std::thread([this] {
     try {
       watch();
@@ -111,8 +113,7 @@ Watchdog::~Watchdog() {
 
 void Watchdog::finish(int code) {
   constexpr auto patience = seconds(1);  // MPI's end has some of its own
-  board_->begin({"end of the program", 0}, messages_->size());
-  board_->end();
+  board_->end_program();
   struct Farewell {
     std::int64_t all = 0;
     Pending pending{};
@@ -131,8 +132,19 @@ void Watchdog::finish(int code) {
 }
 
 bool Watchdog::late(const CallBoard::State& state) const {
-  return state.waiting && (patience_ == Patience::none || state.counts) &&
-         static_cast<double>(state.milliseconds) > 1e3 * seconds_;
+  if (static_cast<double>(state.milliseconds) <= 1e3 * seconds_) return false;
+  switch (patience_) {
+    case Patience::none: return state.waiting != 0;
+    case Patience::training: return state.ended || (state.waiting && state.counts);
+    case Patience::ends: return state.ended || (state.waiting && !state.gpu);
+  }
+  return false;
+}
+
+// Whether this rank tells.
+bool Watchdog::late() const {
+  const auto state = board_->state();
+  return late(state) && (patience_ != Patience::ends || state.ended);
 }
 
 bool Watchdog::again() const { return !asked_ || Clock::now() - asked_at_ > duration<double>(seconds_); }
@@ -144,7 +156,7 @@ void Watchdog::expect() {
 }
 
 void Watchdog::watch() {
-  const auto interval = duration<double>(std::clamp(seconds_ / 4, 0.005, 0.1));
+  const auto interval = duration<double>(patience_ == Patience::ends ? 0.5 : std::clamp(seconds_ / 4, 0.005, 0.1));
   expect();
   if (messages_->rank() != 0)
     judged_ =
@@ -226,7 +238,7 @@ void Watchdog::report() {
       return;
     }
   }
-  if (patience_ == Patience::training) {
+  if (patience_ != Patience::none) {
     bool somebody_goes_on = std::find(answered.begin(), answered.end(), false) == answered.end();
     if (somebody_goes_on)
       somebody_goes_on = std::any_of(states.begin(), states.end(), [&](const auto& state) { return !late(state); });
@@ -234,7 +246,9 @@ void Watchdog::report() {
   }
   std::string table;
   for (const auto& line : grouped(states, answered)) table += "  " + line.text() + "\n";
-  print(fmt::format("[watchdog] a call has taken longer than {} s; what the {} ranks are doing:\n{}", seconds_, size, table));
+  const auto ended = std::any_of(states.begin(), states.end(), [](const auto& state) { return state.ended != 0; });
+  print(fmt::format("[watchdog] a call has taken longer than {} s{}; what the {} ranks are doing:\n{}", seconds_,
+                    ended ? ", and a rank that has ended will not take part" : "", size, table));
   tell_verdict(states, answered);
   std::this_thread::sleep_for(to_be_read);
   messages_->abort(1);

@@ -1,7 +1,7 @@
 #pragma once
 // Ends a hang after a chosen time, and says what every rank was doing.
 //
-// There are two kinds. The one that somebody asks for ends any call that takes longer. The one that is there over several hosts,
+// There are three kinds. The one that somebody asks for ends any call that takes longer. The one that is there over several hosts,
 // because a link between them that is cut may otherwise leave ranks waiting for ever, must never end a sound job. It
 // * begins with the first step of an optimizer, and does not count evaluation, checkpoints and reading (SlowPhase in
 //   framework/engine/activity.h);
@@ -9,6 +9,10 @@
 //   go on, or if a rank cannot be reached for half the limit more. A rank that computes or reads keeps all others alive;
 // * has a limit of 600 s: a single call that takes ten minutes on all ranks would be, say, a gradient of 3 GiB over a link of
 //   40 Mbit/s, and TCP itself gives up a connection that has been silent for about 15 minutes.
+//
+// The third is there on one host under MPI, with a limit of 10 s. It ends the job where a rank has reached the end of the program
+// and all others have been in communication calls for longer than the limit, `if (rank == 0) save_checkpoint(...)`. A rank that
+// computes or waits for its GPU keeps the job alive. Over several hosts the second kind does this, too, with its own limit.
 //
 // Each rank has a thread of its own that sleeps, looks at the rank's last call a few times per second, and talks to the others
 // over a communicator of its own: what hangs is a call on some other communicator, and the MPI library goes on serving this one
@@ -36,7 +40,7 @@
 
 namespace mpigrad {
 
-enum class Patience : std::uint8_t { none, training };
+enum class Patience : std::uint8_t { none, training, ends };
 
 class Watchdog {
  public:
@@ -59,7 +63,7 @@ class Watchdog {
   void print_own_line(const std::string& missing);
   void give_up();
   bool late(const detail::CallBoard::State& state) const;
-  bool late() const { return late(board_->state()); }
+  bool late() const;
   bool again() const;  // whether it is time to ask, or to tell, once more
   void expect();
 

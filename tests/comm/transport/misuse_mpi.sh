@@ -54,6 +54,13 @@ for kind in busy apart; do
   judge "misuse_mpi $kind with a watchdog of training" succeeds
 done
 
+# A rank that has ended is named without being asked, and one that computes alone is left in peace.
+checked '' 3 "$program" early
+judge 'misuse_mpi early' ended_saying '^  rank 1: at the end of the program; the last call was allreduce' \
+  '^  ranks 0,2: in allreduce of 4 float64' '^\[watchdog\] rank 0 of 3: .* at misuse_mpi_test.cpp:[0-9]*; missing: rank 1: at the end'
+checked '' 3 "$program" alone
+judge 'misuse_mpi alone' eval 'succeeds && ! grep -q watchdog "$work/all"'
+
 # One rank, which ends by itself and not by the launcher: MPI and HDF5 end over a file that cannot be closed.
 checked '' 1 "$program" disk "$work"
 judge 'misuse_mpi disk' eval '[ "$status" -eq 1 ] && grep -v " at misuse_mpi_test.cpp:" "$work/all" | grep -c . >"$work/count" &&

@@ -7,6 +7,8 @@
 //   stopped  rank 1 is stopped, as by a debugger, before a call
 //   stopped-first  rank 0, whose thread asks all others
 //   exits    rank 1 ends, as if all were well, where the others wait for it
+//   early    rank 1 reaches the end of the program, where the others wait for it: a message without MPIGRAD_CHECKS, too
+//   alone    rank 0 works for longer than the limit of that, when all others have ended: all end with 0
 //   disk     what the ranks save does not fit on the disk (here: is larger than a limit on files): the same error on all ranks
 //   replicated  every rank hands in the same loss, twice: one warning
 //   slow     rank 1 takes its time, but less than the watchdog's: all end with 0
@@ -74,6 +76,10 @@ int main(int argc, char** argv) {
         return 3;
       }
       allreduce(x, comm);
+    } else if (kind == "early") {
+      if (!odd) allreduce(x, comm);
+    } else if (kind == "alone") {
+      if (comm.rank() == 0) sleep(13);
     } else if (kind == "disk") {
       std::signal(SIGXFSZ, SIG_IGN);
       const rlimit most{.rlim_cur = 1 << 16, .rlim_max = 1 << 16};
