@@ -106,7 +106,7 @@ namespace ops {
 struct AllReduce {
   Communicator comm;
   static constexpr OpTraits traits() { return {.name = "allreduce", .communicates = true}; }
-  int equal_on() const { return comm.rank() == 0 ? comm.size() : 0; }
+  int equal_on() const { return comm.rank() == 1 ? comm.size() : 0; }  // rank 0 may hand in an objective for all
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay&, Inputs g) const { return {allreduce(g[0], comm)}; }

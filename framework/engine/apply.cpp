@@ -196,7 +196,8 @@ Tensors apply_all(const void* op, const OpFunctions& f, Tensors in) {
                   .outputs = out,
                   .vjp = f.vjp(op),
                   .start_reduction = f.start_reduction ? f.start_reduction(op) : StartReduction{},
-                  .equal_on = f.equal_on ? f.equal_on(op) : 0});
+                  .equal_on = f.equal_on ? f.equal_on(op) : 0,
+                  .divisor = f.divisor ? f.divisor(op) : 0});
   return out;
 }
 

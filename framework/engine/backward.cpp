@@ -114,6 +114,8 @@ void Tape::read_unrecorded(std::span<const Tensor> inputs) {
 }
 
 void Tape::record(Entry entry) {
+  for (Tape* tape : active)
+    if (tape->sees()) tape->equal_.note(entry.name, entry.equal_on, entry.divisor, entry.inputs, entry.outputs);
   // Cotangents are plain local tensors, so what a vjp reads is stripped of its layout. Operands beyond the 32nd are never kept.
   const auto kept = [](unsigned mask, std::size_t i) { return i < 32 && (mask >> i & 1) != 0; };
   for (std::size_t i = 0; i < entry.inputs.size(); ++i)
@@ -163,19 +165,6 @@ void Tape::require_known(const Tensor& objective, const std::vector<Tensor>& wit
   fail("[gradient] the objective was not computed under this tape (a rank without one hands in none): {}", objective);
 }
 
-// The factor of P: every rank hands in the sum of all.
-void Tape::warn_if_replicated(const Tensor& objective) const {
-  for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
-    if (entry->equal_on < 2 || entry->outputs[0].id() != objective.id()) continue;
-    warn_once(
-        "replicated loss",
-        fmt::format("[gradient] the objective is the result of an allreduce: looks like a replicated loss; gradients will be "
-                    "{0} times those of one, if all {0} ranks hand it in. Hand in each rank's share, or use "
-                    "allreduce_invariant.",
-                    entry->equal_on));
-  }
-}
-
 // No error: a rank may have looked at a tensor before and have no use for it now.
 void Tape::warn_of_unused(const std::vector<Tensor>& with_respect_to) const {
   if (replay_here.now) return;
@@ -205,7 +194,7 @@ std::vector<Tensor> Tape::gradient(const Tensor& objective, const TensorList& wi
   if (!objective) return vjp({}, {}, with_respect_to, record);
   const auto cotangents = seeds(objective);
   require_known(objective, with_respect_to);
-  warn_if_replicated(objective);
+  equal_.warn_of(objective);
   return vjp({objective}, cotangents, with_respect_to, record);
 }
 
@@ -235,7 +224,7 @@ Gradients Tape::gradient(const Tensor& objective, const GradientOptions& options
       "do with them, name its tensors: gradient(objective, parameters.tensors())");
   Cotangents cotangents;
   if (objective && !objective.is_constant()) cotangents[objective.id()] = seeds(objective)[0];
-  if (objective) require_known(objective, parameters_->tensors()), warn_if_replicated(objective);
+  if (objective) require_known(objective, parameters_->tensors()), equal_.warn_of(objective);
   std::vector<Tensor> asked;
   Ids none;
   for (std::size_t i = 0; i < parameters_->size(); ++i) {

@@ -16,6 +16,7 @@
 //   Tensor reuse(Inputs in) const                 beside run: memory for the output, or none; see sole_owner
 //   unsigned kept_inputs() const, kept_outputs() const    keeps_inputs, keeps_outputs, where they depend on the attributes
 //   int equal_on() const                          on how many ranks the output is equal without a replicated layout
+//   double divisor() const                        of a multiple, for warnings: detail::EqualValues::note
 //   auto start_reduction(const Tensor& cotangent) const   the vjp of a parameter's replication, started without waiting, and
 //   std::uint64_t reduces_over() const            the number of its group of ranks
 //
@@ -124,6 +125,7 @@ struct OpFunctions {
   unsigned (*kept_inputs)(const void* op) = nullptr;
   unsigned (*kept_outputs)(const void* op) = nullptr;
   int (*equal_on)(const void* op) = nullptr;
+  double (*divisor)(const void* op) = nullptr;
   Vjp (*vjp)(const void* op) = nullptr;
   StartReduction (*start_reduction)(const void* op) = nullptr;
 };
@@ -158,6 +160,8 @@ constexpr OpFunctions functions_of() {
     f.kept_outputs = [](const void* op) -> unsigned { return static_cast<const Op*>(op)->kept_outputs(); };
   if constexpr (requires(const Op op) { op.equal_on(); })
     f.equal_on = [](const void* op) { return static_cast<const Op*>(op)->equal_on(); };
+  if constexpr (requires(const Op op) { op.divisor(); })
+    f.divisor = [](const void* op) -> double { return static_cast<const Op*>(op)->divisor(); };
   if constexpr (Differentiable<Op>)
     f.vjp = [](const void* op) -> Vjp {
       return [copy = *static_cast<const Op*>(op)](const Replay& at, Inputs cotangents) { return copy.vjp(at, cotangents); };

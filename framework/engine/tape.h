@@ -18,6 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "framework/engine/equal_values.h"
 #include "framework/tensor/tensor.h"
 
 namespace mpigrad {
@@ -95,8 +96,9 @@ class Tape {
     StartReduction start_reduction{};
     // Of the two entries of a request, its start and its wait: what it is. A start alone is refused before a replay begins.
     std::shared_ptr<const std::string> request{};
-    // Ranks on which the output is equal without a replicated layout: that of a plain allreduce, on rank 0.
+    // Ranks on which the output is equal without a replicated layout: that of a plain allreduce, on rank 1.
     int equal_on = 0;
+    double divisor = 0;  // detail::EqualValues::note
     // Of what is kept, to find out whether it was overwritten: framework/engine/kept_memory.h.
     std::uint64_t writes = 0, contents = 0;
   };
@@ -111,8 +113,8 @@ class Tape {
   // Gradients of the sum over ranks of the objectives handed in, with respect to the parameters of the constructor. Collective
   // over all ranks that communicated under the tape; a rank without an objective hands in none. The objective has one element.
   // Recording has ended; without Record::yes the entries are freed as the replay goes and the tape is spent: a second call is an
-  // error, as is an objective that the tape knows nothing of. An objective that is the direct result of a plain allreduce is most
-  // likely one loss that every rank hands in; the first one of a program prints a warning.
+  // error, as is an objective that the tape knows nothing of. An objective that is computed from results of plain allreduces only
+  // is most likely one loss that every rank hands in; the first one of a program prints a warning.
   // What was computed before the tape began, or under Untaped, is a constant to it.
   Gradients gradient(const Tensor& objective = {}, const GradientOptions& options = {});
   // The same with respect to any tensors; zeros where nothing depends on one. That is legal, as on a rank that has no use for a
@@ -148,7 +150,6 @@ class Tape {
   friend class Untaped;
   using Cotangents = std::unordered_map<std::uint64_t, Tensor>;
 
-  void warn_if_replicated(const Tensor& objective) const;
   void require_unspent() const;
   void require_waited() const;
   void require_known(const Tensor& objective, const std::vector<Tensor>& with_respect_to) const;
@@ -156,6 +157,7 @@ class Tape {
   std::vector<Tensor> replay(Cotangents cotangents, const std::vector<Tensor>& with_respect_to, const GradientOptions& options);
   const std::uint64_t number_;
   std::vector<Entry> entries_;
+  detail::EqualValues equal_;
   std::map<std::pair<std::uint64_t, const void*>, Tensor> memo_;
   bool sees() const { return recording_ && !suspended_; }
   Parameters* parameters_ = nullptr;

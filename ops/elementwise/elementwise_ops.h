@@ -3,6 +3,7 @@
 // function (ops/elementwise/scalar.h, shared by all devices) and its vjp. y = f(x), cotangents have bars:  xbar = ybar f'(x).
 
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "framework/engine/op.h"
@@ -72,6 +73,10 @@ struct Unary {
   LayoutPtr layout(Inputs in) const { return elementwise_layout(F::row.name, in, F::row.kind); }
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
+  double divisor() const {
+    if constexpr (requires { f.divisor(); }) return f.divisor();
+    else return 0;
+  }
   Tensors vjp(const Replay& at, Inputs g) const { return {f.cotangent(g[0], at.input(0), at.output(0))}; }
 };
 
@@ -115,9 +120,11 @@ struct Compare {
 // ---- unary functions
 
 struct Affine : Function<scalar::Affine> {  // y = a x + b
+  double divisor() const { return a == 1 || a == -1 ? 1 : std::numeric_limits<double>::infinity(); }
   Tensor cotangent(const Tensor& g, const Tensor&, const Tensor&) const { return a == 1 ? g : affine(g, a, 0); }
 };
 struct DivideBy : Function<scalar::DivideBy> {  // y = x / c;  xbar = ybar / c
+  double divisor() const { return c; }
   Tensor cotangent(const Tensor& g, const Tensor&, const Tensor&) const { return g / c; }
 };
 struct DivideNumber : Function<scalar::DivideNumber, first, output> {  // y = c / x;  xbar = -ybar y / x

@@ -25,8 +25,8 @@
 //   watchdog=off    neither of the two, nor the one below
 //
 // Without any, several processes on one host have a watchdog that ends the job only where a rank has reached the end of the
-// program and all others have waited in calls for 10 s. Under threads, and with watchdog=off, nothing is wrapped and nothing costs
-// anything.
+// program and all others have waited in calls for 10 s. Under threads, and with watchdog=off, nothing is wrapped, which costs
+// nothing.
 
 #include <memory>
 #include <string_view>

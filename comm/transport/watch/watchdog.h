@@ -1,8 +1,8 @@
 #pragma once
 // Ends a hang after a chosen time, and says what every rank was doing.
 //
-// There are three kinds. The one that somebody asks for ends any call that takes longer. The one that is there over several hosts,
-// because a link between them that is cut may otherwise leave ranks waiting for ever, must never end a sound job. It
+// There are three kinds. The one that somebody asks for ends any call that takes longer. The one that is there over several
+// hosts, because a link between them that is cut may otherwise leave ranks waiting for ever, must never end a sound job. It
 // * begins with the first step of an optimizer, and does not count evaluation, checkpoints and reading (SlowPhase in
 //   framework/engine/activity.h);
 // * ends the job only if every rank has been in a communication call for longer than the limit, so that nobody is left who could

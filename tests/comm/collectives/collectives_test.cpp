@@ -2,6 +2,7 @@
 // adjoints of every operation: adjoint_fuzz_test.cpp.
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <numeric>
 
@@ -9,6 +10,7 @@
 #include "comm/collectives/scan.h"
 #include "comm/distributed/invariant.h"
 #include "comm/messages/point_to_point.h"
+#include "framework/base/warning.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"
@@ -347,4 +349,26 @@ TEST_CASE("collectives: blocks along any axis") {
       require(error_text([&] { allgather(mine, comm, rows, 3); }).starts_with("[collective] blocks along dimension 3"),
               "[test] axis");
     });
+}
+
+TEST_CASE("gradient: an objective that every rank computes from allreduced values only is warned of") {
+  const auto warnings = [](const std::function<Tensor(const Tensor& x, const Tensor& sum_of_x, const Communicator&)>& objective) {
+    detail::take_warnings();
+    on_ranks(2, [&](const Communicator& comm) {
+      const auto x = full({4}, comm.rank() + 1, DType::float64);
+      Tape tape;
+      tape.gradient(objective(x, allreduce(x, comm), comm), {x});
+    });
+    return detail::take_warnings().size();
+  };
+  const auto three = constant(full({4}, 3, DType::float64)), own = constant(arange(4, DType::float64));
+  CHECK(warnings([&](auto&, auto& y, auto&) { return mean(square(y - three)); }) == 1);
+  CHECK(warnings([](auto&, auto& y, auto&) { return sum(square(y)) - 1; }) == 1);
+  CHECK(warnings([](auto&, auto& y, auto&) { return sum(square(y / 2)); }) == 1);  // a mean over the ranks, in the function
+  CHECK(warnings([](auto&, auto& y, auto& comm) { return mean(square(y)) / comm.size(); }) == 0);  // a share
+  CHECK(warnings([](auto&, auto& y, auto&) { return sum(square(y)) * 0.5; }) == 0);
+  CHECK(warnings([](auto& x, auto& y, auto&) { return sum(square(y - x)); }) == 0);
+  CHECK(warnings([&](auto&, auto& y, auto&) { return sum(square(y - own)); }) == 0);  // data of this rank, perhaps
+  CHECK(warnings([](auto&, auto& y, auto& comm) { return sum(slice(y, 0, 2 * comm.rank(), 2 * comm.rank() + 2)); }) == 0);
+  CHECK(warnings([](auto&, auto& y, auto& comm) { return comm.rank() == 0 ? sum(square(y)) : Tensor(); }) == 0);
 }
