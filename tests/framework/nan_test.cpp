@@ -18,7 +18,7 @@
 #include "framework/engine/tape.h"
 #include "ops/conv/conv.h"
 #include "ops/elementwise/activation.h"
-#include "ops/elementwise/elementwise_ops.h"
+#include "ops/elementwise/activation_ops.h"
 #include "ops/elementwise/scalar.h"
 #include "ops/linear/matmul.h"
 #include "ops/norm/channel_norm.h"

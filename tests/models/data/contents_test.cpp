@@ -36,7 +36,7 @@ SourcePtr source_of(const std::vector<double>& values, const std::vector<double>
   return from_tensors(from_vector(whole, values, type), from_vector({count}, targets, DType::float64), {.transform = transform});
 }
 
-const std::vector<std::int64_t> all{0, 1, 2};
+const std::vector<std::int64_t> every_sample{0, 1, 2};
 
 struct Sums {
   std::uint64_t values = 0, targets = 0;
@@ -44,7 +44,7 @@ struct Sums {
   bool operator==(const Sums&) const = default;
 };
 // Of all parts together.
-Sums sums_of(const Source& source, std::int64_t parts = 1, const std::vector<std::int64_t>& samples = all,
+Sums sums_of(const Source& source, std::int64_t parts = 1, const std::vector<std::int64_t>& samples = every_sample,
              const ContentsOptions& options = {}) {
   Sums sums;
   for (std::int64_t part = 0; part < parts; ++part) {
@@ -56,7 +56,7 @@ Sums sums_of(const Source& source, std::int64_t parts = 1, const std::vector<std
 }
 
 std::string flaw_of(const SourcePtr& source, const ContentsOptions& options = {}) {
-  return read_contents(*source, all, 0, 1, options).flaw;
+  return read_contents(*source, every_sample, 0, 1, options).flaw;
 }
 
 }  // namespace
@@ -68,11 +68,11 @@ TEST_CASE("contents: the sums of all parts are the same for every number of part
   for (const std::int64_t parts : {2, 3, 4, 7, 40}) CHECK(sums_of(*source, parts) == sums);
   // Slabs of eight planes.
   const ContentsOptions slabs{.slab_bytes = 400};
-  for (const std::int64_t parts : {1, 2, 3, 4, 5, 9, 40}) CHECK(sums_of(*source, parts, all, slabs) == sums);
+  for (const std::int64_t parts : {1, 2, 3, 4, 5, 9, 40}) CHECK(sums_of(*source, parts, every_sample, slabs) == sums);
   // Samples of 57 bytes, which are no whole words.
   const auto bytes = from_tensors(from_vector({count, 19, 1, 3, 1}, std::vector<double>(171, 200), DType::uint8),
                                   from_vector({count}, {1, 2, 3}));
-  for (const std::int64_t parts : {2, 9}) CHECK(sums_of(*bytes, parts, all, {.slab_bytes = 1}) == sums_of(*bytes));
+  for (const std::int64_t parts : {2, 9}) CHECK(sums_of(*bytes, parts, every_sample, {.slab_bytes = 1}) == sums_of(*bytes));
   // Read by a thread of its own, one job for each slab.
   FunctionSamples samples{.size = count, .extents = {20, 3, 2}, .channels = 2};
   samples.values = [values = some_values()](std::int64_t sample, const Box& box, std::span<float> out) {
@@ -80,7 +80,7 @@ TEST_CASE("contents: the sums of all parts are the same for every number of part
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(values[begin + i]);
   };
   samples.targets = [](std::int64_t sample) { return std::vector<double>{static_cast<double>(sample + 1)}; };
-  CHECK(sums_of(FunctionSource(samples), 2, all, slabs).values == sums.values);
+  CHECK(sums_of(FunctionSource(samples), 2, every_sample, slabs).values == sums.values);
 }
 
 TEST_CASE("contents: files that are decoded whole are read once") {
@@ -182,8 +182,8 @@ TEST_CASE("contents: labels of cells are shown as they are read") {
   options.cells = [&](std::int64_t, const Box& box, const std::byte* labels) {
     for (std::int64_t i = 0; i < box.elements(); ++i) cells += static_cast<int>(labels[i]) == 7;
   };
-  CHECK(read_contents(*source, all, 0, 1, options).flaw == "");
+  CHECK(read_contents(*source, every_sample, 0, 1, options).flaw == "");
   CHECK(cells == 360);
   options.cells = [](std::int64_t sample, const Box&, const std::byte*) { require(sample < 1, "[test] sample {}", sample); };
-  CHECK(read_contents(*source, all, 0, 1, options).flaw == "[test] sample 1");
+  CHECK(read_contents(*source, every_sample, 0, 1, options).flaw == "[test] sample 1");
 }

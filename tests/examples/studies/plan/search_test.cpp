@@ -131,7 +131,7 @@ TEST_CASE("planner: layers that widen are split along filters, those that narrow
   const auto& best = plans.front();
   CHECK(to_string(best.choice) == "filter=4; conv2: channel=4; conv4: channel=4");
   // Of all ways to split each layer along one of the two, laid out op by op, it is the fastest.
-  const auto whole = alone(subject, machine, "float32", options);
+  const auto whole = one_rank_step(subject, machine, "float32", options);
   const nn::LayerSplit channels(ChannelSplit::channels, "channel", true);
   double least = 1e30;
   for (unsigned ways = 0; ways < 16; ++ways) {
@@ -184,7 +184,7 @@ TEST_CASE("planner: what does not fit is recomputed or stored in parts, or said 
     auto saving = leanest.choice;
     saving.recompute = true, saving.sharded_weights = sharded;
     lean =
-        std::min(lean, evaluate(subject, two_levels(), saving, options, alone(subject, two_levels(), "float32", options)).memory);
+        std::min(lean, evaluate(subject, two_levels(), saving, options, one_rank_step(subject, two_levels(), "float32", options)).memory);
   }
   REQUIRE(lean < least);
   const auto tight = search(subject, two_levels(0.5 * static_cast<double>(lean + least) / options.usable), options).front();
