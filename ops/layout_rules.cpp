@@ -255,4 +255,12 @@ LayoutPtr within_axes_layout(std::string_view op, const Tensor& x, std::span<con
   return std::make_shared<Layout>(std::move(result));
 }
 
+void require_whole(const char* op, const Tensor& x, std::span<const int> axes) {
+  if (!x.layout()) return;
+  for (const int axis : axes) {
+    const int d = checked_dimension(op, axis, x.rank());
+    require(x.layout()->axis_of(d) < 0, "[{}] along dimension {}, which is split; {}: {}", op, d, no_split, x);
+  }
+}
+
 }  // namespace mpigrad

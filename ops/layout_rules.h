@@ -24,4 +24,8 @@ LayoutPtr reshape_layout(std::string_view op, const Tensor& x, const Shape& loca
 // The global extents of the listed axes become those of `local`.
 LayoutPtr within_axes_layout(std::string_view op, const Tensor& x, std::span<const int> axes, const Shape& local, bool linear);
 
+// Refuses dimensions that are split: what `op` does along them would move elements between ranks. Negative ones count from the
+// end.
+void require_whole(const char* op, const Tensor& x, std::span<const int> axes);
+
 }  // namespace mpigrad

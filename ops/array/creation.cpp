@@ -1,10 +1,14 @@
 #include "ops/array/creation.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <memory>
 
 #include "ops/array/shapes.h"
 #include "ops/elementwise/broadcast.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/layout_rules.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/views.h"
 
@@ -19,8 +23,16 @@ Tensor indices(std::int64_t n, DeviceKind device) {
 Tensor diagonals(std::int64_t rows, std::int64_t columns, DeviceKind device) {
   return indices(columns, device) - unsqueeze(indices(rows, device), 1);
 }
+// The same of x, replicated where x is distributed.
+Tensor diagonals_of(const Tensor& x) {
+  const Tensor y = diagonals(x.dim(x.rank() - 2), x.dim(x.rank() - 1), x.device());
+  if (!x.layout()) return y;
+  const std::vector<AxisPlacement> axes(x.layout()->axes.size(), {Placement::replicated, -1, {}});
+  return y.with_layout(std::make_shared<Layout>(Layout{x.layout()->grid, y.shape(), axes}));
+}
 void require_matrices(const char* op, const Tensor& x) {
   require(x.rank() >= 2, "[{}] needs two dimensions at least: {}", op, x);
+  require_whole(op, x, std::array{-2, -1});
 }
 Tensor zeros_beside(const Tensor& x) {
   UseDevice use(x.device());
@@ -35,7 +47,7 @@ Tensor full_like(const Tensor& x, Number value) {
 }
 
 Tensor clone(const Tensor& x) {
-  if (is_floating(x.dtype())) return affine(x, 1, 0);
+  if (is_floating(x.dtype())) return affine(x, 1, -0.0);  // x + 0 is 0 where x is -0
   return bitwise_or(x, x);
 }
 
@@ -89,11 +101,11 @@ std::vector<Tensor> meshgrid(const std::vector<Tensor>& x, Indexing indexing) {
 
 Tensor tril(const Tensor& x, std::int64_t k) {
   require_matrices("tril", x);
-  return where(diagonals(x.dim(x.rank() - 2), x.dim(x.rank() - 1), x.device()) <= k, x, zeros_beside(x));
+  return where(diagonals_of(x) <= k, x, zeros_beside(x));
 }
 Tensor triu(const Tensor& x, std::int64_t k) {
   require_matrices("triu", x);
-  return where(diagonals(x.dim(x.rank() - 2), x.dim(x.rank() - 1), x.device()) >= k, x, zeros_beside(x));
+  return where(diagonals_of(x) >= k, x, zeros_beside(x));
 }
 
 Tensor diagonal(const Tensor& x, std::int64_t k) {
@@ -107,6 +119,7 @@ Tensor diagonal(const Tensor& x, std::int64_t k) {
 Tensor diag(const Tensor& x, std::int64_t k) {
   if (x.rank() == 2) return diagonal(x, k);
   require(x.rank() == 1, "[diag] takes a vector or a matrix, got {}", x);
+  require_whole("diag", x, std::array{0});
   const std::int64_t row = std::max<std::int64_t>(0, -k), column = std::max<std::int64_t>(0, k), n = x.dim(0) + row + column;
   const Tensor of_row = unsqueeze(pad(x, Shape{row}, Shape{column}), 1);
   return where(diagonals(n, n, x.device()) == k, of_row, zeros_beside(x));

@@ -1,5 +1,7 @@
 #include "ops/array/derivatives.h"
 
+#include <algorithm>
+
 #include "framework/engine/jvp.h"
 #include "framework/engine/tape.h"
 #include "ops/array/shapes.h"
@@ -33,7 +35,12 @@ std::function<std::pair<Tensor, std::vector<Tensor>>(const std::vector<Tensor>&)
     for (const auto& part : x) at.push_back(variable(part));
     Tape tape;
     const Tensor y = f(at);
-    return std::pair(y, tape.gradient(y, at));
+    require(y.elements() == 1 && is_floating(y.dtype()), "[grad] f gives one floating-point number, not {}", y);
+    // What f did not compute from x has the derivative 0; Tape::gradient() takes it for a mistake.
+    const bool known = std::any_of(tape.entries().begin(), tape.entries().end(), [&](const Tape::Entry& entry) {
+      return std::any_of(entry.outputs.begin(), entry.outputs.end(), [&](const Tensor& z) { return z && z.id() == y.id(); });
+    });
+    return std::pair(y, known ? tape.gradient(y, at) : tape.vjp({y}, {ones_like(y)}, at));
   };
 }
 std::function<std::pair<Tensor, Tensor>(const Tensor&)> value_and_grad(FunctionOfTensor f) {

@@ -1,11 +1,13 @@
 #include "ops/array/shapes.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "framework/base/joined.h"
 #include "ops/elementwise/broadcast.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/layout_rules.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/views.h"
 
@@ -24,6 +26,7 @@ Tensor stack(const std::vector<Tensor>& parts, int axis) {
 
 std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes, int axis) {
   const int at = checked_dimension("split", axis, x.rank());
+  require_whole("split", x, std::array{at});
   for (const auto size : sizes) require(size >= 0, "[split] a size is negative: {}", joined(sizes, ", "));
   require(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) == x.dim(at), "[split] sizes {} do not make up {} of {}",
           joined(sizes, ", "), x.dim(at), x);
@@ -43,6 +46,7 @@ std::vector<Tensor> split(const Tensor& x, std::int64_t parts, int axis) {
 
 std::vector<Tensor> unbind(const Tensor& x, int axis) {
   const int at = checked_dimension("unbind", axis, x.rank());
+  require_whole("unbind", x, std::array{at});
   std::vector<Tensor> result;
   for (std::int64_t i = 0; i < x.dim(at); ++i) result.push_back(squeeze(slice(x, at, i, i + 1), {at}));
   return result;
@@ -50,6 +54,7 @@ std::vector<Tensor> unbind(const Tensor& x, int axis) {
 
 Tensor local::roll(const Tensor& x, std::int64_t shift, int axis) {
   const int at = checked_dimension("roll", axis, x.rank());
+  require_whole("roll", x, std::array{at});
   const std::int64_t n = x.dim(at);
   const std::int64_t by = n == 0 ? 0 : ((shift % n) + n) % n;
   return by == 0 ? x : concatenate({slice(x, at, n - by, n), slice(x, at, 0, n - by)}, at);
@@ -57,6 +62,7 @@ Tensor local::roll(const Tensor& x, std::int64_t shift, int axis) {
 
 Tensor repeat(const Tensor& x, std::int64_t times, int axis) {
   const int at = checked_dimension("repeat", axis, x.rank());
+  require_whole("repeat", x, std::array{at});
   require(times >= 0, "[repeat] {} times", times);
   Shape wide, narrow;
   for (int d = 0; d < x.rank(); ++d) {
@@ -74,6 +80,7 @@ Tensor tile(const Tensor& x, const std::vector<std::int64_t>& times) {
   for (int d = 0; d < rank; ++d) {
     const std::int64_t n = d < added ? 1 : x.dim(d - added), k = d < ones ? 1 : times[static_cast<std::size_t>(d - ones)];
     require(k >= 0, "[tile] {} times", k);
+    if (k != 1 && d >= added) require_whole("tile", x, std::array{d - added});
     for (const auto extent : {std::int64_t{1}, n}) apart.push_back(extent);
     for (const auto extent : {k, n}) wide.push_back(extent);
     result.push_back(k * n);
@@ -131,11 +138,13 @@ std::vector<Tensor> broadcast_arrays(const std::vector<Tensor>& x) {
 
 Tensor take(const Tensor& x, const Tensor& indices, int axis) {
   const int at = checked_dimension("take", axis, x.rank());
+  require_whole("take", x, std::array{at});
   return at == 0 ? take(x, indices) : moveaxis(take(moveaxis(x, at, 0), indices), 0, at);
 }
 
 Tensor take_along_axis(const Tensor& x, const Tensor& indices, int axis) {
   const int at = checked_dimension("take_along_axis", axis, x.rank());
+  require_whole("take_along_axis", x, std::array{at});
   require(indices.rank() == x.rank() && indices.dtype() == DType::int64,
           "[take_along_axis] indices are int64 of {} dimensions: {}", x.rank(), indices);
   // As rows of one element; the index that is out of range along its dimension must not name another row.
@@ -172,7 +181,11 @@ Tensor pad(const Tensor& x, const Shape& low, const Shape& high, PadMode mode) {
   Tensor y = x;
   for (int d = 0; d < x.rank(); ++d) {
     if (low[d] == 0 && high[d] == 0) continue;
-    y = concatenate({beyond(y, d, low[d], false, mode), y, beyond(y, d, high[d], true, mode)}, d);
+    require_whole("pad", x, std::array{d});
+    std::vector<Tensor> parts{y};
+    if (low[d] != 0) parts.insert(parts.begin(), beyond(y, d, low[d], false, mode));
+    if (high[d] != 0) parts.push_back(beyond(y, d, high[d], true, mode));
+    y = concatenate(parts, d);
   }
   return y;
 }

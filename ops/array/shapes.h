@@ -3,7 +3,7 @@
 // Negative dimensions count from the end. Distributed tensors keep their layouts, or are refused where a split dimension would
 // have to be moved between ranks.
 
-#include <span>
+#include <initializer_list>
 #include <vector>
 
 #include "framework/tensor/tensor.h"
@@ -15,6 +15,9 @@ Tensor stack(const std::vector<Tensor>& parts, int axis = 0);
 // `parts` pieces of equal size, or pieces of the listed sizes, whose sum is the extent.
 std::vector<Tensor> split(const Tensor& x, std::int64_t parts, int axis = 0);
 std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes, int axis = 0);
+inline std::vector<Tensor> split(const Tensor& x, std::initializer_list<std::int64_t> sizes, int axis = 0) {  // {3} is a list
+  return split(x, std::vector(sizes), axis);
+}
 // x[0], x[1], ... along a dimension, which goes.
 std::vector<Tensor> unbind(const Tensor& x, int axis = 0);
 namespace local {

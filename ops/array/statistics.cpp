@@ -1,32 +1,24 @@
 #include "ops/array/statistics.h"
 
+#include <array>
 #include <cmath>
 #include <numeric>
 
 #include "framework/engine/tape.h"
 #include "framework/tensor/dtype.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/layout_rules.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/views.h"
 
 namespace mpigrad {
 
-std::vector<int> detail::all_axes(const Tensor& x) {
+namespace {
+
+std::vector<int> all_axes(const Tensor& x) {
   std::vector<int> axes(static_cast<std::size_t>(x.rank()));
   std::iota(axes.begin(), axes.end(), 0);
   return axes;
-}
-
-namespace {
-
-using detail::all_axes;
-
-void require_whole(const char* op, const Tensor& x, const std::vector<int>& axes) {
-  if (!x.layout()) return;
-  for (const int axis : axes) {
-    const int d = checked_dimension(op, axis, x.rank());
-    require(x.layout()->axis_of(d) < 0, "[{}] dimension {} is split over ranks: redistribute() it first; {}", op, d, x);
-  }
 }
 
 double elements_along(const Tensor& x, const std::vector<int>& axes) {
@@ -42,11 +34,11 @@ Tensor var(const Tensor& x, const std::vector<int>& axes, double correction, boo
   const Tensor center = detail::whole(mean(x, axes, true));
   return detail::whole(sum(square(x - center), axes, keep)) / (count - correction);
 }
-Tensor var(const Tensor& x) { return var(x, all_axes(x)); }
+Tensor var(const Tensor& x, double correction) { return var(x, all_axes(x), correction); }
 Tensor stddev(const Tensor& x, const std::vector<int>& axes, double correction, bool keep) {
   return sqrt(var(x, axes, correction, keep));
 }
-Tensor stddev(const Tensor& x) { return stddev(x, all_axes(x)); }
+Tensor stddev(const Tensor& x, double correction) { return stddev(x, all_axes(x), correction); }
 
 Tensor prod(const Tensor& x, const std::vector<int>& axes, bool keep) {
   require_whole("prod", x, axes);
@@ -76,7 +68,7 @@ namespace {
 template <class F>
 Tensor scan(const char* op, const Tensor& x, int axis, const F& combine) {
   const int d = checked_dimension(op, axis, x.rank());
-  require_whole(op, x, {d});
+  require_whole(op, x, std::array{d});
   Tensor y = is_floating(x.dtype()) ? x : cast(x, DType::int64);
   for (std::int64_t step = 1, n = x.dim(d); step < n; step *= 2)
     y = concatenate({slice(y, d, 0, step), combine(slice(y, d, 0, n - step), slice(y, d, step, n))}, d);
@@ -91,7 +83,7 @@ Tensor cumulative_prod(const Tensor& x, int axis) {
 }
 Tensor diff(const Tensor& x, int axis, int times) {
   const int d = checked_dimension("diff", axis, x.rank());
-  require_whole("diff", x, {d});
+  require_whole("diff", x, std::array{d});
   Tensor y = x;
   for (int k = 0; k < times && y.dim(d) > 0; ++k) y = slice(y, d, 1, y.dim(d)) - slice(y, d, 0, y.dim(d) - 1);
   return y;
@@ -113,7 +105,7 @@ Tensor vector_norm(const Tensor& x, const std::vector<int>& axes, double order, 
   const Tensor none = powers == 0, safe = where(none, 1, powers);
   return where(none, 0, order == 2 ? sqrt(safe) : pow(safe, 1 / order));
 }
-Tensor vector_norm(const Tensor& x) { return vector_norm(x, all_axes(x)); }
+Tensor vector_norm(const Tensor& x, double order) { return vector_norm(x, all_axes(x), order); }
 
 Tensor histogram(const Tensor& x, std::int64_t bins, double low, double high) {
   require(bins > 0 && low < high, "[histogram] {} bins from {} to {}", bins, low, high);

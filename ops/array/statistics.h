@@ -3,8 +3,7 @@
 // from the end, and the functions without a list take all. A dimension that is split over ranks is refused, unless said
 // otherwise; redistribute() makes it whole.
 
-#include <concepts>
-#include <limits>
+#include <initializer_list>
 #include <vector>
 
 #include "framework/tensor/tensor.h"
@@ -14,9 +13,16 @@ namespace mpigrad {
 // Sum of (x - mean)^2 over the number of elements less `correction`: 0 of the data themselves, 1 (Bessel's) of what they are a
 // sample of. The derivative of the deviation is NaN where it is 0. Dimensions may be split: the result is replicated.
 Tensor var(const Tensor& x, const std::vector<int>& axes, double correction = 0, bool keep = false);
-Tensor var(const Tensor& x);
+Tensor var(const Tensor& x, double correction = 0);
+// Here and below: {1} is a list, not a number.
+inline Tensor var(const Tensor& x, std::initializer_list<int> axes, double correction = 0, bool keep = false) {
+  return var(x, std::vector(axes), correction, keep);
+}
 Tensor stddev(const Tensor& x, const std::vector<int>& axes, double correction = 0, bool keep = false);
-Tensor stddev(const Tensor& x);
+Tensor stddev(const Tensor& x, double correction = 0);
+inline Tensor stddev(const Tensor& x, std::initializer_list<int> axes, double correction = 0, bool keep = false) {
+  return stddev(x, std::vector(axes), correction, keep);
+}
 // Products; of integers int64, modulo 2^64. Derivatives are right where elements are 0, too.
 Tensor prod(const Tensor& x, const std::vector<int>& axes, bool keep = false);
 Tensor prod(const Tensor& x);
@@ -29,9 +35,12 @@ Tensor diff(const Tensor& x, int axis = -1, int times = 1);
 Tensor count_nonzero(const Tensor& x, const std::vector<int>& axes, bool keep = false);
 Tensor count_nonzero(const Tensor& x);
 // (sum |x|^order)^(1/order); infinity: the largest |x|, -infinity: the smallest, 0: how many are not 0. Its derivative at the
-// zero vector is 0. Of a finite order dimensions may be split: the result is replicated.
+// zero vector is 0 for orders of at least 1. Of a finite order dimensions may be split: the result is replicated.
 Tensor vector_norm(const Tensor& x, const std::vector<int>& axes, double order = 2, bool keep = false);
-Tensor vector_norm(const Tensor& x);
+Tensor vector_norm(const Tensor& x, double order = 2);
+inline Tensor vector_norm(const Tensor& x, std::initializer_list<int> axes, double order = 2, bool keep = false) {
+  return vector_norm(x, std::vector(axes), order, keep);
+}
 // How many elements are in each of `bins` equal intervals of [low, high], int64 [bins]; the last one has its end, too. Elements
 // outside and NaN are in none.
 Tensor histogram(const Tensor& x, std::int64_t bins, double low, double high);

@@ -2,15 +2,14 @@
 #define MPIGRAD_OPS_ELEMENTWISE_ELEMENTWISE_H
 // Functions of corresponding elements. Operands broadcast: shapes are aligned at the right and extents of 1 repeat.
 // Types are equal or meet as result_type() says (framework/tensor/dtype.h); floating-point types have derivatives, comparisons
-// give booleans. bfloat16 and float16 are computed in
-// float32 and rounded once.
+// give booleans. bfloat16 and float16 are computed in float32 and rounded once.
 //
 // Where a function is not smooth and its argument is NaN, its value is NaN and the cotangent passes: relu, leaky_relu, abs and
 // clamp hand it on, maximum and minimum to both operands, and reductions, pooling and scans to the elements that are NaN, those
 // over ranks included. So an error shows in the gradients of everything behind it, where a derivative of 0 would keep what is
 // there as it was and hide that it has gone wrong. Every kernel follows this, fused ones too: masks are !(y <= 0), not y > 0.
 // (PyTorch does so in relu, maximum, minimum, max and max pooling; in leaky_relu it passes slope times the cotangent, in abs and
-// clamp nothing.) sign, floor and ceil have no derivative anywhere, and sign(NaN) is NaN.
+// clamp nothing.) sign, floor, ceil, round, trunc and floor_divide have no derivative anywhere, and sign(NaN) is NaN.
 
 #include "framework/tensor/tensor.h"
 #include "ops/elementwise/number.h"
@@ -72,7 +71,7 @@ inline Tensor digamma(const Tensor& x) { return polygamma(0, x); }
 Tensor atan2(const Tensor& y, const Tensor& x);
 Tensor hypot(const Tensor& a, const Tensor& b);      // sqrt(a^2 + b^2) without overflow; derivative NaN where both are 0
 Tensor copysign(const Tensor& a, const Tensor& b);   // |a| with the sign of b
-Tensor nextafter(const Tensor& a, const Tensor& b);  // the next number of the type from a towards b; derivative that of a
+Tensor nextafter(const Tensor& a, const Tensor& b);  // the next number from a towards b; float32 and float64; derivative of a
 Tensor logaddexp(const Tensor& a, const Tensor& b);  // log(e^a + e^b) without overflow
 // Booleans; of integers no number is infinite or NaN.
 Tensor isnan(const Tensor& x);

@@ -132,7 +132,7 @@ Tensor affine(const Tensor& x, double scale, double shift) {
             "[affine] adds a constant to a partial sum, once per rank; write once() around it: {}", x);
   return mpigrad::apply(Unary<Affine>{{{{.a = scale, .b = shift}}}}, {x});
 }
-Tensor negate(const Tensor& x) { return 0 - x; }
+Tensor negate(const Tensor& x) { return is_floating(x.dtype()) ? affine(x, -1, -0.0) : 0 - x; }  // -0 of 0
 
 namespace {
 
@@ -141,7 +141,8 @@ template <class F>
 Tensor of_integers(const Tensor& x) {
   if constexpr (one_of<F, Floor, Ceil, Round, Trunc>) return x;
   else if constexpr (one_of<F, Square>) return x * x;
-  else if constexpr (one_of<F, Abs>) return x.dtype() == DType::boolean ? Tensor() : maximum(x, 0 - x);
+  else if constexpr (one_of<F, Abs>)
+    return x.dtype() == DType::boolean ? Tensor() : x.dtype() == DType::uint8 ? x : maximum(x, 0 - x);
   else if constexpr (one_of<F, Sign>)
     return x.dtype() == DType::boolean ? Tensor() : cast(0 < x, x.dtype()) - cast(x < 0, x.dtype());
   else return {};
@@ -166,7 +167,10 @@ Tensor floor_divide(const Tensor& a, const Tensor& b) { return binary(FloorDivid
 Tensor atan2(const Tensor& y, const Tensor& x) { return binary(Atan2{}, y, x); }
 Tensor hypot(const Tensor& a, const Tensor& b) { return binary(Hypot{}, a, b); }
 Tensor copysign(const Tensor& a, const Tensor& b) { return binary(Copysign{}, a, b); }
-Tensor nextafter(const Tensor& a, const Tensor& b) { return binary(Nextafter{}, a, b); }
+Tensor nextafter(const Tensor& a, const Tensor& b) {  // 16-bit numbers are computed in float32, whose next one rounds back
+  require(!is_half(a.dtype()), "[nextafter] has no {} form: {} and {}", name_of(a.dtype()), a, b);
+  return binary(Nextafter{}, a, b);
+}
 Tensor logaddexp(const Tensor& a, const Tensor& b) { return binary(Logaddexp{}, a, b); }
 Tensor bitwise_and(const Tensor& a, const Tensor& b) { return binary(BitwiseAnd{}, a, b); }
 Tensor bitwise_or(const Tensor& a, const Tensor& b) { return binary(BitwiseOr{}, a, b); }
@@ -192,7 +196,7 @@ Tensor isfinite(const Tensor& x) {
   return is_floating(x.dtype()) ? Tensor(abs(constant(x)) < std::numeric_limits<double>::infinity()) : equal(x, x);
 }
 Tensor signbit(const Tensor& x) {
-  return is_floating(x.dtype()) ? Tensor(copysign(constant(ones_like(x)), constant(x)) < 0) : x < 0;
+  return is_floating(x.dtype()) ? Tensor(copysign(Number(1).like("signbit", x), constant(x)) < 0) : x < 0;
 }
 Tensor relu(const Tensor& x) { return leaky_relu(x, 0); }
 Tensor leaky_relu(const Tensor& x, double slope) {

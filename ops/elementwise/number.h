@@ -17,7 +17,7 @@ class Number {
            std::floating_point<T>) constexpr Number(T value)  // NOLINT: implicit, so that x + 1 is x + Number(1)
       : value_(static_cast<double>(value)), integer_(std::integral<T> ? static_cast<std::int64_t>(value) : 0),
         kind_(std::same_as<T, bool> ? Kind::boolean
-              : std::integral<T>    ? Kind::integer
+              : is_int64(value)     ? Kind::integer
                                     : Kind::floating) {}
 
   constexpr double value() const { return value_; }
@@ -28,7 +28,12 @@ class Number {
   Tensor like(std::string_view op, const Tensor& x) const;
 
  private:
-  enum class Kind : std::uint8_t { boolean, integer, floating };
+  enum class Kind : std::uint8_t { boolean, integer, floating };  // an integer above those of int64 is floating
+  template <class T>
+  static constexpr bool is_int64(T value) {
+    if constexpr (std::unsigned_integral<T> && sizeof(T) == 8) return value <= static_cast<T>(INT64_MAX);
+    else return std::integral<T>;
+  }
   double value_;
   std::int64_t integer_;  // exact where value_ is rounded
   Kind kind_;
@@ -91,6 +96,12 @@ Tensor operator&(const Tensor& a, const Tensor& b);
 Tensor operator|(const Tensor& a, const Tensor& b);
 Tensor operator^(const Tensor& a, const Tensor& b);
 Tensor operator~(const Tensor& x);
+Tensor operator&(const Tensor& x, Number c);
+Tensor operator|(const Tensor& x, Number c);
+Tensor operator^(const Tensor& x, Number c);
+inline Tensor operator&(Number c, const Tensor& x) { return x & c; }
+inline Tensor operator|(Number c, const Tensor& x) { return x | c; }
+inline Tensor operator^(Number c, const Tensor& x) { return x ^ c; }
 
 // ---- comparisons
 
@@ -115,16 +126,17 @@ inline Mask operator>=(Number c, const Tensor& x) { return x <= c; }
 
 // ---- functions of a tensor and a number
 
-Tensor maximum(const Tensor& x, Number c);
-Tensor maximum(Number c, const Tensor& x);
-Tensor minimum(const Tensor& x, Number c);
-Tensor minimum(Number c, const Tensor& x);
 Tensor pow(const Tensor& x, Number exponent);
 Tensor pow(Number base, const Tensor& x);
-Tensor remainder(const Tensor& x, Number c);
-Tensor remainder(Number c, const Tensor& x);
-Tensor floor_divide(const Tensor& x, Number c);
-Tensor floor_divide(Number c, const Tensor& x);
+// clang-format off
+// In either order: maximum(x, 3) and maximum(3, x).
+#define MPIGRAD_NUMBER_FUNCTIONS(X) \
+  X(maximum) X(minimum) X(remainder) X(floor_divide) X(atan2) X(hypot) X(copysign) X(nextafter) X(logaddexp) \
+  X(bitwise_and) X(bitwise_or) X(bitwise_xor) X(bitwise_left_shift) X(bitwise_right_shift)
+#define MPIGRAD_WITH_NUMBERS(name) Tensor name(const Tensor& x, Number c); Tensor name(Number c, const Tensor& x);
+// clang-format on
+MPIGRAD_NUMBER_FUNCTIONS(MPIGRAD_WITH_NUMBERS)
+#undef MPIGRAD_WITH_NUMBERS
 Tensor where(const Tensor& condition, const Tensor& a, Number b);
 Tensor where(const Tensor& condition, Number a, const Tensor& b);
 Tensor clamp(const Tensor& x, Number low, Number high);  // derivative 1 inside and on the bounds

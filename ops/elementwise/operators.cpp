@@ -1,13 +1,43 @@
-// The operators of tensors, and functions of a tensor and a number.
+#include "ops/elementwise/number.h"
 
+#include <cmath>
+#include <limits>
+
+#include "framework/tensor/dtype.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/elementwise_ops.h"
 
 namespace mpigrad {
 
+Tensor Number::like(std::string_view op, const Tensor& x) const {
+  const DType dtype = x.dtype();
+  UseDevice device(x.device());
+  if (is_floating(dtype)) return constant(full(Shape{}, value_, dtype));
+  if (dtype == DType::boolean) {
+    require(kind_ == Kind::boolean, "[{}] {} beside booleans: cast(x, DType::int64) first; x is {}", op, value_, x);
+    return constant(full(Shape{}, value_, dtype));
+  }
+  require(kind_ != Kind::floating, "[{}] {} beside integers, which do not hold it: cast(x, DType::float64) first; x is {}", op,
+          value_, x);
+  bool fits = true;
+  visit_any_integral(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    fits = integer_ >= static_cast<std::int64_t>(std::numeric_limits<T>::lowest()) &&
+           integer_ <= static_cast<std::int64_t>(std::numeric_limits<T>::max());
+  });
+  require(fits, "[{}] {} is out of the range of {}; x is {}", op, integer_, name_of(dtype), x);
+  constexpr std::int64_t exact = std::int64_t{1} << 53;  // what a double holds
+  if (-exact <= integer_ && integer_ <= exact) return constant(full(Shape{}, static_cast<double>(integer_), dtype));
+  constexpr std::int64_t half = std::int64_t{1} << 32;
+  const auto number = [&](std::int64_t value) { return constant(full(Shape{}, static_cast<double>(value), dtype)); };
+  return constant(number(integer_ / half) * number(half) + number(integer_ % half));
+}
+
 namespace {
 
 bool floating(const Tensor& x) { return is_floating(x.dtype()); }
+// c x: the sum of -0 and any number is this number, of 0 and -0 it is 0.
+Tensor scaled(const Tensor& x, double c) { return affine(x, c, -0.0); }
 
 }  // namespace
 
@@ -21,7 +51,7 @@ Tensor operator+(const Tensor& x, Number c) { return floating(x) ? affine(x, 1, 
 Tensor operator-(const Tensor& x, Number c) {
   return floating(x) ? affine(x, 1, -c.value()) : subtract(x, c.like("subtract", x));
 }
-Tensor operator*(const Tensor& x, Number c) { return floating(x) ? affine(x, c.value(), 0) : multiply(x, c.like("multiply", x)); }
+Tensor operator*(const Tensor& x, Number c) { return floating(x) ? scaled(x, c.value()) : multiply(x, c.like("multiply", x)); }
 Tensor operator/(const Tensor& x, Number c) {
   return floating(x) ? apply(ops::Unary<ops::DivideBy>{{{{.c = c.value()}}}}, {x}) : divide(x, c.like("divide", x));
 }
@@ -41,6 +71,9 @@ Tensor operator&(const Tensor& a, const Tensor& b) { return bitwise_and(a, b); }
 Tensor operator|(const Tensor& a, const Tensor& b) { return bitwise_or(a, b); }
 Tensor operator^(const Tensor& a, const Tensor& b) { return bitwise_xor(a, b); }
 Tensor operator~(const Tensor& x) { return bitwise_invert(x); }
+Tensor operator&(const Tensor& x, Number c) { return bitwise_and(x, c); }
+Tensor operator|(const Tensor& x, Number c) { return bitwise_or(x, c); }
+Tensor operator^(const Tensor& x, Number c) { return bitwise_xor(x, c); }
 
 Mask operator==(const Tensor& a, const Tensor& b) { return Mask(equal(a, b)); }
 Mask operator!=(const Tensor& a, const Tensor& b) { return Mask(not_equal(a, b)); }
@@ -58,10 +91,7 @@ Mask operator>=(const Tensor& x, Number c) { return Mask(less_equal(c.like("grea
 #define MPIGRAD_WITH_NUMBERS(name)                                             \
   Tensor name(const Tensor& x, Number c) { return name(x, c.like(#name, x)); } \
   Tensor name(Number c, const Tensor& x) { return name(c.like(#name, x), x); }
-MPIGRAD_WITH_NUMBERS(maximum)
-MPIGRAD_WITH_NUMBERS(minimum)
-MPIGRAD_WITH_NUMBERS(remainder)
-MPIGRAD_WITH_NUMBERS(floor_divide)
+MPIGRAD_NUMBER_FUNCTIONS(MPIGRAD_WITH_NUMBERS)
 #undef MPIGRAD_WITH_NUMBERS
 
 Tensor pow(const Tensor& x, Number exponent) {

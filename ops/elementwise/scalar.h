@@ -150,7 +150,8 @@ struct FloorDivide {
       const T r = std::fmod(a, b), q = (a - r) / b, whole = std::floor(q);
       if (b == T(0)) return a / b;
       const T floor = q - whole > T(0.5) ? whole + T(1) : whole;
-      return r != T(0) && (r < T(0)) != (b < T(0)) ? floor - T(1) : floor;
+      const T result = r != T(0) && (r < T(0)) != (b < T(0)) ? floor - T(1) : floor;
+      return result == T(0) ? std::copysign(result, a / b) : result;
     }
   }
 };
@@ -198,7 +199,8 @@ struct LeftShift {
 struct RightShift {
   template <class T>
   MPIGRAD_HOST_DEVICE T operator()(T a, T b) const {
-    return static_cast<T>(a >> (special::negative(b) || b >= T(8 * sizeof(T)) ? T(8 * sizeof(T) - 1) : b));
+    if (special::negative(b) || b >= T(8 * sizeof(T))) return special::negative(a) ? T(-1) : T(0);
+    return static_cast<T>(a >> b);
   }
 };
 

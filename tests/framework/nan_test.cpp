@@ -293,7 +293,8 @@ void check_seen(const std::string& name, const Function& f, const Tensors& in, s
 
 template <class F>
 void check_seen_unary() {
-  constexpr bool flat = std::is_same_v<F, ops::Sign> || std::is_same_v<F, ops::Floor> || std::is_same_v<F, ops::Ceil>;
+  constexpr bool flat = std::is_same_v<F, ops::Sign> || std::is_same_v<F, ops::Floor> || std::is_same_v<F, ops::Ceil> ||
+                        std::is_same_v<F, ops::Round> || std::is_same_v<F, ops::Trunc>;
   const auto f = [](const Tensors& x) { return apply(ops::Unary<F>{}, {x[0]}); };
   const auto x = full({1}, NAN, DType::float64);
   if constexpr (flat) check_seen(std::string(F::row.name), f, {x}, {});
@@ -310,17 +311,23 @@ TEST_CASE("NaN: no elementwise function hides it from the gradient") {
 #undef MPIGRAD_MAKE
   }
   using BinaryFunction = Tensor (*)(const Tensor&, const Tensor&);
-  const std::pair<const char*, BinaryFunction> binary[] = {{"add", add},        {"subtract", subtract}, {"multiply", multiply},
-                                                           {"divide", divide},  {"pow", pow},           {"maximum", maximum},
-                                                           {"minimum", minimum}};
+  const std::pair<const char*, BinaryFunction> binary[] = {
+      {"add", add},     {"subtract", subtract}, {"multiply", multiply},  {"divide", divide},
+      {"pow", pow},     {"maximum", maximum},   {"minimum", minimum},    {"remainder", remainder},
+      {"atan2", atan2}, {"hypot", hypot},       {"logaddexp", logaddexp}};
+  const auto x = full({1}, NAN, DType::float64), two = full({1}, 2, DType::float64);
   for (const auto& [name, f] : binary) {
     const auto of_two = [call = f](const Tensors& x) { return call(x[0], x[1]); };
-    const auto x = full({1}, NAN, DType::float64), two = full({1}, 2, DType::float64);
     check_seen(name, of_two, {x, two}, {0, 1});
     check_seen(name, of_two, {two, x}, {0, 1});
   }
+  // These have no derivative of one operand, or of both. The sign of NaN is a sign.
+  check_seen("floor_divide", [](const Tensors& in) { return floor_divide(in[0], in[1]); }, {x, two}, {});
+  check_seen("copysign", [](const Tensors& in) { return copysign(in[0], in[1]); }, {x, two}, {0});
+  check_seen("nextafter", [](const Tensors& in) { return nextafter(in[0], in[1]); }, {x, two}, {0});
+  check_seen("nextafter", [](const Tensors& in) { return nextafter(in[0], in[1]); }, {two, x}, {0});
   // The adjoint of leaky_relu is tested with it: a function that is new is to be added above.
 #define MPIGRAD_MAKE(F, ...) +1
-  static_assert(MPIGRAD_BROADCAST_FUNCTIONS(MPIGRAD_MAKE) == std::size(binary) + 1);
+  static_assert(MPIGRAD_ARITHMETIC_FUNCTIONS(MPIGRAD_MAKE) MPIGRAD_FLOATING_FUNCTIONS(MPIGRAD_MAKE) == std::size(binary) + 3 + 1);
 #undef MPIGRAD_MAKE
 }

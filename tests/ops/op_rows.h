@@ -14,6 +14,8 @@ inline Operand apart(const Shape& shape, double low = -1, double high = 1) { ret
 std::vector<Row> elementwise_rows();
 std::vector<Row> reduction_rows();
 std::vector<Row> view_rows();
+std::vector<Row> statistics_rows();
+std::vector<Row> shape_rows();
 std::vector<Row> matrix_rows();
 std::vector<Row> convolution_rows();
 std::vector<Row> pooling_rows();

@@ -90,7 +90,7 @@ TEST_CASE("ops: broadcasting") {
   CHECK((ones({0, 3}) + ones({3})).shape() == Shape{0, 3});
   CHECK((ones({0, 1}) + ones({3})).shape() == Shape{0, 3});
   CHECK_REFUSED(ones({2, 3}) + ones({2}), "[add] shapes do not broadcast: [2, 3] and [2]");
-  CHECK_REFUSED(ones({2}) + ones({2}, f64), "[add] element types differ: float32 [2] and float64 [2]");
+  CHECK_REFUSED(ones({2}) + arange(2), "[add] element types differ, cast() one of them: float32 [2] and int64 [2]");
   CHECK_REFUSED(exp(arange(3)), "[exp] needs floating-point elements: int64 [3]");
   CHECK_REFUSED(leaky_relu(ones({1}), -1), "[leaky_relu] the slope is not negative, got -1");
   CHECK_REFUSED(clamp(ones({1}), 1, 0), "[clamp] low 1 is above high 0");
@@ -140,7 +140,6 @@ TEST_CASE("ops: reductions") {
   CHECK_REFUSED(argmax(ones({2, 0}), 1), "[argmax] of nothing, dimension 1 is empty: float32 [2, 0]");
   CHECK_REFUSED(sum(x, {2}), "[sum] dimension 2 is outside a tensor of 2 dimensions");
   CHECK_REFUSED(sum(x, {1, -1}), "[sum] a dimension is named twice: 1, -1");
-  CHECK_REFUSED(sum(arange(3)), "[sum] needs floating-point elements: int64 [3]");
   CHECK_REFUSED(broadcast_to(vector({1, 2}), {3}), "[broadcast_to] shapes do not broadcast: [2] and [3]");
   CHECK_REFUSED(dot(ones({2}), ones({1})), "[dot] shapes differ: float32 [2] and float32 [1]");
 }
@@ -209,7 +208,7 @@ TEST_CASE("ops: matrices") {
   check(local::linear(a, from_vector({2, 3}, {1, 0, 0, 0, -1, 0}, f64), vector({10, 1}), Activation::leaky_relu(0.5)), {2, 2},
         {11, -0.5, 14, -2});
   CHECK_REFUSED(matmul(a, a), "[matmul] inner extents differ, 3 and 2: float64 [2, 3] and float64 [2, 3]");
-  CHECK_REFUSED(matmul(a, vector({1})), "[matmul] operands have at least two dimensions: float64 [2, 3] and float64 [1]");
+  CHECK_REFUSED(matmul(a, full({}, 1, f64)), "[matmul] operands have at least two dimensions: float64 [2, 3] and float64 []");
   CHECK_REFUSED(matmul(ones({2, 1, 1}), ones({3, 1, 1})), "[matmul] shapes do not broadcast: [2] and [3]");
   CHECK_REFUSED(local::linear(a, b), "[linear] weight has 2 inputs, x has 3: x float64 [2, 3], weight float64 [3, 2]");
   CHECK_REFUSED(local::linear(a, ones({2, 3}, f64), vector({1})),
