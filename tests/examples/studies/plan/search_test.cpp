@@ -183,8 +183,8 @@ TEST_CASE("planner: what does not fit is recomputed or stored in parts, or said 
   for (const bool sharded : {false, true}) {
     auto saving = leanest.choice;
     saving.recompute = true, saving.sharded_weights = sharded;
-    lean =
-        std::min(lean, evaluate(subject, two_levels(), saving, options, one_rank_step(subject, two_levels(), "float32", options)).memory);
+    lean = std::min(
+        lean, evaluate(subject, two_levels(), saving, options, one_rank_step(subject, two_levels(), "float32", options)).memory);
   }
   REQUIRE(lean < least);
   const auto tight = search(subject, two_levels(0.5 * static_cast<double>(lean + least) / options.usable), options).front();
