@@ -73,6 +73,11 @@ Tensor derivative_of_abs(const Tensor& x) {
   return where(equal(x, x), sign(constant(x)), constant(full(Shape{}, 1, x.dtype())));
 }
 
+// Used by activations alone.
+#define MPIGRAD_MAKE(F, ...) template Types Binary<F>::infer(Inputs) const;
+MPIGRAD_ADJOINT_FUNCTIONS(MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
+
 }  // namespace ops
 
 using namespace ops;
