@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/halos/periodic.h"
 #include "ops/array/creation.h"
 #include "ops/array/shapes.h"
 #include "ops/array/statistics.h"
@@ -189,7 +190,7 @@ void add_shapes(std::map<std::string, Function>& functions) {
   functions["permute_dims"] = F(permute(c.x[0], c.ints("axes")));
   functions["repeat"] = F(repeat(c.x[0], c.a.at("repeats").get<std::int64_t>(), c.axis()));
   functions["reshape"] = F(reshape(c.x[0], c.longs("shape")));
-  functions["roll"] = F(local::roll(c.x[0], c.longs("shift"), c.ints("axis")));
+  functions["roll"] = F(roll(c.x[0], c.longs("shift"), c.ints("axis")));
   functions["squeeze"] = F(squeeze(c.x[0], c.ints("axis")));
   functions["tile"] = F(tile(c.x[0], c.longs("repetitions")));
   functions["__iadd__"] = F(in_place(c, operator+=<Tensor>));

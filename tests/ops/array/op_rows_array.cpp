@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "comm/halos/periodic.h"
 #include "ops/array/creation.h"
 #include "ops/array/shapes.h"
 #include "ops/array/statistics.h"
@@ -56,7 +57,7 @@ std::vector<Row> shape_rows() {
       {"stack", {{matrix}, {matrix}}, F(stack({x[0], x[1]}, 1)), true},
       {"split", {{s}}, F(split(x[0], {1, 3}, 2)[1] * 2, split(x[0], 2, 0)[0]), true},
       {"unbind", {{s}}, F(unbind(x[0], 1)[0] * unbind(x[0], 1)[2])},
-      {"roll", {{s}}, F(local::roll(x[0], {1, -1}, {0, 2})), true},
+      {"roll", {{s}}, F(roll(x[0], {1, -1}, {0, 2})), true},
       {"repeat", {{matrix}}, F(repeat(x[0], 2, 1)), true},
       {"tile", {{matrix}}, F(square(tile(x[0], {2, 1, 2})))},
       {"moveaxis", {{s}}, F(moveaxis(x[0], 0, -1)), true},
