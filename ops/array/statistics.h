@@ -45,22 +45,4 @@ inline Tensor vector_norm(const Tensor& x, std::initializer_list<int> axes, doub
 // outside and NaN are in none.
 Tensor histogram(const Tensor& x, std::int64_t bins, double low, double high);
 
-// Of all dimensions with a correction, or an order. Templates, because var(x, {1}) is dimension 1, and C++ would rather take {1}
-// for a number.
-namespace detail {
-std::vector<int> all_axes(const Tensor& x);
-}
-template <std::convertible_to<double> T>
-Tensor var(const Tensor& x, T correction) {
-  return var(x, detail::all_axes(x), static_cast<double>(correction));
-}
-template <std::convertible_to<double> T>
-Tensor stddev(const Tensor& x, T correction) {
-  return stddev(x, detail::all_axes(x), static_cast<double>(correction));
-}
-template <std::convertible_to<double> T>
-Tensor vector_norm(const Tensor& x, T order) {
-  return vector_norm(x, detail::all_axes(x), static_cast<double>(order));
-}
-
 }  // namespace mpigrad
