@@ -135,8 +135,8 @@ TEST_CASE("uint16: nothing computes with it") {
     CHECK(has(error_text([&] { kernels[i](x); }), refusal));
     CHECK(error_text([&] { kernels[i](cast(x, DType::int32)); }) == "");
   }
-  for (const auto& f : std::vector<Function>{[](auto& t) { return exp(t); }, [](auto& t) { return sum(t); }})
-    CHECK(error_text([&] { f(x); }) != "");
+  CHECK(error_text([&] { exp(x); }) != "");
+  CHECK(sum(x).item() == 65541);  // in int64
 }
 
 TEST_CASE("uint16: ranks send it and do not reduce it") {

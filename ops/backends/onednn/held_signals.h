@@ -24,7 +24,7 @@ class HeldSignals {
     pthread_sigmask(SIG_BLOCK, &held(), &before_);
     thread_local const auto team = std::make_shared<std::atomic<int>>(0);
     const auto holding = team;  // of the first thread, as others have one of their own
-    // A thread that ends is counted for a moment longer, while one that replaces it is new: another number of threads always meets.
+    // A thread that ends is counted for a moment longer, while the one in its place is new: teams of another size always meet.
     thread_local int met = 0;
     const int threads = omp_get_max_threads();
     if (omp_in_parallel() || (threads == met && threads - 1 <= *holding)) return;

@@ -217,7 +217,7 @@ std::string difference(const Tensor& y, const Json& wanted, bool signed_zeros) {
   const double tolerance = y.dtype() == DType::float64 ? 0x1p-49 : y.dtype() == DType::float32 ? 0x1p-20 : 0;
   const auto found = y.to_vector(), values = values_of(wanted);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const double a = found[i], b = values[i];
+    const double a = found[i], b = y.dtype() == DType::float32 ? static_cast<float>(values[i]) : values[i];
     const bool equal = (std::isnan(a) && std::isnan(b)) || a == b || std::abs(a - b) <= tolerance * std::abs(b);
     if (!equal || (signed_zeros && b == 0 && std::signbit(a) != std::signbit(b)))
       return fmt::format("element {} is {} instead of {}", i, a, b);

@@ -197,6 +197,6 @@ TEST_CASE("what needs a whole dimension names redistribute()") {
     expect("[layer_norm] the last dimension is split", [&] { layer_norm(x); });
     expect("[max/min] over dimension 1, which is split", [&] { max(x, {1}); });
     expect("[argmax] over dimension 1, which is split", [&] { argmax(x, 1); });
-    expect("[vector_norm] dimension 1 is split", [&] { vector_norm(x, {1}, infinity); });
+    expect("[vector_norm] along dimension 1, which is split", [&] { vector_norm(x, {1}, infinity); });
   });
 }
