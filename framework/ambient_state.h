@@ -35,6 +35,7 @@
 //   comm/transport/transport.cpp        of_several_ranks P whether the program has several ranks, for total() of plain tensors
 //   comm/transport/waited.cpp           waited, depth      T  how long a rank has waited
 //   comm/transport/watch/call_board.cpp board              T  the call a rank is in
+//   models/trainer/run.cpp              told               T  how many kernels of a GPU this rank has already reported as timed
 //   framework/base/warning.cpp          all                P  warnings that were printed, each once
 //   framework/base/new_file.cpp         found              P  folders that were looked through for files of ended processes
 //   models/train/restart/local_folder.cpp number           P  names of files that are written at once

@@ -53,7 +53,7 @@ const std::map<std::string, std::vector<std::string>> vendors{
     {"cublas", {"ops/backends/cublas/"}},
     {"cudnn", {"ops/backends/cudnn/"}},
     {"immintrin", {"*_kernels.cpp"}},
-    {"cairo", {"examples/", "models/"}},
+    {"cairo", {"models/trainer/plot/"}},
     {"png", {"models/data/images/", "tests/support/image_files"}},
     {"turbojpeg", {"models/data/images/", "tests/support/image_files"}},
     {"zlib", {"models/data/compressed/"}},

@@ -20,8 +20,8 @@
 #include "examples/studies/plan/networks.h"
 #include "examples/studies/plan/planner/machine/measure.h"
 #include "examples/studies/plan/planner/step_time.h"
-#include "examples/tool/command_line.h"
 #include "framework/optim/optimizer.h"
+#include "models/trainer/tool/command_line.h"
 #include "ops/random/random.h"
 
 namespace mpigrad {

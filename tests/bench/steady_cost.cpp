@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "comm/transport/waited.h"
-#include "examples/tool/quantile.h"
 #include "framework/optim/optimizer.h"
 #include "models/data/sources/function.h"
 #include "models/networks/cosmoflow.h"
 #include "models/train/restart/checkpoints.h"
 #include "models/train/stragglers.h"
 #include "models/train/trainer.h"
+#include "models/trainer/tool/quantile.h"
 #include "ops/loss/loss.h"
 
 namespace mpigrad::bench {

@@ -18,11 +18,11 @@
 #include <optional>
 #include <thread>
 
-#include "examples/plot/figure.h"
 #include "examples/studies/checkpoints/measure.h"
 #include "examples/studies/checkpoints/simulate.h"
-#include "examples/tool/command_line.h"
-#include "examples/trainer/run.h"
+#include "models/trainer/plot/figure.h"
+#include "models/trainer/run.h"
+#include "models/trainer/tool/command_line.h"
 
 namespace mpigrad::study {
 namespace {

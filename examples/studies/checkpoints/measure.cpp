@@ -12,7 +12,6 @@
 #include <optional>
 
 #include "comm/together.h"
-#include "examples/tool/quantile.h"
 #include "examples/tools/weights/npz.h"
 #include "framework/base/new_file.h"
 #include "framework/optim/optimizer.h"
@@ -23,6 +22,7 @@
 #include "models/train/checkpoint/checkpoint.h"
 #include "models/train/restart/checkpoint_saver.h"
 #include "models/train/restart/local_copies.h"
+#include "models/trainer/tool/quantile.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"

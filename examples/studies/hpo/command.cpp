@@ -9,11 +9,11 @@
 #include <sstream>
 #include <thread>
 
-#include "examples/tool/command_line.h"
 #include "examples/tools/elastic/command.h"
 #include "examples/tools/elastic/job.h"
 #include "examples/tools/elastic/plan.h"
 #include "framework/base/joined.h"
+#include "models/trainer/tool/command_line.h"
 
 namespace mpigrad::hpo {
 namespace {

@@ -21,9 +21,9 @@
 #include <nlohmann/json.hpp>
 
 #include "examples/studies/hpo/report.h"
-#include "examples/tool/command_line.h"
 #include "examples/tools/elastic/command.h"
-#include "examples/trainer/run.h"
+#include "models/trainer/run.h"
+#include "models/trainer/tool/command_line.h"
 
 extern char** environ;
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "examples/studies/hpo/search.h"
-#include "examples/tool/command_line.h"
+#include "models/trainer/tool/command_line.h"
 
 namespace mpigrad::hpo {
 

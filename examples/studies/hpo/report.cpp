@@ -7,10 +7,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "examples/plot/figure.h"
-#include "examples/tool/command_line.h"
-#include "examples/trainer/run.h"
 #include "framework/base/joined.h"
+#include "models/trainer/plot/figure.h"
+#include "models/trainer/run.h"
+#include "models/trainer/tool/command_line.h"
 
 namespace mpigrad::hpo {
 namespace {

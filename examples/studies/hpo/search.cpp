@@ -9,11 +9,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "examples/tool/command_line.h"
 #include "examples/tools/elastic/command.h"
-#include "examples/trainer/state.h"
 #include "framework/base/new_file.h"
 #include "framework/base/printable.h"
+#include "models/trainer/folder/state.h"
+#include "models/trainer/tool/command_line.h"
 
 namespace mpigrad::hpo {
 namespace {

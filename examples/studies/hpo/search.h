@@ -12,7 +12,7 @@
 #include "examples/studies/hpo/command.h"
 #include "examples/studies/hpo/farm.h"
 #include "examples/studies/hpo/results.h"
-#include "examples/tool/folder_lock.h"
+#include "models/trainer/folder/folder_lock.h"
 
 namespace mpigrad::hpo {
 

@@ -11,10 +11,10 @@
 
 #include <toml++/toml.h>
 
-#include "examples/tool/together.h"
 #include "framework/base/joined.h"
 #include "framework/base/printable.h"
 #include "framework/base/text_bounds.h"
+#include "models/trainer/tool/together.h"
 
 namespace mpigrad::hpo {
 namespace {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <set>
 
-#include "examples/tool/together.h"
 #include "framework/tensor/random.h"
+#include "models/trainer/tool/together.h"
 
 namespace mpigrad::hpo {
 namespace {

@@ -7,12 +7,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "examples/plot/figure.h"
 #include "examples/studies/plan/networks.h"
 #include "examples/studies/plan/planner/search/search.h"
-#include "examples/tool/command_line.h"
 #include "framework/optim/optimizer.h"
 #include "models/nn/describe.h"
+#include "models/trainer/plot/figure.h"
+#include "models/trainer/tool/command_line.h"
 
 namespace mpigrad::plan {
 namespace {

@@ -10,7 +10,7 @@
 #include "examples/studies/plan/layer_file.h"
 #include "examples/studies/plan/networks.h"
 #include "examples/studies/plan/planner/formulas/oracle.h"
-#include "examples/tool/command_line.h"
+#include "models/trainer/tool/command_line.h"
 
 namespace mpigrad::plan {
 namespace {

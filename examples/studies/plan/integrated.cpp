@@ -6,7 +6,7 @@
 #include "examples/studies/plan/commands.h"
 #include "examples/studies/plan/networks.h"
 #include "examples/studies/plan/planner/formulas/integrated.h"
-#include "examples/tool/command_line.h"
+#include "models/trainer/tool/command_line.h"
 
 namespace mpigrad::plan {
 namespace {

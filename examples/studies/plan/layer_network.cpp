@@ -4,8 +4,8 @@
 #include <numeric>
 #include <optional>
 
-#include "examples/tool/together.h"
 #include "models/nn/sequential.h"
+#include "models/trainer/tool/together.h"
 
 namespace mpigrad::plan {
 namespace {

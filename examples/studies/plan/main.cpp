@@ -17,7 +17,7 @@
 #include "examples/studies/plan/best.h"
 #include "examples/studies/plan/commands.h"
 #include "examples/studies/plan/simulate.h"
-#include "examples/tool/command_line.h"
+#include "models/trainer/tool/command_line.h"
 
 namespace mpigrad::plan {
 namespace {

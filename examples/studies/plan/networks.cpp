@@ -2,12 +2,12 @@
 
 #include "examples/studies/plan/layer_file.h"
 #include "examples/studies/plan/layer_network.h"
-#include "examples/tool/together.h"
 #include "framework/base/joined.h"
 #include "models/losses/segmentation.h"
 #include "models/networks/cosmoflow.h"
 #include "models/networks/resnet.h"
 #include "models/networks/unet3d.h"
+#include "models/trainer/tool/together.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/loss/loss.h"
 

@@ -15,10 +15,10 @@
 #include "examples/studies/plan/planner/search/layer_grids.h"
 #include "examples/studies/plan/planner/simulation/program.h"
 #include "examples/studies/plan/planner/simulation/simulate.h"
-#include "examples/tool/command_line.h"
-#include "examples/trainer/options.h"
-#include "examples/trainer/run.h"
 #include "framework/optim/optimizer.h"
+#include "models/trainer/options.h"
+#include "models/trainer/run.h"
+#include "models/trainer/tool/command_line.h"
 
 namespace mpigrad::plan {
 namespace {

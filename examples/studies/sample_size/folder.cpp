@@ -9,11 +9,11 @@
 
 #include "comm/hdf5/hdf5_file.h"
 #include "examples/studies/sample_size/study.h"
-#include "examples/tool/folder_lock.h"
-#include "examples/tool/together.h"
 #include "examples/tools/universe/simulation.h"
-#include "examples/trainer/run.h"
 #include "models/data/sources/hdf5.h"
+#include "models/trainer/folder/folder_lock.h"
+#include "models/trainer/run.h"
+#include "models/trainer/tool/together.h"
 
 namespace mpigrad::sample_size {
 namespace {

@@ -15,10 +15,10 @@
 #include "comm/launch.h"
 #include "examples/studies/sample_size/report.h"
 #include "examples/studies/sample_size/study.h"
-#include "examples/tool/command_line.h"
-#include "examples/trainer/run.h"
 #include "examples/trainers/cosmoflow/baseline.h"
 #include "framework/base/joined.h"
+#include "models/trainer/run.h"
+#include "models/trainer/tool/command_line.h"
 
 namespace mpigrad::sample_size {
 

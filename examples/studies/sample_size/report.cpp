@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "examples/plot/figure.h"
-#include "examples/tool/command_line.h"
 #include "examples/tools/universe/simulation.h"
-#include "examples/trainer/run.h"
 #include "framework/base/error.h"
+#include "models/trainer/plot/figure.h"
+#include "models/trainer/run.h"
+#include "models/trainer/tool/command_line.h"
 
 namespace mpigrad::sample_size {
 namespace {

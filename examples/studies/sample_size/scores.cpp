@@ -5,9 +5,9 @@
 #include <map>
 #include <numeric>
 
-#include "examples/tool/quantile.h"
 #include "framework/base/error.h"
 #include "framework/tensor/random.h"
+#include "models/trainer/tool/quantile.h"
 
 namespace mpigrad::sample_size {
 namespace {

@@ -8,14 +8,14 @@
 #include <numeric>
 #include <optional>
 
-#include "examples/tool/folder_lock.h"
 #include "examples/tools/universe/simulation.h"
-#include "examples/trainer/supervised.h"
 #include "examples/trainers/cosmoflow/baseline.h"
 #include "examples/trainers/cosmoflow/last_layer.h"
 #include "framework/base/new_file.h"
 #include "models/data/data.h"
 #include "models/data/sources/hdf5.h"
+#include "models/trainer/folder/folder_lock.h"
+#include "models/trainer/supervised.h"
 #include "ops/loss/loss.h"
 
 namespace mpigrad::sample_size {

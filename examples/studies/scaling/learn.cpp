@@ -14,10 +14,10 @@
 #include "examples/studies/scaling/commands.h"
 #include "examples/studies/scaling/learning.h"
 #include "examples/studies/scaling/verdict.h"
-#include "examples/tool/command_line.h"
-#include "examples/tool/folder_lock.h"
-#include "examples/tool/quantile.h"
-#include "examples/trainer/run.h"
+#include "models/trainer/folder/folder_lock.h"
+#include "models/trainer/run.h"
+#include "models/trainer/tool/command_line.h"
+#include "models/trainer/tool/quantile.h"
 
 namespace mpigrad::scaling {
 namespace {

@@ -8,11 +8,11 @@
 #include <limits>
 #include <optional>
 
-#include "examples/tool/together.h"
 #include "framework/base/new_file.h"
 #include "models/data/data.h"
 #include "models/train/metrics.h"
 #include "models/train/workers/noise_scale.h"
+#include "models/trainer/tool/together.h"
 
 namespace mpigrad::scaling {
 namespace {

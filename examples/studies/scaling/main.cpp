@@ -12,8 +12,8 @@
 
 #include "comm/launch.h"
 #include "examples/studies/scaling/commands.h"
-#include "examples/tool/command_line.h"
 #include "examples/tools/elastic/command.h"
+#include "models/trainer/tool/command_line.h"
 
 namespace mpigrad::scaling {
 namespace {

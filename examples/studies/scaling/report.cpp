@@ -6,9 +6,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "examples/plot/page.h"
 #include "examples/studies/scaling/commands.h"
-#include "examples/trainer/run.h"
+#include "models/trainer/plot/page.h"
+#include "models/trainer/run.h"
 
 namespace mpigrad::scaling {
 

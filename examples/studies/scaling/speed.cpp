@@ -11,11 +11,11 @@
 
 #include "examples/studies/scaling/commands.h"
 #include "examples/studies/scaling/speed_runs.h"
-#include "examples/tool/command_line.h"
-#include "examples/tool/folder_lock.h"
 #include "examples/tools/elastic/command.h"
-#include "examples/trainer/options.h"
 #include "framework/base/joined.h"
+#include "models/trainer/folder/folder_lock.h"
+#include "models/trainer/options.h"
+#include "models/trainer/tool/command_line.h"
 
 namespace mpigrad::scaling {
 namespace {

@@ -9,11 +9,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "examples/tool/command_line.h"
 #include "examples/tools/elastic/command.h"
 #include "examples/tools/elastic/job.h"
 #include "examples/tools/elastic/plan.h"
-#include "examples/trainer/supervised.h"
+#include "models/trainer/supervised.h"
+#include "models/trainer/tool/command_line.h"
 
 namespace mpigrad::scaling {
 namespace {

@@ -5,12 +5,12 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "examples/plot/figure.h"
-#include "examples/tool/command_line.h"
-#include "examples/tool/quantile.h"
-#include "examples/trainer/run.h"
 #include "framework/base/joined.h"
 #include "models/nn/describe.h"
+#include "models/trainer/plot/figure.h"
+#include "models/trainer/run.h"
+#include "models/trainer/tool/command_line.h"
+#include "models/trainer/tool/quantile.h"
 
 namespace mpigrad::scaling {
 namespace {

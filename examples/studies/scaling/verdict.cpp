@@ -6,11 +6,11 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "examples/plot/figure.h"
 #include "examples/studies/scaling/tasks/projection.h"
-#include "examples/tool/command_line.h"
-#include "examples/trainer/run.h"
 #include "models/train/workers/noise_scale.h"
+#include "models/trainer/plot/figure.h"
+#include "models/trainer/run.h"
+#include "models/trainer/tool/command_line.h"
 
 namespace mpigrad::scaling {
 namespace {

@@ -1,9 +1,9 @@
 // An operation as a picture: its matrix and the transpose, a colour for each rank, and below them who sends what to whom,
 // forwards and backwards. A rank sends to another where their block of the matrix is not zero.
 
-#include "examples/tool/svg.h"
 #include "examples/tools/adjoint/calculate.h"
 #include "examples/tools/adjoint/operations.h"
+#include "models/trainer/plot/svg.h"
 
 namespace mpigrad::adjoint {
 namespace {

@@ -16,11 +16,11 @@
 #include <utility>
 
 #include "comm/transport/launcher.h"
-#include "examples/tool/together.h"
 #include "examples/tools/elastic/job.h"
 #include "examples/tools/elastic/plan.h"
 #include "framework/base/joined.h"
 #include "framework/base/printable.h"
+#include "models/trainer/tool/together.h"
 
 namespace mpigrad::elastic {
 

@@ -25,15 +25,15 @@
 #include <thread>
 #include <vector>
 
-#include "examples/tool/command_line.h"
 #include "examples/tools/elastic/command.h"
 #include "examples/tools/elastic/job.h"
 #include "examples/tools/elastic/plan.h"
 #include "examples/tools/elastic/rank.h"
-#include "examples/trainer/options.h"
-#include "examples/trainer/run.h"
-#include "examples/trainer/state.h"
 #include "models/train/checkpoint/checkpoint.h"
+#include "models/trainer/folder/state.h"
+#include "models/trainer/options.h"
+#include "models/trainer/run.h"
+#include "models/trainer/tool/command_line.h"
 
 namespace mpigrad::elastic {
 namespace {

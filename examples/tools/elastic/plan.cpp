@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "examples/tool/command_line.h"
 #include "framework/base/error.h"
+#include "models/trainer/tool/command_line.h"
 
 namespace mpigrad::elastic {
 

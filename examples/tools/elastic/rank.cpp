@@ -14,7 +14,7 @@
 #include <initializer_list>
 
 #include "examples/tools/elastic/command.h"
-#include "examples/trainer/run.h"
+#include "models/trainer/run.h"
 
 namespace mpigrad::elastic {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "examples/tool/svg.h"
 #include "examples/tools/halo/plan.h"
+#include "models/trainer/plot/svg.h"
 
 namespace mpigrad::halo {
 

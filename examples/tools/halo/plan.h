@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "comm/halos/window_plan.h"
-#include "examples/tool/command_line.h"
+#include "models/trainer/tool/command_line.h"
 
 namespace mpigrad::halo {
 

@@ -16,11 +16,11 @@
 #include <chrono>
 #include <filesystem>
 
-#include "examples/tool/folder_lock.h"
-#include "examples/trainer/run.h"
-#include "examples/trainer/samples.h"
 #include "models/data/data.h"
 #include "models/train/progress.h"
+#include "models/trainer/folder/folder_lock.h"
+#include "models/trainer/run.h"
+#include "models/trainer/samples.h"
 
 namespace mpigrad::pack {
 namespace {

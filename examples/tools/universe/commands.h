@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "examples/tool/command_line.h"
 #include "examples/tools/universe/simulation.h"
+#include "models/trainer/tool/command_line.h"
 
 namespace mpigrad::universe {
 

@@ -7,10 +7,10 @@
 #include <cstdio>
 #include <optional>
 
-#include "examples/tool/folder_lock.h"
 #include "examples/tools/universe/commands.h"
 #include "examples/tools/universe/displacement.h"
 #include "framework/base/new_file.h"
+#include "models/trainer/folder/folder_lock.h"
 
 namespace mpigrad::universe {
 

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "comm/hdf5/hdf5_file.h"
-#include "examples/tool/together.h"
 #include "examples/tools/universe/particles.h"
+#include "models/trainer/tool/together.h"
 
 namespace mpigrad::universe {
 

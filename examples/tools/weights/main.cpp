@@ -12,12 +12,12 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "examples/tool/command_line.h"
 #include "examples/tools/weights/names.h"
 #include "examples/tools/weights/npz.h"
 #include "examples/tools/weights/safetensors.h"
 #include "framework/base/printable.h"
 #include "models/train/checkpoint/checkpoint.h"
+#include "models/trainer/tool/command_line.h"
 #include "ops/elementwise/elementwise.h"
 
 namespace mpigrad::weights {

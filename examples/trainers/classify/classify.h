@@ -4,11 +4,11 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "comm/communicator.h"
-#include "examples/trainer/infer.h"
-#include "examples/trainer/samples.h"
-#include "examples/trainer/supervised.h"
 #include "examples/trainers/classify/network.h"
 #include "models/train/metrics.h"
+#include "models/trainer/infer.h"
+#include "models/trainer/samples.h"
+#include "models/trainer/supervised.h"
 
 namespace mpigrad::classify {
 

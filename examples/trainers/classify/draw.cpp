@@ -2,8 +2,8 @@
 #include <numeric>
 #include <utility>
 
-#include "examples/trainer/slices.h"
 #include "examples/trainers/classify/classify.h"
+#include "models/trainer/slices.h"
 
 namespace mpigrad::classify {
 namespace {

@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "examples/trainer/slices.h"
 #include "examples/trainers/classify/classify.h"
 #include "framework/base/joined.h"
+#include "models/trainer/slices.h"
 
 namespace mpigrad::classify {
 

@@ -1,12 +1,12 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "examples/trainer/data_check.h"
-#include "examples/trainer/ranks/geometry.h"
-#include "examples/trainer/samples.h"
-#include "examples/trainer/supervised.h"
 #include "examples/trainers/classify/classify.h"
 #include "framework/base/joined.h"
+#include "models/trainer/data_check.h"
+#include "models/trainer/ranks/geometry.h"
+#include "models/trainer/samples.h"
+#include "models/trainer/supervised.h"
 #include "ops/loss/loss.h"
 
 namespace mpigrad::classify {

@@ -3,10 +3,10 @@
 #include "comm/distributed/grid.h"
 
 #include <nlohmann/json.hpp>
-#include "examples/trainer/run.h"
 #include "examples/trainers/contrastive/contrastive.h"
 #include "examples/trainers/contrastive/objective.h"
 #include "examples/trainers/contrastive/samples.h"
+#include "models/trainer/run.h"
 
 namespace mpigrad::contrast {
 namespace {

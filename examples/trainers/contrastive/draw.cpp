@@ -3,12 +3,12 @@
 #include <map>
 #include <numeric>
 
-#include "examples/trainer/run.h"
-#include "examples/trainer/slices.h"
 #include "examples/trainers/contrastive/encode.h"
 #include "examples/trainers/contrastive/evaluation.h"
 #include "framework/tensor/random.h"
 #include "models/evaluate/embeddings.h"
+#include "models/trainer/run.h"
+#include "models/trainer/slices.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/views/views.h"
 

@@ -4,15 +4,15 @@
 #include <chrono>
 #include <numeric>
 
-#include "examples/trainer/data_check.h"
-#include "examples/trainer/ranks/geometry.h"
-#include "examples/trainer/run.h"
 #include "examples/trainers/contrastive/contrastive.h"
 #include "examples/trainers/contrastive/encode.h"
 #include "examples/trainers/contrastive/samples.h"
 #include "framework/base/joined.h"
 #include "models/data/sources/npy.h"
 #include "models/train/progress.h"
+#include "models/trainer/data_check.h"
+#include "models/trainer/ranks/geometry.h"
+#include "models/trainer/run.h"
 
 namespace mpigrad::contrast {
 namespace {

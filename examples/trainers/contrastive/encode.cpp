@@ -4,8 +4,8 @@
 
 #include "comm/distributed/redistribute.h"
 #include "comm/hdf5/hdf5_file.h"
-#include "examples/trainer/run.h"
 #include "examples/trainers/contrastive/objective.h"
+#include "models/trainer/run.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/to_device.h"

@@ -5,15 +5,15 @@
 #include <cmath>
 #include <set>
 
-#include "examples/trainer/data_check.h"
-#include "examples/trainer/ranks/geometry.h"
-#include "examples/trainer/run.h"
 #include "examples/trainers/contrastive/contrastive.h"
 #include "examples/trainers/contrastive/encode.h"
 #include "examples/trainers/contrastive/evaluation.h"
 #include "examples/trainers/contrastive/samples.h"
 #include "models/evaluate/embeddings.h"
 #include "models/train/progress.h"
+#include "models/trainer/data_check.h"
+#include "models/trainer/ranks/geometry.h"
+#include "models/trainer/run.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduce/reduce.h"
 

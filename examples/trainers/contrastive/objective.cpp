@@ -1,10 +1,10 @@
 #include "examples/trainers/contrastive/objective.h"
 
 #include "comm/distributed/grid.h"
-#include "examples/trainer/run.h"
 #include "models/losses/contrastive/join_views.h"
 #include "models/losses/contrastive/pairs.h"
 #include "models/losses/contrastive/statistics.h"
+#include "models/trainer/run.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/views/to_device.h"
 #include "ops/views/views.h"

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "examples/trainer/options.h"
-#include "examples/trainer/samples.h"
+#include "models/trainer/options.h"
+#include "models/trainer/samples.h"
 
 namespace mpigrad::contrast {
 

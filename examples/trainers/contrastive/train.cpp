@@ -5,13 +5,6 @@
 #include <cmath>
 #include <optional>
 
-#include "examples/plot/figure.h"
-#include "examples/trainer/data_check.h"
-#include "examples/trainer/ranks/geometry.h"
-#include "examples/trainer/ranks/local_training.h"
-#include "examples/trainer/run.h"
-#include "examples/trainer/slices.h"
-#include "examples/trainer/supervised.h"
 #include "examples/trainers/contrastive/contrastive.h"
 #include "examples/trainers/contrastive/encode.h"
 #include "examples/trainers/contrastive/samples.h"
@@ -21,6 +14,13 @@
 #include "models/train/restart/local_copies.h"
 #include "models/train/tensorboard/events.h"
 #include "models/train/trainer.h"
+#include "models/trainer/data_check.h"
+#include "models/trainer/plot/figure.h"
+#include "models/trainer/ranks/geometry.h"
+#include "models/trainer/ranks/local_training.h"
+#include "models/trainer/run.h"
+#include "models/trainer/slices.h"
+#include "models/trainer/supervised.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/views.h"
 

@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "comm/distributed/grid.h"
-#include "examples/trainer/run.h"
 #include "framework/engine/activity.h"
 #include "models/evaluate/embeddings.h"
 #include "models/losses/contrastive/gradient_cache.h"
 #include "models/losses/contrastive/join_views.h"
 #include "models/train/stragglers.h"
+#include "models/trainer/run.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/views/views.h"
 

@@ -6,11 +6,11 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "examples/tool/together.h"
 #include "examples/tools/universe/spectrum.h"
 #include "framework/base/job_queue.h"
 #include "framework/base/text_bounds.h"
 #include "models/data/sources/bytes.h"
+#include "models/trainer/tool/together.h"
 #include "ops/kernel/parallel_errors.h"
 
 namespace mpigrad::cosmoflow {

@@ -4,12 +4,12 @@
 #include <optional>
 
 #include "comm/communicator.h"
-#include "examples/trainer/infer.h"
-#include "examples/trainer/supervised.h"
 #include "examples/trainers/cosmoflow/baseline.h"
 #include "models/data/sources/hdf5.h"
 #include "models/networks/cosmoflow.h"
 #include "models/train/metrics.h"
+#include "models/trainer/infer.h"
+#include "models/trainer/supervised.h"
 
 namespace mpigrad::cosmoflow {
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "examples/trainer/slices.h"
 #include "examples/trainers/cosmoflow/cosmoflow.h"
+#include "models/trainer/slices.h"
 
 namespace mpigrad::cosmoflow {
 

@@ -2,11 +2,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "examples/trainer/samples.h"
 #include "examples/trainers/cosmoflow/cosmoflow.h"
 #include "framework/base/joined.h"
 #include "framework/base/printable.h"
 #include "models/data/sources/open.h"
+#include "models/trainer/samples.h"
 
 namespace mpigrad::cosmoflow {
 namespace {

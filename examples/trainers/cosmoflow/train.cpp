@@ -1,11 +1,11 @@
 #include <nlohmann/json.hpp>
 
-#include "examples/trainer/data_check.h"
-#include "examples/trainer/ranks/geometry.h"
-#include "examples/trainer/samples.h"
-#include "examples/trainer/supervised.h"
 #include "examples/trainers/cosmoflow/cosmoflow.h"
 #include "examples/trainers/cosmoflow/last_layer.h"
+#include "models/trainer/data_check.h"
+#include "models/trainer/ranks/geometry.h"
+#include "models/trainer/samples.h"
+#include "models/trainer/supervised.h"
 #include "ops/loss/loss.h"
 
 namespace mpigrad::cosmoflow {

@@ -1,9 +1,9 @@
 #include <algorithm>
 
-#include "examples/trainer/slices.h"
 #include "examples/trainers/unet3d/unet3d.h"
 #include "models/data/volumes/volume_formats.h"
 #include "models/data/volumes/volumes.h"
+#include "models/trainer/slices.h"
 
 namespace mpigrad::unet {
 namespace {

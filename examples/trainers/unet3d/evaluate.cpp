@@ -4,13 +4,13 @@
 
 #include <chrono>
 
-#include "examples/trainer/infer.h"
-#include "examples/trainer/ranks/geometry.h"
-#include "examples/trainer/samples.h"
 #include "examples/trainers/unet3d/unet3d.h"
 #include "framework/base/new_file.h"
 #include "models/data/volumes/volume_formats.h"
 #include "models/data/volumes/volumes.h"
+#include "models/trainer/infer.h"
+#include "models/trainer/ranks/geometry.h"
+#include "models/trainer/samples.h"
 
 namespace mpigrad::unet {
 namespace {

@@ -10,9 +10,9 @@
 #include "comm/launch.h"
 
 #include <CLI/CLI.hpp>
-#include "examples/trainer/infer.h"
 #include "examples/trainers/unet3d/unet3d.h"
 #include "models/data/volumes/volume_formats.h"
+#include "models/trainer/infer.h"
 
 namespace mpigrad::unet {
 namespace {

@@ -2,11 +2,11 @@
 
 #include <cmath>
 
-#include "examples/trainer/ranks/geometry.h"
-#include "examples/trainer/samples.h"
 #include "examples/trainers/unet3d/unet3d.h"
 #include "models/losses/segmentation.h"
 #include "models/nn/whole_copy.h"
+#include "models/trainer/ranks/geometry.h"
+#include "models/trainer/samples.h"
 #include "ops/loss/loss.h"
 
 namespace mpigrad::unet {

@@ -5,10 +5,10 @@
 #include <optional>
 
 #include "comm/communicator.h"
-#include "examples/trainer/infer.h"
-#include "examples/trainer/supervised.h"
 #include "models/data/sources/normalised.h"
 #include "models/networks/unet3d.h"
+#include "models/trainer/infer.h"
+#include "models/trainer/supervised.h"
 
 namespace mpigrad::unet {
 

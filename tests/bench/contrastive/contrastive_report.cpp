@@ -8,8 +8,8 @@
 #include <sstream>
 #include <vector>
 
-#include "examples/plot/figure.h"
 #include "framework/base/error.h"
+#include "models/trainer/plot/figure.h"
 
 namespace mpigrad::bench {
 namespace {

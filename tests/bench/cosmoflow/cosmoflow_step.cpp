@@ -13,8 +13,8 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/launch.h"
-#include "examples/trainer/options.h"
 #include "models/train/training.h"
+#include "models/trainer/options.h"
 #include "ops/backends/implementation.h"
 #include "tests/bench/cosmoflow/cosmoflow_floor.h"
 #include "tests/bench/cosmoflow/cosmoflow_training.h"

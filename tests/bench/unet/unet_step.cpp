@@ -22,8 +22,6 @@
 
 #include "comm/collectives/collectives.h"
 #include "comm/launch.h"
-#include "examples/trainer/options.h"
-#include "examples/trainer/ranks/silent_transport.h"
 #include "framework/engine/cost.h"
 #include "framework/optim/loss_scale.h"
 #include "framework/optim/optimizer.h"
@@ -31,6 +29,8 @@
 #include "models/train/profile.h"
 #include "models/train/session.h"
 #include "models/train/training.h"
+#include "models/trainer/options.h"
+#include "models/trainer/ranks/silent_transport.h"
 #include "ops/backends/implementation.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/linear/matmul.h"

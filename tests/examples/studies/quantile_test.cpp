@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "examples/tool/quantile.h"
 #include "framework/base/error.h"
+#include "models/trainer/tool/quantile.h"
 
 namespace mpigrad::tool {
 namespace {

@@ -10,7 +10,7 @@
 #include "examples/studies/scaling/learning.h"
 #include "examples/studies/scaling/tasks/projection.h"
 #include "examples/studies/scaling/verdict.h"
-#include "examples/tool/together.h"
+#include "models/trainer/tool/together.h"
 #include "tests/support/files.h"
 
 namespace mpigrad::scaling {

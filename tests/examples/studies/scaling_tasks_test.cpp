@@ -8,10 +8,10 @@
 #include <set>
 
 #include "examples/studies/scaling/tasks/task.h"
-#include "examples/tool/together.h"
 #include "framework/engine/tape.h"
 #include "framework/optim/optimizer.h"
 #include "models/data/data.h"
+#include "models/trainer/tool/together.h"
 #include "ops/views/views.h"
 #include "tests/support/files.h"
 #include "tests/support/image_files.h"

@@ -5,10 +5,10 @@
 
 #include <cmath>
 
-#include "examples/trainer/infer.h"
-#include "examples/trainer/samples.h"
 #include "models/data/sources/memory.h"
 #include "models/data/sources/open.h"
+#include "models/trainer/infer.h"
+#include "models/trainer/samples.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/hdf5_files.h"

@@ -1,6 +1,6 @@
 // Folders that one process at a time has: locks that are held, left over, or of another host.
 
-#include "examples/tool/folder_lock.h"
+#include "models/trainer/folder/folder_lock.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -16,8 +16,8 @@
 #include <string>
 #include <thread>
 
-#include "examples/tool/together.h"
 #include "framework/base/new_file.h"
+#include "models/trainer/tool/together.h"
 #include "tests/support/files.h"
 
 namespace mpigrad::tool {

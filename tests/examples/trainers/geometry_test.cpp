@@ -5,11 +5,11 @@
 #include <bit>
 #include <cmath>
 
-#include "examples/trainer/ranks/geometry.h"
-#include "examples/trainer/samples.h"
 #include "models/data/sources/folder.h"
 #include "models/data/sources/memory.h"
 #include "models/data/volumes/volumes.h"
+#include "models/trainer/ranks/geometry.h"
+#include "models/trainer/samples.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/format_files.h"

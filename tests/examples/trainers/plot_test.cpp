@@ -6,10 +6,10 @@
 #include <cmath>
 #include <fstream>
 
-#include "examples/plot/axis.h"
-#include "examples/plot/colour.h"
-#include "examples/plot/figure.h"
 #include "framework/base/error.h"
+#include "models/trainer/plot/axis.h"
+#include "models/trainer/plot/colour.h"
+#include "models/trainer/plot/figure.h"
 #include "tests/support/files.h"
 
 using namespace mpigrad;

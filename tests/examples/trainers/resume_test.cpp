@@ -7,9 +7,9 @@
 #include <tuple>
 #include <vector>
 
-#include "examples/trainer/changes.h"
-#include "examples/trainer/run.h"
-#include "examples/trainer/state.h"
+#include "models/trainer/changes.h"
+#include "models/trainer/folder/state.h"
+#include "models/trainer/run.h"
 #include "tests/support/files.h"
 
 namespace mpigrad::trainer {

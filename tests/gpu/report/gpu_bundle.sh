@@ -108,8 +108,10 @@ build_programs() {
     if [ -x "$portable/tests/$program" ]; then strip -o "$1/programs/bin/$program" "$portable/tests/$program"; fi
   done
   for program in $trainer_programs; do strip -o "$1/programs/examples/$program" "$portable/examples/$program"; done
-  soname=$(readelf -d "$portable/libmpigrad.so" | sed -n 's/.*SONAME.*\[\(.*\)\].*/\1/p')
-  strip --strip-unneeded -o "$1/programs/lib/$soname" "$portable/$soname"
+  for library in "$portable/libmpigrad.so" "$portable/models/trainer/libmpigrad_trainer.so"; do
+    soname=$(readelf -d "$library" | sed -n 's/.*SONAME.*\[\(.*\)\].*/\1/p')
+    strip --strip-unneeded -o "$1/programs/lib/$soname" "$library"
+  done
   cp "$(readlink -f "$(ldconfig -p | sed -n 's/.*libgomp\.so\.1 .*=> //p' | head -n 1)")" "$1/programs/lib/libgomp.so.1"
   needed_by "$1/programs" | grep -vE 'libmpigrad|/cuda' | while read -r library; do cp -L "$library" "$1/programs/lib/"; done
   printf '%s\n' "$archs" >"$1/programs/archs"

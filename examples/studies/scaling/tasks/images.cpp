@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "examples/studies/scaling/tasks/sample_set.h"
-#include "examples/trainer/samples.h"
 #include "models/data/data.h"
 #include "models/data/sources/folder.h"
 #include "models/networks/resnet.h"
+#include "models/trainer/samples.h"
 #include "ops/loss/loss.h"
 
 namespace mpigrad::scaling {

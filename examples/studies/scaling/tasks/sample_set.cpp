@@ -4,8 +4,8 @@
 #include <cmath>
 #include <exception>
 
-#include "examples/tool/together.h"
 #include "models/data/sources/memory.h"
+#include "models/trainer/tool/together.h"
 
 namespace mpigrad::scaling {
 namespace {

@@ -1,6 +1,6 @@
 #include "examples/studies/scaling/tasks/task.h"
-#include "examples/tool/together.h"
 #include "framework/base/joined.h"
+#include "models/trainer/tool/together.h"
 
 namespace mpigrad::scaling {
 namespace {

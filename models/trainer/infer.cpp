@@ -1,0 +1,216 @@
+#include "models/trainer/infer.h"
+
+#include <CLI/CLI.hpp>
+
+#include <chrono>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "comm/hdf5/hdf5_file.h"
+#include "models/export/onnx.h"
+#include "models/trainer/ranks/geometry.h"
+#include "models/trainer/samples.h"
+
+namespace mpigrad::trainer {
+
+void add_infer_options(CLI::App& app, InferOptions& o, bool scored, const std::string& kept) {
+  o.scored = scored;
+  app.add_option("--weights", o.weights, "weights.h5 of a training, which knows its network")->required()->group("Data");
+  add_last_weights_option(app, o);
+  if (scored)
+    app.add_option(
+           "--part", o.part,
+           fmt::format("all, {0} (what the training kept for it), or auto: {0} if these are the training's data, else all", kept))
+        ->check(CLI::IsMember(std::vector<std::string>{"auto", "all", kept}))
+        ->capture_default_str()
+        ->group("Data");
+  app.add_option("--batch", o.batch, "samples at once, of all ranks together; what is predicted does not depend on it")
+      ->check(tool::whole_number(1, 1000000000))
+      ->capture_default_str()
+      ->group("Data");
+  app.add_option("--precision", o.precision, "in which layers compute: float32, tf32 (on GPUs), bfloat16 or float16")
+      ->check(CLI::IsMember({"float32", "tf32", "bfloat16", "float16"}))
+      ->group("Data");
+  add_grid_option(app, o);
+  add_device_options(app, o);
+  app.remove_option(app.get_option("--graph"));  // of training steps
+  app.add_option("--out", o.out, "folder for tables and picture")->capture_default_str()->group("Files");
+  app.add_flag("--overwrite", o.overwrite, "replace files of an earlier run there")->group("Files");
+  add_onnx_option(app, o);
+  app.add_flag("--json", o.json, "print one JSON document and nothing else")->group("Output");
+}
+
+void add_onnx_option(CLI::App& app, Options& o) {
+  app.add_option(
+         "--onnx", o.onnx,
+         "also write the network to this file, for ONNX Runtime and others; for volumes of these extents, channels second")
+      ->group("Files");
+}
+
+void write_onnx(const Communicator& world, const Options& o, nn::Module& net, const Shape& input) {
+  if (o.onnx.empty()) return;
+  if (current_device() != DeviceKind::cpu || parse_grid(o.grid, 1, Channels::split).channel > 1)
+    throw UsageError("--onnx is for --device cpu and whole weights, without filter or channel in --grid");
+  trainer::together(world, [&] {
+    if (world.rank() != 0) return;
+    export_onnx(o.onnx, net, input, {.overwrite = o.overwrite});
+    if (!o.json) fmt::print("{}: x [N, {}, ...] -> y, ONNX opset 17\n", o.onnx, input[-1]);
+  });
+}
+
+void check(const InferOptions& o) {
+  check_device(o);
+  if (o.data.empty()) throw UsageError("--data is needed");
+  if (o.out.empty()) throw UsageError("--out is not empty");
+}
+
+void add_last_weights_option(CLI::App& app, Options& o) {
+  app.add_flag("--last-weights", o.last_weights,
+               "of a checkpoint of a training with --average-weights those of its last step; else the averaged ones")
+      ->group("Data");
+}
+
+std::string averages_remark(const Options& o, const CheckpointInfo& info) {
+  const auto note = info.notes.find(averages_note);
+  if (note == info.notes.end()) return {};
+  require(info.averages || !o.last_weights, "[weights] {} has averaged weights only; those of the last step are in checkpoints",
+          o.weights);
+  return o.last_weights ? std::string() : fmt::format(", averaged weights ({})", note->second);
+}
+
+void take_stored_dtype(Options& o) {
+  const Hdf5Reader file(o.weights);
+  o.dtype = "float32";
+  for (const auto& dataset : file.datasets())
+    if (dataset.name.starts_with("parameters/") && dataset.type == DType::float64) o.dtype = "float64";
+  if (o.dtype == "float64" && !o.precision.empty())
+    throw UsageError(
+        fmt::format("--precision {} is beside parameters of float32, those of {} are float64", o.precision, o.weights));
+}
+
+const std::string& note_of(const std::string& weights, const CheckpointInfo& info, const std::string& name) {
+  const auto found = info.notes.find(name);
+  require(found != info.notes.end(),
+          "[weights] {} does not say which network it is of: it has no note '{}'; train again to have it", weights, name);
+  return found->second;
+}
+
+std::optional<data::Split> split_of(const Communicator& world, const std::string& weights, const CheckpointInfo& info,
+                                    const data::Source& source, const SplitNotes& notes, const data::ContentsOptions& reading) {
+  const auto note = [&](const char* name) {
+    const auto found = info.notes.find(name);
+    return found == info.notes.end() ? std::string() : found->second;
+  };
+  const double fraction = std::strtod(note(notes.fraction).c_str(), nullptr);
+  if (note(notes.samples) != std::to_string(source.size()) || source.size() < 2 || !(fraction > 0 && fraction < 1))
+    return std::nullopt;
+  auto split = data::split_train_test(source.size(), fraction, std::strtoull(note(notes.seed).c_str(), nullptr, 10));
+  if (const auto contents = note(kept_contents_note); !contents.empty()) {
+    if (!is_of_values(contents, read_data(world, source, split.test, reading))) return std::nullopt;
+    return split;
+  }
+  if (fingerprint(source, split.test) != note(notes.kept)) return std::nullopt;
+  if (world.rank() == 0)
+    fmt::print(
+        stderr,
+        "warning: {} does not know the contents of its training's data: these are taken for them, because their number and names "
+        "are the same\n",
+        weights);
+  check_data(world, source, split.test, reading);
+  return split;
+}
+
+Part part_of(const Communicator& world, const InferOptions& o, const CheckpointInfo& info, const data::Source& source,
+             const SplitNotes& notes, const data::ContentsOptions& reading) {
+  Part part{.samples = all_samples(source)};
+  std::optional<data::Split> split;
+  if (o.scored) split = split_of(world, o.weights, info, source, notes, reading);
+  if (o.scored && !split && o.part != "auto" && o.part != "all")
+    throw UsageError(
+        fmt::format("[data] {} is not what {} was trained on, whose {} samples are asked for", o.data, o.weights, o.part));
+  if (split && o.part != "all") return {.samples = std::move(split->test), .kept = true};
+  if (split) part.trained_on = static_cast<std::int64_t>(split->train.size());
+  // Just the samples that the training learned from, such as its group of a file.
+  if (const auto note = info.notes.find(training_contents_note);
+      o.scored && !split && note != info.notes.end() && is_of_number(note->second, source.size())) {
+    if (is_of_values(note->second, read_data(world, source, part.samples, reading))) part.trained_on = source.size();
+    return part;
+  }
+  check_data(world, source, split ? split->train : part.samples, reading);
+  return part;
+}
+
+int infer(const Communicator& world, InferOptions o, const Inference& inference) {
+  const auto start = std::chrono::steady_clock::now();
+  const bool first = world.rank() == 0;
+  const auto extents = parse_grid(o.grid, world.size(), Channels::split);
+  check_grid(extents, world.size());
+  const Outputs out(world, o.out, inference.files, o.overwrite);
+
+  Subject subject;
+  Part part;
+  data::SourcePtr source;
+  std::optional<data::Loader> loader;
+  std::string averaged;
+  CheckpointInfo info;
+  trainer::together(world, [&] {
+    info = read_checkpoint_info(o.weights);
+    const auto program = info.notes.find("program");
+    if (program != info.notes.end() && program->second != inference.program)
+      fail("[weights] {} was written by {}, not by {}", o.weights, program->second, inference.program);
+    averaged = averages_remark(o, info);
+    take_stored_dtype(o);
+    source = inference.open(info);
+  });
+  require_same_file(world, o.weights, info);
+  require_same_data(world, *source);
+  require_same_geometry(world, o.weights, info, *source, all_samples(*source));
+  part = part_of(world, o, info, *source, inference.notes, {.dtype = dtype_of(o), .transform = inference.transform});
+  trainer::together(world, [&] {
+    subject = inference.prepare(part);
+    const auto batch = std::min(o.batch, static_cast<std::int64_t>(part.samples.size()));
+    loader.emplace(source, data::LoaderOptions{.grid = make_grid(world, extents),
+                                               .batch = batch,
+                                               .transform = inference.transform,
+                                               .dtype = dtype_of(o),
+                                               .samples = part.samples});
+    build(*subject.net, loader->layout(), loader->shape(), o);
+  });
+  load_weights(o.weights, world, *subject.net, !o.last_weights);
+  if (inference.measure) inference.measure(part);
+  out.create(world);
+  if (first && part.trained_on > 0)
+    fmt::print(stderr, "warning: {} is what {} was trained on: {} of these {} volumes are no test\n", o.data, o.weights,
+               part.trained_on, part.samples.size());
+  if (first && !o.json)
+    fmt::print("{}\n{} parameters{}, grid {}\n", subject.headline, subject.net->parameters().elements(), averaged,
+               to_string(extents));
+  std::fflush(stdout);
+
+  auto one = loader->shape();
+  one[0] = 1;
+  write_onnx(world, o, *subject.net, one);
+  const auto predictions = mpigrad::predict(*subject.net, *loader);
+  trainer::together(world, [&] { require_finite_predictions(o.weights, *source, predictions); });
+  const auto usage = peak_usage(world);
+  trainer::together(world, [&] {
+    if (!first) return;
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    nlohmann::ordered_json run{{"program", inference.program},
+                               {"command", o.scored ? "evaluate" : "predict"},
+                               {"precision", precision_of(o)},
+                               {"weights", o.weights},
+                               {"averaged_weights", !averaged.empty()},
+                               {"grid", to_json(extents)},
+                               {"ranks", world.size()},
+                               {"samples", part.samples.size()},
+                               {"trained_on_samples", part.trained_on},
+                               {"parameters", subject.net->parameters().elements()},
+                               {"seconds", seconds}};
+    add(run, usage);
+    inference.report(out, predictions, std::move(run), fmt::format("{} in all; {}", format_duration(seconds), to_string(usage)));
+  });
+  return 0;
+}
+
+}  // namespace mpigrad::trainer

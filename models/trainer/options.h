@@ -1,0 +1,138 @@
+#pragma once
+// Options that all trainers have, and what they mean.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "comm/distributed/distributed.h"
+#include "comm/distributed/grid.h"
+#include "framework/optim/loss_scale.h"
+#include "framework/optim/optimizer.h"
+#include "framework/optim/schedule.h"
+#include "models/nn/describe.h"
+#include "models/trainer/tool/command_line.h"
+
+namespace mpigrad::trainer {
+
+using tool::UsageError;
+
+// What --resume alone stands for: the newest checkpoint in --out.
+inline constexpr const char* newest_in_out = "newest";
+
+struct Options {
+  // data
+  std::string data;
+  std::string dtype = "float32", precision;  // precision empty: that of dtype
+  bool flips = false, shifts = false;
+  double store = 0;  // GiB of each rank
+  std::string read = "independent";
+  std::int64_t ghosts = 0;  // planes
+  // ranks
+  std::string grid, communication = "overlapped";
+  std::vector<std::string> grid_of{};
+  bool sharded_weights = false;
+  // device
+  std::string device;  // which launch() has chosen already
+  bool autotune = false, deterministic = false, graph = false;
+  // network
+  double keep = -1;  // negative: the network's own
+  bool batch_norm = false;
+  double norm_momentum = 0.9;
+  std::string statistics = "all";
+  // training
+  std::int64_t epochs = 10, batch = 8, accumulate = 1;
+  std::string optimizer = "adam", schedule = "cosine";
+  double learning_rate = 1e-3, warm_up = 0, momentum = 0.9, weight_decay = 0, decay_factor = 0.1, clip_norm = 0;
+  std::vector<double> milestones{};  // epochs
+  std::uint64_t seed = 1;
+  std::int64_t patience = 0;  // epochs
+  double minutes = 0;
+  double average_weights = 0;  // decay; 0: not
+  // files
+  std::string out, weights, resume;
+  bool last_weights = false;                  // of evaluate and predict: not the averaged ones of a checkpoint
+  std::vector<std::string> take{}, freeze{};  // patterns of names
+  std::int64_t checkpoint_every = 0, checkpoint_steps = 0, keep_checkpoints = 1;
+  double checkpoint_minutes = 0, time_limit = 0, mtbf = 0;  // mtbf: hours
+  std::string local_copies;
+  std::int64_t local_steps = 0;
+  bool keep_best = false, wait_for_checkpoints = false;
+  bool allow_changes = false;  // --resume with another schedule
+  bool overwrite = false, json = false, quiet = false, profile = false, mllog = false;
+  std::vector<std::string> mllog_entries;
+  bool noise_scale = false;
+  // instead of training
+  bool describe = false;
+  std::string onnx;       // of evaluate and predict: file to write the network to
+  std::int64_t size = 0;  // extent of the volumes described
+  // Which options were given, whatever their values.
+  std::set<std::string> given{};
+};
+
+void add_data_options(CLI::App& app, Options& options);
+void add_store_option(CLI::App& app, Options& options);
+void add_grid_option(CLI::App& app, Options& options);
+void add_communication_option(CLI::App& app, Options& options);  // of trainings
+void add_layer_grid_option(CLI::App& app, Options& options);     // so
+void add_sharded_weights_option(CLI::App& app, Options& options);
+void add_device_options(CLI::App& app, Options& options);
+void add_norm_options(CLI::App& app, Options& options);
+void add_training_options(CLI::App& app, Options& options);
+void add_profile_option(CLI::App& app, Options& options);
+void add_mllog_option(CLI::App& app, Options& options);
+void add_average_option(CLI::App& app, Options& options);
+void add_noise_option(CLI::App& app, Options& options);
+void add_stop_options(CLI::App& app, Options& options);
+void add_file_options(CLI::App& app, Options& options);
+void add_describe_flag(CLI::App& app, Options& options);
+void add_describe_options(CLI::App& app, Options& options);  // with --size, of cubes
+
+// Whether a command builds its network for the grid, with weights in blocks along an axis `filter` or `channel`.
+enum class Channels : std::uint8_t { whole, split };
+// "sample=2,depth=2"; axes left out are 1, and of `filter` and `channel` one alone is the grid's axis `channel`. Empty: all ranks
+// along `sample`. UsageError: an axis that does not exist or comes twice, an extent that is no number, channels where they are
+// whole.
+GridExtents parse_grid(const std::string& text, int ranks, Channels channels = Channels::whole);
+// How a grid of that text splits layers: with `filter` each rank makes some of a layer's channels, with `channel` it takes some,
+// with both it does both.
+nn::LayerSplit split_of(const std::string& grid);
+// --grid-of, "conv5-7:sample=4". UsageError: what parse_grid() says, another number of ranks.
+std::vector<LayerExtents> layer_grids(const Options& options, int ranks);
+std::string to_string(const GridExtents& grid);
+// A training's grid, whose ranks exchange halos as --communication says.
+GridPtr grid_of_ranks(const Communicator& world, const Options& options, const GridExtents& extents);
+// UsageError if the grid has another number of ranks than there are.
+void check_grid(const GridExtents& grid, int ranks);
+
+DType dtype_of(const Options& options);
+// What layers compute in; none is dtype.
+std::optional<DType> compute_of(const Options& options);
+// The option, or the dtype that it stands for.
+std::string precision_of(const Options& options);
+// Of float16; none otherwise.
+std::unique_ptr<LossScale> make_loss_scale(const Options& options, const Communicator& world);
+// GpuSettings of the process.
+void apply_precision(const Options& options);
+StatisticsOver statistics_of(const Options& options);
+bool takes_momentum(const Options& options);  // its optimizer
+std::unique_ptr<Optimizer> make_optimizer(Parameters& parameters, const Options& options);
+// Of --average-weights; none without.
+std::unique_ptr<AveragedWeights> make_averages(Parameters& parameters, const Options& options);
+// Epochs behind which schedule step lowers the rate.
+std::vector<double> boundaries_of(const Options& options);
+// A function of the optimizer's step.
+Schedule make_schedule(const Options& options, std::int64_t steps_per_epoch);
+// Tells the libraries of GPUs, and the communicators made from now on, what was asked for.
+void apply_device_options(const Options& options);
+// What options cannot be together. Throw UsageError.
+void check(const Options& options);
+void check_device(const Options& options);
+// Says which options mean nothing to --describe, where `own` are the program's that mean something all the same, or because
+// training is not long enough.
+void warn(const Options& options, const std::set<std::string>& own, int rank);
+
+}  // namespace mpigrad::trainer

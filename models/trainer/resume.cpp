@@ -1,0 +1,161 @@
+#include "models/trainer/resume.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "framework/base/joined.h"
+#include "models/train/restart/local_copies.h"
+#include "models/train/training_log.h"
+#include "models/trainer/data_check.h"
+#include "models/trainer/ranks/local_training.h"
+
+namespace mpigrad::trainer {
+namespace {
+
+// What --resume names, the best first; none if there is nothing to go on from.
+std::vector<std::string> files_to_resume(const Options& o, const Communicator& world) {
+  std::vector<std::string> files;
+  std::error_code error;
+  const bool newest = o.resume == newest_in_out && !std::filesystem::exists(o.resume, error);
+  const std::filesystem::path path = newest ? o.out : o.resume;
+  trainer::together(world, [&] {
+    if (world.rank() != 0) return;
+    if (!newest && !std::filesystem::is_directory(path, error)) return files.push_back(path.string());
+    const auto found = find_checkpoints(path);
+    for (const auto& reason : found.skipped) fmt::print(stderr, "warning: skipped: {}\n", reason);
+    for (const auto& file : found.files) files.push_back(file.string());
+    require(newest || !files.empty(), "[resume] no checkpoint in {} can be gone on from", path.string());
+    if (o.local_copies.empty())
+      require(!files.empty() || found.skipped.empty(),
+              "[resume] no checkpoint in {} is whole; without --resume training begins again", path.string());
+  });
+  files = shared_lines(world, files);
+  if (o.local_copies.empty() || !newest) return files;
+  std::int64_t step = -1;
+  trainer::together(world, [&] {
+    if (world.rank() == 0 && !files.empty()) step = read_checkpoint_info(files.front()).step;
+  });
+  world.transport().bcast(&step, 1, DType::int64, 0);
+  const TrainingName training{training_in(o, world), training_name_file(o)};
+  LocalCopy copy;
+  if (!training.name.empty()) require_own_copies(o, world, training);
+  try {
+    if (!training.name.empty()) copy = find_local_copy(world, local_folder(o.local_copies, training.name), training, step);
+  } catch (const SharedError& error) {
+    if (world.rank() == 0) fmt::print(stderr, "warning: local copies are not looked at: {}\n", error.what());
+  }
+  if (!copy.lacking.empty() && world.rank() == 0) fmt::print(stderr, "warning: skipped: {}\n", copy.lacking);
+  if (copy.rank < 0) return files;
+  if (world.rank() == 0 && !o.quiet) fmt::print(stderr, "the node of rank {} has a newer checkpoint\n", copy.rank);
+  files.insert(files.begin(), copy.file.string());
+  return files;
+}
+
+}  // namespace
+
+bool replaces(const Options& o) {
+  if (o.overwrite || o.resume != newest_in_out) return o.overwrite;
+  if (!o.local_copies.empty()) return true;    // which start_from_files finds; it refuses where there is none
+  const auto found = find_checkpoints(o.out);  // without one nothing is gone on with
+  return !found.files.empty() || !found.skipped.empty();
+}
+
+namespace {
+
+// What --take says of --weights.
+void take(const Options& o, const Communicator& world, nn::Module& net) {
+  TakeOptions options;
+  if (o.take.front() != "common")
+    for (const auto& text : o.take) {
+      const auto equals = text.find('=');
+      options.patterns.push_back({text.substr(0, equals), equals == std::string::npos ? "" : text.substr(equals + 1)});
+    }
+  TakenWeights taken;
+  trainer::together(world, [&] {
+    taken = take_weights(o.weights, net, options);
+    require(!taken.taken.empty(), "[weights] {} has nothing that this network could take", o.weights);
+  });
+  require_same_file(world, o.weights, read_checkpoint_info(o.weights));
+  if (world.rank() != 0 || o.quiet) return;
+  const auto some = [](const std::vector<std::string>& names) {
+    constexpr std::size_t most = 8;
+    const std::vector<std::string> shown(names.begin(),
+                                         names.begin() + static_cast<std::ptrdiff_t>(std::min(most, names.size())));
+    return names.empty() ? "" : fmt::format(": {}{}", joined(shown, ", "), names.size() > most ? ", ..." : "");
+  };
+  fmt::print(stderr, "{}: {} tensors taken{}\n  {} of the network stay as they were{}\n  {} of the file are not used{}\n",
+             o.weights, taken.taken.size(), some(taken.taken), taken.left.size(), some(taken.left), taken.unused.size(),
+             some(taken.unused));
+}
+
+}  // namespace
+
+Start start_from_files(const Options& o, const Communicator& world, nn::Module& net, Optimizer& optimizer,
+                       AveragedWeights* averages, LossScale* loss_scale, std::int64_t steps, const Notes& notes,
+                       const std::vector<std::string>& decisive) {
+  for (const auto& pattern : o.freeze) net.parameters().freeze(pattern);
+  if (!o.weights.empty() && !o.take.empty()) take(o, world, net);
+  else if (!o.weights.empty()) load_weights(o.weights, world, net);
+  if (o.resume.empty()) return {};
+  const bool first = world.rank() == 0;
+  const auto files = files_to_resume(o, world);
+  if (files.empty() && !o.local_copies.empty() && !o.overwrite)
+    trainer::together(world, [&] {
+      std::error_code error;
+      for (const auto* name : {TrainingLog::file, weights_file, summary_file, newest_checkpoint}) {
+        const auto file = std::filesystem::path(o.out) / name;
+        require(!first || !std::filesystem::exists(file, error),
+                "[resume] there is no checkpoint of the training whose {} is there; --overwrite begins anew", file.string());
+      }
+    });
+  if (files.empty() && first && !o.quiet) fmt::print(stderr, "no checkpoint in {}: training begins\n", o.out);
+  for (const auto& file : files) {
+    CheckpointInfo info;
+    const auto before = [&](const std::string& name) {
+      const auto found = info.notes.find(name);
+      return found == info.notes.end() ? "unknown" : found->second;
+    };
+    // What is damaged is skipped where there are others; what is of another training is not.
+    const auto skip = [&](const std::function<void()>& f) {
+      const auto failure = mpigrad::detail::first_failure(world.transport(), f);
+      if (failure.failed && &file == &files.back()) throw SharedError(failure.text);
+      if (failure.failed && first) fmt::print(stderr, "warning: skipped: {}\n", failure.text);
+      return failure.failed;
+    };
+    if (skip([&] { info = read_checkpoint_info(file); })) continue;
+    trainer::together(world, [&] {
+      // Before the tensors: another optimizer may have the same ones, and other test samples were trained on.
+      for (const auto& name : decisive)
+        require(before(name) == notes.at(name), "[resume] {} was trained with {} {}, now it is {}", file, name, before(name),
+                notes.at(name));
+      require_same_contents(world, file, info, notes);
+      require(info.averages == (averages != nullptr), "[resume] {} was trained {} --average-weights, now it is {} them", file,
+              info.averages ? "with" : "without", averages ? "with" : "without");
+      require(info.epoch <= o.epochs, "[resume] {} has {} epochs behind it; --epochs {} asks for fewer", file, info.epoch,
+              o.epochs);
+      require(info.epoch_step == 0 || info.epoch_steps == steps,
+              "[resume] {} is {} steps into an epoch of {}; now an epoch has {}: --batch and --accumulate are to be the same",
+              file, info.epoch_step, info.epoch_steps, steps);
+      refuse_changes(o, file, info.notes, notes);
+    });
+    if (skip([&] { load_checkpoint(file, net, {.optimizer = &optimizer, .averages = averages, .loss_scale = loss_scale}); }))
+      continue;
+    require_same_file(world, file, info);
+    if (first) list_changes(file, info.notes, notes);
+    if (first && !o.quiet && (files.size() > 1 || file != o.resume))
+      fmt::print(stderr, "going on from {}: {} epochs and {} steps\n", file, info.epoch, info.epoch_step);
+    Start start{info.epoch, {info.epoch_step, RunningMean::of(info.epoch_loss, info.epoch_samples)}};
+    if (o.resume != newest_in_out) {
+      std::error_code none;  // as where --out is to be made
+      std::int64_t elsewhere = !std::filesystem::equivalent(std::filesystem::absolute(file).parent_path(), o.out, none);
+      world.transport().bcast(&elsewhere, 1, DType::int64, 0);
+      start.uncovered = elsewhere != 0;
+    }
+    // From a file that was named, others may come later that lie before its copies.
+    if (!o.local_copies.empty() && o.resume == newest_in_out) start.training = training_in(o, world);
+    return start;
+  }
+  return {.uncovered = true};
+}
+
+}  // namespace mpigrad::trainer

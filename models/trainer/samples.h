@@ -1,0 +1,73 @@
+#pragma once
+// Samples of any format by the options that programs share, their labels, and those of them that something is done with.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/data/data.h"
+#include "models/trainer/options.h"
+#include "models/trainer/tool/command_line.h"
+
+namespace mpigrad::trainer {
+
+using tool::UsageError;
+
+struct SampleOptions {
+  std::string data, part;
+  std::string volume = "volume", label_dataset = "label";  // of HDF5
+  std::vector<std::string> labels{};                       // NAME=FILE
+  std::string targets;                                     // a table (CSV), see target_rows
+  std::string stored;                                      // extents, see parse_extents
+  int channels = 0, workers = 1;
+  std::string label;  // the one that counts; empty: the first
+};
+// `part` is what the option for --part is called, "" for none: where a program has others in its place.
+void add_sample_options(CLI::App& app, SampleOptions& options, const std::string& part = "--part");
+void add_worker_option(CLI::App& app, SampleOptions& options);
+void add_label_option(CLI::App& app, SampleOptions& options);
+// --targets, for programs that predict numbers.
+void add_target_option(CLI::App& app, SampleOptions& options);
+
+// "32" and "32,48" are pictures, "28,28,28" volumes: [D, H, W]; "" no extents. UsageError: anything else.
+Shape parse_extents(const std::string& option, const std::string& text);
+
+// Errors as of data::open_source.
+data::SourcePtr open(const SampleOptions& options);
+// Without `targets` those of HDF5 need not be there.
+data::SourcePtr open(const SampleOptions& options, const std::string& data, const std::string& part, bool targets = true);
+
+// The labels called `name`, of all samples; "" the first ones. Errors: none at all, which `what` needs, or no such name, or
+// targets that are no classes.
+std::vector<std::int64_t> labels_of(const data::Source& source, const std::string& name, const std::string& what);
+bool has_labels(const data::Source& source);
+// Error: --label names labels that are not there.
+void require_label(const data::Source& source, const std::string& name);
+// The place of `name` among the source's labels; "" is 0. Error: no such name.
+std::size_t label_index(const data::Source& source, const std::string& name);
+// What the classes of a folder of folders are called, from class 0 on; none: of any other source, and where --labels gave them.
+std::vector<std::string> class_names(const data::Source& source, const SampleOptions& options);
+
+// Numbers that are predicted: a row for each sample.
+struct TargetRows {
+  std::vector<std::string> names{};  // none: the source has no numbers
+  std::vector<double> values{};      // [samples, names]
+};
+// The table --targets, or else the source's own targets where they are rows of floating-point numbers. The table's first line
+// names its columns; the first column is the sample's file (its name, or folder and name) or its number from 0, the others are
+// targets. Rows of files that are no samples are passed over. Errors, with the table and the row: cells that are no finite
+// numbers, numbers of no sample, two rows for a sample, a sample without a row.
+TargetRows target_rows(const data::Source& source, const SampleOptions& options);
+
+// Sets how a training's batches are read: --store, --read and --ghosts. UsageError: --read collective for samples in memory.
+void set_reading(data::LoaderOptions& loader, const data::Source& source, const Options& options);
+
+// All samples of a source, by number.
+std::vector<std::int64_t> all_samples(const data::Source& source);
+// Some samples of a source, numbered anew in this order, each with one class; no classes: without targets.
+data::SourcePtr chosen(data::SourcePtr source, std::vector<std::int64_t> samples, const std::string& label,
+                       std::vector<std::int64_t> classes);
+// The same with a row of numbers for each sample chosen.
+data::SourcePtr chosen(data::SourcePtr source, std::vector<std::int64_t> samples, const TargetRows& targets);
+
+}  // namespace mpigrad::trainer

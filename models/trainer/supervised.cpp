@@ -1,0 +1,341 @@
+#include "models/trainer/supervised.h"
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "models/train/profile.h"
+#include "models/train/restart/interval.h"
+#include "models/train/restart/local_copies.h"
+#include "models/train/tensorboard/events.h"
+#include "models/train/workers/noise_scale.h"
+#include "models/trainer/ranks/local_training.h"
+
+namespace mpigrad::trainer {
+
+std::vector<std::string> checkpoint_files(const Options& o) {
+  if (o.epochs == 0) return {};
+  std::vector<std::string> files{newest_checkpoint};
+  if (o.keep_best) files.emplace_back(best_weights);
+  return files;
+}
+
+std::vector<std::string> training_files(const Options& o, const std::vector<std::string>& own) {
+  std::vector<std::string> files{weights_file};
+  files.insert(files.end(), own.begin(), own.end());
+  files.insert(files.end(), {summary_file, TrainingLog::file});
+  if (o.epochs > 0 && o.resume.empty() && tensorboard::available()) files.push_back(tensorboard::event_file_name(0));
+  for (auto& file : checkpoint_files(o)) files.push_back(std::move(file));
+  if (o.profile) files.emplace_back(trace_file);
+  if (o.mllog) files.emplace_back(mllog_file);
+  return files;
+}
+
+std::vector<std::string> protected_files(const Options& o, std::vector<std::string> files) {
+  // Of a job that died before its first checkpoint and comes again it was only begun.
+  if (o.resume == newest_in_out) std::erase(files, mllog_file);
+  return files;
+}
+
+void take_checkpoint_options(const Options& o, const Start& start, TrainerOptions& options) {
+  // Else a job that dies before its first one is refused when it comes again, or begins elsewhere.
+  options.checkpoint_first = start.uncovered && start.epoch < o.epochs;
+  options.checkpoint_end = o.resume == newest_in_out || options.checkpoint_first;
+  options.checkpoint_every = o.checkpoint_every, options.checkpoint_steps = o.checkpoint_steps;
+  options.asynchronous = !o.wait_for_checkpoints;
+  options.checkpoint_seconds = o.checkpoint_minutes * 60, options.keep = o.keep_checkpoints, options.keep_best = o.keep_best;
+  options.time_limit = o.time_limit * 60, options.notes_signals = true;
+}
+
+namespace {
+
+// Seconds for which training stands still for a checkpoint; none: not known.
+std::optional<double> cost_of_checkpoint(const TrainerResult& result) {
+  if (result.checkpoints == 0 || result.checkpoint_seconds <= 0) return std::nullopt;
+  return result.checkpoint_seconds / static_cast<double>(result.checkpoints);
+}
+
+}  // namespace
+
+void add_checkpoints(nlohmann::ordered_json& run, const Options& o, const TrainerResult& result) {
+  if (result.checkpoints > 0) {
+    run["checkpoints"] = result.checkpoints, run["checkpoints_skipped"] = result.skipped_checkpoints;
+    run["checkpoint_seconds"] = result.checkpoint_seconds;
+  }
+  if (o.local_steps > 0) run["local_copies"] = result.local_copies;
+  if (const auto cost = cost_of_checkpoint(result); o.mtbf > 0 && cost)
+    run["best_checkpoint_minutes"] = best_checkpoint_interval(*cost, o.mtbf * 3600) / 60;
+}
+
+std::string checkpoint_text(const TrainerResult& result) {
+  if (result.checkpoints == 0) return {};
+  return fmt::format("{:.1f} s for {} checkpoints{}, ", result.checkpoint_seconds, result.checkpoints,
+                     result.skipped_checkpoints > 0
+                         ? fmt::format(" ({} skipped: the one before was not on the disk yet)", result.skipped_checkpoints)
+                         : "");
+}
+
+std::string checkpoint_advice(const Options& o, const TrainerResult& result) {
+  const auto cost = cost_of_checkpoint(result);
+  if (o.mtbf == 0 || !cost) return {};
+  return fmt::format("\nwith a failure every {:g} hours, checkpoints of {:.3f} s lose the least time every {:.1f} minutes",
+                     o.mtbf, *cost, best_checkpoint_interval(*cost, o.mtbf * 3600) / 60);
+}
+
+TrainingMlLog::TrainingMlLog(const Communicator& world, const Outputs& out, const Options& o, About about)
+    : about_(std::move(about)), epochs_(o.epochs) {
+  trainer::together(world, [&] {
+    if (world.rank() == 0 && o.mllog) log_.emplace(out / mllog_file);
+  });
+  if (!log_) return;
+  log_->start("init_start"), log_->point("submission_benchmark", about_.program);
+  log_->point("seed", o.seed), log_->point("global_batch_size", o.batch), log_->point("train_samples", about_.samples);
+  log_->point("opt_name", o.optimizer), log_->point("opt_base_learning_rate", o.learning_rate);
+  if (about_.evaluated > 0) log_->point("eval_samples", about_.evaluated);
+  log_->point("gradient_accumulation_steps", o.accumulate);
+  log_->point("opt_weight_decay", o.weight_decay), log_->point("opt_momentum", o.momentum);
+  log_->point("opt_learning_rate_warmup_epochs", o.warm_up),
+      log_->point("opt_learning_rate_warmup_factor", 0);  // it rises from 0
+  const bool falls = o.schedule == "step";
+  log_->point("opt_learning_rate_decay_boundary_epochs", falls ? boundaries_of(o) : std::vector<double>());
+  log_->point("opt_learning_rate_decay_factor", falls ? o.decay_factor : 1.0);
+  for (const auto& entry : o.mllog_entries) {
+    const auto equals = entry.find('=');
+    log_->point(entry.substr(0, equals), entry.substr(equals + 1));
+  }
+  log_->end("init_stop"), log_->start("run_start");
+  if (about_.first_epoch < epochs_) log_->start("epoch_start", {{"epoch_num", about_.first_epoch + 1}});
+}
+
+std::function<std::vector<double>()> TrainingMlLog::evaluation(std::function<std::vector<double>()> evaluate) {
+  if (!log_ || !evaluate) return evaluate;
+  return [this, evaluate = std::move(evaluate)] {
+    const nlohmann::ordered_json epoch{{"epoch_num", about_.first_epoch + ++evaluation_}};
+    log_->start("eval_start", epoch);
+    auto values = evaluate();
+    log_->end("eval_stop", epoch);
+    return values;
+  };
+}
+
+void TrainingMlLog::epoch(const EpochRow& row) {
+  if (!log_) return;
+  const nlohmann::ordered_json epoch{{"epoch_num", row.report.epoch + 1}};
+  log_->point("train_loss", row.report.loss, epoch), log_->end("epoch_stop", epoch);
+  for (std::size_t i = 0; i < row.values.size() && i < about_.keys.size(); ++i) log_->point(about_.keys[i], row.values[i], epoch);
+  if (about_.accuracy) log_->point("eval_accuracy", about_.accuracy(row.values), epoch);
+  if (row.report.epoch + 1 < epochs_) log_->start("epoch_start", {{"epoch_num", row.report.epoch + 2}});
+}
+
+void TrainingMlLog::end(const TrainerResult& result) {
+  if (log_) log_->end("run_stop", {{"status", result.interrupted ? "aborted" : "success"}, {"epoch_num", result.epochs_behind}});
+}
+
+int ended_early(const Communicator& world, const Outputs& out, const TrainerResult& result, std::int64_t steps) {
+  const auto text =
+      fmt::format("{} after {} steps; --resume goes on from {}", result.stopped, steps, (out / newest_checkpoint).string());
+  if (world.rank() == 0) fmt::print(stderr, "{}: {}\n", out.folder(), text);
+  out.note(interrupted_state, text);
+  return to_be_gone_on;
+}
+
+std::vector<OutputFile> files_to_try(const Options& o, nn::Module& net, const Optimizer& optimizer, bool half_weights,
+                                     std::int64_t first_step) {
+  const auto bytes_of = [](const Tensor& x) {
+    return (x.layout() ? x.layout()->global : x.shape()).elements() * size_of(x.dtype());
+  };
+  std::int64_t weights = 0, state = 0;
+  for (std::size_t i = 0; i < net.parameters().size(); ++i) weights += bytes_of(net.parameters()[i].value);
+  for (const auto& tensor : optimizer.state()) state += bytes_of(tensor.value);
+  // A checkpoint may come of a signal in any training; one that cannot be written is no loss where none is asked for.
+  const bool checkpoints =
+      o.checkpoint_every > 0 || o.checkpoint_steps > 0 || o.checkpoint_minutes > 0 || o.time_limit > 0 || !o.resume.empty();
+  std::vector<OutputFile> files{{newest_checkpoint, checkpoints ? weights + state : 0},
+                                {weights_file, half_weights ? weights / 2 : weights},
+                                {summary_file},
+                                {state_file}};
+  if (o.epochs > 0) files.push_back({TrainingLog::file});
+  if (o.epochs > 0 && tensorboard::available()) files.push_back({tensorboard::event_file_name(first_step)});
+  if (o.keep_best) files.push_back({best_weights, weights});
+  if (o.profile) files.push_back({trace_file});
+  if (o.mllog) files.push_back({mllog_file});
+  if (!o.local_copies.empty()) files.push_back({training_name_file(o).filename().string()});
+  return files;
+}
+
+int noted(const Communicator& world, const Outputs& out, const std::function<void(const std::filesystem::path& path)>& write,
+          const std::function<int()>& training) {
+  out.note(running_state);
+  try {
+    const int code = training();
+    if (code != to_be_gone_on) out.note(finished_state);
+    return code == 0 && out.moved() ? 1 : code;
+  } catch (const SharedError& error) {
+    out.note(failed_state, error.what());
+    if (!out.moved() && !out.settle(world)) {
+      write(out / weights_file);
+      if (world.rank() == 0) fmt::print(stderr, "the weights so far are in {}\n", (out / weights_file).string());
+    }
+    throw;
+  } catch (const std::exception& error) {
+    out.note(failed_state, error.what());
+    throw;
+  }
+}
+
+int train(const Communicator& world, const Options& o, const GridExtents& grid, const Outputs& out, const Supervised& s) {
+  const auto start = out.started();
+  const bool first = world.rank() == 0;
+  if (o.noise_scale && (world.size() == 1 || grid.sample != world.size() || o.sharded_weights))
+    throw UsageError(
+        "--noise-scale is measured where each of several ranks has samples of its own and whole weights: --grid "
+        "sample=RANKS");
+  const auto optimizer = make_optimizer(s.net, o);
+  const auto loss_scale = make_loss_scale(o, world);
+  const auto averages = make_averages(s.net.parameters(), o);
+  const auto steps = optimizer_steps(s.loader, o.accumulate);
+  auto notes = s.notes;
+  if (averages) notes[averages_note] = fmt::format("decay {}", o.average_weights);
+  const bool silent = o.communication == "none";
+  if (!silent) out.lock(world, patience_of(o));
+  notes.merge(option_notes(o, steps));
+  const auto began = start_from_files(o, world, s.net, *optimizer, averages.get(), loss_scale.get(), steps, notes, s.decisive);
+  const auto first_epoch = began.epoch;
+  if (!silent) out.create(world, files_to_try(o, s.net, *optimizer, s.half_weights, first_epoch * steps));
+  if (first && !o.json)
+    fmt::print("{}\n{} parameters, grid {}, {} steps of {} samples per epoch\n", s.headline, s.net.parameters().elements(),
+               to_string(grid), steps, o.batch);
+  if (const auto store = s.loader.stored(); first && !o.json && o.store > 0)
+    fmt::print("the store has room for {} of {} samples{}\n", store.room, store.of,
+               store.room < store.of ? "; the others are read from their files in every epoch" : "");
+  std::fflush(stdout);
+
+  auto keys = s.values;
+  if (!keys.empty() && !s.accuracy) keys.front() = "eval_error";
+  std::optional<TrainingMlLog> log;
+  if (!silent)
+    log.emplace(world, out, o,
+                TrainingMlLog::About{.program = s.program,
+                                     .samples = s.loader.samples(),
+                                     .evaluated = s.evaluated_samples,
+                                     .first_epoch = first_epoch,
+                                     .keys = std::move(keys),
+                                     .accuracy = s.accuracy});
+
+  notes.insert(s.more_notes.begin(), s.more_notes.end());
+  const auto evaluate = log ? log->evaluation(s.evaluate) : s.evaluate;
+  const TrainerHooks hooks{.loss = s.loss, .evaluate = evaluate, .text = [&](const EpochRow& row) {
+                             log->epoch(row);
+                             return s.text(row.values) + remarks(row.report);
+                           }};
+  TrainerOptions options;
+  options.fit.epochs = o.epochs, options.fit.first_epoch = first_epoch, options.fit.begin = began.position;
+  options.fit.learning_rate = make_schedule(o, steps), options.fit.clip_norm = o.clip_norm;
+  options.fit.averages = averages.get();
+  options.fit.loss_scale = loss_scale.get(), options.fit.accumulate = o.accumulate, options.fit.graph = o.graph;
+  options.folder = out / "", options.replaces = o.overwrite && o.resume.empty();
+  options.values = s.values, options.monitor = s.values.front(), options.patience = o.patience;
+  take_checkpoint_options(o, began, options);
+  if (!silent) take_local_copies(o, world, began, options);
+  options.started = start, options.notes = notes;
+  options.most_seconds = o.minutes * 60;
+  options.progress = {.quiet = o.quiet};
+  std::optional<StepProfile> profile;
+  if (o.profile) options.fit.profile = &profile.emplace(world);
+  GradientNoise noise;
+  if (o.noise_scale && !silent) options.fit.noise = &noise;
+  if (silent) {
+    options.folder.clear(), options.values.clear(), options.patience = 0, options.checkpoint_every = options.checkpoint_steps = 0;
+    options.checkpoint_seconds = options.time_limit = 0, options.local_steps = 0,
+    options.keep_best = options.notes_signals = options.checkpoint_first = options.checkpoint_end = false;
+    const auto result = mpigrad::train(s.net, *optimizer, s.loader, world, {.loss = s.loss}, options);
+    if (first && o.json)
+      fmt::print("{}\n", tool::to_text({{"program", s.program},
+                                        {"communication", "none"},
+                                        {"samples_per_second", result.samples / result.seconds}}));
+    else if (first) fmt::print("{:.2f} samples/s without communication; nothing is written\n", result.samples / result.seconds);
+    return 0;
+  }
+  std::int64_t epochs_behind = first_epoch;
+  const auto save_weights = [&](const std::filesystem::path& path) {
+    save(path, s.net, world,
+         {.info = {.step = optimizer->steps(), .epoch = epochs_behind, .notes = notes}, .half = s.half_weights});
+  };
+  const auto save_at_failure = [&](const std::filesystem::path& path) {
+    if (averages && averages->updates() > 0 && !averages->swapped()) averages->swap();
+    save_weights(path);
+  };
+  return noted(world, out, save_at_failure, [&] {
+    const auto result = mpigrad::train(s.net, *optimizer, s.loader, world, hooks, options);
+    epochs_behind = result.epochs_behind;
+    log->end(result);
+    if (result.interrupted) return ended_early(world, out, result, optimizer->steps());
+    if (averages) averages->swap();             // what is measured and written from here on
+    if (first_epoch == o.epochs) s.evaluate();  // only the last files were missing
+    out.keep(world, weights_file, save_weights);
+    if (profile) {
+      const auto table = profile->write(out / trace_file);
+      if (first) fmt::print(o.json ? stderr : stdout, "{}", table);
+      if (first && !profile->complete()) fmt::print(stderr, "warning: the training had fewer steps than --profile looks at\n");
+    }
+    if (!options.local_folder.empty()) remove_local_copies(world, options.local_folder);
+    if (s.half_weights) load_weights((out / weights_file).string(), world, s.net);  // what is measured is what is in the file
+    if (s.finish) s.finish();
+    const auto usage = peak_usage(world);
+    trainer::together(world, [&] {
+      if (!first) return;
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      const double rate = result.seconds > 0 ? result.samples / result.seconds : 0;
+      nlohmann::ordered_json run{{"program", s.program},
+                                 {"precision", precision_of(o)},
+                                 {"loss_scale", loss_scale ? loss_scale->value() : 1},
+                                 {"skipped_steps", loss_scale ? loss_scale->skipped() : 0},
+                                 {"grid", to_json(grid)},
+                                 {"ranks", world.size()},
+                                 {"average_weights", o.average_weights},
+                                 {"parameters", s.net.parameters().elements()},
+                                 {"epochs_behind", result.epochs_behind},
+                                 {"seconds", seconds},
+                                 {"training_seconds", result.seconds},
+                                 {"samples_per_second", rate},
+                                 {"waiting_seconds", result.waiting_seconds}};
+      if (o.store > 0) {
+        const auto stored = s.loader.stored();
+        run["store"] = {{"samples", stored.samples}, {"of", stored.of}, {"bytes", stored.bytes}};
+      }
+      if (!result.stopped.empty()) run["stopped"] = result.stopped;
+      add_checkpoints(run, o, result);
+      if (o.noise_scale) {
+        const auto number = [](double x) { return std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json(); };
+        run["noise_steps"] = noise.steps();  // null below: undefined, as where noise is all that was seen
+        run["noise_scale"] = number(noise.value()), run["critical_batch"] = number(noise.critical_batch());
+      }
+      add(run, usage);
+      std::string text =
+          result.stopped.empty() ? "" : fmt::format("ended after {} epochs: {}\n", result.epochs_behind, result.stopped);
+      if (result.seconds > 0)
+        text += fmt::format("{} training at {:.1f} samples/s, {:.1f} % of it waiting for data, ", format_duration(result.seconds),
+                            rate, 100 * result.waiting_seconds / result.seconds);
+      text += checkpoint_text(result) + fmt::format("{} in all; {}", format_duration(seconds), to_string(usage));
+      text += checkpoint_advice(o, result);
+      if (o.noise_scale) {
+        const auto samples = [](double x) {
+          return std::isfinite(x) ? fmt::format("{:.4g} samples", x) : std::string("undefined");
+        };
+        text += fmt::format("\ngradient noise scale, of {} steps: {} at the end, {} over the training", noise.steps(),
+                            samples(noise.value()), samples(noise.critical_batch()));
+        if (std::isfinite(noise.critical_batch()))
+          text += fmt::format("; with many more samples than that in a step, more ranks do not learn faster; now there are {}",
+                              o.batch);
+      }
+      if (!result.stragglers.empty()) text += "\n" + result.stragglers.substr(0, result.stragglers.size() - 1);
+      s.report(std::move(run), result, text);
+    });
+    return 0;
+  });
+}
+
+}  // namespace mpigrad::trainer

@@ -1,0 +1,229 @@
+#include "models/trainer/tool/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <sstream>
+
+#include "comm/hdf5/io_thread.h"
+#include "comm/process/problem.h"
+#include "comm/process/standard_streams.h"
+#include "framework/base/joined.h"
+#include "framework/base/new_file.h"
+#include "framework/base/printable.h"
+
+namespace mpigrad::tool {
+namespace {
+
+// `rule` is what the help and the message say: "above 0".
+CLI::Validator number(const std::string& rule, const std::function<bool(double)>& holds) {
+  const auto check = [rule, holds](std::string& text) {
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    if (text.empty() || *end != '\0') return fmt::format("'{}' is not a number", text);
+    if (std::isfinite(value) && holds(value)) return std::string();
+    return rule.empty() ? fmt::format("a finite number is needed, not {}", text)
+                        : fmt::format("a finite number {} is needed, not {}", rule, text);
+  };
+  return {check, rule, "number"};
+}
+
+// The argument at `place` with the option that it belongs to, or the option with its value.
+std::string argument_at(const std::vector<std::string>& arguments, std::size_t place) {
+  const auto option = [&](std::size_t i) { return i < arguments.size() && arguments[i].starts_with('-'); };
+  if (place >= arguments.size()) return "no more";
+  if (!option(place))
+    return fmt::format("'{}{}'", place > 0 && option(place - 1) ? arguments[place - 1] + " " : "", arguments[place]);
+  const bool value = place + 1 < arguments.size() && !option(place + 1);
+  return fmt::format("'{}{}'", arguments[place], value ? " " + arguments[place + 1] : "");
+}
+
+// The exit code of a program that has printed all it wants to.
+int printed(Transport* transport) {
+  const auto check = [] {
+    if (const auto problem = output_problem(); !problem.empty()) throw Error(problem);
+  };
+  try {
+    if (transport != nullptr) together(*transport, check);
+    else check();
+  } catch (const std::exception& error) {
+    if (transport == nullptr || transport->rank() == 0) fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+  return 0;
+}
+
+// Of a tool with commands that was given none of them.
+std::optional<std::string> command_problem(const CLI::App& app, int argc, char** argv) {
+  if (app.get_require_subcommand_min() == 0 || !app.get_subcommands().empty()) return std::nullopt;
+  std::vector<std::string> names;
+  for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(command->get_name());
+  if (argc < 2 || argv[1][0] == '-') return fmt::format("a command is missing: {}", joined(names, ", "));
+  return fmt::format("there is no command '{}': {}", printable(argv[1]), joined(names, ", "));
+}
+
+int parse_on(CLI::App& app, int argc, char** argv, Transport* transport) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows beyond `ulimit -f` is an error of who writes it
+  const int rank = transport != nullptr ? transport->rank() : 0;
+  if (app.get_footer().empty())
+    app.footer(
+        std::string("Under mpiexec every process is a rank; --transport threads --ranks P runs P ranks in one process.\n") +
+        environment_help);
+  std::optional<std::string> problem;
+  std::ostringstream help;
+  bool helped = false;
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    helped = error.get_exit_code() == 0;
+    if (helped) app.exit(error, help, help);
+    else problem = command_problem(app, argc, argv).value_or(error.what());
+  }
+  try {
+    if (transport != nullptr) {
+      const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);  // nodes may differ in the program's path
+      require_same(*transport, arguments, [&](const Difference& difference) {
+        throw UsageError(fmt::format("all ranks take the same arguments: rank 0 has {}, rank {} has {}",
+                                     argument_at(difference.first, difference.place), difference.rank,
+                                     argument_at(arguments, difference.place)));
+      });
+      together(*transport, [&] {  // a node may lack what another has
+        if (problem) throw UsageError(*problem);
+      });
+    } else if (problem) {
+      throw UsageError(*problem);
+    }
+  } catch (const UsageError& error) {
+    return usage_error(app, error.what(), rank);
+  }
+  if (!helped) return -1;
+  if (rank == 0) fmt::print("{}", help.str());
+  return printed(transport);
+}
+
+}  // namespace
+
+CLI::Validator any_number() {
+  return number("", [](double) { return true; });
+}
+CLI::Validator number_above(double low) {
+  return number(fmt::format("above {}", low), [low](double x) { return x > low; });
+}
+CLI::Validator number_from(double low) {
+  return number(fmt::format("of {} or more", low), [low](double x) { return x >= low; });
+}
+CLI::Validator number_between(double low, double high) {
+  return number(fmt::format("from {} to {}", low, high), [low, high](double x) { return x >= low && x <= high; });
+}
+CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
+  const auto check = [low, high](std::string& text) {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const auto digits = text.find_first_not_of('-');
+    const bool plain = digits != std::string::npos && (text[digits] != '0' || digits + 1 == text.size());
+    if (error == std::errc() && end == text.data() + text.size() && plain && value >= low && value <= high) return std::string();
+    return high == std::numeric_limits<std::int64_t>::max()
+               ? fmt::format("a whole number of {} or more, below 2^63, is needed, not '{}'", low, text)
+               : fmt::format("a whole number from {} to {} is needed, not '{}'", low, high, text);
+  };
+  return {check,
+          high == std::numeric_limits<std::int64_t>::max() ? fmt::format("of {} or more", low)
+                                                           : fmt::format("from {} to {}", low, high),
+          "whole number"};
+}
+
+std::set<std::string> given_options(const CLI::App& app) {
+  std::set<std::string> names;
+  for (const auto* option : app.get_options([](const CLI::Option* each) { return each->count() > 0; }))
+    if (!option->get_lnames().empty()) names.insert("--" + option->get_lnames().front());
+  for (const auto* command : app.get_subcommands()) names.merge(given_options(*command));
+  return names;
+}
+
+void warn_of_no_effect(const std::set<std::string>& given, const std::set<std::string>& effective, const std::string& what,
+                       int rank) {
+  std::vector<std::string> idle;
+  std::set_difference(given.begin(), given.end(), effective.begin(), effective.end(), std::back_inserter(idle));
+  if (rank == 0 && !idle.empty())
+    fmt::print(stderr, "warning: {} {} no effect with {}\n", joined(idle, ", "), idle.size() == 1 ? "has" : "have", what);
+}
+
+int usage_error(const CLI::App& app, std::string message, int rank) {
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  if (rank == 0) fmt::print(stderr, "{}: {}\n", app.get_name(), message);
+  return 2;
+}
+
+int parse(CLI::App& app, int argc, char** argv) {
+  keep_standard_streams(), name_memory_errors();
+  return parse_on(app, argc, argv, nullptr);
+}
+int parse(CLI::App& app, int argc, char** argv, Transport& transport) {
+  std::signal(SIGUSR2, SIG_IGN);  // trainings answer it, and whoever asks too early or too late ends nothing
+  return parse_on(app, argc, argv, &transport);
+}
+
+int finish(const CLI::App& app, Transport& transport, const std::function<int()>& f) {
+  // Reads ahead that nobody needs any more must end before the process takes HDF5 down.
+  struct Drain {
+    ~Drain() {
+      io_thread().run([] {});
+    }
+  } drain;
+  ErrorRendezvous rendezvous(transport);
+  try {
+    const int code = f();
+    return code != 0 ? code : printed(&transport);
+  } catch (const UsageError& error) {
+    return usage_error(app, error.what(), transport.rank());
+  } catch (const SharedError& error) {
+    if (transport.rank() == 0) fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  } catch (const std::exception& error) {
+    if (transport.size() == 1 && dynamic_cast<const FileInTheWay*>(&error) != nullptr) return usage_error(app, error.what(), 0);
+    if (!rendezvous.all_end(problem_of(error))) throw;
+    return 1;
+  }
+}
+
+int finish(const CLI::App& app, const std::function<int()>& f) {
+  try {
+    const int code = f();
+    return code != 0 ? code : printed(nullptr);
+  } catch (const UsageError& error) {
+    return usage_error(app, error.what(), 0);
+  } catch (const FileInTheWay& error) {
+    return usage_error(app, error.what(), 0);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", problem_of(error));
+    return 1;
+  }
+}
+
+void print_once(Transport& transport, const std::string& text) {
+  together(transport, [&] {
+    if (transport.rank() == 0) fmt::print("{}", text);
+  });
+}
+
+void write_text(const std::filesystem::path& path, const std::string& text) {
+  // The system's own links, pipes and devices: /dev/stdout, and /dev/fd/63 as a shell names a pipe.
+  const auto folder = path.parent_path();
+  if (folder == "/dev" || folder == "/dev/fd" || folder == "/proc/self/fd") return write_to_device(path, text, "out");
+  write_new_file(path, text, "out");
+}
+
+std::string to_text(const nlohmann::ordered_json& document) {
+  return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace mpigrad::tool
