@@ -254,8 +254,8 @@ TEST_CASE("includes: every header that an installed one includes is installed, a
     ++read;
     INFO(source.path);
     // <mpigrad/mpigrad.h> and "framework/engine/tape.h" are found from the folders of pkg-config's flags.
-    const bool umbrella = source.path == "models/mpigrad/mpigrad.h";
-    CHECK(place->second.ends_with(umbrella ? "/mpigrad/mpigrad.h" : "/mpigrad/" + source.path));
+    const bool umbrella = source.path.starts_with("models/mpigrad/");
+    CHECK(place->second.ends_with(umbrella ? source.path.substr(std::string("models").size()) : "/mpigrad/" + source.path));
     for (const auto& include : source.includes) {
       INFO("includes ", include.name);
       if (include.quoted) CHECK(installed.contains(include.name));
