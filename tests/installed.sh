@@ -33,7 +33,8 @@ PKG_CONFIG_PATH=$(dirname "$installed")${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 export PKG_CONFIG_PATH
 # The compiler is a user's: no flag, and no folder to look for headers in, comes from the environment.
 unset CPATH CPLUS_INCLUDE_PATH CPPFLAGS CXXFLAGS LDFLAGS
-flags() { pkg-config --define-variable=prefix="$prefix" "$@" mpigrad; }
+of_package() { pkg-config --define-variable=prefix="$prefix" "$@"; }
+flags() { of_package "$@" mpigrad; }
 run pkg-config --exists mpigrad
 judge 'pkg-config knows the installed library' succeeds
 soname=$(readelf -d "$(find "$work/root" -name libmpigrad.so)" | sed -n 's/.*SONAME.*\[\(.*\)\].*/\1/p')
@@ -42,7 +43,7 @@ judge "the soname follows the version: $soname" soname_fits
 
 mkdir "$work/user"
 programs='two_ranks own_layer own_op own_data own_training'
-for program in $programs; do cp "$root/examples/first/$program.cpp" "$work/user/"; done
+for program in $programs own_trainer; do cp "$root/examples/first/$program.cpp" "$work/user/"; done
 cp "$root/tests/package/CMakeLists.txt" "$root/tests/package/meson.build" "$work/user/"
 cd "$work/user" || die "no folder $work/user"
 
@@ -86,6 +87,19 @@ judge 'own_data on 2 ranks' eval 'losses | losses_of_one'
 if [ -x "$build/examples/pack" ]; then  # with HDF5
   run ./own_training
   judge 'own_training on 1 rank' says '^sample [0-9]*: predicted [0-9.-]*, true [0-9.]*$'
+fi
+
+# ---- the second library, of trainers
+if [ -f "$headers/trainer.h" ]; then
+  # shellcheck disable=SC2046
+  run "$compiler" -std=c++20 -MD -MF depends own_trainer.cpp -o own_trainer $(of_package --cflags --libs mpigrad-trainer)
+  judge 'own_trainer.cpp is compiled by pkg-config from what is installed alone' apart_from_tree
+  run ./own_trainer make noise.h5
+  on_two ./own_trainer train --data noise.h5 --grid depth=2 --epochs 2 --out trained
+  judge 'own_trainer on 2 ranks' says '^written to trained: weights.h5'
+  libraries_of() { readelf -d "$(find "$work/root" -name "$1")" | grep NEEDED; }
+  none_of_trainer() { ! libraries_of libmpigrad.so | grep -E 'cairo|CLI11|mpigrad_trainer' && libraries_of libmpigrad_trainer.so | grep -q 'libmpigrad\.so'; }
+  judge 'libmpigrad needs nothing of the library of trainers' none_of_trainer
 fi
 
 # ---- own_op with its kernel, where nvcc is and the library was built with it
@@ -185,6 +199,10 @@ if have cmake; then
   compile cmake --build by-cmake --parallel "$jobs"
   judge 'the programs are compiled by CMake' succeeds
   what_they_print by-cmake 'by CMake'
+  if [ -f "$headers/trainer.h" ]; then
+    run by-cmake/own_trainer train --describe --size 8
+    judge 'CMake finds the component trainer' says 'block'
+  fi
   sed 's/mpigrad 0.1 REQUIRED/mpigrad 0.2 REQUIRED/' CMakeLists.txt >other.txt && mkdir other && mv other.txt other/CMakeLists.txt
   run cmake -S other -B other/build -DCMAKE_PREFIX_PATH="$prefix"
   judge 'CMake refuses another version' refuses 'compatible with requested version'

@@ -18,6 +18,7 @@ class Mpigrad(MesonPackage, CudaPackage):
     variant("mpi", default=True, description="Ranks by MPI, not threads alone")
     variant("hdf5", default=True, description="HDF5 files: data and checkpoints")
     variant("onednn", default=True, description="oneDNN for fast convolutions on CPUs")
+    variant("trainer", default=True, description="The library of mpigrad/trainer.h")
     variant("examples", default=True, description="Trainers and tools")
     variant("formats", default=True, description="Data in .gz, .npz, PNG and JPEG")
     variant("tests", default=False, description="Build the tests")
@@ -38,17 +39,18 @@ class Mpigrad(MesonPackage, CudaPackage):
     depends_on("libzip", when="+formats")
     depends_on("libpng", when="+formats")
     depends_on("libjpeg-turbo", when="+formats")
-    depends_on("cli11@2.2:", when="+examples")
-    depends_on("nlohmann-json@3.11:", when="+examples")
+    depends_on("cli11@2.2:", when="+trainer")
+    depends_on("nlohmann-json@3.11:", when="+trainer")
     depends_on("tomlplusplus@3.3:", when="+examples")
     depends_on("fftw@3:", when="+examples")
-    depends_on("cairo", when="+examples")
+    depends_on("cairo", when="+trainer")
     depends_on("doctest", when="+tests")
     depends_on("cuda@12:", when="+cuda")
     depends_on("cudnn@9:", when="+cuda")
     depends_on("nccl@2.13:", when="+cuda+mpi")
 
-    conflicts("+examples", when="~hdf5", msg="the trainers read HDF5 files")
+    conflicts("+trainer", when="~hdf5", msg="trainers write HDF5 files")
+    conflicts("+examples", when="~trainer", msg="the trainers stand on the library of trainers")
     conflicts("cuda_arch=none", when="+cuda", msg="say which GPUs to compile for: cuda_arch=80,90")
     conflicts("%gcc@:11", msg="C++20 as g++ 12 has it")
     conflicts("%clang@:13", msg="C++20 as clang 14 has it")
@@ -65,6 +67,7 @@ class Mpigrad(MesonPackage, CudaPackage):
             feature("mpi"),
             feature("hdf5"),
             feature("onednn"),
+            feature("trainer"),
             feature("examples"),
             feature("examples", "toml"),
             feature("formats"),
