@@ -6,7 +6,7 @@ namespace mpigrad::plot {
 
 namespace {
 
-constexpr int margin = 20, gap = 22, title_height = 44;
+constexpr int margin = 20, gap = 22, heading_height = 44;
 
 }  // namespace
 
@@ -14,13 +14,13 @@ bool available() { return true; }
 
 void Figure::save(const std::filesystem::path& path, bool overwrite) const {
   require(overwrite || !is_name_taken(path), "[plot] {}: exists already and is not overwritten unasked", path.string());
-  int height = margin + (title_.empty() ? 0 : title_height);
+  int height = margin + (title_.empty() ? 0 : heading_height);
   for (const auto& row : rows_) height += row.height + gap;
   Canvas canvas(width_, height + margin - gap);
   double y = margin;
   if (!title_.empty()) {
     canvas.text(width_ / 2.0, y + 10, title_, {.size = 22, .bold = true, .horizontal = 0.5});
-    y += title_height;
+    y += heading_height;
   }
   for (const auto& row : rows_) {
     const auto count = static_cast<double>(row.panels.size());

@@ -44,7 +44,7 @@ GridExtents named_extents(const std::string& option, const std::string& text) {
 }
 
 // Weights that are cut in one dimension are so along the axis `channel`.
-GridExtents parse_extents(const std::string& option, const std::string& text) {
+GridExtents parse_axes(const std::string& option, const std::string& text) {
   auto grid = named_extents(option, text);
   if (grid.channel == 1) std::swap(grid.channel, grid.filter);
   return grid;
@@ -54,7 +54,7 @@ GridExtents parse_extents(const std::string& option, const std::string& text) {
 
 GridExtents parse_grid(const std::string& text, int ranks, Channels channels) {
   if (text.empty()) return {.sample = ranks};
-  const auto grid = parse_extents("--grid", text);
+  const auto grid = parse_axes("--grid", text);
   if (channels == Channels::whole && grid.channel > 1)
     throw UsageError(fmt::format("--grid {}: here every rank has all channels; leave filter and channel out", text));
   return grid;
@@ -73,7 +73,7 @@ std::vector<LayerExtents> layer_grids(const Options& o, int ranks) {
       throw UsageError(fmt::format("--grid-of is LAYERS:AXIS=RANKS,..., such as conv5-7:sample=4; got '{}'", text));
     const auto layers = text.substr(0, colon), grid = text.substr(colon + 1);
     const auto option = fmt::format("--grid-of {}:", layers);
-    const auto extents = parse_extents(option, grid);
+    const auto extents = parse_axes(option, grid);
     if (ranks_of(extents) != ranks)
       throw UsageError(fmt::format("{} {} has {} ranks, --grid {}; all ranks have a part in every layer", option, grid,
                                    ranks_of(extents), ranks));
