@@ -67,6 +67,7 @@ void check_hdf5_tensors(const Communicator& world, const std::filesystem::path& 
   require(!std::filesystem::exists(folder / "new.h5"), "[hdf5_tensors] a refused file is there");
   world.transport().barrier();
   if (world.rank() == 0) std::filesystem::remove(path);
+  world.transport().barrier();  // other tests look into the folder
 }
 
 }  // namespace mpigrad::testing
