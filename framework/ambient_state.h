@@ -55,7 +55,7 @@
 //   ops/backends/onednn/onednn_conv.cpp buffer             T  scratch
 //   ops/backends/onednn/onednn_conv.cpp cache              P  primitives, which threads share
 //   ops/backends/onednn/onednn_pool.cpp cache              P  likewise
-//   ops/backends/onednn/held_signals.h  team, member       T  whether OpenMP's threads have their signals blocked
+//   ops/backends/onednn/held_signals.h  team, member, met  T  whether OpenMP's threads have their signals blocked
 //   ops/backends/winograd/winograd.cpp  buffer, weights, shared T scratch
 //   ops/backends/winograd/winograd_kernels.cpp kernels     P  those that this processor can run
 //   ops/backends/cuda/scratch.h         lease              T  handles of cuDNN and cuBLASLt

@@ -26,6 +26,8 @@ std::vector<void*> calls_here() {
 Error::Error(const std::string& text)
     : std::runtime_error(text), stack_(std::make_shared<const std::vector<void*>>(calls_here())) {}
 
+void Error::set_stack_here() { stack_ = std::make_shared<const std::vector<void*>>(calls_here()); }
+
 void detail::throw_error(fmt::string_view format, fmt::format_args arguments) { throw Error(fmt::vformat(format, arguments)); }
 
 }  // namespace mpigrad

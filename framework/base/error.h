@@ -19,6 +19,8 @@ class Error : public std::runtime_error {
   // Return addresses of the calls that led to the error, the innermost first; run() prints the program's line from them. Empty
   // where the C library has no backtrace().
   std::span<void* const> stack() const { return stack_ ? std::span<void* const>(*stack_) : std::span<void* const>(); }
+  // The calls of this thread, for an error that another thread threw while this one waited for it.
+  void set_stack_here();
   // What run() prints below the text: names of operands.
   std::string note() const { return note_ ? *note_ : std::string(); }
   void set_note(const std::string& note) { note_ = std::make_shared<const std::string>(note); }

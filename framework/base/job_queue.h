@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/error.h"
+
 namespace mpigrad {
 
 class JobQueue {
@@ -36,7 +38,12 @@ class JobQueue {
   // Runs f there and waits.
   template <class F>
   auto run(F f) {
-    return submit(std::move(f)).get();
+    try {
+      return submit(std::move(f)).get();
+    } catch (Error& error) {
+      error.set_stack_here();
+      throw;
+    }
   }
 
  private:

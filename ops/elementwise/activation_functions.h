@@ -1,7 +1,7 @@
 #ifndef MPIGRAD_OPS_ELEMENTWISE_ACTIVATION_FUNCTIONS_H
 #define MPIGRAD_OPS_ELEMENTWISE_ACTIVATION_FUNCTIONS_H
 // The scalar functions of activations, one definition for CPU and CUDA kernels, as in ops/elementwise/scalar.h. A new activation
-// is a struct and a row of this file; see "Activations" in ops/README.md.
+// is a struct and a row of this file; see "To add" in ops/README.md.
 
 #include <algorithm>
 #include <cmath>
