@@ -15,7 +15,7 @@ namespace mpigrad {
 
 namespace {
 
-std::vector<int> all_axes(const Tensor& x) {
+std::vector<int> every_axis(const Tensor& x) {
   std::vector<int> axes(static_cast<std::size_t>(x.rank()));
   std::iota(axes.begin(), axes.end(), 0);
   return axes;
@@ -34,11 +34,11 @@ Tensor var(const Tensor& x, const std::vector<int>& axes, double correction, boo
   const Tensor center = detail::whole(mean(x, axes, true));
   return detail::whole(sum(square(x - center), axes, keep)) / (count - correction);
 }
-Tensor var(const Tensor& x, double correction) { return var(x, all_axes(x), correction); }
+Tensor var(const Tensor& x, double correction) { return var(x, every_axis(x), correction); }
 Tensor stddev(const Tensor& x, const std::vector<int>& axes, double correction, bool keep) {
   return sqrt(var(x, axes, correction, keep));
 }
-Tensor stddev(const Tensor& x, double correction) { return stddev(x, all_axes(x), correction); }
+Tensor stddev(const Tensor& x, double correction) { return stddev(x, every_axis(x), correction); }
 
 Tensor prod(const Tensor& x, const std::vector<int>& axes, bool keep) {
   require_whole("prod", x, axes);
@@ -60,7 +60,7 @@ Tensor prod(const Tensor& x, const std::vector<int>& axes, bool keep) {
   }
   return keep || over.empty() ? y : squeeze(y, over);
 }
-Tensor prod(const Tensor& x) { return prod(x, all_axes(x)); }
+Tensor prod(const Tensor& x) { return prod(x, every_axis(x)); }
 
 namespace {
 
@@ -92,7 +92,7 @@ Tensor diff(const Tensor& x, int axis, int times) {
 Tensor count_nonzero(const Tensor& x, const std::vector<int>& axes, bool keep) {
   return sum(cast(cast(constant(x), DType::boolean), DType::int64), axes, keep);
 }
-Tensor count_nonzero(const Tensor& x) { return count_nonzero(x, all_axes(x)); }
+Tensor count_nonzero(const Tensor& x) { return count_nonzero(x, every_axis(x)); }
 
 Tensor vector_norm(const Tensor& x, const std::vector<int>& axes, double order, bool keep) {
   require(is_floating(x.dtype()) && !std::isnan(order), "[vector_norm] of order {} needs floating-point elements: {}", order, x);
@@ -105,11 +105,11 @@ Tensor vector_norm(const Tensor& x, const std::vector<int>& axes, double order, 
   const Tensor none = powers == 0, safe = where(none, 1, powers);
   return where(none, 0, order == 2 ? sqrt(safe) : pow(safe, 1 / order));
 }
-Tensor vector_norm(const Tensor& x, double order) { return vector_norm(x, all_axes(x), order); }
+Tensor vector_norm(const Tensor& x, double order) { return vector_norm(x, every_axis(x), order); }
 
 Tensor histogram(const Tensor& x, std::int64_t bins, double low, double high) {
   require(bins > 0 && low < high, "[histogram] {} bins from {} to {}", bins, low, high);
-  require_whole("histogram", x, all_axes(x));
+  require_whole("histogram", x, every_axis(x));
   const Tensor values = reshape(cast(constant(x), DType::float64), Shape{x.elements()});
   const Tensor inside = logical_and(values >= low, values <= high);
   const Tensor bin = floor((where(inside, values, low) - low) * (static_cast<double>(bins) / (high - low)));
